@@ -1,0 +1,28 @@
+#pragma once
+// Whole arrays from one floating-point type to another, by the vector instructions of the machine. Internal to the library.
+
+#include <cstdint>
+
+#include "cpu/isa.hpp"
+
+namespace polyphase::cpu {
+
+/// Conversions of `count` elements. Halves are their bit patterns. To a half: round to nearest even, NaN stays NaN.
+struct ConvertKernels {
+  void (*f16_to_f32)(const std::uint16_t* from, float* to, std::int64_t count);
+  void (*f32_to_f16)(const float* from, std::uint16_t* to, std::int64_t count);
+  void (*bf16_to_f32)(const std::uint16_t* from, float* to, std::int64_t count);
+  void (*f32_to_bf16)(const float* from, std::uint16_t* to, std::int64_t count);
+};
+
+template <Isa isa>
+const ConvertKernels& convert_kernels();
+
+#ifndef POLYPHASE_ISA  // the choice is for callers, not for kernel sources
+/// The conversions for the instruction set in use.
+inline const ConvertKernels& convert_kernels() {
+  return dispatch_isa([](auto tag) -> const ConvertKernels& { return convert_kernels<tag.value>(); });
+}
+#endif
+
+}  // namespace polyphase::cpu
