@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""Adds up test cases over the programs of one `meson test` run.
+
+usage: count_tests.py TESTLOG.json [OUTPUT]
+Prints `N passed, N failed, N skipped` (and appends it to the file OUTPUT, where one is given).
+A program says its own counts in a line `test cases: N passed, N failed, N skipped`; one that says nothing counts as
+one test, and one that fails without a failed case (a crash, a sanitizer's report, a timeout) as one more failure.
+"""
+import json
+import re
+import sys
+
+COUNTS = re.compile(r"^test cases: (\d+) passed, (\d+) failed, (\d+) skipped$", re.MULTILINE)
+
+
+def counts_of(test: dict) -> tuple[int, int, int]:
+    said = COUNTS.findall(test.get("stdout") or "")
+    passed, failed, skipped = (sum(map(int, column)) for column in zip(*said)) if said else (0, 0, 0)
+    result = test["result"]
+    if result in ("OK", "EXPECTEDFAIL"):
+        return (passed, failed, skipped) if said else (1, 0, 0)
+    if result == "SKIP":
+        return (passed, failed, skipped) if said else (0, 0, 1)
+    return passed, failed or 1, skipped
+
+
+def main() -> int:
+    with open(sys.argv[1], encoding="utf-8") as log:
+        tests = [json.loads(line) for line in log if line.strip()]
+    passed, failed, skipped = (sum(column) for column in zip((0, 0, 0), *map(counts_of, tests)))
+    line = f"{passed} passed, {failed} failed, {skipped} skipped"
+    print(line)
+    if len(sys.argv) > 2:
+        with open(sys.argv[2], "a", encoding="utf-8") as output:
+            output.write(line + "\n")
+    return 1 if failed or not passed else 0
+
+
+sys.exit(main())
