@@ -1,0 +1,14 @@
+#pragma once
+// The backward pass.
+
+#include "autograd/node.hpp"
+
+namespace polyphase::autograd {
+
+/// Runs the tape backwards from `root` with `gradient` (root's shape; undefined means 1 for a single element).
+/// Nodes run in reverse order of recording, each once, on the calling thread; gradients meet in a fixed order. Leaves accumulate.
+/// Unless `retain_graph`, each node's saved tensors are freed as soon as it has run. Throws AutogradError when the graph was
+/// freed before or root follows no gradients, ShapeError when `gradient` does not fit.
+void run_backward(const Tensor& root, const Tensor& gradient, bool retain_graph);
+
+}  // namespace polyphase::autograd

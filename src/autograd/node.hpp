@@ -1,0 +1,93 @@
+#pragma once
+// The tape: a node per recorded operation, pointing at the nodes and leaves its inputs came from.
+//
+// An operation of ops/ computes its output and then calls record():
+//
+//   Tensor square(const Tensor& x) {
+//     return autograd::record("square", map(MapOp::square, x), {x}, [x = Saved(x)](const Tensor& g, Needs) {
+//       return Gradients{mul(mul(g, x.get()), 2.0)};
+//     });
+//   }
+//
+// Backward functions run with recording off, so they may call any differentiable operation at no cost. An output is one tensor;
+// an operation with several outputs is several nodes.
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tensor/tensor.hpp"
+
+namespace polyphase::autograd {
+
+struct Node;
+
+/// What the tape knows of one tensor: shared by the tensor's handles and by the edges that lead to it.
+struct Meta {
+  bool requires_grad = false;
+  std::shared_ptr<Node> node;  ///< the operation that made the tensor; null for a leaf
+  Tensor grad;                 ///< leaves only
+};
+
+/// Which inputs want a gradient, by position.
+class Needs {
+ public:
+  [[nodiscard]] bool operator[](int input) const { return ((bits_ >> input) & 1U) != 0; }
+  void set(int input) { bits_ |= std::uint64_t{1} << input; }
+  [[nodiscard]] bool any() const { return bits_ != 0; }
+
+ private:
+  std::uint64_t bits_ = 0;
+};
+
+/// One gradient for each input, in order; undefined where not needed.
+using Gradients = std::vector<Tensor>;
+using BackwardFunction = std::function<Gradients(const Tensor& grad, Needs needs)>;
+
+/// Where an input came from: an operation, or a leaf, or (both null) nothing that wants a gradient.
+struct Edge {
+  std::shared_ptr<Node> node;
+  std::shared_ptr<Meta> leaf;
+  explicit operator bool() const { return node != nullptr || leaf != nullptr; }
+};
+
+/// A recorded operation. `backward` is dropped, and with it everything saved, as soon as the backward pass has used it.
+struct Node {
+  const char* name = "";
+  std::uint64_t sequence = 0;  ///< grows with recording: a topological order
+  std::vector<Edge> edges;
+  Needs needs;
+  BackwardFunction backward;
+  bool freed = false;
+  Node() = default;
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+  ~Node();  ///< takes long chains apart without recursion
+};
+
+/// A tensor kept for the backward pass, off the tape. get() throws AutogradError if it was written in place since.
+class Saved {
+ public:
+  Saved() = default;
+  explicit Saved(const Tensor& tensor);
+  [[nodiscard]] const Tensor& get() const;
+  [[nodiscard]] bool defined() const { return tensor_.defined(); }
+
+ private:
+  Tensor tensor_;
+  std::uint64_t version_ = 0;
+};
+
+/// True if recording is on and any of these follows gradients; undefined tensors do not.
+[[nodiscard]] bool should_record(std::span<const Tensor> inputs);
+
+/// Returns `output`, on the tape if should_record(inputs). `output` must be freshly made (its own handle). At most 64 inputs.
+Tensor record(const char* name, Tensor output, std::span<const Tensor> inputs, BackwardFunction backward);
+inline Tensor record(const char* name, Tensor output, std::initializer_list<Tensor> inputs, BackwardFunction backward) {
+  return record(name, std::move(output), std::span<const Tensor>(inputs.begin(), inputs.size()), std::move(backward));
+}
+
+}  // namespace polyphase::autograd

@@ -1,0 +1,73 @@
+#pragma once
+// The base of layers and networks.
+//
+// A module lists what it consists of in visit(); everything else (parameters, state_dict, to, train, weight counting) follows
+// from that list. So modules are values: they can be members, returned and moved, and nothing is registered by address.
+//
+//   struct Block : pp::Module {
+//     pp::Conv1d conv{{.in_channels = 8, .out_channels = 8, .kernel_size = 3, .padding = 1}};
+//     pp::Snake act{8};
+//     void visit(pp::Visitor& v) override { v.module("conv", conv); v.module("act", act); }
+//     pp::Tensor forward(const pp::Tensor& x) override { return x + act(conv(x)); }
+//   };
+//
+// A copy of a module shares its parameters (Tensor is a handle); clone() of the state is load_state_dict(state_dict()).
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tensor/tensor.hpp"
+
+namespace polyphase {
+
+class Module;
+
+/// Receives what a module consists of, in the order of the module's state_dict.
+class Visitor {
+ public:
+  virtual ~Visitor() = default;
+  /// A learned tensor; undefined ones (no bias) are skipped. May be replaced by the visitor (to(device)).
+  virtual void parameter(std::string_view name, Tensor& tensor) = 0;
+  /// State that is saved but not learned.
+  virtual void buffer(std::string_view name, Tensor& tensor) = 0;
+  virtual void module(std::string_view name, Module& child) = 0;
+};
+
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+class Module {
+ public:
+  virtual ~Module() = default;
+  /// Lists parameters, buffers and children.
+  virtual void visit(Visitor& visitor) = 0;
+  [[nodiscard]] virtual Tensor forward(const Tensor& x) = 0;
+  [[nodiscard]] Tensor operator()(const Tensor& x) { return forward(x); }
+
+  /// Parameters with their PyTorch names ("0.weight", "2.bias"), in order, each tensor once.
+  [[nodiscard]] NamedTensors named_parameters();
+  [[nodiscard]] std::vector<Tensor> parameters();
+  /// Parameters and buffers, off the tape, sharing storage with the module.
+  [[nodiscard]] NamedTensors state_dict();
+  /// Copies tensors in by name. Throws Error naming every missing, unexpected (if `strict`) and misshapen key; then nothing has changed.
+  void load_state_dict(const NamedTensors& state, bool strict = true);
+  /// Moves or converts every floating-point parameter and buffer. Call before making an optimizer.
+  void to(Device device);
+  void to(DType dtype);
+  /// Training mode of this module and all below it; on at first.
+  void train(bool mode = true);
+  void eval() { train(false); }
+  [[nodiscard]] bool is_training() const { return training_; }
+  void set_requires_grad(bool value);
+  /// Forgets all gradients.
+  void zero_grad();
+  /// Elements of all parameters.
+  [[nodiscard]] std::int64_t parameter_count();
+
+ private:
+  bool training_ = true;
+};
+
+}  // namespace polyphase

@@ -1,0 +1,25 @@
+#pragma once
+// Activation functions, PyTorch's meanings and defaults. All differentiable.
+
+#include "tensor/tensor.hpp"
+
+namespace polyphase {
+
+[[nodiscard]] Tensor relu(const Tensor& x);
+[[nodiscard]] Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);
+[[nodiscard]] Tensor elu(const Tensor& x, double alpha = 1.0);
+/// Exact by default (erf); `approximate_tanh` gives PyTorch's approximate="tanh".
+[[nodiscard]] Tensor gelu(const Tensor& x, bool approximate_tanh = false);
+[[nodiscard]] Tensor silu(const Tensor& x);
+[[nodiscard]] Tensor tanh(const Tensor& x);
+[[nodiscard]] Tensor sigmoid(const Tensor& x);
+[[nodiscard]] Tensor softplus(const Tensor& x);
+/// x + sin(alpha*x)^2/alpha (Ziyin et al., arXiv 2006.08195). x (N, C, L) or (C, L); alpha (C).
+[[nodiscard]] Tensor snake(const Tensor& x, const Tensor& alpha);
+/// x + sin(alpha*x)^2/beta (BigVGAN, arXiv 2206.04658). x (N, C, L) or (C, L); alpha, beta (C).
+[[nodiscard]] Tensor snake_beta(const Tensor& x, const Tensor& alpha, const Tensor& beta);
+/// Zeroes elements with probability p in [0, 1) and scales the rest by 1/(1-p), drawing from the default generator;
+/// returns x itself when not training.
+[[nodiscard]] Tensor dropout(const Tensor& x, double p = 0.5, bool training = true);
+
+}  // namespace polyphase

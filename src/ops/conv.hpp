@@ -1,0 +1,64 @@
+#pragma once
+// The functional forms of the two convolutions. The sums are written out in conv/problem.hpp.
+
+#include <cstdint>
+#include <iosfwd>
+#include <optional>
+
+#include "conv/problem.hpp"
+#include "tensor/tensor.hpp"
+
+namespace polyphase {
+
+/// Padding of the two ends of a row: `.padding = 3` or `.padding = {2, 3}`, or Padding::same() for conv1d with stride 1.
+struct Padding {
+  std::int64_t left = 0;
+  std::int64_t right = 0;
+  bool is_same = false;
+  constexpr Padding() = default;
+  constexpr Padding(std::int64_t both) : left(both), right(both) {}  // NOLINT: implicit, so that `.padding = 3` reads
+  constexpr Padding(int both) : left(both), right(both) {}           // NOLINT
+  constexpr Padding(std::int64_t l, std::int64_t r) : left(l), right(r) {}
+  /// As much as keeps the length, the odd one on the right, as in PyTorch's padding='same'.
+  [[nodiscard]] static constexpr Padding same() {
+    Padding padding;
+    padding.is_same = true;
+    return padding;
+  }
+  friend constexpr bool operator==(const Padding&, const Padding&) = default;
+};
+
+/// What stands outside a row.
+enum class PaddingMode : std::uint8_t { zeros, reflect, replicate };
+std::ostream& operator<<(std::ostream& out, PaddingMode mode);
+
+struct ConvTranspose1dOptions {
+  std::int64_t stride = 1;
+  Padding padding = 0;
+  std::int64_t output_padding = 0;
+  std::int64_t dilation = 1;
+  std::int64_t groups = 1;
+  /// Asks for this L_out; the output padding is derived from it (then `output_padding` must be 0).
+  std::optional<std::int64_t> output_size{};
+};
+
+struct Conv1dOptions {
+  std::int64_t stride = 1;
+  Padding padding = 0;
+  std::int64_t dilation = 1;
+  std::int64_t groups = 1;
+  PaddingMode padding_mode = PaddingMode::zeros;
+};
+
+/// x (N, C_in, L_in) or (C_in, L_in), w (C_in, C_out/G, K), b (C_out) or undefined -> (N, C_out, L_out) or (C_out, L_out),
+/// L_out = (L_in - 1)*S - P_l - P_r + D*(K - 1) + OP + 1. Needs OP < max(S, D). Differentiable in x, w and b.
+/// f32, f64, f16, bf16, all tensors alike; the 16-bit types accumulate in f32. Algorithm and precision: conv/algorithm.hpp.
+/// Throws ShapeError (any misfit, L_out < 1), DTypeError, DeviceError, NotImplemented (an algorithm that cannot do it).
+[[nodiscard]] Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                                      const ConvTranspose1dOptions& options = {});
+
+/// x (N, C_in, L_in) or (C_in, L_in), w (C_out, C_in/G, K), b (C_out) or undefined -> (N, C_out, L_out) or (C_out, L_out),
+/// L_out = (L_in + P_l + P_r - D*(K - 1) - 1)/S + 1 rounded down. Otherwise as conv_transpose1d.
+[[nodiscard]] Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv1dOptions& options = {});
+
+}  // namespace polyphase

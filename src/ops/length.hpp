@@ -1,0 +1,26 @@
+#pragma once
+// Operations along the last dimension, and joining tensors. All differentiable.
+
+#include <vector>
+
+#include "ops/conv.hpp"
+#include "tensor/tensor.hpp"
+
+namespace polyphase {
+
+enum class UpsampleMode : std::uint8_t { nearest, linear };
+
+/// Lengthens the last dimension on both ends. reflect needs left, right < L, replicate L >= 1; throws ShapeError.
+[[nodiscard]] Tensor pad1d(const Tensor& x, Padding padding, PaddingMode mode = PaddingMode::zeros);
+/// (..., L) -> (..., L*scale). linear: half-pixel centres (PyTorch's align_corners=False).
+[[nodiscard]] Tensor upsample1d(const Tensor& x, std::int64_t scale, UpsampleMode mode = UpsampleMode::nearest);
+/// (N, C*r, L) -> (N, C, L*r): y[n, c, l*r + i] = x[n, c*r + i, l].
+[[nodiscard]] Tensor pixel_shuffle1d(const Tensor& x, std::int64_t upscale_factor);
+/// Elements of the last dimension by position: index (J) i64 in [0, L) -> (..., J).
+[[nodiscard]] Tensor index_select(const Tensor& x, const Tensor& index);
+/// Joins along an existing dimension; all other sizes equal; at least one tensor.
+[[nodiscard]] Tensor cat(const std::vector<Tensor>& tensors, int dim = 0);
+/// Joins along a new dimension; equal shapes.
+[[nodiscard]] Tensor stack(const std::vector<Tensor>& tensors, int dim = 0);
+
+}  // namespace polyphase

@@ -1,0 +1,140 @@
+#pragma once
+// What a device must be able to do. Every operation of ops/ and optim/ comes down to these few calls; cpu/backend.cpp
+// answers them on the host. Not for users: nothing here is differentiable, and callers have checked shapes, dtypes and devices.
+//
+// Tensors passed in may have any strides unless said otherwise; `out` is allocated by the caller and fully overwritten.
+// On a device with streams all calls are asynchronous on the current stream, except where said.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "conv/algorithm.hpp"
+#include "conv/problem.hpp"
+#include "tensor/allocator.hpp"
+#include "tensor/random.hpp"
+#include "tensor/tensor.hpp"
+
+namespace polyphase {
+
+/// Elementwise functions. a, b, c, d are the inputs in order; p, q the scalars of MapScalars. g marks an incoming gradient.
+enum class MapOp : std::uint8_t {
+  // arithmetic
+  add, sub, mul, div,              // a op b
+  add_scaled,                      // a + p*b
+  affine,                          // p*a + q
+  maximum, minimum, pow_scalar,    // max(a,b)  min(a,b)  a^p
+  neg, abs, sign, square, sqrt, rsqrt, reciprocal, exp, log, sin, cos, clamp,  // clamp to [p, q]
+  greater, greater_equal, less, less_equal, equal,                             // 0 or 1
+  where,                           // a != 0 ? b : c
+  // activations and their gradients (a = saved tensor as named, b = g)
+  relu, leaky_relu, elu, gelu, gelu_tanh, silu, tanh, sigmoid,   // leaky_relu: slope p; elu: alpha p
+  relu_grad,        // a = y
+  leaky_relu_grad,  // a = x
+  elu_grad,         // a = x
+  gelu_grad, gelu_tanh_grad, silu_grad,  // a = x
+  tanh_grad, sigmoid_grad,               // a = y
+  softplus, softplus_grad,               // log(1 + exp(a)); a = x
+  snake,            // a + sin(b*a)^2 / c          (x, alpha, beta); Snake has beta = alpha
+  snake_grad_x,     // g * (1 + b*sin(2*b*a)/c)    (x, alpha, beta, g)
+  snake_grad_alpha, // g * a*sin(2*b*a)/c          (x, alpha, beta, g)
+  snake_grad_beta,  // -g * sin(b*a)^2/c^2         (x, alpha, beta, g)
+  // losses
+  smooth_l1,        // |d|<p ? d*d/(2p) : |d|-p/2  with d = a-b (p > 0)
+  smooth_l1_grad,   // derivative by a             (a, b)
+};
+
+struct MapScalars {
+  double p = 0;
+  double q = 0;
+};
+
+enum class ReduceOp : std::uint8_t { sum, sum_of_squares, sum_of_abs, max, min };
+
+/// One parameter's tensors in an optimizer step; all contiguous, of one shape and device. `momentum`/`second` may be undefined.
+struct OptimizerSlot {
+  Tensor parameter;
+  Tensor grad;
+  Tensor momentum;  ///< SGD: velocity; Adam: first moment
+  Tensor second;    ///< Adam: second moment
+};
+struct SgdStep {
+  double learning_rate, momentum, dampening, weight_decay;
+  bool nesterov;
+  bool first;  ///< velocity is set to the gradient instead of accumulated
+};
+struct AdamStep {
+  double learning_rate, beta1, beta2, epsilon, weight_decay;
+  bool decoupled;          ///< AdamW: decay the weight, not the gradient
+  std::int64_t step;       ///< counted from 1
+};
+
+/// One kind of device. There is one Backend per device, alive for the whole program.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  [[nodiscard]] virtual Allocator& allocator() = 0;
+  /// Waits for everything issued on the current stream.
+  virtual void synchronize() = 0;
+
+  // ---- moving ---------------------------------------------------------------------------------------------------
+  /// out = in, same shape, same device, any strides, dtype converted (round to nearest).
+  virtual void copy(const Tensor& out, const Tensor& in) = 0;
+  virtual void fill(const Tensor& out, double value) = 0;
+  /// Host bytes to or from this device; waits.
+  virtual void copy_from_host(void* device_data, const void* host_data, std::size_t bytes) = 0;
+  virtual void copy_to_host(void* host_data, const void* device_data, std::size_t bytes) = 0;
+
+  // ---- elementwise, reduction, random -----------------------------------------------------------------------------
+  /// out[i] = op(inputs[0][i], ...). Inputs have out's shape and dtype (broadcast ones have stride 0); at most 4.
+  /// f16 and bf16 are computed in f32 and rounded once.
+  virtual void map(MapOp op, const Tensor& out, std::span<const Tensor> inputs, MapScalars scalars) = 0;
+  /// Reduces the dimensions where out.size(d) == 1 and in.size(d) != 1; out is contiguous and has in's rank and dtype.
+  /// Sums of f32 and halves are accumulated in at least f32 with an error that grows no faster than log(n), in an order
+  /// fixed by the shape. An empty sum is 0; an empty max or min is refused by the caller.
+  virtual void reduce(ReduceOp op, const Tensor& out, const Tensor& in) = 0;
+  /// Contiguous out; element i from word i%4 of block offset + i/4 (uniform: 24 bits for f32, 53 for f64 from two words;
+  /// normal: Box-Muller on pairs of words).
+  virtual void uniform(const Tensor& out, GeneratorState state, double low, double high) = 0;
+  virtual void normal(const Tensor& out, GeneratorState state, double mean, double deviation) = 0;
+
+  // ---- linear algebra ---------------------------------------------------------------------------------------------
+  /// out (B, M, N) = a (B, M, K) * b (B, K, N); out contiguous; a and b of any strides (0 in B broadcasts).
+  virtual void matmul(const Tensor& out, const Tensor& a, const Tensor& b) = 0;
+
+  // ---- along the last dimension -------------------------------------------------------------------------------------
+  /// out (R, J): out[r, j] = in[r, index[j]]; index (J) i64 contiguous, all in range; out and in contiguous.
+  virtual void gather(const Tensor& out, const Tensor& in, const Tensor& index) = 0;
+  /// The adjoint: out (R, I) = 0, then out[r, index[j]] += in[r, j], in the order of j.
+  virtual void scatter_add(const Tensor& out, const Tensor& in, const Tensor& index) = 0;
+  /// Overlap-add, the adjoint of Tensor::unfold: out (R, L) = 0, then out[r, f*step + i] += in[r, f, i]; contiguous.
+  virtual void fold(const Tensor& out, const Tensor& in, std::int64_t step) = 0;
+  /// out (R, n/2+1, 2) = real DFT of in (R, n); n any positive even number; contiguous; f32 or f64.
+  virtual void rfft(const Tensor& out, const Tensor& in) = 0;
+  /// The adjoint (not the inverse): out (R, n)[t] = sum over f of in[f,0]*cos(2 pi f t/n) - in[f,1]*sin(2 pi f t/n), f = 0..n/2.
+  virtual void rfft_adjoint(const Tensor& out, const Tensor& in) = 0;
+
+  // ---- convolution (conv/problem.hpp); all tensors contiguous, `bias` may be undefined -------------------------------
+  [[nodiscard]] virtual std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction,
+                                                                 Algorithm algorithm, Precision precision) = 0;
+  virtual void conv_forward(const ConvProblem& problem, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y,
+                            Algorithm algorithm, Precision precision) = 0;
+  virtual void conv_dgrad(const ConvProblem& problem, const Tensor& y, const Tensor& w, const Tensor& bias, const Tensor& x,
+                          Algorithm algorithm, Precision precision) = 0;
+  virtual void conv_wgrad(const ConvProblem& problem, const Tensor& x, const Tensor& y, const Tensor& w, Algorithm algorithm,
+                          Precision precision) = 0;
+
+  // ---- optimizers: one call a step, whatever the number of parameters -------------------------------------------------
+  virtual void sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step) = 0;
+  virtual void adam_step(std::span<const OptimizerSlot> slots, const AdamStep& step) = 0;
+};
+
+/// The backend of a device. Throws DeviceError, naming what is missing, where the device does not exist.
+[[nodiscard]] Backend& backend_of(Device device);
+/// How many devices of a type this build and machine have; 1 for cpu.
+[[nodiscard]] int device_count(DeviceType type);
+
+}  // namespace polyphase
