@@ -137,4 +137,12 @@ class Backend {
 /// How many devices of a type this build and machine have; 1 for cpu.
 [[nodiscard]] int device_count(DeviceType type);
 
+// Each device's room supplies its own; only backend_of and device_count call these.
+
+/// The host (cpu/backend.cpp).
+[[nodiscard]] Backend& cpu_backend();
+/// CUDA device `index` (cuda/; cuda/no_cuda.cpp in a build without). Throws DeviceError.
+[[nodiscard]] Backend& cuda_backend(int index);
+[[nodiscard]] int cuda_device_count();
+
 }  // namespace polyphase
