@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Sets the machine up (tools/setup.sh), configures a build folder once and builds it. On a terminal it shows Ninja's
+# progress; in a pipe it says nothing unless something is wrong.
+#
+# usage: tools/build.sh FOLDER [--target NAME] [MESON OPTION...]      e.g. tools/build.sh build -Dbench=disabled
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+die() {
+  echo "build: $*" >&2
+  exit 1
+}
+
+[ $# -ge 1 ] || { echo "usage: tools/build.sh FOLDER [--target NAME] [MESON OPTION...]" >&2; exit 2; }
+folder=$1
+shift
+targets=()
+if [ "${1:-}" = --target ]; then
+  targets=("$2")
+  shift 2
+fi
+
+tools/setup.sh
+if [ -z "${CXX:-}" ] && [ -f .venv/cxx ]; then
+  CXX=$(cat .venv/cxx)
+  export CXX
+  if command -v ccache >/dev/null; then CXX="ccache $CXX"; fi
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if [ -f "$folder/build.ninja" ]; then
+  # Options given again are set again, so that a folder made by hand does what is asked.
+  [ $# -eq 0 ] || .venv/bin/meson configure "$folder" "$@" >"$log" 2>&1 || { cat "$log" >&2; die "Meson refuses $*"; }
+else
+  .venv/bin/meson setup "$folder" "$@" >"$log" 2>&1 || { tail -n 20 "$log" >&2; die "Meson could not configure $folder"; }
+  ! [ -t 1 ] || echo "build: configured $folder"
+fi
+
+if [ -t 1 ]; then
+  ninja -C "$folder" "${targets[@]}" || die "it does not compile; the errors are above"
+else
+  ninja -C "$folder" --quiet "${targets[@]}" >"$log" 2>&1 || { grep -v '^ninja: Entering' "$log" >&2; die "it does not compile; the errors are above"; }
+fi
