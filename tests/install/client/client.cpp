@@ -1,0 +1,13 @@
+// What a stranger writes first: one transposed convolution through the umbrella header.
+#include <iostream>
+#include <polyphase/polyphase.hpp>
+
+int main() {
+  namespace pp = polyphase;
+  const pp::Tensor x = pp::Tensor::ones({1, 2, 3});  // (N, C_in, L_in)
+  const pp::Tensor w = pp::Tensor::ones({2, 1, 4});  // (C_in, C_out, K)
+  const pp::Tensor y = pp::conv_transpose1d(x, w, pp::Tensor(), {.stride = 2, .padding = 1});
+  std::cout << y << '\n';
+  // Every inner output sees two taps of two channels.
+  return y.shape() == pp::Shape{1, 1, 6} && y.select(2, 2).item<float>() == 4.0f ? 0 : 1;
+}

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""The rules of the house that a compiler does not check. usage: check_house.py SOURCE_ROOT
+
+Prints what breaks a rule, then how many rules hold.
+"""
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(sys.argv[1]).resolve()
+CODE = (".cpp", ".hpp", ".cu", ".cuh")
+UNPAIRED_TESTS = {"golden", "regression", "structure", "headers", "install", "support"}
+ROOF = 450
+
+
+def files_under(*folders: str) -> list[Path]:
+    return sorted(p for f in folders for p in (ROOT / f).rglob("*") if p.suffix in CODE)
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def code_of(path: Path) -> str:
+    """The text without comments and strings, lines kept."""
+    text = path.read_text(encoding="utf-8")
+    text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group().count("\n"), text, flags=re.DOTALL)
+    text = re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', text)
+    return re.sub(r"//[^\n]*", "", text)
+
+
+def matches(paths: list[Path], pattern: str, what: str) -> list[str]:
+    found = []
+    for path in paths:
+        for number, line in enumerate(code_of(path).split("\n"), 1):
+            if re.search(pattern, line):
+                found.append(f"{name(path)}:{number}: {what}: {line.strip()}")
+    return found
+
+
+def every_source_has_a_test() -> list[str]:
+    problems = []
+    for source in files_under("src"):
+        twin = ROOT / "tests" / source.parent.relative_to(ROOT / "src") / f"test_{source.stem}.cpp"
+        if source.suffix in (".cpp", ".cu") and not twin.is_file():
+            problems.append(f"{name(source)} has no test {name(twin)}")
+    return problems
+
+
+def every_test_has_a_source() -> list[str]:
+    problems = []
+    for test in files_under("tests"):
+        room = test.parent.relative_to(ROOT / "tests")
+        if test.suffix != ".cpp" or room.parts[0] in UNPAIRED_TESTS:
+            continue
+        # tests/ops mirrors src/ops; tests/examples, tests/tool and tests/bench mirror the folders of those names.
+        stem = test.stem.removeprefix("test_")
+        places = [ROOT / "src" / room / stem, ROOT / room / stem]
+        if not any(p.with_suffix(s).is_file() for p in places for s in CODE):
+            problems.append(f"{name(test)} tests no source: there is no {name(places[0])}.cpp or .hpp")
+    return problems
+
+
+def every_file_is_built() -> list[str]:
+    problems = []
+    for path in files_under("src", "tests", "examples", "bench", "tool"):
+        # A public header must be installed, and what is compiled must be listed; other headers are found by #include.
+        if path.suffix not in (".cpp", ".cu"):
+            continue
+        lists, folder = "", path.parent
+        while folder != ROOT.parent:
+            if (folder / "meson.build").is_file():
+                lists += (folder / "meson.build").read_text(encoding="utf-8")
+            folder = folder.parent
+        stem = path.stem.removeprefix("test_")
+        if path.name not in lists and not re.search(rf"'{re.escape(stem)}'", lists) and "install/client" not in name(path):
+            problems.append(f"{name(path)} is in no meson.build")
+    return problems
+
+
+def files_are_small() -> list[str]:
+    lengths = {p: len(p.read_text(encoding="utf-8").splitlines()) for p in files_under("src", "tests", "examples", "bench", "tool")}
+    return [f"{name(p)} has {n} lines; past {ROOF} it is two rooms" for p, n in lengths.items() if n > ROOF]
+
+
+def headers_are_guarded() -> list[str]:
+    headers = [p for p in files_under("src", "tests", "examples", "bench", "tool") if p.suffix in (".hpp", ".cuh")]
+    return [f"{name(p)} has no #pragma once" for p in headers if "#pragma once" not in p.read_text(encoding="utf-8")]
+
+
+def library_is_quiet() -> list[str]:
+    pattern = r"\bstd::(cout|cerr|clog)\b|\b(printf|puts|fputs|putchar)\s*\(|(?<![\w.>])(std::)?(exit|_exit|abort|terminate)\s*\("
+    return matches(files_under("src"), pattern, "the library neither prints nor exits")
+
+
+def asm_has_one_room() -> list[str]:
+    paths = [p for p in files_under("src") if not name(p).startswith("src/cuda/ptx/")]
+    return matches(paths, r"\b(asm|__asm__)\b", "asm only under src/cuda/ptx")
+
+
+def nothing_is_unfinished() -> list[str]:
+    paths = files_under("src", "examples", "bench", "tool")
+    words = re.compile(r"\b(TODO|FIXME|XXX)\b")
+    return [f"{name(p)}:{n}: {line.strip()}" for p in paths
+            for n, line in enumerate(p.read_text(encoding="utf-8").splitlines(), 1) if words.search(line)]
+
+
+def includes_point_down() -> list[str]:
+    """cpu/ and conv/ know nothing of autograd, modules, optimizers or files; tensor/ knows only cpu/'s interface."""
+    above = {"tensor": "autograd|ops|layers|optim|io", "conv": "cpu|autograd|ops|layers|optim|io", "cpu": "autograd|ops|layers|optim|io",
+             "cuda": "autograd|ops|layers|optim|io", "autograd": "layers|optim|io", "ops": "layers|optim|io", "layers": "optim|io", "optim": "io"}
+    problems = []
+    for room, rooms_above in above.items():
+        for path in files_under(f"src/{room}"):
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                if re.match(rf'\s*#\s*include\s*"({rooms_above})/', line):
+                    problems.append(f"{name(path)}:{number}: points up: {line.strip()}")
+    return problems
+
+
+RULES = [every_source_has_a_test, every_test_has_a_source, every_file_is_built, files_are_small, headers_are_guarded,
+         library_is_quiet, asm_has_one_room, nothing_is_unfinished, includes_point_down]
+
+
+def main() -> int:
+    failed = 0
+    for rule in RULES:
+        problems = rule()
+        failed += bool(problems)
+        for problem in problems:
+            print(f"{rule.__name__}: {problem}")
+    print(f"test cases: {len(RULES) - failed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+sys.exit(main())
