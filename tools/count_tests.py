@@ -2,7 +2,7 @@
 """Adds up test cases over the programs of one `meson test` run.
 
 usage: count_tests.py TESTLOG.json [OUTPUT]
-Prints `N passed, N failed, N skipped` (and appends it to the file OUTPUT, where one is given).
+Prints why tests were skipped, then `N passed, N failed, N skipped` (and appends it to the file OUTPUT, where one is given).
 A program says its own counts in a line `test cases: N passed, N failed, N skipped`; one that says nothing counts as
 one test, and one that fails without a failed case (a crash, a sanitizer's report, a timeout) as one more failure.
 """
@@ -10,6 +10,7 @@ import json
 import re
 import sys
 
+SKIPPED = re.compile(r"^skipped: .*$", re.MULTILINE)
 COUNTS = re.compile(r"^test cases: (\d+) passed, (\d+) failed, (\d+) skipped$", re.MULTILINE)
 
 
@@ -24,9 +25,18 @@ def counts_of(test: dict) -> tuple[int, int, int]:
     return passed, failed or 1, skipped
 
 
+def skip_reasons(test: dict) -> list[str]:
+    output = test.get("stdout") or ""
+    if test["result"] == "SKIP" and not COUNTS.search(output):
+        return [f"skipped: {test['name']}: {(output.strip().splitlines() or ['no reason given'])[-1]}"]
+    return SKIPPED.findall(output)
+
+
 def main() -> int:
     with open(sys.argv[1], encoding="utf-8") as log:
         tests = [json.loads(line) for line in log if line.strip()]
+    for reason in (reason for test in tests for reason in skip_reasons(test)):
+        print(reason)
     passed, failed, skipped = (sum(column) for column in zip((0, 0, 0), *map(counts_of, tests)))
     line = f"{passed} passed, {failed} failed, {skipped} skipped"
     print(line)

@@ -27,7 +27,7 @@ def counted(*tests: dict) -> tuple[str, int]:
         done = subprocess.run([sys.executable, count_tests, log.name], capture_output=True, text=True)
     finally:
         os.unlink(log.name)
-    return done.stdout.strip(), done.returncode
+    return done.stdout.splitlines()[-1], done.returncode
 
 
 run = subprocess.run([sample], capture_output=True, text=True)
@@ -45,7 +45,7 @@ expect("two programs", counted(good, good), ("6 passed, 0 failed, 2 skipped", 0)
 expect("a failed case", counted(good, {"result": "FAIL", "stdout": run.stdout}), ("5 passed, 1 failed, 3 skipped", 1))
 expect("a crash before the end", counted(good, {"result": "FAIL", "stdout": "..."}), ("3 passed, 1 failed, 1 skipped", 1))
 expect("a leak after the end", counted({**good, "result": "FAIL"}), ("3 passed, 1 failed, 1 skipped", 1))
-expect("a script", counted({"result": "OK"}, {"result": "SKIP"}), ("1 passed, 0 failed, 1 skipped", 0))
+expect("a script", counted({"result": "OK"}, {"result": "SKIP", "name": "script", "stdout": "no nvcc\n"}), ("1 passed, 0 failed, 1 skipped", 0))
 expect("a timeout", counted({"result": "TIMEOUT"}), ("0 passed, 1 failed, 0 skipped", 1))
 expect("nothing at all", counted(), ("0 passed, 0 failed, 0 skipped", 1))
 sys.exit(1 if failed else 0)
