@@ -43,7 +43,8 @@ class Needs {
   std::uint64_t bits_ = 0;
 };
 
-/// One gradient for each input, in order; undefined where not needed.
+/// One gradient for each input, in order; undefined where not needed. A gradient may be `grad` itself or a view of it, but not
+/// a tensor that something else holds: a leaf may keep it without a copy.
 using Gradients = std::vector<Tensor>;
 using BackwardFunction = std::function<Gradients(const Tensor& grad, Needs needs)>;
 
@@ -51,6 +52,10 @@ using BackwardFunction = std::function<Gradients(const Tensor& grad, Needs needs
 struct Edge {
   std::shared_ptr<Node> node;
   std::shared_ptr<Meta> leaf;
+  // What a gradient sent along the edge must be like.
+  Shape shape;
+  DType dtype = DType::f32;
+  Device device;
   explicit operator bool() const { return node != nullptr || leaf != nullptr; }
 };
 
@@ -80,6 +85,11 @@ class Saved {
   Tensor tensor_;
   std::uint64_t version_ = 0;
 };
+
+/// Whether the tensor is defined and follows gradients.
+[[nodiscard]] bool follows_gradients(const Tensor& tensor);
+/// Saved(tensor) if `condition`, else nothing: keeps no memory for a gradient that nobody asks for.
+[[nodiscard]] inline Saved save_if(bool condition, const Tensor& tensor) { return condition ? Saved(tensor) : Saved(); }
 
 /// True if recording is on and any of these follows gradients; undefined tensors do not.
 [[nodiscard]] bool should_record(std::span<const Tensor> inputs);

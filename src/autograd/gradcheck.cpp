@@ -1,0 +1,84 @@
+#include "autograd/gradcheck.hpp"
+
+#include <cmath>
+
+#include "autograd/no_grad.hpp"
+#include "ops/elementwise.hpp"
+#include "ops/reduce.hpp"
+#include "tensor/random.hpp"
+
+namespace polyphase {
+
+namespace {
+
+using Function = std::function<Tensor(const std::vector<Tensor>&)>;
+
+// A scalar that every output element moves differently.
+Tensor weighted_sum(const Tensor& output) {
+  Generator generator(20240607);
+  const Tensor weights = Tensor::uniform(output.shape(), 0.5, 1.5, {output.dtype(), output.device()}, &generator);
+  return sum(output * weights);
+}
+
+// The rank-0 view of one element, counted in row-major order.
+Tensor element(const Tensor& tensor, std::int64_t flat, Shape& index) {
+  index = Shape::filled(tensor.rank(), 0);
+  for (int d = tensor.rank() - 1; d >= 0; --d) {
+    index[d] = flat % tensor.size(d);
+    flat /= tensor.size(d);
+  }
+  Tensor view = tensor;
+  for (int d = 0; d < index.rank(); ++d) view = view.select(0, index[d]);
+  return view;
+}
+
+double numeric_derivative(const Function& function, const std::vector<Tensor>& inputs, Tensor place, double step) {
+  const double middle = place.item();
+  place.fill_(middle + step);
+  const double above = weighted_sum(function(inputs)).item();
+  place.fill_(middle - step);
+  const double below = weighted_sum(function(inputs)).item();
+  place.fill_(middle);
+  return (above - below) / (2 * step);
+}
+
+// Same elements and strides as the inputs, but leaves of their own: the caller's gradients stay untouched.
+std::vector<Tensor> fresh_leaves(const std::vector<Tensor>& inputs) {
+  std::vector<Tensor> leaves;
+  for (const Tensor& input : inputs) {
+    leaves.push_back(input.defined() ? input.detach() : input);
+    if (!input.defined() || !input.requires_grad()) continue;
+    require<DTypeError>(input.dtype() == DType::f64, "gradcheck: expected inputs of f64, got ", input.dtype());
+    leaves.back().set_requires_grad(true);
+  }
+  return leaves;
+}
+
+}  // namespace
+
+std::string gradcheck(const Function& function, const std::vector<Tensor>& inputs, const GradcheckOptions& options) {
+  const std::vector<Tensor> leaves = fresh_leaves(inputs);
+  const Tensor loss = weighted_sum(function(leaves));
+  if (loss.requires_grad()) loss.backward();
+
+  const NoGradGuard no_grad;
+  std::string worst;
+  double worst_excess = 0;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    if (!leaves[i].defined() || !leaves[i].requires_grad()) continue;
+    const Tensor gradient = leaves[i].grad();
+    for (std::int64_t flat = 0; flat < leaves[i].numel(); ++flat) {
+      Shape index;
+      const double numeric = numeric_derivative(function, leaves, element(leaves[i], flat, index), options.step);
+      const double analytic = gradient.defined() ? element(gradient, flat, index).item() : 0.0;
+      const double allowed = options.absolute_tolerance + options.relative_tolerance * std::abs(numeric);
+      const double excess = std::abs(analytic - numeric) / allowed;
+      if (excess <= 1 || excess <= worst_excess) continue;  // a NaN passes neither test and is reported
+      worst_excess = std::isnan(excess) ? INFINITY : excess;
+      worst = concat("input ", i, ", index ", index, ": analytic ", analytic, ", numeric ", numeric);
+    }
+  }
+  return worst;
+}
+
+}  // namespace polyphase
