@@ -130,6 +130,7 @@ void HostAllocator::deallocate(void* pointer, std::size_t bytes) noexcept {
   }
   SizeClass& blocks = classes_[size.index];
   blocks.last_use = ++clock_;
+  ASAN_UNPOISON_MEMORY_REGION(pointer, sizeof(FreeBlock));
   blocks.first = new (pointer) FreeBlock{blocks.first};
   stats_.cached_bytes += size.bytes;
   ASAN_POISON_MEMORY_REGION(pointer, size.bytes);

@@ -15,7 +15,10 @@ struct GeneratorState {
   friend bool operator==(const GeneratorState&, const GeneratorState&) = default;
 };
 
-/// Four random words of block `counter` under `key`.
+/// The generator itself: four random words for a 128-bit counter under a 64-bit key, low words first.
+[[nodiscard]] std::array<std::uint32_t, 4> philox4x32(const std::array<std::uint32_t, 4>& counter,
+                                                      const std::array<std::uint32_t, 2>& key);
+/// Four random words of block `counter` under `key`; the counter's upper 64 bits are 0.
 [[nodiscard]] std::array<std::uint32_t, 4> philox4x32(std::uint64_t key, std::uint64_t counter);
 
 /// A stream of random numbers. Not thread safe; give each thread its own.

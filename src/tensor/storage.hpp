@@ -16,7 +16,7 @@ class Storage {
   Storage() = default;
   /// A fresh block from the device's allocator. Throws OutOfMemory.
   Storage(std::size_t bytes, Device device);
-  /// Borrows memory that somebody else owns; `release` (may be empty) is called once when the last handle goes.
+  /// Borrows memory that somebody else owns; `release` (may be empty, must not throw) is called once when the last handle goes.
   Storage(void* data, std::size_t bytes, Device device, std::function<void()> release);
 
   [[nodiscard]] void* data() const noexcept { return block_ ? block_->data : nullptr; }
@@ -35,7 +35,8 @@ class Storage {
     std::size_t bytes = 0;
     Device device;
     std::uint64_t version = 0;
-    std::function<void()> release;  // set for borrowed memory only
+    bool borrowed = false;
+    std::function<void()> release;  // of borrowed memory; may be empty
     Block() = default;
     Block(const Block&) = delete;
     Block& operator=(const Block&) = delete;

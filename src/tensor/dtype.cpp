@@ -1,0 +1,59 @@
+#include "tensor/dtype.hpp"
+
+#include <ostream>
+
+namespace polyphase {
+
+// Normal results round in integers; small ones by adding 0.5, whose unit in the last place is the smallest f16 (2^-24).
+Half::Half(float value) {
+  const auto float_bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = (float_bits >> 16) & 0x8000u;
+  const std::uint32_t magnitude = float_bits & 0x7fffffffu;
+  std::uint32_t result = 0;
+  if (magnitude > 0x7f800000u) {
+    result = 0x7e00u;  // NaN
+  } else if (magnitude >= 0x477ff000u) {
+    result = 0x7c00u;  // 65520 and more round to infinity
+  } else if (magnitude >= 0x38800000u) {
+    result = (magnitude - 0x38000000u + 0x0fffu + ((magnitude >> 13) & 1u)) >> 13;
+  } else {
+    result = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
+  }
+  bits = static_cast<std::uint16_t>(sign | result);
+}
+
+// The exponent is moved by a multiplication with 2^112, which also normalises subnormals; infinity and NaN get theirs set.
+Half::operator float() const {
+  const std::uint32_t magnitude = static_cast<std::uint32_t>(bits & 0x7fffu) << 13;
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
+  const std::uint32_t finite = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
+  return std::bit_cast<float>(sign | (magnitude >= 0x0f800000u ? magnitude | 0x7f800000u : finite));
+}
+
+// Half a unit is added, less one where the kept part is even; a NaN is kept quiet instead.
+BFloat16::BFloat16(float value) {
+  const auto float_bits = std::bit_cast<std::uint32_t>(value);
+  const bool is_nan = (float_bits & 0x7fffffffu) > 0x7f800000u;
+  const std::uint32_t rounded = (float_bits + 0x7fffu + ((float_bits >> 16) & 1u)) >> 16;
+  bits = static_cast<std::uint16_t>(is_nan ? (float_bits >> 16) | 0x40u : rounded);
+}
+
+std::string_view name_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return "f32";
+    case DType::f64:
+      return "f64";
+    case DType::f16:
+      return "f16";
+    case DType::bf16:
+      return "bf16";
+    case DType::i64:
+      return "i64";
+  }
+  return "unknown";
+}
+
+std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name_of(dtype); }
+
+}  // namespace polyphase

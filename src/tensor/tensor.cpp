@@ -1,0 +1,181 @@
+#include "tensor/tensor.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "tensor/backend.hpp"
+#include "tensor/random.hpp"
+
+namespace polyphase {
+namespace {
+
+std::size_t bytes_of(const char* operation, const Shape& shape, DType dtype) {
+  const std::int64_t numel = shape.numel();
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
+  require<ShapeError>(numel <= std::numeric_limits<std::int64_t>::max() / size, operation, ": the bytes of ", shape, " ", dtype,
+                      " do not fit 64 bits");
+  return static_cast<std::size_t>(numel * size);
+}
+
+// Where draws start, having moved the generator past them: four 32-bit words a block, two words an f64.
+GeneratorState take_blocks(Generator* generator, std::int64_t numel, DType dtype) {
+  Generator& source = generator != nullptr ? *generator : default_generator();
+  const std::uint64_t per_block = dtype == DType::f64 ? 2 : 4;
+  return source.take((static_cast<std::uint64_t>(numel) + per_block - 1) / per_block);
+}
+
+// Draws into a fresh tensor with `draw(out, state)`; 16-bit types are drawn in f32 and rounded, so that they follow it.
+template <class Draw>
+Tensor random_tensor(const char* operation, const Shape& shape, const TensorOptions& options, Generator* generator,
+                     const Draw& draw) {
+  require<DTypeError>(is_floating_point(options.dtype), operation, ": expected a floating-point dtype, got ", options.dtype);
+  Tensor out = Tensor::empty(shape, {options.dtype, options.device});
+  if (out.numel() > 0) {
+    const DType dtype = options.dtype == DType::f64 ? DType::f64 : DType::f32;
+    const Tensor drawn = dtype == options.dtype ? out : Tensor::empty(shape, {dtype, options.device});
+    draw(drawn, take_blocks(generator, out.numel(), dtype));
+    if (!drawn.is_same(out)) backend_of(options.device).copy(out, drawn);
+  }
+  return out.set_requires_grad(options.requires_grad);
+}
+
+// Refuses values that would silently become something else in an i64.
+void require_representable(const char* operation, double value, DType dtype) {
+  require<DTypeError>(is_floating_point(dtype) || (value == std::nearbyint(value) && std::abs(value) < 0x1p63), operation,
+                      ": expected a value that i64 can hold, got ", value);
+}
+
+}  // namespace
+
+Tensor Tensor::empty(const Shape& shape, const TensorOptions& options) {
+  auto impl = std::make_shared<Impl>();
+  const std::size_t bytes = bytes_of("empty", shape, options.dtype);
+  impl->shape = shape;
+  impl->strides = contiguous_strides(shape);
+  impl->numel = shape.numel();
+  impl->dtype = options.dtype;
+  impl->storage = Storage(bytes, options.device);
+  Tensor tensor;
+  tensor.impl_ = std::move(impl);
+  if (options.requires_grad) tensor.set_requires_grad(true);
+  return tensor;
+}
+
+Tensor Tensor::full(const Shape& shape, double value, const TensorOptions& options) {
+  require_representable("full", value, options.dtype);
+  Tensor tensor = empty(shape, options);
+  if (tensor.numel() > 0) backend_of(options.device).fill(tensor, value);
+  return tensor;
+}
+
+Tensor Tensor::zeros(const Shape& shape, const TensorOptions& options) { return full(shape, 0, options); }
+
+Tensor Tensor::ones(const Shape& shape, const TensorOptions& options) { return full(shape, 1, options); }
+
+Tensor Tensor::arange(double start, double end, double step, const TensorOptions& options) {
+  const double length = std::ceil((end - start) / step);
+  require<ShapeError>(step != 0 && std::isfinite(length) && length < 0x1p62, "arange: expected finite bounds and a step other ",
+                      "than 0, got start ", start, ", end ", end, ", step ", step);
+  require_representable("arange", start, options.dtype);
+  require_representable("arange", step, options.dtype);
+  const auto count = static_cast<std::int64_t>(std::max(length, 0.0));
+  Tensor host = empty({count}, {options.dtype, Device::cpu()});
+  dispatch(options.dtype, [&]<class T>(T) {
+    T* values = host.data<T>();
+    for (std::int64_t i = 0; i < count; ++i) {
+      const double value = start + static_cast<double>(i) * step;
+      if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+        values[i] = T(static_cast<float>(value));
+      } else {
+        values[i] = static_cast<T>(value);
+      }
+    }
+  });
+  return host.to(options.device).set_requires_grad(options.requires_grad);
+}
+
+Tensor Tensor::randn(const Shape& shape, const TensorOptions& options, Generator* generator) {
+  return random_tensor("randn", shape, options, generator,
+                       [&](const Tensor& out, GeneratorState state) { backend_of(options.device).normal(out, state, 0, 1); });
+}
+
+Tensor Tensor::uniform(const Shape& shape, double low, double high, const TensorOptions& options, Generator* generator) {
+  require<ShapeError>(std::isfinite(low) && std::isfinite(high) && low <= high,
+                      "uniform: expected finite bounds with low <= high, got [", low, ", ", high, ")");
+  return random_tensor("uniform", shape, options, generator, [&](const Tensor& out, GeneratorState state) {
+    backend_of(options.device).uniform(out, state, low, high);
+  });
+}
+
+Tensor Tensor::over(Storage storage, const Shape& shape, const Shape& strides, std::int64_t offset, DType dtype) {
+  require<ShapeError>(shape.rank() == strides.rank(), "over: expected as many strides as sizes, got shape ", shape,
+                      " and strides ", strides);
+  const std::int64_t numel = shape.numel();
+  std::int64_t last = offset;
+  bool fits = offset >= 0;
+  for (int i = 0; i < shape.rank(); ++i) {
+    require<ShapeError>(strides[i] >= 0, "over: expected strides of at least 0, got ", strides);
+    std::int64_t reach = 0;
+    if (numel > 0) fits = fits && !__builtin_mul_overflow(shape[i] - 1, strides[i], &reach);
+    fits = fits && !__builtin_add_overflow(last, reach, &last);
+  }
+  const auto capacity = static_cast<std::int64_t>(storage.bytes() / size_of(dtype));
+  fits = fits && (numel > 0 ? last < capacity : offset <= capacity);
+  require<ShapeError>(fits, "over: shape ", shape, " with strides ", strides, " at offset ", offset, " reaches outside of ",
+                      capacity, " elements of ", dtype);
+  auto impl = std::make_shared<Impl>();
+  impl->storage = std::move(storage);
+  impl->shape = shape;
+  impl->strides = strides;
+  impl->offset = offset;
+  impl->numel = numel;
+  impl->dtype = dtype;
+  Tensor tensor;
+  tensor.impl_ = std::move(impl);
+  return tensor;
+}
+
+bool Tensor::is_contiguous() const {
+  const Impl& impl = get();
+  if (impl.numel == 0) return true;
+  std::int64_t expected = 1;
+  for (int i = impl.shape.rank() - 1; i >= 0; --i) {
+    if (impl.shape[i] == 1) continue;  // its stride is never used
+    if (impl.strides[i] != expected) return false;
+    expected *= impl.shape[i];
+  }
+  return true;
+}
+
+double Tensor::item_as_double() const {
+  require<ShapeError>(numel() == 1, "item: expected a tensor of one element, got shape ", shape());
+  std::array<std::byte, 8> bytes;
+  backend_of(device()).copy_to_host(bytes.data(), raw(), size_of(dtype()));
+  return dispatch(dtype(), [&]<class T>(T) {
+    T value;
+    std::copy_n(bytes.data(), sizeof value, reinterpret_cast<std::byte*>(&value));
+    if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+      return static_cast<double>(static_cast<float>(value));
+    } else {
+      return static_cast<double>(value);
+    }
+  });
+}
+
+Tensor TensorAccess::view(const Tensor& base, const Shape& shape, const Shape& strides, std::int64_t offset) {
+  auto impl = std::make_shared<Tensor::Impl>();
+  impl->storage = base.get().storage;
+  impl->shape = shape;
+  impl->strides = strides;
+  impl->offset = offset;
+  impl->numel = shape.numel();
+  impl->dtype = base.dtype();
+  Tensor tensor;
+  tensor.impl_ = std::move(impl);
+  return tensor;
+}
+
+}  // namespace polyphase
