@@ -1,0 +1,43 @@
+#pragma once
+// Writing a file so that it is never seen half-written.
+
+#include <cstddef>
+#include <string>
+
+namespace polyphase {
+
+/// A file that appears whole, under its name, when commit() returns, and otherwise not at all.
+///
+/// Bytes go to a temporary file in the same directory, which is fsynced and renamed over the name; then the directory is
+/// fsynced. Whoever opens the name meanwhile gets the old file or the new one. Without commit(), and after any error, the
+/// temporary file is removed and the old file is as it was. A symbolic link is followed; the mode of an old file is kept.
+class AtomicFile {
+ public:
+  /// Creates the temporary file. `operation` opens the error texts. Throws FormatError with the system's reason, also where the
+  /// name is taken by something that is not a regular file, or by a file that may not be written.
+  AtomicFile(std::string operation, std::string path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  /// Appends bytes. Throws FormatError with the offset and the system's reason (disk full, quota, ...).
+  void write(const void* data, std::size_t bytes);
+  /// Makes the file permanent under its name; nothing may be written after. Throws FormatError.
+  void commit();
+
+ private:
+  [[noreturn]] void fail(const std::string& what, int error);
+  void open_temporary();
+  void sync_directory();
+  void discard() noexcept;
+
+  std::string operation_;
+  std::string path_;    // as given, for the texts
+  std::string target_;  // with a final symbolic link resolved
+  std::string temporary_;
+  int descriptor_ = -1;
+  std::size_t written_ = 0;
+  unsigned mode_ = 0;  // of the old file; 0 where there is none
+};
+
+}  // namespace polyphase
