@@ -115,7 +115,7 @@ install_packages() {
   fi
   echo "setup: installing $list"
   apt update || die "apt-get update failed (no network?); when it works again, run: apt-get install $list"
-  apt install -y --no-install-recommends "${packages[@]}" || die "apt-get could not install; run: apt-get install $list"
+  apt install -y --no-install-recommends "${packages[@]}" || die "apt-get could not install them (no network?); when it can, run: apt-get install $list"
 }
 
 # .venv/bin/meson is what the other scripts call: a link to the system's Meson where that is new enough.

@@ -22,7 +22,7 @@ while [ $# -gt 0 ]; do
     --slow) slow=yes ;;
     --werror) options+=(-Dwerror=true) ;;
     -h | --help)
-      sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"
+      sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "tools/$(basename "$0")"
       exit 0
       ;;
     -*)
