@@ -16,4 +16,11 @@ void require_floating(const char* operation, const Tensor& tensor);
 /// A fresh tensor of the broadcast shape holding op(inputs...).
 [[nodiscard]] Tensor map(const char* operation, MapOp op, std::initializer_list<Tensor> inputs, MapScalars scalars = {});
 
+/// The tensor seen in a shape that it broadcasts to, off the tape.
+[[nodiscard]] Tensor broadcast_view(const Tensor& tensor, const Shape& shape);
+/// A contiguous tensor seen in another shape of the same size, off the tape.
+[[nodiscard]] Tensor reshaped_view(const Tensor& tensor, const Shape& shape);
+/// A fresh tensor of `out_shape` (x's rank, 1 where reduced) holding the reduction; an empty sum is 0.
+[[nodiscard]] Tensor reduce(ReduceOp op, const Tensor& x, const Shape& out_shape);
+
 }  // namespace polyphase::ops

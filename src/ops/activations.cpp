@@ -1,0 +1,101 @@
+#include "ops/activations.hpp"
+
+#include "autograd/no_grad.hpp"
+#include "autograd/node.hpp"
+#include "ops/dispatch.hpp"
+#include "ops/elementwise.hpp"
+#include "ops/reduce.hpp"
+
+namespace polyphase {
+
+using autograd::follows_gradients;
+using autograd::Gradients;
+using autograd::Needs;
+using autograd::record;
+using autograd::save_if;
+using autograd::Saved;
+using ops::map;
+
+namespace {
+
+enum class Keep : std::uint8_t { input, output };
+
+// `gradient` is the fused derivative, from x or y as `keep` says.
+Tensor activation(const char* name, MapOp op, MapOp gradient, Keep keep, const Tensor& x, double p = 0) {
+  ops::require_floating(name, x);
+  Tensor y = map(name, op, {x}, {p, 0});
+  Saved saved = save_if(follows_gradients(x), keep == Keep::input ? x : y);
+  return record(name, std::move(y), {x}, [saved = std::move(saved), name, gradient, p](const Tensor& g, Needs) {
+    return Gradients{map(name, gradient, {saved.get(), g}, {p, 0})};
+  });
+}
+
+// alpha (C) as (C, 1), which lines up with x (N, C, L) and (C, L).
+Tensor per_channel(const char* name, const char* parameter, const Tensor& x, const Tensor& values) {
+  require<ShapeError>(x.rank() == 2 || x.rank() == 3, name, ": expected x (N, C, L) or (C, L), got ", x.shape());
+  require<ShapeError>(values.rank() == 1 && values.size(0) == x.size(-2), name, ": expected ", parameter, " (C=", x.size(-2),
+                      "), got ", values.shape());
+  return values.unsqueeze(1);
+}
+
+// alpha and beta are (C, 1) here; for Snake they are one tensor and the gradients add up on the tape's edges.
+Tensor snake_of(const char* name, const Tensor& x, const Tensor& alpha, const Tensor& beta) {
+  ops::require_floating(name, x);
+  Tensor y = map(name, MapOp::snake, {x, alpha, beta});
+  const bool followed = follows_gradients(x) || follows_gradients(alpha) || follows_gradients(beta);
+  return record(name, std::move(y), {x, alpha, beta},
+                [name, sx = save_if(followed, x), sa = save_if(followed, alpha), sb = save_if(followed, beta)](const Tensor& g,
+                                                                                                               Needs needs) {
+                  const auto part = [&](MapOp op) { return map(name, op, {sx.get(), sa.get(), sb.get(), g}); };
+                  Gradients gradients(3);
+                  if (needs[0]) gradients[0] = part(MapOp::snake_grad_x);
+                  if (needs[1]) gradients[1] = sum_to(part(MapOp::snake_grad_alpha), sa.get().shape());
+                  if (needs[2]) gradients[2] = sum_to(part(MapOp::snake_grad_beta), sb.get().shape());
+                  return gradients;
+                });
+}
+
+}  // namespace
+
+Tensor relu(const Tensor& x) { return activation("relu", MapOp::relu, MapOp::relu_grad, Keep::output, x); }
+
+Tensor leaky_relu(const Tensor& x, double negative_slope) {
+  return activation("leaky_relu", MapOp::leaky_relu, MapOp::leaky_relu_grad, Keep::input, x, negative_slope);
+}
+
+Tensor elu(const Tensor& x, double alpha) { return activation("elu", MapOp::elu, MapOp::elu_grad, Keep::input, x, alpha); }
+
+Tensor gelu(const Tensor& x, bool approximate_tanh) {
+  if (approximate_tanh) return activation("gelu", MapOp::gelu_tanh, MapOp::gelu_tanh_grad, Keep::input, x);
+  return activation("gelu", MapOp::gelu, MapOp::gelu_grad, Keep::input, x);
+}
+
+Tensor silu(const Tensor& x) { return activation("silu", MapOp::silu, MapOp::silu_grad, Keep::input, x); }
+
+Tensor tanh(const Tensor& x) { return activation("tanh", MapOp::tanh, MapOp::tanh_grad, Keep::output, x); }
+
+Tensor sigmoid(const Tensor& x) { return activation("sigmoid", MapOp::sigmoid, MapOp::sigmoid_grad, Keep::output, x); }
+
+Tensor softplus(const Tensor& x) { return activation("softplus", MapOp::softplus, MapOp::softplus_grad, Keep::input, x); }
+
+Tensor snake(const Tensor& x, const Tensor& alpha) {
+  const Tensor a = per_channel("snake", "alpha", x, alpha);
+  return snake_of("snake", x, a, a);
+}
+
+Tensor snake_beta(const Tensor& x, const Tensor& alpha, const Tensor& beta) {
+  return snake_of("snake_beta", x, per_channel("snake_beta", "alpha", x, alpha), per_channel("snake_beta", "beta", x, beta));
+}
+
+Tensor dropout(const Tensor& x, double p, bool training) {
+  require<ShapeError>(p >= 0 && p < 1, "dropout: expected p in [0, 1), got ", p);
+  ops::require_floating("dropout", x);
+  if (!training || p == 0) return x;
+  // Drawn in f32 whatever the dtype, so that a network drops the same elements in every precision.
+  const TensorOptions options{DType::f32, x.device()};
+  const Tensor keep = greater_equal(Tensor::rand(x.shape(), options), Tensor::full({}, p, options));
+  const Tensor mask = mul(keep, 1 / (1 - p)).to(x.dtype());
+  return mul(x, mask);
+}
+
+}  // namespace polyphase

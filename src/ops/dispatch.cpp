@@ -1,0 +1,54 @@
+#include "ops/dispatch.hpp"
+
+namespace polyphase::ops {
+
+void require_alike(const char* operation, std::span<const Tensor> tensors) {
+  const Tensor* first = nullptr;
+  for (const Tensor& tensor : tensors) {
+    if (!tensor.defined()) continue;
+    if (first == nullptr) first = &tensor;
+    require<DTypeError>(tensor.dtype() == first->dtype(), operation, ": expected tensors of one dtype, got ", first->dtype(),
+                        " and ", tensor.dtype());
+    require<DeviceError>(tensor.device() == first->device(), operation, ": expected tensors on one device, got ",
+                         first->device(), " and ", tensor.device());
+  }
+}
+
+void require_floating(const char* operation, const Tensor& tensor) {
+  require<DTypeError>(is_floating_point(tensor.dtype()), operation, ": expected a floating-point tensor, got ", tensor.dtype());
+}
+
+Tensor broadcast_view(const Tensor& tensor, const Shape& shape) {
+  if (tensor.shape() == shape) return tensor;
+  Shape strides = Shape::filled(shape.rank(), 0);
+  const int lead = shape.rank() - tensor.rank();
+  for (int d = 0; d < tensor.rank(); ++d)
+    if (tensor.shape()[d] == shape[lead + d]) strides[lead + d] = tensor.strides()[d];
+  return TensorAccess::view(tensor, shape, strides, tensor.offset());
+}
+
+Tensor reshaped_view(const Tensor& tensor, const Shape& shape) {
+  return TensorAccess::view(tensor, shape, contiguous_strides(shape), tensor.offset());
+}
+
+Tensor map(const char* operation, MapOp op, std::initializer_list<Tensor> inputs, MapScalars scalars) {
+  require_alike(operation, std::span<const Tensor>(inputs.begin(), inputs.size()));
+  Shape shape = inputs.begin()->shape();
+  for (const Tensor& input : inputs)
+    if (!(input.shape() == shape)) shape = broadcast_shapes(operation, shape, input.shape());
+  const Tensor out = Tensor::empty(shape, {inputs.begin()->dtype(), inputs.begin()->device()});
+  if (out.numel() == 0) return out;
+  std::array<Tensor, 4> views;
+  std::size_t count = 0;
+  for (const Tensor& input : inputs) views.at(count++) = broadcast_view(input, shape);
+  backend_of(out.device()).map(op, out, std::span<const Tensor>(views.data(), count), scalars);
+  return out;
+}
+
+Tensor reduce(ReduceOp op, const Tensor& x, const Shape& out_shape) {
+  const Tensor out = Tensor::empty(out_shape, {x.dtype(), x.device()});
+  if (out.numel() > 0) backend_of(x.device()).reduce(op, out, x);
+  return out;
+}
+
+}  // namespace polyphase::ops

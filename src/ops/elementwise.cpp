@@ -1,0 +1,212 @@
+#include "ops/elementwise.hpp"
+
+#include "autograd/no_grad.hpp"
+#include "autograd/node.hpp"
+#include "ops/dispatch.hpp"
+#include "ops/reduce.hpp"
+
+namespace polyphase {
+
+using autograd::follows_gradients;
+using autograd::Gradients;
+using autograd::Needs;
+using autograd::record;
+using autograd::save_if;
+using autograd::Saved;
+using ops::map;
+
+namespace {
+
+// p*a + q, off the tape.
+Tensor affine(const Tensor& a, double p, double q) { return map("affine", MapOp::affine, {a}, {p, q}); }
+
+// A function of one floating-point tensor whose derivative is known from its input or its output.
+enum class Keep : std::uint8_t { input, output };
+
+template <class Derivative>
+Tensor unary(const char* name, MapOp op, const Tensor& a, Keep keep, Derivative derivative, MapScalars scalars = {}) {
+  ops::require_floating(name, a);
+  Tensor out = map(name, op, {a}, scalars);
+  Saved saved = save_if(follows_gradients(a), keep == Keep::input ? a : out);
+  return record(name, std::move(out), {a}, [saved = std::move(saved), derivative](const Tensor& g, Needs) {
+    return Gradients{derivative(saved.get(), g)};
+  });
+}
+
+// Gradients of a function of two broadcast operands, brought back to their shapes.
+template <class First, class Second>
+autograd::BackwardFunction binary_backward(const Tensor& a, const Tensor& b, First first, Second second) {
+  return [a_shape = a.shape(), b_shape = b.shape(), first, second](const Tensor& g, Needs needs) {
+    Gradients gradients(2);
+    if (needs[0]) gradients[0] = sum_to(first(g), a_shape);
+    if (needs[1]) gradients[1] = sum_to(second(g), b_shape);
+    return gradients;
+  };
+}
+
+Tensor same(const Tensor& g) { return g; }
+
+// The larger (or smaller) operand: `wins` compares a with b.
+Tensor extremum(const char* name, MapOp op, MapOp wins, const Tensor& a, const Tensor& b) {
+  const bool followed = follows_gradients(a) || follows_gradients(b);
+  const auto share = [wins](const Saved& self, const Saved& other, const Tensor& g) {
+    const Tensor won = map("maximum", wins, {self.get(), other.get()});
+    const Tensor tied = map("maximum", MapOp::equal, {self.get(), other.get()});
+    return mul(g, add_scaled(won, tied, 0.5));
+  };
+  Saved sa = save_if(followed, a);
+  Saved sb = save_if(followed, b);
+  return record(name, map(name, op, {a, b}), {a, b},
+                binary_backward(
+                    a, b, [sa, sb, share](const Tensor& g) { return share(sa, sb, g); },
+                    [sa, sb, share](const Tensor& g) { return share(sb, sa, g); }));
+}
+
+}  // namespace
+
+Tensor add(const Tensor& a, const Tensor& b) {
+  return record("add", map("add", MapOp::add, {a, b}), {a, b}, binary_backward(a, b, same, same));
+}
+
+Tensor sub(const Tensor& a, const Tensor& b) {
+  return record("sub", map("sub", MapOp::sub, {a, b}), {a, b}, binary_backward(a, b, same, [](const Tensor& g) { return -g; }));
+}
+
+Tensor add_scaled(const Tensor& a, const Tensor& b, double scale) {
+  return record("add_scaled", map("add_scaled", MapOp::add_scaled, {a, b}, {scale, 0}), {a, b},
+                binary_backward(a, b, same, [scale](const Tensor& g) { return mul(g, scale); }));
+}
+
+Tensor mul(const Tensor& a, const Tensor& b) {
+  Saved sa = save_if(follows_gradients(b), a);
+  Saved sb = save_if(follows_gradients(a), b);
+  return record(
+      "mul", map("mul", MapOp::mul, {a, b}), {a, b},
+      binary_backward(
+          a, b, [sb](const Tensor& g) { return mul(g, sb.get()); }, [sa](const Tensor& g) { return mul(g, sa.get()); }));
+}
+
+Tensor div(const Tensor& a, const Tensor& b) {
+  Saved sa = save_if(follows_gradients(b), a);
+  Saved sb = save_if(follows_gradients(a) || follows_gradients(b), b);
+  return record("div", map("div", MapOp::div, {a, b}), {a, b},
+                binary_backward(
+                    a, b, [sb](const Tensor& g) { return div(g, sb.get()); },
+                    [sa, sb](const Tensor& g) { return mul(g, mul(div(sa.get(), square(sb.get())), -1)); }));
+}
+
+Tensor add(const Tensor& a, double b) {
+  return record("add", affine(a, 1, b), {a}, [](const Tensor& g, Needs) { return Gradients{g}; });
+}
+
+Tensor mul(const Tensor& a, double b) {
+  return record("mul", affine(a, b, 0), {a}, [b](const Tensor& g, Needs) { return Gradients{affine(g, b, 0)}; });
+}
+
+Tensor operator-(double a, const Tensor& b) {
+  return record("sub", affine(b, -1, a), {b}, [](const Tensor& g, Needs) { return Gradients{-g}; });
+}
+
+Tensor operator/(const Tensor& a, double b) {
+  const Tensor divisor = Tensor::full({}, b, {a.dtype(), a.device()});  // a/b rounded once, not a*(1/b)
+  return div(a, divisor);
+}
+
+Tensor operator/(double a, const Tensor& b) { return div(Tensor::full({}, a, {b.dtype(), b.device()}), b); }
+
+Tensor operator-(const Tensor& a) {
+  return record("neg", map("neg", MapOp::neg, {a}), {a}, [](const Tensor& g, Needs) { return Gradients{-g}; });
+}
+
+Tensor abs(const Tensor& a) {
+  return record("abs", map("abs", MapOp::abs, {a}), {a}, [saved = save_if(follows_gradients(a), a)](const Tensor& g, Needs) {
+    return Gradients{mul(g, map("abs", MapOp::sign, {saved.get()}))};
+  });
+}
+
+Tensor square(const Tensor& a) {
+  return record(
+      "square", map("square", MapOp::square, {a}), {a},
+      [saved = save_if(follows_gradients(a), a)](const Tensor& g, Needs) { return Gradients{mul(mul(g, saved.get()), 2)}; });
+}
+
+Tensor sqrt(const Tensor& a) {
+  return unary("sqrt", MapOp::sqrt, a, Keep::output, [](const Tensor& y, const Tensor& g) { return mul(div(g, y), 0.5); });
+}
+
+Tensor rsqrt(const Tensor& a) {
+  return unary("rsqrt", MapOp::rsqrt, a, Keep::output,
+               [](const Tensor& y, const Tensor& g) { return mul(mul(g, mul(square(y), y)), -0.5); });
+}
+
+Tensor reciprocal(const Tensor& a) {
+  return unary("reciprocal", MapOp::reciprocal, a, Keep::output,
+               [](const Tensor& y, const Tensor& g) { return -mul(g, square(y)); });
+}
+
+Tensor exp(const Tensor& a) {
+  return unary("exp", MapOp::exp, a, Keep::output, [](const Tensor& y, const Tensor& g) { return mul(g, y); });
+}
+
+Tensor log(const Tensor& a) {
+  return unary("log", MapOp::log, a, Keep::input, [](const Tensor& x, const Tensor& g) { return div(g, x); });
+}
+
+Tensor sin(const Tensor& a) {
+  return unary("sin", MapOp::sin, a, Keep::input, [](const Tensor& x, const Tensor& g) { return mul(g, cos(x)); });
+}
+
+Tensor cos(const Tensor& a) {
+  return unary("cos", MapOp::cos, a, Keep::input, [](const Tensor& x, const Tensor& g) { return -mul(g, sin(x)); });
+}
+
+Tensor pow(const Tensor& a, double exponent) {
+  const auto derivative = [exponent](const Tensor& x, const Tensor& g) {
+    if (exponent == 0) return Tensor::zeros_like(g);  // not 0 * x^-1, which is NaN at 0
+    return mul(mul(g, pow(x, exponent - 1)), exponent);
+  };
+  return unary("pow", MapOp::pow_scalar, a, Keep::input, derivative, {exponent, 0});
+}
+
+Tensor clamp(const Tensor& a, double low, double high) {
+  return record("clamp", map("clamp", MapOp::clamp, {a}, {low, high}), {a},
+                [saved = save_if(follows_gradients(a), a), low, high](const Tensor& g, Needs) {
+                  const Tensor& x = saved.get();
+                  const TensorOptions options{x.dtype(), x.device()};
+                  const Tensor above = greater_equal(x, Tensor::full({}, low, options));
+                  const Tensor below = less_equal(x, Tensor::full({}, high, options));
+                  return Gradients{mul(g, mul(above, below))};
+                });
+}
+
+Tensor maximum(const Tensor& a, const Tensor& b) { return extremum("maximum", MapOp::maximum, MapOp::greater, a, b); }
+Tensor minimum(const Tensor& a, const Tensor& b) { return extremum("minimum", MapOp::minimum, MapOp::less, a, b); }
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  Saved saved = save_if(follows_gradients(a) || follows_gradients(b), condition);
+  const auto pick = [saved](const Tensor& g, bool first) {
+    const Tensor zero = Tensor::zeros({}, {g.dtype(), g.device()});
+    return first ? map("where", MapOp::where, {saved.get(), g, zero}) : map("where", MapOp::where, {saved.get(), zero, g});
+  };
+  return record(
+      "where", map("where", MapOp::where, {condition, a, b}), {a, b},
+      binary_backward(
+          a, b, [pick](const Tensor& g) { return pick(g, true); }, [pick](const Tensor& g) { return pick(g, false); }));
+}
+
+Tensor greater(const Tensor& a, const Tensor& b) { return map("greater", MapOp::greater, {a, b}); }
+Tensor greater_equal(const Tensor& a, const Tensor& b) { return map("greater_equal", MapOp::greater_equal, {a, b}); }
+Tensor less(const Tensor& a, const Tensor& b) { return map("less", MapOp::less, {a, b}); }
+Tensor less_equal(const Tensor& a, const Tensor& b) { return map("less_equal", MapOp::less_equal, {a, b}); }
+Tensor equal(const Tensor& a, const Tensor& b) { return map("equal", MapOp::equal, {a, b}); }
+
+bool allclose(const Tensor& a, const Tensor& b, double relative, double absolute) {
+  const NoGradGuard no_grad;
+  const Tensor allowed = add(mul(abs(b), relative), absolute);
+  const Tensor close = less_equal(abs(sub(a, b)), allowed);
+  // Infinities of one sign are close although their difference is NaN.
+  const Tensor good = map("allclose", MapOp::maximum, {close, equal(a, b)});
+  return good.numel() == 0 || min(good).item() == 1;
+}
+
+}  // namespace polyphase

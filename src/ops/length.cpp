@@ -1,0 +1,192 @@
+#include "ops/length.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "autograd/node.hpp"
+#include "ops/dispatch.hpp"
+#include "ops/elementwise.hpp"
+
+namespace polyphase {
+
+using autograd::Gradients;
+using autograd::Needs;
+using autograd::record;
+
+namespace {
+
+constexpr std::size_t kMaxInputs = 64;  // of one node of the tape
+
+Shape with_last(Shape shape, std::int64_t length) {
+  shape[shape.rank() - 1] = length;
+  return shape;
+}
+
+std::int64_t rows_of(const Shape& shape) { return with_last(shape, 1).numel(); }
+
+// i64 positions 0 <= position(j) < L, on x's device.
+Tensor make_index(std::int64_t count, Device device, const std::function<std::int64_t(std::int64_t)>& position) {
+  std::vector<std::int64_t> values(static_cast<std::size_t>(count));
+  for (std::int64_t j = 0; j < count; ++j) values[static_cast<std::size_t>(j)] = position(j);
+  return Tensor::from_vector(values, {count}, device);
+}
+
+// index_select for an index known to be in range.
+Tensor gather_last(const Tensor& x, const Tensor& index) {
+  const std::int64_t rows = rows_of(x.shape());
+  const std::int64_t length = x.size(-1);
+  const std::int64_t count = index.size(0);
+  const Shape shape = with_last(x.shape(), count);
+  const Tensor out = Tensor::empty(shape, {x.dtype(), x.device()});
+  if (out.numel() > 0)
+    backend_of(x.device())
+        .gather(ops::reshaped_view(out, {rows, count}), ops::reshaped_view(x.detach().contiguous(), {rows, length}), index);
+  return record("index_select", out, {x}, [index, rows, length, count, x_shape = x.shape()](const Tensor& g, Needs) {
+    const Tensor gradient = Tensor::zeros(x_shape, {g.dtype(), g.device()});
+    if (g.numel() > 0)
+      backend_of(g.device())
+          .scatter_add(ops::reshaped_view(gradient, {rows, length}), ops::reshaped_view(g.contiguous(), {rows, count}), index);
+    return Gradients{gradient};
+  });
+}
+
+Tensor pad_zeros(const Tensor& x, Padding padding) {
+  const std::int64_t length = x.size(-1);
+  const Tensor out = Tensor::zeros(with_last(x.shape(), length + padding.left + padding.right), {x.dtype(), x.device()});
+  if (x.numel() > 0) backend_of(x.device()).copy(out.narrow(-1, padding.left, length), x);
+  return record("pad1d", out, {x},
+                [left = padding.left, length](const Tensor& g, Needs) { return Gradients{g.narrow(-1, left, length)}; });
+}
+
+// y[j] = x at (j + 0.5)/scale - 0.5, between its two neighbours, the ends held.
+Tensor upsample_linear(const Tensor& x, std::int64_t scale) {
+  const std::int64_t length = x.size(-1);
+  const std::int64_t count = length * scale;
+  const auto source = [scale](std::int64_t j) {
+    return std::max((static_cast<double>(j) + 0.5) / static_cast<double>(scale) - 0.5, 0.0);
+  };
+  const auto lower = [&](std::int64_t j) { return static_cast<std::int64_t>(source(j)); };
+  const auto upper = [&](std::int64_t j) { return std::min(lower(j) + 1, length - 1); };
+  std::vector<double> fraction(static_cast<std::size_t>(count));
+  for (std::int64_t j = 0; j < count; ++j) fraction[static_cast<std::size_t>(j)] = source(j) - static_cast<double>(lower(j));
+  const Tensor weight = Tensor::from_vector(fraction, {count}, Device::cpu()).to(x.dtype()).to(x.device());
+  const Tensor left = gather_last(x, make_index(count, x.device(), lower));
+  const Tensor right = gather_last(x, make_index(count, x.device(), upper));
+  return left + weight * (right - left);
+}
+
+}  // namespace
+
+Tensor pad1d(const Tensor& x, Padding padding, PaddingMode mode) {
+  require<ShapeError>(x.rank() >= 1, "pad1d: expected x (..., L), got ", x.shape());
+  require<ShapeError>(!padding.is_same, "pad1d: expected a padding in numbers, got same");
+  const std::int64_t left = padding.left;
+  const std::int64_t right = padding.right;
+  const std::int64_t length = x.size(-1);
+  require<ShapeError>(left >= 0 && right >= 0, "pad1d: expected padding >= 0, got (", left, ", ", right, ")");
+  if (left == 0 && right == 0) return x;
+  if (mode == PaddingMode::zeros) return pad_zeros(x, padding);
+
+  const std::int64_t count = left + length + right;
+  if (mode == PaddingMode::replicate) {
+    require<ShapeError>(length >= 1, "pad1d: expected L >= 1 to replicate, got ", x.shape());
+    return gather_last(
+        x, make_index(count, x.device(), [=](std::int64_t j) { return std::clamp<std::int64_t>(j - left, 0, length - 1); }));
+  }
+  require<ShapeError>(left < length && right < length, "pad1d: expected a reflect padding below L=", length, ", got (", left,
+                      ", ", right, ")");
+  return gather_last(x, make_index(count, x.device(), [=](std::int64_t j) {
+                       const std::int64_t i = std::abs(j - left);
+                       return i < length ? i : 2 * (length - 1) - i;
+                     }));
+}
+
+Tensor upsample1d(const Tensor& x, std::int64_t scale, UpsampleMode mode) {
+  require<ShapeError>(x.rank() >= 1, "upsample1d: expected x (..., L), got ", x.shape());
+  require<ShapeError>(scale >= 1, "upsample1d: expected scale >= 1, got ", scale);
+  if (scale == 1) return x;
+  if (mode == UpsampleMode::linear) {
+    ops::require_floating("upsample1d", x);
+    return upsample_linear(x, scale);
+  }
+  Shape repeated = x.shape();
+  repeated.push_back(scale);
+  return x.unsqueeze(-1).expand(repeated).reshape(with_last(x.shape(), x.size(-1) * scale));
+}
+
+Tensor pixel_shuffle1d(const Tensor& x, std::int64_t upscale_factor) {
+  const std::int64_t r = upscale_factor;
+  require<ShapeError>(r >= 1, "pixel_shuffle1d: expected upscale_factor >= 1, got ", r);
+  require<ShapeError>(x.rank() == 3 && x.size(1) % r == 0, "pixel_shuffle1d: expected x (N, C*", r, ", L), got ", x.shape());
+  const std::int64_t channels = x.size(1) / r;
+  return x.reshape({x.size(0), channels, r, x.size(2)}).transpose(2, 3).reshape({x.size(0), channels, x.size(2) * r});
+}
+
+Tensor index_select(const Tensor& x, const Tensor& index) {
+  require<ShapeError>(x.rank() >= 1, "index_select: expected x (..., L), got ", x.shape());
+  require<DTypeError>(index.dtype() == DType::i64, "index_select: expected an index of i64, got ", index.dtype());
+  require<DeviceError>(index.device() == x.device(), "index_select: expected x and index on one device, got ", x.device(),
+                       " and ", index.device());
+  require<ShapeError>(index.rank() == 1, "index_select: expected index (J), got ", index.shape());
+  for (const std::int64_t position : index.to_vector<std::int64_t>())
+    require<ShapeError>(position >= 0 && position < x.size(-1), "index_select: expected positions in [0, ", x.size(-1),
+                        "), got ", position);
+  return gather_last(x, index.contiguous());
+}
+
+Tensor cat(const std::vector<Tensor>& tensors, int dim) {
+  require<ShapeError>(!tensors.empty(), "cat: expected at least one tensor, got none");
+  ops::require_alike("cat", tensors);
+  const Tensor& first = tensors.front();
+  const int d = normalize_dim("cat", dim, first.rank());
+  if (tensors.size() > kMaxInputs) {
+    std::vector<Tensor> parts;
+    for (std::size_t i = 0; i < tensors.size(); i += kMaxInputs) {
+      const auto begin = tensors.begin() + static_cast<std::ptrdiff_t>(i);
+      const auto end = begin + static_cast<std::ptrdiff_t>(std::min(kMaxInputs, tensors.size() - i));
+      parts.push_back(cat({begin, end}, d));
+    }
+    return cat(parts, d);
+  }
+  Shape shape = first.shape();
+  shape[d] = 0;
+  std::vector<std::int64_t> lengths;
+  for (const Tensor& tensor : tensors) {
+    Shape expected = first.shape();
+    if (tensor.rank() == first.rank()) expected[d] = tensor.size(d);
+    require<ShapeError>(tensor.shape() == expected, "cat: expected shapes that agree but for dimension ", d, ", got ",
+                        first.shape(), " and ", tensor.shape());
+    lengths.push_back(tensor.size(d));
+    shape[d] += lengths.back();
+  }
+  const Tensor out = Tensor::empty(shape, {first.dtype(), first.device()});
+  std::int64_t start = 0;
+  for (const Tensor& tensor : tensors) {
+    if (tensor.numel() > 0) backend_of(out.device()).copy(out.narrow(d, start, tensor.size(d)), tensor);
+    start += tensor.size(d);
+  }
+  return record("cat", out, tensors, [d, lengths](const Tensor& g, Needs needs) {
+    Gradients gradients(lengths.size());
+    std::int64_t position = 0;
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      if (needs[static_cast<int>(i)]) gradients[i] = g.narrow(d, position, lengths[i]);
+      position += lengths[i];
+    }
+    return gradients;
+  });
+}
+
+Tensor stack(const std::vector<Tensor>& tensors, int dim) {
+  require<ShapeError>(!tensors.empty(), "stack: expected at least one tensor, got none");
+  const int d = normalize_dim("stack", dim, tensors.front().rank() + 1);
+  std::vector<Tensor> rows;
+  for (const Tensor& tensor : tensors) {
+    require<ShapeError>(tensor.shape() == tensors.front().shape(), "stack: expected equal shapes, got ",
+                        tensors.front().shape(), " and ", tensor.shape());
+    rows.push_back(tensor.unsqueeze(d));
+  }
+  return cat(rows, d);
+}
+
+}  // namespace polyphase

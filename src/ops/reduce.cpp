@@ -1,0 +1,141 @@
+#include "ops/reduce.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "autograd/node.hpp"
+#include "ops/dispatch.hpp"
+#include "ops/elementwise.hpp"
+
+namespace polyphase {
+
+using autograd::follows_gradients;
+using autograd::Gradients;
+using autograd::Needs;
+using autograd::record;
+using autograd::save_if;
+using autograd::Saved;
+
+namespace {
+
+// What a reduction over some dimensions comes to.
+struct Plan {
+  Shape kept;              // x's shape with 1 where reduced
+  Shape dropped;           // without those dimensions
+  std::int64_t count = 1;  // elements that go into one result
+};
+
+Plan plan_of(const char* name, const Tensor& x, const std::vector<int>& dims) {
+  Plan plan{x.shape(), {}, 1};
+  std::vector<bool> reduced(static_cast<std::size_t>(x.rank()), false);
+  for (const int dim : dims) {
+    const int d = normalize_dim(name, dim, x.rank());
+    require<ShapeError>(!reduced[static_cast<std::size_t>(d)], name, ": expected each dimension once, got ", dim, " twice");
+    reduced[static_cast<std::size_t>(d)] = true;
+    plan.kept[d] = 1;
+    plan.count *= x.shape()[d];
+  }
+  for (int d = 0; d < x.rank(); ++d)
+    if (!reduced[static_cast<std::size_t>(d)]) plan.dropped.push_back(x.shape()[d]);
+  return plan;
+}
+
+std::vector<int> all_dims(const Tensor& x) {
+  std::vector<int> dims(static_cast<std::size_t>(x.rank()));
+  std::iota(dims.begin(), dims.end(), 0);
+  return dims;
+}
+
+// The 16-bit types reduce in f32, so that a sum past 65504 does not spoil a mean and the result is rounded once.
+bool is_half(const Tensor& x) { return x.dtype() == DType::f16 || x.dtype() == DType::bf16; }
+
+Tensor shaped(const Tensor& kept, const Plan& plan, bool keepdim) {
+  return keepdim ? kept : ops::reshaped_view(kept, plan.dropped);
+}
+
+// A gradient of the result, seen in x's shape.
+Tensor spread(const Tensor& g, const Plan& plan, const Shape& x_shape) {
+  return ops::broadcast_view(ops::reshaped_view(g.contiguous(), plan.kept), x_shape);
+}
+
+Tensor extreme(const char* name, ReduceOp op, const Tensor& x) {
+  require<ShapeError>(x.numel() > 0, name, ": expected at least one element, got shape ", x.shape());
+  return ops::reshaped_view(ops::reduce(op, x, Shape::filled(x.rank(), 1)), {});
+}
+
+}  // namespace
+
+Tensor sum(const Tensor& x) { return sum(x, all_dims(x)); }
+Tensor mean(const Tensor& x) { return mean(x, all_dims(x)); }
+Tensor norm(const Tensor& x) { return norm(x, all_dims(x)); }
+
+Tensor sum(const Tensor& x, const std::vector<int>& dims, bool keepdim) {
+  const Plan plan = plan_of("sum", x, dims);
+  Tensor out = shaped(ops::reduce(ReduceOp::sum, x, plan.kept), plan, keepdim);
+  return record("sum", std::move(out), {x},
+                [plan, shape = x.shape()](const Tensor& g, Needs) { return Gradients{spread(g, plan, shape)}; });
+}
+
+Tensor mean(const Tensor& x, const std::vector<int>& dims, bool keepdim) {
+  ops::require_floating("mean", x);
+  if (is_half(x)) return mean(x.to(DType::f32), dims, keepdim).to(x.dtype());
+  const Plan plan = plan_of("mean", x, dims);
+  // The mean of nothing is 0/0.
+  const double scale = plan.count > 0 ? 1.0 / static_cast<double>(plan.count) : std::numeric_limits<double>::quiet_NaN();
+  return mul(sum(x, dims, keepdim), scale);
+}
+
+Tensor var(const Tensor& x, const std::vector<int>& dims, bool keepdim, std::int64_t correction) {
+  ops::require_floating("var", x);
+  if (is_half(x)) return var(x.to(DType::f32), dims, keepdim, correction).to(x.dtype());
+  const Plan plan = plan_of("var", x, dims);
+  const double divisor = static_cast<double>(std::max<std::int64_t>(plan.count - correction, 0));
+  const double scale = divisor > 0 ? 1 / divisor : std::numeric_limits<double>::quiet_NaN();
+  // Two passes: the sum of squares minus the squared sum would cancel.
+  const Tensor average = ops::map("var", MapOp::affine, {ops::reduce(ReduceOp::sum, x, plan.kept)},
+                                  {1 / static_cast<double>(std::max<std::int64_t>(plan.count, 1)), 0});
+  const Tensor centred = ops::map("var", MapOp::sub, {x, average});
+  const Tensor squares = ops::reduce(ReduceOp::sum_of_squares, centred, plan.kept);
+  Tensor out = shaped(ops::map("var", MapOp::affine, {squares}, {scale, 0}), plan, keepdim);
+  return record("var", std::move(out), {x},
+                [plan, scale, saved = save_if(follows_gradients(x), x), average](const Tensor& g, Needs) {
+                  const Tensor slope = mul(sub(saved.get(), average), 2 * scale);
+                  return Gradients{mul(slope, spread(g, plan, slope.shape()))};
+                });
+}
+
+Tensor max(const Tensor& x) { return extreme("max", ReduceOp::max, x); }
+Tensor min(const Tensor& x) { return extreme("min", ReduceOp::min, x); }
+
+Tensor norm(const Tensor& x, const std::vector<int>& dims, bool keepdim) {
+  ops::require_floating("norm", x);
+  if (is_half(x)) return norm(x.to(DType::f32), dims, keepdim).to(x.dtype());
+  const Plan plan = plan_of("norm", x, dims);
+  const Tensor norms = ops::map("norm", MapOp::sqrt, {ops::reduce(ReduceOp::sum_of_squares, x, plan.kept)});
+  return record("norm", shaped(norms, plan, keepdim), {x},
+                [plan, saved = save_if(follows_gradients(x), x), saved_norm = Saved(norms)](const Tensor& g, Needs) {
+                  const Tensor& kept = saved_norm.get();
+                  // g/norm, or 0 where the norm is 0: all of x is 0 there.
+                  const Tensor g_kept = ops::reshaped_view(g.contiguous(), plan.kept);
+                  const Tensor scale = where(kept, div(g_kept, kept), Tensor::zeros({}, {g.dtype(), g.device()}));
+                  return Gradients{mul(saved.get(), scale)};
+                });
+}
+
+Tensor sum_to(const Tensor& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  const int lead = x.rank() - shape.rank();
+  Shape kept = Shape::filled(x.rank(), 1);
+  bool fits = lead >= 0;
+  for (int d = 0; fits && d < shape.rank(); ++d) {
+    kept[lead + d] = shape[d];
+    fits = shape[d] == 1 || shape[d] == x.shape()[lead + d];
+  }
+  require<ShapeError>(fits, "sum_to: expected a shape that broadcasts to ", x.shape(), ", got ", shape);
+  Tensor out = ops::reshaped_view(ops::reduce(ReduceOp::sum, x, kept), shape);
+  return record("sum_to", std::move(out), {x},
+                [x_shape = x.shape()](const Tensor& g, Needs) { return Gradients{ops::broadcast_view(g, x_shape)}; });
+}
+
+}  // namespace polyphase
