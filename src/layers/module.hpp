@@ -51,7 +51,8 @@ class Module {
   [[nodiscard]] std::vector<Tensor> parameters();
   /// Parameters and buffers, off the tape, sharing storage with the module.
   [[nodiscard]] NamedTensors state_dict();
-  /// Copies tensors in by name. Throws Error naming every missing, unexpected (if `strict`) and misshapen key; then nothing has changed.
+  /// Copies tensors in by name. Throws Error naming every missing, unexpected (if `strict`) and misshapen key; then nothing has
+  /// changed.
   void load_state_dict(const NamedTensors& state, bool strict = true);
   /// Moves or converts every floating-point parameter and buffer. Call before making an optimizer.
   void to(Device device);

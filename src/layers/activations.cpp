@@ -1,0 +1,51 @@
+#include "layers/activations.hpp"
+
+#include <cmath>
+
+#include "layers/check.hpp"
+#include "ops/activations.hpp"
+#include "ops/elementwise.hpp"
+
+namespace polyphase {
+namespace {
+
+// BigVGAN's guard against a division by zero.
+constexpr double kSnakeEpsilon = 1e-9;
+
+Tensor snake_parameter(const char* layer, std::int64_t channels, const SnakeOptions& options) {
+  layers::require_at_least(layer, "channels", channels, 1);
+  require<ShapeError>(std::isfinite(options.alpha) && options.alpha > 0, layer, ": expected alpha > 0, got ", options.alpha);
+  const double value = options.alpha_logscale ? std::log(options.alpha) : options.alpha;
+  return Tensor::full({channels}, value, {.dtype = options.dtype, .device = options.device, .requires_grad = true});
+}
+
+}  // namespace
+
+Tensor ReLU::forward(const Tensor& x) { return relu(x); }
+Tensor LeakyReLU::forward(const Tensor& x) { return leaky_relu(x, negative_slope_); }
+Tensor ELU::forward(const Tensor& x) { return elu(x, alpha_); }
+Tensor GELU::forward(const Tensor& x) { return gelu(x, approximate_tanh_); }
+Tensor SiLU::forward(const Tensor& x) { return silu(x); }
+Tensor Tanh::forward(const Tensor& x) { return tanh(x); }
+Tensor Sigmoid::forward(const Tensor& x) { return sigmoid(x); }
+
+Snake::Snake(std::int64_t channels, const SnakeOptions& options)
+    : alpha_(snake_parameter("Snake", channels, options)), logscale_(options.alpha_logscale) {}
+
+Tensor Snake::forward(const Tensor& x) {
+  const Tensor alpha = logscale_ ? exp(alpha_) : alpha_;
+  return snake_beta(x, alpha, alpha + kSnakeEpsilon);
+}
+
+SnakeBeta::SnakeBeta(std::int64_t channels, const SnakeOptions& options)
+    : alpha_(snake_parameter("SnakeBeta", channels, options)),
+      beta_(snake_parameter("SnakeBeta", channels, options)),
+      logscale_(options.alpha_logscale) {}
+
+Tensor SnakeBeta::forward(const Tensor& x) {
+  const Tensor alpha = logscale_ ? exp(alpha_) : alpha_;
+  const Tensor beta = logscale_ ? exp(beta_) : beta_;
+  return snake_beta(x, alpha, beta + kSnakeEpsilon);
+}
+
+}  // namespace polyphase

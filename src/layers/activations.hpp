@@ -1,0 +1,105 @@
+#pragma once
+// Activation functions as modules. Names and defaults are PyTorch's; Snake and SnakeBeta are BigVGAN's.
+
+#include "layers/module.hpp"
+
+namespace polyphase {
+
+/// Base of modules that hold neither parameters nor children.
+class PlainModule : public Module {
+ public:
+  void visit(Visitor&) override {}
+};
+
+/// max(x, 0).
+class ReLU : public PlainModule {
+ public:
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+};
+
+/// x where x > 0, else negative_slope*x.
+class LeakyReLU : public PlainModule {
+ public:
+  explicit LeakyReLU(double negative_slope = 0.01) : negative_slope_(negative_slope) {}
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+
+ private:
+  double negative_slope_;
+};
+
+/// x where x > 0, else alpha*(exp(x) - 1).
+class ELU : public PlainModule {
+ public:
+  explicit ELU(double alpha = 1.0) : alpha_(alpha) {}
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+
+ private:
+  double alpha_;
+};
+
+/// x * Phi(x), exact by default; with `approximate_tanh` PyTorch's approximate="tanh".
+class GELU : public PlainModule {
+ public:
+  explicit GELU(bool approximate_tanh = false) : approximate_tanh_(approximate_tanh) {}
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+
+ private:
+  bool approximate_tanh_;
+};
+
+/// x * sigmoid(x).
+class SiLU : public PlainModule {
+ public:
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+};
+
+class Tanh : public PlainModule {
+ public:
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+};
+
+class Sigmoid : public PlainModule {
+ public:
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+};
+
+struct SnakeOptions {
+  double alpha = 1.0;           ///< initial value (also of beta), > 0
+  bool alpha_logscale = false;  ///< learn log(alpha) and log(beta)
+  DType dtype = DType::f32;
+  Device device = default_device();
+};
+
+/// x + sin(alpha*x)^2/(alpha + 1e-9) with a learned alpha for each channel (Ziyin et al., arXiv 2006.08195).
+/// x (N, C, L) or (C, L). Parameter: alpha (C).
+class Snake : public Module {
+ public:
+  /// Throws ShapeError unless channels >= 1 and options.alpha > 0.
+  explicit Snake(std::int64_t channels, const SnakeOptions& options = {});
+  void visit(Visitor& visitor) override { visitor.parameter("alpha", alpha_); }
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+
+ private:
+  Tensor alpha_;  // (C)
+  bool logscale_;
+};
+
+/// x + sin(alpha*x)^2/(beta + 1e-9): frequency and magnitude learned apart (BigVGAN, arXiv 2206.04658).
+/// x (N, C, L) or (C, L). Parameters: alpha (C), beta (C).
+class SnakeBeta : public Module {
+ public:
+  /// Throws ShapeError unless channels >= 1 and options.alpha > 0.
+  explicit SnakeBeta(std::int64_t channels, const SnakeOptions& options = {});
+  void visit(Visitor& visitor) override {
+    visitor.parameter("alpha", alpha_);
+    visitor.parameter("beta", beta_);
+  }
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+
+ private:
+  Tensor alpha_;  // (C)
+  Tensor beta_;   // (C)
+  bool logscale_;
+};
+
+}  // namespace polyphase

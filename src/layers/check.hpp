@@ -1,0 +1,22 @@
+#pragma once
+// Checks that constructors of layers share. Not for users.
+
+#include <cstdint>
+
+#include "tensor/error.hpp"
+
+namespace polyphase::layers {
+
+/// Throws ShapeError "LAYER: expected WHAT >= MINIMUM, got VALUE".
+inline void require_at_least(const char* layer, const char* what, std::int64_t value, std::int64_t minimum) {
+  require<ShapeError>(value >= minimum, layer, ": expected ", what, " >= ", minimum, ", got ", value);
+}
+
+/// Throws ShapeError naming both numbers unless `count` is a multiple of `divisor`, which is at least 1.
+inline void require_divisible(const char* layer, const char* what, std::int64_t count, const char* divisor_name,
+                              std::int64_t divisor) {
+  require<ShapeError>(count % divisor == 0, layer, ": expected ", what, " divisible by ", divisor_name, ", got ", what, "=",
+                      count, " and ", divisor_name, "=", divisor);
+}
+
+}  // namespace polyphase::layers

@@ -1,0 +1,11 @@
+#include "layers/dropout.hpp"
+
+#include "ops/activations.hpp"
+
+namespace polyphase {
+
+Dropout::Dropout(double p) : p_(p) { require<ShapeError>(p >= 0 && p < 1, "Dropout: expected p in [0, 1), got ", p); }
+
+Tensor Dropout::forward(const Tensor& x) { return dropout(x, p_, is_training()); }
+
+}  // namespace polyphase

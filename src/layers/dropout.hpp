@@ -1,0 +1,20 @@
+#pragma once
+// Random zeros while training.
+
+#include "layers/activations.hpp"
+
+namespace polyphase {
+
+/// While training, zeroes each element with probability p and scales the rest by 1/(1-p), drawing from the thread's default
+/// generator; x itself otherwise.
+class Dropout : public PlainModule {
+ public:
+  /// Throws ShapeError unless 0 <= p < 1.
+  explicit Dropout(double p = 0.5);
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+
+ private:
+  double p_;
+};
+
+}  // namespace polyphase

@@ -1,0 +1,17 @@
+#include "layers/linear.hpp"
+
+#include "layers/check.hpp"
+#include "ops/linear.hpp"
+
+namespace polyphase {
+
+Linear::Linear(const Options& options) : options_(options) {
+  layers::require_at_least("Linear", "in_features", options.in_features, 1);
+  layers::require_at_least("Linear", "out_features", options.out_features, 1);
+  initialise({options.out_features, options.in_features}, options.bias ? options.out_features : 0,
+             {.dtype = options.dtype, .device = options.device});
+}
+
+Tensor Linear::forward(const Tensor& x) { return linear(x, weight(), bias()); }
+
+}  // namespace polyphase

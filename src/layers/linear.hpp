@@ -1,0 +1,29 @@
+#pragma once
+// A matrix product with the last dimension.
+
+#include "layers/weight.hpp"
+
+namespace polyphase {
+
+/// (..., in_features) -> (..., out_features): y = x w^T + b. Parameters: weight (out_features, in_features),
+/// bias (out_features). Names, defaults and initialisation are PyTorch's.
+class Linear : public WeightedLayer {
+ public:
+  struct Options {
+    std::int64_t in_features = 0;   ///< required
+    std::int64_t out_features = 0;  ///< required
+    bool bias = true;
+    DType dtype = DType::f32;
+    Device device = default_device();
+  };
+  /// Throws ShapeError unless both feature counts are at least 1.
+  explicit Linear(const Options& options);
+  /// Throws what linear() throws.
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+  [[nodiscard]] const Options& options() const { return options_; }
+
+ private:
+  Options options_;
+};
+
+}  // namespace polyphase

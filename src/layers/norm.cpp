@@ -1,0 +1,81 @@
+#include "layers/norm.hpp"
+
+#include <cmath>
+
+#include "layers/check.hpp"
+#include "ops/norm.hpp"
+
+namespace polyphase {
+namespace {
+
+void require_epsilon(const char* layer, double epsilon) {
+  require<ShapeError>(std::isfinite(epsilon) && epsilon >= 0, layer, ": expected epsilon >= 0, got ", epsilon);
+}
+
+}  // namespace
+
+GroupNorm::GroupNorm(const Options& options) : options_(options) {
+  layers::require_at_least("GroupNorm", "num_groups", options.num_groups, 1);
+  layers::require_at_least("GroupNorm", "num_channels", options.num_channels, 1);
+  layers::require_divisible("GroupNorm", "num_channels", options.num_channels, "num_groups", options.num_groups);
+  require_epsilon("GroupNorm", options.epsilon);
+  if (!options.affine) return;
+  const TensorOptions learned{.dtype = options.dtype, .device = options.device, .requires_grad = true};
+  weight_ = Tensor::ones({options.num_channels}, learned);
+  bias_ = Tensor::zeros({options.num_channels}, learned);
+}
+
+void GroupNorm::visit(Visitor& visitor) {
+  visitor.parameter("weight", weight_);
+  visitor.parameter("bias", bias_);
+}
+
+Tensor GroupNorm::forward(const Tensor& x) {
+  require<ShapeError>(x.rank() >= 2 && x.size(1) == options_.num_channels,
+                      "GroupNorm: expected x (N, C=", options_.num_channels, ", ...), got ", x.shape());
+  return group_norm(x, options_.num_groups, weight_, bias_, options_.epsilon);
+}
+
+BatchNorm1d::BatchNorm1d(const Options& options) : options_(options) {
+  layers::require_at_least("BatchNorm1d", "num_features", options.num_features, 1);
+  require_epsilon("BatchNorm1d", options.epsilon);
+  require<ShapeError>(!options.momentum || (*options.momentum >= 0 && *options.momentum <= 1),
+                      "BatchNorm1d: expected momentum in [0, 1], got ", options.momentum.value_or(0));
+  const Shape shape{options.num_features};
+  const TensorOptions state{.dtype = options.dtype, .device = options.device};
+  const TensorOptions learned{.dtype = options.dtype, .device = options.device, .requires_grad = true};
+  if (options.affine) {
+    weight_ = Tensor::ones(shape, learned);
+    bias_ = Tensor::zeros(shape, learned);
+  }
+  if (options.track_running_stats) {
+    running_mean_ = Tensor::zeros(shape, state);
+    running_var_ = Tensor::ones(shape, state);
+    num_batches_tracked_ = Tensor::zeros({}, {.dtype = DType::i64, .device = Device::cpu()});
+  }
+}
+
+void BatchNorm1d::visit(Visitor& visitor) {
+  visitor.parameter("weight", weight_);
+  visitor.parameter("bias", bias_);
+  visitor.buffer("running_mean", running_mean_);
+  visitor.buffer("running_var", running_var_);
+  visitor.buffer("num_batches_tracked", num_batches_tracked_);
+}
+
+Tensor BatchNorm1d::forward(const Tensor& x) {
+  require<ShapeError>((x.rank() == 2 || x.rank() == 3) && x.size(1) == options_.num_features,
+                      "BatchNorm1d: expected x (N, C=", options_.num_features, ") or (N, C=", options_.num_features,
+                      ", L), got ", x.shape());
+  const bool tracks = num_batches_tracked_.defined();
+  const bool updates = tracks && is_training();
+  const std::int64_t batches = updates ? num_batches_tracked_.item<std::int64_t>() + 1 : 1;
+  Tensor y = batch_norm(x, running_mean_, running_var_, weight_, bias_,
+                        {.training = is_training() || !tracks,
+                         .momentum = options_.momentum.value_or(1.0 / static_cast<double>(batches)),
+                         .epsilon = options_.epsilon});
+  if (updates) num_batches_tracked_.fill_(static_cast<double>(batches));
+  return y;
+}
+
+}  // namespace polyphase

@@ -1,0 +1,62 @@
+#pragma once
+// Normalisations over groups of channels and over batches.
+
+#include <optional>
+
+#include "layers/module.hpp"
+
+namespace polyphase {
+
+/// Each of `num_groups` groups of channels of each sample brought to mean 0 and variance 1, then scaled and shifted per
+/// channel. x (N, C, ...). Parameters: weight (C), bias (C).
+class GroupNorm : public Module {
+ public:
+  struct Options {
+    std::int64_t num_groups = 0;    ///< required
+    std::int64_t num_channels = 0;  ///< C, required
+    double epsilon = 1e-5;
+    bool affine = true;  ///< with weight and bias
+    DType dtype = DType::f32;
+    Device device = default_device();
+  };
+  /// Throws ShapeError unless num_groups divides num_channels and epsilon >= 0.
+  explicit GroupNorm(const Options& options);
+  void visit(Visitor& visitor) override;
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+
+ private:
+  Options options_;
+  Tensor weight_;  // (C)
+  Tensor bias_;    // (C)
+};
+
+/// Each channel brought to mean 0 and variance 1 over N and L: by the batch's statistics when training, by the running ones
+/// otherwise. x (N, C) or (N, C, L). Parameters: weight (C), bias (C); buffers: running_mean (C), running_var (C),
+/// num_batches_tracked (), an i64 that stays on the host.
+class BatchNorm1d : public Module {
+ public:
+  struct Options {
+    std::int64_t num_features = 0;  ///< C, required
+    double epsilon = 1e-5;
+    std::optional<double> momentum = 0.1;  ///< share of the newest batch in the running statistics; none: plain average
+    bool affine = true;                    ///< with weight and bias
+    bool track_running_stats = true;       ///< without, the batch's statistics are used always
+    DType dtype = DType::f32;
+    Device device = default_device();
+  };
+  /// Throws ShapeError naming the option that is out of range.
+  explicit BatchNorm1d(const Options& options);
+  void visit(Visitor& visitor) override;
+  /// Updates the running statistics when training. Throws ShapeError when training on a single value per channel.
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+
+ private:
+  Options options_;
+  Tensor weight_;               // (C)
+  Tensor bias_;                 // (C)
+  Tensor running_mean_;         // (C)
+  Tensor running_var_;          // (C)
+  Tensor num_batches_tracked_;  // (), i64
+};
+
+}  // namespace polyphase

@@ -1,0 +1,19 @@
+#include "layers/upsample.hpp"
+
+#include "layers/check.hpp"
+
+namespace polyphase {
+
+Upsample::Upsample(const Options& options) : options_(options) {
+  layers::require_at_least("Upsample", "scale_factor", options.scale_factor, 1);
+}
+
+Tensor Upsample::forward(const Tensor& x) { return upsample1d(x, options_.scale_factor, options_.mode); }
+
+PixelShuffle1d::PixelShuffle1d(std::int64_t upscale_factor) : upscale_factor_(upscale_factor) {
+  layers::require_at_least("PixelShuffle1d", "upscale_factor", upscale_factor, 1);
+}
+
+Tensor PixelShuffle1d::forward(const Tensor& x) { return pixel_shuffle1d(x, upscale_factor_); }
+
+}  // namespace polyphase
