@@ -1,0 +1,44 @@
+#pragma once
+// A slow copy of the weights, often better than the last ones.
+
+#include "optim/optimizer.hpp"
+
+namespace polyphase {
+
+struct EmaOptions {
+  double decay = 0.999;
+  bool ramp = false;  ///< use min(decay, (1 + updates)/(10 + updates)), so that the first weights are soon forgotten
+};
+
+/// average = average + (1 - decay)*(weight - average) after every update(), starting from the weights it was made with.
+/// Averages parameters only; a module's buffers are not in them.
+class ExponentialMovingAverage {
+ public:
+  /// Throws ShapeError unless decay is in [0, 1) and there is a parameter.
+  explicit ExponentialMovingAverage(std::vector<Tensor> parameters, const EmaOptions& options = {});
+
+  /// Takes the weights in; call it after Optimizer::step. Throws Error while the averages are applied.
+  void update();
+  /// Exchanges weights and averages, in place, to evaluate or save the averaged network. Throws Error if applied already.
+  void apply();
+  /// Exchanges them back. Throws Error unless applied.
+  void restore();
+  [[nodiscard]] bool is_applied() const { return applied_; }
+  [[nodiscard]] std::int64_t updates() const { return updates_; }
+
+  /// "updates" and the averages "0.average", "1.average", ... Throws Error while applied.
+  [[nodiscard]] OptimizerState state() const;
+  /// Restores what state() gave. Throws Error naming the entry that does not fit, or while applied; then nothing has changed.
+  void load_state(const OptimizerState& state);
+
+ private:
+  void exchange();
+
+  std::vector<Tensor> parameters_;
+  std::vector<Tensor> averages_;
+  EmaOptions options_;
+  std::int64_t updates_ = 0;
+  bool applied_ = false;
+};
+
+}  // namespace polyphase
