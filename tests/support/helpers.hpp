@@ -1,0 +1,70 @@
+#pragma once
+// Small things that many tests want.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tensor/random.hpp"
+#include "tensor/tensor.hpp"
+
+namespace polyphase::testing {
+
+/// Normal numbers in f64 that depend on `seed` alone.
+inline Tensor random_f64(const Shape& shape, std::uint64_t seed = 1) {
+  Generator generator(seed);
+  return Tensor::randn(shape, {.dtype = DType::f64}, &generator);
+}
+
+/// Uniform numbers in f64 that depend on `seed` alone.
+inline Tensor uniform_f64(const Shape& shape, double low, double high, std::uint64_t seed = 1) {
+  Generator generator(seed);
+  return Tensor::uniform(shape, low, high, {.dtype = DType::f64}, &generator);
+}
+
+/// A leaf of random numbers that follows gradients: an input for gradcheck.
+inline Tensor leaf_f64(const Shape& shape, std::uint64_t seed = 1) {
+  Tensor leaf = random_f64(shape, seed);
+  leaf.set_requires_grad(true);
+  return leaf;
+}
+
+/// A leaf with the values given, following gradients.
+inline Tensor leaf_of(const std::vector<double>& values) {
+  Tensor leaf = Tensor::from_vector(values);
+  leaf.set_requires_grad(true);
+  return leaf;
+}
+
+/// The text of the E that `function` throws, else what happened instead.
+template <class E, class Function>
+std::string error_of(Function&& function) {
+  try {
+    static_cast<void>(function());
+  } catch (const E& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    return std::string("another error: ") + error.what();
+  }
+  return "no error";
+}
+
+/// The largest |a - b|, computed in f64 on the host; infinity where the shapes differ or a NaN turns up.
+inline double max_difference(const Tensor& a, const Tensor& b) {
+  if (!(a.shape() == b.shape())) return std::numeric_limits<double>::infinity();
+  const std::vector<double> left = a.detach().to(DType::f64).to_vector<double>();
+  const std::vector<double> right = b.detach().to(DType::f64).to_vector<double>();
+  double worst = 0;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    const double difference = std::abs(left[i] - right[i]);
+    if (std::isnan(difference)) return std::numeric_limits<double>::infinity();
+    worst = std::max(worst, difference);
+  }
+  return worst;
+}
+
+}  // namespace polyphase::testing
