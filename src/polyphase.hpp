@@ -36,6 +36,7 @@
 #include "optim/sgd.hpp"
 #include "tensor/allocator.hpp"
 #include "tensor/device.hpp"
+#include "tensor/dlpack.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/error.hpp"
 #include "tensor/random.hpp"

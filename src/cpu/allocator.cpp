@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
-#include <limits>
 #include <new>
 
 #include "tensor/error.hpp"
@@ -25,7 +24,6 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr std::size_t kLargestBlock = std::numeric_limits<std::size_t>::max() / 4;
 
 struct ClassOf {
   std::size_t index;
@@ -59,10 +57,13 @@ void* system_allocate(std::size_t bytes, std::size_t alignment) {
 }
 
 std::size_t physical_memory() {
-  const long pages = sysconf(_SC_PHYS_PAGES);
-  const long page = sysconf(_SC_PAGESIZE);
-  if (pages <= 0 || page <= 0) return std::size_t{4} << 30;
-  return static_cast<std::size_t>(pages) * static_cast<std::size_t>(page);
+  static const std::size_t bytes = [] {
+    const long pages = sysconf(_SC_PHYS_PAGES);
+    const long page = sysconf(_SC_PAGESIZE);
+    if (pages <= 0 || page <= 0) return std::size_t{4} << 30;
+    return static_cast<std::size_t>(pages) * static_cast<std::size_t>(page);
+  }();
+  return bytes;
 }
 
 }  // namespace
@@ -92,7 +93,8 @@ void* HostAllocator::allocate(std::size_t bytes) {
   const std::scoped_lock lock(mutex_);
   void* pointer = nullptr;
   ClassOf size{0, bytes};
-  if (bytes <= kLargestBlock) {
+  // More than there is would be promised by a system that overcommits, and the process killed at the first writes.
+  if (bytes <= physical_memory()) {
     size = class_of(bytes);
     pointer = pop(size.index);
     if (pointer != nullptr) {

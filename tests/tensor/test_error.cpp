@@ -1,0 +1,27 @@
+#include "tensor/error.hpp"
+
+#include <doctest/doctest.h>
+
+namespace pp = polyphase;
+
+TEST_CASE("concat streams its parts") { CHECK(pp::concat("got ", 3, " of ", 2.5, 'x') == "got 3 of 2.5x"); }
+
+TEST_CASE("require throws the type it was given, with the text, and only on failure") {
+  pp::require<pp::ShapeError>(true, "never built");
+  CHECK_THROWS_WITH_AS(pp::require<pp::ShapeError>(false, "op: expected ", 3, ", got ", 4), "op: expected 3, got 4",
+                       pp::ShapeError);
+  CHECK_THROWS_AS(pp::require<pp::OutOfMemory>(false, "x"), pp::OutOfMemory);
+}
+
+TEST_CASE("every error is an Error and a std::exception") {
+  CHECK_THROWS_AS(throw pp::DTypeError("x"), pp::Error);
+  CHECK_THROWS_AS(throw pp::DeviceError("x"), pp::Error);
+  CHECK_THROWS_AS(throw pp::AutogradError("x"), pp::Error);
+  CHECK_THROWS_AS(throw pp::NotImplemented("x"), pp::Error);
+  CHECK_THROWS_AS(throw pp::FormatError("x"), std::runtime_error);
+}
+
+TEST_CASE("a FormatError knows where") {
+  CHECK(pp::FormatError("bad", 17).offset() == 17);
+  CHECK(pp::FormatError("bad").offset() == -1);
+}
