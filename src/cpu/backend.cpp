@@ -1,0 +1,81 @@
+#include "cpu/backend.hpp"
+
+#include <cstring>
+
+#include "cpu/allocator.hpp"
+#include "cpu/conv.hpp"
+#include "cpu/copy.hpp"
+#include "cpu/elementwise.hpp"
+#include "cpu/fft.hpp"
+#include "cpu/length.hpp"
+#include "cpu/matmul.hpp"
+#include "cpu/optimizers.hpp"
+#include "cpu/random.hpp"
+#include "cpu/reduce.hpp"
+
+namespace polyphase {
+namespace cpu {
+namespace {
+
+const void* address_or_null(const Tensor& tensor) { return tensor.defined() ? tensor.raw() : nullptr; }
+
+}  // namespace
+
+Allocator& CpuBackend::allocator() { return host_allocator(); }
+
+void CpuBackend::copy(const Tensor& out, const Tensor& in) { cpu::copy(out, in); }
+void CpuBackend::fill(const Tensor& out, double value) { cpu::fill(out, value); }
+void CpuBackend::copy_from_host(void* device_data, const void* host_data, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(device_data, host_data, bytes);
+}
+void CpuBackend::copy_to_host(void* host_data, const void* device_data, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(host_data, device_data, bytes);
+}
+
+void CpuBackend::map(MapOp op, const Tensor& out, std::span<const Tensor> inputs, MapScalars scalars) {
+  cpu::map(op, out, inputs, scalars);
+}
+void CpuBackend::reduce(ReduceOp op, const Tensor& out, const Tensor& in) { cpu::reduce(op, out, in); }
+void CpuBackend::uniform(const Tensor& out, GeneratorState state, double low, double high) {
+  cpu::uniform(out, state, low, high);
+}
+void CpuBackend::normal(const Tensor& out, GeneratorState state, double mean, double deviation) {
+  cpu::normal(out, state, mean, deviation);
+}
+
+void CpuBackend::matmul(const Tensor& out, const Tensor& a, const Tensor& b) { cpu::matmul(out, a, b); }
+
+void CpuBackend::gather(const Tensor& out, const Tensor& in, const Tensor& index) { cpu::gather(out, in, index); }
+void CpuBackend::scatter_add(const Tensor& out, const Tensor& in, const Tensor& index) { cpu::scatter_add(out, in, index); }
+void CpuBackend::fold(const Tensor& out, const Tensor& in, std::int64_t step) { cpu::fold(out, in, step); }
+void CpuBackend::rfft(const Tensor& out, const Tensor& in) { cpu::rfft(out, in); }
+void CpuBackend::rfft_adjoint(const Tensor& out, const Tensor& in) { cpu::rfft_adjoint(out, in); }
+
+std::optional<std::string> CpuBackend::can_implement(const ConvProblem& problem, ConvDirection direction, Algorithm algorithm,
+                                                     Precision /*precision*/) {
+  return cpu::can_implement(problem, direction, algorithm);
+}
+void CpuBackend::conv_forward(const ConvProblem& problem, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y,
+                              Algorithm algorithm, Precision /*precision*/) {
+  cpu::conv_forward(problem, x.raw(), w.raw(), address_or_null(bias), y.raw(), algorithm);
+}
+void CpuBackend::conv_dgrad(const ConvProblem& problem, const Tensor& y, const Tensor& w, const Tensor& bias, const Tensor& x,
+                            Algorithm algorithm, Precision /*precision*/) {
+  cpu::conv_dgrad(problem, y.raw(), w.raw(), address_or_null(bias), x.raw(), algorithm);
+}
+void CpuBackend::conv_wgrad(const ConvProblem& problem, const Tensor& x, const Tensor& y, const Tensor& w, Algorithm algorithm,
+                            Precision /*precision*/) {
+  cpu::conv_wgrad(problem, x.raw(), y.raw(), w.raw(), algorithm);
+}
+
+void CpuBackend::sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step) { cpu::sgd_step(slots, step); }
+void CpuBackend::adam_step(std::span<const OptimizerSlot> slots, const AdamStep& step) { cpu::adam_step(slots, step); }
+
+}  // namespace cpu
+
+Backend& cpu_backend() {
+  static cpu::CpuBackend* const backend = new cpu::CpuBackend;  // never destroyed: tensors in static storage may outlive main
+  return *backend;
+}
+
+}  // namespace polyphase

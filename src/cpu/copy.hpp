@@ -1,0 +1,17 @@
+#pragma once
+// Copies between tensors of any strides and dtypes, and constant fills.
+
+#include "tensor/tensor.hpp"
+
+namespace polyphase::cpu {
+
+/// out = in, element by element; same shape. To a narrower floating-point type: rounded once, to nearest even. To i64:
+/// truncated, what does not fit brought to the nearest end of the range, NaN to 0.
+void copy(const Tensor& out, const Tensor& in);
+/// Every element of `out` becomes `value`, converted as in copy().
+void fill(const Tensor& out, double value);
+
+/// `count` contiguous elements from one dtype to another, converted as in copy().
+void convert_elements(DType to_type, void* to, DType from_type, const void* from, std::int64_t count);
+
+}  // namespace polyphase::cpu

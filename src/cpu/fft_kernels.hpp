@@ -1,0 +1,53 @@
+#pragma once
+// Real Fourier transforms of several rows side by side, per instruction set. Internal to the library.
+
+#include <cstdint>
+
+#include "cpu/isa.hpp"
+
+namespace polyphase::cpu {
+
+/// One pass of the complex transform of m = n/2 points: `radix` divides what is left of the length.
+template <class T>
+struct FftPass {
+  std::int64_t radix;
+  std::int64_t length;  ///< points of the transforms this pass cuts up, radix included
+  const T* twiddles;    ///< (length/radix, radix - 1, 2): exp(-2 pi i p k / length), k = 1..radix-1
+  const T* roots;       ///< (radix, 2): exp(-2 pi i j / radix); only where the radix is neither 2 nor 4
+};
+
+/// Everything about a length that can be computed ahead.
+template <class T>
+struct FftTables {
+  std::int64_t n;  ///< real points, even
+  const FftPass<T>* passes;
+  std::int64_t pass_count;
+  const T* split;  ///< (n/2 + 1, 2): exp(-2 pi i k / n)
+};
+
+template <class T>
+struct FftFunctions {
+  std::int64_t lanes;  ///< rows that are transformed at once
+  /// T's of scratch that either function needs.
+  std::int64_t (*scratch)(const FftTables<T>& tables);
+  /// in (rows, n) to out (rows, n/2 + 1, 2); rows <= lanes. Scratch is aligned to 64 bytes.
+  void (*forward)(const FftTables<T>& tables, const T* in, T* out, std::int64_t rows, T* scratch);
+  /// The adjoint: in (rows, n/2 + 1, 2) to out (rows, n).
+  void (*adjoint)(const FftTables<T>& tables, const T* in, T* out, std::int64_t rows, T* scratch);
+};
+
+struct FftKernels {
+  FftFunctions<float> f32;
+  FftFunctions<double> f64;
+};
+
+template <Isa isa>
+const FftKernels& fft_kernels();
+
+#ifndef POLYPHASE_ISA  // the choice is for callers, not for kernel sources
+inline const FftKernels& fft_kernels() {
+  return dispatch_isa([](auto tag) -> const FftKernels& { return fft_kernels<tag.value>(); });
+}
+#endif
+
+}  // namespace polyphase::cpu

@@ -1,0 +1,108 @@
+#include "cpu/random.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <type_traits>
+
+#include "cpu/copy.hpp"
+#include "cpu/elementwise_loop.hpp"
+#include "cpu/threads.hpp"
+
+namespace polyphase::cpu {
+namespace {
+
+using Words = std::array<std::uint32_t, 4>;
+
+// The numbers in [0, 1) of a block: four of 24 bits for float, two of 53 bits for double.
+std::array<float, 4> unit_numbers(const Words& words, float) {
+  std::array<float, 4> numbers{};
+  for (std::size_t i = 0; i < 4; ++i) numbers[i] = static_cast<float>(words[i] >> 8) * 0x1p-24f;
+  return numbers;
+}
+std::array<double, 2> unit_numbers(const Words& words, double) {
+  std::array<double, 2> numbers{};
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::uint64_t both = static_cast<std::uint64_t>(words[2 * i]) << 32 | words[2 * i + 1];
+    numbers[i] = static_cast<double>(both >> 11) * 0x1p-53;
+  }
+  return numbers;
+}
+
+// The end of [low, high) that rounding may not reach.
+template <class T>
+struct UniformTransform {
+  double low, width;
+  T largest;
+  UniformTransform(double from, double to)
+      : low(from),
+        width(to - from),
+        largest(to > from ? std::nextafter(static_cast<T>(to), -std::numeric_limits<T>::infinity()) : static_cast<T>(to)) {}
+  template <class Numbers>
+  void operator()(Numbers& numbers) const {
+    for (T& u : numbers) u = std::min(static_cast<T>(low + static_cast<double>(u) * width), largest);
+  }
+};
+
+// Pairs (u, v) to sqrt(-2 log(1 - u)) * (cos, sin)(2 pi v); 1 - u is exact and never 0.
+struct NormalTransform {
+  double mean, deviation;
+  template <class Numbers>
+  void operator()(Numbers& numbers) const {
+    using T = typename Numbers::value_type;
+    for (std::size_t i = 0; i < numbers.size(); i += 2) {
+      const double radius = deviation * std::sqrt(-2 * std::log(1 - static_cast<double>(numbers[i])));
+      const double angle = 2 * std::numbers::pi * static_cast<double>(numbers[i + 1]);
+      numbers[i] = static_cast<T>(mean + radius * std::cos(angle));
+      numbers[i + 1] = static_cast<T>(mean + radius * std::sin(angle));
+    }
+  }
+};
+
+// Fills out[0, count) block by block. T is float or double; `store` takes the numbers of a block, their place and how many
+// count.
+template <class T, class Transform, class Store>
+void fill_blocks(std::int64_t count, GeneratorState state, const Transform& transform, const Store& store) {
+  constexpr std::int64_t kPerBlock = std::is_same_v<T, float> ? 4 : 2;
+  const std::int64_t blocks = (count + kPerBlock - 1) / kPerBlock;
+  parallel_for(blocks, kElementGrain / 16, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t block = begin; block < end; ++block) {
+      auto numbers = unit_numbers(philox4x32(state.seed, state.offset + static_cast<std::uint64_t>(block)), T{});
+      transform(numbers);
+      const std::int64_t first = block * kPerBlock;
+      store(numbers.data(), first, std::min(kPerBlock, count - first));
+    }
+  });
+}
+
+template <class T, class Transform>
+void fill_typed(const Tensor& out, GeneratorState state, const Transform& transform) {
+  const DType dtype = out.dtype();
+  char* data = static_cast<char*>(out.raw());
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
+  fill_blocks<T>(out.numel(), state, transform, [=](const T* numbers, std::int64_t first, std::int64_t count) {
+    convert_elements(dtype, data + first * size, dtype_of<T>, numbers, count);
+  });
+}
+
+void require_floating(const char* operation, const Tensor& out) {
+  require<DTypeError>(is_floating_point(out.dtype()), operation, ": expected a floating-point dtype, got ", out.dtype());
+}
+
+}  // namespace
+
+void uniform(const Tensor& out, GeneratorState state, double low, double high) {
+  require_floating("uniform", out);
+  if (out.dtype() == DType::f64) return fill_typed<double>(out, state, UniformTransform<double>(low, high));
+  fill_typed<float>(out, state, UniformTransform<float>(low, high));
+}
+
+void normal(const Tensor& out, GeneratorState state, double mean, double deviation) {
+  require_floating("normal", out);
+  if (out.dtype() == DType::f64) return fill_typed<double>(out, state, NormalTransform{mean, deviation});
+  fill_typed<float>(out, state, NormalTransform{mean, deviation});
+}
+
+}  // namespace polyphase::cpu

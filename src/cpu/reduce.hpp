@@ -1,0 +1,15 @@
+#pragma once
+// Reductions over any set of dimensions.
+
+#include "tensor/map_op.hpp"
+#include "tensor/tensor.hpp"
+
+namespace polyphase::cpu {
+
+/// Reduces the dimensions where out.size(d) is 1 and in.size(d) is not; `out` is contiguous, of in's rank and dtype, `in` has
+/// any strides. Floating-point sums are accumulated in double, in pieces that are added pairwise, and rounded once; the order
+/// is fixed by shape and strides, so bits depend neither on the thread count nor on the instruction set. i64 wraps around.
+/// max and min: NaN wins; an empty one throws ShapeError.
+void reduce(ReduceOp op, const Tensor& out, const Tensor& in);
+
+}  // namespace polyphase::cpu
