@@ -9,5 +9,11 @@ inline constexpr double kDoubleRounding = 1e-13;
 inline constexpr double kDoubleSum = 1e-11;
 /// A formula of a few operations computed in f32, against f64.
 inline constexpr double kFloatRounding = 1e-6;
+/// Sums of up to some hundred terms of order 1 in f32, against f64.
+inline constexpr double kFloatSum = 1e-5;
+/// One rounding to f16 (11 bits) of values below 4, over f32 arithmetic. Absolute.
+inline constexpr double kHalfRounding = 2e-3;
+/// One rounding to bf16 (8 bits) of values below 4, over f32 arithmetic. Absolute.
+inline constexpr double kBFloat16Rounding = 1.6e-2;
 
 }  // namespace polyphase::testing
