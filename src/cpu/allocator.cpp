@@ -83,7 +83,6 @@ void* HostAllocator::pop(std::size_t index) {
   blocks.last_use = ++clock_;
   FreeBlock* block = blocks.first;
   if (block == nullptr) return nullptr;
-  ASAN_UNPOISON_MEMORY_REGION(block, sizeof(FreeBlock));
   blocks.first = block->next;
   return block;
 }
@@ -135,7 +134,8 @@ void HostAllocator::deallocate(void* pointer, std::size_t bytes) noexcept {
   ASAN_UNPOISON_MEMORY_REGION(pointer, sizeof(FreeBlock));
   blocks.first = new (pointer) FreeBlock{blocks.first};
   stats_.cached_bytes += size.bytes;
-  ASAN_POISON_MEMORY_REGION(pointer, size.bytes);
+  // The link stays readable: the leak checker does not follow pointers in poisoned memory.
+  ASAN_POISON_MEMORY_REGION(static_cast<char*>(pointer) + sizeof(FreeBlock), size.bytes - sizeof(FreeBlock));
 }
 
 // Brings the cache to where `bytes` more fit, by giving up the classes that were not used for the longest time.
@@ -155,9 +155,9 @@ bool HostAllocator::make_room(std::size_t bytes, std::size_t keep_class) noexcep
 
 void HostAllocator::evict_one(std::size_t index) noexcept {
   FreeBlock* block = classes_[index].first;
-  ASAN_UNPOISON_MEMORY_REGION(block, class_bytes(index));
   classes_[index].first = block->next;
   stats_.cached_bytes -= class_bytes(index);
+  ASAN_UNPOISON_MEMORY_REGION(block, class_bytes(index));
   system_.release(block);
 }
 
