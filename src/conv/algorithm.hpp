@@ -13,7 +13,8 @@ namespace polyphase {
 enum class Algorithm : std::uint8_t { automatic, direct, depthwise, tensor_core, gemm, reference };
 
 /// The accuracy a float32 convolution must have.
-/// `ieee`: FFMA arithmetic. `fp32` (default): error against float64 no worse than ieee's. `tf32`: inputs may be rounded to tf32.
+/// `ieee`: FFMA arithmetic. `fp32` (default): error against float64 no worse than ieee's. `tf32`: inputs may be rounded to
+/// tf32.
 enum class Precision : std::uint8_t { ieee, fp32, tf32 };
 
 /// The names as written above; parsing throws Error with the list of names.

@@ -25,9 +25,9 @@ struct ConvProblem {
   std::int64_t C_out = 1;  ///< channels of the high-rate side y
   std::int64_t L_in = 1;
   std::int64_t L_out = 1;
-  std::int64_t K = 1;   ///< kernel size
-  std::int64_t S = 1;   ///< stride
-  std::int64_t P_l = 0; ///< padding taken off (ConvTranspose1d) or put on (Conv1d) y's left end
+  std::int64_t K = 1;    ///< kernel size
+  std::int64_t S = 1;    ///< stride
+  std::int64_t P_l = 0;  ///< padding taken off (ConvTranspose1d) or put on (Conv1d) y's left end
   std::int64_t P_r = 0;
   std::int64_t OP = 0;  ///< output padding: positions added at y's right end
   std::int64_t D = 1;   ///< dilation

@@ -1,5 +1,6 @@
 #pragma once
-// The CPU's convolutions, on plain contiguous arrays. No tensors here: a problem, pointers, and the thread count of cpu/threads.hpp.
+// The CPU's convolutions, on plain contiguous arrays. No tensors here: a problem, pointers, and the thread count of
+// cpu/threads.hpp.
 
 #include <optional>
 #include <string>
@@ -10,7 +11,8 @@
 namespace polyphase::cpu {
 
 /// Why `algorithm` cannot compute this problem on the CPU, or nothing where it can. `automatic` can do every problem.
-[[nodiscard]] std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction, Algorithm algorithm);
+[[nodiscard]] std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction,
+                                                       Algorithm algorithm);
 
 /// What `automatic` stands for on this problem: `depthwise` where it applies and wins, else `gemm`.
 [[nodiscard]] Algorithm choose(const ConvProblem& problem, ConvDirection direction);

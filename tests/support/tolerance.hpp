@@ -15,5 +15,7 @@ inline constexpr double kFloatSum = 1e-5;
 inline constexpr double kHalfRounding = 2e-3;
 /// One rounding to bf16 (8 bits) of values below 4, over f32 arithmetic. Absolute.
 inline constexpr double kBFloat16Rounding = 1.6e-2;
+/// A convolution's largest error against float64, over that of the same sums done plainly one after another in f32.
+inline constexpr double kErrorOverPlain = 2;
 
 }  // namespace polyphase::testing

@@ -1,0 +1,91 @@
+#pragma once
+// The vector kernels below the CPU convolutions, as tables of functions, one table per instruction set (cpu/isa.hpp).
+// The drivers (phase_gemm, phase_gemm_wgrad, depthwise) say what is to be computed; these say how, on raw arrays, without
+// bounds.
+
+#include <cstdint>
+
+#include "cpu/isa.hpp"
+#include "tensor/dtype.hpp"
+
+namespace polyphase::cpu {
+
+/// The type an element is computed in: halves in float.
+template <class E>
+struct ComputeOf {
+  using Type = float;
+};
+template <>
+struct ComputeOf<double> {
+  using Type = double;
+};
+template <class E>
+using Compute = typename ComputeOf<E>::Type;
+
+/// The one inner loop of all three directions, a register tile of MR rows by NV vectors of positions:
+///   out[m*pitch + p] = bias[m] + sum over j < count of w[j*MR + m] * x[offset[j] + p]       m < MR, p < NV*lanes
+/// summed in the order of j, one fused multiply-add at a time. `w` is read once, in order; `offset` makes x any set of rows.
+template <class T>
+using MicroKernel = void (*)(const T* w, const T* x, const std::int32_t* offset, std::int64_t count, const T* bias, T* out,
+                             std::int64_t pitch);
+
+inline constexpr int kPanelKinds = 4;  ///< panels are 1, 2, 4 or 8 rows high: kind is the logarithm
+inline constexpr int kMaxVectors = 8;  ///< widest register tile
+
+/// The register tiles of one instruction set.
+template <class T>
+struct GemmKernels {
+  int lanes;                                           ///< positions of one vector
+  int widest[kPanelKinds];                             ///< most vectors beside a panel of each kind; 0 where it is too high
+  MicroKernel<T> micro[kPanelKinds][kMaxVectors + 1];  ///< [kind][vectors]
+};
+
+/// Movers between the user's arrays (elements E) and packed ones (elements Compute<E>).
+template <class E>
+struct PackKernels {
+  using T = Compute<E>;
+  /// to[j] = from[first + j*stride] where that lies in [0, length), else 0; j < count.
+  void (*gather_row)(const E* from, std::int64_t length, std::int64_t first, std::int64_t stride, T* to, std::int64_t count);
+  /// to[where[j]*pitch + m] = from[m*row_stride + j] for m < rows, 0 for rows <= m < padded; j < columns. `where` null:
+  /// where[j] = j; a negative where[j] leaves column j out. Writes nothing else.
+  void (*transpose)(const E* from, std::int64_t row_stride, std::int64_t rows, std::int64_t padded, std::int64_t columns,
+                    const std::int64_t* where, T* to, std::int64_t pitch);
+  /// to[stride*p + r] = from[r*pitch + p] wherever first <= stride*p + r < last; p < count, r < rows <= stride. Nothing else is
+  /// written. `from` is readable to the next whole vector of p.
+  void (*interleave)(const T* from, std::int64_t pitch, std::int64_t rows, std::int64_t stride, std::int64_t count,
+                     std::int64_t first, std::int64_t last, E* to);
+};
+
+inline constexpr std::int64_t kMostCorrelated = 8;  ///< shifted rows of one correlate call
+
+/// sums[k] += sum over p < vectors*lanes of x[p] * y[offset[k] + p], for k < taps: correlate[taps - 1]. Lanes are added in
+/// double.
+template <class T>
+struct CorrelateKernels {
+  int lanes;
+  void (*correlate[kMostCorrelated])(const T* x, const T* y, const std::int64_t* offset, std::int64_t vectors, double* sums);
+};
+
+template <Isa isa, class T>
+const GemmKernels<T>& gemm_kernels();
+template <Isa isa, class T>
+const CorrelateKernels<T>& correlate_kernels();
+template <Isa isa, class E>
+const PackKernels<E>& pack_kernels();
+
+#ifndef POLYPHASE_ISA  // the choice is for callers, not for kernel sources
+template <class T>
+const GemmKernels<T>& gemm_kernels() {
+  return dispatch_isa([](auto tag) -> const GemmKernels<T>& { return gemm_kernels<tag.value, T>(); });
+}
+template <class T>
+const CorrelateKernels<T>& correlate_kernels() {
+  return dispatch_isa([](auto tag) -> const CorrelateKernels<T>& { return correlate_kernels<tag.value, T>(); });
+}
+template <class E>
+const PackKernels<E>& pack_kernels() {
+  return dispatch_isa([](auto tag) -> const PackKernels<E>& { return pack_kernels<tag.value, E>(); });
+}
+#endif
+
+}  // namespace polyphase::cpu

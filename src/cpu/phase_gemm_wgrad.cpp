@@ -1,0 +1,309 @@
+// wgrad: dw[ci,co,k] = sum over n, i of x[n,ci,i] * y[n,co, S*i + k*D - P_l], by the same register tiles as forward and dgrad:
+// the sum runs over positions (n, i), a panel is 8 input channels of x transposed, and the vectors run over (k, co) of y
+// transposed, with y's rows sorted by residue mod S so that consecutive i are consecutive rows. Positions are cut into blocks;
+// a block's sums are f32, and blocks are added in double, so that the error does not grow with the length. Blocks are gathered
+// in slices that threads share where there are many of them and few weights; else threads share the weights. Both cuts depend
+// on the shape alone, so that the bits do not depend on the number of threads.
+
+#include <algorithm>
+#include <type_traits>
+#include <vector>
+
+#include "cpu/conv_kernels.hpp"
+#include "cpu/phase_gemm.hpp"
+#include "cpu/scratch.hpp"
+#include "cpu/threads.hpp"
+#include "cpu/tiling.hpp"
+#include "tensor/error.hpp"
+
+namespace polyphase::cpu {
+namespace {
+
+constexpr std::int64_t kBlockPositions = 512;
+constexpr std::int64_t kBlockBytes = 64 << 20;   // most memory for one packed block of y
+constexpr std::int64_t kSliceBytes = 128 << 20;  // most memory for the sums of all slices
+constexpr std::int64_t kMostSlices = 32;
+constexpr std::int64_t kFewestSlices = 8;
+constexpr std::int64_t kMostBlocksAtOnce = 8;
+
+/// Where the packed y of one sample's window has the row that tap k needs at position i: (tap_row[k] + i*step).
+struct WindowLayout {
+  std::vector<std::int64_t>
+      where;  // (window) row of each position of the window, -1: not needed; empty where taps are packed one by one
+  std::vector<std::int64_t> tap_row;  // (K)
+  std::int64_t rows = 0;
+  std::int64_t step = 1;
+  std::int64_t pitch = 0;  // elements per row
+  bool joint = false;      // the rows of all taps follow each other without a gap: vectors may run across taps
+};
+
+WindowLayout window_layout(const ConvProblem& p, std::int64_t positions, std::int64_t lanes) {
+  const std::int64_t channels = p.channels_out_per_group();
+  const std::int64_t window = p.S * (positions - 1) + p.D * (p.K - 1) + 1;
+  WindowLayout layout;
+  layout.joint = p.D == 1 && channels < 2 * lanes && window <= p.K * positions;
+  // One vector more than needed keeps rows from meeting in the same cache sets.
+  layout.pitch = layout.joint ? channels : (ceil_div(channels, lanes) + 1) * lanes;
+  if (window > p.K * positions) {
+    for (std::int64_t k = 0; k < p.K; ++k) layout.tap_row.push_back(k * positions);
+    layout.rows = p.K * positions;
+    return layout;
+  }
+  layout.where.assign(static_cast<std::size_t>(window), -1);
+  if (layout.joint) {
+    for (std::int64_t j = 0; j < window; ++j) layout.where[static_cast<std::size_t>(j)] = j;
+    for (std::int64_t k = 0; k < p.K; ++k) layout.tap_row.push_back(k);
+    layout.rows = window;
+    layout.step = p.S;
+    return layout;
+  }
+  std::vector<bool> needed(static_cast<std::size_t>(p.S), false);
+  for (std::int64_t k = 0; k < p.K; ++k) needed[static_cast<std::size_t>(k * p.D % p.S)] = true;
+  for (std::int64_t residue = 0; residue < std::min(p.S, window); ++residue) {
+    if (!needed[static_cast<std::size_t>(residue)]) continue;
+    for (std::int64_t j = residue; j < window; j += p.S) layout.where[static_cast<std::size_t>(j)] = layout.rows++;
+  }
+  for (std::int64_t k = 0; k < p.K; ++k) layout.tap_row.push_back(layout.where[static_cast<std::size_t>(k * p.D)]);
+  return layout;
+}
+
+/// Positions of one block: `samples` rows, `positions` of each.
+struct BlockShape {
+  std::int64_t samples = 1;
+  std::int64_t positions = 1;
+};
+
+BlockShape block_shape(const ConvProblem& p, std::int64_t lanes) {
+  BlockShape block;
+  block.positions = ceil_div(p.L_in, ceil_div(p.L_in, kBlockPositions));
+  block.samples = std::clamp<std::int64_t>(kBlockPositions / block.positions, 1, p.N);
+  for (;;) {
+    const WindowLayout layout = window_layout(p, block.positions, lanes);
+    if (layout.rows * layout.pitch * block.samples * p.G * static_cast<std::int64_t>(sizeof(double)) <= kBlockBytes)
+      return block;
+    if (block.samples > 1)
+      block.samples = ceil_div(block.samples, 2);
+    else if (block.positions > 16)
+      block.positions = ceil_div(block.positions, 2);
+    else
+      return block;
+  }
+}
+
+template <class E>
+class Wgrad {
+  using T = Compute<E>;
+
+ public:
+  Wgrad(const ConvProblem& problem, const E* x, const E* y, E* w)
+      : p_(problem),
+        gemm_(gemm_kernels<T>()),
+        pack_(pack_kernels<E>()),
+        block_(block_shape(problem, gemm_.lanes)),
+        layout_(window_layout(problem, block_.positions, gemm_.lanes)),
+        panels_(make_panels(p_.channels_in_per_group(), gemm_.widest)),
+        group_lanes_(layout_.joint ? p_.K * p_.channels_out_per_group() : p_.channels_out_per_group()),
+        tiles_(make_tiles(0, group_lanes_, gemm_.widest[panels_.front().kind], gemm_.lanes)),
+        sums_pitch_(ceil_div(group_lanes_, gemm_.lanes) * gemm_.lanes),
+        x_(x),
+        y_(y),
+        w_(w) {
+    for (std::int64_t n = 0; n < block_.samples; ++n)
+      for (std::int64_t i = 0; i < block_.positions; ++i)
+        offset_.push_back(static_cast<std::int32_t>((n * layout_.rows + i * layout_.step) * layout_.pitch));
+  }
+
+  void run() const {
+    const std::int64_t slices = slice_count();
+    Scratch<double> sums(slices * sums_size());
+    parallel_for(slices, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t s = begin; s < end; ++s)
+        add_blocks(blocks() * s / slices, blocks() * (s + 1) / slices, sums.data() + s * sums_size());
+    });
+    const std::int64_t rows = p_.C_in;
+    parallel_for(rows, worthwhile_grain(static_cast<double>(slices * sums_size() / rows)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t row = begin; row < end; ++row) finish_row(row, slices, sums.data());
+                 });
+  }
+
+ private:
+  [[nodiscard]] std::int64_t lane_groups() const { return layout_.joint ? 1 : p_.K; }
+  [[nodiscard]] std::int64_t row_blocks() const { return ceil_div(p_.L_in, block_.positions); }
+  [[nodiscard]] std::int64_t blocks() const { return row_blocks() * ceil_div(p_.N, block_.samples); }
+  [[nodiscard]] std::int64_t sums_size() const { return p_.C_in * lane_groups() * sums_pitch_; }
+  [[nodiscard]] std::int64_t block_positions() const { return block_.samples * block_.positions; }
+  // Less in the last block of a row: no zero of ours may meet an infinity of the user's.
+  [[nodiscard]] std::int64_t valid_positions(std::int64_t block) const {
+    if (block_.samples > 1) return block_.samples * block_.positions;
+    return std::min(block_.positions, p_.L_in - block % row_blocks() * block_.positions);
+  }
+  // Of one group of one block; y has a vector of slack, which joint tiles may read.
+  [[nodiscard]] std::int64_t y_size() const {
+    return ceil_div(block_.samples * layout_.rows * layout_.pitch + kMaxVectors * gemm_.lanes, gemm_.lanes) * gemm_.lanes;
+  }
+  [[nodiscard]] std::int64_t x_size() const {
+    return block_positions() * static_cast<std::int64_t>(panels_.size()) * panels_.front().height;
+  }
+
+  /// How many sums are kept side by side: a function of the shape alone. One: threads share the weights instead.
+  [[nodiscard]] std::int64_t slice_count() const {
+    const std::int64_t fitting = kSliceBytes / (sums_size() * static_cast<std::int64_t>(sizeof(double)));
+    std::int64_t slices = kMostSlices;
+    while (slices > std::min(fitting, blocks() / 2)) slices /= 2;
+    return slices >= kFewestSlices ? slices : 1;
+  }
+
+  void add_blocks(std::int64_t first, std::int64_t last, double* sums) const {
+    const std::int64_t at_once = std::min(kMostBlocksAtOnce, last - first);
+    Scratch<T> y(at_once * p_.G * y_size());
+    Scratch<T> x(at_once * p_.G * x_size());
+    for (std::int64_t block = first; block < last; block += at_once) {
+      const std::int64_t count = std::min(at_once, last - block);
+      pack_blocks(block, count, x.data(), y.data());
+      const std::int64_t items = p_.G * lane_groups() * static_cast<std::int64_t>(tiles_.size() * panels_.size());
+      const double operations = 2.0 * static_cast<double>(count * block_positions() * p_.C_in * group_lanes_ * lane_groups());
+      parallel_for(items, worthwhile_grain(operations / static_cast<double>(items)), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) add_tile(i, block, count, x.data(), y.data(), sums, block == first);
+      });
+    }
+  }
+
+  void pack_blocks(std::int64_t first, std::int64_t count, T* x, T* y) const {
+    const std::int64_t panels = static_cast<std::int64_t>(panels_.size());
+    const std::int64_t channels = p_.channels_out_per_group();
+    const std::int64_t strips = ceil_div(channels, 8);
+    const std::int64_t items = panels + strips;  // per block and group
+    const double work = static_cast<double>(8 * block_.samples * layout_.rows);
+    parallel_for(count * p_.G * items, worthwhile_grain(work), [&](std::int64_t begin, std::int64_t end) {
+      Scratch<T> strip(8 * row_window());
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t which = i / items;  // (block, group)
+        const std::int64_t block = first + which / p_.G, g = which % p_.G, item = i % items;
+        if (item < panels)
+          pack_x(block, g, panels_[static_cast<std::size_t>(item)],
+                 x + which * x_size() + item * block_positions() * panels_.front().height);
+        else
+          pack_y(block, g, (item - panels) * 8, strip.data(), y + which * y_size());
+      }
+    });
+  }
+
+  [[nodiscard]] std::int64_t row_window() const {
+    return layout_.where.empty() ? block_.positions : static_cast<std::int64_t>(layout_.where.size());
+  }
+
+  // Positions of a block past the end of a row, and samples past the last, are zero in x; y is then of no account.
+  void pack_x(std::int64_t block, std::int64_t g, const Panel& panel, T* to) const {
+    const std::int64_t first = block % row_blocks() * block_.positions;
+    const std::int64_t count = std::min(block_.positions, p_.L_in - first);
+    for (std::int64_t s = 0; s < block_.samples; ++s, to += block_.positions * panel.height) {
+      const std::int64_t n = block / row_blocks() * block_.samples + s;
+      const std::int64_t valid = n < p_.N ? count : 0;
+      if (valid > 0)
+        pack_.transpose(x_ + ((n * p_.G + g) * p_.channels_in_per_group() + panel.first) * p_.L_in + first, p_.L_in, panel.rows,
+                        panel.height, valid, nullptr, to, panel.height);
+      std::fill(to + valid * panel.height, to + block_.positions * panel.height, T{0});
+    }
+  }
+
+  // Eight channels of y from `channel` on; missing positions and samples are zero.
+  void pack_y(std::int64_t block, std::int64_t g, std::int64_t channel, T* strip, T* to) const {
+    const std::int64_t channels = p_.channels_out_per_group();
+    const std::int64_t rows = std::min<std::int64_t>(8, channels - channel);
+    const bool last = channel + rows == channels;
+    const std::int64_t padded = last && !layout_.joint ? sums_pitch_ - channel : rows;
+    const std::int64_t start = p_.S * (block % row_blocks() * block_.positions) - p_.P_l;
+    const std::int64_t window = row_window();
+    const std::int64_t windows = layout_.where.empty() ? p_.K : 1;
+    for (std::int64_t s = 0; s < block_.samples; ++s) {
+      const std::int64_t n = block / row_blocks() * block_.samples + s;
+      for (std::int64_t k = 0; k < windows; ++k) {
+        for (std::int64_t m = 0; m < rows; ++m)
+          pack_.gather_row(n < p_.N ? y_ + ((n * p_.G + g) * channels + channel + m) * p_.L_out : nullptr,
+                           n < p_.N ? p_.L_out : 0, start + k * p_.D, layout_.where.empty() ? p_.S : 1, strip + m * window,
+                           window);
+        pack_compute().transpose(strip, window, rows, padded, window, layout_.where.empty() ? nullptr : layout_.where.data(),
+                                 to + (s * layout_.rows + k * window) * layout_.pitch + channel, layout_.pitch);
+      }
+    }
+    if (last) std::fill(to + block_.samples * layout_.rows * layout_.pitch, to + y_size(), T{0});
+  }
+
+  [[nodiscard]] static const PackKernels<T>& pack_compute() { return pack_kernels<T>(); }
+
+  /// One register tile of weights over the packed blocks, added to (or, the first time, put into) the sums.
+  void add_tile(std::int64_t item, std::int64_t first, std::int64_t count, const T* x, const T* y, double* sums,
+                bool first_time) const {
+    const std::int64_t panels = static_cast<std::int64_t>(panels_.size()), tiles = static_cast<std::int64_t>(tiles_.size());
+    const std::int64_t p = item % panels, t = item / panels % tiles, group = item / panels / tiles % lane_groups();
+    const std::int64_t g = item / panels / tiles / lane_groups();
+    const Panel& panel = panels_[static_cast<std::size_t>(p)];
+    const Tile& tile = tiles_[static_cast<std::size_t>(t)];
+    constexpr std::int64_t kMostLanes = 64 / sizeof(T) * kMaxVectors;
+    constexpr std::int64_t kMostRows = 1 << (kPanelKinds - 1);
+    const T zero[kMostRows] = {};
+    const std::int64_t lanes = std::int64_t{tile.vectors} * gemm_.lanes;
+    alignas(64) T part[kMostRows * kMostLanes];
+    double total[kMostRows * kMostLanes] = {};
+    const T* rows = y + layout_.tap_row[static_cast<std::size_t>(group)] * layout_.pitch + tile.first;
+    for (std::int64_t b = 0; b < count; ++b) {
+      const std::int64_t which = b * p_.G + g;
+      gemm_.micro[panel.kind][tile.vectors](x + which * x_size() + p * block_positions() * panels_.front().height,
+                                            rows + which * y_size(), offset_.data(), valid_positions(first + b), zero, part,
+                                            lanes);
+      for (std::int64_t i = 0; i < panel.rows * lanes; ++i) total[i] += static_cast<double>(part[i]);
+    }
+    for (std::int64_t m = 0; m < panel.rows; ++m) {
+      const std::int64_t row = g * p_.channels_in_per_group() + panel.first + m;
+      double* to = sums + (row * lane_groups() + group) * sums_pitch_ + tile.first;
+      for (std::int64_t i = 0; i < lanes; ++i) to[i] = (first_time ? 0.0 : to[i]) + total[m * lanes + i];
+    }
+  }
+
+  // The slices in order, rounded once, back to the order (co, k).
+  void finish_row(std::int64_t row, std::int64_t slices, const double* sums) const {
+    const std::int64_t channels = p_.channels_out_per_group();
+    for (std::int64_t co = 0; co < channels; ++co) {
+      for (std::int64_t k = 0; k < p_.K; ++k) {
+        const std::int64_t lane = layout_.joint ? k * channels + co : k * sums_pitch_ + co;
+        double sum = 0;
+        for (std::int64_t s = 0; s < slices; ++s) sum += sums[s * sums_size() + row * lane_groups() * sums_pitch_ + lane];
+        w_[(row * channels + co) * p_.K + k] = static_cast<E>(static_cast<T>(sum));
+      }
+    }
+  }
+
+  const ConvProblem& p_;
+  const GemmKernels<T>& gemm_;
+  const PackKernels<E>& pack_;
+  BlockShape block_;
+  WindowLayout layout_;
+  std::vector<Panel> panels_;
+  std::int64_t group_lanes_;  // vectors run over so many elements: (co), or (k, co) where joint
+  std::vector<Tile> tiles_;
+  std::int64_t sums_pitch_;
+  const E* x_;
+  const E* y_;
+  E* w_;
+  std::vector<std::int32_t> offset_;  // (samples, positions) within packed y
+};
+
+}  // namespace
+
+void phase_gemm_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w) {
+  dispatch(problem.dtype, [&](auto element) {
+    using E = decltype(element);
+    if constexpr (std::is_same_v<E, std::int64_t>) {
+      throw DTypeError(concat("conv wgrad: expected a floating-point dtype, got ", problem.dtype));
+    } else {
+      auto* to = static_cast<E*>(w);
+      if (problem.N == 0 || problem.L_in == 0 || problem.L_out == 0)
+        std::fill(to, to + problem.C_in * problem.channels_out_per_group() * problem.K, E{});
+      else
+        Wgrad<E>(problem, static_cast<const E*>(x), static_cast<const E*>(y), to).run();
+    }
+  });
+}
+
+}  // namespace polyphase::cpu

@@ -1,0 +1,59 @@
+#pragma once
+// How a convolution's forward or dgrad becomes matrix products over packed rows. Internal to cpu/.
+//
+// Both are one form. With a virtual position q,
+//   out[m, out_stride*q + r - out_shift] = sum over channels c and the taps of phase r of in[c, in_stride*(q + shift) +
+//   residue] * w forward: out_stride = S, in_stride = 1; tap k belongs to phase (k*D) mod S and has shift -(k*D / S) dgrad:
+//   out_stride = 1, in_stride = S; one phase; k*D - P_l = S*shift + residue
+// For a tile of consecutive q each (channel, residue) is a row of packed memory in which q advances by one element, whatever
+// the strides, so that a tap is an offset. Taps close to each other share a row (a segment); far ones (large D) get rows of
+// their own.
+
+#include <cstdint>
+#include <vector>
+
+#include "conv/problem.hpp"
+
+namespace polyphase::cpu {
+
+struct Tap {
+  std::int64_t k = 0;
+  std::int64_t residue = 0;
+  std::int64_t shift = 0;
+};
+
+/// Sizes and strides of the common form. Elements, not bytes.
+struct GatherShape {
+  std::int64_t N, G;
+  std::int64_t M;  ///< output channels per group
+  std::int64_t R;  ///< input channels per group
+  std::int64_t K;
+  std::int64_t in_length, out_length;
+  std::int64_t in_stride, out_stride, out_shift;
+  std::int64_t q_first, q_count;           ///< the q that reach any output
+  std::int64_t w_group, w_row, w_channel;  ///< strides of w over groups, output and input channels; 1 over taps
+  std::vector<std::vector<Tap>> phases;    ///< (out_stride), each in ascending k
+};
+
+/// The common form of `direction`, which must be forward or dgrad.
+[[nodiscard]] GatherShape gather_shape(const ConvProblem& problem, ConvDirection direction);
+
+/// A packed row: positions [first, first + span + tile) of one residue, at `base` within its channel.
+struct Segment {
+  std::int64_t residue = 0;
+  std::int64_t first = 0;
+  std::int64_t span = 0;
+  std::int64_t base = 0;
+};
+
+/// The layout of one packed tile (R, channel_pitch) and where each tap finds its row in it.
+struct TileLayout {
+  std::vector<Segment> segments;
+  std::int64_t channel_pitch = 0;                     ///< elements per channel, a multiple of the vector
+  std::vector<std::vector<std::int64_t>> tap_offset;  ///< (phases, taps) within a channel
+};
+
+/// Rows long enough for tiles of `positions`; `lanes` is the vector.
+[[nodiscard]] TileLayout tile_layout(const GatherShape& shape, std::int64_t positions, std::int64_t lanes);
+
+}  // namespace polyphase::cpu
