@@ -31,6 +31,7 @@ std::string temporary_name(const std::string& target) {
 }  // namespace
 
 AtomicFile::AtomicFile(std::string operation, std::string path) : operation_(std::move(operation)), path_(std::move(path)) {
+  if (path_.empty()) fail("cannot be created", ENOENT);
   target_ = path_;
   std::error_code ignored;
   if (std::filesystem::is_symlink(path_, ignored)) {
@@ -41,7 +42,7 @@ AtomicFile::AtomicFile(std::string operation, std::string path) : operation_(std
   if (::stat(target_.c_str(), &info) == 0) {
     // A rename would put a plain file where a device or a pipe was.
     if (!S_ISREG(info.st_mode)) fail("cannot be written", S_ISDIR(info.st_mode) ? EISDIR : ENOTSUP);
-    if (::access(target_.c_str(), W_OK) != 0) fail("cannot be written", errno);
+    if (::faccessat(AT_FDCWD, target_.c_str(), W_OK, AT_EACCESS) != 0) fail("cannot be written", errno);
     mode_ = info.st_mode & 07777U;
   }
   open_temporary();

@@ -208,8 +208,9 @@ bool HeaderReader::end_object() {
 bool HeaderReader::parse_error(std::size_t position, const std::string&, const nlohmann::json::exception& error) {
   // "[json.exception.parse_error.101] parse error at line 1, column 9: syntax error ...": the end is what says something.
   std::string reason = error.what();
-  if (const std::size_t column = reason.find("column "); column != std::string::npos) {
-    if (const std::size_t colon = reason.find(": ", column); colon != std::string::npos) reason.erase(0, colon + 2);
+  for (const char* start : {"] ", "column ", ": "}) {
+    const std::size_t found = reason.find(start);
+    if (found != std::string::npos) reason.erase(0, found + std::string_view(start).size());
   }
   reason.resize(std::min(reason.find("; last read"), reason.size()));
   fail_at(kLengthBytes + (position > 0 ? position - 1 : 0), "header: not JSON: " + reason);

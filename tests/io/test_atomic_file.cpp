@@ -1,0 +1,156 @@
+#include "io/atomic_file.hpp"
+
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "support/helpers.hpp"
+#include "support/temporary_directory.hpp"
+#include "support/unprivileged.hpp"
+#include "tensor/error.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+
+namespace {
+
+void write_file(const std::string& path, const std::string& text) {
+  AtomicFile file("test", path);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+// Files larger than `bytes` cannot be written while it lives: what a full disk looks like to a program.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &previous_);
+    const rlimit limit{bytes, previous_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() { ::setrlimit(RLIMIT_FSIZE, &previous_); }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit previous_{};
+};
+
+}  // namespace
+
+TEST_CASE("a committed file has the bytes and leaves nothing else behind") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("a");
+  write_file(path, "first");
+  CHECK(read_bytes(path) == "first");
+  write_file(path, "second, longer");
+  CHECK(read_bytes(path) == "second, longer");
+  write_file(path, "");
+  CHECK(read_bytes(path).empty());
+  CHECK(directory.count() == 1);
+}
+
+TEST_CASE("without commit the old file stays and the temporary goes") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("a");
+  write_bytes(path, "old");
+  {
+    AtomicFile file("test", path);
+    file.write("new", 3);
+    CHECK(directory.count() == 2);
+    CHECK(read_bytes(path) == "old");
+  }
+  CHECK(read_bytes(path) == "old");
+  CHECK(directory.count() == 1);
+}
+
+TEST_CASE("where the disk ends the old file stays, the temporary goes and the error says how far it came") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("a");
+  write_bytes(path, "old");
+  std::string error;
+  {
+    const FileSizeLimit limit(4096);
+    const std::string text(10000, 'x');
+    error = error_of<FormatError>([&] {
+      write_file(path, text);
+      return 0;
+    });
+  }
+  CHECK(error == "test: " + path + ": writing failed after 4096 bytes: File too large");
+  CHECK(read_bytes(path) == "old");
+  CHECK(directory.count() == 1);
+}
+
+TEST_CASE("the mode of the old file is kept, and a new one follows the umask") {
+  const TemporaryDirectory directory;
+  const auto mode_of = [](const std::string& path) {
+    struct stat info {};
+    ::stat(path.c_str(), &info);
+    return info.st_mode & 0777U;
+  };
+  const mode_t umask_before = ::umask(027);
+  write_file(directory.file("new"), "x");
+  ::umask(umask_before);
+  CHECK(mode_of(directory.file("new")) == 0640);
+  ::chmod(directory.file("new").c_str(), 0604);
+  write_file(directory.file("new"), "y");
+  CHECK(mode_of(directory.file("new")) == 0604);
+}
+
+TEST_CASE("a symbolic link is followed, not replaced") {
+  const TemporaryDirectory directory;
+  write_bytes(directory.file("target"), "old");
+  std::filesystem::create_symlink(directory.file("target"), directory.file("link"));
+  write_file(directory.file("link"), "new");
+  CHECK(std::filesystem::is_symlink(directory.file("link")));
+  CHECK(read_bytes(directory.file("target")) == "new");
+}
+
+TEST_CASE("what cannot be written is refused in words before anything is touched") {
+  const TemporaryDirectory directory;
+  const auto error = [](const std::string& path) { return error_of<FormatError>([&] { return AtomicFile("save", path), 0; }); };
+  CHECK(error(directory.file("no/such/place")) ==
+        "save: " + directory.file("no/such/place") + ": cannot be created: No such file or directory");
+  CHECK(error(directory.path()) == "save: " + directory.path() + ": cannot be written: Is a directory");
+  CHECK(error("/dev/full") == "save: /dev/full: cannot be written: Operation not supported");
+  CHECK(error("") == "save: : cannot be created: No such file or directory");
+  CHECK(directory.count() == 0);
+}
+
+TEST_CASE("a file or directory without write permission is refused") {
+  const Unprivileged user;
+  const TemporaryDirectory directory;
+  const auto error = [](const std::string& path) { return error_of<FormatError>([&] { return AtomicFile("save", path), 0; }); };
+  write_bytes(directory.file("a"), "old");
+  ::chmod(directory.file("a").c_str(), 0444);
+  CHECK(error(directory.file("a")) == "save: " + directory.file("a") + ": cannot be written: Permission denied");
+  ::chmod(directory.path().c_str(), 0555);
+  CHECK(error(directory.file("b")) == "save: " + directory.file("b") + ": cannot be created: Permission denied");
+  ::chmod(directory.path().c_str(), 0755);
+}
+
+TEST_CASE("whoever reads meanwhile sees the old file or the new one, whole") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("a");
+  const std::string texts[] = {std::string(200000, 'a'), std::string(100000, 'b')};
+  write_file(path, texts[0]);
+  std::atomic<bool> done{false};
+  std::atomic<int> torn{0};
+  std::thread reader([&] {
+    while (!done) {
+      const std::string seen = read_bytes(path);
+      if (seen != texts[0] && seen != texts[1]) ++torn;
+    }
+  });
+  for (int i = 0; i < 40; ++i) write_file(path, texts[i % 2]);
+  done = true;
+  reader.join();
+  CHECK(torn == 0);
+}

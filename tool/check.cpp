@@ -1,0 +1,86 @@
+// polyphase check: golden files against this library.
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "commands.hpp"
+#include "golden/golden.hpp"
+#include "options.hpp"
+
+namespace polyphase::tool {
+namespace {
+
+struct CheckOptions {
+  golden::Options golden;
+  std::vector<std::string> files;
+  bool quiet = false;
+};
+
+struct Totals {
+  int passed = 0;
+  int failed = 0;
+  int unreadable = 0;
+  double worst_share = 0;  // of its tolerance
+  std::string worst;
+};
+
+void print_case(const golden::Result& result) {
+  std::printf("%-4s %-13s %-62s %-18s error %9.2e  tolerance %9.2e\n", result.passed() ? "ok" : "FAIL", result.name.c_str(),
+              result.what.c_str(), result.worst.c_str(), result.error, result.tolerance);
+  std::fflush(stdout);
+}
+
+void count(Totals& totals, const std::string& file, const golden::Result& result) {
+  result.passed() ? ++totals.passed : ++totals.failed;
+  const double share = result.error / result.tolerance;
+  if (share > totals.worst_share || totals.worst.empty()) {
+    totals.worst_share = share;
+    totals.worst = file + " " + result.name + " " + result.worst;
+  }
+}
+
+void check_one(const CheckOptions& options, const std::string& file, Totals& totals) {
+  if (!options.quiet) std::printf("%s\n", file.c_str());
+  try {
+    golden::check_file(file, options.golden, [&](const golden::Result& result) {
+      count(totals, file, result);
+      if (!options.quiet || !result.passed()) print_case(result);
+    });
+  } catch (const FormatError& error) {
+    ++totals.unreadable;
+    std::fprintf(stderr, "polyphase: %s\n", error.what());
+  }
+}
+
+int check(const CheckOptions& options) {
+  Totals totals;
+  for (const std::string& file : options.files) check_one(options, file, totals);
+  if (totals.passed + totals.failed > 0) {
+    std::printf("%d passed, %d failed; the worst uses %.2f of its tolerance: %s\n", totals.passed, totals.failed,
+                totals.worst_share, totals.worst.c_str());
+  }
+  return totals.failed + totals.unreadable > 0 ? 1 : 0;
+}
+
+}  // namespace
+
+void add_check(CLI::App& app, Action& action) {
+  const auto options = std::make_shared<CheckOptions>();
+  CLI::App& command = *app.add_subcommand(
+      "check", "Compares the library with golden files (safetensors: convolution cases, training traces, generators); exit code 1\n"
+               "where an error is past its tolerance. An error of a convolution is |result - golden| / sum of |x||w|, worst element;\n"
+               "its tolerance is twice what plain arithmetic in that precision gives. Other errors are relative norms.");
+  command.add_option("files", options->files, "golden files")->required();
+  add_device(command, options->golden.device);
+  add_precision(command, options->golden.precision);
+  add_algorithm(command, options->golden.algorithm);
+  add_dtype(command, options->golden.dtype, "f32, f64, f16 or bf16 (default: f32 for convolutions, f64 for the others)");
+  add_threads(command);
+  command.add_flag("-q,--quiet", options->quiet, "only failures and the summary");
+  command.callback([options, &action] { action = [options] { return check(*options); }; });
+}
+
+}  // namespace polyphase::tool

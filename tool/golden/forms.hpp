@@ -1,0 +1,36 @@
+#pragma once
+// The three forms of golden file, each with its checker. `report` is called once per case.
+
+#include <functional>
+#include <string>
+
+#include "golden/golden.hpp"
+
+namespace polyphase::golden {
+
+using Report = std::function<void(const Result&)>;
+
+/// A golden file in memory.
+struct File {
+  std::string path;
+  SafetensorsFile content;
+
+  /// Throws FormatError naming the file and the tensor or the metadata that is missing.
+  [[nodiscard]] const Tensor& tensor(const std::string& name) const;
+  [[nodiscard]] const std::string& metadata(const std::string& name) const;
+  /// The tensors under `prefix`, which is taken off. Throws FormatError where there is none.
+  [[nodiscard]] NamedTensors under(const std::string& prefix) const;
+  /// Throws FormatError "check: FILE: what".
+  [[noreturn]] void fail(const std::string& what) const;
+};
+
+[[nodiscard]] bool is_conv_cases(const File& file);
+void check_conv_cases(const File& file, const Options& options, const Report& report);
+
+[[nodiscard]] bool is_train_trace(const File& file);
+void check_train_trace(const File& file, const Options& options, const Report& report);
+
+[[nodiscard]] bool is_generator(const File& file);
+void check_generator(const File& file, const Options& options, const Report& report);
+
+}  // namespace polyphase::golden

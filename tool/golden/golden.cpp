@@ -1,0 +1,52 @@
+#include "golden/golden.hpp"
+
+#include "golden/forms.hpp"
+
+namespace polyphase::golden {
+
+const Tensor& File::tensor(const std::string& name) const {
+  const Tensor* found = content.find(name);
+  if (found == nullptr) fail("tensor " + name + " is missing");
+  return *found;
+}
+
+const std::string& File::metadata(const std::string& name) const {
+  const auto found = content.metadata.find(name);
+  if (found == content.metadata.end()) fail(name + " is missing in the metadata");
+  return found->second;
+}
+
+NamedTensors File::under(const std::string& prefix) const {
+  NamedTensors found;
+  for (const auto& [name, tensor] : content.tensors) {
+    if (name.starts_with(prefix)) found.emplace_back(name.substr(prefix.size()), tensor);
+  }
+  if (found.empty()) fail("there are no tensors under " + prefix);
+  return found;
+}
+
+void File::fail(const std::string& what) const { throw FormatError("check: " + path + ": " + what); }
+
+std::vector<Result> check_file(const std::string& path, const Options& options,
+                               const std::function<void(const Result&)>& report) {
+  const File file{path, load_safetensors(path)};
+  const AlgorithmGuard algorithm(options.algorithm);
+  const PrecisionGuard precision(options.precision);
+  std::vector<Result> results;
+  const Report keep = [&](const Result& result) {
+    results.push_back(result);
+    if (report) report(result);
+  };
+  if (is_generator(file)) {
+    check_generator(file, options, keep);
+  } else if (is_train_trace(file)) {
+    check_train_trace(file, options, keep);
+  } else if (is_conv_cases(file)) {
+    check_conv_cases(file, options, keep);
+  } else {
+    file.fail("not a golden file: expected metadata of convolution cases (op), a training trace (net) or a generator (config)");
+  }
+  return results;
+}
+
+}  // namespace polyphase::golden

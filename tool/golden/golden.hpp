@@ -1,0 +1,47 @@
+#pragma once
+// Checks this library against results that PyTorch computed in float64, kept in safetensors files of three forms:
+//
+//   convolution cases   metadata NAME -> {"op": "conv_transpose1d" | "conv1d", "stride": ..., ...}
+//                       tensors NAME/x, /weight, /bias (may be absent), /grad_y; expected NAME/y, /grad_x, /grad_weight,
+//                       /grad_bias
+//   a training trace    metadata net, optimizer, loss, steps and hyper-parameters
+//                       tensors init/KEY, x, target; expected first_output, first_grad/KEY, losses, final/KEY
+//   a generator         metadata config (HiFi-GAN's); tensors state_dict/KEY, mel; expected audio
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "conv/algorithm.hpp"
+#include "io/safetensors.hpp"
+#include "tensor/device.hpp"
+#include "tensor/dtype.hpp"
+
+namespace polyphase::golden {
+
+/// What to compute with.
+struct Options {
+  Device device = Device::cpu();
+  Precision precision = Precision::fp32;
+  Algorithm algorithm = Algorithm::automatic;
+  /// f32 for convolution cases and f64 for traces and generators unless set; cases can also be f16 and bf16.
+  std::optional<DType> dtype{};
+};
+
+/// The worst of one case. tolerance.hpp says what the numbers mean.
+struct Result {
+  std::string name{};   ///< "0007", "first_grad", "audio"
+  std::string what{};   ///< "conv_transpose1d (4,16,100) x (16,8,4) S=2 ..."
+  std::string worst{};  ///< the tensor with the largest error by its tolerance: "grad_weight"
+  double error = 0;
+  double tolerance = 0;
+  [[nodiscard]] bool passed() const { return error <= tolerance; }  // false for NaN
+};
+
+/// Runs every case of the file, calling `report` (may be empty) as each is done. Throws FormatError where the file is malformed
+/// or of none of the three forms, NotImplemented where `options` ask for what the library cannot do.
+std::vector<Result> check_file(const std::string& path, const Options& options,
+                               const std::function<void(const Result&)>& report = {});
+
+}  // namespace polyphase::golden

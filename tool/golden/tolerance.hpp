@@ -1,0 +1,30 @@
+#pragma once
+// Every number that decides whether a golden case passes.
+
+namespace polyphase::golden {
+
+// ---- convolution cases ------------------------------------------------------------------------------------------------
+// The error of an element is |result - golden| / sum of |x||w| over its terms: what backward error analysis bounds, and what
+// stays meaningful where a sum cancels. A case may be this many times as far off as the same sums done plainly, term by
+// term, in the precision asked for ...
+inline constexpr double kTimesPlain = 2;
+// ... plus this many units of rounding, which is what another order of two or three terms can cost where the plain order
+// happens to round nothing.
+inline constexpr double kExtraRoundings = 4;
+
+// ---- training traces and generators -----------------------------------------------------------------------------------
+// ||result - golden|| / ||golden|| of each tensor.
+// Float64 throughout, as PyTorch did: only the order of sums differs, some 1e-16 each, grown by the steps of the optimizer.
+inline constexpr double kTraceF64 = 1e-10;
+// Float32: Adam divides a gradient by its own size, so the sign of a gradient near zero, which rounding decides, moves a weight
+// by a whole learning rate.
+inline constexpr double kTraceF32 = 1e-3;
+inline constexpr double kTraceTf32 = 1e-1;
+// A generator is some thirty layers; each adds a few roundings of its sums relative to its output, and no layer amplifies.
+inline constexpr double kGeneratorF64 = 1e-12;
+inline constexpr double kGeneratorF32 = 1e-5;
+inline constexpr double kGeneratorTf32 = 2e-2;
+// A tensor that is zero but for rounding (a bias in front of a normalisation) is measured against this part of its peers' norm.
+inline constexpr double kSmallestNorm = 1e-6;
+
+}  // namespace polyphase::golden

@@ -1,0 +1,68 @@
+// polyphase info: what this build and this machine are.
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+
+#include "commands.hpp"
+#include "conv/algorithm.hpp"
+#include "cpu/isa.hpp"
+#include "options.hpp"
+#include "tensor/backend.hpp"
+
+namespace polyphase::tool {
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024.0;
+
+void print_memory(const Device& device) {
+  const MemoryStats stats = backend_of(device).allocator().stats();
+  std::printf("  %-10s live %.1f MiB, cached %.1f MiB, peak %.1f MiB, %llu allocations\n", to_string(device).c_str(),
+              static_cast<double>(stats.live_bytes) / kMiB, static_cast<double>(stats.cached_bytes) / kMiB,
+              static_cast<double>(stats.peak_bytes) / kMiB, static_cast<unsigned long long>(stats.allocations));
+}
+
+void print_machine_memory() {
+  const double page = static_cast<double>(::sysconf(_SC_PAGESIZE));
+  std::printf("  %-10s total %.0f MiB, free %.0f MiB\n", "machine", static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * page / kMiB,
+              static_cast<double>(::sysconf(_SC_AVPHYS_PAGES)) * page / kMiB);
+}
+
+std::string available_isas() {
+  std::string text;
+  for (const auto& [isa, name] : {std::pair{Isa::baseline, "baseline"}, {Isa::avx2, "avx2"}, {Isa::avx512, "avx512"}}) {
+    if (cpu::isa_available(isa)) text += (text.empty() ? "" : ", ") + std::string(name);
+  }
+  return text;
+}
+
+int info() {
+  const int gpus = device_count(DeviceType::cuda);
+  std::printf("polyphase  %s\n", POLYPHASE_VERSION);
+  std::printf("compiler   %s\n", POLYPHASE_COMPILER);
+  std::printf("devices    cpu");
+  for (int i = 0; i < gpus; ++i) std::printf(", %s", to_string(Device::cuda(i)).c_str());
+  std::printf("\nfeatures\n");
+  std::printf("  %-10s in use %s; this machine and build have %s\n", "cpu", std::string(cpu_isa()).c_str(), available_isas().c_str());
+  std::printf("  %-10s %d of OpenMP (OMP_NUM_THREADS, --threads)\n", "threads", num_threads());
+  std::printf("  %-10s %s\n", "cuda", gpus > 0 ? "yes" : "no: this build or this machine has none");
+  std::printf("  %-10s f32, f64, f16, bf16, i64\n", "dtypes");
+  std::printf("precision  %s (ieee, fp32, tf32)\n", std::string(name_of(current_precision())).c_str());
+  std::printf("algorithm  %s\n", std::string(name_of(current_algorithm())).c_str());
+  std::printf("memory\n");
+  print_machine_memory();
+  print_memory(Device::cpu());
+  for (int i = 0; i < gpus; ++i) print_memory(Device::cuda(i));
+  return 0;
+}
+
+}  // namespace
+
+void add_info(CLI::App& app, Action& action) {
+  CLI::App& command = *app.add_subcommand("info", "Prints version, devices, features, precision and memory");
+  add_threads(command);
+  command.callback([&action] { action = info; });
+}
+
+}  // namespace polyphase::tool
