@@ -1,0 +1,85 @@
+#include "audio_file.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include "sndfile_reader.hpp"
+#include "tensor/error.hpp"
+#include "wav_reader.hpp"
+
+namespace superres {
+namespace {
+
+using polyphase::concat;
+using polyphase::FormatError;
+using polyphase::require;
+
+std::string lower_extension(const std::string& path) {
+  std::string extension = std::filesystem::path(path).extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension;
+}
+
+void check_is_file(const std::string& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  require<FormatError>(std::filesystem::exists(status), path, ": no such file");
+  require<FormatError>(!std::filesystem::is_directory(status), path, ": expected a sound file, got a folder");
+}
+
+}  // namespace
+
+std::unique_ptr<AudioReader> open_audio(const std::string& path) {
+  check_is_file(path);
+  if (WavReader::recognises(path)) return std::make_unique<WavReader>(path);
+  if (auto reader = open_with_sndfile(path)) return reader;
+  throw FormatError(concat(path, ": expected a WAV file",
+                           lower_extension(path) == ".flac"
+                               ? ", got FLAC, which this build cannot read (built without libsndfile)"
+                               : "; this build reads nothing else (built without libsndfile)"));
+}
+
+Audio read_audio(AudioReader& reader, const std::string& path, std::int64_t start, std::int64_t frames) {
+  const AudioInfo& info = reader.info();
+  if (frames < 0) frames = info.frames - start;
+  reader.seek(start);
+  Audio audio;
+  audio.rate = info.rate;
+  const auto channels = static_cast<std::size_t>(info.channels);
+  audio.channels.assign(channels, {});
+  for (auto& channel : audio.channels) channel.reserve(static_cast<std::size_t>(frames));
+  constexpr std::int64_t kBlock = 16384;
+  std::vector<float> block(static_cast<std::size_t>(kBlock) * channels);
+  for (std::int64_t done = 0; done < frames;) {
+    const std::int64_t got = reader.read(block.data(), std::min(kBlock, frames - done));
+    require<FormatError>(got > 0, path, ": expected ", start + frames, " frames, the file ends after ", start + done);
+    for (std::int64_t i = 0; i < got; ++i) {
+      for (std::size_t c = 0; c < channels; ++c) {
+        const float value = block[static_cast<std::size_t>(i) * channels + c];
+        require<FormatError>(std::isfinite(value), path, ": sample ", start + done + i, " of channel ", c,
+                             " is not a finite number");
+        audio.channels[c].push_back(value);
+      }
+    }
+    done += got;
+  }
+  return audio;
+}
+
+Audio read_audio(const std::string& path) {
+  const auto reader = open_audio(path);
+  return read_audio(*reader, path);
+}
+
+bool has_audio_name(const std::string& path) {
+  static constexpr std::array kNames{".wav", ".wave", ".flac", ".aif", ".aiff", ".ogg", ".opus", ".mp3", ".caf", ".w64", ".au"};
+  const std::string extension = lower_extension(path);
+  return std::find(kNames.begin(), kNames.end(), extension) != kNames.end();
+}
+
+}  // namespace superres

@@ -1,0 +1,49 @@
+#pragma once
+// The three things the program does. Each returns the program's exit code and throws polyphase::Error.
+
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "model.hpp"
+#include "run_folder.hpp"
+#include "settings.hpp"
+#include "wav_writer.hpp"
+
+namespace superres {
+
+struct TrainCommand {
+  std::string data;
+  RunFolder run{kDefaultRun};
+  ModelOptions model{};  ///< rate 0: the one most files have
+  TrainSettings settings{};
+  double minutes = 0;  ///< instead of steps where above 0
+  bool resume = false;
+  std::int64_t check_every = 0;  ///< steps between held-out checks; 0: a tenth of the run
+  std::int64_t cache_megabytes = 1024;
+  std::set<std::string> given{};  ///< names of the options that were on the command line
+};
+/// Trains until the steps are done (0) or it is interrupted (kInterruptedExit); either way with a checkpoint.
+int train(const TrainCommand& command);
+
+struct EvalCommand {
+  std::string model = RunFolder{kDefaultRun}.best();
+  std::string data;
+  std::string out;   ///< folder for pictures and sound; empty: "eval" beside the model
+  std::string json;  ///< file for the numbers; empty: none
+  std::string clip;  ///< the one to draw; empty: the first
+  double heldout_fraction = 0.1;
+  bool all_files = false;  ///< score every file, not only the held-out ones
+};
+int eval(const EvalCommand& command);
+
+struct UpsampleCommand {
+  std::string input;
+  std::string output;
+  std::string model = RunFolder{kDefaultRun}.best();
+  SampleFormat format = SampleFormat::pcm16;
+  std::int64_t chunk = 16384;  ///< low-rate samples computed at a time
+};
+int upsample(const UpsampleCommand& command);
+
+}  // namespace superres

@@ -1,0 +1,93 @@
+#include "loader.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "tensor/random.hpp"
+
+namespace superres {
+namespace {
+
+// Blocks of random numbers set apart for one row; a row takes two, or a few more where a draw is repeated.
+constexpr std::uint64_t kBlocksPerRow = 16;
+
+struct Place {
+  const Clip* clip;
+  std::int64_t start;  // in low-rate samples
+};
+
+// Picks a start among all starts of all clips.
+Place draw_place(const ClipSet& clips, const LoaderOptions& options, std::uint64_t row) {
+  polyphase::Generator generator(options.seed);
+  generator.set_state({options.seed, row * kBlocksPerRow});
+  const auto starts = [&](const Clip& clip) { return (clip.length() - options.window) / options.factor + 1; };
+  std::int64_t total = 0;
+  for (const Clip& clip : clips.clips) total += starts(clip);
+  std::int64_t place = generator.integer(total);
+  for (const Clip& clip : clips.clips) {
+    if (place < starts(clip)) return {&clip, place};
+    place -= starts(clip);
+  }
+  return {&clips.clips.back(), 0};  // not reached: place < total
+}
+
+}  // namespace
+
+Batch make_batch(const ClipSet& clips, const LoaderOptions& options, std::int64_t step) {
+  Batch batch;
+  batch.step = step;
+  const std::int64_t low_count = options.context_left + options.window / options.factor + options.context_right;
+  batch.low.reserve(static_cast<std::size_t>(options.batch * low_count));
+  batch.high.reserve(static_cast<std::size_t>(options.batch * options.window));
+  for (std::int64_t n = 0; n < options.batch; ++n) {
+    const auto [clip, start] = draw_place(clips, options, static_cast<std::uint64_t>(step * options.batch + n));
+    const std::vector<float> low = clip->low(start - options.context_left, low_count);
+    const std::vector<float> high = clip->high(start * options.factor, options.window);
+    batch.low.insert(batch.low.end(), low.begin(), low.end());
+    batch.high.insert(batch.high.end(), high.begin(), high.end());
+  }
+  return batch;
+}
+
+Loader::Loader(const ClipSet& clips, const LoaderOptions& options, std::int64_t first)
+    : clips_(clips), options_(options), thread_([this, first] { run(first); }) {}
+
+Loader::~Loader() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Loader::run(std::int64_t step) {
+  try {
+    for (;; ++step) {
+      Batch batch = make_batch(clips_, options_, step);
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stop_ || queue_.size() < options_.queue; });
+      if (stop_) return;
+      queue_.push_back(std::move(batch));
+      changed_.notify_all();
+    }
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    failure_ = std::current_exception();
+    changed_.notify_all();
+  }
+}
+
+Batch Loader::next() {
+  const auto begin = std::chrono::steady_clock::now();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !queue_.empty() || failure_; });
+  waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (queue_.empty()) std::rethrow_exception(failure_);
+  Batch batch = std::move(queue_.front());
+  queue_.pop_front();
+  changed_.notify_all();
+  return batch;
+}
+
+}  // namespace superres

@@ -1,0 +1,84 @@
+#pragma once
+// The network: one definition for training, evaluation and use.
+//
+//   low-rate x ─┬─ windowed-sinc interpolation ────────────────────────────────────────┬─ + ── y
+//               └─ conv ─ residual blocks ─ (ConvTranspose1d, stride 2)* ─ block ─ conv ┘
+//
+// The interpolation is right below the low rate's Nyquist frequency; the network adds what is missing above it. One
+// ConvTranspose1d stage doubles the rate, so a factor of 2, 4 or 8 has 1, 2 or 3 of them.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "layers/conv1d.hpp"
+#include "layers/conv_transpose1d.hpp"
+#include "layers/module.hpp"
+
+namespace superres {
+
+namespace pp = polyphase;
+
+/// All that decides the network's shape; travels in every checkpoint.
+struct ModelOptions {
+  int factor = 4;          ///< 2, 4 or 8
+  int rate = 16000;        ///< of the output, in Hz
+  bool causal = false;     ///< an output sample depends on no low-rate sample after it: delay 0, padding on the left only
+  int channels = 64;       ///< at the low rate
+  int high_channels = 32;  ///< at the output's rate
+  int blocks = 3;          ///< residual blocks at the low rate, dilations 1, 3, 9, ...
+  int kernel = 5;          ///< of the blocks, odd
+
+  [[nodiscard]] int low_rate() const { return rate / factor; }
+};
+
+/// Throws Error naming the option, its range and what came.
+void validate(const ModelOptions& options);
+/// Options as text for a checkpoint, and back; from_texts throws Error naming an entry that is missing or no number.
+[[nodiscard]] std::map<std::string, std::string> to_texts(const ModelOptions& options);
+[[nodiscard]] ModelOptions from_texts(const std::map<std::string, std::string>& texts);
+
+/// Low-rate samples before and after its own place that an output sample depends on.
+struct Context {
+  std::int64_t left = 0;
+  std::int64_t right = 0;
+};
+
+/// x + conv(act(conv(act(x)))), the first convolution dilated.
+class ResidualBlock : public pp::Module {
+ public:
+  ResidualBlock(std::int64_t channels, std::int64_t kernel, std::int64_t dilation, bool causal);
+  void visit(pp::Visitor& visitor) override;
+  [[nodiscard]] pp::Tensor forward(const pp::Tensor& x) override;
+  /// Samples that an output depends on, to the left and right at its own rate.
+  [[nodiscard]] Context context() const;
+
+ private:
+  pp::Conv1d dilated_;
+  pp::Conv1d plain_;
+};
+
+class UpsamplingNetwork : public pp::Module {
+ public:
+  /// Weights from the default generator. Throws as validate() does.
+  explicit UpsamplingNetwork(const ModelOptions& options);
+
+  /// (N, 1, L) -> (N, 1, L*factor).
+  [[nodiscard]] pp::Tensor forward(const pp::Tensor& low) override;
+  void visit(pp::Visitor& visitor) override;
+  [[nodiscard]] const ModelOptions& options() const { return options_; }
+  /// How far the whole network looks: cut further away, a signal gives the same output.
+  [[nodiscard]] Context context() const;
+
+ private:
+  ModelOptions options_;
+  pp::ConvTranspose1d base_;  // the interpolation: fixed, or learned where causal
+  pp::Conv1d first_;
+  std::vector<ResidualBlock> blocks_;
+  std::vector<pp::ConvTranspose1d> stages_;
+  ResidualBlock last_block_;
+  pp::Conv1d last_;
+};
+
+}  // namespace superres

@@ -1,0 +1,10 @@
+// Stands in for sndfile_reader.cpp in a build without libsndfile.
+#include "sndfile_reader.hpp"
+
+namespace superres {
+
+std::unique_ptr<AudioReader> open_with_sndfile(const std::string&) { return nullptr; }
+
+bool reads_flac() { return false; }
+
+}  // namespace superres

@@ -1,0 +1,20 @@
+#pragma once
+// Where a training run keeps its files.
+
+#include <string>
+
+namespace superres {
+
+struct RunFolder {
+  std::string path;
+  /// All that the run is, to go on from.
+  [[nodiscard]] std::string last() const { return path + "/last.safetensors"; }
+  /// The averaged network at its best, for use.
+  [[nodiscard]] std::string best() const { return path + "/best.safetensors"; }
+  [[nodiscard]] std::string log() const { return path + "/log.csv"; }
+  [[nodiscard]] std::string heldout_log() const { return path + "/heldout.csv"; }
+};
+
+inline constexpr const char* kDefaultRun = "runs/superres";
+
+}  // namespace superres

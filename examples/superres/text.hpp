@@ -1,0 +1,19 @@
+#pragma once
+// Numbers as a person reads them.
+
+#include <cstdint>
+#include <string>
+
+namespace superres {
+
+/// "3.142" for (pi, 3).
+[[nodiscard]] std::string fixed(double value, int digits);
+/// Seconds as "42 s", "3:07" or "1:02:03".
+[[nodiscard]] std::string duration(double seconds);
+/// "12,345,678".
+[[nodiscard]] std::string grouped(std::int64_t value);
+/// Spaces put before or after, up to `width` characters.
+[[nodiscard]] std::string pad_left(const std::string& text, std::size_t width);
+[[nodiscard]] std::string pad_right(const std::string& text, std::size_t width);
+
+}  // namespace superres

@@ -1,0 +1,226 @@
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <limits>
+
+#include "commands.hpp"
+#include "cpu/threads.hpp"
+#include "csv_log.hpp"
+#include "evaluation.hpp"
+#include "interrupt.hpp"
+#include "progress.hpp"
+#include "split.hpp"
+#include "text.hpp"
+#include "trainer.hpp"
+
+namespace superres {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kTimingSteps = 20;  // after which --minutes is turned into steps
+
+void warn(const std::string& text) { std::fprintf(stderr, "superres: warning: %s\n", text.c_str()); }
+
+// A run may only go on as what it was: options that shape it must agree with the checkpoint where they are given again.
+void require_same_settings(const TrainCommand& command, const pp::Checkpoint& saved) {
+  auto wanted = to_texts(command.settings);
+  wanted.merge(to_texts(command.model));
+  for (const auto& [name, value] : wanted) {
+    if (name == "steps" || !command.given.contains(name)) continue;
+    const auto before = saved.texts.find(name);
+    pp::require<pp::Error>(before == saved.texts.end() || before->second == value, "train --resume: the run in ",
+                           command.run.path, " was started with ", name, " = ",
+                           before == saved.texts.end() ? "" : before->second, ", got ", value);
+  }
+}
+
+struct Data {
+  ClipSet train;
+  ClipSet heldout;
+};
+
+// The model's rate comes from the command, or from the files where that is 0.
+Data open_data(const TrainCommand& command, const ModelOptions& model, const TrainSettings& settings) {
+  const Split split = split_folder(command.data, settings.heldout_fraction);
+  ClipOptions options{.rate = model.rate,
+                      .factor = model.factor,
+                      .shortest = settings.window,
+                      .cache_bytes = command.cache_megabytes * (1 << 20)};
+  Data data{open_clips(split.train, options, warn), {}};
+  options.rate = data.train.rate;
+  options.shortest = kLsdWindow;
+  options.cache_bytes /= 4;
+  data.heldout = open_clips(split.heldout, options, warn);
+  return data;
+}
+
+class TrainRun {
+ public:
+  explicit TrainRun(const TrainCommand& command) : command_(command) {}
+
+  int run() {
+    prepare();
+    announce();
+    const bool finished = loop();
+    conclude(finished);
+    return finished ? 0 : kInterruptedExit;
+  }
+
+ private:
+  void prepare();
+  void announce();
+  bool loop();
+  void after_step(const StepResult& result, Progress& progress);
+  void fit_to_minutes(Progress& progress);
+  void check(Progress& progress);
+  void save_last();
+  void conclude(bool finished);
+  [[nodiscard]] std::int64_t check_interval() const {
+    return command_.check_every > 0 ? command_.check_every : std::max<std::int64_t>(trainer_->settings().steps / 10, 1);
+  }
+
+  TrainCommand command_;
+  Data data_;
+  std::optional<Trainer> trainer_;
+  std::optional<CsvLog> log_;
+  std::optional<CsvLog> heldout_log_;
+  std::int64_t first_step_ = 0;
+  double best_score_ = std::numeric_limits<double>::infinity();
+  double seconds_before_ = 0;  // spent before this run was resumed
+  double seconds_ = 0;
+  double waited_ = 0;
+  double snr_ = 0;   // smoothed
+  double loss_ = 0;  // smoothed
+  std::string heldout_text_;
+};
+
+void TrainRun::prepare() {
+  const RunFolder& run = command_.run;
+  if (command_.resume) {
+    pp::require<pp::Error>(fs::exists(run.last()), "train --resume: there is no run to go on with: ", run.last(),
+                           " does not exist");
+    const pp::Checkpoint saved = pp::load_checkpoint(run.last());
+    require_same_settings(command_, saved);
+    trainer_.emplace(saved);
+    if (command_.given.contains("steps")) trainer_->set_total_steps(command_.settings.steps);
+    best_score_ = saved.number("best_score");
+    seconds_before_ = saved.number("seconds");
+    data_ = open_data(command_, trainer_->network().options(), trainer_->settings());
+  } else {
+    pp::require<pp::Error>(!fs::exists(run.last()), run.path,
+                           " holds a run already: go on with it (--resume) or choose another --out");
+    ModelOptions checked = command_.model;
+    if (checked.rate == 0) checked.rate = checked.factor;  // any rate that passes, until the files tell
+    validate(checked);
+    validate(command_.settings, command_.model);
+    data_ = open_data(command_, command_.model, command_.settings);
+    command_.model.rate = data_.train.rate;
+    trainer_.emplace(command_.model, command_.settings);
+    std::error_code error;
+    fs::create_directories(run.path, error);
+    pp::require<pp::Error>(!error, run.path, ": the folder cannot be made: ", error.message());
+  }
+  first_step_ = trainer_->steps();
+  log_.emplace(run.log(), "step,seconds,loss,snr_db,learning_rate,gradient_norm", first_step_);
+  heldout_log_.emplace(run.heldout_log(), "step,snr_db,si_sdr_db,lsd,sinc_snr_db,sinc_si_sdr_db,sinc_lsd", first_step_);
+}
+
+void TrainRun::announce() {
+  UpsamplingNetwork& network = trainer_->network();
+  const ModelOptions& model = network.options();
+  const Context context = network.context();
+  const auto milliseconds = [&](std::int64_t samples) {
+    return fixed(1000.0 * static_cast<double>(samples) / model.low_rate(), 1);
+  };
+  std::printf("sound    %zu clips to learn from (%s), %zu held out (%s), from %s\n", data_.train.clips.size(),
+              duration(data_.train.seconds()).c_str(), data_.heldout.clips.size(), duration(data_.heldout.seconds()).c_str(),
+              command_.data.c_str());
+  std::printf("network  %d Hz -> %d Hz, %s weights, looks %s ms back and %s ms ahead\n", model.low_rate(), model.rate,
+              grouped(network.parameter_count()).c_str(), milliseconds(context.left).c_str(),
+              milliseconds(context.right).c_str());
+  std::printf("run      %s: %s %lld to %lld, %lld windows of %lld samples each, seed %llu, %d threads\n",
+              command_.run.path.c_str(), first_step_ > 0 ? "resumed, steps" : "steps", static_cast<long long>(first_step_ + 1),
+              static_cast<long long>(trainer_->settings().steps), static_cast<long long>(trainer_->settings().batch),
+              static_cast<long long>(trainer_->settings().window), static_cast<unsigned long long>(trainer_->settings().seed),
+              pp::num_threads());
+  std::fflush(stdout);
+}
+
+bool TrainRun::loop() {
+  const InterruptGuard guard;
+  Progress progress(first_step_, trainer_->settings().steps);
+  Loader loader(data_.train, trainer_->loader_options(), first_step_);
+  while (trainer_->steps() < trainer_->settings().steps && !InterruptGuard::interrupted()) {
+    const StepResult result = trainer_->step(loader.next());
+    seconds_ = progress.seconds();
+    after_step(result, progress);
+  }
+  waited_ = loader.waited();
+  if (InterruptGuard::interrupted()) save_last();
+  return !InterruptGuard::interrupted();
+}
+
+void TrainRun::after_step(const StepResult& result, Progress& progress) {
+  const std::int64_t step = trainer_->steps();
+  const double share = step - first_step_ == 1 ? 1 : 0.05;
+  snr_ += share * (result.snr - snr_);
+  loss_ += share * (result.loss - loss_);
+  log_->write(step, {seconds_before_ + seconds_, result.loss, result.snr, trainer_->learning_rate(), result.gradient_norm});
+  if (command_.minutes > 0 && step - first_step_ == kTimingSteps) fit_to_minutes(progress);
+  if (step % check_interval() == 0 || step == trainer_->settings().steps) check(progress);
+  progress.show(step, "loss " + fixed(loss_, 3) + " | SNR " + fixed(snr_, 1) + " dB" + heldout_text_);
+}
+
+// The length of the run follows from the speed of its first steps: then, and only then, the result depends on the machine.
+void TrainRun::fit_to_minutes(Progress& progress) {
+  const double left = command_.minutes * 60 - seconds_;
+  const auto more = static_cast<std::int64_t>(left * 0.97 * static_cast<double>(kTimingSteps) / seconds_);
+  trainer_->set_total_steps(trainer_->steps() + std::max<std::int64_t>(more, 1));
+  progress.set_total(trainer_->settings().steps);
+}
+
+void TrainRun::check(Progress& progress) {
+  const ClipScores mean = mean_of(trainer_->with_average([&] { return evaluate(trainer_->network(), data_.heldout); }));
+  heldout_log_->write(trainer_->steps(), {mean.network.snr, mean.network.si_sdr, mean.network.lsd, mean.sinc.snr,
+                                          mean.sinc.si_sdr, mean.sinc.lsd});
+  const double score = selection_score(mean);
+  if (score < best_score_) {
+    best_score_ = score;
+    pp::save_checkpoint(command_.run.best(), trainer_->averaged());
+  }
+  save_last();
+  heldout_text_ = " | held-out LSD " + fixed(mean.network.lsd, 2) + " (sinc " + fixed(mean.sinc.lsd, 2) + "), SNR " +
+                  fixed(mean.network.snr, 1) + " (" + fixed(mean.sinc.snr, 1) + ")";
+  seconds_ = progress.seconds();
+}
+
+void TrainRun::save_last() {
+  pp::Checkpoint checkpoint = trainer_->checkpoint();
+  checkpoint.numbers = {{"best_score", best_score_}, {"seconds", seconds_before_ + seconds_}};
+  pp::save_checkpoint(command_.run.last(), checkpoint);
+  if (!fs::exists(command_.run.best())) pp::save_checkpoint(command_.run.best(), trainer_->averaged());
+}
+
+void TrainRun::conclude(bool finished) {
+  const RunFolder& run = command_.run;
+  const double steps = static_cast<double>(trainer_->steps() - first_step_);
+  std::printf("\n%s after %lld steps in %s (%s steps/s; waited %s s for sound)\n", finished ? "done" : "interrupted",
+              static_cast<long long>(trainer_->steps()), duration(seconds_).c_str(),
+              fixed(steps / std::max(seconds_, 1e-9), 2).c_str(), fixed(waited_, 1).c_str());
+  if (finished) {
+    UpsamplingNetwork best = load_network(run.best());
+    const std::vector<ClipScores> scores = evaluate(best, data_.heldout);
+    std::printf("\n%s\n%s\n", table_of(scores).c_str(), verdict(mean_of(scores)).c_str());
+  } else {
+    std::printf("go on with --resume --out %s\n", run.path.c_str());
+  }
+  std::printf("\nnetwork  %s\nrun      %s\nlogs     %s, %s\n", run.best().c_str(), run.last().c_str(), run.log().c_str(),
+              run.heldout_log().c_str());
+}
+
+}  // namespace
+
+int train(const TrainCommand& command) { return TrainRun(command).run(); }
+
+}  // namespace superres

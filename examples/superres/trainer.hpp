@@ -1,0 +1,79 @@
+#pragma once
+// A training run: network, optimizer, schedule and averaged weights, and how they are saved together.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "io/checkpoint.hpp"
+#include "loader.hpp"
+#include "model.hpp"
+#include "optim/adam.hpp"
+#include "optim/ema.hpp"
+#include "optim/schedulers.hpp"
+#include "settings.hpp"
+
+namespace superres {
+
+/// What a step came to.
+struct StepResult {
+  double loss = 0;
+  double snr = 0;            ///< of the batch, in dB
+  double gradient_norm = 0;  ///< before clipping
+};
+
+/// The loss of outputs (N, 1, L) against targets, to be minimised: the mean over windows of the log of the error's energy,
+/// which is the negative SNR up to a constant (so that loud and soft windows count alike), plus weight * distance of log
+/// spectra.
+[[nodiscard]] pp::Tensor training_loss(const pp::Tensor& output, const pp::Tensor& target, double spectral_weight);
+
+class Trainer {
+ public:
+  /// A new run; weights from settings.seed.
+  Trainer(const ModelOptions& model, const TrainSettings& settings);
+  /// The run as a checkpoint left it. Throws Error where it is not one of this program's.
+  explicit Trainer(const pp::Checkpoint& checkpoint);
+
+  /// One update. Throws Error where loss or gradients are no longer finite.
+  StepResult step(const Batch& batch);
+  [[nodiscard]] std::int64_t steps() const { return schedule_->steps(); }
+  [[nodiscard]] double learning_rate() const { return optimizer_.learning_rate(); }
+  /// Changes the length of the run, and with it the rest of the schedule.
+  void set_total_steps(std::int64_t steps);
+
+  [[nodiscard]] UpsamplingNetwork& network() { return network_; }
+  [[nodiscard]] const TrainSettings& settings() const { return settings_; }
+  /// Windows as this run wants them.
+  [[nodiscard]] LoaderOptions loader_options() const;
+
+  /// All that the run is: Trainer(checkpoint()) goes on bit by bit.
+  [[nodiscard]] pp::Checkpoint checkpoint();
+  /// The averaged network alone, for use.
+  [[nodiscard]] pp::Checkpoint averaged();
+  /// Calls `use` while the network has its averaged weights.
+  template <class Use>
+  auto with_average(Use&& use) {
+    struct Restore {
+      pp::ExponentialMovingAverage& average;
+      ~Restore() { average.restore(); }
+    };
+    average_.apply();
+    const Restore restore{average_};
+    return use();
+  }
+
+ private:
+  void make_schedule();
+
+  ModelOptions options_;
+  TrainSettings settings_;
+  UpsamplingNetwork network_;
+  pp::Adam optimizer_;
+  pp::ExponentialMovingAverage average_;
+  std::optional<pp::WarmupLR> schedule_;
+};
+
+/// The network of a checkpoint, averaged weights where it has them, ready for use. Throws FormatError, Error.
+[[nodiscard]] UpsamplingNetwork load_network(const std::string& path);
+
+}  // namespace superres

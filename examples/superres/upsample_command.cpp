@@ -1,0 +1,101 @@
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "commands.hpp"
+#include "resample.hpp"
+#include "text.hpp"
+#include "trainer.hpp"
+#include "upsampler.hpp"
+
+namespace superres {
+namespace {
+
+constexpr std::int64_t kBlock = 16384;  // frames read at a time
+
+// Resamples every channel of an interleaved stream.
+class FrameResampler {
+ public:
+  FrameResampler(int channels, int to, int from) : channels_(static_cast<std::size_t>(channels)) {
+    for (int c = 0; c < channels; ++c) resamplers_.emplace_back(to, from);
+  }
+  [[nodiscard]] std::int64_t output_length(std::int64_t frames) const { return resamplers_[0].output_length(frames); }
+
+  // `frames` empty ends the stream.
+  std::vector<float> process(std::span<const float> frames) {
+    std::vector<float> output;
+    for (std::size_t c = 0; c < channels_; ++c) {
+      std::vector<float> channel;
+      for (std::size_t i = c; i < frames.size(); i += channels_) channel.push_back(frames[i]);
+      std::vector<float> changed;
+      if (frames.empty()) {
+        resamplers_[c].flush(changed);
+      } else {
+        resamplers_[c].process(channel, changed);
+      }
+      output.resize(changed.size() * channels_);
+      for (std::size_t i = 0; i < changed.size(); ++i) output[i * channels_ + c] = changed[i];
+    }
+    return output;
+  }
+
+ private:
+  std::size_t channels_;
+  std::vector<Resampler> resamplers_;
+};
+
+std::int64_t write_frames(WavWriter& writer, std::vector<float>& frames, int channels) {
+  const auto count = static_cast<std::int64_t>(frames.size()) / channels;
+  writer.write(frames.data(), count);
+  frames.clear();
+  return count;
+}
+
+}  // namespace
+
+int upsample(const UpsampleCommand& command) {
+  UpsamplingNetwork network = load_network(command.model);
+  const ModelOptions& model = network.options();
+  const auto reader = open_audio(command.input);
+  const AudioInfo& info = reader->info();
+  pp::require<pp::Error>(info.frames > 0, command.input, ": there is no sound in it (0 samples)");
+  std::error_code ignored;
+  pp::require<pp::Error>(!std::filesystem::equivalent(command.input, command.output, ignored), command.output,
+                         ": input and output are the same file");
+
+  FrameResampler resampler(info.channels, model.low_rate(), info.rate);
+  const bool same_rate = info.rate == model.low_rate();
+  const std::int64_t low_frames = same_rate ? info.frames : resampler.output_length(info.frames);
+  if (!same_rate) {
+    std::printf(
+        "note: %s is at %d Hz and the network takes %d Hz: resampled first, so what lies above %d Hz is the network's\n",
+        command.input.c_str(), info.rate, model.low_rate(), model.low_rate() / 2);
+  }
+  WavWriter writer(command.output, {model.rate, info.channels, low_frames * model.factor}, command.format);
+  Upsampler upsampler(network, info.channels, command.chunk);
+  std::vector<float> output;
+  for (std::int64_t done = 0; done < info.frames;) {
+    const std::int64_t count = std::min(kBlock, info.frames - done);
+    const Audio block = read_audio(*reader, command.input, done, count);
+    std::vector<float> frames(static_cast<std::size_t>(count * info.channels));
+    const auto channels = static_cast<std::size_t>(info.channels);
+    for (std::size_t i = 0; i < frames.size(); ++i) frames[i] = block.channels[i % channels][i / channels];
+    upsampler.process(same_rate ? frames : resampler.process(frames), output);
+    write_frames(writer, output, info.channels);
+    done += count;
+  }
+  if (!same_rate) upsampler.process(resampler.process({}), output);
+  upsampler.flush(output);
+  write_frames(writer, output, info.channels);
+  writer.commit();
+  if (writer.clipped() > 0) {
+    std::printf("note: %s samples were louder than full scale and are clipped; --format float32 keeps them\n",
+                grouped(writer.clipped()).c_str());
+  }
+  std::printf("%s: %s at %d Hz, %d channel%s\n", command.output.c_str(),
+              duration(static_cast<double>(low_frames) / model.low_rate()).c_str(), model.rate, info.channels,
+              info.channels == 1 ? "" : "s");
+  return 0;
+}
+
+}  // namespace superres

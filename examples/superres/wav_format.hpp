@@ -1,0 +1,27 @@
+#pragma once
+// What a WAV header is made of, shared by reader and writer. Numbers are little-endian in the file.
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+namespace superres::wav {
+
+inline constexpr std::uint16_t kTagPcm = 1;
+inline constexpr std::uint16_t kTagFloat = 3;
+inline constexpr std::uint16_t kTagExtensible = 0xFFFE;      ///< the real tag then opens the sub-format GUID
+inline constexpr std::uint32_t kSizeElsewhere = 0xFFFFFFFF;  ///< RF64: the size stands in the ds64 chunk
+
+/// Reads `bytes` bytes as an unsigned little-endian number.
+[[nodiscard]] inline std::uint64_t load(const unsigned char* data, int bytes) {
+  std::uint64_t value = 0;
+  for (int i = bytes - 1; i >= 0; --i) value = (value << 8) | data[i];
+  return value;
+}
+
+/// Writes the low `bytes` bytes of `value`, little-endian.
+inline void store(unsigned char* data, std::uint64_t value, int bytes) {
+  for (int i = 0; i < bytes; ++i) data[i] = static_cast<unsigned char>(value >> (8 * i));
+}
+
+}  // namespace superres::wav

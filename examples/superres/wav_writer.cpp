@@ -1,0 +1,122 @@
+#include "wav_writer.hpp"
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "tensor/error.hpp"
+#include "wav_format.hpp"
+
+namespace superres {
+namespace {
+
+using polyphase::FormatError;
+using polyphase::require;
+
+int width_of(SampleFormat format) {
+  switch (format) {
+    case SampleFormat::pcm16:
+      return 2;
+    case SampleFormat::pcm24:
+      return 3;
+    case SampleFormat::float32:
+      break;
+  }
+  return 4;
+}
+
+}  // namespace
+
+WavWriter::WavWriter(const std::string& path, const AudioInfo& info, SampleFormat format)
+    : path_(path), info_(info), format_(format), file_("write_wav", path) {
+  require<FormatError>(info.rate > 0 && info.channels > 0 && info.channels < 65536 && info.frames >= 0, path_,
+                       ": expected a rate, channels and a length, got ", info.rate, " Hz, ", info.channels, " channels, ",
+                       info.frames, " frames");
+  write_header();
+}
+
+void WavWriter::write_header() {
+  const int width = width_of(format_);
+  const auto frame_bytes = static_cast<std::uint64_t>(info_.channels * width);
+  const std::uint64_t data = static_cast<std::uint64_t>(info_.frames) * frame_bytes;
+  const bool large = data > 0xFFFFFF00ULL;
+  std::array<unsigned char, 96> head{};
+  std::size_t used = 0;
+  const auto text = [&](const char* name) {
+    std::memcpy(head.data() + used, name, 4);
+    used += 4;
+  };
+  const auto number = [&](std::uint64_t value, int bytes) {
+    wav::store(head.data() + used, value, bytes);
+    used += static_cast<std::size_t>(bytes);
+  };
+  const std::uint64_t riff = 4 + (large ? 36U : 0U) + 24 + 8 + data + (data & 1);
+  text(large ? "RF64" : "RIFF");
+  number(large ? wav::kSizeElsewhere : riff, 4);
+  text("WAVE");
+  if (large) {
+    text("ds64");
+    number(28, 4);
+    number(riff, 8);
+    number(data, 8);
+    number(static_cast<std::uint64_t>(info_.frames), 8);
+    number(0, 4);
+  }
+  text("fmt ");
+  number(16, 4);
+  number(format_ == SampleFormat::float32 ? wav::kTagFloat : wav::kTagPcm, 2);
+  number(static_cast<std::uint64_t>(info_.channels), 2);
+  number(static_cast<std::uint64_t>(info_.rate), 4);
+  number(static_cast<std::uint64_t>(info_.rate) * frame_bytes, 4);
+  number(frame_bytes, 2);
+  number(static_cast<std::uint64_t>(8 * width), 2);
+  text("data");
+  number(large ? wav::kSizeElsewhere : data, 4);
+  file_.write(head.data(), used);
+}
+
+void WavWriter::encode(float value, unsigned char* out) {
+  if (format_ == SampleFormat::float32) {
+    wav::store(out, std::bit_cast<std::uint32_t>(value), 4);
+    return;
+  }
+  const float scale = format_ == SampleFormat::pcm16 ? 32768.0F : 8388608.0F;
+  float scaled = std::nearbyint(value * scale);
+  if (!(scaled >= -scale && scaled <= scale - 1)) {  // also where it is not a number
+    ++clipped_;
+    scaled = scaled > 0 ? scale - 1 : (scaled < 0 ? -scale : 0);
+  }
+  wav::store(out, static_cast<std::uint64_t>(static_cast<std::int64_t>(scaled)), width_of(format_));
+}
+
+void WavWriter::write(const float* samples, std::int64_t frames) {
+  require<FormatError>(written_ + frames <= info_.frames, path_, ": expected ", info_.frames, " frames in all, got ",
+                       written_ + frames);
+  const auto width = static_cast<std::size_t>(width_of(format_));
+  const auto count = static_cast<std::size_t>(frames * info_.channels);
+  bytes_.resize(count * width);
+  for (std::size_t i = 0; i < count; ++i) encode(samples[i], bytes_.data() + i * width);
+  file_.write(bytes_.data(), bytes_.size());
+  written_ += frames;
+}
+
+void WavWriter::commit() {
+  require<FormatError>(written_ == info_.frames, path_, ": expected ", info_.frames, " frames, got ", written_);
+  const std::int64_t bytes = written_ * info_.channels * width_of(format_);
+  if (bytes % 2 != 0) file_.write("", 1);  // chunks have an even length
+  file_.commit();
+}
+
+void write_wav(const std::string& path, const Audio& audio, SampleFormat format) {
+  const auto channels = static_cast<int>(audio.channels.size());
+  WavWriter writer(path, {audio.rate, channels, audio.frames()}, format);
+  std::vector<float> block(static_cast<std::size_t>(audio.frames() * channels));
+  for (std::size_t i = 0; i < block.size(); ++i) {
+    block[i] = audio.channels[i % static_cast<std::size_t>(channels)][i / static_cast<std::size_t>(channels)];
+  }
+  writer.write(block.data(), audio.frames());
+  writer.commit();
+}
+
+}  // namespace superres
