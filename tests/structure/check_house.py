@@ -39,11 +39,16 @@ def matches(paths: list[Path], pattern: str, what: str) -> list[str]:
 
 
 def every_source_has_a_test() -> list[str]:
+    """src/cpu/reduce.cpp by tests/cpu/test_reduce.cpp; its pieces (reduce_kernels.cpp) by that one or by their own."""
     problems = []
     for source in files_under("src"):
-        twin = ROOT / "tests" / source.parent.relative_to(ROOT / "src") / f"test_{source.stem}.cpp"
-        if source.suffix in (".cpp", ".cu") and not twin.is_file():
-            problems.append(f"{name(source)} has no test {name(twin)}")
+        if source.suffix not in (".cpp", ".cu"):
+            continue
+        folder = ROOT / "tests" / source.parent.relative_to(ROOT / "src")
+        words = source.stem.split("_")
+        stems = ["_".join(words[:n]) for n in range(len(words), 0, -1)]
+        if not any((folder / f"test_{stem}{suffix}").is_file() for stem in stems for suffix in (".cpp", ".cu")):
+            problems.append(f"{name(source)} has no test {name(folder)}/test_{source.stem}.cpp")
     return problems
 
 
@@ -51,7 +56,7 @@ def every_test_has_a_source() -> list[str]:
     problems = []
     for test in files_under("tests"):
         room = test.parent.relative_to(ROOT / "tests")
-        if test.suffix != ".cpp" or room.parts[0] in UNPAIRED_TESTS:
+        if test.suffix not in (".cpp", ".cu") or room.parts[0] in UNPAIRED_TESTS:
             continue
         # tests/ops mirrors src/ops; tests/examples, tests/tool and tests/bench mirror the folders of those names.
         stem = test.stem.removeprefix("test_")
