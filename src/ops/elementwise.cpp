@@ -1,5 +1,7 @@
 #include "ops/elementwise.hpp"
 
+#include <limits>
+
 #include "autograd/no_grad.hpp"
 #include "autograd/node.hpp"
 #include "ops/dispatch.hpp"
@@ -202,10 +204,11 @@ Tensor equal(const Tensor& a, const Tensor& b) { return map("equal", MapOp::equa
 
 bool allclose(const Tensor& a, const Tensor& b, double relative, double absolute) {
   const NoGradGuard no_grad;
-  const Tensor allowed = add(mul(abs(b), relative), absolute);
-  const Tensor close = less_equal(abs(sub(a, b)), allowed);
-  // Infinities of one sign are close although their difference is NaN.
-  const Tensor good = map("allclose", MapOp::maximum, {close, equal(a, b)});
+  const Tensor difference = abs(sub(a, b));
+  const Tensor within = less_equal(difference, add(mul(abs(b), relative), absolute));
+  // An infinite b allows everything, so the difference must be finite; infinities of one sign are close although theirs is NaN.
+  const Tensor infinity = Tensor::full({}, std::numeric_limits<double>::infinity(), {a.dtype(), a.device()});
+  const Tensor good = maximum(mul(within, less(difference, infinity)), equal(a, b));
   return good.numel() == 0 || min(good).item() == 1;
 }
 

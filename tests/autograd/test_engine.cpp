@@ -1,0 +1,218 @@
+#include "autograd/engine.hpp"
+
+#include <doctest/doctest.h>
+
+#include "autograd/no_grad.hpp"
+#include "ops/elementwise.hpp"
+#include "ops/length.hpp"
+#include "ops/reduce.hpp"
+#include "support/helpers.hpp"
+#include "tensor/backend.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+using autograd::Gradients;
+using autograd::Needs;
+
+namespace {
+
+using Values = std::vector<double>;
+
+Values grad_of(const Tensor& leaf) { return leaf.grad().to_vector<double>(); }
+
+// Passes the gradient on and counts how often it was asked.
+Tensor counted(const Tensor& x, int& calls) {
+  return autograd::record("counted", x.clone(), {x}, [&calls](const Tensor& g, Needs) {
+    ++calls;
+    return Gradients{g};
+  });
+}
+
+// Returns `gradient` whatever comes in.
+Tensor with_gradient(const Tensor& x, const Tensor& gradient) {
+  return autograd::record("odd", x.clone(), {x}, [gradient](const Tensor&, Needs) { return Gradients{gradient}; });
+}
+
+}  // namespace
+
+TEST_CASE("a product's gradients") {
+  const Tensor a = leaf_of({2});
+  const Tensor b = leaf_of({3});
+  (a * b).backward();
+  CHECK(grad_of(a) == Values{3});
+  CHECK(grad_of(b) == Values{2});
+}
+
+TEST_CASE("an input used twice gets both gradients, and its node runs once") {
+  const Tensor x = leaf_of({3});
+  (x * x).backward();
+  CHECK(grad_of(x) == Values{6});
+
+  int calls = 0;
+  const Tensor y = leaf_of({2});
+  const Tensor shared = counted(y * 2.0, calls);
+  (shared * shared + shared * 5.0).backward();  // 4y^2 + 10y
+  CHECK(grad_of(y) == Values{26});
+  CHECK(calls == 1);
+}
+
+TEST_CASE("a diamond recorded in an unusual order waits for all gradients") {
+  const Tensor x = leaf_of({2});
+  const Tensor a = x * 3.0;
+  const Tensor b = square(a);  // recorded before c
+  const Tensor c = a * 4.0;
+  (c * b).backward();  // 4a^3 = 108x^3
+  CHECK(grad_of(x) == Values{1296});
+}
+
+TEST_CASE("two backward passes accumulate") {
+  const Tensor x = leaf_of({2});
+  square(x).backward();
+  const Tensor first = x.grad();
+  square(x).backward();
+  CHECK(grad_of(x) == Values{8});
+  CHECK(first.to_vector<double>() == Values{4});
+}
+
+TEST_CASE("retain_graph keeps the graph, else a second pass says which part is gone") {
+  const Tensor x = leaf_of({2});
+  const Tensor kept = x * x;
+  kept.backward({}, true);
+  kept.backward({}, true);
+  CHECK(grad_of(x) == Values{8});
+  kept.backward();
+  CHECK(grad_of(x) == Values{12});
+  CHECK(error_of<AutogradError>([&] { return kept.backward(), 0; }) ==
+        "backward: the graph of mul was freed by an earlier backward pass; pass retain_graph = true to keep it");
+  CHECK(grad_of(x) == Values{12});
+
+  const Tensor part = exp(x);
+  sum(part).backward();
+  CHECK(error_of<AutogradError>([&] { return (part * 2.0).backward(), 0; }) ==
+        "backward: the graph of exp was freed by an earlier backward pass; pass retain_graph = true to keep it");
+}
+
+TEST_CASE("a tensor written in place after it was saved is noticed, and no gradient changes") {
+  Tensor saved = Tensor::from_vector<double>({5});
+  const Tensor x = leaf_of({2});
+  const Tensor y = leaf_of({2});
+  const Tensor out = y + x * saved;
+  const std::uint64_t version = saved.storage().version();
+  saved.fill_(7);
+  CHECK(error_of<AutogradError>([&] { return out.backward(), 0; }) ==
+        concat("mul: a tensor saved for backward was written in place since (version ", version + 1, ", expected ", version,
+               ")"));
+  CHECK_FALSE(x.grad().defined());
+  CHECK_FALSE(y.grad().defined());  // although its gradient was ready
+}
+
+TEST_CASE("the start of a pass is checked") {
+  const Tensor x = leaf_of({1, 2});
+  const Tensor y = x * 2.0;
+  const auto run = [](const Tensor& root, const Tensor& gradient) { return [=] { return root.backward(gradient), 0; }; };
+  CHECK(error_of<ShapeError>(run(y, {})) == "backward: expected a single element or a gradient (2,), got none");
+  CHECK(error_of<ShapeError>(run(y, random_f64({3}))) == "backward: expected gradient (2,), got (3,)");
+  CHECK(error_of<DTypeError>(run(y, Tensor::ones({2}))) == "backward: expected gradient of f64, got f32");
+  CHECK(error_of<AutogradError>(run(random_f64({1}), {})) ==
+        "backward: expected a tensor that requires grad, got one that does not");
+  y.backward(Tensor::from_vector<double>({1, 10}));
+  CHECK(grad_of(x) == Values{2, 20});
+}
+
+TEST_CASE("what a backward function returns is checked") {
+  const Tensor x = leaf_of({1, 2});
+  const auto run = [&](const Tensor& gradient) { return [=] { return sum(with_gradient(x, gradient)).backward(), 0; }; };
+  CHECK(error_of<AutogradError>(run(random_f64({3}))) ==
+        "backward of odd: expected a gradient (2,) f64 on cpu for input 0, got (3,) f64 on cpu");
+  CHECK(error_of<AutogradError>(run(Tensor::ones({2}))) ==
+        "backward of odd: expected a gradient (2,) f64 on cpu for input 0, got (2,) f32 on cpu");
+  const Tensor y = autograd::record("short", x.clone(), {x}, [](const Tensor&, Needs) { return Gradients{}; });
+  CHECK(error_of<AutogradError>([&] { return sum(y).backward(), 0; }) == "backward of short: expected 1 gradients, got 0");
+  CHECK_FALSE(x.grad().defined());
+  sum(with_gradient(x, {})).backward();  // undefined means zero: nothing flows
+  CHECK_FALSE(x.grad().defined());
+}
+
+TEST_CASE("a leaf can be the root") {
+  const Tensor x = leaf_of({5});
+  x.backward();
+  x.backward();
+  CHECK(grad_of(x) == Values{2});
+}
+
+TEST_CASE("inputs that want no gradient get none") {
+  const Tensor x = leaf_of({2});
+  const Tensor constant = Tensor::from_vector<double>({3});
+  (x * constant).backward();
+  CHECK(grad_of(x) == Values{3});
+  CHECK_FALSE(constant.grad().defined());
+}
+
+TEST_CASE("every leaf's gradient is contiguous and its own") {
+  const Tensor a = leaf_of({1, 2});
+  const Tensor b = leaf_of({3, 4});
+  const Tensor gradient = Tensor::from_vector<double>({1, 1});
+  (a + b).backward(gradient);  // add hands the same tensor to both
+  a.grad().fill_(9);
+  CHECK(grad_of(b) == Values{1, 1});
+  CHECK(gradient.to_vector<double>() == Values{1, 1});
+
+  const Tensor matrix = leaf_f64({2, 3});
+  matrix.transpose(0, 1).backward(random_f64({3, 2}));
+  CHECK(matrix.grad().is_contiguous());
+  sum(matrix).backward();
+  CHECK(matrix.grad().is_contiguous());
+
+  const Tensor c = leaf_of({1});
+  const Tensor d = leaf_of({2});
+  square(cat({c, d})).backward(Tensor::from_vector<double>({1, 1}));
+  CHECK(c.grad().storage().bytes() == sizeof(double));  // not a window of the joint gradient
+}
+
+TEST_CASE("gradients stay off the tape") {
+  const Tensor x = leaf_of({2});
+  (x * x).backward();
+  CHECK_FALSE(x.grad().requires_grad());
+}
+
+TEST_CASE("saved memory is freed while the pass goes") {
+  constexpr std::int64_t kLength = 10'000;
+  constexpr int kSteps = 20;
+  const Allocator& allocator = backend_of(Device::cpu()).allocator();
+  const Tensor x = Tensor::ones({kLength}, {.dtype = DType::f64, .requires_grad = true});
+  Tensor y = x;
+  std::vector<std::size_t> live;
+  for (int i = 0; i < kSteps; ++i) {
+    y = exp(y * 0.1);
+    y = autograd::record("probe", y.clone(), {y}, [&](const Tensor& g, Needs) {
+      live.push_back(allocator.stats().live_bytes);
+      return Gradients{g};
+    });
+  }
+  Tensor loss = sum(y);
+  y = Tensor();
+  loss.backward();
+  REQUIRE(live.size() == kSteps);
+  // Each step back gives at least the output that exp saved.
+  CHECK(live.front() - live.back() >= (kSteps - 2) * kLength * sizeof(double));
+  CHECK(x.grad().defined());
+}
+
+TEST_CASE("a long chain is run through") {
+  const Tensor x = leaf_of({1});
+  Tensor y = x;
+  for (int i = 0; i < 20'000; ++i) y = y + 1.0;
+  y.backward();
+  CHECK(grad_of(x) == Values{1});
+}
+
+TEST_CASE("recording is off inside and back on afterwards") {
+  const Tensor x = leaf_of({1});
+  bool inside = true;
+  autograd::record("look", x.clone(), {x}, [&inside](const Tensor& g, Needs) {
+    inside = grad_enabled();
+    return Gradients{g};
+  }).backward();
+  CHECK_FALSE(inside);
+  CHECK(grad_enabled());
+}

@@ -1,0 +1,154 @@
+#include "ops/activations.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "autograd/gradcheck.hpp"
+#include "ops/elementwise.hpp"
+#include "ops/reduce.hpp"
+#include "support/helpers.hpp"
+#include "support/tolerance.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+
+namespace {
+
+using Inputs = std::vector<Tensor>;
+using Function = std::function<Tensor(const Tensor&)>;
+
+// Values that keep clear of the corners at 0.
+const std::vector<double> kValues = {-3, -1.2, -0.4, 0.3, 1, 2.7};
+
+struct Case {
+  const char* name;
+  Function function;
+  double (*formula)(double);
+};
+
+const std::vector<Case> kCases = {
+    {"relu", relu, [](double x) { return x > 0 ? x : 0; }},
+    {"leaky_relu", [](const Tensor& x) { return leaky_relu(x, 0.1); }, [](double x) { return x > 0 ? x : 0.1 * x; }},
+    {"leaky_relu default", [](const Tensor& x) { return leaky_relu(x); }, [](double x) { return x > 0 ? x : 0.01 * x; }},
+    {"elu", [](const Tensor& x) { return elu(x); }, [](double x) { return x > 0 ? x : std::exp(x) - 1; }},
+    {"elu alpha", [](const Tensor& x) { return elu(x, 1.5); }, [](double x) { return x > 0 ? x : 1.5 * (std::exp(x) - 1); }},
+    {"gelu", [](const Tensor& x) { return gelu(x); }, [](double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }},
+    {"gelu tanh", [](const Tensor& x) { return gelu(x, true); },
+     [](double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x))); }},
+    {"silu", silu, [](double x) { return x / (1 + std::exp(-x)); }},
+    {"tanh", [](const Tensor& x) { return polyphase::tanh(x); }, [](double x) { return std::tanh(x); }},
+    {"sigmoid", sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }},
+    {"softplus", softplus, [](double x) { return std::log(1 + std::exp(x)); }},
+};
+
+}  // namespace
+
+TEST_CASE("values follow the formulas") {
+  for (const Case& c : kCases) {
+    CAPTURE(c.name);
+    std::vector<double> expected;
+    for (const double x : kValues) expected.push_back(c.formula(x));
+    CHECK(max_difference(c.function(Tensor::from_vector(kValues)), Tensor::from_vector(expected)) <= kDoubleSum);
+  }
+}
+
+TEST_CASE("gradients") {
+  for (const Case& c : kCases) {
+    CAPTURE(c.name);
+    CHECK(gradcheck([&](const Inputs& in) { return c.function(in[0]); }, {leaf_of(kValues)}) == "");
+    CHECK(gradcheck([&](const Inputs& in) { return c.function(in[0].transpose(0, 1)); }, {leaf_f64({2, 3})}) == "");
+    CHECK(c.function(random_f64({0, 2})).shape() == Shape{0, 2});
+  }
+}
+
+TEST_CASE("large arguments stay finite") {
+  const Tensor x = leaf_of({-1000, 1000});
+  for (const Case& c : kCases) {
+    CAPTURE(c.name);
+    x.set_grad({});
+    const Tensor y = c.function(x);
+    sum(y).backward();
+    for (const double value : y.to_vector<double>()) CHECK(std::isfinite(value));
+    for (const double value : x.grad().to_vector<double>()) CHECK(std::isfinite(value));
+  }
+}
+
+TEST_CASE("16-bit types") {
+  const Tensor x = uniform_f64({50}, -2, 2);
+  for (const Case& c : kCases) {
+    CAPTURE(c.name);
+    const Tensor half = x.to(DType::f16);
+    CHECK(max_difference(c.function(half), c.function(half.to(DType::f64))) <= kHalfRounding);
+    const Tensor brain = x.to(DType::bf16);
+    CHECK(max_difference(c.function(brain), c.function(brain.to(DType::f64))) <= kBFloat16Rounding);
+  }
+}
+
+TEST_CASE("snake: values per channel") {
+  const Tensor x = random_f64({2, 3, 4});
+  const Tensor alpha = uniform_f64({3}, 0.5, 2, 2);
+  const Tensor beta = uniform_f64({3}, 0.5, 2, 3);
+  const Tensor a = alpha.reshape({3, 1});
+  CHECK(max_difference(snake(x, alpha), x + square(sin(a * x)) / a) <= kDoubleSum);
+  CHECK(max_difference(snake_beta(x, alpha, beta), x + square(sin(a * x)) / beta.reshape({3, 1})) <= kDoubleSum);
+  CHECK(max_difference(snake(x.select(0, 1), alpha), snake(x, alpha).select(0, 1)) == 0);
+}
+
+TEST_CASE("snake: gradients") {
+  Tensor alpha = uniform_f64({3}, 0.5, 2, 2);
+  Tensor beta = uniform_f64({3}, 0.5, 2, 3);
+  alpha.set_requires_grad(true);
+  beta.set_requires_grad(true);
+  const auto one = [](const Inputs& in) { return snake(in[0], in[1]); };
+  const auto two = [](const Inputs& in) { return snake_beta(in[0], in[1], in[2]); };
+  CHECK(gradcheck(one, {leaf_f64({2, 3, 4}), alpha}) == "");
+  CHECK(gradcheck(one, {leaf_f64({3, 4}), alpha}) == "");
+  CHECK(gradcheck(one, {random_f64({3, 4}), alpha}) == "");
+  CHECK(gradcheck(one, {leaf_f64({3, 4}), alpha.detach()}) == "");
+  CHECK(gradcheck(two, {leaf_f64({2, 3, 4}), alpha, beta}) == "");
+  CHECK(gradcheck(two, {leaf_f64({0, 3, 4}), alpha, beta}) == "");
+}
+
+TEST_CASE("snake: errors") {
+  const Tensor x = random_f64({2, 3, 4});
+  CHECK(error_of<ShapeError>([&] { return snake(x, random_f64({4})); }) == "snake: expected alpha (C=3), got (4,)");
+  CHECK(error_of<ShapeError>([&] {
+          return snake_beta(x, random_f64({3}), random_f64({3, 1}));
+        }) == "snake_beta: expected beta (C=3), got (3, 1)");
+  CHECK(error_of<ShapeError>([&] { return snake(random_f64({3}), random_f64({3})); }) ==
+        "snake: expected x (N, C, L) or (C, L), got (3,)");
+  CHECK(error_of<DTypeError>([&] { return relu(Tensor::ones({1}, {.dtype = DType::i64})); }) ==
+        "relu: expected a floating-point tensor, got i64");
+}
+
+TEST_CASE("dropout keeps the mean, drops the share asked for and scales the rest") {
+  Generator generator(7);
+  const GeneratorGuard guard(generator);
+  const Tensor x = Tensor::ones({10'000});
+  const Tensor y = dropout(x, 0.25);
+  const double dropped = 1 - sum(greater(y, Tensor::zeros({}))).item() / 10'000;
+  CHECK(dropped == doctest::Approx(0.25).epsilon(0.05));
+  CHECK(max(y).item() == doctest::Approx(1 / 0.75));
+  CHECK(dropout(x, 0.25, false).is_same(x));
+  CHECK(dropout(x, 0).is_same(x));
+  CHECK(max_difference(dropout(x, 0.25), y) > 0);
+}
+
+TEST_CASE("dropout: the same elements in every dtype, and a gradient through the same mask") {
+  const auto drop = [](const Tensor& x) {
+    Generator generator(3);
+    const GeneratorGuard guard(generator);
+    return dropout(x, 0.5);
+  };
+  const Tensor wide = drop(Tensor::ones({100}));
+  CHECK(max_difference(drop(Tensor::ones({100}, {.dtype = DType::f16})), wide) == 0);
+  CHECK(max_difference(drop(Tensor::ones({100}, {.dtype = DType::f64})), wide) == 0);
+  CHECK(gradcheck([&](const Inputs& in) { return drop(in[0]); }, {leaf_f64({4, 5})}) == "");
+}
+
+TEST_CASE("dropout: errors") {
+  CHECK(error_of<ShapeError>([] { return dropout(Tensor::ones({1}), 1); }) == "dropout: expected p in [0, 1), got 1");
+  CHECK(error_of<ShapeError>([] { return dropout(Tensor::ones({1}), -0.5); }) == "dropout: expected p in [0, 1), got -0.5");
+}

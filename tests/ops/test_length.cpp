@@ -1,0 +1,136 @@
+#include "ops/length.hpp"
+
+#include <doctest/doctest.h>
+
+#include "autograd/gradcheck.hpp"
+#include "ops/elementwise.hpp"
+#include "support/helpers.hpp"
+#include "support/tolerance.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+
+namespace {
+
+using Inputs = std::vector<Tensor>;
+using Values = std::vector<double>;
+
+const Tensor kRamp = Tensor::from_vector<double>({1, 2, 3, 4});
+
+}  // namespace
+
+TEST_CASE("pad1d by hand") {
+  CHECK(pad1d(kRamp, {1, 2}).to_vector<double>() == Values{0, 1, 2, 3, 4, 0, 0});
+  CHECK(pad1d(kRamp, {3, 2}, PaddingMode::reflect).to_vector<double>() == Values{4, 3, 2, 1, 2, 3, 4, 3, 2});
+  CHECK(pad1d(kRamp, {1, 2}, PaddingMode::replicate).to_vector<double>() == Values{1, 1, 2, 3, 4, 4, 4});
+  CHECK(pad1d(kRamp, 0, PaddingMode::reflect).is_same(kRamp));
+  CHECK(pad1d(random_f64({0, 3}), 2, PaddingMode::reflect).shape() == Shape{0, 7});
+  CHECK(pad1d(random_f64({2, 0}), 2).to_vector<double>() == Values(8, 0));
+}
+
+TEST_CASE("pad1d: gradients, strided input, 16-bit types") {
+  for (const PaddingMode mode : {PaddingMode::zeros, PaddingMode::reflect, PaddingMode::replicate}) {
+    CAPTURE(mode);
+    for (const Padding padding : {Padding(2, 1), Padding(0, 3), Padding(3, 0)}) {
+      CHECK(gradcheck([&](const Inputs& in) { return pad1d(in[0], padding, mode); }, {leaf_f64({2, 4})}) == "");
+      CHECK(gradcheck([&](const Inputs& in) { return pad1d(in[0].transpose(0, 1), padding, mode); }, {leaf_f64({4, 2})}) == "");
+    }
+    const Tensor x = random_f64({2, 4}).to(DType::f16);
+    CHECK(max_difference(pad1d(x, {1, 2}, mode), pad1d(x.to(DType::f64), {1, 2}, mode)) == 0);
+  }
+}
+
+TEST_CASE("upsample1d by hand, as PyTorch without align_corners") {
+  const Tensor x = Tensor::from_vector<double>({1, 3});
+  CHECK(upsample1d(x, 3).to_vector<double>() == Values{1, 1, 1, 3, 3, 3});
+  CHECK(upsample1d(x, 2, UpsampleMode::linear).to_vector<double>() == Values{1, 1.5, 2.5, 3});
+  const Values thirds = {1, 1, 1 + 2.0 / 3, 1 + 4.0 / 3, 3, 3};
+  CHECK(max_difference(upsample1d(x, 3, UpsampleMode::linear), Tensor::from_vector(thirds)) <= kDoubleRounding);
+  CHECK(upsample1d(Tensor::from_vector<double>({5}), 2, UpsampleMode::linear).to_vector<double>() == Values{5, 5});
+  CHECK(upsample1d(x, 1).is_same(x));
+  for (const UpsampleMode mode : {UpsampleMode::nearest, UpsampleMode::linear}) {
+    CHECK(upsample1d(random_f64({0, 2}), 3, mode).shape() == Shape{0, 6});
+    CHECK(upsample1d(random_f64({2, 0}), 3, mode).shape() == Shape{2, 0});
+    CHECK(gradcheck([&](const Inputs& in) { return upsample1d(in[0], 3, mode); }, {leaf_f64({2, 1, 4})}) == "");
+    CHECK(gradcheck([&](const Inputs& in) { return upsample1d(in[0].transpose(0, 1), 2, mode); }, {leaf_f64({3, 2})}) == "");
+  }
+}
+
+TEST_CASE("pixel_shuffle1d moves channels into time") {
+  const Tensor x = Tensor::arange(12, {.dtype = DType::f64}).reshape({1, 4, 3});
+  CHECK(pixel_shuffle1d(x, 2).to_vector<double>() == Values{0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11});
+  CHECK(pixel_shuffle1d(x, 2).shape() == Shape{1, 2, 6});
+  CHECK(gradcheck([](const Inputs& in) { return pixel_shuffle1d(in[0], 2); }, {leaf_f64({2, 4, 3})}) == "");
+  CHECK(pixel_shuffle1d(random_f64({0, 4, 3}), 2).shape() == Shape{0, 2, 6});
+}
+
+TEST_CASE("index_select: repeated positions add up in the gradient") {
+  const Tensor index = Tensor::from_vector<std::int64_t>({3, 0, 0, 2});
+  CHECK(index_select(kRamp, index).to_vector<double>() == Values{4, 1, 1, 3});
+  CHECK(gradcheck([&](const Inputs& in) { return index_select(in[0], index); }, {leaf_f64({2, 4})}) == "");
+  CHECK(gradcheck([&](const Inputs& in) { return index_select(in[0].transpose(0, 1), index); }, {leaf_f64({4, 2})}) == "");
+  CHECK(index_select(kRamp, index.slice(0, 0, 0)).shape() == Shape{0});
+}
+
+TEST_CASE("cat and stack") {
+  const Tensor a = Tensor::from_vector<double>({1, 2}, {1, 2});
+  const Tensor b = Tensor::from_vector<double>({3, 4, 5, 6}, {2, 2});
+  CHECK(cat({a, b}).to_vector<double>() == Values{1, 2, 3, 4, 5, 6});
+  CHECK(cat({a.transpose(0, 1), b}, -1).to_vector<double>() == Values{1, 3, 4, 2, 5, 6});
+  CHECK(cat({a, random_f64({0, 2}), a}).to_vector<double>() == Values{1, 2, 1, 2});
+  CHECK(stack({a, a + 1.0}).shape() == Shape{2, 1, 2});
+  CHECK(stack({kRamp, kRamp * 2.0}, -1).to_vector<double>() == Values{1, 2, 2, 4, 3, 6, 4, 8});
+  CHECK(stack({Tensor::full({}, 1), Tensor::full({}, 2)}).to_vector<float>() == std::vector<float>{1, 2});
+  for (const int dim : {0, 1, 2})
+    CHECK(gradcheck(
+              [&](const Inputs& in) {
+                return cat({in[0], in[1], in[0]}, dim);
+              },
+              {leaf_f64({2, 2, 2}), leaf_f64({2, 2, 2}, 2)}) == "");
+  CHECK(gradcheck([](const Inputs& in) { return stack({in[0], in[1]}, 1); }, {leaf_f64({2, 2}), random_f64({2, 2}, 2)}) == "");
+}
+
+TEST_CASE("cat of more tensors than a node of the tape takes") {
+  Inputs leaves;
+  for (std::uint64_t i = 0; i < 130; ++i) leaves.push_back(leaf_f64({1}, i));
+  CHECK(cat(leaves).numel() == 130);
+  CHECK(cat(leaves).slice(0, 129, 130).item() == leaves[129].item());
+  CHECK(gradcheck([](const Inputs& in) { return cat(in); }, leaves) == "");
+}
+
+TEST_CASE("errors") {
+  const Tensor x = random_f64({2, 4});
+  CHECK(error_of<ShapeError>([&] {
+          return pad1d(x, {4, 0}, PaddingMode::reflect);
+        }) == "pad1d: expected a reflect padding below L=4, got (4, 0)");
+  CHECK(error_of<ShapeError>([&] { return pad1d(x, {-1, 0}); }) == "pad1d: expected padding >= 0, got (-1, 0)");
+  CHECK(error_of<ShapeError>([&] { return pad1d(x, Padding::same()); }) == "pad1d: expected a padding in numbers, got same");
+  CHECK(error_of<ShapeError>([&] {
+          return pad1d(random_f64({2, 0}), 1, PaddingMode::replicate);
+        }) == "pad1d: expected L >= 1 to replicate, got (2, 0)");
+  CHECK(error_of<ShapeError>([&] { return pad1d(random_f64({}), 1); }) == "pad1d: expected x (..., L), got ()");
+  CHECK(error_of<ShapeError>([&] { return upsample1d(x, 0); }) == "upsample1d: expected scale >= 1, got 0");
+  CHECK(error_of<ShapeError>([&] {
+          return pixel_shuffle1d(random_f64({1, 5, 2}), 2);
+        }) == "pixel_shuffle1d: expected x (N, C*2, L), got (1, 5, 2)");
+  CHECK(error_of<ShapeError>([&] { return pixel_shuffle1d(x, 0); }) == "pixel_shuffle1d: expected upscale_factor >= 1, got 0");
+  CHECK(error_of<ShapeError>([&] {
+          return index_select(x, Tensor::from_vector<std::int64_t>({1, 4}));
+        }) == "index_select: expected positions in [0, 4), got 4");
+  CHECK(error_of<ShapeError>([&] { return index_select(x, Tensor::from_vector<std::int64_t>({-1})); }) ==
+        "index_select: expected positions in [0, 4), got -1");
+  CHECK(error_of<DTypeError>([&] { return index_select(x, x); }) == "index_select: expected an index of i64, got f64");
+  CHECK(error_of<ShapeError>([] { return cat({}); }) == "cat: expected at least one tensor, got none");
+  CHECK(error_of<ShapeError>([&] {
+          return cat({x, random_f64({2, 3})});
+        }) == "cat: expected shapes that agree but for dimension 0, got (2, 4) and (2, 3)");
+  CHECK(error_of<ShapeError>([&] {
+          return cat({x, random_f64({4})}, 1);
+        }) == "cat: expected shapes that agree but for dimension 1, got (2, 4) and (4,)");
+  CHECK(error_of<DTypeError>([&] {
+          return cat({x, Tensor::ones({2, 4})});
+        }) == "cat: expected tensors of one dtype, got f64 and f32");
+  CHECK(error_of<ShapeError>([&] {
+          return stack({x, random_f64({2, 3})});
+        }) == "stack: expected equal shapes, got (2, 4) and (2, 3)");
+}

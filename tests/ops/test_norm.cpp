@@ -1,0 +1,129 @@
+#include "ops/norm.hpp"
+
+#include <doctest/doctest.h>
+
+#include "autograd/gradcheck.hpp"
+#include "ops/elementwise.hpp"
+#include "ops/reduce.hpp"
+#include "support/helpers.hpp"
+#include "support/tolerance.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+
+namespace {
+
+using Inputs = std::vector<Tensor>;
+
+const BatchNormOptions kTraining = {.training = true};
+
+// (x - mean)/sqrt(var + eps) over dims, of primitive operations.
+Tensor plain_normalize(const Tensor& x, const std::vector<int>& dims, double epsilon) {
+  return (x - mean(x, dims, true)) / sqrt(var(x, dims, true, 0) + epsilon);
+}
+
+}  // namespace
+
+TEST_CASE("group_norm agrees with primitive operations") {
+  const Tensor w = random_f64({4}, 2);
+  const Tensor b = random_f64({4}, 3);
+  for (const Shape& shape : {Shape{2, 4, 5}, Shape{3, 4}, Shape{2, 4, 3, 2}}) {
+    const Tensor x = random_f64(shape) + 3.0;
+    Shape channel = Shape::filled(shape.rank() - 1, 1);
+    channel[0] = 4;
+    for (const std::int64_t groups : {1, 2}) {
+      const Tensor rows = x.reshape({shape[0], groups, -1});
+      const Tensor normal = plain_normalize(rows, {2}, 1e-5).reshape(shape);
+      CHECK(max_difference(group_norm(x, groups), normal) <= kDoubleSum);
+      CHECK(max_difference(group_norm(x, groups, w, b), normal * w.reshape(channel) + b.reshape(channel)) <= kDoubleSum);
+      CHECK(max_difference(group_norm(x, groups, {}, b), normal + b.reshape(channel)) <= kDoubleSum);
+    }
+  }
+}
+
+TEST_CASE("group_norm: gradients") {
+  const auto function = [](std::int64_t groups) {
+    return [groups](const Inputs& in) { return group_norm(in[0], groups, in[1], in[2], 1e-3); };
+  };
+  for (const std::int64_t groups : {1, 2, 4}) {
+    CHECK(gradcheck(function(groups), {leaf_f64({2, 4, 3}), leaf_f64({4}, 2), leaf_f64({4}, 3)}) == "");
+    CHECK(gradcheck(function(groups), {leaf_f64({2, 4, 3}), Tensor(), Tensor()}) == "");
+  }
+  CHECK(gradcheck(function(2), {leaf_f64({3, 4}), leaf_f64({4}, 2), Tensor()}) == "");
+  CHECK(gradcheck(function(2), {random_f64({2, 4, 3}), leaf_f64({4}, 2), leaf_f64({4}, 3)}) == "");
+  CHECK(gradcheck(function(2), {leaf_f64({0, 4, 3}), leaf_f64({4}, 2), leaf_f64({4}, 3)}) == "");
+  const auto strided = [](const Inputs& in) { return group_norm(in[0].transpose(1, 2), 2, {}, {}, 1e-3); };
+  CHECK(gradcheck(strided, {leaf_f64({2, 3, 4})}) == "");
+}
+
+TEST_CASE("batch_norm in training: output, running statistics") {
+  const Tensor x = random_f64({3, 2, 4}) * 2.0 + 1.0;
+  const Tensor running_mean = Tensor::full({2}, 0.5, {.dtype = DType::f64});
+  const Tensor running_var = Tensor::full({2}, 2, {.dtype = DType::f64});
+  CHECK(max_difference(batch_norm(x, running_mean, running_var, {}, {}, kTraining), plain_normalize(x, {0, 2}, 1e-5)) <=
+        kDoubleSum);
+  CHECK(max_difference(running_mean, mean(x, {0, 2}) * 0.1 + 0.45) <= kDoubleSum);
+  CHECK(max_difference(running_var, var(x, {0, 2}) * 0.1 + 1.8) <= kDoubleSum);
+  const Tensor flat = random_f64({5, 2});
+  CHECK(max_difference(batch_norm(flat, {}, {}, {}, {}, kTraining), plain_normalize(flat, {0}, 1e-5)) <= kDoubleSum);
+}
+
+TEST_CASE("batch_norm outside training uses the running statistics and leaves them") {
+  const Tensor x = random_f64({3, 2, 4});
+  const Tensor running_mean = Tensor::from_vector<double>({0.5, -1});
+  const Tensor running_var = Tensor::from_vector<double>({2, 0.25});
+  const Tensor w = random_f64({2}, 2);
+  const Tensor b = random_f64({2}, 3);
+  const auto column = [](const Tensor& t) { return t.reshape({2, 1}); };
+  const Tensor normal = (x - column(running_mean)) / sqrt(column(running_var) + 1e-5);
+  CHECK(max_difference(batch_norm(x, running_mean, running_var), normal) <= kDoubleSum);
+  CHECK(max_difference(batch_norm(x, running_mean, running_var, w, b), normal * column(w) + column(b)) <= kDoubleSum);
+  CHECK(running_mean.to_vector<double>() == std::vector<double>{0.5, -1});
+}
+
+TEST_CASE("batch_norm: gradients") {
+  const Tensor running_mean = random_f64({2}, 4);
+  const Tensor running_var = uniform_f64({2}, 0.5, 2, 5);
+  for (const bool training : {true, false}) {
+    const BatchNormOptions options = {.training = training, .epsilon = 1e-3};
+    const auto function = [&](const Inputs& in) {
+      return batch_norm(in[0], running_mean.clone(), running_var.clone(), in[1], in[2], options);
+    };
+    CHECK(gradcheck(function, {leaf_f64({3, 2, 2}), leaf_f64({2}, 2), leaf_f64({2}, 3)}) == "");
+    CHECK(gradcheck(function, {leaf_f64({4, 2}), leaf_f64({2}, 2), leaf_f64({2}, 3)}) == "");
+    CHECK(gradcheck(function, {leaf_f64({3, 2, 2}), Tensor(), Tensor()}) == "");
+  }
+}
+
+TEST_CASE("16-bit types normalise in f32") {
+  const Tensor x = uniform_f64({2, 4, 30}, -1, 1).to(DType::f16);
+  CHECK(max_difference(group_norm(x, 2), group_norm(x.to(DType::f64), 2)) <= kHalfRounding);
+  CHECK(max_difference(group_norm(x.to(DType::bf16), 2), group_norm(x.to(DType::bf16).to(DType::f64), 2)) <= kBFloat16Rounding);
+  const Tensor running_mean = Tensor::zeros({4}, {.dtype = DType::f16});
+  const Tensor running_var = Tensor::ones({4}, {.dtype = DType::f16});
+  const Tensor y = batch_norm(x, running_mean, running_var, {}, {}, kTraining);
+  CHECK(max_difference(y, batch_norm(x.to(DType::f64), {}, {}, {}, {}, kTraining)) <= kHalfRounding);
+  CHECK(max_difference(running_mean, mean(x.to(DType::f64), {0, 2}) * 0.1) <= kHalfRounding);
+  CHECK(max_difference(running_var, var(x.to(DType::f64), {0, 2}) * 0.1 + 0.9) <= kHalfRounding);
+}
+
+TEST_CASE("errors") {
+  const Tensor x = random_f64({2, 6, 3});
+  CHECK(error_of<ShapeError>([&] { return group_norm(x, 4); }) == "group_norm: expected groups to divide C=6, got 4");
+  CHECK(error_of<ShapeError>([&] { return group_norm(x, 0); }) == "group_norm: expected groups >= 1, got 0");
+  CHECK(error_of<ShapeError>([&] { return group_norm(x, 2, random_f64({5})); }) ==
+        "group_norm: expected weight (C=6), got (5,)");
+  CHECK(error_of<ShapeError>([&] { return group_norm(random_f64({6}), 2); }) == "group_norm: expected x (N, C, ...), got (6,)");
+  CHECK(error_of<ShapeError>([&] {
+          return batch_norm(random_f64({1, 3}), {}, {}, {}, {}, kTraining);
+        }) == "batch_norm: expected more than one value per channel when training, got x (1, 3)");
+  CHECK(error_of<ShapeError>([&] { return batch_norm(x, {}, {}); }) ==
+        "batch_norm: expected running_mean and running_var outside training, got none");
+  CHECK(error_of<ShapeError>([&] {
+          return batch_norm(random_f64({1, 2, 3, 4}), {}, {});
+        }) == "batch_norm: expected x (N, C) or (N, C, L), got (1, 2, 3, 4)");
+  CHECK(error_of<ShapeError>([&] { return batch_norm(x, random_f64({6}), random_f64({5})); }) ==
+        "batch_norm: expected running_var (C=6), got (5,)");
+  CHECK(error_of<DTypeError>([&] { return group_norm(x, 2, Tensor::ones({6})); }) ==
+        "group_norm: expected tensors of one dtype, got f64 and f32");
+}

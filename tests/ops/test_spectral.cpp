@@ -1,0 +1,126 @@
+#include "ops/spectral.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "autograd/gradcheck.hpp"
+#include "ops/elementwise.hpp"
+#include "ops/length.hpp"
+#include "support/helpers.hpp"
+#include "support/tolerance.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+
+namespace {
+
+using Inputs = std::vector<Tensor>;
+using Values = std::vector<double>;
+
+// Real and imaginary part of every bin up to n/2.
+Values plain_dft(const Values& x) {
+  Values out;
+  for (std::size_t f = 0; f <= x.size() / 2; ++f) {
+    double real = 0;
+    double imaginary = 0;
+    for (std::size_t t = 0; t < x.size(); ++t) {
+      const double phase = 2 * std::numbers::pi * static_cast<double>(f * t % x.size()) / static_cast<double>(x.size());
+      real += x[t] * std::cos(phase);
+      imaginary -= x[t] * std::sin(phase);
+    }
+    out.insert(out.end(), {real, imaginary});
+  }
+  return out;
+}
+
+// Sample i of a signal continued by reflection at both ends.
+double reflected(const Values& x, std::int64_t i) {
+  const auto last = static_cast<std::int64_t>(x.size()) - 1;
+  if (i < 0) i = -i;
+  if (i > last) i = 2 * last - i;
+  return x[static_cast<std::size_t>(i)];
+}
+
+Values plain_spectrogram(const Values& x, const StftOptions& o) {
+  const auto length = static_cast<std::int64_t>(x.size());
+  const std::int64_t before = o.center ? o.n_fft / 2 : 0;
+  const std::int64_t margin = (o.n_fft - o.win_length) / 2;
+  Values out;
+  for (std::int64_t start = -before; start + o.n_fft <= length + before; start += o.hop_length) {
+    Values frame(static_cast<std::size_t>(o.n_fft), 0);
+    for (std::int64_t i = 0; i < o.win_length; ++i) {
+      const double phase = 2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(o.win_length);
+      frame[static_cast<std::size_t>(margin + i)] = reflected(x, start + margin + i) * (0.5 - 0.5 * std::cos(phase));
+    }
+    const Values bins = plain_dft(frame);
+    for (std::size_t f = 0; f < bins.size(); f += 2) out.push_back(bins[f] * bins[f] + bins[f + 1] * bins[f + 1]);
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("hann_window is periodic") {
+  CHECK(max_difference(hann_window(4, {.dtype = DType::f64}), Tensor::from_vector<double>({0, 0.5, 1, 0.5})) <=
+        kDoubleRounding);
+  CHECK(hann_window(0).numel() == 0);
+  CHECK(hann_window(8).dtype() == DType::f32);
+  CHECK(hann_window(1).to_vector<float>() == std::vector<float>{0});
+}
+
+TEST_CASE("rfft agrees with the plain sum for any even length") {
+  for (const std::int64_t n : {2, 4, 6, 8, 10, 12, 16, 30, 64, 98, 100}) {
+    CAPTURE(n);
+    const Tensor x = random_f64({n});
+    const Tensor expected = Tensor::from_vector(plain_dft(x.to_vector<double>()), {n / 2 + 1, 2});
+    CHECK(max_difference(rfft(x), expected) <= kDoubleSum);
+    CHECK(max_difference(rfft(x.to(DType::f32)), expected) <= kFloatSum * 10);
+  }
+}
+
+TEST_CASE("rfft: rows, strided input, gradients, empty") {
+  const Tensor x = random_f64({2, 3, 6});
+  CHECK(rfft(x).shape() == Shape{2, 3, 4, 2});
+  CHECK(max_difference(rfft(x).select(0, 1), rfft(x.select(0, 1))) == 0);
+  const Tensor strided = random_f64({6, 2}).transpose(0, 1);
+  CHECK(max_difference(rfft(strided), rfft(strided.contiguous())) == 0);
+  for (const std::int64_t n : {2, 6, 8})
+    CHECK(gradcheck([](const Inputs& in) { return rfft(in[0]); }, {leaf_f64({2, n})}) == "");
+  CHECK(gradcheck([](const Inputs& in) { return rfft(in[0].transpose(0, 1)); }, {leaf_f64({4, 2})}) == "");
+  CHECK(rfft(random_f64({0, 4})).shape() == Shape{0, 3, 2});
+}
+
+TEST_CASE("power_spectrogram agrees with frames taken and transformed by hand") {
+  const Tensor x = random_f64({50});
+  const std::vector<StftOptions> all = {{.n_fft = 16, .hop_length = 4, .win_length = 16},
+                                        {.n_fft = 16, .hop_length = 5, .win_length = 11},
+                                        {.n_fft = 16, .hop_length = 7, .win_length = 10, .center = false},
+                                        {.n_fft = 12, .hop_length = 20, .win_length = 12}};
+  for (const StftOptions& options : all) {
+    CAPTURE(options.win_length);
+    const Values expected = plain_spectrogram(x.to_vector<double>(), options);
+    const Tensor power = power_spectrogram(x, options);
+    CHECK(power.size(-1) == options.n_fft / 2 + 1);
+    CHECK(max_difference(power.flatten(), Tensor::from_vector(expected)) <= kDoubleSum);
+    CHECK(gradcheck([&](const Inputs& in) { return power_spectrogram(in[0], options); }, {leaf_f64({2, 21})}) == "");
+  }
+  CHECK(power_spectrogram(random_f64({2, 3, 50}), all[0]).shape() == Shape{2, 3, 13, 9});
+}
+
+TEST_CASE("errors") {
+  const Tensor x = random_f64({2, 100});
+  CHECK(error_of<ShapeError>([&] { return rfft(random_f64({5})); }) == "rfft: expected x (..., n) with n even, got (5,)");
+  CHECK(error_of<ShapeError>([&] { return rfft(random_f64({0})); }) == "rfft: expected x (..., n) with n even, got (0,)");
+  CHECK(error_of<DTypeError>([&] { return rfft(x.to(DType::f16)); }) == "rfft: expected f32 or f64, got f16");
+  CHECK(error_of<ShapeError>([&] { return power_spectrogram(x, {.n_fft = 15}); }) ==
+        "power_spectrogram: expected an even n_fft >= 2, got 15");
+  CHECK(error_of<ShapeError>([&] { return power_spectrogram(x, {.n_fft = 16, .hop_length = 0, .win_length = 16}); }) ==
+        "power_spectrogram: expected hop_length >= 1, got 0");
+  CHECK(error_of<ShapeError>([&] { return power_spectrogram(x, {.n_fft = 16, .win_length = 17}); }) ==
+        "power_spectrogram: expected win_length in [1, n_fft=16], got 17");
+  CHECK(error_of<ShapeError>([&] { return power_spectrogram(x); }) ==
+        "power_spectrogram: expected x (..., L >= 513) for n_fft=1024, got (2, 100)");
+  CHECK(error_of<ShapeError>([] { return hann_window(-1); }) == "hann_window: expected length >= 0, got -1");
+}
