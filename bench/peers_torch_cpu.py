@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Times PyTorch's conv_transpose1d on the CPU on the cases of conv_transpose1d_cpu's JSON, and compares.
+
+    peers_torch_cpu.py OURS.json [--json MERGED.json] [--repeat R]
+
+Same shapes, threads and rotation over sets of arrays as in OURS.json; operands in the user's layout, weights not prepacked. PyTorch
+allocates its results, as it does for its users. dgrad and wgrad are timed alone, through aten::convolution_backward. Writes OURS.json
+with "peers": {"torch_cpu": microseconds} in every record, and prints a table with the geometric mean of the ratios per direction.
+"""
+
+import argparse
+import json
+import math
+import statistics
+import time
+
+import torch
+
+
+def runner(problem, direction, x, w, dy):
+    """A function that computes one direction once."""
+    # Where the two sides' paddings differ PyTorch has no such layer; the list of shapes has none.
+    assert problem["P_l"] == problem["P_r"]
+    stride, padding, dilation = [problem["S"]], [problem["P_l"]], [problem["D"]]
+    output_padding, groups = [problem["OP"]], problem["G"]
+    if direction == "forward":
+        return lambda: torch.conv_transpose1d(x, w, None, stride, padding, output_padding, groups, dilation)
+    mask = [direction == "dgrad", direction == "wgrad", False]
+    return lambda: torch.ops.aten.convolution_backward(
+        dy, x, w, None, stride, padding, dilation, True, output_padding, groups, mask)
+
+
+def median_us(record, repeat):
+    p = record["problem"]
+    sets = []
+    for _ in range(record["rotating_sets"]):
+        x = torch.randn(p["N"], p["C_in"], p["L_in"])
+        w = torch.randn(p["C_in"], p["C_out"] // p["G"], p["K"])
+        dy = torch.randn(p["N"], p["C_out"], p["L_out"])
+        sets.append(runner(p, record["direction"], x, w, dy))
+    times = []
+    for run in range(-2, repeat):
+        start = time.perf_counter()
+        sets[run % len(sets)]()
+        if run >= 0:
+            times.append((time.perf_counter() - start) * 1e6)
+    return statistics.median(times)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ours", help="JSON written by conv_transpose1d_cpu --json")
+    parser.add_argument("--json", help="where to write the merged records")
+    parser.add_argument("--repeat", type=int, default=15)
+    arguments = parser.parse_args()
+    with open(arguments.ours, encoding="utf-8") as file:
+        ours = json.load(file)
+    torch.set_num_threads(ours["threads"])
+    print(f"PyTorch {torch.__version__} against {ours['isa']}, {ours['threads']} threads")
+    print(f"{'shape':13}{'direction':10}{'ms':>10}{'torch ms':>10}{'GFLOP/s':>10}{'torch':>8}{'ratio':>8}")
+    ratios = {}
+    with torch.no_grad():
+        for record in ours["records"]:
+            torch_us = median_us(record, arguments.repeat)
+            record["peers"] = {"torch_cpu": torch_us}
+            ratio = torch_us / record["us_burst"]
+            ratios.setdefault(record["direction"], []).append(ratio)
+            torch_gflops = record["gflops"] / ratio
+            print(f"{record['shape']:13}{record['direction']:10}{record['us_burst'] / 1e3:10.3f}{torch_us / 1e3:10.3f}"
+                  f"{record['gflops']:10.1f}{torch_gflops:8.1f}{ratio:8.2f}", flush=True)
+    for direction, values in ratios.items():
+        mean = math.exp(sum(map(math.log, values)) / len(values))
+        print(f"{direction}: geometric mean {mean:.2f}, least {min(values):.2f}")
+    if arguments.json:
+        ours["torch"] = torch.__version__
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump(ours, file, indent=1)
+            file.write("\n")
+
+
+if __name__ == "__main__":
+    main()
