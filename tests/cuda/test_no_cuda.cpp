@@ -14,5 +14,5 @@ TEST_CASE("the message reaches those who ask for tensors there") {
   const char* text = "cuda:0: this build of polyphase has no CUDA support; devices: cpu";
   CHECK_THROWS_WITH_AS((void)pp::Tensor::zeros({2}, {.device = pp::Device::cuda()}), text, pp::DeviceError);
   CHECK_THROWS_WITH_AS((void)pp::Tensor::zeros({2}).to(pp::Device::cuda()), text, pp::DeviceError);
-  CHECK_THROWS_WITH_AS(pp::DeviceGuard(pp::Device::cuda()), text, pp::DeviceError);
+  CHECK_THROWS_WITH_AS(pp::DeviceGuard{pp::Device::cuda()}, text, pp::DeviceError);
 }

@@ -33,8 +33,8 @@ TEST_CASE("best is a GPU where there is one") {
 
 TEST_CASE("the default device: cpu, guarded by scope, one per thread") {
   CHECK(pp::default_device() == Device::cpu());
-  CHECK_THROWS_AS(pp::DeviceGuard(Device::cuda(1000)), pp::DeviceError);
-  CHECK_THROWS_AS(pp::DeviceGuard(Device{pp::DeviceType::cpu, 1}), pp::DeviceError);
+  CHECK_THROWS_AS(pp::DeviceGuard{Device::cuda(1000)}, pp::DeviceError);
+  CHECK_THROWS_AS((pp::DeviceGuard{Device{pp::DeviceType::cpu, 1}}), pp::DeviceError);
   CHECK(pp::default_device() == Device::cpu());
   const pp::DeviceGuard guard(Device::best());
   CHECK(pp::default_device() == Device::best());
