@@ -24,4 +24,33 @@ esac
 run=runs/demo
 superres=build/examples/superres/superres
 
-tools/build.sh build
+tools/build.sh build --target examples/superres/superres
+
+[ $fresh = no ] || rm -rf $run
+if [ -f $run/finished ]; then
+  echo "demo: $run holds a trained network, so it is only measured (tools/demo.sh --fresh trains again)"
+else
+  resume=()
+  if [ -f $run/last.safetensors ]; then
+    echo "demo: going on with the training in $run"
+    resume=(--resume)
+  fi
+  status=0
+  $superres train --out $run "${resume[@]}" || status=$?
+  if [ $status = 130 ]; then
+    echo "demo: stopped; run tools/demo.sh again to go on" >&2
+    exit $status
+  fi
+  [ $status = 0 ] || exit 1
+  touch $run/finished
+fi
+
+$superres eval --model $run/best.safetensors --json $run/scores.json
+low=$(find $run/eval -name '*.low.wav' | sort | head -n 1)
+$superres upsample "$low" $run/upsampled.wav --model $run/best.safetensors
+cat <<END
+
+Listen    ${low%.low.wav}.{low,sinc,network,original}.wav
+Look      $run/eval/*.png
+Your own  $superres upsample IN.wav OUT.wav --model $run/best.safetensors
+END
