@@ -1,12 +1,17 @@
 #pragma once
 // The one header users include: `#include <polyphase/polyphase.hpp>`, then `namespace pp = polyphase;`.
 
+#include "autograd/engine.hpp"
 #include "autograd/gradcheck.hpp"
 #include "autograd/no_grad.hpp"
+#include "autograd/node.hpp"
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
+#include "cpu/isa.hpp"
 #include "cpu/threads.hpp"
+#include "io/atomic_file.hpp"
 #include "io/checkpoint.hpp"
+#include "io/mapped_file.hpp"
 #include "io/safetensors.hpp"
 #include "layers/activations.hpp"
 #include "layers/conv1d.hpp"

@@ -96,7 +96,10 @@ struct LoadPlan {
   std::string misshapen;
 };
 
-void list(std::string& text, const std::string& item) { text += (text.empty() ? "" : ", ") + item; }
+void list(std::string& text, const std::string& item) {
+  if (!text.empty()) text += ", ";
+  text += item;
+}
 
 LoadPlan plan_load(const std::vector<Slot>& slots, const NamedTensors& state) {
   LoadPlan plan;

@@ -150,7 +150,9 @@ TEST_CASE("module: to(dtype) converts what is floating point and keeps handles t
   net.to(DType::f32);
   CHECK(net.scale.is_same(scale));
   net.to(DType::f64);
-  for (const auto& [name, tensor] : net.state_dict()) {
+  for (const auto& entry : net.state_dict()) {
+    const std::string& name = entry.first;
+    const Tensor& tensor = entry.second;
     CAPTURE(name);
     CHECK(tensor.dtype() == (name == "body.0.norm.num_batches_tracked" ? DType::i64 : DType::f64));
   }

@@ -99,6 +99,9 @@ TEST_CASE("batch norm layer: without momentum the running mean is the plain aver
   CHECK(state_of(layer, "running_mean").item() == near(5));
   CHECK(state_of(layer, "running_var").item() == near(2));
   CHECK(state_of(layer, "num_batches_tracked").item<std::int64_t>() == 3);
+  layer.eval();
+  (void)layer(Tensor::ones({2, 1}, {.dtype = DType::f64}));
+  CHECK(state_of(layer, "num_batches_tracked").item<std::int64_t>() == 3);
 }
 
 TEST_CASE("batch norm layer: without tracking the batch's statistics are used in eval, too") {

@@ -28,6 +28,12 @@ TEST_CASE("clip: a large norm is brought to max_norm, over all parameters togeth
   CHECK(clip_grad_norm(parameters, 1) == doctest::Approx(1));
 }
 
+TEST_CASE("clip: a norm just above max_norm is scaled, too") {
+  const std::vector<Tensor> parameters{with_grad({3, 4})};
+  CHECK(clip_grad_norm(parameters, 4) == 5);
+  CHECK(parameters[0].grad().to_vector<double>()[1] == doctest::Approx(4 * 4 / (5 + 1e-6)).epsilon(testing::kDoubleRounding));
+}
+
 TEST_CASE("clip: a small norm is left alone, dtypes may be mixed") {
   Tensor single = Tensor::zeros({1}, {.requires_grad = true});
   single.set_grad(Tensor::full({1}, 4));
