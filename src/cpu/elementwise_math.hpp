@@ -154,8 +154,7 @@ struct SinParts {
   F32 r;
   I32 n;
 };
-/// The largest |x| the reduction in double holds for: n times the first part of pi/2 (25 bits; from musl's __rem_pio2f) is
-/// exact.
+/// The largest |x| split_sin_double holds for: n times the first part of pi/2 (25 bits; from musl's __rem_pio2f) is exact.
 inline constexpr float kSinLimit = 0x1.921fb4p28f;
 
 POLYPHASE_INLINE void reduce_half(HalfF32 x, HalfF32& r, HalfI32& n) {
@@ -166,7 +165,7 @@ POLYPHASE_INLINE void reduce_half(HalfF32 x, HalfF32& r, HalfI32& n) {
   r = __builtin_convertvector(rest, HalfF32);
   n = __builtin_convertvector(turns, HalfI32);
 }
-POLYPHASE_INLINE SinParts split_sin(F32 x) {
+POLYPHASE_INLINE SinParts split_sin_double(F32 x) {
   HalfF32 half[2], r[2];
   HalfI32 n[2];
   std::memcpy(half, &x, sizeof x);
@@ -177,6 +176,21 @@ POLYPHASE_INLINE SinParts split_sin(F32 x) {
   std::memcpy(&parts.n, n, sizeof n);
   return parts;
 }
+#if defined(__AVX2__) || defined(__aarch64__)
+/// With a fused multiply-add three floats for pi/2 do: x - n*first is exact, each further step is rounded once.
+inline constexpr float kSinFastLimit = 0x1p16f;
+POLYPHASE_INLINE SinParts split_sin(F32 x) {
+  const F32 rounded = fma(x, broadcast(6.36619772e-1f), broadcast(kRound));
+  const F32 n = rounded - kRound;
+  F32 r = fma(n, broadcast(-0x1.921fb6p0f), x);
+  r = fma(n, broadcast(0x1.777a5cp-25f), r);
+  r = fma(n, broadcast(0x1.ee59dap-50f), r);
+  return {r, as<I32>(rounded)};  // the upper bits of kRound do not matter: only n mod 4 is used
+}
+#else
+inline constexpr float kSinFastLimit = kSinLimit;
+POLYPHASE_INLINE SinParts split_sin(F32 x) { return split_sin_double(x); }
+#endif
 /// sin of n quarter turns and r more.
 POLYPHASE_INLINE F32 sin_of_parts(F32 r, I32 n) {
   const F32 z = r * r;
@@ -191,27 +205,32 @@ POLYPHASE_INLINE F32 sin_of_parts(F32 r, I32 n) {
   const F32 magnitude = (n & 1) != 0 ? c : s;
   return as<F32>(as<I32>(magnitude) ^ ((n & 2) << 30));
 }
-// Lanes whose argument is too large for split_sin, infinite or NaN: rare, left to the C library in double.
-[[gnu::noinline]] inline F32 sin_slow(F32 x) {
-  for (int i = 0; i < kLanes<float>; ++i) x[i] = static_cast<float>(__builtin_sin(static_cast<double>(x[i])));
-  return x;
+/// sin(x + quarters pi/2) for |x| <= kSinFastLimit.
+POLYPHASE_INLINE F32 sin_fast(F32 x, int quarters) {
+  const SinParts parts = split_sin(x);
+  const F32 result = sin_of_parts(parts.r, parts.n + quarters);
+  return quarters == 0 ? (x == 0.0f ? x : result) : result;  // sin(-0) is -0
 }
-[[gnu::noinline]] inline F32 cos_slow(F32 x) {
-  for (int i = 0; i < kLanes<float>; ++i) x[i] = static_cast<float>(__builtin_cos(static_cast<double>(x[i])));
-  return x;
+// Vectors with a lane beyond kSinFastLimit, infinite or NaN: rare. Each lane gets what it would get among any neighbours.
+[[gnu::noinline]] inline F32 sin_wide(F32 x, int quarters) {
+  const SinParts parts = split_sin_double(x);
+  F32 result = abs(x) <= kSinFastLimit ? sin_fast(x, quarters) : sin_of_parts(parts.r, parts.n + quarters);
+  for (int i = 0; i < kLanes<float>; ++i) {
+    if (__builtin_fabsf(x[i]) <= kSinLimit) continue;
+    const double wide = static_cast<double>(x[i]);
+    result[i] = static_cast<float>(quarters == 0 ? __builtin_sin(wide) : __builtin_cos(wide));
+  }
+  return result;
 }
 POLYPHASE_INLINE F32 sin(F32 x) {
-  if (any_beyond(abs(x), kSinLimit)) [[unlikely]]
-    return sin_slow(x);
-  const SinParts parts = split_sin(x);
-  const F32 result = sin_of_parts(parts.r, parts.n);
-  return x == 0.0f ? x : result;  // keeps the sign of -0
+  if (any_beyond(abs(x), kSinFastLimit)) [[unlikely]]
+    return sin_wide(x, 0);
+  return sin_fast(x, 0);
 }
 POLYPHASE_INLINE F32 cos(F32 x) {
-  if (any_beyond(abs(x), kSinLimit)) [[unlikely]]
-    return cos_slow(x);
-  const SinParts parts = split_sin(x);
-  return sin_of_parts(parts.r, parts.n + 1);
+  if (any_beyond(abs(x), kSinFastLimit)) [[unlikely]]
+    return sin_wide(x, 1);
+  return sin_fast(x, 1);
 }
 
 /// Both branches are computed: an odd polynomial near 0, 1 - 2/(exp(2|x|) + 1) elsewhere.

@@ -61,29 +61,25 @@ struct NormalTransform {
   }
 };
 
-// Fills out[0, count) block by block. T is float or double; `store` takes the numbers of a block, their place and how many
-// count.
-template <class T, class Transform, class Store>
-void fill_blocks(std::int64_t count, GeneratorState state, const Transform& transform, const Store& store) {
-  constexpr std::int64_t kPerBlock = std::is_same_v<T, float> ? 4 : 2;
-  const std::int64_t blocks = (count + kPerBlock - 1) / kPerBlock;
-  parallel_for(blocks, kElementGrain / 16, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t block = begin; block < end; ++block) {
-      auto numbers = unit_numbers(philox4x32(state.seed, state.offset + static_cast<std::uint64_t>(block)), T{});
-      transform(numbers);
-      const std::int64_t first = block * kPerBlock;
-      store(numbers.data(), first, std::min(kPerBlock, count - first));
-    }
-  });
-}
-
+// Numbers are drawn as T, float or double, and rounded to out's dtype a buffer at a time.
 template <class T, class Transform>
 void fill_typed(const Tensor& out, GeneratorState state, const Transform& transform) {
-  const DType dtype = out.dtype();
-  char* data = static_cast<char*>(out.raw());
-  const auto size = static_cast<std::int64_t>(size_of(dtype));
-  fill_blocks<T>(out.numel(), state, transform, [=](const T* numbers, std::int64_t first, std::int64_t count) {
-    convert_elements(dtype, data + first * size, dtype_of<T>, numbers, count);
+  constexpr std::int64_t kPerBlock = std::is_same_v<T, float> ? 4 : 2;
+  const std::int64_t count = out.numel();
+  const auto size = static_cast<std::int64_t>(size_of(out.dtype()));
+  char* to = static_cast<char*>(out.raw());
+  parallel_for((count + kPerBlock - 1) / kPerBlock, kElementGrain / 16, [&](std::int64_t begin, std::int64_t end) {
+    std::array<T, kBlock> buffer;
+    for (std::int64_t first = begin * kPerBlock; first < std::min(count, end * kPerBlock); first += kBlock) {
+      const std::int64_t n = std::min(kBlock, std::min(count, end * kPerBlock) - first);
+      for (std::int64_t i = 0; i < n; i += kPerBlock) {
+        const auto block = static_cast<std::uint64_t>((first + i) / kPerBlock);
+        auto numbers = unit_numbers(philox4x32(state.seed, state.offset + block), T{});
+        transform(numbers);
+        std::copy(numbers.begin(), numbers.end(), buffer.begin() + i);
+      }
+      convert_elements(out.dtype(), to + first * size, dtype_of<T>, buffer.data(), n);
+    }
   });
 }
 

@@ -17,7 +17,7 @@ namespace {
 // Elements that one piece of a long reduction has at least; pieces are what threads share.
 constexpr std::int64_t kPiece = 4096;
 // Columns accumulated side by side, and how many rows of them make a piece.
-constexpr std::int64_t kColumns = 256;
+constexpr std::int64_t kColumns = 1024;
 constexpr std::int64_t kColumnRows = 128;
 constexpr std::int64_t kShortReduction = 32;  // for fewer elements than this, starting and ending a row would dominate
 
@@ -204,14 +204,17 @@ class Reduction {
                  merge_strided(partial + count / 2 * stride, count - count / 2, stride));
   }
 
+  // Writes total(o) for every output o, rounded to its dtype.
   template <class Total>
   void finish(std::int64_t outputs, std::int64_t pieces, const Total& total) const {
     auto* out = static_cast<char*>(out_.raw());
     const auto size = static_cast<std::int64_t>(size_of(out_.dtype()));
     parallel_for(outputs, kElementGrain / pieces + 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t o = begin; o < end; ++o) {
-        const double value = total(o);
-        convert_elements(out_.dtype(), out + o * size, DType::f64, &value, 1);
+      std::array<double, kBlock> totals;
+      for (std::int64_t o = begin; o < end; o += kBlock) {
+        const std::int64_t n = std::min(kBlock, end - o);
+        for (std::int64_t i = 0; i < n; ++i) totals[at(i)] = total(o + i);
+        convert_elements(out_.dtype(), out + o * size, DType::f64, totals.data(), n);
       }
     });
   }

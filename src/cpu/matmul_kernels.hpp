@@ -1,0 +1,34 @@
+#pragma once
+// The inner loop of matrix products, per instruction set. Internal to the library.
+
+#include <cstdint>
+
+#include "cpu/isa.hpp"
+
+namespace polyphase::cpu {
+
+/// One tile of a product of packed panels: its size is what fits the registers.
+template <class T>
+struct MatmulTile {
+  std::int64_t rows, columns;
+  /// out[r * out_stride + c] (+)= sum over k of a[k, r] * b[k, c] for r < valid_rows, c < valid_columns, in the order of k.
+  /// a (K, rows), b (K, columns), both contiguous. Without `accumulate` out is overwritten.
+  void (*multiply)(const T* a, const T* b, std::int64_t K, T* out, std::int64_t out_stride, std::int64_t valid_rows,
+                   std::int64_t valid_columns, bool accumulate);
+};
+
+struct MatmulKernels {
+  MatmulTile<float> f32;
+  MatmulTile<double> f64;
+};
+
+template <Isa isa>
+const MatmulKernels& matmul_kernels();
+
+#ifndef POLYPHASE_ISA  // the choice is for callers, not for kernel sources
+inline const MatmulKernels& matmul_kernels() {
+  return dispatch_isa([](auto tag) -> const MatmulKernels& { return matmul_kernels<tag.value>(); });
+}
+#endif
+
+}  // namespace polyphase::cpu
