@@ -198,6 +198,17 @@ TEST_CASE("saved memory is freed while the pass goes") {
   CHECK(x.grad().defined());
 }
 
+TEST_CASE("what was saved goes even while a tensor of the graph is held") {
+  constexpr std::int64_t kLength = 10'000;
+  const Allocator& allocator = backend_of(Device::cpu()).allocator();
+  const Tensor x = Tensor::ones({kLength}, {.dtype = DType::f64, .requires_grad = true});
+  const Tensor held = square(x * 2.0);  // saves the product, which nothing else holds
+  const std::size_t before = allocator.stats().live_bytes;
+  sum(held).backward();
+  x.set_grad({});
+  CHECK(before - allocator.stats().live_bytes == kLength * sizeof(double));
+}
+
 TEST_CASE("a long chain is run through") {
   const Tensor x = leaf_of({1});
   Tensor y = x;

@@ -174,7 +174,9 @@ TEST_CASE("conv1d: same padding and padding modes") {
 TEST_CASE("every dtype, against f64 on the same rounded inputs") {
   const std::vector<std::pair<DType, double>> dtypes = {
       {DType::f32, kFloatSum}, {DType::f16, kHalfRounding}, {DType::bf16, kBFloat16Rounding}};
-  for (const auto& [dtype, tolerance] : dtypes) {
+  for (const auto& entry : dtypes) {
+    const DType dtype = entry.first;
+    const double tolerance = entry.second;
     CAPTURE(name_of(dtype));
     const Tensor x = uniform_f64({2, 8, 9}, -0.4, 0.4, 1).to(dtype);
     const Tensor w = uniform_f64({8, 8, 4}, -0.4, 0.4, 2).to(dtype);

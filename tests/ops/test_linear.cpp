@@ -26,7 +26,9 @@ const std::vector<std::pair<Shape, Shape>> kShapes = {
 }  // namespace
 
 TEST_CASE("matmul agrees with the plain sum, batches broadcast") {
-  for (const auto& [a_shape, b_shape] : kShapes) {
+  for (const auto& shapes : kShapes) {
+    const Shape& a_shape = shapes.first;
+    const Shape& b_shape = shapes.second;
     CAPTURE(to_string(a_shape));
     CAPTURE(to_string(b_shape));
     const Tensor a = random_f64(a_shape, 1);
@@ -37,7 +39,9 @@ TEST_CASE("matmul agrees with the plain sum, batches broadcast") {
 }
 
 TEST_CASE("matmul: gradients") {
-  for (const auto& [a_shape, b_shape] : kShapes) {
+  for (const auto& shapes : kShapes) {
+    const Shape& a_shape = shapes.first;
+    const Shape& b_shape = shapes.second;
     CAPTURE(to_string(a_shape));
     CAPTURE(to_string(b_shape));
     const auto function = [](const Inputs& in) { return matmul(in[0], in[1]); };
