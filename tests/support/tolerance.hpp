@@ -7,8 +7,16 @@ namespace polyphase::testing {
 inline constexpr double kDoubleRounding = 1e-13;
 /// Longer sums in f64, or many optimizer steps.
 inline constexpr double kDoubleSum = 1e-11;
+/// Sums in f64 of 2^18 terms, added pairwise, over the sum of magnitudes: what a running sum would exceed.
+inline constexpr double kLongDoubleSum = 4e-16;
 /// A formula of a few operations computed in f32, against f64.
 inline constexpr double kFloatRounding = 1e-6;
+/// A formula of several f32 functions of arguments up to 10, against f64. Of max(1, |value|).
+inline constexpr double kFloatFunction = 2e-6;
+/// exp, log, sin, ... of one f32, in units in the last place: measured up to 2.4.
+inline constexpr double kFunctionUlps = 2.5;
+/// A Fourier transform in f32, of its largest bin: rounding grows with the logarithm of the length.
+inline constexpr double kFloatFft = 1e-6;
 /// Sums of up to some hundred terms of order 1 in f32, against f64.
 inline constexpr double kFloatSum = 1e-5;
 /// One rounding to f16 (11 bits) of values below 4, over f32 arithmetic. Absolute.
