@@ -22,18 +22,27 @@ struct CheckOptions {
 struct Totals {
   int passed = 0;
   int failed = 0;
+  int skipped = 0;
   int unreadable = 0;
   double worst_share = 0;  // of its tolerance
   std::string worst;
 };
 
 void print_case(const golden::Result& result) {
+  if (!result.skipped.empty()) {
+    std::printf("%-4s %-13s %-62s %s\n", "skip", result.name.c_str(), result.what.c_str(), result.skipped.c_str());
+    return;
+  }
   std::printf("%-4s %-13s %-62s %-18s error %9.2e  tolerance %9.2e\n", result.passed() ? "ok" : "FAIL", result.name.c_str(),
               result.what.c_str(), result.worst.c_str(), result.error, result.tolerance);
   std::fflush(stdout);
 }
 
 void count(Totals& totals, const std::string& file, const golden::Result& result) {
+  if (!result.skipped.empty()) {
+    ++totals.skipped;
+    return;
+  }
   result.passed() ? ++totals.passed : ++totals.failed;
   const double share = result.error / result.tolerance;
   if (share > totals.worst_share || totals.worst.empty()) {
@@ -47,7 +56,7 @@ void check_one(const CheckOptions& options, const std::string& file, Totals& tot
   try {
     golden::check_file(file, options.golden, [&](const golden::Result& result) {
       count(totals, file, result);
-      if (!options.quiet || !result.passed()) print_case(result);
+      if (!options.quiet || !(result.passed() || !result.skipped.empty())) print_case(result);
     });
   } catch (const FormatError& error) {
     ++totals.unreadable;
@@ -56,13 +65,15 @@ void check_one(const CheckOptions& options, const std::string& file, Totals& tot
 }
 
 int check(const CheckOptions& options) {
+  if (options.files.empty()) throw UsageError("check: expected at least one file");
   Totals totals;
   for (const std::string& file : options.files) check_one(options, file, totals);
-  if (totals.passed + totals.failed > 0) {
-    std::printf("%d passed, %d failed; the worst uses %.2f of its tolerance: %s\n", totals.passed, totals.failed,
-                totals.worst_share, totals.worst.c_str());
-  }
-  return totals.failed + totals.unreadable > 0 ? 1 : 0;
+  std::printf("%d passed, %d failed, %d skipped", totals.passed, totals.failed, totals.skipped);
+  if (!totals.worst.empty())
+    std::printf("; the worst uses %.2f of its tolerance: %s", totals.worst_share, totals.worst.c_str());
+  std::printf("\n");
+  // Nothing checked is not a success.
+  return totals.failed + totals.unreadable > 0 || totals.passed == 0 ? 1 : 0;
 }
 
 }  // namespace
@@ -70,10 +81,11 @@ int check(const CheckOptions& options) {
 void add_check(CLI::App& app, Action& action) {
   const auto options = std::make_shared<CheckOptions>();
   CLI::App& command = *app.add_subcommand(
-      "check", "Compares the library with golden files (safetensors: convolution cases, training traces, generators); exit code 1\n"
-               "where an error is past its tolerance. An error of a convolution is |result - golden| / sum of |x||w|, worst element;\n"
-               "its tolerance is twice what plain arithmetic in that precision gives. Other errors are relative norms.");
-  command.add_option("files", options->files, "golden files")->required();
+      "check",
+      "Compares the library with golden files (safetensors: convolution cases, training traces, generators); exit code 1\n"
+      "where an error is past its tolerance. An error of a convolution is |result - golden| / sum of |x||w|, worst element;\n"
+      "its tolerance is twice what plain arithmetic in that precision gives. Other errors are relative norms.");
+  command.add_option("files", options->files, "golden files");
   add_device(command, options->golden.device);
   add_precision(command, options->golden.precision);
   add_algorithm(command, options->golden.algorithm);

@@ -25,7 +25,8 @@ void print_memory(const Device& device) {
 
 void print_machine_memory() {
   const double page = static_cast<double>(::sysconf(_SC_PAGESIZE));
-  std::printf("  %-10s total %.0f MiB, free %.0f MiB\n", "machine", static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * page / kMiB,
+  std::printf("  %-10s total %.0f MiB, free %.0f MiB\n", "machine",
+              static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * page / kMiB,
               static_cast<double>(::sysconf(_SC_AVPHYS_PAGES)) * page / kMiB);
 }
 
@@ -44,7 +45,8 @@ int info() {
   std::printf("devices    cpu");
   for (int i = 0; i < gpus; ++i) std::printf(", %s", to_string(Device::cuda(i)).c_str());
   std::printf("\nfeatures\n");
-  std::printf("  %-10s in use %s; this machine and build have %s\n", "cpu", std::string(cpu_isa()).c_str(), available_isas().c_str());
+  std::printf("  %-10s in use %s; this machine and build have %s\n", "cpu", std::string(cpu_isa()).c_str(),
+              available_isas().c_str());
   std::printf("  %-10s %d of OpenMP (OMP_NUM_THREADS, --threads)\n", "threads", num_threads());
   std::printf("  %-10s %s\n", "cuda", gpus > 0 ? "yes" : "no: this build or this machine has none");
   std::printf("  %-10s f32, f64, f16, bf16, i64\n", "dtypes");

@@ -15,12 +15,14 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 int run(int argc, char** argv) {
   CLI::App app("polyphase: what this build is, whether it computes rightly, how fast it is", "polyphase");
   app.set_version_flag("--version", "polyphase " POLYPHASE_VERSION);
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // none at all is refused below: here it would be named before an unknown word
   polyphase::tool::Action action;
   polyphase::tool::add_info(app, action);
   polyphase::tool::add_check(app, action);
+  polyphase::tool::add_bench(app, action);
   try {
     app.parse(argc, argv);
+    if (!action) throw polyphase::tool::UsageError("expected a subcommand: info, check or bench");
     return action();
   } catch (const CLI::Success& request) {
     return app.exit(request);  // --help, --version

@@ -38,7 +38,8 @@ inline DType parse_dtype(const std::string& text) {
 }
 
 inline void add_device(CLI::App& app, Device& device) {
-  add_parsed(app, "--device", device, "cpu, cuda or cuda:N (default cpu)", [](const std::string& t) { return Device::parse(t); });
+  add_parsed(app, "--device", device, "cpu, cuda or cuda:N (default cpu)",
+             [](const std::string& t) { return Device::parse(t); });
 }
 
 inline void add_algorithm(CLI::App& app, Algorithm& algorithm) {
@@ -47,7 +48,8 @@ inline void add_algorithm(CLI::App& app, Algorithm& algorithm) {
 }
 
 inline void add_precision(CLI::App& app, Precision& precision) {
-  add_parsed(app, "--precision", precision, "ieee, fp32 (default) or tf32", [](const std::string& t) { return parse_precision(t); });
+  add_parsed(app, "--precision", precision, "ieee, fp32 (default) or tf32",
+             [](const std::string& t) { return parse_precision(t); });
 }
 
 inline void add_dtype(CLI::App& app, std::optional<DType>& dtype, const std::string& help) {
@@ -56,7 +58,8 @@ inline void add_dtype(CLI::App& app, std::optional<DType>& dtype, const std::str
 
 /// Takes effect while the command line is read.
 inline void add_threads(CLI::App& app) {
-  app.add_option_function<int>("--threads", [](int count) { set_num_threads(count); }, "CPU threads (default: all cores)")
+  app.add_option_function<int>(
+         "--threads", [](int count) { set_num_threads(count); }, "CPU threads (default: all cores)")
       ->check(CLI::Range(1, 4096));
 }
 

@@ -27,6 +27,17 @@ NamedTensors File::under(const std::string& prefix) const {
 
 void File::fail(const std::string& what) const { throw FormatError("check: " + path + ": " + what); }
 
+namespace {
+
+void check_any(const File& file, const Options& options, const Report& report) {
+  if (is_generator(file)) return check_generator(file, options, report);
+  if (is_train_trace(file)) return check_train_trace(file, options, report);
+  if (is_conv_cases(file)) return check_conv_cases(file, options, report);
+  file.fail("not a golden file: expected metadata of convolution cases (op), a training trace (net) or a generator (config)");
+}
+
+}  // namespace
+
 std::vector<Result> check_file(const std::string& path, const Options& options,
                                const std::function<void(const Result&)>& report) {
   const File file{path, load_safetensors(path)};
@@ -37,14 +48,10 @@ std::vector<Result> check_file(const std::string& path, const Options& options,
     results.push_back(result);
     if (report) report(result);
   };
-  if (is_generator(file)) {
-    check_generator(file, options, keep);
-  } else if (is_train_trace(file)) {
-    check_train_trace(file, options, keep);
-  } else if (is_conv_cases(file)) {
-    check_conv_cases(file, options, keep);
-  } else {
-    file.fail("not a golden file: expected metadata of convolution cases (op), a training trace (net) or a generator (config)");
+  try {
+    check_any(file, options, keep);
+  } catch (const NotImplemented& reason) {
+    keep({.name = "all", .what = "the network", .skipped = reason.what()});
   }
   return results;
 }

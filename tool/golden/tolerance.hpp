@@ -18,7 +18,7 @@ inline constexpr double kExtraRoundings = 4;
 inline constexpr double kTraceF64 = 1e-10;
 // Float32: Adam divides a gradient by its own size, so the sign of a gradient near zero, which rounding decides, moves a weight
 // by a whole learning rate.
-inline constexpr double kTraceF32 = 1e-3;
+inline constexpr double kTraceF32 = 1e-4;
 inline constexpr double kTraceTf32 = 1e-1;
 // A generator is some thirty layers; each adds a few roundings of its sums relative to its output, and no layer amplifies.
 inline constexpr double kGeneratorF64 = 1e-12;

@@ -1,0 +1,80 @@
+// The library in thirty lines: a network learns to upsample signals four times.
+//   quickstart [MODEL.safetensors]
+// The signals are random sums of sines, so it needs no data; the model is saved where the argument says, else in the temporary
+// directory.
+
+#include <polyphase/polyphase.hpp>
+
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <utility>
+
+namespace pp = polyphase;
+
+namespace {
+
+constexpr std::int64_t kFactor = 4;
+
+// high (8, 1, 256): each row a sum of three sines; low (8, 1, 64): every fourth sample of it.
+std::pair<pp::Tensor, pp::Tensor> make_batch(pp::Device device) {
+  constexpr std::int64_t kRows = 8, kLength = 256, kSines = 3;
+  const double two_pi = 2 * std::acos(-1.0);
+  const pp::Tensor time = pp::Tensor::arange(kLength);
+  pp::Tensor high = pp::Tensor::zeros({kRows, 1, kLength});
+  for (int i = 0; i < kSines; ++i) {
+    // Below an eighth of the sampling rate, which the low rate can still carry.
+    const pp::Tensor frequency = pp::Tensor::uniform({kRows, 1, 1}, 0.01, 0.12);
+    const pp::Tensor phase = pp::Tensor::uniform({kRows, 1, 1}, 0, two_pi);
+    high = high + pp::sin(frequency * time * two_pi + phase) / double{kSines};
+  }
+  return {high.slice(2, 0, kLength, kFactor).contiguous().to(device), high.to(device)};
+}
+
+void run(const std::string& path) {
+  auto device = pp::Device::best();  // cuda:0 if there is one, else cpu
+  pp::manual_seed(1);
+  pp::Sequential net(pp::Conv1d({.in_channels = 1, .out_channels = 64, .kernel_size = 7, .padding = 3}), pp::LeakyReLU(0.1f),
+                     pp::ConvTranspose1d({.in_channels = 64, .out_channels = 32, .kernel_size = 8, .stride = 4, .padding = 2}),
+                     pp::LeakyReLU(0.1f), pp::Conv1d({.in_channels = 32, .out_channels = 1, .kernel_size = 7, .padding = 3}),
+                     pp::Tanh());
+  net.to(device);
+  std::printf("training %lld parameters on %s\n", static_cast<long long>(net.parameter_count()), pp::to_string(device).c_str());
+  pp::Adam optimizer(net.parameters(), {.learning_rate = 1e-3});
+  for (int step = 1; step <= 300; ++step) {
+    const auto [low, high] = make_batch(device);
+    auto loss = pp::mse_loss(net(low), high);
+    optimizer.zero_grad();
+    loss.backward();
+    optimizer.step();
+    if (step == 1 || step % 100 == 0) std::printf("step %3d   loss %.5f\n", step, loss.item<double>());
+  }
+
+  pp::NoGradGuard no_grad;
+  const auto [low, high] = make_batch(device);
+  const auto signal = pp::mean(pp::square(high)).item<double>();
+  const auto decibels = [&](const pp::Tensor& y) { return 10 * std::log10(signal / pp::mse_loss(y, high).item<double>()); };
+  std::printf("new signals: network %.1f dB, linear interpolation %.1f dB\n", decibels(net(low)),
+              decibels(pp::upsample1d(low, kFactor, pp::UpsampleMode::linear)));
+
+  pp::save_safetensors(path, net.state_dict());  // keys as PyTorch names them: 0.weight, 2.bias, ...
+  net.load_state_dict(pp::load_safetensors(path).tensors);
+  std::printf("saved %s\n", path.c_str());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
+    std::fprintf(stderr, "quickstart: expected at most one argument, the file to save the model to\n");
+    return 2;
+  }
+  try {
+    run(argc == 2 ? argv[1] : (std::filesystem::temp_directory_path() / "quickstart.safetensors").string());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "quickstart: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Runs a program as a user would: what it prints, its exit codes, one sentence for every mistake.
+
+usage: check_programs.py polyphase|quickstart|compare_backends PROGRAM DATA_FOLDER
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+NAME, PROGRAM, DATA = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+COUNTS = {"passed": 0, "failed": 0}
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess:
+    # Other tests run at the same time: threads that wait must not spin on a core that somebody else needs.
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=500,
+                          env={**os.environ, "OMP_WAIT_POLICY": "passive"})
+
+
+def expect(what: str, condition: bool, result: subprocess.CompletedProcess) -> None:
+    COUNTS["passed" if condition else "failed"] += 1
+    if not condition:
+        print(f"failed: {what}\n  arguments: {result.args[1:]}\n  exit code: {result.returncode}\n"
+              f"  stdout: {result.stdout!r}\n  stderr: {result.stderr!r}")
+
+
+def expect_output(arguments: list, code: int, *patterns: str) -> subprocess.CompletedProcess:
+    result = run(*arguments)
+    expect(f"exit code {code}", result.returncode == code, result)
+    for pattern in patterns:
+        expect(f"output with {pattern!r}", re.search(pattern, result.stdout, re.MULTILINE) is not None, result)
+    return result
+
+
+def expect_error(arguments: list, code: int, pattern: str) -> None:
+    """One line that starts with the program's name, and nothing on stdout that looks like success."""
+    result = run(*arguments)
+    lines = result.stderr.splitlines()
+    good = result.returncode == code and len(lines) == 1 and lines[0].startswith(NAME + ": ") and re.search(pattern, lines[0])
+    expect(f"exit code {code} and one line with {pattern!r}", bool(good), result)
+
+
+def check_polyphase(folder: Path) -> None:
+    cases, trace = str(DATA / "conv1d_small.safetensors"), str(DATA / "train_adamw_mse.safetensors")
+    generator = str(DATA / "hifigan_resblock2.safetensors")
+    expect_output(["--version"], 0, r"^polyphase \d+\.\d+\.\d+$")
+    expect_output(["--help"], 0, r"check", r"info", r"bench")
+    expect_output(["info", "--threads", "1"], 0, r"^polyphase +\d", r"^devices +cpu", r"in use \w+", r"threads +1 ", r"^precision +fp32",
+                  r"cpu +live")
+    expect_output(["check", cases, trace, generator], 0, r"^ok +\S+ +conv_transpose1d \(", r"^ok +final +adamw mse f64, 20 steps",
+                  r"^ok +audio +HiFi-GAN", r"^\d+ passed, 0 failed, 0 skipped; the worst uses 0\.\d+ of its tolerance")
+    quiet = expect_output(["check", "-q", cases, "--dtype", "f64", "--algorithm", "reference", "--threads", "1"], 0, "passed, 0 failed")
+    expect("one line when quiet", len(quiet.stdout.splitlines()) == 1, quiet)
+    expect_output(["check", cases, "--algorithm", "depthwise"], 0, r"^skip +\S+ +.*needs G == C_in", r"[1-9]\d* skipped")
+    # Nothing could be checked: not a success.
+    expect_output(["check", trace, "--algorithm", "depthwise"], 1, r"^0 passed, 0 failed, 1 skipped$")
+
+    spoilt = bytearray((DATA / "hifigan_resblock2.safetensors").read_bytes())
+    length = int.from_bytes(spoilt[:8], "little")
+    begin = json.loads(spoilt[8:8 + length])["audio"]["data_offsets"][0]
+    spoilt[8 + length + begin + 6] ^= 8  # a high bit of one sample's fraction
+    (folder / "spoilt").write_bytes(spoilt)
+    expect_output(["check", str(folder / "spoilt")], 1, r"^FAIL +audio", r"^0 passed, 1 failed")
+    (folder / "short").write_bytes(spoilt[:-1])
+    (folder / "empty").write_bytes(b"")
+    expect_error(["check", str(folder / "short")], 1, r"short: .*past the data")
+    expect_error(["check", str(folder / "empty")], 1, r"empty: expected at least 8 bytes")
+    expect_error(["check", str(folder)], 1, r"Is a directory")
+    expect_error(["check", str(folder / "missing")], 1, r"No such file")
+    expect_error(["check", cases, "--device", "cuda:99"], 1, r"cuda:99")
+    expect_error(["check", cases, "--device", "tpu"], 2, r'expected "cpu", "cuda" or "cuda:N", got "tpu"')
+    expect_error(["check", cases, "--algorithm", "magic"], 2, r"magic")
+    expect_error(["check", cases, "--precision", "fp8"], 2, r"fp8")
+    expect_error(["check", cases, "--dtype", "i64"], 2, r"expected f32, f64, f16 or bf16, got i64")
+    expect_error(["check", cases, "--threads", "0"], 2, r"threads")
+    expect_error(["check"], 2, r"expected at least one file")
+    expect_error([], 2, r"expected a subcommand: info, check or bench")
+    expect_error(["check", "--unknown"], 2, r"--unknown")
+    expect_error(["train"], 2, r"train")
+
+    table = str(folder / "bench.json")
+    bench = ["bench", "--shapes", "hifigan_up0", "--directions", "forward,wgrad", "--repeat", "1", "--threads", "1"]
+    result = expect_output([*bench, "--json", table], 0, r"hifigan_up0 +forward", r"hifigan_up0 +wgrad")
+    records = json.loads(Path(table).read_text())["records"]
+    expect("two records in the JSON", [r["direction"] for r in records] == ["forward", "wgrad"], result)
+    expect_error(["bench", "--shapes", "Z"], 2, r"Z not in")
+    expect_error(["bench", "--directions", "up"], 2, r"expected forward, dgrad or wgrad, got up")
+    result = run(*bench, "--json", str(folder / "no/such.json"))
+    expect("a table that cannot be written", result.returncode == 1 and "No such file" in result.stderr, result)
+
+
+def check_quickstart(folder: Path) -> None:
+    model = folder / "model.safetensors"
+    result = expect_output([str(model)], 0, r"^step +1 ", r"^new signals: network (\d+\.\d) dB, linear interpolation (-?\d+\.\d) dB$")
+    network, linear = map(float, re.search(r"network (\S+) dB, linear interpolation (\S+) dB", result.stdout).groups())
+    expect("the network beats interpolation by 6 dB", network > linear + 6, result)
+    data = model.read_bytes()
+    header = json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
+    expect("PyTorch's keys", sorted(header) == ["0.bias", "0.weight", "2.bias", "2.weight", "4.bias", "4.weight"], result)
+    expect_error(["--unknown"], 2, r"at most one argument")
+    expect_error(["a", "b"], 2, r"at most one argument")
+    expect_error([str(folder / "no/such/place")], 1, r"No such file")
+
+
+def check_compare_backends(folder: Path) -> None:
+    small = ["--shape", "2,8,8,4,32,2,1"]
+    result = expect_output(small, 0, r"^x \(2, 8, 32\), weight \(8, 8, 4\) -> y \(2, 8, 64\), f32", r"^forward ", r"^dgrad ", r"^wgrad ")
+    errors = [float(row.split()[i]) for row in result.stdout.splitlines() if re.match("forward|dgrad|wgrad", row) for i in (1, 2, 3)]
+    expect("nine errors of float32's size", len(errors) == 9 and all(0 < e < 1e-5 for e in errors), result)
+    expect_output([*small, "--a", "cpu,gemm,ieee", "--b", "cpu,gemm,ieee", "--threads", "1"], 0, r"^forward +\S+ +\S+ +0\.00e\+00")
+    expect_output([*small, "--dtype", "f16"], 0, r"f16")
+    expect_error(["--unknown"], 2, r"--unknown")
+    expect_error(["--a", "tpu"], 2, r"tpu")
+    expect_error(["--a", "cpu,magic"], 2, r"magic")
+    expect_error(["--a", "cpu,gemm,ieee,more"], 2, r"expected DEVICE")
+    expect_error(["--shape", "1,2,x"], 2, r"shape")
+    expect_error(["--shape", "1,2,3,4,5,6,7,8,9,0"], 2, r"expected G >= 1")
+    expect_error(["--shape", "1,8,8,2,4,1,9"], 1, r"conv_transpose1d")
+    expect_error([*small, "--a", "cpu,depthwise"], 1, r"depthwise")
+    expect_error([*small, "--b", "cuda:99"], 1, r"cuda:99")
+
+
+with tempfile.TemporaryDirectory() as temporary:
+    {"polyphase": check_polyphase, "quickstart": check_quickstart, "compare_backends": check_compare_backends}[NAME](Path(temporary))
+print(f"test cases: {COUNTS['passed']} passed, {COUNTS['failed']} failed, 0 skipped")
+sys.exit(1 if COUNTS["failed"] else 0)
