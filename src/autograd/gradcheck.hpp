@@ -10,7 +10,7 @@
 namespace polyphase {
 
 struct GradcheckOptions {
-  double step = 1e-6;                ///< of the central difference
+  double step = 1e-6;  ///< of the central difference
   double absolute_tolerance = 1e-6;
   double relative_tolerance = 1e-4;
 };

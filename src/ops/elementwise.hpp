@@ -29,10 +29,10 @@ namespace polyphase {
 [[nodiscard]] Tensor operator/(double a, const Tensor& b);
 [[nodiscard]] Tensor operator-(const Tensor& a);
 
-[[nodiscard]] Tensor abs(const Tensor& a);      ///< gradient 0 at 0
+[[nodiscard]] Tensor abs(const Tensor& a);  ///< gradient 0 at 0
 [[nodiscard]] Tensor square(const Tensor& a);
 [[nodiscard]] Tensor sqrt(const Tensor& a);
-[[nodiscard]] Tensor rsqrt(const Tensor& a);    ///< 1/sqrt(a)
+[[nodiscard]] Tensor rsqrt(const Tensor& a);  ///< 1/sqrt(a)
 [[nodiscard]] Tensor reciprocal(const Tensor& a);
 [[nodiscard]] Tensor exp(const Tensor& a);
 [[nodiscard]] Tensor log(const Tensor& a);

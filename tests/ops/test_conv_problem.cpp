@@ -124,6 +124,14 @@ TEST_CASE("conv1d: wrong arguments") {
         "conv1d: expected a kernel of at most L_in + P_l + P_r=4 positions, got D*(K - 1) + 1=5 (K=3 D=2)");
 }
 
+TEST_CASE("mixed devices") {
+  CHECK(error_of<DeviceError>([] { return ops::conv_transpose1d_problem(random_f64(kX), elsewhere(kW), {}, {}); }) ==
+        "conv_transpose1d: expected tensors on one device, got cpu and cuda:0");
+  CHECK(error_of<DeviceError>([] {
+          return ops::conv1d_problem(random_f64({4, 8, 9}), random_f64(kW), elsewhere({16}), {});
+        }) == "conv1d: expected tensors on one device, got cpu and cuda:0");
+}
+
 TEST_CASE("mixed and integer dtypes") {
   const Tensor x = random_f64(kX);
   const Tensor w = random_f64(kW);

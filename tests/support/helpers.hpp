@@ -40,6 +40,13 @@ inline Tensor leaf_of(const std::vector<double>& values) {
   return leaf;
 }
 
+/// A tensor that claims to live on cuda:0, for tests of device mixes on machines without one. Its elements must not be touched.
+inline Tensor elsewhere(const Shape& shape, DType dtype = DType::f64) {
+  static double nothing[1] = {};
+  const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+  return Tensor::over(Storage(nothing, bytes, Device::cuda(0), {}), shape, contiguous_strides(shape), 0, dtype);
+}
+
 /// The text of the E that `function` throws, else what happened instead.
 template <class E, class Function>
 std::string error_of(Function&& function) {
