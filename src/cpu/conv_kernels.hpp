@@ -24,11 +24,13 @@ using Compute = typename ComputeOf<E>::Type;
 
 /// The one inner loop of all three directions, a register tile of MR rows by NV vectors of positions:
 ///   out[m*pitch + p] = bias[m] + sum over j < count of w[j*MR + m] * x[offset[j] + p]       m < MR, p < NV*lanes
-/// summed in the order of j, one fused multiply-add at a time. `w` is read once, in order; `offset` makes x any set of rows.
+/// summed in the order of j, one fused multiply-add at a time. `w` is read once, in order; `offset` makes x any set of rows,
+/// and has kOffsetSlack more entries after the last, which are prefetched but not used.
 template <class T>
 using MicroKernel = void (*)(const T* w, const T* x, const std::int32_t* offset, std::int64_t count, const T* bias, T* out,
                              std::int64_t pitch);
 
+inline constexpr int kOffsetSlack = 8;
 inline constexpr int kPanelKinds = 4;  ///< panels are 1, 2, 4 or 8 rows high: kind is the logarithm
 inline constexpr int kMaxVectors = 8;  ///< widest register tile
 

@@ -41,6 +41,7 @@ class DepthwiseGather {
       for (std::int64_t c = 0; c < shape_.R; ++c)
         for (const std::int64_t offset : taps)
           offsets_.back().push_back(static_cast<std::int32_t>(c * layout_.channel_pitch + offset));
+      offsets_.back().resize(offsets_.back().size() + kOffsetSlack);
     }
   }
 
@@ -52,8 +53,8 @@ class DepthwiseGather {
       Scratch<T> weights(shape_.R * shape_.K * panels_.front().height);
       Scratch<T> rows(panels_.front().height * shape_.out_stride * chunk_);
       for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t row = i / chunks, first = shape_.q_first + i % chunks * chunk_;
-        const std::int64_t count = std::min(chunk_, shape_.q_first + shape_.q_count - first);
+        const std::int64_t row = i / chunks, first = i % chunks * chunk_;
+        const std::int64_t count = std::min(chunk_, shape_.q_count - first);
         pack_input(row, first, count, input.data());
         for (const Panel& panel : panels_) {
           compute(row % shape_.G, panel, count, input.data(), weights.data(), rows.data());
@@ -94,7 +95,7 @@ class DepthwiseGather {
       for (std::int64_t v = 0; v < vectors;) {
         const int width = static_cast<int>(std::min<std::int64_t>(vectors - v, gemm_.widest[panel.kind]));
         gemm_.micro[panel.kind][width](
-            w, x + v * gemm_.lanes, offsets_[r].data(), static_cast<std::int64_t>(offsets_[r].size()), bias,
+            w, x + v * gemm_.lanes, offsets_[r].data(), static_cast<std::int64_t>(offsets_[r].size()) - kOffsetSlack, bias,
             rows + static_cast<std::int64_t>(r) * chunk_ + v * gemm_.lanes, shape_.out_stride * chunk_);
         v += width;
       }
@@ -102,7 +103,7 @@ class DepthwiseGather {
   }
 
   void write(std::int64_t row, const Panel& panel, std::int64_t first, std::int64_t count, const T* rows) const {
-    const std::int64_t start = shape_.out_stride * first - shape_.out_shift;
+    const std::int64_t start = shape_.out_stride * first;
     for (std::int64_t m = 0; m < panel.rows; ++m)
       pack_.interleave(rows + m * shape_.out_stride * chunk_, chunk_, shape_.out_stride, shape_.out_stride, count, -start,
                        shape_.out_length - start, out_ + (row * shape_.M + panel.first + m) * shape_.out_length + start);
@@ -118,7 +119,7 @@ class DepthwiseGather {
   const E* w_;
   const E* bias_;
   E* out_;
-  std::vector<std::vector<std::int32_t>> offsets_;  // (phases, R*taps) within the packed chunk
+  std::vector<std::vector<std::int32_t>> offsets_;  // (phases, R*taps + slack) within the packed chunk
 };
 
 }  // namespace

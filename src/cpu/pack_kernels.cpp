@@ -74,34 +74,33 @@ POLYPHASE_INLINE Float8 load_eight(const E* from) {
   return v;
 }
 
-// An 8 x 8 block, rows to columns, by three rounds of shuffles: pairs of lanes, of pairs, of halves.
+// Four rows a b c d to four vectors, the h-th holding column h of the lower halves and column h + 4 of the upper ones.
+POLYPHASE_INLINE void transpose_four(const Float8* row, Float8* to) {
+  const Float8 ab_low = __builtin_shufflevector(row[0], row[1], 0, 8, 1, 9, 4, 12, 5, 13);
+  const Float8 ab_high = __builtin_shufflevector(row[0], row[1], 2, 10, 3, 11, 6, 14, 7, 15);
+  const Float8 cd_low = __builtin_shufflevector(row[2], row[3], 0, 8, 1, 9, 4, 12, 5, 13);
+  const Float8 cd_high = __builtin_shufflevector(row[2], row[3], 2, 10, 3, 11, 6, 14, 7, 15);
+  to[0] = __builtin_shufflevector(ab_low, cd_low, 0, 1, 8, 9, 4, 5, 12, 13);
+  to[1] = __builtin_shufflevector(ab_low, cd_low, 2, 3, 10, 11, 6, 7, 14, 15);
+  to[2] = __builtin_shufflevector(ab_high, cd_high, 0, 1, 8, 9, 4, 5, 12, 13);
+  to[3] = __builtin_shufflevector(ab_high, cd_high, 2, 3, 10, 11, 6, 7, 14, 15);
+}
+
+// An 8 x 8 block, rows to columns.
 template <class E>
 POLYPHASE_INLINE void transpose_block(const E* from, Index row_stride, const Index* where, Index column, float* to,
                                       Index pitch) {
-  Float8 r[8], s[8];
+  Float8 row[8], half[8];
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) r[i] = load_eight(from + i * row_stride);
-#pragma GCC unroll 4
-  for (int i = 0; i < 8; i += 2) {
-    s[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
-    s[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 8; i += 4) {
-    for (int h = 0; h < 2; ++h) {
-      r[i + h] = __builtin_shufflevector(s[i + h], s[i + h + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-      r[i + h + 2] = __builtin_shufflevector(s[i + h], s[i + h + 2], 2, 3, 10, 11, 6, 7, 14, 15);
-    }
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    s[i] = __builtin_shufflevector(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-    s[i + 4] = __builtin_shufflevector(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-  }
+  for (int i = 0; i < 8; ++i) row[i] = load_eight(from + i * row_stride);
+  transpose_four(row, half);
+  transpose_four(row + 4, half + 4);
 #pragma GCC unroll 8
   for (int j = 0; j < 8; ++j) {
-    const Index row = where != nullptr ? where[column + j] : column + j;
-    if (row >= 0) std::memcpy(to + row * pitch, &s[j], sizeof s[j]);
+    const Index at = where != nullptr ? where[column + j] : column + j;
+    const Float8 value = j < 4 ? __builtin_shufflevector(half[j % 4], half[4 + j % 4], 0, 1, 2, 3, 8, 9, 10, 11)
+                               : __builtin_shufflevector(half[j % 4], half[4 + j % 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    if (at >= 0) std::memcpy(to + at * pitch, &value, sizeof value);
   }
 }
 

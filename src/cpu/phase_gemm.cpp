@@ -17,6 +17,14 @@ namespace {
 constexpr std::int64_t kTileBytes = 512 * 1024;  // packed input kept in a core's L2 while all weights pass by
 constexpr std::int64_t kItemsPerThread = 8;      // so that equal shares of items are nearly equal shares of time
 constexpr std::int64_t kPhasesAtOnce = 16;
+constexpr std::int64_t kPrefetchChannels = 8;
+
+/// A channel's weights of one panel are a short run far from the next: the hardware does not see them coming.
+template <class E>
+void prefetch(const E* from, std::int64_t count) {
+  constexpr std::int64_t kLine = 64 / sizeof(E);
+  for (std::int64_t i = 0; i < count; i += kLine) __builtin_prefetch(from + i);
+}
 
 template <class E>
 class Gather {
@@ -29,7 +37,7 @@ class Gather {
         pack_(pack_kernels<E>()),
         panels_(make_panels(shape.M, gemm_.widest)),
         widest_(gemm_.widest[panels_.front().kind]),
-        tiles_(make_tiles(shape.q_first, shape.q_count, widest_, gemm_.lanes)),
+        tiles_(make_tiles(0, shape.q_count, widest_, gemm_.lanes)),
         layout_(tile_layout(shape, std::int64_t{widest_} * gemm_.lanes, gemm_.lanes)),
         in_(in),
         w_(w),
@@ -76,6 +84,7 @@ class Gather {
       for (std::int64_t c = 0; c < shape_.R; ++c)
         for (const std::int64_t offset : layout_.tap_offset[r])
           offsets_.back().push_back(static_cast<std::int32_t>(c * layout_.channel_pitch + offset));
+      offsets_.back().resize(offsets_.back().size() + kOffsetSlack);
       before += shape_.R * static_cast<std::int64_t>(taps.size());
     }
   }
@@ -86,6 +95,7 @@ class Gather {
       return pack_.transpose(from, shape_.w_row, panel.rows, panel.height, shape_.R * shape_.K, nullptr, to, panel.height);
     std::vector<std::int64_t> where = where_first_;
     for (std::int64_t c = 0; c < shape_.R; ++c) {
+      prefetch(from + std::min(c + kPrefetchChannels, shape_.R - 1) * shape_.w_channel, panel.rows * shape_.w_row);
       pack_.transpose(from + c * shape_.w_channel, shape_.w_row, panel.rows, panel.height, shape_.K, where.data(), to,
                       panel.height);
       for (std::size_t k = 0; k < where.size(); ++k) where[k] += where_step_[k];
@@ -106,15 +116,15 @@ class Gather {
     for (std::int64_t m = 0; bias_ != nullptr && m < panel.rows; ++m) bias[m] = static_cast<T>(bias_[channel + m]);
     const MicroKernel<T> micro = gemm_.micro[panel.kind][tile.vectors];
     const std::int64_t pitch = scratch_pitch();
-    const std::int64_t start = shape_.out_stride * tile.first - shape_.out_shift;  // where the tile's phase 0 lands
+    const std::int64_t start = shape_.out_stride * tile.first;  // where the tile's phase 0 lands
     for (std::int64_t r0 = 0; r0 < shape_.out_stride; r0 += kPhasesAtOnce) {
       const std::int64_t phases = std::min(kPhasesAtOnce, shape_.out_stride - r0);
       for (std::int64_t r = 0; r < phases; ++r) {
         const auto& offset = offsets_[static_cast<std::size_t>(r0 + r)];
         micro(w + phase_first_[static_cast<std::size_t>(r0 + r)] * panel.height, x, offset.data(),
-              static_cast<std::int64_t>(offset.size()), bias, scratch + r * pitch, phases * pitch);
+              static_cast<std::int64_t>(offset.size()) - kOffsetSlack, bias, scratch + r * pitch, phases * pitch);
       }
-      const std::int64_t q_left = shape_.q_first + shape_.q_count - tile.first;
+      const std::int64_t q_left = shape_.q_count - tile.first;
       for (std::int64_t m = 0; m < panel.rows; ++m)
         pack_.interleave(scratch + m * phases * pitch, pitch, phases, shape_.out_stride,
                          std::min<std::int64_t>(q_left, std::int64_t{tile.vectors} * gemm_.lanes), -start - r0,
@@ -198,7 +208,7 @@ class Gather {
   const E* bias_;
   E* out_;
   std::vector<std::int64_t> phase_first_;               // (phases)
-  std::vector<std::vector<std::int32_t>> offsets_;      // (phases, R*taps) within a packed tile
+  std::vector<std::vector<std::int32_t>> offsets_;      // (phases, R*taps + slack) within a packed tile
   std::vector<std::int64_t> where_first_, where_step_;  // (K) rows of a packed panel
 };
 

@@ -111,6 +111,7 @@ class Wgrad {
     for (std::int64_t n = 0; n < block_.samples; ++n)
       for (std::int64_t i = 0; i < block_.positions; ++i)
         offset_.push_back(static_cast<std::int32_t>((n * layout_.rows + i * layout_.step) * layout_.pitch));
+    offset_.resize(offset_.size() + kOffsetSlack);
   }
 
   void run() const {
@@ -286,7 +287,7 @@ class Wgrad {
   const E* x_;
   const E* y_;
   E* w_;
-  std::vector<std::int32_t> offset_;  // (samples, positions) within packed y
+  std::vector<std::int32_t> offset_;  // (samples, positions, then slack) within packed y
 };
 
 }  // namespace

@@ -15,14 +15,15 @@ GatherShape forward_shape(const ConvProblem& p) {
   s.out_length = p.L_out;
   s.in_stride = 1;
   s.out_stride = p.S;
-  s.out_shift = p.P_l;
-  s.q_first = floor_div(p.P_l, p.S);
-  s.q_count = p.L_out > 0 ? floor_div(p.L_out - 1 + p.P_l, p.S) - s.q_first + 1 : 0;
+  s.q_count = p.L_out > 0 ? (p.L_out - 1) / p.S + 1 : 0;
   s.w_row = p.K;
   s.w_channel = s.M * p.K;
   s.phases.resize(static_cast<std::size_t>(p.S));
-  for (std::int64_t k = 0; k < p.K; ++k)
-    s.phases[static_cast<std::size_t>(k * p.D % p.S)].push_back({.k = k, .residue = 0, .shift = -(k * p.D / p.S)});
+  for (std::int64_t k = 0; k < p.K; ++k) {
+    const std::int64_t shift = -floor_div(k * p.D - p.P_l, p.S);
+    const std::int64_t phase = k * p.D - p.P_l + p.S * shift;
+    s.phases[static_cast<std::size_t>(phase)].push_back({.k = k, .residue = 0, .shift = shift});
+  }
   return s;
 }
 

@@ -2,9 +2,9 @@
 // How a convolution's forward or dgrad becomes matrix products over packed rows. Internal to cpu/.
 //
 // Both are one form. With a virtual position q,
-//   out[m, out_stride*q + r - out_shift] = sum over channels c and the taps of phase r of in[c, in_stride*(q + shift) +
-//   residue] * w forward: out_stride = S, in_stride = 1; tap k belongs to phase (k*D) mod S and has shift -(k*D / S) dgrad:
-//   out_stride = 1, in_stride = S; one phase; k*D - P_l = S*shift + residue
+//   out[m, out_stride*q + r] = sum over channels c and the taps of phase r of in[c, in_stride*(q + shift) + residue] * w[m, c,
+//   k] forward: out_stride = S, in_stride = 1; k*D - P_l = phase - S*shift, so that phase r is the outputs t with t mod S = r
+//   dgrad:   out_stride = 1, in_stride = S; one phase; k*D - P_l = residue + S*shift
 // For a tile of consecutive q each (channel, residue) is a row of packed memory in which q advances by one element, whatever
 // the strides, so that a tap is an offset. Taps close to each other share a row (a segment); far ones (large D) get rows of
 // their own.
@@ -29,8 +29,8 @@ struct GatherShape {
   std::int64_t R;  ///< input channels per group
   std::int64_t K;
   std::int64_t in_length, out_length;
-  std::int64_t in_stride, out_stride, out_shift;
-  std::int64_t q_first, q_count;           ///< the q that reach any output
+  std::int64_t in_stride, out_stride;
+  std::int64_t q_count;
   std::int64_t w_group, w_row, w_channel;  ///< strides of w over groups, output and input channels; 1 over taps
   std::vector<std::vector<Tap>> phases;    ///< (out_stride), each in ascending k
 };
