@@ -200,11 +200,11 @@ def main() -> None:
         write(HERE / trace.name, *read(trace))
     check_against_pytorch(golden / "hifigan_small.safetensors")
     make_generator("hifigan_resblock1", {
-        "resblock": "1", "upsample_rates": [4, 2], "upsample_kernel_sizes": [8, 4], "upsample_initial_channel": 8, "num_mels": 5,
-        "resblock_kernel_sizes": [3, 5], "resblock_dilation_sizes": [[1, 3], [1, 2]]}, 6, True)
+        "resblock": "1", "upsample_rates": [4, 2], "upsample_kernel_sizes": [8, 4], "upsample_initial_channel": 8,
+        "num_mels": 5, "resblock_kernel_sizes": [3, 5], "resblock_dilation_sizes": [[1, 3], [1, 2]]}, 6, True)
     make_generator("hifigan_resblock2", {
-        "resblock": "2", "upsample_rates": [3, 2], "upsample_kernel_sizes": [7, 4], "upsample_initial_channel": 8, "num_mels": 4,
-        "resblock_kernel_sizes": [3, 7], "resblock_dilation_sizes": [[1, 2], [2, 6]]}, 5, False)
+        "resblock": "2", "upsample_rates": [3, 2], "upsample_kernel_sizes": [7, 4], "upsample_initial_channel": 8,
+        "num_mels": 4, "resblock_kernel_sizes": [3, 7], "resblock_dilation_sizes": [[1, 2], [2, 6]]}, 5, False)
 
 
 if __name__ == "__main__":

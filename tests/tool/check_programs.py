@@ -49,11 +49,13 @@ def check_polyphase(folder: Path) -> None:
     generator = str(DATA / "hifigan_resblock2.safetensors")
     expect_output(["--version"], 0, r"^polyphase \d+\.\d+\.\d+$")
     expect_output(["--help"], 0, r"check", r"info", r"bench")
-    expect_output(["info", "--threads", "1"], 0, r"^polyphase +\d", r"^devices +cpu", r"in use \w+", r"threads +1 ", r"^precision +fp32",
-                  r"cpu +live")
-    expect_output(["check", cases, trace, generator], 0, r"^ok +\S+ +conv_transpose1d \(", r"^ok +final +adamw mse f64, 20 steps",
-                  r"^ok +audio +HiFi-GAN", r"^\d+ passed, 0 failed, 0 skipped; the worst uses 0\.\d+ of its tolerance")
-    quiet = expect_output(["check", "-q", cases, "--dtype", "f64", "--algorithm", "reference", "--threads", "1"], 0, "passed, 0 failed")
+    expect_output(["info", "--threads", "1"], 0, r"^polyphase +\d", r"^devices +cpu", r"in use \w+", r"threads +1 ",
+                  r"^precision +fp32", r"cpu +live")
+    expect_output(["check", cases, trace, generator], 0, r"^ok +\S+ +conv_transpose1d \(",
+                  r"^ok +final +adamw mse f64, 20 steps", r"^ok +audio +HiFi-GAN",
+                  r"^\d+ passed, 0 failed, 0 skipped; the worst uses 0\.\d+ of its tolerance")
+    quiet = expect_output(["check", "-q", cases, "--dtype", "f64", "--algorithm", "reference", "--threads", "1"], 0,
+                          "passed, 0 failed")
     expect("one line when quiet", len(quiet.stdout.splitlines()) == 1, quiet)
     expect_output(["check", cases, "--algorithm", "depthwise"], 0, r"^skip +\S+ +.*needs G == C_in", r"[1-9]\d* skipped")
     # Nothing could be checked: not a success.
@@ -95,7 +97,8 @@ def check_polyphase(folder: Path) -> None:
 
 def check_quickstart(folder: Path) -> None:
     model = folder / "model.safetensors"
-    result = expect_output([str(model)], 0, r"^step +1 ", r"^new signals: network (\d+\.\d) dB, linear interpolation (-?\d+\.\d) dB$")
+    result = expect_output([str(model)], 0, r"^step +1 ",
+                           r"^new signals: network (\d+\.\d) dB, linear interpolation (-?\d+\.\d) dB$")
     network, linear = map(float, re.search(r"network (\S+) dB, linear interpolation (\S+) dB", result.stdout).groups())
     expect("the network beats interpolation by 6 dB", network > linear + 6, result)
     data = model.read_bytes()
@@ -108,10 +111,13 @@ def check_quickstart(folder: Path) -> None:
 
 def check_compare_backends(folder: Path) -> None:
     small = ["--shape", "2,8,8,4,32,2,1"]
-    result = expect_output(small, 0, r"^x \(2, 8, 32\), weight \(8, 8, 4\) -> y \(2, 8, 64\), f32", r"^forward ", r"^dgrad ", r"^wgrad ")
-    errors = [float(row.split()[i]) for row in result.stdout.splitlines() if re.match("forward|dgrad|wgrad", row) for i in (1, 2, 3)]
+    result = expect_output(small, 0, r"^x \(2, 8, 32\), weight \(8, 8, 4\) -> y \(2, 8, 64\), f32", r"^forward ",
+                           r"^dgrad ", r"^wgrad ")
+    rows = [row.split() for row in result.stdout.splitlines() if re.match("forward|dgrad|wgrad", row)]
+    errors = [float(row[i]) for row in rows for i in (1, 2, 3)]
     expect("nine errors of float32's size", len(errors) == 9 and all(0 < e < 1e-5 for e in errors), result)
-    expect_output([*small, "--a", "cpu,gemm,ieee", "--b", "cpu,gemm,ieee", "--threads", "1"], 0, r"^forward +\S+ +\S+ +0\.00e\+00")
+    expect_output([*small, "--a", "cpu,gemm,ieee", "--b", "cpu,gemm,ieee", "--threads", "1"], 0,
+                  r"^forward +\S+ +\S+ +0\.00e\+00")
     expect_output([*small, "--dtype", "f16"], 0, r"f16")
     expect_error(["--unknown"], 2, r"--unknown")
     expect_error(["--a", "tpu"], 2, r"tpu")
@@ -125,6 +131,7 @@ def check_compare_backends(folder: Path) -> None:
 
 
 with tempfile.TemporaryDirectory() as temporary:
-    {"polyphase": check_polyphase, "quickstart": check_quickstart, "compare_backends": check_compare_backends}[NAME](Path(temporary))
+    checks = {"polyphase": check_polyphase, "quickstart": check_quickstart, "compare_backends": check_compare_backends}
+    checks[NAME](Path(temporary))
 print(f"test cases: {COUNTS['passed']} passed, {COUNTS['failed']} failed, 0 skipped")
 sys.exit(1 if COUNTS["failed"] else 0)
