@@ -27,6 +27,11 @@ if [ -z "${CXX:-}" ] && [ -f .venv/cxx ]; then
   if command -v ccache >/dev/null; then CXX="ccache $CXX"; fi
 fi
 
+# Where the CUDA toolkit installs itself; Meson looks for nvcc on PATH only.
+if ! command -v nvcc >/dev/null && [ -x /usr/local/cuda/bin/nvcc ]; then
+  export PATH=$PATH:/usr/local/cuda/bin
+fi
+
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 if [ -f "$folder/build.ninja" ]; then

@@ -10,7 +10,8 @@
 
 namespace polyphase::cuda {
 
-/// Throws DeviceError `operation: call failed: cudaErrorX (text) at file:line` and clears the error state, unless `status` is cudaSuccess.
+/// Throws DeviceError `operation: call failed: cudaErrorX (text) at file:line` and clears the error state, unless `status` is
+/// cudaSuccess.
 void check(cudaError_t status, const char* call, const char* file, int line);
 #define CHECK_CUDA(call) ::polyphase::cuda::check((call), #call, __FILE__, __LINE__)
 
@@ -92,8 +93,8 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-/// The stream that the calling thread's operations on `device` go to: one non-blocking stream per device that all threads share,
-/// unless a StreamScope is alive.
+/// The stream that the calling thread's operations on `device` go to: one non-blocking stream per device that all threads
+/// share, unless a StreamScope is alive.
 [[nodiscard]] cudaStream_t current_stream(int device);
 
 /// Sends the calling thread's operations to `stream` until the end of the scope.

@@ -19,6 +19,8 @@ TapGemm make_tap_gemm(const ConvProblem& problem, ConvDirection direction) {
   form.G = problem.G;
   form.taps = (problem.K + phase_classes - 1) / phase_classes;
   form.tap_step = problem.D / g;
+  form.phase_classes = phase_classes;
+  const std::int64_t full = problem.K - (form.taps - 1) * phase_classes;  // classes that have all taps
   if (direction == ConvDirection::forward) {
     form.rows = problem.channels_in_per_group();
     form.source_length = problem.L_in;
@@ -34,6 +36,8 @@ TapGemm make_tap_gemm(const ConvProblem& problem, ConvDirection direction) {
     form.out_class_step = problem.D;
     form.out_origin = -problem.P_l;
     form.out_gcd = g;
+    form.full_classes = full;
+    form.full_planes = 1;
     // Every t in [0, L_out) is S*pos + a*D + b - P_l for one pos, a in [0, Sg), b in [0, g).
     form.position_begin = floor_divide(problem.P_l - (phase_classes - 1) * problem.D - (g - 1), problem.S);
     form.position_count = floor_divide(problem.L_out - 1 + problem.P_l, problem.S) - form.position_begin + 1;
@@ -52,10 +56,11 @@ TapGemm make_tap_gemm(const ConvProblem& problem, ConvDirection direction) {
     form.out_class_step = 0;
     form.out_origin = 0;
     form.out_gcd = 1;
+    form.full_classes = 1;
+    form.full_planes = full;
     form.position_begin = 0;
     form.position_count = problem.L_in;
   }
-  form.column_pitch = (form.columns + 15) / 16 * 16;
   return form;
 }
 

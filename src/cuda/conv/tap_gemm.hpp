@@ -30,6 +30,7 @@ struct TapGemm {
   std::int64_t planes;         ///< classes read apart
   std::int64_t taps;           ///< windows of one plane
   std::int64_t tap_step;       ///< low-rate positions between them: Dg
+  std::int64_t phase_classes;  ///< Sg
   // the side that is written
   std::int64_t columns;        ///< out channels of a group times classes
   std::int64_t classes;        ///< A on the writing side
@@ -38,7 +39,14 @@ struct TapGemm {
   std::int64_t out_stride, out_class_step, out_origin;
   std::int64_t out_gcd;        ///< g on the writing side: out_stride = (out_stride/g classes) * g
   std::int64_t position_begin, position_count;
-  std::int64_t column_pitch;   ///< columns padded for the packed weights
+  std::int64_t full_classes;   ///< writing classes that have all `taps` taps; the others lack the last, which is window 0 of forward
+  std::int64_t full_planes;    ///< likewise of the planes read; the others lack the last window
+
+  /// Whether the columns of writing class `a` have no tap in window 0.
+#ifdef __CUDACC__
+  __host__ __device__
+#endif
+  bool lacks_first_tap(std::int64_t a) const { return a >= full_classes; }
 };
 
 /// The form of `direction` (forward or dgrad).

@@ -1,0 +1,175 @@
+#pragma once
+// The general weight-gradient kernel on FFMA: dw[ci,co,k] = sum over n, i of x[n,ci,i] * y[n,co,S*i + k*D - P_l].
+//
+// GEMM mapping: gemm_m = ci, gemm_n = (tap, co), gemm_k = (n, i). Taps Sg apart read the same phase of y, Dg low-rate positions apart
+// (tap_gemm.hpp), so a tile of consecutive taps needs min(taps, Sg) planes of y: slot s holds y[S*(i + u) + (tap0 + s)*D - P_l]. A chunk of
+// kChunk positions of x and these planes is stored position-major in shared memory: a thread reads 8 ci and 8 co of one position as four
+// quads for 64 FFMAs. Two stages, filled by cp.async.
+// A block owns ci_tile x (tap_tile x co_tile) weights of one group and one slice of gemm_k; slices are fixed by the shape and the number
+// of SMs, their partial sums are added in order in f64 by reduce_slices: same bits every run.
+
+#include <cuda_pipeline.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "conv/problem.hpp"
+#include "cuda/conv/vector.cuh"
+#include "cuda/fast_divide.cuh"
+
+namespace polyphase::cuda::direct {
+
+inline constexpr int kChunk = 32;  // positions of a stage
+
+/// A launch of the weight-gradient kernel, made on the host.
+struct WgradPlan {
+  int ci_tile, co_tile, tap_tile;            // of a block; ci_tile and co_tile multiples of 8
+  int ci_tiles, co_tiles, tap_tiles;
+  int planes, tap_step;                      // slots of a tile of taps, Dg
+  int window;                                // positions of one plane in a stage: odd
+  int x_pitch, y_pitch, stage_words;
+  int threads;                               // ci_tile/8 * tap_tile * co_tile/8 rounded up to warps
+  std::int64_t chunks_per_row, chunks, slices, chunks_per_slice, blocks;
+  std::int64_t weights;                      // elements of dw
+  FastDivide by_planes;
+};
+
+/// to[slot(position)][channel] = from[channel][element(position)]: a warp moves eight positions by four channels, which meets every bank
+/// once. `index(position, slot, element)` says where and whether inside the row.
+template <class T, class A, class Index>
+__device__ __forceinline__ void load_transposed(const T* __restrict__ from, std::int64_t channel_stride, int channels, int channel_tile,
+                                                int count, A* to, const T* any, Index&& index) {
+  const int warp = static_cast<int>(threadIdx.x) >> 5, warps = static_cast<int>(blockDim.x) >> 5;
+  const int lane_position = static_cast<int>(threadIdx.x) & 7, lane_channel = static_cast<int>(threadIdx.x) >> 3 & 3;
+  const int quads = channel_tile / 4;
+  int across = 1;  // warps side by side along the channels
+  while (across * 2 <= min(warps, quads)) across *= 2;
+  const int first_quad = warp % across, first_block = warp / across, block_step = warps / across;
+  if (first_block >= block_step) return;
+  for (int block = first_block; block * 8 < count; block += block_step) {
+    const int position = block * 8 + lane_position;
+    if (position >= count) continue;
+    int slot;
+    std::int64_t element;
+    const bool in_row = index(position, slot, element);
+    int channel = first_quad * 4 + lane_channel;
+    A* at = to + slot + channel;
+    const T* source = from + channel * channel_stride + element;
+    for (int quad = first_quad; quad < quads; quad += across, channel += across * 4, at += across * 4, source += across * 4 * channel_stride) {
+      const bool inside = in_row && channel < channels;
+      if constexpr (std::is_same_v<T, A>) {
+        __pipeline_memcpy_async(at, inside ? source : any, sizeof(A), inside ? 0 : sizeof(A));
+      } else {
+        *at = inside ? static_cast<A>(*source) : A(0);
+      }
+    }
+  }
+}
+
+template <class T, class A>
+__global__ void __launch_bounds__(256, sizeof(A) == 4 ? 2 : 1)
+    wgrad_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ WgradPlan plan, const T* __restrict__ x,
+                 const T* __restrict__ y, A* __restrict__ partial) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  A* const stages = reinterpret_cast<A*>(memory);  // 2 x (x: kChunk x x_pitch, y: planes x window x y_pitch)
+  const int ci_per_group = static_cast<int>(problem.C_in / problem.G), co_per_group = static_cast<int>(problem.C_out / problem.G);
+  std::int64_t block = blockIdx.x;
+  const int tap0 = static_cast<int>(block % plan.tap_tiles) * plan.tap_tile;
+  block /= plan.tap_tiles;
+  const int co0 = static_cast<int>(block % plan.co_tiles) * plan.co_tile;
+  block /= plan.co_tiles;
+  const int ci0 = static_cast<int>(block % plan.ci_tiles) * plan.ci_tile;
+  block /= plan.ci_tiles;
+  const std::int64_t g = block % problem.G;
+  const std::int64_t slice = block / problem.G;
+
+  const int ci_lanes = plan.ci_tile / 8;
+  const int ci_lane = static_cast<int>(threadIdx.x) % ci_lanes;
+  const int column = static_cast<int>(threadIdx.x) / ci_lanes;
+  const int co_lanes = plan.co_tile / 8;
+  const int tap = tap0 + column / co_lanes;
+  const int co_lane = column % co_lanes;
+  const bool works = column < plan.tap_tile * co_lanes && tap < problem.K;
+  const int own_slot = (tap - tap0) % plan.planes, own_window = (tap - tap0) / plan.planes;
+  const int x_offset = ci_lane * 4;  // this thread's channels: 4 here, 4 half a tile further
+  const int y_offset = kChunk * plan.x_pitch + (own_slot * plan.window + own_window * plan.tap_step) * plan.y_pitch + co_lane * 4;
+  const int x_half = plan.ci_tile / 2, y_half = plan.co_tile / 2;
+
+  const std::int64_t first_chunk = slice * plan.chunks_per_slice;
+  const int count = static_cast<int>(min(plan.chunks_per_slice, plan.chunks - first_chunk));
+  auto fetch = [&](int step) {
+    const std::int64_t chunk = first_chunk + step;
+    const std::int64_t n = chunk / plan.chunks_per_row;
+    const std::int64_t i0 = (chunk - n * plan.chunks_per_row) * kChunk;
+    A* stage = stages + (step & 1) * plan.stage_words;
+    const T* x_rows = x + ((n * problem.G + g) * ci_per_group + ci0) * problem.L_in;
+    load_transposed<T, A>(x_rows, problem.L_in, ci_per_group - ci0, plan.ci_tile, kChunk, stage, x,
+                          [&](int position, int& slot, std::int64_t& element) {
+                            slot = position * plan.x_pitch;
+                            element = i0 + position;
+                            return element < problem.L_in;
+                          });
+    const T* y_rows = y + ((n * problem.G + g) * co_per_group + co0) * problem.L_out;
+    const std::int64_t origin = problem.S * i0 + tap0 * problem.D - problem.P_l;
+    load_transposed<T, A>(y_rows, problem.L_out, co_per_group - co0, plan.co_tile, plan.window * plan.planes, stage + kChunk * plan.x_pitch, y,
+                          [&](int position, int& slot, std::int64_t& element) {
+                            const int u = static_cast<int>(plan.by_planes.divide(static_cast<std::uint32_t>(position)));
+                            const int plane = position - u * plan.planes;
+                            slot = (plane * plan.window + u) * plan.y_pitch;
+                            element = origin + problem.S * u + plane * problem.D;
+                            return element >= 0 && element < problem.L_out;
+                          });
+  };
+
+  A sums[8][8] = {};
+  fetch(0);
+  __pipeline_commit();
+  for (int step = 0; step < count; ++step) {
+    if (step + 1 < count) fetch(step + 1);
+    __pipeline_commit();
+    __pipeline_wait_prior(1);
+    __syncthreads();
+    if (works) {
+      const A* xs = stages + (step & 1) * plan.stage_words + x_offset;
+      const A* ys = stages + (step & 1) * plan.stage_words + y_offset;
+#pragma unroll 2
+      for (int i = 0; i < kChunk; ++i, xs += plan.x_pitch, ys += plan.y_pitch) {
+        alignas(16) A xv[8], yv[8];
+        load_vector(xs, reinterpret_cast<A(&)[4]>(xv));
+        load_vector(xs + x_half, reinterpret_cast<A(&)[4]>(xv[4]));
+        load_vector(ys, reinterpret_cast<A(&)[4]>(yv));
+        load_vector(ys + y_half, reinterpret_cast<A(&)[4]>(yv[4]));
+#pragma unroll
+        for (int m = 0; m < 8; ++m)
+#pragma unroll
+          for (int c = 0; c < 8; ++c) sums[m][c] += xv[m] * yv[c];
+      }
+    }
+    __syncthreads();
+  }
+  if (!works) return;
+  A* out = partial + slice * plan.weights;
+#pragma unroll
+  for (int m = 0; m < 8; ++m) {
+    const int ci = ci0 + x_offset + (m & 3) + (m >> 2) * x_half;
+    if (ci >= ci_per_group) continue;
+#pragma unroll
+    for (int c = 0; c < 8; ++c) {
+      const int co = co0 + co_lane * 4 + (c & 3) + (c >> 2) * y_half;
+      if (co < co_per_group) out[((g * ci_per_group + ci) * co_per_group + co) * problem.K + tap] = sums[m][c];
+    }
+  }
+}
+
+/// w[i] = sum over slices of partial[slice][i], in order, in f64.
+template <class T, class A>
+__global__ void reduce_slices_kernel(const A* __restrict__ partial, std::int64_t weights, std::int64_t slices, T* __restrict__ w) {
+  for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; i < weights;
+       i += static_cast<std::int64_t>(gridDim.x) * blockDim.x) {
+    double sum = 0;
+    for (std::int64_t slice = 0; slice < slices; ++slice) sum += static_cast<double>(partial[slice * weights + i]);
+    w[i] = static_cast<T>(static_cast<A>(sum));
+  }
+}
+
+}  // namespace polyphase::cuda::direct

@@ -1,0 +1,198 @@
+#include "cuda/runtime.hpp"
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "tensor/backend.hpp"
+
+namespace polyphase::cuda {
+namespace {
+
+/// Devices, or why there are none; asked once. cudaGetDeviceCount does not create a context.
+struct Presence {
+  int count = 0;
+  std::string reason;
+  Presence() {
+    const cudaError_t status = cudaGetDeviceCount(&count);
+    if (status == cudaSuccess && count > 0) return;
+    (void)cudaGetLastError();
+    count = 0;
+    int driver = 0, runtime = 0;
+    (void)cudaDriverGetVersion(&driver);
+    (void)cudaRuntimeGetVersion(&runtime);
+    if (status == cudaErrorInsufficientDriver && driver == 0) {
+      reason = "no NVIDIA driver is installed";
+    } else if (status == cudaErrorInsufficientDriver) {
+      reason = concat("the NVIDIA driver supports CUDA ", driver / 1000, ".", driver % 1000 / 10, ", this build needs ",
+                      runtime / 1000, ".", runtime % 1000 / 10);
+    } else if (status == cudaSuccess || status == cudaErrorNoDevice) {
+      reason = "the driver finds no NVIDIA GPU";
+    } else {
+      reason = cudaGetErrorString(status);
+    }
+  }
+};
+
+const Presence& presence() {
+  static const Presence instance;
+  return instance;
+}
+
+bool launch_blocking() {
+  static const bool blocking = [] {
+    const char* value = std::getenv("POLYPHASE_LAUNCH_BLOCKING");
+    return value != nullptr && std::string_view(value) == "1";
+  }();
+  return blocking;
+}
+
+/// The stream every thread of the process shares on a device; made at first use, never destroyed (the driver may be gone by
+/// then).
+cudaStream_t shared_stream(int device) {
+  static std::mutex mutex;
+  static std::vector<cudaStream_t> streams;
+  const std::scoped_lock lock(mutex);
+  const auto index = static_cast<std::size_t>(device);
+  if (streams.size() <= index) streams.resize(index + 1, nullptr);
+  if (streams[index] == nullptr) {
+    const DeviceScope scope(device);
+    CHECK_CUDA(cudaStreamCreateWithFlags(&streams[index], cudaStreamNonBlocking));
+  }
+  return streams[index];
+}
+
+thread_local std::vector<cudaStream_t> thread_streams;  // by device; null: the shared one
+
+}  // namespace
+
+void check(cudaError_t status, const char* call, const char* file, int line) {
+  if (status == cudaSuccess) [[likely]]
+    return;
+  (void)cudaGetLastError();
+  const char* base = std::strrchr(file, '/');
+  throw DeviceError(concat("cuda: ", call, " failed: ", cudaGetErrorName(status), " (", cudaGetErrorString(status), ") at ",
+                           base != nullptr ? base + 1 : file, ":", line));
+}
+
+void check_launch(const char* kernel) {
+  cudaError_t status = cudaGetLastError();
+  if (status == cudaSuccess && launch_blocking()) {
+    status = cudaDeviceSynchronize();
+    (void)cudaGetLastError();
+  }
+  if (status == cudaSuccess) [[likely]]
+    return;
+  std::string hint;
+  if (status == cudaErrorNoKernelImageForDevice)
+    hint = "; this build has no code for this GPU: add its architecture to -Dgpu_archs";
+  throw DeviceError(
+      concat("cuda: ", kernel, ": ", cudaGetErrorName(status), " (", cudaGetErrorString(status), ")", hint,
+             launch_blocking() ? "" : "; it may come from an earlier operation: POLYPHASE_LAUNCH_BLOCKING=1 names it"));
+}
+
+int device_count() noexcept {
+  try {
+    return presence().count;
+  } catch (...) {
+    return 0;
+  }
+}
+
+std::string unavailable_reason() { return presence().reason; }
+
+const DeviceProperties& properties(int device) {
+  static std::mutex mutex;
+  static std::vector<std::unique_ptr<DeviceProperties>> known;
+  require<DeviceError>(device >= 0 && device < device_count(), "cuda: expected a device below ", device_count(),
+                       ", got cuda:", device, presence().reason.empty() ? "" : "; ", presence().reason);
+  const std::scoped_lock lock(mutex);
+  const auto index = static_cast<std::size_t>(device);
+  if (known.size() <= index) known.resize(index + 1);
+  if (!known[index]) {
+    cudaDeviceProp all{};
+    CHECK_CUDA(cudaGetDeviceProperties(&all, device));
+    known[index] = std::make_unique<DeviceProperties>(
+        DeviceProperties{all.name, all.major, all.minor, all.multiProcessorCount, all.l2CacheSize,
+                         static_cast<int>(all.sharedMemPerBlockOptin), all.totalGlobalMem});
+  }
+  return *known[index];
+}
+
+DeviceScope::DeviceScope(int device) {
+  CHECK_CUDA(cudaGetDevice(&previous_));
+  if (previous_ == device) {
+    previous_ = -1;
+  } else {
+    CHECK_CUDA(cudaSetDevice(device));
+  }
+}
+
+DeviceScope::~DeviceScope() {
+  if (previous_ >= 0) (void)cudaSetDevice(previous_);
+}
+
+Stream::Stream(int device) : device_(device) {
+  const DeviceScope scope(device);
+  CHECK_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+}
+
+Stream::~Stream() {
+  if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
+}
+
+void Stream::synchronize() const { CHECK_CUDA(cudaStreamSynchronize(stream_)); }
+
+Event::Event(bool timing) { CHECK_CUDA(cudaEventCreateWithFlags(&event_, timing ? cudaEventDefault : cudaEventDisableTiming)); }
+
+Event::~Event() {
+  if (event_ != nullptr) (void)cudaEventDestroy(event_);
+}
+
+void Event::record(cudaStream_t stream) { CHECK_CUDA(cudaEventRecord(event_, stream)); }
+
+void Event::wait_on(cudaStream_t stream) const { CHECK_CUDA(cudaStreamWaitEvent(stream, event_, 0)); }
+
+bool Event::done() const {
+  const cudaError_t status = cudaEventQuery(event_);
+  if (status == cudaErrorNotReady) {
+    (void)cudaGetLastError();
+    return false;
+  }
+  CHECK_CUDA(status);
+  return true;
+}
+
+void Event::synchronize() const { CHECK_CUDA(cudaEventSynchronize(event_)); }
+
+float Event::elapsed_ms(const Event& begin, const Event& end) {
+  float milliseconds = 0;
+  CHECK_CUDA(cudaEventElapsedTime(&milliseconds, begin.event_, end.event_));
+  return milliseconds;
+}
+
+cudaStream_t current_stream(int device) {
+  const auto index = static_cast<std::size_t>(device);
+  if (index < thread_streams.size() && thread_streams[index] != nullptr) return thread_streams[index];
+  return shared_stream(device);
+}
+
+StreamScope::StreamScope(int device, cudaStream_t stream) : device_(device) {
+  const auto index = static_cast<std::size_t>(device);
+  if (thread_streams.size() <= index) thread_streams.resize(index + 1, nullptr);
+  previous_ = std::exchange(thread_streams[index], stream);
+}
+
+StreamScope::~StreamScope() { thread_streams[static_cast<std::size_t>(device_)] = previous_; }
+
+}  // namespace polyphase::cuda
+
+namespace polyphase {
+
+int cuda_device_count() { return cuda::device_count(); }
+
+}  // namespace polyphase
