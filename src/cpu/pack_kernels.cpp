@@ -147,7 +147,7 @@ void interleave_vectors(const Compute<E>* from, Index pitch, Index count, Index 
   last = smaller(last, count * stride);
   for (Index p = 0; p < count; p += kLanes<T>) {
     Vector<T> a[stride], b[stride];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < stride; ++r) a[r] = load(from + r * pitch + p);
 #pragma GCC unroll 8
     for (int round = 1; round < stride; round *= 2) {
@@ -156,10 +156,10 @@ void interleave_vectors(const Compute<E>* from, Index pitch, Index count, Index 
         b[2 * r] = Shuffle<kLanes<T>>::zip_low(a[r], a[r + stride / 2]);
         b[2 * r + 1] = Shuffle<kLanes<T>>::zip_high(a[r], a[r + stride / 2]);
       }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int r = 0; r < stride; ++r) a[r] = b[r];
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < stride; ++r) put(a[r], p * stride + r * kLanes<T>, first, last, to);
   }
 }
@@ -171,6 +171,7 @@ void interleave(const Compute<E>* from, Index pitch, Index rows, Index stride, I
     if (stride == 2) return interleave_vectors<2>(from, pitch, count, first, last, to);
     if (stride == 4) return interleave_vectors<4>(from, pitch, count, first, last, to);
     if (stride == 8) return interleave_vectors<8>(from, pitch, count, first, last, to);
+    if (stride == 16) return interleave_vectors<16>(from, pitch, count, first, last, to);
   }
   for (Index r = 0; r < rows; ++r) {
     const Index end = smaller(count, first_reaching(last, r, stride));

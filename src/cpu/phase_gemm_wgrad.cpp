@@ -14,81 +14,18 @@
 #include "cpu/scratch.hpp"
 #include "cpu/threads.hpp"
 #include "cpu/tiling.hpp"
+#include "cpu/wgrad_plan.hpp"
 #include "tensor/error.hpp"
 
 namespace polyphase::cpu {
 namespace {
 
-constexpr std::int64_t kBlockPositions = 512;
-constexpr std::int64_t kBlockBytes = 64 << 20;   // most memory for one packed block of y
 constexpr std::int64_t kSliceBytes = 128 << 20;  // most memory for the sums of all slices
 constexpr std::int64_t kMostSlices = 32;
 constexpr std::int64_t kFewestSlices = 8;
 constexpr std::int64_t kMostBlocksAtOnce = 8;
-
-/// Where the packed y of one sample's window has the row that tap k needs at position i: (tap_row[k] + i*step).
-struct WindowLayout {
-  std::vector<std::int64_t>
-      where;  // (window) row of each position of the window, -1: not needed; empty where taps are packed one by one
-  std::vector<std::int64_t> tap_row;  // (K)
-  std::int64_t rows = 0;
-  std::int64_t step = 1;
-  std::int64_t pitch = 0;  // elements per row
-  bool joint = false;      // the rows of all taps follow each other without a gap: vectors may run across taps
-};
-
-WindowLayout window_layout(const ConvProblem& p, std::int64_t positions, std::int64_t lanes) {
-  const std::int64_t channels = p.channels_out_per_group();
-  const std::int64_t window = p.S * (positions - 1) + p.D * (p.K - 1) + 1;
-  WindowLayout layout;
-  layout.joint = p.D == 1 && channels < 2 * lanes && window <= p.K * positions;
-  // One vector more than needed keeps rows from meeting in the same cache sets.
-  layout.pitch = layout.joint ? channels : (ceil_div(channels, lanes) + 1) * lanes;
-  if (window > p.K * positions) {
-    for (std::int64_t k = 0; k < p.K; ++k) layout.tap_row.push_back(k * positions);
-    layout.rows = p.K * positions;
-    return layout;
-  }
-  layout.where.assign(static_cast<std::size_t>(window), -1);
-  if (layout.joint) {
-    for (std::int64_t j = 0; j < window; ++j) layout.where[static_cast<std::size_t>(j)] = j;
-    for (std::int64_t k = 0; k < p.K; ++k) layout.tap_row.push_back(k);
-    layout.rows = window;
-    layout.step = p.S;
-    return layout;
-  }
-  std::vector<bool> needed(static_cast<std::size_t>(p.S), false);
-  for (std::int64_t k = 0; k < p.K; ++k) needed[static_cast<std::size_t>(k * p.D % p.S)] = true;
-  for (std::int64_t residue = 0; residue < std::min(p.S, window); ++residue) {
-    if (!needed[static_cast<std::size_t>(residue)]) continue;
-    for (std::int64_t j = residue; j < window; j += p.S) layout.where[static_cast<std::size_t>(j)] = layout.rows++;
-  }
-  for (std::int64_t k = 0; k < p.K; ++k) layout.tap_row.push_back(layout.where[static_cast<std::size_t>(k * p.D)]);
-  return layout;
-}
-
-/// Positions of one block: `samples` rows, `positions` of each.
-struct BlockShape {
-  std::int64_t samples = 1;
-  std::int64_t positions = 1;
-};
-
-BlockShape block_shape(const ConvProblem& p, std::int64_t lanes) {
-  BlockShape block;
-  block.positions = ceil_div(p.L_in, ceil_div(p.L_in, kBlockPositions));
-  block.samples = std::clamp<std::int64_t>(kBlockPositions / block.positions, 1, p.N);
-  for (;;) {
-    const WindowLayout layout = window_layout(p, block.positions, lanes);
-    if (layout.rows * layout.pitch * block.samples * p.G * static_cast<std::int64_t>(sizeof(double)) <= kBlockBytes)
-      return block;
-    if (block.samples > 1)
-      block.samples = ceil_div(block.samples, 2);
-    else if (block.positions > 16)
-      block.positions = ceil_div(block.positions, 2);
-    else
-      return block;
-  }
-}
+constexpr std::int64_t kTileBytes = 1 << 20;      // of y under one register tile, to stay in the L2
+constexpr std::int64_t kTileLanesBytes = 48 * 4;  // of one row of it
 
 template <class E>
 class Wgrad {
@@ -115,6 +52,7 @@ class Wgrad {
   }
 
   void run() const {
+    if (fits_at_once()) return run_at_once();
     const std::int64_t slices = slice_count();
     Scratch<double> sums(slices * sums_size());
     parallel_for(slices, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -129,6 +67,37 @@ class Wgrad {
   }
 
  private:
+  static constexpr std::int64_t kMostLanes = 64 / sizeof(T) * kMaxVectors;
+  static constexpr std::int64_t kMostRows = 1 << (kPanelKinds - 1);
+
+  /// A register tile: a panel of input channels beside vectors of output channels.
+  struct TileItem {
+    const Panel& panel;
+    const Tile& tile;
+    std::int64_t g;
+    std::int64_t row;           // the panel's first input channel, of all
+    std::int64_t lanes;         // of the tile
+    std::int64_t panel_offset;  // of the panel within packed x
+  };
+
+  /// Item i of one lane group: neighbours share the columns of y.
+  [[nodiscard]] TileItem item_of(std::int64_t i) const {
+    const std::int64_t panels = static_cast<std::int64_t>(panels_.size()), tiles = static_cast<std::int64_t>(tiles_.size());
+    const std::int64_t p = i % panels, g = i / panels / tiles;
+    const Panel& panel = panels_[static_cast<std::size_t>(p)];
+    const Tile& tile = tiles_[static_cast<std::size_t>(i / panels % tiles)];
+    return {panel,
+            tile,
+            g,
+            g * p_.channels_in_per_group() + panel.first,
+            std::int64_t{tile.vectors} * gemm_.lanes,
+            p * block_positions() * panels_.front().height};
+  }
+  [[nodiscard]] std::int64_t tile_items() const { return p_.G * static_cast<std::int64_t>(tiles_.size() * panels_.size()); }
+  [[nodiscard]] double operations(std::int64_t blocks) const {
+    return 2.0 * static_cast<double>(blocks * block_positions()) * static_cast<double>(p_.C_in * group_lanes_ * lane_groups());
+  }
+
   [[nodiscard]] std::int64_t lane_groups() const { return layout_.joint ? 1 : p_.K; }
   [[nodiscard]] std::int64_t row_blocks() const { return ceil_div(p_.L_in, block_.positions); }
   [[nodiscard]] std::int64_t blocks() const { return row_blocks() * ceil_div(p_.N, block_.samples); }
@@ -162,12 +131,53 @@ class Wgrad {
     for (std::int64_t block = first; block < last; block += at_once) {
       const std::int64_t count = std::min(at_once, last - block);
       pack_blocks(block, count, x.data(), y.data());
-      const std::int64_t items = p_.G * lane_groups() * static_cast<std::int64_t>(tiles_.size() * panels_.size());
-      const double operations = 2.0 * static_cast<double>(count * block_positions() * p_.C_in * group_lanes_ * lane_groups());
-      parallel_for(items, worthwhile_grain(operations / static_cast<double>(items)), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) add_tile(i, block, count, x.data(), y.data(), sums, block == first);
-      });
+      const std::int64_t items = lane_groups() * tile_items();
+      parallel_for(items, worthwhile_grain(operations(count) / static_cast<double>(items)),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     for (std::int64_t i = begin; i < end; ++i) {
+                       const std::int64_t group = i / tile_items();
+                       double total[kMostRows * kMostLanes] = {};
+                       sum_tile(item_of(i % tile_items()), group, block, count, x.data(), y.data(), total);
+                       add_to_sums(item_of(i % tile_items()), group, total, sums, block == first);
+                     }
+                   });
     }
+  }
+
+  /// Few positions under many weights: each register tile is summed over all of them, for every tap, and written to w.
+  [[nodiscard]] bool fits_at_once() const {
+    const std::int64_t rows = blocks() * block_.samples * layout_.rows;
+    return !layout_.joint && blocks() <= kMostBlocksAtOnce && rows * kTileLanesBytes <= kTileBytes;
+  }
+
+  void run_at_once() const {
+    Scratch<T> y(blocks() * p_.G * y_size());
+    Scratch<T> x(blocks() * p_.G * x_size());
+    pack_blocks(0, blocks(), x.data(), y.data());
+    parallel_for(tile_items(), worthwhile_grain(operations(blocks()) / static_cast<double>(tile_items())),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   Scratch<T> taps(kMostRows * p_.K * kMostLanes);
+                   for (std::int64_t i = begin; i < end; ++i) {
+                     const TileItem item = item_of(i);
+                     for (std::int64_t k = 0; k < p_.K; ++k) {
+                       double total[kMostRows * kMostLanes] = {};
+                       sum_tile(item, k, 0, blocks(), x.data(), y.data(), total);
+                       for (std::int64_t m = 0; m < item.panel.rows; ++m)
+                         for (std::int64_t j = 0; j < item.lanes; ++j)
+                           taps.data()[(m * p_.K + k) * kMostLanes + j] = static_cast<T>(total[m * item.lanes + j]);
+                     }
+                     write_taps(item, taps.data());
+                   }
+                 });
+  }
+
+  // (rows, K, lanes) to w's order (rows, lanes, K).
+  void write_taps(const TileItem& item, const T* taps) const {
+    const std::int64_t channels = p_.channels_out_per_group();
+    const std::int64_t count = std::min(item.lanes, channels - item.tile.first);
+    for (std::int64_t m = 0; m < item.panel.rows; ++m)
+      pack_.interleave(taps + m * p_.K * kMostLanes, kMostLanes, p_.K, p_.K, count, 0, count * p_.K,
+                       w_ + ((item.row + m) * channels + item.tile.first) * p_.K);
   }
 
   void pack_blocks(std::int64_t first, std::int64_t count, T* x, T* y) const {
@@ -233,32 +243,24 @@ class Wgrad {
 
   [[nodiscard]] static const PackKernels<T>& pack_compute() { return pack_kernels<T>(); }
 
-  /// One register tile of weights over the packed blocks, added to (or, the first time, put into) the sums.
-  void add_tile(std::int64_t item, std::int64_t first, std::int64_t count, const T* x, const T* y, double* sums,
-                bool first_time) const {
-    const std::int64_t panels = static_cast<std::int64_t>(panels_.size()), tiles = static_cast<std::int64_t>(tiles_.size());
-    const std::int64_t p = item % panels, t = item / panels % tiles, group = item / panels / tiles % lane_groups();
-    const std::int64_t g = item / panels / tiles / lane_groups();
-    const Panel& panel = panels_[static_cast<std::size_t>(p)];
-    const Tile& tile = tiles_[static_cast<std::size_t>(t)];
-    constexpr std::int64_t kMostLanes = 64 / sizeof(T) * kMaxVectors;
-    constexpr std::int64_t kMostRows = 1 << (kPanelKinds - 1);
+  /// One register tile of weights of one lane group over packed blocks `first` and on: total[m*lanes + lane].
+  void sum_tile(const TileItem& item, std::int64_t group, std::int64_t first, std::int64_t count, const T* x, const T* y,
+                double* total) const {
     const T zero[kMostRows] = {};
-    const std::int64_t lanes = std::int64_t{tile.vectors} * gemm_.lanes;
     alignas(64) T part[kMostRows * kMostLanes];
-    double total[kMostRows * kMostLanes] = {};
-    const T* rows = y + layout_.tap_row[static_cast<std::size_t>(group)] * layout_.pitch + tile.first;
+    const T* rows = y + layout_.tap_row[static_cast<std::size_t>(group)] * layout_.pitch + item.tile.first;
     for (std::int64_t b = 0; b < count; ++b) {
-      const std::int64_t which = b * p_.G + g;
-      gemm_.micro[panel.kind][tile.vectors](x + which * x_size() + p * block_positions() * panels_.front().height,
-                                            rows + which * y_size(), offset_.data(), valid_positions(first + b), zero, part,
-                                            lanes);
-      for (std::int64_t i = 0; i < panel.rows * lanes; ++i) total[i] += static_cast<double>(part[i]);
+      const std::int64_t which = b * p_.G + item.g;
+      gemm_.micro[item.panel.kind][item.tile.vectors](x + which * x_size() + item.panel_offset, rows + which * y_size(),
+                                                      offset_.data(), valid_positions(first + b), zero, part, item.lanes);
+      for (std::int64_t i = 0; i < item.panel.rows * item.lanes; ++i) total[i] += static_cast<double>(part[i]);
     }
-    for (std::int64_t m = 0; m < panel.rows; ++m) {
-      const std::int64_t row = g * p_.channels_in_per_group() + panel.first + m;
-      double* to = sums + (row * lane_groups() + group) * sums_pitch_ + tile.first;
-      for (std::int64_t i = 0; i < lanes; ++i) to[i] = (first_time ? 0.0 : to[i]) + total[m * lanes + i];
+  }
+
+  void add_to_sums(const TileItem& item, std::int64_t group, const double* total, double* sums, bool first_time) const {
+    for (std::int64_t m = 0; m < item.panel.rows; ++m) {
+      double* to = sums + ((item.row + m) * lane_groups() + group) * sums_pitch_ + item.tile.first;
+      for (std::int64_t i = 0; i < item.lanes; ++i) to[i] = (first_time ? 0.0 : to[i]) + total[m * item.lanes + i];
     }
   }
 

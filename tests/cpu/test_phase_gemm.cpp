@@ -68,6 +68,7 @@ TEST_CASE("weights larger than the input, many samples, long sums") {
   CHECK(check_bits<float>(sized({.N = 2, .C_in = 96, .C_out = 80, .L_in = 5, .K = 16, .S = 8, .P_l = 4, .P_r = 4})) > 0);
   CHECK(check_bits<float>(sized({.N = 70, .C_in = 4, .C_out = 6, .L_in = 33, .K = 3, .S = 1, .P_l = 1, .P_r = 1})) > 0);
   CHECK(check_bits<float>(sized({.N = 1, .C_in = 2, .C_out = 1, .L_in = 20011, .K = 7, .S = 1, .P_l = 3, .P_r = 3})) > 0);
+  CHECK(check_bits<float>(sized({.N = 1, .C_in = 2, .C_out = 40, .L_in = 5003, .K = 2, .S = 2, .P_l = 1})) > 0);
   CHECK(check_bits<float>(sized({.N = 1, .C_in = 3, .C_out = 18, .L_in = 9001, .K = 4, .S = 3, .P_l = 0, .P_r = 1, .D = 5})) >
         0);
 }
