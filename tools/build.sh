@@ -38,7 +38,7 @@ if [ -f "$folder/build.ninja" ]; then
   # Options given again are set again, so that a folder made by hand does what is asked.
   [ $# -eq 0 ] || .venv/bin/meson configure "$folder" "$@" >"$log" 2>&1 || { cat "$log" >&2; die "Meson refuses $*"; }
 else
-  .venv/bin/meson setup "$folder" "$@" >"$log" 2>&1 || { tail -n 20 "$log" >&2; die "Meson could not configure $folder"; }
+  .venv/bin/meson setup "$folder" "$@" >"$log" 2>&1 || { grep -A 2 ERROR "$log" >&2 || tail -n 20 "$log" >&2; die "Meson could not configure $folder"; }
   ! [ -t 1 ] || echo "build: configured $folder"
 fi
 
