@@ -10,8 +10,8 @@ void mark_skipped(const char* reason);
 }  // namespace polyphase::testing
 
 /// Leaves the test case (or the function returning void that it is in): `if (no_gpu) SKIP_TEST("no CUDA device");`
-#define SKIP_TEST(reason)                          \
-  do {                                             \
-    ::polyphase::testing::mark_skipped(reason);    \
-    return;                                        \
+#define SKIP_TEST(reason)                       \
+  do {                                          \
+    ::polyphase::testing::mark_skipped(reason); \
+    return;                                     \
   } while (false)
