@@ -23,11 +23,12 @@ template <class E>
 using Compute = typename ComputeOf<E>::Type;
 
 /// The one inner loop of all three directions, a register tile of MR rows by NV vectors of positions:
-///   out[m*pitch + p] = bias[m] + sum over j < count of w[j*MR + m] * x[offset[j] + p]       m < MR, p < NV*lanes
-/// summed in the order of j, one fused multiply-add at a time. `w` is read once, in order; `offset` makes x any set of rows,
-/// and has kOffsetSlack more entries after the last, which are prefetched but not used.
+///   out[m*pitch + p] = start[m] + sum over j < count of w[j*MR + m] * x[offset[j] + p]       m < MR, p < NV*lanes
+/// with `start` null standing for what out held before; summed in the order of j, one fused multiply-add at a time. `w` is read
+/// once, in order; `offset` makes x any set of rows, and has kOffsetSlack more entries after the last, which are prefetched but
+/// not used.
 template <class T>
-using MicroKernel = void (*)(const T* w, const T* x, const std::int32_t* offset, std::int64_t count, const T* bias, T* out,
+using MicroKernel = void (*)(const T* w, const T* x, const std::int32_t* offset, std::int64_t count, const T* start, T* out,
                              std::int64_t pitch);
 
 inline constexpr int kOffsetSlack = 8;
@@ -52,10 +53,10 @@ struct PackKernels {
   /// where[j] = j; a negative where[j] leaves column j out. Writes nothing else.
   void (*transpose)(const E* from, std::int64_t row_stride, std::int64_t rows, std::int64_t padded, std::int64_t columns,
                     const std::int64_t* where, T* to, std::int64_t pitch);
-  /// to[stride*p + r] = from[r*pitch + p] wherever first <= stride*p + r < last; p < count, r < rows <= stride. Nothing else is
-  /// written. `from` is readable to the next whole vector of p.
+  /// to[stride*p + r] = from[r*pitch + p] wherever stride*p + r < last; p < count, r < rows <= stride. Nothing else is written.
+  /// `from` is readable to the next whole vector of p.
   void (*interleave)(const T* from, std::int64_t pitch, std::int64_t rows, std::int64_t stride, std::int64_t count,
-                     std::int64_t first, std::int64_t last, E* to);
+                     std::int64_t last, E* to);
 };
 
 inline constexpr std::int64_t kMostCorrelated = 8;  ///< shifted rows of one correlate call

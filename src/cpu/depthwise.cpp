@@ -105,7 +105,7 @@ class DepthwiseGather {
   void write(std::int64_t row, const Panel& panel, std::int64_t first, std::int64_t count, const T* rows) const {
     const std::int64_t start = shape_.out_stride * first;
     for (std::int64_t m = 0; m < panel.rows; ++m)
-      pack_.interleave(rows + m * shape_.out_stride * chunk_, chunk_, shape_.out_stride, shape_.out_stride, count, -start,
+      pack_.interleave(rows + m * shape_.out_stride * chunk_, chunk_, shape_.out_stride, shape_.out_stride, count,
                        shape_.out_length - start, out_ + (row * shape_.M + panel.first + m) * shape_.out_length + start);
   }
 

@@ -1,6 +1,6 @@
 // The register-tile kernels of the CPU convolutions. An ISA source: the rules are in cpu/isa_target.hpp.
 //
-// out (MR rows, NV vectors) = bias + sum over j of w[j] (MR) times x[offset[j]] (NV vectors). MR*NV accumulators stay in
+// out (MR rows, NV vectors) = start + sum over j of w[j] (MR) times x[offset[j]] (NV vectors). MR*NV accumulators stay in
 // registers for the whole sum, so that partial results never travel. Per step: NV unaligned loads (two load slots each where
 // they cross a cache line), MR broadcasts, one offset, MR*NV multiply-adds.
 //   AVX-512, 8 x 3: 24 accumulators of 32 registers; 15 loads against 24 multiply-adds, that is 12 cycles: the multipliers are
@@ -16,13 +16,13 @@ namespace POLYPHASE_ISA {
 namespace {
 
 template <class T, int MR, int NV>
-void micro_kernel(const T* w, const T* x, const std::int32_t* offset, std::int64_t count, const T* bias, T* out,
+void micro_kernel(const T* w, const T* x, const std::int32_t* offset, std::int64_t count, const T* start, T* out,
                   std::int64_t pitch) {
   Vector<T> acc[MR][NV];
 #pragma GCC unroll 8
   for (int m = 0; m < MR; ++m)
 #pragma GCC unroll 8
-    for (int v = 0; v < NV; ++v) acc[m][v] = broadcast(bias[m]);
+    for (int v = 0; v < NV; ++v) acc[m][v] = start != nullptr ? broadcast(start[m]) : load(out + m * pitch + v * kLanes<T>);
 #pragma GCC unroll 1
   for (std::int64_t j = 0; j < count; ++j, w += MR) {
     const T* from = x + offset[j];

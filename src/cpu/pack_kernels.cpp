@@ -130,28 +130,28 @@ void transpose(const E* from, Index row_stride, Index rows, Index padded, Index 
   transpose_scalar(from, row_stride, rows, padded, column, columns, where, to, pitch);
 }
 
-// The vector of positions [at, at + lanes) of the output, as far as it lies in [first, last).
+// The vector of positions [at, at + lanes) of the output, as far as it lies before `last`.
 template <class E, class V>
-POLYPHASE_INLINE void put(V v, Index at, Index first, Index last, E* to) {
+POLYPHASE_INLINE void put(V v, Index at, Index last, E* to) {
   using T = Compute<E>;
-  if (at >= first && at + kLanes<T> <= last) return store_as(to + at, v);
+  if (at + kLanes<T> <= last) return store_as(to + at, v);
   T value[kLanes<T>];
   store<T>(value, v);
-  for (Index i = larger(0, first - at); i < smaller(kLanes<T>, last - at); ++i) narrow(value[i], to + at + i);
+  for (Index i = 0; i < last - at; ++i) narrow(value[i], to + at + i);
 }
 
 // Rows to one row for a power of two: each round moves the top bit of the element's index to its bottom.
 template <int stride, class E>
-void interleave_vectors(const Compute<E>* from, Index pitch, Index count, Index first, Index last, E* to) {
+void interleave_vectors(const Compute<E>* from, Index pitch, Index count, Index last, E* to) {
   using T = Compute<E>;
   last = smaller(last, count * stride);
   for (Index p = 0; p < count; p += kLanes<T>) {
     Vector<T> a[stride], b[stride];
 #pragma GCC unroll 16
     for (int r = 0; r < stride; ++r) a[r] = load(from + r * pitch + p);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int round = 1; round < stride; round *= 2) {
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int r = 0; r < stride / 2; ++r) {
         b[2 * r] = Shuffle<kLanes<T>>::zip_low(a[r], a[r + stride / 2]);
         b[2 * r + 1] = Shuffle<kLanes<T>>::zip_high(a[r], a[r + stride / 2]);
@@ -160,22 +160,22 @@ void interleave_vectors(const Compute<E>* from, Index pitch, Index count, Index 
       for (int r = 0; r < stride; ++r) a[r] = b[r];
     }
 #pragma GCC unroll 16
-    for (int r = 0; r < stride; ++r) put(a[r], p * stride + r * kLanes<T>, first, last, to);
+    for (int r = 0; r < stride; ++r) put(a[r], p * stride + r * kLanes<T>, last, to);
   }
 }
 
 template <class E>
-void interleave(const Compute<E>* from, Index pitch, Index rows, Index stride, Index count, Index first, Index last, E* to) {
+void interleave(const Compute<E>* from, Index pitch, Index rows, Index stride, Index count, Index last, E* to) {
   if (rows == stride) {
-    if (stride == 1) return interleave_vectors<1>(from, pitch, count, first, last, to);
-    if (stride == 2) return interleave_vectors<2>(from, pitch, count, first, last, to);
-    if (stride == 4) return interleave_vectors<4>(from, pitch, count, first, last, to);
-    if (stride == 8) return interleave_vectors<8>(from, pitch, count, first, last, to);
-    if (stride == 16) return interleave_vectors<16>(from, pitch, count, first, last, to);
+    if (stride == 1) return interleave_vectors<1>(from, pitch, count, last, to);
+    if (stride == 2) return interleave_vectors<2>(from, pitch, count, last, to);
+    if (stride == 4) return interleave_vectors<4>(from, pitch, count, last, to);
+    if (stride == 8) return interleave_vectors<8>(from, pitch, count, last, to);
+    if (stride == 16) return interleave_vectors<16>(from, pitch, count, last, to);
   }
   for (Index r = 0; r < rows; ++r) {
     const Index end = smaller(count, first_reaching(last, r, stride));
-    for (Index p = first_reaching(first, r, stride); p < end; ++p) narrow(from[r * pitch + p], to + p * stride + r);
+    for (Index p = 0; p < end; ++p) narrow(from[r * pitch + p], to + p * stride + r);
   }
 }
 

@@ -176,7 +176,7 @@ class Wgrad {
     const std::int64_t channels = p_.channels_out_per_group();
     const std::int64_t count = std::min(item.lanes, channels - item.tile.first);
     for (std::int64_t m = 0; m < item.panel.rows; ++m)
-      pack_.interleave(taps + m * p_.K * kMostLanes, kMostLanes, p_.K, p_.K, count, 0, count * p_.K,
+      pack_.interleave(taps + m * p_.K * kMostLanes, kMostLanes, p_.K, p_.K, count, count * p_.K,
                        w_ + ((item.row + m) * channels + item.tile.first) * p_.K);
   }
 
