@@ -31,7 +31,8 @@ double dot(const Tensor& a, const Tensor& b) {
 
 TEST_CASE("gather and scatter_add by their definitions, and adjoint to each other") {
   for (const DType dtype : kTypes)
-    for (const auto& [R, I, J] : {std::array<std::int64_t, 3>{1, 7, 20}, {3, 40, 13}, {2, 1, 5}, {4, 3, 0}, {37, 300, 900}}) {
+    for (const auto& size : {std::array<std::int64_t, 3>{1, 7, 20}, {3, 40, 13}, {2, 1, 5}, {4, 3, 0}, {37, 300, 900}}) {
+      const std::int64_t R = size[0], I = size[1], J = size[2];
       CAPTURE(dtype);
       CAPTURE(I);
       const Tensor x = integers({R, I}, dtype), index = positions(J, I), y = integers({R, J}, dtype, 2);
@@ -67,12 +68,13 @@ TEST_CASE("sums of halves are rounded once") {
 
 TEST_CASE("fold by its definition, and adjoint to unfold") {
   for (const DType dtype : kTypes)
-    for (const auto& [R, L, W, step] : {std::array<std::int64_t, 4>{2, 20, 5, 2},
-                                        {1, 3000, 256, 64},
-                                        {3, 17, 4, 4},
-                                        {2, 30, 3, 7},
-                                        {1, 1025, 1025, 1},
-                                        {2, 600, 1, 1}}) {
+    for (const auto& size : {std::array<std::int64_t, 4>{2, 20, 5, 2},
+                             {1, 3000, 256, 64},
+                             {3, 17, 4, 4},
+                             {2, 30, 3, 7},
+                             {1, 1025, 1025, 1},
+                             {2, 600, 1, 1}}) {
+      const std::int64_t R = size[0], L = size[1], W = size[2], step = size[3];
       CAPTURE(dtype);
       CAPTURE(L);
       const Tensor x = integers({R, L}, dtype);
