@@ -33,13 +33,23 @@ std::pair<pp::Tensor, pp::Tensor> make_batch(pp::Device device) {
   return {high.slice(2, 0, kLength, kFactor).contiguous().to(device), high.to(device)};
 }
 
+// Signal-to-noise ratio in decibels.
+double snr(const pp::Tensor& output, const pp::Tensor& target) {
+  return 10 * std::log10(pp::mean(pp::square(target)).item<double>() / pp::mse_loss(output, target).item<double>());
+}
+
 void run(const std::string& path) {
   auto device = pp::Device::best();  // cuda:0 if there is one, else cpu
   pp::manual_seed(1);
-  pp::Sequential net(pp::Conv1d({.in_channels = 1, .out_channels = 64, .kernel_size = 7, .padding = 3}), pp::LeakyReLU(0.1f),
-                     pp::ConvTranspose1d({.in_channels = 64, .out_channels = 32, .kernel_size = 8, .stride = 4, .padding = 2}),
-                     pp::LeakyReLU(0.1f), pp::Conv1d({.in_channels = 32, .out_channels = 1, .kernel_size = 7, .padding = 3}),
-                     pp::Tanh());
+  // clang-format off
+  pp::Sequential net(
+      pp::Conv1d({.in_channels = 1, .out_channels = 64, .kernel_size = 7, .padding = 3}),
+      pp::LeakyReLU(0.1f),
+      pp::ConvTranspose1d({.in_channels = 64, .out_channels = 32, .kernel_size = 8, .stride = 4, .padding = 2}),
+      pp::LeakyReLU(0.1f),
+      pp::Conv1d({.in_channels = 32, .out_channels = 1, .kernel_size = 7, .padding = 3}),
+      pp::Tanh());
+  // clang-format on
   net.to(device);
   std::printf("training %lld parameters on %s\n", static_cast<long long>(net.parameter_count()), pp::to_string(device).c_str());
   pp::Adam optimizer(net.parameters(), {.learning_rate = 1e-3});
@@ -54,10 +64,8 @@ void run(const std::string& path) {
 
   pp::NoGradGuard no_grad;
   const auto [low, high] = make_batch(device);
-  const auto signal = pp::mean(pp::square(high)).item<double>();
-  const auto decibels = [&](const pp::Tensor& y) { return 10 * std::log10(signal / pp::mse_loss(y, high).item<double>()); };
-  std::printf("new signals: network %.1f dB, linear interpolation %.1f dB\n", decibels(net(low)),
-              decibels(pp::upsample1d(low, kFactor, pp::UpsampleMode::linear)));
+  std::printf("new signals: network %.1f dB, linear interpolation %.1f dB\n", snr(net(low), high),
+              snr(pp::upsample1d(low, kFactor, pp::UpsampleMode::linear), high));
 
   pp::save_safetensors(path, net.state_dict());  // keys as PyTorch names them: 0.weight, 2.bias, ...
   net.load_state_dict(pp::load_safetensors(path).tensors);

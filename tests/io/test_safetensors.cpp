@@ -38,7 +38,8 @@ TEST_CASE("every dtype comes back with its bits, in the order given") {
   CHECK(file.metadata == Metadata{{"format", "pt"}, {"Grüße", "\n\"\\"}});
   REQUIRE(file.tensors.size() == tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const auto& [name, tensor] = file.tensors[i];
+    const std::string& name = file.tensors[i].first;
+    const Tensor& tensor = file.tensors[i].second;
     CAPTURE(name);
     CHECK(name == tensors[i].first);
     CHECK(tensor.shape() == tensors[i].second.shape());
