@@ -6,7 +6,12 @@ status=0
 for library in "$@"; do
   isa=$(basename "$library" .a)
   isa=${isa#libpolyphase_}
-  bad=$(nm -C --defined-only "$library" 2>/dev/null | grep -E '^[0-9a-f]+ [WVu] ' | grep -v "polyphase::cpu::$isa::" || true)
+  symbols=$(nm -C --defined-only "$library") || exit 1
+  case $symbols in
+    *"polyphase::cpu::$isa::"*) ;;
+    *) echo "$library: nothing in polyphase::cpu::$isa; is it one of the ISA libraries?"; exit 1 ;;
+  esac
+  bad=$(echo "$symbols" | grep -E '^[0-9a-f]+ [WVu] ' | grep -v "polyphase::cpu::$isa::" || true)
   if [ -n "$bad" ]; then
     echo "$library: weak symbols outside polyphase::cpu::$isa:"
     echo "$bad"
