@@ -168,7 +168,7 @@ void ResidualBlock::visit(pp::Visitor& visitor) {
   visitor.module("plain", plain_);
 }
 
-pp::Tensor ResidualBlock::forward(const pp::Tensor& x) { return x + plain_(activate(dilated_(activate(x)))); }
+pp::Tensor ResidualBlock::forward(const pp::Tensor& x) { return x + plain_(activate(dilated_(x))); }
 
 Context ResidualBlock::context() const { return context_of(dilated_) + context_of(plain_); }
 

@@ -45,7 +45,7 @@ struct Context {
   std::int64_t right = 0;
 };
 
-/// x + conv(act(conv(act(x)))), the first convolution dilated.
+/// x + conv(act(conv(x))), the first convolution dilated.
 class ResidualBlock : public pp::Module {
  public:
   ResidualBlock(std::int64_t channels, std::int64_t kernel, std::int64_t dilation, bool causal);

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "autograd/no_grad.hpp"
 #include "io/atomic_file.hpp"
@@ -71,13 +73,25 @@ double write_matrix(const std::string& path, const SpectrogramPanel& panel) {
   return loudest;
 }
 
+std::int64_t line_count(const std::string& path) {
+  std::ifstream file(path);
+  return std::count(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>(), '\n');
+}
+
+// Columns of heldout.csv: the network's curve over windowed sinc's line.
+std::string heldout_plot(int network, int sinc) {
+  return "plot 'heldout.csv' using 1:" + std::to_string(network) +
+         " with linespoints pointtype 7 linewidth 2 linecolor '#1f5fa8' title 'network', '' using 1:" + std::to_string(sinc) +
+         " with lines dashtype 2 linewidth 2 linecolor '#a83232' title 'windowed sinc'\n";
+}
+
 }  // namespace
 
 bool run_gnuplot(const std::string& folder, const std::string& script, const std::string& picture) {
   const pid_t child = fork();
   pp::require<pp::Error>(child >= 0, "eval: gnuplot cannot be started");
   if (child == 0) {
-    if (chdir(folder.c_str()) != 0) _exit(1);
+    if (chdir(folder.c_str()) != 0 || freopen("/dev/null", "w", stderr) == nullptr) _exit(1);
     execlp("gnuplot", "gnuplot", script.c_str(), static_cast<char*>(nullptr));
     _exit(kNoGnuplot);
   }
@@ -130,20 +144,20 @@ void write_loss_curve(const std::string& folder, const std::string& log, const s
     fs::copy_file(from, fs::path(folder) / name, fs::copy_options::overwrite_existing, error);
     pp::require<pp::Error>(!error, from, ": cannot be copied to ", folder, ": ", error.message());
   }
-  write_text(folder + "/" + kLossScript,
-             terminal(1500, 450, std::string(kLossPicture) + ".part") +
-                 "set datafile separator ','\nset key autotitle columnhead\nset grid linecolor '#dddddd'\nset border 3\n"
-                 "set tics nomirror\nset xlabel 'step'\nset multiplot layout 1,3\n"
-                 "set title 'training loss'\n"
-                 "plot 'log.csv' using 1:3 with lines linecolor '#c6d8ee' notitle, "
-                 "'' using 1:3 smooth bezier linewidth 2 linecolor '#1f5fa8' notitle\n"
-                 "set title 'held out: log-spectral distance'\nset yrange [0:*]\n"
-                 "plot 'heldout.csv' using 1:4 with linespoints pointtype 7 linewidth 2 linecolor '#1f5fa8' title 'network', "
-                 "'' using 1:7 with lines dashtype 2 linewidth 2 linecolor '#a83232' title 'windowed sinc'\n"
-                 "set title 'held out: SNR, dB'\nset yrange [*:*]\nset key bottom right\n"
-                 "plot 'heldout.csv' using 1:2 with linespoints pointtype 7 linewidth 2 linecolor '#1f5fa8' title 'network', "
-                 "'' using 1:5 with lines dashtype 2 linewidth 2 linecolor '#a83232' title 'windowed sinc'\n"
-                 "unset multiplot\n");
+  const bool checked = line_count(heldout_log) > 1;  // a run that was stopped early has no check yet
+  std::string script = terminal(checked ? 1500 : 750, 450, std::string(kLossPicture) + ".part");
+  script +=
+      "set datafile separator ','\nset grid linecolor '#dddddd'\nset border 3\nset tics nomirror\nset xlabel 'step'\n"
+      "set xrange [0:*]\nset multiplot layout 1," +
+      std::string(checked ? "3" : "1") +
+      "\nset title 'training loss'\n"
+      "plot 'log.csv' using 1:3 with lines linecolor '#c6d8ee' notitle, "
+      "'' using 1:3 smooth bezier linewidth 2 linecolor '#1f5fa8' notitle\n";
+  if (checked) {
+    script += "set title 'held out: log-spectral distance'\nset yrange [0:*]\n" + heldout_plot(4, 7) +
+              "set title 'held out: SNR, dB'\nset yrange [*:*]\nset key bottom right\n" + heldout_plot(2, 5);
+  }
+  write_text(folder + "/" + kLossScript, script + "unset multiplot\n");
 }
 
 }  // namespace superres

@@ -10,7 +10,7 @@
 namespace superres {
 
 struct TrainSettings {
-  std::int64_t steps = 900;       ///< in all
+  std::int64_t steps = 2000;      ///< in all
   std::int64_t batch = 8;         ///< windows a step
   std::int64_t window = 4096;     ///< samples of a window, at the model's rate
   double learning_rate = 3e-3;    ///< after the warm-up; falls along a cosine to 0

@@ -60,7 +60,7 @@ Trainer::Trainer(const ModelOptions& model, const TrainSettings& settings)
 }
 
 Trainer::Trainer(const pp::Checkpoint& checkpoint)
-    : Trainer(from_texts(checkpoint.texts), train_settings_from(checkpoint.texts)) {
+    : Trainer{from_texts(checkpoint.texts), train_settings_from(checkpoint.texts)} {
   network_.load_state_dict(checkpoint.model);
   optimizer_.load_state(checkpoint.state("optimizer"));
   average_.load_state(checkpoint.state("average"));

@@ -1,0 +1,153 @@
+#include "audio_file.hpp"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "sound.hpp"
+#include "support/helpers.hpp"
+#include "support/temporary_directory.hpp"
+#include "support/tolerance.hpp"
+#include "tensor/error.hpp"
+#include "wav_writer.hpp"
+
+using namespace superres;
+using namespace superres::testing;
+using polyphase::FormatError;
+using polyphase::testing::error_of;
+using polyphase::testing::read_bytes;
+using polyphase::testing::TemporaryDirectory;
+using polyphase::testing::write_bytes;
+
+namespace {
+
+std::string open_error(const std::string& path) {
+  return error_of<FormatError>([&] { return read_audio(path); });
+}
+
+double worst(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return 1e9;
+  double difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) difference = std::max(difference, std::abs(static_cast<double>(a[i]) - b[i]));
+  return difference;
+}
+
+}  // namespace
+
+TEST_CASE("what is written is read again, to half a step of its format") {
+  const TemporaryDirectory folder;
+  const std::string path = folder.file("a.wav");
+  const std::vector<std::vector<float>> channels{noise(1001, 1), noise(1001, 2), sine(440, 8000, 1001)};
+  struct Case {
+    SampleFormat format;
+    double step;
+  };
+  for (const Case& one :
+       {Case{SampleFormat::pcm16, 1.0 / 32768}, Case{SampleFormat::pcm24, 1.0 / 8388608}, Case{SampleFormat::float32, 0}}) {
+    write_wav(path, {8000, channels}, one.format);
+    const Audio audio = read_audio(path);
+    CHECK(audio.rate == 8000);
+    REQUIRE(audio.channels.size() == 3);
+    for (std::size_t c = 0; c < 3; ++c) CHECK(worst(audio.channels[c], channels[c]) <= one.step / 2);
+  }
+}
+
+TEST_CASE("a part of a file is what the whole has there") {
+  const TemporaryDirectory folder;
+  const std::string path = folder.file("a.wav");
+  const std::vector<float> samples = noise(5000);
+  write_sound(path, 16000, {samples});
+  const auto reader = open_audio(path);
+  const Audio part = read_audio(*reader, path, 1234, 777);
+  CHECK(part.channels[0] == std::vector<float>(samples.begin() + 1234, samples.begin() + 1234 + 777));
+}
+
+TEST_CASE("samples past full scale are clipped and counted") {
+  const TemporaryDirectory folder;
+  WavWriter writer(folder.file("a.wav"), {8000, 1, 4}, SampleFormat::pcm16);
+  const std::vector<float> samples{1.5F, -1.5F, -1.0F, 0.25F};
+  writer.write(samples.data(), 4);
+  writer.commit();
+  CHECK(writer.clipped() == 2);
+  CHECK(read_audio(folder.file("a.wav")).channels[0] == std::vector<float>{32767.0F / 32768, -1.0F, -1.0F, 0.25F});
+}
+
+TEST_CASE("a file appears whole or not at all") {
+  const TemporaryDirectory folder;
+  {
+    WavWriter writer(folder.file("a.wav"), {8000, 1, 100}, SampleFormat::pcm16);
+    writer.write(noise(40).data(), 40);
+    CHECK(error_of<FormatError>([&] { return writer.write(noise(70).data(), 70), 0; }) ==
+          folder.file("a.wav") + ": expected 100 frames in all, got 110");
+    CHECK(error_of<FormatError>([&] { return writer.commit(), 0; }) == folder.file("a.wav") + ": expected 100 frames, got 40");
+  }
+  CHECK(folder.count() == 0);
+}
+
+TEST_CASE("eight-bit, 32-bit, extensible and odd chunks are read") {
+  const TemporaryDirectory folder;
+  const std::string path = folder.file("a.wav");
+  // RIFF, an unknown chunk of odd length, 'fmt ' (extensible PCM of 8 bit), two samples.
+  std::string bytes = std::string("RIFF\x5A\0\0\0WAVE", 12) + std::string("junk\x03\0\0\0abc\0", 12);
+  bytes += std::string("fmt \x28\0\0\0", 8) + std::string("\xFE\xFF\x01\0\x40\x1F\0\0\x40\x1F\0\0\x01\0\x08\0", 16);
+  bytes += std::string("\x16\0\x08\0\x04\0\0\0\x01\0", 10) + std::string(14, 'g') + std::string("data\x02\0\0\0\x80\xC0", 10);
+  write_bytes(path, bytes);
+  const Audio audio = read_audio(path);
+  CHECK(audio.rate == 8000);
+  CHECK(audio.channels[0] == std::vector<float>{0.0F, 0.5F});
+}
+
+TEST_CASE("malformed files are refused in words") {
+  const TemporaryDirectory folder;
+  const std::string path = folder.file("a.wav");
+  CHECK(open_error(path) == path + ": no such file");
+  CHECK(open_error(folder.path()) == folder.path() + ": expected a sound file, got a folder");
+
+  write_sound(path, 8000, {noise(100)});
+  const std::string whole = read_bytes(path);
+  write_bytes(path, whole.substr(0, whole.size() - 60));
+  CHECK(open_error(path) == path + ": expected 400 bytes of samples, the file has 340");
+  write_bytes(path, whole.substr(0, 30));
+  CHECK(open_error(path) == path + ": the file ends inside the 'fmt ' chunk");
+  write_bytes(path, whole.substr(0, 36));
+  CHECK(open_error(path) == path + ": expected a 'data' chunk, the file ends after 36 bytes");
+
+  std::string changed = whole;
+  changed[20] = 85;  // MP3 in a WAV file
+  write_bytes(path, changed);
+  CHECK(open_error(path) == path + ": expected PCM of 8, 16, 24, 32 bit or float of 32, 64 bit, got format 85 with 32 bit");
+  changed = whole;
+  changed[22] = 0;
+  write_bytes(path, changed);
+  CHECK(open_error(path) == path + ": expected a rate and channels, got 8000 Hz and 0 channels");
+  changed = whole;
+  for (std::size_t i = 44; i < 48; ++i) changed[i] = '\xFF';  // a NaN
+  write_bytes(path, changed);
+  CHECK(open_error(path) == path + ": sample 0 of channel 0 is not a finite number");
+
+  write_bytes(path, "not sound at all");
+  CHECK(open_error(path).find(path + ": expected a ") == 0);
+}
+
+TEST_CASE("FLAC is read, or refused in one sentence") {
+  const std::string path = std::string(SUPERRES_DATA) + "/heldout/slt_13.flac";
+  if (!reads_flac()) {
+    CHECK(open_error(path) ==
+          path + ": expected a WAV file, got FLAC, which this build cannot read (built without libsndfile)");
+    return;
+  }
+  const Audio audio = read_audio(path);
+  CHECK(audio.rate == 16000);
+  CHECK(audio.channels.size() == 1);
+  CHECK(audio.frames() == 81120);
+  const auto reader = open_audio(path);
+  const Audio part = read_audio(*reader, path, 50000, 1000);
+  CHECK(part.channels[0] == std::vector<float>(audio.channels[0].begin() + 50000, audio.channels[0].begin() + 51000));
+}
+
+TEST_CASE("names of sound files are known in any case") {
+  CHECK(has_audio_name("x/y.WAV"));
+  CHECK(has_audio_name("y.flac"));
+  CHECK_FALSE(has_audio_name("wav"));
+  CHECK_FALSE(has_audio_name("y.wav.txt"));
+}

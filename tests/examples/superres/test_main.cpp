@@ -1,0 +1,172 @@
+// The program as a person meets it: its words, its exit codes, its files.
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "audio_file.hpp"
+#include "sound.hpp"
+#include "support/skip.hpp"
+#include "support/temporary_directory.hpp"
+
+using namespace superres;
+using namespace superres::testing;
+using polyphase::testing::read_bytes;
+using polyphase::testing::TemporaryDirectory;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Outcome {
+  int code = -1;
+  std::string text;  // both streams
+};
+
+Outcome run(const std::string& arguments) {
+  FILE* pipe = popen((std::string("'") + SUPERRES_PROGRAM + "' " + arguments + " 2>&1").c_str(), "r");
+  Outcome outcome;
+  char buffer[4096];
+  while (const std::size_t got = fread(buffer, 1, sizeof buffer, pipe)) outcome.text.append(buffer, got);
+  const int status = pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 1000;
+  return outcome;
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// A folder of three clips and a network small enough for a test.
+struct Workshop {
+  TemporaryDirectory folder;
+  std::string data = folder.file("data");
+  std::string out = folder.file("run");
+  std::string train = "train --data " + data + " --out " + out +
+                      " --channels 4 --high-channels 4 --blocks 1 --batch 2 --window 2048 --heldout-fraction 0.3 ";
+
+  Workshop() {
+    fs::create_directory(data);
+    for (int i = 0; i < 3; ++i) {
+      write_sound(data + "/c" + std::to_string(i) + ".wav", 16000, {noise(12000, static_cast<std::uint64_t>(i + 1), 0.1)});
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("train, resume, evaluate, upsample") {
+  const Workshop shop;
+  const Outcome trained = run(shop.train + "--steps 4");
+  CHECK(trained.code == 0);
+  CHECK(has(trained.text, "sound    2 clips to learn from (2 s), 1 held out (1 s)"));
+  CHECK(has(trained.text, "network  4000 Hz -> 16000 Hz"));
+  CHECK(has(trained.text, "step 4/4 | loss "));
+  CHECK(has(trained.text, "log-spectral distance"));
+  CHECK(read_bytes(shop.out + "/log.csv").find("step,seconds,loss,snr_db,learning_rate,gradient_norm\n1,") == 0);
+
+  const Outcome again = run(shop.train + "--steps 4");
+  CHECK(again.code == 1);
+  CHECK(has(again.text, "holds a run already: go on with it (--resume) or choose another --out"));
+  const Outcome changed = run(shop.train + "--resume --seed 5");
+  CHECK(changed.code == 1);
+  CHECK(has(changed.text, "was started with seed = 0, got 5"));
+  const Outcome resumed = run(shop.train + "--resume --steps 6");
+  CHECK(resumed.code == 0);
+  CHECK(has(resumed.text, "resumed, steps 5 to 6"));
+
+  const std::string model = " --model " + shop.out + "/best.safetensors ";
+  const Outcome scored = run("eval --heldout-fraction 0.3 --data " + shop.data + model + "--json " + shop.out + "/scores.json");
+  CHECK(scored.code == 0);
+  CHECK(has(scored.text, "the network: log-spectral distance"));
+  CHECK(has(read_bytes(shop.out + "/scores.json"), "\"lsd_below_sinc\""));
+  for (const char* name : {"spectrograms.gp", "network.matrix", "loss.gp", "log.csv"})
+    CHECK(fs::exists(shop.out + "/eval/" + name));
+
+  const std::string input = shop.folder.file("in.wav");
+  const std::string output = shop.folder.file("out.wav");
+  write_sound(input, 4000, {noise(9001, 1, 0.1), noise(9001, 2, 0.1)});
+  CHECK(run("upsample --format float32 " + input + " " + output + model).code == 0);
+  const Audio whole = read_audio(output);
+  CHECK(whole.rate == 16000);
+  REQUIRE(whole.channels.size() == 2);
+  CHECK(whole.frames() == 36004);
+  CHECK(run("upsample --format float32 --chunk 1000 " + input + " " + output + model).code == 0);
+  const Audio chunked = read_audio(output);
+  for (std::size_t i = 0; i < 36004; ++i) CHECK(std::abs(whole.channels[1][i] - chunked.channels[1][i]) <= 1e-6F);
+
+  write_sound(input, 11025, {noise(11025, 1, 0.1)});
+  const Outcome resampled = run("upsample " + input + " " + output + model);
+  CHECK(resampled.code == 0);
+  CHECK(has(resampled.text, "is at 11025 Hz and the network takes 4000 Hz: resampled first"));
+  CHECK(read_audio(output).frames() == 16000);
+}
+
+TEST_CASE("two runs with one seed are one run, bit by bit") {
+  const Workshop shop;
+  CHECK(run(shop.train + "--steps 3 --threads 2").code == 0);
+  const std::string first = read_bytes(shop.out + "/best.safetensors");
+  fs::remove_all(shop.out);
+  CHECK(run(shop.train + "--steps 3 --threads 2").code == 0);
+  CHECK(read_bytes(shop.out + "/best.safetensors") == first);
+}
+
+TEST_CASE("an interrupted run stops with a checkpoint and says how to go on") {
+  const Workshop shop;
+  const std::string command = std::string("timeout --preserve-status -s INT 3 '") + SUPERRES_PROGRAM + "' " + shop.train +
+                              "--steps 1000000 > " + shop.folder.file("text") + " 2>&1";
+  const int status = std::system(command.c_str());
+  CHECK(WEXITSTATUS(status) == 130);
+  CHECK(has(read_bytes(shop.folder.file("text")), "go on with --resume"));
+  CHECK(fs::exists(shop.out + "/last.safetensors"));
+  CHECK(run("eval --all --data " + shop.data + " --model " + shop.out + "/last.safetensors").code == 0);
+}
+
+TEST_CASE("mistakes are told in one sentence: 2 for usage, 1 for the rest") {
+  const TemporaryDirectory folder;
+  const std::string nowhere = folder.file("nowhere");
+  struct Case {
+    std::string arguments;
+    int code;
+    std::string words;
+  };
+  write_sound(folder.file("empty.wav"), 4000, {std::vector<float>{}});
+  const std::string out = " --out " + folder.file("run");
+  for (const Case& one : {
+           Case{"", 2, "A subcommand is required"},
+           Case{"train --colour red", 2, "--colour"},
+           Case{"train --steps many", 2, "--steps"},
+           Case{"upsample in.wav", 2, "output is required"},
+           Case{"train --steps 5 --minutes 2", 2, "--minutes"},
+           Case{"train --data " + nowhere + out, 1, "superres: " + nowhere + ": expected a folder of WAV"},
+           Case{"train --data " + folder.path() + out, 1, "(one to learn from, one to hold out), found 1"},
+           Case{"train --factor 3" + out, 1, "superres: model: expected a factor of 2, 4 or 8, got 3"},
+           Case{"train --window 100" + out, 1, "superres: train: expected --window in 2048..16777216 that 4 divides, got 100"},
+           Case{"train --device tpu" + out, 1, "tpu"},
+           Case{"train --resume" + out, 1, "there is no run to go on with"},
+           Case{"eval --model " + nowhere, 1, nowhere},
+           Case{"upsample a.wav b.wav --model " + nowhere, 1, nowhere},
+       }) {
+    const Outcome outcome = run(one.arguments);
+    CHECK_MESSAGE(outcome.code == one.code, one.arguments, ": ", outcome.text);
+    CHECK_MESSAGE(has(outcome.text, one.words), outcome.text);
+  }
+  CHECK_FALSE(fs::exists(folder.file("run")));
+}
+
+TEST_CASE("a full disk costs nothing that was there") {
+  if (!fs::exists("/dev/full")) SKIP_TEST("no /dev/full");
+  const Workshop shop;
+  CHECK(run(shop.train + "--steps 2").code == 0);
+  write_sound(shop.folder.file("in.wav"), 4000, {noise(100)});
+  const Outcome outcome =
+      run("upsample " + shop.folder.file("in.wav") + " /dev/full --model " + shop.out + "/best.safetensors");
+  CHECK(outcome.code == 1);
+  CHECK(has(outcome.text, "/dev/full"));
+}
+
+TEST_CASE("help ends well") {
+  CHECK(run("--help").code == 0);
+  CHECK(has(run("train --help").text, "--causal"));
+}

@@ -1,0 +1,142 @@
+#include "trainer.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "cpu/threads.hpp"
+#include "evaluation.hpp"
+#include "sound.hpp"
+#include "support/helpers.hpp"
+#include "support/temporary_directory.hpp"
+#include "support/tolerance.hpp"
+
+using namespace superres;
+using namespace superres::testing;
+using polyphase::testing::error_of;
+using polyphase::testing::kFloatSum;
+using polyphase::testing::TemporaryDirectory;
+
+namespace {
+
+const ModelOptions kModel{.factor = 4, .rate = 16000, .channels = 8, .high_channels = 4, .blocks = 1, .kernel = 3};
+const TrainSettings kSettings{.steps = 12, .batch = 2, .window = 2048, .learning_rate = 3e-3, .seed = 7};
+
+// Sound whose high band follows from its low band: harmonics of a gliding tone.
+ClipSet harmonic_clips(const TemporaryDirectory& folder) {
+  std::vector<float> sound(24000, 0.0F);
+  for (int k = 1; k < 20; ++k) {
+    const std::vector<float> part = sine(331.0 * k, 16000, 24000, 0.3 / k);
+    for (std::size_t i = 0; i < sound.size(); ++i)
+      sound[i] += part[i] * static_cast<float>(1.2 + std::sin(static_cast<double>(i) / 3000));
+  }
+  write_sound(folder.file("a.wav"), 16000, {sound});
+  return open_clips({folder.file("a.wav")}, {.shortest = 2048, .cache_bytes = 1 << 30}, [](const std::string&) {});
+}
+
+bool same_bits(const pp::NamedTensors& a, const pp::NamedTensors& b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i].first != b[i].first || a[i].second.to_vector<float>() != b[i].second.to_vector<float>()) return false;
+  }
+  return true;
+}
+
+void advance(Trainer& trainer, const ClipSet& clips, std::int64_t steps) {
+  const LoaderOptions options = trainer.loader_options();
+  for (std::int64_t i = 0; i < steps; ++i) trainer.step(make_batch(clips, options, trainer.steps()));
+}
+
+}  // namespace
+
+TEST_CASE("2N steps are N steps, a checkpoint and N steps, bit by bit") {
+  const TemporaryDirectory folder;
+  const ClipSet clips = harmonic_clips(folder);
+  Trainer straight(kModel, kSettings);
+  advance(straight, clips, 12);
+
+  Trainer before(kModel, kSettings);
+  advance(before, clips, 6);
+  pp::save_checkpoint(folder.file("run.safetensors"), before.checkpoint());
+  Trainer after(pp::load_checkpoint(folder.file("run.safetensors")));
+  CHECK(after.steps() == 6);
+  advance(after, clips, 6);
+
+  CHECK(same_bits(straight.network().state_dict(), after.network().state_dict()));
+  CHECK(same_bits(straight.averaged().model, after.averaged().model));
+  CHECK(straight.learning_rate() == after.learning_rate());
+  Trainer other(kModel, {.steps = 12, .batch = 2, .window = 2048, .seed = 8});
+  CHECK_FALSE(same_bits(Trainer(kModel, kSettings).network().state_dict(), other.network().state_dict()));
+}
+
+TEST_CASE("training helps, and the averaged network is what load_network gives, from either checkpoint") {
+  const TemporaryDirectory folder;
+  const ClipSet clips = harmonic_clips(folder);
+  Trainer trainer(kModel, {.steps = 60, .batch = 2, .window = 2048, .learning_rate = 5e-3, .seed = 1});
+  const ClipScores before = mean_of(evaluate(trainer.network(), clips));
+  advance(trainer, clips, 60);
+  const ClipScores after = trainer.with_average([&] { return mean_of(evaluate(trainer.network(), clips)); });
+  CHECK(after.network.lsd < 0.8 * before.sinc.lsd);
+  CHECK(after.sinc.lsd == before.sinc.lsd);
+
+  pp::save_checkpoint(folder.file("last"), trainer.checkpoint());
+  pp::save_checkpoint(folder.file("best"), trainer.averaged());
+  for (const char* name : {"last", "best"}) {
+    UpsamplingNetwork loaded = load_network(folder.file(name));
+    CHECK(mean_of(evaluate(loaded, clips)).network.lsd == after.network.lsd);
+  }
+}
+
+TEST_CASE("the loss is the log of the error's amplitude, every window counting alike") {
+  const pp::Tensor target = pp::Tensor::zeros({2, 1, 2048});
+  pp::Tensor output = pp::Tensor::full({2, 1, 2048}, 0.1);
+  output.narrow(0, 1, 1).fill_(0.001);
+  const double wanted = 0.25 * (std::log(0.01 + 1e-8) + std::log(1e-6 + 1e-8));
+  CHECK(training_loss(output, target, 0).item() == doctest::Approx(wanted).epsilon(kFloatSum));
+  CHECK(training_loss(output, target, 1).item() > wanted);
+}
+
+TEST_CASE("learning rate: a ramp, then a cosine down to nothing; a longer run stretches it") {
+  const TemporaryDirectory folder;
+  const ClipSet clips = harmonic_clips(folder);
+  Trainer trainer(kModel, kSettings);
+  CHECK(trainer.learning_rate() == doctest::Approx(kSettings.learning_rate / 50));
+  advance(trainer, clips, 2);
+  trainer.set_total_steps(1000);
+  CHECK(trainer.settings().steps == 1000);
+  CHECK(trainer.steps() == 2);
+  CHECK(trainer.learning_rate() == doctest::Approx(kSettings.learning_rate * 3 / 50));
+}
+
+TEST_CASE("settings out of range are refused in words") {
+  const auto refused = [](TrainSettings settings) {
+    return error_of<pp::Error>([&] { return validate(settings, kModel), 0; });
+  };
+  CHECK(refused({.steps = 0}) == "train: expected --steps of at least 1, got 0");
+  CHECK(refused({.batch = 0}) == "train: expected --batch in 1..4096, got 0");
+  CHECK(refused({.window = 2050}) == "train: expected --window in 2048..16777216 that 4 divides, got 2050");
+  CHECK(refused({.learning_rate = 0}) == "train: expected --lr above 0, got 0");
+  CHECK(refused({.spectral_weight = -1}) == "train: expected --spectral-weight of at least 0, got -1");
+  const TrainSettings back = train_settings_from(to_texts(kSettings));
+  CHECK(to_texts(back) == to_texts(kSettings));
+  CHECK(back.learning_rate == kSettings.learning_rate);
+}
+
+TEST_CASE("a loss that is no number stops the run") {
+  const TemporaryDirectory folder;
+  const ClipSet clips = harmonic_clips(folder);
+  Trainer trainer(kModel, kSettings);
+  Batch batch = make_batch(clips, trainer.loader_options(), 0);
+  batch.high[5] = std::nanf("");
+  CHECK(error_of<pp::Error>([&] { return trainer.step(batch).loss; }).find("train: at step 1 the loss is nan") == 0);
+  CHECK(trainer.steps() == 0);
+}
+
+TEST_CASE("a checkpoint of another program is refused in words") {
+  pp::Checkpoint checkpoint;
+  CHECK(error_of<pp::Error>([&] { return Trainer(checkpoint).steps(); }) ==
+        "model: the checkpoint does not say 'factor': not one of this program's");
+  checkpoint.texts = to_texts(kModel);
+  CHECK(error_of<pp::Error>([&] { return Trainer(checkpoint).steps(); }) ==
+        "train: the checkpoint does not say 'steps': it cannot be resumed");
+}
