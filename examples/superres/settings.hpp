@@ -10,10 +10,10 @@
 namespace superres {
 
 struct TrainSettings {
-  std::int64_t steps = 2000;      ///< in all
+  std::int64_t steps = 1600;      ///< in all
   std::int64_t batch = 8;         ///< windows a step
   std::int64_t window = 4096;     ///< samples of a window, at the model's rate
-  double learning_rate = 3e-3;    ///< after the warm-up; falls along a cosine to 0
+  double learning_rate = 2e-3;    ///< after the warm-up; falls along a cosine to 0
   double spectral_weight = 0.3;   ///< of the spectral loss beside the waveform loss
   std::uint64_t seed = 0;         ///< of weights and windows
   double heldout_fraction = 0.1;  ///< of a folder without train and heldout subfolders
