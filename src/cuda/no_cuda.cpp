@@ -1,14 +1,50 @@
 // What a build without CUDA answers when it is asked for a CUDA device.
 
+#include "cuda/cuda.hpp"
 #include "tensor/backend.hpp"
 #include "tensor/error.hpp"
 
 namespace polyphase {
+namespace {
 
-Backend& cuda_backend(int index) {
-  throw DeviceError(concat(Device::cuda(index), ": this build of polyphase has no CUDA support; devices: cpu"));
+[[noreturn]] void refuse(int device) {
+  throw DeviceError(concat(Device::cuda(device), ": this build of polyphase has no CUDA support; devices: cpu"));
 }
+
+}  // namespace
+
+Backend& cuda_backend(int index) { refuse(index); }
 
 int cuda_device_count() { return 0; }
 
+namespace cuda {
+
+int device_count() noexcept { return 0; }
+std::string unavailable_reason() { return "this build of polyphase has no CUDA support"; }
+
+Stream::Stream(int device) : device_(device) { refuse(device); }
+Stream::~Stream() = default;
+void Stream::synchronize() const { refuse(device_); }
+void Stream::wait_for(const Stream&) const { refuse(device_); }
+
+StreamGuard::StreamGuard(int device, CUstream_st* stream) : device_(device), previous_(stream) { refuse(device_); }
+StreamGuard::~StreamGuard() = default;
+
+void synchronize(int device) { refuse(device); }
+MemoryStats memory_stats(int device) { refuse(device); }
+std::string memory_snapshot(int device) { refuse(device); }
+void set_memory_limit(int device, std::size_t) { refuse(device); }
+
+struct Graph::State {};
+Graph::Graph(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+Graph::Graph(Graph&&) noexcept = default;
+Graph& Graph::operator=(Graph&&) noexcept = default;
+Graph::~Graph() = default;
+void Graph::replay() { refuse(0); }
+std::uint64_t Graph::replays() const noexcept { return 0; }
+Graph capture(const std::function<void()>&, int device) { refuse(device); }
+bool capturing() noexcept { return false; }
+void on_replay(std::function<void()>) {}
+
+}  // namespace cuda
 }  // namespace polyphase

@@ -1,6 +1,7 @@
 #include "cuda/runtime.hpp"
 
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -8,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cuda/allocator.hpp"
+#include "cuda/graph.hpp"
 #include "tensor/backend.hpp"
 
 namespace polyphase::cuda {
@@ -51,22 +54,29 @@ bool launch_blocking() {
   return blocking;
 }
 
+constexpr std::size_t kDevices = 64;
+
 /// The stream every thread of the process shares on a device; made at first use, never destroyed (the driver may be gone by
 /// then).
 cudaStream_t shared_stream(int device) {
+  static std::array<std::atomic<cudaStream_t>, kDevices> streams{};
   static std::mutex mutex;
-  static std::vector<cudaStream_t> streams;
-  const std::scoped_lock lock(mutex);
   const auto index = static_cast<std::size_t>(device);
-  if (streams.size() <= index) streams.resize(index + 1, nullptr);
-  if (streams[index] == nullptr) {
-    const DeviceScope scope(device);
-    CHECK_CUDA(cudaStreamCreateWithFlags(&streams[index], cudaStreamNonBlocking));
+  if (index < kDevices) {
+    if (const cudaStream_t stream = streams[index].load(std::memory_order_acquire)) return stream;
   }
-  return streams[index];
+  (void)properties(device);  // throws where there is no such device
+  const std::scoped_lock lock(mutex);
+  if (streams[index].load() == nullptr) {
+    const DeviceScope scope(device);
+    cudaStream_t stream = nullptr;
+    CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    streams[index].store(stream, std::memory_order_release);
+  }
+  return streams[index].load();
 }
 
-thread_local std::vector<cudaStream_t> thread_streams;  // by device; null: the shared one
+constinit thread_local std::array<cudaStream_t, kDevices> thread_streams{};  // null: the shared one
 
 }  // namespace
 
@@ -137,15 +147,34 @@ DeviceScope::~DeviceScope() {
 }
 
 Stream::Stream(int device) : device_(device) {
+  (void)properties(device);
   const DeviceScope scope(device);
   CHECK_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
 }
 
 Stream::~Stream() {
-  if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
+  if (stream_ == nullptr) return;
+  // The handle may come back as a new stream, which must not find memory that is still used.
+  (void)cudaStreamSynchronize(stream_);
+  try {
+    allocator(device_).retire_stream(reinterpret_cast<StreamId>(stream_));
+  } catch (const std::exception&) {
+    // The device is lost; so is the memory.
+  }
+  (void)cudaStreamDestroy(stream_);
 }
 
-void Stream::synchronize() const { CHECK_CUDA(cudaStreamSynchronize(stream_)); }
+void Stream::synchronize() const {
+  refuse_capture("Stream::synchronize");
+  CHECK_CUDA(cudaStreamSynchronize(stream_));
+}
+
+void Stream::wait_for(const Stream& other) const {
+  const DeviceScope scope(other.device_);
+  Event event;
+  event.record(other.stream_);
+  event.wait_on(stream_);
+}
 
 Event::Event(bool timing) { CHECK_CUDA(cudaEventCreateWithFlags(&event_, timing ? cudaEventDefault : cudaEventDisableTiming)); }
 
@@ -177,17 +206,17 @@ float Event::elapsed_ms(const Event& begin, const Event& end) {
 
 cudaStream_t current_stream(int device) {
   const auto index = static_cast<std::size_t>(device);
-  if (index < thread_streams.size() && thread_streams[index] != nullptr) return thread_streams[index];
+  if (index < kDevices && thread_streams[index] != nullptr) [[unlikely]]
+    return thread_streams[index];
   return shared_stream(device);
 }
 
-StreamScope::StreamScope(int device, cudaStream_t stream) : device_(device) {
-  const auto index = static_cast<std::size_t>(device);
-  if (thread_streams.size() <= index) thread_streams.resize(index + 1, nullptr);
-  previous_ = std::exchange(thread_streams[index], stream);
+StreamGuard::StreamGuard(int device, cudaStream_t stream) : device_(device) {
+  (void)properties(device);
+  previous_ = std::exchange(thread_streams.at(static_cast<std::size_t>(device)), stream);
 }
 
-StreamScope::~StreamScope() { thread_streams[static_cast<std::size_t>(device_)] = previous_; }
+StreamGuard::~StreamGuard() { thread_streams[static_cast<std::size_t>(device_)] = previous_; }
 
 }  // namespace polyphase::cuda
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "cuda/cuda.hpp"
 #include "tensor/error.hpp"
 
 namespace polyphase::cuda {
@@ -17,11 +18,6 @@ void check(cudaError_t status, const char* call, const char* file, int line);
 
 /// Call after every kernel launch. With POLYPHASE_LAUNCH_BLOCKING=1 waits for the kernel, so that a fault names `kernel`.
 void check_launch(const char* kernel);
-
-/// Devices this process can use; 0 without a driver or a GPU (the reason is in unavailable_reason()).
-[[nodiscard]] int device_count() noexcept;
-/// Why device_count() is 0, in words: no driver, no GPU, a driver older than the toolkit, ...
-[[nodiscard]] std::string unavailable_reason();
 
 /// What the launchers need to know of a GPU; read once per device.
 struct DeviceProperties {
@@ -45,28 +41,6 @@ class DeviceScope {
 
  private:
   int previous_ = -1;
-};
-
-/// An owned non-blocking stream.
-class Stream {
- public:
-  explicit Stream(int device);
-  ~Stream();
-  Stream(Stream&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)), device_(other.device_) {}
-  Stream& operator=(Stream&& other) noexcept {
-    std::swap(stream_, other.stream_);
-    std::swap(device_, other.device_);
-    return *this;
-  }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  [[nodiscard]] cudaStream_t get() const noexcept { return stream_; }
-  [[nodiscard]] int device() const noexcept { return device_; }
-  void synchronize() const;
-
- private:
-  cudaStream_t stream_ = nullptr;
-  int device_ = 0;
 };
 
 /// An owned event without timing unless asked for.
@@ -94,21 +68,9 @@ class Event {
 };
 
 /// The stream that the calling thread's operations on `device` go to: one non-blocking stream per device that all threads
-/// share, unless a StreamScope is alive.
+/// share, unless a StreamGuard is alive.
 [[nodiscard]] cudaStream_t current_stream(int device);
 
-/// Sends the calling thread's operations to `stream` until the end of the scope.
-class StreamScope {
- public:
-  explicit StreamScope(const Stream& stream) : StreamScope(stream.device(), stream.get()) {}
-  StreamScope(int device, cudaStream_t stream);
-  ~StreamScope();
-  StreamScope(const StreamScope&) = delete;
-  StreamScope& operator=(const StreamScope&) = delete;
-
- private:
-  int device_;
-  cudaStream_t previous_;
-};
+using StreamScope = StreamGuard;
 
 }  // namespace polyphase::cuda

@@ -1,0 +1,22 @@
+#include "cuda/cuda.hpp"
+
+#include "cuda/allocator.hpp"
+#include "cuda/graph.hpp"
+#include "cuda/runtime.hpp"
+
+namespace polyphase::cuda {
+
+void synchronize(int device) {
+  refuse_capture("cuda::synchronize");
+  (void)properties(device);
+  const DeviceScope scope(device);
+  CHECK_CUDA(cudaDeviceSynchronize());
+}
+
+MemoryStats memory_stats(int device) { return allocator(device).stats(); }
+
+std::string memory_snapshot(int device) { return allocator(device).snapshot(); }
+
+void set_memory_limit(int device, std::size_t bytes) { allocator(device).set_limit(bytes); }
+
+}  // namespace polyphase::cuda
