@@ -53,7 +53,7 @@ class ByTiles {
  private:
   void block_of_tiles(std::int64_t row, std::int64_t first, std::int64_t last, T* input, T* results) const {
     const std::int64_t n = row / steps_.shape.G, g = row % steps_.shape.G;
-    for (std::int64_t t = first; t < last; ++t) steps_.pack_tile(n, g, t, input + (t - first) * steps_.tile_size());
+    steps_.pack_tiles(n, g, first, last, input);
     for (std::int64_t p = 0; p < steps_.panels(); ++p)
       for (std::int64_t t = first; t < last; ++t)
         steps_.compute(n, g, p, t, weights_.data() + (g * steps_.panels() + p) * steps_.panel_size(),
@@ -83,11 +83,7 @@ class ByPanels {
   void run() const {
     const GatherShape& shape = steps_.shape;
     parallel_for(shape.G * tiles_, worthwhile_grain(static_cast<double>(steps_.tile_size())),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t i = begin; i < end; ++i)
-                     steps_.pack_tile(i % tiles_ / steps_.tiles(), i / tiles_, i % steps_.tiles(),
-                                      input_.data() + i * steps_.tile_size());
-                 });
+                 [&](std::int64_t begin, std::int64_t end) { pack_input(begin, end); });
     const std::int64_t together = ceil_div(steps_.panels(), panels_at_once_);
     const double operations =
         steps_.operations_per_tile() * static_cast<double>(tiles_) / static_cast<double>(together * parts_);
@@ -118,6 +114,16 @@ class ByPanels {
   [[nodiscard]] std::int64_t part_tiles() const { return ceil_div(tiles_, parts_); }
   [[nodiscard]] const T* input(std::int64_t g, std::int64_t t) const {
     return input_.data() + (g * tiles_ + t) * steps_.tile_size();
+  }
+
+  // Tiles [begin, end) of all groups and samples, row by row.
+  void pack_input(std::int64_t begin, std::int64_t end) const {
+    const std::int64_t tiles = steps_.tiles();
+    while (begin < end) {
+      const std::int64_t row = begin / tiles, first = begin % tiles, last = std::min(tiles, first + end - begin);
+      steps_.pack_tiles(row % steps_.shape.N, row / steps_.shape.N, first, last, input_.data() + begin * steps_.tile_size());
+      begin += last - first;
+    }
   }
 
   void choose_chunk(std::int64_t together) {

@@ -68,14 +68,13 @@ class GatherSteps {
     }
   }
 
-  /// The input under tile t of one row: (R, channel_pitch).
-  void pack_tile(std::int64_t n, std::int64_t g, std::int64_t t, T* to) const {
-    const Tile& tile = tiles_[static_cast<std::size_t>(t)];
+  /// The input under tiles [first, last) of one row: (tiles, R, channel_pitch). Channel by channel, so that memory is read in
+  /// long runs.
+  void pack_tiles(std::int64_t n, std::int64_t g, std::int64_t first, std::int64_t last, T* to) const {
     const E* from = in_ + (n * shape.G + g) * shape.R * shape.in_length;
-    for (std::int64_t c = 0; c < shape.R; ++c, from += shape.in_length, to += layout_.channel_pitch)
-      for (const Segment& s : layout_.segments)
-        pack_.gather_row(from, shape.in_length, shape.in_stride * (tile.first + s.first) + s.residue, shape.in_stride,
-                         to + s.base, s.span + std::int64_t{tile.vectors} * gemm_.lanes);
+    for (std::int64_t c = 0; c < shape.R; ++c, from += shape.in_length)
+      for (std::int64_t t = first; t < last; ++t)
+        pack_channel(from, tiles_[static_cast<std::size_t>(t)], to + (t - first) * tile_size() + c * layout_.channel_pitch);
   }
 
   /// All phases of one panel and tile over all channels, written to the output by way of `results`.
@@ -121,6 +120,12 @@ class GatherSteps {
   static void prefetch(const E* from, std::int64_t count) {
     constexpr std::int64_t kLine = 64 / sizeof(E);
     for (std::int64_t i = 0; i < count; i += kLine) __builtin_prefetch(from + i);
+  }
+
+  void pack_channel(const E* from, const Tile& tile, T* to) const {
+    for (const Segment& s : layout_.segments)
+      pack_.gather_row(from, shape.in_length, shape.in_stride * (tile.first + s.first) + s.residue, shape.in_stride,
+                       to + s.base, s.span + std::int64_t{tile.vectors} * gemm_.lanes);
   }
 
   void place_taps() {

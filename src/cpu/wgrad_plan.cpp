@@ -16,7 +16,9 @@ WindowLayout window_layout(const ConvProblem& p, std::int64_t positions, std::in
   const std::int64_t channels = p.channels_out_per_group();
   const std::int64_t window = p.S * (positions - 1) + p.D * (p.K - 1) + 1;
   WindowLayout layout;
-  layout.joint = p.D == 1 && channels < 2 * lanes && window <= p.K * positions;
+  // Worth its unaligned rows where one tap alone would leave vectors or registers empty.
+  const bool thin = channels < 2 * lanes || p.channels_in_per_group() <= 2;
+  layout.joint = p.D == 1 && thin && window <= p.K * positions;
   // One vector more than needed keeps rows from meeting in the same cache sets.
   layout.pitch = layout.joint ? channels : (ceil_div(channels, lanes) + 1) * lanes;
   if (window > p.K * positions) {

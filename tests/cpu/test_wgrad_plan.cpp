@@ -13,7 +13,7 @@ TEST_CASE("row tap_row[k] + i*step is the one that position S*i + k*D of the win
     for (const std::int64_t S : {1, 2, 5})
       for (const std::int64_t D : {1, 3})
         for (const std::int64_t K : {2, 6}) {
-          const ConvProblem p = sized({.C_out = C_out, .L_in = 64, .K = K, .S = S, .D = D});
+          const ConvProblem p = sized({.C_in = 8, .C_out = C_out, .L_in = 64, .K = K, .S = S, .D = D});
           const WindowLayout layout = window_layout(p, 64, 16);
           if (layout.where.empty()) {  // taps one by one
             for (std::int64_t k = 0; k < K; ++k) CHECK(layout.tap_row[static_cast<std::size_t>(k)] == k * 64);
@@ -27,6 +27,11 @@ TEST_CASE("row tap_row[k] + i*step is the one that position S*i + k*D of the win
           CHECK(wrong == 0);
           CHECK(layout.joint == (D == 1 && C_out == 1));
         }
+}
+
+TEST_CASE("few input channels: vectors run across taps even where output channels are many") {
+  CHECK(window_layout(sized({.C_in = 1, .C_out = 40, .L_in = 64, .K = 7}), 64, 16).joint);
+  CHECK(!window_layout(sized({.C_in = 8, .C_out = 40, .L_in = 64, .K = 7}), 64, 16).joint);
 }
 
 TEST_CASE("strides that skip most of y, and far taps, are packed tap by tap") {
