@@ -36,7 +36,8 @@ TEST_CASE("a failed call names itself, its error and its place, and leaves no er
         std::to_string(line);
     CHECK(error.what() == text);
   }
-  CHECK(cudaGetLastError() == cudaSuccess);
+  // Without a driver every call fails anew.
+  if (cuda::device_count() > 0) CHECK(cudaGetLastError() == cudaSuccess);
 }
 
 TEST_CASE("properties and device scope") {

@@ -1,0 +1,40 @@
+#include "cuda/cuda.hpp"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cuda/allocator.hpp"
+#include "support/skip.hpp"
+#include "tensor/error.hpp"
+
+namespace pp = polyphase;
+namespace cuda = polyphase::cuda;
+
+TEST_CASE("without a GPU everything says what is missing") {
+  if (cuda::device_count() > 0) SKIP_TEST("there is a CUDA device");
+  const std::string text = "cuda: expected a device below 0, got cuda:0; " + cuda::unavailable_reason();
+  CHECK_THROWS_WITH_AS(cuda::Stream{0}, text.c_str(), pp::DeviceError);
+  CHECK_THROWS_WITH_AS(cuda::synchronize(), text.c_str(), pp::DeviceError);
+  CHECK_THROWS_WITH_AS((void)cuda::memory_snapshot(), text.c_str(), pp::DeviceError);
+  CHECK_THROWS_WITH_AS(cuda::set_memory_limit(0, 1), text.c_str(), pp::DeviceError);
+  CHECK_THROWS_WITH_AS((void)cuda::capture([] {}), text.c_str(), pp::DeviceError);
+  CHECK_FALSE(cuda::capturing());
+}
+
+TEST_CASE("statistics, snapshot and limit of the device") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  const pp::MemoryStats before = cuda::memory_stats();
+  {
+    const cuda::Buffer buffer(10000, 0);
+    CHECK(cuda::memory_stats().live_bytes > before.live_bytes);
+    CHECK(cuda::memory_stats().live_blocks == before.live_blocks + 1);
+    const auto json = nlohmann::json::parse(cuda::memory_snapshot());
+    CHECK(json["stats"]["live_bytes"] == cuda::memory_stats().live_bytes);
+    cuda::set_memory_limit(0, 1);
+    CHECK_THROWS_AS(cuda::Buffer(std::size_t{64} << 20U, 0), pp::OutOfMemory);
+    cuda::set_memory_limit(0, std::size_t{1} << 62U);
+  }
+  CHECK(cuda::memory_stats().live_bytes == before.live_bytes);
+  cuda::synchronize();
+}

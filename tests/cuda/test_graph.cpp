@@ -1,0 +1,156 @@
+#include "cuda/graph.hpp"
+
+#include <doctest/doctest.h>
+
+#include <polyphase/polyphase.hpp>
+#include <stdexcept>
+
+#include "cuda/allocator.hpp"
+#include "cuda/runtime.hpp"
+#include "support/skip.hpp"
+
+namespace pp = polyphase;
+namespace cuda = polyphase::cuda;
+
+namespace {
+
+/// One training run of `steps` steps, eager or replayed after two eager ones. Returns every loss after those.
+std::vector<double> losses(bool graph, int steps) {
+  pp::manual_seed(3);
+  pp::Sequential net(pp::Conv1d({.in_channels = 1, .out_channels = 8, .kernel_size = 5, .padding = 2}), pp::LeakyReLU(0.1),
+                     pp::Dropout(0.25),
+                     pp::ConvTranspose1d({.in_channels = 8, .out_channels = 1, .kernel_size = 4, .stride = 2, .padding = 1}));
+  net.to(pp::Device::cuda());
+  pp::Adam optimizer(net.parameters(), {.learning_rate = 1e-2});
+  const pp::Tensor x = pp::Tensor::randn({4, 1, 50}).to(pp::Device::cuda());
+  const pp::Tensor y = pp::Tensor::randn({4, 1, 100}).to(pp::Device::cuda());
+  pp::Tensor loss;
+  auto step = [&] {
+    loss = pp::mse_loss(net(x), y);
+    optimizer.zero_grad();
+    loss.backward();
+    optimizer.step();
+  };
+  step();
+  step();
+  std::vector<double> result;
+  if (graph) {
+    cuda::Graph captured = cuda::capture(step);
+    for (int i = 0; i < steps; ++i) {
+      captured.replay();
+      result.push_back(loss.item());
+    }
+    CHECK(captured.replays() == static_cast<std::uint64_t>(steps));
+  } else {
+    for (int i = 0; i < steps; ++i) {
+      step();
+      result.push_back(loss.item());
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("outside a capture nothing is refused, and there is no replay state") {
+  cuda::refuse_capture("item");
+  CHECK(cuda::replay_state(0) == nullptr);
+  CHECK_FALSE(cuda::capturing());
+  cuda::on_replay([] { FAIL("nothing replays"); });
+}
+
+TEST_CASE("recorded work runs only when replayed, and again with each replay") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  const cuda::Buffer target(4, 0);
+  unsigned value = 0;
+  auto read = [&] {
+    CHECK_CUDA(cudaMemcpyAsync(&value, target.as<void>(), 4, cudaMemcpyDeviceToHost, cuda::current_stream(0)));
+    CHECK_CUDA(cudaStreamSynchronize(cuda::current_stream(0)));
+    return value;
+  };
+  auto set = [&](int byte) { CHECK_CUDA(cudaMemsetAsync(target.as<void>(), byte, 4, cuda::current_stream(0))); };
+  set(1);
+  int updates = 0;
+  cuda::Graph graph = cuda::capture([&] {
+    CHECK(cuda::capturing());
+    cuda::on_replay([&] { ++updates; });
+    const cuda::Buffer scratch(4, 0);
+    CHECK_CUDA(cudaMemsetAsync(scratch.as<void>(), 2, 4, cuda::current_stream(0)));
+    CHECK_CUDA(cudaMemcpyAsync(target.as<void>(), scratch.as<void>(), 4, cudaMemcpyDeviceToDevice, cuda::current_stream(0)));
+  });
+  CHECK_FALSE(cuda::capturing());
+  CHECK(read() == 0x01010101);
+  for (int i = 0; i < 3; ++i) {
+    set(7);
+    const cuda::Buffer other(4, 0);  // must not be the graph's scratch
+    CHECK_CUDA(cudaMemsetAsync(other.as<void>(), 9, 4, cuda::current_stream(0)));
+    graph.replay();
+    CHECK(read() == 0x02020202);
+  }
+  CHECK(graph.replays() == 3);
+  CHECK(updates == 2);
+}
+
+TEST_CASE("the replay state has the generator's offset and the number of the replay") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  pp::manual_seed(11);
+  (void)pp::default_generator().take(5);
+  const cuda::Buffer copy(sizeof(cuda::ReplayState), 0);
+  cuda::Graph graph = cuda::capture([&] {
+    const pp::GeneratorState state = pp::default_generator().take(10);
+    CHECK(state.offset == 5);
+    const void* values = cuda::replay_state(0, state);
+    CHECK_CUDA(
+        cudaMemcpyAsync(copy.as<void>(), values, sizeof(cuda::ReplayState), cudaMemcpyDeviceToDevice, cuda::current_stream(0)));
+  });
+  CHECK(pp::default_generator().state().offset == 5);
+  (void)pp::default_generator().take(100);
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    graph.replay();
+    cuda::ReplayState values{};
+    CHECK_CUDA(cudaMemcpyAsync(&values, copy.as<void>(), sizeof values, cudaMemcpyDeviceToHost, cuda::current_stream(0)));
+    CHECK_CUDA(cudaStreamSynchronize(cuda::current_stream(0)));
+    CHECK(values.seed == 11);
+    CHECK(values.offset == 100 + 10 * i);
+    CHECK(values.replays == i);
+  }
+  CHECK(pp::default_generator().state().offset == 125);
+}
+
+TEST_CASE("what cannot be recorded is named, and nothing has changed") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  const pp::MemoryStats before = cuda::memory_stats();
+  const pp::GeneratorState generator = pp::default_generator().state();
+  auto refused = [](const char* operation) {
+    return std::string(operation) +
+           ": cannot be recorded in a CUDA graph, as it waits for the device or for another graph; call it outside "
+           "cuda::capture";
+  };
+  CHECK_THROWS_WITH_AS((void)cuda::capture([] { cuda::synchronize(); }), refused("cuda::synchronize").c_str(), pp::DeviceError);
+  CHECK_THROWS_WITH_AS((void)cuda::capture([] { (void)cuda::capture([] {}); }), refused("cuda::capture").c_str(),
+                       pp::DeviceError);
+  CHECK_THROWS_WITH_AS((void)cuda::capture([] {
+                         (void)pp::default_generator().take(3);
+                         throw std::runtime_error("the work's own");
+                       }),
+                       "the work's own", std::runtime_error);
+  pp::Generator other(99);
+  CHECK_THROWS_AS((void)cuda::capture([&] { (void)cuda::replay_state(0, other.take(1)); }), pp::DeviceError);
+  CHECK_FALSE(cuda::capturing());
+  CHECK(pp::default_generator().state() == generator);
+  CHECK(cuda::memory_stats().live_bytes == before.live_bytes);
+}
+
+TEST_CASE("item() in a capture is refused by name") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  const pp::Tensor x = pp::Tensor::ones({1}, {.device = pp::Device::cuda()});
+  CHECK_THROWS_AS((void)cuda::capture([&] { (void)x.item(); }), pp::DeviceError);
+  CHECK(x.item() == 1.0);
+}
+
+TEST_CASE("a replayed training step gives the eager one's losses, bit for bit") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  const std::vector<double> eager = losses(false, 6), replayed = losses(true, 6);
+  CHECK(eager == replayed);
+  CHECK(eager.back() != eager.front());
+}

@@ -1,0 +1,65 @@
+#include "cuda/virtual_memory.hpp"
+
+#include <doctest/doctest.h>
+
+#include "support/skip.hpp"
+
+namespace pp = polyphase;
+namespace cuda = polyphase::cuda;
+
+TEST_CASE("without a driver it is not supported, and asking throws nothing") {
+  if (cuda::device_count() > 0) SKIP_TEST("there is a CUDA device");
+  CHECK_FALSE(cuda::VirtualMemory::supported(0));
+}
+
+TEST_CASE("pieces mapped side by side are one range; what is unmapped goes back") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  REQUIRE(cuda::VirtualMemory::supported(0));
+  cuda::VirtualMemory memory(0);
+  const std::size_t unit = memory.granularity();
+  const cuda::Address space = memory.reserve(16 * unit);
+  REQUIRE(space != 0);
+  std::size_t free_before = 0, free_after = 0, total = 0;
+  CHECK_CUDA(cudaMemGetInfo(&free_before, &total));
+  REQUIRE(memory.map(space, 2 * unit));
+  REQUIRE(memory.map(space + 2 * unit, unit));
+  CHECK_CUDA(cudaMemset(reinterpret_cast<void*>(space), 5, 3 * unit));
+  unsigned char last = 0;
+  CHECK_CUDA(cudaMemcpy(&last, reinterpret_cast<void*>(space + 3 * unit - 1), 1, cudaMemcpyDeviceToHost));
+  CHECK(last == 5);
+  memory.unmap(space + 2 * unit, unit);
+  REQUIRE(memory.map(space + 2 * unit, 4 * unit));  // the same addresses again
+  memory.unmap(space, 2 * unit);
+  memory.unmap(space + 2 * unit, 4 * unit);
+  CHECK_CUDA(cudaMemGetInfo(&free_after, &total));
+  CHECK(free_after == free_before);
+  memory.release(space, 16 * unit);
+}
+
+TEST_CASE("more memory than there is, is refused without an error state") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  cuda::VirtualMemory memory(0);
+  const std::size_t unit = memory.granularity();
+  const std::size_t much = (cuda::properties(0).total_bytes / unit + 1) * unit;
+  const cuda::Address space = memory.reserve(much);
+  REQUIRE(space != 0);
+  CHECK_FALSE(memory.map(space, much));
+  CHECK(memory.map(space, unit));
+  memory.unmap(space, unit);
+  memory.release(space, much);
+  CHECK(cudaGetLastError() == cudaSuccess);
+}
+
+TEST_CASE("events follow their stream") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  cuda::VirtualMemory memory(0);
+  const cuda::Stream stream(0), other(0);
+  const auto id = [](const cuda::Stream& s) { return reinterpret_cast<cuda::StreamId>(s.get()); };
+  const cuda::EventId event = memory.record(id(stream));
+  memory.wait(event);
+  const cuda::EventId again = memory.record(id(stream));
+  memory.synchronize(id(stream));
+  CHECK(memory.done(again));
+  memory.order(id(stream), id(other));
+  memory.synchronize(id(other));
+}
