@@ -11,13 +11,15 @@
 
 namespace polyphase::cuda {
 
-/// Why `algorithm` cannot compute this problem on `device` in `precision`, or nothing where it can. `automatic` can do every problem.
+/// Why `algorithm` cannot compute this problem on `device` in `precision`, or nothing where it can. `automatic` can do every
+/// problem.
 [[nodiscard]] std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction, Algorithm algorithm,
                                                        Precision precision, int device);
 
-/// y = forward(x, w) + bias. Contiguous device arrays of `problem.dtype` (f32, f64, f16, bf16; halves accumulate in f32); `bias` (C_out)
-/// may be null. Every element of y is written. N, or either length, may be zero. Asynchronous on `stream`, which must belong to `device`;
-/// scratch memory comes from the allocator. Same inputs, same bits. Throws NotImplemented with can_implement's reason, DTypeError for i64.
+/// y = forward(x, w) + bias. Contiguous device arrays of `problem.dtype` (f32, f64, f16, bf16; halves accumulate in f32);
+/// `bias` (C_out) may be null. Every element of y is written. N, or either length, may be zero. Asynchronous on `stream`, which
+/// must belong to `device`; scratch memory comes from the allocator. Same inputs, same bits. Throws NotImplemented with
+/// can_implement's reason, DTypeError for i64.
 void conv_forward(const ConvProblem& problem, const void* x, const void* w, const void* bias, void* y, Algorithm algorithm,
                   Precision precision, int device, cudaStream_t stream);
 
@@ -26,7 +28,7 @@ void conv_dgrad(const ConvProblem& problem, const void* y, const void* w, const 
                 Precision precision, int device, cudaStream_t stream);
 
 /// w = wgrad(x, y): overwritten, not accumulated.
-void conv_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, Algorithm algorithm, Precision precision, int device,
-                cudaStream_t stream);
+void conv_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, Algorithm algorithm, Precision precision,
+                int device, cudaStream_t stream);
 
 }  // namespace polyphase::cuda

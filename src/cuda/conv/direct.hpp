@@ -8,10 +8,11 @@
 
 namespace polyphase::cuda::direct {
 
-/// out = epilogue(direction(source, w) + bias): forward reads x and writes y, dgrad reads y and writes x. Contiguous device arrays of
-/// problem.dtype; `bias` may be null. Asynchronous on `stream`; packs the weights into memory of the allocator first.
+/// out = epilogue(direction(source, w) + bias): forward reads x and writes y, dgrad reads y and writes x. Contiguous device
+/// arrays of problem.dtype; `bias` may be null. Asynchronous on `stream`; packs the weights into memory of the allocator first.
+/// `tile` forces a row of the tile table of direct_launch.cuh, for tests and tuning.
 void gather(const ConvProblem& problem, ConvDirection direction, const void* source, const void* w, const void* bias, void* out,
-            const Epilogue& epilogue, int device, cudaStream_t stream);
+            const Epilogue& epilogue, int device, cudaStream_t stream, int tile = -1);
 
 /// w = wgrad(x, y), overwritten. Sums of fixed slices of the shape, added in order in f64.
 void wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, int device, cudaStream_t stream);

@@ -3,6 +3,7 @@
 
 namespace polyphase::cuda::direct {
 
-template void gather_as<float>(const ConvProblem&, ConvDirection, const float*, const float*, const float*, float*, const Epilogue&, int, cudaStream_t);
+template void gather_as<float>(const ConvProblem&, ConvDirection, const float*, const float*, const float*, float*,
+                               const Epilogue&, int, cudaStream_t, int);
 
 }  // namespace polyphase::cuda::direct

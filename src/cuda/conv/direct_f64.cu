@@ -3,6 +3,7 @@
 
 namespace polyphase::cuda::direct {
 
-template void gather_as<double>(const ConvProblem&, ConvDirection, const double*, const double*, const double*, double*, const Epilogue&, int, cudaStream_t);
+template void gather_as<double>(const ConvProblem&, ConvDirection, const double*, const double*, const double*, double*,
+                                const Epilogue&, int, cudaStream_t, int);
 
 }  // namespace polyphase::cuda::direct

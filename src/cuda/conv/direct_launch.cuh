@@ -1,10 +1,10 @@
 #pragma once
-// Host side of the direct kernel: the tile table, the choice, the packed weights, the launch. Included by one .cu file per dtype.
+// Host side of the direct kernel: the tile table, the choice, the packed weights, the launch. Included by one .cu file per
+// dtype.
 
-#include <cstdlib>
-#include <cmath>
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 
 #include "cuda/allocator.hpp"
@@ -17,24 +17,22 @@ namespace polyphase::cuda::direct {
 /// A row of the tile table.
 struct Tile {
   int positions, columns, thread_positions, thread_columns;
-  double rate;  ///< FFMA issue rate relative to the best tile, from the ratio of FFMAs to shared-memory reads
+  int stage_bytes;  ///< of one of the three stages: decides how many blocks share an SM's 227 KB
+  double rate;      ///< FFMA issue rate relative to the best tile, measured on an H200
   [[nodiscard]] constexpr int threads() const { return positions / thread_positions * (columns / thread_columns); }
 };
 
-inline constexpr std::array<Tile, 11> kTiles32 = {{
-    {128, 128, 4, 16, 1.00},
-    {128, 64, 4, 16, 1.00},
-    {256, 128, 8, 16, 1.00},
-    {256, 64, 8, 16, 1.00},
-    {256, 64, 8, 8, 1.00},
-    {256, 128, 8, 8, 1.00},
-    {128, 32, 4, 16, 0.95},
-    {256, 32, 8, 16, 0.95},
-    {256, 32, 8, 8, 0.95},
-    {128, 16, 4, 4, 0.60},   // many small blocks: for problems that would leave SMs idle
-    {512, 4, 4, 4, 0.55},    // one to four channels out
+inline constexpr std::array<Tile, 8> kTiles32 = {{
+    {128, 128, 4, 16, 33 * 1024, 1.00},
+    {128, 64, 4, 16, 33 * 1024, 0.93},
+    {128, 64, 4, 16, 18 * 1024, 0.95},  // four blocks an SM: one's stores behind another's sums
+    {256, 64, 8, 8, 33 * 1024, 0.95},
+    {128, 32, 4, 16, 9 * 1024, 0.90},
+    {256, 32, 8, 8, 18 * 1024, 0.90},
+    {128, 16, 4, 4, 18 * 1024, 0.60},  // many small blocks: for problems that would leave SMs idle
+    {512, 4, 4, 4, 18 * 1024, 0.55},   // one to four channels out
 }};
-inline constexpr std::array<Tile, 2> kTiles64 = {{{128, 64, 4, 8, 1.0}, {128, 16, 4, 4, 0.7}}};
+inline constexpr std::array<Tile, 2> kTiles64 = {{{128, 64, 4, 8, 33 * 1024, 1.0}, {128, 16, 4, 4, 18 * 1024, 0.7}}};
 
 /// The tile with the least estimated time: whole waves of two blocks an SM.
 template <std::size_t kCount>
@@ -53,8 +51,7 @@ template <std::size_t kCount>
   return best;
 }
 
-inline constexpr int kStageBytes = 32 * 1024;  // three stages and two blocks an SM within 228 KB, with room left for the first-level cache
-inline const int kStepProducts = getenv("KSP")?atoi(getenv("KSP")):32;       // (row, tap) pairs of a step: enough work between barriers
+inline constexpr int kStepProducts = 64;  // (row, tap) pairs of a step: enough work between barriers
 
 /// Cuts gemm_k so that a stage fits. The last resort, one row, plane and tap, fits any problem.
 [[nodiscard]] inline Steps make_steps(const TapGemm& form, const Tile& tile, int word_bytes) {
@@ -68,7 +65,7 @@ inline const int kStepProducts = getenv("KSP")?atoi(getenv("KSP")):32;       // 
     if (planes > 1) window += (spread - window % 32 + 32) % 32;
     const std::int64_t source_words = (rows * planes * window + 3) / 4 * 4;
     const std::int64_t weight_words = taps * planes * rows * tile.columns;
-    const bool fits = (source_words + weight_words) * word_bytes <= kStageBytes;
+    const bool fits = (source_words + weight_words) * word_bytes <= tile.stage_bytes;
     steps.window = static_cast<int>(std::min<std::int64_t>(window, INT32_MAX));
     steps.source_words = static_cast<int>(std::min<std::int64_t>(source_words, INT32_MAX));
     steps.weight_words = static_cast<int>(std::min<std::int64_t>(weight_words, INT32_MAX));
@@ -90,14 +87,21 @@ inline const int kStepProducts = getenv("KSP")?atoi(getenv("KSP")):32;       // 
   steps.by_planes = FastDivide(static_cast<std::uint32_t>(steps.planes));
   steps.by_stride = FastDivide(static_cast<std::uint32_t>(form.out_stride));
   steps.by_gcd = FastDivide(static_cast<std::uint32_t>(form.out_gcd));
+  steps.by_classes = FastDivide(static_cast<std::uint32_t>(form.classes));
+  if (steps.blocks <= INT32_MAX) {
+    steps.by_column_tiles = FastDivide(static_cast<std::uint32_t>(steps.column_tiles));
+    steps.by_position_tiles = FastDivide(static_cast<std::uint32_t>(steps.position_tiles));
+    steps.by_groups = FastDivide(static_cast<std::uint32_t>(form.G));
+  }
   return steps;
 }
 
-/// packed[g][column tile][row step][plane step][tap step][tap][plane][row][kTileC] = the weight that meets them; zero in the padding.
+/// packed[g][column tile][row step][plane step][tap step][tap][plane][row][kTileC] = the weight that meets them; zero in the
+/// padding.
 template <class T, class A>
 __global__ void pack_weights_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ Steps steps,
-                                    const __grid_constant__ ConvProblem problem, int tile_columns, bool is_forward, std::int64_t count,
-                                    const T* __restrict__ w, A* __restrict__ packed) {
+                                    const __grid_constant__ ConvProblem problem, int tile_columns, bool is_forward,
+                                    std::int64_t count, const T* __restrict__ w, A* __restrict__ packed) {
   const std::int64_t out_per_group = problem.C_out / problem.G, in_per_group = problem.C_in / problem.G;
   for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; i < count;
        i += static_cast<std::int64_t>(gridDim.x) * blockDim.x) {
@@ -122,15 +126,16 @@ __global__ void pack_weights_kernel(const __grid_constant__ TapGemm form, const 
 }
 
 template <class T, int kTileP, int kTileC, int kThreadP, int kThreadC>
-void launch(const ConvProblem& problem, ConvDirection direction, const TapGemm& form, const Tile& tile, const Epilogue& epilogue,
-            const T* source, const T* w, const T* bias, T* out, int device, cudaStream_t stream) {
+void launch(const ConvProblem& problem, ConvDirection direction, const TapGemm& form, const Tile& tile,
+            const Epilogue& epilogue, const T* source, const T* w, const T* bias, T* out, int device, cudaStream_t stream) {
   using A = typename AccumulatorOf<T>::type;
   const Steps steps = make_steps(form, tile, sizeof(A));
-  const std::int64_t count = form.G * steps.column_tiles * steps.row_steps * steps.plane_steps * steps.tap_steps * steps.weight_words;
+  const std::int64_t count =
+      form.G * steps.column_tiles * steps.row_steps * steps.plane_steps * steps.tap_steps * steps.weight_words;
   const Buffer packed(static_cast<std::size_t>(count) * sizeof(A), device);
   const auto pack_grid = static_cast<unsigned>(std::min<std::int64_t>((count + 255) / 256, 4096));
-  pack_weights_kernel<T, A><<<pack_grid, 256, 0, stream>>>(form, steps, problem, kTileC, direction == ConvDirection::forward, count, w,
-                                                           packed.as<A>());
+  pack_weights_kernel<T, A><<<pack_grid, 256, 0, stream>>>(form, steps, problem, kTileC, direction == ConvDirection::forward,
+                                                           count, w, packed.as<A>());
   check_launch("conv direct: pack weights");
   const std::size_t stages = kStages * static_cast<std::size_t>(steps.source_words + steps.weight_words) * sizeof(A);
   const std::size_t store = static_cast<std::size_t>(kTileC < 16 ? kTileC : 16) * (kTileP + 1) * sizeof(A);
@@ -145,30 +150,37 @@ void launch(const ConvProblem& problem, ConvDirection direction, const TapGemm& 
 /// The body of gather() for one dtype.
 template <class T>
 void gather_as(const ConvProblem& problem, ConvDirection direction, const T* source, const T* w, const T* bias, T* out,
-               const Epilogue& epilogue, int device, cudaStream_t stream) {
+               const Epilogue& epilogue, int device, cudaStream_t stream, int tile_index) {
   const TapGemm form = make_tap_gemm(problem, direction);
   const int sms = properties(device).sm_count;
   auto run = [&]<int kP, int kC, int kTP, int kT>(const Tile& tile) {
     launch<T, kP, kC, kTP, kT>(problem, direction, form, tile, epilogue, source, w, bias, out, device, stream);
   };
+  const auto pick = [&](const auto& tiles) {
+    return tile_index >= 0 ? std::min(static_cast<std::size_t>(tile_index), tiles.size() - 1) : choose_tile(tiles, form, sms);
+  };
   if constexpr (std::is_same_v<T, double>) {
-    switch (choose_tile(kTiles64, form, sms)) {
-      case 0: return run.template operator()<128, 64, 4, 8>(kTiles64[0]);
-      default: return run.template operator()<128, 16, 4, 4>(kTiles64[1]);
-    }
+    const std::size_t i = pick(kTiles64);
+    if (i == 0) return run.template operator()<128, 64, 4, 8>(kTiles64[i]);
+    return run.template operator()<128, 16, 4, 4>(kTiles64[i]);
   } else {
-    switch (getenv("KT")?atoi(getenv("KT")):choose_tile(kTiles32, form, sms)) {
-      case 0: return run.template operator()<128, 128, 4, 16>(kTiles32[0]);
-      case 1: return run.template operator()<128, 64, 4, 16>(kTiles32[1]);
-      case 2: return run.template operator()<256, 128, 8, 16>(kTiles32[2]);
-      case 3: return run.template operator()<256, 64, 8, 16>(kTiles32[3]);
-      case 4: return run.template operator()<256, 64, 8, 8>(kTiles32[4]);
-      case 5: return run.template operator()<256, 128, 8, 8>(kTiles32[5]);
-      case 6: return run.template operator()<128, 32, 4, 16>(kTiles32[6]);
-      case 7: return run.template operator()<256, 32, 8, 16>(kTiles32[7]);
-      case 8: return run.template operator()<256, 32, 8, 8>(kTiles32[8]);
-      case 9: return run.template operator()<128, 16, 4, 4>(kTiles32[9]);
-      default: return run.template operator()<512, 4, 4, 4>(kTiles32[10]);
+    const std::size_t i = pick(kTiles32);
+    switch (i) {
+      case 0:
+        return run.template operator()<128, 128, 4, 16>(kTiles32[i]);
+      case 1:
+      case 2:
+        return run.template operator()<128, 64, 4, 16>(kTiles32[i]);
+      case 3:
+        return run.template operator()<256, 64, 8, 8>(kTiles32[i]);
+      case 4:
+        return run.template operator()<128, 32, 4, 16>(kTiles32[i]);
+      case 5:
+        return run.template operator()<256, 32, 8, 8>(kTiles32[i]);
+      case 6:
+        return run.template operator()<128, 16, 4, 4>(kTiles32[i]);
+      default:
+        return run.template operator()<512, 4, 4, 4>(kTiles32[i]);
     }
   }
 }

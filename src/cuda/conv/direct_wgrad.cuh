@@ -1,12 +1,12 @@
 #pragma once
 // The general weight-gradient kernel on FFMA: dw[ci,co,k] = sum over n, i of x[n,ci,i] * y[n,co,S*i + k*D - P_l].
 //
-// GEMM mapping: gemm_m = ci, gemm_n = (tap, co), gemm_k = (n, i). Taps Sg apart read the same phase of y, Dg low-rate positions apart
-// (tap_gemm.hpp), so a tile of consecutive taps needs min(taps, Sg) planes of y: slot s holds y[S*(i + u) + (tap0 + s)*D - P_l]. A chunk of
-// kChunk positions of x and these planes is stored position-major in shared memory: a thread reads 8 ci and 8 co of one position as four
-// quads for 64 FFMAs. Two stages, filled by cp.async.
-// A block owns ci_tile x (tap_tile x co_tile) weights of one group and one slice of gemm_k; slices are fixed by the shape and the number
-// of SMs, their partial sums are added in order in f64 by reduce_slices: same bits every run.
+// GEMM mapping: gemm_m = ci, gemm_n = (tap, co), gemm_k = (n, i). Taps Sg apart read the same phase of y, Dg low-rate positions
+// apart (tap_gemm.hpp), so a tile of consecutive taps needs min(taps, Sg) planes of y: slot s holds y[S*(i + u) + (tap0 + s)*D
+// - P_l]. A chunk of kChunk positions of x and these planes is stored position-major in shared memory: a thread reads 8 ci and
+// 8 co of one position as four quads for 64 FFMAs. Two stages, filled by cp.async. A block owns ci_tile x (tap_tile x co_tile)
+// weights of one group and one slice of gemm_k; slices are fixed by the shape and the number of SMs, their partial sums are
+// added in order in f64 by reduce_slices: same bits every run.
 
 #include <cuda_pipeline.h>
 
@@ -23,22 +23,22 @@ inline constexpr int kChunk = 32;  // positions of a stage
 
 /// A launch of the weight-gradient kernel, made on the host.
 struct WgradPlan {
-  int ci_tile, co_tile, tap_tile;            // of a block; ci_tile and co_tile multiples of 8
+  int ci_tile, co_tile, tap_tile;  // of a block; ci_tile and co_tile multiples of 8
   int ci_tiles, co_tiles, tap_tiles;
-  int planes, tap_step;                      // slots of a tile of taps, Dg
-  int window;                                // positions of one plane in a stage: odd
+  int planes, tap_step;  // slots of a tile of taps, Dg
+  int window;            // positions of one plane in a stage: odd
   int x_pitch, y_pitch, stage_words;
-  int threads;                               // ci_tile/8 * tap_tile * co_tile/8 rounded up to warps
+  int threads;  // ci_tile/8 * tap_tile * co_tile/8 rounded up to warps
   std::int64_t chunks_per_row, chunks, slices, chunks_per_slice, blocks;
-  std::int64_t weights;                      // elements of dw
+  std::int64_t weights;  // elements of dw
   FastDivide by_planes;
 };
 
-/// to[slot(position)][channel] = from[channel][element(position)]: a warp moves eight positions by four channels, which meets every bank
-/// once. `index(position, slot, element)` says where and whether inside the row.
+/// to[slot(position)][channel] = from[channel][element(position)]: a warp moves eight positions by four channels, which meets
+/// every bank once. `index(position, slot, element)` says where and whether inside the row.
 template <class T, class A, class Index>
-__device__ __forceinline__ void load_transposed(const T* __restrict__ from, std::int64_t channel_stride, int channels, int channel_tile,
-                                                int count, A* to, const T* any, Index&& index) {
+__device__ __forceinline__ void load_transposed(const T* __restrict__ from, std::int64_t channel_stride, int channels,
+                                                int channel_tile, int count, A* to, const T* any, Index&& index) {
   const int warp = static_cast<int>(threadIdx.x) >> 5, warps = static_cast<int>(blockDim.x) >> 5;
   const int lane_position = static_cast<int>(threadIdx.x) & 7, lane_channel = static_cast<int>(threadIdx.x) >> 3 & 3;
   const int quads = channel_tile / 4;
@@ -55,7 +55,8 @@ __device__ __forceinline__ void load_transposed(const T* __restrict__ from, std:
     int channel = first_quad * 4 + lane_channel;
     A* at = to + slot + channel;
     const T* source = from + channel * channel_stride + element;
-    for (int quad = first_quad; quad < quads; quad += across, channel += across * 4, at += across * 4, source += across * 4 * channel_stride) {
+    for (int quad = first_quad; quad < quads;
+         quad += across, channel += across * 4, at += across * 4, source += across * 4 * channel_stride) {
       const bool inside = in_row && channel < channels;
       if constexpr (std::is_same_v<T, A>) {
         __pipeline_memcpy_async(at, inside ? source : any, sizeof(A), inside ? 0 : sizeof(A));
@@ -72,7 +73,8 @@ __global__ void __launch_bounds__(256, sizeof(A) == 4 ? 2 : 1)
                  const T* __restrict__ y, A* __restrict__ partial) {
   extern __shared__ __align__(16) unsigned char memory[];
   A* const stages = reinterpret_cast<A*>(memory);  // 2 x (x: kChunk x x_pitch, y: planes x window x y_pitch)
-  const int ci_per_group = static_cast<int>(problem.C_in / problem.G), co_per_group = static_cast<int>(problem.C_out / problem.G);
+  const int ci_per_group = static_cast<int>(problem.C_in / problem.G),
+            co_per_group = static_cast<int>(problem.C_out / problem.G);
   std::int64_t block = blockIdx.x;
   const int tap0 = static_cast<int>(block % plan.tap_tiles) * plan.tap_tile;
   block /= plan.tap_tiles;
@@ -92,7 +94,8 @@ __global__ void __launch_bounds__(256, sizeof(A) == 4 ? 2 : 1)
   const bool works = column < plan.tap_tile * co_lanes && tap < problem.K;
   const int own_slot = (tap - tap0) % plan.planes, own_window = (tap - tap0) / plan.planes;
   const int x_offset = ci_lane * 4;  // this thread's channels: 4 here, 4 half a tile further
-  const int y_offset = kChunk * plan.x_pitch + (own_slot * plan.window + own_window * plan.tap_step) * plan.y_pitch + co_lane * 4;
+  const int y_offset =
+      kChunk * plan.x_pitch + (own_slot * plan.window + own_window * plan.tap_step) * plan.y_pitch + co_lane * 4;
   const int x_half = plan.ci_tile / 2, y_half = plan.co_tile / 2;
 
   const std::int64_t first_chunk = slice * plan.chunks_per_slice;
@@ -111,8 +114,8 @@ __global__ void __launch_bounds__(256, sizeof(A) == 4 ? 2 : 1)
                           });
     const T* y_rows = y + ((n * problem.G + g) * co_per_group + co0) * problem.L_out;
     const std::int64_t origin = problem.S * i0 + tap0 * problem.D - problem.P_l;
-    load_transposed<T, A>(y_rows, problem.L_out, co_per_group - co0, plan.co_tile, plan.window * plan.planes, stage + kChunk * plan.x_pitch, y,
-                          [&](int position, int& slot, std::int64_t& element) {
+    load_transposed<T, A>(y_rows, problem.L_out, co_per_group - co0, plan.co_tile, plan.window * plan.planes,
+                          stage + kChunk * plan.x_pitch, y, [&](int position, int& slot, std::int64_t& element) {
                             const int u = static_cast<int>(plan.by_planes.divide(static_cast<std::uint32_t>(position)));
                             const int plane = position - u * plan.planes;
                             slot = (plane * plan.window + u) * plan.y_pitch;
@@ -158,17 +161,6 @@ __global__ void __launch_bounds__(256, sizeof(A) == 4 ? 2 : 1)
       const int co = co0 + co_lane * 4 + (c & 3) + (c >> 2) * y_half;
       if (co < co_per_group) out[((g * ci_per_group + ci) * co_per_group + co) * problem.K + tap] = sums[m][c];
     }
-  }
-}
-
-/// w[i] = sum over slices of partial[slice][i], in order, in f64.
-template <class T, class A>
-__global__ void reduce_slices_kernel(const A* __restrict__ partial, std::int64_t weights, std::int64_t slices, T* __restrict__ w) {
-  for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; i < weights;
-       i += static_cast<std::int64_t>(gridDim.x) * blockDim.x) {
-    double sum = 0;
-    for (std::int64_t slice = 0; slice < slices; ++slice) sum += static_cast<double>(partial[slice * weights + i]);
-    w[i] = static_cast<T>(static_cast<A>(sum));
   }
 }
 

@@ -8,6 +8,7 @@
 #include "cuda/allocator.hpp"
 #include "cuda/conv/direct.hpp"
 #include "cuda/conv/direct_wgrad.cuh"
+#include "cuda/conv/reduce_slices.cuh"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::direct {
@@ -15,7 +16,8 @@ namespace polyphase::cuda::direct {
 // A slice sums at most this many chunks one after another: rounding errors grow with the root of that number.
 inline constexpr std::int64_t kSliceChunks = 512;
 
-/// The tile that wastes least of a block's threads, and slices for two blocks on every SM. A pure function of problem and SM count.
+/// The tile that wastes least of a block's threads, and slices for two blocks on every SM. A pure function of problem and SM
+/// count.
 [[nodiscard]] inline WgradPlan make_wgrad_plan(const ConvProblem& problem, int sm_count, int word_bytes) {
   const auto round_up = [](std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; };
   const auto tiles_of = [](std::int64_t value, std::int64_t tile) { return static_cast<int>((value + tile - 1) / tile); };
@@ -35,7 +37,8 @@ inline constexpr std::int64_t kSliceChunks = 512;
     const double useful = static_cast<double>(ci * co * problem.K) /
                           static_cast<double>(round_up(ci, ci_tile) * round_up(co, co_tile) * round_up(problem.K, taps));
     const double products = static_cast<double>(ci_tile * co_tile * taps);
-    const double score = useful * products / (products + 24.0 * static_cast<double>(words) / kChunk);  // staging costs issue slots too
+    const double score =
+        useful * products / (products + 24.0 * static_cast<double>(words) / kChunk);  // staging costs issue slots too
     if (score <= best) return true;
     best = score;
     plan.ci_tile = static_cast<int>(ci_tile);
@@ -84,9 +87,7 @@ void wgrad_as(const ConvProblem& problem, const T* x, const T* y, T* w, int devi
   CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
   kernel<<<static_cast<unsigned>(plan.blocks), plan.threads, shared, stream>>>(problem, plan, x, y, partial.as<A>());
   check_launch("conv direct: wgrad");
-  const auto grid = static_cast<unsigned>(std::min<std::int64_t>((plan.weights + 127) / 128, 4096));
-  reduce_slices_kernel<T, A><<<grid, 128, 0, stream>>>(partial.as<A>(), plan.weights, plan.slices, w);
-  check_launch("conv direct: add slices");
+  reduce_slices(partial.as<A>(), plan.weights, plan.slices, w, stream);
 }
 
 }  // namespace polyphase::cuda::direct

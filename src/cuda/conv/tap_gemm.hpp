@@ -6,9 +6,9 @@
 // stride-1 product over `taps` windows of `planes` rows, with the high rate on the writing side (forward) or the reading side
 // (dgrad), and nothing in the inner loop divides or tests:
 //
-//   out[n, g, col, pos] = sum over row, plane, j of source[n, g, row, e(pos + j*tap_step, plane)] * weights[g, row, j, plane, col]
-//   e(u, plane) = source_stride*u + plane*source_plane_step + source_origin         (outside the row: zero)
-//   t(pos, a)   = out_stride*pos + a*out_class_step + out_origin                    (outside the row: not written)
+//   out[n, g, col, pos] = sum over row, plane, j of source[n, g, row, e(pos + j*tap_step, plane)] * weights[g, row, j, plane,
+//   col] e(u, plane) = source_stride*u + plane*source_plane_step + source_origin         (outside the row: zero) t(pos, a)   =
+//   out_stride*pos + a*out_class_step + out_origin                    (outside the row: not written)
 //
 //            source   rows     planes  columns          pos
 //   forward  x        C_in/G   1       (C_out/G)*A      m
@@ -24,7 +24,7 @@ namespace polyphase::cuda {
 struct TapGemm {
   std::int64_t N, G;
   // the side that is read
-  std::int64_t rows;           ///< reduction channels of a group
+  std::int64_t rows;  ///< reduction channels of a group
   std::int64_t source_length;
   std::int64_t source_stride, source_plane_step, source_origin;
   std::int64_t planes;         ///< classes read apart
@@ -32,21 +32,25 @@ struct TapGemm {
   std::int64_t tap_step;       ///< low-rate positions between them: Dg
   std::int64_t phase_classes;  ///< Sg
   // the side that is written
-  std::int64_t columns;        ///< out channels of a group times classes
-  std::int64_t classes;        ///< A on the writing side
-  std::int64_t out_channels;   ///< of a group
+  std::int64_t columns;       ///< out channels of a group times classes
+  std::int64_t classes;       ///< A on the writing side
+  std::int64_t out_channels;  ///< of a group
   std::int64_t out_length;
   std::int64_t out_stride, out_class_step, out_origin;
-  std::int64_t out_gcd;        ///< g on the writing side: out_stride = (out_stride/g classes) * g
+  std::int64_t out_gcd;  ///< g on the writing side: out_stride = (out_stride/g classes) * g
   std::int64_t position_begin, position_count;
-  std::int64_t full_classes;   ///< writing classes that have all `taps` taps; the others lack the last, which is window 0 of forward
-  std::int64_t full_planes;    ///< likewise of the planes read; the others lack the last window
+  std::int64_t
+      full_classes;  ///< writing classes that have all `taps` taps; the others lack the last, which is window 0 of forward
+  std::int64_t full_planes;  ///< likewise of the planes read; the others lack the last window
 
   /// Whether the columns of writing class `a` have no tap in window 0.
 #ifdef __CUDACC__
   __host__ __device__
 #endif
-  bool lacks_first_tap(std::int64_t a) const { return a >= full_classes; }
+      bool
+      lacks_first_tap(std::int64_t a) const {
+    return a >= full_classes;
+  }
 };
 
 /// The form of `direction` (forward or dgrad).

@@ -7,9 +7,13 @@ namespace polyphase::cuda {
 
 /// What sums of T are kept in.
 template <class T>
-struct AccumulatorOf { using type = float; };
+struct AccumulatorOf {
+  using type = float;
+};
 template <>
-struct AccumulatorOf<double> { using type = double; };
+struct AccumulatorOf<double> {
+  using type = double;
+};
 
 /// kCount neighbouring words, 16 bytes at a time; `from` is 16-byte aligned.
 template <class A, int kCount>

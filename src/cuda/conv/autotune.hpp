@@ -1,0 +1,31 @@
+#pragma once
+// Measured choices (conv/autotune.hpp) and the file they are kept in.
+
+#include <cuda_runtime.h>
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "conv/algorithm.hpp"
+#include "conv/autotune.hpp"
+#include "conv/problem.hpp"
+
+namespace polyphase::cuda {
+
+/// The fastest algorithm for this problem: known, or measured now with `issue(algorithm)`, which must be repeatable. While
+/// `stream` is being captured nothing is measured and the cost model chooses.
+[[nodiscard]] Algorithm autotuned(const ConvProblem& problem, ConvDirection direction, Precision precision, int device,
+                                  cudaStream_t stream, const std::function<void(Algorithm)>& issue);
+
+/// Every field of the problem, direction, precision, device and library version: what a choice is kept under.
+[[nodiscard]] std::string autotune_key(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                       const std::string& device_name);
+
+using AutotuneChoices = std::map<std::string, Algorithm>;
+/// The choices in a file; none, with a warning to the log, where it is malformed; none where it does not exist.
+[[nodiscard]] AutotuneChoices read_autotune_cache(const std::string& path);
+/// Replaces the file as a whole; a warning to the log where that fails.
+void write_autotune_cache(const std::string& path, const AutotuneChoices& choices);
+
+}  // namespace polyphase::cuda

@@ -1,0 +1,133 @@
+#include "cuda/conv/conv.hpp"
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "conv/workspace.hpp"
+#include "cuda/conv/autotune.hpp"
+#include "cuda/conv/depthwise.hpp"
+#include "cuda/conv/direct.hpp"
+#include "cuda/conv/gemm.hpp"
+#include "cuda/conv/plan.hpp"
+#include "cuda/runtime.hpp"
+#include "tensor/error.hpp"
+#include "tensor/log.hpp"
+
+namespace polyphase::cuda {
+namespace {
+
+/// One call, whatever its direction: `first` and `second` are its operands.
+struct Call {
+  const ConvProblem& problem;
+  ConvDirection direction;
+  const void *first, *second, *bias;
+  void* out;
+  Precision precision;
+  int device;
+  cudaStream_t stream;
+};
+
+void issue(const Call& call, Algorithm algorithm) {
+  const bool is_wgrad = call.direction == ConvDirection::wgrad;
+  switch (algorithm) {
+    case Algorithm::depthwise:
+      if (is_wgrad) return depthwise::wgrad(call.problem, call.first, call.second, call.out, call.device, call.stream);
+      return depthwise::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, call.device,
+                               call.stream);
+    case Algorithm::gemm:
+      if (is_wgrad)
+        return gemm::wgrad(call.problem, call.first, call.second, call.out, call.precision, call.device, call.stream);
+      return gemm::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, call.precision,
+                          call.device, call.stream);
+    default:
+      if (is_wgrad) return direct::wgrad(call.problem, call.first, call.second, call.out, call.device, call.stream);
+      return direct::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, {}, call.device,
+                            call.stream);
+  }
+}
+
+/// `automatic` made concrete. A small per-thread memory of the last choices keeps the ranking off the launch path.
+Algorithm choose(const Call& call) {
+  struct Choice {
+    ConvProblem problem;
+    ConvDirection direction;
+    Precision precision;
+    int device;
+    std::size_t limit;
+    Algorithm algorithm;
+  };
+  constexpr std::size_t kRemembered = 64;
+  thread_local std::vector<Choice> choices;
+  thread_local std::size_t oldest = 0;
+  const std::size_t limit = conv_workspace_limit();
+  for (const Choice& choice : choices) {
+    if (choice.problem == call.problem && choice.direction == call.direction && choice.precision == call.precision &&
+        choice.device == call.device && choice.limit == limit)
+      return choice.algorithm;
+  }
+  const ConvPlan plan = make_conv_plan(call.problem, call.direction, call.precision, call.device);
+  if (log_topic("plan")) log_message(LogLevel::info, concat("plan: ", plan));
+  const Choice choice{call.problem, call.direction, call.precision, call.device, limit, plan.algorithm};
+  if (choices.size() < kRemembered) {
+    choices.push_back(choice);
+  } else {
+    choices[oldest] = choice;
+    oldest = (oldest + 1) % kRemembered;
+  }
+  return plan.algorithm;
+}
+
+void run(const Call& call, Algorithm algorithm) {
+  require<DTypeError>(is_floating_point(call.problem.dtype), "convolution ", call.direction,
+                      ": expected a floating-point dtype, got ", call.problem.dtype);
+  const DeviceScope device(call.device);
+  const StreamScope stream(call.device, call.stream);  // scratch memory is ordered on the current stream
+  if (algorithm == Algorithm::automatic) {
+    if (!autotune_enabled()) return issue(call, choose(call));
+    return issue(call, autotuned(call.problem, call.direction, call.precision, call.device, call.stream,
+                                 [&](Algorithm candidate) { issue(call, candidate); }));
+  }
+  if (const auto reason = can_implement(call.problem, call.direction, algorithm, call.precision, call.device))
+    throw NotImplemented(concat("convolution ", call.direction, ": algorithm '", algorithm, "' cannot do ", call.problem,
+                                " on cuda:", call.device, ": ", *reason, "; 'automatic' can"));
+  issue(call, algorithm);
+}
+
+}  // namespace
+
+std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction, Algorithm algorithm, Precision,
+                                         int device) {
+  if (!is_floating_point(problem.dtype)) return concat("it needs a floating-point dtype, got ", problem.dtype);
+  switch (algorithm) {
+    case Algorithm::automatic:
+    case Algorithm::direct:
+      return std::nullopt;
+    case Algorithm::depthwise:
+      return depthwise::can_implement(problem, direction, device);
+    case Algorithm::gemm:
+      return gemm::can_implement(problem, direction);
+    case Algorithm::tensor_core:
+      return "there are no tensor-core kernels in this build";
+    case Algorithm::reference:
+      break;
+  }
+  return "it runs on the CPU only";
+}
+
+void conv_forward(const ConvProblem& problem, const void* x, const void* w, const void* bias, void* y, Algorithm algorithm,
+                  Precision precision, int device, cudaStream_t stream) {
+  run({problem, ConvDirection::forward, x, w, bias, y, precision, device, stream}, algorithm);
+}
+
+void conv_dgrad(const ConvProblem& problem, const void* y, const void* w, const void* bias, void* x, Algorithm algorithm,
+                Precision precision, int device, cudaStream_t stream) {
+  run({problem, ConvDirection::dgrad, y, w, bias, x, precision, device, stream}, algorithm);
+}
+
+void conv_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, Algorithm algorithm, Precision precision,
+                int device, cudaStream_t stream) {
+  run({problem, ConvDirection::wgrad, x, y, nullptr, w, precision, device, stream}, algorithm);
+}
+
+}  // namespace polyphase::cuda

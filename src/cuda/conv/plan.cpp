@@ -1,0 +1,146 @@
+#include "cuda/conv/plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <ostream>
+
+#include "cuda/conv/conv.hpp"
+#include "cuda/runtime.hpp"
+
+namespace polyphase::cuda {
+namespace {
+
+double product(std::initializer_list<std::int64_t> factors) {
+  double result = 1;
+  for (const std::int64_t factor : factors) result *= static_cast<double>(factor);
+  return result;
+}
+
+/// Bytes of x, y and w, each moved once.
+double tensor_bytes(const ConvProblem& p) {
+  const double elements =
+      product({p.N, p.C_in, p.L_in}) + product({p.N, p.C_out, p.L_out}) + product({p.C_in, p.channels_out_per_group(), p.K});
+  return elements * static_cast<double>(size_of(p.dtype));
+}
+
+/// How much of `count` rounded up to whole tiles is used.
+double used(std::int64_t count, std::int64_t tile) {
+  return static_cast<double>(count) / static_cast<double>((count + tile - 1) / tile * tile);
+}
+
+/// How much of the GPU `blocks` blocks keep busy.
+double filled(double blocks, const GpuRates& rates) { return std::min(1.0, std::max(blocks, 1.0) / rates.sm_count); }
+
+double direct_seconds(const ConvProblem& p, ConvDirection direction, const GpuRates& rates) {
+  const std::int64_t classes = std::min(p.S / std::gcd(p.S, p.D), p.K);
+  std::int64_t columns = 0, positions = 0;
+  switch (direction) {
+    case ConvDirection::forward:
+      columns = p.channels_out_per_group() * classes;
+      positions = (p.L_out + p.S - 1) / p.S;
+      break;
+    case ConvDirection::dgrad:
+      columns = p.channels_in_per_group();
+      positions = p.L_in;
+      break;
+    case ConvDirection::wgrad:
+      columns = p.channels_out_per_group() * p.K;
+      positions = p.channels_in_per_group();
+      break;
+  }
+  const std::int64_t tile = columns >= 32 ? 32 : columns > 4 ? 16 : 4;
+  const double small = columns >= 32 ? 1.0 : 0.5;  // narrow tiles read shared memory more often
+  double busy = 1.0;
+  if (direction != ConvDirection::wgrad)
+    busy = filled(product({p.N, p.G, (positions + 127) / 128, (columns + tile - 1) / tile}), rates);
+  const double rate = (p.dtype == DType::f64 ? rates.direct_f64 : rates.ffma) * small * busy *
+                      (direction == ConvDirection::wgrad ? 0.65 * used(positions, 8) * used(columns, 8)
+                                                         : used(columns, tile) * used(positions, 128));
+  return std::max(p.operations() / rate, tensor_bytes(p) / (0.7 * rates.bandwidth)) + 2 * rates.launch;
+}
+
+double depthwise_seconds(const ConvProblem& p, const GpuRates& rates) {
+  const double waste = 1 / used(p.L_in, 56);
+  return std::max(waste * tensor_bytes(p) / (0.85 * rates.bandwidth), p.operations() / (0.4 * rates.ffma)) + rates.launch;
+}
+
+double gemm_seconds(const ConvProblem& p, ConvDirection direction, Precision precision, const GpuRates& rates) {
+  const std::int64_t rows = p.channels_out_per_group() * p.K, ci = p.channels_in_per_group();
+  double rate = p.dtype == DType::f64 ? rates.blas_f64 : p.dtype == DType::f32 ? rates.blas_f32 : rates.blas_half;
+  if (p.dtype == DType::f32 && precision == Precision::tf32) rate = rates.blas_tf32;
+  double blocks = product({p.N, p.G, (p.L_in + 127) / 128});
+  switch (direction) {
+    case ConvDirection::forward:
+      blocks *= static_cast<double>((rows + 127) / 128);
+      break;
+    case ConvDirection::dgrad:
+      blocks *= static_cast<double>((ci + 127) / 128);
+      break;
+    case ConvDirection::wgrad:
+      blocks = product({p.G, (rows + 127) / 128, (ci + 127) / 128, std::max<std::int64_t>(1, p.L_in / 2048)});
+      break;
+  }
+  rate *= used(ci, 32) * used(rows, 64) * filled(blocks, rates);
+  const std::size_t word = direction == ConvDirection::forward ? std::max<std::size_t>(4, size_of(p.dtype)) : size_of(p.dtype);
+  const double column_bytes = product({p.N, p.G, rows, p.L_in}) * static_cast<double>(word);
+  const double pieces = std::ceil(column_bytes / (256.0 * (1 << 20)));
+  const double products =
+      direction == ConvDirection::wgrad ? static_cast<double>(p.N) : pieces * static_cast<double>(std::min(p.N, p.G));
+  return p.operations() / rate + (2 * column_bytes + tensor_bytes(p)) / (0.8 * rates.bandwidth) +
+         (pieces + products) * 2 * rates.launch;
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const ConvPlan& plan) {
+  out << plan.direction << ' ' << plan.problem << ' ' << plan.precision << ": " << plan.algorithm << " (";
+  const char* separator = "";
+  for (const Candidate& candidate : plan.candidates) {
+    out << separator << candidate.algorithm << ' ' << std::lround(candidate.seconds * 1e6) << " us";
+    separator = ", ";
+  }
+  return out << ')';
+}
+
+GpuRates rates_of(int device) {
+  const DeviceProperties& gpu = properties(device);
+  GpuRates rates;
+  const double scale = gpu.sm_count / 132.0;
+  rates.sm_count = gpu.sm_count;
+  rates.ffma *= scale * (gpu.arch() == 80 ? 0.5 : 1.0);  // sm_80 has half the FP32 lanes
+  rates.blas_f32 *= scale * (gpu.arch() == 80 ? 0.45 : 1.0);
+  rates.blas_f64 *= scale * (gpu.arch() == 80 ? 0.4 : gpu.arch() == 90 ? 1.0 : 0.02);
+  rates.direct_f64 *= scale * (gpu.arch() == 80 ? 0.4 : gpu.arch() == 90 ? 1.0 : 0.03);
+  rates.blas_tf32 *= scale * (gpu.arch() == 90 ? 1.0 : 0.4);
+  rates.blas_half *= scale * (gpu.arch() == 90 ? 1.0 : 0.45);
+  rates.bandwidth *= gpu.arch() == 90 ? 1.0 : 0.35;
+  return rates;
+}
+
+double estimate(const ConvProblem& problem, ConvDirection direction, Algorithm algorithm, Precision precision,
+                const GpuRates& rates) {
+  switch (algorithm) {
+    case Algorithm::depthwise:
+      return depthwise_seconds(problem, rates);
+    case Algorithm::gemm:
+      return gemm_seconds(problem, direction, precision, rates);
+    default:
+      return direct_seconds(problem, direction, rates);
+  }
+}
+
+ConvPlan make_conv_plan(const ConvProblem& problem, ConvDirection direction, Precision precision, int device) {
+  ConvPlan plan{problem, direction, precision, Algorithm::direct, {}};
+  const GpuRates rates = rates_of(device);
+  for (const Algorithm algorithm : {Algorithm::depthwise, Algorithm::direct, Algorithm::gemm}) {
+    if (can_implement(problem, direction, algorithm, precision, device)) continue;
+    plan.candidates.push_back({algorithm, estimate(problem, direction, algorithm, precision, rates)});
+  }
+  std::stable_sort(plan.candidates.begin(), plan.candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+  if (!plan.candidates.empty()) plan.algorithm = plan.candidates.front().algorithm;
+  return plan;
+}
+
+}  // namespace polyphase::cuda

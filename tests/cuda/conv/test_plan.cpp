@@ -1,0 +1,57 @@
+#include "cuda/conv/plan.hpp"
+
+#include <doctest/doctest.h>
+
+#include "cuda/runtime.hpp"
+#include "support/conv.hpp"
+#include "support/skip.hpp"
+#include "tensor/error.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+
+namespace {
+
+double seconds(const ConvProblem& p, Algorithm algorithm, ConvDirection direction = ConvDirection::forward,
+               Precision precision = Precision::fp32) {
+  return cuda::estimate(p, direction, algorithm, precision, cuda::GpuRates{});
+}
+
+ConvProblem of_type(ConvProblem p, DType dtype) {
+  p = sized(p);
+  p.dtype = dtype;
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("the model ranks the known cases as they are measured") {
+  const ConvProblem a = of_type({.N = 64, .C_in = 128, .C_out = 128, .L_in = 65536, .K = 3}, DType::f32);
+  CHECK(seconds(a, Algorithm::direct) < seconds(a, Algorithm::gemm));
+  const ConvProblem depthwise =
+      of_type({.N = 8, .C_in = 256, .C_out = 256, .L_in = 16384, .K = 12, .S = 2, .P_l = 5, .P_r = 5, .G = 256}, DType::f32);
+  CHECK(seconds(depthwise, Algorithm::depthwise) < seconds(depthwise, Algorithm::direct));
+  const ConvProblem hifigan =
+      of_type({.N = 16, .C_in = 512, .C_out = 256, .L_in = 256, .K = 16, .S = 8, .P_l = 4, .P_r = 4}, DType::bf16);
+  CHECK(seconds(hifigan, Algorithm::gemm) < seconds(hifigan, Algorithm::direct));
+  ConvProblem tf32 = hifigan;
+  tf32.dtype = DType::f32;
+  CHECK(seconds(tf32, Algorithm::gemm, ConvDirection::forward, Precision::tf32) < seconds(tf32, Algorithm::direct));
+}
+
+TEST_CASE("a plan names the problem, the choice and what lost") {
+  cuda::ConvPlan plan;
+  plan.problem = of_type({.N = 1, .C_in = 2, .C_out = 3, .L_in = 4, .K = 5}, DType::f32);
+  plan.candidates = {{Algorithm::direct, 12e-6}, {Algorithm::gemm, 30e-6}};
+  CHECK(concat(plan) == concat("forward ", plan.problem, " fp32: direct (direct 12 us, gemm 30 us)"));
+}
+
+TEST_CASE("every problem has a plan, and the same one every time") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  const ConvProblem p = of_type({.N = 2, .C_in = 6, .C_out = 6, .L_in = 100, .K = 4, .S = 2, .G = 6}, DType::f16);
+  for (const ConvDirection direction : kDirections) {
+    const cuda::ConvPlan plan = cuda::make_conv_plan(p, direction, Precision::fp32, 0);
+    CHECK(plan.candidates.size() == 3);
+    CHECK(concat(plan) == concat(cuda::make_conv_plan(p, direction, Precision::fp32, 0)));
+  }
+}
