@@ -36,6 +36,25 @@ POLYPHASE_INLINE void store_as(E* to, Vector<float> v) {
   for (int i = 0; i < kLanes<float>; ++i) narrow(value[i], to + i);
 }
 
+// bf16 as whole vectors: widening is a shift, rounding what isa_half.hpp's bf16_from_f32 does.
+typedef std::uint16_t HalfBits __attribute__((vector_size(kVectorBytes / 2)));
+POLYPHASE_INLINE Vector<float> load_as(const BFloat16* from) {
+  HalfBits half;
+  std::memcpy(&half, from, sizeof half);
+  const Vector<std::uint32_t> bits = __builtin_convertvector(half, Vector<std::uint32_t>) << 16;
+  Vector<float> value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+POLYPHASE_INLINE void store_as(BFloat16* to, Vector<float> v) {
+  Vector<std::uint32_t> bits;
+  std::memcpy(&bits, &v, sizeof bits);
+  const Vector<std::uint32_t> upper = bits >> 16;
+  const Vector<std::uint32_t> rounded = (bits + 0x7fffu + (upper & 1u)) >> 16;
+  const HalfBits half = __builtin_convertvector((bits & 0x7fffffffu) > 0x7f800000u ? upper | 0x40u : rounded, HalfBits);
+  std::memcpy(static_cast<void*>(to), &half, sizeof half);
+}
+
 #if defined(__F16C__)
 POLYPHASE_INLINE Vector<float> load_as(const Half* from) {
 #if defined(__AVX512F__)

@@ -15,7 +15,7 @@ POLYPHASE_INLINE F64 load_wide(const float* from) {
 #elif defined(__AVX2__)
   return _mm256_cvtps_pd(_mm_loadu_ps(from));  // GCC 12 makes three slow instructions of __builtin_convertvector
 #elif defined(__x86_64__)
-  return _mm_cvtps_pd(_mm_castpd_ps(_mm_load_sd(reinterpret_cast<const double*>(from))));
+  return _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i_u*>(from))));
 #else
   return vcvt_f64_f32(vld1_f32(from));
 #endif
