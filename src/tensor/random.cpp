@@ -1,6 +1,7 @@
 #include "tensor/random.hpp"
 
 #include "tensor/error.hpp"
+#include "tensor/philox.hpp"
 
 namespace polyphase {
 namespace {
@@ -21,20 +22,9 @@ constexpr std::uint64_t two_words(const std::array<std::uint32_t, 4>& block) {
 
 }  // namespace
 
-// Ten rounds; the constants are those of the paper, section 3.3 (Weyl sequences for the key, multipliers for the counter).
 std::array<std::uint32_t, 4> philox4x32(const std::array<std::uint32_t, 4>& counter, const std::array<std::uint32_t, 2>& key) {
-  std::array<std::uint32_t, 4> c = counter;
-  std::uint32_t key0 = key[0];
-  std::uint32_t key1 = key[1];
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t product0 = std::uint64_t{0xD2511F53u} * c[0];
-    const std::uint64_t product1 = std::uint64_t{0xCD9E8D57u} * c[2];
-    c = {static_cast<std::uint32_t>(product1 >> 32) ^ c[1] ^ key0, static_cast<std::uint32_t>(product1),
-         static_cast<std::uint32_t>(product0 >> 32) ^ c[3] ^ key1, static_cast<std::uint32_t>(product0)};
-    key0 += 0x9E3779B9u;
-    key1 += 0xBB67AE85u;
-  }
-  return c;
+  const PhiloxWords words = philox_rounds({{counter[0], counter[1], counter[2], counter[3]}}, key[0], key[1]);
+  return {words.word[0], words.word[1], words.word[2], words.word[3]};
 }
 
 std::array<std::uint32_t, 4> philox4x32(std::uint64_t key, std::uint64_t counter) {
