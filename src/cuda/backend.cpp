@@ -1,0 +1,147 @@
+#include "cuda/backend.hpp"
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "cuda/allocator.hpp"
+#include "cuda/conv/conv.hpp"
+#include "cuda/copy.hpp"
+#include "cuda/elementwise.hpp"
+#include "cuda/fft.hpp"
+#include "cuda/graph.hpp"
+#include "cuda/length.hpp"
+#include "cuda/matmul.hpp"
+#include "cuda/optimizers.hpp"
+#include "cuda/random.hpp"
+#include "cuda/reduce.hpp"
+#include "cuda/runtime.hpp"
+
+namespace polyphase {
+namespace cuda {
+namespace {
+
+/// The device made current and the stream that work goes to, for one call.
+struct Turn {
+  explicit Turn(int device) : scope(device), stream(current_stream(device)) {}
+  DeviceScope scope;
+  cudaStream_t stream;
+};
+
+const void* address_or_null(const Tensor& tensor) { return tensor.defined() ? tensor.raw() : nullptr; }
+
+}  // namespace
+
+Allocator& CudaBackend::allocator() { return cuda::allocator(device_); }
+
+void CudaBackend::synchronize() {
+  refuse_capture("synchronize");
+  const Turn turn(device_);
+  CHECK_CUDA(cudaStreamSynchronize(turn.stream));
+}
+
+void CudaBackend::copy(const Tensor& out, const Tensor& in) {
+  const Turn turn(device_);
+  cuda::copy(out, in, turn.stream);
+}
+void CudaBackend::fill(const Tensor& out, double value) {
+  const Turn turn(device_);
+  cuda::fill(out, value, turn.stream);
+}
+void CudaBackend::copy_from_host(void* device_data, const void* host_data, std::size_t bytes) {
+  refuse_capture("a copy from the host");
+  const Turn turn(device_);
+  cuda::copy_from_host(device_data, host_data, bytes, turn.stream);
+}
+void CudaBackend::copy_to_host(void* host_data, const void* device_data, std::size_t bytes) {
+  refuse_capture("a copy to the host");
+  const Turn turn(device_);
+  cuda::copy_to_host(host_data, device_data, bytes, turn.stream);
+}
+
+void CudaBackend::map(MapOp op, const Tensor& out, std::span<const Tensor> inputs, MapScalars scalars) {
+  const Turn turn(device_);
+  cuda::map(op, out, inputs, scalars, turn.stream);
+}
+void CudaBackend::reduce(ReduceOp op, const Tensor& out, const Tensor& in) {
+  const Turn turn(device_);
+  cuda::reduce(op, out, in, turn.stream);
+}
+void CudaBackend::uniform(const Tensor& out, GeneratorState state, double low, double high) {
+  const Turn turn(device_);
+  cuda::uniform(out, state, low, high, turn.stream);
+}
+void CudaBackend::normal(const Tensor& out, GeneratorState state, double mean, double deviation) {
+  const Turn turn(device_);
+  cuda::normal(out, state, mean, deviation, turn.stream);
+}
+
+void CudaBackend::matmul(const Tensor& out, const Tensor& a, const Tensor& b) {
+  const Turn turn(device_);
+  cuda::matmul(out, a, b, current_precision(), turn.stream);
+}
+
+void CudaBackend::gather(const Tensor& out, const Tensor& in, const Tensor& index) {
+  const Turn turn(device_);
+  cuda::gather(out, in, index, turn.stream);
+}
+void CudaBackend::scatter_add(const Tensor& out, const Tensor& in, const Tensor& index) {
+  const Turn turn(device_);
+  cuda::scatter_add(out, in, index, turn.stream);
+}
+void CudaBackend::fold(const Tensor& out, const Tensor& in, std::int64_t step) {
+  const Turn turn(device_);
+  cuda::fold(out, in, step, turn.stream);
+}
+void CudaBackend::rfft(const Tensor& out, const Tensor& in) {
+  const Turn turn(device_);
+  cuda::rfft(out, in, turn.stream);
+}
+void CudaBackend::rfft_adjoint(const Tensor& out, const Tensor& in) {
+  const Turn turn(device_);
+  cuda::rfft_adjoint(out, in, turn.stream);
+}
+
+std::optional<std::string> CudaBackend::can_implement(const ConvProblem& problem, ConvDirection direction, Algorithm algorithm,
+                                                      Precision precision) {
+  return cuda::can_implement(problem, direction, algorithm, precision, device_);
+}
+void CudaBackend::conv_forward(const ConvProblem& problem, const Tensor& x, const Tensor& w, const Tensor& bias,
+                               const Tensor& y, Algorithm algorithm, Precision precision) {
+  const Turn turn(device_);
+  cuda::conv_forward(problem, x.raw(), w.raw(), address_or_null(bias), y.raw(), algorithm, precision, device_, turn.stream);
+}
+void CudaBackend::conv_dgrad(const ConvProblem& problem, const Tensor& y, const Tensor& w, const Tensor& bias, const Tensor& x,
+                             Algorithm algorithm, Precision precision) {
+  const Turn turn(device_);
+  cuda::conv_dgrad(problem, y.raw(), w.raw(), address_or_null(bias), x.raw(), algorithm, precision, device_, turn.stream);
+}
+void CudaBackend::conv_wgrad(const ConvProblem& problem, const Tensor& x, const Tensor& y, const Tensor& w, Algorithm algorithm,
+                             Precision precision) {
+  const Turn turn(device_);
+  cuda::conv_wgrad(problem, x.raw(), y.raw(), w.raw(), algorithm, precision, device_, turn.stream);
+}
+
+void CudaBackend::sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step) {
+  const Turn turn(device_);
+  cuda::sgd_step(slots, step, device_, turn.stream);
+}
+void CudaBackend::adam_step(std::span<const OptimizerSlot> slots, const AdamStep& step) {
+  const Turn turn(device_);
+  cuda::adam_step(slots, step, device_, turn.stream);
+}
+
+}  // namespace cuda
+
+Backend& cuda_backend(int index) {
+  (void)cuda::properties(index);  // throws where there is no such device
+  static std::mutex mutex;
+  static auto* const backends = new std::vector<std::unique_ptr<Backend>>;  // never destroyed, like the CPU's
+  const std::lock_guard lock(mutex);
+  const auto at = static_cast<std::size_t>(index);
+  if (backends->size() <= at) backends->resize(at + 1);
+  if (!(*backends)[at]) (*backends)[at] = std::make_unique<cuda::CudaBackend>(index);
+  return *(*backends)[at];
+}
+
+}  // namespace polyphase

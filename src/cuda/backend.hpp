@@ -1,0 +1,50 @@
+#pragma once
+// A GPU as a device: each call of tensor/backend.hpp handed to the file of cuda/ that does it, on the calling thread's stream.
+
+#include "tensor/backend.hpp"
+
+namespace polyphase::cuda {
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(int device) : device_(device) {}
+
+  [[nodiscard]] Allocator& allocator() override;
+  void synchronize() override;
+
+  void copy(const Tensor& out, const Tensor& in) override;
+  void fill(const Tensor& out, double value) override;
+  void copy_from_host(void* device_data, const void* host_data, std::size_t bytes) override;
+  void copy_to_host(void* host_data, const void* device_data, std::size_t bytes) override;
+
+  void map(MapOp op, const Tensor& out, std::span<const Tensor> inputs, MapScalars scalars) override;
+  void reduce(ReduceOp op, const Tensor& out, const Tensor& in) override;
+  void uniform(const Tensor& out, GeneratorState state, double low, double high) override;
+  void normal(const Tensor& out, GeneratorState state, double mean, double deviation) override;
+
+  /// f32 in the calling thread's precision.
+  void matmul(const Tensor& out, const Tensor& a, const Tensor& b) override;
+
+  void gather(const Tensor& out, const Tensor& in, const Tensor& index) override;
+  void scatter_add(const Tensor& out, const Tensor& in, const Tensor& index) override;
+  void fold(const Tensor& out, const Tensor& in, std::int64_t step) override;
+  void rfft(const Tensor& out, const Tensor& in) override;
+  void rfft_adjoint(const Tensor& out, const Tensor& in) override;
+
+  [[nodiscard]] std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction,
+                                                         Algorithm algorithm, Precision precision) override;
+  void conv_forward(const ConvProblem& problem, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y,
+                    Algorithm algorithm, Precision precision) override;
+  void conv_dgrad(const ConvProblem& problem, const Tensor& y, const Tensor& w, const Tensor& bias, const Tensor& x,
+                  Algorithm algorithm, Precision precision) override;
+  void conv_wgrad(const ConvProblem& problem, const Tensor& x, const Tensor& y, const Tensor& w, Algorithm algorithm,
+                  Precision precision) override;
+
+  void sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step) override;
+  void adam_step(std::span<const OptimizerSlot> slots, const AdamStep& step) override;
+
+ private:
+  int device_;
+};
+
+}  // namespace polyphase::cuda

@@ -1,0 +1,18 @@
+#pragma once
+// Copies, conversions and fills on the device (Backend::copy, fill, copy_from_host, copy_to_host).
+
+#include <cuda_runtime.h>
+
+#include "tensor/tensor.hpp"
+
+namespace polyphase::cuda {
+
+/// out = in, of one shape, any strides; dtype converted as on the CPU.
+void copy(const Tensor& out, const Tensor& in, cudaStream_t stream);
+void fill(const Tensor& out, double value, cudaStream_t stream);
+
+/// These two wait for the stream: for what was issued before and for the bytes.
+void copy_from_host(void* device_data, const void* host_data, std::size_t bytes, cudaStream_t stream);
+void copy_to_host(void* host_data, const void* device_data, std::size_t bytes, cudaStream_t stream);
+
+}  // namespace polyphase::cuda

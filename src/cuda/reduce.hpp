@@ -1,0 +1,22 @@
+#pragma once
+// Reductions on the device (Backend::reduce).
+
+#include <cuda_runtime.h>
+
+#include "tensor/map_op.hpp"
+#include "tensor/tensor.hpp"
+
+namespace polyphase::cuda {
+
+/// As tensor/backend.hpp says; accumulated in f64 (i64: wrapping around), in an order that depends on the shape and strides
+/// alone. Throws ShapeError for max and min of nothing.
+void reduce(ReduceOp op, const Tensor& out, const Tensor& in, cudaStream_t stream);
+
+// reduce() for one element type each (reduce_f32.cu, ...); neither tensor is empty.
+void reduce_f32(ReduceOp op, const Tensor& out, const Tensor& in, cudaStream_t stream);
+void reduce_f64(ReduceOp op, const Tensor& out, const Tensor& in, cudaStream_t stream);
+void reduce_f16(ReduceOp op, const Tensor& out, const Tensor& in, cudaStream_t stream);
+void reduce_bf16(ReduceOp op, const Tensor& out, const Tensor& in, cudaStream_t stream);
+void reduce_i64(ReduceOp op, const Tensor& out, const Tensor& in, cudaStream_t stream);
+
+}  // namespace polyphase::cuda

@@ -1,0 +1,102 @@
+#include "cuda/optimizers.hpp"
+
+#include <doctest/doctest.h>
+
+#include "support/device.hpp"
+#include "support/skip.hpp"
+#include "support/tolerance.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+
+namespace {
+
+// Parameters of odd sizes, some misaligned, twice: on the host and on the GPU. More than one launch has room for.
+struct Twins {
+  std::vector<OptimizerSlot> host, gpu;
+  explicit Twins(DType dtype, DType host_dtype) {
+    for (std::int64_t i = 0; i < 200; ++i) {
+      const std::int64_t size = i == 7 ? 20011 : i == 8 ? 0 : i == 9 ? 4096 : 1 + i * 37 % 501;
+      const auto make = [&](std::uint64_t seed) {
+        return random_f64({size + i % 2}, seed).to(dtype).to(host_dtype).slice(0, i % 2, size + i % 2);
+      };
+      const auto seed = static_cast<std::uint64_t>(i);
+      const OptimizerSlot slot{make(seed), make(seed + 1000), Tensor::zeros({size}, {.dtype = host_dtype}),
+                               Tensor::zeros({size}, {.dtype = host_dtype})};
+      host.push_back(slot);
+      const auto there = [&](const Tensor& t) { return mirrored(t.storage().bytes() == 0 ? t : t.to(dtype).clone()); };
+      gpu.push_back({dtype == host_dtype ? mirrored(slot.parameter) : there(slot.parameter),
+                     dtype == host_dtype ? mirrored(slot.grad) : there(slot.grad), there(slot.momentum), there(slot.second)});
+    }
+  }
+  [[nodiscard]] double worst() const {
+    double worst = 0;
+    for (std::size_t i = 0; i < host.size(); ++i)
+      for (const auto member : {&OptimizerSlot::parameter, &OptimizerSlot::momentum, &OptimizerSlot::second})
+        worst = std::max(worst, worst_difference(host[i].*member, gpu[i].*member));
+    return worst;
+  }
+};
+
+double bound_of(DType dtype) {
+  return dtype == DType::f64   ? kDoubleRounding
+         : dtype == DType::f32 ? kFloatRounding
+         : dtype == DType::f16 ? 8 * kHalfRounding
+                               : 8 * kBFloat16Rounding;
+}
+
+}  // namespace
+
+TEST_CASE("five steps of SGD in every variant follow the host's") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  for (const DType dtype : kFloatTypes)
+    for (const double momentum : {0.0, 0.9})
+      for (const double decay : {0.0, 0.01})
+        for (const bool nesterov : {false, true}) {
+          CAPTURE(dtype);
+          CAPTURE(momentum);
+          CAPTURE(nesterov);
+          const Twins twins(dtype, dtype == DType::f64 ? DType::f64 : DType::f32);
+          for (int step = 0; step < 5; ++step) {
+            const SgdStep sgd{0.1, momentum, nesterov ? 0 : 0.1, decay, nesterov && momentum > 0, step == 0};
+            host().sgd_step(twins.host, sgd);
+            gpu().sgd_step(twins.gpu, sgd);
+          }
+          CHECK(twins.worst() <= bound_of(dtype));
+        }
+}
+
+TEST_CASE("five steps of Adam and AdamW follow the host's") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  // Not f16: the squares of small gradients are below its range.
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
+    for (const bool decoupled : {false, true})
+      for (const std::int64_t first : {1, 1000}) {
+        CAPTURE(dtype);
+        CAPTURE(decoupled);
+        const Twins twins(dtype, dtype == DType::f64 ? DType::f64 : DType::f32);
+        for (std::int64_t step = 0; step < 5; ++step) {
+          const AdamStep adam{1e-3, 0.9, 0.999, 1e-8, 0.01, decoupled, first + step};
+          host().adam_step(twins.host, adam);
+          gpu().adam_step(twins.gpu, adam);
+        }
+        CHECK(twins.worst() <= bound_of(dtype));
+      }
+}
+
+TEST_CASE("mixed dtypes in one step; integers are refused and nothing has changed") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  const TensorOptions f32{.device = Device::cuda()}, f64{.dtype = DType::f64, .device = Device::cuda()};
+  std::vector<OptimizerSlot> slots{{Tensor::ones({3}, f32), Tensor::ones({3}, f32), {}, {}},
+                                   {Tensor::ones({3}, f64), Tensor::ones({3}, f64), {}, {}}};
+  gpu().sgd_step(slots, {0.5, 0, 0, 0, false, true});
+  CHECK(slots[0].parameter.to_vector<float>() == std::vector<float>(3, 0.5));
+  CHECK(slots[1].parameter.to_vector<double>() == std::vector<double>(3, 0.5));
+  const Tensor whole = Tensor::ones({3}, {.dtype = DType::i64, .device = Device::cuda()});
+  slots.push_back({whole, whole, {}, {}});
+  CHECK(error_of<DTypeError>([&] {
+          gpu().sgd_step(slots, {0.5, 0, 0, 0, false, true});
+          return 0;
+        }) == "sgd_step: expected floating-point parameters, got i64");
+  CHECK(slots[0].parameter.to_vector<float>() == std::vector<float>(3, 0.5));
+}
