@@ -2,7 +2,9 @@
 
 #include <cmath>
 
+#include "autograd/no_grad.hpp"
 #include "layers/check.hpp"
+#include "ops/elementwise.hpp"
 #include "ops/norm.hpp"
 
 namespace polyphase {
@@ -69,12 +71,12 @@ Tensor BatchNorm1d::forward(const Tensor& x) {
                       ", L), got ", x.shape());
   const bool tracks = num_batches_tracked_.defined();
   const bool updates = tracks && is_training();
-  const std::int64_t batches = updates ? num_batches_tracked_.item<std::int64_t>() + 1 : 1;
+  // Only the running average over all batches needs their number on the host.
+  const double momentum = options_.momentum ? *options_.momentum : updates ? 1 / (num_batches_tracked_.item() + 1) : 1;
   Tensor y = batch_norm(x, running_mean_, running_var_, weight_, bias_,
-                        {.training = is_training() || !tracks,
-                         .momentum = options_.momentum.value_or(1.0 / static_cast<double>(batches)),
-                         .epsilon = options_.epsilon});
-  if (updates) num_batches_tracked_.fill_(static_cast<double>(batches));
+                        {.training = is_training() || !tracks, .momentum = momentum, .epsilon = options_.epsilon});
+  const NoGradGuard no_grad;
+  if (updates) num_batches_tracked_.copy_(num_batches_tracked_ + 1.0);
   return y;
 }
 

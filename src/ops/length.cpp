@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "autograd/node.hpp"
+#include "ops/constants.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
 
@@ -25,11 +26,14 @@ Shape with_last(Shape shape, std::int64_t length) {
 
 std::int64_t rows_of(const Shape& shape) { return with_last(shape, 1).numel(); }
 
-// i64 positions 0 <= position(j) < L, on x's device.
-Tensor make_index(std::int64_t count, Device device, const std::function<std::int64_t(std::int64_t)>& position) {
-  std::vector<std::int64_t> values(static_cast<std::size_t>(count));
-  for (std::int64_t j = 0; j < count; ++j) values[static_cast<std::size_t>(j)] = position(j);
-  return Tensor::from_vector(values, {count}, device);
+// i64 positions 0 <= position(j) < L, j < count, on a device; `kind` and `numbers` say which (ops/constants.hpp).
+Tensor make_index(const char* kind, const std::array<std::int64_t, 3>& numbers, std::int64_t count, Device device,
+                  const std::function<std::int64_t(std::int64_t)>& position) {
+  return ops::constant(kind, numbers, DType::i64, device, [&] {
+    std::vector<std::int64_t> values(static_cast<std::size_t>(count));
+    for (std::int64_t j = 0; j < count; ++j) values[static_cast<std::size_t>(j)] = position(j);
+    return Tensor::from_vector(values, {count}, Device::cpu());
+  });
 }
 
 // index_select for an index known to be in range.
@@ -68,11 +72,14 @@ Tensor upsample_linear(const Tensor& x, std::int64_t scale) {
   };
   const auto lower = [&](std::int64_t j) { return static_cast<std::int64_t>(source(j)); };
   const auto upper = [&](std::int64_t j) { return std::min(lower(j) + 1, length - 1); };
-  std::vector<double> fraction(static_cast<std::size_t>(count));
-  for (std::int64_t j = 0; j < count; ++j) fraction[static_cast<std::size_t>(j)] = source(j) - static_cast<double>(lower(j));
-  const Tensor weight = Tensor::from_vector(fraction, {count}, Device::cpu()).to(x.dtype()).to(x.device());
-  const Tensor left = gather_last(x, make_index(count, x.device(), lower));
-  const Tensor right = gather_last(x, make_index(count, x.device(), upper));
+  const std::array<std::int64_t, 3> numbers{length, scale, 0};
+  const Tensor weight = ops::constant("linear fraction", numbers, x.dtype(), x.device(), [&] {
+    std::vector<double> fraction(static_cast<std::size_t>(count));
+    for (std::int64_t j = 0; j < count; ++j) fraction[static_cast<std::size_t>(j)] = source(j) - static_cast<double>(lower(j));
+    return Tensor::from_vector(fraction, {count}, Device::cpu());
+  });
+  const Tensor left = gather_last(x, make_index("linear lower", numbers, count, x.device(), lower));
+  const Tensor right = gather_last(x, make_index("linear upper", numbers, count, x.device(), upper));
   return left + weight * (right - left);
 }
 
@@ -91,12 +98,12 @@ Tensor pad1d(const Tensor& x, Padding padding, PaddingMode mode) {
   const std::int64_t count = left + length + right;
   if (mode == PaddingMode::replicate) {
     require<ShapeError>(length >= 1, "pad1d: expected L >= 1 to replicate, got ", x.shape());
-    return gather_last(
-        x, make_index(count, x.device(), [=](std::int64_t j) { return std::clamp<std::int64_t>(j - left, 0, length - 1); }));
+    return gather_last(x, make_index("replicate", {left, length, right}, count, x.device(),
+                                     [=](std::int64_t j) { return std::clamp<std::int64_t>(j - left, 0, length - 1); }));
   }
   require<ShapeError>(left < length && right < length, "pad1d: expected a reflect padding below L=", length, ", got (", left,
                       ", ", right, ")");
-  return gather_last(x, make_index(count, x.device(), [=](std::int64_t j) {
+  return gather_last(x, make_index("reflect", {left, length, right}, count, x.device(), [=](std::int64_t j) {
                        const std::int64_t i = std::abs(j - left);
                        return i < length ? i : 2 * (length - 1) - i;
                      }));

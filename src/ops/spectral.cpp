@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "autograd/node.hpp"
+#include "ops/constants.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/length.hpp"
@@ -70,8 +71,10 @@ Tensor power_spectrogram(const Tensor& x, const StftOptions& options) {
   check_stft(x, options);
   const std::int64_t half = options.n_fft / 2;
   const std::int64_t margin = options.n_fft - options.win_length;
-  const Tensor window = pad1d(hann_window(options.win_length, {x.dtype(), x.device()}),
-                              {margin / 2, margin - margin / 2});  // as PyTorch centres it
+  const Tensor window = ops::constant("hann", {options.win_length, margin, 0}, x.dtype(), x.device(), [&] {
+    return pad1d(hann_window(options.win_length, {x.dtype(), Device::cpu()}),
+                 {margin / 2, margin - margin / 2});  // as PyTorch centres it
+  });
   const Tensor padded = options.center ? pad1d(x, half, PaddingMode::reflect) : x;
   const Tensor spectrum = rfft(padded.unfold(options.n_fft, options.hop_length) * window);
   return sum(square(spectrum), {-1});
