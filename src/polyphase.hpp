@@ -12,6 +12,7 @@
 #include "cpu/isa.hpp"
 #include "cpu/threads.hpp"
 #include "cuda/cuda.hpp"
+#include "cuda/pinned.hpp"
 #include "io/atomic_file.hpp"
 #include "io/checkpoint.hpp"
 #include "io/mapped_file.hpp"

@@ -1,6 +1,7 @@
 // What a build without CUDA answers when it is asked for a CUDA device.
 
 #include "cuda/cuda.hpp"
+#include "cuda/pinned.hpp"
 #include "tensor/backend.hpp"
 #include "tensor/error.hpp"
 
@@ -45,6 +46,17 @@ std::uint64_t Graph::replays() const noexcept { return 0; }
 Graph capture(const std::function<void()>&, int device) { refuse(device); }
 bool capturing() noexcept { return false; }
 void on_replay(std::function<void()>) {}
+
+struct PinnedBuffer::State {};
+PinnedBuffer::PinnedBuffer(std::size_t, int device) { refuse(device); }
+PinnedBuffer::~PinnedBuffer() = default;
+PinnedBuffer::PinnedBuffer(PinnedBuffer&&) noexcept = default;
+PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&&) noexcept = default;
+void* PinnedBuffer::data() const { return nullptr; }
+std::size_t PinnedBuffer::bytes() const noexcept { return 0; }
+int PinnedBuffer::device() const noexcept { return 0; }
+Tensor Upload::get() const { refuse(0); }
+Upload upload_async(const PinnedBuffer&, const Shape&, DType) { refuse(0); }
 
 }  // namespace cuda
 }  // namespace polyphase

@@ -1,0 +1,53 @@
+#include "cuda/pinned.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "cuda/cuda.hpp"
+#include "support/device.hpp"
+#include "support/skip.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+
+TEST_CASE("batches arrive whole while the buffer is used again at once") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  constexpr std::int64_t kCount = 1 << 20;
+  cuda::PinnedBuffer buffers[2] = {cuda::PinnedBuffer(kCount * sizeof(float)), cuda::PinnedBuffer(kCount * sizeof(float))};
+  CHECK(buffers[0].bytes() == kCount * sizeof(float));
+  for (int batch = 0; batch < 20; ++batch) {
+    cuda::PinnedBuffer& buffer = buffers[batch % 2];
+    float* const values = buffer.as<float>();
+    std::iota(values, values + kCount, static_cast<float>(batch));
+    const cuda::Upload upload = cuda::upload_async(buffer, {1024, 1024});
+    std::fill_n(buffer.as<float>(), kCount, -1.0F);  // waits for the copy
+    const Tensor x = upload.get();
+    CHECK(x.shape() == Shape{1024, 1024});
+    std::vector<float> expected(kCount);
+    std::iota(expected.begin(), expected.end(), static_cast<float>(batch));
+    CHECK(x.clone().to_vector<float>() == expected);
+  }
+}
+
+TEST_CASE("a batch outlives its buffer and goes to any stream") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  cuda::Upload upload = [] {
+    const cuda::PinnedBuffer buffer(64);
+    std::fill_n(buffer.as<double>(), 4, 2.5);
+    return cuda::upload_async(buffer, {4}, DType::f64);
+  }();
+  const cuda::Stream stream;
+  const cuda::StreamGuard guard(stream);
+  CHECK(upload.get().to_vector<double>() == std::vector<double>(4, 2.5));
+}
+
+TEST_CASE("what does not fit, and a device that is not there") {
+  CHECK_THROWS_AS(cuda::PinnedBuffer(8, cuda::device_count()), DeviceError);
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  const cuda::PinnedBuffer buffer(8);
+  CHECK(error_of<ShapeError>([&] { return cuda::upload_async(buffer, {3}).get(); }) ==
+        "upload_async: expected at most the buffer's 8 bytes, got (3,) f32 of 12");
+  CHECK(cuda::upload_async(cuda::PinnedBuffer(0), {0}).get().numel() == 0);
+}
