@@ -178,7 +178,7 @@ TEST_CASE("gradients stay off the tape") {
 TEST_CASE("saved memory is freed while the pass goes") {
   constexpr std::int64_t kLength = 10'000;
   constexpr int kSteps = 20;
-  const Allocator& allocator = backend_of(Device::cpu()).allocator();
+  const Allocator& allocator = backend_of(default_device()).allocator();
   const Tensor x = Tensor::ones({kLength}, {.dtype = DType::f64, .requires_grad = true});
   Tensor y = x;
   std::vector<std::size_t> live;
@@ -200,7 +200,7 @@ TEST_CASE("saved memory is freed while the pass goes") {
 
 TEST_CASE("what was saved goes even while a tensor of the graph is held") {
   constexpr std::int64_t kLength = 10'000;
-  const Allocator& allocator = backend_of(Device::cpu()).allocator();
+  const Allocator& allocator = backend_of(default_device()).allocator();
   const Tensor x = Tensor::ones({kLength}, {.dtype = DType::f64, .requires_grad = true});
   const Tensor held = square(x * 2.0);  // saves the product, which nothing else holds
   const std::size_t before = allocator.stats().live_bytes;

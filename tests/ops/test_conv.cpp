@@ -22,12 +22,13 @@ double at(const Tensor& t, std::int64_t i, std::int64_t j, std::int64_t k) {
 }
 
 // The sums of docs/notation.md, position by position; all tensors f64, contiguous and batched.
-Tensor plain_transposed(const Tensor& x, const Tensor& w, const Tensor& b, const ConvTranspose1dOptions& o) {
+Tensor plain_transposed(const Tensor& there_x, const Tensor& there_w, const Tensor& b, const ConvTranspose1dOptions& o) {
+  const Tensor x = there_x.detach().cpu(), w = there_w.detach().cpu();
   const std::int64_t in_group = w.size(0) / o.groups;
   const std::int64_t out_group = w.size(1);
   const std::int64_t length =
       (x.size(2) - 1) * o.stride - o.padding.left - o.padding.right + o.dilation * (w.size(2) - 1) + o.output_padding + 1;
-  const Tensor y = Tensor::zeros({x.size(0), out_group * o.groups, length}, {.dtype = DType::f64});
+  Tensor y = Tensor::zeros({x.size(0), out_group * o.groups, length}, {.dtype = DType::f64, .device = Device::cpu()});
   for (std::int64_t n = 0; n < x.size(0); ++n)
     for (std::int64_t ci = 0; ci < x.size(1); ++ci)
       for (std::int64_t co = 0; co < out_group; ++co)
@@ -38,14 +39,16 @@ Tensor plain_transposed(const Tensor& x, const Tensor& w, const Tensor& b, const
             const std::int64_t channel = ci / in_group * out_group + co;
             y.data<double>()[(n * y.size(1) + channel) * length + t] += at(x, n, ci, i) * at(w, ci, co, k);
           }
+  y = y.to(there_x.device());
   return b.defined() ? y + b.reshape({b.size(0), 1}) : y;
 }
 
-Tensor plain_conv(const Tensor& x, const Tensor& w, const Tensor& b, const Conv1dOptions& o) {
+Tensor plain_conv(const Tensor& there_x, const Tensor& there_w, const Tensor& b, const Conv1dOptions& o) {
+  const Tensor x = there_x.detach().cpu(), w = there_w.detach().cpu();
   const std::int64_t in_group = w.size(1);
   const std::int64_t out_group = w.size(0) / o.groups;
   const std::int64_t length = (x.size(2) + o.padding.left + o.padding.right - o.dilation * (w.size(2) - 1) - 1) / o.stride + 1;
-  const Tensor y = Tensor::zeros({x.size(0), w.size(0), length}, {.dtype = DType::f64});
+  Tensor y = Tensor::zeros({x.size(0), w.size(0), length}, {.dtype = DType::f64, .device = Device::cpu()});
   for (std::int64_t n = 0; n < x.size(0); ++n)
     for (std::int64_t co = 0; co < w.size(0); ++co)
       for (std::int64_t ci = 0; ci < in_group; ++ci)
@@ -56,6 +59,7 @@ Tensor plain_conv(const Tensor& x, const Tensor& w, const Tensor& b, const Conv1
             y.data<double>()[(n * y.size(1) + co) * length + t] +=
                 at(x, n, co / out_group * in_group + ci, i) * at(w, co, ci, k);
           }
+  y = y.to(there_x.device());
   return b.defined() ? y + b.reshape({b.size(0), 1}) : y;
 }
 

@@ -125,6 +125,7 @@ TEST_CASE("conv1d: wrong arguments") {
 }
 
 TEST_CASE("mixed devices") {
+  const DeviceGuard host(Device::cpu());
   CHECK(error_of<DeviceError>([] { return ops::conv_transpose1d_problem(random_f64(kX), elsewhere(kW), {}, {}); }) ==
         "conv_transpose1d: expected tensors on one device, got cpu and cuda:0");
   CHECK(error_of<DeviceError>([] {

@@ -120,8 +120,9 @@ TEST_CASE("errors") {
   CHECK(error_of<ShapeError>([&] { return index_select(x, Tensor::from_vector<std::int64_t>({-1})); }) ==
         "index_select: expected positions in [0, 4), got -1");
   CHECK(error_of<DTypeError>([&] { return index_select(x, x); }) == "index_select: expected an index of i64, got f64");
-  CHECK(error_of<DeviceError>([&] { return index_select(x, elsewhere({1}, DType::i64)); }) ==
-        "index_select: expected x and index on one device, got cpu and cuda:0");
+  CHECK(error_of<DeviceError>([] {
+          return index_select(Tensor::zeros({4}, {.device = Device::cpu()}), elsewhere({1}, DType::i64));
+        }) == "index_select: expected x and index on one device, got cpu and cuda:0");
   CHECK(error_of<ShapeError>([] { return cat({}); }) == "cat: expected at least one tensor, got none");
   CHECK(error_of<ShapeError>([&] {
           return cat({x, random_f64({2, 3})});

@@ -1,12 +1,19 @@
 // The main of every test program: doctest's, plus a last line `test cases: P passed, F failed, S skipped` that
 // tools/count_tests.py adds up over all programs.
+//
+// POLYPHASE_TEST_DEVICE=cuda:0 makes that device the default of the run, so that tests written for no device in particular test
+// it; where it does not exist the program is skipped (exit status 77).
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <optional>
 #include <string>
 
 #include "support/skip.hpp"
+#include "tensor/device.hpp"
+#include "tensor/error.hpp"
 
 namespace {
 
@@ -64,6 +71,15 @@ void polyphase::testing::mark_skipped(const char* reason) { counts().skip_reason
 
 int main(int argc, char** argv) {
   doctest::Context context(argc, argv);
+  std::optional<polyphase::DeviceGuard> device;
+  if (const char* name = std::getenv("POLYPHASE_TEST_DEVICE"); name != nullptr) {
+    try {
+      device.emplace(polyphase::Device::parse(name));
+    } catch (const polyphase::DeviceError& error) {
+      std::printf("skipped: %s\n", error.what());
+      return 77;
+    }
+  }
   const int status = context.run();
   if (context.shouldExit()) return status;  // a query such as --list-test-cases
   const Counts& total = counts();
