@@ -1,0 +1,22 @@
+#pragma once
+// Elements of a convolution's result on the GPU against the formula of conv/problem.hpp in float64.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "conv/problem.hpp"
+
+namespace polyphase::bench {
+
+/// Device arrays of problem.dtype; `result` is x, w or y itself, as the direction has it.
+struct DeviceOperands {
+  const void *x, *w, *y;
+};
+
+/// The worst |result - formula| of the sampled elements over the root mean square of the formula; infinity for NaN. Waits.
+[[nodiscard]] double sampled_error(const ConvProblem& problem, ConvDirection direction, const DeviceOperands& operands,
+                                   const std::vector<std::int64_t>& samples, cudaStream_t stream);
+
+}  // namespace polyphase::bench
