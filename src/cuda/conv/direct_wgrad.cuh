@@ -4,7 +4,7 @@
 // GEMM mapping: gemm_m = ci, gemm_n = (tap, co), gemm_k = (n, i). Taps Sg apart read the same phase of y, Dg low-rate positions
 // apart (tap_gemm.hpp), so a tile of consecutive taps needs min(taps, Sg) planes of y: slot s holds y[S*(i + u) + (tap0 + s)*D
 // - P_l]. A chunk of kChunk positions of x and these planes is stored position-major in shared memory: a thread reads 8 ci and
-// 8 co of one position as four quads for 64 FFMAs. Two stages, filled by cp.async. A block owns ci_tile x (tap_tile x co_tile)
+// 8 co of one position as four quads for 64 FFMAs. Three stages, filled by cp.async, one barrier a step. A block owns ci_tile x (tap_tile x co_tile)
 // weights of one group and one slice of gemm_k; slices are fixed by the shape and the number of SMs, their partial sums are
 // added in order in f64 by reduce_slices: same bits every run.
 
@@ -19,7 +19,8 @@
 
 namespace polyphase::cuda::direct {
 
-inline constexpr int kChunk = 32;  // positions of a stage
+inline constexpr int kChunk = 32;       // positions of a stage
+inline constexpr int kWgradStages = 3;  // one barrier a step
 
 /// A launch of the weight-gradient kernel, made on the host.
 struct WgradPlan {
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(256, sizeof(A) == 4 ? 2 : 1)
     wgrad_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ WgradPlan plan, const T* __restrict__ x,
                  const T* __restrict__ y, A* __restrict__ partial) {
   extern __shared__ __align__(16) unsigned char memory[];
-  A* const stages = reinterpret_cast<A*>(memory);  // 2 x (x: kChunk x x_pitch, y: planes x window x y_pitch)
+  A* const stages = reinterpret_cast<A*>(memory);  // kWgradStages x (x: kChunk x x_pitch, y: planes x window x y_pitch)
   const int ci_per_group = static_cast<int>(problem.C_in / problem.G),
             co_per_group = static_cast<int>(problem.C_out / problem.G);
   std::int64_t block = blockIdx.x;
@@ -100,11 +101,11 @@ __global__ void __launch_bounds__(256, sizeof(A) == 4 ? 2 : 1)
 
   const std::int64_t first_chunk = slice * plan.chunks_per_slice;
   const int count = static_cast<int>(min(plan.chunks_per_slice, plan.chunks - first_chunk));
-  auto fetch = [&](int step) {
+  auto fetch = [&](int step, int to) {
     const std::int64_t chunk = first_chunk + step;
     const std::int64_t n = chunk / plan.chunks_per_row;
     const std::int64_t i0 = (chunk - n * plan.chunks_per_row) * kChunk;
-    A* stage = stages + (step & 1) * plan.stage_words;
+    A* stage = stages + to * plan.stage_words;
     const T* x_rows = x + ((n * problem.G + g) * ci_per_group + ci0) * problem.L_in;
     load_transposed<T, A>(x_rows, problem.L_in, ci_per_group - ci0, plan.ci_tile, kChunk, stage, x,
                           [&](int position, int& slot, std::int64_t& element) {
@@ -125,17 +126,20 @@ __global__ void __launch_bounds__(256, sizeof(A) == 4 ? 2 : 1)
   };
 
   A sums[8][8] = {};
-  fetch(0);
-  __pipeline_commit();
-  for (int step = 0; step < count; ++step) {
-    if (step + 1 < count) fetch(step + 1);
+  for (int step = 0; step < kWgradStages - 1; ++step) {
+    if (step < count) fetch(step, step);
     __pipeline_commit();
-    __pipeline_wait_prior(1);
-    __syncthreads();
+  }
+  int stage = 0, fetch_stage = kWgradStages - 1;
+  for (int step = 0; step < count; ++step) {
+    __pipeline_wait_prior(kWgradStages - 2);
+    __syncthreads();  // this step's stage is filled, and everybody has left the stage that is filled next
+    if (step + kWgradStages - 1 < count) fetch(step + kWgradStages - 1, fetch_stage);
+    __pipeline_commit();
     if (works) {
-      const A* xs = stages + (step & 1) * plan.stage_words + x_offset;
-      const A* ys = stages + (step & 1) * plan.stage_words + y_offset;
-#pragma unroll 2
+      const A* xs = stages + stage * plan.stage_words + x_offset;
+      const A* ys = stages + stage * plan.stage_words + y_offset;
+#pragma unroll 4
       for (int i = 0; i < kChunk; ++i, xs += plan.x_pitch, ys += plan.y_pitch) {
         alignas(16) A xv[8], yv[8];
         load_vector(xs, reinterpret_cast<A(&)[4]>(xv));
@@ -148,7 +152,8 @@ __global__ void __launch_bounds__(256, sizeof(A) == 4 ? 2 : 1)
           for (int c = 0; c < 8; ++c) sums[m][c] += xv[m] * yv[c];
       }
     }
-    __syncthreads();
+    stage = stage + 1 == kWgradStages ? 0 : stage + 1;
+    fetch_stage = fetch_stage + 1 == kWgradStages ? 0 : fetch_stage + 1;
   }
   if (!works) return;
   A* out = partial + slice * plan.weights;

@@ -26,7 +26,7 @@ inline constexpr std::int64_t kSliceChunks = 512;
   WgradPlan plan{};
   const std::int64_t phase_classes = problem.S / g;
   plan.tap_step = static_cast<int>(problem.D / g);
-  constexpr int kStageBytes = 40 * 1024;
+  constexpr int kStageBytes = 36 * 1024;  // three stages and two blocks an SM within 227 KB
   double best = -1;
   auto consider = [&](std::int64_t ci_tile, std::int64_t taps, std::int64_t co_tile) {
     const std::int64_t planes = std::min(taps, phase_classes);
@@ -82,7 +82,7 @@ void wgrad_as(const ConvProblem& problem, const T* x, const T* y, T* w, int devi
   using A = typename AccumulatorOf<T>::type;
   const WgradPlan plan = make_wgrad_plan(problem, properties(device).sm_count, sizeof(A));
   const Buffer partial(static_cast<std::size_t>(plan.slices * plan.weights) * sizeof(A), device);
-  const std::size_t shared = 2 * static_cast<std::size_t>(plan.stage_words) * sizeof(A);
+  const std::size_t shared = kWgradStages * static_cast<std::size_t>(plan.stage_words) * sizeof(A);
   auto* kernel = wgrad_kernel<T, A>;
   CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
   kernel<<<static_cast<unsigned>(plan.blocks), plan.threads, shared, stream>>>(problem, plan, x, y, partial.as<A>());
