@@ -23,7 +23,13 @@ BlockPool::BlockPool(MemorySource& source, BlockPoolOptions options) : source_(s
   table_.reserve(4096);
 }
 
-BlockPool::~BlockPool() = default;
+BlockPool::~BlockPool() {
+  try {
+    wait_and_trim();  // work on freed blocks may still be under way
+  } catch (...) {
+    // The device is lost; its memory goes with the process.
+  }
+}
 
 void* BlockPool::allocate(std::size_t bytes, StreamId stream, std::uint64_t graph) {
   const std::scoped_lock lock(mutex_);

@@ -42,6 +42,8 @@ class DeviceArray {
     if (size_ > 0)
       std::memcpy(static_cast<void*>(image_.data() + offset_), host.data(), static_cast<std::size_t>(size_) * sizeof(E));
     CHECK_CUDA(cudaMemcpy(memory_.data(), image_.data(), image_.size() * sizeof(E), cudaMemcpyHostToDevice));
+    // From pageable memory cudaMemcpy may return before the data is there, and our streams do not wait for the default one.
+    CHECK_CUDA(cudaDeviceSynchronize());
   }
   [[nodiscard]] E* data() const { return static_cast<E*>(memory_.data()) + offset_; }
   /// The device's values; `intact` says whether the guards are.
