@@ -19,6 +19,8 @@ inline constexpr double kFunctionUlps = 2.5;
 inline constexpr double kFloatFft = 1e-6;
 /// Sums of up to some hundred terms of order 1 in f32, against f64.
 inline constexpr double kFloatSum = 1e-5;
+/// Sums of some five hundred products of order 1 in f32, against f64: roundings of partial sums up to 100. Absolute.
+inline constexpr double kLongFloatSum = 1e-4;
 /// One rounding to f16 (11 bits) of values below 4, over f32 arithmetic. Absolute.
 inline constexpr double kHalfRounding = 2e-3;
 /// One rounding to bf16 (8 bits) of values below 4, over f32 arithmetic. Absolute.
