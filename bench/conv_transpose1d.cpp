@@ -175,9 +175,9 @@ class Bench {
       const Mode mode = mode_of(precision);
       ConvProblem p = bench::problem_of(shape);
       p.dtype = mode.dtype;
-      Sets sets(p, cuda::properties(0).l2_bytes);
       for (const std::string& name : options_.directions) {
         const ConvDirection direction = direction_of(name);
+        Sets sets(p, cuda::properties(0).l2_bytes);  // fresh: the direction before has overwritten one operand
         std::map<std::string, double> peers;
         if (!options_.no_peers) peers = peers_of(p, direction, mode, precision, sets, stream_);
         for (const Algorithm algorithm : algorithms_for(p, direction, mode))
