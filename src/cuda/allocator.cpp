@@ -79,6 +79,15 @@ void throw_out_of_memory(int device, std::size_t bytes, const MemoryStats& stats
                            stats.cached_bytes, ", free ", free, ", total ", total, limited));
 }
 
+CachingAllocator::~CachingAllocator() {
+  try {
+    const DeviceScope scope(device_);
+    (void)cudaDeviceSynchronize();
+  } catch (const std::exception&) {
+    // The device is lost; its memory goes with the process.
+  }
+}
+
 void* CachingAllocator::allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   const auto stream = reinterpret_cast<StreamId>(current_stream(device_));

@@ -17,6 +17,7 @@ namespace polyphase::cuda {
 class CachingAllocator final : public DeviceAllocator {
  public:
   explicit CachingAllocator(int device) : device_(device), memory_(device), pool_(memory_) {}
+  ~CachingAllocator() override;  ///< waits for the device: work on freed blocks may still be under way
 
   [[nodiscard]] void* allocate(std::size_t bytes) override;
   void deallocate(void* pointer, std::size_t bytes) noexcept override;

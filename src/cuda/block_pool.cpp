@@ -23,13 +23,7 @@ BlockPool::BlockPool(MemorySource& source, BlockPoolOptions options) : source_(s
   table_.reserve(4096);
 }
 
-BlockPool::~BlockPool() {
-  try {
-    wait_and_trim();  // work on freed blocks may still be under way
-  } catch (...) {
-    // The device is lost; its memory goes with the process.
-  }
-}
+BlockPool::~BlockPool() = default;
 
 void* BlockPool::allocate(std::size_t bytes, StreamId stream, std::uint64_t graph) {
   const std::scoped_lock lock(mutex_);
