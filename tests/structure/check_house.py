@@ -95,7 +95,9 @@ def headers_are_guarded() -> list[str]:
 
 def library_is_quiet() -> list[str]:
     pattern = r"\bstd::(cout|cerr|clog)\b|\b(printf|puts|fputs|putchar)\s*\(|(?<![\w.>])(std::)?(exit|_exit|abort|terminate)\s*\("
-    return matches(files_under("src"), pattern, "the library neither prints nor exits")
+    # Where a user asks for messages by POLYPHASE_LOG and gives no callback, they have to go somewhere.
+    files = [p for p in files_under("src") if name(p) != "src/tensor/log.cpp"]
+    return matches(files, pattern, "the library neither prints nor exits")
 
 
 def asm_has_one_room() -> list[str]:
