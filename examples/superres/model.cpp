@@ -15,7 +15,7 @@ constexpr double kSlope = 0.1;            // of the leaky ReLUs
 constexpr std::int64_t kEndKernel = 7;    // of the first and last convolution
 constexpr std::int64_t kStageKernel = 8;  // of the ConvTranspose1d stages: four taps per phase
 constexpr std::int64_t kStageStride = 2;
-constexpr std::int64_t kHighKernel = 7;   // of the block at the output's rate
+constexpr std::int64_t kHighKernel = 11;  // of the block at the output's rate
 constexpr std::int64_t kCausalTaps = 16;  // low-rate samples that the causal interpolation looks back at
 
 pp::Tensor activate(const pp::Tensor& x) { return pp::leaky_relu(x, kSlope); }

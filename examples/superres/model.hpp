@@ -28,7 +28,7 @@ struct ModelOptions {
   int channels = 64;       ///< at the low rate
   int high_channels = 32;  ///< at the output's rate
   int blocks = 3;          ///< residual blocks at the low rate, dilations 1, 3, 9, ...
-  int kernel = 5;          ///< of the blocks, odd
+  int kernel = 7;          ///< of the blocks, odd
 
   [[nodiscard]] int low_rate() const { return rate / factor; }
 };
