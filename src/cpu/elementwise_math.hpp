@@ -113,9 +113,9 @@ POLYPHASE_INLINE F32 expm1_negative(F32 x) {
 POLYPHASE_INLINE F32 log(F32 x) {
   const I32 tiny = x < 0x1p-126f;
   const F32 scaled = tiny ? x * 0x1p23f : x;
-  const I32 bits = as<I32>(scaled);
+  const Vector<std::uint32_t> bits = as<Vector<std::uint32_t>>(scaled);
   // The exponent is taken such that the fraction m lies in [sqrt(1/2), sqrt(2)): 0x3f3504f3 is sqrt(1/2).
-  const I32 from_root = bits - 0x3f3504f3;
+  const I32 from_root = as<I32>(bits - 0x3f3504f3u);  // wraps around where x is negative: such results are not used
   const I32 exponent = (from_root >> 23) + (tiny & -23);
   const F32 m = as<F32>((from_root & 0x007fffff) + 0x3f3504f3);
   const F32 e = __builtin_convertvector(exponent, F32);
