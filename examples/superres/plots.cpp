@@ -154,7 +154,7 @@ void write_loss_curve(const std::string& folder, const std::string& log, const s
       "plot 'log.csv' using 1:3 with lines linecolor '#c6d8ee' notitle, "
       "'' using 1:3 smooth bezier linewidth 2 linecolor '#1f5fa8' notitle\n";
   if (checked) {
-    script += "set title 'held out: log-spectral distance'\nset yrange [0:*]\nset key outside bottom center horizontal\n" +
+    script += "set title 'held out: log-spectral distance'\nset yrange [0:*]\nset key tmargin center horizontal\n" +
               heldout_plot(4, 7) + "set title 'held out: SNR, dB'\nset yrange [*:*]\n" + heldout_plot(2, 5);
   }
   write_text(folder + "/" + kLossScript, script + "unset multiplot\n");
