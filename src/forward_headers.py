@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Lays out include/polyphase/ROOM/NAME.hpp, one line each, forwarding to the headers that stand beside their sources.
 
-usage: forward_headers.py SOURCE_ROOT INCLUDE_DIR HEADER...
+usage: forward_headers.py SOURCE_ROOT INCLUDE_DIR HEADER:HEADER:...
 Files that are already right are left alone, so nothing is rebuilt; forwards to headers that went away are removed.
 """
 import sys
@@ -9,7 +9,8 @@ from pathlib import Path
 
 
 def main() -> None:
-    source_root, include_dir, *headers = map(Path, sys.argv[1:])
+    source_root, include_dir = map(Path, sys.argv[1:3])
+    headers = map(Path, sys.argv[3].split(":"))
     wanted = set()
     for header in headers:
         real = header if header.is_absolute() else Path.cwd() / header
