@@ -7,6 +7,7 @@ namespace polyphase {
 
 /// Elementwise functions. a, b, c, d are the inputs in order; p, q the scalars of MapScalars. g marks an incoming gradient.
 enum class MapOp : std::uint8_t {
+  // clang-format off
   // arithmetic
   add, sub, mul, div,              // a op b
   add_scaled,                      // a + p*b
@@ -30,6 +31,7 @@ enum class MapOp : std::uint8_t {
   // losses
   smooth_l1,        // |d|<p ? d*d/(2p) : |d|-p/2  with d = a-b (p > 0)
   smooth_l1_grad,   // derivative by a             (a, b)
+  // clang-format on
 };
 
 struct MapScalars {
