@@ -14,7 +14,9 @@ namespace polyphase::testing {
 /// Puts other tensors where a module holds its parameters, in order.
 class ParameterReplacer : public Visitor {
  public:
-  ParameterReplacer(Module& module, std::vector<Tensor> parameters) : parameters_(std::move(parameters)) { module.visit(*this); }
+  ParameterReplacer(Module& module, std::vector<Tensor> parameters) : parameters_(std::move(parameters)) {
+    module.visit(*this);
+  }
   void parameter(std::string_view, Tensor& tensor) override {
     if (tensor.defined()) tensor = parameters_.at(next_++);
   }
