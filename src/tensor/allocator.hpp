@@ -8,10 +8,10 @@ namespace polyphase {
 
 /// Bytes and counts since the start (or since the last reset of the peak).
 struct MemoryStats {
-  std::size_t live_bytes = 0;    ///< handed out and not yet given back
-  std::size_t cached_bytes = 0;  ///< held from the system, free for reuse
-  std::size_t peak_bytes = 0;    ///< highest live_bytes
-  std::uint64_t allocations = 0; ///< calls of allocate so far
+  std::size_t live_bytes = 0;     ///< handed out and not yet given back
+  std::size_t cached_bytes = 0;   ///< held from the system, free for reuse
+  std::size_t peak_bytes = 0;     ///< highest live_bytes
+  std::uint64_t allocations = 0;  ///< calls of allocate so far
   std::uint64_t live_blocks = 0;
 };
 

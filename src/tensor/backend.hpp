@@ -34,8 +34,8 @@ struct SgdStep {
 };
 struct AdamStep {
   double learning_rate, beta1, beta2, epsilon, weight_decay;
-  bool decoupled;          ///< AdamW: decay the weight, not the gradient
-  std::int64_t step;       ///< counted from 1
+  bool decoupled;     ///< AdamW: decay the weight, not the gradient
+  std::int64_t step;  ///< counted from 1
 };
 
 /// One kind of device. There is one Backend per device, alive for the whole program.
@@ -81,7 +81,8 @@ class Backend {
   virtual void fold(const Tensor& out, const Tensor& in, std::int64_t step) = 0;
   /// out (R, n/2+1, 2) = real DFT of in (R, n); n any positive even number; contiguous; f32 or f64.
   virtual void rfft(const Tensor& out, const Tensor& in) = 0;
-  /// The adjoint (not the inverse): out (R, n)[t] = sum over f of in[f,0]*cos(2 pi f t/n) - in[f,1]*sin(2 pi f t/n), f = 0..n/2.
+  /// The adjoint (not the inverse): out (R, n)[t] = sum over f of in[f,0]*cos(2 pi f t/n) - in[f,1]*sin(2 pi f t/n), f =
+  /// 0..n/2.
   virtual void rfft_adjoint(const Tensor& out, const Tensor& in) = 0;
 
   // ---- convolution (conv/problem.hpp); all tensors contiguous, `bias` may be undefined -------------------------------

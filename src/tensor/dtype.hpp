@@ -30,11 +30,16 @@ struct BFloat16 {
 /// Bytes of one element.
 [[nodiscard]] constexpr std::size_t size_of(DType dtype) {
   switch (dtype) {
-    case DType::f32: return 4;
-    case DType::f64: return 8;
-    case DType::f16: return 2;
-    case DType::bf16: return 2;
-    case DType::i64: return 8;
+    case DType::f32:
+      return 4;
+    case DType::f64:
+      return 8;
+    case DType::f16:
+      return 2;
+    case DType::bf16:
+      return 2;
+    case DType::i64:
+      return 8;
   }
   return 0;
 }
@@ -49,15 +54,25 @@ std::ostream& operator<<(std::ostream& out, DType dtype);
 template <class T>
 struct DTypeOf;
 template <>
-struct DTypeOf<float> { static constexpr DType value = DType::f32; };
+struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
 template <>
-struct DTypeOf<double> { static constexpr DType value = DType::f64; };
+struct DTypeOf<double> {
+  static constexpr DType value = DType::f64;
+};
 template <>
-struct DTypeOf<Half> { static constexpr DType value = DType::f16; };
+struct DTypeOf<Half> {
+  static constexpr DType value = DType::f16;
+};
 template <>
-struct DTypeOf<BFloat16> { static constexpr DType value = DType::bf16; };
+struct DTypeOf<BFloat16> {
+  static constexpr DType value = DType::bf16;
+};
 template <>
-struct DTypeOf<std::int64_t> { static constexpr DType value = DType::i64; };
+struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::i64;
+};
 template <class T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;
 
@@ -65,11 +80,16 @@ inline constexpr DType dtype_of = DTypeOf<T>::value;
 template <class Function>
 decltype(auto) dispatch(DType dtype, Function&& function) {
   switch (dtype) {
-    case DType::f64: return function(double{});
-    case DType::f16: return function(Half{});
-    case DType::bf16: return function(BFloat16{});
-    case DType::i64: return function(std::int64_t{});
-    case DType::f32: break;
+    case DType::f64:
+      return function(double{});
+    case DType::f16:
+      return function(Half{});
+    case DType::bf16:
+      return function(BFloat16{});
+    case DType::i64:
+      return function(std::int64_t{});
+    case DType::f32:
+      break;
   }
   return function(float{});
 }

@@ -1,7 +1,8 @@
 #pragma once
 // Counter-based random numbers (Philox 4x32-10; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
 //
-// Element i of a draw depends only on the seed, the generator's offset at the draw and i, never on the thread count or the device.
+// Element i of a draw depends only on the seed, the generator's offset at the draw and i, never on the thread count or the
+// device.
 
 #include <array>
 #include <cstdint>

@@ -108,7 +108,8 @@ class Tensor {
   [[nodiscard]] std::vector<T> to_vector() const;
 
   // ---- views: share storage, differentiable (ops/view) -----------------------------------------------------------
-  /// Elements start, start+step, ... below end of one dimension; negative positions count from the end, as in Python. step >= 1.
+  /// Elements start, start+step, ... below end of one dimension; negative positions count from the end, as in Python. step
+  /// >= 1.
   [[nodiscard]] Tensor slice(int dim, std::int64_t start, std::int64_t end, std::int64_t step = 1) const;
   /// `length` elements from `start`, all of which must exist.
   [[nodiscard]] Tensor narrow(int dim, std::int64_t start, std::int64_t length) const;
@@ -187,13 +188,15 @@ struct TensorAccess {
   [[nodiscard]] static Tensor view(const Tensor& base, const Shape& shape, const Shape& strides, std::int64_t offset);
 };
 
-/// Like NumPy: nested brackets, aligned columns, long dimensions elided in the middle, then dtype and device where not f32 on cpu.
+/// Like NumPy: nested brackets, aligned columns, long dimensions elided in the middle, then dtype and device where not f32 on
+/// cpu.
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 [[nodiscard]] std::string to_string(const Tensor& tensor);
 
 template <class T>
 std::vector<T> Tensor::to_vector() const {
-  require<DTypeError>(dtype_of<T> == dtype(), "to_vector: expected ", name_of(dtype_of<T>), ", the tensor is ", name_of(dtype()));
+  require<DTypeError>(dtype_of<T> == dtype(), "to_vector: expected ", name_of(dtype_of<T>), ", the tensor is ",
+                      name_of(dtype()));
   const Tensor host = detach().cpu().contiguous();
   const T* first = host.data<T>();
   return std::vector<T>(first, first + host.numel());
