@@ -10,6 +10,7 @@
 
 #include "cuda/allocator.hpp"
 #include "cuda/conv/depthwise_wgrad.cuh"
+#include "cuda/conv/element.cuh"
 #include "cuda/conv/reduce_slices.cuh"
 #include "cuda/runtime.hpp"
 
@@ -117,23 +118,6 @@ void launch(Kernel* kernel, const char* name, const ConvProblem& problem, ConvDi
   const auto grid = static_cast<unsigned>(std::min<std::int64_t>(plan.blocks, INT32_MAX));
   kernel<<<grid, kThreads, shared, stream>>>(problem, plan, arguments...);
   check_launch(name);
-}
-
-template <class Run>
-void with_element(const ConvProblem& problem, ConvDirection direction, const Run& run) {
-  switch (problem.dtype) {
-    case DType::f32:
-      return run(static_cast<float*>(nullptr));
-    case DType::f64:
-      return run(static_cast<double*>(nullptr));
-    case DType::f16:
-      return run(static_cast<__half*>(nullptr));
-    case DType::bf16:
-      return run(static_cast<__nv_bfloat16*>(nullptr));
-    case DType::i64:
-      break;
-  }
-  throw DTypeError(concat("conv ", direction, ": expected f32, f64, f16 or bf16, got ", problem.dtype));
 }
 
 }  // namespace

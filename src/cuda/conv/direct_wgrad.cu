@@ -1,8 +1,6 @@
 // The direct weight gradient for every dtype.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include "cuda/conv/direct_wgrad_launch.cuh"
+#include "cuda/conv/element.cuh"
 
 namespace polyphase::cuda::direct {
 
@@ -13,22 +11,10 @@ void wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, in
     CHECK_CUDA(cudaMemsetAsync(w, 0, bytes, stream));
     return;
   }
-  auto run = [&]<class T>(T*) {
-    wgrad_as(problem, static_cast<const T*>(x), static_cast<const T*>(y), static_cast<T*>(w), device, stream);
-  };
-  switch (problem.dtype) {
-    case DType::f32:
-      return run(static_cast<float*>(nullptr));
-    case DType::f64:
-      return run(static_cast<double*>(nullptr));
-    case DType::f16:
-      return run(static_cast<__half*>(nullptr));
-    case DType::bf16:
-      return run(static_cast<__nv_bfloat16*>(nullptr));
-    case DType::i64:
-      break;
-  }
-  throw DTypeError(concat("conv wgrad: expected f32, f64, f16 or bf16, got ", problem.dtype));
+  with_element(problem, ConvDirection::wgrad, [&]<class T>(T* result) {
+    result = static_cast<T*>(w);
+    wgrad_as(problem, static_cast<const T*>(x), static_cast<const T*>(y), result, device, stream);
+  });
 }
 
 }  // namespace polyphase::cuda::direct

@@ -19,6 +19,7 @@
 #include "cuda/allocator.hpp"
 #include "cuda/blas.hpp"
 #include "cuda/conv/column.cuh"
+#include "cuda/conv/element.cuh"
 #include "cuda/runtime.hpp"
 #include "tensor/error.hpp"
 
@@ -256,23 +257,6 @@ std::size_t workspace_bytes(const ConvProblem& problem, ConvDirection direction)
   const std::size_t limit = conv_workspace_limit() - weight_sum_bytes(problem, direction);
   const double needed = all * static_cast<double>(sizes.word);
   return needed < static_cast<double>(limit) ? static_cast<std::size_t>(needed) : limit;
-}
-
-template <class Run>
-void with_element(const ConvProblem& problem, ConvDirection direction, const Run& run) {
-  switch (problem.dtype) {
-    case DType::f32:
-      return run(static_cast<float*>(nullptr));
-    case DType::f64:
-      return run(static_cast<double*>(nullptr));
-    case DType::f16:
-      return run(static_cast<__half*>(nullptr));
-    case DType::bf16:
-      return run(static_cast<__nv_bfloat16*>(nullptr));
-    case DType::i64:
-      break;
-  }
-  throw DTypeError(concat("conv ", direction, ": expected f32, f64, f16 or bf16, got ", problem.dtype));
 }
 
 template <class T>
