@@ -36,7 +36,7 @@ done
 
 if [ $folder = build-asan ]; then
   # b_lundef: clang links the sanitizers' run time only into programs, not into the library.
-  options+=(-Dbuildtype=debugoptimized -Doptimization=1 "-Db_sanitize=address,undefined" -Db_lundef=false -Dcuda=disabled)
+  options+=(-Dbuildtype=plain -Doptimization=1 -Dcpp_args=-g1 "-Db_sanitize=address,undefined" -Db_lundef=false -Dcuda=disabled)
   # Tests that only run scripts and compilers gain nothing from sanitizers.
   suites=(--no-suite script)
   export UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1
