@@ -73,7 +73,18 @@ def cpu_steps(data):
     return table(["batch", "ms", "PyTorch ms", "x PyTorch"], rows)
 
 
-TABLES = {"cpu_convolutions": ("cpu", cpu_convolutions), "cpu_steps": ("cpu", cpu_steps)}
+def gpu_convolutions(data):
+    rows = [[r["shape"], r["direction"], r["precision"], r["algorithm"], f"{r['us_burst'] / 1e3:.3f}", f"{r['us_sustained'] / 1e3:.3f}",
+             f"{100 * r['roofline_us'] / r['us_burst']:.0f}", f"{r['error']:.1e}"]
+            for r in data["records"] if r["suite"] == "conv_transpose1d"]
+    return table(["shape", "direction", "precision", "algorithm", "ms burst", "ms sustained", "% of roofline", "error"], rows)
+
+
+TABLES = {
+    "cpu_convolutions": ("cpu", cpu_convolutions),
+    "cpu_steps": ("cpu", cpu_steps),
+    "gpu_convolutions": ("h200", gpu_convolutions),
+}
 
 
 def provenance(data):
