@@ -14,15 +14,36 @@ namespace polyphase::cuda {
 /// How many inputs `op` takes.
 constexpr int inputs_of(MapOp op) {
   switch (op) {
-    case MapOp::add: case MapOp::sub: case MapOp::mul: case MapOp::div: case MapOp::add_scaled: case MapOp::maximum:
-    case MapOp::minimum: case MapOp::greater: case MapOp::greater_equal: case MapOp::less: case MapOp::less_equal:
-    case MapOp::equal: case MapOp::relu_grad: case MapOp::leaky_relu_grad: case MapOp::elu_grad: case MapOp::gelu_grad:
-    case MapOp::gelu_tanh_grad: case MapOp::silu_grad: case MapOp::tanh_grad: case MapOp::sigmoid_grad:
-    case MapOp::softplus_grad: case MapOp::smooth_l1: case MapOp::smooth_l1_grad:
+    case MapOp::add:
+    case MapOp::sub:
+    case MapOp::mul:
+    case MapOp::div:
+    case MapOp::add_scaled:
+    case MapOp::maximum:
+    case MapOp::minimum:
+    case MapOp::greater:
+    case MapOp::greater_equal:
+    case MapOp::less:
+    case MapOp::less_equal:
+    case MapOp::equal:
+    case MapOp::relu_grad:
+    case MapOp::leaky_relu_grad:
+    case MapOp::elu_grad:
+    case MapOp::gelu_grad:
+    case MapOp::gelu_tanh_grad:
+    case MapOp::silu_grad:
+    case MapOp::tanh_grad:
+    case MapOp::sigmoid_grad:
+    case MapOp::softplus_grad:
+    case MapOp::smooth_l1:
+    case MapOp::smooth_l1_grad:
       return 2;
-    case MapOp::where: case MapOp::snake:
+    case MapOp::where:
+    case MapOp::snake:
       return 3;
-    case MapOp::snake_grad_x: case MapOp::snake_grad_alpha: case MapOp::snake_grad_beta:
+    case MapOp::snake_grad_x:
+    case MapOp::snake_grad_alpha:
+    case MapOp::snake_grad_beta:
       return 4;
     default:
       return 1;
@@ -32,10 +53,26 @@ constexpr int inputs_of(MapOp op) {
 /// True where `op` calls exp, sin, erf or the like.
 constexpr bool is_heavy(MapOp op) {
   switch (op) {
-    case MapOp::pow_scalar: case MapOp::exp: case MapOp::log: case MapOp::sin: case MapOp::cos: case MapOp::elu:
-    case MapOp::gelu: case MapOp::gelu_tanh: case MapOp::silu: case MapOp::tanh: case MapOp::sigmoid: case MapOp::softplus:
-    case MapOp::elu_grad: case MapOp::gelu_grad: case MapOp::gelu_tanh_grad: case MapOp::silu_grad:
-    case MapOp::softplus_grad: case MapOp::snake: case MapOp::snake_grad_x: case MapOp::snake_grad_alpha:
+    case MapOp::pow_scalar:
+    case MapOp::exp:
+    case MapOp::log:
+    case MapOp::sin:
+    case MapOp::cos:
+    case MapOp::elu:
+    case MapOp::gelu:
+    case MapOp::gelu_tanh:
+    case MapOp::silu:
+    case MapOp::tanh:
+    case MapOp::sigmoid:
+    case MapOp::softplus:
+    case MapOp::elu_grad:
+    case MapOp::gelu_grad:
+    case MapOp::gelu_tanh_grad:
+    case MapOp::silu_grad:
+    case MapOp::softplus_grad:
+    case MapOp::snake:
+    case MapOp::snake_grad_x:
+    case MapOp::snake_grad_alpha:
     case MapOp::snake_grad_beta:
       return true;
     default:
@@ -98,37 +135,65 @@ __device__ __forceinline__ void apply_light(MapOp op, A p, A q, const Each& each
   const A zero(0), one(1);
   if constexpr (kInputs == 1) {
     switch (op) {
-      case MapOp::affine: return each([=](A a, A, A, A) { return p * a + q; });
-      case MapOp::neg: return each([=](A a, A, A, A) { return -a; });
-      case MapOp::abs: return each([=](A a, A, A, A) { return fabs(a); });
-      case MapOp::sign: return each([=](A a, A, A, A) { return a > zero ? one : a < zero ? -one : zero; });
-      case MapOp::square: return each([=](A a, A, A, A) { return a * a; });
-      case MapOp::sqrt: return each([=](A a, A, A, A) { return sqrt(a); });
-      case MapOp::rsqrt: return each([=](A a, A, A, A) { return one / sqrt(a); });
-      case MapOp::reciprocal: return each([=](A a, A, A, A) { return one / a; });
-      case MapOp::clamp: return each([=](A a, A, A, A) { return a < p ? p : a > q ? q : a; });
-      case MapOp::relu: return each([=](A a, A, A, A) { return a < zero ? zero : a; });
-      case MapOp::leaky_relu: return each([=](A a, A, A, A) { return a < zero ? p * a : a; });
-      default: return;
+      case MapOp::affine:
+        return each([=](A a, A, A, A) { return p * a + q; });
+      case MapOp::neg:
+        return each([=](A a, A, A, A) { return -a; });
+      case MapOp::abs:
+        return each([=](A a, A, A, A) { return fabs(a); });
+      case MapOp::sign:
+        return each([=](A a, A, A, A) { return a > zero ? one : a < zero ? -one : zero; });
+      case MapOp::square:
+        return each([=](A a, A, A, A) { return a * a; });
+      case MapOp::sqrt:
+        return each([=](A a, A, A, A) { return sqrt(a); });
+      case MapOp::rsqrt:
+        return each([=](A a, A, A, A) { return one / sqrt(a); });
+      case MapOp::reciprocal:
+        return each([=](A a, A, A, A) { return one / a; });
+      case MapOp::clamp:
+        return each([=](A a, A, A, A) { return a < p ? p : a > q ? q : a; });
+      case MapOp::relu:
+        return each([=](A a, A, A, A) { return a < zero ? zero : a; });
+      case MapOp::leaky_relu:
+        return each([=](A a, A, A, A) { return a < zero ? p * a : a; });
+      default:
+        return;
     }
   } else if constexpr (kInputs == 2) {
     switch (op) {
-      case MapOp::add: return each([=](A a, A b, A, A) { return a + b; });
-      case MapOp::sub: return each([=](A a, A b, A, A) { return a - b; });
-      case MapOp::mul: return each([=](A a, A b, A, A) { return a * b; });
-      case MapOp::div: return each([=](A a, A b, A, A) { return a / b; });
-      case MapOp::add_scaled: return each([=](A a, A b, A, A) { return a + p * b; });
-      case MapOp::maximum: return each([=](A a, A b, A, A) { return larger(a, b); });
-      case MapOp::minimum: return each([=](A a, A b, A, A) { return smaller(a, b); });
-      case MapOp::greater: return each([=](A a, A b, A, A) { return a > b ? one : zero; });
-      case MapOp::greater_equal: return each([=](A a, A b, A, A) { return a >= b ? one : zero; });
-      case MapOp::less: return each([=](A a, A b, A, A) { return a < b ? one : zero; });
-      case MapOp::less_equal: return each([=](A a, A b, A, A) { return a <= b ? one : zero; });
-      case MapOp::equal: return each([=](A a, A b, A, A) { return a == b ? one : zero; });
-      case MapOp::relu_grad: return each([=](A a, A g, A, A) { return a > zero ? g : zero; });
-      case MapOp::leaky_relu_grad: return each([=](A a, A g, A, A) { return a > zero ? g : p * g; });
-      case MapOp::tanh_grad: return each([=](A a, A g, A, A) { return g * (one - a * a); });
-      case MapOp::sigmoid_grad: return each([=](A a, A g, A, A) { return g * (a * (one - a)); });
+      case MapOp::add:
+        return each([=](A a, A b, A, A) { return a + b; });
+      case MapOp::sub:
+        return each([=](A a, A b, A, A) { return a - b; });
+      case MapOp::mul:
+        return each([=](A a, A b, A, A) { return a * b; });
+      case MapOp::div:
+        return each([=](A a, A b, A, A) { return a / b; });
+      case MapOp::add_scaled:
+        return each([=](A a, A b, A, A) { return a + p * b; });
+      case MapOp::maximum:
+        return each([=](A a, A b, A, A) { return larger(a, b); });
+      case MapOp::minimum:
+        return each([=](A a, A b, A, A) { return smaller(a, b); });
+      case MapOp::greater:
+        return each([=](A a, A b, A, A) { return a > b ? one : zero; });
+      case MapOp::greater_equal:
+        return each([=](A a, A b, A, A) { return a >= b ? one : zero; });
+      case MapOp::less:
+        return each([=](A a, A b, A, A) { return a < b ? one : zero; });
+      case MapOp::less_equal:
+        return each([=](A a, A b, A, A) { return a <= b ? one : zero; });
+      case MapOp::equal:
+        return each([=](A a, A b, A, A) { return a == b ? one : zero; });
+      case MapOp::relu_grad:
+        return each([=](A a, A g, A, A) { return a > zero ? g : zero; });
+      case MapOp::leaky_relu_grad:
+        return each([=](A a, A g, A, A) { return a > zero ? g : p * g; });
+      case MapOp::tanh_grad:
+        return each([=](A a, A g, A, A) { return g * (one - a * a); });
+      case MapOp::sigmoid_grad:
+        return each([=](A a, A g, A, A) { return g * (a * (one - a)); });
       case MapOp::smooth_l1:
         return each([=](A a, A b, A, A) {
           const A d = a - b, m = fabs(d), half(0.5);
@@ -139,7 +204,8 @@ __device__ __forceinline__ void apply_light(MapOp op, A p, A q, const Each& each
           const A d = a - b;
           return d >= p ? one : d <= -p ? -one : d / p;
         });
-      default: return;
+      default:
+        return;
     }
   } else if constexpr (kInputs == 3) {
     return each([=](A a, A b, A c, A) { return a != zero ? b : c; });  // where
@@ -151,28 +217,47 @@ __device__ __forceinline__ void apply_heavy(MapOp op, A p, const Each& each) {
   const A zero(0), one(1);
   if constexpr (kInputs == 1) {
     switch (op) {
-      case MapOp::pow_scalar: return each([=](A a, A, A, A) { return pow(a, p); });
-      case MapOp::exp: return each([=](A a, A, A, A) { return exp(a); });
-      case MapOp::log: return each([=](A a, A, A, A) { return log(a); });
-      case MapOp::sin: return each([=](A a, A, A, A) { return sin(a); });
-      case MapOp::cos: return each([=](A a, A, A, A) { return cos(a); });
-      case MapOp::elu: return each([=](A a, A, A, A) { return a > zero ? a : p * expm1(a > zero ? zero : a); });
-      case MapOp::gelu: return each([=](A a, A, A, A) { return a * normal_below(a); });
-      case MapOp::gelu_tanh: return each([=](A a, A, A, A) { return a * gelu_gate(a); });
-      case MapOp::silu: return each([=](A a, A, A, A) { return a * sigmoid(a); });
-      case MapOp::tanh: return each([=](A a, A, A, A) { return tanh(a); });
-      case MapOp::sigmoid: return each([=](A a, A, A, A) { return sigmoid(a); });
-      case MapOp::softplus: return each([=](A a, A, A, A) { return (a < zero ? zero : a) + log1p(exp(-fabs(a))); });
-      default: return;
+      case MapOp::pow_scalar:
+        return each([=](A a, A, A, A) { return pow(a, p); });
+      case MapOp::exp:
+        return each([=](A a, A, A, A) { return exp(a); });
+      case MapOp::log:
+        return each([=](A a, A, A, A) { return log(a); });
+      case MapOp::sin:
+        return each([=](A a, A, A, A) { return sin(a); });
+      case MapOp::cos:
+        return each([=](A a, A, A, A) { return cos(a); });
+      case MapOp::elu:
+        return each([=](A a, A, A, A) { return a > zero ? a : p * expm1(a > zero ? zero : a); });
+      case MapOp::gelu:
+        return each([=](A a, A, A, A) { return a * normal_below(a); });
+      case MapOp::gelu_tanh:
+        return each([=](A a, A, A, A) { return a * gelu_gate(a); });
+      case MapOp::silu:
+        return each([=](A a, A, A, A) { return a * sigmoid(a); });
+      case MapOp::tanh:
+        return each([=](A a, A, A, A) { return tanh(a); });
+      case MapOp::sigmoid:
+        return each([=](A a, A, A, A) { return sigmoid(a); });
+      case MapOp::softplus:
+        return each([=](A a, A, A, A) { return (a < zero ? zero : a) + log1p(exp(-fabs(a))); });
+      default:
+        return;
     }
   } else if constexpr (kInputs == 2) {
     switch (op) {
-      case MapOp::elu_grad: return each([=](A a, A g, A, A) { return a > zero ? g : g * p * exp(a); });
-      case MapOp::gelu_grad: return each([=](A a, A g, A, A) { return g * gelu_slope(a); });
-      case MapOp::gelu_tanh_grad: return each([=](A a, A g, A, A) { return g * gelu_tanh_slope(a); });
-      case MapOp::silu_grad: return each([=](A a, A g, A, A) { return g * silu_slope(a); });
-      case MapOp::softplus_grad: return each([=](A a, A g, A, A) { return g * sigmoid(a); });
-      default: return;
+      case MapOp::elu_grad:
+        return each([=](A a, A g, A, A) { return a > zero ? g : g * p * exp(a); });
+      case MapOp::gelu_grad:
+        return each([=](A a, A g, A, A) { return g * gelu_slope(a); });
+      case MapOp::gelu_tanh_grad:
+        return each([=](A a, A g, A, A) { return g * gelu_tanh_slope(a); });
+      case MapOp::silu_grad:
+        return each([=](A a, A g, A, A) { return g * silu_slope(a); });
+      case MapOp::softplus_grad:
+        return each([=](A a, A g, A, A) { return g * sigmoid(a); });
+      default:
+        return;
     }
   } else if constexpr (kInputs == 3) {
     return each([=](A x, A alpha, A beta, A) {  // snake

@@ -25,8 +25,14 @@ struct Launch {
 
 bool has_integers(MapOp op) {
   switch (op) {
-    case MapOp::pow_scalar: case MapOp::sqrt: case MapOp::rsqrt: case MapOp::reciprocal: case MapOp::exp: case MapOp::log:
-    case MapOp::sin: case MapOp::cos:
+    case MapOp::pow_scalar:
+    case MapOp::sqrt:
+    case MapOp::rsqrt:
+    case MapOp::reciprocal:
+    case MapOp::exp:
+    case MapOp::log:
+    case MapOp::sin:
+    case MapOp::cos:
       return false;
     default:
       return op <= MapOp::relu;
@@ -43,26 +49,46 @@ __device__ Int apply(const Launch& l, Int a, Int b, Int c) {
   const auto ua = static_cast<Unsigned>(a), ub = static_cast<Unsigned>(b);
   const auto up = static_cast<Unsigned>(l.p), uq = static_cast<Unsigned>(l.q);
   switch (l.op) {
-    case MapOp::add: return static_cast<Int>(ua + ub);
-    case MapOp::sub: return static_cast<Int>(ua - ub);
-    case MapOp::mul: return static_cast<Int>(ua * ub);
-    case MapOp::div: return divide(a, b);
-    case MapOp::add_scaled: return static_cast<Int>(ua + up * ub);
-    case MapOp::affine: return static_cast<Int>(up * ua + uq);
-    case MapOp::maximum: return a > b ? a : b;
-    case MapOp::minimum: return a < b ? a : b;
-    case MapOp::neg: return static_cast<Int>(0 - ua);
-    case MapOp::abs: return a < 0 ? static_cast<Int>(0 - ua) : a;
-    case MapOp::sign: return (a > 0) - (a < 0);
-    case MapOp::square: return static_cast<Int>(ua * ua);
-    case MapOp::clamp: return a < l.p ? l.p : a > l.q ? l.q : a;
-    case MapOp::greater: return a > b;
-    case MapOp::greater_equal: return a >= b;
-    case MapOp::less: return a < b;
-    case MapOp::less_equal: return a <= b;
-    case MapOp::equal: return a == b;
-    case MapOp::where: return a != 0 ? b : c;
-    default: return a > 0 ? a : 0;  // relu
+    case MapOp::add:
+      return static_cast<Int>(ua + ub);
+    case MapOp::sub:
+      return static_cast<Int>(ua - ub);
+    case MapOp::mul:
+      return static_cast<Int>(ua * ub);
+    case MapOp::div:
+      return divide(a, b);
+    case MapOp::add_scaled:
+      return static_cast<Int>(ua + up * ub);
+    case MapOp::affine:
+      return static_cast<Int>(up * ua + uq);
+    case MapOp::maximum:
+      return a > b ? a : b;
+    case MapOp::minimum:
+      return a < b ? a : b;
+    case MapOp::neg:
+      return static_cast<Int>(0 - ua);
+    case MapOp::abs:
+      return a < 0 ? static_cast<Int>(0 - ua) : a;
+    case MapOp::sign:
+      return (a > 0) - (a < 0);
+    case MapOp::square:
+      return static_cast<Int>(ua * ua);
+    case MapOp::clamp:
+      return a < l.p ? l.p : a > l.q ? l.q : a;
+    case MapOp::greater:
+      return a > b;
+    case MapOp::greater_equal:
+      return a >= b;
+    case MapOp::less:
+      return a < b;
+    case MapOp::less_equal:
+      return a <= b;
+    case MapOp::equal:
+      return a == b;
+    case MapOp::where:
+      return a != 0 ? b : c;
+    default:
+      return a > 0 ? a : 0;  // relu
   }
 }
 
@@ -82,8 +108,9 @@ void map_i64(MapOp op, const Tensor& out, std::span<const Tensor> inputs, MapSca
   require<DTypeError>(has_integers(op), "map: expected a floating-point dtype for this function, got i64");
   if (out.numel() == 0) return;
   const Loop loop = make_loop(out, inputs);
-  Launch launch{Strided<kMaxInputs + 1>(loop),        {}, static_cast<Int*>(out.raw()),     static_cast<int>(inputs.size()), op,
-                static_cast<Int>(scalars.p), static_cast<Int>(scalars.q)};
+  Launch launch{Strided<kMaxInputs + 1>(loop),   {}, static_cast<Int*>(out.raw()),
+                static_cast<int>(inputs.size()), op, static_cast<Int>(scalars.p),
+                static_cast<Int>(scalars.q)};
   for (std::size_t k = 0; k < inputs.size(); ++k) launch.input[k] = static_cast<const Int*>(inputs[k].raw());
   map_i64_kernel<<<grid_for(loop.count), kThreads, 0, stream>>>(launch);
   check_launch("map i64");

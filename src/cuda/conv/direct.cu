@@ -16,8 +16,8 @@ void gather(const ConvProblem& problem, ConvDirection direction, const void* sou
   if (problem.N == 0 || (is_forward ? problem.L_out : problem.L_in) == 0) return;
   with_element(problem, direction, [&]<class T>(T* result) {
     result = static_cast<T*>(out);
-    gather_as<T>(problem, direction, static_cast<const T*>(source), static_cast<const T*>(w), static_cast<const T*>(bias), result,
-                 epilogue, device, stream, tile);
+    gather_as<T>(problem, direction, static_cast<const T*>(source), static_cast<const T*>(w), static_cast<const T*>(bias),
+                 result, epilogue, device, stream, tile);
   });
 }
 

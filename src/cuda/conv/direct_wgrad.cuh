@@ -5,8 +5,8 @@
 // apart (tap_gemm.hpp), so a tile of consecutive taps needs min(taps, Sg) planes of y: slot s holds y[S*(i + u) + (tap0 + s)*D
 // - P_l]. A chunk of kChunk positions of x and these planes is stored position-major in shared memory: a thread reads 8 ci and
 // 8 co of one position as four quads for 64 FFMAs. Three stages, filled by cp.async, one barrier a step. A block owns
-// ci_tile x (tap_tile x co_tile) weights of one group and one slice of gemm_k; slices are fixed by the shape and the number of SMs, their partial sums are
-// added in order in f64 by reduce_slices: same bits every run.
+// ci_tile x (tap_tile x co_tile) weights of one group and one slice of gemm_k; slices are fixed by the shape and the number of
+// SMs, their partial sums are added in order in f64 by reduce_slices: same bits every run.
 
 #include <cuda_pipeline.h>
 
