@@ -1,5 +1,7 @@
 #include "cpu/conv.hpp"
 
+#include <cstring>
+
 #include "cpu/depthwise.hpp"
 #include "cpu/phase_gemm.hpp"
 #include "cpu/reference.hpp"
@@ -64,7 +66,13 @@ void conv_dgrad(const ConvProblem& problem, const void* y, const void* w, const 
 }
 
 void conv_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, Algorithm algorithm) {
-  switch (resolve(problem, ConvDirection::wgrad, algorithm)) {
+  const Algorithm chosen = resolve(problem, ConvDirection::wgrad, algorithm);
+  if (problem.N == 0 || problem.L_in == 0 || problem.L_out == 0) {
+    const std::int64_t weights = problem.C_in * problem.channels_out_per_group() * problem.K;
+    std::memset(w, 0, static_cast<std::size_t>(weights) * size_of(problem.dtype));  // an empty sum, in every dtype
+    return;
+  }
+  switch (chosen) {
     case Algorithm::reference:
       return reference_wgrad(problem, x, y, w);
     case Algorithm::depthwise:

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "cpu/conv_element.hpp"
 #include "cpu/conv_kernels.hpp"
 #include "cpu/phase_plan.hpp"
 #include "cpu/scratch.hpp"
@@ -136,14 +137,11 @@ void depthwise_gather(const ConvProblem& problem, ConvDirection direction, const
                       void* out) {
   const GatherShape shape = gather_shape(problem, direction);
   if (shape.N == 0 || shape.q_count == 0) return;
-  dispatch(problem.dtype, [&](auto element) {
+  with_element(problem, [&](auto element) {
     using E = decltype(element);
-    if constexpr (std::is_same_v<E, std::int64_t>)
-      throw DTypeError(concat("conv ", direction, ": expected a floating-point dtype, got ", problem.dtype));
-    else
-      DepthwiseGather<E>(shape, static_cast<const E*>(in), static_cast<const E*>(w), static_cast<const E*>(bias),
-                         static_cast<E*>(out))
-          .run();
+    DepthwiseGather<E>(shape, static_cast<const E*>(in), static_cast<const E*>(w), static_cast<const E*>(bias),
+                       static_cast<E*>(out))
+        .run();
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "cpu/conv_element.hpp"
 #include "cpu/phase_gemm_steps.hpp"
 #include "cpu/scratch.hpp"
 #include "cpu/threads.hpp"
@@ -201,13 +202,7 @@ void phase_gemm_gather(const ConvProblem& problem, ConvDirection direction, cons
                        void* out) {
   const GatherShape shape = gather_shape(problem, direction);
   if (shape.N == 0 || shape.M == 0 || shape.q_count == 0) return;
-  dispatch(problem.dtype, [&](auto element) {
-    using E = decltype(element);
-    if constexpr (std::is_same_v<E, std::int64_t>)
-      throw DTypeError(concat("conv ", direction, ": expected a floating-point dtype, got ", problem.dtype));
-    else
-      gather<E>(shape, in, w, bias, out);
-  });
+  with_element(problem, [&](auto element) { gather<decltype(element)>(shape, in, w, bias, out); });
 }
 
 }  // namespace polyphase::cpu

@@ -16,7 +16,7 @@ namespace polyphase::cpu {
 void phase_gemm_gather(const ConvProblem& problem, ConvDirection direction, const void* in, const void* w, const void* bias,
                        void* out);
 
-/// w = wgrad(x, y).
+/// w = wgrad(x, y); no length and no N may be 0.
 void phase_gemm_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w);
 
 }  // namespace polyphase::cpu

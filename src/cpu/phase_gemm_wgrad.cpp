@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "cpu/conv_element.hpp"
 #include "cpu/conv_kernels.hpp"
 #include "cpu/phase_gemm.hpp"
 #include "cpu/scratch.hpp"
@@ -295,17 +296,9 @@ class Wgrad {
 }  // namespace
 
 void phase_gemm_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w) {
-  dispatch(problem.dtype, [&](auto element) {
+  with_element(problem, [&](auto element) {
     using E = decltype(element);
-    if constexpr (std::is_same_v<E, std::int64_t>) {
-      throw DTypeError(concat("conv wgrad: expected a floating-point dtype, got ", problem.dtype));
-    } else {
-      auto* to = static_cast<E*>(w);
-      if (problem.N == 0 || problem.L_in == 0 || problem.L_out == 0)
-        std::fill(to, to + problem.C_in * problem.channels_out_per_group() * problem.K, E{});
-      else
-        Wgrad<E>(problem, static_cast<const E*>(x), static_cast<const E*>(y), to).run();
-    }
+    Wgrad<E>(problem, static_cast<const E*>(x), static_cast<const E*>(y), static_cast<E*>(w)).run();
   });
 }
 

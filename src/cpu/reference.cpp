@@ -10,6 +10,7 @@
 #define EIGEN_DONT_PARALLELIZE
 #include <Eigen/Core>
 
+#include "cpu/conv_element.hpp"
 #include "tensor/error.hpp"
 
 namespace polyphase::cpu {
@@ -110,16 +111,6 @@ void wgrad(const ConvProblem& p, const void* x, const void* y, void* w) {
     a.tap(g, k) += a.x_rows(n, g) * a.y_under_tap(n, g, k).transpose();
   });
   from_double<E>(a.w, w);
-}
-
-template <class Function>
-void with_element(const ConvProblem& problem, const Function& function) {
-  dispatch(problem.dtype, [&](auto element) {
-    if constexpr (std::is_same_v<decltype(element), std::int64_t>)
-      throw DTypeError(concat("reference convolution: expected a floating-point dtype, got ", problem.dtype));
-    else
-      function(element);
-  });
 }
 
 }  // namespace
