@@ -31,6 +31,7 @@ fi
 if ! command -v nvcc >/dev/null && [ -x /usr/local/cuda/bin/nvcc ]; then
   export PATH=$PATH:/usr/local/cuda/bin
 fi
+if [ -z "${NVCC:-}" ] && command -v nvcc >/dev/null && command -v ccache >/dev/null; then export NVCC="ccache nvcc"; fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

@@ -64,7 +64,8 @@ def as_subproject(folder: Path) -> None:
     cxx = compiler[-1]
     if shutil.which("ccache"):
         cxx = f"ccache {cxx}"
-    run([*meson_in_use(build_root), "setup", "build", "--buildtype=plain", "-Ddefault_library=static"], folder / "client", CXX=cxx)
+    run([*meson_in_use(build_root), "setup", "build", "--buildtype=plain", "-Ddefault_library=static", "-Dpolyphase:cuda=disabled"],
+        folder / "client", CXX=cxx)
     run(["ninja", "-C", "build"], folder / "client")
     run([folder / "client/build/client"], folder)
     # What Meson and CMake try their compilers with lies in meson-private.
