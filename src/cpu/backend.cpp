@@ -25,6 +25,7 @@ Allocator& CpuBackend::allocator() { return host_allocator(); }
 
 void CpuBackend::copy(const Tensor& out, const Tensor& in) { cpu::copy(out, in); }
 void CpuBackend::fill(const Tensor& out, double value) { cpu::fill(out, value); }
+void CpuBackend::arange(const Tensor& out, double start, double step) { cpu::arange(out, start, step); }
 void CpuBackend::copy_from_host(void* device_data, const void* host_data, std::size_t bytes) {
   if (bytes > 0) std::memcpy(device_data, host_data, bytes);
 }
@@ -45,6 +46,7 @@ void CpuBackend::normal(const Tensor& out, GeneratorState state, double mean, do
 
 void CpuBackend::matmul(const Tensor& out, const Tensor& a, const Tensor& b) { cpu::matmul(out, a, b); }
 
+void CpuBackend::check_index(const Tensor& index, std::int64_t length) { cpu::check_index(index, length); }
 void CpuBackend::gather(const Tensor& out, const Tensor& in, const Tensor& index) { cpu::gather(out, in, index); }
 void CpuBackend::scatter_add(const Tensor& out, const Tensor& in, const Tensor& index) { cpu::scatter_add(out, in, index); }
 void CpuBackend::fold(const Tensor& out, const Tensor& in, std::int64_t step) { cpu::fold(out, in, step); }

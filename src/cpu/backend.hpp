@@ -13,6 +13,7 @@ class CpuBackend final : public Backend {
 
   void copy(const Tensor& out, const Tensor& in) override;
   void fill(const Tensor& out, double value) override;
+  void arange(const Tensor& out, double start, double step) override;
   void copy_from_host(void* device_data, const void* host_data, std::size_t bytes) override;
   void copy_to_host(void* host_data, const void* device_data, std::size_t bytes) override;
 
@@ -23,6 +24,7 @@ class CpuBackend final : public Backend {
 
   void matmul(const Tensor& out, const Tensor& a, const Tensor& b) override;
 
+  void check_index(const Tensor& index, std::int64_t length) override;
   void gather(const Tensor& out, const Tensor& in, const Tensor& index) override;
   void scatter_add(const Tensor& out, const Tensor& in, const Tensor& index) override;
   void fold(const Tensor& out, const Tensor& in, std::int64_t step) override;

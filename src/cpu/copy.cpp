@@ -189,4 +189,13 @@ void fill(const Tensor& out, double value) {
   });
 }
 
+void arange(const Tensor& out, double start, double step) {
+  dispatch(out.dtype(), [&]<class T>(T) {
+    T* values = static_cast<T*>(out.raw());
+    parallel_for(out.numel(), kElementGrain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) values[i] = convert<T>(start + static_cast<double>(i) * step);
+    });
+  });
+}
+
 }  // namespace polyphase::cpu

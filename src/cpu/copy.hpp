@@ -10,6 +10,8 @@ namespace polyphase::cpu {
 void copy(const Tensor& out, const Tensor& in);
 /// Every element of `out` becomes `value`, converted as in copy().
 void fill(const Tensor& out, double value);
+/// out[i] = start + i*step, computed in f64 and rounded; contiguous.
+void arange(const Tensor& out, double start, double step);
 
 /// `count` contiguous elements from one dtype to another, converted as in copy().
 void convert_elements(DType to_type, void* to, DType from_type, const void* from, std::int64_t count);

@@ -89,6 +89,13 @@ void fold_rows(T* out, const T* in, std::int64_t rows, std::int64_t L, Frames f)
 
 }  // namespace
 
+void check_index(const Tensor& index, std::int64_t length) {
+  const std::int64_t* positions = index.data<std::int64_t>();
+  for (std::int64_t j = 0; j < index.numel(); ++j)
+    require<ShapeError>(positions[j] >= 0 && positions[j] < length, "index_select: expected positions in [0, ", length,
+                        "), got ", positions[j]);
+}
+
 void gather(const Tensor& out, const Tensor& in, const Tensor& index) {
   if (out.numel() == 0) return;
   dispatch(out.dtype(), [&](auto element) {

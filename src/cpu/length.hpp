@@ -5,6 +5,8 @@
 
 namespace polyphase::cpu {
 
+/// Throws ShapeError where a position of index (J) is outside [0, length).
+void check_index(const Tensor& index, std::int64_t length);
 /// out (R, J): out[r, j] = in[r, index[j]]; every index in range.
 void gather(const Tensor& out, const Tensor& in, const Tensor& index);
 /// out (R, I) = 0, then out[r, index[j]] += in[r, j] in the order of j. Halves are summed in f32.

@@ -10,12 +10,14 @@
 #include "cuda/elementwise.hpp"
 #include "cuda/fft.hpp"
 #include "cuda/graph.hpp"
+#include "cuda/index_check.hpp"
 #include "cuda/length.hpp"
 #include "cuda/matmul.hpp"
 #include "cuda/optimizers.hpp"
 #include "cuda/random.hpp"
 #include "cuda/reduce.hpp"
 #include "cuda/runtime.hpp"
+#include "cuda/staging.hpp"
 
 namespace polyphase {
 namespace cuda {
@@ -37,7 +39,8 @@ Allocator& CudaBackend::allocator() { return cuda::allocator(device_); }
 void CudaBackend::synchronize() {
   refuse_capture("synchronize");
   const Turn turn(device_);
-  CHECK_CUDA(cudaStreamSynchronize(turn.stream));
+  wait_for(turn.stream);
+  report_bad_index(device_);
 }
 
 void CudaBackend::copy(const Tensor& out, const Tensor& in) {
@@ -48,15 +51,20 @@ void CudaBackend::fill(const Tensor& out, double value) {
   const Turn turn(device_);
   cuda::fill(out, value, turn.stream);
 }
+void CudaBackend::arange(const Tensor& out, double start, double step) {
+  const Turn turn(device_);
+  cuda::arange(out, start, step, turn.stream);
+}
 void CudaBackend::copy_from_host(void* device_data, const void* host_data, std::size_t bytes) {
   refuse_capture("a copy from the host");
   const Turn turn(device_);
-  cuda::copy_from_host(device_data, host_data, bytes, turn.stream);
+  stage(device_data, host_data, bytes, turn.stream, device_);
 }
 void CudaBackend::copy_to_host(void* host_data, const void* device_data, std::size_t bytes) {
   refuse_capture("a copy to the host");
   const Turn turn(device_);
   cuda::copy_to_host(host_data, device_data, bytes, turn.stream);
+  report_bad_index(device_);
 }
 
 void CudaBackend::map(MapOp op, const Tensor& out, std::span<const Tensor> inputs, MapScalars scalars) {
@@ -81,6 +89,10 @@ void CudaBackend::matmul(const Tensor& out, const Tensor& a, const Tensor& b) {
   cuda::matmul(out, a, b, current_precision(), turn.stream);
 }
 
+void CudaBackend::check_index(const Tensor& index, std::int64_t length) {
+  const Turn turn(device_);
+  cuda::check_index(index, length, turn.stream);
+}
 void CudaBackend::gather(const Tensor& out, const Tensor& in, const Tensor& index) {
   const Turn turn(device_);
   cuda::gather(out, in, index, turn.stream);

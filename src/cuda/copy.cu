@@ -36,6 +36,13 @@ __global__ void __launch_bounds__(kThreads) convert_kernel(To* out, const From* 
   }
 }
 
+// The CPU's two roundings, not one of a fused multiply-add.
+template <class T>
+__global__ void __launch_bounds__(kThreads) arange_kernel(T* out, std::int64_t count, double start, double step) {
+  for (std::int64_t i = thread_position(); i < count; i += thread_count())
+    out[i] = convert<T>(__dadd_rn(start, __dmul_rn(static_cast<double>(i), step)));
+}
+
 // From one strided place to another. Loads come before stores, so that four are in flight.
 template <class T>
 __global__ void __launch_bounds__(kThreads) copy_strided_kernel(T* out, const T* in, const __grid_constant__ Strided<2> space) {
@@ -247,16 +254,19 @@ void fill(const Tensor& out, double value, cudaStream_t stream) {
   check_launch("fill");
 }
 
-void copy_from_host(void* device_data, const void* host_data, std::size_t bytes, cudaStream_t stream) {
-  if (bytes == 0) return;
-  CHECK_CUDA(cudaMemcpyAsync(device_data, host_data, bytes, cudaMemcpyHostToDevice, stream));
-  CHECK_CUDA(cudaStreamSynchronize(stream));
+void arange(const Tensor& out, double start, double step, cudaStream_t stream) {
+  const std::int64_t count = out.numel();
+  if (count == 0) return;
+  dispatch_element(out.dtype(), [&]<class T>(T) {
+    arange_kernel<<<grid_for(count), kThreads, 0, stream>>>(static_cast<T*>(out.raw()), count, start, step);
+  });
+  check_launch("arange");
 }
 
 void copy_to_host(void* host_data, const void* device_data, std::size_t bytes, cudaStream_t stream) {
   if (bytes == 0) return;
   CHECK_CUDA(cudaMemcpyAsync(host_data, device_data, bytes, cudaMemcpyDeviceToHost, stream));
-  CHECK_CUDA(cudaStreamSynchronize(stream));
+  wait_for(stream);
 }
 
 }  // namespace polyphase::cuda

@@ -2,6 +2,7 @@
 
 #include "cuda/allocator.hpp"
 #include "cuda/graph.hpp"
+#include "cuda/index_check.hpp"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda {
@@ -10,7 +11,8 @@ void synchronize(int device) {
   refuse_capture("cuda::synchronize");
   (void)properties(device);
   const DeviceScope scope(device);
-  CHECK_CUDA(cudaDeviceSynchronize());
+  wait_for_device();
+  report_bad_index(device);
 }
 
 MemoryStats memory_stats(int device) { return allocator(device).stats(); }

@@ -161,7 +161,7 @@ const Complex<T>* roots_for(std::int64_t n, int device, cudaStream_t stream) {
     }
     const Tensor fresh = Tensor::empty({n, 2}, {dtype_of<T>, Device::cuda(device)});
     CHECK_CUDA(cudaMemcpyAsync(fresh.raw(), values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice, stream));
-    CHECK_CUDA(cudaStreamSynchronize(stream));  // other streams may use it from now on
+    wait_for(stream);  // other streams may use it from now on
     table = fresh;
   }
   return static_cast<const Complex<T>*>(table.raw());

@@ -32,7 +32,8 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t flat = thread_position(); flat < rows.count; flat += thread_count()) {
     std::int64_t j = flat;
     const std::int64_t r = rows.by_length.split(j, rows.narrow);
-    out[flat] = in[r * I + index[j]];
+    const std::int64_t i = index[j];
+    out[flat] = static_cast<std::uint64_t>(i) < static_cast<std::uint64_t>(I) ? in[r * I + i] : T(0);  // index_check.hpp tells
   }
 }
 

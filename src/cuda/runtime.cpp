@@ -78,7 +78,21 @@ cudaStream_t shared_stream(int device) {
 
 constinit thread_local std::array<cudaStream_t, kDevices> thread_streams{};  // null: the shared one
 
+constinit thread_local std::uint64_t thread_waits = 0;
+
 }  // namespace
+
+void wait_for(cudaStream_t stream) {
+  ++thread_waits;
+  CHECK_CUDA(cudaStreamSynchronize(stream));
+}
+
+void wait_for_device() {
+  ++thread_waits;
+  CHECK_CUDA(cudaDeviceSynchronize());
+}
+
+std::uint64_t host_waits() noexcept { return thread_waits; }
 
 void check(cudaError_t status, const char* call, const char* file, int line) {
   if (status == cudaSuccess) [[likely]]
@@ -166,7 +180,7 @@ Stream::~Stream() {
 
 void Stream::synchronize() const {
   refuse_capture("Stream::synchronize");
-  CHECK_CUDA(cudaStreamSynchronize(stream_));
+  cuda::wait_for(stream_);
 }
 
 void Stream::wait_for(const Stream& other) const {
@@ -196,7 +210,10 @@ bool Event::done() const {
   return true;
 }
 
-void Event::synchronize() const { CHECK_CUDA(cudaEventSynchronize(event_)); }
+void Event::synchronize() const {
+  ++thread_waits;
+  CHECK_CUDA(cudaEventSynchronize(event_));
+}
 
 float Event::elapsed_ms(const Event& begin, const Event& end) {
   float milliseconds = 0;

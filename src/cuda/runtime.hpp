@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -18,6 +19,14 @@ void check(cudaError_t status, const char* call, const char* file, int line);
 
 /// Call after every kernel launch. With POLYPHASE_LAUNCH_BLOCKING=1 waits for the kernel, so that a fault names `kernel`.
 void check_launch(const char* kernel);
+
+/// The host waits for everything given to the stream so far.
+void wait_for(cudaStream_t stream);
+/// The same for the whole current device.
+void wait_for_device();
+/// How often the calling thread has waited for a GPU so far, through the library's own calls: tests hold training steps to
+/// none.
+[[nodiscard]] std::uint64_t host_waits() noexcept;
 
 /// What the launchers need to know of a GPU; read once per device.
 struct DeviceProperties {

@@ -181,6 +181,6 @@ void VirtualMemory::order(StreamId earlier, StreamId later) {
   event.wait_on(stream_of(later));
 }
 
-void VirtualMemory::synchronize(StreamId stream) { CHECK_CUDA(cudaStreamSynchronize(stream_of(stream))); }
+void VirtualMemory::synchronize(StreamId stream) { wait_for(stream_of(stream)); }
 
 }  // namespace polyphase::cuda

@@ -14,6 +14,13 @@ void require_epsilon(const char* layer, double epsilon) {
   require<ShapeError>(std::isfinite(epsilon) && epsilon >= 0, layer, ": expected epsilon >= 0, got ", epsilon);
 }
 
+// The plain average of `count` batches, of which `batch` is the last. The count stays on its device: nothing waits for it.
+void include(Tensor average, const Tensor& batch, const Tensor& count) {
+  const DType dtype = average.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const Tensor before = average.to(dtype);
+  average.copy_(before + (batch.to(dtype) - before) / count.to(dtype));
+}
+
 }  // namespace
 
 GroupNorm::GroupNorm(const Options& options) : options_(options) {
@@ -53,7 +60,7 @@ BatchNorm1d::BatchNorm1d(const Options& options) : options_(options) {
   if (options.track_running_stats) {
     running_mean_ = Tensor::zeros(shape, state);
     running_var_ = Tensor::ones(shape, state);
-    num_batches_tracked_ = Tensor::zeros({}, {.dtype = DType::i64, .device = Device::cpu()});
+    num_batches_tracked_ = Tensor::zeros({}, {.dtype = DType::i64, .device = options.device});
   }
 }
 
@@ -71,12 +78,18 @@ Tensor BatchNorm1d::forward(const Tensor& x) {
                       ", L), got ", x.shape());
   const bool tracks = num_batches_tracked_.defined();
   const bool updates = tracks && is_training();
-  // Only the running average over all batches needs their number on the host.
-  const double momentum = options_.momentum ? *options_.momentum : updates ? 1 / (num_batches_tracked_.item() + 1) : 1;
-  Tensor y = batch_norm(x, running_mean_, running_var_, weight_, bias_,
-                        {.training = is_training() || !tracks, .momentum = momentum, .epsilon = options_.epsilon});
+  const BatchNormOptions options{
+      .training = is_training() || !tracks, .momentum = options_.momentum.value_or(1), .epsilon = options_.epsilon};
+  const bool averages = updates && !options_.momentum;
+  const Tensor mean = averages ? Tensor::zeros_like(running_mean_) : running_mean_;
+  const Tensor var = averages ? Tensor::zeros_like(running_var_) : running_var_;
+  Tensor y = batch_norm(x, mean, var, weight_, bias_, options);
   const NoGradGuard no_grad;
   if (updates) num_batches_tracked_.copy_(num_batches_tracked_ + 1.0);
+  if (averages) {
+    include(running_mean_, mean, num_batches_tracked_);
+    include(running_var_, var, num_batches_tracked_);
+  }
   return y;
 }
 

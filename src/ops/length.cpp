@@ -136,10 +136,9 @@ Tensor index_select(const Tensor& x, const Tensor& index) {
   require<DeviceError>(index.device() == x.device(), "index_select: expected x and index on one device, got ", x.device(),
                        " and ", index.device());
   require<ShapeError>(index.rank() == 1, "index_select: expected index (J), got ", index.shape());
-  for (const std::int64_t position : index.to_vector<std::int64_t>())
-    require<ShapeError>(position >= 0 && position < x.size(-1), "index_select: expected positions in [0, ", x.size(-1),
-                        "), got ", position);
-  return gather_last(x, index.contiguous());
+  const Tensor positions = index.contiguous();
+  backend_of(x.device()).check_index(positions, x.size(-1));
+  return gather_last(x, positions);
 }
 
 Tensor cat(const std::vector<Tensor>& tensors, int dim) {

@@ -51,8 +51,11 @@ class Backend {
   /// out = in, same shape, same device, any strides, dtype converted (round to nearest).
   virtual void copy(const Tensor& out, const Tensor& in) = 0;
   virtual void fill(const Tensor& out, double value) = 0;
-  /// Host bytes to or from this device; waits.
+  /// out[i] = start + i*step, computed in f64 and rounded; contiguous.
+  virtual void arange(const Tensor& out, double start, double step) = 0;
+  /// Host bytes to this device, in order with the stream; `host_data` may change as soon as this returns.
   virtual void copy_from_host(void* device_data, const void* host_data, std::size_t bytes) = 0;
+  /// Bytes of this device to the host; waits for them and for what was issued before.
   virtual void copy_to_host(void* host_data, const void* device_data, std::size_t bytes) = 0;
 
   // ---- elementwise, reduction, random -----------------------------------------------------------------------------
@@ -73,6 +76,9 @@ class Backend {
   virtual void matmul(const Tensor& out, const Tensor& a, const Tensor& b) = 0;
 
   // ---- along the last dimension -------------------------------------------------------------------------------------
+  /// Throws ShapeError where a position of index (J), i64 contiguous, is outside [0, length): at once, or on a device with
+  /// streams at the next call that waits for it, so that checking does not wait. Until then gather reads zero there.
+  virtual void check_index(const Tensor& index, std::int64_t length) = 0;
   /// out (R, J): out[r, j] = in[r, index[j]]; index (J) i64 contiguous, all in range; out and in contiguous.
   virtual void gather(const Tensor& out, const Tensor& in, const Tensor& index) = 0;
   /// The adjoint: out (R, I) = 0, then out[r, index[j]] += in[r, j], in the order of j.

@@ -82,19 +82,9 @@ Tensor Tensor::arange(double start, double end, double step, const TensorOptions
   require_representable("arange", start, options.dtype);
   require_representable("arange", step, options.dtype);
   const auto count = static_cast<std::int64_t>(std::max(length, 0.0));
-  Tensor host = empty({count}, {options.dtype, Device::cpu()});
-  dispatch(options.dtype, [&]<class T>(T) {
-    T* values = host.data<T>();
-    for (std::int64_t i = 0; i < count; ++i) {
-      const double value = start + static_cast<double>(i) * step;
-      if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
-        values[i] = T(static_cast<float>(value));
-      } else {
-        values[i] = static_cast<T>(value);
-      }
-    }
-  });
-  return host.to(options.device).set_requires_grad(options.requires_grad);
+  Tensor out = empty({count}, {options.dtype, options.device});
+  if (count > 0) backend_of(options.device).arange(out, start, step);
+  return out.set_requires_grad(options.requires_grad);
 }
 
 Tensor Tensor::randn(const Shape& shape, const TensorOptions& options, Generator* generator) {

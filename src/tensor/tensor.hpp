@@ -134,6 +134,7 @@ class Tensor {
   [[nodiscard]] Tensor contiguous() const;
   [[nodiscard]] Tensor clone() const;
   [[nodiscard]] Tensor to(DType dtype) const;
+  /// To a GPU nothing waits for it; to the host waits for the GPU.
   [[nodiscard]] Tensor to(Device device) const;
   [[nodiscard]] Tensor cpu() const { return to(Device::cpu()); }
 

@@ -119,3 +119,16 @@ TEST_CASE("fill") {
   cpu::fill(large, -1.5);
   CHECK(elements(large) == Doubles(100001, -1.5));
 }
+
+TEST_CASE("arange: computed in f64, rounded once") {
+  const Tensor out = Tensor::empty({5000}, {.dtype = DType::f32, .device = Device::cpu()});
+  cpu::arange(out, -1.5, 0.1);
+  for (std::int64_t i = 0; i < 5000; ++i)
+    REQUIRE(out.data<float>()[i] == static_cast<float>(-1.5 + static_cast<double>(i) * 0.1));
+  const Tensor half = Tensor::empty({4}, {.dtype = DType::f16, .device = Device::cpu()});
+  cpu::arange(half, 2048, 1);
+  CHECK(half.to(DType::f64).to_vector<double>() == std::vector<double>{2048, 2048, 2050, 2052});
+  const Tensor integers = Tensor::empty({3}, {.dtype = DType::i64, .device = Device::cpu()});
+  cpu::arange(integers, 5, -4);
+  CHECK(integers.to_vector<std::int64_t>() == std::vector<std::int64_t>{5, 1, -3});
+}

@@ -107,3 +107,12 @@ TEST_CASE("the thread count does not change a bit") {
   }
   set_num_threads(before);
 }
+
+TEST_CASE("positions outside are refused with the first of them") {
+  const Tensor index = Tensor::from_vector<std::int64_t>({0, 3, 5, -2});
+  cpu::check_index(index.slice(0, 0, 3), 6);
+  CHECK(error_of<ShapeError>([&] { return cpu::check_index(index, 5), 0; }) ==
+        "index_select: expected positions in [0, 5), got 5");
+  CHECK(error_of<ShapeError>([&] { return cpu::check_index(index.slice(0, 3, 4), 5), 0; }) ==
+        "index_select: expected positions in [0, 5), got -2");
+}

@@ -151,3 +151,17 @@ TEST_CASE("more than 2^31 elements") {
   gpu().reduce(ReduceOp::min, out, big);
   CHECK(out.item() == -3);
 }
+
+TEST_CASE("arange gives the host's bits") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  for (const DType dtype : kAllTypes)
+    for (const std::int64_t count : {1, 5, 1000, 100003}) {
+      CAPTURE(dtype);
+      CAPTURE(count);
+      const Tensor out = poisoned({count}, dtype), device = mirrored(out);
+      const double step = dtype == DType::i64 ? -3 : 0.1;
+      host().arange(out, 7, step);
+      gpu().arange(device, 7, step);
+      CHECK(different(out, device) == 0);
+    }
+}

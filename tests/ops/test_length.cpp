@@ -115,11 +115,13 @@ TEST_CASE("errors") {
           return pixel_shuffle1d(random_f64({1, 5, 2}), 2);
         }) == "pixel_shuffle1d: expected x (N, C*2, L), got (1, 5, 2)");
   CHECK(error_of<ShapeError>([&] { return pixel_shuffle1d(x, 0); }) == "pixel_shuffle1d: expected upscale_factor >= 1, got 0");
+  // On a GPU the copy to the host tells.
   CHECK(error_of<ShapeError>([&] {
-          return index_select(x, Tensor::from_vector<std::int64_t>({1, 4}));
-        }) == "index_select: expected positions in [0, 4), got 4");
-  CHECK(error_of<ShapeError>([&] { return index_select(x, Tensor::from_vector<std::int64_t>({-1})); }) ==
-        "index_select: expected positions in [0, 4), got -1");
+          return index_select(x, Tensor::from_vector<std::int64_t>({1, 4})).cpu();
+        }).starts_with("index_select: expected positions in [0, 4), got 4"));
+  CHECK(error_of<ShapeError>([&] {
+          return index_select(x, Tensor::from_vector<std::int64_t>({-1})).cpu();
+        }).starts_with("index_select: expected positions in [0, 4), got -1"));
   CHECK(error_of<DTypeError>([&] { return index_select(x, x); }) == "index_select: expected an index of i64, got f64");
   CHECK(error_of<DeviceError>([] {
           return index_select(Tensor::zeros({4}, {.device = Device::cpu()}), elsewhere({1}, DType::i64));
