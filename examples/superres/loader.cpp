@@ -36,6 +36,7 @@ Place draw_place(const ClipSet& clips, const LoaderOptions& options, std::uint64
 Batch make_batch(const ClipSet& clips, const LoaderOptions& options, std::int64_t step) {
   Batch batch;
   batch.step = step;
+  batch.rows = options.batch;
   const std::int64_t low_count = options.context_left + options.window / options.factor + options.context_right;
   batch.low.reserve(static_cast<std::size_t>(options.batch * low_count));
   batch.high.reserve(static_cast<std::size_t>(options.batch * options.window));
@@ -49,8 +50,8 @@ Batch make_batch(const ClipSet& clips, const LoaderOptions& options, std::int64_
   return batch;
 }
 
-Loader::Loader(const ClipSet& clips, const LoaderOptions& options, std::int64_t first)
-    : clips_(clips), options_(options), thread_([this, first] { run(first); }) {}
+Loader::Loader(const ClipSet& clips, const LoaderOptions& options, std::int64_t first, Transport transport)
+    : clips_(clips), options_(options), transport_(std::move(transport)), thread_([this, first] { run(first); }) {}
 
 Loader::~Loader() {
   {
@@ -64,11 +65,15 @@ Loader::~Loader() {
 void Loader::run(std::int64_t step) {
   try {
     for (;; ++step) {
-      Batch batch = make_batch(clips_, options_, step);
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stop_ || queue_.size() < options_.queue; });
-      if (stop_) return;
-      queue_.push_back(std::move(batch));
+      const Batch batch = make_batch(clips_, options_, step);
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return stop_ || queue_.size() < options_.queue; });
+        if (stop_) return;
+      }
+      Arrival arrival = transport_(batch);
+      const std::lock_guard lock(mutex_);
+      queue_.push_back(std::move(arrival));
       changed_.notify_all();
     }
   } catch (...) {
@@ -78,16 +83,17 @@ void Loader::run(std::int64_t step) {
   }
 }
 
-Batch Loader::next() {
+TensorBatch Loader::next() {
   const auto begin = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !queue_.empty() || failure_; });
   waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (queue_.empty()) std::rethrow_exception(failure_);
-  Batch batch = std::move(queue_.front());
+  const Arrival arrival = std::move(queue_.front());
   queue_.pop_front();
+  lock.unlock();
   changed_.notify_all();
-  return batch;
+  return arrival();
 }
 
 }  // namespace superres

@@ -9,16 +9,11 @@
 #include <thread>
 #include <vector>
 
+#include "batch.hpp"
 #include "clip.hpp"
+#include "transport.hpp"
 
 namespace superres {
-
-/// The input and target of one training step, row by row.
-struct Batch {
-  std::int64_t step = 0;
-  std::vector<float> low;   ///< (N, context_left + window/factor + context_right)
-  std::vector<float> high;  ///< (N, window)
-};
 
 struct LoaderOptions {
   std::int64_t batch = 8;         ///< N
@@ -33,16 +28,19 @@ struct LoaderOptions {
 /// The batch of a step: a pure function of the clips, the options and the step. Windows are uniform over all sound.
 [[nodiscard]] Batch make_batch(const ClipSet& clips, const LoaderOptions& options, std::int64_t step);
 
-/// Makes the batches of steps first, first + 1, ... ahead of their use. The clips must outlive it.
+/// Makes the batches of steps first, first + 1, ... ahead of their use and sends them to the device that trains. The clips must
+/// outlive it.
 class Loader {
  public:
-  Loader(const ClipSet& clips, const LoaderOptions& options, std::int64_t first);
+  /// `transport`: by default to the calling thread's default device.
+  Loader(const ClipSet& clips, const LoaderOptions& options, std::int64_t first,
+         Transport transport = transport_to(pp::default_device()));
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
   /// The next batch in order. Throws what went wrong while it was made.
-  [[nodiscard]] Batch next();
+  [[nodiscard]] TensorBatch next();
   /// Seconds that next() has waited so far.
   [[nodiscard]] double waited() const { return waited_; }
 
@@ -51,9 +49,10 @@ class Loader {
 
   const ClipSet& clips_;
   LoaderOptions options_;
+  Transport transport_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Batch> queue_;
+  std::deque<Arrival> queue_;
   std::exception_ptr failure_;
   bool stop_ = false;
   double waited_ = 0;

@@ -22,7 +22,7 @@ struct Shared {
 
 void add_shared(CLI::App& app, Shared& shared) {
   app.add_option("--threads", shared.threads, "CPU threads (default: all cores)")->check(CLI::Range(1, 1024));
-  app.add_option("--device", shared.device, "where to compute: cpu")->capture_default_str();
+  app.add_option("--device", shared.device, "where to compute: cpu, cuda or cuda:1")->capture_default_str();
 }
 
 void add_train(CLI::App& app, TrainCommand& command) {

@@ -7,6 +7,7 @@
 #include "autograd/no_grad.hpp"
 #include "layers/losses.hpp"
 #include "ops/elementwise.hpp"
+#include "ops/length.hpp"
 #include "ops/reduce.hpp"
 #include "optim/clip.hpp"
 
@@ -28,10 +29,6 @@ UpsamplingNetwork make_network(const ModelOptions& options, std::uint64_t seed) 
   pp::Generator generator(seed);
   const pp::GeneratorGuard guard(generator);
   return UpsamplingNetwork(options);
-}
-
-pp::Tensor rows_of(const std::vector<float>& values, std::int64_t rows) {
-  return pp::Tensor::from_vector(values, {rows, 1, static_cast<std::int64_t>(values.size()) / rows});
 }
 
 pp::ExponentialMovingAverage make_average(UpsamplingNetwork& network) {
@@ -89,28 +86,29 @@ LoaderOptions Trainer::loader_options() const {
           .seed = settings_.seed};
 }
 
-StepResult Trainer::step(const Batch& batch) {
-  const pp::Tensor low = rows_of(batch.low, settings_.batch);
-  const pp::Tensor target = rows_of(batch.high, settings_.batch);
+StepResult Trainer::step(const TensorBatch& batch) {
+  const pp::Tensor& target = batch.high;
   const std::int64_t skip = network_.context().left * options_.factor;
-  const pp::Tensor output = network_(low).narrow(2, skip, settings_.window);
+  const pp::Tensor output = network_(batch.low).narrow(2, skip, settings_.window);
   const pp::Tensor loss = training_loss(output, target, settings_.spectral_weight);
   optimizer_.zero_grad();
   loss.backward();
 
-  StepResult result;
-  result.loss = loss.item();
-  result.gradient_norm = pp::clip_grad_norm(learned(network_), kClipNorm);
+  // The numbers of a step come to the host together, as each time waits for the device.
+  const StepResult result = [&] {
+    const pp::NoGradGuard no_grad;
+    const pp::Tensor noise = pp::sum(pp::square(output.detach() - target)), energy = pp::sum(pp::square(target));
+    const std::vector<float> numbers = pp::stack({loss.detach(), noise, energy}).to_vector<float>();
+    return StepResult{.loss = numbers[0],
+                      .snr = 10 * std::log10(static_cast<double>(numbers[2]) / numbers[1]),
+                      .gradient_norm = pp::clip_grad_norm(learned(network_), kClipNorm)};
+  }();
   pp::require<pp::Error>(std::isfinite(result.loss) && std::isfinite(result.gradient_norm), "train: at step ", steps() + 1,
                          " the loss is ", result.loss, " and the gradient's norm ", result.gradient_norm,
                          ": try a smaller --lr than ", settings_.learning_rate);
   optimizer_.step();
   schedule_->step();
   average_.update();
-
-  const pp::NoGradGuard no_grad;
-  const double noise = pp::sum(pp::square(output.detach() - target)).item();
-  result.snr = 10 * std::log10(pp::sum(pp::square(target)).item() / noise);
   return result;
 }
 

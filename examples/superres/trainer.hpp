@@ -35,7 +35,8 @@ class Trainer {
   explicit Trainer(const pp::Checkpoint& checkpoint);
 
   /// One update. Throws Error where loss or gradients are no longer finite.
-  StepResult step(const Batch& batch);
+  StepResult step(const TensorBatch& batch);
+  StepResult step(const Batch& batch) { return step(tensors_of(batch, pp::default_device())); }
   [[nodiscard]] std::int64_t steps() const { return schedule_->steps(); }
   [[nodiscard]] double learning_rate() const { return optimizer_.learning_rate(); }
   /// Changes the length of the run, and with it the rest of the schedule.
