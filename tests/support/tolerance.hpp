@@ -28,4 +28,7 @@ inline constexpr double kBFloat16Rounding = 1.6e-2;
 /// A convolution's largest error against float64, over that of the same sums done plainly one after another in f32.
 inline constexpr double kErrorOverPlain = 2;
 
+/// A training curve in other arithmetic against the CPU's, in units of what rounding the initial weights does to it.
+inline constexpr double kCurveOverRounding = 4;
+
 }  // namespace polyphase::testing

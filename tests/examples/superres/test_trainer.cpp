@@ -4,16 +4,22 @@
 
 #include <cmath>
 
+#include "autograd/no_grad.hpp"
+#include "conv/algorithm.hpp"
 #include "cpu/threads.hpp"
 #include "evaluation.hpp"
+#include "ops/elementwise.hpp"
 #include "sound.hpp"
 #include "support/helpers.hpp"
+#include "support/skip.hpp"
 #include "support/temporary_directory.hpp"
 #include "support/tolerance.hpp"
+#include "tensor/backend.hpp"
 
 using namespace superres;
 using namespace superres::testing;
 using polyphase::testing::error_of;
+using polyphase::testing::kCurveOverRounding;
 using polyphase::testing::kFloatSum;
 using polyphase::testing::TemporaryDirectory;
 
@@ -40,6 +46,43 @@ bool same_bits(const pp::NamedTensors& a, const pp::NamedTensors& b) {
     if (a[i].first != b[i].first || a[i].second.to_vector<float>() != b[i].second.to_vector<float>()) return false;
   }
   return true;
+}
+
+/// Loss and gradient norm of the first steps, one after the other.
+std::vector<double> curve_of(const ClipSet& clips, const TrainSettings& settings, double perturbation = 0,
+                             std::uint64_t seed = 0) {
+  constexpr std::int64_t kSteps = 3;
+  Trainer trainer(kModel, settings);
+  pp::Generator generator(seed);
+  for (pp::Tensor parameter : trainer.network().parameters()) {
+    if (perturbation == 0) break;
+    const pp::NoGradGuard no_grad;
+    const pp::Tensor noise = pp::Tensor::randn(parameter.shape(), {.device = parameter.device()}, &generator);
+    parameter.copy_(parameter * (noise * perturbation + 1.0));
+  }
+  std::vector<double> curve;
+  for (std::int64_t i = 0; i < kSteps; ++i) {
+    const StepResult result = trainer.step(make_batch(clips, trainer.loader_options(), trainer.steps()));
+    curve.push_back(result.loss);
+    curve.push_back(result.gradient_norm);
+  }
+  return curve;
+}
+
+/// How far `got` is from the CPU's curve, in units of what a change of the initial weights by half their last bit does; the
+/// worst of all numbers.
+double deviation(const ClipSet& clips, const TrainSettings& settings, const std::vector<double>& got) {
+  const pp::DeviceGuard cpu(pp::Device::cpu());
+  const std::vector<double> exact = curve_of(clips, settings);
+  std::vector<double> unit(exact.size());
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    const std::vector<double> near = curve_of(clips, settings, 0x1p-24, seed);
+    for (std::size_t i = 0; i < unit.size(); ++i) unit[i] = std::max(unit[i], std::abs(near[i] - exact[i]));
+  }
+  double worst = 0;
+  for (std::size_t i = 0; i < unit.size(); ++i)
+    worst = std::max(worst, std::abs(got[i] - exact[i]) / (unit[i] + std::abs(exact[i]) * 0x1p-24));
+  return worst;
 }
 
 void advance(Trainer& trainer, const ClipSet& clips, std::int64_t steps) {
@@ -139,4 +182,30 @@ TEST_CASE("a checkpoint of another program is refused in words") {
   checkpoint.texts = to_texts(kModel);
   CHECK(error_of<pp::Error>([&] { return Trainer(checkpoint).steps(); }) ==
         "train: the checkpoint does not say 'steps': it cannot be resumed");
+}
+
+TEST_CASE("other arithmetic: the first steps part no more than rounding of the weights explains, a wrong gradient more") {
+  const TemporaryDirectory folder;
+  const ClipSet clips = harmonic_clips(folder);
+  const std::vector<double> reference = [&] {
+    const pp::AlgorithmGuard guard(pp::Algorithm::reference);
+    return curve_of(clips, kSettings);
+  }();
+  const double other = deviation(clips, kSettings, reference);
+  CHECK(other > 0);
+  CHECK(other < kCurveOverRounding);
+  TrainSettings wrong = kSettings;
+  wrong.spectral_weight *= 1.001;
+  CHECK(deviation(clips, kSettings, curve_of(clips, wrong)) > 10 * kCurveOverRounding);
+}
+
+TEST_CASE("a GPU's first steps part from the CPU's no more than rounding of the weights explains") {
+  if (pp::device_count(pp::DeviceType::cuda) == 0) SKIP_TEST("no CUDA device");
+  const TemporaryDirectory folder;
+  const ClipSet clips = harmonic_clips(folder);
+  const std::vector<double> curve = [&] {
+    const pp::DeviceGuard guard(pp::Device::cuda());
+    return curve_of(clips, kSettings);
+  }();
+  CHECK(deviation(clips, kSettings, curve) < kCurveOverRounding);
 }
