@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "autograd/no_grad.hpp"
+#include "tensor/backend.hpp"
 
 namespace polyphase::ops {
 namespace {
@@ -38,6 +39,7 @@ Tensor constant(std::string_view kind, const std::array<std::int64_t, 3>& number
   }
   const NoGradGuard no_grad;
   const Tensor values = make().to(dtype).to(device);
+  backend_of(device).synchronize();  // once: threads may use it on streams of their own from now on
   const std::lock_guard lock(mutex);
   if (const auto found = known(); found != tables->end()) return found->values;  // another thread was faster
   if (tables->size() < kMostTables && static_cast<std::size_t>(values.numel()) * size_of(dtype) <= kMostBytes)
