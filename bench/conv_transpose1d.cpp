@@ -1,30 +1,33 @@
-// Times ConvTranspose1d on a GPU: shapes of bench/shapes.hpp at their quoted batch, forward, dgrad and wgrad, in several
-// precisions, by every algorithm that can, each result verified in float64 on a sample; cuDNN beside it where the build has it.
-//   conv_transpose1d [--shapes A,B] [--directions forward,wgrad] [--precisions ieee,tf32,bf16,f16,f64] [--algorithms
-//   direct,gemm]
-//                    [--no-peers] [--no-sustained] [--json FILE]
-// Exits with 1 where a result is wrong. bench/peers_torch_cuda.py times PyTorch on the shapes of the JSON file.
+// Times ConvTranspose1d on a GPU: shapes of bench/shapes.hpp at their quoted batch, forward, dgrad, wgrad and all three (a
+// training step), in several precisions, by every algorithm that can, in turns with cuDNN (both layouts, its best algorithm)
+// where the build has it. Every result, cuDNN's too, is verified in float64 on a sample.
+//   conv_transpose1d [--shapes A,B] [--directions forward,step] [--precisions fp32,tf32,bf16,f16,ieee,f64]
+//                    [--algorithms direct,gemm] [--no-peers] [--sustained] [--time-budget SECONDS] [--json FILE]
+// Exits with 1 where a result of ours is wrong, 2 on a bad argument. The file is written anew after each case, so that a run
+// that is stopped leaves what it had. bench/peers_torch_cuda.py times PyTorch on the cases of the file.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <iomanip>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <random>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "cuda/conv/conv.hpp"
 #include "cuda/conv/plan.hpp"
 #include "cuda/runtime.hpp"
-#include "gpu_check.hpp"
+#include "gpu_case.hpp"
 #include "gpu_timing.hpp"
 #include "shapes.hpp"
 #include "tensor/error.hpp"
-#include "tensor/tensor.hpp"
 #ifdef POLYPHASE_BENCH_CUDNN
 #include "cudnn_peer.hpp"
 #endif
@@ -32,238 +35,281 @@
 namespace {
 
 using namespace polyphase;
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
 
 struct Options {
-  std::vector<std::string> shapes, directions = {"forward", "dgrad", "wgrad"}, precisions = {"ieee", "tf32", "bf16"},
+  std::vector<std::string> shapes, directions = {"forward", "dgrad", "wgrad", "step"}, precisions = {"fp32", "tf32", "bf16"},
                                    algorithms;
-  bool no_peers = false, no_sustained = false;
+  bool no_peers = false, sustained = false;
+  double time_budget = 0;  // seconds; 0: as long as it takes
   std::string json;
 };
 
-/// A row of the table's precision column: the tensors' dtype and what may be done to f32.
-struct Mode {
-  DType dtype;
-  Precision precision;
+/// A shape in one direction and precision.
+struct Case {
+  const bench::Shape& shape;
+  ConvProblem problem;
+  bench::Pass pass;
+  std::string precision;
+  bench::Mode mode;
+  [[nodiscard]] std::string name() const { return concat(shape.name, " ", pass.name, " ", precision); }
 };
 
-Mode mode_of(const std::string& name) {
-  static const std::map<std::string, Mode> modes = {
-      {"ieee", {DType::f32, Precision::ieee}}, {"fp32", {DType::f32, Precision::fp32}},
-      {"tf32", {DType::f32, Precision::tf32}}, {"bf16", {DType::bf16, Precision::fp32}},
-      {"f16", {DType::f16, Precision::fp32}},  {"f64", {DType::f64, Precision::fp32}}};
-  const auto found = modes.find(name);
-  require<Error>(found != modes.end(), "--precisions: expected ieee, fp32, tf32, bf16, f16 or f64, got '", name, "'");
-  return found->second;
-}
-
-ConvDirection direction_of(const std::string& name) {
-  for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad, ConvDirection::wgrad})
-    if (concat(direction) == name) return direction;
-  throw Error(concat("--directions: expected forward, dgrad or wgrad, got '", name, "'"));
-}
-
-/// What a result may be off by, over its root mean square: rounding of the operands or of the sums.
-double allowed(const ConvProblem& p, ConvDirection direction, const Mode& mode) {
-  const double terms = static_cast<double>(direction == ConvDirection::wgrad   ? p.N * p.L_in
-                                           : direction == ConvDirection::dgrad ? p.channels_out_per_group() * p.K
-                                                                               : p.channels_in_per_group() * p.K);
-  if (mode.dtype == DType::f64) return 8 * 0x1p-53 * std::sqrt(terms);
-  if (mode.dtype == DType::bf16) return 5 * 0x1p-8;
-  if (mode.dtype == DType::f16) return 5 * 0x1p-11;
-  if (mode.precision == Precision::tf32) return 6 * 0x1p-11;
-  return 8 * 0x1p-24 * std::sqrt(terms) + 1e-6;
-}
-
-/// Random normal operands, several sets where one fits the L2.
-struct Sets {
-  struct Set {
-    Tensor x, w, y;
-  };
-  std::vector<Set> sets;
-
-  Sets(const ConvProblem& p, int l2_bytes) {
-    const double bytes =
-        static_cast<double>(size_of(p.dtype)) *
-        (static_cast<double>(p.N) * (static_cast<double>(p.C_in * p.L_in) + static_cast<double>(p.C_out * p.L_out)) +
-         static_cast<double>(p.C_in * p.channels_out_per_group() * p.K));
-    const int count = static_cast<int>(std::clamp(std::ceil(3.0 * l2_bytes / bytes), 1.0, 16.0));
-    const TensorOptions options{.dtype = p.dtype, .device = Device::cuda(0)};
-    for (int i = 0; i < count; ++i)
-      sets.push_back({Tensor::randn({p.N, p.C_in, p.L_in}, options),
-                      Tensor::randn({p.C_in, p.channels_out_per_group(), p.K}, options),
-                      Tensor::randn({p.N, p.C_out, p.L_out}, options)});
-  }
-  Set& at(int i) { return sets[static_cast<std::size_t>(i) % sets.size()]; }
+/// One of those that take turns.
+struct Contender {
+  std::string name;                    // of a peer
+  std::optional<Algorithm> algorithm;  // ours
+  std::function<void(bench::Sets::Set&)> run;
+  bench::Verdict verdict{};
+  double us = 0;
 };
 
-void run(const ConvProblem& p, ConvDirection direction, Sets::Set& set, Algorithm algorithm, Precision precision,
-         cudaStream_t stream) {
-  void *x = set.x.raw(), *w = set.w.raw(), *y = set.y.raw();
-  switch (direction) {
-    case ConvDirection::forward:
-      return cuda::conv_forward(p, x, w, nullptr, y, algorithm, precision, 0, stream);
-    case ConvDirection::dgrad:
-      return cuda::conv_dgrad(p, y, w, nullptr, x, algorithm, precision, 0, stream);
-    case ConvDirection::wgrad:
-      return cuda::conv_wgrad(p, x, y, w, algorithm, precision, 0, stream);
-  }
-}
-
-/// Both ends of the result and random elements between.
-std::vector<std::int64_t> samples_of(const ConvProblem& p, ConvDirection direction) {
-  const std::int64_t size = direction == ConvDirection::forward ? p.N * p.C_out * p.L_out
-                            : direction == ConvDirection::dgrad ? p.N * p.C_in * p.L_in
-                                                                : p.C_in * p.channels_out_per_group() * p.K;
-  std::vector<std::int64_t> samples;
-  for (std::int64_t i = 0; i < std::min<std::int64_t>(size, 64); ++i) samples.insert(samples.end(), {i, size - 1 - i});
-  std::mt19937_64 random(7);
-  const int count = direction == ConvDirection::wgrad ? 400 : 20000;
-  for (int i = 0; i < count; ++i) samples.push_back(static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(size)));
-  return samples;
-}
-
-/// A fresh set whose result is poisoned, computed once and compared with the formula.
-double verify(const ConvProblem& p, ConvDirection direction, Sets::Set& set, Algorithm algorithm, Precision precision,
-              cudaStream_t stream) {
-  const Tensor& result = direction == ConvDirection::forward ? set.y : direction == ConvDirection::dgrad ? set.x : set.w;
-  CHECK_CUDA(cudaMemsetAsync(result.raw(), 0xff, static_cast<std::size_t>(result.numel()) * size_of(p.dtype), stream));
-  run(p, direction, set, algorithm, precision, stream);
-  return bench::sampled_error(p, direction, {set.x.raw(), set.w.raw(), set.y.raw()}, samples_of(p, direction), stream);
-}
-
-nlohmann::ordered_json to_json(const ConvProblem& p) {
+Json to_json(const ConvProblem& p) {
   return {{"N", p.N}, {"C_in", p.C_in}, {"C_out", p.C_out}, {"L_in", p.L_in}, {"L_out", p.L_out}, {"K", p.K},
           {"S", p.S}, {"P_l", p.P_l},   {"P_r", p.P_r},     {"OP", p.OP},     {"D", p.D},         {"G", p.G}};
 }
 
-/// cuDNN's times of one problem, by name.
-std::map<std::string, double> peers_of([[maybe_unused]] const ConvProblem& p, [[maybe_unused]] ConvDirection direction,
-                                       [[maybe_unused]] const Mode& mode, [[maybe_unused]] const std::string& precision,
-                                       [[maybe_unused]] Sets& sets, [[maybe_unused]] cudaStream_t stream) {
-  std::map<std::string, double> peers;
-#ifdef POLYPHASE_BENCH_CUDNN
-  for (const bench::Layout layout : {bench::Layout::ncl, bench::Layout::nhwc}) {
-    const auto peer = bench::make_cudnn_peer(p, direction, mode.precision, layout, stream);
-    if (!peer) continue;
-    const bench::Timing timing = bench::time_launches(
-        [&](int i) {
-          Sets::Set& set = sets.at(i);
-          peer->run(set.x.raw(), set.w.raw(), set.y.raw());
-        },
-        stream, false);
-    peers["cudnn_" + (precision == "ieee" ? "fp32" : precision) + (layout == bench::Layout::ncl ? "_ncl" : "_nhwc")] =
-        timing.us_burst;
-  }
-#endif
-  return peers;
+std::string quotient(double a, double b) {
+  if (a == 0) return "-";
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(2) << a / b;
+  return text.str();
 }
 
 class Bench {
  public:
   explicit Bench(const Options& options)
-      : options_(options), stream_(cuda::current_stream(0)), bandwidth_(bench::copy_bandwidth(stream_)) {
+      : options_(options),
+        gpu_(cuda::properties(0)),
+        stream_(cuda::current_stream(0)),
+        end_(Clock::now() + std::chrono::microseconds(static_cast<std::int64_t>(options.time_budget * 1e6))),
+        bandwidth_(bench::copy_bandwidth(stream_)) {
     for (const std::string& name : options.precisions)
-      rates_[name] = bench::blas_rate(mode_of(name).dtype, mode_of(name).precision, stream_);
-    std::cout << cuda::properties(0).name << ": copy " << bandwidth_ * 1e-12 << " TB/s; cuBLAS";
+      rates_[name] = bench::blas_rate(bench::mode_of(name).dtype, bench::mode_of(name).precision, stream_);
+    std::cout << gpu_.name << ", driver " << bench::driver_version() << ": copy " << bandwidth_ * 1e-12 << " TB/s; cuBLAS";
     for (const auto& [name, rate] : rates_) std::cout << ' ' << name << ' ' << rate * 1e-12;
-    std::cout << " TFLOP/s\nshape | direction | precision | algorithm | us | TFLOP/s | GB/s | % of roofline | x cuDNN (ncl) | "
-                 "x cuDNN (best)\n";
+    std::cout << " TFLOP/s; cuDNN " << cudnn()
+              << "\nshape | direction | precision | algorithm | us | TFLOP/s | GB/s | % of roofline | x cuDNN (its layout) | x "
+                 "cuDNN (its best)"
+              << std::endl;
   }
 
-  void shape(const bench::Shape& shape) {
-    for (const std::string& precision : options_.precisions) {
-      const Mode mode = mode_of(precision);
-      ConvProblem p = bench::problem_of(shape);
-      p.dtype = mode.dtype;
-      for (const std::string& name : options_.directions) {
-        const ConvDirection direction = direction_of(name);
-        Sets sets(p, cuda::properties(0).l2_bytes);  // fresh: the direction before has overwritten one operand
-        std::map<std::string, double> peers;
-        if (!options_.no_peers) peers = peers_of(p, direction, mode, precision, sets, stream_);
-        for (const Algorithm algorithm : algorithms_for(p, direction, mode))
-          one(shape, p, direction, mode, precision, algorithm, sets, peers);
+  void run(const bench::Shape& shape, const std::string& precision) {
+    const bench::Mode mode = bench::mode_of(precision);
+    ConvProblem p = bench::problem_of(shape);
+    p.dtype = mode.dtype;
+    std::optional<bench::Sets> sets;
+    for (const std::string& direction : options_.directions) {
+      const Case what{shape, p, bench::pass_of(direction), precision, mode};
+      if (options_.time_budget > 0 && Clock::now() >= end_) {
+        left_out_.push_back(what.name());
+        continue;
       }
+      if (!sets) sets.emplace(p, gpu_.l2_bytes);
+      one(what, *sets);
+      save();
     }
   }
 
-  [[nodiscard]] bool ok() const { return ok_; }
-  [[nodiscard]] nlohmann::ordered_json json() const {
-    nlohmann::ordered_json root = {
-        {"suite", "conv_transpose1d"}, {"device", cuda::properties(0).name}, {"copy_bytes_per_s", bandwidth_}};
-    root["blas_operations_per_s"] = rates_;
-#ifdef POLYPHASE_BENCH_CUDNN
-    root["cudnn"] = bench::cudnn_version();
-#endif
-    root["records"] = records_;
-    return root;
+  /// What is lost where the plan's choice is not the fastest, and what time was too short for.
+  void finish() {
+    if (plan_cases_ > 0)
+      std::cout << "plan: the chosen algorithm takes " << std::fixed << std::setprecision(3)
+                << std::exp(plan_log_ / plan_cases_) << " times the fastest one's time (geometric mean of " << plan_cases_
+                << " cases), at worst " << plan_worst_ << ": " << plan_worst_case_ << std::defaultfloat << '\n';
+    if (!left_out_.empty())
+      std::cout << "out of time: " << left_out_.size() << " cases left out, from " << left_out_.front() << " on\n";
+    save();
   }
 
+  [[nodiscard]] bool ok() const { return ok_; }
+
  private:
-  [[nodiscard]] std::vector<Algorithm> algorithms_for(const ConvProblem& p, ConvDirection direction, const Mode& mode) const {
+  [[nodiscard]] static std::string cudnn() {
+#ifdef POLYPHASE_BENCH_CUDNN
+    return bench::cudnn_version();
+#else
+    return "not in this build";
+#endif
+  }
+
+  [[nodiscard]] std::vector<Algorithm> algorithms_for(const Case& what) const {
     std::vector<Algorithm> wanted;
     for (const std::string& name : options_.algorithms) wanted.push_back(parse_algorithm(name));
+    if (wanted.empty() && what.pass.directions.size() > 1) wanted = {Algorithm::automatic, Algorithm::gemm};
     if (wanted.empty()) wanted = {Algorithm::direct, Algorithm::depthwise, Algorithm::tensor_core, Algorithm::gemm};
     std::erase_if(wanted, [&](Algorithm algorithm) {
-      return cuda::can_implement(p, direction, algorithm, mode.precision, 0).has_value();
+      return std::any_of(what.pass.directions.begin(), what.pass.directions.end(), [&](ConvDirection direction) {
+        return cuda::can_implement(what.problem, direction, algorithm, what.mode.precision, 0).has_value();
+      });
     });
     return wanted;
   }
 
-  void one(const bench::Shape& shape, const ConvProblem& p, ConvDirection direction, const Mode& mode,
-           const std::string& precision, Algorithm algorithm, Sets& sets, const std::map<std::string, double>& peers) {
-    const double error = verify(p, direction, sets.at(0), algorithm, mode.precision, stream_);
-    const bool right = error <= allowed(p, direction, mode);
-    ok_ = ok_ && right;
-    const bench::Timing timing = bench::time_launches(
-        [&](int i) { run(p, direction, sets.at(i), algorithm, mode.precision, stream_); }, stream_, !options_.no_sustained);
-    const double bytes =
-        static_cast<double>(size_of(p.dtype)) *
-        static_cast<double>(p.N * p.C_in * p.L_in + p.N * p.C_out * p.L_out + p.C_in * p.channels_out_per_group() * p.K);
-    const double roofline = 1e6 * std::max(bytes / bandwidth_, p.operations() / rates_.at(precision));
-    double best = 0, ncl = 0;
-    for (const auto& [name, us] : peers) {
-      if (best == 0 || us < best) best = us;
-      if (name.ends_with("_ncl")) ncl = us;
+  void add_own(const Case& what, std::vector<Contender>& contenders) {
+    for (const Algorithm algorithm : algorithms_for(what))
+      contenders.push_back({std::string(name_of(algorithm)), algorithm, [this, &what, algorithm](bench::Sets::Set& set) {
+                              for (const ConvDirection direction : what.pass.directions)
+                                bench::run_own(what.problem, direction, set, algorithm, what.mode.precision, stream_);
+                            }});
+  }
+
+  /// cuDNN in both layouts; where it has nothing the reason is said.
+  void add_peers([[maybe_unused]] const Case& what, [[maybe_unused]] bench::Sets& sets,
+                 [[maybe_unused]] std::vector<Contender>& contenders) {
+#ifdef POLYPHASE_BENCH_CUDNN
+    if (options_.no_peers) return;
+    for (const bench::Layout layout : {bench::Layout::ncl, bench::Layout::nhwc}) {
+      const std::string name =
+          "cudnn_" + (what.precision == "ieee" ? "fp32" : what.precision) + (layout == bench::Layout::ncl ? "_ncl" : "_nhwc");
+      std::vector<std::shared_ptr<bench::CudnnPeer>> peers;
+      std::string reason;
+      for (const ConvDirection direction : what.pass.directions)
+        peers.push_back(bench::make_cudnn_peer(what.problem, direction, what.mode.precision, layout,
+                                               sets.at(0).operands(direction), stream_, reason));
+      if (!reason.empty()) {
+        std::cout << what.name() << ": no " << name << ": " << reason << '\n';
+        continue;
+      }
+      contenders.push_back({name, std::nullopt, [peers, &what](bench::Sets::Set& set) {
+                              for (std::size_t i = 0; i < peers.size(); ++i)
+                                peers[i]->run(set.operands(what.pass.directions[i]));
+                            }});
     }
-    std::cout << shape.name << " | " << direction << " | " << precision << " | " << algorithm << " | " << std::fixed
-              << std::setprecision(1) << timing.us_burst << " | " << p.operations() / timing.us_burst * 1e-6 << " | "
-              << bytes / timing.us_burst * 1e-3 << " | " << 100 * roofline / timing.us_burst << std::setprecision(2) << " | "
-              << ncl / timing.us_burst << " | " << best / timing.us_burst << std::defaultfloat
-              << (right ? "" : concat(" | WRONG: error ", error)) << std::endl;
-    records_.push_back({{"suite", "conv_transpose1d"},
-                        {"shape", shape.name},
-                        {"problem", to_json(p)},
-                        {"direction", concat(direction)},
-                        {"precision", precision},
-                        {"algorithm", name_of(algorithm)},
-                        {"us_burst", timing.us_burst},
-                        {"us_sustained", timing.us_sustained},
-                        {"clock_mhz", timing.clock_mhz},
-                        {"error", error},
-                        {"roofline_us", roofline},
-                        {"peers", peers}});
+#endif
+  }
+
+  void one(const Case& what, bench::Sets& sets) {
+    std::vector<Contender> contenders;
+    add_own(what, contenders);
+    add_peers(what, sets, contenders);
+    for (Contender& contender : contenders)
+      contender.verdict = bench::verify(
+          what.problem, what.pass, what.mode, sets.at(0), [&] { contender.run(sets.at(0)); }, contender.name.ends_with("_nhwc"),
+          stream_);
+    std::erase_if(contenders, [&](const Contender& contender) {
+      if (contender.algorithm || contender.verdict.right()) return false;
+      std::cout << what.name() << ": " << contender.name << " is wrong by " << contender.verdict.error << ", left out\n";
+      return true;
+    });
+    std::vector<bench::Launch> launches;
+    for (const Contender& contender : contenders) launches.push_back([&](int i) { contender.run(sets.at(i)); });
+    const std::vector<double> times = bench::time_alternating(launches, stream_);
+    for (std::size_t i = 0; i < times.size(); ++i) contenders[i].us = times[i];
+    const std::optional<Algorithm> chosen = judge_plan(what, contenders);
+    for (const Contender& contender : contenders)
+      if (contender.algorithm) report(what, sets, contender, contenders, chosen);
+  }
+
+  /// The algorithm that the library takes by itself, compared with the fastest that was timed.
+  std::optional<Algorithm> judge_plan(const Case& what, const std::vector<Contender>& contenders) {
+    if (what.pass.directions.size() > 1) return std::nullopt;
+    const Algorithm chosen = cuda::make_conv_plan(what.problem, what.pass.directions.front(), what.mode.precision, 0).algorithm;
+    double best = 0, own = 0;
+    int timed = 0;
+    for (const Contender& contender : contenders) {
+      if (!contender.algorithm) continue;
+      ++timed;
+      if (best == 0 || contender.us < best) best = contender.us;
+      if (contender.algorithm == chosen) own = contender.us;
+    }
+    if (timed < 2 || own == 0) return chosen;
+    ++plan_cases_;
+    plan_log_ += std::log(own / best);
+    if (own / best >= plan_worst_) plan_worst_ = own / best, plan_worst_case_ = what.name();
+    return chosen;
+  }
+
+  void report(const Case& what, bench::Sets& sets, const Contender& contender, const std::vector<Contender>& contenders,
+              std::optional<Algorithm> chosen) {
+    const bool right = contender.verdict.right();
+    ok_ = ok_ && right;
+    const double bytes = bench::bytes_of(what.problem, what.pass);
+    const double operations = what.problem.operations() * static_cast<double>(what.pass.directions.size());
+    const double roofline = 1e6 * std::max(bytes / bandwidth_, operations / rates_.at(what.precision));
+    std::map<std::string, double> peers;
+    double best = 0, ncl = 0;
+    for (const Contender& other : contenders) {
+      if (other.algorithm && (other.algorithm != Algorithm::gemm || contender.algorithm == Algorithm::gemm)) continue;
+      peers[other.name] = other.us;
+      if (other.algorithm) continue;
+      if (best == 0 || other.us < best) best = other.us;
+      if (other.name.ends_with("_ncl")) ncl = other.us;
+    }
+    std::cout << what.shape.name << " | " << what.pass.name << " | " << what.precision << " | " << contender.name
+              << (contender.algorithm == chosen ? " *" : "") << " | " << std::fixed << std::setprecision(1) << contender.us
+              << " | " << operations / contender.us * 1e-6 << " | " << bytes / contender.us * 1e-3 << " | "
+              << 100 * roofline / contender.us << " | " << quotient(ncl, contender.us) << " | " << quotient(best, contender.us)
+              << std::defaultfloat << (right ? "" : concat(" | WRONG: error ", contender.verdict.error)) << std::endl;
+    Json record = {{"suite", "conv_transpose1d"}, {"shape", what.shape.name},    {"problem", to_json(what.problem)},
+                   {"direction", what.pass.name}, {"precision", what.precision}, {"algorithm", contender.name},
+                   {"us_burst", contender.us},    {"us_sustained", nullptr}};
+    record["clock_mhz"] = bench::sm_clock_mhz();
+    if (options_.sustained && what.pass.directions.size() == 1) {
+      const bench::Sustained sustained =
+          bench::time_sustained([&](int i) { contender.run(sets.at(i)); }, contender.us, stream_);
+      record["us_sustained"] = sustained.us;
+      record["clock_mhz"] = sustained.clock_mhz;
+    }
+    record["error"] = contender.verdict.error;
+    record["roofline_us"] = roofline;
+    if (contender.algorithm == chosen) record["chosen"] = true;
+    record["peers"] = peers;
+    records_.push_back(record);
+  }
+
+  void save() const {
+    if (options_.json.empty()) return;
+    Json root = {{"suite", "conv_transpose1d"}, {"device", gpu_.name}, {"copy_bytes_per_s", bandwidth_}};
+    root["blas_operations_per_s"] = rates_;
+    root["cudnn"] = cudnn();
+    if (plan_cases_ > 0)
+      root["plan"] = {{"cases", plan_cases_}, {"mean", std::exp(plan_log_ / plan_cases_)}, {"worst", plan_worst_}};
+    root["left_out"] = left_out_;
+    root["records"] = records_;
+    const std::string unfinished = options_.json + ".new";
+    std::ofstream file(unfinished);
+    file << root.dump(1) << '\n';
+    file.close();
+    require<Error>(file.good(), "cannot write '", unfinished, "'");
+    std::filesystem::rename(unfinished, options_.json);
   }
 
   const Options& options_;
+  const cuda::DeviceProperties& gpu_;
   cudaStream_t stream_;
+  Clock::time_point end_;
   double bandwidth_;
   std::map<std::string, double> rates_;
-  nlohmann::ordered_json records_ = nlohmann::ordered_json::array();
+  Json records_ = Json::array();
+  std::vector<std::string> left_out_;
+  int plan_cases_ = 0;
+  double plan_log_ = 0, plan_worst_ = 1;
+  std::string plan_worst_case_;
   bool ok_ = true;
 };
 
 int run_all(const Options& options) {
-  require<DeviceError>(cuda::device_count() > 0, "bench: ", cuda::unavailable_reason());
+  require<DeviceError>(cuda::device_count() > 0, cuda::unavailable_reason());
   Bench bench(options);
-  for (const bench::Shape& shape : bench::kShapes)
-    if (options.shapes.empty() || std::count(options.shapes.begin(), options.shapes.end(), shape.name) > 0) bench.shape(shape);
-  if (!options.json.empty()) {
-    std::ofstream file(options.json);
-    file << bench.json().dump(1) << '\n';
-    file.close();
-    require<Error>(file.good(), "cannot write '", options.json, "'");
-  }
+  for (const std::string& precision : options.precisions)
+    for (const bench::Shape& shape : bench::kShapes)
+      if (options.shapes.empty() || std::count(options.shapes.begin(), options.shapes.end(), shape.name) > 0)
+        bench.run(shape, precision);
+  bench.finish();
   return bench.ok() ? 0 : 1;
+}
+
+/// Names that no table has are found before anything is timed.
+void check(const Options& options) {
+  for (const std::string& name : options.precisions) (void)bench::mode_of(name);
+  for (const std::string& name : options.directions) (void)bench::pass_of(name);
+  for (const std::string& name : options.algorithms) (void)parse_algorithm(name);
+  for (const std::string& name : options.shapes)
+    require<Error>(std::any_of(bench::kShapes.begin(), bench::kShapes.end(),
+                               [&](const bench::Shape& shape) { return shape.name == name; }),
+                   "--shapes: no shape of bench/shapes.hpp is called '", name, "'");
 }
 
 }  // namespace
@@ -272,13 +318,23 @@ int main(int argc, char** argv) {
   Options options;
   CLI::App app("times ConvTranspose1d on a GPU beside cuDNN");
   app.add_option("--shapes", options.shapes, "names in bench/shapes.hpp; all without")->delimiter(',');
-  app.add_option("--directions", options.directions, "forward, dgrad, wgrad")->delimiter(',');
-  app.add_option("--precisions", options.precisions, "ieee, fp32, tf32, bf16, f16, f64")->delimiter(',');
-  app.add_option("--algorithms", options.algorithms, "direct, depthwise, gemm; all that can without")->delimiter(',');
+  app.add_option("--directions", options.directions, "forward, dgrad, wgrad, step")->delimiter(',');
+  app.add_option("--precisions", options.precisions, "ieee, fp32, tf32, bf16, f16, f64; in this order")->delimiter(',');
+  app.add_option("--algorithms", options.algorithms, "direct, depthwise, gemm, automatic; all that can without")
+      ->delimiter(',');
   app.add_flag("--no-peers", options.no_peers, "leave cuDNN out");
-  app.add_flag("--no-sustained", options.no_sustained, "bursts only");
+  app.add_flag("--sustained", options.sustained, "also 300 launches in a row, at most a second of them");
+  app.add_option("--time-budget", options.time_budget, "seconds after which no new case is begun")->check(CLI::PositiveNumber);
   app.add_option("--json", options.json, "file for the records");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+    check(options);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  } catch (const Error& error) {
+    std::cerr << "conv_transpose1d: " << error.what() << '\n';
+    return 2;
+  }
   try {
     return run_all(options);
   } catch (const std::exception& error) {

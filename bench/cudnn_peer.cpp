@@ -3,6 +3,7 @@
 #include <cudnn.h>
 
 #include <array>
+#include <memory>
 #include <vector>
 
 #include "cuda/allocator.hpp"
@@ -58,89 +59,132 @@ struct Descriptors {
 };
 
 constexpr float kOne = 1, kZero = 0;
-constexpr int kAlgorithms = 16;  // more than any direction has, with and without tensor cores
+constexpr std::size_t kAlgorithms = 16;  // more than any direction has, with and without tensor cores
 
-/// The fastest that worked.
-template <class Perf, std::size_t kCount>
-std::optional<Perf> best_of(const std::array<Perf, kCount>& found, int count) {
+/// An algorithm of any direction, as its search reports it.
+struct Found {
+  int algorithm = 0;
+  cudnnMathType_t math = CUDNN_DEFAULT_MATH;
+  std::size_t workspace = 0;
+};
+
+/// Those that worked, fastest first.
+template <class Perf>
+std::vector<Found> successes(const std::array<Perf, kAlgorithms>& found, int count) {
+  std::vector<Found> all;
+  cudnnStatus_t failure = CUDNN_STATUS_NOT_SUPPORTED;
   for (int i = 0; i < count; ++i) {
     const Perf& perf = found[static_cast<std::size_t>(i)];
-    if (perf.status != CUDNN_STATUS_SUCCESS) continue;
-    return perf;
+    if (perf.status == CUDNN_STATUS_SUCCESS)
+      all.push_back({static_cast<int>(perf.algo), perf.mathType, perf.memory});
+    else
+      failure = perf.status;
   }
-  return std::nullopt;
+  require<NotImplemented>(!all.empty(), "cudnn: no algorithm out of ", count, ": ", cudnnGetErrorString(failure));
+  return all;
 }
 
 class Peer final : public CudnnPeer {
  public:
-  Peer(const ConvProblem& problem, ConvDirection direction, cudnnMathType_t math, Layout layout, cudaStream_t stream)
-      : direction_(direction), math_(math), d_(problem, math, layout, stream) {
-    int count = 0;
-    if (direction == ConvDirection::forward) {
-      std::array<cudnnConvolutionBwdDataAlgoPerf_t, kAlgorithms> found{};
-      check(cudnnFindConvolutionBackwardDataAlgorithm(d_.handle, d_.w, d_.x, d_.conv, d_.y, kAlgorithms, &count, found.data()),
-            "search");
-      take(best_of(found, count), backward_data_);
-    } else if (direction == ConvDirection::dgrad) {
-      std::array<cudnnConvolutionFwdAlgoPerf_t, kAlgorithms> found{};
-      check(cudnnFindConvolutionForwardAlgorithm(d_.handle, d_.y, d_.w, d_.conv, d_.x, kAlgorithms, &count, found.data()),
-            "search");
-      take(best_of(found, count), forward_);
-    } else {
-      std::array<cudnnConvolutionBwdFilterAlgoPerf_t, kAlgorithms> found{};
-      check(
-          cudnnFindConvolutionBackwardFilterAlgorithm(d_.handle, d_.y, d_.x, d_.conv, d_.w, kAlgorithms, &count, found.data()),
-          "search");
-      take(best_of(found, count), backward_filter_);
+  Peer(const ConvProblem& problem, ConvDirection direction, cudnnMathType_t math, Layout layout, const DeviceOperands& at,
+       cudaStream_t stream)
+      : direction_(direction), math_(math), stream_(stream), d_(problem, math, layout, stream) {
+    constexpr std::size_t kTimed = 4;  // the search times each once, which is not enough to tell the first few apart
+    std::vector<Found> found = search();
+    if (found.size() > kTimed) found.resize(kTimed);
+    double best_ms = 0;
+    Found best;
+    for (const Found& candidate : found) {
+      take(candidate);
+      const double ms = time(at);
+      if (best_ms == 0 || ms < best_ms) best_ms = ms, best = candidate;
     }
+    take(best);
   }
 
-  void run(void* x, void* w, void* y) override {
+  void run(const DeviceOperands& at) override {
     void* space = workspace_->as<void>();
     const std::size_t bytes = workspace_->bytes();
     if (direction_ == ConvDirection::forward)
-      check(cudnnConvolutionBackwardData(d_.handle, &kOne, d_.w, w, d_.x, x, d_.conv, backward_data_, space, bytes, &kZero,
-                                         d_.y, y),
+      check(cudnnConvolutionBackwardData(d_.handle, &kOne, d_.w, at.w, d_.x, at.x, d_.conv,
+                                         static_cast<cudnnConvolutionBwdDataAlgo_t>(algorithm_), space, bytes, &kZero, d_.y,
+                                         at.y),
             "run");
     else if (direction_ == ConvDirection::dgrad)
-      check(cudnnConvolutionForward(d_.handle, &kOne, d_.y, y, d_.w, w, d_.conv, forward_, space, bytes, &kZero, d_.x, x),
+      check(cudnnConvolutionForward(d_.handle, &kOne, d_.y, at.y, d_.w, at.w, d_.conv,
+                                    static_cast<cudnnConvolutionFwdAlgo_t>(algorithm_), space, bytes, &kZero, d_.x, at.x),
             "run");
     else
-      check(cudnnConvolutionBackwardFilter(d_.handle, &kOne, d_.y, y, d_.x, x, d_.conv, backward_filter_, space, bytes, &kZero,
-                                           d_.w, w),
+      check(cudnnConvolutionBackwardFilter(d_.handle, &kOne, d_.y, at.y, d_.x, at.x, d_.conv,
+                                           static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm_), space, bytes, &kZero, d_.w,
+                                           at.w),
             "run");
   }
 
  private:
-  template <class Perf, class Algo>
-  void take(const std::optional<Perf>& best, Algo& algorithm) {
-    require<NotImplemented>(best.has_value(), "cudnn: no algorithm");
-    algorithm = best->algo;
+  std::vector<Found> search() {
+    int count = 0;
+    if (direction_ == ConvDirection::forward) {
+      std::array<cudnnConvolutionBwdDataAlgoPerf_t, kAlgorithms> found{};
+      check(cudnnFindConvolutionBackwardDataAlgorithm(d_.handle, d_.w, d_.x, d_.conv, d_.y, kAlgorithms, &count, found.data()),
+            "search");
+      return successes(found, count);
+    }
+    if (direction_ == ConvDirection::dgrad) {
+      std::array<cudnnConvolutionFwdAlgoPerf_t, kAlgorithms> found{};
+      check(cudnnFindConvolutionForwardAlgorithm(d_.handle, d_.y, d_.w, d_.conv, d_.x, kAlgorithms, &count, found.data()),
+            "search");
+      return successes(found, count);
+    }
+    std::array<cudnnConvolutionBwdFilterAlgoPerf_t, kAlgorithms> found{};
+    check(cudnnFindConvolutionBackwardFilterAlgorithm(d_.handle, d_.y, d_.x, d_.conv, d_.w, kAlgorithms, &count, found.data()),
+          "search");
+    return successes(found, count);
+  }
+
+  void take(const Found& found) {
+    algorithm_ = found.algorithm;
     // What is reported for FMA may be the default, which stands for tf32.
-    if (math_ != CUDNN_FMA_MATH) check(cudnnSetConvolutionMathType(d_.conv, best->mathType), "math type");
-    workspace_ = std::make_unique<cuda::Buffer>(best->memory, 0);
+    if (math_ != CUDNN_FMA_MATH) check(cudnnSetConvolutionMathType(d_.conv, found.math), "math type");
+    workspace_ = std::make_unique<cuda::Buffer>(found.workspace, 0);
+  }
+
+  double time(const DeviceOperands& at) {
+    cuda::Event begin(true), end(true);
+    run(at);
+    begin.record(stream_);
+    for (int i = 0; i < 3; ++i) run(at);
+    end.record(stream_);
+    end.synchronize();
+    return cuda::Event::elapsed_ms(begin, end);
   }
 
   ConvDirection direction_;
   cudnnMathType_t math_;
+  cudaStream_t stream_;
   Descriptors d_;
   std::unique_ptr<cuda::Buffer> workspace_;
-  cudnnConvolutionBwdDataAlgo_t backward_data_{};
-  cudnnConvolutionFwdAlgo_t forward_{};
-  cudnnConvolutionBwdFilterAlgo_t backward_filter_{};
+  int algorithm_ = 0;
 };
 
 }  // namespace
 
 std::unique_ptr<CudnnPeer> make_cudnn_peer(const ConvProblem& problem, ConvDirection direction, Precision precision,
-                                           Layout layout, cudaStream_t stream) {
-  if (problem.P_l != problem.P_r || problem.OP >= problem.S + (problem.OP == 0 ? 1 : 0)) return nullptr;
-  const cudnnMathType_t math =
-      problem.dtype == DType::f32 && precision != Precision::tf32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION;
+                                           Layout layout, const DeviceOperands& at, cudaStream_t stream, std::string& reason) {
+  if (problem.P_l != problem.P_r || problem.OP >= problem.S + (problem.OP == 0 ? 1 : 0)) {
+    reason = "cudnn: it needs even padding and an output padding below the stride";
+    return nullptr;
+  }
+  // The default lets f32 be rounded to tf32 and no further.
+  const bool is_half = problem.dtype == DType::f16 || problem.dtype == DType::bf16;
+  const cudnnMathType_t math = is_half                                                       ? CUDNN_TENSOR_OP_MATH
+                               : problem.dtype == DType::f32 && precision != Precision::tf32 ? CUDNN_FMA_MATH
+                                                                                             : CUDNN_DEFAULT_MATH;
   try {
-    return std::make_unique<Peer>(problem, direction, math, layout, stream);
-  } catch (const Error&) {
+    return std::make_unique<Peer>(problem, direction, math, layout, at, stream);
+  } catch (const Error& error) {
     (void)cudaGetLastError();
+    reason = error.what();
     return nullptr;
   }
 }

@@ -3,32 +3,33 @@
 
 #include <cuda_runtime.h>
 
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
+#include "gpu_check.hpp"
 
 namespace polyphase::bench {
 
 enum class Layout { ncl, nhwc };
 
-/// The fastest algorithm that cuDNN's search finds for one problem, ready to run.
+/// The fastest algorithm that cuDNN has for one problem, ready to run.
 class CudnnPeer {
  public:
   virtual ~CudnnPeer() = default;
   /// Operands and result as conv/problem.hpp has them; in `nhwc` their elements count as laid out that way.
-  virtual void run(void* x, void* w, void* y) = 0;
+  virtual void run(const DeviceOperands& at) = 0;
 };
 
-/// Nothing where cuDNN cannot do the problem: uneven padding, output padding past the stride, an unsupported combination.
-/// `precision` ieee is cuDNN without tensor cores, tf32 with.
+/// cuDNN's own search over all its algorithms ranks them; the first few are then timed on `at` and the fastest is kept. Null
+/// with a reason where cuDNN cannot do the problem: uneven padding, output padding past the stride, an unsupported combination.
+/// `precision` ieee and fp32 are cuDNN without tensor cores, tf32 with; halves always with.
 [[nodiscard]] std::unique_ptr<CudnnPeer> make_cudnn_peer(const ConvProblem& problem, ConvDirection direction,
-                                                         Precision precision, Layout layout, cudaStream_t stream);
+                                                         Precision precision, Layout layout, const DeviceOperands& at,
+                                                         cudaStream_t stream, std::string& reason);
 
-/// "9.19.0", or why there is none.
+/// "9.19.0".
 [[nodiscard]] std::string cudnn_version();
 
 }  // namespace polyphase::bench

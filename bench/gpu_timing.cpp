@@ -1,72 +1,121 @@
 #include "gpu_timing.hpp"
 
 #include <cublas_v2.h>
+#include <dlfcn.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <cstdlib>
 
 #include "cuda/allocator.hpp"
 #include "cuda/blas.hpp"
 #include "cuda/runtime.hpp"
+#include "tensor/tensor.hpp"
 
 namespace polyphase::bench {
 namespace {
 
 using cuda::Event;
 
-/// Microseconds a launch of `count` in a row.
-double run_many(const std::function<void(int)>& launch, int count, cudaStream_t stream,
-                const std::function<void()>& meanwhile = {}) {
+/// Microseconds a launch of `count` in a row, numbered from `first`.
+double run_many(const Launch& launch, int first, int count, cudaStream_t stream, const std::function<void()>& meanwhile = {}) {
   Event begin(true), end(true);
   begin.record(stream);
-  for (int i = 0; i < count; ++i) launch(i);
+  for (int i = 0; i < count; ++i) launch(first + i);
   end.record(stream);
   if (meanwhile) meanwhile();
   end.synchronize();
   return Event::elapsed_ms(begin, end) * 1e3 / count;
 }
 
-int sm_clock() {
-  std::FILE* pipe = ::popen("nvidia-smi --query-gpu=clocks.sm --format=csv,noheader,nounits -i 0 2>/dev/null", "r");
-  if (pipe == nullptr) return 0;
-  std::array<char, 64> line{};
-  const bool read = std::fgets(line.data(), static_cast<int>(line.size()), pipe) != nullptr;
-  ::pclose(pipe);
-  return read ? std::atoi(line.data()) : 0;
+/// The driver's management library, asked in the process: nvidia-smi takes longer than what is measured.
+class Management {
+ public:
+  Management() : library_(::dlopen("libnvidia-ml.so.1", RTLD_NOW)) {
+    if (library_ == nullptr) return;
+    const auto initialise = function<int()>("nvmlInit_v2");
+    const auto by_bus = function<int(const char*, void**)>("nvmlDeviceGetHandleByPciBusId_v2");
+    std::array<char, 32> bus{};
+    if (initialise == nullptr || by_bus == nullptr || initialise() != 0) return;
+    ready_ = true;
+    if (cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), 0) != cudaSuccess || by_bus(bus.data(), &device_) != 0)
+      device_ = nullptr;
+  }
+  [[nodiscard]] int clock_mhz() const {
+    constexpr int kSmClock = 1;
+    const auto ask = function<int(void*, int, unsigned*)>("nvmlDeviceGetClockInfo");
+    unsigned mhz = 0;
+    if (device_ == nullptr || ask == nullptr || ask(device_, kSmClock, &mhz) != 0) return 0;
+    return static_cast<int>(mhz);
+  }
+  [[nodiscard]] std::string driver() const {
+    const auto ask = function<int(char*, unsigned)>("nvmlSystemGetDriverVersion");
+    std::array<char, 96> text{};
+    if (!ready_ || ask == nullptr || ask(text.data(), static_cast<unsigned>(text.size())) != 0) return "unknown";
+    return text.data();
+  }
+
+ private:
+  template <class F>
+  [[nodiscard]] F* function(const char* name) const {
+    return library_ == nullptr ? nullptr : reinterpret_cast<F*>(::dlsym(library_, name));
+  }
+  void* library_;
+  void* device_ = nullptr;
+  bool ready_ = false;
+};
+
+const Management& management() {
+  static const Management instance;
+  return instance;
 }
+
+double time_alone(const Launch& launch, cudaStream_t stream) { return time_alternating({launch}, stream).front(); }
 
 }  // namespace
 
-Timing time_launches(const std::function<void(int)>& launch, cudaStream_t stream, bool sustained) {
+int sm_clock_mhz() { return management().clock_mhz(); }
+
+std::string driver_version() { return management().driver(); }
+
+std::vector<double> time_alternating(const std::vector<Launch>& launches, cudaStream_t stream) {
   constexpr int kBurst = 12;
-  run_many(launch, 3, stream);
-  std::array<double, 5> bursts{};
-  for (double& burst : bursts) burst = run_many(launch, kBurst, stream);
-  std::sort(bursts.begin(), bursts.end());
-  Timing timing{.us_burst = bursts[bursts.size() / 2]};
-  if (!sustained) return timing;
-  const int count = static_cast<int>(std::clamp(3e6 / timing.us_burst, 12.0, 300.0));
-  timing.us_sustained = run_many(launch, count, stream, [&] { timing.clock_mhz = sm_clock(); });
-  return timing;
+  constexpr double kLongBurst = 1e5;  // us
+  double longest = 0;
+  for (const Launch& launch : launches) longest = std::max(longest, run_many(launch, 0, 3, stream) * kBurst);
+  const int rounds = longest > kLongBurst ? 3 : 5;
+  std::vector<std::vector<double>> bursts(launches.size());
+  for (int round = 0; round < rounds; ++round)
+    for (std::size_t i = 0; i < launches.size(); ++i)
+      bursts[i].push_back(run_many(launches[i], round * kBurst, kBurst, stream));
+  std::vector<double> medians;
+  for (std::vector<double>& times : bursts) {
+    std::sort(times.begin(), times.end());
+    medians.push_back(times[times.size() / 2]);
+  }
+  return medians;
+}
+
+Sustained time_sustained(const Launch& launch, double us_burst, cudaStream_t stream) {
+  Sustained sustained;
+  const int count = static_cast<int>(std::clamp(1e6 / us_burst, 12.0, 300.0));
+  sustained.us = run_many(launch, 0, count, stream, [&] { sustained.clock_mhz = sm_clock_mhz(); });
+  return sustained;
 }
 
 double copy_bandwidth(cudaStream_t stream) {
   constexpr std::size_t kBytes = std::size_t{1} << 30;
   const cuda::Buffer from(kBytes, 0), to(kBytes, 0);
-  const Timing timing = time_launches(
+  const double us = time_alone(
       [&](int) { CHECK_CUDA(cudaMemcpyAsync(to.as<void>(), from.as<void>(), kBytes, cudaMemcpyDeviceToDevice, stream)); },
-      stream, false);
-  return 2.0 * static_cast<double>(kBytes) / (timing.us_burst * 1e-6);
+      stream);
+  return 2.0 * static_cast<double>(kBytes) / (us * 1e-6);
 }
 
 double blas_rate(DType dtype, Precision precision, cudaStream_t stream) {
   constexpr int kSize = 8192;
-  const std::size_t bytes = std::size_t{kSize} * kSize * size_of(dtype);
-  const cuda::Buffer a(bytes, 0), b(bytes, 0), c(bytes, 0);
-  CHECK_CUDA(cudaMemsetAsync(a.as<void>(), 0x3c, bytes, stream));  // small finite numbers in every dtype
-  CHECK_CUDA(cudaMemsetAsync(b.as<void>(), 0x3c, bytes, stream));
+  const TensorOptions options{.dtype = dtype, .device = Device::cuda(0)};
+  const Tensor a = Tensor::randn({kSize, kSize}, options), b = Tensor::randn({kSize, kSize}, options);
+  const Tensor c = Tensor::empty({kSize, kSize}, options);
   const cudaDataType type = dtype == DType::f64    ? CUDA_R_64F
                             : dtype == DType::f16  ? CUDA_R_16F
                             : dtype == DType::bf16 ? CUDA_R_16BF
@@ -79,14 +128,13 @@ double blas_rate(DType dtype, Precision precision, cudaStream_t stream) {
   const bool is_double = dtype == DType::f64;
   const void* one = is_double ? static_cast<const void*>(&one64) : &one32;
   const void* zero = is_double ? static_cast<const void*>(&zero64) : &zero32;
-  const Timing timing = time_launches(
+  const double us = time_alone(
       [&](int) {
-        CHECK_CUBLAS(cublasGemmEx(cuda::blas_handle(0, stream), CUBLAS_OP_N, CUBLAS_OP_N, kSize, kSize, kSize, one,
-                                  a.as<void>(), type, kSize, b.as<void>(), type, kSize, zero, c.as<void>(), type, kSize,
-                                  compute, CUBLAS_GEMM_DEFAULT));
+        CHECK_CUBLAS(cublasGemmEx(cuda::blas_handle(0, stream), CUBLAS_OP_N, CUBLAS_OP_N, kSize, kSize, kSize, one, a.raw(),
+                                  type, kSize, b.raw(), type, kSize, zero, c.raw(), type, kSize, compute, CUBLAS_GEMM_DEFAULT));
       },
-      stream, false);
-  return 2.0 * kSize * kSize * kSize / (timing.us_burst * 1e-6);
+      stream);
+  return 2.0 * kSize * kSize * kSize / (us * 1e-6);
 }
 
 }  // namespace polyphase::bench

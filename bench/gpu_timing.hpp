@@ -4,24 +4,36 @@
 #include <cuda_runtime.h>
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "conv/algorithm.hpp"
 #include "tensor/dtype.hpp"
 
 namespace polyphase::bench {
 
-struct Timing {
-  double us_burst = 0;      ///< one launch, the median of five bursts of 12 after a warm-up
-  double us_sustained = 0;  ///< one launch out of 300 in a row (fewer where they would take more than three seconds)
-  int clock_mhz = 0;        ///< of the SMs, asked of nvidia-smi in the middle of the sustained run; 0 where it does not answer
-};
+/// launch(i) is given the number of the call, so that it can rotate over its arrays.
+using Launch = std::function<void(int)>;
 
-/// Times launch(i), which is given the number of the call so that it can rotate over its arrays. `sustained` may be left out.
-[[nodiscard]] Timing time_launches(const std::function<void(int)>& launch, cudaStream_t stream, bool sustained);
+/// Microseconds of one launch of each: the median of five bursts of 12 after a warm-up (three bursts where one takes more than
+/// 100 ms). The bursts take turns, so that all see the card equally warm.
+[[nodiscard]] std::vector<double> time_alternating(const std::vector<Launch>& launches, cudaStream_t stream);
+
+struct Sustained {
+  double us = 0;
+  int clock_mhz = 0;  ///< in the middle of it
+};
+/// Microseconds of one launch out of 300 in a row, fewer where they would take more than a second; `us_burst` is about how long
+/// one takes.
+[[nodiscard]] Sustained time_sustained(const Launch& launch, double us_burst, cudaStream_t stream);
+
+/// The clock of the SMs, and the driver's version; 0 and "unknown" where the driver's library does not say.
+[[nodiscard]] int sm_clock_mhz();
+[[nodiscard]] std::string driver_version();
 
 /// Bytes read and written per second of a device copy of 1 GiB.
 [[nodiscard]] double copy_bandwidth(cudaStream_t stream);
-/// Operations per second of cuBLAS on an 8192^3 product.
+/// Operations per second of cuBLAS on an 8192^3 product of random normal numbers.
 [[nodiscard]] double blas_rate(DType dtype, Precision precision, cudaStream_t stream);
 
 }  // namespace polyphase::bench

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Turns benchmark results into docs/benchmarks/NAME.json and the tables of docs/benchmarks.md.
+"""Turns benchmark results into docs/benchmarks/NAME.json and the tables of docs/benchmarks.md, docs/gpu_check.md and README.md.
 
-    report.py collect NAME --commit C --date D [--set KEY=VALUE ...] RESULT.json ...
+    report.py collect NAME --commit C --date D [--set KEY=VALUE ...] [--folder F] [--checks CHECKS.tsv] [RESULT.json ...]
+    report.py adopt NAME.json [NAME.json ...]
     report.py tables
 
-`collect` joins the records of several programs' --json files into docs/benchmarks/NAME.json (cpu, h200, ...), with what they
-were measured on. `tables` writes every table of docs/benchmarks.md anew from those files, between its markers.
+`collect` joins the records of several programs' --json files into F/NAME.json (cpu, h200, ...; F is docs/benchmarks without
+--folder), with what they were measured on; CHECKS.tsv (tools/gpu_check.sh) adds its checks and leaves their table beside it.
+`adopt` takes files that `collect` made elsewhere into docs/benchmarks, the parts of one run joined, and writes the tables.
+`tables` writes every table anew from docs/benchmarks, between its markers; one without records stays as it is.
 """
 
 import argparse
@@ -15,30 +18,92 @@ import pathlib
 import re
 
 DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
+SHARED = ("device", "isa", "threads", "torch")  # said once by a program, true of all its records
+TOP = ("copy_bytes_per_s", "blas_operations_per_s", "cudnn")  # the machine's, as measured in the run
+
+
+def read(path):
+    return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+
+
+def write(path, data):
+    """Whole or not at all."""
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    new.replace(path)
+
+
+def merge_top(result, data):
+    for key in TOP:
+        if isinstance(data.get(key), dict):
+            result.setdefault(key, {}).update(data[key])
+        elif key in data:
+            result.setdefault(key, data[key])
+
+
+def read_checks(path):
+    lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
+    rows = [line.split("\t", 4) for line in lines if line.count("\t") >= 4]
+    return [{"part": part, "check": check, "result": result, "seconds": float(seconds), "note": note}
+            for part, check, result, seconds, note in rows]
 
 
 def collect(arguments):
     result = {"commit": arguments.commit, "date": arguments.date}
     result.update(pair.split("=", 1) for pair in arguments.set)
-    result["records"] = []
+    records, left_out = [], []
     for name in arguments.results:
-        data = json.loads(pathlib.Path(name).read_text())
-        shared = {key: data[key] for key in ("device", "isa", "threads", "torch") if key in data}
-        for record in data["records"]:
-            result["records"].append({"suite": data["suite"], **record, **shared})
-    path = DOCS / "benchmarks" / f"{arguments.name}.json"
-    path.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"{path}: {len(result['records'])} records")
+        data = read(name)
+        merge_top(result, data)
+        shared = {key: data[key] for key in SHARED if key in data}
+        records += [{"suite": data["suite"], **record, **shared} for record in data["records"]]
+        left_out += data.get("left_out", [])
+    if left_out:
+        result["left_out"] = left_out
+    if arguments.checks:
+        result["checks"] = read_checks(arguments.checks)
+    result["records"] = records
+    path = arguments.folder / f"{arguments.name}.json"
+    write(path, result)
+    if arguments.checks:
+        (arguments.folder / "gpu_check.md").write_text(f"{provenance(result)}\n\n{checks_table(result)}\n", encoding="utf-8")
+    print(f"{path}: {len(records)} records")
 
 
-def table(header, rows):
-    """A Markdown table with aligned columns; the first column is text, the others numbers."""
+def key_of(record):
+    return tuple(record.get(key) for key in ("suite", "shape", "direction", "precision", "algorithm"))
+
+
+def adopt(arguments):
+    parts = [read(name) for name in arguments.results]
+    commits = sorted({part["commit"] for part in parts})
+    if len(commits) > 1:
+        raise SystemExit(f"report.py: expected the parts of one run, got commits {', '.join(commits)}")
+    result = {key: value for key, value in parts[-1].items() if key not in ("records", "checks")}
+    checks, records = {}, {}
+    for part in parts:
+        merge_top(result, part)
+        checks.update({(check["part"], check["check"]): check for check in part.get("checks", [])})
+        records.update({key_of(record): record for record in part["records"]})
+    if checks:
+        result["checks"] = list(checks.values())
+    result["records"] = list(records.values())
+    write(DOCS / "benchmarks" / pathlib.Path(arguments.results[0]).name, result)
+    tables(arguments)
+
+
+def table(header, rows, texts=1):
+    """A Markdown table with aligned columns; the first `texts` are text, the others numbers."""
     lines = [header] + rows
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     render = lambda line: "| " + " | ".join(
-        cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(line, widths))) + " |"
-    rule = "|" + "|".join("-" * (width + 2) if i == 0 else "-" * (width + 1) + ":" for i, width in enumerate(widths)) + "|"
+        cell.ljust(width) if i < texts else cell.rjust(width) for i, (cell, width) in enumerate(zip(line, widths))) + " |"
+    rule = "|" + "|".join("-" * (width + 2) if i < texts else "-" * (width + 1) + ":" for i, width in enumerate(widths)) + "|"
     return "\n".join([render(header), rule] + [render(row) for row in rows])
+
+
+def suite(data, name):
+    return [record for record in data["records"] if record["suite"] == name]
 
 
 def ratio(record, peer):
@@ -50,7 +115,7 @@ def geometric_mean(values):
 
 
 def cpu_convolutions(data):
-    records = [r for r in data["records"] if r["suite"] == "conv_transpose1d"]
+    records = suite(data, "conv_transpose1d")
     shapes = list(dict.fromkeys(r["shape"] for r in records))
     by_key = {(r["shape"], r["direction"]): r for r in records}
     rows = []
@@ -69,37 +134,134 @@ def cpu_convolutions(data):
 
 def cpu_steps(data):
     rows = [[r["shape"], f"{r['us_burst'] / 1e3:.2f}", f"{r['peers']['torch_cpu'] / 1e3:.2f}", f"{ratio(r, 'torch_cpu'):.2f}"]
-            for r in data["records"] if r["suite"] == "training_step"]
+            for r in suite(data, "training_step")]
     return table(["batch", "ms", "PyTorch ms", "x PyTorch"], rows)
 
 
+def best_ratio(record, wanted):
+    """How many times the record's time the fastest of the peers takes whose name `wanted` takes; empty without one."""
+    times = [us for name, us in record.get("peers", {}).items() if wanted(name)]
+    return f"{min(times) / record['us_burst']:.2f}" if times else ""
+
+
 def gpu_convolutions(data):
-    rows = [[r["shape"], r["direction"], r["precision"], r["algorithm"], f"{r['us_burst'] / 1e3:.3f}", f"{r['us_sustained'] / 1e3:.3f}",
-             f"{100 * r['roofline_us'] / r['us_burst']:.0f}", f"{r['error']:.1e}"]
-            for r in data["records"] if r["suite"] == "conv_transpose1d"]
-    return table(["shape", "direction", "precision", "algorithm", "ms burst", "ms sustained", "% of roofline", "error"], rows)
+    rows = []
+    for r in suite(data, "conv_transpose1d"):
+        sustained = r.get("us_sustained")
+        rows.append([r["shape"], r["direction"], r["precision"], r["algorithm"] + (" *" if r.get("chosen") else ""),
+                     f"{r['us_burst'] / 1e3:.3f}", f"{sustained / 1e3:.3f}" if sustained else "",
+                     f"{100 * r['roofline_us'] / r['us_burst']:.0f}",
+                     best_ratio(r, lambda name: name.startswith("cudnn") and name.endswith("_ncl")),
+                     best_ratio(r, lambda name: name.startswith("cudnn")), best_ratio(r, lambda name: name.startswith("torch")),
+                     f"{r['error']:.1e}"])
+    header = ["shape", "direction", "precision", "algorithm", "ms burst", "ms sustained", "% of roofline", "x cuDNN (its layout)",
+              "x cuDNN (its best)", "x PyTorch", "error"]
+    return table(header, rows, 4) if rows else None
+
+
+def gpu_others(name, unit, scale):
+    """The table of a suite whose records differ in shape and algorithm, with each one's peers in a column."""
+    def render(data):
+        records = suite(data, name)
+        peers = list(dict.fromkeys(peer for record in records for peer in record.get("peers", {})))
+        show = lambda value: "" if value is None else f"{value / scale:.3f}"
+        rows = [[r["shape"], r["algorithm"], show(r["us_burst"]), *(show(r.get("peers", {}).get(peer)) for peer in peers)] for r in records
+                if "us_burst" in r]
+        return table(["what", "way", unit, *(f"{peer} {unit}" for peer in peers)], rows, 2) if rows else None
+    return render
+
+
+def gpu_memory(data):
+    rows = [[r["shape"], f"{r['live_peak_bytes'] / 2**20:.1f}", f"{r['held_peak_bytes'] / 2**20:.1f}",
+             f"{100 * (r['held_peak_bytes'] / r['live_peak_bytes'] - 1):.1f}"] for r in suite(data, "allocator") if "held_peak_bytes" in r]
+    return table(["training run", "live at most, MiB", "held at most, MiB", "more, %"], rows) if rows else None
+
+
+def checks_table(data):
+    rows = [[c["part"], c["check"], c["result"], f"{c['seconds']:.1f}", c["note"].replace("|", "/")] for c in data.get("checks", [])]
+    if not rows:
+        return None
+    count = {result: sum(row[2] == result for row in rows) for result in ("passed", "failed", "skipped")}
+    widest = table(["part", "check", "result", "seconds", "note"], rows, 3)
+    return f"{widest}\n\n{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped"
+
+
+def conv(shape, direction, precisions, algorithm):
+    def find(data):
+        return [r for r in suite(data, "conv_transpose1d")
+                if (r["shape"], r["direction"], r["algorithm"]) == (shape, direction, algorithm) and r["precision"] in precisions]
+    return find
+
+
+def other(name, shape, algorithm):
+    return lambda data: [r for r in suite(data, name) if (r["shape"], r["algorithm"]) == (shape, algorithm)]
+
+
+milliseconds = lambda record: record["us_burst"] / 1e3
+F32 = ("ieee", "fp32")
+# What the library sets itself to reach on an H200: what, unit, records, value of a record, bound, whether more is better.
+GOALS = (
+    [(f"direct f32 forward, {shape}", "ms", conv(shape, "forward", F32, "direct"), milliseconds, bound, False)
+     for shape, bound in (("A", 10.5), ("B", 1.0), ("C", 2.3))] +
+    [(f"depthwise {precision} {direction}", "% of the roofline", conv("depthwise", direction, (precision,), "depthwise"),
+      lambda r: 100 * r["roofline_us"] / r["us_burst"], 85, True)
+     for precision in ("fp32", "f16", "bf16") for direction in ("forward", "dgrad", "wgrad")] +
+    [("training step 4 x 64, eager", "ms", other("training_step", "toy_4x64", "eager"), milliseconds, 0.40, False),
+     ("training step 4 x 64, graph", "ms", other("training_step", "toy_4x64", "graph"), milliseconds, 0.12, False),
+     ("training step 32 x 512, graph", "ms", other("training_step", "toy_32x512", "graph"), milliseconds, 0.50, False),
+     ("cold start to the first result", "s", other("cold_start", "first_forward", "polyphase"), lambda r: r["us_burst"] / 1e6, 0.8, False),
+     ("warm allocate and free", "ns", other("allocator", "pair_1048576", "polyphase"), lambda r: r["us_burst"] * 1e3, 100, False),
+     ("memory held over live, training run", "% more", other("allocator", "training_peak", "polyphase"),
+      lambda r: 100 * (r["held_peak_bytes"] / r["live_peak_bytes"] - 1), 5, False)])
+
+
+def gpu_goals(data):
+    rows = []
+    for what, unit, find, value_of, bound, more in GOALS:
+        values = [value_of(record) for record in find(data)]
+        if values:
+            value = max(values) if more else min(values)
+            reached = value >= bound if more else value <= bound
+            rows.append([what, unit, f"{'>=' if more else '<='} {bound:g}", f"{value:.3g}", "yes" if reached else "no"])
+    return table(["what", "unit", "wanted", "measured", "reached"], rows, 2) if rows else None
 
 
 TABLES = {
     "cpu_convolutions": ("cpu", cpu_convolutions),
     "cpu_steps": ("cpu", cpu_steps),
     "gpu_convolutions": ("h200", gpu_convolutions),
+    "gpu_steps": ("h200", gpu_others("training_step", "ms", 1e3)),
+    "gpu_allocator": ("h200", gpu_others("allocator", "us", 1)),
+    "gpu_memory": ("h200", gpu_memory),
+    "gpu_cold_start": ("h200", gpu_others("cold_start", "s", 1e6)),
+    "gpu_goals": ("h200", gpu_goals),
+    "gpu_checks": ("h200", checks_table),
 }
 
 
 def provenance(data):
-    where = ", ".join(f"{key} {value}" for key, value in data.items() if key not in ("records",))
-    return f"*{where}*"
+    words = [f"{key} {value}" for key, value in data.items() if isinstance(value, str)]
+    if "copy_bytes_per_s" in data:
+        words.append(f"copy {data['copy_bytes_per_s'] * 1e-12:.2f} TB/s")
+    words += [f"cuBLAS {name} {rate * 1e-12:.0f} TFLOP/s" for name, rate in data.get("blas_operations_per_s", {}).items()]
+    return f"*{', '.join(words)}*"
 
 
 def tables(_):
-    for page in (DOCS / "benchmarks.md", DOCS.parent / "README.md"):
-        text = page.read_text()
+    for page in (DOCS / "benchmarks.md", DOCS / "gpu_check.md", DOCS.parent / "README.md"):
+        if not page.is_file():
+            continue
+        text = page.read_text(encoding="utf-8")
         for name, (source, render) in TABLES.items():
-            data = json.loads((DOCS / "benchmarks" / f"{source}.json").read_text())
-            block = f"<!-- table {name} -->\n{provenance(data)}\n\n{render(data)}\n<!-- end -->"
+            if f"<!-- table {name} -->" not in text:
+                continue
+            data = read(DOCS / "benchmarks" / f"{source}.json")
+            rendered = render(data)
+            if rendered is None:
+                continue
+            block = f"<!-- table {name} -->\n{provenance(data)}\n\n{rendered}\n<!-- end -->"
             text = re.sub(rf"<!-- table {name} -->.*?<!-- end -->", lambda _, block=block: block, text, flags=re.S)
-        page.write_text(text)
+        page.write_text(text, encoding="utf-8")
 
 
 def main():
@@ -107,11 +269,16 @@ def main():
     commands = parser.add_subparsers(required=True)
     command = commands.add_parser("collect")
     command.add_argument("name")
-    command.add_argument("results", nargs="+")
+    command.add_argument("results", nargs="*")
     command.add_argument("--commit", required=True)
     command.add_argument("--date", required=True)
     command.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    command.add_argument("--folder", type=pathlib.Path, default=DOCS / "benchmarks")
+    command.add_argument("--checks")
     command.set_defaults(run=collect)
+    command = commands.add_parser("adopt")
+    command.add_argument("results", nargs="+")
+    command.set_defaults(run=adopt)
     commands.add_parser("tables").set_defaults(run=tables)
     arguments = parser.parse_args()
     arguments.run(arguments)
