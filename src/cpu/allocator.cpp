@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include "tensor/error.hpp"
 
@@ -93,7 +94,8 @@ void* HostAllocator::allocate(std::size_t bytes) {
   void* pointer = nullptr;
   ClassOf size{0, bytes};
   // More than there is would be promised by a system that overcommits, and the process killed at the first writes.
-  if (bytes <= physical_memory()) {
+  const bool refused = failure_hook_ && failure_hook_(bytes);
+  if (bytes <= physical_memory() && !refused) {
     size = class_of(bytes);
     pointer = pop(size.index);
     if (pointer != nullptr) {
@@ -175,6 +177,11 @@ MemoryStats HostAllocator::stats() const {
 void HostAllocator::reset_peak() {
   const std::scoped_lock lock(mutex_);
   stats_.peak_bytes = stats_.live_bytes;
+}
+
+void HostAllocator::set_failure_hook(std::function<bool(std::size_t bytes)> hook) {
+  const std::scoped_lock lock(mutex_);
+  failure_hook_ = std::move(hook);
 }
 
 void HostAllocator::trim() {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 
 #include "tensor/allocator.hpp"
@@ -35,6 +36,8 @@ class HostAllocator final : public Allocator {
   [[nodiscard]] MemoryStats stats() const override;
   void reset_peak() override;
   void trim() override;
+  /// For tests: asked before every allocation; where it says true there is no memory. Empty takes it away.
+  void set_failure_hook(std::function<bool(std::size_t bytes)> hook);
   /// Bytes a block of `bytes` really takes.
   [[nodiscard]] static std::size_t block_size(std::size_t bytes);
 
@@ -59,6 +62,7 @@ class HostAllocator final : public Allocator {
   std::array<SizeClass, kClasses> classes_{};
   std::uint64_t clock_ = 0;
   MemoryStats stats_;
+  std::function<bool(std::size_t)> failure_hook_;
 };
 
 /// The one that all CPU tensors use; it keeps up to an eighth of the machine's memory. Never destroyed, so that tensors in

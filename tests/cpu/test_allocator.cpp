@@ -199,3 +199,18 @@ TEST_CASE("threads take turns") {
   CHECK(allocator.stats().live_blocks == 0);
   CHECK(allocator.stats().allocations == 2000);
 }
+
+TEST_CASE("the hook takes memory away; the allocator is as before") {
+  polyphase::cpu::HostAllocator allocator(1 << 20);
+  void* kept = allocator.allocate(100);
+  allocator.set_failure_hook([](std::size_t bytes) { return bytes > 1000; });
+  CHECK_THROWS_AS((void)allocator.allocate(1001), polyphase::OutOfMemory);
+  void* small = allocator.allocate(1000);
+  allocator.set_failure_hook({});
+  void* large = allocator.allocate(1001);
+  CHECK(allocator.stats().live_blocks == 3);
+  allocator.deallocate(kept, 100);
+  allocator.deallocate(small, 1000);
+  allocator.deallocate(large, 1001);
+  CHECK(allocator.stats().live_bytes == 0);
+}
