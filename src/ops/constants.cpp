@@ -39,11 +39,11 @@ Tensor constant(std::string_view kind, const std::array<std::int64_t, 3>& number
   }
   const NoGradGuard no_grad;
   const Tensor values = make().to(dtype).to(device);
+  if (static_cast<std::size_t>(values.numel()) * size_of(dtype) > kMostBytes) return values;
   backend_of(device).synchronize();  // once: threads may use it on streams of their own from now on
   const std::lock_guard lock(mutex);
   if (const auto found = known(); found != tables->end()) return found->values;  // another thread was faster
-  if (tables->size() < kMostTables && static_cast<std::size_t>(values.numel()) * size_of(dtype) <= kMostBytes)
-    tables->push_back({std::string(kind), numbers, dtype, device, values});
+  if (tables->size() < kMostTables) tables->push_back({std::string(kind), numbers, dtype, device, values});
   return values;
 }
 
