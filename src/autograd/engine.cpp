@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "autograd/autocast.hpp"
 #include "autograd/no_grad.hpp"
 #include "ops/elementwise.hpp"
 
@@ -123,6 +124,7 @@ Tensor root_gradient(const Tensor& root, const Tensor& gradient) {
 
 void run_backward(const Tensor& root, const Tensor& gradient, bool retain_graph) {
   const GradModeGuard no_recording(false);
+  const AutocastGuard no_casting(std::nullopt);  // dtypes are those of the forward pass
   const Tensor start = root_gradient(root, gradient);
   BackwardPass pass(retain_graph);
   const std::shared_ptr<Meta>& meta = TensorAccess::meta(root);

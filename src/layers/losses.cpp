@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
@@ -10,6 +11,9 @@
 #include "ops/spectral.hpp"
 
 namespace polyphase {
+
+using autograd::raised;
+
 namespace {
 
 void require_equal_shapes(const char* loss, const Tensor& input, const Tensor& target) {
@@ -65,22 +69,25 @@ Tensor floored_power(const Tensor& x, const StftResolution& resolution, double e
 
 Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction) {
   require_equal_shapes("mse_loss", input, target);
-  return reduce(square(input - target), reduction);
+  return reduce(square(raised(input) - raised(target)), reduction);
 }
 
 Tensor l1_loss(const Tensor& input, const Tensor& target, Reduction reduction) {
   require_equal_shapes("l1_loss", input, target);
-  return reduce(abs(input - target), reduction);
+  return reduce(abs(raised(input) - raised(target)), reduction);
 }
 
 Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, double beta, Reduction reduction) {
   require_equal_shapes("smooth_l1_loss", input, target);
   require<ShapeError>(std::isfinite(beta) && beta >= 0, "smooth_l1_loss: expected beta >= 0, got ", beta);
-  return reduce(beta == 0 ? abs(input - target) : smooth_l1(input, target, beta), reduction);
+  const Tensor a = raised(input), b = raised(target);
+  return reduce(beta == 0 ? abs(a - b) : smooth_l1(a, b, beta), reduction);
 }
 
 Tensor multi_resolution_stft_loss(const Tensor& input, const Tensor& target, const MultiResolutionStftOptions& options) {
   require_equal_shapes("multi_resolution_stft_loss", input, target);
+  if (autograd::raises(input) || autograd::raises(target))
+    return multi_resolution_stft_loss(raised(input), raised(target), options);
   check(options, input);
   Tensor total;
   for (const StftResolution& resolution : options.resolutions) {

@@ -1,5 +1,6 @@
 #include "ops/activations.hpp"
 
+#include "autograd/autocast.hpp"
 #include "autograd/no_grad.hpp"
 #include "autograd/node.hpp"
 #include "ops/dispatch.hpp"
@@ -40,6 +41,8 @@ Tensor per_channel(const char* name, const char* parameter, const Tensor& x, con
 
 // alpha and beta are (C, 1) here; for Snake they are one tensor and the gradients add up on the tape's edges.
 Tensor snake_of(const char* name, const Tensor& x, const Tensor& alpha, const Tensor& beta) {
+  if (autograd::promotes(x, alpha))
+    return snake_of(name, autograd::promoted(x, alpha), autograd::promoted(alpha, x), autograd::promoted(beta, x));
   ops::require_floating(name, x);
   Tensor y = map(name, MapOp::snake, {x, alpha, beta});
   const bool followed = follows_gradients(x) || follows_gradients(alpha) || follows_gradients(beta);
@@ -76,7 +79,9 @@ Tensor tanh(const Tensor& x) { return activation("tanh", MapOp::tanh, MapOp::tan
 
 Tensor sigmoid(const Tensor& x) { return activation("sigmoid", MapOp::sigmoid, MapOp::sigmoid_grad, Keep::output, x); }
 
-Tensor softplus(const Tensor& x) { return activation("softplus", MapOp::softplus, MapOp::softplus_grad, Keep::input, x); }
+Tensor softplus(const Tensor& x) {
+  return activation("softplus", MapOp::softplus, MapOp::softplus_grad, Keep::input, autograd::raised(x));
+}
 
 Tensor snake(const Tensor& x, const Tensor& alpha) {
   const Tensor a = per_channel("snake", "alpha", x, alpha);

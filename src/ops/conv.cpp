@@ -2,6 +2,7 @@
 
 #include <ostream>
 
+#include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "conv/algorithm.hpp"
 #include "ops/conv_problem.hpp"
@@ -13,6 +14,7 @@ namespace polyphase {
 
 using autograd::follows_gradients;
 using autograd::Gradients;
+using autograd::lowered;
 using autograd::Needs;
 using autograd::save_if;
 
@@ -108,17 +110,19 @@ std::ostream& operator<<(std::ostream& out, PaddingMode mode) {
 }
 
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTranspose1dOptions& options) {
-  return convolve({"conv_transpose1d", ops::conv_transpose1d_problem(x, weight, bias, options), true}, x, weight, bias);
+  const Tensor in = lowered(x), w = lowered(weight), b = lowered(bias);
+  return convolve({"conv_transpose1d", ops::conv_transpose1d_problem(in, w, b, options), true}, in, w, b);
 }
 
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv1dOptions& options) {
-  const ConvProblem problem = ops::conv1d_problem(x, weight, bias, options);
-  if (options.padding_mode == PaddingMode::zeros) return convolve({"conv1d", problem, false}, x, weight, bias);
+  const Tensor in = lowered(x), w = lowered(weight), b = lowered(bias);
+  const ConvProblem problem = ops::conv1d_problem(in, w, b, options);
+  if (options.padding_mode == PaddingMode::zeros) return convolve({"conv1d", problem, false}, in, w, b);
 
-  const Tensor padded = pad1d(x, {problem.P_l, problem.P_r}, options.padding_mode);
+  const Tensor padded = pad1d(in, {problem.P_l, problem.P_r}, options.padding_mode);
   Conv1dOptions unpadded = options;
   unpadded.padding = 0;
-  return convolve({"conv1d", ops::conv1d_problem(padded, weight, bias, unpadded), false}, padded, weight, bias);
+  return convolve({"conv1d", ops::conv1d_problem(padded, w, b, unpadded), false}, padded, w, b);
 }
 
 }  // namespace polyphase

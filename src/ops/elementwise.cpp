@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "autograd/autocast.hpp"
 #include "autograd/no_grad.hpp"
 #include "autograd/node.hpp"
 #include "ops/dispatch.hpp"
@@ -12,6 +13,10 @@ namespace polyphase {
 using autograd::follows_gradients;
 using autograd::Gradients;
 using autograd::Needs;
+using autograd::promoted;
+using autograd::promotes;
+using autograd::raised;
+using autograd::raises;
 using autograd::record;
 using autograd::save_if;
 using autograd::Saved;
@@ -64,22 +69,31 @@ Tensor extremum(const char* name, MapOp op, MapOp wins, const Tensor& a, const T
                     [sa, sb, share](const Tensor& g) { return share(sb, sa, g); }));
 }
 
+Tensor comparison(const char* name, MapOp op, const Tensor& a, const Tensor& b) {
+  if (promotes(a, b)) return map(name, op, {promoted(a, b), promoted(b, a)});
+  return map(name, op, {a, b});
+}
+
 }  // namespace
 
 Tensor add(const Tensor& a, const Tensor& b) {
+  if (promotes(a, b)) return add(promoted(a, b), promoted(b, a));
   return record("add", map("add", MapOp::add, {a, b}), {a, b}, binary_backward(a, b, same, same));
 }
 
 Tensor sub(const Tensor& a, const Tensor& b) {
+  if (promotes(a, b)) return sub(promoted(a, b), promoted(b, a));
   return record("sub", map("sub", MapOp::sub, {a, b}), {a, b}, binary_backward(a, b, same, [](const Tensor& g) { return -g; }));
 }
 
 Tensor add_scaled(const Tensor& a, const Tensor& b, double scale) {
+  if (promotes(a, b)) return add_scaled(promoted(a, b), promoted(b, a), scale);
   return record("add_scaled", map("add_scaled", MapOp::add_scaled, {a, b}, {scale, 0}), {a, b},
                 binary_backward(a, b, same, [scale](const Tensor& g) { return mul(g, scale); }));
 }
 
 Tensor mul(const Tensor& a, const Tensor& b) {
+  if (promotes(a, b)) return mul(promoted(a, b), promoted(b, a));
   Saved sa = save_if(follows_gradients(b), a);
   Saved sb = save_if(follows_gradients(a), b);
   return record(
@@ -89,6 +103,7 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor div(const Tensor& a, const Tensor& b) {
+  if (promotes(a, b)) return div(promoted(a, b), promoted(b, a));
   Saved sa = save_if(follows_gradients(b), a);
   Saved sb = save_if(follows_gradients(a) || follows_gradients(b), b);
   return record("div", map("div", MapOp::div, {a, b}), {a, b},
@@ -137,20 +152,24 @@ Tensor sqrt(const Tensor& a) {
 }
 
 Tensor rsqrt(const Tensor& a) {
+  if (raises(a)) return rsqrt(raised(a));
   return unary("rsqrt", MapOp::rsqrt, a, Keep::output,
                [](const Tensor& y, const Tensor& g) { return mul(mul(g, mul(square(y), y)), -0.5); });
 }
 
 Tensor reciprocal(const Tensor& a) {
+  if (raises(a)) return reciprocal(raised(a));
   return unary("reciprocal", MapOp::reciprocal, a, Keep::output,
                [](const Tensor& y, const Tensor& g) { return -mul(g, square(y)); });
 }
 
 Tensor exp(const Tensor& a) {
+  if (raises(a)) return exp(raised(a));
   return unary("exp", MapOp::exp, a, Keep::output, [](const Tensor& y, const Tensor& g) { return mul(g, y); });
 }
 
 Tensor log(const Tensor& a) {
+  if (raises(a)) return log(raised(a));
   return unary("log", MapOp::log, a, Keep::input, [](const Tensor& x, const Tensor& g) { return div(g, x); });
 }
 
@@ -163,6 +182,7 @@ Tensor cos(const Tensor& a) {
 }
 
 Tensor pow(const Tensor& a, double exponent) {
+  if (raises(a)) return pow(raised(a), exponent);
   const auto derivative = [exponent](const Tensor& x, const Tensor& g) {
     if (exponent == 0) return Tensor::zeros_like(g);  // not 0 * x^-1, which is NaN at 0
     return mul(mul(g, pow(x, exponent - 1)), exponent);
@@ -181,10 +201,19 @@ Tensor clamp(const Tensor& a, double low, double high) {
                 });
 }
 
-Tensor maximum(const Tensor& a, const Tensor& b) { return extremum("maximum", MapOp::maximum, MapOp::greater, a, b); }
-Tensor minimum(const Tensor& a, const Tensor& b) { return extremum("minimum", MapOp::minimum, MapOp::less, a, b); }
+Tensor maximum(const Tensor& a, const Tensor& b) {
+  if (promotes(a, b)) return maximum(promoted(a, b), promoted(b, a));
+  return extremum("maximum", MapOp::maximum, MapOp::greater, a, b);
+}
+
+Tensor minimum(const Tensor& a, const Tensor& b) {
+  if (promotes(a, b)) return minimum(promoted(a, b), promoted(b, a));
+  return extremum("minimum", MapOp::minimum, MapOp::less, a, b);
+}
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  if (promotes(a, b)) return where(condition, promoted(a, b), promoted(b, a));
+  if (promotes(condition, a)) return where(condition.to(a.dtype()), a, b);
   Saved saved = save_if(follows_gradients(a) || follows_gradients(b), condition);
   const auto pick = [saved](const Tensor& g, bool first) {
     const Tensor zero = Tensor::zeros({}, {g.dtype(), g.device()});
@@ -196,11 +225,11 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
           a, b, [pick](const Tensor& g) { return pick(g, true); }, [pick](const Tensor& g) { return pick(g, false); }));
 }
 
-Tensor greater(const Tensor& a, const Tensor& b) { return map("greater", MapOp::greater, {a, b}); }
-Tensor greater_equal(const Tensor& a, const Tensor& b) { return map("greater_equal", MapOp::greater_equal, {a, b}); }
-Tensor less(const Tensor& a, const Tensor& b) { return map("less", MapOp::less, {a, b}); }
-Tensor less_equal(const Tensor& a, const Tensor& b) { return map("less_equal", MapOp::less_equal, {a, b}); }
-Tensor equal(const Tensor& a, const Tensor& b) { return map("equal", MapOp::equal, {a, b}); }
+Tensor greater(const Tensor& a, const Tensor& b) { return comparison("greater", MapOp::greater, a, b); }
+Tensor greater_equal(const Tensor& a, const Tensor& b) { return comparison("greater_equal", MapOp::greater_equal, a, b); }
+Tensor less(const Tensor& a, const Tensor& b) { return comparison("less", MapOp::less, a, b); }
+Tensor less_equal(const Tensor& a, const Tensor& b) { return comparison("less_equal", MapOp::less_equal, a, b); }
+Tensor equal(const Tensor& a, const Tensor& b) { return comparison("equal", MapOp::equal, a, b); }
 
 bool allclose(const Tensor& a, const Tensor& b, double relative, double absolute) {
   const NoGradGuard no_grad;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <optional>
 
+#include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "ops/constants.hpp"
 #include "ops/dispatch.hpp"
@@ -18,6 +20,17 @@ using autograd::record;
 namespace {
 
 constexpr std::size_t kMaxInputs = 64;  // of one node of the tape
+
+// What a guard makes of floating-point tensors of several dtypes.
+std::optional<std::vector<Tensor>> widened(const std::vector<Tensor>& tensors) {
+  const auto differs = [&](const Tensor& tensor) { return autograd::promotes(tensors.front(), tensor); };
+  if (std::none_of(tensors.begin(), tensors.end(), differs)) return std::nullopt;
+  const auto is_double = [](const Tensor& tensor) { return tensor.dtype() == DType::f64; };
+  const DType widest = std::any_of(tensors.begin(), tensors.end(), is_double) ? DType::f64 : DType::f32;
+  std::vector<Tensor> result;
+  for (const Tensor& tensor : tensors) result.push_back(is_floating_point(tensor.dtype()) ? tensor.to(widest) : tensor);
+  return result;
+}
 
 Shape with_last(Shape shape, std::int64_t length) {
   shape[shape.rank() - 1] = length;
@@ -143,6 +156,7 @@ Tensor index_select(const Tensor& x, const Tensor& index) {
 
 Tensor cat(const std::vector<Tensor>& tensors, int dim) {
   require<ShapeError>(!tensors.empty(), "cat: expected at least one tensor, got none");
+  if (const auto widest = widened(tensors)) return cat(*widest, dim);
   ops::require_alike("cat", tensors);
   const Tensor& first = tensors.front();
   const int d = normalize_dim("cat", dim, first.rank());

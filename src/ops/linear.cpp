@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "autograd/autocast.hpp"
 #include "autograd/no_grad.hpp"
 #include "autograd/node.hpp"
 #include "ops/dispatch.hpp"
@@ -11,6 +12,7 @@ namespace polyphase {
 
 using autograd::follows_gradients;
 using autograd::Gradients;
+using autograd::lowered;
 using autograd::Needs;
 using autograd::record;
 using autograd::save_if;
@@ -61,7 +63,8 @@ void check_linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 
 }  // namespace
 
-Tensor matmul(const Tensor& a, const Tensor& b) {
+Tensor matmul(const Tensor& left, const Tensor& right) {
+  const Tensor a = lowered(left), b = lowered(right);
   ops::require_floating("matmul", a);
   ops::require_alike("matmul", std::array{a, b});
   require<ShapeError>(a.rank() >= 2 && b.rank() >= 2, "matmul: expected (..., M, K) and (..., K, N), got ", a.shape(), " and ",
@@ -77,7 +80,8 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
                 });
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+Tensor linear(const Tensor& input, const Tensor& w, const Tensor& b) {
+  const Tensor x = lowered(input), weight = lowered(w), bias = lowered(b);
   check_linear(x, weight, bias);
   const std::int64_t in = weight.size(1);
   const std::int64_t out = weight.size(0);

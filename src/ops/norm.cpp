@@ -1,7 +1,9 @@
 #include "ops/norm.hpp"
 
+#include <algorithm>
 #include <array>
 
+#include "autograd/autocast.hpp"
 #include "autograd/no_grad.hpp"
 #include "autograd/node.hpp"
 #include "ops/dispatch.hpp"
@@ -96,6 +98,8 @@ Tensor batch_norm_training(const Tensor& x, const Tensor& running_mean, const Te
 }  // namespace
 
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double epsilon) {
+  if (autograd::raises(x))
+    return group_norm(autograd::raised(x), groups, autograd::raised(weight), autograd::raised(bias), epsilon);
   check("group_norm", x, {{{"weight", weight}, {"bias", bias}, {}, {}}});
   require<ShapeError>(groups >= 1, "group_norm: expected groups >= 1, got ", groups);
   require<ShapeError>(x.size(1) % groups == 0, "group_norm: expected groups to divide C=", x.size(1), ", got ", groups);
@@ -108,6 +112,10 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, co
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
                   const Tensor& bias, const BatchNormOptions& options) {
+  const std::array parameters{running_mean, running_var, weight, bias};
+  const auto half = [](const Tensor& tensor) { return tensor.defined() && is_half(tensor); };
+  if (autograd::raises(x) && std::none_of(parameters.begin(), parameters.end(), half))
+    return batch_norm(autograd::raised(x), running_mean, running_var, weight, bias, options);
   check("batch_norm", x, {{{"running_mean", running_mean}, {"running_var", running_var}, {"weight", weight}, {"bias", bias}}});
   require<ShapeError>(x.rank() <= 3, "batch_norm: expected x (N, C) or (N, C, L), got ", x.shape());
   if (is_half(x)) {

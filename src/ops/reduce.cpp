@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
@@ -13,6 +14,8 @@ namespace polyphase {
 using autograd::follows_gradients;
 using autograd::Gradients;
 using autograd::Needs;
+using autograd::raised;
+using autograd::raises;
 using autograd::record;
 using autograd::save_if;
 using autograd::Saved;
@@ -71,6 +74,7 @@ Tensor mean(const Tensor& x) { return mean(x, all_dims(x)); }
 Tensor norm(const Tensor& x) { return norm(x, all_dims(x)); }
 
 Tensor sum(const Tensor& x, const std::vector<int>& dims, bool keepdim) {
+  if (raises(x)) return sum(raised(x), dims, keepdim);
   const Plan plan = plan_of("sum", x, dims);
   Tensor out = shaped(ops::reduce(ReduceOp::sum, x, plan.kept), plan, keepdim);
   return record("sum", std::move(out), {x},
@@ -78,6 +82,7 @@ Tensor sum(const Tensor& x, const std::vector<int>& dims, bool keepdim) {
 }
 
 Tensor mean(const Tensor& x, const std::vector<int>& dims, bool keepdim) {
+  if (raises(x)) return mean(raised(x), dims, keepdim);
   ops::require_floating("mean", x);
   if (is_half(x)) return mean(x.to(DType::f32), dims, keepdim).to(x.dtype());
   const Plan plan = plan_of("mean", x, dims);
@@ -87,6 +92,7 @@ Tensor mean(const Tensor& x, const std::vector<int>& dims, bool keepdim) {
 }
 
 Tensor var(const Tensor& x, const std::vector<int>& dims, bool keepdim, std::int64_t correction) {
+  if (raises(x)) return var(raised(x), dims, keepdim, correction);
   ops::require_floating("var", x);
   if (is_half(x)) return var(x.to(DType::f32), dims, keepdim, correction).to(x.dtype());
   const Plan plan = plan_of("var", x, dims);
@@ -109,6 +115,7 @@ Tensor max(const Tensor& x) { return extreme("max", ReduceOp::max, x); }
 Tensor min(const Tensor& x) { return extreme("min", ReduceOp::min, x); }
 
 Tensor norm(const Tensor& x, const std::vector<int>& dims, bool keepdim) {
+  if (raises(x)) return norm(raised(x), dims, keepdim);
   ops::require_floating("norm", x);
   if (is_half(x)) return norm(x.to(DType::f32), dims, keepdim).to(x.dtype());
   const Plan plan = plan_of("norm", x, dims);

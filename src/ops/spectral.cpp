@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "ops/constants.hpp"
 #include "ops/dispatch.hpp"
@@ -44,6 +45,7 @@ Tensor hann_window(std::int64_t length, const TensorOptions& options) {
 }
 
 Tensor rfft(const Tensor& x) {
+  if (autograd::raises(x)) return rfft(autograd::raised(x));
   require<DTypeError>(x.dtype() == DType::f32 || x.dtype() == DType::f64, "rfft: expected f32 or f64, got ", x.dtype());
   require<ShapeError>(x.rank() >= 1 && x.size(-1) >= 2 && x.size(-1) % 2 == 0, "rfft: expected x (..., n) with n even, got ",
                       x.shape());
@@ -68,6 +70,7 @@ Tensor rfft(const Tensor& x) {
 }
 
 Tensor power_spectrogram(const Tensor& x, const StftOptions& options) {
+  if (autograd::raises(x)) return power_spectrogram(autograd::raised(x), options);
   check_stft(x, options);
   const std::int64_t half = options.n_fft / 2;
   const std::int64_t margin = options.n_fft - options.win_length;
