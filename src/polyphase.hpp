@@ -1,6 +1,7 @@
 #pragma once
 // The one header users include: `#include <polyphase/polyphase.hpp>`, then `namespace pp = polyphase;`.
 
+#include "autograd/autocast.hpp"
 #include "autograd/engine.hpp"
 #include "autograd/gradcheck.hpp"
 #include "autograd/no_grad.hpp"
@@ -40,6 +41,7 @@
 #include "optim/adam.hpp"
 #include "optim/clip.hpp"
 #include "optim/ema.hpp"
+#include "optim/grad_scaler.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/schedulers.hpp"
 #include "optim/sgd.hpp"

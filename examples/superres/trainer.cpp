@@ -101,7 +101,7 @@ StepResult Trainer::step(const TensorBatch& batch) {
     const std::vector<float> numbers = pp::stack({loss.detach(), noise, energy}).to_vector<float>();
     return StepResult{.loss = numbers[0],
                       .snr = 10 * std::log10(static_cast<double>(numbers[2]) / numbers[1]),
-                      .gradient_norm = pp::clip_grad_norm(learned(network_), kClipNorm)};
+                      .gradient_norm = pp::clip_grad_norm(learned(network_), kClipNorm).item()};
   }();
   pp::require<pp::Error>(std::isfinite(result.loss) && std::isfinite(result.gradient_norm), "train: at step ", steps() + 1,
                          " the loss is ", result.loss, " and the gradient's norm ", result.gradient_norm,

@@ -10,6 +10,7 @@
 #include "cpu/length.hpp"
 #include "cpu/matmul.hpp"
 #include "cpu/optimizers.hpp"
+#include "cpu/optimizers_lists.hpp"
 #include "cpu/random.hpp"
 #include "cpu/reduce.hpp"
 
@@ -70,8 +71,25 @@ void CpuBackend::conv_wgrad(const ConvProblem& problem, const Tensor& x, const T
   cpu::conv_wgrad(problem, x.raw(), y.raw(), w.raw(), algorithm);
 }
 
-void CpuBackend::sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step) { cpu::sgd_step(slots, step); }
-void CpuBackend::adam_step(std::span<const OptimizerSlot> slots, const AdamStep& step) { cpu::adam_step(slots, step); }
+void CpuBackend::sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step, const StepControl& control) {
+  cpu::sgd_step(slots, step, control);
+}
+void CpuBackend::adam_step(std::span<const OptimizerSlot> slots, const AdamStep& step, const StepControl& control) {
+  cpu::adam_step(slots, step, control);
+}
+void CpuBackend::clip_norm(std::span<const Tensor> tensors, double max_norm, bool finite_only, const Tensor& norm) {
+  cpu::clip_norm(tensors, max_norm, finite_only, norm);
+}
+void CpuBackend::unscale(std::span<const Tensor> tensors, const Tensor& scale, const Tensor& found) {
+  cpu::unscale(tensors, scale, found);
+}
+void CpuBackend::average(std::span<const Tensor> averages, std::span<const Tensor> values, const AverageStep& step,
+                         const Tensor& updates) {
+  cpu::average(averages, values, step, updates);
+}
+void CpuBackend::update_loss_scale(const Tensor& state, std::span<const Tensor> found, const LossScaleStep& step) {
+  cpu::update_loss_scale(state, found, step);
+}
 
 }  // namespace cpu
 

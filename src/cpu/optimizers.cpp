@@ -1,32 +1,29 @@
 #include "cpu/optimizers.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "cpu/elementwise_loop.hpp"
+#include "cpu/optimizers_elements.hpp"
 #include "cpu/optimizers_kernels.hpp"
-#include "cpu/threads.hpp"
 
 namespace polyphase::cpu {
 namespace {
 
-// Calls step(slot, first element, count) for parts of all slots that together are every element once, shared between threads as
-// one long row.
-template <class Step>
-void for_all_elements(std::span<const OptimizerSlot> slots, const Step& step) {
-  std::vector<std::int64_t> ends;
-  std::int64_t total = 0;
-  for (const OptimizerSlot& slot : slots) ends.push_back(total += slot.parameter.numel());
-  parallel_for(total, kElementGrain, [&](std::int64_t begin, std::int64_t end) {
-    auto i = static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), begin) - ends.begin());
-    for (; begin < end; ++i) {
-      const std::int64_t first = ends[i] - slots[i].parameter.numel();
-      const std::int64_t stop = std::min(end, ends[i]);
-      if (stop > begin) step(slots[i], begin - first, stop - begin);
-      begin = std::max(begin, stop);
-    }
-  });
+std::vector<std::int64_t> sizes_of(std::span<const OptimizerSlot> slots) {
+  std::vector<std::int64_t> sizes;
+  for (const OptimizerSlot& slot : slots) sizes.push_back(slot.parameter.numel());
+  return sizes;
+}
+
+bool skipped(const StepControl& control) { return control.skip.defined() && *control.skip.data<double>() != 0; }
+
+// Counts the step. Returns each slot's number of it, from 1.
+std::vector<std::int64_t> advance(std::span<const OptimizerSlot> slots, const StepControl& control) {
+  auto* const counts = control.counts.data<std::int64_t>();
+  if (control.total >= 0) ++counts[control.total];
+  std::vector<std::int64_t> steps;
+  for (const OptimizerSlot& slot : slots) steps.push_back(++counts[slot.index]);
+  return steps;
 }
 
 template <class T>
@@ -54,35 +51,46 @@ void adam_part(const OptimizerFunctions<T>& functions, const OptimizerSlot& slot
                  from<T>(slot.second, first), count, step);
 }
 
-}  // namespace
-
-void sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step) {
-  require_supported("sgd_step", slots);
-  const SgdCoefficients coefficients{step.learning_rate, step.momentum, 1 - step.dampening,
-                                     step.weight_decay,  step.nesterov, step.first};
-  const OptimizerKernels& kernels = optimizer_kernels();
-  for_all_elements(slots, [&](const OptimizerSlot& slot, std::int64_t first, std::int64_t count) {
-    if (slot.parameter.dtype() == DType::f64) return sgd_part(kernels.f64, slot, first, count, coefficients);
-    sgd_part(kernels.f32, slot, first, count, coefficients);
-  });
-}
-
-void adam_step(std::span<const OptimizerSlot> slots, const AdamStep& step) {
-  require_supported("adam_step", slots);
-  const auto t = static_cast<double>(step.step);
+AdamCoefficients adam_coefficients(const AdamStep& step, double learning_rate, std::int64_t count) {
+  const auto t = static_cast<double>(count);
   AdamCoefficients coefficients{};
   coefficients.beta2 = step.beta2;
   coefficients.one_minus_beta1 = 1 - step.beta1;
   coefficients.one_minus_beta2 = 1 - step.beta2;
   coefficients.epsilon = step.epsilon;
-  coefficients.step_size = step.learning_rate / (1 - std::pow(step.beta1, t));
+  coefficients.step_size = learning_rate / (1 - std::pow(step.beta1, t));
   coefficients.root_correction = std::sqrt(1 - std::pow(step.beta2, t));
   coefficients.weight_decay = step.decoupled ? 0 : step.weight_decay;
-  coefficients.parameter_factor = step.decoupled ? 1 - step.learning_rate * step.weight_decay : 1;
+  coefficients.parameter_factor = step.decoupled ? 1 - learning_rate * step.weight_decay : 1;
+  return coefficients;
+}
+
+}  // namespace
+
+void sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step, const StepControl& control) {
+  require_supported("sgd_step", slots);
+  if (skipped(control)) return;
+  const std::vector<std::int64_t> steps = advance(slots, control);
+  const double learning_rate = *control.learning_rate.data<double>();
   const OptimizerKernels& kernels = optimizer_kernels();
-  for_all_elements(slots, [&](const OptimizerSlot& slot, std::int64_t first, std::int64_t count) {
-    if (slot.parameter.dtype() == DType::f64) return adam_part(kernels.f64, slot, first, count, coefficients);
-    adam_part(kernels.f32, slot, first, count, coefficients);
+  for_all_elements(sizes_of(slots), [&](std::size_t i, std::int64_t first, std::int64_t count) {
+    const SgdCoefficients coefficients{learning_rate,     step.momentum, 1 - step.dampening,
+                                       step.weight_decay, step.nesterov, steps[i] == 1};
+    if (slots[i].parameter.dtype() == DType::f64) return sgd_part(kernels.f64, slots[i], first, count, coefficients);
+    sgd_part(kernels.f32, slots[i], first, count, coefficients);
+  });
+}
+
+void adam_step(std::span<const OptimizerSlot> slots, const AdamStep& step, const StepControl& control) {
+  require_supported("adam_step", slots);
+  if (skipped(control)) return;
+  const std::vector<std::int64_t> steps = advance(slots, control);
+  const double learning_rate = *control.learning_rate.data<double>();
+  const OptimizerKernels& kernels = optimizer_kernels();
+  for_all_elements(sizes_of(slots), [&](std::size_t i, std::int64_t first, std::int64_t count) {
+    const AdamCoefficients coefficients = adam_coefficients(step, learning_rate, steps[i]);
+    if (slots[i].parameter.dtype() == DType::f64) return adam_part(kernels.f64, slots[i], first, count, coefficients);
+    adam_part(kernels.f32, slots[i], first, count, coefficients);
   });
 }
 

@@ -14,6 +14,7 @@
 #include "cuda/length.hpp"
 #include "cuda/matmul.hpp"
 #include "cuda/optimizers.hpp"
+#include "cuda/optimizers_lists.hpp"
 #include "cuda/random.hpp"
 #include "cuda/reduce.hpp"
 #include "cuda/runtime.hpp"
@@ -134,13 +135,30 @@ void CudaBackend::conv_wgrad(const ConvProblem& problem, const Tensor& x, const 
   cuda::conv_wgrad(problem, x.raw(), y.raw(), w.raw(), algorithm, precision, device_, turn.stream);
 }
 
-void CudaBackend::sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step) {
+void CudaBackend::sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step, const StepControl& control) {
   const Turn turn(device_);
-  cuda::sgd_step(slots, step, device_, turn.stream);
+  cuda::sgd_step(slots, step, control, turn.stream);
 }
-void CudaBackend::adam_step(std::span<const OptimizerSlot> slots, const AdamStep& step) {
+void CudaBackend::adam_step(std::span<const OptimizerSlot> slots, const AdamStep& step, const StepControl& control) {
   const Turn turn(device_);
-  cuda::adam_step(slots, step, device_, turn.stream);
+  cuda::adam_step(slots, step, control, turn.stream);
+}
+void CudaBackend::clip_norm(std::span<const Tensor> tensors, double max_norm, bool finite_only, const Tensor& norm) {
+  const Turn turn(device_);
+  cuda::clip_norm(tensors, max_norm, finite_only, norm, turn.stream);
+}
+void CudaBackend::unscale(std::span<const Tensor> tensors, const Tensor& scale, const Tensor& found) {
+  const Turn turn(device_);
+  cuda::unscale(tensors, scale, found, turn.stream);
+}
+void CudaBackend::average(std::span<const Tensor> averages, std::span<const Tensor> values, const AverageStep& step,
+                          const Tensor& updates) {
+  const Turn turn(device_);
+  cuda::average(averages, values, step, updates, turn.stream);
+}
+void CudaBackend::update_loss_scale(const Tensor& state, std::span<const Tensor> found, const LossScaleStep& step) {
+  const Turn turn(device_);
+  cuda::update_loss_scale(state, found, step, turn.stream);
 }
 
 }  // namespace cuda

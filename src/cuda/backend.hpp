@@ -42,8 +42,13 @@ class CudaBackend final : public Backend {
   void conv_wgrad(const ConvProblem& problem, const Tensor& x, const Tensor& y, const Tensor& w, Algorithm algorithm,
                   Precision precision) override;
 
-  void sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step) override;
-  void adam_step(std::span<const OptimizerSlot> slots, const AdamStep& step) override;
+  void sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step, const StepControl& control) override;
+  void adam_step(std::span<const OptimizerSlot> slots, const AdamStep& step, const StepControl& control) override;
+  void clip_norm(std::span<const Tensor> tensors, double max_norm, bool finite_only, const Tensor& norm) override;
+  void unscale(std::span<const Tensor> tensors, const Tensor& scale, const Tensor& found) override;
+  void average(std::span<const Tensor> averages, std::span<const Tensor> values, const AverageStep& step,
+               const Tensor& updates) override;
+  void update_loss_scale(const Tensor& state, std::span<const Tensor> found, const LossScaleStep& step) override;
 
  private:
   int device_;

@@ -1,49 +1,47 @@
 // All parameters of one dtype in one launch, memory bound: SGD reads and writes 12 to 20 bytes an f32 element, Adam 28.
 //
-// The table of pointers travels as the kernel's parameter (below 4 KB). A block owns kChunk elements of one slot, found by
-// bisection over the slots' first blocks; 16 bytes an access where all arrays of the slot are aligned.
-// Adam's bias corrections come from the step count on the device, by products and square roots that are exactly rounded there
-// and here, so that a recorded step that counts its replays gives the bits of an eager one.
+// A launch before it counts the step. Each block reads its parameter's count and the learning rate from the device, so that a
+// step recorded in a graph goes on counting and follows the rate; and whether to do anything at all, so that a step with bad
+// gradients is left out without the host knowing.
+// Adam's bias corrections come by products and square roots that are exactly rounded, so that they have the same bits for a
+// count however it came about.
 
 #include "cuda/optimizers.hpp"
 
-#include <algorithm>
+#include <new>
+#include <utility>
 #include <vector>
 
-#include "cuda/elements.cuh"
-#include "cuda/graph.hpp"
+#include "cuda/optimizers_lists.hpp"
+#include "cuda/optimizers_table.cuh"
 #include "cuda/runtime.hpp"
-#include "cuda/strided.cuh"
 
 namespace polyphase::cuda {
 namespace {
 
-constexpr int kSlots = 90;             // of one launch: 90 * 40 bytes and the coefficients
-constexpr std::int64_t kChunk = 4096;  // elements of a block
-
-struct Slot {
+struct SlotRow {
   void* parameter;
   const void* grad;
   void* momentum;  // null: none
   void* second;
   std::int64_t count;
+  std::uint32_t index;  // of its step count
 };
-template <class Step>
-struct StepLaunch {
-  Slot slot[kSlots];
-  std::uint32_t first_block[kSlots];  // ascending
-  int slots;
-  Step step;
+/// What every kernel of a step reads from the device.
+struct Control {
+  const double* learning_rate;
+  const std::int64_t* counts;
+  const double* skip;  // null: never
 };
-
 struct SgdCoefficients {
-  double learning_rate, momentum, gradient_weight, weight_decay;
-  bool nesterov, first;
+  Control control;
+  double momentum, gradient_weight, weight_decay;
+  bool nesterov;
 };
 struct AdamCoefficients {
-  double learning_rate, beta1, beta2, epsilon, weight_decay, parameter_factor;
-  std::int64_t step;
-  const ReplayState* replay;
+  Control control;
+  double beta1, beta2, epsilon, weight_decay;
+  bool decoupled;
 };
 
 /// base^exponent by squaring: the same bits on the host and the device.
@@ -58,13 +56,13 @@ template <class A>
 struct SgdRule {
   A learning_rate, momentum, gradient_weight, weight_decay;
   bool nesterov, first;
-  __device__ explicit SgdRule(const SgdCoefficients& c)
-      : learning_rate(static_cast<A>(c.learning_rate)),
+  __device__ SgdRule(const SgdCoefficients& c, std::int64_t t)
+      : learning_rate(static_cast<A>(*c.control.learning_rate)),
         momentum(static_cast<A>(c.momentum)),
         gradient_weight(static_cast<A>(c.gradient_weight)),
         weight_decay(static_cast<A>(c.weight_decay)),
         nesterov(c.nesterov),
-        first(c.first) {}
+        first(t == 1) {}
   __device__ void operator()(A& w, A g, A& velocity, A&, bool has_velocity) const {
     if (weight_decay != A(0)) g += weight_decay * w;
     if (has_velocity) {
@@ -78,16 +76,16 @@ struct SgdRule {
 template <class A>
 struct AdamRule {
   A beta2, one_minus_beta1, one_minus_beta2, epsilon, step_size, root_correction, weight_decay, parameter_factor;
-  __device__ explicit AdamRule(const AdamCoefficients& c) {
-    const std::int64_t t = c.step + (c.replay == nullptr ? 0 : static_cast<std::int64_t>(c.replay->replays));
+  __device__ AdamRule(const AdamCoefficients& c, std::int64_t t) {
+    const double learning_rate = *c.control.learning_rate;
     beta2 = static_cast<A>(c.beta2);
     one_minus_beta1 = static_cast<A>(1 - c.beta1);
     one_minus_beta2 = static_cast<A>(1 - c.beta2);
     epsilon = static_cast<A>(c.epsilon);
-    step_size = static_cast<A>(c.learning_rate / (1 - integer_power(c.beta1, t)));
+    step_size = static_cast<A>(learning_rate / (1 - integer_power(c.beta1, t)));
     root_correction = static_cast<A>(sqrt(1 - integer_power(c.beta2, t)));
-    weight_decay = static_cast<A>(c.weight_decay);
-    parameter_factor = static_cast<A>(c.parameter_factor);
+    weight_decay = static_cast<A>(c.decoupled ? 0 : c.weight_decay);
+    parameter_factor = static_cast<A>(c.decoupled ? 1 - __dmul_rn(learning_rate, c.weight_decay) : 1);
   }
   __device__ void operator()(A& w, A g, A& m, A& v, bool) const {
     if (weight_decay != A(0)) g += weight_decay * w;
@@ -117,99 +115,73 @@ __device__ __forceinline__ void update_pack(const Rule& rule, T* parameter, cons
 }
 
 template <class T, class Rule, class Step>
-__global__ void __launch_bounds__(kThreads) step_kernel(const __grid_constant__ StepLaunch<Step> launch) {
-  constexpr int kPack = 16 / sizeof(T);
+__global__ void __launch_bounds__(kThreads) step_kernel(const __grid_constant__ Table<SlotRow, Step> table) {
+  const Control& control = table.step.control;
+  if (control.skip != nullptr && *control.skip != 0) return;
+  const int row = row_of_block(table);
+  const SlotRow& slot = table.row[row];
   __shared__ alignas(Rule) unsigned char shared[sizeof(Rule)];  // (1) Rule
-  if (threadIdx.x == 0) new (shared) Rule(launch.step);
+  if (threadIdx.x == 0) new (shared) Rule(table.step, control.counts[slot.index]);
   __syncthreads();
   const Rule rule = *reinterpret_cast<const Rule*>(shared);
-  int low = 0, high = launch.slots - 1;  // the last slot whose first block is not past this one
-  while (low < high) {
-    const int middle = (low + high + 1) / 2;
-    if (launch.first_block[middle] <= blockIdx.x)
-      low = middle;
-    else
-      high = middle - 1;
-  }
-  const Slot& slot = launch.slot[low];
-  const std::int64_t start = (blockIdx.x - launch.first_block[low]) * kChunk;
-  const int count = static_cast<int>(min(kChunk, slot.count - start));
+  const auto [start, count] = chunk_of_block(table, row);
   auto* parameter = static_cast<T*>(slot.parameter) + start;
   const auto* grad = static_cast<const T*>(slot.grad) + start;
   auto* momentum = slot.momentum == nullptr ? nullptr : static_cast<T*>(slot.momentum) + start;
   auto* second = slot.second == nullptr ? nullptr : static_cast<T*>(slot.second) + start;
-  const auto bits = reinterpret_cast<std::uintptr_t>(parameter) | reinterpret_cast<std::uintptr_t>(grad) |
-                    reinterpret_cast<std::uintptr_t>(momentum) | reinterpret_cast<std::uintptr_t>(second);
-  const int packed = bits % 16 == 0 ? count / kPack * kPack : 0;
-  const auto at = [](T* array, int i) { return array == nullptr ? nullptr : array + i; };
-  for (int i = static_cast<int>(threadIdx.x) * kPack; i < packed; i += kThreads * kPack)
-    update_pack<T, kPack>(rule, parameter + i, grad + i, at(momentum, i), at(second, i));
-  for (int i = packed + static_cast<int>(threadIdx.x); i < count; i += kThreads)
-    update_pack<T, 1>(rule, parameter + i, grad + i, at(momentum, i), at(second, i));
+  const auto addresses = address_bits(parameter) | address_bits(grad) | address_bits(momentum) | address_bits(second);
+  visit_chunk<T>(addresses, count, [&](auto width, int i) {
+    const auto at = [i](T* array) { return array == nullptr ? nullptr : array + i; };
+    update_pack<T, decltype(width)::value>(rule, parameter + i, grad + i, at(momentum), at(second));
+  });
 }
 
 void* address(const Tensor& tensor) { return tensor.defined() ? tensor.raw() : nullptr; }
 
-template <class T, template <class> class Rule, class Step>
-void launch_slots(const char* name, std::span<const OptimizerSlot> slots, const Step& step, bool with_momentum,
-                  bool with_second, cudaStream_t stream) {
-  StepLaunch<Step> launch{};
-  static_assert(sizeof launch <= 4096, "kernel parameters end at 4 KB on GPUs and drivers that must work");
-  launch.step = step;
-  std::uint32_t blocks = 0;
-  const auto flush = [&] {
-    if (launch.slots == 0) return;
-    step_kernel<T, Rule<MathOf<T>>><<<blocks, kThreads, 0, stream>>>(launch);
-    check_launch(name);
-    launch.slots = 0, blocks = 0;
-  };
-  for (const OptimizerSlot& slot : slots) {
-    const std::int64_t count = slot.parameter.numel();
-    if (slot.parameter.dtype() != dtype_of_element<T> || count == 0) continue;
-    const auto needed = static_cast<std::uint32_t>((count + kChunk - 1) / kChunk);
-    if (launch.slots == kSlots || blocks > 0x7fffffffu - needed) flush();
-    launch.slot[launch.slots] = {slot.parameter.raw(), slot.grad.raw(), with_momentum ? address(slot.momentum) : nullptr,
-                                 with_second ? address(slot.second) : nullptr, count};
-    launch.first_block[launch.slots++] = blocks;
-    blocks += needed;
-  }
-  flush();
+Control control_of(const StepControl& control) {
+  return {control.learning_rate.data<double>(), control.counts.data<std::int64_t>(),
+          control.skip.defined() ? control.skip.data<double>() : nullptr};
+}
+
+void count_step(std::span<const OptimizerSlot> slots, const StepControl& control, cudaStream_t stream) {
+  std::vector<std::int64_t> indices;
+  for (const OptimizerSlot& slot : slots) indices.push_back(slot.index);
+  if (control.total >= 0) indices.push_back(control.total);
+  advance_counts(control.counts.data<std::int64_t>(), indices, control_of(control).skip, stream);
 }
 
 template <template <class> class Rule, class Step>
-void launch_all(const char* name, std::span<const OptimizerSlot> slots, const Step& step, bool with_momentum, bool with_second,
-                cudaStream_t stream) {
-  for (const OptimizerSlot& slot : slots)
-    require<DTypeError>(is_floating_point(slot.parameter.dtype()), name, ": expected floating-point parameters, got ",
-                        slot.parameter.dtype());
-  const auto run = [&]<class T>(T) { launch_slots<T, Rule>(name, slots, step, with_momentum, with_second, stream); };
-  const auto any = [&](DType dtype) {
-    return std::any_of(slots.begin(), slots.end(), [&](const OptimizerSlot& slot) { return slot.parameter.dtype() == dtype; });
-  };
-  if (any(DType::f32)) run(float{});
-  if (any(DType::f64)) run(double{});
-  if (any(DType::f16)) run(__half{});
-  if (any(DType::bf16)) run(__nv_bfloat16{});
+void launch_all(const char* name, std::span<const OptimizerSlot> slots, const Step& step, const StepControl& control,
+                bool with_momentum, bool with_second, cudaStream_t stream) {
+  bool counted = false;
+  const auto dtype_of_slot = [&](std::size_t i) { return slots[i].parameter.dtype(); };
+  for_each_floating_type(name, slots.size(), dtype_of_slot, [&]<class T>(T) {
+    if (!std::exchange(counted, true)) count_step(slots, control, stream);
+    std::vector<SlotRow> rows;
+    for (const OptimizerSlot& slot : slots) {
+      if (slot.parameter.dtype() != dtype_of_element<T>) continue;
+      rows.push_back({slot.parameter.raw(), slot.grad.raw(), with_momentum ? address(slot.momentum) : nullptr,
+                      with_second ? address(slot.second) : nullptr, slot.parameter.numel(),
+                      static_cast<std::uint32_t>(slot.index)});
+    }
+    for_each_table(std::span<const SlotRow>(rows), step, [&](const Table<SlotRow, Step>& table, std::uint32_t blocks) {
+      step_kernel<T, Rule<MathOf<T>>><<<blocks, kThreads, 0, stream>>>(table);
+      check_launch(name);
+    });
+  });
 }
 
 }  // namespace
 
-void sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step, int, cudaStream_t stream) {
-  const SgdCoefficients coefficients{step.learning_rate, step.momentum, 1 - step.dampening,
-                                     step.weight_decay,  step.nesterov, step.first};
-  launch_all<SgdRule>("sgd_step", slots, coefficients, step.momentum != 0, false, stream);
+void sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step, const StepControl& control, cudaStream_t stream) {
+  const SgdCoefficients coefficients{control_of(control), step.momentum, 1 - step.dampening, step.weight_decay, step.nesterov};
+  launch_all<SgdRule>("sgd_step", slots, coefficients, control, step.momentum != 0, false, stream);
 }
 
-void adam_step(std::span<const OptimizerSlot> slots, const AdamStep& step, int device, cudaStream_t stream) {
-  const AdamCoefficients coefficients{step.learning_rate,
-                                      step.beta1,
-                                      step.beta2,
-                                      step.epsilon,
-                                      step.decoupled ? 0 : step.weight_decay,
-                                      step.decoupled ? 1 - step.learning_rate * step.weight_decay : 1,
-                                      step.step,
-                                      replay_state(device)};
-  launch_all<AdamRule>("adam_step", slots, coefficients, true, true, stream);
+void adam_step(std::span<const OptimizerSlot> slots, const AdamStep& step, const StepControl& control, cudaStream_t stream) {
+  const AdamCoefficients coefficients{control_of(control), step.beta1,        step.beta2,
+                                      step.epsilon,        step.weight_decay, step.decoupled};
+  launch_all<AdamRule>("adam_step", slots, coefficients, control, true, true, stream);
 }
 
 }  // namespace polyphase::cuda

@@ -34,14 +34,14 @@ Adam::Adam(const char* name, std::vector<ParameterGroup> groups, const AdamOptio
                       options.epsilon);
 }
 
-void Adam::update(Backend& backend, std::span<const OptimizerSlot> slots, const Group& group, std::int64_t step) {
-  backend.adam_step(slots, {.learning_rate = group.learning_rate,
-                            .beta1 = options_.betas.first,
-                            .beta2 = options_.betas.second,
-                            .epsilon = options_.epsilon,
-                            .weight_decay = group.weight_decay,
-                            .decoupled = decoupled_,
-                            .step = step});
+void Adam::update(Backend& backend, std::span<const OptimizerSlot> slots, const Group& group, const StepControl& control) {
+  backend.adam_step(slots,
+                    {.beta1 = options_.betas.first,
+                     .beta2 = options_.betas.second,
+                     .epsilon = options_.epsilon,
+                     .weight_decay = group.weight_decay,
+                     .decoupled = decoupled_},
+                    control);
 }
 
 AdamW::AdamW(std::vector<Tensor> parameters, const AdamWOptions& options)

@@ -35,7 +35,7 @@ class Adam : public Optimizer {
 
  protected:
   Adam(const char* name, std::vector<ParameterGroup> groups, const AdamOptions& options, bool decoupled);
-  void update(Backend& backend, std::span<const OptimizerSlot> slots, const Group& group, std::int64_t step) override;
+  void update(Backend& backend, std::span<const OptimizerSlot> slots, const Group& group, const StepControl& control) override;
 
  private:
   AdamOptions options_;

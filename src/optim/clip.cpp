@@ -3,33 +3,28 @@
 #include <cmath>
 
 #include "autograd/no_grad.hpp"
-#include "ops/elementwise.hpp"
-#include "ops/length.hpp"
-#include "ops/reduce.hpp"
+#include "optim/gradients.hpp"
+#include "tensor/backend.hpp"
 
 namespace polyphase {
 
-double clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm, const ClipOptions& options) {
+Tensor clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm, const ClipOptions& options) {
   require<ShapeError>(max_norm > 0, "clip_grad_norm: expected max_norm > 0, got ", max_norm);
   const NoGradGuard no_grad;
-  std::vector<Tensor> norms;  // one element each, joined so that the device is waited for once
-  for (const Tensor& parameter : parameters) {
-    const Tensor grad = parameter.grad();
-    if (!grad.defined()) continue;
-    Tensor one = norm(grad).to(DType::f64).reshape({1});
-    if (!norms.empty()) one = one.to(norms.front().device());
-    norms.push_back(one);
+  const std::vector<Tensor> gradients = contiguous_gradients("clip_grad_norm", parameters);
+  if (gradients.empty()) {
+    const Device device = parameters.empty() ? default_device() : parameters.front().device();
+    return Tensor::zeros({}, {.dtype = DType::f64, .device = device});
   }
-  if (norms.empty()) return 0;
-  const double total = norm(cat(norms)).item();
-  require<Error>(!options.error_if_nonfinite || std::isfinite(total), "clip_grad_norm: the norm of the gradients is ", total);
-  const double scale = max_norm / (total + 1e-6);
-  if (scale >= 1) return total;
-  for (const Tensor& parameter : parameters) {
-    const Tensor grad = parameter.grad();
-    if (grad.defined()) parameter.set_grad(mul(grad, scale));
+  const Device device = gradients.front().device();
+  const Tensor norm = Tensor::empty({}, {.dtype = DType::f64, .device = device});
+  backend_of(device).clip_norm(gradients, max_norm, options.error_if_nonfinite, norm);
+  for (const Tensor& gradient : gradients) gradient.storage().bump_version();
+  if (options.error_if_nonfinite) {
+    const double total = norm.item();
+    require<Error>(std::isfinite(total), "clip_grad_norm: the norm of the gradients is ", total);
   }
-  return total;
+  return norm;
 }
 
 }  // namespace polyphase

@@ -17,14 +17,16 @@ class ExponentialMovingAverage {
   /// Throws ShapeError unless decay is in [0, 1) and there is a parameter.
   explicit ExponentialMovingAverage(std::vector<Tensor> parameters, const EmaOptions& options = {});
 
-  /// Takes the weights in; call it after Optimizer::step. Throws Error while the averages are applied.
+  /// Takes the weights in; call it after Optimizer::step. Does not wait for the device; may be recorded by cuda::capture, and
+  /// replays go on counting. Throws Error while the averages are applied.
   void update();
   /// Exchanges weights and averages, in place, to evaluate or save the averaged network. Throws Error if applied already.
   void apply();
   /// Exchanges them back. Throws Error unless applied.
   void restore();
   [[nodiscard]] bool is_applied() const { return applied_; }
-  [[nodiscard]] std::int64_t updates() const { return updates_; }
+  /// Calls of update(). They are counted on the device: waits for it.
+  [[nodiscard]] std::int64_t updates() const;
 
   /// "updates" and the averages "0.average", "1.average", ... Throws Error while applied.
   [[nodiscard]] OptimizerState state() const;
@@ -34,10 +36,16 @@ class ExponentialMovingAverage {
  private:
   void exchange();
 
+  /// The parameters of one device; recorded updates know the tensors' addresses, so they are only written in place.
+  struct Part {
+    Device device;
+    Tensor updates;                      // () i64
+    std::vector<std::size_t> members{};  // positions
+  };
   std::vector<Tensor> parameters_;
   std::vector<Tensor> averages_;
+  std::vector<Part> parts_;  // nearly always one
   EmaOptions options_;
-  std::int64_t updates_ = 0;
   bool applied_ = false;
 };
 

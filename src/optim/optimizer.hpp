@@ -16,6 +16,7 @@ namespace polyphase {
 class Backend;
 class StateReader;
 struct OptimizerSlot;
+struct StepControl;
 
 /// Parameters with settings of their own; what is not set here is taken from the optimizer's options.
 struct ParameterGroup {
@@ -39,29 +40,37 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// One update of every parameter that has a gradient; the others, and their step counts, stay as they are.
-  void step();
+  /// One update of every parameter that has a gradient; the others, and their step counts, stay as they are. Never waits for
+  /// the device. May be recorded by cuda::capture after one eager step: replays go on counting and see the learning rate
+  /// that is set when they run. Throws DeviceError where state would have to be made while recording.
+  void step() { step({}); }
+  /// Changes and counts nothing where `skip`, one f64 on the parameters' device, is not 0. For GradScaler. Throws DTypeError,
+  /// ShapeError, DeviceError.
+  void step(const Tensor& skip);
   /// Drops all gradients.
   void zero_grad();
 
-  /// Calls of step() so far.
-  [[nodiscard]] std::int64_t steps() const { return steps_; }
+  /// Calls of step() so far that found a gradient and were not skipped. They are counted on the device: waits for it.
+  [[nodiscard]] std::int64_t steps() const;
+  /// All parameters, group after group.
+  [[nodiscard]] std::vector<Tensor> parameters() const;
   [[nodiscard]] std::size_t group_count() const { return groups_.size(); }
   /// Throws ShapeError if there is no such group.
   [[nodiscard]] double learning_rate(std::size_t group = 0) const;
   /// The learning rate the group was made with: what schedulers start from.
   [[nodiscard]] double initial_learning_rate(std::size_t group = 0) const;
   [[nodiscard]] double weight_decay(std::size_t group = 0) const;
-  /// Throws ShapeError unless `value` is finite and >= 0.
+  /// From the next step, or replay of a recorded one, on; does not wait. Throws ShapeError unless `value` is finite and >= 0,
+  /// DeviceError inside cuda::capture: a rate set there would be set again by every replay.
   void set_learning_rate(double value, std::size_t group);
   /// Sets all groups.
   void set_learning_rate(double value);
 
   /// Names: "parameters", "steps", "group0.learning_rate", "group0.initial_learning_rate", "group0.weight_decay", and by the
-  /// parameter's position over all groups "3.steps", "3.momentum", "3.second" once it has been updated.
+  /// parameter's position over all groups "3.steps", "3.momentum", "3.second" once it has been updated. Waits for the device.
   [[nodiscard]] OptimizerState state() const;
-  /// Restores what state() gave, for an optimizer made alike. Throws Error naming the entry that does not fit; then nothing has
-  /// changed.
+  /// Restores what state() gave, for an optimizer made alike; recorded steps go on from there. Throws Error naming the entry
+  /// that does not fit; then nothing has changed.
   void load_state(const OptimizerState& state);
 
  protected:
@@ -84,28 +93,48 @@ class Optimizer {
   /// contiguous floating-point leaf, listed once, and the rates are finite and >= 0.
   Optimizer(const char* name, std::vector<ParameterGroup> groups, Defaults defaults, Moments moments);
 
-  /// Updates parameters of one group and device that are all at their `step`-th update, counted from 1.
-  virtual void update(Backend& backend, std::span<const OptimizerSlot> slots, const Group& group, std::int64_t step) = 0;
+  /// Updates parameters of one group and device.
+  virtual void update(Backend& backend, std::span<const OptimizerSlot> slots, const Group& group,
+                      const StepControl& control) = 0;
 
  private:
   struct Entry {
     Tensor parameter;
     Tensor momentum;
     Tensor second;
+  };
+  /// What kernels read and count, in the memory of one of the parameters' devices.
+  struct DeviceState {
+    Device device;
+    Tensor learning_rates;  // (groups) f64
+    Tensor counts;          // (parameters + 1) i64: updates of each; the last one counts calls of step()
+  };
+  /// The parameters of one group and device that have gradients.
+  struct Batch;
+  struct LoadedEntry {
     std::int64_t steps = 0;
+    Tensor momentum;
+    Tensor second;
   };
   void check_new(const Tensor& parameter) const;
-  void step_group(const Group& group);
+  void check_skip(const Tensor& skip) const;
+  [[nodiscard]] std::vector<Batch> collect();
+  void run(const Batch& batch, const Tensor& skip, bool counts_step);
   void allocate_moments(Entry& entry) const;
+  void require_not_recording(const char* what, Device device) const;
+  DeviceState& state_on(Device device);
+  void write_learning_rates(const DeviceState& state) const;
+  [[nodiscard]] std::vector<std::int64_t> read_counts() const;
   [[nodiscard]] const Group& group_at(std::size_t index) const;
   [[nodiscard]] std::vector<Group> read_groups(const StateReader& reader) const;
-  [[nodiscard]] std::vector<Entry> read_entries(const StateReader& reader) const;
+  [[nodiscard]] std::vector<LoadedEntry> read_entries(const StateReader& reader) const;
+  void take(const std::vector<LoadedEntry>& loaded, std::int64_t steps);
 
   const char* name_;
   Moments moments_;
   std::vector<Group> groups_;
   std::vector<Entry> entries_;
-  std::int64_t steps_ = 0;
+  std::vector<DeviceState> states_;  // nearly always one
 };
 
 }  // namespace polyphase

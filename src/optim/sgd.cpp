@@ -21,13 +21,13 @@ SGD::SGD(std::vector<ParameterGroup> groups, const SgdOptions& options)
                       ", dampening=", options.dampening);
 }
 
-void SGD::update(Backend& backend, std::span<const OptimizerSlot> slots, const Group& group, std::int64_t step) {
-  backend.sgd_step(slots, {.learning_rate = group.learning_rate,
-                           .momentum = options_.momentum,
-                           .dampening = options_.dampening,
-                           .weight_decay = group.weight_decay,
-                           .nesterov = options_.nesterov,
-                           .first = step == 1});
+void SGD::update(Backend& backend, std::span<const OptimizerSlot> slots, const Group& group, const StepControl& control) {
+  backend.sgd_step(slots,
+                   {.momentum = options_.momentum,
+                    .dampening = options_.dampening,
+                    .weight_decay = group.weight_decay,
+                    .nesterov = options_.nesterov},
+                   control);
 }
 
 }  // namespace polyphase

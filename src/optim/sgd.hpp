@@ -22,7 +22,7 @@ class SGD : public Optimizer {
   explicit SGD(std::vector<ParameterGroup> groups, const SgdOptions& options = {});
 
  protected:
-  void update(Backend& backend, std::span<const OptimizerSlot> slots, const Group& group, std::int64_t step) override;
+  void update(Backend& backend, std::span<const OptimizerSlot> slots, const Group& group, const StepControl& control) override;
 
  private:
   SgdOptions options_;

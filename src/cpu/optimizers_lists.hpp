@@ -1,0 +1,16 @@
+#pragma once
+// What goes over a whole list of gradients or weights at once: clipping, unscaling, averaging; and the loss scale's rule.
+
+#include <span>
+
+#include "tensor/backend.hpp"
+
+namespace polyphase::cpu {
+
+/// As Backend says. The norm has the same bits for every number of threads.
+void clip_norm(std::span<const Tensor> tensors, double max_norm, bool finite_only, const Tensor& norm);
+void unscale(std::span<const Tensor> tensors, const Tensor& scale, const Tensor& found);
+void average(std::span<const Tensor> averages, std::span<const Tensor> values, const AverageStep& step, const Tensor& updates);
+void update_loss_scale(const Tensor& state, std::span<const Tensor> found, const LossScaleStep& step);
+
+}  // namespace polyphase::cpu
