@@ -2,11 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <string>
 
 #include "cuda/cuda.hpp"
+#include "cuda/runtime.hpp"
 #include "support/device.hpp"
 #include "support/skip.hpp"
+#include "support/small_training.hpp"
 
 using namespace polyphase;
 using namespace polyphase::testing;
@@ -49,4 +52,42 @@ TEST_CASE("convolutions of both layers reach the GPU") {
   gpu().conv_forward(p, mirrored(x), mirrored(w), mirrored(bias), there, Algorithm::automatic, Precision::fp32);
   CHECK(different(y, there) == 0);
   CHECK_FALSE(gpu().can_implement(p, ConvDirection::forward, Algorithm::automatic, Precision::fp32).has_value());
+}
+
+TEST_CASE("a training step over every layer, activation and loss waits for the GPU nowhere") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  const DeviceGuard device(Device::cuda());
+  manual_seed(4);
+  SmallTraining training;
+  (void)training.step();  // tables that are kept are made
+  (void)training.step();
+  const std::uint64_t before = cuda::host_waits();
+  for (int i = 0; i < 3; ++i) (void)training.step();
+  CHECK(cuda::host_waits() == before);
+  // The counter counts.
+  (void)training.step().item();
+  CHECK(cuda::host_waits() == before + 1);
+  CHECK(std::isfinite(training.step().item()));
+}
+
+TEST_CASE("fresh tensors, copies to the GPU and positions to select wait for it nowhere") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  const TensorOptions on_gpu{.device = Device::cuda()};
+  const Tensor image = Tensor::randn({3, 100}, {.device = Device::cpu()});
+  Tensor kept = Tensor::zeros({3, 100}, on_gpu);
+  (void)image.to(Device::cuda());
+  (void)index_select(kept, Tensor::arange(0, 10, 1, {.dtype = DType::i64, .device = Device::cuda()}));
+  const std::uint64_t before = cuda::host_waits();
+  for (int i = 0; i < 3; ++i) {
+    (void)Tensor::randn({100}, on_gpu);
+    (void)Tensor::rand({100}, on_gpu);
+    (void)Tensor::full({100}, 3, on_gpu);
+    (void)Tensor::from_vector<float>({1, 2, 3}, {3}, Device::cuda());
+    (void)image.to(Device::cuda());
+    kept.copy_(image);
+    (void)index_select(kept, Tensor::arange(0, 10, 1, {.dtype = DType::i64, .device = Device::cuda()}));
+    (void)hann_window(32, on_gpu);
+  }
+  CHECK(cuda::host_waits() == before);
+  CHECK(max_difference(kept, image) == 0);
 }
