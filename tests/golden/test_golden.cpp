@@ -10,6 +10,7 @@
 #include "support/helpers.hpp"
 #include "support/skip.hpp"
 #include "support/temporary_directory.hpp"
+#include "tensor/backend.hpp"
 
 using namespace polyphase;
 using namespace polyphase::golden;
@@ -42,6 +43,28 @@ void check_all(const std::vector<std::string>& files, const Options& options) {
       CHECK(result.passed());
     }
   }
+}
+
+std::vector<std::string> public_files() {
+  const char* given = std::getenv("POLYPHASE_GOLDEN");
+  return files_in(given != nullptr ? given : SHARED_GOLDEN);
+}
+
+bool holds_convolutions(const std::string& file) { return std::filesystem::path(file).filename().string().starts_with("conv"); }
+
+/// Runs the files on GPU 0. Every case must pass, or be skipped where `may_skip`; returns how many passed.
+std::ptrdiff_t passed_on_gpu(const std::vector<std::string>& files, Options options, bool may_skip = false) {
+  options.device = Device::cuda();
+  std::ptrdiff_t passed = 0;
+  for (const std::string& file : files) {
+    for (const Result& result : check_file(file, options)) {
+      const bool skipped = may_skip && !result.skipped.empty();
+      CHECK_MESSAGE((result.passed() || skipped), file, " ", result.name, " ", result.what, ": ", options.algorithm, " ",
+                    options.precision, ": ", result.worst, " ", result.error, " of ", result.tolerance, " ", result.skipped);
+      passed += result.passed();
+    }
+  }
+  return passed;
 }
 
 // How many cases fail after `change` has spoilt the file's tensors.
@@ -88,10 +111,33 @@ TEST_CASE("convolution cases pass in 16 bits and in tf32") {
 }
 
 TEST_CASE("all public files pass") {
-  const char* given = std::getenv("POLYPHASE_GOLDEN");
-  const std::vector<std::string> files = files_in(given != nullptr ? given : SHARED_GOLDEN);
+  const std::vector<std::string> files = public_files();
   if (files.empty()) SKIP_TEST("the large golden files are not here (POLYPHASE_GOLDEN names their folder)");
   check_all(files, {});
+}
+
+TEST_CASE("on a GPU: every convolution case by every algorithm, in every dtype and precision, forward and gradients") {
+  if (device_count(DeviceType::cuda) == 0) SKIP_TEST("no CUDA device");
+  std::vector<std::string> files = files_in(GOLDEN_DATA);
+  for (const std::string& file : public_files()) files.push_back(file);
+  std::erase_if(files, [](const std::string& file) { return !holds_convolutions(file); });
+  for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::direct, Algorithm::gemm, Algorithm::depthwise}) {
+    const bool may_skip = algorithm == Algorithm::depthwise;
+    for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16})
+      CHECK(passed_on_gpu(files, {.algorithm = algorithm, .dtype = dtype}, may_skip) > 0);
+    for (const Precision precision : {Precision::ieee, Precision::tf32})
+      CHECK(passed_on_gpu(files, {.precision = precision, .algorithm = algorithm}, may_skip) > 0);
+  }
+}
+
+TEST_CASE("on a GPU: training traces and generators, by every algorithm that can do any convolution") {
+  if (device_count(DeviceType::cuda) == 0) SKIP_TEST("no CUDA device");
+  std::vector<std::string> files = files_in(GOLDEN_DATA);
+  for (const std::string& file : public_files()) files.push_back(file);
+  std::erase_if(files, holds_convolutions);
+  for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::direct, Algorithm::gemm})
+    for (const DType dtype : {DType::f64, DType::f32})
+      CHECK(passed_on_gpu(files, {.algorithm = algorithm, .dtype = dtype}) > 0);
 }
 
 TEST_CASE("a result of the wrong accuracy fails") {
