@@ -1,8 +1,9 @@
 // Times what a warm allocation costs: a pair of allocate and free of one size, and a step of many sizes, in ns a pair.
 //   allocator [--repeat R] [--json FILE]
 // "host": the pool alone, over a memory that is only counted; runs anywhere. With a GPU also the device's allocator beside
-// cudaMalloc and cudaMallocAsync. A pool that hands out overlapping blocks, or maps again in a warm run, ends with exit
-// status 1.
+// cudaMalloc and cudaMallocAsync, and the memory that it held at most over a training run beside what was live at most. A pool
+// that hands out overlapping blocks, or maps again in a warm run, ends with exit status 1. bench/peers_torch_allocator.py times
+// PyTorch's.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -19,6 +20,8 @@
 #include "cuda/block_pool.hpp"
 #include "cuda/cuda.hpp"
 #ifdef POLYPHASE_BENCH_CUDA
+#include <polyphase/polyphase.hpp>
+
 #include "cuda/allocator.hpp"
 #include "cuda/runtime.hpp"
 #endif
@@ -44,6 +47,7 @@ struct CountedMemory final : cuda::MemorySource {
 struct Record {
   std::string shape, algorithm;
   double ns = 0;
+  std::size_t live_peak = 0, held_peak = 0;  // of a training run, which has no time
 };
 
 /// The sizes of a small network's step: live together, freed in reverse, one after the other in the same order again.
@@ -106,11 +110,36 @@ bool time_host(std::vector<Record>& records, int repeat) {
 }
 
 #ifdef POLYPHASE_BENCH_CUDA
+/// The most that tensors had and the most that was held from the device, over the steps of a small vocoder-like network. For
+/// the start of the process: later the peaks are others'.
+void training_peak(std::vector<Record>& records) {
+  namespace pp = polyphase;
+  pp::Sequential net(pp::Conv1d({.in_channels = 1, .out_channels = 64, .kernel_size = 7, .padding = 3}), pp::LeakyReLU(0.1),
+                     pp::ConvTranspose1d({.in_channels = 64, .out_channels = 64, .kernel_size = 8, .stride = 4, .padding = 2}),
+                     pp::LeakyReLU(0.1),
+                     pp::ConvTranspose1d({.in_channels = 64, .out_channels = 32, .kernel_size = 8, .stride = 4, .padding = 2}),
+                     pp::LeakyReLU(0.1), pp::Conv1d({.in_channels = 32, .out_channels = 1, .kernel_size = 7, .padding = 3}),
+                     pp::Tanh());
+  net.to(pp::Device::cuda());
+  pp::Adam optimizer(net.parameters(), {.learning_rate = 1e-3});
+  for (int step = 0; step < 20; ++step) {
+    const pp::Tensor x = pp::Tensor::randn({32, 1, 512}, {.device = pp::Device::cuda()});
+    const pp::Tensor target = pp::Tensor::randn({32, 1, 8192}, {.device = pp::Device::cuda()});
+    const pp::Tensor loss = pp::mse_loss(net(x), target);
+    optimizer.zero_grad();
+    loss.backward();
+    optimizer.step();
+  }
+  const cuda::DeviceAllocator& own = cuda::allocator(0);
+  records.push_back({"training_peak", "polyphase", 0, own.stats().peak_bytes, own.pool_stats().peak_mapped_bytes});
+}
+
 void time_device(std::vector<Record>& records, int repeat) {
   if (cuda::device_count() == 0) {
     std::printf("no GPU: %s\n", cuda::unavailable_reason().c_str());
     return;
   }
+  training_peak(records);
   cuda::DeviceAllocator& own = cuda::allocator(0);
   time_all(
       records, "polyphase", repeat, 20000, [&](std::size_t bytes) { return own.allocate(bytes); },
@@ -161,9 +190,17 @@ int main(int argc, char** argv) {
   }
   nlohmann::json json = nlohmann::json::array();
   for (const Record& record : records) {
-    std::printf("%-16s | %-16s | %10.1f ns a pair\n", record.shape.c_str(), record.algorithm.c_str(), record.ns);
-    json.push_back(
-        {{"suite", "allocator"}, {"shape", record.shape}, {"algorithm", record.algorithm}, {"us_burst", record.ns / 1000}});
+    nlohmann::json entry = {{"suite", "allocator"}, {"shape", record.shape}, {"algorithm", record.algorithm}};
+    if (record.held_peak > 0) {
+      std::printf("%-16s | %-16s | live at most %zu bytes, held %zu\n", record.shape.c_str(), record.algorithm.c_str(),
+                  record.live_peak, record.held_peak);
+      entry["live_peak_bytes"] = record.live_peak;
+      entry["held_peak_bytes"] = record.held_peak;
+    } else {
+      std::printf("%-16s | %-16s | %10.1f ns a pair\n", record.shape.c_str(), record.algorithm.c_str(), record.ns);
+      entry["us_burst"] = record.ns / 1000;
+    }
+    json.push_back(entry);
   }
   if (!json_path.empty()) std::ofstream(json_path) << nlohmann::json{{"suite", "allocator"}, {"records", json}}.dump(1) << '\n';
   if (!right) std::fprintf(stderr, "allocator: a warm pool asked for memory, or blocks overlap\n");

@@ -1,20 +1,19 @@
 #!/usr/bin/env python3
-"""Times PyTorch's conv_transpose1d on the CPU on the cases of conv_transpose1d_cpu's JSON, and compares.
+"""Times PyTorch's conv_transpose1d on the CPU on the cases of `polyphase bench --json`, and compares.
 
     peers_torch_cpu.py OURS.json [--json MERGED.json] [--repeat R]
 
 Same shapes, threads and rotation over sets of arrays as in OURS.json; operands in the user's layout, weights not prepacked. PyTorch
-allocates its results, as it does for its users. dgrad and wgrad are timed alone, through aten::convolution_backward. Writes OURS.json
-with "peers": {"torch_cpu": microseconds} in every record, and prints a table with the geometric mean of the ratios per direction.
+allocates its results, as it does for its users. dgrad and wgrad are timed alone, through aten::convolution_backward. Adds
+"peers": {"torch_cpu": microseconds} to every record, and prints a table with the geometric mean of the ratios per direction.
 """
 
-import argparse
-import json
-import math
 import statistics
 import time
 
 import torch
+
+import peers
 
 
 def runner(problem, direction, x, w, dy):
@@ -48,13 +47,10 @@ def median_us(record, repeat):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("ours", help="JSON written by conv_transpose1d_cpu --json")
-    parser.add_argument("--json", help="where to write the merged records")
+    parser = peers.parser(__doc__)
     parser.add_argument("--repeat", type=int, default=15)
     arguments = parser.parse_args()
-    with open(arguments.ours, encoding="utf-8") as file:
-        ours = json.load(file)
+    ours = peers.read(arguments)
     torch.set_num_threads(ours["threads"])
     print(f"PyTorch {torch.__version__} against {ours['isa']}, {ours['threads']} threads")
     print(f"{'shape':13}{'direction':10}{'ms':>10}{'torch ms':>10}{'GFLOP/s':>10}{'torch':>8}{'ratio':>8}")
@@ -62,20 +58,14 @@ def main():
     with torch.no_grad():
         for record in ours["records"]:
             torch_us = median_us(record, arguments.repeat)
-            record["peers"] = {"torch_cpu": torch_us}
-            ratio = torch_us / record["us_burst"]
+            peers.add(record, "torch_cpu", torch_us)
+            ratio = peers.ratio(record, "torch_cpu")
             ratios.setdefault(record["direction"], []).append(ratio)
-            torch_gflops = record["gflops"] / ratio
             print(f"{record['shape']:13}{record['direction']:10}{record['us_burst'] / 1e3:10.3f}{torch_us / 1e3:10.3f}"
-                  f"{record['gflops']:10.1f}{torch_gflops:8.1f}{ratio:8.2f}", flush=True)
-    for direction, values in ratios.items():
-        mean = math.exp(sum(map(math.log, values)) / len(values))
-        print(f"{direction}: geometric mean {mean:.2f}, least {min(values):.2f}")
-    if arguments.json:
-        ours["torch"] = torch.__version__
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump(ours, file, indent=1)
-            file.write("\n")
+                  f"{record['gflops']:10.1f}{record['gflops'] / ratio:8.1f}{ratio:8.2f}", flush=True)
+    peers.print_means(ratios)
+    ours["torch"] = torch.__version__
+    peers.write(arguments, ours)
 
 
 if __name__ == "__main__":

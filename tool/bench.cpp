@@ -1,4 +1,4 @@
-// polyphase bench: times the CPU convolutions; the same measurement as bench/conv_transpose1d_cpu.
+// polyphase bench: times the CPU convolutions (conv_bench.hpp).
 
 #include <iostream>
 #include <memory>

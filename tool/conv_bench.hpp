@@ -1,6 +1,5 @@
 #pragma once
-// Times the CPU convolutions on the shapes of bench/shapes.hpp, each result verified. Used by bench/conv_transpose1d_cpu and by
-// `polyphase bench`.
+// Times the CPU convolutions on the shapes of bench/shapes.hpp, each result verified. What `polyphase bench` does.
 
 #include <functional>
 #include <iosfwd>
