@@ -4,9 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "support/cuda_conv.hpp"
+#include "support/reduced.hpp"
 
 namespace polyphase::testing {
 
@@ -27,6 +29,7 @@ double check_gpu_bits(const ConvProblem& problem, const Call& call, std::int64_t
 }
 
 /// Strides, kernels, dilations, paddings on both sides; lengths around 1, 32 and the tiles; `depthwise`: one channel a group.
+/// Thinned in a reduced run.
 inline std::vector<ConvProblem> grid_problems(bool depthwise) {
   std::vector<ConvProblem> problems;
   const auto add = [&](ConvProblem p) {
@@ -55,7 +58,7 @@ inline std::vector<ConvProblem> grid_problems(bool depthwise) {
     for (const std::int64_t C_out : {1, 4, 17, 65, 130})
       for (const std::int64_t G : {1, 3})
         add({.N = 1, .C_in = C_in * G, .C_out = C_out * G, .L_in = 45, .K = 5, .S = 2, .P_l = 2, .P_r = 1, .OP = 1, .G = G});
-  return problems;
+  return thinned(std::move(problems));
 }
 
 }  // namespace polyphase::testing

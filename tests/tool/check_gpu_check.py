@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""tools/gpu_check.sh as far as no GPU is needed: its help, its refusals, and a run over stand-ins for everything that it calls.
+
+usage: check_gpu_check.py SOURCE_ROOT
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(sys.argv[1]).resolve()
+COUNTS = {"passed": 0, "failed": 0}
+
+GPU = 'echo "NVIDIA H200, 580.1, 9.0"'
+SANITIZER = r"""
+[ "$1" = --help ] && { echo "--report-api-errors --base-port"; exit 0; }
+case "$*" in
+  *initcheck*test_cuda_reduce*) echo "========= ERROR SUMMARY: 3 errors"; exit 86 ;;
+  *synccheck*test_cuda_copy*) echo "assertion failed: 1 == 2"; exit 1 ;;
+  *racecheck*test_cuda_fft*) echo "skipped: cuda:0: no CUDA device"; exit 77 ;;
+esac
+[ "$POLYPHASE_TEST_REDUCED$POLYPHASE_CUDA_ALLOCATOR$POLYPHASE_TEST_DEVICE" = 1malloccuda:0 ] || exit 5
+echo "test cases: 4 passed, 0 failed, 0 skipped"
+"""
+TOOL = r"""
+case "$*" in
+  *"tensor_core"*) echo "0 passed, 0 failed, 30 skipped"; exit 1 ;;
+  *"gemm --precision tf32"*) echo "29 passed, 1 failed, 0 skipped"; exit 1 ;;
+esac
+echo "30 passed, 0 failed, 0 skipped; the worst uses 0.90 of its tolerance"
+"""
+
+
+def expect(what: str, condition: bool, result: subprocess.CompletedProcess) -> None:
+    COUNTS["passed" if condition else "failed"] += 1
+    if not condition:
+        print(f"failed: {what}\n  arguments: {result.args[1:]}\n  exit code: {result.returncode}\n"
+              f"  stdout: {result.stdout[-3000:]}\n  stderr: {result.stderr[-2000:]}")
+
+
+def program(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/bash\n{text}\n")
+    path.chmod(0o755)
+
+
+def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "POLYPHASE_COMMIT": "abc1234", **variables}
+    return subprocess.run([str(folder / "tools/gpu_check.sh"), *arguments], capture_output=True, text=True, timeout=300, env=environment)
+
+
+def check_refusals(folder: Path) -> None:
+    program(folder / "bin/nvidia-smi", 'echo "No devices were found"; exit 6')
+    result = run(folder, "--help")
+    expect("the help", result.returncode == 0 and "--only PART" in result.stdout and "N passed" in result.stdout, result)
+    for arguments, words in ((["--only", "tests"], "got 'tests'"), (["--fast"], "unknown argument --fast"), (["--out"], "value after it"),
+                             (["--jobs", "0"], "at least 1"), (["--only", ""], "expected a part"), ([], "no NVIDIA GPU here")):
+        result = run(folder, *arguments)
+        lines = result.stderr.splitlines()
+        expect(f"one line with {words!r}, exit code 2",
+               result.returncode == 2 and len(lines) == 1 and lines[0].startswith("gpu_check: ") and words in lines[0], result)
+
+
+def check_run(folder: Path) -> None:
+    program(folder / "bin/nvidia-smi", GPU)
+    result = run(folder, "--only", "test")
+    expect("nothing built", result.returncode == 2 and "is not built" in result.stderr, result)
+    program(folder / "build-gpu/tool/polyphase", TOOL)
+    result = run(folder, "--only", "sanitize", "--jobs", "3")
+    expect("sanitizers: exit code 1", result.returncode == 1, result)
+    for line in (r"^failed +sanitize: initcheck cuda/reduce +\d+\.\d s  ERROR SUMMARY: 3 errors$",
+                 r"^failed +sanitize: synccheck cuda/copy .* exit status 1: assertion failed: 1 == 2$",
+                 r"^failed +sanitize: racecheck cuda/fft .* it saw no GPU$",
+                 r"^passed +sanitize: memcheck cuda/conv/direct .* 4 passed, 0 failed", r"^\d+ passed, 3 failed, 0 skipped$"):
+        expect(f"a line {line!r}", re.search(line, result.stdout, re.MULTILINE) is not None, result)
+    expect("what failed is shown", "assertion failed" in (folder / "build-gpu/check/failures.log").read_text(), result)
+
+    result = run(folder, "--only", "golden", "--jobs", "2")
+    expect("golden files", re.search(r"^failed +golden: gemm tf32 f32 ", result.stdout, re.MULTILINE) is not None and
+           re.search(r"^skipped +golden: tensor_core fp32 f16 .* no case is for it$", result.stdout, re.MULTILINE) is not None, result)
+    data = json.loads((folder / "build-gpu/check/h200.json").read_text())
+    parts = {check["part"] for check in data["checks"]}
+    expect("one result of both parts", parts == {"sanitize", "golden"} and data["commit"] == "abc1234", result)
+    expect("what it ran on", (data["gpu"], data["driver"], data["cuda"]) == ("NVIDIA H200", "580.1", "13.0"), result)
+    table = (folder / "build-gpu/check/gpu_check.md").read_text()
+    expect("a table", "| golden" in table and "commit abc1234" in table, result)
+
+    adopted = subprocess.run([sys.executable, str(folder / "bench/report.py"), "adopt", str(folder / "build-gpu/check/h200.json")],
+                             capture_output=True, text=True, timeout=60)
+    page = (folder / "docs/gpu_check.md").read_text()
+    expect("the page", adopted.returncode == 0 and "| gemm tf32 f32" in page and "not run yet" not in page, adopted)
+
+    result = run(folder, "--only", "golden", POLYPHASE_COMMIT="def5678")
+    data = json.loads((folder / "build-gpu/check/h200.json").read_text())
+    expect("another commit's results are forgotten", {check["part"] for check in data["checks"]} == {"golden"}, result)
+
+
+with tempfile.TemporaryDirectory() as temporary:
+    scratch = Path(temporary)
+    for name in ("tools/gpu_check.sh", "tools/count_tests.py", "bench/report.py"):
+        (scratch / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, scratch / name)
+    (scratch / "docs/benchmarks").mkdir(parents=True)
+    (scratch / "docs/gpu_check.md").write_text("<!-- table gpu_checks -->\nnot run yet\n<!-- end -->\n")
+    program(scratch / "tests/golden/data/conv1d_small.safetensors", "")
+    program(scratch / "bin/nvcc", 'echo "Cuda compilation tools, release 13.0, V13.0.88"')
+    program(scratch / "bin/meson", "echo 1.12.0")
+    program(scratch / "bin/compute-sanitizer", SANITIZER)
+    check_refusals(scratch)
+    check_run(scratch)
+print(f"test cases: {COUNTS['passed']} passed, {COUNTS['failed']} failed, 0 skipped")
+sys.exit(1 if COUNTS["failed"] else 0)

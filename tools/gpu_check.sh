@@ -1,0 +1,362 @@
+#!/usr/bin/env bash
+# Everything that wants an NVIDIA GPU, in one command: builds, runs every test, runs the GPU's tests again under
+# compute-sanitizer, runs the golden files on the GPU and times it. Installs nothing and needs no network.
+#
+# usage: tools/gpu_check.sh [--only PART[,PART...]] [--quick] [--jobs N] [--out FOLDER]
+#   --only PART   of build, test, sanitize, golden, bench; parts but the first need the build folder of an earlier run
+#   --quick       the GPU's tests only, two sanitizers on three programs, four shapes: about a third of the time
+#   --jobs N      sanitized programs at once (default: three quarters of the cores)
+#   --out FOLDER  where the results go (default build-gpu/check)
+#
+# FOLDER holds, kept up to date as results come, so that a run that is stopped leaves what it had:
+#   GPU.json       (h200.json on an H200) every check and every measurement; `bench/report.py adopt` takes it into docs/
+#   gpu_check.md   the table: check, result, seconds
+#   failures.log   the beginning and the end of what each failed check printed
+# The last line says `N passed, N failed, N skipped`. Exit code 1 where one failed; 2 on a bad argument or without a GPU.
+# POLYPHASE_COMMIT names the commit where the folder is no git repository; POLYPHASE_GOLDEN the folder of more golden files.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+build="build-gpu"
+out=$build/check
+parts=build,test,sanitize,golden,bench
+quick=no
+jobs=$(($(nproc) * 3 / 4))
+[ "$jobs" -ge 1 ] || jobs=1
+
+die() {
+  echo "gpu_check: $*" >&2
+  exit 2
+}
+
+while [ $# -gt 0 ]; do
+  case $1 in
+    --only | --jobs | --out)
+      [ $# -ge 2 ] || die "$1 wants a value after it"
+      case $1 in
+        --only) parts=$2 ;;
+        --jobs) jobs=$2 ;;
+        --out) out=$2 ;;
+      esac
+      shift
+      ;;
+    --quick) quick=yes ;;
+    -h | --help)
+      sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' tools/gpu_check.sh
+      exit 0
+      ;;
+    *) die "unknown argument $1 (known: --only --quick --jobs --out --help)" ;;
+  esac
+  shift
+done
+[[ $jobs =~ ^[1-9][0-9]*$ ]] || die "--jobs: expected a number of at least 1, got '$jobs'"
+IFS=, read -r -a wanted <<<"$parts"
+[ ${#wanted[@]} -gt 0 ] || die "--only: expected a part of build, test, sanitize, golden, bench"
+for part in "${wanted[@]}"; do
+  [[ $part =~ ^(build|test|sanitize|golden|bench)$ ]] ||
+    die "--only: expected a part of build, test, sanitize, golden, bench, got '$part'"
+done
+wants() { [[ ,$parts, == *,$1,* ]]; }
+
+# ---- the machine
+
+export PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin
+command -v nvidia-smi >/dev/null || die "no NVIDIA GPU here: there is no nvidia-smi"
+gpu_line=$(nvidia-smi -i 0 --query-gpu=name,driver_version,compute_cap --format=csv,noheader 2>/dev/null | head -n 1) ||
+  die "no NVIDIA GPU here: nvidia-smi finds none"
+IFS=, read -r gpu driver capability <<<"$gpu_line"
+driver=${driver# }
+capability=${capability# }
+[[ $capability =~ ^[0-9]+\.[0-9]+$ ]] || die "no NVIDIA GPU here: nvidia-smi says '$gpu_line'"
+command -v nvcc >/dev/null || die "there is no nvcc, neither on PATH nor under /usr/local/cuda"
+cuda=$(nvcc --version | sed -n 's/^.*release \([0-9.]*\),.*$/\1/p')
+arch=${capability/./}
+[ "$arch" != 90 ] || arch=90a
+gpu_file=$(tr '[:upper:]' '[:lower:]' <<<"${gpu##* }" | tr -cd 'a-z0-9_-')
+commit=${POLYPHASE_COMMIT:-$(git rev-parse --short HEAD 2>/dev/null || echo unknown)}
+golden=${POLYPHASE_GOLDEN:-../shared/golden}
+if [ -d "$golden" ]; then
+  golden=$(cd "$golden" && pwd)
+  export POLYPHASE_GOLDEN=$golden
+fi
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+root=$PWD
+work=$root/$build/gpu_check
+mkdir -p "$work"
+checks=$work/checks.tsv # part, name, result, seconds, note
+# Parts run one by one add up to one result, as long as it is the same commit.
+if [ "$parts" = build,test,sanitize,golden,bench ] || [ "$(cat "$work/commit" 2>/dev/null)" != "$commit" ]; then
+  rm -rf "$work"
+  mkdir -p "$work"
+fi
+echo "$commit" >"$work/commit"
+touch "$checks"
+: >"$out/failures.log"
+export OMP_WAIT_POLICY=passive
+
+# ---- results as they come
+
+seconds_since() { awk -v a="$1" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }'; }
+
+write_results() {
+  local file results=()
+  for file in "$work"/*.json; do if [ -s "$file" ]; then results+=("$file"); fi; done
+  python3 bench/report.py collect "$gpu_file" "${results[@]}" --folder "$out" --checks "$checks" --commit "$commit" \
+    --date "$(date -u +%F)" --set "gpu=$gpu" --set "driver=$driver" --set "cuda=$cuda" >"$work/report.log" 2>&1 ||
+    tail -n 3 "$work/report.log" >&2
+}
+
+# record PART NAME passed|failed|skipped SECONDS NOTE [LOG]
+record() {
+  printf '%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" "${5//$'\t'/ }" >>"$checks"
+  printf '%-8s %-44s %7s s  %s\n' "$3" "$1: $2" "$4" "$5"
+  if [ "$3" = failed ] && [ -n "${6:-}" ]; then
+    { printf '\n==== %s: %s\n' "$1" "$2"; head -n 80 "$6"; echo ...; tail -n 40 "$6"; } | cut -c 1-400 >>"$out/failures.log"
+  fi
+  write_results
+}
+
+# stage PART TITLE: forgets what an earlier run of this part found.
+stage() {
+  printf '\n== %s (%d s)\n' "$2" "$SECONDS"
+  sed -i "/^$1\t/d" "$checks"
+}
+
+last_line() { { grep -aiE "$1" "$2" || true; } | tail -n 1 | sed 's/^=* *//' | cut -c 1-160; }
+
+# What an exit status and a log come to: sets verdict and note.
+judge() {
+  local status=$1 log=$2 limit=$3
+  note=$(last_line '^(test cases: )?[0-9]+ passed, [0-9]+ failed' "$log")
+  case $status in
+    0) verdict=passed ;;
+    77) verdict=failed note="it saw no GPU" ;;
+    86) verdict=failed note=$(last_line 'ERROR SUMMARY|RACECHECK SUMMARY' "$log") ;;
+    124 | 137) verdict=failed note="stopped after $limit s" ;;
+    *) verdict=failed note="exit status $status: $(last_line 'error|fail|wrong' "$log")" ;;
+  esac
+  # Nothing that could be checked: an algorithm that takes none of the cases.
+  if [ "$status" = 1 ] && grep -aqE '^0 passed, 0 failed, [1-9][0-9]* skipped' "$log"; then
+    verdict=skipped note="no case is for it"
+  fi
+  # A GPU's test that found no GPU has tested nothing.
+  if [ "$verdict" = passed ] && grep -aqE '^skipped: .*(no CUDA device|cuda:0)' "$log"; then
+    verdict=failed note="a test saw no GPU"
+  fi
+}
+
+# run PART NAME LIMIT COMMAND...: one check, waited for. Returns 1 where it failed.
+run() {
+  local part=$1 name=$2 limit=$3 log begin=$EPOCHREALTIME status=0 verdict note
+  shift 3
+  log=$work/${part}_${name//[^a-zA-Z0-9_]/_}.log
+  timeout -k 10 "$limit" "$@" >"$log" 2>&1 || status=$?
+  judge "$status" "$log" "$limit"
+  record "$part" "$name" "$verdict" "$(seconds_since "$begin")" "$note" "$log"
+  [ "$verdict" != failed ]
+}
+
+# launch PART NAME LIMIT COMMAND...: the same beside others, at most $jobs at once; finish waits for all of them.
+declare -A running=()
+launch() {
+  local part=$1 name=$2 limit=$3 log
+  shift 3
+  while [ ${#running[@]} -ge "$jobs" ]; do reap; done
+  log=$work/${part}_${name//[^a-zA-Z0-9_]/_}.log
+  (
+    begin=$EPOCHREALTIME
+    status=0
+    timeout -k 10 "$limit" "$@" >"$log" 2>&1 || status=$?
+    echo "$status $(seconds_since "$begin")" >"$log.status"
+  ) &
+  running[$!]="$part|$name|$limit|$log"
+}
+reap() {
+  local pid="" part name limit log status seconds verdict note
+  wait -n -p pid || true
+  IFS='|' read -r part name limit log <<<"${running[$pid]}"
+  unset "running[$pid]"
+  read -r status seconds <"$log.status"
+  judge "$status" "$log" "$limit"
+  record "$part" "$name" "$verdict" "$seconds" "$note" "$log"
+}
+finish() { while [ ${#running[@]} -gt 0 ]; do reap; done; }
+
+# ---- the parts
+
+find_meson() {
+  local candidate
+  for candidate in .venv/bin/meson meson; do
+    if "$candidate" --version >/dev/null 2>&1; then
+      command -v "$candidate"
+      return
+    fi
+  done
+  die "there is no Meson, neither under .venv nor on PATH"
+}
+
+part_build() {
+  stage build "build for $gpu (sm_$arch), CUDA $cuda"
+  if ! [ -f $build/build.ninja ]; then
+    run build configure 120 "$meson" setup $build -Dbuildtype=release -Dcuda=enabled "-Dgpu_archs=$arch" || return 1
+  fi
+  run build "release, every program" 590 ninja -C $build
+}
+
+# meson_test NAME ARGUMENT...: the cases are counted over all programs.
+meson_test() {
+  local name=$1
+  shift
+  # shellcheck disable=SC2016  # for the inner shell
+  run test "$name" 300 bash -c '
+    meson=$1 build=$2 status=0
+    shift 2
+    rm -f "$build/meson-logs/testlog.json"
+    "$meson" test -C "$build" --no-rebuild --print-errorlogs --quiet "$@" || status=$?
+    python3 tools/count_tests.py "$build/meson-logs/testlog.json" || status=1
+    exit "$status"' meson_test "$meson" $build "$@" || true
+}
+
+part_test() {
+  stage test tests
+  meson_test "suite cuda" --suite cuda
+  # The scripts look at sources and compilers, not at the GPU: .ci/run runs them.
+  if [ $quick = no ]; then meson_test "all others" --no-suite cuda --no-suite script --no-suite slow; fi
+}
+
+# Which programs are run under which of compute-sanitizer's tools, beside memcheck, which all are.
+#   racecheck and synccheck: kernels with shared memory; initcheck: all that read what others wrote
+sanitized=(
+  "cuda/conv/direct racecheck synccheck initcheck"
+  "cuda/conv/depthwise racecheck synccheck initcheck"
+  "cuda/conv/gemm racecheck synccheck initcheck"
+  "cuda/conv/conv racecheck synccheck initcheck"
+  "cuda/reduce racecheck synccheck initcheck"
+  "cuda/copy racecheck synccheck initcheck"
+  "cuda/fft racecheck synccheck initcheck"
+  "cuda/optimizers racecheck synccheck initcheck"
+  "cuda/elementwise initcheck"
+  "cuda/length racecheck synccheck initcheck"
+  "cuda/random initcheck"
+  "cuda/matmul"
+  "cuda/graph initcheck"
+  "cuda/pinned"
+  "layers/conv_transpose1d initcheck"
+  "layers/norm racecheck synccheck initcheck"
+  "optim/adam initcheck"
+)
+# Cases that take minutes there and show a sanitizer nothing new: sizes past 2^31, many runs of the same.
+left_out='*2^31*,*hundred*,*twenty*,*grid of*,*behind long work*'
+
+part_sanitize() {
+  local line name tool program options=() own_port has_port=no port=55000
+  stage sanitize "compute-sanitizer, reduced grids, plain cudaMalloc"
+  command -v compute-sanitizer >/dev/null || { record sanitize all failed 0 "there is no compute-sanitizer"; return; }
+  if compute-sanitizer --help 2>&1 | grep -q -- --report-api-errors; then
+    # The tests make calls that must fail; faults of memory are what is looked for.
+    options+=(--report-api-errors no)
+  fi
+  if compute-sanitizer --help 2>&1 | grep -q -- --base-port; then has_port=yes; fi
+  # Some machines lend their GPU but not what the sanitizer needs of it.
+  timeout 60 compute-sanitizer --tool memcheck "${options[@]}" $build/tests/cuda/test_cuda_blas >"$work/probe.log" 2>&1 || true
+  if grep -qiE 'device not supported|failed to initialize' "$work/probe.log"; then
+    record sanitize all skipped 0 "$(last_line 'device not supported|failed to initialize' "$work/probe.log")"
+    return
+  fi
+  for tool in memcheck racecheck initcheck synccheck; do
+    for line in "${sanitized[@]}"; do
+      name=${line%% *}
+      [ $tool = memcheck ] || [[ " $line " == *" $tool "* ]] || continue
+      if [ $quick = yes ]; then
+        [[ $name =~ ^cuda/(conv/direct|conv/depthwise|reduce)$ && $tool =~ ^(memcheck|racecheck)$ ]] || continue
+      fi
+      program=$build/tests/${name%/*}/test_${name//\//_}
+      port=$((port + 20))
+      own_port=()
+      if [ $has_port = yes ]; then own_port=(--base-port "$port"); fi
+      launch sanitize "$tool $name" 170 \
+        env POLYPHASE_TEST_REDUCED=1 POLYPHASE_CUDA_ALLOCATOR=malloc POLYPHASE_TEST_DEVICE=cuda:0 \
+        compute-sanitizer --tool "$tool" --error-exitcode 86 --print-limit 20 "${options[@]}" \
+        "${own_port[@]}" "$program" "--test-case-exclude=$left_out"
+    done
+  done
+  finish
+}
+
+# golden_check ALGORITHM PRECISION DTYPE FILE...
+golden_check() {
+  local algorithm=$1 precision=$2 dtype=$3
+  shift 3
+  launch golden "$algorithm $precision $dtype" 120 $build/tool/polyphase check --quiet --threads 1 --device cuda:0 \
+    --algorithm "$algorithm" --precision "$precision" --dtype "$dtype" "$@"
+}
+
+part_golden() {
+  local algorithm precision dtype file convolutions=() all=()
+  stage golden "golden files on the GPU"
+  for file in tests/golden/data/*.safetensors "$golden"/*.safetensors; do
+    [ -f "$file" ] || continue
+    all+=("$file")
+    case $file in */conv1d*) convolutions+=("$file") ;; esac
+  done
+  for algorithm in automatic direct depthwise tensor_core gemm; do
+    for precision in ieee fp32 tf32; do golden_check $algorithm $precision f32 "${convolutions[@]}"; done
+    for dtype in f64 f16 bf16; do golden_check $algorithm fp32 $dtype "${convolutions[@]}"; done
+  done
+  # Training traces and generators too, as they are and in the types that their tolerances know.
+  for dtype in f64 f32; do golden_check automatic fp32 $dtype "${all[@]}"; done
+  finish
+}
+
+# bench NAME LIMIT RESULT COMMAND...: a benchmark that writes the file RESULT, which may be there although it failed.
+bench() {
+  local name=$1 limit=$2 result=$3
+  shift 3
+  rm -f "$result"
+  run bench "$name" "$limit" "$@" || true
+}
+
+has_torch() { python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1; }
+
+part_bench() {
+  local shapes=() conv=$work/conv half=$work/half step=$work/step.json allocator=$work/allocator.json cold=$work/cold.json
+  stage bench "benchmarks, nothing beside them"
+  if [ $quick = yes ]; then shapes=(--shapes "A,B,C,depthwise"); fi
+  bench "conv_transpose1d fp32" 110 "$conv.json" $build/bench/conv_transpose1d --precisions fp32 --sustained --time-budget 75 \
+    "${shapes[@]}" --json "$conv.json"
+  bench "training_step" 60 "$step" $build/bench/training_step --device cuda:0 --graph --json "$step"
+  bench "allocator" 60 "$allocator" $build/bench/allocator --json "$allocator"
+  bench "cold_start" 60 "$cold" python3 bench/cold_start.py $build/bench/cold_start --json "$cold"
+  if [ $quick = no ]; then
+    bench "conv_transpose1d tf32, bf16, f16" 90 "$half.json" $build/bench/conv_transpose1d --precisions bf16,f16,tf32 \
+      --time-budget 60 --json "$half.json"
+  fi
+  if has_torch; then
+    run bench "PyTorch, conv_transpose1d fp32" 90 python3 bench/peers_torch_cuda.py --time-budget 40 "$conv.json" || true
+    run bench "PyTorch, training_step" 60 python3 bench/peers_torch_step.py "$step" || true
+    run bench "PyTorch, allocator" 60 python3 bench/peers_torch_allocator.py "$allocator" || true
+    if [ $quick = no ]; then
+      run bench "PyTorch, tf32, bf16, f16" 90 python3 bench/peers_torch_cuda.py --time-budget 40 "$half.json" || true
+    fi
+  else
+    record bench PyTorch skipped 0 "python3 has no torch that sees the GPU"
+  fi
+}
+
+meson=$(find_meson)
+if wants build; then part_build || wanted=(); fi
+if [ ${#wanted[@]} -gt 0 ]; then
+  [ -x $build/tool/polyphase ] || die "$build is not built; run tools/gpu_check.sh --only build before"
+  if wants test; then part_test; fi
+  if wants sanitize; then part_sanitize; fi
+  if wants golden; then part_golden; fi
+  if wants bench; then part_bench; fi
+fi
+
+printf '\n%s s; results in %s\n' "$SECONDS" "$out"
+awk -F '\t' '{ count[$3]++ }
+  END {
+    printf "%d passed, %d failed, %d skipped\n", count["passed"], count["failed"], count["skipped"]
+    exit count["failed"] > 0 || count["passed"] == 0
+  }' "$checks"
