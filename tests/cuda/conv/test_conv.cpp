@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <limits>
+#include <span>
 #include <thread>
 
+#include "cuda/allocator.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/helpers.hpp"
 #include "support/skip.hpp"
@@ -23,6 +25,9 @@ ConvProblem small_depthwise() {
   return sized({.N = 2, .C_in = 6, .C_out = 6, .L_in = 700, .K = 7, .S = 2, .P_l = 3, .P_r = 3, .G = 6});
 }
 
+/// Long enough for weight gradients in several slices.
+ConvProblem dense() { return sized({.N = 3, .C_in = 24, .C_out = 20, .L_in = 5000, .K = 5, .S = 2, .P_l = 2, .P_r = 1}); }
+
 /// Largest error against the formula in f64 over the largest error of the same sums done one after another in f32.
 double error_over_plain(const ConvArrays<float>& arrays, ConvDirection direction, Algorithm algorithm) {
   const std::vector<double> exact = arrays.formula<double>(direction);
@@ -38,16 +43,108 @@ double error_over_plain(const ConvArrays<float>& arrays, ConvDirection direction
   return worst / worst_plain;
 }
 
+constexpr std::int64_t kWindow = 4096;  // low-rate positions of a window
+
+/// A problem too large for the host, with operands that are zero but for two windows of the last sample: around element 2^31 of
+/// y and at the rows' end. There the results are those of a problem of the windows' size; a weight gradient is the sum of both.
+class Large {
+ public:
+  explicit Large(const ConvProblem& problem)
+      : p_(sized(problem)),
+        window_(window_of(problem), kSmallIntegers),
+        x_(static_cast<std::size_t>(x_size(p_)) * sizeof(Half)),
+        y_(static_cast<std::size_t>(y_size(p_)) * sizeof(Half)),
+        w_(static_cast<std::size_t>(w_size(p_)) * sizeof(Half)) {
+    p_.dtype = DType::f16;
+    const std::int64_t last_row = y_size(p_) - p_.L_out, boundary = (std::int64_t{1} << 31) - last_row;
+    starts_[0] = (boundary - kWindow) / p_.S;  // the window's middle feeds element 2^31
+    starts_[1] = p_.L_in - kWindow;
+  }
+
+  void check(ConvDirection direction, Algorithm algorithm) {
+    const bool writes_y = direction == ConvDirection::forward, writes_x = direction == ConvDirection::dgrad;
+    fill(x_, window_.x, p_.C_in, p_.L_in, 1, writes_x);
+    fill(y_, window_.y, p_.C_out, p_.L_out, p_.S, writes_y);
+    if (direction == ConvDirection::wgrad)
+      CHECK_CUDA(cudaMemset(w_.data(), 0xff, bytes(w_size(p_))));
+    else
+      CHECK_CUDA(cudaMemcpy(w_.data(), window_.w.data(), bytes(w_size(p_)), cudaMemcpyHostToDevice));
+    CHECK_CUDA(cudaDeviceSynchronize());
+    const cudaStream_t stream = cuda::current_stream(0);
+    const void* first = writes_x ? y_.data() : x_.data();
+    const void* second = direction == ConvDirection::wgrad ? y_.data() : w_.data();
+    void* out = writes_y ? y_.data() : writes_x ? x_.data() : w_.data();
+    by_algorithm(algorithm)(GpuCall{p_, direction, first, second, nullptr, out, stream});
+    CHECK_CUDA(cudaStreamSynchronize(stream));
+
+    Array<Half> expected = window_.run(direction, Algorithm::reference, false);
+    CHECK(expected.norm() > 0);
+    if (direction == ConvDirection::wgrad) {
+      for (std::int64_t i = 0; i < expected.size(); ++i) expected[i] = Half(2 * static_cast<float>(expected[i]));
+      CHECK_MESSAGE(same_bits(read(w_, 0, expected.size()), expected), p_, " ", algorithm, " ", direction);
+      return;
+    }
+    const std::int64_t channels = writes_y ? p_.C_out : p_.C_in, length = writes_y ? p_.L_out : p_.L_in;
+    const std::int64_t step = writes_y ? p_.S : 1, count = expected.size() / channels;
+    const DeviceBytes& result = writes_y ? y_ : x_;
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const std::int64_t row = ((p_.N - 1) * channels + c) * length;
+      Array<Half> wanted(count), silence(kWindow);
+      for (std::int64_t i = 0; i < count; ++i) wanted[i] = expected[c * count + i];
+      for (const std::int64_t start : starts_)
+        CHECK_MESSAGE(same_bits(read(result, row + start * step, count), wanted), p_, " ", algorithm, " ", direction,
+                      " channel ", c, " from ", start * step);
+      CHECK(same_bits(read(result, row + starts_[0] * step + count + kWindow, kWindow), silence));
+      CHECK(same_bits(read(result, row, kWindow), silence));
+    }
+  }
+
+ private:
+  static ConvProblem window_of(ConvProblem p) {
+    p.N = 1;
+    p.L_in = kWindow;
+    return sized(p);
+  }
+  static std::size_t bytes(std::int64_t elements) { return static_cast<std::size_t>(elements) * sizeof(Half); }
+  /// Poison where it is written to; else the windows' values in silence.
+  void fill(const DeviceBytes& to, const Array<Half>& values, std::int64_t channels, std::int64_t length, std::int64_t step,
+            bool poison) {
+    CHECK_CUDA(cudaMemset(to.data(), poison ? 0xff : 0, bytes(p_.N * channels * length)));
+    if (poison) return;
+    const std::int64_t count = values.size() / channels;
+    for (std::int64_t c = 0; c < channels; ++c)
+      for (const std::int64_t start : starts_)
+        CHECK_CUDA(cudaMemcpy(static_cast<Half*>(to.data()) + ((p_.N - 1) * channels + c) * length + start * step,
+                              values.data() + c * count, bytes(count), cudaMemcpyHostToDevice));
+  }
+  static Array<Half> read(const DeviceBytes& from, std::int64_t start, std::int64_t count) {
+    Array<Half> values(count);
+    CHECK_CUDA(cudaMemcpy(values.data(), static_cast<const Half*>(from.data()) + start, bytes(count), cudaMemcpyDeviceToHost));
+    return values;
+  }
+
+  ConvProblem p_;
+  ConvArrays<Half> window_;
+  DeviceBytes x_, y_, w_;
+  std::int64_t starts_[2] = {};  // low-rate positions
+};
+
+void check_large(const ConvProblem& problem, std::span<const Algorithm> algorithms) {
+  Large large(problem);
+  for (const Algorithm algorithm : algorithms)
+    for (const ConvDirection direction : kDirections) large.check(direction, algorithm);
+}
+
 }  // namespace
 
 TEST_CASE("random numbers: no worse than twice plain f32 sums") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
-  const ConvArrays<float> dense(sized({.N = 2, .C_in = 40, .C_out = 36, .L_in = 300, .K = 5, .S = 2, .P_l = 2, .P_r = 1}),
-                                kNormal);
+  const ConvArrays<float> wide(sized({.N = 2, .C_in = 40, .C_out = 36, .L_in = 300, .K = 5, .S = 2, .P_l = 2, .P_r = 1}),
+                               kNormal);
   const ConvArrays<float> depthwise(small_depthwise(), kNormal);
   for (const ConvDirection direction : kDirections) {
     for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::direct, Algorithm::gemm})
-      CHECK_MESSAGE(error_over_plain(dense, direction, algorithm) < kErrorOverPlain, direction, " ", algorithm);
+      CHECK_MESSAGE(error_over_plain(wide, direction, algorithm) < kErrorOverPlain, direction, " ", algorithm);
     CHECK_MESSAGE(error_over_plain(depthwise, direction, Algorithm::depthwise) < kErrorOverPlain, direction);
   }
 }
@@ -61,16 +158,44 @@ TEST_CASE("no sample: nothing written, the weight gradient zero") {
 
 TEST_CASE("the same bits, a hundred times") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
-  const ConvArrays<float> arrays(small_depthwise(), kNormal);
-  for (const Algorithm algorithm : kAlgorithms)
-    for (const ConvDirection direction : kDirections) {
-      bool intact = false;
-      const Array<float> first = run_on_gpu(arrays, direction, by_algorithm(algorithm), intact);
-      int different = 0;
-      for (int turn = 1; turn < 100; ++turn)
-        different += !same_bits(run_on_gpu(arrays, direction, by_algorithm(algorithm), intact), first);
-      CHECK_MESSAGE(different == 0, algorithm, " ", direction);
-    }
+  for (const ConvArrays<float>& arrays : {ConvArrays<float>(small_depthwise(), kNormal), ConvArrays<float>(dense(), kNormal)})
+    for (const Algorithm algorithm : kAlgorithms)
+      for (const ConvDirection direction : kDirections) {
+        if (cuda::can_implement(arrays.p, direction, algorithm, Precision::fp32, 0)) continue;
+        bool intact = false;
+        const Array<float> first = run_on_gpu(arrays, direction, by_algorithm(algorithm), intact);
+        int different = 0;
+        for (int turn = 1; turn < 100; ++turn)
+          different += !same_bits(run_on_gpu(arrays, direction, by_algorithm(algorithm), intact), first);
+        CHECK_MESSAGE(different == 0, arrays.p, " ", algorithm, " ", direction);
+      }
+}
+
+TEST_CASE("recorded in a graph: a replay gives the eager bits, and again after other work") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  for (const ConvArrays<float>& arrays : {ConvArrays<float>(small_depthwise(), kNormal), ConvArrays<float>(dense(), kNormal)})
+    for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::direct, Algorithm::depthwise, Algorithm::gemm})
+      for (const ConvDirection direction : kDirections) {
+        if (cuda::can_implement(arrays.p, direction, algorithm, Precision::fp32, 0)) continue;
+        bool intact = false;
+        const Array<float> eager = run_on_gpu(arrays, direction, by_algorithm(algorithm), intact);
+        const auto recorded = [&](const GpuCall& call) {
+          cuda::Graph graph = cuda::capture([&] {
+            GpuCall inside = call;
+            inside.stream = cuda::current_stream(0);
+            by_algorithm(algorithm)(inside);
+          });
+          const cuda::Buffer other(std::size_t{1} << 22, 0);
+          for (int turn = 0; turn < 2; ++turn) {
+            CHECK_CUDA(cudaMemsetAsync(call.out, 0xff, static_cast<std::size_t>(eager.size()) * sizeof(float), call.stream));
+            CHECK_CUDA(cudaMemsetAsync(other.as<void>(), 0xff, other.bytes(), call.stream));
+            graph.replay();
+          }
+        };
+        const Array<float> replayed = run_on_gpu(arrays, direction, recorded, intact);
+        CHECK_MESSAGE(same_bits(replayed, eager), arrays.p, " ", algorithm, " ", direction);
+        CHECK(intact);
+      }
 }
 
 TEST_CASE("several threads, each with its own stream") {
@@ -95,32 +220,17 @@ TEST_CASE("several threads, each with its own stream") {
   CHECK(wrong == std::vector<int>(wrong.size(), 0));
 }
 
-TEST_CASE("more than 2^31 elements: the last outputs are as those of a problem that ends the same") {
+TEST_CASE("more than 2^31 elements: windows at the boundary and at the end, silence elsewhere, every direction") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   std::size_t free = 0, total = 0;
   CHECK_CUDA(cudaMemGetInfo(&free, &total));
-  if (free < (std::size_t{12} << 30)) SKIP_TEST("less than 12 GiB of free device memory");
-  constexpr std::int64_t kTail = 4096;
-  const ConvArrays<Half> tail(sized({.N = 1, .C_in = 1, .C_out = 1, .L_in = kTail, .K = 4, .S = 2}), kSmallIntegers);
-  ConvProblem large = tail.p;
-  large.L_in = (std::int64_t{1} << 30) + kTail;  // 2^31 outputs and some
-  large = sized(large);
-  const DeviceBytes x(static_cast<std::size_t>(large.L_in) * 2), y(static_cast<std::size_t>(large.L_out) * 2), w(8);
-  CHECK_CUDA(cudaMemset(x.data(), 0, static_cast<std::size_t>(large.L_in) * 2));
-  auto* x_tail = static_cast<Half*>(x.data()) + large.L_in - kTail;
-  CHECK_CUDA(cudaMemcpy(x_tail, tail.x.data(), kTail * 2, cudaMemcpyHostToDevice));
-  CHECK_CUDA(cudaMemcpy(w.data(), tail.w.data(), 8, cudaMemcpyHostToDevice));
-  const Array<Half> expected = tail.run(ConvDirection::forward, Algorithm::reference, false);
-  for (const Algorithm algorithm : kAlgorithms) {
-    CHECK_CUDA(cudaMemset(y.data(), 0xff, static_cast<std::size_t>(large.L_out) * 2));
-    const cudaStream_t stream = cuda::current_stream(0);
-    cuda::conv_forward(large, x.data(), w.data(), nullptr, y.data(), algorithm, Precision::fp32, 0, stream);
-    CHECK_CUDA(cudaStreamSynchronize(stream));
-    Array<Half> got(tail.p.L_out);
-    CHECK_CUDA(cudaMemcpy(got.data(), static_cast<Half*>(y.data()) + large.L_out - got.size(),
-                          static_cast<std::size_t>(got.size()) * 2, cudaMemcpyDeviceToHost));
-    CHECK_MESSAGE(same_bits(got, expected), algorithm);
-  }
+  if (free < (std::size_t{16} << 30)) SKIP_TEST("less than 16 GiB of free device memory");
+  constexpr std::int64_t k29 = std::int64_t{1} << 29;
+  // One row of y with 2^31 elements and 2^21 more; four rows of 2^29 and 2^19 more, dense and one channel a group.
+  check_large({.N = 1, .C_in = 1, .C_out = 1, .L_in = 2 * k29 + (1 << 20), .K = 4, .S = 2}, kAlgorithms);
+  constexpr Algorithm kDense[] = {Algorithm::direct, Algorithm::gemm};
+  check_large({.N = 2, .C_in = 2, .C_out = 2, .L_in = k29 / 2 + (1 << 18), .K = 4, .S = 2}, kDense);
+  check_large({.N = 2, .C_in = 2, .C_out = 2, .L_in = k29 / 2 + (1 << 18), .K = 4, .S = 2, .G = 2}, kAlgorithms);
 }
 
 TEST_CASE("what cannot be done is refused by name") {
