@@ -1,7 +1,7 @@
 // Times ConvTranspose1d on a GPU: shapes of bench/shapes.hpp at their quoted batch, forward, dgrad, wgrad and all three (a
 // training step), in several precisions, by every algorithm that can, in turns with cuDNN (both layouts, its best algorithm)
 // where the build has it. Every result, cuDNN's too, is verified in float64 on a sample.
-//   conv_transpose1d [--shapes A,B] [--directions forward,step] [--precisions fp32,tf32,bf16,f16,ieee,f64]
+//   conv_transpose1d [--shapes A,B,rest] [--directions forward,step] [--precisions fp32,tf32,bf16,f16,ieee,f64]
 //                    [--algorithms direct,gemm] [--no-peers] [--sustained] [--time-budget SECONDS] [--json FILE]
 // Exits with 1 where a result of ours is wrong, 2 on a bad argument. The file is written anew after each case, so that a run
 // that is stopped leaves what it had. bench/peers_torch_cuda.py times PyTorch on the cases of the file.
@@ -100,6 +100,9 @@ class Bench {
     ConvProblem p = bench::problem_of(shape);
     p.dtype = mode.dtype;
     std::optional<bench::Sets> sets;
+#ifdef POLYPHASE_BENCH_CUDNN
+    peers_.clear();
+#endif
     for (const std::string& direction : options_.directions) {
       const Case what{shape, p, bench::pass_of(direction), precision, mode};
       if (options_.time_budget > 0 && Clock::now() >= end_) {
@@ -164,14 +167,9 @@ class Bench {
       const std::string name =
           "cudnn_" + (what.precision == "ieee" ? "fp32" : what.precision) + (layout == bench::Layout::ncl ? "_ncl" : "_nhwc");
       std::vector<std::shared_ptr<bench::CudnnPeer>> peers;
-      std::string reason;
       for (const ConvDirection direction : what.pass.directions)
-        peers.push_back(bench::make_cudnn_peer(what.problem, direction, what.mode.precision, layout,
-                                               sets.at(0).operands(direction), stream_, reason));
-      if (!reason.empty()) {
-        std::cout << what.name() << ": no " << name << ": " << reason << '\n';
-        continue;
-      }
+        peers.push_back(peer(what, direction, layout, name, sets.at(0)));
+      if (std::count(peers.begin(), peers.end(), nullptr) > 0) continue;
       contenders.push_back({name, std::nullopt, [peers, &what](bench::Sets::Set& set) {
                               for (std::size_t i = 0; i < peers.size(); ++i)
                                 peers[i]->run(set.operands(what.pass.directions[i]));
@@ -179,6 +177,21 @@ class Bench {
     }
 #endif
   }
+
+#ifdef POLYPHASE_BENCH_CUDNN
+  /// Searched for once a shape and precision; a step uses those of its directions again.
+  std::shared_ptr<bench::CudnnPeer> peer(const Case& what, ConvDirection direction, bench::Layout layout,
+                                         const std::string& name, const bench::Sets::Set& set) {
+    const auto key = std::pair(direction, layout);
+    const auto known = peers_.find(key);
+    if (known != peers_.end()) return known->second;
+    std::string reason;
+    std::shared_ptr<bench::CudnnPeer> made =
+        bench::make_cudnn_peer(what.problem, direction, what.mode.precision, layout, set.operands(direction), stream_, reason);
+    if (!made) std::cout << what.name() << ": no " << name << " for " << direction << ": " << reason << '\n';
+    return peers_.emplace(key, made).first->second;
+  }
+#endif
 
   void one(const Case& what, bench::Sets& sets) {
     std::vector<Contender> contenders;
@@ -246,7 +259,7 @@ class Bench {
                    {"direction", what.pass.name}, {"precision", what.precision}, {"algorithm", contender.name},
                    {"us_burst", contender.us},    {"us_sustained", nullptr}};
     record["clock_mhz"] = bench::sm_clock_mhz();
-    if (options_.sustained && what.pass.directions.size() == 1) {
+    if (options_.sustained && contender.algorithm == chosen) {
       const bench::Sustained sustained =
           bench::time_sustained([&](int i) { contender.run(sets.at(i)); }, contender.us, stream_);
       record["us_sustained"] = sustained.us;
@@ -276,6 +289,9 @@ class Bench {
     std::filesystem::rename(unfinished, options_.json);
   }
 
+#ifdef POLYPHASE_BENCH_CUDNN
+  std::map<std::pair<ConvDirection, bench::Layout>, std::shared_ptr<bench::CudnnPeer>> peers_;
+#endif
   const Options& options_;
   const cuda::DeviceProperties& gpu_;
   cudaStream_t stream_;
@@ -290,13 +306,23 @@ class Bench {
   bool ok_ = true;
 };
 
+/// In the order asked for; "rest" is all that are not named.
+std::vector<bench::Shape> chosen_shapes(const std::vector<std::string>& names) {
+  if (names.empty()) return {bench::kShapes.begin(), bench::kShapes.end()};
+  std::vector<bench::Shape> chosen;
+  for (const std::string& name : names)
+    for (const bench::Shape& shape : bench::kShapes) {
+      const bool is_named = std::count(names.begin(), names.end(), shape.name) > 0;
+      if (name == "rest" ? !is_named : shape.name == name) chosen.push_back(shape);
+    }
+  return chosen;
+}
+
 int run_all(const Options& options) {
   require<DeviceError>(cuda::device_count() > 0, cuda::unavailable_reason());
   Bench bench(options);
-  for (const std::string& precision : options.precisions)
-    for (const bench::Shape& shape : bench::kShapes)
-      if (options.shapes.empty() || std::count(options.shapes.begin(), options.shapes.end(), shape.name) > 0)
-        bench.run(shape, precision);
+  for (const bench::Shape& shape : chosen_shapes(options.shapes))
+    for (const std::string& precision : options.precisions) bench.run(shape, precision);
   bench.finish();
   return bench.ok() ? 0 : 1;
 }
@@ -307,8 +333,8 @@ void check(const Options& options) {
   for (const std::string& name : options.directions) (void)bench::pass_of(name);
   for (const std::string& name : options.algorithms) (void)parse_algorithm(name);
   for (const std::string& name : options.shapes)
-    require<Error>(std::any_of(bench::kShapes.begin(), bench::kShapes.end(),
-                               [&](const bench::Shape& shape) { return shape.name == name; }),
+    require<Error>(name == "rest" || std::any_of(bench::kShapes.begin(), bench::kShapes.end(),
+                                                 [&](const bench::Shape& shape) { return shape.name == name; }),
                    "--shapes: no shape of bench/shapes.hpp is called '", name, "'");
 }
 
@@ -317,13 +343,16 @@ void check(const Options& options) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app("times ConvTranspose1d on a GPU beside cuDNN");
-  app.add_option("--shapes", options.shapes, "names in bench/shapes.hpp; all without")->delimiter(',');
+  app.add_option("--shapes", options.shapes,
+                 "names in bench/shapes.hpp, and \"rest\" for all others; in this order; all without")
+      ->delimiter(',');
   app.add_option("--directions", options.directions, "forward, dgrad, wgrad, step")->delimiter(',');
   app.add_option("--precisions", options.precisions, "ieee, fp32, tf32, bf16, f16, f64; in this order")->delimiter(',');
   app.add_option("--algorithms", options.algorithms, "direct, depthwise, gemm, automatic; all that can without")
       ->delimiter(',');
   app.add_flag("--no-peers", options.no_peers, "leave cuDNN out");
-  app.add_flag("--sustained", options.sustained, "also 300 launches in a row, at most a second of them");
+  app.add_flag("--sustained", options.sustained,
+               "also 300 launches in a row of the algorithm that the library chooses, at most a second of them");
   app.add_option("--time-budget", options.time_budget, "seconds after which no new case is begun")->check(CLI::PositiveNumber);
   app.add_option("--json", options.json, "file for the records");
   try {

@@ -242,6 +242,8 @@ sanitized=(
   "cuda/matmul"
   "cuda/graph initcheck"
   "cuda/pinned"
+  "cuda/staging"
+  "cuda/index_check initcheck"
   "layers/conv_transpose1d initcheck"
   "layers/norm racecheck synccheck initcheck"
   "optim/adam initcheck"
@@ -250,7 +252,7 @@ sanitized=(
 left_out='*2^31*,*hundred*,*twenty*,*grid of*,*behind long work*'
 
 part_sanitize() {
-  local line name tool program options=() own_port has_port=no port=55000
+  local line name tool program options=() own_port device has_port=no port=55000
   stage sanitize "compute-sanitizer, reduced grids, plain cudaMalloc"
   command -v compute-sanitizer >/dev/null || { record sanitize all failed 0 "there is no compute-sanitizer"; return; }
   if compute-sanitizer --help 2>&1 | grep -q -- --report-api-errors; then
@@ -275,8 +277,10 @@ part_sanitize() {
       port=$((port + 20))
       own_port=()
       if [ $has_port = yes ]; then own_port=(--base-port "$port"); fi
-      launch sanitize "$tool $name" 170 \
-        env POLYPHASE_TEST_REDUCED=1 POLYPHASE_CUDA_ALLOCATOR=malloc POLYPHASE_TEST_DEVICE=cuda:0 \
+      # Tests of src/cuda choose their devices themselves.
+      device=(POLYPHASE_TEST_DEVICE=cuda:0)
+      if [[ $name = cuda/* ]]; then device=(); fi
+      launch sanitize "$tool $name" 170 env POLYPHASE_TEST_REDUCED=1 POLYPHASE_CUDA_ALLOCATOR=malloc "${device[@]}" \
         compute-sanitizer --tool "$tool" --error-exitcode 86 --print-limit 20 "${options[@]}" \
         "${own_port[@]}" "$program" "--test-case-exclude=$left_out"
     done
@@ -320,24 +324,25 @@ bench() {
 has_torch() { python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1; }
 
 part_bench() {
-  local shapes=() conv=$work/conv half=$work/half step=$work/step.json allocator=$work/allocator.json cold=$work/cold.json
+  local shapes="A,B,C,depthwise,rest" conv=$work/conv.json half=$work/half.json step=$work/step.json
+  local allocator=$work/allocator.json cold=$work/cold.json
   stage bench "benchmarks, nothing beside them"
-  if [ $quick = yes ]; then shapes=(--shapes "A,B,C,depthwise"); fi
-  bench "conv_transpose1d fp32" 110 "$conv.json" $build/bench/conv_transpose1d --precisions fp32 --sustained --time-budget 75 \
-    "${shapes[@]}" --json "$conv.json"
+  if [ $quick = yes ]; then shapes="A,B,C,depthwise"; fi
+  bench "conv_transpose1d fp32" 100 "$conv" $build/bench/conv_transpose1d --precisions fp32 --sustained --time-budget 65 \
+    --shapes "$shapes" --json "$conv"
   bench "training_step" 60 "$step" $build/bench/training_step --device cuda:0 --graph --json "$step"
   bench "allocator" 60 "$allocator" $build/bench/allocator --json "$allocator"
   bench "cold_start" 60 "$cold" python3 bench/cold_start.py $build/bench/cold_start --json "$cold"
   if [ $quick = no ]; then
-    bench "conv_transpose1d tf32, bf16, f16" 90 "$half.json" $build/bench/conv_transpose1d --precisions bf16,f16,tf32 \
-      --time-budget 60 --json "$half.json"
+    bench "conv_transpose1d bf16, f16, tf32" 90 "$half" $build/bench/conv_transpose1d --precisions bf16,f16,tf32 \
+      --time-budget 45 --shapes "depthwise,A,B,C,rest" --json "$half"
   fi
   if has_torch; then
-    run bench "PyTorch, conv_transpose1d fp32" 90 python3 bench/peers_torch_cuda.py --time-budget 40 "$conv.json" || true
+    run bench "PyTorch, conv_transpose1d fp32" 90 python3 bench/peers_torch_cuda.py --time-budget 25 "$conv" || true
     run bench "PyTorch, training_step" 60 python3 bench/peers_torch_step.py "$step" || true
     run bench "PyTorch, allocator" 60 python3 bench/peers_torch_allocator.py "$allocator" || true
     if [ $quick = no ]; then
-      run bench "PyTorch, tf32, bf16, f16" 90 python3 bench/peers_torch_cuda.py --time-budget 40 "$half.json" || true
+      run bench "PyTorch, bf16, f16, tf32" 90 python3 bench/peers_torch_cuda.py --time-budget 25 "$half" || true
     fi
   else
     record bench PyTorch skipped 0 "python3 has no torch that sees the GPU"

@@ -23,7 +23,11 @@ case "$*" in
   *synccheck*test_cuda_copy*) echo "assertion failed: 1 == 2"; exit 1 ;;
   *racecheck*test_cuda_fft*) echo "skipped: cuda:0: no CUDA device"; exit 77 ;;
 esac
-[ "$POLYPHASE_TEST_REDUCED$POLYPHASE_CUDA_ALLOCATOR$POLYPHASE_TEST_DEVICE" = 1malloccuda:0 ] || exit 5
+[ "$POLYPHASE_TEST_REDUCED$POLYPHASE_CUDA_ALLOCATOR" = 1malloc ] || exit 5
+case "$*" in
+  *test_cuda_*) [ -z "$POLYPHASE_TEST_DEVICE" ] || exit 6 ;;
+  *) [ "$POLYPHASE_TEST_DEVICE" = cuda:0 ] || exit 7 ;;
+esac
 echo "test cases: 4 passed, 0 failed, 0 skipped"
 """
 TOOL = r"""
