@@ -99,8 +99,9 @@ class Graph {
 ///
 /// Run `work` eagerly once or twice before, so that what is made at first use (optimizer state, plans) exists. Tensors that it
 /// reads or writes and did not make itself must outlive the graph; those that it made keep their place, in memory private to
-/// the graph. Host values (learning rate, shapes, flags) are recorded as they are now, with two exceptions: random numbers
-/// continue in the calling thread's default generator, as if each replay were the eager call; and optimizers count their steps.
+/// the graph. Host values (shapes, flags, options) are recorded as they are now, with two exceptions: random numbers continue
+/// in the calling thread's default generator, as if each replay were the eager call; and optimizers, averages and loss scales
+/// count on, and take the learning rate that is set when the replay runs.
 /// Throws DeviceError naming the operation where `work` does what cannot be recorded: item(), copies to or from the host,
 /// synchronize(). Nothing has run then, and the generator is as it was. What `work` throws comes through.
 [[nodiscard]] Graph capture(const std::function<void()>& work, int device = 0);

@@ -137,7 +137,7 @@ void Graph::replay() {
   }
   if (state.values_used) {
     const GeneratorState now = state.draws > 0 ? default_generator().take(state.draws) : state.start;
-    set_replay_state(state.values.as<ReplayState>(), {now.seed, now.offset - state.start.offset, state.replays}, stream);
+    set_replay_state(state.values.as<ReplayState>(), {now.seed, now.offset - state.start.offset}, stream);
   }
   CHECK_CUDA(cudaGraphLaunch(state.executable, stream));
   ++state.replays;

@@ -11,8 +11,7 @@ namespace polyphase::cuda {
 /// What changes from one replay to the next; in device memory, written before each replay.
 struct ReplayState {
   std::uint64_t seed;
-  std::uint64_t offset;   ///< to be added to a recorded generator offset, modulo 2^64
-  std::uint64_t replays;  ///< replays before this one: to be added to a recorded step count
+  std::uint64_t offset;  ///< to be added to a recorded generator offset, modulo 2^64
 };
 
 /// Null where the calling thread does not capture on `device`; else what recorded kernels read, for as long as the graph lives.

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "autograd/no_grad.hpp"
+#include "cuda/cuda.hpp"
 #include "layers/check.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/norm.hpp"
@@ -85,7 +86,14 @@ Tensor BatchNorm1d::forward(const Tensor& x) {
   const Tensor var = averages ? Tensor::zeros_like(running_var_) : running_var_;
   Tensor y = batch_norm(x, mean, var, weight_, bias_, options);
   const NoGradGuard no_grad;
-  if (updates) num_batches_tracked_.copy_(num_batches_tracked_ + 1.0);
+  if (updates) {
+    const auto count = [batches = num_batches_tracked_] {
+      const NoGradGuard off_the_tape;
+      Tensor(batches).copy_(batches + 1.0);
+    };
+    count();
+    if (num_batches_tracked_.device().is_cpu()) cuda::on_replay(count);
+  }
   if (averages) {
     include(running_mean_, mean, num_batches_tracked_);
     include(running_var_, var, num_batches_tracked_);

@@ -91,7 +91,7 @@ TEST_CASE("recorded work runs only when replayed, and again with each replay") {
   CHECK(updates == 2);
 }
 
-TEST_CASE("the replay state has the generator's offset and the number of the replay") {
+TEST_CASE("the replay state goes on where the generator is") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   pp::manual_seed(11);
   (void)pp::default_generator().take(5);
@@ -112,7 +112,6 @@ TEST_CASE("the replay state has the generator's offset and the number of the rep
     CHECK_CUDA(cudaStreamSynchronize(cuda::current_stream(0)));
     CHECK(values.seed == 11);
     CHECK(values.offset == 100 + 10 * i);
-    CHECK(values.replays == i);
   }
   CHECK(pp::default_generator().state().offset == 125);
 }

@@ -90,6 +90,30 @@ TEST_CASE("ema: a restored state goes on with the same bits") {
   CHECK(other.values() == weights.values());
 }
 
+TEST_CASE("ema: averages keep their place, so that recorded updates go on after apply, restore and load_state") {
+  Weights weights;
+  ExponentialMovingAverage average({weights.w}, {.decay = 0.5});
+  const Tensor place = average.state().tensors[0].second;
+  average.apply();
+  average.restore();
+  OptimizerState saved = average.state();
+  CHECK(saved.tensors[0].second.raw() == place.raw());
+  saved.tensors[0].second = Tensor::from_vector<double>({7, 9});
+  average.load_state(saved);
+  CHECK(average.state().tensors[0].second.raw() == place.raw());
+  CHECK(place.to_vector<double>() == std::vector<double>{7, 9});
+}
+
+TEST_CASE("ema: weights of several dtypes and strides") {
+  Tensor half = Tensor::zeros({2}, {.dtype = DType::f16}), turned = Tensor::zeros({2, 3}).transpose(0, 1);
+  ExponentialMovingAverage average({half, turned}, {.decay = 0.5});
+  half.fill_(1);
+  turned.copy_(Tensor::from_vector<float>({1, 2, 3, 4, 5, 6}, {3, 2}));
+  average.update();
+  CHECK(average.state().tensors[0].second.to(DType::f32).to_vector<float>() == std::vector<float>{0.5F, 0.5F});
+  CHECK(average.state().tensors[1].second.to_vector<float>() == std::vector<float>{0.5F, 1, 1.5F, 2, 2.5F, 3});
+}
+
 TEST_CASE("ema: errors") {
   Weights weights;
   CHECK_THROWS_WITH_AS(ExponentialMovingAverage({weights.w}, {.decay = 1}),

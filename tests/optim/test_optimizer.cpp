@@ -174,6 +174,48 @@ TEST_CASE("optimizer: going on from a restored state gives the same bits") {
   check([](const Tensor& w) { return std::make_unique<SGD>(std::vector<Tensor>{w}, SgdOptions{.learning_rate = 0.1}); });
 }
 
+TEST_CASE("optimizer: a restored state is written where the old one was, so that recorded steps see it") {
+  const Tensor a = leaf({1, 2}), b = leaf({3});
+  Adam optimizer({a, b});
+  set_grads({a}, 1);
+  optimizer.step();
+  const OptimizerState early = snapshot(optimizer);
+  set_grads({a, b}, 2);
+  optimizer.step();
+  const Tensor moment = optimizer.state().tensors[0].second, late = optimizer.state().tensors[2].second;
+  CHECK(late.item() != 0);
+  optimizer.load_state(early);
+  CHECK(optimizer.state().tensors[0].second.raw() == moment.raw());
+  CHECK(moment.to_vector<double>() == early.tensors[0].second.to_vector<double>());
+  CHECK(late.item() == 0);  // b had not been updated
+  CHECK(optimizer.state().numbers == early.numbers);
+}
+
+TEST_CASE("optimizer: a step is skipped where the flag says so, and a flag that cannot be is refused") {
+  const Tensor w = leaf({1});
+  SGD optimizer({w}, {.learning_rate = 1});
+  set_grads({w}, 0.5);
+  Tensor flag = Tensor::ones({}, {.dtype = DType::f64});
+  optimizer.step(flag);
+  CHECK(w.item() == 1);
+  CHECK(optimizer.steps() == 0);
+  flag.fill_(0);
+  optimizer.step(flag);
+  CHECK(w.item() == 0.5);
+  CHECK(optimizer.steps() == 1);
+  CHECK_THROWS_WITH_AS(optimizer.step(Tensor::ones({})), "SGD::step: expected skip of f64, got f32", DTypeError);
+  CHECK_THROWS_WITH_AS(optimizer.step(Tensor::ones({2}, {.dtype = DType::f64})),
+                       "SGD::step: expected skip of one element, got (2,)", ShapeError);
+  CHECK(optimizer.parameters().size() == 1);
+  CHECK(optimizer.parameters()[0].is_same(w));
+}
+
+TEST_CASE("optimizer: a step without any gradient is none") {
+  Adam optimizer({leaf({1})});
+  optimizer.step();
+  CHECK(optimizer.steps() == 0);
+}
+
 TEST_CASE("optimizer: a state that does not fit is refused and changes nothing") {
   const Tensor w = leaf({1, 2});
   Adam optimizer({w});
