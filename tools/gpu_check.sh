@@ -236,11 +236,13 @@ sanitized=(
   "cuda/copy racecheck synccheck initcheck"
   "cuda/fft racecheck synccheck initcheck"
   "cuda/optimizers racecheck synccheck initcheck"
+  "cuda/optimizers_lists initcheck"
   "cuda/elementwise initcheck"
   "cuda/length racecheck synccheck initcheck"
   "cuda/random initcheck"
   "cuda/matmul"
   "cuda/graph initcheck"
+  "cuda/graph_state initcheck"
   "cuda/pinned"
   "cuda/staging"
   "cuda/index_check initcheck"
@@ -266,7 +268,7 @@ part_sanitize() {
     record sanitize all skipped 0 "$(last_line 'device not supported|failed to initialize' "$work/probe.log")"
     return
   fi
-  for tool in memcheck racecheck initcheck synccheck; do
+  for tool in racecheck memcheck initcheck synccheck; do # the slowest first
     for line in "${sanitized[@]}"; do
       name=${line%% *}
       [ $tool = memcheck ] || [[ " $line " == *" $tool "* ]] || continue
@@ -280,7 +282,7 @@ part_sanitize() {
       # Tests of src/cuda choose their devices themselves.
       device=(POLYPHASE_TEST_DEVICE=cuda:0)
       if [[ $name = cuda/* ]]; then device=(); fi
-      launch sanitize "$tool $name" 170 env POLYPHASE_TEST_REDUCED=1 POLYPHASE_CUDA_ALLOCATOR=malloc "${device[@]}" \
+      launch sanitize "$tool $name" 200 env POLYPHASE_TEST_REDUCED=1 POLYPHASE_CUDA_ALLOCATOR=malloc "${device[@]}" \
         compute-sanitizer --tool "$tool" --error-exitcode 86 --print-limit 20 "${options[@]}" \
         "${own_port[@]}" "$program" "--test-case-exclude=$left_out"
     done

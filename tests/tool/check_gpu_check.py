@@ -57,6 +57,16 @@ def run(folder: Path, *arguments: str, **variables: str) -> subprocess.Completed
     return subprocess.run([str(folder / "tools/gpu_check.sh"), *arguments], capture_output=True, text=True, timeout=300, env=environment)
 
 
+def check_names() -> None:
+    """The programs that are sanitized are tests that exist."""
+    text = (ROOT / "tools/gpu_check.sh").read_text(encoding="utf-8")
+    names = re.findall(r'^  "([a-z0-9_/]+)(?: [a-z]+)*"$', text, re.MULTILINE)
+    missing = [name for name in names if not list((ROOT / "tests" / name).parent.glob(f"test_{name.split('/')[-1]}.c*"))]
+    COUNTS["passed" if len(names) > 10 and not missing else "failed"] += 1
+    if missing or len(names) <= 10:
+        print(f"failed: of {len(names)} sanitized programs these are no tests: {missing}")
+
+
 def check_refusals(folder: Path) -> None:
     program(folder / "bin/nvidia-smi", 'echo "No devices were found"; exit 6')
     result = run(folder, "--help")
@@ -114,6 +124,7 @@ with tempfile.TemporaryDirectory() as temporary:
     program(scratch / "bin/nvcc", 'echo "Cuda compilation tools, release 13.0, V13.0.88"')
     program(scratch / "bin/meson", "echo 1.12.0")
     program(scratch / "bin/compute-sanitizer", SANITIZER)
+    check_names()
     check_refusals(scratch)
     check_run(scratch)
 print(f"test cases: {COUNTS['passed']} passed, {COUNTS['failed']} failed, 0 skipped")
