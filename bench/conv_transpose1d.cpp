@@ -193,19 +193,27 @@ class Bench {
   }
 #endif
 
+  /// Whether it takes part: ours do although they are wrong, and are then told so; who throws does not.
+  bool verified(const Case& what, bench::Sets& sets, Contender& contender) {
+    try {
+      contender.verdict = bench::verify(
+          what.problem, what.pass, what.mode, sets.at(0), [&] { contender.run(sets.at(0)); }, contender.name.ends_with("_nhwc"),
+          stream_);
+    } catch (const Error& error) {
+      std::cout << what.name() << ": " << contender.name << " failed: " << error.what() << std::endl;
+      ok_ = ok_ && !contender.algorithm;
+      return false;
+    }
+    if (contender.algorithm || contender.verdict.right()) return true;
+    std::cout << what.name() << ": " << contender.name << " is wrong by " << contender.verdict.error << ", left out\n";
+    return false;
+  }
+
   void one(const Case& what, bench::Sets& sets) {
     std::vector<Contender> contenders;
     add_own(what, contenders);
     add_peers(what, sets, contenders);
-    for (Contender& contender : contenders)
-      contender.verdict = bench::verify(
-          what.problem, what.pass, what.mode, sets.at(0), [&] { contender.run(sets.at(0)); }, contender.name.ends_with("_nhwc"),
-          stream_);
-    std::erase_if(contenders, [&](const Contender& contender) {
-      if (contender.algorithm || contender.verdict.right()) return false;
-      std::cout << what.name() << ": " << contender.name << " is wrong by " << contender.verdict.error << ", left out\n";
-      return true;
-    });
+    std::erase_if(contenders, [&](Contender& contender) { return !verified(what, sets, contender); });
     std::vector<bench::Launch> launches;
     for (const Contender& contender : contenders) launches.push_back([&](int i) { contender.run(sets.at(i)); });
     const std::vector<double> times = bench::time_alternating(launches, stream_);

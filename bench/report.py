@@ -153,7 +153,7 @@ def gpu_convolutions(data):
                      f"{100 * r['roofline_us'] / r['us_burst']:.0f}",
                      best_ratio(r, lambda name: name.startswith("cudnn") and name.endswith("_ncl")),
                      best_ratio(r, lambda name: name.startswith("cudnn")), best_ratio(r, lambda name: name.startswith("torch")),
-                     f"{r['error']:.1e}"])
+                     "not finite" if r["error"] is None else f"{r['error']:.1e}"])
     header = ["shape", "direction", "precision", "algorithm", "ms burst", "ms sustained", "% of roofline", "x cuDNN (its layout)",
               "x cuDNN (its best)", "x PyTorch", "error"]
     return table(header, rows, 4) if rows else None
