@@ -20,7 +20,8 @@ class Scheduler {
   /// The rate after `step` calls of step(), for a group that started with `initial`.
   [[nodiscard]] virtual double learning_rate(double initial, std::int64_t step) const = 0;
 
-  /// Counts one step and sets every group's rate. Call it after Optimizer::step.
+  /// Counts one step and sets every group's rate. Call it after Optimizer::step, or after the replay of a recorded one: not
+  /// inside cuda::capture, which Optimizer::set_learning_rate refuses.
   void step();
   [[nodiscard]] std::int64_t steps() const { return steps_; }
   /// One number, "steps".

@@ -198,7 +198,7 @@ TEST_CASE("autocast: guards nest, end, switch off and are of one thread") {
     CHECK_FALSE(other);
   }
   CHECK_FALSE(autocast_dtype().has_value());
-  CHECK_THROWS_WITH_AS(AutocastGuard(DType::f32), "AutocastGuard: expected bf16 or f16, got f32", DTypeError);
+  CHECK_THROWS_WITH_AS(AutocastGuard{DType::f32}, "AutocastGuard: expected bf16 or f16, got f32", DTypeError);
   CHECK_FALSE(autocast_dtype().has_value());
 }
 
