@@ -210,10 +210,11 @@ class Bench {
   }
 
   void one(const Case& what, bench::Sets& sets) {
-    std::vector<Contender> contenders;
-    add_own(what, contenders);
-    add_peers(what, sets, contenders);
-    std::erase_if(contenders, [&](Contender& contender) { return !verified(what, sets, contender); });
+    std::vector<Contender> all, contenders;
+    add_own(what, all);
+    add_peers(what, sets, all);
+    for (Contender& contender : all)
+      if (verified(what, sets, contender)) contenders.push_back(contender);
     std::vector<bench::Launch> launches;
     for (const Contender& contender : contenders) launches.push_back([&](int i) { contender.run(sets.at(i)); });
     const std::vector<double> times = bench::time_alternating(launches, stream_);
