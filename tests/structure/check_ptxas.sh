@@ -14,7 +14,6 @@ shift
 
 # One extended regular expression a line, matched against the mangled name of the kernel.
 ALLOWED=(
-  'tap_gemm_kernelId' # f64: two registers a number; it serves checks, not speed
 )
 
 commands=$(ninja -C "$build" -t compdb 2>/dev/null | python3 -c '

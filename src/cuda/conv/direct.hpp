@@ -10,9 +10,11 @@ namespace polyphase::cuda::direct {
 
 /// out = epilogue(direction(source, w) + bias): forward reads x and writes y, dgrad reads y and writes x. Contiguous device
 /// arrays of problem.dtype; `bias` may be null. Asynchronous on `stream`; packs the weights into memory of the allocator first.
-/// `tile` forces a row of the tile table of direct_launch.cuh, for tests and tuning.
+/// f32 problems with long reductions and few outputs are cut into slices of gemm_k, added in order: same bits every run.
+/// `tile` and `slices` force a row of the tile table of direct_steps.hpp and a number of slices, where they are possible: for
+/// tests and tuning.
 void gather(const ConvProblem& problem, ConvDirection direction, const void* source, const void* w, const void* bias, void* out,
-            const Epilogue& epilogue, int device, cudaStream_t stream, int tile = -1);
+            const Epilogue& epilogue, int device, cudaStream_t stream, int tile = -1, int slices = 0);
 
 /// w = wgrad(x, y), overwritten. Sums of fixed slices of the shape, added in order in f64.
 void wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, int device, cudaStream_t stream);

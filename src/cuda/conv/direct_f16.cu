@@ -4,6 +4,6 @@
 namespace polyphase::cuda::direct {
 
 template void gather_as<__half>(const ConvProblem&, ConvDirection, const __half*, const __half*, const __half*, __half*,
-                                const Epilogue&, int, cudaStream_t, int);
+                                const Epilogue&, int, cudaStream_t, int, int);
 
 }  // namespace polyphase::cuda::direct

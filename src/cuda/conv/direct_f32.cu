@@ -4,6 +4,6 @@
 namespace polyphase::cuda::direct {
 
 template void gather_as<float>(const ConvProblem&, ConvDirection, const float*, const float*, const float*, float*,
-                               const Epilogue&, int, cudaStream_t, int);
+                               const Epilogue&, int, cudaStream_t, int, int);
 
 }  // namespace polyphase::cuda::direct

@@ -4,6 +4,6 @@
 namespace polyphase::cuda::direct {
 
 template void gather_as<double>(const ConvProblem&, ConvDirection, const double*, const double*, const double*, double*,
-                                const Epilogue&, int, cudaStream_t, int);
+                                const Epilogue&, int, cudaStream_t, int, int);
 
 }  // namespace polyphase::cuda::direct

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "cuda/conv/direct_steps.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
 
@@ -10,14 +11,22 @@ using namespace polyphase::testing;
 
 namespace {
 
-constexpr int kTiles = 8;  // rows of the table in direct_launch.cuh
+using cuda::direct::Body;
+using cuda::direct::kTiles32;
+constexpr int kTiles = static_cast<int>(kTiles32.size());
+constexpr int kH200Sms = 132;
 
-auto with_tile(int tile) {
-  return [tile](const GpuCall& call) {
+auto with_tile(int tile, int slices = 0) {
+  return [tile, slices](const GpuCall& call) {
     if (call.direction == ConvDirection::wgrad)
       return cuda::direct::wgrad(call.problem, call.first, call.second, call.out, 0, call.stream);
-    cuda::direct::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, {}, 0, call.stream, tile);
+    cuda::direct::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, {}, 0, call.stream, tile,
+                         slices);
   };
+}
+
+cuda::TapGemm form_of(const ConvProblem& problem, ConvDirection direction = ConvDirection::forward) {
+  return cuda::make_tap_gemm(sized(problem), direction);
 }
 
 }  // namespace
@@ -42,6 +51,116 @@ TEST_CASE("every tile: strides that have their own way of storing, long rows, ma
       CHECK(check_gpu_bits<float>(sized({.N = 2, .C_in = 9, .C_out = 20, .L_in = 600, .K = 3, .S = S, .P_l = 1, .D = S}),
                                   with_tile(tile)) > 0);
     }
+}
+
+TEST_CASE("window tiles: taps in pieces, every step between them, whole and misaligned rows, groups, slices") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  double norm = 0;
+  int turn = 0;
+  for (int tile = 0; tile < kTiles; ++tile) {
+    if (kTiles32[static_cast<std::size_t>(tile)].body != Body::window) continue;
+    for (const std::int64_t D : {1, 2, 3, 4, 8})
+      for (const std::int64_t K : {1, 2, 3, 4, 5, 8, 11})
+        for (const std::int64_t L_in : {300, 301}) {
+          const ConvProblem p =
+              sized({.N = 2, .C_in = 36, .C_out = 34, .L_in = L_in, .K = K, .P_l = turn % 7, .D = D, .G = turn % 2 + 1});
+          const int slices = turn % 4 == 0 ? 1 + turn % 5 : 0;
+          norm += check_gpu_bits<float>(p, with_tile(tile, slices), turn % 3 == 0 ? turn % 4 : 0);
+          ++turn;
+        }
+  }
+  CHECK(norm > 0);
+}
+
+TEST_CASE("slices of long reductions: the same bits twice, positions without a tap, bias and activation once") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  for (const ConvProblem& p : {sized({.N = 1, .C_in = 300, .C_out = 40, .L_in = 50, .K = 16, .S = 8, .P_l = 4}),
+                               sized({.N = 1, .C_in = 200, .C_out = 200, .L_in = 64, .K = 3, .S = 2, .P_l = 1, .D = 2})}) {
+    const ConvArrays<float> arrays(p, kSmallIntegers);
+    for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad})
+      for (const int slices : {1, 2, 5, 16}) {
+        const auto leaky = [slices](const GpuCall& call) {
+          const cuda::Epilogue epilogue{cuda::Activation::leaky_relu, 0.5F};
+          cuda::direct::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, epilogue, 0,
+                               call.stream, 8, slices);
+        };
+        bool intact = false;
+        const Array<float> plain = run_on_gpu(arrays, direction, with_tile(0), intact);
+        const Array<float> got = run_on_gpu(arrays, direction, leaky, intact);
+        std::int64_t wrong = 0;
+        for (std::int64_t i = 0; i < got.size(); ++i) wrong += got[i] != (plain[i] > 0 ? plain[i] : plain[i] * 0.5F);
+        CHECK(wrong == 0);
+        CHECK(plain.norm() > 0);
+        const ConvArrays<float> random(p, kNormal);
+        CHECK(same_bits(run_on_gpu(random, direction, leaky, intact), run_on_gpu(random, direction, leaky, intact)));
+      }
+  }
+}
+
+TEST_CASE("the steps of every possible tile hold all of gemm_k and fit their stage") {
+  for (const ConvProblem& p : grid_problems(false))
+    for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad})
+      for (const cuda::direct::Tile& tile : kTiles32) {
+        const cuda::TapGemm form = cuda::make_tap_gemm(p, direction);
+        const bool is_window = tile.body == Body::window;
+        if (cuda::direct::most_slices(form, tile, true) == 0) continue;
+        const cuda::direct::Steps steps =
+            is_window ? cuda::direct::make_window_steps(form, tile) : cuda::direct::make_steps(form, tile, 4);
+        CHECK((steps.source_words + steps.weight_words) * 4 <= tile.stage_bytes);
+        CHECK(cuda::direct::shared_words(tile, steps) * 4 <= 227 * 1024);
+        CHECK((steps.row_steps - 1) * steps.rows + steps.last_rows == form.rows);
+        CHECK(steps.last_rows > 0);
+        CHECK(steps.plane_steps * steps.planes >= form.planes);
+        CHECK(steps.tap_steps * steps.taps >= form.taps);
+      }
+}
+
+TEST_CASE("the window tiles take what they can, nothing else") {
+  const auto steps_of = [](const ConvProblem& p, ConvDirection direction = ConvDirection::forward) {
+    return cuda::direct::make_window_steps(form_of(p, direction), kTiles32[8]);
+  };
+  const ConvProblem a{.N = 64, .C_in = 128, .C_out = 128, .L_in = 65536, .K = 3};
+  CHECK(steps_of(a).rows > 0);
+  CHECK(steps_of(a, ConvDirection::dgrad).rows > 0);
+  CHECK(steps_of({.C_in = 32, .C_out = 64, .L_in = 100, .K = 5, .D = 3}).rows > 0);
+  CHECK(steps_of({.C_in = 32, .C_out = 64, .L_in = 100, .K = 16, .S = 8}, ConvDirection::dgrad).rows > 0);
+  CHECK(steps_of({.C_in = 32, .C_out = 64, .L_in = 100, .K = 5, .S = 2}).rows == 0);      // a class lacks a tap
+  CHECK(steps_of({.C_in = 32, .C_out = 64, .L_in = 100, .K = 3, .D = 5}).rows == 0);      // taps five apart
+  CHECK(steps_of({.C_in = 32, .C_out = 64, .L_in = 9999, .K = 3, .D = 4000}).rows == 0);  // a window of which little is used
+  const auto chosen = [](const ConvProblem& p, bool is_f32) {
+    return kTiles32[cuda::direct::choose(kTiles32, form_of(p), kH200Sms, is_f32).tile].body;
+  };
+  CHECK(chosen(a, true) == Body::window);
+  CHECK(chosen(a, false) == Body::general);
+  CHECK(cuda::direct::choose(kTiles32, form_of(a), kH200Sms, true).slices == 1);
+}
+
+TEST_CASE("rows at multiples of 16 bytes: every tile's window begins at a quad, no output is lost") {
+  for (const std::int64_t K : {1, 2, 3, 6, 9})
+    for (const std::int64_t P : {0, 1, 2, 5}) {
+      const ConvProblem p{.C_in = 2, .C_out = 2, .L_in = 64, .K = K, .P_l = P};
+      const cuda::TapGemm before = form_of(p);
+      cuda::TapGemm form = before;
+      CHECK(cuda::direct::shift_to_quads(form, nullptr));
+      CHECK((form.position_begin + form.source_origin) % 4 == 0);
+      CHECK(form.position_begin <= before.position_begin);
+      CHECK(form.position_begin > before.position_begin - 4);
+      CHECK(form.position_begin + form.position_count == before.position_begin + before.position_count);
+      form = before;
+      form.source_length = 63;
+      CHECK(!cuda::direct::shift_to_quads(form, nullptr));
+    }
+}
+
+TEST_CASE("small N and a long reduction: gemm_k is split until the GPU has work") {
+  const ConvProblem dac{.N = 1, .C_in = 1536, .C_out = 768, .L_in = 432, .K = 16, .S = 8, .P_l = 4, .P_r = 4};
+  for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
+    const cuda::TapGemm form = form_of(dac, direction);
+    const cuda::direct::Choice choice = cuda::direct::choose(kTiles32, form, kH200Sms, true);
+    CHECK(choice.slices > 1);
+    CHECK(cuda::direct::estimate_cycles(form, kTiles32[choice.tile], choice.slices, kH200Sms) <
+          cuda::direct::estimate_cycles(form, kTiles32[choice.tile], 1, kH200Sms));
+  }
 }
 
 TEST_CASE("other types, misaligned") {

@@ -1,0 +1,165 @@
+#pragma once
+// How the direct kernels write their sums: each warp lays its own down in shared memory, by position, and writes words in a
+// row from there. Loops over columns stay rolled, so the stores take few registers from the sums and little code.
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/conv/direct_steps.hpp"
+#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/tap_gemm.hpp"
+
+namespace polyphase::cuda::direct {
+
+/// Where a block works.
+struct Place {
+  std::int64_t n, g, position, column;
+};
+
+/// A warp's part of a block: its first position and column, and its finished sums [thread columns][sum_pitch].
+template <class A>
+struct WarpTile {
+  int lane, position, column;
+  A* sums;
+};
+
+/// What is written where no tap reaches.
+template <class T, class A>
+__device__ __forceinline__ A without_taps(const TapGemm& form, const Place& place, std::int64_t channel,
+                                          const T* __restrict__ bias, const Epilogue& epilogue) {
+  return bias != nullptr ? epilogue.apply(static_cast<A>(bias[place.g * form.out_channels + channel])) : A(0);
+}
+
+/// Whether the outputs of one position are `kRun` neighbours: all classes of one channel, or one class and positions without a
+/// tap. Stride 1 is a run of one.
+__device__ __forceinline__ bool is_run(const TapGemm& form, int run, int thread_columns) {
+  if (form.out_stride != run) return false;
+  const bool by_class =
+      form.classes == run && form.out_gcd == 1 && thread_columns % run == 0 && (form.out_class_step == 1 || run == 1);
+  const bool by_residue = form.classes == 1 && form.out_gcd == run;
+  return by_class || by_residue;
+}
+
+/// sums = epilogue(sums + bias).
+template <class T, class A, int kWarpP, int kThreadC>
+__device__ __forceinline__ void activate(const TapGemm& form, const Steps& steps, const Place& place,
+                                         const T* __restrict__ bias, const Epilogue& epilogue, const WarpTile<A>& warp) {
+#pragma unroll 1
+  for (int c = 0; c < kThreadC; ++c) {
+    const std::int64_t channel = steps.by_classes.divide(static_cast<std::uint32_t>(place.column + warp.column + c));
+    if (channel >= form.out_channels) break;
+    const A offset = bias != nullptr ? static_cast<A>(bias[place.g * form.out_channels + channel]) : A(0);
+#pragma unroll 1
+    for (int p = warp.lane; p < kWarpP; p += 32) {
+      A& sum = warp.sums[c * sum_pitch(kWarpP) + p];
+      sum = epilogue.apply(sum + offset);
+    }
+  }
+  __syncwarp();
+}
+
+/// Writes a warp's sums where is_run(kRun): 32 words in a row at once. `added` is the bias that the sums lack.
+template <int kRun, class T, class A, int kWarpP, int kThreadC>
+__device__ __forceinline__ void store_runs(const TapGemm& form, const Place& place, const T* __restrict__ bias,
+                                           const T* __restrict__ added, const Epilogue& epilogue, T* __restrict__ out,
+                                           const WarpTile<A>& warp) {
+  constexpr int kWords = kRun * kWarpP;
+  const bool by_class = form.out_gcd == 1;  // else only the first of a run has a tap
+  const int step = by_class ? kRun : 1;     // columns of a channel
+  const std::int64_t t0 = kRun * (place.position + warp.position) + form.out_origin;
+  const std::int64_t channel0 = (place.column + warp.column) / step;
+  const int channels =
+      static_cast<int>(max(min(form.out_channels - channel0, static_cast<std::int64_t>(kThreadC / step)), std::int64_t{0}));
+  const int first = static_cast<int>(min(max(-t0, std::int64_t{0}), std::int64_t{kWords}));
+  const int last = static_cast<int>(max(min(form.out_length - t0, std::int64_t{kWords}), std::int64_t{0}));
+  T* row = out + ((place.n * form.G + place.g) * form.out_channels + channel0) * form.out_length + t0 + warp.lane;
+  // Word i + lane: position (i + lane)/kRun, class or residue lane%kRun, since kRun divides 32.
+  const int residue = warp.lane % kRun;
+  const bool has_tap = by_class || residue == 0;
+  const A* from = warp.sums + (by_class ? residue * sum_pitch(kWarpP) : 0) + warp.lane / kRun;
+#pragma unroll 1
+  for (int c = 0; c < channels; ++c, row += form.out_length, from += step * sum_pitch(kWarpP)) {
+    const A offset = added != nullptr ? static_cast<A>(added[place.g * form.out_channels + channel0 + c]) : A(0);
+    const A rest = has_tap ? A(0) : without_taps<T, A>(form, place, channel0 + c, bias, epilogue);
+    auto write = [&](auto whole) {
+#pragma unroll 8
+      for (int i = 0; i < kWords; i += 32) {
+        const A value = has_tap ? from[i / kRun] + offset : rest;
+        if (decltype(whole)::value || (i + warp.lane >= first && i + warp.lane < last)) row[i] = static_cast<T>(value);
+      }
+    };
+    if (first == 0 && last == kWords)
+      write(std::true_type{});
+    else
+      write(std::false_type{});
+  }
+}
+
+/// Writes a warp's sums for any stride, in the order of the output row.
+template <class T, class A, int kWarpP, int kThreadC>
+__device__ __forceinline__ void store_phases(const TapGemm& form, const Steps& steps, const Place& place,
+                                             const T* __restrict__ bias, const T* __restrict__ added, const Epilogue& epilogue,
+                                             T* __restrict__ out, const WarpTile<A>& warp) {
+  const int classes = static_cast<int>(form.classes), stride = static_cast<int>(form.out_stride);
+  const std::int64_t begin = place.column + warp.column, position = place.position + warp.position;
+  const int columns = static_cast<int>(min(static_cast<std::int64_t>(kThreadC), form.columns - begin));
+  const int positions =
+      static_cast<int>(min(static_cast<std::int64_t>(kWarpP), form.position_begin + form.position_count - position));
+  const std::int64_t first_channel = steps.by_classes.divide(static_cast<std::uint32_t>(begin));
+  const int skew = static_cast<int>(first_channel * classes - begin);  // <= 0: the channel may begin in the warp before
+  const std::int64_t t0 = form.out_stride * position + form.out_origin;
+  const std::int64_t first_row = (place.n * form.G + place.g) * form.out_channels + first_channel;
+#pragma unroll 1
+  for (int i = warp.lane; i < positions * stride; i += 32) {
+    const int p = static_cast<int>(steps.by_stride.divide(static_cast<std::uint32_t>(i)));
+    int a = i - p * stride, b = 0;
+    if (form.out_gcd > 1) {
+      const int residue = a;
+      a = static_cast<int>(steps.by_gcd.divide(static_cast<std::uint32_t>(residue)));
+      b = residue - a * static_cast<int>(form.out_gcd);
+    }
+    const std::int64_t t = t0 + static_cast<std::int64_t>(p) * stride + a * form.out_class_step + b;
+    if (t < 0 || t >= form.out_length) continue;
+    const bool has_tap = b == 0 && a < classes;
+    T* to = out + first_row * form.out_length + t;
+    std::int64_t channel = first_channel;
+    // A position without a tap is written where its channel begins; a class where its column is.
+#pragma unroll 1
+    for (int c = skew; c < columns; c += classes, to += form.out_length, ++channel) {
+      const int own = has_tap ? c + a : c;
+      if (own < 0 || own >= columns) continue;
+      A value;
+      if (has_tap) {
+        value = warp.sums[own * sum_pitch(kWarpP) + p];
+        if (added != nullptr) value += static_cast<A>(added[place.g * form.out_channels + channel]);
+      } else {
+        value = without_taps<T, A>(form, place, channel, bias, epilogue);
+      }
+      *to = static_cast<T>(value);
+    }
+  }
+}
+
+/// out = epilogue(sums + bias) for a warp that has laid down its sums.
+template <class T, class A, int kWarpP, int kThreadC>
+__device__ __forceinline__ void store_warp(const TapGemm& form, const Steps& steps, const Place& place,
+                                           const T* __restrict__ bias, const Epilogue& epilogue, T* __restrict__ out,
+                                           const WarpTile<A>& warp) {
+  __syncwarp();
+  const T* added = bias;
+  if (epilogue.activation != Activation::none) {
+    activate<T, A, kWarpP, kThreadC>(form, steps, place, bias, epilogue, warp);
+    added = nullptr;
+  }
+  if (is_run(form, 1, kThreadC)) {
+    store_runs<1, T, A, kWarpP, kThreadC>(form, place, bias, added, epilogue, out, warp);
+  } else if (is_run(form, 2, kThreadC)) {
+    store_runs<2, T, A, kWarpP, kThreadC>(form, place, bias, added, epilogue, out, warp);
+  } else if (is_run(form, 4, kThreadC)) {
+    store_runs<4, T, A, kWarpP, kThreadC>(form, place, bias, added, epilogue, out, warp);
+  } else {
+    store_phases<T, A, kWarpP, kThreadC>(form, steps, place, bias, added, epilogue, out, warp);
+  }
+}
+
+}  // namespace polyphase::cuda::direct

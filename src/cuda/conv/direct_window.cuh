@@ -1,0 +1,211 @@
+#pragma once
+// The forward/dgrad kernel on FFMA for f32 and classes of equal taps; direct.cuh has the general one, to be read first.
+//
+// The same product and the same cut into blocks, with a thread's positions four and four together: position = 128*group +
+// 4*lane + {0..3}. Four taps of a row then meet (3*step + 4) neighbouring words, read once as quads into registers, where the
+// general kernel reads a word for every position of every tap. With step = 1 a row of four taps costs a thread 4 quads of
+// source and 8 of weights for 256 FFMAs (12 reads; 40 in the general kernel with the same 8 x 8 sums). Rows of the source come
+// by 16-byte copies where all of them are 16-byte aligned, the tiles being shifted so that their windows begin at a quad.
+// A warp stores its sums through shared memory, so that it writes words in a row and the code of the stores stays small.
+
+#include "cuda/conv/direct.cuh"
+
+namespace polyphase::cuda::direct {
+
+/// The 16-byte copies of one warp: quads lane, lane + 32, ... of a window row, zero outside [begin, end).
+struct QuadRange {
+  int begin, end;  // quads of the window inside the tensor's row
+};
+
+/// Quads of the window that begins at element `e0` of a row of `length`; both are multiples of 4.
+__device__ __forceinline__ QuadRange quads_inside(std::int64_t e0, std::int64_t length, int quads) {
+  const std::int64_t whole = quads;
+  const std::int64_t begin = e0 < 0 ? -e0 / 4 : 0, end = (length - e0) / 4;
+  return {static_cast<int>(min(begin, whole)), static_cast<int>(max(min(end, whole), std::int64_t{0}))};
+}
+
+/// source[row][window] of one step by 16-byte copies, a warp a row. `from` is the window's first word in the first row.
+template <int kGroups, int kWarps>
+__device__ __forceinline__ void copy_quads(const float* __restrict__ any, const float* __restrict__ from, std::int64_t length,
+                                           int rows, int window, const QuadRange& range, float* source) {
+  const int warp = static_cast<int>(threadIdx.x) >> 5, lane = static_cast<int>(threadIdx.x) & 31;
+  const int quads = window / 4;
+  from += warp * length + 4 * lane;
+  source += warp * window + 4 * lane;
+  if (range.begin == 0 && range.end == quads) {  // the tile's own positions, then the halo
+#pragma unroll 1
+    for (int r = warp; r < rows; r += kWarps, from += kWarps * length, source += kWarps * window) {
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) __pipeline_memcpy_async(source + 128 * g, from + 128 * g, 16);
+#pragma unroll 1
+      for (int q = 32 * kGroups; q < quads - lane; q += 32) __pipeline_memcpy_async(source + 4 * q, from + 4 * q, 16);
+    }
+    return;
+  }
+#pragma unroll 1
+  for (int r = warp; r < rows; r += kWarps, from += kWarps * length, source += kWarps * window) {
+#pragma unroll 1
+    for (int q = 0; q < quads - lane; q += 32) {
+      const bool inside = q + lane >= range.begin && q + lane < range.end;
+      __pipeline_memcpy_async(source + 4 * q, inside ? from + 4 * q : any, 16, inside ? 0 : 16);
+    }
+  }
+}
+
+/// sums += kTaps taps, kStep apart, of `rows` rows: x[row][pitch] from this lane's first quad, w[row][kTaps][kTileC] from this
+/// thread's columns.
+template <int kTaps, int kStep, int kTileC, int kThreadP, int kThreadC>
+__device__ __forceinline__ void multiply_piece(const float* x, const float* w, int rows, int pitch,
+                                               float (&sums)[kThreadP][kThreadC]) {
+  constexpr int kGroups = kThreadP / 4;
+  constexpr int kWords = (4 + (kTaps - 1) * kStep + 3) / 4 * 4;
+#pragma unroll 2
+  for (int r = 0; r < rows; ++r, x += pitch, w += kTaps * kTileC) {
+    alignas(16) float xs[kGroups][kWords];
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) load_vector(x + 128 * g, xs[g]);
+#pragma unroll
+    for (int tap = 0; tap < kTaps; ++tap) {
+      alignas(16) float ws[kThreadC];
+      load_vector(w + tap * kTileC, ws);
+#pragma unroll
+      for (int c = 0; c < kThreadC; ++c) {
+#pragma unroll
+        for (int p = 0; p < kThreadP; ++p) sums[p][c] += xs[p / 4][p % 4 + tap * kStep] * ws[c];
+      }
+    }
+  }
+}
+
+/// The sums of one step whose taps lie kStep apart: pieces of four taps, then the rest. `piece_words` of weights belong to a
+/// piece of four taps.
+template <int kStep, int kTileC, int kThreadP, int kThreadC>
+__device__ __forceinline__ void multiply_taps(const float* x, const float* w, int taps, int rows, int pitch, int piece_words,
+                                              float (&sums)[kThreadP][kThreadC]) {
+  for (; taps >= kPieceTaps; taps -= kPieceTaps, x += kPieceTaps * kStep, w += piece_words) {
+    multiply_piece<kPieceTaps, kStep, kTileC>(x, w, rows, pitch, sums);
+  }
+  if (taps == 3) multiply_piece<3, kStep, kTileC>(x, w, rows, pitch, sums);
+  if (taps == 2) multiply_piece<2, kStep, kTileC>(x, w, rows, pitch, sums);
+  if (taps == 1) multiply_piece<1, 1, kTileC>(x, w, rows, pitch, sums);
+}
+
+/// What the threads of a block share.
+struct WindowBlock {
+  Place place;
+  const float* rows;     // the window's first word in row 0, where copied by quads
+  const float* weights;  // of step 0
+  float* out;            // of this slice
+  QuadRange quads;
+  int first_step, end_step;
+};
+
+template <int kTileP, int kTileC>
+__device__ __forceinline__ WindowBlock window_block(const TapGemm& form, const Steps& steps, std::int64_t block,
+                                                    const float* source, const float* packed, float* out) {
+  const std::int64_t slice = steps.slices > 1 ? block / steps.blocks : 0;
+  const Place place = place_of<kTileP, kTileC>(block - slice * steps.blocks, form, steps);
+  const std::int64_t e0 = place.position + form.source_origin;
+  const std::int64_t tile = place.g * steps.column_tiles + place.column / kTileC;
+  const int first = static_cast<int>(slice) * steps.slice_steps;
+  return {place,
+          source + (place.n * form.G + place.g) * form.rows * form.source_length + e0,
+          packed + tile * steps.row_steps * steps.weight_words,
+          out + slice * form.N * form.G * form.out_channels * form.out_length,
+          quads_inside(e0, form.source_length, steps.window / 4),
+          first,
+          min(first + steps.slice_steps, steps.row_steps)};
+}
+
+/// The kernel: see the top of the file. A warp computes 128*kGroups positions of kThreadC columns. `by_quads`: rows begin at
+/// multiples of 16 bytes and tiles at multiples of 4 elements. `stage_count` is 2 or 3. With slices, `out` holds that many
+/// arrays of partial sums.
+template <int kGroups, int kThreadC, int kWarps>
+__global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
+    window_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ Steps steps,
+                  const __grid_constant__ Epilogue epilogue, bool by_quads, int stage_count, const float* __restrict__ source,
+                  const float* __restrict__ packed, const float* __restrict__ bias, float* __restrict__ out) {
+  constexpr int kTileP = 128 * kGroups, kTileC = kThreadC * kWarps, kThreadP = 4 * kGroups, kThreads = 32 * kWarps;
+  extern __shared__ __align__(16) unsigned char memory[];
+  __shared__ WindowBlock at;                               // not in registers: the sums need them
+  float* const stages = reinterpret_cast<float*>(memory);  // stage_count x (source_words + weight_words)
+  const int stage_words = steps.source_words + steps.weight_words;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int column = warp * kThreadC;
+  auto rows_of = [&](int step) { return step + 1 < steps.row_steps ? steps.rows : steps.last_rows; };
+
+  for (std::int64_t block = blockIdx.x; block < steps.blocks * steps.slices; block += gridDim.x) {
+    if (threadIdx.x == 0) at = window_block<kTileP, kTileC>(form, steps, block, source, packed, out);
+    __syncthreads();
+    auto fetch = [&](int step, float* to) {
+      if (step < at.end_step) {
+        if (by_quads) {
+          copy_quads<kGroups, kWarps>(source, at.rows + step * (steps.rows * form.source_length), form.source_length,
+                                      rows_of(step), steps.window, at.quads, to);
+        } else {
+          Cursor cursor;
+          cursor.row = step;
+          load_source<float, float, kThreads>(form, steps, at.place, cursor, source, to);
+        }
+        load_weights<float, kThreads>(steps, at.weights + std::int64_t{step} * steps.weight_words, to + steps.source_words);
+      }
+      __pipeline_commit();
+    };
+    float sums[kThreadP][kThreadC] = {};
+    for (int i = 0; i + 1 < stage_count; ++i) fetch(at.first_step + i, stages + i * stage_words);
+    int stage = 0;
+    for (int step = at.first_step; step < at.end_step; ++step) {
+      stage_count == 2 ? __pipeline_wait_prior(0) : __pipeline_wait_prior(1);
+      __syncthreads();  // this step's stage is filled, and everybody has left the stage that is filled next
+      fetch(step + stage_count - 1, stages + (stage == 0 ? stage_count - 1 : stage - 1) * stage_words);
+      const float* x = stages + stage * stage_words + 4 * lane;
+      const float* w = stages + stage * stage_words + steps.source_words + column;
+      const int rows = steps.planes * rows_of(step);
+      const int piece_words = steps.piece_taps * steps.rows * steps.planes * kTileC;
+      if (steps.piece_taps == 1) {
+        const int apart = static_cast<int>(form.tap_step);
+        for (int tap = 0; tap < steps.taps; ++tap, x += apart, w += piece_words)
+          multiply_piece<1, 1, kTileC>(x, w, rows, steps.window, sums);
+      } else if (form.tap_step == 3) {
+        multiply_taps<3, kTileC>(x, w, steps.taps, rows, steps.window, piece_words, sums);
+      } else if (form.tap_step == 2) {
+        multiply_taps<2, kTileC>(x, w, steps.taps, rows, steps.window, piece_words, sums);
+      } else {
+        multiply_taps<1, kTileC>(x, w, steps.taps, rows, steps.window, piece_words, sums);
+      }
+      stage = stage + 1 == stage_count ? 0 : stage + 1;
+    }
+    __syncthreads();  // everybody has left the stages
+    const WarpTile<float> own{lane, 0, column, stages + warp * kThreadC * sum_pitch(kTileP)};
+#pragma unroll
+    for (int c = 0; c < kThreadC; ++c) {
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) {
+        const float4 quad = {sums[4 * g][c], sums[4 * g + 1][c], sums[4 * g + 2][c], sums[4 * g + 3][c]};
+        *reinterpret_cast<float4*>(own.sums + c * sum_pitch(kTileP) + 128 * g + 4 * lane) = quad;
+      }
+    }
+    store_warp<float, float, kTileP, kThreadC>(form, steps, at.place, bias, epilogue, at.out, own);
+    __syncthreads();
+  }
+}
+
+/// out[i] = epilogue(sum over slices of partial[slice][i], in order, + bias[channel of i]); less than 2^31 elements.
+template <class T>
+__global__ void add_slices_kernel(const __grid_constant__ FastDivide by_length, const __grid_constant__ FastDivide by_channels,
+                                  const __grid_constant__ Epilogue epilogue, int slices, int elements,
+                                  const T* __restrict__ partial, const T* __restrict__ bias, T* __restrict__ out) {
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; i < elements; i += stride) {
+    T sum = partial[i];
+    for (int slice = 1; slice < slices; ++slice) sum += partial[static_cast<std::int64_t>(slice) * elements + i];
+    if (bias != nullptr) {
+      const std::uint32_t row = by_length.divide(static_cast<std::uint32_t>(i));
+      sum += bias[row - by_channels.divide(row) * by_channels.divisor];
+    }
+    out[i] = epilogue.apply(sum);
+  }
+}
+
+}  // namespace polyphase::cuda::direct
