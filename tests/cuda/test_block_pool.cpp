@@ -2,10 +2,15 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "cuda/fake_memory.hpp"
 
@@ -255,4 +260,50 @@ TEST_CASE("snapshot and leak report name the blocks") {
   CHECK(bytes["live"] == 1024);
   CHECK(bytes["free"] == 2 * kMiB - 1024);
   CHECK(bytes["unmapped"] == (std::size_t{4} << 30U) - 2 * kMiB);
+}
+
+TEST_CASE("the allocations of a training run: exact counts, and at most 5 % more memory than was ever live") {
+  // superres on the CPU, 16 windows of 8192 samples, made and three steps trained: "+BYTES", and "-I" for the I-th of those.
+  std::ifstream file(CUDA_TEST_DATA "/superres_training.txt");
+  REQUIRE(file.good());
+  std::vector<std::string> events;
+  for (std::string line; std::getline(file, line);) events.push_back(line);
+  REQUIRE(events.size() > 1000);
+  FakeMemory memory(std::size_t{16} << 30U);
+  BlockPool pool(memory, {.small_limit = std::size_t{128} << 10U});  // as the device's allocator has it
+  std::size_t mapped = 0;
+  for (int run = 0; run < 3; ++run) {
+    std::vector<std::pair<void*, std::size_t>> blocks;  // null: given back
+    std::size_t live = 0, peak = 0, count = 0;
+    const std::uint64_t before = pool.stats().allocations;
+    pool.reset_peak();
+    for (const std::string& event : events) {
+      const std::size_t number = std::stoull(event.substr(1));
+      if (event.front() == '+') {
+        blocks.emplace_back(pool.allocate(number, kA), (number + 511) / 512 * 512);
+        REQUIRE(blocks.back().first != nullptr);
+        live += blocks.back().second;
+        ++count;
+      } else {
+        pool.deallocate(std::exchange(blocks.at(number).first, nullptr), kA);
+        live -= blocks[number].second;
+        --count;
+      }
+      peak = std::max(peak, live);
+      REQUIRE(pool.stats().live_bytes == live);
+      REQUIRE(pool.stats().live_blocks == count);
+      REQUIRE(pool.stats().peak_bytes == peak);
+      REQUIRE(pool.stats().cached_bytes == memory.mapped() - live);
+    }
+    CHECK(pool.stats().allocations - before == blocks.size());
+    CHECK(peak > 100 * kMiB);
+    CHECK(static_cast<double>(pool.pool_stats().peak_mapped_bytes) <= 1.05 * static_cast<double>(peak));
+    if (run > 0) CHECK(memory.mapped() == mapped);  // the same again asks for nothing
+    mapped = memory.mapped();
+    for (const auto& [pointer, bytes] : blocks) pool.deallocate(pointer, kA);
+    CHECK(pool.stats().live_bytes == 0);
+  }
+  pool.trim();
+  CHECK(memory.mapped() == 0);
+  CHECK(memory.faults == 0);
 }
