@@ -4,7 +4,7 @@
 #
 # usage: tools/gpu_check.sh [--only PART[,PART...]] [--quick] [--jobs N] [--out FOLDER]
 #   --only PART   of build, test, sanitize, golden, bench; parts but the first need the build folder of an earlier run
-#   --quick       the GPU's tests only, two sanitizers on three programs, four shapes: about a third of the time
+#   --quick       the GPU's tests only, two sanitizers on three programs, four shapes
 #   --jobs N      sanitized programs at once (default: three quarters of the cores)
 #   --out FOLDER  where the results go (default build-gpu/check)
 #
