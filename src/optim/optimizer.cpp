@@ -78,7 +78,6 @@ struct Optimizer::Batch {
   std::size_t group;
   Device device;
   std::vector<OptimizerSlot> slots{};
-  std::vector<Storage> changed{};
 };
 
 void Optimizer::step(const Tensor& skip) {
@@ -138,7 +137,6 @@ std::vector<Optimizer::Batch> Optimizer::collect() {
           std::find_if(batches.begin(), batches.end(), [&](const Batch& b) { return b.group == g && b.device == device; });
       if (batch == batches.end()) batch = batches.insert(batches.end(), Batch{g, device});
       batch->slots.push_back({entry.parameter, grad.contiguous(), entry.momentum, entry.second, static_cast<std::int64_t>(i)});
-      batch->changed.push_back(entry.parameter.storage());
     }
   }
   return batches;
@@ -151,11 +149,13 @@ void Optimizer::run(const Batch& batch, const Tensor& skip, bool counts_step) {
           .counts = state.counts,
           .skip = skip,
           .total = counts_step ? static_cast<std::int64_t>(entries_.size()) : -1});
-  const auto bump = [changed = batch.changed] {
+  for (const OptimizerSlot& slot : batch.slots) slot.parameter.storage().bump_version();
+  if (!cuda::capturing()) return;
+  std::vector<Storage> changed;  // and nothing of the graph's own, which would outlive it
+  for (const OptimizerSlot& slot : batch.slots) changed.push_back(slot.parameter.storage());
+  cuda::on_replay([changed] {
     for (const Storage& storage : changed) storage.bump_version();
-  };
-  bump();
-  cuda::on_replay(bump);
+  });
 }
 
 void Optimizer::zero_grad() {
