@@ -98,10 +98,10 @@ StepResult Trainer::step(const TensorBatch& batch) {
   const StepResult result = [&] {
     const pp::NoGradGuard no_grad;
     const pp::Tensor noise = pp::sum(pp::square(output.detach() - target)), energy = pp::sum(pp::square(target));
-    const std::vector<float> numbers = pp::stack({loss.detach(), noise, energy}).to_vector<float>();
-    return StepResult{.loss = numbers[0],
-                      .snr = 10 * std::log10(static_cast<double>(numbers[2]) / numbers[1]),
-                      .gradient_norm = pp::clip_grad_norm(learned(network_), kClipNorm).item()};
+    const pp::Tensor norm = pp::clip_grad_norm(learned(network_), kClipNorm).to(pp::DType::f32);
+    const std::vector<float> numbers = pp::stack({loss.detach(), noise, energy, norm}).to_vector<float>();
+    return StepResult{
+        .loss = numbers[0], .snr = 10 * std::log10(static_cast<double>(numbers[2]) / numbers[1]), .gradient_norm = numbers[3]};
   }();
   pp::require<pp::Error>(std::isfinite(result.loss) && std::isfinite(result.gradient_norm), "train: at step ", steps() + 1,
                          " the loss is ", result.loss, " and the gradient's norm ", result.gradient_norm,
