@@ -8,6 +8,8 @@
 #include "commands.hpp"
 #include "conv/algorithm.hpp"
 #include "cpu/isa.hpp"
+#include "cuda/cuda.hpp"
+#include "cuda/presence.hpp"
 #include "options.hpp"
 #include "tensor/backend.hpp"
 
@@ -48,7 +50,9 @@ int info() {
   std::printf("  %-10s in use %s; this machine and build have %s\n", "cpu", std::string(cpu_isa()).c_str(),
               available_isas().c_str());
   std::printf("  %-10s %d of OpenMP (OMP_NUM_THREADS, --threads)\n", "threads", num_threads());
-  std::printf("  %-10s %s\n", "cuda", gpus > 0 ? "yes" : "no: this build or this machine has none");
+  if (gpus == 0) std::printf("  %-10s not here: %s\n", "cuda", cuda::unavailable_reason().c_str());
+  for (int i = 0; i < gpus; ++i)
+    std::printf("  %-10s %s\n", to_string(Device::cuda(i)).c_str(), cuda::describe_device(i).c_str());
   std::printf("  %-10s f32, f64, f16, bf16, i64\n", "dtypes");
   std::printf("precision  %s (ieee, fp32, tf32)\n", std::string(name_of(current_precision())).c_str());
   std::printf("algorithm  %s\n", std::string(name_of(current_algorithm())).c_str());

@@ -15,6 +15,7 @@
 #include "cuda/matmul.hpp"
 #include "cuda/optimizers.hpp"
 #include "cuda/optimizers_lists.hpp"
+#include "cuda/presence.hpp"
 #include "cuda/random.hpp"
 #include "cuda/reduce.hpp"
 #include "cuda/runtime.hpp"
@@ -170,7 +171,12 @@ Backend& cuda_backend(int index) {
   const std::lock_guard lock(mutex);
   const auto at = static_cast<std::size_t>(index);
   if (backends->size() <= at) backends->resize(at + 1);
-  if (!(*backends)[at]) (*backends)[at] = std::make_unique<cuda::CudaBackend>(index);
+  if (!(*backends)[at]) {
+    const cuda::DeviceProperties& gpu = cuda::properties(index);
+    const std::string problem = cuda::archs_problem(index, gpu.name, gpu.arch(), cuda::built_archs());
+    require<DeviceError>(problem.empty(), problem);
+    (*backends)[at] = std::make_unique<cuda::CudaBackend>(index);
+  }
   return *(*backends)[at];
 }
 

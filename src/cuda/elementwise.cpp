@@ -1,5 +1,7 @@
 #include "cuda/elementwise.hpp"
 
+#include <iterator>
+
 namespace polyphase::cuda {
 namespace {
 
@@ -13,9 +15,20 @@ MapOp simplify(MapOp op, MapScalars scalars) {
   return op;
 }
 
-}  // namespace
+// In MapOp's order.
+// clang-format off
+constexpr const char* kNames[] = {
+    "add", "sub", "mul", "div", "add_scaled", "affine", "maximum", "minimum", "pow_scalar", "neg", "abs", "sign",
+    "square", "sqrt", "rsqrt", "reciprocal", "exp", "log", "sin", "cos", "clamp", "greater", "greater_equal", "less",
+    "less_equal", "equal", "where", "relu", "leaky_relu", "elu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid",
+    "relu_grad", "leaky_relu_grad", "elu_grad", "gelu_grad", "gelu_tanh_grad", "silu_grad", "tanh_grad",
+    "sigmoid_grad", "softplus", "softplus_grad", "snake", "snake_grad_x", "snake_grad_alpha", "snake_grad_beta",
+    "smooth_l1", "smooth_l1_grad",
+};
+// clang-format on
+static_assert(std::size(kNames) == static_cast<std::size_t>(MapOp::smooth_l1_grad) + 1, "a name for every MapOp");
 
-void map(MapOp op, const Tensor& out, std::span<const Tensor> inputs, MapScalars scalars, cudaStream_t stream) {
+void map_by_type(MapOp op, const Tensor& out, std::span<const Tensor> inputs, MapScalars scalars, cudaStream_t stream) {
   if (out.dtype() == DType::i64) return map_i64(op, out, inputs, scalars, stream);
   if (out.numel() == 0) return;
   op = simplify(op, scalars);
@@ -28,6 +41,16 @@ void map(MapOp op, const Tensor& out, std::span<const Tensor> inputs, MapScalars
       return map_bf16(op, out, inputs, scalars, stream);
     default:
       return map_f32(op, out, inputs, scalars, stream);
+  }
+}
+
+}  // namespace
+
+void map(MapOp op, const Tensor& out, std::span<const Tensor> inputs, MapScalars scalars, cudaStream_t stream) {
+  try {
+    map_by_type(op, out, inputs, scalars, stream);
+  } catch (const DeviceError& error) {  // one kernel has many functions: say which
+    throw DeviceError(concat(kNames[static_cast<std::size_t>(op)], ": ", error.what()));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include "cuda/cuda.hpp"
 #include "cuda/pinned.hpp"
+#include "cuda/presence.hpp"
 #include "tensor/backend.hpp"
 #include "tensor/error.hpp"
 
@@ -21,6 +22,7 @@ int cuda_device_count() { return 0; }
 namespace cuda {
 
 int device_count() noexcept { return 0; }
+std::string describe_device(int device) { refuse(device); }
 std::string unavailable_reason() { return "this build of polyphase has no CUDA support"; }
 
 Stream::Stream(int device) : device_(device) { refuse(device); }

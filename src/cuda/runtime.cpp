@@ -11,6 +11,7 @@
 
 #include "cuda/allocator.hpp"
 #include "cuda/graph.hpp"
+#include "cuda/presence.hpp"
 #include "tensor/backend.hpp"
 
 namespace polyphase::cuda {
@@ -28,11 +29,9 @@ struct Presence {
     int driver = 0, runtime = 0;
     (void)cudaDriverGetVersion(&driver);
     (void)cudaRuntimeGetVersion(&runtime);
-    if (status == cudaErrorInsufficientDriver && driver == 0) {
-      reason = "no NVIDIA driver is installed";
-    } else if (status == cudaErrorInsufficientDriver) {
-      reason = concat("the NVIDIA driver supports CUDA ", driver / 1000, ".", driver % 1000 / 10, ", this build needs ",
-                      runtime / 1000, ".", runtime % 1000 / 10);
+    if (status == cudaErrorInsufficientDriver) {
+      reason = driver_problem(driver, runtime);
+      if (reason.empty()) reason = cudaGetErrorString(status);
     } else if (status == cudaSuccess || status == cudaErrorNoDevice) {
       reason = "the driver finds no NVIDIA GPU";
     } else {
@@ -80,6 +79,15 @@ constinit thread_local std::array<cudaStream_t, kDevices> thread_streams{};  // 
 
 constinit thread_local std::uint64_t thread_waits = 0;
 
+constexpr const char* kEarlier = "; it may come from an earlier operation: POLYPHASE_LAUNCH_BLOCKING=1 names it";
+
+/// Faults of kernels: a call that has nothing to do with them is where they are seen, and the process has lost the GPU.
+bool is_fault(cudaError_t status) {
+  return status == cudaErrorIllegalAddress || status == cudaErrorMisalignedAddress || status == cudaErrorLaunchFailure ||
+         status == cudaErrorIllegalInstruction || status == cudaErrorInvalidPc || status == cudaErrorInvalidAddressSpace ||
+         status == cudaErrorHardwareStackError || status == cudaErrorAssert || status == cudaErrorLaunchTimeout;
+}
+
 }  // namespace
 
 void wait_for(cudaStream_t stream) {
@@ -100,7 +108,8 @@ void check(cudaError_t status, const char* call, const char* file, int line) {
   (void)cudaGetLastError();
   const char* base = std::strrchr(file, '/');
   throw DeviceError(concat("cuda: ", call, " failed: ", cudaGetErrorName(status), " (", cudaGetErrorString(status), ") at ",
-                           base != nullptr ? base + 1 : file, ":", line));
+                           base != nullptr ? base + 1 : file, ":", line,
+                           is_fault(status) && !launch_blocking() ? kEarlier : ""));
 }
 
 void check_launch(const char* kernel) {
@@ -111,12 +120,8 @@ void check_launch(const char* kernel) {
   }
   if (status == cudaSuccess) [[likely]]
     return;
-  std::string hint;
-  if (status == cudaErrorNoKernelImageForDevice)
-    hint = "; this build has no code for this GPU: add its architecture to -Dgpu_archs";
-  throw DeviceError(
-      concat("cuda: ", kernel, ": ", cudaGetErrorName(status), " (", cudaGetErrorString(status), ")", hint,
-             launch_blocking() ? "" : "; it may come from an earlier operation: POLYPHASE_LAUNCH_BLOCKING=1 names it"));
+  throw DeviceError(concat("cuda: ", kernel, ": ", cudaGetErrorName(status), " (", cudaGetErrorString(status), ")",
+                           launch_blocking() ? "" : kEarlier));
 }
 
 int device_count() noexcept {

@@ -1,10 +1,15 @@
 #include "cuda/runtime.hpp"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <thread>
 
+#include "ops/elementwise.hpp"
+#include "support/reduced.hpp"
 #include "support/skip.hpp"
 #include "tensor/backend.hpp"
 #include "tensor/device.hpp"
@@ -72,4 +77,61 @@ TEST_CASE("streams are the thread's own choice; events order them") {
   end.synchronize();
   CHECK(begin.done());
   CHECK(cuda::Event::elapsed_ms(begin, end) >= 0.0F);
+}
+
+namespace {
+
+/// What one of the cases below prints in a process of its own, which a fault takes the GPU from. `setting` is its environment.
+std::string printed_by_child(const std::string& name, const std::string& setting) {
+  const std::string command = setting + " /proc/" + std::to_string(::getpid()) + "/exe --no-skip -tc='" + name + "' 2>&1";
+  FILE* const pipe = popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  std::string text;
+  char part[256];
+  while (std::fgets(part, sizeof part, pipe) != nullptr) text += part;
+  (void)pclose(pipe);
+  return text;
+}
+
+/// A tensor on the GPU where there is no memory.
+pp::Tensor nowhere() {
+  void* const address = reinterpret_cast<void*>(std::uintptr_t{0x1000});
+  return pp::Tensor::over(pp::Storage(address, 4096, pp::Device::cuda(), {}), {1024}, {1}, 0, pp::DType::f32);
+}
+
+/// Runs `use` and prints what it threw, call for call.
+template <class Use>
+void print_error(const char* call, const Use& use) {
+  try {
+    use();
+    std::printf("%s: went through\n", call);
+  } catch (const pp::DeviceError& error) {
+    std::printf("%s: %s\n", call, error.what());
+  }
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+TEST_CASE("child: a kernel that faults" * doctest::skip()) {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  const pp::Tensor one = pp::Tensor::ones({1024}, {.device = pp::Device::cuda()});
+  cuda::synchronize();
+  print_error("first", [&] { (void)pp::sub(one, nowhere()); });
+  print_error("second", [] { cuda::synchronize(); });
+  std::_Exit(0);  // nothing can be given back to a GPU that is lost
+}
+
+TEST_CASE("a fault names the operation with POLYPHASE_LAUNCH_BLOCKING=1, else the next call tells of it and of that setting") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  if (pp::testing::is_reduced()) SKIP_TEST("the faults are made on purpose");
+  const std::string fault = "cudaErrorIllegalAddress (an illegal memory access was encountered)";
+  const std::string blocking = printed_by_child("child: a kernel that faults", "POLYPHASE_LAUNCH_BLOCKING=1");
+  CHECK_MESSAGE(blocking.find("first: sub: cuda: map: " + fault + "\n") != std::string::npos, blocking);
+  const std::string later = printed_by_child("child: a kernel that faults", "POLYPHASE_LAUNCH_BLOCKING=0");
+  CHECK_MESSAGE(later.find("second: cuda: ") != std::string::npos, later);
+  CHECK_MESSAGE(later.find(fault) != std::string::npos, later);
+  CHECK_MESSAGE(
+      later.find("; it may come from an earlier operation: POLYPHASE_LAUNCH_BLOCKING=1 names it\n") != std::string::npos,
+      later);
 }
