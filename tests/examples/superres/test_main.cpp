@@ -13,9 +13,12 @@
 #include "sound.hpp"
 #include "support/skip.hpp"
 #include "support/temporary_directory.hpp"
+#include "support/tolerance.hpp"
+#include "tensor/backend.hpp"
 
 using namespace superres;
 using namespace superres::testing;
+using polyphase::testing::kFloatSum;
 using polyphase::testing::read_bytes;
 using polyphase::testing::TemporaryDirectory;
 
@@ -112,6 +115,29 @@ TEST_CASE("two runs with one seed are one run, bit by bit") {
   fs::remove_all(shop.out);
   CHECK(run(shop.train + "--steps 3 --threads 2").code == 0);
   CHECK(read_bytes(shop.out + "/best.safetensors") == first);
+}
+
+TEST_CASE("on a GPU: the same bits twice, the CPU's loss at the first step, and a run that goes on on the CPU") {
+  if (polyphase::device_count(polyphase::DeviceType::cuda) == 0) SKIP_TEST("no CUDA device");
+  const Workshop shop;
+  const auto first_loss = [&] {
+    const std::string log = read_bytes(shop.out + "/log.csv");
+    const std::size_t row = log.find("\n1,") + 3;
+    return std::stod(log.substr(log.find(',', row) + 1));
+  };
+  CHECK(run(shop.train + "--steps 3").code == 0);
+  const double on_cpu = first_loss();
+  fs::remove_all(shop.out);
+  CHECK(run(shop.train + "--steps 3 --device cuda").code == 0);
+  CHECK(first_loss() == doctest::Approx(on_cpu).epsilon(kFloatSum));
+  const std::string first = read_bytes(shop.out + "/best.safetensors");
+  fs::remove_all(shop.out);
+  CHECK(run(shop.train + "--steps 3 --device cuda").code == 0);
+  CHECK(read_bytes(shop.out + "/best.safetensors") == first);
+  CHECK(run(shop.train + "--resume --steps 5").code == 0);
+  CHECK(run(shop.train + "--resume --steps 7 --device cuda").code == 0);
+  const std::string scored = "eval --all --data " + shop.data + " --model " + shop.out + "/best.safetensors";
+  CHECK(run(scored + " --device cuda").code == 0);
 }
 
 TEST_CASE("an interrupted run stops with a checkpoint and says how to go on") {
