@@ -29,6 +29,6 @@ inline constexpr double kBFloat16Rounding = 1.6e-2;
 inline constexpr double kErrorOverPlain = 2;
 
 /// A training curve in other arithmetic against the CPU's, in units of what rounding the initial weights does to it.
-inline constexpr double kCurveOverRounding = 4;
+inline constexpr double kCurveOverRounding = 10;
 
 }  // namespace polyphase::testing
