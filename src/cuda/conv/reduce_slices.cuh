@@ -15,6 +15,7 @@ __global__ void reduce_slices_kernel(const A* __restrict__ partial, std::int64_t
   for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; i < weights;
        i += static_cast<std::int64_t>(gridDim.x) * blockDim.x) {
     double sum = 0;
+#pragma unroll 8
     for (std::int64_t slice = 0; slice < slices; ++slice) sum += static_cast<double>(partial[slice * weights + i]);
     w[i] = static_cast<T>(static_cast<A>(sum));
   }

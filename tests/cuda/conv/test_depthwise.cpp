@@ -2,6 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "cuda/conv/depthwise_vector.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
 
@@ -32,6 +38,142 @@ TEST_CASE("long rows, many taps, large strides and dilations") {
         sized({.N = 3, .C_in = 2, .C_out = 2, .L_in = 4000, .K = 3, .S = 1, .P_l = 9, .P_r = 9, .D = 9, .G = 2})}) {
     CHECK(check_gpu_bits<float>(p, by_algorithm(Algorithm::depthwise), 1) > 0);
     CHECK(check_gpu_bits<Half>(p, by_algorithm(Algorithm::depthwise), 3) > 0);
+  }
+}
+
+TEST_CASE("the vector kernels: strides 1, 2 and 4, every phase, edge and misalignment") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  std::mt19937 random(11);
+  const auto pick = [&](std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(random() % static_cast<unsigned>(high - low + 1));
+  };
+  const std::int64_t lengths[] = {1, 2, 7, 8, 9, 31, 33, 64, 127, 129, 255, 257, 511, 513, 1024, 1025, 2047, 2049, 4096, 4099};
+  double norm = 0;
+  for (const std::int64_t S : {1, 2, 4}) {
+    for (const std::int64_t L_in : lengths) {
+      const std::int64_t channels = pick(1, 3), K = pick(1, S == 1 ? 13 : S == 2 ? 16 : 30);  // one past the rule as well
+      const std::int64_t P = std::min(pick(0, 6), ((L_in - 1) * S + K - 1) / 2);
+      const ConvProblem p = sized({.N = pick(1, 2),
+                                   .C_in = channels,
+                                   .C_out = channels * pick(1, 3),
+                                   .L_in = L_in,
+                                   .K = K,
+                                   .S = S,
+                                   .P_l = P,
+                                   .P_r = P / 2,
+                                   .OP = pick(0, S - 1),
+                                   .G = channels});
+      norm += check_gpu_bits<float>(p, by_algorithm(Algorithm::depthwise), pick(0, 31));
+      norm += check_gpu_bits<Half>(p, by_algorithm(Algorithm::depthwise), pick(0, 63));
+      norm += check_gpu_bits<BFloat16>(p, by_algorithm(Algorithm::depthwise), pick(0, 63));
+    }
+  }
+  CHECK(norm > 0);
+}
+
+TEST_CASE("whole lines, runs of tiles and no bias") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  const ConvProblem p = sized({.N = 3, .C_in = 64, .C_out = 64, .L_in = 8192, .K = 12, .S = 2, .P_l = 5, .P_r = 5, .G = 64});
+  CHECK(p.L_out == 16384);
+  CHECK(check_gpu_bits<float>(p, by_algorithm(Algorithm::depthwise), 0) > 0);
+  CHECK(check_gpu_bits<BFloat16>(p, by_algorithm(Algorithm::depthwise), 0) > 0);
+  const ConvArrays<float> arrays(p, kSmallIntegers);
+  for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
+    bool intact = false;
+    CHECK(same_bits(run_on_gpu(arrays, direction, by_algorithm(Algorithm::depthwise), intact, false),
+                    arrays.run(direction, Algorithm::reference, false)));
+    CHECK(intact);
+  }
+}
+
+TEST_CASE("the same bits from run to run") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  const ConvArrays<float> arrays(
+      sized({.N = 4, .C_in = 6, .C_out = 6, .L_in = 20001, .K = 11, .S = 2, .P_l = 3, .P_r = 4, .OP = 1, .G = 6}), kNormal);
+  for (const ConvDirection direction : kDirections) {
+    bool intact = false;
+    const auto first = run_on_gpu(arrays, direction, by_algorithm(Algorithm::depthwise), intact);
+    for (int again = 0; again < 3; ++again)
+      CHECK(same_bits(run_on_gpu(arrays, direction, by_algorithm(Algorithm::depthwise), intact), first));
+  }
+}
+
+TEST_CASE("an infinity reaches the outputs of its taps and no others") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  for (const std::int64_t P : {4, 5}) {
+    ConvArrays<float> arrays(sized({.N = 1, .C_in = 2, .C_out = 2, .L_in = 300, .K = 11, .S = 4, .P_l = P, .P_r = 2, .G = 2}),
+                             kSmallIntegers);
+    arrays.x[123] = std::numeric_limits<float>::infinity();
+    arrays.y[777] = -std::numeric_limits<float>::infinity();
+    for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
+      bool intact = false;
+      const Array<float> expected = arrays.run(direction, Algorithm::reference);
+      const Array<float> got = run_on_gpu(arrays, direction, by_algorithm(Algorithm::depthwise), intact);
+      std::int64_t infinite = 0, wrong = 0;
+      for (std::int64_t i = 0; i < got.size(); ++i) {
+        infinite += std::isinf(expected[i]) ? 1 : 0;
+        wrong += got[i] != expected[i] ? 1 : 0;
+      }
+      CHECK(infinite > 0);
+      CHECK_MESSAGE(wrong == 0, direction, " P=", P);
+    }
+  }
+}
+
+TEST_CASE("which shapes the vector kernels do") {
+  const auto fits = [](const ConvProblem& p, ConvDirection direction = ConvDirection::forward) {
+    return cuda::depthwise::make_vector_plan(sized(p), direction, nullptr, 132).has_value();
+  };
+  const ConvProblem base{.N = 2, .C_in = 3, .C_out = 3, .L_in = 1001, .K = 12, .S = 2, .P_l = 5, .P_r = 5, .G = 3};
+  const auto with = [&](const auto& change) {
+    ConvProblem p = base;
+    change(p);
+    return p;
+  };
+  for (const ConvDirection direction : kDirections) CHECK(fits(base, direction));
+  CHECK(fits(with([](ConvProblem& p) { p.K = 15; })));
+  CHECK_FALSE(fits(with([](ConvProblem& p) { p.K = 16; })));
+  CHECK(fits(with([](ConvProblem& p) { p.S = 1; })));
+  CHECK_FALSE(fits(with([](ConvProblem& p) { p.S = 1, p.K = 13; })));
+  CHECK(fits(with([](ConvProblem& p) { p.S = 4, p.K = 29; })));
+  CHECK_FALSE(fits(with([](ConvProblem& p) { p.S = 4, p.K = 30; })));
+  CHECK_FALSE(fits(with([](ConvProblem& p) { p.S = 3; })));
+  CHECK_FALSE(fits(with([](ConvProblem& p) { p.D = 2; })));
+  CHECK_FALSE(fits(with([](ConvProblem& p) { p.G = 1; })));
+  CHECK_FALSE(fits(with([](ConvProblem& p) { p.dtype = DType::f64; })));
+  CHECK_FALSE(fits(with([](ConvProblem& p) { p.L_in = std::int64_t{1} << 29; })));
+  // An odd distance between the samples' rows changes the phase from sample to sample.
+  const ConvProblem odd = with([](ConvProblem& p) { p.OP = 1; });
+  CHECK(sized(odd).C_out * sized(odd).L_out % 2 == 1);
+  CHECK(fits(odd));
+  CHECK_FALSE(fits(odd, ConvDirection::wgrad));
+  CHECK(fits(with([](ConvProblem& p) { p.OP = 1, p.N = 1; }), ConvDirection::wgrad));
+}
+
+TEST_CASE("a vector plan covers every row") {
+  for (const std::int64_t L_in : {1, 2000, 16384, 50001}) {
+    for (const std::int64_t S : {1, 2, 4}) {
+      for (const ConvDirection direction : kDirections) {
+        ConvProblem p = sized({.N = 8, .C_in = 256, .C_out = 256, .L_in = L_in, .K = 12, .S = S, .P_l = 5, .P_r = 5, .G = 256});
+        if (p.L_out < 1) continue;
+        p.dtype = L_in % 2 == 0 ? DType::f32 : DType::bf16;
+        const auto plan = cuda::depthwise::make_vector_plan(p, direction, nullptr, 132);
+        REQUIRE(plan.has_value());
+        const std::int64_t vectors = direction == ConvDirection::dgrad ? 2 : 4;  // of a thread
+        const std::int64_t tile = plan->threads * vectors * 16 / static_cast<std::int64_t>(size_of(p.dtype));
+        CHECK(plan->tiles * tile >= (direction == ConvDirection::dgrad ? p.L_in : p.L_out));
+        CHECK(plan->shared_bytes <= 48 * 1024);
+        if (direction == ConvDirection::wgrad) {
+          CHECK(plan->items == p.N * plan->tiles);
+          CHECK(plan->slices * plan->tiles_per_slice >= plan->items);
+          CHECK((plan->slices - 1) * plan->tiles_per_slice < plan->items);
+        } else {
+          const auto runs = static_cast<std::int64_t>(plan->by_runs.divisor);
+          CHECK(runs * plan->tiles_per_run >= plan->tiles);
+          CHECK(plan->blocks == 8 * 256 * runs);
+        }
+      }
+    }
   }
 }
 

@@ -1,0 +1,163 @@
+#pragma once
+// The depthwise weight gradient in vectors: read depthwise_vector.cuh first. Device code of depthwise_vector.cu.
+//
+//   w[r + (steps - 1 - j)*S - sigma] = sum over n, t, u of y[t + u*S + r] * x[(t + P + sigma)/S + u - (steps - 1) + j]
+// with t over a row's vectors. A block owns an output channel and one slice of the (sample, tile) pairs; a
+// thread keeps the steps x S sums of its vectors in registers over the whole slice. Rows of y reach their thread through its
+// own 16 bytes of shared memory, a tile ahead of time and without registers.
+
+#include "cuda/conv/depthwise_vector.cuh"
+
+namespace polyphase::cuda::depthwise {
+
+inline constexpr int kWgradThreads = 128;  // at most: two stages of y and x in 24 KiB
+
+/// Sums of a thread: a power of two of at least steps x S.
+template <int S>
+inline constexpr int kWgradSums = S == 4 ? 32 : 16;
+
+/// Adds kCount sums over a warp, halving what a lane keeps from exchange to exchange: lane l returns sum l / (32/kCount).
+template <int kCount, int kOffset = 16>
+__device__ __forceinline__ float fold_warp(const float (&sums)[kCount], int lane) {
+  if constexpr (kOffset == 0) {
+    return sums[0];
+  } else if constexpr (kCount == 1) {
+    const float both[1] = {sums[0] + __shfl_xor_sync(0xffffffffU, sums[0], kOffset)};
+    return fold_warp<1, kOffset / 2>(both, lane);
+  } else {
+    const bool upper = (lane & kOffset) != 0;
+    float kept[kCount / 2];
+#pragma unroll
+    for (int i = 0; i < kCount / 2; ++i) {
+      const float given = __shfl_xor_sync(0xffffffffU, upper ? sums[i] : sums[i + kCount / 2], kOffset);
+      kept[i] = (upper ? sums[i + kCount / 2] : sums[i]) + given;
+    }
+    return fold_warp<kCount / 2, kOffset / 2>(kept, lane);
+  }
+}
+
+/// sums[j*S + r] += sum over the vectors v and u of values[v][u*S + r] * window(v, u + j) for j < kCount, `stage` as in
+/// add_steps.
+template <class T, int S, int kSkip, int kCount, int V>
+__device__ __forceinline__ void add_products(const std::uint32_t* stage, int next_words, const float (&values)[V][kVectorOf<T>],
+                                             float (&sums)[kWgradSums<S>]) {
+  constexpr int U = kVectorOf<T> / S, kWords = U / kPerWord<T>;
+  Feed<T, U, kSkip> feeds[V];
+  float window[V][((kCount + U - 2) / U + 1) * U];
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) {
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      if (j == 0 || (j - 1) % U == 0) {
+        const int group = (j + U - 1) / U;
+        const std::uint32_t* from = stage + v * next_words;
+        feeds[v].next(
+            group, [&](int g, std::uint32_t(&words)[kWords]) { get_words(from + g * kWords, words); }, window[v] + group * U);
+      }
+#pragma unroll
+      for (int u = 0; u < U; ++u) {
+#pragma unroll
+        for (int r = 0; r < S; ++r) sums[j * S + r] += values[v][u * S + r] * window[v][u + j];
+      }
+    }
+  }
+}
+
+/// A tile of one sample's row, and the way to the next.
+template <class T, int S>
+struct WgradTile {
+  const T *x, *y;  // rows
+  int tile;
+  int t, x_begin, skip;  // the tile's first output; its window of x begins at x_begin + skip
+
+  __device__ __forceinline__ void enter_row(const VectorPlan& plan, int width, int steps) {
+    t = tile * width - misalignment(y, kLineBytes / static_cast<int>(sizeof(T)));
+    x_begin = (t + plan.P + S - 1 - ((t + plan.P + S - 1) & (S - 1))) / S - (steps - 1);
+    skip = misalignment(x + x_begin, kPerWord<T>);
+    x_begin -= skip;
+  }
+  __device__ __forceinline__ void advance(const VectorPlan& plan, int width, int steps) {
+    t += width, x_begin += width / S;
+    if (++tile < plan.tiles) return;
+    const std::int64_t C_out = plan.by_channels.divisor;
+    tile = 0, x += plan.by_outputs.divide(plan.by_channels.divisor) * static_cast<std::int64_t>(plan.L_in),
+    y += C_out * plan.L_out;
+    enter_row(plan, width, steps);
+  }
+};
+
+/// partial (slices, C_out, K). Shared memory: stages of y (V vectors a thread) and x; in the end the warps' sums.
+template <class T, int S>
+__global__ void __launch_bounds__(kWgradThreads, 8)
+    vector_wgrad_kernel(const __grid_constant__ VectorPlan plan, const T* __restrict__ x, const T* __restrict__ y,
+                        float* __restrict__ partial) {
+  constexpr int V = kVectors, E = kVectorOf<T>, U = E / S, kSums = kWgradSums<S>;
+  extern __shared__ __align__(16) unsigned char memory[];
+  std::uint32_t* const stages = reinterpret_cast<std::uint32_t*>(memory);
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x), lane = thread % 32;
+  const int channel = static_cast<int>(plan.by_slices.divide(blockIdx.x));
+  const int slice = static_cast<int>(blockIdx.x) - channel * plan.slices;
+  const std::int64_t C_out = plan.by_channels.divisor, C_in = plan.by_outputs.divide(plan.by_channels.divisor);
+  const int first_item = slice * plan.tiles_per_slice;
+  const int width = threads * V * E;
+
+  const int n = static_cast<int>(plan.by_tiles.divide(static_cast<unsigned>(first_item)));
+  WgradTile<T, S> place{};
+  place.x = x + (n * C_in + plan.by_outputs.divide(static_cast<unsigned>(channel))) * plan.L_in;
+  place.y = y + (n * C_out + channel) * plan.L_out;
+  place.tile = first_item - n * plan.tiles;
+  const int sigma = (misalignment(place.y, S) - plan.P) & (S - 1);  // the same in every sample
+  const int steps = (plan.K + sigma + S - 1) / S;
+  place.enter_row(plan, width, steps);
+  WgradTile<T, S> ahead = place;
+  const int first_vector = (thread / 32) * 32 * V + lane;  // the next 32 on
+
+  float sums[kSums] = {};
+  pipeline<kVectorStages>(
+      min(plan.tiles_per_slice, plan.items - first_item),
+      [&](int, int stage) {
+        std::uint32_t* to = stages + stage * plan.stage_words;
+        fetch_vectors<V>(ahead.y, plan.L_out, ahead.t + first_vector * E, to + first_vector * 4);
+        const int words = (threads * V * U + steps - 1 + ahead.skip + kPerWord<T> - 1) / kPerWord<T>;
+        WordFetch<1, V * U / kPerWord<T>, T>(ahead.x, plan.L_in, ahead.x_begin, words, 0).start(0, to + threads * V * 4);
+        ahead.advance(plan, width, steps);
+      },
+      [] {},
+      [&](int, int stage) {
+        constexpr int kTurn = kTogether<T> / 2;
+        const std::uint32_t* vectors = stages + stage * plan.stage_words + first_vector * 4;
+        const std::uint32_t* window = stages + stage * plan.stage_words + threads * V * 4 + first_vector * U / kPerWord<T>;
+        int t = place.t + first_vector * E;
+        with_skip<T>(place.skip, [&](auto skip) {
+          with_count<kMostSteps<S>>(steps, [&](auto count) {
+#pragma unroll 1
+            for (int v = 0; v < V && t < plan.L_out; v += kTurn, t += kTurn * 32 * E) {
+              float values[kTurn][E];
+#pragma unroll
+              for (int p = 0; p < kTurn; ++p) {
+                const RowVector<T> vector = *reinterpret_cast<const RowVector<T>*>(vectors + p * 128);
+#pragma unroll
+                for (int e = 0; e < E; ++e) values[p][e] = static_cast<float>(vector.element[e]);
+              }
+              add_products<T, S, decltype(skip)::value, decltype(count)::value>(window, 32 * U / kPerWord<T>, values, sums);
+              vectors += kTurn * 128, window += kTurn * 32 * U / kPerWord<T>;
+            }
+          });
+        });
+        place.advance(plan, width, steps);
+      });
+
+  __syncthreads();                                            // the stages are free
+  float* const warp_sums = reinterpret_cast<float*>(memory);  // (warps, kSums)
+  const float sum = fold_warp(sums, lane);
+  if (lane % (32 / kSums) == 0) warp_sums[thread / 32 * kSums + lane / (32 / kSums)] = sum;
+  __syncthreads();
+  for (int slot = thread; slot < steps * S; slot += threads) {
+    float total = 0;
+    for (int warp = 0; warp < threads / 32; ++warp) total += warp_sums[warp * kSums + slot];
+    const int k = slot % S + (steps - 1 - slot / S) * S - sigma;
+    if (k >= 0 && k < plan.K) partial[(slice * C_out + channel) * plan.K + k] = total;
+  }
+}
+
+}  // namespace polyphase::cuda::depthwise
