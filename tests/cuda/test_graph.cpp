@@ -2,8 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <polyphase/polyphase.hpp>
 #include <stdexcept>
+#include <string>
 
 #include "cuda/allocator.hpp"
 #include "cuda/runtime.hpp"
@@ -140,10 +142,38 @@ TEST_CASE("what cannot be recorded is named, and nothing has changed") {
   CHECK(cuda::memory_stats().live_bytes == before.live_bytes);
 }
 
-TEST_CASE("item() in a capture is refused by name") {
+TEST_CASE("every call that waits or copies is refused in a capture by its name, and the device works on") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
-  const pp::Tensor x = pp::Tensor::ones({1}, {.device = pp::Device::cuda()});
-  CHECK_THROWS_AS((void)cuda::capture([&] { (void)x.item(); }), pp::DeviceError);
+  const pp::TensorOptions on_gpu{.device = pp::Device::cuda()};
+  const pp::Tensor x = pp::Tensor::ones({1}, on_gpu), image = pp::Tensor::ones({4}, {.device = pp::Device::cpu()});
+  const cuda::Stream stream;
+  const cuda::PinnedBuffer buffer(64);
+  cuda::Graph graph = cuda::capture([&] { (void)(x + 1.0); });
+  const auto refused = [](const char* name, const std::function<void()>& work) {
+    const std::string start = std::string(name) + ": cannot be recorded in a CUDA graph";
+    try {
+      (void)cuda::capture(work);
+      FAIL_CHECK(name << ": not refused");
+    } catch (const pp::DeviceError& error) {
+      CHECK_MESSAGE(std::string(error.what()).starts_with(start), error.what());
+    }
+    CHECK_FALSE(cuda::capturing());
+  };
+  refused("a copy to the host", [&] { (void)x.item(); });
+  refused("a copy to the host", [&] { (void)x.to_vector<float>(); });
+  refused("a copy to the host", [&] { (void)x.cpu(); });
+  refused("a copy to the host", [&] { (void)pp::allclose(x, x); });
+  refused("a copy from the host", [&] { (void)image.to(pp::Device::cuda()); });
+  refused("a copy from the host", [&] { (void)pp::Tensor::from_vector<float>({1, 2}, {2}, pp::Device::cuda()); });
+  refused("rfft: the first transform of a length", [&] { (void)pp::rfft(pp::Tensor::ones({2, 334}, on_gpu)); });
+  refused("synchronize", [&] { (void)pp::to_dlpack(x); });
+  refused("cuda::synchronize", [] { cuda::synchronize(); });
+  refused("Stream::synchronize", [&] { stream.synchronize(); });
+  refused("PinnedBuffer", [] { (void)cuda::PinnedBuffer(64); });
+  refused("upload_async", [&] { (void)cuda::upload_async(buffer, {4}); });
+  refused("Graph::replay", [&] { graph.replay(); });
+  refused("cuda::capture", [] { (void)cuda::capture([] {}); });
+  graph.replay();
   CHECK(x.item() == 1.0);
 }
 
