@@ -46,7 +46,11 @@ BadIndex* place_of(int device) {
   if (place.load() == nullptr) {
     const DeviceScope scope(device);
     void* memory = nullptr;
-    CHECK_CUDA(cudaHostAlloc(&memory, sizeof(BadIndex), cudaHostAllocMapped | cudaHostAllocPortable));
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;  // the first check may be one that is recorded
+    CHECK_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
+    const cudaError_t status = cudaHostAlloc(&memory, sizeof(BadIndex), cudaHostAllocMapped | cudaHostAllocPortable);
+    CHECK_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
+    CHECK_CUDA(status);
     place.store(new (memory) BadIndex{}, std::memory_order_release);
   }
   return place.load();

@@ -23,6 +23,22 @@ const std::string kText = "index_select: expected positions in [0, 5), got 7 (on
 
 TEST_CASE("where nothing was checked there is nothing to report") { cuda::report_bad_index(0); }
 
+TEST_CASE("recorded in a graph, before any other check: every replay checks") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  const Tensor x = Tensor::arange(1, 6, 1, {.device = Device::cuda()});
+  Tensor index = on_gpu({4, 2});
+  Tensor y;
+  cuda::Graph graph = cuda::capture([&] { y = index_select(x, index); });
+  graph.replay();
+  CHECK(y.to_vector<float>() == std::vector<float>{5, 3});
+  index.copy_(on_gpu({7, 2}));
+  graph.replay();
+  CHECK(error_of<ShapeError>([&] { return y.to_vector<float>(); }) == kText);
+  index.copy_(on_gpu({0, 1}));
+  graph.replay();
+  CHECK(y.to_vector<float>() == std::vector<float>{1, 2});
+}
+
 TEST_CASE("good positions: no error, and no wait") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   const Tensor x = Tensor::arange(5, {.device = Device::cuda()}), index = on_gpu({4, 0, 2});
