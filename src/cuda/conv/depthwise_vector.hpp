@@ -32,7 +32,7 @@ struct VectorPlan {
 struct VectorTuning {
   int tiles_per_run = 4;         // at most
   int blocks_per_sm = 32;        // runs get shorter where there would be fewer
-  int wgrad_blocks_per_sm = 24;  // slices
+  int wgrad_blocks_per_sm = 32;  // slices
 };
 
 /// The launch, or nothing where the general kernels have to do it. The rule: G = C_in, D = 1; S = 1 with K <= 12, S = 2 with
