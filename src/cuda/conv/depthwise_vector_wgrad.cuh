@@ -2,9 +2,9 @@
 // The depthwise weight gradient in vectors: read depthwise_vector.cuh first. Device code of depthwise_vector.cu.
 //
 //   w[r + (steps - 1 - j)*S - sigma] = sum over n, t, u of y[t + u*S + r] * x[(t + P + sigma)/S + u - (steps - 1) + j]
-// with t over a row's vectors. A block owns an output channel and one slice of the (sample, tile) pairs; a
-// thread keeps the steps x S sums of its vectors in registers over the whole slice. Rows of y reach their thread through its
-// own 16 bytes of shared memory, a tile ahead of time and without registers.
+// with t over a row's vectors. A block owns an output channel and one slice of the (sample, tile) pairs; a thread keeps the
+// steps x S sums of its vectors in registers over the whole slice. Rows of y reach their thread through its own 16 bytes of
+// shared memory, a tile ahead of time and without registers.
 
 #include "cuda/conv/depthwise_vector.cuh"
 
@@ -72,7 +72,8 @@ struct WgradTile {
 
   __device__ __forceinline__ void enter_row(const VectorPlan& plan, int width, int steps) {
     t = tile * width - misalignment(y, kLineBytes / static_cast<int>(sizeof(T)));
-    x_begin = (t + plan.P + S - 1 - ((t + plan.P + S - 1) & (S - 1))) / S - (steps - 1);
+    const int behind = t + plan.P + S - 1;
+    x_begin = (behind - (behind & (S - 1))) / S - (steps - 1);  // the next phase 0
     skip = misalignment(x + x_begin, kPerWord<T>);
     x_begin -= skip;
   }
@@ -80,7 +81,9 @@ struct WgradTile {
     t += width, x_begin += width / S;
     if (++tile < plan.tiles) return;
     const std::int64_t C_out = plan.by_channels.divisor;
-    tile = 0, x += plan.by_outputs.divide(plan.by_channels.divisor) * static_cast<std::int64_t>(plan.L_in),
+    const std::int64_t C_in = plan.by_outputs.divide(plan.by_channels.divisor);
+    tile = 0;
+    x += C_in * plan.L_in;
     y += C_out * plan.L_out;
     enter_row(plan, width, steps);
   }
