@@ -125,7 +125,7 @@ inline void finish_steps(const TapGemm& form, const Tile& tile, Steps& steps) {
   const bool known_step = form.taps == 1 || form.tap_step <= 3 || form.tap_step % 4 == 0;
   if (!known_step || form.full_classes < form.classes || form.full_planes < form.planes) return steps;
   // A piece begins at a quad of the window: four taps of any step, or single taps that are whole quads apart.
-  steps.piece_taps = form.taps > 1 && form.tap_step > 3 ? 1 : kPieceTaps;
+  steps.piece_taps = form.taps > 1 && form.tap_step % 4 == 0 ? 1 : kPieceTaps;
   const std::int64_t halo = (form.taps - 1) * form.tap_step;
   const std::int64_t budget = tile.stage_bytes / 4;
   if (halo > 2 * tile.positions || form.taps > budget || form.planes > budget) return steps;

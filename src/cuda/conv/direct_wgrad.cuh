@@ -56,6 +56,7 @@ __device__ __forceinline__ void load_transposed(const T* __restrict__ from, std:
     int channel = first_quad * 4 + lane_channel;
     A* at = to + slot + channel;
     const T* source = from + channel * channel_stride + element;
+#pragma unroll 2
     for (int quad = first_quad; quad < quads;
          quad += across, channel += across * 4, at += across * 4, source += across * 4 * channel_stride) {
       const bool inside = in_row && channel < channels;

@@ -130,9 +130,9 @@ __global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
   __shared__ WindowBlock at;                               // not in registers: the sums need them
   float* const stages = reinterpret_cast<float*>(memory);  // stage_count x (source_words + weight_words)
   const int stage_words = steps.source_words + steps.weight_words;
+  const int last_stage = (stage_count - 1) * stage_words;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int column = warp * kThreadC;
+  const int column = static_cast<int>(threadIdx.x) / 32 * kThreadC;
   auto rows_of = [&](int step) { return step + 1 < steps.row_steps ? steps.rows : steps.last_rows; };
 
   for (std::int64_t block = blockIdx.x; block < steps.blocks * steps.slices; block += gridDim.x) {
@@ -154,30 +154,30 @@ __global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
     };
     float sums[kThreadP][kThreadC] = {};
     for (int i = 0; i + 1 < stage_count; ++i) fetch(at.first_step + i, stages + i * stage_words);
-    int stage = 0;
+    int stage = 0;  // in words
     for (int step = at.first_step; step < at.end_step; ++step) {
       stage_count == 2 ? __pipeline_wait_prior(0) : __pipeline_wait_prior(1);
       __syncthreads();  // this step's stage is filled, and everybody has left the stage that is filled next
-      fetch(step + stage_count - 1, stages + (stage == 0 ? stage_count - 1 : stage - 1) * stage_words);
-      const float* x = stages + stage * stage_words + 4 * lane;
-      const float* w = stages + stage * stage_words + steps.source_words + column;
+      fetch(step + stage_count - 1, stages + (stage == 0 ? last_stage : stage - stage_words));
+      const float* x = stages + stage + 4 * lane;
+      const float* w = stages + stage + steps.source_words + column;
       const int rows = steps.planes * rows_of(step);
       const int piece_words = steps.piece_taps * steps.rows * steps.planes * kTileC;
+      const int apart = static_cast<int>(form.tap_step);
       if (steps.piece_taps == 1) {
-        const int apart = static_cast<int>(form.tap_step);
         for (int tap = 0; tap < steps.taps; ++tap, x += apart, w += piece_words)
           multiply_piece<1, 1, kTileC>(x, w, rows, steps.window, sums);
-      } else if (form.tap_step == 3) {
+      } else if (apart == 3) {
         multiply_taps<3, kTileC>(x, w, steps.taps, rows, steps.window, piece_words, sums);
-      } else if (form.tap_step == 2) {
+      } else if (apart == 2) {
         multiply_taps<2, kTileC>(x, w, steps.taps, rows, steps.window, piece_words, sums);
       } else {
         multiply_taps<1, kTileC>(x, w, steps.taps, rows, steps.window, piece_words, sums);
       }
-      stage = stage + 1 == stage_count ? 0 : stage + 1;
+      stage = stage == last_stage ? 0 : stage + stage_words;
     }
     __syncthreads();  // everybody has left the stages
-    const WarpTile<float> own{lane, 0, column, stages + warp * kThreadC * sum_pitch(kTileP)};
+    const WarpTile<float> own{lane, 0, column, stages + column * sum_pitch(kTileP)};
 #pragma unroll
     for (int c = 0; c < kThreadC; ++c) {
 #pragma unroll

@@ -59,7 +59,7 @@ TEST_CASE("window tiles: taps in pieces, every step between them, whole and misa
   int turn = 0;
   for (int tile = 0; tile < kTiles; ++tile) {
     if (kTiles32[static_cast<std::size_t>(tile)].body != Body::window) continue;
-    for (const std::int64_t D : {1, 2, 3, 4, 8})
+    for (const std::int64_t D : {1, 2, 3, 4, 5, 8})
       for (const std::int64_t K : {1, 2, 3, 4, 5, 8, 11})
         for (const std::int64_t L_in : {300, 301}) {
           const ConvProblem p =
