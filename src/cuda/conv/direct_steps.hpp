@@ -45,7 +45,7 @@ struct Tile {
   int positions, columns, thread_positions, thread_columns;
   int stages, stage_bytes;  ///< shared memory: decides how many blocks share an SM's 227 KB
   int products;             ///< (row, plane, tap) triples of a step: enough work between barriers
-  double rate;  ///< FFMA rate relative to the best general tile: measured on an H200 (general), from SASS counts (window)
+  double rate;              ///< FFMA rate relative to the best general tile: estimates, window tiles from instruction counts
   [[nodiscard]] constexpr int threads() const { return positions / thread_positions * (columns / thread_columns); }
 };
 
