@@ -45,23 +45,23 @@ struct Tile {
   int positions, columns, thread_positions, thread_columns;
   int stages, stage_bytes;  ///< shared memory: decides how many blocks share an SM's 227 KB
   int products;             ///< (row, plane, tap) triples of a step: enough work between barriers
-  double rate;              ///< FFMA rate relative to the best general tile: estimates, window tiles from instruction counts
+  double rate;              ///< FFMA rate relative to the first, measured on an H200 (docs/kernels/direct.md)
   [[nodiscard]] constexpr int threads() const { return positions / thread_positions * (columns / thread_columns); }
 };
 
 inline constexpr std::array<Tile, 12> kTiles32 = {{
     {Body::general, 128, 128, 4, 16, kStages, 33 * 1024, 64, 1.00},
-    {Body::general, 128, 64, 4, 16, kStages, 33 * 1024, 64, 0.93},
-    {Body::general, 128, 64, 4, 16, kStages, 18 * 1024, 64, 0.95},  // four blocks an SM: one's stores behind another's sums
-    {Body::general, 256, 64, 8, 8, kStages, 33 * 1024, 64, 0.95},
-    {Body::general, 128, 32, 4, 16, kStages, 9 * 1024, 64, 0.90},
-    {Body::general, 256, 32, 8, 8, kStages, 18 * 1024, 64, 0.90},
+    {Body::general, 128, 64, 4, 16, kStages, 33 * 1024, 64, 0.96},
+    {Body::general, 128, 64, 4, 16, kStages, 18 * 1024, 64, 0.97},  // four blocks an SM: one's stores behind another's sums
+    {Body::general, 256, 64, 8, 8, kStages, 33 * 1024, 64, 1.03},
+    {Body::general, 128, 32, 4, 16, kStages, 9 * 1024, 64, 0.89},
+    {Body::general, 256, 32, 8, 8, kStages, 18 * 1024, 64, 0.98},
     {Body::general, 128, 16, 4, 4, kStages, 18 * 1024, 64, 0.60},  // many small blocks: where SMs would be idle
     {Body::general, 512, 4, 4, 4, kStages, 18 * 1024, 64, 0.55},   // one to four channels out
-    {Body::window, 256, 64, 8, 8, 3, 33 * 1024, 64, 1.15},
-    {Body::window, 256, 32, 8, 8, 3, 18 * 1024, 64, 1.13},
-    {Body::window, 128, 64, 4, 8, 3, 33 * 1024, 64, 1.05},  // short rows
-    {Body::window, 256, 16, 8, 8, 3, 9 * 1024, 64, 1.05},   // eight blocks an SM: few columns, many small blocks
+    {Body::window, 256, 64, 8, 8, 2, 50 * 1024, 96, 1.29},
+    {Body::window, 256, 32, 8, 8, 2, 27 * 1024, 96, 1.22},
+    {Body::window, 128, 64, 4, 8, 3, 33 * 1024, 64, 1.20},  // short rows
+    {Body::window, 256, 16, 8, 8, 3, 9 * 1024, 64, 1.10},   // eight blocks an SM: few columns, many small blocks
 }};
 inline constexpr std::array<Tile, 2> kTiles64 = {
     {{Body::general, 128, 64, 4, 8, kStages, 33 * 1024, 64, 1.0}, {Body::general, 128, 16, 4, 4, kStages, 18 * 1024, 64, 0.7}}};
@@ -205,12 +205,16 @@ inline constexpr double kPartialBytes = 256.0 * 1024 * 1024;  // the most that p
                         static_cast<double>((form.position_count + tile.positions - 1) / tile.positions) *
                         static_cast<double>((form.columns + tile.columns - 1) / tile.columns);
   const double products = static_cast<double>(form.rows * form.planes * form.taps) / slices;
-  constexpr double kLanes = 128, kBegin = 4000;  // FFMA lanes of an SM; filling the stages and storing
-  const double block_cycles = products * tile.positions * tile.columns / (kLanes * tile.rate) + kBegin;
+  constexpr double kLanes = 82;  // FFMA lanes of an SM that the first tile keeps busy, of 128
+  // Storing, which other blocks of the SM hide the better the more there are; and once, filling the first stages.
+  constexpr double kSharedBytes = 227 * 1024, kStoreCycles = 0.45, kBegin = 4000;
+  const double resident = std::max(1.0, std::floor(kSharedBytes / (tile.stages * tile.stage_bytes)));
+  const double area = static_cast<double>(tile.positions) * tile.columns;
+  const double block_cycles = area * (products / (kLanes * tile.rate) + kStoreCycles / resident);
   const double per_sm = blocks / sm_count < 8 ? std::ceil(blocks / sm_count) : blocks / sm_count;
   const double warps = std::min(16.0, per_sm * tile.threads() / 32);
   const double busy = warps >= 16 ? 1.0 : warps >= 8 ? 0.85 : warps >= 4 ? 0.6 : 0.35;  // few warps do not hide their reads
-  double cycles = per_sm * block_cycles / busy;
+  double cycles = kBegin + per_sm * block_cycles / busy;
   constexpr double kLaunch = 4000, kBytesPerCycle = 16;  // of one SM
   if (slices > 1) cycles += kLaunch + 4 * (slices + 1) * output_elements(form) / (sm_count * kBytesPerCycle);
   return cycles;
