@@ -6,7 +6,7 @@
 // - P_l]. A chunk of kChunk positions of x and these planes is stored position-major in shared memory: a thread reads 8 ci and
 // 8 co of one position as four quads for 64 FFMAs. Three stages, filled by cp.async, one barrier a step. A block owns
 // ci_tile x (tap_tile x co_tile) weights of one group and one slice of gemm_k; slices are fixed by the shape and the number of
-// SMs, their partial sums are added in order in f64 by reduce_slices: same bits every run.
+// SMs, their partial sums are added in a fixed order in f64 by reduce_slices: same bits every run.
 
 #include <cuda_pipeline.h>
 

@@ -1,5 +1,5 @@
 #pragma once
-// The second pass of every weight gradient: partial sums of fixed slices, added in order.
+// The second pass of every weight gradient: partial sums of fixed slices, added in a fixed order.
 
 #include <algorithm>
 #include <cstdint>
@@ -8,24 +8,55 @@
 
 namespace polyphase::cuda {
 
-/// w[i] = sum over slices of partial[slice][i], in order, in f64.
+inline constexpr int kSliceColumns = 32;  // weights of a block: neighbours, so that a warp reads 32 words in a row
+inline constexpr int kMostSliceLanes = 32;
+inline constexpr int kSliceLoads = 8;  // of a thread in flight
+
+/// Threads that share a weight's slices: a power of two that depends on `slices` alone, and so do the bits of the sum.
+[[nodiscard]] inline int slice_lanes(std::int64_t slices) {
+  int lanes = 4;
+  while (lanes < kMostSliceLanes && lanes * kSliceLoads < slices) lanes *= 2;
+  return lanes;
+}
+
+/// w[i] = sum over slices of partial[slice][i], in f64: lane y adds slices y, y + lanes, ... in order, then a tree over lanes.
+/// Blocks of (kSliceColumns, lanes) threads.
 template <class T, class A>
-__global__ void reduce_slices_kernel(const A* __restrict__ partial, std::int64_t weights, std::int64_t slices,
-                                     T* __restrict__ w) {
-  for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; i < weights;
-       i += static_cast<std::int64_t>(gridDim.x) * blockDim.x) {
+__global__ void __launch_bounds__(kSliceColumns* kMostSliceLanes, 1)
+    reduce_slices_kernel(const A* __restrict__ partial, std::int64_t weights, std::int64_t slices, T* __restrict__ w) {
+  __shared__ double sums[kMostSliceLanes][kSliceColumns];  // (lanes, weights)
+  const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y), lanes = static_cast<int>(blockDim.y);
+  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kSliceColumns; first < weights;
+       first += static_cast<std::int64_t>(gridDim.x) * kSliceColumns) {
+    const std::int64_t i = first + x;
     double sum = 0;
-#pragma unroll 8
-    for (std::int64_t slice = 0; slice < slices; ++slice) sum += static_cast<double>(partial[slice * weights + i]);
-    w[i] = static_cast<T>(static_cast<A>(sum));
+    const std::int64_t step = lanes * weights;
+    const A* from = partial + y * weights + i;
+    // Lanes past the last slice read nothing, and adding 0 changes no bit of a sum that began at 0.
+    std::int64_t left = i < weights && y < slices ? (slices - y + lanes - 1) / lanes : 0;
+    for (; left > 0; left -= kSliceLoads, from += kSliceLoads * step) {
+      A values[kSliceLoads];
+#pragma unroll
+      for (int u = 0; u < kSliceLoads; ++u) values[u] = u < left ? from[u * step] : A(0);
+#pragma unroll
+      for (int u = 0; u < kSliceLoads; ++u) sum += static_cast<double>(values[u]);
+    }
+    sums[y][x] = sum;
+    for (int half = lanes / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (y < half) sums[y][x] += sums[y + half][x];
+    }
+    if (y == 0 && i < weights) w[i] = static_cast<T>(static_cast<A>(sums[0][x]));
+    __syncthreads();  // read before the next weights' sums
   }
 }
 
 /// Launches the kernel above.
 template <class T, class A>
 void reduce_slices(const A* partial, std::int64_t weights, std::int64_t slices, T* w, cudaStream_t stream) {
-  const auto grid = static_cast<unsigned>(std::min<std::int64_t>((weights + 127) / 128, 4096));
-  reduce_slices_kernel<T, A><<<grid, 128, 0, stream>>>(partial, weights, slices, w);
+  const auto grid = static_cast<unsigned>(std::min<std::int64_t>((weights + kSliceColumns - 1) / kSliceColumns, 4096));
+  const dim3 block(kSliceColumns, static_cast<unsigned>(slice_lanes(slices)));
+  reduce_slices_kernel<T, A><<<grid, block, 0, stream>>>(partial, weights, slices, w);
   check_launch("conv wgrad: add slices");
 }
 
