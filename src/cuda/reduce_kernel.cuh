@@ -174,8 +174,9 @@ __global__ void __launch_bounds__(kThreads) reduce_rows_kernel(const In* __restr
     for (A& sum : sums) sum = reduce_start<op, A>();
     if (launch.inner.size >= lanes * 2 || last - first == 1) {
       const std::int64_t count = min(cut.cut, launch.inner.size - start);
-      for (std::int64_t row = first; row < last; ++row)
-        reduce_row<op>(sums, from + launch.rows.offset(0, row), count, launch.inner.stride, lane, lanes);
+      for (std::int64_t row = first + lane / cut.row_lanes; row < last; row += lanes / cut.row_lanes)
+        reduce_row<op>(sums, from + launch.rows.offset(0, row), count, launch.inner.stride, lane % cut.row_lanes,
+                       cut.row_lanes);
     } else {
       reduce_short_rows<op>(sums, from, launch, first, last, lane, lanes);
     }

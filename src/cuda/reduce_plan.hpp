@@ -67,12 +67,14 @@ struct ReduceSpaces {
 
 /// Rows of the innermost reduced dimension, cut into pieces: part of a long row or a group of short ones.
 struct RowPieces {
-  static constexpr std::int64_t kPiece = 8192;  // 32 KB of f32: a block's worth of loads in flight several times over
-  std::int64_t cut;                             ///< elements of one row that a piece has at most
-  std::int64_t cuts;                            ///< pieces of one row
-  std::int64_t group;                           ///< rows of a piece
-  std::int64_t pieces;                          ///< of one output
-  int lanes;                                    ///< threads that share a piece
+  static constexpr std::int64_t kPiece = 8192;    // 32 KB of f32: a block's worth of loads in flight several times over
+  static constexpr std::int64_t kThreadRun = 16;  // elements of a row that keep a thread's loads in flight
+  std::int64_t cut;                               ///< elements of one row that a piece has at most
+  std::int64_t cuts;                              ///< pieces of one row
+  std::int64_t group;                             ///< rows of a piece
+  std::int64_t pieces;                            ///< of one output
+  int lanes;                                      ///< threads that share a piece
+  int row_lanes;                                  ///< of them, those that share a row: the others read further rows meanwhile
 };
 [[nodiscard]] inline RowPieces cut_rows(std::int64_t rows, std::int64_t inner) {
   RowPieces p{};
@@ -80,8 +82,11 @@ struct RowPieces {
   p.cut = RowPieces::kPiece;
   p.group = p.cuts > 1 ? 1 : std::max<std::int64_t>(1, RowPieces::kPiece / inner);
   p.pieces = p.cuts * ((rows + p.group - 1) / p.group);
-  if (p.pieces <= 4) p = {inner, 1, rows, 1, 0};  // a second launch costs more than a longer first one
+  if (p.pieces <= 4) p = {inner, 1, rows, 1, 0, 0};  // a second launch costs more than a longer first one
   p.lanes = p.pieces == 1 && rows * inner <= 1024 ? 32 : 256;
+  // A thread alone with one load of a row would wait for memory once a row.
+  p.row_lanes = p.lanes;
+  while (p.row_lanes > 32 && p.lanes / p.row_lanes < p.group && inner < p.row_lanes * RowPieces::kThreadRun) p.row_lanes /= 2;
   return p;
 }
 

@@ -134,6 +134,12 @@ TEST_CASE("twenty runs, the same bits") {
   }
 }
 
+TEST_CASE("short rows of one piece are read side by side") {
+  CHECK(cuda::cut_rows(32, 512).row_lanes == 32);  // the bias of a training batch
+  CHECK(cuda::cut_rows(32, 2048).row_lanes == 128);
+  CHECK(cuda::cut_rows(32, 8192).row_lanes == 256);
+}
+
 TEST_CASE("pieces cover every row once") {
   for (const std::int64_t rows : {1, 2, 5, 1000, 100000})
     for (const std::int64_t inner : {1, 3, 8192, 8193, 100000}) {
@@ -142,5 +148,8 @@ TEST_CASE("pieces cover every row once") {
       CHECK((cut.cuts - 1) * cut.cut < inner);
       CHECK(cut.pieces == cut.cuts * ((rows + cut.group - 1) / cut.group));
       CHECK((cut.lanes == 256 || cut.pieces == 1));
+      CHECK(cut.lanes % cut.row_lanes == 0);
+      CHECK(cut.row_lanes % 32 == 0);
+      CHECK(cut.lanes / cut.row_lanes <= std::max<std::int64_t>(1, 2 * cut.group));
     }
 }
