@@ -35,9 +35,9 @@ int vectors_of_thread(ConvDirection direction) { return direction == ConvDirecti
 
 /// Shared memory of a block of `threads`.
 struct Stages {
-  std::int64_t words = 0;  // of one
+  std::int64_t count = 0, words = 0;  // words of one
   std::int64_t tap_words = 0, pitch = 0;
-  [[nodiscard]] std::int64_t bytes() const { return 4 * (tap_words + kVectorStages * words); }
+  [[nodiscard]] std::int64_t bytes() const { return 4 * (tap_words + count * words); }
 };
 Stages stages_of(const ConvProblem& p, ConvDirection direction, std::int64_t threads, std::int64_t E) {
   const std::int64_t vectors = threads * vectors_of_thread(direction);
@@ -46,15 +46,15 @@ Stages stages_of(const ConvProblem& p, ConvDirection direction, std::int64_t thr
   const auto words_of = [&](std::int64_t elements) { return round_up(divide_up(elements + 1, E / 4) + 8, 4); };
   switch (direction) {
     case ConvDirection::forward:
-      return {words_of(vectors * E / p.S + shifted_steps), round_up(shifted_steps * p.S, 4), 0};
+      return {kVectorStages, words_of(vectors * E / p.S + shifted_steps), round_up(shifted_steps * p.S, 4), 0};
     case ConvDirection::dgrad: {
       const std::int64_t pitch = plane_pitch(words_of(p.S * (vectors * E + steps)) / 4, p.S);
-      return {4 * p.S * pitch, round_up(p.channels_out_per_group() * steps * p.S, 4), pitch};
+      return {kVectorStages, 4 * p.S * pitch, round_up(p.channels_out_per_group() * steps * p.S, 4), pitch};
     }
     case ConvDirection::wgrad:
       break;
   }
-  return {vectors * 4 + words_of(vectors * E / p.S + shifted_steps), 0, 0};
+  return {kWgradStages, vectors * 4 + words_of(vectors * E / p.S + shifted_steps), 0, 0};
 }
 
 bool fits(const ConvProblem& p, ConvDirection direction) {
@@ -118,7 +118,7 @@ std::optional<VectorPlan> make_vector_plan(const ConvProblem& p, ConvDirection d
     plan.blocks = static_cast<int>(p.C_out * plan.slices);
   } else {
     const std::int64_t spread = rows * tiles / (std::int64_t{tuning.blocks_per_sm} * sm_count);
-    const std::int64_t longest = std::clamp<std::int64_t>(spread, 1, tuning.tiles_per_run);
+    const std::int64_t longest = std::clamp<std::int64_t>(spread, 1, tuning.tiles_per_run > 0 ? tuning.tiles_per_run : E / 4);
     plan.tiles_per_run = static_cast<int>(divide_up(tiles, divide_up(tiles, longest)));  // runs of equal length
     const std::int64_t runs = divide_up(tiles, plan.tiles_per_run);
     plan.by_runs = divide(runs);

@@ -18,7 +18,7 @@
 namespace polyphase::cuda::depthwise {
 
 inline constexpr int kLineBytes = 128;
-inline constexpr int kVectorStages = 2;  // of a tile
+inline constexpr int kVectorStages = 2;  // of a tile; wgrad has its own number
 
 /// The most steps of a row; each number has its own code.
 template <int S>
@@ -74,7 +74,7 @@ __device__ __forceinline__ void add_steps(const std::uint32_t* stage, int next_w
 
 /// A run of tiles of one row of y. Shared memory: taps (steps x S), stages of x.
 template <class T, int S>
-__global__ void __launch_bounds__(kVectorThreads, 4)
+__global__ void __launch_bounds__(kVectorThreads, 8)
     vector_forward_kernel(const __grid_constant__ VectorPlan plan, const T* __restrict__ x, const T* __restrict__ w,
                           const T* __restrict__ bias, T* __restrict__ y) {
   constexpr int V = kVectors, E = kVectorOf<T>, U = E / S;
@@ -160,7 +160,7 @@ __device__ __forceinline__ void add_positions(const std::uint32_t* stage, int pi
 
 /// A run of tiles of one row of x, the M rows of y one after another. Shared memory: taps (M x steps x S), stages of y.
 template <class T, int S>
-__global__ void __launch_bounds__(kVectorThreads, 3)
+__global__ void __launch_bounds__(kVectorThreads, 7)
     vector_dgrad_kernel(const __grid_constant__ VectorPlan plan, const T* __restrict__ y, const T* __restrict__ w,
                         const T* __restrict__ bias, T* __restrict__ x) {
   constexpr int V = kDgradVectors, E = kVectorOf<T>;

@@ -10,7 +10,7 @@
 
 namespace polyphase::cuda::depthwise {
 
-inline constexpr int kVectorThreads = 256;  // of a block, at most
+inline constexpr int kVectorThreads = 128;  // of a block, at most
 
 /// A launch, made on the host.
 struct VectorPlan {
@@ -28,9 +28,9 @@ struct VectorPlan {
   FastDivide by_slices, by_tiles;
 };
 
-/// How the work is cut.
+/// How the work is cut: as it was fastest on an H200 (docs/kernels/depthwise.md).
 struct VectorTuning {
-  int tiles_per_run = 4;         // at most
+  int tiles_per_run = 0;         // at most; 0: one of f32, two of 16-bit elements
   int blocks_per_sm = 32;        // runs get shorter where there would be fewer
   int wgrad_blocks_per_sm = 32;  // slices
 };

@@ -10,7 +10,8 @@
 
 namespace polyphase::cuda::depthwise {
 
-inline constexpr int kWgradThreads = 128;  // at most: two stages of y and x in 24 KiB
+inline constexpr int kWgradThreads = 64;  // at most: three stages of y and x in 18 KiB
+inline constexpr int kWgradStages = 3;
 
 /// Sums of a thread: a power of two of at least steps x S.
 template <int S>
@@ -116,7 +117,7 @@ __global__ void __launch_bounds__(kWgradThreads, 8)
   const int first_vector = (thread / 32) * 32 * V + lane;  // the next 32 on
 
   float sums[kSums] = {};
-  pipeline<kVectorStages>(
+  pipeline<kWgradStages>(
       min(plan.tiles_per_slice, plan.items - first_item),
       [&](int, int stage) {
         std::uint32_t* to = stages + stage * plan.stage_words;

@@ -170,6 +170,7 @@ TEST_CASE("a vector plan covers every row") {
         } else {
           const auto runs = static_cast<std::int64_t>(plan->by_runs.divisor);
           CHECK(runs * plan->tiles_per_run >= plan->tiles);
+          CHECK(plan->tiles_per_run <= (p.dtype == DType::f32 ? 1 : 2));
           CHECK(plan->blocks == 8 * 256 * runs);
         }
       }
