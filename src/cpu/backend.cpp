@@ -38,6 +38,9 @@ void CpuBackend::map(MapOp op, const Tensor& out, std::span<const Tensor> inputs
   cpu::map(op, out, inputs, scalars);
 }
 void CpuBackend::reduce(ReduceOp op, const Tensor& out, const Tensor& in) { cpu::reduce(op, out, in); }
+void CpuBackend::reduce_map(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars) {
+  cpu::reduce_map(op, out, a, b, scalars);
+}
 void CpuBackend::uniform(const Tensor& out, GeneratorState state, double low, double high) {
   cpu::uniform(out, state, low, high);
 }

@@ -91,10 +91,6 @@ POLYPHASE_INLINE V activation(const MapInputs<V>& in) {
     const V s = sin(in.b * x);
     return x + s * s / in.c;
   }
-  if constexpr (op == MapOp::smooth_l1) {
-    const V d = x - in.b, m = abs(d), half = constant<V>(0.5);
-    return m < in.p ? half * d * d / in.p : m - half * in.p;
-  }
 }
 
 template <class V>
@@ -112,11 +108,6 @@ POLYPHASE_INLINE V silu_slope(V x) {
   const V gate = sigmoid(x);
   return gate * (constant<V>(1) + x * (constant<V>(1) - gate));
 }
-template <class V>
-POLYPHASE_INLINE V smooth_l1_slope(V d, V p) {
-  const V one = constant<V>(1);
-  return d >= p ? one : d <= -p ? -one : d / p;
-}
 
 template <MapOp op, class V>
 POLYPHASE_INLINE V gradient(const MapInputs<V>& in) {
@@ -130,7 +121,22 @@ POLYPHASE_INLINE V gradient(const MapInputs<V>& in) {
   if constexpr (op == MapOp::tanh_grad) return g * (one - a * a);
   if constexpr (op == MapOp::sigmoid_grad) return g * (a * (one - a));
   if constexpr (op == MapOp::softplus_grad) return g * sigmoid(a);
-  if constexpr (op == MapOp::smooth_l1_grad) return smooth_l1_slope(a - in.b, in.p);
+}
+
+// For gradients g is the third input.
+template <MapOp op, class V>
+POLYPHASE_INLINE V loss(const MapInputs<V>& in) {
+  const V d = in.a - in.b, g = in.c, p = in.p, one = constant<V>(1);
+  if constexpr (op == MapOp::squared_difference) return d * d;
+  if constexpr (op == MapOp::squared_difference_grad) return in.q * g * d;
+  if constexpr (op == MapOp::smooth_l1) {
+    const V m = abs(d), half = constant<V>(0.5);
+    return m < p ? half * d * d / p : m - half * p;
+  }
+  if constexpr (op == MapOp::smooth_l1_grad) {
+    const V slope = d > p ? one : d < -p ? -one : d / (p > constant<V>(0) ? p : one);  // 0 at 0 where p is 0
+    return in.q * g * slope;
+  }
 }
 
 // For the gradients of Snake g is the fourth input.
@@ -150,15 +156,17 @@ POLYPHASE_INLINE V snake_gradient(const MapInputs<V>& in) {
 
 constexpr bool is_snake_gradient(MapOp op) { return op >= MapOp::snake_grad_x && op <= MapOp::snake_grad_beta; }
 constexpr bool is_gradient(MapOp op) {
-  return (op >= MapOp::relu_grad && op <= MapOp::sigmoid_grad) || op == MapOp::softplus_grad || op == MapOp::smooth_l1_grad;
+  return (op >= MapOp::relu_grad && op <= MapOp::sigmoid_grad) || op == MapOp::softplus_grad;
 }
+constexpr bool is_loss(MapOp op) { return op >= MapOp::squared_difference; }
 
 /// How many inputs `op` takes.
 constexpr int inputs_of(MapOp op) {
   if (is_snake_gradient(op)) return 4;
+  if (is_loss(op)) return op == MapOp::squared_difference || op == MapOp::smooth_l1 ? 2 : 3;
   if (op == MapOp::where || op == MapOp::snake) return 3;
-  const bool binary = op <= MapOp::add_scaled || op == MapOp::maximum || op == MapOp::minimum || op == MapOp::smooth_l1 ||
-                      (op >= MapOp::greater && op <= MapOp::equal);
+  const bool binary =
+      op <= MapOp::add_scaled || op == MapOp::maximum || op == MapOp::minimum || (op >= MapOp::greater && op <= MapOp::equal);
   return binary || is_gradient(op) ? 2 : 1;
 }
 
@@ -166,6 +174,8 @@ template <MapOp op, class V>
 POLYPHASE_INLINE V apply(const MapInputs<V>& in) {
   if constexpr (is_snake_gradient(op)) {
     return snake_gradient<op>(in);
+  } else if constexpr (is_loss(op)) {
+    return loss<op>(in);
   } else if constexpr (is_gradient(op)) {
     return gradient<op>(in);
   } else if constexpr (op <= MapOp::where) {

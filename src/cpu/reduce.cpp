@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cpu/copy.hpp"
+#include "cpu/elementwise.hpp"
 #include "cpu/elementwise_loop.hpp"
 #include "cpu/reduce_kernels.hpp"
 #include "cpu/threads.hpp"
@@ -263,6 +264,15 @@ void reduce(ReduceOp op, const Tensor& out, const Tensor& in) {
   if (in.dtype() == DType::i64) return reduce_i64(op, out, in);
   if (in.dtype() == DType::f64) return Reduction<double>(op, out, in).run();
   Reduction<float>(op, out, in).run();
+}
+
+void reduce_map(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars) {
+  const Tensor values = Tensor::empty({a.numel()}, {a.dtype(), a.device()});
+  const auto flat = [](const Tensor& x) { return Tensor::over(x.storage(), {x.numel()}, {1}, x.offset(), x.dtype()); };
+  const Tensor inputs[] = {flat(a), flat(b)}, total[] = {flat(out)};
+  map(op, values, inputs, scalars);
+  reduce(ReduceOp::sum, total[0], values);
+  map(MapOp::affine, total[0], total, {scalars.q, 0});
 }
 
 }  // namespace polyphase::cpu

@@ -11,5 +11,7 @@ namespace polyphase::cpu {
 /// is fixed by shape and strides, so bits depend neither on the thread count nor on the instruction set. i64 wraps around.
 /// max and min: NaN wins; an empty one throws ShapeError.
 void reduce(ReduceOp op, const Tensor& out, const Tensor& in);
+/// As Backend::reduce_map says; each element's value is rounded to the dtype before it is added, as map() would.
+void reduce_map(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars);
 
 }  // namespace polyphase::cpu

@@ -77,6 +77,10 @@ void CudaBackend::reduce(ReduceOp op, const Tensor& out, const Tensor& in) {
   const Turn turn(device_);
   cuda::reduce(op, out, in, turn.stream);
 }
+void CudaBackend::reduce_map(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars) {
+  const Turn turn(device_);
+  cuda::reduce_map(op, out, a, b, scalars, turn.stream);
+}
 void CudaBackend::uniform(const Tensor& out, GeneratorState state, double low, double high) {
   const Turn turn(device_);
   cuda::uniform(out, state, low, high, turn.stream);

@@ -23,7 +23,7 @@ constexpr const char* kNames[] = {
     "less_equal", "equal", "where", "relu", "leaky_relu", "elu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid",
     "relu_grad", "leaky_relu_grad", "elu_grad", "gelu_grad", "gelu_tanh_grad", "silu_grad", "tanh_grad",
     "sigmoid_grad", "softplus", "softplus_grad", "snake", "snake_grad_x", "snake_grad_alpha", "snake_grad_beta",
-    "smooth_l1", "smooth_l1_grad",
+    "squared_difference", "squared_difference_grad", "smooth_l1", "smooth_l1_grad",
 };
 // clang-format on
 static_assert(std::size(kNames) == static_cast<std::size_t>(MapOp::smooth_l1_grad) + 1, "a name for every MapOp");

@@ -35,10 +35,12 @@ constexpr int inputs_of(MapOp op) {
     case MapOp::tanh_grad:
     case MapOp::sigmoid_grad:
     case MapOp::softplus_grad:
+    case MapOp::squared_difference:
     case MapOp::smooth_l1:
-    case MapOp::smooth_l1_grad:
       return 2;
     case MapOp::where:
+    case MapOp::squared_difference_grad:
+    case MapOp::smooth_l1_grad:
     case MapOp::snake:
       return 3;
     case MapOp::snake_grad_x:
@@ -129,6 +131,22 @@ __device__ __forceinline__ A silu_slope(A x) {
   return gate * (A(1) + x * (A(1) - gate));
 }
 
+template <class A>
+__device__ __forceinline__ A squared_difference(A a, A b) {
+  return (a - b) * (a - b);
+}
+template <class A>
+__device__ __forceinline__ A smooth_l1(A a, A b, A p) {
+  const A d = a - b, m = fabs(d), half(0.5);
+  return m < p ? half * d * d / p : m - half * p;
+}
+/// By d; 0 at 0 where p is 0.
+template <class A>
+__device__ __forceinline__ A smooth_l1_slope(A d, A p) {
+  const A one(1);
+  return d > p ? one : d < -p ? -one : d / (p > A(0) ? p : one);
+}
+
 /// Calls each(function of (a, b, c, d)) with the function of `op`; p and q are the scalars.
 template <class A, int kInputs, class Each>
 __device__ __forceinline__ void apply_light(MapOp op, A p, A q, const Each& each) {
@@ -195,20 +213,21 @@ __device__ __forceinline__ void apply_light(MapOp op, A p, A q, const Each& each
       case MapOp::sigmoid_grad:
         return each([=](A a, A g, A, A) { return g * (a * (one - a)); });
       case MapOp::smooth_l1:
-        return each([=](A a, A b, A, A) {
-          const A d = a - b, m = fabs(d), half(0.5);
-          return m < p ? half * d * d / p : m - half * p;
-        });
-      case MapOp::smooth_l1_grad:
-        return each([=](A a, A b, A, A) {
-          const A d = a - b;
-          return d >= p ? one : d <= -p ? -one : d / p;
-        });
+        return each([=](A a, A b, A, A) { return smooth_l1(a, b, p); });
+      case MapOp::squared_difference:
+        return each([=](A a, A b, A, A) { return squared_difference(a, b); });
       default:
         return;
     }
   } else if constexpr (kInputs == 3) {
-    return each([=](A a, A b, A c, A) { return a != zero ? b : c; });  // where
+    switch (op) {
+      case MapOp::squared_difference_grad:
+        return each([=](A a, A b, A g, A) { return q * g * (a - b); });
+      case MapOp::smooth_l1_grad:
+        return each([=](A a, A b, A g, A) { return q * g * smooth_l1_slope(a - b, p); });
+      default:  // where
+        return each([=](A a, A b, A c, A) { return a != zero ? b : c; });
+    }
   }
 }
 

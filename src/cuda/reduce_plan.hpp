@@ -90,6 +90,16 @@ struct RowPieces {
   return p;
 }
 
+/// The sum of a function of two flat tensors: blocks of kPairThreads. Few elements go to one block, which needs no second
+/// launch.
+inline constexpr int kPairThreads = 512;
+inline constexpr std::int64_t kShortPair = 8192;
+inline constexpr int kPairBlocks = 1024;  // whose sums one block adds in the second launch
+[[nodiscard]] inline std::int64_t pair_blocks(std::int64_t count) {
+  constexpr std::int64_t kPairPiece = 2048;  // 16 bytes of f32 a thread: in the caches, latency counts
+  return count <= kShortPair ? 1 : std::min<std::int64_t>(kPairBlocks, (count + kPairPiece - 1) / kPairPiece);
+}
+
 /// Rows that one thread adds up in the other form, and how many such pieces there are.
 inline constexpr std::int64_t kColumnRows = 128;
 [[nodiscard]] inline std::int64_t column_pieces(std::int64_t rows) {

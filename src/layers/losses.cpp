@@ -1,7 +1,9 @@
 #include "layers/losses.hpp"
 
+#include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
@@ -21,30 +23,41 @@ void require_equal_shapes(const char* loss, const Tensor& input, const Tensor& t
                       ", got ", target.shape());
 }
 
-Tensor reduce(const Tensor& losses, Reduction reduction) {
-  switch (reduction) {
-    case Reduction::sum:
-      return sum(losses);
-    case Reduction::none:
-      return losses;
-    case Reduction::mean:
-      break;
-  }
-  return mean(losses);
-}
+// A loss that is a function of single elements, and its derivative by the first.
+struct ElementLoss {
+  const char* name;
+  MapOp value, gradient;
+  double beta;   // p of both
+  double slope;  // what the derivative is besides
+};
 
-// In one pass each way, not composed: where() over two branches would keep four intermediate tensors.
-Tensor smooth_l1(const Tensor& input, const Tensor& target, double beta) {
-  using autograd::Gradients;
+// One pass each way, not composed: the backward pass reads the gradient of the result where it is and makes no tensor but its
+// own results.
+Tensor element_loss(const ElementLoss& loss, const Tensor& input, const Tensor& target, Reduction reduction) {
+  using autograd::promoted;
   using autograd::Saved;
-  static constexpr const char* kName = "smooth_l1_loss";
-  Tensor losses = ops::map(kName, MapOp::smooth_l1, {input, target}, {.p = beta});
-  return autograd::record(kName, losses, {input, target},
-                          [a = Saved(input), b = Saved(target), beta](const Tensor& g, autograd::Needs needs) {
-                            const Tensor slope = ops::map(kName, MapOp::smooth_l1_grad, {a.get(), b.get()}, {.p = beta});
-                            const Tensor grad = g * slope;
-                            return Gradients{needs[0] ? grad : Tensor(), needs[1] ? -grad : Tensor()};
-                          });
+  const Tensor x = raised(input), y = raised(target);
+  if (autograd::promotes(x, y)) return element_loss(loss, promoted(x, y), promoted(y, x), reduction);
+  ops::require_floating(loss.name, x);
+  ops::require_alike(loss.name, std::array{x, y});
+  const bool is_half = x.dtype() == DType::f16 || x.dtype() == DType::bf16;
+  if (is_half && reduction != Reduction::none)  // so that the result is rounded once
+    return element_loss(loss, x.to(DType::f32), y.to(DType::f32), reduction).to(x.dtype());
+
+  const double scale = reduction == Reduction::mean ? 1 / static_cast<double>(x.numel()) : 1;
+  Tensor result = reduction == Reduction::none ? ops::map(loss.name, loss.value, {x, y}, {loss.beta, 0})
+                                               : ops::reduce_map(loss.value, x, y, {loss.beta, scale});
+  const bool followed = autograd::follows_gradients(x) || autograd::follows_gradients(y);
+  return autograd::record(
+      loss.name, std::move(result), {x, y},
+      [loss, scale, saved_x = autograd::save_if(followed, x), saved_y = autograd::save_if(followed, y)](const Tensor& g,
+                                                                                                        autograd::Needs needs) {
+        const auto gradient = [&](const Saved& by, const Saved& other) {
+          return ops::map(loss.name, loss.gradient, {by.get(), other.get(), g}, {loss.beta, scale * loss.slope});
+        };
+        return autograd::Gradients{needs[0] ? gradient(saved_x, saved_y) : Tensor(),
+                                   needs[1] ? gradient(saved_y, saved_x) : Tensor()};
+      });
 }
 
 void check(const MultiResolutionStftOptions& options, const Tensor& input) {
@@ -69,19 +82,18 @@ Tensor floored_power(const Tensor& x, const StftResolution& resolution, double e
 
 Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction) {
   require_equal_shapes("mse_loss", input, target);
-  return reduce(square(raised(input) - raised(target)), reduction);
+  return element_loss({"mse_loss", MapOp::squared_difference, MapOp::squared_difference_grad, 0, 2}, input, target, reduction);
 }
 
 Tensor l1_loss(const Tensor& input, const Tensor& target, Reduction reduction) {
   require_equal_shapes("l1_loss", input, target);
-  return reduce(abs(raised(input) - raised(target)), reduction);
+  return element_loss({"l1_loss", MapOp::smooth_l1, MapOp::smooth_l1_grad, 0, 1}, input, target, reduction);
 }
 
 Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, double beta, Reduction reduction) {
   require_equal_shapes("smooth_l1_loss", input, target);
   require<ShapeError>(std::isfinite(beta) && beta >= 0, "smooth_l1_loss: expected beta >= 0, got ", beta);
-  const Tensor a = raised(input), b = raised(target);
-  return reduce(beta == 0 ? abs(a - b) : smooth_l1(a, b, beta), reduction);
+  return element_loss({"smooth_l1_loss", MapOp::smooth_l1, MapOp::smooth_l1_grad, beta, 1}, input, target, reduction);
 }
 
 Tensor multi_resolution_stft_loss(const Tensor& input, const Tensor& target, const MultiResolutionStftOptions& options) {

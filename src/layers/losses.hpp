@@ -11,7 +11,8 @@ namespace polyphase {
 /// What becomes of the single elements' losses.
 enum class Reduction : std::uint8_t { mean, sum, none };
 
-/// (input - target)^2. Throws ShapeError unless both shapes are equal; nothing is broadcast.
+/// (input - target)^2. Throws ShapeError unless both shapes are equal (nothing is broadcast), DTypeError unless both are of one
+/// floating-point dtype. At most two kernels forward and one for each gradient.
 [[nodiscard]] Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction = Reduction::mean);
 /// |input - target|; gradient 0 where equal. Throws like mse_loss.
 [[nodiscard]] Tensor l1_loss(const Tensor& input, const Tensor& target, Reduction reduction = Reduction::mean);

@@ -45,6 +45,17 @@ Tensor map(const char* operation, MapOp op, std::initializer_list<Tensor> inputs
   return out;
 }
 
+Tensor reduce_map(MapOp op, const Tensor& a, const Tensor& b, MapScalars scalars) {
+  const Tensor out = Tensor::empty({}, {a.dtype(), a.device()});
+  Backend& backend = backend_of(a.device());
+  if (a.numel() == 0) {
+    backend.fill(out, 0 * scalars.q);
+  } else {
+    backend.reduce_map(op, out, a.detach().contiguous(), b.detach().contiguous(), scalars);
+  }
+  return out;
+}
+
 Tensor reduce(ReduceOp op, const Tensor& x, const Shape& out_shape) {
   const Tensor out = Tensor::empty(out_shape, {x.dtype(), x.device()});
   if (out.numel() > 0) backend_of(x.device()).reduce(op, out, x);

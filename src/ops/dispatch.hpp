@@ -20,6 +20,8 @@ void require_floating(const char* operation, const Tensor& tensor);
 [[nodiscard]] Tensor broadcast_view(const Tensor& tensor, const Shape& shape);
 /// A contiguous tensor seen in another shape of the same size, off the tape.
 [[nodiscard]] Tensor reshaped_view(const Tensor& tensor, const Shape& shape);
+/// A fresh () holding q times the sum of op(a, b), two of one shape, f32 or f64 (Backend::reduce_map); an empty sum is 0.
+[[nodiscard]] Tensor reduce_map(MapOp op, const Tensor& a, const Tensor& b, MapScalars scalars);
 /// A fresh tensor of `out_shape` (x's rank, 1 where reduced) holding the reduction; an empty sum is 0.
 [[nodiscard]] Tensor reduce(ReduceOp op, const Tensor& x, const Shape& out_shape);
 

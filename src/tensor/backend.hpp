@@ -85,6 +85,9 @@ class Backend {
   /// Sums of f32 and halves are accumulated in at least f32 with an error that grows no faster than log(n), in an order
   /// fixed by the shape. An empty sum is 0; an empty max or min is refused by the caller.
   virtual void reduce(ReduceOp op, const Tensor& out, const Tensor& in) = 0;
+  /// out () = q * sum over i of op(a[i], b[i]) with op squared_difference or smooth_l1; summed as reduce() does, then rounded,
+  /// then scaled. a and b: contiguous, of one shape, not empty, f32 or f64.
+  virtual void reduce_map(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars) = 0;
   /// Contiguous out; element i from word i%4 of block offset + i/4 (uniform: 24 bits for f32, 53 for f64 from two words;
   /// normal: Box-Muller on pairs of words).
   virtual void uniform(const Tensor& out, GeneratorState state, double low, double high) = 0;

@@ -29,8 +29,10 @@ enum class MapOp : std::uint8_t {
   snake_grad_alpha, // g * a*sin(2*b*a)/c          (x, alpha, beta, g)
   snake_grad_beta,  // -g * sin(b*a)^2/c^2         (x, alpha, beta, g)
   // losses
-  smooth_l1,        // |d|<p ? d*d/(2p) : |d|-p/2  with d = a-b (p > 0)
-  smooth_l1_grad,   // derivative by a             (a, b)
+  squared_difference,       // (a-b)^2
+  squared_difference_grad,  // q*g*(a-b)                   (a, b, g)
+  smooth_l1,        // |d|<p ? d*d/(2p) : |d|-p/2  with d = a-b; p = 0: |d|
+  smooth_l1_grad,   // q*g*(derivative by a)       (a, b, g)
   // clang-format on
 };
 

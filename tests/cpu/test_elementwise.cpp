@@ -151,7 +151,11 @@ double activation(MapOp op, const In& in) {
     case MapOp::smooth_l1:
       return std::abs(a - b) < p ? (a - b) * (a - b) / (2 * p) : std::abs(a - b) - p / 2;
     case MapOp::smooth_l1_grad:
-      return std::abs(a - b) < p ? (a - b) / p : sign(a - b);
+      return q * c * (std::abs(a - b) < p ? (a - b) / p : sign(a - b));
+    case MapOp::squared_difference:
+      return (a - b) * (a - b);
+    case MapOp::squared_difference_grad:
+      return q * c * (a - b);
     default:
       return std::numeric_limits<double>::quiet_NaN();
   }
@@ -167,6 +171,8 @@ int inputs_of(MapOp op) {
       return 4;
     case MapOp::where:
     case MapOp::snake:
+    case MapOp::squared_difference_grad:
+    case MapOp::smooth_l1_grad:
       return 3;
     case MapOp::affine:
     case MapOp::pow_scalar:

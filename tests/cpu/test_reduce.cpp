@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "cpu/elementwise.hpp"
 #include "cpu/threads.hpp"
 #include "support/conv.hpp"
 #include "support/helpers.hpp"
@@ -174,4 +175,19 @@ TEST_CASE("nothing to reduce") {
   CHECK(error_of<ShapeError>([] {
           return run(ReduceOp::max, Tensor::zeros({2, 0}), 2);
         }) == "reduce: expected at least one element for max and min, got (2, 0)");
+}
+
+TEST_CASE("reduce_map is the scaled sum of what map gives") {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const MapOp op : {MapOp::squared_difference, MapOp::smooth_l1})
+      for (const std::int64_t size : {1, 5, 4096, 10001}) {
+        CAPTURE(dtype);
+        CAPTURE(size);
+        const std::vector<Tensor> inputs{random_f64({size + 1}).to(dtype).slice(0, 1, size + 1),
+                                         uniform_f64({size}, -1, 1, 3).to(dtype)};
+        const Tensor values = Tensor::empty({size}, {.dtype = dtype}), out = Tensor::full({}, NAN, {.dtype = dtype});
+        cpu::map(op, values, inputs, {0.7, 0});
+        cpu::reduce_map(op, out, inputs[0], inputs[1], {0.7, 0.25});
+        CHECK(out.item() == run(ReduceOp::sum, values, 1).item() * 0.25);
+      }
 }

@@ -134,6 +134,35 @@ TEST_CASE("twenty runs, the same bits") {
   }
 }
 
+TEST_CASE("sums of a function of two tensors agree with the host's, aligned and not, and give the same bits again") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const MapOp op : {MapOp::squared_difference, MapOp::smooth_l1})
+      for (const std::int64_t size : {1, 3, 5, 511, 4096, 8191, 8192, 8193, 100003, 3000001})
+        for (const std::int64_t start : {0, 1}) {
+          CAPTURE(dtype);
+          CAPTURE(size);
+          CAPTURE(start);
+          const Tensor a = random_f64({size + start}).to(dtype).slice(0, start, size + start);
+          const Tensor b = uniform_f64({size}, -1, 1, 3).to(dtype), device_a = mirrored(a), device_b = mirrored(b);
+          const Tensor expected = poisoned({}, dtype), got = mirrored(expected), again = mirrored(expected);
+          const MapScalars scalars{0.7, 1 / static_cast<double>(size)};
+          host().reduce_map(op, expected, a, b, scalars);
+          gpu().reduce_map(op, got, device_a, device_b, scalars);
+          gpu().reduce_map(op, again, device_a, device_b, scalars);
+          CHECK(worst_difference(expected, got) <= bound_of(dtype));
+          CHECK(got.item() == again.item());
+        }
+}
+
+TEST_CASE("pairs: one block for few elements, never more than the second launch adds") {
+  CHECK(cuda::pair_blocks(1) == 1);
+  CHECK(cuda::pair_blocks(cuda::kShortPair) == 1);
+  CHECK(cuda::pair_blocks(cuda::kShortPair + 1) == 5);
+  CHECK(cuda::pair_blocks(32 * 8192) == 128);
+  CHECK(cuda::pair_blocks(std::int64_t{1} << 40) == cuda::kPairBlocks);
+}
+
 TEST_CASE("short rows of one piece are read side by side") {
   CHECK(cuda::cut_rows(32, 512).row_lanes == 32);  // the bias of a training batch
   CHECK(cuda::cut_rows(32, 2048).row_lanes == 128);

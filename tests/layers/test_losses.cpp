@@ -99,6 +99,25 @@ TEST_CASE("losses: gradients of both operands") {
   }
 }
 
+TEST_CASE("losses: the gradient of l1 is 0 where both are equal, of nothing the mean is NaN and the sum 0") {
+  Tensor input = kInput.clone().set_requires_grad(true);
+  l1_loss(input, kTarget, Reduction::sum).backward();
+  CHECK(input.grad().to_vector<double>() == std::vector<double>{1, -1, 0, 1});
+  const Tensor none = Tensor::zeros({0, 3});
+  CHECK(std::isnan(mse_loss(none, none).item()));
+  CHECK(mse_loss(none, none, Reduction::sum).item() == 0);
+}
+
+TEST_CASE("losses: of 16-bit tensors, a sum past their range does not spoil the mean") {
+  Tensor input = Tensor::full({100}, 100, {.dtype = DType::f16}).set_requires_grad(true);
+  const Tensor loss = mse_loss(input, Tensor::zeros({100}, {.dtype = DType::f16}));
+  CHECK(loss.dtype() == DType::f16);
+  CHECK(loss.item() == 10000);
+  loss.backward();
+  CHECK(input.grad().dtype() == DType::f16);
+  CHECK(input.grad().to(DType::f64).to_vector<double>() == std::vector<double>(100, 2));
+}
+
 TEST_CASE("losses: shapes must be equal, settings in range") {
   const Tensor other = Tensor::zeros({2, 1}, {.dtype = DType::f64});
   CHECK_THROWS_WITH_AS((void)mse_loss(kInput, other), "mse_loss: expected a target of the input's shape (2, 2), got (2, 1)",
@@ -107,6 +126,10 @@ TEST_CASE("losses: shapes must be equal, settings in range") {
                        ShapeError);
   CHECK_THROWS_WITH_AS((void)smooth_l1_loss(kInput, other),
                        "smooth_l1_loss: expected a target of the input's shape (2, 2), got (2, 1)", ShapeError);
+  CHECK_THROWS_WITH_AS((void)mse_loss(kInput, kTarget.to(DType::f32)),
+                       "mse_loss: expected tensors of one dtype, got f64 and f32", DTypeError);
+  const Tensor integers = Tensor::zeros({2}, {.dtype = DType::i64});
+  CHECK_THROWS_WITH_AS((void)l1_loss(integers, integers), "l1_loss: expected a floating-point tensor, got i64", DTypeError);
   CHECK_THROWS_WITH_AS((void)smooth_l1_loss(kInput, kTarget, -1), "smooth_l1_loss: expected beta >= 0, got -1", ShapeError);
 }
 

@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include "support/helpers.hpp"
 
@@ -42,4 +44,14 @@ TEST_CASE("map broadcasts, refuses what does not fit, and does nothing on empty 
 TEST_CASE("reduce gives zeros for empty sums") {
   CHECK(ops::reduce(ReduceOp::sum, random_f64({2, 0}), {2, 1}).to_vector<double>() == std::vector<double>{0, 0});
   CHECK(ops::reduce(ReduceOp::sum, random_f64({0, 2}), {0, 1}).numel() == 0);
+}
+
+TEST_CASE("reduce_map takes any strides, and a scale of nothing is kept") {
+  const Tensor a = random_f64({3, 4}), b = random_f64({4, 3}).transpose(0, 1);
+  const double of_copies = ops::reduce_map(MapOp::squared_difference, a, b.contiguous(), {0, 2}).item();
+  CHECK(ops::reduce_map(MapOp::squared_difference, a, b, {0, 2}).item() == of_copies);
+  CHECK(of_copies > 0);
+  const Tensor none = random_f64({0, 4});
+  CHECK(ops::reduce_map(MapOp::squared_difference, none, none, {0, 1}).item() == 0);
+  CHECK(std::isnan(ops::reduce_map(MapOp::smooth_l1, none, none, {1, std::numeric_limits<double>::infinity()}).item()));
 }
