@@ -34,8 +34,16 @@ template <class T, class A>
 void pack_weights(const Call<T>& call, const TapGemm& form, const Steps& steps, const Tile& tile, A* packed) {
   const std::int64_t count = packed_words(form, steps);
   const auto grid = static_cast<unsigned>(std::min<std::int64_t>((count + 255) / 256, 4096));
-  pack_weights_kernel<T, A><<<grid, 256, 0, call.stream>>>(form, steps, call.problem, tile.columns,
-                                                           call.direction == ConvDirection::forward, count, call.w, packed);
+  const auto pack = [&]<class Index>(Index) {
+    pack_weights_kernel<T, A, Index><<<grid, 256, 0, call.stream>>>(form, steps, call.problem.K, tile.columns,
+                                                                    call.direction == ConvDirection::forward,
+                                                                    static_cast<Index>(count), call.w, packed);
+  };
+  if (count < std::int64_t{1} << 31) {
+    pack(std::uint32_t{});
+  } else {
+    pack(std::uint64_t{});
+  }
   check_launch("conv direct: pack weights");
 }
 
