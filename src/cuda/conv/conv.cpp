@@ -10,6 +10,7 @@
 #include "cuda/conv/direct.hpp"
 #include "cuda/conv/gemm.hpp"
 #include "cuda/conv/plan.hpp"
+#include "cuda/conv/sm90/tensor_core.hpp"
 #include "cuda/runtime.hpp"
 #include "tensor/error.hpp"
 #include "tensor/log.hpp"
@@ -40,6 +41,10 @@ void issue(const Call& call, Algorithm algorithm) {
         return gemm::wgrad(call.problem, call.first, call.second, call.out, call.precision, call.device, call.stream);
       return gemm::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, call.precision,
                           call.device, call.stream);
+    case Algorithm::tensor_core:
+      if (is_wgrad) return tensor_core::wgrad(call.problem, call.first, call.second, call.out, call.device, call.stream);
+      return tensor_core::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, {}, call.precision,
+                                 call.device, call.stream);
     default:
       if (is_wgrad) return direct::wgrad(call.problem, call.first, call.second, call.out, call.device, call.stream);
       return direct::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, {}, call.device,
@@ -96,8 +101,8 @@ void run(const Call& call, Algorithm algorithm) {
 
 }  // namespace
 
-std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction, Algorithm algorithm, Precision,
-                                         int device) {
+std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction, Algorithm algorithm,
+                                         Precision precision, int device) {
   if (!is_floating_point(problem.dtype)) return concat("it needs a floating-point dtype, got ", problem.dtype);
   switch (algorithm) {
     case Algorithm::automatic:
@@ -108,7 +113,7 @@ std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirecti
     case Algorithm::gemm:
       return gemm::can_implement(problem, direction);
     case Algorithm::tensor_core:
-      return "there are no tensor-core kernels in this build";
+      return tensor_core::can_implement(problem, direction, precision, device);
     case Algorithm::reference:
       break;
   }

@@ -1,0 +1,139 @@
+#pragma once
+// How numbers of a tensor become operands of wgmma.
+//
+// SplitHalf: v*scale = high + low/2^11 with two f16, |v*scale - high - low/2^11| <= 2^-23 |v*scale| while high is a normal f16
+// (Ootomo and Yokota, arXiv 2203.03341). The products high*high and high*low + low*high are summed apart.
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "cuda/ptx/wgmma.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+inline constexpr float kLeastNormalHalf = 6.103515625e-05F;  // 2^-14
+inline constexpr float kLargestHalf = 65504.0F;
+inline constexpr float kLowScale = 2048.0F;  // 2^11
+
+struct SplitHalf {
+  using Source = float;
+  static constexpr ptx::Tensor kType = ptx::Tensor::f16;
+  static constexpr int kParts = 2, kVector = 8, kDepth = 16, kN = 128;
+  static constexpr bool kSplit = true;
+};
+struct Tf32 {
+  using Source = float;
+  static constexpr ptx::Tensor kType = ptx::Tensor::tf32;
+  static constexpr int kParts = 1, kVector = 4, kDepth = 8, kN = 256;
+  static constexpr bool kSplit = false;
+};
+struct Half {
+  using Source = __half;
+  static constexpr ptx::Tensor kType = ptx::Tensor::f16;
+  static constexpr int kParts = 1, kVector = 8, kDepth = 16, kN = 256;
+  static constexpr bool kSplit = false;
+};
+struct Brain {
+  using Source = __nv_bfloat16;
+  static constexpr ptx::Tensor kType = ptx::Tensor::bf16;
+  static constexpr int kParts = 1, kVector = 8, kDepth = 16, kN = 256;
+  static constexpr bool kSplit = false;
+};
+
+/// To nearest, ties away from zero; infinities and NaN stay what they are.
+__device__ __forceinline__ std::uint32_t round_tf32(float v) {
+  std::uint32_t bits = __float_as_uint(v);
+  return (bits & 0x7f800000U) == 0x7f800000U ? bits : (bits + 0x1000U) & 0xffffe000U;
+}
+
+/// kVector numbers as the 16 bytes of each part.
+template <class Operand>
+__device__ __forceinline__ void convert(const typename Operand::Source (&v)[Operand::kVector], float scale,
+                                        uint4 (&parts)[Operand::kParts]) {
+  if constexpr (Operand::kSplit) {
+    std::uint32_t high[4], low[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float a = v[2 * i] * scale, b = v[2 * i + 1] * scale;
+      const __half2 h = __floats2half2_rn(a, b);
+      const float2 back = __half22float2(h);
+      const __half2 l = __floats2half2_rn((a - back.x) * kLowScale, (b - back.y) * kLowScale);
+      high[i] = *reinterpret_cast<const std::uint32_t*>(&h);
+      low[i] = *reinterpret_cast<const std::uint32_t*>(&l);
+    }
+    parts[0] = make_uint4(high[0], high[1], high[2], high[3]);
+    parts[1] = make_uint4(low[0], low[1], low[2], low[3]);
+  } else if constexpr (Operand::kType == ptx::Tensor::tf32) {
+    parts[0] = make_uint4(round_tf32(v[0]), round_tf32(v[1]), round_tf32(v[2]), round_tf32(v[3]));
+  } else {
+    std::uint32_t word[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const auto low = static_cast<std::uint32_t>(*reinterpret_cast<const std::uint16_t*>(&v[2 * i]));
+      const auto high = static_cast<std::uint32_t>(*reinterpret_cast<const std::uint16_t*>(&v[2 * i + 1]));
+      word[i] = low | high << 16;
+    }
+    parts[0] = make_uint4(word[0], word[1], word[2], word[3]);
+  }
+}
+
+/// What the splitting needs to know of the tensors, found on the device.
+struct State {
+  std::uint32_t source_largest, weight_largest;  // float bits
+  std::uint32_t weight_split;                    // the worst Split of a weight
+  std::uint32_t repaired;                        // outputs computed again
+};
+
+/// The same of a weight gradient.
+struct WgradState {
+  std::uint32_t x_largest, y_largest;
+  std::uint32_t small;  // how many numbers are below the range, at most
+  std::uint32_t never;  // not 0: some number cannot be split at all
+  std::uint32_t repaired, unused[3];
+};
+
+/// log2 of the power of two that brings numbers up to `largest` to [2^target, 2^(target+1)).
+__device__ __forceinline__ int scale_exponent(std::uint32_t largest, int target) {
+  const int exponent = static_cast<int>(largest >> 23) - 127;
+  if (largest == 0 || exponent == 128) return 0;
+  return min(max(target - exponent, -120), 120);
+}
+__device__ __forceinline__ float power_of_two(int exponent) {
+  return __uint_as_float(static_cast<std::uint32_t>(exponent + 127) << 23);
+}
+
+inline constexpr int kWeightTarget = 14;  // the largest weight is known exactly
+inline constexpr int kSourceTarget = 10;  // the largest source element only from a sample
+
+/// How a number splits at a scale of 2^exponent.
+enum class Split : std::uint32_t {
+  exact,  ///< to 2^-22 of itself
+  small,  ///< below the normal halves: to 2^-36 of 2^-exponent
+  never,  ///< beyond the largest half, infinite or NaN
+};
+
+struct SplitRange {
+  std::uint32_t least, largest;
+  __device__ explicit SplitRange(int exponent) {
+    // A bound that is itself subnormal counts only for normal numbers.
+    least = max(__float_as_uint(ldexpf(kLeastNormalHalf, -exponent)), 0x00800000U);
+    largest = min(__float_as_uint(ldexpf(kLargestHalf, -exponent)), 0x7f7fffffU);
+  }
+  __device__ __forceinline__ Split of(float v) const {
+    const std::uint32_t magnitude = __float_as_uint(v) & 0x7fffffffU;
+    if (magnitude > largest) return Split::never;
+    return magnitude < least && magnitude != 0 ? Split::small : Split::exact;
+  }
+};
+
+__device__ __forceinline__ Split worse(Split a, Split b) {
+  return static_cast<std::uint32_t>(a) > static_cast<std::uint32_t>(b) ? a : b;
+}
+
+/// A sum of `count` products, scaled, that is at least this large loses less than 2^-24 of itself through small numbers: each
+/// loses at most 2^-36 times the other operand's 2^16.
+__device__ __forceinline__ float least_safe_sum(double count) { return static_cast<float>(count * 32); }
+
+}  // namespace polyphase::cuda::tensor_core

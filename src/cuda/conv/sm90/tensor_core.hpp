@@ -1,0 +1,28 @@
+#pragma once
+// Algorithm::tensor_core: convolutions on the tensor cores of sm_90a. Host side; the kernels' mathematics stand in
+// tensor_core.cuh and tensor_core_wgrad.cuh, how numbers become operands in operand.cuh.
+
+#include <cuda_runtime.h>
+
+#include <optional>
+#include <string>
+
+#include "conv/algorithm.hpp"
+#include "conv/problem.hpp"
+#include "cuda/conv/epilogue.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+/// Why a problem cannot be done, or nothing.
+[[nodiscard]] std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                                       int device);
+
+/// forward or dgrad: out = source convolved with w, plus bias unless null, through `epilogue`. On `stream`.
+void gather(const ConvProblem& problem, ConvDirection direction, const void* source, const void* w, const void* bias, void* out,
+            const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream);
+
+/// w = the weight gradient of x and y. On `stream`; partial sums within conv_workspace_limit(). f32 in any precision is
+/// computed as Precision::fp32.
+void wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, int device, cudaStream_t stream);
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,133 @@
+#pragma once
+// What comes before the product: the scales of the splitting, and the weights as operands.
+
+#include <cstdint>
+
+#include "conv/problem.hpp"
+#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/sm90/scales.cuh"
+#include "cuda/conv/sm90/tensor_core_steps.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+/// The largest weight, and the largest of about 65 thousand source elements.
+__global__ void __launch_bounds__(kPrepareThreads)
+    scales_kernel(const float* __restrict__ source, std::int64_t source_count, const float* __restrict__ w,
+                  std::int64_t weight_count, State* __restrict__ state) {
+  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kPrepareThreads + threadIdx.x;
+  if (blockIdx.x < kSampleBlocks) {
+    const std::int64_t stride = max(static_cast<std::int64_t>(1), source_count / kSample);
+    find_largest(source, thread * stride, kSampleBlocks * kPrepareThreads * stride, source_count, &state->source_largest);
+  } else {
+    find_largest(w, thread - kSampleBlocks * kPrepareThreads,
+                 static_cast<std::int64_t>(gridDim.x - kSampleBlocks) * kPrepareThreads, weight_count, &state->weight_largest);
+  }
+}
+
+/// packed[weight tile][step][tap][plane][part][block of rows][column][kVector]; zero where there is no weight.
+template <class Operand>
+__global__ void __launch_bounds__(kPrepareThreads)
+    pack_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ Steps steps,
+                const __grid_constant__ ConvProblem problem, int tile_columns, bool is_forward, std::int64_t count,
+                const typename Operand::Source* __restrict__ w, unsigned char* __restrict__ packed, State* __restrict__ state) {
+  using T = typename Operand::Source;
+  constexpr int kVector = Operand::kVector;
+  const std::int64_t out_per_group = problem.C_out / problem.G, in_per_group = problem.C_in / problem.G;
+  const int exponent = Operand::kSplit ? scale_exponent(state->weight_largest, kWeightTarget) : 0;
+  const SplitRange range(exponent);
+  Split worst = Split::exact;
+  for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; i < count;
+       i += static_cast<std::int64_t>(gridDim.x) * blockDim.x) {
+    std::int64_t rest = i;
+    auto take = [&rest](std::int64_t size) {
+      const std::int64_t digit = rest % size;
+      rest /= size;
+      return digit;
+    };
+    const int blocks = steps.rows / kVector;
+    const std::int64_t column_in_tile = take(tile_columns), block = take(blocks), plane_in_step = take(steps.planes);
+    const std::int64_t tap = take(steps.taps), tap_step = take(steps.tap_steps);
+    const std::int64_t plane = plane_in_step + take(steps.plane_steps) * steps.planes;
+    const std::int64_t row_step = take(steps.row_steps);
+    const std::int64_t column_tiles = steps.weight_tiles / form.G;
+    const std::int64_t column = column_in_tile + take(column_tiles) * tile_columns, g = rest;
+    const std::int64_t window = tap + tap_step * steps.taps;
+    const std::int64_t a = is_forward ? column % form.classes : plane;
+    const std::int64_t k = a + (is_forward ? form.taps - 1 - window : window) * form.phase_classes;
+    const bool exists = column < form.columns && plane < form.planes && window < form.taps && k < problem.K;
+    T values[kVector];
+#pragma unroll
+    for (int c = 0; c < kVector; ++c) {
+      const std::int64_t row = row_step * steps.rows + block * kVector + c;
+      const std::int64_t ci = g * in_per_group + (is_forward ? row : column);
+      const std::int64_t co = is_forward ? column / form.classes : row;
+      values[c] = exists && row < form.rows ? w[(ci * out_per_group + co) * problem.K + k] : T(0.0F);
+      if constexpr (Operand::kSplit) worst = worse(worst, range.of(values[c]));
+    }
+    uint4 parts[Operand::kParts];
+    convert<Operand>(values, power_of_two(exponent), parts);
+    // i without its parts, with them put between plane and block.
+    const std::int64_t vector = i % (static_cast<std::int64_t>(blocks) * tile_columns);
+    const std::int64_t above = i / (static_cast<std::int64_t>(blocks) * tile_columns);
+#pragma unroll
+    for (int part = 0; part < Operand::kParts; ++part) {
+      const std::int64_t at = (above * Operand::kParts + part) * blocks * tile_columns + vector;
+      reinterpret_cast<uint4*>(packed)[at] = parts[part];
+    }
+  }
+  if (Operand::kSplit && worst != Split::exact) atomicMax(&state->weight_split, static_cast<std::uint32_t>(worst));
+}
+
+/// Computes again with FFMA what the splitting may have got wrong in the marked tiles: everything where a number could not be
+/// split at all, else the sums so near zero that its small numbers count.
+template <int kColumns, int kPositions>
+__global__ void __launch_bounds__(256)
+    repair_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ Steps steps,
+                  const __grid_constant__ ConvProblem problem, const __grid_constant__ Epilogue epilogue, bool is_forward,
+                  const float* __restrict__ source, const float* __restrict__ w, const float* __restrict__ bias,
+                  float* __restrict__ out, const std::uint32_t* __restrict__ tile_split, State* __restrict__ state) {
+  const std::int64_t out_per_group = problem.C_out / problem.G, in_per_group = problem.C_in / problem.G;
+  const float least =
+      ldexpf(least_safe_sum(static_cast<double>(form.rows * form.planes * form.taps)),
+             -scale_exponent(state->source_largest, kSourceTarget) - scale_exponent(state->weight_largest, kWeightTarget));
+  for (std::int64_t block = blockIdx.x; block < steps.blocks; block += gridDim.x) {
+    const auto split = static_cast<Split>(tile_split[block]);
+    if (split == Split::exact) continue;
+    const bool everything = split == Split::never || epilogue.activation != Activation::none;
+    const std::int64_t tile = block % steps.weight_tiles, above = block / steps.weight_tiles;
+    const std::int64_t n = above / steps.position_tiles;
+    const std::int64_t position0 = form.position_begin + above % steps.position_tiles * kPositions;
+    const std::int64_t column_tiles = steps.weight_tiles / form.G, g = tile / column_tiles;
+    const std::int64_t column0 = tile % column_tiles * kColumns;
+    for (int i = static_cast<int>(threadIdx.x); i < kColumns * kPositions; i += 256) {
+      const std::int64_t column = column0 + i / kPositions, position = position0 + i % kPositions;
+      if (column >= form.columns) break;
+      const std::int64_t channel = column / form.classes, a = column % form.classes;
+      const std::int64_t t = form.out_stride * position + a * form.out_class_step + form.out_origin;
+      if (t < 0 || t >= form.out_length) continue;
+      const std::int64_t own = g * form.out_channels + channel;
+      const float offset = bias != nullptr ? bias[own] : 0.0F;
+      float& result = out[(n * form.G * form.out_channels + own) * form.out_length + t];
+      if (!everything && fabsf(result - offset) >= least) continue;
+      atomicAdd(&state->repaired, 1U);
+      float sum = 0;
+      for (std::int64_t plane = 0; plane < form.planes; ++plane) {
+        for (std::int64_t window = 0; window < form.taps; ++window) {
+          const std::int64_t k = (is_forward ? a : plane) + (is_forward ? form.taps - 1 - window : window) * form.phase_classes;
+          const std::int64_t e =
+              form.source_stride * (position + window * form.tap_step) + plane * form.source_plane_step + form.source_origin;
+          if (k >= problem.K || e < 0 || e >= form.source_length) continue;
+          const float* from = source + (n * form.G + g) * form.rows * form.source_length + e;
+          for (std::int64_t row = 0; row < form.rows; ++row) {
+            const std::int64_t ci = g * in_per_group + (is_forward ? row : column);
+            const std::int64_t co = is_forward ? channel : row;
+            sum = fmaf(from[row * form.source_length], w[(ci * out_per_group + co) * problem.K + k], sum);
+          }
+        }
+      }
+      result = epilogue.apply(sum + offset);
+    }
+  }
+}
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,218 @@
+#include "cuda/conv/sm90/tensor_core.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "cuda/conv/sm90/tensor_core_steps.hpp"
+#include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
+#include "support/cuda_conv_grid.hpp"
+#include "support/skip.hpp"
+#include "support/tolerance.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+namespace tensor_core = cuda::tensor_core;
+
+namespace {
+
+constexpr int kSharedOfHopper = 227 * 1024;
+
+/// Strides, dilations, groups, paddings and lengths around the tiles, with channels enough for the tensor cores.
+std::vector<ConvProblem> dense_problems() {
+  std::vector<ConvProblem> problems;
+  std::mt19937 random(5);
+  const auto pick = [&](std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(random() % static_cast<unsigned>(high - low + 1));
+  };
+  const std::int64_t lengths[] = {1, 2, 31, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 513};
+  for (int turn = 0; turn < 60; ++turn) {
+    ConvProblem p;
+    p.N = pick(1, 2);
+    p.G = turn % 4 == 0 ? 2 : 1;
+    p.C_in = p.G * pick(8, turn % 5 == 0 ? 140 : 24);
+    p.C_out = p.G * pick(8, turn % 7 == 0 ? 130 : 24);
+    p.L_in = lengths[pick(0, 13)];
+    p.S = pick(1, turn % 11 == 0 ? 12 : 4);
+    p.D = turn % 3 == 0 ? pick(1, 5) : 1;
+    p.K = turn % 2 == 0 ? p.S * pick(1, 3) : pick(1, 9);
+    p.P_l = pick(0, std::min<std::int64_t>(5, ((p.L_in - 1) * p.S + p.D * (p.K - 1)) / 2));
+    p.P_r = p.P_l / 2;
+    p.OP = pick(0, std::max(p.S, p.D) - 1);
+    p = sized(p);
+    if (p.L_out > 0) problems.push_back(p);
+  }
+  return thinned(std::move(problems));
+}
+
+bool can(const ConvProblem& p, ConvDirection direction, Precision precision) {
+  return !tensor_core::can_implement(p, direction, precision, 0).has_value();
+}
+
+bool has_tensor_cores() { return cuda::device_count() > 0 && cuda::properties(0).arch() == 90; }
+
+/// Every direction that can, bit for bit against the reference on small integers; the norm of what was compared.
+template <class E>
+double check_bits(ConvProblem p, Precision precision, std::int64_t misalignment) {
+  p.dtype = dtype_of<E>;
+  const ConvArrays<E> arrays(p, kSmallIntegers);
+  double norm = 0;
+  for (const ConvDirection direction : kDirections) {
+    if (!can(p, direction, precision)) continue;
+    const Array<E> expected = arrays.run(direction, Algorithm::reference);
+    bool intact = false;
+    const Array<E> got =
+        run_on_gpu(arrays, direction, by_algorithm(Algorithm::tensor_core, precision), intact, true, misalignment);
+    CHECK_MESSAGE(same_bits(got, expected), p, ' ', direction, ' ', precision, " misaligned by ", misalignment);
+    CHECK_MESSAGE(intact, p, ' ', direction, ": wrote outside its output");
+    norm += expected.norm();
+  }
+  return norm;
+}
+
+/// The same problem with every number's magnitude.
+ConvArrays<float> magnitudes(ConvArrays<float> arrays) {
+  for (Array<float>* array : {&arrays.x, &arrays.w, &arrays.y, &arrays.bias_out, &arrays.bias_in})
+    for (std::int64_t i = 0; i < array->size(); ++i) (*array)[i] = std::abs((*array)[i]);
+  return arrays;
+}
+
+}  // namespace
+
+TEST_CASE("steps of every problem fit shared memory and cover the reduction") {
+  for (const ConvProblem& p : dense_problems()) {
+    for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
+      const cuda::TapGemm form = cuda::make_tap_gemm(p, direction);
+      for (const tensor_core::TileShape& tile :
+           {tensor_core::TileShape{128, 128, 2, 8, 16}, tensor_core::TileShape{64, 256, 2, 8, 16},
+            tensor_core::TileShape{128, 256, 1, 4, 8}, tensor_core::TileShape{64, 512, 1, 8, 16}}) {
+        const tensor_core::Steps steps = tensor_core::make_steps(form, tile, 132, kSharedOfHopper);
+        REQUIRE(steps.count > 0);
+        CHECK(steps.shared_bytes <= kSharedOfHopper);
+        CHECK(steps.stages >= 2);
+        CHECK(steps.rows * steps.row_steps >= form.rows);
+        CHECK(steps.planes * steps.plane_steps >= form.planes);
+        CHECK(steps.taps * steps.tap_steps >= form.taps);
+        CHECK(steps.rows % tile.depth == 0);
+        CHECK(steps.tile.window >= tile.positions + (steps.taps - 1) * form.tap_step);
+        CHECK(steps.blocks == p.N * steps.weight_tiles * steps.position_tiles);
+        CHECK((!steps.resident || steps.grid % steps.weight_tiles == 0));  // a block keeps its columns
+      }
+    }
+  }
+}
+
+TEST_CASE("slices of the weight gradient cover the positions and keep the limit") {
+  for (const ConvProblem& p : dense_problems()) {
+    for (const std::size_t limit : {std::size_t{1} << 28, std::size_t{1} << 20}) {
+      const tensor_core::WgradSteps steps = tensor_core::make_wgrad_steps(p, 2, 8, 132, kSharedOfHopper, limit);
+      CHECK(steps.stages >= 1);
+      CHECK(steps.shared_bytes <= kSharedOfHopper);
+      CHECK(steps.slices * steps.chunks_per_slice >= steps.chunks);
+      CHECK((steps.slices - 1) * steps.chunks_per_slice < steps.chunks);
+      CHECK(steps.taps * steps.tap_tiles >= p.K);
+      const std::int64_t bytes = 4 * steps.partial_slices * p.C_in * (p.C_out / p.G) * p.K;
+      CHECK((steps.slices == 1 || bytes <= static_cast<std::int64_t>(limit)));
+    }
+  }
+}
+
+TEST_CASE("small integers, bit for bit: every type and precision, forward and both gradients") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  double norm = 0;
+  int turn = 0;
+  for (const ConvProblem& p : dense_problems()) {
+    norm += check_bits<float>(p, Precision::fp32, turn % 5);
+    norm += check_bits<float>(p, Precision::tf32, turn % 3);
+    if (turn % 2 == 0) norm += check_bits<Half>(p, Precision::fp32, turn % 9);
+    if (turn % 2 == 1) norm += check_bits<BFloat16>(p, Precision::fp32, turn % 9);
+    ++turn;
+  }
+  CHECK(norm > 0);
+}
+
+TEST_CASE("fp32 is as accurate as plain f32 sums, over 160 powers of two in one row as well") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  std::mt19937 random(3);
+  for (const bool wide : {false, true}) {
+    ConvArrays<float> arrays(sized({.N = 2, .C_in = 48, .C_out = 40, .L_in = 700, .K = 6, .S = 2, .P_l = 2, .P_r = 1}),
+                             kNormal);
+    if (wide) {
+      for (std::int64_t i = 0; i < arrays.x.size(); ++i)
+        arrays.x[i] = std::ldexp(arrays.x[i], static_cast<int>(random() % 160) - 80);
+      for (std::int64_t i = 0; i < arrays.y.size(); ++i)
+        arrays.y[i] = std::ldexp(arrays.y[i], static_cast<int>(random() % 80) - 60);
+    }
+    for (const ConvDirection direction : kDirections) {
+      if (wide && direction == ConvDirection::wgrad) continue;  // sums of squares that no float holds
+      bool intact = false;
+      const Array<float> got = run_on_gpu(arrays, direction, by_algorithm(Algorithm::tensor_core), intact);
+      const std::vector<float> plain = arrays.formula<float>(direction);
+      const std::vector<double> exact = arrays.formula<double>(direction);
+      const std::vector<double> magnitude = magnitudes(arrays).formula<double>(direction);
+      double worst = 0, worst_plain = 0;
+      for (std::size_t i = 0; i < exact.size(); ++i) {
+        const auto value = static_cast<double>(got[static_cast<std::int64_t>(i)]);
+        worst = std::max(worst, std::abs(value - exact[i]) / magnitude[i]);
+        worst_plain = std::max(worst_plain, std::abs(static_cast<double>(plain[i]) - exact[i]) / magnitude[i]);
+      }
+      CHECK(worst_plain > 0);
+      CHECK_MESSAGE(worst <= kErrorOverPlain * worst_plain, direction, wide ? " wide" : "", ": ", worst, " against ",
+                    worst_plain);
+    }
+  }
+}
+
+TEST_CASE("infinities, NaN and subnormal numbers come out of fp32 as from plain sums") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  ConvArrays<float> arrays(sized({.N = 1, .C_in = 16, .C_out = 16, .L_in = 400, .K = 3, .S = 2, .P_l = 1, .P_r = 1}),
+                           kSmallIntegers);
+  arrays.x[123] = std::numeric_limits<float>::infinity();
+  arrays.x[1500] = std::numeric_limits<float>::quiet_NaN();
+  arrays.y[777] = -std::numeric_limits<float>::infinity();
+  for (std::int64_t i = 2000; i < 2050; ++i) arrays.x[i] = std::ldexp(3.0F, -140);
+  for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
+    bool intact = false;
+    const Array<float> expected = arrays.run(direction, Algorithm::reference);
+    const Array<float> got = run_on_gpu(arrays, direction, by_algorithm(Algorithm::tensor_core), intact);
+    std::int64_t unusual = 0, wrong = 0;
+    for (std::int64_t i = 0; i < got.size(); ++i) {
+      unusual += std::isfinite(expected[i]) ? 0 : 1;
+      wrong += got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i])) ? 0 : 1;
+    }
+    CHECK(unusual > 0);
+    CHECK_MESSAGE(wrong == 0, direction);
+  }
+}
+
+TEST_CASE("the same bits from run to run, over slices as well") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  const ConvArrays<float> arrays(sized({.N = 4, .C_in = 24, .C_out = 40, .L_in = 20001, .K = 5, .S = 1, .P_l = 2, .P_r = 2}),
+                                 kNormal);
+  for (const ConvDirection direction : kDirections) {
+    bool intact = false;
+    const auto first = run_on_gpu(arrays, direction, by_algorithm(Algorithm::tensor_core), intact);
+    for (int again = 0; again < 5; ++again)
+      CHECK(same_bits(run_on_gpu(arrays, direction, by_algorithm(Algorithm::tensor_core), intact), first));
+  }
+}
+
+TEST_CASE("what it declines, and why") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  const ConvProblem few = sized({.N = 1, .C_in = 4, .C_out = 16, .L_in = 9, .K = 3});
+  CHECK(tensor_core::can_implement(few, ConvDirection::forward, Precision::fp32, 0) ==
+        "it needs 8 channels a group on both sides, got 4 and 16");
+  ConvProblem dense = sized({.N = 1, .C_in = 16, .C_out = 16, .L_in = 9, .K = 3, .S = 2});
+  CHECK(tensor_core::can_implement(dense, ConvDirection::forward, Precision::ieee, 0) ==
+        "precision ieee wants unrounded products");
+  CHECK(tensor_core::can_implement(dense, ConvDirection::forward, Precision::tf32, 0) ==
+        "a phase lacks a tap that others have, and the zero in its place would turn an infinity into NaN");
+  CHECK(!tensor_core::can_implement(dense, ConvDirection::forward, Precision::fp32, 0).has_value());
+  dense.dtype = DType::f64;
+  CHECK(tensor_core::can_implement(dense, ConvDirection::dgrad, Precision::fp32, 0) ==
+        "there are no tensor cores for f64 convolutions here");
+}
