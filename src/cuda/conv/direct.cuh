@@ -15,6 +15,7 @@
 
 #include <cstdint>
 
+#include "cuda/conv/cursor.cuh"
 #include "cuda/conv/direct_steps.hpp"
 #include "cuda/conv/direct_store.cuh"
 #include "cuda/conv/epilogue.cuh"
@@ -47,18 +48,6 @@ __device__ __forceinline__ Place place_of(std::int64_t block, const TapGemm& for
   place.position += form.position_begin;
   return place;
 }
-
-/// One step's counters, advanced taps first.
-struct Cursor {
-  int row = 0, plane = 0, tap = 0;
-  __device__ __forceinline__ void advance(const Steps& steps) {
-    if (++tap < steps.tap_steps) return;
-    tap = 0;
-    if (++plane < steps.plane_steps) return;
-    plane = 0;
-    ++row;
-  }
-};
 
 /// source[row][window] from rows that hold the whole window: a warp a row, nothing tested.
 template <class T, int kThreads>

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "cuda/conv/cursor.cuh"
 #include "cuda/conv/epilogue.cuh"
 #include "cuda/conv/sm90/operand_tile.cuh"
 #include "cuda/conv/sm90/store.cuh"
@@ -49,18 +50,6 @@ __device__ __forceinline__ Place place_of(std::int64_t block, const TapGemm& for
   place.weight_tile = tile;
   return place;
 }
-
-/// One step's counters, advanced taps first.
-struct Cursor {
-  int row = 0, plane = 0, tap = 0;
-  __device__ __forceinline__ void advance(const Steps& steps) {
-    if (++tap < steps.tap_steps) return;
-    tap = 0;
-    if (++plane < steps.plane_steps) return;
-    plane = 0;
-    ++row;
-  }
-};
 
 /// A ring of buffers as a pair of barriers each sees it.
 struct Ring {
