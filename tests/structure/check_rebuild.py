@@ -88,7 +88,7 @@ def main() -> int:
     before = header.stat()
     try:
         os.utime(header)
-        rebuilt = set(re.findall(r"Compiling C\+\+ object (\S+)", ninja("-n")))
+        rebuilt = set(re.findall(r"Compiling (?:C\+\+|Cuda) object (\S+)", ninja("-n")))
     finally:
         os.utime(header, ns=(before.st_atime_ns, before.st_mtime_ns))
     if rebuilt != users or not users:
