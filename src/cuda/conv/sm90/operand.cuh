@@ -29,18 +29,15 @@ struct Tf32 {
   static constexpr int kParts = 1, kVector = 4, kDepth = 8, kN = 256;
   static constexpr bool kSplit = false;
 };
-struct Half {
-  using Source = __half;
-  static constexpr ptx::Tensor kType = ptx::Tensor::f16;
+template <class T, ptx::Tensor kType_>
+struct SixteenBits {
+  using Source = T;
+  static constexpr ptx::Tensor kType = kType_;
   static constexpr int kParts = 1, kVector = 8, kDepth = 16, kN = 256;
   static constexpr bool kSplit = false;
 };
-struct Brain {
-  using Source = __nv_bfloat16;
-  static constexpr ptx::Tensor kType = ptx::Tensor::bf16;
-  static constexpr int kParts = 1, kVector = 8, kDepth = 16, kN = 256;
-  static constexpr bool kSplit = false;
-};
+using Half = SixteenBits<__half, ptx::Tensor::f16>;
+using Brain = SixteenBits<__nv_bfloat16, ptx::Tensor::bf16>;
 
 /// To nearest, ties away from zero; infinities and NaN stay what they are.
 __device__ __forceinline__ std::uint32_t round_tf32(float v) {

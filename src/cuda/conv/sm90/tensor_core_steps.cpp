@@ -75,7 +75,6 @@ Steps make_steps(const TapGemm& form, const TileShape& tile, int sm_count, int s
   best.by_column_tiles = FastDivide(static_cast<std::uint32_t>(column_tiles));
   best.by_classes = FastDivide(static_cast<std::uint32_t>(form.classes));
   best.by_gcd = FastDivide(static_cast<std::uint32_t>(form.out_gcd));
-  best.by_stride = FastDivide(static_cast<std::uint32_t>(form.out_stride));
   return best;
 }
 

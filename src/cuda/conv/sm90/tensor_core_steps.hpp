@@ -25,7 +25,7 @@ struct Steps {
   int shared_bytes;
   std::int64_t weight_tiles, position_tiles, blocks;
   unsigned grid;
-  FastDivide by_weight_tiles, by_position_tiles, by_column_tiles, by_classes, by_gcd, by_stride;
+  FastDivide by_weight_tiles, by_position_tiles, by_column_tiles, by_classes, by_gcd;
 };
 
 inline constexpr int kStagingPitch = 72;                          // words

@@ -46,6 +46,7 @@ struct Inexact {
   }
 };
 
+/// Loads and stores one whole tile, a batch ahead.
 template <class Operand>
 __device__ __forceinline__ void make_tile_now(const TileMaker<Operand>& maker, const Fetch<typename Operand::Source>& fetch,
                                               unsigned char* to, int thread, Inexact& inexact) {
