@@ -232,6 +232,7 @@ sanitized=(
   "cuda/conv/depthwise racecheck synccheck initcheck"
   "cuda/conv/gemm racecheck synccheck initcheck"
   "cuda/conv/conv racecheck synccheck initcheck"
+  "cuda/conv/sm90_tensor_core racecheck synccheck"
   "cuda/reduce racecheck synccheck initcheck"
   "cuda/copy racecheck synccheck initcheck"
   "cuda/fft racecheck synccheck initcheck"

@@ -101,13 +101,14 @@ class PlainAllocator final : public DeviceAllocator {
   struct Allocation {
     std::size_t bytes;
     std::uint64_t serial;
+    std::uint64_t graph;  // that it was allocated for and that may still use it when freed; 0 for none
   };
   void finish_capture(std::uint64_t) override {}
 
   const int device_;
   mutable std::mutex mutex_;
   std::map<Address, Allocation> live_;
-  std::vector<std::pair<std::uint64_t, void*>> kept_;  // freed while a graph was captured: the graph still uses it
+  std::vector<std::pair<std::uint64_t, void*>> kept_;  // freed, but a graph still uses it
   MemoryStats stats_;
   std::size_t limit_ = std::numeric_limits<std::size_t>::max();
   std::function<bool(std::size_t)> failure_hook_;

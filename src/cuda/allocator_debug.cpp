@@ -76,7 +76,7 @@ void* PlainAllocator::allocate(std::size_t bytes) {
     }
   }
   if (pointer == nullptr) throw_out_of_memory(device_, bytes, stats_, limit_);
-  live_[reinterpret_cast<Address>(pointer)] = {bytes, ++stats_.allocations};
+  live_[reinterpret_cast<Address>(pointer)] = {bytes, ++stats_.allocations, captured_graph()};
   stats_.live_bytes += bytes;
   stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.live_bytes);
   ++stats_.live_blocks;
@@ -87,11 +87,12 @@ void PlainAllocator::deallocate(void* pointer, std::size_t) noexcept {
   const std::scoped_lock lock(mutex_);
   const auto found = live_.find(reinterpret_cast<Address>(pointer));
   if (found == live_.end()) return;
+  const std::uint64_t user = captured_graph() != 0 ? captured_graph() : found->second.graph;
   stats_.live_bytes -= found->second.bytes;
   --stats_.live_blocks;
   live_.erase(found);
-  if (captured_graph() != 0) {
-    kept_.emplace_back(captured_graph(), pointer);
+  if (user != 0) {
+    kept_.emplace_back(user, pointer);
   } else {
     (void)cudaFree(pointer);
   }
@@ -104,6 +105,8 @@ void PlainAllocator::release_graph(std::uint64_t graph) {
     (void)cudaFree(kept.second);
     return true;
   });
+  for (auto& [address, block] : live_)
+    if (block.graph == graph) block.graph = 0;
 }
 
 MemoryStats PlainAllocator::stats() const {

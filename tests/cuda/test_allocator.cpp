@@ -161,6 +161,32 @@ TEST_CASE("plain cudaMalloc counts, limits and fails alike") {
   CHECK(allocator.stats().peak_bytes == 1000);
 }
 
+TEST_CASE("plain cudaMalloc: what a graph uses stays until the graph is gone, freed during the capture or after it") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  cuda::PlainAllocator allocator(0);
+  const auto is_there = [](void* pointer) {
+    cudaPointerAttributes attributes{};
+    return cudaPointerGetAttributes(&attributes, pointer) == cudaSuccess && attributes.type == cudaMemoryTypeDevice;
+  };
+  const std::uint64_t graph = cuda::new_graph_id();
+  void* before = allocator.allocate(1000);
+  allocator.begin_capture(graph);
+  void* during = allocator.allocate(1000);
+  void* kept = allocator.allocate(1000);
+  void* longer = allocator.allocate(1000);
+  allocator.deallocate(before, 1000);
+  allocator.deallocate(during, 1000);
+  allocator.end_capture(graph);
+  allocator.deallocate(kept, 1000);
+  CHECK(allocator.stats().live_blocks == 1);
+  for (void* pointer : {before, during, kept, longer}) CHECK(is_there(pointer));
+  allocator.release_graph(graph);
+  for (void* pointer : {before, during, kept}) CHECK_FALSE(is_there(pointer));
+  CHECK(is_there(longer));
+  allocator.deallocate(longer, 1000);
+  CHECK_FALSE(is_there(longer));
+}
+
 TEST_CASE("many threads and streams on the library's own allocator leave nothing behind") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   cuda::DeviceAllocator& allocator = cuda::allocator(0);
