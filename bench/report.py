@@ -159,6 +159,27 @@ def gpu_convolutions(data):
     return table(header, rows, 4) if rows else None
 
 
+def gpu_tensor_cores(data):
+    """Forward of every shape by the algorithm that is chosen, beside cuDNN: f32 at f32 accuracy against cuDNN's tf32 and fp32 in the
+    user's layout, tf32 and bf16 against its best in any layout."""
+    records = {(r["shape"], r["precision"]): r for r in suite(data, "conv_transpose1d") if r["direction"] == "forward" and r.get("chosen")}
+
+    def cudnn(shape, precision, ending):
+        peers = records.get((shape, precision), {}).get("peers", {})
+        return min((us for name, us in peers.items() if name.startswith("cudnn") and name.endswith(ending)), default=None)
+
+    rows = []
+    for shape in dict.fromkeys(shape for shape, _ in records):
+        row = [shape]
+        for precision, peers in (("fp32", (("fp32", "_ncl"), ("tf32", "_ncl"))), ("tf32", (("tf32", ""),)), ("bf16", (("bf16", ""),))):
+            own = records.get((shape, precision), {}).get("us_burst")
+            others = [cudnn(shape, peer, ending) for peer, ending in peers]
+            row += [f"{own / 1e3:.3f}" if own else ""] + [f"{other / own:.2f}" if own and other else "" for other in others]
+        rows.append(row)
+    header = ["shape", "fp32 ms", "x cuDNN fp32", "x cuDNN tf32", "tf32 ms", "x cuDNN tf32, best layout", "bf16 ms", "x cuDNN bf16, best layout"]
+    return table(header, rows) if rows else None
+
+
 def gpu_others(name, unit, scale):
     """The table of a suite whose records differ in shape and algorithm, with each one's peers in a column."""
     def render(data):
@@ -199,6 +220,10 @@ def other(name, shape, algorithm):
 
 milliseconds = lambda record: record["us_burst"] / 1e3
 F32 = ("ieee", "fp32")
+# Of Algorithm::tensor_core: ms in fp32, tf32 and bf16.
+TENSOR_CORE = {("A", "forward"): (1.85, 1.20, 0.78), ("B", "forward"): (0.38, 0.38, 0.22), ("C", "forward"): (0.44, 0.43, 0.27),
+               ("A", "dgrad"): (1.90, 1.25, 0.85), ("A", "wgrad"): (2.05, 1.25, 0.85), ("B", "dgrad"): (0.38, 0.36, 0.24),
+               ("B", "wgrad"): (0.35, 0.34, 0.22), ("C", "dgrad"): (0.48, 0.44, 0.28), ("C", "wgrad"): (0.50, 0.43, 0.28)}
 # What the library sets itself to reach on an H200: what, unit, records, value of a record, bound, whether more is better.
 GOALS = (
     [(f"direct f32 forward, {shape}", "ms", conv(shape, "forward", F32, "direct"), milliseconds, bound, False)
@@ -206,6 +231,8 @@ GOALS = (
     [(f"depthwise {precision} {direction}", "% of the roofline", conv("depthwise", direction, (precision,), "depthwise"),
       lambda r: 100 * r["roofline_us"] / r["us_burst"], 85, True)
      for precision in ("fp32", "f16", "bf16") for direction in ("forward", "dgrad", "wgrad")] +
+    [(f"tensor_core {precision} {direction}, {shape}", "ms", conv(shape, direction, (precision,), "tensor_core"), milliseconds, bound, False)
+     for (shape, direction), bounds in TENSOR_CORE.items() for precision, bound in zip(("fp32", "tf32", "bf16"), bounds)] +
     [("training step 4 x 64, eager", "ms", other("training_step", "toy_4x64", "eager"), milliseconds, 0.40, False),
      ("training step 4 x 64, graph", "ms", other("training_step", "toy_4x64", "graph"), milliseconds, 0.12, False),
      ("training step 32 x 512, graph", "ms", other("training_step", "toy_32x512", "graph"), milliseconds, 0.50, False),
@@ -230,6 +257,7 @@ TABLES = {
     "cpu_convolutions": ("cpu", cpu_convolutions),
     "cpu_steps": ("cpu", cpu_steps),
     "gpu_convolutions": ("h200", gpu_convolutions),
+    "gpu_tensor_cores": ("h200", gpu_tensor_cores),
     "gpu_steps": ("h200", gpu_others("training_step", "ms", 1e3)),
     "gpu_allocator": ("h200", gpu_others("allocator", "us", 1)),
     "gpu_memory": ("h200", gpu_memory),
