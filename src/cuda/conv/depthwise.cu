@@ -1,5 +1,5 @@
-// Algorithm::depthwise: the general kernels' plans and launches, and the way to the vector kernels (depthwise_vector.hpp) where
-// they fit. The kernels are in depthwise.cuh and depthwise_wgrad.cuh.
+// Algorithm::depthwise: the general kernels' plans and launches, and the way to the tensor-core kernels (depthwise_band.hpp) or
+// the vector kernels (depthwise_vector.hpp) where they fit. The kernels are in depthwise.cuh and depthwise_wgrad.cuh.
 #include "cuda/conv/depthwise.hpp"
 
 #include <cuda_bf16.h>
@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "cuda/allocator.hpp"
+#include "cuda/conv/depthwise_band.hpp"
 #include "cuda/conv/depthwise_vector.hpp"
 #include "cuda/conv/depthwise_wgrad.cuh"
 #include "cuda/conv/element.cuh"
@@ -137,7 +138,10 @@ void gather(const ConvProblem& problem, ConvDirection direction, const void* sou
             int device, cudaStream_t stream) {
   const bool is_forward = direction == ConvDirection::forward;
   if (problem.N == 0 || problem.C_in == 0 || (is_forward ? problem.L_out : problem.L_in) == 0) return;
-  if (const auto plan = make_vector_plan(problem, direction, out, properties(device).sm_count))
+  const int sm_count = properties(device).sm_count;
+  if (const auto plan = make_band_plan(problem, direction, source, out, sm_count))
+    return band_gather(problem, direction, *plan, source, w, bias, out, stream);
+  if (const auto plan = make_vector_plan(problem, direction, out, sm_count))
     return vector_gather(problem, direction, *plan, source, w, bias, out, stream);
   const Plan plan = make_plan(problem, direction, device);
   with_element(problem, direction, [&]<class T>(T* result) {
@@ -154,16 +158,22 @@ void wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, in
     CHECK_CUDA(cudaMemsetAsync(w, 0, static_cast<std::size_t>(weights) * size_of(problem.dtype), stream));
     return;
   }
-  const auto vector_plan = make_vector_plan(problem, ConvDirection::wgrad, y, properties(device).sm_count);
-  const Plan plan = vector_plan ? Plan{} : make_plan(problem, ConvDirection::wgrad, device);
+  const int sm_count = properties(device).sm_count;
+  const auto band_plan = make_band_plan(problem, ConvDirection::wgrad, y, x, sm_count);
+  const auto vector_plan = band_plan ? std::nullopt : make_vector_plan(problem, ConvDirection::wgrad, y, sm_count);
+  const Plan plan = band_plan || vector_plan ? Plan{} : make_plan(problem, ConvDirection::wgrad, device);
   with_element(problem, ConvDirection::wgrad, [&]<class T>(T* result) {
     using A = typename AccumulatorOf<T>::type;
     result = static_cast<T*>(w);
     if constexpr (std::is_same_v<A, float>) {
-      if (vector_plan) {
-        const Buffer partial(static_cast<std::size_t>(vector_plan->slices * weights) * sizeof(A), device);
-        vector_wgrad(problem, *vector_plan, x, y, partial.as<A>(), stream);
-        return reduce_slices(partial.as<A>(), weights, vector_plan->slices, result, stream);
+      if (band_plan || vector_plan) {
+        const int slices = band_plan ? band_plan->slices : vector_plan->slices;
+        const Buffer partial(static_cast<std::size_t>(slices * weights) * sizeof(A), device);
+        if (band_plan)
+          band_wgrad(problem, *band_plan, x, y, partial.as<A>(), stream);
+        else
+          vector_wgrad(problem, *vector_plan, x, y, partial.as<A>(), stream);
+        return reduce_slices(partial.as<A>(), weights, slices, result, stream);
       }
     }
     const Buffer partial(static_cast<std::size_t>(plan.slices * weights) * sizeof(A), device);

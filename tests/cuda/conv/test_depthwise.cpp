@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "cuda/conv/depthwise_band.hpp"
 #include "cuda/conv/depthwise_vector.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
@@ -41,7 +42,7 @@ TEST_CASE("long rows, many taps, large strides and dilations") {
   }
 }
 
-TEST_CASE("the vector kernels: strides 1, 2 and 4, every phase, edge and misalignment") {
+TEST_CASE("the vector and tensor-core kernels: strides 1, 2 and 4, every phase, edge and misalignment") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   std::mt19937 random(11);
   const auto pick = [&](std::int64_t low, std::int64_t high) {
@@ -98,24 +99,103 @@ TEST_CASE("the same bits from run to run") {
   }
 }
 
-TEST_CASE("an infinity reaches the outputs of its taps and no others") {
+TEST_CASE_TEMPLATE("an infinity reaches the outputs of its taps and no others", E, float, Half, BFloat16) {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
-  for (const std::int64_t P : {4, 5}) {
-    ConvArrays<float> arrays(sized({.N = 1, .C_in = 2, .C_out = 2, .L_in = 300, .K = 11, .S = 4, .P_l = P, .P_r = 2, .G = 2}),
-                             kSmallIntegers);
-    arrays.x[123] = std::numeric_limits<float>::infinity();
-    arrays.y[777] = -std::numeric_limits<float>::infinity();
+  for (const ConvProblem& p :
+       {sized({.N = 1, .C_in = 2, .C_out = 2, .L_in = 300, .K = 11, .S = 4, .P_l = 4, .P_r = 2, .G = 2}),
+        sized({.N = 1, .C_in = 2, .C_out = 2, .L_in = 300, .K = 11, .S = 4, .P_l = 5, .P_r = 2, .G = 2}),
+        sized({.N = 1, .C_in = 2, .C_out = 6, .L_in = 1999, .K = 12, .S = 2, .P_l = 5, .P_r = 5, .G = 2})}) {
+    ConvArrays<E> arrays(p, kSmallIntegers);
+    arrays.x[123] = E(std::numeric_limits<float>::infinity());
+    arrays.y[777] = E(-std::numeric_limits<float>::infinity());
     for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
       bool intact = false;
-      const Array<float> expected = arrays.run(direction, Algorithm::reference);
-      const Array<float> got = run_on_gpu(arrays, direction, by_algorithm(Algorithm::depthwise), intact);
+      const Array<E> expected = arrays.run(direction, Algorithm::reference);
+      const Array<E> got = run_on_gpu(arrays, direction, by_algorithm(Algorithm::depthwise), intact);
       std::int64_t infinite = 0, wrong = 0;
       for (std::int64_t i = 0; i < got.size(); ++i) {
-        infinite += std::isinf(expected[i]) ? 1 : 0;
-        wrong += got[i] != expected[i] ? 1 : 0;
+        infinite += std::isinf(as_double(expected[i])) ? 1 : 0;
+        wrong += as_double(got[i]) != as_double(expected[i]) ? 1 : 0;
       }
       CHECK(infinite > 0);
-      CHECK_MESSAGE(wrong == 0, direction, " P=", P);
+      CHECK_MESSAGE(wrong == 0, arrays.p, " ", direction);
+      CHECK(intact);
+    }
+  }
+}
+
+TEST_CASE("the tensor-core kernels: strides to 8, filters to their limit, many outputs a channel") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  std::mt19937 random(12);
+  const auto pick = [&](std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(random() % static_cast<unsigned>(high - low + 1));
+  };
+  double norm = 0;
+  for (const std::int64_t S : {1, 2, 3, 4, 5, 6, 7}) {
+    for (const std::int64_t L_in : {1, 40, 515, 1024, 2600}) {
+      const std::int64_t channels = pick(1, 3), K = pick(1, 57 - 7 * S + 1);  // one past the rule as well
+      const ConvProblem p = sized({.N = pick(1, 3),
+                                   .C_in = channels,
+                                   .C_out = channels * pick(1, 5),
+                                   .L_in = L_in,
+                                   .K = K,
+                                   .S = S,
+                                   .P_l = pick(0, K / 2),
+                                   .P_r = pick(0, K / 2 - K / 4),
+                                   .OP = pick(0, S - 1),
+                                   .G = channels});
+      if (p.L_out < 1) continue;
+      norm += check_gpu_bits<Half>(p, by_algorithm(Algorithm::depthwise), pick(0, 63));
+      norm += check_gpu_bits<BFloat16>(p, by_algorithm(Algorithm::depthwise), pick(0, 63));
+    }
+  }
+  CHECK(norm > 0);
+}
+
+TEST_CASE("which shapes the tensor-core kernels do, and that their plans cover every row") {
+  const auto plan_of = [](ConvProblem p, ConvDirection direction, DType dtype = DType::bf16) {
+    p = sized(p), p.dtype = dtype;
+    return cuda::depthwise::make_band_plan(p, direction, nullptr, nullptr, 132);
+  };
+  const ConvProblem base{.N = 3, .C_in = 5, .C_out = 10, .L_in = 1001, .K = 12, .S = 2, .P_l = 5, .P_r = 5, .G = 5};
+  for (const ConvDirection direction : kDirections) {
+    CHECK(plan_of(base, direction).has_value());
+    CHECK(plan_of(base, direction, DType::f16).has_value());
+    CHECK_FALSE(plan_of(base, direction, DType::f32).has_value());
+    ConvProblem dilated = base, dense = base, tall = base;
+    dilated.D = 2, dense.G = 1, tall.S = 8, tall.K = 2;
+    CHECK_FALSE(plan_of(dilated, direction).has_value());
+    CHECK_FALSE(plan_of(dense, direction).has_value());
+    CHECK_FALSE(plan_of(tall, direction).has_value());
+  }
+  ConvProblem longest = base;
+  longest.K = 43;
+  CHECK(plan_of(longest, ConvDirection::dgrad).has_value());
+  longest.K = 44;
+  CHECK_FALSE(plan_of(longest, ConvDirection::dgrad).has_value());
+  longest.K = 35;
+  CHECK(plan_of(longest, ConvDirection::forward).has_value());
+  longest.K = 36;
+  CHECK_FALSE(plan_of(longest, ConvDirection::forward).has_value());
+  for (const std::int64_t L_in : {1, 2000, 16384, 50001}) {
+    for (const std::int64_t S : {1, 2, 4}) {
+      for (const ConvDirection direction : kDirections) {
+        const ConvProblem p =
+            sized({.N = 8, .C_in = 256, .C_out = 256, .L_in = L_in, .K = 12, .S = S, .P_l = 5, .P_r = 5, .G = 256});
+        if (p.L_out < 1) continue;
+        const auto plan = plan_of(p, direction);
+        REQUIRE(plan.has_value());
+        const bool is_forward = direction == ConvDirection::forward;
+        const std::int64_t tile = plan->threads / 32 * (is_forward && S == 4 ? 2 : 4) * 128 * (is_forward ? S : 1);
+        CHECK(plan->tiles * tile >= (is_forward ? p.L_out : p.L_in));
+        CHECK(plan->shared_bytes <= 48 * 1024);
+        if (direction == ConvDirection::wgrad) {
+          CHECK(plan->slices <= 8 * plan->tiles);
+          CHECK(plan->blocks == 256 * plan->slices);
+        } else {
+          CHECK(plan->blocks == 8 * 256 * plan->tiles);
+        }
+      }
     }
   }
 }
