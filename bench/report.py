@@ -4,11 +4,13 @@
     report.py collect NAME --commit C --date D [--set KEY=VALUE ...] [--folder F] [--checks CHECKS.tsv] [RESULT.json ...]
     report.py adopt NAME.json [NAME.json ...]
     report.py tables
+    report.py pictures
 
 `collect` joins the records of several programs' --json files into F/NAME.json (cpu, h200, ...; F is docs/benchmarks without
 --folder), with what they were measured on; CHECKS.tsv (tools/gpu_check.sh) adds its checks and leaves their table beside it.
 `adopt` takes files that `collect` made elsewhere into docs/benchmarks, the parts of one run joined, and writes the tables.
 `tables` writes every table anew from docs/benchmarks, between its markers; one without records stays as it is.
+`pictures` draws docs/pictures/precision.png with gnuplot: time against error of shape A's forward in every precision.
 """
 
 import argparse
@@ -16,6 +18,7 @@ import json
 import math
 import pathlib
 import re
+import subprocess
 
 DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
 SHARED = ("device", "isa", "threads", "torch")  # said once by a program, true of all its records
@@ -292,6 +295,29 @@ def tables(_):
         page.write_text(text, encoding="utf-8")
 
 
+def pictures(_):
+    data = read(DOCS / "benchmarks" / "h200.json")
+    points = [(r["us_burst"] / 1e3, r["error"], f"{r['algorithm']} {r['precision']}") for r in suite(data, "conv_transpose1d")
+              if r["shape"] == "A" and r["direction"] == "forward" and r["error"]]
+    lines = "\n".join(f'{ms:.6g} {error:.6g} "{name}"' for ms, error, name in points)
+    script = f"""set terminal pngcairo size 900,520 font 'sans,11'
+set output 'docs/pictures/precision.png'
+set logscale xy
+set xlabel 'ms'
+set ylabel 'error against float64, relative'
+set format y '10^{{%L}}'
+set title 'ConvTranspose1d 128 to 128 channels, K=3, 64 x 65536: forward on an {data.get("gpu", "GPU")}'
+set grid
+set key off
+set offsets graph 0.05, graph 0.25, graph 0.08, graph 0.05
+$points << end
+{lines}
+end
+plot $points using 1:2 with points pointtype 7 pointsize 1.4, '' using 1:2:3 with labels left offset 1,0.3 noenhanced
+"""
+    subprocess.run(["gnuplot"], input=script, text=True, check=True, cwd=DOCS.parent)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
@@ -308,6 +334,7 @@ def main():
     command.add_argument("results", nargs="+")
     command.set_defaults(run=adopt)
     commands.add_parser("tables").set_defaults(run=tables)
+    commands.add_parser("pictures").set_defaults(run=pictures)
     arguments = parser.parse_args()
     arguments.run(arguments)
 
