@@ -4,14 +4,15 @@
 
 #include "cuda/allocator.hpp"
 #include "cuda/runtime.hpp"
+#include "tensor/storage.hpp"
 
 namespace polyphase::cuda {
 
-struct Graph::State {
+struct Graph::State final : WriteObserver {
   explicit State(int on) : device(on), stream(on), start(default_generator().state()), values(sizeof(ReplayState), on) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  ~State();
+  ~State() override;
 
   int device;
   Stream stream;  // that the work was recorded on; nothing runs there
@@ -21,9 +22,13 @@ struct Graph::State {
   Buffer values;  // (1) ReplayState
   bool values_used = false;
   std::vector<std::function<void()>> updates;
+  std::vector<std::function<void(cudaStream_t)>> preparations;
   cudaGraphExec_t executable = nullptr;
   std::uint64_t replays = 0;
-  Event last;  // behind the last replay
+  Event last;                        // behind the last replay
+  std::vector<WeakStorage> targets;  // written by each replay
+
+  void written(const Storage& storage) noexcept override;
 
   void record(const std::function<void()>& work);
 };
@@ -32,6 +37,10 @@ Graph::State::~State() {
   if (replays > 0) (void)cudaEventSynchronize(last.get());
   if (executable != nullptr) (void)cudaGraphExecDestroy(executable);
   allocator(device).release_graph(id);
+}
+
+void Graph::State::written(const Storage& storage) noexcept {
+  if (targets.empty() || !targets.back().is_of(storage)) targets.emplace_back(storage);
 }
 
 namespace {
@@ -47,6 +56,7 @@ class Recording {
     CHECK_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
     allocator(device_).begin_capture(id_);
     current = &state;
+    WriteObserver::exchange(&state);
   }
   ~Recording() {
     cudaGraph_t graph = nullptr;
@@ -59,6 +69,7 @@ class Recording {
   cudaError_t finish(cudaGraph_t* graph) {
     ended_ = true;
     current = nullptr;
+    WriteObserver::exchange(nullptr);
     const cudaError_t status = cudaStreamEndCapture(stream_, graph);
     allocator(device_).end_capture(id_);
     return status;
@@ -135,12 +146,14 @@ void Graph::replay() {
     for (const auto& update : state.updates) update();
     state.last.wait_on(stream);  // another stream may have run it last
   }
+  for (const auto& prepare : state.preparations) prepare(stream);
   if (state.values_used) {
     const GeneratorState now = state.draws > 0 ? default_generator().take(state.draws) : state.start;
     set_replay_state(state.values.as<ReplayState>(), {now.seed, now.offset - state.start.offset}, stream);
   }
   CHECK_CUDA(cudaGraphLaunch(state.executable, stream));
   ++state.replays;
+  for (const WeakStorage& target : state.targets) target.bump_version();
   state.last.record(stream);
 }
 
@@ -157,6 +170,10 @@ bool capturing() noexcept { return current != nullptr; }
 
 void on_replay(std::function<void()> update) {
   if (current != nullptr) current->updates.push_back(std::move(update));
+}
+
+void before_replay(std::function<void(cudaStream_t)> work) {
+  if (current != nullptr) current->preparations.push_back(std::move(work));
 }
 
 const ReplayState* replay_state(int device) {

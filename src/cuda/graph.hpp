@@ -2,6 +2,7 @@
 // What device code and the backend must know of a capture. Internal; no CUDA headers.
 
 #include <cstdint>
+#include <functional>
 
 #include "cuda/cuda.hpp"
 #include "tensor/random.hpp"
@@ -21,6 +22,10 @@ struct ReplayState {
 
 /// Throws DeviceError where the calling thread captures: `operation` waits for the device, so that it cannot be recorded.
 void refuse_capture(const char* operation);
+
+/// In capture(): has `work` called on the host before each replay, the first too and after on_replay's updates, with the stream
+/// that the replay is about to go to. Elsewhere it does nothing.
+void before_replay(std::function<void(CUstream_st* stream)> work);
 
 /// *state = value, on the device.
 void set_replay_state(ReplayState* state, const ReplayState& value, CUstream_st* stream);

@@ -150,12 +150,6 @@ void Optimizer::run(const Batch& batch, const Tensor& skip, bool counts_step) {
           .skip = skip,
           .total = counts_step ? static_cast<std::int64_t>(entries_.size()) : -1});
   for (const OptimizerSlot& slot : batch.slots) slot.parameter.storage().bump_version();
-  if (!cuda::capturing()) return;
-  std::vector<Storage> changed;  // and nothing of the graph's own, which would outlive it
-  for (const OptimizerSlot& slot : batch.slots) changed.push_back(slot.parameter.storage());
-  cuda::on_replay([changed] {
-    for (const Storage& storage : changed) storage.bump_version();
-  });
 }
 
 void Optimizer::zero_grad() {

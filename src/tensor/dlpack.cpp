@@ -101,6 +101,7 @@ DLManagedTensorVersioned* to_dlpack(const Tensor& tensor) {
   backend_of(device).synchronize();
   auto owned = std::make_unique<Export>();
   owned->tensor = tensor.detach();
+  tensor.storage().mark_exported();
   owned->shape = tensor.shape();
   owned->strides = tensor.strides();
   DLManagedTensorVersioned& managed = owned->managed;

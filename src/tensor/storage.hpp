@@ -1,14 +1,39 @@
 #pragma once
 // A reference-counted block of device memory, shared by the views of one tensor.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 
 #include "tensor/device.hpp"
 
 namespace polyphase {
+
+/// What a backend computed from the bytes of a block and keeps with it, such as weights in a kernel's own form.
+class StorageCompanion {
+ public:
+  StorageCompanion() = default;
+  StorageCompanion(const StorageCompanion&) = delete;
+  StorageCompanion& operator=(const StorageCompanion&) = delete;
+  virtual ~StorageCompanion() = default;
+};
+
+class Storage;
+
+/// Told of every in-place write that the library makes on a thread, in bump_version().
+class WriteObserver {
+ public:
+  WriteObserver() = default;
+  WriteObserver(const WriteObserver&) = delete;
+  WriteObserver& operator=(const WriteObserver&) = delete;
+  virtual ~WriteObserver() = default;
+  virtual void written(const Storage& storage) noexcept = 0;
+  /// Makes `observer` (null: none) the calling thread's; returns the one before.
+  static WriteObserver* exchange(WriteObserver* observer) noexcept;
+};
 
 /// A handle on a block of bytes. Copies share the block; the last one gives it back.
 class Storage {
@@ -22,27 +47,51 @@ class Storage {
   [[nodiscard]] void* data() const noexcept { return block_ ? block_->data : nullptr; }
   [[nodiscard]] std::size_t bytes() const noexcept { return block_ ? block_->bytes : 0; }
   [[nodiscard]] Device device() const noexcept { return block_ ? block_->device : Device::cpu(); }
-  /// Counts in-place writes, so that backward can tell when a saved tensor was changed.
+  /// Counts in-place writes, so that backward can tell when a saved tensor was changed, and packed weights when they are out of
+  /// date. Who writes through a raw pointer calls bump_version() after it.
   [[nodiscard]] std::uint64_t version() const noexcept { return block_ ? block_->version : 0; }
-  void bump_version() const noexcept {
-    if (block_) ++block_->version;
+  void bump_version() const noexcept;
+  /// Others than the library may write the bytes from now on, unseen by version().
+  void mark_exported() const noexcept {
+    if (block_) block_->exported = true;
   }
+  /// The block's companion, which lives as long as the block; `make` is called once in its life. Null where others may write
+  /// the bytes: borrowed or exported memory, and a null handle.
+  [[nodiscard]] StorageCompanion* companion(std::unique_ptr<StorageCompanion> (*make)()) const;
   [[nodiscard]] bool shares_with(const Storage& other) const noexcept { return block_ == other.block_; }
 
  private:
+  friend class WeakStorage;
   struct Block {
     void* data = nullptr;
     std::size_t bytes = 0;
     Device device;
     std::uint64_t version = 0;
     bool borrowed = false;
+    std::atomic<bool> exported = false;
     std::function<void()> release;  // of borrowed memory; may be empty
+    std::once_flag companion_made;
+    std::unique_ptr<StorageCompanion> companion;
     Block() = default;
     Block(const Block&) = delete;
     Block& operator=(const Block&) = delete;
     ~Block();
   };
   std::shared_ptr<Block> block_;
+};
+
+/// A handle that does not keep the block alive.
+class WeakStorage {
+ public:
+  explicit WeakStorage(const Storage& storage) : block_(storage.block_) {}
+  /// Storage::bump_version where the block is still there, but no observer is told.
+  void bump_version() const noexcept {
+    if (const auto block = block_.lock()) ++block->version;
+  }
+  [[nodiscard]] bool is_of(const Storage& storage) const noexcept { return block_.lock() == storage.block_; }
+
+ private:
+  std::weak_ptr<Storage::Block> block_;
 };
 
 }  // namespace polyphase

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <memory>
 
 #include "tensor/backend.hpp"
 
@@ -65,4 +66,57 @@ TEST_CASE("a failed allocation leaves nothing behind") {
   const std::size_t before = allocator.stats().live_bytes;
   CHECK_THROWS_AS(Storage(std::size_t{1} << 60, Device::cpu()), pp::OutOfMemory);
   CHECK(allocator.stats().live_bytes == before);
+}
+
+namespace {
+
+struct Counting final : pp::StorageCompanion {
+  Counting() { ++made; }
+  ~Counting() override { ++gone; }
+  static std::unique_ptr<pp::StorageCompanion> make() { return std::make_unique<Counting>(); }
+  static int made, gone;
+};
+int Counting::made = 0, Counting::gone = 0;
+
+}  // namespace
+
+TEST_CASE("a companion is made once and goes with the block; none where others may write") {
+  {
+    const Storage first(64, Device::cpu());
+    const Storage second = first;
+    pp::StorageCompanion* companion = first.companion(&Counting::make);
+    CHECK(companion != nullptr);
+    CHECK(second.companion(&Counting::make) == companion);
+    CHECK(Counting::made == 1);
+    first.mark_exported();
+    CHECK(second.companion(&Counting::make) == nullptr);
+    CHECK(Counting::gone == 0);
+  }
+  CHECK(Counting::gone == 1);
+  std::array<float, 4> there{};
+  CHECK(Storage(there.data(), sizeof(there), Device::cpu(), {}).companion(&Counting::make) == nullptr);
+  CHECK(Storage().companion(&Counting::make) == nullptr);
+  CHECK(Counting::made == 1);
+}
+
+TEST_CASE("writes are told to the thread's observer, and a weak handle keeps nothing alive") {
+  struct Last final : pp::WriteObserver {
+    const void* data = nullptr;
+    int count = 0;
+    void written(const Storage& storage) noexcept override { data = storage.data(), ++count; }
+  } last;
+  Storage storage(64, Device::cpu());
+  CHECK(pp::WriteObserver::exchange(&last) == nullptr);
+  storage.bump_version();
+  CHECK(pp::WriteObserver::exchange(nullptr) == &last);
+  storage.bump_version();
+  CHECK(last.count == 1);
+  CHECK(last.data == storage.data());
+  const pp::WeakStorage weak(storage);
+  weak.bump_version();
+  CHECK(storage.version() == 3);
+  CHECK(weak.is_of(storage));
+  storage = Storage();
+  weak.bump_version();
+  CHECK_FALSE(weak.is_of(Storage(8, Device::cpu())));
 }
