@@ -226,7 +226,8 @@ part_test() {
 }
 
 # Which programs are run under which of compute-sanitizer's tools, beside memcheck, which all are.
-#   racecheck and synccheck: kernels with shared memory; initcheck: all that read what others wrote
+#   racecheck and synccheck: kernels with shared memory; initcheck: all that read what others wrote, but not what cuBLAS' f16 and
+#   bf16 products on Hopper wrote, which it does not see
 sanitized=(
   "cuda/conv/direct racecheck synccheck initcheck"
   "cuda/conv/depthwise racecheck synccheck initcheck"
@@ -243,7 +244,7 @@ sanitized=(
   "cuda/random initcheck"
   "cuda/matmul"
   "cuda/graph initcheck"
-  "cuda/graph_state initcheck"
+  "cuda/graph_state"
   "cuda/pinned"
   "cuda/staging"
   "cuda/index_check initcheck"
