@@ -240,7 +240,7 @@ sanitized=(
   "cuda/optimizers racecheck synccheck initcheck"
   "cuda/optimizers_lists initcheck"
   "cuda/elementwise initcheck"
-  "cuda/length racecheck synccheck initcheck"
+  "cuda/length initcheck"
   "cuda/random initcheck"
   "cuda/matmul"
   "cuda/graph initcheck"
