@@ -27,6 +27,9 @@ inline constexpr double kHalfRounding = 2e-3;
 inline constexpr double kBFloat16Rounding = 1.6e-2;
 /// A convolution's largest error against float64, over that of the same sums done plainly one after another in f32.
 inline constexpr double kErrorOverPlain = 2;
+/// The largest error of ten thousand sums of products of numbers rounded to 11 bits, over the sums' root mean square: 2^-12 a
+/// rounding, four times that in the tail.
+inline constexpr double kTf32Rounding = 2e-3;
 
 /// A training curve in other arithmetic against the CPU's, in units of what rounding the initial weights does to it.
 inline constexpr double kCurveOverRounding = 10;

@@ -42,7 +42,8 @@ void issue(const Call& call, Algorithm algorithm) {
       return gemm::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, call.precision,
                           call.device, call.stream);
     case Algorithm::tensor_core:
-      if (is_wgrad) return tensor_core::wgrad(call.problem, call.first, call.second, call.out, call.device, call.stream);
+      if (is_wgrad)
+        return tensor_core::wgrad(call.problem, call.precision, call.first, call.second, call.out, call.device, call.stream);
       return tensor_core::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, {}, call.precision,
                                  call.device, call.stream);
     default:

@@ -21,8 +21,8 @@ namespace polyphase::cuda::tensor_core {
 void gather(const ConvProblem& problem, ConvDirection direction, const void* source, const void* w, const void* bias, void* out,
             const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream);
 
-/// w = the weight gradient of x and y. On `stream`; partial sums within conv_workspace_limit(). f32 in any precision is
-/// computed as Precision::fp32.
-void wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, int device, cudaStream_t stream);
+/// w = the weight gradient of x and y. On `stream`; partial sums within conv_workspace_limit().
+void wgrad(const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w, int device,
+           cudaStream_t stream);
 
 }  // namespace polyphase::cuda::tensor_core

@@ -1,82 +1,167 @@
 #pragma once
 // The weight gradient on wgmma (sm_90a): w[ci, co, k] = sum over n, i of x[n, ci, i] * y[n, co, S*i + k*D - P_l].
 //
-// gemm_m = ci, gemm_n = co, gemm_k = (n, i), one product for every tap. Both operands are tiles of operand_tile.cuh, where a
-// tap is another start address or another plane; x is held in registers through a step and serves all taps. A block sums a
-// fixed slice of the positions into partial sums; reduce_slices adds the slices in order. The tensor cores cut sums off instead
-// of rounding them, so every step of 64 positions is added up in ordinary arithmetic.
+// gemm_k = (n, i); which channels, planes and taps are gemm_m and gemm_n: tensor_core_wgrad_steps.hpp. Two warpgroups, the
+// producers, fill operand tiles (tensor_core_wgrad_fill.cuh); two, the consumers, hold the rows of a step in registers and
+// multiply them with the columns at every shift, which is a start address. A block sums a fixed slice of the positions into
+// partial sums; reduce_slices adds the slices in order. The tensor cores cut sums off instead of rounding them, so in the split
+// form every 64 positions are added up in ordinary arithmetic.
 
 #include <cstdint>
 
 #include "conv/problem.hpp"
-#include "cuda/conv/sm90/operand_tile.cuh"
+#include "cuda/conv/sm90/tensor_core_wgrad_fill.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
+#include "cuda/conv/sm90/tensor_core_wgrad_types.hpp"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/wgmma_registers.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
+inline constexpr int kWgradThreads = kWgradProducers + 256;
+
 struct WgradPlace {
-  std::int64_t g, row, column, tap;  // first of the block
-  std::int64_t slice, first_chunk, last_chunk;
+  int group, row_block, column_block, shift;  // first of the block
+  int slice;
+  std::int64_t first_chunk, last_chunk;
 };
 
-__device__ __forceinline__ WgradPlace wgrad_place(std::int64_t block, const WgradSteps& steps, int taps_of_problem) {
+__device__ __forceinline__ WgradPlace wgrad_place(std::uint32_t block, const WgradSteps& steps) {
+  const auto jobs = static_cast<std::uint32_t>(steps.jobs);
   WgradPlace place;
-  place.slice = block / steps.jobs;
-  std::int64_t job = block % steps.jobs;
-  place.tap = job % steps.tap_tiles * steps.taps;
-  job /= steps.tap_tiles;
-  place.column = job % steps.column_tiles * kWgradColumns;
+  place.slice = static_cast<int>(block / jobs);
+  auto job = static_cast<int>(block % jobs);
+  // The last tile moves back instead of reaching past the shifts: what it repeats it computes to the same bits.
+  place.shift = max(0, min(job % steps.shift_tiles * steps.shape.shifts, steps.shifts - steps.shape.shifts));
+  job /= steps.shift_tiles;
+  place.column_block = job % steps.column_tiles * steps.columns.tile;
   job /= steps.column_tiles;
-  place.row = job % steps.row_tiles * steps.rows;
-  place.g = job / steps.row_tiles;
-  // The last tile moves back instead of reaching past the taps: what it repeats it computes to the same bits.
-  place.tap = max(static_cast<std::int64_t>(0), min(place.tap, static_cast<std::int64_t>(taps_of_problem - steps.taps)));
+  place.row_block = job % steps.row_tiles * steps.rows.tile;
+  place.group = job / steps.row_tiles;
   place.first_chunk = place.slice * steps.chunks_per_slice;
   place.last_chunk = min(place.first_chunk + steps.chunks_per_slice, steps.chunks);
   return place;
 }
 
-/// What cannot be split exactly in a thread's share.
-struct Inexact {
-  std::uint32_t small = 0, never = 0;
-  __device__ __forceinline__ void add(Split split, std::uint32_t count) {
-    small += split == Split::small ? count : 0;
-    never |= split == Split::never ? 1 : 0;
+/// What a block's threads look up rather than hold in registers.
+struct WgradBlock {
+  WgradPlace place;
+  WgradOrigin rows, columns;
+  std::uint64_t barriers[2 * kWgradStages];
+};
+
+/// Where a block's stages and barriers are.
+struct WgradMemory {
+  std::uint32_t base;
+  unsigned char* stages;
+  WgradBlock& block;
+  __device__ __forceinline__ std::uint32_t full(int stage) const { return ptx::shared_address(block.barriers + 2 * stage); }
+  __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
+};
+
+/// The stage of a step, and the parity of its barriers.
+struct WgradRing {
+  int stage = 0;
+  std::uint32_t parity = 0;
+  __device__ __forceinline__ void advance(int stages) {
+    if (++stage < stages) return;
+    stage = 0;
+    parity ^= 1;
   }
 };
 
-/// Loads and stores one whole tile, a batch ahead.
+/// Where a producer is among its items: those of the rows, then those of the columns, step by step.
+struct WgradCursor {
+  int slot = 0;  // of a step
+  int left;      // steps
+
+  /// Whether a step ended.
+  __device__ __forceinline__ bool advance(int slots) {
+    if (++slot != slots) return false;
+    slot = 0;
+    --left;
+    return true;
+  }
+};
+
+/// A producer thread.
 template <class Operand>
-__device__ __forceinline__ void make_tile_now(const TileMaker<Operand>& maker, const Fetch<typename Operand::Source>& fetch,
-                                              unsigned char* to, int thread, Inexact& inexact) {
-  using Maker = TileMaker<Operand>;
-  constexpr int kAdvance = Maker::kBatch * kProducers;
-  typename Operand::Source even[Maker::kBatch][Maker::kVector], odd[Maker::kBatch][Maker::kVector];
-  constexpr std::uint32_t kCount = Maker::kBatch * Maker::kVector;
-  maker.load(fetch, thread, even);
-  for (int item = thread; item < maker.tile.items; item += 2 * kAdvance) {
-    maker.load(fetch, item + kAdvance, odd);
-    inexact.add(maker.store(to, item, even), kCount);
-    maker.load(fetch, item + 2 * kAdvance, even);
-    inexact.add(maker.store(to, item + kAdvance, odd), kCount);
+struct WgradProducer {
+  using T = typename Operand::Source;
+  const WgradSteps& steps;
+  const WgradBlock& block;
+  const WgradMemory& memory;
+  const WgradItem* items;      // this thread's
+  const std::uint32_t* words;  // its ring
+  int rows_slots, slots;       // of its warp
+  float rows_scale, columns_scale;
+  int n, chunk;  // of what is fetched next: sample, chunk of the sample
+  WgradCursor ahead, here;
+  WgradSource<T> source;
+  WgradRing ring;
+  WgradRange range;
+  std::uint32_t uppers;  // bit i: the item at i of the ring begins with the upper half of a word
+
+  /// Begins to fetch the next item into place `at` of the ring, or nothing after the last.
+  __device__ __forceinline__ void fetch(int at) {
+    if (ahead.left != 0) {
+      if (ahead.slot == 0) source = source_at<T>(block.rows, n, chunk);
+      if (ahead.slot == rows_slots) source = source_at<T>(block.columns, n, chunk);
+      // In one piece.
+      const int4 bits = *reinterpret_cast<const int4*>(&items[ahead.slot * kWgradProducers]);
+      const WgradItem item{static_cast<std::int64_t>(bits.y) << 32 | static_cast<std::uint32_t>(bits.x), bits.z,
+                           static_cast<std::uint32_t>(bits.w)};
+      const std::uint32_t to = ptx::shared_address(words + at * kWgradProducers * 8);
+      const bool upper = WgradFill<Operand>::fetch(item, source, block.rows.tensor, to);
+      if constexpr (!Operand::kScaled) uppers = (uppers & ~(1U << at)) | (upper ? 1U << at : 0U);
+      if (ahead.advance(slots) && ++chunk == static_cast<int>(steps.chunks_per_row)) chunk = 0, ++n;
+    }
+    ptx::copy_commit();
+  }
+
+  /// Converts the item at `at`; the first of a step waits for the stage, the last hands it over.
+  __device__ __forceinline__ void convert(int at) {
+    if (here.slot == 0) ptx::mbarrier_wait(memory.empty(ring.stage), ring.parity ^ 1);
+    ptx::copy_wait<kWgradRing - 1>();
+    const std::uint32_t to = items[here.slot * kWgradProducers].to;
+    const bool is_row = here.slot < rows_slots;
+    const int rows_bytes = Operand::kParts * steps.rows_bytes;
+    unsigned char* stage = memory.stages + ring.stage * steps.stage_bytes + (is_row ? 0 : rows_bytes);
+    if ((to & 15) != 0)
+      WgradFill<Operand>::convert_item(words + at * kWgradProducers * 8, (uppers >> at & 1) != 0,
+                                       ((is_row ? steps.rows.length : steps.columns.length) & 1) != 0,
+                                       is_row ? rows_scale : columns_scale, stage + (to & ~15U),
+                                       is_row ? steps.rows_bytes : (steps.stage_bytes - rows_bytes) / Operand::kParts, range);
+    if (!here.advance(slots)) return;
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(memory.full(ring.stage));
+    ring.advance(steps.stages);
+  }
+};
+
+/// All the steps of a block.
+template <class Operand>
+__device__ __forceinline__ void produce(WgradProducer<Operand>& producer) {
+#pragma unroll
+  for (int i = 0; i < kWgradRing - 1; ++i) producer.fetch(i);
+  while (true) {
+#pragma unroll
+    for (int i = 0; i < kWgradRing; ++i) {
+      producer.fetch((i + kWgradRing - 1) % kWgradRing);
+      producer.convert(i);
+      if (producer.here.left == 0) return;
+    }
   }
 }
 
-template <class T>
-__device__ __forceinline__ Fetch<T> fetch_x(const ConvProblem& problem, const WgradSteps& steps, const WgradPlace& place,
-                                            std::int64_t n, std::int64_t i0, const T* x) {
-  const std::int64_t channels = problem.C_in / problem.G;
-  const T* base = x + (n * problem.C_in + place.g * channels + place.row) * problem.L_in + i0;
-  return make_fetch(steps.x, base, i0, problem.L_in, channels - place.row, 1);
-}
-template <class T>
-__device__ __forceinline__ Fetch<T> fetch_y(const ConvProblem& problem, const WgradSteps& steps, const WgradPlace& place,
-                                            std::int64_t n, std::int64_t i0, const T* y) {
-  const std::int64_t channels = problem.C_out / problem.G;
-  const std::int64_t e0 = problem.S * i0 + place.tap * problem.D - problem.P_l;
-  const T* base = y + (n * problem.C_out + place.g * channels + place.column) * problem.L_out + e0;
-  return make_fetch(steps.y, base, e0, problem.L_out, channels - place.column, problem.K - place.tap);
+/// A warp's share of what repair has to know.
+__device__ __forceinline__ void report(const WgradRange& range, WgradScales& scales) {
+  const float2 most = __half22float2(range.most);
+  const std::uint32_t most_bits = __reduce_max_sync(0xffffffffU, max(__float_as_uint(most.x), __float_as_uint(most.y)));
+  const std::uint32_t small = __reduce_add_sync(0xffffffffU, range.small);
+  if (threadIdx.x % 32 != 0) return;
+  atomicMax(&scales.most, most_bits);
+  if (small != 0) atomicAdd(&scales.small, small);
 }
 
 /// A lane's address for load_transposed of rows (gemm_m) 16*warp.. of 64 and gemm_k 0..15 of a tile.
@@ -85,164 +170,230 @@ __device__ __forceinline__ std::uint32_t fragment_offset(int warp, int lane, std
   return static_cast<std::uint32_t>(2 * warp + block % 2) * pitch + static_cast<std::uint32_t>(lane % 8 + block / 2 * 8) * 16;
 }
 
-/// One step: sums = x * y for every tap, from the positions first .. last (multiples of 16). Waits for the tensor cores.
-template <class Operand, int kTaps>
-__device__ __forceinline__ void multiply_step(const WgradSteps& steps, std::uint32_t x, std::uint32_t y, int first, int last,
-                                              int warp, int lane, float (&sums)[kTaps][kWgradColumns / 2]) {
-  using Mma = ptx::WgmmaRegisters<Operand::kType, kWgradColumns>;
-  const auto x_pitch = static_cast<std::uint32_t>(kChunk * 16), y_pitch = static_cast<std::uint32_t>(steps.y.window * 16);
-  const auto x_part = static_cast<std::uint32_t>(steps.x.items * 16), y_part = static_cast<std::uint32_t>(steps.y.items * 16);
-  const std::uint32_t tap_bytes = steps.shared ? static_cast<std::uint32_t>(steps.tap_step * 16)
-                                               : static_cast<std::uint32_t>(kWgradColumns / Operand::kVector) * y_pitch;
-  const std::uint32_t from = x + fragment_offset(warp, lane, x_pitch);
-  std::uint32_t high[2][4], low[2][4];
-  if constexpr (Operand::kSplit) {
-#pragma unroll
-    for (int k = 0; k < kChunk / 16; ++k) {
-      if (k * 16 < first || k * 16 >= last) continue;
-      if (k * 16 >= first + 32) ptx::wgmma_wait<1>();
-      ptx::load_transposed(from + static_cast<std::uint32_t>(k * 256), high[k % 2]);
-      ptx::load_transposed(from + x_part + static_cast<std::uint32_t>(k * 256), low[k % 2]);
-      ptx::wgmma_fence();
-#pragma unroll
-      for (int tap = 0; tap < kTaps; ++tap) {
-        const std::uint64_t b = ptx::transposed_descriptor(
-            y + static_cast<std::uint32_t>(tap) * tap_bytes + static_cast<std::uint32_t>(k * 256), y_pitch);
-        Mma::multiply(sums[tap], low[k % 2], b, k * 16 != first);
-        Mma::multiply(sums[tap], high[k % 2], b + (y_part >> 4), true);
-      }
-      ptx::wgmma_commit();
-    }
-    ptx::wgmma_wait<0>();
-#pragma unroll
-    for (int tap = 0; tap < kTaps; ++tap) {
-      ptx::settle(sums[tap]);
-#pragma unroll
-      for (int i = 0; i < kWgradColumns / 2; ++i) sums[tap][i] *= 1.0F / kLowScale;
-      ptx::settle(sums[tap]);
-    }
+/// The addresses of a consumer's operands in a stage.
+struct WgradOperands {
+  std::uint32_t rows, rows_part;  // bytes
+  std::uint64_t columns;          // descriptor
+  int columns_part, shift_step;   // in units of 16 bytes
+  /// Shared addresses are short: adding to the lower half carries nowhere.
+  __device__ __forceinline__ std::uint64_t column(int part, int shift, int k) const {
+    const auto low =
+        static_cast<std::uint32_t>(columns) + static_cast<std::uint32_t>(part * columns_part + shift * shift_step + k * 16);
+    return (columns >> 32 << 32) | low;
   }
+};
+
+/// total += rows * columns for every shift, over one step. Waits for the tensor cores; then `release()`.
+template <class Operand, int kN, int kShifts, class Release>
+__device__ __forceinline__ void multiply_split(const WgradOperands& at, Release release, float (&total)[kShifts][kN / 2]) {
+  using Mma = ptx::WgmmaFromRegisters<Operand::kType, kN>;
+  constexpr int kSteps = kChunk / 16;
+  std::uint32_t high[kSteps][4], low[kSteps][4];
 #pragma unroll
-  for (int k = 0; k < kChunk / 16; ++k) {
-    if (k * 16 < first || k * 16 >= last) continue;
-    if (k * 16 >= first + 32) ptx::wgmma_wait<1>();
-    ptx::load_transposed(from + static_cast<std::uint32_t>(k * 256), high[k % 2]);
+  for (int k = 0; k < kSteps; ++k) {
+    ptx::load_transposed(at.rows + static_cast<std::uint32_t>(k * 256), high[k]);
+    ptx::load_transposed(at.rows + at.rows_part + static_cast<std::uint32_t>(k * 256), low[k]);
+  }
+  float sums[kN / 2] = {};
+#pragma unroll
+  for (int shift = 0; shift < kShifts; ++shift) {
+    ptx::settle(sums);
     ptx::wgmma_fence();
 #pragma unroll
-    for (int tap = 0; tap < kTaps; ++tap) {
-      const std::uint64_t b = ptx::transposed_descriptor(
-          y + static_cast<std::uint32_t>(tap) * tap_bytes + static_cast<std::uint32_t>(k * 256), y_pitch);
-      Mma::multiply(sums[tap], high[k % 2], b, Operand::kSplit || k * 16 != first);
+    for (int k = 0; k < kSteps; ++k) {
+      Mma::multiply(sums, low[k], at.column(0, shift, k), k != 0);
+      Mma::multiply(sums, high[k], at.column(1, shift, k), true);
     }
     ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+    ptx::settle(sums);
+#pragma unroll
+    for (int i = 0; i < kN / 2; ++i) sums[i] *= 1.0F / kLowScale;
+    ptx::settle(sums);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) Mma::multiply(sums, high[k], at.column(0, shift, k), true);
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+    if (shift == kShifts - 1) release();
+    ptx::settle(sums);
+#pragma unroll
+    for (int i = 0; i < kN / 2; ++i) total[shift][i] += sums[i];
   }
-  ptx::wgmma_wait<0>();
 }
 
-/// Writes a warp's 16 x 64 sums of each tap: partial[slice][C_in][C_out/G][K].
-template <int kTaps>
-__device__ __forceinline__ void store_partial(const ConvProblem& problem, const WgradPlace& place, std::int64_t slice,
-                                              int own_row, int lane, int exponent, float* __restrict__ partial,
-                                              const float (&total)[kTaps][kWgradColumns / 2]) {
+/// The same without splitting: the sums stay in the tensor cores, which begin them anew where not `go_on`.
+template <class Operand, int kN, int kShifts, class Release>
+__device__ __forceinline__ void multiply_once(const WgradOperands& at, bool go_on, Release release,
+                                              float (&total)[kShifts][kN / 2]) {
+  using Mma = ptx::WgmmaFromRegisters<Operand::kType, kN>;
+  constexpr int kSteps = kChunk / 16;
+  std::uint32_t rows[kSteps][4];
+#pragma unroll
+  for (int k = 0; k < kSteps; ++k) ptx::load_transposed(at.rows + static_cast<std::uint32_t>(k * 256), rows[k]);
+#pragma unroll
+  for (int shift = 0; shift < kShifts; ++shift) ptx::settle(total[shift]);
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < kSteps; ++k)
+#pragma unroll
+    for (int shift = 0; shift < kShifts; ++shift) Mma::multiply(total[shift], rows[k], at.column(0, shift, k), k != 0 || go_on);
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+  release();
+#pragma unroll
+  for (int shift = 0; shift < kShifts; ++shift) ptx::settle(total[shift]);
+}
+
+/// Writes a warp's 16 rows of every shift: partial[slice][C_in][C_out/G][K].
+template <int kN, int kShifts>
+__device__ __forceinline__ void store_partial(const ConvProblem& problem, const WgradSteps& steps, const WgradPlace& place,
+                                              int slice, int own_row, int lane, float scale, float scale_again,
+                                              float* __restrict__ partial, const float (&total)[kShifts][kN / 2]) {
   const std::int64_t in = problem.C_in / problem.G, out = problem.C_out / problem.G;
-  partial += slice * problem.C_in * out * problem.K;
-#pragma unroll
+  partial += (std::int64_t{slice} * problem.C_in + place.group * in) * out * problem.K;
+#pragma unroll 1
   for (int half = 0; half < 2; ++half) {
-    const std::int64_t row = place.row + own_row + lane / 4 + half * 8;
-    if (row >= in) continue;
+    const int row_block = place.row_block + own_row / 8 + half;
+    if (row_block >= min(steps.rows.blocks, place.row_block + steps.rows.tile)) continue;
+    const int row = row_block / steps.rows.planes * 8 + lane / 4, row_plane = row_block % steps.rows.planes;
+    if (row >= steps.rows.channels) continue;
 #pragma unroll
-    for (int i = 0; i < kWgradColumns / 8; ++i) {
+    for (int i = 0; i < kN / 8; ++i) {
+      const int block = place.column_block + i;
+      if (block >= min(steps.columns.blocks, place.column_block + steps.columns.tile)) continue;
+      const int plane = block % steps.columns.planes;
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
-        const std::int64_t column = place.column + 8 * i + 2 * (lane % 4) + c;
-        if (column >= out) continue;
-        float* to = partial + ((place.g * in + row) * out + column) * problem.K + place.tap;
+        const int column = block / steps.columns.planes * 8 + 2 * (lane % 4) + c;
+        if (column >= steps.columns.channels) continue;
+        const int ci = steps.swapped ? column : row, co = steps.swapped ? row : column;
 #pragma unroll
-        for (int tap = 0; tap < kTaps; ++tap) to[tap] = ldexpf(total[tap][4 * i + 2 * half + c], exponent);
+        for (int shift = 0; shift < kShifts; ++shift) {
+          const int k = row_plane + plane + steps.q * (place.shift + shift);
+          if (k < problem.K) {
+            const float sum = half == 0 ? total[shift][4 * i + c] : total[shift][4 * i + 2 + c];
+            partial[(ci * out + co) * problem.K + k] = sum * scale * scale_again;
+          }
+        }
       }
     }
   }
 }
 
-template <class Operand, int kTaps>
-__global__ void __launch_bounds__(384, 1)
+/// All the steps of a consumer warpgroup.
+template <class Operand, int kN, int kShifts>
+__device__ __forceinline__ void consume(const ConvProblem& problem, const WgradSteps& steps, const WgradMemory& memory,
+                                        int exponent, float* __restrict__ partial) {
+  const int group = __shfl_sync(0xffffffffU, (static_cast<int>(threadIdx.x) - kWgradProducers) / 128, 0);
+  const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
+  const bool turns = steps.own == 0;
+  const auto rows_pitch = static_cast<std::uint32_t>(steps.rows.pitch * 16);
+  const auto rows_bytes = static_cast<std::uint32_t>(steps.rows_bytes);
+  const std::uint32_t turn = turns ? static_cast<std::uint32_t>(group * kChunk * 16) : 0;
+  WgradOperands at{};
+  at.rows_part = rows_bytes;
+  at.columns_part = (steps.stage_bytes / Operand::kParts - steps.rows_bytes) / 16;
+  at.shift_step = steps.shift_step;
+  const std::uint32_t own_rows =
+      memory.base + turn + static_cast<std::uint32_t>(group * steps.own) * rows_pitch + fragment_offset(warp, lane, rows_pitch);
+  const std::uint64_t own_columns =
+      ptx::transposed_descriptor(memory.base + turn + static_cast<std::uint32_t>(Operand::kParts) * rows_bytes +
+                                     static_cast<std::uint32_t>(steps.first_shift_offset * 16),
+                                 static_cast<std::uint32_t>(steps.columns.pitch * 16));
+  WgradRing ring;
+  auto left = static_cast<int>(memory.block.place.last_chunk - memory.block.place.first_chunk);
+  const int flushes = Operand::kParts == 2 ? 1 : static_cast<int>(steps.flushes);
+  for (int flush = 0; flush < flushes; ++flush) {
+    float total[kShifts][kN / 2] = {};
+    const int last = Operand::kParts == 2 ? 0 : max(0, left - static_cast<int>(steps.chunks_per_flush));
+    for (bool go_on = false; left > last; --left, go_on = true) {
+      const auto stage = static_cast<std::uint32_t>(ring.stage * steps.stage_bytes);
+      at.rows = own_rows + stage;
+      at.columns = own_columns + (stage >> 4);
+      ptx::mbarrier_wait(memory.full(ring.stage), ring.parity);
+      ptx::fence_async_shared();
+      const auto release = [&] {
+        if (lane == 0) ptx::mbarrier_arrive(memory.empty(ring.stage));
+      };
+      if constexpr (Operand::kParts == 2)
+        multiply_split<Operand, kN, kShifts>(at, release, total);
+      else
+        multiply_once<Operand, kN, kShifts>(at, go_on, release, total);
+      ring.advance(steps.stages);
+    }
+    const WgradPlace& place = memory.block.place;
+    const int slice = place.slice * flushes + flush;
+    store_partial<kN, kShifts>(problem, steps, place, turns ? 2 * slice + group : slice, (turns ? 0 : group * 64) + warp * 16,
+                               lane, power_of_two(exponent / 2), power_of_two(exponent - exponent / 2), partial, total);
+  }
+}
+
+// static in wgrad_kernel: kStaticBytes of tensor_core_wgrad_steps.cpp
+static_assert(sizeof(WgradBlock) <= 384);
+
+template <class Operand, int kN, int kShifts>
+__global__ void __launch_bounds__(kWgradThreads, 1)
     wgrad_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ WgradSteps steps,
                  const typename Operand::Source* __restrict__ x, const typename Operand::Source* __restrict__ y,
-                 float* __restrict__ partial, WgradState* __restrict__ state) {
+                 float* __restrict__ partial, WgradScales* __restrict__ scales) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(16) unsigned char raw[];
+  __shared__ WgradBlock block;
   const std::uint32_t base = (ptx::shared_address(raw) + 127) & ~127U;
-  unsigned char* memory = raw + (base - ptx::shared_address(raw));
-  const std::uint32_t barriers = base + static_cast<std::uint32_t>(steps.stages * steps.stage_bytes);
-  const auto full = [&](int stage) { return barriers + static_cast<std::uint32_t>(stage) * 16; };
-  const auto empty = [&](int stage) { return barriers + static_cast<std::uint32_t>(stage) * 16 + 8; };
+  const WgradMemory memory{base, raw + (base - ptx::shared_address(raw)), block};
+  auto* items = reinterpret_cast<WgradItem*>(memory.stages + steps.stages * steps.stage_bytes);
   if (threadIdx.x == 0) {
+    const WgradPlace place = wgrad_place(blockIdx.x, steps);
+    block.place = place;
+    block.rows = origin_of(steps.rows, steps.swapped ? y : x, problem.G, place.group, place.shift, steps.chunk);
+    block.columns = origin_of(steps.columns, steps.swapped ? x : y, problem.G, place.group, place.shift, steps.chunk);
     for (int stage = 0; stage < steps.stages; ++stage) {
-      ptx::mbarrier_init(full(stage), kProducers);
-      ptx::mbarrier_init(empty(stage), 8);
+      ptx::mbarrier_init(memory.full(stage), kWgradProducers / 32);
+      ptx::mbarrier_init(memory.empty(stage), 8);
     }
     ptx::fence_mbarrier_init();
   }
   __syncthreads();
-  const WgradPlace place = wgrad_place(blockIdx.x, steps, static_cast<int>(problem.K));
-  const int x_exponent = Operand::kSplit ? scale_exponent(state->x_largest, kSourceTarget) : 0;
-  const int y_exponent = Operand::kSplit ? scale_exponent(state->y_largest, kSourceTarget) : 0;
-  int stage = 0;
-  std::uint32_t parity = 0;
-  const auto next = [&] {
-    if (++stage < steps.stages) return;
-    stage = 0;
-    parity ^= 1;
-  };
-  if (threadIdx.x < kProducers) {
-    ptx::registers_down<56>();
-    const int thread = static_cast<int>(threadIdx.x);
-    const TileMaker<Operand> x_maker{steps.x, SplitRange(x_exponent), power_of_two(x_exponent)};
-    const TileMaker<Operand> y_maker{steps.y, SplitRange(y_exponent), power_of_two(y_exponent)};
-    Inexact inexact;
-    std::int64_t n = place.first_chunk / steps.chunks_per_row, i = (place.first_chunk - n * steps.chunks_per_row) * kChunk;
-    for (std::int64_t chunk = place.first_chunk; chunk < place.last_chunk; ++chunk) {
-      ptx::mbarrier_wait(empty(stage), parity ^ 1);
-      unsigned char* to = memory + stage * steps.stage_bytes;
-      make_tile_now(x_maker, fetch_x(problem, steps, place, n, i, x), to, thread, inexact);
-      make_tile_now(y_maker, fetch_y(problem, steps, place, n, i, y), to + steps.x_bytes, thread, inexact);
-      ptx::fence_async_shared();
-      ptx::mbarrier_arrive(full(stage));
-      next();
-      i += kChunk;
-      if (i >= problem.L_in) i = 0, ++n;
-    }
-    if constexpr (Operand::kSplit) {
-      if (inexact.small != 0) atomicAdd(&state->small, inexact.small);
-      if (inexact.never != 0) atomicMax(&state->never, 1U);
-    }
-    return;
+  const WgradPlace& place = block.place;
+  const int listed = (steps.rows.items + steps.columns.items + kWgradProducers - 1) / kWgradProducers * kWgradProducers;
+  for (int item = static_cast<int>(threadIdx.x); item < listed; item += kWgradThreads) {
+    const int column = item - steps.rows.items;
+    items[item] =
+        column < 0 ? make_item(steps.rows, place.row_block, item) : make_item(steps.columns, place.column_block, column);
   }
-  ptx::registers_up<224>();
-  const int group = (static_cast<int>(threadIdx.x) - kProducers) / 128;
-  const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
-  const bool turns = steps.rows == 64;
-  const int first = turns ? group * 32 : 0, last = turns ? first + 32 : kChunk;
-  const std::uint32_t own = turns ? 0 : static_cast<std::uint32_t>(group * (64 / Operand::kVector) * kChunk * 16);
-  float sums[kTaps][kWgradColumns / 2] = {}, total[kTaps][kWgradColumns / 2] = {};
-  for (std::int64_t chunk = place.first_chunk; chunk < place.last_chunk; ++chunk) {
-    const std::uint32_t at = base + static_cast<std::uint32_t>(stage * steps.stage_bytes);
-    ptx::mbarrier_wait(full(stage), parity);
-#pragma unroll
-    for (int tap = 0; tap < kTaps; ++tap) ptx::settle(sums[tap]);
-    multiply_step<Operand, kTaps>(steps, at + own, at + static_cast<std::uint32_t>(steps.x_bytes), first, last, warp, lane,
-                                  sums);
-    if (lane == 0) ptx::mbarrier_arrive(empty(stage));
-    next();
-#pragma unroll
-    for (int tap = 0; tap < kTaps; ++tap) {
-      ptx::settle(sums[tap]);
-#pragma unroll
-      for (int i = 0; i < kWgradColumns / 2; ++i) total[tap][i] += sums[tap][i];
-    }
+  __syncthreads();
+  const int x_exponent = Operand::kScaled ? scale_exponent(scales->x_largest, kSourceTarget) : 0;
+  const int y_exponent = Operand::kScaled ? scale_exponent(scales->y_largest, kSourceTarget) : 0;
+  if (threadIdx.x < kWgradProducers) {
+    ptx::registers_down<48>();
+    const std::int64_t n = place.first_chunk / steps.chunks_per_row;
+    const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
+    const auto slots_of = [&](int items) { return (items / 32 + kWgradWarps - 1 - warp) / kWgradWarps; };
+    const auto chunks = static_cast<int>(place.last_chunk - place.first_chunk);
+    WgradProducer<Operand> producer{steps,
+                                    block,
+                                    memory,
+                                    items + threadIdx.x,
+                                    reinterpret_cast<std::uint32_t*>(items + listed) + threadIdx.x,
+                                    slots_of(steps.rows.items),
+                                    max(1, slots_of(steps.rows.items + steps.columns.items)),
+                                    power_of_two(steps.swapped ? y_exponent : x_exponent),
+                                    power_of_two(steps.swapped ? x_exponent : y_exponent),
+                                    static_cast<int>(n),
+                                    static_cast<int>(place.first_chunk - n * steps.chunks_per_row),
+                                    {0, chunks},
+                                    {0, chunks},
+                                    {},
+                                    {},
+                                    {__float2half2_rn(0.0F), 0},
+                                    0};
+    produce<Operand>(producer);
+    if constexpr (Operand::kScaled) report(producer.range, *scales);
+  } else {
+    ptx::registers_up<168>();
+    consume<Operand, kN, kShifts>(problem, steps, memory, -x_exponent - y_exponent, partial);
   }
-  store_partial<kTaps>(problem, place, turns ? 2 * place.slice + group : place.slice,
-                       turns ? warp * 16 : group * 64 + warp * 16, lane, -x_exponent - y_exponent, partial, total);
 #endif
 }
 

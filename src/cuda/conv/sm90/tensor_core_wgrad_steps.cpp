@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <ostream>
 
 #include "conv/workspace.hpp"
@@ -10,56 +11,144 @@
 namespace polyphase::cuda::tensor_core {
 namespace {
 
-constexpr int kStagesMost = 6;
-constexpr int kFixedBytes = 128 + 256;
-constexpr std::int64_t kWidestWindow = 160;
+constexpr int kStaticBytes = 384;  // barriers, and what a block looks up
+constexpr int kAlignment = 128;
+constexpr int kItemBytes = 16;
+constexpr int kRingBytes = kWgradRing * 32 * kWgradProducers;
+constexpr std::int64_t kWidestHalo = 96;
+constexpr std::int64_t kLongestSum = 16384;  // positions that the tensor cores add up without promotion
 
 std::int64_t pieces(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
 
-}  // namespace
+/// The operand of x or of y, before it is tiled.
+WgradSide side_of(const ConvProblem& problem, bool is_y, int planes, int d) {
+  WgradSide side{};
+  side.planes = is_y ? planes : 1;
+  side.channels = static_cast<int>(is_y ? problem.channels_out_per_group() : problem.channels_in_per_group());
+  side.length = is_y ? problem.L_out : problem.L_in;
+  side.blocks = static_cast<int>(pieces(side.channels, 8) * side.planes);
+  side.step = is_y ? problem.S : 1;
+  side.plane_step = is_y ? problem.D : 0;
+  side.start = is_y ? -problem.P_l : 0;
+  side.start_per_shift = is_y ? problem.S * d : 0;
+  return side;
+}
 
-WgradSteps make_wgrad_steps(const ConvProblem& problem, int parts, int vector, int sm_count, int shared_limit,
-                            std::size_t partial_limit) {
+void tile_side(WgradSide& side, int tile, std::int64_t window) {
+  side.tile = tile;
+  side.window = static_cast<int>(window);
+  // Neighbouring lanes write neighbouring planes: an odd pitch spreads them over the banks.
+  side.pitch = side.planes > 1 ? side.window | 1 : side.window;
+  const int planes = std::min(side.planes, tile);
+  const std::int64_t items = pieces(tile, planes) * planes * window;
+  side.items = static_cast<int>(pieces(items, 32) * 32);
+  side.by_plane_window = FastDivide(static_cast<std::uint32_t>(planes * side.window));
+  side.by_planes = FastDivide(static_cast<std::uint32_t>(planes));
+}
+
+WgradSteps make_steps(const ConvProblem& problem, WgradShape shape, bool swapped, int parts, int shared_limit) {
   WgradSteps steps{};
-  const std::int64_t in = problem.channels_in_per_group(), out = problem.channels_out_per_group();
-  steps.rows = in <= 64 ? 64 : 128;
-  steps.taps = static_cast<int>(pieces(problem.K, pieces(problem.K, kWgradTaps)));
-  // Where S divides D, all taps meet the same phase of y.
-  const std::int64_t window = kChunk + (steps.taps - 1) * (problem.D / problem.S);
-  steps.shared = problem.D % problem.S == 0 && window <= kWidestWindow;
-  steps.tap_step = steps.shared ? static_cast<int>(problem.D / problem.S) : 0;
-  steps.x = make_tile(problem.L_in, 1, 0, steps.rows, 1, kChunk, vector);
-  const int planes = steps.shared ? 1 : steps.taps;
-  const int y_window = steps.shared ? static_cast<int>(pieces(window, 8) * 8) : kChunk;
-  steps.y = make_tile(problem.L_out, problem.S, problem.D, kWgradColumns, planes, y_window, vector);
-  steps.x_bytes = parts * steps.x.items * 16;
-  steps.stage_bytes = steps.x_bytes + parts * steps.y.items * 16;
-  steps.stages = std::min(kStagesMost, (shared_limit - kFixedBytes) / steps.stage_bytes);
-  steps.shared_bytes = kFixedBytes + steps.stages * steps.stage_bytes;
-  steps.row_tiles = pieces(in, steps.rows);
-  steps.column_tiles = pieces(out, kWgradColumns);
-  steps.tap_tiles = pieces(problem.K, steps.taps);
-  steps.jobs = problem.G * steps.row_tiles * steps.column_tiles * steps.tap_tiles;
-  steps.chunks_per_row = pieces(problem.L_in, kChunk);
+  const std::int64_t common = std::gcd(problem.S, problem.D);
+  steps.shape = shape;
+  steps.swapped = swapped;
+  steps.q = static_cast<int>(problem.S / common);
+  steps.d = static_cast<int>(problem.D / common);
+  steps.shifts = static_cast<int>(pieces(problem.K, steps.q));
+  const int planes = static_cast<int>(std::min<std::int64_t>(steps.q, problem.K));
+  steps.rows = side_of(problem, swapped, planes, steps.d);
+  steps.columns = side_of(problem, !swapped, planes, steps.d);
+  const bool turns = steps.rows.blocks <= 8;
+  steps.own = turns ? 0 : 8;
+  steps.chunk = turns ? 2 * kChunk : kChunk;
+  const std::int64_t halo = std::int64_t{shape.shifts - 1} * steps.d;
+  if (halo > kWidestHalo) return steps;  // stages == 0
+  steps.shift_step = swapped ? -steps.d : steps.d;
+  steps.first_shift_offset = swapped ? static_cast<int>(halo) : 0;
+  if (swapped) steps.columns.start -= halo;
+  steps.positions = problem.L_in + (swapped ? halo : 0);
+  const auto blocks_of = [](const WgradSide& side, int most) { return std::min(side.blocks, most); };
+  tile_side(steps.rows, blocks_of(steps.rows, turns ? 8 : 16), steps.chunk);
+  tile_side(steps.columns, blocks_of(steps.columns, shape.columns / 8), steps.chunk + halo);
+  // The tensor cores read whole tiles, whatever of them exists.
+  steps.rows_bytes = (turns ? 8 : 16) * steps.rows.pitch * 16;
+  const int columns_bytes = shape.columns / 8 * steps.columns.pitch * 16;
+  steps.stage_bytes = parts * (steps.rows_bytes + columns_bytes);
+  const int items = steps.rows.items + steps.columns.items;
+  const int fixed = kAlignment + kRingBytes + static_cast<int>(pieces(items, kWgradProducers)) * kWgradProducers * kItemBytes;
+  if (items > kMostItems) return steps;
+  steps.stages = std::min(kWgradStages, std::max(0, shared_limit - kStaticBytes - fixed) / steps.stage_bytes);
+  steps.shared_bytes = fixed + steps.stages * steps.stage_bytes;
+  steps.row_tiles = static_cast<int>(pieces(steps.rows.blocks, steps.rows.tile));
+  steps.column_tiles = static_cast<int>(pieces(steps.columns.blocks, steps.columns.tile));
+  steps.shift_tiles = static_cast<int>(pieces(steps.shifts, shape.shifts));
+  steps.jobs = problem.G * steps.row_tiles * steps.column_tiles * steps.shift_tiles;
+  return steps;
+}
+
+/// Cycles a position takes, of the tensor cores or of the loads, whichever is more; a model, only for comparison.
+double cost_of(const WgradSteps& steps, int parts, int bytes) {
+  const double products = parts == 2 ? 3 : 1;
+  const double multiply = (steps.own == 0 ? 64.0 : 128.0) * steps.shape.columns * steps.shape.shifts * products / 2048;
+  const auto elements = [](const WgradSide& side) {
+    const double waste = std::min(8.0, static_cast<double>(side.step) / std::min(side.planes, side.tile));
+    return 8.0 * side.tile * side.window * waste;
+  };
+  const double load = (elements(steps.rows) + elements(steps.columns)) / steps.chunk * bytes / 24;
+  return static_cast<double>(steps.jobs) * (std::max(multiply, load) + 0.1 * (multiply + load)) *
+         static_cast<double>(pieces(steps.positions, steps.chunk) * steps.chunk);
+}
+
+void cut_slices(WgradSteps& steps, const ConvProblem& problem, int parts, int sm_count, std::size_t partial_limit) {
+  steps.chunks_per_row = pieces(steps.positions, steps.chunk);
   steps.chunks = problem.N * steps.chunks_per_row;
   // Enough slices for every SM, none shorter than a few chunks, and no more partial sums than allowed.
-  const std::int64_t turns = steps.rows == 64 ? 2 : 1;
-  const auto weight_bytes = static_cast<double>(problem.C_in) * static_cast<double>(out) * static_cast<double>(problem.K) * 4.0;
-  const auto allowed =
-      static_cast<std::int64_t>(static_cast<double>(partial_limit) / (weight_bytes * static_cast<double>(turns)));
-  std::int64_t slices = std::max<std::int64_t>(1, pieces(sm_count, steps.jobs));
-  slices = std::min({slices, std::max<std::int64_t>(1, steps.chunks / 8), std::max<std::int64_t>(1, allowed)});
+  const std::int64_t turns = steps.own == 0 ? 2 : 1;
+  const auto weight_bytes = static_cast<double>(problem.C_in) * static_cast<double>(problem.channels_out_per_group()) *
+                            static_cast<double>(problem.K) * 4.0;
+  const auto allowed = std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(static_cast<double>(partial_limit) / (weight_bytes * static_cast<double>(turns))));
+  // The fewest rounds of blocks times what a block takes: its chunks, and about six more to begin and to end.
+  const std::int64_t most =
+      std::min({allowed, std::max<std::int64_t>(1, steps.chunks / 8), pieces(4 * std::int64_t{sm_count}, steps.jobs)});
+  std::int64_t slices = 1, least = 0;
+  for (std::int64_t count = 1; count <= most; ++count) {
+    const std::int64_t cost = pieces(steps.jobs * count, sm_count) * (pieces(steps.chunks, count) + 6);
+    if (count == 1 || cost < least) slices = count, least = cost;
+  }
   steps.chunks_per_slice = pieces(steps.chunks, slices);
   steps.slices = pieces(steps.chunks, steps.chunks_per_slice);
-  steps.partial_slices = steps.slices * turns;
-  return steps;
+  const std::int64_t longest = parts == 2 ? steps.chunks_per_slice : std::max<std::int64_t>(1, kLongestSum / kChunk);
+  steps.flushes = std::min(pieces(steps.chunks_per_slice, longest), std::max<std::int64_t>(1, allowed / steps.slices));
+  steps.chunks_per_flush = pieces(steps.chunks_per_slice, steps.flushes);
+  steps.flushes = pieces(steps.chunks_per_slice, steps.chunks_per_flush);
+  steps.partial_slices = steps.slices * turns * steps.flushes;
+}
+
+}  // namespace
+
+WgradSteps make_wgrad_steps(const ConvProblem& problem, int parts, int bytes, int sm_count, int shared_limit,
+                            std::size_t partial_limit) {
+  WgradSteps best{};
+  double least = 0;
+  const std::int64_t phases = std::min(problem.S / std::gcd(problem.S, problem.D), problem.K);
+  if (std::max(problem.channels_in_per_group(), (problem.channels_out_per_group() + 8) * phases) > INT32_MAX / 8) return best;
+  for (const WgradShape& shape : kWgradShapes) {
+    for (const bool swapped : {false, true}) {
+      const WgradSteps steps = make_steps(problem, shape, swapped, parts, shared_limit);
+      if (steps.stages < 2) continue;
+      const double cost = cost_of(steps, parts, bytes);
+      if (best.stages == 0 || cost < least) best = steps, least = cost;
+    }
+  }
+  if (best.stages != 0) cut_slices(best, problem, parts, sm_count, partial_limit);
+  return best;
 }
 
 std::optional<std::string> wgrad_problem(const ConvProblem& problem, int sm_count, int shared_limit) {
   const bool is_split = problem.dtype == DType::f32;
   const std::size_t limit = conv_workspace_limit();
-  const WgradSteps steps = make_wgrad_steps(problem, is_split ? 2 : 1, 8, sm_count, shared_limit, limit);
-  if (steps.stages < 1) return concat("a step of it does not fit ", shared_limit, " bytes of shared memory");
+  const WgradSteps steps = make_wgrad_steps(problem, is_split ? 2 : 1, is_split ? 4 : 2, sm_count, shared_limit, limit);
+  if (steps.stages < 2) return concat("no tile of it fits ", shared_limit, " bytes of shared memory");
   if (steps.jobs * steps.slices > INT32_MAX)
     return concat("it takes ", steps.jobs * steps.slices, " blocks, at most ", INT32_MAX);
   const double bytes = 4.0 * static_cast<double>(steps.partial_slices) * static_cast<double>(problem.C_in) *

@@ -1,5 +1,9 @@
 #pragma once
 // How a launch of the tensor-core weight gradient cuts the work. Host arithmetic only.
+//
+// With q = S / gcd(S, D) and d = D / gcd(S, D), tap k = r + q*j of position i meets y[S*(i + j*d) + r*D - P_l]: "plane" r of y,
+// j*d positions further. So w[ci, co, r + q*j] = sum over i of x[ci, i] * y_r[co, i + j*d], and (co, r) are the columns of one
+// product for each j. Either side can be the rows; the other, the columns, is the one that is shifted.
 
 #include <cstddef>
 #include <cstdint>
@@ -7,29 +11,59 @@
 #include <string>
 
 #include "conv/problem.hpp"
-#include "cuda/conv/sm90/tile.hpp"
+#include "cuda/fast_divide.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kChunk = 64;         // low-rate positions of a step
-inline constexpr int kWgradColumns = 64;  // channels of y of a block
-inline constexpr int kWgradTaps = 3;
+inline constexpr int kChunk = 64;  // positions of a step of a warpgroup
+inline constexpr int kWgradProducers = 384;
+inline constexpr int kWgradWarps = kWgradProducers / 32;
+inline constexpr int kWgradRing = 4;  // items of a producer on their way or being converted, 32 bytes each
+inline constexpr int kMostItems = 16 * kWgradProducers;
+inline constexpr int kWgradStages = 6;  // at most
 
-struct WgradSteps {
-  int rows;     // channels of x of a block: 128, or 64 with the two consumers taking turns along the positions
-  int taps;     // of a block
-  bool shared;  // its taps are one window of y, tap_step positions apart; else a window each
-  int tap_step;
-  Tile x, y;
-  int x_bytes, stage_bytes, stages, shared_bytes;
-  std::int64_t row_tiles, column_tiles, tap_tiles;
-  std::int64_t jobs;  // blocks of a slice
-  std::int64_t chunks_per_row, chunks, chunks_per_slice, slices;
-  std::int64_t partial_slices;  // what is written: two a slice where the consumers take turns
+/// A tile of a block: its columns (gemm_n) and its shifts, both fixed at compile time.
+struct WgradShape {
+  int columns, shifts;
+};
+inline constexpr WgradShape kWgradShapes[] = {{64, 3}, {64, 2}, {64, 1}, {128, 1}, {32, 5}, {32, 3}};
+
+/// One operand. Its rows are blocks of 8 channels of a plane, the plane the faster: block b is channels 8*(b / planes).. of
+/// plane b % planes. In shared memory: [block][position][8 channels], 16 bytes a position.
+struct WgradSide {
+  std::int64_t length;           // of a row
+  std::int64_t start;            // element of plane 0 at position 0 for shift 0
+  std::int64_t start_per_shift;  // what is added for the block's first shift
+  std::int64_t step, plane_step;
+  int channels;  // of a group
+  int planes, blocks;
+  int tile;           // blocks of a tile
+  int window, pitch;  // positions that are loaded, and from block to block
+  int items;          // whole warps of them: one item is a block at one position
+  FastDivide by_plane_window, by_planes;
 };
 
-/// `partial_limit`: bytes that the partial sums may take.
-[[nodiscard]] WgradSteps make_wgrad_steps(const ConvProblem& problem, int parts, int vector, int sm_count, int shared_limit,
+struct WgradSteps {
+  WgradShape shape;
+  bool swapped;  // the rows are y's, else x's
+  int q, d;
+  WgradSide rows, columns;
+  int own;    // rows of a warpgroup's tile apart: 64, or 0 where the two take turns along the positions
+  int chunk;  // positions of a step: kChunk, or twice that where the consumers take turns
+  int first_shift_offset, shift_step;  // window position of shift 0, and of each further one
+  int rows_bytes, stage_bytes, stages;
+  int shared_bytes;  // dynamic
+  int shifts;        // of the problem
+  int row_tiles, column_tiles, shift_tiles;
+  std::int64_t jobs;  // blocks of a slice; with the slices fewer than 2^31
+  std::int64_t positions, chunks_per_row, chunks, chunks_per_slice, slices;
+  std::int64_t chunks_per_flush, flushes;  // partial sums a slice
+  std::int64_t partial_slices;
+};
+
+/// `parts`: 2 where a number is two halves; `bytes`: of an element; `partial_limit`: bytes that the partial sums may take. No
+/// stages where no tile fits, or the problem has more channels times phases than 2^31.
+[[nodiscard]] WgradSteps make_wgrad_steps(const ConvProblem& problem, int parts, int bytes, int sm_count, int shared_limit,
                                           std::size_t partial_limit);
 
 /// Why the weight gradient cannot be done, or nothing.

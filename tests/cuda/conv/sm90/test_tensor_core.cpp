@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "cuda/conv/sm90/tensor_core_steps.hpp"
-#include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
 #include "support/tolerance.hpp"
@@ -102,21 +101,6 @@ TEST_CASE("steps of every problem fit shared memory and cover the reduction") {
         CHECK(steps.blocks == p.N * steps.weight_tiles * steps.position_tiles);
         CHECK((!steps.resident || steps.grid % steps.weight_tiles == 0));  // a block keeps its columns
       }
-    }
-  }
-}
-
-TEST_CASE("slices of the weight gradient cover the positions and keep the limit") {
-  for (const ConvProblem& p : dense_problems()) {
-    for (const std::size_t limit : {std::size_t{1} << 28, std::size_t{1} << 20}) {
-      const tensor_core::WgradSteps steps = tensor_core::make_wgrad_steps(p, 2, 8, 132, kSharedOfHopper, limit);
-      CHECK(steps.stages >= 1);
-      CHECK(steps.shared_bytes <= kSharedOfHopper);
-      CHECK(steps.slices * steps.chunks_per_slice >= steps.chunks);
-      CHECK((steps.slices - 1) * steps.chunks_per_slice < steps.chunks);
-      CHECK(steps.taps * steps.tap_tiles >= p.K);
-      const std::int64_t bytes = 4 * steps.partial_slices * p.C_in * (p.C_out / p.G) * p.K;
-      CHECK((steps.slices == 1 || bytes <= static_cast<std::int64_t>(limit)));
     }
   }
 }

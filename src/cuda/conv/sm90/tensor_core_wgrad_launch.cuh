@@ -1,0 +1,39 @@
+#pragma once
+// Launches the tensor-core weight gradient of one operand type. Each type's kernels are compiled in a file of their own.
+
+#include "conv/workspace.hpp"
+#include "cuda/allocator.hpp"
+#include "cuda/conv/reduce_slices.cuh"
+#include "cuda/conv/sm90/tensor_core_wgrad.cuh"
+#include "cuda/conv/sm90/tensor_core_wgrad_types.hpp"
+#include "cuda/runtime.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+template <class Operand>
+auto wgrad_kernel_of(WgradShape shape) {
+  if (shape.columns == 128) return wgrad_kernel<Operand, 128, 1>;
+  if (shape.columns == 64 && shape.shifts == 1) return wgrad_kernel<Operand, 64, 1>;
+  if (shape.columns == 64) return shape.shifts == 2 ? wgrad_kernel<Operand, 64, 2> : wgrad_kernel<Operand, 64, 3>;
+  return shape.shifts == 3 ? wgrad_kernel<Operand, 32, 3> : wgrad_kernel<Operand, 32, 5>;
+}
+
+template <class Operand>
+void launch_wgrad(const WgradCall& call) {
+  using T = typename Operand::Source;
+  const ConvProblem& problem = call.problem;
+  const DeviceProperties& gpu = properties(call.device);
+  const std::int64_t weights = problem.C_in * (problem.C_out / problem.G) * problem.K;
+  const WgradSteps steps =
+      make_wgrad_steps(problem, Operand::kParts, sizeof(T), gpu.sm_count, gpu.shared_bytes_per_block, conv_workspace_limit());
+  const Buffer partial(static_cast<std::size_t>(steps.partial_slices * weights) * sizeof(float), call.device);
+  auto* kernel = wgrad_kernel_of<Operand>(steps.shape);
+  CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
+  kernel<<<static_cast<unsigned>(steps.jobs * steps.slices), kWgradThreads, static_cast<std::size_t>(steps.shared_bytes),
+           call.stream>>>(problem, steps, static_cast<const T*>(call.x), static_cast<const T*>(call.y), partial.as<float>(),
+                          call.scales);
+  check_launch("conv tensor_core: wgrad");
+  reduce_slices(partial.as<float>(), weights, steps.partial_slices, static_cast<T*>(call.w), call.stream);
+}
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,24 @@
+#pragma once
+// Copies from global to shared memory that a thread issues and waits for by itself (PTX ISA, "cp.async").
+
+#include <cstdint>
+
+namespace polyphase::cuda::ptx {
+
+/// One 4-byte word.
+__device__ __forceinline__ void copy_word(std::uint32_t to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+}
+/// The same, or zero where not `exists`; `from` has to be a valid address all the same.
+__device__ __forceinline__ void copy_word_or_zero(std::uint32_t to, const void* from, bool exists) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(exists ? 4 : 0) : "memory");
+}
+/// Ends a group of this thread's copies, an empty one too.
+__device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/// Until all but this thread's last kGroups groups are there.
+template <int kGroups>
+__device__ __forceinline__ void copy_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
+}
+
+}  // namespace polyphase::cuda::ptx

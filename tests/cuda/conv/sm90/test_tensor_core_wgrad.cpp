@@ -1,0 +1,180 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <random>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "cuda/conv/sm90/tensor_core.hpp"
+#include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
+#include "support/cuda_conv_grid.hpp"
+#include "support/skip.hpp"
+#include "support/tolerance.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+namespace tensor_core = cuda::tensor_core;
+
+namespace {
+
+constexpr int kSharedOfHopper = 227 * 1024;
+constexpr int kSmsOfHopper = 132;
+
+/// Strides that divide the dilation and not, tiles that are full and not, taps that share a window and that do not.
+std::vector<ConvProblem> problems() {
+  std::vector<ConvProblem> out;
+  std::mt19937 random(11);
+  const auto pick = [&](std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(random() % static_cast<unsigned>(high - low + 1));
+  };
+  const std::int64_t lengths[] = {1, 2, 31, 63, 64, 65, 127, 128, 129, 255, 257, 513, 1100};
+  for (int turn = 0; turn < 48; ++turn) {
+    ConvProblem p;
+    p.N = pick(1, 3);
+    p.G = turn % 4 == 0 ? 2 : 1;
+    p.C_in = p.G * pick(8, turn % 3 == 0 ? 150 : 40);
+    p.C_out = p.G * pick(8, turn % 5 == 0 ? 140 : 40);
+    p.L_in = lengths[pick(0, 12)];
+    p.S = turn % 11 == 0 ? pick(7, 20) : pick(1, 4);
+    p.D = turn % 2 == 0 ? pick(1, 5) : p.S * pick(1, 3);
+    if (turn % 9 == 0) p.D = pick(40, 200);
+    p.K = turn % 7 == 0 ? pick(10, 25) : pick(1, 9);
+    const std::int64_t half = std::max<std::int64_t>(0, ((p.L_in - 1) * p.S + p.D * (p.K - 1)) / 2);
+    p.P_l = pick(0, std::min(half, p.K * p.D));
+    p.P_r = pick(0, std::min(half, p.K * p.D));
+    p.OP = pick(0, std::max(p.S, p.D) - 1);
+    p = sized(p);
+    if (p.L_out > 0) out.push_back(p);
+  }
+  // One for each tile: many channels and three taps, two, one; few channels and five taps, three.
+  for (const auto& [in, out_channels, K] :
+       {std::array<std::int64_t, 3>{128, 128, 3}, {128, 128, 2}, {128, 128, 1}, {32, 64, 5}, {32, 64, 3}})
+    out.push_back(sized({.N = 2, .C_in = in, .C_out = out_channels, .L_in = 400, .K = K, .P_l = 1, .P_r = K / 2}));
+  return out;
+}
+
+bool can(const ConvProblem& p, Precision precision) {
+  return !tensor_core::can_implement(p, ConvDirection::wgrad, precision, 0).has_value();
+}
+
+bool has_tensor_cores() { return cuda::device_count() > 0 && cuda::properties(0).arch() == 90; }
+
+template <class E>
+Array<E> run(const ConvArrays<E>& arrays, Precision precision, std::int64_t misalignment = 0) {
+  bool intact = false;
+  Array<E> got =
+      run_on_gpu(arrays, ConvDirection::wgrad, by_algorithm(Algorithm::tensor_core, precision), intact, true, misalignment);
+  CHECK_MESSAGE(intact, arrays.p, ": wrote outside its output");
+  return got;
+}
+
+template <class E>
+double check_bits(ConvProblem p, Precision precision, std::int64_t misalignment) {
+  p.dtype = dtype_of<E>;
+  if (!can(p, precision)) return 0;
+  const ConvArrays<E> arrays(p, kSmallIntegers);
+  const Array<E> expected = arrays.run(ConvDirection::wgrad, Algorithm::reference);
+  CHECK_MESSAGE(same_bits(run(arrays, precision, misalignment), expected), p, ' ', precision, " misaligned by ", misalignment);
+  return expected.norm();
+}
+
+}  // namespace
+
+TEST_CASE("tiles, slices and flushes cover the problem, fit shared memory and keep the limit") {
+  std::set<std::pair<int, int>> shapes;
+  for (const ConvProblem& p : problems()) {
+    for (const int parts : {1, 2}) {
+      for (const std::size_t limit : {std::size_t{1} << 28, std::size_t{1} << 20}) {
+        const tensor_core::WgradSteps steps = tensor_core::make_wgrad_steps(p, parts, 4, kSmsOfHopper, kSharedOfHopper, limit);
+        REQUIRE(steps.stages >= 2);
+        shapes.emplace(steps.shape.columns, steps.shape.shifts);
+        CHECK(steps.shared_bytes <= kSharedOfHopper);
+        CHECK(std::int64_t{steps.q} * p.D == std::int64_t{steps.d} * p.S);
+        CHECK(std::int64_t{steps.q} * steps.shifts >= p.K);
+        CHECK(steps.shift_tiles * steps.shape.shifts >= steps.shifts);
+        CHECK(steps.row_tiles * steps.rows.tile >= steps.rows.blocks);
+        CHECK(steps.column_tiles * steps.columns.tile >= steps.columns.blocks);
+        CHECK(steps.columns.window >= steps.chunk + (steps.shape.shifts - 1) * steps.d);
+        CHECK(steps.chunks_per_row * steps.chunk >= steps.positions);
+        CHECK(steps.slices * steps.chunks_per_slice >= steps.chunks);
+        CHECK((steps.slices - 1) * steps.chunks_per_slice < steps.chunks);
+        CHECK(steps.flushes * steps.chunks_per_flush >= steps.chunks_per_slice);
+        CHECK((parts == 1 || steps.flushes == 1));
+        const std::int64_t bytes = 4 * steps.partial_slices * p.C_in * (p.C_out / p.G) * p.K;
+        CHECK((steps.slices == 1 || bytes <= static_cast<std::int64_t>(limit)));
+      }
+    }
+  }
+  CHECK(shapes.size() == std::size(tensor_core::kWgradShapes));  // every kernel has its problem here
+}
+
+TEST_CASE("long sums of one part leave the tensor cores every 16384 positions") {
+  const ConvProblem p = sized({.N = 4, .C_in = 64, .C_out = 64, .L_in = 8'000'000, .K = 3, .P_l = 1, .P_r = 1});
+  const auto limit = std::size_t{1} << 28;
+  const auto steps = tensor_core::make_wgrad_steps(p, 1, 4, kSmsOfHopper, kSharedOfHopper, limit);
+  CHECK(steps.chunks_per_flush * tensor_core::kChunk <= 16384);
+  CHECK(steps.flushes > 1);
+  CHECK(tensor_core::make_wgrad_steps(p, 2, 4, kSmsOfHopper, kSharedOfHopper, limit).flushes == 1);
+}
+
+TEST_CASE("small integers, bit for bit: every type and precision") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  double norm = 0;
+  int turn = 0;
+  for (const ConvProblem& p : thinned(problems())) {
+    norm += check_bits<float>(p, Precision::fp32, turn % 5);
+    norm += check_bits<float>(p, Precision::tf32, turn % 3);
+    norm += turn % 2 == 0 ? check_bits<Half>(p, Precision::fp32, turn % 9) : check_bits<BFloat16>(p, Precision::fp32, turn % 9);
+    ++turn;
+  }
+  CHECK(norm > 0);
+}
+
+TEST_CASE("as accurate as its precision: fp32 no worse than plain f32 sums, tf32 to 2^-11 of each product") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  const ConvArrays<float> arrays(sized({.N = 2, .C_in = 72, .C_out = 40, .L_in = 3000, .K = 3, .P_l = 1, .P_r = 1}), kNormal);
+  const std::vector<double> exact = arrays.formula<double>(ConvDirection::wgrad);
+  const std::vector<float> plain = arrays.formula<float>(ConvDirection::wgrad);
+  double square = 0, worst_plain = 0, worst[2] = {};
+  for (std::size_t i = 0; i < exact.size(); ++i) square += exact[i] * exact[i];
+  const double scale = std::sqrt(square / static_cast<double>(exact.size()));
+  const Array<float> got[2] = {run(arrays, Precision::fp32), run(arrays, Precision::tf32)};
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    worst_plain = std::max(worst_plain, std::abs(static_cast<double>(plain[i]) - exact[i]) / scale);
+    for (int form = 0; form < 2; ++form)
+      worst[form] =
+          std::max(worst[form], std::abs(static_cast<double>(got[form][static_cast<std::int64_t>(i)]) - exact[i]) / scale);
+  }
+  CHECK(worst_plain > 0);
+  CHECK_MESSAGE(worst[0] <= kErrorOverPlain * worst_plain, worst[0], " against ", worst_plain);
+  CHECK_MESSAGE(worst[1] <= kTf32Rounding, worst[1]);
+  CHECK(worst[1] > worst[0]);  // it is the other kernel
+}
+
+TEST_CASE("infinities, NaN, zeros and numbers far below the largest come out of fp32 and tf32 as from plain sums") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  for (const Precision precision : {Precision::fp32, Precision::tf32}) {
+    ConvArrays<float> arrays(sized({.N = 1, .C_in = 16, .C_out = 16, .L_in = 400, .K = 3, .S = 2, .P_l = 1, .P_r = 1}),
+                             kSmallIntegers);
+    // Channel 3 of x is tiny: what it gives is the sum of tiny products alone, and no bit of it may be lost.
+    for (std::int64_t i = 3 * 400; i < 4 * 400; ++i) arrays.x[i] = std::ldexp(arrays.x[i], -60);
+    CHECK(same_bits(run(arrays, precision), arrays.run(ConvDirection::wgrad, Algorithm::reference)));
+    arrays.x[123] = std::numeric_limits<float>::infinity();
+    arrays.x[1500] = std::numeric_limits<float>::quiet_NaN();
+    arrays.y[777] = -std::numeric_limits<float>::infinity();
+    const Array<float> expected = arrays.run(ConvDirection::wgrad, Algorithm::reference);
+    const Array<float> got = run(arrays, precision);
+    std::int64_t unusual = 0, wrong = 0;
+    for (std::int64_t i = 0; i < got.size(); ++i) {
+      unusual += std::isfinite(expected[i]) ? 0 : 1;
+      wrong += got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i])) ? 0 : 1;
+    }
+    CHECK(unusual > 0);
+    CHECK_MESSAGE(wrong == 0, precision);
+  }
+}
