@@ -88,6 +88,7 @@ struct Wgmma;
 
 POLYPHASE_WGMMA(f16, 128, 16, 64, "%64", "%65", "%66", ", 0, 0");
 POLYPHASE_WGMMA(f16, 256, 16, 128, "%128", "%129", "%130", ", 0, 0");
+POLYPHASE_WGMMA(bf16, 128, 16, 64, "%64", "%65", "%66", ", 0, 0");
 POLYPHASE_WGMMA(bf16, 256, 16, 128, "%128", "%129", "%130", ", 0, 0");
 POLYPHASE_WGMMA(tf32, 256, 8, 128, "%128", "%129", "%130", "");
 #undef POLYPHASE_WGMMA

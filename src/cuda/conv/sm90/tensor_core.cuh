@@ -12,6 +12,7 @@
 #include "cuda/conv/cursor.cuh"
 #include "cuda/conv/epilogue.cuh"
 #include "cuda/conv/sm90/operand_tile.cuh"
+#include "cuda/conv/sm90/ring.cuh"
 #include "cuda/conv/sm90/store.cuh"
 #include "cuda/conv/sm90/tensor_core_steps.hpp"
 #include "cuda/ptx/mbarrier.cuh"
@@ -50,17 +51,6 @@ __device__ __forceinline__ Place place_of(std::int64_t block, const TapGemm& for
   place.weight_tile = tile;
   return place;
 }
-
-/// A ring of buffers as a pair of barriers each sees it.
-struct Ring {
-  int stage = 0;
-  std::uint32_t parity = 0;
-  __device__ __forceinline__ void advance(int stages) {
-    if (++stage < stages) return;
-    stage = 0;
-    parity ^= 1;
-  }
-};
 
 /// Shared memory: sources, weights, staging, barriers. Addresses as PTX wants them.
 struct Layout {

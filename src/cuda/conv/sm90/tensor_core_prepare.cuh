@@ -11,7 +11,7 @@
 namespace polyphase::cuda::tensor_core {
 
 /// The largest weight, and the largest of about 65 thousand source elements.
-__global__ void __launch_bounds__(kPrepareThreads)
+static __global__ void __launch_bounds__(kPrepareThreads)
     scales_kernel(const float* __restrict__ source, std::int64_t source_count, const float* __restrict__ w,
                   std::int64_t weight_count, State* __restrict__ state) {
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kPrepareThreads + threadIdx.x;
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kPrepareThreads)
   using T = typename Operand::Source;
   constexpr int kVector = Operand::kVector;
   const std::int64_t out_per_group = problem.C_out / problem.G, in_per_group = problem.C_in / problem.G;
-  const int exponent = Operand::kSplit ? scale_exponent(state->weight_largest, kWeightTarget) : 0;
+  const int exponent = Operand::kScaled ? scale_exponent(state->weight_largest, kWeightTarget) : 0;
   const SplitRange range(exponent);
   Split worst = Split::exact;
   for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; i < count;
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kPrepareThreads)
       const std::int64_t ci = g * in_per_group + (is_forward ? row : column);
       const std::int64_t co = is_forward ? column / form.classes : row;
       values[c] = exists && row < form.rows ? w[(ci * out_per_group + co) * problem.K + k] : T(0.0F);
-      if constexpr (Operand::kSplit) worst = worse(worst, range.of(values[c]));
+      if constexpr (Operand::kScaled) worst = worse(worst, range.of(values[c]));
     }
     uint4 parts[Operand::kParts];
     convert<Operand>(values, power_of_two(exponent), parts);
@@ -75,57 +75,70 @@ __global__ void __launch_bounds__(kPrepareThreads)
       reinterpret_cast<uint4*>(packed)[at] = parts[part];
     }
   }
-  if (Operand::kSplit && worst != Split::exact) atomicMax(&state->weight_split, static_cast<std::uint32_t>(worst));
+  if (Operand::kScaled && worst != Split::exact) atomicMax(&state->weight_split, static_cast<std::uint32_t>(worst));
 }
 
-/// Computes again with FFMA what the splitting may have got wrong in the marked tiles: everything where a number could not be
-/// split at all, else the sums so near zero that its small numbers count.
-template <int kColumns, int kPositions>
-__global__ void __launch_bounds__(256)
+/// One output by FFMA, summed by a warp: its lanes take neighbouring terms (plane, window, row), rows first.
+__device__ __forceinline__ float exact_sum(const TapGemm& form, const ConvProblem& problem, bool is_forward, std::int64_t n,
+                                           std::int64_t g, std::int64_t column, std::int64_t position,
+                                           const float* __restrict__ source, const float* __restrict__ w) {
+  const std::int64_t out_per_group = problem.C_out / problem.G, in_per_group = problem.C_in / problem.G;
+  const std::int64_t channel = column / form.classes, a = column % form.classes;
+  float sum = 0;
+  for (std::int64_t plane = 0; plane < form.planes; ++plane) {
+    for (std::int64_t window = 0; window < form.taps; ++window) {
+      const std::int64_t k = (is_forward ? a : plane) + (is_forward ? form.taps - 1 - window : window) * form.phase_classes;
+      const std::int64_t e =
+          form.source_stride * (position + window * form.tap_step) + plane * form.source_plane_step + form.source_origin;
+      if (k >= problem.K || e < 0 || e >= form.source_length) continue;
+      const float* from = source + (n * form.G + g) * form.rows * form.source_length + e;
+      for (std::int64_t row = threadIdx.x % 32; row < form.rows; row += 32) {
+        const std::int64_t ci = g * in_per_group + (is_forward ? row : column);
+        const std::int64_t co = is_forward ? channel : row;
+        sum = fmaf(from[row * form.source_length], w[(ci * out_per_group + co) * problem.K + k], sum);
+      }
+    }
+  }
+  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, distance);
+  return sum;
+}
+
+/// Computes again with FFMA what the scaling may have got wrong in the marked tiles: everything where a number could not be
+/// scaled at all, else the sums so near zero that its small numbers count.
+static __global__ void __launch_bounds__(256)
     repair_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ Steps steps,
-                  const __grid_constant__ ConvProblem problem, const __grid_constant__ Epilogue epilogue, bool is_forward,
+                  const __grid_constant__ ConvProblem problem, int columns, int positions,
+                  const __grid_constant__ Epilogue epilogue, bool is_forward, double least_sum,
                   const float* __restrict__ source, const float* __restrict__ w, const float* __restrict__ bias,
                   float* __restrict__ out, const std::uint32_t* __restrict__ tile_split, State* __restrict__ state) {
-  const std::int64_t out_per_group = problem.C_out / problem.G, in_per_group = problem.C_in / problem.G;
-  const float least =
-      ldexpf(least_safe_sum(static_cast<double>(form.rows * form.planes * form.taps)),
-             -scale_exponent(state->source_largest, kSourceTarget) - scale_exponent(state->weight_largest, kWeightTarget));
+  const float least = ldexpf(static_cast<float>(least_sum), -scale_exponent(state->source_largest, kSourceTarget) -
+                                                                scale_exponent(state->weight_largest, kWeightTarget));
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   for (std::int64_t block = blockIdx.x; block < steps.blocks; block += gridDim.x) {
     const auto split = static_cast<Split>(tile_split[block]);
     if (split == Split::exact) continue;
     const bool everything = split == Split::never || epilogue.activation != Activation::none;
     const std::int64_t tile = block % steps.weight_tiles, above = block / steps.weight_tiles;
     const std::int64_t n = above / steps.position_tiles;
-    const std::int64_t position0 = form.position_begin + above % steps.position_tiles * kPositions;
+    const std::int64_t position0 = steps.position_begin + above % steps.position_tiles * steps.position_step;
     const std::int64_t column_tiles = steps.weight_tiles / form.G, g = tile / column_tiles;
-    const std::int64_t column0 = tile % column_tiles * kColumns;
-    for (int i = static_cast<int>(threadIdx.x); i < kColumns * kPositions; i += 256) {
-      const std::int64_t column = column0 + i / kPositions, position = position0 + i % kPositions;
-      if (column >= form.columns) break;
-      const std::int64_t channel = column / form.classes, a = column % form.classes;
-      const std::int64_t t = form.out_stride * position + a * form.out_class_step + form.out_origin;
-      if (t < 0 || t >= form.out_length) continue;
+    const std::int64_t column0 = tile % column_tiles * columns;
+    for (int i = static_cast<int>(threadIdx.x); i < columns * positions; i += 256) {
+      const std::int64_t column = column0 + i / positions, position = position0 + i % positions;
+      const std::int64_t channel = column / form.classes;
+      const std::int64_t t = form.out_stride * position + column % form.classes * form.out_class_step + form.out_origin;
       const std::int64_t own = g * form.out_channels + channel;
-      const float offset = bias != nullptr ? bias[own] : 0.0F;
-      float& result = out[(n * form.G * form.out_channels + own) * form.out_length + t];
-      if (!everything && fabsf(result - offset) >= least) continue;
-      atomicAdd(&state->repaired, 1U);
-      float sum = 0;
-      for (std::int64_t plane = 0; plane < form.planes; ++plane) {
-        for (std::int64_t window = 0; window < form.taps; ++window) {
-          const std::int64_t k = (is_forward ? a : plane) + (is_forward ? form.taps - 1 - window : window) * form.phase_classes;
-          const std::int64_t e =
-              form.source_stride * (position + window * form.tap_step) + plane * form.source_plane_step + form.source_origin;
-          if (k >= problem.K || e < 0 || e >= form.source_length) continue;
-          const float* from = source + (n * form.G + g) * form.rows * form.source_length + e;
-          for (std::int64_t row = 0; row < form.rows; ++row) {
-            const std::int64_t ci = g * in_per_group + (is_forward ? row : column);
-            const std::int64_t co = is_forward ? channel : row;
-            sum = fmaf(from[row * form.source_length], w[(ci * out_per_group + co) * problem.K + k], sum);
-          }
-        }
+      const bool exists = column < form.columns && t >= 0 && t < form.out_length;
+      const float offset = exists && bias != nullptr ? bias[own] : 0.0F;
+      float* result = out + (n * form.G * form.out_channels + own) * form.out_length + t;
+      std::uint32_t wanted = __ballot_sync(0xffffffffU, exists && (everything || !(fabsf(*result - offset) >= least)));
+      if (lane == 0 && wanted != 0) atomicAdd(&state->repaired, static_cast<std::uint32_t>(__popc(wanted)));
+      for (; wanted != 0; wanted &= wanted - 1) {
+        const int owner = __ffs(static_cast<int>(wanted)) - 1;
+        const float sum = exact_sum(form, problem, is_forward, n, g, __shfl_sync(0xffffffffU, column, owner),
+                                    __shfl_sync(0xffffffffU, position, owner), source, w);
+        if (lane == owner) *result = epilogue.apply(sum + offset);
       }
-      result = epilogue.apply(sum + offset);
     }
   }
 }

@@ -65,6 +65,8 @@ Steps make_steps(const TapGemm& form, const TileShape& tile, int sm_count, int s
   if (!found) return {};
   best.weight_tiles = weight_tiles;
   best.position_tiles = pieces(form.position_count, tile.positions);
+  best.position_begin = form.position_begin;
+  best.position_step = tile.positions;
   best.blocks = form.N * weight_tiles * best.position_tiles;
   const std::int64_t wide = best.resident ? sm_count / weight_tiles * weight_tiles : sm_count;
   best.grid = static_cast<unsigned>(std::min(best.blocks, wide));

@@ -24,6 +24,8 @@ struct Steps {
   bool resident;  // one buffer a step, filled once: a block keeps its columns
   int shared_bytes;
   std::int64_t weight_tiles, position_tiles, blocks;
+  std::int64_t position_begin;  // of the first tile
+  int position_step;            // from tile to tile
   unsigned grid;
   FastDivide by_weight_tiles, by_position_tiles, by_column_tiles, by_classes, by_gcd;
 };

@@ -1,0 +1,196 @@
+#pragma once
+// Forward and dgrad with few columns on wgmma (sm_90a): the weights of 64 columns stay in shared memory. The mathematics are in
+// cuda/conv/tap_gemm.hpp, the streamed form of the same in tensor_core.cuh: read that first.
+//
+// gemm_m = 64 columns, gemm_n = positions, gemm_k = (row, plane, tap). A block is two pairs of warpgroups, each pair on tiles
+// of its own (64 x 128 of two parts, 64 x 256 of one): a producer brings rows by bulk copies and converts them, a consumer
+// multiplies and stores. Nothing synchronises the pairs, so that one's store overlaps the other's products. Sums of two parts
+// are not added up in between: reductions are short here.
+
+#include <cstdint>
+
+#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/sm90/operand.cuh"
+#include "cuda/conv/sm90/ring.cuh"
+#include "cuda/conv/sm90/tensor_core_resident_layout.cuh"
+#include "cuda/conv/sm90/tensor_core_resident_source.cuh"
+#include "cuda/conv/sm90/tensor_core_resident_store.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+inline constexpr int kResidentThreads = kPairs * 256;
+
+/// gemm_n of a wgmma: with 512 threads ptxas compiles no wider one.
+inline constexpr int kResidentN = 128;
+
+/// The products of one step, issued so that one group is always under way behind the next. Two parts: first += high*high,
+/// second
+/// += high*low + low*high. One part: first and second are the two halves of the positions, or first is all. `release`, a
+/// barrier unless 0, is arrived at when the first group is all that is under way.
+template <class Operand, int kSecond>
+__device__ __forceinline__ void multiply_resident(const ResidentSteps& steps, std::uint32_t source, std::uint32_t weights,
+                                                  std::uint32_t release, float (&first)[kResidentN / 2],
+                                                  float (&second)[kSecond]) {
+  using Mma = ptx::Wgmma<Operand::kType, kResidentN>;
+  const auto source_part = static_cast<std::uint32_t>(steps.tile.items);  // in 16 bytes, as the address of a descriptor
+  const auto weight_part = static_cast<std::uint32_t>(steps.rows / Operand::kVector) * kResidentColumns;
+  const std::uint64_t a0 = ptx::operand_descriptor(weights, kResidentColumns * 16);
+  const std::uint64_t b0 = ptx::operand_descriptor(source, static_cast<std::uint32_t>(steps.tile.window) * 16);
+  Product product = steps.products[0];
+#pragma unroll 1
+  for (int i = 1; i <= steps.product_count; ++i) {
+    const std::uint64_t a = a0 + product.weights, b = b0 + product.source;
+    ptx::wgmma_fence();
+    if constexpr (Operand::kParts == 2) {
+      Mma::multiply(second, a + weight_part, b, true);
+      Mma::multiply(second, a, b + source_part, true);
+      Mma::multiply(first, a, b, true);
+    } else {
+      Mma::multiply(first, a, b, true);
+      if constexpr (kSecond > 1) Mma::multiply(second, a, b + kResidentN, true);
+    }
+    ptx::wgmma_commit();
+    product = steps.products[i];
+    ptx::wgmma_wait<1>();
+    if (release != 0) ptx::mbarrier_arrive(release);
+    release = 0;
+  }
+}
+
+/// Half of a warp's sums, rows lane/4 of its eight columns, finished into its staging.
+template <class Operand, int kN, int kSecond>
+__device__ __forceinline__ void stage_half(int half, int lane, float factor, float addend, const float (&first)[kResidentN / 2],
+                                           const float (&second)[kSecond], Staged<typename Operand::Source>* staging) {
+  using T = typename Operand::Source;
+  Staged<T>* to = staging + lane / 4 * (kN + 8) + 2 * (lane % 4);
+#pragma unroll
+  for (int i = 0; i < kN / 8; ++i) {
+    const int at = i % (kResidentN / 8) * 4 + 2 * half;
+    const bool is_first = i < kResidentN / 8;
+    const float even = fmaf(is_first ? first[at] : second[at % kSecond], factor, addend);
+    const float odd = fmaf(is_first ? first[at + 1] : second[(at + 1) % kSecond], factor, addend);
+    if constexpr (sizeof(T) == 2) {
+      const T pair[2] = {static_cast<T>(even), static_cast<T>(odd)};
+      *reinterpret_cast<std::uint32_t*>(to + 8 * i) = *reinterpret_cast<const std::uint32_t*>(pair);
+    } else {
+      *reinterpret_cast<float2*>(to + 8 * i) = make_float2(even, odd);
+    }
+  }
+}
+
+template <class Operand, bool kPaired, int kN>
+__device__ __forceinline__ void consume_resident(const TapGemm& form, const ResidentSteps& steps, const Epilogue& epilogue,
+                                                 const ResidentLayout& layout,
+                                                 const typename Operand::Source* __restrict__ bias,
+                                                 typename Operand::Source* __restrict__ out, const State* __restrict__ state,
+                                                 Staged<typename Operand::Source>* staging, int pair, int warp, int lane) {
+  using T = typename Operand::Source;
+  constexpr int kPitch = kN + 8, kSecond = Operand::kParts * kN > kResidentN ? kResidentN / 2 : 1;
+  static_assert(Operand::kParts * kN == kResidentN || Operand::kParts * kN == 2 * kResidentN);
+  staging += warp * 8 * kPitch;
+  const int exponent = Operand::kScaled ? -scale_exponent(state->source_largest, kSourceTarget) -
+                                              scale_exponent(state->weight_largest, kWeightTarget)
+                                        : 0;
+  const bool at_once = epilogue.activation == Activation::none && exponent >= -126 && exponent <= 127;
+  const float scale = power_of_two(at_once ? exponent : 0);
+  ptx::mbarrier_wait(layout.weights_full, 0);
+  Ring ring;
+  for (Walk walk(steps, pair); walk.more(); walk.advance()) {
+    float first[kResidentN / 2] = {}, second[kSecond] = {};
+    ptx::settle(first);
+    ptx::settle(second);
+    std::uint32_t held = 0;
+#pragma unroll 1
+    for (int step = 0; step < steps.count; ++step) {
+      ptx::mbarrier_wait(layout.full(ring.stage), ring.parity);
+      multiply_resident<Operand>(steps, layout.sources + static_cast<std::uint32_t>(ring.stage * steps.source_bytes),
+                                 layout.weights + static_cast<std::uint32_t>(step * steps.weight_bytes), held, first, second);
+      held = lane == 0 ? layout.empty(ring.stage) : 0;
+      ring.advance(steps.stages);
+    }
+    ptx::wgmma_wait<0>();
+    if (held != 0) ptx::mbarrier_arrive(held);
+    ptx::settle(first);
+    ptx::settle(second);
+    if constexpr (Operand::kParts == 2) {
+#pragma unroll
+      for (int i = 0; i < kResidentN / 2; ++i) first[i] += second[i] * (1.0F / kLowScale);
+    }
+    const TilePlace place = walk.place(steps);
+    const std::int64_t first_bias = place.g * form.out_channels;
+    const std::int64_t row_of_sample = place.n * form.G * form.out_channels + first_bias;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::int64_t column = place.column + warp * 16 + half * 8;
+      const std::uint32_t own = static_cast<std::uint32_t>(column) + static_cast<std::uint32_t>(lane) / 4;
+      float offset = 0;
+      if (bias != nullptr && own < form.columns) offset = static_cast<float>(bias[first_bias + steps.by_classes.divide(own)]);
+      __syncwarp();
+      stage_half<Operand, kN>(half, lane, scale, at_once ? offset : 0.0F, first, second, staging);
+      if (!at_once) {
+        Staged<T>* to = staging + lane / 4 * kPitch + 2 * (lane % 4);
+#pragma unroll 1
+        for (int i = 0; i < kN / 4; ++i) {
+          Staged<T>& value = to[i / 2 * 8 + i % 2];
+          value = static_cast<Staged<T>>(epilogue.apply(ldexpf(static_cast<float>(value), exponent) + offset));
+        }
+      }
+      __syncwarp();
+      store_rows<T, kN>(form, steps, row_of_sample, column, place.position, bias, first_bias, epilogue, staging, lane, out);
+    }
+  }
+}
+
+#ifndef EMULATE
+template <class Operand, bool kPaired, int kN>
+__global__ void __launch_bounds__(kResidentThreads, 1)
+    resident_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ ResidentSteps steps,
+                    const __grid_constant__ Epilogue epilogue, const typename Operand::Source* __restrict__ source,
+                    const unsigned char* __restrict__ packed, const typename Operand::Source* __restrict__ bias,
+                    typename Operand::Source* __restrict__ out, const State* __restrict__ state,
+                    std::uint32_t* __restrict__ tile_split) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  using T = typename Operand::Source;
+  extern __shared__ __align__(16) unsigned char raw[];
+  const std::uint32_t base = (ptx::shared_address(raw) + 127) & ~127U;
+  unsigned char* memory = raw + (base - ptx::shared_address(raw));
+  // Through a shuffle the compiler knows them to be the same in a warp; else it serialises the wgmmas.
+  const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0), pair = group % kPairs;
+  const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const ResidentLayout layout(base, steps, sizeof(Staged<T>), pair);
+  if (group < kPairs && warp == 0 && lane == 0) {
+    for (int stage = 0; stage < steps.stages; ++stage) {
+      ptx::mbarrier_init(layout.full(stage), 4);
+      ptx::mbarrier_init(layout.empty(stage), 4);
+    }
+    for (int stage = 0; stage < steps.raw_stages; ++stage) {
+      ptx::mbarrier_init(layout.raw_full(stage), 4);
+      ptx::mbarrier_init(layout.raw_empty(stage), 4);
+    }
+    if (pair == 0) ptx::mbarrier_init(layout.weights_full, 1);
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+  if (group < kPairs) {
+    ptx::registers_down<88>();
+    if (threadIdx.x == 0) {
+      const auto total = static_cast<std::uint32_t>(steps.count * steps.weight_bytes);
+      const unsigned char* from = packed + static_cast<std::int64_t>(Walk(steps, 0).tile) * total;
+      ptx::mbarrier_arrive_expect(layout.weights_full, total);
+      for (std::uint32_t at = 0; at < total; at += 16384)
+        ptx::bulk_copy(layout.weights + at, from + at, min(16384U, total - at), layout.weights_full);
+    }
+    produce_resident<Operand, kPaired>(form, steps, layout, memory + (layout.sources - base), memory + (layout.raw - base),
+                                       source, state, tile_split, pair, warp, lane);
+    return;
+  }
+  ptx::registers_up<168>();
+  consume_resident<Operand, kPaired, kN>(form, steps, epilogue, layout, bias, out, state,
+                                         reinterpret_cast<Staged<T>*>(memory + (layout.staging - base)), pair, warp, lane);
+#endif
+}
+#endif
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,64 @@
+#pragma once
+// Which tiles a pair of warpgroups of tensor_core_resident.cuh works on, and where its shared memory lies.
+
+#include <cstdint>
+
+#include "cuda/conv/sm90/tensor_core_resident_steps.hpp"
+#include "cuda/conv/tap_gemm.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+/// Where a tile begins.
+struct TilePlace {
+  std::int64_t n, g, column, position;
+};
+
+/// The tiles of a pair, one after another.
+struct Walk {
+  std::uint32_t above, count, step, tile;
+  __device__ Walk(const ResidentSteps& steps, int pair) {
+    const std::uint32_t copies = steps.by_weight_tiles.divide(gridDim.x), copy = steps.by_weight_tiles.divide(blockIdx.x);
+    tile = blockIdx.x - copy * steps.by_weight_tiles.divisor;
+    above = copy * kPairs + static_cast<std::uint32_t>(pair);
+    step = copies * kPairs;
+    count = steps.by_weight_tiles.divide(static_cast<std::uint32_t>(steps.blocks));
+  }
+  __device__ __forceinline__ bool more() const { return above < count; }
+  __device__ __forceinline__ void advance() { above += step; }
+  __device__ __forceinline__ std::uint32_t block(const ResidentSteps& steps) const {
+    return above * steps.by_weight_tiles.divisor + tile;
+  }
+  __device__ __forceinline__ TilePlace place(const ResidentSteps& steps) const {
+    TilePlace place;
+    const std::uint32_t n = steps.by_position_tiles.divide(above), g = steps.by_column_tiles.divide(tile);
+    place.n = n;
+    place.g = g;
+    place.position =
+        steps.position_begin + static_cast<std::int64_t>(above - n * steps.by_position_tiles.divisor) * steps.position_step;
+    place.column = static_cast<std::int64_t>(tile - g * steps.by_column_tiles.divisor) * kResidentColumns;
+    return place;
+  }
+};
+
+/// Shared memory of a block: weights, then of each pair its rings and its staging, then barriers.
+struct ResidentLayout {
+  std::uint32_t weights, sources, raw, staging, weights_full, barriers;
+  __device__ ResidentLayout(std::uint32_t base, const ResidentSteps& steps, int staged_bytes, int pair) {
+    const auto ring = static_cast<std::uint32_t>(steps.stages * steps.source_bytes);
+    const auto rows = static_cast<std::uint32_t>(steps.raw_stages * steps.raw_bytes);
+    const auto store = static_cast<std::uint32_t>(pair_staging_bytes(steps.positions, staged_bytes));
+    weights = base;
+    const std::uint32_t pairs = weights + static_cast<std::uint32_t>(steps.count * steps.weight_bytes);
+    sources = pairs + static_cast<std::uint32_t>(pair) * (ring + rows + store);
+    raw = sources + ring;
+    staging = raw + rows;
+    weights_full = pairs + kPairs * (ring + rows + store);
+    barriers = weights_full + 64 + static_cast<std::uint32_t>(pair) * kPairBarrierBytes;
+  }
+  __device__ __forceinline__ std::uint32_t full(int stage) const { return barriers + static_cast<std::uint32_t>(stage) * 16; }
+  __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
+  __device__ __forceinline__ std::uint32_t raw_full(int stage) const { return full(stage) + kPairBarrierBytes / 2; }
+  __device__ __forceinline__ std::uint32_t raw_empty(int stage) const { return raw_full(stage) + 8; }
+};
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,53 @@
+#pragma once
+// How a launch of the resident kernel cuts the reduction into steps, the output into tiles and shared memory into rings. Host
+// arithmetic only.
+
+#include <cstdint>
+
+#include "cuda/conv/sm90/tensor_core_steps.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+inline constexpr int kPairs = 2;               // of warpgroups, a block
+inline constexpr int kResidentColumns = 64;    // of a block
+inline constexpr int kPairBarrierBytes = 256;  // 16 rings of 8 bytes, twice
+inline constexpr int kProductsMost = 96;
+
+/// One wgmma of a step: start addresses in its weights and its source, in 16 bytes.
+struct Product {
+  std::uint32_t weights, source;
+};
+
+/// Steps whose weights all stay in shared memory. `taps` are all taps; `stages` are those of a pair.
+struct ResidentSteps : Steps {
+  int positions;                         // of a tile; `position_step` of them are its own, so that
+  int aligned;                           // stored rows begin at a multiple of so many elements
+  bool is_paired;                        // converted two neighbours of 16 bits at a time
+  int shift;                             // positions that a stage holds before the tile's first
+  int raw_stages, raw_bytes, raw_pitch;  // a pair's ring of rows as they are in the tensor
+  // From an item of a producer thread to its next one, 128 further: planes, positions (pairs of them where is_paired), bytes of
+  // the rows, bytes of the operand; then where the planes begin again, and where the next eight rows begin.
+  int next_plane, next_position, next_from, next_to;
+  int wrap_from, wrap_to, block_from;
+  FastDivide by_stride;
+  int product_count;
+  Product products[kProductsMost + 1];  // one is read ahead
+};
+
+/// A pair's staging of the store: four warps, eight rows of staged elements, and what unaligned reads may run over.
+[[nodiscard]] constexpr int pair_staging_bytes(int positions, int element_bytes) {
+  return 4 * 8 * (positions + 8) * element_bytes + 64;
+}
+
+/// What the cutting needs to know of an operand and its arrays.
+struct ResidentShape {
+  int positions, parts;
+  int element_bytes;     // of the source and the output
+  bool is_word_aligned;  // the source lies at a multiple of 4 bytes
+};
+
+/// count == 0 where it does not fit.
+[[nodiscard]] ResidentSteps make_resident_steps(const TapGemm& form, const ResidentShape& shape, int sm_count,
+                                                int shared_limit);
+
+}  // namespace polyphase::cuda::tensor_core

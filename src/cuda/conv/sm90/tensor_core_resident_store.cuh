@@ -1,0 +1,180 @@
+#pragma once
+// From a warp's staging in shared memory to rows of the output, each from a sector of 32 bytes on: a sector written in two
+// pieces costs several whole ones.
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/sm90/tensor_core_resident_steps.hpp"
+#include "cuda/conv/tap_gemm.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+/// How a finished number waits for its store: numbers of 16 bits already rounded.
+template <class T>
+using Staged = std::conditional_t<sizeof(T) == 2, T, float>;
+
+/// What of a tile's rows is the tile's own to write, in elements from the tile's first.
+struct RowRange {
+  int begins, ends;    // of the row
+  int length;          // of the tile's own, from its first sector on
+  std::uint32_t mask;  // elements of a sector, less one; 0: tiles do not overlap
+  bool is_whole;       // no row meets its ends here
+
+  __device__ RowRange(const TapGemm& form, const ResidentSteps& steps, std::int64_t t0) {
+    const auto stride = static_cast<int>(form.out_stride);
+    begins = static_cast<int>(max(-t0, static_cast<std::int64_t>(0)));
+    ends =
+        static_cast<int>(max(min(form.out_length - t0, static_cast<std::int64_t>(0x7fffffff)), static_cast<std::int64_t>(0)));
+    length = stride * steps.position_step;
+    mask = static_cast<std::uint32_t>(steps.aligned - 1);
+    is_whole = begins == 0 && ends >= stride * steps.positions;
+  }
+  /// Elements from `row` to the next sector.
+  template <class T>
+  __device__ __forceinline__ std::uint32_t shift_of(const T* row) const {
+    return (0U - static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(row) / sizeof(T))) & mask;
+  }
+};
+
+/// Eight rows of a tile that meets no row's ends, stride 1. Lanes take neighbouring words of four bytes.
+template <class T, int kN>
+__device__ __forceinline__ void store_whole_rows(const RowRange& range, std::int64_t row_length, const Staged<T>* staging,
+                                                 int lane, T* __restrict__ to) {
+  using Word = std::conditional_t<sizeof(T) == 2, std::uint32_t, float>;
+  constexpr int kWidth = static_cast<int>(sizeof(Word) / sizeof(T)), kPieces = kN / (32 * kWidth), kPitch = kN + 8;
+  std::uint32_t shift = range.shift_of(to);
+  const std::uint32_t turn = static_cast<std::uint32_t>(row_length) & range.mask;
+  const bool has_last = kWidth * (lane + 32 * (kPieces - 1)) < range.length;
+  staging += kWidth * lane;
+  to += kWidth * lane;
+#pragma unroll 4
+  for (int row = 0; row < 8; ++row) {
+    const Staged<T>* from = staging + shift;
+    Word value[kPieces];
+    if (kWidth == 1 || shift % 2 == 0) {
+#pragma unroll
+      for (int i = 0; i < kPieces; ++i) value[i] = reinterpret_cast<const Word*>(from)[32 * i];
+    } else if constexpr (kWidth == 2) {
+      const auto* halves = reinterpret_cast<const std::uint16_t*>(from);
+#pragma unroll
+      for (int i = 0; i < kPieces; ++i) value[i] = halves[64 * i] | static_cast<std::uint32_t>(halves[64 * i + 1]) << 16;
+    }
+    Word* own = reinterpret_cast<Word*>(to + shift);
+#pragma unroll
+    for (int i = 0; i < kPieces - 1; ++i) own[32 * i] = value[i];
+    if (has_last) own[32 * (kPieces - 1)] = value[kPieces - 1];
+    staging += kPitch;
+    to += row_length;
+    shift = (shift - turn) & range.mask;
+  }
+}
+
+/// The same of any rows of stride 1.
+template <class T, int kN>
+__device__ __forceinline__ void store_edge_rows(const RowRange& range, std::int64_t row_length, int rows,
+                                                const Staged<T>* staging, int lane, T* __restrict__ to) {
+  for (int row = 0; row < rows; ++row) {
+    const auto shift = static_cast<int>(range.shift_of(to));
+    const int low = max(shift, range.begins), high = min(shift + range.length, range.ends);
+    for (int at = low + lane; at < high; at += 32) to[at] = static_cast<T>(staging[row * (kN + 8) + at]);
+    to += row_length;
+  }
+}
+
+/// One row of all phases of a channel, which are neighbours in it; `filled` of them have taps, the others are `empty`.
+template <class T, int kN>
+__device__ __forceinline__ void store_phases(const RowRange& range, const FastDivide& by_stride, int filled, Staged<T> empty,
+                                             const Staged<T>* staging, int lane, T* __restrict__ to) {
+  constexpr int kItems = 4, kPitch = kN + 8;
+  const auto shift = static_cast<int>(range.shift_of(to)), stride = static_cast<int>(by_stride.divisor);
+  const auto step_p = static_cast<int>(by_stride.divide(32)), step_r = 32 - step_p * stride;
+  int t = shift + lane;
+  auto p = static_cast<int>(by_stride.divide(static_cast<std::uint32_t>(t)));
+  int r = t - p * stride;
+  T* own = to + t;
+  if (range.is_whole && step_r == 0) {  // a lane keeps its phase
+    const bool has = r < filled;
+    const Staged<T>* from = staging + (has ? r * kPitch + p : 0);
+    const int pieces = range.length / 32;
+#pragma unroll 4
+    for (int i = 0; i < pieces; ++i, from += step_p) own[32 * i] = static_cast<T>(has ? *from : empty);
+    if (lane < range.length - 32 * pieces) own[32 * pieces] = static_cast<T>(has ? *from : empty);
+    return;
+  }
+  const int low = max(shift, range.begins), high = min(shift + range.length, range.ends);
+  for (; t < high; t += 32 * kItems, own += 32 * kItems) {
+    Staged<T> value[kItems];
+    bool exists[kItems];
+#pragma unroll
+    for (int j = 0; j < kItems; ++j) {
+      exists[j] = t + 32 * j >= low && t + 32 * j < high;
+      value[j] = empty;
+      if (exists[j] && r < filled) value[j] = staging[r * kPitch + p];
+      p += step_p;
+      r += step_r;
+      if (r >= stride) r -= stride, ++p;
+    }
+#pragma unroll
+    for (int j = 0; j < kItems; ++j) {
+      if (exists[j]) own[32 * j] = static_cast<T>(value[j]);
+    }
+  }
+}
+
+/// Writes 8 columns of a warp from its staging, where they lie finished; `column` and `position` are the first.
+template <class T, int kN>
+__device__ __forceinline__ void store_rows(const TapGemm& form, const ResidentSteps& steps, std::int64_t row_of_sample,
+                                           std::int64_t column, std::int64_t position, const T* __restrict__ bias,
+                                           std::int64_t first_bias, const Epilogue& epilogue, const Staged<T>* staging,
+                                           int lane, T* __restrict__ out) {
+  constexpr int kPitch = kN + 8;
+  const int rows = static_cast<int>(min(static_cast<std::int64_t>(8), form.columns - column));
+  if (rows <= 0) return;
+  const std::int64_t t0 = form.out_stride * position + form.out_origin;
+  const RowRange range(form, steps, t0);
+  if (form.out_stride == 1) {
+    T* to = out + (row_of_sample + column) * form.out_length + t0;
+    if (range.is_whole && rows == 8) return store_whole_rows<T, kN>(range, form.out_length, staging, lane, to);
+    return store_edge_rows<T, kN>(range, form.out_length, rows, staging, lane, to);
+  }
+  const int classes = static_cast<int>(form.classes), g = static_cast<int>(form.out_gcd);
+  const auto stride = static_cast<int>(form.out_stride), class_step = static_cast<int>(form.out_class_step);
+  const std::int64_t channel0 = steps.by_classes.divide(static_cast<std::uint32_t>(column));
+  T* to = out + (row_of_sample + channel0) * form.out_length + t0;
+  const T* own_bias = bias + first_bias + channel0;
+  int first = static_cast<int>(column - channel0 * classes);
+  for (int row = 0; row < rows;) {
+    const int here = min(classes - first, rows - row);
+    // The block that holds a channel's last class also writes the phases that no tap reaches.
+    const int slots = (first + here == classes ? static_cast<int>(form.phase_classes) - first : here) * g;
+    auto empty = static_cast<Staged<T>>(0.0F);
+    if (slots > here && bias != nullptr) empty = static_cast<Staged<T>>(epilogue.apply(static_cast<float>(*own_bias)));
+    const Staged<T>* from = staging + row * kPitch;
+    if (range.mask != 0 && slots == stride) {
+      store_phases<T, kN>(range, steps.by_stride, here, empty, from, lane, to);
+    } else {
+      const auto shift = static_cast<int>(range.shift_of(to));
+      const bool overlap = range.mask != 0;
+      const int low = overlap ? max(shift, range.begins) : range.begins;
+      const int high = overlap ? min(shift + range.length, range.ends) : range.ends;
+      const int step_p = 32 / slots, step_r = 32 - step_p * slots;
+      int p = lane / slots, r = lane - p * slots;
+      while (p < kN) {
+        const int a = g == 1 ? r : static_cast<int>(steps.by_gcd.divide(static_cast<std::uint32_t>(r)));
+        const int b = r - a * g, t = stride * p + (first + a) * class_step + b;
+        if (t >= low && t < high) to[t] = static_cast<T>(b == 0 && a < here ? from[a * kPitch + p] : empty);
+        p += step_p;
+        r += step_r;
+        if (r >= slots) r -= slots, ++p;
+      }
+    }
+    row += here;
+    first = 0;
+    to += form.out_length;
+    ++own_bias;
+  }
+}
+
+}  // namespace polyphase::cuda::tensor_core
