@@ -142,7 +142,7 @@ void gather(const ConvProblem& problem, ConvDirection direction, const void* sou
   if (const auto plan = make_band_plan(problem, direction, source, out, sm_count))
     return band_gather(problem, direction, *plan, source, w, bias, out, stream);
   if (const auto plan = make_vector_plan(problem, direction, out, sm_count))
-    return vector_gather(problem, direction, *plan, source, w, bias, out, stream);
+    return vector_gather(direction, *plan, source, w, bias, out, stream);
   const Plan plan = make_plan(problem, direction, device);
   with_element(problem, direction, [&]<class T>(T* result) {
     using A = typename AccumulatorOf<T>::type;
@@ -172,7 +172,7 @@ void wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, in
         if (band_plan)
           band_wgrad(problem, *band_plan, x, y, partial.as<A>(), stream);
         else
-          vector_wgrad(problem, *vector_plan, x, y, partial.as<A>(), stream);
+          vector_wgrad(*vector_plan, x, y, partial.as<A>(), stream);
         return reduce_slices(partial.as<A>(), weights, slices, result, stream);
       }
     }

@@ -40,17 +40,13 @@ std::int64_t depth_of(const ConvProblem& p, ConvDirection direction, const void*
   return depth <= 4 && 7 * p.S + p.K + kChunk - 1 <= 64 ? depth : 0;
 }
 
-std::int64_t groups_of(const ConvProblem& p, ConvDirection direction) {
-  return direction == ConvDirection::forward && p.S == 4 ? kBandGroups<4> : kBandGroups<1>;
-}
-
 /// Shared memory of a block.
 struct Stages {
   std::int64_t count, chunks, stage_chunks;  // of the source or y; of one stage
   [[nodiscard]] std::int64_t bytes() const { return count * stage_chunks * 16; }
 };
 Stages stages_of(const ConvProblem& p, ConvDirection direction, std::int64_t depth, std::int64_t threads) {
-  const std::int64_t blocks = threads / 32 * groups_of(p, direction) * kWarpBlocks;
+  const std::int64_t blocks = threads / 32 * kBandGroups * kWarpBlocks;
   const std::int64_t pitch = direction == ConvDirection::forward ? 1 : p.S;
   const std::int64_t chunks = pitch * (blocks - 1) + 2 * depth;
   const std::int64_t aligned = round_up(chunks + kBandLine / kChunk - 1, 8);  // copies begin at lines
@@ -58,17 +54,17 @@ Stages stages_of(const ConvProblem& p, ConvDirection direction, std::int64_t dep
   return {direction == ConvDirection::dgrad && p.C_out > p.G ? kBandStages : 1, chunks, aligned};
 }
 
-/// Slices of `items` for each of `owners`, so that the blocks' time is least: `resident` of them run at once, a rest of fewer
-/// than half as many takes as long as that half. The fewest of equals.
+/// Slices of `items` for each of `owners`. `resident` blocks run at once, and two thirds of them are as fast: what fills these
+/// two thirds, the GPU once, twice, ... or four times, whichever takes the least time, the fewest of equals.
 std::int64_t slices_of(std::int64_t owners, std::int64_t items, std::int64_t resident) {
-  const auto time_of = [&](std::int64_t slices) {
+  std::int64_t best = 0;
+  double best_time = 0;
+  for (const std::int64_t blocks : {resident * 2 / 3, resident, 2 * resident, 3 * resident, 4 * resident}) {
+    const std::int64_t slices = std::clamp<std::int64_t>(blocks / owners, 1, items);
     const std::int64_t full = owners * slices / resident, rest = owners * slices % resident;
-    const double last = rest == 0 ? 0 : std::max(0.5, static_cast<double>(rest) / static_cast<double>(resident));
-    return (static_cast<double>(full) + last) * static_cast<double>(divide_up(items, slices));
-  };
-  std::int64_t best = 1;
-  for (std::int64_t slices = 2; slices <= items && owners * slices <= 3 * resident; ++slices) {
-    if (time_of(slices) < 0.98 * time_of(best)) best = slices;
+    const double last = rest == 0 ? 0 : std::max(0.65, static_cast<double>(rest) / static_cast<double>(resident));
+    const double time = (static_cast<double>(full) + last) * static_cast<double>(divide_up(items, slices));
+    if (best == 0 || time < 0.98 * best_time) best = slices, best_time = time;
   }
   return best;
 }
@@ -103,8 +99,7 @@ std::optional<BandPlan> make_band_plan(const ConvProblem& p, ConvDirection direc
   const bool is_forward = direction == ConvDirection::forward, is_wgrad = direction == ConvDirection::wgrad;
   // Tiles of equal length, whole warps, as few as the largest block allows. Rows that begin inside a line need up to a line
   // more.
-  const std::int64_t row = is_forward ? p.L_out : p.L_in,
-                     of_warp = groups_of(p, direction) * kWarpBlocks * 8 * (is_forward ? p.S : 1);
+  const std::int64_t row = is_forward ? p.L_out : p.L_in, of_warp = kBandGroups * kWarpBlocks * 8 * (is_forward ? p.S : 1);
   const bool whole_lines = address_of(out) % kBandLine == 0 && row % kBandLine == 0;
   const std::int64_t length = whole_lines ? row : row + kBandLine - 1;
   std::int64_t most_threads = kBandThreads;
@@ -122,7 +117,8 @@ std::optional<BandPlan> make_band_plan(const ConvProblem& p, ConvDirection direc
   plan.depth = static_cast<int>(depth);
   plan.threads = static_cast<int>(threads);
   plan.tiles = static_cast<int>(tiles);
-  plan.chunks = static_cast<int>(stages.chunks), plan.stage_chunks = static_cast<int>(stages.stage_chunks);
+  plan.chunks = static_cast<int>(stages.chunks);
+  plan.stage_chunks = static_cast<int>(stages.stage_chunks);
   const std::int64_t pitch = is_forward ? 1 : p.S;
   plan.swizzle = static_cast<int>(std::min<std::int64_t>(pitch & -pitch, 8) - 1);
   plan.shared_bytes = static_cast<int>(stages.bytes());

@@ -13,13 +13,11 @@
 //
 // A zero of the band times an infinity is a NaN: a warp that meets one does its outputs again, tap by tap.
 
-#include <cuda_pipeline.h>
-
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/conv/chunk_stage.cuh"
 #include "cuda/conv/depthwise_band.hpp"
-#include "cuda/conv/word_stage.cuh"
 #include "cuda/ptx/mma.cuh"
 
 namespace polyphase::cuda::depthwise {
@@ -27,43 +25,8 @@ namespace polyphase::cuda::depthwise {
 inline constexpr int kChunk = 8;        // elements of 16 bytes
 inline constexpr int kBandLine = 64;    // elements of a line of memory
 inline constexpr int kWarpBlocks = 16;  // rows of A
+inline constexpr int kBandGroups = 4;   // A matrices of a warp and tile
 inline constexpr int kBandStages = 2;   // of a tile; wgrad has its own number
-
-/// A matrices of a warp and tile.
-template <int kN>
-inline constexpr int kBandGroups = kN == 4 ? 2 : 4;
-
-/// Where chunk c of a stage lies: eight chunks that are 2, 4 or 8 apart, what a matrix load reads at once, lie in different
-/// banks. Multiples of 8*(swizzle + 1) chunks may be added before or after.
-__device__ __forceinline__ int chunk_place(int c, int swizzle) { return c ^ (c >> 3 & swizzle); }
-
-/// Starts to copy `chunks` chunks of a row from `begin` on, zeros outside [0, length). row + begin is 16-byte aligned.
-template <class T>
-__device__ __forceinline__ void fetch_chunks(const T* __restrict__ row, int length, int begin, int chunks, int swizzle,
-                                             std::uint32_t* stage) {
-  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  if (begin >= 0 && begin + chunks * kChunk <= length && threads == kBandThreads) {
-    static_assert(kBandThreads % 64 == 0, "places repeat every 64 chunks");
-    const T* from = row + begin + thread * kChunk;
-    std::uint32_t* to = stage + chunk_place(thread, swizzle) * 4;
-#pragma unroll 4
-    for (int c = thread; c < chunks; c += kBandThreads, from += kBandThreads * kChunk, to += kBandThreads * 4)
-      __pipeline_memcpy_async(to, from, 16);
-    return;
-  }
-#pragma unroll 1
-  for (int c = thread; c < chunks; c += threads) {
-    const int at = begin + c * kChunk;
-    std::uint32_t* const place = stage + chunk_place(c, swizzle) * 4;
-    if (at >= 0 && at + kChunk <= length) {
-      __pipeline_memcpy_async(place, row + at, 16);
-      continue;
-    }
-    T* const to = reinterpret_cast<T*>(place);
-#pragma unroll
-    for (int i = 0; i < kChunk; ++i) to[i] = at + i >= 0 && at + i < length ? row[at + i] : T(0.0F);
-  }
-}
 
 /// w[index] or 0, in its 16 bits.
 template <class T>
@@ -105,6 +68,17 @@ __device__ __forceinline__ __nv_bfloat162 make_pair(float low, float high, __nv_
   return __floats2bfloat162_rn(low, high);
 }
 
+/// to[0 ... 2*kCount) <- pairs, of these [low, high). `to` is aligned to the pairs.
+template <int kCount, class T, class Pair>
+__device__ __forceinline__ void store_pairs(T* to, int low, int high, const Pair (&pairs)[kCount]) {
+  if (low <= 0 && high >= 2 * kCount)
+    return put_words(reinterpret_cast<std::uint32_t*>(to), reinterpret_cast<const std::uint32_t(&)[kCount]>(pairs));
+#pragma unroll
+  for (int i = 0; i < 2 * kCount; ++i) {
+    if (i >= low && i < high) to[i] = i % 2 == 0 ? pairs[i / 2].x : pairs[i / 2].y;
+  }
+}
+
 /// A tile of one row, the M rows that dgrad adds one after another. kN: multiplications side by side, N/8; for forward
 /// S. Column 2q + e of multiplication j is output 2*kN*q + 2*j + e of its block, so that a lane's outputs are neighbours.
 /// Shared memory: stages of the source.
@@ -114,7 +88,7 @@ __global__ void __launch_bounds__(kBandThreads, 8)
                        const T* __restrict__ bias, T* __restrict__ out) {
   static_assert(kForward || kN == 1, "blocks of dgrad are 8 outputs");
   using Pair = typename PairOf<T>::type;
-  constexpr int V = kBandGroups<kN>, kBlock = 8 * kN;
+  constexpr int V = kBandGroups, kBlock = 8 * kN, kWarp = V * kWarpBlocks * kBlock;
   extern __shared__ __align__(16) unsigned char memory[];
   std::uint32_t* const stages = reinterpret_cast<std::uint32_t*>(memory);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, first_block = thread / 32 * V * kWarpBlocks;
@@ -128,7 +102,7 @@ __global__ void __launch_bounds__(kBandThreads, 8)
   const T* const from = source + static_cast<std::int64_t>(source_row) * source_length;
   const T* const taps = w + static_cast<std::int64_t>(channel) * M * plan.K;
 
-  const int width = static_cast<int>(blockDim.x) / 32 * V * kWarpBlocks * kBlock;
+  const int width = static_cast<int>(blockDim.x) / 32 * kWarp;
   const int t = tile * width - misalignment(to, kBandLine);  // the first output
   // The first source element that any of them needs.
   const int behind = t + plan.P - plan.K + kN;
@@ -157,60 +131,60 @@ __global__ void __launch_bounds__(kBandThreads, 8)
   };
 
   const float offset = bias != nullptr ? static_cast<float>(bias[channel]) : 0.0F;
-  float sums[V][kN][4];
+  // A lane's outputs: kN pairs at `at`, the next 8 blocks on.
+  const int at = t + (first_block + lane / 4) * kBlock + lane % 4 * 2 * kN;
+  const bool inside = t >= 0 && t + width <= length;
+  // Warps of outputs inside the row; the windows of the others are not read.
+  const int warps = min(static_cast<int>(blockDim.x) / 32, (length - t + kWarp - 1) / kWarp);
+  float sums[kForward ? 1 : V][kN][4];  // of the rows before
   pipeline<kBandStages>(
       M,
       [&](int m, int stage) {
         const T* const row_of_m = from + static_cast<std::int64_t>(m) * source_length;
         const int lead = misalignment(row_of_m + begin, kBandLine);
-        fetch_chunks(row_of_m, source_length, begin - lead, plan.chunks + lead / kChunk, plan.swizzle,
-                     stages + stage * plan.stage_chunks * 4);
+        fetch_chunks<kBandThreads>(row_of_m, source_length, begin - lead,
+                                   lead / kChunk + pitch * (warps * V * kWarpBlocks - 1) + 2 * kDepth, plan.swizzle,
+                                   stages + stage * plan.stage_chunks * 4);
       },
       [&] { enter_row(0); },
       [&](int m, int stage) {
+        if (thread / 32 >= warps) return;
         const auto window = static_cast<std::uint32_t>(__cvta_generic_to_shared(stages + stage * plan.stage_chunks * 4));
+        Pair highest = make_pair(0, 0, T());
 #pragma unroll
         for (int v = 0; v < V; ++v) {
+          float(&sum)[kN][4] = sums[kForward ? 0 : v];
           if (m == 0) {
 #pragma unroll
-            for (int i = 0; i < 4 * kN; ++i) sums[v][i / 4][i % 4] = 0;
+            for (int i = 0; i < 4 * kN; ++i) sum[i / 4][i % 4] = 0;
           }
 #pragma unroll
           for (int d = 0; d < kDepth; ++d) {
             std::uint32_t windows[4];
             ptx::load_matrices(windows, window + static_cast<std::uint32_t>(places[d] + pitch * v * kWarpBlocks * 16));
 #pragma unroll
-            for (int j = 0; j < kN; ++j) ptx::multiply_add(sums[v][j], windows, band[j][d][0], band[j][d][1], T());
+            for (int j = 0; j < kN; ++j) ptx::multiply_add(sum[j], windows, band[j][d][0], band[j][d][1], T());
+          }
+          if (m + 1 < M) continue;
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            Pair pairs[kN];
+#pragma unroll
+            for (int j = 0; j < kN; ++j) {
+              pairs[j] = make_pair(sum[j][2 * half] + offset, sum[j][2 * half + 1] + offset, T());
+              highest = __hmax2_nan(highest, pairs[j]);
+            }
+            const int one = at + (v * kWarpBlocks + half * 8) * kBlock;
+            if (inside)
+              put_words(reinterpret_cast<std::uint32_t*>(to + one), reinterpret_cast<const std::uint32_t(&)[kN]>(pairs));
+            else
+              store_pairs(to + one, -one, length - one, pairs);
           }
         }
         if (m + 1 < M) return enter_row(m + 1);
-        // A lane's outputs: kN pairs at `at`, the next 8 blocks on.
-        const int at = t + (first_block + lane / 4) * kBlock + lane % 4 * 2 * kN;
-        const bool inside = t >= 0 && t + width <= length;
-        Pair highest = make_pair(0, 0, T());
-#pragma unroll
-        for (int i = 0; i < 2 * V; ++i) {
-          Pair pairs[kN];
-#pragma unroll
-          for (int j = 0; j < kN; ++j) {
-            const float* pair = sums[i / 2][j] + i % 2 * 2;
-            pairs[j] = make_pair(pair[0] + offset, pair[1] + offset, T());
-            highest = __hmax2_nan(highest, pairs[j]);
-          }
-          T* const place = to + at + i * 8 * kBlock;
-          if (inside) {
-            put_words(reinterpret_cast<std::uint32_t*>(place), reinterpret_cast<const std::uint32_t(&)[kN]>(pairs));
-            continue;
-          }
-#pragma unroll
-          for (int e = 0; e < 2 * kN; ++e) {
-            if (at + i * 8 * kBlock + e >= 0 && at + i * 8 * kBlock + e < length)
-              place[e] = e % 2 == 0 ? pairs[e / 2].x : pairs[e / 2].y;
-          }
-        }
         if (__any_sync(0xffffffffU, !__hbeq2(highest, highest))) {  // a NaN, perhaps not meant
           __syncwarp();
-          for (int i = lane; i < V * kWarpBlocks * kBlock; i += 32) {
+          for (int i = lane; i < kWarp; i += 32) {
             const int one = t + first_block * kBlock + i;
             if (one >= 0 && one < length) to[one] = static_cast<T>(add_taps<kForward>(plan, from, taps, one) + offset);
           }

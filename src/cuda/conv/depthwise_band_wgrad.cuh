@@ -20,7 +20,7 @@ template <class T, int kDepth>
 __global__ void __launch_bounds__(kBandThreads, kBandWgradBlocks)
     band_wgrad_kernel(const __grid_constant__ BandPlan plan, const T* __restrict__ x, const T* __restrict__ y,
                       float* __restrict__ partial) {
-  constexpr int V = kBandGroups<1>;
+  constexpr int V = kBandGroups;
   static_assert(V % 2 == 0, "x is loaded for two groups at once");
   extern __shared__ __align__(16) unsigned char memory[];
   std::uint32_t* const stages = reinterpret_cast<std::uint32_t*>(memory);
@@ -50,8 +50,8 @@ __global__ void __launch_bounds__(kBandThreads, kBandWgradBlocks)
         std::uint32_t* const to = stages + stage * plan.stage_chunks * 4;
         const int i = tile * width - misalignment(row_of_x, kBandLine), begin = plan.S * i - plan.P;
         const int lead = misalignment(row_of_y + begin, kBandLine);
-        fetch_chunks(row_of_y, plan.L_out, begin - lead, plan.chunks + lead / kChunk, plan.swizzle, to);
-        fetch_chunks(row_of_x, plan.L_in, i, width / kChunk, 0, to + (plan.stage_chunks - width / kChunk) * 4);
+        fetch_chunks<kBandThreads>(row_of_y, plan.L_out, begin - lead, plan.chunks + lead / kChunk, plan.swizzle, to);
+        fetch_chunks<kBandThreads>(row_of_x, plan.L_in, i, width / kChunk, 0, to + (plan.stage_chunks - width / kChunk) * 4);
         leads |= lead / kChunk << 8 * fetches++;
         for (tile += unit_slices; tile >= plan.tiles; tile -= plan.tiles)
           row_of_x += C_in * plan.L_in, row_of_y += C_out * plan.L_out;

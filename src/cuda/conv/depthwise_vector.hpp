@@ -17,37 +17,34 @@ struct VectorPlan {
   int S, K, P;  // P: P_l
   int L_in, L_out;
   int threads;
-  int tiles, tiles_per_run;  // of a row; a block does a run of tiles
+  int tiles;  // of a row
   int blocks;
-  int pitch;  // chunks of a plane (dgrad)
+  int chunks;  // of 16 bytes that a tile of dgrad reads
   int tap_words, stage_words;
   int shared_bytes;
-  FastDivide by_runs, by_channels, by_outputs;  // runs of a row, channels of the written side, M = C_out/G
+  FastDivide by_tiles, by_channels, by_outputs;  // channels of the written side, M = C_out/G
   // wgrad
   int slices, tiles_per_slice, items;  // items: (sample, tile) pairs
-  FastDivide by_slices, by_tiles;
+  FastDivide by_slices;
 };
 
 /// How the work is cut: as it was fastest on an H200 (docs/kernels/depthwise.md).
 struct VectorTuning {
-  int tiles_per_run = 0;         // at most; 0: one of f32, two of 16-bit elements
-  int blocks_per_sm = 32;        // runs get shorter where there would be fewer
   int wgrad_blocks_per_sm = 32;  // slices
 };
 
-/// The launch, or nothing where the general kernels have to do it. The rule: G = C_in, D = 1; S = 1 with K <= 12, S = 2 with
-/// K <= 15 or S = 4 with K <= 29; f32, f16 or bf16;
-/// rows below 2^30 positions whose stages fit 48 KiB; for wgrad rows of all samples in one phase (C_out*L_out a multiple of S).
-/// `vectors` is the side that is worked on in vectors: what is written, y for wgrad. Lines of its rows begin tiles.
+/// The launch, or nothing where the general kernels have to do it. The rule: f32, G = C_in, D = 1; S = 1 with K <= 12, S = 2
+/// with K <= 15 or S = 4 with K <= 29; rows below 2^30 positions whose stages fit 48 KiB; for wgrad rows of all samples in one
+/// phase (C_out*L_out a multiple of S). `vectors` is the side that is worked on in vectors: what is written, y for wgrad. Lines
+/// of its rows begin tiles.
 [[nodiscard]] std::optional<VectorPlan> make_vector_plan(const ConvProblem& problem, ConvDirection direction,
                                                          const void* vectors, int sm_count, const VectorTuning& tuning = {});
 
 /// depthwise::gather by a plan.
-void vector_gather(const ConvProblem& problem, ConvDirection direction, const VectorPlan& plan, const void* source,
-                   const void* w, const void* bias, void* out, cudaStream_t stream);
+void vector_gather(ConvDirection direction, const VectorPlan& plan, const void* source, const void* w, const void* bias,
+                   void* out, cudaStream_t stream);
 
 /// The partial sums of the weight gradient by a plan: partial (plan.slices, C_out, K).
-void vector_wgrad(const ConvProblem& problem, const VectorPlan& plan, const void* x, const void* y, float* partial,
-                  cudaStream_t stream);
+void vector_wgrad(const VectorPlan& plan, const void* x, const void* y, float* partial, cudaStream_t stream);
 
 }  // namespace polyphase::cuda::depthwise

@@ -39,11 +39,9 @@ __device__ __forceinline__ float fold_warp(const float (&sums)[kCount], int lane
 
 /// sums[j*S + r] += sum over the vectors v and u of values[v][u*S + r] * window(v, u + j) for j < kCount, `stage` as in
 /// add_steps.
-template <class T, int S, int kSkip, int kCount, int V>
-__device__ __forceinline__ void add_products(const std::uint32_t* stage, int next_words, const float (&values)[V][kVectorOf<T>],
-                                             float (&sums)[kWgradSums<S>]) {
-  constexpr int U = kVectorOf<T> / S, kWords = U / kPerWord<T>;
-  Feed<T, U, kSkip> feeds[V];
+template <int S, int kCount, int V>
+__device__ __forceinline__ void add_products(const float* stage, const float (&values)[V][4], float (&sums)[kWgradSums<S>]) {
+  constexpr int U = 4 / S;
   float window[V][((kCount + U - 2) / U + 1) * U];
 #pragma unroll
   for (int j = 0; j < kCount; ++j) {
@@ -51,32 +49,25 @@ __device__ __forceinline__ void add_products(const std::uint32_t* stage, int nex
     for (int v = 0; v < V; ++v) {
       if (j == 0 || (j - 1) % U == 0) {
         const int group = (j + U - 1) / U;
-        const std::uint32_t* from = stage + v * next_words;
-        feeds[v].next(
-            group, [&](int g, std::uint32_t(&words)[kWords]) { get_words(from + g * kWords, words); }, window[v] + group * U);
+        read_words<U>(stage + (v * 32 + group) * U, window[v] + group * U);
       }
 #pragma unroll
-      for (int u = 0; u < U; ++u) {
-#pragma unroll
-        for (int r = 0; r < S; ++r) sums[j * S + r] += values[v][u * S + r] * window[v][u + j];
-      }
+      for (int i = 0; i < 4; ++i) sums[j * S + i % S] += values[v][i] * window[v][i / S + j];
     }
   }
 }
 
 /// A tile of one sample's row, and the way to the next.
-template <class T, int S>
+template <int S>
 struct WgradTile {
-  const T *x, *y;  // rows
+  const float *x, *y;  // rows
   int tile;
-  int t, x_begin, skip;  // the tile's first output; its window of x begins at x_begin + skip
+  int t, x_begin;  // the tile's first output; its window of x
 
   __device__ __forceinline__ void enter_row(const VectorPlan& plan, int width, int steps) {
-    t = tile * width - misalignment(y, kLineBytes / static_cast<int>(sizeof(T)));
+    t = tile * width - misalignment(y, kVectorLine);
     const int behind = t + plan.P + S - 1;
     x_begin = (behind - (behind & (S - 1))) / S - (steps - 1);  // the next phase 0
-    skip = misalignment(x + x_begin, kPerWord<T>);
-    x_begin -= skip;
   }
   __device__ __forceinline__ void advance(const VectorPlan& plan, int width, int steps) {
     t += width, x_begin += width / S;
@@ -91,62 +82,55 @@ struct WgradTile {
 };
 
 /// partial (slices, C_out, K). Shared memory: stages of y (V vectors a thread) and x; in the end the warps' sums.
-template <class T, int S>
+template <int S>
 __global__ void __launch_bounds__(kWgradThreads, 8)
-    vector_wgrad_kernel(const __grid_constant__ VectorPlan plan, const T* __restrict__ x, const T* __restrict__ y,
+    vector_wgrad_kernel(const __grid_constant__ VectorPlan plan, const float* __restrict__ x, const float* __restrict__ y,
                         float* __restrict__ partial) {
-  constexpr int V = kVectors, E = kVectorOf<T>, U = E / S, kSums = kWgradSums<S>;
+  constexpr int V = kVectors, U = 4 / S, kSums = kWgradSums<S>;
   extern __shared__ __align__(16) unsigned char memory[];
-  std::uint32_t* const stages = reinterpret_cast<std::uint32_t*>(memory);
+  float* const stages = reinterpret_cast<float*>(memory);
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x), lane = thread % 32;
   const int channel = static_cast<int>(plan.by_slices.divide(blockIdx.x));
   const int slice = static_cast<int>(blockIdx.x) - channel * plan.slices;
   const std::int64_t C_out = plan.by_channels.divisor, C_in = plan.by_outputs.divide(plan.by_channels.divisor);
   const int first_item = slice * plan.tiles_per_slice;
-  const int width = threads * V * E;
+  const int width = threads * V * 4;
 
   const int n = static_cast<int>(plan.by_tiles.divide(static_cast<unsigned>(first_item)));
-  WgradTile<T, S> place{};
+  WgradTile<S> place{};
   place.x = x + (n * C_in + plan.by_outputs.divide(static_cast<unsigned>(channel))) * plan.L_in;
   place.y = y + (n * C_out + channel) * plan.L_out;
   place.tile = first_item - n * plan.tiles;
   const int sigma = (misalignment(place.y, S) - plan.P) & (S - 1);  // the same in every sample
   const int steps = (plan.K + sigma + S - 1) / S;
   place.enter_row(plan, width, steps);
-  WgradTile<T, S> ahead = place;
+  WgradTile<S> ahead = place;
   const int first_vector = (thread / 32) * 32 * V + lane;  // the next 32 on
 
   float sums[kSums] = {};
   pipeline<kWgradStages>(
       min(plan.tiles_per_slice, plan.items - first_item),
       [&](int, int stage) {
-        std::uint32_t* to = stages + stage * plan.stage_words;
-        fetch_vectors<V>(ahead.y, plan.L_out, ahead.t + first_vector * E, to + first_vector * 4);
-        const int words = (threads * V * U + steps - 1 + ahead.skip + kPerWord<T> - 1) / kPerWord<T>;
-        WordFetch<1, V * U / kPerWord<T>, T>(ahead.x, plan.L_in, ahead.x_begin, words, 0).start(0, to + threads * V * 4);
+        float* to = stages + stage * plan.stage_words;
+        fetch_vectors<V>(ahead.y, plan.L_out, ahead.t + first_vector * 4, to + first_vector * 4);
+        fetch_words<V * U>(ahead.x, plan.L_in, ahead.x_begin, threads * V * U + steps - 1, to + threads * V * 4);
         ahead.advance(plan, width, steps);
       },
       [] {},
       [&](int, int stage) {
-        constexpr int kTurn = kTogether<T> / 2;
-        const std::uint32_t* vectors = stages + stage * plan.stage_words + first_vector * 4;
-        const std::uint32_t* window = stages + stage * plan.stage_words + threads * V * 4 + first_vector * U / kPerWord<T>;
-        int t = place.t + first_vector * E;
-        with_skip<T>(place.skip, [&](auto skip) {
-          with_count<kMostSteps<S>>(steps, [&](auto count) {
+        constexpr int kTurn = 2;  // vectors at a time
+        const float* vectors = stages + stage * plan.stage_words + first_vector * 4;
+        const float* window = stages + stage * plan.stage_words + threads * V * 4 + first_vector * U;
+        int t = place.t + first_vector * 4;
+        with_count<kMostSteps<S>>(steps, [&](auto count) {
 #pragma unroll 1
-            for (int v = 0; v < V && t < plan.L_out; v += kTurn, t += kTurn * 32 * E) {
-              float values[kTurn][E];
+          for (int v = 0; v < V && t < plan.L_out; v += kTurn, t += kTurn * 128) {
+            float values[kTurn][4];
 #pragma unroll
-              for (int p = 0; p < kTurn; ++p) {
-                const RowVector<T> vector = *reinterpret_cast<const RowVector<T>*>(vectors + p * 128);
-#pragma unroll
-                for (int e = 0; e < E; ++e) values[p][e] = static_cast<float>(vector.element[e]);
-              }
-              add_products<T, S, decltype(skip)::value, decltype(count)::value>(window, 32 * U / kPerWord<T>, values, sums);
-              vectors += kTurn * 128, window += kTurn * 32 * U / kPerWord<T>;
-            }
-          });
+            for (int p = 0; p < kTurn; ++p) get_words(vectors + p * 128, values[p]);
+            add_products<S, decltype(count)::value>(window, values, sums);
+            vectors += kTurn * 128, window += kTurn * 32 * U;
+          }
         });
         place.advance(plan, width, steps);
       });
