@@ -1,5 +1,7 @@
 #include "autograd/engine.hpp"
 
+#include <algorithm>
+#include <mutex>
 #include <queue>
 #include <unordered_map>
 #include <unordered_set>
@@ -7,7 +9,9 @@
 
 #include "autograd/autocast.hpp"
 #include "autograd/no_grad.hpp"
+#include "cuda/cuda.hpp"
 #include "ops/elementwise.hpp"
+#include "tensor/backend.hpp"
 
 namespace polyphase::autograd {
 
@@ -55,10 +59,9 @@ class BackwardPass {
     }
   }
 
-  // `root_gradient` may be the caller's tensor, so no leaf may keep it as its own.
+  // `root_gradient` is the caller's tensor, or one that all passes share, so no leaf may keep it as its own.
   void store_leaves(const Tensor& root_gradient) {
-    std::unordered_set<const void*> taken;
-    if (root_gradient.defined()) taken.insert(root_gradient.storage().data());
+    std::unordered_set<const void*> taken{root_gradient.storage().data()};
     for (auto& [leaf, gradient] : leaves_)
       gradient = leaf->grad.defined() ? add(leaf->grad, gradient).contiguous() : own(gradient, taken);
     for (auto& [leaf, gradient] : leaves_) leaf->grad = std::move(gradient);
@@ -105,11 +108,32 @@ class BackwardPass {
   std::unordered_map<const Meta*, std::size_t> leaf_index_;
 };
 
+// A one of root's shape, dtype and device: made once for each and shared, so never written to. A recorded pass uses one that
+// was there before, or its own.
+Tensor shared_one(const Tensor& root) {
+  struct One {
+    DType dtype;
+    Device device;
+    Tensor value;
+  };
+  static std::mutex mutex;
+  static auto* const ones = new std::vector<One>;  // never destroyed: a device may be gone before
+  const std::lock_guard lock(mutex);
+  const auto known = std::find_if(ones->begin(), ones->end(),
+                                  [&](const One& one) { return one.dtype == root.dtype() && one.device == root.device(); });
+  if (known != ones->end()) return known->value.reshape(root.shape());
+  Tensor one = Tensor::ones_like(root);
+  if (root.device().is_cuda() && cuda::capturing()) return one;
+  backend_of(root.device()).synchronize();  // once: threads may use it on streams of their own from now on
+  ones->push_back({root.dtype(), root.device(), one.reshape({})});
+  return one;
+}
+
 Tensor root_gradient(const Tensor& root, const Tensor& gradient) {
   require<AutogradError>(follows_gradients(root), "backward: expected a tensor that requires grad, got one that does not");
   if (!gradient.defined()) {
     require<ShapeError>(root.numel() == 1, "backward: expected a single element or a gradient ", root.shape(), ", got none");
-    return Tensor::ones_like(root);
+    return shared_one(root);
   }
   require<ShapeError>(gradient.shape() == root.shape(), "backward: expected gradient ", root.shape(), ", got ",
                       gradient.shape());
@@ -136,7 +160,7 @@ void run_backward(const Tensor& root, const Tensor& gradient, bool retain_graph)
   }
   pass.send(edge, start);
   pass.run();
-  pass.store_leaves(gradient);
+  pass.store_leaves(start);
 }
 
 }  // namespace polyphase::autograd

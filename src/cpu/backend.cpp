@@ -74,6 +74,22 @@ void CpuBackend::conv_wgrad(const ConvProblem& problem, const Tensor& x, const T
   cpu::conv_wgrad(problem, x.raw(), y.raw(), w.raw(), algorithm);
 }
 
+void CpuBackend::conv_activated(const ConvProblem& problem, ConvDirection direction, const Tensor& source, const Tensor& w,
+                                const Tensor& bias, const Tensor& out, const ConvEpilogue& epilogue, Algorithm algorithm,
+                                Precision /*precision*/) {
+  const auto convolve = direction == ConvDirection::forward ? cpu::conv_forward : cpu::conv_dgrad;
+  convolve(problem, source.raw(), w.raw(), address_or_null(bias), out.raw(), algorithm);
+  activate_in_place(*this, epilogue, out);
+}
+void CpuBackend::activation_backward(const ConvEpilogue& epilogue, const Tensor& result, const Tensor& gradient,
+                                     const Tensor& in, const Tensor& sums) {
+  const bool is_active = epilogue.activation != Activation::none;
+  if (is_active) map(derivative_of(epilogue.activation), in, std::array{result, gradient}, {epilogue.slope, 0});
+  if (!sums.defined()) return;
+  const Tensor& summed = is_active ? in : gradient;
+  reduce(ReduceOp::sum, TensorAccess::view(sums, {1, sums.numel(), 1}, {sums.numel(), 1, 1}, sums.offset()), summed);
+}
+
 void CpuBackend::sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step, const StepControl& control) {
   cpu::sgd_step(slots, step, control);
 }

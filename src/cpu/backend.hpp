@@ -41,6 +41,11 @@ class CpuBackend final : public Backend {
                   Algorithm algorithm, Precision precision) override;
   void conv_wgrad(const ConvProblem& problem, const Tensor& x, const Tensor& y, const Tensor& w, Algorithm algorithm,
                   Precision precision) override;
+  void conv_activated(const ConvProblem& problem, ConvDirection direction, const Tensor& source, const Tensor& w,
+                      const Tensor& bias, const Tensor& out, const ConvEpilogue& epilogue, Algorithm algorithm,
+                      Precision precision) override;
+  void activation_backward(const ConvEpilogue& epilogue, const Tensor& result, const Tensor& gradient, const Tensor& in,
+                           const Tensor& sums) override;
 
   void sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step, const StepControl& control) override;
   void adam_step(std::span<const OptimizerSlot> slots, const AdamStep& step, const StepControl& control) override;

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <vector>
 
+#include "cuda/activation_backward.hpp"
 #include "cuda/allocator.hpp"
 #include "cuda/conv/conv.hpp"
 #include "cuda/copy.hpp"
@@ -138,6 +139,21 @@ void CudaBackend::conv_wgrad(const ConvProblem& problem, const Tensor& x, const 
                              Precision precision) {
   const Turn turn(device_);
   cuda::conv_wgrad(problem, x.raw(), y.raw(), w.raw(), algorithm, precision, device_, turn.stream);
+}
+
+void CudaBackend::conv_activated(const ConvProblem& problem, ConvDirection direction, const Tensor& source, const Tensor& w,
+                                 const Tensor& bias, const Tensor& out, const ConvEpilogue& epilogue, Algorithm algorithm,
+                                 Precision precision) {
+  const Turn turn(device_);
+  const Epilogue pointers{epilogue.activation, epilogue.slope, address_or_null(epilogue.alpha), address_or_null(epilogue.beta)};
+  const bool is_done = cuda::conv_activated(problem, direction, source.raw(), w.raw(), address_or_null(bias), out.raw(),
+                                            pointers, algorithm, precision, device_, turn.stream);
+  if (!is_done) activate_in_place(*this, epilogue, out);
+}
+void CudaBackend::activation_backward(const ConvEpilogue& epilogue, const Tensor& result, const Tensor& gradient,
+                                      const Tensor& in, const Tensor& sums) {
+  const Turn turn(device_);
+  cuda::activation_backward(epilogue, result, gradient, in, sums, turn.stream);
 }
 
 void CudaBackend::sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step, const StepControl& control) {

@@ -5,6 +5,7 @@
 #include "layers/check.hpp"
 #include "ops/activations.hpp"
 #include "ops/elementwise.hpp"
+#include "tensor/backend.hpp"
 
 namespace polyphase {
 namespace {
@@ -32,9 +33,14 @@ Tensor Sigmoid::forward(const Tensor& x) { return sigmoid(x); }
 Snake::Snake(std::int64_t channels, const SnakeOptions& options)
     : alpha_(snake_parameter("Snake", channels, options)), logscale_(options.alpha_logscale) {}
 
-Tensor Snake::forward(const Tensor& x) {
+ConvEpilogue Snake::epilogue() const {
   const Tensor alpha = logscale_ ? exp(alpha_) : alpha_;
-  return snake_beta(x, alpha, alpha + kSnakeEpsilon);
+  return {.activation = Activation::snake, .alpha = alpha, .beta = alpha + kSnakeEpsilon};
+}
+
+Tensor Snake::forward(const Tensor& x) {
+  const ConvEpilogue of = epilogue();
+  return snake_beta(x, of.alpha, of.beta);
 }
 
 SnakeBeta::SnakeBeta(std::int64_t channels, const SnakeOptions& options)
@@ -42,10 +48,14 @@ SnakeBeta::SnakeBeta(std::int64_t channels, const SnakeOptions& options)
       beta_(snake_parameter("SnakeBeta", channels, options)),
       logscale_(options.alpha_logscale) {}
 
-Tensor SnakeBeta::forward(const Tensor& x) {
-  const Tensor alpha = logscale_ ? exp(alpha_) : alpha_;
+ConvEpilogue SnakeBeta::epilogue() const {
   const Tensor beta = logscale_ ? exp(beta_) : beta_;
-  return snake_beta(x, alpha, beta + kSnakeEpsilon);
+  return {.activation = Activation::snake, .alpha = logscale_ ? exp(alpha_) : alpha_, .beta = beta + kSnakeEpsilon};
+}
+
+Tensor SnakeBeta::forward(const Tensor& x) {
+  const ConvEpilogue of = epilogue();
+  return snake_beta(x, of.alpha, of.beta);
 }
 
 }  // namespace polyphase

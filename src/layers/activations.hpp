@@ -5,6 +5,8 @@
 
 namespace polyphase {
 
+struct ConvEpilogue;
+
 /// Base of modules that hold neither parameters nor children.
 class PlainModule : public Module {
  public:
@@ -21,6 +23,7 @@ class ReLU : public PlainModule {
 class LeakyReLU : public PlainModule {
  public:
   explicit LeakyReLU(double negative_slope = 0.01) : negative_slope_(negative_slope) {}
+  [[nodiscard]] double negative_slope() const { return negative_slope_; }
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 
  private:
@@ -77,6 +80,8 @@ class Snake : public Module {
   /// Throws ShapeError unless channels >= 1 and options.alpha > 0.
   explicit Snake(std::int64_t channels, const SnakeOptions& options = {});
   void visit(Visitor& visitor) override { visitor.parameter("alpha", alpha_); }
+  /// What forward computes from x and the parameters.
+  [[nodiscard]] ConvEpilogue epilogue() const;
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 
  private:
@@ -94,6 +99,8 @@ class SnakeBeta : public Module {
     visitor.parameter("alpha", alpha_);
     visitor.parameter("beta", beta_);
   }
+  /// What forward computes from x and the parameters.
+  [[nodiscard]] ConvEpilogue epilogue() const;
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "layers/check.hpp"
+#include "ops/conv_activated.hpp"
 
 namespace polyphase {
 
@@ -23,13 +24,18 @@ Conv1d::Conv1d(const Options& options) : options_(options) {
              options.bias ? options.out_channels : 0, {.dtype = options.dtype, .device = options.device});
 }
 
-Tensor Conv1d::forward(const Tensor& x) {
-  return conv1d(x, weight(), bias(),
-                {.stride = options_.stride,
-                 .padding = options_.padding,
-                 .dilation = options_.dilation,
-                 .groups = options_.groups,
-                 .padding_mode = options_.padding_mode});
+Conv1dOptions Conv1d::function_options() const {
+  return {.stride = options_.stride,
+          .padding = options_.padding,
+          .dilation = options_.dilation,
+          .groups = options_.groups,
+          .padding_mode = options_.padding_mode};
+}
+
+Tensor Conv1d::forward(const Tensor& x) { return conv1d(x, weight(), bias(), function_options()); }
+
+Tensor Conv1d::forward_activated(const Tensor& x, const ConvEpilogue& epilogue) const {
+  return ops::conv1d(x, weight(), bias(), function_options(), epilogue);
 }
 
 }  // namespace polyphase

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "layers/check.hpp"
+#include "ops/conv_activated.hpp"
 
 namespace polyphase {
 
@@ -26,17 +27,22 @@ ConvTranspose1d::ConvTranspose1d(const Options& options) : options_(options) {
              options.bias ? options.out_channels : 0, {.dtype = options.dtype, .device = options.device});
 }
 
-Tensor ConvTranspose1d::run(const Tensor& x, std::optional<std::int64_t> output_size) const {
-  return conv_transpose1d(x, weight(), bias(),
-                          {.stride = options_.stride,
-                           .padding = options_.padding,
-                           .output_padding = options_.output_padding,
-                           .dilation = options_.dilation,
-                           .groups = options_.groups,
-                           .output_size = output_size});
+ConvTranspose1dOptions ConvTranspose1d::function_options(std::optional<std::int64_t> output_size) const {
+  return {.stride = options_.stride,
+          .padding = options_.padding,
+          .output_padding = options_.output_padding,
+          .dilation = options_.dilation,
+          .groups = options_.groups,
+          .output_size = output_size};
 }
 
-Tensor ConvTranspose1d::forward(const Tensor& x) { return run(x, std::nullopt); }
-Tensor ConvTranspose1d::operator()(const Tensor& x, std::int64_t output_size) { return run(x, output_size); }
+Tensor ConvTranspose1d::forward(const Tensor& x) { return conv_transpose1d(x, weight(), bias(), function_options({})); }
+Tensor ConvTranspose1d::operator()(const Tensor& x, std::int64_t output_size) {
+  return conv_transpose1d(x, weight(), bias(), function_options(output_size));
+}
+
+Tensor ConvTranspose1d::forward_activated(const Tensor& x, const ConvEpilogue& epilogue) const {
+  return ops::conv_transpose1d(x, weight(), bias(), function_options({}), epilogue);
+}
 
 }  // namespace polyphase

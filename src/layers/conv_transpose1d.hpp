@@ -8,6 +8,8 @@
 
 namespace polyphase {
 
+struct ConvEpilogue;
+
 /// (N, C_in, L_in) or (C_in, L_in) -> (N, C_out, L_out) or (C_out, L_out), with
 ///   L_out = (L_in - 1)*S - P_l - P_r + D*(K - 1) + OP + 1
 /// Parameters: weight (C_in, C_out/G, K), bias (C_out). Names, defaults and initialisation are PyTorch's.
@@ -31,13 +33,15 @@ class ConvTranspose1d : public WeightedLayer {
 
   /// Throws what conv_transpose1d() throws.
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  /// For Sequential: an activation behind forward, in the same pass over memory where that is possible.
+  [[nodiscard]] Tensor forward_activated(const Tensor& x, const ConvEpilogue& epilogue) const;
   using Module::operator();
   /// Chooses the output padding so that the output has `output_size` positions; the layer's own must be 0.
   [[nodiscard]] Tensor operator()(const Tensor& x, std::int64_t output_size);
   [[nodiscard]] const Options& options() const { return options_; }
 
  private:
-  [[nodiscard]] Tensor run(const Tensor& x, std::optional<std::int64_t> output_size) const;
+  [[nodiscard]] ConvTranspose1dOptions function_options(std::optional<std::int64_t> output_size) const;
 
   Options options_;
 };

@@ -1,6 +1,9 @@
 #include "layers/sequential.hpp"
 
+#include <optional>
 #include <string>
+
+#include "layers/fused.hpp"
 
 namespace polyphase {
 
@@ -21,7 +24,12 @@ void Sequential::visit(Visitor& visitor) {
 
 Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;
-  for (const auto& module : modules_) y = module->forward(y);
+  for (std::size_t i = 0; i < size(); ++i) {
+    std::optional<Tensor> both;
+    if (i + 1 < size()) both = layers::forward_fused(*modules_[i], *modules_[i + 1], y);
+    if (both) ++i;
+    y = both ? std::move(*both) : modules_[i]->forward(y);
+  }
   return y;
 }
 

@@ -18,7 +18,8 @@ template <class... M>
 inline constexpr bool kIsOneSequential = sizeof...(M) == 1 && (std::same_as<M, Sequential> && ...);
 }  // namespace layers
 
-/// Feeds each module's output to the next. Children are named by position: "0.weight", "2.bias", as in PyTorch.
+/// Feeds each module's output to the next; a convolution and the activation behind it are one pass where that gives the same
+/// bits. Children are named by position: "0.weight", "2.bias", as in PyTorch.
 /// A copy shares the children.
 class Sequential : public Module {
  public:

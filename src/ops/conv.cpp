@@ -1,14 +1,16 @@
 #include "ops/conv.hpp"
 
+#include <array>
 #include <ostream>
 
 #include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "conv/algorithm.hpp"
+#include "ops/activations.hpp"
+#include "ops/conv_activated.hpp"
 #include "ops/conv_problem.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/length.hpp"
-#include "ops/reduce.hpp"
 
 namespace polyphase {
 
@@ -17,6 +19,7 @@ using autograd::Gradients;
 using autograd::lowered;
 using autograd::Needs;
 using autograd::save_if;
+using autograd::Saved;
 
 namespace {
 
@@ -37,22 +40,25 @@ struct Convolution {
                                   *reason, "; automatic can"));
   }
 
-  // y (N, C_out, L_out) from x
-  [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& w, const Tensor& bias) const {
-    require_algorithm(x.device(), ConvDirection::forward);
-    const Tensor y = Tensor::empty({problem.N, problem.C_out, problem.L_out}, {x.dtype(), x.device()});
-    if (y.numel() > 0)
-      backend_of(x.device()).conv_forward(problem, x.contiguous(), w.contiguous(), dense(bias), y, algorithm, precision);
-    return y;
-  }
-
-  // x (N, C_in, L_in) from y
-  [[nodiscard]] Tensor dgrad(const Tensor& y, const Tensor& w, const Tensor& bias) const {
-    require_algorithm(y.device(), ConvDirection::dgrad);
-    const Tensor x = Tensor::empty({problem.N, problem.C_in, problem.L_in}, {y.dtype(), y.device()});
-    if (x.numel() > 0)
-      backend_of(y.device()).conv_dgrad(problem, y.contiguous(), w.contiguous(), dense(bias), x, algorithm, precision);
-    return x;
+  // y (N, C_out, L_out) from x, or x (N, C_in, L_in) from y
+  [[nodiscard]] Tensor gather(ConvDirection direction, const Tensor& source, const Tensor& w, const Tensor& bias = {},
+                              const ConvEpilogue& epilogue = {}) const {
+    require_algorithm(source.device(), direction);
+    const bool is_forward = direction == ConvDirection::forward;
+    const Tensor out =
+        Tensor::empty({problem.N, is_forward ? problem.C_out : problem.C_in, is_forward ? problem.L_out : problem.L_in},
+                      {source.dtype(), source.device()});
+    if (out.numel() == 0) return out;
+    Backend& backend = backend_of(source.device());
+    if (epilogue.activation != Activation::none) {
+      backend.conv_activated(problem, direction, source.contiguous(), w.contiguous(), dense(bias), out, epilogue, algorithm,
+                             precision);
+    } else if (is_forward) {
+      backend.conv_forward(problem, source.contiguous(), w.contiguous(), dense(bias), out, algorithm, precision);
+    } else {
+      backend.conv_dgrad(problem, source.contiguous(), w.contiguous(), dense(bias), out, algorithm, precision);
+    }
+    return out;
   }
 
   // w (C_in, C_out/G, K) from x and y
@@ -67,8 +73,11 @@ struct Convolution {
     return w;
   }
 
+  [[nodiscard]] Tensor output(const Tensor& input, const Tensor& w, const Tensor& bias, const ConvEpilogue& epilogue) const {
+    return gather(transposed ? ConvDirection::forward : ConvDirection::dgrad, input, w, bias, epilogue);
+  }
   [[nodiscard]] Tensor input_gradient(const Tensor& g, const Tensor& w) const {
-    return transposed ? dgrad(g, w, {}) : forward(g, w, {});
+    return gather(transposed ? ConvDirection::dgrad : ConvDirection::forward, g, w);
   }
   [[nodiscard]] Tensor weight_gradient(const Tensor& input, const Tensor& g) const {
     return transposed ? wgrad(input, g) : wgrad(g, input);
@@ -78,21 +87,100 @@ struct Convolution {
   static Tensor dense(const Tensor& bias) { return bias.defined() ? bias.contiguous() : bias; }
 };
 
-Tensor convolve(const Convolution& conv, const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  if (x.rank() == 2) return convolve(conv, x.unsqueeze(0), weight, bias).squeeze(0);
+// The gradients of what stands before the epilogue: of the sums, and of the bias if it is wanted.
+struct BeforeEpilogue {
+  Tensor sums, bias;
+};
+BeforeEpilogue epilogue_backward(const ConvEpilogue& epilogue, const Tensor& result, const Tensor& gradient, bool needs_bias) {
+  const bool active = epilogue.activation != Activation::none;
+  const TensorOptions options{gradient.dtype(), gradient.device()};
+  BeforeEpilogue before{active ? Tensor::empty(gradient.shape(), options) : gradient,
+                        needs_bias ? Tensor::empty({gradient.size(1)}, options) : Tensor()};
+  Backend& backend = backend_of(gradient.device());
+  if (gradient.numel() == 0) {
+    if (needs_bias) backend.fill(before.bias, 0);
+  } else if (active || needs_bias) {
+    backend.activation_backward(epilogue, result, gradient, before.sums, before.bias);
+  }
+  return before;
+}
+
+Tensor convolve(const Convolution& conv, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                const ConvEpilogue& epilogue) {
+  if (x.rank() == 2) return convolve(conv, x.unsqueeze(0), weight, bias, epilogue).squeeze(0);
   const Tensor input = x.detach().contiguous();  // saved in the form that the weight gradient wants
-  Tensor output = conv.transposed ? conv.forward(input, weight.detach(), bias.defined() ? bias.detach() : bias)
-                                  : conv.dgrad(input, weight.detach(), bias.defined() ? bias.detach() : bias);
-  return autograd::record(conv.name, std::move(output), {x, weight, bias},
-                          [conv, saved_x = save_if(follows_gradients(weight), input),
-                           saved_w = save_if(follows_gradients(x), weight)](const Tensor& grad, Needs needs) {
-                            const Tensor g = grad.contiguous();
-                            Gradients gradients(3);
-                            if (needs[0]) gradients[0] = conv.input_gradient(g, saved_w.get());
-                            if (needs[1]) gradients[1] = conv.weight_gradient(saved_x.get(), g);
-                            if (needs[2]) gradients[2] = sum(g, {0, 2});
-                            return gradients;
-                          });
+  Tensor output = conv.output(input, weight.detach(), bias.defined() ? bias.detach() : bias, epilogue);
+  const bool active = epilogue.activation != Activation::none;
+  const bool followed = follows_gradients(x) || follows_gradients(weight) || follows_gradients(bias);
+  Saved saved_y = save_if(active && followed, output);
+  return autograd::record(
+      conv.name, std::move(output), {x, weight, bias},
+      [conv, kind = epilogue.activation, slope = epilogue.slope, saved_x = save_if(follows_gradients(weight), input),
+       saved_w = save_if(follows_gradients(x), weight), saved_y = std::move(saved_y)](const Tensor& grad, Needs needs) {
+        const auto [g, bias_gradient] = epilogue_backward({kind, slope}, saved_y.get(), grad.contiguous(), needs[2]);
+        Gradients gradients(3);
+        if (needs[0]) gradients[0] = conv.input_gradient(g, saved_w.get());
+        if (needs[1]) gradients[1] = conv.weight_gradient(saved_x.get(), g);
+        gradients[2] = bias_gradient;
+        return gradients;
+      });
+}
+
+Tensor conv_transpose1d_of(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTranspose1dOptions& options,
+                           const ConvEpilogue& epilogue) {
+  const Tensor in = lowered(x), w = lowered(weight), b = lowered(bias);
+  return convolve({"conv_transpose1d", ops::conv_transpose1d_problem(in, w, b, options), true}, in, w, b, epilogue);
+}
+
+Tensor conv1d_of(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv1dOptions& options,
+                 const ConvEpilogue& epilogue) {
+  const Tensor in = lowered(x), w = lowered(weight), b = lowered(bias);
+  const ConvProblem problem = ops::conv1d_problem(in, w, b, options);
+  if (options.padding_mode == PaddingMode::zeros) return convolve({"conv1d", problem, false}, in, w, b, epilogue);
+
+  const Tensor padded = pad1d(in, {problem.P_l, problem.P_r}, options.padding_mode);
+  Conv1dOptions unpadded = options;
+  unpadded.padding = 0;
+  return convolve({"conv1d", ops::conv1d_problem(padded, w, b, unpadded), false}, padded, w, b, epilogue);
+}
+
+// Whether the convolution's pass can apply the epilogue.
+bool fuses(const ConvEpilogue& epilogue, const Tensor& x, const Tensor& weight, const Tensor& bias, std::int64_t channels) {
+  switch (epilogue.activation) {
+    case Activation::leaky_relu:  // the derivative is known from the result's sign
+      return epilogue.slope >= 0;
+    case Activation::snake: {
+      const auto fits = [&](const Tensor& values) {
+        return values.rank() == 1 && values.size(0) == channels && values.dtype() == x.dtype() && values.device() == x.device();
+      };
+      return !autocast_dtype() && fits(epilogue.alpha) && fits(epilogue.beta) &&
+             !autograd::should_record(std::array{x, weight, bias, epilogue.alpha, epilogue.beta});
+    }
+    default:
+      return true;
+  }
+}
+
+Tensor activated(const Tensor& x, const ConvEpilogue& epilogue) {
+  switch (epilogue.activation) {
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return relu(x);
+    case Activation::leaky_relu:
+      return leaky_relu(x, epilogue.slope);
+    case Activation::tanh:
+      return tanh(x);
+    case Activation::snake:
+      return snake_beta(x, epilogue.alpha, epilogue.beta);
+  }
+  return x;
+}
+
+// The parameters of Snake as kernels read them.
+ConvEpilogue dense(const ConvEpilogue& epilogue) {
+  if (epilogue.activation != Activation::snake) return epilogue;
+  return {epilogue.activation, epilogue.slope, epilogue.alpha.detach().contiguous(), epilogue.beta.detach().contiguous()};
 }
 
 }  // namespace
@@ -110,19 +198,29 @@ std::ostream& operator<<(std::ostream& out, PaddingMode mode) {
 }
 
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTranspose1dOptions& options) {
-  const Tensor in = lowered(x), w = lowered(weight), b = lowered(bias);
-  return convolve({"conv_transpose1d", ops::conv_transpose1d_problem(in, w, b, options), true}, in, w, b);
+  return conv_transpose1d_of(x, weight, bias, options, {});
 }
 
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv1dOptions& options) {
-  const Tensor in = lowered(x), w = lowered(weight), b = lowered(bias);
-  const ConvProblem problem = ops::conv1d_problem(in, w, b, options);
-  if (options.padding_mode == PaddingMode::zeros) return convolve({"conv1d", problem, false}, in, w, b);
-
-  const Tensor padded = pad1d(in, {problem.P_l, problem.P_r}, options.padding_mode);
-  Conv1dOptions unpadded = options;
-  unpadded.padding = 0;
-  return convolve({"conv1d", ops::conv1d_problem(padded, w, b, unpadded), false}, padded, w, b);
+  return conv1d_of(x, weight, bias, options, {});
 }
 
+namespace ops {
+
+Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTranspose1dOptions& options,
+                        const ConvEpilogue& epilogue) {
+  const std::int64_t channels = weight.rank() == 3 ? weight.size(1) * options.groups : 0;
+  if (!fuses(epilogue, x, weight, bias, channels))
+    return activated(conv_transpose1d_of(x, weight, bias, options, {}), epilogue);
+  return conv_transpose1d_of(x, weight, bias, options, dense(epilogue));
+}
+
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv1dOptions& options,
+              const ConvEpilogue& epilogue) {
+  const std::int64_t channels = weight.rank() == 3 ? weight.size(0) : 0;
+  if (!fuses(epilogue, x, weight, bias, channels)) return activated(conv1d_of(x, weight, bias, options, {}), epilogue);
+  return conv1d_of(x, weight, bias, options, dense(epilogue));
+}
+
+}  // namespace ops
 }  // namespace polyphase

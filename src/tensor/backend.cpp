@@ -10,6 +10,47 @@ Backend& backend_of(Device device) {
   return cpu_backend();
 }
 
+MapOp map_op_of(Activation activation) {
+  switch (activation) {
+    case Activation::none:
+      break;
+    case Activation::relu:
+      return MapOp::relu;
+    case Activation::leaky_relu:
+      return MapOp::leaky_relu;
+    case Activation::tanh:
+      return MapOp::tanh;
+    case Activation::snake:
+      return MapOp::snake;
+  }
+  throw Error("map_op_of: expected an activation, got none");
+}
+
+MapOp derivative_of(Activation activation) {
+  switch (activation) {
+    case Activation::none:
+    case Activation::snake:
+      break;
+    case Activation::relu:
+      return MapOp::relu_grad;
+    case Activation::leaky_relu:  // the result has its argument's sign: slopes are not negative
+      return MapOp::leaky_relu_grad;
+    case Activation::tanh:
+      return MapOp::tanh_grad;
+  }
+  throw Error("derivative_of: expected relu, leaky_relu or tanh");
+}
+
+void activate_in_place(Backend& backend, const ConvEpilogue& epilogue, const Tensor& out) {
+  if (epilogue.activation == Activation::none || out.numel() == 0) return;
+  const MapOp op = map_op_of(epilogue.activation);
+  if (epilogue.activation != Activation::snake) return backend.map(op, out, std::array{out}, {epilogue.slope, 0});
+  const auto along_channels = [&](const Tensor& values) {
+    return TensorAccess::view(values, out.shape(), {0, 1, 0}, values.offset());
+  };
+  backend.map(op, out, std::array{out, along_channels(epilogue.alpha), along_channels(epilogue.beta)}, {});
+}
+
 int device_count(DeviceType type) { return type == DeviceType::cuda ? cuda_device_count() : 1; }
 
 }  // namespace polyphase

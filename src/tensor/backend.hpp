@@ -57,6 +57,14 @@ struct LossScaleStep {
 /// Places in the state (3) f64 of a loss scale; growth_tracker counts good steps in a row.
 enum class LossScaleField : std::uint8_t { scale, growth_tracker, skipped };
 
+/// What follows the sums of a convolution, computed and rounded as the MapOps one after another would.
+struct ConvEpilogue {
+  Activation activation = Activation::none;
+  double slope = 0;  ///< of leaky_relu
+  Tensor alpha{};    ///< (C) of snake, of the output's channels and dtype, contiguous
+  Tensor beta{};     ///< likewise
+};
+
 /// One kind of device. There is one Backend per device, alive for the whole program.
 class Backend {
  public:
@@ -123,6 +131,17 @@ class Backend {
   virtual void conv_wgrad(const ConvProblem& problem, const Tensor& x, const Tensor& y, const Tensor& w, Algorithm algorithm,
                           Precision precision) = 0;
 
+  /// out = activation(direction(source, w) + bias), direction forward or dgrad, `bias` of out's channels; the bits of the
+  /// convolution followed by map().
+  virtual void conv_activated(const ConvProblem& problem, ConvDirection direction, const Tensor& source, const Tensor& w,
+                              const Tensor& bias, const Tensor& out, const ConvEpilogue& epilogue, Algorithm algorithm,
+                              Precision precision) = 0;
+  /// The way back: in = map(derivative, result, gradient) and sums (C) = in summed over the other two dimensions, in an order
+  /// fixed by the shape. `result` is what the activation, which is not snake, gave; (N, C, L), contiguous, not empty. Without
+  /// an activation `result` and `in` are not looked at and `gradient` is summed. `sums` may be undefined.
+  virtual void activation_backward(const ConvEpilogue& epilogue, const Tensor& result, const Tensor& gradient, const Tensor& in,
+                                   const Tensor& sums) = 0;
+
   // ---- optimizers: one call a step, whatever the number of parameters; nothing waits ----------------------------------
   virtual void sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step, const StepControl& control) = 0;
   virtual void adam_step(std::span<const OptimizerSlot> slots, const AdamStep& step, const StepControl& control) = 0;
@@ -142,6 +161,13 @@ class Backend {
   virtual void update_loss_scale(const Tensor& state, std::span<const Tensor> found, const LossScaleStep& step) = 0;
   static constexpr std::size_t kMaxFound = 64;
 };
+
+/// The MapOp of an activation, and that of its derivative from its result; there is one for all but none, for all but none and
+/// snake.
+[[nodiscard]] MapOp map_op_of(Activation activation);
+[[nodiscard]] MapOp derivative_of(Activation activation);
+/// out (N, C, L) = activation(out) by backend.map(), in place.
+void activate_in_place(Backend& backend, const ConvEpilogue& epilogue, const Tensor& out);
 
 /// The backend of a device. Throws DeviceError, naming what is missing, where the device does not exist.
 [[nodiscard]] Backend& backend_of(Device device);

@@ -41,6 +41,9 @@ struct MapScalars {
   double q = 0;
 };
 
+/// What may follow a convolution at once: the MapOp of the same name, or nothing.
+enum class Activation : std::uint8_t { none, relu, leaky_relu, tanh, snake };
+
 enum class ReduceOp : std::uint8_t { sum, sum_of_squares, sum_of_abs, max, min };
 
 }  // namespace polyphase

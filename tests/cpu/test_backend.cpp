@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
+#include <limits>
+
 #include "support/conv.hpp"
 #include "support/helpers.hpp"
 
@@ -26,6 +29,41 @@ TEST_CASE("bytes to and from the host") {
   cpu_backend().copy_to_host(nullptr, nullptr, 0);
   cpu_backend().synchronize();
   CHECK(back == from);
+}
+
+TEST_CASE("an epilogue and its way back are map() and reduce()") {
+  ConvProblem p;
+  p.N = 2, p.C_in = 3, p.C_out = 4, p.L_in = 9, p.K = 4, p.S = 2, p.P_l = p.P_r = 1;
+  p = sized(p);
+  const auto random = [](const Shape& shape, std::uint64_t seed) { return random_f64(shape, seed).to(DType::f32); };
+  const Tensor x = random({2, 3, p.L_in}, 1), w = random({3, 4, 4}, 2), b = random({4}, 3);
+  const Tensor alpha = uniform_f64({4}, 0.5, 2, 4).to(DType::f32), beta = uniform_f64({4}, 0.5, 2, 5).to(DType::f32);
+  const Tensor sums = Tensor::empty({2, 4, p.L_out}), out = Tensor::empty(sums.shape()), expected = Tensor::empty(sums.shape());
+  Backend& backend = cpu_backend();
+  backend.conv_forward(p, x, w, b, sums, Algorithm::automatic, Precision::fp32);
+  for (const Activation activation :
+       {Activation::none, Activation::relu, Activation::leaky_relu, Activation::tanh, Activation::snake}) {
+    backend.fill(out, std::numeric_limits<double>::quiet_NaN());
+    const ConvEpilogue epilogue{activation, 0.25, alpha, beta};
+    backend.conv_activated(p, ConvDirection::forward, x, w, b, out, epilogue, Algorithm::automatic, Precision::fp32);
+    if (activation == Activation::none) {
+      CHECK(max_difference(out, sums) == 0);
+    } else if (activation == Activation::snake) {
+      const auto spread = [&](const Tensor& values) { return values.unsqueeze(1).expand(sums.shape()); };
+      backend.map(MapOp::snake, expected, std::array{sums, spread(alpha), spread(beta)}, {});
+      CHECK(max_difference(out, expected) == 0);
+    } else {
+      backend.map(map_op_of(activation), expected, std::array{sums}, {0.25, 0});
+      CHECK(max_difference(out, expected) == 0);
+    }
+    if (activation == Activation::snake) continue;
+    const Tensor in = Tensor::full(sums.shape(), 7), totals = Tensor::full({4}, 7), total = Tensor::empty({1, 4, 1});
+    backend.activation_backward(epilogue, out, sums, in, totals);
+    if (activation != Activation::none) backend.map(derivative_of(activation), expected, std::array{out, sums}, {0.25, 0});
+    backend.reduce(ReduceOp::sum, total, activation == Activation::none ? sums : expected);
+    CHECK(max_difference(in, activation == Activation::none ? Tensor::full(sums.shape(), 7) : expected) == 0);
+    CHECK(max_difference(totals, total.reshape({4})) == 0);
+  }
 }
 
 TEST_CASE("convolutions are those of cpu/conv.hpp, whatever the precision") {

@@ -27,9 +27,18 @@ struct Call {
   Precision precision;
   int device;
   cudaStream_t stream;
+  Epilogue epilogue{};
 };
 
+/// Whether the kernels of `algorithm` apply this call's epilogue, with the bits of a launch of its own.
+bool applies_epilogue(const Call& call, Algorithm algorithm) {
+  if (algorithm == Algorithm::tensor_core)
+    return call.problem.dtype == DType::f32 && call.epilogue.activation != Activation::snake;
+  return algorithm == Algorithm::direct;
+}
+
 void issue(const Call& call, Algorithm algorithm) {
+  const Epilogue epilogue = applies_epilogue(call, algorithm) ? call.epilogue : Epilogue{};
   const bool is_wgrad = call.direction == ConvDirection::wgrad;
   switch (algorithm) {
     case Algorithm::depthwise:
@@ -44,11 +53,11 @@ void issue(const Call& call, Algorithm algorithm) {
     case Algorithm::tensor_core:
       if (is_wgrad)
         return tensor_core::wgrad(call.problem, call.precision, call.first, call.second, call.out, call.device, call.stream);
-      return tensor_core::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, {}, call.precision,
-                                 call.device, call.stream);
+      return tensor_core::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, epilogue,
+                                 call.precision, call.device, call.stream);
     default:
       if (is_wgrad) return direct::wgrad(call.problem, call.first, call.second, call.out, call.device, call.stream);
-      return direct::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, {}, call.device,
+      return direct::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, epilogue, call.device,
                             call.stream);
   }
 }
@@ -84,20 +93,24 @@ Algorithm choose(const Call& call) {
   return plan.algorithm;
 }
 
-void run(const Call& call, Algorithm algorithm) {
+/// Returns the algorithm that `algorithm` came to.
+Algorithm run(const Call& call, Algorithm algorithm) {
   require<DTypeError>(is_floating_point(call.problem.dtype), "convolution ", call.direction,
                       ": expected a floating-point dtype, got ", call.problem.dtype);
   const DeviceScope device(call.device);
   const StreamScope stream(call.device, call.stream);  // scratch memory is ordered on the current stream
-  if (algorithm == Algorithm::automatic) {
-    if (!autotune_enabled()) return issue(call, choose(call));
-    return issue(call, autotuned(call.problem, call.direction, call.precision, call.device, call.stream,
-                                 [&](Algorithm candidate) { issue(call, candidate); }));
+  if (algorithm != Algorithm::automatic) {
+    if (const auto reason = can_implement(call.problem, call.direction, algorithm, call.precision, call.device))
+      throw NotImplemented(concat("convolution ", call.direction, ": algorithm '", algorithm, "' cannot do ", call.problem,
+                                  " on cuda:", call.device, ": ", *reason, "; 'automatic' can"));
+  } else if (autotune_enabled()) {
+    algorithm = autotuned(call.problem, call.direction, call.precision, call.device, call.stream,
+                          [&](Algorithm candidate) { issue(call, candidate); });
+  } else {
+    algorithm = choose(call);
   }
-  if (const auto reason = can_implement(call.problem, call.direction, algorithm, call.precision, call.device))
-    throw NotImplemented(concat("convolution ", call.direction, ": algorithm '", algorithm, "' cannot do ", call.problem,
-                                " on cuda:", call.device, ": ", *reason, "; 'automatic' can"));
   issue(call, algorithm);
+  return algorithm;
 }
 
 }  // namespace
@@ -129,6 +142,13 @@ void conv_forward(const ConvProblem& problem, const void* x, const void* w, cons
 void conv_dgrad(const ConvProblem& problem, const void* y, const void* w, const void* bias, void* x, Algorithm algorithm,
                 Precision precision, int device, cudaStream_t stream) {
   run({problem, ConvDirection::dgrad, y, w, bias, x, precision, device, stream}, algorithm);
+}
+
+bool conv_activated(const ConvProblem& problem, ConvDirection direction, const void* source, const void* w, const void* bias,
+                    void* out, const Epilogue& epilogue, Algorithm algorithm, Precision precision, int device,
+                    cudaStream_t stream) {
+  const Call call{problem, direction, source, w, bias, out, precision, device, stream, epilogue};
+  return applies_epilogue(call, run(call, algorithm));
 }
 
 void conv_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, Algorithm algorithm, Precision precision,

@@ -8,6 +8,7 @@
 
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
+#include "cuda/conv/epilogue.cuh"
 
 namespace polyphase::cuda {
 
@@ -26,6 +27,12 @@ void conv_forward(const ConvProblem& problem, const void* x, const void* w, cons
 /// x = dgrad(y, w) + bias, where `bias` (C_in) may be null: this is also Conv1d's forward.
 void conv_dgrad(const ConvProblem& problem, const void* y, const void* w, const void* bias, void* x, Algorithm algorithm,
                 Precision precision, int device, cudaStream_t stream);
+
+/// out = activation(direction(source, w) + bias), direction forward or dgrad, where that costs no pass of its own; else without
+/// the activation. Returns whether it was done. `bias` and what the epilogue points at belong to out's channels.
+[[nodiscard]] bool conv_activated(const ConvProblem& problem, ConvDirection direction, const void* source, const void* w,
+                                  const void* bias, void* out, const Epilogue& epilogue, Algorithm algorithm,
+                                  Precision precision, int device, cudaStream_t stream);
 
 /// w = wgrad(x, y): overwritten, not accumulated.
 void conv_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, Algorithm algorithm, Precision precision,

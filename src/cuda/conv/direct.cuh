@@ -216,13 +216,14 @@ __global__ void __launch_bounds__(kTileP / kThreadP * (kTileC / kThreadC),
       stage = stage + 1 == kStages ? 0 : stage + 1;
     }
     __syncthreads();  // everybody has left the stages
+    const bool is_active = activate_early<T>(form, steps, place, column, bias, epilogue, sums);
     const WarpTile<A> own{lane, position, column, stages + warp * kThreadC * sum_pitch(kWarpP)};
 #pragma unroll
     for (int c = 0; c < kThreadC; ++c) {
 #pragma unroll
       for (int p = 0; p < kThreadP; ++p) own.sums[c * sum_pitch(kWarpP) + lane + p * 32] = sums[p][c];
     }
-    store_warp<T, A, kWarpP, kThreadC>(form, steps, place, bias, epilogue, out, own);
+    store_warp<T, A, kWarpP, kThreadC>(form, steps, place, bias, epilogue, is_active, out, own);
     __syncthreads();
   }
 }

@@ -27,7 +27,8 @@ struct WarpTile {
 template <class T, class A>
 __device__ __forceinline__ A without_taps(const TapGemm& form, const Place& place, std::int64_t channel,
                                           const T* __restrict__ bias, const Epilogue& epilogue) {
-  return bias != nullptr ? epilogue.apply(static_cast<A>(bias[place.g * form.out_channels + channel])) : A(0);
+  const std::int64_t index = place.g * form.out_channels + channel;
+  return bias != nullptr ? epilogue.activate<T>(static_cast<A>(bias[index]), index) : A(0);
 }
 
 /// Whether the outputs of one position are `kRun` neighbours: all classes of one channel, or one class and positions without a
@@ -40,6 +41,28 @@ __device__ __forceinline__ bool is_run(const TapGemm& form, int run, int thread_
   return by_class || by_residue;
 }
 
+/// sums = epilogue(sums + bias) in registers, for activations of a few instructions. Returns whether it was done.
+template <class T, class A, int kThreadP, int kThreadC>
+__device__ __forceinline__ bool activate_early(const TapGemm& form, const Steps& steps, const Place& place, int column,
+                                               const T* __restrict__ bias, const Epilogue& epilogue,
+                                               A (&sums)[kThreadP][kThreadC]) {
+  const bool is_relu = epilogue.activation == Activation::relu;
+  if (!is_relu && epilogue.activation != Activation::leaky_relu) return false;
+  const A slope = static_cast<A>(epilogue.slope);
+#pragma unroll
+  for (int c = 0; c < kThreadC; ++c) {
+    const std::int64_t channel = steps.by_classes.divide(static_cast<std::uint32_t>(place.column + column + c));
+    const bool has_bias = bias != nullptr && channel < form.out_channels;
+    const A offset = has_bias ? static_cast<A>(bias[place.g * form.out_channels + channel]) : A(0);
+#pragma unroll
+    for (int p = 0; p < kThreadP; ++p) {
+      const A value = static_cast<A>(static_cast<T>(sums[p][c] + offset));
+      sums[p][c] = value < A(0) ? (is_relu ? A(0) : slope * value) : value;
+    }
+  }
+  return true;
+}
+
 /// sums = epilogue(sums + bias).
 template <class T, class A, int kWarpP, int kThreadC>
 __device__ __forceinline__ void activate(const TapGemm& form, const Steps& steps, const Place& place,
@@ -48,11 +71,12 @@ __device__ __forceinline__ void activate(const TapGemm& form, const Steps& steps
   for (int c = 0; c < kThreadC; ++c) {
     const std::int64_t channel = steps.by_classes.divide(static_cast<std::uint32_t>(place.column + warp.column + c));
     if (channel >= form.out_channels) break;
-    const A offset = bias != nullptr ? static_cast<A>(bias[place.g * form.out_channels + channel]) : A(0);
+    const std::int64_t index = place.g * form.out_channels + channel;
+    const A offset = bias != nullptr ? static_cast<A>(bias[index]) : A(0);
 #pragma unroll 1
     for (int p = warp.lane; p < kWarpP; p += 32) {
       A& sum = warp.sums[c * sum_pitch(kWarpP) + p];
-      sum = epilogue.apply(sum + offset);
+      sum = epilogue.activate<T>(sum + offset, index);
     }
   }
   __syncwarp();
@@ -140,14 +164,14 @@ __device__ __forceinline__ void store_phases(const TapGemm& form, const Steps& s
   }
 }
 
-/// out = epilogue(sums + bias) for a warp that has laid down its sums.
+/// out = epilogue(sums + bias) for a warp that has laid down its sums; `is_active`: they are past the epilogue.
 template <class T, class A, int kWarpP, int kThreadC>
 __device__ __forceinline__ void store_warp(const TapGemm& form, const Steps& steps, const Place& place,
-                                           const T* __restrict__ bias, const Epilogue& epilogue, T* __restrict__ out,
-                                           const WarpTile<A>& warp) {
+                                           const T* __restrict__ bias, const Epilogue& epilogue, bool is_active,
+                                           T* __restrict__ out, const WarpTile<A>& warp) {
   __syncwarp();
-  const T* added = bias;
-  if (epilogue.activation != Activation::none) {
+  const T* added = is_active ? nullptr : bias;
+  if (!is_active && epilogue.activation != Activation::none) {
     activate<T, A, kWarpP, kThreadC>(form, steps, place, bias, epilogue, warp);
     added = nullptr;
   }

@@ -177,6 +177,7 @@ __global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
       stage = stage == last_stage ? 0 : stage + stage_words;
     }
     __syncthreads();  // everybody has left the stages
+    const bool is_active = activate_early<float>(form, steps, at.place, column, bias, epilogue, sums);
     const WarpTile<float> own{lane, 0, column, stages + column * sum_pitch(kTileP)};
 #pragma unroll
     for (int c = 0; c < kThreadC; ++c) {
@@ -186,7 +187,7 @@ __global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
         *reinterpret_cast<float4*>(own.sums + c * sum_pitch(kTileP) + 128 * g + 4 * lane) = quad;
       }
     }
-    store_warp<float, float, kTileP, kThreadC>(form, steps, at.place, bias, epilogue, at.out, own);
+    store_warp<float, float, kTileP, kThreadC>(form, steps, at.place, bias, epilogue, is_active, at.out, own);
     __syncthreads();
   }
 }
@@ -200,11 +201,10 @@ __global__ void add_slices_kernel(const __grid_constant__ FastDivide by_length, 
   for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; i < elements; i += stride) {
     T sum = partial[i];
     for (int slice = 1; slice < slices; ++slice) sum += partial[static_cast<std::int64_t>(slice) * elements + i];
-    if (bias != nullptr) {
-      const std::uint32_t row = by_length.divide(static_cast<std::uint32_t>(i));
-      sum += bias[row - by_channels.divide(row) * by_channels.divisor];
-    }
-    out[i] = epilogue.apply(sum);
+    const std::uint32_t row = by_length.divide(static_cast<std::uint32_t>(i));
+    const std::uint32_t channel = row - by_channels.divide(row) * by_channels.divisor;
+    if (bias != nullptr) sum += bias[channel];
+    out[i] = epilogue.activate<T>(sum, channel);
   }
 }
 

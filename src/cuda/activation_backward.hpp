@@ -1,0 +1,14 @@
+#pragma once
+// The way back through a convolution's epilogue: the activation's derivative and the gradient of the bias in one pass.
+
+#include <cuda_runtime.h>
+
+#include "tensor/backend.hpp"
+
+namespace polyphase::cuda {
+
+/// Backend::activation_backward on `stream`. One launch; two where few channels are long, or a GPU has no clusters of blocks.
+void activation_backward(const ConvEpilogue& epilogue, const Tensor& result, const Tensor& gradient, const Tensor& in,
+                         const Tensor& sums, cudaStream_t stream);
+
+}  // namespace polyphase::cuda
