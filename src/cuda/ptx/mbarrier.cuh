@@ -56,6 +56,11 @@ __device__ __forceinline__ void bulk_copy(std::uint32_t to, const void* from, st
                : "memory");
 }
 
+/// Waits for the other threads, `threads` in all (whole warps), that name the same barrier of the block: 1 to 15.
+__device__ __forceinline__ void named_barrier(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
 /// More registers for this warpgroup / fewer, given back.
 template <int kRegisters>
 __device__ __forceinline__ void registers_up() {

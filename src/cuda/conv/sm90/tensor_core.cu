@@ -4,10 +4,12 @@
 #include <ostream>
 #include <string_view>
 
+#include "cuda/allocator.hpp"
 #include "cuda/conv/sm90/tensor_core.cuh"
 #include "cuda/conv/sm90/tensor_core_launch.cuh"
 #include "cuda/conv/sm90/tensor_core_resident.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
+#include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/presence.hpp"
 #include "cuda/runtime.hpp"
 
@@ -65,6 +67,7 @@ std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirecti
   if (direction == ConvDirection::wgrad) return wgrad_problem(problem, gpu.sm_count, shared);
   const TapGemm form = make_tap_gemm(problem, direction);
   const bool is_split = problem.dtype == DType::f32 && precision == Precision::fp32;
+  if (wide_plan_that_pays(problem, direction, precision, device)) return std::nullopt;
   const bool is_resident = resident_fits(problem, direction, precision, device);
   if (is_resident && problem.dtype == DType::f32) return std::nullopt;
   if (!is_split && (form.full_classes < form.classes || form.full_planes < form.planes))
@@ -82,6 +85,11 @@ std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirecti
 void gather(const ConvProblem& problem, ConvDirection direction, const void* source, const void* w, const void* bias, void* out,
             const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream) {
   if (problem.N == 0) return;
+  if (const auto plan = wide_plan_that_pays(problem, direction, precision, device)) {
+    const Buffer packed(static_cast<std::size_t>(wide_weight_bytes(*plan)), device);
+    wide_pack_weights(problem, direction, precision, *plan, w, packed.as<void>(), stream);
+    return wide_gather(problem, direction, precision, *plan, source, w, packed.as<void>(), bias, out, epilogue, device, stream);
+  }
   if (resident_fits(problem, direction, precision, device))
     return resident_gather(problem, direction, source, w, bias, out, epilogue, precision, device, stream);
   const Gather call{problem, direction, make_tap_gemm(problem, direction), source, w, bias, out, epilogue, device, stream};

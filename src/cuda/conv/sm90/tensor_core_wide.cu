@@ -1,0 +1,173 @@
+#include "cuda/conv/sm90/tensor_core_wide.hpp"
+
+#include <algorithm>
+
+#include "cuda/allocator.hpp"
+#include "cuda/conv/sm90/tensor_core_wide.cuh"
+#include "cuda/conv/sm90/tensor_core_wide_repair.cuh"
+#include "cuda/conv/sm90/tensor_core_wide_weights.cuh"
+#include "cuda/runtime.hpp"
+
+namespace polyphase::cuda::tensor_core {
+namespace {
+
+/// Calls run(operand) with the operand that a problem's numbers become.
+template <class Run>
+void with_operand(const ConvProblem& problem, Precision precision, const Run& run) {
+  if (problem.dtype == DType::f16) return run(WideHalf{});
+  if (problem.dtype == DType::bf16) return run(WideBrain{});
+  if (precision == Precision::tf32) return run(WideScaled{});
+  return run(WideSplit{});
+}
+
+/// Where a launch's memory begins: header, flags, the source as operand, partial sums.
+struct Workspace {
+  std::int64_t flags, operand, partial, bytes;
+  Workspace(const TapGemm& form, const WideSteps& steps) {
+    flags = kOperandHeaderBytes;
+    operand = (flags + form.G * steps.source.flags * 4 + 255) / 256 * 256;
+    partial = operand + steps.source.bytes(form.G);
+    bytes = partial + steps.partial_bytes;
+  }
+};
+
+/// What the kernels of one call have in common.
+template <class Operand>
+struct Call {
+  using T = typename Operand::Source;
+  TapGemm form;
+  const WideSteps& steps;
+  const Epilogue& epilogue;
+  const OperandHeader* weights;
+  const T* bias;
+  T* out;
+  unsigned char* workspace;
+  Workspace at;
+  cudaStream_t stream;
+
+  template <int kN, bool kAlongPositions, int kBlocksPerSm>
+  void multiply() const {
+    auto* kernel = wide_kernel<Operand, kN, kAlongPositions, kBlocksPerSm>;
+    CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
+    const auto* header = reinterpret_cast<const OperandHeader*>(workspace);
+    auto* partial = reinterpret_cast<float4*>(workspace + at.partial);
+    kernel<<<steps.grid, kWideThreads<kBlocksPerSm>, static_cast<std::size_t>(steps.shared_bytes), stream>>>(
+        form, steps, epilogue, workspace + at.operand, reinterpret_cast<const unsigned char*>(weights + 1), bias, out, partial,
+        header, weights);
+    check_launch("conv tensor_core: wide");
+    if (steps.slices == 1) return;
+    wide_reduce_kernel<Operand, kN, kAlongPositions><<<static_cast<unsigned>(steps.tiles), kWideConsumers, 0, stream>>>(
+        form, steps, epilogue, bias, out, partial, header, weights);
+    check_launch("conv tensor_core: wide slices");
+  }
+
+  /// `shape` as wide_shapes() counts them.
+  void multiply(int shape) const {
+    if constexpr (Operand::kSplit) {
+      if (shape == 0) return multiply<128, false, 1>();
+      return multiply<128, true, 1>();
+    } else {
+      if (shape == 0) return multiply<256, false, 1>();
+      return multiply<128, true, 2>();
+    }
+  }
+};
+
+/// A zero beside an infinite or missing number gives NaN: it matters where operands hold zeros that the problem has not.
+bool has_gaps(const TapGemm& form) { return form.full_classes < form.classes || form.full_planes < form.planes; }
+
+/// As many samples as `problem` has, cut as `steps` says.
+template <class Operand>
+void gather_as(const ConvProblem& problem, ConvDirection direction, int shape, const WideSteps& steps, const void* source,
+               const void* w, const void* packed, const void* bias, void* out, const Epilogue& epilogue, int device,
+               cudaStream_t stream) {
+  using T = typename Operand::Source;
+  const TapGemm form = make_tap_gemm(problem, direction);
+  const Workspace at(form, steps);
+  const Buffer buffer(static_cast<std::size_t>(at.bytes), device);
+  auto* workspace = buffer.as<unsigned char>();
+  auto* header = reinterpret_cast<OperandHeader*>(workspace);
+  auto* flags = reinterpret_cast<std::uint32_t*>(workspace + at.flags);
+  const auto* from = static_cast<const T*>(source);
+  const auto* weights = static_cast<const OperandHeader*>(packed);
+  CHECK_CUDA(cudaMemsetAsync(workspace, 0, static_cast<std::size_t>(at.operand), stream));
+  if constexpr (Operand::kScaled) {
+    const std::int64_t count = form.N * form.G * form.rows * form.source_length, sampled = std::min(count, kLargestSample);
+    largest_kernel<<<static_cast<unsigned>(largest_blocks(sampled)), kLargestThreads, 0, stream>>>(from, sampled,
+                                                                                                   count / sampled, header);
+    check_launch("conv tensor_core: wide scale");
+  }
+  source_kernel<Operand><<<static_cast<unsigned>(source_blocks(form, steps.source)), kSourceThreads, 0, stream>>>(
+      form, steps.source, from, header, Operand::kScaled || has_gaps(form) ? flags : nullptr, workspace + at.operand);
+  check_launch("conv tensor_core: wide source");
+  const Call<Operand> call{form,      steps, epilogue, weights, static_cast<const T*>(bias), static_cast<T*>(out),
+                           workspace, at,    stream};
+  call.multiply(shape);
+  const WideRepair<T> repair{form,
+                             steps,
+                             problem,
+                             epilogue,
+                             direction == ConvDirection::forward,
+                             from,
+                             static_cast<const T*>(w),
+                             static_cast<const T*>(bias),
+                             static_cast<T*>(out)};
+  const auto grid = static_cast<unsigned>(2 * properties(device).sm_count);
+  wide_repair_kernel<T><<<grid, kRepairThreads, 0, stream>>>(repair, Operand::kScaled, weights, flags, header);
+  check_launch("conv tensor_core: wide repair");
+}
+
+template <class Operand>
+void pack_as(const ConvProblem& problem, ConvDirection direction, const WideSteps& steps, const void* w, void* packed,
+             cudaStream_t stream) {
+  using T = typename Operand::Source;
+  const TapGemm form = make_tap_gemm(problem, direction);
+  auto* header = static_cast<OperandHeader*>(packed);
+  const auto* weights = static_cast<const T*>(w);
+  const std::int64_t count = problem.C_in * problem.channels_out_per_group() * problem.K;
+  // Rows and taps that are multiplied though the problem has none; columns beyond it are not stored, whatever they are.
+  const bool full = form.rows % (kWideBlocks * kWideRows) == 0 && !has_gaps(form);
+  const std::int64_t zeros = kOperandHeaderBytes + (full ? 0 : steps.packed_bytes);
+  CHECK_CUDA(cudaMemsetAsync(packed, 0, static_cast<std::size_t>(zeros), stream));
+  if constexpr (Operand::kScaled) {
+    largest_kernel<<<static_cast<unsigned>(largest_blocks(count)), kLargestThreads, 0, stream>>>(weights, count, 1, header);
+    check_launch("conv tensor_core: wide largest weight");
+  }
+  const bool is_forward = direction == ConvDirection::forward;
+  const PackSteps pack = make_pack_steps(problem, is_forward);
+  wide_pack_kernel<Operand><<<static_cast<unsigned>(pack.blocks), kPackThreads, 0, stream>>>(
+      form, steps, pack, problem, is_forward, weights, header, reinterpret_cast<unsigned char*>(header + 1));
+  check_launch("conv tensor_core: wide weights");
+}
+
+}  // namespace
+
+void wide_pack_weights(const ConvProblem& problem, ConvDirection direction, Precision precision, const WidePlan& plan,
+                       const void* w, void* packed, cudaStream_t stream) {
+  with_operand(problem, precision,
+               [&]<class Operand>(Operand) { pack_as<Operand>(problem, direction, plan.steps, w, packed, stream); });
+}
+
+void wide_gather(const ConvProblem& problem, ConvDirection direction, Precision precision, const WidePlan& plan,
+                 const void* source, const void* w, const void* packed, const void* bias, void* out, const Epilogue& epilogue,
+                 int device, cudaStream_t stream) {
+  const DeviceProperties& gpu = properties(device);
+  with_operand(problem, precision, [&]<class Operand>(Operand) {
+    using T = typename Operand::Source;
+    const WideShape& shape = wide_shapes(Operand::kParts)[static_cast<std::size_t>(plan.shape)];
+    const bool is_forward = direction == ConvDirection::forward;
+    const std::int64_t x = problem.C_in * problem.L_in, y = problem.C_out * problem.L_out;  // elements of a sample
+    ConvProblem piece = problem;
+    for (std::int64_t n = 0; n < problem.N; n += plan.samples) {
+      piece.N = std::min(plan.samples, problem.N - n);
+      const WideSteps steps = piece.N == plan.samples
+                                  ? plan.steps
+                                  : make_wide_steps(make_tap_gemm(piece, direction), shape, plan.steps.slices, gpu.sm_count,
+                                                    gpu.shared_bytes_per_block);
+      gather_as<Operand>(piece, direction, plan.shape, steps, static_cast<const T*>(source) + n * (is_forward ? x : y), w,
+                         packed, bias, static_cast<T*>(out) + n * (is_forward ? y : x), epilogue, device, stream);
+    }
+  });
+}
+
+}  // namespace polyphase::cuda::tensor_core

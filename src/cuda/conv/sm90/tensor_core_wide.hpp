@@ -1,0 +1,48 @@
+#pragma once
+// Forward and dgrad on wgmma for problems whose source is read by several tiles of columns. Host side of tensor_core_wide.cuh.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "conv/algorithm.hpp"
+#include "conv/problem.hpp"
+#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/sm90/tensor_core_wide_steps.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+/// What a convolution is done with: one of wide_shapes(), and how it cuts the problem.
+struct WidePlan {
+  int shape = 0;
+  std::int64_t samples = 0;  ///< done at a time, for the sake of memory
+  WideSteps steps;           ///< of so many
+};
+
+/// Of the kernels there are, the one estimated to be fastest. Nothing where none fits, or where the source of one sample as
+/// operand would take more than conv_workspace_limit(). A pure function of its arguments and that limit.
+[[nodiscard]] std::optional<WidePlan> make_wide_plan(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                                     int sm_count, int shared_limit);
+
+/// The plan where Algorithm::tensor_core does a problem this way: where tiles of columns read the source so often that
+/// converting it once pays, or the weights of a tile are too many to stay in shared memory.
+inline constexpr std::int64_t kLeastWideColumns = 129, kLeastWideProducts = 600, kLeastWideRows = 32;
+[[nodiscard]] std::optional<WidePlan> wide_plan_that_pays(const ConvProblem& problem, ConvDirection direction,
+                                                          Precision precision, int device);
+
+/// Bytes of the weights as operand.
+[[nodiscard]] std::int64_t wide_weight_bytes(const WidePlan& plan);
+
+/// Weights `w` as operand, to `packed`. On `stream`.
+void wide_pack_weights(const ConvProblem& problem, ConvDirection direction, Precision precision, const WidePlan& plan,
+                       const void* w, void* packed, cudaStream_t stream);
+
+/// out = source convolved with the weights, plus bias unless null, through `epilogue`. `packed` comes from wide_pack_weights
+/// with the same plan and w. On `stream`.
+void wide_gather(const ConvProblem& problem, ConvDirection direction, Precision precision, const WidePlan& plan,
+                 const void* source, const void* w, const void* packed, const void* bias, void* out, const Epilogue& epilogue,
+                 int device, cudaStream_t stream);
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,87 @@
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "conv/workspace.hpp"
+#include "cuda/conv/sm90/tensor_core_wide.hpp"
+#include "cuda/runtime.hpp"
+
+namespace polyphase::cuda::tensor_core {
+namespace {
+
+constexpr int kSlices[] = {1, 2, 3, 4, 6, 8, 12};
+
+int parts_of(const ConvProblem& problem, Precision precision) {
+  return problem.dtype == DType::f32 && precision != Precision::tf32 ? 2 : 1;
+}
+
+/// As many samples as keep the limit; 0 where one does not.
+std::int64_t samples_that_fit(TapGemm form, const WideShape& shape, int slices, int sm_count, int shared_limit) {
+  const auto limit = static_cast<std::int64_t>(conv_workspace_limit());
+  for (;;) {
+    const WideSteps steps = make_wide_steps(form, shape, slices, sm_count, shared_limit);
+    if (steps.count != 0 && steps.source.bytes(form.G) + steps.partial_bytes <= limit) return form.N;
+    if (form.N == 1) return 0;
+    form.N = (form.N + 1) / 2;
+  }
+}
+
+/// A plan is some twenty microseconds of arithmetic: a thread keeps its last ones.
+struct Known {
+  ConvProblem problem;
+  ConvDirection direction;
+  Precision precision;
+  int device;
+  std::size_t limit;
+  std::optional<WidePlan> plan;
+  [[nodiscard]] bool is_for(const Known& other) const {
+    return problem == other.problem && direction == other.direction && precision == other.precision && device == other.device &&
+           limit == other.limit;
+  }
+};
+constexpr std::size_t kKnownMost = 64;
+
+}  // namespace
+
+std::optional<WidePlan> make_wide_plan(const ConvProblem& problem, ConvDirection direction, Precision precision, int sm_count,
+                                       int shared_limit) {
+  TapGemm form = make_tap_gemm(problem, direction);
+  const auto shapes = wide_shapes(parts_of(problem, precision));
+  std::optional<WidePlan> best;
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    for (const int slices : kSlices) {
+      form.N = problem.N;
+      form.N = samples_that_fit(form, shapes[i], slices, sm_count, shared_limit);
+      if (form.N == 0) continue;
+      const WideSteps steps = make_wide_steps(form, shapes[i], slices, sm_count, shared_limit);
+      if (steps.slices != slices) continue;
+      const auto turns = static_cast<double>((problem.N + form.N - 1) / form.N);
+      const double cycles = turns * wide_cycles(form, steps, shapes[i], sm_count);
+      if (cycles >= least) continue;
+      least = cycles;
+      best = WidePlan{static_cast<int>(i), form.N, steps};
+    }
+  }
+  return best;
+}
+
+std::optional<WidePlan> wide_plan_that_pays(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                            int device) {
+  const TapGemm form = make_tap_gemm(problem, direction);
+  const bool many = form.columns >= kLeastWideColumns || form.rows * form.planes * form.taps >= kLeastWideProducts;
+  if (form.N == 0 || !many || form.rows < kLeastWideRows) return std::nullopt;
+  thread_local std::vector<Known> known;
+  const Known wanted{problem, direction, precision, device, conv_workspace_limit(), std::nullopt};
+  const auto found = std::find_if(known.begin(), known.end(), [&](const Known& one) { return one.is_for(wanted); });
+  if (found != known.end()) return found->plan;
+  const DeviceProperties& gpu = properties(device);
+  if (known.size() == kKnownMost) known.erase(known.begin());
+  known.push_back(wanted);
+  known.back().plan = make_wide_plan(problem, direction, precision, gpu.sm_count, gpu.shared_bytes_per_block);
+  return known.back().plan;
+}
+
+std::int64_t wide_weight_bytes(const WidePlan& plan) { return kOperandHeaderBytes + plan.steps.packed_bytes; }
+
+}  // namespace polyphase::cuda::tensor_core
