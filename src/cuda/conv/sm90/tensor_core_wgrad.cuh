@@ -22,6 +22,7 @@ inline constexpr int kWgradThreads = kWgradProducers + 256;
 
 struct WgradPlace {
   int group, row_block, column_block, shift;  // first of the block
+  int own_shift;                              // the first that no block before it has
   int slice;
   std::int64_t first_chunk, last_chunk;
 };
@@ -31,8 +32,9 @@ __device__ __forceinline__ WgradPlace wgrad_place(std::uint32_t block, const Wgr
   WgradPlace place;
   place.slice = static_cast<int>(block / jobs);
   auto job = static_cast<int>(block % jobs);
-  // The last tile moves back instead of reaching past the shifts: what it repeats it computes to the same bits.
-  place.shift = max(0, min(job % steps.shift_tiles * steps.shape.shifts, steps.shifts - steps.shape.shifts));
+  // The last tile moves back instead of reaching past the shifts; what it repeats it does not store.
+  place.own_shift = job % steps.shift_tiles * steps.shape.shifts;
+  place.shift = max(0, min(place.own_shift, steps.shifts - steps.shape.shifts));
   job /= steps.shift_tiles;
   place.column_block = job % steps.column_tiles * steps.columns.tile;
   job /= steps.column_tiles;
@@ -271,7 +273,7 @@ __device__ __forceinline__ void store_partial(const ConvProblem& problem, const 
 #pragma unroll
         for (int shift = 0; shift < kShifts; ++shift) {
           const int k = row_plane + plane + steps.q * (place.shift + shift);
-          if (k < problem.K) {
+          if (k < problem.K && place.shift + shift >= place.own_shift) {
             const float sum = half == 0 ? total[shift][4 * i + c] : total[shift][4 * i + 2 + c];
             partial[(ci * out + co) * problem.K + k] = sum * scale * scale_again;
           }
