@@ -6,7 +6,8 @@
 // - P_l]. A chunk of kChunk positions of x and these planes is stored position-major in shared memory: a thread reads 8 ci and
 // 8 co of one position as four quads for 64 FFMAs. Three stages, filled by cp.async, one barrier a step. A block owns
 // ci_tile x (tap_tile x co_tile) weights of one group and one slice of gemm_k; slices are fixed by the shape and the number of
-// SMs, their partial sums are added in a fixed order in f64 by reduce_slices: same bits every run.
+// SMs, their partial sums are added in a fixed order in f64: same bits every run. The partial sums
+// lie in the order of the threads, so that a warp writes 32 words in a row; reduce_slices finds the places of the weights.
 
 #include <cuda_pipeline.h>
 
@@ -14,6 +15,7 @@
 #include <type_traits>
 
 #include "conv/problem.hpp"
+#include "cuda/conv/direct_pack.cuh"
 #include "cuda/conv/vector.cuh"
 #include "cuda/fast_divide.cuh"
 
@@ -31,8 +33,62 @@ struct WgradPlan {
   int x_pitch, y_pitch, stage_words;
   int threads;  // ci_tile/8 * tap_tile * co_tile/8 rounded up to warps
   std::int64_t chunks_per_row, chunks, slices, chunks_per_slice, blocks;
-  std::int64_t weights;  // elements of dw
-  FastDivide by_planes;
+  std::int64_t slots;  // partial sums of a slice: (tile of weights, 64 sums of a thread, thread)
+};
+
+/// Where a position of y's window lies in the row, from the chunk's first, and in a stage.
+struct alignas(16) YPlace {
+  std::int64_t element;
+  int slot;
+};
+
+/// Where a thread's sums begin and which they are.
+struct WgradThread {
+  int ci, column, tap, co;  // of its first sum, within the block's tile; column = (tap, co_lane)
+  bool works;
+};
+[[nodiscard]] __host__ __device__ __forceinline__ WgradThread wgrad_thread(const WgradPlan& plan, int thread) {
+  const int ci_lanes = plan.ci_tile / 8, co_lanes = plan.co_tile / 8;
+  const int column = thread / ci_lanes;
+  return {thread % ci_lanes * 4, column, column / co_lanes, column % co_lanes * 4, column < plan.tap_tile * co_lanes};
+}
+
+/// The tile of weights that block `index` of a slice computes.
+struct WgradTile {
+  std::int64_t g;
+  int ci, co, tap;  // its first
+};
+template <class Index>
+[[nodiscard]] __host__ __device__ __forceinline__ WgradTile wgrad_tile(const WgradPlan& plan, Index index) {
+  Digits<Index> digits{index};
+  WgradTile tile{};
+  tile.tap = static_cast<int>(digits.take(plan.tap_tiles)) * plan.tap_tile;
+  tile.co = static_cast<int>(digits.take(plan.co_tiles)) * plan.co_tile;
+  tile.ci = static_cast<int>(digits.take(plan.ci_tiles)) * plan.ci_tile;
+  tile.g = static_cast<std::int64_t>(digits.rest);
+  return tile;
+}
+
+/// From a slot of the partial sums to its weight, or -1.
+struct WgradPlaceOf {
+  WgradPlan plan;
+  int ci_per_group, co_per_group, K;
+
+  template <class Index>
+  [[nodiscard]] __host__ __device__ __forceinline__ std::int64_t at(Index slot) const {
+    Digits<Index> digits{slot};
+    const WgradThread own = wgrad_thread(plan, static_cast<int>(digits.take(plan.threads)));
+    const int sum = static_cast<int>(digits.take(64));
+    const WgradTile tile = wgrad_tile(plan, digits.rest);
+    const int ci = tile.ci + own.ci + (sum >> 3 & 3) + (sum >> 5) * (plan.ci_tile / 2);
+    const int co = tile.co + own.co + (sum & 3) + (sum >> 2 & 1) * (plan.co_tile / 2);
+    const int tap = tile.tap + own.tap;
+    if (!own.works || ci >= ci_per_group || co >= co_per_group || tap >= K) return -1;
+    return ((tile.g * ci_per_group + ci) * co_per_group + co) * K + tap;
+  }
+  [[nodiscard]] __host__ __device__ __forceinline__ std::int64_t operator()(std::int64_t slot) const {
+    return plan.slots < std::int64_t{1} << 31 ? at(static_cast<std::uint32_t>(slot)) : at(static_cast<std::uint64_t>(slot));
+  }
 };
 
 /// to[slot(position)][channel] = from[channel][element(position)]: a warp moves eight positions by four channels, which meets
@@ -77,31 +133,26 @@ __global__ void __launch_bounds__(256, sizeof(A) == 4 ? 2 : 1)
   A* const stages = reinterpret_cast<A*>(memory);  // kWgradStages x (x: kChunk x x_pitch, y: planes x window x y_pitch)
   const int ci_per_group = static_cast<int>(problem.C_in / problem.G),
             co_per_group = static_cast<int>(problem.C_out / problem.G);
-  std::int64_t block = blockIdx.x;
-  const int tap0 = static_cast<int>(block % plan.tap_tiles) * plan.tap_tile;
-  block /= plan.tap_tiles;
-  const int co0 = static_cast<int>(block % plan.co_tiles) * plan.co_tile;
-  block /= plan.co_tiles;
-  const int ci0 = static_cast<int>(block % plan.ci_tiles) * plan.ci_tile;
-  block /= plan.ci_tiles;
-  const std::int64_t g = block % problem.G;
-  const std::int64_t slice = block / problem.G;
-
-  const int ci_lanes = plan.ci_tile / 8;
-  const int ci_lane = static_cast<int>(threadIdx.x) % ci_lanes;
-  const int column = static_cast<int>(threadIdx.x) / ci_lanes;
-  const int co_lanes = plan.co_tile / 8;
-  const int tap = tap0 + column / co_lanes;
-  const int co_lane = column % co_lanes;
-  const bool works = column < plan.tap_tile * co_lanes && tap < problem.K;
-  const int own_slot = (tap - tap0) % plan.planes, own_window = (tap - tap0) / plan.planes;
-  const int x_offset = ci_lane * 4;  // this thread's channels: 4 here, 4 half a tile further
-  const int y_offset =
-      kChunk * plan.x_pitch + (own_slot * plan.window + own_window * plan.tap_step) * plan.y_pitch + co_lane * 4;
+  const std::uint32_t tiles = gridDim.x / static_cast<std::uint32_t>(plan.slices);
+  const std::uint32_t slice = blockIdx.x / tiles, index = blockIdx.x - slice * tiles;
+  const WgradTile tile = wgrad_tile(plan, index);
+  const std::int64_t g = tile.g;
+  const int ci0 = tile.ci, co0 = tile.co, tap0 = tile.tap;
+  const WgradThread own = wgrad_thread(plan, static_cast<int>(threadIdx.x));
+  const bool works = own.works && tap0 + own.tap < problem.K;
+  const int own_slot = own.tap % plan.planes, own_window = own.tap / plan.planes;
+  const int x_offset = own.ci;  // this thread's channels: 4 here, 4 half a tile further
+  const int y_offset = kChunk * plan.x_pitch + (own_slot * plan.window + own_window * plan.tap_step) * plan.y_pitch + own.co;
   const int x_half = plan.ci_tile / 2, y_half = plan.co_tile / 2;
 
-  const std::int64_t first_chunk = slice * plan.chunks_per_slice;
+  const std::int64_t first_chunk = static_cast<std::int64_t>(slice) * plan.chunks_per_slice;
   const int count = static_cast<int>(min(plan.chunks_per_slice, plan.chunks - first_chunk));
+  // Of each position of y's window: dividing for them at every step would cost a third of the products' time.
+  YPlace* const places = reinterpret_cast<YPlace*>(stages + kWgradStages * plan.stage_words);  // (window * planes)
+  for (int i = static_cast<int>(threadIdx.x); i < plan.window * plan.planes; i += plan.threads) {
+    const int u = i / plan.planes, plane = i - u * plan.planes;
+    places[i] = {problem.S * u + plane * problem.D, (plane * plan.window + u) * plan.y_pitch};
+  }
   auto fetch = [&](int step, int to) {
     const std::int64_t chunk = first_chunk + step;
     const std::int64_t n = chunk / plan.chunks_per_row;
@@ -118,15 +169,15 @@ __global__ void __launch_bounds__(256, sizeof(A) == 4 ? 2 : 1)
     const std::int64_t origin = problem.S * i0 + tap0 * problem.D - problem.P_l;
     load_transposed<T, A>(y_rows, problem.L_out, co_per_group - co0, plan.co_tile, plan.window * plan.planes,
                           stage + kChunk * plan.x_pitch, y, [&](int position, int& slot, std::int64_t& element) {
-                            const int u = static_cast<int>(plan.by_planes.divide(static_cast<std::uint32_t>(position)));
-                            const int plane = position - u * plan.planes;
-                            slot = (plane * plan.window + u) * plan.y_pitch;
-                            element = origin + problem.S * u + plane * problem.D;
+                            const YPlace at = places[position];
+                            slot = at.slot;
+                            element = origin + at.element;
                             return element >= 0 && element < problem.L_out;
                           });
   };
 
   A sums[8][8] = {};
+  __syncthreads();
   for (int step = 0; step < kWgradStages - 1; ++step) {
     if (step < count) fetch(step, step);
     __pipeline_commit();
@@ -156,17 +207,11 @@ __global__ void __launch_bounds__(256, sizeof(A) == 4 ? 2 : 1)
     stage = stage + 1 == kWgradStages ? 0 : stage + 1;
     fetch_stage = fetch_stage + 1 == kWgradStages ? 0 : fetch_stage + 1;
   }
-  if (!works) return;
-  A* out = partial + slice * plan.weights;
+  A* out = partial + slice * plan.slots + static_cast<std::int64_t>(index) * 64 * plan.threads + threadIdx.x;
 #pragma unroll
   for (int m = 0; m < 8; ++m) {
-    const int ci = ci0 + x_offset + (m & 3) + (m >> 2) * x_half;
-    if (ci >= ci_per_group) continue;
 #pragma unroll
-    for (int c = 0; c < 8; ++c) {
-      const int co = co0 + co_lane * 4 + (c & 3) + (c >> 2) * y_half;
-      if (co < co_per_group) out[((g * ci_per_group + ci) * co_per_group + co) * problem.K + tap] = sums[m][c];
-    }
+    for (int c = 0; c < 8; ++c) out[(m * 8 + c) * plan.threads] = sums[m][c];
   }
 }
 

@@ -16,64 +16,91 @@ namespace polyphase::cuda::direct {
 // A slice sums at most this many chunks one after another: rounding errors grow with the root of that number.
 inline constexpr std::int64_t kSliceChunks = 512;
 
-/// The tile that wastes least of a block's threads, and slices for two blocks on every SM. A pure function of problem and SM
-/// count.
-[[nodiscard]] inline WgradPlan make_wgrad_plan(const ConvProblem& problem, int sm_count, int word_bytes) {
+/// Tiles, planes and pitches for ci_tile x (taps x co_tile) weights a block.
+[[nodiscard]] inline WgradPlan wgrad_tiles(const ConvProblem& problem, std::int64_t ci_tile, std::int64_t taps,
+                                           std::int64_t co_tile) {
   const auto round_up = [](std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; };
   const auto tiles_of = [](std::int64_t value, std::int64_t tile) { return static_cast<int>((value + tile - 1) / tile); };
   const std::int64_t g = std::gcd(problem.S, problem.D);
-  const std::int64_t ci = problem.channels_in_per_group(), co = problem.channels_out_per_group();
+  const std::int64_t planes = std::min(taps, problem.S / g);
   WgradPlan plan{};
-  const std::int64_t phase_classes = problem.S / g;
   plan.tap_step = static_cast<int>(problem.D / g);
+  plan.ci_tile = static_cast<int>(ci_tile);
+  plan.co_tile = static_cast<int>(co_tile);
+  plan.tap_tile = static_cast<int>(taps);
+  plan.planes = static_cast<int>(planes);
+  plan.window = static_cast<int>((kChunk + ((taps + planes - 1) / planes - 1) * plan.tap_step) | 1);
+  plan.x_pitch = static_cast<int>(ci_tile + 4);
+  plan.y_pitch = static_cast<int>(co_tile + 4);
+  plan.stage_words = static_cast<int>(kChunk * plan.x_pitch + round_up(planes * plan.window * plan.y_pitch, 4));
+  plan.ci_tiles = tiles_of(problem.channels_in_per_group(), ci_tile);
+  plan.co_tiles = tiles_of(problem.channels_out_per_group(), co_tile);
+  plan.tap_tiles = tiles_of(problem.K, taps);
+  plan.threads = static_cast<int>(round_up(ci_tile / 8 * taps * (co_tile / 8), 32));
+  plan.slots = problem.G * plan.ci_tiles * plan.co_tiles * plan.tap_tiles * 64 * plan.threads;
+  plan.chunks_per_row = (problem.L_in + kChunk - 1) / kChunk;
+  plan.chunks = problem.N * plan.chunks_per_row;
+  return plan;
+}
+
+/// Cuts gemm_k into about `slices` slices.
+inline void slice_wgrad(WgradPlan& plan, std::int64_t slices) {
+  plan.chunks_per_slice = std::clamp<std::int64_t>((plan.chunks + slices - 1) / slices, 1, kSliceChunks);
+  plan.slices = (plan.chunks + plan.chunks_per_slice - 1) / plan.chunks_per_slice;
+  plan.blocks = plan.slots / 64 / plan.threads * plan.slices;
+}
+
+/// Blocks an SM holds, at 128 registers a thread.
+[[nodiscard]] inline std::int64_t resident_wgrad_blocks(const WgradPlan& plan, int word_bytes) {
+  constexpr std::int64_t kSharedBytes = 227 * 1024, kMostBlocks = 32;
+  const std::int64_t by_memory = kSharedBytes / (std::int64_t{kWgradStages} * plan.stage_words * word_bytes + 1024);
+  return std::clamp<std::int64_t>(std::min(by_memory, std::int64_t{512} / plan.threads), 1, kMostBlocks);
+}
+
+/// Estimated cycles of the GPU: what the fullest SM computes, and adding the slices.
+[[nodiscard]] inline double wgrad_cycles(const WgradPlan& plan, int sm_count, int word_bytes) {
+  constexpr double kLanes = 128, kStagingSlots = 24, kEdgeCycles = 3000, kBytesPerCycle = 16;
+  const double products = 64.0 * plan.threads;
+  const double chunk_cycles = (kChunk * products + kStagingSlots * plan.stage_words) / kLanes;
+  const double share = static_cast<double>(plan.blocks) / sm_count;
+  const double per_sm = share < 8 ? std::ceil(share) : share;
+  const double warps =
+      std::min<double>(per_sm, static_cast<double>(resident_wgrad_blocks(plan, word_bytes))) * plan.threads / 32;
+  const double busy = std::min(1.0, 0.25 + 0.75 * std::min(warps, 16.0) / 16);  // few warps do not hide their reads
+  const double block_cycles = static_cast<double>(plan.chunks_per_slice) * chunk_cycles + products / 8;
+  const double waves = std::ceil(per_sm / static_cast<double>(resident_wgrad_blocks(plan, word_bytes)));
+  return per_sm * block_cycles / busy + waves * kEdgeCycles +
+         static_cast<double>(plan.slices * plan.slots) * word_bytes / (sm_count * kBytesPerCycle);
+}
+
+/// The least estimated time over tiles and slices. A pure function of problem and SM count.
+[[nodiscard]] inline WgradPlan make_wgrad_plan(const ConvProblem& problem, int sm_count, int word_bytes) {
+  const auto round_up = [](std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; };
+  const std::int64_t ci = problem.channels_in_per_group(), co = problem.channels_out_per_group();
   constexpr int kStageBytes = 36 * 1024;  // three stages and two blocks an SM within 227 KB
-  double best = -1;
+  WgradPlan best{};
+  double best_cycles = 1e300;
   auto consider = [&](std::int64_t ci_tile, std::int64_t taps, std::int64_t co_tile) {
-    const std::int64_t planes = std::min(taps, phase_classes);
-    const std::int64_t window = (kChunk + ((taps + planes - 1) / planes - 1) * plan.tap_step) | 1;
-    const std::int64_t x_pitch = ci_tile + 4, y_pitch = co_tile + 4;
-    const std::int64_t words = kChunk * x_pitch + round_up(planes * window * y_pitch, 4);
-    if (words * word_bytes > kStageBytes) return false;
-    const double useful = static_cast<double>(ci * co * problem.K) /
-                          static_cast<double>(round_up(ci, ci_tile) * round_up(co, co_tile) * round_up(problem.K, taps));
-    const double products = static_cast<double>(ci_tile * co_tile * taps);
-    const double score =
-        useful * products / (products + 24.0 * static_cast<double>(words) / kChunk);  // staging costs issue slots too
-    if (score <= best) return true;
-    best = score;
-    plan.ci_tile = static_cast<int>(ci_tile);
-    plan.co_tile = static_cast<int>(co_tile);
-    plan.tap_tile = static_cast<int>(taps);
-    plan.planes = static_cast<int>(planes);
-    plan.window = static_cast<int>(window);
-    plan.x_pitch = static_cast<int>(x_pitch);
-    plan.y_pitch = static_cast<int>(y_pitch);
-    plan.stage_words = static_cast<int>(words);
-    return true;
+    WgradPlan plan = wgrad_tiles(problem, ci_tile, taps, co_tile);
+    if (std::int64_t{plan.stage_words} * word_bytes > kStageBytes) return;
+    const std::int64_t wave =
+        std::max<std::int64_t>(1, resident_wgrad_blocks(plan, word_bytes) * sm_count / (plan.slots / 64 / plan.threads));
+    for (const std::int64_t slices : {wave, 2 * wave, wave / 2, wave / 4}) {
+      if (slices < 1) continue;
+      slice_wgrad(plan, slices);
+      const double cycles = wgrad_cycles(plan, sm_count, word_bytes);
+      if (cycles < best_cycles) best_cycles = cycles, best = plan;
+    }
   };
   for (std::int64_t ci_tile : {128, 64, 32, 16, 8}) {
     if (ci_tile > round_up(ci, 8)) continue;
-    const std::int64_t columns = 256 / (ci_tile / 8);  // (tap, 8 co) pairs a block can hold
-    for (std::int64_t taps = 1; taps <= std::min<std::int64_t>(problem.K, columns); ++taps) {
-      std::int64_t co_tile = std::min(columns / taps * 8, round_up(co, 8));
-      while (!consider(ci_tile, taps, co_tile) && co_tile > 8) co_tile = round_up(co_tile / 2, 8);
+    for (std::int64_t co_tile : {128, 64, 32, 16, 8}) {
+      if (co_tile > round_up(co, 8)) continue;
+      const std::int64_t most = std::min<std::int64_t>(problem.K, 256 * 64 / (ci_tile * co_tile));
+      for (std::int64_t taps = 1; taps <= most; ++taps) consider(ci_tile, taps, co_tile);
     }
   }
-  plan.ci_tiles = tiles_of(ci, plan.ci_tile);
-  plan.co_tiles = tiles_of(co, plan.co_tile);
-  plan.tap_tiles = tiles_of(problem.K, plan.tap_tile);
-  plan.threads = static_cast<int>(round_up(plan.ci_tile / 8 * plan.tap_tile * (plan.co_tile / 8), 32));
-  plan.weights = ci * problem.G * co * problem.K;
-  plan.chunks_per_row = (problem.L_in + kChunk - 1) / kChunk;
-  plan.chunks = problem.N * plan.chunks_per_row;
-  const std::int64_t tiles = problem.G * plan.ci_tiles * plan.co_tiles * plan.tap_tiles;
-  const std::int64_t resident = std::max<std::int64_t>(2, 512 / plan.threads);  // blocks an SM holds at 128 registers a thread
-  const std::int64_t wanted = std::max<std::int64_t>(1, resident * sm_count / tiles);
-  plan.chunks_per_slice = std::clamp<std::int64_t>((plan.chunks + wanted - 1) / wanted, 1, kSliceChunks);
-  plan.slices = (plan.chunks + plan.chunks_per_slice - 1) / plan.chunks_per_slice;
-  plan.blocks = tiles * plan.slices;
-  plan.by_planes = FastDivide(static_cast<std::uint32_t>(plan.planes));
-  return plan;
+  return best;
 }
 
 /// The body of wgrad() for one dtype; N and L_in at least 1.
@@ -81,13 +108,16 @@ template <class T>
 void wgrad_as(const ConvProblem& problem, const T* x, const T* y, T* w, int device, cudaStream_t stream) {
   using A = typename AccumulatorOf<T>::type;
   const WgradPlan plan = make_wgrad_plan(problem, properties(device).sm_count, sizeof(A));
-  const Buffer partial(static_cast<std::size_t>(plan.slices * plan.weights) * sizeof(A), device);
-  const std::size_t shared = kWgradStages * static_cast<std::size_t>(plan.stage_words) * sizeof(A);
+  const WgradPlaceOf place_of{plan, static_cast<int>(problem.channels_in_per_group()),
+                              static_cast<int>(problem.channels_out_per_group()), static_cast<int>(problem.K)};
+  const Buffer partial(static_cast<std::size_t>(plan.slices * plan.slots) * sizeof(A), device);
+  const std::size_t shared = kWgradStages * static_cast<std::size_t>(plan.stage_words) * sizeof(A) +
+                             static_cast<std::size_t>(plan.window) * static_cast<std::size_t>(plan.planes) * sizeof(YPlace);
   auto* kernel = wgrad_kernel<T, A>;
   CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
   kernel<<<static_cast<unsigned>(plan.blocks), plan.threads, shared, stream>>>(problem, plan, x, y, partial.as<A>());
   check_launch("conv direct: wgrad");
-  reduce_slices(partial.as<A>(), plan.weights, plan.slices, w, stream);
+  reduce_slices(partial.as<A>(), plan.slots, plan.slices, w, stream, place_of);
 }
 
 }  // namespace polyphase::cuda::direct

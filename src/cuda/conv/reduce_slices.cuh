@@ -19,11 +19,17 @@ inline constexpr int kSliceLoads = 8;  // of a thread in flight
   return lanes;
 }
 
-/// w[i] = sum over slices of partial[slice][i], in f64: lane y adds slices y, y + lanes, ... in order, then a tree over lanes.
-/// Blocks of (kSliceColumns, lanes) threads.
-template <class T, class A>
+/// Partial sums that lie as the weights do.
+struct WeightOrder {
+  __device__ __forceinline__ std::int64_t operator()(std::int64_t i) const { return i; }
+};
+
+/// w[place(i)] = sum over slices of partial[slice][i], in f64: lane y adds slices y, y + lanes, ... in order, then a tree over
+/// lanes. Places below zero are padding. Blocks of (kSliceColumns, lanes) threads.
+template <class T, class A, class PlaceOf>
 __global__ void __launch_bounds__(kSliceColumns* kMostSliceLanes, 1)
-    reduce_slices_kernel(const A* __restrict__ partial, std::int64_t weights, std::int64_t slices, T* __restrict__ w) {
+    reduce_slices_kernel(const A* __restrict__ partial, std::int64_t weights, std::int64_t slices,
+                         const __grid_constant__ PlaceOf place_of, T* __restrict__ w) {
   __shared__ double sums[kMostSliceLanes][kSliceColumns];  // (lanes, weights)
   const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y), lanes = static_cast<int>(blockDim.y);
   for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kSliceColumns; first < weights;
@@ -46,17 +52,21 @@ __global__ void __launch_bounds__(kSliceColumns* kMostSliceLanes, 1)
       __syncthreads();
       if (y < half) sums[y][x] += sums[y + half][x];
     }
-    if (y == 0 && i < weights) w[i] = static_cast<T>(static_cast<A>(sums[0][x]));
+    if (y == 0 && i < weights) {
+      const std::int64_t place = place_of(i);
+      if (place >= 0) w[place] = static_cast<T>(static_cast<A>(sums[0][x]));
+    }
     __syncthreads();  // read before the next weights' sums
   }
 }
 
-/// Launches the kernel above.
-template <class T, class A>
-void reduce_slices(const A* partial, std::int64_t weights, std::int64_t slices, T* w, cudaStream_t stream) {
+/// Launches the kernel above; `weights` counts the padding too.
+template <class T, class A, class PlaceOf = WeightOrder>
+void reduce_slices(const A* partial, std::int64_t weights, std::int64_t slices, T* w, cudaStream_t stream,
+                   const PlaceOf& place_of = {}) {
   const auto grid = static_cast<unsigned>(std::min<std::int64_t>((weights + kSliceColumns - 1) / kSliceColumns, 4096));
   const dim3 block(kSliceColumns, static_cast<unsigned>(slice_lanes(slices)));
-  reduce_slices_kernel<T, A><<<grid, block, 0, stream>>>(partial, weights, slices, w);
+  reduce_slices_kernel<T, A><<<grid, block, 0, stream>>>(partial, weights, slices, place_of, w);
   check_launch("conv wgrad: add slices");
 }
 
