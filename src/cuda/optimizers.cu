@@ -32,6 +32,7 @@ struct Control {
   const double* learning_rate;
   const std::int64_t* counts;
   const double* skip;  // null: never
+  std::int64_t chunk;  // elements of a block
 };
 struct SgdCoefficients {
   Control control;
@@ -124,7 +125,7 @@ __global__ void __launch_bounds__(kThreads) step_kernel(const __grid_constant__ 
   if (threadIdx.x == 0) new (shared) Rule(table.step, control.counts[slot.index]);
   __syncthreads();
   const Rule rule = *reinterpret_cast<const Rule*>(shared);
-  const auto [start, count] = chunk_of_block(table, row);
+  const auto [start, count] = chunk_of_block(table, row, control.chunk);
   auto* parameter = static_cast<T*>(slot.parameter) + start;
   const auto* grad = static_cast<const T*>(slot.grad) + start;
   auto* momentum = slot.momentum == nullptr ? nullptr : static_cast<T*>(slot.momentum) + start;
@@ -140,7 +141,7 @@ void* address(const Tensor& tensor) { return tensor.defined() ? tensor.raw() : n
 
 Control control_of(const StepControl& control) {
   return {control.learning_rate.data<double>(), control.counts.data<std::int64_t>(),
-          control.skip.defined() ? control.skip.data<double>() : nullptr};
+          control.skip.defined() ? control.skip.data<double>() : nullptr, kChunk};
 }
 
 void count_step(std::span<const OptimizerSlot> slots, const StepControl& control, cudaStream_t stream) {
@@ -150,8 +151,16 @@ void count_step(std::span<const OptimizerSlot> slots, const StepControl& control
   advance_counts(control.counts.data<std::int64_t>(), indices, control_of(control).skip, stream);
 }
 
+/// Small models are cut finer, so that more of the GPU takes part.
+std::int64_t chunk_of(const std::vector<SlotRow>& rows) {
+  constexpr std::int64_t kSmall = 1 << 20;
+  std::int64_t elements = 0;
+  for (const SlotRow& row : rows) elements += row.count;
+  return elements <= kSmall ? kChunk / 4 : kChunk;
+}
+
 template <template <class> class Rule, class Step>
-void launch_all(const char* name, std::span<const OptimizerSlot> slots, const Step& step, const StepControl& control,
+void launch_all(const char* name, std::span<const OptimizerSlot> slots, Step step, const StepControl& control,
                 bool with_momentum, bool with_second, cudaStream_t stream) {
   bool counted = false;
   const auto dtype_of_slot = [&](std::size_t i) { return slots[i].parameter.dtype(); };
@@ -164,10 +173,12 @@ void launch_all(const char* name, std::span<const OptimizerSlot> slots, const St
                       with_second ? address(slot.second) : nullptr, slot.parameter.numel(),
                       static_cast<std::uint32_t>(slot.index)});
     }
-    for_each_table(std::span<const SlotRow>(rows), step, [&](const Table<SlotRow, Step>& table, std::uint32_t blocks) {
+    step.control.chunk = chunk_of(rows);
+    const auto issue = [&](const Table<SlotRow, Step>& table, std::uint32_t blocks) {
       step_kernel<T, Rule<MathOf<T>>><<<blocks, kThreads, 0, stream>>>(table);
       check_launch(name);
-    });
+    };
+    for_each_table(std::span<const SlotRow>(rows), step, issue, step.control.chunk);
   });
 }
 
