@@ -116,6 +116,9 @@ void gather_as(const ConvProblem& problem, ConvDirection direction, const T* sou
           return launch_window<1, 8, 8>(call, form, chosen, choice.slices);
         case 11:
           return launch_window<2, 8, 2>(call, form, chosen, choice.slices);
+        case 12:
+        case 13:
+          return launch_window<1, 8, 2>(call, form, chosen, choice.slices);
         default:
           break;
       }

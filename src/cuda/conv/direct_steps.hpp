@@ -49,7 +49,7 @@ struct Tile {
   [[nodiscard]] constexpr int threads() const { return positions / thread_positions * (columns / thread_columns); }
 };
 
-inline constexpr std::array<Tile, 12> kTiles32 = {{
+inline constexpr std::array<Tile, 14> kTiles32 = {{
     {Body::general, 128, 128, 4, 16, kStages, 33 * 1024, 64, 1.00},
     {Body::general, 128, 64, 4, 16, kStages, 33 * 1024, 64, 0.96},
     {Body::general, 128, 64, 4, 16, kStages, 18 * 1024, 64, 0.97},  // four blocks an SM: one's stores behind another's sums
@@ -62,6 +62,8 @@ inline constexpr std::array<Tile, 12> kTiles32 = {{
     {Body::window, 256, 32, 8, 8, 2, 27 * 1024, 96, 1.22},
     {Body::window, 128, 64, 4, 8, 3, 33 * 1024, 64, 1.20},  // short rows
     {Body::window, 256, 16, 8, 8, 3, 9 * 1024, 64, 1.10},   // eight blocks an SM: few columns, many small blocks
+    {Body::window, 128, 16, 4, 8, 3, 9 * 1024, 64, 1.00},   // many blocks of few positions
+    {Body::window, 128, 16, 4, 8, 3, 24 * 1024, 64, 1.00},  // small problems: the fewest steps, each waits for memory
 }};
 inline constexpr std::array<Tile, 2> kTiles64 = {
     {{Body::general, 128, 64, 4, 8, kStages, 33 * 1024, 64, 1.0}, {Body::general, 128, 16, 4, 4, kStages, 18 * 1024, 64, 0.7}}};
@@ -215,13 +217,13 @@ inline constexpr double kPartialBytes = 256.0 * 1024 * 1024;  // the most that p
   const double warps = std::min(16.0, per_sm * tile.threads() / 32);
   const double busy = warps >= 16 ? 1.0 : warps >= 8 ? 0.85 : warps >= 4 ? 0.6 : 0.35;  // few warps do not hide their reads
   double cycles = kBegin + per_sm * block_cycles / busy;
-  constexpr double kLaunch = 4000, kBytesPerCycle = 16;  // of one SM
+  constexpr double kLaunch = 7000, kBytesPerCycle = 16;  // of one SM
   if (slices > 1) cycles += kLaunch + 4 * (slices + 1) * output_elements(form) / (sm_count * kBytesPerCycle);
   return cycles;
 }
 
-/// The least estimated time; a pure function of the problem and the number of SMs. `tile` and `slices` are forced where they
-/// are given and possible.
+/// The least estimated time; a pure function of the problem and the number of SMs. `tile` and
+/// `slices` are forced where they are given and possible.
 template <std::size_t kCount>
 [[nodiscard]] Choice choose(const std::array<Tile, kCount>& tiles, const TapGemm& form, int sm_count, bool is_f32,
                             int tile = -1, int slices = 0) {
