@@ -32,8 +32,11 @@ struct Call {
 
 /// Whether the kernels of `algorithm` apply this call's epilogue, with the bits of a launch of its own.
 bool applies_epilogue(const Call& call, Algorithm algorithm) {
+  const Activation activation = call.epilogue.activation;
+  // The tensor cores' f32 results are put right by the sums behind them, so the activation must be one that can be undone.
   if (algorithm == Algorithm::tensor_core)
-    return call.problem.dtype == DType::f32 && call.epilogue.activation != Activation::snake;
+    return call.problem.dtype == DType::f32 &&
+           (activation == Activation::none || (activation == Activation::leaky_relu && call.epilogue.slope > 0));
   return algorithm == Algorithm::direct;
 }
 

@@ -45,6 +45,13 @@ struct Epilogue {
     }
   }
 
+  /// The value that apply() made `result` of; NaN where that cannot be told.
+  __device__ __forceinline__ float undo(float result) const {
+    if (activation == Activation::none) return result;
+    if (activation != Activation::leaky_relu || !(slope > 0)) return __int_as_float(0x7fffffff);
+    return result < 0.0F ? result / static_cast<float>(slope) : result;
+  }
+
   /// `value` of output channel `channel`, rounded to the element type T first, as it would be in a tensor.
   template <class T, class A>
   __device__ __forceinline__ A activate(A value, std::int64_t channel) const {

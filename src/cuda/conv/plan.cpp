@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "cuda/conv/conv.hpp"
+#include "cuda/conv/direct_steps.hpp"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda {
@@ -32,7 +33,19 @@ double used(std::int64_t count, std::int64_t tile) {
 /// How much of the GPU `blocks` blocks keep busy.
 double filled(double blocks, const GpuRates& rates) { return std::min(1.0, std::max(blocks, 1.0) / rates.sm_count); }
 
+/// By the kernels' own choice of a tile.
+double direct_gather_seconds(const ConvProblem& p, ConvDirection direction, const GpuRates& rates) {
+  constexpr double kClock = 1.75e9, kSms = 132, kRate = GpuRates{}.ffma;  // of the GPU that the estimate was fitted on
+  const TapGemm form = make_tap_gemm(p, direction);
+  const direct::Choice choice = direct::choose(direct::kTiles32, form, rates.sm_count, true);
+  const double cycles = direct::estimate_cycles(form, direct::kTiles32[choice.tile], choice.slices, rates.sm_count);
+  const double slower = kRate * rates.sm_count / kSms / rates.ffma;
+  return std::max(slower * cycles / kClock, tensor_bytes(p) / (0.7 * rates.bandwidth)) + rates.launch;
+}
+
 double direct_seconds(const ConvProblem& p, ConvDirection direction, const GpuRates& rates) {
+  const bool is_gather = direction != ConvDirection::wgrad && p.N > 0 && p.L_in > 0 && p.L_out > 0;
+  if (p.dtype == DType::f32 && is_gather) return direct_gather_seconds(p, direction, rates);
   const std::int64_t classes = std::min(p.S / std::gcd(p.S, p.D), p.K);
   std::int64_t columns = 0, positions = 0;
   switch (direction) {
@@ -60,9 +73,14 @@ double direct_seconds(const ConvProblem& p, ConvDirection direction, const GpuRa
   return std::max(p.operations() / rate, tensor_bytes(p) / (0.7 * rates.bandwidth)) + 2 * rates.launch;
 }
 
-double depthwise_seconds(const ConvProblem& p, const GpuRates& rates) {
+double depthwise_seconds(const ConvProblem& p, ConvDirection direction, const GpuRates& rates) {
   const double waste = 1 / used(p.L_in, 56);
-  return std::max(waste * tensor_bytes(p) / (0.85 * rates.bandwidth), p.operations() / (0.4 * rates.ffma)) + rates.launch;
+  double seconds = std::max(waste * tensor_bytes(p) / (0.85 * rates.bandwidth), p.operations() / (0.4 * rates.ffma));
+  // dgrad walks the rows of y that belong to a row of x one after the other, waiting for each where blocks are few.
+  constexpr double kRowSeconds = 0.6e-6;
+  if (direction == ConvDirection::dgrad)
+    seconds = std::max(seconds, kRowSeconds * static_cast<double>(p.channels_out_per_group()));
+  return seconds + rates.launch;
 }
 
 double gemm_seconds(const ConvProblem& p, ConvDirection direction, Precision precision, const GpuRates& rates) {
@@ -91,6 +109,34 @@ double gemm_seconds(const ConvProblem& p, ConvDirection direction, Precision pre
          (pieces + products) * 2 * rates.launch;
 }
 
+/// With all that a call does: scales, packing, and the pass that puts right what cannot be split.
+double tensor_core_seconds(const ConvProblem& p, ConvDirection direction, Precision precision, const GpuRates& rates) {
+  const std::int64_t classes = std::min(p.S / std::gcd(p.S, p.D), p.K);
+  const std::int64_t in = p.channels_in_per_group(), out = p.channels_out_per_group();
+  const double kind = p.dtype != DType::f32          ? rates.tensor_half
+                      : precision == Precision::tf32 ? rates.tensor_tf32
+                                                     : rates.tensor_f32;
+  constexpr double kWgrad = 0.65, kBandwidth = 0.42;  // of the rates
+  constexpr int kLaunches = 5;
+  double rate = kind, blocks = 0;
+  switch (direction) {
+    case ConvDirection::forward:
+      rate *= used(out * classes, 64) * used(in, 16);
+      blocks = product({p.N, p.G, (p.L_out / p.S + 127) / 128, (out * classes + 63) / 64});
+      break;
+    case ConvDirection::dgrad:
+      rate *= used(in, 64) * used(out, 16);
+      blocks = product({p.N, p.G, (p.L_in + 127) / 128, (in + 63) / 64});
+      break;
+    case ConvDirection::wgrad:
+      rate *= kWgrad * used(in, 64) * used(out, 64);
+      blocks = product({p.N, p.G, (p.L_in + 511) / 512, (in + 63) / 64, (out + 63) / 64});
+      break;
+  }
+  return std::max(p.operations() / (rate * filled(blocks, rates)), tensor_bytes(p) / (kBandwidth * rates.bandwidth)) +
+         kLaunches * rates.launch;
+}
+
 }  // namespace
 
 std::ostream& operator<<(std::ostream& out, const ConvPlan& plan) {
@@ -113,6 +159,7 @@ GpuRates rates_of(int device) {
   rates.blas_f64 *= scale * (gpu.arch() == 80 ? 0.4 : gpu.arch() == 90 ? 1.0 : 0.02);
   rates.direct_f64 *= scale * (gpu.arch() == 80 ? 0.4 : gpu.arch() == 90 ? 1.0 : 0.03);
   rates.blas_tf32 *= scale * (gpu.arch() == 90 ? 1.0 : 0.4);
+  for (double* rate : {&rates.tensor_f32, &rates.tensor_tf32, &rates.tensor_half}) *rate *= scale;
   rates.blas_half *= scale * (gpu.arch() == 90 ? 1.0 : 0.45);
   rates.bandwidth *= gpu.arch() == 90 ? 1.0 : 0.35;
   return rates;
@@ -122,9 +169,11 @@ double estimate(const ConvProblem& problem, ConvDirection direction, Algorithm a
                 const GpuRates& rates) {
   switch (algorithm) {
     case Algorithm::depthwise:
-      return depthwise_seconds(problem, rates);
+      return depthwise_seconds(problem, direction, rates);
     case Algorithm::gemm:
       return gemm_seconds(problem, direction, precision, rates);
+    case Algorithm::tensor_core:
+      return tensor_core_seconds(problem, direction, precision, rates);
     default:
       return direct_seconds(problem, direction, rates);
   }
@@ -133,7 +182,7 @@ double estimate(const ConvProblem& problem, ConvDirection direction, Algorithm a
 ConvPlan make_conv_plan(const ConvProblem& problem, ConvDirection direction, Precision precision, int device) {
   ConvPlan plan{problem, direction, precision, Algorithm::direct, {}};
   const GpuRates rates = rates_of(device);
-  for (const Algorithm algorithm : {Algorithm::depthwise, Algorithm::direct, Algorithm::gemm}) {
+  for (const Algorithm algorithm : {Algorithm::depthwise, Algorithm::direct, Algorithm::tensor_core, Algorithm::gemm}) {
     if (can_implement(problem, direction, algorithm, precision, device)) continue;
     plan.candidates.push_back({algorithm, estimate(problem, direction, algorithm, precision, rates)});
   }

@@ -21,6 +21,9 @@ struct GpuRates {
   double direct_f64 = 20e12;
   double blas_tf32 = 350e12;
   double blas_half = 650e12;
+  double tensor_f32 = 120e12;  ///< Algorithm::tensor_core's kernels as they are, by precision
+  double tensor_tf32 = 190e12;
+  double tensor_half = 280e12;
   double bandwidth = 4.0e12;  ///< bytes a second, read and written
   double launch = 3e-6;       ///< seconds a kernel adds
 };

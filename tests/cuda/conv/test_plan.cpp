@@ -37,6 +37,14 @@ TEST_CASE("the model ranks the known cases as they are measured") {
   ConvProblem tf32 = hifigan;
   tf32.dtype = DType::f32;
   CHECK(seconds(tf32, Algorithm::gemm, ConvDirection::forward, Precision::tf32) < seconds(tf32, Algorithm::direct));
+  for (const ConvDirection direction : kDirections) {
+    CHECK(seconds(a, Algorithm::tensor_core, direction) < seconds(a, Algorithm::direct, direction));
+    CHECK(seconds(tf32, Algorithm::tensor_core, direction) < seconds(tf32, Algorithm::gemm, direction));
+    // A small problem is launches.
+    const ConvProblem small =
+        of_type({.N = 4, .C_in = 64, .C_out = 64, .L_in = 64, .K = 8, .S = 4, .P_l = 2, .P_r = 2}, DType::f32);
+    CHECK(seconds(small, Algorithm::direct, direction) < seconds(small, Algorithm::tensor_core, direction));
+  }
 }
 
 TEST_CASE("a plan names the problem, the choice and what lost") {

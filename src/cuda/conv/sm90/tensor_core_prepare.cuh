@@ -117,7 +117,7 @@ static __global__ void __launch_bounds__(256)
   for (std::int64_t block = blockIdx.x; block < steps.blocks; block += gridDim.x) {
     const auto split = static_cast<Split>(tile_split[block]);
     if (split == Split::exact) continue;
-    const bool everything = split == Split::never || epilogue.activation != Activation::none;
+    const bool everything = split == Split::never;
     const std::int64_t tile = block % steps.weight_tiles, above = block / steps.weight_tiles;
     const std::int64_t n = above / steps.position_tiles;
     const std::int64_t position0 = steps.position_begin + above % steps.position_tiles * steps.position_step;
@@ -131,7 +131,8 @@ static __global__ void __launch_bounds__(256)
       const bool exists = column < form.columns && t >= 0 && t < form.out_length;
       const float offset = exists && bias != nullptr ? bias[own] : 0.0F;
       float* result = out + (n * form.G * form.out_channels + own) * form.out_length + t;
-      std::uint32_t wanted = __ballot_sync(0xffffffffU, exists && (everything || !(fabsf(*result - offset) >= least)));
+      std::uint32_t wanted =
+          __ballot_sync(0xffffffffU, exists && (everything || !(fabsf(epilogue.undo(*result) - offset) >= least)));
       if (lane == 0 && wanted != 0) atomicAdd(&state->repaired, static_cast<std::uint32_t>(__popc(wanted)));
       for (; wanted != 0; wanted &= wanted - 1) {
         const int owner = __ffs(static_cast<int>(wanted)) - 1;

@@ -64,7 +64,7 @@ struct WideRepair {
       const std::int64_t at = (n * form.G * form.out_channels + own) * form.out_length + t;
       const bool exists = n < form.N && in_sample < steps.sample_positions && t >= 0 && t < form.out_length;
       const float offset = exists && bias != nullptr ? static_cast<float>(bias[own]) : 0.0F;
-      const bool again = exists && (everything || !(fabsf(static_cast<float>(out[at]) - offset) >= least));
+      const bool again = exists && (everything || !(fabsf(epilogue.undo(static_cast<float>(out[at])) - offset) >= least));
       for (std::uint32_t left = __ballot_sync(0xffffffffU, again); left != 0; left &= left - 1) {
         const int lane = __ffs(static_cast<int>(left)) - 1;
         const float result = sum(__shfl_sync(0xffffffffU, n, lane), g, __shfl_sync(0xffffffffU, column, lane),
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kRepairThreads)
       small += static_cast<double>(faults & ~kNever);
     }
     if (never == 0) continue;
-    const bool everything = (never & kNever) != 0 || repair.epilogue.activation != Activation::none;
+    const bool everything = (never & kNever) != 0;
     repair.chunk(g, chunk * kFlagPositions, ldexpf(static_cast<float>(min(products, small) * 32), exponent), everything,
                  &source->repaired);
   }
