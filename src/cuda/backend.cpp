@@ -33,6 +33,7 @@ struct Turn {
   cudaStream_t stream;
 };
 
+Weights weights_of(const Tensor& tensor) { return {tensor.raw(), tensor.storage()}; }
 const void* address_or_null(const Tensor& tensor) { return tensor.defined() ? tensor.raw() : nullptr; }
 
 }  // namespace
@@ -128,12 +129,13 @@ std::optional<std::string> CudaBackend::can_implement(const ConvProblem& problem
 void CudaBackend::conv_forward(const ConvProblem& problem, const Tensor& x, const Tensor& w, const Tensor& bias,
                                const Tensor& y, Algorithm algorithm, Precision precision) {
   const Turn turn(device_);
-  cuda::conv_forward(problem, x.raw(), w.raw(), address_or_null(bias), y.raw(), algorithm, precision, device_, turn.stream);
+  cuda::conv_forward(problem, x.raw(), weights_of(w), address_or_null(bias), y.raw(), algorithm, precision, device_,
+                     turn.stream);
 }
 void CudaBackend::conv_dgrad(const ConvProblem& problem, const Tensor& y, const Tensor& w, const Tensor& bias, const Tensor& x,
                              Algorithm algorithm, Precision precision) {
   const Turn turn(device_);
-  cuda::conv_dgrad(problem, y.raw(), w.raw(), address_or_null(bias), x.raw(), algorithm, precision, device_, turn.stream);
+  cuda::conv_dgrad(problem, y.raw(), weights_of(w), address_or_null(bias), x.raw(), algorithm, precision, device_, turn.stream);
 }
 void CudaBackend::conv_wgrad(const ConvProblem& problem, const Tensor& x, const Tensor& y, const Tensor& w, Algorithm algorithm,
                              Precision precision) {
@@ -146,7 +148,7 @@ void CudaBackend::conv_activated(const ConvProblem& problem, ConvDirection direc
                                  Precision precision) {
   const Turn turn(device_);
   const Epilogue pointers{epilogue.activation, epilogue.slope, address_or_null(epilogue.alpha), address_or_null(epilogue.beta)};
-  const bool is_done = cuda::conv_activated(problem, direction, source.raw(), w.raw(), address_or_null(bias), out.raw(),
+  const bool is_done = cuda::conv_activated(problem, direction, source.raw(), weights_of(w), address_or_null(bias), out.raw(),
                                             pointers, algorithm, precision, device_, turn.stream);
   if (!is_done) activate_in_place(*this, epilogue, out);
 }

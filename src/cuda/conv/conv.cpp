@@ -28,6 +28,7 @@ struct Call {
   int device;
   cudaStream_t stream;
   Epilogue epilogue{};
+  const Weights* weights = nullptr;  // `second` of forward and dgrad, with the forms that are kept of it
 };
 
 /// Whether the kernels of `algorithm` apply this call's epilogue, with the bits of a launch of its own.
@@ -56,7 +57,7 @@ void issue(const Call& call, Algorithm algorithm) {
     case Algorithm::tensor_core:
       if (is_wgrad)
         return tensor_core::wgrad(call.problem, call.precision, call.first, call.second, call.out, call.device, call.stream);
-      return tensor_core::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, epilogue,
+      return tensor_core::gather(call.problem, call.direction, call.first, *call.weights, call.bias, call.out, epilogue,
                                  call.precision, call.device, call.stream);
     default:
       if (is_wgrad) return direct::wgrad(call.problem, call.first, call.second, call.out, call.device, call.stream);
@@ -137,20 +138,20 @@ std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirecti
   return "it runs on the CPU only";
 }
 
-void conv_forward(const ConvProblem& problem, const void* x, const void* w, const void* bias, void* y, Algorithm algorithm,
+void conv_forward(const ConvProblem& problem, const void* x, const Weights& w, const void* bias, void* y, Algorithm algorithm,
                   Precision precision, int device, cudaStream_t stream) {
-  run({problem, ConvDirection::forward, x, w, bias, y, precision, device, stream}, algorithm);
+  run({problem, ConvDirection::forward, x, w.data(), bias, y, precision, device, stream, {}, &w}, algorithm);
 }
 
-void conv_dgrad(const ConvProblem& problem, const void* y, const void* w, const void* bias, void* x, Algorithm algorithm,
+void conv_dgrad(const ConvProblem& problem, const void* y, const Weights& w, const void* bias, void* x, Algorithm algorithm,
                 Precision precision, int device, cudaStream_t stream) {
-  run({problem, ConvDirection::dgrad, y, w, bias, x, precision, device, stream}, algorithm);
+  run({problem, ConvDirection::dgrad, y, w.data(), bias, x, precision, device, stream, {}, &w}, algorithm);
 }
 
-bool conv_activated(const ConvProblem& problem, ConvDirection direction, const void* source, const void* w, const void* bias,
+bool conv_activated(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& w, const void* bias,
                     void* out, const Epilogue& epilogue, Algorithm algorithm, Precision precision, int device,
                     cudaStream_t stream) {
-  const Call call{problem, direction, source, w, bias, out, precision, device, stream, epilogue};
+  const Call call{problem, direction, source, w.data(), bias, out, precision, device, stream, epilogue, &w};
   return applies_epilogue(call, run(call, algorithm));
 }
 

@@ -9,6 +9,7 @@
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
 #include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/weights.hpp"
 
 namespace polyphase::cuda {
 
@@ -21,16 +22,16 @@ namespace polyphase::cuda {
 /// `bias` (C_out) may be null. Every element of y is written. N, or either length, may be zero. Asynchronous on `stream`, which
 /// must belong to `device`; scratch memory comes from the allocator. Same inputs, same bits. Throws NotImplemented with
 /// can_implement's reason, DTypeError for i64.
-void conv_forward(const ConvProblem& problem, const void* x, const void* w, const void* bias, void* y, Algorithm algorithm,
+void conv_forward(const ConvProblem& problem, const void* x, const Weights& w, const void* bias, void* y, Algorithm algorithm,
                   Precision precision, int device, cudaStream_t stream);
 
 /// x = dgrad(y, w) + bias, where `bias` (C_in) may be null: this is also Conv1d's forward.
-void conv_dgrad(const ConvProblem& problem, const void* y, const void* w, const void* bias, void* x, Algorithm algorithm,
+void conv_dgrad(const ConvProblem& problem, const void* y, const Weights& w, const void* bias, void* x, Algorithm algorithm,
                 Precision precision, int device, cudaStream_t stream);
 
 /// out = activation(direction(source, w) + bias), direction forward or dgrad, where that costs no pass of its own; else without
 /// the activation. Returns whether it was done. `bias` and what the epilogue points at belong to out's channels.
-[[nodiscard]] bool conv_activated(const ConvProblem& problem, ConvDirection direction, const void* source, const void* w,
+[[nodiscard]] bool conv_activated(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& w,
                                   const void* bias, void* out, const Epilogue& epilogue, Algorithm algorithm,
                                   Precision precision, int device, cudaStream_t stream);
 

@@ -183,3 +183,26 @@ TEST_CASE("a graph that uses the form and writes the weights after it, and uses 
     if (turn % 2 == 0) CHECK(uses.value(w) == turn + 1);
   }
 }
+
+TEST_CASE("a convolution on tensor cores sees every write to its weights: in place, through a view, in a graph") {
+  if (cuda::device_count() == 0 || cuda::properties(0).arch() != 90) SKIP_TEST("no GPU of compute capability 9.0");
+  const pp::TensorOptions on{.device = pp::Device::cuda()};
+  const pp::Tensor x = pp::Tensor::full({2, 32, 200}, 1, on), half = pp::Tensor::full({16, 64, 8}, 2, on);
+  pp::Tensor w = pp::Tensor::full({32, 64, 8}, 1, on), y = pp::Tensor::zeros({2, 64, 804}, on);
+  const pp::NoGradGuard no_grad;
+  const pp::AlgorithmGuard guard(pp::Algorithm::tensor_core);
+  const auto middle = [&](const pp::Tensor& result) { return result.select(0, 1).select(0, 63).select(0, 400).item(); };
+  const auto convolved = [&] { return pp::conv_transpose1d(x, w, {}, {.stride = 4}); };
+  CHECK(middle(convolved()) == 64);  // 32 channels, 2 taps
+  CHECK(middle(convolved()) == 64);
+  w.fill_(3);
+  CHECK(middle(convolved()) == 192);
+  w.narrow(0, 0, 16).copy_(half);
+  CHECK(middle(convolved()) == 160);
+  cuda::Graph graph = cuda::capture([&] { y.copy_(convolved()); });
+  graph.replay();
+  CHECK(middle(y) == 160);
+  w.fill_(1);
+  graph.replay();
+  CHECK(middle(y) == 64);
+}

@@ -4,6 +4,7 @@
 #include <ostream>
 #include <string_view>
 
+#include "conv/workspace.hpp"
 #include "cuda/allocator.hpp"
 #include "cuda/conv/sm90/tensor_core.cuh"
 #include "cuda/conv/sm90/tensor_core_launch.cuh"
@@ -50,6 +51,28 @@ void gather_as(const Gather& call) {
     launch<Operand, 64>(call);
 }
 
+/// All that the plan of tensor_core_wide.hpp, and so the packing, is a function of.
+FormKey wide_key(const ConvProblem& p, ConvDirection direction, Precision precision, int device) {
+  return {static_cast<std::int64_t>(Algorithm::tensor_core),
+          static_cast<std::int64_t>(direction),
+          static_cast<std::int64_t>(precision),
+          static_cast<std::int64_t>(p.dtype),
+          device,
+          static_cast<std::int64_t>(conv_workspace_limit()),
+          p.N,
+          p.C_in,
+          p.C_out,
+          p.L_in,
+          p.L_out,
+          p.K,
+          p.S,
+          p.P_l,
+          p.P_r,
+          p.OP,
+          p.D,
+          p.G};
+}
+
 }  // namespace
 
 std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction, Precision precision, int device) {
@@ -82,13 +105,18 @@ std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirecti
   return std::nullopt;
 }
 
-void gather(const ConvProblem& problem, ConvDirection direction, const void* source, const void* w, const void* bias, void* out,
-            const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream) {
+void gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights, const void* bias,
+            void* out, const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream) {
   if (problem.N == 0) return;
+  const void* w = weights.data();
   if (const auto plan = wide_plan_that_pays(problem, direction, precision, device)) {
-    const Buffer packed(static_cast<std::size_t>(wide_weight_bytes(*plan)), device);
-    wide_pack_weights(problem, direction, precision, *plan, w, packed.as<void>(), stream);
-    return wide_gather(problem, direction, precision, *plan, source, w, packed.as<void>(), bias, out, epilogue, device, stream);
+    const auto pack = [problem, direction, precision, plan](const void* from, void* to, cudaStream_t on) {
+      wide_pack_weights(problem, direction, precision, *plan, from, to, on);
+    };
+    const auto packed = weights.packed(wide_key(problem, direction, precision, device),
+                                       static_cast<std::size_t>(wide_weight_bytes(*plan)), device, stream, pack);
+    return wide_gather(problem, direction, precision, *plan, source, w, packed->as<void>(), bias, out, epilogue, device,
+                       stream);
   }
   if (resident_fits(problem, direction, precision, device))
     return resident_gather(problem, direction, source, w, bias, out, epilogue, precision, device, stream);

@@ -10,6 +10,7 @@
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
 #include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/weights.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -18,8 +19,8 @@ namespace polyphase::cuda::tensor_core {
                                                        int device);
 
 /// forward or dgrad: out = source convolved with w, plus bias unless null, through `epilogue`. On `stream`.
-void gather(const ConvProblem& problem, ConvDirection direction, const void* source, const void* w, const void* bias, void* out,
-            const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream);
+void gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights, const void* bias,
+            void* out, const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream);
 
 /// w = the weight gradient of x and y. On `stream`; partial sums within conv_workspace_limit().
 void wgrad(const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w, int device,
