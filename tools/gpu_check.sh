@@ -2,10 +2,12 @@
 # Everything that wants an NVIDIA GPU, in one command: builds, runs every test, runs the GPU's tests again under
 # compute-sanitizer, runs the golden files on the GPU and times it. Installs nothing and needs no network.
 #
-# usage: tools/gpu_check.sh [--only PART[,PART...]] [--quick] [--jobs N] [--out FOLDER]
+# usage: tools/gpu_check.sh [--only PART[,PART...]] [--quick] [--jobs N] [--seconds N] [--out FOLDER]
 #   --only PART   of build, test, sanitize, golden, bench; parts but the first need the build folder of an earlier run
 #   --quick       the GPU's tests only, two sanitizers on three programs, four shapes
 #   --jobs N      sanitized programs at once (default: three quarters of the cores)
+#   --seconds N   for each of the two tables of convolutions, about (default 120); what does not fit is left out and named;
+#                 below 100 without sustained runs and without Algorithm::gemm in f32
 #   --out FOLDER  where the results go (default build-gpu/check)
 #
 # FOLDER holds, kept up to date as results come, so that a run that is stopped leaves what it had:
@@ -21,6 +23,7 @@ build="build-gpu"
 out=$build/check
 parts=build,test,sanitize,golden,bench
 quick=no
+seconds=120
 jobs=$(($(nproc) * 3 / 4))
 [ "$jobs" -ge 1 ] || jobs=1
 
@@ -31,11 +34,12 @@ die() {
 
 while [ $# -gt 0 ]; do
   case $1 in
-    --only | --jobs | --out)
+    --only | --jobs | --seconds | --out)
       [ $# -ge 2 ] || die "$1 wants a value after it"
       case $1 in
         --only) parts=$2 ;;
         --jobs) jobs=$2 ;;
+        --seconds) seconds=$2 ;;
         --out) out=$2 ;;
       esac
       shift
@@ -45,11 +49,12 @@ while [ $# -gt 0 ]; do
       sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' tools/gpu_check.sh
       exit 0
       ;;
-    *) die "unknown argument $1 (known: --only --quick --jobs --out --help)" ;;
+    *) die "unknown argument $1 (known: --only --quick --jobs --seconds --out --help)" ;;
   esac
   shift
 done
 [[ $jobs =~ ^[1-9][0-9]*$ ]] || die "--jobs: expected a number of at least 1, got '$jobs'"
+[[ $seconds =~ ^[1-9][0-9]*$ ]] || die "--seconds: expected a number of at least 1, got '$seconds'"
 IFS=, read -r -a wanted <<<"$parts"
 [ ${#wanted[@]} -gt 0 ] || die "--only: expected a part of build, test, sanitize, golden, bench"
 for part in "${wanted[@]}"; do
@@ -233,7 +238,9 @@ sanitized=(
   "cuda/conv/depthwise racecheck synccheck initcheck"
   "cuda/conv/gemm racecheck synccheck initcheck"
   "cuda/conv/conv racecheck synccheck initcheck"
-  "cuda/conv/sm90_tensor_core racecheck synccheck"
+  "cuda/conv/sm90/tensor_core racecheck synccheck"
+  "cuda/conv/sm90/tensor_core_wide racecheck synccheck"
+  "cuda/conv/sm90/tensor_core_wgrad racecheck synccheck"
   "cuda/reduce racecheck synccheck initcheck"
   "cuda/copy racecheck synccheck initcheck"
   "cuda/fft racecheck synccheck initcheck"
@@ -277,7 +284,8 @@ part_sanitize() {
       if [ $quick = yes ]; then
         [[ $name =~ ^cuda/(conv/direct|conv/depthwise|reduce)$ && $tool =~ ^(memcheck|racecheck)$ ]] || continue
       fi
-      program=$build/tests/${name%/*}/test_${name//\//_}
+      program=${name%/*}
+      program=$build/tests/${program%/sm90}/test_${name//\//_}
       port=$((port + 20))
       own_port=()
       if [ $has_port = yes ]; then own_port=(--base-port "$port"); fi
@@ -329,24 +337,25 @@ has_torch() { python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_availabl
 
 part_bench() {
   local shapes="A,B,C,depthwise,rest" conv=$work/conv.json half=$work/half.json step=$work/step.json
-  local allocator=$work/allocator.json cold=$work/cold.json
+  local allocator=$work/allocator.json cold=$work/cold.json more
   stage bench "benchmarks, nothing beside them"
   if [ $quick = yes ]; then shapes="A,B,C,depthwise"; fi
-  bench "conv_transpose1d fp32" 100 "$conv" $build/bench/conv_transpose1d --precisions fp32 --sustained --time-budget 65 \
+  if [ "$seconds" -ge 100 ]; then more=(--sustained); else more=(--algorithms "direct,depthwise,tensor_core"); fi
+  bench "conv_transpose1d fp32" $((seconds + 40)) "$conv" $build/bench/conv_transpose1d --precisions fp32 "${more[@]}" --time-budget "$seconds" \
     --shapes "$shapes" --json "$conv"
   bench "training_step" 60 "$step" $build/bench/training_step --device cuda:0 --graph --json "$step"
   bench "allocator" 60 "$allocator" $build/bench/allocator --json "$allocator"
   bench "cold_start" 60 "$cold" python3 bench/cold_start.py $build/bench/cold_start --json "$cold"
   if [ $quick = no ]; then
-    bench "conv_transpose1d bf16, f16, tf32" 90 "$half" $build/bench/conv_transpose1d --precisions bf16,f16,tf32 \
-      --time-budget 45 --shapes "depthwise,A,B,C,rest" --json "$half"
+    bench "conv_transpose1d tf32, bf16, f16" $((seconds + 40)) "$half" $build/bench/conv_transpose1d --precisions tf32,bf16,f16 \
+      --time-budget "$seconds" --shapes "depthwise,A,B,C,rest" --json "$half"
   fi
   if has_torch; then
-    run bench "PyTorch, conv_transpose1d fp32" 90 python3 bench/peers_torch_cuda.py --time-budget 25 "$conv" || true
+    run bench "PyTorch, conv_transpose1d fp32" 90 python3 bench/peers_torch_cuda.py --time-budget $((seconds / 3)) "$conv" || true
     run bench "PyTorch, training_step" 60 python3 bench/peers_torch_step.py "$step" || true
     run bench "PyTorch, allocator" 60 python3 bench/peers_torch_allocator.py "$allocator" || true
     if [ $quick = no ]; then
-      run bench "PyTorch, bf16, f16, tf32" 90 python3 bench/peers_torch_cuda.py --time-budget 25 "$half" || true
+      run bench "PyTorch, bf16, f16, tf32" 90 python3 bench/peers_torch_cuda.py --time-budget $((seconds / 3)) "$half" || true
     fi
   else
     record bench PyTorch skipped 0 "python3 has no torch that sees the GPU"
