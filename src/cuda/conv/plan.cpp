@@ -116,25 +116,27 @@ double tensor_core_seconds(const ConvProblem& p, ConvDirection direction, Precis
   const double kind = p.dtype != DType::f32          ? rates.tensor_half
                       : precision == Precision::tf32 ? rates.tensor_tf32
                                                      : rates.tensor_f32;
-  constexpr double kWgrad = 0.65, kBandwidth = 0.42;  // of the rates
-  constexpr int kLaunches = 5;
-  double rate = kind, blocks = 0;
+  constexpr double kWgrad = 0.65;    // of the rate
+  constexpr double kPasses = 40e-6;  // for all but the products, however small the problem
+  double rate = kind, bandwidth = rates.bandwidth, blocks = 0;
   switch (direction) {
     case ConvDirection::forward:
       rate *= used(out * classes, 64) * used(in, 16);
+      bandwidth *= 0.58;
       blocks = product({p.N, p.G, (p.L_out / p.S + 127) / 128, (out * classes + 63) / 64});
       break;
     case ConvDirection::dgrad:
       rate *= used(in, 64) * used(out, 16);
+      bandwidth *= 0.68;
       blocks = product({p.N, p.G, (p.L_in + 127) / 128, (in + 63) / 64});
       break;
     case ConvDirection::wgrad:
-      rate *= kWgrad * used(in, 64) * used(out, 64);
+      rate *= kWgrad * used(std::max(in, out), 64) * used(std::min(in, out), 32);
+      bandwidth *= 0.6;
       blocks = product({p.N, p.G, (p.L_in + 511) / 512, (in + 63) / 64, (out + 63) / 64});
       break;
   }
-  return std::max(p.operations() / (rate * filled(blocks, rates)), tensor_bytes(p) / (kBandwidth * rates.bandwidth)) +
-         kLaunches * rates.launch;
+  return std::max(p.operations() / (rate * filled(blocks, rates)), tensor_bytes(p) / bandwidth) + kPasses;
 }
 
 }  // namespace
