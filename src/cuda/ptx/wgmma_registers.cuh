@@ -5,34 +5,9 @@
 #include <cstdint>
 
 #include "cuda/ptx/wgmma.cuh"
+#include "cuda/ptx/wgmma_sums.cuh"
 
 namespace polyphase::cuda::ptx {
-
-// The float registers of the sums: their names in the instruction, and the operands behind the names.
-// clang-format off
-#define POLYPHASE_NAMES_16 \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define POLYPHASE_NAMES_32 \
-  POLYPHASE_NAMES_16 ", " \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define POLYPHASE_NAMES_64 \
-  POLYPHASE_NAMES_32 ", " \
-  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define POLYPHASE_SUMS_16 \
-  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
-  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-#define POLYPHASE_SUMS_32 \
-  POLYPHASE_SUMS_16, \
-  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
-  "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-#define POLYPHASE_SUMS_64 \
-  POLYPHASE_SUMS_32, \
-  "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
-  "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), \
-  "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
-  "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-// clang-format on
 
 /// d += A*B, or d = A*B where not `accumulate`. B: transposed_descriptor.
 template <Tensor kType, int kN>
@@ -60,11 +35,5 @@ POLYPHASE_WGMMA(bf16, 32, 16, "%16, %17, %18, %19", "%20", "%21");
 POLYPHASE_WGMMA(bf16, 64, 32, "%32, %33, %34, %35", "%36", "%37");
 POLYPHASE_WGMMA(bf16, 128, 64, "%64, %65, %66, %67", "%68", "%69");
 #undef POLYPHASE_WGMMA
-#undef POLYPHASE_NAMES_16
-#undef POLYPHASE_NAMES_32
-#undef POLYPHASE_NAMES_64
-#undef POLYPHASE_SUMS_16
-#undef POLYPHASE_SUMS_32
-#undef POLYPHASE_SUMS_64
 
 }  // namespace polyphase::cuda::ptx

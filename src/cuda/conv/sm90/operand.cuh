@@ -100,14 +100,6 @@ struct State {
   std::uint32_t repaired;                        // outputs computed again
 };
 
-/// The same of a weight gradient.
-struct WgradState {
-  std::uint32_t x_largest, y_largest;
-  std::uint32_t small;  // how many numbers are below the range, at most
-  std::uint32_t never;  // not 0: some number cannot be split at all
-  std::uint32_t repaired, unused[3];
-};
-
 /// log2 of the power of two that brings numbers up to `largest` to [2^target, 2^(target+1)).
 __device__ __forceinline__ int scale_exponent(std::uint32_t largest, int target) {
   const int exponent = static_cast<int>(largest >> 23) - 127;
