@@ -171,15 +171,24 @@ def gpu_tensor_cores(data):
         peers = records.get((shape, precision), {}).get("peers", {})
         return min((us for name, us in peers.items() if name.startswith("cudnn") and name.endswith(ending)), default=None)
 
+    columns = [("fp32", "fp32", "_ncl", "x cuDNN fp32"), ("fp32", "tf32", "_ncl", "x cuDNN tf32"),
+               ("tf32", "tf32", "", "x cuDNN tf32, best layout"), ("bf16", "bf16", "", "x cuDNN bf16, best layout")]
+    measured = {precision for _, precision in records}
+    columns = [column for column in columns if column[0] in measured and column[1] in measured]
+    precisions = list(dict.fromkeys(column[0] for column in columns))
     rows = []
     for shape in dict.fromkeys(shape for shape, _ in records):
         row = [shape]
-        for precision, peers in (("fp32", (("fp32", "_ncl"), ("tf32", "_ncl"))), ("tf32", (("tf32", ""),)), ("bf16", (("bf16", ""),))):
+        for precision in precisions:
             own = records.get((shape, precision), {}).get("us_burst")
-            others = [cudnn(shape, peer, ending) for peer, ending in peers]
-            row += [f"{own / 1e3:.3f}" if own else ""] + [f"{other / own:.2f}" if own and other else "" for other in others]
+            row.append(f"{own / 1e3:.3f}" if own else "")
+            for _, peer, ending, _ in (column for column in columns if column[0] == precision):
+                other = cudnn(shape, peer, ending)
+                row.append(f"{other / own:.2f}" if own and other else "")
         rows.append(row)
-    header = ["shape", "fp32 ms", "x cuDNN fp32", "x cuDNN tf32", "tf32 ms", "x cuDNN tf32, best layout", "bf16 ms", "x cuDNN bf16, best layout"]
+    header = ["shape"]
+    for precision in precisions:
+        header += [f"{precision} ms"] + [title for of, _, _, title in columns if of == precision]
     return table(header, rows) if rows else None
 
 
