@@ -4,7 +4,6 @@
 #include <ostream>
 #include <string_view>
 
-#include "conv/workspace.hpp"
 #include "cuda/allocator.hpp"
 #include "cuda/conv/sm90/tensor_core.cuh"
 #include "cuda/conv/sm90/tensor_core_launch.cuh"
@@ -51,28 +50,6 @@ void gather_as(const Gather& call) {
     launch<Operand, 64>(call);
 }
 
-/// All that the plan of tensor_core_wide.hpp, and so the packing, is a function of.
-FormKey wide_key(const ConvProblem& p, ConvDirection direction, Precision precision, int device) {
-  return {static_cast<std::int64_t>(Algorithm::tensor_core),
-          static_cast<std::int64_t>(direction),
-          static_cast<std::int64_t>(precision),
-          static_cast<std::int64_t>(p.dtype),
-          device,
-          static_cast<std::int64_t>(conv_workspace_limit()),
-          p.N,
-          p.C_in,
-          p.C_out,
-          p.L_in,
-          p.L_out,
-          p.K,
-          p.S,
-          p.P_l,
-          p.P_r,
-          p.OP,
-          p.D,
-          p.G};
-}
-
 }  // namespace
 
 std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction, Precision precision, int device) {
@@ -113,7 +90,7 @@ void gather(const ConvProblem& problem, ConvDirection direction, const void* sou
     const auto pack = [problem, direction, precision, plan](const void* from, void* to, cudaStream_t on) {
       wide_pack_weights(problem, direction, precision, *plan, from, to, on);
     };
-    const auto packed = weights.packed(wide_key(problem, direction, precision, device),
+    const auto packed = weights.packed(wide_weight_key(problem, direction, precision, *plan),
                                        static_cast<std::size_t>(wide_weight_bytes(*plan)), device, stream, pack);
     return wide_gather(problem, direction, precision, *plan, source, w, packed->as<void>(), bias, out, epilogue, device,
                        stream);

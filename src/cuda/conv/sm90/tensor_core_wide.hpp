@@ -11,6 +11,7 @@
 #include "conv/problem.hpp"
 #include "cuda/conv/epilogue.cuh"
 #include "cuda/conv/sm90/tensor_core_wide_steps.hpp"
+#include "cuda/conv/weights.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -31,6 +32,11 @@ struct WidePlan {
 inline constexpr std::int64_t kLeastWideColumns = 129, kLeastWideProducts = 600, kLeastWideRows = 32;
 [[nodiscard]] std::optional<WidePlan> wide_plan_that_pays(const ConvProblem& problem, ConvDirection direction,
                                                           Precision precision, int device);
+
+/// All that wide_pack_weights' result depends on but the weights. Mostly the same for any batch and length, so that the packed
+/// weights of a layer serve all of them.
+[[nodiscard]] FormKey wide_weight_key(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                      const WidePlan& plan);
 
 /// Bytes of the weights as operand.
 [[nodiscard]] std::int64_t wide_weight_bytes(const WidePlan& plan);

@@ -82,6 +82,30 @@ std::optional<WidePlan> wide_plan_that_pays(const ConvProblem& problem, ConvDire
   return known.back().plan;
 }
 
+FormKey wide_weight_key(const ConvProblem& problem, ConvDirection direction, Precision precision, const WidePlan& plan) {
+  const WideSteps& steps = plan.steps;
+  return {static_cast<std::int64_t>(Algorithm::tensor_core),
+          static_cast<std::int64_t>(direction),
+          static_cast<std::int64_t>(problem.dtype),
+          parts_of(problem, precision),
+          problem.C_in,
+          problem.C_out,
+          problem.G,
+          problem.K,
+          problem.S,
+          problem.D,
+          steps.source.taps_apart ? 1 : 0,
+          steps.planes,
+          steps.taps,
+          steps.plane_steps,
+          steps.tap_steps,
+          steps.count,
+          steps.column_tiles,
+          steps.tile_columns,
+          steps.usable,
+          steps.packed_bytes};
+}
+
 std::int64_t wide_weight_bytes(const WidePlan& plan) { return kOperandHeaderBytes + plan.steps.packed_bytes; }
 
 }  // namespace polyphase::cuda::tensor_core

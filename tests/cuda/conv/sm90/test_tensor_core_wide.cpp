@@ -147,6 +147,29 @@ TEST_CASE("plans: few positions are cut into slices, a plan keeps the workspace'
   CHECK(pieces->steps.source.bytes(1) + pieces->steps.partial_bytes <= static_cast<std::int64_t>(conv_workspace_limit()));
 }
 
+TEST_CASE("packed weights serve every batch and length, and nothing else") {
+  const auto key = [](const ConvProblem& p, ConvDirection direction = ConvDirection::forward,
+                      Precision precision = Precision::fp32) {
+    const auto plan = tensor_core::make_wide_plan(sized(p), direction, precision, 132, kSharedOfHopper);
+    REQUIRE(plan.has_value());
+    return tensor_core::wide_weight_key(p, direction, precision, *plan);
+  };
+  const ConvProblem layer{.N = 16, .C_in = 256, .C_out = 128, .L_in = 2048, .K = 16, .S = 8, .P_l = 4, .P_r = 4};
+  const auto with = [&](auto change) {
+    ConvProblem other = layer;
+    change(other);
+    return other;
+  };
+  CHECK(key(layer) == key(with([](ConvProblem& p) { p.N = 1; })));
+  CHECK(key(layer) == key(with([](ConvProblem& p) { p.L_in = 1777; })));
+  CHECK(key(layer) == key(with([](ConvProblem& p) { p.P_l = 0; })));
+  CHECK(key(layer) != key(layer, ConvDirection::dgrad));
+  CHECK(key(layer) != key(layer, ConvDirection::forward, Precision::tf32));
+  CHECK(key(layer) != key(with([](ConvProblem& p) { p.K = 24; })));
+  CHECK(key(layer) != key(with([](ConvProblem& p) { p.C_in = 128, p.C_out = 256; })));
+  CHECK(key(layer) != key(with([](ConvProblem& p) { p.D = 3; })));
+}
+
 TEST_CASE("small integers, bit for bit: every kernel, type and precision, one slice and three") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   double norm = 0;
