@@ -134,6 +134,7 @@ last_line() { { grep -aiE "$1" "$2" || true; } | tail -n 1 | sed 's/^=* *//' | c
 judge() {
   local status=$1 log=$2 limit=$3
   note=$(last_line '^(test cases: )?[0-9]+ passed, [0-9]+ failed' "$log")
+  note=${note//"$golden/"/}
   case $status in
     0) verdict=passed ;;
     77) verdict=failed note="it saw no GPU" ;;
