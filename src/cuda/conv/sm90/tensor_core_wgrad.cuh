@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "conv/problem.hpp"
+#include "cuda/conv/sm90/ring.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_fill.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_types.hpp"
@@ -61,17 +62,6 @@ struct WgradMemory {
   __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
 };
 
-/// The stage of a step, and the parity of its barriers.
-struct WgradRing {
-  int stage = 0;
-  std::uint32_t parity = 0;
-  __device__ __forceinline__ void advance(int stages) {
-    if (++stage < stages) return;
-    stage = 0;
-    parity ^= 1;
-  }
-};
-
 /// Where a producer is among its items: those of the rows, then those of the columns, step by step.
 struct WgradCursor {
   int slot = 0;  // of a step
@@ -100,7 +90,7 @@ struct WgradProducer {
   int n, chunk;  // of what is fetched next: sample, chunk of the sample
   WgradCursor ahead, here;
   WgradSource<T> source;
-  WgradRing ring;
+  Ring ring;
   WgradRange range;
   std::uint32_t uppers;  // bit i: the item at i of the ring begins with the upper half of a word
 
@@ -303,7 +293,7 @@ __device__ __forceinline__ void consume(const ConvProblem& problem, const WgradS
       ptx::transposed_descriptor(memory.base + turn + static_cast<std::uint32_t>(Operand::kParts) * rows_bytes +
                                      static_cast<std::uint32_t>(steps.first_shift_offset * 16),
                                  static_cast<std::uint32_t>(steps.columns.pitch * 16));
-  WgradRing ring;
+  Ring ring;
   auto left = static_cast<int>(memory.block.place.last_chunk - memory.block.place.first_chunk);
   const int flushes = Operand::kParts == 2 ? 1 : static_cast<int>(steps.flushes);
   for (int flush = 0; flush < flushes; ++flush) {

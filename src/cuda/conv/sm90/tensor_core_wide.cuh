@@ -11,6 +11,7 @@
 
 #include "cuda/conv/cursor.cuh"
 #include "cuda/conv/sm90/operand_source.cuh"
+#include "cuda/conv/sm90/ring.cuh"
 #include "cuda/conv/sm90/tensor_core_wide_store.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 
@@ -47,16 +48,6 @@ __device__ __forceinline__ WideTile wide_tile(std::int64_t block, const WideStep
   return {g, column, position, first, row_steps * steps.plane_steps * steps.tap_steps};
 }
 
-struct WideRing {
-  int stage = 0;
-  std::uint32_t parity = 0;
-  __device__ __forceinline__ void advance(int stages) {
-    if (++stage < stages) return;
-    stage = 0;
-    parity ^= 1;
-  }
-};
-
 /// Shared memory: stages of source and weights, staging, barriers.
 struct WideLayout {
   std::uint32_t stages, staging, barriers, stage_bytes;
@@ -80,7 +71,7 @@ __device__ __forceinline__ void wide_produce(const WideSteps& steps, const WideL
   const auto plane_bytes = static_cast<std::uint32_t>(form.parts * kWideBlocks * form.tile_places * 16);
   const auto weight_bytes = static_cast<std::uint32_t>(steps.weight_bytes);
   const std::int64_t row_step_bytes = form.planes * plane_bytes, tile_bytes = form.row_steps * row_step_bytes;
-  WideRing ring;
+  Ring ring;
   for (std::int64_t block = blockIdx.x; block < steps.blocks; block += gridDim.x) {
     const WideTile tile = wide_tile(block, steps);
     const std::int64_t first_step = (tile.g * steps.column_tiles + tile.column_tile) * steps.count +
@@ -197,7 +188,7 @@ __global__ void __launch_bounds__(kWideThreads<kBlocksPerSm>, kBlocksPerSm)
   const auto tap_step = static_cast<std::uint32_t>(form.tap_step);
   constexpr std::uint32_t kPart = kWideBlocks * kTileColumns;
   const std::uint32_t b_part = kWideBlocks * places, b_plane = Operand::kParts * b_part;
-  WideRing ring;
+  Ring ring;
   for (std::int64_t block = blockIdx.x; block < steps.blocks; block += gridDim.x) {
     const WideTile tile = wide_tile(block, steps);
     float sums[kN / 2] = {};
