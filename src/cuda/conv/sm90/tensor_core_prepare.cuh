@@ -5,6 +5,7 @@
 
 #include "conv/problem.hpp"
 #include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/sm90/exact_sum.cuh"
 #include "cuda/conv/sm90/scales.cuh"
 #include "cuda/conv/sm90/tensor_core_steps.hpp"
 
@@ -76,31 +77,6 @@ __global__ void __launch_bounds__(kPrepareThreads)
     }
   }
   if (Operand::kScaled && worst != Split::exact) atomicMax(&state->weight_split, static_cast<std::uint32_t>(worst));
-}
-
-/// One output by FFMA, summed by a warp: its lanes take neighbouring terms (plane, window, row), rows first.
-__device__ __forceinline__ float exact_sum(const TapGemm& form, const ConvProblem& problem, bool is_forward, std::int64_t n,
-                                           std::int64_t g, std::int64_t column, std::int64_t position,
-                                           const float* __restrict__ source, const float* __restrict__ w) {
-  const std::int64_t out_per_group = problem.C_out / problem.G, in_per_group = problem.C_in / problem.G;
-  const std::int64_t channel = column / form.classes, a = column % form.classes;
-  float sum = 0;
-  for (std::int64_t plane = 0; plane < form.planes; ++plane) {
-    for (std::int64_t window = 0; window < form.taps; ++window) {
-      const std::int64_t k = (is_forward ? a : plane) + (is_forward ? form.taps - 1 - window : window) * form.phase_classes;
-      const std::int64_t e =
-          form.source_stride * (position + window * form.tap_step) + plane * form.source_plane_step + form.source_origin;
-      if (k >= problem.K || e < 0 || e >= form.source_length) continue;
-      const float* from = source + (n * form.G + g) * form.rows * form.source_length + e;
-      for (std::int64_t row = threadIdx.x % 32; row < form.rows; row += 32) {
-        const std::int64_t ci = g * in_per_group + (is_forward ? row : column);
-        const std::int64_t co = is_forward ? channel : row;
-        sum = fmaf(from[row * form.source_length], w[(ci * out_per_group + co) * problem.K + k], sum);
-      }
-    }
-  }
-  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, distance);
-  return sum;
 }
 
 /// Computes again with FFMA what the scaling may have got wrong in the marked tiles: everything where a number could not be

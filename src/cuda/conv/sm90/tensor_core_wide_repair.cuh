@@ -5,6 +5,7 @@
 
 #include "conv/problem.hpp"
 #include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/sm90/exact_sum.cuh"
 #include "cuda/conv/sm90/operand_source.cuh"
 
 namespace polyphase::cuda::tensor_core {
@@ -24,31 +25,6 @@ struct WideRepair {
   const T* bias;
   T* out;
 
-  /// The sum of one output, by a warp: each lane some of the rows, then the lanes in their order.
-  __device__ float sum(std::int64_t n, std::int64_t g, std::int64_t column, std::int64_t position) const {
-    const std::int64_t out_per_group = problem.C_out / problem.G, in_per_group = problem.C_in / problem.G;
-    const std::int64_t channel = column / form.classes, a = column - channel * form.classes;
-    float sum = 0;
-    for (std::int64_t plane = 0; plane < form.planes; ++plane) {
-      for (std::int64_t window = 0; window < form.taps; ++window) {
-        const std::int64_t k = (is_forward ? a : plane) + (is_forward ? form.taps - 1 - window : window) * form.phase_classes;
-        const std::int64_t e =
-            form.source_stride * (position + window * form.tap_step) + plane * form.source_plane_step + form.source_origin;
-        if (k >= problem.K || e < 0 || e >= form.source_length) continue;
-        const T* from = source + (n * form.G + g) * form.rows * form.source_length + e;
-        for (std::int64_t row = threadIdx.x % 32; row < form.rows; row += 32) {
-          const std::int64_t ci = g * in_per_group + (is_forward ? row : column);
-          const std::int64_t co = is_forward ? channel : row;
-          sum = fmaf(static_cast<float>(from[row * form.source_length]),
-                     static_cast<float>(w[(ci * out_per_group + co) * problem.K + k]), sum);
-        }
-      }
-    }
-#pragma unroll
-    for (int lane = 16; lane > 0; lane /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, lane);
-    return sum;
-  }
-
   /// Outputs of a chunk of positions whose magnitude is below `least`.
   __device__ void chunk(std::int64_t g, std::int64_t first, float least, bool everything, std::uint32_t* repaired) const {
     const std::int64_t items = form.columns * kFlagPositions;
@@ -67,8 +43,9 @@ struct WideRepair {
       const bool again = exists && (everything || !(fabsf(epilogue.undo(static_cast<float>(out[at])) - offset) >= least));
       for (std::uint32_t left = __ballot_sync(0xffffffffU, again); left != 0; left &= left - 1) {
         const int lane = __ffs(static_cast<int>(left)) - 1;
-        const float result = sum(__shfl_sync(0xffffffffU, n, lane), g, __shfl_sync(0xffffffffU, column, lane),
-                                 __shfl_sync(0xffffffffU, position, lane));
+        const float result =
+            exact_sum(form, problem, is_forward, __shfl_sync(0xffffffffU, n, lane), g, __shfl_sync(0xffffffffU, column, lane),
+                      __shfl_sync(0xffffffffU, position, lane), source, w);
         if (static_cast<int>(threadIdx.x % 32) == lane) out[at] = static_cast<T>(epilogue.apply(result + offset));
       }
       if (again) atomicAdd(repaired, 1U);
