@@ -90,6 +90,12 @@ static __global__ void __launch_bounds__(256)
   const float least = ldexpf(static_cast<float>(least_sum), -scale_exponent(state->source_largest, kSourceTarget) -
                                                                 scale_exponent(state->weight_largest, kWeightTarget));
   const int lane = static_cast<int>(threadIdx.x) % 32;
+  // Mostly there is nothing to do: that is found out at once.
+  bool any = false;
+  for (std::int64_t block = blockIdx.x + static_cast<std::int64_t>(threadIdx.x) * gridDim.x; block < steps.blocks;
+       block += static_cast<std::int64_t>(blockDim.x) * gridDim.x)
+    any = any || static_cast<Split>(tile_split[block]) != Split::exact;
+  if (__syncthreads_or(any ? 1 : 0) == 0) return;
   for (std::int64_t block = blockIdx.x; block < steps.blocks; block += gridDim.x) {
     const auto split = static_cast<Split>(tile_split[block]);
     if (split == Split::exact) continue;
