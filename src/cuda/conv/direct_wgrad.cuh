@@ -31,7 +31,8 @@ struct WgradPlan {
   int planes, tap_step;  // slots of a tile of taps, Dg
   int window;            // positions of one plane in a stage: odd
   int x_pitch, y_pitch, stage_words;
-  int threads;  // ci_tile/8 * tap_tile * co_tile/8 rounded up to warps
+  int threads;             // ci_tile/8 * tap_tile * co_tile/8 rounded up to warps
+  int x_across, y_across;  // warps side by side along the channels of a copy, powers of two
   std::int64_t chunks_per_row, chunks, slices, chunks_per_slice, blocks;
   std::int64_t slots;  // partial sums of a slice: (tile of weights, 64 sums of a thread, thread)
 };
@@ -73,54 +74,57 @@ template <class Index>
 struct WgradPlaceOf {
   WgradPlan plan;
   int ci_per_group, co_per_group, K;
+  FastDivide by_threads;
 
-  template <class Index>
-  [[nodiscard]] __host__ __device__ __forceinline__ std::int64_t at(Index slot) const {
-    Digits<Index> digits{slot};
-    const WgradThread own = wgrad_thread(plan, static_cast<int>(digits.take(plan.threads)));
-    const int sum = static_cast<int>(digits.take(64));
-    const WgradTile tile = wgrad_tile(plan, digits.rest);
+  [[nodiscard]] __device__ __forceinline__ std::int64_t at(WgradTile tile, int sum, int thread) const {
+    const WgradThread own = wgrad_thread(plan, thread);
     const int ci = tile.ci + own.ci + (sum >> 3 & 3) + (sum >> 5) * (plan.ci_tile / 2);
     const int co = tile.co + own.co + (sum & 3) + (sum >> 2 & 1) * (plan.co_tile / 2);
     const int tap = tile.tap + own.tap;
     if (!own.works || ci >= ci_per_group || co >= co_per_group || tap >= K) return -1;
     return ((tile.g * ci_per_group + ci) * co_per_group + co) * K + tap;
   }
-  [[nodiscard]] __host__ __device__ __forceinline__ std::int64_t operator()(std::int64_t slot) const {
-    return plan.slots < std::int64_t{1} << 31 ? at(static_cast<std::uint32_t>(slot)) : at(static_cast<std::uint64_t>(slot));
+  [[nodiscard]] __device__ __forceinline__ std::int64_t operator()(std::int64_t slot) const {
+    if (plan.slots < std::int64_t{1} << 31) {
+      const auto index = static_cast<std::uint32_t>(slot);
+      const std::uint32_t above = by_threads.divide(index);
+      return at(wgrad_tile(plan, above / 64), static_cast<int>(above % 64),
+                static_cast<int>(index - above * by_threads.divisor));
+    }
+    Digits<std::uint64_t> digits{static_cast<std::uint64_t>(slot)};
+    const int thread = static_cast<int>(digits.take(plan.threads)), sum = static_cast<int>(digits.take(64));
+    return at(wgrad_tile(plan, digits.rest), sum, thread);
   }
 };
 
 /// to[slot(position)][channel] = from[channel][element(position)]: a warp moves eight positions by four channels, which meets
-/// every bank once. `index(position, slot, element)` says where and whether inside the row.
-template <class T, class A, class Index>
-__device__ __forceinline__ void load_transposed(const T* __restrict__ from, std::int64_t channel_stride, int channels,
-                                                int channel_tile, int count, A* to, const T* any, Index&& index) {
+/// every bank once, and `across` warps share the channels. `place(position)` says where; with kWhole all positions lie in the
+/// row [0, length) and all channels exist.
+template <bool kWhole, class T, class A, class Place>
+__device__ __forceinline__ void load_transposed(const T* __restrict__ from, std::int64_t origin, std::int64_t length,
+                                                int channels, int channel_tile, int count, int across, A* to, const T* any,
+                                                Place&& place_of) {
   const int warp = static_cast<int>(threadIdx.x) >> 5, warps = static_cast<int>(blockDim.x) >> 5;
   const int lane_position = static_cast<int>(threadIdx.x) & 7, lane_channel = static_cast<int>(threadIdx.x) >> 3 & 3;
   const int quads = channel_tile / 4;
-  int across = 1;  // warps side by side along the channels
-  while (across * 2 <= min(warps, quads)) across *= 2;
-  const int first_quad = warp % across, first_block = warp / across, block_step = warps / across;
+  const int first_quad = warp & (across - 1), first_block = warp / across, block_step = warps / across;
   if (first_block >= block_step) return;
-  for (int block = first_block; block * 8 < count; block += block_step) {
-    const int position = block * 8 + lane_position;
-    if (position >= count) continue;
-    int slot;
-    std::int64_t element;
-    const bool in_row = index(position, slot, element);
+  for (int position = first_block * 8 + lane_position; position < count; position += 8 * block_step) {
+    const YPlace place = place_of(position);
+    const std::int64_t element = origin + place.element;
+    const bool in_row = kWhole || (element >= 0 && element < length);
     int channel = first_quad * 4 + lane_channel;
-    A* at = to + slot + channel;
-    const T* source = from + channel * channel_stride + element;
-#pragma unroll 2
-    for (int quad = first_quad; quad < quads;
-         quad += across, channel += across * 4, at += across * 4, source += across * 4 * channel_stride) {
-      const bool inside = in_row && channel < channels;
+    A* at = to + place.slot + channel;
+    const T* source = from + channel * length + element;
+#pragma unroll 4
+    for (int quad = first_quad; quad < quads; quad += across, at += across * 4, source += across * 4 * length) {
+      const bool inside = kWhole || (in_row && channel < channels);
       if constexpr (std::is_same_v<T, A>) {
         __pipeline_memcpy_async(at, inside ? source : any, sizeof(A), inside ? 0 : sizeof(A));
       } else {
         *at = inside ? static_cast<A>(*source) : A(0);
       }
+      channel += across * 4;
     }
   }
 }
@@ -153,40 +157,50 @@ __global__ void __launch_bounds__(256, sizeof(A) == 4 ? 2 : 1)
     const int u = i / plan.planes, plane = i - u * plan.planes;
     places[i] = {problem.S * u + plane * problem.D, (plane * plan.window + u) * plan.y_pitch};
   }
-  auto fetch = [&](int step, int to) {
-    const std::int64_t chunk = first_chunk + step;
-    const std::int64_t n = chunk / plan.chunks_per_row;
-    const std::int64_t i0 = (chunk - n * plan.chunks_per_row) * kChunk;
+  const int x_channels = ci_per_group - ci0, y_channels = co_per_group - co0;
+  const bool whole_tile = x_channels >= plan.ci_tile && y_channels >= plan.co_tile;
+  const std::int64_t reach = problem.S * (plan.window - 1) + (plan.planes - 1) * problem.D;  // of y's window
+  // The next chunk to fetch.
+  const std::int64_t first_n = first_chunk / plan.chunks_per_row;
+  std::int64_t i0 = (first_chunk - first_n * plan.chunks_per_row) * kChunk;
+  const T* x_rows = x + ((first_n * problem.G + g) * ci_per_group + ci0) * problem.L_in;
+  const T* y_rows = y + ((first_n * problem.G + g) * co_per_group + co0) * problem.L_out;
+  auto fetch = [&](int to) {
     A* stage = stages + to * plan.stage_words;
-    const T* x_rows = x + ((n * problem.G + g) * ci_per_group + ci0) * problem.L_in;
-    load_transposed<T, A>(x_rows, problem.L_in, ci_per_group - ci0, plan.ci_tile, kChunk, stage, x,
-                          [&](int position, int& slot, std::int64_t& element) {
-                            slot = position * plan.x_pitch;
-                            element = i0 + position;
-                            return element < problem.L_in;
-                          });
-    const T* y_rows = y + ((n * problem.G + g) * co_per_group + co0) * problem.L_out;
     const std::int64_t origin = problem.S * i0 + tap0 * problem.D - problem.P_l;
-    load_transposed<T, A>(y_rows, problem.L_out, co_per_group - co0, plan.co_tile, plan.window * plan.planes,
-                          stage + kChunk * plan.x_pitch, y, [&](int position, int& slot, std::int64_t& element) {
-                            const YPlace at = places[position];
-                            slot = at.slot;
-                            element = origin + at.element;
-                            return element >= 0 && element < problem.L_out;
-                          });
+    auto load = [&](auto whole) {
+      constexpr bool kWhole = decltype(whole)::value;
+      load_transposed<kWhole, T, A>(x_rows, i0, problem.L_in, x_channels, plan.ci_tile, kChunk, plan.x_across, stage, x,
+                                    [&](int position) {
+                                      return YPlace{position, position * plan.x_pitch};
+                                    });
+      load_transposed<kWhole, T, A>(y_rows, origin, problem.L_out, y_channels, plan.co_tile, plan.window * plan.planes,
+                                    plan.y_across, stage + kChunk * plan.x_pitch, y,
+                                    [&](int position) { return places[position]; });
+    };
+    if (whole_tile && i0 + kChunk <= problem.L_in && origin >= 0 && origin + reach < problem.L_out) {
+      load(std::true_type{});
+    } else {
+      load(std::false_type{});
+    }
+    i0 += kChunk;
+    if (i0 < problem.L_in) return;
+    i0 = 0;
+    x_rows += problem.C_in * problem.L_in;
+    y_rows += problem.C_out * problem.L_out;
   };
 
   A sums[8][8] = {};
   __syncthreads();
   for (int step = 0; step < kWgradStages - 1; ++step) {
-    if (step < count) fetch(step, step);
+    if (step < count) fetch(step);
     __pipeline_commit();
   }
   int stage = 0, fetch_stage = kWgradStages - 1;
   for (int step = 0; step < count; ++step) {
     __pipeline_wait_prior(kWgradStages - 2);
     __syncthreads();  // this step's stage is filled, and everybody has left the stage that is filled next
-    if (step + kWgradStages - 1 < count) fetch(step + kWgradStages - 1, fetch_stage);
+    if (step + kWgradStages - 1 < count) fetch(fetch_stage);
     __pipeline_commit();
     if (works) {
       const A* xs = stages + stage * plan.stage_words + x_offset;

@@ -16,6 +16,18 @@ namespace polyphase::cuda::direct {
 // A slice sums at most this many chunks one after another: rounding errors grow with the root of that number.
 inline constexpr std::int64_t kSliceChunks = 512;
 
+/// Warps side by side along the channels where `count` positions of `channels` are copied: the fewest instructions of a warp.
+[[nodiscard]] inline int warps_across(int warps, int channels, int count) {
+  constexpr int kOfPosition = 14, kOfCopy = 5;
+  int best = 1, least = INT32_MAX;
+  for (int across = 1; across <= std::min(warps, channels / 4); across *= 2) {
+    const int rounds = ((count + 7) / 8 + warps / across - 1) / (warps / across);
+    const int instructions = rounds * (kOfPosition + kOfCopy * ((channels / 4 + across - 1) / across));
+    if (instructions < least) least = instructions, best = across;
+  }
+  return best;
+}
+
 /// Tiles, planes and pitches for ci_tile x (taps x co_tile) weights a block.
 [[nodiscard]] inline WgradPlan wgrad_tiles(const ConvProblem& problem, std::int64_t ci_tile, std::int64_t taps,
                                            std::int64_t co_tile) {
@@ -37,6 +49,8 @@ inline constexpr std::int64_t kSliceChunks = 512;
   plan.co_tiles = tiles_of(problem.channels_out_per_group(), co_tile);
   plan.tap_tiles = tiles_of(problem.K, taps);
   plan.threads = static_cast<int>(round_up(ci_tile / 8 * taps * (co_tile / 8), 32));
+  plan.x_across = warps_across(plan.threads / 32, static_cast<int>(ci_tile), kChunk);
+  plan.y_across = warps_across(plan.threads / 32, static_cast<int>(co_tile), plan.window * plan.planes);
   plan.slots = problem.G * plan.ci_tiles * plan.co_tiles * plan.tap_tiles * 64 * plan.threads;
   plan.chunks_per_row = (problem.L_in + kChunk - 1) / kChunk;
   plan.chunks = problem.N * plan.chunks_per_row;
@@ -109,7 +123,8 @@ void wgrad_as(const ConvProblem& problem, const T* x, const T* y, T* w, int devi
   using A = typename AccumulatorOf<T>::type;
   const WgradPlan plan = make_wgrad_plan(problem, properties(device).sm_count, sizeof(A));
   const WgradPlaceOf place_of{plan, static_cast<int>(problem.channels_in_per_group()),
-                              static_cast<int>(problem.channels_out_per_group()), static_cast<int>(problem.K)};
+                              static_cast<int>(problem.channels_out_per_group()), static_cast<int>(problem.K),
+                              FastDivide(static_cast<std::uint32_t>(plan.threads))};
   const Buffer partial(static_cast<std::size_t>(plan.slices * plan.slots) * sizeof(A), device);
   const std::size_t shared = kWgradStages * static_cast<std::size_t>(plan.stage_words) * sizeof(A) +
                              static_cast<std::size_t>(plan.window) * static_cast<std::size_t>(plan.planes) * sizeof(YPlace);

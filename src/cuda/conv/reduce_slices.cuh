@@ -40,10 +40,13 @@ __global__ void __launch_bounds__(kSliceColumns* kMostSliceLanes, 1)
     const A* from = partial + y * weights + i;
     // Lanes past the last slice read nothing, and adding 0 changes no bit of a sum that began at 0.
     std::int64_t left = i < weights && y < slices ? (slices - y + lanes - 1) / lanes : 0;
+    std::int64_t place = -1;
+    bool is_placed = y != 0 || i >= weights;
     for (; left > 0; left -= kSliceLoads, from += kSliceLoads * step) {
       A values[kSliceLoads];
 #pragma unroll
       for (int u = 0; u < kSliceLoads; ++u) values[u] = u < left ? from[u * step] : A(0);
+      if (!is_placed) place = place_of(i), is_placed = true;  // while they come
 #pragma unroll
       for (int u = 0; u < kSliceLoads; ++u) sum += static_cast<double>(values[u]);
     }
@@ -52,10 +55,7 @@ __global__ void __launch_bounds__(kSliceColumns* kMostSliceLanes, 1)
       __syncthreads();
       if (y < half) sums[y][x] += sums[y + half][x];
     }
-    if (y == 0 && i < weights) {
-      const std::int64_t place = place_of(i);
-      if (place >= 0) w[place] = static_cast<T>(static_cast<A>(sums[0][x]));
-    }
+    if (place >= 0) w[place] = static_cast<T>(static_cast<A>(sums[0][x]));
     __syncthreads();  // read before the next weights' sums
   }
 }
