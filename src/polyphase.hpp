@@ -26,6 +26,7 @@
 #include "layers/losses.hpp"
 #include "layers/module.hpp"
 #include "layers/norm.hpp"
+#include "layers/residual.hpp"
 #include "layers/sequential.hpp"
 #include "layers/upsample.hpp"
 #include "layers/weight.hpp"

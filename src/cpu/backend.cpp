@@ -79,7 +79,7 @@ void CpuBackend::conv_activated(const ConvProblem& problem, ConvDirection direct
                                 Precision /*precision*/) {
   const auto convolve = direction == ConvDirection::forward ? cpu::conv_forward : cpu::conv_dgrad;
   convolve(problem, source.raw(), w.raw(), address_or_null(bias), out.raw(), algorithm);
-  activate_in_place(*this, epilogue, out);
+  finish_in_place(*this, epilogue, out);
 }
 void CpuBackend::activation_backward(const ConvEpilogue& epilogue, const Tensor& result, const Tensor& gradient,
                                      const Tensor& in, const Tensor& sums) {

@@ -34,6 +34,10 @@ struct Turn {
 };
 
 Weights weights_of(const Tensor& tensor) { return {tensor.raw(), tensor.storage()}; }
+std::int64_t distance_or_zero(const Tensor& from, const Tensor& to) {
+  if (!to.defined()) return 0;
+  return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to.raw()) - reinterpret_cast<std::uintptr_t>(from.raw()));
+}
 const void* address_or_null(const Tensor& tensor) { return tensor.defined() ? tensor.raw() : nullptr; }
 
 }  // namespace
@@ -147,10 +151,16 @@ void CudaBackend::conv_activated(const ConvProblem& problem, ConvDirection direc
                                  const Tensor& bias, const Tensor& out, const ConvEpilogue& epilogue, Algorithm algorithm,
                                  Precision precision) {
   const Turn turn(device_);
-  const Epilogue pointers{epilogue.activation, epilogue.slope, address_or_null(epilogue.alpha), address_or_null(epilogue.beta)};
+  const Epilogue pointers{epilogue.activation,
+                          epilogue.slope,
+                          address_or_null(epilogue.alpha),
+                          address_or_null(epilogue.beta),
+                          distance_or_zero(out, epilogue.residual),
+                          epilogue.scale,
+                          distance_or_zero(out, epilogue.before)};
   const bool is_done = cuda::conv_activated(problem, direction, source.raw(), weights_of(w), address_or_null(bias), out.raw(),
                                             pointers, algorithm, precision, device_, turn.stream);
-  if (!is_done) activate_in_place(*this, epilogue, out);
+  if (!is_done) finish_in_place(*this, epilogue, out);
 }
 void CudaBackend::activation_backward(const ConvEpilogue& epilogue, const Tensor& result, const Tensor& gradient,
                                       const Tensor& in, const Tensor& sums) {

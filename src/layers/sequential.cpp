@@ -1,6 +1,5 @@
 #include "layers/sequential.hpp"
 
-#include <optional>
 #include <string>
 
 #include "layers/fused.hpp"
@@ -22,15 +21,6 @@ void Sequential::visit(Visitor& visitor) {
   for (std::size_t i = 0; i < size(); ++i) visitor.module(std::to_string(i), *modules_[i]);
 }
 
-Tensor Sequential::forward(const Tensor& x) {
-  Tensor y = x;
-  for (std::size_t i = 0; i < size(); ++i) {
-    std::optional<Tensor> both;
-    if (i + 1 < size()) both = layers::forward_fused(*modules_[i], *modules_[i + 1], y);
-    if (both) ++i;
-    y = both ? std::move(*both) : modules_[i]->forward(y);
-  }
-  return y;
-}
+Tensor Sequential::forward(const Tensor& x) { return layers::forward_all(modules_, x); }
 
 }  // namespace polyphase

@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,7 @@ class Sequential : public Module {
   [[nodiscard]] std::size_t size() const { return modules_.size(); }
   /// Throws ShapeError if there is no such position.
   [[nodiscard]] Module& operator[](std::size_t index) const;
+  [[nodiscard]] std::span<const std::shared_ptr<Module>> modules() const { return modules_; }
   [[nodiscard]] auto begin() const { return modules_.begin(); }
   [[nodiscard]] auto end() const { return modules_.end(); }
 

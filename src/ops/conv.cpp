@@ -10,7 +10,9 @@
 #include "ops/conv_activated.hpp"
 #include "ops/conv_problem.hpp"
 #include "ops/dispatch.hpp"
+#include "ops/elementwise.hpp"
 #include "ops/length.hpp"
+#include "ops/reduce.hpp"
 
 namespace polyphase {
 
@@ -45,12 +47,10 @@ struct Convolution {
                               const ConvEpilogue& epilogue = {}) const {
     require_algorithm(source.device(), direction);
     const bool is_forward = direction == ConvDirection::forward;
-    const Tensor out =
-        Tensor::empty({problem.N, is_forward ? problem.C_out : problem.C_in, is_forward ? problem.L_out : problem.L_in},
-                      {source.dtype(), source.device()});
+    const Tensor out = Tensor::empty(result_shape(direction), {source.dtype(), source.device()});
     if (out.numel() == 0) return out;
     Backend& backend = backend_of(source.device());
-    if (epilogue.activation != Activation::none) {
+    if (epilogue.is_needed()) {
       backend.conv_activated(problem, direction, source.contiguous(), w.contiguous(), dense(bias), out, epilogue, algorithm,
                              precision);
     } else if (is_forward) {
@@ -73,8 +73,13 @@ struct Convolution {
     return w;
   }
 
+  [[nodiscard]] Shape result_shape(ConvDirection direction) const {
+    if (direction == ConvDirection::forward) return {problem.N, problem.C_out, problem.L_out};
+    return {problem.N, problem.C_in, problem.L_in};
+  }
+  [[nodiscard]] ConvDirection output_direction() const { return transposed ? ConvDirection::forward : ConvDirection::dgrad; }
   [[nodiscard]] Tensor output(const Tensor& input, const Tensor& w, const Tensor& bias, const ConvEpilogue& epilogue) const {
-    return gather(transposed ? ConvDirection::forward : ConvDirection::dgrad, input, w, bias, epilogue);
+    return gather(output_direction(), input, w, bias, epilogue);
   }
   [[nodiscard]] Tensor input_gradient(const Tensor& g, const Tensor& w) const {
     return gather(transposed ? ConvDirection::dgrad : ConvDirection::forward, g, w);
@@ -87,58 +92,113 @@ struct Convolution {
   static Tensor dense(const Tensor& bias) { return bias.defined() ? bias.contiguous() : bias; }
 };
 
-// The gradients of what stands before the epilogue: of the sums, and of the bias if it is wanted.
-struct BeforeEpilogue {
-  Tensor sums, bias;
+// What the backward pass knows of an epilogue.
+struct Followed {
+  Activation activation = Activation::none;
+  double slope = 0, scale = 1;
+  bool has_residual = false;
+  Saved value{};  // the activation's result; of snake its argument
+  Saved alpha{}, beta{};
 };
-BeforeEpilogue epilogue_backward(const ConvEpilogue& epilogue, const Tensor& result, const Tensor& gradient, bool needs_bias) {
-  const bool active = epilogue.activation != Activation::none;
+
+// The gradients of what stands before the epilogue: of the sums, of the bias and of snake's parameters where they are wanted.
+struct BeforeEpilogue {
+  Tensor sums, bias{}, alpha{}, beta{};
+};
+
+// Through snake, in the words of snake_beta(): the same bits.
+BeforeEpilogue snake_backward(const char* name, const Followed& epilogue, const Tensor& gradient, Needs needs) {
+  const Tensor alpha = epilogue.alpha.get().unsqueeze(1), beta = epilogue.beta.get().unsqueeze(1);
+  const auto part = [&](MapOp op) { return ops::map(name, op, {epilogue.value.get(), alpha, beta, gradient}); };
+  BeforeEpilogue before;
+  if (needs[0] || needs[1] || needs[2]) before.sums = part(MapOp::snake_grad_x);
+  if (needs[3]) before.alpha = sum_to(part(MapOp::snake_grad_alpha), alpha.shape()).squeeze(1);
+  if (needs[4]) before.beta = sum_to(part(MapOp::snake_grad_beta), beta.shape()).squeeze(1);
+  return before;
+}
+
+BeforeEpilogue epilogue_backward(const char* name, const Followed& epilogue, const Tensor& grad, Needs needs) {
+  const bool is_snake = epilogue.activation == Activation::snake;
+  const bool active = epilogue.activation != Activation::none && !is_snake;
+  const Tensor gradient = epilogue.has_residual && epilogue.scale != 1 ? mul(grad, epilogue.scale) : grad;
   const TensorOptions options{gradient.dtype(), gradient.device()};
-  BeforeEpilogue before{active ? Tensor::empty(gradient.shape(), options) : gradient,
-                        needs_bias ? Tensor::empty({gradient.size(1)}, options) : Tensor()};
+  BeforeEpilogue before{active ? Tensor::empty(gradient.shape(), options) : gradient};
+  if (is_snake) before = snake_backward(name, epilogue, gradient, needs);
+  if (needs[2]) before.bias = Tensor::empty({gradient.size(1)}, options);
   Backend& backend = backend_of(gradient.device());
   if (gradient.numel() == 0) {
-    if (needs_bias) backend.fill(before.bias, 0);
-  } else if (active || needs_bias) {
-    backend.activation_backward(epilogue, result, gradient, before.sums, before.bias);
+    if (needs[2]) backend.fill(before.bias, 0);
+  } else if (active) {
+    backend.activation_backward({epilogue.activation, epilogue.slope}, epilogue.value.get(), gradient, before.sums,
+                                before.bias);
+  } else if (needs[2]) {
+    backend.activation_backward({}, {}, before.sums, {}, before.bias);
   }
   return before;
 }
 
-Tensor convolve(const Convolution& conv, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                const ConvEpilogue& epilogue) {
-  if (x.rank() == 2) return convolve(conv, x.unsqueeze(0), weight, bias, epilogue).squeeze(0);
+// The parameters of snake and the residual as kernels read them.
+ConvEpilogue dense(ConvEpilogue epilogue) {
+  for (Tensor* tensor : {&epilogue.alpha, &epilogue.beta, &epilogue.residual})
+    if (tensor->defined()) *tensor = tensor->detach().contiguous();
+  return epilogue;
+}
+
+Tensor convolve(const Convolution& conv, const Tensor& x, const Tensor& weight, const Tensor& bias, ConvEpilogue epilogue) {
+  if (x.rank() == 2) {
+    if (epilogue.residual.defined()) epilogue.residual = epilogue.residual.unsqueeze(0);
+    return convolve(conv, x.unsqueeze(0), weight, bias, epilogue).squeeze(0);
+  }
+  const std::array inputs{x, weight, bias, epilogue.alpha, epilogue.beta, epilogue.residual};
+  const bool followed = autograd::should_record(inputs), is_snake = epilogue.activation == Activation::snake;
   const Tensor input = x.detach().contiguous();  // saved in the form that the weight gradient wants
-  Tensor output = conv.output(input, weight.detach(), bias.defined() ? bias.detach() : bias, epilogue);
-  const bool active = epilogue.activation != Activation::none;
-  const bool followed = follows_gradients(x) || follows_gradients(weight) || follows_gradients(bias);
-  Saved saved_y = save_if(active && followed, output);
-  return autograd::record(
-      conv.name, std::move(output), {x, weight, bias},
-      [conv, kind = epilogue.activation, slope = epilogue.slope, saved_x = save_if(follows_gradients(weight), input),
-       saved_w = save_if(follows_gradients(x), weight), saved_y = std::move(saved_y)](const Tensor& grad, Needs needs) {
-        const auto [g, bias_gradient] = epilogue_backward({kind, slope}, saved_y.get(), grad.contiguous(), needs[2]);
-        Gradients gradients(3);
-        if (needs[0]) gradients[0] = conv.input_gradient(g, saved_w.get());
-        if (needs[1]) gradients[1] = conv.weight_gradient(saved_x.get(), g);
-        gradients[2] = bias_gradient;
-        return gradients;
-      });
+  if (is_snake && followed)
+    epilogue.before = Tensor::empty(conv.result_shape(conv.output_direction()), {x.dtype(), x.device()});
+  Tensor output = conv.output(input, weight.detach(), bias.defined() ? bias.detach() : bias, dense(epilogue));
+  Followed of{epilogue.activation, epilogue.slope, epilogue.scale, epilogue.residual.defined()};
+  of.value = save_if(followed && epilogue.activation != Activation::none, is_snake ? epilogue.before : output);
+  of.alpha = save_if(followed && is_snake, epilogue.alpha);
+  of.beta = save_if(followed && is_snake, epilogue.beta);
+  return autograd::record(conv.name, std::move(output), inputs,
+                          [conv, of = std::move(of), saved_x = save_if(follows_gradients(weight), input),
+                           saved_w = save_if(follows_gradients(x), weight)](const Tensor& grad, Needs needs) {
+                            const BeforeEpilogue before = epilogue_backward(conv.name, of, grad.contiguous(), needs);
+                            Gradients gradients(6);
+                            if (needs[0]) gradients[0] = conv.input_gradient(before.sums, saved_w.get());
+                            if (needs[1]) gradients[1] = conv.weight_gradient(saved_x.get(), before.sums);
+                            gradients[2] = before.bias;
+                            gradients[3] = before.alpha;
+                            gradients[4] = before.beta;
+                            if (needs[5]) gradients[5] = grad;
+                            return gradients;
+                          });
+}
+
+void require_residual(const Convolution& conv, const Tensor& x, const Tensor& residual) {
+  if (!residual.defined()) return;
+  const Shape result = conv.result_shape(conv.output_direction());
+  const Shape expected = x.rank() == 2 ? Shape{result[1], result[2]} : result;
+  require<ShapeError>(residual.shape() == expected, conv.name, ": expected a residual of the output's shape ", expected,
+                      ", got ", residual.shape());
+  ops::require_alike(conv.name, std::array{x, residual});
 }
 
 Tensor conv_transpose1d_of(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTranspose1dOptions& options,
                            const ConvEpilogue& epilogue) {
   const Tensor in = lowered(x), w = lowered(weight), b = lowered(bias);
-  return convolve({"conv_transpose1d", ops::conv_transpose1d_problem(in, w, b, options), true}, in, w, b, epilogue);
+  const Convolution conv{"conv_transpose1d", ops::conv_transpose1d_problem(in, w, b, options), true};
+  require_residual(conv, in, epilogue.residual);
+  return convolve(conv, in, w, b, epilogue);
 }
 
 Tensor conv1d_of(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv1dOptions& options,
                  const ConvEpilogue& epilogue) {
   const Tensor in = lowered(x), w = lowered(weight), b = lowered(bias);
-  const ConvProblem problem = ops::conv1d_problem(in, w, b, options);
-  if (options.padding_mode == PaddingMode::zeros) return convolve({"conv1d", problem, false}, in, w, b, epilogue);
+  const Convolution conv{"conv1d", ops::conv1d_problem(in, w, b, options), false};
+  require_residual(conv, in, epilogue.residual);
+  if (options.padding_mode == PaddingMode::zeros) return convolve(conv, in, w, b, epilogue);
 
-  const Tensor padded = pad1d(in, {problem.P_l, problem.P_r}, options.padding_mode);
+  const Tensor padded = pad1d(in, {conv.problem.P_l, conv.problem.P_r}, options.padding_mode);
   Conv1dOptions unpadded = options;
   unpadded.padding = 0;
   return convolve({"conv1d", ops::conv1d_problem(padded, w, b, unpadded), false}, padded, w, b, epilogue);
@@ -146,18 +206,20 @@ Tensor conv1d_of(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
 
 // Whether the convolution's pass can apply the epilogue.
 bool fuses(const ConvEpilogue& epilogue, const Tensor& x, const Tensor& weight, const Tensor& bias, std::int64_t channels) {
+  if (epilogue.residual.defined() && autocast_dtype()) return false;
   switch (epilogue.activation) {
-    case Activation::leaky_relu:  // the derivative is known from the result's sign
-      return epilogue.slope >= 0;
+    case Activation::none:
+      return true;
     case Activation::snake: {
       const auto fits = [&](const Tensor& values) {
         return values.rank() == 1 && values.size(0) == channels && values.dtype() == x.dtype() && values.device() == x.device();
       };
-      return !autocast_dtype() && fits(epilogue.alpha) && fits(epilogue.beta) &&
-             !autograd::should_record(std::array{x, weight, bias, epilogue.alpha, epilogue.beta});
+      return !autocast_dtype() && fits(epilogue.alpha) && fits(epilogue.beta);
     }
     default:
-      return true;
+      // The derivative is known from the activation's result (leaky_relu: its sign), which a residual takes away.
+      if (epilogue.activation == Activation::leaky_relu && !(epilogue.slope >= 0)) return false;
+      return !epilogue.residual.defined() || !autograd::should_record(std::array{x, weight, bias, epilogue.residual});
   }
 }
 
@@ -177,10 +239,28 @@ Tensor activated(const Tensor& x, const ConvEpilogue& epilogue) {
   return x;
 }
 
-// The parameters of Snake as kernels read them.
-ConvEpilogue dense(const ConvEpilogue& epilogue) {
-  if (epilogue.activation != Activation::snake) return epilogue;
-  return {epilogue.activation, epilogue.slope, epilogue.alpha.detach().contiguous(), epilogue.beta.detach().contiguous()};
+// activation(convolution), then the residual as an operation of its own.
+template <class Convolve>
+Tensor in_steps(const char* name, const ConvEpilogue& epilogue, bool fuses_activation, const Convolve& convolve) {
+  ConvEpilogue first = epilogue;
+  first.residual = {};
+  if (!fuses_activation) first.activation = Activation::none;
+  const Tensor y = convolve(first), active = fuses_activation ? y : activated(y, epilogue);
+  if (!epilogue.residual.defined()) return active;
+  require<ShapeError>(epilogue.residual.shape() == active.shape(), name, ": expected a residual of the output's shape ",
+                      active.shape(), ", got ", epilogue.residual.shape());
+  return add_scaled(epilogue.residual, active, epilogue.scale);
+}
+
+// The whole epilogue in the convolution's pass, or its activation, or none of it.
+template <class Convolve>
+Tensor with_epilogue(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias, std::int64_t channels,
+                     ConvEpilogue epilogue, const Convolve& convolve) {
+  if (epilogue.activation != Activation::snake) epilogue.alpha = epilogue.beta = {};
+  if (fuses(epilogue, x, weight, bias, channels)) return convolve(epilogue);
+  ConvEpilogue without = epilogue;
+  without.residual = {};
+  return in_steps(name, epilogue, fuses(without, x, weight, bias, channels), convolve);
 }
 
 }  // namespace
@@ -210,16 +290,15 @@ namespace ops {
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTranspose1dOptions& options,
                         const ConvEpilogue& epilogue) {
   const std::int64_t channels = weight.rank() == 3 ? weight.size(1) * options.groups : 0;
-  if (!fuses(epilogue, x, weight, bias, channels))
-    return activated(conv_transpose1d_of(x, weight, bias, options, {}), epilogue);
-  return conv_transpose1d_of(x, weight, bias, options, dense(epilogue));
+  return with_epilogue("conv1d", x, weight, bias, channels, epilogue,
+                       [&](const ConvEpilogue& fused) { return conv_transpose1d_of(x, weight, bias, options, fused); });
 }
 
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv1dOptions& options,
               const ConvEpilogue& epilogue) {
   const std::int64_t channels = weight.rank() == 3 ? weight.size(0) : 0;
-  if (!fuses(epilogue, x, weight, bias, channels)) return activated(conv1d_of(x, weight, bias, options, {}), epilogue);
-  return conv1d_of(x, weight, bias, options, dense(epilogue));
+  return with_epilogue("conv1d", x, weight, bias, channels, epilogue,
+                       [&](const ConvEpilogue& fused) { return conv1d_of(x, weight, bias, options, fused); });
 }
 
 }  // namespace ops

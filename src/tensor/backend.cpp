@@ -41,14 +41,25 @@ MapOp derivative_of(Activation activation) {
   throw Error("derivative_of: expected relu, leaky_relu or tanh");
 }
 
+namespace {
+
 void activate_in_place(Backend& backend, const ConvEpilogue& epilogue, const Tensor& out) {
-  if (epilogue.activation == Activation::none || out.numel() == 0) return;
+  if (epilogue.activation == Activation::none) return;
   const MapOp op = map_op_of(epilogue.activation);
   if (epilogue.activation != Activation::snake) return backend.map(op, out, std::array{out}, {epilogue.slope, 0});
   const auto along_channels = [&](const Tensor& values) {
     return TensorAccess::view(values, out.shape(), {0, 1, 0}, values.offset());
   };
   backend.map(op, out, std::array{out, along_channels(epilogue.alpha), along_channels(epilogue.beta)}, {});
+}
+
+}  // namespace
+
+void finish_in_place(Backend& backend, const ConvEpilogue& epilogue, const Tensor& out) {
+  if (out.numel() == 0) return;
+  if (epilogue.before.defined()) backend.copy(epilogue.before, out);
+  activate_in_place(backend, epilogue, out);
+  if (epilogue.residual.defined()) backend.map(MapOp::add_scaled, out, std::array{epilogue.residual, out}, {epilogue.scale, 0});
 }
 
 int device_count(DeviceType type) { return type == DeviceType::cuda ? cuda_device_count() : 1; }

@@ -63,6 +63,14 @@ struct ConvEpilogue {
   double slope = 0;  ///< of leaky_relu
   Tensor alpha{};    ///< (C) of snake, of the output's channels and dtype, contiguous
   Tensor beta{};     ///< likewise
+  /// May be undefined; else of the output's shape and dtype, contiguous, and out = residual + scale*activation(sums + bias)
+  /// with one rounding of the product's sum (MapOp::add_scaled).
+  Tensor residual{};
+  double scale = 1;  ///< of what is added to the residual
+  /// May be undefined; else of the output's shape and dtype, contiguous: gets sums + bias, the activation's argument.
+  Tensor before{};
+  /// Whether anything follows the sums.
+  [[nodiscard]] bool is_needed() const { return activation != Activation::none || residual.defined() || before.defined(); }
 };
 
 /// One kind of device. There is one Backend per device, alive for the whole program.
@@ -131,8 +139,8 @@ class Backend {
   virtual void conv_wgrad(const ConvProblem& problem, const Tensor& x, const Tensor& y, const Tensor& w, Algorithm algorithm,
                           Precision precision) = 0;
 
-  /// out = activation(direction(source, w) + bias), direction forward or dgrad, `bias` of out's channels; the bits of the
-  /// convolution followed by map().
+  /// out = epilogue(direction(source, w) + bias), direction forward or dgrad, `bias` of out's channels; the bits of the
+  /// convolution followed by map() for the activation and map() for the residual.
   virtual void conv_activated(const ConvProblem& problem, ConvDirection direction, const Tensor& source, const Tensor& w,
                               const Tensor& bias, const Tensor& out, const ConvEpilogue& epilogue, Algorithm algorithm,
                               Precision precision) = 0;
@@ -166,8 +174,8 @@ class Backend {
 /// snake.
 [[nodiscard]] MapOp map_op_of(Activation activation);
 [[nodiscard]] MapOp derivative_of(Activation activation);
-/// out (N, C, L) = activation(out) by backend.map(), in place.
-void activate_in_place(Backend& backend, const ConvEpilogue& epilogue, const Tensor& out);
+/// out (N, C, L) = epilogue(out) by backend.map(), in place.
+void finish_in_place(Backend& backend, const ConvEpilogue& epilogue, const Tensor& out);
 
 /// The backend of a device. Throws DeviceError, naming what is missing, where the device does not exist.
 [[nodiscard]] Backend& backend_of(Device device);

@@ -56,7 +56,16 @@ TEST_CASE("an epilogue and its way back are map() and reduce()") {
       backend.map(map_op_of(activation), expected, std::array{sums}, {0.25, 0});
       CHECK(max_difference(out, expected) == 0);
     }
+    // What the activation gave, scaled and added, and what it was given.
+    const Tensor residual = random(sums.shape(), 6), before = Tensor::full(sums.shape(), 7), sum = Tensor::empty(sums.shape());
+    backend.map(MapOp::add_scaled, sum, std::array{residual, activation == Activation::none ? sums : expected}, {0.3, 0});
+    backend.fill(out, std::numeric_limits<double>::quiet_NaN());
+    backend.conv_activated(p, ConvDirection::forward, x, w, b, out, {activation, 0.25, alpha, beta, residual, 0.3, before},
+                           Algorithm::automatic, Precision::fp32);
+    CHECK(max_difference(out, sum) == 0);
+    CHECK(max_difference(before, sums) == 0);
     if (activation == Activation::snake) continue;
+    backend.conv_activated(p, ConvDirection::forward, x, w, b, out, epilogue, Algorithm::automatic, Precision::fp32);
     const Tensor in = Tensor::full(sums.shape(), 7), totals = Tensor::full({4}, 7), total = Tensor::empty({1, 4, 1});
     backend.activation_backward(epilogue, out, sums, in, totals);
     if (activation != Activation::none) backend.map(derivative_of(activation), expected, std::array{out, sums}, {0.25, 0});

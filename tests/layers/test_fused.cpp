@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 
@@ -189,19 +190,21 @@ TEST_CASE("fused pairs: one activation used twice, nested networks, activations 
 TEST_CASE("fused pairs: derived classes keep their own forward, other layers are left alone") {
   manual_seed(1);
   const Tensor x = random_f64({2, 2, 9}, 2).to(DType::f32).to(default_device());
-  Conv1d conv({.in_channels = 2, .out_channels = 2, .kernel_size = 3});
-  Negated negated({.in_channels = 2, .out_channels = 2, .kernel_size = 3});
-  Doubling doubling;
-  LeakyReLU leaky;
-  Sigmoid sigmoid;
-  CHECK_FALSE(layers::forward_fused(conv, doubling, x).has_value());
-  CHECK_FALSE(layers::forward_fused(negated, leaky, x).has_value());
-  CHECK_FALSE(layers::forward_fused(conv, sigmoid, x).has_value());
-  CHECK_FALSE(layers::forward_fused(leaky, leaky, x).has_value());
-  CHECK_FALSE(layers::forward_fused(conv, conv, x).has_value());
-  CHECK(layers::forward_fused(conv, leaky, x).has_value());
-  check_pair({share(conv), share(doubling)}, x);
-  check_pair({share(negated), share(leaky)}, x);
+  const auto conv = share(Conv1d({.in_channels = 2, .out_channels = 2, .kernel_size = 3}));
+  const auto negated = share(Negated({.in_channels = 2, .out_channels = 2, .kernel_size = 3}));
+  const auto doubling = share(Doubling()), leaky = share(LeakyReLU()), sigmoid = share(Sigmoid());
+  const auto length = [](const std::shared_ptr<Module>& first, const std::shared_ptr<Module>& second) {
+    return layers::pass_length(std::array{first, second}, 0);
+  };
+  CHECK(length(conv, doubling) == 1);
+  CHECK(length(negated, leaky) == 1);
+  CHECK(length(conv, sigmoid) == 1);
+  CHECK(length(leaky, leaky) == 1);
+  CHECK(length(conv, conv) == 1);
+  CHECK(length(conv, leaky) == 2);
+  CHECK(layers::pass_length(std::array{conv, leaky}, 1) == 1);
+  check_pair({conv, doubling}, x);
+  check_pair({negated, leaky}, x);
 }
 
 TEST_CASE("fused pairs: autocast, an empty batch, a channel count that does not fit") {

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "conv/problem.hpp"
+#include "cuda/conv/epilogue.cuh"
 #include "cuda/conv/vector.cuh"
 
 namespace polyphase::cuda::gemm {
@@ -40,10 +41,11 @@ __global__ void im2col_kernel(const __grid_constant__ ConvProblem problem, const
   }
 }
 
-/// y = bias + the columns that meet in it, summed in the order of the taps.
+/// y = epilogue(bias + the columns that meet in it, summed in the order of the taps).
 template <class T, class A>
 __global__ void col2im_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ Piece piece,
-                              const A* __restrict__ columns, const T* __restrict__ bias, T* __restrict__ y) {
+                              const __grid_constant__ Epilogue epilogue, const A* __restrict__ columns,
+                              const T* __restrict__ bias, T* __restrict__ y) {
   const std::int64_t co_per_group = problem.C_out / problem.G;
   const std::int64_t rows = piece.n_count * piece.g_count * co_per_group;
   const std::int64_t spans = (piece.t_count + blockDim.x - 1) / blockDim.x;
@@ -68,7 +70,8 @@ __global__ void col2im_kernel(const __grid_constant__ ConvProblem problem, const
       if (remainder < 0) remainder += problem.S, --i;
     }
     if (bias != nullptr) sum += static_cast<A>(bias[channel]);
-    y[(n * problem.C_out + channel) * problem.L_out + t] = static_cast<T>(sum);
+    T* const to = y + (n * problem.C_out + channel) * problem.L_out + t;
+    *to = epilogue.finish<T>(sum, channel, to);
   }
 }
 

@@ -31,14 +31,19 @@ struct Call {
   const Weights* weights = nullptr;  // `second` of forward and dgrad, with the forms that are kept of it
 };
 
-/// Whether the kernels of `algorithm` apply this call's epilogue, with the bits of a launch of its own.
+/// Whether the kernels of `algorithm` apply this call's epilogue, with the bits of launches of their own.
 bool applies_epilogue(const Call& call, Algorithm algorithm) {
-  const Activation activation = call.epilogue.activation;
-  // The tensor cores' f32 results are put right by the sums behind them, so the activation must be one that can be undone.
-  if (algorithm == Algorithm::tensor_core)
-    return call.problem.dtype == DType::f32 &&
-           (activation == Activation::none || (activation == Activation::leaky_relu && call.epilogue.slope > 0));
-  return algorithm == Algorithm::direct;
+  const Epilogue& epilogue = call.epilogue;
+  switch (algorithm) {
+    case Algorithm::gemm:  // cuBLAS stores dgrad's results
+      return call.direction == ConvDirection::forward;
+    case Algorithm::tensor_core:
+      // f32 results are put right by the sums behind them, so the activation must be one that can be undone.
+      return call.problem.dtype == DType::f32 && !epilogue.is_late() &&
+             (epilogue.activation == Activation::none || (epilogue.activation == Activation::leaky_relu && epilogue.slope > 0));
+    default:
+      return true;
+  }
 }
 
 void issue(const Call& call, Algorithm algorithm) {
@@ -47,12 +52,12 @@ void issue(const Call& call, Algorithm algorithm) {
   switch (algorithm) {
     case Algorithm::depthwise:
       if (is_wgrad) return depthwise::wgrad(call.problem, call.first, call.second, call.out, call.device, call.stream);
-      return depthwise::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, call.device,
-                               call.stream);
+      return depthwise::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, epilogue,
+                               call.device, call.stream);
     case Algorithm::gemm:
       if (is_wgrad)
         return gemm::wgrad(call.problem, call.first, call.second, call.out, call.precision, call.device, call.stream);
-      return gemm::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, call.precision,
+      return gemm::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, epilogue, call.precision,
                           call.device, call.stream);
     case Algorithm::tensor_core:
       if (is_wgrad)

@@ -29,8 +29,8 @@ void conv_forward(const ConvProblem& problem, const void* x, const Weights& w, c
 void conv_dgrad(const ConvProblem& problem, const void* y, const Weights& w, const void* bias, void* x, Algorithm algorithm,
                 Precision precision, int device, cudaStream_t stream);
 
-/// out = activation(direction(source, w) + bias), direction forward or dgrad, where that costs no pass of its own; else without
-/// the activation. Returns whether it was done. `bias` and what the epilogue points at belong to out's channels.
+/// out = epilogue(direction(source, w) + bias), direction forward or dgrad, where that costs no pass of its own; else without
+/// the epilogue. Returns whether it was done. `bias` and what the epilogue points at belong to out's channels.
 [[nodiscard]] bool conv_activated(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& w,
                                   const void* bias, void* out, const Epilogue& epilogue, Algorithm algorithm,
                                   Precision precision, int device, cudaStream_t stream);

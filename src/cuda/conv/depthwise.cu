@@ -135,20 +135,20 @@ std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirecti
 }
 
 void gather(const ConvProblem& problem, ConvDirection direction, const void* source, const void* w, const void* bias, void* out,
-            int device, cudaStream_t stream) {
+            const Epilogue& epilogue, int device, cudaStream_t stream) {
   const bool is_forward = direction == ConvDirection::forward;
   if (problem.N == 0 || problem.C_in == 0 || (is_forward ? problem.L_out : problem.L_in) == 0) return;
   const int sm_count = properties(device).sm_count;
   if (const auto plan = make_band_plan(problem, direction, source, out, sm_count))
-    return band_gather(problem, direction, *plan, source, w, bias, out, stream);
+    return band_gather(problem, direction, *plan, source, w, bias, out, epilogue, stream);
   if (const auto plan = make_vector_plan(problem, direction, out, sm_count))
-    return vector_gather(direction, *plan, source, w, bias, out, stream);
+    return vector_gather(direction, *plan, source, w, bias, out, epilogue, stream);
   const Plan plan = make_plan(problem, direction, device);
   with_element(problem, direction, [&]<class T>(T* result) {
     using A = typename AccumulatorOf<T>::type;
     result = static_cast<T*>(out);
     launch(is_forward ? forward_kernel<T, A> : dgrad_kernel<T, A>, "conv depthwise", problem, direction, plan, stream,
-           static_cast<const T*>(source), static_cast<const T*>(w), static_cast<const T*>(bias), result);
+           static_cast<const T*>(source), static_cast<const T*>(w), static_cast<const T*>(bias), result, epilogue);
   });
 }
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "conv/problem.hpp"
+#include "cuda/conv/epilogue.cuh"
 #include "cuda/conv/row_stage.cuh"
 #include "cuda/conv/vector.cuh"
 
@@ -93,7 +94,8 @@ __device__ __forceinline__ void put_group(A* to, int count, const A (&sums)[kGro
 template <class T, class A>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ Plan plan, const T* __restrict__ x,
-                   const T* __restrict__ w, const T* __restrict__ bias, T* __restrict__ y) {
+                   const T* __restrict__ w, const T* __restrict__ bias, T* __restrict__ y,
+                   const __grid_constant__ Epilogue epilogue) {
   extern __shared__ __align__(16) unsigned char memory[];
   A* const source = reinterpret_cast<A*>(memory);
   A* const taps = source + plan.low_words;
@@ -133,6 +135,8 @@ __global__ void __launch_bounds__(kThreads)
     }
     __syncthreads();
     store_window(to, problem.L_out, t_begin, width, plan.high, result, bias != nullptr ? static_cast<A>(bias[channel]) : A(0));
+    if (epilogue.is_needed())
+      finish_stored<A>(epilogue, to, problem.L_out, t_begin, width, channel, static_cast<int>(threadIdx.x), kThreads);
     __syncthreads();
   }
 }
@@ -141,7 +145,8 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, class A>
 __global__ void __launch_bounds__(kThreads)
     dgrad_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ Plan plan, const T* __restrict__ y,
-                 const T* __restrict__ w, const T* __restrict__ bias, T* __restrict__ x) {
+                 const T* __restrict__ w, const T* __restrict__ bias, T* __restrict__ x,
+                 const __grid_constant__ Epilogue epilogue) {
   extern __shared__ __align__(16) unsigned char memory[];
   A* const source = reinterpret_cast<A*>(memory);
   A* const taps = source + plan.S * plan.high.pitch;
@@ -182,6 +187,8 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
     store_window(to, problem.L_in, i_begin, plan.positions, plan.low, result,
                  bias != nullptr ? static_cast<A>(bias[channel]) : A(0));
+    if (epilogue.is_needed())
+      finish_stored<A>(epilogue, to, problem.L_in, i_begin, plan.positions, channel, static_cast<int>(threadIdx.x), kThreads);
     __syncthreads();
   }
 }

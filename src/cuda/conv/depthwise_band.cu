@@ -141,12 +141,12 @@ std::optional<BandPlan> make_band_plan(const ConvProblem& p, ConvDirection direc
 }
 
 void band_gather(const ConvProblem& problem, ConvDirection direction, const BandPlan& plan, const void* source, const void* w,
-                 const void* bias, void* out, cudaStream_t stream) {
+                 const void* bias, void* out, const Epilogue& epilogue, cudaStream_t stream) {
   with_band_element(problem, [&](auto* result) {
     using T = std::remove_pointer_t<decltype(result)>;
     const auto run = [&](auto* kernel) {
       launch_band(kernel, "conv depthwise", plan, stream, static_cast<const T*>(source), static_cast<const T*>(w),
-                  static_cast<const T*>(bias), static_cast<T*>(out));
+                  static_cast<const T*>(bias), static_cast<T*>(out), epilogue);
     };
     if (direction == ConvDirection::dgrad)
       return with_depth(plan.depth, [&](auto depth) { run(band_gather_kernel<T, 1, decltype(depth)::value, false>); });

@@ -18,6 +18,7 @@
 
 #include "cuda/conv/chunk_stage.cuh"
 #include "cuda/conv/depthwise_band.hpp"
+#include "cuda/conv/epilogue.cuh"
 #include "cuda/ptx/mma.cuh"
 
 namespace polyphase::cuda::depthwise {
@@ -85,7 +86,7 @@ __device__ __forceinline__ void store_pairs(T* to, int low, int high, const Pair
 template <class T, int kN, int kDepth, bool kForward>
 __global__ void __launch_bounds__(kBandThreads, 8)
     band_gather_kernel(const __grid_constant__ BandPlan plan, const T* __restrict__ source, const T* __restrict__ w,
-                       const T* __restrict__ bias, T* __restrict__ out) {
+                       const T* __restrict__ bias, T* __restrict__ out, const __grid_constant__ Epilogue epilogue) {
   static_assert(kForward || kN == 1, "blocks of dgrad are 8 outputs");
   using Pair = typename PairOf<T>::type;
   constexpr int V = kBandGroups, kBlock = 8 * kN, kWarp = V * kWarpBlocks * kBlock;
@@ -189,6 +190,8 @@ __global__ void __launch_bounds__(kBandThreads, 8)
             if (one >= 0 && one < length) to[one] = static_cast<T>(add_taps<kForward>(plan, from, taps, one) + offset);
           }
         }
+        if (epilogue.is_needed())
+          finish_stored<float>(epilogue, to, length, t + first_block * kBlock, kWarp, channel, lane, 32);
       });
 }
 

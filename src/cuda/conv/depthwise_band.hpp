@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "conv/problem.hpp"
+#include "cuda/conv/epilogue.cuh"
 #include "cuda/fast_divide.cuh"
 
 namespace polyphase::cuda::depthwise {
@@ -38,7 +39,7 @@ struct BandPlan {
 
 /// depthwise::gather by a plan.
 void band_gather(const ConvProblem& problem, ConvDirection direction, const BandPlan& plan, const void* source, const void* w,
-                 const void* bias, void* out, cudaStream_t stream);
+                 const void* bias, void* out, const Epilogue& epilogue, cudaStream_t stream);
 
 /// The partial sums of the weight gradient by a plan: partial (plan.slices, C_out, K).
 void band_wgrad(const ConvProblem& problem, const BandPlan& plan, const void* x, const void* y, float* partial,

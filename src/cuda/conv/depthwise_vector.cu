@@ -114,12 +114,12 @@ std::optional<VectorPlan> make_vector_plan(const ConvProblem& p, ConvDirection d
 }
 
 void vector_gather(ConvDirection direction, const VectorPlan& plan, const void* source, const void* w, const void* bias,
-                   void* out, cudaStream_t stream) {
+                   void* out, const Epilogue& epilogue, cudaStream_t stream) {
   with_vector_stride(plan, [&](auto stride) {
     constexpr int S = decltype(stride)::value;
     launch_vectors(direction == ConvDirection::forward ? vector_forward_kernel<S> : vector_dgrad_kernel<S>, "conv depthwise",
                    plan, stream, static_cast<const float*>(source), static_cast<const float*>(w),
-                   static_cast<const float*>(bias), static_cast<float*>(out));
+                   static_cast<const float*>(bias), static_cast<float*>(out), epilogue);
   });
 }
 

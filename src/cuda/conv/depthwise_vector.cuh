@@ -15,6 +15,7 @@
 
 #include "cuda/conv/chunk_stage.cuh"
 #include "cuda/conv/depthwise_vector.hpp"
+#include "cuda/conv/epilogue.cuh"
 #include "cuda/conv/word_stage.cuh"
 
 namespace polyphase::cuda::depthwise {
@@ -68,7 +69,7 @@ __device__ __forceinline__ void add_steps(const float* stage, const float* taps,
 template <int S>
 __global__ void __launch_bounds__(kVectorThreads, 8)
     vector_forward_kernel(const __grid_constant__ VectorPlan plan, const float* __restrict__ x, const float* __restrict__ w,
-                          const float* __restrict__ bias, float* __restrict__ y) {
+                          const float* __restrict__ bias, float* __restrict__ y, const __grid_constant__ Epilogue epilogue) {
   constexpr int V = kVectors, U = 4 / S;
   extern __shared__ __align__(16) unsigned char memory[];
   float* const taps = reinterpret_cast<float*>(memory);
@@ -102,6 +103,8 @@ __global__ void __launch_bounds__(kVectorThreads, 8)
     add_steps<S, decltype(count)::value>(stage + first_vector * U, taps, plan.K + sigma - (steps - 1) * S, sigma, sums);
   });
   store_vectors(to, plan.L_out, t, sums);
+  if (epilogue.is_needed())
+    finish_stored<float>(epilogue, to, plan.L_out, t_begin + thread / 32 * 128 * V, 128 * V, channel, thread % 32, 32);
 }
 
 /// sums[v][e] += sum over j and r with j*S + r < K of window(kShift + S*(e + j) + r) * taps[j*S + r], K taps of kCount - 1 or
@@ -137,7 +140,7 @@ __device__ __forceinline__ void add_positions(const std::uint32_t* stage, int fi
 template <int S>
 __global__ void __launch_bounds__(kVectorThreads, 7)
     vector_dgrad_kernel(const __grid_constant__ VectorPlan plan, const float* __restrict__ y, const float* __restrict__ w,
-                        const float* __restrict__ bias, float* __restrict__ x) {
+                        const float* __restrict__ bias, float* __restrict__ x, const __grid_constant__ Epilogue epilogue) {
   constexpr int V = kDgradVectors;
   extern __shared__ __align__(16) unsigned char memory[];
   float* const taps = reinterpret_cast<float*>(memory);
@@ -183,6 +186,8 @@ __global__ void __launch_bounds__(kVectorThreads, 7)
         });
       });
   store_vectors(to, plan.L_in, i_begin + first_vector * 4, sums);
+  if (epilogue.is_needed())
+    finish_stored<float>(epilogue, to, plan.L_in, i_begin + thread / 32 * 128 * V, 128 * V, channel, thread % 32, 32);
 }
 
 }  // namespace polyphase::cuda::depthwise

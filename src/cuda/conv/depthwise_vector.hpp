@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "conv/problem.hpp"
+#include "cuda/conv/epilogue.cuh"
 #include "cuda/fast_divide.cuh"
 
 namespace polyphase::cuda::depthwise {
@@ -42,7 +43,7 @@ struct VectorTuning {
 
 /// depthwise::gather by a plan.
 void vector_gather(ConvDirection direction, const VectorPlan& plan, const void* source, const void* w, const void* bias,
-                   void* out, cudaStream_t stream);
+                   void* out, const Epilogue& epilogue, cudaStream_t stream);
 
 /// The partial sums of the weight gradient by a plan: partial (plan.slices, C_out, K).
 void vector_wgrad(const VectorPlan& plan, const void* x, const void* y, float* partial, cudaStream_t stream);

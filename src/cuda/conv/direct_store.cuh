@@ -23,12 +23,14 @@ struct WarpTile {
   A* sums;
 };
 
-/// What is written where no tap reaches.
+/// What is written where no tap reaches, or what a late epilogue makes it of.
 template <class T, class A>
 __device__ __forceinline__ A without_taps(const TapGemm& form, const Place& place, std::int64_t channel,
                                           const T* __restrict__ bias, const Epilogue& epilogue) {
   const std::int64_t index = place.g * form.out_channels + channel;
-  return bias != nullptr ? epilogue.activate<T>(static_cast<A>(bias[index]), index) : A(0);
+  if (bias == nullptr) return A(0);
+  const A sum = static_cast<A>(bias[index]);
+  return epilogue.is_late() ? sum : epilogue.activate<T>(sum, index);
 }
 
 /// Whether the outputs of one position are `kRun` neighbours: all classes of one channel, or one class and positions without a
@@ -47,6 +49,7 @@ __device__ __forceinline__ bool activate_early(const TapGemm& form, const Steps&
                                                const T* __restrict__ bias, const Epilogue& epilogue,
                                                A (&sums)[kThreadP][kThreadC]) {
   const bool is_relu = epilogue.activation == Activation::relu;
+  if (epilogue.is_late()) return false;
   if (!is_relu && epilogue.activation != Activation::leaky_relu) return false;
   const A slope = static_cast<A>(epilogue.slope);
 #pragma unroll
@@ -119,6 +122,45 @@ __device__ __forceinline__ void store_runs(const TapGemm& form, const Place& pla
   }
 }
 
+/// The same with an epilogue at the store, `run` 1, 2 or 4: what is added to four words of a lane is read before any of them is
+/// written.
+template <class T, class A, int kWarpP, int kThreadC>
+__device__ __forceinline__ void store_late_runs(const TapGemm& form, const Place& place, int run, const T* __restrict__ bias,
+                                                const Epilogue& epilogue, T* out, const WarpTile<A>& warp) {
+  constexpr int kAhead = 4;
+  const bool by_class = form.out_gcd == 1;
+  const int step = by_class ? run : 1, words = run * kWarpP;
+  const std::int64_t t0 = run * (place.position + warp.position) + form.out_origin + warp.lane;
+  const std::int64_t channel0 = (place.column + warp.column) / step;
+  const auto channels =
+      static_cast<int>(max(min(form.out_channels - channel0, static_cast<std::int64_t>(kThreadC / step)), std::int64_t{0}));
+  const int residue = warp.lane % run, shift = run / 2;  // run = 2^shift
+  const bool has_tap = by_class || residue == 0;
+  const A* const own = warp.sums + (by_class ? residue * sum_pitch(kWarpP) : 0);
+#pragma unroll 1
+  for (int c = 0; c < channels; ++c) {
+    const std::int64_t channel = place.g * form.out_channels + channel0 + c;
+    const A offset = bias != nullptr ? static_cast<A>(bias[channel]) : A(0);
+    T* const row = out + (place.n * form.G * form.out_channels + channel) * form.out_length;
+#pragma unroll 1
+    for (int first = 0; first < words; first += 32 * kAhead) {
+      A others[kAhead];
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        const std::int64_t t = t0 + first + 32 * i;
+        others[i] = t >= 0 && t < form.out_length ? epilogue.added<A>(row + t) : A(0);
+      }
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        const int word = first + 32 * i + warp.lane;
+        const std::int64_t t = t0 + first + 32 * i;
+        const A sum = has_tap ? own[c * step * sum_pitch(kWarpP) + (word >> shift)] : A(0);
+        if (t >= 0 && t < form.out_length) row[t] = epilogue.finish<T>(sum + offset, channel, row + t, others[i]);
+      }
+    }
+  }
+}
+
 /// Writes a warp's sums for any stride, in the order of the output row.
 template <class T, class A, int kWarpP, int kThreadC>
 __device__ __forceinline__ void store_phases(const TapGemm& form, const Steps& steps, const Place& place,
@@ -159,7 +201,7 @@ __device__ __forceinline__ void store_phases(const TapGemm& form, const Steps& s
       } else {
         value = without_taps<T, A>(form, place, channel, bias, epilogue);
       }
-      *to = static_cast<T>(value);
+      *to = epilogue.is_late() ? epilogue.finish<T>(value, place.g * form.out_channels + channel, to) : static_cast<T>(value);
     }
   }
 }
@@ -171,6 +213,12 @@ __device__ __forceinline__ void store_warp(const TapGemm& form, const Steps& ste
                                            T* __restrict__ out, const WarpTile<A>& warp) {
   __syncwarp();
   const T* added = is_active ? nullptr : bias;
+  if (epilogue.is_late()) {
+    for (const int run : {1, 2, 4})
+      if (is_run(form, run, kThreadC))
+        return store_late_runs<T, A, kWarpP, kThreadC>(form, place, run, bias, epilogue, out, warp);
+    return store_phases<T, A, kWarpP, kThreadC>(form, steps, place, bias, added, epilogue, out, warp);
+  }
   if (!is_active && epilogue.activation != Activation::none) {
     activate<T, A, kWarpP, kThreadC>(form, steps, place, bias, epilogue, warp);
     added = nullptr;

@@ -204,7 +204,7 @@ __global__ void add_slices_kernel(const __grid_constant__ FastDivide by_length, 
     const std::uint32_t row = by_length.divide(static_cast<std::uint32_t>(i));
     const std::uint32_t channel = row - by_channels.divide(row) * by_channels.divisor;
     if (bias != nullptr) sum += bias[channel];
-    out[i] = epilogue.activate<T>(sum, channel);
+    out[i] = epilogue.finish<T>(sum, channel, out + i);
   }
 }
 

@@ -28,6 +28,15 @@ struct Epilogue {
   double slope = 0;             // leaky_relu
   const void* alpha = nullptr;  // snake: (output channels), elements of the convolution's type
   const void* beta = nullptr;
+  // Distances in bytes from where an output is stored; 0: none. Tensors laid out like the output, whatever part of it a kernel
+  // works on.
+  std::int64_t residual = 0;  // to what `scale` times the activation is added to
+  double scale = 1;
+  std::int64_t before = 0;  // to where the activation's argument is kept
+
+  /// Whether stores need more than apply() or activate().
+  __host__ __device__ bool is_late() const { return residual != 0 || before != 0; }
+  __host__ __device__ bool is_needed() const { return activation != Activation::none || is_late(); }
 
 #ifdef __CUDACC__
   /// All but snake, which needs its channel's parameters: activate().
@@ -60,7 +69,70 @@ struct Epilogue {
     return snake_once(rounded, static_cast<A>(static_cast<const T*>(alpha)[channel]),
                       static_cast<A>(static_cast<const T*>(beta)[channel]));
   }
+
+  /// What lies `distance` bytes from an output's place.
+  template <class T>
+  static __device__ __forceinline__ T* beside(const T* to, std::int64_t distance) {
+    return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(to) + static_cast<std::uintptr_t>(distance));
+  }
+  /// What is added to the output stored at `to`, for finish().
+  template <class A, class T>
+  __device__ __forceinline__ A added(const T* to) const {
+    return residual != 0 ? static_cast<A>(*beside(to, residual)) : A(0);
+  }
+  /// The output for `value`, a sum with its bias, and what is added to it.
+  template <class T, class A>
+  __device__ __forceinline__ T finished(A value, std::int64_t channel, A other) const {
+    const T result = static_cast<T>(activate<T>(value, channel));
+    return residual != 0 ? static_cast<T>(fma(static_cast<A>(scale), static_cast<A>(result), other)) : result;
+  }
+  /// The same of the output that goes to `to`, its argument kept. `other` is added(to), read early so that many are under way.
+  template <class T, class A>
+  __device__ __forceinline__ T finish(A value, std::int64_t channel, T* to, A other) const {
+    if (before != 0) *beside(to, before) = static_cast<T>(value);
+    return finished<T>(value, channel, other);
+  }
+  template <class T, class A>
+  __device__ __forceinline__ T finish(A value, std::int64_t channel, T* to) const {
+    return finish<T>(value, channel, to, added<A>(to));
+  }
 #endif
 };
+
+#ifdef __CUDACC__
+/// Finishes row[begin, begin + count) inside [0, length), sums of output channel `channel` that this thread has just stored:
+/// its 16-byte vectors thread, thread + threads, ... from row + begin, which is aligned. So a kernel that writes such vectors
+/// needs no registers for the epilogue, and what is read again is still in the L2 cache.
+template <class A, class T>
+__device__ __forceinline__ void finish_stored(const Epilogue& epilogue, T* row, std::int64_t length, std::int64_t begin,
+                                              int count, std::int64_t channel, int thread, int threads) {
+  constexpr int kVector = 16 / static_cast<int>(sizeof(T));
+  struct alignas(16) Pack {
+    T at[kVector];
+  };
+  const bool whole = (epilogue.residual | epilogue.before) % 16 == 0;
+  __syncwarp();  // nothing of the stores is left to come, whatever type they were of
+#pragma unroll 1
+  for (int e = thread * kVector; e < count; e += threads * kVector) {
+    const std::int64_t at = begin + e;
+    if (whole && at >= 0 && at + kVector <= length) {
+      Pack* const to = reinterpret_cast<Pack*>(row + at);
+      Pack pack = *to;
+      const Pack other = epilogue.residual != 0 ? *Epilogue::beside(to, epilogue.residual) : pack;
+      if (epilogue.before != 0) *Epilogue::beside(to, epilogue.before) = pack;
+#pragma unroll
+      for (int i = 0; i < kVector; ++i)
+        pack.at[i] = epilogue.finished<T>(static_cast<A>(pack.at[i]), channel, static_cast<A>(other.at[i]));
+      *to = pack;
+      continue;
+    }
+#pragma unroll 1
+    for (int i = 0; i < kVector; ++i) {
+      T* const to = row + at + i;
+      if (at + i >= 0 && at + i < length) *to = epilogue.finish<T>(static_cast<A>(*to), channel, to);
+    }
+  }
+}
+#endif
 
 }  // namespace polyphase::cuda

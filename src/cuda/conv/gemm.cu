@@ -170,8 +170,8 @@ void im2col(const ConvProblem& problem, const Piece& piece, const T* y, T* colum
 }
 
 template <class T>
-void forward_as(const Arrays<T>& arrays, const T* bias, Precision precision, int device, cudaStream_t stream,
-                std::size_t bytes) {
+void forward_as(const Arrays<T>& arrays, const T* bias, const Epilogue& epilogue, Precision precision, int device,
+                cudaStream_t stream, std::size_t bytes) {
   using A = typename AccumulatorOf<T>::type;
   const ConvProblem& problem = arrays.problem;
   const Sizes& sizes = arrays.sizes;
@@ -189,7 +189,7 @@ void forward_as(const Arrays<T>& arrays, const T* bias, Precision precision, int
     }
     const std::int64_t rows = piece.n_count * piece.g_count * problem.channels_out_per_group();
     col2im_kernel<T, A><<<grid_for(rows * ((piece.t_count + kThreads - 1) / kThreads)), kThreads, 0, stream>>>(
-        problem, piece, buffer.as<A>(), bias, arrays.y);
+        problem, piece, epilogue, buffer.as<A>(), bias, arrays.y);
     check_launch("conv gemm: col2im");
   });
 }
@@ -276,7 +276,7 @@ std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirecti
 }
 
 void gather(const ConvProblem& problem, ConvDirection direction, const void* source, const void* w, const void* bias, void* out,
-            Precision precision, int device, cudaStream_t stream) {
+            const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream) {
   const bool is_forward = direction == ConvDirection::forward;
   if (problem.N == 0 || (is_forward ? problem.L_out : problem.L_in) == 0) return;
   with_element(problem, direction, [&]<class T>(T*) {
@@ -284,7 +284,7 @@ void gather(const ConvProblem& problem, ConvDirection direction, const void* sou
     const Arrays<T> arrays{problem, sizes_of(problem, direction), mutable_cast<T>(is_forward ? source : out),
                            mutable_cast<T>(is_forward ? out : source), mutable_cast<T>(w)};
     if (is_forward)
-      forward_as<T>(arrays, static_cast<const T*>(bias), precision, device, stream, bytes);
+      forward_as<T>(arrays, static_cast<const T*>(bias), epilogue, precision, device, stream, bytes);
     else
       dgrad_as<T>(arrays, static_cast<const T*>(bias), precision, device, stream, bytes);
   });

@@ -1,0 +1,43 @@
+#pragma once
+// Modules around which their input is added.
+
+#include <concepts>
+#include <utility>
+
+#include "layers/sequential.hpp"
+
+namespace polyphase {
+
+/// x + scale*block(x), the block of HiFi-GAN, EnCodec, DAC and BigVGAN:
+///
+///     pp::Residual(pp::LeakyReLU(0.1), pp::Conv1d({..., .dilation = 3, .padding = 3}), pp::LeakyReLU(0.1), pp::Conv1d({...}))
+///
+/// The block is the modules one after another, as in Sequential. Where it ends with a Conv1d or ConvTranspose1d, or with one
+/// and an activation that Sequential takes with it, the sum is formed in the convolution's pass over memory, with the bits of
+/// add_scaled(x, block(x), scale): sums + bias rounded, activation rounded, x + scale*that rounded once. An activation in front
+/// of the sum is a pass of its own again while gradients are recorded, unless it is a Snake.
+/// Children are named "block.0", "block.1", ..., as EnCodec and DAC name theirs. A copy shares the children.
+class Residual : public Module {
+ public:
+  struct Options {
+    double scale = 1;
+  };
+  /// Takes the modules over; a single Sequential is the block itself.
+  template <std::derived_from<Module>... M>
+  requires(sizeof...(M) > 0) explicit Residual(M... modules) : block_(std::move(modules)...) {}
+  template <std::derived_from<Module>... M>
+  explicit Residual(const Options& options, M... modules) : block_(std::move(modules)...), scale_(options.scale) {}
+
+  [[nodiscard]] Sequential& block() { return block_; }
+  [[nodiscard]] double scale() const { return scale_; }
+  void visit(Visitor& visitor) override { visitor.module("block", block_); }
+  /// x of any shape that the block keeps. Throws ShapeError where the block's result has another shape, and what the modules
+  /// throw.
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+
+ private:
+  Sequential block_;
+  double scale_ = 1;
+};
+
+}  // namespace polyphase

@@ -1,0 +1,252 @@
+#include "layers/residual.hpp"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <memory>
+
+#include "autograd/autocast.hpp"
+#include "autograd/no_grad.hpp"
+#include "conv/algorithm.hpp"
+#include "layers/activations.hpp"
+#include "layers/conv1d.hpp"
+#include "layers/conv_transpose1d.hpp"
+#include "layers/dropout.hpp"
+#include "ops/elementwise.hpp"
+#include "ops/reduce.hpp"
+#include "support/helpers.hpp"
+#include "support/layer_gradcheck.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+
+namespace {
+
+std::vector<double> values(const Tensor& tensor) { return tensor.detach().to(DType::f64).to_vector<double>(); }
+
+/// The output, the gradient of x and those of all parameters, by `forward`.
+std::vector<std::vector<double>> results(Module& net, const Tensor& x, const std::function<Tensor(const Tensor&)>& forward) {
+  Tensor leaf = x.clone();
+  leaf.set_requires_grad(true);
+  net.zero_grad();
+  const Tensor y = forward(leaf);
+  Generator generator(3);
+  y.backward(Tensor::randn(y.shape(), {.dtype = DType::f64, .device = Device::cpu()}, &generator).to(y.dtype()).to(y.device()));
+  std::vector<std::vector<double>> all{values(y), values(leaf.grad())};
+  for (const Tensor& parameter : net.parameters()) all.push_back(values(parameter.grad()));
+  return all;
+}
+
+/// `net` has the bits of its modules one after the other and a sum, recorded or not.
+void check_residual(Residual& net, const Tensor& x) {
+  const auto apart = [&](const Tensor& in) {
+    Tensor y = in;
+    for (const auto& module : net.block()) y = module->forward(y);
+    return net.scale() == 1 ? in + y : add_scaled(in, y, net.scale());
+  };
+  const auto together = [&](const Tensor& in) { return net(in); };
+  CHECK(results(net, x, together) == results(net, x, apart));
+  const NoGradGuard no_grad;
+  CHECK(values(together(x)) == values(apart(x)));
+  CHECK_FALSE(values(together(x)).empty());
+}
+
+template <class M>
+std::shared_ptr<Module> share(M module) {
+  return std::make_shared<M>(std::move(module));
+}
+
+/// Convolutions that keep (N, 6, L).
+std::vector<std::shared_ptr<Module>> convolutions(DType dtype) {
+  return {
+      share(Conv1d({.in_channels = 6, .out_channels = 6, .kernel_size = 3, .padding = 3, .dilation = 3, .dtype = dtype})),
+      share(Conv1d({.in_channels = 6, .out_channels = 6, .kernel_size = 1, .bias = false, .dtype = dtype})),
+      share(Conv1d({.in_channels = 6,
+                    .out_channels = 6,
+                    .kernel_size = 5,
+                    .padding = 2,
+                    .groups = 2,
+                    .padding_mode = PaddingMode::replicate,
+                    .dtype = dtype})),
+      share(Conv1d({.in_channels = 6, .out_channels = 6, .kernel_size = 7, .padding = 3, .groups = 6, .dtype = dtype})),
+      share(ConvTranspose1d({.in_channels = 6, .out_channels = 6, .kernel_size = 3, .padding = 1, .dtype = dtype})),
+      share(ConvTranspose1d(
+          {.in_channels = 6, .out_channels = 6, .kernel_size = 3, .padding = 2, .groups = 6, .dilation = 2, .dtype = dtype})),
+  };
+}
+
+std::vector<std::shared_ptr<Module>> activations(DType dtype) {
+  return {share(ReLU()),
+          share(LeakyReLU(0.1)),
+          share(LeakyReLU(-0.5)),
+          share(Tanh()),
+          share(Sigmoid()),
+          share(Snake(6, {.alpha = 0.7, .dtype = dtype})),
+          share(SnakeBeta(6, {.alpha = 0.7, .alpha_logscale = true, .dtype = dtype}))};
+}
+
+Residual block_of(double scale, const std::vector<std::shared_ptr<Module>>& modules) {
+  Sequential block;
+  for (const auto& module : modules) block.push_back(module);
+  return Residual({.scale = scale}, block);
+}
+
+void check_all(DType dtype) {
+  manual_seed(1);
+  const auto input = [&](const Shape& shape) { return random_f64(shape, 2).to(dtype).to(default_device()); };
+  const auto all = convolutions(dtype);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    for (const double scale : {1.0, 0.3}) {
+      for (const Shape& shape : {Shape{3, 6, 37}, Shape{6, 37}}) {
+        Residual plain = block_of(scale, {all[i]});
+        check_residual(plain, input(shape));
+      }
+      Residual deep = block_of(scale, {share(LeakyReLU(0.1)), all[(i + 1) % all.size()], share(LeakyReLU(0.1)), all[i]});
+      check_residual(deep, input({37, 2, 6}).permute({1, 2, 0}));
+      for (const auto& activation : activations(dtype)) {
+        Residual with = block_of(scale, {all[i], activation});
+        check_residual(with, input({2, 6, 37}));
+      }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("residual, f32: output and all gradients have the bits of the modules and the sum apart") { check_all(DType::f32); }
+TEST_CASE("residual, f64: output and all gradients have the bits of the modules and the sum apart") { check_all(DType::f64); }
+TEST_CASE("residual, f16: output and all gradients have the bits of the modules and the sum apart") { check_all(DType::f16); }
+TEST_CASE("residual, bf16: output and all gradients have the bits of the modules and the sum apart") { check_all(DType::bf16); }
+
+TEST_CASE("residual: every algorithm and precision, strides and phases without taps") {
+  manual_seed(1);
+  int ran = 0;
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const std::int64_t channels : {16, 40}) {
+      // Rows of one length on both sides: 40 = (40 - 1) + 3 - 2, 40 = (20 - 1)*2 + 4 - 2.
+      Residual same =
+          Residual({.scale = 0.5},
+                   Conv1d({.in_channels = channels, .out_channels = channels, .kernel_size = 3, .padding = 1, .dtype = dtype}));
+      const auto down = Conv1d(
+          {.in_channels = channels, .out_channels = channels, .kernel_size = 4, .stride = 2, .padding = 1, .dtype = dtype});
+      Residual up(down, ConvTranspose1d({.in_channels = channels,
+                                         .out_channels = channels,
+                                         .kernel_size = 4,
+                                         .stride = 2,
+                                         .padding = 1,
+                                         .dtype = dtype}));
+      Residual holes(down, ConvTranspose1d({.in_channels = channels,
+                                            .out_channels = channels,
+                                            .kernel_size = 1,
+                                            .stride = 2,
+                                            .output_padding = 1,
+                                            .dtype = dtype}));
+      const Tensor x = random_f64({2, channels, 520}, 2).to(dtype).to(default_device());
+      for (const Algorithm algorithm : {Algorithm::direct, Algorithm::tensor_core, Algorithm::gemm, Algorithm::reference})
+        for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::ieee}) {
+          const AlgorithmGuard guard(algorithm);
+          const PrecisionGuard precise(precision);
+          for (Residual* net : {&same, &up, &holes}) {
+            try {
+              (void)net->block()(x);
+            } catch (const NotImplemented&) {
+              continue;
+            }
+            ++ran;
+            const NoGradGuard no_grad;
+            CHECK(values((*net)(x)) == values(add_scaled(x, net->block()(x), net->scale())));
+          }
+        }
+    }
+  CHECK(ran > 0);
+}
+
+TEST_CASE("residual: rows of many lengths, long and short") {
+  manual_seed(1);
+  const NoGradGuard no_grad;
+  for (const std::int64_t L : {1, 2, 63, 1000, 1001, 4099})
+    for (const std::int64_t channels : {1, 3, 64}) {
+      Residual net(Conv1d({.in_channels = channels, .out_channels = channels, .kernel_size = 3, .padding = 1}), Tanh());
+      Residual depthwise(
+          Conv1d({.in_channels = channels, .out_channels = channels, .kernel_size = 3, .padding = 1, .groups = channels}));
+      const Tensor x = random_f64({2, channels, L}, 2).to(DType::f32).to(default_device());
+      CHECK(values(net(x)) == values(x + net.block()[1](net.block()[0](x))));
+      CHECK(values(depthwise(x)) == values(x + depthwise.block()[0](x)));
+    }
+}
+
+TEST_CASE("residual: gradients agree with differences") {
+  const DeviceGuard on_host(Device::cpu());
+  Sequential net(Conv1d({.in_channels = 2, .out_channels = 3, .kernel_size = 3, .padding = 1}),
+                 Residual({.scale = 0.7}, LeakyReLU(0.3),
+                          Conv1d({.in_channels = 3, .out_channels = 3, .kernel_size = 3, .padding = 2, .dilation = 2}), Tanh(),
+                          Conv1d({.in_channels = 3, .out_channels = 3, .kernel_size = 1})),
+                 Residual(Conv1d({.in_channels = 3, .out_channels = 3, .kernel_size = 3, .padding = 1}), Snake(3)),
+                 Residual({.scale = 2}, Conv1d({.in_channels = 3, .out_channels = 3, .kernel_size = 1}), Tanh()));
+  CHECK(layer_gradcheck(net, {2, 2, 6}) == "");
+}
+
+TEST_CASE("residual: nested, shared, without a convolution, empty") {
+  manual_seed(1);
+  const auto conv = share(Conv1d({.in_channels = 2, .out_channels = 2, .kernel_size = 3, .padding = 1}));
+  const Tensor x = random_f64({2, 2, 9}, 2).to(DType::f32).to(default_device());
+  Sequential inner;
+  inner.push_back(conv).push_back(Sequential());
+  Residual nested = block_of(0.5, {conv, share(inner)});
+  check_residual(nested, x);
+  Residual twice = block_of(1, {conv, conv, share(ReLU()), conv});
+  check_residual(twice, x);
+  Residual residuals = block_of(1, {share(Residual(LeakyReLU(), Tanh())), share(twice)});
+  check_residual(residuals, x);
+  Residual alone{Tanh()};
+  check_residual(alone, x);
+  Residual nothing{Sequential()};
+  CHECK(values(nothing(x)) == values(x + x));
+}
+
+TEST_CASE("residual: autocast, an empty batch") {
+  manual_seed(1);
+  const auto conv = share(Conv1d({.in_channels = 6, .out_channels = 6, .kernel_size = 3, .padding = 1}));
+  const Tensor x = random_f64({2, 6, 9}, 2).to(DType::f32).to(default_device());
+  {
+    const AutocastGuard guard(DType::bf16);
+    Residual plain = block_of(0.5, {conv});
+    check_residual(plain, x);
+    for (const auto& activation : activations(DType::f32)) {
+      Residual with = block_of(1, {conv, activation});
+      check_residual(with, x);
+    }
+  }
+  Residual net = block_of(0.5, {conv, share(Snake(6))});
+  net.zero_grad();
+  const Tensor y = net(Tensor::zeros({0, 6, 9}));
+  CHECK(y.shape() == Shape{0, 6, 9});
+  sum(y).backward();
+  for (const Tensor& parameter : net.parameters()) CHECK(max_difference(parameter.grad(), Tensor::zeros_like(parameter)) == 0);
+}
+
+TEST_CASE("residual: keys, options, training mode") {
+  Residual net({.scale = 0.25}, Conv1d({.in_channels = 2, .out_channels = 2, .kernel_size = 1}), Dropout(0.5), Snake(2));
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : net.state_dict()) names.push_back(name);
+  CHECK(names == std::vector<std::string>{"block.0.weight", "block.0.bias", "block.2.alpha"});
+  CHECK(net.scale() == 0.25);
+  CHECK(net.block().size() == 3);
+  net.eval();
+  CHECK_FALSE(net.block()[1].is_training());
+  CHECK(Residual(ReLU()).scale() == 1);
+}
+
+TEST_CASE("residual: a block that changes the shape is refused") {
+  const Tensor x = Tensor::ones({2, 2, 9});
+  Residual shorter(Conv1d({.in_channels = 2, .out_channels = 2, .kernel_size = 3}));
+  CHECK_THROWS_WITH_AS((void)shorter(x), "conv1d: expected a residual of the output's shape (2, 2, 7), got (2, 2, 9)",
+                       ShapeError);
+  Residual activated(Conv1d({.in_channels = 2, .out_channels = 1, .kernel_size = 1}), ReLU());
+  CHECK_THROWS_WITH_AS((void)activated(x), "conv1d: expected a residual of the output's shape (2, 1, 9), got (2, 2, 9)",
+                       ShapeError);
+  Residual longer(ConvTranspose1d({.in_channels = 2, .out_channels = 2, .kernel_size = 2, .stride = 2}));
+  CHECK_THROWS_WITH_AS((void)longer(Tensor::ones({2, 9})),
+                       "conv_transpose1d: expected a residual of the output's shape (2, 18), got (2, 9)", ShapeError);
+  Residual plain(Conv1d({.in_channels = 2, .out_channels = 3, .kernel_size = 1}), Sigmoid());
+  CHECK_THROWS_WITH_AS((void)plain(x), "Residual: expected its modules to keep the shape (2, 2, 9), got (2, 3, 9)", ShapeError);
+}
