@@ -7,6 +7,7 @@
 
 #include "cuda/conv/conv.hpp"
 #include "cuda/conv/direct_steps.hpp"
+#include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda {
@@ -186,7 +187,10 @@ ConvPlan make_conv_plan(const ConvProblem& problem, ConvDirection direction, Pre
   const GpuRates rates = rates_of(device);
   for (const Algorithm algorithm : {Algorithm::depthwise, Algorithm::direct, Algorithm::tensor_core, Algorithm::gemm}) {
     if (can_implement(problem, direction, algorithm, precision, device)) continue;
-    plan.candidates.push_back({algorithm, estimate(problem, direction, algorithm, precision, rates)});
+    // The wide form of tensor_core knows its tiles, and is known to be faster than the rates of the others say.
+    const auto wide =
+        algorithm == Algorithm::tensor_core ? tensor_core::wide_seconds(problem, direction, precision, device) : std::nullopt;
+    plan.candidates.push_back({algorithm, wide ? *wide : estimate(problem, direction, algorithm, precision, rates)});
   }
   std::stable_sort(plan.candidates.begin(), plan.candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });

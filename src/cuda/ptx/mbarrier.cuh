@@ -56,6 +56,17 @@ __device__ __forceinline__ void bulk_copy(std::uint32_t to, const void* from, st
                : "memory");
 }
 
+/// `bytes` (a multiple of 16, both ends 16-byte aligned) from shared to global memory, in the group that bulk_commit() ends.
+/// What wrote them has to be behind fence_async_shared().
+__device__ __forceinline__ void bulk_store(void* to, std::uint32_t from, std::uint32_t bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes) : "memory");
+}
+/// Ends a group of this thread's bulk stores, an empty one too.
+__device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+/// Until shared memory has been read by all of this thread's groups; by bulk_wait(), until they are written.
+__device__ __forceinline__ void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+__device__ __forceinline__ void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
 /// Waits for the other threads, `threads` in all (whole warps), that name the same barrier of the block: 1 to 15.
 __device__ __forceinline__ void named_barrier(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");

@@ -6,6 +6,7 @@
 #include "cuda/conv/sm90/tensor_core_wide.cuh"
 #include "cuda/conv/sm90/tensor_core_wide_repair.cuh"
 #include "cuda/conv/sm90/tensor_core_wide_weights.cuh"
+#include "cuda/dependent_launch.cuh"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -44,43 +45,69 @@ struct Call {
   unsigned char* workspace;
   Workspace at;
   cudaStream_t stream;
+  WideExact<T> exact;
 
-  template <int kN, bool kAlongPositions, int kBlocksPerSm>
+  template <int kN, bool kAlongPositions>
   void multiply() const {
-    auto* kernel = wide_kernel<Operand, kN, kAlongPositions, kBlocksPerSm>;
+    auto* kernel = wide_kernel<Operand, kN, kAlongPositions>;
     CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
     const auto* header = reinterpret_cast<const OperandHeader*>(workspace);
     auto* partial = reinterpret_cast<float4*>(workspace + at.partial);
-    kernel<<<steps.grid, kWideThreads<kBlocksPerSm>, static_cast<std::size_t>(steps.shared_bytes), stream>>>(
-        form, steps, epilogue, workspace + at.operand, reinterpret_cast<const unsigned char*>(weights + 1), bias, out, partial,
-        header, weights);
+    launch_behind(kernel, steps.grid, kWideThreads, static_cast<std::size_t>(steps.shared_bytes), stream, form, steps, epilogue,
+                  workspace + at.operand, reinterpret_cast<const unsigned char*>(weights + 1), bias, out, partial, header,
+                  weights, exact);
     check_launch("conv tensor_core: wide");
     if (steps.slices == 1) return;
-    wide_reduce_kernel<Operand, kN, kAlongPositions><<<static_cast<unsigned>(steps.tiles), kWideConsumers, 0, stream>>>(
-        form, steps, epilogue, bias, out, partial, header, weights);
+    launch_behind(wide_reduce_kernel<Operand, kN, kAlongPositions>, static_cast<unsigned>(steps.tiles), kWideConsumers, 0,
+                  stream, form, steps, epilogue, bias, out, partial, header, weights, exact);
     check_launch("conv tensor_core: wide slices");
   }
 
   /// `shape` as wide_shapes() counts them.
   void multiply(int shape) const {
-    if constexpr (Operand::kSplit) {
-      if (shape == 0) return multiply<128, false, 1>();
-      return multiply<128, true, 1>();
-    } else {
-      if (shape == 0) return multiply<256, false, 1>();
-      return multiply<128, true, 2>();
-    }
+    constexpr int kMost = Operand::kSplit ? 128 : 256;
+    if (shape == 0) return multiply<kMost, false>();
+    if (shape == 1) return multiply<kMost, true>();
+    if constexpr (!Operand::kSplit) return multiply<128, false>();
   }
 };
 
 /// A zero beside an infinite or missing number gives NaN: it matters where operands hold zeros that the problem has not.
 bool has_gaps(const TapGemm& form) { return form.full_classes < form.classes || form.full_planes < form.planes; }
 
+/// Whether numbers of the source can spoil sums.
+template <class Operand>
+bool needs_flags(const TapGemm& form) {
+  return Operand::kScaled || has_gaps(form);
+}
+
+/// operand = the source, header and flags what is to be known of it.
+template <class Operand>
+void prepare(const TapGemm& form, const WideSteps& steps, const typename Operand::Source* source, OperandHeader* header,
+             std::uint32_t* flags, unsigned char* operand, cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>(source_blocks(form, steps.source));
+  const std::int64_t flag_count = form.G * steps.source.flags;
+  if constexpr (Operand::kScaled) {
+    const std::int64_t count = form.N * form.G * form.rows * form.source_length, sampled = std::min(count, kSourceSample);
+    sample_kernel<<<kSampleBlocksOfSource, kLargestThreads, 0, stream>>>(source, sampled, count / sampled, flag_count, flags,
+                                                                         header);
+    check_launch("conv tensor_core: wide scale");
+    launch_behind(source_kernel<Operand>, blocks, kSourceThreads, 0, stream, form, steps.source, source, header, flags,
+                  operand);
+  } else {
+    const bool flagged = needs_flags<Operand>(form);
+    if (flagged) CHECK_CUDA(cudaMemsetAsync(header, 0, kOperandHeaderBytes + static_cast<std::size_t>(flag_count) * 4, stream));
+    source_kernel<Operand>
+        <<<blocks, kSourceThreads, 0, stream>>>(form, steps.source, source, header, flagged ? flags : nullptr, operand);
+  }
+  check_launch("conv tensor_core: wide source");
+}
+
 /// As many samples as `problem` has, cut as `steps` says.
 template <class Operand>
-void gather_as(const ConvProblem& problem, ConvDirection direction, int shape, const WideSteps& steps, const void* source,
-               const void* w, const void* packed, const void* bias, void* out, const Epilogue& epilogue, int device,
-               cudaStream_t stream) {
+void gather_as(const ConvProblem& problem, ConvDirection direction, const WidePlan& plan, const WideSteps& steps,
+               const void* source, const void* w, const void* packed, const void* bias, void* out, const Epilogue& epilogue,
+               int device, cudaStream_t stream) {
   using T = typename Operand::Source;
   const TapGemm form = make_tap_gemm(problem, direction);
   const Workspace at(form, steps);
@@ -90,31 +117,21 @@ void gather_as(const ConvProblem& problem, ConvDirection direction, int shape, c
   auto* flags = reinterpret_cast<std::uint32_t*>(workspace + at.flags);
   const auto* from = static_cast<const T*>(source);
   const auto* weights = static_cast<const OperandHeader*>(packed);
-  CHECK_CUDA(cudaMemsetAsync(workspace, 0, static_cast<std::size_t>(at.operand), stream));
-  if constexpr (Operand::kScaled) {
-    const std::int64_t count = form.N * form.G * form.rows * form.source_length, sampled = std::min(count, kLargestSample);
-    largest_kernel<<<static_cast<unsigned>(largest_blocks(sampled)), kLargestThreads, 0, stream>>>(from, sampled,
-                                                                                                   count / sampled, header);
-    check_launch("conv tensor_core: wide scale");
-  }
-  source_kernel<Operand><<<static_cast<unsigned>(source_blocks(form, steps.source)), kSourceThreads, 0, stream>>>(
-      form, steps.source, from, header, Operand::kScaled || has_gaps(form) ? flags : nullptr, workspace + at.operand);
-  check_launch("conv tensor_core: wide source");
+  const bool is_forward = direction == ConvDirection::forward;
+  prepare<Operand>(form, steps, from, header, flags, workspace + at.operand, stream);
+  const WideExact<T> exact{problem, is_forward, from, static_cast<const T*>(w), needs_flags<Operand>(form) ? flags : nullptr,
+                           header};
   const Call<Operand> call{form,      steps, epilogue, weights, static_cast<const T*>(bias), static_cast<T*>(out),
-                           workspace, at,    stream};
-  call.multiply(shape);
-  const WideRepair<T> repair{form,
-                             steps,
-                             problem,
-                             epilogue,
-                             direction == ConvDirection::forward,
-                             from,
-                             static_cast<const T*>(w),
-                             static_cast<const T*>(bias),
-                             static_cast<T*>(out)};
-  const auto grid = static_cast<unsigned>(2 * properties(device).sm_count);
-  wide_repair_kernel<T><<<grid, kRepairThreads, 0, stream>>>(repair, Operand::kScaled, weights, flags, header);
-  check_launch("conv tensor_core: wide repair");
+                           workspace, at,    stream,   exact};
+  call.multiply(plan.shape);
+}
+
+/// The plan's steps for another number of samples.
+template <class Operand>
+WideSteps steps_of(const WidePlan& plan, const TapGemm& form, const DeviceProperties& gpu) {
+  const auto shape = static_cast<std::size_t>(plan.shape);
+  return make_wide_steps(form, wide_shapes(Operand::kParts)[shape], plan.steps.slices, gpu.sm_count,
+                         gpu.shared_bytes_per_block);
 }
 
 template <class Operand>
@@ -130,7 +147,7 @@ void pack_as(const ConvProblem& problem, ConvDirection direction, const WideStep
   const std::int64_t zeros = kOperandHeaderBytes + (full ? 0 : steps.packed_bytes);
   CHECK_CUDA(cudaMemsetAsync(packed, 0, static_cast<std::size_t>(zeros), stream));
   if constexpr (Operand::kScaled) {
-    largest_kernel<<<static_cast<unsigned>(largest_blocks(count)), kLargestThreads, 0, stream>>>(weights, count, 1, header);
+    largest_kernel<<<static_cast<unsigned>(largest_blocks(count)), kLargestThreads, 0, stream>>>(weights, count, header);
     check_launch("conv tensor_core: wide largest weight");
   }
   const bool is_forward = direction == ConvDirection::forward;
@@ -154,18 +171,15 @@ void wide_gather(const ConvProblem& problem, ConvDirection direction, Precision 
   const DeviceProperties& gpu = properties(device);
   with_operand(problem, precision, [&]<class Operand>(Operand) {
     using T = typename Operand::Source;
-    const WideShape& shape = wide_shapes(Operand::kParts)[static_cast<std::size_t>(plan.shape)];
     const bool is_forward = direction == ConvDirection::forward;
     const std::int64_t x = problem.C_in * problem.L_in, y = problem.C_out * problem.L_out;  // elements of a sample
     ConvProblem piece = problem;
     for (std::int64_t n = 0; n < problem.N; n += plan.samples) {
       piece.N = std::min(plan.samples, problem.N - n);
-      const WideSteps steps = piece.N == plan.samples
-                                  ? plan.steps
-                                  : make_wide_steps(make_tap_gemm(piece, direction), shape, plan.steps.slices, gpu.sm_count,
-                                                    gpu.shared_bytes_per_block);
-      gather_as<Operand>(piece, direction, plan.shape, steps, static_cast<const T*>(source) + n * (is_forward ? x : y), w,
-                         packed, bias, static_cast<T*>(out) + n * (is_forward ? y : x), epilogue, device, stream);
+      const WideSteps steps =
+          piece.N == plan.samples ? plan.steps : steps_of<Operand>(plan, make_tap_gemm(piece, direction), gpu);
+      gather_as<Operand>(piece, direction, plan, steps, static_cast<const T*>(source) + n * (is_forward ? x : y), w, packed,
+                         bias, static_cast<T*>(out) + n * (is_forward ? y : x), epilogue, device, stream);
     }
   });
 }

@@ -12,15 +12,15 @@
 #include "cuda/conv/cursor.cuh"
 #include "cuda/conv/sm90/operand_source.cuh"
 #include "cuda/conv/sm90/ring.cuh"
+#include "cuda/conv/sm90/tensor_core_wide_repair.cuh"
 #include "cuda/conv/sm90/tensor_core_wide_store.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kWideConsumers = kWideGroups * 128;
-/// A whole warpgroup where registers move from it to the consumers; else its one warp that works.
-template <int kBlocksPerSm>
-inline constexpr int kWideThreads = kWideConsumers + (kBlocksPerSm == 1 ? 128 : 32);
+/// The producer is a whole warpgroup, whose registers move to the consumers, though one thread of it works.
+inline constexpr int kWideThreads = kWideConsumers + 128;
 
 /// Where a block works.
 struct WideTile {
@@ -129,11 +129,11 @@ struct WideUnits {
   }
 };
 
-/// log2 of what a sum has to be multiplied by.
+/// log2 of what a sum has to be multiplied by; for whole warps.
 template <class Operand>
 __device__ __forceinline__ int wide_exponent(const OperandHeader* source, const OperandHeader* weights) {
   if constexpr (!Operand::kScaled) return 0;
-  return -scale_exponent(source->largest, kSourceTarget) - scale_exponent(weights->largest, kWeightTarget);
+  return -source_exponent(source) - scale_exponent(weights->largest, kWeightTarget);
 }
 
 template <int kN, bool kAlongPositions>
@@ -142,18 +142,37 @@ __device__ __forceinline__ WidePlace wide_place(const WideTile& tile, const Wide
   return {tile.g, subtile * steps.usable, tile.position * steps.tile_positions + (kAlongPositions ? group * kN : 0)};
 }
 
-template <class Operand, int kN, bool kAlongPositions, int kBlocksPerSm>
-__global__ void __launch_bounds__(kWideThreads<kBlocksPerSm>, kBlocksPerSm)
+/// Writes a warpgroup's sums, and those that its operands may have got wrong once more.
+template <class Operand, class Store, int kSums>
+__device__ __forceinline__ void store_and_repair(const TapGemm& form, const WideSteps& steps, const Epilogue& epilogue,
+                                                 const WideExact<typename Operand::Source>& exact,
+                                                 const typename Operand::Source* __restrict__ bias,
+                                                 typename Operand::Source* __restrict__ out, const Store& store,
+                                                 const WideFaults<typename Operand::Source>& faults, std::uint32_t any_fault,
+                                                 const WidePlace& place, float (&sums)[kSums]) {
+  Suspects<kSums / 32> suspects;
+  const bool suspicious = __any_sync(0xffffffffU, any_fault != 0) != 0;
+  if (suspicious) faults.find(place, sums, suspects);
+  store.store(place, sums);
+  if (!suspicious) return;
+  ptx::bulk_wait();
+  ptx::named_barrier(store.barrier, 128);  // of what is written twice, the second stays
+  compute_again<Store>(form, steps, epilogue, exact, bias, out, place, suspects);
+}
+
+template <class Operand, int kN, bool kAlongPositions>
+__global__ void __launch_bounds__(kWideThreads, 1)
     wide_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ WideSteps steps,
                 const __grid_constant__ Epilogue epilogue, const unsigned char* __restrict__ source,
                 const unsigned char* __restrict__ packed, const typename Operand::Source* __restrict__ bias,
                 typename Operand::Source* __restrict__ out, float4* __restrict__ partial,
-                const OperandHeader* __restrict__ source_header, const OperandHeader* __restrict__ weight_header) {
+                const OperandHeader* __restrict__ source_header, const OperandHeader* __restrict__ weight_header,
+                const __grid_constant__ WideExact<typename Operand::Source> exact) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(16) unsigned char raw[];
   const std::uint32_t base = (ptx::shared_address(raw) + 127) & ~127U;
   unsigned char* memory = raw + (base - ptx::shared_address(raw));
-  constexpr int kStaging = 4 * wide_staging_of_warp(kBlocksPerSm);  // of a warpgroup
+  constexpr int kStaging = 4 * wide_staging_of_warp(kWideStagedBytes);  // of a warpgroup
   const WideLayout layout(base, steps, kStaging);
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < steps.stages; ++stage) {
@@ -163,16 +182,17 @@ __global__ void __launch_bounds__(kWideThreads<kBlocksPerSm>, kBlocksPerSm)
     ptx::fence_mbarrier_init();
   }
   __syncthreads();
+  wait_for_grid_before();
   if (threadIdx.x >= kWideConsumers) {
-    if constexpr (kBlocksPerSm == 1) ptx::registers_down<40>();
+    ptx::registers_down<40>();
     if (threadIdx.x == kWideConsumers) wide_produce<kAlongPositions>(steps, layout, source, packed);
     return;
   }
-  if constexpr (kBlocksPerSm == 1) ptx::registers_up<232>();
+  ptx::registers_up<232>();
   const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0), lane = static_cast<int>(threadIdx.x) % 32;
   const int own_column = kAlongPositions ? 0 : group * kWideSubtile;
   const int own_source = kAlongPositions ? group * (steps.source_bytes / kWideGroups) : 0;
-  const WideStore<typename Operand::Source, kN, kBlocksPerSm> store{
+  const WideStore<typename Operand::Source, kN, kWideStagedBytes> store{
       form,
       steps,
       WideFinish(wide_exponent<Operand>(source_header, weight_header), epilogue),
@@ -181,6 +201,7 @@ __global__ void __launch_bounds__(kWideThreads<kBlocksPerSm>, kBlocksPerSm)
       memory + (layout.staging - base) + group * kStaging,
       static_cast<int>(threadIdx.x) % 128,
       1 + group};
+  const WideFaults<typename Operand::Source> faults{form, steps, exact, weight_header->faults};
   constexpr int kTileColumns = kAlongPositions ? kWideSubtile : kWideSubtile * kWideGroups;
   // In units of 16 bytes, like all steps of addresses here.
   const auto places = static_cast<std::uint32_t>(steps.source.tile_places);
@@ -191,6 +212,8 @@ __global__ void __launch_bounds__(kWideThreads<kBlocksPerSm>, kBlocksPerSm)
   Ring ring;
   for (std::int64_t block = blockIdx.x; block < steps.blocks; block += gridDim.x) {
     const WideTile tile = wide_tile(block, steps);
+    // Asked for here, needed when the products are done.
+    const std::uint32_t any_fault = faults.look(wide_place<kN, kAlongPositions>(tile, steps, group), kN);
     float sums[kN / 2] = {};
     float cross[Operand::kSplit ? kN / 2 : 1] = {}, total[Operand::kSplit ? kN / 2 : 1] = {};
     Cursor cursor;
@@ -254,9 +277,13 @@ __global__ void __launch_bounds__(kWideThreads<kBlocksPerSm>, kBlocksPerSm)
       for (int i = 0; i < kN / 8; ++i)
         to[i * 128] = make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
     } else {
-      store.store(wide_place<kN, kAlongPositions>(tile, steps, group), sums);
+      // The tile's place is found again: in registers it would be in the way of the products.
+      const int same = __shfl_sync(0xffffffffU, static_cast<int>(block), 0);
+      store_and_repair<Operand>(form, steps, epilogue, exact, bias, out, store, faults, any_fault,
+                                wide_place<kN, kAlongPositions>(wide_tile(same, steps), steps, group), sums);
     }
   }
+  ptx::bulk_wait_read();
 #endif
 }
 
@@ -266,13 +293,19 @@ __global__ void __launch_bounds__(kWideConsumers)
     wide_reduce_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ WideSteps steps,
                        const __grid_constant__ Epilogue epilogue, const typename Operand::Source* __restrict__ bias,
                        typename Operand::Source* __restrict__ out, const float4* __restrict__ partial,
-                       const OperandHeader* __restrict__ source_header, const OperandHeader* __restrict__ weight_header) {
-  __shared__ __align__(16) unsigned char staging[kWideGroups][4 * wide_staging_of_warp(1)];
+                       const OperandHeader* __restrict__ source_header, const OperandHeader* __restrict__ weight_header,
+                       const __grid_constant__ WideExact<typename Operand::Source> exact) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  wait_for_grid_before();
+  __shared__ __align__(16) unsigned char staging[kWideGroups][4 * wide_staging_of_warp(kWideStagedBytes / 2)];
   const int group = static_cast<int>(threadIdx.x) / 128, thread = static_cast<int>(threadIdx.x) % 128;
-  const WideStore<typename Operand::Source, kN, 1> store{
+  const WideStore<typename Operand::Source, kN, kWideStagedBytes / 2> store{
       form,   steps,    WideFinish(wide_exponent<Operand>(source_header, weight_header), epilogue), bias, out, staging[group],
       thread, 1 + group};
   const std::int64_t tile = blockIdx.x;
+  const WideFaults<typename Operand::Source> faults{form, steps, exact, weight_header->faults};
+  const WidePlace place = wide_place<kN, kAlongPositions>(wide_tile(tile, steps), steps, group);
+  const std::uint32_t any_fault = faults.look(place, kN);
   float sums[kN / 2] = {};
 #pragma unroll 1
   for (int slice = 0; slice < steps.slices; ++slice) {
@@ -286,7 +319,9 @@ __global__ void __launch_bounds__(kWideConsumers)
       sums[4 * i + 3] += more.w;
     }
   }
-  store.store(wide_place<kN, kAlongPositions>(wide_tile(tile, steps), steps, group), sums);
+  store_and_repair<Operand>(form, steps, epilogue, exact, bias, out, store, faults, any_fault, place, sums);
+  ptx::bulk_wait_read();
+#endif
 }
 
 }  // namespace polyphase::cuda::tensor_core

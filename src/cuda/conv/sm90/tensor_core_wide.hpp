@@ -33,6 +33,10 @@ inline constexpr std::int64_t kLeastWideColumns = 129, kLeastWideProducts = 600,
 [[nodiscard]] std::optional<WidePlan> wide_plan_that_pays(const ConvProblem& problem, ConvDirection direction,
                                                           Precision precision, int device);
 
+/// The estimated seconds of wide_gather, weights packed, where wide_plan_that_pays() has a plan for wgmma.
+[[nodiscard]] std::optional<double> wide_seconds(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                                 int device);
+
 /// All that wide_pack_weights' result depends on but the weights. Mostly the same for any batch and length, so that the packed
 /// weights of a layer serve all of them.
 [[nodiscard]] FormKey wide_weight_key(const ConvProblem& problem, ConvDirection direction, Precision precision,

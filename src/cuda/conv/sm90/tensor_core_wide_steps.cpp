@@ -104,7 +104,7 @@ void lay_out_source(const TapGemm& form, WideSteps& steps) {
 }
 
 constexpr WideShape kSplitShapes[] = {{128, false, 2, 1}, {128, true, 2, 1}};
-constexpr WideShape kWholeShapes[] = {{256, false, 1, 1}, {128, true, 1, 2}};
+constexpr WideShape kWholeShapes[] = {{256, false, 1, 1}, {256, true, 1, 1}, {128, false, 1, 1}};
 constexpr std::int64_t kCountMost = 0x40000000;  // of what is divided by FastDivide
 
 }  // namespace
@@ -121,8 +121,7 @@ WideSteps make_wide_steps(const TapGemm& form, const WideShape& shape, int slice
   steps.tile_positions = shape.positions * (shape.along_positions ? kWideGroups : 1);
   cut_columns(form, steps);
   lay_out_tile(form, shape, steps.source);
-  const int fixed = 128 + kWideBarrierBytes + 4 * kWideGroups * wide_staging_of_warp(shape.blocks_per_sm);
-  const int available = shared_limit / shape.blocks_per_sm - (shape.blocks_per_sm > 1 ? 1024 : 0) - fixed;
+  const int available = shared_limit / shape.blocks_per_sm - (shape.blocks_per_sm > 1 ? 1024 : 0) - kWideFixedBytes;
   if (!cut_reduction(form, shape, available, steps)) return {};
   lay_out_source(form, steps);
   steps.column_tiles = pieces(form.columns, static_cast<std::int64_t>(steps.usable) * groups_of_columns);
@@ -137,7 +136,7 @@ WideSteps make_wide_steps(const TapGemm& form, const WideShape& shape, int slice
   steps.positions_first = steps.position_tiles <= 8;
   steps.grid =
       static_cast<unsigned>(std::min<std::int64_t>(steps.blocks, static_cast<std::int64_t>(sm_count) * shape.blocks_per_sm));
-  steps.shared_bytes = fixed + steps.stages * (steps.source_bytes + steps.weight_bytes);
+  steps.shared_bytes = kWideFixedBytes + steps.stages * (steps.source_bytes + steps.weight_bytes);
   steps.by_tiles = FastDivide(static_cast<std::uint32_t>(steps.tiles));
   steps.by_column_tiles = FastDivide(static_cast<std::uint32_t>(steps.column_tiles));
   steps.by_position_tiles = FastDivide(static_cast<std::uint32_t>(steps.position_tiles));
@@ -150,14 +149,12 @@ double wide_cycles(const TapGemm& form, const WideSteps& steps, const WideShape&
   const double products = shape.parts == 2 ? 3 : 1;
   const double depths =
       static_cast<double>(steps.row_steps_of_slice) * kWideDepths * static_cast<double>(form.planes * form.taps);
-  const double multiply = 1.06 * depths * products * kWideGroups * shape.positions / 2;
-  // Measured on an H200: what a block takes beside its products, most of it for storing. Two blocks on a multiprocessor share
-  // its tensor cores, and hide some of each other's stores.
-  const double store = shape.positions * (steps.slices > 1 ? 30.0 : shape.blocks_per_sm == 1 ? 68.0 : 50.0);
-  const double slots = static_cast<double>(sm_count) * shape.blocks_per_sm;
-  const double waves = static_cast<double>(pieces(steps.blocks, static_cast<std::int64_t>(slots)));
-  const double reduce = steps.slices == 1 ? 0 : 6000 + static_cast<double>(steps.partial_bytes) / 1300 + store;
-  return waves * shape.blocks_per_sm * (multiply + store) + reduce;
+  const double multiply = 1.04 * depths * products * kWideGroups * shape.positions / 2;
+  // Measured on an H200: what a block takes beside its products, most of it for putting rows together.
+  const double store = shape.positions * (steps.slices > 1 ? 30.0 : 10.0) + 1000;
+  const double waves = static_cast<double>(pieces(steps.blocks, sm_count));
+  const double reduce = steps.slices == 1 ? 0 : 5000 + static_cast<double>(steps.partial_bytes) / 1300 + store;
+  return waves * (multiply + store) + reduce;
 }
 
 }  // namespace polyphase::cuda::tensor_core

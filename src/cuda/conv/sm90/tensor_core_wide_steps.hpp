@@ -19,11 +19,12 @@ inline constexpr int kWideBarrierBytes = 256;
 inline constexpr int kOperandHeaderBytes = 256;
 inline constexpr int kWideStagesMost = 12;
 
-/// Shared memory through which a warp stores eight of its columns at a time: numbers; and with its runs, and 16 bytes
-/// behind each.
-constexpr int wide_pass_bytes(int blocks_per_sm) { return blocks_per_sm == 1 ? 4096 : 2048; }
-inline constexpr int kWideRunsOfWarp = 8;
-constexpr int wide_staging_of_warp(int blocks_per_sm) { return wide_pass_bytes(blocks_per_sm) + 2 * 16 * kWideRunsOfWarp; }
+/// Shared memory in which a warp's sums lie as they will be written: so many bytes of each of its 16 columns at a time, and
+/// what spreads the runs over the banks.
+inline constexpr int kWideStagedBytes = 512;
+constexpr int wide_staging_of_warp(int staged_bytes) { return 16 * staged_bytes + 512; }
+/// Shared memory for other things than stages.
+inline constexpr int kWideFixedBytes = 128 + kWideBarrierBytes + 4 * kWideGroups * wide_staging_of_warp(kWideStagedBytes);
 
 /// The tiles of one kernel instance.
 struct WideShape {

@@ -51,12 +51,11 @@ struct WidePlace {
 };
 
 /// Sums of thread (warp, lane): columns 16*warp + lane/4 and that + 8, positions 8*g + 2*(lane%4) and the next (PTX ISA).
-template <class T, int kN, int kBlocksPerSm>
+template <class T, int kN, int kStagedBytes>
 struct WideStore {
   static constexpr int kVector = 16 / static_cast<int>(sizeof(T));
-  static constexpr int kPassBytes = wide_pass_bytes(kBlocksPerSm);
-  static constexpr int kGroupsOfPass =
-      kN / 8 < kPassBytes / (64 * static_cast<int>(sizeof(T))) ? kN / 8 : kPassBytes / (64 * static_cast<int>(sizeof(T)));
+  static constexpr int kStagedMost = kStagedBytes / static_cast<int>(sizeof(T));
+  static constexpr int kStaged = kN < kStagedMost ? kN : kStagedMost;  // positions at a time
 
   const TapGemm& form;
   const WideSteps& steps;
@@ -76,12 +75,6 @@ struct WideStore {
     return ((static_cast<std::int64_t>(n) * form.G + g) * form.out_channels + channel) * form.out_length;
   }
 
-  /// Neighbouring positions of one channel, as they are written: 16 bytes from `base` (an even address) on; elements first to
-  /// last of them are the run's own. `broken`: not all of them are one sample's positions.
-  struct alignas(16) Run {
-    T* base;
-    std::int16_t first, last, shift, broken;
-  };
   struct Where {
     std::uint32_t n;
     std::int64_t in_sample, t0;  // t0: place of class 0 in its row
@@ -94,60 +87,58 @@ struct WideStore {
     at.t0 = form.out_stride * (at.in_sample + steps.source.position_begin) + form.out_origin;
     return at;
   }
-  __device__ __forceinline__ Run make_run(std::int64_t g, std::int64_t channel, std::int64_t position, int length) const {
-    const Where at = where(position);
+
+  /// Neighbouring positions of one channel, as they are written: from `base`, a multiple of 16 bytes, elements first to last.
+  /// Staging holds them as far from 16 bytes as the row does, by `shift`.
+  struct Run {
+    T* base;
+    int first, last, shift;
+  };
+  __device__ __forceinline__ Run make_run(const Where& at, std::int64_t g, std::int64_t channel, int length) const {
     T* begin = out + (row_of(at.n, g, channel) + at.t0);
     const auto shift = static_cast<int>((reinterpret_cast<std::uintptr_t>(begin) / sizeof(T)) & (kVector - 1));
     const std::int64_t zero = 0, all = length;
-    const std::int64_t first = max(zero, -at.t0), last = min(all, form.out_length - at.t0);
-    const bool broken = at.n >= form.N || at.in_sample * form.classes + length > steps.sample_positions * form.classes;
-    return {begin - shift, static_cast<std::int16_t>(min(first, all) + shift),
-            static_cast<std::int16_t>(max(last, zero) + shift), static_cast<std::int16_t>(shift),
-            static_cast<std::int16_t>(broken ? 1 : 0)};
+    return {begin - shift, static_cast<int>(min(max(zero, -at.t0), all)) + shift,
+            static_cast<int>(max(min(all, form.out_length - at.t0), zero)) + shift, shift};
   }
 
-  /// A channel's classes side by side fill its row. By warps, each its columns 16*warp.. and 16*warp + 8.. in turn, where
-  /// channels end at every eighth column; else by the whole warpgroup. A pass holds 8*kGroups positions.
+  /// Elements from one run to the next: where channels end at every eighth column, such that a warp's stores meet different
+  /// banks.
+  template <bool kByWarps>
+  __device__ __forceinline__ int pitch_of(int classes) const {
+    int words = 4;
+    if (kByWarps && sizeof(T) == 4 && classes <= 2) words = 8 * classes;
+    if (kByWarps && sizeof(T) == 2 && classes <= 4) words = 4 * classes;
+    return kStaged * classes + words * 4 / static_cast<int>(sizeof(T));
+  }
+
+  /// A channel's classes side by side fill its row: runs are put together in shared memory, and copied from there while the
+  /// next tile is multiplied. By warps, each its 16 columns, where channels end at every eighth; else by the whole warpgroup.
   template <bool kByWarps, int kSums>
   __device__ __forceinline__ void store_interleaved(const WidePlace& place, const float (&sums)[kSums]) const {
-    constexpr int kGroups = kByWarps ? kGroupsOfPass : kGroupsOfPass / 2;
-    constexpr int kThreads = kByWarps ? 32 : 128;
     const int classes = static_cast<int>(form.classes), warp = thread / 32, lane = thread % 32;
-    const int own = (kByWarps ? 0 : warp * 16) + lane / 4, q = lane % 4, length = 8 * kGroups * classes;
-    const int pitch = length + kVector;  // staging holds a run as far from 16 bytes as the output does
-    const Where start = where(place.position);
-    const bool ends_sample = start.n >= form.N || start.in_sample + kN > steps.sample_positions;
-    Run* table = reinterpret_cast<Run*>(staging + (kByWarps ? warp * wide_staging_of_warp(kBlocksPerSm) : 0));
-    T* memory = reinterpret_cast<T*>(table + (kByWarps ? kWideRunsOfWarp : 4 * kWideRunsOfWarp));
+    const int length = kStaged * classes, pitch = pitch_of<kByWarps>(classes);
+    const std::int64_t first_channel =
+        steps.by_classes.divide(static_cast<std::uint32_t>(place.column + (kByWarps ? warp * 16 : 0)));
+    const auto columns = static_cast<std::uint32_t>(kByWarps ? 16 : steps.usable);
+    const auto channels =
+        static_cast<int>(min(static_cast<std::int64_t>(steps.by_classes.divide(columns)), form.out_channels - first_channel));
+    T* memory = reinterpret_cast<T*>(staging + (kByWarps ? warp * wide_staging_of_warp(kStagedBytes) : 0));
 #pragma unroll
-    for (int half = 0; half < (kByWarps ? 2 : 1); ++half) {
-      const std::int64_t column = place.column + (kByWarps ? warp * 16 + half * 8 : 0);
-      const std::int64_t first_channel = steps.by_classes.divide(static_cast<std::uint32_t>(column));
-      const auto channels = static_cast<int>(
-          min(static_cast<std::int64_t>((kByWarps ? 8 : steps.usable) / classes), form.out_channels - first_channel));
-#pragma unroll
-      for (int pass = 0; pass < kN / 8 / kGroups; ++pass) {
-        const std::int64_t position = place.position + pass * kGroups * 8;
-        meet<kByWarps>();
-        if (thread % kThreads < channels)
-          table[thread % kThreads] = make_run(place.g, first_channel + thread % kThreads, position, length);
-        meet<kByWarps>();
-#pragma unroll
-        for (int h = 0; h < (kByWarps ? 1 : 2); ++h) {
-          const auto channel = static_cast<int>(steps.by_classes.divide(static_cast<std::uint32_t>(own + 8 * h)));
-          if (channel >= channels) continue;
-          T* to = memory + channel * pitch + own + 8 * h - channel * classes + 2 * q * classes + table[channel].shift;
-#pragma unroll
-          for (int i = 0; i < kGroups; ++i, to += 8 * classes) {
-            const int at = (pass * kGroups + i) * 4 + 2 * (kByWarps ? half : h);
-            to[0] = static_cast<T>(sums[at]);
-            to[classes] = static_cast<T>(sums[at + 1]);
-          }
-        }
-        meet<kByWarps>();
-        write_runs<kThreads>(table, memory, channels, length);
-        if (ends_sample) write_broken<kThreads>(table, memory, place.g, first_channel, position, channels, length);
-      }
+    for (int pass = 0; pass < kN / kStaged; ++pass) {
+      const Where at = where(place.position + pass * kStaged);
+      Run run{};  // lane r of each warp knows run r
+      if (lane < channels) run = make_run(at, place.g, first_channel + lane, length);
+      ptx::bulk_wait_read();  // what lay here before is on its way
+      meet<kByWarps>();
+      stage<kByWarps>(memory, pitch, channels, run, pass, sums);
+      ptx::fence_async_shared();
+      meet<kByWarps>();
+      const bool broken = at.n >= form.N || at.in_sample + kStaged > steps.sample_positions;
+      if (broken)
+        write_broken<kByWarps ? 32 : 128>(run, memory, pitch, place, first_channel, pass, channels);
+      else
+        write_runs<kByWarps>(run, memory, pitch, channels);
     }
   }
   template <bool kByWarps>
@@ -158,54 +149,73 @@ struct WideStore {
       ptx::named_barrier(barrier, 128);
   }
 
-  template <int kThreads>
-  __device__ __forceinline__ void write_runs(const Run* table, const T* memory, int count, int length) const {
-    const int vectors = length / kVector + 1;  // of a run; the last one is empty where it is aligned
-    const int first = thread % kThreads, run_step = kThreads / vectors, vector_step = kThreads - run_step * vectors;
-    int index = first / vectors, vector = first - index * vectors;
-#pragma unroll 1
-    while (index < count) {
-      const Run run = table[index];
-      const int at = vector * kVector;
-      const T* from = memory + index * (length + kVector) + at;
-      T* to = run.base + at;
-      if (run.broken == 0) {
-        if (at >= run.first && at + kVector <= run.last) {
-          *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
-        } else {
+  template <bool kByWarps, int kSums>
+  __device__ __forceinline__ void stage(T* memory, int pitch, int channels, const Run& run, int pass,
+                                        const float (&sums)[kSums]) const {
+    const int classes = static_cast<int>(form.classes), warp = thread / 32, lane = thread % 32;
+    const int own = (kByWarps ? 0 : warp * 16) + lane / 4, q = lane % 4;
+    // Eight floats side by side: half of the lanes begin with the second of their two positions, for the banks' sake.
+    const bool swaps = kByWarps && sizeof(T) == 4 && classes == 8 && q >= 2;
+    const int one = swaps ? classes : 0, other = classes - one;
 #pragma unroll
-          for (int i = 0; i < kVector; ++i)
-            if (at + i >= run.first && at + i < run.last) to[i] = from[i];
-        }
+    for (int h = 0; h < 2; ++h) {
+      const auto channel = static_cast<int>(steps.by_classes.divide(static_cast<std::uint32_t>(own + 8 * h)));
+      const int shift = __shfl_sync(0xffffffffU, run.shift, channel % 32);
+      if (channel >= channels) continue;
+      T* to = memory + channel * pitch + own + 8 * h - channel * classes + 2 * q * classes + shift;
+#pragma unroll
+      for (int i = 0; i < kStaged / 8; ++i, to += 8 * classes) {
+        const int from = (pass * (kStaged / 8) + i) * 4 + 2 * h;
+        to[one] = static_cast<T>(swaps ? sums[from + 1] : sums[from]);
+        to[other] = static_cast<T>(swaps ? sums[from] : sums[from + 1]);
       }
-      index += run_step;
-      vector += vector_step;
-      if (vector >= vectors) vector -= vectors, ++index;
+    }
+  }
+
+  /// Whole vectors by bulk copies, one of a lane; what is left at both ends of a run by the lanes of a warp.
+  template <bool kByWarps>
+  __device__ __forceinline__ void write_runs(const Run& run, const T* memory, int pitch, int channels) const {
+    const int lane = thread % 32;
+    const bool mine = lane < channels && (kByWarps || lane % 4 == thread / 32);
+    const int whole = (run.first + kVector - 1) & -kVector, end = run.last & -kVector;
+    if (mine && end > whole)
+      ptx::bulk_store(run.base + whole, ptx::shared_address(memory + lane * pitch + whole),
+                      static_cast<std::uint32_t>((end - whole) * static_cast<int>(sizeof(T))));
+    ptx::bulk_commit();
+    for (std::uint32_t left = __ballot_sync(0xffffffffU, mine && ((run.first | run.last) & (kVector - 1)) != 0); left != 0;
+         left &= left - 1) {
+      const int of = __ffs(static_cast<int>(left)) - 1;
+      const int first = __shfl_sync(0xffffffffU, run.first, of), last = __shfl_sync(0xffffffffU, run.last, of);
+      T* base = reinterpret_cast<T*>(__shfl_sync(0xffffffffU, reinterpret_cast<unsigned long long>(run.base), of));
+      const int head_end = (first + kVector - 1) & -kVector, tail = max(last & -kVector, head_end);
+      const int e = lane < kVector ? (first & -kVector) + lane : tail + lane - kVector;
+      const bool is_end = lane < kVector ? e >= first && e < min(head_end, last) : lane < 2 * kVector && e < last;
+      if (is_end) base[e] = memory[of * pitch + e];
     }
   }
 
   /// Runs that are not all one sample's, sample by sample.
   template <int kThreads>
-  __device__ __forceinline__ void write_broken(const Run* table, const T* memory, std::int64_t g, std::int64_t first_channel,
-                                               std::int64_t position, int count, int length) const {
-    const int classes = static_cast<int>(form.classes), positions = length / classes;
+  __device__ __forceinline__ void write_broken(const Run& run, const T* memory, int pitch, const WidePlace& place,
+                                               std::int64_t first_channel, int pass, int channels) const {
+    const auto classes = static_cast<int>(form.classes);
     int begin = 0;  // position in the runs
-    while (begin < positions) {
-      const Where at = where(position + begin);
+    while (begin < kStaged) {
+      const Where at = where(place.position + pass * kStaged + begin);
       if (at.n >= form.N) return;
       const auto in_sample = static_cast<int>(min(at.in_sample, static_cast<std::int64_t>(0x3fffffff)));
-      const auto pitch = static_cast<int>(steps.source.by_sample.divisor);
+      const auto sample_pitch = static_cast<int>(steps.source.by_sample.divisor);
       const auto valid =
-          static_cast<int>(min(steps.sample_positions - at.in_sample, static_cast<std::int64_t>(positions - begin)));
+          static_cast<int>(min(steps.sample_positions - at.in_sample, static_cast<std::int64_t>(kStaged - begin)));
       const std::int64_t zero = 0, all = valid > 0 ? valid * classes : 0;
       const auto first = static_cast<int>(min(max(zero, -at.t0), all));
       const auto last = static_cast<int>(max(min(all, form.out_length - at.t0), zero));
-      for (int index = 0; index < count; ++index) {
-        T* to = out + (row_of(at.n, g, first_channel + index) + at.t0);
-        const T* from = memory + index * (length + kVector) + table[index].shift + begin * classes;
+      for (int index = 0; index < channels; ++index) {
+        T* to = out + (row_of(at.n, place.g, first_channel + index) + at.t0);
+        const T* from = memory + index * pitch + __shfl_sync(0xffffffffU, run.shift, index) + begin * classes;
         for (int i = first + thread % kThreads; i < last; i += kThreads) to[i] = from[i];
       }
-      begin += min(pitch - in_sample, positions - begin);
+      begin += min(sample_pitch - in_sample, kStaged - begin);
     }
   }
 

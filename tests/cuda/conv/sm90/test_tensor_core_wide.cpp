@@ -209,3 +209,31 @@ TEST_CASE("infinities, NaN and numbers of all sizes come out as from plain sums"
     CHECK_MESSAGE(wrong == 0, direction);
   }
 }
+
+TEST_CASE("sums of numbers that have no operand are put right in the columns of every block") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  const ConvProblem p = sized({.N = 2, .C_in = 40, .C_out = 96, .L_in = 700, .K = 16, .S = 8, .P_l = 4, .P_r = 4});
+  ConvArrays<float> arrays(p, kSmallIntegers);
+  // Zeros, then numbers far below the least half at any scale that the others ask for, then zeros: no sum mixes the two kinds.
+  const auto shrink = [](Array<float>& rows, std::int64_t length, std::int64_t begin, std::int64_t end, std::int64_t margin) {
+    for (std::int64_t row = 0; row < rows.size(); row += length) {
+      for (std::int64_t i = begin - margin; i < end + margin; ++i)
+        rows[row + i] = i < begin || i >= end ? 0.0F : std::ldexp(rows[row + i], -60);
+    }
+  };
+  shrink(arrays.x, p.L_in, 300, 340, 2);
+  shrink(arrays.y, p.L_out, 2000, 2400, 16);
+  for (const ConvDirection direction : kGathers) {
+    for (const Precision precision : {Precision::fp32, Precision::tf32}) {
+      const auto plan = tensor_core::make_wide_plan(p, direction, precision, 132, kSharedOfHopper);
+      REQUIRE(plan.has_value());
+      bool intact = false;
+      const Array<float> expected = arrays.run(direction, Algorithm::reference, false);
+      const Array<float> got = run_on_gpu(arrays, direction, by_plan(*plan, precision), intact, false);
+      std::int64_t tiny = 0;
+      for (std::int64_t i = 0; i < got.size(); ++i) tiny += expected[i] != 0 && std::fabs(expected[i]) < 1e-10F ? 1 : 0;
+      CHECK(tiny > 1000);
+      CHECK_MESSAGE(same_bits(got, expected), direction, ' ', precision);
+    }
+  }
+}
