@@ -45,6 +45,10 @@ __device__ __forceinline__ Place place_of(std::int64_t block, const TapGemm& for
     place.g = block % form.G;
     place.n = block / form.G;
   }
+  if (steps.row_pitch > 0) {  // tiles count through all samples
+    place.n = place.position / steps.row_pitch;
+    place.position -= place.n * steps.row_pitch;
+  }
   place.position += form.position_begin;
   return place;
 }

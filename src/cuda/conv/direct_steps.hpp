@@ -27,10 +27,12 @@ struct Steps {
   int source_words, weight_words;  // of one stage; the packed weights of a step are weight_words in a row
   int piece_taps;                  // weights of a step: 0 [tap][plane][row], else [piece][row][plane][tap of the piece]
   int slices, slice_steps;         // parts of gemm_k that blocks of their own sum, and their row steps (window kernel)
+  int row_pitch;  // joined rows: positions from one sample's first to the next's; 0 where every tile is of one sample
   std::int64_t position_tiles, column_tiles;
   std::int64_t blocks;  // of one slice
   FastDivide by_planes, by_stride, by_gcd, by_classes;
   FastDivide by_column_tiles, by_position_tiles, by_groups;  // for block numbers below 2^31
+  FastDivide by_row_pitch;
 };
 
 /// Which kernel a tile is for.
@@ -68,6 +70,25 @@ inline constexpr std::array<Tile, 14> kTiles32 = {{
 inline constexpr std::array<Tile, 2> kTiles64 = {
     {{Body::general, 128, 64, 4, 8, kStages, 33 * 1024, 64, 1.0}, {Body::general, 128, 16, 4, 4, kStages, 18 * 1024, 64, 0.7}}};
 
+/// Positions from one sample's first to the next's where samples are joined: a row with its halo, in whole quads, so that a
+/// tile may run from one sample into the next. 0 where that does not save a tile in 32: edges of samples within a tile take
+/// time as well.
+[[nodiscard]] inline int joined_pitch(const TapGemm& form, const Tile& tile) {
+  constexpr std::int64_t kLongest = 1 << 20;
+  if (tile.body != Body::window || form.N == 1) return 0;
+  const std::int64_t pitch = (form.position_count + (form.taps - 1) * form.tap_step + 3) / 4 * 4;
+  if (pitch > kLongest) return 0;
+  const std::int64_t apart = form.N * ((form.position_count + tile.positions - 1) / tile.positions);
+  return (form.N * pitch + tile.positions - 1) / tile.positions * 33 < apart * 32 ? static_cast<int>(pitch) : 0;
+}
+
+/// Tiles of positions of one group, over all samples.
+[[nodiscard]] inline std::int64_t tiles_of_positions(const TapGemm& form, const Tile& tile) {
+  const std::int64_t pitch = joined_pitch(form, tile);
+  if (pitch > 0) return (form.N * pitch + tile.positions - 1) / tile.positions;
+  return form.N * ((form.position_count + tile.positions - 1) / tile.positions);
+}
+
 /// Fills in what follows from rows, planes, taps and window.
 inline void finish_steps(const TapGemm& form, const Tile& tile, Steps& steps) {
   steps.row_steps = static_cast<int>((form.rows + steps.rows - 1) / steps.rows);
@@ -76,9 +97,11 @@ inline void finish_steps(const TapGemm& form, const Tile& tile, Steps& steps) {
   steps.tap_steps = static_cast<int>((form.taps + steps.taps - 1) / steps.taps);
   steps.slices = 1;
   steps.slice_steps = steps.row_steps;
-  steps.position_tiles = (form.position_count + tile.positions - 1) / tile.positions;
+  steps.row_pitch = joined_pitch(form, tile);
+  steps.by_row_pitch = FastDivide(static_cast<std::uint32_t>(std::max(steps.row_pitch, 1)));
+  steps.position_tiles = tiles_of_positions(form, tile) / (steps.row_pitch > 0 ? 1 : form.N);
   steps.column_tiles = (form.columns + tile.columns - 1) / tile.columns;
-  steps.blocks = form.N * form.G * steps.position_tiles * steps.column_tiles;
+  steps.blocks = tiles_of_positions(form, tile) * form.G * steps.column_tiles;
   steps.by_planes = FastDivide(static_cast<std::uint32_t>(steps.planes));
   steps.by_stride = FastDivide(static_cast<std::uint32_t>(form.out_stride));
   steps.by_gcd = FastDivide(static_cast<std::uint32_t>(form.out_gcd));
@@ -203,8 +226,7 @@ inline constexpr double kPartialBytes = 256.0 * 1024 * 1024;  // the most that p
 
 /// Estimated cycles of the GPU: what the fullest SM computes.
 [[nodiscard]] inline double estimate_cycles(const TapGemm& form, const Tile& tile, int slices, int sm_count) {
-  const double blocks = static_cast<double>(form.N * form.G) * slices *
-                        static_cast<double>((form.position_count + tile.positions - 1) / tile.positions) *
+  const double blocks = static_cast<double>(form.G) * slices * static_cast<double>(tiles_of_positions(form, tile)) *
                         static_cast<double>((form.columns + tile.columns - 1) / tile.columns);
   const double products = static_cast<double>(form.rows * form.planes * form.taps) / slices;
   constexpr double kLanes = 82;  // FFMA lanes of an SM that the first tile keeps busy, of 128

@@ -108,17 +108,16 @@ __device__ __forceinline__ void store_runs(const TapGemm& form, const Place& pla
   for (int c = 0; c < channels; ++c, row += form.out_length, from += step * sum_pitch(kWarpP)) {
     const A offset = added != nullptr ? static_cast<A>(added[place.g * form.out_channels + channel0 + c]) : A(0);
     const A rest = has_tap ? A(0) : without_taps<T, A>(form, place, channel0 + c, bias, epilogue);
-    auto write = [&](auto whole) {
+    if (first == 0 && last == kWords) {
 #pragma unroll 8
-      for (int i = 0; i < kWords; i += 32) {
+      for (int i = 0; i < kWords; i += 32) row[i] = static_cast<T>(has_tap ? from[i / kRun] + offset : rest);
+    } else {
+#pragma unroll 2
+      for (int i = first / 32 * 32; i < last; i += 32) {
         const A value = has_tap ? from[i / kRun] + offset : rest;
-        if (decltype(whole)::value || (i + warp.lane >= first && i + warp.lane < last)) row[i] = static_cast<T>(value);
+        if (i + warp.lane >= first && i + warp.lane < last) row[i] = static_cast<T>(value);
       }
-    };
-    if (first == 0 && last == kWords)
-      write(std::true_type{});
-    else
-      write(std::false_type{});
+    }
   }
 }
 
@@ -175,8 +174,9 @@ __device__ __forceinline__ void store_phases(const TapGemm& form, const Steps& s
   const int skew = static_cast<int>(first_channel * classes - begin);  // <= 0: the channel may begin in the warp before
   const std::int64_t t0 = form.out_stride * position + form.out_origin;
   const std::int64_t first_row = (place.n * form.G + place.g) * form.out_channels + first_channel;
+  const int skipped = static_cast<int>(max(form.position_begin - position, std::int64_t{0}));  // of the sample before
 #pragma unroll 1
-  for (int i = warp.lane; i < positions * stride; i += 32) {
+  for (int i = skipped * stride + warp.lane; i < positions * stride; i += 32) {
     const int p = static_cast<int>(steps.by_stride.divide(static_cast<std::uint32_t>(i)));
     int a = i - p * stride, b = 0;
     if (form.out_gcd > 1) {
@@ -206,22 +206,16 @@ __device__ __forceinline__ void store_phases(const TapGemm& form, const Steps& s
   }
 }
 
-/// out = epilogue(sums + bias) for a warp that has laid down its sums; `is_active`: they are past the epilogue.
+/// What a warp's sums are of one sample. `late`: the epilogue is applied at the store.
 template <class T, class A, int kWarpP, int kThreadC>
-__device__ __forceinline__ void store_warp(const TapGemm& form, const Steps& steps, const Place& place,
-                                           const T* __restrict__ bias, const Epilogue& epilogue, bool is_active,
-                                           T* __restrict__ out, const WarpTile<A>& warp) {
-  __syncwarp();
-  const T* added = is_active ? nullptr : bias;
+__device__ __forceinline__ void store_sample(const TapGemm& form, const Steps& steps, const Place& place,
+                                             const T* __restrict__ bias, const T* __restrict__ added, const Epilogue& epilogue,
+                                             T* __restrict__ out, const WarpTile<A>& warp) {
   if (epilogue.is_late()) {
     for (const int run : {1, 2, 4})
       if (is_run(form, run, kThreadC))
         return store_late_runs<T, A, kWarpP, kThreadC>(form, place, run, bias, epilogue, out, warp);
     return store_phases<T, A, kWarpP, kThreadC>(form, steps, place, bias, added, epilogue, out, warp);
-  }
-  if (!is_active && epilogue.activation != Activation::none) {
-    activate<T, A, kWarpP, kThreadC>(form, steps, place, bias, epilogue, warp);
-    added = nullptr;
   }
   if (is_run(form, 1, kThreadC)) {
     store_runs<1, T, A, kWarpP, kThreadC>(form, place, bias, added, epilogue, out, warp);
@@ -232,6 +226,24 @@ __device__ __forceinline__ void store_warp(const TapGemm& form, const Steps& ste
   } else {
     store_phases<T, A, kWarpP, kThreadC>(form, steps, place, bias, added, epilogue, out, warp);
   }
+}
+
+/// out = epilogue(sums + bias) for a warp that has laid down its sums; `is_active`: they are past the epilogue. A tile of
+/// joined rows runs through `samples` samples: each stores what lies in its row.
+template <class T, class A, int kWarpP, int kThreadC>
+__device__ __forceinline__ void store_warp(const TapGemm& form, const Steps& steps, const Place& place,
+                                           const T* __restrict__ bias, const Epilogue& epilogue, bool is_active,
+                                           T* __restrict__ out, const WarpTile<A>& warp, int samples = 1) {
+  __syncwarp();
+  const T* added = is_active ? nullptr : bias;
+  if (!is_active && !epilogue.is_late() && epilogue.activation != Activation::none) {
+    activate<T, A, kWarpP, kThreadC>(form, steps, place, bias, epilogue, warp);
+    added = nullptr;
+  }
+  Place at = place;
+#pragma unroll 1
+  for (int m = 0; m < samples; ++m, ++at.n, at.position -= steps.row_pitch)
+    store_sample<T, A, kWarpP, kThreadC>(form, steps, at, bias, added, epilogue, out, warp);
 }
 
 }  // namespace polyphase::cuda::direct

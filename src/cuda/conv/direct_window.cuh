@@ -52,6 +52,59 @@ __device__ __forceinline__ void copy_quads(const float* __restrict__ any, const 
   }
 }
 
+/// Where a tile of joined samples begins, and where an element of its window lies.
+struct JoinedRows {
+  const float* first;           // row 0 of the step's rows in the first sample
+  std::int64_t sample, length;  // words from sample to sample and of a row
+  int begin, pitch, samples;    // the tile's first position within its sample; samples that are left
+  std::int64_t first_element;   // of position 0 of a sample
+
+  /// Word `plane` of window position u in the first row, or null outside of the tensor.
+  __device__ __forceinline__ const float* at(const TapGemm& form, const Steps& steps, int u, int plane) const {
+    const auto position = static_cast<std::uint32_t>(begin + u);
+    const int m = static_cast<int>(steps.by_row_pitch.divide(position));
+    const std::int64_t e =
+        first_element + form.source_stride * (static_cast<int>(position) - m * pitch) + plane * form.source_plane_step;
+    return m < samples && e >= 0 && e < length ? first + m * sample + e : nullptr;
+  }
+};
+
+/// copy_quads for a tile that runs through several samples.
+template <int kWarps>
+__device__ __forceinline__ void copy_joined_quads(const TapGemm& form, const Steps& steps, const JoinedRows& joined,
+                                                  const float* __restrict__ any, int rows, float* source) {
+  const int warp = static_cast<int>(threadIdx.x) >> 5, lane = static_cast<int>(threadIdx.x) & 31;
+#pragma unroll 1
+  for (int u = 4 * lane; u < steps.window; u += 128) {
+    const float* from = joined.at(form, steps, u, 0);
+    const bool inside = from != nullptr;
+    const std::int64_t advance = inside ? kWarps * joined.length : 0;
+    from = inside ? from + warp * joined.length : any;
+    float* to = source + warp * steps.window + u;
+#pragma unroll 2
+    for (int r = warp; r < rows; r += kWarps, from += advance, to += kWarps * steps.window)
+      __pipeline_memcpy_async(to, from, 16, inside ? 0 : 16);
+  }
+}
+
+/// load_source for such a tile: source[row][plane][window] word by word.
+template <int kThreads>
+__device__ __forceinline__ void copy_joined_words(const TapGemm& form, const Steps& steps, const JoinedRows& joined,
+                                                  const float* __restrict__ any, int rows, float* source) {
+  const int pitch = steps.planes * steps.window;
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < pitch; i += kThreads) {
+    const int u = static_cast<int>(steps.by_planes.divide(static_cast<std::uint32_t>(i))), plane = i - u * steps.planes;
+    const float* from = joined.at(form, steps, u, plane);
+    const bool inside = from != nullptr;
+    const std::int64_t advance = inside ? joined.length : 0;
+    if (!inside) from = any;
+    float* to = source + plane * steps.window + u;
+#pragma unroll 4
+    for (int r = 0; r < rows; ++r, to += pitch, from += advance) __pipeline_memcpy_async(to, from, 4, inside ? 0 : 4);
+  }
+}
+
 /// sums += kTaps taps, kStep apart, of `rows` rows: x[row][pitch] from this lane's first quad, w[row][kTaps][kTileC] from this
 /// thread's columns.
 template <int kTaps, int kStep, int kTileC, int kThreadP, int kThreadC>
@@ -93,7 +146,9 @@ __device__ __forceinline__ void multiply_taps(const float* x, const float* w, in
 /// What the threads of a block share.
 struct WindowBlock {
   Place place;
-  const float* rows;     // the window's first word in row 0, where copied by quads
+  const float* rows;  // the window's first word in row 0, where copied by quads
+  JoinedRows joined;
+  int samples;           // that the tile runs through
   const float* weights;  // of step 0
   float* out;            // of this slice
   QuadRange quads;
@@ -108,8 +163,15 @@ __device__ __forceinline__ WindowBlock window_block(const TapGemm& form, const S
   const std::int64_t e0 = place.position + form.source_origin;
   const std::int64_t tile = place.g * steps.column_tiles + place.column / kTileC;
   const int first = static_cast<int>(slice) * steps.slice_steps;
+  const float* rows = source + (place.n * form.G + place.g) * form.rows * form.source_length;
+  const int begin = static_cast<int>(place.position - form.position_begin),
+            left = static_cast<int>(min(form.N - place.n, std::int64_t{1} << 20));
+  const int samples = steps.row_pitch > 0 ? min(left, (begin + kTileP - 1) / steps.row_pitch + 1) : 1;
   return {place,
-          source + (place.n * form.G + place.g) * form.rows * form.source_length + e0,
+          rows + e0,
+          {rows, form.G * form.rows * form.source_length, form.source_length, begin, steps.row_pitch, left,
+           form.source_stride * form.position_begin + form.source_origin},
+          samples,
           packed + tile * steps.row_steps * steps.weight_words,
           out + slice * form.N * form.G * form.out_channels * form.out_length,
           quads_inside(e0, form.source_length, steps.window / 4),
@@ -140,7 +202,15 @@ __global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
     __syncthreads();
     auto fetch = [&](int step, float* to) {
       if (step < at.end_step) {
-        if (by_quads) {
+        if (at.samples > 1) {
+          JoinedRows joined = at.joined;
+          joined.first += step * (steps.rows * form.source_length);
+          if (by_quads) {
+            copy_joined_quads<kWarps>(form, steps, joined, source, rows_of(step), to);
+          } else {
+            copy_joined_words<kThreads>(form, steps, joined, source, rows_of(step), to);
+          }
+        } else if (by_quads) {
           copy_quads<kGroups, kWarps>(source, at.rows + step * (steps.rows * form.source_length), form.source_length,
                                       rows_of(step), steps.window, at.quads, to);
         } else {
@@ -187,7 +257,7 @@ __global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
         *reinterpret_cast<float4*>(own.sums + c * sum_pitch(kTileP) + 128 * g + 4 * lane) = quad;
       }
     }
-    store_warp<float, float, kTileP, kThreadC>(form, steps, at.place, bias, epilogue, is_active, at.out, own);
+    store_warp<float, float, kTileP, kThreadC>(form, steps, at.place, bias, epilogue, is_active, at.out, own, at.samples);
     __syncthreads();
   }
 }

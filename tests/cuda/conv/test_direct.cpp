@@ -90,6 +90,46 @@ TEST_CASE("window tiles: taps in pieces, every step between them, whole and misa
   CHECK(norm > 0);
 }
 
+TEST_CASE("joined rows: tiles that run through many samples, every way of copying and storing, slices, groups") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  double norm = 0;
+  int turn = 0;
+  for (int tile = 0; tile < kTiles; ++tile) {
+    if (kTiles32[static_cast<std::size_t>(tile)].body != Body::window) continue;
+    for (const std::int64_t S : {1, 2, 4, 5})
+      for (const std::int64_t L_in : {3, 16, 66, 140}) {
+        if (++turn % 11 != 0 && is_reduced()) continue;
+        const ConvProblem p = sized(
+            {.N = 11, .C_in = 18, .C_out = 22, .L_in = L_in, .K = 2 * S, .S = S, .P_l = turn % 2 * (S - 1), .G = turn % 2 + 1});
+        norm += check_gpu_bits<float>(p, with_tile(tile, turn % 3), turn % 5 == 0 ? 1 : 0);
+      }
+  }
+  CHECK(norm > 0);
+}
+
+TEST_CASE("joined rows: a sample's pitch holds its positions and their halo, and tiles are fewer") {
+  int joined = 0;
+  for (const std::int64_t N : {1, 2, 32})
+    for (const std::int64_t L_in : {1, 5, 64, 512, 2048, 70000})
+      for (const std::int64_t S : {1, 4}) {
+        const cuda::TapGemm form = form_of({.N = N, .C_in = 8, .C_out = 8, .L_in = L_in, .K = 2 * S, .S = S, .P_l = S / 2});
+        const cuda::direct::Tile& tile = kTiles32[10];
+        const std::int64_t pitch = cuda::direct::joined_pitch(form, tile);
+        const std::int64_t apart = N * ((form.position_count + tile.positions - 1) / tile.positions);
+        if (pitch == 0) {
+          CHECK(cuda::direct::tiles_of_positions(form, tile) == apart);
+          continue;
+        }
+        ++joined;
+        CHECK(pitch % 4 == 0);
+        CHECK(pitch >= form.position_count + (form.taps - 1) * form.tap_step);
+        CHECK(cuda::direct::tiles_of_positions(form, tile) < apart);
+        CHECK(cuda::direct::tiles_of_positions(form, tile) * tile.positions >= N * pitch);
+      }
+  CHECK(joined > 4);
+  CHECK(cuda::direct::joined_pitch(form_of({.N = 32, .C_in = 8, .C_out = 8, .L_in = 512, .K = 8}), kTiles32[0]) == 0);
+}
+
 TEST_CASE("slices of long reductions: the same bits twice, positions without a tap, bias and activation once") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   for (const ConvProblem& p : {sized({.N = 1, .C_in = 300, .C_out = 40, .L_in = 50, .K = 16, .S = 8, .P_l = 4}),
