@@ -59,10 +59,14 @@ PoolLists& BlockPool::lists_of(const PoolKey& key) {
 Block* BlockPool::take_or_grow(PoolLists& lists, std::size_t bytes) {
   if (Block* block = lists.take(bytes)) return block;
   const std::size_t budget = limit_ > pool_stats_.mapped_bytes ? limit_ - pool_stats_.mapped_bytes : 0;
-  const std::size_t mapped = lists.grow(bytes, budget);
-  if (mapped == 0) return nullptr;
-  ++pool_stats_.growths;
-  pool_stats_.mapped_bytes += mapped;
+  const PoolKey& key = lists.key();
+  const auto other = std::find_if(pools_.begin(), pools_.end(), [&](const auto& each) {
+    return each->key() == PoolKey{key.graph, key.stream, !key.large};
+  });
+  const std::optional<std::size_t> mapped = lists.grow(bytes, budget, other == pools_.end() ? nullptr : other->get());
+  if (!mapped) return nullptr;
+  if (*mapped > 0) ++pool_stats_.growths;
+  pool_stats_.mapped_bytes += *mapped;
   pool_stats_.peak_mapped_bytes = std::max(pool_stats_.peak_mapped_bytes, pool_stats_.mapped_bytes);
   return lists.take(bytes);
 }

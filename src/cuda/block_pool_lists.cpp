@@ -25,6 +25,7 @@ PoolLists::PoolLists(PoolKey key, MemorySource& source, BlockTable& table, std::
 
 PoolLists::~PoolLists() {
   for (const auto& arena : arenas_) {
+    unmap_moved(*arena);
     unmap_pieces(*arena, arena->address, arena->address + arena->size);
     source_.release(arena->address, arena->size);
     for (Block* block = arena->first; block != nullptr;) delete std::exchange(block, block->next);
@@ -141,20 +142,73 @@ Block* PoolLists::new_arena(std::size_t bytes) {
   return arenas_.back()->first;
 }
 
-std::size_t PoolLists::grow(std::size_t bytes, std::size_t budget) {
+std::optional<std::size_t> PoolLists::grow(std::size_t bytes, std::size_t budget, PoolLists* other) {
   flush_quick();
-  std::size_t to_map = 0;
-  Block* hole = best_hole(bytes, to_map);
-  if (hole == nullptr) to_map = round_up(bytes, source_.granularity());
-  if (to_map > budget) return 0;
-  if (hole == nullptr) hole = new_arena(bytes);
-  if (hole == nullptr || !map_pieces(*hole->arena, hole->address, to_map)) {
-    drop_empty_arenas();
-    return 0;
+  if (other != nullptr) other->flush_quick();
+  std::size_t wanted = 0;
+  Block* hole = best_hole(bytes, wanted);
+  if (hole == nullptr) {
+    wanted = round_up(bytes, source_.granularity());
+    hole = new_arena(bytes);
   }
-  if (hole->size > to_map) split(hole, to_map)->state = State::hole;
-  make_free(hole);
-  return to_map;
+  if (hole == nullptr) return std::nullopt;
+  const std::size_t moved = move_into(hole, wanted, other);
+  const std::size_t to_map = wanted - moved;
+  const bool enough = to_map <= budget && map_pieces(*hole->arena, hole->address + moved, to_map);
+  const std::size_t filled = enough ? wanted : moved;
+  if (filled > 0) {
+    if (hole->size > filled) split(hole, filled)->state = State::hole;
+    make_free(hole);
+  }
+  if (enough) return to_map;
+  drop_empty_arenas();
+  return std::nullopt;
+}
+
+/// Fills the beginning of a hole, at most `bytes`, with memory that lies free in whole pieces. Returns how much.
+std::size_t PoolLists::move_into(Block* hole, std::size_t bytes, PoolLists* other) {
+  // Blocks beside the hole serve the request where they are. And a pattern of requests that moves memory again and again is
+  // better served by growing: so much moving, and no more, is allowed.
+  constexpr std::size_t kMovesOfEachByte = 16;
+  std::size_t filled = 0;
+  for (PoolLists* lists : {this, other}) {
+    if (lists == nullptr) continue;
+    const std::vector<Block*> blocks(lists->free_.begin(), lists->free_.end());
+    for (Block* block : blocks) {
+      if (filled == bytes || moved_bytes_ + filled >= kMovesOfEachByte * mapped_bytes_) break;
+      if (block == hole->previous || block == hole->next) continue;
+      filled += lists->move_from(block, *hole->arena, hole->address + filled, bytes - filled);
+    }
+  }
+  moved_bytes_ += filled;
+  mapped_bytes_ += filled;
+  return filled;
+}
+
+/// The first row of whole pieces in a free block, at most `most` bytes of it, goes to `to`. Returns its bytes.
+std::size_t PoolLists::move_from(Block* block, Arena& arena, Address to, std::size_t most) {
+  auto& pieces = block->arena->pieces;
+  const auto first = pieces.lower_bound(block->address);
+  const Address block_end = block->address + block->size, begin = first == pieces.end() ? block_end : first->first;
+  Address end = begin;
+  for (auto piece = first; piece != pieces.end() && piece->first == end; piece = pieces.erase(piece)) {
+    const auto [from, size] = *piece;
+    if (from + size > block_end || end - begin + size > most) break;
+    arena.pieces.emplace(to + (end - begin), size);
+    block->arena->moved.emplace(from, size);
+    if (!source_.move(from, to + (end - begin), size)) {
+      arena.pieces.erase(to + (end - begin));
+      block->arena->moved.erase(from);
+      break;
+    }
+    end += size;
+  }
+  if (end == begin) return 0;
+  mapped_bytes_ -= end - begin;
+  Block* left = carve(block, begin, end);
+  left->state = State::moved;
+  join_alike(left);
+  return end - begin;
 }
 
 bool PoolLists::map_pieces(Arena& arena, Address begin, std::size_t bytes) {
@@ -166,6 +220,7 @@ bool PoolLists::map_pieces(Arena& arena, Address begin, std::size_t bytes) {
       return false;
     }
     arena.pieces.emplace(at, piece);
+    mapped_bytes_ += piece;
     at += piece;
   }
   return true;
@@ -173,8 +228,32 @@ bool PoolLists::map_pieces(Arena& arena, Address begin, std::size_t bytes) {
 
 void PoolLists::unmap_pieces(Arena& arena, Address begin, Address end) noexcept {
   const auto first = arena.pieces.lower_bound(begin), last = arena.pieces.lower_bound(end);
-  for (auto piece = first; piece != last; ++piece) source_.unmap(piece->first, piece->second);
+  for (auto piece = first; piece != last; ++piece) {
+    source_.unmap(piece->first, piece->second);
+    mapped_bytes_ -= piece->second;
+  }
   arena.pieces.erase(first, last);
+}
+
+void PoolLists::unmap_moved(Arena& arena) noexcept {
+  for (const auto& [address, bytes] : arena.moved) source_.unmap(address, bytes);
+  arena.moved.clear();
+}
+
+/// Cuts [begin, end) out of a free block; what is left of it at either end stays free. The piece is in no list.
+Block* PoolLists::carve(Block* block, Address begin, Address end) {
+  free_.erase(block);
+  if (end < block->address + block->size) free_.insert(split(block, end - block->address));
+  if (block->address == begin) return block;
+  Block* piece = split(block, begin - block->address);
+  free_.insert(block);
+  return piece;
+}
+
+/// Joins a block with neighbours of the same state, which are in no list.
+void PoolLists::join_alike(Block* block) {
+  if (block->next != nullptr && block->next->state == block->state) join_next(block);
+  if (block->previous != nullptr && block->previous->state == block->state) join_next(block->previous);
 }
 
 /// Unmaps the whole pieces inside a free block; what is left of it at either end stays free. Returns the bytes.
@@ -189,22 +268,27 @@ std::size_t PoolLists::punch(Block* block) {
     end += piece->second;
     ++piece;
   }
-  free_.erase(block);
-  if (end < block_end) free_.insert(split(block, end - block->address));
-  if (block->address < begin) {
-    Block* whole = split(block, begin - block->address);
-    free_.insert(block);
-    block = whole;
-  }
+  block = carve(block, begin, end);
   unmap_pieces(*block->arena, begin, end);
   block->state = State::hole;
-  if (block->next != nullptr && block->next->state == State::hole) join_next(block);
-  if (block->previous != nullptr && block->previous->state == State::hole) join_next(block->previous);
+  join_alike(block);
   return end - begin;
 }
 
 std::size_t PoolLists::trim() {
   flush_quick();
+  for (const auto& arena : arenas_) {
+    unmap_moved(*arena);
+    for (Block* block = arena->first; block != nullptr; block = block->next) {
+      if (block->state != State::moved) continue;
+      block->state = State::hole;
+      if (block->next != nullptr && block->next->state == State::hole) join_next(block);
+      if (block->previous != nullptr && block->previous->state == State::hole) {
+        block = block->previous;
+        join_next(block);
+      }
+    }
+  }
   const std::vector<Block*> blocks(free_.begin(), free_.end());
   std::size_t bytes = 0;
   for (Block* block : blocks) bytes += punch(block);

@@ -6,14 +6,16 @@
 //
 //   | used | free | used | quick | hole ........................ |
 //
-// A hole has no memory. Growth maps memory into the hole that needs least of it, next to free blocks, which it joins; trimming
-// turns free blocks back into holes. So any request can be met while enough memory is free anywhere: nothing is stranded.
+// A hole has no memory. Growth gives memory to the hole that needs least of it, next to free blocks, which it joins: first such
+// as lies free elsewhere on the same stream, moved by its address alone, then new memory. Trimming turns free blocks back into
+// holes. So any request can be met while enough memory is free anywhere: nothing is stranded.
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <vector>
@@ -28,6 +30,7 @@ class PoolLists;
 struct Block {
   enum class State : unsigned char {
     hole,     ///< address space without memory
+    moved,    ///< its memory is another block's; until a trim, work given before may still use it from here
     free,     ///< in the size-ordered list
     quick,    ///< free, not yet joined with its neighbours: waits for a request of exactly its size
     used,     ///< handed out
@@ -52,6 +55,7 @@ struct Arena {
   PoolLists* lists = nullptr;
   Block* first = nullptr;
   std::map<Address, std::size_t> pieces;  ///< what single calls of MemorySource::map gave
+  std::map<Address, std::size_t> moved;   ///< and where it was before it was moved
 };
 
 /// Blocks that hold memory and are not in a free list, by address.
@@ -77,9 +81,10 @@ class PoolLists {
   [[nodiscard]] Block* take(std::size_t bytes);
   /// Makes a used or pending block free.
   void give(Block* block) noexcept;
-  /// Maps at most `budget` bytes so that take(bytes) succeeds. Returns the bytes mapped; 0 where that cannot be.
-  [[nodiscard]] std::size_t grow(std::size_t bytes, std::size_t budget);
-  /// Unmaps all memory that no block uses. Returns the bytes.
+  /// Makes take(bytes) succeed, by moving what lies free here and in `other` (of the same stream; or null) and mapping at most
+  /// `budget` bytes. Returns the bytes mapped; nothing where that cannot be.
+  [[nodiscard]] std::optional<std::size_t> grow(std::size_t bytes, std::size_t budget, PoolLists* other);
+  /// Unmaps all memory that no block uses; all work given to the stream is done. Returns the bytes.
   std::size_t trim();
   [[nodiscard]] const std::vector<std::unique_ptr<Arena>>& arenas() const { return arenas_; }
 
@@ -106,7 +111,12 @@ class PoolLists {
   [[nodiscard]] Block* best_hole(std::size_t bytes, std::size_t& to_map) const;
   [[nodiscard]] Block* new_arena(std::size_t bytes);
   [[nodiscard]] bool map_pieces(Arena& arena, Address begin, std::size_t bytes);
+  [[nodiscard]] std::size_t move_into(Block* hole, std::size_t bytes, PoolLists* other);
+  [[nodiscard]] std::size_t move_from(Block* block, Arena& arena, Address to, std::size_t most);
   void unmap_pieces(Arena& arena, Address begin, Address end) noexcept;
+  void unmap_moved(Arena& arena) noexcept;
+  [[nodiscard]] Block* carve(Block* block, Address begin, Address end);
+  void join_alike(Block* block);
   std::size_t punch(Block* block);
   void drop_empty_arenas();
 
@@ -118,6 +128,7 @@ class PoolLists {
   std::size_t quick_count_ = 0;
   std::set<Block*, BySize> free_;
   std::vector<std::unique_ptr<Arena>> arenas_;
+  std::size_t mapped_bytes_ = 0, moved_bytes_ = 0;  // held now; moved here ever
 };
 
 }  // namespace polyphase::cuda

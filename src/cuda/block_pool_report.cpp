@@ -11,6 +11,8 @@ std::string_view name(Block::State state) {
   switch (state) {
     case Block::State::hole:
       return "unmapped";
+    case Block::State::moved:
+      return "moved";
     case Block::State::used:
       return "live";
     case Block::State::pending:

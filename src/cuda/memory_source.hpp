@@ -24,6 +24,9 @@ class MemorySource {
   [[nodiscard]] virtual bool map(Address address, std::size_t bytes) = 0;
   /// Takes away what one call of map gave. Nothing uses it any more.
   virtual void unmap(Address address, std::size_t bytes) noexcept = 0;
+  /// What one call of map gave to `from` is the memory of `to` from now on, contents undefined; false where that cannot be.
+  /// Work given before may still use it through `from`, which stays until it is unmapped; nothing new may.
+  [[nodiscard]] virtual bool move(Address from, Address to, std::size_t bytes) = 0;
   [[nodiscard]] virtual std::size_t granularity() const = 0;
 
   /// An event behind everything given to the stream so far. It lives until done() says yes or wait() returns.

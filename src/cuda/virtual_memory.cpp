@@ -110,38 +110,68 @@ Address VirtualMemory::reserve(std::size_t bytes) {
 
 void VirtualMemory::release(Address address, std::size_t bytes) noexcept { (void)driver().release(address, bytes); }
 
+/// False where there is no memory for the tables; then nothing is mapped.
+bool VirtualMemory::map_handle(Address address, std::size_t bytes, unsigned long long handle) {
+  CUresult status = driver().map(address, bytes, 0, handle, 0);
+  if (status == CUDA_ERROR_OUT_OF_MEMORY) return false;
+  require_success(status, "cuMemMap", bytes);
+  const CUmemAccessDesc access{.location = properties_of(device_).location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  status = driver().set_access(address, bytes, &access, 1);
+  if (status == CUDA_SUCCESS) return true;
+  (void)driver().unmap(address, bytes);
+  if (status != CUDA_ERROR_OUT_OF_MEMORY) require_success(status, "cuMemSetAccess", bytes);
+  return false;
+}
+
 bool VirtualMemory::map(Address address, std::size_t bytes) {
   const DeviceScope scope(device_);
   const AllowDuringCapture allow;
   const CUmemAllocationProp properties = properties_of(device_);
+  auto& place = handles_[address];
   CUmemGenericAllocationHandle handle = 0;
-  CUresult status = driver().create(&handle, bytes, &properties, 0);
-  if (status == CUDA_ERROR_OUT_OF_MEMORY) return false;
-  require_success(status, "cuMemCreate", bytes);
-  status = driver().map(address, bytes, 0, handle, 0);
-  if (status != CUDA_SUCCESS) {
+  const CUresult status = driver().create(&handle, bytes, &properties, 0);
+  if (status == CUDA_SUCCESS) {
+    place = handle;
+    try {
+      if (map_handle(address, bytes, handle)) return true;
+    } catch (...) {
+      (void)driver().destroy(handle);
+      handles_.erase(address);
+      throw;
+    }
     (void)driver().destroy(handle);
-    if (status == CUDA_ERROR_OUT_OF_MEMORY) return false;
-    require_success(status, "cuMemMap", bytes);
   }
-  const CUmemAccessDesc access{.location = properties.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-  status = driver().set_access(address, bytes, &access, 1);
-  if (status != CUDA_SUCCESS) {
-    (void)driver().unmap(address, bytes);
-    (void)driver().destroy(handle);
-    if (status == CUDA_ERROR_OUT_OF_MEMORY) return false;
-    require_success(status, "cuMemSetAccess", bytes);
-  }
-  handles_[address] = handle;
-  return true;
+  handles_.erase(address);
+  if (status != CUDA_ERROR_OUT_OF_MEMORY) require_success(status, "cuMemCreate", bytes);
+  return false;
 }
 
 void VirtualMemory::unmap(Address address, std::size_t bytes) noexcept {
   const auto found = handles_.find(address);
   if (found == handles_.end()) return;
   (void)driver().unmap(address, bytes);
-  (void)driver().destroy(found->second);
+  if (found->second != 0) (void)driver().destroy(found->second);
   handles_.erase(found);
+}
+
+// Both places may be mapped at once: what ran through the one is over before what runs through the other begins, as far as
+// the streams' order says so.
+bool VirtualMemory::move(Address from, Address to, std::size_t bytes) {
+  const DeviceScope scope(device_);
+  const AllowDuringCapture allow;
+  const auto handle = handles_.at(from);
+  handles_[to] = 0;
+  try {
+    if (!map_handle(to, bytes, handle)) {
+      handles_.erase(to);
+      return false;
+    }
+  } catch (...) {
+    handles_.erase(to);
+    throw;
+  }
+  handles_.at(to) = std::exchange(handles_.at(from), 0);
+  return true;
 }
 
 EventId VirtualMemory::record(StreamId stream) {

@@ -20,6 +20,7 @@ class VirtualMemory final : public MemorySource {
   void release(Address address, std::size_t bytes) noexcept override;
   [[nodiscard]] bool map(Address address, std::size_t bytes) override;
   void unmap(Address address, std::size_t bytes) noexcept override;
+  [[nodiscard]] bool move(Address from, Address to, std::size_t bytes) override;
   [[nodiscard]] std::size_t granularity() const override { return granularity_; }
 
   [[nodiscard]] EventId record(StreamId stream) override;
@@ -29,9 +30,11 @@ class VirtualMemory final : public MemorySource {
   void synchronize(StreamId stream) override;
 
  private:
+  [[nodiscard]] bool map_handle(Address address, std::size_t bytes, unsigned long long handle);
+
   const int device_;
   std::size_t granularity_ = 0;
-  std::unordered_map<Address, unsigned long long> handles_;  // of the mapped pieces
+  std::unordered_map<Address, unsigned long long> handles_;  // of the mapped pieces; 0 where the memory is another one's now
   std::vector<Event> spare_;
   std::unordered_map<EventId, Event> events_;
 };

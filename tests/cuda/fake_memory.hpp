@@ -4,7 +4,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "cuda/memory_source.hpp"
 
@@ -44,7 +48,26 @@ class FakeMemory final : public cuda::MemorySource {
       if (begin < address + bytes && use.end > address && completed_[use.stream] < use.count) ++faults;  // still running
     }
     pieces_.erase(address);
-    mapped_ -= bytes;
+    if (left_.erase(address) == 0) mapped_ -= bytes;
+  }
+  bool move(cuda::Address from, cuda::Address to, std::size_t bytes) override {
+    if (moves_left == 0) return false;
+    --moves_left;
+    if (!pieces_.contains(from) || pieces_[from] != bytes || left_.contains(from)) ++faults;
+    const auto next = pieces_.lower_bound(to);
+    if (to % kUnit != 0 || (next != pieces_.end() && next->first < to + bytes)) ++faults;
+    if (next != pieces_.begin() && std::prev(next)->first + std::prev(next)->second > to) ++faults;
+    pieces_[to] = bytes;
+    left_.insert(from);
+    std::vector<std::pair<cuda::Address, Use>> behind;  // what uses it there still does, whatever it is called
+    for (const auto& [begin, use] : uses_) {
+      if (begin >= from + bytes || use.end <= from) continue;
+      const cuda::Address end = std::min(use.end, from + bytes);
+      behind.push_back({std::max(begin, from) - from + to, {end - from + to, use.stream, use.count}});
+    }
+    uses_.insert(behind.begin(), behind.end());
+    ++moves;
+    return true;
   }
   std::size_t granularity() const override { return kUnit; }
 
@@ -76,7 +99,7 @@ class FakeMemory final : public cuda::MemorySource {
     const cuda::Address end = address + bytes;
     for (cuda::Address at = address; at < end;) {
       auto piece = pieces_.upper_bound(at);
-      if (piece == pieces_.begin() || (--piece)->first + piece->second <= at) return false;
+      if (piece == pieces_.begin() || (--piece)->first + piece->second <= at || left_.contains(piece->first)) return false;
       at = piece->first + piece->second;
     }
     for (auto use = uses_.begin(); use != uses_.end();) {
@@ -103,6 +126,7 @@ class FakeMemory final : public cuda::MemorySource {
   void set_total(std::size_t bytes) { total_ = bytes; }
 
   std::size_t reserve_limit = std::size_t{1} << 46U;
+  int moves_left = std::numeric_limits<int>::max(), moves = 0;
   int faults = 0;  ///< calls that a GPU would have refused, or that pull memory from under running work
 
   static constexpr std::size_t kUnit = std::size_t{2} << 20U;
@@ -117,6 +141,7 @@ class FakeMemory final : public cuda::MemorySource {
   std::size_t mapped_ = 0, reserved_ = 0;
   cuda::Address next_ = std::size_t{1} << 40U;
   std::map<cuda::Address, std::size_t> spaces_, pieces_;
+  std::set<cuda::Address> left_;  // pieces whose memory was moved
   std::multimap<cuda::Address, Use> uses_;
   std::map<cuda::StreamId, std::uint64_t> given_, completed_;
   std::map<cuda::StreamId, std::map<cuda::StreamId, std::uint64_t>> seen_;

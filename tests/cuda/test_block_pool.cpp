@@ -94,10 +94,85 @@ TEST_CASE("growth joins the free memory at the end, and free memory between live
   for (std::size_t i = 0; i < 10; i += 2) pool.deallocate(blocks[i], kA);
   void* large = pool.allocate(20 * kMiB, kA);
   CHECK(large != nullptr);
-  CHECK(pool.pool_stats().trims == 1);
+  CHECK(pool.pool_stats().trims == 0);
+  CHECK(memory.moves == 10);
   CHECK(memory.mapped() == 40 * kMiB);
   CHECK(memory.use(kA, address(large), 20 * kMiB));
   CHECK(memory.faults == 0);
+}
+
+TEST_CASE("free memory is moved while work given before still uses it where it was, and for its stream alone") {
+  FakeMemory memory(64 * kMiB);
+  BlockPool pool(memory);
+  void* first = pool.allocate(4 * kMiB, kA);
+  void* kept = pool.allocate(4 * kMiB, kA);
+  void* second = pool.allocate(4 * kMiB, kA);
+  void* last = pool.allocate(4 * kMiB, kA);
+  for (void* block : {first, second}) CHECK(memory.use(kA, address(block), 4 * kMiB));
+  pool.deallocate(first, kA);
+  pool.deallocate(second, kA);
+  void* other = pool.allocate(8 * kMiB, kB);  // not out of the first stream's
+  CHECK(memory.mapped() == 24 * kMiB);
+  void* large = pool.allocate(8 * kMiB, kA);
+  CHECK(memory.mapped() == 24 * kMiB);
+  CHECK(memory.moves == 4);
+  CHECK(pool.pool_stats().growths == 5);
+  CHECK_FALSE(memory.use(kA, address(first), 512));  // there is nothing any more
+  CHECK_FALSE(memory.use(kB, address(large), 8 * kMiB));
+  CHECK(memory.use(kA, address(large), 8 * kMiB));
+  CHECK(pool.stats().cached_bytes == 0);
+  for (void* block : {kept, last, large}) pool.deallocate(block, kA);
+  pool.deallocate(other, kB);
+  pool.trim();
+  CHECK(memory.mapped() == 0);
+  CHECK(memory.reserved() == 0);
+  CHECK(memory.faults == 0);
+}
+
+TEST_CASE("small and large blocks of a stream share its memory; another graph's do not") {
+  FakeMemory memory(64 * kMiB);
+  BlockPool pool(memory);
+  std::vector<void*> small(8);
+  for (void*& block : small) block = pool.allocate(kMiB / 2, kA);
+  CHECK(memory.mapped() == 4 * kMiB);
+  void* large = pool.allocate(2 * kMiB, kA);
+  for (void* block : small) pool.deallocate(block, kA);
+  void* graphs = pool.allocate(4 * kMiB, kA, 7);
+  CHECK(memory.moves == 0);
+  CHECK(pool.allocate(4 * kMiB, kA) != nullptr);
+  CHECK(memory.moves == 2);
+  CHECK(memory.mapped() == 10 * kMiB);
+  pool.deallocate(graphs, kA, 7);
+  pool.deallocate(large, kA);
+  CHECK(memory.faults == 0);
+}
+
+TEST_CASE("where memory cannot be moved, or was moved too often, new memory is taken, and nothing is lost") {
+  for (const int moves : {0, 1, 1000}) {
+    FakeMemory memory(4096 * kMiB);
+    memory.moves_left = moves;
+    BlockPool pool(memory);
+    // Two patterns by turns, each in the gaps of the other.
+    std::size_t mapped = 0;
+    for (int turn = 0; turn < 240; ++turn) {
+      std::vector<void*> blocks;
+      for (int i = 0; i < 12; ++i) blocks.push_back(pool.allocate((turn % 2 == 0 ? 4 : 6) * kMiB, kA));
+      for (void* block : blocks) REQUIRE(memory.use(kA, address(block), 4 * kMiB));
+      for (std::size_t i = 0; i < 12; i += 2) pool.deallocate(blocks[i], kA);
+      blocks.push_back(pool.allocate(24 * kMiB, kA));
+      REQUIRE(memory.use(kA, address(blocks.back()), 24 * kMiB));
+      for (std::size_t i = 1; i < 13; i = i < 11 ? i + 2 : i + 1) pool.deallocate(blocks[i], kA);
+      REQUIRE(pool.stats().live_blocks == 0);
+      REQUIRE(pool.stats().cached_bytes == memory.mapped());
+      if (turn == 200) mapped = memory.mapped();
+    }
+    CHECK(memory.mapped() == mapped);  // settled
+    CHECK(memory.moves <= moves);
+    CHECK(memory.moves <= 16 * static_cast<int>(memory.mapped() / (2 * kMiB)));
+    pool.trim();
+    CHECK(memory.mapped() == 0);
+    CHECK(memory.faults == 0);
+  }
 }
 
 TEST_CASE("another stream gets a freed block only behind an event") {
@@ -263,16 +338,24 @@ TEST_CASE("snapshot and leak report name the blocks") {
 }
 
 TEST_CASE("the allocations of a training run: exact counts, and at most 5 % more memory than was ever live") {
-  // superres on the CPU, 16 windows of 8192 samples, made and three steps trained: "+BYTES", and "-I" for the I-th of those.
-  std::ifstream file(CUDA_TEST_DATA "/superres_training.txt");
+  // superres on the CPU, 16 windows of 8192 samples, made and three steps trained; the network of bench/training_step on a GPU,
+  // 32 x 512 samples, twenty steps: "+BYTES", and "-I" for the I-th of those.
+  std::string name;
+  int runs = 1;
+  SUBCASE("superres") {
+    name = "superres_training.txt";
+    runs = 3;
+  }
+  SUBCASE("vocoder") { name = "vocoder_training.txt"; }
+  std::ifstream file(CUDA_TEST_DATA "/" + name);
   REQUIRE(file.good());
   std::vector<std::string> events;
   for (std::string line; std::getline(file, line);) events.push_back(line);
-  REQUIRE(events.size() > 1000);
+  REQUIRE(events.size() > 400);
   FakeMemory memory(std::size_t{16} << 30U);
-  BlockPool pool(memory, {.small_limit = std::size_t{128} << 10U});  // as the device's allocator has it
+  BlockPool pool(memory, {.small_limit = std::size_t{512} << 10U});  // as the device's allocator has it
   std::size_t mapped = 0;
-  for (int run = 0; run < 3; ++run) {
+  for (int run = 0; run < runs; ++run) {
     std::vector<std::pair<void*, std::size_t>> blocks;  // null: given back
     std::size_t live = 0, peak = 0, count = 0;
     const std::uint64_t before = pool.stats().allocations;

@@ -32,6 +32,30 @@ TEST_CASE("pieces mapped side by side are one range; what is unmapped goes back"
   memory.release(space, 16 * unit);
 }
 
+TEST_CASE("moved memory is the same memory at another address, while the old one is still in use") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  cuda::VirtualMemory memory(0);
+  const std::size_t unit = memory.granularity();
+  const cuda::Address space = memory.reserve(8 * unit);
+  REQUIRE(space != 0);
+  REQUIRE(memory.map(space, unit));
+  REQUIRE(memory.map(space + unit, unit));
+  CHECK_CUDA(cudaMemsetAsync(reinterpret_cast<void*>(space), 3, unit, cuda::current_stream(0)));
+  REQUIRE(memory.move(space, space + 4 * unit, unit));  // the fill may still be under way
+  unsigned char first = 0;
+  CHECK_CUDA(
+      cudaMemcpyAsync(&first, reinterpret_cast<void*>(space + 4 * unit), 1, cudaMemcpyDeviceToHost, cuda::current_stream(0)));
+  cuda::wait_for(cuda::current_stream(0));
+  CHECK(first == 3);
+  memory.unmap(space, unit);
+  CHECK_CUDA(cudaMemset(reinterpret_cast<void*>(space + 4 * unit), 9, unit));
+  REQUIRE(memory.move(space + 4 * unit, space, unit));  // and back, where it had been
+  CHECK_CUDA(cudaMemcpy(&first, reinterpret_cast<void*>(space + unit - 1), 1, cudaMemcpyDeviceToHost));
+  CHECK(first == 9);
+  for (const std::size_t place : {0, 1, 4}) memory.unmap(space + place * unit, unit);
+  memory.release(space, 8 * unit);
+}
+
 // Not by asking how much memory is free: other processes take and give back theirs meanwhile.
 TEST_CASE("unmapped memory can be had again, more often than there is memory") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
