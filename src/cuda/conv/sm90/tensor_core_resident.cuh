@@ -96,7 +96,11 @@ __device__ __forceinline__ void consume_resident(const TapGemm& form, const Resi
   const float scale = power_of_two(at_once ? exponent : 0);
   ptx::mbarrier_wait(layout.weights_full, 0);
   Ring ring;
-  for (Walk walk(steps, pair); walk.more(); walk.advance()) {
+  // Left alone, pairs that share the tensor cores end up in step, and store at the same time. So each waits to begin a tile
+  // until the other is far enough in its own.
+  std::uint32_t turns = pair == 0 ? 1 : 0;
+  for (Walk walk(steps, pair); walk.more(); walk.advance(), ++turns) {
+    if (steps.turn_step >= 0 && (pair == 1 || turns > 1)) ptx::mbarrier_wait(layout.turn(1 - pair), turns & 1);
     float first[kResidentN / 2] = {}, second[kSecond] = {};
     ptx::settle(first);
     ptx::settle(second);
@@ -107,6 +111,7 @@ __device__ __forceinline__ void consume_resident(const TapGemm& form, const Resi
       multiply_resident<Operand>(steps, layout.sources + static_cast<std::uint32_t>(ring.stage * steps.source_bytes),
                                  layout.weights + static_cast<std::uint32_t>(step * steps.weight_bytes), held, first, second);
       held = lane == 0 ? layout.empty(ring.stage) : 0;
+      if (step == steps.turn_step && lane == 0) ptx::mbarrier_arrive(layout.turn(pair));
       ring.advance(steps.stages);
     }
     ptx::wgmma_wait<0>();
@@ -169,6 +174,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
       ptx::mbarrier_init(layout.raw_full(stage), 4);
       ptx::mbarrier_init(layout.raw_empty(stage), 4);
     }
+    ptx::mbarrier_init(layout.turn(pair), 4);
     if (pair == 0) ptx::mbarrier_init(layout.weights_full, 1);
     ptx::fence_mbarrier_init();
   }

@@ -55,6 +55,10 @@ struct ResidentLayout {
     weights_full = pairs + kPairs * (ring + rows + store);
     barriers = weights_full + 64 + static_cast<std::uint32_t>(pair) * kPairBarrierBytes;
   }
+  /// A pair says here, once a tile, that the other may begin its next one.
+  __device__ __forceinline__ std::uint32_t turn(int of_pair) const {
+    return weights_full + 8 + static_cast<std::uint32_t>(of_pair) * 8;
+  }
   __device__ __forceinline__ std::uint32_t full(int stage) const { return barriers + static_cast<std::uint32_t>(stage) * 16; }
   __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
   __device__ __forceinline__ std::uint32_t raw_full(int stage) const { return full(stage) + kPairBarrierBytes / 2; }

@@ -112,9 +112,11 @@ ResidentSteps make_resident_steps(const TapGemm& form, const ResidentShape& shap
   choose_tiles(form, shape, steps);
   if (shape.element_bytes == 2 && shape.positions == 256 && !steps.is_paired) return {};  // there is no such kernel
   bool found = false;
-  for (const int least : {3, 2}) {
+  // Long steps for elements of 16 bits, whose conversion is short beside what every step costs.
+  const bool is_short = shape.element_bytes == 2;
+  for (const int least : {is_short ? 2 : 3, 2}) {
     for (auto planes = static_cast<int>(form.planes); planes >= 1 && !found; planes = planes == 1 ? 0 : (planes + 1) / 2) {
-      for (int rows = 2 * kDepth; rows >= kDepth && !found; rows /= 2) {
+      for (int rows = (is_short ? 4 : 2) * kDepth; rows >= kDepth && !found; rows /= 2) {
         if (rows > kDepth && rows / 2 >= form.rows) continue;
         measure(form, shape, rows, planes, steps);
         found = divide_memory(shared_limit - fixed, least, steps) && list_products(form, shape, steps);
@@ -125,6 +127,8 @@ ResidentSteps make_resident_steps(const TapGemm& form, const ResidentShape& shap
   const std::int64_t above = form.N * steps.position_tiles;
   if (!found || above * weight_tiles > 0x7fffffff) return {};
   set_advances(shape, steps);
+  // f32 of one part is quicker without: its stores are no longer than its products.
+  steps.turn_step = shape.parts == 1 && shape.element_bytes == 4 ? -1 : (steps.count - 1) / 2;
   steps.weight_tiles = weight_tiles;
   steps.blocks = above * weight_tiles;
   steps.grid = static_cast<unsigned>(std::min<std::int64_t>(sm_count / weight_tiles, pieces(above, kPairs)) * weight_tiles);

@@ -29,6 +29,7 @@ struct ResidentSteps : Steps {
   // the rows, bytes of the operand; then where the planes begin again, and where the next eight rows begin.
   int next_plane, next_position, next_from, next_to;
   int wrap_from, wrap_to, block_from;
+  int turn_step;  // of a tile, behind which the other pair may begin its next tile; -1: at any time
   FastDivide by_stride;
   int product_count;
   Product products[kProductsMost + 1];  // one is read ahead

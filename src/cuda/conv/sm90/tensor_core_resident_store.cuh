@@ -83,6 +83,39 @@ __device__ __forceinline__ void store_edge_rows(const RowRange& range, std::int6
   }
 }
 
+/// Whole channels of a tile that meets no row's ends, strides that divide 32: a lane keeps its phase. `classes` of the phases
+/// have taps, the others are `empty`.
+template <class T, int kN>
+__device__ __forceinline__ void store_whole_phases(const RowRange& range, int stride, int classes, int channels,
+                                                   std::int64_t row_length, const T* __restrict__ bias,
+                                                   const Epilogue& epilogue, const Staged<T>* staging, int lane,
+                                                   T* __restrict__ to) {
+  constexpr int kItems = 8, kPitch = kN + 8;
+  const int per_piece = 32 / stride, place = 31 - __clz(stride);
+  std::uint32_t shift = range.shift_of(to);
+  const std::uint32_t turn = static_cast<std::uint32_t>(row_length) & range.mask;
+  for (int channel = 0; channel < channels; ++channel) {
+    const int t = static_cast<int>(shift) + lane, p = t >> place, r = t & (stride - 1);
+    const bool has = r < classes;
+    const Staged<T>* from = staging + (has ? r * kPitch + p : 0);
+    auto empty = static_cast<Staged<T>>(0.0F);
+    if (!has && bias != nullptr) empty = static_cast<Staged<T>>(epilogue.apply(static_cast<float>(bias[channel])));
+    T* own = to + t;
+    for (int done = 0; done < range.length; done += 32 * kItems, from += kItems * per_piece) {
+      Staged<T> value[kItems];
+#pragma unroll
+      for (int j = 0; j < kItems; ++j) value[j] = has && done + 32 * j < range.length ? from[j * per_piece] : empty;
+#pragma unroll
+      for (int j = 0; j < kItems; ++j) {
+        if (done + 32 * j + lane < range.length) own[done + 32 * j] = static_cast<T>(value[j]);
+      }
+    }
+    staging += classes * kPitch;
+    to += row_length;
+    shift = (shift - turn) & range.mask;
+  }
+}
+
 /// One row of all phases of a channel, which are neighbours in it; `filled` of them have taps, the others are `empty`.
 template <class T, int kN>
 __device__ __forceinline__ void store_phases(const RowRange& range, const FastDivide& by_stride, int filled, Staged<T> empty,
@@ -94,15 +127,6 @@ __device__ __forceinline__ void store_phases(const RowRange& range, const FastDi
   auto p = static_cast<int>(by_stride.divide(static_cast<std::uint32_t>(t)));
   int r = t - p * stride;
   T* own = to + t;
-  if (range.is_whole && step_r == 0) {  // a lane keeps its phase
-    const bool has = r < filled;
-    const Staged<T>* from = staging + (has ? r * kPitch + p : 0);
-    const int pieces = range.length / 32;
-#pragma unroll 4
-    for (int i = 0; i < pieces; ++i, from += step_p) own[32 * i] = static_cast<T>(has ? *from : empty);
-    if (lane < range.length - 32 * pieces) own[32 * pieces] = static_cast<T>(has ? *from : empty);
-    return;
-  }
   const int low = max(shift, range.begins), high = min(shift + range.length, range.ends);
   for (; t < high; t += 32 * kItems, own += 32 * kItems) {
     Staged<T> value[kItems];
@@ -145,6 +169,9 @@ __device__ __forceinline__ void store_rows(const TapGemm& form, const ResidentSt
   T* to = out + (row_of_sample + channel0) * form.out_length + t0;
   const T* own_bias = bias + first_bias + channel0;
   int first = static_cast<int>(column - channel0 * classes);
+  if (range.mask != 0 && range.is_whole && first == 0 && rows == 8 && 8 % classes == 0 && 32 % stride == 0)
+    return store_whole_phases<T, kN>(range, stride, classes, 8 / classes, form.out_length, bias != nullptr ? own_bias : nullptr,
+                                     epilogue, staging, lane, to);
   for (int row = 0; row < rows;) {
     const int here = min(classes - first, rows - row);
     // The block that holds a channel's last class also writes the phases that no tap reaches.
