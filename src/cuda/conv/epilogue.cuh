@@ -35,8 +35,8 @@ struct Epilogue {
   std::int64_t before = 0;  // to where the activation's argument is kept
 
   /// Whether stores need more than apply() or activate().
-  __host__ __device__ bool is_late() const { return residual != 0 || before != 0; }
-  __host__ __device__ bool is_needed() const { return activation != Activation::none || is_late(); }
+  [[nodiscard]] constexpr bool is_late() const { return residual != 0 || before != 0; }
+  [[nodiscard]] constexpr bool is_needed() const { return activation != Activation::none || is_late(); }
 
 #ifdef __CUDACC__
   /// All but snake, which needs its channel's parameters: activate().
@@ -80,11 +80,15 @@ struct Epilogue {
   __device__ __forceinline__ A added(const T* to) const {
     return residual != 0 ? static_cast<A>(*beside(to, residual)) : A(0);
   }
+  /// The output for an activation's result of T's values and what is added to it.
+  template <class T, class A>
+  __device__ __forceinline__ T summed(A result, A other) const {
+    return static_cast<T>(residual != 0 ? fma(static_cast<A>(scale), result, other) : result);
+  }
   /// The output for `value`, a sum with its bias, and what is added to it.
   template <class T, class A>
   __device__ __forceinline__ T finished(A value, std::int64_t channel, A other) const {
-    const T result = static_cast<T>(activate<T>(value, channel));
-    return residual != 0 ? static_cast<T>(fma(static_cast<A>(scale), static_cast<A>(result), other)) : result;
+    return summed<T>(static_cast<A>(static_cast<T>(activate<T>(value, channel))), other);
   }
   /// The same of the output that goes to `to`, its argument kept. `other` is added(to), read early so that many are under way.
   template <class T, class A>

@@ -1,0 +1,193 @@
+#include "cuda/conv/epilogue.cuh"
+
+#include <doctest/doctest.h>
+
+#include "cuda/conv/direct.hpp"
+#include "cuda/conv/direct_steps.hpp"
+#include "cuda/cuda.hpp"
+#include "cuda/runtime.hpp"
+#include "support/cuda_conv_grid.hpp"
+#include "support/device.hpp"
+#include "support/skip.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+
+namespace {
+
+constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::leaky_relu, Activation::tanh,
+                                       Activation::snake};
+
+/// Every byte of a tensor's storage, guards included.
+std::vector<char> bytes_of(const Tensor& tensor) {
+  std::vector<char> bytes(tensor.storage().bytes());
+  gpu().copy_to_host(bytes.data(), tensor.storage().data(), bytes.size());
+  return bytes;
+}
+
+/// The operands of one direction of a problem on the GPU, `misalignment` elements past an aligned address.
+struct Operands {
+  ConvProblem problem;
+  ConvDirection direction;
+  std::int64_t misalignment;
+  Shape shape;  // of the result
+  Tensor source, w, bias, alpha, beta, residual;
+
+  Operands(const ConvProblem& p, ConvDirection direction_, DType dtype, std::int64_t misalignment_, bool is_spread = false)
+      : problem(p), direction(direction_), misalignment(misalignment_) {
+    problem.dtype = dtype;
+    const bool is_forward = direction == ConvDirection::forward;
+    const Shape x{p.N, p.C_in, p.L_in}, y{p.N, p.C_out, p.L_out};
+    shape = is_forward ? y : x;
+    const Tensor values = random_f64(is_forward ? x : y, 1);
+    // Numbers that two halves cannot hold beside the others: many too small, one too large.
+    if (is_spread) {
+      auto* const numbers = values.data<double>();
+      for (std::int64_t i = 0; i < values.numel(); i += 37) numbers[i] *= 1e-12;
+      for (std::int64_t i = 0; i < values.numel(); i += values.size(2)) numbers[i] = 0;
+      numbers[values.numel() / 2] = 1e20;
+    }
+    source = placed(values);
+    w = placed(random_f64({p.C_in, p.C_out / p.G, p.K}, 2));
+    bias = placed(random_f64({shape[1]}, 3));
+    alpha = placed(uniform_f64({shape[1]}, 0.5, 2, 4));
+    beta = placed(uniform_f64({shape[1]}, 0.5, 2, 5));
+    residual = placed(random_f64(shape, 6));
+  }
+  [[nodiscard]] Tensor placed(const Tensor& values) const {
+    Tensor to = poisoned(values.shape(), problem.dtype, misalignment);
+    to.copy_(values.to(problem.dtype));
+    return mirrored(to);
+  }
+  [[nodiscard]] Tensor target(std::int64_t further = 0) const {
+    return mirrored(poisoned(shape, problem.dtype, misalignment + further));
+  }
+  [[nodiscard]] Tensor plain(Algorithm algorithm, Precision precision) const {
+    const Tensor out = target();
+    const auto run = direction == ConvDirection::forward ? &Backend::conv_forward : &Backend::conv_dgrad;
+    (gpu().*run)(problem, source, w, bias, out, algorithm, precision);
+    return out;
+  }
+};
+
+/// `run(epilogue, out)` gives the bits of `plain` finished by map(), with every activation, with and without the rest.
+template <class Run>
+void check_epilogues(const Operands& operands, const Tensor& plain, const Run& run) {
+  for (const Activation activation : kActivations)
+    for (const bool adds : {false, true})
+      for (const bool keeps : {false, true}) {
+        if (activation == Activation::none && !adds && !keeps) continue;
+        CAPTURE(operands.problem);
+        CAPTURE(operands.direction);
+        CAPTURE(static_cast<int>(activation));
+        CAPTURE(adds);
+        CAPTURE(keeps);
+        CAPTURE(operands.misalignment);
+        ConvEpilogue epilogue{activation, 0.25, operands.alpha, operands.beta, {}, 0.3};
+        if (adds) epilogue.residual = operands.residual;
+        // Where the argument is kept need not begin like the output.
+        if (keeps) epilogue.before = operands.target(operands.misalignment % 2);
+        const Tensor expected = operands.target(), out = operands.target();
+        gpu().copy(expected, plain);
+        finish_in_place(gpu(), {activation, 0.25, operands.alpha, operands.beta, epilogue.residual, 0.3}, expected);
+        run(epilogue, out);
+        CHECK(bytes_of(out) == bytes_of(expected));
+        if (!keeps) continue;
+        const Tensor kept = operands.target(operands.misalignment % 2);
+        gpu().copy(kept, plain);
+        CHECK(bytes_of(epilogue.before) == bytes_of(kept));
+      }
+}
+
+/// As many as there are algorithms and precisions that can do it.
+int check_algorithms(const ConvProblem& problem, DType dtype, std::int64_t misalignment, bool is_spread = false) {
+  int ran = 0;
+  for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
+    const Operands operands(problem, direction, dtype, misalignment, is_spread);
+    for (const Algorithm algorithm : {Algorithm::direct, Algorithm::depthwise, Algorithm::gemm, Algorithm::tensor_core})
+      for (const Precision precision : {Precision::fp32, Precision::tf32}) {
+        if (precision == Precision::tf32 && (dtype != DType::f32 || algorithm != Algorithm::tensor_core)) continue;
+        if (gpu().can_implement(operands.problem, direction, algorithm, precision)) continue;
+        CAPTURE(algorithm);
+        check_epilogues(operands, operands.plain(algorithm, precision), [&](const ConvEpilogue& epilogue, const Tensor& out) {
+          gpu().conv_activated(operands.problem, direction, operands.source, operands.w, operands.bias, out, epilogue,
+                               algorithm, precision);
+        });
+        ++ran;
+      }
+  }
+  return ran;
+}
+
+/// Ways of storing: strides, gaps between taps, groups, rows that begin anywhere, few and many channels.
+std::vector<ConvProblem> problems() {
+  return thinned(std::vector<ConvProblem>{
+      sized({.N = 2, .C_in = 3, .C_out = 18, .L_in = 150, .K = 5}),
+      sized({.N = 1, .C_in = 3, .C_out = 18, .L_in = 151, .K = 4, .S = 2, .P_l = 1}),
+      sized({.N = 1, .C_in = 3, .C_out = 5, .L_in = 150, .K = 3, .S = 2, .D = 2}),
+      sized({.N = 2, .C_in = 3, .C_out = 18, .L_in = 150, .K = 3, .S = 5, .P_l = 2, .P_r = 1}),
+      sized({.N = 1, .C_in = 16, .C_out = 24, .L_in = 700, .K = 8, .S = 4, .P_l = 2, .P_r = 2}),
+      sized({.N = 3, .C_in = 64, .C_out = 64, .L_in = 301, .K = 3, .P_l = 1, .P_r = 1}),
+      sized({.N = 2, .C_in = 32, .C_out = 16, .L_in = 260, .K = 3, .S = 2, .P_l = 1, .OP = 1, .G = 2}),
+      sized({.N = 1, .C_in = 256, .C_out = 256, .L_in = 200, .K = 3, .P_l = 1, .P_r = 1}),
+      sized({.N = 1, .C_in = 300, .C_out = 40, .L_in = 50, .K = 16, .S = 8, .P_l = 4}),
+      sized({.N = 2, .C_in = 6, .C_out = 6, .L_in = 1031, .K = 7, .P_l = 3, .P_r = 3, .G = 6}),
+      sized({.N = 2, .C_in = 6, .C_out = 12, .L_in = 517, .K = 8, .S = 4, .P_l = 2, .P_r = 2, .G = 6}),
+      sized({.N = 1, .C_in = 6, .C_out = 6, .L_in = 300, .K = 3, .S = 3, .D = 2, .G = 6}),
+      sized({.N = 1, .C_in = 4, .C_out = 4, .L_in = 1, .K = 1, .G = 4}),
+  });
+}
+
+void check_all(DType dtype) {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  int ran = 0, turn = 0;
+  for (const ConvProblem& problem : problems()) ran += check_algorithms(problem, dtype, turn++ % 3);
+  CHECK(ran >= 2);
+}
+
+}  // namespace
+
+TEST_CASE("f32: every algorithm, activation, sum and kept argument has the bits of the steps apart") { check_all(DType::f32); }
+TEST_CASE("f64: every algorithm, activation, sum and kept argument has the bits of the steps apart") { check_all(DType::f64); }
+TEST_CASE("f16: every algorithm, activation, sum and kept argument has the bits of the steps apart") { check_all(DType::f16); }
+TEST_CASE("bf16: every algorithm, activation, sum and kept argument has the bits of the steps apart") {
+  check_all(DType::bf16);
+}
+
+TEST_CASE("f32: sums that tensor cores compute again behind the product, finished like the others") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  int ran = 0, turn = 0;
+  for (const ConvProblem& problem : problems()) ran += check_algorithms(problem, DType::f32, turn++ % 3, true);
+  CHECK(ran >= 2);
+}
+
+TEST_CASE("every tile of the direct kernels, and sums of slices") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  const auto distance = [](const Tensor& from, const Tensor& to) {
+    return to.defined() ? static_cast<const char*>(to.raw()) - static_cast<const char*>(from.raw()) : 0;
+  };
+  const auto tiles = static_cast<int>(cuda::direct::kTiles32.size());
+  for (const ConvProblem& problem : {sized({.N = 2, .C_in = 40, .C_out = 34, .L_in = 290, .K = 4, .S = 2, .P_l = 1}),
+                                     sized({.N = 1, .C_in = 21, .C_out = 19, .L_in = 601, .K = 5, .P_l = 2, .D = 2})})
+    for (int tile = 0; tile < tiles; ++tile)
+      for (const int slices : {0, 3}) {
+        if (is_reduced() && (tile + slices) % 5 != 0) continue;
+        const Operands operands(problem, ConvDirection::forward, DType::f32, tile % 3);
+        CAPTURE(tile);
+        CAPTURE(slices);
+        const auto run = [&](const ConvEpilogue& epilogue, const Tensor& out) {
+          const cuda::Epilogue pointers{epilogue.activation,
+                                        epilogue.slope,
+                                        operands.alpha.raw(),
+                                        operands.beta.raw(),
+                                        distance(out, epilogue.residual),
+                                        epilogue.scale,
+                                        distance(out, epilogue.before)};
+          cuda::direct::gather(operands.problem, operands.direction, operands.source.raw(), operands.w.raw(),
+                               operands.bias.raw(), out.raw(), pointers, 0, cuda::current_stream(0), tile, slices);
+        };
+        const Tensor plain = operands.target();
+        run({}, plain);
+        check_epilogues(operands, plain, run);
+      }
+}
