@@ -1,5 +1,6 @@
-// Algorithm::depthwise: the general kernels' plans and launches, and the way to the tensor-core kernels (depthwise_band.hpp) or
-// the vector kernels (depthwise_vector.hpp) where they fit. The kernels are in depthwise.cuh and depthwise_wgrad.cuh.
+// Algorithm::depthwise: the general kernels' plans and launches, and the way to the tensor-core kernels (depthwise_band.hpp),
+// the vector kernels (depthwise_vector.hpp) or the one for many rows (depthwise_rows.cuh) where they fit. The kernels are in
+// depthwise.cuh and depthwise_wgrad.cuh.
 #include "cuda/conv/depthwise.hpp"
 
 #include <cuda_bf16.h>
@@ -12,6 +13,7 @@
 
 #include "cuda/allocator.hpp"
 #include "cuda/conv/depthwise_band.hpp"
+#include "cuda/conv/depthwise_rows.cuh"
 #include "cuda/conv/depthwise_vector.hpp"
 #include "cuda/conv/depthwise_wgrad.cuh"
 #include "cuda/conv/element.cuh"
@@ -138,6 +140,9 @@ void gather(const ConvProblem& problem, ConvDirection direction, const void* sou
             const Epilogue& epilogue, int device, cudaStream_t stream) {
   const bool is_forward = direction == ConvDirection::forward;
   if (problem.N == 0 || problem.C_in == 0 || (is_forward ? problem.L_out : problem.L_in) == 0) return;
+  if (has_many_rows(problem, direction))
+    return rows_dgrad(problem, static_cast<const float*>(source), static_cast<const float*>(w), static_cast<const float*>(bias),
+                      static_cast<float*>(out), epilogue, stream);
   const int sm_count = properties(device).sm_count;
   if (const auto plan = make_band_plan(problem, direction, source, out, sm_count))
     return band_gather(problem, direction, *plan, source, w, bias, out, epilogue, stream);

@@ -9,6 +9,7 @@
 #include "cuda/conv/direct.cuh"
 #include "cuda/conv/direct.hpp"
 #include "cuda/conv/direct_pack.cuh"
+#include "cuda/conv/direct_row.cuh"
 #include "cuda/conv/direct_window.cuh"
 #include "cuda/runtime.hpp"
 
@@ -92,6 +93,32 @@ void launch_window(const Call<float>& call, TapGemm form, const Tile& tile, int 
   check_launch("conv direct: add slices");
 }
 
+template <int kQuads>
+void launch_row_of(const Call<float>& call, const TapGemm& form) {
+  constexpr std::int64_t kMostBlocks = 1 << 20;
+  const RowTiles tiles = row_tiles(form);
+  const auto grid = static_cast<unsigned>(std::min(tiles.blocks, kMostBlocks));
+  const bool wide = reinterpret_cast<std::uintptr_t>(call.out) % 16 == 0 && form.out_length % 4 == 0;
+  row_kernel<kQuads><<<grid, 32 * kRowWarps, 0, call.stream>>>(
+      form, call.epilogue, tiles, call.direction == ConvDirection::forward, wide, call.source, call.w, call.bias, call.out);
+  check_launch("conv direct: one channel in");
+}
+
+inline void launch_row(const Call<float>& call, const TapGemm& form) {
+  switch (row_quads(form)) {
+    case 1:
+      return launch_row_of<1>(call, form);
+    case 2:
+      return launch_row_of<2>(call, form);
+    case 3:
+      return launch_row_of<3>(call, form);
+    case 4:
+      return launch_row_of<4>(call, form);
+    default:
+      return launch_row_of<5>(call, form);
+  }
+}
+
 /// The body of gather() for one dtype.
 template <class T>
 void gather_as(const ConvProblem& problem, ConvDirection direction, const T* source, const T* w, const T* bias, T* out,
@@ -104,6 +131,9 @@ void gather_as(const ConvProblem& problem, ConvDirection direction, const T* sou
     if (i == 0) return launch_general<T, 128, 64, 4, 8>(call, form, kTiles64[i]);
     return launch_general<T, 128, 16, 4, 4>(call, form, kTiles64[i]);
   } else {
+    if constexpr (std::is_same_v<T, float>) {
+      if (tile < 0 && is_row(form)) return launch_row(call, form);
+    }
     const Choice choice = choose(kTiles32, form, sms, std::is_same_v<T, float>, tile, slices);
     const Tile& chosen = kTiles32[choice.tile];
     if constexpr (std::is_same_v<T, float>) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cuda/conv/depthwise_band.hpp"
+#include "cuda/conv/depthwise_rows.hpp"
 #include "cuda/conv/depthwise_vector.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
@@ -70,6 +71,39 @@ TEST_CASE("the vector and tensor-core kernels: strides 1, 2 and 4, every phase, 
     }
   }
   CHECK(norm > 0);
+}
+
+TEST_CASE("many rows into one: every number of taps, edge and misalignment, an activation") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  int turn = 0;
+  for (std::int64_t K = 1; K <= 18; ++K)  // one past the rule as well
+    for (const std::int64_t L_in : {1, 17, 128, 500, 1024}) {
+      if (++turn % 7 != 0 && is_reduced()) continue;
+      const std::int64_t P = std::min((K - 1) / 2 + turn % 2, (L_in + K - 2) / 2), channels = turn % 2 + 1;
+      const ConvProblem p = sized({.N = 2,
+                                   .C_in = channels,
+                                   .C_out = channels * (8 + turn * 5 % 33),
+                                   .L_in = L_in,
+                                   .K = K,
+                                   .P_l = P,
+                                   .P_r = P,
+                                   .G = channels});
+      CHECK(cuda::depthwise::has_many_rows(p, ConvDirection::dgrad) == (K <= 17));
+      CHECK(check_gpu_bits<float>(p, by_algorithm(Algorithm::depthwise), turn % 4) > 0);
+    }
+  const ConvProblem p = sized({.N = 2, .C_in = 1, .C_out = 32, .L_in = 300, .K = 7, .P_l = 3, .P_r = 3});
+  const ConvArrays<float> arrays(p, kSmallIntegers);
+  bool intact = false;
+  const Array<float> plain = run_on_gpu(arrays, ConvDirection::dgrad, by_algorithm(Algorithm::depthwise), intact);
+  const auto leaky = [](const GpuCall& call) {
+    cuda::depthwise::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out,
+                            {cuda::Activation::leaky_relu, 0.5F}, 0, call.stream);
+  };
+  const Array<float> got = run_on_gpu(arrays, ConvDirection::dgrad, leaky, intact);
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < got.size(); ++i) wrong += got[i] != (plain[i] > 0 ? plain[i] : plain[i] * 0.5F);
+  CHECK(wrong == 0);
+  CHECK(plain.norm() > 0);
 }
 
 TEST_CASE("whole lines and no bias") {

@@ -156,6 +156,43 @@ TEST_CASE("slices of long reductions: the same bits twice, positions without a t
   }
 }
 
+TEST_CASE("one channel in: every number of taps, edge and misalignment, groups, activations") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  int turn = 0;
+  for (std::int64_t K = 1; K <= 18; ++K)  // one past the rule as well
+    for (const std::int64_t L_in : {1, 17, 128, 500}) {
+      if (++turn % 7 != 0 && is_reduced()) continue;
+      const std::int64_t P = std::min((K - 1) / 2, (L_in + K - 2) / 2), G = turn % 2 + 1, many = G * (1 + turn * 5 % 37);
+      const bool is_forward = turn % 3 == 0;
+      const ConvProblem p = sized({.N = 2,
+                                   .C_in = is_forward ? G : many,
+                                   .C_out = is_forward ? many : G,
+                                   .L_in = L_in,
+                                   .K = K,
+                                   .P_l = P,
+                                   .P_r = P,
+                                   .G = G});
+      CHECK(check_gpu_bits<float>(p, with_tile(-1), turn % 4) > 0);
+      const ConvArrays<float> arrays(p, kSmallIntegers);
+      const ConvDirection direction = is_forward ? ConvDirection::forward : ConvDirection::dgrad;
+      bool intact = false;
+      const Array<float> plain = run_on_gpu(arrays, direction, with_tile(-1), intact);
+      for (const cuda::Activation activation : {cuda::Activation::relu, cuda::Activation::leaky_relu}) {
+        const float slope = activation == cuda::Activation::relu ? 0.0F : 0.5F;
+        const Array<float> got = run_on_gpu(
+            arrays, direction,
+            [&](const GpuCall& call) {
+              cuda::direct::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out,
+                                   {activation, slope}, 0, call.stream);
+            },
+            intact);
+        std::int64_t wrong = 0;
+        for (std::int64_t i = 0; i < got.size(); ++i) wrong += got[i] != (plain[i] > 0 ? plain[i] : plain[i] * slope);
+        CHECK(wrong == 0);
+      }
+    }
+}
+
 TEST_CASE("the steps of every possible tile hold all of gemm_k and fit their stage") {
   for (const ConvProblem& p : grid_problems(false))
     for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad})
