@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "cuda/conv/conv.hpp"
+#include "cuda/conv/depthwise_rows.hpp"
 #include "cuda/conv/direct_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/runtime.hpp"
@@ -77,6 +78,7 @@ double direct_seconds(const ConvProblem& p, ConvDirection direction, const GpuRa
 double depthwise_seconds(const ConvProblem& p, ConvDirection direction, const GpuRates& rates) {
   const double waste = 1 / used(p.L_in, 56);
   double seconds = std::max(waste * tensor_bytes(p) / (0.85 * rates.bandwidth), p.operations() / (0.4 * rates.ffma));
+  if (depthwise::has_many_rows(p, direction)) return std::max(tensor_bytes(p) / (0.6 * rates.bandwidth), 1e-6) + rates.launch;
   // dgrad walks the rows of y that belong to a row of x one after the other, waiting for each where blocks are few.
   constexpr double kRowSeconds = 0.6e-6;
   if (direction == ConvDirection::dgrad)
