@@ -4,14 +4,17 @@
 
 #include <cuda_runtime.h>
 
+#include <string_view>
 #include <utility>
 
+#include "cuda/presence.hpp"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda {
 
 /// kernel<<<grid, block, shared, stream>>>(arguments...), started as soon as all blocks of the kernel before it on the stream
 /// have called let_dependents_start() or ended. Until wait_for_grid_before() it may touch nothing that others read or write.
+/// Where code for older GPUs runs, which does not wait, behind the other kernel's end.
 /// check_launch() is the caller's.
 template <class... Parameters, class... Arguments>
 void launch_behind(void (*kernel)(Parameters...), unsigned grid, unsigned block, std::size_t shared, cudaStream_t stream,
@@ -25,7 +28,9 @@ void launch_behind(void (*kernel)(Parameters...), unsigned grid, unsigned block,
   config.dynamicSmemBytes = shared;
   config.stream = stream;
   config.attrs = &attribute;
-  config.numAttrs = 1;
+  int device = 0;
+  CHECK_CUDA(cudaGetDevice(&device));
+  config.numAttrs = properties(device).arch() == 90 && built_archs().find("90") != std::string_view::npos ? 1 : 0;
   CHECK_CUDA(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...));
 }
 

@@ -8,6 +8,7 @@
 #include "cuda/conv/conv.hpp"
 #include "cuda/conv/depthwise_rows.hpp"
 #include "cuda/conv/direct_steps.hpp"
+#include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/runtime.hpp"
 
@@ -164,7 +165,9 @@ GpuRates rates_of(int device) {
   rates.blas_f64 *= scale * (gpu.arch() == 80 ? 0.4 : gpu.arch() == 90 ? 1.0 : 0.02);
   rates.direct_f64 *= scale * (gpu.arch() == 80 ? 0.4 : gpu.arch() == 90 ? 1.0 : 0.03);
   rates.blas_tf32 *= scale * (gpu.arch() == 90 ? 1.0 : 0.4);
-  for (double* rate : {&rates.tensor_f32, &rates.tensor_tf32, &rates.tensor_half}) *rate *= scale;
+  // By mma.sync: half of what wgmma reaches, measured on an H200; of older GPUs' share of its tensor cores, an estimate.
+  const double kind = !tensor_core::uses_mma(gpu.arch()) ? 1.0 : gpu.arch() == 90 ? 0.5 : 0.25;
+  for (double* rate : {&rates.tensor_f32, &rates.tensor_tf32, &rates.tensor_half}) *rate *= scale * kind;
   rates.blas_half *= scale * (gpu.arch() == 90 ? 1.0 : 0.45);
   rates.bandwidth *= gpu.arch() == 90 ? 1.0 : 0.35;
   return rates;

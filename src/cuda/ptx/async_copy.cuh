@@ -13,6 +13,10 @@ __device__ __forceinline__ void copy_word(std::uint32_t to, const void* from) {
 __device__ __forceinline__ void copy_word_or_zero(std::uint32_t to, const void* from, bool exists) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(exists ? 4 : 0) : "memory");
 }
+/// 16 bytes, both addresses multiples of 16; past the first-level cache.
+__device__ __forceinline__ void copy_vector(std::uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
 /// Ends a group of this thread's copies, an empty one too.
 __device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /// Until all but this thread's last kGroups groups are there.

@@ -2,15 +2,16 @@
 
 #include <algorithm>
 #include <ostream>
-#include <string_view>
 
+#include "conv/workspace.hpp"
 #include "cuda/allocator.hpp"
+#include "cuda/conv/sm80/tensor_core_mma.hpp"
+#include "cuda/conv/sm80/tensor_core_mma_wgrad.hpp"
 #include "cuda/conv/sm90/tensor_core.cuh"
 #include "cuda/conv/sm90/tensor_core_launch.cuh"
 #include "cuda/conv/sm90/tensor_core_resident.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
-#include "cuda/presence.hpp"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -54,20 +55,23 @@ void gather_as(const Gather& call) {
 
 std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction, Precision precision, int device) {
   const DeviceProperties& gpu = properties(device);
-  if (gpu.arch() != 90)
-    return concat("it needs a GPU of compute capability 9.0, cuda:", device, " has ", gpu.major, '.', gpu.minor);
-  if (built_archs().find("90a") == std::string_view::npos)
-    return concat("it needs code for sm_90a, this build has code for ", built_archs());
+  if (gpu.arch() < 80)
+    return concat("it needs a GPU of compute capability 8.0 or later, cuda:", device, " has ", gpu.major, '.', gpu.minor);
   if (problem.dtype == DType::f64) return "there are no tensor cores for f64 convolutions here";
   if (problem.dtype == DType::f32 && precision == Precision::ieee) return "precision ieee wants unrounded products";
   const std::int64_t in = problem.channels_in_per_group(), out = problem.channels_out_per_group();
   if (in < kLeastChannels || out < kLeastChannels)
     return concat("it needs ", kLeastChannels, " channels a group on both sides, got ", in, " and ", out);
   const int shared = gpu.shared_bytes_per_block;
-  if (direction == ConvDirection::wgrad) return wgrad_problem(problem, gpu.sm_count, shared);
+  const bool is_mma = uses_mma(gpu.arch());
+  if (direction == ConvDirection::wgrad)
+    return is_mma ? mma_wgrad_problem(problem, precision, gpu.sm_count, shared) : wgrad_problem(problem, gpu.sm_count, shared);
   const TapGemm form = make_tap_gemm(problem, direction);
   const bool is_split = problem.dtype == DType::f32 && precision == Precision::fp32;
   if (wide_plan_that_pays(problem, direction, precision, device)) return std::nullopt;
+  if (is_mma && problem.N > 0)
+    return concat("no tile of it fits ", shared, " bytes of shared memory, or one sample no workspace of ",
+                  conv_workspace_limit(), " bytes");
   const bool is_resident = resident_fits(problem, direction, precision, device);
   if (is_resident && problem.dtype == DType::f32) return std::nullopt;
   if (!is_split && (form.full_classes < form.classes || form.full_planes < form.planes))

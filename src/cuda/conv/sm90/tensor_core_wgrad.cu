@@ -1,6 +1,8 @@
 #include <algorithm>
 
 #include "cuda/allocator.hpp"
+#include "cuda/conv/sm80/tensor_core_mma.hpp"
+#include "cuda/conv/sm80/tensor_core_mma_wgrad.hpp"
 #include "cuda/conv/sm90/tensor_core.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_prepare.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_types.hpp"
@@ -20,7 +22,10 @@ void wgrad_f32(const ConvProblem& problem, Precision precision, const void* x, c
                                                                         problem.N * problem.C_out * problem.L_out, scales);
   check_launch("conv tensor_core: wgrad scales");
   const WgradCall call{problem, x, y, w, scales, device, stream};
-  precision == Precision::tf32 ? wgrad_tf32(call) : wgrad_split(call);
+  if (uses_mma(properties(device).arch()))
+    mma_wgrad_as(call, precision);
+  else
+    precision == Precision::tf32 ? wgrad_tf32(call) : wgrad_split(call);
   const std::int64_t weights = problem.C_in * (problem.C_out / problem.G) * problem.K;
   const auto blocks = static_cast<unsigned>(
       std::min<std::int64_t>((weights + kRepairThreads - 1) / kRepairThreads, properties(device).sm_count));
@@ -39,6 +44,7 @@ void wgrad(const ConvProblem& problem, Precision precision, const void* x, const
   }
   if (problem.dtype == DType::f32) return wgrad_f32(problem, precision, x, y, w, device, stream);
   const WgradCall call{problem, x, y, w, nullptr, device, stream};
+  if (uses_mma(properties(device).arch())) return mma_wgrad_as(call, precision);
   problem.dtype == DType::f16 ? wgrad_half(call) : wgrad_brain(call);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cuda/allocator.hpp"
+#include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.cuh"
 #include "cuda/conv/sm90/tensor_core_wide_repair.cuh"
 #include "cuda/conv/sm90/tensor_core_wide_weights.cuh"
@@ -61,6 +62,19 @@ struct Call {
     launch_behind(wide_reduce_kernel<Operand, kN, kAlongPositions>, static_cast<unsigned>(steps.tiles), kWideConsumers, 0,
                   stream, form, steps, epilogue, bias, out, partial, header, weights, exact);
     check_launch("conv tensor_core: wide slices");
+  }
+
+  /// By cuda/conv/sm80: `shape` as mma_shapes() counts them.
+  void multiply_by_mma(int shape, int device) const {
+    const auto* header = reinterpret_cast<const OperandHeader*>(workspace);
+    const auto* packed = reinterpret_cast<const unsigned char*>(weights + 1);
+    auto* partial = reinterpret_cast<float4*>(workspace + at.partial);
+    mma_multiply<Operand>({form, steps, epilogue, workspace + at.operand, packed, bias, out, partial, header, weights, stream},
+                          shape);
+    const WideRepair<T> repair{form, steps, exact.problem, epilogue, exact.is_forward, exact.source, exact.w, bias, out};
+    const dim3 grid(static_cast<unsigned>(properties(device).sm_count), kRepairBlocksOfRun);
+    wide_repair_kernel<T><<<grid, kRepairThreads, 0, stream>>>(repair, Operand::kScaled, weights, exact.flags, exact.header);
+    check_launch("conv tensor_core: repair");
   }
 
   /// `shape` as wide_shapes() counts them.
@@ -123,13 +137,16 @@ void gather_as(const ConvProblem& problem, ConvDirection direction, const WidePl
                            header};
   const Call<Operand> call{form,      steps, epilogue, weights, static_cast<const T*>(bias), static_cast<T*>(out),
                            workspace, at,    stream,   exact};
-  call.multiply(plan.shape);
+  plan.is_mma ? call.multiply_by_mma(plan.shape, device) : call.multiply(plan.shape);
 }
 
 /// The plan's steps for another number of samples.
 template <class Operand>
 WideSteps steps_of(const WidePlan& plan, const TapGemm& form, const DeviceProperties& gpu) {
   const auto shape = static_cast<std::size_t>(plan.shape);
+  if (plan.is_mma)
+    return make_mma_steps(form, mma_shapes(Operand::kParts)[shape], Operand::kParts, int{sizeof(typename Operand::Source)},
+                          plan.steps.slices, gpu.sm_count, gpu.shared_bytes_per_block);
   return make_wide_steps(form, wide_shapes(Operand::kParts)[shape], plan.steps.slices, gpu.sm_count,
                          gpu.shared_bytes_per_block);
 }

@@ -20,6 +20,7 @@ struct WidePlan {
   int shape = 0;
   std::int64_t samples = 0;  ///< done at a time, for the sake of memory
   WideSteps steps;           ///< of so many
+  bool is_mma = false;       ///< by cuda/conv/sm80: shape is one of mma_shapes()
 };
 
 /// Of the kernels there are, the one estimated to be fastest. Nothing where none fits, or where the source of one sample as
@@ -28,7 +29,8 @@ struct WidePlan {
                                                      int sm_count, int shared_limit);
 
 /// The plan where Algorithm::tensor_core does a problem this way: where tiles of columns read the source so often that
-/// converting it once pays, or the weights of a tile are too many to stay in shared memory.
+/// converting it once pays, or the weights of a tile are too many to stay in shared memory. On a GPU that uses_mma(), of any
+/// problem, the plan of make_mma_plan().
 inline constexpr std::int64_t kLeastWideColumns = 129, kLeastWideProducts = 600, kLeastWideRows = 32;
 [[nodiscard]] std::optional<WidePlan> wide_plan_that_pays(const ConvProblem& problem, ConvDirection direction,
                                                           Precision precision, int device);

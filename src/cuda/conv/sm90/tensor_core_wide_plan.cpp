@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "conv/workspace.hpp"
+#include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/runtime.hpp"
 
@@ -70,15 +71,17 @@ std::optional<WidePlan> wide_plan_that_pays(const ConvProblem& problem, ConvDire
                                             int device) {
   const TapGemm form = make_tap_gemm(problem, direction);
   const bool many = form.columns >= kLeastWideColumns || form.rows * form.planes * form.taps >= kLeastWideProducts;
-  if (form.N == 0 || !many || form.rows < kLeastWideRows) return std::nullopt;
+  const DeviceProperties& gpu = properties(device);
+  const bool is_mma = uses_mma(gpu.arch());
+  if (form.N == 0 || (!is_mma && (!many || form.rows < kLeastWideRows))) return std::nullopt;
   thread_local std::vector<Known> known;
   const Known wanted{problem, direction, precision, device, conv_workspace_limit(), std::nullopt};
   const auto found = std::find_if(known.begin(), known.end(), [&](const Known& one) { return one.is_for(wanted); });
   if (found != known.end()) return found->plan;
   if (known.size() == kKnownMost) known.erase(known.begin());
   known.push_back(wanted);
-  const DeviceProperties& gpu = properties(device);
-  known.back().plan = make_wide_plan(problem, direction, precision, gpu.sm_count, gpu.shared_bytes_per_block);
+  const auto make = is_mma ? make_mma_plan : make_wide_plan;
+  known.back().plan = make(problem, direction, precision, gpu.sm_count, gpu.shared_bytes_per_block);
   return known.back().plan;
 }
 
@@ -86,7 +89,7 @@ std::optional<double> wide_seconds(const ConvProblem& problem, ConvDirection dir
   constexpr double kClock = 1.7e9, kBandwidth = 3e12, kLaunches = 8e-6;  // measured on an H200 of 132 multiprocessors
   if (direction == ConvDirection::wgrad) return std::nullopt;
   const auto plan = wide_plan_that_pays(problem, direction, precision, device);
-  if (!plan) return std::nullopt;
+  if (!plan || plan->is_mma) return std::nullopt;
   TapGemm form = make_tap_gemm(problem, direction);
   const auto element = static_cast<double>(size_of(problem.dtype));
   const double in = element * static_cast<double>(form.N * form.G * form.rows * form.source_length);

@@ -1,0 +1,7 @@
+#include "cuda/conv/sm80/tensor_core_mma_launch.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+template void mma_multiply<WideBrain>(const MmaCall& call, int shape);
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,198 @@
+#include "cuda/conv/sm80/tensor_core_mma.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "conv/workspace.hpp"
+#include "cuda/allocator.hpp"
+#include "support/cuda_conv_grid.hpp"
+#include "support/skip.hpp"
+#include "support/tolerance.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+namespace tensor_core = cuda::tensor_core;
+
+namespace {
+
+constexpr int kSharedLeast = 99 * 1024, kSharedOfAmpere = 163 * 1024, kSharedOfHopper = 227 * 1024;
+constexpr ConvDirection kGathers[] = {ConvDirection::forward, ConvDirection::dgrad};
+
+/// Strides, dilations, groups, paddings, batches and lengths around the tiles; classes that fill a row, with runs between them
+/// that no tap reaches, and that do not; taps that share a window and that lie apart.
+std::vector<ConvProblem> mma_problems() {
+  std::vector<ConvProblem> problems;
+  std::mt19937 random(17);
+  const auto pick = [&](std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(random() % static_cast<unsigned>(high - low + 1));
+  };
+  const std::int64_t lengths[] = {1, 2, 31, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 513};
+  for (int turn = 0; turn < 60; ++turn) {
+    ConvProblem p;
+    p.N = pick(1, 4);
+    p.G = turn % 5 == 0 ? 2 : 1;
+    p.C_in = p.G * pick(8, turn % 3 == 0 ? 140 : 40);
+    p.C_out = p.G * pick(8, turn % 4 == 0 ? 90 : 24);
+    p.L_in = lengths[pick(0, 13)];
+    p.S = pick(1, turn % 6 == 0 ? 17 : 5);
+    p.D = turn % 3 == 0 ? pick(1, 5) : 1;
+    if (turn % 7 == 0) p.D = p.S * pick(1, 3);
+    if (turn % 19 == 0) p.D = pick(20, 200);
+    p.K = turn % 2 == 0 ? p.S * pick(1, 3) : pick(1, 12);
+    p.P_l = pick(0, std::min<std::int64_t>(5, ((p.L_in - 1) * p.S + p.D * (p.K - 1)) / 2));
+    p.P_r = p.P_l / 2;
+    p.OP = pick(0, std::max(p.S, p.D) - 1);
+    p = sized(p);
+    if (p.L_out > 0) problems.push_back(p);
+  }
+  return thinned(std::move(problems));
+}
+
+bool has_tensor_cores() { return cuda::device_count() > 0 && cuda::properties(0).arch() >= 80; }
+
+template <class E>
+int parts_of(Precision precision) {
+  return dtype_of<E> == DType::f32 && precision != Precision::tf32 ? 2 : 1;
+}
+
+/// The call for run_on_gpu.
+auto by_plan(const tensor_core::WidePlan& plan, Precision precision) {
+  return [plan, precision](const GpuCall& call) {
+    const cuda::Buffer packed(static_cast<std::size_t>(tensor_core::wide_weight_bytes(plan)), 0);
+    tensor_core::wide_pack_weights(call.problem, call.direction, precision, plan, call.second, packed.as<void>(), call.stream);
+    tensor_core::wide_gather(call.problem, call.direction, precision, plan, call.first, call.second, packed.as<void>(),
+                             call.bias, call.out, {}, 0, call.stream);
+  };
+}
+
+/// Every kernel there is, forward and dgrad, bit for bit against the reference on small integers; the norm of what was
+/// compared.
+template <class E>
+double check_bits(ConvProblem p, Precision precision, int slices, std::int64_t misalignment) {
+  p.dtype = dtype_of<E>;
+  const ConvArrays<E> arrays(p, kSmallIntegers);
+  const int parts = parts_of<E>(precision);
+  const auto shapes = tensor_core::mma_shapes(parts);
+  const cuda::DeviceProperties& gpu = cuda::properties(0);
+  double norm = 0;
+  for (const ConvDirection direction : kGathers) {
+    const Array<E> expected = arrays.run(direction, Algorithm::reference);
+    for (std::size_t shape = 0; shape < shapes.size(); ++shape) {
+      ConvProblem piece = p;
+      piece.N = slices > 1 ? (p.N + 1) / 2 : p.N;  // samples in two turns, the second maybe with fewer
+      const tensor_core::WideSteps steps =
+          tensor_core::make_mma_steps(cuda::make_tap_gemm(piece, direction), shapes[shape], parts, int{sizeof(E)}, slices,
+                                      gpu.sm_count, gpu.shared_bytes_per_block);
+      if (steps.count == 0) continue;
+      const tensor_core::WidePlan plan{static_cast<int>(shape), piece.N, steps, true};
+      bool intact = false;
+      const Array<E> got = run_on_gpu(arrays, direction, by_plan(plan, precision), intact, true, misalignment);
+      CHECK_MESSAGE(same_bits(got, expected), p, ' ', direction, ' ', precision, " shape ", shape, " slices ", slices,
+                    " misaligned by ", misalignment);
+      CHECK_MESSAGE(intact, p, ' ', direction, ": wrote outside its output");
+      norm += expected.norm();
+    }
+  }
+  return norm;
+}
+
+}  // namespace
+
+TEST_CASE("which GPUs convolve by mma.sync") {
+  CHECK_FALSE(tensor_core::uses_mma(75));
+  for (const int arch : {80, 86, 89, 100, 120}) CHECK(tensor_core::uses_mma(arch));
+}
+
+TEST_CASE("steps fit shared memory, a part of a tile fits it when it is stored, and some shape does every problem") {
+  for (const ConvProblem& p : mma_problems()) {
+    for (const ConvDirection direction : kGathers) {
+      const cuda::TapGemm form = cuda::make_tap_gemm(p, direction);
+      for (const int shared : {kSharedLeast, kSharedOfAmpere, kSharedOfHopper}) {
+        for (const int parts : {1, 2}) {
+          int done = 0;
+          for (const tensor_core::MmaShape& shape : tensor_core::mma_shapes(parts)) {
+            for (const int slices : {1, 3}) {
+              const int bytes = parts == 2 ? 4 : 2;
+              const tensor_core::WideSteps steps = tensor_core::make_mma_steps(form, shape, parts, bytes, slices, 132, shared);
+              if (steps.count == 0) continue;
+              ++done;
+              CHECK(steps.shared_bytes * shape.blocks_per_sm <= shared);
+              CHECK(steps.stages >= 2);
+              CHECK(steps.stages <= tensor_core::kMmaStagesMost);
+              CHECK(steps.tile_columns == 64 * shape.column_warps);
+              CHECK(steps.tile_positions == shape.position_warps * tensor_core::mma_positions_of_warp(parts));
+              CHECK(tensor_core::mma_cycles(form, steps, shape, 132) > 0);
+              const int warps = tensor_core::mma_warps_of_pass(form, steps, shape, bytes);
+              CHECK(shape.position_warps % warps == 0);
+              const std::int64_t positions = warps * (steps.tile_positions / shape.position_warps);
+              const std::int64_t rows = steps.interleaved ? steps.usable / form.classes : 64;
+              const std::int64_t run = steps.interleaved ? form.out_stride * positions : positions;
+              CHECK(shape.column_warps * rows * (run * bytes + 16) <= steps.shared_bytes);
+            }
+          }
+          CHECK_MESSAGE(done > 0, p, ' ', direction);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("plans keep the workspace's limit, and few positions are cut into slices") {
+  const ConvProblem few = sized({.N = 1, .C_in = 256, .C_out = 1024, .L_in = 100, .K = 16, .S = 8, .P_l = 4, .P_r = 4});
+  const auto plan = tensor_core::make_mma_plan(few, ConvDirection::dgrad, Precision::fp32, 108, kSharedOfAmpere);
+  REQUIRE(plan.has_value());
+  CHECK(plan->is_mma);
+  CHECK(plan->steps.slices > 1);
+  const ConvProblem much = sized({.N = 64, .C_in = 256, .C_out = 256, .L_in = 65536, .K = 3, .P_l = 1, .P_r = 1});
+  const auto pieces = tensor_core::make_mma_plan(much, ConvDirection::forward, Precision::fp32, 108, kSharedOfAmpere);
+  REQUIRE(pieces.has_value());
+  CHECK(pieces->samples < 64);
+  CHECK(pieces->samples >= 1);
+  CHECK(pieces->steps.source.bytes(1) + pieces->steps.partial_bytes <= static_cast<std::int64_t>(conv_workspace_limit()));
+}
+
+TEST_CASE("small integers, bit for bit: every kernel, type and precision, one slice and three") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
+  double norm = 0;
+  int turn = 0;
+  for (const ConvProblem& p : mma_problems()) {
+    const int slices = turn % 2 == 0 ? 1 : 3;
+    norm += check_bits<float>(p, Precision::fp32, slices, turn % 5);
+    norm += check_bits<float>(p, Precision::tf32, slices, turn % 3);
+    if (turn % 2 == 0) norm += check_bits<Half>(p, Precision::fp32, slices, turn % 9);
+    if (turn % 2 == 1) norm += check_bits<BFloat16>(p, Precision::fp32, slices, turn % 9);
+    ++turn;
+  }
+  CHECK(norm > 0);
+}
+
+TEST_CASE("infinities, NaN and numbers of all sizes come out as from plain sums") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
+  // Three classes of which one lacks a tap, so that operands hold zeros beside the infinity.
+  const ConvProblem p = sized({.N = 2, .C_in = 40, .C_out = 48, .L_in = 300, .K = 5, .S = 3, .P_l = 2, .P_r = 1});
+  const cuda::DeviceProperties& gpu = cuda::properties(0);
+  ConvArrays<float> arrays(p, kSmallIntegers);
+  arrays.x[123] = std::numeric_limits<float>::infinity();
+  arrays.x[15000] = std::numeric_limits<float>::quiet_NaN();
+  arrays.y[777] = -std::numeric_limits<float>::infinity();
+  for (std::int64_t i = 2000; i < 2050; ++i) arrays.x[i] = std::ldexp(3.0F, -140);
+  for (const ConvDirection direction : kGathers) {
+    const auto plan = tensor_core::make_mma_plan(p, direction, Precision::fp32, gpu.sm_count, gpu.shared_bytes_per_block);
+    REQUIRE(plan.has_value());
+    bool intact = false;
+    const Array<float> expected = arrays.run(direction, Algorithm::reference);
+    const Array<float> got = run_on_gpu(arrays, direction, by_plan(*plan, Precision::fp32), intact);
+    std::int64_t unusual = 0, wrong = 0;
+    for (std::int64_t i = 0; i < got.size(); ++i) {
+      unusual += std::isfinite(expected[i]) ? 0 : 1;
+      wrong += got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i])) ? 0 : 1;
+    }
+    CHECK(unusual > 0);
+    CHECK_MESSAGE(wrong == 0, direction);
+  }
+}
