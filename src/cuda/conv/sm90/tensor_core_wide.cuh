@@ -148,10 +148,9 @@ __device__ __forceinline__ void store_and_repair(const TapGemm& form, const Wide
                                                  const WideExact<typename Operand::Source>& exact,
                                                  const typename Operand::Source* __restrict__ bias,
                                                  typename Operand::Source* __restrict__ out, const Store& store,
-                                                 const WideFaults<typename Operand::Source>& faults, std::uint32_t any_fault,
+                                                 const WideFaults<typename Operand::Source>& faults, bool suspicious,
                                                  const WidePlace& place, float (&sums)[kSums]) {
   Suspects<kSums / 32> suspects;
-  const bool suspicious = __any_sync(0xffffffffU, any_fault != 0) != 0;
   if (suspicious) faults.find(place, sums, suspects);
   store.store(place, sums);
   if (!suspicious) return;
@@ -263,6 +262,10 @@ __global__ void __launch_bounds__(kWideThreads, 1)
       last = ring.stage;
       ring.advance(steps.stages);
     }
+    // Where the tile goes is found while the last products run, and again, since in registers it would be in the way of them.
+    const int same = __shfl_sync(0xffffffffU, static_cast<int>(block), 0);
+    const WidePlace place = wide_place<kN, kAlongPositions>(wide_tile(same, steps), steps, group);
+    const bool suspicious = __any_sync(0xffffffffU, any_fault != 0) != 0;
     ptx::wgmma_wait<0>();
     if (lane == 0) ptx::mbarrier_arrive(layout.empty(last));
     ptx::settle(sums);
@@ -277,10 +280,7 @@ __global__ void __launch_bounds__(kWideThreads, 1)
       for (int i = 0; i < kN / 8; ++i)
         to[i * 128] = make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
     } else {
-      // The tile's place is found again: in registers it would be in the way of the products.
-      const int same = __shfl_sync(0xffffffffU, static_cast<int>(block), 0);
-      store_and_repair<Operand>(form, steps, epilogue, exact, bias, out, store, faults, any_fault,
-                                wide_place<kN, kAlongPositions>(wide_tile(same, steps), steps, group), sums);
+      store_and_repair<Operand>(form, steps, epilogue, exact, bias, out, store, faults, suspicious, place, sums);
     }
   }
   ptx::bulk_wait_read();
@@ -305,7 +305,7 @@ __global__ void __launch_bounds__(kWideConsumers)
   const std::int64_t tile = blockIdx.x;
   const WideFaults<typename Operand::Source> faults{form, steps, exact, weight_header->faults};
   const WidePlace place = wide_place<kN, kAlongPositions>(wide_tile(tile, steps), steps, group);
-  const std::uint32_t any_fault = faults.look(place, kN);
+  const bool suspicious = __any_sync(0xffffffffU, faults.look(place, kN) != 0) != 0;
   float sums[kN / 2] = {};
 #pragma unroll 1
   for (int slice = 0; slice < steps.slices; ++slice) {
@@ -319,7 +319,7 @@ __global__ void __launch_bounds__(kWideConsumers)
       sums[4 * i + 3] += more.w;
     }
   }
-  store_and_repair<Operand>(form, steps, epilogue, exact, bias, out, store, faults, any_fault, place, sums);
+  store_and_repair<Operand>(form, steps, epilogue, exact, bias, out, store, faults, suspicious, place, sums);
   ptx::bulk_wait_read();
 #endif
 }

@@ -88,18 +88,19 @@ struct WideStore {
     return at;
   }
 
-  /// Neighbouring positions of one channel, as they are written: from `base`, a multiple of 16 bytes, elements first to last.
-  /// Staging holds them as far from 16 bytes as the row does, by `shift`.
+  /// Neighbouring positions of one sample and channel as they are written: base[e] is what staging has e elements behind the
+  /// beginning of the channel's, for e from first to last. Where base is a multiple of 16 bytes, whole vectors are alike.
   struct Run {
     T* base;
-    int first, last, shift;
+    int first, last;
   };
-  __device__ __forceinline__ Run make_run(const Where& at, std::int64_t g, std::int64_t channel, int length) const {
-    T* begin = out + (row_of(at.n, g, channel) + at.t0);
-    const auto shift = static_cast<int>((reinterpret_cast<std::uintptr_t>(begin) / sizeof(T)) & (kVector - 1));
+  __device__ __forceinline__ Run make_run(const Where& at, std::int64_t g, std::int64_t channel, int offset, int length) const {
     const std::int64_t zero = 0, all = length;
-    return {begin - shift, static_cast<int>(min(max(zero, -at.t0), all)) + shift,
-            static_cast<int>(max(min(all, form.out_length - at.t0), zero)) + shift, shift};
+    return {out + (row_of(at.n, g, channel) + at.t0) - offset, static_cast<int>(min(max(zero, -at.t0), all)) + offset,
+            static_cast<int>(max(min(all, form.out_length - at.t0), zero)) + offset};
+  }
+  __device__ __forceinline__ static int misaligned(const T* address) {
+    return static_cast<int>((reinterpret_cast<std::uintptr_t>(address) / sizeof(T)) & (kVector - 1));
   }
 
   /// Elements from one run to the next: where channels end at every eighth column, such that a warp's stores meet different
@@ -126,19 +127,28 @@ struct WideStore {
     T* memory = reinterpret_cast<T*>(staging + (kByWarps ? warp * wide_staging_of_warp(kStagedBytes) : 0));
 #pragma unroll
     for (int pass = 0; pass < kN / kStaged; ++pass) {
+      // Lane r of each warp knows channel r: staging holds it as far from 16 bytes as its row does.
       const Where at = where(place.position + pass * kStaged);
-      Run run{};  // lane r of each warp knows run r
-      if (lane < channels) run = make_run(at, place.g, first_channel + lane, length);
+      const int shift = lane < channels ? misaligned(out + (row_of(at.n, place.g, first_channel + lane) + at.t0)) : 0;
       ptx::bulk_wait_read();  // what lay here before is on its way
       meet<kByWarps>();
-      stage<kByWarps>(memory, pitch, channels, run, pass, sums);
+      stage<kByWarps>(memory, pitch, channels, shift, pass, sums);
       ptx::fence_async_shared();
       meet<kByWarps>();
-      const bool broken = at.n >= form.N || at.in_sample + kStaged > steps.sample_positions;
-      if (broken)
-        write_broken<kByWarps ? 32 : 128>(run, memory, pitch, place, first_channel, pass, channels);
-      else
-        write_runs<kByWarps>(run, memory, pitch, channels);
+      int begin = 0;  // position in the runs; mostly all are one sample's
+      do {
+        const Where here = where(place.position + pass * kStaged + begin);
+        if (here.n >= form.N) break;
+        const auto in_sample = static_cast<int>(min(here.in_sample, static_cast<std::int64_t>(0x3fffffff)));
+        const auto valid =
+            static_cast<int>(min(steps.sample_positions - here.in_sample, static_cast<std::int64_t>(kStaged - begin)));
+        Run run{};
+        if (lane < channels && valid > 0)
+          run = make_run(here, place.g, first_channel + lane, shift + begin * classes, valid * classes);
+        if (valid > 0) write_runs<kByWarps>(run, memory, pitch, channels);
+        begin += static_cast<int>(steps.source.by_sample.divisor) - in_sample;
+      } while (begin < kStaged);
+      ptx::bulk_commit();
     }
   }
   template <bool kByWarps>
@@ -150,7 +160,7 @@ struct WideStore {
   }
 
   template <bool kByWarps, int kSums>
-  __device__ __forceinline__ void stage(T* memory, int pitch, int channels, const Run& run, int pass,
+  __device__ __forceinline__ void stage(T* memory, int pitch, int channels, int shift_of_lane, int pass,
                                         const float (&sums)[kSums]) const {
     const int classes = static_cast<int>(form.classes), warp = thread / 32, lane = thread % 32;
     const int own = (kByWarps ? 0 : warp * 16) + lane / 4, q = lane % 4;
@@ -160,7 +170,7 @@ struct WideStore {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const auto channel = static_cast<int>(steps.by_classes.divide(static_cast<std::uint32_t>(own + 8 * h)));
-      const int shift = __shfl_sync(0xffffffffU, run.shift, channel % 32);
+      const int shift = __shfl_sync(0xffffffffU, shift_of_lane, channel % 32);
       if (channel >= channels) continue;
       T* to = memory + channel * pitch + own + 8 * h - channel * classes + 2 * q * classes + shift;
 #pragma unroll
@@ -172,50 +182,35 @@ struct WideStore {
     }
   }
 
-  /// Whole vectors by bulk copies, one of a lane; what is left at both ends of a run by the lanes of a warp.
+  /// Whole vectors by bulk copies, one of a lane; what is left of vectors at both ends of a run by several lanes each; and
+  /// runs that are not aligned as their channel's first element by element.
   template <bool kByWarps>
   __device__ __forceinline__ void write_runs(const Run& run, const T* memory, int pitch, int channels) const {
-    const int lane = thread % 32;
-    const bool mine = lane < channels && (kByWarps || lane % 4 == thread / 32);
+    const int classes = static_cast<int>(form.classes), warp = thread / 32, lane = thread % 32;
+    const bool aligned = misaligned(run.base) == 0, exists = lane < channels;
     const int whole = (run.first + kVector - 1) & -kVector, end = run.last & -kVector;
-    if (mine && end > whole)
+    if (exists && aligned && end > whole && (kByWarps || lane % 4 == warp))
       ptx::bulk_store(run.base + whole, ptx::shared_address(memory + lane * pitch + whole),
                       static_cast<std::uint32_t>((end - whole) * static_cast<int>(sizeof(T))));
-    ptx::bulk_commit();
-    for (std::uint32_t left = __ballot_sync(0xffffffffU, mine && ((run.first | run.last) & (kVector - 1)) != 0); left != 0;
-         left &= left - 1) {
-      const int of = __ffs(static_cast<int>(left)) - 1;
+    const auto base_bits = reinterpret_cast<unsigned long long>(run.base);
+    if (__any_sync(0xffffffffU, exists && aligned && ((run.first | run.last) & (kVector - 1)) != 0)) {
+      const int runs = kByWarps ? 16 / classes : 32, parts = kByWarps ? 2 * classes : 4;
+      const int of = kByWarps ? lane & (runs - 1) : lane, part = kByWarps ? lane / runs : warp;
+      T* base = reinterpret_cast<T*>(__shfl_sync(0xffffffffU, base_bits, of));
       const int first = __shfl_sync(0xffffffffU, run.first, of), last = __shfl_sync(0xffffffffU, run.last, of);
-      T* base = reinterpret_cast<T*>(__shfl_sync(0xffffffffU, reinterpret_cast<unsigned long long>(run.base), of));
-      const int head_end = (first + kVector - 1) & -kVector, tail = max(last & -kVector, head_end);
-      const int e = lane < kVector ? (first & -kVector) + lane : tail + lane - kVector;
-      const bool is_end = lane < kVector ? e >= first && e < min(head_end, last) : lane < 2 * kVector && e < last;
-      if (is_end) base[e] = memory[of * pitch + e];
-    }
-  }
-
-  /// Runs that are not all one sample's, sample by sample.
-  template <int kThreads>
-  __device__ __forceinline__ void write_broken(const Run& run, const T* memory, int pitch, const WidePlace& place,
-                                               std::int64_t first_channel, int pass, int channels) const {
-    const auto classes = static_cast<int>(form.classes);
-    int begin = 0;  // position in the runs
-    while (begin < kStaged) {
-      const Where at = where(place.position + pass * kStaged + begin);
-      if (at.n >= form.N) return;
-      const auto in_sample = static_cast<int>(min(at.in_sample, static_cast<std::int64_t>(0x3fffffff)));
-      const auto sample_pitch = static_cast<int>(steps.source.by_sample.divisor);
-      const auto valid =
-          static_cast<int>(min(steps.sample_positions - at.in_sample, static_cast<std::int64_t>(kStaged - begin)));
-      const std::int64_t zero = 0, all = valid > 0 ? valid * classes : 0;
-      const auto first = static_cast<int>(min(max(zero, -at.t0), all));
-      const auto last = static_cast<int>(max(min(all, form.out_length - at.t0), zero));
-      for (int index = 0; index < channels; ++index) {
-        T* to = out + (row_of(at.n, place.g, first_channel + index) + at.t0);
-        const T* from = memory + index * pitch + __shfl_sync(0xffffffffU, run.shift, index) + begin * classes;
-        for (int i = first + thread % kThreads; i < last; i += kThreads) to[i] = from[i];
+      const int head_end = min((first + kVector - 1) & -kVector, last), tail = max(last & -kVector, head_end);
+      const bool ends = of < channels && misaligned(base) == 0;
+#pragma unroll 4
+      for (int i = part; i < 2 * kVector; i += parts) {
+        const int e = i < kVector ? (first & -kVector) + i : tail + i - kVector;
+        if (ends && e >= first && e < (i < kVector ? head_end : last)) base[e] = memory[of * pitch + e];
       }
-      begin += min(sample_pitch - in_sample, kStaged - begin);
+    }
+    for (std::uint32_t left = __ballot_sync(0xffffffffU, exists && !aligned); left != 0; left &= left - 1) {
+      const int of = __ffs(static_cast<int>(left)) - 1;
+      T* base = reinterpret_cast<T*>(__shfl_sync(0xffffffffU, base_bits, of));
+      const int first = __shfl_sync(0xffffffffU, run.first, of), last = __shfl_sync(0xffffffffU, run.last, of);
+      for (int e = first + (kByWarps ? lane : thread); e < last; e += kByWarps ? 32 : 128) base[e] = memory[of * pitch + e];
     }
   }
 
