@@ -171,7 +171,8 @@ __global__ void __launch_bounds__(kRepairThreads)
                      last = min(first + piece, chunks);
   // Mostly there is nothing to do: that is found out at once.
   bool any = weight_faults != 0;
-  for (std::int64_t i = first + threadIdx.x; i < min(last + reach, chunks); i += blockDim.x) any = any || flags[i] != 0;
+  const std::int64_t end = flags == nullptr ? first : min(last + reach, chunks);
+  for (std::int64_t i = first + threadIdx.x; i < end; i += blockDim.x) any = any || flags[i] != 0;
   if (__syncthreads_or(any ? 1 : 0) == 0) return;
   const int exponent = is_scaled ? -source_exponent(source) - scale_exponent(weights->largest, kWeightTarget) : 0;
   const double products = static_cast<double>(form.rows * form.planes * form.taps);
