@@ -89,6 +89,22 @@ void CpuBackend::activation_backward(const ConvEpilogue& epilogue, const Tensor&
   const Tensor& summed = is_active ? in : gradient;
   reduce(ReduceOp::sum, TensorAccess::view(sums, {1, sums.numel(), 1}, {sums.numel(), 1, 1}, sums.offset()), summed);
 }
+void CpuBackend::snake_backward(const Tensor& x, const Tensor& alpha, const Tensor& beta, const Tensor& gradient,
+                                const SnakeGradients& out) {
+  const auto along_channels = [&](const Tensor& values) {
+    return TensorAccess::view(values, x.shape(), {0, 1, 0}, values.offset());
+  };
+  const std::array inputs{x, along_channels(alpha), along_channels(beta), gradient};
+  if (out.x.defined()) map(MapOp::snake_grad_x, out.x, inputs, {});
+  const auto sum_of = [&](MapOp op, const Tensor& sums) {
+    if (!sums.defined()) return;
+    const Tensor part = Tensor::empty(x.shape(), {x.dtype(), x.device()});
+    map(op, part, inputs, {});
+    reduce(ReduceOp::sum, TensorAccess::view(sums, {1, sums.numel(), 1}, {sums.numel(), 1, 1}, sums.offset()), part);
+  };
+  sum_of(MapOp::snake_grad_alpha, out.alpha);
+  sum_of(MapOp::snake_grad_beta, out.beta);
+}
 
 void CpuBackend::sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step, const StepControl& control) {
   cpu::sgd_step(slots, step, control);

@@ -20,6 +20,7 @@
 #include "cuda/random.hpp"
 #include "cuda/reduce.hpp"
 #include "cuda/runtime.hpp"
+#include "cuda/snake_backward.hpp"
 #include "cuda/staging.hpp"
 
 namespace polyphase {
@@ -166,6 +167,11 @@ void CudaBackend::activation_backward(const ConvEpilogue& epilogue, const Tensor
                                       const Tensor& in, const Tensor& sums) {
   const Turn turn(device_);
   cuda::activation_backward(epilogue, result, gradient, in, sums, turn.stream);
+}
+void CudaBackend::snake_backward(const Tensor& x, const Tensor& alpha, const Tensor& beta, const Tensor& gradient,
+                                 const SnakeGradients& out) {
+  const Turn turn(device_);
+  cuda::snake_backward(x, alpha, beta, gradient, out, turn.stream);
 }
 
 void CudaBackend::sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step, const StepControl& control) {

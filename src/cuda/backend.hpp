@@ -45,6 +45,8 @@ class CudaBackend final : public Backend {
   void conv_activated(const ConvProblem& problem, ConvDirection direction, const Tensor& source, const Tensor& w,
                       const Tensor& bias, const Tensor& out, const ConvEpilogue& epilogue, Algorithm algorithm,
                       Precision precision) override;
+  void snake_backward(const Tensor& x, const Tensor& alpha, const Tensor& beta, const Tensor& gradient,
+                      const SnakeGradients& out) override;
   void activation_backward(const ConvEpilogue& epilogue, const Tensor& result, const Tensor& gradient, const Tensor& in,
                            const Tensor& sums) override;
 

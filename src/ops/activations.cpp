@@ -5,7 +5,6 @@
 #include "autograd/node.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
-#include "ops/reduce.hpp"
 
 namespace polyphase {
 
@@ -46,16 +45,16 @@ Tensor snake_of(const char* name, const Tensor& x, const Tensor& alpha, const Te
   ops::require_floating(name, x);
   Tensor y = map(name, MapOp::snake, {x, alpha, beta});
   const bool followed = follows_gradients(x) || follows_gradients(alpha) || follows_gradients(beta);
-  return record(name, std::move(y), {x, alpha, beta},
-                [name, sx = save_if(followed, x), sa = save_if(followed, alpha), sb = save_if(followed, beta)](const Tensor& g,
-                                                                                                               Needs needs) {
-                  const auto part = [&](MapOp op) { return map(name, op, {sx.get(), sa.get(), sb.get(), g}); };
-                  Gradients gradients(3);
-                  if (needs[0]) gradients[0] = part(MapOp::snake_grad_x);
-                  if (needs[1]) gradients[1] = sum_to(part(MapOp::snake_grad_alpha), sa.get().shape());
-                  if (needs[2]) gradients[2] = sum_to(part(MapOp::snake_grad_beta), sb.get().shape());
-                  return gradients;
-                });
+  return record(
+      name, std::move(y), {x, alpha, beta},
+      [sx = save_if(followed, x), sa = save_if(followed, alpha), sb = save_if(followed, beta)](const Tensor& g, Needs needs) {
+        const SnakeGradients got =
+            ops::snake_backward(sx.get(), sa.get().squeeze(1), sb.get().squeeze(1), g, {needs[0], needs[1], needs[2]});
+        Gradients gradients{got.x, {}, {}};
+        if (needs[1]) gradients[1] = got.alpha.unsqueeze(1);
+        if (needs[2]) gradients[2] = got.beta.unsqueeze(1);
+        return gradients;
+      });
 }
 
 }  // namespace

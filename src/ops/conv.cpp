@@ -12,7 +12,6 @@
 #include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/length.hpp"
-#include "ops/reduce.hpp"
 
 namespace polyphase {
 
@@ -106,24 +105,17 @@ struct BeforeEpilogue {
   Tensor sums, bias{}, alpha{}, beta{};
 };
 
-// Through snake, in the words of snake_beta(): the same bits.
-BeforeEpilogue snake_backward(const char* name, const Followed& epilogue, const Tensor& gradient, Needs needs) {
-  const Tensor alpha = epilogue.alpha.get().unsqueeze(1), beta = epilogue.beta.get().unsqueeze(1);
-  const auto part = [&](MapOp op) { return ops::map(name, op, {epilogue.value.get(), alpha, beta, gradient}); };
-  BeforeEpilogue before;
-  if (needs[0] || needs[1] || needs[2]) before.sums = part(MapOp::snake_grad_x);
-  if (needs[3]) before.alpha = sum_to(part(MapOp::snake_grad_alpha), alpha.shape()).squeeze(1);
-  if (needs[4]) before.beta = sum_to(part(MapOp::snake_grad_beta), beta.shape()).squeeze(1);
-  return before;
-}
-
-BeforeEpilogue epilogue_backward(const char* name, const Followed& epilogue, const Tensor& grad, Needs needs) {
+BeforeEpilogue epilogue_backward(const Followed& epilogue, const Tensor& grad, Needs needs) {
   const bool is_snake = epilogue.activation == Activation::snake;
   const bool active = epilogue.activation != Activation::none && !is_snake;
   const Tensor gradient = epilogue.has_residual && epilogue.scale != 1 ? mul(grad, epilogue.scale) : grad;
   const TensorOptions options{gradient.dtype(), gradient.device()};
   BeforeEpilogue before{active ? Tensor::empty(gradient.shape(), options) : gradient};
-  if (is_snake) before = snake_backward(name, epilogue, gradient, needs);
+  if (is_snake) {
+    const SnakeGradients got = ops::snake_backward(epilogue.value.get(), epilogue.alpha.get(), epilogue.beta.get(), gradient,
+                                                   {needs[0] || needs[1] || needs[2], needs[3], needs[4]});
+    before = {got.x, {}, got.alpha, got.beta};
+  }
   if (needs[2]) before.bias = Tensor::empty({gradient.size(1)}, options);
   Backend& backend = backend_of(gradient.device());
   if (gradient.numel() == 0) {
@@ -162,7 +154,7 @@ Tensor convolve(const Convolution& conv, const Tensor& x, const Tensor& weight, 
   return autograd::record(conv.name, std::move(output), inputs,
                           [conv, of = std::move(of), saved_x = save_if(follows_gradients(weight), input),
                            saved_w = save_if(follows_gradients(x), weight)](const Tensor& grad, Needs needs) {
-                            const BeforeEpilogue before = epilogue_backward(conv.name, of, grad.contiguous(), needs);
+                            const BeforeEpilogue before = epilogue_backward(of, grad.contiguous(), needs);
                             Gradients gradients(6);
                             if (needs[0]) gradients[0] = conv.input_gradient(before.sums, saved_w.get());
                             if (needs[1]) gradients[1] = conv.weight_gradient(saved_x.get(), before.sums);

@@ -56,6 +56,26 @@ Tensor reduce_map(MapOp op, const Tensor& a, const Tensor& b, MapScalars scalars
   return out;
 }
 
+SnakeGradients snake_backward(const Tensor& x, const Tensor& alpha, const Tensor& beta, const Tensor& gradient,
+                              const SnakeNeeds& needs) {
+  const TensorOptions options{x.dtype(), x.device()};
+  const auto fresh = [&](bool is_wanted, const Shape& shape) { return is_wanted ? Tensor::empty(shape, options) : Tensor(); };
+  const Shape batched = x.rank() == 3 ? x.shape() : Shape{1, x.size(0), x.size(1)};
+  const Tensor in = fresh(needs.x, x.shape());
+  SnakeGradients out{{}, fresh(needs.alpha, alpha.shape()), fresh(needs.beta, beta.shape())};
+  if (needs.x) out.x = reshaped_view(in, batched);
+  Backend& backend = backend_of(x.device());
+  if (x.numel() == 0) {
+    for (const Tensor& sums : {out.alpha, out.beta})
+      if (sums.defined()) backend.fill(sums, 0);
+  } else {
+    const auto dense = [&](const Tensor& tensor) { return reshaped_view(tensor.detach().contiguous(), batched); };
+    backend.snake_backward(dense(x), alpha.detach().contiguous(), beta.detach().contiguous(), dense(gradient), out);
+  }
+  out.x = in;
+  return out;
+}
+
 Tensor reduce(ReduceOp op, const Tensor& x, const Shape& out_shape) {
   const Tensor out = Tensor::empty(out_shape, {x.dtype(), x.device()});
   if (out.numel() > 0) backend_of(x.device()).reduce(op, out, x);

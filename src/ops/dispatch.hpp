@@ -22,6 +22,14 @@ void require_floating(const char* operation, const Tensor& tensor);
 [[nodiscard]] Tensor reshaped_view(const Tensor& tensor, const Shape& shape);
 /// A fresh () holding q times the sum of op(a, b), two of one shape, f32 or f64 (Backend::reduce_map); an empty sum is 0.
 [[nodiscard]] Tensor reduce_map(MapOp op, const Tensor& a, const Tensor& b, MapScalars scalars);
+/// Which of snake's gradients are wanted.
+struct SnakeNeeds {
+  bool x, alpha, beta;
+};
+/// Fresh tensors holding them, of x's shape, (C) and (C): from snake's argument x (N, C, L) or (C, L), alpha and beta (C), and
+/// the gradient of its result. Sums over nothing are 0.
+[[nodiscard]] SnakeGradients snake_backward(const Tensor& x, const Tensor& alpha, const Tensor& beta, const Tensor& gradient,
+                                            const SnakeNeeds& needs);
 /// A fresh tensor of `out_shape` (x's rank, 1 where reduced) holding the reduction; an empty sum is 0.
 [[nodiscard]] Tensor reduce(ReduceOp op, const Tensor& x, const Shape& out_shape);
 

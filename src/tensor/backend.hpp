@@ -73,6 +73,12 @@ struct ConvEpilogue {
   [[nodiscard]] bool is_needed() const { return activation != Activation::none || residual.defined() || before.defined(); }
 };
 
+/// Gradients through snake, each of what it is named after; undefined ones are not wanted.
+struct SnakeGradients {
+  Tensor x{};              ///< (N, C, L), contiguous
+  Tensor alpha{}, beta{};  ///< (C), contiguous
+};
+
 /// One kind of device. There is one Backend per device, alive for the whole program.
 class Backend {
  public:
@@ -149,6 +155,11 @@ class Backend {
   /// an activation `result` and `in` are not looked at and `gradient` is summed. `sums` may be undefined.
   virtual void activation_backward(const ConvEpilogue& epilogue, const Tensor& result, const Tensor& gradient, const Tensor& in,
                                    const Tensor& sums) = 0;
+
+  /// The gradients of MapOp::snake from its argument x (N, C, L), alpha (C), beta (C) and the result's gradient, all contiguous
+  /// and not empty: those of alpha and beta are sums over the other two dimensions in an order fixed by the shape.
+  virtual void snake_backward(const Tensor& x, const Tensor& alpha, const Tensor& beta, const Tensor& gradient,
+                              const SnakeGradients& out) = 0;
 
   // ---- optimizers: one call a step, whatever the number of parameters; nothing waits ----------------------------------
   virtual void sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step, const StepControl& control) = 0;

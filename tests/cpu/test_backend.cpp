@@ -75,6 +75,29 @@ TEST_CASE("an epilogue and its way back are map() and reduce()") {
   }
 }
 
+TEST_CASE("the way back through snake is map() and reduce()") {
+  const Shape shape{2, 3, 11};
+  const Tensor x = random_f64(shape, 1), g = random_f64(shape, 2);
+  const Tensor alpha = uniform_f64({3}, 0.5, 2, 3), beta = uniform_f64({3}, 0.5, 2, 4);
+  const auto spread = [&](const Tensor& values) { return values.unsqueeze(1).expand(shape); };
+  const auto part = [&](MapOp op) {
+    const Tensor out = Tensor::empty(shape, {.dtype = DType::f64});
+    cpu_backend().map(op, out, std::array{x, spread(alpha), spread(beta), g}, {});
+    return out;
+  };
+  const auto empty = [](const Shape& of) { return Tensor::full(of, 7, {.dtype = DType::f64}); };
+  const SnakeGradients out{empty(shape), empty({3}), empty({3})};
+  cpu_backend().snake_backward(x, alpha, beta, g, out);
+  CHECK(max_difference(out.x, part(MapOp::snake_grad_x)) == 0);
+  const auto sums = [&](MapOp op) {
+    const Tensor total = empty({1, 3, 1});
+    cpu_backend().reduce(ReduceOp::sum, total, part(op));
+    return total.reshape({3});
+  };
+  CHECK(max_difference(out.alpha, sums(MapOp::snake_grad_alpha)) == 0);
+  CHECK(max_difference(out.beta, sums(MapOp::snake_grad_beta)) == 0);
+}
+
 TEST_CASE("convolutions are those of cpu/conv.hpp, whatever the precision") {
   ConvProblem p;
   p.N = 2, p.C_in = 3, p.C_out = 4, p.L_in = 9, p.K = 4, p.S = 2, p.P_l = p.P_r = 1;

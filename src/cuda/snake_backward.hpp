@@ -1,0 +1,14 @@
+#pragma once
+// The way back through snake: the gradients of its argument and of its channels' parameters in one pass.
+
+#include <cuda_runtime.h>
+
+#include "tensor/backend.hpp"
+
+namespace polyphase::cuda {
+
+/// Backend::snake_backward on `stream`. One launch; two where alpha or beta want a gradient.
+void snake_backward(const Tensor& x, const Tensor& alpha, const Tensor& beta, const Tensor& gradient, const SnakeGradients& out,
+                    cudaStream_t stream);
+
+}  // namespace polyphase::cuda
