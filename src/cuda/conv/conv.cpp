@@ -34,13 +34,13 @@ struct Call {
 /// Whether the kernels of `algorithm` apply this call's epilogue, with the bits of launches of their own.
 bool applies_epilogue(const Call& call, Algorithm algorithm) {
   const Epilogue& epilogue = call.epilogue;
+  if (!epilogue.is_needed()) return true;
   switch (algorithm) {
     case Algorithm::gemm:  // cuBLAS stores dgrad's results
       return call.direction == ConvDirection::forward;
     case Algorithm::tensor_core:
-      // f32 results are put right by the sums behind them, so the activation must be one that can be undone.
-      return call.problem.dtype == DType::f32 && !epilogue.is_late() &&
-             (epilogue.activation == Activation::none || (epilogue.activation == Activation::leaky_relu && epilogue.slope > 0));
+      return call.direction != ConvDirection::wgrad &&
+             tensor_core::fuses(call.problem, call.direction, epilogue, call.precision, call.device);
     default:
       return true;
   }

@@ -11,7 +11,8 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// value = activation(sum * 2^exponent + offset). Two factors, since no float holds every exponent here.
+/// value = activation(sum * 2^exponent + offset), rounded in between as a tensor would be. Two factors, since no float holds
+/// every exponent here.
 struct WideFinish {
   float first, second;
   Epilogue epilogue;
@@ -19,11 +20,12 @@ struct WideFinish {
       : first(power_of_two(exponent / 2)), second(power_of_two(exponent - exponent / 2)), epilogue(epilogue_) {}
   __device__ __forceinline__ float linear(float sum, float offset) const { return fmaf(sum * first, second, offset); }
 
-  /// All sums of a thread: those of two columns.
-  template <int kSums>
+  /// All sums of a thread: those of two columns, of an output of T.
+  template <class T, int kSums>
   __device__ __forceinline__ void finish(float (&sums)[kSums], float offset, float offset_of_second) const {
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) sums[i] = linear(sums[i], i % 4 < 2 ? offset : offset_of_second);
+    for (int i = 0; i < kSums; ++i)
+      sums[i] = static_cast<float>(static_cast<T>(linear(sums[i], i % 4 < 2 ? offset : offset_of_second)));
     switch (epilogue.activation) {
       case Activation::relu:
         return apply<Activation::relu>(sums);
@@ -262,7 +264,8 @@ struct WideStore {
     if (place.column >= form.columns) return;
     const auto column =
         static_cast<std::uint32_t>(place.column) + static_cast<std::uint32_t>(thread / 32 * 16 + thread % 32 / 4);
-    finish.finish(sums, bias_of(place, steps.by_classes.divide(column)), bias_of(place, steps.by_classes.divide(column + 8)));
+    finish.template finish<T>(sums, bias_of(place, steps.by_classes.divide(column)),
+                              bias_of(place, steps.by_classes.divide(column + 8)));
     if (!steps.interleaved)
       store_scattered(place, sums);
     else if (steps.by_warps)
