@@ -1,7 +1,7 @@
 #pragma once
 // The weight gradient on wgmma (sm_90a): w[ci, co, k] = sum over n, i of x[n, ci, i] * y[n, co, S*i + k*D - P_l].
 //
-// gemm_k = (n, i); which channels, planes and taps are gemm_m and gemm_n: tensor_core_wgrad_steps.hpp. Two warpgroups, the
+// gemm_k = (n, i); which channels, planes and taps are gemm_m and gemm_n: tensor_core_wgrad_steps.hpp. Three warpgroups, the
 // producers, fill operand tiles (tensor_core_wgrad_fill.cuh); two, the consumers, hold the rows of a step in registers and
 // multiply them with the columns at every shift, which is a start address. A block sums a fixed slice of the positions into
 // partial sums; reduce_slices adds the slices in order. The tensor cores cut sums off instead of rounding them, so in the split
@@ -120,10 +120,10 @@ struct WgradProducer {
     const int rows_bytes = Operand::kParts * steps.rows_bytes;
     unsigned char* stage = memory.stages + ring.stage * steps.stage_bytes + (is_row ? 0 : rows_bytes);
     if ((to & 15) != 0)
-      WgradFill<Operand>::convert_item(words + at * kWgradProducers * 8, (uppers >> at & 1) != 0,
-                                       ((is_row ? steps.rows.length : steps.columns.length) & 1) != 0,
-                                       is_row ? rows_scale : columns_scale, stage + (to & ~15U),
-                                       is_row ? steps.rows_bytes : (steps.stage_bytes - rows_bytes) / Operand::kParts, range);
+      WgradFill<Operand>::convert_words(words + at * kWgradProducers * 8, (uppers >> at & 1) != 0,
+                                        ((is_row ? steps.rows.length : steps.columns.length) & 1) != 0,
+                                        is_row ? rows_scale : columns_scale, stage + (to & ~15U),
+                                        is_row ? steps.rows_bytes : (steps.stage_bytes - rows_bytes) / Operand::kParts, range);
     if (!here.advance(slots)) return;
     __syncwarp();
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(memory.full(ring.stage));
@@ -240,34 +240,42 @@ __device__ __forceinline__ void multiply_once(const WgradOperands& at, bool go_o
 /// Writes a warp's 16 rows of every shift: partial[slice][C_in][C_out/G][K].
 template <int kN, int kShifts>
 __device__ __forceinline__ void store_partial(const ConvProblem& problem, const WgradSteps& steps, const WgradPlace& place,
-                                              int slice, int own_row, int lane, float scale, float scale_again,
-                                              float* __restrict__ partial, const float (&total)[kShifts][kN / 2]) {
+                                              int slice, int own_row, int row_of_block, int lane, float scale,
+                                              float scale_again, float* __restrict__ partial,
+                                              const float (&total)[kShifts][kN / 2]) {
   const std::int64_t in = problem.C_in / problem.G, out = problem.C_out / problem.G;
+  const std::int64_t row_step = steps.swapped ? problem.K : out * problem.K;
+  const std::int64_t column_step = steps.swapped ? out * problem.K : problem.K;
   partial += (std::int64_t{slice} * problem.C_in + place.group * in) * out * problem.K;
+  const int blocks = min(steps.columns.blocks - place.column_block, steps.columns.tile);
+  const int first_k = steps.q * place.shift;
 #pragma unroll 1
   for (int half = 0; half < 2; ++half) {
     const int row_block = place.row_block + own_row / 8 + half;
     if (row_block >= min(steps.rows.blocks, place.row_block + steps.rows.tile)) continue;
-    const int row = row_block / steps.rows.planes * 8 + lane / 4, row_plane = row_block % steps.rows.planes;
+    const int row = row_block / steps.rows.planes * 8 + row_of_block, row_plane = row_block % steps.rows.planes;
     if (row >= steps.rows.channels) continue;
+    int column = place.column_block / steps.columns.planes * 8 + 2 * (lane % 4);
+    int plane = place.column_block % steps.columns.planes;
+    float* to = partial + row * row_step + column * column_step + first_k + row_plane;
 #pragma unroll
     for (int i = 0; i < kN / 8; ++i) {
-      const int block = place.column_block + i;
-      if (block >= min(steps.columns.blocks, place.column_block + steps.columns.tile)) continue;
-      const int plane = block % steps.columns.planes;
-#pragma unroll
-      for (int c = 0; c < 2; ++c) {
-        const int column = block / steps.columns.planes * 8 + 2 * (lane % 4) + c;
-        if (column >= steps.columns.channels) continue;
-        const int ci = steps.swapped ? column : row, co = steps.swapped ? row : column;
+      if (i < blocks) {
 #pragma unroll
         for (int shift = 0; shift < kShifts; ++shift) {
-          const int k = row_plane + plane + steps.q * (place.shift + shift);
-          if (k < problem.K && place.shift + shift >= place.own_shift) {
+          const int k = plane + steps.q * shift;
+          if (first_k + row_plane + k >= problem.K || place.shift + shift < place.own_shift) continue;
+#pragma unroll
+          for (int c = 0; c < 2; ++c) {
             const float sum = half == 0 ? total[shift][4 * i + c] : total[shift][4 * i + 2 + c];
-            partial[(ci * out + co) * problem.K + k] = sum * scale * scale_again;
+            if (column + c < steps.columns.channels) to[c * column_step + k] = sum * scale * scale_again;
           }
         }
+      }
+      if (++plane == steps.columns.planes) {
+        plane = 0;
+        column += 8;
+        to += 8 * column_step;
       }
     }
   }
@@ -317,7 +325,8 @@ __device__ __forceinline__ void consume(const ConvProblem& problem, const WgradS
     const WgradPlace& place = memory.block.place;
     const int slice = place.slice * flushes + flush;
     store_partial<kN, kShifts>(problem, steps, place, turns ? 2 * slice + group : slice, (turns ? 0 : group * 64) + warp * 16,
-                               lane, power_of_two(exponent / 2), power_of_two(exponent - exponent / 2), partial, total);
+                               lane / 4, lane, power_of_two(exponent / 2), power_of_two(exponent - exponent / 2), partial,
+                               total);
   }
 }
 

@@ -132,12 +132,9 @@ struct WgradFill {
     return sizeof(T) == 2 && (reinterpret_cast<std::uintptr_t>(from) & 2) != 0;
   }
 
-  /// Writes the 16 bytes of each part of an item whose words are at `from`.
-  __device__ static __forceinline__ void convert_item(const std::uint32_t* from, bool upper, bool odd_length, float scale,
-                                                      unsigned char* to, int part_bytes, WgradRange& range) {
-    std::uint32_t words[8], high[4], low[4];
-#pragma unroll
-    for (int c = 0; c < 8; ++c) words[c] = from[c * kWgradProducers];
+  /// The parts of eight numbers, two a word. Words of 16-bit numbers: `pick` says where the pair of two words is.
+  __device__ static __forceinline__ void convert(const std::uint32_t (&words)[8], float scale, std::uint32_t pick,
+                                                 std::uint32_t (&high)[4], std::uint32_t (&low)[4], WgradRange& range) {
     if constexpr (Operand::kScaled) {
       __half2 least = __float2half2_rn(1.0F);
 #pragma unroll
@@ -156,13 +153,28 @@ struct WgradFill {
       const float2 smallest = __half22float2(least);
       if (fminf(smallest.x, smallest.y) <= kLeastNormalHalf) count_small(words, scale, range);
     } else {
-      // Rows of odd length begin in the other half.
-      const std::uint32_t pick = (upper ? 0x32U : 0x10U) | (upper != odd_length ? 0x7600U : 0x5400U);
 #pragma unroll
       for (int i = 0; i < 4; ++i) high[i] = __byte_perm(words[2 * i], words[2 * i + 1], pick);
     }
+  }
+
+  /// Writes the 16 bytes of each part of an item.
+  __device__ static __forceinline__ void convert_item(const std::uint32_t (&words)[8], std::uint32_t pick, float scale,
+                                                      unsigned char* to, int part_bytes, WgradRange& range) {
+    std::uint32_t high[4], low[4];
+    convert(words, scale, pick, high, low, range);
     *reinterpret_cast<uint4*>(to) = make_uint4(high[0], high[1], high[2], high[3]);
     if constexpr (Operand::kParts == 2) *reinterpret_cast<uint4*>(to + part_bytes) = make_uint4(low[0], low[1], low[2], low[3]);
+  }
+
+  /// The same of words that lie kWgradProducers apart. Rows of odd length begin in the other half of a word.
+  __device__ static __forceinline__ void convert_words(const std::uint32_t* from, bool upper, bool odd_length, float scale,
+                                                       unsigned char* to, int part_bytes, WgradRange& range) {
+    std::uint32_t words[8];
+#pragma unroll
+    for (int c = 0; c < 8; ++c) words[c] = from[c * kWgradProducers];
+    const std::uint32_t pick = (upper ? 0x32U : 0x10U) | (upper != odd_length ? 0x7600U : 0x5400U);
+    convert_item(words, pick, scale, to, part_bytes, range);
   }
 
   /// Zeros split exactly: they do not count.

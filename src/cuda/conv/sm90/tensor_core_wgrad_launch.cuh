@@ -5,6 +5,8 @@
 #include "cuda/allocator.hpp"
 #include "cuda/conv/reduce_slices.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad.cuh"
+#include "cuda/conv/sm90/tensor_core_wgrad_rows_kernel.cuh"
+#include "cuda/conv/sm90/tensor_core_wgrad_sums.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_types.hpp"
 #include "cuda/runtime.hpp"
 
@@ -19,21 +21,49 @@ auto wgrad_kernel_of(WgradShape shape) {
 }
 
 template <class Operand>
+auto wgrad_rows_kernel_of(WgradShape shape) {
+  if constexpr (Operand::kParts == 1) {
+    if (shape.columns == 128 && shape.shifts == 3) return wgrad_rows_kernel<Operand, 128, 3>;
+    if (shape.columns == 128 && shape.shifts == 2) return wgrad_rows_kernel<Operand, 128, 2>;
+  }
+  if (shape.columns == 128) return wgrad_rows_kernel<Operand, 128, 1>;
+  if (shape.columns == 64 && shape.shifts == 1) return wgrad_rows_kernel<Operand, 64, 1>;
+  if (shape.columns == 64) return shape.shifts == 2 ? wgrad_rows_kernel<Operand, 64, 2> : wgrad_rows_kernel<Operand, 64, 3>;
+  return shape.shifts == 3 ? wgrad_rows_kernel<Operand, 32, 3> : wgrad_rows_kernel<Operand, 32, 5>;
+}
+
+template <class Operand>
 void launch_wgrad(const WgradCall& call) {
   using T = typename Operand::Source;
   const ConvProblem& problem = call.problem;
   const DeviceProperties& gpu = properties(call.device);
   const std::int64_t weights = problem.C_in * (problem.C_out / problem.G) * problem.K;
-  const WgradSteps steps =
-      make_wgrad_steps(problem, Operand::kParts, sizeof(T), gpu.sm_count, gpu.shared_bytes_per_block, conv_workspace_limit());
-  const Buffer partial(static_cast<std::size_t>(steps.partial_slices * weights) * sizeof(float), call.device);
-  auto* kernel = wgrad_kernel_of<Operand>(steps.shape);
-  CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
-  kernel<<<static_cast<unsigned>(steps.jobs * steps.slices), kWgradThreads, static_cast<std::size_t>(steps.shared_bytes),
-           call.stream>>>(problem, steps, static_cast<const T*>(call.x), static_cast<const T*>(call.y), partial.as<float>(),
-                          call.scales);
+  const bool aligned = (reinterpret_cast<std::uintptr_t>(call.x) | reinterpret_cast<std::uintptr_t>(call.y)) % 16 == 0;
+  const WgradSteps steps = make_wgrad_steps(problem, Operand::kParts, sizeof(T), gpu.sm_count, gpu.shared_bytes_per_block,
+                                            conv_workspace_limit(), aligned);
+  // The sums of a single slice are the weights.
+  const bool is_single = sizeof(T) == sizeof(float) && steps.partial_slices == 1;
+  const Buffer buffer(is_single ? 0 : static_cast<std::size_t>(steps.partial_slices * weights) * sizeof(float), call.device);
+  auto* partial = is_single ? static_cast<float*>(call.w) : buffer.as<float>();
+  const auto blocks = static_cast<unsigned>(steps.jobs * steps.slices);
+  const auto shared_bytes = static_cast<std::size_t>(steps.shared_bytes);
+  if (steps.by_rows) {
+    auto* kernel = wgrad_rows_kernel_of<Operand>(steps.shape);
+    CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
+    kernel<<<blocks, kWgradRowThreads, shared_bytes, call.stream>>>(
+        problem, steps, make_wgrad_maps(steps, problem, call.x, call.y, sizeof(T)), partial, call.scales);
+  } else {
+    auto* kernel = wgrad_kernel_of<Operand>(steps.shape);
+    CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
+    kernel<<<blocks, kWgradThreads, shared_bytes, call.stream>>>(problem, steps, static_cast<const T*>(call.x),
+                                                                 static_cast<const T*>(call.y), partial, call.scales);
+  }
   check_launch("conv tensor_core: wgrad");
-  reduce_slices(partial.as<float>(), weights, steps.partial_slices, static_cast<T*>(call.w), call.stream);
+  if (is_single) return;
+  if (weights >= kManyWeights)
+    add_slices(partial, weights, steps.partial_slices, static_cast<T*>(call.w), call.stream);
+  else
+    reduce_slices(partial, weights, steps.partial_slices, static_cast<T*>(call.w), call.stream);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <numeric>
 #include <ostream>
+#include <span>
 
 #include "conv/workspace.hpp"
 #include "tensor/error.hpp"
@@ -16,7 +17,10 @@ constexpr int kAlignment = 128;
 constexpr int kItemBytes = 16;
 constexpr int kRingBytes = kWgradRing * 32 * kWgradProducers;
 constexpr std::int64_t kWidestHalo = 96;
-constexpr std::int64_t kLongestSum = 16384;  // positions that the tensor cores add up without promotion
+constexpr int kRowsStaticBytes = 1024;        // the same by rows
+constexpr int kRowsAlignment = 1024;          // of the swizzle
+constexpr std::int64_t kLongestReach = 8192;  // of a row by rows: more never fits
+constexpr std::int64_t kLongestSum = 16384;   // positions that the tensor cores add up without promotion
 
 std::int64_t pieces(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
 
@@ -46,7 +50,79 @@ void tile_side(WgradSide& side, int tile, std::int64_t window) {
   side.by_planes = FastDivide(static_cast<std::uint32_t>(planes));
 }
 
-WgradSteps make_steps(const ConvProblem& problem, WgradShape shape, bool swapped, int parts, int shared_limit) {
+int whole(std::int64_t size, std::int64_t piece) { return static_cast<int>(pieces(size, piece) * piece); }
+
+/// Whether every row of a class begins at the same place of 16 bytes, and every group's with class 0.
+bool has_classes(const WgradSide& side, const ConvProblem& problem, int classes) {
+  return (problem.N == 1 || problem.G * side.channels % classes == 0) && (problem.G == 1 || side.channels % classes == 0) &&
+         side.channels >= classes && side.length < INT32_MAX / 2;
+}
+
+/// Numbers of a row that a step needs.
+std::int64_t reach_of(const WgradSide& side) { return side.step * (side.window - 1) + (side.planes - 1) * side.plane_step + 1; }
+
+/// How tensor copies bring a side's rows: `swizzled` in runs of 128 bytes, else in runs of at most 256 numbers.
+WgradRaw raw_of(const WgradSide& side, int bytes, bool swizzled, bool aligned) {
+  WgradRaw raw{};
+  raw.classes = 16 / static_cast<int>(std::gcd<std::int64_t>(16, side.length * bytes));
+  const int tile = side.tile, planes = side.planes;
+  const int blocks = tile % planes == 0 ? tile / planes : planes % tile == 0 ? 1 : (tile - 1) / planes + 2;
+  raw.rows = static_cast<int>(pieces(8 * blocks, raw.classes));
+  const int unit = 16 / bytes;
+  raw.is_exact = aligned && raw.classes == 1 && side.start % unit == 0 && side.start_per_shift % unit == 0;
+  const int before = raw.is_exact ? 0 : unit;
+  const std::int64_t reach = reach_of(side);
+  if (swizzled) {
+    raw.width = raw.span = 128 / bytes;
+    raw.boxes = static_cast<int>(pieces(reach + std::max(0, before - 1), raw.width));
+    raw.box_bytes = whole(raw.rows * 128, 1024);
+  } else {
+    raw.boxes = static_cast<int>(pieces(reach, 256 - before));
+    raw.span = whole(pieces(reach, raw.boxes), unit);
+    raw.width = raw.span + before;
+    raw.box_bytes = whole(raw.rows * raw.width * bytes, 128);
+  }
+  raw.class_bytes = raw.boxes * raw.box_bytes;
+  raw.bytes = raw.classes * raw.class_bytes;
+  raw.arriving = raw.classes * raw.boxes * raw.rows * raw.width * bytes;
+  return raw;
+}
+
+/// Fills in the form by rows; leaves no stages where it does not fit.
+void plan_rows(WgradSteps& steps, const ConvProblem& problem, int parts, int bytes, bool aligned, int shared_limit) {
+  steps.by_rows = true;
+  steps.stages = 0;
+  if (std::max(reach_of(steps.rows), reach_of(steps.columns)) > kLongestReach) return;
+  steps.rows.raw = raw_of(steps.rows, bytes, true, aligned);
+  steps.columns.raw = raw_of(steps.columns, bytes, false, aligned);
+  if (!has_classes(steps.rows, problem, steps.rows.raw.classes) ||
+      !has_classes(steps.columns, problem, steps.columns.raw.classes))
+    return;
+  const int columns_bytes = steps.shape.columns / 8 * steps.columns.pitch * 16;
+  steps.rows_bytes = 0;
+  steps.stage_bytes = parts * columns_bytes;
+  const int fixed = kRowsAlignment + whole(steps.columns.items, kWgradConverters) * kItemBytes;
+  const std::int64_t free = shared_limit - kRowsStaticBytes - fixed;
+  const auto fits = [&](int rows, int columns, int stages) {
+    return std::int64_t{rows} * steps.rows.raw.bytes + std::int64_t{columns} * steps.columns.raw.bytes +
+               std::int64_t{stages} * steps.stage_bytes <=
+           free;
+  };
+  int rows = 2, columns = 2, stages = 2;
+  if (!fits(rows, columns, stages)) return;
+  for (int most = 3; most <= 4; ++most) {
+    if (fits(most, columns, stages)) rows = most;
+    if (fits(rows, most, stages)) columns = most;
+    if (fits(rows, columns, most)) stages = most;
+  }
+  steps.rows_stages = rows;
+  steps.columns_stages = columns;
+  steps.stages = stages;
+  steps.shared_bytes = fixed + rows * steps.rows.raw.bytes + columns * steps.columns.raw.bytes + stages * steps.stage_bytes;
+}
+
+WgradSteps make_steps(const ConvProblem& problem, WgradShape shape, bool swapped, int parts, int bytes, bool by_rows,
+                      bool aligned, int shared_limit) {
   WgradSteps steps{};
   const std::int64_t common = std::gcd(problem.S, problem.D);
   steps.shape = shape;
@@ -82,11 +158,23 @@ WgradSteps make_steps(const ConvProblem& problem, WgradShape shape, bool swapped
   steps.column_tiles = static_cast<int>(pieces(steps.columns.blocks, steps.columns.tile));
   steps.shift_tiles = static_cast<int>(pieces(steps.shifts, shape.shifts));
   steps.jobs = problem.G * steps.row_tiles * steps.column_tiles * steps.shift_tiles;
+  if (by_rows) plan_rows(steps, problem, parts, bytes, aligned, shared_limit);
   return steps;
+}
+
+/// The same by rows: the tensor cores, the copies or the conversion of the columns.
+double rows_cost_of(const WgradSteps& steps, int parts) {
+  const double products = parts == 2 ? 3 : 1, chunk = steps.chunk;
+  const double multiply = (steps.own == 0 ? 64.0 : 128.0) * steps.shape.columns * steps.shape.shifts * products / 2048;
+  const double copy = (steps.rows.raw.arriving + steps.columns.raw.arriving) / chunk / 30;
+  const double convert = steps.columns.items / chunk * (parts == 2 ? 1.5 : 1.2);
+  return static_cast<double>(steps.jobs) * (std::max({multiply, copy, convert}) + 0.1 * (multiply + copy + convert)) *
+         static_cast<double>(pieces(steps.positions, steps.chunk) * steps.chunk);
 }
 
 /// Cycles a position takes, of the tensor cores or of the loads, whichever is more; a model, only for comparison.
 double cost_of(const WgradSteps& steps, int parts, int bytes) {
+  if (steps.by_rows) return rows_cost_of(steps, parts);
   const double products = parts == 2 ? 3 : 1;
   const double multiply = (steps.own == 0 ? 64.0 : 128.0) * steps.shape.columns * steps.shape.shifts * products / 2048;
   const auto elements = [](const WgradSide& side) {
@@ -127,19 +215,25 @@ void cut_slices(WgradSteps& steps, const ConvProblem& problem, int parts, int sm
 }  // namespace
 
 WgradSteps make_wgrad_steps(const ConvProblem& problem, int parts, int bytes, int sm_count, int shared_limit,
-                            std::size_t partial_limit) {
+                            std::size_t partial_limit, bool aligned) {
   WgradSteps best{};
   double least = 0;
   const std::int64_t phases = std::min(problem.S / std::gcd(problem.S, problem.D), problem.K);
   if (std::max(problem.channels_in_per_group(), (problem.channels_out_per_group() + 8) * phases) > INT32_MAX / 8) return best;
-  for (const WgradShape& shape : kWgradShapes) {
-    for (const bool swapped : {false, true}) {
-      const WgradSteps steps = make_steps(problem, shape, swapped, parts, shared_limit);
-      if (steps.stages < 2) continue;
-      const double cost = cost_of(steps, parts, bytes);
-      if (best.stages == 0 || cost < least) best = steps, least = cost;
+  const auto consider = [&](std::span<const WgradShape> shapes, bool by_rows) {
+    for (const WgradShape& shape : shapes) {
+      for (const bool swapped : {false, true}) {
+        const WgradSteps steps = make_steps(problem, shape, swapped, parts, bytes, by_rows, aligned, shared_limit);
+        // The widest kernels have registers only for rows that are taken as they lie: x's.
+        if (steps.stages < 2 || (shape.columns * shape.shifts > 192 && (swapped || !steps.rows.raw.is_exact))) continue;
+        const double cost = cost_of(steps, parts, bytes);
+        if (best.stages == 0 || cost < least) best = steps, least = cost;
+      }
     }
-  }
+  };
+  consider(kWgradShapes, true);
+  if (parts == 1) consider(kWgradWideShapes, true);
+  if (best.stages == 0) consider(kWgradShapes, false);
   if (best.stages != 0) cut_slices(best, problem, parts, sm_count, partial_limit);
   return best;
 }

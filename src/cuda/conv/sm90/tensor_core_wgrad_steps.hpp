@@ -20,13 +20,29 @@ inline constexpr int kWgradProducers = 384;
 inline constexpr int kWgradWarps = kWgradProducers / 32;
 inline constexpr int kWgradRing = 4;  // items of a producer on their way or being converted, 32 bytes each
 inline constexpr int kMostItems = 16 * kWgradProducers;
-inline constexpr int kWgradStages = 6;  // at most
+inline constexpr int kWgradStages = 6;       // at most
+inline constexpr int kWgradConverters = 96;  // threads of the form by rows that convert the columns
+inline constexpr int kMostClasses = 8;
 
 /// A tile of a block: its columns (gemm_n) and its shifts, both fixed at compile time.
 struct WgradShape {
   int columns, shifts;
 };
 inline constexpr WgradShape kWgradShapes[] = {{64, 3}, {64, 2}, {64, 1}, {128, 1}, {32, 5}, {32, 3}};
+/// For operands of one part by rows only: twice the sums.
+inline constexpr WgradShape kWgradWideShapes[] = {{128, 3}, {128, 2}};
+
+/// The rows of a side as tensor copies bring them to shared memory. A copy's rows have to be a multiple of 16 bytes apart, so
+/// every `classes`-th row is a tensor of its own. [class][box][row of the class][width].
+struct WgradRaw {
+  int classes;
+  int rows;                           // of a class in a box
+  int boxes, width;                   // boxes beside each other; numbers of a row of one
+  int span;                           // numbers from box to box: what follows is in both
+  bool is_exact;                      // rows begin with the window; else up to 16 bytes before it, where a copy can begin
+  int box_bytes, class_bytes, bytes;  // from box to box, from class to class, in all
+  int arriving;                       // bytes of a step
+};
 
 /// One operand. Its rows are blocks of 8 channels of a plane, the plane the faster: block b is channels 8*(b / planes).. of
 /// plane b % planes. In shared memory: [block][position][8 channels], 16 bytes a position.
@@ -40,12 +56,15 @@ struct WgradSide {
   int tile;           // blocks of a tile
   int window, pitch;  // positions that are loaded, and from block to block
   int items;          // whole warps of them: one item is a block at one position
+  WgradRaw raw;       // by rows only
   FastDivide by_plane_window, by_planes;
 };
 
 struct WgradSteps {
   WgradShape shape;
-  bool swapped;  // the rows are y's, else x's
+  bool swapped;                     // the rows are y's, else x's
+  bool by_rows;                     // tensor_core_wgrad_rows.cuh, else word by word
+  int rows_stages, columns_stages;  // of raw rows
   int q, d;
   WgradSide rows, columns;
   int own;    // rows of a warpgroup's tile apart: 64, or 0 where the two take turns along the positions
@@ -61,10 +80,11 @@ struct WgradSteps {
   std::int64_t partial_slices;
 };
 
-/// `parts`: 2 where a number is two halves; `bytes`: of an element; `partial_limit`: bytes that the partial sums may take. No
+/// `parts`: 2 where a number is two halves; `bytes`: of an element; `partial_limit`: bytes that the partial sums may take;
+/// `aligned`: x and y begin at multiples of 16 bytes. No
 /// stages where no tile fits, or the problem has more channels times phases than 2^31.
 [[nodiscard]] WgradSteps make_wgrad_steps(const ConvProblem& problem, int parts, int bytes, int sm_count, int shared_limit,
-                                          std::size_t partial_limit);
+                                          std::size_t partial_limit, bool aligned = true);
 
 /// Why the weight gradient cannot be done, or nothing.
 [[nodiscard]] std::optional<std::string> wgrad_problem(const ConvProblem& problem, int sm_count, int shared_limit);

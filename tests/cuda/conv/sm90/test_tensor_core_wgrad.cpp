@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cuda/conv/sm90/tensor_core.hpp"
+#include "cuda/conv/sm90/tensor_core_wgrad_maps.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
@@ -51,10 +52,25 @@ std::vector<ConvProblem> problems() {
     p = sized(p);
     if (p.L_out > 0) out.push_back(p);
   }
-  // One for each tile: many channels and three taps, two, one; few channels and five taps, three.
-  for (const auto& [in, out_channels, K] :
-       {std::array<std::int64_t, 3>{128, 128, 3}, {128, 128, 2}, {128, 128, 1}, {32, 64, 5}, {32, 64, 3}})
-    out.push_back(sized({.N = 2, .C_in = in, .C_out = out_channels, .L_in = 400, .K = K, .P_l = 1, .P_r = K / 2}));
+  // One for each tile: many channels and three taps, two, one; few channels and five taps, three. By rows, then, since an odd
+  // number of odd rows is no multiple of 16 bytes, by words.
+  for (const std::int64_t more : {0, 1})
+    for (const auto& [in, out_channels, K] : {std::array<std::int64_t, 3>{128, 128, 3},
+                                              {128, 128, 2},
+                                              {128, 128, 1},
+                                              {64, 64, 3},
+                                              {64, 64, 2},
+                                              {32, 64, 5},
+                                              {32, 64, 3}})
+      out.push_back(
+          sized({.N = 2, .C_in = in + more, .C_out = out_channels + more, .L_in = 400 + more, .K = K, .P_l = 1, .P_r = K / 2}));
+  // A tile that begins with another plane than the first.
+  out.push_back(
+      sized({.N = 1, .C_in = 140, .C_out = 86, .L_in = 60, .K = 20, .S = 17, .P_l = 117, .P_r = 50, .OP = 22, .D = 35}));
+  // By rows: every distance of a row from a multiple of 16 bytes, padding before it, windows of several boxes.
+  for (const std::int64_t L : {401, 402, 404, 408})
+    for (const std::int64_t S : {1, 2, 8})
+      out.push_back(sized({.N = 2, .C_in = 24, .C_out = 40, .L_in = L, .K = 2 * S, .S = S, .P_l = S, .P_r = 1}));
   return out;
 }
 
@@ -62,7 +78,7 @@ bool can(const ConvProblem& p, Precision precision) {
   return !tensor_core::can_implement(p, ConvDirection::wgrad, precision, 0).has_value();
 }
 
-bool has_tensor_cores() { return cuda::device_count() > 0 && cuda::properties(0).arch() == 90; }
+bool has_tensor_cores() { return cuda::device_count() > 0 && cuda::properties(0).arch() >= 80; }
 
 template <class E>
 Array<E> run(const ConvArrays<E>& arrays, Precision precision, std::int64_t misalignment = 0) {
@@ -83,16 +99,47 @@ double check_bits(ConvProblem p, Precision precision, std::int64_t misalignment)
   return expected.norm();
 }
 
+/// What tensor copies ask for, and that a step's windows are in the boxes.
+void check_raw(const ConvProblem& p, const tensor_core::WgradSteps& steps) {
+  constexpr int kBytes = 4;
+  CHECK(steps.rows_stages >= 2);
+  CHECK(steps.columns_stages >= 2);
+  const int x = 0;
+  for (const tensor_core::WgradSide* side : {&steps.rows, &steps.columns}) {
+    const tensor_core::WgradRaw& raw = side->raw;
+    const bool is_row = side == &steps.rows;
+    CHECK(raw.box_bytes % (is_row ? 1024 : 128) == 0);
+    CHECK(raw.box_bytes >= raw.rows * raw.width * kBytes);
+    CHECK(raw.width <= 256);
+    CHECK(raw.width * kBytes % 16 == 0);
+    CHECK(raw.classes * raw.rows >= std::min(side->tile, 8));
+    const std::int64_t reach = side->step * (side->window - 1) + (side->planes - 1) * side->plane_step + 1;
+    CHECK(raw.span * raw.boxes + raw.width - raw.span >= reach + (raw.is_exact ? 0 : 16 / kBytes - 1));
+    std::set<int> offsets;
+    for (int c = 0; c < raw.classes; ++c) {
+      const tensor_core::WgradMapOf of = tensor_core::wgrad_map_of(*side, p, &x, kBytes, c, is_row);
+      CHECK(of.address % 16 == 0);
+      CHECK(of.row_bytes % 16 == 0);
+      CHECK(of.sample_bytes % 16 == 0);
+      CHECK(of.address + static_cast<std::uint64_t>(of.offset * kBytes) ==
+            reinterpret_cast<std::uint64_t>(&x) + static_cast<std::uint64_t>(c * side->length * kBytes));
+      offsets.insert(of.offset);
+    }
+    CHECK(offsets.size() == static_cast<std::size_t>(raw.classes));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("tiles, slices and flushes cover the problem, fit shared memory and keep the limit") {
-  std::set<std::pair<int, int>> shapes;
+  std::set<std::pair<int, int>> by_rows, by_words;
   for (const ConvProblem& p : problems()) {
     for (const int parts : {1, 2}) {
       for (const std::size_t limit : {std::size_t{1} << 28, std::size_t{1} << 20}) {
         const tensor_core::WgradSteps steps = tensor_core::make_wgrad_steps(p, parts, 4, kSmsOfHopper, kSharedOfHopper, limit);
         REQUIRE(steps.stages >= 2);
-        shapes.emplace(steps.shape.columns, steps.shape.shifts);
+        (steps.by_rows ? by_rows : by_words).emplace(steps.shape.columns, steps.shape.shifts);
+        if (steps.by_rows) check_raw(p, steps);
         CHECK(steps.shared_bytes <= kSharedOfHopper);
         CHECK(std::int64_t{steps.q} * p.D == std::int64_t{steps.d} * p.S);
         CHECK(std::int64_t{steps.q} * steps.shifts >= p.K);
@@ -110,7 +157,9 @@ TEST_CASE("tiles, slices and flushes cover the problem, fit shared memory and ke
       }
     }
   }
-  CHECK(shapes.size() == std::size(tensor_core::kWgradShapes));  // every kernel has its problem here
+  // Every kernel has its problem here.
+  CHECK(by_rows.size() == std::size(tensor_core::kWgradShapes) + std::size(tensor_core::kWgradWideShapes));
+  CHECK(by_words.size() == std::size(tensor_core::kWgradShapes));
 }
 
 TEST_CASE("long sums of one part leave the tensor cores every 16384 positions") {
@@ -123,7 +172,7 @@ TEST_CASE("long sums of one part leave the tensor cores every 16384 positions") 
 }
 
 TEST_CASE("small integers, bit for bit: every type and precision") {
-  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
   double norm = 0;
   int turn = 0;
   for (const ConvProblem& p : thinned(problems())) {
@@ -136,7 +185,7 @@ TEST_CASE("small integers, bit for bit: every type and precision") {
 }
 
 TEST_CASE("as accurate as its precision: fp32 no worse than plain f32 sums, tf32 to 2^-11 of each product") {
-  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
   const ConvArrays<float> arrays(sized({.N = 2, .C_in = 72, .C_out = 40, .L_in = 3000, .K = 3, .P_l = 1, .P_r = 1}), kNormal);
   const std::vector<double> exact = arrays.formula<double>(ConvDirection::wgrad);
   const std::vector<float> plain = arrays.formula<float>(ConvDirection::wgrad);
@@ -157,7 +206,7 @@ TEST_CASE("as accurate as its precision: fp32 no worse than plain f32 sums, tf32
 }
 
 TEST_CASE("infinities, NaN, zeros and numbers far below the largest come out of fp32 and tf32 as from plain sums") {
-  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
   for (const Precision precision : {Precision::fp32, Precision::tf32}) {
     ConvArrays<float> arrays(sized({.N = 1, .C_in = 16, .C_out = 16, .L_in = 400, .K = 3, .S = 2, .P_l = 1, .P_r = 1}),
                              kSmallIntegers);

@@ -1,0 +1,32 @@
+#pragma once
+// Copies of boxes of a tensor from global to shared memory (PTX ISA, "cp.async.bulk.tensor").
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace polyphase::cuda::ptx {
+
+/// The box at (inner, middle, outer) of a map's three dimensions, each of which may be outside: zeros are there. The whole box
+/// counts on `barrier`. `map`: in constant or global memory.
+__device__ __forceinline__ void tensor_copy(std::uint32_t to, const CUtensorMap* map, int inner, int middle, int outer,
+                                            std::uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(inner), "r"(middle), "r"(outer)
+      : "memory");
+}
+
+/// Four 8 x 8 blocks of 16-bit numbers: this lane names row lane%8 of block lane/8 and receives, of each block, columns
+/// 2*(lane%4) and the next of row lane/4 (PTX ISA, "ldmatrix").
+__device__ __forceinline__ void load_blocks(std::uint32_t address, std::uint32_t (&out)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+               : "r"(address)
+               : "memory");
+}
+
+/// Makes the compiler take `value` for a new one, so that it computes again what depends on it.
+__device__ __forceinline__ void forget(int& value) { asm volatile("" : "+r"(value)); }
+
+}  // namespace polyphase::cuda::ptx
