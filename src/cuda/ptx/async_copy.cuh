@@ -25,4 +25,9 @@ __device__ __forceinline__ void copy_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
 }
 
+/// Arrives at a barrier (mbarrier.cuh) that counts this thread as one, when this thread's copies so far are there.
+__device__ __forceinline__ void copy_arrive(std::uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 }  // namespace polyphase::cuda::ptx

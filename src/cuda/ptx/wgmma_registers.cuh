@@ -1,6 +1,6 @@
 #pragma once
-// wgmma with A in registers: a warpgroup multiplies 64 x 16 (A) by 16 x n (B, in shared memory, contiguous along gemm_n) into
-// float registers. Fragment of A (16-bit): row, row + 8 at gemm_k 2q, then both at 2q + 8, pairs; of the sums: wgmma.cuh.
+// wgmma with A in registers: a warpgroup multiplies 64 x 16 (A) by 16 x n (B, in shared memory) into float registers. Fragment
+// of A (16-bit): row, row + 8 at gemm_k 2q, then both at 2q + 8, pairs; of the sums: wgmma.cuh.
 
 #include <cstdint>
 
@@ -9,31 +9,38 @@
 
 namespace polyphase::cuda::ptx {
 
-/// d += A*B, or d = A*B where not `accumulate`. B: transposed_descriptor.
-template <Tensor kType, int kN>
+/// d += A*B, or d = A*B where not `accumulate`. B: contiguous along gemm_n, transposed_descriptor; else along gemm_k,
+/// operand_descriptor.
+template <Tensor kType, int kN, bool kTransposed = true>
 struct WgmmaFromRegisters;
 
-// type, gemm_n, sums a thread, the numbers of the operands a, b and accumulate
-#define POLYPHASE_WGMMA(type, n, sums, a_names, b_name, p_name)                                                     \
+// type, gemm_n, sums a thread, the numbers of the operands a, b and accumulate; B along gemm_n, and its flag
+#define POLYPHASE_WGMMA(type, n, sums, a_names, b_name, p_name, transposed, flag)                                   \
   template <>                                                                                                       \
-  struct WgmmaFromRegisters<Tensor::type, n> {                                                                      \
+  struct WgmmaFromRegisters<Tensor::type, n, transposed> {                                                          \
     __device__ static __forceinline__ void multiply(float (&d)[sums], const std::uint32_t (&a)[4], std::uint64_t b, \
                                                     bool accumulate) {                                              \
       asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " p_name                                                       \
                    ", 0;\n"                                                                                         \
                    "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." #type "." #type " {" POLYPHASE_NAMES_##sums    \
-                   "}, {" a_names "}, " b_name ", p, 1, 1, 1;\n}\n"                                                 \
+                   "}, {" a_names "}, " b_name ", p, 1, 1, " flag ";\n}\n"                                          \
                    : POLYPHASE_SUMS_##sums                                                                          \
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)));        \
     }                                                                                                               \
   }
 
-POLYPHASE_WGMMA(f16, 32, 16, "%16, %17, %18, %19", "%20", "%21");
-POLYPHASE_WGMMA(f16, 64, 32, "%32, %33, %34, %35", "%36", "%37");
-POLYPHASE_WGMMA(f16, 128, 64, "%64, %65, %66, %67", "%68", "%69");
-POLYPHASE_WGMMA(bf16, 32, 16, "%16, %17, %18, %19", "%20", "%21");
-POLYPHASE_WGMMA(bf16, 64, 32, "%32, %33, %34, %35", "%36", "%37");
-POLYPHASE_WGMMA(bf16, 128, 64, "%64, %65, %66, %67", "%68", "%69");
+POLYPHASE_WGMMA(f16, 32, 16, "%16, %17, %18, %19", "%20", "%21", true, "1");
+POLYPHASE_WGMMA(f16, 32, 16, "%16, %17, %18, %19", "%20", "%21", false, "0");
+POLYPHASE_WGMMA(f16, 64, 32, "%32, %33, %34, %35", "%36", "%37", true, "1");
+POLYPHASE_WGMMA(f16, 64, 32, "%32, %33, %34, %35", "%36", "%37", false, "0");
+POLYPHASE_WGMMA(f16, 128, 64, "%64, %65, %66, %67", "%68", "%69", true, "1");
+POLYPHASE_WGMMA(f16, 128, 64, "%64, %65, %66, %67", "%68", "%69", false, "0");
+POLYPHASE_WGMMA(bf16, 32, 16, "%16, %17, %18, %19", "%20", "%21", true, "1");
+POLYPHASE_WGMMA(bf16, 32, 16, "%16, %17, %18, %19", "%20", "%21", false, "0");
+POLYPHASE_WGMMA(bf16, 64, 32, "%32, %33, %34, %35", "%36", "%37", true, "1");
+POLYPHASE_WGMMA(bf16, 64, 32, "%32, %33, %34, %35", "%36", "%37", false, "0");
+POLYPHASE_WGMMA(bf16, 128, 64, "%64, %65, %66, %67", "%68", "%69", true, "1");
+POLYPHASE_WGMMA(bf16, 128, 64, "%64, %65, %66, %67", "%68", "%69", false, "0");
 #undef POLYPHASE_WGMMA
 
 }  // namespace polyphase::cuda::ptx

@@ -100,7 +100,7 @@ void gather(const ConvProblem& problem, ConvDirection direction, const void* sou
                        stream);
   }
   if (resident_fits(problem, direction, precision, device))
-    return resident_gather(problem, direction, source, w, bias, out, epilogue, precision, device, stream);
+    return resident_gather(problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
   const Gather call{problem, direction, make_tap_gemm(problem, direction), source, w, bias, out, epilogue, device, stream};
   switch (problem.dtype) {
     case DType::f16:

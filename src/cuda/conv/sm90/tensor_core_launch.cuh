@@ -52,13 +52,14 @@ class Prepared {
   /// Behind the product: tiles of `columns` x `positions` whose numbers the scaling may have got wrong.
   void repair(const Gather& call, const Steps& steps, int columns, int positions) const {
     if constexpr (Operand::kScaled) {
-      const auto grid =
-          static_cast<unsigned>(std::min<std::int64_t>(steps.blocks, std::int64_t{4} * properties(call.device).sm_count));
+      const dim3 grid(static_cast<unsigned>(std::min<std::int64_t>(steps.blocks, properties(call.device).sm_count)),
+                      kRepairPieces);
       const TapGemm& form = call.form;
       repair_kernel<<<grid, 256, 0, call.stream>>>(
           form, steps, call.problem, columns, positions, call.epilogue, call.direction == ConvDirection::forward,
           Operand::kLeastSafe * static_cast<double>(form.rows * form.planes * form.taps), static_cast<const T*>(call.source),
-          static_cast<const T*>(call.w), static_cast<const T*>(call.bias), static_cast<T*>(call.out), tile_split(), state());
+          static_cast<const T*>(call.w), static_cast<const T*>(call.bias), static_cast<T*>(call.out), tile_split(), state(),
+          state());
       check_launch("conv tensor_core: repair");
     }
   }

@@ -4,6 +4,7 @@
 
 #include "cuda/conv/sm90/tensor_core_launch.cuh"
 #include "cuda/conv/sm90/tensor_core_resident.hpp"
+#include "cuda/conv/sm90/tensor_core_resident_rows.hpp"
 
 namespace polyphase::cuda::tensor_core {
 namespace {
@@ -56,9 +57,13 @@ bool resident_fits(const ConvProblem& problem, ConvDirection direction, Precisio
              .count > 0;
 }
 
-void resident_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const void* w, const void* bias,
-                     void* out, const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream) {
-  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, w, bias, out, epilogue, device, stream};
+void resident_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
+                     const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device,
+                     cudaStream_t stream) {
+  if (resident_rows_fit(problem, direction, precision, source, device))
+    return resident_rows_gather(problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
+  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights.data(), bias, out, epilogue,
+                    device,  stream};
   if (problem.dtype == DType::f16) return launch<Half>(call);
   if (problem.dtype == DType::bf16) return launch<Brain>(call);
   if (precision == Precision::tf32) return launch<OneHalf>(call);

@@ -142,7 +142,8 @@ __device__ __forceinline__ void consume_resident(const TapGemm& form, const Resi
         }
       }
       __syncwarp();
-      store_rows<T, kN>(form, steps, row_of_sample, column, place.position, bias, first_bias, epilogue, staging, lane, out);
+      store_rows<T, kN, kPitch, 8>(form, steps, row_of_sample, column, place.position, bias, first_bias, epilogue, staging,
+                                   lane, out);
     }
   }
 }

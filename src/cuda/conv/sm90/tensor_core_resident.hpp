@@ -7,6 +7,7 @@
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
 #include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/weights.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -14,8 +15,9 @@ namespace polyphase::cuda::tensor_core {
 /// the arrays.
 [[nodiscard]] bool resident_fits(const ConvProblem& problem, ConvDirection direction, Precision precision, int device);
 
-/// gather() of tensor_core.hpp for a problem that fits.
-void resident_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const void* w, const void* bias,
-                     void* out, const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream);
+/// gather() of tensor_core.hpp for a problem that fits, by tensor_core_resident_rows.hpp where that can.
+void resident_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
+                     const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device,
+                     cudaStream_t stream);
 
 }  // namespace polyphase::cuda::tensor_core

@@ -16,7 +16,7 @@ struct TilePlace {
 /// The tiles of a pair, one after another.
 struct Walk {
   std::uint32_t above, count, step, tile;
-  __device__ Walk(const ResidentSteps& steps, int pair) {
+  __device__ Walk(const StoredSteps& steps, int pair) {
     const std::uint32_t copies = steps.by_weight_tiles.divide(gridDim.x), copy = steps.by_weight_tiles.divide(blockIdx.x);
     tile = blockIdx.x - copy * steps.by_weight_tiles.divisor;
     above = copy * kPairs + static_cast<std::uint32_t>(pair);
@@ -25,17 +25,17 @@ struct Walk {
   }
   __device__ __forceinline__ bool more() const { return above < count; }
   __device__ __forceinline__ void advance() { above += step; }
-  __device__ __forceinline__ std::uint32_t block(const ResidentSteps& steps) const {
+  __device__ __forceinline__ std::uint32_t block(const StoredSteps& steps) const {
     return above * steps.by_weight_tiles.divisor + tile;
   }
-  __device__ __forceinline__ TilePlace place(const ResidentSteps& steps) const {
+  __device__ __forceinline__ TilePlace place(const StoredSteps& steps) const {
     TilePlace place;
     const std::uint32_t n = steps.by_position_tiles.divide(above), g = steps.by_column_tiles.divide(tile);
     place.n = n;
     place.g = g;
     place.position =
         steps.position_begin + static_cast<std::int64_t>(above - n * steps.by_position_tiles.divisor) * steps.position_step;
-    place.column = static_cast<std::int64_t>(tile - g * steps.by_column_tiles.divisor) * kResidentColumns;
+    place.column = static_cast<std::int64_t>(tile - g * steps.by_column_tiles.divisor) * steps.columns;
     return place;
   }
 };

@@ -14,24 +14,10 @@ constexpr std::int64_t kLongestSplitSum = 640;
 
 std::int64_t pieces(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
 
-/// Tiles overlap where that lets stored rows begin at a sector of 32 bytes: where neighbouring phases are neighbours in a row.
-void choose_tiles(const TapGemm& form, const ResidentShape& shape, ResidentSteps& steps) {
-  steps.positions = shape.positions;
-  const bool is_dense = form.out_stride == 1 || form.phase_classes == 1 || form.out_class_step == 1;
-  steps.aligned = is_dense ? 32 / shape.element_bytes : 1;
-  auto overlap = static_cast<int>(pieces(steps.aligned - 1, form.out_stride));
-  int step = shape.positions - overlap;
-  while (step > 0 && step * form.out_stride % steps.aligned != 0) --step;
-  if (step * 8 < shape.positions * 7) {
-    step = shape.positions;
-    steps.aligned = 1;
-    overlap = 0;
-  }
-  steps.position_step = step;
-  steps.position_begin = form.position_begin - overlap;
-  steps.position_tiles = pieces(form.position_count + overlap, step);
+/// Whether two neighbours of 16 bits are converted at a time.
+void choose_pairs(const TapGemm& form, const ResidentShape& shape, ResidentSteps& steps) {
   steps.is_paired = shape.element_bytes == 2 && shape.positions == 256 && shape.is_word_aligned && form.planes == 1 &&
-                    form.source_stride == 1 && form.source_length % 2 == 0 && step % 2 == 0;
+                    form.source_stride == 1 && form.source_length % 2 == 0 && steps.position_step % 2 == 0;
   steps.shift = steps.is_paired ? static_cast<int>((steps.position_begin + form.source_origin) & 1) : 0;
 }
 
@@ -100,16 +86,50 @@ void set_advances(const ResidentShape& shape, ResidentSteps& steps) {
 
 }  // namespace
 
+void choose_tiles(const TapGemm& form, int positions, int element_bytes, StoredSteps& steps) {
+  steps.positions = positions;
+  const bool is_dense = form.out_stride == 1 || form.phase_classes == 1 || form.out_class_step == 1;
+  steps.aligned = is_dense ? 32 / element_bytes : 1;
+  auto overlap = static_cast<int>(pieces(steps.aligned - 1, form.out_stride));
+  int step = positions - overlap;
+  while (step > 0 && step * form.out_stride % steps.aligned != 0) --step;
+  if (step * 8 < positions * 7) {
+    step = positions;
+    steps.aligned = 1;
+    overlap = 0;
+  }
+  steps.position_step = step;
+  steps.position_begin = form.position_begin - overlap;
+  steps.position_tiles = pieces(form.position_count + overlap, step);
+}
+
+bool count_tiles(const TapGemm& form, int sm_count, StoredSteps& steps) {
+  const std::int64_t column_tiles = pieces(form.columns, steps.columns), weight_tiles = column_tiles * form.G;
+  const std::int64_t above = form.N * steps.position_tiles;
+  if (weight_tiles > sm_count || above * weight_tiles > 0x7fffffff) return false;
+  steps.weight_tiles = weight_tiles;
+  steps.blocks = above * weight_tiles;
+  steps.grid = static_cast<unsigned>(std::min<std::int64_t>(sm_count / weight_tiles, pieces(above, kPairs)) * weight_tiles);
+  steps.by_weight_tiles = FastDivide(static_cast<std::uint32_t>(weight_tiles));
+  steps.by_position_tiles = FastDivide(static_cast<std::uint32_t>(steps.position_tiles));
+  steps.by_column_tiles = FastDivide(static_cast<std::uint32_t>(column_tiles));
+  steps.by_classes = FastDivide(static_cast<std::uint32_t>(form.classes));
+  steps.by_gcd = FastDivide(static_cast<std::uint32_t>(form.out_gcd));
+  steps.by_stride = FastDivide(static_cast<std::uint32_t>(form.out_stride));
+  return true;
+}
+
 ResidentSteps make_resident_steps(const TapGemm& form, const ResidentShape& shape, int sm_count, int shared_limit) {
-  const std::int64_t column_tiles = pieces(form.columns, kResidentColumns), weight_tiles = column_tiles * form.G;
   const std::int64_t products = form.rows * form.planes * form.taps;
   const std::int64_t span =
       form.source_stride * (shape.positions + (form.taps - 1) * form.tap_step) + form.planes * form.source_plane_step;
-  if (weight_tiles > sm_count || span > kLongestRowWindow || (shape.parts == 2 && products > kLongestSplitSum)) return {};
+  if (span > kLongestRowWindow || (shape.parts == 2 && products > kLongestSplitSum)) return {};
   const int staged_bytes = shape.element_bytes;
   const int fixed = 128 + kPairs * (pair_staging_bytes(shape.positions, staged_bytes) + kPairBarrierBytes) + 64;
   ResidentSteps steps{};
-  choose_tiles(form, shape, steps);
+  steps.columns = kResidentColumns;
+  choose_tiles(form, shape.positions, shape.element_bytes, steps);
+  choose_pairs(form, shape, steps);
   if (shape.element_bytes == 2 && shape.positions == 256 && !steps.is_paired) return {};  // there is no such kernel
   bool found = false;
   // Long steps for elements of 16 bits, whose conversion is short beside what every step costs.
@@ -124,22 +144,12 @@ ResidentSteps make_resident_steps(const TapGemm& form, const ResidentShape& shap
     }
     if (found) break;
   }
-  const std::int64_t above = form.N * steps.position_tiles;
-  if (!found || above * weight_tiles > 0x7fffffff) return {};
+  if (!found || !count_tiles(form, sm_count, steps)) return {};
   set_advances(shape, steps);
   // f32 of one part is quicker without: its stores are no longer than its products.
   steps.turn_step = shape.parts == 1 && shape.element_bytes == 4 ? -1 : (steps.count - 1) / 2;
-  steps.weight_tiles = weight_tiles;
-  steps.blocks = above * weight_tiles;
-  steps.grid = static_cast<unsigned>(std::min<std::int64_t>(sm_count / weight_tiles, pieces(above, kPairs)) * weight_tiles);
   steps.shared_bytes = fixed + steps.weight_buffers * steps.weight_bytes +
                        kPairs * (steps.stages * steps.source_bytes + steps.raw_stages * steps.raw_bytes);
-  steps.by_weight_tiles = FastDivide(static_cast<std::uint32_t>(weight_tiles));
-  steps.by_position_tiles = FastDivide(static_cast<std::uint32_t>(steps.position_tiles));
-  steps.by_column_tiles = FastDivide(static_cast<std::uint32_t>(column_tiles));
-  steps.by_classes = FastDivide(static_cast<std::uint32_t>(form.classes));
-  steps.by_gcd = FastDivide(static_cast<std::uint32_t>(form.out_gcd));
-  steps.by_stride = FastDivide(static_cast<std::uint32_t>(form.out_stride));
   return steps;
 }
 

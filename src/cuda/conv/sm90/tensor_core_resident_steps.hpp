@@ -18,10 +18,16 @@ struct Product {
   std::uint32_t weights, source;
 };
 
-/// Steps whose weights all stay in shared memory. `taps` are all taps; `stages` are those of a pair.
-struct ResidentSteps : Steps {
-  int positions;                         // of a tile; `position_step` of them are its own, so that
-  int aligned;                           // stored rows begin at a multiple of so many elements
+/// Steps whose weights all stay in shared memory, and how their tiles are stored. `taps` are all taps; `stages` are those of a
+/// pair or consumer.
+struct StoredSteps : Steps {
+  int columns;    // of a tile
+  int positions;  // of a tile; `position_step` of them are its own, so that
+  int aligned;    // stored rows begin at a multiple of so many elements
+  FastDivide by_stride;
+};
+
+struct ResidentSteps : StoredSteps {
   bool is_paired;                        // converted two neighbours of 16 bits at a time
   int shift;                             // positions that a stage holds before the tile's first
   int raw_stages, raw_bytes, raw_pitch;  // a pair's ring of rows as they are in the tensor
@@ -30,7 +36,6 @@ struct ResidentSteps : Steps {
   int next_plane, next_position, next_from, next_to;
   int wrap_from, wrap_to, block_from;
   int turn_step;  // of a tile, behind which the other pair may begin its next tile; -1: at any time
-  FastDivide by_stride;
   int product_count;
   Product products[kProductsMost + 1];  // one is read ahead
 };
@@ -46,6 +51,13 @@ struct ResidentShape {
   int element_bytes;     // of the source and the output
   bool is_word_aligned;  // the source lies at a multiple of 4 bytes
 };
+
+/// Tiles of `positions` positions, which overlap where that lets stored rows begin at a sector of 32 bytes: where neighbouring
+/// phases are neighbours in a row.
+void choose_tiles(const TapGemm& form, int positions, int element_bytes, StoredSteps& steps);
+
+/// Blocks, grid and divisors of chosen tiles. False where there are too many.
+[[nodiscard]] bool count_tiles(const TapGemm& form, int sm_count, StoredSteps& steps);
 
 /// count == 0 where it does not fit.
 [[nodiscard]] ResidentSteps make_resident_steps(const TapGemm& form, const ResidentShape& shape, int sm_count,

@@ -22,7 +22,7 @@ struct RowRange {
   std::uint32_t mask;  // elements of a sector, less one; 0: tiles do not overlap
   bool is_whole;       // no row meets its ends here
 
-  __device__ RowRange(const TapGemm& form, const ResidentSteps& steps, std::int64_t t0) {
+  __device__ RowRange(const TapGemm& form, const StoredSteps& steps, std::int64_t t0) {
     const auto stride = static_cast<int>(form.out_stride);
     begins = static_cast<int>(max(-t0, static_cast<std::int64_t>(0)));
     ends =
@@ -38,19 +38,19 @@ struct RowRange {
   }
 };
 
-/// Eight rows of a tile that meets no row's ends, stride 1. Lanes take neighbouring words of four bytes.
-template <class T, int kN>
+/// kRows rows of a tile that meets no row's ends, stride 1. Lanes take neighbouring words of four bytes.
+template <class T, int kN, int kPitch, int kRows>
 __device__ __forceinline__ void store_whole_rows(const RowRange& range, std::int64_t row_length, const Staged<T>* staging,
                                                  int lane, T* __restrict__ to) {
   using Word = std::conditional_t<sizeof(T) == 2, std::uint32_t, float>;
-  constexpr int kWidth = static_cast<int>(sizeof(Word) / sizeof(T)), kPieces = kN / (32 * kWidth), kPitch = kN + 8;
+  constexpr int kWidth = static_cast<int>(sizeof(Word) / sizeof(T)), kPieces = kN / (32 * kWidth);
   std::uint32_t shift = range.shift_of(to);
   const std::uint32_t turn = static_cast<std::uint32_t>(row_length) & range.mask;
   const bool has_last = kWidth * (lane + 32 * (kPieces - 1)) < range.length;
   staging += kWidth * lane;
   to += kWidth * lane;
 #pragma unroll 4
-  for (int row = 0; row < 8; ++row) {
+  for (int row = 0; row < kRows; ++row) {
     const Staged<T>* from = staging + shift;
     Word value[kPieces];
     if (kWidth == 1 || shift % 2 == 0) {
@@ -72,25 +72,25 @@ __device__ __forceinline__ void store_whole_rows(const RowRange& range, std::int
 }
 
 /// The same of any rows of stride 1.
-template <class T, int kN>
+template <class T, int kN, int kPitch, int kRows>
 __device__ __forceinline__ void store_edge_rows(const RowRange& range, std::int64_t row_length, int rows,
                                                 const Staged<T>* staging, int lane, T* __restrict__ to) {
   for (int row = 0; row < rows; ++row) {
     const auto shift = static_cast<int>(range.shift_of(to));
     const int low = max(shift, range.begins), high = min(shift + range.length, range.ends);
-    for (int at = low + lane; at < high; at += 32) to[at] = static_cast<T>(staging[row * (kN + 8) + at]);
+    for (int at = low + lane; at < high; at += 32) to[at] = static_cast<T>(staging[row * kPitch + at]);
     to += row_length;
   }
 }
 
 /// Whole channels of a tile that meets no row's ends, strides that divide 32: a lane keeps its phase. `classes` of the phases
 /// have taps, the others are `empty`.
-template <class T, int kN>
+template <class T, int kN, int kPitch, int kRows>
 __device__ __forceinline__ void store_whole_phases(const RowRange& range, int stride, int classes, int channels,
                                                    std::int64_t row_length, const T* __restrict__ bias,
                                                    const Epilogue& epilogue, const Staged<T>* staging, int lane,
                                                    T* __restrict__ to) {
-  constexpr int kItems = 8, kPitch = kN + 8;
+  constexpr int kItems = 8;
   const int per_piece = 32 / stride, place = 31 - __clz(stride);
   std::uint32_t shift = range.shift_of(to);
   const std::uint32_t turn = static_cast<std::uint32_t>(row_length) & range.mask;
@@ -117,10 +117,10 @@ __device__ __forceinline__ void store_whole_phases(const RowRange& range, int st
 }
 
 /// One row of all phases of a channel, which are neighbours in it; `filled` of them have taps, the others are `empty`.
-template <class T, int kN>
+template <class T, int kN, int kPitch, int kRows>
 __device__ __forceinline__ void store_phases(const RowRange& range, const FastDivide& by_stride, int filled, Staged<T> empty,
                                              const Staged<T>* staging, int lane, T* __restrict__ to) {
-  constexpr int kItems = 4, kPitch = kN + 8;
+  constexpr int kItems = 4;
   const auto shift = static_cast<int>(range.shift_of(to)), stride = static_cast<int>(by_stride.divisor);
   const auto step_p = static_cast<int>(by_stride.divide(32)), step_r = 32 - step_p * stride;
   int t = shift + lane;
@@ -147,21 +147,21 @@ __device__ __forceinline__ void store_phases(const RowRange& range, const FastDi
   }
 }
 
-/// Writes 8 columns of a warp from its staging, where they lie finished; `column` and `position` are the first.
-template <class T, int kN>
-__device__ __forceinline__ void store_rows(const TapGemm& form, const ResidentSteps& steps, std::int64_t row_of_sample,
+/// Writes kRows columns of a warp from its staging, where they lie finished; `column` and `position` are the first.
+template <class T, int kN, int kPitch, int kRows>
+__device__ __forceinline__ void store_rows(const TapGemm& form, const StoredSteps& steps, std::int64_t row_of_sample,
                                            std::int64_t column, std::int64_t position, const T* __restrict__ bias,
                                            std::int64_t first_bias, const Epilogue& epilogue, const Staged<T>* staging,
                                            int lane, T* __restrict__ out) {
-  constexpr int kPitch = kN + 8;
-  const int rows = static_cast<int>(min(static_cast<std::int64_t>(8), form.columns - column));
+  const int rows = static_cast<int>(min(static_cast<std::int64_t>(kRows), form.columns - column));
   if (rows <= 0) return;
   const std::int64_t t0 = form.out_stride * position + form.out_origin;
   const RowRange range(form, steps, t0);
   if (form.out_stride == 1) {
     T* to = out + (row_of_sample + column) * form.out_length + t0;
-    if (range.is_whole && rows == 8) return store_whole_rows<T, kN>(range, form.out_length, staging, lane, to);
-    return store_edge_rows<T, kN>(range, form.out_length, rows, staging, lane, to);
+    if (range.is_whole && rows == kRows)
+      return store_whole_rows<T, kN, kPitch, kRows>(range, form.out_length, staging, lane, to);
+    return store_edge_rows<T, kN, kPitch, kRows>(range, form.out_length, rows, staging, lane, to);
   }
   const int classes = static_cast<int>(form.classes), g = static_cast<int>(form.out_gcd);
   const auto stride = static_cast<int>(form.out_stride), class_step = static_cast<int>(form.out_class_step);
@@ -169,9 +169,9 @@ __device__ __forceinline__ void store_rows(const TapGemm& form, const ResidentSt
   T* to = out + (row_of_sample + channel0) * form.out_length + t0;
   const T* own_bias = bias + first_bias + channel0;
   int first = static_cast<int>(column - channel0 * classes);
-  if (range.mask != 0 && range.is_whole && first == 0 && rows == 8 && 8 % classes == 0 && 32 % stride == 0)
-    return store_whole_phases<T, kN>(range, stride, classes, 8 / classes, form.out_length, bias != nullptr ? own_bias : nullptr,
-                                     epilogue, staging, lane, to);
+  if (range.mask != 0 && range.is_whole && first == 0 && rows == kRows && kRows % classes == 0 && 32 % stride == 0)
+    return store_whole_phases<T, kN, kPitch, kRows>(range, stride, classes, kRows / classes, form.out_length,
+                                                    bias != nullptr ? own_bias : nullptr, epilogue, staging, lane, to);
   for (int row = 0; row < rows;) {
     const int here = min(classes - first, rows - row);
     // The block that holds a channel's last class also writes the phases that no tap reaches.
@@ -180,7 +180,7 @@ __device__ __forceinline__ void store_rows(const TapGemm& form, const ResidentSt
     if (slots > here && bias != nullptr) empty = static_cast<Staged<T>>(epilogue.apply(static_cast<float>(*own_bias)));
     const Staged<T>* from = staging + row * kPitch;
     if (range.mask != 0 && slots == stride) {
-      store_phases<T, kN>(range, steps.by_stride, here, empty, from, lane, to);
+      store_phases<T, kN, kPitch, kRows>(range, steps.by_stride, here, empty, from, lane, to);
     } else {
       const auto shift = static_cast<int>(range.shift_of(to));
       const bool overlap = range.mask != 0;
@@ -188,7 +188,7 @@ __device__ __forceinline__ void store_rows(const TapGemm& form, const ResidentSt
       const int high = overlap ? min(shift + range.length, range.ends) : range.ends;
       const int step_p = 32 / slots, step_r = 32 - step_p * slots;
       int p = lane / slots, r = lane - p * slots;
-      while (p < kN) {
+      while (p < steps.positions) {
         const int a = g == 1 ? r : static_cast<int>(steps.by_gcd.divide(static_cast<std::uint32_t>(r)));
         const int b = r - a * g, t = stride * p + (first + a) * class_step + b;
         if (t >= low && t < high) to[t] = static_cast<T>(b == 0 && a < here ? from[a * kPitch + p] : empty);

@@ -1,0 +1,26 @@
+#include "cuda/conv/sm90/tensor_core_resident_rows.hpp"
+
+#include <ostream>
+
+#include "cuda/conv/sm90/tensor_core_resident_rows_launch.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+bool resident_rows_fit(const ConvProblem& problem, ConvDirection direction, Precision precision, const void* source,
+                       int device) {
+  const TapGemm form = make_tap_gemm(problem, direction);
+  if (problem.dtype != DType::f32) return rows_fit<Half>(form, source, device);
+  return precision == Precision::tf32 ? rows_fit<OneHalf>(form, source, device) : rows_fit<SplitHalf>(form, source, device);
+}
+
+void resident_rows_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
+                          const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device,
+                          cudaStream_t stream) {
+  const RowsCall call{problem, direction, source, weights, bias, out, epilogue, device, stream};
+  if (problem.dtype == DType::f16) return gather_rows<Half>(call);
+  if (problem.dtype == DType::bf16) return gather_rows<Brain>(call);
+  if (precision == Precision::tf32) return gather_rows<OneHalf>(call);
+  return gather_rows<SplitHalf>(call);
+}
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,348 @@
+#pragma once
+// Forward and dgrad with few columns on wgmma (sm_90a), the source as operand from registers. The mathematics are in
+// cuda/conv/tap_gemm.hpp.
+//
+// gemm_m = positions, gemm_n = columns, gemm_k = (row, plane, tap). A block keeps the weights of its columns in shared memory.
+// A producer warpgroup copies rows of the source as they are; two consumer warpgroups, each on tiles of its own, read what a
+// product needs from them, convert it and multiply from registers: shared memory is read for the weights only. One consumer
+// stores while the other multiplies.
+
+#include <cstdint>
+
+#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/sm90/operand.cuh"
+#include "cuda/conv/sm90/ring.cuh"
+#include "cuda/conv/sm90/tensor_core_resident_layout.cuh"
+#include "cuda/conv/sm90/tensor_core_resident_rows_source.cuh"
+#include "cuda/conv/sm90/tensor_core_resident_store.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/wgmma_registers.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+inline constexpr int kRowsThreads = (kPairs + 1) * 128;
+
+/// Packed weights begin behind a State.
+inline constexpr int kPackedHeaderBytes = 256;
+
+/// Of an operand and columns: halves of 64 positions of a tile, and how a consumer stores it.
+template <class Operand, int kN, int kTaps>
+struct RowTraits {
+  // One half only where sums and fragments of two would take more registers than there are.
+  static constexpr bool kIsNarrow = Operand::kParts == 2 && (kN > 32 || kTaps > 3);
+  static constexpr int kHalves = kIsNarrow ? 1 : 2;
+  static constexpr int kPositions = 64 * kHalves;
+  static constexpr int kPass = kN < 128 ? kN : kIsNarrow ? 16 : 32;  // columns staged at a time
+  using S = Staged<typename Operand::Source>;
+  static constexpr int kPitch = kPositions + (kIsNarrow ? 4 : sizeof(S) == 2 ? 8 : 12);
+  static constexpr int kStagingBytes = kPass * kPitch * static_cast<int>(sizeof(S)) + 64;
+};
+
+template <class Mode, int kN>
+using TraitsOf = RowTraits<typename Mode::Operand, kN, Mode::kTaps>;
+
+/// Shared memory of a block: weights, then of each consumer its ring and its staging, then the columns' biases, then barriers.
+struct RowLayout {
+  std::uint32_t weights, ring, staging, bias, barriers, own;
+  __device__ RowLayout(std::uint32_t base, const RowSteps& steps, int staging_bytes, int pair) {
+    const auto stages = static_cast<std::uint32_t>(steps.stages * steps.stage_bytes);
+    const auto store = static_cast<std::uint32_t>(staging_bytes);
+    weights = base;
+    const std::uint32_t pairs = weights + static_cast<std::uint32_t>(steps.count * steps.weight_bytes);
+    ring = pairs + static_cast<std::uint32_t>(pair) * (stages + store);
+    staging = ring + stages;
+    bias = pairs + kPairs * (stages + store);
+    barriers = bias + static_cast<std::uint32_t>(steps.columns) * 4;
+    own = barriers + 64 + static_cast<std::uint32_t>(pair) * 128;
+  }
+  __device__ __forceinline__ std::uint32_t weights_full() const { return barriers; }
+  /// A consumer says here, once a tile, that the other may begin its next one.
+  __device__ __forceinline__ std::uint32_t turn(int pair) const { return barriers + 8 + static_cast<std::uint32_t>(pair) * 8; }
+  __device__ __forceinline__ std::uint32_t full(int stage) const { return own + static_cast<std::uint32_t>(stage) * 16; }
+  __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
+};
+
+/// What a tile's sums are multiplied by and how they end.
+struct RowFinish {
+  int exponent;
+  bool at_once;  // sum * scale + bias is all
+  float scale;
+  __device__ RowFinish(const Epilogue& epilogue, bool is_scaled, const State* state, const State* weight_state)
+      : exponent(is_scaled ? -scale_exponent(state->source_largest, kSourceTarget) -
+                                 scale_exponent(weight_state->weight_largest, kWeightTarget)
+                           : 0),
+        at_once(epilogue.activation == Activation::none && exponent >= -126 && exponent <= 127),
+        scale(power_of_two(at_once ? exponent : 0)) {}
+};
+
+/// Columns kFirst.. of a thread's sums, finished into the staging of its warpgroup.
+template <class Mode, int kN, int kFirst, int kSums>
+__device__ __forceinline__ void stage_columns(const float (&sums)[TraitsOf<Mode, kN>::kHalves][kSums], const RowFinish& finish,
+                                              const float* bias, int position, int lane,
+                                              typename TraitsOf<Mode, kN>::S* staging) {
+  using Traits = TraitsOf<Mode, kN>;
+  using S = typename Traits::S;
+  S* to = staging + 2 * (lane % 4) * Traits::kPitch + position;
+#pragma unroll
+  for (int i = 0; i < Traits::kPass / 8; ++i) {
+#pragma unroll
+    for (int b = 0; b < 2; ++b) {
+      const float offset = finish.at_once ? bias[kFirst + 8 * i + 2 * (lane % 4) + b] : 0.0F;
+#pragma unroll
+      for (int m = 0; m < Traits::kHalves; ++m) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h)
+          to[(8 * i + b) * Traits::kPitch + 64 * m + h] =
+              static_cast<S>(fmaf(sums[m][(kFirst / 8 + i) * 4 + 2 * h + b], finish.scale, offset));
+      }
+    }
+  }
+}
+
+/// The same numbers again where finishing takes more than a factor.
+template <class Mode, int kN>
+__device__ __forceinline__ void finish_columns(const RowFinish& finish, const Epilogue& epilogue, const float* bias,
+                                               int position, int lane, typename TraitsOf<Mode, kN>::S* staging) {
+  using Traits = TraitsOf<Mode, kN>;
+  using S = typename Traits::S;
+  S* own = staging + 2 * (lane % 4) * Traits::kPitch + position;
+#pragma unroll 1
+  for (int i = 0; i < Traits::kPass / 4; ++i) {
+    const int column = i / 2 * 8 + i % 2;
+    const float offset = bias[column + 2 * (lane % 4)];
+#pragma unroll 1
+    for (int j = 0; j < 2 * Traits::kHalves; ++j) {
+      S& value = own[column * Traits::kPitch + 64 * (j / 2) + j % 2];
+      value = static_cast<S>(epilogue.apply(ldexpf(static_cast<float>(value), finish.exponent) + offset));
+    }
+  }
+}
+
+/// Stages the columns of pass `pass`: registers have no index.
+template <class Mode, int kN, int kPass, int kSums>
+__device__ __forceinline__ void stage_pass(int pass, const float (&sums)[TraitsOf<Mode, kN>::kHalves][kSums],
+                                           const RowFinish& finish, const float* bias, int position, int lane,
+                                           typename TraitsOf<Mode, kN>::S* staging) {
+  constexpr int kColumns = TraitsOf<Mode, kN>::kPass;
+  if constexpr (kPass * kColumns < kN) {
+    if (pass == kPass) return stage_columns<Mode, kN, kPass * kColumns>(sums, finish, bias, position, lane, staging);
+    stage_pass<Mode, kN, kPass + 1>(pass, sums, finish, bias, position, lane, staging);
+  }
+}
+
+/// The products of a step's first or second turn of conversion, as one group. Two parts: first += high*high, second +=
+/// high*low, then second += low*high.
+template <class Mode, int kN, int kTurn, int kSecondHalves, int kSecond>
+__device__ __forceinline__ void multiply_rows(const RowWords<Mode>& words, std::uint64_t weights,
+                                              float (&first)[Mode::kHalves][kN / 2], float (&second)[kSecondHalves][kSecond]) {
+  using Mma = ptx::WgmmaFromRegisters<Mode::Operand::kType, kN, false>;
+  constexpr bool kSplit = Mode::Operand::kParts == 2;
+  constexpr std::uint32_t kPart = 2 * kN, kTap = Mode::Operand::kParts * kPart;  // in 16 bytes
+  constexpr int kPartOfTurn = kSplit ? kTurn : 0;
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int tap = 0; tap < Mode::kTaps; ++tap) {
+    const std::uint64_t own = weights + static_cast<std::uint32_t>(tap) * kTap;
+#pragma unroll
+    for (int m = 0; m < Mode::kHalves; ++m) {
+      if (!kSplit && m != kTurn) continue;
+      const auto& a = words.v[Mode::element(m, 0, tap)][kPartOfTurn];
+      const auto& b = words.v[Mode::element(m, 1, tap)][kPartOfTurn];
+      const std::uint32_t fragment[4] = {a[0], b[0], a[1], b[1]};
+      if constexpr (!kSplit) {
+        Mma::multiply(first[m], fragment, own, true);
+      } else if constexpr (kTurn == 0) {
+        Mma::multiply(second[m], fragment, own + kPart, true);
+        Mma::multiply(first[m], fragment, own, true);
+      } else {
+        Mma::multiply(second[m], fragment, own, true);
+      }
+    }
+  }
+  ptx::wgmma_commit();
+}
+
+/// A tile whose neighbouring positions are neighbours in rows that lie inside the tensor, straight from registers.
+template <class T, int kN, int kHalves>
+__device__ __forceinline__ void store_pairs(const float (&sums)[kHalves][kN / 2], const RowFinish& finish, const float* biases,
+                                            int position, std::int64_t row_length, int lane, T* __restrict__ to) {
+  biases += 2 * (lane % 4);
+  to += 2 * (lane % 4) * row_length + position;
+#pragma unroll
+  for (int j = 0; j < kN / 8; ++j, to += 6 * row_length) {
+#pragma unroll
+    for (int b = 0; b < 2; ++b, to += row_length) {
+      const float offset = biases[8 * j + b];
+#pragma unroll
+      for (int m = 0; m < kHalves; ++m) {
+        const float even = fmaf(sums[m][4 * j + b], finish.scale, offset);
+        const float odd = fmaf(sums[m][4 * j + 2 + b], finish.scale, offset);
+        if constexpr (sizeof(T) == 2) {
+          const T pair[2] = {static_cast<T>(even), static_cast<T>(odd)};
+          __stcs(reinterpret_cast<std::uint32_t*>(to + 64 * m), *reinterpret_cast<const std::uint32_t*>(pair));
+        } else {
+          __stcs(reinterpret_cast<float2*>(to + 64 * m), make_float2(even, odd));
+        }
+      }
+    }
+  }
+}
+
+template <class Mode, int kN>
+__device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps& steps, const Epilogue& epilogue,
+                                             const RowLayout& layout, const unsigned char* ring,
+                                             const typename Mode::Operand::Source* __restrict__ source,
+                                             const typename Mode::Operand::Source* __restrict__ bias,
+                                             typename Mode::Operand::Source* __restrict__ out, const State* __restrict__ state,
+                                             const State* __restrict__ weight_state, std::uint32_t* __restrict__ tile_split,
+                                             const float* biases, typename TraitsOf<Mode, kN>::S* staging, int pair, int warp,
+                                             int lane) {
+  using Operand = typename Mode::Operand;
+  using Traits = TraitsOf<Mode, kN>;
+  constexpr int kHalves = Traits::kHalves, kSecondHalves = Operand::kParts == 2 ? kHalves : 1;
+  constexpr int kSecond = Operand::kParts == 2 ? kN / 2 : 1;
+  using T = typename Operand::Source;
+  const RowFinish finish(epilogue, Operand::kScaled, state, weight_state);
+  RowReader<Mode> reader(steps, Operand::kScaled ? scale_exponent(state->source_largest, kSourceTarget) : 0, warp, lane);
+  const Split weight_split = Operand::kScaled ? static_cast<Split>(weight_state->weight_split) : Split::exact;
+  const std::uint32_t weight_step = static_cast<std::uint32_t>(steps.weight_bytes) / 16;
+  const std::uint64_t weights = ptx::operand_descriptor(layout.weights, kN * 16);
+  ptx::mbarrier_wait(layout.weights_full(), 0);
+  Ring at;
+  std::uint32_t turns = pair == 0 ? 1 : 0;
+#pragma unroll 1
+  for (Walk walk(steps, pair); walk.more(); walk.advance(), ++turns) {
+    const TilePlace place = walk.place(steps);
+    reader.begin_tile(form, RowTile<T>(form, place, source));
+    if (pair == 1 || turns > 1) ptx::mbarrier_wait(layout.turn(1 - pair), turns & 1);
+    float first[kHalves][kN / 2] = {}, second[kSecondHalves][kSecond] = {};
+#pragma unroll
+    for (int m = 0; m < kHalves; ++m) ptx::settle(first[m]);
+#pragma unroll
+    for (int m = 0; m < kSecondHalves; ++m) ptx::settle(second[m]);
+    int until = steps.turn;
+    const auto pass_turn = [&] {
+      if (until-- == 0 && lane == 0) ptx::mbarrier_arrive(layout.turn(pair));
+    };
+    RowRaw<Mode> raw;
+    std::uint64_t own = weights;
+    const auto fetch = [&] {
+      ptx::mbarrier_wait(layout.full(at.stage), at.parity);
+      reader.load(ring + at.stage * steps.stage_bytes, raw);
+    };
+    RowWords<Mode> words;
+    // Two groups of products a step: one is under way while the operands of the other are made.
+#pragma unroll 1
+    for (int left = steps.count; left > 0; --left) {
+      if (left % 2 == 0) pass_turn();
+      fetch();
+      ptx::wgmma_wait<1>();
+      reader.template convert<0>(raw, words);
+      multiply_rows<Mode, kN, 0>(words, own, first, second);
+      ptx::wgmma_wait<1>();
+      reader.template convert<1>(raw, words);
+      multiply_rows<Mode, kN, 1>(words, own, first, second);
+      own += weight_step;
+      // All that was read of the stage is in products that are issued: no read is still under way.
+      __syncwarp();
+      if (lane == 0) ptx::mbarrier_arrive(layout.empty(at.stage));
+      at.advance(steps.stages);
+    }
+    if (until >= 0 && lane == 0) ptx::mbarrier_arrive(layout.turn(pair));
+    ptx::wgmma_wait<0>();
+#pragma unroll
+    for (int m = 0; m < kHalves; ++m) ptx::settle(first[m]);
+#pragma unroll
+    for (int m = 0; m < kSecondHalves; ++m) ptx::settle(second[m]);
+    if constexpr (Operand::kParts == 2) {
+#pragma unroll
+      for (int m = 0; m < kHalves; ++m)
+#pragma unroll
+        for (int i = 0; i < kN / 2; ++i) first[m][i] += second[m][i] * (1.0F / kLowScale);
+    }
+    if constexpr (Operand::kScaled) {
+      const Split worst = worse(weight_split, reader.worst());
+      if (worst != Split::exact) atomicMax(tile_split + walk.block(steps), static_cast<std::uint32_t>(worst));
+    }
+    const std::int64_t first_bias = place.g * form.out_channels;
+    const std::int64_t row_of_sample = place.n * form.G * form.out_channels + first_bias;
+    const std::int64_t t0 = place.position + form.out_origin;
+    if (steps.stores_pairs && finish.at_once && t0 >= 0 && t0 + Traits::kPositions <= form.out_length) {
+      store_pairs<T, kN, kHalves>(first, finish, biases, reader.position, form.out_length, lane,
+                                  out + (row_of_sample + place.column) * form.out_length + t0);
+      continue;
+    }
+    constexpr int kOwn = Traits::kPass / 4;  // columns that a warp stores
+#pragma unroll 1
+    for (int pass = 0; pass < kN / Traits::kPass; ++pass) {
+      ptx::named_barrier(1 + pair, 128);
+      stage_pass<Mode, kN, 0>(pass, first, finish, biases, reader.position, lane, staging);
+      if (!finish.at_once)
+        finish_columns<Mode, kN>(finish, epilogue, biases + pass * Traits::kPass, reader.position, lane, staging);
+      ptx::named_barrier(1 + pair, 128);
+      store_rows<T, Traits::kPositions, Traits::kPitch, kOwn>(
+          form, steps, row_of_sample, place.column + pass * Traits::kPass + warp * kOwn, place.position, bias, first_bias,
+          epilogue, staging + warp * kOwn * Traits::kPitch, lane, out);
+    }
+  }
+}
+
+#ifndef EMULATE
+template <class Mode, int kN>
+__global__ void __launch_bounds__(kRowsThreads, 1)
+    resident_rows_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ RowSteps steps,
+                         const __grid_constant__ Epilogue epilogue, const typename Mode::Operand::Source* __restrict__ source,
+                         const State* __restrict__ weight_state, const typename Mode::Operand::Source* __restrict__ bias,
+                         typename Mode::Operand::Source* __restrict__ out, const State* __restrict__ state,
+                         std::uint32_t* __restrict__ tile_split) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  using Operand = typename Mode::Operand;
+  extern __shared__ __align__(16) unsigned char raw[];
+  const std::uint32_t base = ptx::shared_address(raw);
+  // Through a shuffle the compiler knows them to be the same in a warp; else it serialises the wgmmas.
+  const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
+  const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
+  const int lane = static_cast<int>(threadIdx.x) % 32, pair = group == kPairs ? warp / 2 : group;
+  const RowLayout layout(base, steps, TraitsOf<Mode, kN>::kStagingBytes, pair);
+  if (group < kPairs && warp == 0 && lane == 0) {
+    for (int stage = 0; stage < steps.stages; ++stage) {
+      ptx::mbarrier_init(layout.full(stage), kRowCopiers);
+      ptx::mbarrier_init(layout.empty(stage), 4);
+    }
+    ptx::mbarrier_init(layout.turn(pair), 4);
+    if (pair == 0) ptx::mbarrier_init(layout.weights_full(), 1);
+    ptx::fence_mbarrier_init();
+  }
+  float* biases = reinterpret_cast<float*>(raw + (layout.bias - base));
+  if (threadIdx.x < kN) {
+    const TilePlace place = Walk(steps, 0).place(steps);
+    const std::int64_t column = place.column + threadIdx.x;
+    biases[threadIdx.x] =
+        bias != nullptr && column < form.columns
+            ? static_cast<float>(
+                  bias[place.g * form.out_channels + steps.by_classes.divide(static_cast<std::uint32_t>(column))])
+            : 0.0F;
+  }
+  __syncthreads();
+  if (group == kPairs) {
+    ptx::registers_down<40>();
+    if (warp == 0 && lane == 0) {
+      const auto total = static_cast<std::uint32_t>(steps.count * steps.weight_bytes);
+      const unsigned char* from = reinterpret_cast<const unsigned char*>(weight_state) + kPackedHeaderBytes +
+                                  static_cast<std::int64_t>(Walk(steps, 0).tile) * total;
+      ptx::mbarrier_arrive_expect(layout.weights_full(), total);
+      for (std::uint32_t at = 0; at < total; at += 16384)
+        ptx::bulk_copy(layout.weights + at, from + at, min(16384U, total - at), layout.weights_full());
+    }
+    copy_rows<typename Operand::Source>(form, steps, layout, source, pair, warp % 2 * 32 + lane);
+    return;
+  }
+  ptx::registers_up<232>();
+  consume_rows<Mode, kN>(form, steps, epilogue, layout, raw + (layout.ring - base), source, bias, out, state, weight_state,
+                         tile_split, biases, reinterpret_cast<Staged<typename Operand::Source>*>(raw + (layout.staging - base)),
+                         pair, warp, lane);
+#endif
+}
+#endif
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,24 @@
+#pragma once
+// Forward and dgrad of stride and dilation 1 with up to 128 columns a block, the source converted in registers. Host side; the
+// kernel stands in tensor_core_resident_rows.cuh.
+
+#include <cuda_runtime.h>
+
+#include "conv/algorithm.hpp"
+#include "conv/problem.hpp"
+#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/weights.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+/// Whether there is a kernel for the problem whose weights and rings of the source fit the shared memory of `device`. `source`:
+/// of 16-bit types it has to lie at a multiple of 4 bytes.
+[[nodiscard]] bool resident_rows_fit(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                     const void* source, int device);
+
+/// gather() of tensor_core.hpp for a problem that fits.
+void resident_rows_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
+                          const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device,
+                          cudaStream_t stream);
+
+}  // namespace polyphase::cuda::tensor_core
