@@ -16,13 +16,11 @@
 
 #include "conv/problem.hpp"
 #include "cuda/conv/direct_pack.cuh"
+#include "cuda/conv/direct_wgrad_steps.hpp"
 #include "cuda/conv/vector.cuh"
 #include "cuda/fast_divide.cuh"
 
 namespace polyphase::cuda::direct {
-
-inline constexpr int kChunk = 32;       // positions of a stage
-inline constexpr int kWgradStages = 3;  // one barrier a step
 
 /// A launch of the weight-gradient kernel, made on the host.
 struct WgradPlan {

@@ -4,17 +4,16 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <type_traits>
 
 #include "cuda/allocator.hpp"
 #include "cuda/conv/direct.hpp"
 #include "cuda/conv/direct_wgrad.cuh"
+#include "cuda/conv/direct_wgrad_window.cuh"
 #include "cuda/conv/reduce_slices.cuh"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::direct {
-
-// A slice sums at most this many chunks one after another: rounding errors grow with the root of that number.
-inline constexpr std::int64_t kSliceChunks = 512;
 
 /// Warps side by side along the channels where `count` positions of `channels` are copied: the fewest instructions of a warp.
 [[nodiscard]] inline int warps_across(int warps, int channels, int count) {
@@ -117,10 +116,33 @@ inline void slice_wgrad(WgradPlan& plan, std::int64_t slices) {
   return best;
 }
 
+inline void launch_wgrad_window(const ConvProblem& problem, const WgradWindowPlan& plan, const float* x, const float* y,
+                                float* w, int device, cudaStream_t stream) {
+  const WgradWindowPlaceOf place_of{plan, static_cast<int>(problem.channels_in_per_group()),
+                                    static_cast<int>(problem.channels_out_per_group()), static_cast<int>(problem.K),
+                                    FastDivide(static_cast<std::uint32_t>(plan.threads))};
+  const Buffer partial(static_cast<std::size_t>(plan.slices * plan.slots) * sizeof(float), device);
+  const std::size_t shared = sizeof(float) * std::max<std::size_t>(std::size_t{kWindowHalves} * kWgradStages *
+                                                                       static_cast<std::size_t>(plan.stage_words),
+                                                                   std::size_t{64} * static_cast<std::size_t>(plan.threads));
+  auto* const kernel = problem.S == 1   ? wgrad_window_kernel<1>
+                       : problem.S == 2 ? wgrad_window_kernel<2>
+                                        : wgrad_window_kernel<4>;
+  CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
+  kernel<<<static_cast<unsigned>(plan.blocks), kWindowHalves * plan.threads, shared, stream>>>(problem, plan, x, y,
+                                                                                               partial.as<float>());
+  check_launch("conv direct: wgrad by windows");
+  reduce_slices(partial.as<float>(), plan.slots, plan.slices, w, stream, place_of);
+}
+
 /// The body of wgrad() for one dtype; N and L_in at least 1.
 template <class T>
 void wgrad_as(const ConvProblem& problem, const T* x, const T* y, T* w, int device, cudaStream_t stream) {
   using A = typename AccumulatorOf<T>::type;
+  if constexpr (std::is_same_v<T, float>) {
+    if (const auto plan = make_wgrad_window_plan(problem, x, y, properties(device).sm_count))
+      return launch_wgrad_window(problem, *plan, x, y, w, device, stream);
+  }
   const WgradPlan plan = make_wgrad_plan(problem, properties(device).sm_count, sizeof(A));
   const WgradPlaceOf place_of{plan, static_cast<int>(problem.channels_in_per_group()),
                               static_cast<int>(problem.channels_out_per_group()), static_cast<int>(problem.K),

@@ -8,6 +8,7 @@
 #include "cuda/conv/conv.hpp"
 #include "cuda/conv/depthwise_rows.hpp"
 #include "cuda/conv/direct_steps.hpp"
+#include "cuda/conv/direct_wgrad_steps.hpp"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/runtime.hpp"
@@ -46,9 +47,21 @@ double direct_gather_seconds(const ConvProblem& p, ConvDirection direction, cons
   return std::max(slower * cycles / kClock, tensor_bytes(p) / (0.7 * rates.bandwidth)) + rates.launch;
 }
 
+/// Of the weight gradient by windows, with the sum of its slices: fitted to the toy step's layers on the GPU above.
+double wgrad_window_seconds(const direct::WgradWindowPlan& plan, const GpuRates& rates) {
+  constexpr double kHalfChunk = 7.0e-6, kEnds = 10e-6, kSms = 132, kRate = GpuRates{}.ffma;
+  const double slower = kRate * rates.sm_count / kSms / rates.ffma;
+  const double turns = std::ceil(static_cast<double>(plan.blocks) / rates.sm_count);
+  return slower * (turns * static_cast<double>(plan.chunks_per_half) * kHalfChunk + kEnds) + rates.launch;
+}
+
 double direct_seconds(const ConvProblem& p, ConvDirection direction, const GpuRates& rates) {
   const bool is_gather = direction != ConvDirection::wgrad && p.N > 0 && p.L_in > 0 && p.L_out > 0;
   if (p.dtype == DType::f32 && is_gather) return direct_gather_seconds(p, direction, rates);
+  if (direction == ConvDirection::wgrad && p.N > 0 && p.L_in > 0) {
+    if (const auto plan = direct::make_wgrad_window_plan(p, nullptr, nullptr, rates.sm_count))
+      return wgrad_window_seconds(*plan, rates);
+  }
   const std::int64_t classes = std::min(p.S / std::gcd(p.S, p.D), p.K);
   std::int64_t columns = 0, positions = 0;
   switch (direction) {

@@ -2,7 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <utility>
+
 #include "cuda/conv/direct_steps.hpp"
+#include "cuda/conv/direct_wgrad_steps.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
 
@@ -191,6 +194,59 @@ TEST_CASE("one channel in: every number of taps, edge and misalignment, groups, 
         CHECK(wrong == 0);
       }
     }
+}
+
+TEST_CASE("the weight gradient by windows: strides, taps, edges and misalignments, tiles that are not full, groups") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  int turn = 0, windows = 0;
+  for (const std::int64_t S : {1, 2, 4})
+    for (const std::int64_t K : {7, 8, 15})
+      for (const auto& [N, L_in] : {std::pair{66, 97}, std::pair{66, 128}, std::pair{29, 260}}) {
+        if (++turn % 7 != 0 && is_reduced()) continue;
+        const std::int64_t G = turn % 2 + 1, ci = turn % 3 == 0 ? 64 : 60, co = turn % 5 == 0 ? 30 : 32;
+        const ConvProblem p = sized({.N = N / G,
+                                     .C_in = G * ci,
+                                     .C_out = G * co,
+                                     .L_in = L_in,
+                                     .K = K,
+                                     .S = S,
+                                     .P_l = turn % 5,
+                                     .P_r = turn % 3,
+                                     .G = G});
+        windows += cuda::direct::make_wgrad_window_plan(p, nullptr, nullptr, kH200Sms) ? 1 : 0;
+        const ConvArrays<float> arrays(p, kSmallIntegers);
+        bool intact = false;
+        const Array<float> got = run_on_gpu(arrays, ConvDirection::wgrad, with_tile(-1), intact, false, turn % 4);
+        CHECK(intact);
+        CHECK(same_bits(got, arrays.run(ConvDirection::wgrad, Algorithm::gemm)));
+      }
+  CHECK(windows > 0);
+}
+
+TEST_CASE("the weight gradient by windows: which shapes, and that its blocks cover every chunk") {
+  const auto plan_of = [](const ConvProblem& p, const void* y = nullptr) {
+    return cuda::direct::make_wgrad_window_plan(sized(p), nullptr, y, kH200Sms);
+  };
+  const ConvProblem up{.N = 32, .C_in = 64, .C_out = 32, .L_in = 2048, .K = 8, .S = 4, .P_l = 2, .P_r = 2};
+  const auto plan = plan_of(up);
+  REQUIRE(plan.has_value());
+  CHECK(plan->blocks <= kH200Sms);
+  CHECK(plan->slices * cuda::direct::kWindowHalves * plan->chunks_per_half >= plan->chunks);
+  CHECK((plan->slices - 1) * cuda::direct::kWindowHalves * plan->chunks_per_half < plan->chunks);
+  CHECK(plan->x_vector == 4);
+  CHECK(plan->y_vector == 2);  // two elements of padding
+  CHECK(plan_of(up, static_cast<const char*>(nullptr) + 4)->y_vector == 1);
+  const auto changed = [&](auto change) {
+    ConvProblem p = up;
+    change(p);
+    return plan_of(p).has_value();
+  };
+  CHECK(!changed([](ConvProblem& p) { p.D = 2; }));
+  CHECK(!changed([](ConvProblem& p) { p.S = 3; }));
+  CHECK(!changed([](ConvProblem& p) { p.K = 3; }));      // taps that fill no tile
+  CHECK(!changed([](ConvProblem& p) { p.C_in = 16; }));  // nor channels
+  CHECK(!changed([](ConvProblem& p) { p.N = 1, p.L_in = 64; }));
+  CHECK(!changed([](ConvProblem& p) { p.dtype = DType::f64; }));
 }
 
 TEST_CASE("the steps of every possible tile hold all of gemm_k and fit their stage") {
