@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
+#include "cuda/conv/sm90/tensor_core_resident_rows_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_steps.hpp"
 #include "support/cuda_conv_grid.hpp"
@@ -46,6 +47,31 @@ std::vector<ConvProblem> dense_problems() {
     p.OP = pick(0, std::max(p.S, p.D) - 1);
     p = sized(p);
     if (p.L_out > 0) problems.push_back(p);
+  }
+  return thinned(std::move(problems));
+}
+
+/// Stride and dilation 1 and many channels: what is done with the source in registers. Some rows are whole sectors, some odd.
+std::vector<ConvProblem> row_problems() {
+  std::vector<ConvProblem> problems;
+  const std::int64_t channels[][2] = {{128, 128}, {70, 128}, {128, 97}, {16, 200}};
+  const std::int64_t lengths[] = {1, 62, 64, 129, 192, 511, 640};
+  int turn = 0;
+  for (const auto& [in, out] : channels) {
+    for (const std::int64_t length : lengths) {
+      ConvProblem p;
+      p.N = 1 + turn % 2;
+      p.G = turn % 5 == 4 ? 2 : 1;
+      p.C_in = in * p.G;
+      p.C_out = out * p.G;
+      p.L_in = length;
+      p.K = turn % 3 == 2 ? 5 : 3;
+      p.P_l = turn % 4 == 1 ? 0 : std::min<std::int64_t>(p.K / 2, length / 2);
+      p.P_r = turn % 4 == 2 ? 0 : p.P_l;
+      ++turn;
+      p = sized(p);
+      if (p.L_out > 0) problems.push_back(p);
+    }
   }
   return thinned(std::move(problems));
 }
@@ -147,11 +173,48 @@ TEST_CASE("resident steps fit shared memory, list every product and leave no pos
   CHECK(fitting > 0);
 }
 
+TEST_CASE("row steps fit shared memory and leave no position out") {
+  int fitting = 0, pairs = 0;
+  for (const ConvProblem& p : row_problems()) {
+    for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
+      const cuda::TapGemm form = cuda::make_tap_gemm(p, direction);
+      for (const tensor_core::RowShape& shape :
+           {tensor_core::RowShape{1, 128, 2, 4, 4416, 0, 0}, tensor_core::RowShape{1, 128, 2, 4, 4416, 12, 4},
+            tensor_core::RowShape{2, 128, 1, 4, 17984, 0, 0}, tensor_core::RowShape{2, 128, 1, 2, 8768, 4, 2}}) {
+        const tensor_core::RowSteps steps = tensor_core::make_row_steps(form, shape, 132, kSharedOfHopper);
+        if (steps.count == 0) continue;
+        ++fitting;
+        pairs += steps.stores_pairs ? 1 : 0;
+        CHECK(steps.shared_bytes <= kSharedOfHopper);
+        CHECK(steps.stages >= 2);
+        CHECK(steps.rows * steps.count >= form.rows);
+        CHECK(steps.span == steps.positions + form.taps - 1);
+        CHECK(steps.pitch >= steps.span * shape.element_bytes);
+        CHECK(steps.pitch % 32 == 16);
+        CHECK(steps.position_step <= steps.positions);
+        CHECK((!steps.stores_pairs || steps.position_step == steps.positions));
+        CHECK(steps.position_begin <= form.position_begin);
+        CHECK(steps.position_begin + steps.position_tiles * steps.position_step >= form.position_begin + form.position_count);
+        CHECK(steps.grid % steps.weight_tiles == 0);  // a block keeps its columns
+        CHECK((shape.element_bytes == 4 || form.out_length % 16 == 0));
+      }
+    }
+  }
+  CHECK(fitting > 0);
+  CHECK(pairs > 0);
+  ConvProblem strided = sized({.N = 1, .C_in = 128, .C_out = 128, .L_in = 640, .K = 3, .S = 2});
+  const tensor_core::RowShape shape{1, 128, 2, 4, 4416, 0, 0};
+  CHECK(tensor_core::make_row_steps(cuda::make_tap_gemm(strided, ConvDirection::forward), shape, 132, kSharedOfHopper).count ==
+        0);
+}
+
 TEST_CASE("small integers, bit for bit: every type and precision, forward and both gradients") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
   double norm = 0;
   int turn = 0;
-  for (const ConvProblem& p : dense_problems()) {
+  std::vector<ConvProblem> problems = dense_problems();
+  for (const ConvProblem& p : row_problems()) problems.push_back(p);
+  for (const ConvProblem& p : problems) {
     norm += check_bits<float>(p, Precision::fp32, turn % 5);
     norm += check_bits<float>(p, Precision::tf32, turn % 3);
     if (turn % 2 == 0) norm += check_bits<Half>(p, Precision::fp32, turn % 9);
@@ -161,12 +224,11 @@ TEST_CASE("small integers, bit for bit: every type and precision, forward and bo
   CHECK(norm > 0);
 }
 
-TEST_CASE("fp32 is as accurate as plain f32 sums, over 160 powers of two in one row as well") {
-  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
+/// `wide`: over 160 powers of two in one row.
+void check_accuracy(const ConvProblem& problem) {
   std::mt19937 random(3);
   for (const bool wide : {false, true}) {
-    ConvArrays<float> arrays(sized({.N = 2, .C_in = 48, .C_out = 40, .L_in = 700, .K = 6, .S = 2, .P_l = 2, .P_r = 1}),
-                             kNormal);
+    ConvArrays<float> arrays(problem, kNormal);
     if (wide) {
       for (std::int64_t i = 0; i < arrays.x.size(); ++i)
         arrays.x[i] = std::ldexp(arrays.x[i], static_cast<int>(random() % 160) - 80);
@@ -193,10 +255,14 @@ TEST_CASE("fp32 is as accurate as plain f32 sums, over 160 powers of two in one 
   }
 }
 
-TEST_CASE("infinities, NaN and subnormal numbers come out of fp32 as from plain sums") {
+TEST_CASE("fp32 is as accurate as plain f32 sums, over 160 powers of two in one row as well") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
-  ConvArrays<float> arrays(sized({.N = 1, .C_in = 16, .C_out = 16, .L_in = 400, .K = 3, .S = 2, .P_l = 1, .P_r = 1}),
-                           kSmallIntegers);
+  check_accuracy(sized({.N = 2, .C_in = 48, .C_out = 40, .L_in = 700, .K = 6, .S = 2, .P_l = 2, .P_r = 1}));
+  check_accuracy(sized({.N = 1, .C_in = 72, .C_out = 80, .L_in = 450, .K = 3, .S = 1, .P_l = 1, .P_r = 0}));
+}
+
+void check_unusual(const ConvProblem& problem) {
+  ConvArrays<float> arrays(problem, kSmallIntegers);
   arrays.x[123] = std::numeric_limits<float>::infinity();
   arrays.x[1500] = std::numeric_limits<float>::quiet_NaN();
   arrays.y[777] = -std::numeric_limits<float>::infinity();
@@ -213,6 +279,12 @@ TEST_CASE("infinities, NaN and subnormal numbers come out of fp32 as from plain 
     CHECK(unusual > 0);
     CHECK_MESSAGE(wrong == 0, direction);
   }
+}
+
+TEST_CASE("infinities, NaN and subnormal numbers come out of fp32 as from plain sums") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
+  check_unusual(sized({.N = 1, .C_in = 16, .C_out = 16, .L_in = 400, .K = 3, .S = 2, .P_l = 1, .P_r = 1}));
+  check_unusual(sized({.N = 1, .C_in = 70, .C_out = 66, .L_in = 400, .K = 3, .S = 1, .P_l = 1, .P_r = 1}));
 }
 
 TEST_CASE("the same bits from run to run, over slices as well") {
