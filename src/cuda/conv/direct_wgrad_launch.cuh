@@ -122,9 +122,7 @@ inline void launch_wgrad_window(const ConvProblem& problem, const WgradWindowPla
                                     static_cast<int>(problem.channels_out_per_group()), static_cast<int>(problem.K),
                                     FastDivide(static_cast<std::uint32_t>(plan.threads))};
   const Buffer partial(static_cast<std::size_t>(plan.slices * plan.slots) * sizeof(float), device);
-  const std::size_t shared = sizeof(float) * std::max<std::size_t>(std::size_t{kWindowHalves} * kWgradStages *
-                                                                       static_cast<std::size_t>(plan.stage_words),
-                                                                   std::size_t{64} * static_cast<std::size_t>(plan.threads));
+  const std::size_t shared = window_shared_bytes(plan);
   auto* const kernel = problem.S == 1   ? wgrad_window_kernel<1>
                        : problem.S == 2 ? wgrad_window_kernel<2>
                                         : wgrad_window_kernel<4>;
@@ -140,7 +138,8 @@ template <class T>
 void wgrad_as(const ConvProblem& problem, const T* x, const T* y, T* w, int device, cudaStream_t stream) {
   using A = typename AccumulatorOf<T>::type;
   if constexpr (std::is_same_v<T, float>) {
-    if (const auto plan = make_wgrad_window_plan(problem, x, y, properties(device).sm_count))
+    const auto plan = make_wgrad_window_plan(problem, x, y, properties(device).sm_count);
+    if (plan && window_shared_bytes(*plan) <= static_cast<std::size_t>(properties(device).shared_bytes_per_block))
       return launch_wgrad_window(problem, *plan, x, y, w, device, stream);
   }
   const WgradPlan plan = make_wgrad_plan(problem, properties(device).sm_count, sizeof(A));

@@ -2,6 +2,7 @@
 // How the direct weight gradient cuts a problem for its window kernel (direct_wgrad_window.cuh). Plain host code.
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -34,6 +35,12 @@ struct WgradWindowPlan {
   std::int64_t chunks_per_row, chunks, chunks_per_half, slices, blocks;
   std::int64_t slots;  // partial sums of a slice: (tile of weights, 64 sums of a thread, thread)
 };
+
+/// Shared memory of a block: the stages of its halves, or in their place the second half's sums.
+[[nodiscard]] inline std::size_t window_shared_bytes(const WgradWindowPlan& plan) {
+  const int stages = kWindowHalves * kWgradStages * plan.stage_words;
+  return sizeof(float) * static_cast<std::size_t>(std::max(stages, 64 * plan.threads));
+}
 
 /// The launch of the window kernel, or nothing where the general one is faster or has to do it: tiles that are less than three
 /// quarters full, or too few blocks. `x` and `y` say how wide copies can be. A pure function of problem, alignment and SM
