@@ -35,6 +35,7 @@ struct CountedMemory final : cuda::MemorySource {
   void release(cuda::Address, std::size_t) noexcept override {}
   bool map(cuda::Address, std::size_t) override { return true; }
   void unmap(cuda::Address, std::size_t) noexcept override {}
+  bool move(cuda::Address, cuda::Address, std::size_t) override { return true; }
   std::size_t granularity() const override { return std::size_t{2} << 20U; }
   cuda::EventId record(cuda::StreamId) override { return 1; }
   bool done(cuda::EventId) override { return true; }
