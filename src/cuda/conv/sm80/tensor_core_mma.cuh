@@ -254,6 +254,7 @@ __global__ void __launch_bounds__(kColumnWarps* kPositionWarps * 32, kBlocksPerS
   using T = typename Operand::Source;
   constexpr int kPositions = kMmaPositions<Operand>, kThreads = kColumnWarps * kPositionWarps * 32;
   extern __shared__ __align__(128) unsigned char raw[];
+  wait_for_grid_before();
   const WideTile tile = wide_tile(blockIdx.x, steps);
   float sums[4][kPositions / 8][4] = {};
   mma_sums<Operand, kColumnWarps, kPositionWarps>(form, steps, tile, source, packed, ptx::shared_address(raw), sums);

@@ -3,6 +3,7 @@
 
 #include "cuda/conv/sm80/tensor_core_mma.cuh"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
+#include "cuda/dependent_launch.cuh"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -18,9 +19,15 @@ void launch_mma(const MmaCall& call) {
   auto* out = static_cast<T*>(call.out);
   auto* kernel = mma_kernel<Operand, kColumnWarps, kPositionWarps, kBlocksPerSm>;
   CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
-  kernel<<<static_cast<unsigned>(steps.blocks), kThreads, bytes, call.stream>>>(
-      call.form, steps, warps, call.epilogue, call.source, call.weights, bias, out, call.partial, call.source_header,
-      call.weight_header);
+  // Where blocks are many, they start while the kernel that makes the operand of the source ends. Fewer would meet on the
+  // multiprocessors that are free first.
+  const auto blocks = static_cast<unsigned>(steps.blocks);
+  if (steps.blocks >= 2 * std::int64_t{steps.grid})
+    launch_behind(kernel, blocks, kThreads, bytes, call.stream, call.form, steps, warps, call.epilogue, call.source,
+                  call.weights, bias, out, call.partial, call.source_header, call.weight_header);
+  else
+    kernel<<<blocks, kThreads, bytes, call.stream>>>(call.form, steps, warps, call.epilogue, call.source, call.weights, bias,
+                                                     out, call.partial, call.source_header, call.weight_header);
   check_launch("conv tensor_core: mma");
   if (steps.slices == 1) return;
   auto* reduce = mma_reduce_kernel<Operand, kColumnWarps, kPositionWarps>;

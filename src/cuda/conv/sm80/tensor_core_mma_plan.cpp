@@ -20,15 +20,21 @@ bool is_asked_for() {
   return asked;
 }
 
-/// Of as many samples as keep the workspace's limit; count == 0 where one does not.
+/// Of as many samples as keep the workspace's limit, in turns of about as many; count == 0 where one does not.
 WideSteps steps_that_fit(TapGemm& form, const MmaShape& shape, int parts, int element_bytes, int slices, int sm_count,
                          int shared_limit) {
   const auto limit = static_cast<std::int64_t>(conv_workspace_limit());
+  const std::int64_t all = form.N;
   for (;;) {
     const WideSteps steps = make_mma_steps(form, shape, parts, element_bytes, slices, sm_count, shared_limit);
-    if (steps.count != 0 && steps.source.bytes(form.G) + steps.partial_bytes <= limit) return steps;
+    const std::int64_t bytes = steps.source.bytes(form.G) + steps.partial_bytes;
+    if (steps.count != 0 && bytes <= limit) return steps;
     if (form.N == 1) return {};
-    form.N = (form.N + 1) / 2;
+    const double share = steps.count == 0 ? 0.5 : static_cast<double>(limit) / static_cast<double>(bytes);
+    const auto most = static_cast<std::int64_t>(static_cast<double>(form.N) * share);
+    form.N = std::clamp<std::int64_t>(most, 1, form.N - 1);
+    const std::int64_t turns = (all + form.N - 1) / form.N;
+    form.N = (all + turns - 1) / turns;
   }
 }
 

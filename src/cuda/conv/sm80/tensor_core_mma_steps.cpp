@@ -63,14 +63,19 @@ double mma_cycles(const TapGemm& form, const WideSteps& steps, const MmaShape& s
   const double depth =
       static_cast<double>(steps.row_steps_of_slice) * kWideBlocks * kWideRows * static_cast<double>(form.planes * form.taps);
   const double tile = static_cast<double>(steps.tile_columns) * steps.tile_positions;
-  const double product = tile * depth * products / 1200, store = tile / 5;  // multiply-adds, numbers a cycle
+  const bool alone = shape.blocks_per_sm == 1, splits = steps.source.parts == 2;
+  // Fitted on an H200: multiply-adds, numbers and bytes a cycle. A block alone waits for its barriers; warps that share columns
+  // share less of what is copied, and store longer runs.
+  const double product = tile * depth * products / 1200 * (alone ? 1.12 : !splits && shape.column_warps == 1 ? 1.025 : 1.0);
+  const double store = tile / 5 * (1 + 32.0 / steps.tile_positions);
+  const auto count = static_cast<double>(steps.row_steps_of_slice) * steps.plane_steps * steps.tap_steps;
+  const double copies = count * (steps.source_bytes + steps.weight_bytes) / 64;
   const double reduce = steps.slices == 1 ? 0 : 5000 + static_cast<double>(steps.partial_bytes) / 1500;
   const std::int64_t slots = std::int64_t{sm_count} * shape.blocks_per_sm;
   // Blocks on one multiprocessor share its tensor cores, but hide each other's stores. A last wave that is not full is quicker.
   const auto full = static_cast<double>(steps.blocks / slots * shape.blocks_per_sm);
   const auto rest = static_cast<double>(pieces(steps.blocks % slots, sm_count));
-  const double hidden = shape.blocks_per_sm > 1 ? 0.4 : 1.0;
-  return (full + rest) * (product + store * hidden) + 2500 + reduce;
+  return (full + rest) * (product + copies + store * (alone ? 1.0 : 0.7)) + 2500 + reduce;
 }
 
 }  // namespace polyphase::cuda::tensor_core
