@@ -29,9 +29,9 @@ struct WidePlan {
                                                      int sm_count, int shared_limit);
 
 /// The plan where Algorithm::tensor_core does a problem this way: where tiles of columns read the source so often that
-/// converting it once pays, or the weights of a tile are too many to stay in shared memory. On a GPU that uses_mma(), of any
-/// problem, the plan of make_mma_plan().
-inline constexpr std::int64_t kLeastWideColumns = 129, kLeastWideProducts = 600, kLeastWideRows = 32;
+/// converting it once pays, or the weights of a tile are too many to stay in shared memory, or, of 16-bit types, a phase lacks
+/// a tap, which the other ways decline. On a GPU that uses_mma(), of any problem, the plan of make_mma_plan().
+inline constexpr std::int64_t kLeastWideColumns = 129, kLeastWideProducts = 512, kLeastWideRows = 32;
 [[nodiscard]] std::optional<WidePlan> wide_plan_that_pays(const ConvProblem& problem, ConvDirection direction,
                                                           Precision precision, int device);
 

@@ -71,9 +71,11 @@ std::optional<WidePlan> wide_plan_that_pays(const ConvProblem& problem, ConvDire
                                             int device) {
   const TapGemm form = make_tap_gemm(problem, direction);
   const bool many = form.columns >= kLeastWideColumns || form.rows * form.planes * form.taps >= kLeastWideProducts;
+  const bool has_gaps = form.full_classes < form.classes || form.full_planes < form.planes;
+  const bool is_only_one = has_gaps && (problem.dtype == DType::f16 || problem.dtype == DType::bf16);
   const DeviceProperties& gpu = properties(device);
   const bool is_mma = uses_mma(gpu.arch());
-  if (form.N == 0 || (!is_mma && (!many || form.rows < kLeastWideRows))) return std::nullopt;
+  if (form.N == 0 || (!is_mma && (!(many || is_only_one) || form.rows < kLeastWideRows))) return std::nullopt;
   thread_local std::vector<Known> known;
   const Known wanted{problem, direction, precision, device, conv_workspace_limit(), std::nullopt};
   const auto found = std::find_if(known.begin(), known.end(), [&](const Known& one) { return one.is_for(wanted); });

@@ -24,26 +24,25 @@ struct WideFinish {
   template <class T, int kSums>
   __device__ __forceinline__ void finish(float (&sums)[kSums], float offset, float offset_of_second) const {
 #pragma unroll
-    for (int i = 0; i < kSums; ++i)
-      sums[i] = static_cast<float>(static_cast<T>(linear(sums[i], i % 4 < 2 ? offset : offset_of_second)));
+    for (int i = 0; i < kSums; ++i) sums[i] = linear(sums[i], i % 4 < 2 ? offset : offset_of_second);
     switch (epilogue.activation) {
       case Activation::relu:
-        return apply<Activation::relu>(sums);
+        return apply<T, Activation::relu>(sums);
       case Activation::leaky_relu:
-        return apply<Activation::leaky_relu>(sums);
+        return apply<T, Activation::leaky_relu>(sums);
       case Activation::tanh:
-        return apply<Activation::tanh>(sums);
+        return apply<T, Activation::tanh>(sums);
       default:
         return;
     }
   }
 
  private:
-  template <Activation kActivation, int kSums>
+  template <class T, Activation kActivation, int kSums>
   __device__ __forceinline__ void apply(float (&sums)[kSums]) const {
     const Epilogue only{kActivation, epilogue.slope};
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) sums[i] = only.apply(sums[i]);
+    for (int i = 0; i < kSums; ++i) sums[i] = only.apply(static_cast<float>(static_cast<T>(sums[i])));
   }
 };
 
@@ -120,7 +119,7 @@ struct WideStore {
   template <bool kByWarps, int kSums>
   __device__ __forceinline__ void store_interleaved(const WidePlace& place, const float (&sums)[kSums]) const {
     const int classes = static_cast<int>(form.classes), warp = thread / 32, lane = thread % 32;
-    const int length = kStaged * classes, pitch = pitch_of<kByWarps>(classes);
+    const int pitch = pitch_of<kByWarps>(classes);
     const std::int64_t first_channel =
         steps.by_classes.divide(static_cast<std::uint32_t>(place.column + (kByWarps ? warp * 16 : 0)));
     const auto columns = static_cast<std::uint32_t>(kByWarps ? 16 : steps.usable);

@@ -10,6 +10,7 @@
 
 #include "conv/workspace.hpp"
 #include "cuda/allocator.hpp"
+#include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
 #include "support/tolerance.hpp"
@@ -168,6 +169,23 @@ TEST_CASE("packed weights serve every batch and length, and nothing else") {
   CHECK(key(layer) != key(with([](ConvProblem& p) { p.K = 24; })));
   CHECK(key(layer) != key(with([](ConvProblem& p) { p.C_in = 128, p.C_out = 256; })));
   CHECK(key(layer) != key(with([](ConvProblem& p) { p.D = 3; })));
+}
+
+TEST_CASE("it takes many columns, long reductions, and 16-bit types where a phase lacks a tap") {
+  if (!has_tensor_cores() || tensor_core::uses_mma(90)) SKIP_TEST("no GPU of compute capability 9.0");
+  const auto takes = [](ConvProblem p, DType dtype) {
+    p.dtype = dtype;
+    return tensor_core::wide_plan_that_pays(sized(p), ConvDirection::forward, Precision::fp32, 0).has_value();
+  };
+  const ConvProblem few{.N = 1, .C_in = 32, .C_out = 16, .L_in = 100, .K = 4, .S = 2};
+  const ConvProblem columns{.N = 1, .C_in = 32, .C_out = 65, .L_in = 100, .K = 4, .S = 2};
+  const ConvProblem products{.N = 1, .C_in = 256, .C_out = 16, .L_in = 100, .K = 4, .S = 2};
+  const ConvProblem lacking{.N = 1, .C_in = 32, .C_out = 16, .L_in = 100, .K = 5, .S = 2};
+  CHECK(!takes(few, DType::bf16));
+  CHECK(takes(columns, DType::bf16));
+  CHECK(takes(products, DType::f32));
+  CHECK(takes(lacking, DType::f16));
+  CHECK(!takes(lacking, DType::f32));
 }
 
 TEST_CASE("small integers, bit for bit: every kernel, type and precision, one slice and three") {
