@@ -125,8 +125,7 @@ struct WgradProducer {
                                         is_row ? rows_scale : columns_scale, stage + (to & ~15U),
                                         is_row ? steps.rows_bytes : (steps.stage_bytes - rows_bytes) / Operand::kParts, range);
     if (!here.advance(slots)) return;
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(memory.full(ring.stage));
+    ptx::mbarrier_arrive(memory.full(ring.stage));
     ring.advance(steps.stages);
   }
 };
@@ -249,6 +248,10 @@ __device__ __forceinline__ void store_partial(const ConvProblem& problem, const 
   partial += (std::int64_t{slice} * problem.C_in + place.group * in) * out * problem.K;
   const int blocks = min(steps.columns.blocks - place.column_block, steps.columns.tile);
   const int first_k = steps.q * place.shift;
+  // Four neighbouring planes are four neighbouring taps.
+  const int planes = steps.columns.planes;
+  const bool by_four = planes % 4 == 0 && place.column_block % 4 == 0 && blocks % 4 == 0 && steps.q % 4 == 0 &&
+                       problem.K % 4 == 0 && steps.rows.planes == 1 && reinterpret_cast<std::uintptr_t>(partial) % 16 == 0;
 #pragma unroll 1
   for (int half = 0; half < 2; ++half) {
     const int row_block = place.row_block + own_row / 8 + half;
@@ -264,9 +267,21 @@ __device__ __forceinline__ void store_partial(const ConvProblem& problem, const 
 #pragma unroll
         for (int shift = 0; shift < kShifts; ++shift) {
           const int k = plane + steps.q * shift;
-          if (first_k + row_plane + k >= problem.K || place.shift + shift < place.own_shift) continue;
+          if (first_k + row_plane + k >= problem.K || place.shift + shift < place.own_shift || (by_four && i % 4 != 0))
+            continue;
 #pragma unroll
           for (int c = 0; c < 2; ++c) {
+            if (by_four) {
+              if (column + c >= steps.columns.channels) continue;
+              float four[4];
+#pragma unroll
+              for (int j = 0; j < 4; ++j) {
+                const int at = 4 * ((i + j) % (kN / 8)) + c;
+                four[j] = (half == 0 ? total[shift][at] : total[shift][at + 2]) * scale * scale_again;
+              }
+              *reinterpret_cast<float4*>(to + c * column_step + k) = make_float4(four[0], four[1], four[2], four[3]);
+              continue;
+            }
             const float sum = half == 0 ? total[shift][4 * i + c] : total[shift][4 * i + 2 + c];
             if (column + c < steps.columns.channels) to[c * column_step + k] = sum * scale * scale_again;
           }
@@ -313,9 +328,7 @@ __device__ __forceinline__ void consume(const ConvProblem& problem, const WgradS
       at.columns = own_columns + (stage >> 4);
       ptx::mbarrier_wait(memory.full(ring.stage), ring.parity);
       ptx::fence_async_shared();
-      const auto release = [&] {
-        if (lane == 0) ptx::mbarrier_arrive(memory.empty(ring.stage));
-      };
+      const auto release = [&] { ptx::mbarrier_arrive(memory.empty(ring.stage)); };
       if constexpr (Operand::kParts == 2)
         multiply_split<Operand, kN, kShifts>(at, release, total);
       else
@@ -350,8 +363,8 @@ __global__ void __launch_bounds__(kWgradThreads, 1)
     block.rows = origin_of(steps.rows, steps.swapped ? y : x, problem.G, place.group, place.shift, steps.chunk);
     block.columns = origin_of(steps.columns, steps.swapped ? x : y, problem.G, place.group, place.shift, steps.chunk);
     for (int stage = 0; stage < steps.stages; ++stage) {
-      ptx::mbarrier_init(memory.full(stage), kWgradProducers / 32);
-      ptx::mbarrier_init(memory.empty(stage), 8);
+      ptx::mbarrier_init(memory.full(stage), kWgradProducers);  // each writer and reader for itself
+      ptx::mbarrier_init(memory.empty(stage), 256);
     }
     ptx::fence_mbarrier_init();
   }

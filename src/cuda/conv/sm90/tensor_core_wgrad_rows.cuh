@@ -92,8 +92,9 @@ struct __align__(16) WgradRowItem {
   std::uint32_t from;   // byte of the raw rows: of the first channel
   std::uint32_t to;     // byte of the tile
   std::int32_t within;  // number of the window
-  std::int32_t exists;
+  std::int32_t unused;
 };
+inline constexpr std::uint32_t kNoItem = 0xffffffff;  // in place of `to`
 
 __device__ __forceinline__ WgradRowItem make_row_item(const WgradSide& side, int first_block, int index, int bytes) {
   const auto item = static_cast<std::uint32_t>(index);
@@ -102,13 +103,13 @@ __device__ __forceinline__ WgradRowItem make_row_item(const WgradSide& side, int
   const std::uint32_t u = side.by_planes.divide(rest);
   const auto own = static_cast<int>(group * side.by_planes.divisor + rest - u * side.by_planes.divisor);
   const int block = first_block + own;
-  if (own >= side.tile || block >= side.blocks) return {0, 0, 0, 0};
+  if (own >= side.tile || block >= side.blocks) return {0, kNoItem, 0, 0};
   const int channel = (block / side.planes - first_block / side.planes) * 8, plane = block % side.planes;
   const auto within = static_cast<int>(side.step * u + plane * side.plane_step);
   const int box = within / side.raw.span;
   const int in_box = channel / side.raw.classes * side.raw.width + within - box * side.raw.span;
   const int from = box * side.raw.box_bytes + in_box * bytes;
-  return {static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(own * side.pitch + static_cast<int>(u)) * 16, within, 1};
+  return {static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(own * side.pitch + static_cast<int>(u)) * 16, within, 0};
 }
 
 template <class T>
@@ -119,24 +120,20 @@ __device__ __forceinline__ std::uint32_t raw_word(const unsigned char* at) {
 
 inline constexpr std::uint32_t kLowerHalves = 0x5410;  // of two words, for WgradFill::convert
 
-/// A converter's item of a step. `hidden`: the numbers before it are not the row's.
-template <class Operand>
-__device__ __forceinline__ void convert_row_item(const WgradRowItem& item, const unsigned char* raw, const int (&channel)[8],
-                                                 int hidden, float scale, unsigned char* tile, int part_bytes,
-                                                 WgradRange& range) {
-  if (item.exists == 0) return;
-  std::uint32_t words[8];
+/// The words of a converter's item. `hidden`: the numbers before it are not the row's.
+template <class T>
+__device__ __forceinline__ void load_row_item(const WgradRowItem& item, const unsigned char* raw, const int (&channel)[8],
+                                              int hidden, std::uint32_t (&words)[8]) {
 #pragma unroll
-  for (int c = 0; c < 8; ++c) words[c] = raw_word<typename Operand::Source>(raw + item.from + channel[c]);
+  for (int c = 0; c < 8; ++c) words[c] = raw_word<T>(raw + item.from + channel[c]);
   if (item.within < hidden) {
 #pragma unroll
     for (int c = 0; c < 8; ++c) words[c] = 0;
   }
-  WgradFill<Operand>::convert_item(words, kLowerHalves, scale, tile + item.to, part_bytes, range);
 }
 
 /// All the steps of a converter. `items`: this thread's, kWgradConverters apart.
-template <class Operand>
+template <class Operand, int kItems>
 __device__ __forceinline__ void convert_steps(const WgradSteps& steps, const WgradClasses& classes, const WgradPlace& place,
                                               const WgradBuffers& buffers, const WgradRowItem* items, int slots, float scale,
                                               WgradRange& range) {
@@ -158,9 +155,21 @@ __device__ __forceinline__ void convert_steps(const WgradSteps& steps, const Wgr
     ptx::mbarrier_wait(buffers.tiles.empty(tile.stage), tile.parity ^ 1);
     const unsigned char* from = buffers.columns.at(raw.stage);
     unsigned char* to = buffers.tiles.at(tile.stage);
+    // kItems at a time: the loads of one pass while another is converted.
 #pragma unroll 1
-    for (int slot = 0; slot < slots; ++slot)
-      convert_row_item<Operand>(items[slot * kWgradConverters], from, channel, hidden, scale, to, part_bytes, range);
+    for (int slot = 0; slot < slots; slot += kItems) {
+      std::uint32_t words[kItems][8], places[kItems];
+#pragma unroll
+      for (int i = 0; i < kItems; ++i) {
+        const WgradRowItem item = items[(slot + i) * kWgradConverters];
+        load_row_item<T>(item, from, channel, hidden, words[i]);
+        places[i] = item.to;
+      }
+#pragma unroll
+      for (int i = 0; i < kItems; ++i)
+        if (places[i] != kNoItem)
+          WgradFill<Operand>::convert_item(words[i], kLowerHalves, scale, to + places[i], part_bytes, range);
+    }
     ptx::mbarrier_arrive(buffers.tiles.full(tile.stage));
     ptx::mbarrier_arrive(buffers.columns.empty(raw.stage));
     raw.advance(steps.columns_stages);
@@ -365,6 +374,23 @@ __device__ __forceinline__ void multiply_rows_once(const WgradOperands& at, cons
   done();
 #pragma unroll
   for (int shift = 0; shift < kShifts; ++shift) ptx::settle(total[shift]);
+}
+
+/// The rest of a step from its position kFirst on, kCount fragments at a time, of which the first are loaded.
+template <class Operand, int kN, int kShifts, bool kDense, int kCount, int kFirst = 0, class Done>
+__device__ __forceinline__ void multiply_rows_on(const WgradRows<Operand>& rows, const WgradOperands& at, float scale,
+                                                 int hidden, bool go_on, std::uint32_t (&high)[kCount][4],
+                                                 std::uint32_t (&low)[kCount][4], Done done, WgradRange& range,
+                                                 float (&total)[kShifts][kN / 2]) {
+  if constexpr (kFirst + kCount == kChunk / 16) {
+    multiply_rows_once<Operand, kN, kShifts, kFirst>(at, high, go_on, done, total);
+  } else {
+    multiply_rows_once<Operand, kN, kShifts, kFirst>(
+        at, high, go_on, [] {}, total);
+    rows.template load<kDense, kFirst + kCount>(scale, hidden, high, low, range);
+    multiply_rows_on<Operand, kN, kShifts, kDense, kCount, kFirst + kCount>(rows, at, scale, hidden, true, high, low, done,
+                                                                            range, total);
+  }
 }
 
 }  // namespace polyphase::cuda::tensor_core

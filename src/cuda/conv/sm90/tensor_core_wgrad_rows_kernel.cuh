@@ -36,7 +36,9 @@ __device__ __forceinline__ void consume_rows(const ConvProblem& problem, const W
   const bool turns = steps.own == 0;
   const int own_block = (turns ? 0 : group * 8) + 2 * warp;
   WgradRows<Operand> rows = rows_of<Operand>(steps, classes, place, own_block, lane, turns ? group * kChunk : 0);
-  constexpr int kSteps = kChunk / 16, kAtOnce = kN * kShifts > 256 ? kSteps / 2 : kSteps;  // the latter for want of registers
+  constexpr int kSteps = kChunk / 16, kAtOnce = kN * kShifts <= 256 ? kSteps
+                                                : Operand::kScaled  ? 1
+                                                                    : 2;  // for want of registers
   constexpr bool kDense = kN * kShifts > 192;
   WgradOperands at{};
   at.columns_part = steps.stage_bytes / Operand::kParts / 16;
@@ -62,22 +64,23 @@ __device__ __forceinline__ void consume_rows(const ConvProblem& problem, const W
       };
       const auto rows_read = [&] { ptx::mbarrier_arrive(buffers.rows.empty(raw.stage)); };
       const auto release = [&] { ptx::mbarrier_arrive(buffers.tiles.empty(tile.stage)); };
-      if constexpr (kN * kShifts != 96)
-        ptx::forget(rows.step), ptx::forget(rows.position);  // or every address stays in a register
+      // Or every address stays in a register, which pays only with the fewest sums.
+      if constexpr (kN * kShifts != 96) {
+        ptx::forget(rows.step);
+        ptx::forget(rows.position);
+      }
       std::uint32_t high[kAtOnce][4], low[kAtOnce][4];
       rows.template load<kDense, 0>(rows_scale, hidden, high, low, range);
       await_tile();
       if constexpr (Operand::kParts == 2) {
         multiply_rows_split<Operand, kN, kShifts>(at, high, low, rows_read, release, total);
-      } else if constexpr (kAtOnce == kSteps) {
-        multiply_rows_once<Operand, kN, kShifts, 0>(
-            at, high, go_on, [&] { rows_read(), release(); }, total);
       } else {
-        multiply_rows_once<Operand, kN, kShifts, 0>(
-            at, high, go_on, [] {}, total);
-        rows.template load<kDense, kAtOnce>(rows_scale, hidden, high, low, range);
-        multiply_rows_once<Operand, kN, kShifts, kAtOnce>(
-            at, high, true, [&] { rows_read(), release(); }, total);
+        const auto done = [&] {
+          rows_read();
+          release();
+        };
+        multiply_rows_on<Operand, kN, kShifts, kDense, kAtOnce>(rows, at, rows_scale, hidden, go_on, high, low, done, range,
+                                                                total);
       }
       raw.advance(steps.rows_stages);
       tile.advance(steps.stages);
@@ -132,27 +135,31 @@ __global__ void __launch_bounds__(kWgradRowThreads, 1)
   }
   __syncthreads();
   const WgradPlace& place = block.place;
-  const int slots = (steps.columns.items + kWgradConverters - 1) / kWgradConverters;
+  const int slots = (steps.columns.items + 2 * kWgradConverters - 1) / (2 * kWgradConverters) * 2;
   for (int item = static_cast<int>(threadIdx.x); item < slots * kWgradConverters; item += kWgradRowThreads)
     items[item] = make_row_item(steps.columns, place.column_block, item, sizeof(typename Operand::Source));
   __syncthreads();
   const int x_exponent = Operand::kScaled ? scale_exponent(scales->x_largest, kSourceTarget) : 0;
   const int y_exponent = Operand::kScaled ? scale_exponent(scales->y_largest, kSourceTarget) : 0;
   WgradRange range{__float2half2_rn(0.0F), 0};
+  // Of 168 a thread at launch.
+  constexpr int kConsumerRegisters = kN * kShifts > 256 || kN * kShifts == 96 ? 232 : 216,
+                kConverterRegisters = 504 - 2 * kConsumerRegisters;
+  constexpr int kItems = kConverterRegisters < 56 && Operand::kScaled ? 1 : 2;  // of a converter at a time
   if (threadIdx.x < 128) {
-    ptx::registers_down<40>();
+    ptx::registers_down<kConverterRegisters>();
     if (threadIdx.x < 32) {
       if (threadIdx.x == 0) copy_steps<typename Operand::Source>(steps, maps, place, buffers);
     } else {
       const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 - 1, 0);
       constexpr int kWarps = kWgradConverters / 32;
-      convert_steps<Operand>(steps, maps.columns, place, buffers, items + (threadIdx.x - 32),
-                             (steps.columns.items / 32 + kWarps - 1 - warp) / kWarps,
-                             power_of_two(steps.swapped ? x_exponent : y_exponent), range);
+      convert_steps<Operand, kItems>(steps, maps.columns, place, buffers, items + (threadIdx.x - 32),
+                                     (steps.columns.items / 32 + kWarps - 1 - warp) / kWarps,
+                                     power_of_two(steps.swapped ? x_exponent : y_exponent), range);
       if constexpr (Operand::kScaled) report(range, *scales);
     }
   } else {
-    ptx::registers_up<232>();
+    ptx::registers_up<kConsumerRegisters>();
     consume_rows<Operand, kN, kShifts>(problem, steps, maps.rows, place, buffers, -x_exponent - y_exponent,
                                        power_of_two(steps.swapped ? y_exponent : x_exponent), range, partial);
     if constexpr (Operand::kScaled) report(range, *scales);

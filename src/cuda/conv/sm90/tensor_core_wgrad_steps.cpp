@@ -101,7 +101,7 @@ void plan_rows(WgradSteps& steps, const ConvProblem& problem, int parts, int byt
   const int columns_bytes = steps.shape.columns / 8 * steps.columns.pitch * 16;
   steps.rows_bytes = 0;
   steps.stage_bytes = parts * columns_bytes;
-  const int fixed = kRowsAlignment + whole(steps.columns.items, kWgradConverters) * kItemBytes;
+  const int fixed = kRowsAlignment + whole(steps.columns.items, 2 * kWgradConverters) * kItemBytes;
   const std::int64_t free = shared_limit - kRowsStaticBytes - fixed;
   const auto fits = [&](int rows, int columns, int stages) {
     return std::int64_t{rows} * steps.rows.raw.bytes + std::int64_t{columns} * steps.columns.raw.bytes +
@@ -162,12 +162,20 @@ WgradSteps make_steps(const ConvProblem& problem, WgradShape shape, bool swapped
   return steps;
 }
 
-/// The same by rows: the tensor cores, the copies or the conversion of the columns.
-double rows_cost_of(const WgradSteps& steps, int parts) {
+/// What a position costs by rows, in cycles: of the tensor cores, the copies and the conversion of the columns.
+struct RowsCycles {
+  double multiply, copy, convert;
+};
+RowsCycles rows_cycles(const WgradSteps& steps, int parts) {
   const double products = parts == 2 ? 3 : 1, chunk = steps.chunk;
-  const double multiply = (steps.own == 0 ? 64.0 : 128.0) * steps.shape.columns * steps.shape.shifts * products / 2048;
-  const double copy = (steps.rows.raw.arriving + steps.columns.raw.arriving) / chunk / 30;
-  const double convert = steps.columns.items / chunk * (parts == 2 ? 1.5 : 1.2);
+  return {(steps.own == 0 ? 64.0 : 128.0) * steps.shape.columns * steps.shape.shifts * products / 2048,
+          (steps.rows.raw.arriving + steps.columns.raw.arriving) / chunk / 30,
+          steps.columns.items / chunk * (parts == 2 ? 1.5 : 1.2)};
+}
+
+/// A model, only for comparison.
+double rows_cost_of(const WgradSteps& steps, int parts) {
+  const auto [multiply, copy, convert] = rows_cycles(steps, parts);
   return static_cast<double>(steps.jobs) * (std::max({multiply, copy, convert}) + 0.1 * (multiply + copy + convert)) *
          static_cast<double>(pieces(steps.positions, steps.chunk) * steps.chunk);
 }
@@ -236,6 +244,28 @@ WgradSteps make_wgrad_steps(const ConvProblem& problem, int parts, int bytes, in
   if (best.stages == 0) consider(kWgradShapes, false);
   if (best.stages != 0) cut_slices(best, problem, parts, sm_count, partial_limit);
   return best;
+}
+
+std::optional<double> wgrad_seconds(const ConvProblem& problem, Precision precision, int sm_count, int shared_limit) {
+  constexpr double kClock = 1.7e9, kBandwidth = 2e12, kLaunches = 12e-6;
+  constexpr double kStore = 2;  // cycles of a block for one of its sums
+  constexpr std::int64_t kFill = 4;
+  const bool is_f32 = problem.dtype == DType::f32;
+  const int parts = is_f32 && precision != Precision::tf32 ? 2 : 1;
+  const WgradSteps steps = make_wgrad_steps(problem, parts, is_f32 ? 4 : 2, sm_count, shared_limit, conv_workspace_limit());
+  if (!steps.by_rows || steps.stages < 2) return std::nullopt;
+  const auto [multiply, copy, convert] = rows_cycles(steps, parts);
+  const auto rounds = static_cast<double>(pieces(steps.jobs * steps.slices, sm_count));
+  const auto chunks = static_cast<double>(steps.chunks_per_slice + kFill);
+  const bool by_four = steps.columns.planes % 4 == 0 && steps.rows.planes == 1 && steps.q % 4 == 0 && problem.K % 4 == 0;
+  const double sums =
+      (by_four ? 0.3 : 1.0) * 128.0 * steps.shape.columns * steps.shape.shifts * static_cast<double>(steps.flushes);
+  const double cycles = rounds * (chunks * steps.chunk * (multiply + copy + 0.3 * convert) + kStore * sums);
+  // Partial sums are read again; of f32, all weights once more to look for what to repair.
+  const double weights = static_cast<double>(problem.C_in) * static_cast<double>(problem.channels_out_per_group() * problem.K);
+  const double passes =
+      (steps.partial_slices == 1 && is_f32 ? 0.0 : static_cast<double>(steps.partial_slices) + 1) + (is_f32 ? 1 : 0);
+  return cycles / kClock + 4 * weights * passes / (kBandwidth * sm_count / 132) + kLaunches * (is_f32 ? 2 : 1);
 }
 
 std::optional<std::string> wgrad_problem(const ConvProblem& problem, int sm_count, int shared_limit) {
