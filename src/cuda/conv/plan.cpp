@@ -10,6 +10,7 @@
 #include "cuda/conv/direct_steps.hpp"
 #include "cuda/conv/direct_wgrad_steps.hpp"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
+#include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/runtime.hpp"
 
@@ -117,12 +118,13 @@ double gemm_seconds(const ConvProblem& p, ConvDirection direction, Precision pre
       break;
   }
   rate *= used(ci, 32) * used(rows, 64) * filled(blocks, rates);
-  const std::size_t word = direction == ConvDirection::forward ? std::max<std::size_t>(4, size_of(p.dtype)) : size_of(p.dtype);
+  // Of 16 bits as slow as of 32: the passes over the columns are bound by their instructions.
+  const std::size_t word = std::max<std::size_t>(4, size_of(p.dtype));
   const double column_bytes = product({p.N, p.G, rows, p.L_in}) * static_cast<double>(word);
   const double pieces = std::ceil(column_bytes / (256.0 * (1 << 20)));
   const double products =
       direction == ConvDirection::wgrad ? static_cast<double>(p.N) : pieces * static_cast<double>(std::min(p.N, p.G));
-  return p.operations() / rate + (2 * column_bytes + tensor_bytes(p)) / (0.8 * rates.bandwidth) +
+  return p.operations() / rate + (2 * column_bytes + tensor_bytes(p)) / (0.27 * rates.bandwidth) +
          (pieces + products) * 2 * rates.launch;
 }
 
@@ -133,9 +135,8 @@ double tensor_core_seconds(const ConvProblem& p, ConvDirection direction, Precis
   const double kind = p.dtype != DType::f32          ? rates.tensor_half
                       : precision == Precision::tf32 ? rates.tensor_tf32
                                                      : rates.tensor_f32;
-  constexpr double kWgrad = 0.65;    // of the rate
   constexpr double kPasses = 40e-6;  // for all but the products, however small the problem
-  double rate = kind, bandwidth = rates.bandwidth, blocks = 0;
+  double rate = kind, bandwidth = rates.bandwidth, blocks = 0, sums = 0;
   switch (direction) {
     case ConvDirection::forward:
       rate *= used(out * classes, 64) * used(in, 16);
@@ -148,12 +149,22 @@ double tensor_core_seconds(const ConvProblem& p, ConvDirection direction, Precis
       blocks = product({p.N, p.G, (p.L_in + 127) / 128, (in + 63) / 64});
       break;
     case ConvDirection::wgrad:
-      rate *= kWgrad * used(std::max(in, out), 64) * used(std::min(in, out), 32);
+      rate *= used(std::max(in, out), 64) * used(std::min(in, out), 32);
       bandwidth *= 0.6;
       blocks = product({p.N, p.G, (p.L_in + 511) / 512, (in + 63) / 64, (out + 63) / 64});
+      sums = 12 * product({p.C_in, out, p.K}) / (0.25 * rates.bandwidth);  // stored, and added up
       break;
   }
-  return std::max(p.operations() / (rate * filled(blocks, rates)), tensor_bytes(p) / bandwidth) + kPasses;
+  return std::max(p.operations() / (rate * filled(blocks, rates)), tensor_bytes(p) / bandwidth) + sums + kPasses;
+}
+
+/// The same of forms that know how they cut a problem.
+std::optional<double> tensor_core_known_seconds(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                                int device) {
+  if (direction != ConvDirection::wgrad) return tensor_core::wide_seconds(problem, direction, precision, device);
+  const DeviceProperties& gpu = properties(device);
+  if (tensor_core::uses_mma(gpu.arch())) return std::nullopt;
+  return tensor_core::wgrad_seconds(problem, precision, gpu.sm_count, gpu.shared_bytes_per_block);
 }
 
 }  // namespace
@@ -205,10 +216,10 @@ ConvPlan make_conv_plan(const ConvProblem& problem, ConvDirection direction, Pre
   const GpuRates rates = rates_of(device);
   for (const Algorithm algorithm : {Algorithm::depthwise, Algorithm::direct, Algorithm::tensor_core, Algorithm::gemm}) {
     if (can_implement(problem, direction, algorithm, precision, device)) continue;
-    // The wide form of tensor_core knows its tiles, and is known to be faster than the rates of the others say.
-    const auto wide =
-        algorithm == Algorithm::tensor_core ? tensor_core::wide_seconds(problem, direction, precision, device) : std::nullopt;
-    plan.candidates.push_back({algorithm, wide ? *wide : estimate(problem, direction, algorithm, precision, rates)});
+    // Where tensor_core knows its tiles it is known to be faster than the rates of the others say.
+    const auto known =
+        algorithm == Algorithm::tensor_core ? tensor_core_known_seconds(problem, direction, precision, device) : std::nullopt;
+    plan.candidates.push_back({algorithm, known ? *known : estimate(problem, direction, algorithm, precision, rates)});
   }
   std::stable_sort(plan.candidates.begin(), plan.candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });

@@ -162,6 +162,32 @@ TEST_CASE("tiles, slices and flushes cover the problem, fit shared memory and ke
   CHECK(by_words.size() == std::size(tensor_core::kWgradShapes));
 }
 
+TEST_CASE("the estimate is near what an H200 took, and there is none by words") {
+  struct Measured {
+    ConvProblem problem;
+    double fp32, tf32, bf16;  // microseconds
+  };
+  const Measured all[] = {
+      {{.N = 64, .C_in = 128, .C_out = 128, .L_in = 65536, .K = 3}, 2658, 1430, 1070},
+      {{.N = 16, .C_in = 32, .C_out = 64, .L_in = 131072, .K = 3, .S = 2, .P_l = 1, .P_r = 1, .D = 2}, 395, 365, 285},
+      {{.N = 32, .C_in = 32, .C_out = 64, .L_in = 131072, .K = 5, .D = 3}, 640, 470, 340},
+      {{.N = 1, .C_in = 128, .C_out = 128, .L_in = 220160, .K = 4, .S = 2, .P_l = 1, .P_r = 1}, 250, 194, 140}};
+  for (const Measured& one : all) {
+    ConvProblem p = sized(one.problem);
+    const auto near = [&](Precision precision, double measured) {
+      const auto seconds = tensor_core::wgrad_seconds(p, precision, kSmsOfHopper, kSharedOfHopper);
+      REQUIRE(seconds);
+      CHECK_MESSAGE(std::abs(*seconds * 1e6 / measured - 1) < 0.25, p, ' ', precision, ": ", *seconds * 1e6, " for ", measured);
+    };
+    near(Precision::fp32, one.fp32);
+    near(Precision::tf32, one.tf32);
+    p.dtype = DType::bf16;
+    near(Precision::fp32, one.bf16);
+  }
+  const ConvProblem odd = sized({.N = 2, .C_in = 129, .C_out = 129, .L_in = 401, .K = 3});
+  CHECK_FALSE(tensor_core::wgrad_seconds(odd, Precision::fp32, kSmsOfHopper, kSharedOfHopper));
+}
+
 TEST_CASE("long sums of one part leave the tensor cores every 16384 positions") {
   const ConvProblem p = sized({.N = 4, .C_in = 64, .C_out = 64, .L_in = 8'000'000, .K = 3, .P_l = 1, .P_r = 1});
   const auto limit = std::size_t{1} << 28;
