@@ -243,6 +243,8 @@ sanitized=(
   "cuda/conv/sm90/tensor_core racecheck:4 synccheck"
   "cuda/conv/sm90/tensor_core_wide racecheck synccheck"
   "cuda/conv/sm90/tensor_core_wgrad racecheck:3 synccheck"
+  "cuda/conv/sm80/tensor_core_mma racecheck synccheck"
+  "cuda/conv/sm80/tensor_core_mma_wgrad racecheck synccheck"
   "cuda/reduce racecheck synccheck initcheck"
   "cuda/copy racecheck synccheck initcheck"
   "cuda/fft racecheck synccheck initcheck"
@@ -291,7 +293,7 @@ part_sanitize() {
         [[ $name =~ ^cuda/(conv/direct|conv/depthwise|reduce)$ && $tool =~ ^(memcheck|racecheck)$ ]] || continue
       fi
       program=${name%/*}
-      program=$build/tests/${program%/sm90}/test_${name//\//_}
+      program=$build/tests/${program%/sm[0-9]0}/test_${name//\//_}
       # Tests of src/cuda choose their devices themselves.
       device=(POLYPHASE_TEST_DEVICE=cuda:0)
       if [[ $name = cuda/* ]]; then device=(); fi
