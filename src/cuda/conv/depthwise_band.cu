@@ -144,15 +144,19 @@ void band_gather(const ConvProblem& problem, ConvDirection direction, const Band
                  const void* bias, void* out, const Epilogue& epilogue, cudaStream_t stream) {
   with_band_element(problem, [&](auto* result) {
     using T = std::remove_pointer_t<decltype(result)>;
-    const auto run = [&](auto* kernel) {
+    const auto launch = [&](auto* kernel) {
       launch_band(kernel, "conv depthwise", plan, stream, static_cast<const T*>(source), static_cast<const T*>(w),
                   static_cast<const T*>(bias), static_cast<T*>(out), epilogue);
     };
+    const auto run = [&]<int kN, int kDepth, bool kForward>() {
+      if (epilogue.is_needed()) return launch(band_gather_kernel<T, kN, kDepth, kForward, false>);
+      launch(band_gather_kernel<T, kN, kDepth, kForward, true>);
+    };
     if (direction == ConvDirection::dgrad)
-      return with_depth(plan.depth, [&](auto depth) { run(band_gather_kernel<T, 1, decltype(depth)::value, false>); });
-    if (plan.S == 1) return run(band_gather_kernel<T, 1, 2, true>);
-    if (plan.S == 2) return run(band_gather_kernel<T, 2, 2, true>);
-    run(band_gather_kernel<T, 4, 2, true>);
+      return with_depth(plan.depth, [&](auto depth) { run.template operator()<1, decltype(depth)::value, false>(); });
+    if (plan.S == 1) return run.template operator()<1, 2, true>();
+    if (plan.S == 2) return run.template operator()<2, 2, true>();
+    run.template operator()<4, 2, true>();
   });
 }
 

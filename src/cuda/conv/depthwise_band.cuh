@@ -18,7 +18,7 @@
 
 #include "cuda/conv/chunk_stage.cuh"
 #include "cuda/conv/depthwise_band.hpp"
-#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/epilogue_light.cuh"
 #include "cuda/ptx/mma.cuh"
 
 namespace polyphase::cuda::depthwise {
@@ -82,8 +82,8 @@ __device__ __forceinline__ void store_pairs(T* to, int low, int high, const Pair
 
 /// A tile of one row, the M rows that dgrad adds one after another. kN: multiplications side by side, N/8; for forward
 /// S. Column 2q + e of multiplication j is output 2*kN*q + 2*j + e of its block, so that a lane's outputs are neighbours.
-/// Shared memory: stages of the source.
-template <class T, int kN, int kDepth, bool kForward>
+/// Shared memory: stages of the source. kPlain: no epilogue follows, and none of its instructions.
+template <class T, int kN, int kDepth, bool kForward, bool kPlain>
 __global__ void __launch_bounds__(kBandThreads, 8)
     band_gather_kernel(const __grid_constant__ BandPlan plan, const T* __restrict__ source, const T* __restrict__ w,
                        const T* __restrict__ bias, T* __restrict__ out, const __grid_constant__ Epilogue epilogue) {
@@ -132,6 +132,7 @@ __global__ void __launch_bounds__(kBandThreads, 8)
   };
 
   const float offset = bias != nullptr ? static_cast<float>(bias[channel]) : 0.0F;
+  const LightActivation light(epilogue);
   // A lane's outputs: kN pairs at `at`, the next 8 blocks on.
   const int at = t + (first_block + lane / 4) * kBlock + lane % 4 * 2 * kN;
   const bool inside = t >= 0 && t + width <= length;
@@ -175,6 +176,11 @@ __global__ void __launch_bounds__(kBandThreads, 8)
               pairs[j] = make_pair(sum[j][2 * half] + offset, sum[j][2 * half + 1] + offset, T());
               highest = __hmax2_nan(highest, pairs[j]);
             }
+            if (!kPlain && light.is_there) {
+#pragma unroll
+              for (int j = 0; j < kN; ++j)
+                pairs[j] = make_pair(light(static_cast<float>(pairs[j].x)), light(static_cast<float>(pairs[j].y)), T());
+            }
             const int one = at + (v * kWarpBlocks + half * 8) * kBlock;
             if (inside)
               put_words(reinterpret_cast<std::uint32_t*>(to + one), reinterpret_cast<const std::uint32_t(&)[kN]>(pairs));
@@ -187,12 +193,14 @@ __global__ void __launch_bounds__(kBandThreads, 8)
           __syncwarp();
           for (int i = lane; i < kWarp; i += 32) {
             const int one = t + first_block * kBlock + i;
-            if (one >= 0 && one < length) to[one] = static_cast<T>(add_taps<kForward>(plan, from, taps, one) + offset);
+            if (one < 0 || one >= length) continue;
+            const T sum = static_cast<T>(add_taps<kForward>(plan, from, taps, one) + offset);
+            to[one] = !kPlain && light.is_there ? static_cast<T>(light(static_cast<float>(sum))) : sum;
           }
         }
-        if (epilogue.is_needed())
-          finish_stored<float>(epilogue, to, length, t + first_block * kBlock, kWarp, channel, lane, 32);
       });
+  if (!kPlain && epilogue.is_needed() && !light.is_there && thread / 32 < warps)
+    finish_stored<float>(epilogue, to, length, t + first_block * kBlock, kWarp, channel, lane, 32);
 }
 
 }  // namespace polyphase::cuda::depthwise

@@ -117,9 +117,12 @@ void vector_gather(ConvDirection direction, const VectorPlan& plan, const void* 
                    void* out, const Epilogue& epilogue, cudaStream_t stream) {
   with_vector_stride(plan, [&](auto stride) {
     constexpr int S = decltype(stride)::value;
-    launch_vectors(direction == ConvDirection::forward ? vector_forward_kernel<S> : vector_dgrad_kernel<S>, "conv depthwise",
-                   plan, stream, static_cast<const float*>(source), static_cast<const float*>(w),
-                   static_cast<const float*>(bias), static_cast<float*>(out), epilogue);
+    const bool is_forward = direction == ConvDirection::forward;
+    // Without the epilogue ptxas spills registers of dgrad with S = 4.
+    auto* const plain = is_forward ? vector_forward_kernel<S, true> : vector_dgrad_kernel<S, S != 4>;
+    auto* const finishing = is_forward ? vector_forward_kernel<S, false> : vector_dgrad_kernel<S, false>;
+    launch_vectors(epilogue.is_needed() ? finishing : plain, "conv depthwise", plan, stream, static_cast<const float*>(source),
+                   static_cast<const float*>(w), static_cast<const float*>(bias), static_cast<float*>(out), epilogue);
   });
 }
 

@@ -15,7 +15,7 @@
 
 #include "cuda/conv/chunk_stage.cuh"
 #include "cuda/conv/depthwise_vector.hpp"
-#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/epilogue_light.cuh"
 #include "cuda/conv/word_stage.cuh"
 
 namespace polyphase::cuda::depthwise {
@@ -29,6 +29,14 @@ inline constexpr int kMostSteps = S == 1 ? 12 : 8;
 /// Vectors of a thread.
 inline constexpr int kVectors = 4;  // of forward and wgrad
 inline constexpr int kDgradVectors = 2;
+
+/// sums = light(sums), where there is one.
+template <int V>
+__device__ __forceinline__ void activate(const LightActivation& light, float (&sums)[V][4]) {
+  if (!light.is_there) return;
+#pragma unroll
+  for (int i = 0; i < 4 * V; ++i) sums[i / 4][i % 4] = light(sums[i / 4][i % 4]);
+}
 
 template <int V>
 __device__ __forceinline__ void fill(float (&sums)[V][4], float value) {
@@ -65,8 +73,8 @@ __device__ __forceinline__ void add_steps(const float* stage, const float* taps,
   }
 }
 
-/// A tile of one row of y. Shared memory: taps (steps x S), x.
-template <int S>
+/// A tile of one row of y. Shared memory: taps (steps x S), x. kPlain: no epilogue follows, and none of its instructions.
+template <int S, bool kPlain>
 __global__ void __launch_bounds__(kVectorThreads, 8)
     vector_forward_kernel(const __grid_constant__ VectorPlan plan, const float* __restrict__ x, const float* __restrict__ w,
                           const float* __restrict__ bias, float* __restrict__ y, const __grid_constant__ Epilogue epilogue) {
@@ -102,8 +110,10 @@ __global__ void __launch_bounds__(kVectorThreads, 8)
     fill(sums, offset);
     add_steps<S, decltype(count)::value>(stage + first_vector * U, taps, plan.K + sigma - (steps - 1) * S, sigma, sums);
   });
+  const LightActivation light(epilogue);
+  if constexpr (!kPlain) activate(light, sums);
   store_vectors(to, plan.L_out, t, sums);
-  if (epilogue.is_needed())
+  if (!kPlain && epilogue.is_needed() && !light.is_there)
     finish_stored<float>(epilogue, to, plan.L_out, t_begin + thread / 32 * 128 * V, 128 * V, channel, thread % 32, 32);
 }
 
@@ -137,7 +147,7 @@ __device__ __forceinline__ void add_positions(const std::uint32_t* stage, int fi
 }
 
 /// A tile of one row of x, the M rows of y one after another. Shared memory: taps (M x steps x S, a step more), stages of y.
-template <int S>
+template <int S, bool kPlain>
 __global__ void __launch_bounds__(kVectorThreads, 7)
     vector_dgrad_kernel(const __grid_constant__ VectorPlan plan, const float* __restrict__ y, const float* __restrict__ w,
                         const float* __restrict__ bias, float* __restrict__ x, const __grid_constant__ Epilogue epilogue) {
@@ -185,8 +195,10 @@ __global__ void __launch_bounds__(kVectorThreads, 7)
           });
         });
       });
+  const bool is_early = S < 4 && LightActivation(epilogue).is_there;  // S = 4 has no register to spare
+  if constexpr (S < 4 && !kPlain) activate(LightActivation(epilogue), sums);
   store_vectors(to, plan.L_in, i_begin + first_vector * 4, sums);
-  if (epilogue.is_needed())
+  if (!kPlain && epilogue.is_needed() && !is_early)
     finish_stored<float>(epilogue, to, plan.L_in, i_begin + thread / 32 * 128 * V, 128 * V, channel, thread % 32, 32);
 }
 
