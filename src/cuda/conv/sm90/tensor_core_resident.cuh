@@ -168,12 +168,12 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
   const ResidentLayout layout(base, steps, sizeof(Staged<T>), pair);
   if (group < kPairs && warp == 0 && lane == 0) {
     for (int stage = 0; stage < steps.stages; ++stage) {
-      ptx::mbarrier_init(layout.full(stage), 4);
+      ptx::mbarrier_init(layout.full(stage), 128);  // each writer for itself
       ptx::mbarrier_init(layout.empty(stage), 4);
     }
     for (int stage = 0; stage < steps.raw_stages; ++stage) {
       ptx::mbarrier_init(layout.raw_full(stage), 4);
-      ptx::mbarrier_init(layout.raw_empty(stage), 4);
+      ptx::mbarrier_init(layout.raw_empty(stage), 128);  // each reader for itself
     }
     ptx::mbarrier_init(layout.turn(pair), 4);
     if (pair == 0) ptx::mbarrier_init(layout.weights_full, 1);

@@ -244,8 +244,7 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
       multiply_rows<Mode, kN, 1>(words, own, first, second);
       own += weight_step;
       // All that was read of the stage is in products that are issued: no read is still under way.
-      __syncwarp();
-      if (lane == 0) ptx::mbarrier_arrive(layout.empty(at.stage));
+      ptx::mbarrier_arrive(layout.empty(at.stage));
       at.advance(steps.stages);
     }
     if (until >= 0 && lane == 0) ptx::mbarrier_arrive(layout.turn(pair));
@@ -307,7 +306,7 @@ __global__ void __launch_bounds__(kRowsThreads, 1)
   if (group < kPairs && warp == 0 && lane == 0) {
     for (int stage = 0; stage < steps.stages; ++stage) {
       ptx::mbarrier_init(layout.full(stage), kRowCopiers);
-      ptx::mbarrier_init(layout.empty(stage), 4);
+      ptx::mbarrier_init(layout.empty(stage), 128);  // each reader for itself
     }
     ptx::mbarrier_init(layout.turn(pair), 4);
     if (pair == 0) ptx::mbarrier_init(layout.weights_full(), 1);

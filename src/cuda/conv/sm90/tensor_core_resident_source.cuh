@@ -337,12 +337,9 @@ __device__ __forceinline__ void produce_resident(const TapGemm& form, const Resi
     ptx::mbarrier_wait(layout.raw_full(raw_ring.stage), raw_ring.parity);
     ptx::mbarrier_wait(layout.empty(ring.stage), ring.parity ^ 1);
     converter.run(now, raw + raw_ring.stage * steps.raw_bytes, sources + ring.stage * steps.source_bytes, lead);
+    ptx::mbarrier_arrive(layout.raw_empty(raw_ring.stage));
     ptx::fence_async_shared();
-    __syncwarp();
-    if (lane == 0) {
-      ptx::mbarrier_arrive(layout.raw_empty(raw_ring.stage));
-      ptx::mbarrier_arrive(layout.full(ring.stage));
-    }
+    ptx::mbarrier_arrive(layout.full(ring.stage));
     raw_ring.advance(steps.raw_stages);
     ring.advance(steps.stages);
     lead = (lead + 32) % kConverters;  // no warp always has the odd item

@@ -52,14 +52,17 @@ __device__ __forceinline__ void store_whole_rows(const RowRange& range, std::int
 #pragma unroll 4
   for (int row = 0; row < kRows; ++row) {
     const Staged<T>* from = staging + shift;
-    Word value[kPieces];
+    Word value[kPieces] = {};
+    // Behind a row's end lies what is another warp's.
     if (kWidth == 1 || shift % 2 == 0) {
 #pragma unroll
-      for (int i = 0; i < kPieces; ++i) value[i] = reinterpret_cast<const Word*>(from)[32 * i];
+      for (int i = 0; i < kPieces; ++i)
+        if (i < kPieces - 1 || has_last) value[i] = reinterpret_cast<const Word*>(from)[32 * i];
     } else if constexpr (kWidth == 2) {
       const auto* halves = reinterpret_cast<const std::uint16_t*>(from);
 #pragma unroll
-      for (int i = 0; i < kPieces; ++i) value[i] = halves[64 * i] | static_cast<std::uint32_t>(halves[64 * i + 1]) << 16;
+      for (int i = 0; i < kPieces; ++i)
+        if (i < kPieces - 1 || has_last) value[i] = halves[64 * i] | static_cast<std::uint32_t>(halves[64 * i + 1]) << 16;
     }
     Word* own = reinterpret_cast<Word*>(to + shift);
 #pragma unroll
