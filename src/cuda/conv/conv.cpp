@@ -40,7 +40,7 @@ bool applies_epilogue(const Call& call, Algorithm algorithm) {
       return call.direction == ConvDirection::forward;
     case Algorithm::tensor_core:
       return call.direction != ConvDirection::wgrad &&
-             tensor_core::fuses(call.problem, call.direction, call.first, epilogue, call.precision, call.device);
+             tensor_core::fuses(call.problem, call.direction, epilogue, call.precision, call.device);
     default:
       return true;
   }
