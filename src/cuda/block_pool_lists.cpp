@@ -250,10 +250,13 @@ Block* PoolLists::carve(Block* block, Address begin, Address end) {
   return piece;
 }
 
-/// Joins a block with neighbours of the same state, which are in no list.
-void PoolLists::join_alike(Block* block) {
+/// Joins a block with neighbours of the same state, which are in no list. Returns what it is part of now.
+Block* PoolLists::join_alike(Block* block) {
   if (block->next != nullptr && block->next->state == block->state) join_next(block);
-  if (block->previous != nullptr && block->previous->state == block->state) join_next(block->previous);
+  if (block->previous == nullptr || block->previous->state != block->state) return block;
+  block = block->previous;
+  join_next(block);
+  return block;
 }
 
 /// Unmaps the whole pieces inside a free block; what is left of it at either end stays free. Returns the bytes.
@@ -282,11 +285,7 @@ std::size_t PoolLists::trim() {
     for (Block* block = arena->first; block != nullptr; block = block->next) {
       if (block->state != State::moved) continue;
       block->state = State::hole;
-      if (block->next != nullptr && block->next->state == State::hole) join_next(block);
-      if (block->previous != nullptr && block->previous->state == State::hole) {
-        block = block->previous;
-        join_next(block);
-      }
+      block = join_alike(block);
     }
   }
   const std::vector<Block*> blocks(free_.begin(), free_.end());

@@ -116,7 +116,7 @@ class PoolLists {
   void unmap_pieces(Arena& arena, Address begin, Address end) noexcept;
   void unmap_moved(Arena& arena) noexcept;
   [[nodiscard]] Block* carve(Block* block, Address begin, Address end);
-  void join_alike(Block* block);
+  Block* join_alike(Block* block);
   std::size_t punch(Block* block);
   void drop_empty_arenas();
 
