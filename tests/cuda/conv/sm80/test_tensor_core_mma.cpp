@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <random>
 #include <vector>
 
 #include "conv/workspace.hpp"
 #include "cuda/allocator.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
+#include "support/tensor_core_grid.hpp"
 #include "support/tolerance.hpp"
 
 using namespace polyphase;
@@ -26,31 +26,7 @@ constexpr ConvDirection kGathers[] = {ConvDirection::forward, ConvDirection::dgr
 /// Strides, dilations, groups, paddings, batches and lengths around the tiles; classes that fill a row, with runs between them
 /// that no tap reaches, and that do not; taps that share a window and that lie apart.
 std::vector<ConvProblem> mma_problems() {
-  std::vector<ConvProblem> problems;
-  std::mt19937 random(17);
-  const auto pick = [&](std::int64_t low, std::int64_t high) {
-    return low + static_cast<std::int64_t>(random() % static_cast<unsigned>(high - low + 1));
-  };
-  const std::int64_t lengths[] = {1, 2, 31, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 513};
-  for (int turn = 0; turn < 60; ++turn) {
-    ConvProblem p;
-    p.N = pick(1, 4);
-    p.G = turn % 5 == 0 ? 2 : 1;
-    p.C_in = p.G * pick(8, turn % 3 == 0 ? 140 : 40);
-    p.C_out = p.G * pick(8, turn % 4 == 0 ? 90 : 24);
-    p.L_in = lengths[pick(0, 13)];
-    p.S = pick(1, turn % 6 == 0 ? 17 : 5);
-    p.D = turn % 3 == 0 ? pick(1, 5) : 1;
-    if (turn % 7 == 0) p.D = p.S * pick(1, 3);
-    if (turn % 19 == 0) p.D = pick(20, 200);
-    p.K = turn % 2 == 0 ? p.S * pick(1, 3) : pick(1, 12);
-    p.P_l = pick(0, std::min<std::int64_t>(5, ((p.L_in - 1) * p.S + p.D * (p.K - 1)) / 2));
-    p.P_r = p.P_l / 2;
-    p.OP = pick(0, std::max(p.S, p.D) - 1);
-    p = sized(p);
-    if (p.L_out > 0) problems.push_back(p);
-  }
-  return thinned(std::move(problems));
+  return thinned(random_gathers(17, {1, 2, 31, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 513}, true));
 }
 
 bool has_tensor_cores() { return cuda::device_count() > 0 && cuda::properties(0).arch() >= 80; }

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <random>
 #include <vector>
 
 #include "cuda/conv/sm80/tensor_core_mma_wgrad_steps.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
+#include "support/tensor_core_grid.hpp"
 
 using namespace polyphase;
 using namespace polyphase::testing;
@@ -20,34 +20,7 @@ namespace {
 constexpr int kSharedLeast = 99 * 1024, kSharedOfAmpere = 163 * 1024;
 constexpr std::size_t kLimit = std::size_t{1} << 28;
 
-/// Strides that divide the dilation and not, tiles that are full and not, taps that share a window and that do not.
-std::vector<ConvProblem> problems() {
-  std::vector<ConvProblem> out;
-  std::mt19937 random(23);
-  const auto pick = [&](std::int64_t low, std::int64_t high) {
-    return low + static_cast<std::int64_t>(random() % static_cast<unsigned>(high - low + 1));
-  };
-  const std::int64_t lengths[] = {1, 2, 31, 63, 64, 65, 127, 128, 129, 255, 257, 513, 1100};
-  for (int turn = 0; turn < 40; ++turn) {
-    ConvProblem p;
-    p.N = pick(1, 3);
-    p.G = turn % 4 == 0 ? 2 : 1;
-    p.C_in = p.G * pick(8, turn % 3 == 0 ? 150 : 40);
-    p.C_out = p.G * pick(8, turn % 5 == 0 ? 140 : 40);
-    p.L_in = lengths[pick(0, 12)];
-    p.S = turn % 11 == 0 ? pick(7, 20) : pick(1, 4);
-    p.D = turn % 2 == 0 ? pick(1, 5) : p.S * pick(1, 3);
-    if (turn % 9 == 0) p.D = pick(40, 200);
-    p.K = turn % 7 == 0 ? pick(10, 25) : pick(1, 9);
-    const std::int64_t half = std::max<std::int64_t>(0, ((p.L_in - 1) * p.S + p.D * (p.K - 1)) / 2);
-    p.P_l = pick(0, std::min(half, p.K * p.D));
-    p.P_r = pick(0, std::min(half, p.K * p.D));
-    p.OP = pick(0, std::max(p.S, p.D) - 1);
-    p = sized(p);
-    if (p.L_out > 0) out.push_back(p);
-  }
-  return thinned(std::move(out));
-}
+std::vector<ConvProblem> problems() { return thinned(random_wgrads(23, 40)); }
 
 bool has_tensor_cores() { return cuda::device_count() > 0 && cuda::properties(0).arch() >= 80; }
 

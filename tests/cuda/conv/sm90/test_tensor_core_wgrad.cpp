@@ -5,7 +5,6 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <random>
 #include <set>
 #include <utility>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
+#include "support/tensor_core_grid.hpp"
 #include "support/tolerance.hpp"
 
 using namespace polyphase;
@@ -28,30 +28,7 @@ constexpr int kSmsOfHopper = 132;
 
 /// Strides that divide the dilation and not, tiles that are full and not, taps that share a window and that do not.
 std::vector<ConvProblem> problems() {
-  std::vector<ConvProblem> out;
-  std::mt19937 random(11);
-  const auto pick = [&](std::int64_t low, std::int64_t high) {
-    return low + static_cast<std::int64_t>(random() % static_cast<unsigned>(high - low + 1));
-  };
-  const std::int64_t lengths[] = {1, 2, 31, 63, 64, 65, 127, 128, 129, 255, 257, 513, 1100};
-  for (int turn = 0; turn < 48; ++turn) {
-    ConvProblem p;
-    p.N = pick(1, 3);
-    p.G = turn % 4 == 0 ? 2 : 1;
-    p.C_in = p.G * pick(8, turn % 3 == 0 ? 150 : 40);
-    p.C_out = p.G * pick(8, turn % 5 == 0 ? 140 : 40);
-    p.L_in = lengths[pick(0, 12)];
-    p.S = turn % 11 == 0 ? pick(7, 20) : pick(1, 4);
-    p.D = turn % 2 == 0 ? pick(1, 5) : p.S * pick(1, 3);
-    if (turn % 9 == 0) p.D = pick(40, 200);
-    p.K = turn % 7 == 0 ? pick(10, 25) : pick(1, 9);
-    const std::int64_t half = std::max<std::int64_t>(0, ((p.L_in - 1) * p.S + p.D * (p.K - 1)) / 2);
-    p.P_l = pick(0, std::min(half, p.K * p.D));
-    p.P_r = pick(0, std::min(half, p.K * p.D));
-    p.OP = pick(0, std::max(p.S, p.D) - 1);
-    p = sized(p);
-    if (p.L_out > 0) out.push_back(p);
-  }
+  std::vector<ConvProblem> out = random_wgrads(11, 48);
   // One for each tile: many channels and three taps, two, one; few channels and five taps, three. By rows, then, since an odd
   // number of odd rows is no multiple of 16 bytes, by words.
   for (const std::int64_t more : {0, 1})

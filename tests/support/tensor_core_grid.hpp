@@ -1,0 +1,77 @@
+#pragma once
+// Random problems around the tiles of Algorithm::tensor_core; the same ones for the same seed.
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "support/conv.hpp"
+
+namespace polyphase::testing {
+
+class Picker {
+ public:
+  explicit Picker(unsigned seed) : random_(seed) {}
+  std::int64_t operator()(std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(random_() % static_cast<unsigned>(high - low + 1));
+  }
+
+ private:
+  std::mt19937 random_;
+};
+
+/// For forward and dgrad: strides, dilations, groups, paddings and batches; with `far_taps` also dilations that the stride
+/// divides, and that taps of a phase do not share a window at.
+inline std::vector<ConvProblem> random_gathers(unsigned seed, const std::vector<std::int64_t>& lengths, bool far_taps) {
+  std::vector<ConvProblem> problems;
+  Picker pick(seed);
+  for (int turn = 0; turn < 60; ++turn) {
+    ConvProblem p;
+    p.N = pick(1, 4);
+    p.G = turn % 5 == 0 ? 2 : 1;
+    p.C_in = p.G * pick(8, turn % 3 == 0 ? 140 : 40);
+    p.C_out = p.G * pick(8, turn % 4 == 0 ? 90 : 24);
+    p.L_in = lengths[static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(lengths.size()) - 1))];
+    p.S = pick(1, turn % 6 == 0 ? 17 : 5);
+    p.D = turn % 3 == 0 ? pick(1, 5) : 1;
+    if (far_taps && turn % 7 == 0) p.D = p.S * pick(1, 3);
+    if (far_taps && turn % 19 == 0) p.D = pick(20, 200);
+    p.K = turn % 2 == 0 ? p.S * pick(1, 3) : pick(1, 12);
+    p.P_l = pick(0, std::min<std::int64_t>(5, ((p.L_in - 1) * p.S + p.D * (p.K - 1)) / 2));
+    p.P_r = p.P_l / 2;
+    p.OP = pick(0, std::max(p.S, p.D) - 1);
+    p = sized(p);
+    if (p.L_out > 0) problems.push_back(p);
+  }
+  return problems;
+}
+
+/// For the weight gradient: strides that divide the dilation and not, tiles that are full and not, taps that share a window and
+/// that do not.
+inline std::vector<ConvProblem> random_wgrads(unsigned seed, int turns) {
+  std::vector<ConvProblem> problems;
+  Picker pick(seed);
+  const std::int64_t lengths[] = {1, 2, 31, 63, 64, 65, 127, 128, 129, 255, 257, 513, 1100};
+  for (int turn = 0; turn < turns; ++turn) {
+    ConvProblem p;
+    p.N = pick(1, 3);
+    p.G = turn % 4 == 0 ? 2 : 1;
+    p.C_in = p.G * pick(8, turn % 3 == 0 ? 150 : 40);
+    p.C_out = p.G * pick(8, turn % 5 == 0 ? 140 : 40);
+    p.L_in = lengths[pick(0, 12)];
+    p.S = turn % 11 == 0 ? pick(7, 20) : pick(1, 4);
+    p.D = turn % 2 == 0 ? pick(1, 5) : p.S * pick(1, 3);
+    if (turn % 9 == 0) p.D = pick(40, 200);
+    p.K = turn % 7 == 0 ? pick(10, 25) : pick(1, 9);
+    const std::int64_t half = std::max<std::int64_t>(0, ((p.L_in - 1) * p.S + p.D * (p.K - 1)) / 2);
+    p.P_l = pick(0, std::min(half, p.K * p.D));
+    p.P_r = pick(0, std::min(half, p.K * p.D));
+    p.OP = pick(0, std::max(p.S, p.D) - 1);
+    p = sized(p);
+    if (p.L_out > 0) problems.push_back(p);
+  }
+  return problems;
+}
+
+}  // namespace polyphase::testing
