@@ -5,12 +5,14 @@
     report.py adopt NAME.json [NAME.json ...]
     report.py tables
     report.py pictures
+    report.py goals NAME.json [--picture PNG]
 
 `collect` joins the records of several programs' --json files into F/NAME.json (cpu, h200, ...; F is docs/benchmarks without
 --folder), with what they were measured on; CHECKS.tsv (tools/gpu_check.sh) adds its checks and leaves their table beside it.
 `adopt` takes files that `collect` made elsewhere into docs/benchmarks, the parts of one run joined, and writes the tables.
 `tables` writes every table anew from docs/benchmarks, between its markers; one without records stays as it is.
-`pictures` draws docs/pictures/precision.png with gnuplot: time against error of shape A's forward in every precision.
+`pictures` draws with gnuplot docs/pictures/precision.png, time against error of shape A's forward in every precision, and goals.png.
+`goals` prints what docs/benchmarks/goals.json asks for beside what was measured, reached or missed by how much; PNG shows it.
 """
 
 import argparse
@@ -20,8 +22,11 @@ import pathlib
 import re
 import subprocess
 
+import report_goals
+
 DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
 SHARED = ("device", "isa", "threads", "torch")  # said once by a program, true of all its records
+GOAL_COLUMNS = ["what", "measure", "wanted", "measured", "verdict"]
 TOP = ("copy_bytes_per_s", "blas_operations_per_s", "cudnn")  # the machine's, as measured in the run
 
 
@@ -219,50 +224,21 @@ def checks_table(data):
     return f"{widest}\n\n{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped"
 
 
-def conv(shape, direction, precisions, algorithm):
-    def find(data):
-        return [r for r in suite(data, "conv_transpose1d")
-                if (r["shape"], r["direction"], r["algorithm"]) == (shape, direction, algorithm) and r["precision"] in precisions]
-    return find
-
-
-def other(name, shape, algorithm):
-    return lambda data: [r for r in suite(data, name) if (r["shape"], r["algorithm"]) == (shape, algorithm)]
-
-
-milliseconds = lambda record: record["us_burst"] / 1e3
-F32 = ("ieee", "fp32")
-# Of Algorithm::tensor_core: ms in fp32, tf32 and bf16.
-TENSOR_CORE = {("A", "forward"): (1.85, 1.20, 0.78), ("B", "forward"): (0.38, 0.38, 0.22), ("C", "forward"): (0.44, 0.43, 0.27),
-               ("A", "dgrad"): (1.90, 1.25, 0.85), ("A", "wgrad"): (2.05, 1.25, 0.85), ("B", "dgrad"): (0.38, 0.36, 0.24),
-               ("B", "wgrad"): (0.35, 0.34, 0.22), ("C", "dgrad"): (0.48, 0.44, 0.28), ("C", "wgrad"): (0.50, 0.43, 0.28)}
-# What the library sets itself to reach on an H200: what, unit, records, value of a record, bound, whether more is better.
-GOALS = (
-    [(f"direct f32 forward, {shape}", "ms", conv(shape, "forward", F32, "direct"), milliseconds, bound, False)
-     for shape, bound in (("A", 10.5), ("B", 1.0), ("C", 2.3))] +
-    [(f"depthwise {precision} {direction}", "% of the roofline", conv("depthwise", direction, (precision,), "depthwise"),
-      lambda r: 100 * r["roofline_us"] / r["us_burst"], 85, True)
-     for precision in ("fp32", "f16", "bf16") for direction in ("forward", "dgrad", "wgrad")] +
-    [(f"tensor_core {precision} {direction}, {shape}", "ms", conv(shape, direction, (precision,), "tensor_core"), milliseconds, bound, False)
-     for (shape, direction), bounds in TENSOR_CORE.items() for precision, bound in zip(("fp32", "tf32", "bf16"), bounds)] +
-    [("training step 4 x 64, eager", "ms", other("training_step", "toy_4x64", "eager"), milliseconds, 0.40, False),
-     ("training step 4 x 64, graph", "ms", other("training_step", "toy_4x64", "graph"), milliseconds, 0.12, False),
-     ("training step 32 x 512, graph", "ms", other("training_step", "toy_32x512", "graph"), milliseconds, 0.50, False),
-     ("cold start to the first result", "s", other("cold_start", "first_forward", "polyphase"), lambda r: r["us_burst"] / 1e6, 0.8, False),
-     ("warm allocate and free", "ns", other("allocator", "pair_1048576", "polyphase"), lambda r: r["us_burst"] * 1e3, 100, False),
-     ("memory held over live, training run", "% more", other("allocator", "training_peak", "polyphase"),
-      lambda r: 100 * (r["held_peak_bytes"] / r["live_peak_bytes"] - 1), 5, False)])
+def goals_of(data):
+    return report_goals.judge(read(DOCS / "benchmarks" / "goals.json"), data["records"])
 
 
 def gpu_goals(data):
-    rows = []
-    for what, unit, find, value_of, bound, more in GOALS:
-        values = [value_of(record) for record in find(data)]
-        if values:
-            value = max(values) if more else min(values)
-            reached = value >= bound if more else value <= bound
-            rows.append([what, unit, f"{'>=' if more else '<='} {bound:g}", f"{value:.3g}", "yes" if reached else "no"])
-    return table(["what", "unit", "wanted", "measured", "reached"], rows, 2) if rows else None
+    rows = goals_of(data)
+    return f"{table(GOAL_COLUMNS, report_goals.cells(rows), 2)}\n\n{report_goals.summary(rows)}"
+
+
+def goals(arguments):
+    data = read(arguments.result)
+    rows = goals_of(data)
+    print(f"{table(GOAL_COLUMNS, report_goals.cells(rows), 2)}\n\n{report_goals.summary(rows)}")
+    if arguments.picture:
+        report_goals.draw(rows, arguments.picture, f"Goals on an {data.get('gpu', 'GPU')}, commit {data['commit']}")
 
 
 TABLES = {
@@ -328,6 +304,7 @@ end
 plot $points using 1:2 with points pointtype 7 pointsize 1.4, '' using 1:4:3 with labels left offset 0.5,0 noenhanced
 """
     subprocess.run(["gnuplot"], input=script, text=True, check=True, cwd=DOCS.parent)
+    report_goals.draw(goals_of(data), DOCS / "pictures" / "goals.png", f"Goals on an {data.get('gpu', 'GPU')}, commit {data['commit']}")
 
 
 def main():
@@ -347,6 +324,10 @@ def main():
     command.set_defaults(run=adopt)
     commands.add_parser("tables").set_defaults(run=tables)
     commands.add_parser("pictures").set_defaults(run=pictures)
+    command = commands.add_parser("goals")
+    command.add_argument("result")
+    command.add_argument("--picture", metavar="PNG")
+    command.set_defaults(run=goals)
     arguments = parser.parse_args()
     arguments.run(arguments)
 

@@ -13,6 +13,7 @@
 # FOLDER holds, kept up to date as results come, so that a run that is stopped leaves what it had:
 #   GPU.json       (h200.json on an H200) every check and every measurement; `bench/report.py adopt` takes it into docs/
 #   gpu_check.md   the table: check, result, seconds
+#   goals.md       on an H200 what the library sets itself to reach, reached or missed by how much; goals.png where gnuplot is
 #   failures.log   the beginning and the end of what each failed check printed
 # The last line says `N passed, N failed, N skipped`. Exit code 1 where one failed; 2 on a bad argument or without a GPU.
 # POLYPHASE_COMMIT names the commit where the folder is no git repository; POLYPHASE_GOLDEN the folder of more golden files.
@@ -382,6 +383,14 @@ part_bench() {
   else
     record bench PyTorch skipped 0 "python3 has no torch that sees the GPU"
   fi
+  if [ "$gpu_file" = h200 ]; then show_goals; fi
+}
+
+show_goals() {
+  local picture=()
+  if command -v gnuplot >/dev/null; then picture=(--picture "$out/goals.png"); fi
+  printf '\n== goals\n'
+  python3 bench/report.py goals "$out/$gpu_file.json" "${picture[@]}" | tee "$out/goals.md"
 }
 
 meson=$(find_meson)

@@ -114,17 +114,37 @@ def check_run(folder: Path) -> None:
     page = (folder / "docs/gpu_check.md").read_text()
     expect("the page", adopted.returncode == 0 and "| gemm tf32 f32" in page and "not run yet" not in page, adopted)
 
+    check_goals(folder)
     result = run(folder, "--only", "golden", POLYPHASE_COMMIT="def5678")
     data = json.loads((folder / "build-gpu/check/h200.json").read_text())
     expect("another commit's results are forgotten", {check["part"] for check in data["checks"]} == {"golden"}, result)
 
 
+def check_goals(folder: Path) -> None:
+    """Goals are compared with the records that they mean: reached, missed by how much, not measured; each kind of measure once."""
+    conv = {"suite": "conv_transpose1d", "shape": "A", "direction": "forward", "precision": "fp32", "roofline_us": 900}
+    records = [{**conv, "algorithm": "direct", "us_burst": 9000, "peers": {"cudnn_fp32_ncl": 20000}},
+               {**conv, "algorithm": "tensor_core", "us_burst": 2000, "chosen": True, "lost": 0.02, "peers": {"cudnn_fp32_ncl": 20000}},
+               {**conv, "precision": "tf32", "algorithm": "tensor_core", "us_burst": 1000, "peers": {"cudnn_tf32_ncl": 3000}},
+               {"suite": "training_step", "shape": "toy_4x64", "algorithm": "graph", "us_burst": 150}]
+    (folder / "run.json").write_text(json.dumps({"commit": "abc1234", "records": records}))
+    command = [sys.executable, str(folder / "bench/report.py"), "goals", str(folder / "run.json")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    for row in (r"A, fp32 forward +\| ms +\| +<= 1.85 +\| +2 \| +missed by 8 %",
+                r"A, fp32 forward +\| x cudnn_fp32_ncl +\| +>= 9 +\| +10 \| +reached",
+                r"A, fp32 forward +\| x cudnn_tf32_ncl +\| +>= 2 +\| +1.5 \| +missed by 33 %",
+                r"A, tf32 forward +\| ms +\| +<= 1.2 +\| +\| +not measured",  # its algorithm was not the chosen one
+                r"training_step, toy_4x64, graph +\| ms +\| +<= 0.12 +\| +0.15 \| +missed by 25 %",
+                r"every shape +\| % lost by the choice +\| +<= 5 +\| +2 \| +reached"):
+        expect(f"a row {row!r}", re.search(row, result.stdout) is not None, result)
+    expect("what they come to", re.search(r"^2 goals reached, 3 missed, \d+ not measured$", result.stdout, re.MULTILINE) is not None, result)
+
+
 with tempfile.TemporaryDirectory() as temporary:
     scratch = Path(temporary)
-    for name in ("tools/gpu_check.sh", "tools/count_tests.py", "bench/report.py"):
+    for name in ("tools/gpu_check.sh", "tools/count_tests.py", "bench/report.py", "bench/report_goals.py", "docs/benchmarks/goals.json"):
         (scratch / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, scratch / name)
-    (scratch / "docs/benchmarks").mkdir(parents=True)
     (scratch / "docs/gpu_check.md").write_text("<!-- table gpu_checks -->\nnot run yet\n<!-- end -->\n")
     program(scratch / "tests/golden/data/conv1d_small.safetensors", "")
     program(scratch / "bin/nvcc", 'echo "Cuda compilation tools, release 13.0, V13.0.88"')
