@@ -1,8 +1,12 @@
 #pragma once
-// Random problems around the tiles of Algorithm::tensor_core; the same ones for the same seed.
+// Random problems around the tiles of Algorithm::tensor_core, the same ones for the same seed, and unusual numbers for it.
+
+#include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -72,6 +76,25 @@ inline std::vector<ConvProblem> random_wgrads(unsigned seed, int turns) {
     if (p.L_out > 0) problems.push_back(p);
   }
   return problems;
+}
+
+/// Puts infinities into x and y, and at `nan` into x a NaN.
+inline void make_unusual(ConvArrays<float>& arrays, std::int64_t nan) {
+  arrays.x[123] = std::numeric_limits<float>::infinity();
+  arrays.x[nan] = std::numeric_limits<float>::quiet_NaN();
+  arrays.y[777] = -std::numeric_limits<float>::infinity();
+}
+
+/// The same numbers, NaN wherever the other has one; there are infinities or NaN among them. `what` is said where they differ.
+template <class What>
+void check_unusual(const Array<float>& got, const Array<float>& expected, const What& what) {
+  std::int64_t unusual = 0, wrong = 0;
+  for (std::int64_t i = 0; i < got.size(); ++i) {
+    unusual += std::isfinite(expected[i]) ? 0 : 1;
+    wrong += got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i])) ? 0 : 1;
+  }
+  CHECK(unusual > 0);
+  CHECK_MESSAGE(wrong == 0, what);
 }
 
 }  // namespace polyphase::testing

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
@@ -23,7 +24,16 @@ struct WidePlan {
   bool is_mma = false;       ///< by cuda/conv/sm80: shape is one of mma_shapes()
 };
 
-/// Of the kernels there are, the one estimated to be fastest. Nothing where none fits, or where the source of one sample as
+/// A plan and its estimated cycles.
+struct WideCandidate {
+  WidePlan plan;
+  double cycles;
+};
+/// Of every kernel there is and every number of slices, where they fit.
+[[nodiscard]] std::vector<WideCandidate> wide_candidates(const ConvProblem& problem, ConvDirection direction,
+                                                         Precision precision, int sm_count, int shared_limit);
+
+/// Of these the one estimated to be fastest. Nothing where none fits, or where the source of one sample as
 /// operand would take more than conv_workspace_limit(). A pure function of its arguments and that limit.
 [[nodiscard]] std::optional<WidePlan> make_wide_plan(const ConvProblem& problem, ConvDirection direction, Precision precision,
                                                      int sm_count, int shared_limit);

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 #include "conv/workspace.hpp"
@@ -44,12 +43,11 @@ constexpr std::size_t kKnownMost = 64;
 
 }  // namespace
 
-std::optional<WidePlan> make_wide_plan(const ConvProblem& problem, ConvDirection direction, Precision precision, int sm_count,
-                                       int shared_limit) {
+std::vector<WideCandidate> wide_candidates(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                           int sm_count, int shared_limit) {
   TapGemm form = make_tap_gemm(problem, direction);
   const auto shapes = wide_shapes(parts_of(problem, precision));
-  std::optional<WidePlan> best;
-  double least = std::numeric_limits<double>::infinity();
+  std::vector<WideCandidate> candidates;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     for (const int slices : kSlices) {
       form.N = problem.N;
@@ -58,13 +56,18 @@ std::optional<WidePlan> make_wide_plan(const ConvProblem& problem, ConvDirection
       const WideSteps steps = make_wide_steps(form, shapes[i], slices, sm_count, shared_limit);
       if (steps.slices != slices) continue;
       const auto turns = static_cast<double>((problem.N + form.N - 1) / form.N);
-      const double cycles = turns * wide_cycles(form, steps, shapes[i], sm_count);
-      if (cycles >= least) continue;
-      least = cycles;
-      best = WidePlan{static_cast<int>(i), form.N, steps};
+      candidates.push_back(
+          {WidePlan{static_cast<int>(i), form.N, steps}, turns * wide_cycles(form, steps, shapes[i], sm_count)});
     }
   }
-  return best;
+  return candidates;
+}
+
+std::optional<WidePlan> make_wide_plan(const ConvProblem& problem, ConvDirection direction, Precision precision, int sm_count,
+                                       int shared_limit) {
+  const std::vector<WideCandidate> all = wide_candidates(problem, direction, precision, sm_count, shared_limit);
+  const auto best = std::min_element(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.cycles < b.cycles; });
+  return best == all.end() ? std::nullopt : std::optional(best->plan);
 }
 
 std::optional<WidePlan> wide_plan_that_pays(const ConvProblem& problem, ConvDirection direction, Precision precision,
