@@ -17,6 +17,10 @@ __device__ __forceinline__ void copy_word_or_zero(std::uint32_t to, const void* 
 __device__ __forceinline__ void copy_vector(std::uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
+/// The same, or zeros where not `exists`; `from` has to be a valid address all the same.
+__device__ __forceinline__ void copy_vector_or_zero(std::uint32_t to, const void* from, bool exists) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(exists ? 16 : 0) : "memory");
+}
 /// Ends a group of this thread's copies, an empty one too.
 __device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /// Until all but this thread's last kGroups groups are there.

@@ -33,14 +33,23 @@ POLYPHASE_WGMMA(f16, 32, 16, "%16, %17, %18, %19", "%20", "%21", true, "1");
 POLYPHASE_WGMMA(f16, 32, 16, "%16, %17, %18, %19", "%20", "%21", false, "0");
 POLYPHASE_WGMMA(f16, 64, 32, "%32, %33, %34, %35", "%36", "%37", true, "1");
 POLYPHASE_WGMMA(f16, 64, 32, "%32, %33, %34, %35", "%36", "%37", false, "0");
+POLYPHASE_WGMMA(f16, 96, 48, "%48, %49, %50, %51", "%52", "%53", false, "0");
 POLYPHASE_WGMMA(f16, 128, 64, "%64, %65, %66, %67", "%68", "%69", true, "1");
 POLYPHASE_WGMMA(f16, 128, 64, "%64, %65, %66, %67", "%68", "%69", false, "0");
 POLYPHASE_WGMMA(bf16, 32, 16, "%16, %17, %18, %19", "%20", "%21", true, "1");
 POLYPHASE_WGMMA(bf16, 32, 16, "%16, %17, %18, %19", "%20", "%21", false, "0");
 POLYPHASE_WGMMA(bf16, 64, 32, "%32, %33, %34, %35", "%36", "%37", true, "1");
 POLYPHASE_WGMMA(bf16, 64, 32, "%32, %33, %34, %35", "%36", "%37", false, "0");
+POLYPHASE_WGMMA(bf16, 96, 48, "%48, %49, %50, %51", "%52", "%53", false, "0");
 POLYPHASE_WGMMA(bf16, 128, 64, "%64, %65, %66, %67", "%68", "%69", true, "1");
 POLYPHASE_WGMMA(bf16, 128, 64, "%64, %65, %66, %67", "%68", "%69", false, "0");
 #undef POLYPHASE_WGMMA
+
+/// After wgmma_wait: tells the compiler that up to here the products read A from these registers.
+template <int kCount>
+__device__ __forceinline__ void keep(std::uint32_t (&a)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(a[i])::"memory");
+}
 
 }  // namespace polyphase::cuda::ptx

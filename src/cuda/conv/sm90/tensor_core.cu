@@ -9,6 +9,7 @@
 #include "cuda/conv/sm80/tensor_core_mma_wgrad.hpp"
 #include "cuda/conv/sm90/tensor_core.cuh"
 #include "cuda/conv/sm90/tensor_core_launch.cuh"
+#include "cuda/conv/sm90/tensor_core_phases.hpp"
 #include "cuda/conv/sm90/tensor_core_resident.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
@@ -90,6 +91,9 @@ void gather(const ConvProblem& problem, ConvDirection direction, const void* sou
             void* out, const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream) {
   if (problem.N == 0) return;
   const void* w = weights.data();
+  const auto is_aligned = [](const void* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; };
+  if (phases_fit(problem, direction, precision, device) && is_aligned(source) && is_aligned(out))
+    return phases_gather(problem, source, weights, bias, out, epilogue, device, stream);
   if (const auto plan = wide_plan_that_pays(problem, direction, precision, device)) {
     const auto pack = [problem, direction, precision, plan](const void* from, void* to, cudaStream_t on) {
       wide_pack_weights(problem, direction, precision, *plan, from, to, on);

@@ -25,6 +25,12 @@ struct WideFinish {
   __device__ __forceinline__ void finish(float (&sums)[kSums], float offset, float offset_of_second) const {
 #pragma unroll
     for (int i = 0; i < kSums; ++i) sums[i] = linear(sums[i], i % 4 < 2 ? offset : offset_of_second);
+    activate<T>(sums);
+  }
+
+  /// The same of sums that are scaled and have their offsets.
+  template <class T, int kSums>
+  __device__ __forceinline__ void activate(float (&sums)[kSums]) const {
     switch (epilogue.activation) {
       case Activation::relu:
         return apply<T, Activation::relu>(sums);

@@ -1,0 +1,139 @@
+#include "cuda/conv/sm90/tensor_core_phases.hpp"
+
+#include <algorithm>
+
+#include "cuda/allocator.hpp"
+#include "cuda/conv/sm80/tensor_core_mma.hpp"
+#include "cuda/conv/sm90/tensor_core_phases.cuh"
+#include "cuda/dependent_launch.cuh"
+#include "cuda/runtime.hpp"
+
+namespace polyphase::cuda::tensor_core {
+namespace {
+
+constexpr std::int64_t kLeastRows = 32, kLeastUnits = 256;  // of shorter ones too much of tiles lies behind their ends
+constexpr int kChannelTiles[] = {32, 64, 96, 128};
+
+/// Of the tiles of channels that fit, one with the fewest blocks, and with the least waste.
+PhaseSteps steps_of(const ConvProblem& problem, int device) {
+  const DeviceProperties& gpu = properties(device);
+  PhaseSteps best{};
+  for (const int channels : kChannelTiles) {
+    const PhaseSteps steps = make_phase_steps(problem, channels, gpu.sm_count, gpu.shared_bytes_per_block);
+    if (steps.count != 0 && (best.count == 0 || steps.weight_tiles < best.weight_tiles)) best = steps;
+  }
+  return best;
+}
+
+struct Call {
+  const ConvProblem& problem;
+  const void* source;
+  const Weights& weights;
+  const void* bias;
+  void* out;
+  const Epilogue& epilogue;
+  int device;
+  cudaStream_t stream;
+};
+
+template <class Operand>
+void pack(const ConvProblem& problem, const PhaseSteps& steps, const void* w, void* packed, cudaStream_t stream) {
+  using T = typename Operand::Source;
+  auto* header = static_cast<OperandHeader*>(packed);
+  const auto* weights = static_cast<const T*>(w);
+  CHECK_CUDA(cudaMemsetAsync(packed, 0, sizeof(OperandHeader), stream));
+  if constexpr (Operand::kScaled) {
+    const std::int64_t count = problem.C_in * (problem.C_out / problem.G) * problem.K;
+    largest_kernel<<<static_cast<unsigned>(largest_blocks(count)), kLargestThreads, 0, stream>>>(weights, count, header);
+    check_launch("conv tensor_core: phases, largest weight");
+  }
+  const std::int64_t blocks = (steps.packed_bytes / 16 + kLargestThreads - 1) / kLargestThreads;
+  phases_pack_kernel<Operand><<<static_cast<unsigned>(blocks), kLargestThreads, 0, stream>>>(
+      make_tap_gemm(problem, ConvDirection::forward), steps, problem, weights, header, reinterpret_cast<uint4*>(header + 1));
+  check_launch("conv tensor_core: phases, weights");
+}
+
+/// All that pack's result depends on but the weights.
+FormKey key_of(const ConvProblem& problem, const PhaseSteps& steps) {
+  constexpr std::int64_t kPhasesForm = -2;  // no ConvDirection, which the wide form's keys have here
+  return {static_cast<std::int64_t>(Algorithm::tensor_core),
+          kPhasesForm,
+          static_cast<std::int64_t>(problem.dtype),
+          problem.C_in,
+          problem.C_out,
+          problem.G,
+          problem.P_l % kPhaseClasses,
+          steps.channels};
+}
+
+template <class Operand, int kChannels>
+void launch(const Call& call, const PhaseSteps& steps) {
+  using T = typename Operand::Source;
+  const ConvProblem problem = call.problem;
+  const TapGemm form = make_tap_gemm(problem, ConvDirection::forward);
+  const auto packed = call.weights.packed(
+      key_of(problem, steps), sizeof(OperandHeader) + static_cast<std::size_t>(steps.packed_bytes), call.device, call.stream,
+      [problem, steps](const void* w, void* to, cudaStream_t on) { pack<Operand>(problem, steps, w, to, on); });
+  const auto* weights = packed->template as<OperandHeader>();
+  const Buffer buffer(Operand::kScaled ? sizeof(OperandHeader) : 0, call.device);
+  auto* header = Operand::kScaled ? buffer.as<OperandHeader>() : nullptr;
+  const auto* source = static_cast<const T*>(call.source);
+  if constexpr (Operand::kScaled) {
+    const std::int64_t count = form.N * form.G * form.rows * form.source_length, sampled = std::min(count, kSourceSample);
+    sample_kernel<<<kSampleBlocksOfSource, kLargestThreads, 0, call.stream>>>(source, sampled, count / sampled, 0, nullptr,
+                                                                              header);
+    check_launch("conv tensor_core: phases, scale");
+  }
+  auto* kernel = phases_kernel<Operand, kChannels>;
+  CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
+  const WideExact<T> exact{problem, true, source, static_cast<const T*>(call.weights.data()), nullptr, header};
+  const auto* bias = static_cast<const T*>(call.bias);
+  auto* out = static_cast<T*>(call.out);
+  if constexpr (Operand::kScaled)
+    launch_behind(kernel, steps.grid, kPhaseThreads, static_cast<std::size_t>(steps.shared_bytes), call.stream, form, steps,
+                  call.epilogue, source, bias, out, header, weights, exact);
+  else
+    kernel<<<steps.grid, kPhaseThreads, static_cast<std::size_t>(steps.shared_bytes), call.stream>>>(
+        form, steps, call.epilogue, source, bias, out, header, weights, exact);
+  check_launch("conv tensor_core: phases");
+}
+
+template <class Operand>
+void gather_as(const Call& call) {
+  const PhaseSteps steps = steps_of(call.problem, call.device);
+  switch (steps.channels) {
+    case 32:
+      return launch<Operand, 32>(call, steps);
+    case 64:
+      return launch<Operand, 64>(call, steps);
+    case 96:
+      return launch<Operand, 96>(call, steps);
+    default:
+      return launch<Operand, 128>(call, steps);
+  }
+}
+
+}  // namespace
+
+bool phases_fit(const ConvProblem& problem, ConvDirection direction, Precision precision, int device) {
+  const bool is_one_part = problem.dtype == DType::f16 || problem.dtype == DType::bf16 ||
+                           (problem.dtype == DType::f32 && precision == Precision::tf32);
+  if (direction != ConvDirection::forward || !is_one_part || uses_mma(properties(device).arch())) return false;
+  if (problem.C_in / problem.G < kLeastRows || problem.L_out / kPhaseClasses < kLeastUnits) return false;
+  return steps_of(problem, device).count != 0;
+}
+
+std::optional<double> phases_seconds(const ConvProblem& problem, ConvDirection direction, Precision precision, int device) {
+  if (!phases_fit(problem, direction, precision, device)) return std::nullopt;
+  return phase_seconds(problem, steps_of(problem, device), properties(device).sm_count);
+}
+
+void phases_gather(const ConvProblem& problem, const void* source, const Weights& weights, const void* bias, void* out,
+                   const Epilogue& epilogue, int device, cudaStream_t stream) {
+  const Call call{problem, source, weights, bias, out, epilogue, device, stream};
+  if (problem.dtype == DType::f16) return gather_as<WideHalf>(call);
+  if (problem.dtype == DType::bf16) return gather_as<WideBrain>(call);
+  return gather_as<WideScaled>(call);
+}
+
+}  // namespace polyphase::cuda::tensor_core
