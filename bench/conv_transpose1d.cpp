@@ -1,15 +1,17 @@
 // Times ConvTranspose1d on a GPU: shapes of bench/shapes.hpp at their quoted batch, forward, dgrad, wgrad and all three (a
 // training step), in several precisions, by every algorithm that can, in turns with cuDNN (both layouts, its best algorithm)
-// where the build has it. Every result, cuDNN's too, is verified in float64 on a sample.
+// where the build has it. Every result, cuDNN's too, is verified in float64 on a sample. Kernels that want the weights in a
+// form of their own keep it from call to call, as a layer does, but in the step, where training would have changed the weights.
 //   conv_transpose1d [--shapes A,B,rest] [--directions forward,step] [--precisions fp32,tf32,bf16,f16,ieee,f64]
-//                    [--algorithms direct,gemm] [--no-peers] [--sustained] [--time-budget SECONDS] [--json FILE]
+//                    [--algorithms direct,gemm] [--no-peers] [--forms] [--sustained] [--time-budget SECONDS] [--progress]
+//                    [--json FILE]
 // Exits with 1 where a result of ours is wrong, 2 on a bad argument. The file is written anew after each case, so that a run
 // that is stopped leaves what it had. bench/peers_torch_cuda.py times PyTorch on the cases of the file.
 
+#include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iomanip>
@@ -21,11 +23,15 @@
 #include <string>
 #include <vector>
 
+#include "choice.hpp"
+#include "contender.hpp"
+#include "conv_forms.hpp"
 #include "cuda/conv/conv.hpp"
 #include "cuda/conv/plan.hpp"
 #include "cuda/runtime.hpp"
 #include "gpu_case.hpp"
 #include "gpu_timing.hpp"
+#include "progress.hpp"
 #include "shapes.hpp"
 #include "tensor/error.hpp"
 #ifdef POLYPHASE_BENCH_CUDNN
@@ -35,34 +41,18 @@
 namespace {
 
 using namespace polyphase;
+using bench::Case;
+using bench::Choice;
+using bench::Contender;
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
 struct Options {
   std::vector<std::string> shapes, directions = {"forward", "dgrad", "wgrad", "step"}, precisions = {"fp32", "tf32", "bf16"},
                                    algorithms;
-  bool no_peers = false, sustained = false;
+  bool no_peers = false, forms = false, sustained = false, progress = ::isatty(STDERR_FILENO) != 0;
   double time_budget = 0;  // seconds; 0: as long as it takes
   std::string json;
-};
-
-/// A shape in one direction and precision.
-struct Case {
-  const bench::Shape& shape;
-  ConvProblem problem;
-  bench::Pass pass;
-  std::string precision;
-  bench::Mode mode;
-  [[nodiscard]] std::string name() const { return concat(shape.name, " ", pass.name, " ", precision); }
-};
-
-/// One of those that take turns.
-struct Contender {
-  std::string name;                    // of a peer
-  std::optional<Algorithm> algorithm;  // ours
-  std::function<void(bench::Sets::Set&)> run;
-  bench::Verdict verdict{};
-  double us = 0;
 };
 
 Json to_json(const ConvProblem& p) {
@@ -84,6 +74,7 @@ class Bench {
         gpu_(cuda::properties(0)),
         stream_(cuda::current_stream(0)),
         end_(Clock::now() + std::chrono::microseconds(static_cast<std::int64_t>(options.time_budget * 1e6))),
+        progress_(options.progress ? &std::cerr : nullptr),
         bandwidth_(bench::copy_bandwidth(stream_)) {
     for (const std::string& name : options.precisions)
       rates_[name] = bench::blas_rate(bench::mode_of(name).dtype, bench::mode_of(name).precision, stream_);
@@ -91,7 +82,7 @@ class Bench {
     for (const auto& [name, rate] : rates_) std::cout << ' ' << name << ' ' << rate * 1e-12;
     std::cout << " TFLOP/s; cuDNN " << cudnn()
               << "\nshape | direction | precision | algorithm | us | TFLOP/s | GB/s | % of roofline | x cuDNN (its layout) | x "
-                 "cuDNN (its best)"
+                 "cuDNN (its best) | us with packing"
               << std::endl;
   }
 
@@ -109,18 +100,23 @@ class Bench {
         left_out_.push_back(what.name());
         continue;
       }
-      if (!sets) sets.emplace(p, gpu_.l2_bytes);
+      if (!sets) {
+        const auto span = progress_.span("operands");
+        sets.emplace(p, gpu_.l2_bytes);
+        CHECK_CUDA(cudaStreamSynchronize(stream_));
+      }
       one(what, *sets);
       save();
+      progress_.done(what.name());
     }
   }
 
   /// What is lost where the plan's choice is not the fastest, and what time was too short for.
   void finish() {
-    if (plan_cases_ > 0)
-      std::cout << "plan: the chosen algorithm takes " << std::fixed << std::setprecision(3)
-                << std::exp(plan_log_ / plan_cases_) << " times the fastest one's time (geometric mean of " << plan_cases_
-                << " cases), at worst " << plan_worst_ << ": " << plan_worst_case_ << std::defaultfloat << '\n';
+    choices_.print(std::cout);
+    std::cout << "seconds:" << std::setprecision(3);
+    for (const auto& [purpose, seconds] : progress_.seconds()) std::cout << ' ' << purpose << ' ' << seconds;
+    std::cout << '\n';
     if (!left_out_.empty())
       std::cout << "out of time: " << left_out_.size() << " cases left out, from " << left_out_.front() << " on\n";
     save();
@@ -129,6 +125,9 @@ class Bench {
   [[nodiscard]] bool ok() const { return ok_; }
 
  private:
+  /// Other forms beside them make other records of the same cases.
+  [[nodiscard]] std::string suite() const { return options_.forms ? "conv_forms" : "conv_transpose1d"; }
+
   [[nodiscard]] static std::string cudnn() {
 #ifdef POLYPHASE_BENCH_CUDNN
     return bench::cudnn_version();
@@ -150,12 +149,31 @@ class Bench {
     return wanted;
   }
 
+  void add_forms(const Case& what, bench::Sets& sets, std::vector<Contender>& contenders) {
+    if (!options_.forms || what.pass.directions.size() > 1) return;
+    for (bench::Form& form :
+         bench::tensor_core_forms(what.problem, what.pass.directions.front(), what.mode.precision, sets, stream_))
+      contenders.push_back({.name = std::move(form.name), .is_form = true, .run = std::move(form.run)});
+  }
+
+  /// Of forward, tensor_core that packs its weights stands beside the one that keeps them.
   void add_own(const Case& what, std::vector<Contender>& contenders) {
-    for (const Algorithm algorithm : algorithms_for(what))
-      contenders.push_back({std::string(name_of(algorithm)), algorithm, [this, &what, algorithm](bench::Sets::Set& set) {
-                              for (const ConvDirection direction : what.pass.directions)
-                                bench::run_own(what.problem, direction, set, algorithm, what.mode.precision, stream_);
-                            }});
+    const bool is_step = what.pass.directions.size() > 1;
+    for (const Algorithm algorithm : algorithms_for(what)) {
+      add_own(what, algorithm, is_step ? bench::PackedWeights::made : bench::PackedWeights::kept, contenders);
+      if (algorithm == Algorithm::tensor_core && what.pass.name == "forward")
+        add_own(what, algorithm, bench::PackedWeights::made, contenders);
+    }
+  }
+  void add_own(const Case& what, Algorithm algorithm, bench::PackedWeights weights, std::vector<Contender>& contenders) {
+    const bool packs = what.pass.name != "wgrad" && (algorithm == Algorithm::tensor_core || algorithm == Algorithm::automatic);
+    contenders.push_back({.name = std::string(name_of(algorithm)),
+                          .algorithm = algorithm,
+                          .weights = packs ? std::optional(weights) : std::nullopt,
+                          .run = [this, &what, algorithm, weights](bench::Sets::Set& set) {
+                            for (const ConvDirection direction : what.pass.directions)
+                              bench::run_own(what.problem, direction, set, algorithm, what.mode.precision, weights, stream_);
+                          }});
   }
 
   /// cuDNN in both layouts; where it has nothing the reason is said.
@@ -170,7 +188,7 @@ class Bench {
       for (const ConvDirection direction : what.pass.directions)
         peers.push_back(peer(what, direction, layout, name, sets.at(0)));
       if (std::count(peers.begin(), peers.end(), nullptr) > 0) continue;
-      contenders.push_back({name, std::nullopt, [peers, &what](bench::Sets::Set& set) {
+      contenders.push_back({.name = name, .run = [peers, &what](bench::Sets::Set& set) {
                               for (std::size_t i = 0; i < peers.size(); ++i)
                                 peers[i]->run(set.operands(what.pass.directions[i]));
                             }});
@@ -185,6 +203,7 @@ class Bench {
     const auto key = std::pair(direction, layout);
     const auto known = peers_.find(key);
     if (known != peers_.end()) return known->second;
+    const auto span = progress_.span("search");
     std::string reason;
     std::shared_ptr<bench::CudnnPeer> made =
         bench::make_cudnn_peer(what.problem, direction, what.mode.precision, layout, set.operands(direction), stream_, reason);
@@ -195,6 +214,7 @@ class Bench {
 
   /// Whether it takes part: ours do although they are wrong, and are then told so; who throws does not.
   bool verified(const Case& what, bench::Sets& sets, Contender& contender) {
+    const auto span = progress_.span("verification");
     try {
       contender.verdict = bench::verify(
           what.problem, what.pass, what.mode, sets.at(0), [&] { contender.run(sets.at(0)); }, contender.name.ends_with("_nhwc"),
@@ -204,7 +224,7 @@ class Bench {
       ok_ = ok_ && !contender.algorithm;
       return false;
     }
-    if (contender.algorithm || contender.verdict.right()) return true;
+    if (contender.algorithm || contender.verdict.right(contender.is_peer() ? bench::kPeersShare : 1)) return true;
     std::cout << what.name() << ": " << contender.name << " is wrong by " << contender.verdict.error << ", left out\n";
     return false;
   }
@@ -212,47 +232,62 @@ class Bench {
   void one(const Case& what, bench::Sets& sets) {
     std::vector<Contender> all, contenders;
     add_own(what, all);
+    add_forms(what, sets, all);
     add_peers(what, sets, all);
     for (Contender& contender : all)
       if (verified(what, sets, contender)) contenders.push_back(contender);
-    std::vector<bench::Launch> launches;
-    for (const Contender& contender : contenders) launches.push_back([&](int i) { contender.run(sets.at(i)); });
-    const std::vector<double> times = bench::time_alternating(launches, stream_);
-    for (std::size_t i = 0; i < times.size(); ++i) contenders[i].us = times[i];
-    const std::optional<Algorithm> chosen = judge_plan(what, contenders);
+    time(sets, contenders);
+    const Choice choice = judge_choice(what, contenders);
     for (const Contender& contender : contenders)
-      if (contender.algorithm) report(what, sets, contender, contenders, chosen);
+      if (contender.algorithm && !contender.shows_packing(what)) report(what, sets, contender, contenders, choice);
   }
 
-  /// The algorithm that the library takes by itself, compared with the fastest that was timed.
-  std::optional<Algorithm> judge_plan(const Case& what, const std::vector<Contender>& contenders) {
-    if (what.pass.directions.size() > 1) return std::nullopt;
-    const Algorithm chosen = cuda::make_conv_plan(what.problem, what.pass.directions.front(), what.mode.precision, 0).algorithm;
-    double best = 0, own = 0;
+  void time(bench::Sets& sets, std::vector<Contender>& contenders) {
+    const auto span = progress_.span("bursts");
+    std::vector<bench::Launch> launches;
+    for (const Contender& contender : contenders) {
+      // What is kept is made once for each set's weights.
+      for (int i = 0; contender.weights == bench::PackedWeights::kept && i < sets.size(); ++i) contender.run(sets.at(i));
+      launches.push_back([&](int i) { contender.run(sets.at(i)); });
+    }
+    const std::vector<double> times = bench::time_alternating(launches, stream_);
+    for (std::size_t i = 0; i < times.size(); ++i) contenders[i].us = times[i];
+  }
+
+  /// What the library takes by itself, compared with the fastest that was timed.
+  Choice judge_choice(const Case& what, const std::vector<Contender>& contenders) {
+    if (what.pass.directions.size() > 1) return {};
+    Choice choice{cuda::make_conv_plan(what.problem, what.pass.directions.front(), what.mode.precision, 0).algorithm, {}};
+    const Contender *fastest = nullptr, *own = nullptr;
     int timed = 0;
     for (const Contender& contender : contenders) {
-      if (!contender.algorithm) continue;
+      if (contender.is_peer() || contender.shows_packing(what)) continue;
       ++timed;
-      if (best == 0 || contender.us < best) best = contender.us;
-      if (contender.algorithm == chosen) own = contender.us;
+      if (fastest == nullptr || contender.us < fastest->us) fastest = &contender;
+      if (contender.algorithm == choice.algorithm) own = &contender;
     }
-    if (timed < 2 || own == 0) return chosen;
-    ++plan_cases_;
-    plan_log_ += std::log(own / best);
-    if (own / best >= plan_worst_) plan_worst_ = own / best, plan_worst_case_ = what.name();
-    return chosen;
+    if (timed < 2 || own == nullptr) return choice;
+    choice.lost = own->us / fastest->us - 1;
+    choices_.add(what.name(), own->us / fastest->us, fastest->name);
+    return choice;
   }
 
   void report(const Case& what, bench::Sets& sets, const Contender& contender, const std::vector<Contender>& contenders,
-              std::optional<Algorithm> chosen) {
+              const Choice& choice) {
+    const bool is_chosen = contender.algorithm == choice.algorithm;
     const bool right = contender.verdict.right();
     ok_ = ok_ && right;
     const double bytes = bench::bytes_of(what.problem, what.pass);
     const double operations = what.problem.operations() * static_cast<double>(what.pass.directions.size());
     const double roofline = 1e6 * std::max(bytes / bandwidth_, operations / rates_.at(what.precision));
     std::map<std::string, double> peers;
-    double best = 0, ncl = 0;
+    double best = 0, ncl = 0, with_packing = 0;
     for (const Contender& other : contenders) {
+      if (other.shows_packing(what)) {
+        if (other.algorithm == contender.algorithm) with_packing = other.us;
+        continue;
+      }
+      if (other.is_form) continue;
       if (other.algorithm && (other.algorithm != Algorithm::gemm || contender.algorithm == Algorithm::gemm)) continue;
       peers[other.name] = other.us;
       if (other.algorithm) continue;
@@ -260,15 +295,24 @@ class Bench {
       if (other.name.ends_with("_ncl")) ncl = other.us;
     }
     std::cout << what.shape.name << " | " << what.pass.name << " | " << what.precision << " | " << contender.name
-              << (contender.algorithm == chosen ? " *" : "") << " | " << std::fixed << std::setprecision(1) << contender.us
-              << " | " << operations / contender.us * 1e-6 << " | " << bytes / contender.us * 1e-3 << " | "
+              << (is_chosen ? " *" : "") << " | " << std::fixed << std::setprecision(1) << contender.us << " | "
+              << operations / contender.us * 1e-6 << " | " << bytes / contender.us * 1e-3 << " | "
               << 100 * roofline / contender.us << " | " << quotient(ncl, contender.us) << " | " << quotient(best, contender.us)
-              << std::defaultfloat << (right ? "" : concat(" | WRONG: error ", contender.verdict.error)) << std::endl;
-    Json record = {{"suite", "conv_transpose1d"}, {"shape", what.shape.name},    {"problem", to_json(what.problem)},
-                   {"direction", what.pass.name}, {"precision", what.precision}, {"algorithm", contender.name},
-                   {"us_burst", contender.us},    {"us_sustained", nullptr}};
+              << " | " << (quotient(with_packing, 1)) << std::defaultfloat
+              << (right ? "" : concat(" | WRONG: error ", contender.verdict.error)) << std::endl;
+    Json record = {{"suite", suite()},
+                   {"shape", what.shape.name},
+                   {"problem", to_json(what.problem)},
+                   {"direction", what.pass.name},
+                   {"precision", what.precision},
+                   {"algorithm", contender.name},
+                   {"us_burst", contender.us},
+                   {"us_sustained", nullptr}};
+    if (contender.weights) record["weights"] = *contender.weights == bench::PackedWeights::kept ? "kept" : "packed";
+    if (with_packing > 0) record["us_burst_packed"] = with_packing;
     record["clock_mhz"] = bench::sm_clock_mhz();
-    if (options_.sustained && contender.algorithm == chosen) {
+    if (options_.sustained && is_chosen) {
+      const auto span = progress_.span("sustained");
       const bench::Sustained sustained =
           bench::time_sustained([&](int i) { contender.run(sets.at(i)); }, contender.us, stream_);
       record["us_sustained"] = sustained.us;
@@ -276,18 +320,20 @@ class Bench {
     }
     record["error"] = contender.verdict.error;
     record["roofline_us"] = roofline;
-    if (contender.algorithm == chosen) record["chosen"] = true;
+    if (is_chosen) record["chosen"] = true;
+    if (is_chosen && choice.lost) record["lost"] = *choice.lost;
     record["peers"] = peers;
     records_.push_back(record);
   }
 
   void save() const {
     if (options_.json.empty()) return;
-    Json root = {{"suite", "conv_transpose1d"}, {"device", gpu_.name}, {"copy_bytes_per_s", bandwidth_}};
+    Json root = {{"suite", suite()}, {"device", gpu_.name}, {"copy_bytes_per_s", bandwidth_}};
     root["blas_operations_per_s"] = rates_;
     root["cudnn"] = cudnn();
-    if (plan_cases_ > 0)
-      root["plan"] = {{"cases", plan_cases_}, {"mean", std::exp(plan_log_ / plan_cases_)}, {"worst", plan_worst_}};
+    if (choices_.cases() > 0)
+      root["choice"] = {{"cases", choices_.cases()}, {"mean", choices_.mean()}, {"worst", choices_.worst()}};
+    root["seconds"] = progress_.seconds();
     root["left_out"] = left_out_;
     root["records"] = records_;
     const std::string unfinished = options_.json + ".new";
@@ -305,13 +351,12 @@ class Bench {
   const cuda::DeviceProperties& gpu_;
   cudaStream_t stream_;
   Clock::time_point end_;
+  bench::Progress progress_;
   double bandwidth_;
   std::map<std::string, double> rates_;
   Json records_ = Json::array();
   std::vector<std::string> left_out_;
-  int plan_cases_ = 0;
-  double plan_log_ = 0, plan_worst_ = 1;
-  std::string plan_worst_case_;
+  bench::ChoiceLog choices_;
   bool ok_ = true;
 };
 
@@ -360,9 +405,13 @@ int main(int argc, char** argv) {
   app.add_option("--algorithms", options.algorithms, "direct, depthwise, gemm, automatic; all that can without")
       ->delimiter(',');
   app.add_flag("--no-peers", options.no_peers, "leave cuDNN out");
+  app.add_flag("--forms", options.forms,
+               "also every form of the tensor cores' forward and dgrad kernels that there is, to judge the choice among them");
   app.add_flag("--sustained", options.sustained,
                "also 300 launches in a row of the algorithm that the library chooses, at most a second of them");
   app.add_option("--time-budget", options.time_budget, "seconds after which no new case is begun")->check(CLI::PositiveNumber);
+  app.add_flag("--progress", options.progress,
+               "a line for each case on standard error: its seconds by purpose; always on a terminal");
   app.add_option("--json", options.json, "file for the records");
   try {
     app.parse(argc, argv);

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cuda/allocator.hpp"
@@ -17,16 +18,25 @@ void check(cudnnStatus_t status, const char* what) {
   require<DeviceError>(status == CUDNN_STATUS_SUCCESS, "cudnn: ", what, ": ", cudnnGetErrorString(status));
 }
 
+/// One for all: making it takes as long as many convolutions.
+cudnnHandle_t shared_handle(cudaStream_t stream) {
+  static const cudnnHandle_t handle = [] {
+    cudnnHandle_t made = nullptr;
+    check(cudnnCreate(&made), "create");
+    return made;
+  }();
+  check(cudnnSetStream(handle, stream), "set stream");
+  return handle;
+}
+
 /// cuDNN's descriptors of one problem. The convolution reads y and writes x.
 struct Descriptors {
-  cudnnHandle_t handle = nullptr;
+  cudnnHandle_t handle;
   cudnnTensorDescriptor_t x = nullptr, y = nullptr;
   cudnnFilterDescriptor_t w = nullptr;
   cudnnConvolutionDescriptor_t conv = nullptr;
 
-  Descriptors(const ConvProblem& p, cudnnMathType_t math, Layout layout, cudaStream_t stream) {
-    check(cudnnCreate(&handle), "create");
-    check(cudnnSetStream(handle, stream), "set stream");
+  Descriptors(const ConvProblem& p, cudnnMathType_t math, Layout layout, cudaStream_t stream) : handle(shared_handle(stream)) {
     const cudnnDataType_t type = p.dtype == DType::f16    ? CUDNN_DATA_HALF
                                  : p.dtype == DType::bf16 ? CUDNN_DATA_BFLOAT16
                                  : p.dtype == DType::f64  ? CUDNN_DATA_DOUBLE
@@ -52,7 +62,6 @@ struct Descriptors {
     (void)cudnnDestroyFilterDescriptor(w);
     (void)cudnnDestroyTensorDescriptor(x);
     (void)cudnnDestroyTensorDescriptor(y);
-    (void)cudnnDestroy(handle);
   }
   Descriptors(const Descriptors&) = delete;
   Descriptors& operator=(const Descriptors&) = delete;
@@ -68,13 +77,13 @@ struct Found {
   std::size_t workspace = 0;
 };
 
-/// Those that worked, fastest first.
+/// Those that it says it can run, in its order.
 template <class Perf>
-std::vector<Found> successes(const std::array<Perf, kAlgorithms>& found, int count) {
+std::vector<Found> possible(const std::array<Perf, kAlgorithms>& listed, int count) {
   std::vector<Found> all;
   cudnnStatus_t failure = CUDNN_STATUS_NOT_SUPPORTED;
   for (int i = 0; i < count; ++i) {
-    const Perf& perf = found[static_cast<std::size_t>(i)];
+    const Perf& perf = listed[static_cast<std::size_t>(i)];
     if (perf.status == CUDNN_STATUS_SUCCESS)
       all.push_back({static_cast<int>(perf.algo), perf.mathType, perf.memory});
     else
@@ -89,16 +98,17 @@ class Peer final : public CudnnPeer {
   Peer(const ConvProblem& problem, ConvDirection direction, cudnnMathType_t math, Layout layout, const DeviceOperands& at,
        cudaStream_t stream)
       : direction_(direction), math_(math), stream_(stream), d_(problem, math, layout, stream) {
-    constexpr std::size_t kTimed = 4;  // the search times each once, which is not enough to tell the first few apart
-    std::vector<Found> found = search();
-    if (found.size() > kTimed) found.resize(kTimed);
+    constexpr double kHopeless = 3;    // times the fastest so far
+    constexpr double kLoadingMs = 20;  // what a first run may spend on loading its kernel
     double best_ms = 0;
     Found best;
-    for (const Found& candidate : found) {
-      take(candidate);
-      const double ms = time(at);
+    for (const Found& candidate : list()) {
+      const std::optional<double> first_ms = time(candidate, at, 0, 1);
+      if (!first_ms || (best_ms > 0 && *first_ms > kHopeless * best_ms + kLoadingMs)) continue;
+      const double ms = time(candidate, at, 2, 5).value_or(*first_ms);
       if (best_ms == 0 || ms < best_ms) best_ms = ms, best = candidate;
     }
+    require<NotImplemented>(best_ms > 0, "cudnn: no algorithm that it lists runs");
     take(best);
   }
 
@@ -122,41 +132,52 @@ class Peer final : public CudnnPeer {
   }
 
  private:
-  std::vector<Found> search() {
+  /// All algorithms, those first that cuDNN expects to be fast.
+  std::vector<Found> list() {
     int count = 0;
     if (direction_ == ConvDirection::forward) {
-      std::array<cudnnConvolutionBwdDataAlgoPerf_t, kAlgorithms> found{};
-      check(cudnnFindConvolutionBackwardDataAlgorithm(d_.handle, d_.w, d_.x, d_.conv, d_.y, kAlgorithms, &count, found.data()),
-            "search");
-      return successes(found, count);
+      std::array<cudnnConvolutionBwdDataAlgoPerf_t, kAlgorithms> listed{};
+      check(
+          cudnnGetConvolutionBackwardDataAlgorithm_v7(d_.handle, d_.w, d_.x, d_.conv, d_.y, kAlgorithms, &count, listed.data()),
+          "list");
+      return possible(listed, count);
     }
     if (direction_ == ConvDirection::dgrad) {
-      std::array<cudnnConvolutionFwdAlgoPerf_t, kAlgorithms> found{};
-      check(cudnnFindConvolutionForwardAlgorithm(d_.handle, d_.y, d_.w, d_.conv, d_.x, kAlgorithms, &count, found.data()),
-            "search");
-      return successes(found, count);
+      std::array<cudnnConvolutionFwdAlgoPerf_t, kAlgorithms> listed{};
+      check(cudnnGetConvolutionForwardAlgorithm_v7(d_.handle, d_.y, d_.w, d_.conv, d_.x, kAlgorithms, &count, listed.data()),
+            "list");
+      return possible(listed, count);
     }
-    std::array<cudnnConvolutionBwdFilterAlgoPerf_t, kAlgorithms> found{};
-    check(cudnnFindConvolutionBackwardFilterAlgorithm(d_.handle, d_.y, d_.x, d_.conv, d_.w, kAlgorithms, &count, found.data()),
-          "search");
-    return successes(found, count);
+    std::array<cudnnConvolutionBwdFilterAlgoPerf_t, kAlgorithms> listed{};
+    check(
+        cudnnGetConvolutionBackwardFilterAlgorithm_v7(d_.handle, d_.y, d_.x, d_.conv, d_.w, kAlgorithms, &count, listed.data()),
+        "list");
+    return possible(listed, count);
   }
 
   void take(const Found& found) {
     algorithm_ = found.algorithm;
-    // What is reported for FMA may be the default, which stands for tf32.
+    // What is listed for FMA may be the default, which stands for tf32.
     if (math_ != CUDNN_FMA_MATH) check(cudnnSetConvolutionMathType(d_.conv, found.math), "math type");
+    workspace_.reset();
     workspace_ = std::make_unique<cuda::Buffer>(found.workspace, 0);
   }
 
-  double time(const DeviceOperands& at) {
-    cuda::Event begin(true), end(true);
-    run(at);
-    begin.record(stream_);
-    for (int i = 0; i < 3; ++i) run(at);
-    end.record(stream_);
-    end.synchronize();
-    return cuda::Event::elapsed_ms(begin, end);
+  /// Milliseconds of a run, the mean of `runs` behind some others; nothing where it refuses, or no memory is left for it.
+  std::optional<double> time(const Found& found, const DeviceOperands& at, int before, int runs) {
+    try {
+      take(found);
+      cuda::Event begin(true), end(true);
+      for (int i = 0; i < before; ++i) run(at);
+      begin.record(stream_);
+      for (int i = 0; i < runs; ++i) run(at);
+      end.record(stream_);
+      end.synchronize();
+      return static_cast<double>(cuda::Event::elapsed_ms(begin, end)) / runs;
+    } catch (const Error&) {
+      (void)cudaGetLastError();
+      return std::nullopt;
+    }
   }
 
   ConvDirection direction_;

@@ -22,7 +22,7 @@ class CudnnPeer {
   virtual void run(const DeviceOperands& at) = 0;
 };
 
-/// cuDNN's own search over all its algorithms ranks them; the first few are then timed on `at` and the fastest is kept. Null
+/// Every algorithm that cuDNN lists is run on `at`, those again that may be the fastest, and the fastest is kept. Null
 /// with a reason where cuDNN cannot do the problem: uneven padding, output padding past the stride, an unsupported combination.
 /// `precision` ieee and fp32 are cuDNN without tensor cores, tf32 with; halves always with.
 [[nodiscard]] std::unique_ptr<CudnnPeer> make_cudnn_peer(const ConvProblem& problem, ConvDirection direction,

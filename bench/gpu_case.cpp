@@ -87,13 +87,14 @@ Sets::Sets(const ConvProblem& p, int l2_bytes) {
 }
 
 void run_own(const ConvProblem& p, ConvDirection direction, Sets::Set& set, Algorithm algorithm, Precision precision,
-             cudaStream_t stream) {
+             PackedWeights packed, cudaStream_t stream) {
   const DeviceOperands at = set.operands(direction);
+  const cuda::Weights w = packed == PackedWeights::kept ? cuda::Weights(at.w, set.w.storage()) : cuda::Weights(at.w);
   switch (direction) {
     case ConvDirection::forward:
-      return cuda::conv_forward(p, at.x, at.w, nullptr, at.y, algorithm, precision, 0, stream);
+      return cuda::conv_forward(p, at.x, w, nullptr, at.y, algorithm, precision, 0, stream);
     case ConvDirection::dgrad:
-      return cuda::conv_dgrad(p, at.y, at.w, nullptr, at.x, algorithm, precision, 0, stream);
+      return cuda::conv_dgrad(p, at.y, w, nullptr, at.x, algorithm, precision, 0, stream);
     case ConvDirection::wgrad:
       return cuda::conv_wgrad(p, at.x, at.y, at.w, algorithm, precision, 0, stream);
   }

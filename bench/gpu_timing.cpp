@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstdint>
+#include <thread>
 
 #include "cuda/allocator.hpp"
 #include "cuda/blas.hpp"
@@ -16,15 +19,29 @@ namespace {
 
 using cuda::Event;
 
-/// Microseconds a launch of `count` in a row, numbered from `first`.
+/// Microseconds a launch of `count` in a row behind number `first`, which is not timed: an event on a GPU that has nothing to
+/// do is stamped at once, and the launch behind it comes 5 to 50 us later, after the host's work for it.
 double run_many(const Launch& launch, int first, int count, cudaStream_t stream, const std::function<void()>& meanwhile = {}) {
   Event begin(true), end(true);
+  launch(first);
   begin.record(stream);
-  for (int i = 0; i < count; ++i) launch(first + i);
+  for (int i = 1; i <= count; ++i) launch(first + i);
   end.record(stream);
   if (meanwhile) meanwhile();
   end.synchronize();
   return Event::elapsed_ms(begin, end) * 1e3 / count;
+}
+
+constexpr int kBurst = 12;
+
+/// One burst, and then a rest: products of a millisecond in a row draw so much power that the card lowers its clock, for
+/// whoever comes next as well (measured on an H200: 1575 MHz instead of 1980). How it is then, time_sustained() says.
+double run_burst(const Launch& launch, int round, cudaStream_t stream) {
+  constexpr double kRests = 2, kLongestRest = 1e5;  // times the burst, us
+  const double us = run_many(launch, round * kBurst, kBurst, stream);
+  const double rest = std::min(kRests * us * kBurst, kLongestRest);
+  std::this_thread::sleep_for(std::chrono::microseconds(static_cast<std::int64_t>(rest)));
+  return us;
 }
 
 /// The driver's management library, asked in the process: nvidia-smi takes longer than what is measured.
@@ -78,15 +95,15 @@ int sm_clock_mhz() { return management().clock_mhz(); }
 std::string driver_version() { return management().driver(); }
 
 std::vector<double> time_alternating(const std::vector<Launch>& launches, cudaStream_t stream) {
-  constexpr int kBurst = 12;
-  constexpr double kLongBurst = 1e5;  // us
-  double longest = 0;
-  for (const Launch& launch : launches) longest = std::max(longest, run_many(launch, 0, 3, stream) * kBurst);
-  const int rounds = longest > kLongBurst ? 3 : 5;
+  constexpr int kRounds = 5;
+  constexpr double kHopeless = 2;  // times the fastest
+  std::vector<double> warm_up;
+  for (const Launch& launch : launches) warm_up.push_back(run_many(launch, 0, 2, stream));
+  const auto fastest = std::min_element(warm_up.begin(), warm_up.end());
   std::vector<std::vector<double>> bursts(launches.size());
-  for (int round = 0; round < rounds; ++round)
+  for (int round = 0; round < kRounds; ++round)
     for (std::size_t i = 0; i < launches.size(); ++i)
-      bursts[i].push_back(run_many(launches[i], round * kBurst, kBurst, stream));
+      if (round == 0 || warm_up[i] <= kHopeless * *fastest) bursts[i].push_back(run_burst(launches[i], round, stream));
   std::vector<double> medians;
   for (std::vector<double>& times : bursts) {
     std::sort(times.begin(), times.end());

@@ -15,8 +15,9 @@ namespace polyphase::bench {
 /// launch(i) is given the number of the call, so that it can rotate over its arrays.
 using Launch = std::function<void(int)>;
 
-/// Microseconds of one launch of each: the median of five bursts of 12 after a warm-up (three bursts where one takes more than
-/// 100 ms). The bursts take turns, so that all see the card equally warm.
+/// Microseconds of one launch of each: the median of five bursts of 12 after a warm-up; of what took more than twice as long as
+/// the fastest in the warm-up, one burst. The bursts take turns, each behind a launch of its own that is not timed, so that no
+/// host is waited for, and before a rest of twice its time, at most 100 ms, in which the card cools.
 [[nodiscard]] std::vector<double> time_alternating(const std::vector<Launch>& launches, cudaStream_t stream);
 
 struct Sustained {

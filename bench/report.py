@@ -158,11 +158,12 @@ def gpu_convolutions(data):
         sustained = r.get("us_sustained")
         rows.append([r["shape"], r["direction"], r["precision"], r["algorithm"] + (" *" if r.get("chosen") else ""),
                      f"{r['us_burst'] / 1e3:.3f}", f"{sustained / 1e3:.3f}" if sustained else "",
+                     f"{r['us_burst_packed'] / 1e3:.3f}" if "us_burst_packed" in r else "",
                      f"{100 * r['roofline_us'] / r['us_burst']:.0f}",
                      best_ratio(r, lambda name: name.startswith("cudnn") and name.endswith("_ncl")),
                      best_ratio(r, lambda name: name.startswith("cudnn")), best_ratio(r, lambda name: name.startswith("torch")),
                      "not finite" if r["error"] is None else f"{r['error']:.1e}"])
-    header = ["shape", "direction", "precision", "algorithm", "ms burst", "ms sustained", "% of roofline", "x cuDNN (its layout)",
+    header = ["shape", "direction", "precision", "algorithm", "ms burst", "ms sustained", "ms packing", "% of roofline", "x cuDNN (its layout)",
               "x cuDNN (its best)", "x PyTorch", "error"]
     return table(header, rows, 4) if rows else None
 

@@ -6,8 +6,8 @@
 #   --only PART   of build, test, sanitize, golden, bench; parts but the first need the build folder of an earlier run
 #   --quick       the GPU's tests only, two sanitizers on three programs, four shapes
 #   --jobs N      sanitized programs at once (default: three quarters of the cores)
-#   --seconds N   for each of the two tables of convolutions, about (default 120); what does not fit is left out and named;
-#                 below 100 without sustained runs and without Algorithm::gemm in f32
+#   --seconds N   for the tables of convolutions, about (default 240), and half as much for PyTorch on the same; what does not
+#                 fit is left out and named
 #   --out FOLDER  where the results go (default build-gpu/check)
 #
 # FOLDER holds, kept up to date as results come, so that a run that is stopped leaves what it had:
@@ -24,7 +24,7 @@ build="build-gpu"
 out=$build/check
 parts=build,test,sanitize,golden,bench
 quick=no
-seconds=120
+seconds=240
 jobs=$(($(nproc) * 3 / 4))
 [ "$jobs" -ge 1 ] || jobs=1
 
@@ -359,26 +359,27 @@ bench() {
 has_torch() { python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1; }
 
 part_bench() {
-  local shapes="A,B,C,depthwise,rest" conv=$work/conv.json half=$work/half.json step=$work/step.json
-  local allocator=$work/allocator.json cold=$work/cold.json more
+  local conv=$work/conv.json others=$work/others.json forms=$work/forms.json step=$work/step.json
+  local allocator=$work/allocator.json cold=$work/cold.json table=$build/bench/conv_transpose1d shapes="A,B,C,depthwise,rest"
   stage bench "benchmarks, nothing beside them"
   if [ $quick = yes ]; then shapes="A,B,C,depthwise"; fi
-  if [ "$seconds" -ge 100 ]; then more=(--sustained); else more=(--algorithms "direct,depthwise,tensor_core"); fi
-  bench "conv_transpose1d fp32" $((seconds + 40)) "$conv" $build/bench/conv_transpose1d --precisions fp32 "${more[@]}" --time-budget "$seconds" \
-    --shapes "$shapes" --json "$conv"
   bench "training_step" 60 "$step" $build/bench/training_step --device cuda:0 --graph --json "$step"
   bench "allocator" 60 "$allocator" $build/bench/allocator --json "$allocator"
   bench "cold_start" 60 "$cold" python3 bench/cold_start.py $build/bench/cold_start --json "$cold"
+  bench "conv_transpose1d fp32, tf32, bf16" $((seconds * 2 / 3 + 40)) "$conv" $table --precisions fp32,tf32,bf16 --sustained \
+    --time-budget $((seconds * 2 / 3)) --shapes "$shapes" --json "$conv"
   if [ $quick = no ]; then
-    bench "conv_transpose1d tf32, bf16, f16" $((seconds + 40)) "$half" $build/bench/conv_transpose1d --precisions tf32,bf16,f16 \
-      --time-budget "$seconds" --shapes "depthwise,A,B,C,rest" --json "$half"
+    bench "conv_transpose1d ieee, f16" $((seconds / 6 + 40)) "$others" $table --precisions ieee,f16 --sustained \
+      --time-budget $((seconds / 6)) --shapes depthwise,A,B,C --json "$others"
+    bench "conv_transpose1d, the choice among forms" $((seconds / 6 + 40)) "$forms" $table --forms --no-peers \
+      --precisions fp32,bf16,tf32 --directions forward,dgrad --time-budget $((seconds / 6)) --shapes B,C,rest,A --json "$forms"
   fi
   if has_torch; then
-    run bench "PyTorch, conv_transpose1d fp32" 90 python3 bench/peers_torch_cuda.py --time-budget $((seconds / 3)) "$conv" || true
     run bench "PyTorch, training_step" 60 python3 bench/peers_torch_step.py "$step" || true
     run bench "PyTorch, allocator" 60 python3 bench/peers_torch_allocator.py "$allocator" || true
+    run bench "PyTorch, fp32, tf32, bf16" $((seconds / 2 + 60)) python3 bench/peers_torch_cuda.py --time-budget $((seconds * 5 / 12)) "$conv" || true
     if [ $quick = no ]; then
-      run bench "PyTorch, bf16, f16, tf32" 90 python3 bench/peers_torch_cuda.py --time-budget $((seconds / 3)) "$half" || true
+      run bench "PyTorch, f16" $((seconds / 12 + 60)) python3 bench/peers_torch_cuda.py --time-budget $((seconds / 12)) "$others" || true
     fi
   else
     record bench PyTorch skipped 0 "python3 has no torch that sees the GPU"
