@@ -14,10 +14,6 @@ shift
 
 # One extended regular expression a line, matched against the mangled name of the kernel.
 ALLOWED=(
-  # 20 bytes of addresses; computing them again in each step was measured a fifth slower.
-  'wgrad_rows_kernelINS1_12WgradOperandIfLNS0_3ptx6TensorE0ELi2EEELi32ELi3E'
-  # 192 sums a thread and a conversion beside them: 44 bytes outside the products, measured faster than tiles of fewer sums.
-  'wgrad_rows_kernelINS1_12WgradOperandIfLNS0_3ptx6TensorE0ELi1EEELi128ELi3E'
 )
 
 commands=$(ninja -C "$build" -t compdb 2>/dev/null | python3 -c '

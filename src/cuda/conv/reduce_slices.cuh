@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cuda/dependent_launch.cuh"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda {
@@ -25,13 +26,15 @@ struct WeightOrder {
 };
 
 /// w[place(i)] = sum over slices of partial[slice][i], in f64: lane y adds slices y, y + lanes, ... in order, then a tree over
-/// lanes. Places below zero are padding. Blocks of (kSliceColumns, lanes) threads.
+/// lanes. Places below zero are padding. Blocks of kSliceColumns * lanes threads.
 template <class T, class A, class PlaceOf>
 __global__ void __launch_bounds__(kSliceColumns* kMostSliceLanes, 1)
     reduce_slices_kernel(const A* __restrict__ partial, std::int64_t weights, std::int64_t slices,
                          const __grid_constant__ PlaceOf place_of, T* __restrict__ w) {
   __shared__ double sums[kMostSliceLanes][kSliceColumns];  // (lanes, weights)
-  const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y), lanes = static_cast<int>(blockDim.y);
+  wait_for_grid_before();
+  const int x = static_cast<int>(threadIdx.x) % kSliceColumns, y = static_cast<int>(threadIdx.x) / kSliceColumns;
+  const int lanes = static_cast<int>(blockDim.x) / kSliceColumns;
   for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kSliceColumns; first < weights;
        first += static_cast<std::int64_t>(gridDim.x) * kSliceColumns) {
     const std::int64_t i = first + x;
@@ -60,13 +63,13 @@ __global__ void __launch_bounds__(kSliceColumns* kMostSliceLanes, 1)
   }
 }
 
-/// Launches the kernel above; `weights` counts the padding too.
+/// Launches the kernel above, behind the one before it; `weights` counts the padding too.
 template <class T, class A, class PlaceOf = WeightOrder>
 void reduce_slices(const A* partial, std::int64_t weights, std::int64_t slices, T* w, cudaStream_t stream,
                    const PlaceOf& place_of = {}) {
   const auto grid = static_cast<unsigned>(std::min<std::int64_t>((weights + kSliceColumns - 1) / kSliceColumns, 4096));
-  const dim3 block(kSliceColumns, static_cast<unsigned>(slice_lanes(slices)));
-  reduce_slices_kernel<T, A><<<grid, block, 0, stream>>>(partial, weights, slices, place_of, w);
+  const auto block = static_cast<unsigned>(kSliceColumns * slice_lanes(slices));
+  launch_behind(&reduce_slices_kernel<T, A, PlaceOf>, grid, block, 0, stream, partial, weights, slices, place_of, w);
   check_launch("conv wgrad: add slices");
 }
 

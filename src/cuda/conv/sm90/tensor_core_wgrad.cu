@@ -29,7 +29,7 @@ void wgrad_f32(const ConvProblem& problem, Precision precision, const void* x, c
   const std::int64_t weights = problem.C_in * (problem.C_out / problem.G) * problem.K;
   const auto blocks = static_cast<unsigned>(
       std::min<std::int64_t>((weights + kRepairThreads - 1) / kRepairThreads, properties(device).sm_count));
-  wgrad_repair_kernel<<<blocks, kRepairThreads, 0, stream>>>(problem, xs, ys, static_cast<float*>(w), scales);
+  launch_behind(&wgrad_repair_kernel, blocks, kRepairThreads, 0, stream, problem, xs, ys, static_cast<float*>(w), scales);
   check_launch("conv tensor_core: wgrad repair");
 }
 

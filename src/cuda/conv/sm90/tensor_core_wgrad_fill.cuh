@@ -132,11 +132,12 @@ struct WgradFill {
     return sizeof(T) == 2 && (reinterpret_cast<std::uintptr_t>(from) & 2) != 0;
   }
 
-  /// The parts of eight numbers, two a word. Words of 16-bit numbers: `pick` says where the pair of two words is.
-  __device__ static __forceinline__ void convert(const std::uint32_t (&words)[8], float scale, std::uint32_t pick,
-                                                 std::uint32_t (&high)[4], std::uint32_t (&low)[4], WgradRange& range) {
+  /// The parts of eight numbers, two a word; `least` becomes the least magnitude there was. Words of 16-bit numbers: `pick`
+  /// says where the pair of two words is.
+  __device__ static __forceinline__ void split(const std::uint32_t (&words)[8], float scale, std::uint32_t pick,
+                                               std::uint32_t (&high)[4], std::uint32_t (&low)[4], WgradRange& range,
+                                               __half2& least) {
     if constexpr (Operand::kScaled) {
-      __half2 least = __float2half2_rn(1.0F);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float a = __uint_as_float(words[2 * i]) * scale, b = __uint_as_float(words[2 * i + 1]) * scale;
@@ -150,12 +151,25 @@ struct WgradFill {
           low[i] = *reinterpret_cast<const std::uint32_t*>(&l);
         }
       }
-      const float2 smallest = __half22float2(least);
-      if (fminf(smallest.x, smallest.y) <= kLeastNormalHalf) count_small(words, scale, range);
     } else {
 #pragma unroll
       for (int i = 0; i < 4; ++i) high[i] = __byte_perm(words[2 * i], words[2 * i + 1], pick);
     }
+  }
+
+  /// Whether a number may be below the normal halves.
+  __device__ static __forceinline__ bool is_small(__half2 least) {
+    if constexpr (!Operand::kScaled) return false;
+    const float2 smallest = __half22float2(least);
+    return fminf(smallest.x, smallest.y) <= kLeastNormalHalf;
+  }
+
+  /// The same, and counts what is below the normal halves.
+  __device__ static __forceinline__ void convert(const std::uint32_t (&words)[8], float scale, std::uint32_t pick,
+                                                 std::uint32_t (&high)[4], std::uint32_t (&low)[4], WgradRange& range) {
+    __half2 least = __float2half2_rn(1.0F);
+    split(words, scale, pick, high, low, range, least);
+    if (is_small(least)) count_small(words, scale, range);
   }
 
   /// Writes the 16 bytes of each part of an item.

@@ -8,6 +8,7 @@
 #include "cuda/conv/sm90/tensor_core_wgrad_rows_kernel.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_sums.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_types.hpp"
+#include "cuda/dependent_launch.cuh"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -49,11 +50,18 @@ void launch_wgrad(const WgradCall& call) {
   const auto shared_bytes = static_cast<std::size_t>(steps.shared_bytes);
   if (steps.by_rows) {
     auto* kernel = wgrad_rows_kernel_of<Operand>(steps.shape);
+    if (kernel == nullptr) return;
     CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
-    kernel<<<blocks, kWgradRowThreads, shared_bytes, call.stream>>>(
-        problem, steps, make_wgrad_maps(steps, problem, call.x, call.y, sizeof(T)), partial, call.scales);
+    const WgradMaps maps = make_wgrad_maps(steps, problem, call.x, call.y, sizeof(T));
+    if (Operand::kScaled)
+      launch_behind(kernel, blocks, static_cast<unsigned>(steps.row_threads), shared_bytes, call.stream, problem, steps, maps,
+                    partial, call.scales);
+    else
+      kernel<<<blocks, static_cast<unsigned>(steps.row_threads), shared_bytes, call.stream>>>(problem, steps, maps, partial,
+                                                                                              call.scales);
   } else {
     auto* kernel = wgrad_kernel_of<Operand>(steps.shape);
+    if (kernel == nullptr) return;
     CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
     kernel<<<blocks, kWgradThreads, shared_bytes, call.stream>>>(problem, steps, static_cast<const T*>(call.x),
                                                                  static_cast<const T*>(call.y), partial, call.scales);

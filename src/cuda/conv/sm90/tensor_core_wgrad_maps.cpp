@@ -21,7 +21,9 @@ PFN_cuTensorMapEncodeTiled_v12000 find_encode() {
   return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(address);
 }
 
-CUtensorMap encode(const WgradMapOf& of) {
+}  // namespace
+
+CUtensorMap encode_map(const WgradMapOf& of) {
   static const PFN_cuTensorMapEncodeTiled_v12000 function = find_encode();
   CUtensorMap map;
   const cuuint64_t sizes[] = {of.numbers, of.rows, of.samples}, strides[] = {of.row_bytes, of.sample_bytes};
@@ -36,8 +38,6 @@ CUtensorMap encode(const WgradMapOf& of) {
                        " x ", of.numbers, " failed with error ", static_cast<int>(result));
   return map;
 }
-
-}  // namespace
 
 WgradMapOf wgrad_map_of(const WgradSide& side, const ConvProblem& problem, const void* tensor, int bytes, int c,
                         bool swizzled) {
@@ -63,15 +63,15 @@ WgradMapOf wgrad_map_of(const WgradSide& side, const ConvProblem& problem, const
 
 WgradMaps make_wgrad_maps(const WgradSteps& steps, const ConvProblem& problem, const void* x, const void* y, int bytes) {
   WgradMaps maps{};
-  const auto fill = [&](WgradClasses& classes, const WgradSide& side, const void* tensor, bool swizzled) {
+  const auto fill = [&](WgradClasses& classes, const WgradSide& side, const void* tensor) {
     for (int c = 0; c < side.raw.classes; ++c) {
-      const WgradMapOf of = wgrad_map_of(side, problem, tensor, bytes, c, swizzled);
-      classes.map[c] = encode(of);
+      const WgradMapOf of = wgrad_map_of(side, problem, tensor, bytes, c, side.raw.is_swizzled);
+      classes.map[c] = encode_map(of);
       classes.offset[c] = of.offset;
     }
   };
-  fill(maps.rows, steps.rows, steps.swapped ? y : x, true);
-  fill(maps.columns, steps.columns, steps.swapped ? x : y, false);
+  fill(maps.rows, steps.rows, steps.swapped ? y : x);
+  fill(maps.columns, steps.columns, steps.swapped ? x : y);
   return maps;
 }
 

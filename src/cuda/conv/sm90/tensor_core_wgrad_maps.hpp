@@ -30,6 +30,9 @@ struct WgradMapOf {
   bool swizzled;
 };
 
+/// Throws a DeviceError where the driver refuses it.
+[[nodiscard]] CUtensorMap encode_map(const WgradMapOf& of);
+
 /// Class `c` of the side of `tensor`.
 [[nodiscard]] WgradMapOf wgrad_map_of(const WgradSide& side, const ConvProblem& problem, const void* tensor, int bytes, int c,
                                       bool swizzled);

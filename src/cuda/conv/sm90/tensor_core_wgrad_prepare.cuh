@@ -6,6 +6,7 @@
 #include "conv/problem.hpp"
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_types.hpp"
+#include "cuda/dependent_launch.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -16,6 +17,7 @@ inline constexpr int kSampleLoads = 16;                         // of a thread, 
 __global__ void __launch_bounds__(kSampleThreads)
     wgrad_scales_kernel(const float* __restrict__ x, std::int64_t x_count, const float* __restrict__ y, std::int64_t y_count,
                         WgradScales* __restrict__ scales) {
+  let_dependents_start();
   const bool second = blockIdx.x >= kSampleGroups;
   const float* values = second ? y : x;
   const std::int64_t count = second ? y_count : x_count;
@@ -89,6 +91,7 @@ __device__ __forceinline__ void repair_weight(const ConvProblem& problem, const 
 __global__ void __launch_bounds__(kRepairThreads)
     wgrad_repair_kernel(const __grid_constant__ ConvProblem problem, const float* __restrict__ x, const float* __restrict__ y,
                         float* __restrict__ w, WgradScales* __restrict__ scales) {
+  wait_for_grid_before();
   const bool never = scales->most > __float_as_uint(kLargestHalf);
   if (scales->small == 0 && !never) return;
   __shared__ int found[kRepairThreads];

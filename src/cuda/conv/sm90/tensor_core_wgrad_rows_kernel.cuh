@@ -1,7 +1,8 @@
 #pragma once
 // The kernel of the weight gradient by rows (tensor_core_wgrad_rows.cuh).
 
-#include "cuda/conv/sm90/tensor_core_wgrad_rows.cuh"
+#include "cuda/conv/sm90/tensor_core_wgrad_rows_multiply.cuh"
+#include "cuda/dependent_launch.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -9,50 +10,48 @@ namespace polyphase::cuda::tensor_core {
 template <class Operand>
 __device__ __forceinline__ WgradRows<Operand> rows_of(const WgradSteps& steps, const WgradClasses& classes,
                                                       const WgradPlace& place, int own_block, int lane, int position) {
-  WgradRows<Operand> rows{};
+  WgradRows<Operand> rows{.side = steps.rows, .step = static_cast<int>(steps.rows.step), .box_bytes = steps.rows.raw.box_bytes};
   const std::int64_t begin = window_begin(steps.rows, steps, place.shift, 0);
   const auto row = [&](int block, int row_of_block) {
     return raw_row<typename Operand::Source>(steps.rows, classes, begin, place.row_block, block, row_of_block);
   };
   for (int i = 0; i < 2; ++i) rows.row[i] = row(own_block + i, row_of_lane(lane / 4));
   rows.named = row(own_block + lane / 8 % 2, row_of_lane(lane % 8));
-  rows.has_pairs = steps.rows.step == 1;
+  rows.has_pairs = steps.rows.step == 1 && steps.rows.raw.boxes == 1;
   for (int c = 0; c < steps.rows.raw.classes; ++c)
     rows.has_pairs = rows.has_pairs && numbers_before<typename Operand::Source>(classes, c, begin) % 2 == 0;
-  rows.is_dense = steps.rows.step == 1 && steps.rows.raw.is_exact;
-  rows.step = static_cast<int>(steps.rows.step);
-  rows.box_bytes = steps.rows.raw.box_bytes;
-  rows.position = position;
+  rows.position = position + 2 * (lane % 4);
   return rows;
 }
 
 /// All the steps of a consumer warpgroup.
-template <class Operand, int kN, int kShifts>
+template <class Operand, int kN, int kShifts, int kProducers>
 __device__ __forceinline__ void consume_rows(const ConvProblem& problem, const WgradSteps& steps, const WgradClasses& classes,
                                              const WgradPlace& place, const WgradBuffers& buffers, int exponent,
                                              float rows_scale, WgradRange& range, float* __restrict__ partial) {
-  const int group = __shfl_sync(0xffffffffU, (static_cast<int>(threadIdx.x) - 128) / 128, 0);
+  const int group = __shfl_sync(0xffffffffU, (static_cast<int>(threadIdx.x) - kProducers) / 128, 0);
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
   const bool turns = steps.own == 0;
   const int own_block = (turns ? 0 : group * 8) + 2 * warp;
-  WgradRows<Operand> rows = rows_of<Operand>(steps, classes, place, own_block, lane, turns ? group * kChunk : 0);
-  constexpr int kSteps = kChunk / 16, kAtOnce = kN * kShifts <= 256 ? kSteps
-                                                : Operand::kScaled  ? 1
-                                                                    : 2;  // for want of registers
-  constexpr bool kDense = kN * kShifts > 192;
+  const int position = turns ? group * kChunk : 0;
+  WgradRows<Operand> rows = rows_of<Operand>(steps, classes, place, own_block, lane, position);
+  // Fragments of a step, fewer for want of registers.
+  constexpr int kSums = kN * kShifts;
+  constexpr int kAtOnce = kSums <= 256 - (Operand::kScaled ? 1 : 0) ? kChunk / 16 : kSums > 256 && Operand::kScaled ? 1 : 2;
+  constexpr bool kDense = kSums > 192;
   WgradOperands at{};
   at.columns_part = steps.stage_bytes / Operand::kParts / 16;
   at.shift_step = steps.shift_step;
   const std::uint64_t own_columns = ptx::transposed_descriptor(
-      ptx::shared_address(buffers.tiles.stages) + static_cast<std::uint32_t>((steps.first_shift_offset + rows.position) * 16),
+      ptx::shared_address(buffers.tiles.stages) + static_cast<std::uint32_t>((steps.first_shift_offset + position) * 16),
       static_cast<std::uint32_t>(steps.columns.pitch * 16));
   Ring raw, tile;
   auto chunk = static_cast<int>(place.first_chunk % steps.chunks_per_row);
   auto left = static_cast<int>(place.last_chunk - place.first_chunk);
-  const int flushes = Operand::kParts == 2 ? 1 : static_cast<int>(steps.flushes);
+  const auto flushes = static_cast<int>(steps.flushes);
   for (int flush = 0; flush < flushes; ++flush) {
     float total[kShifts][kN / 2] = {};
-    const int last = Operand::kParts == 2 ? 0 : max(0, left - static_cast<int>(steps.chunks_per_flush));
+    const int last = max(0, left - static_cast<int>(steps.chunks_per_flush));
     for (bool go_on = false; left > last; --left, go_on = true) {
       const auto hidden = static_cast<int>(-window_begin(steps.rows, steps, place.shift, chunk));
       ptx::mbarrier_wait(buffers.rows.full(raw.stage), raw.parity);
@@ -64,15 +63,16 @@ __device__ __forceinline__ void consume_rows(const ConvProblem& problem, const W
       };
       const auto rows_read = [&] { ptx::mbarrier_arrive(buffers.rows.empty(raw.stage)); };
       const auto release = [&] { ptx::mbarrier_arrive(buffers.tiles.empty(tile.stage)); };
-      // Or every address stays in a register, which pays only with the fewest sums.
-      if constexpr (kN * kShifts != 96) {
-        ptx::forget(rows.step);
-        ptx::forget(rows.position);
-      }
+      // Or every address stays in a register.
+      ptx::forget(rows.step);
+      ptx::forget(rows.position);
+      ptx::forget(rows.box_bytes);
       std::uint32_t high[kAtOnce][4], low[kAtOnce][4];
       rows.template load<kDense, 0>(rows_scale, hidden, high, low, range);
       await_tile();
-      if constexpr (Operand::kParts == 2) {
+      if constexpr (Operand::kParts == 2 && kN > 64) {
+        multiply_rows_split_wide<Operand, kN, kShifts>(at, high, low, rows_read, release, total);
+      } else if constexpr (Operand::kParts == 2) {
         multiply_rows_split<Operand, kN, kShifts>(at, high, low, rows_read, release, total);
       } else {
         const auto done = [&] {
@@ -86,9 +86,13 @@ __device__ __forceinline__ void consume_rows(const ConvProblem& problem, const W
       tile.advance(steps.stages);
       if (++chunk == static_cast<int>(steps.chunks_per_row)) chunk = 0;
     }
+    if (flush + 1 == flushes) let_dependents_start();
     const int slice = place.slice * flushes + flush;
-    store_partial<kN, kShifts>(problem, steps, place, turns ? 2 * slice + group : slice, own_block * 8, row_of_lane(lane / 4),
-                               lane, power_of_two(exponent / 2), power_of_two(exponent - exponent / 2), partial, total);
+    int thread = static_cast<int>(threadIdx.x);
+    ptx::forget(thread);  // or what follows from it stays in registers all the time
+    store_partial<kN, kShifts>(problem, steps, place, turns ? 2 * slice + group : slice, own_block * 8,
+                               row_of_lane(thread % 32 / 4), thread % 32, power_of_two(exponent / 2),
+                               power_of_two(exponent - exponent / 2), partial, total);
   }
 }
 
@@ -116,52 +120,57 @@ __device__ __forceinline__ void begin_barriers(const WgradBuffer& buffer, std::u
 }
 
 template <class Operand, int kN, int kShifts>
-__global__ void __launch_bounds__(kWgradRowThreads, 1)
+__global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kParts), 1)
     wgrad_rows_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ WgradSteps steps,
                       const __grid_constant__ WgradMaps maps, float* __restrict__ partial, WgradScales* __restrict__ scales) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  constexpr int kThreads = wgrad_row_threads({kN, kShifts}, Operand::kParts), kProducers = kThreads - 256;
+  constexpr int kConverters = kProducers - 32;
   extern __shared__ __align__(16) unsigned char memory[];
   __shared__ WgradRowBlock block;
   const std::uint32_t base = (ptx::shared_address(memory) + 1023) & ~1023U;
   unsigned char* end = nullptr;
   const WgradBuffers buffers = lay_out(steps, memory + (base - ptx::shared_address(memory)), block, &end);
+  auto* copies = reinterpret_cast<WgradCopy*>(end);
+  end += (copies_of(steps.rows) + copies_of(steps.columns)) * static_cast<int>(sizeof(WgradCopy));
   auto* items = reinterpret_cast<WgradRowItem*>(end);
   if (threadIdx.x == 0) {
     block.place = wgrad_place(blockIdx.x, steps);
     begin_barriers(buffers.rows, 1, 256);
-    begin_barriers(buffers.columns, 1, kWgradConverters);
-    begin_barriers(buffers.tiles, kWgradConverters, 256);
+    begin_barriers(buffers.columns, 1, kConverters);
+    begin_barriers(buffers.tiles, kConverters, 256);
     ptx::fence_mbarrier_init();
   }
   __syncthreads();
   const WgradPlace& place = block.place;
-  const int slots = (steps.columns.items + 2 * kWgradConverters - 1) / (2 * kWgradConverters) * 2;
-  for (int item = static_cast<int>(threadIdx.x); item < slots * kWgradConverters; item += kWgradRowThreads)
+  list_copies<typename Operand::Source>(steps, maps, place, copies);
+  for (int item = static_cast<int>(threadIdx.x); item < wgrad_listed_items(steps); item += kThreads)
     items[item] = make_row_item(steps.columns, place.column_block, item, sizeof(typename Operand::Source));
   __syncthreads();
+  if constexpr (Operand::kScaled) wait_for_grid_before();
   const int x_exponent = Operand::kScaled ? scale_exponent(scales->x_largest, kSourceTarget) : 0;
   const int y_exponent = Operand::kScaled ? scale_exponent(scales->y_largest, kSourceTarget) : 0;
   WgradRange range{__float2half2_rn(0.0F), 0};
-  // Of 168 a thread at launch.
-  constexpr int kConsumerRegisters = kN * kShifts > 256 || kN * kShifts == 96 ? 232 : 216,
-                kConverterRegisters = 504 - 2 * kConsumerRegisters;
+  // Of 168 a thread at launch, or 128.
+  constexpr int kConsumerRegisters = kN * kShifts > 256 ? 232 : 216;
+  constexpr int kConverterRegisters = kProducers == 128 ? 504 - 2 * kConsumerRegisters : 256 - kConsumerRegisters;
   constexpr int kItems = kConverterRegisters < 56 && Operand::kScaled ? 1 : 2;  // of a converter at a time
-  if (threadIdx.x < 128) {
+  if (threadIdx.x < kProducers) {
     ptx::registers_down<kConverterRegisters>();
     if (threadIdx.x < 32) {
-      if (threadIdx.x == 0) copy_steps<typename Operand::Source>(steps, maps, place, buffers);
+      copy_steps(steps, place, buffers, copies);
     } else {
       const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 - 1, 0);
-      constexpr int kWarps = kWgradConverters / 32;
-      convert_steps<Operand, kItems>(steps, maps.columns, place, buffers, items + (threadIdx.x - 32),
-                                     (steps.columns.items / 32 + kWarps - 1 - warp) / kWarps,
-                                     power_of_two(steps.swapped ? x_exponent : y_exponent), range);
+      constexpr int kWarps = kConverters / 32;
+      convert_steps<Operand, kWarps, kItems>(steps, maps.columns, place, buffers, items + (threadIdx.x - 32),
+                                             (steps.columns.items / 32 + kWarps - 1 - warp) / kWarps,
+                                             power_of_two(steps.swapped ? x_exponent : y_exponent), range);
       if constexpr (Operand::kScaled) report(range, *scales);
     }
   } else {
     ptx::registers_up<kConsumerRegisters>();
-    consume_rows<Operand, kN, kShifts>(problem, steps, maps.rows, place, buffers, -x_exponent - y_exponent,
-                                       power_of_two(steps.swapped ? y_exponent : x_exponent), range, partial);
+    consume_rows<Operand, kN, kShifts, kProducers>(problem, steps, maps.rows, place, buffers, -x_exponent - y_exponent,
+                                                   power_of_two(steps.swapped ? y_exponent : x_exponent), range, partial);
     if constexpr (Operand::kScaled) report(range, *scales);
   }
 #endif

@@ -1,6 +1,7 @@
 #include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <numeric>
 #include <ostream>
@@ -17,10 +18,11 @@ constexpr int kAlignment = 128;
 constexpr int kItemBytes = 16;
 constexpr int kRingBytes = kWgradRing * 32 * kWgradProducers;
 constexpr std::int64_t kWidestHalo = 96;
-constexpr int kRowsStaticBytes = 1024;        // the same by rows
-constexpr int kRowsAlignment = 1024;          // of the swizzle
-constexpr std::int64_t kLongestReach = 8192;  // of a row by rows: more never fits
-constexpr std::int64_t kLongestSum = 16384;   // positions that the tensor cores add up without promotion
+constexpr int kRowsStaticBytes = 1024;            // the same by rows
+constexpr int kRowsAlignment = 1024;              // of the swizzle
+constexpr std::int64_t kLongestReach = 8192;      // of a row by rows: more never fits
+constexpr std::int64_t kLongestSum = 16384;       // positions that the tensor cores add up without promotion
+constexpr std::int64_t kLongestSplitSum = 32768;  // positions that are added up in f32
 
 std::int64_t pieces(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
 
@@ -61,27 +63,38 @@ bool has_classes(const WgradSide& side, const ConvProblem& problem, int classes)
 /// Numbers of a row that a step needs.
 std::int64_t reach_of(const WgradSide& side) { return side.step * (side.window - 1) + (side.planes - 1) * side.plane_step + 1; }
 
-/// How tensor copies bring a side's rows: `swizzled` in runs of 128 bytes, else in runs of at most 256 numbers.
-WgradRaw raw_of(const WgradSide& side, int bytes, bool swizzled, bool aligned) {
+/// How tensor copies bring the rows or the columns. Rows whose neighbouring numbers are
+/// needed and whose windows begin with a sector of 32 bytes come in swizzled runs of
+/// 128 bytes; others would touch five sectors for four that way and come in longer runs, an odd number of 16 bytes each, so
+/// that neighbouring rows lie in different banks.
+WgradRaw raw_of(const WgradSide& side, int bytes, bool is_rows, bool aligned) {
   WgradRaw raw{};
   raw.classes = 16 / static_cast<int>(std::gcd<std::int64_t>(16, side.length * bytes));
   const int tile = side.tile, planes = side.planes;
   const int blocks = tile % planes == 0 ? tile / planes : planes % tile == 0 ? 1 : (tile - 1) / planes + 2;
   raw.rows = static_cast<int>(pieces(8 * blocks, raw.classes));
-  const int unit = 16 / bytes;
+  const int unit = 16 / bytes, sector = 32 / bytes;
   raw.is_exact = aligned && raw.classes == 1 && side.start % unit == 0 && side.start_per_shift % unit == 0;
-  const int before = raw.is_exact ? 0 : unit;
+  raw.is_swizzled = is_rows && side.step == 1 && raw.is_exact && side.length % sector == 0 && side.start % sector == 0 &&
+                    side.start_per_shift % sector == 0;
   const std::int64_t reach = reach_of(side);
-  if (swizzled) {
+  if (raw.is_swizzled) {
     raw.width = raw.span = 128 / bytes;
-    raw.boxes = static_cast<int>(pieces(reach + std::max(0, before - 1), raw.width));
+    raw.boxes = static_cast<int>(pieces(reach, raw.width));
     raw.box_bytes = whole(raw.rows * 128, 1024);
+  } else if (is_rows) {
+    raw.span = reach <= kChunk ? kChunk : 2 * kChunk;
+    raw.width = raw.span + unit;
+    raw.boxes = static_cast<int>(pieces(reach, raw.span));
+    raw.box_bytes = whole(raw.rows * raw.width * bytes, 128);
   } else {
+    const int before = raw.is_exact ? 0 : unit;
     raw.boxes = static_cast<int>(pieces(reach, 256 - before));
     raw.span = whole(pieces(reach, raw.boxes), unit);
     raw.width = raw.span + before;
     raw.box_bytes = whole(raw.rows * raw.width * bytes, 128);
   }
+  raw.span_log2 = std::bit_width(static_cast<unsigned>(raw.span)) - 1;
   raw.class_bytes = raw.boxes * raw.box_bytes;
   raw.bytes = raw.classes * raw.class_bytes;
   raw.arriving = raw.classes * raw.boxes * raw.rows * raw.width * bytes;
@@ -101,7 +114,10 @@ void plan_rows(WgradSteps& steps, const ConvProblem& problem, int parts, int byt
   const int columns_bytes = steps.shape.columns / 8 * steps.columns.pitch * 16;
   steps.rows_bytes = 0;
   steps.stage_bytes = parts * columns_bytes;
-  const int fixed = kRowsAlignment + whole(steps.columns.items, 2 * kWgradConverters) * kItemBytes;
+  steps.row_threads = wgrad_row_threads(steps.shape, parts);
+  const int listed = wgrad_listed_items(steps) * kItemBytes;
+  const auto copies_of = [](const WgradRaw& raw) { return raw.classes * raw.boxes; };
+  const int fixed = kRowsAlignment + listed + kItemBytes * (copies_of(steps.rows.raw) + copies_of(steps.columns.raw));
   const std::int64_t free = shared_limit - kRowsStaticBytes - fixed;
   const auto fits = [&](int rows, int columns, int stages) {
     return std::int64_t{rows} * steps.rows.raw.bytes + std::int64_t{columns} * steps.columns.raw.bytes +
@@ -213,7 +229,7 @@ void cut_slices(WgradSteps& steps, const ConvProblem& problem, int parts, int sm
   }
   steps.chunks_per_slice = pieces(steps.chunks, slices);
   steps.slices = pieces(steps.chunks, steps.chunks_per_slice);
-  const std::int64_t longest = parts == 2 ? steps.chunks_per_slice : std::max<std::int64_t>(1, kLongestSum / kChunk);
+  const std::int64_t longest = (parts == 2 ? steps.by_rows ? kLongestSplitSum : INT64_MAX / 2 : kLongestSum) / kChunk;
   steps.flushes = std::min(pieces(steps.chunks_per_slice, longest), std::max<std::int64_t>(1, allowed / steps.slices));
   steps.chunks_per_flush = pieces(steps.chunks_per_slice, steps.flushes);
   steps.flushes = pieces(steps.chunks_per_slice, steps.chunks_per_flush);
@@ -233,7 +249,7 @@ WgradSteps make_wgrad_steps(const ConvProblem& problem, int parts, int bytes, in
       for (const bool swapped : {false, true}) {
         const WgradSteps steps = make_steps(problem, shape, swapped, parts, bytes, by_rows, aligned, shared_limit);
         // The widest kernels have registers only for rows that are taken as they lie: x's.
-        if (steps.stages < 2 || (shape.columns * shape.shifts > 192 && (swapped || !steps.rows.raw.is_exact))) continue;
+        if (steps.stages < 2 || (shape.columns * shape.shifts > 192 && (swapped || !steps.rows.raw.is_swizzled))) continue;
         const double cost = cost_of(steps, parts, bytes);
         if (best.stages == 0 || cost < least) best = steps, least = cost;
       }
@@ -247,8 +263,9 @@ WgradSteps make_wgrad_steps(const ConvProblem& problem, int parts, int bytes, in
 }
 
 std::optional<double> wgrad_seconds(const ConvProblem& problem, Precision precision, int sm_count, int shared_limit) {
-  constexpr double kClock = 1.7e9, kBandwidth = 2e12, kLaunches = 12e-6;
-  constexpr double kStore = 2;  // cycles of a block for one of its sums
+  constexpr double kClock = 1.7e9, kBandwidth = 2e12, kLaunches = 8.4e-6;
+  constexpr double kStore = 2.4;                   // cycles of a block for one of its sums
+  constexpr double kLimiter = 1.45, kOther = 0.1;  // how much what takes longest counts, and how much what it hides
   constexpr std::int64_t kFill = 4;
   const bool is_f32 = problem.dtype == DType::f32;
   const int parts = is_f32 && precision != Precision::tf32 ? 2 : 1;
@@ -260,7 +277,8 @@ std::optional<double> wgrad_seconds(const ConvProblem& problem, Precision precis
   const bool by_four = steps.columns.planes % 4 == 0 && steps.rows.planes == 1 && steps.q % 4 == 0 && problem.K % 4 == 0;
   const double sums =
       (by_four ? 0.3 : 1.0) * 128.0 * steps.shape.columns * steps.shape.shifts * static_cast<double>(steps.flushes);
-  const double cycles = rounds * (chunks * steps.chunk * (multiply + copy + 0.3 * convert) + kStore * sums);
+  const double position = kLimiter * std::max(multiply, copy) + kOther * (std::min(multiply, copy) + convert);
+  const double cycles = rounds * (chunks * steps.chunk * position + kStore * sums);
   // Partial sums are read again; of f32, all weights once more to look for what to repair.
   const double weights = static_cast<double>(problem.C_in) * static_cast<double>(problem.channels_out_per_group() * problem.K);
   const double passes =

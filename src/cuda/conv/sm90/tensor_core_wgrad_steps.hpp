@@ -21,8 +21,7 @@ inline constexpr int kWgradProducers = 384;
 inline constexpr int kWgradWarps = kWgradProducers / 32;
 inline constexpr int kWgradRing = 4;  // items of a producer on their way or being converted, 32 bytes each
 inline constexpr int kMostItems = 16 * kWgradProducers;
-inline constexpr int kWgradStages = 6;       // at most
-inline constexpr int kWgradConverters = 96;  // threads of the form by rows that convert the columns
+inline constexpr int kWgradStages = 6;  // at most
 inline constexpr int kMostClasses = 8;
 
 /// A tile of a block: its columns (gemm_n) and its shifts, both fixed at compile time.
@@ -40,7 +39,9 @@ struct WgradRaw {
   int rows;                           // of a class in a box
   int boxes, width;                   // boxes beside each other; numbers of a row of one
   int span;                           // numbers from box to box: what follows is in both
+  int span_log2;                      // of the rows
   bool is_exact;                      // rows begin with the window; else up to 16 bytes before it, where a copy can begin
+  bool is_swizzled;                   // boxes of 128 bytes a row, swizzled
   int box_bytes, class_bytes, bytes;  // from box to box, from class to class, in all
   int arriving;                       // bytes of a step
 };
@@ -65,6 +66,7 @@ struct WgradSteps {
   WgradShape shape;
   bool swapped;                     // the rows are y's, else x's
   bool by_rows;                     // tensor_core_wgrad_rows.cuh, else word by word
+  int row_threads;                  // of a block by rows
   int rows_stages, columns_stages;  // of raw rows
   int q, d;
   WgradSide rows, columns;
@@ -81,14 +83,26 @@ struct WgradSteps {
   std::int64_t partial_slices;
 };
 
+/// Threads of a block by rows: two warpgroups that multiply, one warp that copies, and the others convert the columns: seven
+/// warps where they split numbers and there are registers for so many, else three.
+[[nodiscard]] constexpr int wgrad_row_threads(WgradShape shape, int parts) {
+  return parts == 2 && shape.columns * shape.shifts <= 192 ? 512 : 384;
+}
+
+/// Entries of the list of items by rows; a converter has up to two at a time.
+[[nodiscard]] constexpr int wgrad_listed_items(const WgradSteps& steps) {
+  const int at_once = 2 * (steps.row_threads - 256 - 32);
+  return (steps.columns.items + at_once - 1) / at_once * at_once;
+}
+
 /// `parts`: 2 where a number is two halves; `bytes`: of an element; `partial_limit`: bytes that the partial sums may take;
-/// `aligned`: x and y begin at multiples of 16 bytes. No
-/// stages where no tile fits, or the problem has more channels times phases than 2^31.
+/// `aligned`: x and y begin at multiples of 16 bytes. No stages where no tile fits, or the problem has more channels times
+/// phases than 2^31.
 [[nodiscard]] WgradSteps make_wgrad_steps(const ConvProblem& problem, int parts, int bytes, int sm_count, int shared_limit,
                                           std::size_t partial_limit, bool aligned = true);
 
 /// The estimated seconds of the weight gradient by rows, all its launches included; nothing where it is done by words. Fitted
-/// to measurements on an H200 of 132 multiprocessors, within 15 percent on nearly all of 44. A pure function of its arguments
+/// to measurements on an H200 of 132 multiprocessors, within 15 percent on 24 of 25. A pure function of its arguments
 /// and conv_workspace_limit().
 [[nodiscard]] std::optional<double> wgrad_seconds(const ConvProblem& problem, Precision precision, int sm_count,
                                                   int shared_limit);

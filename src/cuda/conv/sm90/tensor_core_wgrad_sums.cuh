@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cuda/dependent_launch.cuh"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -16,6 +17,7 @@ inline constexpr std::int64_t kManyWeights = std::int64_t{1} << 17;  // a thread
 template <class T>
 __global__ void __launch_bounds__(kAddThreads)
     add_slices_kernel(const float* __restrict__ partial, std::int64_t weights, std::int64_t slices, T* __restrict__ w) {
+  wait_for_grid_before();
   const std::int64_t i = std::int64_t{blockIdx.x} * kAddThreads + threadIdx.x;
   if (i >= weights) return;
   double sum = 0;
@@ -30,11 +32,11 @@ __global__ void __launch_bounds__(kAddThreads)
   w[i] = static_cast<T>(static_cast<float>(sum));
 }
 
-/// Launches it; up to 2^31 blocks.
+/// Launches it behind the kernel before it; up to 2^31 blocks.
 template <class T>
 void add_slices(const float* partial, std::int64_t weights, std::int64_t slices, T* w, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>((weights + kAddThreads - 1) / kAddThreads);
-  add_slices_kernel<<<blocks, kAddThreads, 0, stream>>>(partial, weights, slices, w);
+  launch_behind(&add_slices_kernel<T>, blocks, kAddThreads, 0, stream, partial, weights, slices, w);
   check_launch("conv wgrad: add slices of many weights");
 }
 

@@ -84,17 +84,18 @@ void check_raw(const ConvProblem& p, const tensor_core::WgradSteps& steps) {
   const int x = 0;
   for (const tensor_core::WgradSide* side : {&steps.rows, &steps.columns}) {
     const tensor_core::WgradRaw& raw = side->raw;
-    const bool is_row = side == &steps.rows;
-    CHECK(raw.box_bytes % (is_row ? 1024 : 128) == 0);
+    if (side == &steps.rows) CHECK(raw.span == 1 << raw.span_log2);
+    CHECK(raw.box_bytes % (raw.is_swizzled ? 1024 : 128) == 0);
     CHECK(raw.box_bytes >= raw.rows * raw.width * kBytes);
     CHECK(raw.width <= 256);
     CHECK(raw.width * kBytes % 16 == 0);
     CHECK(raw.classes * raw.rows >= std::min(side->tile, 8));
+    CHECK((!raw.is_swizzled || (raw.is_exact && side->step == 1 && raw.width == raw.span)));
     const std::int64_t reach = side->step * (side->window - 1) + (side->planes - 1) * side->plane_step + 1;
     CHECK(raw.span * raw.boxes + raw.width - raw.span >= reach + (raw.is_exact ? 0 : 16 / kBytes - 1));
     std::set<int> offsets;
     for (int c = 0; c < raw.classes; ++c) {
-      const tensor_core::WgradMapOf of = tensor_core::wgrad_map_of(*side, p, &x, kBytes, c, is_row);
+      const tensor_core::WgradMapOf of = tensor_core::wgrad_map_of(*side, p, &x, kBytes, c, raw.is_swizzled);
       CHECK(of.address % 16 == 0);
       CHECK(of.row_bytes % 16 == 0);
       CHECK(of.sample_bytes % 16 == 0);
@@ -128,7 +129,8 @@ TEST_CASE("tiles, slices and flushes cover the problem, fit shared memory and ke
         CHECK(steps.slices * steps.chunks_per_slice >= steps.chunks);
         CHECK((steps.slices - 1) * steps.chunks_per_slice < steps.chunks);
         CHECK(steps.flushes * steps.chunks_per_flush >= steps.chunks_per_slice);
-        CHECK((parts == 1 || steps.flushes == 1));
+        CHECK((parts == 1 || steps.by_rows || steps.flushes == 1));
+        CHECK((!steps.by_rows || steps.row_threads == tensor_core::wgrad_row_threads(steps.shape, parts)));
         const std::int64_t bytes = 4 * steps.partial_slices * p.C_in * (p.C_out / p.G) * p.K;
         CHECK((steps.slices == 1 || bytes <= static_cast<std::int64_t>(limit)));
       }
@@ -145,10 +147,10 @@ TEST_CASE("the estimate is near what an H200 took, and there is none by words") 
     double fp32, tf32, bf16;  // microseconds
   };
   const Measured all[] = {
-      {{.N = 64, .C_in = 128, .C_out = 128, .L_in = 65536, .K = 3}, 2658, 1430, 1070},
-      {{.N = 16, .C_in = 32, .C_out = 64, .L_in = 131072, .K = 3, .S = 2, .P_l = 1, .P_r = 1, .D = 2}, 395, 365, 285},
-      {{.N = 32, .C_in = 32, .C_out = 64, .L_in = 131072, .K = 5, .D = 3}, 640, 470, 340},
-      {{.N = 1, .C_in = 128, .C_out = 128, .L_in = 220160, .K = 4, .S = 2, .P_l = 1, .P_r = 1}, 250, 194, 140}};
+      {{.N = 64, .C_in = 128, .C_out = 128, .L_in = 65536, .K = 3}, 2240, 1306, 880},
+      {{.N = 16, .C_in = 32, .C_out = 64, .L_in = 131072, .K = 3, .S = 2, .P_l = 1, .P_r = 1, .D = 2}, 352, 348, 189},
+      {{.N = 32, .C_in = 32, .C_out = 64, .L_in = 131072, .K = 5, .D = 3}, 568, 419, 263},
+      {{.N = 1, .C_in = 128, .C_out = 128, .L_in = 220160, .K = 4, .S = 2, .P_l = 1, .P_r = 1}, 217, 180, 130}};
   for (const Measured& one : all) {
     ConvProblem p = sized(one.problem);
     const auto near = [&](Precision precision, double measured) {
@@ -165,13 +167,14 @@ TEST_CASE("the estimate is near what an H200 took, and there is none by words") 
   CHECK_FALSE(tensor_core::wgrad_seconds(odd, Precision::fp32, kSmsOfHopper, kSharedOfHopper));
 }
 
-TEST_CASE("long sums of one part leave the tensor cores every 16384 positions") {
+TEST_CASE("long sums of one part leave the tensor cores every 16384 positions, split ones their f32 sums every 32768") {
   const ConvProblem p = sized({.N = 4, .C_in = 64, .C_out = 64, .L_in = 8'000'000, .K = 3, .P_l = 1, .P_r = 1});
   const auto limit = std::size_t{1} << 28;
   const auto steps = tensor_core::make_wgrad_steps(p, 1, 4, kSmsOfHopper, kSharedOfHopper, limit);
   CHECK(steps.chunks_per_flush * tensor_core::kChunk <= 16384);
   CHECK(steps.flushes > 1);
-  CHECK(tensor_core::make_wgrad_steps(p, 2, 4, kSmsOfHopper, kSharedOfHopper, limit).flushes == 1);
+  const auto split = tensor_core::make_wgrad_steps(p, 2, 4, kSmsOfHopper, kSharedOfHopper, limit);
+  CHECK(split.chunks_per_flush * tensor_core::kChunk <= 32768);
 }
 
 TEST_CASE("small integers, bit for bit: every type and precision") {
