@@ -35,7 +35,8 @@ struct RowTraits {
   static constexpr int kPass = kN < 128 ? kN : kIsNarrow ? 16 : 32;  // columns staged at a time
   using S = Staged<typename Operand::Source>;
   static constexpr int kPitch = kPositions + (kIsNarrow ? 4 : sizeof(S) == 2 ? 8 : 12);
-  static constexpr int kStagingBytes = kPass * kPitch * static_cast<int>(sizeof(S)) + 64;
+  // Unaligned reads may run over the end; boxes begin at a multiple of 128.
+  static constexpr int kStagingBytes = (kPass * kPitch * static_cast<int>(sizeof(S)) + 64 + 127) / 128 * 128;
 };
 
 template <class Mode, int kN>
@@ -47,13 +48,15 @@ struct RowLayout {
   __device__ RowLayout(std::uint32_t base, const RowSteps& steps, int staging_bytes, int pair) {
     const auto stages = static_cast<std::uint32_t>(steps.stages * steps.stage_bytes);
     const auto store = static_cast<std::uint32_t>(staging_bytes);
+    const int of_ring = steps.rings == 1 ? 0 : pair;
     weights = base;
-    const std::uint32_t pairs = weights + static_cast<std::uint32_t>(steps.count * steps.weight_bytes);
-    ring = pairs + static_cast<std::uint32_t>(pair) * (stages + store);
-    staging = ring + stages;
-    bias = pairs + kPairs * (stages + store);
+    const std::uint32_t rings = weights + static_cast<std::uint32_t>(steps.count * steps.weight_bytes);
+    const std::uint32_t stagings = rings + static_cast<std::uint32_t>(steps.rings) * stages;
+    ring = rings + static_cast<std::uint32_t>(of_ring) * stages;
+    staging = stagings + static_cast<std::uint32_t>(pair) * store;
+    bias = stagings + kPairs * store;
     barriers = bias + static_cast<std::uint32_t>(steps.columns) * 4;
-    own = barriers + 64 + static_cast<std::uint32_t>(pair) * 128;
+    own = barriers + 64 + static_cast<std::uint32_t>(of_ring) * 128;
   }
   __device__ __forceinline__ std::uint32_t weights_full() const { return barriers; }
   /// A consumer says here, once a tile, that the other may begin its next one.
@@ -75,6 +78,12 @@ struct RowFinish {
         scale(power_of_two(at_once ? exponent : 0)) {}
 };
 
+/// Neighbouring numbers that are stored as one.
+template <class S>
+struct __align__(2 * sizeof(S)) Pair {
+  S even, odd;
+};
+
 /// Columns kFirst.. of a thread's sums, finished into the staging of its warpgroup.
 template <class Mode, int kN, int kFirst, int kSums>
 __device__ __forceinline__ void stage_columns(const float (&sums)[TraitsOf<Mode, kN>::kHalves][kSums], const RowFinish& finish,
@@ -90,10 +99,9 @@ __device__ __forceinline__ void stage_columns(const float (&sums)[TraitsOf<Mode,
       const float offset = finish.at_once ? bias[kFirst + 8 * i + 2 * (lane % 4) + b] : 0.0F;
 #pragma unroll
       for (int m = 0; m < Traits::kHalves; ++m) {
-#pragma unroll
-        for (int h = 0; h < 2; ++h)
-          to[(8 * i + b) * Traits::kPitch + 64 * m + h] =
-              static_cast<S>(fmaf(sums[m][(kFirst / 8 + i) * 4 + 2 * h + b], finish.scale, offset));
+        const float* pair = &sums[m][(kFirst / 8 + i) * 4 + b];
+        *reinterpret_cast<Pair<S>*>(to + (8 * i + b) * Traits::kPitch + 64 * m) = {
+            static_cast<S>(fmaf(pair[0], finish.scale, offset)), static_cast<S>(fmaf(pair[2], finish.scale, offset))};
       }
     }
   }
@@ -178,8 +186,8 @@ __device__ __forceinline__ void store_pairs(const float (&sums)[kHalves][kN / 2]
         const float even = fmaf(sums[m][4 * j + b], finish.scale, offset);
         const float odd = fmaf(sums[m][4 * j + 2 + b], finish.scale, offset);
         if constexpr (sizeof(T) == 2) {
-          const T pair[2] = {static_cast<T>(even), static_cast<T>(odd)};
-          __stcs(reinterpret_cast<std::uint32_t*>(to + 64 * m), *reinterpret_cast<const std::uint32_t*>(pair));
+          const Pair<T> pair{static_cast<T>(even), static_cast<T>(odd)};
+          __stcs(reinterpret_cast<std::uint32_t*>(to + 64 * m), *reinterpret_cast<const std::uint32_t*>(&pair));
         } else {
           __stcs(reinterpret_cast<float2*>(to + 64 * m), make_float2(even, odd));
         }
@@ -209,6 +217,7 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
   const std::uint64_t weights = ptx::operand_descriptor(layout.weights, kN * 16);
   ptx::mbarrier_wait(layout.weights_full(), 0);
   Ring at;
+  if (Mode::kInTurns && pair == 1) at.skip(steps.count, steps.stages);
   std::uint32_t turns = pair == 0 ? 1 : 0;
 #pragma unroll 1
   for (Walk walk(steps, pair); walk.more(); walk.advance(), ++turns) {
@@ -220,7 +229,8 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
     for (int m = 0; m < kHalves; ++m) ptx::settle(first[m]);
 #pragma unroll
     for (int m = 0; m < kSecondHalves; ++m) ptx::settle(second[m]);
-    int until = steps.turn;
+    // In strict turns the other begins when all of this tile is there; else it only must not fall into step.
+    int until = Mode::kInTurns ? steps.count - 1 : steps.turn;
     const auto pass_turn = [&] {
       if (until-- == 0 && lane == 0) ptx::mbarrier_arrive(layout.turn(pair));
     };
@@ -234,8 +244,9 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
     // Two groups of products a step: one is under way while the operands of the other are made.
 #pragma unroll 1
     for (int left = steps.count; left > 0; --left) {
-      if (left % 2 == 0) pass_turn();
+      if (!Mode::kInTurns && left % 2 == 0) pass_turn();
       fetch();
+      if (Mode::kInTurns) pass_turn();
       ptx::wgmma_wait<1>();
       reader.template convert<0>(raw, words);
       multiply_rows<Mode, kN, 0>(words, own, first, second);
@@ -247,6 +258,7 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
       ptx::mbarrier_arrive(layout.empty(at.stage));
       at.advance(steps.stages);
     }
+    if (Mode::kInTurns) at.skip(steps.count, steps.stages);
     if (until >= 0 && lane == 0) ptx::mbarrier_arrive(layout.turn(pair));
     ptx::wgmma_wait<0>();
 #pragma unroll
@@ -290,13 +302,14 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
 template <class Mode, int kN>
 __global__ void __launch_bounds__(kRowsThreads, 1)
     resident_rows_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ RowSteps steps,
-                         const __grid_constant__ Epilogue epilogue, const typename Mode::Operand::Source* __restrict__ source,
-                         const State* __restrict__ weight_state, const typename Mode::Operand::Source* __restrict__ bias,
+                         const __grid_constant__ RowMaps maps, const __grid_constant__ Epilogue epilogue,
+                         const typename Mode::Operand::Source* __restrict__ source, const State* __restrict__ weight_state,
+                         const typename Mode::Operand::Source* __restrict__ bias,
                          typename Mode::Operand::Source* __restrict__ out, const State* __restrict__ state,
                          std::uint32_t* __restrict__ tile_split) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Operand = typename Mode::Operand;
-  extern __shared__ __align__(16) unsigned char raw[];
+  extern __shared__ __align__(128) unsigned char raw[];
   const std::uint32_t base = ptx::shared_address(raw);
   // Through a shuffle the compiler knows them to be the same in a warp; else it serialises the wgmmas.
   const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
@@ -304,8 +317,8 @@ __global__ void __launch_bounds__(kRowsThreads, 1)
   const int lane = static_cast<int>(threadIdx.x) % 32, pair = group == kPairs ? warp / 2 : group;
   const RowLayout layout(base, steps, TraitsOf<Mode, kN>::kStagingBytes, pair);
   if (group < kPairs && warp == 0 && lane == 0) {
-    for (int stage = 0; stage < steps.stages; ++stage) {
-      ptx::mbarrier_init(layout.full(stage), kRowCopiers);
+    for (int stage = 0; pair < steps.rings && stage < steps.stages; ++stage) {
+      ptx::mbarrier_init(layout.full(stage), Mode::kCopiers);
       ptx::mbarrier_init(layout.empty(stage), 128);  // each reader for itself
     }
     ptx::mbarrier_init(layout.turn(pair), 4);
@@ -333,7 +346,8 @@ __global__ void __launch_bounds__(kRowsThreads, 1)
       for (std::uint32_t at = 0; at < total; at += 16384)
         ptx::bulk_copy(layout.weights + at, from + at, min(16384U, total - at), layout.weights_full());
     }
-    copy_rows<typename Operand::Source>(form, steps, layout, source, pair, warp % 2 * 32 + lane);
+    copy_rows<typename Operand::Source, Mode::kCopiers, Mode::kInTurns>(form, steps, maps, layout, source, pair,
+                                                                        (Mode::kInTurns ? warp : warp % 2) * 32 + lane);
     return;
   }
   ptx::registers_up<232>();

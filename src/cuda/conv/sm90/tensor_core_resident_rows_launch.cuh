@@ -92,8 +92,9 @@ void launch_rows(RowKernel<Mode, kN>, const RowsCall& call, const TapGemm& form,
   }
   auto* kernel = resident_rows_kernel<Mode, kN>;
   CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
+  const RowMaps maps = make_row_maps(form, steps, source, sizeof(T));
   kernel<<<steps.grid, kRowsThreads, static_cast<std::size_t>(steps.shared_bytes), call.stream>>>(
-      form, steps, call.epilogue, source, weights, static_cast<const T*>(call.bias), static_cast<T*>(call.out), state,
+      form, steps, maps, call.epilogue, source, weights, static_cast<const T*>(call.bias), static_cast<T*>(call.out), state,
       tile_split);
   check_launch("conv tensor_core: rows");
   if constexpr (Operand::kScaled) {
@@ -120,10 +121,14 @@ bool with_rows_kernel(const TapGemm& form, const void* source, const void* out, 
                          offset(source),  offset(out)};
     const RowSteps steps = make_row_steps(form, shape, gpu.sm_count, gpu.shared_bytes_per_block);
     if (steps.count == 0) return false;
-    if (steps.reads_pairs)
-      run(RowKernel<RowMode<Operand, Traits::kHalves, kTaps, true>, kN>(), steps);
-    else
-      run(RowKernel<RowMode<Operand, Traits::kHalves, kTaps, false>, kN>(), steps);
+    const auto run_as = [&]<RowParity kParity>() {
+      run(RowKernel<RowMode<Operand, Traits::kHalves, kTaps, kParity>, kN>(), steps);
+    };
+    if (steps.parity == RowParity::even) run_as.template operator()<RowParity::even>();
+    if (steps.parity == RowParity::odd) run_as.template operator()<RowParity::odd>();
+    if constexpr (sizeof(typename Operand::Source) == 4) {
+      if (steps.parity == RowParity::mixed) run_as.template operator()<RowParity::mixed>();
+    }
     return true;
   };
   return attempt.template operator()<128, 3>() || attempt.template operator()<128, 5>();

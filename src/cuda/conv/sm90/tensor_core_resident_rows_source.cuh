@@ -8,39 +8,61 @@
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/ring.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_layout.cuh"
+#include "cuda/conv/sm90/tensor_core_resident_rows_maps.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_rows_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_source.cuh"
 #include "cuda/ptx/async_copy.cuh"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/tensor_copy.cuh"
 
 namespace polyphase::cuda::tensor_core {
-
-inline constexpr int kRowCopiers = 64;  // threads that copy for a consumer
 
 /// The source of a tile: row 0 at the tile's first element, and which elements from there lie inside a row.
 template <class T>
 struct RowTile {
   const T* base;
+  std::int64_t row, element;  // what base is in the tensor
   int first, last;
-  __device__ __forceinline__ RowTile(const TapGemm& form, const TilePlace& place, const T* source) {
-    const std::int64_t e0 = place.position + form.source_origin;
-    base = source + (place.n * form.G + place.g) * form.rows * form.source_length + e0;
-    first = static_cast<int>(max(-e0, static_cast<std::int64_t>(-0x7fffffff)));
-    last = static_cast<int>(min(form.source_length - e0, static_cast<std::int64_t>(0x7fffffff)));
+  __device__ __forceinline__ RowTile(const TapGemm& form, const TilePlace& place, const T* source)
+      : row((place.n * form.G + place.g) * form.rows), element(place.position + form.source_origin) {
+    base = source + row * form.source_length + element;
+    first = static_cast<int>(max(-element, static_cast<std::int64_t>(-0x7fffffff)));
+    last = static_cast<int>(min(form.source_length - element, static_cast<std::int64_t>(0x7fffffff)));
   }
 };
 
-/// All steps of all tiles of a consumer, each row from the 16-byte boundary before it on; what lies outside the rows is zero.
-/// Four threads share a row. Rows begin and end at whole words of 4 bytes.
-template <class T, class RowLayout>
-__device__ __forceinline__ void copy_rows(const TapGemm& form, const RowSteps& steps, const RowLayout& layout,
-                                          const T* __restrict__ source, int pair, int thread) {
-  constexpr int kBytes = static_cast<int>(sizeof(T));
-  const int row = thread / 4, column = thread % 4;
+/// Where row `row` of a step lies in its stage, in rows: those of a map side by side.
+__device__ __forceinline__ int slot_of(const RowSteps& steps, int row) {
+  return steps.classes == 2 ? row % 2 * (kRowsOfStep / 2) + row / 2 : row;
+}
+
+/// Brings a step that lies inside its rows, from row `row` of all and element `element` on: a box of each class.
+template <class T>
+__device__ __forceinline__ void copy_boxes(const RowSteps& steps, const RowMaps& maps, std::int64_t row, std::int64_t element,
+                                           std::uint32_t to, std::uint32_t barrier) {
+  constexpr int kVector = 16 / static_cast<int>(sizeof(T));
+  ptx::mbarrier_arrive_expect(barrier, static_cast<std::uint32_t>(steps.stage_bytes));
+  for (int i = 0; i < steps.classes; ++i, ++row) {
+    const int own = steps.classes == 2 ? static_cast<int>(row % 2) : 0;
+    ptx::tensor_copy(to + static_cast<std::uint32_t>(i * (steps.stage_bytes / 2)), &maps.map[own],
+                     (static_cast<int>(element) + maps.offset[own]) & -kVector,
+                     static_cast<int>(steps.classes == 2 ? row / 2 : row), 0, barrier);
+  }
+}
+
+/// All steps of a consumer's tiles, or of both's in turns, each row from the 16-byte boundary before it on; what lies outside
+/// the rows is zero. kThreads threads, in whose place one issues a few big copies where nothing is outside. Rows begin and end
+/// at whole words of 4 bytes.
+template <class T, int kThreads, bool kBoth, class RowLayout>
+__device__ __forceinline__ void copy_rows(const TapGemm& form, const RowSteps& steps, const RowMaps& maps,
+                                          const RowLayout& layout, const T* __restrict__ source, int pair, int thread) {
+  constexpr int kBytes = static_cast<int>(sizeof(T)), kOfRow = kThreads / kRowsOfStep;
+  const int row = thread / kOfRow, column = thread % kOfRow;
   const std::int64_t further = kRowsOfStep * form.source_length * kBytes;
-  const auto to = layout.ring + static_cast<std::uint32_t>(row * steps.pitch);
+  const auto slot = static_cast<std::uint32_t>(slot_of(steps, row) * steps.pitch);
   Ring ring;
-  for (Walk walk(steps, pair); walk.more(); walk.advance()) {
+  Walk walk(steps, kBoth ? 0 : pair);
+  for (bool is_second = false; walk.more(); is_second = !is_second) {
     const RowTile<T> tile(form, walk.place(steps), source);
     const T* begin = tile.base + row * form.source_length;
     const auto offset = static_cast<int>(reinterpret_cast<std::uintptr_t>(begin) % 16), end = offset + steps.span * kBytes;
@@ -48,47 +70,58 @@ __device__ __forceinline__ void copy_rows(const TapGemm& form, const RowSteps& s
     const bool inside = tile.first <= 0 && steps.span <= tile.last;
     auto rows = static_cast<int>(form.rows) - row;
     for (int step = 0; step < steps.count; ++step, rows -= kRowsOfStep, from += further) {
-      const std::uint32_t own = to + static_cast<std::uint32_t>(ring.stage * steps.stage_bytes);
+      const std::uint32_t stage = layout.ring + static_cast<std::uint32_t>(ring.stage * steps.stage_bytes);
+      const std::uint32_t own = stage + slot, full = layout.full(ring.stage);
       ptx::mbarrier_wait(layout.empty(ring.stage), ring.parity ^ 1);
-      if (inside && rows > 0) {
-#pragma unroll 4
-        for (int i = 16 * column; i < end; i += 64) ptx::copy_vector(own + static_cast<std::uint32_t>(i), from + i);
+      if (steps.classes != 0 && inside && (step + 1) * kRowsOfStep <= form.rows) {
+        if (thread == 0)
+          copy_boxes<T>(steps, maps, tile.row + step * kRowsOfStep, tile.element, stage, full);
+        else
+          ptx::mbarrier_arrive(full);
       } else {
-        for (int i = offset / 4 * 4 + 4 * column; i < end; i += 16) {
-          const int e = (i - offset) / kBytes;
-          const bool exists = e >= tile.first && e < tile.last && rows > 0;
-          ptx::copy_word_or_zero(own + static_cast<std::uint32_t>(i), exists ? static_cast<const void*>(from + i) : source,
-                                 exists);
+        if (inside && rows > 0) {
+#pragma unroll 4
+          for (int i = 16 * column; i < end; i += 16 * kOfRow) ptx::copy_vector(own + static_cast<std::uint32_t>(i), from + i);
+        } else {
+          for (int i = offset / 4 * 4 + 4 * column; i < end; i += 4 * kOfRow) {
+            const int e = (i - offset) / kBytes;
+            const bool exists = e >= tile.first && e < tile.last && rows > 0;
+            ptx::copy_word_or_zero(own + static_cast<std::uint32_t>(i), exists ? static_cast<const void*>(from + i) : source,
+                                   exists);
+          }
         }
+        ptx::copy_arrive(full);
       }
-      ptx::copy_arrive(layout.full(ring.stage));
       ring.advance(steps.stages);
     }
+    walk.above += kBoth ? (is_second ? walk.step - 1 : 1) : walk.step;
   }
 }
 
 /// How a kernel's threads read rows: slot s of a warpgroup has positions 2s and 2s + 1 of each half of a tile, so that a tap's
-/// elements are, but for one, those of the tap before. kReadsPairs: RowSteps::reads_pairs.
-template <class Operand_, int kHalves_, int kTaps_, bool kReadsPairs_>
+/// elements are, but for one, those of the tap before. Halves share none: what the products of one read is not written while
+/// they are under way. kParity: RowSteps::parity.
+template <class Operand_, int kHalves_, int kTaps_, RowParity kParity_>
 struct RowMode {
   using Operand = Operand_;
   static constexpr int kHalves = kHalves_, kTaps = kTaps_;
-  static constexpr bool kReadsPairs = kReadsPairs_;
+  static constexpr RowParity kParity = kParity_;
   static constexpr int kBytes = static_cast<int>(sizeof(typename Operand::Source));
-  // Elements of a row for two positions; of 16 bits an even number.
-  static constexpr int kWindow = kBytes == 2 && kReadsPairs ? (2 + kTaps) / 2 * 2 : 2 + kTaps - 1;
+  static constexpr bool kInTurns = takes_turns(Operand::kParts, kBytes);
+  static constexpr int kCopiers = kInTurns ? 128 : 64;  // threads that fill a ring
+  static constexpr int kWindow = 2 + kTaps - 1;         // elements of a row for two positions
   static constexpr int kElements = kHalves * kWindow;
-  static constexpr int kEarly = kHalves == 1 ? kElements : kWindow;  // that the first half needs
+  static constexpr int kBefore = kParity == RowParity::odd ? 1 : 0;  // elements of a pair that lie before the first
+  static constexpr int kPairsRead = (kBefore + kWindow + 1) / 2;     // that are read for a window
   /// The element that position h of half m reads at a tap.
   static constexpr int element(int m, int h, int tap) { return m * kWindow + h + tap; }
 };
 
-/// A thread's elements of a step as they are: rows 2q, 2q + 1, 2q + 8, 2q + 9; of 16 bits two in a word where they are read so.
+/// A thread's elements of a step as they are: rows 2q, 2q + 1, 2q + 8, 2q + 9; of 16 bits two in a word.
 template <class Mode>
 struct RowRaw {
-  using T = typename Mode::Operand::Source;
-  static constexpr bool kWords = sizeof(T) == 2 && Mode::kReadsPairs;
-  std::conditional_t<kWords, std::uint32_t, T> v[kWords ? (Mode::kElements + 1) / 2 : Mode::kElements][4];
+  static constexpr bool kPaired = Mode::kBytes == 2;
+  std::conditional_t<kPaired, std::uint32_t, float> v[kPaired ? Mode::kHalves * Mode::kPairsRead : Mode::kElements][4];
 };
 
 /// The same converted, as wgmma takes them: pairs of rows.
@@ -119,34 +152,40 @@ struct RowReader {
     const std::uint32_t length = static_cast<std::uint32_t>(form.source_length) * Mode::kBytes;
 #pragma unroll
     for (int i = 0; i < 2; ++i)
-      at[i] = (lane_row + i) * steps.pitch +
+      at[i] = slot_of(steps, lane_row + i) * steps.pitch +
               static_cast<int>((address + static_cast<std::uint32_t>(lane_row + i) * length) & 15U) + position * Mode::kBytes;
     seen = Seen();
   }
 
-  /// Bytes from a thread's first element to its element i.
-  static constexpr int hop(int i) { return (i / Mode::kWindow * 64 + i % Mode::kWindow) * Mode::kBytes; }
-
   __device__ __forceinline__ void load(const unsigned char* stage, RowRaw<Mode>& to) const {
-    using T = typename Operand::Source;
+    const int further = (steps.classes == 2 ? 4 : 8) * steps.pitch;
 #pragma unroll
     for (int row = 0; row < 4; ++row) {
-      const unsigned char* from = stage + at[row % 2] + row / 2 * 8 * steps.pitch;
 #pragma unroll
-      for (int i = 0; i < Mode::kElements; ++i) {
-        if constexpr (!Mode::kReadsPairs) {
-          to.v[i][row] = *reinterpret_cast<const T*>(from + hop(i));
-        } else if constexpr (sizeof(T) == 2) {
-          if (i % 2 == 0) to.v[i / 2][row] = *reinterpret_cast<const std::uint32_t*>(from + hop(i));
-        } else if (i % Mode::kWindow % 2 == 0) {
-          if (i % Mode::kWindow + 1 < Mode::kWindow) {
-            const float2 both = *reinterpret_cast<const float2*>(from + hop(i));
-            to.v[i][row] = both.x;
-            to.v[i + 1][row] = both.y;
-          } else {
-            to.v[i][row] = *reinterpret_cast<const float*>(from + hop(i));
-          }
+      for (int m = 0; m < Mode::kHalves; ++m) {
+        const unsigned char* from = stage + at[row % 2] + row / 2 * further + 64 * m * Mode::kBytes;
+        if constexpr (Mode::kParity == RowParity::mixed) {
+#pragma unroll
+          for (int i = 0; i < Mode::kWindow; ++i)
+            to.v[m * Mode::kWindow + i][row] = *reinterpret_cast<const float*>(from + 4 * i);
+        } else {
+          load_pairs(from - Mode::kBefore * Mode::kBytes, m, row, to);
         }
+      }
+    }
+  }
+
+  /// The pairs of a window, from the one on that has its first element.
+  static __device__ __forceinline__ void load_pairs(const unsigned char* from, int m, int row, RowRaw<Mode>& to) {
+#pragma unroll
+    for (int i = 0; i < Mode::kPairsRead; ++i) {
+      if constexpr (RowRaw<Mode>::kPaired) {
+        to.v[m * Mode::kPairsRead + i][row] = *reinterpret_cast<const std::uint32_t*>(from + 4 * i);
+      } else {
+        const float2 both = *reinterpret_cast<const float2*>(from + 8 * i);
+        const int first = 2 * i - Mode::kBefore, base = m * Mode::kWindow + first;
+        if (first >= 0) to.v[base][row] = both.x;
+        if (first + 1 < Mode::kWindow) to.v[base + 1][row] = both.y;
       }
     }
   }
@@ -163,7 +202,7 @@ struct RowReader {
         convert_low(raw, to);
       }
     } else {
-      constexpr int kFirst = kTurn == 0 ? 0 : Mode::kEarly, kLast = kTurn == 0 ? Mode::kEarly : Mode::kElements;
+      constexpr int kFirst = kTurn == 0 ? 0 : Mode::kWindow, kLast = kTurn == 0 ? Mode::kWindow : Mode::kElements;
       if constexpr (Operand::kScaled) {
         convert_high<kFirst, kLast>(raw, to);
         if constexpr (kTurn == 1) check(raw);
@@ -206,14 +245,8 @@ struct RowReader {
     for (int i = kFirst; i < kLast; ++i) {
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
-        if constexpr (RowRaw<Mode>::kWords) {
-          to.v[i][0][k] = __byte_perm(raw.v[i / 2][2 * k], raw.v[i / 2][2 * k + 1], i % 2 == 0 ? 0x5410 : 0x7632);
-        } else {
-          const auto half = [&](int row) {
-            return static_cast<std::uint32_t>(*reinterpret_cast<const std::uint16_t*>(&raw.v[i][row]));
-          };
-          to.v[i][0][k] = half(2 * k) | half(2 * k + 1) << 16;
-        }
+        const int in_window = i % Mode::kWindow + Mode::kBefore, word = i / Mode::kWindow * Mode::kPairsRead + in_window / 2;
+        to.v[i][0][k] = __byte_perm(raw.v[word][2 * k], raw.v[word][2 * k + 1], in_window % 2 == 0 ? 0x5410 : 0x7632);
       }
     }
   }

@@ -24,6 +24,11 @@ Offsets offsets_of(const TapGemm& form, const RowShape& shape, const RowSteps& s
   return {static_cast<int>((begin % grain + grain) % grain), static_cast<int>(grain)};
 }
 
+RowParity parity_of(const Offsets& offsets, int element_bytes) {
+  if (offsets.grain % (2 * element_bytes) != 0) return RowParity::mixed;
+  return offsets.begin % (2 * element_bytes) == 0 ? RowParity::even : RowParity::odd;
+}
+
 bool has_whole_sectors(const TapGemm& form, int element_bytes) { return form.out_length * element_bytes % kSector == 0; }
 
 /// Tiles overlap so that stored rows begin at a sector, unless they do anyway, or that would cost an eighth of the products.
@@ -50,10 +55,9 @@ RowSteps make_row_steps(const TapGemm& form, const RowShape& shape, int sm_count
   RowSteps steps{};
   steps.columns = shape.columns;
   choose_row_tiles(form, shape, steps);
-  const int pair_bytes = 2 * shape.element_bytes;
   const std::int64_t first_out = form.out_origin + steps.position_begin;
   steps.stores_pairs = steps.aligned == 1 && form.columns % shape.columns == 0 && form.out_length % 2 == 0 &&
-                       shape.out_address % pair_bytes == 0 && first_out % 2 == 0;
+                       shape.out_address % (2 * shape.element_bytes) == 0 && first_out % 2 == 0;
   steps.rows = kRowsOfStep;
   steps.planes = steps.plane_steps = steps.tap_steps = 1;
   steps.taps = static_cast<int>(form.taps);
@@ -61,20 +65,27 @@ RowSteps make_row_steps(const TapGemm& form, const RowShape& shape, int sm_count
   steps.span = 64 * shape.halves + steps.taps - 1;
   steps.weight_bytes = shape.parts * steps.taps * (kRowsOfStep / kVector) * shape.columns * 16;
   const Offsets offsets = offsets_of(form, shape, steps);
-  steps.reads_pairs = offsets.begin % pair_bytes == 0 && offsets.grain % pair_bytes == 0;
-  // Neighbouring rows an odd multiple of 16 bytes apart: what a warp reads lies in different banks.
-  steps.pitch = static_cast<int>(pieces(steps.span * shape.element_bytes + 16 - offsets.grain + offsets.begin, 16) | 1) * 16;
+  steps.parity = parity_of(offsets, shape.element_bytes);
+  const std::int64_t classes = 16 / std::gcd(form.source_length * shape.element_bytes, std::int64_t{16});
+  constexpr std::int64_t kCoordinatesMost = std::int64_t{1} << 30;
+  const bool has_maps = std::max(form.source_length, form.N * form.G * form.rows) < kCoordinatesMost;
+  steps.classes = has_maps && classes <= kRowClassesMost ? static_cast<int>(classes) : 0;
+  // What a warp reads lies in different banks: every other row an odd multiple of 32 bytes further, of two classes every row.
+  // Whole pairs are read, the last of which may end behind the span.
+  const int unit = steps.classes == 2 ? 32 : 16, row_bytes = (steps.span + 1) * shape.element_bytes;
+  steps.pitch = static_cast<int>(pieces(row_bytes + 16 - offsets.grain + offsets.begin, unit) | 1) * unit;
   steps.stage_bytes = kRowsOfStep * steps.pitch;
   const int fixed = kPairs * shape.staging_bytes + shape.columns * 4 + kRowsBarrierBytes;
   const std::int64_t weights = std::int64_t{steps.count} * steps.weight_bytes;
   if (weights + fixed > shared_limit) return {};
-  const std::int64_t stages = (shared_limit - fixed - weights) / kPairs / steps.stage_bytes;
+  steps.rings = takes_turns(shape.parts, shape.element_bytes) ? 1 : kPairs;
+  const std::int64_t stages = (shared_limit - fixed - weights) / steps.rings / steps.stage_bytes;
   if (stages < 2) return {};
-  steps.stages = static_cast<int>(std::min<std::int64_t>(stages, kStagesMost));
+  steps.stages = static_cast<int>(std::min<std::int64_t>(stages, kStagesMost * kPairs / steps.rings));
   steps.weight_buffers = steps.count;
   steps.resident = true;
   steps.turn = steps.count / 4;
-  steps.shared_bytes = static_cast<int>(fixed + weights + kPairs * steps.stages * steps.stage_bytes);
+  steps.shared_bytes = static_cast<int>(fixed + weights + steps.rings * steps.stages * steps.stage_bytes);
   return count_tiles(form, sm_count, steps) ? steps : RowSteps{};
 }
 

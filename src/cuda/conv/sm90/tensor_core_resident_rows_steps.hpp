@@ -10,13 +10,26 @@ namespace polyphase::cuda::tensor_core {
 inline constexpr int kRowsOfStep = 16;
 inline constexpr int kRowsBarrierBytes = 320;
 
+/// Which elements of a tile's rows are aligned as one number of twice the size together with the next: 0, 2, ..., 1, 3, ..., or
+/// it depends on the row.
+enum class RowParity : int { even, odd, mixed };
+
+/// Rows whose beginnings are equal modulo 16 bytes are a class, read through a tensor map.
+inline constexpr int kRowClassesMost = 2;
+
+/// Whether the two consumers share a ring and multiply in strict turns: where products take less time than memory, but not so
+/// little that the products of one could go unnoticed behind the other's stores.
+[[nodiscard]] constexpr bool takes_turns(int parts, int element_bytes) { return parts == 1 && element_bytes == 4; }
+
 /// Steps of 16 rows x all taps, whose source stays in rows; `stages` are those of a consumer.
 struct RowSteps : StoredSteps {
   int pitch, stage_bytes;  // of a row and of a step in shared memory
   int span;                // elements of a row that a tile reads
-  int turn;                // pairs of steps behind which the other consumer may begin its next tile
-  bool reads_pairs;        // a row's elements 0, 2, ... of a tile are aligned as one number of twice the size
-  bool stores_pairs;       // so are its outputs, and tiles do not overlap
+  int turn;                // with two rings: pairs of steps behind which the other consumer may begin its next tile
+  RowParity parity;
+  int classes;        // 1 or 2: rows equal modulo it lie side by side in a stage, and come through maps; 0: as 1, no maps
+  int rings;          // of `stages` each
+  bool stores_pairs;  // neighbouring outputs are aligned as one number of twice the size, and tiles do not overlap
 };
 
 /// What the cutting needs to know of a kernel and the arrays.

@@ -174,23 +174,29 @@ TEST_CASE("resident steps fit shared memory, list every product and leave no pos
 }
 
 TEST_CASE("row steps fit shared memory and leave no position out") {
-  int fitting = 0, pairs = 0;
+  int fitting = 0, pairs = 0, odd = 0, two_classes = 0;
   for (const ConvProblem& p : row_problems()) {
     for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
       const cuda::TapGemm form = cuda::make_tap_gemm(p, direction);
       for (const tensor_core::RowShape& shape :
-           {tensor_core::RowShape{1, 128, 2, 4, 4416, 0, 0}, tensor_core::RowShape{1, 128, 2, 4, 4416, 12, 4},
-            tensor_core::RowShape{2, 128, 1, 4, 17984, 0, 0}, tensor_core::RowShape{2, 128, 1, 2, 8768, 4, 2}}) {
+           {tensor_core::RowShape{1, 128, 2, 4, 4480, 0, 0}, tensor_core::RowShape{1, 128, 2, 4, 4480, 12, 4},
+            tensor_core::RowShape{2, 128, 1, 4, 18048, 0, 0}, tensor_core::RowShape{2, 128, 1, 2, 8832, 4, 2}}) {
         const tensor_core::RowSteps steps = tensor_core::make_row_steps(form, shape, 132, kSharedOfHopper);
         if (steps.count == 0) continue;
         ++fitting;
         pairs += steps.stores_pairs ? 1 : 0;
+        odd += steps.parity == tensor_core::RowParity::odd ? 1 : 0;
+        two_classes += steps.classes == 2 ? 1 : 0;
         CHECK(steps.shared_bytes <= kSharedOfHopper);
         CHECK(steps.stages >= 2);
         CHECK(steps.rows * steps.count >= form.rows);
         CHECK(steps.span == steps.positions + form.taps - 1);
         CHECK(steps.pitch >= steps.span * shape.element_bytes);
-        CHECK(steps.pitch % 32 == 16);
+        // No bank conflicts; boxes begin at multiples of 128 bytes.
+        CHECK(steps.pitch % (steps.classes == 2 ? 64 : 32) == (steps.classes == 2 ? 32 : 16));
+        CHECK(steps.stage_bytes % 256 == 0);
+        CHECK((steps.classes == 0 || steps.classes * form.source_length * shape.element_bytes % 16 == 0));
+        CHECK(steps.rings == (tensor_core::takes_turns(shape.parts, shape.element_bytes) ? 1 : 2));
         CHECK(steps.position_step <= steps.positions);
         CHECK((!steps.stores_pairs || steps.position_step == steps.positions));
         CHECK(steps.position_begin <= form.position_begin);
@@ -202,8 +208,10 @@ TEST_CASE("row steps fit shared memory and leave no position out") {
   }
   CHECK(fitting > 0);
   CHECK(pairs > 0);
+  CHECK(odd > 0);
+  CHECK(two_classes > 0);
   ConvProblem strided = sized({.N = 1, .C_in = 128, .C_out = 128, .L_in = 640, .K = 3, .S = 2});
-  const tensor_core::RowShape shape{1, 128, 2, 4, 4416, 0, 0};
+  const tensor_core::RowShape shape{1, 128, 2, 4, 4480, 0, 0};
   CHECK(tensor_core::make_row_steps(cuda::make_tap_gemm(strided, ConvDirection::forward), shape, 132, kSharedOfHopper).count ==
         0);
 }
