@@ -2,6 +2,8 @@
 
 #include <memory>
 
+#include "cuda/conv/direct.hpp"
+#include "cuda/conv/direct_steps.hpp"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core.hpp"
 #include "cuda/conv/sm90/tensor_core_phases.hpp"
@@ -23,15 +25,30 @@ Ends ends_of(Sets::Set& set, ConvDirection direction) {
   return direction == ConvDirection::forward ? Ends{at.x, at.y} : Ends{at.y, at.x};
 }
 
-}  // namespace
+/// Every tile of the direct kernels but the one that they choose.
+std::vector<Form> direct_forms(const ConvProblem& problem, ConvDirection direction, cudaStream_t stream) {
+  using namespace cuda::direct;
+  const cuda::TapGemm form = cuda::make_tap_gemm(problem, direction);
+  const std::size_t chosen = choose(kTiles32, form, cuda::properties(0).sm_count, true).tile;
+  std::vector<Form> forms;
+  for (std::size_t tile = 0; tile < kTiles32.size(); ++tile) {
+    if (tile == chosen || most_slices(form, kTiles32[tile], true) == 0) continue;
+    forms.push_back({concat("tile ", tile), [=](Sets::Set& set) {
+                       const Ends at = ends_of(set, direction);
+                       gather(problem, direction, at.source, set.w.raw(), nullptr, at.out, {}, 0, stream,
+                              static_cast<int>(tile));
+                     }});
+  }
+  return forms;
+}
 
+/// Every plan of the wide form and the form with resident weights, where they fit and are not what is chosen.
 std::vector<Form> tensor_core_forms(const ConvProblem& problem, ConvDirection direction, Precision precision, Sets& sets,
                                     cudaStream_t stream) {
   using namespace cuda::tensor_core;
   const cuda::DeviceProperties& gpu = cuda::properties(0);
   std::vector<Form> forms;
-  if (direction == ConvDirection::wgrad || uses_mma(gpu.arch()) || can_implement(problem, direction, precision, 0))
-    return forms;
+  if (uses_mma(gpu.arch()) || can_implement(problem, direction, precision, 0)) return forms;
   const bool by_phases = phases_fit(problem, direction, precision, 0);
   const auto chosen = by_phases ? std::nullopt : wide_plan_that_pays(problem, direction, precision, 0);
   const cuda::Weights weights(sets.at(0).w.raw(), sets.at(0).w.storage());
@@ -53,6 +70,16 @@ std::vector<Form> tensor_core_forms(const ConvProblem& problem, ConvDirection di
                        resident_gather(problem, direction, at.source, weights, nullptr, at.out, {}, precision, 0, stream);
                      }});
   return forms;
+}
+
+}  // namespace
+
+std::vector<Form> other_forms(const ConvProblem& problem, ConvDirection direction, Algorithm chosen, Precision precision,
+                              Sets& sets, cudaStream_t stream) {
+  if (direction == ConvDirection::wgrad) return {};
+  if (chosen == Algorithm::tensor_core) return tensor_core_forms(problem, direction, precision, sets, stream);
+  if (chosen == Algorithm::direct && problem.dtype == DType::f32) return direct_forms(problem, direction, stream);
+  return {};
 }
 
 }  // namespace polyphase::bench

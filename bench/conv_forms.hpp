@@ -1,5 +1,5 @@
 #pragma once
-// The other forms of Algorithm::tensor_core's kernels that could do a problem, to be timed beside the one that is chosen.
+// The other forms of an algorithm's kernels that could do a problem, to be timed beside the one that it takes.
 
 #include <cuda_runtime.h>
 
@@ -18,9 +18,9 @@ struct Form {
   std::function<void(Sets::Set&)> run;  ///< with the weights of the first set, in the form that the kernel wants
 };
 
-/// Of forward and dgrad: every plan of the wide form, and the form with resident weights, where they fit and are not what
-/// tensor_core chooses; none of wgrad.
-[[nodiscard]] std::vector<Form> tensor_core_forms(const ConvProblem& problem, ConvDirection direction, Precision precision,
-                                                  Sets& sets, cudaStream_t stream);
+/// The forms that `chosen` did not take though they fit. Of tensor_core: every plan of the wide form, and the form with
+/// resident weights; of direct in f32: every tile. None of other algorithms and of wgrad.
+[[nodiscard]] std::vector<Form> other_forms(const ConvProblem& problem, ConvDirection direction, Algorithm chosen,
+                                            Precision precision, Sets& sets, cudaStream_t stream);
 
 }  // namespace polyphase::bench

@@ -151,8 +151,9 @@ class Bench {
 
   void add_forms(const Case& what, bench::Sets& sets, std::vector<Contender>& contenders) {
     if (!options_.forms || what.pass.directions.size() > 1) return;
-    for (bench::Form& form :
-         bench::tensor_core_forms(what.problem, what.pass.directions.front(), what.mode.precision, sets, stream_))
+    const ConvDirection direction = what.pass.directions.front();
+    const Algorithm chosen = cuda::make_conv_plan(what.problem, direction, what.mode.precision, 0).algorithm;
+    for (bench::Form& form : bench::other_forms(what.problem, direction, chosen, what.mode.precision, sets, stream_))
       contenders.push_back({.name = std::move(form.name), .is_form = true, .run = std::move(form.run)});
   }
 
@@ -406,7 +407,7 @@ int main(int argc, char** argv) {
       ->delimiter(',');
   app.add_flag("--no-peers", options.no_peers, "leave cuDNN out");
   app.add_flag("--forms", options.forms,
-               "also every form of the tensor cores' forward and dgrad kernels that there is, to judge the choice among them");
+               "also every form of forward's and dgrad's kernels that there is, to judge the choice among them");
   app.add_flag("--sustained", options.sustained,
                "also 300 launches in a row of the algorithm that the library chooses, at most a second of them");
   app.add_option("--time-budget", options.time_budget, "seconds after which no new case is begun")->check(CLI::PositiveNumber);
