@@ -24,7 +24,7 @@ __device__ __forceinline__ int chunk_place(int c, int swizzle) { return c ^ (c >
 /// a line's beginning. Blocks of kThreads threads, a multiple of 64, are fastest. Ready after the caller's next commit, wait
 /// and barrier.
 template <int kThreads, class T>
-__device__ __forceinline__ void fetch_chunks(const T* __restrict__ row, int length, int begin, int chunks, int swizzle,
+__device__ __forceinline__ void fetch_chunks(const T* row, int length, int begin, int chunks, int swizzle,
                                              std::uint32_t* stage) {
   static_assert(kThreads % 64 == 0, "places repeat every 64 chunks");
   constexpr int kChunk = kVectorOf<T>;

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "cuda/conv/depthwise_band_wgrad.cuh"
+#include "cuda/dependent_launch.cuh"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::depthwise {
@@ -85,8 +86,8 @@ void with_depth(int depth, const Run& run) {
 
 template <class Kernel, class... Arguments>
 void launch_band(Kernel* kernel, const char* name, const BandPlan& plan, cudaStream_t stream, Arguments... arguments) {
-  kernel<<<static_cast<unsigned>(plan.blocks), static_cast<unsigned>(plan.threads), static_cast<std::size_t>(plan.shared_bytes),
-           stream>>>(plan, arguments...);
+  launch_behind(kernel, static_cast<unsigned>(plan.blocks), static_cast<unsigned>(plan.threads),
+                static_cast<std::size_t>(plan.shared_bytes), stream, plan, arguments...);
   check_launch(name);
 }
 

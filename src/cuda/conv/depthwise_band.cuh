@@ -19,6 +19,7 @@
 #include "cuda/conv/chunk_stage.cuh"
 #include "cuda/conv/depthwise_band.hpp"
 #include "cuda/conv/epilogue_light.cuh"
+#include "cuda/dependent_launch.cuh"
 #include "cuda/ptx/mma.cuh"
 
 namespace polyphase::cuda::depthwise {
@@ -29,9 +30,12 @@ inline constexpr int kWarpBlocks = 16;  // rows of A
 inline constexpr int kBandGroups = 4;   // A matrices of a warp and tile
 inline constexpr int kBandStages = 2;   // of a tile; wgrad has its own number
 
+// Blocks an SM: as many as registers allow without spilling.
+inline constexpr int kBandForwardBlocks = 10, kBandDgradBlocks = 8;
+
 /// w[index] or 0, in its 16 bits.
 template <class T>
-__device__ __forceinline__ std::uint32_t band_bits(const T* __restrict__ w, int index, int K) {
+__device__ __forceinline__ std::uint32_t band_bits(const T* w, int index, int K) {
   return index >= 0 && index < K ? reinterpret_cast<const std::uint16_t*>(w)[index] : 0U;
 }
 
@@ -82,15 +86,17 @@ __device__ __forceinline__ void store_pairs(T* to, int low, int high, const Pair
 
 /// A tile of one row, the M rows that dgrad adds one after another. kN: multiplications side by side, N/8; for forward
 /// S. Column 2q + e of multiplication j is output 2*kN*q + 2*j + e of its block, so that a lane's outputs are neighbours.
-/// Shared memory: stages of the source. kPlain: no epilogue follows, and none of its instructions.
+/// Shared memory: stages of the source. kPlain: no epilogue follows, and none of its instructions. Pointers without
+/// __restrict__: loads of what never changes would be free to move before the wait.
 template <class T, int kN, int kDepth, bool kForward, bool kPlain>
-__global__ void __launch_bounds__(kBandThreads, 8)
-    band_gather_kernel(const __grid_constant__ BandPlan plan, const T* __restrict__ source, const T* __restrict__ w,
-                       const T* __restrict__ bias, T* __restrict__ out, const __grid_constant__ Epilogue epilogue) {
+__global__ void __launch_bounds__(kBandThreads, kForward ? kBandForwardBlocks : kBandDgradBlocks)
+    band_gather_kernel(const __grid_constant__ BandPlan plan, const T* source, const T* w, const T* bias, T* out,
+                       const __grid_constant__ Epilogue epilogue) {
   static_assert(kForward || kN == 1, "blocks of dgrad are 8 outputs");
   using Pair = typename PairOf<T>::type;
   constexpr int V = kBandGroups, kBlock = 8 * kN, kWarp = V * kWarpBlocks * kBlock;
   extern __shared__ __align__(16) unsigned char memory[];
+  let_dependents_start();  // where its blocks find room, until then they wait
   std::uint32_t* const stages = reinterpret_cast<std::uint32_t*>(memory);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, first_block = thread / 32 * V * kWarpBlocks;
   const int row = static_cast<int>(plan.by_tiles.divide(blockIdx.x));
@@ -131,6 +137,7 @@ __global__ void __launch_bounds__(kBandThreads, 8)
     for (int i = 0; i < kN * kDepth; ++i) ptx::hold(band[i / kDepth][i % kDepth]);
   };
 
+  wait_for_grid_before();
   const float offset = bias != nullptr ? static_cast<float>(bias[channel]) : 0.0F;
   const LightActivation light(epilogue);
   // A lane's outputs: kN pairs at `at`, the next 8 blocks on.

@@ -15,11 +15,10 @@ namespace polyphase::cuda::depthwise {
 inline constexpr int kBandWgradStages = 3;
 inline constexpr int kBandWgradBlocks = 6;  // an SM
 
-/// partial (slices, C_out, K). Shared memory: stages of y and x; in the end the warps' C.
+/// partial (slices, C_out, K). Shared memory: stages of y and x; in the end the warps' C. Pointers as in band_gather_kernel.
 template <class T, int kDepth>
 __global__ void __launch_bounds__(kBandThreads, kBandWgradBlocks)
-    band_wgrad_kernel(const __grid_constant__ BandPlan plan, const T* __restrict__ x, const T* __restrict__ y,
-                      float* __restrict__ partial) {
+    band_wgrad_kernel(const __grid_constant__ BandPlan plan, const T* x, const T* y, float* partial) {
   constexpr int V = kBandGroups;
   static_assert(V % 2 == 0, "x is loaded for two groups at once");
   extern __shared__ __align__(16) unsigned char memory[];
@@ -41,6 +40,8 @@ __global__ void __launch_bounds__(kBandThreads, kBandWgradBlocks)
   const int shift = misalignment(row_of_y - plan.S * misalignment(row_of_x, kBandLine) - plan.P, kChunk);
 
   const int first_block = thread / 32 * V * kWarpBlocks;
+  let_dependents_start();
+  wait_for_grid_before();
   float sums[kDepth][4] = {};
   int leads = 0;  // of the fetches on their way, a byte each, the oldest lowest
   int fetches = 0;

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "cuda/conv/depthwise_vector_wgrad.cuh"
+#include "cuda/dependent_launch.cuh"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::depthwise {
@@ -63,8 +64,8 @@ void with_vector_stride(const VectorPlan& plan, const Run& run) {
 
 template <class Kernel, class... Arguments>
 void launch_vectors(Kernel* kernel, const char* name, const VectorPlan& plan, cudaStream_t stream, Arguments... arguments) {
-  kernel<<<static_cast<unsigned>(plan.blocks), static_cast<unsigned>(plan.threads), static_cast<std::size_t>(plan.shared_bytes),
-           stream>>>(plan, arguments...);
+  launch_behind(kernel, static_cast<unsigned>(plan.blocks), static_cast<unsigned>(plan.threads),
+                static_cast<std::size_t>(plan.shared_bytes), stream, plan, arguments...);
   check_launch(name);
 }
 

@@ -17,6 +17,7 @@
 #include "cuda/conv/depthwise_vector.hpp"
 #include "cuda/conv/epilogue_light.cuh"
 #include "cuda/conv/word_stage.cuh"
+#include "cuda/dependent_launch.cuh"
 
 namespace polyphase::cuda::depthwise {
 
@@ -74,10 +75,11 @@ __device__ __forceinline__ void add_steps(const float* stage, const float* taps,
 }
 
 /// A tile of one row of y. Shared memory: taps (steps x S), x. kPlain: no epilogue follows, and none of its instructions.
+/// Pointers without __restrict__: loads of what never changes would be free to move before the wait.
 template <int S, bool kPlain>
 __global__ void __launch_bounds__(kVectorThreads, 8)
-    vector_forward_kernel(const __grid_constant__ VectorPlan plan, const float* __restrict__ x, const float* __restrict__ w,
-                          const float* __restrict__ bias, float* __restrict__ y, const __grid_constant__ Epilogue epilogue) {
+    vector_forward_kernel(const __grid_constant__ VectorPlan plan, const float* x, const float* w, const float* bias, float* y,
+                          const __grid_constant__ Epilogue epilogue) {
   constexpr int V = kVectors, U = 4 / S;
   extern __shared__ __align__(16) unsigned char memory[];
   float* const taps = reinterpret_cast<float*>(memory);
@@ -92,6 +94,8 @@ __global__ void __launch_bounds__(kVectorThreads, 8)
   const int sigma = -(t_begin + plan.P) & (S - 1);
   const int steps = (plan.K + sigma + S - 1) / S;
   const int x_begin = (t_begin + plan.P + sigma) / S - (steps - 1);  // exact
+  let_dependents_start();
+  wait_for_grid_before();
   fetch_words<V * U>(from, plan.L_in, x_begin, threads * V * U + steps - 1, stage);
   __pipeline_commit();
   const float offset = bias != nullptr ? bias[channel] : 0.0F;
@@ -149,8 +153,8 @@ __device__ __forceinline__ void add_positions(const std::uint32_t* stage, int fi
 /// A tile of one row of x, the M rows of y one after another. Shared memory: taps (M x steps x S, a step more), stages of y.
 template <int S, bool kPlain>
 __global__ void __launch_bounds__(kVectorThreads, 7)
-    vector_dgrad_kernel(const __grid_constant__ VectorPlan plan, const float* __restrict__ y, const float* __restrict__ w,
-                        const float* __restrict__ bias, float* __restrict__ x, const __grid_constant__ Epilogue epilogue) {
+    vector_dgrad_kernel(const __grid_constant__ VectorPlan plan, const float* y, const float* w, const float* bias, float* x,
+                        const __grid_constant__ Epilogue epilogue) {
   constexpr int V = kDgradVectors;
   extern __shared__ __align__(16) unsigned char memory[];
   float* const taps = reinterpret_cast<float*>(memory);
@@ -164,6 +168,8 @@ __global__ void __launch_bounds__(kVectorThreads, 7)
 
   const int i_begin = tile * threads * V * 4 - misalignment(to, kVectorLine), y_begin = S * i_begin - plan.P;
   const int steps = (plan.K + S - 1) / S;
+  let_dependents_start();
+  wait_for_grid_before();
   const float offset = bias != nullptr ? bias[channel] : 0.0F;
   const int first_vector = thread / 32 * 32 * V + thread % 32;  // the others 32 on
   const auto row_of = [&](int m) { return from + static_cast<std::int64_t>(m) * plan.L_out; };

@@ -84,8 +84,7 @@ struct WgradTile {
 /// partial (slices, C_out, K). Shared memory: stages of y (V vectors a thread) and x; in the end the warps' sums.
 template <int S>
 __global__ void __launch_bounds__(kWgradThreads, 8)
-    vector_wgrad_kernel(const __grid_constant__ VectorPlan plan, const float* __restrict__ x, const float* __restrict__ y,
-                        float* __restrict__ partial) {
+    vector_wgrad_kernel(const __grid_constant__ VectorPlan plan, const float* x, const float* y, float* partial) {
   constexpr int V = kVectors, U = 4 / S, kSums = kWgradSums<S>;
   extern __shared__ __align__(16) unsigned char memory[];
   float* const stages = reinterpret_cast<float*>(memory);
@@ -107,6 +106,8 @@ __global__ void __launch_bounds__(kWgradThreads, 8)
   WgradTile<S> ahead = place;
   const int first_vector = (thread / 32) * 32 * V + lane;  // the next 32 on
 
+  let_dependents_start();
+  wait_for_grid_before();
   float sums[kSums] = {};
   pipeline<kWgradStages>(
       min(plan.tiles_per_slice, plan.items - first_item),

@@ -15,7 +15,7 @@ namespace polyphase::cuda {
 /// Copies a row's window to a stage: `words` elements from `begin` on, zeros outside [0, length), kEach a thread and the few
 /// that are left. Ready after the caller's next commit, wait and barrier.
 template <int kEach>
-__device__ __forceinline__ void fetch_words(const float* __restrict__ row, int length, int begin, int words, float* stage) {
+__device__ __forceinline__ void fetch_words(const float* row, int length, int begin, int words, float* stage) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int lead = misalignment(row + begin, 32);  // a warp copies lines
   const int first = thread / 32 * 32 * kEach + thread % 32 - lead;
@@ -47,7 +47,7 @@ struct alignas(16) RowVector {
 /// Starts to copy kCount vectors, 32 vectors apart on both sides, the first row[at ...), zeros outside [0, length). row + at is
 /// 16-byte aligned. Ready for this thread after its next commit and wait.
 template <int kCount>
-__device__ __forceinline__ void fetch_vectors(const float* __restrict__ row, int length, int at, float* to) {
+__device__ __forceinline__ void fetch_vectors(const float* row, int length, int at, float* to) {
   const float* from = row + at;
   if (at >= 0 && at + (32 * (kCount - 1) + 1) * 4 <= length) {
 #pragma unroll
@@ -67,7 +67,7 @@ __device__ __forceinline__ void fetch_vectors(const float* __restrict__ row, int
 
 /// row[at ...) <- kCount vectors, 32 vectors apart, inside [0, length) only. row + at is 16-byte aligned.
 template <int kCount>
-__device__ __forceinline__ void store_vectors(float* __restrict__ row, int length, int at, const float (&values)[kCount][4]) {
+__device__ __forceinline__ void store_vectors(float* row, int length, int at, const float (&values)[kCount][4]) {
   float* to = row + at;
   if (at >= 0 && at + (32 * (kCount - 1) + 1) * 4 <= length) {
 #pragma unroll

@@ -133,6 +133,38 @@ TEST_CASE("the same bits from run to run") {
   }
 }
 
+TEST_CASE_TEMPLATE("launches behind each other read what the ones before wrote, weights and bias too", E, float, BFloat16) {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  for (const std::int64_t S : {1, 2, 4}) {
+    const ConvArrays<E> arrays(
+        sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 8192, .K = 7, .S = S, .P_l = 3, .P_r = 3, .G = 64}), kNormal);
+    const auto chain = [&](bool waits) {
+      Array<E> x_of_y(arrays.x.size()), y_of_x(arrays.y.size()), w_of_both(arrays.w.size());
+      const DeviceArray<E> first(arrays.x, 0), x(x_of_y.poison(), 0), y(y_of_x.poison(), 0), w(arrays.w, 0),
+          dw(w_of_both.poison(), 0);
+      const cudaStream_t stream = cuda::current_stream(0);
+      const auto gather = [&](ConvDirection direction, const E* source, const E* weights, E* out) {
+        cuda::depthwise::gather(arrays.p, direction, source, weights, weights, out, {}, 0, stream);
+        if (waits) CHECK_CUDA(cudaStreamSynchronize(stream));
+      };
+      gather(ConvDirection::forward, first.data(), w.data(), y.data());
+      gather(ConvDirection::dgrad, y.data(), y.data(), x.data());
+      gather(ConvDirection::forward, x.data(), x.data(), y.data());
+      cuda::depthwise::wgrad(arrays.p, x.data(), y.data(), dw.data(), 0, stream);
+      if (waits) CHECK_CUDA(cudaStreamSynchronize(stream));
+      gather(ConvDirection::forward, first.data(), dw.data(), y.data());
+      CHECK_CUDA(cudaStreamSynchronize(stream));
+      bool intact = false;
+      Array<E> result = y.download(intact);
+      CHECK(intact);
+      return result;
+    };
+    const Array<E> expected = chain(true);
+    CHECK(std::isnormal(expected.norm()));
+    for (int turn = 0; turn < 10; ++turn) CHECK(same_bits(chain(false), expected));
+  }
+}
+
 TEST_CASE_TEMPLATE("an infinity reaches the outputs of its taps and no others", E, float, Half, BFloat16) {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   for (const ConvProblem& p :
