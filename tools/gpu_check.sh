@@ -247,6 +247,7 @@ sanitized=(
   "cuda/conv/gemm racecheck synccheck initcheck"
   "cuda/conv/conv racecheck:2 synccheck initcheck"
   "cuda/conv/sm90/tensor_core racecheck:4 synccheck"
+  "cuda/conv/sm90/tensor_core_phases racecheck synccheck"
   "cuda/conv/sm90/tensor_core_wide racecheck synccheck"
   "cuda/conv/sm90/tensor_core_wgrad racecheck:3 synccheck"
   "cuda/conv/sm80/tensor_core_mma racecheck synccheck"
