@@ -36,10 +36,12 @@ done
 
 if [ $folder = build-asan ]; then
   # b_lundef: clang links the sanitizers' run time only into programs, not into the library.
-  options+=(-Dbuildtype=plain -Doptimization=1 -Dcpp_args=-g1 "-Db_sanitize=address,undefined" -Db_lundef=false -Dcuda=disabled)
+  options+=(-Dbuildtype=plain -Doptimization=1 -Dcpp_args=-g1 "-Db_sanitize=address,undefined" -Db_lundef=false -Dcuda=disabled
+    -Dbench=disabled)
   # Tests that only run scripts and compilers gain nothing from sanitizers.
   suites=(--no-suite script)
   export UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1
+  export LSAN_OPTIONS=suppressions=$PWD/tests/support/leaks.txt:print_suppressions=0
 fi
 
 [ $slow = yes ] || [ ${#selection[@]} -gt 0 ] || suites+=(--no-suite slow)
