@@ -20,6 +20,8 @@ __device__ __forceinline__ WgradRows<Operand> rows_of(const WgradSteps& steps, c
   rows.has_pairs = steps.rows.step == 1 && steps.rows.raw.boxes == 1;
   for (int c = 0; c < steps.rows.raw.classes; ++c)
     rows.has_pairs = rows.has_pairs && numbers_before<typename Operand::Source>(classes, c, begin) % 2 == 0;
+  rows.has_seconds =
+      steps.rows.step == 2 && steps.rows.raw.span == 2 * kChunk && (steps.rows.planes - 1) * steps.rows.plane_step <= 1;
   rows.position = position + 2 * (lane % 4);
   return rows;
 }

@@ -45,8 +45,9 @@ struct WgradRows {
   WgradRow named;            // that this lane names for load_blocks
   const WgradSide& side;
   int step, box_bytes;
-  bool has_pairs;  // neighbouring numbers in one box, of which two are together where the first is even
-  int position;    // the first of this thread
+  bool has_pairs;    // neighbouring numbers in one box, of which two are together where the first is even
+  bool has_seconds;  // every second number, 64 of which are in a box
+  int position;      // the first of this thread
 
   /// Number of the window that is the first of two at `position` of row i % 2.
   __device__ __forceinline__ int number(int fragment, int i) const {
@@ -101,6 +102,14 @@ struct WgradRows {
     }
   }
 
+  using Pair = std::conditional_t<kBytes == 4, uint2, std::uint32_t>;
+  __device__ static __forceinline__ Pair pair(std::uint32_t a, std::uint32_t b) {
+    if constexpr (kBytes == 4)
+      return make_uint2(a, b);
+    else
+      return __byte_perm(a, b, kLowerHalves);
+  }
+
   /// Neighbouring numbers, swizzled.
   template <int kFirst, int kCount>
   __device__ __forceinline__ void load_dense(float scale, int hidden, std::uint32_t (&high)[kCount][4],
@@ -128,11 +137,24 @@ struct WgradRows {
   template <int kFirst, int kCount>
   __device__ __forceinline__ void load_pairs(float scale, int hidden, std::uint32_t (&high)[kCount][4],
                                              std::uint32_t (&low)[kCount][4], WgradRange& range) const {
-    using Pair = std::conditional_t<kBytes == 4, uint2, std::uint32_t>;
     const unsigned char* const from[2] = {raw + row[0].byte + (position + row[0].before) * kBytes,
                                           raw + row[1].byte + (position + row[1].before) * kBytes};
     take<kFirst>(scale, hidden, high, low, range, [&](int fragment, int i) {
       return *reinterpret_cast<const Pair*>(from[i % 2] + (fragment * 16 + i / 2 * 8) * kBytes);
+    });
+  }
+
+  /// Every second number, those of this warpgroup in one box.
+  template <int kFirst, int kCount>
+  __device__ __forceinline__ void load_seconds(float scale, int hidden, std::uint32_t (&high)[kCount][4],
+                                               std::uint32_t (&low)[kCount][4], WgradRange& range) const {
+    const auto first_of = [&](const WgradRow& at) {
+      return raw + at.byte + (position >> 6) * box_bytes + ((position & 63) * 2 + at.first + at.before) * kBytes;
+    };
+    const unsigned char* const from[2] = {first_of(row[0]), first_of(row[1])};
+    take<kFirst>(scale, hidden, high, low, range, [&](int fragment, int i) {
+      const unsigned char* at = from[i % 2] + (fragment * 16 + i / 2 * 8) * 2 * kBytes;
+      return pair(raw_word<T>(at), raw_word<T>(at + 2 * kBytes));
     });
   }
 
@@ -149,11 +171,7 @@ struct WgradRows {
     };
     take<kFirst>(scale, hidden, high, low, range, [&](int fragment, int i) {
       const int first = number(fragment, i);
-      const std::uint32_t a = find(first, i), b = find(first + step, i);
-      if constexpr (kBytes == 4)
-        return make_uint2(a, b);
-      else
-        return __byte_perm(a, b, kLowerHalves);
+      return pair(find(first, i), find(first + step, i));
     });
   }
 
@@ -165,6 +183,8 @@ struct WgradRows {
       load_dense<kFirst>(scale, kDense ? 0 : hidden, high, low, range);
     else if (has_pairs)
       load_pairs<kFirst>(scale, hidden, high, low, range);
+    else if (has_seconds)
+      load_seconds<kFirst>(scale, hidden, high, low, range);
     else
       load_sparse<kFirst>(scale, hidden, high, low, range);
   }
