@@ -96,7 +96,6 @@ __global__ void __launch_bounds__(kBandThreads, kForward ? kBandForwardBlocks : 
   using Pair = typename PairOf<T>::type;
   constexpr int V = kBandGroups, kBlock = 8 * kN, kWarp = V * kWarpBlocks * kBlock;
   extern __shared__ __align__(16) unsigned char memory[];
-  let_dependents_start();  // where its blocks find room, until then they wait
   std::uint32_t* const stages = reinterpret_cast<std::uint32_t*>(memory);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, first_block = thread / 32 * V * kWarpBlocks;
   const int row = static_cast<int>(plan.by_tiles.divide(blockIdx.x));

@@ -40,7 +40,6 @@ __global__ void __launch_bounds__(kBandThreads, kBandWgradBlocks)
   const int shift = misalignment(row_of_y - plan.S * misalignment(row_of_x, kBandLine) - plan.P, kChunk);
 
   const int first_block = thread / 32 * V * kWarpBlocks;
-  let_dependents_start();
   wait_for_grid_before();
   float sums[kDepth][4] = {};
   int leads = 0;  // of the fetches on their way, a byte each, the oldest lowest

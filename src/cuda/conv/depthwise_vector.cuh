@@ -94,7 +94,6 @@ __global__ void __launch_bounds__(kVectorThreads, 8)
   const int sigma = -(t_begin + plan.P) & (S - 1);
   const int steps = (plan.K + sigma + S - 1) / S;
   const int x_begin = (t_begin + plan.P + sigma) / S - (steps - 1);  // exact
-  let_dependents_start();
   wait_for_grid_before();
   fetch_words<V * U>(from, plan.L_in, x_begin, threads * V * U + steps - 1, stage);
   __pipeline_commit();
@@ -168,7 +167,6 @@ __global__ void __launch_bounds__(kVectorThreads, 7)
 
   const int i_begin = tile * threads * V * 4 - misalignment(to, kVectorLine), y_begin = S * i_begin - plan.P;
   const int steps = (plan.K + S - 1) / S;
-  let_dependents_start();
   wait_for_grid_before();
   const float offset = bias != nullptr ? bias[channel] : 0.0F;
   const int first_vector = thread / 32 * 32 * V + thread % 32;  // the others 32 on

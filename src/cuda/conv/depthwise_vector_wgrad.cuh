@@ -106,7 +106,6 @@ __global__ void __launch_bounds__(kWgradThreads, 8)
   WgradTile<S> ahead = place;
   const int first_vector = (thread / 32) * 32 * V + lane;  // the next 32 on
 
-  let_dependents_start();
   wait_for_grid_before();
   float sums[kSums] = {};
   pipeline<kWgradStages>(
