@@ -1,5 +1,5 @@
 #pragma once
-// Copies of boxes of a tensor from global to shared memory (PTX ISA, "cp.async.bulk.tensor").
+// Copies of boxes of a tensor between global and shared memory (PTX ISA, "cp.async.bulk.tensor").
 
 #include <cuda.h>
 
@@ -15,6 +15,14 @@ __device__ __forceinline__ void tensor_copy(std::uint32_t to, const CUtensorMap*
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
       "l"(map), "r"(barrier), "r"(inner), "r"(middle), "r"(outer)
       : "memory");
+}
+
+/// The box of shared memory at `from` to (inner, middle, outer) of a map's tensor, in the group that bulk_commit() ends. All of
+/// it has to lie inside; what wrote it has to be behind fence_async_shared().
+__device__ __forceinline__ void tensor_store(const CUtensorMap* map, int inner, int middle, int outer, std::uint32_t from) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map), "r"(from),
+               "r"(inner), "r"(middle), "r"(outer)
+               : "memory");
 }
 
 /// Four 8 x 8 blocks of 16-bit numbers: this lane names row lane%8 of block lane/8 and receives, of each block, columns

@@ -13,6 +13,7 @@
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/ring.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_layout.cuh"
+#include "cuda/conv/sm90/tensor_core_resident_rows_boxes.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_source.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_store.cuh"
 #include "cuda/ptx/mbarrier.cuh"
@@ -32,7 +33,7 @@ struct RowTraits {
   static constexpr bool kIsNarrow = Operand::kParts == 2 && (kN > 32 || kTaps > 3);
   static constexpr int kHalves = kIsNarrow ? 1 : 2;
   static constexpr int kPositions = 64 * kHalves;
-  static constexpr int kPass = kN < 128 ? kN : kIsNarrow ? 16 : 32;  // columns staged at a time
+  static constexpr int kPass = kN < 128 ? kN : kIsNarrow ? 16 : kBoxColumns;  // columns staged at a time
   using S = Staged<typename Operand::Source>;
   static constexpr int kPitch = kPositions + (kIsNarrow ? 4 : sizeof(S) == 2 ? 8 : 12);
   // Unaligned reads may run over the end; boxes begin at a multiple of 128.
@@ -78,7 +79,7 @@ struct RowFinish {
         scale(power_of_two(at_once ? exponent : 0)) {}
 };
 
-/// Neighbouring numbers that are stored as one.
+/// Two neighbours, stored as one.
 template <class S>
 struct __align__(2 * sizeof(S)) Pair {
   S even, odd;
@@ -197,8 +198,8 @@ __device__ __forceinline__ void store_pairs(const float (&sums)[kHalves][kN / 2]
 }
 
 template <class Mode, int kN>
-__device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps& steps, const Epilogue& epilogue,
-                                             const RowLayout& layout, const unsigned char* ring,
+__device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps& steps, const StoreMaps& maps,
+                                             const Epilogue& epilogue, const RowLayout& layout, const unsigned char* ring,
                                              const typename Mode::Operand::Source* __restrict__ source,
                                              const typename Mode::Operand::Source* __restrict__ bias,
                                              typename Mode::Operand::Source* __restrict__ out, const State* __restrict__ state,
@@ -278,7 +279,15 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
     const std::int64_t first_bias = place.g * form.out_channels;
     const std::int64_t row_of_sample = place.n * form.G * form.out_channels + first_bias;
     const std::int64_t t0 = place.position + form.out_origin;
-    if (steps.stores_pairs && finish.at_once && t0 >= 0 && t0 + Traits::kPositions <= form.out_length) {
+    const bool is_plain = finish.at_once && t0 >= 0 && t0 + Traits::kPositions <= form.out_length;
+    if constexpr (Mode::kStoresBoxes) {
+      if (is_plain) {
+        store_boxes<kN>(first, finish.scale, biases, steps, maps, row_of_sample + place.column, t0, reader.position,
+                        warp * 32 + lane, 1 + pair, reinterpret_cast<unsigned char*>(staging));
+        continue;
+      }
+      if (warp == 0 && lane == 0) ptx::bulk_wait_read();  // what lies in the staging is on its way
+    } else if (steps.stores_pairs && is_plain) {
       store_pairs<T, kN, kHalves>(first, finish, biases, reader.position, form.out_length, lane,
                                   out + (row_of_sample + place.column) * form.out_length + t0);
       continue;
@@ -296,15 +305,16 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
           epilogue, staging + warp * kOwn * Traits::kPitch, lane, out);
     }
   }
+  if (Mode::kStoresBoxes && warp == 0 && lane == 0) ptx::bulk_wait();
 }
 
 #ifndef EMULATE
 template <class Mode, int kN>
 __global__ void __launch_bounds__(kRowsThreads, 1)
     resident_rows_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ RowSteps steps,
-                         const __grid_constant__ RowMaps maps, const __grid_constant__ Epilogue epilogue,
-                         const typename Mode::Operand::Source* __restrict__ source, const State* __restrict__ weight_state,
-                         const typename Mode::Operand::Source* __restrict__ bias,
+                         const __grid_constant__ RowMaps maps, const __grid_constant__ StoreMaps store_maps,
+                         const __grid_constant__ Epilogue epilogue, const typename Mode::Operand::Source* __restrict__ source,
+                         const State* __restrict__ weight_state, const typename Mode::Operand::Source* __restrict__ bias,
                          typename Mode::Operand::Source* __restrict__ out, const State* __restrict__ state,
                          std::uint32_t* __restrict__ tile_split) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -351,9 +361,9 @@ __global__ void __launch_bounds__(kRowsThreads, 1)
     return;
   }
   ptx::registers_up<232>();
-  consume_rows<Mode, kN>(form, steps, epilogue, layout, raw + (layout.ring - base), source, bias, out, state, weight_state,
-                         tile_split, biases, reinterpret_cast<Staged<typename Operand::Source>*>(raw + (layout.staging - base)),
-                         pair, warp, lane);
+  consume_rows<Mode, kN>(form, steps, store_maps, epilogue, layout, raw + (layout.ring - base), source, bias, out, state,
+                         weight_state, tile_split, biases,
+                         reinterpret_cast<Staged<typename Operand::Source>*>(raw + (layout.staging - base)), pair, warp, lane);
 #endif
 }
 #endif

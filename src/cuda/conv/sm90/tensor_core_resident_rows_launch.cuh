@@ -93,9 +93,10 @@ void launch_rows(RowKernel<Mode, kN>, const RowsCall& call, const TapGemm& form,
   auto* kernel = resident_rows_kernel<Mode, kN>;
   CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
   const RowMaps maps = make_row_maps(form, steps, source, sizeof(T));
+  const StoreMaps store_maps = make_store_maps(form, steps, call.out, sizeof(T));
   kernel<<<steps.grid, kRowsThreads, static_cast<std::size_t>(steps.shared_bytes), call.stream>>>(
-      form, steps, maps, call.epilogue, source, weights, static_cast<const T*>(call.bias), static_cast<T*>(call.out), state,
-      tile_split);
+      form, steps, maps, store_maps, call.epilogue, source, weights, static_cast<const T*>(call.bias),
+      static_cast<T*>(call.out), state, tile_split);
   check_launch("conv tensor_core: rows");
   if constexpr (Operand::kScaled) {
     const dim3 grid(static_cast<unsigned>(std::min<std::int64_t>(steps.blocks, properties(call.device).sm_count)),
@@ -122,6 +123,10 @@ bool with_rows_kernel(const TapGemm& form, const void* source, const void* out, 
     const RowSteps steps = make_row_steps(form, shape, gpu.sm_count, gpu.shared_bytes_per_block);
     if (steps.count == 0) return false;
     const auto run_as = [&]<RowParity kParity>() {
+      if constexpr (Traits::kHalves == 2 && sizeof(typename Operand::Source) == 4 && kParity != RowParity::mixed) {
+        if (steps.store_classes != 0)
+          return run(RowKernel<RowMode<Operand, Traits::kHalves, kTaps, kParity, true>, kN>(), steps);
+      }
       run(RowKernel<RowMode<Operand, Traits::kHalves, kTaps, kParity>, kN>(), steps);
     };
     if (steps.parity == RowParity::even) run_as.template operator()<RowParity::even>();

@@ -1,5 +1,5 @@
 #pragma once
-// The tensor maps through which the kernel of tensor_core_resident_rows.cuh reads its source. Host only but for RowMaps.
+// The tensor maps of the kernel of tensor_core_resident_rows.cuh. Host only but for the structures.
 
 #include <cuda.h>
 
@@ -11,36 +11,51 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Every classes-th row of the source, of all samples and groups. Dimensions: numbers, rows of the class, 1.
-struct RowMaps {
-  CUtensorMap map[kRowClassesMost];
-  int offset[kRowClassesMost];  // of the rows' first number: a map begins at a multiple of 16 bytes
+/// Every classes-th row of an array, of all samples and groups. Dimensions: numbers, rows of the class, 1.
+template <int kClassesMost>
+struct ClassMaps {
+  CUtensorMap map[kClassesMost];
+  int offset[kClassesMost];  // of the rows' first number: a map begins at the boundary before it
 };
+using RowMaps = ClassMaps<kRowClassesMost>;      // of the source, from multiples of 16 bytes
+using StoreMaps = ClassMaps<kStoreClassesMost>;  // of the output, from sectors
 
-/// Maps of `source`, numbers of `element_bytes`; none where steps.classes == 0.
-[[nodiscard]] inline RowMaps make_row_maps(const TapGemm& form, const RowSteps& steps, const void* source, int element_bytes) {
-  const auto bytes = static_cast<std::uint64_t>(element_bytes), classes = static_cast<std::uint64_t>(steps.classes);
-  const auto length = static_cast<std::uint64_t>(form.source_length);
-  const auto rows = static_cast<std::uint64_t>(form.N * form.G * form.rows);
-  RowMaps maps{};
-  for (int c = 0; c < steps.classes; ++c) {
+/// The first `classes` of them: `rows` rows of `length` numbers; boxes of `width` numbers and all of `box_rows` rows that are
+/// in one class.
+template <class Maps>
+[[nodiscard]] Maps make_class_maps(const void* array, std::int64_t rows, std::int64_t length, int bytes, int classes,
+                                   std::uint64_t boundary, int width, int box_rows) {
+  const auto size = static_cast<std::uint64_t>(bytes), count = static_cast<std::uint64_t>(classes);
+  const auto all = static_cast<std::uint64_t>(rows), row = static_cast<std::uint64_t>(length) * size;
+  Maps maps{};
+  for (int c = 0; c < classes; ++c) {
     const auto own = static_cast<std::uint64_t>(c);
-    const std::uint64_t first = reinterpret_cast<std::uint64_t>(source) + own * length * bytes;
+    const std::uint64_t first = reinterpret_cast<std::uint64_t>(array) + own * row;
     WgradMapOf of{};
-    of.address = first / 16 * 16;
-    of.offset = static_cast<int>((first - of.address) / bytes);
-    of.numbers = length + static_cast<std::uint64_t>(of.offset);
-    of.rows = rows > own ? (rows - own + classes - 1) / classes : 1;
+    of.address = first / boundary * boundary;
+    of.offset = static_cast<int>((first - of.address) / size);
+    of.numbers = row / size + static_cast<std::uint64_t>(of.offset);
+    of.rows = all > own ? (all - own + count - 1) / count : 1;
     of.samples = 1;
-    of.row_bytes = classes * length * bytes;
+    of.row_bytes = count * row;
     of.sample_bytes = of.rows * of.row_bytes;
-    of.box_numbers = static_cast<std::uint32_t>(steps.pitch) / static_cast<std::uint32_t>(element_bytes);
-    of.box_rows = static_cast<std::uint32_t>(kRowsOfStep / steps.classes);
-    of.bytes = element_bytes;
+    of.box_numbers = static_cast<std::uint32_t>(width);
+    of.box_rows = static_cast<std::uint32_t>(box_rows / classes);
+    of.bytes = bytes;
     maps.map[c] = encode_map(of);
     maps.offset[c] = of.offset;
   }
   return maps;
+}
+
+[[nodiscard]] inline RowMaps make_row_maps(const TapGemm& form, const RowSteps& steps, const void* source, int bytes) {
+  return make_class_maps<RowMaps>(source, form.N * form.G * form.rows, form.source_length, bytes, steps.classes, 16,
+                                  steps.pitch / bytes, kRowsOfStep);
+}
+
+[[nodiscard]] inline StoreMaps make_store_maps(const TapGemm& form, const RowSteps& steps, const void* out, int bytes) {
+  return make_class_maps<StoreMaps>(out, form.N * form.G * form.out_channels, form.out_length, bytes, steps.store_classes, 32,
+                                    steps.position_step, kBoxColumns);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -101,13 +101,14 @@ __device__ __forceinline__ void copy_rows(const TapGemm& form, const RowSteps& s
 /// How a kernel's threads read rows: slot s of a warpgroup has positions 2s and 2s + 1 of each half of a tile, so that a tap's
 /// elements are, but for one, those of the tap before. Halves share none: what the products of one read is not written while
 /// they are under way. kParity: RowSteps::parity.
-template <class Operand_, int kHalves_, int kTaps_, RowParity kParity_>
+template <class Operand_, int kHalves_, int kTaps_, RowParity kParity_, bool kStoresBoxes_ = false>
 struct RowMode {
   using Operand = Operand_;
   static constexpr int kHalves = kHalves_, kTaps = kTaps_;
   static constexpr RowParity kParity = kParity_;
   static constexpr int kBytes = static_cast<int>(sizeof(typename Operand::Source));
   static constexpr bool kInTurns = takes_turns(Operand::kParts, kBytes);
+  static constexpr bool kStoresBoxes = kStoresBoxes_;   // RowSteps::store_classes is not zero
   static constexpr int kCopiers = kInTurns ? 128 : 64;  // threads that fill a ring
   static constexpr int kWindow = 2 + kTaps - 1;         // elements of a row for two positions
   static constexpr int kElements = kHalves * kWindow;

@@ -10,6 +10,7 @@ constexpr int kVector = 8;                      // rows of an operand's 16 bytes
 constexpr int kSector = 32;                     // bytes
 constexpr std::int64_t kLongestSplitSum = 640;  // as in make_resident_steps
 constexpr int kStagesMost = 8;
+constexpr std::int64_t kCoordinatesMost = std::int64_t{1} << 30;
 
 std::int64_t pieces(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
 
@@ -31,11 +32,26 @@ RowParity parity_of(const Offsets& offsets, int element_bytes) {
 
 bool has_whole_sectors(const TapGemm& form, int element_bytes) { return form.out_length * element_bytes % kSector == 0; }
 
+/// Where tiles of f32 overlap: classes of rows of the output modulo a sector; 0 where maps are no way to store them.
+int store_classes_of(const TapGemm& form, const RowShape& shape, const RowSteps& steps) {
+  const bool in_pairs =
+      form.out_length % 2 == 0 && shape.out_address % 8 == 0 && (form.out_origin + steps.position_begin) % 2 == 0;
+  const bool fits = std::max(form.out_length, form.N * form.G * form.out_channels) < kCoordinatesMost;
+  if (shape.element_bytes != 4 || steps.aligned == 1 || form.columns % shape.columns != 0 || !in_pairs || !fits) return 0;
+  return static_cast<int>(kSector / std::gcd(form.out_length * 4, std::int64_t{kSector}));
+}
+
 /// Tiles overlap so that stored rows begin at a sector, unless they do anyway, or that would cost an eighth of the products.
 void choose_row_tiles(const TapGemm& form, const RowShape& shape, RowSteps& steps) {
   const int positions = 64 * shape.halves;
   choose_tiles(form, positions, shape.element_bytes, steps);
-  if (shape.halves > 1 && !has_whole_sectors(form, shape.element_bytes)) return;
+  if (shape.halves > 1 && !has_whole_sectors(form, shape.element_bytes)) {
+    if (steps.aligned == 1) return;
+    // A whole sector, so that pairs of neighbours stay pairs.
+    steps.position_begin = form.position_begin - steps.aligned;
+    steps.position_tiles = pieces(form.position_count + steps.aligned, steps.position_step);
+    return;
+  }
   steps.aligned = 1;
   steps.position_step = positions;
   steps.position_begin = form.position_begin;
@@ -66,8 +82,8 @@ RowSteps make_row_steps(const TapGemm& form, const RowShape& shape, int sm_count
   steps.weight_bytes = shape.parts * steps.taps * (kRowsOfStep / kVector) * shape.columns * 16;
   const Offsets offsets = offsets_of(form, shape, steps);
   steps.parity = parity_of(offsets, shape.element_bytes);
+  steps.store_classes = steps.parity == RowParity::mixed ? 0 : store_classes_of(form, shape, steps);
   const std::int64_t classes = 16 / std::gcd(form.source_length * shape.element_bytes, std::int64_t{16});
-  constexpr std::int64_t kCoordinatesMost = std::int64_t{1} << 30;
   const bool has_maps = std::max(form.source_length, form.N * form.G * form.rows) < kCoordinatesMost;
   steps.classes = has_maps && classes <= kRowClassesMost ? static_cast<int>(classes) : 0;
   // What a warp reads lies in different banks: every other row an odd multiple of 32 bytes further, of two classes every row.

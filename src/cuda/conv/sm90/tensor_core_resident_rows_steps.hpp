@@ -14,8 +14,12 @@ inline constexpr int kRowsBarrierBytes = 320;
 /// it depends on the row.
 enum class RowParity : int { even, odd, mixed };
 
-/// Rows whose beginnings are equal modulo 16 bytes are a class, read through a tensor map.
-inline constexpr int kRowClassesMost = 2;
+/// Rows of the source that begin alike modulo 16 bytes are a class, and so are those of an f32 output modulo a sector of 32;
+/// each has a tensor map.
+inline constexpr int kRowClassesMost = 2, kStoreClassesMost = 4;
+
+/// Columns of the output that are stored at a time through maps.
+inline constexpr int kBoxColumns = 32;
 
 /// Whether the two consumers share a ring and multiply in strict turns: where products take less time than memory, but not so
 /// little that the products of one could go unnoticed behind the other's stores.
@@ -29,6 +33,7 @@ struct RowSteps : StoredSteps {
   RowParity parity;
   int classes;        // 1 or 2: rows equal modulo it lie side by side in a stage, and come through maps; 0: as 1, no maps
   int rings;          // of `stages` each
+  int store_classes;  // where tiles overlap: output rows equal modulo it go through a map; 0: no maps
   bool stores_pairs;  // neighbouring outputs are aligned as one number of twice the size, and tiles do not overlap
 };
 

@@ -73,6 +73,9 @@ std::vector<ConvProblem> row_problems() {
       if (p.L_out > 0) problems.push_back(p);
     }
   }
+  // Even rows that do not begin at sectors.
+  problems.push_back(sized({.N = 2, .C_in = 128, .C_out = 128, .L_in = 640, .K = 3}));
+  problems.push_back(sized({.N = 1, .C_in = 40, .C_out = 128, .L_in = 512, .K = 5, .P_l = 1, .P_r = 1}));
   return thinned(std::move(problems));
 }
 
@@ -174,7 +177,7 @@ TEST_CASE("resident steps fit shared memory, list every product and leave no pos
 }
 
 TEST_CASE("row steps fit shared memory and leave no position out") {
-  int fitting = 0, pairs = 0, odd = 0, two_classes = 0;
+  int fitting = 0, pairs = 0, odd = 0, two_classes = 0, boxed = 0;
   for (const ConvProblem& p : row_problems()) {
     for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
       const cuda::TapGemm form = cuda::make_tap_gemm(p, direction);
@@ -187,6 +190,7 @@ TEST_CASE("row steps fit shared memory and leave no position out") {
         pairs += steps.stores_pairs ? 1 : 0;
         odd += steps.parity == tensor_core::RowParity::odd ? 1 : 0;
         two_classes += steps.classes == 2 ? 1 : 0;
+        boxed += steps.store_classes != 0 ? 1 : 0;
         CHECK(steps.shared_bytes <= kSharedOfHopper);
         CHECK(steps.stages >= 2);
         CHECK(steps.rows * steps.count >= form.rows);
@@ -196,6 +200,9 @@ TEST_CASE("row steps fit shared memory and leave no position out") {
         CHECK(steps.pitch % (steps.classes == 2 ? 64 : 32) == (steps.classes == 2 ? 32 : 16));
         CHECK(steps.stage_bytes % 256 == 0);
         CHECK((steps.classes == 0 || steps.classes * form.source_length * shape.element_bytes % 16 == 0));
+        CHECK((steps.store_classes == 0 || (steps.aligned == 8 && steps.store_classes * form.out_length % 8 == 0)));
+        CHECK((steps.store_classes == 0 || (form.out_origin + steps.position_begin) % 2 == 0));
+        CHECK(steps.store_classes <= tensor_core::kStoreClassesMost);
         CHECK(steps.rings == (tensor_core::takes_turns(shape.parts, shape.element_bytes) ? 1 : 2));
         CHECK(steps.position_step <= steps.positions);
         CHECK((!steps.stores_pairs || steps.position_step == steps.positions));
@@ -210,6 +217,7 @@ TEST_CASE("row steps fit shared memory and leave no position out") {
   CHECK(pairs > 0);
   CHECK(odd > 0);
   CHECK(two_classes > 0);
+  CHECK(boxed > 0);
   ConvProblem strided = sized({.N = 1, .C_in = 128, .C_out = 128, .L_in = 640, .K = 3, .S = 2});
   const tensor_core::RowShape shape{1, 128, 2, 4, 4480, 0, 0};
   CHECK(tensor_core::make_row_steps(cuda::make_tap_gemm(strided, ConvDirection::forward), shape, 132, kSharedOfHopper).count ==
