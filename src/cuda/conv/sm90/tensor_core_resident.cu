@@ -3,6 +3,7 @@
 #include <ostream>
 
 #include "cuda/conv/sm90/tensor_core_launch.cuh"
+#include "cuda/conv/sm90/tensor_core_narrow.hpp"
 #include "cuda/conv/sm90/tensor_core_resident.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_rows.hpp"
 
@@ -60,6 +61,8 @@ bool resident_fits(const ConvProblem& problem, ConvDirection direction, Precisio
 void resident_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
                      const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device,
                      cudaStream_t stream) {
+  if (!epilogue.is_needed() && narrow_pays(problem, direction, precision, device))
+    return narrow_gather(problem, direction, source, weights, bias, out, precision, device, stream);
   if (resident_rows_fit(problem, direction, precision, source, device))
     return resident_rows_gather(problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
   const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights.data(), bias, out, epilogue,

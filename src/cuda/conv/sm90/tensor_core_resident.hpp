@@ -15,7 +15,8 @@ namespace polyphase::cuda::tensor_core {
 /// the arrays.
 [[nodiscard]] bool resident_fits(const ConvProblem& problem, ConvDirection direction, Precision precision, int device);
 
-/// gather() of tensor_core.hpp for a problem that fits, by tensor_core_resident_rows.hpp where that can.
+/// gather() of tensor_core.hpp for a problem that fits, by tensor_core_narrow.hpp where that pays, by
+/// tensor_core_resident_rows.hpp where that can.
 void resident_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
                      const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device,
                      cudaStream_t stream);

@@ -1,0 +1,252 @@
+#pragma once
+// Forward and dgrad with few columns and short reductions on wgmma (sm_90a): weights in registers. The mathematics are in
+// cuda/conv/tap_gemm.hpp; tensor_core_resident.cuh is the form for longer reductions.
+//
+// gemm_m = 64 columns, gemm_n = 128 positions, gemm_k = (tap, plane, row), all of it one stage. Of four warpgroups one copies
+// rows, one converts them, two multiply and store, in turn a tile each. Two parts: the mixed products come first, are scaled
+// down in the registers, and high*high is added to them. Of at most 32 columns the high and the low halves of weights are
+// gemm_m's rows r and r + 8, which are sums of one thread: two products instead of three.
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/sm90/operand.cuh"
+#include "cuda/conv/sm90/ring.cuh"
+#include "cuda/conv/sm90/tensor_core_narrow_layout.cuh"
+#include "cuda/conv/sm90/tensor_core_narrow_source.cuh"
+#include "cuda/conv/sm90/tensor_core_narrow_store.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/wgmma_registers.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+inline constexpr int kNarrowThreads = 512;
+inline constexpr int kNarrowSums = kNarrowPositions / 2;  // of a thread
+
+/// The weights of 64 rows of gemm_m as operands of up to kDepths products; zeros in what is left of them.
+template <class Operand, int kDepths, bool kStacked>
+struct NarrowWeights {
+  static constexpr int kSets = Operand::kParts == 2 && !kStacked ? 2 : 1;
+  std::uint32_t of[kSets][kDepths][4];
+
+  /// From what pack_kernel wrote.
+  __device__ __forceinline__ void load(const NarrowSteps& steps, const unsigned char* __restrict__ packed, int warp, int lane) {
+    const int part = steps.rows / Operand::kVector * steps.columns;
+#pragma unroll
+    for (int i = 0; i < kDepths; ++i) {
+      const auto product = static_cast<int>(i < steps.depths ? steps.products[i].weights : 0);
+#pragma unroll
+      for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+        for (int word = 0; word < 4; ++word) {
+          const int half = word % 2;
+          const int column = kStacked ? warp * 8 + lane / 4 : warp * 16 + lane / 4 + 8 * half;
+          const int at = product + (kStacked ? half : set) * part + word / 2 * steps.columns + column;
+          of[set][i][word] = 0;
+          if (i < steps.depths && column < steps.columns)
+            of[set][i][word] = reinterpret_cast<const std::uint32_t*>(packed)[4 * at + lane % 4];
+        }
+      }
+    }
+  }
+};
+
+/// All products of a tile; the sums are under way when this returns.
+template <class Operand, int kDepths, bool kStacked>
+__device__ __forceinline__ void multiply_narrow(const NarrowSteps& steps, std::uint32_t source, std::uint32_t zeros,
+                                                const NarrowWeights<Operand, kDepths, kStacked>& weights,
+                                                float (&sums)[kNarrowSums]) {
+  using Mma = ptx::WgmmaFromRegisters<Operand::kType, kNarrowPositions, false>;
+  const std::uint64_t high = ptx::operand_descriptor(source, static_cast<std::uint32_t>(steps.tile.window) * 16);
+  const std::uint64_t low = high + static_cast<std::uint32_t>(steps.tile.items);
+  const std::uint64_t nothing = (zeros >> 4) & 0x3fff;  // 128 bytes, again and again
+  const auto at = [&](std::uint64_t from, int i) {
+    if (Operand::kScaled || i < steps.depths) return from + steps.products[i].source;
+    return nothing;
+  };
+  constexpr int kLast = NarrowWeights<Operand, kDepths, kStacked>::kSets - 1;
+  if constexpr (Operand::kParts == 2) {
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < kDepths; ++i) {
+      if constexpr (kLast == 1) Mma::multiply(sums, weights.of[1][i], at(high, i), i > 0);
+      Mma::multiply(sums, weights.of[0][i], at(low, i), kLast == 1 || i > 0);
+    }
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+    ptx::settle(sums);
+#pragma unroll
+    for (float& sum : sums) sum *= 1.0F / kLowScale;
+    ptx::settle(sums);
+  }
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int i = 0; i < kDepths; ++i) Mma::multiply(sums, weights.of[0][i], at(high, i), Operand::kParts == 2 || i > 0);
+  ptx::wgmma_commit();
+}
+
+/// A consumer's finished sums into its staging, whole rows of each channel.
+template <class T, bool kStacked>
+__device__ __forceinline__ void stage_narrow(const TapGemm& form, const NarrowSteps& steps, const NarrowRows<T>& rows,
+                                             int exponent, const float (&offsets)[2], T* staging, int warp, int lane,
+                                             float (&sums)[kNarrowSums]) {
+  constexpr int kHalves = kStacked ? 1 : 2;
+  const auto stride = static_cast<int>(form.out_stride), classes = static_cast<int>(form.classes);
+  if (exponent < -126 || exponent > 127) {  // no float has it
+#pragma unroll
+    for (float& sum : sums) sum *= power_of_two(exponent / 2);
+    exponent -= exponent / 2;
+  }
+  const float factor = power_of_two(exponent);
+#pragma unroll
+  for (int half = 0; half < kHalves; ++half) {
+    const int column = kStacked ? warp * 8 + lane / 4 : warp * 16 + lane / 4 + 8 * half;
+    const auto channel = static_cast<int>(steps.by_classes.divide(static_cast<std::uint32_t>(column)));
+    const int a = column - channel * classes;
+    const bool exists = channel < steps.channels;
+    T* const row = staging + (exists ? channel : 0) * steps.out_pitch + rows.lead(channel);
+    const int quad = 2 * (lane % 4);
+    const NarrowColumn<T> to{row + a + quad * stride, factor, offsets[half], stride};
+    const bool is_paired = stride == 1 && rows.is_even();
+    if (exists) {
+      const auto stage = [&](auto paired) {
+#pragma unroll
+        for (int i = 0; i < kNarrowPositions / 8; ++i) {
+          const int at = 4 * i + 2 * half;
+          float even = sums[at], odd = sums[at + 1];
+          if constexpr (kStacked) {
+            even = fmaf(sums[at + 2], 1.0F / kLowScale, even);
+            odd = fmaf(sums[at + 3], 1.0F / kLowScale, odd);
+          }
+          to.template put<decltype(paired)::value>(8 * i, even, odd);
+        }
+      };
+      if (is_paired)
+        stage(std::true_type());
+      else
+        stage(std::false_type());
+      // Phases without taps: the bias.
+      if (a == classes - 1 && stride > classes) {
+        const T nothing = static_cast<T>(offsets[half]);
+#pragma unroll 1
+        for (int r = classes; r < stride; ++r) {
+#pragma unroll 8
+          for (int i = 0; i < kNarrowPositions / 8; ++i) {
+            row[(8 * i + quad) * stride + r] = nothing;
+            row[(8 * i + quad + 1) * stride + r] = nothing;
+          }
+        }
+      }
+    }
+  }
+}
+
+template <class Operand, int kDepths, bool kStacked>
+__device__ __forceinline__ void consume_narrow(const TapGemm& form, const NarrowSteps& steps, const NarrowLayout& layout,
+                                               const unsigned char* __restrict__ packed,
+                                               const typename Operand::Source* __restrict__ bias,
+                                               typename Operand::Source* __restrict__ out, const State* __restrict__ state,
+                                               typename Operand::Source* staging, int consumer, int warp, int lane) {
+  using T = typename Operand::Source;
+  const int exponent = Operand::kScaled ? -scale_exponent(state->source_largest, kSourceTarget) -
+                                              scale_exponent(state->weight_largest, kWeightTarget)
+                                        : 0;
+  Walk walk(steps, consumer);
+  NarrowWeights<Operand, kDepths, kStacked> weights;
+  weights.load(steps, packed + static_cast<std::int64_t>(walk.tile) * steps.weight_bytes, warp, lane);
+  float offsets[2] = {};
+  if (bias != nullptr) {
+    const TilePlace place = walk.place(steps);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const auto column = static_cast<std::uint32_t>(place.column) +
+                          static_cast<std::uint32_t>(kStacked ? warp * 8 + lane / 4 : warp * 16 + lane / 4 + 8 * half);
+      if (column < form.columns)
+        offsets[half] = static_cast<float>(bias[place.g * form.out_channels + steps.by_classes.divide(column)]);
+    }
+  }
+  const auto meet = [&] {
+    if (steps.is_by_warps)
+      __syncwarp();
+    else
+      ptx::named_barrier(1 + consumer, 128);
+  };
+  Ring ring;
+  if (consumer == 1) ring.advance(steps.stages);
+
+  for (; walk.more(); walk.advance()) {
+    float sums[kNarrowSums];
+    ptx::mbarrier_wait(layout.full(ring.stage), ring.parity);
+    multiply_narrow(steps, layout.sources + static_cast<std::uint32_t>(ring.stage * steps.source_bytes), layout.zeros, weights,
+                    sums);
+
+    const NarrowRows<T> rows(form, steps, walk.place(steps), out);
+    ptx::bulk_wait_read();  // the staging is free again
+    meet();
+    ptx::wgmma_wait<0>();
+    if (lane == 0) ptx::mbarrier_arrive(layout.empty(ring.stage));
+    ring.advance(steps.stages);
+    ring.advance(steps.stages);
+    ptx::settle(sums);
+    stage_narrow<T, kStacked>(form, steps, rows, exponent, offsets, staging, warp, lane, sums);
+
+    if (steps.stores_bulk) ptx::fence_async_shared();
+    meet();
+    store_narrow_rows<T>(steps, rows, staging, warp, lane);
+    if (steps.stores_bulk) ptx::bulk_commit();
+  }
+  ptx::bulk_wait();
+}
+
+#ifndef EMULATE
+template <class Operand, int kDepths, bool kStacked>
+__global__ void __launch_bounds__(kNarrowThreads, 1)
+    narrow_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ NarrowSteps steps,
+                  const typename Operand::Source* __restrict__ source, const unsigned char* __restrict__ packed,
+                  const typename Operand::Source* __restrict__ bias, typename Operand::Source* __restrict__ out,
+                  const State* __restrict__ state, std::uint32_t* __restrict__ tile_split) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  using T = typename Operand::Source;
+  extern __shared__ __align__(16) unsigned char narrow_memory[];
+  const std::uint32_t base = (ptx::shared_address(narrow_memory) + 127) & ~127U;
+  unsigned char* memory = narrow_memory + (base - ptx::shared_address(narrow_memory));
+  // Through a shuffle the compiler knows them to be the same in a warp; else it serialises the wgmmas.
+  const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
+  const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const NarrowLayout layout(base, steps);
+  if (threadIdx.x < 32) reinterpret_cast<std::uint32_t*>(memory + (layout.zeros - base))[lane] = 0;
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < steps.stages; ++stage) {
+      ptx::mbarrier_init(layout.full(stage), kConverters);
+      ptx::mbarrier_init(layout.empty(stage), 4);
+    }
+    for (int stage = 0; stage < steps.raw_stages; ++stage) {
+      ptx::mbarrier_init(layout.raw_full(stage), 4);
+      ptx::mbarrier_init(layout.raw_empty(stage), kConverters);
+    }
+    ptx::fence_mbarrier_init();
+  }
+  ptx::fence_async_shared();
+  __syncthreads();
+  if (group == 2) {
+    ptx::registers_down<80>();
+    narrow_convert<Operand>(form, steps, layout, memory + (layout.sources - base), memory + (layout.raw - base), source, state,
+                            tile_split, warp * 32 + lane);
+    return;
+  }
+  if (group == 3) {
+    ptx::registers_down<32>();
+    narrow_copy<T>(form, steps, layout, source, warp, lane);
+    return;
+  }
+  ptx::registers_up<200>();
+  consume_narrow<Operand, kDepths, kStacked>(
+      form, steps, layout, packed, bias, out, state,
+      reinterpret_cast<T*>(memory + (layout.staging - base) + group * steps.staging_bytes), group, warp, lane);
+#endif
+}
+#endif
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,38 @@
+#pragma once
+// Which tiles the warpgroups of tensor_core_narrow.cuh work on, and where its shared memory lies.
+
+#include <cstdint>
+
+#include "cuda/conv/sm90/tensor_core_narrow_steps.hpp"
+#include "cuda/conv/sm90/tensor_core_resident_layout.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+/// The tiles of a block, those of its two consumers in turn.
+struct BlockWalk : Walk {
+  bool is_second = false;
+  __device__ explicit BlockWalk(const StoredSteps& steps) : Walk(steps, 0) {}
+  __device__ __forceinline__ void advance() {
+    above += is_second ? step - 1 : 1;
+    is_second = !is_second;
+  }
+};
+
+/// Shared memory of a block: a ring of operand tiles, a ring of rows as they are, each consumer's staging, zeros, barriers.
+struct NarrowLayout {
+  std::uint32_t sources, raw, staging, zeros, barriers;
+  __device__ NarrowLayout(std::uint32_t base, const NarrowSteps& steps) {
+    sources = base;
+    raw = sources + static_cast<std::uint32_t>(steps.stages * steps.source_bytes);
+    staging = raw + static_cast<std::uint32_t>(steps.raw_stages * steps.raw_bytes);
+    zeros = staging + static_cast<std::uint32_t>(kPairs * steps.staging_bytes);
+    barriers = zeros + 128;
+  }
+  __device__ __forceinline__ std::uint32_t full(int stage) const { return barriers + static_cast<std::uint32_t>(stage) * 16; }
+  __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
+  __device__ __forceinline__ std::uint32_t raw_full(int stage) const { return full(stage + 8); }
+  __device__ __forceinline__ std::uint32_t raw_empty(int stage) const { return full(stage + 8) + 8; }
+};
+static_assert((8 + kNarrowRingMost) * 16 + 128 <= 1024, "zeros and barriers");
+
+}  // namespace polyphase::cuda::tensor_core
