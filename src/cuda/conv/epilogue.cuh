@@ -36,6 +36,10 @@ struct Epilogue {
 
   /// Whether stores need more than apply() or activate().
   [[nodiscard]] constexpr bool is_late() const { return residual != 0 || before != 0; }
+  /// Whether all but a residual is a few instructions a number.
+  [[nodiscard]] constexpr bool is_light() const {
+    return before == 0 && activation != Activation::tanh && activation != Activation::snake;
+  }
   [[nodiscard]] constexpr bool is_needed() const { return activation != Activation::none || is_late(); }
 
 #ifdef __CUDACC__

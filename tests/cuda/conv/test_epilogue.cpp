@@ -4,6 +4,8 @@
 
 #include "cuda/conv/direct.hpp"
 #include "cuda/conv/direct_steps.hpp"
+#include "cuda/conv/sm80/tensor_core_mma.hpp"
+#include "cuda/conv/sm90/tensor_core.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/runtime.hpp"
 #include "support/cuda_conv_grid.hpp"
@@ -190,4 +192,21 @@ TEST_CASE("every tile of the direct kernels, and sums of slices") {
         run({}, plain);
         check_epilogues(operands, plain, run);
       }
+}
+
+TEST_CASE("tensor cores that keep their weights apply ReLU and LeakyReLU of 16 bits, and add a residual at stride 1") {
+  if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
+  ConvProblem p = sized({.N = 1, .C_in = 32, .C_out = 64, .L_in = 400, .K = 5, .P_l = 2, .P_r = 2});
+  for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
+    const auto fuses = [&](DType dtype, const cuda::Epilogue& epilogue) {
+      p.dtype = dtype;
+      return cuda::tensor_core::fuses(p, direction, epilogue, Precision::fp32, 0);
+    };
+    CHECK(fuses(DType::bf16, {Activation::relu}));
+    CHECK(fuses(DType::f16, {Activation::leaky_relu, 0.1}));
+    CHECK(fuses(DType::bf16, {Activation::none, 0, nullptr, nullptr, 16}));
+    CHECK_FALSE(fuses(DType::bf16, {Activation::tanh}));
+    CHECK_FALSE(fuses(DType::bf16, {Activation::snake}));
+    CHECK_FALSE(fuses(DType::f32, {Activation::relu}));  // sums near zero may be computed again behind it
+  }
 }

@@ -184,25 +184,46 @@ TEST_CASE("a graph that uses the form and writes the weights after it, and uses 
   }
 }
 
-TEST_CASE("a convolution on tensor cores sees every write to its weights: in place, through a view, in a graph") {
-  if (cuda::device_count() == 0 || cuda::properties(0).arch() != 90) SKIP_TEST("no GPU of compute capability 9.0");
+namespace {
+
+/// `taps` weights of each channel reach an output in the middle.
+struct Layer {
+  std::int64_t in, out, kernel, stride, taps;
+};
+
+void check_writes(const Layer& layer) {
   const pp::TensorOptions on{.device = pp::Device::cuda()};
-  const pp::Tensor x = pp::Tensor::full({2, 32, 200}, 1, on), half = pp::Tensor::full({16, 64, 8}, 2, on);
-  pp::Tensor w = pp::Tensor::full({32, 64, 8}, 1, on), y = pp::Tensor::zeros({2, 64, 804}, on);
-  const pp::NoGradGuard no_grad;
-  const pp::AlgorithmGuard guard(pp::Algorithm::tensor_core);
-  const auto middle = [&](const pp::Tensor& result) { return result.select(0, 1).select(0, 63).select(0, 400).item(); };
-  const auto convolved = [&] { return pp::conv_transpose1d(x, w, {}, {.stride = 4}); };
-  CHECK(middle(convolved()) == 64);  // 32 channels, 2 taps
-  CHECK(middle(convolved()) == 64);
+  const pp::Tensor x = pp::Tensor::full({2, layer.in, 200}, 1, on);
+  const pp::Tensor half = pp::Tensor::full({layer.in / 2, layer.out, layer.kernel}, 2, on);
+  pp::Tensor w = pp::Tensor::full({layer.in, layer.out, layer.kernel}, 1, on);
+  const auto convolved = [&] { return pp::conv_transpose1d(x, w, {}, {.stride = layer.stride}); };
+  pp::Tensor y = pp::Tensor::zeros_like(convolved());
+  const auto middle = [&](const pp::Tensor& result) {
+    return result.select(0, 1).select(0, layer.out - 1).select(0, 100).item();
+  };
+  const auto sums = static_cast<double>(layer.in * layer.taps);
+  CHECK(middle(convolved()) == sums);
+  CHECK(middle(convolved()) == sums);
   w.fill_(3);
-  CHECK(middle(convolved()) == 192);
-  w.narrow(0, 0, 16).copy_(half);
-  CHECK(middle(convolved()) == 160);
+  CHECK(middle(convolved()) == 3 * sums);
+  w.narrow(0, 0, layer.in / 2).copy_(half);
+  CHECK(middle(convolved()) == 2.5 * sums);
   cuda::Graph graph = cuda::capture([&] { y.copy_(convolved()); });
   graph.replay();
-  CHECK(middle(y) == 160);
+  CHECK(middle(y) == 2.5 * sums);
   w.fill_(1);
   graph.replay();
-  CHECK(middle(y) == 64);
+  CHECK(middle(y) == sums);
+}
+
+}  // namespace
+
+TEST_CASE("a convolution on tensor cores sees every write to its weights: in place, through a view, in a graph") {
+  if (cuda::device_count() == 0 || cuda::properties(0).arch() != 90) SKIP_TEST("no GPU of compute capability 9.0");
+  const pp::NoGradGuard no_grad;
+  const pp::AlgorithmGuard guard(pp::Algorithm::tensor_core);
+  check_writes({32, 64, 8, 4, 2});     // many columns
+  check_writes({32, 16, 4, 2, 2});     // weights in shared memory
+  check_writes({64, 128, 3, 1, 3});    // and the source in registers
+  check_writes({512, 16, 15, 1, 15});  // neither
 }

@@ -1,6 +1,9 @@
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core.hpp"
+#include "cuda/conv/sm90/tensor_core_narrow.hpp"
+#include "cuda/conv/sm90/tensor_core_phases.hpp"
 #include "cuda/conv/sm90/tensor_core_resident.hpp"
+#include "cuda/conv/sm90/tensor_core_resident_rows.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/runtime.hpp"
 
@@ -12,9 +15,15 @@ bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& 
   // The wide form finishes sums in registers, and finds those to compute again before it does.
   if (wide_plan_that_pays(problem, direction, precision, device))
     return !epilogue.is_late() && epilogue.activation != Activation::snake;
-  // Where weights stay in shared memory, stores have no time for more: 172 us with LeakyReLU, 133 apart
-  // (docs/kernels/launches.md).
-  return is_told && !resident_fits(problem, direction, precision, device);
+  if (!resident_fits(problem, direction, precision, device)) return is_told;
+  // Where consumers convert the source, stores have no time for more: 172 us with LeakyReLU, 133 apart; nor for the lines of a
+  // residual where phases are stored (docs/kernels/launches.md).
+  if (resident_rows_fit(problem, direction, precision, nullptr, device)) return false;
+  // Of f32, sums may be computed again behind the store. What another kernel takes without an epilogue has its bits with one.
+  if (problem.dtype == DType::f32 || phases_fit(problem, direction, precision, device) ||
+      narrow_pays(problem, direction, precision, device))
+    return false;
+  return epilogue.is_light() && (epilogue.residual == 0 || make_tap_gemm(problem, direction).out_stride == 1);
 }
 
 }  // namespace polyphase::cuda::tensor_core

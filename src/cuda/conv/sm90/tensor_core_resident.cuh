@@ -16,6 +16,7 @@
 #include "cuda/conv/sm90/tensor_core_resident_source.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_store.cuh"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/prefetch.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -58,23 +59,58 @@ __device__ __forceinline__ void multiply_resident(const ResidentSteps& steps, st
   }
 }
 
-/// Half of a warp's sums, rows lane/4 of its eight columns, finished into its staging.
-template <class Operand, int kN, int kSecond>
+/// Half of a warp's sums, rows lane/4 of its eight columns, scaled, biased and through `function` into its staging.
+template <class Operand, int kN, int kSecond, class Function>
 __device__ __forceinline__ void stage_half(int half, int lane, float factor, float addend, const float (&first)[kResidentN / 2],
-                                           const float (&second)[kSecond], Staged<typename Operand::Source>* staging) {
+                                           const float (&second)[kSecond], Staged<typename Operand::Source>* staging,
+                                           const Function& function) {
   using T = typename Operand::Source;
   Staged<T>* to = staging + lane / 4 * (kN + 8) + 2 * (lane % 4);
 #pragma unroll
   for (int i = 0; i < kN / 8; ++i) {
     const int at = i % (kResidentN / 8) * 4 + 2 * half;
     const bool is_first = i < kResidentN / 8;
-    const float even = fmaf(is_first ? first[at] : second[at % kSecond], factor, addend);
-    const float odd = fmaf(is_first ? first[at + 1] : second[(at + 1) % kSecond], factor, addend);
+    const float even = function(fmaf(is_first ? first[at] : second[at % kSecond], factor, addend));
+    const float odd = function(fmaf(is_first ? first[at + 1] : second[(at + 1) % kSecond], factor, addend));
     if constexpr (sizeof(T) == 2) {
       const T pair[2] = {static_cast<T>(even), static_cast<T>(odd)};
       *reinterpret_cast<std::uint32_t*>(to + 8 * i) = *reinterpret_cast<const std::uint32_t*>(pair);
     } else {
       *reinterpret_cast<float2*>(to + 8 * i) = make_float2(even, odd);
+    }
+  }
+}
+
+/// stage_half() with a light activation, of numbers rounded as they would be in a tensor.
+template <class Operand, int kN, int kSecond>
+__device__ __forceinline__ void stage_light(const Epilogue& epilogue, int half, int lane, float factor, float addend,
+                                            const float (&first)[kResidentN / 2], const float (&second)[kSecond],
+                                            Staged<typename Operand::Source>* staging) {
+  using T = typename Operand::Source;
+  const auto stage = [&](const auto& function) {
+    stage_half<Operand, kN>(half, lane, factor, addend, first, second, staging, function);
+  };
+  if (epilogue.activation == Activation::none) return stage([](float value) { return value; });
+  const auto slope = static_cast<float>(epilogue.slope);
+  const bool is_leaky = epilogue.activation == Activation::leaky_relu;
+  stage([slope, is_leaky](float value) {
+    value = static_cast<float>(static_cast<T>(value));
+    return value < 0.0F ? (is_leaky ? slope * value : 0.0F) : value;
+  });
+}
+
+/// Asks for what the tile of stride 1 will add to its rows, so that it is near when they are stored.
+template <class T>
+__device__ __forceinline__ void prefetch_residual(const TapGemm& form, const ResidentSteps& steps, const Epilogue& epilogue,
+                                                  const TilePlace& place, int thread, const T* out) {
+  constexpr int kLine = 128;
+  const int lines = steps.positions * static_cast<int>(sizeof(T)) / kLine + 1;
+  const std::int64_t first_row = (place.n * form.G + place.g) * form.out_channels + place.column;
+  for (int row = thread / 8; row < kResidentColumns && place.column + row < form.columns; row += 16) {
+    const T* const begin = out + (first_row + row) * form.out_length;
+    for (int line = thread % 8; line < lines; line += 8) {
+      const std::int64_t t = place.position + form.out_origin + line * (kLine / static_cast<int>(sizeof(T)));
+      if (t >= 0 && t < form.out_length) ptx::prefetch_l2(Epilogue::beside(begin + t, epilogue.residual));
     }
   }
 }
@@ -92,7 +128,9 @@ __device__ __forceinline__ void consume_resident(const TapGemm& form, const Resi
   const int exponent = Operand::kScaled ? -scale_exponent(state->source_largest, kSourceTarget) -
                                               scale_exponent(state->weight_largest, kWeightTarget)
                                         : 0;
-  const bool at_once = epilogue.activation == Activation::none && exponent >= -126 && exponent <= 127;
+  // Sums of f32 may be computed again behind the store, where outputs have to tell them: what follows is another launch's.
+  constexpr bool kFinishes = !Operand::kScaled;
+  const bool at_once = (kFinishes || epilogue.activation == Activation::none) && exponent >= -126 && exponent <= 127;
   const float scale = power_of_two(at_once ? exponent : 0);
   ptx::mbarrier_wait(layout.weights_full, 0);
   Ring ring;
@@ -101,6 +139,7 @@ __device__ __forceinline__ void consume_resident(const TapGemm& form, const Resi
   std::uint32_t turns = pair == 0 ? 1 : 0;
   for (Walk walk(steps, pair); walk.more(); walk.advance(), ++turns) {
     if (steps.turn_step >= 0 && (pair == 1 || turns > 1)) ptx::mbarrier_wait(layout.turn(1 - pair), turns & 1);
+    if (kFinishes && epilogue.residual != 0) prefetch_residual(form, steps, epilogue, walk.place(steps), warp * 32 + lane, out);
     float first[kResidentN / 2] = {}, second[kSecond] = {};
     ptx::settle(first);
     ptx::settle(second);
@@ -132,7 +171,8 @@ __device__ __forceinline__ void consume_resident(const TapGemm& form, const Resi
       float offset = 0;
       if (bias != nullptr && own < form.columns) offset = static_cast<float>(bias[first_bias + steps.by_classes.divide(own)]);
       __syncwarp();
-      stage_half<Operand, kN>(half, lane, scale, at_once ? offset : 0.0F, first, second, staging);
+      stage_light<Operand, kN>(kFinishes ? epilogue : Epilogue{}, half, lane, scale, at_once ? offset : 0.0F, first, second,
+                               staging);
       if (!at_once) {
         Staged<T>* to = staging + lane / 4 * kPitch + 2 * (lane % 4);
 #pragma unroll 1
