@@ -26,11 +26,12 @@ struct WeightOrder {
 };
 
 /// w[place(i)] = sum over slices of partial[slice][i], in f64: lane y adds slices y, y + lanes, ... in order, then a tree over
-/// lanes. Places below zero are padding. Blocks of kSliceColumns * lanes threads.
+/// lanes. Places below zero are padding. Blocks of kSliceColumns * lanes threads. Plain pointers: through restricted ones loads
+/// may be moved before the wait.
 template <class T, class A, class PlaceOf>
 __global__ void __launch_bounds__(kSliceColumns* kMostSliceLanes, 1)
-    reduce_slices_kernel(const A* __restrict__ partial, std::int64_t weights, std::int64_t slices,
-                         const __grid_constant__ PlaceOf place_of, T* __restrict__ w) {
+    reduce_slices_kernel(const A* partial, std::int64_t weights, std::int64_t slices, const __grid_constant__ PlaceOf place_of,
+                         T* w) {
   __shared__ double sums[kMostSliceLanes][kSliceColumns];  // (lanes, weights)
   wait_for_grid_before();
   const int x = static_cast<int>(threadIdx.x) % kSliceColumns, y = static_cast<int>(threadIdx.x) / kSliceColumns;
