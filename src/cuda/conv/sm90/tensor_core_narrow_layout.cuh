@@ -18,15 +18,17 @@ struct BlockWalk : Walk {
   }
 };
 
-/// Shared memory of a block: a ring of operand tiles, a ring of rows as they are, each consumer's staging, zeros, barriers.
+/// Shared memory of a block: zeros, a ring of operand tiles, a ring of rows as they are, each consumer's staging, barriers. The
+/// zeros come first: a product of nothing reads their 128 bytes again and again, where compute-sanitizer takes an operand's
+/// whole size from its address on to be read.
 struct NarrowLayout {
-  std::uint32_t sources, raw, staging, zeros, barriers;
+  std::uint32_t zeros, sources, raw, staging, barriers;
   __device__ NarrowLayout(std::uint32_t base, const NarrowSteps& steps) {
-    sources = base;
+    zeros = base;
+    sources = zeros + 128;
     raw = sources + static_cast<std::uint32_t>(steps.stages * steps.source_bytes);
     staging = raw + static_cast<std::uint32_t>(steps.raw_stages * steps.raw_bytes);
-    zeros = staging + static_cast<std::uint32_t>(kPairs * steps.staging_bytes);
-    barriers = zeros + 128;
+    barriers = staging + static_cast<std::uint32_t>(kPairs * steps.staging_bytes);
   }
   __device__ __forceinline__ std::uint32_t full(int stage) const { return barriers + static_cast<std::uint32_t>(stage) * 16; }
   __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
