@@ -64,13 +64,7 @@ struct NarrowConverter {
   int offsets[kVector];  // bytes from a block's first row to each row's first element
   Seen seen{};
 
-  __device__ __forceinline__ void align(const T* base) {
-    const auto address = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(base));
-    const std::uint32_t pitch = static_cast<std::uint32_t>(steps.tile.length) * kBytes;
-#pragma unroll
-    for (int c = 0; c < kVector; ++c)
-      offsets[c] = c * steps.raw_pitch + static_cast<int>((address + static_cast<std::uint32_t>(c) * pitch) & 15U);
-  }
+  __device__ __forceinline__ void align(const T* base) { find_raw_rows(base, steps, offsets); }
 
   /// What of a chunk exists.
   struct Part {

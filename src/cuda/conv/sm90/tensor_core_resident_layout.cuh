@@ -65,4 +65,15 @@ struct ResidentLayout {
   __device__ __forceinline__ std::uint32_t raw_empty(int stage) const { return raw_full(stage) + 8; }
 };
 
+/// Bytes from the first of `kRows` rows that lie `raw_pitch` apart in shared memory to each row's first element: each was
+/// copied from the 16 bytes before it on. `base` is that of the first in the tensor.
+template <class T, class Steps, int kRows>
+__device__ __forceinline__ void find_raw_rows(const T* base, const Steps& steps, int (&offsets)[kRows]) {
+  const auto address = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(base));
+  const std::uint32_t pitch = static_cast<std::uint32_t>(steps.tile.length) * static_cast<std::uint32_t>(sizeof(T));
+#pragma unroll
+  for (int c = 0; c < kRows; ++c)
+    offsets[c] = c * steps.raw_pitch + static_cast<int>((address + static_cast<std::uint32_t>(c) * pitch) & 15U);
+}
+
 }  // namespace polyphase::cuda::tensor_core
