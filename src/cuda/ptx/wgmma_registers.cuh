@@ -43,6 +43,10 @@ POLYPHASE_WGMMA(bf16, 64, 32, "%32, %33, %34, %35", "%36", "%37", false, "0");
 POLYPHASE_WGMMA(bf16, 96, 48, "%48, %49, %50, %51", "%52", "%53", false, "0");
 POLYPHASE_WGMMA(bf16, 128, 64, "%64, %65, %66, %67", "%68", "%69", true, "1");
 POLYPHASE_WGMMA(bf16, 128, 64, "%64, %65, %66, %67", "%68", "%69", false, "0");
+POLYPHASE_WGMMA(f16, 208, 104, "%104, %105, %106, %107", "%108", "%109", false, "0");
+POLYPHASE_WGMMA(f16, 256, 128, "%128, %129, %130, %131", "%132", "%133", false, "0");
+POLYPHASE_WGMMA(bf16, 208, 104, "%104, %105, %106, %107", "%108", "%109", false, "0");
+POLYPHASE_WGMMA(bf16, 256, 128, "%128, %129, %130, %131", "%132", "%133", false, "0");
 #undef POLYPHASE_WGMMA
 
 /// After wgmma_wait: tells the compiler that up to here the products read A from these registers.

@@ -11,6 +11,7 @@
 #include "cuda/conv/sm90/tensor_core_launch.cuh"
 #include "cuda/conv/sm90/tensor_core_phases.hpp"
 #include "cuda/conv/sm90/tensor_core_resident.hpp"
+#include "cuda/conv/sm90/tensor_core_turned.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/runtime.hpp"
@@ -103,6 +104,8 @@ void gather(const ConvProblem& problem, ConvDirection direction, const void* sou
     return wide_gather(problem, direction, precision, *plan, source, w, packed->as<void>(), bias, out, epilogue, device,
                        stream);
   }
+  if (turned_pays(problem, direction, device) && turned_takes(problem, direction, source, out, device))
+    return turned_gather(problem, direction, source, weights, bias, out, epilogue, device, stream);
   if (resident_fits(problem, direction, precision, device))
     return resident_gather(problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
   const Gather call{problem, direction, make_tap_gemm(problem, direction), source, w, bias, out, epilogue, device, stream};

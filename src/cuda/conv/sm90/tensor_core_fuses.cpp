@@ -4,6 +4,7 @@
 #include "cuda/conv/sm90/tensor_core_phases.hpp"
 #include "cuda/conv/sm90/tensor_core_resident.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_rows.hpp"
+#include "cuda/conv/sm90/tensor_core_turned.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/runtime.hpp"
 
@@ -19,6 +20,7 @@ bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& 
   // Where consumers convert the source, stores have no time for more: 172 us with LeakyReLU, 133 apart; nor for the lines of a
   // residual where phases are stored (docs/kernels/launches.md).
   if (resident_rows_fit(problem, direction, precision, nullptr, device)) return false;
+  if (turned_pays(problem, direction, device)) return epilogue.is_light() && (!epilogue.is_late() || epilogue.residual != 0);
   // Of f32, sums may be computed again behind the store. What another kernel takes without an epilogue has its bits with one.
   if (problem.dtype == DType::f32 || phases_fit(problem, direction, precision, device) ||
       narrow_pays(problem, direction, precision, device))

@@ -27,7 +27,7 @@ CUtensorMap encode_map(const WgradMapOf& of) {
   static const PFN_cuTensorMapEncodeTiled_v12000 function = find_encode();
   CUtensorMap map;
   const cuuint64_t sizes[] = {of.numbers, of.rows, of.samples}, strides[] = {of.row_bytes, of.sample_bytes};
-  const cuuint32_t box[] = {of.box_numbers, of.box_rows, 1}, every[] = {1, 1, 1};
+  const cuuint32_t box[] = {of.box_numbers, of.box_rows, of.box_samples}, every[] = {1, 1, 1};
   // Integers: the bits of numbers stay what they are.
   const CUtensorMapDataType type = of.bytes == 4 ? CU_TENSOR_MAP_DATA_TYPE_INT32 : CU_TENSOR_MAP_DATA_TYPE_UINT16;
   const CUresult result =

@@ -25,7 +25,7 @@ struct WgradMapOf {
   std::uint64_t address;
   std::uint64_t numbers, rows, samples;
   std::uint64_t row_bytes, sample_bytes;  // from one to the next
-  std::uint32_t box_numbers, box_rows;
+  std::uint32_t box_numbers, box_rows, box_samples = 1;
   int bytes, offset;
   bool swizzled;
 };
