@@ -223,7 +223,8 @@ TEST_CASE("a convolution on tensor cores sees every write to its weights: in pla
   const pp::NoGradGuard no_grad;
   const pp::AlgorithmGuard guard(pp::Algorithm::tensor_core);
   check_writes({32, 64, 8, 4, 2});     // many columns
-  check_writes({32, 16, 4, 2, 2});     // weights in shared memory
+  check_writes({32, 16, 4, 2, 2});     // few, weights in registers
+  check_writes({64, 40, 11, 1, 11});   // weights in shared memory
   check_writes({64, 128, 3, 1, 3});    // and the source in registers
   check_writes({512, 16, 15, 1, 15});  // neither
 }

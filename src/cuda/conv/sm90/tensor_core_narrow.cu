@@ -2,7 +2,7 @@
 
 #include <ostream>
 
-#include "cuda/conv/sm90/tensor_core_launch.cuh"
+#include "cuda/conv/sm90/tensor_core_kept.cuh"
 #include "cuda/conv/sm90/tensor_core_narrow.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -18,26 +18,26 @@ NarrowSteps steps_of(const TapGemm& form, const void* out, int device) {
 /// The kernel with the fewest products that holds all of a tile's.
 template <class Operand>
 auto kernel_of(const NarrowSteps& steps) {
+  if (steps.is_spread) return narrow_kernel<Operand, kSpreadDepths, false, true>;
   if constexpr (Operand::kParts == 2) {
-    if (!steps.is_stacked) return steps.depths <= 6 ? narrow_kernel<Operand, 6, false> : narrow_kernel<Operand, 10, false>;
-    return steps.depths <= 12 ? narrow_kernel<Operand, 12, true> : narrow_kernel<Operand, 20, true>;
+    if (!steps.is_stacked)
+      return steps.depths <= 6 ? narrow_kernel<Operand, 6, false, false> : narrow_kernel<Operand, 10, false, false>;
+    return steps.depths <= 12 ? narrow_kernel<Operand, 12, true, false> : narrow_kernel<Operand, 20, true, false>;
   } else {
-    return steps.depths <= 10 ? narrow_kernel<Operand, 10, false> : narrow_kernel<Operand, 20, false>;
+    return steps.depths <= 10 ? narrow_kernel<Operand, 10, false, false> : narrow_kernel<Operand, 20, false, false>;
   }
 }
 
 template <class Operand>
-void launch(const Gather& call) {
+void launch(const Gather& call, const Weights& weights) {
   using T = typename Operand::Source;
   const NarrowSteps steps = steps_of<Operand>(call.form, call.out, call.device);
-  const Prepared<Operand> prepared(call, steps, steps.columns);
-  auto* kernel = kernel_of<Operand>(steps);
-  CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
-  kernel<<<steps.grid, kNarrowThreads, static_cast<std::size_t>(steps.shared_bytes), call.stream>>>(
-      call.form, steps, static_cast<const T*>(call.source), prepared.packed(), static_cast<const T*>(call.bias),
-      static_cast<T*>(call.out), prepared.state(), prepared.tile_split());
+  const auto packed = kept_weights<Operand>(call, weights, steps, steps.columns);
+  const Sampled<Operand> sampled(call);
+  sampled.launch(kernel_of<Operand>(steps), steps.grid, kNarrowThreads, steps.shared_bytes, call.form, steps,
+                 static_cast<const T*>(call.source), packed->template as<unsigned char>(), static_cast<const T*>(call.bias),
+                 static_cast<T*>(call.out), sampled.header(), sampled.exact());
   check_launch("conv tensor_core: narrow");
-  prepared.repair(call, steps, steps.columns, kNarrowPositions);
 }
 
 }  // namespace
@@ -57,10 +57,10 @@ void narrow_gather(const ConvProblem& problem, ConvDirection direction, const vo
                    const void* bias, void* out, Precision precision, int device, cudaStream_t stream) {
   const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights.data(), bias, out, {},
                     device,  stream};
-  if (problem.dtype == DType::f16) return launch<Half>(call);
-  if (problem.dtype == DType::bf16) return launch<Brain>(call);
-  if (precision == Precision::tf32) return launch<OneHalf>(call);
-  return launch<SplitHalf>(call);
+  if (problem.dtype == DType::f16) return launch<Half>(call, weights);
+  if (problem.dtype == DType::bf16) return launch<Brain>(call, weights);
+  if (precision == Precision::tf32) return launch<OneHalf>(call, weights);
+  return launch<SplitHalf>(call, weights);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -15,6 +15,7 @@
 #include "cuda/conv/sm90/ring.cuh"
 #include "cuda/conv/sm90/tensor_core_narrow_layout.cuh"
 #include "cuda/conv/sm90/tensor_core_narrow_source.cuh"
+#include "cuda/conv/sm90/tensor_core_narrow_spread.cuh"
 #include "cuda/conv/sm90/tensor_core_narrow_store.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"
@@ -89,16 +90,10 @@ __device__ __forceinline__ void multiply_narrow(const NarrowSteps& steps, std::u
 /// A consumer's finished sums into its staging, whole rows of each channel.
 template <class T, bool kStacked>
 __device__ __forceinline__ void stage_narrow(const TapGemm& form, const NarrowSteps& steps, const NarrowRows<T>& rows,
-                                             int exponent, const float (&offsets)[2], T* staging, int warp, int lane,
-                                             float (&sums)[kNarrowSums]) {
+                                             float factor, const float (&offsets)[2], T* staging, int warp, int lane,
+                                             const float (&sums)[kNarrowSums]) {
   constexpr int kHalves = kStacked ? 1 : 2;
   const auto stride = static_cast<int>(form.out_stride), classes = static_cast<int>(form.classes);
-  if (exponent < -126 || exponent > 127) {  // no float has it
-#pragma unroll
-    for (float& sum : sums) sum *= power_of_two(exponent / 2);
-    exponent -= exponent / 2;
-  }
-  const float factor = power_of_two(exponent);
 #pragma unroll
   for (int half = 0; half < kHalves; ++half) {
     const int column = kStacked ? warp * 8 + lane / 4 : warp * 16 + lane / 4 + 8 * half;
@@ -142,16 +137,37 @@ __device__ __forceinline__ void stage_narrow(const TapGemm& form, const NarrowSt
   }
 }
 
-template <class Operand, int kDepths, bool kStacked>
+/// Whether one of a warp's sums may be wrong in a tile with such faults.
+template <class Operand, bool kStacked>
+__device__ __forceinline__ bool is_doubtful(const NarrowSteps& steps, Faults faults, float scale, int warp, int lane,
+                                            const float (&sums)[kNarrowSums]) {
+  if (faults >= kNeverFault) return true;
+  const float least = least_right<Operand>(faults) * scale;
+  bool doubts = false;
+#pragma unroll
+  for (int half = 0; half < (kStacked ? 1 : 2); ++half) {
+    float smallest = least;
+#pragma unroll
+    for (int i = 0; i < kNarrowPositions / 4; ++i) {
+      const int at = i / 2 * 4 + 2 * half + i % 2;
+      smallest = fminf(smallest, fabsf(kStacked ? fmaf(sums[at + 2], 1.0F / kLowScale, sums[at]) : sums[at]));
+    }
+    const int column = kStacked ? warp * 8 + lane / 4 : warp * 16 + lane / 4 + 8 * half;
+    doubts = doubts || (smallest < least && column < steps.columns);
+  }
+  return __any_sync(0xffffffffU, doubts) != 0;
+}
+
+template <class Operand, int kDepths, bool kStacked, bool kSpread>
 __device__ __forceinline__ void consume_narrow(const TapGemm& form, const NarrowSteps& steps, const NarrowLayout& layout,
                                                const unsigned char* __restrict__ packed,
                                                const typename Operand::Source* __restrict__ bias,
-                                               typename Operand::Source* __restrict__ out, const State* __restrict__ state,
+                                               typename Operand::Source* __restrict__ out, const OperandHeader* header,
+                                               const ExactSource& exact, unsigned char* memory,
                                                typename Operand::Source* staging, int consumer, int warp, int lane) {
   using T = typename Operand::Source;
-  const int exponent = Operand::kScaled ? -scale_exponent(state->source_largest, kSourceTarget) -
-                                              scale_exponent(state->weight_largest, kWeightTarget)
-                                        : 0;
+  const auto* state = reinterpret_cast<const State*>(packed);
+  packed += kWeightHeaderBytes;
   Walk walk(steps, consumer);
   NarrowWeights<Operand, kDepths, kStacked> weights;
   weights.load(steps, packed + static_cast<std::int64_t>(walk.tile) * steps.weight_bytes, warp, lane);
@@ -166,12 +182,21 @@ __device__ __forceinline__ void consume_narrow(const TapGemm& form, const Narrow
         offsets[half] = static_cast<float>(bias[place.g * form.out_channels + steps.by_classes.divide(column)]);
     }
   }
+  if constexpr (Operand::kScaled) wait_for_grid_before();
+  const int exponent = Operand::kScaled ? -source_exponent(header) - scale_exponent(state->weight_largest, kWeightTarget) : 0;
+  // Exponents that no float has are put into the sums in two steps.
+  const float first_factor = power_of_two(exponent < -126 || exponent > 127 ? exponent / 2 : 0);
+  const float factor = power_of_two(exponent < -126 || exponent > 127 ? exponent - exponent / 2 : exponent);
+  const Faults of_weights =
+      Operand::kScaled ? weight_faults(static_cast<Split>(state->weight_split), form.rows * form.planes * form.taps) : 0;
+  if constexpr (kSpread) staging += warp * kSpreadRows * steps.out_pitch;
   const auto meet = [&] {
     if (steps.is_by_warps)
       __syncwarp();
     else
       ptx::named_barrier(1 + consumer, 128);
   };
+  WrongTiles wrong{reinterpret_cast<WrongTiles::Entry*>(memory + (layout.wrong(4 * consumer + warp) - layout.base))};
   Ring ring;
   if (consumer == 1) ring.advance(steps.stages);
 
@@ -181,31 +206,58 @@ __device__ __forceinline__ void consume_narrow(const TapGemm& form, const Narrow
     multiply_narrow(steps, layout.sources + static_cast<std::uint32_t>(ring.stage * steps.source_bytes), layout.zeros, weights,
                     sums);
 
+    Faults faults = 0;
+    if constexpr (Operand::kScaled) {
+      const auto of_warps = *reinterpret_cast<const uint4*>(memory + layout.faults(ring.stage) - layout.base);
+      // Through a shuffle the compiler knows it to be the same in a warp.
+      faults = __shfl_sync(0xffffffffU, of_weights + of_warps.x + of_warps.y + of_warps.z + of_warps.w, 0);
+    }
     const NarrowRows<T> rows(form, steps, walk.place(steps), out);
-    ptx::bulk_wait_read();  // the staging is free again
-    meet();
     ptx::wgmma_wait<0>();
     if (lane == 0) ptx::mbarrier_arrive(layout.empty(ring.stage));
     ring.advance(steps.stages);
     ring.advance(steps.stages);
+    // Until the staging is free again may take long: by now the source is given back.
+    ptx::bulk_wait_read();
+    meet();
     ptx::settle(sums);
-    stage_narrow<T, kStacked>(form, steps, rows, exponent, offsets, staging, warp, lane, sums);
+    if (Operand::kScaled && first_factor != 1.0F) {
+#pragma unroll
+      for (float& sum : sums) sum *= first_factor;
+    }
+    if constexpr (Operand::kScaled) {
+      if (faults != 0 && is_doubtful<Operand, kStacked>(steps, faults, first_factor, warp, lane, sums))
+        wrong.add(walk.above, faults);
+    }
+    if constexpr (kSpread)
+      stage_spread<T>(steps, rows, factor, offsets, staging, warp, lane, sums);
+    else
+      stage_narrow<T, kStacked>(form, steps, rows, factor, offsets, staging, warp, lane, sums);
 
     if (steps.stores_bulk) ptx::fence_async_shared();
     meet();
-    store_narrow_rows<T>(steps, rows, staging, warp, lane);
+    if constexpr (kSpread)
+      store_spread<T>(steps, rows, staging, warp, lane);
+    else
+      store_narrow_rows<T>(steps, rows, staging, warp, lane);
     if (steps.stores_bulk) ptx::bulk_commit();
   }
   ptx::bulk_wait();
+  if constexpr (Operand::kScaled) {
+    meet();  // a warp may have stored another's sums
+    if (wrong.count != 0)
+      repair_tiles<Operand>(form, steps, exact, bias, out, walk, wrong, exponent, warp * (kStacked ? 8 : 16), kStacked ? 8 : 16,
+                            kNarrowPositions);
+  }
 }
 
 #ifndef EMULATE
-template <class Operand, int kDepths, bool kStacked>
+template <class Operand, int kDepths, bool kStacked, bool kSpread>
 __global__ void __launch_bounds__(kNarrowThreads, 1)
     narrow_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ NarrowSteps steps,
                   const typename Operand::Source* __restrict__ source, const unsigned char* __restrict__ packed,
                   const typename Operand::Source* __restrict__ bias, typename Operand::Source* __restrict__ out,
-                  const State* __restrict__ state, std::uint32_t* __restrict__ tile_split) {
+                  const OperandHeader* header, const __grid_constant__ ExactSource exact) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using T = typename Operand::Source;
   extern __shared__ __align__(16) unsigned char narrow_memory[];
@@ -232,8 +284,9 @@ __global__ void __launch_bounds__(kNarrowThreads, 1)
   __syncthreads();
   if (group == 2) {
     ptx::registers_down<80>();
-    narrow_convert<Operand>(form, steps, layout, memory + (layout.sources - base), memory + (layout.raw - base), source, state,
-                            tile_split, warp * 32 + lane);
+    if constexpr (Operand::kScaled) wait_for_grid_before();
+    narrow_convert<Operand>(form, steps, layout, memory + (layout.sources - base), memory + (layout.raw - base), source, header,
+                            reinterpret_cast<std::uint32_t*>(memory + (layout.faults(0) - base)), warp * 32 + lane);
     return;
   }
   if (group == 3) {
@@ -242,8 +295,8 @@ __global__ void __launch_bounds__(kNarrowThreads, 1)
     return;
   }
   ptx::registers_up<200>();
-  consume_narrow<Operand, kDepths, kStacked>(
-      form, steps, layout, packed, bias, out, state,
+  consume_narrow<Operand, kDepths, kStacked, kSpread>(
+      form, steps, layout, packed, bias, out, header, exact, memory,
       reinterpret_cast<T*>(memory + (layout.staging - base) + group * steps.staging_bytes), group, warp, lane);
 #endif
 }

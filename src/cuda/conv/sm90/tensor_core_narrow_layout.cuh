@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "cuda/conv/sm90/self_repair.cuh"
 #include "cuda/conv/sm90/tensor_core_narrow_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_layout.cuh"
 
@@ -18,13 +19,13 @@ struct BlockWalk : Walk {
   }
 };
 
-/// Shared memory of a block: zeros, a ring of operand tiles, a ring of rows as they are, each consumer's staging, barriers. The
+/// Shared memory of a block: zeros, a ring of operand tiles, a ring of rows as they are, each consumer's staging, barriers,
+/// faults, wrong tiles. The
 /// zeros come first: a product of nothing reads their 128 bytes again and again, where compute-sanitizer takes an operand's
 /// whole size from its address on to be read.
 struct NarrowLayout {
-  std::uint32_t zeros, sources, raw, staging, barriers;
-  __device__ NarrowLayout(std::uint32_t base, const NarrowSteps& steps) {
-    zeros = base;
+  std::uint32_t base, zeros, sources, raw, staging, barriers;
+  __device__ NarrowLayout(std::uint32_t base, const NarrowSteps& steps) : base(base), zeros(base) {
     sources = zeros + 128;
     raw = sources + static_cast<std::uint32_t>(steps.stages * steps.source_bytes);
     staging = raw + static_cast<std::uint32_t>(steps.raw_stages * steps.raw_bytes);
@@ -34,7 +35,15 @@ struct NarrowLayout {
   __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
   __device__ __forceinline__ std::uint32_t raw_full(int stage) const { return full(stage + 8); }
   __device__ __forceinline__ std::uint32_t raw_empty(int stage) const { return full(stage + 8) + 8; }
+  /// Four words: the faults that each converting warp has found in the stage's tile.
+  __device__ __forceinline__ std::uint32_t faults(int stage) const { return full(stage + 8 + kNarrowRingMost); }
+  /// What each of the consumers' warps has to compute again.
+  __device__ __forceinline__ std::uint32_t wrong(int warp) const {
+    return full(2 * 8 + kNarrowRingMost) + static_cast<std::uint32_t>(warp) * sizeof(WrongTiles::Entry) * WrongTiles::kMost;
+  }
 };
-static_assert((8 + kNarrowRingMost) * 16 + 128 <= 1024, "zeros and barriers");
+static_assert((2 * 8 + kNarrowRingMost) * 16 + 4 * kPairs * sizeof(WrongTiles::Entry) * WrongTiles::kMost + 128 <=
+                  kNarrowFixedBytes,
+              "zeros to wrong tiles");
 
 }  // namespace polyphase::cuda::tensor_core

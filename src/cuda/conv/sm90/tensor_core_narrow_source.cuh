@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "cuda/conv/sm90/operand_source.cuh"
+#include "cuda/conv/sm90/self_repair.cuh"
 #include "cuda/conv/sm90/tensor_core_narrow_layout.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_source.cuh"
 
@@ -61,8 +63,10 @@ struct NarrowConverter {
   static_assert(kVector == 8);
   const NarrowSteps& steps;
   float scale;
+  std::uint32_t least;   // what twice a number's bits, less one, are below where it is too small to be split
   int offsets[kVector];  // bytes from a block's first row to each row's first element
   Seen seen{};
+  std::uint32_t small = 0;  // numbers of the tile that are too small
 
   __device__ __forceinline__ void align(const T* base) { find_raw_rows(base, steps, offsets); }
 
@@ -112,7 +116,7 @@ struct NarrowConverter {
     }
   }
 
-  /// Some numbers were zero or too small: which?
+  /// Some numbers were zero or too small: how many too small?
   __device__ __forceinline__ void look_again(const Part& part, const unsigned char* raw, int thread, int turn) {
     const Tile& tile = steps.tile;
     const int beyond = (thread + turn) % kConverters;
@@ -123,7 +127,7 @@ struct NarrowConverter {
 #pragma unroll
       for (int c = 0; c < kVector; ++c) {
         const std::uint32_t bits = __float_as_uint(v[c]);
-        seen.least = min(seen.least, bits + bits - 1);
+        small += bits + bits - 1 < least ? 1 : 0;
       }
     };
 #pragma unroll 1
@@ -143,14 +147,11 @@ struct NarrowConverter {
 template <class Operand>
 __device__ __forceinline__ void narrow_convert(const TapGemm& form, const NarrowSteps& steps, const NarrowLayout& layout,
                                                unsigned char* sources, const unsigned char* raw,
-                                               const typename Operand::Source* __restrict__ source,
-                                               const State* __restrict__ state, std::uint32_t* __restrict__ tile_split,
-                                               int thread) {
+                                               const typename Operand::Source* __restrict__ source, const OperandHeader* header,
+                                               std::uint32_t* faults, int thread) {
   using Converter = NarrowConverter<Operand>;
-  const int exponent = Operand::kScaled ? scale_exponent(state->source_largest, kSourceTarget) : 0;
-  const std::uint32_t least = 2 * SplitRange(exponent).least - 1;
-  const Split weight_split = Operand::kScaled ? static_cast<Split>(state->weight_split) : Split::exact;
-  Converter converter{steps, power_of_two(exponent)};
+  const int exponent = Operand::kScaled ? source_exponent(header) : 0;
+  Converter converter{steps, power_of_two(exponent), 2 * SplitRange(exponent).least - 1};
   const int span = span_of(steps.tile), chunk_bytes = 2 * steps.tile.window * 16;
   Ring raw_ring, ring;
   int turn = 0;  // no warp always has the items beyond the tile
@@ -176,18 +177,15 @@ __device__ __forceinline__ void narrow_convert(const TapGemm& form, const Narrow
       raw_ring.advance(steps.raw_stages);
       turn += 32;
     }
+    if constexpr (Operand::kScaled) {
+      const Faults all = __reduce_add_sync(0xffffffffU, faults_of(converter.small, converter.seen.most));
+      if (thread % 32 == 0) faults[4 * ring.stage + thread / 32] = all;
+      converter.seen = Seen();
+      converter.small = 0;
+    }
     ptx::fence_async_shared();
     ptx::mbarrier_arrive(layout.full(ring.stage));
     ring.advance(steps.stages);
-    if constexpr (Operand::kScaled) {
-      Seen& seen = converter.seen;
-      Split worst = weight_split;
-      if (seen.least < least) worst = worse(worst, Split::small);
-      const float2 most = __half22float2(seen.most);
-      if (!(most.x <= kLargestHalf && most.y <= kLargestHalf)) worst = Split::never;
-      if (worst != Split::exact) atomicMax(tile_split + walk.block(steps), static_cast<std::uint32_t>(worst));
-      seen = Seen();
-    }
   }
 }
 

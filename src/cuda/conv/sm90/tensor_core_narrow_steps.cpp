@@ -5,9 +5,9 @@
 namespace polyphase::cuda::tensor_core {
 namespace {
 
-constexpr int kVector = 8;               // rows of an operand's 16 bytes
-constexpr int kColumns = 64;             // gemm_m
-constexpr int kFixedBytes = 128 + 1024;  // alignment; zeros and barriers
+constexpr int kVector = 8;                            // rows of an operand's 16 bytes
+constexpr int kColumns = 64;                          // gemm_m
+constexpr int kFixedBytes = 128 + kNarrowFixedBytes;  // alignment
 constexpr int kLeastUnderWay = 48 * 1024;
 
 std::int64_t pieces(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
@@ -49,7 +49,17 @@ bool measure(const TapGemm& form, const NarrowShape& shape, NarrowSteps& steps) 
   return true;
 }
 
-/// Columns of a tile are whole channels. False where rows cannot be staged whole.
+/// Whether rows are staged by vectors of four elements, of which four lanes have at most as many as they have pairs of sums.
+bool choose_spread(const TapGemm& form, const NarrowShape& shape, NarrowSteps& steps) {
+  if (steps.is_stacked || form.out_stride != 2 || form.classes != 1 || steps.depths > kSpreadDepths) return false;
+  steps.is_spread = steps.stores_bulk = true;
+  // Half a turn of the banks from row to row: no two of the rows that lanes write together meet.
+  steps.out_pitch = 2 * kNarrowPositions + 64 / shape.element_bytes;
+  steps.staging_bytes = 4 * kSpreadRows * steps.out_pitch * shape.element_bytes;
+  return true;
+}
+
+/// Columns of a tile are whole channels; how they are staged. False where rows cannot be staged whole.
 bool choose_columns(const TapGemm& form, const NarrowShape& shape, NarrowSteps& steps) {
   const std::int64_t most = steps.is_stacked ? kColumns / 2 : kColumns;
   if (form.classes > most) return false;
@@ -61,6 +71,7 @@ bool choose_columns(const TapGemm& form, const NarrowShape& shape, NarrowSteps& 
     steps.channels = static_cast<int>(most / form.classes);
   }
   steps.weight_bytes = shape.parts * steps.taps * steps.planes * (steps.rows / kVector) * steps.columns * 16;
+  if (choose_spread(form, shape, steps)) return true;
   // Eight words beyond a multiple of 32 where rows are read in pairs of words, four where they are not: no conflicts of banks.
   const std::int64_t words = form.out_stride * kNarrowPositions * shape.element_bytes / 4 + (form.out_stride == 1 ? 8 : 4);
   const std::int64_t pitch = pieces(words, 4) * 4 * 4 / shape.element_bytes;

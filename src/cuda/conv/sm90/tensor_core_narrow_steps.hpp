@@ -11,13 +11,16 @@ namespace polyphase::cuda::tensor_core {
 inline constexpr int kNarrowPositions = 128;  // of a tile
 inline constexpr int kNarrowRows = 16;        // of a chunk: a step of gemm_k
 inline constexpr int kNarrowDepthsMost = 20;
+inline constexpr int kSpreadDepths = 6, kSpreadRows = 16;  // at most, where every second output is a bias; rows of a warp
 inline constexpr int kNarrowRingMost = 24;
+inline constexpr int kNarrowFixedBytes = 2048;  // beside the rings and the staging
 
 /// One step: the whole reduction of a tile. `stages` are tiles, `raw_stages` chunks of kNarrowRows rows as they are in the
 /// tensor.
 struct NarrowSteps : StoredSteps {
   bool is_stacked;   // 32 columns whose high halves lie beside their low ones
   bool is_by_warps;  // no row of the output has sums of several warps
+  bool is_spread;    // every second output is a bias, and rows are staged by vectors
   int depths;        // steps of gemm_k: products of one part
   bool stores_bulk;  // whole rows by bulk copies, else by the consumers' threads
   int halo;          // positions of the source beyond those of the tile

@@ -79,6 +79,24 @@ std::vector<ConvProblem> row_problems() {
   return problems;
 }
 
+/// Stride and dilation of 2: every second output is a bias. Rows of whole sectors and odd ones, tiles that are full and not.
+std::vector<ConvProblem> spread_problems() {
+  std::vector<ConvProblem> problems;
+  int turn = 0;
+  for (const std::int64_t length : {1, 61, 63, 124, 125, 256, 371, 640}) {
+    ConvProblem p{.N = 2, .C_in = 32, .C_out = 64, .L_in = length, .K = 3, .S = 2, .D = 2};
+    p.G = turn % 4 == 3 ? 2 : 1;
+    p.C_in = (turn % 3 == 1 ? 13 : 32) * p.G;
+    p.C_out = (turn % 3 == 2 ? 70 : 64) * p.G;
+    p.P_l = turn % 2;
+    p.P_r = turn % 3 == 0 ? 1 : 0;
+    p.OP = turn / 2 % 2;
+    ++turn;
+    problems.push_back(sized(p));
+  }
+  return thinned(std::move(problems));
+}
+
 bool can(const ConvProblem& p, ConvDirection direction, Precision precision) {
   return !tensor_core::can_implement(p, direction, precision, 0).has_value();
 }
@@ -177,8 +195,10 @@ TEST_CASE("resident steps fit shared memory, list every product and leave no pos
 }
 
 TEST_CASE("narrow steps fit shared memory, list every product, and tiles follow each other from sector to sector") {
-  int fitting = 0, stacked = 0, whole = 0;
-  for (const ConvProblem& p : dense_problems()) {
+  int fitting = 0, stacked = 0, whole = 0, spread = 0;
+  std::vector<ConvProblem> problems = dense_problems();
+  for (const ConvProblem& p : spread_problems()) problems.push_back(p);
+  for (const ConvProblem& p : problems) {
     for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
       const cuda::TapGemm form = cuda::make_tap_gemm(p, direction);
       for (const tensor_core::NarrowShape& shape : {tensor_core::NarrowShape{2, 4, true}, tensor_core::NarrowShape{1, 4, false},
@@ -187,6 +207,7 @@ TEST_CASE("narrow steps fit shared memory, list every product, and tiles follow 
         if (steps.count == 0) continue;
         ++fitting;
         stacked += steps.is_stacked ? 1 : 0;
+        spread += steps.is_spread ? 1 : 0;
         CHECK(steps.shared_bytes <= kSharedOfHopper);
         CHECK(steps.stages >= 2);
         CHECK(steps.raw_stages >= 2);
@@ -201,7 +222,14 @@ TEST_CASE("narrow steps fit shared memory, list every product, and tiles follow 
         // A tile is whole channels, whose staged rows have all their phases.
         CHECK(steps.columns >= steps.channels * form.classes);
         CHECK(steps.channels * form.classes <= (steps.is_stacked ? 32 : 64));
-        CHECK(steps.out_pitch >= form.out_stride * steps.positions + 16 / shape.element_bytes - 1);
+        if (steps.is_spread) {  // a lane has 15 or 16 vectors of four elements, and at most three of four lanes one less
+          CHECK((form.out_stride == 2 && form.classes == 1 && !steps.is_stacked));
+          CHECK(form.out_stride * steps.position_step >= 15 * 16);
+          CHECK(form.out_stride * steps.position_step <= 16 * 16);
+          CHECK(steps.out_pitch >= form.out_stride * steps.position_step);
+        } else {
+          CHECK(steps.out_pitch >= form.out_stride * steps.positions + 16 / shape.element_bytes - 1);
+        }
         CHECK(steps.out_pitch * shape.element_bytes % 16 == 0);
         CHECK(steps.channels * steps.out_pitch * shape.element_bytes <= steps.staging_bytes);
         CHECK((steps.is_by_warps || steps.columns % form.classes == 0));
@@ -223,6 +251,7 @@ TEST_CASE("narrow steps fit shared memory, list every product, and tiles follow 
   }
   CHECK(fitting > 0);
   CHECK(stacked > 0);
+  CHECK(spread > 0);
   CHECK(whole > 0);
 }
 
@@ -280,6 +309,7 @@ TEST_CASE("small integers, bit for bit: every type and precision, forward and bo
   int turn = 0;
   std::vector<ConvProblem> problems = dense_problems();
   for (const ConvProblem& p : row_problems()) problems.push_back(p);
+  for (const ConvProblem& p : spread_problems()) problems.push_back(p);
   for (const ConvProblem& p : problems) {
     norm += check_bits<float>(p, Precision::fp32, turn % 5);
     norm += check_bits<float>(p, Precision::tf32, turn % 3);
@@ -288,6 +318,23 @@ TEST_CASE("small integers, bit for bit: every type and precision, forward and bo
     ++turn;
   }
   CHECK(norm > 0);
+}
+
+/// fp32 against plain f32 sums, each by its worst error relative to the sum of magnitudes.
+void check_against_plain(const ConvArrays<float>& arrays, ConvDirection direction, const char* what) {
+  bool intact = false;
+  const Array<float> got = run_on_gpu(arrays, direction, by_algorithm(Algorithm::tensor_core), intact);
+  const std::vector<float> plain = arrays.formula<float>(direction);
+  const std::vector<double> exact = arrays.formula<double>(direction);
+  const std::vector<double> magnitude = magnitudes(arrays).formula<double>(direction);
+  double worst = 0, worst_plain = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    const auto value = static_cast<double>(got[static_cast<std::int64_t>(i)]);
+    worst = std::max(worst, std::abs(value - exact[i]) / magnitude[i]);
+    worst_plain = std::max(worst_plain, std::abs(static_cast<double>(plain[i]) - exact[i]) / magnitude[i]);
+  }
+  CHECK(worst_plain > 0);
+  CHECK_MESSAGE(worst <= kErrorOverPlain * worst_plain, direction, what, ": ", worst, " against ", worst_plain);
 }
 
 /// `wide`: over 160 powers of two in one row.
@@ -303,20 +350,7 @@ void check_accuracy(const ConvProblem& problem) {
     }
     for (const ConvDirection direction : kDirections) {
       if (wide && direction == ConvDirection::wgrad) continue;  // sums of squares that no float holds
-      bool intact = false;
-      const Array<float> got = run_on_gpu(arrays, direction, by_algorithm(Algorithm::tensor_core), intact);
-      const std::vector<float> plain = arrays.formula<float>(direction);
-      const std::vector<double> exact = arrays.formula<double>(direction);
-      const std::vector<double> magnitude = magnitudes(arrays).formula<double>(direction);
-      double worst = 0, worst_plain = 0;
-      for (std::size_t i = 0; i < exact.size(); ++i) {
-        const auto value = static_cast<double>(got[static_cast<std::int64_t>(i)]);
-        worst = std::max(worst, std::abs(value - exact[i]) / magnitude[i]);
-        worst_plain = std::max(worst_plain, std::abs(static_cast<double>(plain[i]) - exact[i]) / magnitude[i]);
-      }
-      CHECK(worst_plain > 0);
-      CHECK_MESSAGE(worst <= kErrorOverPlain * worst_plain, direction, wide ? " wide" : "", ": ", worst, " against ",
-                    worst_plain);
+      check_against_plain(arrays, direction, wide ? " wide" : "");
     }
   }
 }
@@ -326,6 +360,14 @@ TEST_CASE("fp32 is as accurate as plain f32 sums, over 160 powers of two in one 
   check_accuracy(sized({.N = 2, .C_in = 48, .C_out = 40, .L_in = 700, .K = 6, .S = 2, .P_l = 2, .P_r = 1}));
   check_accuracy(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 601, .K = 5, .S = 1, .D = 3}));  // weights in registers
   check_accuracy(sized({.N = 1, .C_in = 72, .C_out = 80, .L_in = 450, .K = 3, .S = 1, .P_l = 1, .P_r = 0}));
+}
+
+TEST_CASE("fp32 is as accurate where nearly all numbers are too small for two halves, in more tiles than a warp remembers") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
+  ConvArrays<float> arrays(sized({.N = 1, .C_in = 8, .C_out = 8, .L_in = is_reduced() ? 600 : 600'000, .K = 1}), kNormal);
+  for (std::int64_t i = 0; i < 8; ++i) arrays.bias_out[i] = 0;
+  for (std::int64_t i = 40; i < arrays.x.size(); ++i) arrays.x[i] = std::ldexp(arrays.x[i], -50);
+  check_against_plain(arrays, ConvDirection::forward, " small");
 }
 
 void check_unusual(const ConvProblem& problem) {

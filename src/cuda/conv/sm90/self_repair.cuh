@@ -1,0 +1,138 @@
+#pragma once
+// What operands of f32 numbers may have got wrong, computed again with FFMA by the warp that summed it, when it has stored all
+// its tiles: everything where a number had no operand, else the sums so near zero that the numbers too small to be split count.
+
+#include <cstdint>
+
+#include "conv/problem.hpp"
+#include "cuda/conv/sm90/operand.cuh"
+#include "cuda/conv/sm90/tensor_core_resident_layout.cuh"
+#include "cuda/conv/sm90/tensor_core_resident_store.cuh"
+#include "cuda/conv/tap_gemm.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+inline constexpr int kWeightHeaderBytes = 256;  // a State lies before kept weights
+
+/// The problem as it was before operands were made of it.
+struct ExactSource {
+  ConvProblem problem;
+  bool is_forward;
+  const float* source;
+  const float* w;
+};
+
+/// What is wrong with the numbers of a tile: how many are too small to be split, and kNeverFault more for each that has no
+/// operand. A warp's faults are its threads' added up, of 2^15 numbers a thread.
+using Faults = std::uint32_t;
+inline constexpr Faults kNeverFault = 1U << 20;
+
+/// Those of a thread's source numbers: `small` of them are too small, `most` are the largest halves.
+__device__ __forceinline__ Faults faults_of(std::uint32_t small, __half2 most) {
+  const float2 largest = __half22float2(most);
+  return small + (largest.x <= kLargestHalf && largest.y <= kLargestHalf ? 0U : kNeverFault);
+}
+/// Those of packed weights, of which each sum has up to `products`.
+__device__ __forceinline__ Faults weight_faults(Split worst, std::int64_t products) {
+  if (worst == Split::never) return kNeverFault;
+  return worst == Split::small ? static_cast<Faults>(products) : 0;
+}
+/// The magnitude from which on a sum is right whatever it has lost: each number too small counts in it once.
+template <class Operand>
+__device__ __forceinline__ float least_right(Faults faults) {
+  return static_cast<float>(Operand::kLeastSafe) * static_cast<float>(faults);
+}
+
+/// The tiles in which a warp has sums that may be wrong, in shared memory. When there is no more place the last one stands for
+/// all tiles from it on.
+struct WrongTiles {
+  static constexpr int kMost = 16;
+  struct Entry {
+    std::uint32_t above;  // Walk's
+    Faults faults;
+  };
+  Entry* of;
+  int count = 0;
+  /// By a whole warp.
+  __device__ __forceinline__ void add(std::uint32_t above, Faults faults) {
+    if (threadIdx.x % 32 == 0) {
+      if (count < kMost)
+        of[count] = {above, faults};
+      else
+        of[kMost - 1].faults = max(of[kMost - 1].faults, faults);
+    }
+    count = min(count + 1, kMost);
+  }
+};
+
+/// One output of forward or dgrad by FFMA, of each lane for itself.
+__device__ __forceinline__ float own_exact_sum(const TapGemm& form, const ExactSource& exact, std::int64_t n, std::int64_t g,
+                                               std::int64_t column, std::int64_t position) {
+  const ConvProblem& problem = exact.problem;
+  const std::int64_t out_per_group = problem.C_out / problem.G, in_per_group = problem.C_in / problem.G;
+  const std::int64_t channel = column / form.classes, a = column - channel * form.classes;
+  float sum = 0;
+  for (std::int64_t plane = 0; plane < form.planes; ++plane) {
+    for (std::int64_t window = 0; window < form.taps; ++window) {
+      const std::int64_t k =
+          (exact.is_forward ? a : plane) + (exact.is_forward ? form.taps - 1 - window : window) * form.phase_classes;
+      const std::int64_t e =
+          form.source_stride * (position + window * form.tap_step) + plane * form.source_plane_step + form.source_origin;
+      if (k >= problem.K || e < 0 || e >= form.source_length) continue;
+      const std::int64_t ci = g * in_per_group + (exact.is_forward ? 0 : column), co = exact.is_forward ? channel : 0;
+      const float* from = exact.source + (n * form.G + g) * form.rows * form.source_length + e;
+      const float* w = exact.w + (ci * out_per_group + co) * problem.K + k;
+      const std::int64_t w_step = (exact.is_forward ? out_per_group : 1) * problem.K;
+#pragma unroll 8
+      for (std::int64_t row = 0; row < form.rows; ++row) sum = fmaf(from[row * form.source_length], w[row * w_step], sum);
+    }
+  }
+  return sum;
+}
+
+/// Computes again what may be wrong in one tile's columns [column, end), of `positions` positions. By a whole warp, which can
+/// see what has been stored. `least`: of outputs less their bias.
+__device__ __forceinline__ void repair_columns(const TapGemm& form, const StoredSteps& steps, const ExactSource& exact,
+                                               const float* bias, float* out, const TilePlace& place, std::int64_t column,
+                                               std::int64_t end, int positions, float least, bool everything) {
+  const std::int64_t t_of_tile = form.out_stride * place.position + form.out_origin;
+  const RowRange range(form, steps, t_of_tile);
+#pragma unroll 1
+  for (; column < end; ++column) {
+    const std::int64_t channel = column / form.classes, row = place.g * form.out_channels + channel;
+    float* const to = out + (place.n * form.G * form.out_channels + row) * form.out_length + t_of_tile;
+    const std::int64_t shift = range.shift_of(to), a = (column - channel * form.classes) * form.out_class_step;
+    const float offset = bias != nullptr ? bias[row] : 0.0F;
+#pragma unroll 1
+    for (int own = static_cast<int>(threadIdx.x) % 32; own < positions; own += 32) {
+      const std::int64_t at = form.out_stride * own + a;
+      const bool is_own = range.mask == 0 || (at >= shift && at < shift + range.length);
+      if (!is_own || at < range.begins || at >= range.ends) continue;
+      if (everything || !(fabsf(to[at] - offset) >= least))
+        to[at] = own_exact_sum(form, exact, place.n, place.g, column, place.position + own) + offset;
+    }
+  }
+}
+
+/// Computes again what may be wrong in a warp's tiles, which are all stored: columns [first, first + columns) of each tile.
+/// Sums became outputs by 2^exponent. Not inlined: it has registers of its own.
+template <class Operand>
+__device__ __noinline__ void repair_tiles(const TapGemm& form, const StoredSteps& steps, const ExactSource& exact,
+                                          const float* bias, float* out, Walk walk, WrongTiles wrong, int exponent, int first,
+                                          int columns, int positions) {
+  __syncwarp();
+#pragma unroll 1
+  for (int i = 0; i < wrong.count; ++i) {
+    const WrongTiles::Entry entry = wrong.of[i];
+    walk.above = entry.above;
+    do {
+      const TilePlace place = walk.place(steps);
+      const std::int64_t of_tile = min(place.column + steps.columns, form.columns);
+      repair_columns(form, steps, exact, bias, out, place, place.column + first, min(place.column + first + columns, of_tile),
+                     positions, ldexpf(least_right<Operand>(entry.faults), exponent), entry.faults >= kNeverFault);
+      walk.advance();
+    } while (i == WrongTiles::kMost - 1 && walk.more());
+  }
+}
+
+}  // namespace polyphase::cuda::tensor_core

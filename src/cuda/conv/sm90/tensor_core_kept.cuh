@@ -1,0 +1,109 @@
+#pragma once
+// What a launch of forward or dgrad has before its product where the product repairs its own sums: weights as operands, which
+// are kept with their tensor, and of scaled operands a sample of the source, during which the product begins.
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "conv/algorithm.hpp"
+#include "cuda/allocator.hpp"
+#include "cuda/conv/sm90/operand_source.cuh"
+#include "cuda/conv/sm90/self_repair.cuh"
+#include "cuda/conv/sm90/tensor_core_launch.cuh"
+#include "cuda/conv/weights.hpp"
+#include "cuda/dependent_launch.cuh"
+#include "cuda/runtime.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+/// `to` = a State and the weights as operands of `columns` columns a tile, on `stream`.
+template <class Operand>
+void pack_weights(const ConvProblem& problem, ConvDirection direction, const Steps& steps, int columns, const void* w, void* to,
+                  cudaStream_t stream) {
+  auto* state = static_cast<State*>(to);
+  const auto* weights = static_cast<const typename Operand::Source*>(w);
+  CHECK_CUDA(cudaMemsetAsync(state, 0, sizeof(State), stream));
+  if constexpr (Operand::kScaled) {
+    const std::int64_t count = problem.C_in * (problem.C_out / problem.G) * problem.K;
+    const auto blocks = static_cast<unsigned>(kSampleBlocks + std::min<std::int64_t>((count + 2047) / 2048, 1024));
+    scales_kernel<<<blocks, kPrepareThreads, 0, stream>>>(weights, 0, weights, count, state);
+    check_launch("conv tensor_core: largest weight");
+  }
+  const std::int64_t vectors = steps.weight_tiles * steps.count * (steps.weight_bytes / 16 / Operand::kParts);
+  const auto grid = static_cast<unsigned>(std::min<std::int64_t>((vectors + kPrepareThreads - 1) / kPrepareThreads, 4096));
+  pack_kernel<Operand><<<grid, kPrepareThreads, 0, stream>>>(make_tap_gemm(problem, direction), steps, problem, columns,
+                                                             direction == ConvDirection::forward, vectors, weights,
+                                                             static_cast<unsigned char*>(to) + kWeightHeaderBytes, state);
+  check_launch("conv tensor_core: pack weights");
+}
+
+/// pack_weights' result, made again only where the weights were written.
+template <class Operand>
+std::shared_ptr<const Buffer> kept_weights(const Gather& call, const Weights& weights, const Steps& steps, int columns) {
+  constexpr std::int64_t kKept = -4;  // no ConvDirection, which the wide form's keys have here
+  const ConvProblem& problem = call.problem;
+  const FormKey key{static_cast<std::int64_t>(Algorithm::tensor_core),
+                    kKept,
+                    static_cast<std::int64_t>(call.direction),
+                    static_cast<std::int64_t>(problem.dtype),
+                    Operand::kParts,
+                    Operand::kVector,
+                    problem.C_in,
+                    problem.C_out,
+                    problem.G,
+                    problem.K,
+                    problem.S,
+                    problem.D,
+                    columns,
+                    steps.rows,
+                    steps.planes,
+                    steps.taps,
+                    steps.count};
+  const auto bytes = static_cast<std::size_t>(kWeightHeaderBytes + steps.weight_tiles * steps.count * steps.weight_bytes);
+  return weights.packed(key, bytes, call.device, call.stream,
+                        [problem, direction = call.direction, steps, columns](const void* w, void* to, cudaStream_t stream) {
+                          pack_weights<Operand>(problem, direction, steps, columns, w, to, stream);
+                        });
+}
+
+/// A source's sample, on the call's stream; of operands that are not scaled, nothing.
+template <class Operand>
+class Sampled {
+ public:
+  explicit Sampled(const Gather& call) : call_(call), header_(Operand::kScaled ? sizeof(OperandHeader) : 0, call.device) {
+    if constexpr (Operand::kScaled) {
+      const TapGemm& form = call.form;
+      const std::int64_t count = form.N * form.G * form.rows * form.source_length, sampled = std::min(count, kSourceSample);
+      sample_kernel<<<kSampleBlocksOfSource, kLargestThreads, 0, call.stream>>>(
+          static_cast<const float*>(call.source), sampled, count / sampled, 0, nullptr, header_.template as<OperandHeader>());
+      check_launch("conv tensor_core: scale");
+    }
+  }
+
+  /// kernel(arguments...), begun while the source is sampled: before it reads header() it calls wait_for_grid_before(). What
+  /// else it reads is there.
+  template <class... Parameters, class... Arguments>
+  void launch(void (*kernel)(Parameters...), unsigned grid, unsigned block, int shared, Arguments&&... arguments) const {
+    CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+    const auto bytes = static_cast<std::size_t>(shared);
+    if constexpr (Operand::kScaled)
+      launch_behind(kernel, grid, block, bytes, call_.stream, std::forward<Arguments>(arguments)...);
+    else
+      kernel<<<grid, block, bytes, call_.stream>>>(std::forward<Arguments>(arguments)...);
+  }
+
+  [[nodiscard]] const OperandHeader* header() const {
+    return Operand::kScaled ? header_.template as<OperandHeader>() : nullptr;
+  }
+  [[nodiscard]] ExactSource exact() const {
+    return {call_.problem, call_.direction == ConvDirection::forward, static_cast<const float*>(call_.source),
+            static_cast<const float*>(call_.w)};
+  }
+
+ private:
+  const Gather& call_;
+  Buffer header_;
+};
+
+}  // namespace polyphase::cuda::tensor_core
