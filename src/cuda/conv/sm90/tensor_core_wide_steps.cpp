@@ -153,7 +153,9 @@ double wide_cycles(const TapGemm& form, const WideSteps& steps, const WideShape&
   // Measured on an H200: what a block takes beside its products, most of it for putting rows together.
   const double store = shape.positions * (steps.slices > 1 ? 30.0 : 10.0) + 1000;
   const double waves = static_cast<double>(pieces(steps.blocks, sm_count));
-  const double reduce = steps.slices == 1 ? 0 : 5000 + static_cast<double>(steps.partial_bytes) / 1300 + store;
+  // A block of the sum over slices reads 24 bytes a cycle, and two of them are all that a multiprocessor's share of L2 gives.
+  const double rate = 24 * std::min(static_cast<double>(steps.tiles), 2.0 * sm_count);
+  const double reduce = steps.slices == 1 ? 0 : 5000 + static_cast<double>(steps.partial_bytes) / rate + store;
   return waves * (multiply + store) + reduce;
 }
 
