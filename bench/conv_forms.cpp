@@ -8,6 +8,7 @@
 #include "cuda/conv/sm90/tensor_core.hpp"
 #include "cuda/conv/sm90/tensor_core_phases.hpp"
 #include "cuda/conv/sm90/tensor_core_resident.hpp"
+#include "cuda/conv/sm90/tensor_core_units.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/runtime.hpp"
 #include "tensor/error.hpp"
@@ -49,8 +50,9 @@ std::vector<Form> tensor_core_forms(const ConvProblem& problem, ConvDirection di
   const cuda::DeviceProperties& gpu = cuda::properties(0);
   std::vector<Form> forms;
   if (uses_mma(gpu.arch()) || can_implement(problem, direction, precision, 0)) return forms;
-  const bool by_phases = phases_fit(problem, direction, precision, 0);
-  const auto chosen = by_phases ? std::nullopt : wide_plan_that_pays(problem, direction, precision, 0);
+  const bool by_phases = phases_fit(problem, direction, precision, 0),
+             by_units = !by_phases && units_pay(problem, direction, precision, 0);
+  const auto chosen = by_phases || by_units ? std::nullopt : wide_plan_that_pays(problem, direction, precision, 0);
   const cuda::Weights weights(sets.at(0).w.raw(), sets.at(0).w.storage());
   for (const WideCandidate& candidate :
        wide_candidates(problem, direction, precision, gpu.sm_count, gpu.shared_bytes_per_block)) {
@@ -64,7 +66,7 @@ std::vector<Form> tensor_core_forms(const ConvProblem& problem, ConvDirection di
                                    at.out, {}, 0, stream);
                      }});
   }
-  if ((by_phases || chosen) && resident_fits(problem, direction, precision, 0))
+  if ((by_phases || by_units || chosen) && resident_fits(problem, direction, precision, 0))
     forms.push_back({"resident", [=](Sets::Set& set) {
                        const Ends at = ends_of(set, direction);
                        resident_gather(problem, direction, at.source, weights, nullptr, at.out, {}, precision, 0, stream);

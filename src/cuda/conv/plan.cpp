@@ -11,6 +11,7 @@
 #include "cuda/conv/direct_wgrad_steps.hpp"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core_phases.hpp"
+#include "cuda/conv/sm90/tensor_core_units.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/runtime.hpp"
@@ -163,6 +164,8 @@ double tensor_core_seconds(const ConvProblem& p, ConvDirection direction, Precis
 std::optional<double> tensor_core_known_seconds(const ConvProblem& problem, ConvDirection direction, Precision precision,
                                                 int device) {
   if (const auto seconds = tensor_core::phases_seconds(problem, direction, precision, device)) return seconds;
+  if (tensor_core::units_pay(problem, direction, precision, device))
+    return tensor_core::units_seconds(problem, direction, device);
   if (direction != ConvDirection::wgrad) return tensor_core::wide_seconds(problem, direction, precision, device);
   const DeviceProperties& gpu = properties(device);
   if (tensor_core::uses_mma(gpu.arch())) return std::nullopt;

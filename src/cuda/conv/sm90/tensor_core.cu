@@ -12,6 +12,7 @@
 #include "cuda/conv/sm90/tensor_core_phases.hpp"
 #include "cuda/conv/sm90/tensor_core_resident.hpp"
 #include "cuda/conv/sm90/tensor_core_turned.hpp"
+#include "cuda/conv/sm90/tensor_core_units.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/runtime.hpp"
@@ -96,6 +97,8 @@ void gather(const ConvProblem& problem, ConvDirection direction, const void* sou
   if (phases_fit(problem, direction, precision, device) && is_aligned(source) && is_aligned(out))
     return phases_gather(problem, source, weights, bias, out, epilogue, device, stream);
   if (const auto plan = wide_plan_that_pays(problem, direction, precision, device)) {
+    if (units_pay(problem, direction, precision, device) && is_aligned(source) && is_aligned(out))
+      return units_gather(problem, source, weights, bias, out, epilogue, device, stream);
     const auto pack = [problem, direction, precision, plan](const void* from, void* to, cudaStream_t on) {
       wide_pack_weights(problem, direction, precision, *plan, from, to, on);
     };

@@ -1,0 +1,123 @@
+#include "cuda/conv/sm90/tensor_core_units.hpp"
+
+#include <algorithm>
+
+#include "cuda/allocator.hpp"
+#include "cuda/conv/sm80/tensor_core_mma.hpp"
+#include "cuda/conv/sm90/tensor_core_units.cuh"
+#include "cuda/conv/sm90/tensor_core_wgrad_maps.hpp"
+#include "cuda/conv/sm90/tensor_core_wide.hpp"
+#include "cuda/runtime.hpp"
+
+namespace polyphase::cuda::tensor_core {
+namespace {
+
+UnitSteps steps_of(const ConvProblem& problem, int device) {
+  const DeviceProperties& gpu = properties(device);
+  return make_unit_steps(problem, gpu.sm_count, gpu.shared_bytes_per_block - 128);
+}
+
+struct Call {
+  const ConvProblem& problem;
+  const void* source;
+  const Weights& weights;
+  const void* bias;
+  void* out;
+  const Epilogue& epilogue;
+  int device;
+  cudaStream_t stream;
+};
+
+template <class Operand>
+void pack(const ConvProblem& problem, const UnitSteps& steps, const void* w, void* packed, cudaStream_t stream) {
+  using T = typename Operand::Source;
+  auto* header = static_cast<OperandHeader*>(packed);
+  CHECK_CUDA(cudaMemsetAsync(packed, 0, sizeof(OperandHeader), stream));
+  const std::int64_t blocks = (steps.packed_bytes / 16 + kLargestThreads - 1) / kLargestThreads;
+  units_pack_kernel<Operand><<<static_cast<unsigned>(blocks), kLargestThreads, 0, stream>>>(
+      problem, steps, unit_chunks(kUnitPatterns[steps.pattern]), static_cast<const T*>(w), header,
+      reinterpret_cast<uint4*>(header + 1));
+  check_launch("conv tensor_core: units, weights");
+}
+
+/// All that pack's result depends on but the weights.
+FormKey key_of(const ConvProblem& problem, const UnitSteps& steps) {
+  constexpr std::int64_t kUnitsForm = -3;  // no ConvDirection, which the wide form's keys have here
+  return {static_cast<std::int64_t>(Algorithm::tensor_core),
+          kUnitsForm,
+          static_cast<std::int64_t>(problem.dtype),
+          problem.C_in,
+          problem.C_out,
+          problem.G,
+          problem.S,
+          problem.K,
+          problem.P_l,
+          steps.pattern};
+}
+
+/// The source as boxes of the rows of a stage.
+CUtensorMap source_map(const ConvProblem& problem, const UnitSteps& steps, const void* source) {
+  WgradMapOf of{};
+  of.address = reinterpret_cast<std::uint64_t>(source);
+  of.numbers = static_cast<std::uint64_t>(problem.L_in);
+  of.rows = static_cast<std::uint64_t>(problem.N * problem.C_in);
+  of.samples = 1;
+  of.row_bytes = of.numbers * 2;
+  of.sample_bytes = of.rows * of.row_bytes;
+  of.box_numbers = kUnitWidth;
+  of.box_rows = static_cast<std::uint32_t>(unit_depths(kUnitPatterns[steps.pattern]) * kUnitRows);
+  of.bytes = 2;
+  return encode_map(of);
+}
+
+template <class Operand, int kStride, int kPattern>
+void launch(const Call& call, const UnitSteps& steps) {
+  using T = typename Operand::Source;
+  const ConvProblem problem = call.problem;
+  const TapGemm form = make_tap_gemm(problem, ConvDirection::forward);
+  const auto packed = call.weights.packed(
+      key_of(problem, steps), sizeof(OperandHeader) + static_cast<std::size_t>(steps.packed_bytes), call.device, call.stream,
+      [problem, steps](const void* w, void* to, cudaStream_t on) { pack<Operand>(problem, steps, w, to, on); });
+  auto* kernel = units_kernel<Operand, kStride, kPattern>;
+  const int shared = steps.shared_bytes + 128;
+  CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+  const WideExact<T> exact{problem, true,   static_cast<const T*>(call.source), static_cast<const T*>(call.weights.data()),
+                           nullptr, nullptr};
+  kernel<<<steps.grid, kUnitThreads, static_cast<std::size_t>(shared), call.stream>>>(
+      form, steps, call.epilogue, source_map(problem, steps, call.source), static_cast<const T*>(call.bias),
+      static_cast<T*>(call.out), packed->template as<OperandHeader>(), exact);
+  check_launch("conv tensor_core: units");
+}
+
+template <class Operand>
+void gather_as(const Call& call) {
+  const UnitSteps steps = steps_of(call.problem, call.device);
+  if (steps.pattern == 1) return launch<Operand, 4, 1>(call, steps);
+  if (call.problem.S == 4) return launch<Operand, 4, 0>(call, steps);
+  return launch<Operand, 8, 0>(call, steps);
+}
+
+}  // namespace
+
+std::optional<double> units_seconds(const ConvProblem& problem, ConvDirection direction, int device) {
+  if (direction != ConvDirection::forward || uses_mma(properties(device).arch())) return std::nullopt;
+  const UnitSteps steps = steps_of(problem, device);
+  if (steps.count == 0) return std::nullopt;
+  return unit_seconds(problem, steps, properties(device).sm_count);
+}
+
+bool units_pay(const ConvProblem& problem, ConvDirection direction, Precision precision, int device) {
+  const std::optional<double> seconds = units_seconds(problem, direction, device);
+  if (!seconds) return false;
+  const std::optional<double> wide = wide_seconds(problem, direction, precision, device);
+  return wide && *seconds < *wide;
+}
+
+void units_gather(const ConvProblem& problem, const void* source, const Weights& weights, const void* bias, void* out,
+                  const Epilogue& epilogue, int device, cudaStream_t stream) {
+  const Call call{problem, source, weights, bias, out, epilogue, device, stream};
+  if (problem.dtype == DType::f16) return gather_as<WideHalf>(call);
+  return gather_as<WideBrain>(call);
+}
+
+}  // namespace polyphase::cuda::tensor_core
