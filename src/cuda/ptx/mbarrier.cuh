@@ -64,7 +64,10 @@ __device__ __forceinline__ void bulk_store(void* to, std::uint32_t from, std::ui
 /// Ends a group of this thread's bulk stores, an empty one too.
 __device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 /// Until shared memory has been read by all of this thread's groups; by bulk_wait(), until they are written.
-__device__ __forceinline__ void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+template <int kPending = 0>
+__device__ __forceinline__ void bulk_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
 __device__ __forceinline__ void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 /// Waits for the other threads, `threads` in all (whole warps), that name the same barrier of the block: 1 to 15.

@@ -218,8 +218,10 @@ __device__ __forceinline__ void consume_narrow(const TapGemm& form, const Narrow
     ring.advance(steps.stages);
     ring.advance(steps.stages);
     // Until the staging is free again may take long: by now the source is given back.
-    ptx::bulk_wait_read();
-    meet();
+    if constexpr (!kSpread) {
+      ptx::bulk_wait_read();
+      meet();
+    }
     ptx::settle(sums);
     if (Operand::kScaled && first_factor != 1.0F) {
 #pragma unroll
@@ -229,18 +231,16 @@ __device__ __forceinline__ void consume_narrow(const TapGemm& form, const Narrow
       if (faults != 0 && is_doubtful<Operand, kStacked>(steps, faults, first_factor, warp, lane, sums))
         wrong.add(walk.above, faults);
     }
-    if constexpr (kSpread)
-      stage_spread<T>(steps, rows, factor, offsets, staging, warp, lane, sums);
-    else
+    if constexpr (kSpread) {
+      stage_and_store_spread<T>(steps, rows, factor, offsets, staging, warp, lane, sums);
+    } else {
       stage_narrow<T, kStacked>(form, steps, rows, factor, offsets, staging, warp, lane, sums);
 
-    if (steps.stores_bulk) ptx::fence_async_shared();
-    meet();
-    if constexpr (kSpread)
-      store_spread<T>(steps, rows, staging, warp, lane);
-    else
+      if (steps.stores_bulk) ptx::fence_async_shared();
+      meet();
       store_narrow_rows<T>(steps, rows, staging, warp, lane);
-    if (steps.stores_bulk) ptx::bulk_commit();
+      if (steps.stores_bulk) ptx::bulk_commit();
+    }
   }
   ptx::bulk_wait();
   if constexpr (Operand::kScaled) {

@@ -11,7 +11,8 @@ namespace polyphase::cuda::tensor_core {
 inline constexpr int kNarrowPositions = 128;  // of a tile
 inline constexpr int kNarrowRows = 16;        // of a chunk: a step of gemm_k
 inline constexpr int kNarrowDepthsMost = 20;
-inline constexpr int kSpreadDepths = 6, kSpreadRows = 16;  // at most, where every second output is a bias; rows of a warp
+inline constexpr int kSpreadDepths = 6, kSpreadRows = 16,
+                     kSpreadShift = 31;  // at most, where every second output is a bias; rows of a warp
 inline constexpr int kNarrowRingMost = 24;
 inline constexpr int kNarrowFixedBytes = 2048;  // beside the rings and the staging
 
