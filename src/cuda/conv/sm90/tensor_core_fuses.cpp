@@ -17,9 +17,10 @@ bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& 
   if (wide_plan_that_pays(problem, direction, precision, device))
     return !epilogue.is_late() && epilogue.activation != Activation::snake;
   if (!resident_fits(problem, direction, precision, device)) return is_told;
-  // Where consumers convert the source, stores have no time for more: 172 us with LeakyReLU, 133 apart; nor for the lines of a
-  // residual where phases are stored (docs/kernels/launches.md).
-  if (resident_rows_fit(problem, direction, precision, nullptr, device)) return false;
+  // Where consumers convert the source, direct stores have no time for more: 172 us with LeakyReLU, 133 apart; nor for the
+  // lines of a residual where phases are stored (docs/kernels/launches.md).
+  if (resident_rows_fit(problem, direction, precision, nullptr, nullptr, device))
+    return resident_rows_fuse(problem, direction, epilogue, device);
   if (turned_pays(problem, direction, device)) return epilogue.is_light() && (!epilogue.is_late() || epilogue.residual != 0);
   // Of f32, sums may be computed again behind the store. What another kernel takes without an epilogue has its bits with one.
   if (problem.dtype == DType::f32 || phases_fit(problem, direction, precision, device) ||

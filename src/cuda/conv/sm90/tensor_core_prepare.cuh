@@ -92,7 +92,9 @@ __device__ __forceinline__ void repair_tile(const TapGemm& form, const Steps& st
   const bool everything = split == Split::never;
   const std::int64_t tile = block % steps.weight_tiles, above = block / steps.weight_tiles;
   const std::int64_t n = above / steps.position_tiles;
-  const std::int64_t position0 = steps.position_begin + above % steps.position_tiles * steps.position_step;
+  const std::int64_t position_tile = above % steps.position_tiles;
+  const std::int64_t earlier = steps.run_tiles > 0 ? position_tile / steps.run_tiles * steps.run_overlap : 0;
+  const std::int64_t position0 = steps.position_begin + position_tile * steps.position_step - earlier;
   const std::int64_t column_tiles = steps.weight_tiles / form.G, g = tile / column_tiles;
   const std::int64_t column0 = tile % column_tiles * columns;
   for (int i = static_cast<int>(blockIdx.y * 256 + threadIdx.x); i < columns * positions; i += 256 * kRepairPieces) {

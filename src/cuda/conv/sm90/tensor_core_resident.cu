@@ -105,7 +105,7 @@ void resident_gather(const ConvProblem& problem, ConvDirection direction, const 
                      cudaStream_t stream) {
   if (!epilogue.is_needed() && narrow_pays(problem, direction, precision, device))
     return narrow_gather(problem, direction, source, weights, bias, out, precision, device, stream);
-  if (resident_rows_fit(problem, direction, precision, source, device))
+  if (resident_rows_fit(problem, direction, precision, source, out, device))
     return resident_rows_gather(problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
   const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights.data(), bias, out, epilogue,
                     device,  stream};

@@ -7,18 +7,26 @@
 namespace polyphase::cuda::tensor_core {
 
 bool resident_rows_fit(const ConvProblem& problem, ConvDirection direction, Precision precision, const void* source,
-                       int device) {
+                       const void* out, int device) {
   const TapGemm form = make_tap_gemm(problem, direction);
-  if (problem.dtype != DType::f32) return rows_fit<Half>(form, source, device);
-  return precision == Precision::tf32 ? rows_fit<OneHalf>(form, source, device) : rows_fit<SplitHalf>(form, source, device);
+  if (problem.dtype != DType::f32) return rows_fit<Half>(form, source, out, device);
+  return precision == Precision::tf32 ? rows_fit<OneHalf>(form, source, out, device)
+                                      : rows_fit<SplitHalf>(form, source, out, device);
+}
+
+bool resident_rows_fuse(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, int device) {
+  if (problem.dtype == DType::f32 || epilogue.is_late() || !LightActivation::is_light(epilogue.activation)) return false;
+  bool carries = false;
+  with_rows_kernel<Half>(make_tap_gemm(problem, direction), nullptr, nullptr, device,
+                         [&](auto, const RowSteps& steps) { carries = steps.store_classes != 0; });
+  return carries;
 }
 
 void resident_rows_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
                           const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device,
                           cudaStream_t stream) {
   const RowsCall call{problem, direction, source, weights, bias, out, epilogue, device, stream};
-  if (problem.dtype == DType::f16) return gather_rows<Half>(call);
-  if (problem.dtype == DType::bf16) return gather_rows<Brain>(call);
+  if (problem.dtype != DType::f32) return gather_rows_of_16_bits(call);
   if (precision == Precision::tf32) return gather_rows<OneHalf>(call);
   return gather_rows<SplitHalf>(call);
 }

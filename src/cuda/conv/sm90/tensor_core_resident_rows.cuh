@@ -13,7 +13,7 @@
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/ring.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_layout.cuh"
-#include "cuda/conv/sm90/tensor_core_resident_rows_boxes.cuh"
+#include "cuda/conv/sm90/tensor_core_resident_rows_carry.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_source.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_store.cuh"
 #include "cuda/ptx/mbarrier.cuh"
@@ -33,11 +33,15 @@ struct RowTraits {
   static constexpr bool kIsNarrow = Operand::kParts == 2 && (kN > 32 || kTaps > 3);
   static constexpr int kHalves = kIsNarrow ? 1 : 2;
   static constexpr int kPositions = 64 * kHalves;
-  static constexpr int kPass = kN < 128 ? kN : kIsNarrow ? 16 : kBoxColumns;  // columns staged at a time
+  static constexpr int kPass = kN < 128 ? kN : kIsNarrow ? 16 : 32;  // columns staged at a time
   using S = Staged<typename Operand::Source>;
   static constexpr int kPitch = kPositions + (kIsNarrow ? 4 : sizeof(S) == 2 ? 8 : 12);
   // Unaligned reads may run over the end; boxes begin at a multiple of 128.
   static constexpr int kStagingBytes = (kPass * kPitch * static_cast<int>(sizeof(S)) + 64 + 127) / 128 * 128;
+  // Of tiles that carry: columns at a time, and what they take with what is kept from tile to tile.
+  static constexpr int kCarryPass = kHalves == 1 || kN != 128 ? 0 : sizeof(S) == 2 ? 128 : 32;
+  static constexpr int kCarryStaging = kCarryPass * kCarryPositions * static_cast<int>(sizeof(S));
+  static constexpr int kCarryBytes = kCarryStaging + kN / 4 * 32 * 2 * static_cast<int>(sizeof(S));
 };
 
 template <class Mode, int kN>
@@ -46,9 +50,9 @@ using TraitsOf = RowTraits<typename Mode::Operand, kN, Mode::kTaps>;
 /// Shared memory of a block: weights, then of each consumer its ring and its staging, then the columns' biases, then barriers.
 struct RowLayout {
   std::uint32_t weights, ring, staging, bias, barriers, own;
-  __device__ RowLayout(std::uint32_t base, const RowSteps& steps, int staging_bytes, int pair) {
+  __device__ RowLayout(std::uint32_t base, const RowSteps& steps, int pair) {
     const auto stages = static_cast<std::uint32_t>(steps.stages * steps.stage_bytes);
-    const auto store = static_cast<std::uint32_t>(staging_bytes);
+    const auto store = static_cast<std::uint32_t>(steps.staging_bytes);
     const int of_ring = steps.rings == 1 ? 0 : pair;
     weights = base;
     const std::uint32_t rings = weights + static_cast<std::uint32_t>(steps.count * steps.weight_bytes);
@@ -62,6 +66,8 @@ struct RowLayout {
   __device__ __forceinline__ std::uint32_t weights_full() const { return barriers; }
   /// A consumer says here, once a tile, that the other may begin its next one.
   __device__ __forceinline__ std::uint32_t turn(int pair) const { return barriers + 8 + static_cast<std::uint32_t>(pair) * 8; }
+  /// A consumer says here that what it keeps for the other's next tile is there.
+  __device__ __forceinline__ std::uint32_t kept(int pair) const { return barriers + 24 + static_cast<std::uint32_t>(pair) * 8; }
   __device__ __forceinline__ std::uint32_t full(int stage) const { return own + static_cast<std::uint32_t>(stage) * 16; }
   __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
 };
@@ -71,18 +77,14 @@ struct RowFinish {
   int exponent;
   bool at_once;  // sum * scale + bias is all
   float scale;
-  __device__ RowFinish(const Epilogue& epilogue, bool is_scaled, const State* state, const State* weight_state)
+  /// `is_light`: stores apply a light activation themselves.
+  __device__ RowFinish(const Epilogue& epilogue, bool is_scaled, bool is_light, const State* state, const State* weight_state)
       : exponent(is_scaled ? -scale_exponent(state->source_largest, kSourceTarget) -
                                  scale_exponent(weight_state->weight_largest, kWeightTarget)
                            : 0),
-        at_once(epilogue.activation == Activation::none && exponent >= -126 && exponent <= 127),
+        at_once((is_light ? LightActivation::is_light(epilogue.activation) : epilogue.activation == Activation::none) &&
+                exponent >= -126 && exponent <= 127),
         scale(power_of_two(at_once ? exponent : 0)) {}
-};
-
-/// Two neighbours, stored as one.
-template <class S>
-struct __align__(2 * sizeof(S)) Pair {
-  S even, odd;
 };
 
 /// Columns kFirst.. of a thread's sums, finished into the staging of its warpgroup.
@@ -211,7 +213,7 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
   constexpr int kHalves = Traits::kHalves, kSecondHalves = Operand::kParts == 2 ? kHalves : 1;
   constexpr int kSecond = Operand::kParts == 2 ? kN / 2 : 1;
   using T = typename Operand::Source;
-  const RowFinish finish(epilogue, Operand::kScaled, state, weight_state);
+  const RowFinish finish(epilogue, Operand::kScaled, Mode::kCarries && Mode::kBytes == 2, state, weight_state);
   RowReader<Mode> reader(steps, Operand::kScaled ? scale_exponent(state->source_largest, kSourceTarget) : 0, warp, lane);
   const Split weight_split = Operand::kScaled ? static_cast<Split>(weight_state->weight_split) : Split::exact;
   const std::uint32_t weight_step = static_cast<std::uint32_t>(steps.weight_bytes) / 16;
@@ -221,7 +223,7 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
   if (Mode::kInTurns && pair == 1) at.skip(steps.count, steps.stages);
   std::uint32_t turns = pair == 0 ? 1 : 0;
 #pragma unroll 1
-  for (Walk walk(steps, pair); walk.more(); walk.advance(), ++turns) {
+  for (RowWalk<Mode::kCarries> walk(steps, pair); walk.more(); walk.advance(steps), ++turns) {
     const TilePlace place = walk.place(steps);
     reader.begin_tile(form, RowTile<T>(form, place, source));
     if (pair == 1 || turns > 1) ptx::mbarrier_wait(layout.turn(1 - pair), turns & 1);
@@ -280,13 +282,21 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
     const std::int64_t row_of_sample = place.n * form.G * form.out_channels + first_bias;
     const std::int64_t t0 = place.position + form.out_origin;
     const bool is_plain = finish.at_once && t0 >= 0 && t0 + Traits::kPositions <= form.out_length;
-    if constexpr (Mode::kStoresBoxes) {
-      if (is_plain) {
-        store_boxes<kN>(first, finish.scale, biases, steps, maps, row_of_sample + place.column, t0, reader.position,
-                        warp * 32 + lane, 1 + pair, reinterpret_cast<unsigned char*>(staging));
-        continue;
-      }
-      if (warp == 0 && lane == 0) ptx::bulk_wait_read();  // what lies in the staging is on its way
+    if constexpr (Mode::kCarries) {
+      using S = typename Traits::S;
+      auto* const own = reinterpret_cast<unsigned char*>(staging) + Traits::kCarryStaging;
+      auto* const other = own + (pair == 0 ? steps.staging_bytes : -steps.staging_bytes);
+      const Kept<S> kept{reinterpret_cast<Pair<S>*>(own), reinterpret_cast<Pair<S>*>(other), layout.kept(pair),
+                         layout.kept(1 - pair), turns & 1};
+      const auto finished = [&](S number, int column) -> T {
+        if (finish.at_once) return static_cast<T>(number);
+        return static_cast<T>(epilogue.apply(ldexpf(static_cast<float>(number), finish.exponent) + biases[column]));
+      };
+      store_carried<T, S, kN, Traits::kCarryPass>(
+          first, finish.scale, biases, finish.at_once, is_plain, LightActivation(epilogue), steps, maps,
+          CarryWindow(steps, t0, walk.at == 0), row_of_sample + place.column, form.out_length, reader.position,
+          warp * 32 + lane, 1 + pair, reinterpret_cast<unsigned char*>(staging), kept, finished, out);
+      continue;
     } else if (steps.stores_pairs && is_plain) {
       store_pairs<T, kN, kHalves>(first, finish, biases, reader.position, form.out_length, lane,
                                   out + (row_of_sample + place.column) * form.out_length + t0);
@@ -305,7 +315,7 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
           epilogue, staging + warp * kOwn * Traits::kPitch, lane, out);
     }
   }
-  if (Mode::kStoresBoxes && warp == 0 && lane == 0) ptx::bulk_wait();
+  if (Mode::kCarries && lane == 0) ptx::bulk_wait();
 }
 
 #ifndef EMULATE
@@ -325,13 +335,14 @@ __global__ void __launch_bounds__(kRowsThreads, 1)
   const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32, pair = group == kPairs ? warp / 2 : group;
-  const RowLayout layout(base, steps, TraitsOf<Mode, kN>::kStagingBytes, pair);
+  const RowLayout layout(base, steps, pair);
   if (group < kPairs && warp == 0 && lane == 0) {
     for (int stage = 0; pair < steps.rings && stage < steps.stages; ++stage) {
       ptx::mbarrier_init(layout.full(stage), Mode::kCopiers);
       ptx::mbarrier_init(layout.empty(stage), 128);  // each reader for itself
     }
     ptx::mbarrier_init(layout.turn(pair), 4);
+    ptx::mbarrier_init(layout.kept(pair), 32);
     if (pair == 0) ptx::mbarrier_init(layout.weights_full(), 1);
     ptx::fence_mbarrier_init();
   }
@@ -356,8 +367,8 @@ __global__ void __launch_bounds__(kRowsThreads, 1)
       for (std::uint32_t at = 0; at < total; at += 16384)
         ptx::bulk_copy(layout.weights + at, from + at, min(16384U, total - at), layout.weights_full());
     }
-    copy_rows<typename Operand::Source, Mode::kCopiers, Mode::kInTurns>(form, steps, maps, layout, source, pair,
-                                                                        (Mode::kInTurns ? warp : warp % 2) * 32 + lane);
+    copy_rows<typename Operand::Source, Mode::kCopiers, Mode::kInTurns, Mode::kCarries>(
+        form, steps, maps, layout, source, pair, (Mode::kInTurns ? warp : warp % 2) * 32 + lane);
     return;
   }
   ptx::registers_up<232>();

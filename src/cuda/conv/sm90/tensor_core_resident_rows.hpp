@@ -12,9 +12,14 @@
 namespace polyphase::cuda::tensor_core {
 
 /// Whether there is a kernel for the problem whose weights and rings of the source fit the shared memory of `device`. `source`:
-/// of 16-bit types it has to lie at a multiple of 4 bytes.
+/// of 16-bit types it has to lie at a multiple of 4 bytes; so has `out` where its rows do not begin at sectors.
 [[nodiscard]] bool resident_rows_fit(const ConvProblem& problem, ConvDirection direction, Precision precision,
-                                     const void* source, int device);
+                                     const void* source, const void* out, int device);
+
+/// Whether a problem that fits is finished with `epilogue` where it is stored: ReLU and LeakyReLU of 16-bit types whose rows do
+/// not begin at sectors.
+[[nodiscard]] bool resident_rows_fuse(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue,
+                                      int device);
 
 /// gather() of tensor_core.hpp for a problem that fits.
 void resident_rows_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,

@@ -79,7 +79,8 @@ void launch_rows(RowKernel<Mode, kN>, const RowsCall& call, const TapGemm& form,
                             pack_rows<Operand>(problem, direction, steps, w, to, stream);
                           });
   const auto* weights = packed->template as<State>();
-  const std::size_t state_bytes = sizeof(State) + (Operand::kScaled ? static_cast<std::size_t>(steps.blocks) * 4 : 0);
+  const Steps tiles = tiles_of(steps);
+  const std::size_t state_bytes = sizeof(State) + (Operand::kScaled ? static_cast<std::size_t>(tiles.blocks) * 4 : 0);
   const Buffer buffer(state_bytes, call.device);
   auto* state = buffer.as<State>();
   auto* tile_split = reinterpret_cast<std::uint32_t*>(state + 1);
@@ -99,10 +100,10 @@ void launch_rows(RowKernel<Mode, kN>, const RowsCall& call, const TapGemm& form,
       static_cast<T*>(call.out), state, tile_split);
   check_launch("conv tensor_core: rows");
   if constexpr (Operand::kScaled) {
-    const dim3 grid(static_cast<unsigned>(std::min<std::int64_t>(steps.blocks, properties(call.device).sm_count)),
+    const dim3 grid(static_cast<unsigned>(std::min<std::int64_t>(tiles.blocks, properties(call.device).sm_count)),
                     kRepairPieces);
     repair_kernel<<<grid, 256, 0, call.stream>>>(
-        form, steps, problem, kN, steps.positions, call.epilogue, direction == ConvDirection::forward,
+        form, tiles, problem, kN, steps.positions, call.epilogue, direction == ConvDirection::forward,
         Operand::kLeastSafe * static_cast<double>(form.rows * form.taps), source, static_cast<const T*>(call.weights.data()),
         static_cast<const T*>(call.bias), static_cast<T*>(call.out), tile_split, weights, state);
     check_launch("conv tensor_core: rows, repair");
@@ -118,12 +119,19 @@ bool with_rows_kernel(const TapGemm& form, const void* source, const void* out, 
     if (form.taps != kTaps || form.columns <= kN / 2) return false;
     const DeviceProperties& gpu = properties(device);
     const auto offset = [](const void* address) { return static_cast<int>(reinterpret_cast<std::uintptr_t>(address) % 16); };
-    const RowShape shape{Traits::kHalves, kN,         Operand::kParts, sizeof(typename Operand::Source), Traits::kStagingBytes,
-                         offset(source),  offset(out)};
+    const RowShape shape{Traits::kHalves,
+                         kN,
+                         Operand::kParts,
+                         sizeof(typename Operand::Source),
+                         Traits::kStagingBytes,
+                         Traits::kCarryBytes,
+                         Traits::kCarryPass,
+                         offset(source),
+                         offset(out)};
     const RowSteps steps = make_row_steps(form, shape, gpu.sm_count, gpu.shared_bytes_per_block);
     if (steps.count == 0) return false;
     const auto run_as = [&]<RowParity kParity>() {
-      if constexpr (Traits::kHalves == 2 && sizeof(typename Operand::Source) == 4 && kParity != RowParity::mixed) {
+      if constexpr (Traits::kHalves == 2 && kParity != RowParity::mixed) {
         if (steps.store_classes != 0)
           return run(RowKernel<RowMode<Operand, Traits::kHalves, kTaps, kParity, true>, kN>(), steps);
       }
@@ -140,9 +148,12 @@ bool with_rows_kernel(const TapGemm& form, const void* source, const void* out, 
 }
 
 template <class Operand>
-bool rows_fit(const TapGemm& form, const void* source, int device) {
-  return with_rows_kernel<Operand>(form, source, source, device, [](auto, const RowSteps&) {});
+bool rows_fit(const TapGemm& form, const void* source, const void* out, int device) {
+  return with_rows_kernel<Operand>(form, source, out, device, [](auto, const RowSteps&) {});
 }
+
+/// resident_rows_gather() of f16 and bf16, which are compiled by themselves.
+void gather_rows_of_16_bits(const RowsCall& call);
 
 template <class Operand>
 void gather_rows(const RowsCall& call) {

@@ -17,8 +17,12 @@ struct ClassMaps {
   CUtensorMap map[kClassesMost];
   int offset[kClassesMost];  // of the rows' first number: a map begins at the boundary before it
 };
-using RowMaps = ClassMaps<kRowClassesMost>;      // of the source, from multiples of 16 bytes
-using StoreMaps = ClassMaps<kStoreClassesMost>;  // of the output, from sectors
+using RowMaps = ClassMaps<kRowClassesMost>;  // of the source, from multiples of 16 bytes
+/// Of the output, from sectors: boxes of a whole tile, and of one at the begin of a run.
+struct StoreMaps {
+  CUtensorMap whole[kStoreClassesMost], begin[kStoreClassesMost];
+  int offset[kStoreClassesMost];
+};
 
 /// The first `classes` of them: `rows` rows of `length` numbers; boxes of `width` numbers and all of `box_rows` rows that are
 /// in one class.
@@ -54,8 +58,19 @@ template <class Maps>
 }
 
 [[nodiscard]] inline StoreMaps make_store_maps(const TapGemm& form, const RowSteps& steps, const void* out, int bytes) {
-  return make_class_maps<StoreMaps>(out, form.N * form.G * form.out_channels, form.out_length, bytes, steps.store_classes, 32,
-                                    steps.position_step, kBoxColumns);
+  using Maps = ClassMaps<kStoreClassesMost>;
+  const std::int64_t rows = form.N * form.G * form.out_channels;
+  const Maps whole =
+      make_class_maps<Maps>(out, rows, form.out_length, bytes, steps.store_classes, 32, kCarryPositions, steps.store_columns);
+  const Maps begin = make_class_maps<Maps>(out, rows, form.out_length, bytes, steps.store_classes, 32,
+                                           kCarryPositions - steps.aligned, steps.store_columns);
+  StoreMaps maps{};
+  for (int c = 0; c < kStoreClassesMost; ++c) {
+    maps.whole[c] = whole.map[c];
+    maps.begin[c] = begin.map[c];
+    maps.offset[c] = whole.offset[c];
+  }
+  return maps;
 }
 
 }  // namespace polyphase::cuda::tensor_core

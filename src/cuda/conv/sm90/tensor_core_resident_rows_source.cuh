@@ -31,6 +31,42 @@ struct RowTile {
   }
 };
 
+/// The tiles of a consumer. kRuns: every other one of a block's runs of RowSteps::run tiles.
+template <bool kRuns>
+struct RowWalk : Walk {
+  int pair, at;  // tile of the run
+  __device__ RowWalk(const StoredSteps& steps, int pair_) : Walk(steps, pair_), pair(pair_), at(pair_) {
+    if (!kRuns) return;
+    above = steps.by_weight_tiles.divide(blockIdx.x);
+    step = steps.by_weight_tiles.divide(gridDim.x);
+  }
+  __device__ __forceinline__ void advance(const RowSteps& steps) {
+    if (kRuns && (at += kPairs) < length(steps)) return;
+    at = pair;
+    above += step;
+  }
+  /// Tiles of the run: a row's last one may have fewer.
+  __device__ __forceinline__ int length(const RowSteps& steps) const {
+    const std::uint32_t n = steps.by_position_tiles.divide(above);
+    return above - n * steps.by_position_tiles.divisor + 1 == steps.by_position_tiles.divisor ? steps.last_run : steps.run;
+  }
+  /// The tile's number in tiles_of().
+  __device__ __forceinline__ std::uint32_t block(const RowSteps& steps) const {
+    return kRuns ? (above * static_cast<std::uint32_t>(steps.run) + static_cast<std::uint32_t>(at)) *
+                           steps.by_weight_tiles.divisor +
+                       tile
+                 : Walk::block(steps);
+  }
+  /// That of the consumer `further` behind this one.
+  __device__ __forceinline__ TilePlace place(const RowSteps& steps, int further = 0) const {
+    Walk own = *this;
+    if (!kRuns) own.above += static_cast<std::uint32_t>(further);
+    TilePlace place = own.Walk::place(steps);
+    if (kRuns) place.position += (at + further) * kCarryPositions;
+    return place;
+  }
+};
+
 /// Where row `row` of a step lies in its stage, in rows: those of a map side by side.
 __device__ __forceinline__ int slot_of(const RowSteps& steps, int row) {
   return steps.classes == 2 ? row % 2 * (kRowsOfStep / 2) + row / 2 : row;
@@ -53,7 +89,7 @@ __device__ __forceinline__ void copy_boxes(const RowSteps& steps, const RowMaps&
 /// All steps of a consumer's tiles, or of both's in turns, each row from the 16-byte boundary before it on; what lies outside
 /// the rows is zero. kThreads threads, in whose place one issues a few big copies where nothing is outside. Rows begin and end
 /// at whole words of 4 bytes.
-template <class T, int kThreads, bool kBoth, class RowLayout>
+template <class T, int kThreads, bool kBoth, bool kRuns, class RowLayout>
 __device__ __forceinline__ void copy_rows(const TapGemm& form, const RowSteps& steps, const RowMaps& maps,
                                           const RowLayout& layout, const T* __restrict__ source, int pair, int thread) {
   constexpr int kBytes = static_cast<int>(sizeof(T)), kOfRow = kThreads / kRowsOfStep;
@@ -61,19 +97,21 @@ __device__ __forceinline__ void copy_rows(const TapGemm& form, const RowSteps& s
   const std::int64_t further = kRowsOfStep * form.source_length * kBytes;
   const auto slot = static_cast<std::uint32_t>(slot_of(steps, row) * steps.pitch);
   Ring ring;
-  Walk walk(steps, kBoth ? 0 : pair);
-  for (bool is_second = false; walk.more(); is_second = !is_second) {
-    const RowTile<T> tile(form, walk.place(steps), source);
+  RowWalk<kRuns> walk(steps, kBoth ? 0 : pair);
+  for (bool is_second = false; walk.more();) {
+    const RowTile<T> tile(form, walk.place(steps, is_second ? 1 : 0), source);
     const T* begin = tile.base + row * form.source_length;
     const auto offset = static_cast<int>(reinterpret_cast<std::uintptr_t>(begin) % 16), end = offset + steps.span * kBytes;
     const auto* from = reinterpret_cast<const unsigned char*>(begin) - offset;
     const bool inside = tile.first <= 0 && steps.span <= tile.last;
+    // Maps have zeros outside of their rows; before a row's first element lies the row before, where rows begin within a map.
+    const bool by_maps = steps.classes != 0 && (tile.first <= 0 || maps.offset[0] + maps.offset[kRowClassesMost - 1] == 0);
     auto rows = static_cast<int>(form.rows) - row;
     for (int step = 0; step < steps.count; ++step, rows -= kRowsOfStep, from += further) {
       const std::uint32_t stage = layout.ring + static_cast<std::uint32_t>(ring.stage * steps.stage_bytes);
       const std::uint32_t own = stage + slot, full = layout.full(ring.stage);
       ptx::mbarrier_wait(layout.empty(ring.stage), ring.parity ^ 1);
-      if (steps.classes != 0 && inside && (step + 1) * kRowsOfStep <= form.rows) {
+      if (by_maps && (step + 1) * kRowsOfStep <= form.rows) {
         if (thread == 0)
           copy_boxes<T>(steps, maps, tile.row + step * kRowsOfStep, tile.element, stage, full);
         else
@@ -94,21 +132,22 @@ __device__ __forceinline__ void copy_rows(const TapGemm& form, const RowSteps& s
       }
       ring.advance(steps.stages);
     }
-    walk.above += kBoth ? (is_second ? walk.step - 1 : 1) : walk.step;
+    if (kBoth) is_second = !is_second && (kRuns || walk.above + 1 < walk.count);
+    if (!is_second) walk.advance(steps);
   }
 }
 
 /// How a kernel's threads read rows: slot s of a warpgroup has positions 2s and 2s + 1 of each half of a tile, so that a tap's
 /// elements are, but for one, those of the tap before. Halves share none: what the products of one read is not written while
 /// they are under way. kParity: RowSteps::parity.
-template <class Operand_, int kHalves_, int kTaps_, RowParity kParity_, bool kStoresBoxes_ = false>
+template <class Operand_, int kHalves_, int kTaps_, RowParity kParity_, bool kCarries_ = false>
 struct RowMode {
   using Operand = Operand_;
   static constexpr int kHalves = kHalves_, kTaps = kTaps_;
   static constexpr RowParity kParity = kParity_;
   static constexpr int kBytes = static_cast<int>(sizeof(typename Operand::Source));
   static constexpr bool kInTurns = takes_turns(Operand::kParts, kBytes);
-  static constexpr bool kStoresBoxes = kStoresBoxes_;   // RowSteps::store_classes is not zero
+  static constexpr bool kCarries = kCarries_;           // RowSteps::store_classes is not zero
   static constexpr int kCopiers = kInTurns ? 128 : 64;  // threads that fill a ring
   static constexpr int kWindow = 2 + kTaps - 1;         // elements of a row for two positions
   static constexpr int kElements = kHalves * kWindow;

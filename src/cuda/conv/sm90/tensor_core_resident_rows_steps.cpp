@@ -10,6 +10,8 @@ constexpr int kVector = 8;                      // rows of an operand's 16 bytes
 constexpr int kSector = 32;                     // bytes
 constexpr std::int64_t kLongestSplitSum = 640;  // as in make_resident_steps
 constexpr int kStagesMost = 8;
+constexpr int kBytesOfRun = 4096;        // of a row, at most: pieces of rows far apart at a time cost more than is saved
+constexpr std::int64_t kCommonMost = 4;  // divisor of a row's runs and the blocks
 constexpr std::int64_t kCoordinatesMost = std::int64_t{1} << 30;
 
 std::int64_t pieces(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
@@ -32,19 +34,54 @@ RowParity parity_of(const Offsets& offsets, int element_bytes) {
 
 bool has_whole_sectors(const TapGemm& form, int element_bytes) { return form.out_length * element_bytes % kSector == 0; }
 
-/// Where tiles of f32 overlap: classes of rows of the output modulo a sector; 0 where maps are no way to store them.
-int store_classes_of(const TapGemm& form, const RowShape& shape, const RowSteps& steps) {
-  const bool in_pairs =
-      form.out_length % 2 == 0 && shape.out_address % 8 == 0 && (form.out_origin + steps.position_begin) % 2 == 0;
+/// Classes of rows of the output modulo a sector, where they do not all begin at one; 0 where maps are no way to store them.
+int store_classes_of(const TapGemm& form, const RowShape& shape) {
+  const bool in_pairs = form.out_length % 2 == 0 && shape.out_address % (2 * shape.element_bytes) == 0 &&
+                        (form.out_origin + form.position_begin) % 2 == 0;
   const bool fits = std::max(form.out_length, form.N * form.G * form.out_channels) < kCoordinatesMost;
-  if (shape.element_bytes != 4 || steps.aligned == 1 || form.columns % shape.columns != 0 || !in_pairs || !fits) return 0;
-  return static_cast<int>(kSector / std::gcd(form.out_length * 4, std::int64_t{kSector}));
+  // Rows of the source that begin at odd and even elements have no such kernel.
+  const bool is_needed =
+      shape.carry_columns != 0 && form.source_length % 2 == 0 && !has_whole_sectors(form, shape.element_bytes);
+  if (!is_needed || form.columns % shape.columns != 0 || !in_pairs || !fits) return 0;
+  return static_cast<int>(kSector / std::gcd(form.out_length * shape.element_bytes, std::int64_t{kSector}));
+}
+
+/// Runs of so many tiles that the blocks have the least to do one after another; not where a row's runs and the blocks share a
+/// large divisor, so that blocks would work at the same places of row after row: that took half as long again. A run begins a
+/// sector before its first own position, and a row's last tile reaches as far behind its end.
+void choose_run(const TapGemm& form, const RowShape& shape, int sm_count, RowSteps& steps) {
+  const std::int64_t tile = kCarryPositions, sector = kSector / shape.element_bytes;
+  const std::int64_t weight_tiles = pieces(form.columns, shape.columns) * form.G;
+  const std::int64_t blocks = std::max<std::int64_t>(sm_count / weight_tiles, 1);
+  steps.aligned = static_cast<int>(sector);
+  std::int64_t least = 0;
+  // A few positions earlier, what a tile reads begins at a multiple of 16 bytes, if all rows begin alike.
+  const std::int64_t first = shape.source_address + shape.element_bytes * (form.position_begin - sector + form.source_origin);
+  const std::int64_t earlier = (first % 16 + 16) % 16 / shape.element_bytes / 2 * 2;
+  const std::int64_t count = form.position_count + earlier + sector - 1;
+  const auto runs_of = [&](std::int64_t run) { return pieces(count, run * tile - sector); };
+  for (int run = kPairs; run * tile * shape.element_bytes <= kBytesOfRun; run += kPairs) {
+    const std::int64_t common = std::gcd(runs_of(run), blocks);
+    const std::int64_t time = pieces(form.N * runs_of(run), blocks) * run * (common > kCommonMost ? 3 : 2);
+    if (least != 0 && time >= least) continue;
+    least = time;
+    steps.run = run;
+  }
+  steps.position_step = static_cast<int>(steps.run * tile - sector);
+  steps.position_begin = form.position_begin - sector - earlier;
+  steps.position_tiles = runs_of(steps.run);
+  // Both consumers have as many.
+  const std::int64_t last = count + sector - (steps.position_tiles - 1) * steps.position_step;
+  steps.last_run = static_cast<int>(pieces(pieces(last, tile), kPairs) * kPairs);
 }
 
 /// Tiles overlap so that stored rows begin at a sector, unless they do anyway, or that would cost an eighth of the products.
-void choose_row_tiles(const TapGemm& form, const RowShape& shape, RowSteps& steps) {
+void choose_row_tiles(const TapGemm& form, const RowShape& shape, int sm_count, RowSteps& steps) {
   const int positions = 64 * shape.halves;
   choose_tiles(form, positions, shape.element_bytes, steps);
+  steps.run = 1;
+  steps.store_classes = store_classes_of(form, shape);
+  if (steps.store_classes != 0) return choose_run(form, shape, sm_count, steps);
   if (shape.halves > 1 && !has_whole_sectors(form, shape.element_bytes)) {
     if (steps.aligned == 1) return;
     // A whole sector, so that pairs of neighbours stay pairs.
@@ -62,7 +99,18 @@ void choose_row_tiles(const TapGemm& form, const RowShape& shape, RowSteps& step
 
 bool is_for_rows(const TapGemm& form, int element_bytes) {
   if (form.source_stride != 1 || form.planes != 1 || form.tap_step != 1 || form.out_stride != 1) return false;
-  return element_bytes == 4 || (form.source_length % 2 == 0 && has_whole_sectors(form, element_bytes));
+  return element_bytes == 4 || (form.source_length % 2 == 0 && form.out_length % 2 == 0);
+}
+
+Steps tiles_of(const RowSteps& steps) {
+  Steps tiles = steps;
+  if (steps.run == 1) return tiles;
+  tiles.position_step = steps.positions;
+  tiles.position_tiles *= steps.run;
+  tiles.blocks *= steps.run;
+  tiles.run_tiles = steps.run;
+  tiles.run_overlap = steps.aligned;
+  return tiles;
 }
 
 RowSteps make_row_steps(const TapGemm& form, const RowShape& shape, int sm_count, int shared_limit) {
@@ -70,7 +118,8 @@ RowSteps make_row_steps(const TapGemm& form, const RowShape& shape, int sm_count
   if (shape.element_bytes == 2 && shape.source_address % 4 != 0) return {};  // zeros outside the rows are written in words
   RowSteps steps{};
   steps.columns = shape.columns;
-  choose_row_tiles(form, shape, steps);
+  choose_row_tiles(form, shape, sm_count, steps);
+  if (shape.element_bytes == 2 && steps.store_classes == 0 && !has_whole_sectors(form, shape.element_bytes)) return {};
   const std::int64_t first_out = form.out_origin + steps.position_begin;
   steps.stores_pairs = steps.aligned == 1 && form.columns % shape.columns == 0 && form.out_length % 2 == 0 &&
                        shape.out_address % (2 * shape.element_bytes) == 0 && first_out % 2 == 0;
@@ -82,7 +131,6 @@ RowSteps make_row_steps(const TapGemm& form, const RowShape& shape, int sm_count
   steps.weight_bytes = shape.parts * steps.taps * (kRowsOfStep / kVector) * shape.columns * 16;
   const Offsets offsets = offsets_of(form, shape, steps);
   steps.parity = parity_of(offsets, shape.element_bytes);
-  steps.store_classes = steps.parity == RowParity::mixed ? 0 : store_classes_of(form, shape, steps);
   const std::int64_t classes = 16 / std::gcd(form.source_length * shape.element_bytes, std::int64_t{16});
   const bool has_maps = std::max(form.source_length, form.N * form.G * form.rows) < kCoordinatesMost;
   steps.classes = has_maps && classes <= kRowClassesMost ? static_cast<int>(classes) : 0;
@@ -91,7 +139,9 @@ RowSteps make_row_steps(const TapGemm& form, const RowShape& shape, int sm_count
   const int unit = steps.classes == 2 ? 32 : 16, row_bytes = (steps.span + 1) * shape.element_bytes;
   steps.pitch = static_cast<int>(pieces(row_bytes + 16 - offsets.grain + offsets.begin, unit) | 1) * unit;
   steps.stage_bytes = kRowsOfStep * steps.pitch;
-  const int fixed = kPairs * shape.staging_bytes + shape.columns * 4 + kRowsBarrierBytes;
+  steps.staging_bytes = steps.store_classes != 0 ? shape.carry_bytes : shape.staging_bytes;
+  steps.store_columns = shape.carry_columns;
+  const int fixed = kPairs * steps.staging_bytes + shape.columns * 4 + kRowsBarrierBytes;
   const std::int64_t weights = std::int64_t{steps.count} * steps.weight_bytes;
   if (weights + fixed > shared_limit) return {};
   steps.rings = takes_turns(shape.parts, shape.element_bytes) ? 1 : kPairs;
@@ -102,7 +152,12 @@ RowSteps make_row_steps(const TapGemm& form, const RowShape& shape, int sm_count
   steps.resident = true;
   steps.turn = steps.count / 4;
   steps.shared_bytes = static_cast<int>(fixed + weights + steps.rings * steps.stages * steps.stage_bytes);
-  return count_tiles(form, sm_count, steps) ? steps : RowSteps{};
+  if (!count_tiles(form, sm_count, steps)) return {};
+  // A block has whole runs.
+  if (steps.run > 1)
+    steps.grid =
+        static_cast<unsigned>(std::min(sm_count / steps.weight_tiles, form.N * steps.position_tiles) * steps.weight_tiles);
+  return steps;
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -16,10 +16,10 @@ enum class RowParity : int { even, odd, mixed };
 
 /// Rows of the source that begin alike modulo 16 bytes are a class, and so are those of an f32 output modulo a sector of 32;
 /// each has a tensor map.
-inline constexpr int kRowClassesMost = 2, kStoreClassesMost = 4;
+inline constexpr int kRowClassesMost = 2, kStoreClassesMost = 8;
 
-/// Columns of the output that are stored at a time through maps.
-inline constexpr int kBoxColumns = 32;
+/// Positions of a tile that is stored through maps.
+inline constexpr int kCarryPositions = 128;
 
 /// Whether the two consumers share a ring and multiply in strict turns: where products take less time than memory, but not so
 /// little that the products of one could go unnoticed behind the other's stores.
@@ -33,7 +33,11 @@ struct RowSteps : StoredSteps {
   RowParity parity;
   int classes;        // 1 or 2: rows equal modulo it lie side by side in a stage, and come through maps; 0: as 1, no maps
   int rings;          // of `stages` each
-  int store_classes;  // where tiles overlap: output rows equal modulo it go through a map; 0: no maps
+  int store_classes;  // output rows equal modulo it go through a map; 0: no maps
+  int run;            // neighbouring tiles that a block works on, its consumers in turns; 1 without maps
+  int last_run;       // those of a row's last run
+  int staging_bytes;  // of a consumer
+  int store_columns;  // of a box
   bool stores_pairs;  // neighbouring outputs are aligned as one number of twice the size, and tiles do not overlap
 };
 
@@ -43,12 +47,16 @@ struct RowShape {
   int columns, parts;
   int element_bytes;                // of source and output
   int staging_bytes;                // of a consumer
+  int carry_bytes, carry_columns;   // the same, and columns of a box, where tiles carry; 0: no such kernel
   int source_address, out_address;  // modulo 16
 };
 
 /// Whether the source is read, and the output written, position by position: stride and dilation 1. 16-bit types also need rows
-/// that begin at whole words and sectors.
+/// that begin at whole words.
 [[nodiscard]] bool is_for_rows(const TapGemm& form, int element_bytes);
+
+/// The steps with all tiles of runs as tiles of their own.
+[[nodiscard]] Steps tiles_of(const RowSteps& steps);
 
 /// count == 0 where it does not fit.
 [[nodiscard]] RowSteps make_row_steps(const TapGemm& form, const RowShape& shape, int sm_count, int shared_limit);

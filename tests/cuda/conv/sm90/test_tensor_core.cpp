@@ -73,9 +73,10 @@ std::vector<ConvProblem> row_problems() {
     }
   }
   problems = thinned(std::move(problems));
-  // Even rows that do not begin at sectors: a store of their own, in every grid.
+  // Even rows that do not begin at sectors, in every grid: tiles that carry, in runs of more than one block's, too.
   problems.push_back(sized({.N = 2, .C_in = 128, .C_out = 128, .L_in = 640, .K = 3}));
   problems.push_back(sized({.N = 1, .C_in = 40, .C_out = 128, .L_in = 512, .K = 5, .P_l = 1, .P_r = 1}));
+  problems.push_back(sized({.N = 3, .C_in = 24, .C_out = 128, .L_in = 1200, .K = 3, .G = 1}));
   return problems;
 }
 
@@ -256,20 +257,24 @@ TEST_CASE("narrow steps fit shared memory, list every product, and tiles follow 
 }
 
 TEST_CASE("row steps fit shared memory and leave no position out") {
-  int fitting = 0, pairs = 0, odd = 0, two_classes = 0, boxed = 0;
+  int fitting = 0, pairs = 0, odd = 0, two_classes = 0, carried = 0, carried_halves = 0;
   for (const ConvProblem& p : row_problems()) {
     for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
       const cuda::TapGemm form = cuda::make_tap_gemm(p, direction);
       for (const tensor_core::RowShape& shape :
-           {tensor_core::RowShape{1, 128, 2, 4, 4480, 0, 0}, tensor_core::RowShape{1, 128, 2, 4, 4480, 12, 4},
-            tensor_core::RowShape{2, 128, 1, 4, 18048, 0, 0}, tensor_core::RowShape{2, 128, 1, 2, 8832, 4, 2}}) {
+           {tensor_core::RowShape{1, 128, 2, 4, 4480, 0, 0, 0, 0}, tensor_core::RowShape{1, 128, 2, 4, 4480, 0, 0, 12, 4},
+            tensor_core::RowShape{2, 128, 1, 4, 18048, 24576, 32, 0, 0},
+            tensor_core::RowShape{2, 128, 1, 2, 8832, 36864, 128, 4, 8},
+            tensor_core::RowShape{2, 128, 1, 2, 8832, 36864, 128, 4, 2}}) {
         const tensor_core::RowSteps steps = tensor_core::make_row_steps(form, shape, 132, kSharedOfHopper);
         if (steps.count == 0) continue;
         ++fitting;
         pairs += steps.stores_pairs ? 1 : 0;
         odd += steps.parity == tensor_core::RowParity::odd ? 1 : 0;
         two_classes += steps.classes == 2 ? 1 : 0;
-        boxed += steps.store_classes != 0 ? 1 : 0;
+        const bool carries = steps.store_classes != 0;
+        carried += carries && shape.element_bytes == 4 ? 1 : 0;
+        carried_halves += carries && shape.element_bytes == 2 ? 1 : 0;
         CHECK(steps.shared_bytes <= kSharedOfHopper);
         CHECK(steps.stages >= 2);
         CHECK(steps.rows * steps.count >= form.rows);
@@ -279,16 +284,28 @@ TEST_CASE("row steps fit shared memory and leave no position out") {
         CHECK(steps.pitch % (steps.classes == 2 ? 64 : 32) == (steps.classes == 2 ? 32 : 16));
         CHECK(steps.stage_bytes % 256 == 0);
         CHECK((steps.classes == 0 || steps.classes * form.source_length * shape.element_bytes % 16 == 0));
-        CHECK((steps.store_classes == 0 || (steps.aligned == 8 && steps.store_classes * form.out_length % 8 == 0)));
-        CHECK((steps.store_classes == 0 || (form.out_origin + steps.position_begin) % 2 == 0));
+        CHECK((!carries || steps.store_classes * form.out_length * shape.element_bytes % 32 == 0));
+        CHECK((!carries || (form.out_origin + steps.position_begin) % 2 == 0));
+        // Runs begin a sector early, both consumers have as many tiles of one, and what a row's last tile carries is no output.
+        CHECK((carries ? steps.run % 2 == 0 && steps.last_run % 2 == 0 : steps.run == 1));
+        CHECK((!carries || (steps.aligned * shape.element_bytes == 32 && steps.last_run <= steps.run &&
+                            steps.position_begin + steps.aligned <= form.position_begin)));
+        const std::int64_t reach = steps.position_begin + (steps.position_tiles - 1) * steps.position_step +
+                                   steps.last_run * steps.positions - steps.aligned + 1;
+        CHECK((!carries || reach >= form.position_begin + form.position_count));
+        // Of every tile by itself, what the runs have.
+        const tensor_core::Steps tiles = tensor_core::tiles_of(steps);
+        CHECK(tiles.blocks == steps.blocks * steps.run);
+        CHECK(tiles.position_tiles * tiles.position_step - (steps.run > 1 ? steps.position_tiles * tiles.run_overlap : 0) ==
+              steps.position_tiles * steps.position_step);
         CHECK(steps.store_classes <= tensor_core::kStoreClassesMost);
         CHECK(steps.rings == (tensor_core::takes_turns(shape.parts, shape.element_bytes) ? 1 : 2));
-        CHECK(steps.position_step <= steps.positions);
+        CHECK(steps.position_step <= steps.run * steps.positions);
         CHECK((!steps.stores_pairs || steps.position_step == steps.positions));
         CHECK(steps.position_begin <= form.position_begin);
         CHECK(steps.position_begin + steps.position_tiles * steps.position_step >= form.position_begin + form.position_count);
         CHECK(steps.grid % steps.weight_tiles == 0);  // a block keeps its columns
-        CHECK((shape.element_bytes == 4 || form.out_length % 16 == 0));
+        CHECK((shape.element_bytes == 4 || carries || form.out_length % 16 == 0));
       }
     }
   }
@@ -296,9 +313,10 @@ TEST_CASE("row steps fit shared memory and leave no position out") {
   CHECK(pairs > 0);
   CHECK(odd > 0);
   CHECK(two_classes > 0);
-  CHECK(boxed > 0);
+  CHECK(carried > 0);
+  CHECK(carried_halves > 0);
   ConvProblem strided = sized({.N = 1, .C_in = 128, .C_out = 128, .L_in = 640, .K = 3, .S = 2});
-  const tensor_core::RowShape shape{1, 128, 2, 4, 4480, 0, 0};
+  const tensor_core::RowShape shape{1, 128, 2, 4, 4480, 0, 0, 0, 0};
   CHECK(tensor_core::make_row_steps(cuda::make_tap_gemm(strided, ConvDirection::forward), shape, 132, kSharedOfHopper).count ==
         0);
 }

@@ -1,0 +1,10 @@
+#include "cuda/conv/sm90/tensor_core_resident_rows_launch.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+void gather_rows_of_16_bits(const RowsCall& call) {
+  if (call.problem.dtype == DType::f16) return gather_rows<Half>(call);
+  gather_rows<Brain>(call);
+}
+
+}  // namespace polyphase::cuda::tensor_core
