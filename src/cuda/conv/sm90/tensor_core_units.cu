@@ -7,6 +7,7 @@
 #include "cuda/conv/sm90/tensor_core_units.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_maps.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
+#include "cuda/dependent_launch.cuh"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -83,9 +84,9 @@ void launch(const Call& call, const UnitSteps& steps) {
   CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
   const WideExact<T> exact{problem, true,   static_cast<const T*>(call.source), static_cast<const T*>(call.weights.data()),
                            nullptr, nullptr};
-  kernel<<<steps.grid, kUnitThreads, static_cast<std::size_t>(shared), call.stream>>>(
-      form, steps, call.epilogue, source_map(problem, steps, call.source), static_cast<const T*>(call.bias),
-      static_cast<T*>(call.out), packed->template as<OperandHeader>(), exact);
+  launch_behind(kernel, steps.grid, kUnitThreads, static_cast<std::size_t>(shared), call.stream, form, steps, call.epilogue,
+                source_map(problem, steps, call.source), static_cast<const T*>(call.bias), static_cast<T*>(call.out),
+                packed->template as<OperandHeader>(), exact);
   check_launch("conv tensor_core: units");
 }
 

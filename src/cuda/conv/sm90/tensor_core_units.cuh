@@ -17,6 +17,7 @@
 #include "cuda/conv/sm90/operand_source.cuh"
 #include "cuda/conv/sm90/tensor_core_units_source.cuh"
 #include "cuda/conv/sm90/tensor_core_wide_repair.cuh"
+#include "cuda/dependent_launch.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"
 
 namespace polyphase::cuda::tensor_core {
@@ -59,7 +60,7 @@ struct UnitStore {
   const TapGemm& form;
   const UnitSteps& steps;
   WideFinish finish;
-  T* __restrict__ out;
+  T* out;
   int slot, lane;
 
   /// sums[kChannels / 2 * r + 4*j + 2*h + b]: class r of unit h, channel 8*j + 2*(lane%4) + b. bias: of channels lane and
@@ -160,9 +161,8 @@ template <class Operand, int kStride, int kPattern>
 __device__ __forceinline__ void consume_units(const TapGemm& form, const UnitSteps& steps, const Epilogue& epilogue,
                                               const UnitLayout<kPattern>& layout, const unsigned char* memory,
                                               const WideExact<typename Operand::Source>& exact,
-                                              const typename Operand::Source* __restrict__ bias,
-                                              typename Operand::Source* __restrict__ out,
-                                              const OperandHeader* __restrict__ weight_header, int group, int warp, int lane) {
+                                              const typename Operand::Source* bias, typename Operand::Source* out,
+                                              const OperandHeader* weight_header, int group, int warp, int lane) {
   using T = typename Operand::Source;
   using Layout = UnitLayout<kPattern>;
   using First = UnitHalf<kPattern, 0>;
@@ -233,12 +233,12 @@ __device__ __forceinline__ void consume_units(const TapGemm& form, const UnitSte
   }
 }
 
+/// Launched behind the kernel before: nothing that it reads is declared unaliased, or it could be loaded before the wait.
 template <class Operand, int kStride, int kPattern>
 __global__ void __launch_bounds__(kUnitThreads, 1)
     units_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ UnitSteps steps,
                  const __grid_constant__ Epilogue epilogue, const __grid_constant__ CUtensorMap map,
-                 const typename Operand::Source* __restrict__ bias, typename Operand::Source* __restrict__ out,
-                 const OperandHeader* __restrict__ weight_header,
+                 const typename Operand::Source* bias, typename Operand::Source* out, const OperandHeader* weight_header,
                  const __grid_constant__ WideExact<typename Operand::Source> exact) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(128) unsigned char raw[];
@@ -256,6 +256,7 @@ __global__ void __launch_bounds__(kUnitThreads, 1)
     ptx::fence_mbarrier_init();
   }
   __syncthreads();
+  wait_for_grid_before();
   if (group == kUnitGroups) {
     ptx::registers_down<40>();
     if (warp == 0 && lane == 0)
