@@ -8,6 +8,7 @@
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm80/tensor_core_mma_wgrad.hpp"
 #include "cuda/conv/sm90/tensor_core.cuh"
+#include "cuda/conv/sm90/tensor_core_boxes.hpp"
 #include "cuda/conv/sm90/tensor_core_launch.cuh"
 #include "cuda/conv/sm90/tensor_core_phases.hpp"
 #include "cuda/conv/sm90/tensor_core_resident.hpp"
@@ -109,6 +110,8 @@ void gather(const ConvProblem& problem, ConvDirection direction, const void* sou
   }
   if (turned_pays(problem, direction, device) && turned_takes(problem, direction, source, out, device))
     return turned_gather(problem, direction, source, weights, bias, out, epilogue, device, stream);
+  if (!epilogue.is_needed() && boxes_pay(problem, direction, precision, source, out, device))
+    return boxes_gather(problem, direction, source, weights, bias, out, precision, device, stream);
   if (resident_fits(problem, direction, precision, device))
     return resident_gather(problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
   const Gather call{problem, direction, make_tap_gemm(problem, direction), source, w, bias, out, epilogue, device, stream};

@@ -1,0 +1,86 @@
+#include "cuda/conv/sm90/tensor_core_boxes.cuh"
+
+#include <ostream>
+
+#include "cuda/conv/sm90/tensor_core_boxes.hpp"
+#include "cuda/conv/sm90/tensor_core_kept.cuh"
+
+namespace polyphase::cuda::tensor_core {
+namespace {
+
+template <class Operand>
+BoxesSteps steps_of(const TapGemm& form, const void* source, const void* out, int device) {
+  const DeviceProperties& gpu = properties(device);
+  const auto place = [](const void* address, std::uintptr_t boundary) {
+    return static_cast<int>(reinterpret_cast<std::uintptr_t>(address) % boundary / sizeof(float));
+  };
+  return make_boxes_steps(form, {Operand::kParts, place(source, 16), place(out, 32)}, gpu.sm_count, gpu.shared_bytes_per_block);
+}
+
+template <class Mode>
+void launch(const Gather& call, const Weights& weights, const BoxesSteps& steps) {
+  using Operand = typename Mode::Operand;
+  const auto packed = kept_weights<Operand>(call, weights, steps, steps.columns);
+  const BoxesMaps maps = make_boxes_maps(call.form, steps, call.source, call.out);
+  const Sampled<Operand> sampled(call);
+  sampled.launch(boxes_kernel<Mode>, steps.grid, kBoxesThreads, steps.shared_bytes, call.form, steps, maps,
+                 packed->template as<unsigned char>(), static_cast<const float*>(call.bias), static_cast<float*>(call.out),
+                 sampled.header(), sampled.exact());
+  check_launch("conv tensor_core: boxes");
+}
+
+template <class Operand, int kDepths, bool kHalf>
+void launch_as(const Gather& call, const Weights& weights, const BoxesSteps& steps) {
+  if (steps.kind == BoxesRows::whole) return launch<BoxesMode<Operand, kDepths, kHalf, BoxesRows::whole>>(call, weights, steps);
+  if (steps.kind == BoxesRows::pairs) return launch<BoxesMode<Operand, kDepths, kHalf, BoxesRows::pairs>>(call, weights, steps);
+  launch<BoxesMode<Operand, kDepths, kHalf, BoxesRows::any>>(call, weights, steps);
+}
+
+/// The kernel with the fewest products that holds all of a tile's.
+template <class Operand>
+void gather_as(const Gather& call, const Weights& weights) {
+  const BoxesSteps steps = steps_of<Operand>(call.form, call.source, call.out, call.device);
+  const int depths = steps.depths;
+  if constexpr (Operand::kParts == 2) {
+    if (!steps.is_half)
+      return depths <= 6 ? launch_as<Operand, 6, false>(call, weights, steps)
+                         : launch_as<Operand, 10, false>(call, weights, steps);
+    if (depths <= 6) return launch_as<Operand, 6, true>(call, weights, steps);
+    if (depths <= 14) return launch_as<Operand, 14, true>(call, weights, steps);
+  } else {
+    if (!steps.is_half)
+      return depths <= 10 ? launch_as<Operand, 10, false>(call, weights, steps)
+                          : launch_as<Operand, 20, false>(call, weights, steps);
+  }
+  launch_as<Operand, 20, true>(call, weights, steps);
+}
+
+BoxesSteps steps_of(const TapGemm& form, Precision precision, const void* source, const void* out, int device) {
+  return precision == Precision::tf32 ? steps_of<OneHalf>(form, source, out, device)
+                                      : steps_of<SplitHalf>(form, source, out, device);
+}
+
+}  // namespace
+
+bool boxes_fit(const ConvProblem& problem, ConvDirection direction, Precision precision, const void* source, const void* out,
+               int device) {
+  return problem.dtype == DType::f32 && steps_of(make_tap_gemm(problem, direction), precision, source, out, device).count > 0;
+}
+
+bool boxes_pay(const ConvProblem& problem, ConvDirection direction, Precision precision, const void* source, const void* out,
+               int device) {
+  if (!boxes_fit(problem, direction, precision, source, out, device)) return false;
+  // Where each row lies elsewhere, finding and splitting its numbers takes longer than the few products of 32 columns.
+  const BoxesSteps steps = steps_of(make_tap_gemm(problem, direction), precision, source, out, device);
+  return precision == Precision::tf32 || steps.kind != BoxesRows::any || !steps.is_half;
+}
+
+void boxes_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
+                  const void* bias, void* out, Precision precision, int device, cudaStream_t stream) {
+  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights.data(), bias, out, {},
+                    device,  stream};
+  if (precision == Precision::tf32) return gather_as<OneHalf>(call, weights);
+  return gather_as<SplitHalf>(call, weights);
+}
+
+}  // namespace polyphase::cuda::tensor_core

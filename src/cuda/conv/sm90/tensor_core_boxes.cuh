@@ -1,0 +1,273 @@
+#pragma once
+// Forward and dgrad of stride 1 with few columns and short reductions on wgmma (sm_90a), rows in and out as boxes of tensor
+// maps. The mathematics are in cuda/conv/tap_gemm.hpp; tensor_core_narrow.cuh is the form for other strides.
+
+#include <cstdint>
+
+#include "cuda/conv/sm90/operand.cuh"
+#include "cuda/conv/sm90/ring.cuh"
+#include "cuda/conv/sm90/tensor_core_boxes_source.cuh"
+#include "cuda/conv/sm90/tensor_core_boxes_store.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/wgmma_registers.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+inline constexpr int kBoxesThreads = 4 * 128;
+inline constexpr int kBoxesSums = kBoxesPositions / 2;  // of a thread
+
+template <class Operand_, int kDepths_, bool kHalf_, BoxesRows kRows_>
+struct BoxesMode {
+  using Operand = Operand_;
+  static constexpr int kDepths = kDepths_;
+  static constexpr bool kHalf = kHalf_, kStacked = kHalf_ && Operand::kParts == 2;
+  static constexpr BoxesRows kRows = kRows_;
+  static constexpr int kColumns = kHalf ? 1 : 2;                           // of a thread
+  static constexpr int kSets = Operand::kParts == 2 && !kStacked ? 2 : 1;  // of weights
+
+  /// The staged row of number `half` of a thread's columns.
+  __device__ static __forceinline__ int row_of(int warp, int lane, int half) {
+    return kHalf ? warp * 8 + lane / 4 : warp * 16 + lane / 4 + 8 * half;
+  }
+};
+
+/// The weights of 64 rows of gemm_m as operands of up to kDepths products; zeros in what is left of them.
+template <class Mode>
+struct BoxesWeights {
+  std::uint32_t of[Mode::kSets][Mode::kDepths][4];
+
+  /// From what pack_kernel wrote.
+  __device__ __forceinline__ void load(const BoxesSteps& steps, const unsigned char* __restrict__ packed, int warp, int lane) {
+    const int part = steps.rows / 8 * steps.columns;
+#pragma unroll
+    for (int i = 0; i < Mode::kDepths; ++i) {
+      const auto product = static_cast<int>(i < steps.depths ? steps.products[i].weights : 0);
+#pragma unroll
+      for (int set = 0; set < Mode::kSets; ++set) {
+#pragma unroll
+        for (int word = 0; word < 4; ++word) {
+          const int half = word % 2;
+          const int row = Mode::row_of(warp, lane, half);
+          const int column = boxes_column<Mode::kHalf>(steps, row);
+          const int at = product + (Mode::kStacked ? half : set) * part + word / 2 * steps.columns + column;
+          const bool exists = i < steps.depths && column < steps.columns && (!Mode::kHalf || Mode::kStacked || half == 0);
+          of[set][i][word] = exists ? reinterpret_cast<const std::uint32_t*>(packed)[4 * at + lane % 4] : 0;
+        }
+      }
+    }
+  }
+};
+
+/// All products of a tile; the sums are under way when this returns.
+template <class Mode>
+__device__ __forceinline__ void multiply_boxes(const BoxesSteps& steps, std::uint32_t source, const BoxesWeights<Mode>& weights,
+                                               float (&sums)[kBoxesSums]) {
+  using Mma = ptx::WgmmaFromRegisters<Mode::Operand::kType, kBoxesPositions, false>;
+  constexpr bool kTwo = Mode::Operand::kParts == 2;
+  const std::uint64_t high = ptx::operand_descriptor(source, static_cast<std::uint32_t>(steps.tile.window) * 16);
+  const std::uint64_t low = high + static_cast<std::uint32_t>(steps.tile.items);
+  if constexpr (kTwo) {
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < Mode::kDepths; ++i) {
+      if constexpr (Mode::kSets == 2) Mma::multiply(sums, weights.of[1][i], high + steps.products[i].source, i > 0);
+      Mma::multiply(sums, weights.of[0][i], low + steps.products[i].source, Mode::kSets == 2 || i > 0);
+    }
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+    ptx::settle(sums);
+#pragma unroll
+    for (float& sum : sums) sum *= 1.0F / kLowScale;
+    ptx::settle(sums);
+  }
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int i = 0; i < Mode::kDepths; ++i) Mma::multiply(sums, weights.of[0][i], high + steps.products[i].source, kTwo || i > 0);
+  ptx::wgmma_commit();
+}
+
+/// Whether one of a warp's sums may be wrong in a tile with such faults.
+template <class Mode>
+__device__ __forceinline__ bool is_doubtful(const BoxesSteps& steps, Faults faults, int warp, int lane,
+                                            const float (&sums)[kBoxesSums]) {
+  if (faults >= kNeverFault) return true;
+  const float least = least_right<typename Mode::Operand>(faults);
+  bool doubts = false;
+#pragma unroll
+  for (int half = 0; half < Mode::kColumns; ++half) {
+    float smallest = least;
+#pragma unroll
+    for (int i = 0; i < kBoxesPositions / 4; ++i) {
+      const int at = i / 2 * 4 + 2 * half + i % 2;
+      smallest = fminf(smallest, fabsf(Mode::kStacked ? fmaf(sums[at + 2], 1.0F / kLowScale, sums[at]) : sums[at]));
+    }
+    doubts = doubts || (smallest < least && boxes_column<Mode::kHalf>(steps, Mode::row_of(warp, lane, half)) < steps.columns);
+  }
+  return __any_sync(0xffffffffU, doubts) != 0;
+}
+
+/// Computes again what may be wrong in a warp's tiles, which are all stored. Sums became outputs by 2^exponent. Not inlined: it
+/// has registers of its own.
+template <class Mode>
+__device__ __noinline__ void repair_boxes(const TapGemm& form, const BoxesSteps& steps, const ExactSource& exact,
+                                          const float* bias, float* out, Walk walk, WrongTiles wrong, int exponent, int warp) {
+  constexpr int kRows = Mode::kHalf ? 8 : 16;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll 1
+  for (int i = 0; i < wrong.count; ++i) {
+    const WrongTiles::Entry entry = wrong.of[i];
+    const float least = ldexpf(least_right<typename Mode::Operand>(entry.faults), exponent);
+    walk.above = entry.above;
+    do {
+      const TilePlace place = walk.place(steps);
+      const std::int64_t t0 = place.position + form.out_origin, length = form.out_length;
+#pragma unroll 1
+      for (int row = warp * kRows; row < (warp + 1) * kRows; ++row) {
+        const int column = boxes_column<Mode::kHalf>(steps, row);
+        if (column >= steps.columns) continue;
+        const std::int64_t channel = place.g * form.out_channels + place.column + column;
+        float* const to = out + (place.n * form.G * form.out_channels + channel) * length + t0;
+        const float offset = bias != nullptr ? bias[channel] : 0.0F;
+        const int shift = Mode::kRows == BoxesRows::whole ? 0 : boxes_shift<Mode::kHalf>(steps, row);
+#pragma unroll 1
+        for (int at = (t0 == 0 ? 0 : shift) + lane; at < shift + steps.position_step && t0 + at < length; at += 32) {
+          if (entry.faults >= kNeverFault || !(fabsf(to[at] - offset) >= least))
+            to[at] = own_exact_sum(form, exact, place.n, place.g, place.column + column, place.position + at) + offset;
+        }
+      }
+      walk.advance();
+    } while (i == WrongTiles::kMost - 1 && walk.more());
+  }
+}
+
+template <class Mode>
+__device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSteps& steps, const BoxesMaps& maps,
+                                              const BoxesLayout& layout, const unsigned char* __restrict__ packed,
+                                              const float* __restrict__ bias, float* __restrict__ out,
+                                              const OperandHeader* header, const ExactSource& exact, unsigned char* memory,
+                                              float* staging, int consumer, int warp, int lane) {
+  constexpr int kSlots = Mode::kHalf ? 32 : 64;
+  Walk walk(steps, consumer);
+  const std::uint32_t g = steps.by_column_tiles.divide(walk.tile);
+  const auto first_column = static_cast<int>(walk.tile - g * steps.by_column_tiles.divisor) * steps.columns;
+  const auto* state = reinterpret_cast<const State*>(packed);
+  BoxesWeights<Mode> weights;
+  weights.load(steps, packed + kWeightHeaderBytes + static_cast<std::int64_t>(walk.tile) * steps.weight_bytes, warp, lane);
+  const Faults of_weights = weight_faults(static_cast<Split>(state->weight_split), form.rows * form.taps);
+  const int weight_exponent = scale_exponent(state->weight_largest, kWeightTarget);
+  wait_for_grid_before();
+  const int exponent = -source_exponent(header) - weight_exponent;
+  const int beyond = exponent < -126 || exponent > 127 ? exponent / 2 : 0;  // no float has it
+  const int q = lane % 4;
+  BoxesColumn columns[Mode::kColumns];
+#pragma unroll
+  for (int half = 0; half < Mode::kColumns; ++half) {
+    const int row = Mode::row_of(warp, lane, half);
+    const int column = boxes_column<Mode::kHalf>(steps, row);
+    BoxesColumn& own = columns[half];
+    own.shift = Mode::kRows == BoxesRows::whole ? 0 : boxes_shift<Mode::kHalf>(steps, row);
+    own.to = staging + row * (Mode::kRows == BoxesRows::whole ? kBoxesFirst : kBoxesWidth) + 2 * q - own.shift;
+    own.factor = power_of_two(exponent - beyond);
+    const bool exists = column < steps.columns;
+    const std::int64_t channel = g * form.out_channels + first_column + column;
+    own.offset = exists && bias != nullptr ? bias[channel] : 0.0F;
+    own.first = out + channel * form.out_length + 2 * q;
+    own.before = exists ? min(own.shift, static_cast<int>(form.out_length)) : 0;
+  }
+  // From a row's first box to its second.
+  const auto second_of = [&](int row) { return kSlots * kBoxesFirst - kBoxesFirst + row * (kBoxesSecond - kBoxesFirst); };
+  WrongTiles wrong{reinterpret_cast<WrongTiles::Entry*>(memory + (layout.wrong(4 * consumer + warp) - layout.base))};
+  BoxesTurn at(consumer);
+  for (; walk.more(); walk.advance()) {
+    float sums[kBoxesSums];
+    ptx::mbarrier_wait(layout.full(at.barrier()), at.parity());
+    multiply_boxes<Mode>(steps, layout.sources + static_cast<std::uint32_t>(at.stage * steps.source_bytes), weights, sums);
+
+    const std::uint32_t n = steps.by_position_tiles.divide(walk.above);
+    const std::uint32_t tile = walk.above - n * steps.by_position_tiles.divisor;
+    if (warp == 0 && lane == 0) ptx::bulk_wait_read();  // the staging is free again
+    ptx::named_barrier(1 + consumer, 128);
+    ptx::wgmma_wait<0>();
+    // Through a shuffle the compiler knows it to be the same in a warp.
+    const auto of_warps = *reinterpret_cast<const uint4*>(memory + (layout.faults(at.stage) - layout.base));
+    const Faults faults = __shfl_sync(0xffffffffU, of_weights + of_warps.x + of_warps.y + of_warps.z + of_warps.w, 0);
+    if (lane == 0) ptx::mbarrier_arrive(layout.empty(at.barrier()));
+    at.advance(steps.stages);
+    ptx::settle(sums);
+    if (faults != 0 && is_doubtful<Mode>(steps, faults, warp, lane, sums)) wrong.add(walk.above, faults);
+    if (beyond != 0) {
+#pragma unroll
+      for (float& sum : sums) sum *= power_of_two(beyond);
+    }
+#pragma unroll
+    for (int half = 0; half < Mode::kColumns; ++half) {
+      BoxesColumn own = columns[half];
+      const int row = Mode::row_of(warp, lane, half);
+      bool is_first = false;
+      if constexpr (Mode::kRows != BoxesRows::whole) {
+        is_first = tile == 0;
+        own.first += static_cast<std::int64_t>(n) * (form.G * form.out_channels * form.out_length);
+      }
+      stage_boxes<Mode::kRows, Mode::kStacked>(own, sums, half, q, is_first, second_of(row));
+    }
+    ptx::fence_async_shared();
+    ptx::named_barrier(1 + consumer, 128);
+    const int first_row =
+        static_cast<int>((n * static_cast<std::uint32_t>(form.G) + g) * static_cast<std::uint32_t>(form.out_channels)) +
+        first_column;
+    const int t0 = static_cast<int>(tile) * steps.position_step;
+    if constexpr (Mode::kRows != BoxesRows::whole)
+      store_ends<Mode::kHalf>(form, steps, maps, t0, staging, out + first_row * form.out_length, warp * 32 + lane);
+    if (warp == 0 && lane == 0)
+      send_boxes<Mode::kRows, Mode::kHalf>(form, steps, maps, first_row, t0,
+                                           layout.staging + static_cast<std::uint32_t>(consumer * steps.staging_bytes));
+  }
+  if (warp == 0 && lane == 0) ptx::bulk_wait();
+  ptx::named_barrier(1 + consumer, 128);  // the first thread has stored the others' sums
+  if (wrong.count != 0) repair_boxes<Mode>(form, steps, exact, bias, out, walk, wrong, exponent, warp);
+}
+
+#ifndef EMULATE
+template <class Mode>
+__global__ void __launch_bounds__(kBoxesThreads, 1)
+    boxes_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ BoxesSteps steps,
+                 const __grid_constant__ BoxesMaps maps, const unsigned char* __restrict__ packed,
+                 const float* __restrict__ bias, float* __restrict__ out, const OperandHeader* header,
+                 const __grid_constant__ ExactSource exact) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  extern __shared__ __align__(16) unsigned char boxes_memory[];
+  const std::uint32_t base = (ptx::shared_address(boxes_memory) + 127) & ~127U;
+  unsigned char* memory = boxes_memory + (base - ptx::shared_address(boxes_memory));
+  // Through a shuffle the compiler knows them to be the same in a warp; else it serialises the wgmmas.
+  const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
+  const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const BoxesLayout layout(base, steps);
+  if (threadIdx.x == 0) {
+    for (int turn = 0; turn < kPairs * kBoxesTurns; ++turn) {
+      ptx::mbarrier_init(layout.full(turn), 4);
+      ptx::mbarrier_init(layout.empty(turn), 4);
+    }
+    for (int stage = 0; stage < steps.raw_stages; ++stage) {
+      ptx::mbarrier_init(layout.raw_full(stage), 1);
+      ptx::mbarrier_init(layout.raw_empty(stage), 4);
+    }
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+  if (group >= 2) {
+    ptx::registers_down<80>();
+    convert_boxes<typename Mode::Operand, Mode::kRows != BoxesRows::any>(
+        form, steps, maps, layout, memory + (layout.sources - base), memory + (layout.raw - base), header,
+        reinterpret_cast<std::uint32_t*>(memory + (layout.faults(0) - base)), group - 2, warp * 32 + lane);
+    return;
+  }
+  ptx::registers_up<176>();
+  consume_boxes<Mode>(form, steps, maps, layout, packed, bias, out, header, exact, memory,
+                      reinterpret_cast<float*>(memory + (layout.staging - base) + group * steps.staging_bytes), group, warp,
+                      lane);
+#endif
+}
+#endif
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,54 @@
+#pragma once
+// How the kernel of tensor_core_boxes.cuh cuts a problem. Host arithmetic only.
+
+#include <cstdint>
+
+#include "cuda/conv/sm90/tensor_core_resident_steps.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+inline constexpr int kBoxesPositions = 128;  // of a tile
+inline constexpr int kBoxesPitch = 140;      // numbers of a copied row where its place is known when the kernel is compiled
+inline constexpr int kBoxesDepthsMost = 20;
+inline constexpr int kBoxesTurns = 4;  // barriers of a pipeline's tiles; not less than stages of operands
+inline constexpr int kBoxesRingMost = 16;
+inline constexpr int kBoxesFixedBytes = 128 + 1536;  // alignment; barriers, faults, wrong tiles
+/// Positions of a stored box: of a tile whose rows begin at different places modulo a sector; of the two boxes of one whose
+/// rows are whole sectors. So many words apart, eight rows of pairs of words meet no bank twice.
+inline constexpr int kBoxesWidth = 120, kBoxesFirst = 72, kBoxesSecond = kBoxesPositions - kBoxesFirst;
+/// Source rows that begin alike modulo 16 bytes are a class, and so are output rows modulo a sector of 32.
+inline constexpr int kBoxesLoadMost = 4, kBoxesStoreMost = 8;
+
+/// How the rows of a problem lie.
+enum class BoxesRows : int {
+  whole,  ///< of the source: all at 16 bytes, steps of 16 of them; of the output: whole sectors
+  pairs,  ///< of the source: likewise; of the output: each from an even position on
+  any,
+};
+
+/// One step: the whole reduction of a tile. `stages` are tiles, `raw_stages` chunks of rows as they are in the tensor.
+struct BoxesSteps : StoredSteps {
+  BoxesRows kind;
+  bool is_half;                          // 32 columns: of two parts the high halves lie beside the low ones
+  int depths;                            // steps of gemm_k: products of one part
+  int halo;                              // positions of the source beyond those of the tile
+  int chunks, chunk_rows, chunk_blocks;  // of a tile; rows, and vectors of 8 rows, of a chunk
+  int raw_stages, raw_bytes, raw_pitch, raw_class_bytes;
+  int load_bits, store_bits;   // log2 of the classes
+  int lead[kBoxesLoadMost];    // numbers of a copied row before the tile's first
+  int shift[kBoxesStoreMost];  // positions before a row's window
+  int staging_bytes;           // of a consumer
+  FastDivide by_halo;
+  Product products[kBoxesDepthsMost];
+};
+
+/// What the cutting needs to know of an operand and its arrays.
+struct BoxesShape {
+  int parts;
+  int source_place, out_place;  // numbers from a multiple of 16 bytes, of 32 bytes, to the arrays
+};
+
+/// count == 0 where it does not fit.
+[[nodiscard]] BoxesSteps make_boxes_steps(const TapGemm& form, const BoxesShape& shape, int sm_count, int shared_limit);
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,103 @@
+#pragma once
+// From a consumer's sums to rows of the output: staged as boxes of the rows that begin alike modulo a sector, each from a
+// sector on, which leave through tensor maps while the next tile is multiplied.
+
+#include <cstdint>
+
+#include "cuda/conv/sm90/tensor_core_boxes_maps.hpp"
+#include "cuda/conv/sm90/tensor_core_boxes_steps.hpp"
+#include "cuda/conv/sm90/tensor_core_resident_layout.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/tensor_copy.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+/// Rows of gemm_m are staged rows, whose classes follow each other: the column of one.
+template <bool kHalf>
+__device__ __forceinline__ int boxes_column(const BoxesSteps& steps, int row) {
+  const int bits = (kHalf ? 5 : 6) - steps.store_bits;
+  return (row & ((1 << bits) - 1)) << steps.store_bits | row >> bits;
+}
+/// Its shift.
+template <bool kHalf>
+__device__ __forceinline__ int boxes_shift(const BoxesSteps& steps, int row) {
+  return steps.shift[row >> ((kHalf ? 5 : 6) - steps.store_bits)];
+}
+
+/// Where a thread stages the sums of one column, and what it makes of them.
+struct BoxesColumn {
+  float* to;  // of position 2q
+  int shift;  // of its window
+  float factor, offset;
+  float* first;  // of the output row, position 2q
+  int before;    // numbers of a row that lie before its first window
+};
+
+/// Sums 2q and 2q + 1 of every eight positions: of number `half` of a thread's columns.
+template <BoxesRows kRows, bool kStacked>
+__device__ __forceinline__ void stage_boxes(const BoxesColumn& column, const float (&sums)[kBoxesPositions / 2], int half,
+                                            int q, bool is_first, int second) {
+#pragma unroll
+  for (int i = 0; i < kBoxesPositions / 8; ++i) {
+    const int at = 4 * i + 2 * half;
+    float even = sums[at], odd = sums[at + 1];
+    if constexpr (kStacked) {
+      even = fmaf(sums[at + 2], 1.0F / kLowScale, even);
+      odd = fmaf(sums[at + 3], 1.0F / kLowScale, odd);
+    }
+    even = fmaf(even, column.factor, column.offset);
+    odd = fmaf(odd, column.factor, column.offset);
+    if constexpr (kRows == BoxesRows::whole) {
+      *reinterpret_cast<float2*>(column.to + 8 * i + (i < kBoxesFirst / 8 ? 0 : second)) = make_float2(even, odd);
+    } else if constexpr (kRows == BoxesRows::pairs) {
+      const bool has = i > 0 ? i < kBoxesWidth / 8 || 2 * q < column.shift : 2 * q >= column.shift;
+      if (has) *reinterpret_cast<float2*>(column.to + 8 * i) = make_float2(even, odd);
+    } else {
+      if (i > 0 ? i < kBoxesWidth / 8 || 2 * q < column.shift : 2 * q >= column.shift) column.to[8 * i] = even;
+      if (i > 0 ? i < kBoxesWidth / 8 || 2 * q + 1 < column.shift : 2 * q + 1 >= column.shift) column.to[8 * i + 1] = odd;
+    }
+    if constexpr (kRows != BoxesRows::whole) {
+      if (i == 0 && is_first) {
+        if (2 * q < column.before) column.first[0] = even;
+        if (2 * q + 1 < column.before) column.first[1] = odd;
+      }
+    }
+  }
+}
+
+/// What no box has of a tile that may hold the end of its rows: the last numbers of rows that do not end at 16 bytes. `out`: of
+/// the tile's first row.
+template <bool kHalf>
+__device__ __forceinline__ void store_ends(const TapGemm& form, const BoxesSteps& steps, const BoxesMaps& maps, int t0,
+                                           const float* staging, float* out, int thread) {
+  const auto length = static_cast<int>(form.out_length);
+  if (t0 + kBoxesPositions + 3 < length) return;
+  for (int row = thread; row < (kHalf ? 32 : 64); row += 128) {
+    const int own = row >> ((kHalf ? 5 : 6) - steps.store_bits), column = boxes_column<kHalf>(steps, row);
+    const int begin = t0 + steps.shift[own];
+    if (column >= steps.columns) continue;
+    for (int t = max(maps.store_numbers[own] - maps.store_offset[own], begin); t < min(length, begin + kBoxesWidth); ++t)
+      out[column * form.out_length + t] = staging[row * kBoxesWidth + t - begin];
+  }
+}
+
+/// One thread: sends what is staged of a tile.
+template <BoxesRows kRows, bool kHalf>
+__device__ __forceinline__ void send_boxes(const TapGemm& form, const BoxesSteps& steps, const BoxesMaps& maps, int row, int t0,
+                                           std::uint32_t staging) {
+  constexpr int kSlots = kHalf ? 32 : 64;
+  if constexpr (kRows == BoxesRows::whole) {
+    ptx::tensor_store(&maps.store[0], t0, row, 0, staging);
+    if (t0 + kBoxesFirst < static_cast<int>(form.out_length))
+      ptx::tensor_store(&maps.store[1], t0 + kBoxesFirst, row, 0, staging + kSlots * kBoxesFirst * 4);
+  } else {
+    const auto bytes = static_cast<std::uint32_t>((kSlots >> steps.store_bits) * kBoxesWidth * 4);
+    for (int own = 0; own < 1 << steps.store_bits; ++own, staging += bytes) {
+      const int begin = t0 + steps.shift[own] + maps.store_offset[own];
+      if (begin < maps.store_numbers[own]) ptx::tensor_store(&maps.store[own], begin, row >> steps.store_bits, 0, staging);
+    }
+  }
+  ptx::bulk_commit();
+}
+
+}  // namespace polyphase::cuda::tensor_core
