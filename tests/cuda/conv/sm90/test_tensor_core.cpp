@@ -321,6 +321,21 @@ TEST_CASE("row steps fit shared memory and leave no position out") {
         0);
 }
 
+TEST_CASE("16-bit rows that are carried from tile to tile are activated where they are stored") {
+  if (!has_tensor_cores() || cuda::properties(0).arch() != 90 || tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
+  const auto fuses = [](ConvProblem p, const cuda::Epilogue& epilogue) {
+    p.dtype = DType::bf16;
+    return tensor_core::fuses(p, ConvDirection::forward, epilogue, Precision::fp32, 0);
+  };
+  const ConvProblem carried = sized({.N = 64, .C_in = 128, .C_out = 128, .L_in = 65536, .K = 3});
+  const ConvProblem whole = sized({.N = 64, .C_in = 128, .C_out = 128, .L_in = 65536, .K = 3, .P_l = 1, .P_r = 1});
+  CHECK(fuses(carried, {Activation::relu}));
+  CHECK(fuses(carried, {Activation::leaky_relu, 0.1}));
+  CHECK_FALSE(fuses(carried, {Activation::tanh}));
+  CHECK_FALSE(fuses(carried, {.activation = Activation::relu, .residual = 16}));
+  CHECK_FALSE(fuses(whole, {Activation::relu}));
+}
+
 TEST_CASE("small integers, bit for bit: every type and precision, forward and both gradients") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
   double norm = 0;
