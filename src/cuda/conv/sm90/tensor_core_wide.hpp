@@ -40,7 +40,8 @@ struct WideCandidate {
 
 /// The plan where Algorithm::tensor_core does a problem this way: where tiles of columns read the source so often that
 /// converting it once pays, or the weights of a tile are too many to stay in shared memory, or, of 16-bit types, a phase lacks
-/// a tap, which the other ways decline. On a GPU that uses_mma(), of any problem, the plan of make_mma_plan().
+/// a tap, which the other ways decline. With 16-bit types just kLeastWideProducts do not pay where the weights fit. On a GPU
+/// that uses_mma(), of any problem, the plan of make_mma_plan().
 inline constexpr std::int64_t kLeastWideColumns = 129, kLeastWideProducts = 512, kLeastWideRows = 32;
 [[nodiscard]] std::optional<WidePlan> wide_plan_that_pays(const ConvProblem& problem, ConvDirection direction,
                                                           Precision precision, int device);

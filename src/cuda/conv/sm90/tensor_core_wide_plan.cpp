@@ -3,6 +3,7 @@
 
 #include "conv/workspace.hpp"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
+#include "cuda/conv/sm90/tensor_core_resident.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/runtime.hpp"
 
@@ -24,6 +25,16 @@ std::int64_t samples_that_fit(TapGemm form, const WideShape& shape, int slices, 
     if (form.N == 1) return 0;
     form.N = (form.N + 1) / 2;
   }
+}
+
+/// Whether columns or products are many enough for converting the source beforehand to pay. Numbers of 16 bits are only moved:
+/// at kLeastWideProducts that costs as much as what it saves, where the weights can stay in shared memory.
+bool converting_pays(const TapGemm& form, const ConvProblem& problem, ConvDirection direction, Precision precision,
+                     int device) {
+  const std::int64_t products = form.rows * form.planes * form.taps;
+  if (form.columns >= kLeastWideColumns || products > kLeastWideProducts) return true;
+  if (products < kLeastWideProducts) return false;
+  return problem.dtype == DType::f32 || !resident_fits(problem, direction, precision, device);
 }
 
 /// A plan is some twenty microseconds of arithmetic: a thread keeps its last ones.
@@ -73,12 +84,12 @@ std::optional<WidePlan> make_wide_plan(const ConvProblem& problem, ConvDirection
 std::optional<WidePlan> wide_plan_that_pays(const ConvProblem& problem, ConvDirection direction, Precision precision,
                                             int device) {
   const TapGemm form = make_tap_gemm(problem, direction);
-  const bool many = form.columns >= kLeastWideColumns || form.rows * form.planes * form.taps >= kLeastWideProducts;
   const bool has_gaps = form.full_classes < form.classes || form.full_planes < form.planes;
   const bool is_only_one = has_gaps && (problem.dtype == DType::f16 || problem.dtype == DType::bf16);
   const DeviceProperties& gpu = properties(device);
   const bool is_mma = uses_mma(gpu.arch());
-  if (form.N == 0 || (!is_mma && (!(many || is_only_one) || form.rows < kLeastWideRows))) return std::nullopt;
+  if (form.N == 0 || (!is_mma && form.rows < kLeastWideRows)) return std::nullopt;
+  if (!is_mma && !is_only_one && !converting_pays(form, problem, direction, precision, device)) return std::nullopt;
   thread_local std::vector<Known> known;
   const Known wanted{problem, direction, precision, device, conv_workspace_limit(), std::nullopt};
   const auto found = std::find_if(known.begin(), known.end(), [&](const Known& one) { return one.is_for(wanted); });
