@@ -137,6 +137,7 @@ template <class T>
 __global__ void __launch_bounds__(kLargestThreads)
     sample_kernel(const T* __restrict__ values, std::int64_t count, std::int64_t step, std::int64_t flag_count,
                   std::uint32_t* __restrict__ flags, OperandHeader* __restrict__ header) {
+  wait_for_grid_before();  // which may have made the source
   let_dependents_start();
   for (std::int64_t i = blockIdx.x * kLargestThreads + threadIdx.x; i < flag_count;
        i += kSampleBlocksOfSource * kLargestThreads)

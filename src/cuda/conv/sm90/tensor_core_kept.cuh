@@ -75,8 +75,9 @@ class Sampled {
     if constexpr (Operand::kScaled) {
       const TapGemm& form = call.form;
       const std::int64_t count = form.N * form.G * form.rows * form.source_length, sampled = std::min(count, kSourceSample);
-      sample_kernel<<<kSampleBlocksOfSource, kLargestThreads, 0, call.stream>>>(
-          static_cast<const float*>(call.source), sampled, count / sampled, 0, nullptr, header_.template as<OperandHeader>());
+      launch_behind(sample_kernel<float>, kSampleBlocksOfSource, kLargestThreads, 0, call.stream,
+                    static_cast<const float*>(call.source), sampled, count / sampled, std::int64_t{0},
+                    static_cast<std::uint32_t*>(nullptr), header_.template as<OperandHeader>());
       check_launch("conv tensor_core: scale");
     }
   }
