@@ -31,13 +31,53 @@ Tensor own(const Tensor& gradient, std::unordered_set<const void*>& taken) {
   return gradient.clone();
 }
 
+// A gradient on its way to a node.
+struct Arrived {
+  Tensor sum;
+  bool is_differentiated = false;  // times the node's derivative
+};
+
+class BackwardPass;
+
+}  // namespace
+
+// One node's turn in a pass, as its backward function sees it.
+class Turn {
+ public:
+  Turn(const BackwardPass& pass, const Node& node, bool is_differentiated)
+      : pass_(pass), node_(node), is_differentiated_(is_differentiated) {}
+  [[nodiscard]] Needs needs() {
+    Needs needs = node_.needs;
+    needs.turn_ = this;
+    return needs;
+  }
+  [[nodiscard]] bool is_differentiated() const { return is_differentiated_; }
+  [[nodiscard]] Onward onward() const;
+  void take(const Onward& done) { done_ = done; }
+  [[nodiscard]] const Onward& done() const { return done_; }
+
+ private:
+  const BackwardPass& pass_;
+  const Node& node_;
+  bool is_differentiated_;
+  Onward done_;
+};
+
+bool Needs::is_differentiated() const { return turn_ != nullptr && turn_->is_differentiated(); }
+Onward Needs::onward() const { return turn_ != nullptr ? turn_->onward() : Onward{}; }
+void Needs::take(const Onward& done) const {
+  if (turn_ != nullptr) turn_->take(done);
+}
+
+namespace {
+
 class BackwardPass {
  public:
   explicit BackwardPass(bool retain_graph) : retain_graph_(retain_graph) {}
 
   void send(const Edge& edge, const Tensor& gradient) {
     if (edge.node) {
-      Tensor& sum = gradients_[edge.node.get()];
+      Tensor& sum = gradients_[edge.node.get()].sum;
       if (!sum.defined()) ready_.push(edge.node);
       accumulate(sum, gradient);
     } else {
@@ -53,10 +93,18 @@ class BackwardPass {
       const std::shared_ptr<Node> node = ready_.top();
       ready_.pop();
       const auto found = gradients_.find(node.get());
-      const Tensor gradient = std::move(found->second);
+      const Arrived arrived = std::move(found->second);
       gradients_.erase(found);
-      run_node(*node, gradient);
+      run_node(*node, arrived);
     }
+  }
+
+  // Of the first input of the node whose turn it is.
+  [[nodiscard]] Onward onward(const Node& node) const {
+    const Edge& edge = node.edges.front();
+    if (!edge) return {};
+    if (!offers(edge)) return {nullptr, sum_at(edge)};
+    return {&edge.node->derivative, passes(node) ? sum_at(edge.node->edges.front()) : Tensor()};
   }
 
   // `root_gradient` is the caller's tensor, or one that all passes share, so no leaf may keep it as its own.
@@ -68,27 +116,74 @@ class BackwardPass {
   }
 
  private:
-  void run_node(Node& node, const Tensor& gradient) {
+  // Whether a gradient along the edge, the only one that its node will get, may come with the node's derivative in it.
+  [[nodiscard]] bool offers(const Edge& edge) const {
+    if (!edge.node) return false;
+    const Derivative& derivative = edge.node->derivative;
+    return derivative.activation != Activation::none && !edge.node->freed && edge.node->consumers == 1 &&
+           derivative.result.is_there() && !gradients_.contains(edge.node.get());
+  }
+  // Whether `node`'s gradient through the activation before it would be the next to get to that one's input.
+  [[nodiscard]] bool passes(const Node& node) const {
+    const Node& activation = *node.edges.front().node;
+    if (!activation.derivative.is_all || !(ready_.empty() || ready_.top()->sequence < activation.sequence)) return false;
+    const Edge& next = activation.edges.front();
+    return std::none_of(node.edges.begin(), node.edges.end(),
+                        [&](const Edge& other) { return other.node == next.node && other.leaf == next.leaf; });
+  }
+  [[nodiscard]] Tensor sum_at(const Edge& edge) const {
+    if (edge.node) {
+      const auto found = gradients_.find(edge.node.get());
+      return found != gradients_.end() ? found->second.sum : Tensor();
+    }
+    const auto found = leaf_index_.find(edge.leaf.get());
+    return found != leaf_index_.end() ? leaves_[found->second].second : Tensor();
+  }
+
+  // Has it replace what was there, which is in it.
+  void settle(const Edge& edge, const Tensor& gradient) {
+    (edge.node ? gradients_[edge.node.get()].sum : leaves_[leaf_index_[edge.leaf.get()]].second) = gradient;
+  }
+
+  // The first input's, which has been through the steps in `done`.
+  void send_on(const Node& from, const Tensor& gradient, const Onward& done) {
+    const Edge& edge = from.edges.front();
+    const auto arrive = [&](const Edge& at) { done.sum.defined() ? settle(at, gradient) : send(at, gradient); };
+    if (done.derivative == nullptr) return arrive(edge);
+    const std::shared_ptr<Node>& node = edge.node;
+    if (!passes(from)) {
+      gradients_[node.get()] = {gradient, true};
+      return ready_.push(node);
+    }
+    arrive(node->edges.front());
+    if (retain_graph_) return;
+    node->backward = nullptr, node->derivative = {}, node->freed = true;
+    node->edges.clear();
+  }
+
+  void run_node(Node& node, const Arrived& arrived) {
     require<AutogradError>(!node.freed, "backward: the graph of ", node.name,
                            " was freed by an earlier backward pass; pass retain_graph = true to keep it");
-    const Gradients results = call(node, gradient);
+    Turn turn(*this, node, arrived.is_differentiated);
+    const Gradients results = call(node, arrived.sum, turn.needs());
     require<AutogradError>(results.size() == node.edges.size(), "backward of ", node.name, ": expected ", node.edges.size(),
                            " gradients, got ", results.size());
     for (std::size_t i = 0; i < results.size(); ++i) {
       const Edge& edge = node.edges[i];
       if (!edge || !results[i].defined()) continue;
       check(node, edge, results[i], i);
-      send(edge, results[i]);
+      i == 0 ? send_on(node, results[i], turn.done()) : send(edge, results[i]);
     }
     if (!retain_graph_) node.edges.clear();
   }
 
-  Gradients call(Node& node, const Tensor& gradient) const {
+  Gradients call(Node& node, const Tensor& gradient, Needs needs) const {
     try {
-      if (retain_graph_) return node.backward(gradient, node.needs);
+      if (retain_graph_) return node.backward(gradient, needs);
       const BackwardFunction backward = std::exchange(node.backward, nullptr);  // and what it saved goes with it
+      node.derivative = {};
       node.freed = true;
-      return backward(gradient, node.needs);
+      return backward(gradient, needs);
     } catch (const AutogradError& error) {
       throw AutogradError(concat(node.name, ": ", error.what()));
     }
@@ -103,10 +198,16 @@ class BackwardPass {
 
   bool retain_graph_;
   std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, RunsLater> ready_;
-  std::unordered_map<const Node*, Tensor> gradients_;
+  std::unordered_map<const Node*, Arrived> gradients_;
   std::vector<std::pair<std::shared_ptr<Meta>, Tensor>> leaves_;  // in order of arrival
   std::unordered_map<const Meta*, std::size_t> leaf_index_;
 };
+
+}  // namespace
+
+Onward Turn::onward() const { return pass_.onward(node_); }
+
+namespace {
 
 // A one of root's shape, dtype and device: made once for each and shared, so never written to. A recorded pass uses one that
 // was there before, or its own.

@@ -31,6 +31,7 @@ Edge edge_to(const Tensor& input) {
   const std::shared_ptr<Meta>& meta = TensorAccess::meta(input);
   if (meta->node) {
     edge.node = meta->node;
+    edge.node->consumers.fetch_add(1, std::memory_order_relaxed);
   } else {
     edge.leaf = meta;
   }
@@ -80,7 +81,8 @@ bool should_record(std::span<const Tensor> inputs) {
   return false;
 }
 
-Tensor record(const char* name, Tensor output, std::span<const Tensor> inputs, BackwardFunction backward) {
+Tensor record(const char* name, Tensor output, std::span<const Tensor> inputs, BackwardFunction backward,
+              Derivative derivative) {
   if (!should_record(inputs)) return output;
   require<AutogradError>(inputs.size() <= 64, name, ": expected at most 64 inputs, got ", inputs.size());
   auto node = std::make_shared<Node>();
@@ -92,6 +94,7 @@ Tensor record(const char* name, Tensor output, std::span<const Tensor> inputs, B
     if (node->edges.back()) node->needs.set(static_cast<int>(node->edges.size()) - 1);
   }
   node->backward = std::move(backward);
+  node->derivative = std::move(derivative);
   auto meta = std::make_shared<Meta>();
   meta->requires_grad = true;
   meta->node = std::move(node);

@@ -12,6 +12,7 @@
 // Backward functions run with recording off, so they may call any differentiable operation at no cost. An output is one tensor;
 // an operation with several outputs is several nodes.
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -19,11 +20,15 @@
 #include <span>
 #include <vector>
 
+#include "tensor/map_op.hpp"
 #include "tensor/tensor.hpp"
 
 namespace polyphase::autograd {
 
 struct Node;
+struct Edge;
+struct Onward;
+class Turn;
 
 /// What the tape knows of one tensor: shared by the tensor's handles and by the edges that lead to it.
 struct Meta {
@@ -32,15 +37,25 @@ struct Meta {
   Tensor grad;                 ///< leaves only
 };
 
-/// Which inputs want a gradient, by position.
+/// Which inputs want a gradient, by position; and what goes on around a backward function, in the pass that calls it.
 class Needs {
  public:
   [[nodiscard]] bool operator[](int input) const { return ((bits_ >> input) & 1U) != 0; }
   void set(int input) { bits_ |= std::uint64_t{1} << input; }
   [[nodiscard]] bool any() const { return bits_ != 0; }
 
+  /// Whether the node's Derivative is in the incoming gradient already.
+  [[nodiscard]] bool is_differentiated() const;
+  /// What the pass would do next to the gradient of the first input. Nothing outside a pass.
+  [[nodiscard]] Onward onward() const;
+  /// Tells the pass that the first input's gradient, which the backward function will return, has been through those steps of
+  /// onward() that are set in `done`: the first, or all.
+  void take(const Onward& done) const;
+
  private:
+  friend class Turn;
   std::uint64_t bits_ = 0;
+  Turn* turn_ = nullptr;  // of the pass that calls
 };
 
 /// One gradient for each input, in order; undefined where not needed. A gradient may be `grad` itself or a view of it, but not
@@ -59,20 +74,6 @@ struct Edge {
   explicit operator bool() const { return node != nullptr || leaf != nullptr; }
 };
 
-/// A recorded operation. `backward` is dropped, and with it everything saved, as soon as the backward pass has used it.
-struct Node {
-  const char* name = "";
-  std::uint64_t sequence = 0;  ///< grows with recording: a topological order
-  std::vector<Edge> edges;
-  Needs needs;
-  BackwardFunction backward;
-  bool freed = false;
-  Node() = default;
-  Node(const Node&) = delete;
-  Node& operator=(const Node&) = delete;
-  ~Node();  ///< takes long chains apart without recursion
-};
-
 /// A tensor kept for the backward pass, off the tape. get() throws AutogradError if it was written in place since.
 class Saved {
  public:
@@ -80,10 +81,45 @@ class Saved {
   explicit Saved(const Tensor& tensor);
   [[nodiscard]] const Tensor& get() const;
   [[nodiscard]] bool defined() const { return tensor_.defined(); }
+  /// Whether get() gives a tensor.
+  [[nodiscard]] bool is_there() const { return defined() && tensor_.storage().version() == version_; }
 
  private:
   Tensor tensor_;
   std::uint64_t version_ = 0;
+};
+
+/// The derivative that a node multiplies its gradient by first: that of `activation`, from what derivative_of() takes (the
+/// result; of leaky_relu its argument does as well). Whoever computes the only gradient that comes to the node can do that in
+/// the pass that writes it.
+struct Derivative {
+  Activation activation = Activation::none;  ///< relu, leaky_relu or tanh; none: nothing is offered
+  double slope = 0;                          ///< of leaky_relu
+  Saved result{};
+  bool is_all = false;  ///< the node has one input, and its gradient is this product
+};
+
+/// The steps of a gradient behind the backward function that computes it, each rounded to its dtype: times `derivative`, then
+/// plus `sum`.
+struct Onward {
+  const Derivative* derivative = nullptr;  ///< null: no such step
+  Tensor sum{};                            ///< of the gradients that were there before; undefined: none, or not all are there
+};
+
+/// A recorded operation. `backward` is dropped, and with it everything saved, as soon as the backward pass has used it.
+struct Node {
+  const char* name = "";
+  std::uint64_t sequence = 0;  ///< grows with recording: a topological order
+  std::vector<Edge> edges;
+  Needs needs;
+  BackwardFunction backward;
+  Derivative derivative;
+  std::atomic<std::uint32_t> consumers{0};  ///< edges that were ever made to this node
+  bool freed = false;
+  Node() = default;
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+  ~Node();  ///< takes long chains apart without recursion
 };
 
 /// Whether the tensor is defined and follows gradients.
@@ -95,9 +131,13 @@ class Saved {
 [[nodiscard]] bool should_record(std::span<const Tensor> inputs);
 
 /// Returns `output`, on the tape if should_record(inputs). `output` must be freshly made (its own handle). At most 64 inputs.
-Tensor record(const char* name, Tensor output, std::span<const Tensor> inputs, BackwardFunction backward);
-inline Tensor record(const char* name, Tensor output, std::initializer_list<Tensor> inputs, BackwardFunction backward) {
-  return record(name, std::move(output), std::span<const Tensor>(inputs.begin(), inputs.size()), std::move(backward));
+/// A `backward` recorded with a derivative looks at Needs::is_differentiated().
+Tensor record(const char* name, Tensor output, std::span<const Tensor> inputs, BackwardFunction backward,
+              Derivative derivative = {});
+inline Tensor record(const char* name, Tensor output, std::initializer_list<Tensor> inputs, BackwardFunction backward,
+                     Derivative derivative = {}) {
+  return record(name, std::move(output), std::span<const Tensor>(inputs.begin(), inputs.size()), std::move(backward),
+                std::move(derivative));
 }
 
 }  // namespace polyphase::autograd

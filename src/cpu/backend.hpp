@@ -46,6 +46,7 @@ class CpuBackend final : public Backend {
                       Precision precision) override;
   void snake_backward(const Tensor& x, const Tensor& alpha, const Tensor& beta, const Tensor& gradient,
                       const SnakeGradients& out) override;
+  bool fuses(const ConvProblem&, ConvDirection, const ConvEpilogue&, Algorithm, Precision) override { return false; }
   void activation_backward(const ConvEpilogue& epilogue, const Tensor& result, const Tensor& gradient, const Tensor& in,
                            const Tensor& sums) override;
 

@@ -7,6 +7,7 @@
 #include "cuda/activation_backward.hpp"
 #include "cuda/allocator.hpp"
 #include "cuda/conv/conv.hpp"
+#include "cuda/conv/finish.hpp"
 #include "cuda/copy.hpp"
 #include "cuda/elementwise.hpp"
 #include "cuda/fft.hpp"
@@ -40,6 +41,30 @@ std::int64_t distance_or_zero(const Tensor& from, const Tensor& to) {
   return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to.raw()) - reinterpret_cast<std::uintptr_t>(from.raw()));
 }
 const void* address_or_null(const Tensor& tensor) { return tensor.defined() ? tensor.raw() : nullptr; }
+
+Epilogue pointers_of(const ConvEpilogue& epilogue, const Tensor& out) {
+  return {epilogue.activation,
+          epilogue.slope,
+          address_or_null(epilogue.alpha),
+          address_or_null(epilogue.beta),
+          distance_or_zero(out, epilogue.residual),
+          epilogue.scale,
+          distance_or_zero(out, epilogue.before),
+          distance_or_zero(out, epilogue.derivative)};
+}
+/// What is told before there is an output to measure from.
+Epilogue parts_of(const ConvEpilogue& epilogue) {
+  constexpr std::int64_t kSomewhere = 16;
+  const auto distance = [](const Tensor& tensor) { return tensor.defined() ? kSomewhere : 0; };
+  return {epilogue.activation,
+          epilogue.slope,
+          nullptr,
+          nullptr,
+          distance(epilogue.residual),
+          epilogue.scale,
+          distance(epilogue.before),
+          distance(epilogue.derivative)};
+}
 
 }  // namespace
 
@@ -152,16 +177,18 @@ void CudaBackend::conv_activated(const ConvProblem& problem, ConvDirection direc
                                  const Tensor& bias, const Tensor& out, const ConvEpilogue& epilogue, Algorithm algorithm,
                                  Precision precision) {
   const Turn turn(device_);
-  const Epilogue pointers{epilogue.activation,
-                          epilogue.slope,
-                          address_or_null(epilogue.alpha),
-                          address_or_null(epilogue.beta),
-                          distance_or_zero(out, epilogue.residual),
-                          epilogue.scale,
-                          distance_or_zero(out, epilogue.before)};
+  const Epilogue pointers = pointers_of(epilogue, out);
   const bool is_done = cuda::conv_activated(problem, direction, source.raw(), weights_of(w), address_or_null(bias), out.raw(),
                                             pointers, algorithm, precision, device_, turn.stream);
-  if (!is_done) finish_in_place(*this, epilogue, out);
+  if (is_done) return;
+  if (pointers.is_late())
+    cuda::finish(pointers, out.dtype(), out.size(0), out.size(1), out.size(2), out.raw(), turn.stream);
+  else
+    finish_in_place(*this, epilogue, out);
+}
+bool CudaBackend::fuses(const ConvProblem& problem, ConvDirection direction, const ConvEpilogue& epilogue, Algorithm algorithm,
+                        Precision precision) {
+  return cuda::fuses(problem, direction, parts_of(epilogue), algorithm, precision, device_);
 }
 void CudaBackend::activation_backward(const ConvEpilogue& epilogue, const Tensor& result, const Tensor& gradient,
                                       const Tensor& in, const Tensor& sums) {

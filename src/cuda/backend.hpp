@@ -47,6 +47,8 @@ class CudaBackend final : public Backend {
                       Precision precision) override;
   void snake_backward(const Tensor& x, const Tensor& alpha, const Tensor& beta, const Tensor& gradient,
                       const SnakeGradients& out) override;
+  bool fuses(const ConvProblem& problem, ConvDirection direction, const ConvEpilogue& epilogue, Algorithm algorithm,
+             Precision precision) override;
   void activation_backward(const ConvEpilogue& epilogue, const Tensor& result, const Tensor& gradient, const Tensor& in,
                            const Tensor& sums) override;
 

@@ -83,6 +83,8 @@ class Graph {
   /// Runs it once, in order with the calling thread's current stream; does not wait.
   void replay();
   [[nodiscard]] std::uint64_t replays() const noexcept;
+  /// What one run consists of: kernels, copies and fills.
+  [[nodiscard]] std::size_t steps() const noexcept;
 
   struct State;  // not for users
 

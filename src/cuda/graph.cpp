@@ -25,6 +25,7 @@ struct Graph::State final : WriteObserver {
   std::vector<std::function<void(cudaStream_t)>> preparations;
   cudaGraphExec_t executable = nullptr;
   std::uint64_t replays = 0;
+  std::size_t steps = 0;
   Event last;                        // behind the last replay
   std::vector<WeakStorage> targets;  // written by each replay
 
@@ -122,7 +123,8 @@ void Graph::State::record(const std::function<void()>& work) {
   }
   const GeneratorState end = default_generator().state();
   draws = end.offset - start.offset;
-  const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
+  cudaError_t status = cudaGraphGetNodes(graph, nullptr, &steps);
+  if (status == cudaSuccess) status = cudaGraphInstantiate(&executable, graph, 0);
   (void)cudaGraphDestroy(graph);
   CHECK_CUDA(status);
   require<DeviceError>(end.seed == start.seed, "cuda::capture: expected work that leaves the default generator's seed ",
@@ -135,6 +137,7 @@ Graph& Graph::operator=(Graph&&) noexcept = default;
 Graph::~Graph() = default;
 
 std::uint64_t Graph::replays() const noexcept { return state_ ? state_->replays : 0; }
+std::size_t Graph::steps() const noexcept { return state_ ? state_->steps : 0; }
 
 void Graph::replay() {
   refuse_capture("Graph::replay");

@@ -45,6 +45,7 @@ Graph& Graph::operator=(Graph&&) noexcept = default;
 Graph::~Graph() = default;
 void Graph::replay() { refuse(0); }
 std::uint64_t Graph::replays() const noexcept { return 0; }
+std::size_t Graph::steps() const noexcept { return 0; }
 Graph capture(const std::function<void()>&, int device) { refuse(device); }
 bool capturing() noexcept { return false; }
 void on_replay(std::function<void()>) {}

@@ -8,6 +8,7 @@
 
 namespace polyphase {
 
+using autograd::Derivative;
 using autograd::follows_gradients;
 using autograd::Gradients;
 using autograd::Needs;
@@ -20,14 +21,20 @@ namespace {
 
 enum class Keep : std::uint8_t { input, output };
 
-// `gradient` is the fused derivative, from x or y as `keep` says.
-Tensor activation(const char* name, MapOp op, MapOp gradient, Keep keep, const Tensor& x, double p = 0) {
+// `gradient` is the fused derivative, from x or y as `keep` says; `offered`: that of an activation which a convolution's
+// gradient can take with it.
+Tensor activation(const char* name, MapOp op, MapOp gradient, Keep keep, const Tensor& x, double p = 0,
+                  Activation offered = Activation::none) {
   ops::require_floating(name, x);
   Tensor y = map(name, op, {x}, {p, 0});
   Saved saved = save_if(follows_gradients(x), keep == Keep::input ? x : y);
-  return record(name, std::move(y), {x}, [saved = std::move(saved), name, gradient, p](const Tensor& g, Needs) {
-    return Gradients{map(name, gradient, {saved.get(), g}, {p, 0})};
-  });
+  Derivative derivative{offered, p, saved, true};
+  return record(
+      name, std::move(y), {x},
+      [saved = std::move(saved), name, gradient, p](const Tensor& g, Needs needs) {
+        return Gradients{needs.is_differentiated() ? g : map(name, gradient, {saved.get(), g}, {p, 0})};
+      },
+      std::move(derivative));
 }
 
 // alpha (C) as (C, 1), which lines up with x (N, C, L) and (C, L).
@@ -59,10 +66,11 @@ Tensor snake_of(const char* name, const Tensor& x, const Tensor& alpha, const Te
 
 }  // namespace
 
-Tensor relu(const Tensor& x) { return activation("relu", MapOp::relu, MapOp::relu_grad, Keep::output, x); }
+Tensor relu(const Tensor& x) { return activation("relu", MapOp::relu, MapOp::relu_grad, Keep::output, x, 0, Activation::relu); }
 
 Tensor leaky_relu(const Tensor& x, double negative_slope) {
-  return activation("leaky_relu", MapOp::leaky_relu, MapOp::leaky_relu_grad, Keep::input, x, negative_slope);
+  return activation("leaky_relu", MapOp::leaky_relu, MapOp::leaky_relu_grad, Keep::input, x, negative_slope,
+                    Activation::leaky_relu);
 }
 
 Tensor elu(const Tensor& x, double alpha) { return activation("elu", MapOp::elu, MapOp::elu_grad, Keep::input, x, alpha); }
@@ -74,7 +82,7 @@ Tensor gelu(const Tensor& x, bool approximate_tanh) {
 
 Tensor silu(const Tensor& x) { return activation("silu", MapOp::silu, MapOp::silu_grad, Keep::input, x); }
 
-Tensor tanh(const Tensor& x) { return activation("tanh", MapOp::tanh, MapOp::tanh_grad, Keep::output, x); }
+Tensor tanh(const Tensor& x) { return activation("tanh", MapOp::tanh, MapOp::tanh_grad, Keep::output, x, 0, Activation::tanh); }
 
 Tensor sigmoid(const Tensor& x) { return activation("sigmoid", MapOp::sigmoid, MapOp::sigmoid_grad, Keep::output, x); }
 

@@ -15,10 +15,12 @@
 
 namespace polyphase {
 
+using autograd::Derivative;
 using autograd::follows_gradients;
 using autograd::Gradients;
 using autograd::lowered;
 using autograd::Needs;
+using autograd::Onward;
 using autograd::save_if;
 using autograd::Saved;
 
@@ -80,8 +82,14 @@ struct Convolution {
   [[nodiscard]] Tensor output(const Tensor& input, const Tensor& w, const Tensor& bias, const ConvEpilogue& epilogue) const {
     return gather(output_direction(), input, w, bias, epilogue);
   }
-  [[nodiscard]] Tensor input_gradient(const Tensor& g, const Tensor& w) const {
-    return gather(transposed ? ConvDirection::dgrad : ConvDirection::forward, g, w);
+  /// With those of the steps behind it that its pass has room for.
+  [[nodiscard]] Tensor input_gradient(const Tensor& g, const Tensor& w, Needs needs) const {
+    const ConvDirection direction = transposed ? ConvDirection::dgrad : ConvDirection::forward;
+    Onward onward = needs.onward();
+    if (onward.derivative == nullptr && !onward.sum.defined()) return gather(direction, g, w);
+    const ConvEpilogue epilogue = steps_with(direction, g, onward);
+    needs.take(onward);
+    return gather(direction, g, w, {}, epilogue);
   }
   [[nodiscard]] Tensor weight_gradient(const Tensor& input, const Tensor& g) const {
     return transposed ? wgrad(input, g) : wgrad(g, input);
@@ -89,6 +97,33 @@ struct Convolution {
 
  private:
   static Tensor dense(const Tensor& bias) { return bias.defined() ? bias.contiguous() : bias; }
+
+  /// The steps that are formed with a gradient; the others are dropped from `onward`. Where the kernel forms none of them,
+  /// those of an activation that stands alone are one launch behind it. One that has a bias' gradient to compute is better off
+  /// by itself then, and so is a sum; and where a cache holds the tensors, so that reading them again costs little.
+  [[nodiscard]] ConvEpilogue steps_with(ConvDirection direction, const Tensor& g, Onward& onward) const {
+    const auto lies_like_result = [&](const Tensor& tensor) {
+      return tensor.is_contiguous() && tensor.shape() == result_shape(direction) && tensor.dtype() == g.dtype() &&
+             tensor.device() == g.device();
+    };
+    ConvEpilogue epilogue;
+    if (onward.derivative != nullptr) {
+      const Derivative& derivative = *onward.derivative;
+      epilogue.activation = derivative.activation, epilogue.slope = derivative.slope;
+      epilogue.derivative = derivative.result.get();
+      if (!lies_like_result(epilogue.derivative)) return onward = {}, ConvEpilogue{};
+    }
+    if (onward.sum.defined() && lies_like_result(onward.sum)) epilogue.residual = onward.sum;
+    if (!epilogue.residual.defined()) onward.sum = {};
+    constexpr std::int64_t kLargeBytes = 1 << 26;
+    const bool is_large = result_shape(direction).numel() * static_cast<std::int64_t>(size_of(g.dtype())) >= kLargeBytes;
+    const bool stands_alone = onward.derivative != nullptr && onward.derivative->is_all,
+               adds_only = onward.derivative == nullptr;
+    if (stands_alone) return epilogue;
+    if ((is_large || adds_only) && backend_of(g.device()).fuses(problem, direction, epilogue, algorithm, precision))
+      return epilogue;
+    return onward = {}, ConvEpilogue{};
+  }
 };
 
 // What the backward pass knows of an epilogue.
@@ -107,7 +142,7 @@ struct BeforeEpilogue {
 
 BeforeEpilogue epilogue_backward(const Followed& epilogue, const Tensor& grad, Needs needs) {
   const bool is_snake = epilogue.activation == Activation::snake;
-  const bool active = epilogue.activation != Activation::none && !is_snake;
+  const bool active = epilogue.activation != Activation::none && !is_snake && !needs.is_differentiated();
   const Tensor gradient = epilogue.has_residual && epilogue.scale != 1 ? mul(grad, epilogue.scale) : grad;
   const TensorOptions options{gradient.dtype(), gradient.device()};
   BeforeEpilogue before{active ? Tensor::empty(gradient.shape(), options) : gradient};
@@ -151,19 +186,23 @@ Tensor convolve(const Convolution& conv, const Tensor& x, const Tensor& weight, 
   of.value = save_if(followed && epilogue.activation != Activation::none, is_snake ? epilogue.before : output);
   of.alpha = save_if(followed && is_snake, epilogue.alpha);
   of.beta = save_if(followed && is_snake, epilogue.beta);
-  return autograd::record(conv.name, std::move(output), inputs,
-                          [conv, of = std::move(of), saved_x = save_if(follows_gradients(weight), input),
-                           saved_w = save_if(follows_gradients(x), weight)](const Tensor& grad, Needs needs) {
-                            const BeforeEpilogue before = epilogue_backward(of, grad.contiguous(), needs);
-                            Gradients gradients(6);
-                            if (needs[0]) gradients[0] = conv.input_gradient(before.sums, saved_w.get());
-                            if (needs[1]) gradients[1] = conv.weight_gradient(saved_x.get(), before.sums);
-                            gradients[2] = before.bias;
-                            gradients[3] = before.alpha;
-                            gradients[4] = before.beta;
-                            if (needs[5]) gradients[5] = grad;
-                            return gradients;
-                          });
+  Derivative derivative;
+  if (of.value.defined() && !is_snake) derivative = {of.activation, of.slope, of.value};
+  return autograd::record(
+      conv.name, std::move(output), inputs,
+      [conv, of = std::move(of), saved_x = save_if(follows_gradients(weight), input),
+       saved_w = save_if(follows_gradients(x), weight)](const Tensor& grad, Needs needs) {
+        const BeforeEpilogue before = epilogue_backward(of, grad.contiguous(), needs);
+        Gradients gradients(6);
+        if (needs[0]) gradients[0] = conv.input_gradient(before.sums, saved_w.get(), needs);
+        if (needs[1]) gradients[1] = conv.weight_gradient(saved_x.get(), before.sums);
+        gradients[2] = before.bias;
+        gradients[3] = before.alpha;
+        gradients[4] = before.beta;
+        if (needs[5]) gradients[5] = grad;
+        return gradients;
+      },
+      std::move(derivative));
 }
 
 void require_residual(const Convolution& conv, const Tensor& x, const Tensor& residual) {

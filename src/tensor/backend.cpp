@@ -45,6 +45,8 @@ namespace {
 
 void activate_in_place(Backend& backend, const ConvEpilogue& epilogue, const Tensor& out) {
   if (epilogue.activation == Activation::none) return;
+  if (epilogue.derivative.defined())
+    return backend.map(derivative_of(epilogue.activation), out, std::array{epilogue.derivative, out}, {epilogue.slope, 0});
   const MapOp op = map_op_of(epilogue.activation);
   if (epilogue.activation != Activation::snake) return backend.map(op, out, std::array{out}, {epilogue.slope, 0});
   const auto along_channels = [&](const Tensor& values) {

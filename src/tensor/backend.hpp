@@ -69,6 +69,9 @@ struct ConvEpilogue {
   double scale = 1;  ///< of what is added to the residual
   /// May be undefined; else of the output's shape and dtype, contiguous: gets sums + bias, the activation's argument.
   Tensor before{};
+  /// May be undefined; else of the output's shape and dtype, contiguous: what derivative_of(activation) takes. The sums are
+  /// multiplied by that derivative instead of activated; not with snake or `before`.
+  Tensor derivative{};
   /// Whether anything follows the sums.
   [[nodiscard]] bool is_needed() const { return activation != Activation::none || residual.defined() || before.defined(); }
 };
@@ -150,6 +153,10 @@ class Backend {
   virtual void conv_activated(const ConvProblem& problem, ConvDirection direction, const Tensor& source, const Tensor& w,
                               const Tensor& bias, const Tensor& out, const ConvEpilogue& epilogue, Algorithm algorithm,
                               Precision precision) = 0;
+  /// Whether conv_activated() forms the epilogue where it stores its results, with no pass over memory for it. `epilogue`'s
+  /// tensors are only asked whether they are there.
+  [[nodiscard]] virtual bool fuses(const ConvProblem& problem, ConvDirection direction, const ConvEpilogue& epilogue,
+                                   Algorithm algorithm, Precision precision) = 0;
   /// The way back: in = map(derivative, result, gradient) and sums (C) = in summed over the other two dimensions, in an order
   /// fixed by the shape. `result` is what the activation, which is not snake, gave; (N, C, L), contiguous, not empty. Without
   /// an activation `result` and `in` are not looked at and `gradient` is summed. `sums` may be undefined.

@@ -2,7 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
+
 #include "autograd/no_grad.hpp"
+#include "ops/activations.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/length.hpp"
 #include "ops/reduce.hpp"
@@ -13,6 +16,7 @@ using namespace polyphase;
 using namespace polyphase::testing;
 using autograd::Gradients;
 using autograd::Needs;
+using autograd::Onward;
 
 namespace {
 
@@ -31,6 +35,30 @@ Tensor counted(const Tensor& x, int& calls) {
 // Returns `gradient` whatever comes in.
 Tensor with_gradient(const Tensor& x, const Tensor& gradient) {
   return autograd::record("odd", x.clone(), {x}, [gradient](const Tensor&, Needs) { return Gradients{gradient}; });
+}
+
+// What a backward function was offered, and whether it is to take it.
+struct Offer {
+  bool takes = true;
+  bool has_derivative = false, has_sum = false;
+};
+
+// 2*x. Its gradient takes the steps behind it, the way a convolution does.
+Tensor doubled(const Tensor& x, Offer& offer) {
+  return autograd::record("doubled", x.detach() * 2.0, {x}, [&offer](const Tensor& g, Needs needs) {
+    const Onward onward = needs.onward();
+    offer.has_derivative = onward.derivative != nullptr;
+    offer.has_sum = onward.sum.defined();
+    Tensor gradient = g * 2.0;
+    if (!offer.takes) return Gradients{gradient};
+    if (offer.has_derivative)
+      backend_of(g.device())
+          .map(derivative_of(onward.derivative->activation), gradient, std::array{onward.derivative->result.get(), gradient},
+               {onward.derivative->slope, 0});
+    if (offer.has_sum) gradient = onward.sum + gradient;
+    needs.take(onward);
+    return Gradients{gradient};
+  });
 }
 
 }  // namespace
@@ -229,4 +257,90 @@ TEST_CASE("recording is off inside and back on afterwards") {
   }).backward();
   CHECK_FALSE(inside);
   CHECK(grad_enabled());
+}
+
+TEST_CASE("a gradient may come through an activation that nothing else follows") {
+  for (const bool takes : {true, false})
+    for (const bool retain : {false, true}) {
+      Offer offer{takes};
+      const Tensor x = leaf_of({-1, 3});
+      const Tensor out = sum(doubled(leaky_relu(square(x) * x, 0.25), offer));
+      out.backward({}, retain);
+      CHECK(offer.has_derivative);
+      CHECK_FALSE(offer.has_sum);
+      CHECK(grad_of(x) == Values{1.5, 54});
+      if (retain) {
+        out.backward();
+        CHECK(grad_of(x) == Values{3, 108});
+      }
+      const std::string error = error_of<AutogradError>([&] { return out.backward(), 0; });
+      CHECK(error == "backward: the graph of sum was freed by an earlier backward pass; pass retain_graph = true to keep it");
+    }
+}
+
+TEST_CASE("no derivative is offered where the activation has other gradients, or its result was changed") {
+  Offer offer;
+  const Tensor x = leaf_of({-1, 3});
+  Tensor y = relu(x);
+  const Tensor first = doubled(y, offer), second = square(y);
+  sum(first + second).backward();
+  CHECK_FALSE(offer.has_derivative);
+  CHECK(offer.has_sum);  // of the square
+  CHECK(grad_of(x) == Values{0, 8});
+
+  y = relu(x);
+  const Tensor out = sum(doubled(y, offer));
+  y.detach().fill_(1);
+  const std::string error = error_of<AutogradError>([&] { return out.backward(), 0; });
+  CHECK(error.substr(0, 67) == "relu: a tensor saved for backward was written in place since (versi");
+  CHECK_FALSE(offer.has_derivative);
+}
+
+TEST_CASE("a gradient may bring the sum of those that came before it") {
+  for (const bool takes : {true, false}) {
+    Offer offer{takes};
+    const Tensor x = leaf_of({-1, 3}), y = x * 3.0;
+    sum(y + doubled(relu(y), offer)).backward();
+    CHECK(offer.has_derivative);
+    CHECK(offer.has_sum);
+    CHECK(grad_of(x) == Values{3, 9});
+
+    const Tensor leaf = leaf_of({-1, 3});
+    sum(leaf + doubled(relu(leaf), offer)).backward();
+    CHECK(offer.has_sum);
+    CHECK(grad_of(leaf) == Values{1, 3});
+
+    const Tensor plain = leaf_of({-1, 3});
+    sum(plain + doubled(plain, offer)).backward();
+    CHECK_FALSE(offer.has_derivative);
+    CHECK(offer.has_sum);
+    CHECK(grad_of(plain) == Values{3, 3});
+  }
+}
+
+TEST_CASE("gradients meet in the same order, whoever takes the steps") {
+  for (const bool takes : {true, false}) {
+    Offer offer{takes};
+    const Tensor x = leaf_of({-1, 3}), y = x * 3.0;
+    const Tensor active = relu(y), between = square(y);  // recorded behind the activation, so its gradient is there before
+    sum(between + doubled(active, offer) + y).backward();
+    CHECK(offer.has_derivative);
+    CHECK_FALSE(offer.has_sum);
+    CHECK(grad_of(x) == Values{-15, 63});
+  }
+}
+
+TEST_CASE("nothing is offered where the gradient is not wanted, or outside a pass") {
+  Offer offer{.takes = true, .has_derivative = true, .has_sum = true};
+  const Tensor x = leaf_of({2});
+  autograd::record("product", x.detach() * 5.0, {Tensor::from_vector<double>({5}), x}, [&](const Tensor& g, Needs needs) {
+    offer.has_derivative = needs.onward().derivative != nullptr;
+    offer.has_sum = needs.onward().sum.defined();
+    return Gradients{{}, g * 5.0};
+  }).backward();
+  CHECK_FALSE(offer.has_derivative);
+  CHECK_FALSE(offer.has_sum);
+  CHECK(grad_of(x) == Values{5});
+  CHECK(Needs().onward().derivative == nullptr);
+  CHECK_FALSE(Needs().is_differentiated());
 }

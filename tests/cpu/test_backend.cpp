@@ -65,6 +65,16 @@ TEST_CASE("an epilogue and its way back are map() and reduce()") {
     CHECK(max_difference(out, sum) == 0);
     CHECK(max_difference(before, sums) == 0);
     if (activation == Activation::snake) continue;
+    CHECK_FALSE(backend.fuses(p, ConvDirection::forward, epilogue, Algorithm::automatic, Precision::fp32));
+    if (activation != Activation::none) {  // the derivative in place of the activation
+      const Tensor result = random(sums.shape(), 7);
+      backend.map(derivative_of(activation), expected, std::array{result, sums}, {0.25, 0});
+      backend.map(MapOp::add_scaled, sum, std::array{residual, expected}, {0.3, 0});
+      const ConvEpilogue way_back{
+          .activation = activation, .slope = 0.25, .residual = residual, .scale = 0.3, .derivative = result};
+      backend.conv_activated(p, ConvDirection::forward, x, w, b, out, way_back, Algorithm::automatic, Precision::fp32);
+      CHECK(max_difference(out, sum) == 0);
+    }
     backend.conv_activated(p, ConvDirection::forward, x, w, b, out, epilogue, Algorithm::automatic, Precision::fp32);
     const Tensor in = Tensor::full(sums.shape(), 7), totals = Tensor::full({4}, 7), total = Tensor::empty({1, 4, 1});
     backend.activation_backward(epilogue, out, sums, in, totals);

@@ -43,6 +43,7 @@ std::vector<double> losses(bool graph, int steps) {
       result.push_back(loss.item());
     }
     CHECK(captured.replays() == static_cast<std::uint64_t>(steps));
+    CHECK(captured.steps() > 10);
   } else {
     for (int i = 0; i < steps; ++i) {
       step();
@@ -59,6 +60,38 @@ TEST_CASE("outside a capture nothing is refused, and there is no replay state") 
   CHECK(cuda::replay_state(0) == nullptr);
   CHECK_FALSE(cuda::capturing());
   cuda::on_replay([] { FAIL("nothing replays"); });
+}
+
+TEST_CASE("a residual block's gradients are formed where the gradients behind them are stored") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  const pp::AlgorithmGuard direct(pp::Algorithm::direct);
+  pp::Residual block(pp::LeakyReLU(0.1), pp::Conv1d({.in_channels = 8, .out_channels = 8, .kernel_size = 3, .padding = 1}),
+                     pp::LeakyReLU(0.1), pp::Conv1d({.in_channels = 8, .out_channels = 8, .kernel_size = 3, .padding = 1}));
+  pp::Conv1d before({.in_channels = 8, .out_channels = 8, .kernel_size = 1});
+  block.to(pp::Device::cuda());
+  before.to(pp::Device::cuda());
+  pp::Tensor x = pp::Tensor::randn({2, 8, 500}).to(pp::Device::cuda());
+  const pp::Tensor gradient = pp::Tensor::randn({2, 8, 500}).to(pp::Device::cuda());
+  // `aside`: the block's input, and what its activations give, are followed by a launch more each.
+  const auto steps = [&](bool aside) {
+    const auto step = [&] {
+      std::vector<pp::Tensor> others;
+      const auto seen = [&](const pp::Tensor& y) {
+        if (aside) others.push_back(y * 2.0);
+        return y;
+      };
+      const auto& modules = block.block();
+      const pp::Tensor in = before(x), first = seen((modules[0])(in));
+      pp::Sequential pair;
+      pair.push_back(modules.modules()[1]).push_back(modules.modules()[2]);
+      const pp::Tensor second = seen(pair(first));
+      (in + (modules[3])(second)).backward(gradient);
+    };
+    step();
+    return cuda::capture(step).steps();
+  };
+  const std::size_t launches = 2, saved = 2;  // the activation's derivative by itself, and the sum of the two ways' gradients
+  CHECK(steps(true) == steps(false) + launches + saved);
 }
 
 TEST_CASE("recorded work runs only when replayed, and again with each replay") {

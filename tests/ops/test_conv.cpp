@@ -3,7 +3,10 @@
 #include <doctest/doctest.h>
 
 #include "autograd/gradcheck.hpp"
+#include "autograd/no_grad.hpp"
 #include "conv/algorithm.hpp"
+#include "ops/activations.hpp"
+#include "ops/conv_activated.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/length.hpp"
 #include "ops/reduce.hpp"
@@ -220,4 +223,102 @@ TEST_CASE("the algorithm is chosen when the operation is recorded, and refused w
 
 TEST_CASE("PaddingMode prints its name") {
   CHECK(concat(PaddingMode::zeros, " ", PaddingMode::reflect, " ", PaddingMode::replicate) == "zeros reflect replicate");
+}
+
+namespace {
+
+std::vector<double> values(const Tensor& tensor) { return tensor.detach().to(DType::f64).to_vector<double>(); }
+
+/// An up-sampling layer, then two blocks c + conv(act(conv(act(c)))) on its output, one fused and one not. `apart`: every
+/// activation and sum has another follower as well, whose gradient nobody asks for, so that none is formed with another's pass.
+/// Returns the gradients of all leaves.
+std::vector<std::vector<double>> gradients_through(const std::vector<Tensor>& leaves, Activation activation,
+                                                   std::int64_t groups, bool apart) {
+  std::vector<Tensor> aside;
+  const auto seen = [&](const Tensor& y) {
+    if (apart) aside.push_back(y * 2.0);
+    return y;
+  };
+  const auto act = [&](const Tensor& y) {
+    return seen(activation == Activation::relu ? relu(y) : activation == Activation::tanh ? tanh(y) : leaky_relu(y, 0.25));
+  };
+  const ConvEpilogue epilogue{.activation = activation, .slope = 0.25};
+  const Conv1dOptions same{.padding = 1, .groups = groups};
+  for (const Tensor& leaf : leaves) Tensor(leaf).set_grad({});
+  const Tensor& x = leaves[0];
+  const auto w = [&](std::size_t i) { return leaves[i]; };
+  const auto b = [&](std::size_t i) { return leaves[i + 5]; };
+  const Tensor up = seen(ops::conv_transpose1d(x, w(1), b(1), {.stride = 2, .padding = 1, .groups = groups}, epilogue));
+  const Tensor first = ops::conv1d(act(up), w(2), b(2), same, epilogue);
+  const Tensor c = up + conv1d(seen(first), w(3), b(3), same);
+  const Tensor second = act(conv1d(act(c), w(4), b(4), same));
+  const Tensor y = c + conv1d(second, w(5), b(5), same);
+  Generator generator(3);
+  const Tensor gradient = Tensor::randn(y.shape(), {.dtype = DType::f64, .device = Device::cpu()}, &generator);
+  y.backward(gradient.to(y.dtype()).to(y.device()));
+  std::vector<std::vector<double>> all;
+  for (const Tensor& leaf : leaves) all.push_back(values(leaf.grad()));
+  return all;
+}
+
+void check_gradients_through(DType dtype, std::int64_t channels, std::int64_t groups, std::int64_t length = 22) {
+  const auto leaf = [&](const Shape& shape, std::uint64_t seed) {
+    Tensor made = random_f64(shape, seed).to(dtype).to(default_device());
+    made.set_requires_grad(true);
+    return made;
+  };
+  const std::int64_t group = channels / groups;
+  std::vector<Tensor> leaves{leaf({3, channels, length}, 1), leaf({channels, group, 4}, 2)};
+  for (std::uint64_t i = 3; i <= 6; ++i) leaves.push_back(leaf({channels, group, 3}, i));
+  for (std::uint64_t i = 7; i <= 11; ++i) leaves.push_back(leaf({channels}, i));
+  for (const Activation activation : {Activation::relu, Activation::leaky_relu, Activation::tanh}) {
+    const auto together = gradients_through(leaves, activation, groups, false);
+    CHECK(together == gradients_through(leaves, activation, groups, true));
+    for (const auto& gradient : together) CHECK_FALSE(gradient == std::vector<double>(gradient.size(), 0.0));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("gradients that take an activation and a sum along have the bits of the steps apart") {
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    CAPTURE(dtype);
+    check_gradients_through(dtype, 6, 1);
+    check_gradients_through(dtype, 6, 6);
+    check_gradients_through(dtype, 32, 1);
+  }
+}
+
+TEST_CASE("gradients that take an activation and a sum along: every algorithm") {
+  int ran = 0;
+  for (const Algorithm algorithm : {Algorithm::direct, Algorithm::gemm, Algorithm::tensor_core, Algorithm::reference})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const AlgorithmGuard guard(algorithm);
+      CAPTURE(algorithm);
+      try {
+        check_gradients_through(dtype, 32, 1);
+      } catch (const NotImplemented&) {
+        continue;
+      }
+      ++ran;
+    }
+  CHECK(ran >= 2);
+}
+
+TEST_CASE("gradients that take an activation along: tensors that are large enough for a kernel to do it") {
+  if (default_device().is_cpu()) SKIP_TEST("no kernel of this device does it");
+  check_gradients_through(DType::f32, 6, 1, 480'000);
+  check_gradients_through(DType::f32, 6, 6, 480'000);
+}
+
+TEST_CASE("a gradient through an activation of non-contiguous values, and through frozen layers") {
+  const Tensor x = leaf_f64({2, 9, 4}, 1), w = random_f64({4, 3, 3}, 2);
+  const auto through = [&](bool apart) {
+    x.set_grad({});
+    const Tensor active = leaky_relu(x.transpose(1, 2), 0.25);  // keeps its argument, as it lies
+    const Tensor aside = apart ? active * 2.0 : Tensor();
+    sum(square(conv_transpose1d(active, w))).backward();
+    return values(x.grad());
+  };
+  CHECK(through(false) == through(true));
 }

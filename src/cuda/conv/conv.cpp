@@ -2,6 +2,7 @@
 
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "conv/workspace.hpp"
@@ -31,16 +32,59 @@ struct Call {
   const Weights* weights = nullptr;  // `second` of forward and dgrad, with the forms that are kept of it
 };
 
+/// The last few answers of a thread, so that asking again costs less than a launch.
+template <class Key, class Answer>
+class Remembered {
+ public:
+  template <class Find>
+  Answer get(const Key& key, const Find& find) {
+    for (const auto& [known, answer] : entries_)
+      if (known == key) return answer;
+    const Answer answer = find();
+    if (entries_.size() < kMost) {
+      entries_.emplace_back(key, answer);
+    } else {
+      entries_[oldest_] = {key, answer};
+      oldest_ = (oldest_ + 1) % kMost;
+    }
+    return answer;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 64;
+  std::vector<std::pair<Key, Answer>> entries_;
+  std::size_t oldest_ = 0;
+};
+
+/// Whether the tensor cores apply this call's epilogue, which depends on what there is of it, and not where.
+bool tensor_core_applies(const Call& call) {
+  struct Key {
+    ConvProblem problem;
+    ConvDirection direction;
+    Precision precision;
+    int device;
+    std::size_t limit;
+    Activation activation;
+    double slope;
+    bool adds, keeps, derives;
+    bool operator==(const Key&) const = default;
+  };
+  thread_local Remembered<Key, bool> remembered;
+  const Epilogue& epilogue = call.epilogue;
+  const Key key{call.problem,        call.direction, call.precision,         call.device,          conv_workspace_limit(),
+                epilogue.activation, epilogue.slope, epilogue.residual != 0, epilogue.before != 0, epilogue.derivative != 0};
+  return remembered.get(
+      key, [&] { return tensor_core::fuses(call.problem, call.direction, epilogue, call.precision, call.device); });
+}
+
 /// Whether the kernels of `algorithm` apply this call's epilogue, with the bits of launches of their own.
 bool applies_epilogue(const Call& call, Algorithm algorithm) {
-  const Epilogue& epilogue = call.epilogue;
-  if (!epilogue.is_needed()) return true;
+  if (!call.epilogue.is_needed()) return true;
   switch (algorithm) {
     case Algorithm::gemm:  // cuBLAS stores dgrad's results
       return call.direction == ConvDirection::forward;
     case Algorithm::tensor_core:
-      return call.direction != ConvDirection::wgrad &&
-             tensor_core::fuses(call.problem, call.direction, epilogue, call.precision, call.device);
+      return call.direction != ConvDirection::wgrad && tensor_core_applies(call);
     default:
       return true;
   }
@@ -71,35 +115,22 @@ void issue(const Call& call, Algorithm algorithm) {
   }
 }
 
-/// `automatic` made concrete. A small per-thread memory of the last choices keeps the ranking off the launch path.
+/// `automatic` made concrete; remembered, so that the ranking stays off the launch path.
 Algorithm choose(const Call& call) {
-  struct Choice {
+  struct Key {
     ConvProblem problem;
     ConvDirection direction;
     Precision precision;
     int device;
     std::size_t limit;
-    Algorithm algorithm;
+    bool operator==(const Key&) const = default;
   };
-  constexpr std::size_t kRemembered = 64;
-  thread_local std::vector<Choice> choices;
-  thread_local std::size_t oldest = 0;
-  const std::size_t limit = conv_workspace_limit();
-  for (const Choice& choice : choices) {
-    if (choice.problem == call.problem && choice.direction == call.direction && choice.precision == call.precision &&
-        choice.device == call.device && choice.limit == limit)
-      return choice.algorithm;
-  }
-  const ConvPlan plan = make_conv_plan(call.problem, call.direction, call.precision, call.device);
-  if (log_topic("plan")) log_message(LogLevel::info, concat("plan: ", plan));
-  const Choice choice{call.problem, call.direction, call.precision, call.device, limit, plan.algorithm};
-  if (choices.size() < kRemembered) {
-    choices.push_back(choice);
-  } else {
-    choices[oldest] = choice;
-    oldest = (oldest + 1) % kRemembered;
-  }
-  return plan.algorithm;
+  thread_local Remembered<Key, Algorithm> remembered;
+  return remembered.get({call.problem, call.direction, call.precision, call.device, conv_workspace_limit()}, [&] {
+    const ConvPlan plan = make_conv_plan(call.problem, call.direction, call.precision, call.device);
+    if (log_topic("plan")) log_message(LogLevel::info, concat("plan: ", plan));
+    return plan.algorithm;
+  });
 }
 
 /// Returns the algorithm that `algorithm` came to.
@@ -158,6 +189,13 @@ bool conv_activated(const ConvProblem& problem, ConvDirection direction, const v
                     cudaStream_t stream) {
   const Call call{problem, direction, source, w.data(), bias, out, precision, device, stream, epilogue, &w};
   return applies_epilogue(call, run(call, algorithm));
+}
+
+bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, Algorithm algorithm,
+           Precision precision, int device) {
+  const Call call{problem, direction, nullptr, nullptr, nullptr, nullptr, precision, device, nullptr, epilogue};
+  const DeviceScope scope(device);
+  return applies_epilogue(call, algorithm == Algorithm::automatic ? choose(call) : algorithm);
 }
 
 void conv_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, Algorithm algorithm, Precision precision,

@@ -35,6 +35,11 @@ void conv_dgrad(const ConvProblem& problem, const void* y, const Weights& w, con
                                   const void* bias, void* out, const Epilogue& epilogue, Algorithm algorithm,
                                   Precision precision, int device, cudaStream_t stream);
 
+/// Whether conv_activated() applies `epilogue`, of which it only looks at what there is. A pure function of the arguments and
+/// the device, unless the choice is tuned: then it is that of the untuned one.
+[[nodiscard]] bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, Algorithm algorithm,
+                         Precision precision, int device);
+
 /// w = wgrad(x, y): overwritten, not accumulated.
 void conv_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, Algorithm algorithm, Precision precision,
                 int device, cudaStream_t stream);

@@ -187,6 +187,7 @@ __global__ void __launch_bounds__(kTileP / kThreadP * (kTileC / kThreadC),
   for (std::int64_t block = blockIdx.x; block < steps.blocks; block += gridDim.x) {
     if (threadIdx.x == 0) place = place_of<kTileP, kTileC>(block, form, steps);
     __syncthreads();
+    if (epilogue.is_late()) prefetch_late(form, steps, place, kTileP, kTileC, epilogue, out);
     unsigned masked = 0;
     if (form.full_classes < form.classes) {
 #pragma unroll

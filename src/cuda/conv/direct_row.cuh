@@ -55,6 +55,8 @@ __global__ void __launch_bounds__(32 * kRowWarps)
   const bool is_relu = epilogue.activation == Activation::relu;
   const bool is_plain = !epilogue.is_late() &&
                         (is_relu || epilogue.activation == Activation::leaky_relu || epilogue.activation == Activation::none);
+  const bool is_late = epilogue.is_light_late() && (epilogue.residual | epilogue.derivative) % 16 == 0;
+  const LateFinish<float, float> late(epilogue);
   const float slope = epilogue.activation == Activation::leaky_relu ? static_cast<float>(epilogue.slope) : 1.0F;
   for (std::int64_t block = blockIdx.x; block < tiles.blocks; block += gridDim.x) {
     const std::int64_t above = block / tiles.columns, row = above / tiles.positions, g = row % form.G;
@@ -72,6 +74,19 @@ __global__ void __launch_bounds__(32 * kRowWarps)
       const int c = i >= taps ? 1 : 0, j = i - c * taps;
       weights[warp][c][j] = w[(g * form.columns + first + c) * taps + (flip ? taps - 1 - j : j)];
     }
+    // What lies beside the outputs does so by vectors too, and is asked for early.
+    float* const own = out + (row * form.columns + first) * form.out_length + t;
+    const bool whole = wide && t + 4 <= out_length;
+    float4 added[kRowColumns], result[kRowColumns];
+    if (is_late && whole) {
+      const auto beside = [&](int c, std::int64_t distance, float none) {
+        const float* const at = Epilogue::beside(own + c * form.out_length, distance);
+        return distance != 0 && c < columns ? *reinterpret_cast<const float4*>(at) : make_float4(none, none, none, none);
+      };
+#pragma unroll
+      for (int c = 0; c < kRowColumns; ++c)
+        added[c] = beside(c, epilogue.residual, -0.0F), result[c] = beside(c, epilogue.derivative, 1.0F);
+    }
     __syncwarp();
 #pragma unroll
     for (int c = 0; c < kRowColumns; ++c) {
@@ -87,8 +102,7 @@ __global__ void __launch_bounds__(32 * kRowWarps)
       }
       const std::int64_t channel = g * form.columns + first + c;
       const float offset = bias != nullptr ? bias[channel] : 0.0F;
-      float* const to = out + (row * form.columns + first + c) * form.out_length + t;
-      const bool whole = wide && t + 4 <= out_length;
+      float* const to = own + c * form.out_length;
       if (is_plain) {
 #pragma unroll
         for (int p = 0; p < 4; ++p) {
@@ -97,7 +111,11 @@ __global__ void __launch_bounds__(32 * kRowWarps)
         }
         if (whole) *reinterpret_cast<float4*>(to) = {sums[0], sums[1], sums[2], sums[3]};
       }
-      if (is_plain && whole) continue;
+      if (is_late && whole)
+        *reinterpret_cast<float4*>(to) = {
+            late(sums[0] + offset, {added[c].x, result[c].x}), late(sums[1] + offset, {added[c].y, result[c].y}),
+            late(sums[2] + offset, {added[c].z, result[c].z}), late(sums[3] + offset, {added[c].w, result[c].w})};
+      if ((is_plain || is_late) && whole) continue;
 #pragma unroll
       for (int p = 0; p < 4; ++p) {
         if (t + p < out_length) to[p] = is_plain ? sums[p] : epilogue.finish<float>(sums[p] + offset, channel, to + p);

@@ -8,6 +8,7 @@
 #include "cuda/conv/direct_steps.hpp"
 #include "cuda/conv/epilogue.cuh"
 #include "cuda/conv/tap_gemm.hpp"
+#include "cuda/ptx/prefetch.cuh"
 
 namespace polyphase::cuda::direct {
 
@@ -121,41 +122,85 @@ __device__ __forceinline__ void store_runs(const TapGemm& form, const Place& pla
   }
 }
 
-/// The same with an epilogue at the store, `run` 1, 2 or 4: what is added to four words of a lane is read before any of them is
-/// written.
-template <class T, class A, int kWarpP, int kThreadC>
+/// The same with an epilogue at the store, `run` 1, 2 or 4: what `finish` reads beside kAhead words of a lane is read before
+/// any of them is written.
+template <class T, class A, int kWarpP, int kThreadC, class Finish>
 __device__ __forceinline__ void store_late_runs(const TapGemm& form, const Place& place, int run, const T* __restrict__ bias,
-                                                const Epilogue& epilogue, T* out, const WarpTile<A>& warp) {
-  constexpr int kAhead = 4;
+                                                T* out, const WarpTile<A>& warp, const Finish& finish) {
+  constexpr int kAhead = 8;
   const bool by_class = form.out_gcd == 1;
   const int step = by_class ? run : 1, words = run * kWarpP;
-  const std::int64_t t0 = run * (place.position + warp.position) + form.out_origin + warp.lane;
+  const std::int64_t t0 = run * (place.position + warp.position) + form.out_origin;
   const std::int64_t channel0 = (place.column + warp.column) / step;
   const auto channels =
       static_cast<int>(max(min(form.out_channels - channel0, static_cast<std::int64_t>(kThreadC / step)), std::int64_t{0}));
+  const int begin = static_cast<int>(min(max(-t0, std::int64_t{0}), static_cast<std::int64_t>(words)));
+  const int end = static_cast<int>(max(min(form.out_length - t0, static_cast<std::int64_t>(words)), std::int64_t{0}));
   const int residue = warp.lane % run, shift = run / 2;  // run = 2^shift
   const bool has_tap = by_class || residue == 0;
-  const A* const own = warp.sums + (by_class ? residue * sum_pitch(kWarpP) : 0);
+  const A* own = warp.sums + (by_class ? residue * sum_pitch(kWarpP) : 0);
+  std::int64_t channel = place.g * form.out_channels + channel0;
+  T* row = out + (place.n * form.G * form.out_channels + channel) * form.out_length + t0;
 #pragma unroll 1
-  for (int c = 0; c < channels; ++c) {
-    const std::int64_t channel = place.g * form.out_channels + channel0 + c;
+  for (int c = 0; c < channels; ++c, ++channel, row += form.out_length, own += step * sum_pitch(kWarpP)) {
     const A offset = bias != nullptr ? static_cast<A>(bias[channel]) : A(0);
-    T* const row = out + (place.n * form.G * form.out_channels + channel) * form.out_length;
 #pragma unroll 1
-    for (int first = 0; first < words; first += 32 * kAhead) {
-      A others[kAhead];
+    for (int word = begin / 32 * 32 + warp.lane; word - warp.lane < end; word += 32 * kAhead) {
+      T* const to = row + word;
+      const auto exists = [&](int i) { return word + 32 * i >= begin && word + 32 * i < end; };
+      Epilogue::Others<A> others[kAhead] = {};
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i)
+        if (exists(i)) others[i] = finish.others(to + 32 * i);
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) {
-        const std::int64_t t = t0 + first + 32 * i;
-        others[i] = t >= 0 && t < form.out_length ? epilogue.added<A>(row + t) : A(0);
+        const A sum = (has_tap && exists(i) ? own[(word + 32 * i) >> shift] : A(0)) + offset;
+        if (exists(i)) to[32 * i] = finish.result(sum, channel, to + 32 * i, others[i]);
       }
-#pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        const int word = first + 32 * i + warp.lane;
-        const std::int64_t t = t0 + first + 32 * i;
-        const A sum = has_tap ? own[c * step * sum_pitch(kWarpP) + (word >> shift)] : A(0);
-        if (t >= 0 && t < form.out_length) row[t] = epilogue.finish<T>(sum + offset, channel, row + t, others[i]);
-      }
+    }
+  }
+}
+
+/// How store_late_runs() finishes: any epilogue, or a light one.
+template <class T, class A>
+struct AnyFinish {
+  const Epilogue& epilogue;
+  __device__ __forceinline__ Epilogue::Others<A> others(const T* to) const { return epilogue.others<A>(to); }
+  __device__ __forceinline__ T result(A sum, std::int64_t channel, T* to, const Epilogue::Others<A>& other) const {
+    return epilogue.finish<T>(sum, channel, to, other);
+  }
+};
+template <class T, class A>
+struct LightFinish : LateFinish<T, A> {
+  using LateFinish<T, A>::LateFinish;
+  __device__ __forceinline__ T result(A sum, std::int64_t /*channel*/, T* /*to*/, const Epilogue::Others<A>& other) const {
+    return (*this)(sum, other);
+  }
+};
+
+/// Asks for what a late epilogue reads beside a block's outputs, from `columns` and `positions` on of `samples` samples, so
+/// that it is near when they are stored.
+template <class T>
+__device__ __forceinline__ void prefetch_late(const TapGemm& form, const Steps& steps, Place place, int positions, int columns,
+                                              const Epilogue& epilogue, const T* out, int samples = 1) {
+  constexpr int kLine = 128 / static_cast<int>(sizeof(T));
+  const std::int64_t channel = steps.by_classes.divide(static_cast<std::uint32_t>(place.column));
+  const auto classes = static_cast<int>(form.classes);
+  const auto rows = static_cast<int>(min(
+      form.out_channels - channel, static_cast<std::int64_t>((place.column - channel * classes + columns - 1) / classes + 1)));
+#pragma unroll 1
+  for (int m = 0; m < samples; ++m, ++place.n, place.position -= steps.row_pitch) {
+    const std::int64_t t0 = form.out_stride * place.position + form.out_origin;
+    const std::int64_t begin = max(t0, std::int64_t{0}), end = min(t0 + form.out_stride * positions, form.out_length);
+    if (begin >= end) continue;
+    const T* const first = out + ((place.n * form.G + place.g) * form.out_channels + channel) * form.out_length + begin;
+    const int lines = static_cast<int>(end - begin + kLine - 1) / kLine + 1;
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x); i < rows * lines; i += static_cast<int>(blockDim.x)) {
+      const int row = i / lines, at = min((i - row * lines) * kLine, static_cast<int>(end - begin) - 1);
+      const T* const to = first + row * form.out_length + at;
+      if (epilogue.residual != 0) ptx::prefetch_l2(Epilogue::beside(to, epilogue.residual));
+      if (epilogue.derivative != 0) ptx::prefetch_l2(Epilogue::beside(to, epilogue.derivative));
     }
   }
 }
@@ -213,8 +258,11 @@ __device__ __forceinline__ void store_sample(const TapGemm& form, const Steps& s
                                              T* __restrict__ out, const WarpTile<A>& warp) {
   if (epilogue.is_late()) {
     for (const int run : {1, 2, 4})
-      if (is_run(form, run, kThreadC))
-        return store_late_runs<T, A, kWarpP, kThreadC>(form, place, run, bias, epilogue, out, warp);
+      if (is_run(form, run, kThreadC)) {
+        if (epilogue.is_light_late())
+          return store_late_runs<T, A, kWarpP, kThreadC>(form, place, run, bias, out, warp, LightFinish<T, A>(epilogue));
+        return store_late_runs<T, A, kWarpP, kThreadC>(form, place, run, bias, out, warp, AnyFinish<T, A>{epilogue});
+      }
     return store_phases<T, A, kWarpP, kThreadC>(form, steps, place, bias, added, epilogue, out, warp);
   }
   if (is_run(form, 1, kThreadC)) {

@@ -222,6 +222,7 @@ __global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
       }
       __pipeline_commit();
     };
+    if (epilogue.is_late()) prefetch_late(form, steps, at.place, kTileP, kTileC, epilogue, at.out, at.samples);
     float sums[kThreadP][kThreadC] = {};
     for (int i = 0; i + 1 < stage_count; ++i) fetch(at.first_step + i, stages + i * stage_words);
     int stage = 0;  // in words

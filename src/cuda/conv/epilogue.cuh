@@ -33,12 +33,18 @@ struct Epilogue {
   std::int64_t residual = 0;  // to what `scale` times the activation is added to
   double scale = 1;
   std::int64_t before = 0;  // to where the activation's argument is kept
+  // To the activation's result. Then the sum is multiplied by the derivative that follows from it, instead of activated.
+  std::int64_t derivative = 0;
 
   /// Whether stores need more than apply() or activate().
-  [[nodiscard]] constexpr bool is_late() const { return residual != 0 || before != 0; }
-  /// Whether all but a residual is a few instructions a number.
+  [[nodiscard]] constexpr bool is_late() const { return residual != 0 || before != 0 || derivative != 0; }
+  /// Whether all but what is read beside an output is a few instructions a number.
   [[nodiscard]] constexpr bool is_light() const {
     return before == 0 && activation != Activation::tanh && activation != Activation::snake;
+  }
+  /// Whether LateFinish is all there is to do with a sum.
+  [[nodiscard]] constexpr bool is_light_late() const {
+    return is_late() && is_light() && (derivative != 0 || activation == Activation::none);
   }
   [[nodiscard]] constexpr bool is_needed() const { return activation != Activation::none || is_late(); }
 
@@ -74,40 +80,93 @@ struct Epilogue {
                       static_cast<A>(static_cast<const T*>(beta)[channel]));
   }
 
+  /// `gradient` times the activation's derivative where it gave `result`.
+  template <class A>
+  __device__ __forceinline__ A differentiate(A gradient, A result) const {
+    switch (activation) {
+      case Activation::relu:
+        return result > A(0) ? gradient : A(0);
+      case Activation::leaky_relu:
+        return result > A(0) ? gradient : A(slope) * gradient;
+      default:  // tanh
+        return gradient * (A(1) - result * result);
+    }
+  }
+
   /// What lies `distance` bytes from an output's place.
   template <class T>
   static __device__ __forceinline__ T* beside(const T* to, std::int64_t distance) {
     return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(to) + static_cast<std::uintptr_t>(distance));
   }
-  /// What is added to the output stored at `to`, for finish().
+  /// What is added to the output stored at `to`.
   template <class A, class T>
   __device__ __forceinline__ A added(const T* to) const {
     return residual != 0 ? static_cast<A>(*beside(to, residual)) : A(0);
   }
-  /// The output for an activation's result of T's values and what is added to it.
+  /// What finish() reads beside an output.
+  template <class A>
+  struct Others {
+    A added, result;
+  };
+  /// That of the output stored at `to`.
+  template <class A, class T>
+  __device__ __forceinline__ Others<A> others(const T* to) const {
+    return {added<A>(to), derivative != 0 ? static_cast<A>(*beside(to, derivative)) : A(0)};
+  }
+  /// The output for an activation's result of T's values, or a gradient through it, and what is added to it.
   template <class T, class A>
   __device__ __forceinline__ T summed(A result, A other) const {
     return static_cast<T>(residual != 0 ? fma(static_cast<A>(scale), result, other) : result);
   }
-  /// The output for `value`, a sum with its bias, and what is added to it.
+  /// The output for `value`, a sum with its bias, and what is read beside it.
   template <class T, class A>
-  __device__ __forceinline__ T finished(A value, std::int64_t channel, A other) const {
-    return summed<T>(static_cast<A>(static_cast<T>(activate<T>(value, channel))), other);
+  __device__ __forceinline__ T finished(A value, std::int64_t channel, const Others<A>& other) const {
+    const A active =
+        derivative != 0 ? differentiate(static_cast<A>(static_cast<T>(value)), other.result) : activate<T>(value, channel);
+    return summed<T>(static_cast<A>(static_cast<T>(active)), other.added);
   }
-  /// The same of the output that goes to `to`, its argument kept. `other` is added(to), read early so that many are under way.
+  /// The same of the output that goes to `to`, its argument kept. `other` is others(to), read early so that many are under way.
   template <class T, class A>
-  __device__ __forceinline__ T finish(A value, std::int64_t channel, T* to, A other) const {
+  __device__ __forceinline__ T finish(A value, std::int64_t channel, T* to, const Others<A>& other) const {
     if (before != 0) *beside(to, before) = static_cast<T>(value);
     return finished<T>(value, channel, other);
   }
   template <class T, class A>
   __device__ __forceinline__ T finish(A value, std::int64_t channel, T* to) const {
-    return finish<T>(value, channel, to, added<A>(to));
+    return finish<T>(value, channel, to, others<A>(to));
   }
 #endif
 };
 
 #ifdef __CUDACC__
+/// finished() for a light epilogue whose activation, if it has one, is in the sum or is differentiated: with all it looks at
+/// in registers, one selection and one product with a sum. What is not there is read as what leaves a number as it is.
+template <class T, class A>
+class LateFinish {
+ public:
+  __device__ __forceinline__ explicit LateFinish(const Epilogue& epilogue)
+      : residual_(epilogue.residual),
+        derivative_(epilogue.derivative),
+        is_relu_(epilogue.activation == Activation::relu),
+        slope_(static_cast<A>(epilogue.slope)),
+        scale_(epilogue.residual != 0 ? static_cast<A>(epilogue.scale) : A(1)) {}
+  __device__ __forceinline__ Epilogue::Others<A> others(const T* to) const {
+    return {residual_ != 0 ? static_cast<A>(*Epilogue::beside(to, residual_)) : A(-0.0),
+            derivative_ != 0 ? static_cast<A>(*Epilogue::beside(to, derivative_)) : A(1)};
+  }
+  __device__ __forceinline__ T operator()(A sum, const Epilogue::Others<A>& other) const {
+    const A value = static_cast<A>(static_cast<T>(sum));
+    const A low = static_cast<A>(static_cast<T>(slope_ * value));
+    const A through = other.result > A(0) ? value : is_relu_ ? A(0) : low;
+    return static_cast<T>(fma(scale_, through, other.added));
+  }
+
+ private:
+  std::int64_t residual_, derivative_;
+  bool is_relu_;
+  A slope_, scale_;
+};
+
 /// Finishes row[begin, begin + count) inside [0, length), sums of output channel `channel` that this thread has just stored:
 /// its 16-byte vectors thread, thread + threads, ... from row + begin, which is aligned. So a kernel that writes such vectors
 /// needs no registers for the epilogue, and what is read again is still in the L2 cache.
@@ -118,7 +177,12 @@ __device__ __forceinline__ void finish_stored(const Epilogue& epilogue, T* row, 
   struct alignas(16) Pack {
     T at[kVector];
   };
-  const bool whole = (epilogue.residual | epilogue.before) % 16 == 0;
+  const bool whole = (epilogue.residual | epilogue.before | epilogue.derivative) % 16 == 0;
+  const bool is_light = epilogue.is_light_late();
+  const LateFinish<T, A> light(epilogue);
+  Pack nothing, one;
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) nothing.at[i] = static_cast<T>(-0.0F), one.at[i] = static_cast<T>(1.0F);
   __syncwarp();  // nothing of the stores is left to come, whatever type they were of
 #pragma unroll 1
   for (int e = thread * kVector; e < count; e += threads * kVector) {
@@ -126,11 +190,19 @@ __device__ __forceinline__ void finish_stored(const Epilogue& epilogue, T* row, 
     if (whole && at >= 0 && at + kVector <= length) {
       Pack* const to = reinterpret_cast<Pack*>(row + at);
       Pack pack = *to;
-      const Pack other = epilogue.residual != 0 ? *Epilogue::beside(to, epilogue.residual) : pack;
+      const Pack other = epilogue.residual != 0 ? *Epilogue::beside(to, epilogue.residual) : nothing;
+      const Pack result = epilogue.derivative != 0 ? *Epilogue::beside(to, epilogue.derivative) : one;
       if (epilogue.before != 0) *Epilogue::beside(to, epilogue.before) = pack;
+      const auto each = [&](const auto& function) {
 #pragma unroll
-      for (int i = 0; i < kVector; ++i)
-        pack.at[i] = epilogue.finished<T>(static_cast<A>(pack.at[i]), channel, static_cast<A>(other.at[i]));
+        for (int i = 0; i < kVector; ++i)
+          pack.at[i] = function(static_cast<A>(pack.at[i]),
+                                Epilogue::Others<A>{static_cast<A>(other.at[i]), static_cast<A>(result.at[i])});
+      };
+      if (is_light)
+        each(light);
+      else
+        each([&](A value, const Epilogue::Others<A>& others) { return epilogue.finished<T>(value, channel, others); });
       *to = pack;
       continue;
     }

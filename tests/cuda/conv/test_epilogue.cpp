@@ -33,7 +33,7 @@ struct Operands {
   ConvDirection direction;
   std::int64_t misalignment;
   Shape shape;  // of the result
-  Tensor source, w, bias, alpha, beta, residual;
+  Tensor source, w, bias, alpha, beta, residual, result;
 
   Operands(const ConvProblem& p, ConvDirection direction_, DType dtype, std::int64_t misalignment_, bool is_spread = false)
       : problem(p), direction(direction_), misalignment(misalignment_) {
@@ -55,6 +55,7 @@ struct Operands {
     alpha = placed(uniform_f64({shape[1]}, 0.5, 2, 4));
     beta = placed(uniform_f64({shape[1]}, 0.5, 2, 5));
     residual = placed(random_f64(shape, 6));
+    result = placed(uniform_f64(shape, -1, 1, 7));
   }
   [[nodiscard]] Tensor placed(const Tensor& values) const {
     Tensor to = poisoned(values.shape(), problem.dtype, misalignment);
@@ -101,6 +102,26 @@ void check_epilogues(const Operands& operands, const Tensor& plain, const Run& r
       }
 }
 
+/// The same of a product with an activation's derivative, with and without a sum.
+template <class Run>
+void check_derivatives(const Operands& operands, const Tensor& plain, const Run& run) {
+  for (const Activation activation : {Activation::relu, Activation::leaky_relu, Activation::tanh})
+    for (const bool adds : {false, true}) {
+      CAPTURE(operands.problem);
+      CAPTURE(operands.direction);
+      CAPTURE(static_cast<int>(activation));
+      CAPTURE(adds);
+      CAPTURE(operands.misalignment);
+      ConvEpilogue epilogue{.activation = activation, .slope = 0.25, .scale = 0.3, .derivative = operands.result};
+      if (adds) epilogue.residual = operands.residual;
+      const Tensor expected = operands.target(), out = operands.target();
+      gpu().copy(expected, plain);
+      finish_in_place(gpu(), epilogue, expected);
+      run(epilogue, out);
+      CHECK(bytes_of(out) == bytes_of(expected));
+    }
+}
+
 /// As many as there are algorithms and precisions that can do it.
 int check_algorithms(const ConvProblem& problem, DType dtype, std::int64_t misalignment, bool is_spread = false) {
   int ran = 0;
@@ -111,10 +132,13 @@ int check_algorithms(const ConvProblem& problem, DType dtype, std::int64_t misal
         if (precision == Precision::tf32 && (dtype != DType::f32 || algorithm != Algorithm::tensor_core)) continue;
         if (gpu().can_implement(operands.problem, direction, algorithm, precision)) continue;
         CAPTURE(algorithm);
-        check_epilogues(operands, operands.plain(algorithm, precision), [&](const ConvEpilogue& epilogue, const Tensor& out) {
+        const auto run = [&](const ConvEpilogue& epilogue, const Tensor& out) {
           gpu().conv_activated(operands.problem, direction, operands.source, operands.w, operands.bias, out, epilogue,
                                algorithm, precision);
-        });
+        };
+        const Tensor plain = operands.plain(algorithm, precision);
+        check_epilogues(operands, plain, run);
+        check_derivatives(operands, plain, run);
         ++ran;
       }
   }
@@ -185,13 +209,15 @@ TEST_CASE("every tile of the direct kernels, and sums of slices") {
                                         operands.beta.raw(),
                                         distance(out, epilogue.residual),
                                         epilogue.scale,
-                                        distance(out, epilogue.before)};
+                                        distance(out, epilogue.before),
+                                        distance(out, epilogue.derivative)};
           cuda::direct::gather(operands.problem, operands.direction, operands.source.raw(), operands.w.raw(),
                                operands.bias.raw(), out.raw(), pointers, 0, cuda::current_stream(0), tile, slices);
         };
         const Tensor plain = operands.target();
         run({}, plain);
         check_epilogues(operands, plain, run);
+        check_derivatives(operands, plain, run);
       }
 }
 
@@ -206,8 +232,24 @@ TEST_CASE("tensor cores that keep their weights apply ReLU and LeakyReLU of 16 b
     CHECK(fuses(DType::bf16, {Activation::relu}));
     CHECK(fuses(DType::f16, {Activation::leaky_relu, 0.1}));
     CHECK(fuses(DType::bf16, {Activation::none, 0, nullptr, nullptr, 16}));
+    CHECK_FALSE(fuses(DType::f16, {.activation = Activation::relu, .derivative = 16}));
+    CHECK_FALSE(fuses(DType::bf16, {.activation = Activation::leaky_relu, .slope = 0.1, .residual = 16, .derivative = 16}));
     CHECK_FALSE(fuses(DType::bf16, {Activation::tanh}));
     CHECK_FALSE(fuses(DType::bf16, {Activation::snake}));
     CHECK_FALSE(fuses(DType::f32, {Activation::relu}));  // sums near zero may be computed again behind it
   }
+}
+
+TEST_CASE("which algorithms form a derivative where they store") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  const ConvProblem p = sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 400, .K = 5, .P_l = 2, .P_r = 2});
+  const ConvProblem apart = sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 400, .K = 5, .P_l = 2, .P_r = 2, .G = 32});
+  const ConvEpilogue epilogue{.activation = Activation::relu, .derivative = Tensor::empty({1})};
+  const auto fuses = [&](const ConvProblem& problem, Algorithm algorithm) {
+    return gpu().fuses(problem, ConvDirection::dgrad, epilogue, algorithm, Precision::fp32);
+  };
+  CHECK(fuses(p, Algorithm::direct));
+  CHECK(fuses(apart, Algorithm::depthwise));
+  CHECK(fuses(apart, Algorithm::automatic));
+  CHECK_FALSE(fuses(p, Algorithm::gemm));  // cuBLAS stores
 }

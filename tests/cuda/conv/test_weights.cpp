@@ -191,8 +191,11 @@ struct Layer {
   std::int64_t in, out, kernel, stride, taps;
 };
 
-void check_writes(const Layer& layer) {
-  const pp::TensorOptions on{.device = pp::Device::cuda()};
+void check_writes(const Layer& layer, pp::DType dtype = pp::DType::f32) {
+  CAPTURE(dtype);
+  CAPTURE(layer.stride);
+  CAPTURE(layer.out);
+  const pp::TensorOptions on{.dtype = dtype, .device = pp::Device::cuda()};
   const pp::Tensor x = pp::Tensor::full({2, layer.in, 200}, 1, on);
   const pp::Tensor half = pp::Tensor::full({layer.in / 2, layer.out, layer.kernel}, 2, on);
   pp::Tensor w = pp::Tensor::full({layer.in, layer.out, layer.kernel}, 1, on);
@@ -227,4 +230,11 @@ TEST_CASE("a convolution on tensor cores sees every write to its weights: in pla
   check_writes({64, 40, 11, 1, 11});   // weights in shared memory
   check_writes({64, 128, 3, 1, 3});    // and the source in registers
   check_writes({512, 16, 15, 1, 15});  // neither
+  // Sums that 16 bits hold. Whatever form takes them, it keeps their weights.
+  for (const pp::DType dtype : {pp::DType::f16, pp::DType::bf16})
+    for (const Layer& layer : {Layer{32, 16, 8, 4, 2}, Layer{32, 16, 4, 2, 2}, Layer{64, 32, 4, 1, 4}, Layer{32, 16, 16, 8, 2},
+                               Layer{64, 128, 3, 1, 3}, Layer{128, 64, 8, 4, 2}})
+      check_writes(layer, dtype);
+  const pp::PrecisionGuard one_product(pp::Precision::tf32);
+  for (const Layer& layer : {Layer{32, 16, 8, 4, 2}, Layer{32, 16, 4, 2, 2}, Layer{64, 40, 11, 1, 11}}) check_writes(layer);
 }

@@ -21,12 +21,14 @@ bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& 
   // lines of a residual where phases are stored (docs/kernels/launches.md).
   if (resident_rows_fit(problem, direction, precision, nullptr, nullptr, device))
     return resident_rows_fuse(problem, direction, epilogue, device);
-  if (turned_pays(problem, direction, device)) return epilogue.is_light() && (!epilogue.is_late() || epilogue.residual != 0);
+  if (turned_pays(problem, direction, device))
+    return epilogue.is_light() && (!epilogue.is_late() || (epilogue.residual != 0 && epilogue.derivative == 0));
   // Of f32, sums may be computed again behind the store. What another kernel takes without an epilogue has its bits with one.
   if (problem.dtype == DType::f32 || phases_fit(problem, direction, precision, device) ||
       narrow_pays(problem, direction, precision, device))
     return false;
-  return epilogue.is_light() && (epilogue.residual == 0 || make_tap_gemm(problem, direction).out_stride == 1);
+  return epilogue.is_light() && epilogue.derivative == 0 &&
+         (epilogue.residual == 0 || make_tap_gemm(problem, direction).out_stride == 1);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,16 @@
+#pragma once
+// The epilogue of a convolution whose kernel has no room for it: one launch, however many steps it has.
+
+#include <cuda_runtime.h>
+
+#include "cuda/conv/epilogue.cuh"
+#include "tensor/dtype.hpp"
+
+namespace polyphase::cuda {
+
+/// out (N, C, L) = epilogue(out), in place; contiguous, f32, f64, f16 or bf16, any alignment. What the epilogue points at lies
+/// like `out`, its parameters are (C). The bits of finish_in_place(). Nothing is launched for an empty `out`. On `stream`.
+void finish(const Epilogue& epilogue, DType dtype, std::int64_t N, std::int64_t C, std::int64_t L, void* out,
+            cudaStream_t stream);
+
+}  // namespace polyphase::cuda
