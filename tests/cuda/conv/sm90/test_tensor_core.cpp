@@ -80,24 +80,6 @@ std::vector<ConvProblem> row_problems() {
   return problems;
 }
 
-/// Stride and dilation of 2: every second output is a bias. Rows of whole sectors and odd ones, tiles that are full and not.
-std::vector<ConvProblem> spread_problems() {
-  std::vector<ConvProblem> problems;
-  int turn = 0;
-  for (const std::int64_t length : {1, 61, 63, 124, 125, 256, 371, 640}) {
-    ConvProblem p{.N = 2, .C_in = 32, .C_out = 64, .L_in = length, .K = 3, .S = 2, .D = 2};
-    p.G = turn % 4 == 3 ? 2 : 1;
-    p.C_in = (turn % 3 == 1 ? 13 : 32) * p.G;
-    p.C_out = (turn % 3 == 2 ? 70 : 64) * p.G;
-    p.P_l = turn % 2;
-    p.P_r = turn % 3 == 0 ? 1 : 0;
-    p.OP = turn / 2 % 2;
-    ++turn;
-    problems.push_back(sized(p));
-  }
-  return thinned(std::move(problems));
-}
-
 bool can(const ConvProblem& p, ConvDirection direction, Precision precision) {
   return !tensor_core::can_implement(p, direction, precision, 0).has_value();
 }
