@@ -237,7 +237,8 @@ __global__ void __launch_bounds__(kRowWarps* kColumnWarps * 32, kBlocksPerSm)
   // In two factors: one alone could be beyond a float.
   int exponent = 0;
   if constexpr (Operand::kScaled)
-    exponent = -scale_exponent(scales->x_largest, kSourceTarget) - scale_exponent(scales->y_largest, kSourceTarget);
+    exponent = -scale_exponent(largest_of(scales->x_largest), kSourceTarget) -
+               scale_exponent(largest_of(scales->y_largest), kSourceTarget);
   const float scale = power_of_two(exponent / 2), again = power_of_two(exponent - exponent / 2);
   float4* to = partial + static_cast<std::int64_t>(blockIdx.x) * (kColumns / 2 * kThreads) + threadIdx.x;
 #pragma unroll

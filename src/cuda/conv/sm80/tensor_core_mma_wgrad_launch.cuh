@@ -20,7 +20,7 @@ void make_wgrad_operand(const WgradCall& call, const MmaWgradSteps& steps, const
   const MmaWgradSide& side = is_y == steps.swapped ? steps.rows : steps.columns;
   const auto pieces = static_cast<std::uint32_t>(wgrad_operand_pieces(side, steps.places));
   const auto blocks = static_cast<unsigned>(wgrad_operand_blocks(side, piece.G, steps.places));
-  const std::uint32_t* largest = call.scales == nullptr ? nullptr : is_y ? &call.scales->y_largest : &call.scales->x_largest;
+  const std::uint32_t* largest = call.scales == nullptr ? nullptr : is_y ? call.scales->y_largest : call.scales->x_largest;
   mma_wgrad_operand_kernel<Operand><<<blocks, kWgradOperandThreads, 0, call.stream>>>(
       side, piece, steps.by_pitch, pieces, static_cast<std::uint32_t>(steps.places),
       static_cast<const T*>(is_y ? call.y : call.x), largest, call.scales, reinterpret_cast<uint4*>(operand));

@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kWgradOperandThreads)
                              const typename Operand::Source* __restrict__ source, const std::uint32_t* __restrict__ largest,
                              WgradScales* scales, uint4* __restrict__ operand) {
   using T = typename Operand::Source;
-  const int exponent = Operand::kScaled ? scale_exponent(*largest, kSourceTarget) : 0;
+  const int exponent = Operand::kScaled ? scale_exponent(largest_of(largest), kSourceTarget) : 0;
   const float scale = power_of_two(exponent);
   const std::uint32_t above = blockIdx.x / pieces, part_of_line = blockIdx.x - above * pieces;
   const std::uint32_t g = side.by_blocks.divide(above), channel_block = above - g * side.by_blocks.divisor;

@@ -26,6 +26,7 @@ struct WgradPlace {
   int own_shift;                              // the first that no block before it has
   int slice;
   std::int64_t first_chunk, last_chunk;
+  float* free;  // shared memory for sums of two consumers, by rows
 };
 
 __device__ __forceinline__ WgradPlace wgrad_place(std::uint32_t block, const WgradSteps& steps) {
@@ -42,6 +43,7 @@ __device__ __forceinline__ WgradPlace wgrad_place(std::uint32_t block, const Wgr
   place.row_block = job % steps.row_tiles * steps.rows.tile;
   place.group = job / steps.row_tiles;
   place.first_chunk = place.slice * steps.chunks_per_slice;
+  place.free = nullptr;
   place.last_chunk = min(place.first_chunk + steps.chunks_per_slice, steps.chunks);
   return place;
 }
@@ -174,18 +176,15 @@ struct WgradOperands {
   }
 };
 
-/// total += rows * columns for every shift, over one step. Waits for the tensor cores; then `release()`.
-template <class Operand, int kN, int kShifts, class Release>
-__device__ __forceinline__ void multiply_split(const WgradOperands& at, Release release, float (&total)[kShifts][kN / 2]) {
+/// total += rows * columns for every shift, over one step, of split numbers, with one set of sums. `rows_read()` once the
+/// fragments are in registers, `release()` once the tensor cores are done with the step.
+template <class Operand, int kN, int kShifts, class RowsRead, class Release>
+__device__ __forceinline__ void multiply_fragments(const WgradOperands& at, const std::uint32_t (&high)[kChunk / 16][4],
+                                                   const std::uint32_t (&low)[kChunk / 16][4], RowsRead rows_read,
+                                                   Release release, float (&total)[kShifts][kN / 2]) {
   using Mma = ptx::WgmmaFromRegisters<Operand::kType, kN>;
   constexpr int kSteps = kChunk / 16;
-  std::uint32_t high[kSteps][4], low[kSteps][4];
-#pragma unroll
-  for (int k = 0; k < kSteps; ++k) {
-    ptx::load_transposed(at.rows + static_cast<std::uint32_t>(k * 256), high[k]);
-    ptx::load_transposed(at.rows + at.rows_part + static_cast<std::uint32_t>(k * 256), low[k]);
-  }
-  float sums[kN / 2] = {};
+  float sums[kN / 2];
 #pragma unroll
   for (int shift = 0; shift < kShifts; ++shift) {
     ptx::settle(sums);
@@ -205,12 +204,27 @@ __device__ __forceinline__ void multiply_split(const WgradOperands& at, Release 
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) Mma::multiply(sums, high[k], at.column(0, shift, k), true);
     ptx::wgmma_commit();
+    if (shift == 0) rows_read();
     ptx::wgmma_wait<0>();
     if (shift == kShifts - 1) release();
     ptx::settle(sums);
 #pragma unroll
     for (int i = 0; i < kN / 2; ++i) total[shift][i] += sums[i];
   }
+}
+
+/// The same of rows that are in shared memory.
+template <class Operand, int kN, int kShifts, class Release>
+__device__ __forceinline__ void multiply_split(const WgradOperands& at, Release release, float (&total)[kShifts][kN / 2]) {
+  constexpr int kSteps = kChunk / 16;
+  std::uint32_t high[kSteps][4], low[kSteps][4];
+#pragma unroll
+  for (int k = 0; k < kSteps; ++k) {
+    ptx::load_transposed(at.rows + static_cast<std::uint32_t>(k * 256), high[k]);
+    ptx::load_transposed(at.rows + at.rows_part + static_cast<std::uint32_t>(k * 256), low[k]);
+  }
+  multiply_fragments<Operand, kN, kShifts>(
+      at, high, low, [] {}, release, total);
 }
 
 /// The same without splitting: the sums stay in the tensor cores, which begin them anew where not `go_on`.
@@ -350,7 +364,7 @@ template <class Operand, int kN, int kShifts>
 __global__ void __launch_bounds__(kWgradThreads, 1)
     wgrad_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ WgradSteps steps,
                  const typename Operand::Source* __restrict__ x, const typename Operand::Source* __restrict__ y,
-                 float* __restrict__ partial, WgradScales* __restrict__ scales) {
+                 float* __restrict__ partial, WgradScales* scales) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(16) unsigned char raw[];
   __shared__ WgradBlock block;
@@ -377,8 +391,8 @@ __global__ void __launch_bounds__(kWgradThreads, 1)
         column < 0 ? make_item(steps.rows, place.row_block, item) : make_item(steps.columns, place.column_block, column);
   }
   __syncthreads();
-  const int x_exponent = Operand::kScaled ? scale_exponent(scales->x_largest, kSourceTarget) : 0;
-  const int y_exponent = Operand::kScaled ? scale_exponent(scales->y_largest, kSourceTarget) : 0;
+  const int x_exponent = Operand::kScaled ? scale_exponent(largest_of(scales->x_largest), kSourceTarget) : 0;
+  const int y_exponent = Operand::kScaled ? scale_exponent(largest_of(scales->y_largest), kSourceTarget) : 0;
   if (threadIdx.x < kWgradProducers) {
     ptx::registers_down<48>();
     const std::int64_t n = place.first_chunk / steps.chunks_per_row;

@@ -3,7 +3,6 @@
 
 #include "conv/workspace.hpp"
 #include "cuda/allocator.hpp"
-#include "cuda/conv/reduce_slices.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_rows_kernel.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_sums.cuh"
@@ -53,12 +52,8 @@ void launch_wgrad(const WgradCall& call) {
     if (kernel == nullptr) return;
     CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
     const WgradMaps maps = make_wgrad_maps(steps, problem, call.x, call.y, sizeof(T));
-    if (Operand::kScaled)
-      launch_behind(kernel, blocks, static_cast<unsigned>(steps.row_threads), shared_bytes, call.stream, problem, steps, maps,
-                    partial, call.scales);
-    else
-      kernel<<<blocks, static_cast<unsigned>(steps.row_threads), shared_bytes, call.stream>>>(problem, steps, maps, partial,
-                                                                                              call.scales);
+    launch_behind(kernel, blocks, static_cast<unsigned>(steps.row_threads), shared_bytes, call.stream, problem, steps, maps,
+                  partial, call.scales);
   } else {
     auto* kernel = wgrad_kernel_of<Operand>(steps.shape);
     if (kernel == nullptr) return;
@@ -67,11 +62,7 @@ void launch_wgrad(const WgradCall& call) {
                                                                  static_cast<const T*>(call.y), partial, call.scales);
   }
   check_launch("conv tensor_core: wgrad");
-  if (is_single) return;
-  if (weights >= kManyWeights)
-    add_slices(partial, weights, steps.partial_slices, static_cast<T*>(call.w), call.stream);
-  else
-    reduce_slices(partial, weights, steps.partial_slices, static_cast<T*>(call.w), call.stream);
+  add_wgrad_slices<T>(call, partial, steps.partial_slices);
 }
 
 }  // namespace polyphase::cuda::tensor_core

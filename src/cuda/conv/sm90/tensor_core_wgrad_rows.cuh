@@ -107,7 +107,7 @@ __device__ __forceinline__ void copy_steps(const WgradSteps& steps, const WgradP
   }
 }
 
-/// What a converter does for one of its items in every step: 8 channels of a plane at one position.
+/// What a converter does for one of its items in every step: 8 channels of a plane at one position, in pairs at two.
 struct __align__(16) WgradRowItem {
   std::uint32_t from;   // byte of the raw rows: of the first channel
   std::uint32_t to;     // byte of the tile
@@ -120,8 +120,8 @@ __device__ __forceinline__ WgradRowItem make_row_item(const WgradSide& side, int
   const auto item = static_cast<std::uint32_t>(index);
   const std::uint32_t group = side.by_plane_window.divide(item);
   const std::uint32_t rest = item - group * side.by_plane_window.divisor;
-  const std::uint32_t u = side.by_planes.divide(rest);
-  const auto own = static_cast<int>(group * side.by_planes.divisor + rest - u * side.by_planes.divisor);
+  const std::uint32_t position = side.by_planes.divide(rest), u = side.in_pairs ? 2 * position : position;
+  const auto own = static_cast<int>(group * side.by_planes.divisor + rest - position * side.by_planes.divisor);
   const int block = first_block + own;
   if (own >= side.tile || block >= side.blocks) return {0, kNoItem, 0, 0};
   const int channel = (block / side.planes - first_block / side.planes) * 8, plane = block % side.planes;
@@ -152,8 +152,46 @@ __device__ __forceinline__ void hide_items(const WgradRowItem (&items)[kItems], 
       if (items[i].within < hidden) words[i][c] = static_cast<std::uint32_t>(zero);
 }
 
+/// An item of two positions: 8 channels at the first are written, then those at the second.
+template <class Operand>
+__device__ __forceinline__ void convert_pair(const WgradRowItem* items, const unsigned char* from, unsigned char* to,
+                                             int part_bytes, const int (&channel)[8], int hidden, float scale,
+                                             WgradRange& range) {
+  const auto load = [&](const WgradRowItem& item, std::uint32_t(&words)[2][8]) {
+    auto first = static_cast<int>(item.from);
+    ptx::forget(first);  // added to `from` once, not to every channel
+#pragma unroll
+    for (int c = 0; c < 8; ++c) {
+      const uint2 pair = *reinterpret_cast<const uint2*>(from + first + channel[c]);
+      words[0][c] = pair.x;
+      words[1][c] = pair.y;
+    }
+    if (hidden > 0) {
+      const WgradRowItem both[2] = {item, {item.from, item.to, item.within + 1, 0}};
+      hide_items(both, hidden, words);
+    }
+  };
+  const WgradRowItem item = *items;
+  std::uint32_t words[2][8];
+  load(item, words);
+  __half2 least = __float2half2_rn(1.0F);
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    std::uint32_t high[4], low[4];
+    WgradFill<Operand>::split(words[i], scale, kLowerHalves, high, low, range, least);
+    if (item.to == kNoItem) continue;
+    *reinterpret_cast<uint4*>(to + item.to + i * 16) = make_uint4(high[0], high[1], high[2], high[3]);
+    *reinterpret_cast<uint4*>(to + item.to + i * 16 + part_bytes) = make_uint4(low[0], low[1], low[2], low[3]);
+  }
+  if (WgradFill<Operand>::is_small(least)) {
+    load(*items, words);  // rare: no registers for them until here
+#pragma unroll
+    for (int i = 0; i < 2; ++i) WgradFill<Operand>::count_small(words[i], scale, range);
+  }
+}
+
 /// All the steps of a converter. `items`: this thread's, those of kWarps warps apart.
-template <class Operand, int kWarps, int kItems>
+template <class Operand, int kWarps, int kItems, bool kPairs>
 __device__ __forceinline__ void convert_steps(const WgradSteps& steps, const WgradClasses& classes, const WgradPlace& place,
                                               const WgradBuffers& buffers, const WgradRowItem* items, int slots, float scale,
                                               WgradRange& range) {
@@ -162,7 +200,9 @@ __device__ __forceinline__ void convert_steps(const WgradSteps& steps, const Wgr
   int channel[8];
 #pragma unroll
   for (int c = 0; c < 8; ++c) {
-    const int before = numbers_before<T>(classes, c % side.raw.classes, window_begin(side, steps, place.shift, 0));
+    // In pairs every tile begins with shift 0: then the compiler sees that these are the same for all threads.
+    const std::int64_t begin = kPairs ? side.start : window_begin(side, steps, place.shift, 0);
+    const int before = numbers_before<T>(classes, c % side.raw.classes, begin);
     channel[c] = c % side.raw.classes * side.raw.class_bytes +
                  (c / side.raw.classes * side.raw.width + before) * static_cast<int>(sizeof(T));
   }
@@ -176,32 +216,38 @@ __device__ __forceinline__ void convert_steps(const WgradSteps& steps, const Wgr
     ptx::mbarrier_wait(buffers.tiles.empty(tile.stage), tile.parity ^ 1);
     const unsigned char* from = buffers.columns.at(raw.stage);
     unsigned char* to = buffers.tiles.at(tile.stage);
+    if constexpr (kPairs) {
 #pragma unroll 1
-    for (int slot = 0; slot < slots; slot += kItems) {
-      std::uint32_t words[kItems][8];
-      WgradRowItem own[kItems];
+      for (int slot = 0; slot < slots; ++slot)
+        convert_pair<Operand>(items + slot * kConverters, from, to, part_bytes, channel, hidden, scale, range);
+    } else {
+#pragma unroll 1
+      for (int slot = 0; slot < slots; slot += kItems) {
+        std::uint32_t words[kItems][8];
+        WgradRowItem own[kItems];
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        own[i] = items[(slot + i) * kConverters];
-        auto first = static_cast<int>(own[i].from);
-        ptx::forget(first);  // added to `from` once, not to every channel
+        for (int i = 0; i < kItems; ++i) {
+          own[i] = items[(slot + i) * kConverters];
+          auto first = static_cast<int>(own[i].from);
+          ptx::forget(first);  // added to `from` once, not to every channel
 #pragma unroll
-        for (int c = 0; c < 8; ++c) words[i][c] = raw_word<T>(from + first + channel[c]);
-      }
-      if (hidden > 0) hide_items(own, hidden, words);
-      __half2 least = __float2half2_rn(1.0F);
+          for (int c = 0; c < 8; ++c) words[i][c] = raw_word<T>(from + first + channel[c]);
+        }
+        if (hidden > 0) hide_items(own, hidden, words);
+        __half2 least = __float2half2_rn(1.0F);
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        std::uint32_t high[4], low[4];
-        WgradFill<Operand>::split(words[i], scale, kLowerHalves, high, low, range, least);
-        if (own[i].to == kNoItem) continue;
-        *reinterpret_cast<uint4*>(to + own[i].to) = make_uint4(high[0], high[1], high[2], high[3]);
-        if constexpr (Operand::kParts == 2)
-          *reinterpret_cast<uint4*>(to + own[i].to + part_bytes) = make_uint4(low[0], low[1], low[2], low[3]);
-      }
-      if (WgradFill<Operand>::is_small(least)) {
+        for (int i = 0; i < kItems; ++i) {
+          std::uint32_t high[4], low[4];
+          WgradFill<Operand>::split(words[i], scale, kLowerHalves, high, low, range, least);
+          if (own[i].to == kNoItem) continue;
+          *reinterpret_cast<uint4*>(to + own[i].to) = make_uint4(high[0], high[1], high[2], high[3]);
+          if constexpr (Operand::kParts == 2)
+            *reinterpret_cast<uint4*>(to + own[i].to + part_bytes) = make_uint4(low[0], low[1], low[2], low[3]);
+        }
+        if (WgradFill<Operand>::is_small(least)) {
 #pragma unroll
-        for (int i = 0; i < kItems; ++i) WgradFill<Operand>::count_small(words[i], scale, range);
+          for (int i = 0; i < kItems; ++i) WgradFill<Operand>::count_small(words[i], scale, range);
+        }
       }
     }
     ptx::mbarrier_arrive(buffers.tiles.full(tile.stage));

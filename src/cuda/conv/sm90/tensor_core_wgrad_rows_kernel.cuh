@@ -26,6 +26,22 @@ __device__ __forceinline__ WgradRows<Operand> rows_of(const WgradSteps& steps, c
   return rows;
 }
 
+/// Adds the sums of two consumers in shared memory, (sums, threads of one). Whether they are this one's now.
+template <int kShifts, int kSums>
+__device__ __forceinline__ bool add_turns(float* shared, int thread, bool keeps, float (&total)[kShifts][kSums]) {
+  shared += thread;
+  if (!keeps) {
+#pragma unroll
+    for (int i = 0; i < kShifts * kSums; ++i) shared[i * 128] = total[i / kSums][i % kSums];
+  }
+  ptx::named_barrier(1, 256);
+  if (keeps) {
+#pragma unroll
+    for (int i = 0; i < kShifts * kSums; ++i) total[i / kSums][i % kSums] += shared[i * 128];
+  }
+  return keeps;
+}
+
 /// All the steps of a consumer warpgroup.
 template <class Operand, int kN, int kShifts, int kProducers>
 __device__ __forceinline__ void consume_rows(const ConvProblem& problem, const WgradSteps& steps, const WgradClasses& classes,
@@ -73,7 +89,7 @@ __device__ __forceinline__ void consume_rows(const ConvProblem& problem, const W
       rows.template load<kDense, 0>(rows_scale, hidden, high, low, range);
       await_tile();
       if constexpr (Operand::kParts == 2 && kN > 64) {
-        multiply_rows_split_wide<Operand, kN, kShifts>(at, high, low, rows_read, release, total);
+        multiply_fragments<Operand, kN, kShifts>(at, high, low, rows_read, release, total);
       } else if constexpr (Operand::kParts == 2) {
         multiply_rows_split<Operand, kN, kShifts>(at, high, low, rows_read, release, total);
       } else {
@@ -89,12 +105,18 @@ __device__ __forceinline__ void consume_rows(const ConvProblem& problem, const W
       if (++chunk == static_cast<int>(steps.chunks_per_row)) chunk = 0;
     }
     if (flush + 1 == flushes) let_dependents_start();
-    const int slice = place.slice * flushes + flush;
     int thread = static_cast<int>(threadIdx.x);
     ptx::forget(thread);  // or what follows from it stays in registers all the time
-    store_partial<kN, kShifts>(problem, steps, place, turns ? 2 * slice + group : slice, own_block * 8,
-                               row_of_lane(thread % 32 / 4), thread % 32, power_of_two(exponent / 2),
-                               power_of_two(exponent - exponent / 2), partial, total);
+    // No return: all that follows would no longer be known to be the same for a whole warp.
+    bool keeps = true;
+    if constexpr (kN == 32) {
+      if (steps.adds_turns) keeps = add_turns(place.free, thread % 128, group == 0, total);
+    }
+    const int slice = place.slice * flushes + flush;
+    if (keeps)
+      store_partial<kN, kShifts>(problem, steps, place, turns && !steps.adds_turns ? 2 * slice + group : slice, own_block * 8,
+                                 row_of_lane(thread % 32 / 4), thread % 32, power_of_two(exponent / 2),
+                                 power_of_two(exponent - exponent / 2), partial, total);
   }
 }
 
@@ -124,7 +146,7 @@ __device__ __forceinline__ void begin_barriers(const WgradBuffer& buffer, std::u
 template <class Operand, int kN, int kShifts>
 __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kParts), 1)
     wgrad_rows_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ WgradSteps steps,
-                      const __grid_constant__ WgradMaps maps, float* __restrict__ partial, WgradScales* __restrict__ scales) {
+                      const __grid_constant__ WgradMaps maps, float* __restrict__ partial, WgradScales* scales) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr int kThreads = wgrad_row_threads({kN, kShifts}, Operand::kParts), kProducers = kThreads - 256;
   constexpr int kConverters = kProducers - 32;
@@ -138,6 +160,7 @@ __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kPar
   auto* items = reinterpret_cast<WgradRowItem*>(end);
   if (threadIdx.x == 0) {
     block.place = wgrad_place(blockIdx.x, steps);
+    block.place.free = reinterpret_cast<float*>(buffers.columns.stages);
     begin_barriers(buffers.rows, 1, 256);
     begin_barriers(buffers.columns, 1, kConverters);
     begin_barriers(buffers.tiles, kConverters, 256);
@@ -149,30 +172,42 @@ __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kPar
   for (int item = static_cast<int>(threadIdx.x); item < wgrad_listed_items(steps); item += kThreads)
     items[item] = make_row_item(steps.columns, place.column_block, item, sizeof(typename Operand::Source));
   __syncthreads();
-  if constexpr (Operand::kScaled) wait_for_grid_before();
-  const int x_exponent = Operand::kScaled ? scale_exponent(scales->x_largest, kSourceTarget) : 0;
-  const int y_exponent = Operand::kScaled ? scale_exponent(scales->y_largest, kSourceTarget) : 0;
   WgradRange range{__float2half2_rn(0.0F), 0};
   // Of 168 a thread at launch, or 128.
-  constexpr int kConsumerRegisters = kN * kShifts > 256 ? 232 : 216;
+  constexpr bool kInPairs = Operand::kParts == 2 && kN == 64;  // converters need more then
+  constexpr int kConsumerRegisters = kN * kShifts > 256 ? 232 : kInPairs ? 208 : 216;
   constexpr int kConverterRegisters = kProducers == 128 ? 504 - 2 * kConsumerRegisters : 256 - kConsumerRegisters;
   constexpr int kItems = kConverterRegisters < 56 && Operand::kScaled ? 1 : 2;  // of a converter at a time
+  const auto exponent_of = [&](bool of_y) {
+    return Operand::kScaled ? scale_exponent(largest_of(of_y ? scales->y_largest : scales->x_largest), kSourceTarget) : 0;
+  };
   if (threadIdx.x < kProducers) {
     ptx::registers_down<kConverterRegisters>();
     if (threadIdx.x < 32) {
+      // What is scaled has been sampled: it is there when this kernel starts.
+      if constexpr (!Operand::kScaled) wait_for_grid_before();
       copy_steps(steps, place, buffers, copies);
     } else {
+      wait_for_grid_before();
       const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 - 1, 0);
       constexpr int kWarps = kConverters / 32;
-      convert_steps<Operand, kWarps, kItems>(steps, maps.columns, place, buffers, items + (threadIdx.x - 32),
-                                             (steps.columns.items / 32 + kWarps - 1 - warp) / kWarps,
-                                             power_of_two(steps.swapped ? x_exponent : y_exponent), range);
+      const auto convert = [&](auto in_pairs) {
+        convert_steps<Operand, kWarps, kItems, decltype(in_pairs)::value>(
+            steps, maps.columns, place, buffers, items + (threadIdx.x - 32),
+            (steps.columns.items / 32 + kWarps - 1 - warp) / kWarps, power_of_two(exponent_of(!steps.swapped)), range);
+      };
+      if (kInPairs && steps.columns.in_pairs)
+        convert(std::bool_constant<kInPairs>{});
+      else
+        convert(std::false_type{});
       if constexpr (Operand::kScaled) report(range, *scales);
     }
   } else {
     ptx::registers_up<kConsumerRegisters>();
-    consume_rows<Operand, kN, kShifts, kProducers>(problem, steps, maps.rows, place, buffers, -x_exponent - y_exponent,
-                                                   power_of_two(steps.swapped ? y_exponent : x_exponent), range, partial);
+    wait_for_grid_before();
+    const int rows_exponent = exponent_of(steps.swapped), columns_exponent = exponent_of(!steps.swapped);
+    consume_rows<Operand, kN, kShifts, kProducers>(problem, steps, maps.rows, place, buffers, -rows_exponent - columns_exponent,
+                                                   power_of_two(rows_exponent), range, partial);
     if constexpr (Operand::kScaled) report(range, *scales);
   }
 #endif

@@ -241,42 +241,6 @@ __device__ __forceinline__ void multiply_rows_split(const WgradOperands& at, con
   }
 }
 
-/// The same with one set of sums, for want of registers.
-template <class Operand, int kN, int kShifts, class RowsRead, class Release>
-__device__ __forceinline__ void multiply_rows_split_wide(const WgradOperands& at, const std::uint32_t (&high)[kChunk / 16][4],
-                                                         const std::uint32_t (&low)[kChunk / 16][4], RowsRead rows_read,
-                                                         Release release, float (&total)[kShifts][kN / 2]) {
-  using Mma = ptx::WgmmaFromRegisters<Operand::kType, kN>;
-  constexpr int kSteps = kChunk / 16;
-  float sums[kN / 2];
-#pragma unroll
-  for (int shift = 0; shift < kShifts; ++shift) {
-    ptx::settle(sums);
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) {
-      Mma::multiply(sums, low[k], at.column(0, shift, k), k != 0);
-      Mma::multiply(sums, high[k], at.column(1, shift, k), true);
-    }
-    ptx::wgmma_commit();
-    ptx::wgmma_wait<0>();
-    ptx::settle(sums);
-#pragma unroll
-    for (int i = 0; i < kN / 2; ++i) sums[i] *= 1.0F / kLowScale;
-    ptx::settle(sums);
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) Mma::multiply(sums, high[k], at.column(0, shift, k), true);
-    ptx::wgmma_commit();
-    if (shift == 0) rows_read();
-    ptx::wgmma_wait<0>();
-    if (shift == kShifts - 1) release();
-    ptx::settle(sums);
-#pragma unroll
-    for (int i = 0; i < kN / 2; ++i) total[shift][i] += sums[i];
-  }
-}
-
 /// The same without splitting, of some of a step's positions from `kFirst` on: the sums stay in the tensor cores, which begin
 /// them anew where not `go_on`. Waits for them; then `done()`.
 template <class Operand, int kN, int kShifts, int kFirst, int kCount, class Done>

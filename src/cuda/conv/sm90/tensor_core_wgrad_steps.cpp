@@ -101,6 +101,17 @@ WgradRaw raw_of(const WgradSide& side, int bytes, bool is_rows, bool aligned) {
   return raw;
 }
 
+/// Two positions to an item of f32 columns, where every row and window begins at a multiple of 8 bytes.
+void pair_items(WgradSteps& steps, bool aligned) {
+  WgradSide& side = steps.columns;
+  if (!aligned || side.step != 1 || side.planes != 1 || side.raw.classes > 2 || side.window % 2 != 0 || side.start % 2 != 0 ||
+      steps.shifts > steps.shape.shifts)
+    return;
+  side.in_pairs = true;
+  side.items = static_cast<int>(pieces(std::int64_t{side.tile} * side.window / 2, 32) * 32);
+  side.by_plane_window = FastDivide(static_cast<std::uint32_t>(side.window / 2));
+}
+
 /// Fills in the form by rows; leaves no stages where it does not fit.
 void plan_rows(WgradSteps& steps, const ConvProblem& problem, int parts, int bytes, bool aligned, int shared_limit) {
   steps.by_rows = true;
@@ -111,6 +122,7 @@ void plan_rows(WgradSteps& steps, const ConvProblem& problem, int parts, int byt
   if (!has_classes(steps.rows, problem, steps.rows.raw.classes) ||
       !has_classes(steps.columns, problem, steps.columns.raw.classes))
     return;
+  if (parts == 2 && steps.shape.columns == 64) pair_items(steps, aligned);
   const int columns_bytes = steps.shape.columns / 8 * steps.columns.pitch * 16;
   steps.rows_bytes = 0;
   steps.stage_bytes = parts * columns_bytes;
@@ -186,7 +198,7 @@ RowsCycles rows_cycles(const WgradSteps& steps, int parts) {
   const double products = parts == 2 ? 3 : 1, chunk = steps.chunk;
   return {(steps.own == 0 ? 64.0 : 128.0) * steps.shape.columns * steps.shape.shifts * products / 2048,
           (steps.rows.raw.arriving + steps.columns.raw.arriving) / chunk / 30,
-          steps.columns.items / chunk * (parts == 2 ? 1.5 : 1.2)};
+          (steps.columns.in_pairs ? 2 : 1) * steps.columns.items / chunk * (parts == 2 ? 1.5 : 1.2)};
 }
 
 /// A model, only for comparison. Rows whose numbers are not neighbours are read one by one, which hides least where each
@@ -235,7 +247,10 @@ void cut_slices(WgradSteps& steps, const ConvProblem& problem, int parts, int sm
   steps.flushes = std::min(pieces(steps.chunks_per_slice, longest), std::max<std::int64_t>(1, allowed / steps.slices));
   steps.chunks_per_flush = pieces(steps.chunks_per_slice, steps.flushes);
   steps.flushes = pieces(steps.chunks_per_slice, steps.chunks_per_flush);
-  steps.partial_slices = steps.slices * turns * steps.flushes;
+  // In the ring of raw columns, which is empty then. Wider tiles have no registers for it.
+  steps.adds_turns = steps.by_rows && turns == 2 && steps.flushes == 1 && steps.shape.columns == 32 &&
+                     steps.columns_stages * steps.columns.raw.bytes >= 64 * steps.shape.columns * steps.shape.shifts * 4;
+  steps.partial_slices = steps.slices * steps.flushes * (steps.adds_turns ? 1 : turns);
 }
 
 }  // namespace

@@ -58,6 +58,7 @@ struct WgradSide {
   int tile;           // blocks of a tile
   int window, pitch;  // positions that are loaded, and from block to block
   int items;          // whole warps of them: one item is a block at one position
+  bool in_pairs;      // by rows: an item is a block at two positions, whose numbers are together
   WgradRaw raw;       // by rows only
   FastDivide by_plane_window, by_planes;
 };
@@ -80,6 +81,7 @@ struct WgradSteps {
   std::int64_t jobs;  // blocks of a slice; with the slices fewer than 2^31
   std::int64_t positions, chunks_per_row, chunks, chunks_per_slice, slices;
   std::int64_t chunks_per_flush, flushes;  // partial sums a slice
+  bool adds_turns;                         // consumers that take turns add their sums before they store them
   std::int64_t partial_slices;
 };
 

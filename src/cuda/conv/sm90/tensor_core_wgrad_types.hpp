@@ -9,13 +9,28 @@
 
 namespace polyphase::cuda::tensor_core {
 
+inline constexpr int kSampleGroups = 32;  // of a tensor
+
 /// What the scaling of f32 operands needs to know of the tensors, found on the device.
-struct WgradScales {
-  std::uint32_t x_largest, y_largest;  // float bits: of a sample
-  std::uint32_t small;                 // how many numbers are below the normal halves
-  std::uint32_t most;                  // float bits: the largest half there was; beyond 65504 some number has no half
-  std::uint32_t repaired;              // weights computed again
+struct __align__(16) WgradScales {
+  std::uint32_t x_largest[kSampleGroups], y_largest[kSampleGroups];  // float bits: of samples, largest_of
+  std::uint32_t small;                                               // how many numbers are below the normal halves
+  std::uint32_t most;      // float bits: the largest half there was; beyond 65504 some number has no half
+  std::uint32_t repaired;  // weights computed again
 };
+
+#ifdef __CUDACC__
+/// The largest of a tensor's samples.
+__device__ __forceinline__ std::uint32_t largest_of(const std::uint32_t* samples) {
+  std::uint32_t most = 0;
+#pragma unroll
+  for (int i = 0; i < kSampleGroups / 4; ++i) {
+    const uint4 four = reinterpret_cast<const uint4*>(samples)[i];
+    most = max(max(most, four.x), max(four.y, max(four.z, four.w)));
+  }
+  return most;
+}
+#endif
 
 struct WgradCall {
   const ConvProblem& problem;

@@ -76,6 +76,32 @@ double check_bits(ConvProblem p, Precision precision, std::int64_t misalignment)
   return expected.norm();
 }
 
+/// An infinity or NaN at either end of some rows of x and y: only products that exist may see them.
+template <class E>
+void check_beside_padding(ConvProblem p) {
+  p.dtype = dtype_of<E>;
+  if (!can(p, Precision::fp32)) return;
+  ConvArrays<E> arrays(p, kSmallIntegers);
+  const auto put = [](Array<E>& array, std::int64_t row, std::int64_t place, float value) {
+    array[row + place] = static_cast<E>(value);
+  };
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  put(arrays.x, 0, 0, kInfinity);
+  put(arrays.x, 2 * p.L_in, p.L_in - 1, -kInfinity);
+  put(arrays.y, 0, 0, kInfinity);
+  put(arrays.y, 3 * p.L_out, p.L_out - 1, std::numeric_limits<float>::quiet_NaN());
+  const Array<E> expected = arrays.run(ConvDirection::wgrad, Algorithm::reference), got = run(arrays, Precision::fp32);
+  std::int64_t usual = 0, unusual = 0, wrong = 0;
+  for (std::int64_t i = 0; i < got.size(); ++i) {
+    const auto a = static_cast<float>(got[i]), b = static_cast<float>(expected[i]);
+    (std::isfinite(b) ? usual : unusual) += 1;
+    wrong += a == b || (std::isnan(a) && std::isnan(b)) ? 0 : 1;
+  }
+  CHECK(usual > 0);
+  CHECK(unusual > 0);
+  CHECK_MESSAGE(wrong == 0, p);
+}
+
 /// What tensor copies ask for, and that a step's windows are in the boxes.
 void check_raw(const ConvProblem& p, const tensor_core::WgradSteps& steps) {
   constexpr int kBytes = 4;
@@ -223,5 +249,18 @@ TEST_CASE("infinities, NaN, zeros and numbers far below the largest come out of 
     const Array<float> expected = arrays.run(ConvDirection::wgrad, Algorithm::reference);
     const Array<float> got = run(arrays, precision);
     check_unusual(got, expected, precision);
+  }
+}
+
+TEST_CASE("infinities of 16 bits beside the padding come out as from plain sums") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
+  // By rows and by words, x's rows and y's, padding before and behind, no padding, and y beyond what x meets.
+  for (const ConvProblem& p :
+       {sized({.N = 2, .C_in = 16, .C_out = 32, .L_in = 400, .K = 5, .S = 2, .P_l = 3, .P_r = 2, .D = 3}),
+        sized({.N = 2, .C_in = 64, .C_out = 16, .L_in = 136, .K = 3, .P_l = 1, .P_r = 1}),
+        sized({.N = 3, .C_in = 17, .C_out = 19, .L_in = 131, .K = 4, .S = 3, .P_l = 1, .OP = 2}),
+        sized({.N = 1, .C_in = 8, .C_out = 8, .L_in = 70, .K = 1, .S = 2, .OP = 1})}) {
+    check_beside_padding<Half>(p);
+    check_beside_padding<BFloat16>(p);
   }
 }
