@@ -42,7 +42,7 @@ double check_bits(ConvProblem p, Precision precision, std::int64_t misalignment,
       if (steps.stages == 0) continue;
       const auto call = [&](const GpuCall& gpu_call) {
         tensor_core::WgradScales values{};
-        values.x_largest = values.y_largest = 0x40000000U;  // 2
+        values.x_largest[0] = values.y_largest[0] = 0x40000000U;  // 2
         const DeviceBytes scales(sizeof(values));
         CHECK_CUDA(cudaMemcpy(scales.data(), &values, sizeof(values), cudaMemcpyHostToDevice));
         CHECK_CUDA(cudaDeviceSynchronize());
