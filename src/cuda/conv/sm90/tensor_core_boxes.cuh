@@ -191,6 +191,7 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
     // Through a shuffle the compiler knows it to be the same in a warp.
     const auto of_warps = *reinterpret_cast<const uint4*>(memory + (layout.faults(at.stage) - layout.base));
     const Faults faults = __shfl_sync(0xffffffffU, of_weights + of_warps.x + of_warps.y + of_warps.z + of_warps.w, 0);
+    __syncwarp();  // all of the warp have read the faults
     if (lane == 0) ptx::mbarrier_arrive(layout.empty(at.barrier()));
     at.advance(steps.stages);
     ptx::settle(sums);
@@ -246,7 +247,7 @@ __global__ void __launch_bounds__(kBoxesThreads, 1)
   if (threadIdx.x == 0) {
     for (int turn = 0; turn < kPairs * kBoxesTurns; ++turn) {
       ptx::mbarrier_init(layout.full(turn), 4);
-      ptx::mbarrier_init(layout.empty(turn), 4);
+      ptx::mbarrier_init(layout.empty(turn), 4 + 128);  // the warps that multiply, the threads that converted
     }
     for (int stage = 0; stage < steps.raw_stages; ++stage) {
       ptx::mbarrier_init(layout.raw_full(stage), 1);

@@ -263,6 +263,7 @@ __device__ __forceinline__ void convert_boxes(const TapGemm& form, const BoxesSt
       faults[4 * at.stage + thread / 32] = all;
       ptx::mbarrier_arrive(layout.full(at.barrier()));
     }
+    ptx::mbarrier_arrive(layout.empty(at.barrier()));  // the stage's next tile may be the other pipeline's to convert
     at.advance(steps.stages);
   }
 }

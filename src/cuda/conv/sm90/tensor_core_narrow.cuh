@@ -214,6 +214,7 @@ __device__ __forceinline__ void consume_narrow(const TapGemm& form, const Narrow
     }
     const NarrowRows<T> rows(form, steps, walk.place(steps), out);
     ptx::wgmma_wait<0>();
+    if constexpr (Operand::kScaled) __syncwarp();  // all of the warp have read the faults
     if (lane == 0) ptx::mbarrier_arrive(layout.empty(ring.stage));
     ring.advance(steps.stages);
     ring.advance(steps.stages);
