@@ -75,6 +75,8 @@ TEST_CASE("a residual block's gradients are formed where the gradients behind th
   // `aside`: the block's input, and what its activations give, are followed by a launch more each.
   const auto steps = [&](bool aside) {
     const auto step = [&] {
+      before.zero_grad();  // what a capture allots holds nothing before it is replayed
+      block.zero_grad();
       std::vector<pp::Tensor> others;
       const auto seen = [&](const pp::Tensor& y) {
         if (aside) others.push_back(y * 2.0);

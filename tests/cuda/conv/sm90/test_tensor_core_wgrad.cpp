@@ -76,6 +76,23 @@ double check_bits(ConvProblem p, Precision precision, std::int64_t misalignment)
   return expected.norm();
 }
 
+/// Weight i of one group from the products that exist alone; the CPU reference multiplies the padding's zeros too.
+template <class E>
+float plain_sum(const ConvArrays<E>& arrays, std::int64_t i) {
+  const ConvProblem& p = arrays.p;
+  const std::int64_t k = i % p.K, co = i / p.K % p.C_out, ci = i / p.K / p.C_out;
+  float sum = 0;
+  for (std::int64_t n = 0; n < p.N; ++n) {
+    for (std::int64_t u = 0; u < p.L_in; ++u) {
+      const std::int64_t t = p.S * u + k * p.D - p.P_l;
+      if (t < 0 || t >= p.L_out) continue;
+      sum += static_cast<float>(arrays.x[(n * p.C_in + ci) * p.L_in + u]) *
+             static_cast<float>(arrays.y[(n * p.C_out + co) * p.L_out + t]);
+    }
+  }
+  return sum;
+}
+
 /// An infinity or NaN at either end of some rows of x and y: only products that exist may see them.
 template <class E>
 void check_beside_padding(ConvProblem p) {
@@ -90,10 +107,10 @@ void check_beside_padding(ConvProblem p) {
   put(arrays.x, 2 * p.L_in, p.L_in - 1, -kInfinity);
   put(arrays.y, 0, 0, kInfinity);
   put(arrays.y, 3 * p.L_out, p.L_out - 1, std::numeric_limits<float>::quiet_NaN());
-  const Array<E> expected = arrays.run(ConvDirection::wgrad, Algorithm::reference), got = run(arrays, Precision::fp32);
+  const Array<E> got = run(arrays, Precision::fp32);
   std::int64_t usual = 0, unusual = 0, wrong = 0;
   for (std::int64_t i = 0; i < got.size(); ++i) {
-    const auto a = static_cast<float>(got[i]), b = static_cast<float>(expected[i]);
+    const auto a = static_cast<float>(got[i]), b = static_cast<float>(static_cast<E>(plain_sum(arrays, i)));
     (std::isfinite(b) ? usual : unusual) += 1;
     wrong += a == b || (std::isnan(a) && std::isnan(b)) ? 0 : 1;
   }
