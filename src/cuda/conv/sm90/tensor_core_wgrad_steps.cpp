@@ -280,11 +280,12 @@ WgradSteps make_wgrad_steps(const ConvProblem& problem, int parts, int bytes, in
 }
 
 std::optional<double> wgrad_seconds(const ConvProblem& problem, Precision precision, int sm_count, int shared_limit) {
-  constexpr double kClock = 1.7e9, kBandwidth = 2e12, kLaunches = 8.4e-6;
+  constexpr double kBandwidth = 2e12, kLaunches = 8.4e-6;
   constexpr double kStore = 2.4;                   // cycles of a block for one of its sums
   constexpr double kLimiter = 1.45, kOther = 0.1;  // how much what takes longest counts, and how much what it hides
   constexpr std::int64_t kFill = 4;
   const bool is_f32 = problem.dtype == DType::f32;
+  const double clock = is_f32 ? 1.7e9 : 1.82e9;  // 16 bits take less power
   const int parts = is_f32 && precision != Precision::tf32 ? 2 : 1;
   const WgradSteps steps = make_wgrad_steps(problem, parts, is_f32 ? 4 : 2, sm_count, shared_limit, conv_workspace_limit());
   if (!steps.by_rows || steps.stages < 2) return std::nullopt;
@@ -300,7 +301,7 @@ std::optional<double> wgrad_seconds(const ConvProblem& problem, Precision precis
   const double weights = static_cast<double>(problem.C_in) * static_cast<double>(problem.channels_out_per_group() * problem.K);
   const double passes =
       (steps.partial_slices == 1 && is_f32 ? 0.0 : static_cast<double>(steps.partial_slices) + 1) + (is_f32 ? 1 : 0);
-  return cycles / kClock + 4 * weights * passes / (kBandwidth * sm_count / 132) + kLaunches * (is_f32 ? 2 : 1);
+  return cycles / clock + 4 * weights * passes / (kBandwidth * sm_count / 132) + kLaunches * (is_f32 ? 2 : 1);
 }
 
 std::optional<std::string> wgrad_problem(const ConvProblem& problem, int sm_count, int shared_limit) {
