@@ -37,7 +37,7 @@ struct Call {
 /// The weights as operands, kept with the layer.
 template <class T>
 std::shared_ptr<const Buffer> packed_weights(const Call& call, const TurnedSteps& steps) {
-  constexpr std::int64_t kTurnedForm = -4;  // no ConvDirection, which the wide form's keys have here
+  constexpr std::int64_t kTurnedForm = -5;  // no ConvDirection, which the wide form's keys have here
   const ConvProblem& problem = call.problem;
   const FormKey key{static_cast<std::int64_t>(Algorithm::tensor_core),
                     kTurnedForm,

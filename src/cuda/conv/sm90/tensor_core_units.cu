@@ -43,7 +43,7 @@ void pack(const ConvProblem& problem, const UnitSteps& steps, const void* w, voi
 
 /// All that pack's result depends on but the weights.
 FormKey key_of(const ConvProblem& problem, const UnitSteps& steps) {
-  constexpr std::int64_t kUnitsForm = -3;  // no ConvDirection, which the wide form's keys have here
+  constexpr std::int64_t kUnitsForm = -6;  // no ConvDirection, which the wide form's keys have here
   return {static_cast<std::int64_t>(Algorithm::tensor_core),
           kUnitsForm,
           static_cast<std::int64_t>(problem.dtype),
