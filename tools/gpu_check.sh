@@ -247,7 +247,10 @@ sanitized=(
   "cuda/conv/gemm racecheck synccheck initcheck"
   "cuda/conv/conv racecheck:2 synccheck initcheck"
   "cuda/conv/sm90/tensor_core racecheck:4 synccheck"
+  "cuda/conv/sm90/tensor_core_boxes racecheck synccheck"
   "cuda/conv/sm90/tensor_core_phases racecheck synccheck"
+  "cuda/conv/sm90/tensor_core_turned racecheck synccheck"
+  "cuda/conv/sm90/tensor_core_units racecheck synccheck"
   "cuda/conv/sm90/tensor_core_wide racecheck synccheck"
   "cuda/conv/sm90/tensor_core_wgrad racecheck:3 synccheck"
   "cuda/conv/sm80/tensor_core_mma racecheck synccheck"
@@ -371,7 +374,7 @@ part_bench() {
     --time-budget $((seconds * 2 / 3)) --shapes "$shapes" --json "$conv"
   if [ $quick = no ]; then
     bench "conv_transpose1d ieee, f16" $((seconds / 6 + 40)) "$others" $table --precisions ieee,f16 --sustained \
-      --time-budget $((seconds / 6)) --shapes depthwise,A,B,C --json "$others"
+      --time-budget $((seconds / 6)) --shapes depthwise,B,C,A --json "$others"
     bench "conv_transpose1d, the choice among forms" $((seconds / 6 + 40)) "$forms" $table --forms --no-peers \
       --precisions fp32,bf16,tf32 --directions forward,dgrad --time-budget $((seconds / 6)) --shapes B,C,rest,A --json "$forms"
   fi
