@@ -37,6 +37,14 @@ __device__ __forceinline__ Faults weight_faults(Split worst, std::int64_t produc
   if (worst == Split::never) return kNeverFault;
   return worst == Split::small ? static_cast<Faults>(products) : 0;
 }
+/// Those that four converting warps have found in a tile and left at `found` in shared memory, and those of the weights: the
+/// same in a warp, through a shuffle, so that the compiler knows it. Only the lane that gives the stage back reads them, so
+/// that none can be late.
+__device__ __forceinline__ Faults faults_of_tile(const unsigned char* found, Faults of_weights, int lane) {
+  uint4 of_warps{};
+  if (lane == 0) of_warps = *reinterpret_cast<const uint4*>(found);
+  return __shfl_sync(0xffffffffU, of_weights + of_warps.x + of_warps.y + of_warps.z + of_warps.w, 0);
+}
 /// The magnitude from which on a sum is right whatever it has lost: each number too small counts in it once.
 template <class Operand>
 __device__ __forceinline__ float least_right(Faults faults) {

@@ -188,10 +188,7 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
     if (warp == 0 && lane == 0) ptx::bulk_wait_read();  // the staging is free again
     ptx::named_barrier(1 + consumer, 128);
     ptx::wgmma_wait<0>();
-    // Through a shuffle the compiler knows it to be the same in a warp.
-    const auto of_warps = *reinterpret_cast<const uint4*>(memory + (layout.faults(at.stage) - layout.base));
-    const Faults faults = __shfl_sync(0xffffffffU, of_weights + of_warps.x + of_warps.y + of_warps.z + of_warps.w, 0);
-    __syncwarp();  // all of the warp have read the faults
+    const Faults faults = faults_of_tile(memory + (layout.faults(at.stage) - layout.base), of_weights, lane);
     if (lane == 0) ptx::mbarrier_arrive(layout.empty(at.barrier()));
     at.advance(steps.stages);
     ptx::settle(sums);

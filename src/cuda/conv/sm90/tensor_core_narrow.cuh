@@ -207,14 +207,9 @@ __device__ __forceinline__ void consume_narrow(const TapGemm& form, const Narrow
                     sums);
 
     Faults faults = 0;
-    if constexpr (Operand::kScaled) {
-      const auto of_warps = *reinterpret_cast<const uint4*>(memory + layout.faults(ring.stage) - layout.base);
-      // Through a shuffle the compiler knows it to be the same in a warp.
-      faults = __shfl_sync(0xffffffffU, of_weights + of_warps.x + of_warps.y + of_warps.z + of_warps.w, 0);
-    }
+    if constexpr (Operand::kScaled) faults = faults_of_tile(memory + layout.faults(ring.stage) - layout.base, of_weights, lane);
     const NarrowRows<T> rows(form, steps, walk.place(steps), out);
     ptx::wgmma_wait<0>();
-    if constexpr (Operand::kScaled) __syncwarp();  // all of the warp have read the faults
     if (lane == 0) ptx::mbarrier_arrive(layout.empty(ring.stage));
     ring.advance(steps.stages);
     ring.advance(steps.stages);
