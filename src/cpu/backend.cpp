@@ -96,6 +96,7 @@ void CpuBackend::snake_backward(const Tensor& x, const Tensor& alpha, const Tens
   };
   const std::array inputs{x, along_channels(alpha), along_channels(beta), gradient};
   if (out.x.defined()) map(MapOp::snake_grad_x, out.x, inputs, {});
+  if (out.x.defined() && out.added.defined()) map(MapOp::add, out.x, std::array{out.added, out.x}, {});
   const auto sum_of = [&](MapOp op, const Tensor& sums) {
     if (!sums.defined()) return;
     const Tensor part = Tensor::empty(x.shape(), {x.dtype(), x.device()});

@@ -1,6 +1,6 @@
 // With u = alpha*x and g the result's gradient, both parameters of x's channel:
 //   dx = g*(1 + alpha*sin(2u)/beta)   dalpha = sum of g*x*sin(2u)/beta   dbeta = -sum of g*sin(u)^2/beta^2
-// over samples and positions. Memory bound: 12 bytes an f32 element, and one sincos for all three.
+// over samples and positions. Memory bound: 12 bytes an f32 element, 16 with a sum, and one sincos for all three.
 //
 // A block takes a piece of one channel, 16 bytes a load, and adds in f64: one sum a thread and parameter, a tree over the
 // threads. A second launch adds the pieces of each channel in order. Pieces depend on the shape alone.
@@ -50,15 +50,19 @@ __device__ __forceinline__ SnakeSums sum_of_threads(SnakeSums sums) {
   return total;
 }
 
+/// Sums of what has been rounded: the compiler would join a product and its sum.
+__device__ __forceinline__ float rounded_sum(float a, float b) { return __fadd_rn(a, b); }
+__device__ __forceinline__ double rounded_sum(double a, double b) { return __dadd_rn(a, b); }
+
 __device__ __forceinline__ void sine_and_cosine(float u, float* sine, float* cosine) { sincosf(u, sine, cosine); }
 __device__ __forceinline__ void sine_and_cosine(double u, double* sine, double* cosine) { sincos(u, sine, cosine); }
 
-/// Blocks (piece, channel). `in` may be null; `partial` (C, pieces) too.
+/// Blocks (piece, channel). `in` may be null, `added` and `partial` (C, pieces) too.
 template <class T, int kPack>
 __global__ void __launch_bounds__(kSnakeThreads)
     snake_backward_kernel(const __grid_constant__ SnakeLaunch launch, const T* __restrict__ x, const T* __restrict__ alpha,
-                          const T* __restrict__ beta, const T* __restrict__ gradient, T* __restrict__ in,
-                          SnakeSums* __restrict__ partial) {
+                          const T* __restrict__ beta, const T* __restrict__ gradient, const T* __restrict__ added,
+                          T* __restrict__ in, SnakeSums* __restrict__ partial) {
   using A = MathOf<T>;
   using Packed = Pack<T, kPack>;
   for (std::int64_t channel = blockIdx.y; channel < launch.C; channel += gridDim.y) {
@@ -70,6 +74,7 @@ __global__ void __launch_bounds__(kSnakeThreads)
       const std::int64_t n = launch.by_row.split(position, launch.narrow);
       const std::int64_t at = ((n * launch.C + channel) * launch.row + position) * kPack;
       Packed values = *reinterpret_cast<const Packed*>(x + at), g = *reinterpret_cast<const Packed*>(gradient + at);
+      const Packed other = added != nullptr ? *reinterpret_cast<const Packed*>(added + at) : values;
 #pragma unroll
       for (int k = 0; k < kPack; ++k) {
         const A value = convert<A>(values.at[k]), incoming = convert<A>(g.at[k]);
@@ -79,6 +84,7 @@ __global__ void __launch_bounds__(kSnakeThreads)
         sums.alpha += static_cast<double>(incoming * (value * twice));
         sums.beta += static_cast<double>(incoming * (sine * sine));
         values.at[k] = convert<T>(incoming * (A(1) + a * (twice / b)));
+        if (added != nullptr) values.at[k] = convert<T>(rounded_sum(convert<A>(other.at[k]), convert<A>(values.at[k])));
       }
       if (in != nullptr) *reinterpret_cast<Packed*>(in + at) = values;
     }
@@ -117,6 +123,7 @@ void snake_backward_as(const Tensor& x, const Tensor& alpha, const Tensor& beta,
   const auto* values = static_cast<const T*>(x.raw());
   const auto* g = static_cast<const T*>(gradient.raw());
   T* const in = address_or_null<T>(out.x);
+  const T* const added = address_or_null<T>(out.added);
   const bool sums = out.alpha.defined() || out.beta.defined();
   const auto run = [&]<int kPack>(std::integral_constant<int, kPack>) {
     SnakeLaunch launch{};
@@ -129,8 +136,8 @@ void snake_backward_as(const Tensor& x, const Tensor& alpha, const Tensor& beta,
     const Buffer partial(sums ? count * sizeof(SnakeSums) : 0, x.device().index);
     auto* const pieces = sums ? partial.as<SnakeSums>() : nullptr;
     const dim3 grid(static_cast<unsigned>(launch.pieces), static_cast<unsigned>(std::min<std::int64_t>(C, 65535)));
-    snake_backward_kernel<T, kPack><<<grid, kSnakeThreads, 0, stream>>>(launch, values, static_cast<const T*>(alpha.raw()),
-                                                                        static_cast<const T*>(beta.raw()), g, in, pieces);
+    snake_backward_kernel<T, kPack><<<grid, kSnakeThreads, 0, stream>>>(
+        launch, values, static_cast<const T*>(alpha.raw()), static_cast<const T*>(beta.raw()), g, added, in, pieces);
     check_launch("snake_backward");
     if (!sums) return;
     add_snake_pieces_kernel<<<grid_for(C), kThreads, 0, stream>>>(pieces, C, launch.pieces, static_cast<const T*>(beta.raw()),
@@ -138,7 +145,8 @@ void snake_backward_as(const Tensor& x, const Tensor& alpha, const Tensor& beta,
     check_launch("snake_backward: add pieces");
   };
   constexpr int kWide = 16 / sizeof(T);
-  const bool is_wide = L % kWide == 0 && is_aligned(values, 16) && is_aligned(g, 16) && is_aligned(in, 16);
+  const bool is_wide =
+      L % kWide == 0 && is_aligned(values, 16) && is_aligned(g, 16) && is_aligned(added, 16) && is_aligned(in, 16);
   is_wide ? run(std::integral_constant<int, kWide>{}) : run(std::integral_constant<int, 1>{});
 }
 

@@ -45,6 +45,15 @@ Tensor per_channel(const char* name, const char* parameter, const Tensor& x, con
   return values.unsqueeze(1);
 }
 
+// What x's gradient will be added to next, which is then formed with it; undefined where there is nothing.
+Tensor taken_sum(const Needs& needs, const Tensor& x) {
+  if (!needs[0]) return {};
+  const autograd::Onward onward = needs.onward();
+  if (onward.derivative != nullptr || !onward.sum.defined() || onward.sum.dtype() != x.dtype()) return {};
+  needs.take(onward);
+  return onward.sum;
+}
+
 // alpha and beta are (C, 1) here; for Snake they are one tensor and the gradients add up on the tape's edges.
 Tensor snake_of(const char* name, const Tensor& x, const Tensor& alpha, const Tensor& beta) {
   if (autograd::promotes(x, alpha))
@@ -55,8 +64,9 @@ Tensor snake_of(const char* name, const Tensor& x, const Tensor& alpha, const Te
   return record(
       name, std::move(y), {x, alpha, beta},
       [sx = save_if(followed, x), sa = save_if(followed, alpha), sb = save_if(followed, beta)](const Tensor& g, Needs needs) {
+        const Tensor added = taken_sum(needs, sx.get());
         const SnakeGradients got =
-            ops::snake_backward(sx.get(), sa.get().squeeze(1), sb.get().squeeze(1), g, {needs[0], needs[1], needs[2]});
+            ops::snake_backward(sx.get(), sa.get().squeeze(1), sb.get().squeeze(1), g, {needs[0], needs[1], needs[2]}, added);
         Gradients gradients{got.x, {}, {}};
         if (needs[1]) gradients[1] = got.alpha.unsqueeze(1);
         if (needs[2]) gradients[2] = got.beta.unsqueeze(1);

@@ -57,7 +57,7 @@ Tensor reduce_map(MapOp op, const Tensor& a, const Tensor& b, MapScalars scalars
 }
 
 SnakeGradients snake_backward(const Tensor& x, const Tensor& alpha, const Tensor& beta, const Tensor& gradient,
-                              const SnakeNeeds& needs) {
+                              const SnakeNeeds& needs, const Tensor& added) {
   const TensorOptions options{x.dtype(), x.device()};
   const auto fresh = [&](bool is_wanted, const Shape& shape) { return is_wanted ? Tensor::empty(shape, options) : Tensor(); };
   const Shape batched = x.rank() == 3 ? x.shape() : Shape{1, x.size(0), x.size(1)};
@@ -70,9 +70,11 @@ SnakeGradients snake_backward(const Tensor& x, const Tensor& alpha, const Tensor
       if (sums.defined()) backend.fill(sums, 0);
   } else {
     const auto dense = [&](const Tensor& tensor) { return reshaped_view(tensor.detach().contiguous(), batched); };
+    if (needs.x && added.defined()) out.added = dense(added);
     backend.snake_backward(dense(x), alpha.detach().contiguous(), beta.detach().contiguous(), dense(gradient), out);
   }
   out.x = in;
+  out.added = {};
   return out;
 }
 

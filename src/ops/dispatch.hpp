@@ -27,9 +27,10 @@ struct SnakeNeeds {
   bool x, alpha, beta;
 };
 /// Fresh tensors holding them, of x's shape, (C) and (C): from snake's argument x (N, C, L) or (C, L), alpha and beta (C), and
-/// the gradient of its result. Sums over nothing are 0.
+/// the gradient of its result. `added` may be undefined, else is what x's gradient is added to (SnakeGradients::added), of x's
+/// shape. Sums over nothing are 0.
 [[nodiscard]] SnakeGradients snake_backward(const Tensor& x, const Tensor& alpha, const Tensor& beta, const Tensor& gradient,
-                                            const SnakeNeeds& needs);
+                                            const SnakeNeeds& needs, const Tensor& added = {});
 /// A fresh tensor of `out_shape` (x's rank, 1 where reduced) holding the reduction; an empty sum is 0.
 [[nodiscard]] Tensor reduce(ReduceOp op, const Tensor& x, const Shape& out_shape);
 

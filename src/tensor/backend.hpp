@@ -80,6 +80,8 @@ struct ConvEpilogue {
 struct SnakeGradients {
   Tensor x{};              ///< (N, C, L), contiguous
   Tensor alpha{}, beta{};  ///< (C), contiguous
+  /// Not a gradient that is computed: what x's is added to once it is rounded, like x. May be undefined.
+  Tensor added{};
 };
 
 /// One kind of device. There is one Backend per device, alive for the whole program.
@@ -164,7 +166,8 @@ class Backend {
                                    const Tensor& sums) = 0;
 
   /// The gradients of MapOp::snake from its argument x (N, C, L), alpha (C), beta (C) and the result's gradient, all contiguous
-  /// and not empty: those of alpha and beta are sums over the other two dimensions in an order fixed by the shape.
+  /// and not empty: those of alpha and beta are sums over the other two dimensions in an order fixed by the shape. With
+  /// `out.added` out.x has the bits of map(MapOp::add) of that and of x's gradient.
   virtual void snake_backward(const Tensor& x, const Tensor& alpha, const Tensor& beta, const Tensor& gradient,
                               const SnakeGradients& out) = 0;
 

@@ -106,6 +106,12 @@ TEST_CASE("the way back through snake is map() and reduce()") {
   };
   CHECK(max_difference(out.alpha, sums(MapOp::snake_grad_alpha)) == 0);
   CHECK(max_difference(out.beta, sums(MapOp::snake_grad_beta)) == 0);
+
+  const SnakeGradients sum{empty(shape), {}, {}, random_f64(shape, 5)};
+  cpu_backend().snake_backward(x, alpha, beta, g, sum);
+  const Tensor expected = empty(shape);
+  cpu_backend().map(MapOp::add, expected, std::array{sum.added, out.x}, {});
+  CHECK(max_difference(sum.x, expected) == 0);
 }
 
 TEST_CASE("convolutions are those of cpu/conv.hpp, whatever the precision") {

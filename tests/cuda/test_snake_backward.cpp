@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 
 #include "support/device.hpp"
@@ -55,6 +56,14 @@ void check_gradients(const Shape& shape, DType dtype, std::int64_t misalignment)
   for (const SnakeGradients* some : {&first, &second, &third})
     gpu().snake_backward(x_there, alpha_there, beta_there, g_there, *some);
   CHECK(bits(first.x) == bits(all.x));
+  // Added to what was there, each rounded.
+  const SnakeGradients with{target(shape), target(channels), target(channels),
+                            mirrored(placed(random_f64(shape, 5), dtype, misalignment))};
+  gpu().snake_backward(x_there, alpha_there, beta_there, g_there, with);
+  const Tensor sum = target(shape);
+  gpu().map(MapOp::add, sum, std::array{with.added, all.x}, {});
+  CHECK(bits(with.x) == bits(sum));
+  CHECK(bits(with.alpha) == bits(all.alpha));
   CHECK(bits(second.alpha) == bits(all.alpha));
   CHECK(bits(third.beta) == bits(all.beta));
 }

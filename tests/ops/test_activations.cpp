@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 #include <functional>
 
@@ -151,4 +152,24 @@ TEST_CASE("dropout: the same elements in every dtype, and a gradient through the
 TEST_CASE("dropout: errors") {
   CHECK(error_of<ShapeError>([] { return dropout(Tensor::ones({1}), 1); }) == "dropout: expected p in [0, 1), got 1");
   CHECK(error_of<ShapeError>([] { return dropout(Tensor::ones({1}), -0.5); }) == "dropout: expected p in [0, 1), got -0.5");
+}
+
+TEST_CASE("snake's gradient and what else its argument gets have the bits of a sum") {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    const auto leaf = [&](const Shape& shape, std::uint64_t seed) {
+      Tensor made = random_f64(shape, seed).to(dtype).to(default_device());
+      made.set_requires_grad(true);
+      return made;
+    };
+    const Tensor x = leaf({2, 3, 37}, 1), alpha = leaf({3}, 2);
+    const auto gradients = [&](bool apart) {
+      for (const Tensor& t : {x, alpha}) Tensor(t).set_grad({});
+      const Tensor in = x * 0.7;
+      const Tensor other = apart ? in * 1.0 : in;  // recorded before the snake, so that its gradient comes after
+      const Tensor y = other + snake(in, alpha);
+      square(y).backward(Tensor::full(y.shape(), 0.3, {.dtype = dtype, .device = y.device()}));
+      return std::array{x.grad().to(DType::f64).to_vector<double>(), alpha.grad().to(DType::f64).to_vector<double>()};
+    };
+    CHECK(gradients(false) == gradients(true));
+  }
 }
