@@ -182,7 +182,7 @@ void CudaBackend::conv_activated(const ConvProblem& problem, ConvDirection direc
                                             pointers, algorithm, precision, device_, turn.stream);
   if (is_done) return;
   if (pointers.is_late())
-    cuda::finish(pointers, out.dtype(), out.size(0), out.size(1), out.size(2), out.raw(), turn.stream);
+    cuda::finish(pointers, out.dtype(), out.size(0), out.size(1), out.size(2), out.raw(), turn.stream, keeps_first(pointers));
   else
     finish_in_place(*this, epilogue, out);
 }

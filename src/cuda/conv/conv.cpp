@@ -9,6 +9,7 @@
 #include "cuda/conv/autotune.hpp"
 #include "cuda/conv/depthwise.hpp"
 #include "cuda/conv/direct.hpp"
+#include "cuda/conv/finish.hpp"
 #include "cuda/conv/gemm.hpp"
 #include "cuda/conv/plan.hpp"
 #include "cuda/conv/sm90/tensor_core.hpp"
@@ -67,14 +68,26 @@ bool tensor_core_applies(const Call& call) {
     Activation activation;
     double slope;
     bool adds, keeps, derives;
+    std::uintptr_t source, out;  // within 16 bytes
     bool operator==(const Key&) const = default;
   };
   thread_local Remembered<Key, bool> remembered;
   const Epilogue& epilogue = call.epilogue;
-  const Key key{call.problem,        call.direction, call.precision,         call.device,          conv_workspace_limit(),
-                epilogue.activation, epilogue.slope, epilogue.residual != 0, epilogue.before != 0, epilogue.derivative != 0};
-  return remembered.get(
-      key, [&] { return tensor_core::fuses(call.problem, call.direction, epilogue, call.precision, call.device); });
+  const Key key{call.problem,
+                call.direction,
+                call.precision,
+                call.device,
+                conv_workspace_limit(),
+                epilogue.activation,
+                epilogue.slope,
+                epilogue.residual != 0,
+                epilogue.before != 0,
+                epilogue.derivative != 0,
+                reinterpret_cast<std::uintptr_t>(call.first) % 16,
+                reinterpret_cast<std::uintptr_t>(call.out) % 16};
+  return remembered.get(key, [&] {
+    return tensor_core::fuses(call.problem, call.direction, epilogue, call.precision, call.device, call.first, call.out);
+  });
 }
 
 /// Whether the kernels of `algorithm` apply this call's epilogue, with the bits of launches of their own.
@@ -91,26 +104,30 @@ bool applies_epilogue(const Call& call, Algorithm algorithm) {
 }
 
 void issue(const Call& call, Algorithm algorithm) {
-  const Epilogue epilogue = applies_epilogue(call, algorithm) ? call.epilogue : Epilogue{};
+  const bool applies = applies_epilogue(call, algorithm);
+  const Epilogue epilogue = applies ? call.epilogue : Epilogue{};
+  void* out = call.out;
+  if (!applies && keeps_first(call.epilogue))
+    out = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(out) + static_cast<std::uintptr_t>(call.epilogue.before));
   const bool is_wgrad = call.direction == ConvDirection::wgrad;
   switch (algorithm) {
     case Algorithm::depthwise:
       if (is_wgrad) return depthwise::wgrad(call.problem, call.first, call.second, call.out, call.device, call.stream);
-      return depthwise::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, epilogue,
-                               call.device, call.stream);
+      return depthwise::gather(call.problem, call.direction, call.first, call.second, call.bias, out, epilogue, call.device,
+                               call.stream);
     case Algorithm::gemm:
       if (is_wgrad)
         return gemm::wgrad(call.problem, call.first, call.second, call.out, call.precision, call.device, call.stream);
-      return gemm::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, epilogue, call.precision,
+      return gemm::gather(call.problem, call.direction, call.first, call.second, call.bias, out, epilogue, call.precision,
                           call.device, call.stream);
     case Algorithm::tensor_core:
       if (is_wgrad)
         return tensor_core::wgrad(call.problem, call.precision, call.first, call.second, call.out, call.device, call.stream);
-      return tensor_core::gather(call.problem, call.direction, call.first, *call.weights, call.bias, call.out, epilogue,
+      return tensor_core::gather(call.problem, call.direction, call.first, *call.weights, call.bias, out, epilogue,
                                  call.precision, call.device, call.stream);
     default:
       if (is_wgrad) return direct::wgrad(call.problem, call.first, call.second, call.out, call.device, call.stream);
-      return direct::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, epilogue, call.device,
+      return direct::gather(call.problem, call.direction, call.first, call.second, call.bias, out, epilogue, call.device,
                             call.stream);
   }
 }

@@ -157,6 +157,8 @@ std::vector<ConvProblem> problems() {
       sized({.N = 2, .C_in = 32, .C_out = 16, .L_in = 260, .K = 3, .S = 2, .P_l = 1, .OP = 1, .G = 2}),
       sized({.N = 1, .C_in = 256, .C_out = 256, .L_in = 200, .K = 3, .P_l = 1, .P_r = 1}),
       sized({.N = 2, .C_in = 128, .C_out = 128, .L_in = 600, .K = 3}),
+      sized({.N = 3, .C_in = 160, .C_out = 136, .L_in = 333, .K = 7, .P_l = 9, .P_r = 9, .D = 3}),
+      sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 530, .K = 11, .P_l = 5, .P_r = 5}),
       sized({.N = 1, .C_in = 300, .C_out = 40, .L_in = 50, .K = 16, .S = 8, .P_l = 4}),
       sized({.N = 2, .C_in = 6, .C_out = 6, .L_in = 1031, .K = 7, .P_l = 3, .P_r = 3, .G = 6}),
       sized({.N = 2, .C_in = 6, .C_out = 12, .L_in = 517, .K = 8, .S = 4, .P_l = 2, .P_r = 2, .G = 6}),

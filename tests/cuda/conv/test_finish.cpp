@@ -51,7 +51,21 @@ void check(const ConvEpilogue& of, bool adds, bool keeps, const Shape& shape, DT
       distance(epilogue.residual), epilogue.scale, distance(epilogue.before), distance(epilogue.derivative)};
   cuda::finish(pointers, dtype, shape[0], shape[1], shape[2], out.raw(), cuda::current_stream(0));
   CHECK(bytes_of(out) == bytes_of(expected));
-  if (keeps) CHECK(bytes_of(epilogue.before) == kept);
+  if (!keeps) return;
+  CHECK(bytes_of(epilogue.before) == kept);
+  // Of sums that a kernel left where they are kept.
+  const Tensor again = mirrored(poisoned(shape, dtype, shift));
+  const cuda::Epilogue from_kept{epilogue.activation,
+                                 epilogue.slope,
+                                 epilogue.alpha.raw(),
+                                 epilogue.beta.raw(),
+                                 adds ? distance(epilogue.residual) - distance(again) : 0,
+                                 epilogue.scale,
+                                 distance(epilogue.before) - distance(again),
+                                 0};
+  cuda::finish(from_kept, dtype, shape[0], shape[1], shape[2], again.raw(), cuda::current_stream(0), true);
+  CHECK(bytes_of(again) == bytes_of(expected));
+  CHECK(bytes_of(epilogue.before) == kept);
 }
 
 }  // namespace

@@ -28,9 +28,10 @@ void gather(const ConvProblem& problem, ConvDirection direction, const void* sou
          (epilogue.activation == Activation::none || (epilogue.activation == Activation::leaky_relu && epilogue.slope > 0));
 }
 /// Whether gather() applies `epilogue` faster than a launch of its own would, with the bits of launches of their
-/// own. Of f32 the sums near zero may be computed again behind the product: then outputs must tell their sums.
+/// own. Of f32 the sums near zero may be computed again behind the product: then outputs must tell their sums. Of `source` and
+/// `out` the places within 16 bytes count; null: aligned.
 [[nodiscard]] bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, Precision precision,
-                         int device);
+                         int device, const void* source = nullptr, const void* out = nullptr);
 
 /// w = the weight gradient of x and y. On `stream`; partial sums within conv_workspace_limit().
 void wgrad(const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w, int device,

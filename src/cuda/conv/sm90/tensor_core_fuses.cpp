@@ -10,7 +10,8 @@
 
 namespace polyphase::cuda::tensor_core {
 
-bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, Precision precision, int device) {
+bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, Precision precision, int device,
+           const void* source, const void* out) {
   const bool is_told = problem.dtype == DType::f32 && tells_sum(epilogue);
   if (uses_mma(properties(device).arch())) return is_told;
   // The wide form finishes sums in registers, and finds those to compute again before it does.
@@ -21,14 +22,14 @@ bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& 
   // lines of a residual where phases are stored (docs/kernels/launches.md).
   if (resident_rows_fit(problem, direction, precision, nullptr, nullptr, device))
     return resident_rows_fuse(problem, direction, epilogue, device);
-  if (turned_pays(problem, direction, device))
+  if (turned_pays(problem, direction, device) && turned_takes(problem, direction, source, out, device))
     return epilogue.is_light() && (!epilogue.is_late() || (epilogue.residual != 0 && epilogue.derivative == 0));
   // Of f32, sums may be computed again behind the store. What another kernel takes without an epilogue has its bits with one.
   if (problem.dtype == DType::f32 || phases_fit(problem, direction, precision, device) ||
       narrow_pays(problem, direction, precision, device))
     return false;
-  return epilogue.is_light() && epilogue.derivative == 0 &&
-         (epilogue.residual == 0 || make_tap_gemm(problem, direction).out_stride == 1);
+  // A residual in its stores costs twice the launch that adds it (docs/kernels/launches.md).
+  return epilogue.is_light() && !epilogue.is_late();
 }
 
 }  // namespace polyphase::cuda::tensor_core
