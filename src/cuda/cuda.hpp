@@ -72,6 +72,11 @@ void synchronize(int device = 0);
 /// The most bytes the library may hold of the device's memory. Lowering it gives cached memory back; live memory stays.
 void set_memory_limit(int device, std::size_t bytes);
 
+/// How many sums of `Algorithm::tensor_core` were computed again with FFMA on the device so far, since their numbers do not
+/// suit the tensor cores (docs/precision.md): outputs of forward and of the input's gradient, and weights' gradients. 0 for
+/// data that keeps its full speed. The host waits for everything on the device; throws DeviceError in capture().
+[[nodiscard]] std::uint64_t computed_again(int device = 0);
+
 /// Work recorded once and run again by one call, with next to no work on the host. Made by capture().
 class Graph {
  public:

@@ -37,6 +37,7 @@ void synchronize(int device) { refuse(device); }
 MemoryStats memory_stats(int device) { refuse(device); }
 std::string memory_snapshot(int device) { refuse(device); }
 void set_memory_limit(int device, std::size_t) { refuse(device); }
+std::uint64_t computed_again(int device) { refuse(device); }
 
 struct Graph::State {};
 Graph::Graph(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}

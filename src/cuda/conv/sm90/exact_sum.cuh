@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "conv/problem.hpp"
+#include "cuda/conv/again_count.cuh"
 #include "cuda/conv/tap_gemm.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -33,6 +34,7 @@ __device__ __forceinline__ float exact_sum(const TapGemm& form, const ConvProble
   }
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, distance);
+  if (threadIdx.x % 32 == 0) count_again();
   return sum;
 }
 

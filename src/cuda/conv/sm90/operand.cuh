@@ -97,7 +97,6 @@ __device__ __forceinline__ void convert(const typename Operand::Source (&v)[Oper
 struct State {
   std::uint32_t source_largest, weight_largest;  // float bits
   std::uint32_t weight_split;                    // the worst Split of a weight
-  std::uint32_t repaired;                        // outputs computed again
 };
 
 /// log2 of the power of two that brings numbers up to `largest` to [2^target, 2^(target+1)).

@@ -30,10 +30,9 @@ inline constexpr int kSampleBlocksOfSource = 32;
 
 /// What lies before an operand in memory.
 struct OperandHeader {
-  std::uint32_t largest;   ///< of the weights: magnitude, as float bits
-  std::uint32_t faults;    ///< of the weights: as make_operand counts them
-  std::uint32_t repaired;  ///< outputs computed again
-  std::uint32_t unused[29];
+  std::uint32_t largest;  ///< of the weights: magnitude, as float bits
+  std::uint32_t faults;   ///< of the weights: as make_operand counts them
+  std::uint32_t unused[30];
   std::uint32_t sample[kSampleBlocksOfSource];  ///< of the source: the largest magnitudes of parts of a sample
 };
 static_assert(sizeof(OperandHeader) == kOperandHeaderBytes);
@@ -144,7 +143,6 @@ __global__ void __launch_bounds__(kLargestThreads)
     flags[i] = 0;
   const std::uint32_t most = largest_of_block(values, count, step);
   if (threadIdx.x == 0) header->sample[blockIdx.x] = most;
-  if (threadIdx.x == 0 && blockIdx.x == 0) header->repaired = 0;
 }
 
 inline constexpr int kSourceThreads = 256;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "conv/problem.hpp"
+#include "cuda/conv/again_count.cuh"
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_layout.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_store.cuh"
@@ -32,6 +33,14 @@ __device__ __forceinline__ Faults faults_of(std::uint32_t small, __half2 most) {
   const float2 largest = __half22float2(most);
   return small + (largest.x <= kLargestHalf && largest.y <= kLargestHalf ? 0U : kNeverFault);
 }
+/// Those of a thread's numbers and of more of its numbers: kNeverFault counts once.
+__device__ __forceinline__ Faults joined(Faults a, Faults b) {
+  return ((a & (kNeverFault - 1)) + (b & (kNeverFault - 1))) | ((a | b) & kNeverFault);
+}
+/// That of one number.
+__device__ __forceinline__ Faults fault_of(Split split) {
+  return split == Split::never ? kNeverFault : split == Split::small ? 1U : 0U;
+}
 /// Those of packed weights, of which each sum has up to `products`.
 __device__ __forceinline__ Faults weight_faults(Split worst, std::int64_t products) {
   if (worst == Split::never) return kNeverFault;
@@ -49,6 +58,18 @@ __device__ __forceinline__ Faults faults_of_tile(const unsigned char* found, Fau
 template <class Operand>
 __device__ __forceinline__ float least_right(Faults faults) {
   return static_cast<float>(Operand::kLeastSafe) * static_cast<float>(faults);
+}
+
+/// Whether one of a warp's sums is below `least`, of 16 columns of which `columns` exist: a thread has two sums of column
+/// lane/4, then two of column lane/4 + 8, and so on. For whole warps.
+template <int kSums>
+__device__ __forceinline__ bool has_sum_below(float least, std::int64_t columns, const float (&sums)[kSums]) {
+  float smallest[2] = {least, least};
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) smallest[i / 2 % 2] = fminf(smallest[i / 2 % 2], fabsf(sums[i]));
+  const auto column = static_cast<std::int64_t>(threadIdx.x % 32 / 4);
+  return __any_sync(0xffffffffU, (smallest[0] < least && column < columns) || (smallest[1] < least && column + 8 < columns)) !=
+         0;
 }
 
 /// The tiles in which a warp has sums that may be wrong, in shared memory. When there is no more place the last one stands for
@@ -95,6 +116,7 @@ __device__ __forceinline__ float own_exact_sum(const TapGemm& form, const ExactS
       for (std::int64_t row = 0; row < form.rows; ++row) sum = fmaf(from[row * form.source_length], w[row * w_step], sum);
     }
   }
+  count_again();
   return sum;
 }
 

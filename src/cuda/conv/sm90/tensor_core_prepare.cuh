@@ -87,7 +87,7 @@ __device__ __forceinline__ void repair_tile(const TapGemm& form, const Steps& st
                                             int positions, const Epilogue& epilogue, bool is_forward, float least,
                                             std::int64_t block, Split split, const float* __restrict__ source,
                                             const float* __restrict__ w, const float* __restrict__ bias,
-                                            float* __restrict__ out, State* __restrict__ state) {
+                                            float* __restrict__ out) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const bool everything = split == Split::never;
   const std::int64_t tile = block % steps.weight_tiles, above = block / steps.weight_tiles;
@@ -107,7 +107,6 @@ __device__ __forceinline__ void repair_tile(const TapGemm& form, const Steps& st
     float* result = out + (n * form.G * form.out_channels + own) * form.out_length + t;
     std::uint32_t wanted =
         __ballot_sync(0xffffffffU, exists && (everything || !(fabsf(epilogue.undo(*result) - offset) >= least)));
-    if (lane == 0 && wanted != 0) atomicAdd(&state->repaired, static_cast<std::uint32_t>(__popc(wanted)));
     for (; wanted != 0; wanted &= wanted - 1) {
       const int owner = __ffs(static_cast<int>(wanted)) - 1;
       const float sum = exact_sum(form, problem, is_forward, n, g, __shfl_sync(0xffffffffU, column, owner),
@@ -140,7 +139,7 @@ static __global__ void __launch_bounds__(256)
     __syncthreads();
     for (int at = 0; at < marked_count; ++at)
       repair_tile(form, steps, problem, columns, positions, epilogue, is_forward, least, marked[at],
-                  static_cast<Split>(tile_split[marked[at]]), source, w, bias, out, state);
+                  static_cast<Split>(tile_split[marked[at]]), source, w, bias, out);
     __syncthreads();
   }
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "conv/problem.hpp"
+#include "cuda/conv/again_count.cuh"
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_types.hpp"
 
@@ -116,7 +117,7 @@ __device__ __forceinline__ void compute_again(const ConvProblem& problem, const 
     sum = 0;
     for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) sum += warps[warp];
     w[i] = static_cast<T>(sum);
-    if (scales != nullptr) atomicAdd(&scales->repaired, 1U);
+    count_again();
   }
   __syncthreads();
 }

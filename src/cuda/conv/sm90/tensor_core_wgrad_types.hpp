@@ -9,14 +9,15 @@
 
 namespace polyphase::cuda::tensor_core {
 
+struct WgradSteps;
+
 inline constexpr int kSampleGroups = 32;  // of a tensor
 
 /// What the scaling of f32 operands needs to know of the tensors, found on the device.
 struct __align__(16) WgradScales {
   std::uint32_t x_largest[kSampleGroups], y_largest[kSampleGroups];  // float bits: of samples, largest_of
   std::uint32_t small;                                               // how many numbers are below the normal halves
-  std::uint32_t most;      // float bits: the largest half there was; beyond 65504 some number has no half
-  std::uint32_t repaired;  // weights computed again
+  std::uint32_t most;  // float bits: the largest half there was; beyond 65504 some number has no half
 };
 
 #ifdef __CUDACC__
@@ -39,6 +40,7 @@ struct WgradCall {
   WgradScales* scales;  // of f32 operands
   int device;
   cudaStream_t stream;
+  const WgradSteps* steps = nullptr;  // null: those of make_wgrad_steps()
 };
 
 void wgrad_split(const WgradCall& call);  // f32 as two f16

@@ -110,7 +110,6 @@ __device__ __noinline__ void compute_again(const TapGemm& form, const WideSteps&
       if (lane != of) continue;
       const auto biased = static_cast<T>(sum + store.bias_of(place, channel));
       out[store.row_of(at.n, place.g, channel) + t] = static_cast<T>(epilogue.apply(static_cast<float>(biased)));
-      atomicAdd(&exact.header->repaired, 1U);
     }
   }
 }
@@ -131,7 +130,7 @@ struct WideRepair {
   T* out;
 
   /// Outputs of a chunk of positions whose magnitude is below `least`.
-  __device__ void chunk(std::int64_t g, std::int64_t first, float least, bool everything, std::uint32_t* repaired) const {
+  __device__ void chunk(std::int64_t g, std::int64_t first, float least, bool everything) const {
     const std::int64_t items = form.columns * kFlagPositions;
     const std::int64_t stride = static_cast<std::int64_t>(gridDim.y) * blockDim.x;
     for (std::int64_t base = blockIdx.y * blockDim.x + threadIdx.x / 32 * 32; base < items; base += stride) {
@@ -154,7 +153,6 @@ struct WideRepair {
                       __shfl_sync(0xffffffffU, position, lane), source, w);
         if (static_cast<int>(threadIdx.x % 32) == lane) out[at] = static_cast<T>(epilogue.apply(result + offset));
       }
-      if (again) atomicAdd(repaired, 1U);
     }
   }
 };
@@ -163,7 +161,7 @@ struct WideRepair {
 template <class T>
 __global__ void __launch_bounds__(kRepairThreads)
     wide_repair_kernel(const __grid_constant__ WideRepair<T> repair, bool is_scaled, const OperandHeader* __restrict__ weights,
-                       const std::uint32_t* __restrict__ flags, OperandHeader* __restrict__ source) {
+                       const std::uint32_t* __restrict__ flags, const OperandHeader* __restrict__ source) {
   const TapGemm& form = repair.form;
   const std::int64_t flags_of_group = repair.steps.source.flags, chunks = form.G * flags_of_group;
   const auto reach = static_cast<int>((kFlagPositions - 1 + (form.taps - 1) * form.tap_step) / kFlagPositions);
@@ -188,8 +186,7 @@ __global__ void __launch_bounds__(kRepairThreads)
     }
     if (never == 0) continue;
     const bool everything = (never & kNever) != 0;
-    repair.chunk(g, chunk * kFlagPositions, ldexpf(static_cast<float>(min(products, small) * 32), exponent), everything,
-                 &source->repaired);
+    repair.chunk(g, chunk * kFlagPositions, ldexpf(static_cast<float>(min(products, small) * 32), exponent), everything);
   }
 }
 
