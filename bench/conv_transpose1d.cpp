@@ -28,6 +28,7 @@
 #include "conv_forms.hpp"
 #include "cuda/conv/conv.hpp"
 #include "cuda/conv/plan.hpp"
+#include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/runtime.hpp"
 #include "gpu_case.hpp"
 #include "gpu_timing.hpp"
@@ -125,8 +126,11 @@ class Bench {
   [[nodiscard]] bool ok() const { return ok_; }
 
  private:
-  /// Other forms beside them make other records of the same cases.
-  [[nodiscard]] std::string suite() const { return options_.forms ? "conv_forms" : "conv_transpose1d"; }
+  /// Other forms beside them make other records of the same cases, and so does Hopper without its wgmma.
+  [[nodiscard]] std::string suite() const {
+    if (gpu_.arch() == 90 && cuda::tensor_core::uses_mma(90)) return "conv_transpose1d_sm80";
+    return options_.forms ? "conv_forms" : "conv_transpose1d";
+  }
 
   [[nodiscard]] static std::string cudnn() {
 #ifdef POLYPHASE_BENCH_CUDNN

@@ -363,7 +363,7 @@ bench() {
 has_torch() { python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1; }
 
 part_bench() {
-  local conv=$work/conv.json others=$work/others.json forms=$work/forms.json step=$work/step.json
+  local conv=$work/conv.json others=$work/others.json forms=$work/forms.json mma=$work/mma.json step=$work/step.json
   local allocator=$work/allocator.json cold=$work/cold.json table=$build/bench/conv_transpose1d shapes="A,B,C,depthwise,rest"
   stage bench "benchmarks, nothing beside them"
   if [ $quick = yes ]; then shapes="A,B,C,depthwise"; fi
@@ -377,6 +377,8 @@ part_bench() {
       --time-budget $((seconds / 6)) --shapes depthwise,B,C,A --json "$others"
     bench "conv_transpose1d, the choice among forms" $((seconds / 6 + 40)) "$forms" $table --forms --no-peers \
       --precisions fp32,bf16,tf32 --directions forward,dgrad --time-budget $((seconds / 6)) --shapes B,C,rest,A --json "$forms"
+    bench "conv_transpose1d tf32, the sm_80 path" $((seconds / 10 + 40)) "$mma" env POLYPHASE_TENSOR_CORE=sm80 $table \
+      --precisions tf32 --directions forward --algorithms tensor_core --time-budget $((seconds / 10)) --shapes A,B,C,rest --json "$mma"
   fi
   if has_torch; then
     run bench "PyTorch, training_step" 60 python3 bench/peers_torch_step.py "$step" || true
