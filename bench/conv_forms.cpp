@@ -6,15 +6,15 @@
 #include "cuda/conv/direct_steps.hpp"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core.hpp"
-#include "cuda/conv/sm90/tensor_core_phases.hpp"
-#include "cuda/conv/sm90/tensor_core_resident.hpp"
-#include "cuda/conv/sm90/tensor_core_units.hpp"
+#include "cuda/conv/sm90/tensor_core_forms.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/runtime.hpp"
 #include "tensor/error.hpp"
 
 namespace polyphase::bench {
 namespace {
+
+using cuda::tensor_core::GatherForm;
 
 /// Source and result of a direction.
 struct Ends {
@@ -25,6 +25,8 @@ Ends ends_of(Sets::Set& set, ConvDirection direction) {
   const DeviceOperands at = set.operands(direction);
   return direction == ConvDirection::forward ? Ends{at.x, at.y} : Ends{at.y, at.x};
 }
+
+std::string name_of(const cuda::tensor_core::WidePlan& plan) { return concat("wide ", plan.shape, " in ", plan.steps.slices); }
 
 /// Every tile of the direct kernels but the one that they choose.
 std::vector<Form> direct_forms(const ConvProblem& problem, ConvDirection direction, cudaStream_t stream) {
@@ -43,43 +45,61 @@ std::vector<Form> direct_forms(const ConvProblem& problem, ConvDirection directi
   return forms;
 }
 
-/// Every plan of the wide form and the form with resident weights, where they fit and are not what is chosen.
-std::vector<Form> tensor_core_forms(const ConvProblem& problem, ConvDirection direction, Precision precision, Sets& sets,
-                                    cudaStream_t stream) {
+/// Every plan of the wide form but `chosen`, with the weights of the first set.
+void add_wide(const ConvProblem& problem, ConvDirection direction, Precision precision, const std::string& chosen, Sets& sets,
+              cudaStream_t stream, std::vector<Form>& forms) {
   using namespace cuda::tensor_core;
   const cuda::DeviceProperties& gpu = cuda::properties(0);
-  std::vector<Form> forms;
-  if (uses_mma(gpu.arch()) || can_implement(problem, direction, precision, 0)) return forms;
-  const bool by_phases = phases_fit(problem, direction, precision, 0),
-             by_units = !by_phases && units_pay(problem, direction, precision, 0);
-  const auto chosen = by_phases || by_units ? std::nullopt : wide_plan_that_pays(problem, direction, precision, 0);
-  const cuda::Weights weights(sets.at(0).w.raw(), sets.at(0).w.storage());
+  const void* weights = sets.at(0).w.raw();
   for (const WideCandidate& candidate :
        wide_candidates(problem, direction, precision, gpu.sm_count, gpu.shared_bytes_per_block)) {
     const WidePlan& plan = candidate.plan;
-    if (chosen && plan.shape == chosen->shape && plan.steps.slices == chosen->steps.slices) continue;
+    if (name_of(plan) == chosen) continue;
     const auto packed = std::make_shared<cuda::Buffer>(static_cast<std::size_t>(wide_weight_bytes(plan)), 0);
-    wide_pack_weights(problem, direction, precision, plan, weights.data(), packed->as<void>(), stream);
-    forms.push_back({concat("wide ", plan.shape, " in ", plan.steps.slices), [=](Sets::Set& set) {
+    wide_pack_weights(problem, direction, precision, plan, weights, packed->as<void>(), stream);
+    forms.push_back({name_of(plan), [=](Sets::Set& set) {
                        const Ends at = ends_of(set, direction);
-                       wide_gather(problem, direction, precision, plan, at.source, weights.data(), packed->as<void>(), nullptr,
-                                   at.out, {}, 0, stream);
+                       wide_gather(problem, direction, precision, plan, at.source, weights, packed->as<void>(), nullptr, at.out,
+                                   {}, 0, stream);
                      }});
   }
-  if ((by_phases || by_units || chosen) && resident_fits(problem, direction, precision, 0))
-    forms.push_back({"resident", [=](Sets::Set& set) {
+}
+
+std::vector<Form> tensor_core_forms(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                    const std::string& chosen, Sets& sets, cudaStream_t stream) {
+  using namespace cuda::tensor_core;
+  std::vector<Form> forms;
+  const Ends first = ends_of(sets.at(0), direction);
+  for (const GatherForm form : kGatherForms) {
+    if (form == GatherForm::wide) add_wide(problem, direction, precision, chosen, sets, stream, forms);
+    if (cuda::tensor_core::name_of(form) == chosen) continue;
+    if (!form_work(form, {problem, direction, precision, first.source, first.out}, cuda::properties(0))) continue;
+    forms.push_back({std::string(cuda::tensor_core::name_of(form)), [=](Sets::Set& set) {
                        const Ends at = ends_of(set, direction);
-                       resident_gather(problem, direction, at.source, weights, nullptr, at.out, {}, precision, 0, stream);
+                       gather_by(form, problem, direction, at.source, cuda::Weights(set.w.raw(), set.w.storage()), nullptr,
+                                 at.out, {}, precision, 0, stream);
                      }});
+  }
   return forms;
 }
 
 }  // namespace
 
+std::string chosen_form(const ConvProblem& problem, ConvDirection direction, Algorithm chosen, Precision precision) {
+  const cuda::DeviceProperties& gpu = cuda::properties(0);
+  if (chosen != Algorithm::tensor_core || cuda::tensor_core::uses_mma(gpu.arch())) return std::string(name_of(chosen));
+  if (direction == ConvDirection::wgrad) return std::string(name_of(chosen));
+  const auto form = cuda::tensor_core::chosen_form({problem, direction, precision}, 0);
+  if (!form) return std::string(name_of(chosen));
+  if (form->form != GatherForm::wide) return std::string(cuda::tensor_core::name_of(form->form));
+  return name_of(*cuda::tensor_core::wide_plan(problem, direction, precision, 0));
+}
+
 std::vector<Form> other_forms(const ConvProblem& problem, ConvDirection direction, Algorithm chosen, Precision precision,
                               Sets& sets, cudaStream_t stream) {
   if (direction == ConvDirection::wgrad) return {};
-  if (chosen == Algorithm::tensor_core) return tensor_core_forms(problem, direction, precision, sets, stream);
+  if (chosen == Algorithm::tensor_core && !cuda::tensor_core::uses_mma(cuda::properties(0).arch()))
+    return tensor_core_forms(problem, direction, precision, chosen_form(problem, direction, chosen, precision), sets, stream);
   if (chosen == Algorithm::direct && problem.dtype == DType::f32) return direct_forms(problem, direction, stream);
   return {};
 }

@@ -18,8 +18,12 @@ struct Form {
   std::function<void(Sets::Set&)> run;  ///< with the weights of the first set, in the form that the kernel wants
 };
 
-/// The forms that `chosen` did not take though they fit. Of tensor_core: every plan of the wide form, and the form with
-/// resident weights; of direct in f32: every tile. None of other algorithms and of wgrad.
+/// What `chosen` does a problem with: of tensor_core the form, of the wide one its shape and slices too; else its own name.
+[[nodiscard]] std::string chosen_form(const ConvProblem& problem, ConvDirection direction, Algorithm chosen,
+                                      Precision precision);
+
+/// The forms that `chosen` did not take though they fit. Of tensor_core: every form, of the wide one every plan; of direct in
+/// f32: every tile. None of other algorithms and of wgrad.
 [[nodiscard]] std::vector<Form> other_forms(const ConvProblem& problem, ConvDirection direction, Algorithm chosen,
                                             Precision precision, Sets& sets, cudaStream_t stream);
 

@@ -8,8 +8,6 @@
 // Exits with 1 where a result of ours is wrong, 2 on a bad argument. The file is written anew after each case, so that a run
 // that is stopped leaves what it had. bench/peers_torch_cuda.py times PyTorch on the cases of the file.
 
-#include <unistd.h>
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -26,6 +24,7 @@
 #include "choice.hpp"
 #include "contender.hpp"
 #include "conv_forms.hpp"
+#include "conv_options.hpp"
 #include "cuda/conv/conv.hpp"
 #include "cuda/conv/plan.hpp"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
@@ -45,16 +44,11 @@ using namespace polyphase;
 using bench::Case;
 using bench::Choice;
 using bench::Contender;
+using bench::Options;
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-struct Options {
-  std::vector<std::string> shapes, directions = {"forward", "dgrad", "wgrad", "step"}, precisions = {"fp32", "tf32", "bf16"},
-                                   algorithms;
-  bool no_peers = false, forms = false, sustained = false, progress = ::isatty(STDERR_FILENO) != 0;
-  double time_budget = 0;  // seconds; 0: as long as it takes
-  std::string json;
-};
+constexpr double kOfSustained = 0.1;  // of a time budget
 
 Json to_json(const ConvProblem& p) {
   return {{"N", p.N}, {"C_in", p.C_in}, {"C_out", p.C_out}, {"L_in", p.L_in}, {"L_out", p.L_out}, {"K", p.K},
@@ -87,7 +81,8 @@ class Bench {
               << std::endl;
   }
 
-  void run(const bench::Shape& shape, const std::string& precision) {
+  /// Forward, or all that is asked for but that.
+  void run(const bench::Shape& shape, const std::string& precision, bool is_forward) {
     const bench::Mode mode = bench::mode_of(precision);
     ConvProblem p = bench::problem_of(shape);
     p.dtype = mode.dtype;
@@ -96,19 +91,40 @@ class Bench {
     peers_.clear();
 #endif
     for (const std::string& direction : options_.directions) {
+      if ((direction == "forward") != is_forward) continue;
       const Case what{shape, p, bench::pass_of(direction), precision, mode};
-      if (options_.time_budget > 0 && Clock::now() >= end_) {
+      if (is_late(options_.sustained ? kOfSustained : 0)) {
         left_out_.push_back(what.name());
         continue;
       }
-      if (!sets) {
-        const auto span = progress_.span("operands");
-        sets.emplace(p, gpu_.l2_bytes);
-        CHECK_CUDA(cudaStreamSynchronize(stream_));
-      }
+      if (!sets) fill(sets, p);
       one(what, *sets);
       save();
       progress_.done(what.name());
+    }
+  }
+
+  /// Adds what a record's algorithm takes without a rest, to all records of a shape and precision that are chosen.
+  void sustain(const bench::Shape& shape, const std::string& precision) {
+    const bench::Mode mode = bench::mode_of(precision);
+    ConvProblem p = bench::problem_of(shape);
+    p.dtype = mode.dtype;
+    std::optional<bench::Sets> sets;
+    for (Json& record : records_) {
+      if (!record.contains("chosen") || record["shape"] != shape.name || record["precision"] != precision || is_late(0))
+        continue;
+      if (!sets) fill(sets, p);
+      const auto span = progress_.span("sustained");
+      const ConvDirection direction = bench::pass_of(record["direction"]).directions.front();
+      const Algorithm algorithm = parse_algorithm(record["algorithm"].get<std::string>());
+      const auto launch = [&](int i) {
+        bench::run_own(p, direction, sets->at(i), algorithm, mode.precision, bench::PackedWeights::kept, stream_);
+      };
+      for (int i = 0; i < sets->size(); ++i) launch(i);
+      const bench::Sustained sustained = bench::time_sustained(launch, record["us_burst"], stream_);
+      record["us_sustained"] = sustained.us;
+      record["clock_mhz"] = sustained.clock_mhz;
+      save();
     }
   }
 
@@ -126,6 +142,18 @@ class Bench {
   [[nodiscard]] bool ok() const { return ok_; }
 
  private:
+  /// Whether all of the budget but a share is used up.
+  [[nodiscard]] bool is_late(double share) const {
+    const auto left = std::chrono::duration<double>(end_ - Clock::now()).count();
+    return options_.time_budget > 0 && left <= share * options_.time_budget;
+  }
+
+  void fill(std::optional<bench::Sets>& sets, const ConvProblem& p) {
+    const auto span = progress_.span("operands");
+    sets.emplace(p, gpu_.l2_bytes);
+    CHECK_CUDA(cudaStreamSynchronize(stream_));
+  }
+
   /// Other forms beside them make other records of the same cases, and so does Hopper without its wgmma.
   [[nodiscard]] std::string suite() const {
     if (gpu_.arch() == 90 && cuda::tensor_core::uses_mma(90)) return "conv_transpose1d_sm80";
@@ -202,7 +230,7 @@ class Bench {
   }
 
 #ifdef POLYPHASE_BENCH_CUDNN
-  /// Searched for once a shape and precision; a step uses those of its directions again.
+  /// Searched for once; a step uses what was found for its directions.
   std::shared_ptr<bench::CudnnPeer> peer(const Case& what, ConvDirection direction, bench::Layout layout,
                                          const std::string& name, const bench::Sets::Set& set) {
     const auto key = std::pair(direction, layout);
@@ -211,7 +239,8 @@ class Bench {
     const auto span = progress_.span("search");
     std::string reason;
     std::shared_ptr<bench::CudnnPeer> made =
-        bench::make_cudnn_peer(what.problem, direction, what.mode.precision, layout, set.operands(direction), stream_, reason);
+        bench::make_cudnn_peer(what.problem, direction, what.mode.precision, layout, set.operands(direction), stream_,
+                               searched_[concat(what.shape.name, what.precision, direction, name)], reason);
     if (!made) std::cout << what.name() << ": no " << name << " for " << direction << ": " << reason << '\n';
     return peers_.emplace(key, made).first->second;
   }
@@ -244,7 +273,7 @@ class Bench {
     time(sets, contenders);
     const Choice choice = judge_choice(what, contenders);
     for (const Contender& contender : contenders)
-      if (contender.algorithm && !contender.shows_packing(what)) report(what, sets, contender, contenders, choice);
+      if (contender.algorithm && !contender.shows_packing(what)) report(what, contender, contenders, choice);
   }
 
   void time(bench::Sets& sets, std::vector<Contender>& contenders) {
@@ -252,7 +281,8 @@ class Bench {
     std::vector<bench::Launch> launches;
     for (const Contender& contender : contenders) {
       // What is kept is made once for each set's weights.
-      for (int i = 0; contender.weights == bench::PackedWeights::kept && i < sets.size(); ++i) contender.run(sets.at(i));
+      const bool keeps = contender.weights == bench::PackedWeights::kept || contender.is_form;
+      for (int i = 0; keeps && i < sets.size(); ++i) contender.run(sets.at(i));
       launches.push_back([&](int i) { contender.run(sets.at(i)); });
     }
     const std::vector<double> times = bench::time_alternating(launches, stream_);
@@ -274,11 +304,25 @@ class Bench {
     if (timed < 2 || own == nullptr) return choice;
     choice.lost = own->us / fastest->us - 1;
     choices_.add(what.name(), own->us / fastest->us, fastest->name);
+    if (options_.forms) tell_forms(what, contenders, *own, *fastest);
     return choice;
   }
 
-  void report(const Case& what, bench::Sets& sets, const Contender& contender, const std::vector<Contender>& contenders,
-              const Choice& choice) {
+  /// A line for a case: its form, the fastest one and the others.
+  void tell_forms(const Case& what, const std::vector<Contender>& contenders, const Contender& own, const Contender& fastest) {
+    std::cout << what.name() << " | "
+              << bench::chosen_form(what.problem, what.pass.directions.front(), *own.algorithm, what.mode.precision)
+              << std::fixed << std::setprecision(1) << ' ' << own.us << " us | lost " << 100 * (own.us / fastest.us - 1)
+              << " %";
+    std::vector<const Contender*> others;
+    for (const Contender& contender : contenders)
+      if (&contender != &own && !contender.is_peer() && !contender.shows_packing(what)) others.push_back(&contender);
+    std::sort(others.begin(), others.end(), [](const auto* a, const auto* b) { return a->us < b->us; });
+    for (const Contender* other : others) std::cout << " | " << other->name << ' ' << other->us;
+    std::cout << std::defaultfloat << std::endl;
+  }
+
+  void report(const Case& what, const Contender& contender, const std::vector<Contender>& contenders, const Choice& choice) {
     const bool is_chosen = contender.algorithm == choice.algorithm;
     const bool right = contender.verdict.right();
     ok_ = ok_ && right;
@@ -316,18 +360,17 @@ class Bench {
     if (contender.weights) record["weights"] = *contender.weights == bench::PackedWeights::kept ? "kept" : "packed";
     if (with_packing > 0) record["us_burst_packed"] = with_packing;
     record["clock_mhz"] = bench::sm_clock_mhz();
-    if (options_.sustained && is_chosen) {
-      const auto span = progress_.span("sustained");
-      const bench::Sustained sustained =
-          bench::time_sustained([&](int i) { contender.run(sets.at(i)); }, contender.us, stream_);
-      record["us_sustained"] = sustained.us;
-      record["clock_mhz"] = sustained.clock_mhz;
-    }
     record["error"] = contender.verdict.error;
     record["roofline_us"] = roofline;
     if (is_chosen) record["chosen"] = true;
     if (is_chosen && choice.lost) record["lost"] = *choice.lost;
     record["peers"] = peers;
+    if (is_chosen && options_.forms) {
+      record["form"] =
+          bench::chosen_form(what.problem, what.pass.directions.front(), *contender.algorithm, what.mode.precision);
+      for (const Contender& other : contenders)
+        if (other.is_form) record["forms"][other.name] = other.us;
+    }
     records_.push_back(record);
   }
 
@@ -350,7 +393,8 @@ class Bench {
   }
 
 #ifdef POLYPHASE_BENCH_CUDNN
-  std::map<std::pair<ConvDirection, bench::Layout>, std::shared_ptr<bench::CudnnPeer>> peers_;
+  std::map<std::pair<ConvDirection, bench::Layout>, std::shared_ptr<bench::CudnnPeer>> peers_;  // of the case's operands
+  std::map<std::string, std::optional<bench::CudnnAlgorithm>> searched_;
 #endif
   const Options& options_;
   const cuda::DeviceProperties& gpu_;
@@ -365,68 +409,27 @@ class Bench {
   bool ok_ = true;
 };
 
-/// In the order asked for; "rest" is all that are not named.
-std::vector<bench::Shape> chosen_shapes(const std::vector<std::string>& names) {
-  if (names.empty()) return {bench::kShapes.begin(), bench::kShapes.end()};
-  std::vector<bench::Shape> chosen;
-  for (const std::string& name : names)
-    for (const bench::Shape& shape : bench::kShapes) {
-      const bool is_named = std::count(names.begin(), names.end(), shape.name) > 0;
-      if (name == "rest" ? !is_named : shape.name == name) chosen.push_back(shape);
-    }
-  return chosen;
-}
-
+/// What is wanted most comes first, so that a budget leaves out the least.
 int run_all(const Options& options) {
   require<DeviceError>(cuda::device_count() > 0, cuda::unavailable_reason());
   Bench bench(options);
-  for (const bench::Shape& shape : chosen_shapes(options.shapes))
-    for (const std::string& precision : options.precisions) bench.run(shape, precision);
+  const std::vector<bench::Shape> shapes = bench::chosen_shapes(options.shapes);
+  const auto each = [&](const auto& run) {
+    for (const bench::Shape& shape : shapes)
+      for (const std::string& precision : options.precisions) run(shape, precision);
+  };
+  each([&](const auto& shape, const auto& precision) { bench.run(shape, precision, true); });
+  each([&](const auto& shape, const auto& precision) { bench.run(shape, precision, false); });
+  if (options.sustained) each([&](const auto& shape, const auto& precision) { bench.sustain(shape, precision); });
   bench.finish();
   return bench.ok() ? 0 : 1;
-}
-
-/// Names that no table has are found before anything is timed.
-void check(const Options& options) {
-  for (const std::string& name : options.precisions) (void)bench::mode_of(name);
-  for (const std::string& name : options.directions) (void)bench::pass_of(name);
-  for (const std::string& name : options.algorithms) (void)parse_algorithm(name);
-  for (const std::string& name : options.shapes)
-    require<Error>(name == "rest" || std::any_of(bench::kShapes.begin(), bench::kShapes.end(),
-                                                 [&](const bench::Shape& shape) { return shape.name == name; }),
-                   "--shapes: no shape of bench/shapes.hpp is called '", name, "'");
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("times ConvTranspose1d on a GPU beside cuDNN");
-  app.add_option("--shapes", options.shapes,
-                 "names in bench/shapes.hpp, and \"rest\" for all others; in this order; all without")
-      ->delimiter(',');
-  app.add_option("--directions", options.directions, "forward, dgrad, wgrad, step")->delimiter(',');
-  app.add_option("--precisions", options.precisions, "ieee, fp32, tf32, bf16, f16, f64; in this order")->delimiter(',');
-  app.add_option("--algorithms", options.algorithms, "direct, depthwise, gemm, automatic; all that can without")
-      ->delimiter(',');
-  app.add_flag("--no-peers", options.no_peers, "leave cuDNN out");
-  app.add_flag("--forms", options.forms,
-               "also every form of forward's and dgrad's kernels that there is, to judge the choice among them");
-  app.add_flag("--sustained", options.sustained,
-               "also 300 launches in a row of the algorithm that the library chooses, at most a second of them");
-  app.add_option("--time-budget", options.time_budget, "seconds after which no new case is begun")->check(CLI::PositiveNumber);
-  app.add_flag("--progress", options.progress,
-               "a line for each case on standard error: its seconds by purpose; always on a terminal");
-  app.add_option("--json", options.json, "file for the records");
-  try {
-    app.parse(argc, argv);
-    check(options);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  } catch (const Error& error) {
-    std::cerr << "conv_transpose1d: " << error.what() << '\n';
-    return 2;
-  }
+  if (const auto status = bench::parse(argc, argv, options)) return *status;
   try {
     return run_all(options);
   } catch (const std::exception& error) {

@@ -70,22 +70,15 @@ struct Descriptors {
 constexpr float kOne = 1, kZero = 0;
 constexpr std::size_t kAlgorithms = 16;  // more than any direction has, with and without tensor cores
 
-/// An algorithm of any direction, as its search reports it.
-struct Found {
-  int algorithm = 0;
-  cudnnMathType_t math = CUDNN_DEFAULT_MATH;
-  std::size_t workspace = 0;
-};
-
 /// Those that it says it can run, in its order.
 template <class Perf>
-std::vector<Found> possible(const std::array<Perf, kAlgorithms>& listed, int count) {
-  std::vector<Found> all;
+std::vector<CudnnAlgorithm> possible(const std::array<Perf, kAlgorithms>& listed, int count) {
+  std::vector<CudnnAlgorithm> all;
   cudnnStatus_t failure = CUDNN_STATUS_NOT_SUPPORTED;
   for (int i = 0; i < count; ++i) {
     const Perf& perf = listed[static_cast<std::size_t>(i)];
     if (perf.status == CUDNN_STATUS_SUCCESS)
-      all.push_back({static_cast<int>(perf.algo), perf.mathType, perf.memory});
+      all.push_back({static_cast<int>(perf.algo), static_cast<int>(perf.mathType), perf.memory});
     else
       failure = perf.status;
   }
@@ -96,20 +89,10 @@ std::vector<Found> possible(const std::array<Perf, kAlgorithms>& listed, int cou
 class Peer final : public CudnnPeer {
  public:
   Peer(const ConvProblem& problem, ConvDirection direction, cudnnMathType_t math, Layout layout, const DeviceOperands& at,
-       cudaStream_t stream)
+       cudaStream_t stream, std::optional<CudnnAlgorithm>& known)
       : direction_(direction), math_(math), stream_(stream), d_(problem, math, layout, stream) {
-    constexpr double kHopeless = 3;    // times the fastest so far
-    constexpr double kLoadingMs = 20;  // what a first run may spend on loading its kernel
-    double best_ms = 0;
-    Found best;
-    for (const Found& candidate : list()) {
-      const std::optional<double> first_ms = time(candidate, at, 0, 1);
-      if (!first_ms || (best_ms > 0 && *first_ms > kHopeless * best_ms + kLoadingMs)) continue;
-      const double ms = time(candidate, at, 2, 5).value_or(*first_ms);
-      if (best_ms == 0 || ms < best_ms) best_ms = ms, best = candidate;
-    }
-    require<NotImplemented>(best_ms > 0, "cudnn: no algorithm that it lists runs");
-    take(best);
+    if (!known) known = search(at);
+    take(*known);
   }
 
   void run(const DeviceOperands& at) override {
@@ -132,8 +115,24 @@ class Peer final : public CudnnPeer {
   }
 
  private:
+  /// The fastest that it has.
+  CudnnAlgorithm search(const DeviceOperands& at) {
+    constexpr double kHopeless = 3;    // times the fastest so far
+    constexpr double kLoadingMs = 20;  // what a first run may spend on loading its kernel
+    double best_ms = 0;
+    CudnnAlgorithm best;
+    for (const CudnnAlgorithm& candidate : list()) {
+      const std::optional<double> first_ms = time(candidate, at, 0, 1);
+      if (!first_ms || (best_ms > 0 && *first_ms > kHopeless * best_ms + kLoadingMs)) continue;
+      const double ms = time(candidate, at, 2, 5).value_or(*first_ms);
+      if (best_ms == 0 || ms < best_ms) best_ms = ms, best = candidate;
+    }
+    require<NotImplemented>(best_ms > 0, "cudnn: no algorithm that it lists runs");
+    return best;
+  }
+
   /// All algorithms, those first that cuDNN expects to be fast.
-  std::vector<Found> list() {
+  std::vector<CudnnAlgorithm> list() {
     int count = 0;
     if (direction_ == ConvDirection::forward) {
       std::array<cudnnConvolutionBwdDataAlgoPerf_t, kAlgorithms> listed{};
@@ -155,16 +154,17 @@ class Peer final : public CudnnPeer {
     return possible(listed, count);
   }
 
-  void take(const Found& found) {
+  void take(const CudnnAlgorithm& found) {
     algorithm_ = found.algorithm;
     // What is listed for FMA may be the default, which stands for tf32.
-    if (math_ != CUDNN_FMA_MATH) check(cudnnSetConvolutionMathType(d_.conv, found.math), "math type");
+    if (math_ != CUDNN_FMA_MATH)
+      check(cudnnSetConvolutionMathType(d_.conv, static_cast<cudnnMathType_t>(found.math)), "math type");
     workspace_.reset();
     workspace_ = std::make_unique<cuda::Buffer>(found.workspace, 0);
   }
 
   /// Milliseconds of a run, the mean of `runs` behind some others; nothing where it refuses, or no memory is left for it.
-  std::optional<double> time(const Found& found, const DeviceOperands& at, int before, int runs) {
+  std::optional<double> time(const CudnnAlgorithm& found, const DeviceOperands& at, int before, int runs) {
     try {
       take(found);
       cuda::Event begin(true), end(true);
@@ -191,7 +191,8 @@ class Peer final : public CudnnPeer {
 }  // namespace
 
 std::unique_ptr<CudnnPeer> make_cudnn_peer(const ConvProblem& problem, ConvDirection direction, Precision precision,
-                                           Layout layout, const DeviceOperands& at, cudaStream_t stream, std::string& reason) {
+                                           Layout layout, const DeviceOperands& at, cudaStream_t stream,
+                                           std::optional<CudnnAlgorithm>& algorithm, std::string& reason) {
   if (problem.P_l != problem.P_r || problem.OP >= problem.S + (problem.OP == 0 ? 1 : 0)) {
     reason = "cudnn: it needs even padding and an output padding below the stride";
     return nullptr;
@@ -202,7 +203,7 @@ std::unique_ptr<CudnnPeer> make_cudnn_peer(const ConvProblem& problem, ConvDirec
                                : problem.dtype == DType::f32 && precision != Precision::tf32 ? CUDNN_FMA_MATH
                                                                                              : CUDNN_DEFAULT_MATH;
   try {
-    return std::make_unique<Peer>(problem, direction, math, layout, at, stream);
+    return std::make_unique<Peer>(problem, direction, math, layout, at, stream, algorithm);
   } catch (const Error& error) {
     (void)cudaGetLastError();
     reason = error.what();

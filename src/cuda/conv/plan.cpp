@@ -10,10 +10,8 @@
 #include "cuda/conv/direct_steps.hpp"
 #include "cuda/conv/direct_wgrad_steps.hpp"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
-#include "cuda/conv/sm90/tensor_core_phases.hpp"
-#include "cuda/conv/sm90/tensor_core_units.hpp"
+#include "cuda/conv/sm90/tensor_core_forms.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
-#include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda {
@@ -162,16 +160,15 @@ double tensor_core_seconds(const ConvProblem& p, ConvDirection direction, Precis
   return std::max(p.operations() / (rate * filled(blocks, rates)), tensor_bytes(p) / bandwidth) + sums + kPasses;
 }
 
-/// The same of forms that know how they cut a problem.
+/// The same where it is known how the problem is cut.
 std::optional<double> tensor_core_known_seconds(const ConvProblem& problem, ConvDirection direction, Precision precision,
                                                 int device) {
-  if (const auto seconds = tensor_core::phases_seconds(problem, direction, precision, device)) return seconds;
-  if (tensor_core::units_pay(problem, direction, precision, device))
-    return tensor_core::units_seconds(problem, direction, device);
-  if (direction != ConvDirection::wgrad) return tensor_core::wide_seconds(problem, direction, precision, device);
   const DeviceProperties& gpu = properties(device);
   if (tensor_core::uses_mma(gpu.arch())) return std::nullopt;
-  return tensor_core::wgrad_seconds(problem, precision, gpu.sm_count, gpu.shared_bytes_per_block);
+  if (direction == ConvDirection::wgrad)
+    return tensor_core::wgrad_seconds(problem, precision, gpu.sm_count, gpu.shared_bytes_per_block);
+  const auto chosen = tensor_core::chosen_form({problem, direction, precision}, device);
+  return chosen ? std::optional(chosen->seconds) : std::nullopt;
 }
 
 }  // namespace

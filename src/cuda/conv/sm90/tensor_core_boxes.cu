@@ -55,25 +55,7 @@ void gather_as(const Gather& call, const Weights& weights) {
   launch_as<Operand, 20, true>(call, weights, steps);
 }
 
-BoxesSteps steps_of(const TapGemm& form, Precision precision, const void* source, const void* out, int device) {
-  return precision == Precision::tf32 ? steps_of<OneHalf>(form, source, out, device)
-                                      : steps_of<SplitHalf>(form, source, out, device);
-}
-
 }  // namespace
-
-bool boxes_fit(const ConvProblem& problem, ConvDirection direction, Precision precision, const void* source, const void* out,
-               int device) {
-  return problem.dtype == DType::f32 && steps_of(make_tap_gemm(problem, direction), precision, source, out, device).count > 0;
-}
-
-bool boxes_pay(const ConvProblem& problem, ConvDirection direction, Precision precision, const void* source, const void* out,
-               int device) {
-  if (!boxes_fit(problem, direction, precision, source, out, device)) return false;
-  // Where each row lies elsewhere, finding and splitting its numbers takes longer than the few products of 32 columns.
-  const BoxesSteps steps = steps_of(make_tap_gemm(problem, direction), precision, source, out, device);
-  return precision == Precision::tf32 || steps.kind != BoxesRows::any || !steps.is_half;
-}
 
 void boxes_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
                   const void* bias, void* out, Precision precision, int device, cudaStream_t stream) {

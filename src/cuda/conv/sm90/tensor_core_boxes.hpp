@@ -9,15 +9,6 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Whether the kernel takes a problem, whose arrays lie at `source` and `out`, of which only their places modulo 32 bytes
-/// matter.
-[[nodiscard]] bool boxes_fit(const ConvProblem& problem, ConvDirection direction, Precision precision, const void* source,
-                             const void* out, int device);
-
-/// Whether it is also the kernel to do the problem.
-[[nodiscard]] bool boxes_pay(const ConvProblem& problem, ConvDirection direction, Precision precision, const void* source,
-                             const void* out, int device);
-
 /// forward or dgrad of a problem that it takes: out = source convolved with w, plus bias unless null. On `stream`.
 void boxes_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
                   const void* bias, void* out, Precision precision, int device, cudaStream_t stream);

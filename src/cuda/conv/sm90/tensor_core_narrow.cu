@@ -42,17 +42,6 @@ void launch(const Gather& call, const Weights& weights) {
 
 }  // namespace
 
-bool narrow_pays(const ConvProblem& problem, ConvDirection direction, Precision precision, int device) {
-  const TapGemm form = make_tap_gemm(problem, direction);
-  if (problem.dtype == DType::f32)
-    return (precision == Precision::tf32 ? steps_of<OneHalf>(form, nullptr, device)
-                                         : steps_of<SplitHalf>(form, nullptr, device))
-               .count > 0;
-  // Of 16 bits the other form converts two positions at once where neither side is strided, and stages phases faster.
-  if (form.classes > 1 || (form.source_stride == 1 && form.out_stride == 1)) return false;
-  return steps_of<Half>(form, nullptr, device).count > 0;
-}
-
 void narrow_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
                    const void* bias, void* out, Precision precision, int device, cudaStream_t stream) {
   const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights.data(), bias, out, {},

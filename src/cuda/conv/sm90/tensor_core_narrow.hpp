@@ -10,10 +10,6 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Whether the weights of 64 columns fit registers and whole rows of a tile shared memory, whatever the alignment of the
-/// arrays, and that is faster than tensor_core_resident.hpp.
-[[nodiscard]] bool narrow_pays(const ConvProblem& problem, ConvDirection direction, Precision precision, int device);
-
 /// gather() of tensor_core.hpp, without an epilogue, for a problem that fits.
 void narrow_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
                    const void* bias, void* out, Precision precision, int device, cudaStream_t stream);

@@ -3,27 +3,12 @@
 #include <algorithm>
 
 #include "cuda/allocator.hpp"
-#include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core_phases.cuh"
 #include "cuda/dependent_launch.cuh"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 namespace {
-
-constexpr std::int64_t kLeastRows = 32, kLeastUnits = 256;  // of shorter ones too much of tiles lies behind their ends
-constexpr int kChannelTiles[] = {32, 64, 96, 128};
-
-/// Of the tiles of channels that fit, one with the fewest blocks, and with the least waste.
-PhaseSteps steps_of(const ConvProblem& problem, int device) {
-  const DeviceProperties& gpu = properties(device);
-  PhaseSteps best{};
-  for (const int channels : kChannelTiles) {
-    const PhaseSteps steps = make_phase_steps(problem, channels, gpu.sm_count, gpu.shared_bytes_per_block);
-    if (steps.count != 0 && (best.count == 0 || steps.weight_tiles < best.weight_tiles)) best = steps;
-  }
-  return best;
-}
 
 struct Call {
   const ConvProblem& problem;
@@ -100,7 +85,8 @@ void launch(const Call& call, const PhaseSteps& steps) {
 
 template <class Operand>
 void gather_as(const Call& call) {
-  const PhaseSteps steps = steps_of(call.problem, call.device);
+  const DeviceProperties& gpu = properties(call.device);
+  const PhaseSteps steps = best_phase_steps(call.problem, gpu.sm_count, gpu.shared_bytes_per_block);
   switch (steps.channels) {
     case 32:
       return launch<Operand, 32>(call, steps);
@@ -114,19 +100,6 @@ void gather_as(const Call& call) {
 }
 
 }  // namespace
-
-bool phases_fit(const ConvProblem& problem, ConvDirection direction, Precision precision, int device) {
-  const bool is_one_part = problem.dtype == DType::f16 || problem.dtype == DType::bf16 ||
-                           (problem.dtype == DType::f32 && precision == Precision::tf32);
-  if (direction != ConvDirection::forward || !is_one_part || uses_mma(properties(device).arch())) return false;
-  if (problem.C_in / problem.G < kLeastRows || problem.L_out / kPhaseClasses < kLeastUnits) return false;
-  return steps_of(problem, device).count != 0;
-}
-
-std::optional<double> phases_seconds(const ConvProblem& problem, ConvDirection direction, Precision precision, int device) {
-  if (!phases_fit(problem, direction, precision, device)) return std::nullopt;
-  return phase_seconds(problem, steps_of(problem, device), properties(device).sm_count);
-}
 
 void phases_gather(const ConvProblem& problem, const void* source, const Weights& weights, const void* bias, void* out,
                    const Epilogue& epilogue, int device, cudaStream_t stream) {

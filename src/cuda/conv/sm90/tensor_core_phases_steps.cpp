@@ -5,6 +5,8 @@
 namespace polyphase::cuda::tensor_core {
 namespace {
 
+constexpr std::int64_t kLeastRows = 32, kLeastUnits = 256;
+constexpr int kChannelTiles[] = {32, 64, 96, 128};
 constexpr std::int64_t kLongest = 1 << 24;       // elements of a row
 constexpr std::int64_t kMostTiles = 0x40000000;  // of what is divided by FastDivide
 
@@ -50,14 +52,14 @@ PhaseSteps make_phase_steps(const ConvProblem& problem, int channels, int sm_cou
   return steps;
 }
 
-double phase_seconds(const ConvProblem& problem, const PhaseSteps& steps, int sm_count) {
-  constexpr double kClock = 1.6e9, kBandwidth = 2.9e12, kLaunches = 8e-6;
-  const double bytes = static_cast<double>(size_of(problem.dtype)) *
-                       static_cast<double>(problem.N * (problem.C_in * problem.L_in + problem.C_out * problem.L_out));
-  const double copies = static_cast<double>(steps.grid) / static_cast<double>(steps.weight_tiles) * kPhaseGroups;
-  const double turns = static_cast<double>(pieces(steps.tiles, static_cast<std::int64_t>(copies)));
-  const double cycles = steps.count * kPhaseDepths * kPhaseClasses * kPhaseTaps * (steps.channels / 2.0);
-  return std::max(turns * kPhaseGroups * (1.1 * cycles + 300) / kClock, bytes / (kBandwidth * sm_count / 132)) + kLaunches;
+PhaseSteps best_phase_steps(const ConvProblem& problem, int sm_count, int shared_limit) {
+  PhaseSteps best{};
+  if (problem.C_in / problem.G < kLeastRows || problem.L_out / kPhaseClasses < kLeastUnits) return best;
+  for (const int channels : kChannelTiles) {
+    const PhaseSteps steps = make_phase_steps(problem, channels, sm_count, shared_limit);
+    if (steps.count != 0 && (best.count == 0 || steps.weight_tiles < best.weight_tiles)) best = steps;
+  }
+  return best;
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -36,7 +36,8 @@ struct PhaseSteps {
 /// by side, odd padding, rows of whole vectors; or where its weights do not fit.
 [[nodiscard]] PhaseSteps make_phase_steps(const ConvProblem& problem, int channels, int sm_count, int shared_limit);
 
-/// The estimated time of a launch.
-[[nodiscard]] double phase_seconds(const ConvProblem& problem, const PhaseSteps& steps, int sm_count);
+/// Of tiles of 32, 64, 96 and 128 channels those that make the fewest blocks, and of them the least waste. count == 0 also for
+/// fewer than 32 channels in or 256 units a row, where too much of the tiles lies behind their ends.
+[[nodiscard]] PhaseSteps best_phase_steps(const ConvProblem& problem, int sm_count, int shared_limit);
 
 }  // namespace polyphase::cuda::tensor_core

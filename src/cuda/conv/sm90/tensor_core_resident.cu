@@ -4,17 +4,14 @@
 #include <ostream>
 
 #include "cuda/conv/sm90/tensor_core_launch.cuh"
-#include "cuda/conv/sm90/tensor_core_narrow.hpp"
 #include "cuda/conv/sm90/tensor_core_resident.hpp"
-#include "cuda/conv/sm90/tensor_core_resident_rows.hpp"
 
 namespace polyphase::cuda::tensor_core {
 namespace {
 
 /// Tiles of twice the positions where one part leaves room for them.
 template <class Operand>
-ResidentSteps steps_of(const TapGemm& form, const void* source, int device) {
-  const DeviceProperties& gpu = properties(device);
+ResidentSteps steps_of(const TapGemm& form, const void* source, const DeviceProperties& gpu) {
   ResidentShape shape{256, Operand::kParts, sizeof(typename Operand::Source),
                       reinterpret_cast<std::uintptr_t>(source) % 4 == 0};
   if constexpr (Operand::kParts == 1) {
@@ -71,7 +68,7 @@ std::shared_ptr<const Buffer> packed_weights(const Gather& call, const Weights& 
 template <class Operand>
 void launch(const Gather& call, const Weights& weights) {
   using T = typename Operand::Source;
-  const ResidentSteps steps = steps_of<Operand>(call.form, call.source, call.device);
+  const ResidentSteps steps = steps_of<Operand>(call.form, call.source, properties(call.device));
   auto* kernel = kernel_of<Operand>(steps);
   CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
   const auto multiply = [&](const unsigned char* packed, const State* state, std::uint32_t* tile_split) {
@@ -91,22 +88,16 @@ void launch(const Gather& call, const Weights& weights) {
 
 }  // namespace
 
-bool resident_fits(const ConvProblem& problem, ConvDirection direction, Precision precision, int device) {
+ResidentSteps resident_steps(const ConvProblem& problem, ConvDirection direction, Precision precision, const void* source,
+                             const DeviceProperties& gpu) {
   const TapGemm form = make_tap_gemm(problem, direction);
-  // One element past a boundary: what fits there fits everywhere.
-  const auto* worst = reinterpret_cast<const void*>(std::uintptr_t{2});
-  if (problem.dtype != DType::f32) return steps_of<Half>(form, worst, device).count > 0;
-  return (precision == Precision::tf32 ? steps_of<OneHalf>(form, nullptr, device) : steps_of<SplitHalf>(form, nullptr, device))
-             .count > 0;
+  if (problem.dtype != DType::f32) return steps_of<Half>(form, source, gpu);
+  return precision == Precision::tf32 ? steps_of<OneHalf>(form, source, gpu) : steps_of<SplitHalf>(form, source, gpu);
 }
 
 void resident_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
                      const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device,
                      cudaStream_t stream) {
-  if (!epilogue.is_needed() && narrow_pays(problem, direction, precision, device))
-    return narrow_gather(problem, direction, source, weights, bias, out, precision, device, stream);
-  if (resident_rows_fit(problem, direction, precision, source, out, device))
-    return resident_rows_gather(problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
   const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights.data(), bias, out, epilogue,
                     device,  stream};
   if (problem.dtype == DType::f16) return launch<Half>(call, weights);

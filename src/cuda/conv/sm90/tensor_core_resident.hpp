@@ -7,16 +7,18 @@
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
 #include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/sm90/tensor_core_resident_steps.hpp"
 #include "cuda/conv/weights.hpp"
+#include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
-/// Whether the weights of 64 columns and two rings of the source fit the shared memory of `device`, whatever the alignment of
-/// the arrays.
-[[nodiscard]] bool resident_fits(const ConvProblem& problem, ConvDirection direction, Precision precision, int device);
+/// How the kernel for the problem cuts it; count == 0 where the weights of 64 columns and two rings of the source do not fit
+/// the shared memory of `gpu`.
+[[nodiscard]] ResidentSteps resident_steps(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                           const void* source, const DeviceProperties& gpu);
 
-/// gather() of tensor_core.hpp for a problem that fits, by tensor_core_narrow.hpp where that pays, by
-/// tensor_core_resident_rows.hpp where that can.
+/// gather() of tensor_core.hpp for a problem that fits.
 void resident_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
                      const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device,
                      cudaStream_t stream);

@@ -6,18 +6,24 @@
 
 namespace polyphase::cuda::tensor_core {
 
-bool resident_rows_fit(const ConvProblem& problem, ConvDirection direction, Precision precision, const void* source,
-                       const void* out, int device) {
+RowSteps resident_rows_steps(const ConvProblem& problem, ConvDirection direction, Precision precision, const void* source,
+                             const void* out, const DeviceProperties& gpu) {
   const TapGemm form = make_tap_gemm(problem, direction);
-  if (problem.dtype != DType::f32) return rows_fit<Half>(form, source, out, device);
-  return precision == Precision::tf32 ? rows_fit<OneHalf>(form, source, out, device)
-                                      : rows_fit<SplitHalf>(form, source, out, device);
+  RowSteps found{};
+  const auto keep = [&](auto, const RowSteps& steps) { found = steps; };
+  if (problem.dtype != DType::f32)
+    with_rows_kernel<Half>(form, source, out, gpu, keep);
+  else if (precision == Precision::tf32)
+    with_rows_kernel<OneHalf>(form, source, out, gpu, keep);
+  else
+    with_rows_kernel<SplitHalf>(form, source, out, gpu, keep);
+  return found;
 }
 
 bool resident_rows_fuse(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, int device) {
   if (problem.dtype == DType::f32 || epilogue.is_late() || !LightActivation::is_light(epilogue.activation)) return false;
   bool carries = false;
-  with_rows_kernel<Half>(make_tap_gemm(problem, direction), nullptr, nullptr, device,
+  with_rows_kernel<Half>(make_tap_gemm(problem, direction), nullptr, nullptr, properties(device),
                          [&](auto, const RowSteps& steps) { carries = steps.store_classes != 0; });
   return carries;
 }

@@ -7,14 +7,17 @@
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
 #include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/sm90/tensor_core_resident_rows_steps.hpp"
 #include "cuda/conv/weights.hpp"
+#include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
-/// Whether there is a kernel for the problem whose weights and rings of the source fit the shared memory of `device`. `source`:
-/// of 16-bit types it has to lie at a multiple of 4 bytes; so has `out` where its rows do not begin at sectors.
-[[nodiscard]] bool resident_rows_fit(const ConvProblem& problem, ConvDirection direction, Precision precision,
-                                     const void* source, const void* out, int device);
+/// How the kernel for the problem cuts it; count == 0 where there is none, or its weights and rings of the source do not fit
+/// the shared memory of `gpu`. `source`: of 16-bit types it has to lie at a multiple of 4 bytes; so has `out` where its rows do
+/// not begin at sectors.
+[[nodiscard]] RowSteps resident_rows_steps(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                           const void* source, const void* out, const DeviceProperties& gpu);
 
 /// Whether a problem that fits is finished with `epilogue` where it is stored: ReLU and LeakyReLU of 16-bit types whose rows do
 /// not begin at sectors.

@@ -113,11 +113,10 @@ void launch_rows(RowKernel<Mode, kN>, const RowsCall& call, const TapGemm& form,
 /// Calls run(RowKernel<Mode, kN>(), steps) with the kernel for a problem; false where there is none. `out` and `source` matter
 /// only for what they are modulo 16.
 template <class Operand, class Run>
-bool with_rows_kernel(const TapGemm& form, const void* source, const void* out, int device, const Run& run) {
+bool with_rows_kernel(const TapGemm& form, const void* source, const void* out, const DeviceProperties& gpu, const Run& run) {
   const auto attempt = [&]<int kN, int kTaps>() {
     using Traits = RowTraits<Operand, kN, kTaps>;
     if (form.taps != kTaps || form.columns <= kN / 2) return false;
-    const DeviceProperties& gpu = properties(device);
     const auto offset = [](const void* address) { return static_cast<int>(reinterpret_cast<std::uintptr_t>(address) % 16); };
     const RowShape shape{Traits::kHalves,
                          kN,
@@ -147,18 +146,13 @@ bool with_rows_kernel(const TapGemm& form, const void* source, const void* out, 
   return attempt.template operator()<128, 3>() || attempt.template operator()<128, 5>();
 }
 
-template <class Operand>
-bool rows_fit(const TapGemm& form, const void* source, const void* out, int device) {
-  return with_rows_kernel<Operand>(form, source, out, device, [](auto, const RowSteps&) {});
-}
-
 /// resident_rows_gather() of f16 and bf16, which are compiled by themselves.
 void gather_rows_of_16_bits(const RowsCall& call);
 
 template <class Operand>
 void gather_rows(const RowsCall& call) {
   const TapGemm form = make_tap_gemm(call.problem, call.direction);
-  with_rows_kernel<Operand>(form, call.source, call.out, call.device,
+  with_rows_kernel<Operand>(form, call.source, call.out, properties(call.device),
                             [&](auto kernel, const RowSteps& steps) { launch_rows(kernel, call, form, steps); });
 }
 

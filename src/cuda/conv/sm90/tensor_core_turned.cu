@@ -1,7 +1,6 @@
 #include "cuda/conv/sm90/tensor_core_turned.hpp"
 
 #include "cuda/allocator.hpp"
-#include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core_turned.cuh"
 #include "cuda/conv/sm90/tensor_core_turned_maps.hpp"
 #include "cuda/runtime.hpp"
@@ -83,18 +82,6 @@ void launch(const Call& call) {
 }
 
 }  // namespace
-
-bool turned_pays(const ConvProblem& problem, ConvDirection direction, int device) {
-  const bool is_half = problem.dtype == DType::f16 || problem.dtype == DType::bf16;
-  if (!is_half || direction == ConvDirection::wgrad || uses_mma(properties(device).arch())) return false;
-  const TapGemm form = make_tap_gemm(problem, direction);
-  // Of strided rows the narrow form is as fast.
-  return form.out_stride == 1 && steps_of(form, {}, device).depths != 0;
-}
-
-bool turned_takes(const ConvProblem& problem, ConvDirection direction, const void* source, const void* out, int device) {
-  return steps_of(make_tap_gemm(problem, direction), place_of(source, out), device).depths != 0;
-}
 
 void turned_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
                    const void* bias, void* out, const Epilogue& epilogue, int device, cudaStream_t stream) {

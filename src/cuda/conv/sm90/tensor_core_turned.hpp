@@ -11,16 +11,9 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Whether the kernel is the one to do the problem, of arrays that turned_takes(): f16 or bf16, one group, up to 64 channels
-/// out, whole sixteens of them in, up to 320 products, stride 1, rows of even length.
-[[nodiscard]] bool turned_pays(const ConvProblem& problem, ConvDirection direction, int device);
-
-/// Of such a problem, whether the source lies at a multiple of four bytes, or wherever its tiles fit shared memory.
-[[nodiscard]] bool turned_takes(const ConvProblem& problem, ConvDirection direction, const void* source, const void* out,
-                                int device);
-
-/// gather() of tensor_core.hpp for a problem for which it pays and arrays that it takes, or forward of stride 2 with all taps
-/// in one phase; `epilogue` is light.
+/// gather() of tensor_core.hpp for a problem that make_turned_steps() cuts: f16 or bf16, one group, up to 64 channels out,
+/// whole sixteens of them in, up to 320 products, stride 1, or forward of stride 2 with all taps in one phase, rows of even
+/// length; `epilogue` is light.
 void turned_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
                    const void* bias, void* out, const Epilogue& epilogue, int device, cudaStream_t stream);
 

@@ -3,20 +3,15 @@
 #include <algorithm>
 
 #include "cuda/allocator.hpp"
-#include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core_units.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_maps.hpp"
-#include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/dependent_launch.cuh"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 namespace {
 
-UnitSteps steps_of(const ConvProblem& problem, int device) {
-  const DeviceProperties& gpu = properties(device);
-  return make_unit_steps(problem, gpu.sm_count, gpu.shared_bytes_per_block - 128);
-}
+constexpr int kAlignment = 128;  // of shared memory
 
 struct Call {
   const ConvProblem& problem;
@@ -80,7 +75,7 @@ void launch(const Call& call, const UnitSteps& steps) {
       key_of(problem, steps), sizeof(OperandHeader) + static_cast<std::size_t>(steps.packed_bytes), call.device, call.stream,
       [problem, steps](const void* w, void* to, cudaStream_t on) { pack<Operand>(problem, steps, w, to, on); });
   auto* kernel = units_kernel<Operand, kStride, kPattern>;
-  const int shared = steps.shared_bytes + 128;
+  const int shared = steps.shared_bytes + kAlignment;
   CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
   const WideExact<T> exact{problem, true,   static_cast<const T*>(call.source), static_cast<const T*>(call.weights.data()),
                            nullptr, nullptr};
@@ -92,7 +87,7 @@ void launch(const Call& call, const UnitSteps& steps) {
 
 template <class Operand>
 void gather_as(const Call& call) {
-  const UnitSteps steps = steps_of(call.problem, call.device);
+  const UnitSteps steps = units_steps(call.problem, properties(call.device));
   if (steps.pattern == 1) return launch<Operand, 4, 1>(call, steps);
   if (call.problem.S == 4) return launch<Operand, 4, 0>(call, steps);
   return launch<Operand, 8, 0>(call, steps);
@@ -100,18 +95,8 @@ void gather_as(const Call& call) {
 
 }  // namespace
 
-std::optional<double> units_seconds(const ConvProblem& problem, ConvDirection direction, int device) {
-  if (direction != ConvDirection::forward || uses_mma(properties(device).arch())) return std::nullopt;
-  const UnitSteps steps = steps_of(problem, device);
-  if (steps.count == 0) return std::nullopt;
-  return unit_seconds(problem, steps, properties(device).sm_count);
-}
-
-bool units_pay(const ConvProblem& problem, ConvDirection direction, Precision precision, int device) {
-  const std::optional<double> seconds = units_seconds(problem, direction, device);
-  if (!seconds) return false;
-  const std::optional<double> wide = wide_seconds(problem, direction, precision, device);
-  return wide && *seconds < *wide;
+UnitSteps units_steps(const ConvProblem& problem, const DeviceProperties& gpu) {
+  return make_unit_steps(problem, gpu.sm_count, gpu.shared_bytes_per_block - kAlignment);
 }
 
 void units_gather(const ConvProblem& problem, const void* source, const Weights& weights, const void* bias, void* out,

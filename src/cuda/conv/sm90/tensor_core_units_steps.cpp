@@ -85,13 +85,4 @@ UnitSteps make_unit_steps(const ConvProblem& problem, int sm_count, int shared_l
   return steps;
 }
 
-double unit_seconds(const ConvProblem& problem, const UnitSteps& steps, int sm_count) {
-  // Measured on an H200: what the products of 16 rows take beside those of their columns, and a tile beside its products.
-  constexpr double kClock = 1.7e9, kBandwidth = 2.9e12, kLaunch = 3e-6, kPause = 230, kStore = 1500;
-  const double bytes = 2.0 * static_cast<double>(problem.N * (problem.C_in * problem.L_in + problem.C_out * problem.L_out));
-  const auto waves = static_cast<double>(pieces(steps.turns, sm_count));
-  const double cycles = steps.count * (1.03 * kUnitPatterns[steps.pattern].columns() + kPause) + kStore;
-  return std::max(waves * cycles / kClock, bytes / (kBandwidth * sm_count / 132)) + kLaunch;
-}
-
 }  // namespace polyphase::cuda::tensor_core

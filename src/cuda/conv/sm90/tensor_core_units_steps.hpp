@@ -57,7 +57,4 @@ struct UnitSteps {
 /// whole vectors.
 [[nodiscard]] UnitSteps make_unit_steps(const ConvProblem& problem, int sm_count, int shared_limit);
 
-/// The estimated time of a launch.
-[[nodiscard]] double unit_seconds(const ConvProblem& problem, const UnitSteps& steps, int sm_count);
-
 }  // namespace polyphase::cuda::tensor_core

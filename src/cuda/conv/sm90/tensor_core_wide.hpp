@@ -13,6 +13,7 @@
 #include "cuda/conv/epilogue.cuh"
 #include "cuda/conv/sm90/tensor_core_wide_steps.hpp"
 #include "cuda/conv/weights.hpp"
+#include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -24,10 +25,10 @@ struct WidePlan {
   bool is_mma = false;       ///< by cuda/conv/sm80: shape is one of mma_shapes()
 };
 
-/// A plan and its estimated cycles.
+/// A plan and its estimated seconds, all launches but that of packing the weights.
 struct WideCandidate {
   WidePlan plan;
-  double cycles;
+  double seconds;
 };
 /// Of every kernel there is and every number of slices, where they fit.
 [[nodiscard]] std::vector<WideCandidate> wide_candidates(const ConvProblem& problem, ConvDirection direction,
@@ -38,17 +39,15 @@ struct WideCandidate {
 [[nodiscard]] std::optional<WidePlan> make_wide_plan(const ConvProblem& problem, ConvDirection direction, Precision precision,
                                                      int sm_count, int shared_limit);
 
-/// The plan where Algorithm::tensor_core does a problem this way: where tiles of columns read the source so often that
-/// converting it once pays, or the weights of a tile are too many to stay in shared memory, or, of 16-bit types, a phase lacks
-/// a tap, which the other ways decline. With 16-bit types just kLeastWideProducts do not pay where the weights fit. On a GPU
-/// that uses_mma(), of any problem, the plan of make_mma_plan().
-inline constexpr std::int64_t kLeastWideColumns = 129, kLeastWideProducts = 512, kLeastWideRows = 32;
-[[nodiscard]] std::optional<WidePlan> wide_plan_that_pays(const ConvProblem& problem, ConvDirection direction,
-                                                          Precision precision, int device);
+/// The plan for a problem on `device`: make_wide_plan()'s, on a GPU that uses_mma() make_mma_plan()'s. Remembered.
+[[nodiscard]] std::optional<WidePlan> wide_plan(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                                int device);
 
-/// The estimated seconds of wide_gather, weights packed, where wide_plan_that_pays() has a plan for wgmma.
+/// The estimated seconds of wide_gather by make_wide_plan()'s plan, weights packed. Nothing where there is none, or for fewer
+/// than kLeastWideRows channels of the source, of which most would be zeros.
+inline constexpr std::int64_t kLeastWideRows = 32;
 [[nodiscard]] std::optional<double> wide_seconds(const ConvProblem& problem, ConvDirection direction, Precision precision,
-                                                 int device);
+                                                 const DeviceProperties& gpu);
 
 /// All that wide_pack_weights' result depends on but the weights. Mostly the same for any batch and length, so that the packed
 /// weights of a layer serve all of them.

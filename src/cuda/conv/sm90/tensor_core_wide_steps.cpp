@@ -1,6 +1,7 @@
 #include "cuda/conv/sm90/tensor_core_wide_steps.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 namespace polyphase::cuda::tensor_core {
@@ -145,18 +146,39 @@ WideSteps make_wide_steps(const TapGemm& form, const WideShape& shape, int slice
   return steps;
 }
 
-double wide_cycles(const TapGemm& form, const WideSteps& steps, const WideShape& shape, int sm_count) {
-  const double products = shape.parts == 2 ? 3 : 1;
-  const double depths =
-      static_cast<double>(steps.row_steps_of_slice) * kWideDepths * static_cast<double>(form.planes * form.taps);
-  const double multiply = 1.04 * depths * products * kWideGroups * shape.positions / 2;
-  // Measured on an H200: what a block takes beside its products, most of it for putting rows together.
-  const double store = shape.positions * (steps.slices > 1 ? 30.0 : 10.0) + 1000;
-  const double waves = static_cast<double>(pieces(steps.blocks, sm_count));
-  // A block of the sum over slices reads 24 bytes a cycle, and two of them are all that a multiprocessor's share of L2 gives.
-  const double rate = 24 * std::min(static_cast<double>(steps.tiles), 2.0 * sm_count);
-  const double reduce = steps.slices == 1 ? 0 : 5000 + static_cast<double>(steps.partial_bytes) / rate + store;
-  return waves * (multiply + store) + reduce;
+double wide_seconds(const TapGemm& form, const WideSteps& steps, const WideShape& shape, int element_bytes, int sm_count) {
+  // All measured on an H200: what products take beside the tensor cores' least, cycles a tile and an output's 128th, bytes a
+  // cycle of L2, clock where only a part of the multiprocessors has work, terabytes a second of the pass that makes operands
+  // and of the product.
+  const double slower = shape.parts == 2 ? 1.07 : element_bytes == 4 ? 1.1 : 1.05;
+  constexpr double kTile = 2300, kStored = 8.4, kSpread = 1.38, kPartial = 41, kScattered = 0.93;
+  constexpr double kOfL2 = 50, kPlacesOfL2 = 0.8, kClock = 1.7e9, kFaster = 0.22, kSms = 132;
+  constexpr double kConverted = 3.85e12, kMultiplied = 2.9e12, kSum = 1500, kSummed = 42;
+  const double products = shape.parts == 2 ? 3 : 1, share = sm_count / kSms;
+  const auto number = [](std::int64_t value) { return static_cast<double>(value); };
+  const double depths = number(steps.row_steps_of_slice) * kWideDepths * number(form.planes * form.taps);
+  const double outputs = number(steps.tile_columns) * steps.tile_positions / (2 * kWideSubtile);
+  const double multiply = slower * depths * products * kWideGroups * shape.positions / 2;
+  const double stored = kStored * (form.classes > 1 ? kSpread : 1) * outputs;
+  const double store = (steps.slices > 1 ? kPartial * outputs : stored) + kTile;
+  const double waves = number(pieces(steps.blocks, sm_count));
+  const double busy = std::min(1.0, number(steps.blocks) / sm_count);
+  const double cores = waves * (multiply + store) / (kClock * (1 + kFaster * (1 - busy)));
+  const double stage = 2.0 * shape.parts * kWideBlocks * kWideRows * number(form.planes) *
+                       (number(form.taps) * steps.tile_columns + kPlacesOfL2 * steps.tile_positions);
+  const double cache = number(steps.blocks) / sm_count * number(steps.row_steps_of_slice) * stage / kOfL2 / kClock;
+  const double in = element_bytes * number(form.N * form.G * form.rows * form.source_length);
+  const double out = element_bytes * number(form.N * form.G * form.out_channels * form.out_length);
+  const double operand = number(steps.source.bytes(form.G));
+  const double memory = (operand + out) / (kMultiplied * share);
+  // Outputs whose classes do not fill their rows are written one by one.
+  const double scattered = steps.interleaved ? 0 : kScattered * out / element_bytes / sm_count;
+  // A block of the sum over slices has a tile, and two of them are all that a multiprocessor's share of L2 gives.
+  const double rate = kSummed * std::min(number(steps.tiles), 2.0 * sm_count);
+  const double sum = steps.slices == 1 ? 0 : kSum + number(steps.partial_bytes) / rate + stored;
+  const double launches = element_bytes == 4 ? 9.9e-6 : 5.3e-6;
+  return std::sqrt(cores * cores + cache * cache + memory * memory) + (scattered + sum) / kClock +
+         (in + operand) / (kConverted * share) + launches;
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -85,7 +85,8 @@ struct WideSteps {
 /// The kernels there are for operands of `parts` parts.
 [[nodiscard]] std::span<const WideShape> wide_shapes(int parts);
 
-/// The estimated time of a launch, in cycles of the tensor cores.
-[[nodiscard]] double wide_cycles(const TapGemm& form, const WideSteps& steps, const WideShape& shape, int sm_count);
+/// The estimated seconds of all launches, weights packed, with numbers of `element_bytes` bytes.
+[[nodiscard]] double wide_seconds(const TapGemm& form, const WideSteps& steps, const WideShape& shape, int element_bytes,
+                                  int sm_count);
 
 }  // namespace polyphase::cuda::tensor_core

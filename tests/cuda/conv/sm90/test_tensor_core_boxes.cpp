@@ -9,6 +9,7 @@
 
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core_boxes_maps.hpp"
+#include "cuda/conv/sm90/tensor_core_forms.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
 #include "support/tensor_core_grid.hpp"
@@ -16,6 +17,7 @@
 
 using namespace polyphase;
 using namespace polyphase::testing;
+using cuda::tensor_core::GatherForm;
 namespace tensor_core = cuda::tensor_core;
 
 namespace {
@@ -51,7 +53,7 @@ auto by_boxes(Precision precision) {
 }
 
 bool takes(const ConvProblem& p, ConvDirection direction, Precision precision) {
-  return tensor_core::boxes_fit(p, direction, precision, nullptr, nullptr, 0);
+  return tensor_core::form_work(GatherForm::boxes, {p, direction, precision}, cuda::properties(0)).has_value();
 }
 
 /// The sums that rounding errors are measured against.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
+#include "cuda/conv/sm90/tensor_core_forms.hpp"
 #include "cuda/conv/sm90/tensor_core_phases_steps.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
@@ -14,6 +15,7 @@
 
 using namespace polyphase;
 using namespace polyphase::testing;
+using cuda::tensor_core::GatherForm;
 namespace tensor_core = cuda::tensor_core;
 
 namespace {
@@ -42,7 +44,7 @@ constexpr auto kByPhases = [](const GpuCall& call) {
 template <class E>
 double check_bits(ConvProblem p, Precision precision) {
   p.dtype = dtype_of<E>;
-  CHECK(tensor_core::phases_fit(p, ConvDirection::forward, precision, 0));
+  CHECK(tensor_core::form_work(GatherForm::phases, {p, ConvDirection::forward, precision}, cuda::properties(0)).has_value());
   const ConvArrays<E> arrays(p, kSmallIntegers);
   const Array<E> expected = arrays.run(ConvDirection::forward, Algorithm::reference);
   bool intact = false;
@@ -101,7 +103,7 @@ TEST_CASE("it takes one part, forward, from 32 rows on") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   const auto takes = [](ConvProblem p, DType dtype, Precision precision, ConvDirection direction = ConvDirection::forward) {
     p.dtype = dtype;
-    return tensor_core::phases_fit(p, direction, precision, 0);
+    return tensor_core::form_work(GatherForm::phases, {p, direction, precision}, cuda::properties(0)).has_value();
   };
   const ConvProblem p = phases_problem(1, 128, 128, 640);
   CHECK(takes(p, DType::bf16, Precision::fp32));

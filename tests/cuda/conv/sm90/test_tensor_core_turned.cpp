@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
+#include "cuda/conv/sm90/tensor_core_forms.hpp"
 #include "cuda/conv/sm90/tensor_core_turned_steps.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
@@ -18,6 +19,7 @@
 using namespace polyphase;
 using namespace polyphase::testing;
 using cuda::TapGemm;
+using cuda::tensor_core::GatherForm;
 using cuda::tensor_core::TurnedPlace;
 using cuda::tensor_core::TurnedSteps;
 namespace tensor_core = cuda::tensor_core;
@@ -153,16 +155,18 @@ TEST_CASE("what is none of its kind is declined") {
   CHECK(!takes(with([](ConvProblem& o) { o.D = 100; })));
 }
 
-TEST_CASE("it takes 16 bits, rows of stride 1") {
+TEST_CASE("it takes 16 bits, rows of stride 1, and of stride 2 where all taps are in one phase") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
-  const auto takes = [](std::int64_t S, DType dtype) {
+  const auto takes = [](std::int64_t S, DType dtype, std::int64_t D = 1) {
     const ConvProblem p =
-        sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 4096, .K = 3, .S = S, .P_l = 1, .P_r = 1, .D = S, .dtype = dtype});
-    return tensor_core::turned_pays(p, ConvDirection::forward, 0);
+        sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 4096, .K = 3, .S = S, .P_l = 1, .P_r = 1, .D = D, .dtype = dtype});
+    return tensor_core::form_work(GatherForm::turned, {p, ConvDirection::forward, Precision::fp32}, cuda::properties(0))
+        .has_value();
   };
   CHECK(takes(1, DType::f16));
   CHECK(takes(1, DType::bf16));
   CHECK(!takes(1, DType::f32));
+  CHECK(takes(2, DType::bf16, 2));
   CHECK(!takes(2, DType::bf16));
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
+#include "cuda/conv/sm90/tensor_core_forms.hpp"
 #include "cuda/conv/sm90/tensor_core_units_steps.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
@@ -14,6 +15,7 @@
 
 using namespace polyphase;
 using namespace polyphase::testing;
+using cuda::tensor_core::GatherForm;
 namespace tensor_core = cuda::tensor_core;
 
 namespace {
@@ -49,7 +51,7 @@ constexpr auto kByUnits = [](const GpuCall& call) {
 template <class E>
 double check_bits(ConvProblem p) {
   p.dtype = dtype_of<E>;
-  CHECK(tensor_core::units_seconds(p, ConvDirection::forward, 0));
+  CHECK(tensor_core::units_steps(p, cuda::properties(0)).count != 0);
   const ConvArrays<E> arrays(p, kSmallIntegers);
   const Array<E> expected = arrays.run(ConvDirection::forward, Algorithm::reference);
   bool intact = false;
@@ -113,8 +115,11 @@ TEST_CASE("other strides, kernels, dilations, paddings, rows and types are decli
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   ConvProblem half = p;
   half.dtype = DType::f16;
-  CHECK(tensor_core::units_seconds(half, ConvDirection::forward, 0));
-  CHECK(!tensor_core::units_seconds(half, ConvDirection::dgrad, 0));
+  const auto takes_as = [&](ConvDirection direction) {
+    return tensor_core::form_work(GatherForm::units, {half, direction, Precision::fp32}, cuda::properties(0)).has_value();
+  };
+  CHECK(takes_as(ConvDirection::forward));
+  CHECK(!takes_as(ConvDirection::dgrad));
 }
 
 TEST_CASE("small integers, bit for bit") {

@@ -118,13 +118,16 @@ TEST_CASE("plans: few positions are cut into slices, a plan keeps the workspace'
   REQUIRE(plan.has_value());
   CHECK(plan->steps.slices > 1);
   CHECK(tensor_core::wide_weight_bytes(*plan) >= 4 * 1536 * 768 * 16);  // two halves a weight
-  // The least of all candidates, of which there are several cuttings.
+  // As fast as the least of all candidates, of which there are several cuttings.
   const auto candidates = tensor_core::wide_candidates(few, ConvDirection::dgrad, Precision::fp32, 132, kSharedOfHopper);
-  const auto least =
-      std::min_element(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a.cycles < b.cycles; });
+  const auto least = std::min_element(candidates.begin(), candidates.end(),
+                                      [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
   CHECK(candidates.size() > tensor_core::wide_shapes(2).size());
-  CHECK(least->plan.shape == plan->shape);
-  CHECK(least->plan.steps.slices == plan->steps.slices);
+  const auto own = std::find_if(candidates.begin(), candidates.end(), [&](const auto& one) {
+    return one.plan.shape == plan->shape && one.plan.steps.slices == plan->steps.slices;
+  });
+  REQUIRE(own != candidates.end());
+  CHECK(own->seconds <= 1.02 * least->seconds);
   const ConvProblem much = sized({.N = 64, .C_in = 256, .C_out = 256, .L_in = 65536, .K = 3, .P_l = 1, .P_r = 1});
   const auto pieces = tensor_core::make_wide_plan(much, ConvDirection::forward, Precision::fp32, 132, kSharedOfHopper);
   REQUIRE(pieces.has_value());
@@ -154,23 +157,6 @@ TEST_CASE("packed weights serve every batch and length, and nothing else") {
   CHECK(key(layer) != key(with([](ConvProblem& p) { p.K = 24; })));
   CHECK(key(layer) != key(with([](ConvProblem& p) { p.C_in = 128, p.C_out = 256; })));
   CHECK(key(layer) != key(with([](ConvProblem& p) { p.D = 3; })));
-}
-
-TEST_CASE("it takes many columns, long reductions, and 16-bit types where a phase lacks a tap") {
-  if (!has_tensor_cores() || tensor_core::uses_mma(90)) SKIP_TEST("no GPU of compute capability 9.0");
-  const auto takes = [](ConvProblem p, DType dtype) {
-    p.dtype = dtype;
-    return tensor_core::wide_plan_that_pays(sized(p), ConvDirection::forward, Precision::fp32, 0).has_value();
-  };
-  const ConvProblem few{.N = 1, .C_in = 32, .C_out = 16, .L_in = 100, .K = 4, .S = 2};
-  const ConvProblem columns{.N = 1, .C_in = 32, .C_out = 65, .L_in = 100, .K = 4, .S = 2};
-  const ConvProblem products{.N = 1, .C_in = 256, .C_out = 16, .L_in = 100, .K = 4, .S = 2};
-  const ConvProblem lacking{.N = 1, .C_in = 32, .C_out = 16, .L_in = 100, .K = 5, .S = 2};
-  CHECK(!takes(few, DType::bf16));
-  CHECK(takes(columns, DType::bf16));
-  CHECK(takes(products, DType::f32));
-  CHECK(takes(lacking, DType::f16));
-  CHECK(!takes(lacking, DType::f32));
 }
 
 TEST_CASE("small integers, bit for bit: every kernel, type and precision, one slice and three") {

@@ -1,0 +1,73 @@
+#include "conv_options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+
+#include "conv/algorithm.hpp"
+#include "gpu_case.hpp"
+#include "tensor/error.hpp"
+
+namespace polyphase::bench {
+namespace {
+
+/// Names that no table has are found before anything is timed.
+void check(const Options& options) {
+  for (const std::string& name : options.precisions) (void)mode_of(name);
+  for (const std::string& name : options.directions) (void)pass_of(name);
+  for (const std::string& name : options.algorithms) (void)parse_algorithm(name);
+  for (const std::string& name : options.shapes)
+    require<Error>(
+        name == "rest" || std::any_of(kShapes.begin(), kShapes.end(), [&](const Shape& shape) { return shape.name == name; }),
+        "--shapes: no shape of bench/shapes.hpp is called '", name, "'");
+}
+
+}  // namespace
+
+std::optional<int> parse(int argc, char** argv, Options& options) {
+  CLI::App app("times ConvTranspose1d on a GPU beside cuDNN");
+  app.add_option("--shapes", options.shapes,
+                 "names in bench/shapes.hpp, and \"rest\" for all others; in this order; all without")
+      ->delimiter(',');
+  app.add_option("--directions", options.directions, "forward, dgrad, wgrad, step; forward of every shape comes first")
+      ->delimiter(',');
+  app.add_option("--precisions", options.precisions, "ieee, fp32, tf32, bf16, f16, f64; in this order")->delimiter(',');
+  app.add_option("--algorithms", options.algorithms, "direct, depthwise, gemm, automatic; all that can without")
+      ->delimiter(',');
+  app.add_flag("--no-peers", options.no_peers, "leave cuDNN out");
+  app.add_flag(
+      "--forms", options.forms,
+      "also every form of the tensor cores' kernels and every tile of the direct ones, to judge the choice among them");
+  app.add_flag(
+      "--sustained", options.sustained,
+      "also 300 launches in a row of the algorithm that the library chooses, at most a second of them, behind all else");
+  app.add_option("--time-budget", options.time_budget,
+                 "seconds after which no new case is begun; with --sustained a tenth of them is for that")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--progress", options.progress,
+               "a line for each case on standard error: its seconds by purpose; always on a terminal");
+  app.add_option("--json", options.json, "file for the records");
+  try {
+    app.parse(argc, argv);
+    check(options);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  } catch (const Error& error) {
+    std::cerr << "conv_transpose1d: " << error.what() << '\n';
+    return 2;
+  }
+  return std::nullopt;
+}
+
+std::vector<Shape> chosen_shapes(const std::vector<std::string>& names) {
+  if (names.empty()) return {kShapes.begin(), kShapes.end()};
+  std::vector<Shape> chosen;
+  for (const std::string& name : names)
+    for (const Shape& shape : kShapes) {
+      const bool is_named = std::count(names.begin(), names.end(), shape.name) > 0;
+      if (name == "rest" ? !is_named : shape.name == name) chosen.push_back(shape);
+    }
+  return chosen;
+}
+
+}  // namespace polyphase::bench

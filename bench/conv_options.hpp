@@ -1,0 +1,28 @@
+#pragma once
+// What bench/conv_transpose1d is asked for.
+
+#include <unistd.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shapes.hpp"
+
+namespace polyphase::bench {
+
+struct Options {
+  std::vector<std::string> shapes, directions = {"forward", "dgrad", "wgrad", "step"}, precisions = {"fp32", "tf32", "bf16"},
+                                   algorithms;
+  bool no_peers = false, forms = false, sustained = false, progress = ::isatty(STDERR_FILENO) != 0;
+  double time_budget = 0;  ///< seconds; 0: as long as it takes
+  std::string json;
+};
+
+/// Of the command line; the exit status where there is nothing to be done, or an argument is not known, which is said.
+[[nodiscard]] std::optional<int> parse(int argc, char** argv, Options& options);
+
+/// In the order asked for; "rest" is all that are not named.
+[[nodiscard]] std::vector<Shape> chosen_shapes(const std::vector<std::string>& names);
+
+}  // namespace polyphase::bench

@@ -1,0 +1,146 @@
+#include "cuda/conv/sm90/tensor_core_forms.hpp"
+
+#include <algorithm>
+#include <ostream>
+
+#include "conv/workspace.hpp"
+#include "cuda/conv/sm80/tensor_core_mma.hpp"
+#include "cuda/conv/sm80/tensor_core_mma_wgrad.hpp"
+#include "cuda/conv/sm90/tensor_core.hpp"
+#include "cuda/conv/sm90/tensor_core_boxes.hpp"
+#include "cuda/conv/sm90/tensor_core_narrow.hpp"
+#include "cuda/conv/sm90/tensor_core_phases.hpp"
+#include "cuda/conv/sm90/tensor_core_resident.hpp"
+#include "cuda/conv/sm90/tensor_core_resident_rows.hpp"
+#include "cuda/conv/sm90/tensor_core_streamed.hpp"
+#include "cuda/conv/sm90/tensor_core_turned.hpp"
+#include "cuda/conv/sm90/tensor_core_units.hpp"
+#include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
+#include "cuda/conv/sm90/tensor_core_wide.hpp"
+
+namespace polyphase::cuda::tensor_core {
+namespace {
+
+constexpr std::int64_t kLeastChannels = 8;
+
+/// What was chosen for a problem.
+struct Known {
+  ConvProblem problem;
+  ConvDirection direction;
+  Precision precision;
+  int device;
+  std::size_t limit;
+  std::uintptr_t source, out;
+  bool operator==(const Known&) const = default;
+};
+constexpr std::size_t kKnownMost = 64;
+
+std::optional<FormCandidate> choose(const FormProblem& asked, int device) {
+  const DeviceProperties& gpu = properties(device);
+  if (!uses_mma(gpu.arch())) {
+    const std::vector<FormCandidate> all = gather_forms(asked, gpu);
+    return all.empty() ? std::nullopt : std::optional(all.front());
+  }
+  if (!wide_plan(asked.problem, asked.direction, asked.precision, device)) return std::nullopt;
+  return FormCandidate{GatherForm::wide, 0};
+}
+
+void wide_by_plan(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
+                  const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream) {
+  const auto plan = wide_plan(problem, direction, precision, device);
+  const auto pack = [problem, direction, precision, plan](const void* from, void* to, cudaStream_t on) {
+    wide_pack_weights(problem, direction, precision, *plan, from, to, on);
+  };
+  const auto packed = weights.packed(wide_weight_key(problem, direction, precision, *plan),
+                                     static_cast<std::size_t>(wide_weight_bytes(*plan)), device, stream, pack);
+  wide_gather(problem, direction, precision, *plan, source, weights.data(), packed->as<void>(), bias, out, epilogue, device,
+              stream);
+}
+
+}  // namespace
+
+std::string_view name_of(GatherForm form) {
+  constexpr std::string_view kNames[] = {"phases", "units", "wide",     "turned",  "boxes",
+                                         "narrow", "rows",  "resident", "streamed"};
+  return kNames[static_cast<int>(form)];
+}
+
+std::vector<FormCandidate> gather_forms(const FormProblem& asked, const DeviceProperties& gpu) {
+  std::vector<FormCandidate> all;
+  for (const GatherForm form : kGatherForms)
+    if (const auto seconds = form_seconds(form, asked, gpu)) all.push_back({form, *seconds});
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
+  return all;
+}
+
+std::optional<FormCandidate> chosen_form(const FormProblem& asked, int device) {
+  constexpr std::uintptr_t kBoundary = 32;
+  thread_local std::vector<std::pair<Known, std::optional<FormCandidate>>> known;
+  const auto place = [](const void* address) { return reinterpret_cast<std::uintptr_t>(address) % kBoundary; };
+  const Known wanted{asked.problem,          asked.direction,     asked.precision, device,
+                     conv_workspace_limit(), place(asked.source), place(asked.out)};
+  const auto found = std::find_if(known.begin(), known.end(), [&](const auto& one) { return one.first == wanted; });
+  if (found != known.end()) return found->second;
+  if (known.size() == kKnownMost) known.erase(known.begin());
+  known.emplace_back(wanted, choose(asked, device));
+  return known.back().second;
+}
+
+void gather_by(GatherForm form, const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
+               const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream) {
+  switch (form) {
+    case GatherForm::phases:
+      return phases_gather(problem, source, weights, bias, out, epilogue, device, stream);
+    case GatherForm::units:
+      return units_gather(problem, source, weights, bias, out, epilogue, device, stream);
+    case GatherForm::wide:
+      return wide_by_plan(problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
+    case GatherForm::turned:
+      return turned_gather(problem, direction, source, weights, bias, out, epilogue, device, stream);
+    case GatherForm::boxes:
+      return boxes_gather(problem, direction, source, weights, bias, out, precision, device, stream);
+    case GatherForm::narrow:
+      return narrow_gather(problem, direction, source, weights, bias, out, precision, device, stream);
+    case GatherForm::rows:
+      return resident_rows_gather(problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
+    case GatherForm::resident:
+      return resident_gather(problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
+    case GatherForm::streamed:
+      return streamed_gather(problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
+  }
+}
+
+std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction, Precision precision, int device) {
+  const DeviceProperties& gpu = properties(device);
+  if (gpu.arch() < 80)
+    return concat("it needs a GPU of compute capability 8.0 or later, cuda:", device, " has ", gpu.major, '.', gpu.minor);
+  if (problem.dtype == DType::f64) return "there are no tensor cores for f64 convolutions here";
+  if (problem.dtype == DType::f32 && precision == Precision::ieee) return "precision ieee wants unrounded products";
+  const std::int64_t in = problem.channels_in_per_group(), out = problem.channels_out_per_group();
+  if (in < kLeastChannels || out < kLeastChannels)
+    return concat("it needs ", kLeastChannels, " channels a group on both sides, got ", in, " and ", out);
+  const int shared = gpu.shared_bytes_per_block;
+  const bool is_mma = uses_mma(gpu.arch());
+  if (direction == ConvDirection::wgrad)
+    return is_mma ? mma_wgrad_problem(problem, precision, gpu.sm_count, shared) : wgrad_problem(problem, gpu.sm_count, shared);
+  if (problem.N == 0 || chosen_form({problem, direction, precision}, device)) return std::nullopt;
+  if (is_mma)
+    return concat("no tile of it fits ", shared, " bytes of shared memory, or one sample no workspace of ",
+                  conv_workspace_limit(), " bytes");
+  const TapGemm form = make_tap_gemm(problem, direction);
+  const bool is_split = problem.dtype == DType::f32 && precision == Precision::fp32;
+  if (!is_split && (form.full_classes < form.classes || form.full_planes < form.planes))
+    return "a phase lacks a tap that others have, and the zero in its place would turn an infinity into NaN";
+  return concat("no tile of it fits ", shared, " bytes of shared memory");
+}
+
+void gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights, const void* bias,
+            void* out, const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream) {
+  if (problem.N == 0) return;
+  const auto chosen = chosen_form({problem, direction, precision, source, out}, device);
+  require<NotImplemented>(chosen.has_value(), "conv tensor_core: expected a problem that can_implement() allows, got ",
+                          problem);
+  gather_by(chosen->form, problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
+}
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,73 @@
+#include "cuda/conv/sm90/tensor_core_streamed.hpp"
+
+#include "cuda/conv/sm90/tensor_core.cuh"
+#include "cuda/conv/sm90/tensor_core_launch.cuh"
+#include "cuda/runtime.hpp"
+
+namespace polyphase::cuda::tensor_core {
+namespace {
+
+template <class Operand>
+TileShape tile_shape(int columns) {
+  return {columns, columns == 64 ? 2 * Operand::kN : Operand::kN, Operand::kParts, Operand::kVector, Operand::kDepth};
+}
+
+/// 128 columns a block unless that leaves more of them empty.
+int choose_columns(const TapGemm& form) { return (form.columns + 63) / 64 % 2 == 0 ? 128 : 64; }
+
+template <class Operand, int kColumns>
+void launch(const Gather& call) {
+  using T = typename Operand::Source;
+  constexpr int kPositions = kColumns == 64 ? 2 * Operand::kN : Operand::kN;
+  const DeviceProperties& gpu = properties(call.device);
+  const Steps steps = make_steps(call.form, tile_shape<Operand>(kColumns), gpu.sm_count, gpu.shared_bytes_per_block);
+  const Prepared<Operand> prepared(call, steps, kColumns);
+  auto* kernel = gather_kernel<Operand, kColumns, kPositions>;
+  CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
+  kernel<<<steps.grid, kThreads, static_cast<std::size_t>(steps.shared_bytes), call.stream>>>(
+      call.form, steps, call.epilogue, static_cast<const T*>(call.source), prepared.packed(), static_cast<const T*>(call.bias),
+      static_cast<T*>(call.out), prepared.state(), prepared.tile_split());
+  check_launch("conv tensor_core");
+  prepared.repair(call, steps, kColumns, kPositions);
+}
+
+template <class Operand>
+void gather_as(const Gather& call) {
+  if (choose_columns(call.form) == 128)
+    launch<Operand, 128>(call);
+  else
+    launch<Operand, 64>(call);
+}
+
+template <class Operand>
+StreamedSteps steps_of(const TapGemm& form, const DeviceProperties& gpu) {
+  const TileShape tile = tile_shape<Operand>(choose_columns(form));
+  return {make_steps(form, tile, gpu.sm_count, gpu.shared_bytes_per_block), tile};
+}
+
+}  // namespace
+
+StreamedSteps streamed_steps(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                             const DeviceProperties& gpu) {
+  const TapGemm form = make_tap_gemm(problem, direction);
+  if (problem.dtype != DType::f32) return steps_of<Half>(form, gpu);
+  return precision == Precision::tf32 ? steps_of<Tf32>(form, gpu) : steps_of<SplitHalf>(form, gpu);
+}
+
+void streamed_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
+                     const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device,
+                     cudaStream_t stream) {
+  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights.data(), bias, out, epilogue,
+                    device,  stream};
+  switch (problem.dtype) {
+    case DType::f16:
+      return gather_as<Half>(call);
+    case DType::bf16:
+      return gather_as<Brain>(call);
+    default:
+      if (precision == Precision::tf32) return gather_as<Tf32>(call);
+      return gather_as<SplitHalf>(call);
+  }
+}
+
+}  // namespace polyphase::cuda::tensor_core
