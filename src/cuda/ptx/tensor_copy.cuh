@@ -17,6 +17,29 @@ __device__ __forceinline__ void tensor_copy(std::uint32_t to, const CUtensorMap*
       : "memory");
 }
 
+/// For the second-level cache: lines that stay when others have to go, and such as there are without a policy (PTX ISA,
+/// "createpolicy").
+__device__ __forceinline__ std::uint64_t staying_lines() {
+  std::uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+__device__ __forceinline__ std::uint64_t usual_lines() {
+  std::uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+/// The same copy by a policy of the second-level cache.
+__device__ __forceinline__ void tensor_copy(std::uint32_t to, const CUtensorMap* map, int inner, int middle, int outer,
+                                            std::uint32_t barrier, std::uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, %4, %5}], "
+      "[%2], %6;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(inner), "r"(middle), "r"(outer), "l"(policy)
+      : "memory");
+}
+
 /// The box of shared memory at `from` to (inner, middle, outer) of a map's tensor, in the group that bulk_commit() ends. All of
 /// it has to lie inside; what wrote it has to be behind fence_async_shared().
 __device__ __forceinline__ void tensor_store(const CUtensorMap* map, int inner, int middle, int outer, std::uint32_t from) {

@@ -10,6 +10,7 @@
 #include "cuda/conv/sm90/tensor_core_boxes_store.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"
+#include "cuda/ptx/wgmma_sparse.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -22,12 +23,14 @@ struct BoxesMode {
   static constexpr int kDepths = kDepths_;
   static constexpr bool kHalf = kHalf_, kStacked = kHalf_ && Operand::kParts == 2;
   static constexpr BoxesRows kRows = kRows_;
+  static constexpr bool kSparse = kStacked && kRows_ == BoxesRows::whole;  // products of the source's low halves
   static constexpr int kColumns = kHalf ? 1 : 2;                           // of a thread
   static constexpr int kSets = Operand::kParts == 2 && !kStacked ? 2 : 1;  // of weights
 
   /// The staged row of number `half` of a thread's columns.
   __device__ static __forceinline__ int row_of(int warp, int lane, int half) {
-    return kHalf ? warp * 8 + lane / 4 : warp * 16 + lane / 4 + 8 * half;
+    const int own = kRows == BoxesRows::whole ? whole_row(lane / 4) : lane / 4;
+    return kHalf ? warp * 8 + own : warp * 16 + own + 8 * half;
   }
 };
 
@@ -35,6 +38,19 @@ struct BoxesMode {
 template <class Mode>
 struct BoxesWeights {
   std::uint32_t of[Mode::kSets][Mode::kDepths][4];
+
+  /// Of two products that follow each other, one fragment of both's high halves and one of their low ones, and back again.
+  __device__ __forceinline__ void exchange() {
+#pragma unroll
+    for (int i = 0; i < Mode::kDepths; i += 2) {
+#pragma unroll
+      for (int word = 0; word < 4; word += 2) {
+        ptx::exclusive_or(of[0][i][word + 1], of[0][i + 1][word]);
+        ptx::exclusive_or(of[0][i + 1][word], of[0][i][word + 1]);
+        ptx::exclusive_or(of[0][i][word + 1], of[0][i + 1][word]);
+      }
+    }
+  }
 
   /// From what pack_kernel wrote.
   __device__ __forceinline__ void load(const BoxesSteps& steps, const unsigned char* __restrict__ packed, int warp, int lane) {
@@ -60,24 +76,30 @@ struct BoxesWeights {
 
 /// All products of a tile; the sums are under way when this returns.
 template <class Mode>
-__device__ __forceinline__ void multiply_boxes(const BoxesSteps& steps, std::uint32_t source, const BoxesWeights<Mode>& weights,
+__device__ __forceinline__ void multiply_boxes(const BoxesSteps& steps, std::uint32_t source, BoxesWeights<Mode>& weights,
                                                float (&sums)[kBoxesSums]) {
   using Mma = ptx::WgmmaFromRegisters<Mode::Operand::kType, kBoxesPositions, false>;
   constexpr bool kTwo = Mode::Operand::kParts == 2;
   const std::uint64_t high = ptx::operand_descriptor(source, static_cast<std::uint32_t>(steps.tile.window) * 16);
   const std::uint64_t low = high + static_cast<std::uint32_t>(steps.tile.items);
   if constexpr (kTwo) {
+    if constexpr (Mode::kSparse) weights.exchange();
     ptx::wgmma_fence();
 #pragma unroll
     for (int i = 0; i < Mode::kDepths; ++i) {
+      if constexpr (Mode::kSparse) {
+        if (i % 2 == 0) ptx::multiply_alternating(sums, weights.of[0][i], low + steps.products[i].source, i > 0);
+        continue;
+      }
       if constexpr (Mode::kSets == 2) Mma::multiply(sums, weights.of[1][i], high + steps.products[i].source, i > 0);
       Mma::multiply(sums, weights.of[0][i], low + steps.products[i].source, Mode::kSets == 2 || i > 0);
     }
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
     ptx::settle(sums);
+    if constexpr (Mode::kSparse) weights.exchange();
 #pragma unroll
-    for (float& sum : sums) sum *= 1.0F / kLowScale;
+    for (int i = 0; i < kBoxesSums; ++i) sums[i] *= Mode::kSparse && i % 4 >= 2 ? 1.0F : 1.0F / kLowScale;
     ptx::settle(sums);
   }
   ptx::wgmma_fence();
@@ -146,7 +168,6 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
                                               const float* __restrict__ bias, float* __restrict__ out,
                                               const OperandHeader* header, const ExactSource& exact, unsigned char* memory,
                                               float* staging, int consumer, int warp, int lane) {
-  constexpr int kSlots = Mode::kHalf ? 32 : 64;
   Walk walk(steps, consumer);
   const std::uint32_t g = steps.by_column_tiles.divide(walk.tile);
   const auto first_column = static_cast<int>(walk.tile - g * steps.by_column_tiles.divisor) * steps.columns;
@@ -159,6 +180,7 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
   const int exponent = -source_exponent(header) - weight_exponent;
   const int beyond = exponent < -126 || exponent > 127 ? exponent / 2 : 0;  // no float has it
   const int q = lane % 4;
+  constexpr bool kWhole = Mode::kRows == BoxesRows::whole;
   BoxesColumn columns[Mode::kColumns];
 #pragma unroll
   for (int half = 0; half < Mode::kColumns; ++half) {
@@ -166,7 +188,9 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
     const int column = boxes_column<Mode::kHalf>(steps, row);
     BoxesColumn& own = columns[half];
     own.shift = Mode::kRows == BoxesRows::whole ? 0 : boxes_shift<Mode::kHalf>(steps, row);
-    own.to = staging + row * (Mode::kRows == BoxesRows::whole ? kBoxesFirst : kBoxesWidth) + 2 * q - own.shift;
+    own.to = staging + row * kBoxesWidth + 2 * q - own.shift;
+    own.place = static_cast<std::uint32_t>(whole_place(row, q));
+    own.exists = column < steps.columns;
     own.factor = power_of_two(exponent - beyond);
     const bool exists = column < steps.columns;
     const std::int64_t channel = g * form.out_channels + first_column + column;
@@ -174,8 +198,6 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
     own.first = out + channel * form.out_length + 2 * q;
     own.before = exists ? min(own.shift, static_cast<int>(form.out_length)) : 0;
   }
-  // From a row's first box to its second.
-  const auto second_of = [&](int row) { return kSlots * kBoxesFirst - kBoxesFirst + row * (kBoxesSecond - kBoxesFirst); };
   WrongTiles wrong{reinterpret_cast<WrongTiles::Entry*>(memory + (layout.wrong(4 * consumer + warp) - layout.base))};
   BoxesTurn at(consumer);
   for (; walk.more(); walk.advance()) {
@@ -200,13 +222,14 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
 #pragma unroll
     for (int half = 0; half < Mode::kColumns; ++half) {
       BoxesColumn own = columns[half];
-      const int row = Mode::row_of(warp, lane, half);
-      bool is_first = false;
-      if constexpr (Mode::kRows != BoxesRows::whole) {
-        is_first = tile == 0;
+      if constexpr (kWhole) {
+        if (own.exists)
+          stage_whole<Mode::kStacked>(own.place, own.factor, own.offset, sums, half, steps.columns * 128,
+                                      reinterpret_cast<unsigned char*>(staging));
+      } else {
         own.first += static_cast<std::int64_t>(n) * (form.G * form.out_channels * form.out_length);
+        stage_boxes<Mode::kRows, Mode::kStacked>(own, sums, half, q, tile == 0);
       }
-      stage_boxes<Mode::kRows, Mode::kStacked>(own, sums, half, q, is_first, second_of(row));
     }
     ptx::fence_async_shared();
     ptx::named_barrier(1 + consumer, 128);
@@ -214,7 +237,13 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
         static_cast<int>((n * static_cast<std::uint32_t>(form.G) + g) * static_cast<std::uint32_t>(form.out_channels)) +
         first_column;
     const int t0 = static_cast<int>(tile) * steps.position_step;
-    if constexpr (Mode::kRows != BoxesRows::whole)
+    if constexpr (kWhole) {
+      if (t0 + kBoxesPositions > static_cast<int>(form.out_length) && form.out_length % kBoxesLine != 0) {
+        store_whole(form, steps, t0, staging, out + first_row * form.out_length, warp, lane);
+        continue;
+      }
+    }
+    if constexpr (!kWhole)
       store_ends<Mode::kHalf>(form, steps, maps, t0, staging, out + first_row * form.out_length, warp * 32 + lane);
     if (warp == 0 && lane == 0)
       send_boxes<Mode::kRows, Mode::kHalf>(form, steps, maps, first_row, t0,
@@ -234,7 +263,7 @@ __global__ void __launch_bounds__(kBoxesThreads, 1)
                  const __grid_constant__ ExactSource exact) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(16) unsigned char boxes_memory[];
-  const std::uint32_t base = (ptx::shared_address(boxes_memory) + 127) & ~127U;
+  const std::uint32_t base = (ptx::shared_address(boxes_memory) + 1023) & ~1023U;
   unsigned char* memory = boxes_memory + (base - ptx::shared_address(boxes_memory));
   // Through a shuffle the compiler knows them to be the same in a warp; else it serialises the wgmmas.
   const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
@@ -254,13 +283,13 @@ __global__ void __launch_bounds__(kBoxesThreads, 1)
   }
   __syncthreads();
   if (group >= 2) {
-    ptx::registers_down<80>();
-    convert_boxes<typename Mode::Operand, Mode::kRows != BoxesRows::any>(
+    ptx::registers_down<72>();
+    convert_boxes<typename Mode::Operand, Mode::kRows != BoxesRows::any, Mode::kSparse>(
         form, steps, maps, layout, memory + (layout.sources - base), memory + (layout.raw - base), header,
         reinterpret_cast<std::uint32_t*>(memory + (layout.faults(0) - base)), group - 2, warp * 32 + lane);
     return;
   }
-  ptx::registers_up<176>();
+  ptx::registers_up<184>();
   consume_boxes<Mode>(form, steps, maps, layout, packed, bias, out, header, exact, memory,
                       reinterpret_cast<float*>(memory + (layout.staging - base) + group * steps.staging_bytes), group, warp,
                       lane);

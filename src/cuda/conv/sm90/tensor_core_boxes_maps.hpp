@@ -13,7 +13,7 @@
 namespace polyphase::cuda::tensor_core {
 
 /// Every classes-th row of the source and of the output, of all samples and groups. Dimensions: numbers, rows of the class, 1.
-/// Whole output rows have one class, and a map for each of a tile's two boxes.
+/// Of whole output rows: numbers of a line, rows, lines.
 struct BoxesMaps {
   CUtensorMap load[kBoxesLoadMost], store[kBoxesStoreMost];
   int load_offset[kBoxesLoadMost], store_offset[kBoxesStoreMost];  // of rows' first numbers: a map begins at a boundary before
@@ -54,14 +54,21 @@ struct BoxesMaps {
   const std::int64_t rows = form.N * form.G * form.out_channels;
   const bool is_whole = steps.kind == BoxesRows::whole;
   for (int own = 0; own < stores; ++own) {
-    WgradMapOf of =
-        boxes_map_of(out, rows, form.out_length, own, stores, 32, is_whole ? kBoxesFirst : kBoxesWidth, steps.columns);
+    WgradMapOf of = boxes_map_of(out, rows, form.out_length, own, stores, 32, kBoxesWidth, steps.columns);
+    if (is_whole) {
+      of.samples = static_cast<std::uint64_t>(std::max<std::int64_t>(form.out_length / kBoxesLine, 1));
+      of.sample_bytes = kBoxesLine * sizeof(float);
+      of.numbers = of.box_numbers = kBoxesLine;
+      of.box_samples = kBoxesPositions / kBoxesLine;
+      of.swizzled = true;
+      maps.store[own] = encode_map(of);
+      continue;
+    }
     maps.store_numbers[own] = static_cast<int>(of.numbers / 4 * 4);
     of.numbers = std::max<std::uint64_t>(of.numbers / 4 * 4, 4);
     maps.store[own] = encode_map(of);
     maps.store_offset[own] = of.offset;
   }
-  if (is_whole) maps.store[1] = encode_map(boxes_map_of(out, rows, form.out_length, 0, 1, 32, kBoxesSecond, steps.columns));
   return maps;
 }
 

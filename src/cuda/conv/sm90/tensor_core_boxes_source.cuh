@@ -16,14 +16,14 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Shared memory of a block: a ring of operand tiles, a ring of rows as they are, each consumer's staging, barriers, faults,
+/// Shared memory of a block: each consumer's staging, a ring of operand tiles, a ring of rows as they are, barriers, faults,
 /// wrong tiles.
 struct BoxesLayout {
   std::uint32_t base, sources, raw, staging, barriers;
-  __device__ BoxesLayout(std::uint32_t start, const BoxesSteps& steps) : base(start), sources(start) {
+  __device__ BoxesLayout(std::uint32_t start, const BoxesSteps& steps) : base(start), staging(start) {
+    sources = staging + static_cast<std::uint32_t>(kPairs * steps.staging_bytes);
     raw = sources + static_cast<std::uint32_t>(steps.stages * steps.source_bytes);
-    staging = raw + static_cast<std::uint32_t>(steps.raw_stages * steps.raw_bytes);
-    barriers = staging + static_cast<std::uint32_t>(kPairs * steps.staging_bytes);
+    barriers = raw + static_cast<std::uint32_t>(steps.raw_stages * steps.raw_bytes);
   }
   /// Of one of kBoxesTurns tiles of a pipeline that follow each other.
   __device__ __forceinline__ std::uint32_t full(int turn) const { return barriers + static_cast<std::uint32_t>(turn) * 16; }
@@ -39,7 +39,7 @@ struct BoxesLayout {
 };
 static_assert((kPairs * kBoxesTurns + kBoxesRingMost + kBoxesTurns) * 16 +
                       4 * kPairs * sizeof(WrongTiles::Entry) * WrongTiles::kMost <=
-                  kBoxesFixedBytes - 128,
+                  kBoxesFixedBytes - 1024,
               "barriers to wrong tiles");
 
 /// Where a pipeline, a converting and a multiplying warpgroup, stands among the block's tiles: it has every kPairs-th. Both
@@ -96,10 +96,11 @@ struct BoxesCopier {
     const int row = static_cast<int>((n * static_cast<std::uint32_t>(form.G) + g) * static_cast<std::uint32_t>(form.rows)) +
                     chunk * steps.chunk_rows;
     const std::uint32_t barrier = layout.raw_full(stage);
+    const std::uint64_t policy = steps.is_streamed ? ptx::staying_lines() : ptx::usual_lines();
     std::uint32_t to = layout.raw + static_cast<std::uint32_t>(stage * steps.raw_bytes);
     ptx::mbarrier_arrive_expect(barrier, static_cast<std::uint32_t>(steps.chunk_rows * steps.raw_pitch * 4));
     for (int own = 0; own < 1 << steps.load_bits; ++own, to += static_cast<std::uint32_t>(steps.raw_class_bytes))
-      ptx::tensor_copy(to, &maps.load[own], (begin + maps.load_offset[own]) & ~3, row >> steps.load_bits, 0, barrier);
+      ptx::tensor_copy(to, &maps.load[own], (begin + maps.load_offset[own]) & ~3, row >> steps.load_bits, 0, barrier, policy);
     if (++chunk < steps.chunks) return;
     chunk = 0;
     walk.advance();
@@ -107,7 +108,7 @@ struct BoxesCopier {
 };
 
 /// Converts chunks: a thread has a position of every eight rows, and some of those beyond the tile.
-template <class Operand, bool kPlain>
+template <class Operand, bool kPlain, bool kSparse>
 struct BoxesConverter {
   const BoxesSteps& steps;
   float scale;
@@ -150,24 +151,53 @@ struct BoxesConverter {
     for (int p = 0; p < Operand::kParts; ++p) reinterpret_cast<uint4*>(to)[p * steps.tile.items] = parts[p];
   }
 
+  /// Two blocks of a position, `first` and `second` of the chunk; `to`: of its first.
+  __device__ __forceinline__ void put(const float (&a)[8], const float (&b)[8], unsigned char* to, int first, int second) {
+    const int block_bytes = steps.tile.window * 16;
+    if constexpr (kSparse) {
+      uint4 of_first[2], of_second[2];
+      convert_seen<Operand>(a, scale, of_first, seen);
+      convert_seen<Operand>(b, scale, of_second, seen);
+      *reinterpret_cast<uint4*>(to + first * block_bytes) = of_first[0];
+      *reinterpret_cast<uint4*>(to + second * block_bytes) = of_second[0];
+      const uint4 low = of_first[1], other = of_second[1];
+      uint4* const mixed = reinterpret_cast<uint4*>(to + (first + first % 2) * block_bytes) + steps.tile.items;
+      mixed[0] = make_uint4(low.x, other.x, low.y, other.y);
+      mixed[steps.tile.window] = make_uint4(low.z, other.z, low.w, other.w);
+    } else {
+      put(a, to + first * block_bytes);
+      put(b, to + second * block_bytes);
+    }
+  }
+  /// The first of a chunk's two blocks that are converted together: of operands that are mixed the second lies 16 rows further.
+  __device__ static __forceinline__ int first_of(int pair) { return kSparse ? pair / 2 * 4 + pair % 2 : 2 * pair; }
+
   template <bool kInside>
   __device__ __forceinline__ void run(const Part& part, const unsigned char* raw, unsigned char* to, int thread, int turn) {
-    const int block_bytes = steps.tile.window * 16;
+    constexpr int kApart = kSparse ? 2 : 1;
 #pragma unroll 1
-    for (int block = 0; block < steps.chunk_blocks; block += 2) {
+    for (int pair = 0; pair < steps.chunk_blocks / 2; ++pair) {
+      const int block = first_of(pair);
       float a[8], b[8];
       load<kInside>(raw, part, block, thread, a);
-      load<kInside>(raw, part, block + 1, thread, b);
-      put(a, to + block * block_bytes + thread * 16);
-      put(b, to + (block + 1) * block_bytes + thread * 16);
+      load<kInside>(raw, part, block + kApart, thread, b);
+      put(a, b, to + thread * 16, block, block + kApart);
     }
 #pragma unroll 1
-    for (int item = (thread + turn) % kConverters; item < steps.chunk_blocks * steps.halo; item += kConverters) {
+    for (int item = (thread + turn) % kConverters; item < steps.chunk_blocks / kApart * steps.halo; item += kConverters) {
       const auto block = static_cast<int>(steps.by_halo.divide(static_cast<std::uint32_t>(item)));
       const int u = kBoxesPositions + item - block * steps.halo;
       float a[8];
-      load<kInside>(raw, part, block, u, a);
-      put(a, to + block * block_bytes + u * 16);
+      if constexpr (kSparse) {
+        const int first = first_of(block);
+        float b[8];
+        load<kInside>(raw, part, first, u, a);
+        load<kInside>(raw, part, first + 2, u, b);
+        put(a, b, to + u * 16, first, first + 2);
+      } else {
+        load<kInside>(raw, part, block, u, a);
+        put(a, to + block * steps.tile.window * 16 + u * 16);
+      }
     }
   }
 
@@ -200,11 +230,11 @@ struct BoxesConverter {
 template <class Operand, bool kPlain>
 __device__ __noinline__ std::uint32_t count_small(const BoxesSteps& steps, int first, int rows, const unsigned char* raw,
                                                   std::uint32_t least, int thread, int turn) {
-  return BoxesConverter<Operand, kPlain>(steps, 1.0F).count_small({first, rows}, raw, least, thread, turn);
+  return BoxesConverter<Operand, kPlain, false>(steps, 1.0F).count_small({first, rows}, raw, least, thread, turn);
 }
 
 /// The warpgroup that converts a pipeline's tiles.
-template <class Operand, bool kPlain>
+template <class Operand, bool kPlain, bool kSparse>
 __device__ __forceinline__ void convert_boxes(const TapGemm& form, const BoxesSteps& steps, const BoxesMaps& maps,
                                               const BoxesLayout& layout, unsigned char* sources, const unsigned char* raw,
                                               const OperandHeader* header, std::uint32_t* faults, int pipeline, int thread) {
@@ -217,14 +247,14 @@ __device__ __forceinline__ void convert_boxes(const TapGemm& form, const BoxesSt
   wait_for_grid_before();
   const int exponent = source_exponent(header);
   const std::uint32_t least = 2 * SplitRange(exponent).least - 1;
-  BoxesConverter<Operand, kPlain> converter(steps, power_of_two(exponent));
+  BoxesConverter<Operand, kPlain, kSparse> converter(steps, power_of_two(exponent));
   Ring raw_ring;
   raw_ring.stage = pipeline;
   BoxesTurn at(pipeline);
   int turn = 0;  // no warp always has the items beyond the tile
   for (; walk.more(); walk.advance()) {
     std::uint32_t small = 0;
-    typename BoxesConverter<Operand, kPlain>::Part part{0, static_cast<int>(form.rows)};
+    typename BoxesConverter<Operand, kPlain, kSparse>::Part part{0, static_cast<int>(form.rows)};
     if constexpr (!kPlain) {
       const std::uint32_t n = steps.by_position_tiles.divide(walk.above);
       part.first = -boxes_begin(form, steps, walk.above - n * steps.by_position_tiles.divisor);

@@ -38,9 +38,10 @@ bool choose_classes(const TapGemm& form, const BoxesShape& shape, BoxesSteps& st
     is_even = is_even && steps.shift[own] % 2 == 0;
   }
   const bool is_plain = loads == 1 && shape.source_place % kBoxesLoadMost == 0 && form.rows % kDepth == 0;
-  steps.kind = !is_plain || !is_even                ? BoxesRows::any
-               : stores == 1 && steps.shift[0] == 0 ? BoxesRows::whole
-                                                    : BoxesRows::pairs;
+  // Where the low halves of 32 rows are multiplied at a time, there are whole 32 of them.
+  const bool has_depths = shape.parts == 1 || !steps.is_half || form.rows % (2 * kDepth) == 0;
+  const bool is_whole = stores == 1 && steps.shift[0] == 0 && steps.columns % 8 == 0 && has_depths;
+  steps.kind = !is_plain || !is_even ? BoxesRows::any : is_whole ? BoxesRows::whole : BoxesRows::pairs;
   return true;
 }
 
@@ -90,8 +91,8 @@ bool measure(const TapGemm& form, const BoxesShape& shape, BoxesSteps& steps) {
   steps.raw_class_bytes = static_cast<int>(pieces((steps.chunk_rows >> steps.load_bits) * steps.raw_pitch * 4, 128) * 128);
   steps.raw_bytes = steps.raw_class_bytes << steps.load_bits;
   steps.weight_bytes = shape.parts * steps.taps * (steps.rows / kVector) * steps.columns * 16;
-  steps.staging_bytes =
-      (steps.is_half ? kColumns / 2 : kColumns) * (steps.kind == BoxesRows::whole ? kBoxesPositions : kBoxesWidth) * 4;
+  steps.staging_bytes = 4 * (steps.kind == BoxesRows::whole ? steps.columns * kBoxesPositions
+                                                            : (steps.is_half ? kColumns / 2 : kColumns) * kBoxesWidth);
   steps.by_halo = FastDivide(static_cast<std::uint32_t>(std::max(steps.halo, 1)));
   return true;
 }
@@ -140,6 +141,8 @@ BoxesSteps make_boxes_steps(const TapGemm& form, const BoxesShape& shape, int sm
   }
   if (!divide_memory(shared_limit, steps) || !count_tiles(form, sm_count, steps)) return {};
   list_products(form, shape, steps);
+  const std::int64_t numbers = form.rows * form.source_length + form.out_channels * form.out_length;
+  steps.is_streamed = form.N * form.G * numbers * static_cast<std::int64_t>(sizeof(float)) >= kBoxesStreamed;
   return steps;
 }
 

@@ -12,16 +12,21 @@ inline constexpr int kBoxesPitch = 140;      // numbers of a copied row where it
 inline constexpr int kBoxesDepthsMost = 20;
 inline constexpr int kBoxesTurns = 4;  // barriers of a pipeline's tiles; not less than stages of operands
 inline constexpr int kBoxesRingMost = 16;
-inline constexpr int kBoxesFixedBytes = 128 + 1536;  // alignment; barriers, faults, wrong tiles
-/// Positions of a stored box: of a tile whose rows begin at different places modulo a sector; of the two boxes of one whose
-/// rows are whole sectors. So many words apart, eight rows of pairs of words meet no bank twice.
-inline constexpr int kBoxesWidth = 120, kBoxesFirst = 72, kBoxesSecond = kBoxesPositions - kBoxesFirst;
+/// Bytes of the source and the output from which on the second-level cache, 50 MB, holds nothing of them that the next launch
+/// could want: then it is to keep the source, whose lines neighbouring tiles share, before the output.
+inline constexpr std::int64_t kBoxesStreamed = std::int64_t{200} << 20;
+inline constexpr int kBoxesFixedBytes = 1024 + 1536;  // alignment; barriers, faults, wrong tiles
+/// Positions of a stored box of a tile whose rows begin at different places modulo a sector. So many words apart, eight rows of
+/// pairs of words meet no bank twice.
+inline constexpr int kBoxesWidth = 120;
+/// Positions of 128 bytes, in which rows of whole sectors are staged.
+inline constexpr int kBoxesLine = 32;
 /// Source rows that begin alike modulo 16 bytes are a class, and so are output rows modulo a sector of 32.
 inline constexpr int kBoxesLoadMost = 4, kBoxesStoreMost = 8;
 
 /// How the rows of a problem lie.
 enum class BoxesRows : int {
-  whole,  ///< of the source: all at 16 bytes, steps of 16 of them; of the output: whole sectors
+  whole,  ///< of the source: all at 16 bytes, steps of 16 of them; of the output: whole sectors, eights of columns
   pairs,  ///< of the source: likewise; of the output: each from an even position on
   any,
 };
@@ -38,6 +43,7 @@ struct BoxesSteps : StoredSteps {
   int lead[kBoxesLoadMost];    // numbers of a copied row before the tile's first
   int shift[kBoxesStoreMost];  // positions before a row's window
   int staging_bytes;           // of a consumer
+  bool is_streamed;            // kBoxesStreamed or more
   FastDivide by_halo;
   Product products[kBoxesDepthsMost];
 };

@@ -26,6 +26,8 @@ __device__ __forceinline__ int boxes_shift(const BoxesSteps& steps, int row) {
 
 /// Where a thread stages the sums of one column, and what it makes of them.
 struct BoxesColumn {
+  std::uint32_t place;  // whole rows: whole_place()
+  bool exists;
   float* to;  // of position 2q
   int shift;  // of its window
   float factor, offset;
@@ -33,10 +35,47 @@ struct BoxesColumn {
   int before;    // numbers of a row that lie before its first window
 };
 
+/// Which of eight staged rows of a whole tile the sums of row `row` of eight are: four rows whose pairs are written at a time
+/// lie in different banks, since the place of 16 bytes in a line has the bits of the line's number turned.
+__device__ __forceinline__ int whole_row(int row) { return (row & 3) * 2 + (row >> 2); }
+
+/// Bytes from the staging of whole rows, [line][row][32], to positions 2q and 2q + 1 of a row.
+__device__ __forceinline__ int whole_place(int row, int q) { return row * 128 + (q / 2 ^ (row & 7)) * 16 + q % 2 * 8; }
+
+/// Sums 2q and 2q + 1 of every eight positions of a whole row, from `to` on, which is one of whole_place(). `further`: bytes
+/// from a line to the next.
+template <bool kStacked>
+__device__ __forceinline__ void stage_whole(std::uint32_t to, float factor, float offset,
+                                            const float (&sums)[kBoxesPositions / 2], int half, int further,
+                                            unsigned char* memory) {
+#pragma unroll
+  for (int i = 0; i < kBoxesPositions / 8; ++i) {
+    const int at = 4 * i + 2 * half;
+    float even = sums[at], odd = sums[at + 1];
+    if constexpr (kStacked) {
+      even = fmaf(sums[at + 2], 1.0F / kLowScale, even);
+      odd = fmaf(sums[at + 3], 1.0F / kLowScale, odd);
+    }
+    *reinterpret_cast<float2*>(memory + (to ^ static_cast<std::uint32_t>(i % 4 * 32)) + i / 4 * further) =
+        make_float2(fmaf(even, factor, offset), fmaf(odd, factor, offset));
+  }
+}
+
+/// A whole tile at the end of rows that are no whole lines. `out`: of its first row.
+__device__ __forceinline__ void store_whole(const TapGemm& form, const BoxesSteps& steps, int t0, const float* staging,
+                                            float* out, int warp, int lane) {
+#pragma unroll 1
+  for (int row = warp; row < steps.columns; row += 4) {
+    const float* from = staging + (lane / 8 * steps.columns + row) * kBoxesLine + (lane % 8 ^ (row & 7)) * 4;
+    if (t0 + 4 * lane < static_cast<int>(form.out_length))
+      *reinterpret_cast<float4*>(out + row * form.out_length + t0 + 4 * lane) = *reinterpret_cast<const float4*>(from);
+  }
+}
+
 /// Sums 2q and 2q + 1 of every eight positions: of number `half` of a thread's columns.
 template <BoxesRows kRows, bool kStacked>
 __device__ __forceinline__ void stage_boxes(const BoxesColumn& column, const float (&sums)[kBoxesPositions / 2], int half,
-                                            int q, bool is_first, int second) {
+                                            int q, bool is_first) {
 #pragma unroll
   for (int i = 0; i < kBoxesPositions / 8; ++i) {
     const int at = 4 * i + 2 * half;
@@ -47,20 +86,16 @@ __device__ __forceinline__ void stage_boxes(const BoxesColumn& column, const flo
     }
     even = fmaf(even, column.factor, column.offset);
     odd = fmaf(odd, column.factor, column.offset);
-    if constexpr (kRows == BoxesRows::whole) {
-      *reinterpret_cast<float2*>(column.to + 8 * i + (i < kBoxesFirst / 8 ? 0 : second)) = make_float2(even, odd);
-    } else if constexpr (kRows == BoxesRows::pairs) {
+    if constexpr (kRows == BoxesRows::pairs) {
       const bool has = i > 0 ? i < kBoxesWidth / 8 || 2 * q < column.shift : 2 * q >= column.shift;
       if (has) *reinterpret_cast<float2*>(column.to + 8 * i) = make_float2(even, odd);
     } else {
       if (i > 0 ? i < kBoxesWidth / 8 || 2 * q < column.shift : 2 * q >= column.shift) column.to[8 * i] = even;
       if (i > 0 ? i < kBoxesWidth / 8 || 2 * q + 1 < column.shift : 2 * q + 1 >= column.shift) column.to[8 * i + 1] = odd;
     }
-    if constexpr (kRows != BoxesRows::whole) {
-      if (i == 0 && is_first) {
-        if (2 * q < column.before) column.first[0] = even;
-        if (2 * q + 1 < column.before) column.first[1] = odd;
-      }
+    if (i == 0 && is_first) {
+      if (2 * q < column.before) column.first[0] = even;
+      if (2 * q + 1 < column.before) column.first[1] = odd;
     }
   }
 }
@@ -87,9 +122,7 @@ __device__ __forceinline__ void send_boxes(const TapGemm& form, const BoxesSteps
                                            std::uint32_t staging) {
   constexpr int kSlots = kHalf ? 32 : 64;
   if constexpr (kRows == BoxesRows::whole) {
-    ptx::tensor_store(&maps.store[0], t0, row, 0, staging);
-    if (t0 + kBoxesFirst < static_cast<int>(form.out_length))
-      ptx::tensor_store(&maps.store[1], t0 + kBoxesFirst, row, 0, staging + kSlots * kBoxesFirst * 4);
+    ptx::tensor_store(&maps.store[0], 0, row, t0 / kBoxesLine, staging);
   } else {
     const auto bytes = static_cast<std::uint32_t>((kSlots >> steps.store_bits) * kBoxesWidth * 4);
     for (int own = 0; own < 1 << steps.store_bits; ++own, staging += bytes) {

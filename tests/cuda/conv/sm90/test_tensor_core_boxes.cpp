@@ -24,8 +24,8 @@ namespace {
 
 constexpr int kSharedOfHopper = 227 * 1024;
 
-/// Rows of every kind: whole sectors, 16 bytes, even and odd ones, shorter than a tile and than a sector; groups, columns and
-/// rows that fill no tile, several chunks of rows, taps far apart.
+/// Rows of every kind: whole lines of 128 bytes, whole sectors, 16 bytes, even and odd ones, shorter than a tile and than a
+/// sector; groups, columns and rows that fill no tile, several chunks of rows, taps far apart.
 std::vector<ConvProblem> boxes_problems() {
   return {
       sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 1024, .K = 5, .D = 3}),
@@ -38,6 +38,8 @@ std::vector<ConvProblem> boxes_problems() {
       sized({.N = 1, .C_in = 24, .C_out = 40, .L_in = 251, .K = 7, .P_l = 15, .P_r = 2, .D = 5}),
       sized({.N = 1, .C_in = 16, .C_out = 160, .L_in = 1000, .K = 7, .P_l = 3, .P_r = 3}),
       sized({.N = 2, .C_in = 20, .C_out = 36, .L_in = 260, .K = 4, .P_l = 2, .P_r = 1}),
+      sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1}),
+      sized({.N = 1, .C_in = 48, .C_out = 24, .L_in = 1032, .K = 3, .P_l = 1, .P_r = 1}),
   };
 }
 
@@ -110,6 +112,13 @@ TEST_CASE("steps fit shared memory, list every product, and every position has o
           CHECK((steps.shift[own] + shape.out_place + own * form.out_length) % 8 == 0);
           CHECK(steps.shift[own] + steps.position_step <= steps.positions);
           CHECK((steps.kind == tensor_core::BoxesRows::any || steps.shift[own] % 2 == 0));
+          CHECK((steps.kind != tensor_core::BoxesRows::whole || steps.shift[own] == 0));
+        }
+        if (steps.kind == tensor_core::BoxesRows::whole) {
+          CHECK(steps.columns % 8 == 0);
+          CHECK(steps.staging_bytes % 1024 == 0);  // swizzled lines
+          // The low halves of two steps of gemm_k of one tap are multiplied at a time.
+          if (shape.parts == 2 && steps.is_half) CHECK(steps.rows % 32 == 0);
         }
         CHECK(steps.position_step % 8 == 0);
         CHECK(form.position_begin + form.out_origin == 0);
