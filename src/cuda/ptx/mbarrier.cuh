@@ -75,6 +75,11 @@ __device__ __forceinline__ void named_barrier(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
+/// The same without waiting: `threads` counts who arrives and who waits.
+__device__ __forceinline__ void named_arrive(int barrier, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
 /// More registers for this warpgroup / fewer, given back.
 template <int kRegisters>
 __device__ __forceinline__ void registers_up() {

@@ -37,4 +37,11 @@ void gather(const ConvProblem& problem, ConvDirection direction, const void* sou
 void wgrad(const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w, int device,
            cudaStream_t stream);
 
+struct WgradSteps;
+
+/// The same by one of wgrad_candidates() of this problem, precision and device, on sm_90a; x and y begin at multiples of 16
+/// bytes if they did for it.
+void wgrad_by(const WgradSteps& steps, const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w,
+              int device, cudaStream_t stream);
+
 }  // namespace polyphase::cuda::tensor_core

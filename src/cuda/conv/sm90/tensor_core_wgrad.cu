@@ -16,18 +16,25 @@ void wgrad_by_mma(const WgradCall& call, Precision precision) {
   add_wgrad_slices<T>(call, static_cast<const T*>(call.w), 1);
 }
 
-void wgrad_f32(const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w, int device,
-               cudaStream_t stream) {
-  const auto* xs = static_cast<const float*>(x);
-  const auto* ys = static_cast<const float*>(y);
-  const Buffer buffer(sizeof(WgradScales), device);
-  auto* scales = buffer.as<WgradScales>();
-  launch_behind(&wgrad_scales_kernel, 2 * kSampleGroups, kSampleThreads, 0, stream, xs, problem.N * problem.C_in * problem.L_in,
-                ys, problem.N * problem.C_out * problem.L_out, scales);
+void wgrad_f32(WgradCall call, Precision precision) {
+  const ConvProblem& problem = call.problem;
+  const Buffer buffer(sizeof(WgradScales), call.device);
+  call.scales = buffer.as<WgradScales>();
+  launch_behind(&wgrad_scales_kernel, 2 * kSampleGroups, kSampleThreads, 0, call.stream, static_cast<const float*>(call.x),
+                problem.N * problem.C_in * problem.L_in, static_cast<const float*>(call.y),
+                problem.N * problem.C_out * problem.L_out, call.scales);
   check_launch("conv tensor_core: wgrad scales");
-  const WgradCall call{problem, x, y, w, scales, device, stream};
-  if (uses_mma(properties(device).arch())) return wgrad_by_mma<float>(call, precision);
+  if (uses_mma(properties(call.device).arch())) return wgrad_by_mma<float>(call, precision);
   precision == Precision::tf32 ? wgrad_tf32(call) : wgrad_split(call);
+}
+
+void wgrad_call(const WgradCall& call, Precision precision) {
+  const ConvProblem& problem = call.problem;
+  if (problem.dtype == DType::f32) return wgrad_f32(call, precision);
+  const bool is_half = problem.dtype == DType::f16;
+  if (uses_mma(properties(call.device).arch()))
+    return is_half ? wgrad_by_mma<__half>(call, precision) : wgrad_by_mma<__nv_bfloat16>(call, precision);
+  is_half ? wgrad_half(call) : wgrad_brain(call);
 }
 
 }  // namespace
@@ -39,12 +46,12 @@ void wgrad(const ConvProblem& problem, Precision precision, const void* x, const
     CHECK_CUDA(cudaMemsetAsync(w, 0, static_cast<std::size_t>(weights) * size_of(problem.dtype), stream));
     return;
   }
-  if (problem.dtype == DType::f32) return wgrad_f32(problem, precision, x, y, w, device, stream);
-  const WgradCall call{problem, x, y, w, nullptr, device, stream};
-  const bool is_half = problem.dtype == DType::f16;
-  if (uses_mma(properties(device).arch()))
-    return is_half ? wgrad_by_mma<__half>(call, precision) : wgrad_by_mma<__nv_bfloat16>(call, precision);
-  is_half ? wgrad_half(call) : wgrad_brain(call);
+  wgrad_call({problem, x, y, w, nullptr, device, stream}, precision);
+}
+
+void wgrad_by(const WgradSteps& steps, const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w,
+              int device, cudaStream_t stream) {
+  wgrad_call({problem, x, y, w, nullptr, device, stream, &steps}, precision);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -39,8 +39,10 @@ void launch_wgrad(const WgradCall& call) {
   const DeviceProperties& gpu = properties(call.device);
   const std::int64_t weights = problem.C_in * (problem.C_out / problem.G) * problem.K;
   const bool aligned = (reinterpret_cast<std::uintptr_t>(call.x) | reinterpret_cast<std::uintptr_t>(call.y)) % 16 == 0;
-  const WgradSteps steps = make_wgrad_steps(problem, Operand::kParts, sizeof(T), gpu.sm_count, gpu.shared_bytes_per_block,
-                                            conv_workspace_limit(), aligned);
+  const WgradSteps steps = call.steps != nullptr
+                               ? *call.steps
+                               : make_wgrad_steps(problem, Operand::kParts, sizeof(T), gpu.sm_count, gpu.shared_bytes_per_block,
+                                                  conv_workspace_limit(), aligned);
   // The sums of a single slice are the weights.
   const bool is_single = sizeof(T) == sizeof(float) && steps.partial_slices == 1;
   const Buffer buffer(is_single ? 0 : static_cast<std::size_t>(steps.partial_slices * weights) * sizeof(float), call.device);

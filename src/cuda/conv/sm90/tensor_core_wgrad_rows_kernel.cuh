@@ -42,6 +42,10 @@ __device__ __forceinline__ bool add_turns(float* shared, int thread, bool keeps,
   return keeps;
 }
 
+/// Where numbers are split, a consumer begins its products when half of the other's are on their way, or both would convert
+/// and multiply at the same time. The named barrier at which the first of them waits; the second's is the next.
+inline constexpr int kFirstTurn = 2;
+
 /// All the steps of a consumer warpgroup.
 template <class Operand, int kN, int kShifts, int kProducers>
 __device__ __forceinline__ void consume_rows(const ConvProblem& problem, const WgradSteps& steps, const WgradClasses& classes,
@@ -67,6 +71,10 @@ __device__ __forceinline__ void consume_rows(const ConvProblem& problem, const W
   auto chunk = static_cast<int>(place.first_chunk % steps.chunks_per_row);
   auto left = static_cast<int>(place.last_chunk - place.first_chunk);
   const auto flushes = static_cast<int>(steps.flushes);
+  constexpr bool kOneAtATime = Operand::kParts == 2 && kN <= 64;
+  if constexpr (kOneAtATime) {
+    if (group == 1 && left > 0) ptx::named_arrive(kFirstTurn, 256);
+  }
   for (int flush = 0; flush < flushes; ++flush) {
     float total[kShifts][kN / 2] = {};
     const int last = max(0, left - static_cast<int>(steps.chunks_per_flush));
@@ -91,7 +99,12 @@ __device__ __forceinline__ void consume_rows(const ConvProblem& problem, const W
       if constexpr (Operand::kParts == 2 && kN > 64) {
         multiply_fragments<Operand, kN, kShifts>(at, high, low, rows_read, release, total);
       } else if constexpr (Operand::kParts == 2) {
-        multiply_rows_split<Operand, kN, kShifts>(at, high, low, rows_read, release, total);
+        const bool awaited = group == 0 || left > 1;
+        const auto on_way = [&] {
+          if (awaited) ptx::named_arrive(kFirstTurn + 1 - group, 256);
+        };
+        ptx::named_barrier(kFirstTurn + group, 256);
+        multiply_rows_split<Operand, kN, kShifts>(at, high, low, rows_read, release, on_way, total);
       } else {
         const auto done = [&] {
           rows_read();

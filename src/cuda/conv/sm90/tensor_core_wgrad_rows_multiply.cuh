@@ -191,12 +191,12 @@ struct WgradRows {
 };
 
 /// total += rows * columns for every shift, over one step. `rows_read()` once the fragments are in registers, `release()` once
-/// the tensor cores are done with the step. The mixed products and the others have sums of their own, so that either is added
-/// up while the tensor cores are at the other.
-template <class Operand, int kN, int kShifts, class RowsRead, class Release>
+/// the tensor cores are done with the step, `on_way()` once half of the products are on their way. The mixed products and the
+/// others have sums of their own, so that either is added up while the tensor cores are at the other.
+template <class Operand, int kN, int kShifts, class RowsRead, class Release, class OnWay>
 __device__ __forceinline__ void multiply_rows_split(const WgradOperands& at, const std::uint32_t (&high)[kChunk / 16][4],
                                                     const std::uint32_t (&low)[kChunk / 16][4], RowsRead rows_read,
-                                                    Release release, float (&total)[kShifts][kN / 2]) {
+                                                    Release release, OnWay on_way, float (&total)[kShifts][kN / 2]) {
   using Mma = ptx::WgmmaFromRegisters<Operand::kType, kN>;
   constexpr int kSteps = kChunk / 16;
   float mixed[kN / 2], sums[kN / 2];
@@ -219,6 +219,7 @@ __device__ __forceinline__ void multiply_rows_split(const WgradOperands& at, con
   };
   multiply_mixed(0);
   multiply_high(0);
+  if constexpr (kShifts == 1) on_way();
   rows_read();
 #pragma unroll
   for (int shift = 0; shift < kShifts; ++shift) {
@@ -232,6 +233,7 @@ __device__ __forceinline__ void multiply_rows_split(const WgradOperands& at, con
       release();
     } else {
       multiply_mixed(shift + 1);
+      if (shift + 1 == kShifts / 2) on_way();
       ptx::wgmma_wait<1>();
     }
     ptx::settle(sums);

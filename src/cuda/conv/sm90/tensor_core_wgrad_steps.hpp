@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
@@ -83,6 +84,7 @@ struct WgradSteps {
   std::int64_t chunks_per_flush, flushes;  // partial sums a slice
   bool adds_turns;                         // consumers that take turns add their sums before they store them
   std::int64_t partial_slices;
+  double cost;  // by rows the estimated seconds of all launches; by words cycles, only for comparison
 };
 
 /// Threads of a block by rows: two warpgroups that multiply, one warp that copies, and the others convert the columns: seven
@@ -103,8 +105,13 @@ struct WgradSteps {
 [[nodiscard]] WgradSteps make_wgrad_steps(const ConvProblem& problem, int parts, int bytes, int sm_count, int shared_limit,
                                           std::size_t partial_limit, bool aligned = true);
 
+/// All tiles that fit, by rows and by words; the same arguments. make_wgrad_steps() is the one of least cost by rows, or by
+/// words where there is none.
+[[nodiscard]] std::vector<WgradSteps> wgrad_candidates(const ConvProblem& problem, int parts, int bytes, int sm_count,
+                                                       int shared_limit, std::size_t partial_limit, bool aligned = true);
+
 /// The estimated seconds of the weight gradient by rows, all its launches included; nothing where it is done by words. Fitted
-/// to measurements on an H200 of 132 multiprocessors, within 15 percent on 24 of 25. A pure function of its arguments
+/// to measurements on an H200 of 132 multiprocessors, within 20 percent on 46 of 47. A pure function of its arguments
 /// and conv_workspace_limit().
 [[nodiscard]] std::optional<double> wgrad_seconds(const ConvProblem& problem, Precision precision, int sm_count,
                                                   int shared_limit);

@@ -90,14 +90,14 @@ __global__ void __launch_bounds__(kSumThreads, 1)
   }
 }
 
-/// The same by a thread a weight, kAddWeights of them at a time. Sums of a single slice may be w itself.
-template <class T, class A>
+/// The same by a thread a weight, kWeights of them at a time. Sums of a single slice may be w itself.
+template <class T, class A, int kWeights>
 __global__ void __launch_bounds__(kSumThreads, 1)
     wgrad_add_kernel(const __grid_constant__ ConvProblem problem, const A* partial, std::int64_t weights, std::int64_t slices,
                      const T* x, const T* y, T* w, WgradScales* scales) {
-  constexpr int kRound = kSumThreads * kAddWeights;
+  constexpr int kRound = kSumThreads * kWeights;
   __shared__ WgradFound<kRound> found;
-  let_dependents_start();
+  if constexpr (kWeights > 1) let_dependents_start();
   wait_for_grid_before();
   if (threadIdx.x == 0) found.begin(scales);
   __syncthreads();
@@ -105,18 +105,18 @@ __global__ void __launch_bounds__(kSumThreads, 1)
   if (is_there && scales != nullptr && found.least == 0) return;
   for (std::int64_t first = std::int64_t{blockIdx.x} * kRound; first < weights; first += std::int64_t{gridDim.x} * kRound) {
     const std::int64_t own = first + threadIdx.x;
-    double sums[kAddWeights] = {};
+    double sums[kWeights] = {};
 #pragma unroll 2
     for (std::int64_t slice = 0; slice < slices; ++slice) {
 #pragma unroll
-      for (int j = 0; j < kAddWeights; ++j) {
+      for (int j = 0; j < kWeights; ++j) {
         const std::int64_t i = own + j * kSumThreads;
         if (i < weights) sums[j] += static_cast<double>(static_cast<float>(partial[slice * weights + i]));
       }
     }
     bool any = false;
 #pragma unroll
-    for (int j = 0; j < kAddWeights; ++j) {
+    for (int j = 0; j < kWeights; ++j) {
       const std::int64_t i = own + j * kSumThreads;
       if (i >= weights) continue;
       const auto weight = static_cast<float>(sums[j]);
@@ -146,8 +146,14 @@ void add_wgrad_slices(const WgradCall& call, const A* partial, std::int64_t slic
       return check_launch("conv tensor_core: wgrad sums");
     }
   }
-  launch_behind(&wgrad_add_kernel<T, A>, blocks_of(kSumThreads * kAddWeights, kAddBlocks * properties(call.device).sm_count),
-                kSumThreads, 0, call.stream, problem, partial, weights, slices, x, y, w, call.scales);
+  // In place there is only something to look for.
+  const int sms = properties(call.device).sm_count;
+  if (static_cast<const void*>(partial) == call.w)
+    launch_behind(&wgrad_add_kernel<T, A, 1>, blocks_of(kSumThreads, sms), kSumThreads, 0, call.stream, problem, partial,
+                  weights, slices, x, y, w, call.scales);
+  else
+    launch_behind(&wgrad_add_kernel<T, A, kAddWeights>, blocks_of(kSumThreads * kAddWeights, kAddBlocks * sms), kSumThreads, 0,
+                  call.stream, problem, partial, weights, slices, x, y, w, call.scales);
   check_launch("conv tensor_core: wgrad sums of many weights");
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "conv/workspace.hpp"
 #include "cuda/conv/sm90/tensor_core.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_maps.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
@@ -74,6 +75,29 @@ double check_bits(ConvProblem p, Precision precision, std::int64_t misalignment)
   const Array<E> expected = arrays.run(ConvDirection::wgrad, Algorithm::reference);
   CHECK_MESSAGE(same_bits(run(arrays, precision, misalignment), expected), p, ' ', precision, " misaligned by ", misalignment);
   return expected.norm();
+}
+
+/// All tiles of a problem, which it gives.
+template <class E>
+std::vector<tensor_core::WgradSteps> check_tiles(ConvProblem p, Precision precision) {
+  p.dtype = dtype_of<E>;
+  const ConvArrays<E> arrays(p, kSmallIntegers);
+  const Array<E> expected = arrays.run(ConvDirection::wgrad, Algorithm::reference);
+  CHECK(expected.norm() > 0);
+  const cuda::DeviceProperties& gpu = cuda::properties(0);
+  const int parts = sizeof(E) == 4 && precision == Precision::fp32 ? 2 : 1;
+  const auto all =
+      tensor_core::wgrad_candidates(p, parts, sizeof(E), gpu.sm_count, gpu.shared_bytes_per_block, conv_workspace_limit());
+  for (const tensor_core::WgradSteps& steps : all) {
+    bool intact = false;
+    const auto call = [&](const GpuCall& at) {
+      tensor_core::wgrad_by(steps, at.problem, precision, at.first, at.second, at.out, 0, at.stream);
+    };
+    const Array<E> got = run_on_gpu(arrays, ConvDirection::wgrad, call, intact, true);
+    CHECK_MESSAGE((intact && same_bits(got, expected)), p, ' ', precision, ": ", steps.shape.columns, " x ", steps.shape.shifts,
+                  steps.by_rows ? " by rows" : " by words", steps.swapped ? ", rows of y" : ", rows of x");
+  }
+  return all;
 }
 
 /// Weight i of one group from the products that exist alone; the CPU reference multiplies the padding's zeros too.
@@ -150,6 +174,38 @@ void check_raw(const ConvProblem& p, const tensor_core::WgradSteps& steps) {
   }
 }
 
+/// That a tile's steps cover the problem and fit.
+void check_steps(const ConvProblem& p, const tensor_core::WgradSteps& steps, int parts, std::int64_t limit) {
+  if (steps.by_rows) check_raw(p, steps);
+  CHECK(steps.stages >= 2);
+  CHECK(steps.cost > 0);
+  CHECK(steps.shared_bytes <= kSharedOfHopper);
+  CHECK(std::int64_t{steps.q} * p.D == std::int64_t{steps.d} * p.S);
+  CHECK(std::int64_t{steps.q} * steps.shifts >= p.K);
+  CHECK(steps.shift_tiles * steps.shape.shifts >= steps.shifts);
+  CHECK(steps.row_tiles * steps.rows.tile >= steps.rows.blocks);
+  CHECK(steps.column_tiles * steps.columns.tile >= steps.columns.blocks);
+  CHECK(steps.columns.window >= steps.chunk + (steps.shape.shifts - 1) * steps.d);
+  CHECK(steps.chunks_per_row * steps.chunk >= steps.positions);
+  CHECK(steps.slices * steps.chunks_per_slice >= steps.chunks);
+  CHECK((steps.slices - 1) * steps.chunks_per_slice < steps.chunks);
+  CHECK(steps.flushes * steps.chunks_per_flush >= steps.chunks_per_slice);
+  CHECK((parts == 1 || steps.by_rows || steps.flushes == 1));
+  CHECK((!steps.by_rows || steps.row_threads == tensor_core::wgrad_row_threads(steps.shape, parts)));
+  CHECK((steps.slices == 1 || 4 * steps.partial_slices * p.C_in * (p.C_out / p.G) * p.K <= limit));
+}
+
+/// The one that make_wgrad_steps() takes is one of those of least cost, by rows where any is.
+void check_choice(const tensor_core::WgradSteps& steps, const std::vector<tensor_core::WgradSteps>& all) {
+  int better = 0, same = 0;
+  for (const tensor_core::WgradSteps& other : all) {
+    better += other.by_rows > steps.by_rows || (other.by_rows == steps.by_rows && other.cost < steps.cost) ? 1 : 0;
+    same += other.by_rows == steps.by_rows && other.cost == steps.cost ? 1 : 0;
+  }
+  CHECK(better == 0);
+  CHECK(same > 0);
+}
+
 }  // namespace
 
 TEST_CASE("tiles, slices and flushes cover the problem, fit shared memory and keep the limit") {
@@ -157,25 +213,13 @@ TEST_CASE("tiles, slices and flushes cover the problem, fit shared memory and ke
   for (const ConvProblem& p : problems()) {
     for (const int parts : {1, 2}) {
       for (const std::size_t limit : {std::size_t{1} << 28, std::size_t{1} << 20}) {
-        const tensor_core::WgradSteps steps = tensor_core::make_wgrad_steps(p, parts, 4, kSmsOfHopper, kSharedOfHopper, limit);
-        REQUIRE(steps.stages >= 2);
-        (steps.by_rows ? by_rows : by_words).emplace(steps.shape.columns, steps.shape.shifts);
-        if (steps.by_rows) check_raw(p, steps);
-        CHECK(steps.shared_bytes <= kSharedOfHopper);
-        CHECK(std::int64_t{steps.q} * p.D == std::int64_t{steps.d} * p.S);
-        CHECK(std::int64_t{steps.q} * steps.shifts >= p.K);
-        CHECK(steps.shift_tiles * steps.shape.shifts >= steps.shifts);
-        CHECK(steps.row_tiles * steps.rows.tile >= steps.rows.blocks);
-        CHECK(steps.column_tiles * steps.columns.tile >= steps.columns.blocks);
-        CHECK(steps.columns.window >= steps.chunk + (steps.shape.shifts - 1) * steps.d);
-        CHECK(steps.chunks_per_row * steps.chunk >= steps.positions);
-        CHECK(steps.slices * steps.chunks_per_slice >= steps.chunks);
-        CHECK((steps.slices - 1) * steps.chunks_per_slice < steps.chunks);
-        CHECK(steps.flushes * steps.chunks_per_flush >= steps.chunks_per_slice);
-        CHECK((parts == 1 || steps.by_rows || steps.flushes == 1));
-        CHECK((!steps.by_rows || steps.row_threads == tensor_core::wgrad_row_threads(steps.shape, parts)));
-        const std::int64_t bytes = 4 * steps.partial_slices * p.C_in * (p.C_out / p.G) * p.K;
-        CHECK((steps.slices == 1 || bytes <= static_cast<std::int64_t>(limit)));
+        const auto all = tensor_core::wgrad_candidates(p, parts, 4, kSmsOfHopper, kSharedOfHopper, limit);
+        REQUIRE_FALSE(all.empty());
+        check_choice(tensor_core::make_wgrad_steps(p, parts, 4, kSmsOfHopper, kSharedOfHopper, limit), all);
+        for (const tensor_core::WgradSteps& steps : all) {
+          (steps.by_rows ? by_rows : by_words).emplace(steps.shape.columns, steps.shape.shifts);
+          check_steps(p, steps, parts, static_cast<std::int64_t>(limit));
+        }
       }
     }
   }
@@ -190,10 +234,17 @@ TEST_CASE("the estimate is near what an H200 took, and there is none by words") 
     double fp32, tf32, bf16;  // microseconds
   };
   const Measured all[] = {
-      {{.N = 64, .C_in = 128, .C_out = 128, .L_in = 65536, .K = 3}, 2239, 1204, 812},
-      {{.N = 16, .C_in = 32, .C_out = 64, .L_in = 131072, .K = 3, .S = 2, .P_l = 1, .P_r = 1, .D = 2}, 343, 340, 181},
-      {{.N = 32, .C_in = 32, .C_out = 64, .L_in = 131072, .K = 5, .D = 3}, 539, 414, 254},
-      {{.N = 1, .C_in = 128, .C_out = 128, .L_in = 220160, .K = 4, .S = 2, .P_l = 1, .P_r = 1}, 212, 232, 127}};
+      {{.N = 64, .C_in = 128, .C_out = 128, .L_in = 65536, .K = 3}, 2180, 1166, 804},
+      {{.N = 16, .C_in = 32, .C_out = 64, .L_in = 131072, .K = 3, .S = 2, .P_l = 1, .P_r = 1, .D = 2}, 333, 331, 177},
+      {{.N = 32, .C_in = 32, .C_out = 64, .L_in = 131072, .K = 5, .D = 3}, 531, 399, 249},
+      {{.N = 16, .C_in = 512, .C_out = 256, .L_in = 256, .K = 16, .S = 8, .P_l = 4, .P_r = 4}, 137, 90, 63},
+      {{.N = 16, .C_in = 128, .C_out = 64, .L_in = 16384, .K = 4, .S = 2, .P_l = 1, .P_r = 1}, 149, 112, 80},
+      {{.N = 1, .C_in = 1536, .C_out = 768, .L_in = 432, .K = 16, .S = 8, .P_l = 4, .P_r = 4}, 224, 163, 201},
+      {{.N = 1, .C_in = 384, .C_out = 192, .L_in = 27648, .K = 8, .S = 4, .P_l = 2, .P_r = 2}, 229, 123, 95},
+      {{.N = 4, .C_in = 384, .C_out = 192, .L_in = 8192, .K = 8, .S = 4, .P_l = 2, .P_r = 2}, 275, 140, 108},
+      {{.N = 64, .C_in = 256, .C_out = 128, .L_in = 1024, .K = 25, .S = 4, .P_l = 11, .P_r = 11, .OP = 1}, 809, 475, 364},
+      {{.N = 16, .C_in = 256, .C_out = 256, .L_in = 8192, .K = 7, .S = 2, .P_l = 3, .P_r = 3, .OP = 1, .G = 4}, 267, 159, 131},
+      {{.N = 1, .C_in = 128, .C_out = 128, .L_in = 220160, .K = 4, .S = 2, .P_l = 1, .P_r = 1}, 211, 144, 104}};
   for (const Measured& one : all) {
     ConvProblem p = sized(one.problem);
     const auto near = [&](Precision precision, double measured) {
@@ -231,6 +282,28 @@ TEST_CASE("small integers, bit for bit: every type and precision") {
     ++turn;
   }
   CHECK(norm > 0);
+}
+
+TEST_CASE("small integers, bit for bit: every tile by rows and by words") {
+  if (cuda::device_count() == 0 || cuda::properties(0).arch() != 90) SKIP_TEST("no GPU of compute capability 9.0");
+  std::set<std::pair<int, int>> by_rows, by_words;
+  for (const std::int64_t more : {0, 1}) {
+    for (const ConvProblem& shape :
+         {sized({.N = 3, .C_in = 136, .C_out = 72, .L_in = 200 + more, .K = 3, .P_l = 1, .P_r = 1}),
+          sized({.N = 3, .C_in = 40, .C_out = 48, .L_in = 304 + more, .K = 4, .S = 2, .P_l = 1, .P_r = 1})}) {
+      for (const DType type : {DType::f32, DType::bf16}) {
+        for (const Precision precision : {Precision::fp32, Precision::tf32}) {
+          if (type == DType::bf16 && precision == Precision::tf32) continue;
+          const auto tiles =
+              type == DType::f32 ? check_tiles<float>(shape, precision) : check_tiles<BFloat16>(shape, precision);
+          for (const tensor_core::WgradSteps& steps : tiles)
+            (steps.by_rows ? by_rows : by_words).emplace(steps.shape.columns, steps.shape.shifts);
+        }
+      }
+    }
+  }
+  CHECK(by_rows.size() == std::size(tensor_core::kWgradShapes) + std::size(tensor_core::kWgradWideShapes));
+  CHECK(by_words.size() == std::size(tensor_core::kWgradShapes));
 }
 
 TEST_CASE("as accurate as its precision: fp32 no worse than plain f32 sums, tf32 to 2^-11 of each product") {
