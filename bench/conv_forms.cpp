@@ -2,11 +2,13 @@
 
 #include <memory>
 
+#include "conv/workspace.hpp"
 #include "cuda/conv/direct.hpp"
 #include "cuda/conv/direct_steps.hpp"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core.hpp"
 #include "cuda/conv/sm90/tensor_core_forms.hpp"
+#include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/runtime.hpp"
 #include "tensor/error.hpp"
@@ -83,12 +85,46 @@ std::vector<Form> tensor_core_forms(const ConvProblem& problem, ConvDirection di
   return forms;
 }
 
+/// The weight gradient's tiles, by rows or by words.
+std::string name_of(const cuda::tensor_core::WgradSteps& steps) {
+  return concat(steps.by_rows ? "rows " : "words ", steps.shape.columns, 'x', steps.shape.shifts,
+                steps.swapped ? " of y" : " of x");
+}
+
+/// Operand parts and bytes of an element, which make_wgrad_steps() wants to know.
+struct WgradKind {
+  int parts, bytes;
+};
+WgradKind wgrad_kind(const ConvProblem& problem, Precision precision) {
+  const bool is_f32 = problem.dtype == DType::f32;
+  return {is_f32 && precision != Precision::tf32 ? 2 : 1, is_f32 ? 4 : 2};
+}
+
+std::vector<Form> wgrad_forms(const ConvProblem& problem, Precision precision, const std::string& chosen, cudaStream_t stream) {
+  const cuda::DeviceProperties& gpu = cuda::properties(0);
+  const auto [parts, bytes] = wgrad_kind(problem, precision);
+  std::vector<Form> forms;
+  for (const auto& steps : cuda::tensor_core::wgrad_candidates(problem, parts, bytes, gpu.sm_count, gpu.shared_bytes_per_block,
+                                                               conv_workspace_limit())) {
+    if (name_of(steps) == chosen) continue;
+    forms.push_back({name_of(steps), [=](Sets::Set& set) {
+                       cuda::tensor_core::wgrad_by(steps, problem, precision, set.x.raw(), set.dy.raw(), set.dw.raw(), 0,
+                                                   stream);
+                     }});
+  }
+  return forms;
+}
+
 }  // namespace
 
 std::string chosen_form(const ConvProblem& problem, ConvDirection direction, Algorithm chosen, Precision precision) {
   const cuda::DeviceProperties& gpu = cuda::properties(0);
   if (chosen != Algorithm::tensor_core || cuda::tensor_core::uses_mma(gpu.arch())) return std::string(name_of(chosen));
-  if (direction == ConvDirection::wgrad) return std::string(name_of(chosen));
+  if (direction == ConvDirection::wgrad) {
+    const auto [parts, bytes] = wgrad_kind(problem, precision);
+    return name_of(cuda::tensor_core::make_wgrad_steps(problem, parts, bytes, gpu.sm_count, gpu.shared_bytes_per_block,
+                                                       conv_workspace_limit()));
+  }
   const auto form = cuda::tensor_core::chosen_form({problem, direction, precision}, 0);
   if (!form) return std::string(name_of(chosen));
   if (form->form != GatherForm::wide) return std::string(cuda::tensor_core::name_of(form->form));
@@ -97,9 +133,12 @@ std::string chosen_form(const ConvProblem& problem, ConvDirection direction, Alg
 
 std::vector<Form> other_forms(const ConvProblem& problem, ConvDirection direction, Algorithm chosen, Precision precision,
                               Sets& sets, cudaStream_t stream) {
+  if (chosen == Algorithm::tensor_core && !cuda::tensor_core::uses_mma(cuda::properties(0).arch())) {
+    const std::string own = chosen_form(problem, direction, chosen, precision);
+    return direction == ConvDirection::wgrad ? wgrad_forms(problem, precision, own, stream)
+                                             : tensor_core_forms(problem, direction, precision, own, sets, stream);
+  }
   if (direction == ConvDirection::wgrad) return {};
-  if (chosen == Algorithm::tensor_core && !cuda::tensor_core::uses_mma(cuda::properties(0).arch()))
-    return tensor_core_forms(problem, direction, precision, chosen_form(problem, direction, chosen, precision), sets, stream);
   if (chosen == Algorithm::direct && problem.dtype == DType::f32) return direct_forms(problem, direction, stream);
   return {};
 }

@@ -18,12 +18,13 @@ struct Form {
   std::function<void(Sets::Set&)> run;  ///< with the weights of the first set, in the form that the kernel wants
 };
 
-/// What `chosen` does a problem with: of tensor_core the form, of the wide one its shape and slices too; else its own name.
+/// What `chosen` does a problem with: of tensor_core the form, of the wide one its shape and slices too; of its weight gradient
+/// the tile; else its own name.
 [[nodiscard]] std::string chosen_form(const ConvProblem& problem, ConvDirection direction, Algorithm chosen,
                                       Precision precision);
 
-/// The forms that `chosen` did not take though they fit. Of tensor_core: every form, of the wide one every plan; of direct in
-/// f32: every tile. None of other algorithms and of wgrad.
+/// The forms that `chosen` did not take though they fit. Of tensor_core: every form, of the wide one every plan, of the weight
+/// gradient every tile; of direct in f32: every tile. None of other algorithms.
 [[nodiscard]] std::vector<Form> other_forms(const ConvProblem& problem, ConvDirection direction, Algorithm chosen,
                                             Precision precision, Sets& sets, cudaStream_t stream);
 

@@ -285,7 +285,9 @@ class Bench {
       for (int i = 0; keeps && i < sets.size(); ++i) contender.run(sets.at(i));
       launches.push_back([&](int i) { contender.run(sets.at(i)); });
     }
-    const std::vector<double> times = bench::time_alternating(launches, stream_);
+    // Of some thirty forms most are far from the fastest.
+    const bench::Patience patience = options_.forms ? bench::Patience{1.35, false} : bench::Patience{};
+    const std::vector<double> times = bench::time_alternating(launches, stream_, patience);
     for (std::size_t i = 0; i < times.size(); ++i) contenders[i].us = times[i];
   }
 

@@ -94,16 +94,19 @@ int sm_clock_mhz() { return management().clock_mhz(); }
 
 std::string driver_version() { return management().driver(); }
 
-std::vector<double> time_alternating(const std::vector<Launch>& launches, cudaStream_t stream) {
+std::vector<double> time_alternating(const std::vector<Launch>& launches, cudaStream_t stream, const Patience& patience) {
   constexpr int kRounds = 5;
-  constexpr double kHopeless = 2;  // times the fastest
   std::vector<double> warm_up;
   for (const Launch& launch : launches) warm_up.push_back(run_many(launch, 0, 2, stream));
   const auto fastest = std::min_element(warm_up.begin(), warm_up.end());
   std::vector<std::vector<double>> bursts(launches.size());
   for (int round = 0; round < kRounds; ++round)
-    for (std::size_t i = 0; i < launches.size(); ++i)
-      if (round == 0 || warm_up[i] <= kHopeless * *fastest) bursts[i].push_back(run_burst(launches[i], round, stream));
+    for (std::size_t i = 0; i < launches.size(); ++i) {
+      const bool is_near = warm_up[i] <= patience.times * *fastest;
+      if (is_near || (round == 0 && patience.has_burst)) bursts[i].push_back(run_burst(launches[i], round, stream));
+    }
+  for (std::size_t i = 0; i < launches.size(); ++i)
+    if (bursts[i].empty()) bursts[i].push_back(warm_up[i]);
   std::vector<double> medians;
   for (std::vector<double>& times : bursts) {
     std::sort(times.begin(), times.end());

@@ -15,10 +15,17 @@ namespace polyphase::bench {
 /// launch(i) is given the number of the call, so that it can rotate over its arrays.
 using Launch = std::function<void(int)>;
 
-/// Microseconds of one launch of each: the median of five bursts of 12 after a warm-up; of what took more than twice as long as
-/// the fastest in the warm-up, one burst. The bursts take turns, each behind a launch of its own that is not timed, so that no
+/// What is done with those that are much slower in the warm-up than the fastest.
+struct Patience {
+  double times = 2;       ///< the fastest's: much
+  bool has_burst = true;  ///< one burst; else what the warm-up of two launches said
+};
+
+/// Microseconds of one launch of each: the median of five bursts of 12 after a warm-up; of what is much slower, one burst at
+/// most. The bursts take turns, each behind a launch of its own that is not timed, so that no
 /// host is waited for, and before a rest of twice its time, at most 100 ms, in which the card cools.
-[[nodiscard]] std::vector<double> time_alternating(const std::vector<Launch>& launches, cudaStream_t stream);
+[[nodiscard]] std::vector<double> time_alternating(const std::vector<Launch>& launches, cudaStream_t stream,
+                                                   const Patience& patience = {});
 
 struct Sustained {
   double us = 0;

@@ -375,8 +375,8 @@ part_bench() {
   if [ $quick = no ]; then
     bench "conv_transpose1d ieee, f16" $((seconds / 6 + 40)) "$others" $table --precisions ieee,f16 --sustained \
       --time-budget $((seconds / 6)) --shapes depthwise,B,C,A --json "$others"
-    bench "conv_transpose1d, the choice among forms" $((seconds / 6 + 40)) "$forms" $table --forms --no-peers \
-      --precisions fp32,bf16,tf32 --directions forward,dgrad --time-budget $((seconds / 6)) --shapes B,C,rest,A --json "$forms"
+    bench "conv_transpose1d, the choice among forms" $((seconds / 4 + 40)) "$forms" $table --forms --no-peers \
+      --precisions fp32,bf16,tf32 --directions forward,dgrad,wgrad --time-budget $((seconds / 4)) --shapes B,C,rest,A --json "$forms"
     bench "conv_transpose1d tf32, the sm_80 path" $((seconds / 10 + 40)) "$mma" env POLYPHASE_TENSOR_CORE=sm80 $table \
       --precisions tf32 --directions forward --algorithms tensor_core --time-budget $((seconds / 10)) --shapes A,B,C,rest --json "$mma"
   fi
