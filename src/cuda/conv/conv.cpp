@@ -68,7 +68,7 @@ bool tensor_core_applies(const Call& call) {
     Activation activation;
     double slope;
     bool adds, keeps, derives;
-    std::uintptr_t source, out;  // within 16 bytes
+    std::uintptr_t source, out;  // within a sector of 32 bytes
     bool operator==(const Key&) const = default;
   };
   thread_local Remembered<Key, bool> remembered;
@@ -83,8 +83,8 @@ bool tensor_core_applies(const Call& call) {
                 epilogue.residual != 0,
                 epilogue.before != 0,
                 epilogue.derivative != 0,
-                reinterpret_cast<std::uintptr_t>(call.first) % 16,
-                reinterpret_cast<std::uintptr_t>(call.out) % 16};
+                reinterpret_cast<std::uintptr_t>(call.first) % 32,
+                reinterpret_cast<std::uintptr_t>(call.out) % 32};
   return remembered.get(key, [&] {
     return tensor_core::fuses(call.problem, call.direction, epilogue, call.precision, call.device, call.first, call.out);
   });

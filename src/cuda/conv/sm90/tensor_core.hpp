@@ -29,7 +29,7 @@ void gather(const ConvProblem& problem, ConvDirection direction, const void* sou
 }
 /// Whether gather() applies `epilogue` faster than a launch of its own would, with the bits of launches of their
 /// own. Of f32 the sums near zero may be computed again behind the product: then outputs must tell their sums. Of `source` and
-/// `out` the places within 16 bytes count; null: aligned.
+/// `out` the places within 32 bytes count; null: aligned.
 [[nodiscard]] bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, Precision precision,
                          int device, const void* source = nullptr, const void* out = nullptr);
 
