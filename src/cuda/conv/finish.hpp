@@ -8,8 +8,8 @@
 
 namespace polyphase::cuda {
 
-/// Whether a kernel that leaves `epilogue` to finish() writes its sums where they are kept instead of to the output, which so is
-/// written once: places that are as far from a sector of 32 bytes as the output's, so that the kernel is the same.
+/// Whether a kernel that leaves `epilogue` to finish() writes its sums where they are kept, so that the output is written once.
+/// Only to places that are as far from a sector of 32 bytes as the output's: the kernel is the same then.
 [[nodiscard]] constexpr bool keeps_first(const Epilogue& epilogue) { return epilogue.before != 0 && epilogue.before % 32 == 0; }
 
 /// out (N, C, L) = epilogue(out), in place, or with `is_kept` epilogue(what is kept), which is there already; contiguous, f32,
