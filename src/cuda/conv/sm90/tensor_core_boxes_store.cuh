@@ -35,6 +35,17 @@ struct BoxesColumn {
   int before;    // numbers of a row that lie before its first window
 };
 
+/// The outputs of sums `at` and at + 1 of a thread; where they are stacked their low parts are the two behind.
+template <bool kStacked>
+__device__ __forceinline__ float2 boxes_pair(const float (&sums)[kBoxesPositions / 2], int at, float factor, float offset) {
+  float even = sums[at], odd = sums[at + 1];
+  if constexpr (kStacked) {
+    even = fmaf(sums[at + 2], 1.0F / kLowScale, even);
+    odd = fmaf(sums[at + 3], 1.0F / kLowScale, odd);
+  }
+  return make_float2(fmaf(even, factor, offset), fmaf(odd, factor, offset));
+}
+
 /// Which of eight staged rows of a whole tile the sums of row `row` of eight are: four rows whose pairs are written at a time
 /// lie in different banks, since the place of 16 bytes in a line has the bits of the line's number turned.
 __device__ __forceinline__ int whole_row(int row) { return (row & 3) * 2 + (row >> 2); }
@@ -50,14 +61,8 @@ __device__ __forceinline__ void stage_whole(std::uint32_t to, float factor, floa
                                             unsigned char* memory) {
 #pragma unroll
   for (int i = 0; i < kBoxesPositions / 8; ++i) {
-    const int at = 4 * i + 2 * half;
-    float even = sums[at], odd = sums[at + 1];
-    if constexpr (kStacked) {
-      even = fmaf(sums[at + 2], 1.0F / kLowScale, even);
-      odd = fmaf(sums[at + 3], 1.0F / kLowScale, odd);
-    }
     *reinterpret_cast<float2*>(memory + (to ^ static_cast<std::uint32_t>(i % 4 * 32)) + i / 4 * further) =
-        make_float2(fmaf(even, factor, offset), fmaf(odd, factor, offset));
+        boxes_pair<kStacked>(sums, 4 * i + 2 * half, factor, offset);
   }
 }
 
@@ -78,14 +83,8 @@ __device__ __forceinline__ void stage_boxes(const BoxesColumn& column, const flo
                                             int q, bool is_first) {
 #pragma unroll
   for (int i = 0; i < kBoxesPositions / 8; ++i) {
-    const int at = 4 * i + 2 * half;
-    float even = sums[at], odd = sums[at + 1];
-    if constexpr (kStacked) {
-      even = fmaf(sums[at + 2], 1.0F / kLowScale, even);
-      odd = fmaf(sums[at + 3], 1.0F / kLowScale, odd);
-    }
-    even = fmaf(even, column.factor, column.offset);
-    odd = fmaf(odd, column.factor, column.offset);
+    const float2 pair = boxes_pair<kStacked>(sums, 4 * i + 2 * half, column.factor, column.offset);
+    const float even = pair.x, odd = pair.y;
     if constexpr (kRows == BoxesRows::pairs) {
       const bool has = i > 0 ? i < kBoxesWidth / 8 || 2 * q < column.shift : 2 * q >= column.shift;
       if (has) *reinterpret_cast<float2*>(column.to + 8 * i) = make_float2(even, odd);
