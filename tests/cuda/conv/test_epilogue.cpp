@@ -160,6 +160,7 @@ std::vector<ConvProblem> problems() {
       sized({.N = 3, .C_in = 160, .C_out = 136, .L_in = 333, .K = 7, .P_l = 9, .P_r = 9, .D = 3}),
       sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 530, .K = 11, .P_l = 5, .P_r = 5}),
       sized({.N = 1, .C_in = 300, .C_out = 40, .L_in = 50, .K = 16, .S = 8, .P_l = 4}),
+      sized({.N = 2, .C_in = 128, .C_out = 20, .L_in = 210, .K = 9, .S = 3, .P_l = 2}),
       sized({.N = 2, .C_in = 6, .C_out = 6, .L_in = 1031, .K = 7, .P_l = 3, .P_r = 3, .G = 6}),
       sized({.N = 2, .C_in = 6, .C_out = 12, .L_in = 517, .K = 8, .S = 4, .P_l = 2, .P_r = 2, .G = 6}),
       sized({.N = 1, .C_in = 6, .C_out = 6, .L_in = 300, .K = 3, .S = 3, .D = 2, .G = 6}),
@@ -223,7 +224,7 @@ TEST_CASE("every tile of the direct kernels, and sums of slices") {
       }
 }
 
-TEST_CASE("tensor cores that keep their weights apply ReLU and LeakyReLU of 16 bits, and add a residual at stride 1") {
+TEST_CASE("tensor cores that keep their weights apply ReLU and LeakyReLU, and some of 16 bits add a residual") {
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
   ConvProblem p = sized({.N = 1, .C_in = 32, .C_out = 64, .L_in = 400, .K = 5, .P_l = 2, .P_r = 2});
   for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
@@ -238,8 +239,14 @@ TEST_CASE("tensor cores that keep their weights apply ReLU and LeakyReLU of 16 b
     CHECK_FALSE(fuses(DType::bf16, {.activation = Activation::leaky_relu, .slope = 0.1, .residual = 16, .derivative = 16}));
     CHECK_FALSE(fuses(DType::bf16, {Activation::tanh}));
     CHECK_FALSE(fuses(DType::bf16, {Activation::snake}));
-    CHECK_FALSE(fuses(DType::f32, {Activation::relu}));  // sums near zero may be computed again behind it
+    CHECK_FALSE(fuses(DType::f32, {Activation::relu}));  // boxes do not
   }
+  const ConvProblem strided = sized({.N = 1, .C_in = 128, .C_out = 20, .L_in = 210, .K = 9, .S = 3});
+  const auto fuses = [&](const cuda::Epilogue& epilogue) {
+    return cuda::tensor_core::fuses(strided, ConvDirection::forward, epilogue, Precision::fp32, 0);
+  };
+  CHECK(fuses({Activation::relu}));
+  CHECK(fuses({Activation::leaky_relu, 0.1}));
 }
 
 TEST_CASE("which algorithms form a derivative where they store") {

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "cuda/conv/sm90/operand.cuh"
+#include "cuda/conv/sm90/self_repair.cuh"
 #include "cuda/conv/sm90/tile.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -79,9 +80,9 @@ struct TileMaker {
     }
   }
 
-  /// The worst split of a number.
-  __device__ __forceinline__ Split store(unsigned char* stage, int first_item, const T (&values)[kBatch][kVector]) const {
-    Split worst = Split::exact;
+  /// The faults of what was stored.
+  __device__ __forceinline__ Faults store(unsigned char* stage, int first_item, const T (&values)[kBatch][kVector]) const {
+    Faults faults = 0;
 #pragma unroll
     for (int j = 0; j < kBatch; ++j) {
       const int item = first_item + j * kProducers;
@@ -89,7 +90,7 @@ struct TileMaker {
       const Where at = where(item);
       if constexpr (Operand::kSplit) {
 #pragma unroll
-        for (int c = 0; c < kVector; ++c) worst = worse(worst, range.of(values[j][c]));
+        for (int c = 0; c < kVector; ++c) faults = joined(faults, fault_of(range.of(values[j][c])));
       }
       uint4 parts[Operand::kParts];
       convert<Operand>(values[j], scale, parts);
@@ -98,7 +99,7 @@ struct TileMaker {
 #pragma unroll
       for (int part = 0; part < Operand::kParts; ++part) *reinterpret_cast<uint4*>(to + part * tile.items * 16) = parts[part];
     }
-    return worst;
+    return faults;
   }
 };
 

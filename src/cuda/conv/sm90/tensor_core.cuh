@@ -11,8 +11,10 @@
 
 #include "cuda/conv/cursor.cuh"
 #include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/sm90/operand_source.cuh"
 #include "cuda/conv/sm90/operand_tile.cuh"
 #include "cuda/conv/sm90/ring.cuh"
+#include "cuda/conv/sm90/self_repair.cuh"
 #include "cuda/conv/sm90/store.cuh"
 #include "cuda/conv/sm90/tensor_core_steps.hpp"
 #include "cuda/ptx/mbarrier.cuh"
@@ -64,7 +66,12 @@ struct Layout {
   __device__ std::uint32_t full(int stage) const { return barriers + static_cast<std::uint32_t>(stage) * 16; }
   __device__ std::uint32_t empty(int stage) const { return barriers + static_cast<std::uint32_t>(stage) * 16 + 8; }
   __device__ std::uint32_t weights_full() const { return barriers + 256; }
+  /// Four words: the faults that each producing warp has found in the tile that ends in the stage.
+  __device__ std::uint32_t faults(int stage) const { return barriers + 272 + static_cast<std::uint32_t>(stage) * 16; }
+  /// What each of the consumers' warps has to compute again.
+  __device__ std::uint32_t wrong() const { return barriers + 512; }
 };
+static_assert(512 + kConsumers / 32 * WrongTiles::kMost * sizeof(WrongTiles::Entry) <= kBarrierBytes);
 
 template <class T>
 __device__ __forceinline__ Fetch<T> fetch_of(const TapGemm& form, const Steps& steps, const Place& place, const Cursor& cursor,
@@ -80,14 +87,10 @@ __device__ __forceinline__ Fetch<T> fetch_of(const TapGemm& form, const Steps& s
 template <class Operand, int kColumns, int kPositions>
 __device__ void produce(const TapGemm& form, const Steps& steps, const Layout& layout, unsigned char* memory,
                         std::uint32_t base, const typename Operand::Source* __restrict__ source,
-                        const unsigned char* __restrict__ packed, const State* __restrict__ state,
-                        std::uint32_t* __restrict__ tile_split) {
+                        const unsigned char* __restrict__ packed, const OperandHeader* header) {
   using T = typename Operand::Source;
   using Maker = TileMaker<Operand>;
   const int thread = static_cast<int>(threadIdx.x);
-  const int exponent = Operand::kSplit ? scale_exponent(state->source_largest, kSourceTarget) : 0;
-  const Split weight_split = Operand::kSplit ? static_cast<Split>(state->weight_split) : Split::exact;
-  const Maker maker{steps.tile, SplitRange(exponent), power_of_two(exponent)};
   const std::int64_t tile_bytes = static_cast<std::int64_t>(steps.count) * steps.weight_bytes;
   if (steps.resident && thread == 0) {
     const Place place = place_of<kColumns, kPositions>(blockIdx.x, form, steps);
@@ -97,11 +100,14 @@ __device__ void produce(const TapGemm& form, const Steps& steps, const Layout& l
     for (std::uint32_t at = 0; at < total; at += 16384)
       ptx::bulk_copy(layout.weights + at, from + at, min(16384U, total - at), layout.weights_full());
   }
+  if constexpr (Operand::kSplit) wait_for_grid_before();
+  const int exponent = Operand::kSplit ? source_exponent(header) : 0;
+  const Maker maker{steps.tile, SplitRange(exponent), power_of_two(exponent)};
   Ring ring;
   for (std::int64_t block = blockIdx.x; block < steps.blocks; block += gridDim.x) {
     const Place place = place_of<kColumns, kPositions>(block, form, steps);
     const unsigned char* weights = packed + place.weight_tile * tile_bytes;
-    Split worst = weight_split;
+    Faults faults = 0;
     Cursor cursor;
     for (int step = 0; step < steps.count; ++step, cursor.advance(steps)) {
       const Fetch<T> fetch = fetch_of<T>(form, steps, place, cursor, source);
@@ -120,15 +126,18 @@ __device__ void produce(const TapGemm& form, const Steps& steps, const Layout& l
       }
       for (int item = thread; item < steps.tile.items; item += 2 * kAdvance) {
         maker.load(fetch, item + kAdvance, odd);
-        worst = worse(worst, maker.store(stage, item, even));
+        faults = joined(faults, maker.store(stage, item, even));
         maker.load(fetch, item + 2 * kAdvance, even);
-        worst = worse(worst, maker.store(stage, item + kAdvance, odd));
+        faults = joined(faults, maker.store(stage, item + kAdvance, odd));
+      }
+      if (Operand::kSplit && step == steps.count - 1) {
+        const Faults all = __reduce_add_sync(0xffffffffU, faults);
+        if (thread % 32 == 0) reinterpret_cast<Faults*>(memory + (layout.faults(ring.stage) - base))[thread / 32] = all;
       }
       ptx::fence_async_shared();
       ptx::mbarrier_arrive(layout.full(ring.stage));
       ring.advance(steps.stages);
     }
-    if (Operand::kSplit && worst != Split::exact) atomicMax(tile_split + block, static_cast<std::uint32_t>(worst));
   }
 }
 
@@ -167,13 +176,58 @@ __device__ __forceinline__ void multiply(const Steps& steps, int taps, int plane
   }
 }
 
+/// Computes again what may be wrong in a warp's tiles, which are all stored: 16 columns, kOwn positions from those of the block
+/// on. A tile's number is the turn in which its block had it. Sums became outputs, less their bias, by 2^exponent and the
+/// epilogue, which tells them. Not inlined: it has registers of its own.
+template <class Operand, int kColumns, int kPositions, int kOwn>
+__device__ __noinline__ void repair_turns(const TapGemm& form, const Steps& steps, const ExactSource& exact,
+                                          const Epilogue& epilogue, const float* bias, float* out, WrongTiles wrong,
+                                          int exponent, int own_column, int own_position) {
+  __syncwarp();
+  for (int i = 0; i < wrong.count; ++i) {
+    const WrongTiles::Entry entry = wrong.of[i];
+    const bool everything = entry.faults >= kNeverFault;
+    const float least = ldexpf(least_right<Operand>(entry.faults), exponent);
+    std::int64_t block = blockIdx.x + static_cast<std::int64_t>(entry.above) * gridDim.x;
+    do {
+      const Place place = place_of<kColumns, kPositions>(block, form, steps);
+      const std::int64_t first = place.column + own_column, end = min(first + 16, form.columns);
+      const std::int64_t position = place.position + own_position;
+#pragma unroll 1
+      for (std::int64_t column = first; column < end; ++column) {
+        const std::int64_t channel = column / form.classes, row = place.g * form.out_channels + channel;
+        const std::int64_t t0 =
+            form.out_stride * position + (column - channel * form.classes) * form.out_class_step + form.out_origin;
+        float* const to = out + (place.n * form.G * form.out_channels + row) * form.out_length;
+        const float offset = bias != nullptr ? bias[row] : 0.0F;
+        float result[kOwn / 32];
+        const auto t_of = [&](int i) { return t0 + form.out_stride * (i * 32 + static_cast<int>(threadIdx.x) % 32); };
+#pragma unroll
+        for (int i = 0; i < kOwn / 32; ++i) {
+          const std::int64_t t = t_of(i);
+          result[i] = t >= 0 && t < form.out_length ? to[t] : 0.0F;
+        }
+#pragma unroll 1
+        for (int i = 0; i < kOwn / 32; ++i) {
+          const std::int64_t t = t_of(i);
+          const float value = i == 0 ? result[0] : i == 1 ? result[1] : i == 2 ? result[2] : result[3];
+          if (t < 0 || t >= form.out_length || !(everything || !(fabsf(epilogue.undo(value) - offset) >= least))) continue;
+          const std::int64_t at = position + i * 32 + static_cast<int>(threadIdx.x) % 32;
+          to[t] = epilogue.apply(own_exact_sum(form, exact, place.n, place.g, column, at) + offset);
+        }
+      }
+      block += gridDim.x;
+    } while (i == WrongTiles::kMost - 1 && block < steps.blocks);
+  }
+}
+
 template <class Operand, int kColumns, int kPositions>
 __global__ void __launch_bounds__(kThreads, 1)
     gather_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ Steps steps,
                   const __grid_constant__ Epilogue epilogue, const typename Operand::Source* __restrict__ source,
                   const unsigned char* __restrict__ packed, const typename Operand::Source* __restrict__ bias,
-                  typename Operand::Source* __restrict__ out, const State* __restrict__ state,
-                  std::uint32_t* __restrict__ tile_split) {
+                  typename Operand::Source* __restrict__ out, const OperandHeader* header,
+                  const __grid_constant__ ExactSource exact) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(16) unsigned char raw[];
   const std::uint32_t base = (ptx::shared_address(raw) + 127) & ~127U;
@@ -190,7 +244,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   if (threadIdx.x < kProducers) {
     ptx::registers_down<88>();
-    produce<Operand, kColumns, kPositions>(form, steps, layout, memory, base, source, packed, state, tile_split);
+    produce<Operand, kColumns, kPositions>(form, steps, layout, memory, base, source, packed + kWeightHeaderBytes, header);
     return;
   }
   ptx::registers_up<208>();
@@ -201,13 +255,18 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int warp = (static_cast<int>(threadIdx.x) / 32) % 4, lane = static_cast<int>(threadIdx.x) % 32;
   const int own_column = kAlongPositions ? 0 : group * 64, own_position = kAlongPositions ? group * kN : 0;
   float* staging = reinterpret_cast<float*>(memory + (layout.staging - base)) + (group * 4 + warp) * 16 * kStagingPitch;
-  const int exponent = Operand::kSplit ? -scale_exponent(state->source_largest, kSourceTarget) -
-                                             scale_exponent(state->weight_largest, kWeightTarget)
-                                       : 0;
+  const auto* state = reinterpret_cast<const State*>(packed);
+  if constexpr (Operand::kSplit) wait_for_grid_before();
+  const int exponent = Operand::kSplit ? -source_exponent(header) - scale_exponent(state->weight_largest, kWeightTarget) : 0;
+  const Faults of_weights =
+      Operand::kSplit ? weight_faults(static_cast<Split>(state->weight_split), form.rows * form.planes * form.taps) : 0;
+  WrongTiles wrong{reinterpret_cast<WrongTiles::Entry*>(memory + (layout.wrong() - base)) +
+                   (group * 4 + warp) * WrongTiles::kMost};
   if (steps.resident) ptx::mbarrier_wait(layout.weights_full(), 0);
   Ring ring;
   for (std::int64_t block = blockIdx.x; block < steps.blocks; block += gridDim.x) {
     const Place place = place_of<kColumns, kPositions>(block, form, steps);
+    Faults faults = 0;
     float sums[kN / 2] = {};
     float cross[Operand::kSplit ? kN / 2 : 1] = {}, total[Operand::kSplit ? kN / 2 : 1] = {};
     Cursor cursor;
@@ -224,6 +283,8 @@ __global__ void __launch_bounds__(kThreads, 1)
                                       sums, cross);
       ptx::wgmma_commit();
       ptx::wgmma_wait<0>();
+      if (Operand::kSplit && step == steps.count - 1)
+        faults = faults_of_tile(memory + (layout.faults(ring.stage) - base), of_weights, lane);
       if (lane == 0) ptx::mbarrier_arrive(layout.empty(ring.stage));
       ring.advance(steps.stages);
       if constexpr (Operand::kSplit) {
@@ -242,7 +303,17 @@ __global__ void __launch_bounds__(kThreads, 1)
     Place own = place;
     own.column += own_column + warp * 16;
     own.position += own_position;
+    if constexpr (Operand::kSplit) {
+      if (faults != 0 &&
+          (has_sum_below(least_right<Operand>(faults), form.columns - own.column, sums) || faults >= kNeverFault))
+        wrong.add(static_cast<std::uint32_t>(block / gridDim.x), faults);
+    }
     store_tile<typename Operand::Source, kN>(form, steps, own, bias, epilogue, exponent, staging, lane, out, sums);
+  }
+  if constexpr (Operand::kSplit) {
+    if (wrong.count != 0)
+      repair_turns<Operand, kColumns, kPositions, kN>(form, steps, exact, epilogue, bias, out, wrong, exponent,
+                                                      own_column + warp * 16, own_position);
   }
 #endif
 }

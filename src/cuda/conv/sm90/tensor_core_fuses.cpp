@@ -26,7 +26,7 @@ bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& 
       return epilogue.is_light() && (!epilogue.is_late() || (epilogue.residual != 0 && epilogue.derivative == 0));
     // A residual in its stores costs twice the launch that adds it (docs/kernels/launches.md).
     case GatherForm::resident:
-      return problem.dtype != DType::f32 && epilogue.is_light() && !epilogue.is_late();
+      return epilogue.is_light() && !epilogue.is_late();
     case GatherForm::streamed:
       return is_told;
     case GatherForm::boxes:

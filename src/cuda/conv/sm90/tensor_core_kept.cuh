@@ -11,6 +11,7 @@
 #include "cuda/conv/sm90/operand_source.cuh"
 #include "cuda/conv/sm90/self_repair.cuh"
 #include "cuda/conv/sm90/tensor_core_launch.cuh"
+#include "cuda/conv/sm90/tensor_core_prepare.cuh"
 #include "cuda/conv/weights.hpp"
 #include "cuda/dependent_launch.cuh"
 #include "cuda/runtime.hpp"

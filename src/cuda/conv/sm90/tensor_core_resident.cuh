@@ -12,11 +12,11 @@
 #include "cuda/conv/epilogue.cuh"
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/ring.cuh"
+#include "cuda/conv/sm90/self_repair.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_layout.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_source.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_store.cuh"
 #include "cuda/ptx/mbarrier.cuh"
-#include "cuda/ptx/prefetch.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -81,16 +81,16 @@ __device__ __forceinline__ void stage_half(int half, int lane, float factor, flo
   }
 }
 
-/// stage_half() with a light activation, of numbers rounded as they would be in a tensor.
+/// stage_half() with a light activation if it `activates`, of numbers rounded as they would be in a tensor.
 template <class Operand, int kN, int kSecond>
-__device__ __forceinline__ void stage_light(const Epilogue& epilogue, int half, int lane, float factor, float addend,
-                                            const float (&first)[kResidentN / 2], const float (&second)[kSecond],
+__device__ __forceinline__ void stage_light(const Epilogue& epilogue, bool activates, int half, int lane, float factor,
+                                            float addend, const float (&first)[kResidentN / 2], const float (&second)[kSecond],
                                             Staged<typename Operand::Source>* staging) {
   using T = typename Operand::Source;
   const auto stage = [&](const auto& function) {
     stage_half<Operand, kN>(half, lane, factor, addend, first, second, staging, function);
   };
-  if (epilogue.activation == Activation::none) return stage([](float value) { return value; });
+  if (!activates) return stage([](float value) { return value; });
   const auto slope = static_cast<float>(epilogue.slope);
   const bool is_leaky = epilogue.activation == Activation::leaky_relu;
   stage([slope, is_leaky](float value) {
@@ -99,47 +99,72 @@ __device__ __forceinline__ void stage_light(const Epilogue& epilogue, int half, 
   });
 }
 
-/// Asks for what the tile of stride 1 will add to its rows, so that it is near when they are stored.
-template <class T>
-__device__ __forceinline__ void prefetch_residual(const TapGemm& form, const ResidentSteps& steps, const Epilogue& epilogue,
-                                                  const TilePlace& place, int thread, const T* out) {
-  constexpr int kLine = 128;
-  const int lines = steps.positions * static_cast<int>(sizeof(T)) / kLine + 1;
-  const std::int64_t first_row = (place.n * form.G + place.g) * form.out_channels + place.column;
-  for (int row = thread / 8; row < kResidentColumns && place.column + row < form.columns; row += 16) {
-    const T* const begin = out + (first_row + row) * form.out_length;
-    for (int line = thread % 8; line < lines; line += 8) {
-      const std::int64_t t = place.position + form.out_origin + line * (kLine / static_cast<int>(sizeof(T)));
-      if (t >= 0 && t < form.out_length) ptx::prefetch_l2(Epilogue::beside(begin + t, epilogue.residual));
-    }
+/// Whether one of a warp's sums may be wrong in a tile with such faults, of 16 columns of which `columns` exist.
+template <class Operand, int kSecond>
+__device__ __forceinline__ bool is_doubtful(Faults faults, std::int64_t columns, const float (&first)[kResidentN / 2],
+                                            const float (&second)[kSecond]) {
+  const float least = least_right<Operand>(faults);
+  bool is = has_sum_below(least, columns, first);
+  if constexpr (Operand::kParts == 1 && kSecond > 1) is = has_sum_below(least, columns, second) || is;
+  return is || faults >= kNeverFault;
+}
+
+/// Finishes what a warp has stored bare, columns [first, first + 16) of its wrong tiles. Not inlined: it has registers of its
+/// own.
+static __device__ __noinline__ void finish_tiles(const TapGemm& form, const ResidentSteps& steps, const Epilogue& epilogue,
+                                                 float* out, Walk walk, WrongTiles wrong, int first) {
+#pragma unroll 1
+  for (int i = 0; i < wrong.count; ++i) {
+    walk.above = wrong.of[i].above;
+    do {
+      const TilePlace place = walk.place(steps);
+      const std::int64_t t_of_tile = form.out_stride * place.position + form.out_origin;
+      const RowRange range(form, steps, t_of_tile);
+      const std::int64_t end = min(min(place.column + first + 16, place.column + steps.columns), form.columns);
+#pragma unroll 1
+      for (std::int64_t column = place.column + first; column < end; ++column) {
+        const std::int64_t channel = column / form.classes, row = place.g * form.out_channels + channel;
+        float* const to = out + (place.n * form.G * form.out_channels + row) * form.out_length + t_of_tile;
+        const std::int64_t shift = range.shift_of(to), a = (column - channel * form.classes) * form.out_class_step;
+#pragma unroll 1
+        for (int own = static_cast<int>(threadIdx.x) % 32; own < steps.positions; own += 32) {
+          const std::int64_t at = form.out_stride * own + a;
+          const bool is_own = range.mask == 0 || (at >= shift && at < shift + range.length);
+          if (is_own && at >= range.begins && at < range.ends) to[at] = epilogue.apply(to[at]);
+        }
+      }
+      walk.advance();
+    } while (i == WrongTiles::kMost - 1 && walk.more());
   }
 }
 
 template <class Operand, bool kPaired, int kN>
 __device__ __forceinline__ void consume_resident(const TapGemm& form, const ResidentSteps& steps, const Epilogue& epilogue,
-                                                 const ResidentLayout& layout,
+                                                 const ResidentLayout& layout, const State* __restrict__ state,
                                                  const typename Operand::Source* __restrict__ bias,
-                                                 typename Operand::Source* __restrict__ out, const State* __restrict__ state,
-                                                 Staged<typename Operand::Source>* staging, int pair, int warp, int lane) {
+                                                 typename Operand::Source* __restrict__ out, const OperandHeader* header,
+                                                 const ExactSource& exact, const unsigned char* pair_faults,
+                                                 WrongTiles::Entry* wrong_tiles, Staged<typename Operand::Source>* staging,
+                                                 int pair, int warp, int lane) {
   using T = typename Operand::Source;
   constexpr int kPitch = kN + 8, kSecond = Operand::kParts * kN > kResidentN ? kResidentN / 2 : 1;
   static_assert(Operand::kParts * kN == kResidentN || Operand::kParts * kN == 2 * kResidentN);
   staging += warp * 8 * kPitch;
-  const int exponent = Operand::kScaled ? -scale_exponent(state->source_largest, kSourceTarget) -
-                                              scale_exponent(state->weight_largest, kWeightTarget)
-                                        : 0;
-  // Sums of f32 may be computed again behind the store, where outputs have to tell them: what follows is another launch's.
-  constexpr bool kFinishes = !Operand::kScaled;
-  const bool at_once = (kFinishes || epilogue.activation == Activation::none) && exponent >= -126 && exponent <= 127;
+  if constexpr (Operand::kScaled) wait_for_grid_before();
+  const int exponent = Operand::kScaled ? -source_exponent(header) - scale_exponent(state->weight_largest, kWeightTarget) : 0;
+  const Faults of_weights =
+      Operand::kScaled ? weight_faults(static_cast<Split>(state->weight_split), form.rows * form.planes * form.taps) : 0;
+  WrongTiles wrong{wrong_tiles + warp * WrongTiles::kMost};
+  const bool at_once = exponent >= -126 && exponent <= 127;
   const float scale = power_of_two(at_once ? exponent : 0);
   ptx::mbarrier_wait(layout.weights_full, 0);
   Ring ring;
   // Left alone, pairs that share the tensor cores end up in step, and store at the same time. So each waits to begin a tile
   // until the other is far enough in its own.
   std::uint32_t turns = pair == 0 ? 1 : 0;
-  for (Walk walk(steps, pair); walk.more(); walk.advance(), ++turns) {
+  Walk walk(steps, pair);
+  for (; walk.more(); walk.advance(), ++turns) {
     if (steps.turn_step >= 0 && (pair == 1 || turns > 1)) ptx::mbarrier_wait(layout.turn(1 - pair), turns & 1);
-    if (kFinishes && epilogue.residual != 0) prefetch_residual(form, steps, epilogue, walk.place(steps), warp * 32 + lane, out);
     float first[kResidentN / 2] = {}, second[kSecond] = {};
     ptx::settle(first);
     ptx::settle(second);
@@ -154,6 +179,9 @@ __device__ __forceinline__ void consume_resident(const TapGemm& form, const Resi
       ring.advance(steps.stages);
     }
     ptx::wgmma_wait<0>();
+    Faults faults = 0;
+    if constexpr (Operand::kScaled)
+      faults = faults_of_tile(pair_faults + ((ring.stage == 0 ? steps.stages : ring.stage) - 1) * 16, of_weights, lane);
     if (held != 0) ptx::mbarrier_arrive(held);
     ptx::settle(first);
     ptx::settle(second);
@@ -162,6 +190,18 @@ __device__ __forceinline__ void consume_resident(const TapGemm& form, const Resi
       for (int i = 0; i < kResidentN / 2; ++i) first[i] += second[i] * (1.0F / kLowScale);
     }
     const TilePlace place = walk.place(steps);
+    // What will be looked at again is stored bare, so that it tells its sums, and finished behind that.
+    bool finishes = true;
+    if constexpr (Operand::kScaled) {
+      finishes = wrong.count < WrongTiles::kMost;
+      if (faults != 0) [[unlikely]] {
+        if (is_doubtful<Operand>(faults, form.columns - place.column - warp * 16, first, second)) {
+          wrong.add(walk.above, faults);
+          finishes = false;
+        }
+      }
+    }
+    const bool activates = finishes && epilogue.activation != Activation::none;
     const std::int64_t first_bias = place.g * form.out_channels;
     const std::int64_t row_of_sample = place.n * form.G * form.out_channels + first_bias;
 #pragma unroll
@@ -171,19 +211,26 @@ __device__ __forceinline__ void consume_resident(const TapGemm& form, const Resi
       float offset = 0;
       if (bias != nullptr && own < form.columns) offset = static_cast<float>(bias[first_bias + steps.by_classes.divide(own)]);
       __syncwarp();
-      stage_light<Operand, kN>(kFinishes ? epilogue : Epilogue{}, half, lane, scale, at_once ? offset : 0.0F, first, second,
+      stage_light<Operand, kN>(epilogue, activates && at_once, half, lane, scale, at_once ? offset : 0.0F, first, second,
                                staging);
-      if (!at_once) {
+      if (!at_once) [[unlikely]] {
         Staged<T>* to = staging + lane / 4 * kPitch + 2 * (lane % 4);
 #pragma unroll 1
         for (int i = 0; i < kN / 4; ++i) {
           Staged<T>& value = to[i / 2 * 8 + i % 2];
-          value = static_cast<Staged<T>>(epilogue.apply(ldexpf(static_cast<float>(value), exponent) + offset));
+          const float sum = ldexpf(static_cast<float>(value), exponent) + offset;
+          value = static_cast<Staged<T>>(activates ? epilogue.apply(sum) : sum);
         }
       }
       __syncwarp();
       store_rows<T, kN, kPitch, 8>(form, steps, row_of_sample, column, place.position, bias, first_bias, epilogue, staging,
                                    lane, out);
+    }
+  }
+  if constexpr (Operand::kScaled) {
+    if (wrong.count != 0) {
+      repair_tiles<Operand>(form, steps, exact, bias, out, walk, wrong, exponent, warp * 16, 16, steps.positions);
+      if (epilogue.activation != Activation::none) finish_tiles(form, steps, epilogue, out, walk, wrong, warp * 16);
     }
   }
 }
@@ -194,8 +241,8 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
     resident_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ ResidentSteps steps,
                     const __grid_constant__ Epilogue epilogue, const typename Operand::Source* __restrict__ source,
                     const unsigned char* __restrict__ packed, const typename Operand::Source* __restrict__ bias,
-                    typename Operand::Source* __restrict__ out, const State* __restrict__ state,
-                    std::uint32_t* __restrict__ tile_split) {
+                    typename Operand::Source* __restrict__ out, const OperandHeader* header,
+                    const __grid_constant__ ExactSource exact) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using T = typename Operand::Source;
   extern __shared__ __align__(16) unsigned char raw[];
@@ -224,17 +271,20 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
     ptx::registers_down<88>();
     if (threadIdx.x == 0) {
       const auto total = static_cast<std::uint32_t>(steps.count * steps.weight_bytes);
-      const unsigned char* from = packed + static_cast<std::int64_t>(Walk(steps, 0).tile) * total;
+      const unsigned char* from = packed + kWeightHeaderBytes + static_cast<std::int64_t>(Walk(steps, 0).tile) * total;
       ptx::mbarrier_arrive_expect(layout.weights_full, total);
       for (std::uint32_t at = 0; at < total; at += 16384)
         ptx::bulk_copy(layout.weights + at, from + at, min(16384U, total - at), layout.weights_full);
     }
     produce_resident<Operand, kPaired>(form, steps, layout, memory + (layout.sources - base), memory + (layout.raw - base),
-                                       source, state, tile_split, pair, warp, lane);
+                                       source, header, reinterpret_cast<std::uint32_t*>(memory + (layout.faults(0) - base)),
+                                       pair, warp, lane);
     return;
   }
   ptx::registers_up<168>();
-  consume_resident<Operand, kPaired, kN>(form, steps, epilogue, layout, bias, out, state,
+  consume_resident<Operand, kPaired, kN>(form, steps, epilogue, layout, reinterpret_cast<const State*>(packed), bias, out,
+                                         header, exact, memory + (layout.faults(0) - base),
+                                         reinterpret_cast<WrongTiles::Entry*>(memory + (layout.wrong - base)),
                                          reinterpret_cast<Staged<T>*>(memory + (layout.staging - base)), pair, warp, lane);
 #endif
 }

@@ -40,9 +40,9 @@ struct Walk {
   }
 };
 
-/// Shared memory of a block: weights, then of each pair its rings and its staging, then barriers.
+/// Shared memory of a block: weights, then of each pair its rings and its staging, then barriers and faults, then wrong tiles.
 struct ResidentLayout {
-  std::uint32_t weights, sources, raw, staging, weights_full, barriers;
+  std::uint32_t weights, sources, raw, staging, weights_full, barriers, wrong;
   __device__ ResidentLayout(std::uint32_t base, const ResidentSteps& steps, int staged_bytes, int pair) {
     const auto ring = static_cast<std::uint32_t>(steps.stages * steps.source_bytes);
     const auto rows = static_cast<std::uint32_t>(steps.raw_stages * steps.raw_bytes);
@@ -54,6 +54,7 @@ struct ResidentLayout {
     staging = raw + rows;
     weights_full = pairs + kPairs * (ring + rows + store);
     barriers = weights_full + 64 + static_cast<std::uint32_t>(pair) * kPairBarrierBytes;
+    wrong = weights_full + 64 + kPairs * kPairBarrierBytes + static_cast<std::uint32_t>(pair) * kPairWrongBytes;
   }
   /// A pair says here, once a tile, that the other may begin its next one.
   __device__ __forceinline__ std::uint32_t turn(int of_pair) const {
@@ -63,7 +64,10 @@ struct ResidentLayout {
   __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
   __device__ __forceinline__ std::uint32_t raw_full(int stage) const { return full(stage) + kPairBarrierBytes / 2; }
   __device__ __forceinline__ std::uint32_t raw_empty(int stage) const { return raw_full(stage) + 8; }
+  /// Four words: the faults that each converting warp has found in the tile that ends in the stage.
+  __device__ __forceinline__ std::uint32_t faults(int stage) const { return full(stage) + kPairBarrierBytes / 4; }
 };
+static_assert(kResidentStagesMost * 16 <= kPairBarrierBytes / 4, "barriers of stages, then their faults");
 
 /// Bytes from the first of `kRows` rows that lie `raw_pitch` apart in shared memory to each row's first element: each was
 /// copied from the 16 bytes before it on. `base` is that of the first in the tensor.

@@ -8,8 +8,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/conv/sm90/operand.cuh"
+#include "cuda/conv/sm90/operand_source.cuh"
 #include "cuda/conv/sm90/ring.cuh"
+#include "cuda/conv/sm90/self_repair.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_layout.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 
@@ -18,7 +19,7 @@ namespace polyphase::cuda::tensor_core {
 inline constexpr int kConverters = 128;  // threads of a pair
 
 /// What numbers were like: the largest half, NaN included, the least half, and the least magnitude above zero of those rows in
-/// which a half was too small.
+/// which a half was too small, where that is enough to know.
 struct Seen {
   __half2 most = __half2half2(__float2half(0.0F)), fewest = __half2half2(__float2half(kLargestHalf));
   std::uint32_t least = 0xffffffffU;
@@ -134,9 +135,11 @@ struct Converter {
   static_assert(kVector == 8 && (!kPaired || sizeof(T) == 2));
   const ResidentSteps& steps;
   float scale;
+  std::uint32_t least;   // what twice a number's bits, less one, are below where it is too small to be split
   int swaps;             // 0 or 1: which of a pair of positions is written first
   int offsets[kVector];  // bytes from a block's first row to each row's first element
   Seen seen{};
+  std::uint32_t small = 0;  // numbers of the tile that are too small
 
   __device__ __forceinline__ void align(const T* base) { find_raw_rows(base, steps, offsets); }
 
@@ -259,7 +262,7 @@ struct Converter {
     if constexpr (Operand::kScaled) {
       const float2 fewest = __half22float2(seen.fewest);
       if (fewest.x >= kLeastNormalHalf && fewest.y >= kLeastNormalHalf) return;
-      // Some were zero or too small: which?
+      // Some were zero or too small: how many too small?
       seen.fewest = __half2half2(__float2half(kLargestHalf));
 #pragma unroll 1
       for (at = start; at.block < blocks; next(at)) {
@@ -268,7 +271,7 @@ struct Converter {
 #pragma unroll
         for (int c = 0; c < kVector; ++c) {
           const std::uint32_t bits = __float_as_uint(v[c]);
-          seen.least = min(seen.least, bits + bits - 1);
+          small += bits + bits - 1 < least ? 1 : 0;
         }
       }
     }
@@ -279,13 +282,9 @@ template <class Operand, bool kPaired>
 __device__ __forceinline__ void produce_resident(const TapGemm& form, const ResidentSteps& steps, const ResidentLayout& layout,
                                                  unsigned char* sources, unsigned char* raw,
                                                  const typename Operand::Source* __restrict__ source,
-                                                 const State* __restrict__ state, std::uint32_t* __restrict__ tile_split,
-                                                 int pair, int warp, int lane) {
+                                                 const OperandHeader* header, std::uint32_t* faults, int pair, int warp,
+                                                 int lane) {
   using T = typename Operand::Source;
-  const int exponent = Operand::kScaled ? scale_exponent(state->source_largest, kSourceTarget) : 0;
-  const std::uint32_t least = 2 * SplitRange(exponent).least - 1;
-  const Split weight_split = Operand::kScaled ? static_cast<Split>(state->weight_split) : Split::exact;
-  Converter<Operand, kPaired> converter{steps, power_of_two(exponent), lane / 4 % 2};
   Progress<T> ahead{Walk(steps, pair)}, now{Walk(steps, pair)};
   ahead.begin_tile(form, steps, source);
   now.begin_tile(form, steps, source);
@@ -323,6 +322,9 @@ __device__ __forceinline__ void produce_resident(const TapGemm& form, const Resi
   };
   // Where there are enough stages, one stays behind, so that no warp waits for the last of the others.
   for (int i = steps.raw_stages > 3 ? 2 : 1; i < steps.raw_stages; ++i) fetch();
+  if constexpr (Operand::kScaled) wait_for_grid_before();
+  const int exponent = Operand::kScaled ? source_exponent(header) : 0;
+  Converter<Operand, kPaired> converter{steps, power_of_two(exponent), 2 * SplitRange(exponent).least - 1, lane / 4 % 2};
   bool fresh = true;
 #pragma unroll 1
   while (now.walk.more()) {
@@ -332,22 +334,18 @@ __device__ __forceinline__ void produce_resident(const TapGemm& form, const Resi
     ptx::mbarrier_wait(layout.empty(ring.stage), ring.parity ^ 1);
     converter.run(now, raw + raw_ring.stage * steps.raw_bytes, sources + ring.stage * steps.source_bytes, lead);
     ptx::mbarrier_arrive(layout.raw_empty(raw_ring.stage));
+    if (Operand::kScaled && now.left == 1) {
+      const Faults all = __reduce_add_sync(0xffffffffU, faults_of(converter.small, converter.seen.most));
+      if (lane == 0) faults[4 * ring.stage + warp] = all;
+      converter.seen = Seen();
+      converter.small = 0;
+    }
     ptx::fence_async_shared();
     ptx::mbarrier_arrive(layout.full(ring.stage));
     raw_ring.advance(steps.raw_stages);
     ring.advance(steps.stages);
     lead = (lead + 32) % kConverters;  // no warp always has the odd item
-    const std::uint32_t block = now.walk.block(steps);
     fresh = now.advance(form, steps, source);
-    if (Operand::kScaled && fresh) {
-      Seen& seen = converter.seen;
-      Split worst = weight_split;
-      if (seen.least < least) worst = worse(worst, Split::small);
-      const float2 most = __half22float2(seen.most);
-      if (!(most.x <= kLargestHalf && most.y <= kLargestHalf)) worst = Split::never;
-      if (worst != Split::exact) atomicMax(tile_split + block, static_cast<std::uint32_t>(worst));
-      seen = Seen();
-    }
   }
 }
 

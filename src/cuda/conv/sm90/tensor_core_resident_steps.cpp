@@ -44,7 +44,9 @@ void measure(const TapGemm& form, const ResidentShape& shape, int rows, int plan
 bool divide_memory(int available, int least, ResidentSteps& steps) {
   const std::int64_t weights = static_cast<std::int64_t>(steps.count) * steps.weight_bytes;
   const std::int64_t each = (available - weights) / kPairs;
-  steps.stages = each - std::int64_t{4} * steps.raw_bytes >= std::int64_t{3} * steps.source_bytes ? 3 : 2;
+  steps.stages = each - std::int64_t{4} * steps.raw_bytes >= std::int64_t{kResidentStagesMost} * steps.source_bytes
+                     ? kResidentStagesMost
+                     : 2;
   const std::int64_t left = each - static_cast<std::int64_t>(steps.stages) * steps.source_bytes;
   if (weights > available || left < static_cast<std::int64_t>(least) * steps.raw_bytes) return false;
   steps.raw_stages = static_cast<int>(std::min<std::int64_t>(6, left / steps.raw_bytes));
@@ -125,7 +127,8 @@ ResidentSteps make_resident_steps(const TapGemm& form, const ResidentShape& shap
       form.source_stride * (shape.positions + (form.taps - 1) * form.tap_step) + form.planes * form.source_plane_step;
   if (span > kLongestRowWindow || (shape.parts == 2 && products > kLongestSplitSum)) return {};
   const int staged_bytes = shape.element_bytes;
-  const int fixed = 128 + kPairs * (pair_staging_bytes(shape.positions, staged_bytes) + kPairBarrierBytes) + 64;
+  const int wrong_bytes = shape.element_bytes == 4 ? kPairWrongBytes : 0;
+  const int fixed = 128 + kPairs * (pair_staging_bytes(shape.positions, staged_bytes) + kPairBarrierBytes + wrong_bytes) + 64;
   ResidentSteps steps{};
   steps.columns = kResidentColumns;
   choose_tiles(form, shape.positions, shape.element_bytes, steps);

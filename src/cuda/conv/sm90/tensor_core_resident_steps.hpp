@@ -10,7 +10,9 @@ namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kPairs = 2;               // of warpgroups, a block
 inline constexpr int kResidentColumns = 64;    // of a block
-inline constexpr int kPairBarrierBytes = 256;  // 16 rings of 8 bytes, twice
+inline constexpr int kPairBarrierBytes = 256;  // barriers of operand stages, their faults, barriers of rows
+inline constexpr int kResidentStagesMost = 3;
+inline constexpr int kPairWrongBytes = 512;  // of f32: what a pair has to compute again (self_repair.cuh)
 inline constexpr int kProductsMost = 96;
 
 /// One wgmma of a step: start addresses in its weights and its source, in 16 bytes.

@@ -38,25 +38,10 @@ struct RowRange {
   }
 };
 
-/// A word of one or two elements, each `epilogue`'s sum with its own of `other`.
-template <class T, class Word>
-__device__ __forceinline__ Word summed_word(const Epilogue& epilogue, Word word, Word other) {
-  constexpr int kWidth = static_cast<int>(sizeof(Word) / sizeof(T));
-  union {
-    Word word;
-    T at[kWidth];
-  } own{word}, added{other};
-#pragma unroll
-  for (int i = 0; i < kWidth; ++i)
-    own.at[i] = epilogue.summed<T>(static_cast<float>(own.at[i]), static_cast<float>(added.at[i]));
-  return own.word;
-}
-
-/// kRows rows of a tile that meets no row's ends, stride 1. Lanes take neighbouring words of four bytes. kSum: added to the
-/// residual, whose words lie like the output's.
-template <class T, int kN, int kPitch, int kRows, bool kSum>
-__device__ __forceinline__ void store_whole_rows(const RowRange& range, std::int64_t row_length, const Epilogue& epilogue,
-                                                 const Staged<T>* staging, int lane, T* __restrict__ to) {
+/// kRows rows of a tile that meets no row's ends, stride 1. Lanes take neighbouring words of four bytes.
+template <class T, int kN, int kPitch, int kRows>
+__device__ __forceinline__ void store_whole_rows(const RowRange& range, std::int64_t row_length, const Staged<T>* staging,
+                                                 int lane, T* __restrict__ to) {
   using Word = std::conditional_t<sizeof(T) == 2, std::uint32_t, float>;
   constexpr int kWidth = static_cast<int>(sizeof(Word) / sizeof(T)), kPieces = kN / (32 * kWidth);
   std::uint32_t shift = range.shift_of(to);
@@ -68,13 +53,7 @@ __device__ __forceinline__ void store_whole_rows(const RowRange& range, std::int
   for (int row = 0; row < kRows; ++row) {
     const Staged<T>* from = staging + shift;
     Word* own = reinterpret_cast<Word*>(to + shift);
-    Word value[kPieces] = {}, other[kSum ? kPieces : 1] = {};
-    if constexpr (kSum) {
-      const Word* residual = Epilogue::beside(own, epilogue.residual);
-#pragma unroll
-      for (int i = 0; i < kPieces; ++i)
-        if (i < kPieces - 1 || has_last) other[i] = residual[32 * i];
-    }
+    Word value[kPieces] = {};
     // Behind a row's end lies what is another warp's.
     if (kWidth == 1 || shift % 2 == 0) {
 #pragma unroll
@@ -86,10 +65,6 @@ __device__ __forceinline__ void store_whole_rows(const RowRange& range, std::int
       for (int i = 0; i < kPieces; ++i)
         if (i < kPieces - 1 || has_last) value[i] = halves[64 * i] | static_cast<std::uint32_t>(halves[64 * i + 1]) << 16;
     }
-    if constexpr (kSum) {
-#pragma unroll
-      for (int i = 0; i < kPieces; ++i) value[i] = summed_word<T>(epilogue, value[i], other[i]);
-    }
 #pragma unroll
     for (int i = 0; i < kPieces - 1; ++i) own[32 * i] = value[i];
     if (has_last) own[32 * (kPieces - 1)] = value[kPieces - 1];
@@ -99,18 +74,14 @@ __device__ __forceinline__ void store_whole_rows(const RowRange& range, std::int
   }
 }
 
-/// The same of any rows of stride 1, and any residual.
+/// The same of any rows of stride 1.
 template <class T, int kN, int kPitch, int kRows>
 __device__ __forceinline__ void store_edge_rows(const RowRange& range, std::int64_t row_length, int rows,
-                                                const Epilogue& epilogue, const Staged<T>* staging, int lane,
-                                                T* __restrict__ to) {
+                                                const Staged<T>* staging, int lane, T* __restrict__ to) {
   for (int row = 0; row < rows; ++row) {
     const auto shift = static_cast<int>(range.shift_of(to));
     const int low = max(shift, range.begins), high = min(shift + range.length, range.ends);
-    for (int at = low + lane; at < high; at += 32)
-      to[at] = sizeof(T) == 2
-                   ? epilogue.summed<T>(static_cast<float>(staging[row * kPitch + at]), epilogue.added<float>(to + at))
-                   : static_cast<T>(staging[row * kPitch + at]);
+    for (int at = low + lane; at < high; at += 32) to[at] = static_cast<T>(staging[row * kPitch + at]);
     to += row_length;
   }
 }
@@ -179,8 +150,7 @@ __device__ __forceinline__ void store_phases(const RowRange& range, const FastDi
   }
 }
 
-/// Writes kRows columns of a warp from its staging, where they lie finished but for a residual, which there is at stride 1
-/// and of 16 bits only; `column` and `position` are the first.
+/// Writes kRows columns of a warp from its staging, where they lie finished; `column` and `position` are the first.
 template <class T, int kN, int kPitch, int kRows>
 __device__ __forceinline__ void store_rows(const TapGemm& form, const StoredSteps& steps, std::int64_t row_of_sample,
                                            std::int64_t column, std::int64_t position, const T* __restrict__ bias,
@@ -192,14 +162,9 @@ __device__ __forceinline__ void store_rows(const TapGemm& form, const StoredStep
   const RowRange range(form, steps, t0);
   if (form.out_stride == 1) {
     T* to = out + (row_of_sample + column) * form.out_length + t0;
-    const bool is_whole = range.is_whole && rows == kRows;
-    if (is_whole && (sizeof(T) == 4 || epilogue.residual == 0))
-      return store_whole_rows<T, kN, kPitch, kRows, false>(range, form.out_length, epilogue, staging, lane, to);
-    if constexpr (sizeof(T) == 2) {
-      if (is_whole && epilogue.residual % 4 == 0)
-        return store_whole_rows<T, kN, kPitch, kRows, true>(range, form.out_length, epilogue, staging, lane, to);
-    }
-    return store_edge_rows<T, kN, kPitch, kRows>(range, form.out_length, rows, epilogue, staging, lane, to);
+    if (range.is_whole && rows == kRows)
+      return store_whole_rows<T, kN, kPitch, kRows>(range, form.out_length, staging, lane, to);
+    return store_edge_rows<T, kN, kPitch, kRows>(range, form.out_length, rows, staging, lane, to);
   }
   const int classes = static_cast<int>(form.classes), g = static_cast<int>(form.out_gcd);
   const auto stride = static_cast<int>(form.out_stride), class_step = static_cast<int>(form.out_class_step);

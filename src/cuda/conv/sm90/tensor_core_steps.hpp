@@ -33,7 +33,7 @@ struct Steps {
 
 inline constexpr int kStagingPitch = 72;                          // words
 inline constexpr int kStagingBytes = 8 * 16 * kStagingPitch * 4;  // eight warps
-inline constexpr int kBarrierBytes = 512;
+inline constexpr int kBarrierBytes = 512 + 1024;                  // barriers; what eight warps have to compute again
 
 /// count == 0 where nothing fits.
 [[nodiscard]] Steps make_steps(const TapGemm& form, const TileShape& tile, int sm_count, int shared_limit);

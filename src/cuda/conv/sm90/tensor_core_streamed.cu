@@ -1,7 +1,7 @@
 #include "cuda/conv/sm90/tensor_core_streamed.hpp"
 
 #include "cuda/conv/sm90/tensor_core.cuh"
-#include "cuda/conv/sm90/tensor_core_launch.cuh"
+#include "cuda/conv/sm90/tensor_core_kept.cuh"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -16,27 +16,25 @@ TileShape tile_shape(int columns) {
 int choose_columns(const TapGemm& form) { return (form.columns + 63) / 64 % 2 == 0 ? 128 : 64; }
 
 template <class Operand, int kColumns>
-void launch(const Gather& call) {
+void launch(const Gather& call, const Weights& weights) {
   using T = typename Operand::Source;
   constexpr int kPositions = kColumns == 64 ? 2 * Operand::kN : Operand::kN;
   const DeviceProperties& gpu = properties(call.device);
   const Steps steps = make_steps(call.form, tile_shape<Operand>(kColumns), gpu.sm_count, gpu.shared_bytes_per_block);
-  const Prepared<Operand> prepared(call, steps, kColumns);
-  auto* kernel = gather_kernel<Operand, kColumns, kPositions>;
-  CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
-  kernel<<<steps.grid, kThreads, static_cast<std::size_t>(steps.shared_bytes), call.stream>>>(
-      call.form, steps, call.epilogue, static_cast<const T*>(call.source), prepared.packed(), static_cast<const T*>(call.bias),
-      static_cast<T*>(call.out), prepared.state(), prepared.tile_split());
+  const auto packed = kept_weights<Operand>(call, weights, steps, kColumns);
+  const Sampled<Operand> sampled(call);
+  sampled.launch(gather_kernel<Operand, kColumns, kPositions>, steps.grid, kThreads, steps.shared_bytes, call.form, steps,
+                 call.epilogue, static_cast<const T*>(call.source), packed->template as<unsigned char>(),
+                 static_cast<const T*>(call.bias), static_cast<T*>(call.out), sampled.header(), sampled.exact());
   check_launch("conv tensor_core");
-  prepared.repair(call, steps, kColumns, kPositions);
 }
 
 template <class Operand>
-void gather_as(const Gather& call) {
+void gather_as(const Gather& call, const Weights& weights) {
   if (choose_columns(call.form) == 128)
-    launch<Operand, 128>(call);
+    launch<Operand, 128>(call, weights);
   else
-    launch<Operand, 64>(call);
+    launch<Operand, 64>(call, weights);
 }
 
 template <class Operand>
@@ -61,12 +59,12 @@ void streamed_gather(const ConvProblem& problem, ConvDirection direction, const 
                     device,  stream};
   switch (problem.dtype) {
     case DType::f16:
-      return gather_as<Half>(call);
+      return gather_as<Half>(call, weights);
     case DType::bf16:
-      return gather_as<Brain>(call);
+      return gather_as<Brain>(call, weights);
     default:
-      if (precision == Precision::tf32) return gather_as<Tf32>(call);
-      return gather_as<SplitHalf>(call);
+      if (precision == Precision::tf32) return gather_as<Tf32>(call, weights);
+      return gather_as<SplitHalf>(call, weights);
   }
 }
 
