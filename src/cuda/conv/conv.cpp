@@ -2,8 +2,6 @@
 
 #include <ostream>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "conv/workspace.hpp"
 #include "cuda/conv/autotune.hpp"
@@ -12,6 +10,7 @@
 #include "cuda/conv/finish.hpp"
 #include "cuda/conv/gemm.hpp"
 #include "cuda/conv/plan.hpp"
+#include "cuda/conv/remembered.hpp"
 #include "cuda/conv/sm90/tensor_core.hpp"
 #include "cuda/runtime.hpp"
 #include "tensor/error.hpp"
@@ -31,30 +30,6 @@ struct Call {
   cudaStream_t stream;
   Epilogue epilogue{};
   const Weights* weights = nullptr;  // `second` of forward and dgrad, with the forms that are kept of it
-};
-
-/// The last few answers of a thread, so that asking again costs less than a launch.
-template <class Key, class Answer>
-class Remembered {
- public:
-  template <class Find>
-  Answer get(const Key& key, const Find& find) {
-    for (const auto& [known, answer] : entries_)
-      if (known == key) return answer;
-    const Answer answer = find();
-    if (entries_.size() < kMost) {
-      entries_.emplace_back(key, answer);
-    } else {
-      entries_[oldest_] = {key, answer};
-      oldest_ = (oldest_ + 1) % kMost;
-    }
-    return answer;
-  }
-
- private:
-  static constexpr std::size_t kMost = 64;
-  std::vector<std::pair<Key, Answer>> entries_;
-  std::size_t oldest_ = 0;
 };
 
 /// Whether the tensor cores apply this call's epilogue, which depends on what there is of it, and not where.

@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "conv/workspace.hpp"
+#include "cuda/conv/remembered.hpp"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm80/tensor_core_mma_wgrad.hpp"
 #include "cuda/conv/sm90/tensor_core.hpp"
@@ -22,18 +23,6 @@ namespace polyphase::cuda::tensor_core {
 namespace {
 
 constexpr std::int64_t kLeastChannels = 8;
-
-/// What was chosen for a problem.
-struct Known {
-  ConvProblem problem;
-  ConvDirection direction;
-  Precision precision;
-  int device;
-  std::size_t limit;
-  std::uintptr_t source, out;
-  bool operator==(const Known&) const = default;
-};
-constexpr std::size_t kKnownMost = 64;
 
 std::optional<FormCandidate> choose(const FormProblem& asked, int device) {
   const DeviceProperties& gpu = properties(device);
@@ -74,16 +63,21 @@ std::vector<FormCandidate> gather_forms(const FormProblem& asked, const DevicePr
 }
 
 std::optional<FormCandidate> chosen_form(const FormProblem& asked, int device) {
+  struct Key {
+    ConvProblem problem;
+    ConvDirection direction;
+    Precision precision;
+    int device;
+    std::size_t limit;
+    std::uintptr_t source, out;
+    bool operator==(const Key&) const = default;
+  };
   constexpr std::uintptr_t kBoundary = 32;
-  thread_local std::vector<std::pair<Known, std::optional<FormCandidate>>> known;
   const auto place = [](const void* address) { return reinterpret_cast<std::uintptr_t>(address) % kBoundary; };
-  const Known wanted{asked.problem,          asked.direction,     asked.precision, device,
-                     conv_workspace_limit(), place(asked.source), place(asked.out)};
-  const auto found = std::find_if(known.begin(), known.end(), [&](const auto& one) { return one.first == wanted; });
-  if (found != known.end()) return found->second;
-  if (known.size() == kKnownMost) known.erase(known.begin());
-  known.emplace_back(wanted, choose(asked, device));
-  return known.back().second;
+  thread_local Remembered<Key, std::optional<FormCandidate>> remembered;
+  const Key key{asked.problem,          asked.direction,     asked.precision, device,
+                conv_workspace_limit(), place(asked.source), place(asked.out)};
+  return remembered.get(key, [&] { return choose(asked, device); });
 }
 
 void gather_by(GatherForm form, const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,

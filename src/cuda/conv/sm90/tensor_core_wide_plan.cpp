@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "conv/workspace.hpp"
+#include "cuda/conv/remembered.hpp"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/runtime.hpp"
@@ -25,21 +26,6 @@ std::int64_t samples_that_fit(TapGemm form, const WideShape& shape, int slices, 
     form.N = (form.N + 1) / 2;
   }
 }
-
-/// A plan is some twenty microseconds of arithmetic: a thread keeps its last ones.
-struct Known {
-  ConvProblem problem;
-  ConvDirection direction;
-  Precision precision;
-  int device;
-  std::size_t limit;
-  std::optional<WidePlan> plan;
-  [[nodiscard]] bool is_for(const Known& other) const {
-    return problem == other.problem && direction == other.direction && precision == other.precision && device == other.device &&
-           limit == other.limit;
-  }
-};
-constexpr std::size_t kKnownMost = 64;
 
 /// The first that takes hardly longer than the fastest: packed weights then serve other batches and lengths too.
 std::vector<WideCandidate>::const_iterator best_of(const std::vector<WideCandidate>& all) {
@@ -81,17 +67,21 @@ std::optional<WidePlan> make_wide_plan(const ConvProblem& problem, ConvDirection
 }
 
 std::optional<WidePlan> wide_plan(const ConvProblem& problem, ConvDirection direction, Precision precision, int device) {
+  struct Key {
+    ConvProblem problem;
+    ConvDirection direction;
+    Precision precision;
+    int device;
+    std::size_t limit;
+    bool operator==(const Key&) const = default;
+  };
   if (problem.N == 0) return std::nullopt;
-  thread_local std::vector<Known> known;
-  const Known wanted{problem, direction, precision, device, conv_workspace_limit(), std::nullopt};
-  const auto found = std::find_if(known.begin(), known.end(), [&](const Known& one) { return one.is_for(wanted); });
-  if (found != known.end()) return found->plan;
-  if (known.size() == kKnownMost) known.erase(known.begin());
-  known.push_back(wanted);
-  const DeviceProperties& gpu = properties(device);
-  const auto make = uses_mma(gpu.arch()) ? make_mma_plan : make_wide_plan;
-  known.back().plan = make(problem, direction, precision, gpu.sm_count, gpu.shared_bytes_per_block);
-  return known.back().plan;
+  thread_local Remembered<Key, std::optional<WidePlan>> remembered;  // some twenty microseconds of arithmetic
+  return remembered.get({problem, direction, precision, device, conv_workspace_limit()}, [&] {
+    const DeviceProperties& gpu = properties(device);
+    const auto make = uses_mma(gpu.arch()) ? make_mma_plan : make_wide_plan;
+    return make(problem, direction, precision, gpu.sm_count, gpu.shared_bytes_per_block);
+  });
 }
 
 std::optional<double> wide_seconds(const ConvProblem& problem, ConvDirection direction, Precision precision,
