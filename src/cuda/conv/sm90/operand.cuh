@@ -22,7 +22,8 @@ struct SplitHalf {
   static constexpr ptx::Tensor kType = ptx::Tensor::f16;
   static constexpr int kParts = 2, kVector = 8, kDepth = 16, kN = 128;
   static constexpr bool kSplit = true, kScaled = true;
-  static constexpr double kLeastSafe = 32;  // least_safe_sum of one product
+  // A scaled sum this large loses less than 2^-24 of itself through a number too small: at most 2^-36 times the other's 2^16.
+  static constexpr double kLeastSafe = 32;
 };
 /// Precision::tf32 without tf32: the high half alone has its ten bits, at twice the speed and half the memory.
 struct OneHalf {
@@ -136,9 +137,5 @@ struct SplitRange {
 __device__ __forceinline__ Split worse(Split a, Split b) {
   return static_cast<std::uint32_t>(a) > static_cast<std::uint32_t>(b) ? a : b;
 }
-
-/// A sum of `count` products, scaled, that is at least this large loses less than 2^-24 of itself through small numbers: each
-/// loses at most 2^-36 times the other operand's 2^16.
-__device__ __forceinline__ float least_safe_sum(double count) { return static_cast<float>(count * 32); }
 
 }  // namespace polyphase::cuda::tensor_core
