@@ -12,6 +12,7 @@
 
 #include "support/conv.hpp"
 #include "support/reduced.hpp"
+#include "support/tolerance.hpp"
 
 namespace polyphase::testing {
 
@@ -114,6 +115,24 @@ void check_unusual(const Array<float>& got, const Array<float>& expected, const 
   }
   CHECK(unusual > 0);
   CHECK_MESSAGE(wrong == 0, what);
+}
+
+/// The largest error of `got`, each against its sum of |x||w|, is at most kErrorOverPlain times that of plain f32 sums. `what`
+/// is said where it is not.
+template <class What>
+void check_as_accurate_as_plain(const Array<float>& got, ConvArrays<float> arrays, ConvDirection direction, const What& what) {
+  const std::vector<float> plain = arrays.formula<float>(direction);
+  const std::vector<double> exact = arrays.formula<double>(direction);
+  for (Array<float>* array : {&arrays.x, &arrays.w, &arrays.y, &arrays.bias_out, &arrays.bias_in})
+    for (std::int64_t i = 0; i < array->size(); ++i) (*array)[i] = std::fabs((*array)[i]);
+  const std::vector<double> magnitude = arrays.formula<double>(direction);
+  double worst = 0, worst_plain = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    worst = std::max(worst, std::abs(static_cast<double>(got[static_cast<std::int64_t>(i)]) - exact[i]) / magnitude[i]);
+    worst_plain = std::max(worst_plain, std::abs(static_cast<double>(plain[i]) - exact[i]) / magnitude[i]);
+  }
+  CHECK(worst_plain > 0);
+  CHECK_MESSAGE(worst <= kErrorOverPlain * worst_plain, what, ": ", worst, " against ", worst_plain);
 }
 
 }  // namespace polyphase::testing

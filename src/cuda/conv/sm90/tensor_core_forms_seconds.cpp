@@ -25,6 +25,7 @@ constexpr double kClock = 1.7e9, kSms = 132;  // of that GPU under such load
 
 constexpr FormRates kPhases[] = {{1.6, 0.44, 0, 0.17, 0.14, 0, 0.5, 0.3, 4.3, 14}, {1.51, 0.17, 0, 0, 0, 0, 1, 0.3, 3.4, 4.6}};
 constexpr FormRates kUnits = {1.11, 0, 0, 0.1, 0.08, 360, 0.72, 0.3, 2.26, 5.4};
+constexpr FormRates kSplitUnits = {1.28, 0, 0, 0.1, 0.08, 360, 0.72, 0.3, 2.26, 9};
 constexpr FormRates kTurned = {1.04, 0.12, 0, 0.17, 0.05, 0, 0.5, 0.3, 3.75, 2.4};
 constexpr FormRates kBoxes[] = {{1, 0.28, 0, 0.019, 0, 0, 0.78, 0.3, 3.4, 2.7}, {1, 0, 0, 0.13, 0, 0, 0.68, 0.3, 3.18, 2.2}};
 constexpr FormRates kNarrow[] = {{1.51, 0.014, 0.07, 0.38, 0.11, 0, 0.89, 0.3, 3.86, 3.7},
@@ -46,7 +47,7 @@ FormRates rates_of(GatherForm form, Kind kind) {
     case GatherForm::phases:
       return kPhases[any - 1];
     case GatherForm::units:
-      return kUnits;
+      return kind == Kind::split ? kSplitUnits : kUnits;
     case GatherForm::turned:
       return kTurned;
     case GatherForm::boxes:

@@ -81,13 +81,17 @@ std::optional<FormWork> phases_work(const FormProblem& asked, const TapGemm& for
 }
 
 std::optional<FormWork> units_work(const FormProblem& asked, const TapGemm& form, const DeviceProperties& gpu) {
+  const bool is_f32 = asked.problem.dtype == DType::f32;
   if (asked.direction != ConvDirection::forward || !are_aligned(asked, 16)) return std::nullopt;
+  if (is_f32 && asked.precision != Precision::fp32) return std::nullopt;
   const UnitSteps steps = units_steps(asked.problem, gpu);
   if (steps.count == 0) return std::nullopt;
-  const double columns = kUnitPatterns[steps.pattern].columns();
+  const UnitPattern& pattern = kUnitPatterns[steps.pattern];
+  const double columns = is_f32 ? split_unit_columns(pattern) : pattern.columns();
   // Two warpgroups of 64 units each; what they convert is what each product reads.
-  const TileWork tile{number(steps.count) * kUnitGroups, columns, number(steps.count) * kUnitRows * kUnitWidth,
-                      double{kUnitColumns} * kUnitPositions};
+  const TileWork tile{number(steps.count) * kUnitGroups * products_of(parts_of(asked)), columns,
+                      number(steps.count) * kUnitRows * (is_f32 ? kSplitUnitWidth : kUnitWidth),
+                      number(is_f32 ? kSplitUnitColumns : kUnitColumns) * kUnitPositions};
   return work_of_tiles(pieces(steps.turns, gpu.sm_count), tile, asked, form);
 }
 

@@ -4,25 +4,12 @@
 
 #include "cuda/allocator.hpp"
 #include "cuda/conv/sm90/tensor_core_units.cuh"
-#include "cuda/conv/sm90/tensor_core_wgrad_maps.hpp"
+#include "cuda/conv/sm90/tensor_core_units_launch.hpp"
 #include "cuda/dependent_launch.cuh"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 namespace {
-
-constexpr int kAlignment = 128;  // of shared memory
-
-struct Call {
-  const ConvProblem& problem;
-  const void* source;
-  const Weights& weights;
-  const void* bias;
-  void* out;
-  const Epilogue& epilogue;
-  int device;
-  cudaStream_t stream;
-};
 
 template <class Operand>
 void pack(const ConvProblem& problem, const UnitSteps& steps, const void* w, void* packed, cudaStream_t stream) {
@@ -36,57 +23,27 @@ void pack(const ConvProblem& problem, const UnitSteps& steps, const void* w, voi
   check_launch("conv tensor_core: units, weights");
 }
 
-/// All that pack's result depends on but the weights.
-FormKey key_of(const ConvProblem& problem, const UnitSteps& steps) {
-  constexpr std::int64_t kUnitsForm = -6;  // no ConvDirection, which the wide form's keys have here
-  return {static_cast<std::int64_t>(Algorithm::tensor_core),
-          kUnitsForm,
-          static_cast<std::int64_t>(problem.dtype),
-          problem.C_in,
-          problem.C_out,
-          problem.G,
-          problem.S,
-          problem.K,
-          problem.P_l,
-          steps.pattern};
-}
-
-/// The source as boxes of the rows of a stage.
-CUtensorMap source_map(const ConvProblem& problem, const UnitSteps& steps, const void* source) {
-  WgradMapOf of{};
-  of.address = reinterpret_cast<std::uint64_t>(source);
-  of.numbers = static_cast<std::uint64_t>(problem.L_in);
-  of.rows = static_cast<std::uint64_t>(problem.N * problem.C_in);
-  of.samples = 1;
-  of.row_bytes = of.numbers * 2;
-  of.sample_bytes = of.rows * of.row_bytes;
-  of.box_numbers = kUnitWidth;
-  of.box_rows = static_cast<std::uint32_t>(unit_depths(kUnitPatterns[steps.pattern]) * kUnitRows);
-  of.bytes = 2;
-  return encode_map(of);
-}
-
 template <class Operand, int kStride, int kPattern>
-void launch(const Call& call, const UnitSteps& steps) {
+void launch(const UnitCall& call, const UnitSteps& steps) {
   using T = typename Operand::Source;
   const ConvProblem problem = call.problem;
   const TapGemm form = make_tap_gemm(problem, ConvDirection::forward);
   const auto packed = call.weights.packed(
-      key_of(problem, steps), sizeof(OperandHeader) + static_cast<std::size_t>(steps.packed_bytes), call.device, call.stream,
-      [problem, steps](const void* w, void* to, cudaStream_t on) { pack<Operand>(problem, steps, w, to, on); });
+      unit_weight_key(problem, steps), sizeof(OperandHeader) + static_cast<std::size_t>(steps.packed_bytes), call.device,
+      call.stream, [problem, steps](const void* w, void* to, cudaStream_t on) { pack<Operand>(problem, steps, w, to, on); });
   auto* kernel = units_kernel<Operand, kStride, kPattern>;
-  const int shared = steps.shared_bytes + kAlignment;
+  const int shared = steps.shared_bytes + kUnitAlignment;
   CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
   const WideExact<T> exact{problem, true,   static_cast<const T*>(call.source), static_cast<const T*>(call.weights.data()),
                            nullptr, nullptr};
   launch_behind(kernel, steps.grid, kUnitThreads, static_cast<std::size_t>(shared), call.stream, form, steps, call.epilogue,
-                source_map(problem, steps, call.source), static_cast<const T*>(call.bias), static_cast<T*>(call.out),
-                packed->template as<OperandHeader>(), exact);
+                unit_source_map(problem, call.source, unit_depths(kUnitPatterns[kPattern]) * kUnitRows, kUnitWidth),
+                static_cast<const T*>(call.bias), static_cast<T*>(call.out), packed->template as<OperandHeader>(), exact);
   check_launch("conv tensor_core: units");
 }
 
 template <class Operand>
-void gather_as(const Call& call) {
+void gather_as(const UnitCall& call) {
   const UnitSteps steps = units_steps(call.problem, properties(call.device));
   if (steps.pattern == 1) return launch<Operand, 4, 1>(call, steps);
   if (call.problem.S == 4) return launch<Operand, 4, 0>(call, steps);
@@ -96,12 +53,13 @@ void gather_as(const Call& call) {
 }  // namespace
 
 UnitSteps units_steps(const ConvProblem& problem, const DeviceProperties& gpu) {
-  return make_unit_steps(problem, gpu.sm_count, gpu.shared_bytes_per_block - kAlignment);
+  return make_unit_steps(problem, gpu.sm_count, gpu.shared_bytes_per_block - kUnitAlignment);
 }
 
 void units_gather(const ConvProblem& problem, const void* source, const Weights& weights, const void* bias, void* out,
                   const Epilogue& epilogue, int device, cudaStream_t stream) {
-  const Call call{problem, source, weights, bias, out, epilogue, device, stream};
+  const UnitCall call{problem, source, weights, bias, out, epilogue, device, stream};
+  if (problem.dtype == DType::f32) return gather_split_units(call, units_steps(problem, properties(device)));
   if (problem.dtype == DType::f16) return gather_as<WideHalf>(call);
   return gather_as<WideBrain>(call);
 }

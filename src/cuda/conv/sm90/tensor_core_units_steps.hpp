@@ -37,6 +37,24 @@ inline constexpr UnitPattern kUnitPatterns[] = {{2, 1, 2}, {1, 5, 2}};
   return unit_depths(pattern) * kUnitRows * 2 * (pattern.columns() + kUnitWidth);
 }
 
+/// f32 as two halves: the columns of a tile are two halves, and a product is of one of those.
+inline constexpr int kSplitUnitColumns = 128, kSplitUnitHalf = 64;
+inline constexpr int kSplitUnitWidth = kUnitPositions + 8;
+
+/// Columns of all products of kUnitRows rows.
+[[nodiscard]] constexpr int split_unit_columns(const UnitPattern& pattern) {
+  return pattern.columns() / (kUnitColumns / kSplitUnitColumns);
+}
+/// Bytes of 16 rows as halves, and where their odd elements begin: in other banks than the even ones.
+inline constexpr int kSplitUnitOdd = kSplitUnitWidth / 2 * 64 + 64, kSplitUnitElementBytes = kSplitUnitWidth * 64 + 128;
+/// Bytes of a stage, 16 rows: both parts of weights and of source. It begins at a multiple of 128.
+[[nodiscard]] constexpr int split_unit_stage_bytes(const UnitPattern& pattern) {
+  return split_unit_columns(pattern) * kUnitRows * 4 + kSplitUnitElementBytes;
+}
+/// Stages of the source as it comes, their bytes, and the threads that make halves of it.
+inline constexpr int kSplitUnitRaws = 4, kSplitUnitRawBytes = kUnitRows * kSplitUnitWidth * 4, kSplitUnitMakers = 96;
+inline constexpr int kSplitUnitBarrierBytes = 32 * kUnitStagesMost + 16 * kSplitUnitRaws + 128;
+
 struct UnitSteps {
   int pattern;   // of kUnitPatterns
   int channels;  // of a tile
@@ -53,8 +71,8 @@ struct UnitSteps {
   std::int64_t packed_bytes;
 };
 
-/// count == 0 where the problem is not one of this kind: 16-bit types, forward, stride 4 or 8, a pattern that there is, rows of
-/// whole vectors.
+/// count == 0 where the problem is not one of this kind: 16-bit types or f32 as two halves, forward, stride 4 or 8, a pattern
+/// that there is, rows of whole vectors.
 [[nodiscard]] UnitSteps make_unit_steps(const ConvProblem& problem, int sm_count, int shared_limit);
 
 }  // namespace polyphase::cuda::tensor_core

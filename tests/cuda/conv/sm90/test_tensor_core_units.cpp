@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <random>
 #include <vector>
 
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
@@ -61,8 +62,8 @@ double check_bits(ConvProblem p) {
   return expected.norm();
 }
 
-tensor_core::UnitSteps steps_of(ConvProblem p) {
-  p.dtype = DType::bf16;
+tensor_core::UnitSteps steps_of(ConvProblem p, DType dtype = DType::bf16) {
+  p.dtype = dtype;
   return tensor_core::make_unit_steps(p, 132, kSharedOfHopper);
 }
 
@@ -84,6 +85,30 @@ TEST_CASE("steps fit shared memory, cover the reduction, the channels and every 
     CHECK(steps.lead % 2 == 1);
     CHECK(steps.lead + tensor_core::kUnitPositions + pattern.shifts() - 1 <= tensor_core::kUnitWidth);
   }
+}
+
+TEST_CASE("steps of f32 fit shared memory, and products have as many columns as the classes have taps") {
+  int fitting = 0;
+  for (const ConvProblem& p : units_problems()) {
+    const tensor_core::UnitSteps steps = steps_of(p, DType::f32);
+    // K = 2*S is the wide form's, and padded by 3 the box would begin too far before what a tile reads.
+    CHECK((steps.count != 0) == (p.K == 25 && p.P_l == 11));
+    if (steps.count == 0) continue;
+    ++fitting;
+    CHECK(steps.count == steps_of(p).count);
+    CHECK(steps.shared_bytes <= kSharedOfHopper);
+    CHECK(steps.stages >= 3);
+    CHECK(steps.channels == tensor_core::kSplitUnitColumns / p.S);
+    CHECK(steps.turns == steps.tiles * steps.column_tiles);
+    const tensor_core::UnitPattern& pattern = tensor_core::kUnitPatterns[steps.pattern];
+    CHECK(steps.first % 4 == 0);
+    CHECK(steps.lead % 2 == 1);
+    CHECK(steps.lead + tensor_core::kUnitPositions + pattern.shifts() - 1 <= tensor_core::kSplitUnitWidth);
+    const std::int64_t columns = tensor_core::split_unit_columns(pattern);
+    CHECK(columns == steps.channels * p.K);
+    CHECK(steps.packed_bytes == steps.column_tiles * (p.C_in / p.G) * columns * 4);
+  }
+  CHECK(fitting >= 2);
 }
 
 TEST_CASE("products have as many columns as the classes have taps") {
@@ -109,17 +134,20 @@ TEST_CASE("other strides, kernels, dilations, paddings, rows and types are decli
   CHECK(!takes(with([](ConvProblem& o) { o.L_in = 257; })));
   CHECK(!takes(with([](ConvProblem& o) { o.P_r = 5; })));
   CHECK(!takes(with([](ConvProblem& o) { o.C_in = 48; })));
-  ConvProblem single = p;
-  single.dtype = DType::f32;
-  CHECK(tensor_core::make_unit_steps(single, 132, kSharedOfHopper).count == 0);
+  ConvProblem twice = p;
+  twice.dtype = DType::f64;
+  CHECK(tensor_core::make_unit_steps(twice, 132, kSharedOfHopper).count == 0);
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   ConvProblem half = p;
   half.dtype = DType::f16;
-  const auto takes_as = [&](ConvDirection direction) {
-    return tensor_core::form_work(GatherForm::units, {half, direction, Precision::fp32}, cuda::properties(0)).has_value();
+  const auto takes_as = [&](const ConvProblem& problem, ConvDirection direction, Precision precision = Precision::fp32) {
+    return tensor_core::form_work(GatherForm::units, {problem, direction, precision}, cuda::properties(0)).has_value();
   };
-  CHECK(takes_as(ConvDirection::forward));
-  CHECK(!takes_as(ConvDirection::dgrad));
+  CHECK(takes_as(half, ConvDirection::forward));
+  CHECK(!takes_as(half, ConvDirection::dgrad));
+  const ConvProblem single = long_kernel(1, 64, 64, 256);
+  CHECK(takes_as(single, ConvDirection::forward));
+  CHECK(!takes_as(single, ConvDirection::forward, Precision::tf32));
 }
 
 TEST_CASE("small integers, bit for bit") {
@@ -128,6 +156,7 @@ TEST_CASE("small integers, bit for bit") {
   for (const ConvProblem& p : units_problems()) {
     norm += check_bits<Half>(p);
     norm += check_bits<BFloat16>(p);
+    if (steps_of(p, DType::f32).count != 0) norm += check_bits<float>(p);
   }
   CHECK(norm > 0);
 }
@@ -153,6 +182,48 @@ TEST_CASE("infinities and NaN of the source and of weights come out as from plai
       CHECK(unusual > 0);
       CHECK(usual > 0);
       CHECK_MESSAGE(wrong == 0, p, in_weights ? " weights" : " source");
+    }
+  }
+}
+
+TEST_CASE("f32 is as accurate as plain f32 sums, over 160 powers of two in one row as well") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  std::mt19937 random(3);
+  for (const ConvProblem& p : {long_kernel(1, 64, 40, 136, 11, 2), long_kernel(2, 64, 72, 152)}) {
+    for (const bool wide : {false, true}) {
+      ConvArrays<float> arrays(p, kNormal);
+      for (std::int64_t i = 0; wide && i < arrays.x.size(); ++i)
+        arrays.x[i] = std::ldexp(arrays.x[i], static_cast<int>(random() % 160) - 80);
+      bool intact = false;
+      const Array<float> got = run_on_gpu(arrays, ConvDirection::forward, kByUnits, intact);
+      check_as_accurate_as_plain(got, arrays, ConvDirection::forward, p);
+    }
+  }
+}
+
+TEST_CASE("infinities and NaN of f32 come out as from plain sums, and sums of subnormal numbers, the same from run to run") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  enum class Kind { source, weights, subnormal };
+  for (const ConvProblem& p : {long_kernel(2, 64, 40, 136), long_kernel(1, 32, 72, 72)}) {
+    for (const Kind kind : {Kind::source, Kind::weights, Kind::subnormal}) {
+      ConvArrays<float> arrays(p, kSmallIntegers);
+      if (kind == Kind::source) make_unusual(arrays, 1500);
+      if (kind == Kind::weights) arrays.w[7] = std::numeric_limits<float>::infinity();
+      // Alone: beside larger numbers what is left of them depends on the order.
+      for (std::int64_t i = 0; kind == Kind::subnormal && i < arrays.x.size(); ++i)
+        arrays.x[i] = i % 3 == 0 ? std::ldexp(3.0F, -140) : 0.0F;
+      for (std::int64_t i = 0; kind == Kind::subnormal && i < arrays.bias_out.size(); ++i) arrays.bias_out[i] = 0.0F;
+      bool intact = false;
+      const Array<float> expected = arrays.run(ConvDirection::forward, Algorithm::reference);
+      const Array<float> got = run_on_gpu(arrays, ConvDirection::forward, kByUnits, intact);
+      if (kind == Kind::subnormal) {
+        CHECK(expected.norm() > 0);
+        CHECK(std::fabs(expected[0]) < 1e-37F);
+        CHECK_MESSAGE(same_bits(got, expected), p);
+      } else {
+        check_unusual(got, expected, p);
+      }
+      CHECK(same_bits(run_on_gpu(arrays, ConvDirection::forward, kByUnits, intact), got));
     }
   }
 }

@@ -1,0 +1,51 @@
+#include <algorithm>
+
+#include "cuda/allocator.hpp"
+#include "cuda/conv/sm90/tensor_core_units_launch.hpp"
+#include "cuda/conv/sm90/tensor_core_units_split.cuh"
+#include "cuda/dependent_launch.cuh"
+#include "cuda/runtime.hpp"
+
+namespace polyphase::cuda::tensor_core {
+namespace {
+
+void pack(const ConvProblem& problem, const UnitSteps& steps, const void* w, void* packed, cudaStream_t stream) {
+  auto* header = static_cast<OperandHeader*>(packed);
+  const auto* weights = static_cast<const float*>(w);
+  CHECK_CUDA(cudaMemsetAsync(packed, 0, sizeof(OperandHeader), stream));
+  const std::int64_t count = problem.C_in * (problem.C_out / problem.G) * problem.K;
+  largest_kernel<<<static_cast<unsigned>(largest_blocks(count)), kLargestThreads, 0, stream>>>(weights, count, header);
+  check_launch("conv tensor_core: units, largest weight");
+  const std::int64_t blocks = (steps.packed_bytes / 32 + kLargestThreads - 1) / kLargestThreads;
+  split_units_pack_kernel<<<static_cast<unsigned>(blocks), kLargestThreads, 0, stream>>>(
+      problem, steps, split_unit_chunks(kUnitPatterns[steps.pattern]), weights, header, reinterpret_cast<uint4*>(header + 1));
+  check_launch("conv tensor_core: units, split weights");
+}
+
+}  // namespace
+
+void gather_split_units(const UnitCall& call, const UnitSteps& steps) {
+  const ConvProblem problem = call.problem;
+  const auto packed = call.weights.packed(
+      unit_weight_key(problem, steps), sizeof(OperandHeader) + static_cast<std::size_t>(steps.packed_bytes), call.device,
+      call.stream, [problem, steps](const void* w, void* to, cudaStream_t on) { pack(problem, steps, w, to, on); });
+  const Buffer buffer(sizeof(OperandHeader), call.device);
+  auto* header = buffer.as<OperandHeader>();
+  const auto* source = static_cast<const float*>(call.source);
+  const std::int64_t count = problem.N * problem.C_in * problem.L_in, sampled = std::min(count, kSourceSample);
+  launch_behind(sample_kernel<float>, kSampleBlocksOfSource, kLargestThreads, 0, call.stream, source, sampled, count / sampled,
+                std::int64_t{0}, static_cast<std::uint32_t*>(nullptr), header);
+  check_launch("conv tensor_core: units, scale");
+  constexpr int kPattern = 1;  // the only one that steps have
+  auto* kernel = split_units_kernel<4, kPattern>;
+  const int shared = steps.shared_bytes + kUnitAlignment;
+  CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+  const WideExact<float> exact{problem, true, source, static_cast<const float*>(call.weights.data()), nullptr, header};
+  const CUtensorMap map = unit_source_map(problem, source, kUnitRows, kSplitUnitWidth);
+  launch_behind(kernel, steps.grid, kSplitUnitThreads, static_cast<std::size_t>(shared), call.stream,
+                make_tap_gemm(problem, ConvDirection::forward), steps, call.epilogue, map, static_cast<const float*>(call.bias),
+                static_cast<float*>(call.out), packed->template as<OperandHeader>(), exact);
+  check_launch("conv tensor_core: split units");
+}
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,234 @@
+#pragma once
+// Forward of f32 at f32 accuracy with stride 4 or 8 on wgmma (sm_90a): tensor_core_units.cuh with each number as two halves,
+// to be read first.
+//
+// Three products of halves (operand.cuh) need sums of their own: those of high*high are added to f32 totals behind every stage,
+// since tensor cores cut sums off, and those of high*low and low*high, which are 2^11 times too large, as well. Registers have
+// room for totals and one set of sums: tiles of 128 units x 128 columns, two warpgroups of 64 units each. The columns are two
+// halves, so that the sums of one are added while the other is multiplied.
+//
+// One thread streams weights, 51 KB a stage of 16 rows. Three warps bring the source and make halves of it, once a tile; a
+// consumer reads them as words of two rows, which need no more than to be moved to where wgmma wants them.
+
+#include <cstdint>
+#include <utility>
+
+#include "cuda/conv/sm90/operand_source.cuh"
+#include "cuda/conv/sm90/tensor_core_units_split_source.cuh"
+#include "cuda/conv/sm90/tensor_core_units_split_store.cuh"
+#include "cuda/conv/sm90/tensor_core_wide_repair.cuh"
+#include "cuda/dependent_launch.cuh"
+#include "cuda/ptx/wgmma_registers.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+inline constexpr int kSplitUnitThreads = (kUnitGroups + 1) * 128;
+
+/// A thread's sums: of the halves of the columns, and of what a lone class has more, which has registers of its own: products
+/// of two sizes with the same ones are serialised.
+struct SplitUnitSums {
+  float v[2][kSplitUnitSums], lone[kSplitUnitSums / 2];
+};
+
+/// Whether a group has products already that its next ones are added to.
+struct SplitUnitBegun {
+  bool v, lone;
+};
+
+/// Product kIndex of a stage's, where it is of the half: one part of the source times one of the weights.
+template <int kPattern, int kHalf, bool kLowSource, bool kLowWeights, int kIndex>
+__device__ __forceinline__ void multiply_split_chunk(const SplitUnitWords<SplitUnitLayout<kPattern>::kFragments>& words,
+                                                     std::uint64_t weights, SplitUnitSums& sums, SplitUnitBegun& accumulate) {
+  using Layout = SplitUnitLayout<kPattern>;
+  constexpr SplitUnitChunks kChunks = split_unit_chunks(kUnitPatterns[kPattern]);
+  constexpr SplitUnitChunk kOwn = kChunks.of[kIndex];
+  constexpr std::uint32_t kAt =
+      kChunks.columns_before(kIndex) * kUnitRows * 4 + (kLowWeights ? kOwn.columns * kUnitRows * 2 : 0);
+  using Mma = ptx::WgmmaFromRegisters<ptx::Tensor::f16, kOwn.columns, false>;
+  const auto& from = kLowSource ? words.low[kOwn.shift] : words.high[kOwn.shift];
+  const std::uint64_t own = (weights + kAt / 16) | static_cast<std::uint64_t>(kOwn.columns) << 16;
+  if constexpr (kOwn.half() == kHalf) {
+    if constexpr (kOwn.is_lone())
+      Mma::multiply(sums.lone, from, own, accumulate.lone);
+    else
+      Mma::multiply(sums.v[kHalf], from, own, accumulate.v);
+    (kOwn.is_lone() ? accumulate.lone : accumulate.v) = true;
+  }
+}
+
+/// A stage's high*high or mixed products of a half of the columns, a group, in fresh sums.
+template <int kPattern, bool kMixed, int kHalf>
+__device__ __forceinline__ void multiply_split(const SplitUnitWords<SplitUnitLayout<kPattern>::kFragments>& words,
+                                               std::uint64_t weights, SplitUnitSums& sums) {
+  SplitUnitBegun accumulate{};
+  ptx::wgmma_fence();
+  const auto multiply = [&]<bool kLowSource, bool kLowWeights, int... kIndex>(std::integer_sequence<int, kIndex...>) {
+    (multiply_split_chunk<kPattern, kHalf, kLowSource, kLowWeights, kIndex>(words, weights, sums, accumulate), ...);
+  };
+  constexpr auto kAll = std::make_integer_sequence<int, SplitUnitLayout<kPattern>::kProducts>();
+  if constexpr (kMixed) {
+    multiply.template operator()<false, true>(kAll);
+    multiply.template operator()<true, false>(kAll);
+  } else {
+    multiply.template operator()<false, false>(kAll);
+  }
+  ptx::wgmma_commit();
+}
+
+/// totals += factor * sums, of a half of the columns.
+template <bool kHasLone, int kHalf>
+__device__ __forceinline__ void add_half(float (&totals)[2][kSplitUnitSums], SplitUnitSums& sums, float factor) {
+  ptx::settle(sums.v[kHalf]);
+#pragma unroll
+  for (int i = 0; i < kSplitUnitSums; ++i) totals[kHalf][i] = fmaf(sums.v[kHalf][i], factor, totals[kHalf][i]);
+  if constexpr (kHasLone && kHalf == 0) {
+    ptx::settle(sums.lone);
+#pragma unroll
+    for (int i = 0; i < kSplitUnitSums / 2; ++i)
+      totals[0][kSplitUnitSums / 2 + i] = fmaf(sums.lone[i], factor, totals[0][kSplitUnitSums / 2 + i]);
+  }
+}
+template <int kStride, int kPattern>
+__device__ __forceinline__ void consume_split_units(const TapGemm& form, const UnitSteps& steps, const Epilogue& epilogue,
+                                                    const SplitUnitLayout<kPattern>& layout, const unsigned char* memory,
+                                                    const WideExact<float>& exact, const float* bias, float* out,
+                                                    const OperandHeader* weight_header, int group, int warp, int lane) {
+  using Layout = SplitUnitLayout<kPattern>;
+  const int first = group * (kUnitPositions / kUnitGroups) + warp * 16;
+  const unsigned char* own = memory + Layout::kWeightBytes + (first / 2 + lane / 4 + steps.lead / 2) * 64 + lane % 4 * 16;
+  const int exponent = source_exponent(exact.header), of_weights = scale_exponent(weight_header->largest, kWeightTarget);
+  const std::uint32_t weight_faults = weight_header->faults;
+  Ring at;
+  const auto zero = static_cast<std::uint32_t>(steps.count >> 31);
+#pragma unroll 1
+  for (UnitWalk walk; walk.more(steps); walk.advance()) {
+    float totals[2][kSplitUnitSums] = {};
+    SplitUnitSums sums{};
+    std::uint32_t faults = weight_faults;
+    SplitUnitWords<Layout::kFragments> words{};
+#pragma unroll 1
+    for (int left = steps.count; left > 0; --left) {
+      const unsigned char* source = own + static_cast<std::uint32_t>(at.stage) * Layout::kStageBytes;
+      const std::uint64_t weights = ptx::operand_descriptor(layout.weights(at.stage), 0);
+      ptx::mbarrier_wait(layout.full(at.stage), at.parity);
+      const uint4 wrong = *reinterpret_cast<const uint4*>(memory + (layout.faults - layout.stages) + at.stage * 16);
+      faults |= wrong.x | wrong.y | wrong.z;
+      load_split_units<kPattern>(source, zero, words);
+      words.keep();
+      multiply_split<kPattern, true, 0>(words, weights, sums);
+      multiply_split<kPattern, true, 1>(words, weights, sums);
+      ptx::wgmma_wait<1>();
+      add_half<Layout::kHasLone, 0>(totals, sums, 1.0F / kLowScale);
+      multiply_split<kPattern, false, 0>(words, weights, sums);
+      ptx::wgmma_wait<1>();
+      add_half<Layout::kHasLone, 1>(totals, sums, 1.0F / kLowScale);
+      multiply_split<kPattern, false, 1>(words, weights, sums);
+      ptx::wgmma_wait<1>();
+      add_half<Layout::kHasLone, 0>(totals, sums, 1.0F);
+      ptx::wgmma_wait<0>();
+      words.keep();
+      ptx::mbarrier_arrive(layout.empty(at.stage));
+      add_half<Layout::kHasLone, 1>(totals, sums, 1.0F);
+      at.advance(steps.stages);
+    }
+    const UnitPlace place = walk.place(steps);
+    const auto products = static_cast<float>(form.rows * form.taps);
+    const float unsafe = (faults & kNever) != 0 ? INFINITY : faults != 0 ? 32.0F * products : 0.0F;
+    Suspects<2> suspects;
+    if (unsafe > 0) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+#pragma unroll
+        for (int i = 0; i < kSplitUnitSums; ++i) suspects.of_run[half] |= !(fabsf(totals[half][i]) >= unsafe) ? 1U << i : 0U;
+      }
+    }
+    int own_lane = lane, own_first = first;
+    ptx::forget(own_lane);
+    ptx::forget(own_first);
+    const std::int64_t channel = place.first_channel + own_lane;
+    const float own_bias = bias != nullptr && channel < form.out_channels ? bias[place.g * form.out_channels + channel] : 0.0F;
+    const SplitUnitStore<kStride> store{
+        form, steps, WideFinish(-exponent - of_weights, epilogue), out, own_first / 2 + own_lane / 4, own_lane};
+    store.store(place, totals, own_bias);
+    if (unsafe > 0) compute_split_units_again<kStride>(form, steps, epilogue, exact, bias, out, place, first, suspects);
+  }
+}
+
+/// Launched behind the sample of the source: nothing that it reads is declared unaliased, or it could be loaded before the
+/// wait.
+template <int kStride, int kPattern>
+__global__ void __launch_bounds__(kSplitUnitThreads, 1)
+    split_units_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ UnitSteps steps,
+                       const __grid_constant__ Epilogue epilogue, const __grid_constant__ CUtensorMap map, const float* bias,
+                       float* out, const OperandHeader* weight_header, const __grid_constant__ WideExact<float> exact) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  extern __shared__ __align__(128) unsigned char raw[];
+  const std::uint32_t base = (ptx::shared_address(raw) + 127) & ~127U;
+  // Through a shuffle the compiler knows them to be the same in a warp; else it serialises the wgmmas.
+  const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
+  const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  using Layout = SplitUnitLayout<kPattern>;
+  const Layout layout(base, steps);
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < steps.stages; ++stage) {
+      ptx::mbarrier_init(layout.full(stage), 1 + kSplitUnitMakers);
+      ptx::mbarrier_init(layout.empty(stage), kUnitGroups * 128);  // each reader for itself
+    }
+    for (int stage = 0; stage < kSplitUnitRaws; ++stage) {
+      ptx::mbarrier_init(layout.raw_full(stage), 1);
+      ptx::mbarrier_init(layout.raw_empty(stage), kSplitUnitMakers);
+    }
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+  if (group == kUnitGroups) {
+    ptx::registers_down<72>();
+    if (warp > 0)
+      split_unit_sources<kPattern>(form, steps, layout, &map, raw + (base - ptx::shared_address(raw)), exact.header,
+                                   (warp - 1) * 32 + lane);
+    else if (lane == 0)
+      copy_split_units<kPattern>(steps, layout, reinterpret_cast<const unsigned char*>(weight_header + 1));
+  } else {
+    ptx::registers_up<216>();
+    wait_for_grid_before();
+    consume_split_units<kStride, kPattern>(form, steps, epilogue, layout, raw + (base - ptx::shared_address(raw)), exact, bias,
+                                           out, weight_header, group, warp, lane);
+  }
+#endif
+}
+
+/// packed[column tile][16 rows][product][part][8 rows][column][8 of 16 rows]: row 4*(2*h + e) + q of 16 lies at 8*h + 2*q + e,
+/// where split_unit_halves puts it. Zero where there is no channel.
+static __global__ void __launch_bounds__(kLargestThreads)
+    split_units_pack_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ UnitSteps steps,
+                            const __grid_constant__ SplitUnitChunks chunks, const float* __restrict__ w,
+                            OperandHeader* __restrict__ header, uint4* __restrict__ packed) {
+  const std::int64_t index = blockIdx.x * static_cast<std::int64_t>(kLargestThreads) + threadIdx.x;
+  if (index >= steps.packed_bytes / 32) return;
+  const std::int64_t of_depth = steps.packed_bytes / 32 / steps.column_tiles / steps.count;
+  const std::int64_t depth = index / of_depth, tile = depth / steps.count, row0 = depth % steps.count * kUnitRows;
+  auto at = static_cast<int>(index - depth * of_depth);
+  int c = 0;
+  for (; at >= 2 * chunks.of[c].columns; ++c) at -= 2 * chunks.of[c].columns;
+  const int h = at / chunks.of[c].columns, column = chunks.of[c].column + at - h * chunks.of[c].columns;
+  const std::int64_t rows = problem.C_in / problem.G, out = problem.C_out / problem.G;
+  const std::int64_t tiles = steps.column_tiles / problem.G, g = tile / tiles;
+  const std::int64_t r = column / steps.channels, channel = tile % tiles * steps.channels + column % steps.channels;
+  const std::int64_t k = r + problem.P_l - problem.S * (steps.first_shift + chunks.of[c].shift);
+  const int exponent = scale_exponent(header->largest, kWeightTarget);
+  float values[kWideRows];
+#pragma unroll
+  for (int i = 0; i < kWideRows; ++i) {
+    const std::int64_t row = row0 + 4 * (2 * h + i % 2) + i / 2;
+    values[i] = channel < out ? w[((g * rows + row) * out + channel) * problem.K + k] : 0.0F;
+  }
+  uint4 parts[2];
+  const std::uint32_t faults = make_operand<WideSplit>(values, power_of_two(exponent), SplitRange(exponent), parts);
+  uint4* to = packed + 2 * (index - at) + at;
+  to[0] = parts[0];
+  to[2 * chunks.of[c].columns] = parts[1];
+  if (faults != 0) add_faults(&header->faults, faults);
+}
+
+}  // namespace polyphase::cuda::tensor_core
