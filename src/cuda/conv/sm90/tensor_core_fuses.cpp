@@ -2,9 +2,24 @@
 #include "cuda/conv/sm90/tensor_core.hpp"
 #include "cuda/conv/sm90/tensor_core_forms.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_rows.hpp"
+#include "cuda/conv/sm90/tensor_core_wide.hpp"
+#include "cuda/conv/tap_gemm.hpp"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
+
+namespace {
+
+/// What lies beside an f32 output comes to where its row is put together, while products run: there is room for one thing. Of
+/// 16 bits that costs more than a launch, where slices are added up nothing runs (docs/kernels/launches.md).
+bool wide_finishes_late(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, Precision precision,
+                        int device) {
+  if (problem.dtype != DType::f32 || !epilogue.is_light() || (epilogue.residual != 0 && epilogue.derivative != 0)) return false;
+  const auto plan = wide_plan(problem, direction, precision, device);
+  return plan && plan->steps.slices == 1 && make_tap_gemm(problem, direction).out_stride == 1;
+}
+
+}  // namespace
 
 bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, Precision precision, int device,
            const void* source, const void* out) {
@@ -15,11 +30,12 @@ bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& 
   switch (chosen->form) {
     // These finish sums in registers, and find those to compute again before they do.
     case GatherForm::wide:
+      if (epilogue.is_late()) return wide_finishes_late(problem, direction, epilogue, precision, device);
+      [[fallthrough]];
     case GatherForm::phases:
     case GatherForm::units:
       return !epilogue.is_late() && epilogue.activation != Activation::snake;
-    // Where consumers convert the source, direct stores have no time for more: 172 us with LeakyReLU, 133 apart
-    // (docs/kernels/launches.md).
+    // Of 16 bits, direct stores have no time for more where consumers convert the source; of f32 products hide it.
     case GatherForm::rows:
       return resident_rows_fuse(problem, direction, epilogue, device);
     case GatherForm::turned:

@@ -21,7 +21,8 @@ RowSteps resident_rows_steps(const ConvProblem& problem, ConvDirection direction
 }
 
 bool resident_rows_fuse(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, int device) {
-  if (problem.dtype == DType::f32 || epilogue.is_late() || !LightActivation::is_light(epilogue.activation)) return false;
+  if (epilogue.is_late() || !LightActivation::is_light(epilogue.activation)) return false;
+  if (problem.dtype == DType::f32) return true;
   bool carries = false;
   with_rows_kernel<Half>(make_tap_gemm(problem, direction), nullptr, nullptr, properties(device),
                          [&](auto, const RowSteps& steps) { carries = steps.store_classes != 0; });
@@ -31,10 +32,11 @@ bool resident_rows_fuse(const ConvProblem& problem, ConvDirection direction, con
 void resident_rows_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
                           const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device,
                           cudaStream_t stream) {
-  const RowsCall call{problem, direction, source, weights, bias, out, epilogue, device, stream};
-  if (problem.dtype != DType::f32) return gather_rows_of_16_bits(call);
-  if (precision == Precision::tf32) return gather_rows<OneHalf>(call);
-  return gather_rows<SplitHalf>(call);
+  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights.data(), bias, out, epilogue,
+                    device,  stream};
+  if (problem.dtype != DType::f32) return gather_rows_of_16_bits(call, weights);
+  if (precision == Precision::tf32) return gather_rows<OneHalf>(call, weights);
+  return gather_rows<SplitHalf>(call, weights);
 }
 
 }  // namespace polyphase::cuda::tensor_core

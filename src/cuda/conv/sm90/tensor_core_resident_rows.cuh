@@ -11,20 +11,21 @@
 
 #include "cuda/conv/epilogue.cuh"
 #include "cuda/conv/sm90/operand.cuh"
+#include "cuda/conv/sm90/operand_source.cuh"
 #include "cuda/conv/sm90/ring.cuh"
+#include "cuda/conv/sm90/self_repair.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_layout.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_carry.cuh"
+#include "cuda/conv/sm90/tensor_core_resident_rows_repair.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_source.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_store.cuh"
+#include "cuda/dependent_launch.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kRowsThreads = (kPairs + 1) * 128;
-
-/// Packed weights begin behind a State.
-inline constexpr int kPackedHeaderBytes = 256;
 
 /// Of an operand and columns: halves of 64 positions of a tile, and how a consumer stores it.
 template <class Operand, int kN, int kTaps>
@@ -33,7 +34,7 @@ struct RowTraits {
   static constexpr bool kIsNarrow = Operand::kParts == 2 && (kN > 32 || kTaps > 3);
   static constexpr int kHalves = kIsNarrow ? 1 : 2;
   static constexpr int kPositions = 64 * kHalves;
-  static constexpr int kPass = kN < 128 ? kN : kIsNarrow ? 16 : 32;  // columns staged at a time
+  static constexpr int kPass = kN < 128 ? kN : kIsNarrow ? 8 : 32;  // columns staged at a time
   using S = Staged<typename Operand::Source>;
   static constexpr int kPitch = kPositions + (kIsNarrow ? 4 : sizeof(S) == 2 ? 8 : 12);
   // Unaligned reads may run over the end; boxes begin at a multiple of 128.
@@ -47,7 +48,8 @@ struct RowTraits {
 template <class Mode, int kN>
 using TraitsOf = RowTraits<typename Mode::Operand, kN, Mode::kTaps>;
 
-/// Shared memory of a block: weights, then of each consumer its ring and its staging, then the columns' biases, then barriers.
+/// Shared memory of a block: weights, then of each consumer its ring and its staging, then the columns' biases, then barriers
+/// and lists of wrong tiles.
 struct RowLayout {
   std::uint32_t weights, ring, staging, bias, barriers, own;
   __device__ RowLayout(std::uint32_t base, const RowSteps& steps, int pair) {
@@ -68,6 +70,10 @@ struct RowLayout {
   __device__ __forceinline__ std::uint32_t turn(int pair) const { return barriers + 8 + static_cast<std::uint32_t>(pair) * 8; }
   /// A consumer says here that what it keeps for the other's next tile is there.
   __device__ __forceinline__ std::uint32_t kept(int pair) const { return barriers + 24 + static_cast<std::uint32_t>(pair) * 8; }
+  __device__ __forceinline__ std::uint32_t wrong(int warp) const {
+    static_assert(sizeof(WrongTiles::Entry) * WrongTiles::kMost * 4 * kPairs == kRowsWrongBytes);
+    return barriers + kRowsBarrierBytes + static_cast<std::uint32_t>(warp) * (kRowsWrongBytes / (4 * kPairs));
+  }
   __device__ __forceinline__ std::uint32_t full(int stage) const { return own + static_cast<std::uint32_t>(stage) * 16; }
   __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
 };
@@ -78,10 +84,8 @@ struct RowFinish {
   bool at_once;  // sum * scale + bias is all
   float scale;
   /// `is_light`: stores apply a light activation themselves.
-  __device__ RowFinish(const Epilogue& epilogue, bool is_scaled, bool is_light, const State* state, const State* weight_state)
-      : exponent(is_scaled ? -scale_exponent(state->source_largest, kSourceTarget) -
-                                 scale_exponent(weight_state->weight_largest, kWeightTarget)
-                           : 0),
+  __device__ RowFinish(const Epilogue& epilogue, int exponent_, bool is_light)
+      : exponent(exponent_),
         at_once((is_light ? LightActivation::is_light(epilogue.activation) : epilogue.activation == Activation::none) &&
                 exponent >= -126 && exponent <= 127),
         scale(power_of_two(at_once ? exponent : 0)) {}
@@ -174,9 +178,10 @@ __device__ __forceinline__ void multiply_rows(const RowWords<Mode>& words, std::
 }
 
 /// A tile whose neighbouring positions are neighbours in rows that lie inside the tensor, straight from registers.
-template <class T, int kN, int kHalves>
-__device__ __forceinline__ void store_pairs(const float (&sums)[kHalves][kN / 2], const RowFinish& finish, const float* biases,
-                                            int position, std::int64_t row_length, int lane, T* __restrict__ to) {
+template <class T, int kN, bool kActive, int kHalves>
+__device__ __forceinline__ void store_pairs(const float (&sums)[kHalves][kN / 2], const RowFinish& finish,
+                                            const LightActivation& active, const float* biases, int position,
+                                            std::int64_t row_length, int lane, T* __restrict__ to) {
   biases += 2 * (lane % 4);
   to += 2 * (lane % 4) * row_length + position;
 #pragma unroll
@@ -186,8 +191,8 @@ __device__ __forceinline__ void store_pairs(const float (&sums)[kHalves][kN / 2]
       const float offset = biases[8 * j + b];
 #pragma unroll
       for (int m = 0; m < kHalves; ++m) {
-        const float even = fmaf(sums[m][4 * j + b], finish.scale, offset);
-        const float odd = fmaf(sums[m][4 * j + 2 + b], finish.scale, offset);
+        float even = fmaf(sums[m][4 * j + b], finish.scale, offset), odd = fmaf(sums[m][4 * j + 2 + b], finish.scale, offset);
+        if constexpr (kActive) even = active(even), odd = active(odd);
         if constexpr (sizeof(T) == 2) {
           const Pair<T> pair{static_cast<T>(even), static_cast<T>(odd)};
           __stcs(reinterpret_cast<std::uint32_t*>(to + 64 * m), *reinterpret_cast<const std::uint32_t*>(&pair));
@@ -204,26 +209,33 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
                                              const Epilogue& epilogue, const RowLayout& layout, const unsigned char* ring,
                                              const typename Mode::Operand::Source* __restrict__ source,
                                              const typename Mode::Operand::Source* __restrict__ bias,
-                                             typename Mode::Operand::Source* __restrict__ out, const State* __restrict__ state,
-                                             const State* __restrict__ weight_state, std::uint32_t* __restrict__ tile_split,
-                                             const float* biases, typename TraitsOf<Mode, kN>::S* staging, int pair, int warp,
-                                             int lane) {
+                                             typename Mode::Operand::Source* __restrict__ out, const OperandHeader* header,
+                                             const State* __restrict__ weight_state, const ExactSource& exact,
+                                             const float* biases, typename TraitsOf<Mode, kN>::S* staging,
+                                             WrongTiles::Entry* wrong_tiles, int pair, int warp, int lane) {
   using Operand = typename Mode::Operand;
   using Traits = TraitsOf<Mode, kN>;
   constexpr int kHalves = Traits::kHalves, kSecondHalves = Operand::kParts == 2 ? kHalves : 1;
   constexpr int kSecond = Operand::kParts == 2 ? kN / 2 : 1;
   using T = typename Operand::Source;
-  const RowFinish finish(epilogue, Operand::kScaled, Mode::kCarries && Mode::kBytes == 2, state, weight_state);
-  RowReader<Mode> reader(steps, Operand::kScaled ? scale_exponent(state->source_largest, kSourceTarget) : 0, warp, lane);
-  const Split weight_split = Operand::kScaled ? static_cast<Split>(weight_state->weight_split) : Split::exact;
+  if constexpr (Operand::kScaled) wait_for_grid_before();
+  const int source_scale = Operand::kScaled ? source_exponent(header) : 0;
+  const int weight_scale = Operand::kScaled ? scale_exponent(weight_state->weight_largest, kWeightTarget) : 0;
+  const LightActivation active(epilogue);
+  const RowFinish finish(epilogue, -source_scale - weight_scale, Mode::kCarries || Mode::kBytes == 4);
+  RowReader<Mode> reader(steps, source_scale, warp, lane);
+  const Faults of_weights =
+      Operand::kScaled ? weight_faults(static_cast<Split>(weight_state->weight_split), form.rows * form.taps) : 0;
+  WrongTiles wrong{wrong_tiles};
   const std::uint32_t weight_step = static_cast<std::uint32_t>(steps.weight_bytes) / 16;
   const std::uint64_t weights = ptx::operand_descriptor(layout.weights, kN * 16);
   ptx::mbarrier_wait(layout.weights_full(), 0);
   Ring at;
   if (Mode::kInTurns && pair == 1) at.skip(steps.count, steps.stages);
   std::uint32_t turns = pair == 0 ? 1 : 0;
+  RowWalk<Mode::kCarries> walk(steps, pair);
 #pragma unroll 1
-  for (RowWalk<Mode::kCarries> walk(steps, pair); walk.more(); walk.advance(steps), ++turns) {
+  for (; walk.more(); walk.advance(steps), ++turns) {
     const TilePlace place = walk.place(steps);
     reader.begin_tile(form, RowTile<T>(form, place, source));
     if (pair == 1 || turns > 1) ptx::mbarrier_wait(layout.turn(1 - pair), turns & 1);
@@ -253,12 +265,13 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
       ptx::wgmma_wait<1>();
       reader.template convert<0>(raw, words);
       multiply_rows<Mode, kN, 0>(words, own, first, second);
+      // All that was read of the stage is in products that are issued: no read is still under way.
+      if (Operand::kParts == 2) ptx::mbarrier_arrive(layout.empty(at.stage));
       ptx::wgmma_wait<1>();
       reader.template convert<1>(raw, words);
       multiply_rows<Mode, kN, 1>(words, own, first, second);
+      if (Operand::kParts == 1) ptx::mbarrier_arrive(layout.empty(at.stage));
       own += weight_step;
-      // All that was read of the stage is in products that are issued: no read is still under way.
-      ptx::mbarrier_arrive(layout.empty(at.stage));
       at.advance(steps.stages);
     }
     if (Mode::kInTurns) at.skip(steps.count, steps.stages);
@@ -275,8 +288,10 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
         for (int i = 0; i < kN / 2; ++i) first[m][i] += second[m][i] * (1.0F / kLowScale);
     }
     if constexpr (Operand::kScaled) {
-      const Split worst = worse(weight_split, reader.worst());
-      if (worst != Split::exact) atomicMax(tile_split + walk.block(steps), static_cast<std::uint32_t>(worst));
+      const Faults faults = of_weights + reader.faults();
+      if (__builtin_expect(static_cast<long>(faults != 0), 0L) != 0) {
+        if (mark_doubtful<Operand, kN>(faults, first)) wrong.add(walk.number(steps), faults);
+      }
     }
     const std::int64_t first_bias = place.g * form.out_channels;
     const std::int64_t row_of_sample = place.n * form.G * form.out_channels + first_bias;
@@ -292,14 +307,17 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
         if (finish.at_once) return static_cast<T>(number);
         return static_cast<T>(epilogue.apply(ldexpf(static_cast<float>(number), finish.exponent) + biases[column]));
       };
-      store_carried<T, S, kN, Traits::kCarryPass>(
-          first, finish.scale, biases, finish.at_once, is_plain, LightActivation(epilogue), steps, maps,
-          CarryWindow(steps, t0, walk.at == 0), row_of_sample + place.column, form.out_length, reader.position,
-          warp * 32 + lane, 1 + pair, reinterpret_cast<unsigned char*>(staging), kept, finished, out);
+      store_carried<T, S, kN, Traits::kCarryPass>(first, finish.scale, biases, finish.at_once, is_plain, active, steps, maps,
+                                                  CarryWindow(steps, t0, walk.at == 0), row_of_sample + place.column,
+                                                  form.out_length, reader.position, warp * 32 + lane, 1 + pair,
+                                                  reinterpret_cast<unsigned char*>(staging), kept, finished, out);
       continue;
     } else if (steps.stores_pairs && is_plain) {
-      store_pairs<T, kN, kHalves>(first, finish, biases, reader.position, form.out_length, lane,
-                                  out + (row_of_sample + place.column) * form.out_length + t0);
+      T* const to = out + (row_of_sample + place.column) * form.out_length + t0;
+      if (Mode::kBytes == 4 && active.is_any)
+        store_pairs<T, kN, true>(first, finish, active, biases, reader.position, form.out_length, lane, to);
+      else
+        store_pairs<T, kN, false>(first, finish, active, biases, reader.position, form.out_length, lane, to);
       continue;
     }
     constexpr int kOwn = Traits::kPass / 4;  // columns that a warp stores
@@ -310,12 +328,20 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
       if (!finish.at_once)
         finish_columns<Mode, kN>(finish, epilogue, biases + pass * Traits::kPass, reader.position, lane, staging);
       ptx::named_barrier(1 + pair, 128);
+      if (Mode::kBytes == 4 && finish.at_once && active.is_any) {
+        active.apply(staging, Traits::kPass * Traits::kPitch, warp * 32 + lane);
+        ptx::named_barrier(1 + pair, 128);
+      }
       store_rows<T, Traits::kPositions, Traits::kPitch, kOwn>(
           form, steps, row_of_sample, place.column + pass * Traits::kPass + warp * kOwn, place.position, bias, first_bias,
           epilogue, staging + warp * kOwn * Traits::kPitch, lane, out);
     }
   }
   if (Mode::kCarries && lane == 0) ptx::bulk_wait();
+  if constexpr (Operand::kScaled) {
+    ptx::named_barrier(1 + kPairs, kPairs * 128);  // a warp may have stored another's sums
+    if (wrong.count != 0) repair_rows<Mode, kN>(form, steps, exact, active, bias, out, walk, wrong, warp);
+  }
 }
 
 #ifndef EMULATE
@@ -324,9 +350,9 @@ __global__ void __launch_bounds__(kRowsThreads, 1)
     resident_rows_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ RowSteps steps,
                          const __grid_constant__ RowMaps maps, const __grid_constant__ StoreMaps store_maps,
                          const __grid_constant__ Epilogue epilogue, const typename Mode::Operand::Source* __restrict__ source,
-                         const State* __restrict__ weight_state, const typename Mode::Operand::Source* __restrict__ bias,
-                         typename Mode::Operand::Source* __restrict__ out, const State* __restrict__ state,
-                         std::uint32_t* __restrict__ tile_split) {
+                         const unsigned char* __restrict__ packed, const typename Mode::Operand::Source* __restrict__ bias,
+                         typename Mode::Operand::Source* __restrict__ out, const OperandHeader* header,
+                         const __grid_constant__ ExactSource exact) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Operand = typename Mode::Operand;
   extern __shared__ __align__(128) unsigned char raw[];
@@ -361,8 +387,7 @@ __global__ void __launch_bounds__(kRowsThreads, 1)
     ptx::registers_down<40>();
     if (warp == 0 && lane == 0) {
       const auto total = static_cast<std::uint32_t>(steps.count * steps.weight_bytes);
-      const unsigned char* from = reinterpret_cast<const unsigned char*>(weight_state) + kPackedHeaderBytes +
-                                  static_cast<std::int64_t>(Walk(steps, 0).tile) * total;
+      const unsigned char* from = packed + kWeightHeaderBytes + static_cast<std::int64_t>(Walk(steps, 0).tile) * total;
       ptx::mbarrier_arrive_expect(layout.weights_full(), total);
       for (std::uint32_t at = 0; at < total; at += 16384)
         ptx::bulk_copy(layout.weights + at, from + at, min(16384U, total - at), layout.weights_full());
@@ -372,9 +397,10 @@ __global__ void __launch_bounds__(kRowsThreads, 1)
     return;
   }
   ptx::registers_up<232>();
-  consume_rows<Mode, kN>(form, steps, store_maps, epilogue, layout, raw + (layout.ring - base), source, bias, out, state,
-                         weight_state, tile_split, biases,
-                         reinterpret_cast<Staged<typename Operand::Source>*>(raw + (layout.staging - base)), pair, warp, lane);
+  consume_rows<Mode, kN>(form, steps, store_maps, epilogue, layout, raw + (layout.ring - base), source, bias, out, header,
+                         reinterpret_cast<const State*>(packed), exact, biases,
+                         reinterpret_cast<Staged<typename Operand::Source>*>(raw + (layout.staging - base)),
+                         reinterpret_cast<WrongTiles::Entry*>(raw + (layout.wrong(4 * pair + warp) - base)), pair, warp, lane);
 #endif
 }
 #endif

@@ -19,8 +19,8 @@ namespace polyphase::cuda::tensor_core {
 [[nodiscard]] RowSteps resident_rows_steps(const ConvProblem& problem, ConvDirection direction, Precision precision,
                                            const void* source, const void* out, const DeviceProperties& gpu);
 
-/// Whether a problem that fits is finished with `epilogue` where it is stored: ReLU and LeakyReLU of 16-bit types whose rows do
-/// not begin at sectors.
+/// Whether a problem that fits is finished with `epilogue` where it is stored: ReLU and LeakyReLU of f32, and of 16-bit types
+/// whose rows do not begin at sectors.
 [[nodiscard]] bool resident_rows_fuse(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue,
                                       int device);
 

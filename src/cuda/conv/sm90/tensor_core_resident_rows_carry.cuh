@@ -178,11 +178,9 @@ __device__ __forceinline__ void store_carried(const float (&sums)[2][kN / 2], fl
       }
     }
     if (warp == 3 && pass == kN / kPass - 1) ptx::mbarrier_arrive(kept.ready);
-    if constexpr (sizeof(T) == 2) {
-      if (active.is_any) {
-        ptx::named_barrier(barrier, 128);
-        active.apply(reinterpret_cast<S*>(staging), kPass * window.width, thread);
-      }
+    if (adds_bias && active.is_any) {
+      ptx::named_barrier(barrier, 128);
+      active.apply(reinterpret_cast<S*>(staging), kPass * window.width, thread);
     }
     if (is_plain) {
       ptx::fence_async_shared();

@@ -7,6 +7,7 @@
 
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/ring.cuh"
+#include "cuda/conv/sm90/self_repair.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_layout.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_maps.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_rows_steps.hpp"
@@ -50,12 +51,14 @@ struct RowWalk : Walk {
     const std::uint32_t n = steps.by_position_tiles.divide(above);
     return above - n * steps.by_position_tiles.divisor + 1 == steps.by_position_tiles.divisor ? steps.last_run : steps.run;
   }
-  /// The tile's number in tiles_of().
-  __device__ __forceinline__ std::uint32_t block(const RowSteps& steps) const {
-    return kRuns ? (above * static_cast<std::uint32_t>(steps.run) + static_cast<std::uint32_t>(at)) *
-                           steps.by_weight_tiles.divisor +
-                       tile
-                 : Walk::block(steps);
+  /// The tile's number, and the walk at it.
+  __device__ __forceinline__ std::uint32_t number(const RowSteps& steps) const {
+    return kRuns ? above * static_cast<std::uint32_t>(steps.run) + static_cast<std::uint32_t>(at) : above;
+  }
+  __device__ __forceinline__ void go_to(const RowSteps& steps, std::uint32_t number) {
+    const auto run = static_cast<std::uint32_t>(kRuns ? steps.run : 1);
+    above = number / run;
+    if (kRuns) at = static_cast<int>(number - above * run);
   }
   /// That of the consumer `further` behind this one.
   __device__ __forceinline__ TilePlace place(const RowSteps& steps, int further = 0) const {
@@ -179,6 +182,7 @@ struct RowReader {
   int position, lane_row;  // this thread's first ones
   int at[2] = {};          // bytes from a stage to this thread's first element, of rows 2q and 2q + 1
   Seen seen;
+  Faults small;  // elements of the tile that were too small
 
   __device__ __forceinline__ RowReader(const RowSteps& steps_, int exponent, int warp, int lane)
       : steps(steps_),
@@ -195,6 +199,7 @@ struct RowReader {
       at[i] = slot_of(steps, lane_row + i) * steps.pitch +
               static_cast<int>((address + static_cast<std::uint32_t>(lane_row + i) * length) & 15U) + position * Mode::kBytes;
     seen = Seen();
+    small = 0;
   }
 
   __device__ __forceinline__ void load(const unsigned char* stage, RowRaw<Mode>& to) const {
@@ -291,7 +296,7 @@ struct RowReader {
     }
   }
 
-  /// Remembers what was zero or too small.
+  /// Counts what was too small.
   __device__ __forceinline__ void check(const RowRaw<Mode>& raw) {
     const float2 fewest = __half22float2(seen.fewest);
     if (fewest.x >= kLeastNormalHalf && fewest.y >= kLeastNormalHalf) return;
@@ -301,17 +306,13 @@ struct RowReader {
 #pragma unroll
       for (int row = 0; row < 4; ++row) {
         const std::uint32_t bits = __float_as_uint(raw.v[i][row]);
-        seen.least = min(seen.least, bits + bits - 1);
+        if (bits + bits - 1 < least) ++small;
       }
     }
   }
 
-  /// Of the tile's elements that this thread has read.
-  __device__ __forceinline__ Split worst() const {
-    const float2 most = __half22float2(seen.most);
-    if (!(most.x <= kLargestHalf && most.y <= kLargestHalf)) return Split::never;
-    return seen.least < least ? Split::small : Split::exact;
-  }
+  /// Of the tile's elements that this warp has read.
+  __device__ __forceinline__ Faults faults() const { return __reduce_add_sync(0xffffffffU, faults_of(small, seen.most)); }
 };
 
 }  // namespace polyphase::cuda::tensor_core

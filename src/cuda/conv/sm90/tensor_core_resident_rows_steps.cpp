@@ -102,17 +102,6 @@ bool is_for_rows(const TapGemm& form, int element_bytes) {
   return element_bytes == 4 || (form.source_length % 2 == 0 && form.out_length % 2 == 0);
 }
 
-Steps tiles_of(const RowSteps& steps) {
-  Steps tiles = steps;
-  if (steps.run == 1) return tiles;
-  tiles.position_step = steps.positions;
-  tiles.position_tiles *= steps.run;
-  tiles.blocks *= steps.run;
-  tiles.run_tiles = steps.run;
-  tiles.run_overlap = steps.aligned;
-  return tiles;
-}
-
 RowSteps make_row_steps(const TapGemm& form, const RowShape& shape, int sm_count, int shared_limit) {
   if (!is_for_rows(form, shape.element_bytes) || (shape.parts == 2 && form.rows * form.taps > kLongestSplitSum)) return {};
   if (shape.element_bytes == 2 && shape.source_address % 4 != 0) return {};  // zeros outside the rows are written in words
@@ -141,7 +130,8 @@ RowSteps make_row_steps(const TapGemm& form, const RowShape& shape, int sm_count
   steps.stage_bytes = kRowsOfStep * steps.pitch;
   steps.staging_bytes = steps.store_classes != 0 ? shape.carry_bytes : shape.staging_bytes;
   steps.store_columns = shape.carry_columns;
-  const int fixed = kPairs * steps.staging_bytes + shape.columns * 4 + kRowsBarrierBytes;
+  const int lists = shape.element_bytes == 4 ? kRowsWrongBytes : 0;
+  const int fixed = kPairs * steps.staging_bytes + shape.columns * 4 + kRowsBarrierBytes + lists;
   const std::int64_t weights = std::int64_t{steps.count} * steps.weight_bytes;
   if (weights + fixed > shared_limit) return {};
   steps.rings = takes_turns(shape.parts, shape.element_bytes) ? 1 : kPairs;

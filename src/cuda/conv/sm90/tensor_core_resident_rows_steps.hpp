@@ -9,6 +9,7 @@ namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kRowsOfStep = 16;
 inline constexpr int kRowsBarrierBytes = 320;
+inline constexpr int kRowsWrongBytes = 1024;  // of f32: lists of what eight warps compute again
 
 /// Which elements of a tile's rows are aligned as one number of twice the size together with the next: 0, 2, ..., 1, 3, ..., or
 /// it depends on the row.
@@ -54,9 +55,6 @@ struct RowShape {
 /// Whether the source is read, and the output written, position by position: stride and dilation 1. 16-bit types also need rows
 /// that begin at whole words.
 [[nodiscard]] bool is_for_rows(const TapGemm& form, int element_bytes);
-
-/// The steps with all tiles of runs as tiles of their own.
-[[nodiscard]] Steps tiles_of(const RowSteps& steps);
 
 /// count == 0 where it does not fit.
 [[nodiscard]] RowSteps make_row_steps(const TapGemm& form, const RowShape& shape, int sm_count, int shared_limit);
