@@ -158,6 +158,7 @@ std::vector<ConvProblem> problems() {
       sized({.N = 1, .C_in = 256, .C_out = 256, .L_in = 200, .K = 3, .P_l = 1, .P_r = 1}),
       sized({.N = 2, .C_in = 128, .C_out = 128, .L_in = 600, .K = 3}),
       sized({.N = 3, .C_in = 160, .C_out = 136, .L_in = 333, .K = 7, .P_l = 9, .P_r = 9, .D = 3}),
+      sized({.N = 2, .C_in = 256, .C_out = 140, .L_in = 2001, .K = 3, .P_l = 1, .P_r = 1}),
       sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 530, .K = 11, .P_l = 5, .P_r = 5}),
       sized({.N = 1, .C_in = 300, .C_out = 40, .L_in = 50, .K = 16, .S = 8, .P_l = 4}),
       sized({.N = 2, .C_in = 128, .C_out = 20, .L_in = 210, .K = 9, .S = 3, .P_l = 2}),
@@ -247,6 +248,24 @@ TEST_CASE("tensor cores that keep their weights apply ReLU and LeakyReLU, and so
   };
   CHECK(fuses({Activation::relu}));
   CHECK(fuses({Activation::leaky_relu, 0.1}));
+}
+
+TEST_CASE("the wide form of f32 adds a residual, or takes a derivative, where it puts rows together") {
+  if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
+  ConvProblem p = sized({.N = 4, .C_in = 256, .C_out = 256, .L_in = 8192, .K = 3, .P_l = 1, .P_r = 1});
+  const auto fuses = [&](DType dtype, const cuda::Epilogue& epilogue) {
+    p.dtype = dtype;
+    return cuda::tensor_core::fuses(p, ConvDirection::forward, epilogue, Precision::fp32, 0);
+  };
+  const cuda::Epilogue sum{.residual = 16}, active{.activation = Activation::leaky_relu, .slope = 0.1, .residual = 16};
+  const cuda::Epilogue derivative{.activation = Activation::relu, .derivative = 16};
+  for (const cuda::Epilogue& epilogue : {sum, active, derivative}) {
+    CHECK(fuses(DType::f32, epilogue));
+    CHECK_FALSE(fuses(DType::bf16, epilogue));
+  }
+  CHECK_FALSE(fuses(DType::f32, {.activation = Activation::relu, .residual = 16, .derivative = 32}));  // no room for two
+  CHECK_FALSE(fuses(DType::f32, {.activation = Activation::tanh, .derivative = 16}));
+  CHECK_FALSE(fuses(DType::f32, {.activation = Activation::snake, .before = 16}));
 }
 
 TEST_CASE("which algorithms form a derivative where they store") {

@@ -259,6 +259,13 @@ __global__ void __launch_bounds__(kWideThreads, 1)
           for (int i = 0; i < kN / 2; ++i) total[i] += sums[i];
         }
       }
+      // What lies beside the outputs comes while products run, when what was stored before has left its place.
+      if constexpr (decltype(store)::kFinishesLate) {
+        if (epilogue.is_late() && step == tile.count / 2) {
+          const int same = __shfl_sync(0xffffffffU, static_cast<int>(block), 0);
+          store.bring(wide_place<kN, kAlongPositions>(wide_tile(same, steps), steps, group), 0);
+        }
+      }
       last = ring.stage;
       ring.advance(steps.stages);
     }

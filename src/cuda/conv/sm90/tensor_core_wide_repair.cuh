@@ -108,8 +108,8 @@ __device__ __noinline__ void compute_again(const TapGemm& form, const WideSteps&
       const float sum = exact_sum(form, exact.problem, exact.is_forward, static_cast<std::int64_t>(at.n), place.g, column,
                                   at.in_sample + steps.source.position_begin, exact.source, exact.w);
       if (lane != of) continue;
-      const auto biased = static_cast<T>(sum + store.bias_of(place, channel));
-      out[store.row_of(at.n, place.g, channel) + t] = static_cast<T>(epilogue.apply(static_cast<float>(biased)));
+      T* const to = out + store.row_of(at.n, place.g, channel) + t;
+      *to = epilogue.finish<T>(sum + store.bias_of(place, channel), place.g * form.out_channels + channel, to);
     }
   }
 }

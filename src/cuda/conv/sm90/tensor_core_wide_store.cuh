@@ -3,10 +3,11 @@
 
 #include <cstdint>
 
-#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/epilogue_light.cuh"
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/tensor_core_wide_steps.hpp"
 #include "cuda/conv/tap_gemm.hpp"
+#include "cuda/ptx/async_copy.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 
 namespace polyphase::cuda::tensor_core {
@@ -25,7 +26,7 @@ struct WideFinish {
   __device__ __forceinline__ void finish(float (&sums)[kSums], float offset, float offset_of_second) const {
 #pragma unroll
     for (int i = 0; i < kSums; ++i) sums[i] = linear(sums[i], i % 4 < 2 ? offset : offset_of_second);
-    activate<T>(sums);
+    if (!epilogue.is_late()) activate<T>(sums);
   }
 
   /// The same of sums that are scaled and have their offsets.
@@ -52,6 +53,30 @@ struct WideFinish {
   }
 };
 
+/// What happens to a sum and to what lies beside its output: nothing, the sum of both, that with an activation of the first, or
+/// the first times the derivative that follows from the second.
+enum class Late { nothing, sum, activated_sum, derivative };
+
+/// StoreFinish (epilogue_light.cuh) for one of them.
+template <class T>
+struct BesideFinish {
+  bool is_relu;
+  float slope, scale;
+  __device__ __forceinline__ explicit BesideFinish(const Epilogue& epilogue)
+      : is_relu(epilogue.activation == Activation::relu),
+        slope(static_cast<float>(epilogue.slope)),
+        scale(static_cast<float>(epilogue.scale)) {}
+  static __device__ __forceinline__ float rounded(float value) { return static_cast<float>(static_cast<T>(value)); }
+  template <Late kLate>
+  __device__ __forceinline__ T finished(float sum, T beside) const {
+    const float value = rounded(sum), other = static_cast<float>(beside);
+    if constexpr (kLate == Late::sum) return static_cast<T>(fmaf(scale, value, other));
+    const float low = is_relu ? 0.0F : rounded(slope * value);
+    if constexpr (kLate == Late::activated_sum) return static_cast<T>(fmaf(scale, value < 0.0F ? low : value, other));
+    return static_cast<T>(other > 0.0F ? value : low);
+  }
+};
+
 /// What a warpgroup writes: 64 columns of group g from `column`, positions from `position` of all samples.
 struct WidePlace {
   std::int64_t g, column, position;
@@ -62,6 +87,9 @@ template <class T, int kN, int kStagedBytes>
 struct WideStore {
   static constexpr int kVector = 16 / static_cast<int>(sizeof(T));
   static constexpr int kStagedMost = kStagedBytes / static_cast<int>(sizeof(T));
+  // Not of 16 bits, twice as many numbers that are unpacked and packed, in code that no cache holds; nor where slices are added
+  // up: such outputs are few.
+  static constexpr bool kFinishesLate = sizeof(T) == 4 && kStagedBytes == kWideStagedBytes;
   static constexpr int kStaged = kN < kStagedMost ? kN : kStagedMost;  // positions at a time
 
   const TapGemm& form;
@@ -137,9 +165,21 @@ struct WideStore {
       // Lane r of each warp knows channel r: staging holds it as far from 16 bytes as its row does.
       const Where at = where(place.position + pass * kStaged);
       const int shift = lane < channels ? misaligned(out + (row_of(at.n, place.g, first_channel + lane) + at.t0)) : 0;
-      ptx::bulk_wait_read();  // what lay here before is on its way
-      meet<kByWarps>();
-      stage<kByWarps>(memory, pitch, channels, shift, pass, sums);
+      bool is_late = false, brought = false;
+      if constexpr (kByWarps && kFinishesLate) {
+        is_late = finish.epilogue.is_late();
+        brought = is_late && is_brought(at);
+        if (brought) {
+          if (pass > 0) bring(place, pass);
+          wait_for_brought();
+          stage_late(memory, pitch, channels, shift, pass, sums);
+        }
+      }
+      if (!brought) {
+        ptx::bulk_wait_read();  // what lay here before is on its way
+        meet<kByWarps>();
+        stage<kByWarps, Late::nothing>(memory, pitch, channels, shift, pass, sums);
+      }
       ptx::fence_async_shared();
       meet<kByWarps>();
       int begin = 0;  // position in the runs; mostly all are one sample's
@@ -152,6 +192,13 @@ struct WideStore {
         Run run{};
         if (lane < channels && valid > 0)
           run = make_run(here, place.g, first_channel + lane, shift + begin * classes, valid * classes);
+        if constexpr (kByWarps && kFinishesLate) {
+          if (is_late && !brought) {
+            finish_runs(run, memory, pitch, channels);
+            ptx::fence_async_shared();
+            __syncwarp();
+          }
+        }
         if (valid > 0) write_runs<kByWarps>(run, memory, pitch, channels);
         begin += static_cast<int>(steps.source.by_sample.divisor) - in_sample;
       } while (begin < kStaged);
@@ -166,7 +213,7 @@ struct WideStore {
       ptx::named_barrier(barrier, 128);
   }
 
-  template <bool kByWarps, int kSums>
+  template <bool kByWarps, Late kLate, int kSums>
   __device__ __forceinline__ void stage(T* memory, int pitch, int channels, int shift_of_lane, int pass,
                                         const float (&sums)[kSums]) const {
     const int classes = static_cast<int>(form.classes), warp = thread / 32, lane = thread % 32;
@@ -174,6 +221,7 @@ struct WideStore {
     // Eight floats side by side: half of the lanes begin with the second of their two positions, for the banks' sake.
     const bool swaps = kByWarps && sizeof(T) == 4 && classes == 8 && q >= 2;
     const int one = swaps ? classes : 0, other = classes - one;
+    const BesideFinish<T> late(finish.epilogue);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const auto channel = static_cast<int>(steps.by_classes.divide(static_cast<std::uint32_t>(own + 8 * h)));
@@ -183,8 +231,96 @@ struct WideStore {
 #pragma unroll
       for (int i = 0; i < kStaged / 8; ++i, to += 8 * classes) {
         const int from = (pass * (kStaged / 8) + i) * 4 + 2 * h;
-        to[one] = static_cast<T>(swaps ? sums[from + 1] : sums[from]);
-        to[other] = static_cast<T>(swaps ? sums[from] : sums[from + 1]);
+        if constexpr (kLate != Late::nothing) {
+          to[0] = late.template finished<kLate>(sums[from], to[0]);
+          to[1] = late.template finished<kLate>(sums[from + 1], to[1]);
+        } else {
+          to[one] = static_cast<T>(swaps ? sums[from + 1] : sums[from]);
+          to[other] = static_cast<T>(swaps ? sums[from] : sums[from + 1]);
+        }
+      }
+    }
+  }
+
+  /// The same of outputs with a late epilogue, and what lies beside them in their places. As few instructions as each case
+  /// takes: no cache holds what is done once a tile, and each costs a dozen cycles.
+  template <int kSums>
+  __device__ __forceinline__ void stage_late(T* memory, int pitch, int channels, int shift, int pass,
+                                             const float (&sums)[kSums]) const {
+    const Epilogue& epilogue = finish.epilogue;
+    if (epilogue.derivative != 0)
+      stage<true, Late::derivative>(memory, pitch, channels, shift, pass, sums);
+    else if (epilogue.activation != Activation::none)
+      stage<true, Late::activated_sum>(memory, pitch, channels, shift, pass, sums);
+    else
+      stage<true, Late::sum>(memory, pitch, channels, shift, pass, sums);
+  }
+
+  /// What lies beside the outputs and is brought to their places in the staging, stride 1: the residual or what gives the
+  /// derivative.
+  __device__ __forceinline__ std::int64_t distance() const { return finish.epilogue.residual | finish.epilogue.derivative; }
+  /// Whether a pass of a tile is whole rows of one sample, and what lies beside them as aligned as they are.
+  __device__ __forceinline__ bool is_brought(const Where& at) const {
+    return distance() % 16 == 0 && at.n < form.N && at.in_sample + kStaged <= steps.sample_positions && at.t0 >= 0 &&
+           at.t0 + kStaged <= form.out_length;
+  }
+  /// Begins to bring it for a warp's 16 columns, while products run. Vectors at both ends hold what is another tile's.
+  __device__ __forceinline__ void bring(const WidePlace& place, int pass) const {
+    constexpr int kVectors = kStaged / kVector;  // of a row; one more where it begins inside a vector
+    static_assert(kVectors <= 32);
+    const int lane = thread % 32, pitch = pitch_of<true>(1);
+    const Where at = where(place.position + pass * kStaged);
+    const std::int64_t first = place.column + thread / 32 * 16;
+    const auto channels = static_cast<int>(min(static_cast<std::int64_t>(16), form.out_channels - first));
+    if (!is_brought(at) || channels <= 0) return;
+    ptx::bulk_wait_read();  // what lay here before is on its way
+    __syncwarp();
+    const T* from = Epilogue::beside(out + row_of(at.n, place.g, first) + at.t0, distance());
+    std::uint32_t to = ptx::shared_address(staging + thread / 32 * wide_staging_of_warp(kStagedBytes));
+#pragma unroll 1
+    for (int row = 0; row < channels; ++row) {
+      const int shift = misaligned(from);
+      if (lane < kVectors) ptx::copy_vector(to + static_cast<std::uint32_t>(lane) * 16, from - shift + lane * kVector);
+      if (shift != 0 && lane == row) ptx::copy_vector(to + kVectors * 16, from - shift + kVectors * kVector);
+      from += form.out_length;
+      to += static_cast<std::uint32_t>(pitch * static_cast<int>(sizeof(T)));
+    }
+  }
+  /// Until it is there, for all lanes.
+  static __device__ __forceinline__ void wait_for_brought() {
+    ptx::copy_commit();
+    ptx::copy_wait<0>();
+    __syncwarp();
+  }
+
+  /// Finishes what lies staged bare: where tiles meet the ends of rows, two rows' reads of a warp under way at a time.
+  __device__ __forceinline__ void finish_runs(const Run& run, T* memory, int pitch, int channels) const {
+    constexpr int kRows = 2, kItems = kStaged / 32;
+    const int lane = thread % 32;
+    const StoreFinish<T> late(finish.epilogue);
+    const auto base_bits = reinterpret_cast<unsigned long long>(run.base);
+#pragma unroll 1
+    for (int row = 0; row < channels; row += kRows) {
+      Epilogue::Others<float> others[kRows][kItems];
+      int first[kRows], last[kRows];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const T* const base = reinterpret_cast<const T*>(__shfl_sync(0xffffffffU, base_bits, row + r));
+        first[r] = __shfl_sync(0xffffffffU, run.first, row + r) + lane, last[r] = __shfl_sync(0xffffffffU, run.last, row + r);
+#pragma unroll
+        for (int i = 0; i < kItems; ++i) {
+          const int at = first[r] + 32 * i;
+          others[r][i] = at < last[r] ? late.others(base + at) : late.nothing();
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        T* const own = memory + (row + r) * pitch;
+#pragma unroll
+        for (int i = 0; i < kItems; ++i) {
+          const int at = first[r] + 32 * i;
+          if (at < last[r]) own[at] = static_cast<T>(late(static_cast<float>(own[at]), others[r][i]));
+        }
       }
     }
   }
