@@ -34,8 +34,6 @@ class StoreFinish {
         slope_(epilogue.activation == Activation::leaky_relu ? static_cast<float>(epilogue.slope) : 1.0F),
         scale_(epilogue.residual != 0 ? static_cast<float>(epilogue.scale) : 1.0F) {}
 
-  /// Whether an output needs others().
-  [[nodiscard]] __device__ __forceinline__ bool reads() const { return residual_ != 0 || derivative_ != 0; }
   /// What lies beside the output that goes to `to`: ask early, for many outputs at a time.
   [[nodiscard]] __device__ __forceinline__ Others others(const T* to) const {
     return {residual_ != 0 ? static_cast<float>(*Epilogue::beside(to, residual_)) : -0.0F,
@@ -44,23 +42,6 @@ class StoreFinish {
   /// What others() gives where nothing is read.
   [[nodiscard]] static __device__ __forceinline__ Others nothing() { return {-0.0F, 1.0F}; }
 
-  /// The outputs of a word of one or two sums that are rounded, and the words beside it; one that is not read may hold
-  /// anything.
-  template <class Word>
-  [[nodiscard]] __device__ __forceinline__ Word word(Word sums, Word added, Word result) const {
-    constexpr int kWidth = static_cast<int>(sizeof(Word) / sizeof(T));
-    union Parts {
-      Word word;
-      T at[kWidth];
-      __device__ __forceinline__ explicit Parts(Word of) : word(of) {}
-    } own(sums), more(added), gate(result);
-#pragma unroll
-    for (int i = 0; i < kWidth; ++i)
-      own.at[i] =
-          static_cast<T>((*this)(static_cast<float>(own.at[i]),
-                                 {residual_ != 0 ? static_cast<float>(more.at[i]) : -0.0F, static_cast<float>(gate.at[i])}));
-    return own.word;
-  }
   /// The output, rounded to T.
   [[nodiscard]] __device__ __forceinline__ float operator()(float sum, const Others& other) const {
     const float value = rounded(sum), low = is_relu_ ? 0.0F : rounded(slope_ * value);
