@@ -4,10 +4,9 @@
 #include <cstdint>
 
 #include "conv/problem.hpp"
-#include "cuda/conv/epilogue.cuh"
-#include "cuda/conv/sm90/exact_sum.cuh"
 #include "cuda/conv/sm90/scales.cuh"
 #include "cuda/conv/sm90/tensor_core_steps.hpp"
+#include "cuda/conv/tap_gemm.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -77,71 +76,6 @@ __global__ void __launch_bounds__(kPrepareThreads)
     }
   }
   if (Operand::kScaled && worst != Split::exact) atomicMax(&state->weight_split, static_cast<std::uint32_t>(worst));
-}
-
-inline constexpr int kRepairPieces = 8;  // blocks that share a marked tile
-
-/// Computes outputs of tile `block` again with FFMA: everything where a number could not be scaled at all, else the sums so
-/// near zero that its small numbers count.
-__device__ __forceinline__ void repair_tile(const TapGemm& form, const Steps& steps, const ConvProblem& problem, int columns,
-                                            int positions, const Epilogue& epilogue, bool is_forward, float least,
-                                            std::int64_t block, Split split, const float* __restrict__ source,
-                                            const float* __restrict__ w, const float* __restrict__ bias,
-                                            float* __restrict__ out) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const bool everything = split == Split::never;
-  const std::int64_t tile = block % steps.weight_tiles, above = block / steps.weight_tiles;
-  const std::int64_t n = above / steps.position_tiles;
-  const std::int64_t position_tile = above % steps.position_tiles;
-  const std::int64_t earlier = steps.run_tiles > 0 ? position_tile / steps.run_tiles * steps.run_overlap : 0;
-  const std::int64_t position0 = steps.position_begin + position_tile * steps.position_step - earlier;
-  const std::int64_t column_tiles = steps.weight_tiles / form.G, g = tile / column_tiles;
-  const std::int64_t column0 = tile % column_tiles * columns;
-  for (int i = static_cast<int>(blockIdx.y * 256 + threadIdx.x); i < columns * positions; i += 256 * kRepairPieces) {
-    const std::int64_t column = column0 + i / positions, position = position0 + i % positions;
-    const std::int64_t channel = column / form.classes;
-    const std::int64_t t = form.out_stride * position + column % form.classes * form.out_class_step + form.out_origin;
-    const std::int64_t own = g * form.out_channels + channel;
-    const bool exists = column < form.columns && t >= 0 && t < form.out_length;
-    const float offset = exists && bias != nullptr ? bias[own] : 0.0F;
-    float* result = out + (n * form.G * form.out_channels + own) * form.out_length + t;
-    std::uint32_t wanted =
-        __ballot_sync(0xffffffffU, exists && (everything || !(fabsf(epilogue.undo(*result) - offset) >= least)));
-    for (; wanted != 0; wanted &= wanted - 1) {
-      const int owner = __ffs(static_cast<int>(wanted)) - 1;
-      const float sum = exact_sum(form, problem, is_forward, n, g, __shfl_sync(0xffffffffU, column, owner),
-                                  __shfl_sync(0xffffffffU, position, owner), source, w);
-      if (lane == owner) *result = epilogue.apply(sum + offset);
-    }
-  }
-}
-
-/// Computes again what the scaling may have got wrong, in the marked tiles.
-static __global__ void __launch_bounds__(256)
-    repair_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ Steps steps,
-                  const __grid_constant__ ConvProblem problem, int columns, int positions,
-                  const __grid_constant__ Epilogue epilogue, bool is_forward, double least_sum,
-                  const float* __restrict__ source, const float* __restrict__ w, const float* __restrict__ bias,
-                  float* __restrict__ out, const std::uint32_t* __restrict__ tile_split, const State* __restrict__ weights,
-                  State* __restrict__ state) {
-  const float least = ldexpf(static_cast<float>(least_sum), -scale_exponent(state->source_largest, kSourceTarget) -
-                                                                scale_exponent(weights->weight_largest, kWeightTarget));
-  __shared__ int marked_count;
-  __shared__ std::int64_t marked[256];
-  for (std::int64_t first = blockIdx.x; first < steps.blocks; first += static_cast<std::int64_t>(256) * gridDim.x) {
-    // Mostly there is nothing to do: that is found out for 256 tiles at once.
-    const std::int64_t own_block = first + static_cast<std::int64_t>(threadIdx.x) * gridDim.x;
-    const bool is_marked = own_block < steps.blocks && static_cast<Split>(tile_split[own_block]) != Split::exact;
-    if (__syncthreads_or(is_marked ? 1 : 0) == 0) continue;
-    if (threadIdx.x == 0) marked_count = 0;
-    __syncthreads();
-    if (is_marked) marked[atomicAdd(&marked_count, 1)] = own_block;
-    __syncthreads();
-    for (int at = 0; at < marked_count; ++at)
-      repair_tile(form, steps, problem, columns, positions, epilogue, is_forward, least, marked[at],
-                  static_cast<Split>(tile_split[marked[at]]), source, w, bias, out);
-    __syncthreads();
-  }
 }
 
 }  // namespace polyphase::cuda::tensor_core

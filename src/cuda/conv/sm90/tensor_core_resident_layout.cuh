@@ -25,9 +25,6 @@ struct Walk {
   }
   __device__ __forceinline__ bool more() const { return above < count; }
   __device__ __forceinline__ void advance() { above += step; }
-  __device__ __forceinline__ std::uint32_t block(const StoredSteps& steps) const {
-    return above * steps.by_weight_tiles.divisor + tile;
-  }
   __device__ __forceinline__ TilePlace place(const StoredSteps& steps) const {
     TilePlace place;
     const std::uint32_t n = steps.by_position_tiles.divide(above), g = steps.by_column_tiles.divide(tile);

@@ -22,7 +22,6 @@ inline constexpr int kConverters = 128;  // threads of a pair
 /// which a half was too small, where that is enough to know.
 struct Seen {
   __half2 most = __half2half2(__float2half(0.0F)), fewest = __half2half2(__float2half(kLargestHalf));
-  std::uint32_t least = 0xffffffffU;
 };
 
 /// v*scale as one or two halves; what they were like into `seen`.

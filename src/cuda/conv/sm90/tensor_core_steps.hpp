@@ -26,7 +26,6 @@ struct Steps {
   std::int64_t weight_tiles, position_tiles, blocks;
   std::int64_t position_begin;  // of the first tile
   int position_step;            // from tile to tile
-  int run_tiles, run_overlap;   // behind every so many tiles the next one begins so many positions earlier; 0: never
   unsigned grid;
   FastDivide by_weight_tiles, by_position_tiles, by_column_tiles, by_classes, by_gcd;
 };
