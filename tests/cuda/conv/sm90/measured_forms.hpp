@@ -78,7 +78,7 @@ grouped forward tf32 narrow 147.7 resident 192.8 wide1/1 205.1 wide0/1 212.7 wid
 grouped dgrad tf32 wide1/1 220 resident 223 wide1/2 419.4
 grouped forward bf16 wide1/1 146.3 wide0/1 149.9 wide2/1 192.2
 grouped dgrad bf16 wide1/1 172.8 wide0/1 209.9 wide2/1 258.4
-wavegan forward fp32 units 480 wide1/1 563.5 wide0/1 565.3 wide1/2 698.7 wide0/2 699.9 wide0/3 761.7 wide1/3 774.8 wide0/4 863.4
+wavegan forward fp32 units 499 wide1/1 563.5 wide0/1 565.3 wide1/2 698.7 wide0/2 699.9 wide0/3 761.7 wide1/3 774.8 wide0/4 863.4
 wavegan dgrad fp32 wide1/1 588.1 wide0/1 591.4 wide1/2 666.5 wide0/2 670.6 wide1/4 731.1 wide0/4 734.2 streamed 1092.9
 wavegan forward tf32 wide1/1 225.8 wide0/1 225.9 wide2/1 250.2 wide2/2 394.9 wide1/2 400.8 wide0/2 406.9
 wavegan dgrad tf32 wide1/1 230.2 wide0/1 230.9 wide2/1 253.7 wide1/2 312.9 wide0/2 313.6 wide2/2 316.5 wide1/4 402.8
