@@ -198,6 +198,15 @@ def gpu_tensor_cores(data):
     return table(header, rows) if rows else None
 
 
+def gpu_forms(data):
+    """Which form of the chosen algorithm's kernels a case takes, how far it is from the roofline, and what the choice has lost."""
+    rows = [[r["shape"], r["direction"], r["precision"], r["algorithm"], r["form"], f"{r['us_burst'] / 1e3:.3f}",
+             f"{100 * r['roofline_us'] / r['us_burst']:.0f}", f"{100 * r['lost']:.1f}" if "lost" in r else ""]
+            for r in suite(data, "conv_forms") if r.get("chosen") and "form" in r]
+    header = ["shape", "direction", "precision", "algorithm", "form", "ms", "% of roofline", "% lost by the choice"]
+    return table(header, rows, 5) if rows else None
+
+
 def gpu_others(name, unit, scale):
     """The table of a suite whose records differ in shape and algorithm, with each one's peers in a column."""
     def render(data):
@@ -247,6 +256,7 @@ TABLES = {
     "cpu_steps": ("cpu", cpu_steps),
     "gpu_convolutions": ("h200", gpu_convolutions),
     "gpu_tensor_cores": ("h200", gpu_tensor_cores),
+    "gpu_forms": ("h200", gpu_forms),
     "gpu_steps": ("h200", gpu_others("training_step", "ms", 1e3)),
     "gpu_allocator": ("h200", gpu_others("allocator", "us", 1)),
     "gpu_memory": ("h200", gpu_memory),
