@@ -35,31 +35,23 @@ struct Call {
 /// Whether the tensor cores apply this call's epilogue, which depends on what there is of it, and not where.
 bool tensor_core_applies(const Call& call) {
   struct Key {
-    ConvProblem problem;
-    ConvDirection direction;
-    Precision precision;
-    int device;
-    std::size_t limit;
+    ChoiceKey call;
     Activation activation;
     double slope;
     bool adds, keeps, derives;
-    std::uintptr_t source, out;  // within a sector of 32 bytes
+    std::uintptr_t source, out;  // places in a sector
     bool operator==(const Key&) const = default;
   };
   thread_local Remembered<Key, bool> remembered;
   const Epilogue& epilogue = call.epilogue;
-  const Key key{call.problem,
-                call.direction,
-                call.precision,
-                call.device,
-                conv_workspace_limit(),
+  const Key key{{call.problem, call.direction, call.precision, call.device},
                 epilogue.activation,
                 epilogue.slope,
                 epilogue.residual != 0,
                 epilogue.before != 0,
                 epilogue.derivative != 0,
-                reinterpret_cast<std::uintptr_t>(call.first) % 32,
-                reinterpret_cast<std::uintptr_t>(call.out) % 32};
+                place_in_sector(call.first),
+                place_in_sector(call.out)};
   return remembered.get(key, [&] {
     return tensor_core::fuses(call.problem, call.direction, epilogue, call.precision, call.device, call.first, call.out);
   });
@@ -109,16 +101,8 @@ void issue(const Call& call, Algorithm algorithm) {
 
 /// `automatic` made concrete; remembered, so that the ranking stays off the launch path.
 Algorithm choose(const Call& call) {
-  struct Key {
-    ConvProblem problem;
-    ConvDirection direction;
-    Precision precision;
-    int device;
-    std::size_t limit;
-    bool operator==(const Key&) const = default;
-  };
-  thread_local Remembered<Key, Algorithm> remembered;
-  return remembered.get({call.problem, call.direction, call.precision, call.device, conv_workspace_limit()}, [&] {
+  thread_local Remembered<ChoiceKey, Algorithm> remembered;
+  return remembered.get({call.problem, call.direction, call.precision, call.device}, [&] {
     const ConvPlan plan = make_conv_plan(call.problem, call.direction, call.precision, call.device);
     if (log_topic("plan")) log_message(LogLevel::info, concat("plan: ", plan));
     return plan.algorithm;

@@ -1,11 +1,29 @@
 #pragma once
-// The last few answers of a thread.
+// The last few answers of a thread, and what the choices that it remembers depend on.
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
+#include "conv/algorithm.hpp"
+#include "conv/problem.hpp"
+#include "conv/workspace.hpp"
+
 namespace polyphase::cuda {
+
+/// What every choice of an algorithm, a form or a plan depends on.
+struct ChoiceKey {
+  ConvProblem problem;
+  ConvDirection direction;
+  Precision precision;
+  int device;
+  std::size_t limit = conv_workspace_limit();
+  bool operator==(const ChoiceKey&) const = default;
+};
+
+/// All of an array's address that a choice may depend on: where it begins within a sector of memory.
+inline std::uintptr_t place_in_sector(const void* array) { return reinterpret_cast<std::uintptr_t>(array) % 32; }
 
 /// So that asking again costs less than a launch. One a thread: it is not locked.
 template <class Key, class Answer>

@@ -64,19 +64,13 @@ std::vector<FormCandidate> gather_forms(const FormProblem& asked, const DevicePr
 
 std::optional<FormCandidate> chosen_form(const FormProblem& asked, int device) {
   struct Key {
-    ConvProblem problem;
-    ConvDirection direction;
-    Precision precision;
-    int device;
-    std::size_t limit;
-    std::uintptr_t source, out;
+    ChoiceKey call;
+    std::uintptr_t source, out;  // places in a sector
     bool operator==(const Key&) const = default;
   };
-  constexpr std::uintptr_t kBoundary = 32;
-  const auto place = [](const void* address) { return reinterpret_cast<std::uintptr_t>(address) % kBoundary; };
   thread_local Remembered<Key, std::optional<FormCandidate>> remembered;
-  const Key key{asked.problem,          asked.direction,     asked.precision, device,
-                conv_workspace_limit(), place(asked.source), place(asked.out)};
+  const Key key{
+      {asked.problem, asked.direction, asked.precision, device}, place_in_sector(asked.source), place_in_sector(asked.out)};
   return remembered.get(key, [&] { return choose(asked, device); });
 }
 

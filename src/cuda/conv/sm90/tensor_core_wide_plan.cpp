@@ -67,17 +67,9 @@ std::optional<WidePlan> make_wide_plan(const ConvProblem& problem, ConvDirection
 }
 
 std::optional<WidePlan> wide_plan(const ConvProblem& problem, ConvDirection direction, Precision precision, int device) {
-  struct Key {
-    ConvProblem problem;
-    ConvDirection direction;
-    Precision precision;
-    int device;
-    std::size_t limit;
-    bool operator==(const Key&) const = default;
-  };
   if (problem.N == 0) return std::nullopt;
-  thread_local Remembered<Key, std::optional<WidePlan>> remembered;  // some twenty microseconds of arithmetic
-  return remembered.get({problem, direction, precision, device, conv_workspace_limit()}, [&] {
+  thread_local Remembered<ChoiceKey, std::optional<WidePlan>> remembered;  // some twenty microseconds of arithmetic
+  return remembered.get({problem, direction, precision, device}, [&] {
     const DeviceProperties& gpu = properties(device);
     const auto make = uses_mma(gpu.arch()) ? make_mma_plan : make_wide_plan;
     return make(problem, direction, precision, gpu.sm_count, gpu.shared_bytes_per_block);
