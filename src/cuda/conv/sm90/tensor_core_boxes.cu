@@ -18,9 +18,9 @@ BoxesSteps steps_of(const TapGemm& form, const void* source, const void* out, in
 }
 
 template <class Mode>
-void launch(const Gather& call, const Weights& weights, const BoxesSteps& steps) {
+void launch(const Gather& call, const BoxesSteps& steps) {
   using Operand = typename Mode::Operand;
-  const auto packed = kept_weights<Operand>(call, weights, steps, steps.columns);
+  const auto packed = kept_weights<Operand>(call, steps, steps.columns);
   const BoxesMaps maps = make_boxes_maps(call.form, steps, call.source, call.out);
   const Sampled<Operand> sampled(call);
   sampled.launch(boxes_kernel<Mode>, steps.grid, kBoxesThreads, steps.shared_bytes, call.form, steps, maps,
@@ -30,39 +30,36 @@ void launch(const Gather& call, const Weights& weights, const BoxesSteps& steps)
 }
 
 template <class Operand, int kDepths, bool kHalf>
-void launch_as(const Gather& call, const Weights& weights, const BoxesSteps& steps) {
-  if (steps.kind == BoxesRows::whole) return launch<BoxesMode<Operand, kDepths, kHalf, BoxesRows::whole>>(call, weights, steps);
-  if (steps.kind == BoxesRows::pairs) return launch<BoxesMode<Operand, kDepths, kHalf, BoxesRows::pairs>>(call, weights, steps);
-  launch<BoxesMode<Operand, kDepths, kHalf, BoxesRows::any>>(call, weights, steps);
+void launch_as(const Gather& call, const BoxesSteps& steps) {
+  if (steps.kind == BoxesRows::whole) return launch<BoxesMode<Operand, kDepths, kHalf, BoxesRows::whole>>(call, steps);
+  if (steps.kind == BoxesRows::pairs) return launch<BoxesMode<Operand, kDepths, kHalf, BoxesRows::pairs>>(call, steps);
+  launch<BoxesMode<Operand, kDepths, kHalf, BoxesRows::any>>(call, steps);
 }
 
 /// The kernel with the fewest products that holds all of a tile's.
 template <class Operand>
-void gather_as(const Gather& call, const Weights& weights) {
+void gather_as(const Gather& call) {
   const BoxesSteps steps = steps_of<Operand>(call.form, call.source, call.out, call.device);
   const int depths = steps.depths;
   if constexpr (Operand::kParts == 2) {
     if (!steps.is_half)
-      return depths <= 6 ? launch_as<Operand, 6, false>(call, weights, steps)
-                         : launch_as<Operand, 10, false>(call, weights, steps);
-    if (depths <= 6) return launch_as<Operand, 6, true>(call, weights, steps);
-    if (depths <= 14) return launch_as<Operand, 14, true>(call, weights, steps);
+      return depths <= 6 ? launch_as<Operand, 6, false>(call, steps) : launch_as<Operand, 10, false>(call, steps);
+    if (depths <= 6) return launch_as<Operand, 6, true>(call, steps);
+    if (depths <= 14) return launch_as<Operand, 14, true>(call, steps);
   } else {
     if (!steps.is_half)
-      return depths <= 10 ? launch_as<Operand, 10, false>(call, weights, steps)
-                          : launch_as<Operand, 20, false>(call, weights, steps);
+      return depths <= 10 ? launch_as<Operand, 10, false>(call, steps) : launch_as<Operand, 20, false>(call, steps);
   }
-  launch_as<Operand, 20, true>(call, weights, steps);
+  launch_as<Operand, 20, true>(call, steps);
 }
 
 }  // namespace
 
 void boxes_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
                   const void* bias, void* out, Precision precision, int device, cudaStream_t stream) {
-  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights.data(), bias, out, {},
-                    device,  stream};
-  if (precision == Precision::tf32) return gather_as<OneHalf>(call, weights);
-  return gather_as<SplitHalf>(call, weights);
+  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights, bias, out, {}, device, stream};
+  if (precision == Precision::tf32) return gather_as<OneHalf>(call);
+  return gather_as<SplitHalf>(call);
 }
 
 }  // namespace polyphase::cuda::tensor_core

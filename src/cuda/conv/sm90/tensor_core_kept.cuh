@@ -41,7 +41,7 @@ void pack_weights(const ConvProblem& problem, ConvDirection direction, const Ste
 
 /// pack_weights' result, made again only where the weights were written.
 template <class Operand>
-std::shared_ptr<const Buffer> kept_weights(const Gather& call, const Weights& weights, const Steps& steps, int columns) {
+std::shared_ptr<const Buffer> kept_weights(const Gather& call, const Steps& steps, int columns) {
   constexpr std::int64_t kKept = -4;  // no ConvDirection, which the wide form's keys have here
   const ConvProblem& problem = call.problem;
   const FormKey key{static_cast<std::int64_t>(Algorithm::tensor_core),
@@ -62,10 +62,11 @@ std::shared_ptr<const Buffer> kept_weights(const Gather& call, const Weights& we
                     steps.taps,
                     steps.count};
   const auto bytes = static_cast<std::size_t>(kWeightHeaderBytes + steps.weight_tiles * steps.count * steps.weight_bytes);
-  return weights.packed(key, bytes, call.device, call.stream,
-                        [problem, direction = call.direction, steps, columns](const void* w, void* to, cudaStream_t stream) {
-                          pack_weights<Operand>(problem, direction, steps, columns, w, to, stream);
-                        });
+  return call.weights.packed(
+      key, bytes, call.device, call.stream,
+      [problem, direction = call.direction, steps, columns](const void* w, void* to, cudaStream_t stream) {
+        pack_weights<Operand>(problem, direction, steps, columns, w, to, stream);
+      });
 }
 
 /// A source's sample, on the call's stream; of operands that are not scaled, nothing.
@@ -100,7 +101,7 @@ class Sampled {
   }
   [[nodiscard]] ExactSource exact() const {
     return {call_.problem, call_.direction == ConvDirection::forward, static_cast<const float*>(call_.source),
-            static_cast<const float*>(call_.w)};
+            static_cast<const float*>(call_.weights.data())};
   }
 
  private:

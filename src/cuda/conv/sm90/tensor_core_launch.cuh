@@ -7,6 +7,7 @@
 #include "conv/problem.hpp"
 #include "cuda/conv/epilogue.cuh"
 #include "cuda/conv/tap_gemm.hpp"
+#include "cuda/conv/weights.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -15,7 +16,9 @@ struct Gather {
   const ConvProblem& problem;
   ConvDirection direction;
   TapGemm form;
-  const void *source, *w, *bias;
+  const void* source;
+  const Weights& weights;
+  const void* bias;
   void* out;
   Epilogue epilogue;
   int device;

@@ -29,10 +29,10 @@ auto kernel_of(const NarrowSteps& steps) {
 }
 
 template <class Operand>
-void launch(const Gather& call, const Weights& weights) {
+void launch(const Gather& call) {
   using T = typename Operand::Source;
   const NarrowSteps steps = steps_of<Operand>(call.form, call.out, call.device);
-  const auto packed = kept_weights<Operand>(call, weights, steps, steps.columns);
+  const auto packed = kept_weights<Operand>(call, steps, steps.columns);
   const Sampled<Operand> sampled(call);
   sampled.launch(kernel_of<Operand>(steps), steps.grid, kNarrowThreads, steps.shared_bytes, call.form, steps,
                  static_cast<const T*>(call.source), packed->template as<unsigned char>(), static_cast<const T*>(call.bias),
@@ -44,12 +44,11 @@ void launch(const Gather& call, const Weights& weights) {
 
 void narrow_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
                    const void* bias, void* out, Precision precision, int device, cudaStream_t stream) {
-  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights.data(), bias, out, {},
-                    device,  stream};
-  if (problem.dtype == DType::f16) return launch<Half>(call, weights);
-  if (problem.dtype == DType::bf16) return launch<Brain>(call, weights);
-  if (precision == Precision::tf32) return launch<OneHalf>(call, weights);
-  return launch<SplitHalf>(call, weights);
+  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights, bias, out, {}, device, stream};
+  if (problem.dtype == DType::f16) return launch<Half>(call);
+  if (problem.dtype == DType::bf16) return launch<Brain>(call);
+  if (precision == Precision::tf32) return launch<OneHalf>(call);
+  return launch<SplitHalf>(call);
 }
 
 }  // namespace polyphase::cuda::tensor_core

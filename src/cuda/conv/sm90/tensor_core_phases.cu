@@ -3,23 +3,13 @@
 #include <algorithm>
 
 #include "cuda/allocator.hpp"
+#include "cuda/conv/sm90/tensor_core_launch.cuh"
 #include "cuda/conv/sm90/tensor_core_phases.cuh"
 #include "cuda/dependent_launch.cuh"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 namespace {
-
-struct Call {
-  const ConvProblem& problem;
-  const void* source;
-  const Weights& weights;
-  const void* bias;
-  void* out;
-  const Epilogue& epilogue;
-  int device;
-  cudaStream_t stream;
-};
 
 template <class Operand>
 void pack(const ConvProblem& problem, const PhaseSteps& steps, const void* w, void* packed, cudaStream_t stream) {
@@ -52,10 +42,10 @@ FormKey key_of(const ConvProblem& problem, const PhaseSteps& steps) {
 }
 
 template <class Operand, int kChannels>
-void launch(const Call& call, const PhaseSteps& steps) {
+void launch(const Gather& call, const PhaseSteps& steps) {
   using T = typename Operand::Source;
   const ConvProblem problem = call.problem;
-  const TapGemm form = make_tap_gemm(problem, ConvDirection::forward);
+  const TapGemm& form = call.form;
   const auto packed = call.weights.packed(
       key_of(problem, steps), sizeof(OperandHeader) + static_cast<std::size_t>(steps.packed_bytes), call.device, call.stream,
       [problem, steps](const void* w, void* to, cudaStream_t on) { pack<Operand>(problem, steps, w, to, on); });
@@ -84,7 +74,7 @@ void launch(const Call& call, const PhaseSteps& steps) {
 }
 
 template <class Operand>
-void gather_as(const Call& call) {
+void gather_as(const Gather& call) {
   const DeviceProperties& gpu = properties(call.device);
   const PhaseSteps steps = best_phase_steps(call.problem, gpu.sm_count, gpu.shared_bytes_per_block);
   switch (steps.channels) {
@@ -103,7 +93,16 @@ void gather_as(const Call& call) {
 
 void phases_gather(const ConvProblem& problem, const void* source, const Weights& weights, const void* bias, void* out,
                    const Epilogue& epilogue, int device, cudaStream_t stream) {
-  const Call call{problem, source, weights, bias, out, epilogue, device, stream};
+  const Gather call{problem,
+                    ConvDirection::forward,
+                    make_tap_gemm(problem, ConvDirection::forward),
+                    source,
+                    weights,
+                    bias,
+                    out,
+                    epilogue,
+                    device,
+                    stream};
   if (problem.dtype == DType::f16) return gather_as<WideHalf>(call);
   if (problem.dtype == DType::bf16) return gather_as<WideBrain>(call);
   return gather_as<WideScaled>(call);

@@ -31,10 +31,10 @@ auto kernel_of(const ResidentSteps& steps) {
 }
 
 template <class Operand>
-void launch(const Gather& call, const Weights& weights) {
+void launch(const Gather& call) {
   using T = typename Operand::Source;
   const ResidentSteps steps = steps_of<Operand>(call.form, call.source, properties(call.device));
-  const auto packed = kept_weights<Operand>(call, weights, steps, kResidentColumns);
+  const auto packed = kept_weights<Operand>(call, steps, kResidentColumns);
   const Sampled<Operand> sampled(call);
   sampled.launch(kernel_of<Operand>(steps), steps.grid, kResidentThreads, steps.shared_bytes, call.form, steps, call.epilogue,
                  static_cast<const T*>(call.source), packed->template as<unsigned char>(), static_cast<const T*>(call.bias),
@@ -54,12 +54,12 @@ ResidentSteps resident_steps(const ConvProblem& problem, ConvDirection direction
 void resident_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
                      const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device,
                      cudaStream_t stream) {
-  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights.data(), bias, out, epilogue,
+  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights, bias, out, epilogue,
                     device,  stream};
-  if (problem.dtype == DType::f16) return launch<Half>(call, weights);
-  if (problem.dtype == DType::bf16) return launch<Brain>(call, weights);
-  if (precision == Precision::tf32) return launch<OneHalf>(call, weights);
-  return launch<SplitHalf>(call, weights);
+  if (problem.dtype == DType::f16) return launch<Half>(call);
+  if (problem.dtype == DType::bf16) return launch<Brain>(call);
+  if (precision == Precision::tf32) return launch<OneHalf>(call);
+  return launch<SplitHalf>(call);
 }
 
 }  // namespace polyphase::cuda::tensor_core

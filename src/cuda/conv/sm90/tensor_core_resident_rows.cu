@@ -32,11 +32,11 @@ bool resident_rows_fuse(const ConvProblem& problem, ConvDirection direction, con
 void resident_rows_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
                           const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device,
                           cudaStream_t stream) {
-  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights.data(), bias, out, epilogue,
+  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights, bias, out, epilogue,
                     device,  stream};
-  if (problem.dtype != DType::f32) return gather_rows_of_16_bits(call, weights);
-  if (precision == Precision::tf32) return gather_rows<OneHalf>(call, weights);
-  return gather_rows<SplitHalf>(call, weights);
+  if (problem.dtype != DType::f32) return gather_rows_of_16_bits(call);
+  if (precision == Precision::tf32) return gather_rows<OneHalf>(call);
+  return gather_rows<SplitHalf>(call);
 }
 
 }  // namespace polyphase::cuda::tensor_core

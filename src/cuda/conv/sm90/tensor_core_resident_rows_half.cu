@@ -2,9 +2,9 @@
 
 namespace polyphase::cuda::tensor_core {
 
-void gather_rows_of_16_bits(const Gather& call, const Weights& weights) {
-  if (call.problem.dtype == DType::f16) return gather_rows<Half>(call, weights);
-  gather_rows<Brain>(call, weights);
+void gather_rows_of_16_bits(const Gather& call) {
+  if (call.problem.dtype == DType::f16) return gather_rows<Half>(call);
+  gather_rows<Brain>(call);
 }
 
 }  // namespace polyphase::cuda::tensor_core

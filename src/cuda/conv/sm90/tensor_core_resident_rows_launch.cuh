@@ -15,10 +15,10 @@ template <class Mode, int kN>
 struct RowKernel {};
 
 template <class Mode, int kN>
-void launch_rows(RowKernel<Mode, kN>, const Gather& call, const Weights& weights, const RowSteps& steps) {
+void launch_rows(RowKernel<Mode, kN>, const Gather& call, const RowSteps& steps) {
   using Operand = typename Mode::Operand;
   using T = typename Operand::Source;
-  const auto packed = kept_weights<Operand>(call, weights, steps, steps.columns);
+  const auto packed = kept_weights<Operand>(call, steps, steps.columns);
   const Sampled<Operand> sampled(call);
   const auto* source = static_cast<const T*>(call.source);
   sampled.launch(resident_rows_kernel<Mode, kN>, steps.grid, kRowsThreads, steps.shared_bytes, call.form, steps,
@@ -65,12 +65,12 @@ bool with_rows_kernel(const TapGemm& form, const void* source, const void* out, 
 }
 
 /// resident_rows_gather() of f16 and bf16, which are compiled by themselves.
-void gather_rows_of_16_bits(const Gather& call, const Weights& weights);
+void gather_rows_of_16_bits(const Gather& call);
 
 template <class Operand>
-void gather_rows(const Gather& call, const Weights& weights) {
+void gather_rows(const Gather& call) {
   with_rows_kernel<Operand>(call.form, call.source, call.out, properties(call.device),
-                            [&](auto kernel, const RowSteps& steps) { launch_rows(kernel, call, weights, steps); });
+                            [&](auto kernel, const RowSteps& steps) { launch_rows(kernel, call, steps); });
 }
 
 }  // namespace polyphase::cuda::tensor_core

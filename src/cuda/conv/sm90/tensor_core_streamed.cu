@@ -16,12 +16,12 @@ TileShape tile_shape(int columns) {
 int choose_columns(const TapGemm& form) { return (form.columns + 63) / 64 % 2 == 0 ? 128 : 64; }
 
 template <class Operand, int kColumns>
-void launch(const Gather& call, const Weights& weights) {
+void launch(const Gather& call) {
   using T = typename Operand::Source;
   constexpr int kPositions = kColumns == 64 ? 2 * Operand::kN : Operand::kN;
   const DeviceProperties& gpu = properties(call.device);
   const Steps steps = make_steps(call.form, tile_shape<Operand>(kColumns), gpu.sm_count, gpu.shared_bytes_per_block);
-  const auto packed = kept_weights<Operand>(call, weights, steps, kColumns);
+  const auto packed = kept_weights<Operand>(call, steps, kColumns);
   const Sampled<Operand> sampled(call);
   sampled.launch(gather_kernel<Operand, kColumns, kPositions>, steps.grid, kThreads, steps.shared_bytes, call.form, steps,
                  call.epilogue, static_cast<const T*>(call.source), packed->template as<unsigned char>(),
@@ -30,11 +30,11 @@ void launch(const Gather& call, const Weights& weights) {
 }
 
 template <class Operand>
-void gather_as(const Gather& call, const Weights& weights) {
+void gather_as(const Gather& call) {
   if (choose_columns(call.form) == 128)
-    launch<Operand, 128>(call, weights);
+    launch<Operand, 128>(call);
   else
-    launch<Operand, 64>(call, weights);
+    launch<Operand, 64>(call);
 }
 
 template <class Operand>
@@ -55,16 +55,16 @@ StreamedSteps streamed_steps(const ConvProblem& problem, ConvDirection direction
 void streamed_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
                      const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device,
                      cudaStream_t stream) {
-  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights.data(), bias, out, epilogue,
+  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights, bias, out, epilogue,
                     device,  stream};
   switch (problem.dtype) {
     case DType::f16:
-      return gather_as<Half>(call, weights);
+      return gather_as<Half>(call);
     case DType::bf16:
-      return gather_as<Brain>(call, weights);
+      return gather_as<Brain>(call);
     default:
-      if (precision == Precision::tf32) return gather_as<Tf32>(call, weights);
-      return gather_as<SplitHalf>(call, weights);
+      if (precision == Precision::tf32) return gather_as<Tf32>(call);
+      return gather_as<SplitHalf>(call);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "cuda/conv/sm90/tensor_core_turned.hpp"
 
 #include "cuda/allocator.hpp"
+#include "cuda/conv/sm90/tensor_core_launch.cuh"
 #include "cuda/conv/sm90/tensor_core_turned.cuh"
 #include "cuda/conv/sm90/tensor_core_turned_maps.hpp"
 #include "cuda/runtime.hpp"
@@ -20,22 +21,9 @@ int elements_behind(const void* array, std::uintptr_t bytes) {
 
 TurnedPlace place_of(const void* source, const void* out) { return {elements_behind(source, 16), elements_behind(out, 32)}; }
 
-struct Call {
-  const ConvProblem& problem;
-  ConvDirection direction;
-  TapGemm form;
-  const void* source;
-  const Weights& weights;
-  const void* bias;
-  void* out;
-  const Epilogue& epilogue;
-  int device;
-  cudaStream_t stream;
-};
-
 /// The weights as operands, kept with the layer.
 template <class T>
-std::shared_ptr<const Buffer> packed_weights(const Call& call, const TurnedSteps& steps) {
+std::shared_ptr<const Buffer> packed_weights(const Gather& call, const TurnedSteps& steps) {
   constexpr std::int64_t kTurnedForm = -5;  // no ConvDirection, which the wide form's keys have here
   const ConvProblem& problem = call.problem;
   const FormKey key{static_cast<std::int64_t>(Algorithm::tensor_core),
@@ -69,7 +57,7 @@ auto kernel_of(const TurnedSteps& steps) {
 }
 
 template <class T>
-void launch(const Call& call) {
+void launch(const Gather& call) {
   const TurnedSteps steps = steps_of(call.form, place_of(call.source, call.out), call.device);
   const auto packed = packed_weights<T>(call, steps);
   const TurnedMaps maps = make_turned_maps(call.form, steps, call.source, call.out, call.epilogue.residual);
@@ -85,7 +73,8 @@ void launch(const Call& call) {
 
 void turned_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
                    const void* bias, void* out, const Epilogue& epilogue, int device, cudaStream_t stream) {
-  const Call call{problem, direction, make_tap_gemm(problem, direction), source, weights, bias, out, epilogue, device, stream};
+  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights, bias, out, epilogue,
+                    device,  stream};
   if (problem.dtype == DType::f16) return launch<__half>(call);
   return launch<__nv_bfloat16>(call);
 }

@@ -24,10 +24,9 @@ void pack(const ConvProblem& problem, const UnitSteps& steps, const void* w, voi
 }
 
 template <class Operand, int kStride, int kPattern>
-void launch(const UnitCall& call, const UnitSteps& steps) {
+void launch(const Gather& call, const UnitSteps& steps) {
   using T = typename Operand::Source;
   const ConvProblem problem = call.problem;
-  const TapGemm form = make_tap_gemm(problem, ConvDirection::forward);
   const auto packed = call.weights.packed(
       unit_weight_key(problem, steps), sizeof(OperandHeader) + static_cast<std::size_t>(steps.packed_bytes), call.device,
       call.stream, [problem, steps](const void* w, void* to, cudaStream_t on) { pack<Operand>(problem, steps, w, to, on); });
@@ -36,14 +35,15 @@ void launch(const UnitCall& call, const UnitSteps& steps) {
   CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
   const WideExact<T> exact{problem, true,   static_cast<const T*>(call.source), static_cast<const T*>(call.weights.data()),
                            nullptr, nullptr};
-  launch_behind(kernel, steps.grid, kUnitThreads, static_cast<std::size_t>(shared), call.stream, form, steps, call.epilogue,
+  launch_behind(kernel, steps.grid, kUnitThreads, static_cast<std::size_t>(shared), call.stream, call.form, steps,
+                call.epilogue,
                 unit_source_map(problem, call.source, unit_depths(kUnitPatterns[kPattern]) * kUnitRows, kUnitWidth),
                 static_cast<const T*>(call.bias), static_cast<T*>(call.out), packed->template as<OperandHeader>(), exact);
   check_launch("conv tensor_core: units");
 }
 
 template <class Operand>
-void gather_as(const UnitCall& call) {
+void gather_as(const Gather& call) {
   const UnitSteps steps = units_steps(call.problem, properties(call.device));
   if (steps.pattern == 1) return launch<Operand, 4, 1>(call, steps);
   if (call.problem.S == 4) return launch<Operand, 4, 0>(call, steps);
@@ -58,7 +58,16 @@ UnitSteps units_steps(const ConvProblem& problem, const DeviceProperties& gpu) {
 
 void units_gather(const ConvProblem& problem, const void* source, const Weights& weights, const void* bias, void* out,
                   const Epilogue& epilogue, int device, cudaStream_t stream) {
-  const UnitCall call{problem, source, weights, bias, out, epilogue, device, stream};
+  const Gather call{problem,
+                    ConvDirection::forward,
+                    make_tap_gemm(problem, ConvDirection::forward),
+                    source,
+                    weights,
+                    bias,
+                    out,
+                    epilogue,
+                    device,
+                    stream};
   if (problem.dtype == DType::f32) return gather_split_units(call, units_steps(problem, properties(device)));
   if (problem.dtype == DType::f16) return gather_as<WideHalf>(call);
   return gather_as<WideBrain>(call);

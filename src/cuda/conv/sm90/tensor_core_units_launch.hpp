@@ -6,7 +6,7 @@
 
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
-#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/sm90/tensor_core_launch.cuh"
 #include "cuda/conv/sm90/tensor_core_units_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_maps.hpp"
 #include "cuda/conv/weights.hpp"
@@ -14,17 +14,6 @@
 namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kUnitAlignment = 128;  // of shared memory
-
-struct UnitCall {
-  const ConvProblem& problem;
-  const void* source;
-  const Weights& weights;
-  const void* bias;
-  void* out;
-  const Epilogue& epilogue;
-  int device;
-  cudaStream_t stream;
-};
 
 /// All that packed weights depend on but the weights.
 [[nodiscard]] inline FormKey unit_weight_key(const ConvProblem& problem, const UnitSteps& steps) {
@@ -57,6 +46,6 @@ struct UnitCall {
 }
 
 /// units_gather() of f32, with stride 4 and K = 25, which is compiled by itself.
-void gather_split_units(const UnitCall& call, const UnitSteps& steps);
+void gather_split_units(const Gather& call, const UnitSteps& steps);
 
 }  // namespace polyphase::cuda::tensor_core

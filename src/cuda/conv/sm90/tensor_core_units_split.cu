@@ -24,7 +24,7 @@ void pack(const ConvProblem& problem, const UnitSteps& steps, const void* w, voi
 
 }  // namespace
 
-void gather_split_units(const UnitCall& call, const UnitSteps& steps) {
+void gather_split_units(const Gather& call, const UnitSteps& steps) {
   const ConvProblem problem = call.problem;
   const auto packed = call.weights.packed(
       unit_weight_key(problem, steps), sizeof(OperandHeader) + static_cast<std::size_t>(steps.packed_bytes), call.device,
@@ -42,9 +42,9 @@ void gather_split_units(const UnitCall& call, const UnitSteps& steps) {
   CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
   const WideExact<float> exact{problem, true, source, static_cast<const float*>(call.weights.data()), nullptr, header};
   const CUtensorMap map = unit_source_map(problem, source, kUnitRows, kSplitUnitWidth);
-  launch_behind(kernel, steps.grid, kSplitUnitThreads, static_cast<std::size_t>(shared), call.stream,
-                make_tap_gemm(problem, ConvDirection::forward), steps, call.epilogue, map, static_cast<const float*>(call.bias),
-                static_cast<float*>(call.out), packed->template as<OperandHeader>(), exact);
+  launch_behind(kernel, steps.grid, kSplitUnitThreads, static_cast<std::size_t>(shared), call.stream, call.form, steps,
+                call.epilogue, map, static_cast<const float*>(call.bias), static_cast<float*>(call.out),
+                packed->template as<OperandHeader>(), exact);
   check_launch("conv tensor_core: split units");
 }
 
