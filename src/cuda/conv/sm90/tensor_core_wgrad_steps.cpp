@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "conv/workspace.hpp"
+#include "cuda/conv/remembered.hpp"
 #include "tensor/error.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -213,13 +214,15 @@ void cut_slices(WgradSteps& steps, const ConvProblem& problem, int parts, int sm
                             static_cast<double>(problem.K) * 4.0;
   const auto allowed = std::max<std::int64_t>(
       1, static_cast<std::int64_t>(static_cast<double>(partial_limit) / (weight_bytes * static_cast<double>(turns))));
-  // The fewest rounds of blocks times what a block takes: its chunks, and about six more to begin and to end.
+  // The fewest rounds of blocks times what a block takes: its chunks, and about six more to begin and to end. Of the counts
+  // that take as many rounds the largest is best, and of those whose blocks are as long the least.
   const std::int64_t most =
       std::min({allowed, std::max<std::int64_t>(1, steps.chunks / 8), pieces(4 * std::int64_t{sm_count}, steps.jobs)});
   std::int64_t slices = 1, least = 0;
-  for (std::int64_t count = 1; count <= most; ++count) {
-    const std::int64_t cost = pieces(steps.jobs * count, sm_count) * (pieces(steps.chunks, count) + 6);
-    if (count == 1 || cost < least) slices = count, least = cost;
+  for (std::int64_t rounds = pieces(steps.jobs, sm_count); rounds <= pieces(steps.jobs * most, sm_count); ++rounds) {
+    const std::int64_t length = pieces(steps.chunks, std::min(most, rounds * sm_count / steps.jobs));
+    const std::int64_t cost = rounds * (length + 6);
+    if (least == 0 || cost < least) slices = pieces(steps.chunks, length), least = cost;
   }
   steps.chunks_per_slice = pieces(steps.chunks, slices);
   steps.slices = pieces(steps.chunks, steps.chunks_per_slice);
@@ -300,12 +303,22 @@ std::vector<WgradSteps> wgrad_candidates(const ConvProblem& problem, int parts, 
 
 WgradSteps make_wgrad_steps(const ConvProblem& problem, int parts, int bytes, int sm_count, int shared_limit,
                             std::size_t partial_limit, bool aligned) {
-  WgradSteps best{};
-  for (const WgradSteps& steps : wgrad_candidates(problem, parts, bytes, sm_count, shared_limit, partial_limit, aligned)) {
-    const bool is_better = steps.by_rows == best.by_rows ? steps.cost < best.cost : steps.by_rows;
-    if (best.stages == 0 || is_better) best = steps;
-  }
-  return best;
+  struct Key {
+    ConvProblem problem;
+    int parts, bytes, sm_count, shared_limit;
+    std::size_t partial_limit;
+    bool aligned;
+    bool operator==(const Key&) const = default;
+  };
+  thread_local Remembered<Key, WgradSteps> remembered;
+  return remembered.get({problem, parts, bytes, sm_count, shared_limit, partial_limit, aligned}, [&] {
+    WgradSteps best{};
+    for (const WgradSteps& steps : wgrad_candidates(problem, parts, bytes, sm_count, shared_limit, partial_limit, aligned)) {
+      const bool is_better = steps.by_rows == best.by_rows ? steps.cost < best.cost : steps.by_rows;
+      if (best.stages == 0 || is_better) best = steps;
+    }
+    return best;
+  });
 }
 
 std::optional<double> wgrad_seconds(const ConvProblem& problem, Precision precision, int sm_count, int shared_limit) {

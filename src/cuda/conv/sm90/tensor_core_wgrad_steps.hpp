@@ -106,7 +106,7 @@ struct WgradSteps {
                                           std::size_t partial_limit, bool aligned = true);
 
 /// All tiles that fit, by rows and by words; the same arguments. make_wgrad_steps() is the one of least cost by rows, or by
-/// words where there is none.
+/// words where there is none; it is remembered, so that asking again costs less than a launch.
 [[nodiscard]] std::vector<WgradSteps> wgrad_candidates(const ConvProblem& problem, int parts, int bytes, int sm_count,
                                                        int shared_limit, std::size_t partial_limit, bool aligned = true);
 

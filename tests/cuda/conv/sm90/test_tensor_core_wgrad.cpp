@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -226,6 +227,23 @@ TEST_CASE("tiles, slices and flushes cover the problem, fit shared memory and ke
   // Every kernel has its problem here.
   CHECK(by_rows.size() == std::size(tensor_core::kWgradShapes) + std::size(tensor_core::kWgradWideShapes));
   CHECK(by_words.size() == std::size(tensor_core::kWgradShapes));
+}
+
+TEST_CASE("asking for the tiles of a problem again, as every call does, costs less than a launch") {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kCalls = 20;
+  double least_us = 1e9;  // of some batches: others want the processor too
+  for (int batch = 0; batch < 50; ++batch) {
+    const auto begin = Clock::now();
+    for (int call = 0; call < kCalls; ++call) {
+      ConvProblem p = sized({.N = 16, .C_in = 64, .C_out = 32, .L_in = 32768, .K = 4, .S = 2, .P_l = 1, .P_r = 1});
+      if (call % 2 == 1) p.dtype = DType::bf16;
+      const auto steps = tensor_core::make_wgrad_steps(p, 1, call % 2 == 1 ? 2 : 4, kSmsOfHopper, kSharedOfHopper, 1 << 28);
+      REQUIRE(steps.by_rows);
+    }
+    least_us = std::min(least_us, std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / kCalls);
+  }
+  CHECK(least_us < 5);
 }
 
 TEST_CASE("the estimate is near what an H200 took, and there is none by words") {
