@@ -1,6 +1,7 @@
 #include "cuda/block_pool_lists.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace polyphase::cuda {
@@ -10,11 +11,11 @@ using State = Block::State;
 
 std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 
-/// Memory is mapped in few large pieces where much is asked for (a piece costs the driver about as much as a kernel launch or
-/// ten), in small ones otherwise: a piece goes back only whole.
-std::size_t piece_size(std::size_t bytes, std::size_t unit) {
-  constexpr std::size_t mib = 1024 * 1024;
-  const std::size_t wanted = bytes >= 1024 * mib ? 64 * mib : bytes >= 32 * mib ? 16 * mib : 2 * mib;
+/// A piece goes back, or elsewhere, only whole, so it is small beside all that is held: what few pieces strand is little. But
+/// where much is held small ones would be many, and each costs the driver about as much as a kernel launch or ten.
+std::size_t piece_size(std::size_t bytes, std::size_t held, std::size_t unit) {
+  constexpr std::size_t kPiecesOfAll = 128, mib = 1024 * 1024;
+  const std::size_t wanted = std::clamp(std::bit_floor((held + bytes) / kPiecesOfAll), 2 * mib, 64 * mib);
   return std::min(round_up(wanted, unit), bytes);
 }
 
@@ -214,7 +215,7 @@ std::size_t PoolLists::move_from(Block* block, Arena& arena, Address to, std::si
 bool PoolLists::map_pieces(Arena& arena, Address begin, std::size_t bytes) {
   const Address end = begin + bytes;
   for (Address at = begin; at < end;) {
-    const std::size_t piece = piece_size(end - at, source_.granularity());
+    const std::size_t piece = piece_size(end - at, mapped_bytes_, source_.granularity());
     if (!source_.map(at, piece)) {
       unmap_pieces(arena, begin, at);
       return false;

@@ -339,7 +339,8 @@ TEST_CASE("snapshot and leak report name the blocks") {
 
 TEST_CASE("the allocations of a training run: exact counts, and at most 5 % more memory than was ever live") {
   // superres on the CPU, 16 windows of 8192 samples, made and three steps trained; the network of bench/training_step on a GPU,
-  // 32 x 512 samples, twenty steps: "+BYTES", and "-I" for the I-th of those.
+  // 32 x 512 samples, twenty steps, its input gradients by Algorithm::direct and by the tensor cores, which want a converted
+  // source: "+BYTES", and "-I" for the I-th of those.
   std::string name;
   int runs = 1;
   SUBCASE("superres") {
@@ -347,6 +348,7 @@ TEST_CASE("the allocations of a training run: exact counts, and at most 5 % more
     runs = 3;
   }
   SUBCASE("vocoder") { name = "vocoder_training.txt"; }
+  SUBCASE("vocoder, tensor cores") { name = "tensor_core_training.txt"; }
   std::ifstream file(CUDA_TEST_DATA "/" + name);
   REQUIRE(file.good());
   std::vector<std::string> events;
