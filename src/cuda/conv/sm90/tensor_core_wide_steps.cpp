@@ -150,16 +150,16 @@ double wide_seconds(const TapGemm& form, const WideSteps& steps, const WideShape
   // All measured on an H200: what products take beside the tensor cores' least, cycles a tile and an output's 128th, bytes a
   // cycle of L2, clock where only a part of the multiprocessors has work, terabytes a second of the pass that makes operands
   // and of the product.
-  const double slower = shape.parts == 2 ? 1.07 : element_bytes == 4 ? 1.1 : 1.05;
-  constexpr double kTile = 2300, kStored = 8.4, kSpread = 1.38, kPartial = 41, kScattered = 0.93;
-  constexpr double kOfL2 = 50, kPlacesOfL2 = 0.8, kClock = 1.7e9, kFaster = 0.22, kSms = 132;
-  constexpr double kConverted = 3.85e12, kMultiplied = 2.9e12, kSum = 1500, kSummed = 42;
+  const double slower = element_bytes == 4 ? 1.22 : 1.13;
+  constexpr double kTile = 2400, kStored = 4.6, kPartial = 41, kScattered = 0.93;
+  constexpr double kOfL2 = 68, kPlacesOfL2 = 1.1, kClock = 1.7e9, kFaster = 0.26, kSms = 132;
+  constexpr double kConverted = 3.86e12, kMultiplied = 2.5e12, kSum = 1400, kSummed = 43;
   const double products = shape.parts == 2 ? 3 : 1, share = sm_count / kSms;
   const auto number = [](std::int64_t value) { return static_cast<double>(value); };
   const double depths = number(steps.row_steps_of_slice) * kWideDepths * number(form.planes * form.taps);
   const double outputs = number(steps.tile_columns) * steps.tile_positions / (2 * kWideSubtile);
   const double multiply = slower * depths * products * kWideGroups * shape.positions / 2;
-  const double stored = kStored * (form.classes > 1 ? kSpread : 1) * outputs;
+  const double stored = kStored * outputs;
   const double store = (steps.slices > 1 ? kPartial * outputs : stored) + kTile;
   const double waves = number(pieces(steps.blocks, sm_count));
   const double busy = std::min(1.0, number(steps.blocks) / sm_count);
@@ -176,7 +176,7 @@ double wide_seconds(const TapGemm& form, const WideSteps& steps, const WideShape
   // A block of the sum over slices has a tile, and two of them are all that a multiprocessor's share of L2 gives.
   const double rate = kSummed * std::min(number(steps.tiles), 2.0 * sm_count);
   const double sum = steps.slices == 1 ? 0 : kSum + number(steps.partial_bytes) / rate + stored;
-  const double launches = element_bytes == 4 ? 9.9e-6 : 5.3e-6;
+  const double launches = element_bytes == 4 ? 11.3e-6 : 5.9e-6;
   return std::sqrt(cores * cores + cache * cache + memory * memory) + (scattered + sum) / kClock +
          (in + operand) / (kConverted * share) + launches;
 }
