@@ -168,7 +168,7 @@ std::optional<double> tensor_core_known_seconds(const ConvProblem& problem, Conv
   if (direction == ConvDirection::wgrad)
     return tensor_core::wgrad_seconds(problem, precision, gpu.sm_count, gpu.shared_bytes_per_block);
   const auto chosen = tensor_core::chosen_form({problem, direction, precision}, device);
-  return chosen ? std::optional(chosen->seconds) : std::nullopt;
+  return chosen ? std::optional(chosen->seconds + kWrittenWeights) : std::nullopt;
 }
 
 }  // namespace

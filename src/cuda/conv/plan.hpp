@@ -28,6 +28,10 @@ struct GpuRates {
   double launch = 3e-6;       ///< seconds a kernel adds
 };
 
+/// Seconds put on an estimate of tensor-core kernels that has their weights packed: half of the 7 to 10 us in which an H200
+/// packs those of a small layer. A training step does so each time, inference never.
+inline constexpr double kWrittenWeights = 4e-6;
+
 /// One algorithm's estimate.
 struct Candidate {
   Algorithm algorithm;
