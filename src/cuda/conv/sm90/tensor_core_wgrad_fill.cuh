@@ -160,8 +160,7 @@ struct WgradFill {
   /// Whether a number may be below the normal halves.
   __device__ static __forceinline__ bool is_small(__half2 least) {
     if constexpr (!Operand::kScaled) return false;
-    const float2 smallest = __half22float2(least);
-    return fminf(smallest.x, smallest.y) <= kLeastNormalHalf;
+    return !__hbgt2(least, __float2half2_rn(kLeastNormalHalf));
   }
 
   /// The same, and counts what is below the normal halves.

@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kPar
   __syncthreads();
   WgradRange range{__float2half2_rn(0.0F), 0};
   // Of 168 a thread at launch, or 128.
-  constexpr bool kInPairs = Operand::kParts == 2 && kN == 64;  // converters need more then
+  constexpr bool kInPairs = wgrad_pairs_fit({kN, kShifts}, Operand::kParts);  // converters need more then
   constexpr int kConsumerRegisters = kN * kShifts > 256 ? 232 : kInPairs ? 208 : 216;
   constexpr int kConverterRegisters = kProducers == 128 ? 504 - 2 * kConsumerRegisters : 256 - kConsumerRegisters;
   constexpr int kItems = kConverterRegisters < 56 && Operand::kScaled ? 1 : 2;  // of a converter at a time

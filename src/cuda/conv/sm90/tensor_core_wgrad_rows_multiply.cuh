@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "cuda/conv/sm90/tensor_core_wgrad_rows.cuh"
+#include "cuda/ptx/shared.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -124,11 +125,13 @@ struct WgradRows {
         if (hidden > 0) hide(kFirst + k, hidden, high[k]);
       }
     } else {
+      // Boxes begin at multiples of 128 bytes: fragments of a row, like the swizzle, change only the end of an address.
       const auto own = static_cast<std::uint32_t>((position & 31) * kBytes);
-      const unsigned char* const from = raw + (position >> 5) * box_bytes;
+      const std::uint32_t from = ptx::shared_address(raw) + static_cast<std::uint32_t>((position >> 5) * box_bytes);
+      const std::uint32_t first[2] = {from + (own ^ row[0].byte), from + (own ^ row[1].byte)};
       take<kFirst>(scale, hidden, high, low, range, [&](int fragment, int i) {
-        const std::uint32_t in_row = (static_cast<std::uint32_t>(fragment % 2 * 64 + i / 2 * 32) + own) ^ row[i % 2].byte;
-        return *reinterpret_cast<const uint2*>(from + fragment / 2 * box_bytes + in_row);
+        const auto in_row = static_cast<std::uint32_t>(fragment % 2 * 64 + i / 2 * 32);
+        return ptx::load_shared_pair((first[i % 2] ^ in_row) + static_cast<std::uint32_t>(fragment / 2 * box_bytes));
       });
     }
   }

@@ -124,7 +124,7 @@ void plan_rows(WgradSteps& steps, const ConvProblem& problem, int parts, int byt
   if (!has_classes(steps.rows, problem, steps.rows.raw.classes) ||
       !has_classes(steps.columns, problem, steps.columns.raw.classes))
     return;
-  if (parts == 2 && steps.shape.columns == 64) pair_items(steps, aligned);
+  if (wgrad_pairs_fit(steps.shape, parts)) pair_items(steps, aligned);
   const int columns_bytes = steps.shape.columns / 8 * steps.columns.pitch * 16;
   steps.rows_bytes = 0;
   steps.stage_bytes = parts * columns_bytes;

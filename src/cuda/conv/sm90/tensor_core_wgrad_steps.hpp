@@ -93,6 +93,11 @@ struct WgradSteps {
   return parts == 2 && shape.columns * shape.shifts <= 192 ? 512 : 384;
 }
 
+/// Whether converters have registers for two positions at a time.
+[[nodiscard]] constexpr bool wgrad_pairs_fit(WgradShape shape, int parts) {
+  return parts == 2 && (shape.columns == 64 || (shape.columns == 32 && shape.shifts == 5));
+}
+
 /// Entries of the list of items by rows; a converter has up to two at a time.
 [[nodiscard]] constexpr int wgrad_listed_items(const WgradSteps& steps) {
   const int at_once = 2 * (steps.row_threads - 256 - 32);
