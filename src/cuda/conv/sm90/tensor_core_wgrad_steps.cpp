@@ -236,16 +236,15 @@ void cut_slices(WgradSteps& steps, const ConvProblem& problem, int parts, int sm
   steps.partial_slices = steps.slices * steps.flushes * (steps.adds_turns ? 1 : turns);
 }
 
-/// Seconds of a launch by rows, all that goes with it included. Fitted to measurements on an H200 of 132 multiprocessors: of
-/// 612 tiles of 16 problems in three precisions it picks one within 4 percent of the fastest but for one, and is within 19
-/// percent of what that took (hifigan_up1 in tf32: 27).
+/// Seconds of a launch by rows, all that goes with it included. Fitted to the tiles of 16 problems in three precisions on an
+/// H200 of 132 multiprocessors (tests/cuda/conv/sm90/measured_wgrad.hpp): it picks one within 2 percent of the fastest.
 double rows_seconds(const WgradSteps& steps, const ConvProblem& problem, int parts, int bytes, int sm_count) {
-  constexpr double kFirstBytes = 25, kAgainBytes = 36;  // a cycle, read from memory or once more from L2
-  constexpr double kLongest = 0.83, kOther = 0.48;      // of what takes longest, and of what it hides
-  constexpr double kStore = 1.44, kStoreTurned = 0.56;  // cycles of a block for one of its sums: rows of x, of y
-  constexpr double kBandwidth = 0.98e12, kLaunches = 6.2e-6;
-  constexpr double kFill = 1.8;                      // chunks
-  const double clock = bytes == 4 ? 1.7e9 : 1.82e9;  // 16 bits take less power
+  constexpr double kFirstBytes = 24.3, kAgainBytes = 37.7;  // a cycle, read from memory or once more from L2
+  constexpr double kLongest = 0.74, kOther = 0.61;          // of what takes longest, and of what it hides
+  constexpr double kStore = 1.28, kStoreTurned = 0.31;      // cycles of a block for one of its sums: rows of x, of y
+  constexpr double kBandwidth = 0.895e12, kLaunches = 6.8e-6;
+  constexpr double kFill = 2.0;                       // chunks
+  const double clock = bytes == 4 ? 1.65e9 : 1.83e9;  // 16 bits take less power
   const double chunk = steps.chunk, arriving = (steps.rows.raw.arriving + steps.columns.raw.arriving) / chunk;
   const auto blocks = static_cast<double>(steps.jobs * steps.slices);
   const double copied = blocks * static_cast<double>(steps.chunks_per_slice) * chunk * arriving;
@@ -255,12 +254,12 @@ double rows_seconds(const WgradSteps& steps, const ConvProblem& problem, int par
   const double first = std::min(1.0, tensors / copied);
   const double copy = arriving * (first / kFirstBytes + (1 - first) / kAgainBytes);
   const double multiply =
-      (steps.own == 0 ? 64.0 : 128.0) * steps.shape.columns * steps.shape.shifts * (parts == 2 ? 3.6 : 1.0) / 2048;
-  const double convert = (steps.columns.in_pairs ? 2 : 1) * steps.columns.items / chunk * (parts == 2 ? 1.63 : 1.17);
+      (steps.own == 0 ? 64.0 : 128.0) * steps.shape.columns * steps.shape.shifts * (parts == 2 ? 3.95 : 1.0) / 2048;
+  const double convert = (steps.columns.in_pairs ? 2 : 1) * steps.columns.items / chunk * (parts == 2 ? 0.96 : 1.08);
   // Rows whose numbers are not neighbours are read one by one, which hides least where each consumer has rows of its own.
-  const double apart = steps.own == 0 ? 3.2 : 8.5, read = steps.rows.step != 1         ? apart
-                                                          : steps.rows.raw.is_swizzled ? 0.0
-                                                                                       : 1.45;
+  const double apart = steps.own == 0 ? 3.15 : 7.5, read = steps.rows.step != 1         ? apart
+                                                           : steps.rows.raw.is_swizzled ? 0.0
+                                                                                        : 1.7;
   const double longest = std::max({multiply, copy, convert});
   const double position = kLongest * longest + kOther * (multiply + copy + convert - longest) + read;
   // Sums of four neighbouring planes are stored together.

@@ -7,13 +7,17 @@
 #include <iterator>
 #include <limits>
 #include <set>
+#include <sstream>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "../../../../bench/shapes.hpp"
 #include "conv/workspace.hpp"
 #include "cuda/conv/sm90/tensor_core.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_maps.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
+#include "measured_wgrad.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
 #include "support/tensor_core_grid.hpp"
@@ -277,6 +281,34 @@ TEST_CASE("the estimate is near what an H200 took, and there is none by words") 
   }
   const ConvProblem odd = sized({.N = 2, .C_in = 129, .C_out = 129, .L_in = 401, .K = 3});
   CHECK_FALSE(tensor_core::wgrad_seconds(odd, Precision::fp32, kSmsOfHopper, kSharedOfHopper));
+}
+
+TEST_CASE("on no measured case the tile that is taken is 5 % slower than the fastest") {
+  std::istringstream lines(kMeasuredWgrads);
+  int cases = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty()) continue;
+    std::istringstream in(line);
+    std::string shape, precision, tile;
+    in >> shape >> precision;
+    const auto* known =
+        std::find_if(bench::kShapes.begin(), bench::kShapes.end(), [&](const auto& one) { return one.name == shape; });
+    REQUIRE(known != bench::kShapes.end());
+    const bool is_half = precision == "bf16";
+    const auto steps = tensor_core::make_wgrad_steps(bench::problem_of(*known), precision == "fp32" ? 2 : 1, is_half ? 2 : 4,
+                                                     kSmsOfHopper, kSharedOfHopper, std::size_t{1} << 28);
+    const std::string chosen =
+        concat(steps.by_rows ? 'r' : 'w', steps.shape.columns, 'x', steps.shape.shifts, steps.swapped ? 'y' : 'x');
+    double fastest = 0, own = 0;
+    for (double us = 0; in >> tile >> us;) {
+      if (fastest == 0) fastest = us;
+      if (tile == chosen) own = us;
+    }
+    CHECK_MESSAGE(own > 0, line, ": ", chosen, " was among the slow ones");
+    CHECK_MESSAGE(own <= 1.05 * fastest, line, ": ", chosen, " is taken");
+    ++cases;
+  }
+  CHECK(cases >= 45);
 }
 
 TEST_CASE("long sums of one part leave the tensor cores every 16384 positions, split ones their f32 sums every 32768") {
