@@ -5,10 +5,10 @@
 // Three products of halves (operand.cuh) need sums of their own: those of high*high are added to f32 totals behind every stage,
 // since tensor cores cut sums off, and those of high*low and low*high, which are 2^11 times too large, as well. Registers have
 // room for totals and one set of sums: tiles of 128 units x 128 columns, two warpgroups of 64 units each. The columns are two
-// halves, so that the sums of one are added while the other is multiplied.
+// halves, so that the sums of one are added while the other is multiplied; the next stage's low halves are fetched meanwhile.
 //
-// One thread streams weights, 51 KB a stage of 16 rows. Three warps bring the source and make halves of it, once a tile; a
-// consumer reads them as words of two rows, which need no more than to be moved to where wgmma wants them.
+// One thread streams weights, 51 KB a stage of 16 rows, and the source. Three warps make halves of it, once a tile; a consumer
+// reads them as words of two rows, which need no more than to be moved to where wgmma wants them.
 
 #include <cstdint>
 #include <utility>
@@ -56,22 +56,17 @@ __device__ __forceinline__ void multiply_split_chunk(const SplitUnitWords<SplitU
   }
 }
 
-/// A stage's high*high or mixed products of a half of the columns, a group, in fresh sums.
-template <int kPattern, bool kMixed, int kHalf>
+/// A stage's products of one part of the source and one of the weights, of a half of the columns: a group. In fresh sums, or
+/// added to those that there are.
+template <int kPattern, int kHalf, bool kLowSource, bool kLowWeights>
 __device__ __forceinline__ void multiply_split(const SplitUnitWords<SplitUnitLayout<kPattern>::kFragments>& words,
-                                               std::uint64_t weights, SplitUnitSums& sums) {
-  SplitUnitBegun accumulate{};
+                                               std::uint64_t weights, SplitUnitSums& sums, bool are_fresh) {
+  SplitUnitBegun accumulate{!are_fresh, !are_fresh};
   ptx::wgmma_fence();
-  const auto multiply = [&]<bool kLowSource, bool kLowWeights, int... kIndex>(std::integer_sequence<int, kIndex...>) {
+  const auto multiply = [&]<int... kIndex>(std::integer_sequence<int, kIndex...>) {
     (multiply_split_chunk<kPattern, kHalf, kLowSource, kLowWeights, kIndex>(words, weights, sums, accumulate), ...);
   };
-  constexpr auto kAll = std::make_integer_sequence<int, SplitUnitLayout<kPattern>::kProducts>();
-  if constexpr (kMixed) {
-    multiply.template operator()<false, true>(kAll);
-    multiply.template operator()<true, false>(kAll);
-  } else {
-    multiply.template operator()<false, false>(kAll);
-  }
+  multiply(std::make_integer_sequence<int, SplitUnitLayout<kPattern>::kProducts>());
   ptx::wgmma_commit();
 }
 
@@ -88,14 +83,23 @@ __device__ __forceinline__ void add_half(float (&totals)[2][kSplitUnitSums], Spl
       totals[0][kSplitUnitSums / 2 + i] = fmaf(sums.lone[i], factor, totals[0][kSplitUnitSums / 2 + i]);
   }
 }
+
+/// Sums below this, scaled as the operands are, may be wrong (tensor_core_wide_repair.cuh). faults: of a tile's source, a word
+/// of each warp.
+__device__ __forceinline__ float split_unit_unsafe(const TapGemm& form, uint4 faults, std::uint32_t of_weights) {
+  if (((faults.x | faults.y | faults.z | of_weights) & kNever) != 0) return INFINITY;
+  const auto small = static_cast<float>(faults.x + faults.y + faults.z) + static_cast<float>(of_weights);
+  return 32.0F * fminf(small, static_cast<float>(form.rows * form.taps));
+}
+
 template <int kStride, int kPattern>
 __device__ __forceinline__ void consume_split_units(const TapGemm& form, const UnitSteps& steps, const Epilogue& epilogue,
-                                                    const SplitUnitLayout<kPattern>& layout, const unsigned char* memory,
+                                                    const SplitUnitLayout<kPattern>& layout, unsigned char* memory,
                                                     const WideExact<float>& exact, const float* bias, float* out,
                                                     const OperandHeader* weight_header, int group, int warp, int lane) {
   using Layout = SplitUnitLayout<kPattern>;
   const int first = group * (kUnitPositions / kUnitGroups) + warp * 16;
-  const unsigned char* own = memory + Layout::kWeightBytes + (first / 2 + lane / 4 + steps.lead / 2) * 64 + lane % 4 * 16;
+  const unsigned char* own = memory + Layout::kWeightBytes + ((first + steps.lead + 1) / 2 + lane / 4) * 64 + lane % 4 * 16;
   const int exponent = source_exponent(exact.header), of_weights = scale_exponent(weight_header->largest, kWeightTarget);
   const std::uint32_t weight_faults = weight_header->faults;
   Ring at;
@@ -104,36 +108,45 @@ __device__ __forceinline__ void consume_split_units(const TapGemm& form, const U
   for (UnitWalk walk; walk.more(steps); walk.advance()) {
     float totals[2][kSplitUnitSums] = {};
     SplitUnitSums sums{};
-    std::uint32_t faults = weight_faults;
     SplitUnitWords<Layout::kFragments> words{};
+    int last = 0;
 #pragma unroll 1
     for (int left = steps.count; left > 0; --left) {
       const unsigned char* source = own + static_cast<std::uint32_t>(at.stage) * Layout::kStageBytes;
       const std::uint64_t weights = ptx::operand_descriptor(layout.weights(at.stage), 0);
       ptx::mbarrier_wait(layout.full(at.stage), at.parity);
-      const uint4 wrong = *reinterpret_cast<const uint4*>(memory + (layout.faults - layout.stages) + at.stage * 16);
-      faults |= wrong.x | wrong.y | wrong.z;
-      load_split_units<kPattern>(source, zero, words);
-      words.keep();
-      multiply_split<kPattern, true, 0>(words, weights, sums);
-      multiply_split<kPattern, true, 1>(words, weights, sums);
+      // Low halves come first, whose registers are free: products of the stage before are running.
+      load_split_units(source + kSplitUnitLow, zero, words.low);
+      words.keep(words.low);
+      ptx::wgmma_wait<0>();
+      words.keep(words.high);
+      multiply_split<kPattern, 0, true, false>(words, weights, sums, true);
+      if (left != steps.count) ptx::mbarrier_arrive(layout.empty(last));
+      load_split_units(source, zero, words.high);
+      add_half<Layout::kHasLone, 1>(totals, sums, 1.0F);
+      multiply_split<kPattern, 1, true, false>(words, weights, sums, true);
+      words.keep(words.high);
+      multiply_split<kPattern, 0, false, true>(words, weights, sums, false);
+      multiply_split<kPattern, 1, false, true>(words, weights, sums, false);
       ptx::wgmma_wait<1>();
       add_half<Layout::kHasLone, 0>(totals, sums, 1.0F / kLowScale);
-      multiply_split<kPattern, false, 0>(words, weights, sums);
+      multiply_split<kPattern, 0, false, false>(words, weights, sums, true);
       ptx::wgmma_wait<1>();
+      words.keep(words.low);
       add_half<Layout::kHasLone, 1>(totals, sums, 1.0F / kLowScale);
-      multiply_split<kPattern, false, 1>(words, weights, sums);
+      multiply_split<kPattern, 1, false, false>(words, weights, sums, true);
       ptx::wgmma_wait<1>();
       add_half<Layout::kHasLone, 0>(totals, sums, 1.0F);
-      ptx::wgmma_wait<0>();
-      words.keep();
-      ptx::mbarrier_arrive(layout.empty(at.stage));
-      add_half<Layout::kHasLone, 1>(totals, sums, 1.0F);
+      last = at.stage;
       at.advance(steps.stages);
     }
+    ptx::wgmma_wait<0>();
+    words.keep(words.high);
+    const float unsafe =
+        split_unit_unsafe(form, *reinterpret_cast<const uint4*>(layout.faults_of(memory, last)), weight_faults);
+    ptx::mbarrier_arrive(layout.empty(last));
+    add_half<Layout::kHasLone, 1>(totals, sums, 1.0F);
     const UnitPlace place = walk.place(steps);
-    const auto products = static_cast<float>(form.rows * form.taps);
-    const float unsafe = (faults & kNever) != 0 ? INFINITY : faults != 0 ? 32.0F * products : 0.0F;
     Suspects<2> suspects;
     if (unsafe > 0) {
 #pragma unroll
@@ -184,11 +197,14 @@ __global__ void __launch_bounds__(kSplitUnitThreads, 1)
   __syncthreads();
   if (group == kUnitGroups) {
     ptx::registers_down<72>();
-    if (warp > 0)
-      split_unit_sources<kPattern>(form, steps, layout, &map, raw + (base - ptx::shared_address(raw)), exact.header,
+    // The copies need no scale: what they read was there before the sample's launch let this one begin.
+    if (warp > 0) {
+      wait_for_grid_before();
+      split_unit_sources<kPattern>(steps, layout, raw + (base - ptx::shared_address(raw)), source_exponent(exact.header),
                                    (warp - 1) * 32 + lane);
-    else if (lane == 0)
-      copy_split_units<kPattern>(steps, layout, reinterpret_cast<const unsigned char*>(weight_header + 1));
+    } else if (lane == 0) {
+      copy_split_units<kPattern>(form, steps, layout, &map, reinterpret_cast<const unsigned char*>(weight_header + 1));
+    }
   } else {
     ptx::registers_up<216>();
     wait_for_grid_before();
@@ -199,7 +215,7 @@ __global__ void __launch_bounds__(kSplitUnitThreads, 1)
 }
 
 /// packed[column tile][16 rows][product][part][8 rows][column][8 of 16 rows]: row 4*(2*h + e) + q of 16 lies at 8*h + 2*q + e,
-/// where split_unit_halves puts it. Zero where there is no channel.
+/// where put_split_unit puts it. Zero where there is no channel.
 static __global__ void __launch_bounds__(kLargestThreads)
     split_units_pack_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ UnitSteps steps,
                             const __grid_constant__ SplitUnitChunks chunks, const float* __restrict__ w,

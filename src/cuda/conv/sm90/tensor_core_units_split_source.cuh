@@ -73,82 +73,67 @@ struct SplitUnitLayout {
     return stages + static_cast<std::uint32_t>(stage) * kStageBytes;
   }
   __device__ __forceinline__ std::uint32_t raw(int stage) const { return raws + static_cast<std::uint32_t>(stage) * kRawBytes; }
+  /// Of the tile whose last stage it is: a word of each warp that makes halves.
+  __device__ __forceinline__ std::uint32_t* faults_of(unsigned char* memory, int stage) const {
+    return reinterpret_cast<std::uint32_t*>(memory + (faults - stages) + stage * 16);
+  }
   __device__ __forceinline__ std::uint32_t full(int stage) const { return barriers + static_cast<std::uint32_t>(stage) * 16; }
   __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
   __device__ __forceinline__ std::uint32_t raw_full(int stage) const { return full(kUnitStagesMost + stage); }
   __device__ __forceinline__ std::uint32_t raw_empty(int stage) const { return raw_full(stage) + 8; }
 };
 
-/// One thread: the weights of all stages of all tiles.
+/// One thread: all stages of all tiles, of the source as it lies and of weights.
 template <int kPattern>
-__device__ __forceinline__ void copy_split_units(const UnitSteps& steps, const SplitUnitLayout<kPattern>& layout,
+__device__ __forceinline__ void copy_split_units(const TapGemm& form, const UnitSteps& steps,
+                                                 const SplitUnitLayout<kPattern>& layout, const CUtensorMap* map,
                                                  const unsigned char* packed) {
   using Layout = SplitUnitLayout<kPattern>;
-  Ring ring;
+  Ring ring, raw;
   for (UnitWalk walk; walk.more(steps); walk.advance()) {
     const UnitPlace place = walk.place(steps);
+    const int element = static_cast<int>(place.unit) + steps.first;
+    auto row = static_cast<int>((place.n * form.G + place.g) * form.rows);
     const unsigned char* weights =
         packed + static_cast<std::int64_t>(place.column_tile) * steps.count * static_cast<std::int64_t>(Layout::kWeightBytes);
     for (int step = 0; step < steps.count; ++step) {
+      ptx::mbarrier_wait(layout.raw_empty(raw.stage), raw.parity ^ 1);
+      ptx::mbarrier_arrive_expect(layout.raw_full(raw.stage), Layout::kRawBytes);
+      ptx::tensor_copy(layout.raw(raw.stage), map, element, row, 0, layout.raw_full(raw.stage));
+      raw.advance(kSplitUnitRaws);
       const std::uint32_t full = layout.full(ring.stage);
       ptx::mbarrier_wait(layout.empty(ring.stage), ring.parity ^ 1);
       ptx::mbarrier_arrive_expect(full, Layout::kWeightBytes);
       ptx::bulk_copy(layout.weights(ring.stage), weights, Layout::kWeightBytes, full);
       weights += Layout::kWeightBytes;
+      row += kUnitRows;
       ring.advance(steps.stages);
     }
   }
 }
 
-/// The source of one stage after another, as it lies; one thread.
-template <int kPattern>
-struct SplitUnitFeed {
-  using Layout = SplitUnitLayout<kPattern>;
-  UnitWalk walk;
-  Ring ring;
-  int step = 0, element = 0, row = 0;
-  __device__ __forceinline__ void next(const TapGemm& form, const UnitSteps& steps, const Layout& layout,
-                                       const CUtensorMap* map) {
-    if (!walk.more(steps)) return;
-    if (step == 0) {
-      const UnitPlace place = walk.place(steps);
-      element = static_cast<int>(place.unit) + steps.first;
-      row = static_cast<int>((place.n * form.G + place.g) * form.rows);
-    }
-    ptx::mbarrier_wait(layout.raw_empty(ring.stage), ring.parity ^ 1);
-    ptx::mbarrier_arrive_expect(layout.raw_full(ring.stage), Layout::kRawBytes);
-    ptx::tensor_copy(layout.raw(ring.stage), map, element, row, 0, layout.raw_full(ring.stage));
-    ring.advance(kSplitUnitRaws);
-    row += kUnitRows;
-    if (++step < steps.count) return;
-    step = 0;
-    walk.advance();
-  }
-};
+/// Where rows q of element `e` lie among the high halves of 16 rows, and among the low ones: elements 2*i - 1 and 2*i are 64
+/// bytes, of each q 8 of the one and 8 of the other, as a thread reads them.
+__device__ __forceinline__ int split_unit_element(int e, int q) { return (e + 1) / 2 * 64 + q * 16 + (e + 1) % 2 * 8; }
 
-/// Where element `e` of a row lies among those of 16 rows, four times 16 bytes: even ones, then odd ones, so that neighbouring
-/// units' lie side by side.
-__device__ __forceinline__ int split_unit_element(int e) { return e % 2 * kSplitUnitOdd + e / 2 * 64; }
-
-/// What a thread that makes halves has seen of a stage.
+/// What a thread that makes halves has seen of a stage: the largest high halves, and the least magnitude but zero, as bits of a
+/// float doubled less one.
 struct SplitUnitSeen {
-  __half2 most = __half2half2(__float2half(0.0F)), fewest = __half2half2(__float2half(kLargestHalf));
-  __device__ __forceinline__ void add(__half2 high) {
+  __half2 most = __half2half2(__float2half(0.0F));
+  std::uint32_t least = 0xffffffffU;
+  __device__ __forceinline__ static std::uint32_t magnitude(float v) { return 2 * __float_as_uint(v) - 1; }
+  __device__ __forceinline__ void add(__half2 high, float a, float b) {
     most = __hmax2_nan(most, __habs2(high));
-    fewest = __hmin2(fewest, __habs2(high));
+    least = min(least, min(magnitude(a), magnitude(b)));
   }
   __device__ __forceinline__ bool has_none() const {
     const float2 largest = __half22float2(most);
     return !(largest.x <= kLargestHalf && largest.y <= kLargestHalf);
   }
-  __device__ __forceinline__ bool has_few() const {
-    const float2 few = __half22float2(fewest);
-    return !(few.x >= kLeastNormalHalf && few.y >= kLeastNormalHalf);
-  }
 };
 
-/// 16 bytes: rows q, q + 4 and q + 8, q + 12 of an element as high halves, then low ones.
-__device__ __forceinline__ uint4 split_unit_halves(const float (&v)[4], float scale, SplitUnitSeen& seen) {
+/// Rows q, q + 4 and q + 8, q + 12 of an element as high halves and as low ones, 8 bytes each.
+__device__ __forceinline__ void put_split_unit(const float (&v)[4], float scale, unsigned char* to, SplitUnitSeen& seen) {
   std::uint32_t words[4];
 #pragma unroll
   for (int k = 0; k < 2; ++k) {
@@ -156,11 +141,12 @@ __device__ __forceinline__ uint4 split_unit_halves(const float (&v)[4], float sc
     const __half2 high = __floats2half2_rn(a, b);
     const float2 back = __half22float2(high);
     const __half2 low = __floats2half2_rn((a - back.x) * kLowScale, (b - back.y) * kLowScale);
-    seen.add(high);
+    seen.add(high, v[2 * k], v[2 * k + 1]);
     words[k] = *reinterpret_cast<const std::uint32_t*>(&high);
     words[2 + k] = *reinterpret_cast<const std::uint32_t*>(&low);
   }
-  return make_uint4(words[0], words[1], words[2], words[3]);
+  *reinterpret_cast<uint2*>(to) = make_uint2(words[0], words[1]);
+  *reinterpret_cast<uint2*>(to + kSplitUnitLow) = make_uint2(words[2], words[3]);
 }
 
 /// A thread's share of the elements of 16 rows: rows q, q + 4, q + 8, q + 12 of every kEvery-th element.
@@ -173,7 +159,7 @@ struct SplitUnitMaker {
   std::uint32_t tiny;  // of magnitudes that a half holds exactly, doubled less one
   __device__ __forceinline__ SplitUnitMaker(int exponent, int thread)
       : from((thread % 4 * kSplitUnitWidth + thread / 4) * 4),
-        to(split_unit_element(thread / 4) + thread % 4 * 16),
+        to(split_unit_element(thread / 4, thread % 4)),
         items((kSplitUnitWidth - thread / 4 + kEvery - 1) / kEvery),
         scale(power_of_two(exponent)),
         tiny(2 * SplitRange(exponent).least - 1) {}
@@ -183,65 +169,71 @@ struct SplitUnitMaker {
     for (int j = 0; j < 4; ++j)
       v[j] = *reinterpret_cast<const float*>(raw + from + (j * 4 * kSplitUnitWidth + item * kEvery) * 4);
   }
-  /// 16 rows; some at a time, so that a warp does not wait for each. ready() is called before anything is written.
-  template <class Ready>
-  __device__ __forceinline__ void make(const unsigned char* raw, unsigned char* elements, SplitUnitSeen& seen,
-                                       const Ready& ready) const {
+  /// 16 rows; some at a time, so that a warp does not wait for each.
+  __device__ __forceinline__ void make(const unsigned char* raw, unsigned char* elements, SplitUnitSeen& seen) const {
 #pragma unroll
     for (int first = 0; first < kItems; first += kBatch) {
       float v[kBatch][4];
 #pragma unroll
       for (int i = 0; i < kBatch; ++i)
         if (first + i < kItems - 1 || items == kItems) load(raw, first + i, v[i]);
-      if (first == 0) ready();
 #pragma unroll
       for (int i = 0; i < kBatch; ++i)
         if (first + i < kItems - 1 || items == kItems)
-          *reinterpret_cast<uint4*>(elements + to + (first + i) * (kEvery / 2) * 64) = split_unit_halves(v[i], scale, seen);
+          put_split_unit(v[i], scale, elements + to + (first + i) * (kEvery / 2) * 64, seen);
     }
   }
-  /// Whether one of them is too small.
-  __device__ __forceinline__ bool has_small(const unsigned char* raw) const {
-    std::uint32_t least = 0xffffffffU;
+  /// How many of them are too small.
+  __device__ __forceinline__ std::uint32_t count_small(const unsigned char* raw) const {
+    std::uint32_t count = 0;
+#pragma unroll 1
+    for (int i = 0; i < items; ++i) {
+      float v[4];
+      load(raw, i, v);
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      float v[4] = {};
-      if (i < kItems - 1 || items == kItems) load(raw, i, v);
-#pragma unroll
-      for (int j = 0; j < 4; ++j) least = min(least, 2 * __float_as_uint(v[j]) - 1);
+      for (int j = 0; j < 4; ++j) count += SplitUnitSeen::magnitude(v[j]) < tiny ? 1 : 0;
     }
-    return least < tiny;
+    return count;
   }
 };
 
-/// kSplitUnitMakers threads: the elements of all stages of all tiles as halves, and what is wrong with them.
+/// What is wrong with a thread's numbers of a tile.
+struct SplitUnitFaults {
+  static constexpr std::uint32_t kMost = 1U << 24;  // of those too small: that many are as bad as more
+  std::uint32_t small = 0;
+  bool never = false;
+  /// Of a warp, for all of its lanes: as make_operand counts them.
+  __device__ __forceinline__ std::uint32_t of_warp() const {
+    const std::uint32_t count = __reduce_add_sync(0xffffffffU, min(small, kMost));
+    return __any_sync(0xffffffffU, never) ? count | kNever : count;
+  }
+};
+
+/// kSplitUnitMakers threads: the elements of all stages of all tiles as halves, and, with a tile's last stage, what is wrong
+/// with them.
 template <int kPattern>
-__device__ __forceinline__ void split_unit_sources(const TapGemm& form, const UnitSteps& steps,
-                                                   const SplitUnitLayout<kPattern>& layout, const CUtensorMap* map,
-                                                   unsigned char* memory, const OperandHeader* source, int thread) {
+__device__ __forceinline__ void split_unit_sources(const UnitSteps& steps, const SplitUnitLayout<kPattern>& layout,
+                                                   unsigned char* memory, int exponent, int thread) {
   using Layout = SplitUnitLayout<kPattern>;
-  SplitUnitFeed<kPattern> feed;
-  for (int i = 0; thread == 0 && i < kSplitUnitRaws - 1; ++i) feed.next(form, steps, layout, map);
-  // The copies need no scale: what they read was there before the sample's launch let this one begin.
-  wait_for_grid_before();
-  const SplitUnitMaker maker(source_exponent(source), thread);
+  const SplitUnitMaker maker(exponent, thread);
   Ring ring, raw;
   for (UnitWalk walk; walk.more(steps); walk.advance()) {
+    SplitUnitFaults faults;
 #pragma unroll 1
     for (int step = 0; step < steps.count; ++step) {
       const unsigned char* from = memory + (layout.raw(raw.stage) - layout.stages);
       unsigned char* to = memory + (layout.weights(ring.stage) - layout.stages) + Layout::kWeightBytes;
       SplitUnitSeen seen;
-      if (thread == 0) feed.next(form, steps, layout, map);
       ptx::mbarrier_wait(layout.raw_full(raw.stage), raw.parity);
-      maker.make(from, to, seen, [&] { ptx::mbarrier_wait(layout.empty(ring.stage), ring.parity ^ 1); });
-      std::uint32_t faults = seen.has_none() ? kNever : 0;
-      if (seen.has_few()) faults |= maker.has_small(from) ? 1 : 0;
-      faults = __reduce_or_sync(0xffffffffU, faults);
+      ptx::mbarrier_wait(layout.empty(ring.stage), ring.parity ^ 1);
+      maker.make(from, to, seen);
+      faults.never |= seen.has_none();
+      if (seen.least < maker.tiny) faults.small += maker.count_small(from);
       ptx::mbarrier_arrive(layout.raw_empty(raw.stage));
-      if (thread % 32 == 0)
-        *reinterpret_cast<std::uint32_t*>(memory + (layout.faults - layout.stages) + ring.stage * 16 + thread / 32 * 4) =
-            faults;
+      if (step == steps.count - 1) {
+        const std::uint32_t all = faults.of_warp();
+        if (thread % 32 == 0) layout.faults_of(memory, ring.stage)[thread / 32] = all;
+      }
       ptx::mbarrier_arrive(layout.full(ring.stage));
       raw.advance(kSplitUnitRaws);
       ring.advance(steps.stages);
@@ -253,35 +245,31 @@ __device__ __forceinline__ void split_unit_sources(const TapGemm& form, const Un
 template <int kFragments>
 struct SplitUnitWords {
   std::uint32_t high[kFragments][4], low[kFragments][4];
-  __device__ __forceinline__ void keep() {
+  __device__ __forceinline__ static void keep(std::uint32_t (&part)[kFragments][4]) {
 #pragma unroll
-    for (int i = 0; i < kFragments; ++i) {
-      ptx::keep(high[i]);
-      ptx::keep(low[i]);
-    }
+    for (int i = 0; i < kFragments; ++i) ptx::keep(part[i]);
   }
 };
 
-/// Reads elements of 16 rows: those of neighbour 0 are odd ones.
-template <int kPattern>
+/// Reads one kind of halves of 16 rows, of elements 2*i - 1 and later: those of neighbour 0 are the first.
+template <int kShifts>
 __device__ __forceinline__ void load_split_units(const unsigned char* from, std::uint32_t zero,
-                                                 SplitUnitWords<SplitUnitLayout<kPattern>::kFragments>& to) {
-  constexpr int kShifts = kUnitPatterns[kPattern].shifts();
+                                                 std::uint32_t (&to)[kShifts][4]) {
 #pragma unroll
-  for (int e = 0; e <= kShifts; ++e) {
-    const uint4 words = *reinterpret_cast<const uint4*>(from + (e % 2 == 0 ? kSplitUnitOdd : 64) + e / 2 * 64);
-    if (e < kShifts) {
-      to.high[e][0] = words.x;
-      to.high[e][2] = words.y;
-      to.low[e][0] = words.z;
-      to.low[e][2] = words.w;
-    }
-    // A number of its own: what belongs to two fragments the compiler would copy for each product.
-    if (e > 0) {
-      to.high[e - 1][1] = words.x ^ zero;
-      to.high[e - 1][3] = words.y ^ zero;
-      to.low[e - 1][1] = words.z ^ zero;
-      to.low[e - 1][3] = words.w ^ zero;
+  for (int i = 0; i <= kShifts; i += 2) {
+    const uint4 words = *reinterpret_cast<const uint4*>(from + i / 2 * 64);
+#pragma unroll
+    for (int e = i; e < i + 2 && e <= kShifts; ++e) {
+      const std::uint32_t first = e == i ? words.x : words.z, second = e == i ? words.y : words.w;
+      if (e < kShifts) {
+        to[e][0] = first;
+        to[e][2] = second;
+      }
+      // A number of its own: what belongs to two fragments the compiler would copy for each product.
+      if (e > 0) {
+        to[e - 1][1] = first ^ zero;
+        to[e - 1][3] = second ^ zero;
+      }
     }
   }
 }

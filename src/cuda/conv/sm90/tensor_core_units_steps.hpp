@@ -45,14 +45,14 @@ inline constexpr int kSplitUnitWidth = kUnitPositions + 8;
 [[nodiscard]] constexpr int split_unit_columns(const UnitPattern& pattern) {
   return pattern.columns() / (kUnitColumns / kSplitUnitColumns);
 }
-/// Bytes of 16 rows as halves, and where their odd elements begin: in other banks than the even ones.
-inline constexpr int kSplitUnitOdd = kSplitUnitWidth / 2 * 64 + 64, kSplitUnitElementBytes = kSplitUnitWidth * 64 + 128;
+/// Bytes of 16 rows as halves, and where the low ones begin.
+inline constexpr int kSplitUnitLow = (kSplitUnitWidth / 2 + 1) * 64, kSplitUnitElementBytes = 2 * kSplitUnitLow;
 /// Bytes of a stage, 16 rows: both parts of weights and of source. It begins at a multiple of 128.
 [[nodiscard]] constexpr int split_unit_stage_bytes(const UnitPattern& pattern) {
   return split_unit_columns(pattern) * kUnitRows * 4 + kSplitUnitElementBytes;
 }
 /// Stages of the source as it comes, their bytes, and the threads that make halves of it.
-inline constexpr int kSplitUnitRaws = 4, kSplitUnitRawBytes = kUnitRows * kSplitUnitWidth * 4, kSplitUnitMakers = 96;
+inline constexpr int kSplitUnitRaws = 2, kSplitUnitRawBytes = kUnitRows * kSplitUnitWidth * 4, kSplitUnitMakers = 96;
 inline constexpr int kSplitUnitBarrierBytes = 32 * kUnitStagesMost + 16 * kSplitUnitRaws + 128;
 
 struct UnitSteps {

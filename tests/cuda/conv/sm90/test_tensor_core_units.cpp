@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <random>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core_forms.hpp"
 #include "cuda/conv/sm90/tensor_core_units_steps.hpp"
+#include "cuda/cuda.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
 #include "support/tensor_core_grid.hpp"
@@ -226,4 +229,33 @@ TEST_CASE("infinities and NaN of f32 come out as from plain sums, and sums of su
       CHECK(same_bits(run_on_gpu(arrays, ConvDirection::forward, kByUnits, intact), got));
     }
   }
+}
+
+TEST_CASE("numbers too small to be split cost few sums of f32: as many as their count can have spoilt") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  for (const bool in_weights : {false, true}) {
+    const ConvProblem p = long_kernel(2, 64, 72, 152);
+    ConvArrays<float> arrays(p, kNormal);
+    auto& spoilt = in_weights ? arrays.w : arrays.x;
+    for (std::int64_t i = 0; i < spoilt.size(); ++i)
+      if (i % 4999 == 5) spoilt[i] = std::ldexp(1.0F, -40);
+    bool intact = false;
+    const std::uint64_t before = cuda::computed_again();
+    const Array<float> got = run_on_gpu(arrays, ConvDirection::forward, kByUnits, intact);
+    const std::uint64_t again = cuda::computed_again() - before;
+    CHECK_MESSAGE(again < 20, p, in_weights ? " weights" : " source");
+    check_as_accurate_as_plain(got, arrays, ConvDirection::forward, p);
+  }
+}
+
+TEST_CASE("a source half of which is zeros, as behind a ReLU, is as accurate, and nothing is computed again") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  const ConvProblem p = long_kernel(2, 64, 72, 152);
+  ConvArrays<float> arrays(p, kNormal);
+  for (std::int64_t i = 0; i < arrays.x.size(); ++i) arrays.x[i] = std::max(arrays.x[i], 0.0F);
+  bool intact = false;
+  const std::uint64_t before = cuda::computed_again();
+  const Array<float> got = run_on_gpu(arrays, ConvDirection::forward, kByUnits, intact);
+  CHECK(cuda::computed_again() == before);
+  check_as_accurate_as_plain(got, arrays, ConvDirection::forward, p);
 }
