@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "cuda/conv/cursor.cuh"
+#include "cuda/conv/sm80/tensor_core_mma_repair.cuh"
 #include "cuda/conv/sm80/tensor_core_mma_steps.hpp"
 #include "cuda/conv/sm80/tensor_core_mma_store.cuh"
 #include "cuda/conv/sm90/operand_source.cuh"
@@ -244,18 +245,63 @@ __device__ __forceinline__ void mma_sums(const TapGemm& form, const WideSteps& s
   ptx::copy_wait<0>();
 }
 
+/// Of the warp alone.
+template <int kColumnWarps, int kPositions>
+__device__ __forceinline__ WidePlace mma_place_of_warp(const WideTile& tile, const WideSteps& steps) {
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  return {tile.g, (tile.column_tile * kColumnWarps + warp % kColumnWarps) * steps.usable,
+          tile.position * steps.tile_positions + warp / kColumnWarps * kPositions};
+}
+
+/// This lane's share of the flags of a warp's sums: zero in all lanes where there is nothing to find.
+template <class Operand, int kColumnWarps>
+__device__ __forceinline__ std::uint32_t mma_fault(const TapGemm& form, const WideSteps& steps,
+                                                   const WideExact<typename Operand::Source>& exact,
+                                                   const OperandHeader* weight_header, const WideTile& tile) {
+  const WideFaults<typename Operand::Source> faults{form, steps, exact, weight_header->faults};
+  return faults.look(mma_place_of_warp<kColumnWarps, kMmaPositions<Operand>>(tile, steps), kFlagPositions);
+}
+
+/// Writes a block's sums, and those that its operands may have got wrong once more. `fault`: this lane's share of the flags.
+template <class Operand, int kColumnWarps, int kPositionWarps>
+__device__ __forceinline__ void mma_store(const TapGemm& form, const WideSteps& steps, int warps_of_pass,
+                                          const Epilogue& epilogue, const WideExact<typename Operand::Source>& exact,
+                                          const typename Operand::Source* __restrict__ bias,
+                                          typename Operand::Source* __restrict__ out, unsigned char* memory,
+                                          const OperandHeader* source_header, const OperandHeader* weight_header,
+                                          std::int64_t block, std::uint32_t fault,
+                                          float (&sums)[4][kMmaPositions<Operand> / 8][4]) {
+  using T = typename Operand::Source;
+  constexpr int kPositions = kMmaPositions<Operand>;
+  const WideTile tile = wide_tile(block, steps);
+  const WidePlace own = mma_place_of_warp<kColumnWarps, kPositions>(tile, steps);
+  MmaSuspects suspects;
+  if (__any_sync(0xffffffffU, fault != 0) != 0)
+    suspects = mma_suspects(WideFaults<T>{form, steps, exact, weight_header->faults}, own, sums);
+  const MmaStore<T, kColumnWarps, kPositionWarps, kPositions> store{
+      form,         steps, WideFinish(wide_exponent<Operand>(source_header, weight_header), epilogue),
+      bias,         out,   reinterpret_cast<T*>(memory),
+      warps_of_pass};
+  store.store(mma_place<kColumnWarps>(tile, steps), sums);
+  // Of what is written twice, the second stays.
+  if (__syncthreads_or(suspects.any() ? 1 : 0) != 0)
+    mma_compute_again<T>(form, steps, epilogue, exact, bias, out, own, suspects);
+}
+
 template <class Operand, int kColumnWarps, int kPositionWarps, int kBlocksPerSm>
 __global__ void __launch_bounds__(kColumnWarps* kPositionWarps * 32, kBlocksPerSm)
     mma_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ WideSteps steps, int warps_of_pass,
                const __grid_constant__ Epilogue epilogue, const unsigned char* __restrict__ source,
                const unsigned char* __restrict__ packed, const typename Operand::Source* __restrict__ bias,
                typename Operand::Source* __restrict__ out, float4* __restrict__ partial,
-               const OperandHeader* __restrict__ source_header, const OperandHeader* __restrict__ weight_header) {
-  using T = typename Operand::Source;
+               const OperandHeader* __restrict__ source_header, const OperandHeader* __restrict__ weight_header,
+               const __grid_constant__ WideExact<typename Operand::Source> exact) {
   constexpr int kPositions = kMmaPositions<Operand>, kThreads = kColumnWarps * kPositionWarps * 32;
   extern __shared__ __align__(128) unsigned char raw[];
   wait_for_grid_before();
   const WideTile tile = wide_tile(blockIdx.x, steps);
+  // Asked for here, needed when the products are done.
+  const std::uint32_t fault = mma_fault<Operand, kColumnWarps>(form, steps, exact, weight_header, tile);
   float sums[4][kPositions / 8][4] = {};
   mma_sums<Operand, kColumnWarps, kPositionWarps>(form, steps, tile, source, packed, ptx::shared_address(raw), sums);
   if (steps.slices > 1) {
@@ -267,21 +313,18 @@ __global__ void __launch_bounds__(kColumnWarps* kPositionWarps * 32, kBlocksPerS
     }
     return;
   }
-  const MmaStore<T, kColumnWarps, kPositionWarps, kPositions> store{
-      form,         steps, WideFinish(wide_exponent<Operand>(source_header, weight_header), epilogue),
-      bias,         out,   reinterpret_cast<T*>(raw),
-      warps_of_pass};
-  store.store(mma_place<kColumnWarps>(tile, steps), sums);
+  mma_store<Operand, kColumnWarps, kPositionWarps>(form, steps, warps_of_pass, epilogue, exact, bias, out, raw, source_header,
+                                                   weight_header, blockIdx.x, fault, sums);
 }
 
 /// Adds up the slices of each tile, in their order, and stores it.
 template <class Operand, int kColumnWarps, int kPositionWarps>
-__global__ void __launch_bounds__(kColumnWarps* kPositionWarps * 32)
+__global__ void __launch_bounds__(kColumnWarps* kPositionWarps * 32, 1)
     mma_reduce_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ WideSteps steps, int warps_of_pass,
                       const __grid_constant__ Epilogue epilogue, const typename Operand::Source* __restrict__ bias,
                       typename Operand::Source* __restrict__ out, const float4* __restrict__ partial,
-                      const OperandHeader* __restrict__ source_header, const OperandHeader* __restrict__ weight_header) {
-  using T = typename Operand::Source;
+                      const OperandHeader* __restrict__ source_header, const OperandHeader* __restrict__ weight_header,
+                      const __grid_constant__ WideExact<typename Operand::Source> exact) {
   constexpr int kPositions = kMmaPositions<Operand>, kThreads = kColumnWarps * kPositionWarps * 32;
   extern __shared__ __align__(128) unsigned char raw[];
   float sums[4][kPositions / 8][4] = {};
@@ -298,11 +341,10 @@ __global__ void __launch_bounds__(kColumnWarps* kPositionWarps * 32)
       v[3] += more.w;
     }
   }
-  const MmaStore<T, kColumnWarps, kPositionWarps, kPositions> store{
-      form,         steps, WideFinish(wide_exponent<Operand>(source_header, weight_header), epilogue),
-      bias,         out,   reinterpret_cast<T*>(raw),
-      warps_of_pass};
-  store.store(mma_place<kColumnWarps>(wide_tile(blockIdx.x, steps), steps), sums);
+  const WideTile tile = wide_tile(blockIdx.x, steps);
+  const std::uint32_t fault = mma_fault<Operand, kColumnWarps>(form, steps, exact, weight_header, tile);
+  mma_store<Operand, kColumnWarps, kPositionWarps>(form, steps, warps_of_pass, epilogue, exact, bias, out, raw, source_header,
+                                                   weight_header, blockIdx.x, fault, sums);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -21,24 +21,29 @@ namespace polyphase::cuda::tensor_core {
                                                     int sm_count, int shared_limit);
 
 struct OperandHeader;
+template <class T>
+struct WideExact;
 
 /// What mma_multiply() works on.
+template <class T>
 struct MmaCall {
   const TapGemm& form;
   const WideSteps& steps;
   const Epilogue& epilogue;
   const unsigned char* source;  ///< as operand
   const unsigned char* weights;
-  const void* bias;
-  void* out;
+  const T* bias;
+  T* out;
   float4* partial;
   const OperandHeader* source_header;
   const OperandHeader* weight_header;
+  const WideExact<T>& exact;  ///< what sums that operands may have got wrong are computed again of
   cudaStream_t stream;
 };
 
-/// The products and the store, by the kernel of mma_shapes()[shape]. Operand: WideSplit, WideScaled, WideHalf or WideBrain.
+/// The products, the store and its repair, by the kernel of mma_shapes()[shape]. Operand: WideSplit, WideScaled, WideHalf or
+/// WideBrain.
 template <class Operand>
-void mma_multiply(const MmaCall& call, int shape);
+void mma_multiply(const MmaCall<typename Operand::Source>& call, int shape);
 
 }  // namespace polyphase::cuda::tensor_core

@@ -147,11 +147,15 @@ struct MmaStore {
         epilogue.is_needed() ? epilogue.finish<T>(static_cast<float>(value), place.g * form.out_channels + channel, to) : value;
   }
 
-  /// Elements [first, last) of a run; `at` is that of the first of this lane's vectors.
-  __device__ __forceinline__ static void write_run(const T* from, T* to, int at, int first, int last) {
+  /// Elements [first, last) of a run in memory, to which `to` is aligned alike; both begin a vector, `shift` elements before
+  /// the run.
+  __device__ __forceinline__ static void write_run(const T* from, T* to, int shift, int first, int last) {
     constexpr int kStep = 32 * kVector;
+    const int skipped = (first + shift) / kStep * kStep + static_cast<int>(threadIdx.x) % 32 * kVector;
+    from += skipped;
+    to += skipped;
 #pragma unroll 2
-    for (; at < last; at += kStep, from += kStep, to += kStep) {
+    for (int at = skipped - shift; at < last; at += kStep, from += kStep, to += kStep) {
       if (at >= first && at + kVector <= last) {
         *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
       } else {
@@ -162,35 +166,42 @@ struct MmaStore {
     }
   }
 
-  __device__ __forceinline__ void write_runs(const MmaPlace& place, const Pass& pass, std::int64_t first_channel) const {
+  /// Elements [first, last) of the runs are sample n's, whose element 0 would be the output's element t0.
+  __device__ __forceinline__ void write_piece(const MmaPlace& place, const Pass& pass, std::int64_t first_channel,
+                                              std::uint32_t n, std::int64_t t0, int first, int last) const {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     const auto channels = static_cast<int>(channels_left(first_channel));
-    const int run = pass.period * pass.positions;
-    T* row = out + row_of(pass.n, place.g, first_channel + warp) + pass.t0;
-    if (pass.in_sample + pass.positions <= steps.sample_positions && !finish.epilogue.is_needed()) {
-      const int first = static_cast<int>(max(-pass.t0, std::int64_t{0}));
-      const int last = static_cast<int>(min(form.out_length - pass.t0, std::int64_t{run}));
-      const T* from = memory + warp * pass.pitch + lane * kVector;
-#pragma unroll 2
-      for (int c = warp; c < channels; c += kWarps, from += kWarps * pass.pitch, row += kWarps * form.out_length) {
-        const int shift = misaligned(row);
-        write_run(from, row - shift + lane * kVector, lane * kVector - shift, first, last);
+    first = static_cast<int>(max(-t0, static_cast<std::int64_t>(first)));
+    last = static_cast<int>(min(form.out_length - t0, static_cast<std::int64_t>(last)));
+    const bool is_plain = !finish.epilogue.is_needed();
+    const T* laid = out + row_of(pass.n, place.g, first_channel + warp) + pass.t0;  // memory is aligned as this is
+    T* row = out + row_of(n, place.g, first_channel + warp) + t0;
+    const T* from = memory + warp * pass.pitch;
+    const std::int64_t step = kWarps * form.out_length;
+#pragma unroll 1
+    for (int c = warp; c < channels; c += kWarps, from += kWarps * pass.pitch, laid += step, row += step) {
+      const int shift = misaligned(laid);
+      if (is_plain && misaligned(row) == shift) {
+        write_run(from, row - shift, shift, first, last);
+      } else {
+#pragma unroll 1
+        for (int i = first + lane; i < last; i += 32) write(place, from[shift + i], first_channel + c, row + i);
       }
-      return;
     }
-    // Some positions are the next sample's, or between samples.
+  }
+
+  /// Sample by sample: between two of them lie positions that are nobody's.
+  __device__ __forceinline__ void write_runs(const MmaPlace& place, const Pass& pass, std::int64_t first_channel) const {
+    const int period = pass.period, pitch = static_cast<int>(steps.source.by_sample.divisor);
+    std::uint32_t n = pass.n;
+    auto own = static_cast<int>(pass.in_sample);
 #pragma unroll 1
-    for (int c = warp; c < channels; c += kWarps, row += kWarps * form.out_length) {
-      const T* from = memory + c * pass.pitch + misaligned(row);
-#pragma unroll 1
-      for (int i = lane; i < run; i += 32) {
-        const int p = i / pass.period;
-        const std::uint32_t n = steps.source.by_sample.divide(pass.flat + static_cast<std::uint32_t>(p));
-        const std::int64_t own = pass.flat + static_cast<std::uint32_t>(p) - n * steps.source.by_sample.divisor;
-        const std::int64_t t = form.out_stride * (own + steps.source.position_begin) + form.out_origin + (i - p * pass.period);
-        if (n < form.N && own < steps.sample_positions && t >= 0 && t < form.out_length)
-          write(place, from[i], first_channel + c, out + row_of(n, place.g, first_channel + c) + t);
-      }
+    for (int begin = 0; begin < pass.positions && n < form.N; ++n) {
+      const int end = min(pass.positions, begin + static_cast<int>(steps.sample_positions) - own);
+      const std::int64_t t0 = form.out_stride * (own - begin + steps.source.position_begin) + form.out_origin;
+      write_piece(place, pass, first_channel, n, t0, begin * period, end * period);
+      begin += pitch - own;
+      own = 0;
     }
   }
 

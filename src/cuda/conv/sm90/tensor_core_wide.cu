@@ -65,16 +65,12 @@ struct Call {
   }
 
   /// By cuda/conv/sm80: `shape` as mma_shapes() counts them.
-  void multiply_by_mma(int shape, int device) const {
+  void multiply_by_mma(int shape) const {
     const auto* header = reinterpret_cast<const OperandHeader*>(workspace);
     const auto* packed = reinterpret_cast<const unsigned char*>(weights + 1);
     auto* partial = reinterpret_cast<float4*>(workspace + at.partial);
-    mma_multiply<Operand>({form, steps, epilogue, workspace + at.operand, packed, bias, out, partial, header, weights, stream},
-                          shape);
-    const WideRepair<T> repair{form, steps, exact.problem, epilogue, exact.is_forward, exact.source, exact.w, bias, out};
-    const dim3 grid(static_cast<unsigned>(properties(device).sm_count), kRepairBlocksOfRun);
-    wide_repair_kernel<T><<<grid, kRepairThreads, 0, stream>>>(repair, Operand::kScaled, weights, exact.flags, exact.header);
-    check_launch("conv tensor_core: repair");
+    mma_multiply<Operand>(
+        {form, steps, epilogue, workspace + at.operand, packed, bias, out, partial, header, weights, exact, stream}, shape);
   }
 
   /// `shape` as wide_shapes() counts them.
@@ -137,7 +133,7 @@ void gather_as(const ConvProblem& problem, ConvDirection direction, const WidePl
                            header};
   const Call<Operand> call{form,      steps, epilogue, weights, static_cast<const T*>(bias), static_cast<T*>(out),
                            workspace, at,    stream,   exact};
-  plan.is_mma ? call.multiply_by_mma(plan.shape, device) : call.multiply(plan.shape);
+  plan.is_mma ? call.multiply_by_mma(plan.shape) : call.multiply(plan.shape);
 }
 
 /// The plan's steps for another number of samples.

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "conv/workspace.hpp"
 #include "cuda/allocator.hpp"
+#include "cuda/cuda.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
 #include "support/tensor_core_grid.hpp"
@@ -37,13 +40,24 @@ int parts_of(Precision precision) {
 }
 
 /// The call for run_on_gpu.
-auto by_plan(const tensor_core::WidePlan& plan, Precision precision) {
-  return [plan, precision](const GpuCall& call) {
+auto by_plan(const tensor_core::WidePlan& plan, Precision precision, const cuda::Epilogue& epilogue = {}) {
+  return [plan, precision, epilogue](const GpuCall& call) {
     const cuda::Buffer packed(static_cast<std::size_t>(tensor_core::wide_weight_bytes(plan)), 0);
     tensor_core::wide_pack_weights(call.problem, call.direction, precision, plan, call.second, packed.as<void>(), call.stream);
     tensor_core::wide_gather(call.problem, call.direction, precision, plan, call.first, call.second, packed.as<void>(),
-                             call.bias, call.out, {}, 0, call.stream);
+                             call.bias, call.out, epilogue, 0, call.stream);
   };
+}
+
+/// One kernel's plan for all samples; nothing where it does not fit.
+std::optional<tensor_core::WidePlan> plan_of(const ConvProblem& p, ConvDirection direction, std::size_t shape, int parts,
+                                             int slices) {
+  const cuda::DeviceProperties& gpu = cuda::properties(0);
+  const tensor_core::WideSteps steps =
+      tensor_core::make_mma_steps(cuda::make_tap_gemm(p, direction), tensor_core::mma_shapes(parts)[shape], parts, 4, slices,
+                                  gpu.sm_count, gpu.shared_bytes_per_block);
+  if (steps.count == 0) return std::nullopt;
+  return tensor_core::WidePlan{static_cast<int>(shape), p.N, steps, true};
 }
 
 /// Every kernel there is, forward and dgrad, bit for bit against the reference on small integers; the norm of what was
@@ -162,5 +176,58 @@ TEST_CASE("infinities, NaN and numbers of all sizes come out as from plain sums"
     const Array<float> expected = arrays.run(direction, Algorithm::reference);
     const Array<float> got = run_on_gpu(arrays, direction, by_plan(*plan, Precision::fp32), intact);
     check_unusual(got, expected, direction);
+  }
+}
+
+TEST_CASE("many short samples in a tile, with and without an activation") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
+  // Lengths of rows that are multiples of 16 bytes, and that are not.
+  for (const std::int64_t right : {4, 3}) {
+    const ConvProblem p = sized({.N = 41, .C_in = 40, .C_out = 24, .L_in = 9, .K = 16, .S = 8, .P_l = 4, .P_r = right});
+    const ConvArrays<float> arrays(p, kSmallIntegers);
+    for (const bool active : {false, true}) {
+      const cuda::Epilogue epilogue{active ? Activation::relu : Activation::none};
+      Array<float> expected = arrays.run(ConvDirection::forward, Algorithm::reference);
+      for (std::int64_t i = 0; active && i < expected.size(); ++i) expected[i] = std::max(expected[i], 0.0F);
+      for (const Precision precision : {Precision::fp32, Precision::tf32}) {
+        const int parts = parts_of<float>(precision);
+        for (std::size_t shape = 0; shape < tensor_core::mma_shapes(parts).size(); ++shape) {
+          const auto plan = plan_of(p, ConvDirection::forward, shape, parts, 1);
+          REQUIRE(plan.has_value());
+          bool intact = false;
+          const Array<float> got = run_on_gpu(arrays, ConvDirection::forward, by_plan(*plan, precision, epilogue), intact);
+          CHECK_MESSAGE(same_bits(got, expected), p, ' ', precision, " shape ", shape, (active ? " relu" : ""));
+          CHECK(intact);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("numbers too small for a half cost few sums, by every kernel, and sums near zero are put right") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
+  const ConvProblem p = sized({.N = 3, .C_in = 72, .C_out = 40, .L_in = 160, .K = 8, .S = 4, .P_l = 2, .P_r = 2});
+  for (const bool in_weights : {false, true}) {
+    ConvArrays<float> arrays(p, kNormal);
+    auto& spoilt = in_weights ? arrays.w : arrays.x;
+    for (std::int64_t i = 0; i < spoilt.size(); ++i)
+      if (i % 4999 == 5) spoilt[i] = std::ldexp(1.0F, -40);
+    // Of the last sample nothing but what is too small is left.
+    for (std::int64_t i = 0; i < arrays.bias_out.size(); ++i) arrays.bias_out[i] = 0;
+    for (std::int64_t i = 2 * p.C_in * p.L_in; !in_weights && i < arrays.x.size(); ++i) arrays.x[i] *= 0x1p-40F;
+    for (std::size_t shape = 0; shape < tensor_core::mma_shapes(2).size(); ++shape) {
+      for (const int slices : {1, 3}) {
+        const auto plan = plan_of(p, ConvDirection::forward, shape, 2, slices);
+        REQUIRE(plan.has_value());
+        bool intact = false;
+        const std::uint64_t before = cuda::computed_again();
+        const Array<float> got = run_on_gpu(arrays, ConvDirection::forward, by_plan(*plan, Precision::fp32), intact);
+        const auto again = static_cast<std::int64_t>(cuda::computed_again() - before);
+        const std::int64_t of_sample = p.C_out * p.L_out;
+        CHECK_MESSAGE(again < (in_weights ? 0 : of_sample) + of_sample / 8, (in_weights ? " weights" : " source"));
+        CHECK_MESSAGE(again >= (in_weights ? 0 : of_sample / 2), (in_weights ? " weights" : " source"));
+        check_as_accurate_as_plain(got, arrays, ConvDirection::forward, p);
+      }
+    }
   }
 }
