@@ -28,6 +28,7 @@
 #include "cuda/conv/conv.hpp"
 #include "cuda/conv/plan.hpp"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
+#include "cuda/cuda.hpp"
 #include "cuda/runtime.hpp"
 #include "gpu_case.hpp"
 #include "gpu_timing.hpp"
@@ -250,9 +251,11 @@ class Bench {
   bool verified(const Case& what, bench::Sets& sets, Contender& contender) {
     const auto span = progress_.span("verification");
     try {
+      const std::uint64_t before = cuda::computed_again(0);
       contender.verdict = bench::verify(
           what.problem, what.pass, what.mode, sets.at(0), [&] { contender.run(sets.at(0)); }, contender.name.ends_with("_nhwc"),
           stream_);
+      contender.again = cuda::computed_again(0) - before;
     } catch (const Error& error) {
       std::cout << what.name() << ": " << contender.name << " failed: " << error.what() << std::endl;
       ok_ = ok_ && !contender.algorithm;
@@ -367,9 +370,12 @@ class Bench {
     if (is_chosen) record["chosen"] = true;
     if (is_chosen && choice.lost) record["lost"] = *choice.lost;
     record["peers"] = peers;
-    if (is_chosen && options_.forms) {
+    // The arrays begin at multiples of all that a choice among forms depends on.
+    if (what.pass.directions.size() == 1 && (is_chosen || contender.algorithm == Algorithm::tensor_core))
       record["form"] =
           bench::chosen_form(what.problem, what.pass.directions.front(), *contender.algorithm, what.mode.precision);
+    if (contender.again > 0) record["computed_again"] = contender.again;
+    if (is_chosen && options_.forms) {
       for (const Contender& other : contenders)
         if (other.is_form) record["forms"][other.name] = other.us;
     }
