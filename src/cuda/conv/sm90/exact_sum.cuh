@@ -24,6 +24,7 @@ __device__ __forceinline__ float exact_sum(const TapGemm& form, const ConvProble
           form.source_stride * (position + window * form.tap_step) + plane * form.source_plane_step + form.source_origin;
       if (k >= problem.K || e < 0 || e >= form.source_length) continue;
       const T* from = source + (n * form.G + g) * form.rows * form.source_length + e;
+#pragma unroll 4
       for (std::int64_t row = threadIdx.x % 32; row < form.rows; row += 32) {
         const std::int64_t ci = g * in_per_group + (is_forward ? row : column);
         const std::int64_t co = is_forward ? channel : row;

@@ -115,7 +115,7 @@ struct PhaseReader {
   float scale;
   std::uint32_t tiny;  // of magnitudes that a half holds exactly, doubled less one
   __half2 most, fewest;
-  std::uint32_t least;
+  std::uint32_t small;  // how many were too small
 
   __device__ __forceinline__ PhaseReader(const PhaseSteps& steps, int exponent, int slot, int lane)
       : at(lane % 4 * kPitch + (2 * slot + steps.lead - 1) * static_cast<int>(sizeof(T))),
@@ -125,7 +125,7 @@ struct PhaseReader {
   __device__ __forceinline__ void begin_tile() {
     most = __half2half2(__float2half(0.0F));
     fewest = __half2half2(__float2half(kLargestHalf));
-    least = 0xffffffffU;
+    small = 0;
   }
 
   __device__ __forceinline__ void load(const unsigned char* rows, Raw& to) const {
@@ -164,7 +164,7 @@ struct PhaseReader {
     if constexpr (Operand::kScaled) check(raw);
   }
 
-  /// Remembers what was zero or too small.
+  /// Some were zero or too small: how many too small?
   __device__ __forceinline__ void check(const Raw& raw) {
     const float2 few = __half22float2(fewest);
     if (few.x >= kLeastNormalHalf && few.y >= kLeastNormalHalf) return;
@@ -172,21 +172,23 @@ struct PhaseReader {
 #pragma unroll
     for (int i = 0; i < kPhaseElements; ++i) {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) least = min(least, 2 * raw.v[i][j] - 1);
+      for (int j = 0; j < 4; ++j) small += 2 * raw.v[i][j] - 1 < tiny ? 1U : 0U;
     }
   }
 
-  /// How much smaller than this a sum may be that the tile's numbers, scaled to halves, got wrong; for whole warps, whose sums
-  /// depend on what they have read themselves.
+  /// Sums at least this large are right whatever the tile's numbers, scaled to halves, have lost: each that is too small counts
+  /// in a sum once, as do such weights. For whole warps, whose sums depend on what they have read themselves.
   __device__ __forceinline__ float unsafe_below(float products, std::uint32_t weight_faults) const {
-    std::uint32_t faults = weight_faults;
+    const std::uint32_t of_weights = weight_faults & ~kNever;
+    std::uint32_t own = 0;
+    bool never = (weight_faults & kNever) != 0;
     if constexpr (Operand::kScaled) {
       const float2 largest = __half22float2(most);
-      if (!(largest.x <= kLargestHalf && largest.y <= kLargestHalf)) faults |= kNever;
-      if (least < tiny) faults |= 1;
+      never = never || !(largest.x <= kLargestHalf && largest.y <= kLargestHalf);
+      own = __reduce_add_sync(0xffffffffU, small);
     }
-    faults = __reduce_or_sync(0xffffffffU, faults);
-    return (faults & kNever) != 0 ? INFINITY : faults != 0 ? 32.0F * products : 0.0F;
+    if (__any_sync(0xffffffffU, never) != 0) return INFINITY;
+    return 32.0F * fminf(products, static_cast<float>(of_weights) + static_cast<float>(own));
   }
 };
 

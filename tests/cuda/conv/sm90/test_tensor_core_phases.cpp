@@ -3,12 +3,14 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <vector>
 
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core_forms.hpp"
 #include "cuda/conv/sm90/tensor_core_phases_steps.hpp"
+#include "cuda/cuda.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
 #include "support/tensor_core_grid.hpp"
@@ -148,4 +150,16 @@ TEST_CASE("infinities, NaN and numbers of all sizes come out as from plain sums"
   CHECK(unusual > 0);
   CHECK(tiny > 1000);
   CHECK(wrong == 0);
+}
+
+TEST_CASE("numbers too small for a half cost few sums: as many as their count can have spoilt") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  ConvArrays<float> arrays(phases_problem(1, 192, 96, 4096), kNormal);
+  for (std::int64_t i = 5; i < arrays.x.size(); i += 997) arrays.x[i] = std::ldexp(1.0F, -40);
+  bool intact = false;
+  const std::uint64_t before = cuda::computed_again();
+  const Array<float> got = run_on_gpu(arrays, ConvDirection::forward, kByPhases, intact);
+  const std::uint64_t again = cuda::computed_again() - before;
+  CHECK(got.norm() > 0);
+  CHECK(again < 100);  // of 786432; some hundreds where one such number puts all of its tile's sums in doubt
 }
