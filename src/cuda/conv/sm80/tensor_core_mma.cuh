@@ -50,13 +50,16 @@ struct MmaCopies {
   }
 
   __device__ __forceinline__ static void copy(std::uint32_t to, const unsigned char* from, int bytes) {
+    constexpr int kRound = kThreads * 16, kRounds = 4;
     const int thread = static_cast<int>(threadIdx.x) * 16;
     to += static_cast<std::uint32_t>(thread);
     from += thread;
-    int left = bytes;
-#pragma unroll 4
-    for (; left >= kThreads * 16; left -= kThreads * 16, to += kThreads * 16, from += kThreads * 16) ptx::copy_vector(to, from);
-    if (thread < left) ptx::copy_vector(to, from);
+#pragma unroll 1
+    for (int left = bytes; left > 0; left -= kRounds * kRound, to += kRounds * kRound, from += kRounds * kRound) {
+#pragma unroll
+      for (int i = 0; i < kRounds; ++i)
+        if (thread + i * kRound < left) ptx::copy_vector(to + i * kRound, from + i * kRound);
+    }
   }
 
   __device__ __forceinline__ void issue(std::uint32_t to) {
