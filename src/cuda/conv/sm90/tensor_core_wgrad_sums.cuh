@@ -16,6 +16,7 @@ namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kSumThreads = 1024;                             // many, since a whole block computes a weight again
 inline constexpr int kAddWeights = 4;                                // of a thread at a time, kSumThreads apart
+inline constexpr int kLookWeights = 8;                               // the same where they are only looked through
 inline constexpr int kAddBlocks = 2;                                 // of a multiprocessor
 inline constexpr std::int64_t kManyWeights = std::int64_t{1} << 17;  // a thread each fills the device
 
@@ -97,11 +98,11 @@ __global__ void __launch_bounds__(kSumThreads, 1)
                      const T* x, const T* y, T* w, WgradScales* scales) {
   constexpr int kRound = kSumThreads * kWeights;
   __shared__ WgradFound<kRound> found;
-  if constexpr (kWeights > 1) let_dependents_start();
+  const bool is_there = static_cast<const void*>(partial) == static_cast<const void*>(w);
+  if (!is_there) let_dependents_start();
   wait_for_grid_before();
   if (threadIdx.x == 0) found.begin(scales);
   __syncthreads();
-  const bool is_there = static_cast<const void*>(partial) == static_cast<const void*>(w);
   if (is_there && scales != nullptr && found.least == 0) return;
   for (std::int64_t first = std::int64_t{blockIdx.x} * kRound; first < weights; first += std::int64_t{gridDim.x} * kRound) {
     const std::int64_t own = first + threadIdx.x;
@@ -149,8 +150,8 @@ void add_wgrad_slices(const WgradCall& call, const A* partial, std::int64_t slic
   // In place there is only something to look for.
   const int sms = properties(call.device).sm_count;
   if (static_cast<const void*>(partial) == call.w)
-    launch_behind(&wgrad_add_kernel<T, A, 1>, blocks_of(kSumThreads, sms), kSumThreads, 0, call.stream, problem, partial,
-                  weights, slices, x, y, w, call.scales);
+    launch_behind(&wgrad_add_kernel<T, A, kLookWeights>, blocks_of(kSumThreads * kLookWeights, sms), kSumThreads, 0,
+                  call.stream, problem, partial, weights, slices, x, y, w, call.scales);
   else
     launch_behind(&wgrad_add_kernel<T, A, kAddWeights>, blocks_of(kSumThreads * kAddWeights, kAddBlocks * sms), kSumThreads, 0,
                   call.stream, problem, partial, weights, slices, x, y, w, call.scales);
