@@ -6,6 +6,7 @@
 
 #include "conv/problem.hpp"
 #include "cuda/conv/again_count.cuh"
+#include "cuda/conv/sm90/exact_sum.cuh"
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_layout.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_store.cuh"
@@ -76,19 +77,22 @@ __device__ __forceinline__ bool has_sum_below(float least, std::int64_t columns,
 /// all tiles from it on.
 struct WrongTiles {
   static constexpr int kMost = 16;
+  static constexpr std::uint32_t kAnyColumn = 0xff;
   struct Entry {
     std::uint32_t above;  // Walk's
-    Faults faults;
+    Faults faults : 24;   // at most kNeverFault
+    std::uint32_t columns : 8;
   };
   Entry* of;
   int count = 0;
-  /// By a whole warp.
-  __device__ __forceinline__ void add(std::uint32_t above, Faults faults) {
+  /// By a whole warp. Bit i of `columns`: columns i and i + 8 of the warp's have such sums.
+  __device__ __forceinline__ void add(std::uint32_t above, Faults faults, std::uint32_t columns = kAnyColumn) {
     if (threadIdx.x % 32 == 0) {
+      const Faults own = min(faults, kNeverFault);
       if (count < kMost)
-        of[count] = {above, faults};
+        of[count] = {above, own, columns};
       else
-        of[kMost - 1].faults = max(of[kMost - 1].faults, faults);
+        of[kMost - 1] = {of[kMost - 1].above, max(static_cast<Faults>(of[kMost - 1].faults), own), kAnyColumn};
     }
     count = min(count + 1, kMost);
   }
@@ -120,27 +124,69 @@ __device__ __forceinline__ float own_exact_sum(const TapGemm& form, const ExactS
   return sum;
 }
 
-/// Computes again what may be wrong in one tile's columns [column, end), of `positions` positions. By a whole warp, which can
-/// see what has been stored. `least`: of outputs less their bias.
+/// Computes again what may be wrong of a column's `count` outputs at `position` and behind: to[at_of(i)], where that is not
+/// negative. By a whole warp, which can see what has been stored; it reads many outputs at a time, since each takes as long to
+/// arrive as several sums. Few of them have their sums by all lanes.
+template <class AtOf>
+__device__ __forceinline__ void repair_outputs(const TapGemm& form, const ExactSource& exact, std::int64_t n, std::int64_t g,
+                                               std::int64_t column, std::int64_t position, int count, float* to,
+                                               const AtOf& at_of, float offset, float least, bool everything) {
+  constexpr int kAtOnce = 8, kFew = 4;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll 1
+  for (int first = 0; first < count; first += 32 * kAtOnce) {
+    float results[kAtOnce];
+    std::uint32_t again = 0;
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int own = first + j * 32 + lane;
+      const std::int64_t at = own < count ? at_of(own) : -1;
+      results[j] = at >= 0 ? to[at] : 0.0F;
+      if (at >= 0) again |= 1U << j;
+    }
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j)
+      if (!everything && fabsf(results[j] - offset) >= least) again &= ~(1U << j);
+#pragma unroll 1
+    for (int j = 0; j < kAtOnce; ++j) {
+      const bool is_own = (again >> j & 1U) != 0;
+      const int own = first + j * 32;
+      std::uint32_t lanes = __ballot_sync(0xffffffffU, is_own);
+      if (__popc(lanes) > kFew) {
+        if (is_own) to[at_of(own + lane)] = own_exact_sum(form, exact, n, g, column, position + own + lane) + offset;
+        continue;
+      }
+      for (; lanes != 0; lanes &= lanes - 1) {
+        const int of = __ffs(static_cast<int>(lanes)) - 1;
+        const float sum =
+            exact_sum(form, exact.problem, exact.is_forward, n, g, column, position + own + of, exact.source, exact.w);
+        if (lane == of) to[at_of(own + lane)] = sum + offset;
+      }
+    }
+  }
+}
+
+/// Computes again what may be wrong in one tile's columns [first, end), of `positions` positions, where `columns` has them
+/// (WrongTiles). `least`: of outputs less their bias.
 __device__ __forceinline__ void repair_columns(const TapGemm& form, const StoredSteps& steps, const ExactSource& exact,
-                                               const float* bias, float* out, const TilePlace& place, std::int64_t column,
-                                               std::int64_t end, int positions, float least, bool everything) {
+                                               const float* bias, float* out, const TilePlace& place, std::int64_t first,
+                                               std::int64_t end, std::uint32_t columns, int positions, float least,
+                                               bool everything) {
   const std::int64_t t_of_tile = form.out_stride * place.position + form.out_origin;
   const RowRange range(form, steps, t_of_tile);
 #pragma unroll 1
-  for (; column < end; ++column) {
+  for (std::int64_t column = first; column < end; ++column) {
+    if ((columns >> (column - first) % 8 & 1U) == 0) continue;
     const std::int64_t channel = column / form.classes, row = place.g * form.out_channels + channel;
     float* const to = out + (place.n * form.G * form.out_channels + row) * form.out_length + t_of_tile;
     const std::int64_t shift = range.shift_of(to), a = (column - channel * form.classes) * form.out_class_step;
     const float offset = bias != nullptr ? bias[row] : 0.0F;
-#pragma unroll 1
-    for (int own = static_cast<int>(threadIdx.x) % 32; own < positions; own += 32) {
+    const auto at_of = [&](int own) -> std::int64_t {
       const std::int64_t at = form.out_stride * own + a;
       const bool is_own = range.mask == 0 || (at >= shift && at < shift + range.length);
-      if (!is_own || at < range.begins || at >= range.ends) continue;
-      if (everything || !(fabsf(to[at] - offset) >= least))
-        to[at] = own_exact_sum(form, exact, place.n, place.g, column, place.position + own) + offset;
-    }
+      return is_own && at >= range.begins && at < range.ends ? at : -1;
+    };
+    repair_outputs(form, exact, place.n, place.g, column, place.position, positions, to, at_of, offset, least, everything);
   }
 }
 
@@ -159,7 +205,8 @@ __device__ __noinline__ void repair_tiles(const TapGemm& form, const StoredSteps
       const TilePlace place = walk.place(steps);
       const std::int64_t of_tile = min(place.column + steps.columns, form.columns);
       repair_columns(form, steps, exact, bias, out, place, place.column + first, min(place.column + first + columns, of_tile),
-                     positions, ldexpf(least_right<Operand>(entry.faults), exponent), entry.faults >= kNeverFault);
+                     entry.columns, positions, ldexpf(least_right<Operand>(entry.faults), exponent),
+                     entry.faults >= kNeverFault);
       walk.advance();
     } while (i == WrongTiles::kMost - 1 && walk.more());
   }

@@ -134,7 +134,6 @@ template <class Mode>
 __device__ __noinline__ void repair_boxes(const TapGemm& form, const BoxesSteps& steps, const ExactSource& exact,
                                           const float* bias, float* out, Walk walk, WrongTiles wrong, int exponent, int warp) {
   constexpr int kRows = Mode::kHalf ? 8 : 16;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll 1
   for (int i = 0; i < wrong.count; ++i) {
     const WrongTiles::Entry entry = wrong.of[i];
@@ -151,11 +150,10 @@ __device__ __noinline__ void repair_boxes(const TapGemm& form, const BoxesSteps&
         float* const to = out + (place.n * form.G * form.out_channels + channel) * length + t0;
         const float offset = bias != nullptr ? bias[channel] : 0.0F;
         const int shift = Mode::kRows == BoxesRows::whole ? 0 : boxes_shift<Mode::kHalf>(steps, row);
-#pragma unroll 1
-        for (int at = (t0 == 0 ? 0 : shift) + lane; at < shift + steps.position_step && t0 + at < length; at += 32) {
-          if (entry.faults >= kNeverFault || !(fabsf(to[at] - offset) >= least))
-            to[at] = own_exact_sum(form, exact, place.n, place.g, place.column + column, place.position + at) + offset;
-        }
+        const int end = static_cast<int>(min(static_cast<std::int64_t>(shift + steps.position_step), length - t0));
+        const auto at_of = [&](int own) { return t0 == 0 || own >= shift ? std::int64_t{own} : -1; };
+        repair_outputs(form, exact, place.n, place.g, place.column + column, place.position, end, to, at_of, offset, least,
+                       entry.faults >= kNeverFault);
       }
       walk.advance();
     } while (i == WrongTiles::kMost - 1 && walk.more());

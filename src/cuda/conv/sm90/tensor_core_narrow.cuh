@@ -137,11 +137,11 @@ __device__ __forceinline__ void stage_narrow(const TapGemm& form, const NarrowSt
   }
 }
 
-/// Whether one of a warp's sums may be wrong in a tile with such faults.
+/// Which of a warp's columns have a sum that may be wrong in a tile with such faults: bits as WrongTiles::add() wants them.
 template <class Operand, bool kStacked>
-__device__ __forceinline__ bool is_doubtful(const NarrowSteps& steps, Faults faults, float scale, int warp, int lane,
-                                            const float (&sums)[kNarrowSums]) {
-  if (faults >= kNeverFault) return true;
+__device__ __forceinline__ std::uint32_t doubtful_columns(const NarrowSteps& steps, Faults faults, float scale, int warp,
+                                                          int lane, const float (&sums)[kNarrowSums]) {
+  if (faults >= kNeverFault) return WrongTiles::kAnyColumn;
   const float least = least_right<Operand>(faults) * scale;
   bool doubts = false;
 #pragma unroll
@@ -155,7 +155,11 @@ __device__ __forceinline__ bool is_doubtful(const NarrowSteps& steps, Faults fau
     const int column = kStacked ? warp * 8 + lane / 4 : warp * 16 + lane / 4 + 8 * half;
     doubts = doubts || (smallest < least && column < steps.columns);
   }
-  return __any_sync(0xffffffffU, doubts) != 0;
+  const std::uint32_t lanes = __ballot_sync(0xffffffffU, doubts);  // four of a column
+  std::uint32_t columns = 0;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) columns |= (lanes >> 4 * i & 0xfU) != 0 ? 1U << i : 0U;
+  return columns;
 }
 
 template <class Operand, int kDepths, bool kStacked, bool kSpread>
@@ -224,8 +228,10 @@ __device__ __forceinline__ void consume_narrow(const TapGemm& form, const Narrow
       for (float& sum : sums) sum *= first_factor;
     }
     if constexpr (Operand::kScaled) {
-      if (faults != 0 && is_doubtful<Operand, kStacked>(steps, faults, first_factor, warp, lane, sums))
-        wrong.add(walk.above, faults);
+      if (faults != 0) {
+        const std::uint32_t columns = doubtful_columns<Operand, kStacked>(steps, faults, first_factor, warp, lane, sums);
+        if (columns != 0) wrong.add(walk.above, faults, columns);
+      }
     }
     if constexpr (kSpread) {
       stage_and_store_spread<T>(steps, rows, factor, offsets, staging, warp, lane, sums);
