@@ -144,16 +144,7 @@ __device__ __noinline__ void compute_units_again(const TapGemm& form, const Unit
 #pragma unroll 1
   for (std::int64_t channel = place.first_channel; channel < channels; ++channel) {
 #pragma unroll 1
-    for (std::int64_t t = t0; t < end; ++t) {
-      const std::int64_t a = (t - form.out_origin) % S, position = (t - form.out_origin - a) / S;
-      const float sum =
-          exact_sum(form, exact.problem, true, place.n, place.g, channel * form.classes + a, position, exact.source, exact.w);
-      const std::int64_t own = place.g * form.out_channels + channel;
-      const auto biased = static_cast<T>(sum + (bias != nullptr ? static_cast<float>(bias[own]) : 0.0F));
-      if (threadIdx.x % 32 == 0)
-        out[(place.n * form.G * form.out_channels + own) * form.out_length + t] =
-            static_cast<T>(epilogue.apply(static_cast<float>(biased)));
-    }
+    for (std::int64_t t = t0; t < end; ++t) compute_unit_again(form, epilogue, exact, bias, out, place, channel, t, 0);
   }
 }
 
@@ -269,8 +260,7 @@ __global__ void __launch_bounds__(kUnitThreads, 1)
 #endif
 }
 
-/// packed[column tile][16 rows][product][8 rows][column][8 of 16 rows]: row 4*(2*h + e) + q of 16 lies at 8*h + 2*q + e, where
-/// UnitReader puts it. Zero where there is no channel.
+/// The packed weights, as UnitPiece has them.
 template <class Operand>
 __global__ void __launch_bounds__(kLargestThreads)
     units_pack_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ UnitSteps steps,
@@ -280,23 +270,9 @@ __global__ void __launch_bounds__(kLargestThreads)
   const std::int64_t index = blockIdx.x * static_cast<std::int64_t>(kLargestThreads) + threadIdx.x;
   if (index >= steps.packed_bytes / 16) return;
   const std::int64_t of_depth = steps.packed_bytes / 16 / steps.column_tiles / steps.count;
-  const std::int64_t depth = index / of_depth, tile = depth / steps.count, row0 = depth % steps.count * kUnitRows;
-  auto at = static_cast<int>(index - depth * of_depth);
-  int c = 0;
-  for (; at >= 2 * chunks.of[c].columns; ++c) at -= 2 * chunks.of[c].columns;
-  const int h = at / chunks.of[c].columns, column = chunks.of[c].column + at - h * chunks.of[c].columns;
-  const std::int64_t rows = problem.C_in / problem.G, out = problem.C_out / problem.G;
-  const std::int64_t tiles = steps.column_tiles / problem.G, g = tile / tiles;
-  const std::int64_t r = column / steps.channels, channel = tile % tiles * steps.channels + column % steps.channels;
-  const std::int64_t k = r + problem.P_l - problem.S * (steps.first_shift + chunks.of[c].shift);
-  T values[kWideRows];
-#pragma unroll
-  for (int i = 0; i < kWideRows; ++i) {
-    const std::int64_t row = row0 + 4 * (2 * h + i % 2) + i / 2;
-    values[i] = channel < out ? w[((g * rows + row) * out + channel) * problem.K + k] : T(0.0F);
-  }
+  const UnitPiece<T> piece(problem, steps, chunks, of_depth, index, w);
   uint4 parts[Operand::kParts];
-  const std::uint32_t faults = make_operand<Operand>(values, 1.0F, SplitRange(0), parts);
+  const std::uint32_t faults = make_operand<Operand>(piece.values, 1.0F, SplitRange(0), parts);
   packed[index] = parts[0];
   if (faults != 0) add_faults(&header->faults, faults);
 }

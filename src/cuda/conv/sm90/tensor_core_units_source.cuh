@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cuda/conv/sm90/ring.cuh"
+#include "cuda/conv/sm90/tensor_core_units_chunks.cuh"
 #include "cuda/conv/sm90/tensor_core_units_steps.hpp"
 #include "cuda/conv/tap_gemm.hpp"
 #include "cuda/ptx/mbarrier.cuh"
@@ -13,20 +14,7 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// One product of kUnitRows rows: columns of a tile from `column` on, of the neighbour `shift` behind the first.
-struct UnitChunk {
-  int shift, column, columns;
-};
-/// All products of kUnitRows rows, in the order in which weights are packed: 64, 128 or 256 columns each.
-struct UnitChunks {
-  UnitChunk of[24];
-  int count;
-  __host__ __device__ constexpr int columns_before(int index) const {
-    int columns = 0;
-    for (int i = 0; i < index; ++i) columns += of[i].columns;
-    return columns;
-  }
-};
+/// Products of 64, 128 or 256 columns.
 __host__ __device__ constexpr UnitChunks unit_chunks(const UnitPattern& pattern) {
   UnitChunks chunks{};
   int shift = pattern.shifts() - 1;
@@ -46,30 +34,6 @@ __host__ __device__ constexpr UnitChunks unit_chunks(const UnitPattern& pattern)
   if (pattern.until > 0) add(0, pattern.until);
   return chunks;
 }
-
-/// Where a block works.
-struct UnitPlace {
-  std::int64_t n, unit;
-  std::uint32_t column_tile;
-  std::int64_t g, first_channel;  // of its group
-};
-/// The tiles of a block, one after another.
-struct UnitWalk {
-  std::uint32_t turn = blockIdx.x;
-  __device__ __forceinline__ bool more(const UnitSteps& steps) const { return turn < steps.turns; }
-  __device__ __forceinline__ void advance() { turn += gridDim.x; }
-  __device__ __forceinline__ UnitPlace place(const UnitSteps& steps) const {
-    const std::uint32_t tile = steps.by_column_tiles.divide(turn);
-    UnitPlace place;
-    place.column_tile = turn - tile * steps.by_column_tiles.divisor;
-    const std::uint32_t n = steps.by_tiles_of_row.divide(tile), g = steps.by_channel_tiles.divide(place.column_tile);
-    place.n = n;
-    place.unit = static_cast<std::int64_t>(tile - n * steps.by_tiles_of_row.divisor) * kUnitPositions;
-    place.g = g;
-    place.first_channel = static_cast<std::int64_t>(place.column_tile - g * steps.by_channel_tiles.divisor) * steps.channels;
-    return place;
-  }
-};
 
 /// Shared memory of a block: stages of weights and source, barriers.
 template <int kPattern>

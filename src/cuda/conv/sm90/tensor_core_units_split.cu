@@ -1,9 +1,6 @@
-#include <algorithm>
-
-#include "cuda/allocator.hpp"
+#include "cuda/conv/sm90/tensor_core_kept.cuh"
 #include "cuda/conv/sm90/tensor_core_units_launch.hpp"
 #include "cuda/conv/sm90/tensor_core_units_split.cuh"
-#include "cuda/dependent_launch.cuh"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -29,22 +26,15 @@ void gather_split_units(const Gather& call, const UnitSteps& steps) {
   const auto packed = call.weights.packed(
       unit_weight_key(problem, steps), sizeof(OperandHeader) + static_cast<std::size_t>(steps.packed_bytes), call.device,
       call.stream, [problem, steps](const void* w, void* to, cudaStream_t on) { pack(problem, steps, w, to, on); });
-  const Buffer buffer(sizeof(OperandHeader), call.device);
-  auto* header = buffer.as<OperandHeader>();
-  const auto* source = static_cast<const float*>(call.source);
-  const std::int64_t count = problem.N * problem.C_in * problem.L_in, sampled = std::min(count, kSourceSample);
-  launch_behind(sample_kernel<float>, kSampleBlocksOfSource, kLargestThreads, 0, call.stream, source, sampled, count / sampled,
-                std::int64_t{0}, static_cast<std::uint32_t*>(nullptr), header);
-  check_launch("conv tensor_core: units, scale");
+  const Sampled<WideSplit> source(call);
   constexpr int kPattern = 1;  // the only one that steps have
-  auto* kernel = split_units_kernel<4, kPattern>;
-  const int shared = steps.shared_bytes + kUnitAlignment;
-  CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
-  const WideExact<float> exact{problem, true, source, static_cast<const float*>(call.weights.data()), nullptr, header};
-  const CUtensorMap map = unit_source_map(problem, source, kUnitRows, kSplitUnitWidth);
-  launch_behind(kernel, steps.grid, kSplitUnitThreads, static_cast<std::size_t>(shared), call.stream, call.form, steps,
-                call.epilogue, map, static_cast<const float*>(call.bias), static_cast<float*>(call.out),
-                packed->template as<OperandHeader>(), exact);
+  const WideExact<float> exact{
+      problem, true,           static_cast<const float*>(call.source), static_cast<const float*>(call.weights.data()),
+      nullptr, source.header()};
+  source.launch(split_units_kernel<4, kPattern>, steps.grid, kSplitUnitThreads, steps.shared_bytes + kUnitAlignment, call.form,
+                steps, call.epilogue, unit_source_map(problem, call.source, kUnitRows, kSplitUnitWidth),
+                static_cast<const float*>(call.bias), static_cast<float*>(call.out), packed->template as<OperandHeader>(),
+                exact);
   check_launch("conv tensor_core: split units");
 }
 

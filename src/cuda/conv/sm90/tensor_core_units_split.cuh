@@ -40,19 +40,19 @@ template <int kPattern, int kHalf, bool kLowSource, bool kLowWeights, int kIndex
 __device__ __forceinline__ void multiply_split_chunk(const SplitUnitWords<SplitUnitLayout<kPattern>::kFragments>& words,
                                                      std::uint64_t weights, SplitUnitSums& sums, SplitUnitBegun& accumulate) {
   using Layout = SplitUnitLayout<kPattern>;
-  constexpr SplitUnitChunks kChunks = split_unit_chunks(kUnitPatterns[kPattern]);
-  constexpr SplitUnitChunk kOwn = kChunks.of[kIndex];
+  constexpr UnitChunks kChunks = split_unit_chunks(kUnitPatterns[kPattern]);
+  constexpr UnitChunk kOwn = kChunks.of[kIndex];
   constexpr std::uint32_t kAt =
       kChunks.columns_before(kIndex) * kUnitRows * 4 + (kLowWeights ? kOwn.columns * kUnitRows * 2 : 0);
   using Mma = ptx::WgmmaFromRegisters<ptx::Tensor::f16, kOwn.columns, false>;
   const auto& from = kLowSource ? words.low[kOwn.shift] : words.high[kOwn.shift];
   const std::uint64_t own = (weights + kAt / 16) | static_cast<std::uint64_t>(kOwn.columns) << 16;
-  if constexpr (kOwn.half() == kHalf) {
-    if constexpr (kOwn.is_lone())
+  if constexpr (split_unit_half(kOwn) == kHalf) {
+    if constexpr (is_lone(kOwn))
       Mma::multiply(sums.lone, from, own, accumulate.lone);
     else
       Mma::multiply(sums.v[kHalf], from, own, accumulate.v);
-    (kOwn.is_lone() ? accumulate.lone : accumulate.v) = true;
+    (is_lone(kOwn) ? accumulate.lone : accumulate.v) = true;
   }
 }
 
@@ -214,36 +214,21 @@ __global__ void __launch_bounds__(kSplitUnitThreads, 1)
 #endif
 }
 
-/// packed[column tile][16 rows][product][part][8 rows][column][8 of 16 rows]: row 4*(2*h + e) + q of 16 lies at 8*h + 2*q + e,
-/// where put_split_unit puts it. Zero where there is no channel.
+/// The packed weights, as UnitPiece has them, of each product high halves, then low ones.
 static __global__ void __launch_bounds__(kLargestThreads)
     split_units_pack_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ UnitSteps steps,
-                            const __grid_constant__ SplitUnitChunks chunks, const float* __restrict__ w,
+                            const __grid_constant__ UnitChunks chunks, const float* __restrict__ w,
                             OperandHeader* __restrict__ header, uint4* __restrict__ packed) {
   const std::int64_t index = blockIdx.x * static_cast<std::int64_t>(kLargestThreads) + threadIdx.x;
   if (index >= steps.packed_bytes / 32) return;
   const std::int64_t of_depth = steps.packed_bytes / 32 / steps.column_tiles / steps.count;
-  const std::int64_t depth = index / of_depth, tile = depth / steps.count, row0 = depth % steps.count * kUnitRows;
-  auto at = static_cast<int>(index - depth * of_depth);
-  int c = 0;
-  for (; at >= 2 * chunks.of[c].columns; ++c) at -= 2 * chunks.of[c].columns;
-  const int h = at / chunks.of[c].columns, column = chunks.of[c].column + at - h * chunks.of[c].columns;
-  const std::int64_t rows = problem.C_in / problem.G, out = problem.C_out / problem.G;
-  const std::int64_t tiles = steps.column_tiles / problem.G, g = tile / tiles;
-  const std::int64_t r = column / steps.channels, channel = tile % tiles * steps.channels + column % steps.channels;
-  const std::int64_t k = r + problem.P_l - problem.S * (steps.first_shift + chunks.of[c].shift);
+  const UnitPiece<float> piece(problem, steps, chunks, of_depth, index, w);
   const int exponent = scale_exponent(header->largest, kWeightTarget);
-  float values[kWideRows];
-#pragma unroll
-  for (int i = 0; i < kWideRows; ++i) {
-    const std::int64_t row = row0 + 4 * (2 * h + i % 2) + i / 2;
-    values[i] = channel < out ? w[((g * rows + row) * out + channel) * problem.K + k] : 0.0F;
-  }
   uint4 parts[2];
-  const std::uint32_t faults = make_operand<WideSplit>(values, power_of_two(exponent), SplitRange(exponent), parts);
-  uint4* to = packed + 2 * (index - at) + at;
+  const std::uint32_t faults = make_operand<WideSplit>(piece.values, power_of_two(exponent), SplitRange(exponent), parts);
+  uint4* to = packed + 2 * (index - piece.at) + piece.at;
   to[0] = parts[0];
-  to[2 * chunks.of[c].columns] = parts[1];
+  to[2 * piece.columns] = parts[1];
   if (faults != 0) add_faults(&header->faults, faults);
 }
 

@@ -9,7 +9,7 @@
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/operand_source.cuh"
 #include "cuda/conv/sm90/ring.cuh"
-#include "cuda/conv/sm90/tensor_core_units_source.cuh"
+#include "cuda/conv/sm90/tensor_core_units_chunks.cuh"
 #include "cuda/conv/sm90/tensor_core_units_steps.hpp"
 #include "cuda/conv/tap_gemm.hpp"
 #include "cuda/ptx/mbarrier.cuh"
@@ -18,25 +18,14 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// One product of kUnitRows rows: columns of a tile from `column` on, of the neighbour `shift` behind the first. A half of the
-/// columns each, or, where only its second class reads the neighbour, a quarter.
-struct SplitUnitChunk {
-  int shift, column, columns;
-  [[nodiscard]] __host__ __device__ constexpr int half() const { return column / kSplitUnitHalf; }
-  [[nodiscard]] __host__ __device__ constexpr bool is_lone() const { return columns < kSplitUnitHalf; }
-};
-/// All products of kUnitRows rows, in the order in which weights are packed.
-struct SplitUnitChunks {
-  SplitUnitChunk of[24];
-  int count;
-  __host__ __device__ constexpr int columns_before(int index) const {
-    int columns = 0;
-    for (int i = 0; i < index; ++i) columns += of[i].columns;
-    return columns;
-  }
-};
-__host__ __device__ constexpr SplitUnitChunks split_unit_chunks(const UnitPattern& pattern) {
-  SplitUnitChunks chunks{};
+/// Which half of the columns a product is of; or, where only its second class reads the neighbour, a quarter.
+[[nodiscard]] __host__ __device__ constexpr int split_unit_half(const UnitChunk& chunk) {
+  return chunk.column / kSplitUnitHalf;
+}
+[[nodiscard]] __host__ __device__ constexpr bool is_lone(const UnitChunk& chunk) { return chunk.columns < kSplitUnitHalf; }
+/// Products of a half of the columns each, or of less.
+__host__ __device__ constexpr UnitChunks split_unit_chunks(const UnitPattern& pattern) {
+  UnitChunks chunks{};
   for (int shift = pattern.shifts() - 1; shift >= 0; --shift) {
     const bool ahead = pattern.from > 0 && shift == pattern.shifts() - 1, behind = pattern.until > 0 && shift == 0;
     const int quarter = kSplitUnitColumns / 4, first = ahead ? pattern.from * quarter : 0;

@@ -5,8 +5,7 @@
 #include <cstdint>
 
 #include "cuda/conv/epilogue.cuh"
-#include "cuda/conv/sm90/exact_sum.cuh"
-#include "cuda/conv/sm90/tensor_core_units_source.cuh"
+#include "cuda/conv/sm90/tensor_core_units_chunks.cuh"
 #include "cuda/conv/sm90/tensor_core_units_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_wide_repair.cuh"
 #include "cuda/conv/tap_gemm.hpp"
@@ -112,13 +111,7 @@ __device__ __noinline__ void compute_split_units_again(const TapGemm& form, cons
       const std::int64_t channel = place.first_channel + i / 4 * 8 + of % 4 * 2 + i % 2;
       const std::int64_t unit = place.unit + first + of / 4 * 2 + i % 4 / 2, t = unit * kStride + r;
       if (channel >= form.out_channels || unit >= steps.units) continue;
-      const std::int64_t a = (t - form.out_origin) % kStride, position = (t - form.out_origin - a) / kStride;
-      const float sum =
-          exact_sum(form, exact.problem, true, place.n, place.g, channel * form.classes + a, position, exact.source, exact.w);
-      if (lane != of) continue;
-      const std::int64_t row = place.g * form.out_channels + channel;
-      out[(place.n * form.G * form.out_channels + row) * form.out_length + t] =
-          epilogue.apply(sum + (bias != nullptr ? bias[row] : 0.0F));
+      compute_unit_again(form, epilogue, exact, bias, out, place, channel, t, of);
     }
   }
 }

@@ -20,8 +20,8 @@ struct WideExact {
   bool is_forward;
   const T* source;
   const T* w;
-  const std::uint32_t* flags;  // of the source, as source_kernel writes them; null: its numbers spoil nothing
-  OperandHeader* header;       // of the source
+  const std::uint32_t* flags;   // of the source, as source_kernel writes them; null: its numbers spoil nothing
+  const OperandHeader* header;  // of the source
 };
 
 /// Bits of sums, by runs of positions.
