@@ -22,14 +22,6 @@ inline constexpr int kMostRowQuads = 5;  // of a window
 /// Quads that hold four positions and their taps.
 [[nodiscard]] inline int row_quads(const TapGemm& form) { return static_cast<int>((form.taps + 3 + 3) / 4); }
 
-/// Whether the kernel can compute `form`.
-[[nodiscard]] inline bool is_row(const TapGemm& form) {
-  return form.rows == 1 && form.planes == 1 && form.classes == 1 && form.out_gcd == 1 && form.source_stride == 1 &&
-         form.out_stride == 1 && (form.tap_step == 1 || form.taps == 1) && form.taps + 6 < 4 * (kMostRowQuads + 1) &&
-         form.source_length < std::int64_t{1} << 30 && form.out_length < std::int64_t{1} << 30 &&
-         form.columns < std::int64_t{1} << 30;
-}
-
 /// Tiles of positions and of columns of one sample and group.
 struct RowTiles {
   std::int64_t positions, columns, blocks;
@@ -39,6 +31,14 @@ struct RowTiles {
   const std::int64_t positions = (form.out_length + kRowPositions - 1) / kRowPositions;
   const std::int64_t columns = (form.columns + kColumns - 1) / kColumns;
   return {positions, columns, form.N * form.G * positions * columns};
+}
+
+/// Whether the kernel can compute `form`.
+[[nodiscard]] inline bool is_row(const TapGemm& form) {
+  return form.rows == 1 && form.planes == 1 && form.classes == 1 && form.out_gcd == 1 && form.source_stride == 1 &&
+         form.out_stride == 1 && (form.tap_step == 1 || form.taps == 1) && form.taps + 6 < 4 * (kMostRowQuads + 1) &&
+         form.source_length < std::int64_t{1} << 30 && form.out_length < std::int64_t{1} << 30 &&
+         form.columns < std::int64_t{1} << 30 && row_tiles(form).blocks < std::int64_t{1} << 32;
 }
 
 /// `w` (G, columns, taps); where `flip`, tap j of the window is weight taps - 1 - j. Blocks (tile of columns, tile of
@@ -59,7 +59,10 @@ __global__ void __launch_bounds__(32 * kRowWarps)
   const LateFinish<float, float> late(epilogue);
   const float slope = epilogue.activation == Activation::leaky_relu ? static_cast<float>(epilogue.slope) : 1.0F;
   for (std::int64_t block = blockIdx.x; block < tiles.blocks; block += gridDim.x) {
-    const std::int64_t above = block / tiles.columns, row = above / tiles.positions, g = row % form.G;
+    // Of 32 bits: a division of 64 is a call, which takes registers from its caller.
+    const auto index = static_cast<std::uint32_t>(block), above32 = index / static_cast<std::uint32_t>(tiles.columns),
+               row32 = above32 / static_cast<std::uint32_t>(tiles.positions);
+    const std::int64_t above = above32, row = row32, g = row32 % static_cast<std::uint32_t>(form.G);
     const std::int64_t first = ((block - above * tiles.columns) * kRowWarps + warp) * kRowColumns;  // column
     const int columns = static_cast<int>(min(form.columns - first, std::int64_t{kRowColumns}));
     // out's position t is pos + out_origin.

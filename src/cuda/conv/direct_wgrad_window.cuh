@@ -15,6 +15,7 @@
 #include "conv/problem.hpp"
 #include "cuda/conv/direct_wgrad.cuh"
 #include "cuda/conv/vector.cuh"
+#include "cuda/ptx/index.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 
 namespace polyphase::cuda::direct {
@@ -106,8 +107,7 @@ __global__ void __launch_bounds__(512, 1)
   constexpr int kXWords = kWindowChannels * kWindowXPitch;
   extern __shared__ __align__(16) unsigned char memory[];
   const int half = static_cast<int>(threadIdx.x) >= plan.threads ? 1 : 0;
-  const int thread = static_cast<int>(threadIdx.x) - half * plan.threads;
-  const int warp = thread / 32, warps = plan.threads / 32;
+  const int warps = plan.threads / 32;
   float* const stages = reinterpret_cast<float*>(memory) + half * kWgradStages * plan.stage_words;
   const int ci_per_group = static_cast<int>(problem.C_in / problem.G),
             co_per_group = static_cast<int>(problem.C_out / problem.G);
@@ -119,14 +119,16 @@ __global__ void __launch_bounds__(512, 1)
   const auto count = static_cast<int>(max(min(plan.chunks_per_half, plan.chunks - first_chunk), std::int64_t{0}));
   // The next chunk to fetch.
   const std::int64_t first_n = first_chunk / plan.chunks_per_row;
-  std::int64_t i0 = (first_chunk - first_n * plan.chunks_per_row) * kChunk;
+  auto chunk = static_cast<int>(first_chunk - first_n * plan.chunks_per_row);  // of its row
   WindowRows xs{x + ((first_n * problem.G + tile.g) * ci_per_group + tile.ci) * problem.L_in, problem.L_in,
                 ci_per_group - tile.ci};
   WindowRows ys{y + ((first_n * problem.G + tile.g) * co_per_group + tile.co) * problem.L_out, problem.L_out,
                 co_per_group - tile.co};
+  // The sums need the registers: what threads and blocks are called is asked for where it is needed.
   auto fetch = [&](int to) {
+    const int thread = static_cast<int>(ptx::thread_index()) - half * plan.threads, warp = thread / 32;
     float* stage = stages + to * plan.stage_words;
-    const std::int64_t begin = kStride * i0 + tile.tap - problem.P_l;
+    const std::int64_t i0 = std::int64_t{chunk} * kChunk, begin = kStride * i0 + tile.tap - problem.P_l;
     if (plan.x_vector == 4)
       copy_window_x<4>(xs, i0, thread, plan.threads, stage, x);
     else
@@ -138,9 +140,8 @@ __global__ void __launch_bounds__(512, 1)
       copy_window_y<kStride, 2>(ys, begin, plan.co_tile, warp, warps, stage, y);
     else
       copy_window_y<kStride, 1>(ys, begin, plan.co_tile, warp, warps, stage, y);
-    i0 += kChunk;
-    if (i0 < problem.L_in) return;
-    i0 = 0;
+    if (++chunk < plan.chunks_per_row) return;
+    chunk = 0;
     xs.from += problem.C_in * problem.L_in;
     ys.from += problem.C_out * problem.L_out;
   };
@@ -150,17 +151,16 @@ __global__ void __launch_bounds__(512, 1)
     if (step < count) fetch(step);
     __pipeline_commit();
   }
-  int stage = 0, fetch_stage = kWgradStages - 1;
-  const float* const own_x = stages + thread % kWindowLanes * kWindowXPitch;
-  const float* const own_y = stages + kXWords + thread / kWindowLanes * window_pitch(kStride);
+  int stage = 0;
 #pragma unroll 1
-  for (int step = 0; step < count; ++step) {
+  for (int left = count; left > 0; --left) {
     __pipeline_wait_prior(kWgradStages - 2);
     ptx::named_barrier(1 + half, plan.threads);  // this step's stage is filled, and all have left the one that is filled next
-    if (step + kWgradStages - 1 < count) fetch(fetch_stage);
+    if (left > kWgradStages - 1) fetch(stage == 0 ? kWgradStages - 1 : stage - 1);
     __pipeline_commit();
-    const float* from_x = own_x + stage * plan.stage_words;
-    const float* from_y = own_y + stage * plan.stage_words;
+    const int thread = static_cast<int>(ptx::thread_index()) - half * plan.threads;
+    const float* from_x = stages + stage * plan.stage_words + thread % kWindowLanes * kWindowXPitch;
+    const float* from_y = stages + stage * plan.stage_words + kXWords + thread / kWindowLanes * window_pitch(kStride);
 #pragma unroll 1
     for (int i = 0; i < kChunk; i += 4, from_x += 4, from_y += 4 * kStride) {
       alignas(16) float yv[kYWords];
@@ -177,18 +177,21 @@ __global__ void __launch_bounds__(512, 1)
       }
     }
     stage = stage + 1 == kWgradStages ? 0 : stage + 1;
-    fetch_stage = fetch_stage + 1 == kWgradStages ? 0 : fetch_stage + 1;
   }
   __pipeline_wait_prior(0);
   __syncthreads();
-  float* const shared = reinterpret_cast<float*>(memory) + thread;  // (64, threads): the second half's sums
-  if (half == 1) {
+  const auto of_block = static_cast<int>(ptx::thread_index());
+  const bool is_second = of_block >= plan.threads;
+  const int own = of_block - (is_second ? plan.threads : 0);
+  float* const shared = reinterpret_cast<float*>(memory) + own;  // (64, threads): the second half's sums
+  if (is_second) {
 #pragma unroll
     for (int i = 0; i < 64; ++i) shared[i * plan.threads] = sums[i / 8][i % 8];
   }
   __syncthreads();
-  if (half == 1) return;
-  float* out = partial + slice * plan.slots + static_cast<std::int64_t>(index) * 64 * plan.threads + thread;
+  if (is_second) return;
+  // Slices times tiles of weights, in this order.
+  float* out = partial + static_cast<std::int64_t>(ptx::block_index()) * 64 * plan.threads + own;
 #pragma unroll
   for (int i = 0; i < 64; ++i) out[i * plan.threads] = sums[i / 8][i % 8] + shared[i * plan.threads];
 }

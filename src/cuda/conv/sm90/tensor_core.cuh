@@ -17,6 +17,7 @@
 #include "cuda/conv/sm90/self_repair.cuh"
 #include "cuda/conv/sm90/store.cuh"
 #include "cuda/conv/sm90/tensor_core_steps.hpp"
+#include "cuda/ptx/index.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 
 namespace polyphase::cuda::tensor_core {
@@ -164,12 +165,15 @@ __device__ __forceinline__ void multiply(const Steps& steps, int taps, int plane
       for (int block = 0; block < blocks; block += kBlocks) {
         const std::uint64_t a = ptx::operand_descriptor(a0 + static_cast<std::uint32_t>(block) * weight_block, weight_block);
         const std::uint64_t b = ptx::operand_descriptor(b0 + static_cast<std::uint32_t>(block) * source_pitch, source_pitch);
+        // A group for itself, in which the compiler sees all that its registers have to do with.
+        ptx::wgmma_fence();
         if constexpr (Operand::kSplit) {
           const std::uint64_t a_low = a + (weight_part >> 4), b_low = b + (source_part >> 4);
           Mma::multiply(cross, a_low, b, true);
           Mma::multiply(cross, a, b_low, true);
         }
         Mma::multiply(sums, a, b, !fresh);
+        ptx::wgmma_commit();
         fresh = false;
       }
     }
@@ -251,21 +255,24 @@ __global__ void __launch_bounds__(kThreads, 1)
   constexpr int kN = Operand::kN;
   constexpr bool kAlongPositions = kColumns == 64;
   static_assert(kPositions == (kAlongPositions ? 2 * kN : kN) && (kColumns == 64 || kColumns == 128));
-  const int group = (static_cast<int>(threadIdx.x) - kProducers) / 128;
-  const int warp = (static_cast<int>(threadIdx.x) / 32) % 4, lane = static_cast<int>(threadIdx.x) % 32;
+  const int group = (static_cast<int>(threadIdx.x) - kProducers) / 128, lane = static_cast<int>(threadIdx.x) % 32;
   const int own_column = kAlongPositions ? 0 : group * 64, own_position = kAlongPositions ? group * kN : 0;
-  float* staging = reinterpret_cast<float*>(memory + (layout.staging - base)) + (group * 4 + warp) * 16 * kStagingPitch;
+  // Of all consumers, asked for when it is needed: the products take the registers.
+  const auto own_warp = [] { return (static_cast<int>(ptx::thread_index()) - kProducers) / 32; };
   const auto* state = reinterpret_cast<const State*>(packed);
   if constexpr (Operand::kSplit) wait_for_grid_before();
   const int exponent = Operand::kSplit ? -source_exponent(header) - scale_exponent(state->weight_largest, kWeightTarget) : 0;
   const Faults of_weights =
       Operand::kSplit ? weight_faults(static_cast<Split>(state->weight_split), form.rows * form.planes * form.taps) : 0;
-  WrongTiles wrong{reinterpret_cast<WrongTiles::Entry*>(memory + (layout.wrong() - base)) +
-                   (group * 4 + warp) * WrongTiles::kMost};
+  const auto wrong_of = [&](int warp) {
+    return reinterpret_cast<WrongTiles::Entry*>(memory + (layout.wrong() - base)) + warp * WrongTiles::kMost;
+  };
+  int wrong_tiles = 0;
   if (steps.resident) ptx::mbarrier_wait(layout.weights_full(), 0);
   Ring ring;
-  for (std::int64_t block = blockIdx.x; block < steps.blocks; block += gridDim.x) {
-    const Place place = place_of<kColumns, kPositions>(block, form, steps);
+  for (std::uint32_t turn = 0;; ++turn) {
+    const std::int64_t block = blockIdx.x + static_cast<std::int64_t>(turn) * gridDim.x;
+    if (block >= steps.blocks) break;
     Faults faults = 0;
     float sums[kN / 2] = {};
     float cross[Operand::kSplit ? kN / 2 : 1] = {}, total[Operand::kSplit ? kN / 2 : 1] = {};
@@ -278,10 +285,8 @@ __global__ void __launch_bounds__(kThreads, 1)
                                                    (steps.resident ? step : ring.stage) * steps.weight_bytes + own_column * 16);
       ptx::mbarrier_wait(layout.full(ring.stage), ring.parity);
       if constexpr (Operand::kSplit) ptx::settle(sums), ptx::settle(cross);
-      ptx::wgmma_fence();
       multiply<Operand, kN, kColumns>(steps, taps, planes, static_cast<int>(form.tap_step), x, w, Operand::kSplit || step == 0,
                                       sums, cross);
-      ptx::wgmma_commit();
       ptx::wgmma_wait<0>();
       if (Operand::kSplit && step == steps.count - 1)
         faults = faults_of_tile(memory + (layout.faults(ring.stage) - base), of_weights, lane);
@@ -300,20 +305,26 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
       for (int i = 0; i < kN / 2; ++i) sums[i] = total[i] + cross[i] * (1.0F / kLowScale);
     }
-    Place own = place;
-    own.column += own_column + warp * 16;
+    Place own = place_of<kColumns, kPositions>(block, form, steps);  // not before: the products need the registers
+    const int warp = own_warp();
+    own.column += own_column + warp % 4 * 16;
     own.position += own_position;
     if constexpr (Operand::kSplit) {
       if (faults != 0 &&
-          (has_sum_below(least_right<Operand>(faults), form.columns - own.column, sums) || faults >= kNeverFault))
-        wrong.add(static_cast<std::uint32_t>(block / gridDim.x), faults);
+          (has_sum_below(least_right<Operand>(faults), form.columns - own.column, sums) || faults >= kNeverFault)) {
+        WrongTiles wrong{wrong_of(warp), wrong_tiles};
+        wrong.add(turn, faults);
+        wrong_tiles = wrong.count;
+      }
     }
+    float* const staging = reinterpret_cast<float*>(memory + (layout.staging - base)) + warp * 16 * kStagingPitch;
     store_tile<typename Operand::Source, kN>(form, steps, own, bias, epilogue, exponent, staging, lane, out, sums);
   }
   if constexpr (Operand::kSplit) {
-    if (wrong.count != 0)
-      repair_turns<Operand, kColumns, kPositions, kN>(form, steps, exact, epilogue, bias, out, wrong, exponent,
-                                                      own_column + warp * 16, own_position);
+    if (wrong_tiles != 0)
+      repair_turns<Operand, kColumns, kPositions, kN>(form, steps, exact, epilogue, bias, out,
+                                                      {wrong_of(own_warp()), wrong_tiles}, exponent,
+                                                      own_column + own_warp() % 4 * 16, own_position);
   }
 #endif
 }
