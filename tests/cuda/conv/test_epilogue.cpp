@@ -160,6 +160,7 @@ std::vector<ConvProblem> problems() {
       sized({.N = 3, .C_in = 160, .C_out = 136, .L_in = 333, .K = 7, .P_l = 9, .P_r = 9, .D = 3}),
       sized({.N = 2, .C_in = 256, .C_out = 140, .L_in = 2001, .K = 3, .P_l = 1, .P_r = 1}),
       sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 530, .K = 11, .P_l = 5, .P_r = 5}),
+      sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 404, .K = 5, .D = 3}),
       sized({.N = 1, .C_in = 300, .C_out = 40, .L_in = 50, .K = 16, .S = 8, .P_l = 4}),
       sized({.N = 2, .C_in = 128, .C_out = 20, .L_in = 210, .K = 9, .S = 3, .P_l = 2}),
       sized({.N = 2, .C_in = 6, .C_out = 6, .L_in = 1031, .K = 7, .P_l = 3, .P_r = 3, .G = 6}),
@@ -240,7 +241,11 @@ TEST_CASE("tensor cores that keep their weights apply ReLU and LeakyReLU, and so
     CHECK_FALSE(fuses(DType::bf16, {.activation = Activation::leaky_relu, .slope = 0.1, .residual = 16, .derivative = 16}));
     CHECK_FALSE(fuses(DType::bf16, {Activation::tanh}));
     CHECK_FALSE(fuses(DType::bf16, {Activation::snake}));
-    CHECK_FALSE(fuses(DType::f32, {Activation::relu}));  // boxes do not
+    // Boxes.
+    CHECK(fuses(DType::f32, {Activation::relu}));
+    CHECK(fuses(DType::f32, {.activation = Activation::leaky_relu, .slope = 0.1, .residual = 4}));
+    CHECK_FALSE(fuses(DType::f32, {.activation = Activation::leaky_relu, .slope = 0.1, .residual = 4, .derivative = 16}));
+    CHECK_FALSE(fuses(DType::f32, {Activation::tanh}));
   }
   const ConvProblem strided = sized({.N = 1, .C_in = 128, .C_out = 20, .L_in = 210, .K = 9, .S = 3});
   const auto fuses = [&](const cuda::Epilogue& epilogue) {

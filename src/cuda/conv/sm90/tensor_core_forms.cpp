@@ -86,7 +86,7 @@ void gather_by(GatherForm form, const ConvProblem& problem, ConvDirection direct
     case GatherForm::turned:
       return turned_gather(problem, direction, source, weights, bias, out, epilogue, device, stream);
     case GatherForm::boxes:
-      return boxes_gather(problem, direction, source, weights, bias, out, precision, device, stream);
+      return boxes_gather(problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
     case GatherForm::narrow:
       return narrow_gather(problem, direction, source, weights, bias, out, precision, device, stream);
     case GatherForm::rows:

@@ -45,7 +45,9 @@ bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& 
       return epilogue.is_light() && !epilogue.is_late();
     case GatherForm::streamed:
       return is_told;
+    // What lies beside an output is read while its tile is staged: there is room for one thing.
     case GatherForm::boxes:
+      return epilogue.is_light() && (epilogue.residual == 0 || epilogue.derivative == 0);
     case GatherForm::narrow:
       break;
   }

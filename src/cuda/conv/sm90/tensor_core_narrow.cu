@@ -36,15 +36,24 @@ void launch(const Gather& call) {
   const Sampled<Operand> sampled(call);
   sampled.launch(kernel_of<Operand>(steps), steps.grid, kNarrowThreads, steps.shared_bytes, call.form, steps,
                  static_cast<const T*>(call.source), packed->template as<unsigned char>(), static_cast<const T*>(call.bias),
-                 static_cast<T*>(call.out), sampled.header(), sampled.exact());
+                 call.epilogue, static_cast<T*>(call.out), sampled.header(), sampled.exact());
   check_launch("conv tensor_core: narrow");
 }
 
 }  // namespace
 
+bool narrow_activates(const ConvProblem& problem, ConvDirection direction, Precision precision, const void* out, int device) {
+  const TapGemm form = make_tap_gemm(problem, direction);
+  if (problem.dtype == DType::f16 || problem.dtype == DType::bf16) return !steps_of<Half>(form, out, device).is_spread;
+  if (precision == Precision::tf32) return !steps_of<OneHalf>(form, out, device).is_spread;
+  return !steps_of<SplitHalf>(form, out, device).is_spread;
+}
+
 void narrow_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
-                   const void* bias, void* out, Precision precision, int device, cudaStream_t stream) {
-  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights, bias, out, {}, device, stream};
+                   const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device,
+                   cudaStream_t stream) {
+  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights, bias, out, epilogue,
+                    device,  stream};
   if (problem.dtype == DType::f16) return launch<Half>(call);
   if (problem.dtype == DType::bf16) return launch<Brain>(call);
   if (precision == Precision::tf32) return launch<OneHalf>(call);

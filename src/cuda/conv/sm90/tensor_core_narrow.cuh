@@ -10,7 +10,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/epilogue_light.cuh"
+#include "cuda/conv/sm90/finish_tiles.cuh"
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/ring.cuh"
 #include "cuda/conv/sm90/tensor_core_narrow_layout.cuh"
@@ -90,8 +91,8 @@ __device__ __forceinline__ void multiply_narrow(const NarrowSteps& steps, std::u
 /// A consumer's finished sums into its staging, whole rows of each channel.
 template <class T, bool kStacked>
 __device__ __forceinline__ void stage_narrow(const TapGemm& form, const NarrowSteps& steps, const NarrowRows<T>& rows,
-                                             float factor, const float (&offsets)[2], T* staging, int warp, int lane,
-                                             const float (&sums)[kNarrowSums]) {
+                                             float factor, const float (&offsets)[2], const float (&blanks)[2], T* staging,
+                                             int warp, int lane, const float (&sums)[kNarrowSums]) {
   constexpr int kHalves = kStacked ? 1 : 2;
   const auto stride = static_cast<int>(form.out_stride), classes = static_cast<int>(form.classes);
 #pragma unroll
@@ -121,9 +122,9 @@ __device__ __forceinline__ void stage_narrow(const TapGemm& form, const NarrowSt
         stage(std::true_type());
       else
         stage(std::false_type());
-      // Phases without taps: the bias.
+      // Phases without taps: the bias, activated.
       if (a == classes - 1 && stride > classes) {
-        const T nothing = static_cast<T>(offsets[half]);
+        const T nothing = static_cast<T>(blanks[half]);
 #pragma unroll 1
         for (int r = classes; r < stride; ++r) {
 #pragma unroll 8
@@ -165,7 +166,7 @@ __device__ __forceinline__ std::uint32_t doubtful_columns(const NarrowSteps& ste
 template <class Operand, int kDepths, bool kStacked, bool kSpread>
 __device__ __forceinline__ void consume_narrow(const TapGemm& form, const NarrowSteps& steps, const NarrowLayout& layout,
                                                const unsigned char* __restrict__ packed,
-                                               const typename Operand::Source* __restrict__ bias,
+                                               const typename Operand::Source* __restrict__ bias, const Epilogue& epilogue,
                                                typename Operand::Source* __restrict__ out, const OperandHeader* header,
                                                const ExactSource& exact, unsigned char* memory,
                                                typename Operand::Source* staging, int consumer, int warp, int lane) {
@@ -185,6 +186,13 @@ __device__ __forceinline__ void consume_narrow(const TapGemm& form, const Narrow
       if (column < form.columns)
         offsets[half] = static_cast<float>(bias[place.g * form.out_channels + steps.by_classes.divide(column)]);
     }
+  }
+  const LightActivation activation(epilogue);
+  const bool is_active = !kSpread && activation.is_there;
+  float blanks[2] = {offsets[0], offsets[1]};
+  if (is_active) {
+#pragma unroll
+    for (float& blank : blanks) blank = activation(static_cast<float>(static_cast<T>(blank)));
   }
   if constexpr (Operand::kScaled) wait_for_grid_before();
   const int exponent = Operand::kScaled ? -source_exponent(header) - scale_exponent(state->weight_largest, kWeightTarget) : 0;
@@ -227,16 +235,22 @@ __device__ __forceinline__ void consume_narrow(const TapGemm& form, const Narrow
 #pragma unroll
       for (float& sum : sums) sum *= first_factor;
     }
+    // What will be looked at again is stored bare, so that it tells its sums, and finished behind that.
+    bool activates = is_active;
     if constexpr (Operand::kScaled) {
+      activates = activates && wrong.count < WrongTiles::kMost;
       if (faults != 0) {
         const std::uint32_t columns = doubtful_columns<Operand, kStacked>(steps, faults, first_factor, warp, lane, sums);
         if (columns != 0) wrong.add(walk.above, faults, columns);
+        activates = activates && columns == 0;
       }
     }
     if constexpr (kSpread) {
       stage_and_store_spread<T>(steps, rows, factor, offsets, staging, warp, lane, sums);
     } else {
-      stage_narrow<T, kStacked>(form, steps, rows, factor, offsets, staging, warp, lane, sums);
+      float own_factor = factor, own_offsets[2] = {offsets[0], offsets[1]};
+      if (activates) activate_narrow<T, kStacked>(activation, own_factor, own_offsets, sums);
+      stage_narrow<T, kStacked>(form, steps, rows, own_factor, own_offsets, blanks, staging, warp, lane, sums);
 
       if (steps.stores_bulk) ptx::fence_async_shared();
       meet();
@@ -246,10 +260,12 @@ __device__ __forceinline__ void consume_narrow(const TapGemm& form, const Narrow
   }
   ptx::bulk_wait();
   if constexpr (Operand::kScaled) {
-    meet();  // a warp may have stored another's sums
-    if (wrong.count != 0)
-      repair_tiles<Operand>(form, steps, exact, bias, out, walk, wrong, exponent, warp * (kStacked ? 8 : 16), kStacked ? 8 : 16,
-                            kNarrowPositions);
+    meet();                                      // a warp may have stored another's sums
+    constexpr int kColumns = kStacked ? 8 : 16;  // of a warp
+    if (wrong.count != 0) {
+      repair_tiles<Operand>(form, steps, exact, bias, out, walk, wrong, exponent, warp * kColumns, kColumns, kNarrowPositions);
+      if (is_active) finish_tiles(form, steps, epilogue, out, walk, wrong, warp * kColumns, kColumns, kNarrowPositions);
+    }
   }
 }
 
@@ -258,8 +274,9 @@ template <class Operand, int kDepths, bool kStacked, bool kSpread>
 __global__ void __launch_bounds__(kNarrowThreads, 1)
     narrow_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ NarrowSteps steps,
                   const typename Operand::Source* __restrict__ source, const unsigned char* __restrict__ packed,
-                  const typename Operand::Source* __restrict__ bias, typename Operand::Source* __restrict__ out,
-                  const OperandHeader* header, const __grid_constant__ ExactSource exact) {
+                  const typename Operand::Source* __restrict__ bias, const __grid_constant__ Epilogue epilogue,
+                  typename Operand::Source* __restrict__ out, const OperandHeader* header,
+                  const __grid_constant__ ExactSource exact) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using T = typename Operand::Source;
   extern __shared__ __align__(16) unsigned char narrow_memory[];
@@ -298,7 +315,7 @@ __global__ void __launch_bounds__(kNarrowThreads, 1)
   }
   ptx::registers_up<200>();
   consume_narrow<Operand, kDepths, kStacked, kSpread>(
-      form, steps, layout, packed, bias, out, header, exact, memory,
+      form, steps, layout, packed, bias, epilogue, out, header, exact, memory,
       reinterpret_cast<T*>(memory + (layout.staging - base) + group * steps.staging_bytes), group, warp, lane);
 #endif
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "cuda/conv/epilogue_light.cuh"
 #include "cuda/conv/sm90/tensor_core_narrow_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_layout.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_store.cuh"
@@ -104,6 +105,23 @@ __device__ __forceinline__ void store_narrow_rows(const NarrowSteps& steps, cons
     const int low = max(shift, range.begins), high = min(shift + range.length, range.ends);
     for (int at = low + lane; at < high; at += 32) to[at] = from[at];
   }
+}
+
+/// A consumer's finished sums of two rows, biased and activated, as numbers of T; what is staged of them then is they times 1
+/// and -0 added. Two parts stacked: they are in the high sums.
+template <class T, bool kStacked, int kSums>
+__device__ __forceinline__ void activate_narrow(const LightActivation& activation, float(&factor), float (&offsets)[2],
+                                                float (&sums)[kSums]) {
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) {
+    const int half = i / 2 % 2;
+    if (kStacked && half == 1) continue;
+    const float sum = kStacked ? fmaf(sums[i + 2], 1.0F / kLowScale, sums[i]) : sums[i];
+    sums[i] = activation(static_cast<float>(static_cast<T>(fmaf(sum, factor, offsets[half]))));
+    if constexpr (kStacked) sums[i + 2] = -0.0F;
+  }
+  factor = 1.0F;
+  offsets[0] = offsets[1] = -0.0F;
 }
 
 /// Where a thread stages the sums of one column, and what it makes of them.

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/sm90/finish_tiles.cuh"
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/ring.cuh"
 #include "cuda/conv/sm90/self_repair.cuh"
@@ -109,35 +110,6 @@ __device__ __forceinline__ bool is_doubtful(Faults faults, std::int64_t columns,
   return is || faults >= kNeverFault;
 }
 
-/// Finishes what a warp has stored bare, columns [first, first + 16) of its wrong tiles. Not inlined: it has registers of its
-/// own.
-static __device__ __noinline__ void finish_tiles(const TapGemm& form, const ResidentSteps& steps, const Epilogue& epilogue,
-                                                 float* out, Walk walk, WrongTiles wrong, int first) {
-#pragma unroll 1
-  for (int i = 0; i < wrong.count; ++i) {
-    walk.above = wrong.of[i].above;
-    do {
-      const TilePlace place = walk.place(steps);
-      const std::int64_t t_of_tile = form.out_stride * place.position + form.out_origin;
-      const RowRange range(form, steps, t_of_tile);
-      const std::int64_t end = min(min(place.column + first + 16, place.column + steps.columns), form.columns);
-#pragma unroll 1
-      for (std::int64_t column = place.column + first; column < end; ++column) {
-        const std::int64_t channel = column / form.classes, row = place.g * form.out_channels + channel;
-        float* const to = out + (place.n * form.G * form.out_channels + row) * form.out_length + t_of_tile;
-        const std::int64_t shift = range.shift_of(to), a = (column - channel * form.classes) * form.out_class_step;
-#pragma unroll 1
-        for (int own = static_cast<int>(threadIdx.x) % 32; own < steps.positions; own += 32) {
-          const std::int64_t at = form.out_stride * own + a;
-          const bool is_own = range.mask == 0 || (at >= shift && at < shift + range.length);
-          if (is_own && at >= range.begins && at < range.ends) to[at] = epilogue.apply(to[at]);
-        }
-      }
-      walk.advance();
-    } while (i == WrongTiles::kMost - 1 && walk.more());
-  }
-}
-
 template <class Operand, bool kPaired, int kN>
 __device__ __forceinline__ void consume_resident(const TapGemm& form, const ResidentSteps& steps, const Epilogue& epilogue,
                                                  const ResidentLayout& layout, const State* __restrict__ state,
@@ -230,7 +202,8 @@ __device__ __forceinline__ void consume_resident(const TapGemm& form, const Resi
   if constexpr (Operand::kScaled) {
     if (wrong.count != 0) {
       repair_tiles<Operand>(form, steps, exact, bias, out, walk, wrong, exponent, warp * 16, 16, steps.positions);
-      if (epilogue.activation != Activation::none) finish_tiles(form, steps, epilogue, out, walk, wrong, warp * 16);
+      if (epilogue.activation != Activation::none)
+        finish_tiles(form, steps, epilogue, out, walk, wrong, warp * 16, 16, steps.positions);
     }
   }
 }
