@@ -88,7 +88,7 @@ void gather_by(GatherForm form, const ConvProblem& problem, ConvDirection direct
     case GatherForm::boxes:
       return boxes_gather(problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
     case GatherForm::narrow:
-      return narrow_gather(problem, direction, source, weights, bias, out, precision, device, stream);
+      return narrow_gather(problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
     case GatherForm::rows:
       return resident_rows_gather(problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
     case GatherForm::resident:

@@ -1,6 +1,7 @@
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core.hpp"
 #include "cuda/conv/sm90/tensor_core_forms.hpp"
+#include "cuda/conv/sm90/tensor_core_narrow.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_rows.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/conv/tap_gemm.hpp"
@@ -42,14 +43,12 @@ bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& 
       return epilogue.is_light() && (!epilogue.is_late() || (epilogue.residual != 0 && epilogue.derivative == 0));
     // A residual in its stores costs twice the launch that adds it (docs/kernels/launches.md).
     case GatherForm::resident:
+    case GatherForm::boxes:
       return epilogue.is_light() && !epilogue.is_late();
     case GatherForm::streamed:
       return is_told;
-    // What lies beside an output is read while its tile is staged: there is room for one thing.
-    case GatherForm::boxes:
-      return epilogue.is_light() && (epilogue.residual == 0 || epilogue.derivative == 0);
     case GatherForm::narrow:
-      break;
+      return epilogue.is_light() && !epilogue.is_late() && narrow_activates(problem, direction, precision, out, device);
   }
   return false;
 }
