@@ -8,6 +8,8 @@
 #include "cuda/activation_backward.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <type_traits>
 
 #include "cuda/allocator.hpp"
 #include "cuda/cluster.cuh"
@@ -33,14 +35,35 @@ struct BackwardLaunch {
   double slope;
 };
 
+/// A pack as registers hold it: 16-bit elements by themselves would take one each.
 template <class T, int kPack>
-__device__ __forceinline__ Pack<T, kPack> load(const T* from, bool aligned) {
-  if (aligned) return *reinterpret_cast<const Pack<T, kPack>*>(from);
-  Pack<T, kPack> pack;
+struct Held {
+  static constexpr int kOfWord = sizeof(T) == 2 && kPack > 1 ? 2 : 1;
+  using Word = std::conditional_t<kOfWord == 2, std::uint32_t, T>;
+  Word words[kPack / kOfWord];
+
+  __device__ __forceinline__ void load(const T* from, bool aligned) {
+    if (aligned) {
+      const auto whole = *reinterpret_cast<const Pack<Word, kPack / kOfWord>*>(from);
 #pragma unroll
-  for (int i = 0; i < kPack; ++i) pack.at[i] = from[i];
-  return pack;
-}
+      for (int i = 0; i < kPack / kOfWord; ++i) words[i] = whole.at[i];
+    } else if constexpr (kOfWord == 2) {
+      const auto* const halves = reinterpret_cast<const std::uint16_t*>(from);
+#pragma unroll
+      for (int i = 0; i < kPack / 2; ++i) words[i] = halves[2 * i] | static_cast<std::uint32_t>(halves[2 * i + 1]) << 16;
+    } else {
+#pragma unroll
+      for (int i = 0; i < kPack; ++i) words[i] = from[i];
+    }
+  }
+  [[nodiscard]] __device__ __forceinline__ Pack<T, kPack> pack() const {
+    Pack<Word, kPack / kOfWord> whole;
+#pragma unroll
+    for (int i = 0; i < kPack / kOfWord; ++i) whole.at[i] = words[i];
+    return *reinterpret_cast<const Pack<T, kPack>*>(&whole);
+  }
+};
+
 template <class T, int kPack>
 __device__ __forceinline__ void store(T* to, bool aligned, const Pack<T, kPack>& pack) {
   if (aligned) {
@@ -107,26 +130,32 @@ __device__ __forceinline__ double walk_piece(const BackwardLaunch& launch, std::
   double sums[4] = {};
   const std::int64_t begin = blockIdx.x * launch.piece_packs, end = min(begin + launch.piece_packs, launch.packs);
   for (std::int64_t first = begin + threadIdx.x; first < end; first += kUnroll * kBackwardThreads) {
-    Pack<T, kPack> g[kUnroll], y[kUnroll];
-    std::int64_t at[kUnroll];
+    Held<T, kPack> gradients[kUnroll], results[kUnroll];
+    const auto place = [&](int u) {
+      std::int64_t position = first + u * kBackwardThreads;
+      const std::int64_t n = launch.by_row.split(position, launch.narrow);
+      return ((n * launch.C + channel) * launch.row + position) * kPack;
+    };
+    constexpr bool kKeepsPlaces = kPack < 8;  // else there are no registers for them
+    std::int64_t at[kKeepsPlaces ? kUnroll : 1];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
-      std::int64_t position = first + u * kBackwardThreads;
-      if (position >= end) break;
-      const std::int64_t n = launch.by_row.split(position, launch.narrow);
-      at[u] = ((n * launch.C + channel) * launch.row + position) * kPack;
-      g[u] = load<T, kPack>(gradient + at[u], launch.aligned);
-      if (launch.activation != Activation::none) y[u] = load<T, kPack>(result + at[u], launch.aligned);
+      if (first + u * kBackwardThreads >= end) break;
+      std::int64_t& own = at[kKeepsPlaces ? u : 0];
+      own = place(u);
+      gradients[u].load(gradient + own, launch.aligned);
+      if (launch.activation != Activation::none) results[u].load(result + own, launch.aligned);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       if (first + u * kBackwardThreads >= end) break;
+      Pack<T, kPack> g = gradients[u].pack();
       if (launch.activation != Activation::none) {
-        apply_derivative(launch.activation, static_cast<A>(launch.slope), y[u], g[u]);
-        store<T, kPack>(in + at[u], launch.aligned, g[u]);
+        apply_derivative(launch.activation, static_cast<A>(launch.slope), results[u].pack(), g);
+        store<T, kPack>(in + (kKeepsPlaces ? at[kKeepsPlaces ? u : 0] : place(u)), launch.aligned, g);
       }
 #pragma unroll
-      for (int k = 0; k < kPack; ++k) sums[k % 4] += static_cast<double>(convert<A>(g[u].at[k]));
+      for (int k = 0; k < kPack; ++k) sums[k % 4] += static_cast<double>(convert<A>(g.at[k]));
     }
   }
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);

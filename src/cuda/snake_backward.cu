@@ -59,7 +59,7 @@ __device__ __forceinline__ void sine_and_cosine(double u, double* sine, double* 
 
 /// Blocks (piece, channel). `in` may be null, `added` and `partial` (C, pieces) too.
 template <class T, int kPack>
-__global__ void __launch_bounds__(kSnakeThreads)
+__global__ void __launch_bounds__(kSnakeThreads, 5)
     snake_backward_kernel(const __grid_constant__ SnakeLaunch launch, const T* __restrict__ x, const T* __restrict__ alpha,
                           const T* __restrict__ beta, const T* __restrict__ gradient, const T* __restrict__ added,
                           T* __restrict__ in, SnakeSums* __restrict__ partial) {

@@ -21,6 +21,12 @@ inline constexpr int kGroup = 7;  // positions of a thread
 inline constexpr int kChunk = 8;  // taps of a class at a time
 inline constexpr int kThreads = 128;
 inline constexpr int kLine = 128;  // bytes
+// Blocks an SM of dgrad in f64, 0 leaves it open: then ptxas takes so few registers on sm_90 that some are spilled.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+inline constexpr int kDoubleBlocks = 0;
+#else
+inline constexpr int kDoubleBlocks = 9;
+#endif
 
 /// A launch, made on the host.
 struct Plan {
@@ -143,7 +149,7 @@ __global__ void __launch_bounds__(kThreads)
 
 /// x, one tile of one row: the sums over M output rows stay in registers. Shared memory: y (S planes), taps, x (positions).
 template <class T, class A>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, sizeof(A) == 8 ? kDoubleBlocks : 0)
     dgrad_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ Plan plan, const T* __restrict__ y,
                  const T* __restrict__ w, const T* __restrict__ bias, T* __restrict__ x,
                  const __grid_constant__ Epilogue epilogue) {

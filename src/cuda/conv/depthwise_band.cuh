@@ -30,8 +30,16 @@ inline constexpr int kWarpBlocks = 16;  // rows of A
 inline constexpr int kBandGroups = 4;   // A matrices of a warp and tile
 inline constexpr int kBandStages = 2;   // of a tile; wgrad has its own number
 
-// Blocks an SM: as many as registers allow without spilling.
-inline constexpr int kBandForwardBlocks = 10, kBandDgradBlocks = 8;
+/// Blocks an SM: as many as registers allow without spilling, which GPUs before sm_90 make more of.
+[[nodiscard]] constexpr int band_blocks(bool forward, bool plain, int outputs) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+  constexpr int kDgrad = 6;
+#else
+  constexpr int kDgrad = 8;
+#endif
+  if (!forward) return kDgrad;
+  return plain || outputs < 4 ? 10 : 8;
+}
 
 /// w[index] or 0, in its 16 bits.
 template <class T>
@@ -89,7 +97,7 @@ __device__ __forceinline__ void store_pairs(T* to, int low, int high, const Pair
 /// Shared memory: stages of the source. kPlain: no epilogue follows, and none of its instructions. Pointers without
 /// __restrict__: loads of what never changes would be free to move before the wait.
 template <class T, int kN, int kDepth, bool kForward, bool kPlain>
-__global__ void __launch_bounds__(kBandThreads, kForward ? kBandForwardBlocks : kBandDgradBlocks)
+__global__ void __launch_bounds__(kBandThreads, band_blocks(kForward, kPlain, kN))
     band_gather_kernel(const __grid_constant__ BandPlan plan, const T* source, const T* w, const T* bias, T* out,
                        const __grid_constant__ Epilogue epilogue) {
   static_assert(kForward || kN == 1, "blocks of dgrad are 8 outputs");

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/conv/depthwise_rows.hpp"
 #include "cuda/conv/epilogue.cuh"
@@ -19,6 +20,13 @@
 namespace polyphase::cuda::depthwise {
 
 inline constexpr int kRowWarps = 8, kRowTile = 128;
+/// Blocks an SM: as many as registers allow without spilling, which GPUs before sm_90 do sooner.
+[[nodiscard]] constexpr int row_blocks([[maybe_unused]] int quads, [[maybe_unused]] bool aligned) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+  if (aligned && (quads == 3 || quads == 4)) return 2;
+#endif
+  return 3;
+}
 
 /// A launch, made on the host.
 struct RowsLaunch {
@@ -43,9 +51,22 @@ __device__ __forceinline__ float4 read_quad(const float* __restrict__ row, int e
   }
 }
 
+struct Row {
+  std::int64_t row;
+  int channel;
+};
+/// The row of x that a block has a tile of. Where rows are aligned by divisions of 32 bits, for those of 64 are calls, which
+/// take registers from their caller; others have the registers.
+template <bool kAligned>
+__device__ __forceinline__ Row row_of(const RowsLaunch& launch, std::int64_t block) {
+  using Index = std::conditional_t<kAligned, std::uint32_t, std::int64_t>;
+  const Index row = static_cast<Index>(block) / static_cast<Index>(launch.tiles);
+  return {static_cast<std::int64_t>(row), static_cast<int>(row % static_cast<Index>(launch.C))};
+}
+
 /// A tile of one row of x a block. `kAligned`: rows of y are whole quads at multiples of 16 bytes.
 template <int kQuads, bool kAligned>
-__global__ void __launch_bounds__(32 * kRowWarps, 3)
+__global__ void __launch_bounds__(32 * kRowWarps, row_blocks(kQuads, kAligned))
     rows_kernel(const __grid_constant__ RowsLaunch launch, const __grid_constant__ Epilogue epilogue,
                 const float* __restrict__ y, const float* __restrict__ w, const float* __restrict__ bias, float* x) {
   constexpr int kWords = 4 * kQuads, kMost = kWords - 3;  // taps
@@ -55,8 +76,7 @@ __global__ void __launch_bounds__(32 * kRowWarps, 3)
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int M = launch.M, K = launch.K, skew = launch.P % 4;
   for (std::int64_t block = blockIdx.x; block < launch.blocks; block += gridDim.x) {
-    const std::int64_t row = block / launch.tiles;
-    const auto channel = static_cast<int>(row % launch.C);
+    const auto [row, channel] = row_of<kAligned>(launch, block);
     const int first = static_cast<int>(block - row * launch.tiles) * kRowTile + (skew == 0 ? 0 : skew - 4);
     const int e = first + 4 * lane - launch.P;  // a multiple of four
     const float* const rows = y + row * M * launch.length;

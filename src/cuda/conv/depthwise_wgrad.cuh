@@ -33,9 +33,11 @@ __global__ void __launch_bounds__(kThreads)
   const int taps = share < warps_per_job ? plan.taps_of(a) - first_tap : 0;  // may be none in the last chunk
   A sums[kChunk] = {};
   const std::int64_t end = min(plan.tiles, (slice + 1) * plan.tiles_per_slice);
-  for (std::int64_t tile = slice * plan.tiles_per_slice; tile < end; ++tile) {
-    const std::int64_t n = tile / plan.tiles_per_row;
-    const std::int64_t i_begin = (tile - n * plan.tiles_per_row) * plan.positions;
+  const std::int64_t begin = slice * plan.tiles_per_slice;
+  std::int64_t n = begin / plan.tiles_per_row, of_row = begin - n * plan.tiles_per_row;
+  for (std::int64_t left = end - begin; left > 0; --left, ++of_row) {
+    if (of_row == plan.tiles_per_row) of_row = 0, ++n;
+    const std::int64_t i_begin = of_row * plan.positions;
     const T* x_row = x + (n * problem.C_in + ci) * problem.L_in;
     const T* y_row = y + (n * problem.C_out + co) * problem.L_out;
     const int x_shift = misalignment(x_row + i_begin, kVectorOf<T>);

@@ -355,6 +355,9 @@ __global__ void __launch_bounds__(kRowsThreads, 1)
                          const __grid_constant__ ExactSource exact) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Operand = typename Mode::Operand;
+  // Copiers of f32 with three taps would spill with 40.
+  constexpr int kCopierRegisters = Mode::kBytes == 4 && Mode::kTaps == 3 ? 56 : 40;
+  constexpr int kMultiplierRegisters = (65536 / kRowsThreads * (kPairs + 1) - kCopierRegisters) / kPairs / 8 * 8;
   extern __shared__ __align__(128) unsigned char raw[];
   const std::uint32_t base = ptx::shared_address(raw);
   // Through a shuffle the compiler knows them to be the same in a warp; else it serialises the wgmmas.
@@ -384,7 +387,7 @@ __global__ void __launch_bounds__(kRowsThreads, 1)
   }
   __syncthreads();
   if (group == kPairs) {
-    ptx::registers_down<40>();
+    ptx::registers_down<kCopierRegisters>();
     if (warp == 0 && lane == 0) {
       const auto total = static_cast<std::uint32_t>(steps.count * steps.weight_bytes);
       const unsigned char* from = packed + kWeightHeaderBytes + static_cast<std::int64_t>(Walk(steps, 0).tile) * total;
@@ -396,7 +399,7 @@ __global__ void __launch_bounds__(kRowsThreads, 1)
         form, steps, maps, layout, source, pair, (Mode::kInTurns ? warp : warp % 2) * 32 + lane);
     return;
   }
-  ptx::registers_up<232>();
+  ptx::registers_up<kMultiplierRegisters>();
   consume_rows<Mode, kN>(form, steps, store_maps, epilogue, layout, raw + (layout.ring - base), source, bias, out, header,
                          reinterpret_cast<const State*>(packed), exact, biases,
                          reinterpret_cast<Staged<typename Operand::Source>*>(raw + (layout.staging - base)),
