@@ -213,7 +213,10 @@ part_build() {
   if ! [ -f $build/build.ninja ]; then
     run build configure 120 "$meson" setup $build -Dbuildtype=release -Dcuda=enabled "-Dgpu_archs=$arch" || return 1
   fi
-  run build "release, every program" 590 ninja -C $build
+  # What the compilers said of each object is kept, for the check behind it.
+  # shellcheck disable=SC2016  # for the inner shell
+  run build "release, every program" 590 bash -o pipefail -c 'ninja -C "$1" | tee -a "$1/ninja.log"' ninja $build || return 1
+  run build "no kernel spills, no wgmma is serialised" 300 python3 tests/structure/check_ptxas.py $build --log $build/ninja.log || true
 }
 
 # meson_test NAME ARGUMENT...: the cases are counted over all programs.

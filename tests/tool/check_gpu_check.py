@@ -120,6 +120,25 @@ def check_run(folder: Path) -> None:
     expect("another commit's results are forgotten", {check["part"] for check in data["checks"]} == {"golden"}, result)
 
 
+def check_build(folder: Path) -> None:
+    """What Ninja says is kept, behind what an earlier build said, for the check of the kernels, which is one of the checks."""
+    program(folder / "bin/ninja", 'echo "[1/1] Compiling Cuda object src/a.cu.o"; exit $(cat ninja_status)')
+    (folder / "ninja_status").write_text("0")
+    (folder / "tests/structure").mkdir(parents=True, exist_ok=True)
+    (folder / "tests/structure/check_ptxas.py").write_text(
+        "import sys\nlog = open(sys.argv[sys.argv.index('--log') + 1]).read()\n"
+        "print(f\"test cases: 1 passed, {log.count('a.cu.o')} failed, 0 skipped\")\nsys.exit(1)\n")
+    for builds in (1, 2):
+        result = run(folder, "--only", "build")
+        for line in (r"^passed +build: release, every program ", r"^failed +build: no kernel spills, no wgmma is serialised .* exit status 1: "
+                     rf"test cases: 1 passed, {builds} failed, 0 skipped$"):
+            expect(f"a line {line!r}", re.search(line, result.stdout, re.MULTILINE) is not None, result)
+    (folder / "ninja_status").write_text("3")
+    result = run(folder, "--only", "build")
+    expect("what does not compile is not looked at", re.search(r"^failed +build: release", result.stdout, re.MULTILINE) is not None and
+           "no kernel spills" not in result.stdout, result)
+
+
 def check_goals(folder: Path) -> None:
     """Goals are compared with the records that they mean: reached, missed by how much, not measured; each kind of measure once."""
     conv = {"suite": "conv_transpose1d", "shape": "A", "direction": "forward", "precision": "fp32", "roofline_us": 900}
@@ -153,5 +172,6 @@ with tempfile.TemporaryDirectory() as temporary:
     check_names()
     check_refusals(scratch)
     check_run(scratch)
+    check_build(scratch)
 print(f"test cases: {COUNTS['passed']} passed, {COUNTS['failed']} failed, 0 skipped")
 sys.exit(1 if COUNTS["failed"] else 0)
