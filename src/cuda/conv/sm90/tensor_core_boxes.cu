@@ -22,10 +22,13 @@ void launch(const Gather& call, const BoxesSteps& steps) {
   using Operand = typename Mode::Operand;
   const auto packed = kept_weights<Operand>(call, steps, steps.columns);
   const BoxesMaps maps = make_boxes_maps(call.form, steps, call.source, call.out);
-  const Sampled<Operand> sampled(call);
+  const Buffer order(steps.is_drawn ? static_cast<std::size_t>(BoxesOrder::words(steps)) * sizeof(std::uint32_t) : 0,
+                     call.device);
+  auto* const drawn = steps.is_drawn ? order.as<std::uint32_t>() : nullptr;
+  const Sampled<Operand> sampled(call, drawn, steps.is_drawn ? steps.weight_tiles : 0);
   sampled.launch(boxes_kernel<Mode>, steps.grid, kBoxesThreads, steps.shared_bytes, call.form, steps, maps,
                  packed->template as<unsigned char>(), static_cast<const float*>(call.bias), static_cast<float*>(call.out),
-                 sampled.header(), sampled.exact());
+                 sampled.header(), sampled.exact(), call.epilogue, BoxesOrder{drawn});
   check_launch("conv tensor_core: boxes");
 }
 
@@ -56,8 +59,9 @@ void gather_as(const Gather& call) {
 }  // namespace
 
 void boxes_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
-                  const void* bias, void* out, Precision precision, int device, cudaStream_t stream) {
-  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights, bias, out, {}, device, stream};
+                  const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream) {
+  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights, bias, out, epilogue,
+                    device,  stream};
   if (precision == Precision::tf32) return gather_as<OneHalf>(call);
   return gather_as<SplitHalf>(call);
 }

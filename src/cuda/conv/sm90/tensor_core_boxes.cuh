@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "cuda/conv/epilogue_light.cuh"
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/ring.cuh"
 #include "cuda/conv/sm90/tensor_core_boxes_source.cuh"
@@ -23,6 +24,7 @@ struct BoxesMode {
   static constexpr int kDepths = kDepths_;
   static constexpr bool kHalf = kHalf_, kStacked = kHalf_ && Operand::kParts == 2;
   static constexpr BoxesRows kRows = kRows_;
+  static constexpr bool kMayDraw = kRows_ != BoxesRows::any;
   static constexpr bool kSparse = kStacked && kRows_ == BoxesRows::whole;  // products of the source's low halves
   static constexpr int kColumns = kHalf ? 1 : 2;                           // of a thread
   static constexpr int kSets = Operand::kParts == 2 && !kStacked ? 2 : 1;  // of weights
@@ -128,35 +130,53 @@ __device__ __forceinline__ bool is_doubtful(const BoxesSteps& steps, Faults faul
   return __any_sync(0xffffffffU, doubts) != 0;
 }
 
-/// Computes again what may be wrong in a warp's tiles, which are all stored. Sums became outputs by 2^exponent. Not inlined: it
-/// has registers of its own.
+/// Computes again what may be wrong in a warp's tiles, which are all stored as plain sums, and activates them. Sums became
+/// outputs by 2^exponent. Not inlined: it has registers of its own.
 template <class Mode>
 __device__ __noinline__ void repair_boxes(const TapGemm& form, const BoxesSteps& steps, const ExactSource& exact,
-                                          const float* bias, float* out, Walk walk, WrongTiles wrong, int exponent, int warp) {
+                                          const float* bias, float* out, const Epilogue& epilogue, BoxesOrder order, Walk walk,
+                                          WrongTiles wrong, std::uint32_t last, int exponent, int warp) {
+  const LightActivation activation(epilogue);
   constexpr int kRows = Mode::kHalf ? 8 : 16;
+  int next = 0;
 #pragma unroll 1
-  for (int i = 0; i < wrong.count; ++i) {
-    const WrongTiles::Entry entry = wrong.of[i];
-    const float least = ldexpf(least_right<typename Mode::Operand>(entry.faults), exponent);
-    walk.above = entry.above;
-    do {
-      const TilePlace place = walk.place(steps);
-      const std::int64_t t0 = place.position + form.out_origin, length = form.out_length;
-#pragma unroll 1
-      for (int row = warp * kRows; row < (warp + 1) * kRows; ++row) {
-        const int column = boxes_column<Mode::kHalf>(steps, row);
-        if (column >= steps.columns) continue;
-        const std::int64_t channel = place.g * form.out_channels + place.column + column;
-        float* const to = out + (place.n * form.G * form.out_channels + channel) * length + t0;
-        const float offset = bias != nullptr ? bias[channel] : 0.0F;
-        const int shift = Mode::kRows == BoxesRows::whole ? 0 : boxes_shift<Mode::kHalf>(steps, row);
-        const int end = static_cast<int>(min(static_cast<std::int64_t>(shift + steps.position_step), length - t0));
-        const auto at_of = [&](int own) { return t0 == 0 || own >= shift ? std::int64_t{own} : -1; };
-        repair_outputs(form, exact, place.n, place.g, place.column + column, place.position, end, to, at_of, offset, least,
-                       entry.faults >= kNeverFault);
-      }
+  for (;;) {
+    Faults faults = 0;
+    if (Mode::kMayDraw && steps.is_drawn) {
+      if (last == kNoTile) return;
+      walk.above = last;
+      const std::uint32_t* const doubts = order.doubts(steps, walk, warp);
+      faults = doubts[0];
+      last = doubts[1];
+    } else if (next < wrong.count) {
+      faults = wrong.of[next].faults;
+      walk.above = wrong.of[next++].above;
+    } else {
       walk.advance();
-    } while (i == WrongTiles::kMost - 1 && walk.more());
+      if (wrong.count < WrongTiles::kMost || !walk.more()) return;
+      faults = wrong.of[WrongTiles::kMost - 1].faults;
+    }
+    const float least = ldexpf(least_right<typename Mode::Operand>(faults), exponent);
+    const TilePlace place = walk.place(steps);
+    const std::int64_t t0 = place.position + form.out_origin, length = form.out_length;
+#pragma unroll 1
+    for (int row = warp * kRows; row < (warp + 1) * kRows; ++row) {
+      const int column = boxes_column<Mode::kHalf>(steps, row);
+      if (column >= steps.columns) continue;
+      const std::int64_t channel = place.g * form.out_channels + place.column + column;
+      float* const to = out + (place.n * form.G * form.out_channels + channel) * length + t0;
+      const float offset = bias != nullptr ? bias[channel] : 0.0F;
+      const int shift = Mode::kRows == BoxesRows::whole ? 0 : boxes_shift<Mode::kHalf>(steps, row);
+      const int end = static_cast<int>(min(static_cast<std::int64_t>(shift + steps.position_step), length - t0));
+      const auto at_of = [&](int own) { return t0 == 0 || own >= shift ? std::int64_t{own} : -1; };
+      repair_outputs(form, exact, place.n, place.g, place.column + column, place.position, end, to, at_of, offset, least,
+                     faults >= kNeverFault);
+      if (!epilogue.is_needed()) continue;
+      __syncwarp();
+#pragma unroll 1
+      for (int at = static_cast<int>(threadIdx.x) % 32; at < end; at += 32)
+        if (at_of(at) >= 0) to[at] = activation(to[at]);
+    }
   }
 }
 
@@ -164,7 +184,8 @@ template <class Mode>
 __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSteps& steps, const BoxesMaps& maps,
                                               const BoxesLayout& layout, const unsigned char* __restrict__ packed,
                                               const float* __restrict__ bias, float* __restrict__ out,
-                                              const OperandHeader* header, const ExactSource& exact, unsigned char* memory,
+                                              const OperandHeader* header, const ExactSource& exact, const Epilogue& epilogue,
+                                              const BoxesTiles& tiles, const BoxesOrder& order, unsigned char* memory,
                                               float* staging, int consumer, int warp, int lane) {
   Walk walk(steps, consumer);
   const std::uint32_t g = steps.by_column_tiles.divide(walk.tile);
@@ -198,9 +219,19 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
   }
   WrongTiles wrong{reinterpret_cast<WrongTiles::Entry*>(memory + (layout.wrong(4 * consumer + warp) - layout.base))};
   BoxesTurn at(consumer);
-  for (; walk.more(); walk.advance()) {
+  const bool is_drawn = Mode::kMayDraw && steps.is_drawn;
+  std::uint32_t last = kNoTile;  // of drawn tiles: the last that has doubtful sums of this warp
+  for (; is_drawn || walk.more(); walk.advance()) {
     float sums[kBoxesSums];
     ptx::mbarrier_wait(layout.full(at.barrier()), at.parity());
+    if (is_drawn) {
+      // Through a shuffle the compiler knows it to be the same in a warp.
+      walk.above = __shfl_sync(0xffffffffU, tiles.of_stage(at.stage), 0);
+      if (walk.above == kNoTile) {
+        if (lane == 0) ptx::mbarrier_arrive(layout.empty(at.barrier()));
+        break;
+      }
+    }
     multiply_boxes<Mode>(steps, layout.sources + static_cast<std::uint32_t>(at.stage * steps.source_bytes), weights, sums);
 
     const std::uint32_t n = steps.by_position_tiles.divide(walk.above);
@@ -212,7 +243,18 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
     if (lane == 0) ptx::mbarrier_arrive(layout.empty(at.barrier()));
     at.advance(steps.stages);
     ptx::settle(sums);
-    if (faults != 0 && is_doubtful<Mode>(steps, faults, warp, lane, sums)) wrong.add(walk.above, faults);
+    const bool doubts = faults != 0 && is_doubtful<Mode>(steps, faults, warp, lane, sums);
+    if (doubts) {
+      if (is_drawn) {
+        std::uint32_t* const entry = order.doubts(steps, walk, warp);
+        if (lane == 0) entry[0] = faults, entry[1] = last;
+        last = walk.above;
+      } else {
+        wrong.add(walk.above, faults);
+      }
+    }
+    const bool stays_plain = doubts || (!is_drawn && wrong.count == WrongTiles::kMost);  // until it is right
+    const bool acts = epilogue.is_needed() && !stays_plain;
     if (beyond != 0) {
 #pragma unroll
       for (float& sum : sums) sum *= power_of_two(beyond);
@@ -221,20 +263,26 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
     for (int half = 0; half < Mode::kColumns; ++half) {
       BoxesColumn own = columns[half];
       if constexpr (kWhole) {
-        if (own.exists)
-          stage_whole<Mode::kStacked>(own.place, own.factor, own.offset, sums, half, steps.columns * 128,
-                                      reinterpret_cast<unsigned char*>(staging));
+        auto* const to = reinterpret_cast<unsigned char*>(staging);
+        if (own.exists && acts)
+          stage_whole<Mode::kStacked>(own.place, own.factor, own.offset, sums, half, steps.columns * 128, to,
+                                      LightActivation(epilogue));
+        else if (own.exists)
+          stage_whole<Mode::kStacked>(own.place, own.factor, own.offset, sums, half, steps.columns * 128, to, BoxesPlain());
       } else {
         own.first += static_cast<std::int64_t>(n) * (form.G * form.out_channels * form.out_length);
-        stage_boxes<Mode::kRows, Mode::kStacked>(own, sums, half, q, tile == 0);
+        if (acts)
+          stage_boxes<Mode::kRows, Mode::kStacked>(own, sums, half, q, tile == 0, LightActivation(epilogue));
+        else
+          stage_boxes<Mode::kRows, Mode::kStacked>(own, sums, half, q, tile == 0, BoxesPlain());
       }
     }
-    ptx::fence_async_shared();
-    ptx::named_barrier(1 + consumer, 128);
     const int first_row =
         static_cast<int>((n * static_cast<std::uint32_t>(form.G) + g) * static_cast<std::uint32_t>(form.out_channels)) +
         first_column;
     const int t0 = static_cast<int>(tile) * steps.position_step;
+    ptx::fence_async_shared();
+    ptx::named_barrier(1 + consumer, 128);
     if constexpr (kWhole) {
       if (t0 + kBoxesPositions > static_cast<int>(form.out_length) && form.out_length % kBoxesLine != 0) {
         store_whole(form, steps, t0, staging, out + first_row * form.out_length, warp, lane);
@@ -249,7 +297,8 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
   }
   if (warp == 0 && lane == 0) ptx::bulk_wait();
   ptx::named_barrier(1 + consumer, 128);  // the first thread has stored the others' sums
-  if (wrong.count != 0) repair_boxes<Mode>(form, steps, exact, bias, out, walk, wrong, exponent, warp);
+  if (wrong.count != 0 || last != kNoTile)
+    repair_boxes<Mode>(form, steps, exact, bias, out, epilogue, order, walk, wrong, last, exponent, warp);
 }
 
 #ifndef EMULATE
@@ -258,7 +307,7 @@ __global__ void __launch_bounds__(kBoxesThreads, 1)
     boxes_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ BoxesSteps steps,
                  const __grid_constant__ BoxesMaps maps, const unsigned char* __restrict__ packed,
                  const float* __restrict__ bias, float* __restrict__ out, const OperandHeader* header,
-                 const __grid_constant__ ExactSource exact) {
+                 const __grid_constant__ ExactSource exact, const __grid_constant__ Epilogue epilogue, const BoxesOrder order) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(16) unsigned char boxes_memory[];
   const std::uint32_t base = (ptx::shared_address(boxes_memory) + 1023) & ~1023U;
@@ -268,6 +317,7 @@ __global__ void __launch_bounds__(kBoxesThreads, 1)
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const BoxesLayout layout(base, steps);
+  const BoxesTiles tiles{reinterpret_cast<volatile std::uint32_t*>(memory + (layout.tiles() - base))};
   if (threadIdx.x == 0) {
     for (int turn = 0; turn < kPairs * kBoxesTurns; ++turn) {
       ptx::mbarrier_init(layout.full(turn), 4);
@@ -284,11 +334,11 @@ __global__ void __launch_bounds__(kBoxesThreads, 1)
     ptx::registers_down<72>();
     convert_boxes<typename Mode::Operand, Mode::kRows != BoxesRows::any, Mode::kSparse>(
         form, steps, maps, layout, memory + (layout.sources - base), memory + (layout.raw - base), header,
-        reinterpret_cast<std::uint32_t*>(memory + (layout.faults(0) - base)), group - 2, warp * 32 + lane);
+        reinterpret_cast<std::uint32_t*>(memory + (layout.faults(0) - base)), tiles, order, group - 2, warp * 32 + lane);
     return;
   }
   ptx::registers_up<184>();
-  consume_boxes<Mode>(form, steps, maps, layout, packed, bias, out, header, exact, memory,
+  consume_boxes<Mode>(form, steps, maps, layout, packed, bias, out, header, exact, epilogue, tiles, order, memory,
                       reinterpret_cast<float*>(memory + (layout.staging - base) + group * steps.staging_bytes), group, warp,
                       lane);
 #endif

@@ -36,11 +36,35 @@ struct BoxesLayout {
   __device__ __forceinline__ std::uint32_t wrong(int warp) const {
     return faults(kBoxesTurns) + static_cast<std::uint32_t>(warp) * sizeof(WrongTiles::Entry) * WrongTiles::kMost;
   }
+  /// Words: the tile of each raw stage, that of each stage of operands.
+  __device__ __forceinline__ std::uint32_t tiles() const { return wrong(4 * kPairs); }
 };
 static_assert((kPairs * kBoxesTurns + kBoxesRingMost + kBoxesTurns) * 16 +
-                      4 * kPairs * sizeof(WrongTiles::Entry) * WrongTiles::kMost <=
+                      4 * kPairs * sizeof(WrongTiles::Entry) * WrongTiles::kMost + (kBoxesRingMost + kBoxesTurns) * 4 <=
                   kBoxesFixedBytes - 1024,
               "barriers to wrong tiles");
+
+/// Which tiles a block has, told by whoever copies to whoever waits for a stage.
+inline constexpr std::uint32_t kNoTile = 0xffffffffU;
+struct BoxesTiles {
+  volatile std::uint32_t* words;
+  __device__ __forceinline__ volatile std::uint32_t& of_raw(int stage) const { return words[stage]; }
+  __device__ __forceinline__ volatile std::uint32_t& of_stage(int stage) const { return words[kBoxesRingMost + stage]; }
+};
+
+/// Tiles that are drawn: a counter of each tile of weights, then of each tile and warp the faults of its sums and the warp's
+/// tile before it that has any.
+struct BoxesOrder {
+  std::uint32_t* memory;
+  static constexpr int kWarps = 4;
+  __device__ __forceinline__ std::uint32_t draw(const Walk& walk) const { return atomicAdd(memory + walk.tile, 1U); }
+  __device__ __forceinline__ std::uint32_t* doubts(const BoxesSteps& steps, const Walk& walk, int warp) const {
+    const auto tiles = static_cast<std::uint32_t>(steps.weight_tiles);
+    return memory + tiles + (static_cast<std::int64_t>(walk.above) * tiles + walk.tile) * (2 * kWarps) + 2 * warp;
+  }
+  /// Words of `memory`.
+  [[nodiscard]] static std::int64_t words(const BoxesSteps& steps) { return steps.weight_tiles + steps.blocks * 2 * kWarps; }
+};
 
 /// Where a pipeline, a converting and a multiplying warpgroup, stands among the block's tiles: it has every kPairs-th. Both
 /// pipelines share the stages of operands in the tiles' order. Their barriers are a pipeline's own, so many that none can be
@@ -83,19 +107,31 @@ __device__ __forceinline__ int boxes_begin(const TapGemm& form, const BoxesSteps
 }
 
 /// One thread: copies a pipeline's chunks, one after another.
+template <bool kMayDraw>
 struct BoxesCopier {
   Walk walk;
+  BoxesTiles tiles;
+  BoxesOrder order;
+  std::uint32_t dealt = 0, drawn = 0;  // tiles that are not drawn; the next one
   int chunk = 0;
+  bool has_ended = false;
 
-  /// The next one, if there is one, to raw stage `stage`.
+  /// The next one, if there is one, to raw stage `stage`. Behind the last one that was drawn, the message that there is none.
   __device__ __forceinline__ void copy(const TapGemm& form, const BoxesSteps& steps, const BoxesMaps& maps,
                                        const BoxesLayout& layout, int stage) {
-    if (!walk.more()) return;
+    const std::uint32_t barrier = layout.raw_full(stage);
+    if (!walk.more()) {
+      if (!kMayDraw || !steps.is_drawn || has_ended) return;
+      has_ended = true;
+      tiles.of_raw(stage) = kNoTile;
+      ptx::mbarrier_arrive(barrier);
+      return;
+    }
+    if (kMayDraw && steps.is_drawn) tiles.of_raw(stage) = walk.above;
     const std::uint32_t n = steps.by_position_tiles.divide(walk.above), g = steps.by_column_tiles.divide(walk.tile);
     const int begin = boxes_begin(form, steps, walk.above - n * steps.by_position_tiles.divisor);
     const int row = static_cast<int>((n * static_cast<std::uint32_t>(form.G) + g) * static_cast<std::uint32_t>(form.rows)) +
                     chunk * steps.chunk_rows;
-    const std::uint32_t barrier = layout.raw_full(stage);
     const std::uint64_t policy = steps.is_streamed ? ptx::staying_lines() : ptx::usual_lines();
     std::uint32_t to = layout.raw + static_cast<std::uint32_t>(stage * steps.raw_bytes);
     ptx::mbarrier_arrive_expect(barrier, static_cast<std::uint32_t>(steps.chunk_rows * steps.raw_pitch * 4));
@@ -103,8 +139,22 @@ struct BoxesCopier {
       ptx::tensor_copy(to, &maps.load[own], (begin + maps.load_offset[own]) & ~3, row >> steps.load_bits, 0, barrier, policy);
     if (++chunk < steps.chunks) return;
     chunk = 0;
-    walk.advance();
+    if (!kMayDraw || dealt == 0) {
+      walk.advance();
+    } else {
+      walk.above = drawn;
+      draw();
+    }
   }
+  /// From here on tiles are drawn, one ahead: `ahead` chunks have been copied.
+  __device__ __forceinline__ void begin_to_draw(const BoxesSteps& steps, int ahead) {
+    dealt = static_cast<std::uint32_t>((ahead + steps.chunks - 1) / steps.chunks) * walk.step;
+    draw();
+    if (chunk != 0 || has_ended) return;
+    walk.above = drawn;
+    draw();
+  }
+  __device__ __forceinline__ void draw() { drawn = dealt + order.draw(walk); }
 };
 
 /// Converts chunks: a thread has a position of every eight rows, and some of those beyond the tile.
@@ -237,14 +287,17 @@ __device__ __noinline__ std::uint32_t count_small(const BoxesSteps& steps, int f
 template <class Operand, bool kPlain, bool kSparse>
 __device__ __forceinline__ void convert_boxes(const TapGemm& form, const BoxesSteps& steps, const BoxesMaps& maps,
                                               const BoxesLayout& layout, unsigned char* sources, const unsigned char* raw,
-                                              const OperandHeader* header, std::uint32_t* faults, int pipeline, int thread) {
+                                              const OperandHeader* header, std::uint32_t* faults, const BoxesTiles& tiles,
+                                              const BoxesOrder& order, int pipeline, int thread) {
   Walk walk(steps, pipeline);
-  BoxesCopier copier{walk};
+  const bool is_drawn = kPlain && steps.is_drawn;
+  BoxesCopier<kPlain> copier{walk, tiles, order};
   if (thread == 0) {
     for (int stage = pipeline; stage < steps.raw_stages; stage += kPairs) copier.copy(form, steps, maps, layout, stage);
   }
   __syncwarp();
   wait_for_grid_before();
+  if (is_drawn && thread == 0) copier.begin_to_draw(steps, steps.raw_stages / kPairs);
   const int exponent = source_exponent(header);
   const std::uint32_t least = 2 * SplitRange(exponent).least - 1;
   BoxesConverter<Operand, kPlain, kSparse> converter(steps, power_of_two(exponent));
@@ -252,7 +305,11 @@ __device__ __forceinline__ void convert_boxes(const TapGemm& form, const BoxesSt
   raw_ring.stage = pipeline;
   BoxesTurn at(pipeline);
   int turn = 0;  // no warp always has the items beyond the tile
-  for (; walk.more(); walk.advance()) {
+  for (; is_drawn || walk.more(); walk.advance()) {
+    if (is_drawn) {
+      ptx::mbarrier_wait(layout.raw_full(raw_ring.stage), raw_ring.parity);
+      walk.above = tiles.of_raw(raw_ring.stage);
+    }
     std::uint32_t small = 0;
     typename BoxesConverter<Operand, kPlain, kSparse>::Part part{0, static_cast<int>(form.rows)};
     if constexpr (!kPlain) {
@@ -260,6 +317,15 @@ __device__ __forceinline__ void convert_boxes(const TapGemm& form, const BoxesSt
       part.first = -boxes_begin(form, steps, walk.above - n * steps.by_position_tiles.divisor);
     }
     at.wait_for_stage(layout, steps.stages);
+    if (is_drawn) {
+      if (thread == 0) tiles.of_stage(at.stage) = walk.above;
+      if (walk.above == kNoTile) {
+        __syncwarp();
+        if (thread % 32 == 0) ptx::mbarrier_arrive(layout.full(at.barrier()));
+        ptx::mbarrier_arrive(layout.empty(at.barrier()));
+        return;
+      }
+    }
     unsigned char* to = sources + at.stage * steps.source_bytes;
 #pragma unroll 1
     for (int chunk = 0; chunk < steps.chunks; ++chunk) {

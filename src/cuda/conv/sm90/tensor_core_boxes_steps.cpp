@@ -103,6 +103,8 @@ bool divide_memory(int shared_limit, BoxesSteps& steps) {
   const auto raw = [&](int stages) { return (available - stages * steps.source_bytes) / (kPairs * steps.raw_bytes); };
   steps.stages = kBoxesTurns;
   while (steps.stages > kPairs && raw(steps.stages) < 2) --steps.stages;
+  // A pipeline that draws nothing any more leaves its stages to nobody.
+  if (steps.is_drawn) steps.stages -= steps.stages % kPairs;
   if (raw(steps.stages) < 1) return false;
   steps.raw_stages = kPairs * std::min(kBoxesRingMost / kPairs, raw(steps.stages));
   steps.shared_bytes =
@@ -139,6 +141,7 @@ BoxesSteps make_boxes_steps(const TapGemm& form, const BoxesShape& shape, int sm
     choose_positions(form, shape, steps);
     if (!measure(form, shape, steps)) return {};
   }
+  steps.is_drawn = steps.kind != BoxesRows::any && form.out_channels * form.out_length > form.rows * form.source_length;
   if (!divide_memory(shared_limit, steps) || !count_tiles(form, sm_count, steps)) return {};
   list_products(form, shape, steps);
   const std::int64_t numbers = form.rows * form.source_length + form.out_channels * form.out_length;

@@ -15,7 +15,7 @@ inline constexpr int kBoxesRingMost = 16;
 /// Bytes of the source and the output from which on the second-level cache, 50 MB, holds nothing of them that the next launch
 /// could want: then it is to keep the source, whose lines neighbouring tiles share, before the output.
 inline constexpr std::int64_t kBoxesStreamed = std::int64_t{200} << 20;
-inline constexpr int kBoxesFixedBytes = 1024 + 1536;  // alignment; barriers, faults, wrong tiles
+inline constexpr int kBoxesFixedBytes = 1024 + 1664;  // alignment; barriers, faults, wrong tiles, which tiles
 /// Positions of a stored box of a tile whose rows begin at different places modulo a sector. So many words apart, eight rows of
 /// pairs of words meet no bank twice.
 inline constexpr int kBoxesWidth = 120;
@@ -44,6 +44,7 @@ struct BoxesSteps : StoredSteps {
   int shift[kBoxesStoreMost];  // positions before a row's window
   int staging_bytes;           // of a consumer
   bool is_streamed;            // kBoxesStreamed or more
+  bool is_drawn;               // tiles are not dealt out, but drawn as they are wanted
   FastDivide by_halo;
   Product products[kBoxesDepthsMost];
 };

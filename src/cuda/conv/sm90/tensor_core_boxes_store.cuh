@@ -35,15 +35,21 @@ struct BoxesColumn {
   int before;    // numbers of a row that lie before its first window
 };
 
+/// What becomes of sums without an activation.
+struct BoxesPlain {
+  __device__ __forceinline__ float operator()(float value) const { return value; }
+};
+
 /// The outputs of sums `at` and at + 1 of a thread; where they are stacked their low parts are the two behind.
-template <bool kStacked>
-__device__ __forceinline__ float2 boxes_pair(const float (&sums)[kBoxesPositions / 2], int at, float factor, float offset) {
+template <bool kStacked, class Activation>
+__device__ __forceinline__ float2 boxes_pair(const float (&sums)[kBoxesPositions / 2], int at, float factor, float offset,
+                                             const Activation& activation) {
   float even = sums[at], odd = sums[at + 1];
   if constexpr (kStacked) {
     even = fmaf(sums[at + 2], 1.0F / kLowScale, even);
     odd = fmaf(sums[at + 3], 1.0F / kLowScale, odd);
   }
-  return make_float2(fmaf(even, factor, offset), fmaf(odd, factor, offset));
+  return make_float2(activation(fmaf(even, factor, offset)), activation(fmaf(odd, factor, offset)));
 }
 
 /// Which of eight staged rows of a whole tile the sums of row `row` of eight are: four rows whose pairs are written at a time
@@ -55,14 +61,14 @@ __device__ __forceinline__ int whole_place(int row, int q) { return row * 128 + 
 
 /// Sums 2q and 2q + 1 of every eight positions of a whole row, from `to` on, which is one of whole_place(). `further`: bytes
 /// from a line to the next.
-template <bool kStacked>
+template <bool kStacked, class Activation>
 __device__ __forceinline__ void stage_whole(std::uint32_t to, float factor, float offset,
                                             const float (&sums)[kBoxesPositions / 2], int half, int further,
-                                            unsigned char* memory) {
+                                            unsigned char* memory, const Activation& activation) {
 #pragma unroll
   for (int i = 0; i < kBoxesPositions / 8; ++i) {
     *reinterpret_cast<float2*>(memory + (to ^ static_cast<std::uint32_t>(i % 4 * 32)) + i / 4 * further) =
-        boxes_pair<kStacked>(sums, 4 * i + 2 * half, factor, offset);
+        boxes_pair<kStacked>(sums, 4 * i + 2 * half, factor, offset, activation);
   }
 }
 
@@ -78,12 +84,12 @@ __device__ __forceinline__ void store_whole(const TapGemm& form, const BoxesStep
 }
 
 /// Sums 2q and 2q + 1 of every eight positions: of number `half` of a thread's columns.
-template <BoxesRows kRows, bool kStacked>
+template <BoxesRows kRows, bool kStacked, class Activation>
 __device__ __forceinline__ void stage_boxes(const BoxesColumn& column, const float (&sums)[kBoxesPositions / 2], int half,
-                                            int q, bool is_first) {
+                                            int q, bool is_first, const Activation& activation) {
 #pragma unroll
   for (int i = 0; i < kBoxesPositions / 8; ++i) {
-    const float2 pair = boxes_pair<kStacked>(sums, 4 * i + 2 * half, column.factor, column.offset);
+    const float2 pair = boxes_pair<kStacked>(sums, 4 * i + 2 * half, column.factor, column.offset, activation);
     const float even = pair.x, odd = pair.y;
     if constexpr (kRows == BoxesRows::pairs) {
       const bool has = i > 0 ? i < kBoxesWidth / 8 || 2 * q < column.shift : 2 * q >= column.shift;

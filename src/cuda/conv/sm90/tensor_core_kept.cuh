@@ -73,13 +73,15 @@ std::shared_ptr<const Buffer> kept_weights(const Gather& call, const Steps& step
 template <class Operand>
 class Sampled {
  public:
-  explicit Sampled(const Gather& call) : call_(call), header_(Operand::kScaled ? sizeof(OperandHeader) : 0, call.device) {
+  /// `zeros`: `zero_count` words that are to be zeros when the kernel has seen the header.
+  explicit Sampled(const Gather& call, std::uint32_t* zeros = nullptr, std::int64_t zero_count = 0)
+      : call_(call), header_(Operand::kScaled ? sizeof(OperandHeader) : 0, call.device) {
     if constexpr (Operand::kScaled) {
       const TapGemm& form = call.form;
       const std::int64_t count = form.N * form.G * form.rows * form.source_length, sampled = std::min(count, kSourceSample);
       launch_behind(sample_kernel<float>, kSampleBlocksOfSource, kLargestThreads, 0, call.stream,
-                    static_cast<const float*>(call.source), sampled, count / sampled, std::int64_t{0},
-                    static_cast<std::uint32_t*>(nullptr), header_.template as<OperandHeader>());
+                    static_cast<const float*>(call.source), sampled, count / sampled, zero_count, zeros,
+                    header_.template as<OperandHeader>());
       check_launch("conv tensor_core: scale");
     }
   }

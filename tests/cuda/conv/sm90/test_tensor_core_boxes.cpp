@@ -47,10 +47,10 @@ std::vector<tensor_core::BoxesShape> shapes() { return {{2, 0, 0}, {1, 0, 0}, {2
 
 bool has_tensor_cores() { return cuda::device_count() > 0 && cuda::properties(0).arch() == 90 && !tensor_core::uses_mma(90); }
 
-auto by_boxes(Precision precision) {
-  return [precision](const GpuCall& call) {
-    tensor_core::boxes_gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, precision, 0,
-                              call.stream);
+auto by_boxes(Precision precision, const cuda::Epilogue& epilogue = {}) {
+  return [precision, epilogue](const GpuCall& call) {
+    tensor_core::boxes_gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, epilogue, precision,
+                              0, call.stream);
   };
 }
 
@@ -68,7 +68,7 @@ std::vector<double> magnitudes_of(ConvArrays<float> arrays, ConvDirection direct
 }  // namespace
 
 TEST_CASE("steps fit shared memory, list every product, and every position has one box") {
-  int fitting = 0, halves = 0, of_kind[3] = {};
+  int fitting = 0, halves = 0, drawn = 0, of_kind[3] = {};
   for (const ConvProblem& p : boxes_problems()) {
     for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
       const cuda::TapGemm form = cuda::make_tap_gemm(p, direction);
@@ -77,10 +77,13 @@ TEST_CASE("steps fit shared memory, list every product, and every position has o
         if (steps.count == 0) continue;
         ++fitting;
         halves += steps.is_half ? 1 : 0;
+        drawn += steps.is_drawn ? 1 : 0;
         ++of_kind[static_cast<int>(steps.kind)];
         CHECK(steps.shared_bytes <= kSharedOfHopper);
         CHECK(steps.stages >= 2);
         CHECK(steps.raw_stages >= 2);
+        // A pipeline that draws no tile any more must leave no stage to the other.
+        CHECK((!steps.is_drawn || (steps.stages % 2 == 0 && steps.kind != tensor_core::BoxesRows::any)));
         CHECK(steps.raw_stages <= tensor_core::kBoxesRingMost);
         CHECK(steps.rows >= form.rows);
         CHECK(steps.chunks * steps.chunk_rows == form.rows);
@@ -129,6 +132,8 @@ TEST_CASE("steps fit shared memory, list every product, and every position has o
   }
   CHECK(fitting > 30);
   CHECK(halves > 0);
+  CHECK(drawn > 0);
+  CHECK(drawn < fitting);
   for (const int count : of_kind) CHECK(count > 0);
 }
 
@@ -231,4 +236,37 @@ TEST_CASE("infinities, NaN and subnormal numbers come out as from plain sums, th
       CHECK(same_bits(run_on_gpu(arrays, direction, by_boxes(Precision::fp32), intact), got));
     }
   }
+}
+
+TEST_CASE("an activation has the bits of one behind the plain sums, those computed again too") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  constexpr float kSlope = 0.2F;
+  int turn = 0;
+  for (const ConvProblem& p : boxes_problems()) {
+    ConvArrays<float> arrays(p, kNormal);
+    // Numbers that two halves cannot hold beside the others.
+    for (std::int64_t i = 0; i < arrays.x.size(); i += 371) arrays.x[i] *= 1e-12F;
+    for (std::int64_t i = 0; i < arrays.y.size(); i += 371) arrays.y[i] *= 1e-12F;
+    arrays.x[arrays.x.size() / 2] = 1e20F;
+    for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
+      for (const Precision precision : {Precision::fp32, Precision::tf32}) {
+        if (!takes(p, direction, precision)) continue;
+        ++turn;
+        const std::int64_t misalignment = turn % 4 == 0 ? 1 : 0;
+        const bool is_relu = turn % 2 == 0;
+        const cuda::Epilogue epilogue{is_relu ? cuda::Activation::relu : cuda::Activation::leaky_relu, kSlope};
+        bool intact = false;
+        const Array<float> plain = run_on_gpu(arrays, direction, by_boxes(precision), intact, true, misalignment);
+        const Array<float> got = run_on_gpu(arrays, direction, by_boxes(precision, epilogue), intact, true, misalignment);
+        CHECK(intact);
+        std::int64_t wrong = 0;
+        for (std::int64_t i = 0; i < got.size(); ++i) {
+          const float should_be = plain[i] < 0 ? (is_relu ? 0.0F : kSlope * plain[i]) : plain[i];
+          wrong += got[i] == should_be || (std::isnan(got[i]) && std::isnan(should_be)) ? 0 : 1;
+        }
+        CHECK_MESSAGE(wrong == 0, p, ' ', direction, ' ', precision, " misaligned by ", misalignment);
+      }
+    }
+  }
+  CHECK(turn > 20);
 }
