@@ -88,7 +88,7 @@ std::vector<Form> tensor_core_forms(const ConvProblem& problem, ConvDirection di
 /// The weight gradient's tiles, by rows or by words.
 std::string name_of(const cuda::tensor_core::WgradSteps& steps) {
   return concat(steps.by_rows ? "rows " : "words ", steps.shape.columns, 'x', steps.shape.shifts,
-                steps.swapped ? " of y" : " of x", steps.parts == 3 ? " in one sum" : "");
+                steps.swapped ? " of y" : " of x");
 }
 
 /// Operand parts and bytes of an element, which make_wgrad_steps() wants to know.

@@ -30,9 +30,6 @@ inline constexpr double kErrorOverPlain = 2;
 /// The largest error of ten thousand sums of products of numbers rounded to 11 bits, over the sums' root mean square: 2^-12 a
 /// rounding, four times that in the tail.
 inline constexpr double kTf32Rounding = 2e-3;
-/// The largest error of some hundred sums of products whose mixed products are of bf16, over the sums' root mean square:
-/// 2^-20.5 of a product in root mean square, four times that in the tail, and what the tensor cores cut off.
-inline constexpr double kMixedBrain = 4e-6;
 
 /// A training curve in other arithmetic against the CPU's, in units of what rounding the initial weights does to it.
 inline constexpr double kCurveOverRounding = 10;

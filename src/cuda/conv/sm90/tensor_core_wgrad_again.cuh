@@ -17,8 +17,8 @@ namespace polyphase::cuda::tensor_core {
 inline constexpr int kAgainLoads = 8;  // of each side in flight a thread
 
 /// A sum, scaled, that is at least this large loses little through numbers below the normal halves: each of `small` loses at
-/// most 2^-36 (2^-34 of three parts, 2^-25 where a number is one half) times the other side's `most`, which has to be less than
-/// 2^-24 (2^-22, 2^-12) of the sum.
+/// most 2^-36 (2^-25 where a number is one half) times the other side's `most`, which has to be less than 2^-24 (2^-12) of the
+/// sum.
 __device__ __forceinline__ float least_safe_weight(std::uint32_t small, float most) {
   return static_cast<float>(small) * most * (1.0F / 2048);
 }

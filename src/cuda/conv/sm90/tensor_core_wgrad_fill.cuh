@@ -20,18 +20,14 @@
 namespace polyphase::cuda::tensor_core {
 
 /// kParts 2: an f32 is two f16 (operand.cuh). kScaled: an f32 is one f16, at a scale: the mantissa of tf32.
-/// kParts 3: an f32 is an f16, and for the mixed products what that leaves and the number itself as bf16. They need no scale
-/// of their own, so all three products have one set of sums; a product is right to 2^-20.5 of itself in root mean square.
 template <class T, ptx::Tensor kType_, int kParts_>
 struct WgradOperand {
   using Source = T;
   static constexpr ptx::Tensor kType = kType_;
   static constexpr int kParts = kParts_;
-  static constexpr int kLowWords = kParts == 3 ? 8 : 4;  // of eight numbers: the parts behind the first
   static constexpr bool kScaled = sizeof(T) == 4;
 };
 using WgradSplit = WgradOperand<float, ptx::Tensor::f16, 2>;
-using WgradLong = WgradOperand<float, ptx::Tensor::f16, 3>;
 using WgradTf32 = WgradOperand<float, ptx::Tensor::f16, 1>;
 using WgradHalf = WgradOperand<__half, ptx::Tensor::f16, 1>;
 using WgradBrain = WgradOperand<__nv_bfloat16, ptx::Tensor::bf16, 1>;
@@ -139,8 +135,8 @@ struct WgradFill {
   /// The parts of eight numbers, two a word; `least` becomes the least magnitude there was. Words of 16-bit numbers: `pick`
   /// says where the pair of two words is.
   __device__ static __forceinline__ void split(const std::uint32_t (&words)[8], float scale, std::uint32_t pick,
-                                               std::uint32_t (&high)[4], std::uint32_t (&low)[Operand::kLowWords],
-                                               WgradRange& range, __half2& least) {
+                                               std::uint32_t (&high)[4], std::uint32_t (&low)[4], WgradRange& range,
+                                               __half2& least) {
     if constexpr (Operand::kScaled) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -153,11 +149,6 @@ struct WgradFill {
           const float2 back = __half22float2(h);
           const __half2 l = __floats2half2_rn((a - back.x) * kLowScale, (b - back.y) * kLowScale);
           low[i] = *reinterpret_cast<const std::uint32_t*>(&l);
-        } else if constexpr (Operand::kParts == 3) {
-          const float2 back = __half22float2(h);
-          const __nv_bfloat162 l = __floats2bfloat162_rn(a - back.x, b - back.y), whole = __floats2bfloat162_rn(a, b);
-          low[i] = *reinterpret_cast<const std::uint32_t*>(&l);
-          low[4 + i] = *reinterpret_cast<const std::uint32_t*>(&whole);
         }
       }
     } else {
@@ -174,28 +165,19 @@ struct WgradFill {
 
   /// The same, and counts what is below the normal halves.
   __device__ static __forceinline__ void convert(const std::uint32_t (&words)[8], float scale, std::uint32_t pick,
-                                                 std::uint32_t (&high)[4], std::uint32_t (&low)[Operand::kLowWords],
-                                                 WgradRange& range) {
+                                                 std::uint32_t (&high)[4], std::uint32_t (&low)[4], WgradRange& range) {
     __half2 least = __float2half2_rn(1.0F);
     split(words, scale, pick, high, low, range, least);
     if (is_small(least)) count_small(words, scale, range);
   }
 
   /// Writes the 16 bytes of each part of an item.
-  __device__ static __forceinline__ void store(const std::uint32_t (&high)[4], const std::uint32_t (&low)[Operand::kLowWords],
-                                               unsigned char* to, int part_bytes) {
-    *reinterpret_cast<uint4*>(to) = make_uint4(high[0], high[1], high[2], high[3]);
-    if constexpr (Operand::kParts >= 2) *reinterpret_cast<uint4*>(to + part_bytes) = make_uint4(low[0], low[1], low[2], low[3]);
-    if constexpr (Operand::kParts == 3)
-      *reinterpret_cast<uint4*>(to + 2 * part_bytes) = make_uint4(low[4], low[5], low[6], low[7]);
-  }
-
-  /// Converts an item and writes it.
   __device__ static __forceinline__ void convert_item(const std::uint32_t (&words)[8], std::uint32_t pick, float scale,
                                                       unsigned char* to, int part_bytes, WgradRange& range) {
-    std::uint32_t high[4], low[Operand::kLowWords];
+    std::uint32_t high[4], low[4];
     convert(words, scale, pick, high, low, range);
-    store(high, low, to, part_bytes);
+    *reinterpret_cast<uint4*>(to) = make_uint4(high[0], high[1], high[2], high[3]);
+    if constexpr (Operand::kParts == 2) *reinterpret_cast<uint4*>(to + part_bytes) = make_uint4(low[0], low[1], low[2], low[3]);
   }
 
   /// The same of words that lie kWgradProducers apart. Rows of odd length begin in the other half of a word.

@@ -21,7 +21,7 @@ auto wgrad_kernel_of(WgradShape shape) {
 }
 
 template <class Operand>
-auto wgrad_rows_kernel_among_all(WgradShape shape) {
+auto wgrad_rows_kernel_of(WgradShape shape) {
   if constexpr (Operand::kParts == 1) {
     if (shape.columns == 128 && shape.shifts == 3) return wgrad_rows_kernel<Operand, 128, 3>;
     if (shape.columns == 128 && shape.shifts == 2) return wgrad_rows_kernel<Operand, 128, 2>;
@@ -33,28 +33,16 @@ auto wgrad_rows_kernel_among_all(WgradShape shape) {
 }
 
 template <class Operand>
-auto wgrad_rows_kernel_of(WgradShape shape) {
-  if constexpr (Operand::kParts == 3) {
-    return shape.columns == 32 ? wgrad_rows_kernel<Operand, 32, 5> : wgrad_rows_kernel<Operand, 64, 3>;
-  } else {
-    return wgrad_rows_kernel_among_all<Operand>(shape);
-  }
-}
-
-/// The tile of a call, which its problem decides where it does not bring one.
-template <class Operand>
-WgradSteps wgrad_steps_of(const WgradCall& call) {
-  if (call.steps != nullptr) return *call.steps;
-  const DeviceProperties& gpu = properties(call.device);
-  const bool aligned = (reinterpret_cast<std::uintptr_t>(call.x) | reinterpret_cast<std::uintptr_t>(call.y)) % 16 == 0;
-  return make_wgrad_steps(call.problem, Operand::kParts, sizeof(typename Operand::Source), gpu.sm_count,
-                          gpu.shared_bytes_per_block, conv_workspace_limit(), aligned);
-}
-template <class Operand>
-void launch_wgrad(const WgradCall& call, const WgradSteps& steps) {
+void launch_wgrad(const WgradCall& call) {
   using T = typename Operand::Source;
   const ConvProblem& problem = call.problem;
+  const DeviceProperties& gpu = properties(call.device);
   const std::int64_t weights = problem.C_in * (problem.C_out / problem.G) * problem.K;
+  const bool aligned = (reinterpret_cast<std::uintptr_t>(call.x) | reinterpret_cast<std::uintptr_t>(call.y)) % 16 == 0;
+  const WgradSteps steps = call.steps != nullptr
+                               ? *call.steps
+                               : make_wgrad_steps(problem, Operand::kParts, sizeof(T), gpu.sm_count, gpu.shared_bytes_per_block,
+                                                  conv_workspace_limit(), aligned);
   // The sums of a single slice are the weights.
   const bool is_single = sizeof(T) == sizeof(float) && steps.partial_slices == 1;
   const Buffer buffer(is_single ? 0 : static_cast<std::size_t>(steps.partial_slices * weights) * sizeof(float), call.device);
@@ -68,7 +56,7 @@ void launch_wgrad(const WgradCall& call, const WgradSteps& steps) {
     const WgradMaps maps = make_wgrad_maps(steps, problem, call.x, call.y, sizeof(T));
     launch_behind(kernel, blocks, static_cast<unsigned>(steps.row_threads), shared_bytes, call.stream, problem, steps, maps,
                   partial, call.scales);
-  } else if constexpr (Operand::kParts < 3) {
+  } else {
     auto* kernel = wgrad_kernel_of<Operand>(steps.shape);
     if (kernel == nullptr) return;
     CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
@@ -77,11 +65,6 @@ void launch_wgrad(const WgradCall& call, const WgradSteps& steps) {
   }
   check_launch("conv tensor_core: wgrad");
   add_wgrad_slices<T>(call, partial, steps.partial_slices);
-}
-
-template <class Operand>
-void launch_wgrad(const WgradCall& call) {
-  launch_wgrad<Operand>(call, wgrad_steps_of<Operand>(call));
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -177,10 +177,11 @@ __device__ __forceinline__ void convert_pair(const WgradRowItem* items, const un
   __half2 least = __float2half2_rn(1.0F);
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    std::uint32_t high[4], low[Operand::kLowWords];
+    std::uint32_t high[4], low[4];
     WgradFill<Operand>::split(words[i], scale, kLowerHalves, high, low, range, least);
     if (item.to == kNoItem) continue;
-    WgradFill<Operand>::store(high, low, to + item.to + i * 16, part_bytes);
+    *reinterpret_cast<uint4*>(to + item.to + i * 16) = make_uint4(high[0], high[1], high[2], high[3]);
+    *reinterpret_cast<uint4*>(to + item.to + i * 16 + part_bytes) = make_uint4(low[0], low[1], low[2], low[3]);
   }
   if (WgradFill<Operand>::is_small(least)) {
     load(*items, words);  // rare: no registers for them until here
@@ -236,10 +237,12 @@ __device__ __forceinline__ void convert_steps(const WgradSteps& steps, const Wgr
         __half2 least = __float2half2_rn(1.0F);
 #pragma unroll
         for (int i = 0; i < kItems; ++i) {
-          std::uint32_t high[4], low[Operand::kLowWords];
+          std::uint32_t high[4], low[4];
           WgradFill<Operand>::split(words[i], scale, kLowerHalves, high, low, range, least);
           if (own[i].to == kNoItem) continue;
-          WgradFill<Operand>::store(high, low, to + own[i].to, part_bytes);
+          *reinterpret_cast<uint4*>(to + own[i].to) = make_uint4(high[0], high[1], high[2], high[3]);
+          if constexpr (Operand::kParts == 2)
+            *reinterpret_cast<uint4*>(to + own[i].to + part_bytes) = make_uint4(low[0], low[1], low[2], low[3]);
         }
         if (WgradFill<Operand>::is_small(least)) {
 #pragma unroll

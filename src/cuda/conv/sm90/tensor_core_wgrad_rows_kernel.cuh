@@ -60,7 +60,7 @@ __device__ __forceinline__ void consume_rows(const ConvProblem& problem, const W
   // Fragments of a step, fewer for want of registers.
   constexpr int kSums = kN * kShifts;
   constexpr int kAtOnce = kSums <= 256 - (Operand::kScaled ? 1 : 0) ? kChunk / 16 : kSums > 256 && Operand::kScaled ? 1 : 2;
-  constexpr bool kDense = wgrad_rows_are_dense({kN, kShifts}, Operand::kParts);
+  constexpr bool kDense = kSums > 192;
   WgradOperands at{};
   at.columns_part = steps.stage_bytes / Operand::kParts / 16;
   at.shift_step = steps.shift_step;
@@ -71,7 +71,7 @@ __device__ __forceinline__ void consume_rows(const ConvProblem& problem, const W
   auto chunk = static_cast<int>(place.first_chunk % steps.chunks_per_row);
   auto left = static_cast<int>(place.last_chunk - place.first_chunk);
   const auto flushes = static_cast<int>(steps.flushes);
-  constexpr bool kOneAtATime = Operand::kParts >= 2 && kN <= 64;
+  constexpr bool kOneAtATime = Operand::kParts == 2 && kN <= 64;
   if constexpr (kOneAtATime) {
     if (group == 1 && left > 0) ptx::named_arrive(kFirstTurn, 256);
   }
@@ -93,21 +93,18 @@ __device__ __forceinline__ void consume_rows(const ConvProblem& problem, const W
       ptx::forget(rows.step);
       ptx::forget(rows.position);
       ptx::forget(rows.box_bytes);
-      std::uint32_t high[kAtOnce][4], low[kAtOnce][Operand::kLowWords];
+      std::uint32_t high[kAtOnce][4], low[kAtOnce][4];
       rows.template load<kDense, 0>(rows_scale, hidden, high, low, range);
       await_tile();
       if constexpr (Operand::kParts == 2 && kN > 64) {
         multiply_fragments<Operand, kN, kShifts>(at, high, low, rows_read, release, total);
-      } else if constexpr (Operand::kParts >= 2) {
+      } else if constexpr (Operand::kParts == 2) {
         const bool awaited = group == 0 || left > 1;
         const auto on_way = [&] {
           if (awaited) ptx::named_arrive(kFirstTurn + 1 - group, 256);
         };
         ptx::named_barrier(kFirstTurn + group, 256);
-        if constexpr (Operand::kParts == 3)
-          multiply_rows_together<Operand, kN, kShifts>(at, high, low, rows_read, release, on_way, total);
-        else
-          multiply_rows_split<Operand, kN, kShifts>(at, high, low, rows_read, release, on_way, total);
+        multiply_rows_split<Operand, kN, kShifts>(at, high, low, rows_read, release, on_way, total);
       } else {
         const auto done = [&] {
           rows_read();
@@ -176,7 +173,7 @@ __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kPar
   auto* items = reinterpret_cast<WgradRowItem*>(end);
   if (threadIdx.x == 0) {
     block.place = wgrad_place(blockIdx.x, steps);
-    block.place.free = reinterpret_cast<float*>((wgrad_adds_in_rows(Operand::kParts) ? buffers.rows : buffers.columns).stages);
+    block.place.free = reinterpret_cast<float*>(buffers.columns.stages);
     begin_barriers(buffers.rows, 1, 256);
     begin_barriers(buffers.columns, 1, kConverters);
     begin_barriers(buffers.tiles, kConverters, 256);

@@ -56,37 +56,32 @@ struct WgradRows {
   }
 
   /// Fragments from pairs of numbers at neighbouring positions, load(fragment, i) for number(fragment, i), two numbers of 16
-  /// bits in a word. Numbers of the window before `hidden` are not the row's. `kLoadAgain`: what is rare reads them once more,
-  /// for want of registers.
-  template <int kFirst, bool kLoadAgain = false, int kCount, class Load>
+  /// bits in a word. Numbers of the window before `hidden` are not the row's.
+  template <int kFirst, int kCount, class Load>
   __device__ __forceinline__ void take(float scale, int hidden, std::uint32_t (&high)[kCount][4],
-                                       std::uint32_t (&low)[kCount][Operand::kLowWords], WgradRange& range, Load load) const {
+                                       std::uint32_t (&low)[kCount][4], WgradRange& range, Load load) const {
     if constexpr (kBytes == 4) {
       // All loads first, and one look at what is rare.
       std::uint32_t words[kCount][8];
-      const auto load_all = [&] {
+#pragma unroll
+      for (int k = 0; k < kCount; ++k)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const uint2 pair = load(kFirst + k, i);
+          words[k][2 * i] = pair.x;
+          words[k][2 * i + 1] = pair.y;
+        }
+      if (hidden > 0) {
 #pragma unroll
         for (int k = 0; k < kCount; ++k)
 #pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            const uint2 pair = load(kFirst + k, i);
-            words[k][2 * i] = pair.x;
-            words[k][2 * i + 1] = pair.y;
-          }
-        if (hidden > 0) {
-#pragma unroll
-          for (int k = 0; k < kCount; ++k)
-#pragma unroll
-            for (int i = 0; i < 8; ++i)
-              if (number(kFirst + k, i / 2) + i % 2 * step < hidden) words[k][i] = 0;
-        }
-      };
-      load_all();
+          for (int i = 0; i < 8; ++i)
+            if (number(kFirst + k, i / 2) + i % 2 * step < hidden) words[k][i] = 0;
+      }
       __half2 least = __float2half2_rn(1.0F);
 #pragma unroll
       for (int k = 0; k < kCount; ++k) WgradFill<Operand>::split(words[k], scale, 0, high[k], low[k], range, least);
       if (WgradFill<Operand>::is_small(least)) {
-        if constexpr (kLoadAgain) load_all();
 #pragma unroll
         for (int k = 0; k < kCount; ++k) WgradFill<Operand>::count_small(words[k], scale, range);
       }
@@ -119,7 +114,7 @@ struct WgradRows {
   /// Neighbouring numbers, swizzled.
   template <int kFirst, int kCount>
   __device__ __forceinline__ void load_dense(float scale, int hidden, std::uint32_t (&high)[kCount][4],
-                                             std::uint32_t (&low)[kCount][Operand::kLowWords], WgradRange& range) const {
+                                             std::uint32_t (&low)[kCount][4], WgradRange& range) const {
     if constexpr (kBytes == 2) {
       const int lane = static_cast<int>(threadIdx.x) % 32;
       const std::uint32_t from = ptx::shared_address(raw) + static_cast<std::uint32_t>((position >> 6) * box_bytes);
@@ -134,7 +129,7 @@ struct WgradRows {
       const auto own = static_cast<std::uint32_t>((position & 31) * kBytes);
       const std::uint32_t from = ptx::shared_address(raw) + static_cast<std::uint32_t>((position >> 5) * box_bytes);
       const std::uint32_t first[2] = {from + (own ^ row[0].byte), from + (own ^ row[1].byte)};
-      take<kFirst, Operand::kParts == 3>(scale, hidden, high, low, range, [&](int fragment, int i) {
+      take<kFirst>(scale, hidden, high, low, range, [&](int fragment, int i) {
         const auto in_row = static_cast<std::uint32_t>(fragment % 2 * 64 + i / 2 * 32);
         return ptx::load_shared_pair((first[i % 2] ^ in_row) + static_cast<std::uint32_t>(fragment / 2 * box_bytes));
       });
@@ -144,7 +139,7 @@ struct WgradRows {
   /// Neighbouring numbers in one box, two of which are together where the first is even.
   template <int kFirst, int kCount>
   __device__ __forceinline__ void load_pairs(float scale, int hidden, std::uint32_t (&high)[kCount][4],
-                                             std::uint32_t (&low)[kCount][Operand::kLowWords], WgradRange& range) const {
+                                             std::uint32_t (&low)[kCount][4], WgradRange& range) const {
     const unsigned char* const from[2] = {raw + row[0].byte + (position + row[0].before) * kBytes,
                                           raw + row[1].byte + (position + row[1].before) * kBytes};
     take<kFirst>(scale, hidden, high, low, range, [&](int fragment, int i) {
@@ -155,7 +150,7 @@ struct WgradRows {
   /// Every second number, those of this warpgroup in one box.
   template <int kFirst, int kCount>
   __device__ __forceinline__ void load_seconds(float scale, int hidden, std::uint32_t (&high)[kCount][4],
-                                               std::uint32_t (&low)[kCount][Operand::kLowWords], WgradRange& range) const {
+                                               std::uint32_t (&low)[kCount][4], WgradRange& range) const {
     const auto first_of = [&](const WgradRow& at) {
       return raw + at.byte + (position >> 6) * box_bytes + ((position & 63) * 2 + at.first + at.before) * kBytes;
     };
@@ -169,7 +164,7 @@ struct WgradRows {
   /// Any distance between the numbers.
   template <int kFirst, int kCount>
   __device__ __forceinline__ void load_sparse(float scale, int hidden, std::uint32_t (&high)[kCount][4],
-                                              std::uint32_t (&low)[kCount][Operand::kLowWords], WgradRange& range) const {
+                                              std::uint32_t (&low)[kCount][4], WgradRange& range) const {
     int gap = box_bytes - side.raw.span * kBytes;  // from box to box beyond what is not in both
     ptx::forget(gap);
     const unsigned char* const from[2] = {raw + row[0].byte + row[0].before * kBytes,
@@ -186,7 +181,7 @@ struct WgradRows {
   /// `kDense`: the numbers are known to be neighbours, swizzled.
   template <bool kDense, int kFirst, int kCount>
   __device__ __forceinline__ void load(float scale, int hidden, std::uint32_t (&high)[kCount][4],
-                                       std::uint32_t (&low)[kCount][Operand::kLowWords], WgradRange& range) const {
+                                       std::uint32_t (&low)[kCount][4], WgradRange& range) const {
     if (kDense || side.raw.is_swizzled)
       load_dense<kFirst>(scale, kDense ? 0 : hidden, high, low, range);
     else if (has_pairs)
@@ -251,49 +246,6 @@ __device__ __forceinline__ void multiply_rows_split(const WgradOperands& at, con
   }
 }
 
-/// The same of three parts: the products of a shift are all summed together. With 32 columns there are sets of sums for two
-/// shifts, so that one is added up while the tensor cores are at the other, and the other consumer begins at once; with more
-/// the tensor cores are at the other consumer's, which begins when all of this one's are on their way.
-template <class Operand, int kN, int kShifts, class RowsRead, class Release, class OnWay>
-__device__ __forceinline__ void multiply_rows_together(const WgradOperands& at, const std::uint32_t (&high)[kChunk / 16][4],
-                                                       const std::uint32_t (&low)[kChunk / 16][8], RowsRead rows_read,
-                                                       Release release, OnWay on_way, float (&total)[kShifts][kN / 2]) {
-  using Mma = ptx::WgmmaFromRegisters<Operand::kType, kN>;
-  using Mixed = ptx::WgmmaFromRegisters<ptx::Tensor::bf16, kN>;
-  constexpr int kSteps = kChunk / 16, kSets = kN == 32 ? 2 : 1;
-  float sums[kSets][kN / 2];
-  const auto multiply = [&](int shift) {
-    float(&own)[kN / 2] = sums[shift % kSets];
-    ptx::settle(own);
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) {
-      const std::uint32_t(&left)[4] = *reinterpret_cast<const std::uint32_t(*)[4]>(&low[k][0]);
-      const std::uint32_t(&whole)[4] = *reinterpret_cast<const std::uint32_t(*)[4]>(&low[k][4]);
-      Mixed::multiply(own, left, at.column(2, shift, k), k != 0);
-      Mixed::multiply(own, whole, at.column(1, shift, k), true);
-    }
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) Mma::multiply(own, high[k], at.column(0, shift, k), true);
-    ptx::wgmma_commit();
-    if (shift == (kSets > 1 ? 0 : kShifts - 1)) on_way();
-  };
-  rows_read();
-  if constexpr (kSets == 2) multiply(0);
-#pragma unroll
-  for (int shift = 0; shift < kShifts; ++shift) {
-    if (shift + kSets - 1 < kShifts) multiply(shift + kSets - 1);
-    if (kSets == 2 && shift + 1 < kShifts)
-      ptx::wgmma_wait<1>();
-    else
-      ptx::wgmma_wait<0>();
-    if (shift == kShifts - 1) release();
-    ptx::settle(sums[shift % kSets]);
-#pragma unroll
-    for (int i = 0; i < kN / 2; ++i) total[shift][i] += sums[shift % kSets][i];
-  }
-}
-
 /// The same without splitting, of some of a step's positions from `kFirst` on: the sums stay in the tensor cores, which begin
 /// them anew where not `go_on`. Waits for them; then `done()`.
 template <class Operand, int kN, int kShifts, int kFirst, int kCount, class Done>
@@ -319,7 +271,7 @@ __device__ __forceinline__ void multiply_rows_once(const WgradOperands& at, cons
 template <class Operand, int kN, int kShifts, bool kDense, int kCount, int kFirst = 0, class Done>
 __device__ __forceinline__ void multiply_rows_on(const WgradRows<Operand>& rows, const WgradOperands& at, float scale,
                                                  int hidden, bool go_on, std::uint32_t (&high)[kCount][4],
-                                                 std::uint32_t (&low)[kCount][Operand::kLowWords], Done done, WgradRange& range,
+                                                 std::uint32_t (&low)[kCount][4], Done done, WgradRange& range,
                                                  float (&total)[kShifts][kN / 2]) {
   if constexpr (kFirst + kCount == kChunk / 16) {
     multiply_rows_once<Operand, kN, kShifts, kFirst>(at, high, go_on, done, total);

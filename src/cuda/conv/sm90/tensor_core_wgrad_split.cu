@@ -2,12 +2,6 @@
 
 namespace polyphase::cuda::tensor_core {
 
-void wgrad_split(const WgradCall& call) {
-  const WgradSteps steps = wgrad_steps_of<WgradSplit>(call);
-  if (steps.parts == 2) return launch_wgrad<WgradSplit>(call, steps);
-  WgradCall own = call;
-  own.steps = &steps;
-  wgrad_long(own);
-}
+void wgrad_split(const WgradCall& call) { launch_wgrad<WgradSplit>(call); }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -140,9 +140,6 @@ void plan_rows(WgradSteps& steps, const ConvProblem& problem, int parts, int byt
   };
   int rows = 2, columns = 2, stages = 2;
   if (!fits(rows, columns, stages)) return;
-  // Two consumers half a step apart keep two tiles busy; those that take turns want columns sooner.
-  if (parts == 3 && fits(rows, columns, 3)) stages = 3;
-  if (parts == 3 && steps.own == 0 && fits(rows, 3, stages)) columns = 3;
   for (int most = 3; most <= 4; ++most) {
     if (fits(most, columns, stages)) rows = most;
     if (fits(rows, most, stages)) columns = most;
@@ -159,7 +156,6 @@ WgradSteps make_steps(const ConvProblem& problem, WgradShape shape, bool swapped
   WgradSteps steps{};
   const std::int64_t common = std::gcd(problem.S, problem.D);
   steps.shape = shape;
-  steps.parts = parts;
   steps.swapped = swapped;
   steps.q = static_cast<int>(problem.S / common);
   steps.d = static_cast<int>(problem.D / common);
@@ -230,15 +226,13 @@ void cut_slices(WgradSteps& steps, const ConvProblem& problem, int parts, int sm
   }
   steps.chunks_per_slice = pieces(steps.chunks, slices);
   steps.slices = pieces(steps.chunks, steps.chunks_per_slice);
-  const std::int64_t longest = (parts >= 2 ? steps.by_rows ? kLongestSplitSum : INT64_MAX / 2 : kLongestSum) / kChunk;
+  const std::int64_t longest = (parts == 2 ? steps.by_rows ? kLongestSplitSum : INT64_MAX / 2 : kLongestSum) / kChunk;
   steps.flushes = std::min(pieces(steps.chunks_per_slice, longest), std::max<std::int64_t>(1, allowed / steps.slices));
   steps.chunks_per_flush = pieces(steps.chunks_per_slice, steps.flushes);
   steps.flushes = pieces(steps.chunks_per_slice, steps.chunks_per_flush);
-  // Wider tiles have no registers for it.
-  const int room =
-      wgrad_adds_in_rows(parts) ? steps.rows_stages * steps.rows.raw.bytes : steps.columns_stages * steps.columns.raw.bytes;
+  // In the ring of raw columns, which is empty then. Wider tiles have no registers for it.
   steps.adds_turns = steps.by_rows && turns == 2 && steps.flushes == 1 && steps.shape.columns == 32 &&
-                     room >= 64 * steps.shape.columns * steps.shape.shifts * 4;
+                     steps.columns_stages * steps.columns.raw.bytes >= 64 * steps.shape.columns * steps.shape.shifts * 4;
   steps.partial_slices = steps.slices * steps.flushes * (steps.adds_turns ? 1 : turns);
 }
 
@@ -259,9 +253,9 @@ double rows_seconds(const WgradSteps& steps, const ConvProblem& problem, int par
       (static_cast<double>(problem.C_in * problem.L_in) + static_cast<double>(problem.C_out * problem.L_out));
   const double first = std::min(1.0, tensors / copied);
   const double copy = arriving * (first / kFirstBytes + (1 - first) / kAgainBytes);
-  const double products = parts == 3 ? 3.55 : parts == 2 ? 3.95 : 1.0;
-  const double multiply = (steps.own == 0 ? 64.0 : 128.0) * steps.shape.columns * steps.shape.shifts * products / 2048;
-  const double convert = (steps.columns.in_pairs ? 2 : 1) * steps.columns.items / chunk * (parts >= 2 ? 0.96 : 1.08);
+  const double multiply =
+      (steps.own == 0 ? 64.0 : 128.0) * steps.shape.columns * steps.shape.shifts * (parts == 2 ? 3.95 : 1.0) / 2048;
+  const double convert = (steps.columns.in_pairs ? 2 : 1) * steps.columns.items / chunk * (parts == 2 ? 0.96 : 1.08);
   // Rows whose numbers are not neighbours are read one by one, which hides least where each consumer has rows of its own.
   const double apart = steps.own == 0 ? 3.15 : 7.5, read = steps.rows.step != 1         ? apart
                                                            : steps.rows.raw.is_swizzled ? 0.0
@@ -288,24 +282,21 @@ std::vector<WgradSteps> wgrad_candidates(const ConvProblem& problem, int parts, 
   std::vector<WgradSteps> all;
   const std::int64_t phases = std::min(problem.S / std::gcd(problem.S, problem.D), problem.K);
   if (std::max(problem.channels_in_per_group(), (problem.channels_out_per_group() + 8) * phases) > INT32_MAX / 8) return all;
-  const auto consider = [&](std::span<const WgradShape> shapes, bool by_rows, int own_parts) {
+  const auto consider = [&](std::span<const WgradShape> shapes, bool by_rows) {
     for (const WgradShape& shape : shapes) {
       for (const bool swapped : {false, true}) {
-        WgradSteps steps = make_steps(problem, shape, swapped, own_parts, bytes, by_rows, aligned, shared_limit);
-        // Rows that are taken as they lie are x's.
-        if (steps.stages < 2 || (wgrad_rows_are_dense(shape, own_parts) && (swapped || !steps.rows.raw.is_swizzled))) continue;
-        cut_slices(steps, problem, own_parts, sm_count, partial_limit);
-        steps.cost = by_rows ? rows_seconds(steps, problem, own_parts, bytes, sm_count) : words_cost(steps, own_parts, bytes);
+        WgradSteps steps = make_steps(problem, shape, swapped, parts, bytes, by_rows, aligned, shared_limit);
+        // The widest kernels have registers only for rows that are taken as they lie: x's.
+        if (steps.stages < 2 || (shape.columns * shape.shifts > 192 && (swapped || !steps.rows.raw.is_swizzled))) continue;
+        cut_slices(steps, problem, parts, sm_count, partial_limit);
+        steps.cost = by_rows ? rows_seconds(steps, problem, parts, bytes, sm_count) : words_cost(steps, parts, bytes);
         all.push_back(steps);
       }
     }
   };
-  const bool is_long = parts == 2 && problem.N * problem.L_in >= kWgradLongSum;
-  if (parts == 3 || is_long) consider(kWgradLongShapes, true, 3);
-  if (parts == 3) return all;
-  consider(kWgradShapes, true, parts);
-  if (parts == 1) consider(kWgradWideShapes, true, parts);
-  consider(kWgradShapes, false, parts);
+  consider(kWgradShapes, true);
+  if (parts == 1) consider(kWgradWideShapes, true);
+  consider(kWgradShapes, false);
   return all;
 }
 

@@ -47,11 +47,6 @@ struct WgradRaw {
   int arriving;                       // bytes of a step
 };
 
-/// For f32 by rows only, with one set of sums (kParts 3 of tensor_core_wgrad_fill.cuh), where this many positions are summed:
-/// its error is some 8e-7, that of plain f32 sums 2.4e-6 at twice as many positions.
-inline constexpr WgradShape kWgradLongShapes[] = {{64, 3}, {32, 5}};
-inline constexpr std::int64_t kWgradLongSum = std::int64_t{1} << 20;
-
 /// One operand. Its rows are blocks of 8 channels of a plane, the plane the faster: block b is channels 8*(b / planes).. of
 /// plane b % planes. In shared memory: [block][position][8 channels], 16 bytes a position.
 struct WgradSide {
@@ -71,7 +66,6 @@ struct WgradSide {
 
 struct WgradSteps {
   WgradShape shape;
-  int parts;                        // of a number: 1, 2, or 3 with one set of sums
   bool swapped;                     // the rows are y's, else x's
   bool by_rows;                     // tensor_core_wgrad_rows.cuh, else word by word
   int row_threads;                  // of a block by rows
@@ -96,22 +90,13 @@ struct WgradSteps {
 /// Threads of a block by rows: two warpgroups that multiply, one warp that copies, and the others convert the columns: seven
 /// warps where they split numbers and there are registers for so many, else three.
 [[nodiscard]] constexpr int wgrad_row_threads(WgradShape shape, int parts) {
-  return parts >= 2 && shape.columns * shape.shifts <= 192 ? 512 : 384;
+  return parts == 2 && shape.columns * shape.shifts <= 192 ? 512 : 384;
 }
 
 /// Whether converters have registers for two positions at a time.
 [[nodiscard]] constexpr bool wgrad_pairs_fit(WgradShape shape, int parts) {
-  return parts >= 2 && (shape.columns == 64 || (shape.columns == 32 && shape.shifts == 5));
+  return parts == 2 && (shape.columns == 64 || (shape.columns == 32 && shape.shifts == 5));
 }
-
-/// Whether consumers have registers only for rows that are taken as they lie, swizzled.
-[[nodiscard]] constexpr bool wgrad_rows_are_dense(WgradShape shape, int parts) {
-  return shape.columns * shape.shifts > (parts == 3 ? 160 : 192);
-}
-
-/// Whether consumers that take turns add their sums in the ring of rows, which the first has read when the second ends, since
-/// they multiply one after the other; else in the ring of columns, since all is converted by then.
-[[nodiscard]] constexpr bool wgrad_adds_in_rows(int parts) { return parts == 3; }
 
 /// Entries of the list of items by rows; a converter has up to two at a time.
 [[nodiscard]] constexpr int wgrad_listed_items(const WgradSteps& steps) {

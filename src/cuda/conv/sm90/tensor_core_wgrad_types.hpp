@@ -44,7 +44,6 @@ struct WgradCall {
 };
 
 void wgrad_split(const WgradCall& call);  // f32 as two f16
-void wgrad_long(const WgradCall& call);   // f32 as one f16 and two bf16, by the steps of the call
 void wgrad_tf32(const WgradCall& call);   // f32 as one scaled f16
 void wgrad_half(const WgradCall& call);
 void wgrad_brain(const WgradCall& call);
