@@ -268,11 +268,12 @@ double rows_seconds(const WgradSteps& steps, const ConvProblem& problem, int par
   const double store = by_four ? 0.0 : (steps.swapped ? kStoreTurned : kStore) * sums;
   const auto rounds = static_cast<double>(pieces(steps.jobs * steps.slices, sm_count));
   const double cycles = rounds * ((static_cast<double>(steps.chunks_per_slice) + kFill) * chunk * position + store);
-  // Partial sums are read again; of f32, all weights once more to look for what to repair.
+  // Partial sums are read again and the weights written; of f32, all weights once more to look for what to repair.
   const double weights = static_cast<double>(problem.C_in) * static_cast<double>(problem.channels_out_per_group() * problem.K);
   const double passes =
-      (steps.partial_slices == 1 && bytes == 4 ? 0.0 : static_cast<double>(steps.partial_slices) + 1) + (bytes == 4 ? 1 : 0);
-  return cycles / clock + 4 * weights * passes / (kBandwidth * sm_count / 132) + kLaunches * (bytes == 4 ? 2 : 1);
+      (steps.partial_slices == 1 && bytes == 4 ? 0.0 : 4 * static_cast<double>(steps.partial_slices) + bytes) +
+      (bytes == 4 ? 4 : 0);
+  return cycles / clock + weights * passes / (kBandwidth * sm_count / 132) + kLaunches * (bytes == 4 ? 2 : 1);
 }
 
 }  // namespace
