@@ -270,10 +270,10 @@ double rows_seconds(const WgradSteps& steps, const ConvProblem& problem, int par
   const double cycles = rounds * ((static_cast<double>(steps.chunks_per_slice) + kFill) * chunk * position + store);
   // Partial sums are read again and the weights written; of f32, all weights once more to look for what to repair.
   const double weights = static_cast<double>(problem.C_in) * static_cast<double>(problem.channels_out_per_group() * problem.K);
-  const double passes =
+  const double bytes_of_weight =
       (steps.partial_slices == 1 && bytes == 4 ? 0.0 : 4 * static_cast<double>(steps.partial_slices) + bytes) +
       (bytes == 4 ? 4 : 0);
-  return cycles / clock + weights * passes / (kBandwidth * sm_count / 132) + kLaunches * (bytes == 4 ? 2 : 1);
+  return cycles / clock + weights * bytes_of_weight / (kBandwidth * sm_count / 132) + kLaunches * (bytes == 4 ? 2 : 1);
 }
 
 }  // namespace
