@@ -78,8 +78,8 @@ std::vector<Form> tensor_core_forms(const ConvProblem& problem, ConvDirection di
     if (!form_work(form, {problem, direction, precision, first.source, first.out}, cuda::properties(0))) continue;
     forms.push_back({std::string(cuda::tensor_core::name_of(form)), [=](Sets::Set& set) {
                        const Ends at = ends_of(set, direction);
-                       gather_by(form, problem, direction, at.source, cuda::Weights(set.w.raw(), set.w.storage()), nullptr,
-                                 at.out, {}, precision, 0, stream);
+                       const cuda::Weights weights(set.w.raw(), set.w.storage());
+                       gather_by(form, {problem, direction, precision, at.source, weights, nullptr, at.out, {}, 0, stream});
                      }});
   }
   return forms;

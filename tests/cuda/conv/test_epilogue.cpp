@@ -266,8 +266,8 @@ TEST_CASE("tensor cores that keep weights in registers apply ReLU and LeakyReLU,
   const Tensor source = values.to(Device::cuda()), w = Tensor::randn({16, 16, 8}).to(Device::cuda());
   const auto run = [&](const cuda::Epilogue& epilogue) {
     Tensor out = Tensor::empty({N, 16, p.L_out}, {.device = Device::cuda()});
-    cuda::tensor_core::gather_by(GatherForm::narrow, p, ConvDirection::forward, source.raw(), w.raw(), nullptr, out.raw(),
-                                 epilogue, Precision::fp32, 0, cuda::current_stream(0));
+    cuda::tensor_core::gather_by(GatherForm::narrow, {p, ConvDirection::forward, Precision::fp32, source.raw(), w.raw(),
+                                                      nullptr, out.raw(), epilogue, 0, cuda::current_stream(0)});
     return out;
   };
   const std::uint64_t before = cuda::computed_again(0);

@@ -58,11 +58,8 @@ void gather_as(const Gather& call) {
 
 }  // namespace
 
-void boxes_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
-                  const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream) {
-  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights, bias, out, epilogue,
-                    device,  stream};
-  if (precision == Precision::tf32) return gather_as<OneHalf>(call);
+void boxes_gather(const Gather& call) {
+  if (call.precision == Precision::tf32) return gather_as<OneHalf>(call);
   return gather_as<SplitHalf>(call);
 }
 

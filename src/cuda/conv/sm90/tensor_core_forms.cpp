@@ -34,16 +34,18 @@ std::optional<FormCandidate> choose(const FormProblem& asked, int device) {
   return FormCandidate{GatherForm::wide, 0};
 }
 
-void wide_by_plan(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
-                  const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream) {
-  const auto plan = wide_plan(problem, direction, precision, device);
+void wide_by_plan(const Gather& call) {
+  const ConvProblem problem = call.problem;
+  const ConvDirection direction = call.direction;
+  const Precision precision = call.precision;
+  const auto plan = wide_plan(problem, direction, precision, call.device);
   const auto pack = [problem, direction, precision, plan](const void* from, void* to, cudaStream_t on) {
     wide_pack_weights(problem, direction, precision, *plan, from, to, on);
   };
-  const auto packed = weights.packed(wide_weight_key(problem, direction, precision, *plan),
-                                     static_cast<std::size_t>(wide_weight_bytes(*plan)), device, stream, pack);
-  wide_gather(problem, direction, precision, *plan, source, weights.data(), packed->as<void>(), bias, out, epilogue, device,
-              stream);
+  const auto packed = call.weights.packed(wide_weight_key(problem, direction, precision, *plan),
+                                          static_cast<std::size_t>(wide_weight_bytes(*plan)), call.device, call.stream, pack);
+  wide_gather(problem, direction, precision, *plan, call.source, call.weights.data(), packed->as<void>(), call.bias, call.out,
+              call.epilogue, call.device, call.stream);
 }
 
 }  // namespace
@@ -74,27 +76,26 @@ std::optional<FormCandidate> chosen_form(const FormProblem& asked, int device) {
   return remembered.get(key, [&] { return choose(asked, device); });
 }
 
-void gather_by(GatherForm form, const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
-               const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream) {
+void gather_by(GatherForm form, const Gather& call) {
   switch (form) {
     case GatherForm::phases:
-      return phases_gather(problem, source, weights, bias, out, epilogue, device, stream);
+      return phases_gather(call);
     case GatherForm::units:
-      return units_gather(problem, source, weights, bias, out, epilogue, device, stream);
+      return units_gather(call);
     case GatherForm::wide:
-      return wide_by_plan(problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
+      return wide_by_plan(call);
     case GatherForm::turned:
-      return turned_gather(problem, direction, source, weights, bias, out, epilogue, device, stream);
+      return turned_gather(call);
     case GatherForm::boxes:
-      return boxes_gather(problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
+      return boxes_gather(call);
     case GatherForm::narrow:
-      return narrow_gather(problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
+      return narrow_gather(call);
     case GatherForm::rows:
-      return resident_rows_gather(problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
+      return resident_rows_gather(call);
     case GatherForm::resident:
-      return resident_gather(problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
+      return resident_gather(call);
     case GatherForm::streamed:
-      return streamed_gather(problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
+      return streamed_gather(call);
   }
 }
 
@@ -128,7 +129,7 @@ void gather(const ConvProblem& problem, ConvDirection direction, const void* sou
   const auto chosen = chosen_form({problem, direction, precision, source, out}, device);
   require<NotImplemented>(chosen.has_value(), "conv tensor_core: expected a problem that can_implement() allows, got ",
                           problem);
-  gather_by(chosen->form, problem, direction, source, weights, bias, out, epilogue, precision, device, stream);
+  gather_by(chosen->form, {problem, direction, precision, source, weights, bias, out, epilogue, device, stream});
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -9,8 +9,7 @@
 
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
-#include "cuda/conv/epilogue.cuh"
-#include "cuda/conv/weights.hpp"
+#include "cuda/conv/sm90/tensor_core_launch.cuh"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -62,7 +61,6 @@ struct FormCandidate {
 [[nodiscard]] std::optional<FormCandidate> chosen_form(const FormProblem& asked, int device);
 
 /// gather() of tensor_core.hpp by a form that can.
-void gather_by(GatherForm form, const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
-               const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream);
+void gather_by(GatherForm form, const Gather& call);
 
 }  // namespace polyphase::cuda::tensor_core

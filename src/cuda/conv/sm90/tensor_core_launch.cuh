@@ -11,11 +11,11 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// The problem as its kernels want it.
+/// A forward or dgrad: out = `source` convolved with the weights, plus `bias` unless null, through `epilogue`. On `stream`.
 struct Gather {
   const ConvProblem& problem;
   ConvDirection direction;
-  TapGemm form;
+  Precision precision;
   const void* source;
   const Weights& weights;
   const void* bias;
@@ -23,6 +23,7 @@ struct Gather {
   Epilogue epilogue;
   int device;
   cudaStream_t stream;
+  TapGemm form = make_tap_gemm(problem, direction);  ///< the problem as its kernels want it
 };
 
 }  // namespace polyphase::cuda::tensor_core

@@ -49,14 +49,10 @@ bool narrow_activates(const ConvProblem& problem, ConvDirection direction, Preci
   return !steps_of<SplitHalf>(form, out, device).is_spread;
 }
 
-void narrow_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
-                   const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device,
-                   cudaStream_t stream) {
-  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights, bias, out, epilogue,
-                    device,  stream};
-  if (problem.dtype == DType::f16) return launch<Half>(call);
-  if (problem.dtype == DType::bf16) return launch<Brain>(call);
-  if (precision == Precision::tf32) return launch<OneHalf>(call);
+void narrow_gather(const Gather& call) {
+  if (call.problem.dtype == DType::f16) return launch<Half>(call);
+  if (call.problem.dtype == DType::bf16) return launch<Brain>(call);
+  if (call.precision == Precision::tf32) return launch<OneHalf>(call);
   return launch<SplitHalf>(call);
 }
 

@@ -2,12 +2,9 @@
 // Forward and dgrad with few columns and short reductions: the part of Algorithm::tensor_core whose weights stay in registers.
 // Host side; the kernel stands in tensor_core_narrow.cuh.
 
-#include <cuda_runtime.h>
-
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
-#include "cuda/conv/epilogue.cuh"
-#include "cuda/conv/weights.hpp"
+#include "cuda/conv/sm90/tensor_core_launch.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -18,7 +15,6 @@ namespace polyphase::cuda::tensor_core {
 
 /// gather() of tensor_core.hpp for a problem that fits; of epilogues none or, as narrow_activates() says, ReLU or LeakyReLU
 /// alone.
-void narrow_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
-                   const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream);
+void narrow_gather(const Gather& call);
 
 }  // namespace polyphase::cuda::tensor_core

@@ -91,20 +91,9 @@ void gather_as(const Gather& call) {
 
 }  // namespace
 
-void phases_gather(const ConvProblem& problem, const void* source, const Weights& weights, const void* bias, void* out,
-                   const Epilogue& epilogue, int device, cudaStream_t stream) {
-  const Gather call{problem,
-                    ConvDirection::forward,
-                    make_tap_gemm(problem, ConvDirection::forward),
-                    source,
-                    weights,
-                    bias,
-                    out,
-                    epilogue,
-                    device,
-                    stream};
-  if (problem.dtype == DType::f16) return gather_as<WideHalf>(call);
-  if (problem.dtype == DType::bf16) return gather_as<WideBrain>(call);
+void phases_gather(const Gather& call) {
+  if (call.problem.dtype == DType::f16) return gather_as<WideHalf>(call);
+  if (call.problem.dtype == DType::bf16) return gather_as<WideBrain>(call);
   return gather_as<WideScaled>(call);
 }
 

@@ -51,14 +51,10 @@ ResidentSteps resident_steps(const ConvProblem& problem, ConvDirection direction
   return precision == Precision::tf32 ? steps_of<OneHalf>(form, source, gpu) : steps_of<SplitHalf>(form, source, gpu);
 }
 
-void resident_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
-                     const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device,
-                     cudaStream_t stream) {
-  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights, bias, out, epilogue,
-                    device,  stream};
-  if (problem.dtype == DType::f16) return launch<Half>(call);
-  if (problem.dtype == DType::bf16) return launch<Brain>(call);
-  if (precision == Precision::tf32) return launch<OneHalf>(call);
+void resident_gather(const Gather& call) {
+  if (call.problem.dtype == DType::f16) return launch<Half>(call);
+  if (call.problem.dtype == DType::bf16) return launch<Brain>(call);
+  if (call.precision == Precision::tf32) return launch<OneHalf>(call);
   return launch<SplitHalf>(call);
 }
 

@@ -2,13 +2,10 @@
 // Forward and dgrad with few columns: the part of Algorithm::tensor_core whose weights stay in shared memory. Host side; the
 // kernel stands in tensor_core_resident.cuh.
 
-#include <cuda_runtime.h>
-
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
-#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/sm90/tensor_core_launch.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_steps.hpp"
-#include "cuda/conv/weights.hpp"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -19,8 +16,6 @@ namespace polyphase::cuda::tensor_core {
                                            const void* source, const DeviceProperties& gpu);
 
 /// gather() of tensor_core.hpp for a problem that fits.
-void resident_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
-                     const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device,
-                     cudaStream_t stream);
+void resident_gather(const Gather& call);
 
 }  // namespace polyphase::cuda::tensor_core

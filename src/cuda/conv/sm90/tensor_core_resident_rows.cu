@@ -29,13 +29,9 @@ bool resident_rows_fuse(const ConvProblem& problem, ConvDirection direction, con
   return carries;
 }
 
-void resident_rows_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
-                          const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device,
-                          cudaStream_t stream) {
-  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights, bias, out, epilogue,
-                    device,  stream};
-  if (problem.dtype != DType::f32) return gather_rows_of_16_bits(call);
-  if (precision == Precision::tf32) return gather_rows<OneHalf>(call);
+void resident_rows_gather(const Gather& call) {
+  if (call.problem.dtype != DType::f32) return gather_rows_of_16_bits(call);
+  if (call.precision == Precision::tf32) return gather_rows<OneHalf>(call);
   return gather_rows<SplitHalf>(call);
 }
 

@@ -2,13 +2,11 @@
 // Forward and dgrad of stride and dilation 1 with up to 128 columns a block, the source converted in registers. Host side; the
 // kernel stands in tensor_core_resident_rows.cuh.
 
-#include <cuda_runtime.h>
-
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
 #include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/sm90/tensor_core_launch.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_steps.hpp"
-#include "cuda/conv/weights.hpp"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -25,8 +23,6 @@ namespace polyphase::cuda::tensor_core {
                                       int device);
 
 /// gather() of tensor_core.hpp for a problem that fits.
-void resident_rows_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
-                          const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device,
-                          cudaStream_t stream);
+void resident_rows_gather(const Gather& call);
 
 }  // namespace polyphase::cuda::tensor_core

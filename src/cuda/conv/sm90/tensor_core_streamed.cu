@@ -52,18 +52,14 @@ StreamedSteps streamed_steps(const ConvProblem& problem, ConvDirection direction
   return precision == Precision::tf32 ? steps_of<Tf32>(form, gpu) : steps_of<SplitHalf>(form, gpu);
 }
 
-void streamed_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
-                     const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device,
-                     cudaStream_t stream) {
-  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights, bias, out, epilogue,
-                    device,  stream};
-  switch (problem.dtype) {
+void streamed_gather(const Gather& call) {
+  switch (call.problem.dtype) {
     case DType::f16:
       return gather_as<Half>(call);
     case DType::bf16:
       return gather_as<Brain>(call);
     default:
-      if (precision == Precision::tf32) return gather_as<Tf32>(call);
+      if (call.precision == Precision::tf32) return gather_as<Tf32>(call);
       return gather_as<SplitHalf>(call);
   }
 }

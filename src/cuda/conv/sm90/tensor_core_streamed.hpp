@@ -2,13 +2,10 @@
 // Forward and dgrad of any problem whose tile fits shared memory: each step of the source is converted beside its products.
 // Host side of tensor_core.cuh.
 
-#include <cuda_runtime.h>
-
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
-#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/sm90/tensor_core_launch.cuh"
 #include "cuda/conv/sm90/tensor_core_steps.hpp"
-#include "cuda/conv/weights.hpp"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -22,8 +19,6 @@ struct StreamedSteps {
                                            const DeviceProperties& gpu);
 
 /// gather() of tensor_core.hpp for a problem that fits.
-void streamed_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
-                     const void* bias, void* out, const Epilogue& epilogue, Precision precision, int device,
-                     cudaStream_t stream);
+void streamed_gather(const Gather& call);
 
 }  // namespace polyphase::cuda::tensor_core

@@ -71,11 +71,8 @@ void launch(const Gather& call) {
 
 }  // namespace
 
-void turned_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
-                   const void* bias, void* out, const Epilogue& epilogue, int device, cudaStream_t stream) {
-  const Gather call{problem, direction, make_tap_gemm(problem, direction), source, weights, bias, out, epilogue,
-                    device,  stream};
-  if (problem.dtype == DType::f16) return launch<__half>(call);
+void turned_gather(const Gather& call) {
+  if (call.problem.dtype == DType::f16) return launch<__half>(call);
   return launch<__nv_bfloat16>(call);
 }
 

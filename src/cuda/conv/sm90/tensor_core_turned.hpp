@@ -2,19 +2,13 @@
 // 16-bit forward and dgrad with few columns and few products, the source turned by matrix loads. Host side of
 // tensor_core_turned.cuh.
 
-#include <cuda_runtime.h>
-
-#include "conv/algorithm.hpp"
-#include "conv/problem.hpp"
-#include "cuda/conv/epilogue.cuh"
-#include "cuda/conv/weights.hpp"
+#include "cuda/conv/sm90/tensor_core_launch.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
 /// gather() of tensor_core.hpp for a problem that make_turned_steps() cuts: f16 or bf16, one group, up to 64 channels out,
 /// whole sixteens of them in, up to 320 products, stride 1, or forward of stride 2 with all taps in one phase, rows of even
 /// length; `epilogue` is light.
-void turned_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights,
-                   const void* bias, void* out, const Epilogue& epilogue, int device, cudaStream_t stream);
+void turned_gather(const Gather& call);
 
 }  // namespace polyphase::cuda::tensor_core

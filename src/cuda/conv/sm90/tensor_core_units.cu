@@ -56,20 +56,9 @@ UnitSteps units_steps(const ConvProblem& problem, const DeviceProperties& gpu) {
   return make_unit_steps(problem, gpu.sm_count, gpu.shared_bytes_per_block - kUnitAlignment);
 }
 
-void units_gather(const ConvProblem& problem, const void* source, const Weights& weights, const void* bias, void* out,
-                  const Epilogue& epilogue, int device, cudaStream_t stream) {
-  const Gather call{problem,
-                    ConvDirection::forward,
-                    make_tap_gemm(problem, ConvDirection::forward),
-                    source,
-                    weights,
-                    bias,
-                    out,
-                    epilogue,
-                    device,
-                    stream};
-  if (problem.dtype == DType::f32) return gather_split_units(call, units_steps(problem, properties(device)));
-  if (problem.dtype == DType::f16) return gather_as<WideHalf>(call);
+void units_gather(const Gather& call) {
+  if (call.problem.dtype == DType::f32) return gather_split_units(call, units_steps(call.problem, properties(call.device)));
+  if (call.problem.dtype == DType::f16) return gather_as<WideHalf>(call);
   return gather_as<WideBrain>(call);
 }
 

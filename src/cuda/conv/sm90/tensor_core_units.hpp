@@ -2,13 +2,9 @@
 // Forward of 16-bit types and of f32 at f32 accuracy with stride 4 or 8, the source read as it lies. Host side of
 // tensor_core_units.cuh.
 
-#include <cuda_runtime.h>
-
-#include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
-#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/sm90/tensor_core_launch.cuh"
 #include "cuda/conv/sm90/tensor_core_units_steps.hpp"
-#include "cuda/conv/weights.hpp"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -18,7 +14,6 @@ namespace polyphase::cuda::tensor_core {
 [[nodiscard]] UnitSteps units_steps(const ConvProblem& problem, const DeviceProperties& gpu);
 
 /// gather() of tensor_core.hpp for a problem that units_steps() cuts. `source` and `out` lie at multiples of 16 bytes.
-void units_gather(const ConvProblem& problem, const void* source, const Weights& weights, const void* bias, void* out,
-                  const Epilogue& epilogue, int device, cudaStream_t stream);
+void units_gather(const Gather& call);
 
 }  // namespace polyphase::cuda::tensor_core

@@ -49,8 +49,8 @@ bool has_tensor_cores() { return cuda::device_count() > 0 && cuda::properties(0)
 
 auto by_boxes(Precision precision, const cuda::Epilogue& epilogue = {}) {
   return [precision, epilogue](const GpuCall& call) {
-    tensor_core::boxes_gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, epilogue, precision,
-                              0, call.stream);
+    tensor_core::boxes_gather(
+        {call.problem, call.direction, precision, call.first, call.second, call.bias, call.out, epilogue, 0, call.stream});
   };
 }
 

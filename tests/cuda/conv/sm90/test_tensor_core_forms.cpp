@@ -179,8 +179,8 @@ TEST_CASE("small integers, bit for bit: every form of every problem that it can 
     const Array<E> expected = arrays.run(direction, Algorithm::reference);
     for (const auto& candidate : tensor_core::gather_forms({p, direction, precision}, cuda::properties(0))) {
       const auto call = [&](const GpuCall& at) {
-        tensor_core::gather_by(candidate.form, at.problem, at.direction, at.first, at.second, at.bias, at.out, {}, precision, 0,
-                               at.stream);
+        tensor_core::gather_by(candidate.form,
+                               {at.problem, at.direction, precision, at.first, at.second, at.bias, at.out, {}, 0, at.stream});
       };
       bool intact = false;
       const Array<E> got = run_on_gpu(arrays, direction, call, intact);

@@ -40,7 +40,16 @@ std::vector<ConvProblem> phases_problems() {
 bool has_tensor_cores() { return cuda::device_count() > 0 && cuda::properties(0).arch() == 90 && !tensor_core::uses_mma(90); }
 
 constexpr auto kByPhases = [](const GpuCall& call) {
-  tensor_core::phases_gather(call.problem, call.first, call.second, call.bias, call.out, {}, 0, call.stream);
+  tensor_core::phases_gather({call.problem,
+                              ConvDirection::forward,
+                              Precision::fp32,
+                              call.first,
+                              call.second,
+                              call.bias,
+                              call.out,
+                              {},
+                              0,
+                              call.stream});
 };
 
 template <class E>

@@ -70,8 +70,8 @@ bool has_tensor_cores() { return cuda::device_count() > 0 && cuda::properties(0)
 
 auto turned(const cuda::Epilogue& epilogue = {}) {
   return [epilogue](const GpuCall& call) {
-    tensor_core::turned_gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, epilogue, 0,
-                               call.stream);
+    tensor_core::turned_gather({call.problem, call.direction, Precision::fp32, call.first, call.second, call.bias, call.out,
+                                epilogue, 0, call.stream});
   };
 }
 
