@@ -4,11 +4,13 @@
 // Every tap, dilation, plane and alignment is then a start address that is a multiple of 16 bytes, and padding is zeros that
 // are there: the kernel that multiplies copies runs of bytes.
 
+#include <algorithm>
 #include <cstdint>
 
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/tensor_core_wide_steps.hpp"
 #include "cuda/dependent_launch.cuh"
+#include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -143,6 +145,16 @@ __global__ void __launch_bounds__(kLargestThreads)
     flags[i] = 0;
   const std::uint32_t most = largest_of_block(values, count, step);
   if (threadIdx.x == 0) header->sample[blockIdx.x] = most;
+}
+
+/// header->sample of a convolution's whole source and `flag_count` zeros to `flags`, on `stream`, behind the launch before it.
+/// What is launched behind this one may read the source at once, header and flags after wait_for_grid_before().
+inline void sample_source(const TapGemm& form, const float* source, OperandHeader* header, cudaStream_t stream,
+                          std::uint32_t* flags = nullptr, std::int64_t flag_count = 0) {
+  const std::int64_t count = form.N * form.G * form.rows * form.source_length, sampled = std::min(count, kSourceSample);
+  launch_behind(sample_kernel<float>, kSampleBlocksOfSource, kLargestThreads, 0, stream, source, sampled, count / sampled,
+                flag_count, flags, header);
+  check_launch("conv tensor_core: scale");
 }
 
 inline constexpr int kSourceThreads = 256;

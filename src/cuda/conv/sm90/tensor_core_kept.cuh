@@ -76,14 +76,9 @@ class Sampled {
   /// `zeros`: `zero_count` words that are to be zeros when the kernel has seen the header.
   explicit Sampled(const Gather& call, std::uint32_t* zeros = nullptr, std::int64_t zero_count = 0)
       : call_(call), header_(Operand::kScaled ? sizeof(OperandHeader) : 0, call.device) {
-    if constexpr (Operand::kScaled) {
-      const TapGemm& form = call.form;
-      const std::int64_t count = form.N * form.G * form.rows * form.source_length, sampled = std::min(count, kSourceSample);
-      launch_behind(sample_kernel<float>, kSampleBlocksOfSource, kLargestThreads, 0, call.stream,
-                    static_cast<const float*>(call.source), sampled, count / sampled, zero_count, zeros,
-                    header_.template as<OperandHeader>());
-      check_launch("conv tensor_core: scale");
-    }
+    if constexpr (Operand::kScaled)
+      sample_source(call.form, static_cast<const float*>(call.source), header_.template as<OperandHeader>(), call.stream, zeros,
+                    zero_count);
   }
 
   /// kernel(arguments...), begun while the source is sampled: before it reads header() it calls wait_for_grid_before(). What

@@ -1,11 +1,7 @@
 #include "cuda/conv/sm90/tensor_core_phases.hpp"
 
-#include <algorithm>
-
-#include "cuda/allocator.hpp"
-#include "cuda/conv/sm90/tensor_core_launch.cuh"
+#include "cuda/conv/sm90/tensor_core_kept.cuh"
 #include "cuda/conv/sm90/tensor_core_phases.cuh"
-#include "cuda/dependent_launch.cuh"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -50,26 +46,11 @@ void launch(const Gather& call, const PhaseSteps& steps) {
       key_of(problem, steps), sizeof(OperandHeader) + static_cast<std::size_t>(steps.packed_bytes), call.device, call.stream,
       [problem, steps](const void* w, void* to, cudaStream_t on) { pack<Operand>(problem, steps, w, to, on); });
   const auto* weights = packed->template as<OperandHeader>();
-  const Buffer buffer(Operand::kScaled ? sizeof(OperandHeader) : 0, call.device);
-  auto* header = Operand::kScaled ? buffer.as<OperandHeader>() : nullptr;
   const auto* source = static_cast<const T*>(call.source);
-  if constexpr (Operand::kScaled) {
-    const std::int64_t count = form.N * form.G * form.rows * form.source_length, sampled = std::min(count, kSourceSample);
-    sample_kernel<<<kSampleBlocksOfSource, kLargestThreads, 0, call.stream>>>(source, sampled, count / sampled, 0, nullptr,
-                                                                              header);
-    check_launch("conv tensor_core: phases, scale");
-  }
-  auto* kernel = phases_kernel<Operand, kChannels>;
-  CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
-  const WideExact<T> exact{problem, true, source, static_cast<const T*>(call.weights.data()), nullptr, header};
-  const auto* bias = static_cast<const T*>(call.bias);
-  auto* out = static_cast<T*>(call.out);
-  if constexpr (Operand::kScaled)
-    launch_behind(kernel, steps.grid, kPhaseThreads, static_cast<std::size_t>(steps.shared_bytes), call.stream, form, steps,
-                  call.epilogue, source, bias, out, header, weights, exact);
-  else
-    kernel<<<steps.grid, kPhaseThreads, static_cast<std::size_t>(steps.shared_bytes), call.stream>>>(
-        form, steps, call.epilogue, source, bias, out, header, weights, exact);
+  const Sampled<Operand> sampled(call);
+  const WideExact<T> exact{problem, true, source, static_cast<const T*>(call.weights.data()), nullptr, sampled.header()};
+  sampled.launch(phases_kernel<Operand, kChannels>, steps.grid, kPhaseThreads, steps.shared_bytes, form, steps, call.epilogue,
+                 source, static_cast<const T*>(call.bias), static_cast<T*>(call.out), sampled.header(), weights, exact);
   check_launch("conv tensor_core: phases");
 }
 

@@ -98,10 +98,7 @@ void prepare(const TapGemm& form, const WideSteps& steps, const typename Operand
   const auto blocks = static_cast<unsigned>(source_blocks(form, steps.source));
   const std::int64_t flag_count = form.G * steps.source.flags;
   if constexpr (Operand::kScaled) {
-    const std::int64_t count = form.N * form.G * form.rows * form.source_length, sampled = std::min(count, kSourceSample);
-    sample_kernel<<<kSampleBlocksOfSource, kLargestThreads, 0, stream>>>(source, sampled, count / sampled, flag_count, flags,
-                                                                         header);
-    check_launch("conv tensor_core: wide scale");
+    sample_source(form, source, header, stream, flags, flag_count);
     launch_behind(source_kernel<Operand>, blocks, kSourceThreads, 0, stream, form, steps.source, source, header, flags,
                   operand);
   } else {
