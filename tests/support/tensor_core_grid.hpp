@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "support/conv.hpp"
+#include "support/cuda_conv.hpp"
 #include "support/reduced.hpp"
 #include "support/tolerance.hpp"
 
@@ -106,15 +107,30 @@ inline void make_unusual(ConvArrays<float>& arrays, std::int64_t nan) {
 }
 
 /// The same numbers, NaN wherever the other has one; there are infinities or NaN among them. `what` is said where they differ.
-template <class What>
-void check_unusual(const Array<float>& got, const Array<float>& expected, const What& what) {
+template <class E, class What>
+void check_unusual(const Array<E>& got, const Array<E>& expected, const What& what) {
   std::int64_t unusual = 0, wrong = 0;
   for (std::int64_t i = 0; i < got.size(); ++i) {
-    unusual += std::isfinite(expected[i]) ? 0 : 1;
-    wrong += got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i])) ? 0 : 1;
+    const auto number = static_cast<float>(got[i]), right = static_cast<float>(expected[i]);
+    unusual += std::isfinite(right) ? 0 : 1;
+    wrong += number == right || (std::isnan(number) && std::isnan(right)) ? 0 : 1;
   }
   CHECK(unusual > 0);
   CHECK_MESSAGE(wrong == 0, what);
+}
+
+/// Small integers, but biases that are infinite or no numbers: each is that of its own channel alone.
+template <class E>
+void check_unusual_biases(ConvProblem problem) {
+  problem.dtype = dtype_of<E>;
+  ConvArrays<E> arrays(problem, kSmallIntegers);
+  const float infinity = std::numeric_limits<float>::infinity();
+  std::int64_t channel = 5;
+  for (const float bias : {infinity, -infinity, std::numeric_limits<float>::quiet_NaN(), -32768.0F})
+    arrays.bias_out[channel++] = static_cast<E>(bias);
+  bool intact = false;
+  const Array<E> got = run_on_gpu(arrays, ConvDirection::forward, by_algorithm(Algorithm::tensor_core), intact);
+  check_unusual(got, arrays.run(ConvDirection::forward, Algorithm::reference), problem);
 }
 
 /// The largest error of `got`, each against its sum of |x||w|, is at most kErrorOverPlain times that of plain f32 sums. `what`

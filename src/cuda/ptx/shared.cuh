@@ -8,6 +8,10 @@ namespace polyphase::cuda::ptx {
 __device__ __forceinline__ void store_shared(std::uint32_t to, std::uint32_t word) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(word) : "memory");
 }
+/// `to`: a multiple of 8.
+__device__ __forceinline__ void store_shared(std::uint32_t to, float2 pair) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(pair.x), "f"(pair.y) : "memory");
+}
 __device__ __forceinline__ std::uint32_t load_shared(std::uint32_t from) {
   std::uint32_t word;
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(from) : "memory");

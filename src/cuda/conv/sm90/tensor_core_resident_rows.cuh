@@ -15,6 +15,7 @@
 #include "cuda/conv/sm90/ring.cuh"
 #include "cuda/conv/sm90/self_repair.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_layout.cuh"
+#include "cuda/conv/sm90/tensor_core_resident_rows_bias.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_carry.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_repair.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_source.cuh"
@@ -42,7 +43,7 @@ struct RowTraits {
   // Of tiles that carry: columns at a time, and what they take with what is kept from tile to tile.
   static constexpr int kCarryPass = kHalves == 1 || kN != 128 ? 0 : sizeof(S) == 2 ? 128 : 32;
   static constexpr int kCarryStaging = kCarryPass * kCarryPositions * static_cast<int>(sizeof(S));
-  static constexpr int kCarryBytes = kCarryStaging + kN / 4 * 32 * 2 * static_cast<int>(sizeof(S));
+  static constexpr int kCarryBytes = kCarryStaging + kN * kKeptBytes;
 };
 
 template <class Mode, int kN>
@@ -52,7 +53,7 @@ using TraitsOf = RowTraits<typename Mode::Operand, kN, Mode::kTaps>;
 /// and lists of wrong tiles.
 struct RowLayout {
   std::uint32_t weights, ring, staging, bias, barriers, own;
-  __device__ RowLayout(std::uint32_t base, const RowSteps& steps, int pair) {
+  __device__ RowLayout(std::uint32_t base, const RowSteps& steps, int element_bytes, int pair) {
     const auto stages = static_cast<std::uint32_t>(steps.stages * steps.stage_bytes);
     const auto store = static_cast<std::uint32_t>(steps.staging_bytes);
     const int of_ring = steps.rings == 1 ? 0 : pair;
@@ -62,7 +63,7 @@ struct RowLayout {
     ring = rings + static_cast<std::uint32_t>(of_ring) * stages;
     staging = stagings + static_cast<std::uint32_t>(pair) * store;
     bias = stagings + kPairs * store;
-    barriers = bias + static_cast<std::uint32_t>(steps.columns) * 4;
+    barriers = bias + static_cast<std::uint32_t>(steps.columns * rows_bias_bytes(element_bytes));
     own = barriers + 64 + static_cast<std::uint32_t>(of_ring) * 128;
   }
   __device__ __forceinline__ std::uint32_t weights_full() const { return barriers; }
@@ -94,29 +95,37 @@ struct RowFinish {
 /// Columns kFirst.. of a thread's sums, finished into the staging of its warpgroup.
 template <class Mode, int kN, int kFirst, int kSums>
 __device__ __forceinline__ void stage_columns(const float (&sums)[TraitsOf<Mode, kN>::kHalves][kSums], const RowFinish& finish,
-                                              const float* bias, int position, int lane,
+                                              const float* biases, int position, int lane,
                                               typename TraitsOf<Mode, kN>::S* staging) {
   using Traits = TraitsOf<Mode, kN>;
   using S = typename Traits::S;
+  const SumsOf<Mode, Traits::kPass> finished(finish.scale, biases + kFirst, finish.at_once, lane);
   S* to = staging + 2 * (lane % 4) * Traits::kPitch + position;
 #pragma unroll
   for (int i = 0; i < Traits::kPass / 8; ++i) {
 #pragma unroll
     for (int b = 0; b < 2; ++b) {
-      const float offset = finish.at_once ? bias[kFirst + 8 * i + 2 * (lane % 4) + b] : 0.0F;
 #pragma unroll
       for (int m = 0; m < Traits::kHalves; ++m) {
         const float* pair = &sums[m][(kFirst / 8 + i) * 4 + b];
-        *reinterpret_cast<Pair<S>*>(to + (8 * i + b) * Traits::kPitch + 64 * m) = {
-            static_cast<S>(fmaf(pair[0], finish.scale, offset)), static_cast<S>(fmaf(pair[2], finish.scale, offset))};
+        *reinterpret_cast<Pair<S>*>(to + (8 * i + b) * Traits::kPitch + 64 * m) = {static_cast<S>(finished(pair[0], i, b)),
+                                                                                   static_cast<S>(finished(pair[2], i, b))};
       }
     }
   }
 }
 
-/// The same numbers again where finishing takes more than a factor.
+/// What a staged number becomes where finishing takes more than a factor.
+template <class Mode>
+__device__ __forceinline__ float finish_staged(float staged, const RowFinish& finish, const Epilogue& epilogue,
+                                               const float* biases, int column) {
+  if constexpr (Mode::kBeginsAtBias) return epilogue.apply(staged);
+  return epilogue.apply(ldexpf(staged, finish.exponent) + biases[column]);
+}
+
+/// Does that to a thread's numbers.
 template <class Mode, int kN>
-__device__ __forceinline__ void finish_columns(const RowFinish& finish, const Epilogue& epilogue, const float* bias,
+__device__ __forceinline__ void finish_columns(const RowFinish& finish, const Epilogue& epilogue, const float* biases,
                                                int position, int lane, typename TraitsOf<Mode, kN>::S* staging) {
   using Traits = TraitsOf<Mode, kN>;
   using S = typename Traits::S;
@@ -124,11 +133,10 @@ __device__ __forceinline__ void finish_columns(const RowFinish& finish, const Ep
 #pragma unroll 1
   for (int i = 0; i < Traits::kPass / 4; ++i) {
     const int column = i / 2 * 8 + i % 2;
-    const float offset = bias[column + 2 * (lane % 4)];
 #pragma unroll 1
     for (int j = 0; j < 2 * Traits::kHalves; ++j) {
       S& value = own[column * Traits::kPitch + 64 * (j / 2) + j % 2];
-      value = static_cast<S>(epilogue.apply(ldexpf(static_cast<float>(value), finish.exponent) + offset));
+      value = static_cast<S>(finish_staged<Mode>(static_cast<float>(value), finish, epilogue, biases, column + 2 * (lane % 4)));
     }
   }
 }
@@ -136,19 +144,19 @@ __device__ __forceinline__ void finish_columns(const RowFinish& finish, const Ep
 /// Stages the columns of pass `pass`: registers have no index.
 template <class Mode, int kN, int kPass, int kSums>
 __device__ __forceinline__ void stage_pass(int pass, const float (&sums)[TraitsOf<Mode, kN>::kHalves][kSums],
-                                           const RowFinish& finish, const float* bias, int position, int lane,
+                                           const RowFinish& finish, const float* biases, int position, int lane,
                                            typename TraitsOf<Mode, kN>::S* staging) {
   constexpr int kColumns = TraitsOf<Mode, kN>::kPass;
   if constexpr (kPass * kColumns < kN) {
-    if (pass == kPass) return stage_columns<Mode, kN, kPass * kColumns>(sums, finish, bias, position, lane, staging);
-    stage_pass<Mode, kN, kPass + 1>(pass, sums, finish, bias, position, lane, staging);
+    if (pass == kPass) return stage_columns<Mode, kN, kPass * kColumns>(sums, finish, biases, position, lane, staging);
+    stage_pass<Mode, kN, kPass + 1>(pass, sums, finish, biases, position, lane, staging);
   }
 }
 
 /// The products of a step's first or second turn of conversion, as one group. Two parts: first += high*high, second +=
-/// high*low, then second += low*high.
+/// high*low, then second += low*high. In the first step of a tile nothing is there to be added to.
 template <class Mode, int kN, int kTurn, int kSecondHalves, int kSecond>
-__device__ __forceinline__ void multiply_rows(const RowWords<Mode>& words, std::uint64_t weights,
+__device__ __forceinline__ void multiply_rows(const RowWords<Mode>& words, std::uint64_t weights, bool adds,
                                               float (&first)[Mode::kHalves][kN / 2], float (&second)[kSecondHalves][kSecond]) {
   using Mma = ptx::WgmmaFromRegisters<Mode::Operand::kType, kN, false>;
   constexpr bool kSplit = Mode::Operand::kParts == 2;
@@ -158,6 +166,7 @@ __device__ __forceinline__ void multiply_rows(const RowWords<Mode>& words, std::
 #pragma unroll
   for (int tap = 0; tap < Mode::kTaps; ++tap) {
     const std::uint64_t own = weights + static_cast<std::uint32_t>(tap) * kTap;
+    const bool adds_here = tap > 0 || adds;
 #pragma unroll
     for (int m = 0; m < Mode::kHalves; ++m) {
       if (!kSplit && m != kTurn) continue;
@@ -165,10 +174,10 @@ __device__ __forceinline__ void multiply_rows(const RowWords<Mode>& words, std::
       const auto& b = words.v[Mode::element(m, 1, tap)][kPartOfTurn];
       const std::uint32_t fragment[4] = {a[0], b[0], a[1], b[1]};
       if constexpr (!kSplit) {
-        Mma::multiply(first[m], fragment, own, true);
+        Mma::multiply(first[m], fragment, own, adds_here);
       } else if constexpr (kTurn == 0) {
-        Mma::multiply(second[m], fragment, own + kPart, true);
-        Mma::multiply(first[m], fragment, own, true);
+        Mma::multiply(second[m], fragment, own + kPart, adds_here);
+        Mma::multiply(first[m], fragment, own, adds_here);
       } else {
         Mma::multiply(second[m], fragment, own, true);
       }
@@ -178,20 +187,19 @@ __device__ __forceinline__ void multiply_rows(const RowWords<Mode>& words, std::
 }
 
 /// A tile whose neighbouring positions are neighbours in rows that lie inside the tensor, straight from registers.
-template <class T, int kN, bool kActive, int kHalves>
+template <class Mode, int kN, bool kActive, class T, int kHalves>
 __device__ __forceinline__ void store_pairs(const float (&sums)[kHalves][kN / 2], const RowFinish& finish,
                                             const LightActivation& active, const float* biases, int position,
                                             std::int64_t row_length, int lane, T* __restrict__ to) {
-  biases += 2 * (lane % 4);
+  const SumsOf<Mode, kN> finished(finish.scale, biases, true, lane);
   to += 2 * (lane % 4) * row_length + position;
 #pragma unroll
   for (int j = 0; j < kN / 8; ++j, to += 6 * row_length) {
 #pragma unroll
     for (int b = 0; b < 2; ++b, to += row_length) {
-      const float offset = biases[8 * j + b];
 #pragma unroll
       for (int m = 0; m < kHalves; ++m) {
-        float even = fmaf(sums[m][4 * j + b], finish.scale, offset), odd = fmaf(sums[m][4 * j + 2 + b], finish.scale, offset);
+        float even = finished(sums[m][4 * j + b], j, b), odd = finished(sums[m][4 * j + 2 + b], j, b);
         if constexpr (kActive) even = active(even), odd = active(odd);
         if constexpr (sizeof(T) == 2) {
           const Pair<T> pair{static_cast<T>(even), static_cast<T>(odd)};
@@ -229,6 +237,8 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
   WrongTiles wrong{wrong_tiles};
   const std::uint32_t weight_step = static_cast<std::uint32_t>(steps.weight_bytes) / 16;
   const std::uint64_t weights = ptx::operand_descriptor(layout.weights, kN * 16);
+  const std::uint64_t bias_rows = ptx::operand_descriptor(layout.bias, kN * 16);
+  OneRows<Mode> ones;
   ptx::mbarrier_wait(layout.weights_full(), 0);
   Ring at;
   if (Mode::kInTurns && pair == 1) at.skip(steps.count, steps.stages);
@@ -239,11 +249,8 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
     const TilePlace place = walk.place(steps);
     reader.begin_tile(form, RowTile<T>(form, place, source));
     if (pair == 1 || turns > 1) ptx::mbarrier_wait(layout.turn(1 - pair), turns & 1);
-    float first[kHalves][kN / 2] = {}, second[kSecondHalves][kSecond] = {};
-#pragma unroll
-    for (int m = 0; m < kHalves; ++m) ptx::settle(first[m]);
-#pragma unroll
-    for (int m = 0; m < kSecondHalves; ++m) ptx::settle(second[m]);
+    float first[kHalves][kN / 2], second[kSecondHalves][kSecond];
+    if constexpr (Mode::kBeginsAtBias) ones.multiply(bias_rows, first);
     // In strict turns the other begins when all of this tile is there; else it only must not fall into step.
     int until = Mode::kInTurns ? steps.count - 1 : steps.turn;
     const auto pass_turn = [&] {
@@ -264,12 +271,14 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
       if (Mode::kInTurns) pass_turn();
       ptx::wgmma_wait<1>();
       reader.template convert<0>(raw, words);
-      multiply_rows<Mode, kN, 0>(words, own, first, second);
+      const bool adds = Mode::kBeginsAtBias || left < steps.count;
+      multiply_rows<Mode, kN, 0>(words, own, adds, first, second);
       // All that was read of the stage is in products that are issued: no read is still under way.
       if (Operand::kParts == 2) ptx::mbarrier_arrive(layout.empty(at.stage));
       ptx::wgmma_wait<1>();
+      if constexpr (Mode::kBeginsAtBias) ones.keep();
       reader.template convert<1>(raw, words);
-      multiply_rows<Mode, kN, 1>(words, own, first, second);
+      multiply_rows<Mode, kN, 1>(words, own, adds, first, second);
       if (Operand::kParts == 1) ptx::mbarrier_arrive(layout.empty(at.stage));
       own += weight_step;
       at.advance(steps.stages);
@@ -301,23 +310,22 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
       using S = typename Traits::S;
       auto* const own = reinterpret_cast<unsigned char*>(staging) + Traits::kCarryStaging;
       auto* const other = own + (pair == 0 ? steps.staging_bytes : -steps.staging_bytes);
-      const Kept<S> kept{reinterpret_cast<Pair<S>*>(own), reinterpret_cast<Pair<S>*>(other), layout.kept(pair),
-                         layout.kept(1 - pair), turns & 1};
+      const Kept kept{layout.staging + Traits::kCarryStaging, other, layout.kept(pair), layout.kept(1 - pair), turns & 1};
       const auto finished = [&](S number, int column) -> T {
         if (finish.at_once) return static_cast<T>(number);
-        return static_cast<T>(epilogue.apply(ldexpf(static_cast<float>(number), finish.exponent) + biases[column]));
+        return static_cast<T>(finish_staged<Mode>(static_cast<float>(number), finish, epilogue, biases, column));
       };
-      store_carried<T, S, kN, Traits::kCarryPass>(first, finish.scale, biases, finish.at_once, is_plain, active, steps, maps,
+      store_carried<Mode, kN, Traits::kCarryPass>(first, finish.scale, biases, finish.at_once, is_plain, active, steps, maps,
                                                   CarryWindow(steps, t0, walk.at == 0), row_of_sample + place.column,
-                                                  form.out_length, reader.position, warp * 32 + lane, 1 + pair,
+                                                  form.out_length, reader.position, warp, lane, 1 + pair,
                                                   reinterpret_cast<unsigned char*>(staging), kept, finished, out);
       continue;
     } else if (steps.stores_pairs && is_plain) {
       T* const to = out + (row_of_sample + place.column) * form.out_length + t0;
       if (Mode::kBytes == 4 && active.is_any)
-        store_pairs<T, kN, true>(first, finish, active, biases, reader.position, form.out_length, lane, to);
+        store_pairs<Mode, kN, true>(first, finish, active, biases, reader.position, form.out_length, lane, to);
       else
-        store_pairs<T, kN, false>(first, finish, active, biases, reader.position, form.out_length, lane, to);
+        store_pairs<Mode, kN, false>(first, finish, active, biases, reader.position, form.out_length, lane, to);
       continue;
     }
     constexpr int kOwn = Traits::kPass / 4;  // columns that a warp stores
@@ -364,7 +372,7 @@ __global__ void __launch_bounds__(kRowsThreads, 1)
   const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32, pair = group == kPairs ? warp / 2 : group;
-  const RowLayout layout(base, steps, pair);
+  const RowLayout layout(base, steps, Mode::kBytes, pair);
   if (group < kPairs && warp == 0 && lane == 0) {
     for (int stage = 0; pair < steps.rings && stage < steps.stages; ++stage) {
       ptx::mbarrier_init(layout.full(stage), Mode::kCopiers);
@@ -376,15 +384,7 @@ __global__ void __launch_bounds__(kRowsThreads, 1)
     ptx::fence_mbarrier_init();
   }
   float* biases = reinterpret_cast<float*>(raw + (layout.bias - base));
-  if (threadIdx.x < kN) {
-    const TilePlace place = Walk(steps, 0).place(steps);
-    const std::int64_t column = place.column + threadIdx.x;
-    biases[threadIdx.x] =
-        bias != nullptr && column < form.columns
-            ? static_cast<float>(
-                  bias[place.g * form.out_channels + steps.by_classes.divide(static_cast<std::uint32_t>(column))])
-            : 0.0F;
-  }
+  if (threadIdx.x < kN) keep_bias<Mode, kN>(form, steps, bias, raw + (layout.bias - base));
   __syncthreads();
   if (group == kPairs) {
     ptx::registers_down<kCopierRegisters>();

@@ -5,11 +5,15 @@
 // copies go on while the next tile is multiplied.
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/sm90/tensor_core_resident_rows_bias.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_maps.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_rows_steps.hpp"
+#include "cuda/conv/sm90/tensor_core_resident_store.cuh"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/shared.cuh"
 #include "cuda/ptx/tensor_copy.cuh"
 
 namespace polyphase::cuda::tensor_core {
@@ -19,6 +23,13 @@ template <class S>
 struct __align__(2 * sizeof(S)) Pair {
   S even, odd;
 };
+template <class S>
+__device__ __forceinline__ void store_shared(std::uint32_t to, const Pair<S>& pair) {
+  if constexpr (sizeof(S) == 2)
+    ptx::store_shared(to, *reinterpret_cast<const std::uint32_t*>(&pair));
+  else
+    ptx::store_shared(to, make_float2(pair.even, pair.odd));
+}
 
 /// A light activation of staged numbers, as Epilogue::activate() has it but without calls, which would put wgmmas in series; in
 /// a loop of its own, since a store that does not fit the instruction cache takes half as long again.
@@ -69,38 +80,60 @@ struct CarryWindow {
   __device__ __forceinline__ int shift(const StoreMaps& maps, int own) const { return (t0 + maps.offset[own]) & (sector - 1); }
 };
 
-/// Where the consumers of a block keep what the next tile stores.
-template <class S>
+/// Where the consumers of a block keep what the next tile stores: of each column a sector, the first of the next tile's window.
+inline constexpr int kKeptBytes = 32;
 struct Kept {
-  Pair<S>*own,
-      *before;  // this consumer's and the other's, whose tile is the one before
-  std::uint32_t ready,
-      filled;            // barriers: this consumer's is there, the other's is
-  std::uint32_t parity;  // of the other's tile
+  std::uint32_t own;            // this consumer's
+  const unsigned char* before;  // the other's, whose tile is the one before
+  std::uint32_t ready, filled;  // barriers: this consumer's is there and the other's is read; the other says so
+  std::uint32_t parity;         // of the other's tile
 };
 
-/// Where a thread stages columns 2q and 2q + 1 of every eight, two positions of each half of the tile.
+/// Where a thread stages columns 2q and 2q + 1 of every eight, two positions of each half of the tile: of the second half what
+/// the next tile stores goes to what is kept.
 template <class S, int kPass>
 struct CarryPlace {
-  int at[2][2];     // bytes from the staging: [column][half]
-  bool has[2][2];   // whether there is something for that place
-  bool carries[2];  // whether it is what the tile before kept, and the tile's
-                    // own is to be kept
+  std::uint32_t at[2][2];      // [column][half]
+  std::uint32_t further[2];    // from a second half to that eight columns on; of the first halves it is that of the staging
+  std::uint32_t next_pass[2];  // and to that of the next pass
+  bool has[2];                 // whether the first half belongs to the window
   __device__ __forceinline__ CarryPlace(const RowSteps& steps, const StoreMaps& maps, const CarryWindow& window, int row,
-                                        int position, int lane) {
+                                        int position, int lane, std::uint32_t staging, std::uint32_t staged_further,
+                                        std::uint32_t kept) {
     constexpr int kBytes = static_cast<int>(sizeof(S));
     const int classes = steps.store_classes, place = 31 - __clz(classes);
 #pragma unroll
     for (int b = 0; b < 2; ++b) {
       const int column = 2 * (lane % 4) + b, local = column & (classes - 1);
-      const int from = position + window.shift(maps, (row + local) & (classes - 1));
+      const int from = position + window.shift(maps, (row + local) & (classes - 1)), behind = from + 64 - kCarryPositions;
       const int base = (local * (kPass >> place) + (column >> place)) * window.width - window.skip;
-      carries[b] = from + 64 >= kCarryPositions;
-      has[b][0] = from >= window.skip;
-      has[b][1] = !carries[b] || window.skip == 0;
-      at[b][0] = (base + from) * kBytes;
-      at[b][1] = (base + from + 64 - (carries[b] ? kCarryPositions : 0)) * kBytes;
+      has[b] = from >= window.skip;
+      at[b][0] = staging + static_cast<std::uint32_t>((base + from) * kBytes);
+      at[b][1] =
+          behind >= 0 ? kept + static_cast<std::uint32_t>(column * kKeptBytes + behind * kBytes) : at[b][0] + 64 * kBytes;
+      further[b] = behind >= 0 ? 8 * kKeptBytes : staged_further;
+      next_pass[b] = behind >= 0 ? kPass * kKeptBytes : 0;
     }
+  }
+};
+
+/// What the tile before kept of a pass' columns, on its way into the staging: by one warp, two lanes a column. What of a sector
+/// is the tile's own is written behind that, by the same warp.
+template <int kPass>
+struct CarriedSectors {
+  static constexpr int kCount = kPass / 16;
+  uint4 of[kCount];
+  __device__ __forceinline__ void load(const unsigned char* kept, int lane) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) of[i] = *reinterpret_cast<const uint4*>(kept + 16 * lane + 512 * i);
+  }
+  /// `further`: bytes of a window to that eight columns on.
+  __device__ __forceinline__ void stage(int classes, int row_bytes, int further, unsigned char* staging, int lane) const {
+    const int place = 31 - __clz(classes), column = lane / 2, local = column & (classes - 1);
+    staging += (local * (kPass >> place) + (column >> place)) * row_bytes + lane % 2 * 16;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i, staging += 2 * further) *reinterpret_cast<uint4*>(staging) = of[i];
+    __syncwarp();
   }
 };
 
@@ -110,6 +143,7 @@ __device__ __forceinline__ void send_carried(const RowSteps& steps, const StoreM
                                              int warp, std::uint32_t staging) {
   const int classes = steps.store_classes, place = 31 - __clz(classes);
   const int bytes = (kPass >> place) * window.width * static_cast<int>(sizeof(S));
+#pragma unroll 1
   for (int local = warp; local < classes; local += 4) {
     const int own = (row + local) & (classes - 1);
     const CUtensorMap* map = window.skip == 0 ? &maps.whole[own] : &maps.begin[own];
@@ -138,54 +172,64 @@ __device__ __forceinline__ void store_carried_edges(const RowSteps& steps, const
   }
 }
 
-/// Stages a tile and sends it. `row`: its first of all; `thread`: of the consumer, whose barrier is `barrier`. Where is_plain
+/// Stages a tile and sends it. `row`: its first of all; `warp`: of the consumer, whose barrier is `barrier`. Where is_plain
 /// is false, what is staged goes through finish(number, column).
-template <class T, class S, int kN, int kPass, class Finish>
-__device__ __forceinline__ void store_carried(const float (&sums)[2][kN / 2], float scale, const float* biases, bool adds_bias,
-                                              bool is_plain, const LightActivation& active, const RowSteps& steps,
-                                              const StoreMaps& maps, const CarryWindow& window, std::int64_t row,
-                                              std::int64_t length, int position, int thread, int barrier,
-                                              unsigned char* staging, const Kept<S>& kept, const Finish& finish,
+template <class Mode, int kN, int kPass, class T, class Finish>
+__device__ __forceinline__ void store_carried(const float (&sums)[2][kN / 2], float scale, const float* biases,
+                                              bool is_finished, bool is_plain, const LightActivation& active,
+                                              const RowSteps& steps, const StoreMaps& maps, const CarryWindow& window,
+                                              std::int64_t row, std::int64_t length, int position, int warp, int lane,
+                                              int barrier, unsigned char* staging, const Kept& kept, const Finish& finish,
                                               T* __restrict__ out) {
-  const int warp = thread / 32, lane = thread % 32, first_row = static_cast<int>(row);
-  const int further = ((8 * window.width) >> (31 - __clz(steps.store_classes))) * static_cast<int>(sizeof(S));
-  const CarryPlace<S, kPass> place(steps, maps, window, first_row, position, lane);
-  if (warp == 3) ptx::mbarrier_wait(kept.filled,
-                                    kept.parity);  // it alone has positions to keep
+  using S = Staged<T>;
+  constexpr int kBytes = static_cast<int>(sizeof(S));
+  const auto first_row = static_cast<int>(row);
+  const int further = ((8 * window.width) >> (31 - __clz(steps.store_classes))) * kBytes;
+  const std::uint32_t staged = ptx::shared_address(staging);
+  const CarryPlace<S, kPass> place(steps, maps, window, first_row, position, lane, staged, static_cast<std::uint32_t>(further),
+                                   kept.own);
+  if (warp == 0) ptx::mbarrier_wait(kept.filled, kept.parity);
 #pragma unroll
   for (int pass = 0; pass < kN / kPass; ++pass) {
-    if (lane == 0) ptx::bulk_wait_read();
-    ptx::named_barrier(barrier, 128);
-    unsigned char* to = staging;
+    const SumsOf<Mode, kPass> finished(scale, biases + kPass * pass, is_finished, lane);
+    const auto wait = [&] {
+      if (lane == 0) ptx::bulk_wait_read();
+      ptx::named_barrier(barrier, 128);
+    };
+    if (warp == 0 && window.skip == 0) {
+      CarriedSectors<kPass> carried;
+      carried.load(kept.before + kPass * pass * kKeptBytes, lane);
+      wait();
+      carried.stage(steps.store_classes, kCarryPositions * kBytes, further, staging, lane);
+    } else {
+      wait();
+    }
+    std::uint32_t second_at[2];
 #pragma unroll
-    for (int i = 0; i < kPass / 8; ++i, to += further) {
+    for (int b = 0; b < 2; ++b) second_at[b] = place.at[b][1] + static_cast<std::uint32_t>(pass) * place.next_pass[b];
+#pragma unroll
+    for (int i = 0; i < kPass / 8; ++i) {
 #pragma unroll
       for (int b = 0; b < 2; ++b) {
-        const int group = kPass / 8 * pass + i;
-        const float offset = adds_bias ? biases[8 * group + 2 * (lane % 4) + b] : 0.0F;
-#pragma unroll
-        for (int m = 0; m < 2; ++m) {
-          const float* pair = &sums[m][4 * group + b];
-          Pair<S> value{static_cast<S>(fmaf(pair[0], scale, offset)), static_cast<S>(fmaf(pair[2], scale, offset))};
-          if (m == 1 && place.carries[b]) {
-            const int word = (2 * group + b) * 32 + lane;
-            const Pair<S> before = kept.before[word];
-            kept.own[word] = value;
-            value = before;
-          }
-          if (place.has[b][m]) *reinterpret_cast<Pair<S>*>(to + place.at[b][m]) = value;
-        }
+        const float* first = &sums[0][4 * (kPass / 8 * pass + i) + b];
+        const float* second = &sums[1][4 * (kPass / 8 * pass + i) + b];
+        const auto pair = [&](const float* of) -> Pair<S> {
+          return {static_cast<S>(finished(of[0], i, b)), static_cast<S>(finished(of[2], i, b))};
+        };
+        if (place.has[b]) store_shared(place.at[b][0] + static_cast<std::uint32_t>(i * further), pair(first));
+        store_shared(second_at[b], pair(second));
+        second_at[b] += place.further[b];
       }
     }
-    if (warp == 3 && pass == kN / kPass - 1) ptx::mbarrier_arrive(kept.ready);
-    if (adds_bias && active.is_any) {
+    if (warp == 3 && pass == kN / kPass - 1) ptx::mbarrier_arrive(kept.ready);  // it alone has positions to keep
+    if (is_finished && active.is_any) {
       ptx::named_barrier(barrier, 128);
-      active.apply(reinterpret_cast<S*>(staging), kPass * window.width, thread);
+      active.apply(reinterpret_cast<S*>(staging), kPass * window.width, 32 * warp + lane);
     }
     if (is_plain) {
       ptx::fence_async_shared();
       ptx::named_barrier(barrier, 128);
-      if (lane == 0) send_carried<S, kPass>(steps, maps, window, first_row + kPass * pass, warp, ptx::shared_address(staging));
+      if (lane == 0) send_carried<S, kPass>(steps, maps, window, first_row + kPass * pass, warp, staged);
     } else {
       ptx::named_barrier(barrier, 128);
       const auto of_pass = [&](S number, int column) { return finish(number, kPass * pass + column); };

@@ -150,9 +150,10 @@ struct RowMode {
   static constexpr RowParity kParity = kParity_;
   static constexpr int kBytes = static_cast<int>(sizeof(typename Operand::Source));
   static constexpr bool kInTurns = takes_turns(Operand::kParts, kBytes);
-  static constexpr bool kCarries = kCarries_;           // RowSteps::store_classes is not zero
-  static constexpr int kCopiers = kInTurns ? 128 : 64;  // threads that fill a ring
-  static constexpr int kWindow = 2 + kTaps - 1;         // elements of a row for two positions
+  static constexpr bool kBeginsAtBias = !Operand::kScaled;  // sums begin with a product of the biases, which are of its type
+  static constexpr bool kCarries = kCarries_;               // RowSteps::store_classes is not zero
+  static constexpr int kCopiers = kInTurns ? 128 : 64;      // threads that fill a ring
+  static constexpr int kWindow = 2 + kTaps - 1;             // elements of a row for two positions
   static constexpr int kElements = kHalves * kWindow;
   static constexpr int kBefore = kParity == RowParity::odd ? 1 : 0;  // elements of a pair that lie before the first
   static constexpr int kPairsRead = (kBefore + kWindow + 1) / 2;     // that are read for a window

@@ -131,7 +131,8 @@ RowSteps make_row_steps(const TapGemm& form, const RowShape& shape, int sm_count
   steps.staging_bytes = steps.store_classes != 0 ? shape.carry_bytes : shape.staging_bytes;
   steps.store_columns = shape.carry_columns;
   const int lists = shape.element_bytes == 4 ? kRowsWrongBytes : 0;
-  const int fixed = kPairs * steps.staging_bytes + shape.columns * 4 + kRowsBarrierBytes + lists;
+  const int fixed =
+      kPairs * steps.staging_bytes + shape.columns * rows_bias_bytes(shape.element_bytes) + kRowsBarrierBytes + lists;
   const std::int64_t weights = std::int64_t{steps.count} * steps.weight_bytes;
   if (weights + fixed > shared_limit) return {};
   steps.rings = takes_turns(shape.parts, shape.element_bytes) ? 1 : kPairs;

@@ -9,6 +9,8 @@ namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kRowsOfStep = 16;
 inline constexpr int kRowsBarrierBytes = 320;
+/// Of a column's bias: a float; of 16 bits its part of an operand of 16 rows.
+[[nodiscard]] constexpr int rows_bias_bytes(int element_bytes) { return element_bytes == 2 ? 32 : 4; }
 inline constexpr int kRowsWrongBytes = 1024;  // of f32: lists of what eight warps compute again
 
 /// Which elements of a tile's rows are aligned as one number of twice the size together with the next: 0, 2, ..., 1, 3, ..., or

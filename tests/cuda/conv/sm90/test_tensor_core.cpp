@@ -245,7 +245,7 @@ TEST_CASE("row steps fit shared memory and leave no position out") {
       const cuda::TapGemm form = cuda::make_tap_gemm(p, direction);
       for (const tensor_core::RowShape& shape :
            {tensor_core::RowShape{1, 128, 2, 4, 2304, 0, 0, 0, 0}, tensor_core::RowShape{1, 128, 2, 4, 2304, 0, 0, 12, 4},
-            tensor_core::RowShape{2, 128, 1, 4, 18048, 24576, 32, 0, 0},
+            tensor_core::RowShape{2, 128, 1, 4, 18048, 20480, 32, 0, 0},
             tensor_core::RowShape{2, 128, 1, 2, 8832, 36864, 128, 4, 8},
             tensor_core::RowShape{2, 128, 1, 2, 8832, 36864, 128, 4, 2}}) {
         const tensor_core::RowSteps steps = tensor_core::make_row_steps(form, shape, 132, kSharedOfHopper);
@@ -328,6 +328,16 @@ TEST_CASE("small integers, bit for bit: every type and precision, forward and bo
     ++turn;
   }
   CHECK(norm > 0);
+}
+
+TEST_CASE("a bias of 16 bits that is infinite or no number is that of its own channel alone") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
+  // Rows that are carried from tile to tile, and of whole sectors.
+  for (const std::int64_t length : {402, 398}) {
+    const ConvProblem p = sized({.N = 2, .C_in = 128, .C_out = 128, .L_in = length, .K = 3});
+    check_unusual_biases<Half>(p);
+    check_unusual_biases<BFloat16>(p);
+  }
 }
 
 /// fp32 against plain f32 sums, each by its worst error relative to the sum of magnitudes.
