@@ -108,8 +108,8 @@ __device__ __forceinline__ void stage_columns(const float (&sums)[TraitsOf<Mode,
 #pragma unroll
       for (int m = 0; m < Traits::kHalves; ++m) {
         const float* pair = &sums[m][(kFirst / 8 + i) * 4 + b];
-        *reinterpret_cast<Pair<S>*>(to + (8 * i + b) * Traits::kPitch + 64 * m) = {static_cast<S>(finished(pair[0], i, b)),
-                                                                                   static_cast<S>(finished(pair[2], i, b))};
+        *reinterpret_cast<Pair<S>*>(to + (8 * i + b) * Traits::kPitch + Mode::kHalfStep * m) = {
+            static_cast<S>(finished(pair[0], i, b)), static_cast<S>(finished(pair[2], i, b))};
       }
     }
   }
@@ -135,7 +135,7 @@ __device__ __forceinline__ void finish_columns(const RowFinish& finish, const Ep
     const int column = i / 2 * 8 + i % 2;
 #pragma unroll 1
     for (int j = 0; j < 2 * Traits::kHalves; ++j) {
-      S& value = own[column * Traits::kPitch + 64 * (j / 2) + j % 2];
+      S& value = own[column * Traits::kPitch + Mode::kHalfStep * (j / 2) + j % 2];
       value = static_cast<S>(finish_staged<Mode>(static_cast<float>(value), finish, epilogue, biases, column + 2 * (lane % 4)));
     }
   }
@@ -203,9 +203,9 @@ __device__ __forceinline__ void store_pairs(const float (&sums)[kHalves][kN / 2]
         if constexpr (kActive) even = active(even), odd = active(odd);
         if constexpr (sizeof(T) == 2) {
           const Pair<T> pair{static_cast<T>(even), static_cast<T>(odd)};
-          __stcs(reinterpret_cast<std::uint32_t*>(to + 64 * m), *reinterpret_cast<const std::uint32_t*>(&pair));
+          __stcs(reinterpret_cast<std::uint32_t*>(to + Mode::kHalfStep * m), *reinterpret_cast<const std::uint32_t*>(&pair));
         } else {
-          __stcs(reinterpret_cast<float2*>(to + 64 * m), make_float2(even, odd));
+          __stcs(reinterpret_cast<float2*>(to + Mode::kHalfStep * m), make_float2(even, odd));
         }
       }
     }

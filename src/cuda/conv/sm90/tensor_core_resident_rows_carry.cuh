@@ -24,11 +24,17 @@ struct __align__(2 * sizeof(S)) Pair {
   S even, odd;
 };
 template <class S>
-__device__ __forceinline__ void store_shared(std::uint32_t to, const Pair<S>& pair) {
-  if constexpr (sizeof(S) == 2)
-    ptx::store_shared(to, *reinterpret_cast<const std::uint32_t*>(&pair));
-  else
-    ptx::store_shared(to, make_float2(pair.even, pair.odd));
+__device__ __forceinline__ std::conditional_t<sizeof(S) == 2, std::uint32_t, float2> pair_up(S even, S odd) {
+  if constexpr (sizeof(S) == 2) {
+    const Pair<S> pair{even, odd};
+    return *reinterpret_cast<const std::uint32_t*>(&pair);
+  } else {
+    return make_float2(even, odd);
+  }
+}
+__device__ __forceinline__ std::uint32_t choose(bool first, std::uint32_t a, std::uint32_t b) { return first ? a : b; }
+__device__ __forceinline__ float2 choose(bool first, float2 a, float2 b) {
+  return make_float2(first ? a.x : b.x, first ? a.y : b.y);
 }
 
 /// A light activation of staged numbers, as Epilogue::activate() has it but without calls, which would put wgmmas in series; in
@@ -89,30 +95,35 @@ struct Kept {
   std::uint32_t parity;         // of the other's tile
 };
 
-/// Where a thread stages columns 2q and 2q + 1 of every eight, two positions of each half of the tile: of the second half what
-/// the next tile stores goes to what is kept.
+/// Where a thread stages columns 2q and 2q + 1 of every eight, two positions of each half of a warp's: what the next tile
+/// stores goes to what is kept, and what the tile leaves out to what of that means nothing. Half the lanes begin with the
+/// second half, so that eight lanes' numbers of one column do not meet those of more than one other in a bank.
 template <class S, int kPass>
 struct CarryPlace {
-  std::uint32_t at[2][2];      // [column][half]
-  std::uint32_t further[2];    // from a second half to that eight columns on; of the first halves it is that of the staging
-  std::uint32_t next_pass[2];  // and to that of the next pass
-  bool has[2];                 // whether the first half belongs to the window
+  bool swaps;
+  std::uint32_t at[2][2];         // [column][first, second store]
+  std::uint32_t further[2][2];    // from there to that eight columns on
+  std::uint32_t next_pass[2][2];  // and to that of the next pass
   __device__ __forceinline__ CarryPlace(const RowSteps& steps, const StoreMaps& maps, const CarryWindow& window, int row,
-                                        int position, int lane, std::uint32_t staging, std::uint32_t staged_further,
-                                        std::uint32_t kept) {
-    constexpr int kBytes = static_cast<int>(sizeof(S));
+                                        int position, int half_step, int lane, std::uint32_t staging,
+                                        std::uint32_t staged_further, std::uint32_t kept)
+      : swaps(lane % 2 != 0) {
+    constexpr auto kBytes = static_cast<std::uint32_t>(sizeof(S));
     const int classes = steps.store_classes, place = 31 - __clz(classes);
 #pragma unroll
     for (int b = 0; b < 2; ++b) {
       const int column = 2 * (lane % 4) + b, local = column & (classes - 1);
-      const int from = position + window.shift(maps, (row + local) & (classes - 1)), behind = from + 64 - kCarryPositions;
+      const int shift = window.shift(maps, (row + local) & (classes - 1));
       const int base = (local * (kPass >> place) + (column >> place)) * window.width - window.skip;
-      has[b] = from >= window.skip;
-      at[b][0] = staging + static_cast<std::uint32_t>((base + from) * kBytes);
-      at[b][1] =
-          behind >= 0 ? kept + static_cast<std::uint32_t>(column * kKeptBytes + behind * kBytes) : at[b][0] + 64 * kBytes;
-      further[b] = behind >= 0 ? 8 * kKeptBytes : staged_further;
-      next_pass[b] = behind >= 0 ? kPass * kKeptBytes : 0;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int from = position + shift + ((i == 1) != swaps ? half_step : 0);
+        const bool is_kept = from < window.skip || from >= kCarryPositions;
+        at[b][i] = is_kept ? kept + static_cast<std::uint32_t>(column * kKeptBytes) + from % kCarryPositions * kBytes
+                           : staging + static_cast<std::uint32_t>(base + from) * kBytes;
+        further[b][i] = is_kept ? 8 * kKeptBytes : staged_further;
+        next_pass[b][i] = is_kept ? kPass * kKeptBytes : 0;
+      }
     }
   }
 };
@@ -186,8 +197,8 @@ __device__ __forceinline__ void store_carried(const float (&sums)[2][kN / 2], fl
   const auto first_row = static_cast<int>(row);
   const int further = ((8 * window.width) >> (31 - __clz(steps.store_classes))) * kBytes;
   const std::uint32_t staged = ptx::shared_address(staging);
-  const CarryPlace<S, kPass> place(steps, maps, window, first_row, position, lane, staged, static_cast<std::uint32_t>(further),
-                                   kept.own);
+  const CarryPlace<S, kPass> place(steps, maps, window, first_row, position, Mode::kHalfStep, lane, staged,
+                                   static_cast<std::uint32_t>(further), kept.own);
   if (warp == 0) ptx::mbarrier_wait(kept.filled, kept.parity);
 #pragma unroll
   for (int pass = 0; pass < kN / kPass; ++pass) {
@@ -204,21 +215,23 @@ __device__ __forceinline__ void store_carried(const float (&sums)[2][kN / 2], fl
     } else {
       wait();
     }
-    std::uint32_t second_at[2];
+    std::uint32_t at[2][2];
 #pragma unroll
-    for (int b = 0; b < 2; ++b) second_at[b] = place.at[b][1] + static_cast<std::uint32_t>(pass) * place.next_pass[b];
+    for (int i = 0; i < 4; ++i)
+      at[i / 2][i % 2] = place.at[i / 2][i % 2] + static_cast<std::uint32_t>(pass) * place.next_pass[i / 2][i % 2];
 #pragma unroll
     for (int i = 0; i < kPass / 8; ++i) {
 #pragma unroll
       for (int b = 0; b < 2; ++b) {
-        const float* first = &sums[0][4 * (kPass / 8 * pass + i) + b];
-        const float* second = &sums[1][4 * (kPass / 8 * pass + i) + b];
-        const auto pair = [&](const float* of) -> Pair<S> {
-          return {static_cast<S>(finished(of[0], i, b)), static_cast<S>(finished(of[2], i, b))};
+        const auto half = [&](int m) {
+          const float* of = &sums[m][4 * (kPass / 8 * pass + i) + b];
+          return pair_up(static_cast<S>(finished(of[0], i, b)), static_cast<S>(finished(of[2], i, b)));
         };
-        if (place.has[b]) store_shared(place.at[b][0] + static_cast<std::uint32_t>(i * further), pair(first));
-        store_shared(second_at[b], pair(second));
-        second_at[b] += place.further[b];
+        const auto first = half(0), second = half(1);
+        ptx::store_shared(at[b][0], choose(place.swaps, second, first));
+        ptx::store_shared(at[b][1], choose(place.swaps, first, second));
+        at[b][0] += place.further[b][0];
+        at[b][1] += place.further[b][1];
       }
     }
     if (warp == 3 && pass == kN / kPass - 1) ptx::mbarrier_arrive(kept.ready);  // it alone has positions to keep

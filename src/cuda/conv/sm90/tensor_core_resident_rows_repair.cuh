@@ -55,7 +55,7 @@ __device__ __forceinline__ void repair_row_tile(const TapGemm& form, const RowSt
   constexpr int kAtOnce = Mode::kHalves == 1 ? 2 : 1;  // columns of a warp's read
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int own_column = kAtOnce == 1 ? 0 : lane / 16;
-  const int position = 16 * warp + lane % 16 + (kAtOnce == 1 ? lane / 16 * 64 : 0);
+  const int position = Mode::position(warp) + lane % 16 + (kAtOnce == 1 ? lane / 16 * Mode::kHalfStep : 0);
   const TilePlace place = walk.place(steps);
   const std::int64_t t = place.position + form.out_origin + position, first = place.g * form.out_channels;
   const bool exists = t >= 0 && t < form.out_length;

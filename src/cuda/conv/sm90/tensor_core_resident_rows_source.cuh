@@ -140,7 +140,7 @@ __device__ __forceinline__ void copy_rows(const TapGemm& form, const RowSteps& s
   }
 }
 
-/// How a kernel's threads read rows: slot s of a warpgroup has positions 2s and 2s + 1 of each half of a tile, so that a tap's
+/// How a kernel's threads read rows: slot s of a warp has positions 2s and 2s + 1 of each of its two 16, so that a tap's
 /// elements are, but for one, those of the tap before. Halves share none: what the products of one read is not written while
 /// they are under way. kParity: RowSteps::parity.
 template <class Operand_, int kHalves_, int kTaps_, RowParity kParity_, bool kCarries_ = false>
@@ -157,6 +157,12 @@ struct RowMode {
   static constexpr int kElements = kHalves * kWindow;
   static constexpr int kBefore = kParity == RowParity::odd ? 1 : 0;  // elements of a pair that lie before the first
   static constexpr int kPairsRead = (kBefore + kWindow + 1) / 2;     // that are read for a window
+  /// Of a warp: its second half lies so much behind the first that the numbers of a column are in other banks.
+  static constexpr int kHalfStep = kHalves == 1 ? 64 : 64 / kBytes;
+  static constexpr int kWarpsBetween = kHalfStep / 16;
+  static __device__ __forceinline__ int position(int warp) {
+    return warp / kWarpsBetween * (2 * kHalfStep) + warp % kWarpsBetween * 16;
+  }
   /// The element that position h of half m reads at a tap.
   static constexpr int element(int m, int h, int tap) { return m * kWindow + h + tap; }
 };
@@ -189,7 +195,7 @@ struct RowReader {
       : steps(steps_),
         scale(power_of_two(exponent)),
         least(2 * SplitRange(exponent).least - 1),
-        position(2 * (warp * 8 + lane / 4)),
+        position(Mode::position(warp) + 2 * (lane / 4)),
         lane_row(lane % 4 * 2) {}
 
   __device__ __forceinline__ void begin_tile(const TapGemm& form, const RowTile<typename Operand::Source>& tile) {
@@ -209,7 +215,7 @@ struct RowReader {
     for (int row = 0; row < 4; ++row) {
 #pragma unroll
       for (int m = 0; m < Mode::kHalves; ++m) {
-        const unsigned char* from = stage + at[row % 2] + row / 2 * further + 64 * m * Mode::kBytes;
+        const unsigned char* from = stage + at[row % 2] + row / 2 * further + Mode::kHalfStep * m * Mode::kBytes;
         if constexpr (Mode::kParity == RowParity::mixed) {
 #pragma unroll
           for (int i = 0; i < Mode::kWindow; ++i)
