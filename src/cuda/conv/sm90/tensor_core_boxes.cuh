@@ -76,27 +76,35 @@ struct BoxesWeights {
   }
 };
 
-/// All products of a tile; the sums are under way when this returns.
-template <class Mode>
+/// An operand `offset` times 16 bytes further, in the half of its descriptor that has the address: in one addition.
+__device__ __forceinline__ std::uint64_t further_operand(std::uint64_t operand, std::uint32_t offset) {
+  return (operand & ~std::uint64_t{0xffffffffU}) | (static_cast<std::uint32_t>(operand) + offset);
+}
+
+/// All products of a tile; the sums are under way when this returns. `meanwhile`: what there is to do while mixed products are.
+template <class Mode, class Meanwhile>
 __device__ __forceinline__ void multiply_boxes(const BoxesSteps& steps, std::uint32_t source, BoxesWeights<Mode>& weights,
-                                               float (&sums)[kBoxesSums]) {
+                                               float (&sums)[kBoxesSums], const Meanwhile& meanwhile) {
   using Mma = ptx::WgmmaFromRegisters<Mode::Operand::kType, kBoxesPositions, false>;
   constexpr bool kTwo = Mode::Operand::kParts == 2;
   const std::uint64_t high = ptx::operand_descriptor(source, static_cast<std::uint32_t>(steps.tile.window) * 16);
-  const std::uint64_t low = high + static_cast<std::uint32_t>(steps.tile.items);
+  const std::uint64_t low = further_operand(high, static_cast<std::uint32_t>(steps.tile.items));
   if constexpr (kTwo) {
     if constexpr (Mode::kSparse) weights.exchange();
     ptx::wgmma_fence();
 #pragma unroll
     for (int i = 0; i < Mode::kDepths; ++i) {
       if constexpr (Mode::kSparse) {
-        if (i % 2 == 0) ptx::multiply_alternating(sums, weights.of[0][i], low + steps.products[i].source, i > 0);
+        if (i % 2 == 0)
+          ptx::multiply_alternating(sums, weights.of[0][i], further_operand(low, steps.products[i].source), i > 0);
         continue;
       }
-      if constexpr (Mode::kSets == 2) Mma::multiply(sums, weights.of[1][i], high + steps.products[i].source, i > 0);
-      Mma::multiply(sums, weights.of[0][i], low + steps.products[i].source, Mode::kSets == 2 || i > 0);
+      if constexpr (Mode::kSets == 2)
+        Mma::multiply(sums, weights.of[1][i], further_operand(high, steps.products[i].source), i > 0);
+      Mma::multiply(sums, weights.of[0][i], further_operand(low, steps.products[i].source), Mode::kSets == 2 || i > 0);
     }
     ptx::wgmma_commit();
+    meanwhile();
     ptx::wgmma_wait<0>();
     ptx::settle(sums);
     if constexpr (Mode::kSparse) weights.exchange();
@@ -106,7 +114,8 @@ __device__ __forceinline__ void multiply_boxes(const BoxesSteps& steps, std::uin
   }
   ptx::wgmma_fence();
 #pragma unroll
-  for (int i = 0; i < Mode::kDepths; ++i) Mma::multiply(sums, weights.of[0][i], high + steps.products[i].source, kTwo || i > 0);
+  for (int i = 0; i < Mode::kDepths; ++i)
+    Mma::multiply(sums, weights.of[0][i], further_operand(high, steps.products[i].source), kTwo || i > 0);
   ptx::wgmma_commit();
 }
 
@@ -180,6 +189,11 @@ __device__ __noinline__ void repair_boxes(const TapGemm& form, const BoxesSteps&
   }
 }
 
+/// A tile whose outputs are staged.
+struct BoxesStaged {
+  int row = -1, t0 = 0;  // of the output, its first; none is staged
+};
+
 template <class Mode>
 __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSteps& steps, const BoxesMaps& maps,
                                               const BoxesLayout& layout, const unsigned char* __restrict__ packed,
@@ -221,6 +235,21 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
   BoxesTurn at(consumer);
   const bool is_drawn = Mode::kMayDraw && steps.is_drawn;
   std::uint32_t last = kNoTile;  // of drawn tiles: the last that has doubtful sums of this warp
+  const int staged_bytes = steps.columns * kBoxesLine * static_cast<int>(sizeof(float));  // of a line of whole rows
+  // By a vote the compiler knows it to be the same in a warp, and does not look again at each tile.
+  const bool is_rare = __any_sync(0xffffffffU, beyond != 0 || epilogue.is_needed()) != 0;
+  constexpr bool kLate = Mode::Operand::kParts == 2;  // a tile is sent while the next one's mixed products are under way
+  BoxesStaged staged;
+  const auto send = [&] {
+    if (lane == 0)
+      send_boxes<Mode::kRows, Mode::kHalf>(form, steps, maps, staged.row, staged.t0,
+                                           layout.staging + static_cast<std::uint32_t>(consumer * steps.staging_bytes), warp);
+    staged.row = -1;
+  };
+  const auto settle_staging = [&] {
+    ptx::fence_async_shared();
+    ptx::named_barrier(1 + consumer, 128);
+  };
   for (; is_drawn || walk.more(); walk.advance()) {
     float sums[kBoxesSums];
     ptx::mbarrier_wait(layout.full(at.barrier()), at.parity());
@@ -232,71 +261,91 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
         break;
       }
     }
-    multiply_boxes<Mode>(steps, layout.sources + static_cast<std::uint32_t>(at.stage * steps.source_bytes), weights, sums);
+    multiply_boxes<Mode>(steps, layout.sources + static_cast<std::uint32_t>(at.stage * steps.source_bytes), weights, sums, [&] {
+      if (staged.row < 0) return;
+      settle_staging();
+      send();
+    });
 
     const std::uint32_t n = steps.by_position_tiles.divide(walk.above);
     const std::uint32_t tile = walk.above - n * steps.by_position_tiles.divisor;
-    if (warp == 0 && lane == 0) ptx::bulk_wait_read();  // the staging is free again
+    int first_row =
+        static_cast<int>((n * static_cast<std::uint32_t>(form.G) + g) * static_cast<std::uint32_t>(form.out_channels)) +
+        first_column;
+    int t0 = static_cast<int>(tile) * steps.position_step;
+    if constexpr (kLate) {  // found here, while products are under way, not behind them
+      ptx::forget(first_row);
+      ptx::forget(t0);
+    }
+    const Faults faults = faults_of_tile(memory + (layout.faults(at.stage) - layout.base), of_weights, lane);
+    if (lane == 0) ptx::bulk_wait_read();  // the staging is free again
     ptx::named_barrier(1 + consumer, 128);
     ptx::wgmma_wait<0>();
-    const Faults faults = faults_of_tile(memory + (layout.faults(at.stage) - layout.base), of_weights, lane);
     if (lane == 0) ptx::mbarrier_arrive(layout.empty(at.barrier()));
     at.advance(steps.stages);
     ptx::settle(sums);
-    const bool doubts = faults != 0 && is_doubtful<Mode>(steps, faults, warp, lane, sums);
-    if (doubts) {
-      if (is_drawn) {
+    bool doubts = false;
+    if (faults != 0) {
+      doubts = is_doubtful<Mode>(steps, faults, warp, lane, sums);
+      if (doubts && is_drawn) {
         std::uint32_t* const entry = order.doubts(steps, walk, warp);
         if (lane == 0) entry[0] = faults, entry[1] = last;
         last = walk.above;
-      } else {
+      } else if (doubts) {
         wrong.add(walk.above, faults);
       }
     }
-    const bool stays_plain = doubts || (!is_drawn && wrong.count == WrongTiles::kMost);  // until it is right
-    const bool acts = epilogue.is_needed() && !stays_plain;
-    if (beyond != 0) {
+    const auto stage = [&](const auto& made) {
 #pragma unroll
-      for (float& sum : sums) sum *= power_of_two(beyond);
-    }
+      for (int half = 0; half < Mode::kColumns; ++half) {
+        const BoxesColumn& own = columns[half];
+        if constexpr (kWhole) {
+          if (own.exists)
+            stage_whole<Mode::kStacked>(own.place, own.factor, own.offset, sums, half, staged_bytes,
+                                        reinterpret_cast<unsigned char*>(staging), made);
+        } else {
+          stage_boxes<Mode::kRows, Mode::kStacked>(own, sums, half, q, made);
+          if (tile == 0) {
+            int sample = static_cast<int>(n);
+            ptx::forget(sample);  // addresses are found here, for the few tiles that need them
+            store_before<Mode::kStacked>(own, sums, half, q, sample * (form.G * form.out_channels * form.out_length), made);
+          }
+        }
+      }
+    };
+    if (!is_rare) {
+      stage(BoxesPlain());
+    } else {
+      LightActivation activation(epilogue);
+      const bool stays_plain = doubts || (!is_drawn && wrong.count == WrongTiles::kMost);  // until it is right
+      if (!epilogue.is_needed() || stays_plain) activation.is_relu = false, activation.slope = 1.0F;
+      if (beyond != 0) {
 #pragma unroll
-    for (int half = 0; half < Mode::kColumns; ++half) {
-      BoxesColumn own = columns[half];
-      if constexpr (kWhole) {
-        auto* const to = reinterpret_cast<unsigned char*>(staging);
-        if (own.exists && acts)
-          stage_whole<Mode::kStacked>(own.place, own.factor, own.offset, sums, half, steps.columns * 128, to,
-                                      LightActivation(epilogue));
-        else if (own.exists)
-          stage_whole<Mode::kStacked>(own.place, own.factor, own.offset, sums, half, steps.columns * 128, to, BoxesPlain());
-      } else {
-        own.first += static_cast<std::int64_t>(n) * (form.G * form.out_channels * form.out_length);
-        if (acts)
-          stage_boxes<Mode::kRows, Mode::kStacked>(own, sums, half, q, tile == 0, LightActivation(epilogue));
-        else
-          stage_boxes<Mode::kRows, Mode::kStacked>(own, sums, half, q, tile == 0, BoxesPlain());
+        for (float& sum : sums) sum *= power_of_two(beyond);
       }
+      stage(activation);
     }
-    const int first_row =
-        static_cast<int>((n * static_cast<std::uint32_t>(form.G) + g) * static_cast<std::uint32_t>(form.out_channels)) +
-        first_column;
-    const int t0 = static_cast<int>(tile) * steps.position_step;
-    ptx::fence_async_shared();
-    ptx::named_barrier(1 + consumer, 128);
-    if constexpr (kWhole) {
-      if (t0 + kBoxesPositions > static_cast<int>(form.out_length) && form.out_length % kBoxesLine != 0) {
-        store_whole(form, steps, t0, staging, out + first_row * form.out_length, warp, lane);
-        continue;
-      }
+    staged.row = first_row;
+    staged.t0 = t0;
+    const bool is_end = kWhole ? form.out_length % kBoxesLine != 0 && t0 + kBoxesPositions > static_cast<int>(form.out_length)
+                               : t0 + kBoxesPositions + 3 >= static_cast<int>(form.out_length);
+    if (kLate && !is_end) continue;
+    settle_staging();
+    if (is_end) {
+      float* const first = out + staged.row * form.out_length;
+      if constexpr (kWhole)
+        store_whole(form, steps, staged.t0, staging, first, warp, lane), staged.row = -1;
+      else
+        store_ends<Mode::kHalf>(form, steps, maps, staged.t0, staging, first, warp * 32 + lane);
     }
-    if constexpr (!kWhole)
-      store_ends<Mode::kHalf>(form, steps, maps, t0, staging, out + first_row * form.out_length, warp * 32 + lane);
-    if (warp == 0 && lane == 0)
-      send_boxes<Mode::kRows, Mode::kHalf>(form, steps, maps, first_row, t0,
-                                           layout.staging + static_cast<std::uint32_t>(consumer * steps.staging_bytes));
+    if (staged.row >= 0) send();
   }
-  if (warp == 0 && lane == 0) ptx::bulk_wait();
-  ptx::named_barrier(1 + consumer, 128);  // the first thread has stored the others' sums
+  if (staged.row >= 0) {
+    settle_staging();
+    send();
+  }
+  if (lane == 0) ptx::bulk_wait();
+  ptx::named_barrier(1 + consumer, 128);  // each warp's first thread has stored all warps' sums
   if (wrong.count != 0 || last != kNoTile)
     repair_boxes<Mode>(form, steps, exact, bias, out, epilogue, order, walk, wrong, last, exponent, warp);
 }

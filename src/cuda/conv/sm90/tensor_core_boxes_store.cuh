@@ -86,7 +86,7 @@ __device__ __forceinline__ void store_whole(const TapGemm& form, const BoxesStep
 /// Sums 2q and 2q + 1 of every eight positions: of number `half` of a thread's columns.
 template <BoxesRows kRows, bool kStacked, class Activation>
 __device__ __forceinline__ void stage_boxes(const BoxesColumn& column, const float (&sums)[kBoxesPositions / 2], int half,
-                                            int q, bool is_first, const Activation& activation) {
+                                            int q, const Activation& activation) {
 #pragma unroll
   for (int i = 0; i < kBoxesPositions / 8; ++i) {
     const float2 pair = boxes_pair<kStacked>(sums, 4 * i + 2 * half, column.factor, column.offset, activation);
@@ -98,11 +98,17 @@ __device__ __forceinline__ void stage_boxes(const BoxesColumn& column, const flo
       if (i > 0 ? i < kBoxesWidth / 8 || 2 * q < column.shift : 2 * q >= column.shift) column.to[8 * i] = even;
       if (i > 0 ? i < kBoxesWidth / 8 || 2 * q + 1 < column.shift : 2 * q + 1 >= column.shift) column.to[8 * i + 1] = odd;
     }
-    if (i == 0 && is_first) {
-      if (2 * q < column.before) column.first[0] = even;
-      if (2 * q + 1 < column.before) column.first[1] = odd;
-    }
   }
+}
+
+/// Of a row's first tile: what lies before the row's first window. `ahead`: numbers of earlier samples.
+template <bool kStacked, class Activation>
+__device__ __forceinline__ void store_before(const BoxesColumn& column, const float (&sums)[kBoxesPositions / 2], int half,
+                                             int q, std::int64_t ahead, const Activation& activation) {
+  const float2 pair = boxes_pair<kStacked>(sums, 2 * half, column.factor, column.offset, activation);
+  float* const first = column.first + ahead;
+  if (2 * q < column.before) first[0] = pair.x;
+  if (2 * q + 1 < column.before) first[1] = pair.y;
 }
 
 /// What no box has of a tile that may hold the end of its rows: the last numbers of rows that do not end at 16 bytes. `out`: of
@@ -111,28 +117,33 @@ template <bool kHalf>
 __device__ __forceinline__ void store_ends(const TapGemm& form, const BoxesSteps& steps, const BoxesMaps& maps, int t0,
                                            const float* staging, float* out, int thread) {
   const auto length = static_cast<int>(form.out_length);
-  if (t0 + kBoxesPositions + 3 < length) return;
+#pragma unroll 1
   for (int row = thread; row < (kHalf ? 32 : 64); row += 128) {
     const int own = row >> ((kHalf ? 5 : 6) - steps.store_bits), column = boxes_column<kHalf>(steps, row);
     const int begin = t0 + steps.shift[own];
     if (column >= steps.columns) continue;
+#pragma unroll 1
     for (int t = max(maps.store_numbers[own] - maps.store_offset[own], begin); t < min(length, begin + kBoxesWidth); ++t)
       out[column * form.out_length + t] = staging[row * kBoxesWidth + t - begin];
   }
 }
 
-/// One thread: sends what is staged of a tile.
+/// One thread of each of four warps: sends what is staged of a tile.
 template <BoxesRows kRows, bool kHalf>
 __device__ __forceinline__ void send_boxes(const TapGemm& form, const BoxesSteps& steps, const BoxesMaps& maps, int row, int t0,
-                                           std::uint32_t staging) {
+                                           std::uint32_t staging, int warp) {
   constexpr int kSlots = kHalf ? 32 : 64;
   if constexpr (kRows == BoxesRows::whole) {
+    if (warp != 0) return;
     ptx::tensor_store(&maps.store[0], 0, row, t0 / kBoxesLine, staging);
   } else {
     const auto bytes = static_cast<std::uint32_t>((kSlots >> steps.store_bits) * kBoxesWidth * 4);
-    for (int own = 0; own < 1 << steps.store_bits; ++own, staging += bytes) {
+#pragma unroll 1
+    for (int own = warp; own < 1 << steps.store_bits; own += 4) {
       const int begin = t0 + steps.shift[own] + maps.store_offset[own];
-      if (begin < maps.store_numbers[own]) ptx::tensor_store(&maps.store[own], begin, row >> steps.store_bits, 0, staging);
+      if (begin < maps.store_numbers[own])
+        ptx::tensor_store(&maps.store[own], begin, row >> steps.store_bits, 0,
+                          staging + static_cast<std::uint32_t>(own) * bytes);
     }
   }
   ptx::bulk_commit();
