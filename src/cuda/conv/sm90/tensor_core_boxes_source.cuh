@@ -106,45 +106,66 @@ __device__ __forceinline__ int boxes_begin(const TapGemm& form, const BoxesSteps
   return static_cast<int>(steps.position_begin + form.source_origin) + static_cast<int>(tile) * steps.position_step;
 }
 
-/// One thread: copies a pipeline's chunks, one after another.
-template <bool kMayDraw>
+/// A pipeline's chunks, which are copied one after another: where the next one is. Tiles that are dealt out are known to all
+/// threads, drawn ones to the one that copies.
+template <bool kPlain>
 struct BoxesCopier {
   Walk walk;
   BoxesTiles tiles;
   BoxesOrder order;
+  std::uint64_t policy;
+  int row;                             // of a sample's: the group's first
   std::uint32_t dealt = 0, drawn = 0;  // tiles that are not drawn; the next one
   int chunk = 0;
   bool has_ended = false;
 
-  /// The next one, if there is one, to raw stage `stage`. Behind the last one that was drawn, the message that there is none.
+  __device__ __forceinline__ BoxesCopier(const TapGemm& form, const BoxesSteps& steps, const Walk& from, const BoxesTiles& of,
+                                         const BoxesOrder& by)
+      : walk(from),
+        tiles(of),
+        order(by),
+        policy(steps.is_streamed ? ptx::staying_lines() : ptx::usual_lines()),
+        row(static_cast<int>(steps.by_column_tiles.divide(from.tile) * static_cast<std::uint32_t>(form.rows))) {}
+
+  /// One thread: copies the chunk to raw stage `stage`, if there is one. Behind the last one that was drawn, the message that
+  /// there is none.
   __device__ __forceinline__ void copy(const TapGemm& form, const BoxesSteps& steps, const BoxesMaps& maps,
                                        const BoxesLayout& layout, int stage) {
     const std::uint32_t barrier = layout.raw_full(stage);
     if (!walk.more()) {
-      if (!kMayDraw || !steps.is_drawn || has_ended) return;
+      if (!kPlain || !steps.is_drawn || has_ended) return;
       has_ended = true;
       tiles.of_raw(stage) = kNoTile;
       ptx::mbarrier_arrive(barrier);
       return;
     }
-    if (kMayDraw && steps.is_drawn) tiles.of_raw(stage) = walk.above;
-    const std::uint32_t n = steps.by_position_tiles.divide(walk.above), g = steps.by_column_tiles.divide(walk.tile);
+    if (kPlain && steps.is_drawn) tiles.of_raw(stage) = walk.above;
+    const std::uint32_t n = steps.by_position_tiles.divide(walk.above);
     const int begin = boxes_begin(form, steps, walk.above - n * steps.by_position_tiles.divisor);
-    const int row = static_cast<int>((n * static_cast<std::uint32_t>(form.G) + g) * static_cast<std::uint32_t>(form.rows)) +
-                    chunk * steps.chunk_rows;
-    const std::uint64_t policy = steps.is_streamed ? ptx::staying_lines() : ptx::usual_lines();
+    const int first = static_cast<int>(n * static_cast<std::uint32_t>(form.G * form.rows)) + row + chunk * steps.chunk_rows;
     std::uint32_t to = layout.raw + static_cast<std::uint32_t>(stage * steps.raw_bytes);
-    ptx::mbarrier_arrive_expect(barrier, static_cast<std::uint32_t>(steps.chunk_rows * steps.raw_pitch * 4));
-    for (int own = 0; own < 1 << steps.load_bits; ++own, to += static_cast<std::uint32_t>(steps.raw_class_bytes))
-      ptx::tensor_copy(to, &maps.load[own], (begin + maps.load_offset[own]) & ~3, row >> steps.load_bits, 0, barrier, policy);
+    ptx::mbarrier_arrive_expect(barrier,
+                                static_cast<std::uint32_t>(steps.chunk_rows * (kPlain ? kBoxesPitch : steps.raw_pitch) * 4));
+    if constexpr (kPlain) {
+      ptx::tensor_copy(to, &maps.load[0], (begin + maps.load_offset[0]) & ~3, first, 0, barrier, policy);
+    } else {
+      for (int own = 0; own < 1 << steps.load_bits; ++own, to += static_cast<std::uint32_t>(steps.raw_class_bytes))
+        ptx::tensor_copy(to, &maps.load[own], (begin + maps.load_offset[own]) & ~3, first >> steps.load_bits, 0, barrier,
+                         policy);
+    }
+  }
+  /// To the next chunk, of tiles that are dealt out.
+  __device__ __forceinline__ void advance(const BoxesSteps& steps) {
     if (++chunk < steps.chunks) return;
     chunk = 0;
-    if (!kMayDraw || dealt == 0) {
-      walk.advance();
-    } else {
-      walk.above = drawn;
-      draw();
-    }
+    if (walk.more()) walk.advance();
+  }
+  /// The same of drawn ones.
+  __device__ __forceinline__ void advance_drawn(const BoxesSteps& steps) {
+    if (!walk.more() || ++chunk < steps.chunks) return;
+    chunk = 0;
+    walk.above = drawn;
+    draw();
   }
   /// From here on tiles are drawn, one ahead: `ahead` chunks have been copied.
   __device__ __forceinline__ void begin_to_draw(const BoxesSteps& steps, int ahead) {
@@ -157,7 +178,7 @@ struct BoxesCopier {
   __device__ __forceinline__ void draw() { drawn = dealt + order.draw(walk); }
 };
 
-/// Converts chunks: a thread has a position of every eight rows, and some of those beyond the tile.
+/// Converts chunks: a thread has a position of two blocks of eight rows, then another one.
 template <class Operand, bool kPlain, bool kSparse>
 struct BoxesConverter {
   const BoxesSteps& steps;
@@ -183,10 +204,10 @@ struct BoxesConverter {
     int first, rows;
   };
 
+  /// Position u of eight rows, from `from` on, of `left` that exist.
   template <bool kInside>
-  __device__ __forceinline__ void load(const unsigned char* raw, const Part& part, int block, int u, float (&v)[8]) const {
-    const unsigned char* from = raw + block * further() + u * 4;
-    const int rows = kInside || u >= part.first ? part.rows - block * 8 : 0;
+  __device__ __forceinline__ void load(const unsigned char* from, const Part& part, int left, int u, float (&v)[8]) const {
+    const int rows = kInside || u >= part.first ? left : 0;
 #pragma unroll
     for (int c = 0; c < 8; ++c) {
       const int offset = kPlain ? c * kBoxesPitch * 4 : offsets[c];
@@ -194,93 +215,79 @@ struct BoxesConverter {
     }
   }
 
-  __device__ __forceinline__ void put(const float (&v)[8], unsigned char* to) {
-    uint4 parts[Operand::kParts];
-    convert_seen<Operand>(v, scale, parts, seen);
-#pragma unroll
-    for (int p = 0; p < Operand::kParts; ++p) reinterpret_cast<uint4*>(to)[p * steps.tile.items] = parts[p];
-  }
-
-  /// Two blocks of a position, `first` and `second` of the chunk; `to`: of its first.
-  __device__ __forceinline__ void put(const float (&a)[8], const float (&b)[8], unsigned char* to, int first, int second) {
+  /// A position of two blocks of eight rows. `to`: where it is of the first; of operands that are mixed `low`: of the first of
+  /// the two blocks of their low halves.
+  __device__ __forceinline__ void put(const float (&a)[8], const float (&b)[8], unsigned char* to, unsigned char* low) {
     const int block_bytes = steps.tile.window * 16;
-    if constexpr (kSparse) {
-      uint4 of_first[2], of_second[2];
-      convert_seen<Operand>(a, scale, of_first, seen);
-      convert_seen<Operand>(b, scale, of_second, seen);
-      *reinterpret_cast<uint4*>(to + first * block_bytes) = of_first[0];
-      *reinterpret_cast<uint4*>(to + second * block_bytes) = of_second[0];
-      const uint4 low = of_first[1], other = of_second[1];
-      uint4* const mixed = reinterpret_cast<uint4*>(to + (first + first % 2) * block_bytes) + steps.tile.items;
-      mixed[0] = make_uint4(low.x, other.x, low.y, other.y);
-      mixed[steps.tile.window] = make_uint4(low.z, other.z, low.w, other.w);
-    } else {
-      put(a, to + first * block_bytes);
-      put(b, to + second * block_bytes);
+    uint4 of_first[Operand::kParts], of_second[Operand::kParts];
+    convert_seen<Operand>(a, scale, of_first, seen);
+    convert_seen<Operand>(b, scale, of_second, seen);
+    *reinterpret_cast<uint4*>(to) = of_first[0];
+    *reinterpret_cast<uint4*>(to + kApart * block_bytes) = of_second[0];
+    if constexpr (Operand::kParts == 2) {
+      const uint4 one = of_first[1], other = of_second[1];
+      *reinterpret_cast<uint4*>(low) = kSparse ? make_uint4(one.x, other.x, one.y, other.y) : one;
+      *reinterpret_cast<uint4*>(low + block_bytes) = kSparse ? make_uint4(one.z, other.z, one.w, other.w) : other;
     }
   }
-  /// The first of a chunk's two blocks that are converted together: of operands that are mixed the second lies 16 rows further.
-  __device__ static __forceinline__ int first_of(int pair) { return kSparse ? pair / 2 * 4 + pair % 2 : 2 * pair; }
+  /// Blocks that are converted together: of operands that are mixed the second lies 16 rows further, of a chunk's 32. From a
+  /// pair to the next.
+  static constexpr int kApart = kSparse ? 2 : 1, kNext = kSparse ? 1 : 2;
 
+  /// The positions of a chunk's pairs of blocks, two at most, one after another. `turn`: the warp that has the last of them.
   template <bool kInside>
-  __device__ __forceinline__ void run(const Part& part, const unsigned char* raw, unsigned char* to, int thread, int turn) {
-    constexpr int kApart = kSparse ? 2 : 1;
+  __device__ __forceinline__ void run(const Part& part, const unsigned char* raw, unsigned char* to, int thread,
+                                      std::uint32_t turn) {
+    const int window = steps.tile.window, items = steps.chunk_blocks / 2 * window;
+    const int block_bytes = window * 16, next_raw = kNext * further() - window * 4;
+    unsigned char* const low = to + steps.tile.items * 16;
 #pragma unroll 1
-    for (int pair = 0; pair < steps.chunk_blocks / 2; ++pair) {
-      const int block = first_of(pair);
+    for (int item = first_item(thread, turn); item < items; item += kConverters) {
+      const bool is_second = item >= window;
+      const int u = is_second ? item - window : item, left = part.rows - (is_second ? 8 * kNext : 0);
+      const unsigned char* const from = raw + (item * 4 + (is_second ? next_raw : 0));
       float a[8], b[8];
-      load<kInside>(raw, part, block, thread, a);
-      load<kInside>(raw, part, block + kApart, thread, b);
-      put(a, b, to + thread * 16, block, block + kApart);
-    }
-#pragma unroll 1
-    for (int item = (thread + turn) % kConverters; item < steps.chunk_blocks / kApart * steps.halo; item += kConverters) {
-      const auto block = static_cast<int>(steps.by_halo.divide(static_cast<std::uint32_t>(item)));
-      const int u = kBoxesPositions + item - block * steps.halo;
-      float a[8];
-      if constexpr (kSparse) {
-        const int first = first_of(block);
-        float b[8];
-        load<kInside>(raw, part, first, u, a);
-        load<kInside>(raw, part, first + 2, u, b);
-        put(a, b, to + u * 16, first, first + 2);
-      } else {
-        load<kInside>(raw, part, block, u, a);
-        put(a, to + block * steps.tile.window * 16 + u * 16);
-      }
+      load<kInside>(from, part, left, u, a);
+      load<kInside>(from + kApart * further(), part, left - 8 * kApart, u, b);
+      const int at = item * 16, second = at + (is_second ? block_bytes : 0);
+      put(a, b, to + (kSparse ? at : second), low + second);
     }
   }
+  __device__ static __forceinline__ int first_item(int thread, std::uint32_t turn) {
+    return static_cast<int>((static_cast<std::uint32_t>(thread) + turn * 32) % kConverters);
+  }
 
-  /// How many of a thread's numbers are too small to be split.
+  /// How many of the numbers that run() has given to a thread are too small to be split.
   __device__ __forceinline__ std::uint32_t count_small(const Part& part, const unsigned char* raw, std::uint32_t least,
-                                                       int thread, int turn) const {
+                                                       int thread, std::uint32_t turn) const {
+    const int window = steps.tile.window;
     std::uint32_t small = 0;
-    const auto look = [&](int block, int u) {
-      float v[8];
-      load<false>(raw, part, block, u, v);
+#pragma unroll 1
+    for (int item = first_item(thread, turn); item < steps.chunk_blocks / 2 * window; item += kConverters) {
+      const int u = item < window ? item : item - window;
+#pragma unroll 1
+      for (int i = 0; i < 2; ++i) {
+        const int block = (item < window ? 0 : kNext) + i * kApart;
+        float v[8];
+        load<false>(raw + block * further() + u * 4, part, part.rows - block * 8, u, v);
 #pragma unroll
-      for (int c = 0; c < 8; ++c) {
-        const std::uint32_t bits = __float_as_uint(v[c]);
-        small += bits + bits - 1 < least ? 1 : 0;
+        for (int c = 0; c < 8; ++c) {
+          const std::uint32_t bits = __float_as_uint(v[c]);
+          small += bits + bits - 1 < least ? 1 : 0;
+        }
       }
-    };
-#pragma unroll 1
-    for (int block = 0; block < steps.chunk_blocks; ++block) look(block, thread);
-#pragma unroll 1
-    for (int item = (thread + turn) % kConverters; item < steps.chunk_blocks * steps.halo; item += kConverters) {
-      const auto block = static_cast<int>(steps.by_halo.divide(static_cast<std::uint32_t>(item)));
-      look(block, kBoxesPositions + item - block * steps.halo);
     }
     return small;
   }
 };
 
-/// Some numbers of a chunk were zero or too small: how many too small? `least`: what twice such a number's bits, less one, are
-/// below. Apart, so that nothing of it lives in the loop that converts.
-template <class Operand, bool kPlain>
-__device__ __noinline__ std::uint32_t count_small(const BoxesSteps& steps, int first, int rows, const unsigned char* raw,
-                                                  std::uint32_t least, int thread, int turn) {
-  return BoxesConverter<Operand, kPlain, false>(steps, 1.0F).count_small({first, rows}, raw, least, thread, turn);
+/// Some of a thread's numbers of the chunk at `raw` in shared memory were zero or too small: how many too small? `least`: what
+/// twice such a number's bits, less one, are below. Apart, so that nothing of it lives in the loop that converts.
+template <class Operand, bool kPlain, bool kSparse>
+__device__ __noinline__ std::uint32_t count_small(const BoxesSteps& steps, int first, int rows, std::uint32_t raw,
+                                                  std::uint32_t least, int thread, std::uint32_t turn) {
+  const auto* from = static_cast<const unsigned char*>(__cvta_shared_to_generic(raw));
+  return BoxesConverter<Operand, kPlain, kSparse>(steps, 1.0F).count_small({first, rows}, from, least, thread, turn);
 }
 
 /// The warpgroup that converts a pipeline's tiles.
@@ -291,9 +298,11 @@ __device__ __forceinline__ void convert_boxes(const TapGemm& form, const BoxesSt
                                               const BoxesOrder& order, int pipeline, int thread) {
   Walk walk(steps, pipeline);
   const bool is_drawn = kPlain && steps.is_drawn;
-  BoxesCopier<kPlain> copier{walk, tiles, order};
-  if (thread == 0) {
-    for (int stage = pipeline; stage < steps.raw_stages; stage += kPairs) copier.copy(form, steps, maps, layout, stage);
+  const int warp = __shfl_sync(0xffffffffU, thread / 32, 0), lane = thread % 32;
+  BoxesCopier<kPlain> copier(form, steps, walk, tiles, order);
+  for (int stage = pipeline; stage < steps.raw_stages; stage += kPairs) {
+    if (thread == 0) copier.copy(form, steps, maps, layout, stage);
+    copier.advance(steps);
   }
   __syncwarp();
   wait_for_grid_before();
@@ -304,7 +313,7 @@ __device__ __forceinline__ void convert_boxes(const TapGemm& form, const BoxesSt
   Ring raw_ring;
   raw_ring.stage = pipeline;
   BoxesTurn at(pipeline);
-  int turn = 0;  // no warp always has the items beyond the tile
+  std::uint32_t turn = 0;  // no warp always has the items beyond two a thread
   for (; is_drawn || walk.more(); walk.advance()) {
     if (is_drawn) {
       ptx::mbarrier_wait(layout.raw_full(raw_ring.stage), raw_ring.parity);
@@ -321,7 +330,7 @@ __device__ __forceinline__ void convert_boxes(const TapGemm& form, const BoxesSt
       if (thread == 0) tiles.of_stage(at.stage) = walk.above;
       if (walk.above == kNoTile) {
         __syncwarp();
-        if (thread % 32 == 0) ptx::mbarrier_arrive(layout.full(at.barrier()));
+        if (lane == 0) ptx::mbarrier_arrive(layout.full(at.barrier()));
         ptx::mbarrier_arrive(layout.empty(at.barrier()));
         return;
       }
@@ -337,26 +346,32 @@ __device__ __forceinline__ void convert_boxes(const TapGemm& form, const BoxesSt
         converter.template run<false>(part, from, to, thread, turn);
       const float2 fewest = __half22float2(converter.seen.fewest);
       if (!(fewest.x >= kLeastNormalHalf && fewest.y >= kLeastNormalHalf)) {
-        small += count_small<Operand, kPlain>(steps, part.first, part.rows, from, least, thread, turn);
+        const std::uint32_t chunk_raw = layout.raw + static_cast<std::uint32_t>(from - raw);
+        small += count_small<Operand, kPlain, kSparse>(steps, part.first, part.rows, chunk_raw, least, thread, turn);
         converter.seen.fewest = __half2half2(__float2half(kLargestHalf));
       }
       __syncwarp();
-      if (thread % 32 == 0) ptx::mbarrier_arrive(layout.raw_empty(raw_ring.stage));
-      if (thread == 0) {
+      if (lane == 0) ptx::mbarrier_arrive(layout.raw_empty(raw_ring.stage));
+      // By warps in turn, but not by the one with the items beyond two a thread.
+      const bool copies = is_drawn ? warp == 0 : (static_cast<std::uint32_t>(warp) + turn) % 4 == 2;
+      if (copies && lane == 0) {
         ptx::mbarrier_wait(layout.raw_empty(raw_ring.stage), raw_ring.parity);
         copier.copy(form, steps, maps, layout, raw_ring.stage);
+        if (is_drawn) copier.advance_drawn(steps);
       }
+      __syncwarp();
+      if (!is_drawn) copier.advance(steps);
       advance_pipeline(raw_ring, pipeline, steps.raw_stages);
       to += steps.chunk_blocks * steps.tile.window * 16;
       part.rows -= steps.chunk_rows;
-      turn += 32;
+      ++turn;
     }
     const Faults all = __reduce_add_sync(0xffffffffU, faults_of(small, converter.seen.most));
     converter.seen = Seen();
     ptx::fence_async_shared();
     __syncwarp();
-    if (thread % 32 == 0) {
-      faults[4 * at.stage + thread / 32] = all;
+    if (lane == 0) {
+      faults[4 * at.stage + warp] = all;
       ptx::mbarrier_arrive(layout.full(at.barrier()));
     }
     ptx::mbarrier_arrive(layout.empty(at.barrier()));  // the stage's next tile may be the other pipeline's to convert
