@@ -241,7 +241,7 @@ void cut_slices(WgradSteps& steps, const ConvProblem& problem, int parts, int sm
 double rows_seconds(const WgradSteps& steps, const ConvProblem& problem, int parts, int bytes, int sm_count) {
   constexpr double kFirstBytes = 24.3, kAgainBytes = 37.7;  // a cycle, read from memory or once more from L2
   constexpr double kLongest = 0.74, kOther = 0.61;          // of what takes longest, and of what it hides
-  constexpr double kStore = 1.28, kStoreTurned = 0.31;      // cycles of a block for one of its sums: rows of x, of y
+  constexpr double kStore = 1.28, kStoreTurned = 0.6;       // cycles of a block for one of its sums: rows of x, of y
   constexpr double kBandwidth = 0.895e12, kLaunches = 6.8e-6;
   constexpr double kFill = 2.0;                       // chunks
   const double clock = bytes == 4 ? 1.65e9 : 1.83e9;  // 16 bits take less power
@@ -268,7 +268,7 @@ double rows_seconds(const WgradSteps& steps, const ConvProblem& problem, int par
   const double store = by_four ? 0.0 : (steps.swapped ? kStoreTurned : kStore) * sums;
   const auto rounds = static_cast<double>(pieces(steps.jobs * steps.slices, sm_count));
   const double cycles = rounds * ((static_cast<double>(steps.chunks_per_slice) + kFill) * chunk * position + store);
-  // Partial sums are read again and the weights written; of f32, all weights once more to look for what to repair.
+  // Partial sums are read again and the weights written; of f32, all weights once more, as it was when this was fitted.
   const double weights = static_cast<double>(problem.C_in) * static_cast<double>(problem.channels_out_per_group() * problem.K);
   const double bytes_of_weight =
       (steps.partial_slices == 1 && bytes == 4 ? 0.0 : 4 * static_cast<double>(steps.partial_slices) + bytes) +
