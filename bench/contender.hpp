@@ -35,7 +35,7 @@ struct Contender {
   std::optional<PackedWeights> weights{};  // nothing: it takes them as they are, or is a peer
   std::function<void(Sets::Set&)> run;
   Verdict verdict{};
-  std::uint64_t again = 0;  ///< sums that one run computes again, which depends on the data
+  std::uint64_t again = 0;  ///< sums that a run on each set computes again, which depends on the data
   double us = 0;
   [[nodiscard]] bool is_peer() const { return !algorithm && !is_form; }
   /// Stands beside the same algorithm with kept weights.

@@ -1,5 +1,6 @@
 #include "conv_forms.hpp"
 
+#include <map>
 #include <memory>
 
 #include "conv/workspace.hpp"
@@ -47,22 +48,27 @@ std::vector<Form> direct_forms(const ConvProblem& problem, ConvDirection directi
   return forms;
 }
 
-/// Every plan of the wide form but `chosen`, with the weights of the first set.
+/// Every plan of the wide form but `chosen`, with each set's weights packed, as those of the chosen one are kept: a single pack
+/// for all sets would stay in the L2, and not every set's weights have numbers that are too small to be split.
 void add_wide(const ConvProblem& problem, ConvDirection direction, Precision precision, const std::string& chosen, Sets& sets,
               cudaStream_t stream, std::vector<Form>& forms) {
   using namespace cuda::tensor_core;
   const cuda::DeviceProperties& gpu = cuda::properties(0);
-  const void* weights = sets.at(0).w.raw();
   for (const WideCandidate& candidate :
        wide_candidates(problem, direction, precision, gpu.sm_count, gpu.shared_bytes_per_block)) {
     const WidePlan& plan = candidate.plan;
     if (name_of(plan) == chosen) continue;
-    const auto packed = std::make_shared<cuda::Buffer>(static_cast<std::size_t>(wide_weight_bytes(plan)), 0);
-    wide_pack_weights(problem, direction, precision, plan, weights, packed->as<void>(), stream);
+    const auto packed = std::make_shared<std::map<const void*, cuda::Buffer>>();
+    for (int i = 0; i < sets.size(); ++i) {
+      const void* weights = sets.at(i).w.raw();
+      cuda::Buffer& own = packed->try_emplace(weights, static_cast<std::size_t>(wide_weight_bytes(plan)), 0).first->second;
+      wide_pack_weights(problem, direction, precision, plan, weights, own.as<void>(), stream);
+    }
     forms.push_back({name_of(plan), [=](Sets::Set& set) {
                        const Ends at = ends_of(set, direction);
-                       wide_gather(problem, direction, precision, plan, at.source, weights, packed->as<void>(), nullptr, at.out,
-                                   {}, 0, stream);
+                       const void* weights = set.w.raw();
+                       wide_gather(problem, direction, precision, plan, at.source, weights, packed->at(weights).as<void>(),
+                                   nullptr, at.out, {}, 0, stream);
                      }});
   }
 }
