@@ -1,8 +1,10 @@
+#include "conv/workspace.hpp"
 #include "cuda/allocator.hpp"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm80/tensor_core_mma_wgrad.hpp"
 #include "cuda/conv/sm90/tensor_core.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_prepare.cuh"
+#include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_sums.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_types.hpp"
 #include "cuda/runtime.hpp"
@@ -13,26 +15,36 @@ namespace {
 template <class T>
 void wgrad_by_mma(const WgradCall& call, Precision precision) {
   mma_wgrad_as(call, precision);
-  add_wgrad_slices<T>(call, static_cast<const T*>(call.w), 1);
+  repair_wgrad<T>(call, {});
 }
 
 void wgrad_f32(WgradCall call, Precision precision) {
   const ConvProblem& problem = call.problem;
-  const Buffer buffer(sizeof(WgradScales), call.device);
+  const std::int64_t jobs = call.steps != nullptr ? call.steps->jobs : 0;
+  const Buffer buffer(sizeof(WgradScales) + static_cast<std::size_t>(jobs) * sizeof(std::uint32_t), call.device);
   call.scales = buffer.as<WgradScales>();
   launch_behind(&wgrad_scales_kernel, 2 * kSampleGroups, kSampleThreads, 0, call.stream, static_cast<const float*>(call.x),
                 problem.N * problem.C_in * problem.L_in, static_cast<const float*>(call.y),
-                problem.N * problem.C_out * problem.L_out, call.scales);
+                problem.N * problem.C_out * problem.L_out, jobs, call.scales);
   check_launch("conv tensor_core: wgrad scales");
   if (uses_mma(properties(call.device).arch())) return wgrad_by_mma<float>(call, precision);
   precision == Precision::tf32 ? wgrad_tf32(call) : wgrad_split(call);
 }
 
-void wgrad_call(const WgradCall& call, Precision precision) {
+void wgrad_call(WgradCall call, Precision precision) {
   const ConvProblem& problem = call.problem;
+  const DeviceProperties& gpu = properties(call.device);
+  WgradSteps steps{};
+  if (!uses_mma(gpu.arch()) && call.steps == nullptr) {
+    const bool aligned = (reinterpret_cast<std::uintptr_t>(call.x) | reinterpret_cast<std::uintptr_t>(call.y)) % 16 == 0;
+    const int parts = problem.dtype == DType::f32 && precision != Precision::tf32 ? 2 : 1;
+    steps = make_wgrad_steps(problem, parts, static_cast<int>(size_of(problem.dtype)), gpu.sm_count, gpu.shared_bytes_per_block,
+                             conv_workspace_limit(), aligned);
+    call.steps = &steps;
+  }
   if (problem.dtype == DType::f32) return wgrad_f32(call, precision);
   const bool is_half = problem.dtype == DType::f16;
-  if (uses_mma(properties(call.device).arch()))
+  if (uses_mma(gpu.arch()))
     return is_half ? wgrad_by_mma<__half>(call, precision) : wgrad_by_mma<__nv_bfloat16>(call, precision);
   is_half ? wgrad_half(call) : wgrad_brain(call);
 }

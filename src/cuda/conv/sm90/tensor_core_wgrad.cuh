@@ -148,13 +148,15 @@ __device__ __forceinline__ void produce(WgradProducer<Operand>& producer) {
 }
 
 /// A warp's share of what repair has to know.
-__device__ __forceinline__ void report(const WgradRange& range, WgradScales& scales) {
+__device__ __forceinline__ void report(const WgradRange& range, const WgradSteps& steps, WgradScales* scales) {
   const float2 most = __half22float2(range.most);
   const std::uint32_t most_bits = __reduce_max_sync(0xffffffffU, max(__float_as_uint(most.x), __float_as_uint(most.y)));
   const std::uint32_t small = __reduce_add_sync(0xffffffffU, range.small);
   if (threadIdx.x % 32 != 0) return;
-  atomicMax(&scales.most, most_bits);
-  if (small != 0) atomicAdd(&scales.small, small);
+  atomicMax(&scales->most, most_bits);
+  if (small == 0) return;
+  atomicAdd(&scales->small, small);
+  atomicAdd(small_of_jobs(scales) + blockIdx.x % static_cast<std::uint32_t>(steps.jobs), small);
 }
 
 /// A lane's address for load_transposed of rows (gemm_m) 16*warp.. of 64 and gemm_k 0..15 of a tile.
@@ -417,7 +419,7 @@ __global__ void __launch_bounds__(kWgradThreads, 1)
                                     {__float2half2_rn(0.0F), 0},
                                     0};
     produce<Operand>(producer);
-    if constexpr (Operand::kScaled) report(producer.range, *scales);
+    if constexpr (Operand::kScaled) report(producer.range, steps, scales);
   } else {
     ptx::registers_up<168>();
     consume<Operand, kN, kShifts>(problem, steps, memory, -x_exponent - y_exponent, partial);

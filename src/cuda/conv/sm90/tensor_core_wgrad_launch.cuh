@@ -1,11 +1,11 @@
 #pragma once
 // Launches the tensor-core weight gradient of one operand type. Each type's kernels are compiled in a file of their own.
 
-#include "conv/workspace.hpp"
 #include "cuda/allocator.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_rows_kernel.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_sums.cuh"
+#include "cuda/conv/sm90/tensor_core_wgrad_tiles.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_types.hpp"
 #include "cuda/dependent_launch.cuh"
 #include "cuda/runtime.hpp"
@@ -36,13 +36,8 @@ template <class Operand>
 void launch_wgrad(const WgradCall& call) {
   using T = typename Operand::Source;
   const ConvProblem& problem = call.problem;
-  const DeviceProperties& gpu = properties(call.device);
   const std::int64_t weights = problem.C_in * (problem.C_out / problem.G) * problem.K;
-  const bool aligned = (reinterpret_cast<std::uintptr_t>(call.x) | reinterpret_cast<std::uintptr_t>(call.y)) % 16 == 0;
-  const WgradSteps steps = call.steps != nullptr
-                               ? *call.steps
-                               : make_wgrad_steps(problem, Operand::kParts, sizeof(T), gpu.sm_count, gpu.shared_bytes_per_block,
-                                                  conv_workspace_limit(), aligned);
+  const WgradSteps& steps = *call.steps;
   // The sums of a single slice are the weights.
   const bool is_single = sizeof(T) == sizeof(float) && steps.partial_slices == 1;
   const Buffer buffer(is_single ? 0 : static_cast<std::size_t>(steps.partial_slices * weights) * sizeof(float), call.device);
@@ -64,7 +59,7 @@ void launch_wgrad(const WgradCall& call) {
                                                                  static_cast<const T*>(call.y), partial, call.scales);
   }
   check_launch("conv tensor_core: wgrad");
-  add_wgrad_slices<T>(call, partial, steps.partial_slices);
+  add_wgrad_slices<T>(call, make_wgrad_tiles(problem, steps), partial, steps.partial_slices);
 }
 
 }  // namespace polyphase::cuda::tensor_core

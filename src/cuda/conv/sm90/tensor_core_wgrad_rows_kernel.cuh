@@ -213,7 +213,7 @@ __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kPar
         convert(std::bool_constant<kInPairs>{});
       else
         convert(std::false_type{});
-      if constexpr (Operand::kScaled) report(range, *scales);
+      if constexpr (Operand::kScaled) report(range, steps, scales);
     }
   } else {
     ptx::registers_up<kConsumerRegisters>();
@@ -221,7 +221,7 @@ __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kPar
     const int rows_exponent = exponent_of(steps.swapped), columns_exponent = exponent_of(!steps.swapped);
     consume_rows<Operand, kN, kShifts, kProducers>(problem, steps, maps.rows, place, buffers, -rows_exponent - columns_exponent,
                                                    power_of_two(rows_exponent), range, partial);
-    if constexpr (Operand::kScaled) report(range, *scales);
+    if constexpr (Operand::kScaled) report(range, steps, scales);
   }
 #endif
 }

@@ -13,7 +13,7 @@ struct WgradSteps;
 
 inline constexpr int kSampleGroups = 32;  // of a tensor
 
-/// What the scaling of f32 operands needs to know of the tensors, found on the device.
+/// What the scaling of f32 operands needs to know of the tensors, found on the device. Behind it lies small_of_jobs().
 struct __align__(16) WgradScales {
   std::uint32_t x_largest[kSampleGroups], y_largest[kSampleGroups];  // float bits: of samples, largest_of
   std::uint32_t small;                                               // how many numbers are below the normal halves
@@ -21,6 +21,11 @@ struct __align__(16) WgradScales {
 };
 
 #ifdef __CUDACC__
+/// `small` of each job by itself (WgradSteps): what a weight has lost by them is of its own job's alone.
+__device__ __forceinline__ std::uint32_t* small_of_jobs(WgradScales* scales) {
+  return reinterpret_cast<std::uint32_t*>(scales + 1);
+}
+
 /// The largest of a tensor's samples.
 __device__ __forceinline__ std::uint32_t largest_of(const std::uint32_t* samples) {
   std::uint32_t most = 0;
@@ -40,7 +45,7 @@ struct WgradCall {
   WgradScales* scales;  // of f32 operands
   int device;
   cudaStream_t stream;
-  const WgradSteps* steps = nullptr;  // null: those of make_wgrad_steps()
+  const WgradSteps* steps = nullptr;  // on sm_90a
 };
 
 void wgrad_split(const WgradCall& call);  // f32 as two f16

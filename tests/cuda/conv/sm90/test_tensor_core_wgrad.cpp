@@ -392,6 +392,38 @@ TEST_CASE("infinities, NaN, zeros and numbers far below the largest come out of 
   }
 }
 
+TEST_CASE("tiny numbers of some channels: every bit of what they give is there, and few other weights are computed again") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
+  // Weights in place, in the tiles of many blocks; slices that a thread a weight adds; some slices, and many: of either few and
+  // many weights at a time; groups.
+  for (const ConvProblem& p : {sized({.N = 1, .C_in = 300, .C_out = 200, .L_in = 64, .K = 16, .S = 8, .P_l = 4, .P_r = 4}),
+                               sized({.N = 1, .C_in = 256, .C_out = 136, .L_in = 1100, .K = 4, .S = 2, .P_l = 1, .P_r = 1}),
+                               sized({.N = 4, .C_in = 130, .C_out = 70, .L_in = 500, .K = 5, .S = 3, .P_l = 2}),
+                               sized({.N = 2, .C_in = 32, .C_out = 24, .L_in = 30000, .K = 3, .P_l = 1, .P_r = 1}),
+                               sized({.N = 2, .C_in = 64, .C_out = 128, .L_in = 300, .K = 7, .S = 2, .P_l = 3, .G = 4})}) {
+    ConvArrays<float> arrays(p, kSmallIntegers);
+    const auto make_tiny = [&](Array<float>& array, std::int64_t channels, std::int64_t length, std::int64_t channel) {
+      for (std::int64_t n = 0; n < p.N; ++n)
+        for (std::int64_t i = 0; i < length; ++i) {
+          float& number = array[(n * channels + channel) * length + i];
+          number = std::ldexp(number, -60);
+        }
+    };
+    make_tiny(arrays.x, p.C_in, p.L_in, 5);
+    make_tiny(arrays.x, p.C_in, p.L_in, p.C_in - 1);
+    make_tiny(arrays.y, p.C_out, p.L_out, 17);
+    const Array<float> expected = arrays.run(ConvDirection::wgrad, Algorithm::reference);
+    for (const Precision precision : {Precision::fp32, Precision::tf32}) {
+      const std::uint64_t before = cuda::computed_again();
+      const Array<float> got = run(arrays, precision);
+      const auto again = static_cast<std::int64_t>(cuda::computed_again() - before);
+      CHECK_MESSAGE(same_bits(got, expected), p, ' ', precision);
+      CHECK(again > 0);
+      CHECK_MESSAGE(again < got.size() / 2, p, ' ', precision, ": ", again, " of ", got.size());
+    }
+  }
+}
+
 TEST_CASE("infinities of 16 bits beside the padding come out as from plain sums") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
   // By rows and by words, x's rows and y's, padding before and behind, no padding, and y beyond what x meets.
