@@ -93,7 +93,6 @@ bool measure(const TapGemm& form, const BoxesShape& shape, BoxesSteps& steps) {
   steps.weight_bytes = shape.parts * steps.taps * (steps.rows / kVector) * steps.columns * 16;
   steps.staging_bytes = 4 * (steps.kind == BoxesRows::whole ? steps.columns * kBoxesPositions
                                                             : (steps.is_half ? kColumns / 2 : kColumns) * kBoxesWidth);
-  steps.by_halo = FastDivide(static_cast<std::uint32_t>(std::max(steps.halo, 1)));
   return true;
 }
 

@@ -45,7 +45,6 @@ struct BoxesSteps : StoredSteps {
   int staging_bytes;           // of a consumer
   bool is_streamed;            // kBoxesStreamed or more
   bool is_drawn;               // tiles are not dealt out, but drawn as they are wanted
-  FastDivide by_halo;
   Product products[kBoxesDepthsMost];
 };
 
