@@ -190,6 +190,30 @@ TEST_CASE("small integers, bit for bit, wherever the arrays begin") {
   CHECK(norm > 0);
 }
 
+TEST_CASE("small integers where a block has several tiles, dealt out and drawn, of one chunk of rows and of two") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  int runs = 0;
+  for (const ConvProblem& p : {sized({.N = 2, .C_in = 8, .C_out = 64, .L_in = 102400, .K = 3, .P_l = 1, .P_r = 1}),
+                               sized({.N = 2, .C_in = 16, .C_out = 32, .L_in = 51200, .K = 3, .P_l = 1, .P_r = 1}),
+                               sized({.N = 2, .C_in = 16, .C_out = 48, .L_in = 51200, .K = 3}),
+                               sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 51196, .K = 5}),
+                               sized({.N = 2, .C_in = 8, .C_out = 8, .L_in = 51201, .K = 2})}) {
+    const ConvArrays<float> arrays(p, kSmallIntegers);
+    for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
+      const Array<float> expected = arrays.run(direction, Algorithm::reference);
+      for (const Precision precision : {Precision::fp32, Precision::tf32}) {
+        if (!takes(p, direction, precision)) continue;
+        bool intact = false;
+        const Array<float> got = run_on_gpu(arrays, direction, by_boxes(precision), intact);
+        CHECK_MESSAGE(same_bits(got, expected), p, ' ', direction, ' ', precision);
+        CHECK_MESSAGE(intact, p, ' ', direction, ": wrote outside its output");
+        ++runs;
+      }
+    }
+  }
+  CHECK(runs > 8);
+}
+
 TEST_CASE("fp32 is as accurate as plain f32 sums, over 160 powers of two in one row as well") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   std::mt19937 random(3);
