@@ -254,8 +254,7 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
     float sums[kBoxesSums];
     ptx::mbarrier_wait(layout.full(at.barrier()), at.parity());
     if (is_drawn) {
-      // Through a shuffle the compiler knows it to be the same in a warp.
-      walk.above = __shfl_sync(0xffffffffU, tiles.of_stage(at.stage), 0);
+      walk.above = tiles.read(tiles.of_stage(at.stage), lane);
       if (walk.above == kNoTile) {
         if (lane == 0) ptx::mbarrier_arrive(layout.empty(at.barrier()));
         break;

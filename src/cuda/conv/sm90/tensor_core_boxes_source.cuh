@@ -50,6 +50,10 @@ struct BoxesTiles {
   volatile std::uint32_t* words;
   __device__ __forceinline__ volatile std::uint32_t& of_raw(int stage) const { return words[stage]; }
   __device__ __forceinline__ volatile std::uint32_t& of_stage(int stage) const { return words[kBoxesRingMost + stage]; }
+  /// For a whole warp, by the lane that gives the stage back; through a shuffle the compiler knows it to be the same in a warp.
+  __device__ static __forceinline__ std::uint32_t read(volatile std::uint32_t& word, int lane) {
+    return __shfl_sync(0xffffffffU, lane == 0 ? word : 0, 0);
+  }
 };
 
 /// Tiles that are drawn: a counter of each tile of weights, then of each tile and warp the faults of its sums and the warp's
@@ -317,7 +321,7 @@ __device__ __forceinline__ void convert_boxes(const TapGemm& form, const BoxesSt
   for (; is_drawn || walk.more(); walk.advance()) {
     if (is_drawn) {
       ptx::mbarrier_wait(layout.raw_full(raw_ring.stage), raw_ring.parity);
-      walk.above = tiles.of_raw(raw_ring.stage);
+      walk.above = tiles.read(tiles.of_raw(raw_ring.stage), lane);
     }
     std::uint32_t small = 0;
     typename BoxesConverter<Operand, kPlain, kSparse>::Part part{0, static_cast<int>(form.rows)};

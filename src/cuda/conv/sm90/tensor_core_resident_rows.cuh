@@ -379,7 +379,7 @@ __global__ void __launch_bounds__(kRowsThreads, 1)
       ptx::mbarrier_init(layout.empty(stage), 128);  // each reader for itself
     }
     ptx::mbarrier_init(layout.turn(pair), 4);
-    ptx::mbarrier_init(layout.kept(pair), 32);
+    ptx::mbarrier_init(layout.kept(pair), 2 * 32);  // each thread that shares for itself
     if (pair == 0) ptx::mbarrier_init(layout.weights_full(), 1);
     ptx::fence_mbarrier_init();
   }

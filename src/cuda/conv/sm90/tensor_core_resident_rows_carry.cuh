@@ -199,22 +199,18 @@ __device__ __forceinline__ void store_carried(const float (&sums)[2][kN / 2], fl
   const std::uint32_t staged = ptx::shared_address(staging);
   const CarryPlace<S, kPass> place(steps, maps, window, first_row, position, Mode::kHalfStep, lane, staged,
                                    static_cast<std::uint32_t>(further), kept.own);
-  if (warp == 0) ptx::mbarrier_wait(kept.filled, kept.parity);
+  // Warp 0 reads what the other keeps and, where a run begins, writes what means nothing; warp 3 alone has positions to keep.
+  const bool shares = warp == 0 || warp == 3;
+  if (shares) ptx::mbarrier_wait(kept.filled, kept.parity);
 #pragma unroll
   for (int pass = 0; pass < kN / kPass; ++pass) {
     const SumsOf<Mode, kPass> finished(scale, biases + kPass * pass, is_finished, lane);
-    const auto wait = [&] {
-      if (lane == 0) ptx::bulk_wait_read();
-      ptx::named_barrier(barrier, 128);
-    };
-    if (warp == 0 && window.skip == 0) {
-      CarriedSectors<kPass> carried;
-      carried.load(kept.before + kPass * pass * kKeptBytes, lane);
-      wait();
-      carried.stage(steps.store_classes, kCarryPositions * kBytes, further, staging, lane);
-    } else {
-      wait();
-    }
+    const bool continues = warp == 0 && window.skip == 0;
+    CarriedSectors<kPass> carried;
+    if (continues) carried.load(kept.before + kPass * pass * kKeptBytes, lane);
+    if (lane == 0) ptx::bulk_wait_read();
+    ptx::named_barrier(barrier, 128);
+    if (continues) carried.stage(steps.store_classes, kCarryPositions * kBytes, further, staging, lane);
     std::uint32_t at[2][2];
 #pragma unroll
     for (int i = 0; i < 4; ++i)
@@ -234,7 +230,7 @@ __device__ __forceinline__ void store_carried(const float (&sums)[2][kN / 2], fl
         at[b][1] += place.further[b][1];
       }
     }
-    if (warp == 3 && pass == kN / kPass - 1) ptx::mbarrier_arrive(kept.ready);  // it alone has positions to keep
+    if (shares && pass == kN / kPass - 1) ptx::mbarrier_arrive(kept.ready);
     if (is_finished && active.is_any) {
       ptx::named_barrier(barrier, 128);
       active.apply(reinterpret_cast<S*>(staging), kPass * window.width, 32 * warp + lane);
