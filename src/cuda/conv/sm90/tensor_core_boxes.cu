@@ -22,13 +22,11 @@ void launch(const Gather& call, const BoxesSteps& steps) {
   using Operand = typename Mode::Operand;
   const auto packed = kept_weights<Operand>(call, steps, steps.columns);
   const BoxesMaps maps = make_boxes_maps(call.form, steps, call.source, call.out);
-  const Buffer order(steps.is_drawn ? static_cast<std::size_t>(BoxesOrder::words(steps)) * sizeof(std::uint32_t) : 0,
-                     call.device);
-  auto* const drawn = steps.is_drawn ? order.as<std::uint32_t>() : nullptr;
-  const Sampled<Operand> sampled(call, drawn, steps.is_drawn ? steps.weight_tiles : 0);
+  const DrawnMemory<Operand> order(steps, steps.is_drawn, call);
+  const Sampled<Operand> sampled(call, order.words(), order.counters());
   sampled.launch(boxes_kernel<Mode>, steps.grid, kBoxesThreads, steps.shared_bytes, call.form, steps, maps,
                  packed->template as<unsigned char>(), static_cast<const float*>(call.bias), static_cast<float*>(call.out),
-                 sampled.header(), sampled.exact(), call.epilogue, BoxesOrder{drawn});
+                 sampled.header(), sampled.exact(), call.epilogue, DrawnOrder{order.words()});
   check_launch("conv tensor_core: boxes");
 }
 

@@ -143,7 +143,7 @@ __device__ __forceinline__ bool is_doubtful(const BoxesSteps& steps, Faults faul
 /// outputs by 2^exponent. Not inlined: it has registers of its own.
 template <class Mode>
 __device__ __noinline__ void repair_boxes(const TapGemm& form, const BoxesSteps& steps, const ExactSource& exact,
-                                          const float* bias, float* out, const Epilogue& epilogue, BoxesOrder order, Walk walk,
+                                          const float* bias, float* out, const Epilogue& epilogue, DrawnOrder order, Walk walk,
                                           WrongTiles wrong, std::uint32_t last, int exponent, int warp) {
   const LightActivation activation(epilogue);
   constexpr int kRows = Mode::kHalf ? 8 : 16;
@@ -199,7 +199,7 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
                                               const BoxesLayout& layout, const unsigned char* __restrict__ packed,
                                               const float* __restrict__ bias, float* __restrict__ out,
                                               const OperandHeader* header, const ExactSource& exact, const Epilogue& epilogue,
-                                              const BoxesTiles& tiles, const BoxesOrder& order, unsigned char* memory,
+                                              const BoxesTiles& tiles, const DrawnOrder& order, unsigned char* memory,
                                               float* staging, int consumer, int warp, int lane) {
   Walk walk(steps, consumer);
   const std::uint32_t g = steps.by_column_tiles.divide(walk.tile);
@@ -355,7 +355,7 @@ __global__ void __launch_bounds__(kBoxesThreads, 1)
     boxes_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ BoxesSteps steps,
                  const __grid_constant__ BoxesMaps maps, const unsigned char* __restrict__ packed,
                  const float* __restrict__ bias, float* __restrict__ out, const OperandHeader* header,
-                 const __grid_constant__ ExactSource exact, const __grid_constant__ Epilogue epilogue, const BoxesOrder order) {
+                 const __grid_constant__ ExactSource exact, const __grid_constant__ Epilogue epilogue, const DrawnOrder order) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(16) unsigned char boxes_memory[];
   const std::uint32_t base = (ptx::shared_address(boxes_memory) + 1023) & ~1023U;

@@ -9,6 +9,7 @@
 #include "cuda/conv/sm90/self_repair.cuh"
 #include "cuda/conv/sm90/tensor_core_boxes_maps.hpp"
 #include "cuda/conv/sm90/tensor_core_boxes_steps.hpp"
+#include "cuda/conv/sm90/tensor_core_drawn.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_layout.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_source.cuh"
 #include "cuda/ptx/mbarrier.cuh"
@@ -44,31 +45,7 @@ static_assert((kPairs * kBoxesTurns + kBoxesRingMost + kBoxesTurns) * 16 +
                   kBoxesFixedBytes - 1024,
               "barriers to wrong tiles");
 
-/// Which tiles a block has, told by whoever copies to whoever waits for a stage.
-inline constexpr std::uint32_t kNoTile = 0xffffffffU;
-struct BoxesTiles {
-  volatile std::uint32_t* words;
-  __device__ __forceinline__ volatile std::uint32_t& of_raw(int stage) const { return words[stage]; }
-  __device__ __forceinline__ volatile std::uint32_t& of_stage(int stage) const { return words[kBoxesRingMost + stage]; }
-  /// For a whole warp, by the lane that gives the stage back; through a shuffle the compiler knows it to be the same in a warp.
-  __device__ static __forceinline__ std::uint32_t read(volatile std::uint32_t& word, int lane) {
-    return __shfl_sync(0xffffffffU, lane == 0 ? word : 0, 0);
-  }
-};
-
-/// Tiles that are drawn: a counter of each tile of weights, then of each tile and warp the faults of its sums and the warp's
-/// tile before it that has any.
-struct BoxesOrder {
-  std::uint32_t* memory;
-  static constexpr int kWarps = 4;
-  __device__ __forceinline__ std::uint32_t draw(const Walk& walk) const { return atomicAdd(memory + walk.tile, 1U); }
-  __device__ __forceinline__ std::uint32_t* doubts(const BoxesSteps& steps, const Walk& walk, int warp) const {
-    const auto tiles = static_cast<std::uint32_t>(steps.weight_tiles);
-    return memory + tiles + (static_cast<std::int64_t>(walk.above) * tiles + walk.tile) * (2 * kWarps) + 2 * warp;
-  }
-  /// Words of `memory`.
-  [[nodiscard]] static std::int64_t words(const BoxesSteps& steps) { return steps.weight_tiles + steps.blocks * 2 * kWarps; }
-};
+using BoxesTiles = DrawnTiles<kBoxesRingMost>;
 
 /// Where a pipeline, a converting and a multiplying warpgroup, stands among the block's tiles: it has every kPairs-th. Both
 /// pipelines share the stages of operands in the tiles' order. Their barriers are a pipeline's own, so many that none can be
@@ -116,7 +93,7 @@ template <bool kPlain>
 struct BoxesCopier {
   Walk walk;
   BoxesTiles tiles;
-  BoxesOrder order;
+  DrawnOrder order;
   std::uint64_t policy;
   int row;                             // of a sample's: the group's first
   std::uint32_t dealt = 0, drawn = 0;  // tiles that are not drawn; the next one
@@ -124,7 +101,7 @@ struct BoxesCopier {
   bool has_ended = false;
 
   __device__ __forceinline__ BoxesCopier(const TapGemm& form, const BoxesSteps& steps, const Walk& from, const BoxesTiles& of,
-                                         const BoxesOrder& by)
+                                         const DrawnOrder& by)
       : walk(from),
         tiles(of),
         order(by),
@@ -299,7 +276,7 @@ template <class Operand, bool kPlain, bool kSparse>
 __device__ __forceinline__ void convert_boxes(const TapGemm& form, const BoxesSteps& steps, const BoxesMaps& maps,
                                               const BoxesLayout& layout, unsigned char* sources, const unsigned char* raw,
                                               const OperandHeader* header, std::uint32_t* faults, const BoxesTiles& tiles,
-                                              const BoxesOrder& order, int pipeline, int thread) {
+                                              const DrawnOrder& order, int pipeline, int thread) {
   Walk walk(steps, pipeline);
   const bool is_drawn = kPlain && steps.is_drawn;
   const int warp = __shfl_sync(0xffffffffU, thread / 32, 0), lane = thread % 32;

@@ -140,7 +140,7 @@ BoxesSteps make_boxes_steps(const TapGemm& form, const BoxesShape& shape, int sm
     choose_positions(form, shape, steps);
     if (!measure(form, shape, steps)) return {};
   }
-  steps.is_drawn = steps.kind != BoxesRows::any && form.out_channels * form.out_length > form.rows * form.source_length;
+  steps.is_drawn = steps.kind != BoxesRows::any && writes_more(form);
   if (!divide_memory(shared_limit, steps) || !count_tiles(form, sm_count, steps)) return {};
   list_products(form, shape, steps);
   const std::int64_t numbers = form.rows * form.source_length + form.out_channels * form.out_length;

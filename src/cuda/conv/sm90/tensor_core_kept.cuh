@@ -10,6 +10,7 @@
 #include "cuda/allocator.hpp"
 #include "cuda/conv/sm90/operand_source.cuh"
 #include "cuda/conv/sm90/self_repair.cuh"
+#include "cuda/conv/sm90/tensor_core_drawn.cuh"
 #include "cuda/conv/sm90/tensor_core_launch.cuh"
 #include "cuda/conv/sm90/tensor_core_prepare.cuh"
 #include "cuda/conv/weights.hpp"
@@ -68,6 +69,24 @@ std::shared_ptr<const Buffer> kept_weights(const Gather& call, const Steps& step
         pack_weights<Operand>(problem, direction, steps, columns, w, to, stream);
       });
 }
+
+/// What drawn tiles have in global memory (DrawnOrder): counters, of scaled operands what is doubtful besides. Of tiles that
+/// are not drawn, nothing.
+template <class Operand>
+class DrawnMemory {
+ public:
+  DrawnMemory(const StoredSteps& steps, bool is_drawn, const Gather& call)
+      : counters_(is_drawn ? steps.weight_tiles : 0),
+        memory_(static_cast<std::size_t>(Operand::kScaled && is_drawn ? DrawnOrder::words(steps) : counters_) *
+                    sizeof(std::uint32_t),
+                call.device) {}
+  [[nodiscard]] std::uint32_t* words() const { return counters_ != 0 ? memory_.as<std::uint32_t>() : nullptr; }
+  [[nodiscard]] std::int64_t counters() const { return counters_; }
+
+ private:
+  std::int64_t counters_;
+  Buffer memory_;
+};
 
 /// A source's sample, on the call's stream; of operands that are not scaled, nothing.
 template <class Operand>

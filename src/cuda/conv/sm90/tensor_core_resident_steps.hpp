@@ -58,6 +58,11 @@ struct ResidentShape {
 /// phases are neighbours in a row.
 void choose_tiles(const TapGemm& form, int positions, int element_bytes, StoredSteps& steps);
 
+/// Whether more is written than read: then tiles are drawn where a kernel can.
+[[nodiscard]] inline bool writes_more(const TapGemm& form) {
+  return form.out_channels * form.out_length > form.rows * form.source_length;
+}
+
 /// Blocks, grid and divisors of chosen tiles. False where there are too many.
 [[nodiscard]] bool count_tiles(const TapGemm& form, int sm_count, StoredSteps& steps);
 
