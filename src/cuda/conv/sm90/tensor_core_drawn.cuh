@@ -28,10 +28,31 @@ struct DrawnTiles {
 struct DrawnOrder {
   std::uint32_t* memory;
   static constexpr int kWarps = 4;
-  __device__ __forceinline__ std::uint32_t draw(const Walk& walk) const { return atomicAdd(memory + walk.tile, 1U); }
+  /// By one thread, which waits for it where it is used. An atomicAdd() would be one of the whole warp, and waited for at once.
+  __device__ __forceinline__ std::uint32_t draw(const Walk& walk) const { return atomicInc(memory + walk.tile, kNoTile - 1); }
   __device__ __forceinline__ std::uint32_t* doubts(const StoredSteps& steps, const Walk& walk, int warp) const {
     const auto tiles = static_cast<std::uint32_t>(steps.weight_tiles);
     return memory + tiles + (static_cast<std::int64_t>(walk.above) * tiles + walk.tile) * (2 * kWarps) + 2 * warp;
+  }
+  /// By a whole warp: what WrongTiles::add() remembers, but `wrong` has only the tile that was the last.
+  __device__ __forceinline__ void add(const StoredSteps& steps, const Walk& walk, int warp, Faults faults,
+                                      std::uint32_t columns, WrongTiles& wrong) const {
+    if (threadIdx.x % 32 == 0) {
+      std::uint32_t* const entry = doubts(steps, walk, warp);
+      entry[0] = min(faults, kNeverFault) | columns << 24;
+      entry[1] = wrong.count != 0 ? wrong.of[0].above : kNoTile;
+      wrong.of[0].above = walk.above;
+    }
+    wrong.count = 1;
+  }
+  /// By a whole warp that sees what add() wrote: `wrong` is tile `walk.above` alone; the one that was the last before it.
+  __device__ __forceinline__ std::uint32_t recall(const StoredSteps& steps, const Walk& walk, int warp,
+                                                  const WrongTiles& wrong) const {
+    const std::uint32_t* const entry = doubts(steps, walk, warp);
+    const std::uint32_t found = entry[0], before = entry[1];
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) wrong.of[0] = {walk.above, found & 0xffffffU, found >> 24};
+    return before;
   }
   /// Words of `memory`.
   [[nodiscard]] static std::int64_t words(const StoredSteps& steps) { return steps.weight_tiles + steps.blocks * 2 * kWarps; }

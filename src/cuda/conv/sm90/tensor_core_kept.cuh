@@ -88,7 +88,7 @@ class DrawnMemory {
   Buffer memory_;
 };
 
-/// A source's sample, on the call's stream; of operands that are not scaled, nothing.
+/// A source's sample, on the call's stream; of operands that are not scaled, only the zeros.
 template <class Operand>
 class Sampled {
  public:
@@ -98,6 +98,8 @@ class Sampled {
     if constexpr (Operand::kScaled)
       sample_source(call.form, static_cast<const float*>(call.source), header_.template as<OperandHeader>(), call.stream, zeros,
                     zero_count);
+    else if (zero_count != 0)
+      CHECK_CUDA(cudaMemsetAsync(zeros, 0, static_cast<std::size_t>(zero_count) * sizeof(*zeros), call.stream));
   }
 
   /// kernel(arguments...), begun while the source is sampled: before it reads header() it calls wait_for_grid_before(). What

@@ -33,10 +33,11 @@ void launch(const Gather& call) {
   using T = typename Operand::Source;
   const NarrowSteps steps = steps_of<Operand>(call.form, call.out, call.device);
   const auto packed = kept_weights<Operand>(call, steps, steps.columns);
-  const Sampled<Operand> sampled(call);
+  const DrawnMemory<Operand> order(steps, steps.is_drawn, call);
+  const Sampled<Operand> sampled(call, order.words(), order.counters());
   sampled.launch(kernel_of<Operand>(steps), steps.grid, kNarrowThreads, steps.shared_bytes, call.form, steps,
                  static_cast<const T*>(call.source), packed->template as<unsigned char>(), static_cast<const T*>(call.bias),
-                 call.epilogue, static_cast<T*>(call.out), sampled.header(), sampled.exact());
+                 call.epilogue, static_cast<T*>(call.out), sampled.header(), sampled.exact(), DrawnOrder{order.words()});
   check_launch("conv tensor_core: narrow");
 }
 

@@ -168,8 +168,9 @@ __device__ __forceinline__ void consume_narrow(const TapGemm& form, const Narrow
                                                const unsigned char* __restrict__ packed,
                                                const typename Operand::Source* __restrict__ bias, const Epilogue& epilogue,
                                                typename Operand::Source* __restrict__ out, const OperandHeader* header,
-                                               const ExactSource& exact, unsigned char* memory,
-                                               typename Operand::Source* staging, int consumer, int warp, int lane) {
+                                               const ExactSource& exact, const NarrowTiles& tiles, const DrawnOrder& order,
+                                               unsigned char* memory, typename Operand::Source* staging, int consumer, int warp,
+                                               int lane) {
   using T = typename Operand::Source;
   const auto* state = reinterpret_cast<const State*>(packed);
   packed += kWeightHeaderBytes;
@@ -212,9 +213,14 @@ __device__ __forceinline__ void consume_narrow(const TapGemm& form, const Narrow
   Ring ring;
   if (consumer == 1) ring.advance(steps.stages);
 
-  for (; walk.more(); walk.advance()) {
+  for (; steps.is_drawn || walk.more(); walk.advance()) {
     float sums[kNarrowSums];
     ptx::mbarrier_wait(layout.full(ring.stage), ring.parity);
+    if (steps.is_drawn) {
+      // Through a shuffle the compiler knows it to be the same in a warp.
+      walk.above = __shfl_sync(0xffffffffU, tiles.of_stage(ring.stage), 0);
+      if (!walk.more()) break;
+    }
     multiply_narrow(steps, layout.sources + static_cast<std::uint32_t>(ring.stage * steps.source_bytes), layout.zeros, weights,
                     sums);
 
@@ -241,7 +247,10 @@ __device__ __forceinline__ void consume_narrow(const TapGemm& form, const Narrow
       activates = activates && wrong.count < WrongTiles::kMost;
       if (faults != 0) {
         const std::uint32_t columns = doubtful_columns<Operand, kStacked>(steps, faults, first_factor, warp, lane, sums);
-        if (columns != 0) wrong.add(walk.above, faults, columns);
+        if (columns != 0 && steps.is_drawn)
+          order.add(steps, walk, warp, faults, columns, wrong);
+        else if (columns != 0)
+          wrong.add(walk.above, faults, columns);
         activates = activates && columns == 0;
       }
     }
@@ -262,9 +271,13 @@ __device__ __forceinline__ void consume_narrow(const TapGemm& form, const Narrow
   if constexpr (Operand::kScaled) {
     meet();                                      // a warp may have stored another's sums
     constexpr int kColumns = kStacked ? 8 : 16;  // of a warp
-    if (wrong.count != 0) {
+    if (steps.is_drawn && wrong.count != 0) walk.above = wrong.of[0].above;
+    while (wrong.count != 0) {
+      const std::uint32_t before = steps.is_drawn ? order.recall(steps, walk, warp, wrong) : kNoTile;
       repair_tiles<Operand>(form, steps, exact, bias, out, walk, wrong, exponent, warp * kColumns, kColumns, kNarrowPositions);
       if (is_active) finish_tiles(form, steps, epilogue, out, walk, wrong, warp * kColumns, kColumns, kNarrowPositions);
+      if (before == kNoTile) break;
+      walk.above = before;
     }
   }
 }
@@ -276,7 +289,7 @@ __global__ void __launch_bounds__(kNarrowThreads, 1)
                   const typename Operand::Source* __restrict__ source, const unsigned char* __restrict__ packed,
                   const typename Operand::Source* __restrict__ bias, const __grid_constant__ Epilogue epilogue,
                   typename Operand::Source* __restrict__ out, const OperandHeader* header,
-                  const __grid_constant__ ExactSource exact) {
+                  const __grid_constant__ ExactSource exact, const DrawnOrder order) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using T = typename Operand::Source;
   extern __shared__ __align__(16) unsigned char narrow_memory[];
@@ -287,6 +300,7 @@ __global__ void __launch_bounds__(kNarrowThreads, 1)
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const NarrowLayout layout(base, steps);
+  const NarrowTiles tiles{reinterpret_cast<volatile std::uint32_t*>(memory + (layout.tiles() - base))};
   if (threadIdx.x < 32) reinterpret_cast<std::uint32_t*>(memory + (layout.zeros - base))[lane] = 0;
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < steps.stages; ++stage) {
@@ -305,17 +319,17 @@ __global__ void __launch_bounds__(kNarrowThreads, 1)
     ptx::registers_down<80>();
     if constexpr (Operand::kScaled) wait_for_grid_before();
     narrow_convert<Operand>(form, steps, layout, memory + (layout.sources - base), memory + (layout.raw - base), source, header,
-                            reinterpret_cast<std::uint32_t*>(memory + (layout.faults(0) - base)), warp * 32 + lane);
+                            reinterpret_cast<std::uint32_t*>(memory + (layout.faults(0) - base)), tiles, warp * 32 + lane);
     return;
   }
   if (group == 3) {
     ptx::registers_down<32>();
-    narrow_copy<T>(form, steps, layout, source, warp, lane);
+    narrow_copy<T>(form, steps, layout, source, tiles, order, warp, lane);
     return;
   }
   ptx::registers_up<200>();
   consume_narrow<Operand, kDepths, kStacked, kSpread>(
-      form, steps, layout, packed, bias, epilogue, out, header, exact, memory,
+      form, steps, layout, packed, bias, epilogue, out, header, exact, tiles, order, memory,
       reinterpret_cast<T*>(memory + (layout.staging - base) + group * steps.staging_bytes), group, warp, lane);
 #endif
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cuda/conv/sm90/self_repair.cuh"
+#include "cuda/conv/sm90/tensor_core_drawn.cuh"
 #include "cuda/conv/sm90/tensor_core_narrow_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_layout.cuh"
 
@@ -19,10 +20,11 @@ struct BlockWalk : Walk {
   }
 };
 
+using NarrowTiles = DrawnTiles<kNarrowRingMost>;
+
 /// Shared memory of a block: zeros, a ring of operand tiles, a ring of rows as they are, each consumer's staging, barriers,
-/// faults, wrong tiles. The
-/// zeros come first: a product of nothing reads their 128 bytes again and again, where compute-sanitizer takes an operand's
-/// whole size from its address on to be read.
+/// faults, wrong tiles, which tiles. The zeros come first: a product of nothing reads their 128 bytes again and again, where
+/// compute-sanitizer takes an operand's whole size from its address on to be read.
 struct NarrowLayout {
   std::uint32_t base, zeros, sources, raw, staging, barriers;
   __device__ NarrowLayout(std::uint32_t base, const NarrowSteps& steps) : base(base), zeros(base) {
@@ -41,9 +43,12 @@ struct NarrowLayout {
   __device__ __forceinline__ std::uint32_t wrong(int warp) const {
     return full(2 * 8 + kNarrowRingMost) + static_cast<std::uint32_t>(warp) * sizeof(WrongTiles::Entry) * WrongTiles::kMost;
   }
+  /// NarrowTiles' words.
+  __device__ __forceinline__ std::uint32_t tiles() const { return wrong(4 * kPairs); }
 };
-static_assert((2 * 8 + kNarrowRingMost) * 16 + 4 * kPairs * sizeof(WrongTiles::Entry) * WrongTiles::kMost + 128 <=
+static_assert((2 * 8 + kNarrowRingMost) * 16 + 4 * kPairs * sizeof(WrongTiles::Entry) * WrongTiles::kMost +
+                      (8 + kNarrowRingMost) * 4 + 128 <=
                   kNarrowFixedBytes,
-              "zeros to wrong tiles");
+              "zeros to tiles");
 
 }  // namespace polyphase::cuda::tensor_core

@@ -24,16 +24,54 @@ struct NarrowTile {
   }
 };
 
+/// Which tiles a block has where they are drawn: those that fill its raw stages are dealt out and copied before there is a
+/// counter, the others drawn one ahead.
+struct NarrowDraw {
+  const NarrowTiles& tiles;
+  const DrawnOrder& order;
+  int dealt;                // tiles of the block that are still to be dealt out
+  std::uint32_t all_dealt;  // to all blocks
+  std::uint32_t drawn = 0;
+  __device__ __forceinline__ NarrowDraw(const TapGemm& form, const NarrowSteps& steps, const Walk& walk, const NarrowTiles& to,
+                                        const DrawnOrder& by)
+      : tiles(to), order(by) {
+    const int chunks = steps.rows / kNarrowRows, turns = steps.raw_stages / (kPairs * chunks) + 1;
+    dealt = kPairs * turns;
+    all_dealt = static_cast<std::uint32_t>(turns) * walk.step;
+  }
+  /// By the warpgroup that copies: `walk` is the block's next tile, whose first rows belong into raw stage `stage`, which is
+  /// free.
+  __device__ __forceinline__ void advance(int stage, Walk& walk, bool is_first) {
+    if (is_first) {
+      if (dealt <= 0) walk.above = all_dealt + drawn;
+      tiles.of_raw(stage) = walk.above;
+      if (dealt == 1) wait_for_grid_before();
+      if (dealt <= 1) drawn = order.draw(walk);
+    }
+    --dealt;
+    ptx::named_barrier(1 + kPairs, 128);
+    walk.above = tiles.of_raw(stage);
+  }
+};
+
 /// Copies a block's rows, a lane a row, four rows a warp, from the 16-byte boundary before them on.
 template <class T>
 __device__ __forceinline__ void narrow_copy(const TapGemm& form, const NarrowSteps& steps, const NarrowLayout& layout,
-                                            const T* __restrict__ source, int warp, int lane) {
+                                            const T* __restrict__ source, const NarrowTiles& tiles, const DrawnOrder& order,
+                                            int warp, int lane) {
   constexpr auto kGrain = static_cast<std::uintptr_t>(15);
   const int own = warp * (kNarrowRows / 4) + lane;
   const std::uintptr_t further = static_cast<std::uintptr_t>(kNarrowRows * steps.tile.length) * sizeof(T);
   const int span = span_of(steps.tile);
   Ring ring;
-  for (BlockWalk walk(steps); walk.more(); walk.advance()) {
+  BlockWalk walk(steps);
+  NarrowDraw draw(form, steps, walk, tiles, order);
+  for (;; walk.advance()) {
+    if (steps.is_drawn) {
+      ptx::mbarrier_wait(layout.raw_empty(ring.stage), ring.parity ^ 1);
+      draw.advance(ring.stage, walk, warp == 0 && lane == 0);
+    }
+    if (!walk.more()) break;
     const NarrowTile<T> tile(form, walk.place(steps), source);
     const int from = max(tile.first, 0), to = max(min(tile.last, span), from);
     const T* row = tile.base + own * steps.tile.length;
@@ -53,6 +91,7 @@ __device__ __forceinline__ void narrow_copy(const TapGemm& form, const NarrowSte
       ring.advance(steps.raw_stages);
     }
   }
+  if (steps.is_drawn && lane == 0) ptx::mbarrier_arrive(layout.raw_full(ring.stage));  // that there is none
 }
 
 /// Converts tiles: a thread has a position of every plane and every eight rows, and some of those beyond the tile.
@@ -148,17 +187,23 @@ template <class Operand>
 __device__ __forceinline__ void narrow_convert(const TapGemm& form, const NarrowSteps& steps, const NarrowLayout& layout,
                                                unsigned char* sources, const unsigned char* raw,
                                                const typename Operand::Source* __restrict__ source, const OperandHeader* header,
-                                               std::uint32_t* faults, int thread) {
+                                               std::uint32_t* faults, const NarrowTiles& tiles, int thread) {
   using Converter = NarrowConverter<Operand>;
   const int exponent = Operand::kScaled ? source_exponent(header) : 0;
   Converter converter{steps, power_of_two(exponent), 2 * SplitRange(exponent).least - 1};
   const int span = span_of(steps.tile), chunk_bytes = 2 * steps.tile.window * 16;
   Ring raw_ring, ring;
   int turn = 0;  // no warp always has the items beyond the tile
-  for (BlockWalk walk(steps); walk.more(); walk.advance()) {
+  for (BlockWalk walk(steps);; walk.advance()) {
+    if (steps.is_drawn) {
+      ptx::mbarrier_wait(layout.raw_full(raw_ring.stage), raw_ring.parity);
+      walk.above = tiles.of_raw(raw_ring.stage);
+    }
+    if (!walk.more()) break;
     const NarrowTile<typename Operand::Source> tile(form, walk.place(steps), source);
     converter.align(tile.base);
     ptx::mbarrier_wait(layout.empty(ring.stage), ring.parity ^ 1);
+    if (steps.is_drawn && thread == 0) tiles.of_stage(ring.stage) = walk.above;
     unsigned char* to = sources + ring.stage * steps.source_bytes;
 #pragma unroll 1
     for (int rows = static_cast<int>(form.rows); rows > 0; rows -= kNarrowRows, to += chunk_bytes) {
@@ -184,6 +229,12 @@ __device__ __forceinline__ void narrow_convert(const TapGemm& form, const Narrow
       converter.small = 0;
     }
     ptx::fence_async_shared();
+    ptx::mbarrier_arrive(layout.full(ring.stage));
+    ring.advance(steps.stages);
+  }
+  for (int consumer = 0; steps.is_drawn && consumer < kPairs; ++consumer) {  // each is told that there is none
+    ptx::mbarrier_wait(layout.empty(ring.stage), ring.parity ^ 1);
+    if (thread == 0) tiles.of_stage(ring.stage) = kNoTile;
     ptx::mbarrier_arrive(layout.full(ring.stage));
     ring.advance(steps.stages);
   }

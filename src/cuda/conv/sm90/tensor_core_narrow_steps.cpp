@@ -122,6 +122,7 @@ NarrowSteps make_narrow_steps(const TapGemm& form, const NarrowShape& shape, int
   if (shape.is_sector_aligned) choose_whole_sectors(form, steps);
   if (!measure(form, shape, steps) || !choose_columns(form, shape, steps) || !divide_memory(shared_limit, steps)) return {};
   if (!count_tiles(form, sm_count, steps)) return {};
+  steps.is_drawn = writes_more(form);
   list_products(form, shape, steps);
   return steps;
 }

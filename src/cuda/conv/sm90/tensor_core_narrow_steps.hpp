@@ -24,6 +24,7 @@ struct NarrowSteps : StoredSteps {
   bool is_spread;    // every second output is a bias, and rows are staged by vectors
   int depths;        // steps of gemm_k: products of one part
   bool stores_bulk;  // whole rows by bulk copies, else by the consumers' threads
+  bool is_drawn;     // tiles are not dealt out, but drawn as they are wanted
   int halo;          // positions of the source beyond those of the tile
   int raw_stages, raw_bytes, raw_pitch;
   int channels;       // of a tile

@@ -178,7 +178,7 @@ TEST_CASE("resident steps fit shared memory, list every product and leave no pos
 }
 
 TEST_CASE("narrow steps fit shared memory, list every product, and tiles follow each other from sector to sector") {
-  int fitting = 0, stacked = 0, whole = 0, spread = 0;
+  int fitting = 0, stacked = 0, whole = 0, spread = 0, drawn = 0;
   std::vector<ConvProblem> problems = dense_problems();
   for (const ConvProblem& p : spread_problems()) problems.push_back(p);
   for (const ConvProblem& p : problems) {
@@ -191,6 +191,7 @@ TEST_CASE("narrow steps fit shared memory, list every product, and tiles follow 
         ++fitting;
         stacked += steps.is_stacked ? 1 : 0;
         spread += steps.is_spread ? 1 : 0;
+        drawn += steps.is_drawn ? 1 : 0;
         CHECK(steps.shared_bytes <= kSharedOfHopper);
         CHECK(steps.stages >= 2);
         CHECK(steps.raw_stages >= 2);
@@ -236,6 +237,8 @@ TEST_CASE("narrow steps fit shared memory, list every product, and tiles follow 
   CHECK(stacked > 0);
   CHECK(spread > 0);
   CHECK(whole > 0);
+  CHECK(drawn > 0);
+  CHECK(drawn < fitting);
 }
 
 TEST_CASE("row steps fit shared memory and leave no position out") {
