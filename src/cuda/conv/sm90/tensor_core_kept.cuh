@@ -88,6 +88,13 @@ class DrawnMemory {
   Buffer memory_;
 };
 
+/// `count` zeros, behind the launch before. What is launched behind this one may begin at once.
+static __global__ void __launch_bounds__(kPrepareThreads) zeros_kernel(std::uint32_t* zeros, std::int64_t count) {
+  wait_for_grid_before();
+  let_dependents_start();
+  for (std::int64_t i = threadIdx.x; i < count; i += kPrepareThreads) zeros[i] = 0;
+}
+
 /// A source's sample, on the call's stream; of operands that are not scaled, only the zeros.
 template <class Operand>
 class Sampled {
@@ -99,7 +106,8 @@ class Sampled {
       sample_source(call.form, static_cast<const float*>(call.source), header_.template as<OperandHeader>(), call.stream, zeros,
                     zero_count);
     else if (zero_count != 0)
-      CHECK_CUDA(cudaMemsetAsync(zeros, 0, static_cast<std::size_t>(zero_count) * sizeof(*zeros), call.stream));
+      launch_behind(zeros_kernel, 1, kPrepareThreads, 0, call.stream, zeros, zero_count);
+    is_behind_ = Operand::kScaled || zero_count != 0;
   }
 
   /// kernel(arguments...), begun while the source is sampled: before it reads header() it calls wait_for_grid_before(). What
@@ -108,7 +116,7 @@ class Sampled {
   void launch(void (*kernel)(Parameters...), unsigned grid, unsigned block, int shared, Arguments&&... arguments) const {
     CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
     const auto bytes = static_cast<std::size_t>(shared);
-    if constexpr (Operand::kScaled)
+    if (is_behind_)
       launch_behind(kernel, grid, block, bytes, call_.stream, std::forward<Arguments>(arguments)...);
     else
       kernel<<<grid, block, bytes, call_.stream>>>(std::forward<Arguments>(arguments)...);
@@ -125,6 +133,7 @@ class Sampled {
  private:
   const Gather& call_;
   Buffer header_;
+  bool is_behind_;
 };
 
 }  // namespace polyphase::cuda::tensor_core

@@ -317,7 +317,7 @@ __global__ void __launch_bounds__(kNarrowThreads, 1)
   __syncthreads();
   if (group == 2) {
     ptx::registers_down<80>();
-    if constexpr (Operand::kScaled) wait_for_grid_before();
+    if (Operand::kScaled || steps.is_drawn) wait_for_grid_before();
     narrow_convert<Operand>(form, steps, layout, memory + (layout.sources - base), memory + (layout.raw - base), source, header,
                             reinterpret_cast<std::uint32_t*>(memory + (layout.faults(0) - base)), tiles, warp * 32 + lane);
     return;
