@@ -217,8 +217,7 @@ __device__ __forceinline__ void consume_narrow(const TapGemm& form, const Narrow
     float sums[kNarrowSums];
     ptx::mbarrier_wait(layout.full(ring.stage), ring.parity);
     if (steps.is_drawn) {
-      // Through a shuffle the compiler knows it to be the same in a warp.
-      walk.above = __shfl_sync(0xffffffffU, tiles.of_stage(ring.stage), 0);
+      walk.above = tiles.read(tiles.of_stage(ring.stage), lane);
       if (!walk.more()) break;
     }
     multiply_narrow(steps, layout.sources + static_cast<std::uint32_t>(ring.stage * steps.source_bytes), layout.zeros, weights,

@@ -50,7 +50,7 @@ struct NarrowDraw {
     }
     --dealt;
     ptx::named_barrier(1 + kPairs, 128);
-    walk.above = tiles.of_raw(stage);
+    walk.above = tiles.read(tiles.of_raw(stage), static_cast<int>(threadIdx.x) % 32);
   }
 };
 
@@ -197,7 +197,7 @@ __device__ __forceinline__ void narrow_convert(const TapGemm& form, const Narrow
   for (BlockWalk walk(steps);; walk.advance()) {
     if (steps.is_drawn) {
       ptx::mbarrier_wait(layout.raw_full(raw_ring.stage), raw_ring.parity);
-      walk.above = tiles.of_raw(raw_ring.stage);
+      walk.above = tiles.read(tiles.of_raw(raw_ring.stage), thread % 32);
     }
     if (!walk.more()) break;
     const NarrowTile<typename Operand::Source> tile(form, walk.place(steps), source);

@@ -205,12 +205,13 @@ __device__ __forceinline__ void store_carried(const float (&sums)[2][kN / 2], fl
 #pragma unroll
   for (int pass = 0; pass < kN / kPass; ++pass) {
     const SumsOf<Mode, kPass> finished(scale, biases + kPass * pass, is_finished, lane);
-    const bool continues = warp == 0 && window.skip == 0;
-    CarriedSectors<kPass> carried;
-    if (continues) carried.load(kept.before + kPass * pass * kKeptBytes, lane);
     if (lane == 0) ptx::bulk_wait_read();
     ptx::named_barrier(barrier, 128);
-    if (continues) carried.stage(steps.store_classes, kCarryPositions * kBytes, further, staging, lane);
+    if (warp == 0 && window.skip == 0) {
+      CarriedSectors<kPass> carried;
+      carried.load(kept.before + kPass * pass * kKeptBytes, lane);
+      carried.stage(steps.store_classes, kCarryPositions * kBytes, further, staging, lane);
+    }
     std::uint32_t at[2][2];
 #pragma unroll
     for (int i = 0; i < 4; ++i)
