@@ -49,8 +49,7 @@ struct RowTraits {
 template <class Mode, int kN>
 using TraitsOf = RowTraits<typename Mode::Operand, kN, Mode::kTaps>;
 
-/// Shared memory of a block: weights, then of each consumer its ring and its staging, then the columns' biases, then barriers
-/// and lists of wrong tiles.
+/// Shared memory of a block: weights, then of each consumer its ring and its staging, then the columns' biases, barriers.
 struct RowLayout {
   std::uint32_t weights, ring, staging, bias, barriers, own;
   __device__ RowLayout(std::uint32_t base, const RowSteps& steps, int element_bytes, int pair) {
@@ -64,17 +63,15 @@ struct RowLayout {
     staging = stagings + static_cast<std::uint32_t>(pair) * store;
     bias = stagings + kPairs * store;
     barriers = bias + static_cast<std::uint32_t>(steps.columns * rows_bias_bytes(element_bytes));
-    own = barriers + 64 + static_cast<std::uint32_t>(of_ring) * 128;
+    own = barriers + 64 + 16 * kRowToldRuns + static_cast<std::uint32_t>(of_ring) * 128;
   }
   __device__ __forceinline__ std::uint32_t weights_full() const { return barriers; }
   /// A consumer says here, once a tile, that the other may begin its next one.
   __device__ __forceinline__ std::uint32_t turn(int pair) const { return barriers + 8 + static_cast<std::uint32_t>(pair) * 8; }
   /// A consumer says here that what it keeps for the other's next tile is there.
   __device__ __forceinline__ std::uint32_t kept(int pair) const { return barriers + 24 + static_cast<std::uint32_t>(pair) * 8; }
-  __device__ __forceinline__ std::uint32_t wrong(int warp) const {
-    static_assert(sizeof(WrongTiles::Entry) * WrongTiles::kMost * 4 * kPairs == kRowsWrongBytes);
-    return barriers + kRowsBarrierBytes + static_cast<std::uint32_t>(warp) * (kRowsWrongBytes / (4 * kPairs));
-  }
+  /// The block's run behind `turn` more than the first is there, and 8 bytes further which it is.
+  __device__ __forceinline__ std::uint32_t told(std::uint32_t turn) const { return barriers + 64 + turn % kRowToldRuns * 16; }
   __device__ __forceinline__ std::uint32_t full(int stage) const { return own + static_cast<std::uint32_t>(stage) * 16; }
   __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
 };
@@ -220,7 +217,7 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
                                              typename Mode::Operand::Source* __restrict__ out, const OperandHeader* header,
                                              const State* __restrict__ weight_state, const ExactSource& exact,
                                              const float* biases, typename TraitsOf<Mode, kN>::S* staging,
-                                             WrongTiles::Entry* wrong_tiles, int pair, int warp, int lane) {
+                                             const RowOrder& order, int pair, int warp, int lane) {
   using Operand = typename Mode::Operand;
   using Traits = TraitsOf<Mode, kN>;
   constexpr int kHalves = Traits::kHalves, kSecondHalves = Operand::kParts == 2 ? kHalves : 1;
@@ -234,7 +231,7 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
   RowReader<Mode> reader(steps, source_scale, warp, lane);
   const Faults of_weights =
       Operand::kScaled ? weight_faults(static_cast<Split>(weight_state->weight_split), form.rows * form.taps) : 0;
-  WrongTiles wrong{wrong_tiles};
+  std::uint32_t doubtful = kNoTile;  // the last tile of which this warp has sums to compute again
   const std::uint32_t weight_step = static_cast<std::uint32_t>(steps.weight_bytes) / 16;
   const std::uint64_t weights = ptx::operand_descriptor(layout.weights, kN * 16);
   const std::uint64_t bias_rows = ptx::operand_descriptor(layout.bias, kN * 16);
@@ -243,9 +240,9 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
   Ring at;
   if (Mode::kInTurns && pair == 1) at.skip(steps.count, steps.stages);
   std::uint32_t turns = pair == 0 ? 1 : 0;
-  RowWalk<Mode::kCarries> walk(steps, pair);
+  RowWalk<Mode::kCarries, Mode::kBytes == 4> walk(steps, pair);
 #pragma unroll 1
-  for (; walk.more(); walk.advance(steps), ++turns) {
+  for (; walk.more(); walk.advance(steps, layout), ++turns) {
     const TilePlace place = walk.place(steps);
     reader.begin_tile(form, RowTile<T>(form, place, source));
     if (pair == 1 || turns > 1) ptx::mbarrier_wait(layout.turn(1 - pair), turns & 1);
@@ -299,7 +296,11 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
     if constexpr (Operand::kScaled) {
       const Faults faults = of_weights + reader.faults();
       if (__builtin_expect(static_cast<long>(faults != 0), 0L) != 0) {
-        if (mark_doubtful<Operand, kN>(faults, first)) wrong.add(walk.number(steps), faults);
+        if (mark_doubtful<Operand, kN>(faults, first)) {
+          const std::uint32_t number = walk.number(steps);
+          if (lane == 0) *order.before(steps, walk, number, warp) = doubtful;
+          doubtful = number;
+        }
       }
     }
     const std::int64_t first_bias = place.g * form.out_channels;
@@ -348,7 +349,7 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
   if (Mode::kCarries && lane == 0) ptx::bulk_wait();
   if constexpr (Operand::kScaled) {
     ptx::named_barrier(1 + kPairs, kPairs * 128);  // a warp may have stored another's sums
-    if (wrong.count != 0) repair_rows<Mode, kN>(form, steps, exact, active, bias, out, walk, wrong, warp);
+    if (doubtful != kNoTile) repair_rows<Mode, kN>(form, steps, exact, active, bias, out, order, doubtful, pair, warp);
   }
 }
 
@@ -360,7 +361,7 @@ __global__ void __launch_bounds__(kRowsThreads, 1)
                          const __grid_constant__ Epilogue epilogue, const typename Mode::Operand::Source* __restrict__ source,
                          const unsigned char* __restrict__ packed, const typename Mode::Operand::Source* __restrict__ bias,
                          typename Mode::Operand::Source* __restrict__ out, const OperandHeader* header,
-                         const __grid_constant__ ExactSource exact) {
+                         const __grid_constant__ ExactSource exact, const __grid_constant__ RowOrder order) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Operand = typename Mode::Operand;
   // Copiers of f32 with three taps would spill with 40.
@@ -380,7 +381,10 @@ __global__ void __launch_bounds__(kRowsThreads, 1)
     }
     ptx::mbarrier_init(layout.turn(pair), 4);
     ptx::mbarrier_init(layout.kept(pair), 2 * 32);  // each thread that shares for itself
-    if (pair == 0) ptx::mbarrier_init(layout.weights_full(), 1);
+    if (pair == 0) {
+      ptx::mbarrier_init(layout.weights_full(), 1);
+      for (std::uint32_t turn = 0; turn < kRowToldRuns; ++turn) ptx::mbarrier_init(layout.told(turn), 1);
+    }
     ptx::fence_mbarrier_init();
   }
   float* biases = reinterpret_cast<float*>(raw + (layout.bias - base));
@@ -396,14 +400,14 @@ __global__ void __launch_bounds__(kRowsThreads, 1)
         ptx::bulk_copy(layout.weights + at, from + at, min(16384U, total - at), layout.weights_full());
     }
     copy_rows<typename Operand::Source, Mode::kCopiers, Mode::kInTurns, Mode::kCarries>(
-        form, steps, maps, layout, source, pair, (Mode::kInTurns ? warp : warp % 2) * 32 + lane);
+        form, steps, maps, layout, order, source, pair, (Mode::kInTurns ? warp : warp % 2) * 32 + lane);
     return;
   }
   ptx::registers_up<kMultiplierRegisters>();
   consume_rows<Mode, kN>(form, steps, store_maps, epilogue, layout, raw + (layout.ring - base), source, bias, out, header,
                          reinterpret_cast<const State*>(packed), exact, biases,
-                         reinterpret_cast<Staged<typename Operand::Source>*>(raw + (layout.staging - base)),
-                         reinterpret_cast<WrongTiles::Entry*>(raw + (layout.wrong(4 * pair + warp) - base)), pair, warp, lane);
+                         reinterpret_cast<Staged<typename Operand::Source>*>(raw + (layout.staging - base)), order, pair, warp,
+                         lane);
 #endif
 }
 #endif

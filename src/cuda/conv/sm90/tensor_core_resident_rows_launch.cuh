@@ -19,12 +19,16 @@ void launch_rows(RowKernel<Mode, kN>, const Gather& call, const RowSteps& steps)
   using Operand = typename Mode::Operand;
   using T = typename Operand::Source;
   const auto packed = kept_weights<Operand>(call, steps, steps.columns);
-  const Sampled<Operand> sampled(call);
+  const std::int64_t counters = steps.is_drawn ? steps.weight_tiles : 0;
+  const Buffer order(Operand::kScaled ? static_cast<std::size_t>(RowOrder::words(steps)) * sizeof(std::uint32_t) : 0,
+                     call.device);
+  auto* const drawn = order.as<std::uint32_t>();
+  const Sampled<Operand> sampled(call, drawn, counters);
   const auto* source = static_cast<const T*>(call.source);
   sampled.launch(resident_rows_kernel<Mode, kN>, steps.grid, kRowsThreads, steps.shared_bytes, call.form, steps,
                  make_row_maps(call.form, steps, source, sizeof(T)), make_store_maps(call.form, steps, call.out, sizeof(T)),
                  call.epilogue, source, packed->template as<unsigned char>(), static_cast<const T*>(call.bias),
-                 static_cast<T*>(call.out), sampled.header(), sampled.exact());
+                 static_cast<T*>(call.out), sampled.header(), sampled.exact(), RowOrder{drawn});
   check_launch("conv tensor_core: rows");
 }
 

@@ -34,7 +34,7 @@ __device__ __forceinline__ bool mark_doubtful(Faults faults, float (&sums)[kHalv
 template <bool kRuns>
 struct OwnPositions {
   int begin, end;
-  __device__ __forceinline__ OwnPositions(const RowSteps& steps, const RowWalk<kRuns>& walk, const float* address) {
+  __device__ __forceinline__ OwnPositions(const RowSteps& steps, const RowWalk<kRuns, true>& walk, const float* address) {
     const auto behind = static_cast<int>(reinterpret_cast<std::uintptr_t>(address) / sizeof(float)) & (steps.aligned - 1);
     if constexpr (kRuns) {
       begin = walk.at == 0 ? steps.aligned - behind : 0;
@@ -50,7 +50,7 @@ struct OwnPositions {
 template <class Mode, int kN>
 __device__ __forceinline__ void repair_row_tile(const TapGemm& form, const RowSteps& steps, const ExactSource& exact,
                                                 const LightActivation& active, const float* bias, float* out,
-                                                const RowWalk<Mode::kCarries>& walk, int warp) {
+                                                const RowWalk<Mode::kCarries, true>& walk, int warp) {
   constexpr int kBatch = 32;                           // outputs of a lane, read at once
   constexpr int kAtOnce = Mode::kHalves == 1 ? 2 : 1;  // columns of a warp's read
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -88,19 +88,18 @@ __device__ __forceinline__ void repair_row_tile(const TapGemm& form, const RowSt
   }
 }
 
-/// Computes again what may be wrong in a warp's sums, whose tiles are all stored, by whichever warp of the block. Not inlined:
-/// it has registers of its own.
+/// Computes again what may be wrong in a warp's sums, whose tiles are all stored, by whichever warp of the block: of `number`
+/// and those before it. Not inlined: it has registers of its own.
 template <class Mode, int kN>
 __device__ __noinline__ void repair_rows(const TapGemm& form, const RowSteps& steps, const ExactSource& exact,
-                                         const LightActivation& active, const float* bias, float* out,
-                                         RowWalk<Mode::kCarries> walk, WrongTiles wrong, int warp) {
+                                         const LightActivation& active, const float* bias, float* out, const RowOrder& order,
+                                         std::uint32_t number, int pair, int warp) {
+  RowWalk<Mode::kCarries, true> walk(steps, pair);
+  __syncwarp();
 #pragma unroll 1
-  for (int i = 0; i < wrong.count; ++i) {
-    walk.go_to(steps, wrong.of[i].above);
-    do {
-      repair_row_tile<Mode, kN>(form, steps, exact, active, bias, out, walk, warp);
-      walk.advance(steps);
-    } while (i == WrongTiles::kMost - 1 && walk.more());
+  for (; number != kNoTile; number = *order.before(steps, walk, number, warp)) {
+    walk.go_to(steps, number);
+    repair_row_tile<Mode, kN>(form, steps, exact, active, bias, out, walk, warp);
   }
 }
 

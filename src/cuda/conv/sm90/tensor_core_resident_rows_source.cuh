@@ -12,8 +12,10 @@
 #include "cuda/conv/sm90/tensor_core_resident_rows_maps.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_rows_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_source.cuh"
+#include "cuda/dependent_launch.cuh"
 #include "cuda/ptx/async_copy.cuh"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/shared.cuh"
 #include "cuda/ptx/tensor_copy.cuh"
 
 namespace polyphase::cuda::tensor_core {
@@ -32,19 +34,62 @@ struct RowTile {
   }
 };
 
-/// The tiles of a consumer. kRuns: every other one of a block's runs of RowSteps::run tiles.
-template <bool kRuns>
+/// Runs that are drawn: a counter of each tile of weights. Then of each tile and warp the warp's doubtful tile before it, since
+/// nothing that is stored may depend on who drew what.
+struct RowOrder {
+  std::uint32_t* memory;
+  static constexpr int kWarps = 4;
+  __device__ __forceinline__ std::uint32_t* before(const RowSteps& steps, const Walk& walk, std::uint32_t number,
+                                                   int warp) const {
+    const auto tiles = static_cast<std::uint32_t>(steps.weight_tiles);
+    return memory + tiles + (static_cast<std::int64_t>(number) * tiles + walk.tile) * kWarps + warp;
+  }
+  /// Words of `memory`.
+  [[nodiscard]] static std::int64_t words(const RowSteps& steps) {
+    return steps.weight_tiles + steps.blocks * steps.run * kWarps;
+  }
+};
+
+/// The tiles of a consumer: every other one of a block's runs, of RowSteps::run tiles with kRuns, else of two. With kTold a
+/// thread that copies tells the block each run but the first, when all of the one before is on its way; else they are dealt
+/// out.
+template <bool kRuns, bool kTold>
 struct RowWalk : Walk {
-  int pair, at;  // tile of the run
+  int pair, at;            // tile of the run
+  std::uint32_t told = 0;  // runs
   __device__ RowWalk(const StoredSteps& steps, int pair_) : Walk(steps, pair_), pair(pair_), at(pair_) {
     if (!kRuns) return;
     above = steps.by_weight_tiles.divide(blockIdx.x);
     step = steps.by_weight_tiles.divide(gridDim.x);
   }
-  __device__ __forceinline__ void advance(const RowSteps& steps) {
+  template <class RowLayout>
+  __device__ __forceinline__ void advance(const RowSteps& steps, const RowLayout& layout) {
     if (kRuns && (at += kPairs) < length(steps)) return;
     at = pair;
-    above += step;
+    if (!kTold) {
+      above += step;
+      return;
+    }
+    const std::uint32_t slot = layout.told(told);
+    ptx::mbarrier_wait(slot, told / kRowToldRuns & 1);
+    // Through a shuffle the compiler knows it to be the same in a warp.
+    above = __shfl_sync(0xffffffffU, ptx::load_shared(slot + 8), 0) + static_cast<std::uint32_t>(kRuns ? 0 : pair);
+    ++told;
+  }
+  __device__ __forceinline__ bool ends_run(const RowSteps& steps) const {
+    return kTold && (!kRuns || at + kPairs >= length(steps));
+  }
+  /// The block's next run, as the first consumer's walk has it. The second one is dealt out: the counter may not be zero yet.
+  __device__ __forceinline__ std::uint32_t draw(const RowSteps& steps, const RowOrder& order) const {
+    if (told == 0 || !steps.is_drawn) return above + step;
+    wait_for_grid_before();
+    return 2 * step + atomicAdd(order.memory + tile, kRuns ? 1U : static_cast<std::uint32_t>(kPairs));
+  }
+  template <class RowLayout>
+  __device__ __forceinline__ void tell(const RowLayout& layout, std::uint32_t next) const {
+    const std::uint32_t slot = layout.told(told);
+    ptx::store_shared(slot + 8, next);
+    ptx::mbarrier_arrive(slot);
   }
   /// Tiles of the run: a row's last one may have fewer.
   __device__ __forceinline__ int length(const RowSteps& steps) const {
@@ -94,14 +139,18 @@ __device__ __forceinline__ void copy_boxes(const RowSteps& steps, const RowMaps&
 /// at whole words of 4 bytes.
 template <class T, int kThreads, bool kBoth, bool kRuns, class RowLayout>
 __device__ __forceinline__ void copy_rows(const TapGemm& form, const RowSteps& steps, const RowMaps& maps,
-                                          const RowLayout& layout, const T* __restrict__ source, int pair, int thread) {
+                                          const RowLayout& layout, const RowOrder& order, const T* __restrict__ source,
+                                          int pair, int thread) {
   constexpr int kBytes = static_cast<int>(sizeof(T)), kOfRow = kThreads / kRowsOfStep;
   const int row = thread / kOfRow, column = thread % kOfRow;
   const std::int64_t further = kRowsOfStep * form.source_length * kBytes;
   const auto slot = static_cast<std::uint32_t>(slot_of(steps, row) * steps.pitch);
   Ring ring;
-  RowWalk<kRuns> walk(steps, kBoth ? 0 : pair);
+  RowWalk<kRuns, kBytes == 4> walk(steps, kBoth ? 0 : pair);
+  std::uint32_t next = 0;  // run, in the thread that draws
   for (bool is_second = false; walk.more();) {
+    const bool draws = pair == 0 && thread == 0 && walk.ends_run(steps);
+    if (draws && !is_second) next = walk.draw(steps, order);
     const RowTile<T> tile(form, walk.place(steps, is_second ? 1 : 0), source);
     const T* begin = tile.base + row * form.source_length;
     const auto offset = static_cast<int>(reinterpret_cast<std::uintptr_t>(begin) % 16), end = offset + steps.span * kBytes;
@@ -136,7 +185,9 @@ __device__ __forceinline__ void copy_rows(const TapGemm& form, const RowSteps& s
       ring.advance(steps.stages);
     }
     if (kBoth) is_second = !is_second && (kRuns || walk.above + 1 < walk.count);
-    if (!is_second) walk.advance(steps);
+    if (is_second) continue;
+    if (draws) walk.tell(layout, next);
+    walk.advance(steps, layout);
   }
 }
 

@@ -8,10 +8,12 @@
 namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kRowsOfStep = 16;
-inline constexpr int kRowsBarrierBytes = 320;
+/// Runs that a block can be told of before the first of them is read: whoever copies is ahead of the consumer by the tiles that
+/// a ring holds, the other consumer, whose turn was before, is at most a tile behind, and what copies for it as much.
+inline constexpr int kRowToldRuns = 8, kRowTilesAhead = kRowToldRuns - 3;
+inline constexpr int kRowsBarrierBytes = 64 + 16 * kRowToldRuns + 256;
 /// Of a column's bias: a float; of 16 bits its part of an operand of 16 rows.
 [[nodiscard]] constexpr int rows_bias_bytes(int element_bytes) { return element_bytes == 2 ? 32 : 4; }
-inline constexpr int kRowsWrongBytes = 1024;  // of f32: lists of what eight warps compute again
 
 /// Which elements of a tile's rows are aligned as one number of twice the size together with the next: 0, 2, ..., 1, 3, ..., or
 /// it depends on the row.
@@ -41,6 +43,7 @@ struct RowSteps : StoredSteps {
   int last_run;       // those of a row's last run
   int staging_bytes;  // of a consumer
   int store_columns;  // of a box
+  bool is_drawn;      // a block's runs, behind the first two; else they are dealt out
   bool stores_pairs;  // neighbouring outputs are aligned as one number of twice the size, and tiles do not overlap
 };
 
