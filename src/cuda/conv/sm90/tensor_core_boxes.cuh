@@ -349,7 +349,6 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
     repair_boxes<Mode>(form, steps, exact, bias, out, epilogue, order, walk, wrong, last, exponent, warp);
 }
 
-#ifndef EMULATE
 template <class Mode>
 __global__ void __launch_bounds__(kBoxesThreads, 1)
     boxes_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ BoxesSteps steps,
@@ -391,6 +390,5 @@ __global__ void __launch_bounds__(kBoxesThreads, 1)
                       lane);
 #endif
 }
-#endif
 
 }  // namespace polyphase::cuda::tensor_core

@@ -281,7 +281,6 @@ __device__ __forceinline__ void consume_narrow(const TapGemm& form, const Narrow
   }
 }
 
-#ifndef EMULATE
 template <class Operand, int kDepths, bool kStacked, bool kSpread>
 __global__ void __launch_bounds__(kNarrowThreads, 1)
     narrow_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ NarrowSteps steps,
@@ -332,6 +331,5 @@ __global__ void __launch_bounds__(kNarrowThreads, 1)
       reinterpret_cast<T*>(memory + (layout.staging - base) + group * steps.staging_bytes), group, warp, lane);
 #endif
 }
-#endif
 
 }  // namespace polyphase::cuda::tensor_core

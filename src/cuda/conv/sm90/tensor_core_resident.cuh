@@ -208,7 +208,6 @@ __device__ __forceinline__ void consume_resident(const TapGemm& form, const Resi
   }
 }
 
-#ifndef EMULATE
 template <class Operand, bool kPaired, int kN>
 __global__ void __launch_bounds__(kResidentThreads, 1)
     resident_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ ResidentSteps steps,
@@ -261,6 +260,5 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
                                          reinterpret_cast<Staged<T>*>(memory + (layout.staging - base)), pair, warp, lane);
 #endif
 }
-#endif
 
 }  // namespace polyphase::cuda::tensor_core

@@ -353,7 +353,6 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
   }
 }
 
-#ifndef EMULATE
 template <class Mode, int kN>
 __global__ void __launch_bounds__(kRowsThreads, 1)
     resident_rows_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ RowSteps steps,
@@ -410,6 +409,5 @@ __global__ void __launch_bounds__(kRowsThreads, 1)
                          lane);
 #endif
 }
-#endif
 
 }  // namespace polyphase::cuda::tensor_core
