@@ -17,6 +17,8 @@
 
 namespace polyphase::testing {
 
+inline constexpr int kSharedOfHopper = 227 * 1024, kSmsOfHopper = 132;  // an H200
+
 class Picker {
  public:
   explicit Picker(unsigned seed) : random_(seed) {}

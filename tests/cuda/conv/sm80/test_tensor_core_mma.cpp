@@ -23,7 +23,7 @@ namespace tensor_core = cuda::tensor_core;
 
 namespace {
 
-constexpr int kSharedLeast = 99 * 1024, kSharedOfAmpere = 163 * 1024, kSharedOfHopper = 227 * 1024;
+constexpr int kSharedLeast = 99 * 1024, kSharedOfAmpere = 163 * 1024;
 constexpr ConvDirection kGathers[] = {ConvDirection::forward, ConvDirection::dgrad};
 
 /// Strides, dilations, groups, paddings, batches and lengths around the tiles; classes that fill a row, with runs between them

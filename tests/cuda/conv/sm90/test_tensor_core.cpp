@@ -24,8 +24,6 @@ namespace tensor_core = cuda::tensor_core;
 
 namespace {
 
-constexpr int kSharedOfHopper = 227 * 1024;
-
 /// Strides, dilations, groups, paddings and lengths around the tiles, with channels enough for the tensor cores.
 std::vector<ConvProblem> dense_problems() {
   std::vector<ConvProblem> problems;

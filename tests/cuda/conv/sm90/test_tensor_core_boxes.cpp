@@ -22,8 +22,6 @@ namespace tensor_core = cuda::tensor_core;
 
 namespace {
 
-constexpr int kSharedOfHopper = 227 * 1024;
-
 /// Rows of every kind: whole lines of 128 bytes, whole sectors, 16 bytes, even and odd ones, shorter than a tile and than a
 /// sector; groups, columns and rows that fill no tile, several chunks of rows, taps far apart.
 std::vector<ConvProblem> boxes_problems() {

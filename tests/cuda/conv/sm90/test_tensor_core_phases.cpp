@@ -22,8 +22,6 @@ namespace tensor_core = cuda::tensor_core;
 
 namespace {
 
-constexpr int kSharedOfHopper = 227 * 1024;
-
 ConvProblem phases_problem(std::int64_t N, std::int64_t C_in, std::int64_t C_out, std::int64_t L_in, std::int64_t P_l = 1,
                            std::int64_t G = 1, std::int64_t P_r = 1) {
   return sized({.N = N, .C_in = C_in, .C_out = C_out, .L_in = L_in, .K = 4, .S = 2, .P_l = P_l, .P_r = P_r, .G = G});

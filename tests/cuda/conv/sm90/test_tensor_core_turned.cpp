@@ -26,10 +26,8 @@ namespace tensor_core = cuda::tensor_core;
 
 namespace {
 
-constexpr int kSharedOfHopper = 227 * 1024, kProcessors = 132;
-
 TurnedSteps steps_of(const ConvProblem& p, ConvDirection direction, TurnedPlace place = {}) {
-  return tensor_core::make_turned_steps(cuda::make_tap_gemm(p, direction), place, kProcessors, kSharedOfHopper);
+  return tensor_core::make_turned_steps(cuda::make_tap_gemm(p, direction), place, kSmsOfHopper, kSharedOfHopper);
 }
 
 /// Problems around the tiles that the kernel takes, both directions; every length modulo a sector.

@@ -24,8 +24,6 @@ namespace tensor_core = cuda::tensor_core;
 
 namespace {
 
-constexpr int kSharedOfHopper = 227 * 1024;
-
 /// K = 2*S, padded so that outputs begin and end with half of a unit's taps.
 ConvProblem doubled(std::int64_t N, std::int64_t C_in, std::int64_t C_out, std::int64_t L_in, std::int64_t S,
                     std::int64_t G = 1, std::int64_t P_r = 0) {

@@ -29,9 +29,6 @@ namespace tensor_core = cuda::tensor_core;
 
 namespace {
 
-constexpr int kSharedOfHopper = 227 * 1024;
-constexpr int kSmsOfHopper = 132;
-
 /// Strides that divide the dilation and not, tiles that are full and not, taps that share a window and that do not.
 std::vector<ConvProblem> problems() {
   std::vector<ConvProblem> out = random_wgrads(11, 48);

@@ -16,9 +16,6 @@ namespace tensor_core = cuda::tensor_core;
 
 namespace {
 
-constexpr int kSharedOfHopper = 227 * 1024;
-constexpr int kSmsOfHopper = 132;
-
 /// The job that stores each weight, by what the kernels store: rows, columns and shifts of a tile.
 std::vector<std::int64_t> jobs_that_store(const ConvProblem& p, const tensor_core::WgradSteps& steps) {
   const std::int64_t in = p.C_in / p.G, out = p.C_out / p.G;

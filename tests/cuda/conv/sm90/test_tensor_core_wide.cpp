@@ -21,7 +21,6 @@ namespace tensor_core = cuda::tensor_core;
 
 namespace {
 
-constexpr int kSharedOfHopper = 227 * 1024;
 constexpr ConvDirection kGathers[] = {ConvDirection::forward, ConvDirection::dgrad};
 
 /// Strides, dilations, groups, paddings, batches and lengths around the tiles; classes that fill a row and that do not.
