@@ -73,9 +73,6 @@ __device__ __forceinline__ bool has_sum_below(float least, std::int64_t columns,
          0;
 }
 
-/// Of drawn tiles: none.
-inline constexpr std::uint32_t kNoTile = 0xffffffffU;
-
 /// The tiles in which a warp has sums that may be wrong, in shared memory. When there is no more place the last one stands for
 /// all tiles from it on.
 struct WrongTiles {

@@ -9,6 +9,8 @@
 
 namespace polyphase::cuda::tensor_core {
 
+inline constexpr std::uint32_t kNoTile = 0xffffffffU;
+
 /// Which tiles a block has, told in shared memory by whoever copies to whoever waits for a stage, of up to kRawMost raw ones.
 template <int kRawMost>
 struct DrawnTiles {

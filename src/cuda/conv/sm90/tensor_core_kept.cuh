@@ -101,13 +101,16 @@ class Sampled {
  public:
   /// `zeros`: `zero_count` words that are to be zeros when the kernel has seen the header.
   explicit Sampled(const Gather& call, std::uint32_t* zeros = nullptr, std::int64_t zero_count = 0)
-      : call_(call), header_(Operand::kScaled ? sizeof(OperandHeader) : 0, call.device) {
-    if constexpr (Operand::kScaled)
+      : call_(call),
+        header_(Operand::kScaled ? sizeof(OperandHeader) : 0, call.device),
+        is_behind_(Operand::kScaled || zero_count != 0) {
+    if constexpr (Operand::kScaled) {
       sample_source(call.form, static_cast<const float*>(call.source), header_.template as<OperandHeader>(), call.stream, zeros,
                     zero_count);
-    else if (zero_count != 0)
+    } else if (zero_count != 0) {
       launch_behind(zeros_kernel, 1, kPrepareThreads, 0, call.stream, zeros, zero_count);
-    is_behind_ = Operand::kScaled || zero_count != 0;
+      check_launch("conv tensor_core: zeros");
+    }
   }
 
   /// kernel(arguments...), begun while the source is sampled: before it reads header() it calls wait_for_grid_before(). What

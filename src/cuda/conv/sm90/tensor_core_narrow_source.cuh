@@ -32,8 +32,7 @@ struct NarrowDraw {
   int dealt;                // tiles of the block that are still to be dealt out
   std::uint32_t all_dealt;  // to all blocks
   std::uint32_t drawn = 0;
-  __device__ __forceinline__ NarrowDraw(const TapGemm& form, const NarrowSteps& steps, const Walk& walk, const NarrowTiles& to,
-                                        const DrawnOrder& by)
+  __device__ __forceinline__ NarrowDraw(const NarrowSteps& steps, const Walk& walk, const NarrowTiles& to, const DrawnOrder& by)
       : tiles(to), order(by) {
     const int chunks = steps.rows / kNarrowRows, turns = steps.raw_stages / (kPairs * chunks) + 1;
     dealt = kPairs * turns;
@@ -65,7 +64,7 @@ __device__ __forceinline__ void narrow_copy(const TapGemm& form, const NarrowSte
   const int span = span_of(steps.tile);
   Ring ring;
   BlockWalk walk(steps);
-  NarrowDraw draw(form, steps, walk, tiles, order);
+  NarrowDraw draw(steps, walk, tiles, order);
   for (;; walk.advance()) {
     if (steps.is_drawn) {
       ptx::mbarrier_wait(layout.raw_empty(ring.stage), ring.parity ^ 1);
