@@ -61,7 +61,8 @@ std::shared_ptr<const Buffer> kept_weights(const Gather& call, const Steps& step
                     steps.rows,
                     steps.planes,
                     steps.taps,
-                    steps.count};
+                    steps.count,
+                    steps.has_parts_together ? 1 : 0};
   const auto bytes = static_cast<std::size_t>(kWeightHeaderBytes + steps.weight_tiles * steps.count * steps.weight_bytes);
   return call.weights.packed(
       key, bytes, call.device, call.stream,

@@ -24,7 +24,8 @@ static __global__ void __launch_bounds__(kPrepareThreads)
   }
 }
 
-/// packed[weight tile][step][tap][plane][part][block of rows][column][kVector]; zero where there is no weight.
+/// packed[weight tile][step][tap][plane][part][block of rows][column][kVector], or ...[block of rows][part][column][kVector]
+/// with the last part first (Steps::has_parts_together); zero where there is no weight.
 template <class Operand>
 __global__ void __launch_bounds__(kPrepareThreads)
     pack_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ Steps steps,
@@ -66,13 +67,13 @@ __global__ void __launch_bounds__(kPrepareThreads)
     }
     uint4 parts[Operand::kParts];
     convert<Operand>(values, power_of_two(exponent), parts);
-    // i without its parts, with them put between plane and block.
-    const std::int64_t vector = i % (static_cast<std::int64_t>(blocks) * tile_columns);
-    const std::int64_t above = i / (static_cast<std::int64_t>(blocks) * tile_columns);
+    // i without its parts, with them put between plane and block, or block and column.
+    const std::int64_t of_part = steps.has_parts_together ? tile_columns : static_cast<std::int64_t>(blocks) * tile_columns;
+    const std::int64_t vector = i % of_part, above = i / of_part;
 #pragma unroll
     for (int part = 0; part < Operand::kParts; ++part) {
-      const std::int64_t at = (above * Operand::kParts + part) * blocks * tile_columns + vector;
-      reinterpret_cast<uint4*>(packed)[at] = parts[part];
+      const int place = steps.has_parts_together ? Operand::kParts - 1 - part : part;
+      reinterpret_cast<uint4*>(packed)[(above * Operand::kParts + place) * of_part + vector] = parts[part];
     }
   }
   if (Operand::kScaled && worst != Split::exact) atomicMax(&state->weight_split, static_cast<std::uint32_t>(worst));

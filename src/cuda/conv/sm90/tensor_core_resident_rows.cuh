@@ -49,6 +49,31 @@ struct RowTraits {
 template <class Mode, int kN>
 using TraitsOf = RowTraits<typename Mode::Operand, kN, Mode::kTaps>;
 
+/// A thread's sums of a tile. Of two parts those of the mixed products lie before the others, so that they are the first
+/// columns of a product of twice as many: ptxas has both kinds of product in the same registers only from the first one on.
+template <class Mode, int kN>
+struct RowSums {
+  static constexpr int kHalves = TraitsOf<Mode, kN>::kHalves, kOwn = kN / 2;
+  static constexpr int kMixed = Mode::Operand::kParts == 2 ? kOwn : 0;
+  static_assert(kMixed == 0 || kHalves == 1);
+  float v[kHalves][kMixed + kOwn];
+  __device__ __forceinline__ float (&high())[kHalves][kOwn] { return reinterpret_cast<float(&)[kHalves][kOwn]>(v[0][kMixed]); }
+  __device__ __forceinline__ float (&mixed())[kOwn] { return reinterpret_cast<float(&)[kOwn]>(v[0][0]); }
+  __device__ __forceinline__ float operator()(int m, int i) const {
+    return kMixed == 0 ? v[m][i] : fmaf(v[m][i], 1.0F / kLowScale, v[m][kMixed + i]);
+  }
+  /// Makes high() of them all. What is left of the others changes no number, should they be added once more.
+  __device__ __forceinline__ void join() {
+    if constexpr (kMixed != 0) {
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) {
+        high()[0][i] = (*this)(0, i);
+        mixed()[i] = -0.0F;
+      }
+    }
+  }
+};
+
 /// Shared memory of a block: weights, then of each consumer its ring and its staging, then the columns' biases, barriers.
 struct RowLayout {
   std::uint32_t weights, ring, staging, bias, barriers, own;
@@ -150,14 +175,15 @@ __device__ __forceinline__ void stage_pass(int pass, const float (&sums)[TraitsO
   }
 }
 
-/// The products of a step's first or second turn of conversion, as one group. Two parts: first += high*high, second +=
-/// high*low, then second += low*high. In the first step of a tile nothing is there to be added to.
-template <class Mode, int kN, int kTurn, int kSecondHalves, int kSecond>
+/// The products of a step's first or second turn of conversion, as one group. Two parts: high * (low, high) as one product of
+/// twice the columns, then low*high. In the first step of a tile nothing is there to be added to.
+template <class Mode, int kN, int kTurn>
 __device__ __forceinline__ void multiply_rows(const RowWords<Mode>& words, std::uint64_t weights, bool adds,
-                                              float (&first)[Mode::kHalves][kN / 2], float (&second)[kSecondHalves][kSecond]) {
+                                              RowSums<Mode, kN>& sums) {
   using Mma = ptx::WgmmaFromRegisters<Mode::Operand::kType, kN, false>;
+  using Both = ptx::WgmmaFromRegisters<Mode::Operand::kType, 2 * kN, false>;
   constexpr bool kSplit = Mode::Operand::kParts == 2;
-  constexpr std::uint32_t kPart = 2 * kN, kTap = Mode::Operand::kParts * kPart;  // in 16 bytes
+  constexpr std::uint32_t kTap = Mode::Operand::kParts * 2 * kN;  // in 16 bytes
   constexpr int kPartOfTurn = kSplit ? kTurn : 0;
   ptx::wgmma_fence();
 #pragma unroll
@@ -171,32 +197,32 @@ __device__ __forceinline__ void multiply_rows(const RowWords<Mode>& words, std::
       const auto& b = words.v[Mode::element(m, 1, tap)][kPartOfTurn];
       const std::uint32_t fragment[4] = {a[0], b[0], a[1], b[1]};
       if constexpr (!kSplit) {
-        Mma::multiply(first[m], fragment, own, adds_here);
+        Mma::multiply(sums.v[m], fragment, own, adds_here);
       } else if constexpr (kTurn == 0) {
-        Mma::multiply(second[m], fragment, own + kPart, adds_here);
-        Mma::multiply(first[m], fragment, own, adds_here);
+        Both::multiply(sums.v[m], fragment, own, adds_here);
       } else {
-        Mma::multiply(second[m], fragment, own, true);
+        Mma::multiply(sums.mixed(), fragment, own + kN, true);
       }
     }
   }
   ptx::wgmma_commit();
 }
 
-/// A tile whose neighbouring positions are neighbours in rows that lie inside the tensor, straight from registers.
-template <class Mode, int kN, bool kActive, class T, int kHalves>
-__device__ __forceinline__ void store_pairs(const float (&sums)[kHalves][kN / 2], const RowFinish& finish,
-                                            const LightActivation& active, const float* biases, int position,
-                                            std::int64_t row_length, int lane, T* __restrict__ to) {
+/// A tile whose neighbouring positions are neighbours in rows that lie inside the tensor, straight from registers; `to`: the
+/// thread's first output. Sums are made whole one by one between the stores: a burst of stores holds up the other consumer's
+/// reads of shared memory.
+template <class Mode, int kN, bool kActive, class T>
+__device__ __forceinline__ void store_pairs(const RowSums<Mode, kN>& sums, const RowFinish& finish,
+                                            const LightActivation& active, const float* biases, std::int64_t row_length,
+                                            int lane, T* __restrict__ to) {
   const SumsOf<Mode, kN> finished(finish.scale, biases, true, lane);
-  to += 2 * (lane % 4) * row_length + position;
 #pragma unroll
   for (int j = 0; j < kN / 8; ++j, to += 6 * row_length) {
 #pragma unroll
     for (int b = 0; b < 2; ++b, to += row_length) {
 #pragma unroll
-      for (int m = 0; m < kHalves; ++m) {
-        float even = finished(sums[m][4 * j + b], j, b), odd = finished(sums[m][4 * j + 2 + b], j, b);
+      for (int m = 0; m < sums.kHalves; ++m) {
+        float even = finished(sums(m, 4 * j + b), j, b), odd = finished(sums(m, 4 * j + 2 + b), j, b);
         if constexpr (kActive) even = active(even), odd = active(odd);
         if constexpr (sizeof(T) == 2) {
           const Pair<T> pair{static_cast<T>(even), static_cast<T>(odd)};
@@ -220,8 +246,6 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
                                              const RowOrder& order, int pair, int warp, int lane) {
   using Operand = typename Mode::Operand;
   using Traits = TraitsOf<Mode, kN>;
-  constexpr int kHalves = Traits::kHalves, kSecondHalves = Operand::kParts == 2 ? kHalves : 1;
-  constexpr int kSecond = Operand::kParts == 2 ? kN / 2 : 1;
   using T = typename Operand::Source;
   if constexpr (Operand::kScaled) wait_for_grid_before();
   const int source_scale = Operand::kScaled ? source_exponent(header) : 0;
@@ -233,7 +257,7 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
       Operand::kScaled ? weight_faults(static_cast<Split>(weight_state->weight_split), form.rows * form.taps) : 0;
   std::uint32_t doubtful = kNoTile;  // the last tile of which this warp has sums to compute again
   const std::uint32_t weight_step = static_cast<std::uint32_t>(steps.weight_bytes) / 16;
-  const std::uint64_t weights = ptx::operand_descriptor(layout.weights, kN * 16);
+  const std::uint64_t weights = ptx::operand_descriptor(layout.weights, Operand::kParts * kN * 16);
   const std::uint64_t bias_rows = ptx::operand_descriptor(layout.bias, kN * 16);
   OneRows<Mode> ones;
   ptx::mbarrier_wait(layout.weights_full(), 0);
@@ -246,8 +270,8 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
     const TilePlace place = walk.place(steps);
     reader.begin_tile(form, RowTile<T>(form, place, source));
     if (pair == 1 || turns > 1) ptx::mbarrier_wait(layout.turn(1 - pair), turns & 1);
-    float first[kHalves][kN / 2], second[kSecondHalves][kSecond];
-    if constexpr (Mode::kBeginsAtBias) ones.multiply(bias_rows, first);
+    RowSums<Mode, kN> sums;
+    if constexpr (Mode::kBeginsAtBias) ones.multiply(bias_rows, sums.v);
     // In strict turns the other begins when all of this tile is there; else it only must not fall into step.
     int until = Mode::kInTurns ? steps.count - 1 : steps.turn;
     const auto pass_turn = [&] {
@@ -258,6 +282,7 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
     const auto fetch = [&] {
       ptx::mbarrier_wait(layout.full(at.stage), at.parity);
       reader.load(ring + at.stage * steps.stage_bytes, raw);
+      if (Operand::kParts == 2) ptx::mbarrier_arrive(layout.empty(at.stage));
     };
     RowWords<Mode> words;
     // Two groups of products a step: one is under way while the operands of the other are made.
@@ -269,44 +294,37 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
       ptx::wgmma_wait<1>();
       reader.template convert<0>(raw, words);
       const bool adds = Mode::kBeginsAtBias || left < steps.count;
-      multiply_rows<Mode, kN, 0>(words, own, adds, first, second);
-      // All that was read of the stage is in products that are issued: no read is still under way.
-      if (Operand::kParts == 2) ptx::mbarrier_arrive(layout.empty(at.stage));
+      multiply_rows<Mode, kN, 0>(words, own, adds, sums);
       ptx::wgmma_wait<1>();
       if constexpr (Mode::kBeginsAtBias) ones.keep();
       reader.template convert<1>(raw, words);
-      multiply_rows<Mode, kN, 1>(words, own, adds, first, second);
+      multiply_rows<Mode, kN, 1>(words, own, adds, sums);
       if (Operand::kParts == 1) ptx::mbarrier_arrive(layout.empty(at.stage));
       own += weight_step;
       at.advance(steps.stages);
     }
     if (Mode::kInTurns) at.skip(steps.count, steps.stages);
     if (until >= 0 && lane == 0) ptx::mbarrier_arrive(layout.turn(pair));
+    // Where the tile goes is found while the last products are under way.
+    const std::int64_t first_bias = place.g * form.out_channels;
+    const std::int64_t row_of_sample = place.n * form.G * form.out_channels + first_bias;
+    const std::int64_t t0 = place.position + form.out_origin;
+    const bool is_plain = finish.at_once && t0 >= 0 && t0 + Traits::kPositions <= form.out_length;
+    T* const own_outputs = out + (row_of_sample + place.column + 2 * (lane % 4)) * form.out_length + t0 + reader.position;
     ptx::wgmma_wait<0>();
 #pragma unroll
-    for (int m = 0; m < kHalves; ++m) ptx::settle(first[m]);
-#pragma unroll
-    for (int m = 0; m < kSecondHalves; ++m) ptx::settle(second[m]);
-    if constexpr (Operand::kParts == 2) {
-#pragma unroll
-      for (int m = 0; m < kHalves; ++m)
-#pragma unroll
-        for (int i = 0; i < kN / 2; ++i) first[m][i] += second[m][i] * (1.0F / kLowScale);
-    }
+    for (auto& of_half : sums.v) ptx::settle(of_half);
     if constexpr (Operand::kScaled) {
       const Faults faults = of_weights + reader.faults();
       if (__builtin_expect(static_cast<long>(faults != 0), 0L) != 0) {
-        if (mark_doubtful<Operand, kN>(faults, first)) {
+        sums.join();
+        if (mark_doubtful<Operand, kN>(faults, sums.high())) {
           const std::uint32_t number = walk.number(steps);
           if (lane == 0) *order.before(steps, walk, number, warp) = doubtful;
           doubtful = number;
         }
       }
     }
-    const std::int64_t first_bias = place.g * form.out_channels;
-    const std::int64_t row_of_sample = place.n * form.G * form.out_channels + first_bias;
-    const std::int64_t t0 = place.position + form.out_origin;
-    const bool is_plain = finish.at_once && t0 >= 0 && t0 + Traits::kPositions <= form.out_length;
     if constexpr (Mode::kCarries) {
       using S = typename Traits::S;
       auto* const own = reinterpret_cast<unsigned char*>(staging) + Traits::kCarryStaging;
@@ -316,24 +334,24 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
         if (finish.at_once) return static_cast<T>(number);
         return static_cast<T>(finish_staged<Mode>(static_cast<float>(number), finish, epilogue, biases, column));
       };
-      store_carried<Mode, kN, Traits::kCarryPass>(first, finish.scale, biases, finish.at_once, is_plain, active, steps, maps,
-                                                  CarryWindow(steps, t0, walk.at == 0), row_of_sample + place.column,
+      store_carried<Mode, kN, Traits::kCarryPass>(sums.high(), finish.scale, biases, finish.at_once, is_plain, active, steps,
+                                                  maps, CarryWindow(steps, t0, walk.at == 0), row_of_sample + place.column,
                                                   form.out_length, reader.position, warp, lane, 1 + pair,
                                                   reinterpret_cast<unsigned char*>(staging), kept, finished, out);
       continue;
     } else if (steps.stores_pairs && is_plain) {
-      T* const to = out + (row_of_sample + place.column) * form.out_length + t0;
       if (Mode::kBytes == 4 && active.is_any)
-        store_pairs<Mode, kN, true>(first, finish, active, biases, reader.position, form.out_length, lane, to);
+        store_pairs<Mode, kN, true>(sums, finish, active, biases, form.out_length, lane, own_outputs);
       else
-        store_pairs<Mode, kN, false>(first, finish, active, biases, reader.position, form.out_length, lane, to);
+        store_pairs<Mode, kN, false>(sums, finish, active, biases, form.out_length, lane, own_outputs);
       continue;
     }
+    sums.join();
     constexpr int kOwn = Traits::kPass / 4;  // columns that a warp stores
 #pragma unroll 1
     for (int pass = 0; pass < kN / Traits::kPass; ++pass) {
       ptx::named_barrier(1 + pair, 128);
-      stage_pass<Mode, kN, 0>(pass, first, finish, biases, reader.position, lane, staging);
+      stage_pass<Mode, kN, 0>(pass, sums.high(), finish, biases, reader.position, lane, staging);
       if (!finish.at_once)
         finish_columns<Mode, kN>(finish, epilogue, biases + pass * Traits::kPass, reader.position, lane, staging);
       ptx::named_barrier(1 + pair, 128);

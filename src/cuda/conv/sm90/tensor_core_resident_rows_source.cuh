@@ -299,16 +299,20 @@ struct RowReader {
   template <int kTurn>
   __device__ __forceinline__ void convert(const RowRaw<Mode>& raw, RowWords<Mode>& to) {
     if constexpr (Operand::kParts == 2) {
+      // Between the products of a step and the next there is as little as can be: what is not wanted for the first is behind
+      // it.
       if constexpr (kTurn == 0) {
         convert_high<0, Mode::kElements>(raw, to);
-        check(raw);
       } else {
+        see<0, Mode::kElements>(to);
+        check(raw);
         convert_low(raw, to);
       }
     } else {
       constexpr int kFirst = kTurn == 0 ? 0 : Mode::kWindow, kLast = kTurn == 0 ? Mode::kWindow : Mode::kElements;
       if constexpr (Operand::kScaled) {
         convert_high<kFirst, kLast>(raw, to);
+        see<kFirst, kLast>(to);
         if constexpr (kTurn == 1) check(raw);
       } else {
         pair_up<kFirst, kLast>(raw, to);
@@ -317,15 +321,27 @@ struct RowReader {
   }
 
   template <int kFirst, int kLast>
-  __device__ __forceinline__ void convert_high(const RowRaw<Mode>& raw, RowWords<Mode>& to) {
+  __device__ __forceinline__ void convert_high(const RowRaw<Mode>& raw, RowWords<Mode>& to) const {
 #pragma unroll
     for (int i = kFirst; i < kLast; ++i) {
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
         const __half2 high = __floats2half2_rn(raw.v[i][2 * k] * scale, raw.v[i][2 * k + 1] * scale);
         to.v[i][0][k] = *reinterpret_cast<const std::uint32_t*>(&high);
-        seen.most = __hmax2_nan(seen.most, __habs2(high));
-        seen.fewest = __hmin2(seen.fewest, __habs2(high));
+      }
+    }
+  }
+
+  /// Of high halves the largest and the least.
+  template <int kFirst, int kLast>
+  __device__ __forceinline__ void see(const RowWords<Mode>& words) {
+#pragma unroll
+    for (int i = kFirst; i < kLast; ++i) {
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const __half2 high = __habs2(*reinterpret_cast<const __half2*>(&words.v[i][0][k]));
+        seen.most = __hmax2_nan(seen.most, high);
+        seen.fewest = __hmin2(seen.fewest, high);
       }
     }
   }

@@ -119,6 +119,7 @@ RowSteps make_row_steps(const TapGemm& form, const RowShape& shape, int sm_count
   steps.row_steps = steps.count = static_cast<int>(pieces(form.rows, kRowsOfStep));
   steps.span = 64 * shape.halves + steps.taps - 1;
   steps.weight_bytes = shape.parts * steps.taps * (kRowsOfStep / kVector) * shape.columns * 16;
+  steps.has_parts_together = true;  // both are columns of one product
   const Offsets offsets = offsets_of(form, shape, steps);
   steps.parity = parity_of(offsets, shape.element_bytes);
   const std::int64_t classes = 16 / std::gcd(form.source_length * shape.element_bytes, std::int64_t{16});
