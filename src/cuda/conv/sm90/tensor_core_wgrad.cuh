@@ -168,8 +168,8 @@ __device__ __forceinline__ std::uint32_t fragment_offset(int warp, int lane, std
 /// The addresses of a consumer's operands in a stage.
 struct WgradOperands {
   std::uint32_t rows, rows_part;  // bytes
-  std::uint64_t columns;          // descriptor
-  int columns_part, shift_step;   // in units of 16 bytes
+  std::uint64_t columns;          // descriptor, of the high halves
+  int columns_part, shift_step;   // in units of 16 bytes; from the high halves to the low ones, either way
   /// Shared addresses are short: adding to the lower half carries nowhere.
   __device__ __forceinline__ std::uint64_t column(int part, int shift, int k) const {
     const auto low =

@@ -152,10 +152,11 @@ __device__ __forceinline__ void hide_items(const WgradRowItem (&items)[kItems], 
       if (items[i].within < hidden) words[i][c] = static_cast<std::uint32_t>(zero);
 }
 
-/// An item of two positions: 8 channels at the first are written, then those at the second.
+/// An item of two positions: 8 channels at the first are written, then those at the second, their low halves `low_bytes` behind
+/// the high ones, either way.
 template <class Operand>
 __device__ __forceinline__ void convert_pair(const WgradRowItem* items, const unsigned char* from, unsigned char* to,
-                                             int part_bytes, const int (&channel)[8], int hidden, float scale,
+                                             int low_bytes, const int (&channel)[8], int hidden, float scale,
                                              WgradRange& range) {
   const auto load = [&](const WgradRowItem& item, std::uint32_t(&words)[2][8]) {
     auto first = static_cast<int>(item.from);
@@ -181,7 +182,7 @@ __device__ __forceinline__ void convert_pair(const WgradRowItem* items, const un
     WgradFill<Operand>::split(words[i], scale, kLowerHalves, high, low, range, least);
     if (item.to == kNoItem) continue;
     *reinterpret_cast<uint4*>(to + item.to + i * 16) = make_uint4(high[0], high[1], high[2], high[3]);
-    *reinterpret_cast<uint4*>(to + item.to + i * 16 + part_bytes) = make_uint4(low[0], low[1], low[2], low[3]);
+    *reinterpret_cast<uint4*>(to + item.to + i * 16 + low_bytes) = make_uint4(low[0], low[1], low[2], low[3]);
   }
   if (WgradFill<Operand>::is_small(least)) {
     load(*items, words);  // rare: no registers for them until here
@@ -190,8 +191,8 @@ __device__ __forceinline__ void convert_pair(const WgradRowItem* items, const un
   }
 }
 
-/// All the steps of a converter. `items`: this thread's, those of kWarps warps apart.
-template <class Operand, int kWarps, int kItems, bool kPairs>
+/// All the steps of a converter. `items`: this thread's, those of kWarps warps apart. kLowFirst: wgrad_multiplies_together().
+template <class Operand, int kWarps, int kItems, bool kPairs, bool kLowFirst>
 __device__ __forceinline__ void convert_steps(const WgradSteps& steps, const WgradClasses& classes, const WgradPlace& place,
                                               const WgradBuffers& buffers, const WgradRowItem* items, int slots, float scale,
                                               WgradRange& range) {
@@ -207,6 +208,7 @@ __device__ __forceinline__ void convert_steps(const WgradSteps& steps, const Wgr
                  (c / side.raw.classes * side.raw.width + before) * static_cast<int>(sizeof(T));
   }
   const int part_bytes = steps.stage_bytes / Operand::kParts;
+  const int high_bytes = kLowFirst ? part_bytes : 0, low_bytes = kLowFirst ? -part_bytes : part_bytes;
   constexpr int kConverters = kWarps * 32;
   Ring raw, tile;
   auto chunk = static_cast<int>(place.first_chunk % steps.chunks_per_row);
@@ -215,11 +217,11 @@ __device__ __forceinline__ void convert_steps(const WgradSteps& steps, const Wgr
     ptx::mbarrier_wait(buffers.columns.full(raw.stage), raw.parity);
     ptx::mbarrier_wait(buffers.tiles.empty(tile.stage), tile.parity ^ 1);
     const unsigned char* from = buffers.columns.at(raw.stage);
-    unsigned char* to = buffers.tiles.at(tile.stage);
+    unsigned char* to = buffers.tiles.at(tile.stage) + high_bytes;
     if constexpr (kPairs) {
 #pragma unroll 1
       for (int slot = 0; slot < slots; ++slot)
-        convert_pair<Operand>(items + slot * kConverters, from, to, part_bytes, channel, hidden, scale, range);
+        convert_pair<Operand>(items + slot * kConverters, from, to, low_bytes, channel, hidden, scale, range);
     } else {
 #pragma unroll 1
       for (int slot = 0; slot < slots; slot += kItems) {
@@ -242,7 +244,7 @@ __device__ __forceinline__ void convert_steps(const WgradSteps& steps, const Wgr
           if (own[i].to == kNoItem) continue;
           *reinterpret_cast<uint4*>(to + own[i].to) = make_uint4(high[0], high[1], high[2], high[3]);
           if constexpr (Operand::kParts == 2)
-            *reinterpret_cast<uint4*>(to + own[i].to + part_bytes) = make_uint4(low[0], low[1], low[2], low[3]);
+            *reinterpret_cast<uint4*>(to + own[i].to + low_bytes) = make_uint4(low[0], low[1], low[2], low[3]);
         }
         if (WgradFill<Operand>::is_small(least)) {
 #pragma unroll

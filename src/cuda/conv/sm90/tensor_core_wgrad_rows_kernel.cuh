@@ -42,8 +42,8 @@ __device__ __forceinline__ bool add_turns(float* shared, int thread, bool keeps,
   return keeps;
 }
 
-/// Where numbers are split, a consumer begins its products when half of the other's are on their way, or both would convert
-/// and multiply at the same time. The named barrier at which the first of them waits; the second's is the next.
+/// Where numbers are split, a consumer begins its products when half of the other's are on their way, or all, or both would
+/// convert and multiply at the same time. The named barrier at which the first of them waits; the second's is the next.
 inline constexpr int kFirstTurn = 2;
 
 /// All the steps of a consumer warpgroup.
@@ -62,10 +62,13 @@ __device__ __forceinline__ void consume_rows(const ConvProblem& problem, const W
   constexpr int kAtOnce = kSums <= 256 - (Operand::kScaled ? 1 : 0) ? kChunk / 16 : kSums > 256 && Operand::kScaled ? 1 : 2;
   constexpr bool kDense = kSums > 192;
   WgradOperands at{};
-  at.columns_part = steps.stage_bytes / Operand::kParts / 16;
+  constexpr bool kTogether = wgrad_multiplies_together({kN, kShifts}, Operand::kParts);
+  const int part = steps.stage_bytes / Operand::kParts;
+  at.columns_part = (kTogether ? -part : part) / 16;
   at.shift_step = steps.shift_step;
   const std::uint64_t own_columns = ptx::transposed_descriptor(
-      ptx::shared_address(buffers.tiles.stages) + static_cast<std::uint32_t>((steps.first_shift_offset + position) * 16),
+      ptx::shared_address(buffers.tiles.stages) +
+          static_cast<std::uint32_t>((kTogether ? part : 0) + (steps.first_shift_offset + position) * 16),
       static_cast<std::uint32_t>(steps.columns.pitch * 16));
   Ring raw, tile;
   auto chunk = static_cast<int>(place.first_chunk % steps.chunks_per_row);
@@ -104,7 +107,10 @@ __device__ __forceinline__ void consume_rows(const ConvProblem& problem, const W
           if (awaited) ptx::named_arrive(kFirstTurn + 1 - group, 256);
         };
         ptx::named_barrier(kFirstTurn + group, 256);
-        multiply_rows_split<Operand, kN, kShifts>(at, high, low, rows_read, release, on_way, total);
+        if constexpr (kTogether)
+          multiply_rows_together<Operand, kN, kShifts>(at, high, low, rows_read, release, on_way, total);
+        else
+          multiply_rows_split<Operand, kN, kShifts>(at, high, low, rows_read, release, on_way, total);
       } else {
         const auto done = [&] {
           rows_read();
@@ -205,7 +211,8 @@ __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kPar
       const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 - 1, 0);
       constexpr int kWarps = kConverters / 32;
       const auto convert = [&](auto in_pairs) {
-        convert_steps<Operand, kWarps, kItems, decltype(in_pairs)::value>(
+        convert_steps<Operand, kWarps, kItems, decltype(in_pairs)::value,
+                      wgrad_multiplies_together({kN, kShifts}, Operand::kParts)>(
             steps, maps.columns, place, buffers, items + (threadIdx.x - 32),
             (steps.columns.items / 32 + kWarps - 1 - warp) / kWarps, power_of_two(exponent_of(!steps.swapped)), range);
       };

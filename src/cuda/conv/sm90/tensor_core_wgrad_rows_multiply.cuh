@@ -246,6 +246,49 @@ __device__ __forceinline__ void multiply_rows_split(const WgradOperands& at, con
   }
 }
 
+/// The same of few columns: high halves are multiplied by both halves of the columns at once, which lie side by side, and the
+/// sums of a shift are added up while the tensor cores are at the next one's. A thread's first kN / 2 of a shift are those of
+/// the mixed products. `on_way()` once all products are.
+template <class Operand, int kN, int kShifts, class RowsRead, class Release, class OnWay>
+__device__ __forceinline__ void multiply_rows_together(const WgradOperands& at, const std::uint32_t (&high)[kChunk / 16][4],
+                                                       const std::uint32_t (&low)[kChunk / 16][4], RowsRead rows_read,
+                                                       Release release, OnWay on_way, float (&total)[kShifts][kN / 2]) {
+  using Mma = ptx::WgmmaFromRegisters<Operand::kType, kN>;
+  using Both = ptx::WgmmaFromRegisters<Operand::kType, 2 * kN>;
+  constexpr int kSteps = kChunk / 16, kSets = 2;
+  static_assert(kShifts >= kSets);
+  float sums[kSets][kN];
+  const auto multiply = [&](int shift) {
+    float(&own)[kN] = sums[shift % kSets];
+    ptx::settle(own);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) Both::multiply(own, high[k], at.column(1, shift, k), k != 0);
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k)
+      Mma::multiply(reinterpret_cast<float(&)[kN / 2]>(own[0]), low[k], at.column(0, shift, k), true);
+    ptx::wgmma_commit();
+  };
+#pragma unroll
+  for (int shift = 0; shift < kSets; ++shift) multiply(shift);
+  rows_read();
+#pragma unroll
+  for (int shift = 0; shift < kShifts; ++shift) {
+    const float(&own)[kN] = sums[shift % kSets];
+    if (shift + 1 < kShifts) {
+      ptx::wgmma_wait<1>();
+    } else {
+      ptx::wgmma_wait<0>();
+      release();
+    }
+    ptx::settle(sums[shift % kSets]);
+#pragma unroll
+    for (int i = 0; i < kN / 2; ++i) total[shift][i] = fmaf(own[i], 1.0F / kLowScale, total[shift][i] + own[kN / 2 + i]);
+    if (shift + kSets < kShifts) multiply(shift + kSets);
+    if (shift + kSets + 1 == kShifts) on_way();
+  }
+}
+
 /// The same without splitting, of some of a step's positions from `kFirst` on: the sums stay in the tensor cores, which begin
 /// them anew where not `go_on`. Waits for them; then `done()`.
 template <class Operand, int kN, int kShifts, int kFirst, int kCount, class Done>

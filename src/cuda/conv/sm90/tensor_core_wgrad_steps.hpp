@@ -98,6 +98,12 @@ struct WgradSteps {
   return parts == 2 && (shape.columns == 64 || (shape.columns == 32 && shape.shifts == 5));
 }
 
+/// Whether high halves of the rows are multiplied by both halves of the columns at once: where there are registers for two sets
+/// of such sums. The columns' low halves lie before the high ones then.
+[[nodiscard]] constexpr bool wgrad_multiplies_together(WgradShape shape, int parts) {
+  return parts == 2 && shape.columns == 32 && shape.shifts == 5;
+}
+
 /// Entries of the list of items by rows; a converter has up to two at a time.
 [[nodiscard]] constexpr int wgrad_listed_items(const WgradSteps& steps) {
   const int at_once = 2 * (steps.row_threads - 256 - 32);
