@@ -299,8 +299,8 @@ struct RowReader {
   template <int kTurn>
   __device__ __forceinline__ void convert(const RowRaw<Mode>& raw, RowWords<Mode>& to) {
     if constexpr (Operand::kParts == 2) {
-      // Between the products of a step and the next there is as little as can be: what is not wanted for the first is behind
-      // it.
+      // As little as can be stands before a step's first products: what these
+      // do not want comes behind them.
       if constexpr (kTurn == 0) {
         convert_high<0, Mode::kElements>(raw, to);
       } else {

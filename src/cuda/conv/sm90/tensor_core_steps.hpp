@@ -21,9 +21,9 @@ struct Steps {
   Tile tile;                       // of the source
   int source_bytes, weight_bytes;  // of one step
   int stages, weight_buffers;
-  bool
-      has_parts_together;  // packed weights: the parts of a block of rows side by side, low halves first; else blocks of a part
-  bool resident;           // one buffer a step, filled once: a block keeps its columns
+  // Packed weights: the parts of a block of rows lie side by side, low halves first; else all blocks of a part do.
+  bool has_parts_together;
+  bool resident;  // one buffer a step, filled once: a block keeps its columns
   int shared_bytes;
   std::int64_t weight_tiles, position_tiles, blocks;
   std::int64_t position_begin;  // of the first tile
