@@ -11,11 +11,16 @@ namespace polyphase::cuda {
 struct LightActivation {
   bool is_there, is_relu;
   float slope;
+  /// Whether it is one, or none.
+  [[nodiscard]] static __host__ __device__ constexpr bool is_light(Activation activation) {
+    return activation == Activation::none || activation == Activation::relu || activation == Activation::leaky_relu;
+  }
+  /// It is there where it is all that there is to do.
   __device__ __forceinline__ explicit LightActivation(const Epilogue& epilogue)
-      : is_there(!epilogue.is_late() &&
-                 (epilogue.activation == Activation::relu || epilogue.activation == Activation::leaky_relu)),
-        is_relu(epilogue.activation == Activation::relu),
-        slope(static_cast<float>(epilogue.slope)) {}
+      : LightActivation(epilogue, !epilogue.is_late() && (epilogue.activation == Activation::relu ||
+                                                          epilogue.activation == Activation::leaky_relu)) {}
+  __device__ __forceinline__ LightActivation(const Epilogue& epilogue, bool is_there_)
+      : is_there(is_there_), is_relu(epilogue.activation == Activation::relu), slope(static_cast<float>(epilogue.slope)) {}
   __device__ __forceinline__ float operator()(float value) const {
     return value < 0.0F ? (is_relu ? 0.0F : slope * value) : value;
   }

@@ -21,7 +21,7 @@ RowSteps resident_rows_steps(const ConvProblem& problem, ConvDirection direction
 }
 
 bool resident_rows_fuse(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, int device) {
-  if (epilogue.is_late() || !LightActivation::is_light(epilogue.activation)) return false;
+  if (epilogue.is_late() || !epilogue.is_light()) return false;
   if (problem.dtype == DType::f32) return true;
   bool carries = false;
   with_rows_kernel<Half>(make_tap_gemm(problem, direction), nullptr, nullptr, properties(device),

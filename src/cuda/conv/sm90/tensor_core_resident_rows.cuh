@@ -106,10 +106,10 @@ struct RowFinish {
   int exponent;
   bool at_once;  // sum * scale + bias is all
   float scale;
-  /// `is_light`: stores apply a light activation themselves.
-  __device__ RowFinish(const Epilogue& epilogue, int exponent_, bool is_light)
+  /// `activates`: stores apply a light activation themselves.
+  __device__ RowFinish(const Epilogue& epilogue, int exponent_, bool activates)
       : exponent(exponent_),
-        at_once((is_light ? LightActivation::is_light(epilogue.activation) : epilogue.activation == Activation::none) &&
+        at_once((activates ? LightActivation::is_light(epilogue.activation) : epilogue.activation == Activation::none) &&
                 exponent >= -126 && exponent <= 127),
         scale(power_of_two(at_once ? exponent : 0)) {}
 };
@@ -250,7 +250,7 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
   if constexpr (Operand::kScaled) wait_for_grid_before();
   const int source_scale = Operand::kScaled ? source_exponent(header) : 0;
   const int weight_scale = Operand::kScaled ? scale_exponent(weight_state->weight_largest, kWeightTarget) : 0;
-  const LightActivation active(epilogue);
+  const LightActivation active(epilogue, epilogue.activation != Activation::none);
   const RowFinish finish(epilogue, -source_scale - weight_scale, Mode::kCarries || Mode::kBytes == 4);
   RowReader<Mode> reader(steps, source_scale, warp, lane);
   const Faults of_weights =
@@ -340,7 +340,7 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
                                                   reinterpret_cast<unsigned char*>(staging), kept, finished, out);
       continue;
     } else if (steps.stores_pairs && is_plain) {
-      if (Mode::kBytes == 4 && active.is_any)
+      if (Mode::kBytes == 4 && active.is_there)
         store_pairs<Mode, kN, true>(sums, finish, active, biases, form.out_length, lane, own_outputs);
       else
         store_pairs<Mode, kN, false>(sums, finish, active, biases, form.out_length, lane, own_outputs);
@@ -355,8 +355,8 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
       if (!finish.at_once)
         finish_columns<Mode, kN>(finish, epilogue, biases + pass * Traits::kPass, reader.position, lane, staging);
       ptx::named_barrier(1 + pair, 128);
-      if (Mode::kBytes == 4 && finish.at_once && active.is_any) {
-        active.apply(staging, Traits::kPass * Traits::kPitch, warp * 32 + lane);
+      if (Mode::kBytes == 4 && finish.at_once && active.is_there) {
+        activate_staged(active, staging, Traits::kPass * Traits::kPitch, warp * 32 + lane);
         ptx::named_barrier(1 + pair, 128);
       }
       store_rows<T, Traits::kPositions, Traits::kPitch, kOwn>(

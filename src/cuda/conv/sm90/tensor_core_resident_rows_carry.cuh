@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/epilogue_light.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_bias.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_maps.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_rows_steps.hpp"
@@ -37,39 +37,25 @@ __device__ __forceinline__ float2 choose(bool first, float2 a, float2 b) {
   return make_float2(first ? a.x : b.x, first ? a.y : b.y);
 }
 
-/// A light activation of staged numbers, as Epilogue::activate() has it but without calls, which would put wgmmas in series; in
-/// a loop of its own, since a store that does not fit the instruction cache takes half as long again.
-struct LightActivation {
-  bool is_any, is_relu;
-  float slope;
-  [[nodiscard]] static __host__ __device__ constexpr bool is_light(Activation activation) {
-    return activation == Activation::none || activation == Activation::relu || activation == Activation::leaky_relu;
-  }
-  __device__ explicit LightActivation(const Epilogue& epilogue)
-      : is_any(epilogue.activation != Activation::none),
-        is_relu(epilogue.activation == Activation::relu),
-        slope(static_cast<float>(epilogue.slope)) {}
-  template <class S>
-  __device__ __forceinline__ S operator()(S number) const {
-    const auto value = static_cast<float>(number);
-    return value < 0.0F ? static_cast<S>(is_relu ? 0.0F : slope * value) : number;
-  }
-  /// Eight numbers at a time.
-  template <class S>
-  __device__ __forceinline__ void apply(S* staged, int count, int thread) const {
-    struct alignas(16) Eight {
-      S at[8];
-    };
-    auto* const all = reinterpret_cast<Eight*>(staged);
+/// An activation of `count` staged numbers by a consumer's threads, eight at a time: in a loop of its own, since a store that
+/// does not fit the instruction cache takes half as long again.
+template <class S>
+__device__ __forceinline__ void activate_staged(const LightActivation& active, S* staged, int count, int thread) {
+  struct alignas(16) Eight {
+    S at[8];
+  };
+  auto* const all = reinterpret_cast<Eight*>(staged);
 #pragma unroll 1
-    for (int i = thread; i < count / 8; i += 128) {
-      Eight numbers = all[i];
+  for (int i = thread; i < count / 8; i += 128) {
+    Eight numbers = all[i];
 #pragma unroll
-      for (S& number : numbers.at) number = (*this)(number);
-      all[i] = numbers;
+    for (S& number : numbers.at) {
+      const auto value = static_cast<float>(number);
+      number = value < 0.0F ? static_cast<S>(active(value)) : number;
     }
+    all[i] = numbers;
   }
-};
+}
 
 /// What is staged of a tile: of each column the positions from a sector on, of the first tile of a run from the second one on.
 struct CarryWindow {
@@ -232,9 +218,9 @@ __device__ __forceinline__ void store_carried(const float (&sums)[2][kN / 2], fl
       }
     }
     if (shares && pass == kN / kPass - 1) ptx::mbarrier_arrive(kept.ready);
-    if (is_finished && active.is_any) {
+    if (is_finished && active.is_there) {
       ptx::named_barrier(barrier, 128);
-      active.apply(reinterpret_cast<S*>(staging), kPass * window.width, 32 * warp + lane);
+      activate_staged(active, reinterpret_cast<S*>(staging), kPass * window.width, 32 * warp + lane);
     }
     if (is_plain) {
       ptx::fence_async_shared();

@@ -82,7 +82,7 @@ __device__ __forceinline__ void repair_row_tile(const TapGemm& form, const RowSt
             exact_sum(form, exact.problem, exact.is_forward, place.n, place.g, place.column + column0 + its_column + further,
                       place.position + __shfl_sync(0xffffffffU, position, owner), exact.source, exact.w);
         const float offset = bias != nullptr ? bias[channel0 - own_column + its_column + further] : 0.0F;
-        if (lane == owner) to[further * form.out_length] = active.is_any ? active(sum + offset) : sum + offset;
+        if (lane == owner) to[further * form.out_length] = active.is_there ? active(sum + offset) : sum + offset;
       }
     }
   }

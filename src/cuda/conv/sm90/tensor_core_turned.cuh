@@ -79,14 +79,14 @@ __device__ __forceinline__ void stage_turned(const TurnedSteps& steps, const Tur
       odd += offset;
     }
     float none = offset;
-    if (activation.is_needed) {
-      none = activation.of(as_floats<T>(as_word<T>(none, 0.0F)).x);
+    if (activation.is_there) {
+      none = activation(as_floats<T>(as_word<T>(none, 0.0F)).x);
 #pragma unroll
       for (int i = 0; i < kSums / 4; ++i) {
         float &even = sums[4 * i + 2 * half], &odd = sums[4 * i + 2 * half + 1];
         const float2 rounded = as_floats<T>(as_word<T>(even, odd));
-        even = activation.of(rounded.x);
-        odd = activation.of(rounded.y);
+        even = activation(rounded.x);
+        odd = activation(rounded.y);
       }
     }
     const std::uint32_t nothing = as_word<T>(none, none);
@@ -110,7 +110,7 @@ __device__ __forceinline__ void consume_turned(const TurnedSteps& steps, const T
   const int lane = thread % 32;
   const TurnedColumn<T, kStore> columns[2] = {{steps, staging, bias, turned_column(steps.columns, thread, 0), lane},
                                               {steps, staging, bias, turned_column(steps.columns, thread, 1), lane}};
-  const LightActivation activation(epilogue);
+  const LightActivation activation(epilogue, epilogue.activation != Activation::none);  // with a residual, too
   Ring ring;
   ring.skip(consumer, steps.stages);
   std::uint32_t parity = 0;  // of the residual's barrier

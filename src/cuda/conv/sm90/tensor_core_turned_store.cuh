@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/epilogue_light.cuh"
 #include "cuda/conv/sm90/tensor_core_turned_layout.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/shared.cuh"
@@ -36,20 +36,6 @@ __device__ __forceinline__ float2 as_floats(std::uint32_t word) {
   else
     return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&word));
 }
-
-/// ReLU and LeakyReLU as Epilogue::apply() has them.
-struct LightActivation {
-  bool is_needed, is_relu;
-  float slope;
-  __device__ __forceinline__ explicit LightActivation(const Epilogue& epilogue)
-      : is_needed(epilogue.activation != Activation::none),
-        is_relu(epilogue.activation == Activation::relu),
-        slope(static_cast<float>(epilogue.slope)) {}
-  __device__ __forceinline__ float of(float value) const {
-    const float below = is_relu ? 0.0F : slope * value;
-    return value < 0.0F ? below : value;
-  }
-};
 
 /// The staged row of one column of a thread, positions 2*(lane%4) and the next of every eight.
 template <class T, TurnedStore kStore>
