@@ -1,18 +1,18 @@
 #pragma once
 // What the forms of tensor_core_forms.hpp took in bench/conv_transpose1d --forms: NVIDIA H200, 2026-11-22; A, B, C and
-// hifigan_up3 in later runs than the others.
+// hifigan_up3 at ccee40f (docs/benchmarks/h200.json; A dgrad without --forms), the others in a run before.
 
 namespace polyphase::testing {
 
 /// A case a line, by its name in bench/shapes.hpp: forms and their microseconds, the fastest first; the middle of five bursts
 /// of 12, weights packed. `wide1/2` is the wide form's shape 1 in 2 slices.
 inline constexpr const char* kMeasuredForms = R"(
-B forward fp32 narrow 365.8 resident 435.6
-B forward bf16 narrow 190.7 turned 219.6
-B forward tf32 narrow 366.6 resident 395.8
-C forward fp32 boxes 453.2 narrow 608.3 resident 637
-C forward bf16 turned 255.9 resident 314
-C forward tf32 boxes 423.1 narrow 458.9 resident 471.5
+B forward fp32 narrow 361.5 resident 436.6
+B forward bf16 narrow 189.2 turned 238.9
+B forward tf32 narrow 362.4 resident 390.9
+C forward fp32 boxes 460 narrow 610.5 resident 640.3
+C forward bf16 turned 255.9 resident 313.9
+C forward tf32 boxes 419.8 narrow 459 resident 489.9
 hifigan_up0 forward fp32 wide0/1 95.2 wide1/1 110.9
 hifigan_up0 forward bf16 units 27.9
 hifigan_up0 forward tf32 wide2/1 53.8 wide1/1 60.1 wide0/1 60.7
@@ -22,9 +22,9 @@ hifigan_up1 forward tf32 wide0/1 113.7 wide1/1 116.4 wide2/1 118.7
 hifigan_up2 forward fp32 resident 201.9 wide0/1 220.3 wide1/1 221.2
 hifigan_up2 forward bf16 phases 52.5
 hifigan_up2 forward tf32 phases 106.7 narrow 126.6
-hifigan_up3 forward fp32 narrow 96.7 resident 124.1
-hifigan_up3 forward bf16 phases 47.4 narrow 61.7 resident 62.4
-hifigan_up3 forward tf32 resident 79.5 narrow 83 phases 87.6
+hifigan_up3 forward fp32 narrow 98.1 resident 125.5
+hifigan_up3 forward bf16 phases 48 narrow 61.7 resident 62.4
+hifigan_up3 forward tf32 resident 79.2 narrow 82.5 phases 86.7
 dac_up0 forward fp32 wide1/2 111.7 wide0/2 117 wide1/1 122.9 wide0/1 123.4 wide0/4 124.1 wide1/4 124.9 wide0/3 126.8
 dac_up0 forward bf16 units 35.5 wide0/1 39.7 wide1/1 41.6
 dac_up0 forward tf32 wide0/1 46.1 wide1/1 48 wide2/1 57.8 wide2/2 60.5 wide0/2 60.5
@@ -52,15 +52,15 @@ wavegan forward tf32 wide0/1 230 wide1/1 230.1 wide2/1 256.6
 grouped forward fp32 resident 263.1 wide0/1 342.2 wide1/1 347.8
 grouped forward bf16 wide1/1 144.5 wide0/1 148.7 wide2/1 192.4
 grouped forward tf32 narrow 149.8 resident 160.3
-A forward fp32 rows 1899.1
-A forward bf16 rows 710.8 resident 1062.3
-A forward tf32 rows 1176.5 resident 1652.8
-B dgrad fp32 narrow 341.6 resident 402.8
-B dgrad bf16 narrow 202.3
-B dgrad tf32 narrow 340.4 resident 344.1
-C dgrad fp32 boxes 521.1 narrow 666.2
-C dgrad bf16 turned 258.2
-C dgrad tf32 boxes 412 narrow 455.8 resident 466.9
+A forward fp32 rows 1864
+A forward bf16 rows 716 resident 1038.5
+A forward tf32 rows 1176.9 resident 1584.1
+B dgrad fp32 narrow 345.8 resident 408.6
+B dgrad bf16 narrow 202.8
+B dgrad tf32 narrow 344.4 resident 376.1
+C dgrad fp32 boxes 528 narrow 671.4
+C dgrad bf16 turned 272.6
+C dgrad tf32 boxes 415.7 narrow 478.1 resident 489
 hifigan_up0 dgrad fp32 wide0/1 110.7 wide0/2 121.6 wide0/3 125.2 wide0/4 129.8
 hifigan_up0 dgrad bf16 wide2/1 45.7 wide2/2 55.7 wide2/3 58.6
 hifigan_up0 dgrad tf32 wide2/1 55.8 wide2/2 66.4 wide2/3 69.5 wide2/4 74 wide0/1 74.4
@@ -70,9 +70,9 @@ hifigan_up1 dgrad tf32 wide0/1 128.2 wide1/1 130.6 wide2/1 133.4 wide2/2 168.9
 hifigan_up2 dgrad fp32 resident 205.3 wide0/1 233 wide1/1 234 streamed 272.2
 hifigan_up2 dgrad bf16 narrow 79.5 resident 94.5 wide0/1 105.5
 hifigan_up2 dgrad tf32 narrow 101.5 resident 119.6
-hifigan_up3 dgrad fp32 narrow 86.2 resident 113.3
-hifigan_up3 dgrad bf16 narrow 48.3
-hifigan_up3 dgrad tf32 resident 79.1 narrow 81.9
+hifigan_up3 dgrad fp32 narrow 89.6 resident 116.4
+hifigan_up3 dgrad bf16 narrow 49.4
+hifigan_up3 dgrad tf32 resident 78.8 narrow 81.9
 dac_up0 dgrad fp32 wide0/8 121.4 wide1/8 122.2 wide0/2 130.4 wide1/2 131.2 wide0/4 140 wide1/4 140.8 wide0/12 141.9
 dac_up0 dgrad bf16 wide2/2 50.2 wide2/4 55 wide2/8 55.4 wide0/4 55.6 wide1/4 58.2 wide2/6 59.6 wide0/3 62.2 wide1/3 64.6
 dac_up0 dgrad tf32 wide2/2 58.4 wide2/4 63 wide2/8 63.3 wide0/4 65.3 wide2/6 67.8 wide1/4 68 wide0/3 71.8 wide2/3 73.3
@@ -100,9 +100,9 @@ wavegan dgrad tf32 wide1/1 239.9 wide0/1 239.9 wide2/1 269.1 wide1/2 320.2 wide0
 grouped dgrad fp32 wide1/1 393.1 streamed 475
 grouped dgrad bf16 wide1/1 174.8 wide0/1 214.1
 grouped dgrad tf32 resident 197.5 wide1/1 231.6
-A dgrad fp32 rows 1870.3
-A dgrad bf16 rows 717.6
-A dgrad tf32 rows 1107.7
+A dgrad fp32 rows 1863.1
+A dgrad bf16 rows 723.2
+A dgrad tf32 rows 1106.3
 )";
 
 }  // namespace polyphase::testing
