@@ -282,6 +282,8 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
     const auto fetch = [&] {
       ptx::mbarrier_wait(layout.full(at.stage), at.parity);
       reader.load(ring + at.stage * steps.stage_bytes, raw);
+      // Reads come before an arrival behind them. Of one part it is no faster to give the stage back here, and five taps spill
+      // more.
       if (Operand::kParts == 2) ptx::mbarrier_arrive(layout.empty(at.stage));
     };
     RowWords<Mode> words;
