@@ -282,9 +282,6 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
     const auto fetch = [&] {
       ptx::mbarrier_wait(layout.full(at.stage), at.parity);
       reader.load(ring + at.stage * steps.stage_bytes, raw);
-      // Reads come before an arrival behind them. Of one part it is no faster to give the stage back here, and five taps spill
-      // more.
-      if (Operand::kParts == 2) ptx::mbarrier_arrive(layout.empty(at.stage));
     };
     RowWords<Mode> words;
     // Two groups of products a step: one is under way while the operands of the other are made.
@@ -297,11 +294,14 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
       reader.template convert<0>(raw, words);
       const bool adds = Mode::kBeginsAtBias || left < steps.count;
       multiply_rows<Mode, kN, 0>(words, own, adds, sums);
+      // All that was read of the stage is in products that are issued: an arrival overtakes reads that wait behind others. Of
+      // one part it is no faster to give the stage back here, and five taps spill more.
+      if constexpr (Operand::kParts == 2) ptx::mbarrier_arrive(layout.empty(at.stage));
       ptx::wgmma_wait<1>();
       if constexpr (Mode::kBeginsAtBias) ones.keep();
       reader.template convert<1>(raw, words);
       multiply_rows<Mode, kN, 1>(words, own, adds, sums);
-      if (Operand::kParts == 1) ptx::mbarrier_arrive(layout.empty(at.stage));
+      if constexpr (Operand::kParts == 1) ptx::mbarrier_arrive(layout.empty(at.stage));
       own += weight_step;
       at.advance(steps.stages);
     }
