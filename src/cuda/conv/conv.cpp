@@ -39,7 +39,7 @@ bool tensor_core_applies(const Call& call) {
     Activation activation;
     double slope;
     bool adds, keeps, derives;
-    std::uintptr_t source, out;  // places in a sector
+    std::uintptr_t source, out, beside;  // places in a sector
     bool operator==(const Key&) const = default;
   };
   thread_local Remembered<Key, bool> remembered;
@@ -51,7 +51,8 @@ bool tensor_core_applies(const Call& call) {
                 epilogue.before != 0,
                 epilogue.derivative != 0,
                 place_in_sector(call.first),
-                place_in_sector(call.out)};
+                place_in_sector(call.out),
+                static_cast<std::uintptr_t>(epilogue.residual | epilogue.derivative) % 32};
   return remembered.get(key, [&] {
     return tensor_core::fuses(call.problem, call.direction, epilogue, call.precision, call.device, call.first, call.out);
   });

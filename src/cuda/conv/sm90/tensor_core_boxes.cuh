@@ -3,6 +3,7 @@
 // maps. The mathematics are in cuda/conv/tap_gemm.hpp; tensor_core_narrow.cuh is the form for other strides.
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/conv/epilogue_light.cuh"
 #include "cuda/conv/sm90/operand.cuh"
@@ -18,12 +19,14 @@ namespace polyphase::cuda::tensor_core {
 inline constexpr int kBoxesThreads = 4 * 128;
 inline constexpr int kBoxesSums = kBoxesPositions / 2;  // of a thread
 
-template <class Operand_, int kDepths_, bool kHalf_, BoxesRows kRows_>
+template <class Operand_, int kDepths_, bool kHalf_, BoxesRows kRows_, bool kBeside_>
 struct BoxesMode {
   using Operand = Operand_;
   static constexpr int kDepths = kDepths_;
   static constexpr bool kHalf = kHalf_, kStacked = kHalf_ && Operand::kParts == 2;
   static constexpr BoxesRows kRows = kRows_;
+  static constexpr bool kBeside = kBeside_;  // a residual, or a derivative's result
+  using Beside = std::conditional_t<kBeside, BoxesBeside, BoxesNothing>;
   static constexpr bool kMayDraw = kRows_ != BoxesRows::any;
   static constexpr bool kSparse = kStacked && kRows_ == BoxesRows::whole;  // products of the source's low halves
   static constexpr int kColumns = kHalf ? 1 : 2;                           // of a thread
@@ -146,6 +149,7 @@ __device__ __noinline__ void repair_boxes(const TapGemm& form, const BoxesSteps&
                                           const float* bias, float* out, const Epilogue& epilogue, DrawnOrder order, Walk walk,
                                           WrongTiles wrong, std::uint32_t last, int exponent, int warp) {
   const LightActivation activation(epilogue);
+  const StoreFinish<float> finish(epilogue);
   constexpr int kRows = Mode::kHalf ? 8 : 16;
   int next = 0;
 #pragma unroll 1
@@ -183,8 +187,13 @@ __device__ __noinline__ void repair_boxes(const TapGemm& form, const BoxesSteps&
       if (!epilogue.is_needed()) continue;
       __syncwarp();
 #pragma unroll 1
-      for (int at = static_cast<int>(threadIdx.x) % 32; at < end; at += 32)
-        if (at_of(at) >= 0) to[at] = activation(to[at]);
+      for (int at = static_cast<int>(threadIdx.x) % 32; at < end; at += 32) {
+        if (at_of(at) < 0) continue;
+        if constexpr (Mode::kBeside)
+          to[at] = finish(to[at], finish.others(to + at));
+        else
+          to[at] = activation(to[at]);
+      }
     }
   }
 }
@@ -196,11 +205,11 @@ struct BoxesStaged {
 
 template <class Mode>
 __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSteps& steps, const BoxesMaps& maps,
-                                              const BoxesLayout& layout, const unsigned char* __restrict__ packed,
-                                              const float* __restrict__ bias, float* __restrict__ out,
-                                              const OperandHeader* header, const ExactSource& exact, const Epilogue& epilogue,
-                                              const BoxesTiles& tiles, const DrawnOrder& order, unsigned char* memory,
-                                              float* staging, int consumer, int warp, int lane) {
+                                              const typename Mode::Beside& beside, const BoxesLayout& layout,
+                                              const unsigned char* __restrict__ packed, const float* __restrict__ bias,
+                                              float* __restrict__ out, const OperandHeader* header, const ExactSource& exact,
+                                              const Epilogue& epilogue, const BoxesTiles& tiles, const DrawnOrder& order,
+                                              unsigned char* memory, float* staging, int consumer, int warp, int lane) {
   Walk walk(steps, consumer);
   const std::uint32_t g = steps.by_column_tiles.divide(walk.tile);
   const auto first_column = static_cast<int>(walk.tile - g * steps.by_column_tiles.divisor) * steps.columns;
@@ -237,6 +246,8 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
   std::uint32_t last = kNoTile;  // of drawn tiles: the last that has doubtful sums of this warp
   const int staged_bytes = steps.columns * kBoxesLine * static_cast<int>(sizeof(float));  // of a line of whole rows
   // By a vote the compiler knows it to be the same in a warp, and does not look again at each tile.
+  const std::int64_t distance = epilogue.residual + epilogue.derivative;  // one of them is zero
+  std::uint32_t brought = 0;                                              // tiles
   const bool is_rare = __any_sync(0xffffffffU, beyond != 0 || epilogue.is_needed()) != 0;
   constexpr bool kLate = Mode::Operand::kParts == 2;  // a tile is sent while the next one's mixed products are under way
   BoxesStaged staged;
@@ -279,6 +290,16 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
     const Faults faults = faults_of_tile(memory + (layout.faults(at.stage) - layout.base), of_weights, lane);
     if (lane == 0) ptx::bulk_wait_read();  // the staging is free again
     ptx::named_barrier(1 + consumer, 128);
+    const bool is_end = kWhole ? form.out_length % kBoxesLine != 0 && t0 + kBoxesPositions > static_cast<int>(form.out_length)
+                               : t0 + kBoxesPositions + 3 >= static_cast<int>(form.out_length);
+    if constexpr (Mode::kBeside) {
+      if (is_end)
+        bring_ends<Mode::kRows, Mode::kHalf>(form, steps, distance, t0, staging, out + first_row * form.out_length, warp, lane);
+      else if (warp == 0 && lane == 0)
+        bring_boxes<Mode::kRows, Mode::kHalf>(steps, beside, first_row, t0,
+                                              layout.staging + static_cast<std::uint32_t>(consumer * steps.staging_bytes),
+                                              layout.beside(consumer));
+    }
     ptx::wgmma_wait<0>();
     if (lane == 0) ptx::mbarrier_arrive(layout.empty(at.barrier()));
     at.advance(steps.stages);
@@ -294,6 +315,7 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
         wrong.add(walk.above, faults);
       }
     }
+    const bool stays_plain = doubts || (!is_drawn && wrong.count == WrongTiles::kMost);  // until it is right
     const auto stage = [&](const auto& made) {
 #pragma unroll
       for (int half = 0; half < Mode::kColumns; ++half) {
@@ -312,11 +334,30 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
         }
       }
     };
-    if (!is_rare) {
+    if constexpr (Mode::kBeside) {
+      const BoxesFinish finish(epilogue);
+      if (beyond != 0) {
+#pragma unroll
+        for (float& sum : sums) sum *= power_of_two(beyond);
+      }
+      if (!kWhole && tile == 0) {
+        const std::int64_t ahead = static_cast<std::int64_t>(n) * (form.G * form.out_channels * form.out_length);
+#pragma unroll
+        for (int half = 0; half < Mode::kColumns; ++half)
+          finish_before<Mode::kStacked>(columns[half], sums, half, q, ahead, distance, finish, stays_plain);
+      }
+      if (is_end)
+        ptx::named_barrier(1 + consumer, 128);
+      else
+        ptx::mbarrier_wait(layout.beside(consumer), brought++ & 1);
+#pragma unroll
+      for (int half = 0; half < Mode::kColumns; ++half)
+        stage_beside<Mode::kRows, Mode::kStacked>(columns[half], sums, half, q, staged_bytes,
+                                                  reinterpret_cast<unsigned char*>(staging), finish, stays_plain);
+    } else if (!is_rare) {
       stage(BoxesPlain());
     } else {
       LightActivation activation(epilogue);
-      const bool stays_plain = doubts || (!is_drawn && wrong.count == WrongTiles::kMost);  // until it is right
       if (!epilogue.is_needed() || stays_plain) activation.is_relu = false, activation.slope = 1.0F;
       if (beyond != 0) {
 #pragma unroll
@@ -326,8 +367,6 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
     }
     staged.row = first_row;
     staged.t0 = t0;
-    const bool is_end = kWhole ? form.out_length % kBoxesLine != 0 && t0 + kBoxesPositions > static_cast<int>(form.out_length)
-                               : t0 + kBoxesPositions + 3 >= static_cast<int>(form.out_length);
     if (kLate && !is_end) continue;
     settle_staging();
     if (is_end) {
@@ -352,9 +391,10 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
 template <class Mode>
 __global__ void __launch_bounds__(kBoxesThreads, 1)
     boxes_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ BoxesSteps steps,
-                 const __grid_constant__ BoxesMaps maps, const unsigned char* __restrict__ packed,
-                 const float* __restrict__ bias, float* __restrict__ out, const OperandHeader* header,
-                 const __grid_constant__ ExactSource exact, const __grid_constant__ Epilogue epilogue, const DrawnOrder order) {
+                 const __grid_constant__ BoxesMaps maps, const __grid_constant__ typename Mode::Beside beside,
+                 const unsigned char* __restrict__ packed, const float* __restrict__ bias, float* __restrict__ out,
+                 const OperandHeader* header, const __grid_constant__ ExactSource exact,
+                 const __grid_constant__ Epilogue epilogue, const DrawnOrder order) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(16) unsigned char boxes_memory[];
   const std::uint32_t base = (ptx::shared_address(boxes_memory) + 1023) & ~1023U;
@@ -374,6 +414,7 @@ __global__ void __launch_bounds__(kBoxesThreads, 1)
       ptx::mbarrier_init(layout.raw_full(stage), 1);
       ptx::mbarrier_init(layout.raw_empty(stage), 4);
     }
+    for (int consumer = 0; Mode::kBeside && consumer < kPairs; ++consumer) ptx::mbarrier_init(layout.beside(consumer), 1);
     ptx::fence_mbarrier_init();
   }
   __syncthreads();
@@ -385,7 +426,7 @@ __global__ void __launch_bounds__(kBoxesThreads, 1)
     return;
   }
   ptx::registers_up<184>();
-  consume_boxes<Mode>(form, steps, maps, layout, packed, bias, out, header, exact, epilogue, tiles, order, memory,
+  consume_boxes<Mode>(form, steps, maps, beside, layout, packed, bias, out, header, exact, epilogue, tiles, order, memory,
                       reinterpret_cast<float*>(memory + (layout.staging - base) + group * steps.staging_bytes), group, warp,
                       lane);
 #endif

@@ -6,7 +6,7 @@
 namespace polyphase::cuda::tensor_core {
 
 /// forward or dgrad of a problem that it takes: out = source convolved with w, plus bias unless null, through an
-/// epilogue that is light and not late. On `stream`.
+/// epilogue that is light and has one thing beside outputs at most, a multiple of 16 bytes from them. On `stream`.
 void boxes_gather(const Gather& call);
 
 }  // namespace polyphase::cuda::tensor_core

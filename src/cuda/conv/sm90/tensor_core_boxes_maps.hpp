@@ -20,6 +20,13 @@ struct BoxesMaps {
   int store_numbers[kBoxesStoreMost];  // of a row that boxes store, the offset included: a store writes whole 16 bytes
 };
 
+/// The same of what lies beside the output, from `offset` numbers behind a map's beginning on.
+struct BoxesBeside {
+  CUtensorMap load[kBoxesStoreMost];
+  int offset[kBoxesStoreMost];
+};
+struct BoxesNothing {};
+
 /// Class `own` of `classes` of an array of `rows` rows: boxes of `width` numbers and `box_rows` rows, from `boundary` bytes.
 [[nodiscard]] inline WgradMapOf boxes_map_of(const void* array, std::int64_t rows, std::int64_t length, int own, int classes,
                                              std::uint64_t boundary, int width, int box_rows) {
@@ -41,6 +48,32 @@ struct BoxesMaps {
   return of;
 }
 
+/// Every `classes`-th row of an array laid out like the output, as it is stored.
+[[nodiscard]] inline WgradMapOf boxes_output_map(const TapGemm& form, const BoxesSteps& steps, const void* array, int own,
+                                                 std::uint64_t boundary) {
+  WgradMapOf of = boxes_map_of(array, form.N * form.G * form.out_channels, form.out_length, own, 1 << steps.store_bits,
+                               boundary, kBoxesWidth, steps.columns);
+  if (steps.kind == BoxesRows::whole) {
+    of.samples = static_cast<std::uint64_t>(std::max<std::int64_t>(form.out_length / kBoxesLine, 1));
+    of.sample_bytes = kBoxesLine * sizeof(float);
+    of.numbers = of.box_numbers = kBoxesLine;
+    of.box_samples = kBoxesPositions / kBoxesLine;
+    of.swizzled = true;
+  }
+  return of;
+}
+
+/// `beside`: at a multiple of 16 bytes from the output.
+[[nodiscard]] inline BoxesBeside make_boxes_beside(const TapGemm& form, const BoxesSteps& steps, const void* beside) {
+  BoxesBeside maps{};
+  for (int own = 0; own < 1 << steps.store_bits; ++own) {
+    const WgradMapOf of = boxes_output_map(form, steps, beside, own, 16);
+    maps.load[own] = encode_map(of);
+    maps.offset[own] = of.offset;
+  }
+  return maps;
+}
+
 [[nodiscard]] inline BoxesMaps make_boxes_maps(const TapGemm& form, const BoxesSteps& steps, const void* source,
                                                const void* out) {
   BoxesMaps maps{};
@@ -51,23 +84,14 @@ struct BoxesMaps {
     maps.load[own] = encode_map(of);
     maps.load_offset[own] = of.offset;
   }
-  const std::int64_t rows = form.N * form.G * form.out_channels;
-  const bool is_whole = steps.kind == BoxesRows::whole;
   for (int own = 0; own < stores; ++own) {
-    WgradMapOf of = boxes_map_of(out, rows, form.out_length, own, stores, 32, kBoxesWidth, steps.columns);
-    if (is_whole) {
-      of.samples = static_cast<std::uint64_t>(std::max<std::int64_t>(form.out_length / kBoxesLine, 1));
-      of.sample_bytes = kBoxesLine * sizeof(float);
-      of.numbers = of.box_numbers = kBoxesLine;
-      of.box_samples = kBoxesPositions / kBoxesLine;
-      of.swizzled = true;
-      maps.store[own] = encode_map(of);
-      continue;
+    WgradMapOf of = boxes_output_map(form, steps, out, own, 32);
+    if (steps.kind != BoxesRows::whole) {
+      maps.store_numbers[own] = static_cast<int>(of.numbers / 4 * 4);
+      of.numbers = std::max<std::uint64_t>(of.numbers / 4 * 4, 4);
+      maps.store_offset[own] = of.offset;
     }
-    maps.store_numbers[own] = static_cast<int>(of.numbers / 4 * 4);
-    of.numbers = std::max<std::uint64_t>(of.numbers / 4 * 4, 4);
     maps.store[own] = encode_map(of);
-    maps.store_offset[own] = of.offset;
   }
   return maps;
 }

@@ -39,9 +39,14 @@ struct BoxesLayout {
   }
   /// Words: the tile of each raw stage, that of each stage of operands.
   __device__ __forceinline__ std::uint32_t tiles() const { return wrong(4 * kPairs); }
+  /// What lies beside a consumer's outputs is in its staging.
+  __device__ __forceinline__ std::uint32_t beside(int consumer) const {
+    return tiles() + (kBoxesRingMost + kBoxesTurns + 2 * static_cast<std::uint32_t>(consumer)) * 4;
+  }
 };
 static_assert((kPairs * kBoxesTurns + kBoxesRingMost + kBoxesTurns) * 16 +
-                      4 * kPairs * sizeof(WrongTiles::Entry) * WrongTiles::kMost + (kBoxesRingMost + kBoxesTurns) * 4 <=
+                      4 * kPairs * sizeof(WrongTiles::Entry) * WrongTiles::kMost +
+                      (kBoxesRingMost + kBoxesTurns + 2 * kPairs) * 4 <=
                   kBoxesFixedBytes - 1024,
               "barriers to wrong tiles");
 

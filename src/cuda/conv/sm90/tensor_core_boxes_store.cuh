@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "cuda/conv/epilogue_light.cuh"
 #include "cuda/conv/sm90/tensor_core_boxes_maps.hpp"
 #include "cuda/conv/sm90/tensor_core_boxes_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_layout.cuh"
@@ -147,6 +148,115 @@ __device__ __forceinline__ void send_boxes(const TapGemm& form, const BoxesSteps
     }
   }
   ptx::bulk_commit();
+}
+
+/// One thread: brings what lies beside a tile's outputs to where they will be staged. Of tiles at their rows' ends see
+/// bring_ends().
+template <BoxesRows kRows, bool kHalf>
+__device__ __forceinline__ void bring_boxes(const BoxesSteps& steps, const BoxesBeside& maps, int row, int t0,
+                                            std::uint32_t staging, std::uint32_t barrier) {
+  constexpr int kSlots = kHalf ? 32 : 64, kLength = kRows == BoxesRows::whole ? kBoxesPositions : kBoxesWidth;
+  ptx::mbarrier_arrive_expect(barrier, static_cast<std::uint32_t>(steps.columns * kLength * 4));
+  if constexpr (kRows == BoxesRows::whole) {
+    ptx::tensor_copy(staging, &maps.load[0], 0, row, t0 / kBoxesLine, barrier);
+  } else {
+    const auto bytes = static_cast<std::uint32_t>((kSlots >> steps.store_bits) * kBoxesWidth * 4);
+#pragma unroll 1
+    for (int own = 0; own < 1 << steps.store_bits; ++own)
+      ptx::tensor_copy(staging + static_cast<std::uint32_t>(own) * bytes, &maps.load[own],
+                       t0 + steps.shift[own] + maps.offset[own], row >> steps.store_bits, 0, barrier);
+  }
+}
+
+/// The same by a consumer's threads, of a tile at its rows' ends. `out`: of the tile's first row.
+template <BoxesRows kRows, bool kHalf>
+__device__ __forceinline__ void bring_ends(const TapGemm& form, const BoxesSteps& steps, std::int64_t distance, int t0,
+                                           float* staging, const float* out, int warp, int lane) {
+  const auto length = static_cast<int>(form.out_length);
+  constexpr bool kWhole = kRows == BoxesRows::whole;
+#pragma unroll 1
+  for (int row = warp; row < (kHalf ? 32 : 64); row += 4) {
+    const int column = kWhole ? row : boxes_column<kHalf>(steps, row);
+    if (column >= steps.columns) continue;
+    const int begin = kWhole ? t0 : t0 + boxes_shift<kHalf>(steps, row);
+    const float* const from = Epilogue::beside(out + column * form.out_length, distance);
+#pragma unroll 1
+    for (int at = lane; at < (kWhole ? kBoxesPositions : kBoxesWidth) && begin + at < length; at += 32) {
+      const int line = at / kBoxesLine, in_line = at % kBoxesLine;
+      const int place = kWhole ? (line * steps.columns + row) * kBoxesLine + (in_line / 4 ^ (row & 7)) * 4 + in_line % 4
+                               : row * kBoxesWidth + at;
+      staging[place] = from[begin + at];
+    }
+  }
+}
+
+/// What happens to a thread's sums of a tile: StoreFinish with one thing beside them, or, until they are right, no more than
+/// their bias.
+struct BoxesFinish {
+  StoreFinish<float> finish;
+  bool adds;
+  __device__ __forceinline__ explicit BoxesFinish(const Epilogue& epilogue) : finish(epilogue), adds(epilogue.residual != 0) {}
+  __device__ __forceinline__ float operator()(float sum, float beside, bool stays_plain) const {
+    const auto nothing = StoreFinish<float>::nothing();
+    const float done = finish(sum, {adds ? beside : nothing.added, adds ? nothing.result : beside});
+    return stays_plain ? sum : done;
+  }
+};
+
+/// stage_whole() or stage_boxes() of what has something beside it, which is in the staging, where the outputs will be.
+template <BoxesRows kRows, bool kStacked>
+__device__ __forceinline__ void stage_beside(const BoxesColumn& column, const float (&sums)[kBoxesPositions / 2], int half,
+                                             int q, int further, unsigned char* memory, const BoxesFinish& finish,
+                                             bool stays_plain) {
+  constexpr int kAtOnce = 4;
+  if (kRows == BoxesRows::whole && !column.exists) return;
+  const auto place = [&](int i) -> float* {
+    if constexpr (kRows != BoxesRows::whole) return column.to + 8 * i;
+    return reinterpret_cast<float*>(memory + (column.place ^ static_cast<std::uint32_t>(i % 4 * 32)) + i / 4 * further);
+  };
+  const auto has = [&](int i, int which) {
+    const int position = 2 * q + (kRows == BoxesRows::any ? which : 0);
+    return kRows == BoxesRows::whole || (i > 0 ? i < kBoxesWidth / 8 || position < column.shift : position >= column.shift);
+  };
+#pragma unroll
+  for (int first = 0; first < kBoxesPositions / 8; first += kAtOnce) {
+    float2 beside[kAtOnce];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const float* const from = place(first + j);
+      beside[j] = make_float2(0.0F, 0.0F);
+      if constexpr (kRows == BoxesRows::any) {
+        if (has(first + j, 0)) beside[j].x = from[0];
+        if (has(first + j, 1)) beside[j].y = from[1];
+      } else {
+        if (has(first + j, 0)) beside[j] = *reinterpret_cast<const float2*>(from);
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      float* const to = place(first + j);
+      float2 pair = boxes_pair<kStacked>(sums, 4 * (first + j) + 2 * half, column.factor, column.offset, BoxesPlain());
+      pair.x = finish(pair.x, beside[j].x, stays_plain);
+      pair.y = finish(pair.y, beside[j].y, stays_plain);
+      if constexpr (kRows == BoxesRows::any) {
+        if (has(first + j, 0)) to[0] = pair.x;
+        if (has(first + j, 1)) to[1] = pair.y;
+      } else {
+        if (has(first + j, 0)) *reinterpret_cast<float2*>(to) = pair;
+      }
+    }
+  }
+}
+
+/// store_before() of what has something beside it.
+template <bool kStacked>
+__device__ __forceinline__ void finish_before(const BoxesColumn& column, const float (&sums)[kBoxesPositions / 2], int half,
+                                              int q, std::int64_t ahead, std::int64_t distance, const BoxesFinish& finish,
+                                              bool stays_plain) {
+  const float2 pair = boxes_pair<kStacked>(sums, 2 * half, column.factor, column.offset, BoxesPlain());
+  float* const first = column.first + ahead;
+  if (2 * q < column.before) first[0] = finish(pair.x, *Epilogue::beside(first, distance), stays_plain);
+  if (2 * q + 1 < column.before) first[1] = finish(pair.y, *Epilogue::beside(first + 1, distance), stays_plain);
 }
 
 }  // namespace polyphase::cuda::tensor_core

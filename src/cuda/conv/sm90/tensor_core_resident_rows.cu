@@ -20,17 +20,20 @@ RowSteps resident_rows_steps(const ConvProblem& problem, ConvDirection direction
   return found;
 }
 
-bool resident_rows_fuse(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, int device) {
-  if (epilogue.is_late() || !epilogue.is_light()) return false;
-  if (problem.dtype == DType::f32) return true;
-  bool carries = false;
-  with_rows_kernel<Half>(make_tap_gemm(problem, direction), nullptr, nullptr, properties(device),
-                         [&](auto, const RowSteps& steps) { carries = steps.store_classes != 0; });
-  return carries;
+bool resident_rows_fuse(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, Precision precision,
+                        int device, const void* source, const void* out) {
+  if (!epilogue.is_light()) return false;
+  if (problem.dtype == DType::f32 && !epilogue.is_late()) return true;
+  if (problem.dtype != DType::f32 && epilogue.is_late()) return false;  // hardly sooner than a launch
+  const RowSteps steps = resident_rows_steps(problem, direction, precision, source, out, properties(device));
+  if (!epilogue.is_late()) return steps.store_classes != 0;
+  constexpr std::int64_t kPair = 2 * sizeof(float);
+  return steps.stores_pairs && steps.store_classes == 0 && (epilogue.residual | epilogue.derivative) % kPair == 0;
 }
 
 void resident_rows_gather(const Gather& call) {
   if (call.problem.dtype != DType::f32) return gather_rows_of_16_bits(call);
+  if (call.epilogue.is_late()) return gather_rows_late(call);
   if (call.precision == Precision::tf32) return gather_rows<OneHalf>(call);
   return gather_rows<SplitHalf>(call);
 }

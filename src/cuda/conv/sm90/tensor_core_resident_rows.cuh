@@ -15,11 +15,9 @@
 #include "cuda/conv/sm90/ring.cuh"
 #include "cuda/conv/sm90/self_repair.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_layout.cuh"
-#include "cuda/conv/sm90/tensor_core_resident_rows_bias.cuh"
-#include "cuda/conv/sm90/tensor_core_resident_rows_carry.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_repair.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_source.cuh"
-#include "cuda/conv/sm90/tensor_core_resident_store.cuh"
+#include "cuda/conv/sm90/tensor_core_resident_rows_store.cuh"
 #include "cuda/dependent_launch.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"
@@ -27,52 +25,6 @@
 namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kRowsThreads = (kPairs + 1) * 128;
-
-/// Of an operand and columns: halves of 64 positions of a tile, and how a consumer stores it.
-template <class Operand, int kN, int kTaps>
-struct RowTraits {
-  // One half only where sums and fragments of two would take more registers than there are.
-  static constexpr bool kIsNarrow = Operand::kParts == 2 && (kN > 32 || kTaps > 3);
-  static constexpr int kHalves = kIsNarrow ? 1 : 2;
-  static constexpr int kPositions = 64 * kHalves;
-  static constexpr int kPass = kN < 128 ? kN : kIsNarrow ? 8 : 32;  // columns staged at a time
-  using S = Staged<typename Operand::Source>;
-  static constexpr int kPitch = kPositions + (kIsNarrow ? 4 : sizeof(S) == 2 ? 8 : 12);
-  // Unaligned reads may run over the end; boxes begin at a multiple of 128.
-  static constexpr int kStagingBytes = (kPass * kPitch * static_cast<int>(sizeof(S)) + 64 + 127) / 128 * 128;
-  // Of tiles that carry: columns at a time, and what they take with what is kept from tile to tile.
-  static constexpr int kCarryPass = kHalves == 1 || kN != 128 ? 0 : sizeof(S) == 2 ? 128 : 32;
-  static constexpr int kCarryStaging = kCarryPass * kCarryPositions * static_cast<int>(sizeof(S));
-  static constexpr int kCarryBytes = kCarryStaging + kN * kKeptBytes;
-};
-
-template <class Mode, int kN>
-using TraitsOf = RowTraits<typename Mode::Operand, kN, Mode::kTaps>;
-
-/// A thread's sums of a tile. Of two parts those of the mixed products lie before the others, so that they are the first
-/// columns of a product of twice as many: ptxas has both kinds of product in the same registers only from the first one on.
-template <class Mode, int kN>
-struct RowSums {
-  static constexpr int kHalves = TraitsOf<Mode, kN>::kHalves, kOwn = kN / 2;
-  static constexpr int kMixed = Mode::Operand::kParts == 2 ? kOwn : 0;
-  static_assert(kMixed == 0 || kHalves == 1);
-  float v[kHalves][kMixed + kOwn];
-  __device__ __forceinline__ float (&high())[kHalves][kOwn] { return reinterpret_cast<float(&)[kHalves][kOwn]>(v[0][kMixed]); }
-  __device__ __forceinline__ float (&mixed())[kOwn] { return reinterpret_cast<float(&)[kOwn]>(v[0][0]); }
-  __device__ __forceinline__ float operator()(int m, int i) const {
-    return kMixed == 0 ? v[m][i] : fmaf(v[m][i], 1.0F / kLowScale, v[m][kMixed + i]);
-  }
-  /// Makes high() of them all. What is left of the others changes no number, should they be added once more.
-  __device__ __forceinline__ void join() {
-    if constexpr (kMixed != 0) {
-#pragma unroll
-      for (int i = 0; i < kOwn; ++i) {
-        high()[0][i] = (*this)(0, i);
-        mixed()[i] = -0.0F;
-      }
-    }
-  }
-};
 
 /// Shared memory of a block: weights, then of each consumer its ring and its staging, then the columns' biases, barriers.
 struct RowLayout {
@@ -100,80 +52,6 @@ struct RowLayout {
   __device__ __forceinline__ std::uint32_t full(int stage) const { return own + static_cast<std::uint32_t>(stage) * 16; }
   __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
 };
-
-/// What a tile's sums are multiplied by and how they end.
-struct RowFinish {
-  int exponent;
-  bool at_once;  // sum * scale + bias is all
-  float scale;
-  /// `activates`: stores apply a light activation themselves.
-  __device__ RowFinish(const Epilogue& epilogue, int exponent_, bool activates)
-      : exponent(exponent_),
-        at_once((activates ? LightActivation::is_light(epilogue.activation) : epilogue.activation == Activation::none) &&
-                exponent >= -126 && exponent <= 127),
-        scale(power_of_two(at_once ? exponent : 0)) {}
-};
-
-/// Columns kFirst.. of a thread's sums, finished into the staging of its warpgroup.
-template <class Mode, int kN, int kFirst, int kSums>
-__device__ __forceinline__ void stage_columns(const float (&sums)[TraitsOf<Mode, kN>::kHalves][kSums], const RowFinish& finish,
-                                              const float* biases, int position, int lane,
-                                              typename TraitsOf<Mode, kN>::S* staging) {
-  using Traits = TraitsOf<Mode, kN>;
-  using S = typename Traits::S;
-  const SumsOf<Mode, Traits::kPass> finished(finish.scale, biases + kFirst, finish.at_once, lane);
-  S* to = staging + 2 * (lane % 4) * Traits::kPitch + position;
-#pragma unroll
-  for (int i = 0; i < Traits::kPass / 8; ++i) {
-#pragma unroll
-    for (int b = 0; b < 2; ++b) {
-#pragma unroll
-      for (int m = 0; m < Traits::kHalves; ++m) {
-        const float* pair = &sums[m][(kFirst / 8 + i) * 4 + b];
-        *reinterpret_cast<Pair<S>*>(to + (8 * i + b) * Traits::kPitch + Mode::kHalfStep * m) = {
-            static_cast<S>(finished(pair[0], i, b)), static_cast<S>(finished(pair[2], i, b))};
-      }
-    }
-  }
-}
-
-/// What a staged number becomes where finishing takes more than a factor.
-template <class Mode>
-__device__ __forceinline__ float finish_staged(float staged, const RowFinish& finish, const Epilogue& epilogue,
-                                               const float* biases, int column) {
-  if constexpr (Mode::kBeginsAtBias) return epilogue.apply(staged);
-  return epilogue.apply(ldexpf(staged, finish.exponent) + biases[column]);
-}
-
-/// Does that to a thread's numbers.
-template <class Mode, int kN>
-__device__ __forceinline__ void finish_columns(const RowFinish& finish, const Epilogue& epilogue, const float* biases,
-                                               int position, int lane, typename TraitsOf<Mode, kN>::S* staging) {
-  using Traits = TraitsOf<Mode, kN>;
-  using S = typename Traits::S;
-  S* own = staging + 2 * (lane % 4) * Traits::kPitch + position;
-#pragma unroll 1
-  for (int i = 0; i < Traits::kPass / 4; ++i) {
-    const int column = i / 2 * 8 + i % 2;
-#pragma unroll 1
-    for (int j = 0; j < 2 * Traits::kHalves; ++j) {
-      S& value = own[column * Traits::kPitch + Mode::kHalfStep * (j / 2) + j % 2];
-      value = static_cast<S>(finish_staged<Mode>(static_cast<float>(value), finish, epilogue, biases, column + 2 * (lane % 4)));
-    }
-  }
-}
-
-/// Stages the columns of pass `pass`: registers have no index.
-template <class Mode, int kN, int kPass, int kSums>
-__device__ __forceinline__ void stage_pass(int pass, const float (&sums)[TraitsOf<Mode, kN>::kHalves][kSums],
-                                           const RowFinish& finish, const float* biases, int position, int lane,
-                                           typename TraitsOf<Mode, kN>::S* staging) {
-  constexpr int kColumns = TraitsOf<Mode, kN>::kPass;
-  if constexpr (kPass * kColumns < kN) {
-    if (pass == kPass) return stage_columns<Mode, kN, kPass * kColumns>(sums, finish, biases, position, lane, staging);
-    stage_pass<Mode, kN, kPass + 1>(pass, sums, finish, biases, position, lane, staging);
-  }
-}
 
 /// The products of a step's first or second turn of conversion, as one group. Two parts: high * (low, high) as one product of
 /// twice the columns, then low*high. In the first step of a tile nothing is there to be added to.
@@ -208,33 +86,6 @@ __device__ __forceinline__ void multiply_rows(const RowWords<Mode>& words, std::
   ptx::wgmma_commit();
 }
 
-/// A tile whose neighbouring positions are neighbours in rows that lie inside the tensor, straight from registers; `to`: the
-/// thread's first output. Sums are made whole one by one between the stores: a burst of stores holds up the other consumer's
-/// reads of shared memory.
-template <class Mode, int kN, bool kActive, class T>
-__device__ __forceinline__ void store_pairs(const RowSums<Mode, kN>& sums, const RowFinish& finish,
-                                            const LightActivation& active, const float* biases, std::int64_t row_length,
-                                            int lane, T* __restrict__ to) {
-  const SumsOf<Mode, kN> finished(finish.scale, biases, true, lane);
-#pragma unroll
-  for (int j = 0; j < kN / 8; ++j, to += 6 * row_length) {
-#pragma unroll
-    for (int b = 0; b < 2; ++b, to += row_length) {
-#pragma unroll
-      for (int m = 0; m < sums.kHalves; ++m) {
-        float even = finished(sums(m, 4 * j + b), j, b), odd = finished(sums(m, 4 * j + 2 + b), j, b);
-        if constexpr (kActive) even = active(even), odd = active(odd);
-        if constexpr (sizeof(T) == 2) {
-          const Pair<T> pair{static_cast<T>(even), static_cast<T>(odd)};
-          __stcs(reinterpret_cast<std::uint32_t*>(to + Mode::kHalfStep * m), *reinterpret_cast<const std::uint32_t*>(&pair));
-        } else {
-          __stcs(reinterpret_cast<float2*>(to + Mode::kHalfStep * m), make_float2(even, odd));
-        }
-      }
-    }
-  }
-}
-
 template <class Mode, int kN>
 __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps& steps, const StoreMaps& maps,
                                              const Epilogue& epilogue, const RowLayout& layout, const unsigned char* ring,
@@ -250,7 +101,7 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
   if constexpr (Operand::kScaled) wait_for_grid_before();
   const int source_scale = Operand::kScaled ? source_exponent(header) : 0;
   const int weight_scale = Operand::kScaled ? scale_exponent(weight_state->weight_largest, kWeightTarget) : 0;
-  const LightActivation active(epilogue, epilogue.activation != Activation::none);
+  const LightActivation active(epilogue, !Mode::kLate && epilogue.activation != Activation::none);
   const RowFinish finish(epilogue, -source_scale - weight_scale, Mode::kCarries || Mode::kBytes == 4);
   RowReader<Mode> reader(steps, source_scale, warp, lane);
   const Faults of_weights =
@@ -269,6 +120,8 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
   for (; walk.more(); walk.advance(steps, layout), ++turns) {
     const TilePlace place = walk.place(steps);
     reader.begin_tile(form, RowTile<T>(form, place, source));
+    if constexpr (Mode::kLate && Operand::kParts == 2)  // of one part there is no time for it
+      prefetch_beside<Traits::kPositions>(form, place, epilogue, warp * 32 + lane, out);
     if (pair == 1 || turns > 1) ptx::mbarrier_wait(layout.turn(1 - pair), turns & 1);
     RowSums<Mode, kN> sums;
     if constexpr (Mode::kBeginsAtBias) ones.multiply(bias_rows, sums.v);
@@ -334,7 +187,7 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
       const Kept kept{layout.staging + Traits::kCarryStaging, other, layout.kept(pair), layout.kept(1 - pair), turns & 1};
       const auto finished = [&](S number, int column) -> T {
         if (finish.at_once) return static_cast<T>(number);
-        return static_cast<T>(finish_staged<Mode>(static_cast<float>(number), finish, epilogue, biases, column));
+        return static_cast<T>(finish_staged<Mode>(static_cast<float>(number), finish, active, biases, column));
       };
       store_carried<Mode, kN, Traits::kCarryPass>(sums.high(), finish.scale, biases, finish.at_once, is_plain, active, steps,
                                                   maps, CarryWindow(steps, t0, walk.at == 0), row_of_sample + place.column,
@@ -342,7 +195,9 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
                                                   reinterpret_cast<unsigned char*>(staging), kept, finished, out);
       continue;
     } else if (steps.stores_pairs && is_plain) {
-      if (Mode::kBytes == 4 && active.is_there)
+      if constexpr (Mode::kLate)
+        store_pairs_late<Mode, kN>(sums, finish, epilogue, biases, form.out_length, lane, own_outputs);
+      else if (Mode::kBytes == 4 && active.is_there)
         store_pairs<Mode, kN, true>(sums, finish, active, biases, form.out_length, lane, own_outputs);
       else
         store_pairs<Mode, kN, false>(sums, finish, active, biases, form.out_length, lane, own_outputs);
@@ -355,7 +210,7 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
       ptx::named_barrier(1 + pair, 128);
       stage_pass<Mode, kN, 0>(pass, sums.high(), finish, biases, reader.position, lane, staging);
       if (!finish.at_once)
-        finish_columns<Mode, kN>(finish, epilogue, biases + pass * Traits::kPass, reader.position, lane, staging);
+        finish_columns<Mode, kN>(finish, active, biases + pass * Traits::kPass, reader.position, lane, staging);
       ptx::named_barrier(1 + pair, 128);
       if (Mode::kBytes == 4 && finish.at_once && active.is_there) {
         activate_staged(active, staging, Traits::kPass * Traits::kPitch, warp * 32 + lane);
@@ -364,12 +219,16 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
       store_rows<T, Traits::kPositions, Traits::kPitch, kOwn>(
           form, steps, row_of_sample, place.column + pass * Traits::kPass + warp * kOwn, place.position, bias, first_bias,
           epilogue, staging + warp * kOwn * Traits::kPitch, lane, out);
+      if constexpr (Mode::kLate)
+        finish_stored_rows<Traits::kPositions, kOwn>(
+            form, epilogue, t0, lane,
+            out + (row_of_sample + place.column + pass * Traits::kPass + warp * kOwn) * form.out_length + t0);
     }
   }
   if (Mode::kCarries && lane == 0) ptx::bulk_wait();
   if constexpr (Operand::kScaled) {
     ptx::named_barrier(1 + kPairs, kPairs * 128);  // a warp may have stored another's sums
-    if (doubtful != kNoTile) repair_rows<Mode, kN>(form, steps, exact, active, bias, out, order, doubtful, pair, warp);
+    if (doubtful != kNoTile) repair_rows<Mode, kN>(form, steps, exact, epilogue, bias, out, order, doubtful, pair, warp);
   }
 }
 

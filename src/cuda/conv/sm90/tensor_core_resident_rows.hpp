@@ -18,9 +18,10 @@ namespace polyphase::cuda::tensor_core {
                                            const void* source, const void* out, const DeviceProperties& gpu);
 
 /// Whether a problem that fits is finished with `epilogue` where it is stored: ReLU and LeakyReLU of f32, and of 16-bit types
-/// whose rows do not begin at sectors.
+/// whose rows do not begin at sectors; a residual and a derivative where pairs of outputs are stored, and lie beside them, as
+/// one.
 [[nodiscard]] bool resident_rows_fuse(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue,
-                                      int device);
+                                      Precision precision, int device, const void* source, const void* out);
 
 /// gather() of tensor_core.hpp for a problem that fits.
 void resident_rows_gather(const Gather& call);

@@ -64,6 +64,7 @@ template <int kColumns>
 struct ScaledSums {
   float scale;
   float2 bias[kColumns / 8];
+  ScaledSums() = default;
   __device__ __forceinline__ ScaledSums(float scale_, const float* biases, bool adds, int lane) : scale(scale_), bias{} {
     if (!adds) return;
 #pragma unroll
@@ -75,6 +76,7 @@ struct ScaledSums {
 };
 /// Sums that are all.
 struct WholeSums {
+  WholeSums() = default;
   __device__ __forceinline__ WholeSums(float, const float*, bool, int) {}
   __device__ __forceinline__ float operator()(float sum, int, int) const { return sum; }
 };

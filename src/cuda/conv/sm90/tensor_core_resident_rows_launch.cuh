@@ -32,9 +32,10 @@ void launch_rows(RowKernel<Mode, kN>, const Gather& call, const RowSteps& steps)
   check_launch("conv tensor_core: rows");
 }
 
-/// Calls run(RowKernel<Mode, kN>(), steps) with the kernel for a problem; false where there is none. `out` and `source` matter
+/// Calls run(RowKernel<Mode, kN>(), steps) with the kernel for a problem, with kLate the one with a residual or through a
+/// derivative; false where there is none. `out` and `source` matter
 /// only for what they are modulo 16.
-template <class Operand, class Run>
+template <class Operand, bool kLate = false, class Run>
 bool with_rows_kernel(const TapGemm& form, const void* source, const void* out, const DeviceProperties& gpu, const Run& run) {
   const auto attempt = [&]<int kN, int kTaps>() {
     using Traits = RowTraits<Operand, kN, kTaps>;
@@ -52,11 +53,17 @@ bool with_rows_kernel(const TapGemm& form, const void* source, const void* out, 
     const RowSteps steps = make_row_steps(form, shape, gpu.sm_count, gpu.shared_bytes_per_block);
     if (steps.count == 0) return false;
     const auto run_as = [&]<RowParity kParity>() {
-      if constexpr (Traits::kHalves == 2 && kParity != RowParity::mixed) {
-        if (steps.store_classes != 0)
-          return run(RowKernel<RowMode<Operand, Traits::kHalves, kTaps, kParity, true>, kN>(), steps);
+      const auto run_with = [&]<RowStores kStores>() {
+        run(RowKernel<RowMode<Operand, Traits::kHalves, kTaps, kParity, kStores>, kN>(), steps);
+      };
+      if constexpr (kLate) {
+        run_with.template operator()<RowStores::late>();
+      } else {
+        if constexpr (Traits::kHalves == 2 && kParity != RowParity::mixed) {
+          if (steps.store_classes != 0) return run_with.template operator()<RowStores::carried>();
+        }
+        run_with.template operator()<RowStores::tiles>();
       }
-      run(RowKernel<RowMode<Operand, Traits::kHalves, kTaps, kParity>, kN>(), steps);
     };
     if (steps.parity == RowParity::even) run_as.template operator()<RowParity::even>();
     if (steps.parity == RowParity::odd) run_as.template operator()<RowParity::odd>();
@@ -68,13 +75,14 @@ bool with_rows_kernel(const TapGemm& form, const void* source, const void* out, 
   return attempt.template operator()<128, 3>() || attempt.template operator()<128, 5>();
 }
 
-/// resident_rows_gather() of f16 and bf16, which are compiled by themselves.
+/// resident_rows_gather() of f16 and bf16, and of what has a residual or goes through a derivative: compiled by themselves.
 void gather_rows_of_16_bits(const Gather& call);
+void gather_rows_late(const Gather& call);
 
-template <class Operand>
+template <class Operand, bool kLate = false>
 void gather_rows(const Gather& call) {
-  with_rows_kernel<Operand>(call.form, call.source, call.out, properties(call.device),
-                            [&](auto kernel, const RowSteps& steps) { launch_rows(kernel, call, steps); });
+  with_rows_kernel<Operand, kLate>(call.form, call.source, call.out, properties(call.device),
+                                   [&](auto kernel, const RowSteps& steps) { launch_rows(kernel, call, steps); });
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "cuda/conv/epilogue_light.cuh"
 #include "cuda/conv/sm90/exact_sum.cuh"
 #include "cuda/conv/sm90/self_repair.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_carry.cuh"
@@ -49,7 +50,7 @@ struct OwnPositions {
 /// Computes again a warp's sums of one tile that were made NaN.
 template <class Mode, int kN>
 __device__ __forceinline__ void repair_row_tile(const TapGemm& form, const RowSteps& steps, const ExactSource& exact,
-                                                const LightActivation& active, const float* bias, float* out,
+                                                const Epilogue& epilogue, const float* bias, float* out,
                                                 const RowWalk<Mode::kCarries, true>& walk, int warp) {
   constexpr int kBatch = 32;                           // outputs of a lane, read at once
   constexpr int kAtOnce = Mode::kHalves == 1 ? 2 : 1;  // columns of a warp's read
@@ -60,6 +61,7 @@ __device__ __forceinline__ void repair_row_tile(const TapGemm& form, const RowSt
   const std::int64_t t = place.position + form.out_origin + position, first = place.g * form.out_channels;
   const bool exists = t >= 0 && t < form.out_length;
   const auto columns = static_cast<int>(min(form.columns - place.column, std::int64_t{kN}));
+  const StoreFinish<float> finish(epilogue);
 #pragma unroll 1
   for (int column0 = 0; column0 < columns; column0 += kBatch * kAtOnce) {
     const std::int64_t channel0 = first + place.column + column0 + own_column;
@@ -82,7 +84,8 @@ __device__ __forceinline__ void repair_row_tile(const TapGemm& form, const RowSt
             exact_sum(form, exact.problem, exact.is_forward, place.n, place.g, place.column + column0 + its_column + further,
                       place.position + __shfl_sync(0xffffffffU, position, owner), exact.source, exact.w);
         const float offset = bias != nullptr ? bias[channel0 - own_column + its_column + further] : 0.0F;
-        if (lane == owner) to[further * form.out_length] = active.is_there ? active(sum + offset) : sum + offset;
+        float* const own = to + further * form.out_length;
+        if (lane == owner) *own = finish(sum + offset, finish.others(own));
       }
     }
   }
@@ -92,14 +95,14 @@ __device__ __forceinline__ void repair_row_tile(const TapGemm& form, const RowSt
 /// and those before it. Not inlined: it has registers of its own.
 template <class Mode, int kN>
 __device__ __noinline__ void repair_rows(const TapGemm& form, const RowSteps& steps, const ExactSource& exact,
-                                         const LightActivation& active, const float* bias, float* out, const RowOrder& order,
+                                         const Epilogue& epilogue, const float* bias, float* out, const RowOrder& order,
                                          std::uint32_t number, int pair, int warp) {
   RowWalk<Mode::kCarries, true> walk(steps, pair);
   __syncwarp();
 #pragma unroll 1
   for (; number != kNoTile; number = *order.before(steps, walk, number, warp)) {
     walk.go_to(steps, number);
-    repair_row_tile<Mode, kN>(form, steps, exact, active, bias, out, walk, warp);
+    repair_row_tile<Mode, kN>(form, steps, exact, epilogue, bias, out, walk, warp);
   }
 }
 

@@ -192,10 +192,14 @@ __device__ __forceinline__ void copy_rows(const TapGemm& form, const RowSteps& s
   }
 }
 
+/// How tiles are stored: carried where RowSteps::store_classes is not zero, late with a residual or through a derivative.
+/// Kernels of their own: beside the code of the others, tf32 was up to a tenth slower without either.
+enum class RowStores : int { tiles, carried, late };
+
 /// How a kernel's threads read rows: slot s of a warp has positions 2s and 2s + 1 of each of its two 16, so that a tap's
 /// elements are, but for one, those of the tap before. Halves share none: what the products of one read is not written while
 /// they are under way. kParity: RowSteps::parity.
-template <class Operand_, int kHalves_, int kTaps_, RowParity kParity_, bool kCarries_ = false>
+template <class Operand_, int kHalves_, int kTaps_, RowParity kParity_, RowStores kStores_ = RowStores::tiles>
 struct RowMode {
   using Operand = Operand_;
   static constexpr int kHalves = kHalves_, kTaps = kTaps_;
@@ -203,9 +207,10 @@ struct RowMode {
   static constexpr int kBytes = static_cast<int>(sizeof(typename Operand::Source));
   static constexpr bool kInTurns = takes_turns(Operand::kParts, kBytes);
   static constexpr bool kBeginsAtBias = !Operand::kScaled;  // sums begin with a product of the biases, which are of its type
-  static constexpr bool kCarries = kCarries_;               // RowSteps::store_classes is not zero
-  static constexpr int kCopiers = kInTurns ? 128 : 64;      // threads that fill a ring
-  static constexpr int kWindow = 2 + kTaps - 1;             // elements of a row for two positions
+  static constexpr bool kCarries = kStores_ == RowStores::carried;
+  static constexpr bool kLate = kStores_ == RowStores::late;
+  static constexpr int kCopiers = kInTurns ? 128 : 64;  // threads that fill a ring
+  static constexpr int kWindow = 2 + kTaps - 1;         // elements of a row for two positions
   static constexpr int kElements = kHalves * kWindow;
   static constexpr int kBefore = kParity == RowParity::odd ? 1 : 0;  // elements of a pair that lie before the first
   static constexpr int kPairsRead = (kBefore + kWindow + 1) / 2;     // that are read for a window
