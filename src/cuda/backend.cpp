@@ -54,7 +54,7 @@ Epilogue pointers_of(const ConvEpilogue& epilogue, const Tensor& out) {
 }
 /// What is told before there is an output to measure from.
 Epilogue parts_of(const ConvEpilogue& epilogue) {
-  constexpr std::int64_t kSomewhere = 16;
+  constexpr std::int64_t kSomewhere = 32;
   const auto distance = [](const Tensor& tensor) { return tensor.defined() ? kSomewhere : 0; };
   return {epilogue.activation,
           epilogue.slope,

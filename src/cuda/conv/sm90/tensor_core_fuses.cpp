@@ -39,12 +39,11 @@ bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& 
     // Of 16 bits, direct stores have no time for more where consumers convert the source; of f32 products hide it.
     case GatherForm::rows:
       return resident_rows_fuse(problem, direction, epilogue, precision, device, source, out);
+    // What lies beside outputs comes by boxes to where they are staged: there is room for one thing.
     case GatherForm::turned:
-      return epilogue.is_light() && (!epilogue.is_late() || (epilogue.residual != 0 && epilogue.derivative == 0));
-    // It comes to where outputs are staged, where there is room for one thing.
     case GatherForm::boxes:
       return epilogue.is_light() && (epilogue.residual == 0 || epilogue.derivative == 0) &&
-             (epilogue.residual + epilogue.derivative) % 16 == 0;
+             (epilogue.residual + epilogue.derivative) % (chosen->form == GatherForm::turned ? 32 : 16) == 0;
     // A residual in its stores costs twice the launch that adds it (docs/kernels/launches.md).
     case GatherForm::resident:
       return epilogue.is_light() && !epilogue.is_late();

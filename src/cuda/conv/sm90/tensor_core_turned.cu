@@ -44,24 +44,27 @@ std::shared_ptr<const Buffer> packed_weights(const Gather& call, const TurnedSte
                              });
 }
 
-template <class T, int kDepths, int kN>
+template <class T, TurnedLate kLate, int kDepths, int kN>
 auto kernel_of(const TurnedSteps& steps) {
-  if (steps.stride == 2) return turned_kernel<T, kDepths, kN, TurnedStore::strided>;
-  return steps.is_even ? turned_kernel<T, kDepths, kN, TurnedStore::words> : turned_kernel<T, kDepths, kN, TurnedStore::halves>;
+  if (steps.stride == 2) return turned_kernel<T, kDepths, kN, TurnedStore::strided, kLate>;
+  return steps.is_even ? turned_kernel<T, kDepths, kN, TurnedStore::words, kLate>
+                       : turned_kernel<T, kDepths, kN, TurnedStore::halves, kLate>;
 }
 
-template <class T>
+template <class T, TurnedLate kLate>
 auto kernel_of(const TurnedSteps& steps) {
-  if (steps.kernel_depths == 6) return kernel_of<T, 6, 256>(steps);
-  return steps.kernel_depths == 10 ? kernel_of<T, 10, 256>(steps) : kernel_of<T, kTurnedDepthsMost, 208>(steps);
+  if (steps.kernel_depths == 6) return kernel_of<T, kLate, 6, 256>(steps);
+  return steps.kernel_depths == 10 ? kernel_of<T, kLate, 10, 256>(steps) : kernel_of<T, kLate, kTurnedDepthsMost, 208>(steps);
 }
 
 template <class T>
 void launch(const Gather& call) {
   const TurnedSteps steps = steps_of(call.form, place_of(call.source, call.out), call.device);
   const auto packed = packed_weights<T>(call, steps);
-  const TurnedMaps maps = make_turned_maps(call.form, steps, call.source, call.out, call.epilogue.residual);
-  auto* kernel = kernel_of<T>(steps);
+  const TurnedMaps maps = make_turned_maps(call.form, steps, call.source, call.out,
+                                           call.epilogue.residual + call.epilogue.derivative);  // one of them is 0
+  auto* kernel =
+      call.epilogue.derivative != 0 ? kernel_of<T, TurnedLate::derivative>(steps) : kernel_of<T, TurnedLate::sum>(steps);
   CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
   kernel<<<steps.grid, kTurnedThreads, static_cast<std::size_t>(steps.shared_bytes), call.stream>>>(
       steps, maps, call.epilogue, call.form.source_length, call.form.out_length, turned_unit(call.form, steps) == 4 ? 1 : 0,

@@ -63,9 +63,10 @@ __device__ __forceinline__ void multiply_turned(const TurnedSteps& steps, std::u
 }
 
 /// A consumer's finished sums into its staging.
-template <bool kAdds, class T, TurnedStore kStore, int kSums>
+template <TurnedLate kLate, class T, TurnedStore kStore, int kSums>
 __device__ __forceinline__ void stage_turned(const TurnedSteps& steps, const TurnedColumn<T, kStore> (&columns)[2],
-                                             const LightActivation& activation, float scale, float (&sums)[kSums]) {
+                                             const LightActivation& activation, const TurnedFinish& finish,
+                                             float (&sums)[kSums]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     TurnedColumn<T, kStore> column = columns[half];
@@ -92,11 +93,11 @@ __device__ __forceinline__ void stage_turned(const TurnedSteps& steps, const Tur
     const std::uint32_t nothing = as_word<T>(none, none);
 #pragma unroll
     for (int i = 0; i < kSums / 4; ++i)
-      column.template put<kAdds>(i, sums[4 * i + 2 * half], sums[4 * i + 2 * half + 1], steps.window, nothing, scale);
+      column.template put<kLate>(i, sums[4 * i + 2 * half], sums[4 * i + 2 * half + 1], steps.window, nothing, finish);
   }
 }
 
-template <class T, int kDepths, int kN, TurnedStore kStore>
+template <class T, int kDepths, int kN, TurnedStore kStore, TurnedLate kLate>
 __device__ __forceinline__ void consume_turned(const TurnedSteps& steps, const TurnedLayout& layout, const TurnedMaps& maps,
                                                const Epilogue& epilogue, std::int64_t length, const uint4* __restrict__ packed,
                                                const T* __restrict__ bias, T* __restrict__ out, const T* staged,
@@ -110,10 +111,12 @@ __device__ __forceinline__ void consume_turned(const TurnedSteps& steps, const T
   const int lane = thread % 32;
   const TurnedColumn<T, kStore> columns[2] = {{steps, staging, bias, turned_column(steps.columns, thread, 0), lane},
                                               {steps, staging, bias, turned_column(steps.columns, thread, 1), lane}};
-  const LightActivation activation(epilogue, epilogue.activation != Activation::none);  // with a residual, too
+  // With a residual, too, but not in a derivative's stead.
+  const LightActivation activation(epilogue, kLate != TurnedLate::derivative && epilogue.activation != Activation::none);
+  const TurnedFinish finish(epilogue);
   Ring ring;
   ring.skip(consumer, steps.stages);
-  std::uint32_t parity = 0;  // of the residual's barrier
+  std::uint32_t parity = 0;  // of the barrier of what lies beside outputs
   for (std::uint32_t index = blockIdx.x + static_cast<std::uint32_t>(consumer) * gridDim.x; index < steps.tiles;
        index += kTurnedConsumers * gridDim.x) {
     float sums[kN / 2];
@@ -122,24 +125,24 @@ __device__ __forceinline__ void consume_turned(const TurnedSteps& steps, const T
                                     layout.zeros, weights, sums);
     const TurnedTile at(steps, index);
     const std::int64_t first = steps.out_first + static_cast<std::int64_t>(at.tile) * steps.window;
-    const bool inside = is_inside(steps, length, first) && (epilogue.residual == 0 || maps.has_residual);
-    const bool adds = inside && maps.has_residual;
+    const bool inside = is_inside(steps, length, first) && (!epilogue.is_late() || maps.has_beside);
+    const bool is_late = inside && maps.has_beside;
     const TurnedBoxes boxes{steps, maps, static_cast<int>(first), static_cast<int>(at.n), staging};
     if (thread == 0) {
       ptx::bulk_wait_read();  // the staging is free again
-      if (adds) boxes.load(layout.residual_full(consumer));
+      if (is_late) boxes.load(layout.beside_full(consumer));
     }
     ptx::named_barrier(1 + consumer, 128);
     ptx::wgmma_wait<0>();
     ptx::settle(sums);
     if (lane == 0) ptx::mbarrier_arrive(layout.empty(ring.stage));
     ring.skip(kTurnedConsumers, steps.stages);
-    if (adds) {
-      ptx::mbarrier_wait(layout.residual_full(consumer), parity);
+    if (is_late) {
+      ptx::mbarrier_wait(layout.beside_full(consumer), parity);
       parity ^= 1;
-      stage_turned<true>(steps, columns, activation, static_cast<float>(epilogue.scale), sums);
+      stage_turned<kLate>(steps, columns, activation, finish, sums);
     } else {
-      stage_turned<false>(steps, columns, activation, 1.0F, sums);
+      stage_turned<TurnedLate::nothing>(steps, columns, activation, finish, sums);
     }
     ptx::fence_async_shared();
     ptx::named_barrier(1 + consumer, 128);
@@ -151,7 +154,8 @@ __device__ __forceinline__ void consume_turned(const TurnedSteps& steps, const T
   if (thread == 0) ptx::bulk_wait();
 }
 
-template <class T, int kDepths, int kN, TurnedStore kStore>
+/// kLate: what lies beside outputs, if anything does.
+template <class T, int kDepths, int kN, TurnedStore kStore, TurnedLate kLate>
 __global__ void __launch_bounds__(kTurnedThreads, 1)
     turned_kernel(const __grid_constant__ TurnedSteps steps, const __grid_constant__ TurnedMaps maps,
                   const __grid_constant__ Epilogue epilogue, std::int64_t source_length, std::int64_t out_length,
@@ -175,7 +179,7 @@ __global__ void __launch_bounds__(kTurnedThreads, 1)
       ptx::mbarrier_init(layout.raw_full(stage), 1);
       ptx::mbarrier_init(layout.raw_empty(stage), 4);
     }
-    for (int consumer = 0; consumer < kTurnedConsumers; ++consumer) ptx::mbarrier_init(layout.residual_full(consumer), 1);
+    for (int consumer = 0; consumer < kTurnedConsumers; ++consumer) ptx::mbarrier_init(layout.beside_full(consumer), 1);
     ptx::fence_mbarrier_init();
   }
   ptx::fence_async_shared();
@@ -187,9 +191,9 @@ __global__ void __launch_bounds__(kTurnedThreads, 1)
   }
   ptx::registers_up<224>();
   const std::uint32_t staging = layout.staging + static_cast<std::uint32_t>(group * steps.staging_bytes);
-  consume_turned<T, kDepths, kN, kStore>(steps, layout, maps, epilogue, out_length, packed, bias, out,
-                                         reinterpret_cast<const T*>(memory + (staging - base)), staging, group,
-                                         warp * 32 + lane);
+  consume_turned<T, kDepths, kN, kStore, kLate>(steps, layout, maps, epilogue, out_length, packed, bias, out,
+                                                reinterpret_cast<const T*>(memory + (staging - base)), staging, group,
+                                                warp * 32 + lane);
 #endif
 }
 

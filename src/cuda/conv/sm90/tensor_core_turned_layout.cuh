@@ -13,8 +13,8 @@ namespace polyphase::cuda::tensor_core {
 struct TurnedMaps {
   CUtensorMap source;
   CUtensorMap out[kTurnedMapsMost];
-  CUtensorMap residual[kTurnedMapsMost];  // boxes like the output's, where has_residual
-  bool has_residual;
+  CUtensorMap beside[kTurnedMapsMost];  // boxes like the output's, where has_beside
+  bool has_beside;
 };
 
 /// Shared memory of a block: zeros, a ring of operand tiles, a ring of rows as they are, each consumer's staging, barriers.
@@ -31,7 +31,7 @@ struct TurnedLayout {
   __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
   __device__ __forceinline__ std::uint32_t raw_full(int stage) const { return full(stage + 4); }
   __device__ __forceinline__ std::uint32_t raw_empty(int stage) const { return full(stage + 4) + 8; }
-  __device__ __forceinline__ std::uint32_t residual_full(int consumer) const {
+  __device__ __forceinline__ std::uint32_t beside_full(int consumer) const {
     return full(4 + kTurnedRingMost) + static_cast<std::uint32_t>(consumer) * 8;
   }
 };

@@ -35,8 +35,9 @@ namespace polyphase::cuda::tensor_core {
   return form.source_length % 2 == 0 && steps.source_offset % 2 == 0 ? 4 : 2;
 }
 
+/// `beside`: bytes from the output to what lies beside it; 0: nothing.
 [[nodiscard]] inline TurnedMaps make_turned_maps(const TapGemm& form, const TurnedSteps& steps, const void* source, void* out,
-                                                 std::int64_t residual = 0) {
+                                                 std::int64_t beside = 0) {
   TurnedMaps maps{};
   const TurnedRows& in = steps.source;
   maps.source = turned_map(in, source, form.N * form.rows, form.source_length, 0, 16,
@@ -47,10 +48,10 @@ namespace polyphase::cuda::tensor_core {
     return turned_map(steps.out, array, form.N * form.columns, form.out_length, map, 32, form.out_length + 64, 4, steps.window,
                       steps.columns);
   };
-  maps.has_residual = residual != 0 && residual % 32 == 0;
+  maps.has_beside = beside != 0 && beside % 32 == 0;
   for (int map = 0; map < steps.out.maps; ++map) {
     maps.out[map] = box_of(out, map);
-    if (maps.has_residual) maps.residual[map] = box_of(static_cast<const char*>(out) + residual, map);
+    if (maps.has_beside) maps.beside[map] = box_of(static_cast<const char*>(out) + beside, map);
   }
   return maps;
 }

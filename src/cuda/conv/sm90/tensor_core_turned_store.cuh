@@ -1,6 +1,6 @@
 #pragma once
 // From a consumer's sums to boxes of the output: staged as rows that begin at a sector, of which neighbouring ones shift by
-// what their lengths are off. A residual comes as boxes to the same places, before the sums do.
+// what their lengths are off. A residual, or a derivative's result, comes as boxes to the same places, before the sums do.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -37,6 +37,24 @@ __device__ __forceinline__ float2 as_floats(std::uint32_t word) {
     return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&word));
 }
 
+/// What becomes of an activated sum, and what lies in its place: nothing, a residual, or the result that a derivative follows
+/// from, which the sum goes through in an activation's stead.
+enum class TurnedLate { nothing, sum, derivative };
+
+struct TurnedFinish {
+  float scale, slope;
+  bool is_relu;
+  __device__ __forceinline__ explicit TurnedFinish(const Epilogue& epilogue)
+      : scale(static_cast<float>(epilogue.scale)),
+        slope(static_cast<float>(epilogue.slope)),
+        is_relu(epilogue.activation == Activation::relu) {}
+  template <TurnedLate kLate>
+  __device__ __forceinline__ float of(float own, float other) const {
+    if constexpr (kLate == TurnedLate::sum) return fmaf(scale, own, other);
+    return other > 0.0F ? own : is_relu ? 0.0F : slope * own;
+  }
+};
+
 /// The staged row of one column of a thread, positions 2*(lane%4) and the next of every eight.
 template <class T, TurnedStore kStore>
 struct TurnedColumn {
@@ -54,45 +72,45 @@ struct TurnedColumn {
     offset = exists && bias != nullptr ? static_cast<float>(bias[own]) : 0.0F;
   }
 
-  /// Outputs of positions 8*group and the next, of this thread's; `nothing`: the one without taps. Where kAdds, `scale` times
-  /// them is added to what is there.
-  template <bool kAdds>
-  __device__ __forceinline__ void put(int group, float even, float odd, int window, std::uint32_t nothing, float scale) const {
+  /// Outputs of positions 8*group and the next, of this thread's; `nothing`: the one without taps.
+  template <TurnedLate kLate>
+  __device__ __forceinline__ void put(int group, float even, float odd, int window, std::uint32_t nothing,
+                                      const TurnedFinish& finish) const {
     const std::uint32_t both = as_word<T>(even, odd);
     if constexpr (kStore == TurnedStore::words) {
-      put_word<kAdds>(8 * group, both, window, scale);
+      put_word<kLate>(8 * group, both, window, finish);
     } else if constexpr (kStore == TurnedStore::halves) {
-      put_half<kAdds>(8 * group, both, window, scale);
-      put_half<kAdds>(8 * group + 1, both >> 16, window, scale);
+      put_half<kLate>(8 * group, both, window, finish);
+      put_half<kLate>(8 * group + 1, both >> 16, window, finish);
     } else {
       // Each with the output without taps before or behind it, whichever shares its word.
       const bool is_behind = (from & 1) != 0;
       const int at = 16 * group - (is_behind ? 1 : 0);
-      put_word<kAdds>(at, is_behind ? __byte_perm(nothing, both, 0x5410) : __byte_perm(both, nothing, 0x5410), window, scale);
-      put_word<kAdds>(at + 2, is_behind ? __byte_perm(nothing, both, 0x7610) : __byte_perm(both, nothing, 0x5432), window,
-                      scale);
+      put_word<kLate>(at, is_behind ? __byte_perm(nothing, both, 0x5410) : __byte_perm(both, nothing, 0x5410), window, finish);
+      put_word<kLate>(at + 2, is_behind ? __byte_perm(nothing, both, 0x7610) : __byte_perm(both, nothing, 0x5432), window,
+                      finish);
     }
   }
   __device__ __forceinline__ bool has(int at, int window) const {
     return static_cast<unsigned>(at - from) < static_cast<unsigned>(window);
   }
-  template <bool kAdds>
-  __device__ __forceinline__ void put_word(int at, std::uint32_t word, int window, float scale) const {
+  template <TurnedLate kLate>
+  __device__ __forceinline__ void put_word(int at, std::uint32_t word, int window, const TurnedFinish& finish) const {
     if (!has(at, window)) return;
     const std::uint32_t place = to + static_cast<std::uint32_t>(2 * at);
-    if constexpr (kAdds) {
+    if constexpr (kLate != TurnedLate::nothing) {
       const float2 other = as_floats<T>(ptx::load_shared(place)), own = as_floats<T>(word);
-      word = as_word<T>(fmaf(scale, own.x, other.x), fmaf(scale, own.y, other.y));
+      word = as_word<T>(finish.of<kLate>(own.x, other.x), finish.of<kLate>(own.y, other.y));
     }
     ptx::store_shared(place, word);
   }
-  template <bool kAdds>
-  __device__ __forceinline__ void put_half(int at, std::uint32_t half, int window, float scale) const {
+  template <TurnedLate kLate>
+  __device__ __forceinline__ void put_half(int at, std::uint32_t half, int window, const TurnedFinish& finish) const {
     if (!has(at, window)) return;
     const std::uint32_t place = to + static_cast<std::uint32_t>(2 * at);
-    if constexpr (kAdds) {
+    if constexpr (kLate != TurnedLate::nothing) {
       const float other = as_floats<T>(ptx::load_shared_half(place)).x, own = as_floats<T>(half).x;
-      half = as_word<T>(fmaf(scale, own, other), 0.0F);
+      half = as_word<T>(finish.of<kLate>(own, other), 0.0F);
     }
     ptx::store_shared_half(place, half);
   }
@@ -115,13 +133,16 @@ __device__ __noinline__ void store_turned_ends(const TurnedSteps& steps, const E
 #pragma unroll 1
     for (int i = thread % 32; i < steps.window; i += 32) {
       if (begin + i < 0 || begin + i >= length) continue;
-      const float other = epilogue.residual != 0 ? static_cast<float>(*Epilogue::beside(to + i, epilogue.residual)) : 0.0F;
-      to[i] = epilogue.summed<T>(static_cast<float>(from[i]), other);
+      const Epilogue::Others<float> others = epilogue.others<float>(to + i);
+      const auto own = static_cast<float>(from[i]);
+      to[i] = epilogue.derivative != 0 ? static_cast<T>(epilogue.differentiate(own, others.result))
+                                       : epilogue.summed<T>(own, others.added);
     }
   }
 }
 
-/// The boxes of a tile, one a map: a residual's to `staging`, counted on `barrier`, or the output's from there.
+/// The boxes of a tile, one a map: of what lies beside the output to `staging`, counted on `barrier`, or the output's from
+/// there.
 struct TurnedBoxes {
   const TurnedSteps& steps;
   const TurnedMaps& maps;
@@ -137,7 +158,7 @@ struct TurnedBoxes {
   __device__ __forceinline__ void load(std::uint32_t barrier) const {
     ptx::mbarrier_arrive_expect(barrier, static_cast<std::uint32_t>(2 * steps.columns * steps.window));
     for_each([&](int map, int number, int row, std::uint32_t at) {
-      ptx::tensor_copy(at, &maps.residual[map], number, 0, row, barrier);
+      ptx::tensor_copy(at, &maps.beside[map], number, 0, row, barrier);
     });
   }
   __device__ __forceinline__ void store() const {

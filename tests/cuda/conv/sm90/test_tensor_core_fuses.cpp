@@ -1,0 +1,235 @@
+#include <doctest/doctest.h>
+
+#include "cuda/conv/sm80/tensor_core_mma.hpp"
+#include "cuda/conv/sm90/tensor_core.hpp"
+#include "cuda/conv/sm90/tensor_core_forms.hpp"
+#include "cuda/conv/sm90/tensor_core_resident_rows.hpp"
+#include "cuda/cuda.hpp"
+#include "cuda/runtime.hpp"
+#include "ops/activations.hpp"
+#include "support/epilogue_operands.hpp"
+#include "support/skip.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+
+namespace {
+
+/// By one form, f32 in fp32 and tf32, with and without sums to compute again: what `fuses` says of activations of a few
+/// instructions, a residual and a derivative has the bits of the steps apart. Of how many with one of the last two. Reduced:
+/// LeakyReLU alone, with sums to compute again.
+template <class Fuses>
+int check_light(const ConvProblem& problem, cuda::tensor_core::GatherForm form, const Fuses& fuses,
+                std::int64_t misalignment = 0, std::int64_t further = 0, DType dtype = DType::f32) {
+  int late = 0;
+  for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad})
+    for (const Precision precision : {Precision::fp32, Precision::tf32})
+      for (const bool is_spread : {false, true}) {
+        if (dtype != DType::f32 && (is_spread || precision == Precision::tf32)) continue;
+        if (is_reduced() && dtype == DType::f32 && !is_spread) continue;
+        const Operands operands(problem, direction, dtype, misalignment, is_spread, further);
+        const Tensor plain = operands.target();
+        const cuda::tensor_core::FormProblem asked{operands.problem, direction, precision, operands.source.raw(), plain.raw()};
+        if (!cuda::tensor_core::form_work(form, asked, cuda::properties(0))) continue;
+        const auto run = [&](const ConvEpilogue& epilogue, const Tensor& out) {
+          cuda::tensor_core::gather_by(
+              form, {operands.problem, direction, precision, operands.source.raw(), operands.w.raw(), operands.bias.raw(),
+                     out.raw(), pointers_of(epilogue, operands, out), 0, cuda::current_stream(0)});
+        };
+        const std::uint64_t before = cuda::computed_again(0);
+        run({}, plain);
+        if (is_spread) CHECK(cuda::computed_again(0) > before);
+        for (const Activation activation : {Activation::none, Activation::relu, Activation::leaky_relu})
+          for (const bool adds : {false, true})
+            for (const bool derives : {false, true}) {
+              if (derives && activation == Activation::none) continue;
+              if (is_reduced() && activation != Activation::leaky_relu) continue;
+              CAPTURE(problem);
+              CAPTURE(direction);
+              CAPTURE(precision);
+              CAPTURE(is_spread);
+              CAPTURE(static_cast<int>(activation));
+              CAPTURE(adds);
+              CAPTURE(derives);
+              CAPTURE(misalignment);
+              CAPTURE(further);
+              ConvEpilogue epilogue{.activation = activation, .slope = 0.25, .scale = 0.3};
+              if (adds) epilogue.residual = operands.residual;
+              if (derives) epilogue.derivative = operands.result;
+              const Tensor expected = operands.target(), out = operands.target();
+              if (!fuses(asked, pointers_of(epilogue, operands, out))) continue;
+              late += adds || derives ? 1 : 0;
+              gpu().copy(expected, plain);
+              finish_in_place(gpu(), epilogue, expected);
+              run(epilogue, out);
+              CHECK(bytes_of(out) == bytes_of(expected));
+            }
+      }
+  return late;
+}
+
+bool is_all(int late, int all) { return is_reduced() ? late > 0 : late == all; }
+
+/// Whether an epilogue has one thing beside outputs at most, at a multiple of kBytes from them.
+template <std::int64_t kBytes>
+bool has_one_beside(const cuda::tensor_core::FormProblem&, const cuda::Epilogue& epilogue) {
+  return epilogue.is_light() && (epilogue.residual == 0 || epilogue.derivative == 0) &&
+         (epilogue.residual + epilogue.derivative) % kBytes == 0;
+}
+
+}  // namespace
+
+TEST_CASE("tensor cores that keep their weights apply ReLU and LeakyReLU, and some of 16 bits add a residual") {
+  if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
+  ConvProblem p = sized({.N = 1, .C_in = 32, .C_out = 64, .L_in = 400, .K = 5, .P_l = 2, .P_r = 2});
+  for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
+    const auto fuses = [&](DType dtype, const cuda::Epilogue& epilogue) {
+      p.dtype = dtype;
+      return cuda::tensor_core::fuses(p, direction, epilogue, Precision::fp32, 0);
+    };
+    CHECK(fuses(DType::bf16, {Activation::relu}));
+    CHECK(fuses(DType::f16, {Activation::leaky_relu, 0.1}));
+    CHECK(fuses(DType::bf16, {.residual = 32}));
+    CHECK_FALSE(fuses(DType::bf16, {.residual = 16}));
+    CHECK(fuses(DType::f16, {.activation = Activation::relu, .derivative = 32}));
+    CHECK_FALSE(fuses(DType::bf16, {.activation = Activation::leaky_relu, .slope = 0.1, .residual = 16, .derivative = 16}));
+    CHECK_FALSE(fuses(DType::bf16, {Activation::tanh}));
+    CHECK_FALSE(fuses(DType::bf16, {Activation::snake}));
+    CHECK(fuses(DType::f32, {Activation::relu}));  // boxes
+    CHECK(fuses(DType::f32, {.activation = Activation::leaky_relu, .slope = 0.1, .residual = 16}));
+    CHECK_FALSE(fuses(DType::f32, {Activation::tanh}));
+  }
+  const ConvProblem strided = sized({.N = 1, .C_in = 128, .C_out = 20, .L_in = 210, .K = 9, .S = 3});
+  const auto fuses = [&](const cuda::Epilogue& epilogue) {
+    return cuda::tensor_core::fuses(strided, ConvDirection::forward, epilogue, Precision::fp32, 0);
+  };
+  CHECK(fuses({Activation::relu}));
+  CHECK(fuses({Activation::leaky_relu, 0.1}));
+}
+
+TEST_CASE("tensor cores that keep weights in registers apply ReLU and LeakyReLU, behind the repair where sums may be wrong") {
+  if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
+  using cuda::tensor_core::GatherForm;
+  // Most tiles have a number that is too small, and a warp has more of them than it remembers.
+  const std::int64_t N = is_reduced() ? 3 : 150;
+  const ConvProblem p = sized({.N = N, .C_in = 16, .C_out = 16, .L_in = 2048, .K = 8, .S = 4, .P_l = 2, .P_r = 2});
+  Tensor values = Tensor::randn({N, 16, 2048});
+  for (std::int64_t i = 0; i < values.numel(); i += 61) values.data<float>()[i] *= 1e-9F;
+  const Tensor source = values.to(Device::cuda()), w = Tensor::randn({16, 16, 8}).to(Device::cuda());
+  const auto run = [&](const cuda::Epilogue& epilogue) {
+    Tensor out = Tensor::empty({N, 16, p.L_out}, {.device = Device::cuda()});
+    cuda::tensor_core::gather_by(GatherForm::narrow, {p, ConvDirection::forward, Precision::fp32, source.raw(), w.raw(),
+                                                      nullptr, out.raw(), epilogue, 0, cuda::current_stream(0)});
+    return out;
+  };
+  const std::uint64_t before = cuda::computed_again(0);
+  const Tensor plain = run({});
+  CHECK(cuda::computed_again(0) > before);
+  CHECK(bytes_of(run({Activation::leaky_relu, 0.1})) == bytes_of(leaky_relu(plain, 0.1)));
+  CHECK(bytes_of(run({Activation::relu})) == bytes_of(relu(plain)));
+
+  const ConvProblem chosen = sized({.N = 32, .C_in = 64, .C_out = 32, .L_in = 2048, .K = 8, .S = 4, .P_l = 2, .P_r = 2});
+  const auto form = cuda::tensor_core::chosen_form({chosen, ConvDirection::forward, Precision::fp32}, 0);
+  REQUIRE((form && form->form == GatherForm::narrow));
+  const auto fuses = [&](const cuda::Epilogue& epilogue) {
+    return cuda::tensor_core::fuses(chosen, ConvDirection::forward, epilogue, Precision::fp32, 0);
+  };
+  CHECK(fuses({Activation::relu}));
+  CHECK(fuses({Activation::leaky_relu, 0.1}));
+  CHECK_FALSE(fuses({Activation::tanh}));
+  CHECK_FALSE(fuses({.residual = 16}));
+  CHECK_FALSE(fuses({.activation = Activation::relu, .derivative = 16}));
+}
+
+TEST_CASE("rows of 128 columns add a residual and go through a derivative where they store pairs") {
+  if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
+  using namespace cuda::tensor_core;
+  const auto of_rows = [](const FormProblem& asked, const cuda::Epilogue& epilogue) {
+    return resident_rows_fuse(asked.problem, asked.direction, epilogue, asked.precision, 0, asked.source, asked.out);
+  };
+  const auto late_of = [&](const ConvProblem& problem) { return check_light(problem, GatherForm::rows, of_rows); };
+  // Whole tiles and rows' ends, samples that begin inside and outside of the padding, one and two halves of a tile. The third
+  // showed what a stage that is given back before it is read does, in fp32 with both: reads wait behind those of the residual.
+  CHECK(is_all(late_of(sized({.N = 3, .C_in = 128, .C_out = 128, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1})), 7 * 8));
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 128, .C_out = 64, .L_in = 1440, .K = 5})), 7 * 4));
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 256, .C_out = 256, .L_in = 384, .K = 3, .P_l = 4, .P_r = 6, .G = 2})), 7 * 8));
+  ConvProblem p = sized({.N = 64, .C_in = 128, .C_out = 128, .L_in = 8192, .K = 3, .P_l = 1, .P_r = 1});
+  const auto fuses = [&](const cuda::Epilogue& epilogue, Precision precision = Precision::fp32, std::uintptr_t out = 0) {
+    return cuda::tensor_core::fuses(p, ConvDirection::forward, epilogue, precision, 0, nullptr,
+                                    reinterpret_cast<const void*>(out));
+  };
+  const auto form = cuda::tensor_core::chosen_form({p, ConvDirection::forward, Precision::fp32}, 0);
+  REQUIRE((form && form->form == cuda::tensor_core::GatherForm::rows));
+  CHECK(fuses({.residual = 16}));
+  CHECK(fuses({.residual = 8}));
+  CHECK_FALSE(fuses({.residual = 4}));  // pairs of it are not aligned
+  CHECK_FALSE(fuses({.residual = 16}, Precision::fp32, 4));
+  CHECK(fuses({.activation = Activation::leaky_relu, .slope = 0.1, .residual = 16, .derivative = 32}));
+  CHECK_FALSE(fuses({.activation = Activation::tanh, .derivative = 16}));
+  CHECK_FALSE(fuses({.activation = Activation::relu, .before = 16}));
+}
+
+TEST_CASE("boxes add a residual or go through a derivative where they stage outputs") {
+  if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
+  using namespace cuda::tensor_core;
+  const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0) {
+    return check_light(problem, GatherForm::boxes, has_one_beside<16>, misalignment, further);
+  };
+  // Rows of whole lines, whole sectors, even and odd ones, shorter than a tile and than a sector; drawn and dealt out; groups.
+  constexpr int kEach = 5;  // of a direction, a precision and numbers
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1024, .K = 7, .P_l = 3, .P_r = 3})), 8 * kEach));
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1}), 0, 4), 8 * kEach));
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 700, .K = 5, .P_l = 6, .P_r = 6, .D = 3}), 0, 8),
+               8 * kEach));
+  CHECK(late_of(sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 702, .K = 3}), 2, 4) > 0);
+  CHECK(late_of(sized({.N = 1, .C_in = 64, .C_out = 64, .L_in = 701, .K = 3, .P_l = 1, .P_r = 1}), 1, 12) > 0);
+  CHECK(late_of(sized({.N = 3, .C_in = 8, .C_out = 8, .L_in = 5, .K = 9, .P_l = 3, .P_r = 4})) > 0);
+  CHECK(late_of(sized({.N = 2, .C_in = 48, .C_out = 80, .L_in = 256, .K = 2, .D = 7, .G = 2})) > 0);
+  CHECK(is_all(late_of(sized({.N = is_reduced() ? 10 : 150, .C_in = 16, .C_out = 32, .L_in = 512, .K = 3, .P_l = 1, .P_r = 1})),
+               8 * kEach));
+  const ConvProblem p = sized({.N = 16, .C_in = 64, .C_out = 64, .L_in = 65536, .K = 5, .P_l = 2, .P_r = 2});
+  const auto fuses = [&](const cuda::Epilogue& epilogue) {
+    return cuda::tensor_core::fuses(p, ConvDirection::forward, epilogue, Precision::tf32, 0);
+  };
+  const auto form = chosen_form({p, ConvDirection::forward, Precision::tf32}, 0);
+  REQUIRE((form && form->form == GatherForm::boxes));
+  CHECK(fuses({.residual = 16}));
+  CHECK_FALSE(fuses({.residual = 8}));
+  CHECK(fuses({.activation = Activation::leaky_relu, .slope = 0.1, .derivative = 16}));
+  CHECK_FALSE(fuses({.activation = Activation::relu, .residual = 16, .derivative = 32}));  // no room for two
+  CHECK_FALSE(fuses({.activation = Activation::tanh, .derivative = 16}));
+}
+
+TEST_CASE("16-bit convolutions of few channels add a residual or go through a derivative where they stage outputs") {
+  if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
+  using cuda::tensor_core::GatherForm;
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0) {
+      return check_light(problem, GatherForm::turned, has_one_beside<2>, misalignment, further, dtype);
+    };
+    // Rows of whole words and odd ones, and, the second, nothing but elements one by one; outputs without taps.
+    constexpr int kEach = 5;
+    CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1024, .K = 7, .P_l = 3, .P_r = 3})), 2 * kEach));
+    CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1}), 0, 1), 2 * kEach));
+    CHECK(late_of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 702, .K = 5, .P_l = 6, .P_r = 6, .D = 3}), 2, 16) > 0);
+    CHECK(late_of(sized({.N = 3, .C_in = 16, .C_out = 16, .L_in = 1500, .K = 4, .S = 2, .P_l = 1, .P_r = 2, .D = 2})) > 0);
+  }
+}
+
+TEST_CASE("the wide form of f32 adds a residual, or takes a derivative, where it puts rows together") {
+  if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
+  ConvProblem p = sized({.N = 4, .C_in = 256, .C_out = 256, .L_in = 8192, .K = 3, .P_l = 1, .P_r = 1});
+  const auto fuses = [&](DType dtype, const cuda::Epilogue& epilogue) {
+    p.dtype = dtype;
+    return cuda::tensor_core::fuses(p, ConvDirection::forward, epilogue, Precision::fp32, 0);
+  };
+  const cuda::Epilogue sum{.residual = 16}, active{.activation = Activation::leaky_relu, .slope = 0.1, .residual = 16};
+  const cuda::Epilogue derivative{.activation = Activation::relu, .derivative = 16};
+  for (const cuda::Epilogue& epilogue : {sum, active, derivative}) {
+    CHECK(fuses(DType::f32, epilogue));
+    CHECK_FALSE(fuses(DType::bf16, epilogue));
+  }
+  CHECK_FALSE(fuses(DType::f32, {.activation = Activation::relu, .residual = 16, .derivative = 32}));  // no room for two
+  CHECK_FALSE(fuses(DType::f32, {.activation = Activation::tanh, .derivative = 16}));
+  CHECK_FALSE(fuses(DType::f32, {.activation = Activation::snake, .before = 16}));
+}
