@@ -217,6 +217,7 @@ part_build() {
   # shellcheck disable=SC2016  # for the inner shell
   run build "release, every program" 590 bash -o pipefail -c 'ninja -C "$1" | tee -a "$1/ninja.log"' ninja $build || return 1
   run build "no kernel spills, no wgmma is serialised" 300 python3 tests/structure/check_ptxas.py $build --log $build/ninja.log || true
+  run build "no barrier is told before a read is there" 300 python3 tests/structure/check_arrivals.py $build || true
 }
 
 # meson_test NAME ARGUMENT...: the cases are counted over all programs.

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""No warp arrives at a barrier of shared memory while a number that it has read from there is still on its way: the arrival overtakes the
+read, and whoever waits for it writes the next numbers first. ptxas keeps such an arrival where it stands behind the read, and moves it
+over wgmma.fence, and no sanitizer sees it (docs/kernels/tensor_core_resident.md). A number is there where an instruction wants it.
+
+usage: check_arrivals.py BUILD_ROOT
+Reads what cuobjdump prints of the build's CUDA objects, in the order of the code, branches left aside. Exits 77 (skipped) where there are
+none, or no cuobjdump.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+# Kernels that may: a regular expression for the mangled name, and what else they arrive for.
+ALLOWED = {
+    r"resident_rows_kernelINS1_7RowModeINS1_7OneHalfE": "the other consumer's turn to multiply, who writes nothing that is read here",
+    r"units_kernelINS1_11WideOperandI(6__half|13__nv_bfloat16)": "a stage before the one that is read",
+}
+
+FUNCTION = re.compile(r"Function : (\S+)")
+INSTRUCTION = re.compile(r"\s+/\*[0-9a-f]{4,5}\*/\s+(?:@!?U?P\w+\s+)?(\S+)\s*(.*?);")
+WORDS = {".64": 2, ".128": 4}
+
+
+def words_of(name: str) -> int:
+    """Registers that an operand of an instruction stands for."""
+    if name.startswith("LDSM"):
+        return int(match[1]) if (match := re.search(r"\.([124])$", name)) else 1
+    return 4 if name.startswith("HGMMA") else max([WORDS[part] for part in WORDS if part in name], default=1)
+
+
+def early_arrivals(text: str) -> dict[str, int]:
+    """Kernel -> arrivals behind which a read of shared memory is first wanted."""
+    found: dict[str, int] = {}
+    kernel, under_way = "", set()
+    for line in text.splitlines():
+        if match := FUNCTION.search(line):
+            kernel, under_way = match[1], set()
+            continue
+        match = INSTRUCTION.match(line)
+        if match is None:
+            continue
+        name, operands = match.groups()
+        registers = [int(number) for number in re.findall(r"\bR(\d+)\b", operands)]
+        if name.startswith("SYNCS.ARRIVE"):
+            if under_way:
+                found[kernel] = found.get(kernel, 0) + 1
+            continue
+        is_read = name.startswith("LDS") and registers
+        wanted = registers[1:] if is_read else registers
+        for first in wanted:
+            under_way.difference_update(range(first, first + (1 if is_read else words_of(name))))
+        if is_read:
+            under_way.update(range(registers[0], registers[0] + words_of(name)))
+    return found
+
+
+EARLY = """
+\tFunction : early
+        /*0000*/                   LDS.64 R22, [R188] ;
+        /*0010*/                   FMUL R7, R22, R22 ;
+        /*0020*/              @!P1 SYNCS.ARRIVE.TRANS64.A1T0 RZ, [UR22+0xc8], RZ ;
+        /*0030*/                   FMUL R8, R23, R7 ;
+\tFunction : late
+        /*0000*/                   LDS.64 R22, [R188] ;
+        /*0010*/                   F2FP.F16.F32.PACK_AB R153, R22, R23 ;
+        /*0020*/                   SYNCS.ARRIVE.TRANS64.A1T0 RZ, [UR22+0xc8], RZ ;
+"""
+
+
+def main() -> int:
+    os.environ["PATH"] += ":/usr/local/cuda/bin"
+    build = Path(sys.argv[1]).resolve()
+    objects = sorted(build.glob("src/**/*.cu.o"))
+    if not objects or shutil.which("cuobjdump") is None:
+        print("no CUDA objects" if not objects else "no cuobjdump on this machine")
+        return 77
+    wrong = [] if early_arrivals(EARLY) == {"early": 1} else [f"the check finds {early_arrivals(EARLY)}"]
+
+    def look(path: Path) -> dict[str, int]:
+        said = subprocess.run(["cuobjdump", "-sass", str(path)], capture_output=True, text=True, check=True)
+        return early_arrivals(said.stdout)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = dict(item for each in pool.map(look, objects) for item in each.items())
+    wrong += [f"{kernel}: {times} arrivals" for kernel, times in sorted(found.items()) if not any(re.search(p, kernel) for p in ALLOWED)]
+    print(f"{len(objects)} objects, {len(found)} kernels that arrive while they read, {len(wrong)} that may not")
+    for line in wrong:
+        print(line)
+    print(f"test cases: {0 if wrong else 1} passed, {1 if wrong else 0} failed, 0 skipped")
+    return 1 if wrong else 0
+
+
+sys.exit(main())
