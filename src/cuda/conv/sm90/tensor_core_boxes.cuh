@@ -245,9 +245,9 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
   const bool is_drawn = Mode::kMayDraw && steps.is_drawn;
   std::uint32_t last = kNoTile;  // of drawn tiles: the last that has doubtful sums of this warp
   const int staged_bytes = steps.columns * kBoxesLine * static_cast<int>(sizeof(float));  // of a line of whole rows
+  const std::int64_t distance = epilogue.residual + epilogue.derivative;                  // one of them is zero
+  std::uint32_t brought = 0;                                                              // tiles
   // By a vote the compiler knows it to be the same in a warp, and does not look again at each tile.
-  const std::int64_t distance = epilogue.residual + epilogue.derivative;  // one of them is zero
-  std::uint32_t brought = 0;                                              // tiles
   const bool is_rare = __any_sync(0xffffffffU, beyond != 0 || epilogue.is_needed()) != 0;
   constexpr bool kLate = Mode::Operand::kParts == 2;  // a tile is sent while the next one's mixed products are under way
   BoxesStaged staged;

@@ -53,6 +53,11 @@ __device__ __forceinline__ float2 boxes_pair(const float (&sums)[kBoxesPositions
   return make_float2(activation(fmaf(even, factor, offset)), activation(fmaf(odd, factor, offset)));
 }
 
+/// Whether a row's window has position `own` of eight number i of a tile; rows that are no whole ones.
+__device__ __forceinline__ bool is_in_window(int i, int own, int shift) {
+  return i > 0 ? i < kBoxesWidth / 8 || own < shift : own >= shift;
+}
+
 /// Which of eight staged rows of a whole tile the sums of row `row` of eight are: four rows whose pairs are written at a time
 /// lie in different banks, since the place of 16 bytes in a line has the bits of the line's number turned.
 __device__ __forceinline__ int whole_row(int row) { return (row & 3) * 2 + (row >> 2); }
@@ -60,16 +65,20 @@ __device__ __forceinline__ int whole_row(int row) { return (row & 3) * 2 + (row 
 /// Bytes from the staging of whole rows, [line][row][32], to positions 2q and 2q + 1 of a row.
 __device__ __forceinline__ int whole_place(int row, int q) { return row * 128 + (q / 2 ^ (row & 7)) * 16 + q % 2 * 8; }
 
-/// Sums 2q and 2q + 1 of every eight positions of a whole row, from `to` on, which is one of whole_place(). `further`: bytes
-/// from a line to the next.
+/// The same of eight number i, from `to` on, which is that of the first. `further`: bytes from a line to the next.
+__device__ __forceinline__ float2* whole_pair(unsigned char* memory, std::uint32_t to, int i, int further) {
+  return reinterpret_cast<float2*>(memory + (to ^ static_cast<std::uint32_t>(i % 4 * 32)) + i / 4 * further);
+}
+
+/// Sums 2q and 2q + 1 of every eight positions of a whole row, from `to` on, which is one of whole_place(). `further`: as in
+/// whole_pair().
 template <bool kStacked, class Activation>
 __device__ __forceinline__ void stage_whole(std::uint32_t to, float factor, float offset,
                                             const float (&sums)[kBoxesPositions / 2], int half, int further,
                                             unsigned char* memory, const Activation& activation) {
 #pragma unroll
   for (int i = 0; i < kBoxesPositions / 8; ++i) {
-    *reinterpret_cast<float2*>(memory + (to ^ static_cast<std::uint32_t>(i % 4 * 32)) + i / 4 * further) =
-        boxes_pair<kStacked>(sums, 4 * i + 2 * half, factor, offset, activation);
+    *whole_pair(memory, to, i, further) = boxes_pair<kStacked>(sums, 4 * i + 2 * half, factor, offset, activation);
   }
 }
 
@@ -93,11 +102,10 @@ __device__ __forceinline__ void stage_boxes(const BoxesColumn& column, const flo
     const float2 pair = boxes_pair<kStacked>(sums, 4 * i + 2 * half, column.factor, column.offset, activation);
     const float even = pair.x, odd = pair.y;
     if constexpr (kRows == BoxesRows::pairs) {
-      const bool has = i > 0 ? i < kBoxesWidth / 8 || 2 * q < column.shift : 2 * q >= column.shift;
-      if (has) *reinterpret_cast<float2*>(column.to + 8 * i) = make_float2(even, odd);
+      if (is_in_window(i, 2 * q, column.shift)) *reinterpret_cast<float2*>(column.to + 8 * i) = make_float2(even, odd);
     } else {
-      if (i > 0 ? i < kBoxesWidth / 8 || 2 * q < column.shift : 2 * q >= column.shift) column.to[8 * i] = even;
-      if (i > 0 ? i < kBoxesWidth / 8 || 2 * q + 1 < column.shift : 2 * q + 1 >= column.shift) column.to[8 * i + 1] = odd;
+      if (is_in_window(i, 2 * q, column.shift)) column.to[8 * i] = even;
+      if (is_in_window(i, 2 * q + 1, column.shift)) column.to[8 * i + 1] = odd;
     }
   }
 }
@@ -212,11 +220,11 @@ __device__ __forceinline__ void stage_beside(const BoxesColumn& column, const fl
   if (kRows == BoxesRows::whole && !column.exists) return;
   const auto place = [&](int i) -> float* {
     if constexpr (kRows != BoxesRows::whole) return column.to + 8 * i;
-    return reinterpret_cast<float*>(memory + (column.place ^ static_cast<std::uint32_t>(i % 4 * 32)) + i / 4 * further);
+    return &whole_pair(memory, column.place, i, further)->x;
   };
   const auto has = [&](int i, int which) {
     const int position = 2 * q + (kRows == BoxesRows::any ? which : 0);
-    return kRows == BoxesRows::whole || (i > 0 ? i < kBoxesWidth / 8 || position < column.shift : position >= column.shift);
+    return kRows == BoxesRows::whole || is_in_window(i, position, column.shift);
   };
 #pragma unroll
   for (int first = 0; first < kBoxesPositions / 8; first += kAtOnce) {

@@ -68,6 +68,7 @@ int check_light(const ConvProblem& problem, cuda::tensor_core::GatherForm form, 
   return late;
 }
 
+/// Whether check_light() ran as many as there are; reduced, whether any.
 bool is_all(int late, int all) { return is_reduced() ? late > 0 : late == all; }
 
 /// Whether an epilogue has one thing beside outputs at most, at a multiple of kBytes from them.
