@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
+#include <iterator>
 
 #include "conv/algorithm.hpp"
 #include "gpu_case.hpp"
@@ -17,17 +18,18 @@ void check(const Options& options) {
   for (const std::string& name : options.directions) (void)pass_of(name);
   for (const std::string& name : options.algorithms) (void)parse_algorithm(name);
   for (const std::string& name : options.shapes)
-    require<Error>(
-        name == "rest" || std::any_of(kShapes.begin(), kShapes.end(), [&](const Shape& shape) { return shape.name == name; }),
-        "--shapes: no shape of bench/shapes.hpp is called '", name, "'");
+    require<Error>(name == "rest" || name == "blocks" || find_shape(name) != nullptr,
+                   "--shapes: no shape of bench/shapes.hpp is called '", name, "'");
 }
 
 }  // namespace
 
 std::optional<int> parse(int argc, char** argv, Options& options) {
   CLI::App app("times ConvTranspose1d on a GPU beside cuDNN");
-  app.add_option("--shapes", options.shapes,
-                 "names in bench/shapes.hpp, and \"rest\" for all others; in this order; all without")
+  app.add_option(
+         "--shapes", options.shapes,
+         "names in bench/shapes.hpp, \"blocks\" for its residual blocks, \"rest\" for what is no block and not named; in this "
+         "order; all that are no blocks without")
       ->delimiter(',');
   app.add_option("--directions", options.directions, "forward, dgrad, wgrad, step; forward of every shape comes first")
       ->delimiter(',');
@@ -62,11 +64,15 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
 std::vector<Shape> chosen_shapes(const std::vector<std::string>& names) {
   if (names.empty()) return {kShapes.begin(), kShapes.end()};
   std::vector<Shape> chosen;
-  for (const std::string& name : names)
-    for (const Shape& shape : kShapes) {
-      const bool is_named = std::count(names.begin(), names.end(), shape.name) > 0;
-      if (name == "rest" ? !is_named : shape.name == name) chosen.push_back(shape);
-    }
+  const auto is_other = [&](const Shape& shape) { return std::count(names.begin(), names.end(), shape.name) == 0; };
+  for (const std::string& name : names) {
+    if (name == "rest")
+      std::copy_if(kShapes.begin(), kShapes.end(), std::back_inserter(chosen), is_other);
+    else if (name == "blocks")
+      chosen.insert(chosen.end(), kBlocks.begin(), kBlocks.end());
+    else
+      chosen.push_back(*find_shape(name));
+  }
   return chosen;
 }
 

@@ -34,6 +34,55 @@ inline constexpr std::array kShapes = {
     Shape{"grouped", {.N = 16, .C_in = 256, .C_out = 256, .L_in = 8192, .K = 7, .S = 2, .P_l = 3, .P_r = 3, .OP = 1, .G = 4}},
 };
 
+/// Stride 1: the convolutions of residual blocks of vocoders, `blockC_kK_dD`. They are no part of kShapes: the choice among
+/// kernels is checked on them.
+inline constexpr std::array kBlocks = {
+    Shape{"block256_k1", {.N = 16, .C_in = 256, .C_out = 256, .L_in = 8192, .K = 1}},
+    Shape{"block256_k3", {.N = 16, .C_in = 256, .C_out = 256, .L_in = 8192, .K = 3, .P_l = 1, .P_r = 1}},
+    Shape{"block256_k3_d5", {.N = 16, .C_in = 256, .C_out = 256, .L_in = 8192, .K = 3, .P_l = 5, .P_r = 5, .D = 5}},
+    Shape{"block256_k7", {.N = 16, .C_in = 256, .C_out = 256, .L_in = 8192, .K = 7, .P_l = 3, .P_r = 3}},
+    Shape{"block256_k7_d5", {.N = 16, .C_in = 256, .C_out = 256, .L_in = 8192, .K = 7, .P_l = 15, .P_r = 15, .D = 5}},
+    Shape{"block256_k11", {.N = 16, .C_in = 256, .C_out = 256, .L_in = 8192, .K = 11, .P_l = 5, .P_r = 5}},
+    Shape{"block256_k11_d5", {.N = 16, .C_in = 256, .C_out = 256, .L_in = 8192, .K = 11, .P_l = 25, .P_r = 25, .D = 5}},
+    Shape{"block128_k1", {.N = 16, .C_in = 128, .C_out = 128, .L_in = 16384, .K = 1}},
+    Shape{"block128_k3", {.N = 16, .C_in = 128, .C_out = 128, .L_in = 16384, .K = 3, .P_l = 1, .P_r = 1}},
+    Shape{"block128_k3_d5", {.N = 16, .C_in = 128, .C_out = 128, .L_in = 16384, .K = 3, .P_l = 5, .P_r = 5, .D = 5}},
+    Shape{"block128_k7", {.N = 16, .C_in = 128, .C_out = 128, .L_in = 16384, .K = 7, .P_l = 3, .P_r = 3}},
+    Shape{"block128_k7_d5", {.N = 16, .C_in = 128, .C_out = 128, .L_in = 16384, .K = 7, .P_l = 15, .P_r = 15, .D = 5}},
+    Shape{"block128_k11", {.N = 16, .C_in = 128, .C_out = 128, .L_in = 16384, .K = 11, .P_l = 5, .P_r = 5}},
+    Shape{"block128_k11_d5", {.N = 16, .C_in = 128, .C_out = 128, .L_in = 16384, .K = 11, .P_l = 25, .P_r = 25, .D = 5}},
+    Shape{"block96_k1", {.N = 16, .C_in = 96, .C_out = 96, .L_in = 21840, .K = 1}},
+    Shape{"block96_k3", {.N = 16, .C_in = 96, .C_out = 96, .L_in = 21840, .K = 3, .P_l = 1, .P_r = 1}},
+    Shape{"block96_k3_d5", {.N = 16, .C_in = 96, .C_out = 96, .L_in = 21840, .K = 3, .P_l = 5, .P_r = 5, .D = 5}},
+    Shape{"block96_k7", {.N = 16, .C_in = 96, .C_out = 96, .L_in = 21840, .K = 7, .P_l = 3, .P_r = 3}},
+    Shape{"block96_k7_d5", {.N = 16, .C_in = 96, .C_out = 96, .L_in = 21840, .K = 7, .P_l = 15, .P_r = 15, .D = 5}},
+    Shape{"block96_k11", {.N = 16, .C_in = 96, .C_out = 96, .L_in = 21840, .K = 11, .P_l = 5, .P_r = 5}},
+    Shape{"block96_k11_d5", {.N = 16, .C_in = 96, .C_out = 96, .L_in = 21840, .K = 11, .P_l = 25, .P_r = 25, .D = 5}},
+    Shape{"block64_k1", {.N = 16, .C_in = 64, .C_out = 64, .L_in = 32768, .K = 1}},
+    Shape{"block64_k3", {.N = 16, .C_in = 64, .C_out = 64, .L_in = 32768, .K = 3, .P_l = 1, .P_r = 1}},
+    Shape{"block64_k3_d5", {.N = 16, .C_in = 64, .C_out = 64, .L_in = 32768, .K = 3, .P_l = 5, .P_r = 5, .D = 5}},
+    Shape{"block64_k7", {.N = 16, .C_in = 64, .C_out = 64, .L_in = 32768, .K = 7, .P_l = 3, .P_r = 3}},
+    Shape{"block64_k7_d5", {.N = 16, .C_in = 64, .C_out = 64, .L_in = 32768, .K = 7, .P_l = 15, .P_r = 15, .D = 5}},
+    Shape{"block64_k11", {.N = 16, .C_in = 64, .C_out = 64, .L_in = 32768, .K = 11, .P_l = 5, .P_r = 5}},
+    Shape{"block64_k11_d5", {.N = 16, .C_in = 64, .C_out = 64, .L_in = 32768, .K = 11, .P_l = 25, .P_r = 25, .D = 5}},
+    Shape{"block32_k1", {.N = 16, .C_in = 32, .C_out = 32, .L_in = 65536, .K = 1}},
+    Shape{"block32_k3", {.N = 16, .C_in = 32, .C_out = 32, .L_in = 65536, .K = 3, .P_l = 1, .P_r = 1}},
+    Shape{"block32_k3_d5", {.N = 16, .C_in = 32, .C_out = 32, .L_in = 65536, .K = 3, .P_l = 5, .P_r = 5, .D = 5}},
+    Shape{"block32_k7", {.N = 16, .C_in = 32, .C_out = 32, .L_in = 65536, .K = 7, .P_l = 3, .P_r = 3}},
+    Shape{"block32_k7_d5", {.N = 16, .C_in = 32, .C_out = 32, .L_in = 65536, .K = 7, .P_l = 15, .P_r = 15, .D = 5}},
+    Shape{"block32_k11", {.N = 16, .C_in = 32, .C_out = 32, .L_in = 65536, .K = 11, .P_l = 5, .P_r = 5}},
+    Shape{"block32_k11_d5", {.N = 16, .C_in = 32, .C_out = 32, .L_in = 65536, .K = 11, .P_l = 25, .P_r = 25, .D = 5}},
+};
+
+/// The shape of that name; null if there is none.
+[[nodiscard]] constexpr const Shape* find_shape(std::string_view name) {
+  for (const Shape& shape : kShapes)
+    if (shape.name == name) return &shape;
+  for (const Shape& shape : kBlocks)
+    if (shape.name == name) return &shape;
+  return nullptr;
+}
+
 /// The shape's problem at batch `N` (0: the quoted one).
 [[nodiscard]] inline ConvProblem problem_of(const Shape& shape, std::int64_t N = 0) {
   ConvProblem p = shape.problem;

@@ -372,7 +372,7 @@ has_torch() { python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_availabl
 
 part_bench() {
   local conv=$work/conv.json others=$work/others.json forms=$work/forms.json mma=$work/mma.json step=$work/step.json
-  local allocator=$work/allocator.json cold=$work/cold.json table=$build/bench/conv_transpose1d shapes="A,B,C,depthwise,rest"
+  local blocks=$work/blocks.json allocator=$work/allocator.json cold=$work/cold.json table=$build/bench/conv_transpose1d shapes="A,B,C,depthwise,rest"
   stage bench "benchmarks, nothing beside them"
   if [ $quick = yes ]; then shapes="A,B,C,depthwise"; fi
   bench "training_step" 60 "$step" $build/bench/training_step --device cuda:0 --graph --json "$step"
@@ -385,6 +385,8 @@ part_bench() {
       --time-budget $((seconds / 6)) --shapes depthwise,B,C,A --json "$others"
     bench "conv_transpose1d, the choice among forms" $((seconds / 4 + 40)) "$forms" $table --forms --no-peers \
       --precisions fp32,bf16,tf32 --directions forward,dgrad,wgrad --time-budget $((seconds / 4)) --shapes B,C,rest,A --json "$forms"
+    bench "conv_transpose1d, the choice among forms of residual blocks" $((seconds / 8 + 40)) "$blocks" $table --forms --no-peers \
+      --precisions fp32,bf16,tf32 --directions forward --time-budget $((seconds / 8)) --shapes blocks --json "$blocks"
     bench "conv_transpose1d tf32, the sm_80 path" $((seconds / 10 + 40)) "$mma" env POLYPHASE_TENSOR_CORE=sm80 $table \
       --precisions tf32 --directions forward --algorithms tensor_core --time-budget $((seconds / 10)) --shapes A,B,C,rest --json "$mma"
   fi

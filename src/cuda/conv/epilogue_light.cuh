@@ -32,12 +32,13 @@ template <class T>
 class StoreFinish {
  public:
   using Others = Epilogue::Others<float>;
-  __device__ __forceinline__ explicit StoreFinish(const Epilogue& epilogue)
-      : residual_(epilogue.residual),
+  /// `adds`: a residual, if there is one.
+  __device__ __forceinline__ explicit StoreFinish(const Epilogue& epilogue, bool adds = true)
+      : residual_(adds ? epilogue.residual : 0),
         derivative_(epilogue.derivative),
         is_relu_(epilogue.activation == Activation::relu),
         slope_(epilogue.activation == Activation::leaky_relu ? static_cast<float>(epilogue.slope) : 1.0F),
-        scale_(epilogue.residual != 0 ? static_cast<float>(epilogue.scale) : 1.0F) {}
+        scale_(residual_ != 0 ? static_cast<float>(epilogue.scale) : 1.0F) {}
 
   /// What lies beside the output that goes to `to`: ask early, for many outputs at a time.
   [[nodiscard]] __device__ __forceinline__ Others others(const T* to) const {
@@ -60,6 +61,24 @@ class StoreFinish {
   std::int64_t residual_, derivative_;
   bool is_relu_;
   float slope_, scale_;
+};
+
+/// StoreFinish of an epilogue with one of the two things: a residual or what gives the derivative.
+template <class T>
+class FinishBeside {
+ public:
+  /// `derives_only`: of both, up to the derivative.
+  __device__ __forceinline__ explicit FinishBeside(const Epilogue& epilogue, bool derives_only = false)
+      : finish_(epilogue, !derives_only), adds_(epilogue.residual != 0 && !derives_only) {}
+  /// The output, rounded to T.
+  [[nodiscard]] __device__ __forceinline__ float operator()(float sum, float beside) const {
+    const auto nothing = StoreFinish<T>::nothing();
+    return finish_(sum, {adds_ ? beside : nothing.added, adds_ ? nothing.result : beside});
+  }
+
+ private:
+  StoreFinish<T> finish_;
+  bool adds_;
 };
 
 }  // namespace polyphase::cuda

@@ -2,20 +2,22 @@
 // The activation of outputs that were stored without it, so that they tell their sums to who looks for wrong ones.
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/conv/epilogue_light.cuh"
 #include "cuda/conv/sm90/self_repair.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
-/// Applies a light activation to what a warp has stored bare and then repaired, columns [first, first + columns) of its wrong
-/// tiles of `positions` positions. Many outputs at a time, since each takes long to arrive. Not inlined: it has registers of
-/// its own.
-static __device__ __noinline__ void finish_tiles(const TapGemm& form, const StoredSteps& steps, const Epilogue& epilogue,
-                                                 float* out, Walk walk, WrongTiles wrong, int first, int columns,
-                                                 int positions) {
+/// Applies a light epilogue, a late one with kLate, to what a warp has stored bare and then repaired, columns [first, first +
+/// columns) of its wrong tiles of `positions` positions. Many outputs at a time, since each takes long to arrive. Not inlined:
+/// it has registers of its own.
+template <bool kLate>
+__device__ __noinline__ void finish_tiles(const TapGemm& form, const StoredSteps& steps, const Epilogue& epilogue, float* out,
+                                          Walk walk, WrongTiles wrong, int first, int columns, int positions) {
   constexpr int kColumns = 2, kEach = 4;  // outputs of a lane at a time
-  const LightActivation activation(epilogue);
+  using Finish = std::conditional_t<kLate, StoreFinish<float>, LightActivation>;
+  const Finish finish(epilogue);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   __syncwarp();  // other lanes have repaired
 #pragma unroll 1
@@ -45,9 +47,19 @@ static __device__ __noinline__ void finish_tiles(const TapGemm& form, const Stor
           for (int j = 0; j < kColumns * kEach; ++j) to[j] = output(column + j / kEach, own + 32 * (j % kEach));
 #pragma unroll
           for (int j = 0; j < kColumns * kEach; ++j) values[j] = to[j] != nullptr ? *to[j] : 0.0F;
+          if constexpr (kLate) {
+            Epilogue::Others<float> others[kColumns * kEach];
+#pragma unroll
+            for (int j = 0; j < kColumns * kEach; ++j) others[j] = to[j] != nullptr ? finish.others(to[j]) : finish.nothing();
+#pragma unroll
+            for (int j = 0; j < kColumns * kEach; ++j) values[j] = finish(values[j], others[j]);
+          } else {
+#pragma unroll
+            for (int j = 0; j < kColumns * kEach; ++j) values[j] = finish(values[j]);
+          }
 #pragma unroll
           for (int j = 0; j < kColumns * kEach; ++j)
-            if (to[j] != nullptr) *to[j] = activation(values[j]);
+            if (to[j] != nullptr) *to[j] = values[j];
         }
       }
       walk.advance();

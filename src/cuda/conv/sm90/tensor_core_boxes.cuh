@@ -335,7 +335,7 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
       }
     };
     if constexpr (Mode::kBeside) {
-      const BoxesFinish finish(epilogue);
+      const FinishBeside<float> finish(epilogue);
       if (beyond != 0) {
 #pragma unroll
         for (float& sum : sums) sum *= power_of_two(beyond);

@@ -198,23 +198,10 @@ __device__ __forceinline__ void bring_ends(const TapGemm& form, const BoxesSteps
   }
 }
 
-/// What happens to a thread's sums of a tile: StoreFinish with one thing beside them, or, until they are right, no more than
-/// their bias.
-struct BoxesFinish {
-  StoreFinish<float> finish;
-  bool adds;
-  __device__ __forceinline__ explicit BoxesFinish(const Epilogue& epilogue) : finish(epilogue), adds(epilogue.residual != 0) {}
-  __device__ __forceinline__ float operator()(float sum, float beside, bool stays_plain) const {
-    const auto nothing = StoreFinish<float>::nothing();
-    const float done = finish(sum, {adds ? beside : nothing.added, adds ? nothing.result : beside});
-    return stays_plain ? sum : done;
-  }
-};
-
 /// stage_whole() or stage_boxes() of what has something beside it, which is in the staging, where the outputs will be.
 template <BoxesRows kRows, bool kStacked>
 __device__ __forceinline__ void stage_beside(const BoxesColumn& column, const float (&sums)[kBoxesPositions / 2], int half,
-                                             int q, int further, unsigned char* memory, const BoxesFinish& finish,
+                                             int q, int further, unsigned char* memory, const FinishBeside<float>& finish,
                                              bool stays_plain) {
   constexpr int kAtOnce = 4;
   if (kRows == BoxesRows::whole && !column.exists) return;
@@ -244,8 +231,9 @@ __device__ __forceinline__ void stage_beside(const BoxesColumn& column, const fl
     for (int j = 0; j < kAtOnce; ++j) {
       float* const to = place(first + j);
       float2 pair = boxes_pair<kStacked>(sums, 4 * (first + j) + 2 * half, column.factor, column.offset, BoxesPlain());
-      pair.x = finish(pair.x, beside[j].x, stays_plain);
-      pair.y = finish(pair.y, beside[j].y, stays_plain);
+      const float2 done = make_float2(finish(pair.x, beside[j].x), finish(pair.y, beside[j].y));
+      pair.x = stays_plain ? pair.x : done.x;
+      pair.y = stays_plain ? pair.y : done.y;
       if constexpr (kRows == BoxesRows::any) {
         if (has(first + j, 0)) to[0] = pair.x;
         if (has(first + j, 1)) to[1] = pair.y;
@@ -259,12 +247,12 @@ __device__ __forceinline__ void stage_beside(const BoxesColumn& column, const fl
 /// store_before() of what has something beside it.
 template <bool kStacked>
 __device__ __forceinline__ void finish_before(const BoxesColumn& column, const float (&sums)[kBoxesPositions / 2], int half,
-                                              int q, std::int64_t ahead, std::int64_t distance, const BoxesFinish& finish,
-                                              bool stays_plain) {
+                                              int q, std::int64_t ahead, std::int64_t distance,
+                                              const FinishBeside<float>& finish, bool stays_plain) {
   const float2 pair = boxes_pair<kStacked>(sums, 2 * half, column.factor, column.offset, BoxesPlain());
   float* const first = column.first + ahead;
-  if (2 * q < column.before) first[0] = finish(pair.x, *Epilogue::beside(first, distance), stays_plain);
-  if (2 * q + 1 < column.before) first[1] = finish(pair.y, *Epilogue::beside(first + 1, distance), stays_plain);
+  if (2 * q < column.before) first[0] = stays_plain ? pair.x : finish(pair.x, *Epilogue::beside(first, distance));
+  if (2 * q + 1 < column.before) first[1] = stays_plain ? pair.y : finish(pair.y, *Epilogue::beside(first + 1, distance));
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -39,7 +39,7 @@ struct FormWork {
   double column_tiles = 1;       ///< for each of which the source is read
   double read = 0, written = 0;  ///< bytes of the tensors, each once, of all multiprocessors
   bool gathers = false;          ///< from planes of a stride
-  bool spreads = false;          ///< outputs of several classes
+  bool spreads = false;          ///< outputs of several classes; of rows: such that go through shared memory
 };
 
 /// Nothing where the form has no kernel for the problem on such a GPU, which has wgmma; nor of the wide form, which has

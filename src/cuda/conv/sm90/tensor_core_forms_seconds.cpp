@@ -7,7 +7,7 @@ namespace polyphase::cuda::tensor_core {
 namespace {
 
 /// How fast a form does what it has to do with one kind of numbers. Fitted to the times of every form for bench/shapes.hpp on
-/// an H200 (2026-11-22); a GPU with as many multiprocessors but another memory is taken to be as fast in proportion.
+/// an H200 (2026-11-23); a GPU with as many multiprocessors but another memory is taken to be as fast in proportion.
 struct FormRates {
   double multiply;         // times what the tensor cores need at least
   double convert, gather;  // cycles a number; gather: more where neighbours are not neighbours in their row
@@ -26,18 +26,19 @@ constexpr double kClock = 1.7e9, kSms = 132;  // of that GPU under such load
 constexpr FormRates kPhases[] = {{1.6, 0.44, 0, 0.17, 0.14, 0, 0.5, 0.3, 4.3, 14}, {1.51, 0.17, 0, 0, 0, 0, 1, 0.3, 3.4, 4.6}};
 constexpr FormRates kUnits = {1.11, 0, 0, 0.1, 0.08, 360, 0.72, 0.3, 2.26, 5.4};
 constexpr FormRates kSplitUnits = {1.28, 0, 0, 0.1, 0.08, 360, 0.72, 0.3, 2.26, 9};
-constexpr FormRates kTurned = {1.04, 0.12, 0, 0.17, 0.05, 0, 0.5, 0.3, 3.75, 2.4};
-constexpr FormRates kBoxes[] = {{1, 0.28, 0, 0.019, 0, 0, 0.78, 0.3, 3.4, 2.7}, {1, 0, 0, 0.13, 0, 0, 0.68, 0.3, 3.18, 2.2}};
-constexpr FormRates kNarrow[] = {{1.51, 0.014, 0.07, 0.38, 0.11, 0, 0.89, 0.3, 3.86, 3.7},
-                                 {1, 0.15, 0, 0.2, 0.078, 0, 0.79, 0.48, 3.48, 9},
-                                 {1.6, 0.2, 0, 0.17, 0.1, 90, 0.83, 0.85, 3.87, 2.5}};
-constexpr FormRates kRows[] = {{1.14, 0.15, 0, 0.11, 0, 66, 1.2, 0.3, 3, 14},
-                               {1.51, 0.086, 0, 0.25, 0, 21, 0.64, 0.3, 3.4, 2},
-                               {1.07, 0.084, 0, 0.12, 0, 70, 0.5, 0.3, 4.18, 2}};
-constexpr FormRates kResident[] = {{1.3, 0.55, 0, 0.3, 0.17, 0, 0.28, 0.42, 3.06, 12},
-                                   {1.4, 0.3, 0.065, 0.015, 0.29, 0, 0.86, 0, 3.36, 3.6},
-                                   {1, 0.17, 0, 0.002, 0.16, 1100, 0.72, 0, 3.19, 5}};
-constexpr FormRates kStreamed[] = {{1.6, 1.5, 0, 1.1, 1.1, 0, 0.5, 2, 2.2, 8},
+constexpr FormRates kTurned = {1.42, 0.167, 0, 0.129, 0.05, 0, 0.935, 0.3, 3.56, 8};
+constexpr FormRates kBoxes[] = {{1.15, 0.218, 0, 0, 0, 71.2, 1.45, 0.487, 4.76, 2.7},
+                                {1, 0, 0, 0, 0, 101, 0.895, 0.488, 3.62, 2.2}};
+constexpr FormRates kNarrow[] = {{1.2, 0.306, 0.0111, 0.104, 0.195, 1190, 0.559, 1.11, 4.77, 3.7},
+                                 {1, 0.247, 0, 0.228, 0.0403, 42.1, 0.828, 0.537, 3.94, 9},
+                                 {1.86, 0.241, 0, 0.203, 0.0924, 64, 0.631, 0.49, 4.19, 2.5}};
+constexpr FormRates kRows[] = {{1, 0.076, 0, 0.536, 0.484, 81.3, 1.01, 0.3, 3.72, 14},
+                               {1.02, 0.062, 0, 0.451, 0.132, 21, 0.341, 0.3, 4.6, 2},
+                               {1, 0.0732, 0, 0.214, 0.089, 71.5, 0.453, 0.3, 4.6, 2}};
+constexpr FormRates kResident[] = {{1.33, 0.456, 0, 0.0497, 0.531, 137, 0, 0.911, 2.96, 12},
+                                   {1.9, 0.318, 0, 0.00369, 0.16, 185, 0.606, 0.436, 3.29, 3.6},
+                                   {1.33, 0.0581, 0.0761, 0.00475, 0.321, 963, 0.816, 0.676, 3.6, 5}};
+constexpr FormRates kStreamed[] = {{1.1, 1.33, 0.076, 1.1, 1.1, 1.61, 0.651, 2, 2.04, 8},
                                    {1.6, 1.3, 0.04, 0.67, 1.1, 4000, 0.7, 2, 2.2, 14},
                                    {1.6, 0.85, 0.04, 0.75, 0.97, 0, 0.5, 0, 2.2, 7}};
 

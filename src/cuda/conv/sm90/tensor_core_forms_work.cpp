@@ -115,7 +115,7 @@ std::optional<FormWork> boxes_work(const FormProblem& asked, const TapGemm& form
   const double each = steps.kind == BoxesRows::whole ? 1.5 : 2.0;
   const double products = steps.depths * (parts == 2 && steps.is_half ? each : products_of(parts));
   // Where each row lies elsewhere, finding its numbers takes as long as converting them.
-  const double finding = steps.kind == BoxesRows::any ? 2 : 1;
+  const double finding = steps.load_bits > 0 ? 2 : 1;
   const TileWork tile{products, kBoxesPositions, finding * number(steps.rows) * (kBoxesPositions + steps.halo),
                       number(steps.columns) * kBoxesPositions, tiles_of_columns(steps, form)};
   return work_of_tiles(tiles_of_block(steps), tile, asked, form);
@@ -140,16 +140,19 @@ std::optional<FormWork> rows_work(const FormProblem& asked, const TapGemm& form,
   const double runs = pieces(form.N * steps.position_tiles, static_cast<std::int64_t>(steps.grid) / steps.weight_tiles);
   const TileWork tile{products, number(steps.columns), number(steps.count) * steps.rows * steps.positions * steps.taps,
                       number(steps.columns) * steps.positions, tiles_of_columns(steps, form)};
-  return work_of_tiles(runs * steps.run, tile, asked, form);
+  FormWork work = work_of_tiles(runs * steps.run, tile, asked, form);
+  work.spreads = !steps.stores_pairs && steps.store_classes == 0;
+  return work;
 }
 
 std::optional<FormWork> resident_work(const FormProblem& asked, const TapGemm& form, const DeviceProperties& gpu) {
   if (is_16_bits(asked.problem) && has_gaps(asked, form)) return std::nullopt;
-  const ResidentSteps steps = resident_steps(asked.problem, asked.direction, asked.precision, asked.source, gpu);
+  const ResidentSteps steps = resident_steps(asked.problem, asked.direction, asked.precision, asked.source, asked.out, gpu);
   if (steps.count == 0) return std::nullopt;
   const double products = number(steps.count) * steps.product_count * products_of(parts_of(asked));
   const TileWork tile{products, number(steps.positions), number(steps.count) * steps.tile.items * 8,
-                      number(steps.columns) * steps.positions, tiles_of_columns(steps, form)};
+                      number(std::min<std::int64_t>(steps.columns, form.columns)) * steps.positions,
+                      tiles_of_columns(steps, form)};
   return work_of_tiles(tiles_of_block(steps), tile, asked, form);
 }
 

@@ -20,6 +20,17 @@ bool wide_finishes_late(const ConvProblem& problem, ConvDirection direction, con
   return plan && plan->steps.slices == 1 && make_tap_gemm(problem, direction).out_stride == 1;
 }
 
+/// What lies beside an output comes to where it is staged: there is room for one thing, but `may_add` a residual to what went
+/// through a derivative. Of 16 bits it comes by vectors.
+bool staged_finish_late(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, const void* out,
+                        bool may_add) {
+  const TapGemm form = make_tap_gemm(problem, direction);
+  if (form.out_stride != 1 || (epilogue.residual != 0 && epilogue.derivative != 0 && !may_add)) return false;
+  if (problem.dtype == DType::f32) return true;
+  return form.out_length % 16 == 0 && reinterpret_cast<std::uintptr_t>(out) % 32 == 0 &&
+         (epilogue.residual + epilogue.derivative) % 16 == 0;
+}
+
 }  // namespace
 
 bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, Precision precision, int device,
@@ -28,6 +39,7 @@ bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& 
   if (uses_mma(properties(device).arch())) return is_told;
   const auto chosen = chosen_form({problem, direction, precision, source, out}, device);
   if (!chosen) return false;
+  const bool is_split = problem.dtype == DType::f32 && precision == Precision::fp32;
   switch (chosen->form) {
     // These finish sums in registers, and find those to compute again before they do.
     case GatherForm::wide:
@@ -44,13 +56,13 @@ bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& 
     case GatherForm::boxes:
       return epilogue.is_light() && (epilogue.residual == 0 || epilogue.derivative == 0) &&
              (epilogue.residual + epilogue.derivative) % (chosen->form == GatherForm::turned ? 32 : 16) == 0;
-    // A residual in its stores costs twice the launch that adds it (docs/kernels/launches.md).
     case GatherForm::resident:
-      return epilogue.is_light() && !epilogue.is_late();
+      return epilogue.is_light() && (!epilogue.is_late() || staged_finish_late(problem, direction, epilogue, out, is_split));
     case GatherForm::streamed:
       return is_told;
     case GatherForm::narrow:
-      return epilogue.is_light() && !epilogue.is_late() && narrow_activates(problem, direction, precision, out, device);
+      if (epilogue.is_late()) return epilogue.is_light() && staged_finish_late(problem, direction, epilogue, out, false);
+      return epilogue.is_light() && narrow_activates(problem, direction, precision, out, device);
   }
   return false;
 }

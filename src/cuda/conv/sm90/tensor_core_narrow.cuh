@@ -14,6 +14,7 @@
 #include "cuda/conv/sm90/finish_tiles.cuh"
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/ring.cuh"
+#include "cuda/conv/sm90/tensor_core_narrow_beside.cuh"
 #include "cuda/conv/sm90/tensor_core_narrow_layout.cuh"
 #include "cuda/conv/sm90/tensor_core_narrow_source.cuh"
 #include "cuda/conv/sm90/tensor_core_narrow_spread.cuh"
@@ -25,6 +26,10 @@ namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kNarrowThreads = 512;
 inline constexpr int kNarrowSums = kNarrowPositions / 2;  // of a thread
+
+/// How outputs are staged: as rows, as vectors with a bias at every second place, or as rows of stride 1 with a residual or
+/// through a derivative, which is brought there.
+enum class NarrowStore { rows, spread, late };
 
 /// The weights of 64 rows of gemm_m as operands of up to kDepths products; zeros in what is left of them.
 template <class Operand, int kDepths, bool kStacked>
@@ -163,7 +168,7 @@ __device__ __forceinline__ std::uint32_t doubtful_columns(const NarrowSteps& ste
   return columns;
 }
 
-template <class Operand, int kDepths, bool kStacked, bool kSpread>
+template <class Operand, int kDepths, bool kStacked, NarrowStore kStore>
 __device__ __forceinline__ void consume_narrow(const TapGemm& form, const NarrowSteps& steps, const NarrowLayout& layout,
                                                const unsigned char* __restrict__ packed,
                                                const typename Operand::Source* __restrict__ bias, const Epilogue& epilogue,
@@ -172,6 +177,7 @@ __device__ __forceinline__ void consume_narrow(const TapGemm& form, const Narrow
                                                unsigned char* memory, typename Operand::Source* staging, int consumer, int warp,
                                                int lane) {
   using T = typename Operand::Source;
+  constexpr bool kSpread = kStore == NarrowStore::spread, kLate = kStore == NarrowStore::late;
   const auto* state = reinterpret_cast<const State*>(packed);
   packed += kWeightHeaderBytes;
   Walk walk(steps, consumer);
@@ -220,6 +226,16 @@ __device__ __forceinline__ void consume_narrow(const TapGemm& form, const Narrow
       walk.above = tiles.read(tiles.of_stage(ring.stage), lane);
       if (!walk.more()) break;
     }
+    if constexpr (kLate) {
+      ptx::bulk_wait_read();
+      meet();
+      const std::int64_t distance = epilogue.residual + epilogue.derivative;  // one of them is zero
+      const auto rows_of = [&](const Walk& of) { return NarrowRows<T>(form, steps, of.place(steps), out); };
+      bring_narrow_rows<T>(steps, rows_of(walk), distance, staging, warp, lane);
+      Walk next = walk;
+      next.advance();
+      if (!steps.is_drawn && next.more()) prefetch_narrow_rows<T>(steps, rows_of(next), distance, warp, lane);
+    }
     multiply_narrow(steps, layout.sources + static_cast<std::uint32_t>(ring.stage * steps.source_bytes), layout.zeros, weights,
                     sums);
 
@@ -231,17 +247,16 @@ __device__ __forceinline__ void consume_narrow(const TapGemm& form, const Narrow
     ring.advance(steps.stages);
     ring.advance(steps.stages);
     // Until the staging is free again may take long: by now the source is given back.
-    if constexpr (!kSpread) {
-      ptx::bulk_wait_read();
-      meet();
-    }
+    if constexpr (kStore == NarrowStore::rows) ptx::bulk_wait_read();
+    if constexpr (kLate) ptx::copy_wait<0>();
+    if constexpr (!kSpread) meet();
     ptx::settle(sums);
     if (Operand::kScaled && first_factor != 1.0F) {
 #pragma unroll
       for (float& sum : sums) sum *= first_factor;
     }
     // What will be looked at again is stored bare, so that it tells its sums, and finished behind that.
-    bool activates = is_active;
+    bool activates = kLate || is_active;
     if constexpr (Operand::kScaled) {
       activates = activates && wrong.count < WrongTiles::kMost;
       if (faults != 0) {
@@ -257,8 +272,11 @@ __device__ __forceinline__ void consume_narrow(const TapGemm& form, const Narrow
       stage_and_store_spread<T>(steps, rows, factor, offsets, staging, warp, lane, sums);
     } else {
       float own_factor = factor, own_offsets[2] = {offsets[0], offsets[1]};
-      if (activates) activate_narrow<T, kStacked>(activation, own_factor, own_offsets, sums);
-      stage_narrow<T, kStacked>(form, steps, rows, own_factor, own_offsets, blanks, staging, warp, lane, sums);
+      if (!kLate && activates) activate_narrow<T, kStacked>(activation, own_factor, own_offsets, sums);
+      if (kLate && activates)
+        stage_narrow_beside<T, kStacked>(steps, rows, factor, offsets, FinishBeside<T>(epilogue), staging, warp, lane, sums);
+      else
+        stage_narrow<T, kStacked>(form, steps, rows, own_factor, own_offsets, blanks, staging, warp, lane, sums);
 
       if (steps.stores_bulk) ptx::fence_async_shared();
       meet();
@@ -274,14 +292,15 @@ __device__ __forceinline__ void consume_narrow(const TapGemm& form, const Narrow
     while (wrong.count != 0) {
       const std::uint32_t before = steps.is_drawn ? order.recall(steps, walk, warp, wrong) : kNoTile;
       repair_tiles<Operand>(form, steps, exact, bias, out, walk, wrong, exponent, warp * kColumns, kColumns, kNarrowPositions);
-      if (is_active) finish_tiles(form, steps, epilogue, out, walk, wrong, warp * kColumns, kColumns, kNarrowPositions);
+      if (kLate || is_active)
+        finish_tiles<kLate>(form, steps, epilogue, out, walk, wrong, warp * kColumns, kColumns, kNarrowPositions);
       if (before == kNoTile) break;
       walk.above = before;
     }
   }
 }
 
-template <class Operand, int kDepths, bool kStacked, bool kSpread>
+template <class Operand, int kDepths, bool kStacked, NarrowStore kStore>
 __global__ void __launch_bounds__(kNarrowThreads, 1)
     narrow_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ NarrowSteps steps,
                   const typename Operand::Source* __restrict__ source, const unsigned char* __restrict__ packed,
@@ -326,7 +345,7 @@ __global__ void __launch_bounds__(kNarrowThreads, 1)
     return;
   }
   ptx::registers_up<200>();
-  consume_narrow<Operand, kDepths, kStacked, kSpread>(
+  consume_narrow<Operand, kDepths, kStacked, kStore>(
       form, steps, layout, packed, bias, epilogue, out, header, exact, tiles, order, memory,
       reinterpret_cast<T*>(memory + (layout.staging - base) + group * steps.staging_bytes), group, warp, lane);
 #endif

@@ -12,19 +12,6 @@ constexpr int kLeastUnderWay = 48 * 1024;
 
 std::int64_t pieces(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
 
-/// Rows that are whole sectors need no overlap, if tiles begin at one.
-void choose_whole_sectors(const TapGemm& form, NarrowSteps& steps) {
-  if (form.out_length % steps.aligned != 0) return;
-  for (int before = 0; before < steps.aligned; ++before) {
-    const std::int64_t begin = form.position_begin - before;
-    if ((form.out_stride * begin + form.out_origin) % steps.aligned != 0) continue;
-    steps.position_begin = begin;
-    steps.position_step = kNarrowPositions;
-    steps.position_tiles = pieces(form.position_count + before, kNarrowPositions);
-    return;
-  }
-}
-
 /// Sizes of a tile. False where its depths are too many.
 bool measure(const TapGemm& form, const NarrowShape& shape, NarrowSteps& steps) {
   const std::int64_t rows = pieces(form.rows, kNarrowRows) * kNarrowRows, depths = rows / kNarrowRows * form.planes * form.taps;
@@ -117,9 +104,8 @@ void list_products(const TapGemm& form, const NarrowShape& shape, NarrowSteps& s
 
 NarrowSteps make_narrow_steps(const TapGemm& form, const NarrowShape& shape, int sm_count, int shared_limit) {
   NarrowSteps steps{};
-  choose_tiles(form, kNarrowPositions, shape.element_bytes, steps);
+  choose_tiles(form, kNarrowPositions, shape.element_bytes, shape.is_sector_aligned, steps);
   if (steps.aligned == 1) return {};
-  if (shape.is_sector_aligned) choose_whole_sectors(form, steps);
   if (!measure(form, shape, steps) || !choose_columns(form, shape, steps) || !divide_memory(shared_limit, steps)) return {};
   if (!count_tiles(form, sm_count, steps)) return {};
   steps.is_drawn = writes_more(form);

@@ -14,6 +14,7 @@
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/ring.cuh"
 #include "cuda/conv/sm90/self_repair.cuh"
+#include "cuda/conv/sm90/tensor_core_resident_beside.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_layout.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_source.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_store.cuh"
@@ -100,6 +101,35 @@ __device__ __forceinline__ void stage_light(const Epilogue& epilogue, bool activ
   });
 }
 
+/// stage_half() of what has something beside it, which lies in the staging where the outputs will be.
+template <class Operand, int kN, int kSecond>
+__device__ __forceinline__ void stage_beside(const Epilogue& epilogue, bool derives_only, int half, int lane, float factor,
+                                             float addend, const float (&first)[kResidentN / 2], const float (&second)[kSecond],
+                                             Staged<typename Operand::Source>* staging) {
+  using T = typename Operand::Source;
+  struct alignas(2 * sizeof(T)) Pair {
+    T even, odd;
+  };
+  constexpr int kAtOnce = 4;  // no read of shared memory passes a write to it
+  const FinishBeside<T> finish(epilogue, derives_only);
+  Pair* const to = reinterpret_cast<Pair*>(staging + lane / 4 * (kN + 8) + 2 * (lane % 4));
+#pragma unroll
+  for (int begin = 0; begin < kN / 8; begin += kAtOnce) {
+    Pair beside[kAtOnce];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) beside[j] = to[4 * (begin + j)];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int i = begin + j, at = i % (kResidentN / 8) * 4 + 2 * half;
+      const bool is_first = i < kResidentN / 8;
+      const float even = fmaf(is_first ? first[at] : second[at % kSecond], factor, addend);
+      const float odd = fmaf(is_first ? first[at + 1] : second[(at + 1) % kSecond], factor, addend);
+      to[4 * i] = {static_cast<T>(finish(even, static_cast<float>(beside[j].even))),
+                   static_cast<T>(finish(odd, static_cast<float>(beside[j].odd)))};
+    }
+  }
+}
+
 /// Whether one of a warp's sums may be wrong in a tile with such faults, of 16 columns of which `columns` exist.
 template <class Operand, int kSecond>
 __device__ __forceinline__ bool is_doubtful(Faults faults, std::int64_t columns, const float (&first)[kResidentN / 2],
@@ -110,7 +140,8 @@ __device__ __forceinline__ bool is_doubtful(Faults faults, std::int64_t columns,
   return is || faults >= kNeverFault;
 }
 
-template <class Operand, bool kPaired, int kN>
+/// kLate: outputs have a residual or go through a derivative, brought to where they are staged; stride 1.
+template <class Operand, bool kPaired, int kN, bool kLate>
 __device__ __forceinline__ void consume_resident(const TapGemm& form, const ResidentSteps& steps, const Epilogue& epilogue,
                                                  const ResidentLayout& layout, const State* __restrict__ state,
                                                  const typename Operand::Source* __restrict__ bias,
@@ -127,8 +158,11 @@ __device__ __forceinline__ void consume_resident(const TapGemm& form, const Resi
   const Faults of_weights =
       Operand::kScaled ? weight_faults(static_cast<Split>(state->weight_split), form.rows * form.planes * form.taps) : 0;
   WrongTiles wrong{wrong_tiles + warp * WrongTiles::kMost};
+  // Exponents that no float has are put into the sums in two steps.
   const bool at_once = exponent >= -126 && exponent <= 127;
-  const float scale = power_of_two(at_once ? exponent : 0);
+  const float factor = power_of_two(at_once ? exponent : exponent - exponent / 2);
+  // A derivative is brought; a residual besides is read when that is done. Of one part there are no registers for it.
+  const bool has_both = kLate && Operand::kParts == 2 && epilogue.residual != 0 && epilogue.derivative != 0;
   ptx::mbarrier_wait(layout.weights_full, 0);
   Ring ring;
   // Left alone, pairs that share the tensor cores end up in step, and store at the same time. So each waits to begin a tile
@@ -137,6 +171,17 @@ __device__ __forceinline__ void consume_resident(const TapGemm& form, const Resi
   Walk walk(steps, pair);
   for (; walk.more(); walk.advance(), ++turns) {
     if (steps.turn_step >= 0 && (pair == 1 || turns > 1)) ptx::mbarrier_wait(layout.turn(1 - pair), turns & 1);
+    const std::int64_t beside = has_both ? epilogue.derivative : epilogue.residual + epilogue.derivative;
+    using Beside = RowsBeside<T, kN, kPitch, 8>;
+    if constexpr (kLate) {
+      const TilePlace next = walk.place(steps);
+      const std::int64_t sample = (next.n * form.G + next.g) * form.out_channels, column = next.column + warp * 16;
+      __syncwarp();  // the tile before has been read
+      Beside(form, steps, sample, column, next.position, beside, out).bring(staging, lane);
+      Beside(form, steps, sample, column + 8, next.position, beside, out).prefetch(lane);
+      if (has_both)
+        RowsBeside<T, kN, kPitch, 16>(form, steps, sample, column, next.position, epilogue.residual, out).prefetch(lane);
+    }
     float first[kResidentN / 2] = {}, second[kSecond] = {};
     ptx::settle(first);
     ptx::settle(second);
@@ -173,7 +218,16 @@ __device__ __forceinline__ void consume_resident(const TapGemm& form, const Resi
         }
       }
     }
-    const bool activates = finishes && epilogue.activation != Activation::none;
+    if (!at_once) [[unlikely]] {
+      const float first_factor = power_of_two(exponent / 2);
+#pragma unroll
+      for (float& sum : first) sum *= first_factor;
+      if constexpr (Operand::kParts == 1) {
+#pragma unroll
+        for (float& sum : second) sum *= first_factor;
+      }
+    }
+    const bool activates = !kLate && finishes && epilogue.activation != Activation::none;
     const std::int64_t first_bias = place.g * form.out_channels;
     const std::int64_t row_of_sample = place.n * form.G * form.out_channels + first_bias;
 #pragma unroll
@@ -183,32 +237,37 @@ __device__ __forceinline__ void consume_resident(const TapGemm& form, const Resi
       float offset = 0;
       if (bias != nullptr && own < form.columns) offset = static_cast<float>(bias[first_bias + steps.by_classes.divide(own)]);
       __syncwarp();
-      stage_light<Operand, kN>(epilogue, activates && at_once, half, lane, scale, at_once ? offset : 0.0F, first, second,
-                               staging);
-      if (!at_once) [[unlikely]] {
-        Staged<T>* to = staging + lane / 4 * kPitch + 2 * (lane % 4);
-#pragma unroll 1
-        for (int i = 0; i < kN / 4; ++i) {
-          Staged<T>& value = to[i / 2 * 8 + i % 2];
-          const float sum = ldexpf(static_cast<float>(value), exponent) + offset;
-          value = static_cast<Staged<T>>(activates ? epilogue.apply(sum) : sum);
-        }
+      if constexpr (kLate) {
+        if (half == 1) Beside(form, steps, row_of_sample, column, place.position, beside, out).bring(staging, lane);
+        ptx::copy_wait<0>();
+        __syncwarp();
       }
+      if (kLate && finishes)
+        stage_beside<Operand, kN>(epilogue, has_both, half, lane, factor, offset, first, second, staging);
+      else
+        stage_light<Operand, kN>(epilogue, activates, half, lane, factor, offset, first, second, staging);
       __syncwarp();
-      store_rows<T, kN, kPitch, 8>(form, steps, row_of_sample, column, place.position, bias, first_bias, epilogue, staging,
-                                   lane, out);
+      if (has_both && finishes) {
+        Beside(form, steps, row_of_sample, column, place.position, epilogue.residual, out)
+            .add(static_cast<float>(epilogue.scale), staging, lane);
+        __syncwarp();
+      }
+      if constexpr (kLate)
+        store_plain_rows<T, kN, kPitch, 8>(form, steps, row_of_sample, column, place.position, staging, lane, out);
+      else
+        store_rows<T, kN, kPitch, 8>(form, steps, row_of_sample, column, place.position, bias, first_bias, epilogue, staging,
+                                     lane, out);
     }
   }
   if constexpr (Operand::kScaled) {
     if (wrong.count != 0) {
       repair_tiles<Operand>(form, steps, exact, bias, out, walk, wrong, exponent, warp * 16, 16, steps.positions);
-      if (epilogue.activation != Activation::none)
-        finish_tiles(form, steps, epilogue, out, walk, wrong, warp * 16, 16, steps.positions);
+      if (epilogue.is_needed()) finish_tiles<kLate>(form, steps, epilogue, out, walk, wrong, warp * 16, 16, steps.positions);
     }
   }
 }
 
-template <class Operand, bool kPaired, int kN>
+template <class Operand, bool kPaired, int kN, bool kLate>
 __global__ void __launch_bounds__(kResidentThreads, 1)
     resident_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ ResidentSteps steps,
                     const __grid_constant__ Epilogue epilogue, const typename Operand::Source* __restrict__ source,
@@ -254,10 +313,10 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
     return;
   }
   ptx::registers_up<168>();
-  consume_resident<Operand, kPaired, kN>(form, steps, epilogue, layout, reinterpret_cast<const State*>(packed), bias, out,
-                                         header, exact, memory + (layout.faults(0) - base),
-                                         reinterpret_cast<WrongTiles::Entry*>(memory + (layout.wrong - base)),
-                                         reinterpret_cast<Staged<T>*>(memory + (layout.staging - base)), pair, warp, lane);
+  consume_resident<Operand, kPaired, kN, kLate>(
+      form, steps, epilogue, layout, reinterpret_cast<const State*>(packed), bias, out, header, exact,
+      memory + (layout.faults(0) - base), reinterpret_cast<WrongTiles::Entry*>(memory + (layout.wrong - base)),
+      reinterpret_cast<Staged<T>*>(memory + (layout.staging - base)), pair, warp, lane);
 #endif
 }
 

@@ -79,7 +79,7 @@ void choose_run(const TapGemm& form, const RowShape& shape, int sm_count, RowSte
 /// Tiles overlap so that stored rows begin at a sector, unless they do anyway, or that would cost an eighth of the products.
 void choose_row_tiles(const TapGemm& form, const RowShape& shape, int sm_count, RowSteps& steps) {
   const int positions = 64 * shape.halves;
-  choose_tiles(form, positions, shape.element_bytes, steps);
+  choose_tiles(form, positions, shape.element_bytes, false, steps);
   steps.run = 1;
   steps.store_classes = store_classes_of(form, shape);
   if (steps.store_classes != 0) return choose_run(form, shape, sm_count, steps);

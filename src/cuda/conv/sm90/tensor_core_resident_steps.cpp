@@ -74,6 +74,20 @@ bool list_products(const TapGemm& form, const ResidentShape& shape, ResidentStep
   return true;
 }
 
+/// Rows that are whole sectors need no overlap, if tiles begin at one. False where they are not, or no tile can.
+bool choose_whole_sectors(const TapGemm& form, StoredSteps& steps) {
+  if (form.out_length % steps.aligned != 0) return false;
+  for (int before = 0; before < steps.aligned; ++before) {
+    const std::int64_t begin = form.position_begin - before;
+    if ((form.out_stride * begin + form.out_origin) % steps.aligned != 0) continue;
+    steps.position_begin = begin;
+    steps.position_step = steps.positions;
+    steps.position_tiles = pieces(form.position_count + before, steps.positions);
+    return true;
+  }
+  return false;
+}
+
 void set_advances(const ResidentShape& shape, ResidentSteps& steps) {
   const Tile& tile = steps.tile;
   const int width = steps.is_paired ? 2 : 1, plane_bytes = (steps.rows / kVector) * tile.window * 16;
@@ -88,10 +102,11 @@ void set_advances(const ResidentShape& shape, ResidentSteps& steps) {
 
 }  // namespace
 
-void choose_tiles(const TapGemm& form, int positions, int element_bytes, StoredSteps& steps) {
+void choose_tiles(const TapGemm& form, int positions, int element_bytes, bool is_sector_aligned, StoredSteps& steps) {
   steps.positions = positions;
   const bool is_dense = form.out_stride == 1 || form.phase_classes == 1 || form.out_class_step == 1;
   steps.aligned = is_dense ? 32 / element_bytes : 1;
+  if (is_dense && is_sector_aligned && choose_whole_sectors(form, steps)) return;
   auto overlap = static_cast<int>(pieces(steps.aligned - 1, form.out_stride));
   int step = positions - overlap;
   while (step > 0 && step * form.out_stride % steps.aligned != 0) --step;
@@ -131,21 +146,22 @@ ResidentSteps make_resident_steps(const TapGemm& form, const ResidentShape& shap
   const int fixed = 128 + kPairs * (pair_staging_bytes(shape.positions, staged_bytes) + kPairBarrierBytes + wrong_bytes) + 64;
   ResidentSteps steps{};
   steps.columns = kResidentColumns;
-  choose_tiles(form, shape.positions, shape.element_bytes, steps);
+  choose_tiles(form, shape.positions, shape.element_bytes, shape.is_sector_aligned, steps);
   choose_pairs(form, shape, steps);
   if (shape.element_bytes == 2 && shape.positions == 256 && !steps.is_paired) return {};  // there is no such kernel
   bool found = false;
   // Long steps for elements of 16 bits, whose conversion is short beside what every step costs.
   const bool is_short = shape.element_bytes == 2;
-  for (const int least : {is_short ? 2 : 3, 2}) {
-    for (auto planes = static_cast<int>(form.planes); planes >= 1 && !found; planes = planes == 1 ? 0 : (planes + 1) / 2) {
+  // All planes of a row at once, if need be with less of the source under way: planes apart are copied as often as there are
+  // steps of them.
+  for (auto planes = static_cast<int>(form.planes); planes >= 1 && !found; planes = planes == 1 ? 0 : (planes + 1) / 2) {
+    for (const int least : {is_short ? 2 : 3, 2}) {
       for (int rows = (is_short ? 4 : 2) * kDepth; rows >= kDepth && !found; rows /= 2) {
         if (rows > kDepth && rows / 2 >= form.rows) continue;
         measure(form, shape, rows, planes, steps);
         found = divide_memory(shared_limit - fixed, least, steps) && list_products(form, shape, steps);
       }
     }
-    if (found) break;
   }
   if (!found || !count_tiles(form, sm_count, steps)) return {};
   set_advances(shape, steps);

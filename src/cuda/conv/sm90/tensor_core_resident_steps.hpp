@@ -27,6 +27,8 @@ struct StoredSteps : Steps {
   int positions;  // of a tile; `position_step` of them are its own, so that
   int aligned;    // stored rows begin at a multiple of so many elements
   FastDivide by_stride;
+  /// Whether all rows of the output and all tiles begin and end at a sector, or where a row does; then no tiles overlap.
+  [[nodiscard]] constexpr bool has_whole_sectors() const { return aligned > 1 && position_step == positions; }
 };
 
 struct ResidentSteps : StoredSteps {
@@ -50,13 +52,14 @@ struct ResidentSteps : StoredSteps {
 /// What the cutting needs to know of an operand and its arrays.
 struct ResidentShape {
   int positions, parts;
-  int element_bytes;     // of the source and the output
-  bool is_word_aligned;  // the source lies at a multiple of 4 bytes
+  int element_bytes;       // of the source and the output
+  bool is_word_aligned;    // the source lies at a multiple of 4 bytes
+  bool is_sector_aligned;  // the output lies at a multiple of 32 bytes
 };
 
-/// Tiles of `positions` positions, which overlap where that lets stored rows begin at a sector of 32 bytes: where neighbouring
-/// phases are neighbours in a row.
-void choose_tiles(const TapGemm& form, int positions, int element_bytes, StoredSteps& steps);
+/// Tiles of `positions` positions, whose stored rows begin at a sector of 32 bytes where neighbouring phases are neighbours in
+/// a row: as they are where all rows are whole sectors of an output that begins at one, else by overlapping.
+void choose_tiles(const TapGemm& form, int positions, int element_bytes, bool is_sector_aligned, StoredSteps& steps);
 
 /// Whether more is written than read: then tiles are drawn where a kernel can.
 [[nodiscard]] inline bool writes_more(const TapGemm& form) {

@@ -8,6 +8,7 @@
 #include "cuda/conv/epilogue.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_steps.hpp"
 #include "cuda/conv/tap_gemm.hpp"
+#include "cuda/ptx/tensor_copy.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -37,6 +38,42 @@ struct RowRange {
     return (0U - static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(row) / sizeof(T))) & mask;
   }
 };
+
+/// Calls visit(row, element) for a lane's vectors of 16 bytes of kRows rows of kN elements, side by side among lanes.
+template <class T, int kN, int kRows, class Visit>
+__device__ __forceinline__ void visit_vectors(int lane, const Visit& visit) {
+  constexpr int kVector = 16 / static_cast<int>(sizeof(T)), kOfRow = kN / kVector;
+#pragma unroll
+  for (int i = 0; i < kRows * kOfRow / 32; ++i) {
+    const int vector = lane + 32 * i;
+    visit(kOfRow >= 32 ? 32 * i / kOfRow : vector / kOfRow, vector % kOfRow * kVector);
+  }
+}
+
+/// The first `rows` of kRows rows of a tile, stride 1, where has_whole_sectors().
+template <class T, int kN, int kPitch, int kRows>
+__device__ __forceinline__ void store_vectors(const RowRange& range, std::int64_t row_length, int rows,
+                                              const Staged<T>* staging, int lane, T* __restrict__ to) {
+  constexpr int kBytes = kN * static_cast<int>(sizeof(T));
+  constexpr int kVectors = kBytes > 512 ? 2 : 4,
+                kAtOnce = kVectors * 512 / kBytes;  // of a lane, rows; no more registers are left
+  static_assert(kRows % kAtOnce == 0 && sizeof(Staged<T>) == sizeof(T));
+#pragma unroll
+  for (int first = 0; first < kRows; first += kAtOnce) {
+    uint4 values[kVectors];
+    int i = 0;
+    visit_vectors<T, kN, kAtOnce>(
+        lane, [&](int row, int at) { values[i++] = *reinterpret_cast<const uint4*>(staging + row * kPitch + at); });
+    i = 0;
+    visit_vectors<T, kN, kAtOnce>(lane, [&](int row, int at) {
+      const uint4 value = values[i++];
+      if (first + row < rows && at >= range.begins && at < range.ends)
+        *reinterpret_cast<uint4*>(to + row * row_length + at) = value;
+    });
+    staging += kAtOnce * kPitch;
+    to += kAtOnce * row_length;
+  }
+}
 
 /// kRows rows of a tile that meets no row's ends, stride 1. Lanes take neighbouring words of four bytes.
 template <class T, int kN, int kPitch, int kRows>
@@ -150,22 +187,34 @@ __device__ __forceinline__ void store_phases(const RowRange& range, const FastDi
   }
 }
 
-/// Writes kRows columns of a warp from its staging, where they lie finished; `column` and `position` are the first.
+/// Writes kRows columns of a warp from its staging, where they lie finished, stride 1; `column` and `position` are the first.
+template <class T, int kN, int kPitch, int kRows>
+__device__ __forceinline__ void store_plain_rows(const TapGemm& form, const StoredSteps& steps, std::int64_t row_of_sample,
+                                                 std::int64_t column, std::int64_t position, const Staged<T>* staging, int lane,
+                                                 T* __restrict__ out) {
+  ptx::forget(lane);
+  const int rows = static_cast<int>(min(static_cast<std::int64_t>(kRows), form.columns - column));
+  if (rows <= 0) return;
+  const std::int64_t t0 = position + form.out_origin;
+  const RowRange range(form, steps, t0);
+  T* to = out + (row_of_sample + column) * form.out_length + t0;
+  if (steps.has_whole_sectors()) return store_vectors<T, kN, kPitch, kRows>(range, form.out_length, rows, staging, lane, to);
+  if (range.is_whole && rows == kRows) return store_whole_rows<T, kN, kPitch, kRows>(range, form.out_length, staging, lane, to);
+  store_edge_rows<T, kN, kPitch, kRows>(range, form.out_length, rows, staging, lane, to);
+}
+
+/// The same of any stride.
 template <class T, int kN, int kPitch, int kRows>
 __device__ __forceinline__ void store_rows(const TapGemm& form, const StoredSteps& steps, std::int64_t row_of_sample,
                                            std::int64_t column, std::int64_t position, const T* __restrict__ bias,
                                            std::int64_t first_bias, const Epilogue& epilogue, const Staged<T>* staging,
                                            int lane, T* __restrict__ out) {
+  if (form.out_stride == 1)
+    return store_plain_rows<T, kN, kPitch, kRows>(form, steps, row_of_sample, column, position, staging, lane, out);
   const int rows = static_cast<int>(min(static_cast<std::int64_t>(kRows), form.columns - column));
   if (rows <= 0) return;
   const std::int64_t t0 = form.out_stride * position + form.out_origin;
   const RowRange range(form, steps, t0);
-  if (form.out_stride == 1) {
-    T* to = out + (row_of_sample + column) * form.out_length + t0;
-    if (range.is_whole && rows == kRows)
-      return store_whole_rows<T, kN, kPitch, kRows>(range, form.out_length, staging, lane, to);
-    return store_edge_rows<T, kN, kPitch, kRows>(range, form.out_length, rows, staging, lane, to);
-  }
   const int classes = static_cast<int>(form.classes), g = static_cast<int>(form.out_gcd);
   const auto stride = static_cast<int>(form.out_stride), class_step = static_cast<int>(form.out_class_step);
   const std::int64_t channel0 = steps.by_classes.divide(static_cast<std::uint32_t>(column));

@@ -136,13 +136,13 @@ TEST_CASE("steps of every problem fit shared memory and cover the reduction") {
 }
 
 TEST_CASE("resident steps fit shared memory, list every product and leave no position out") {
-  int fitting = 0;
+  int fitting = 0, whole = 0;
   for (const ConvProblem& p : dense_problems()) {
     for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
       const cuda::TapGemm form = cuda::make_tap_gemm(p, direction);
       for (const tensor_core::ResidentShape& shape :
-           {tensor_core::ResidentShape{128, 2, 4, true}, tensor_core::ResidentShape{256, 1, 4, true},
-            tensor_core::ResidentShape{256, 1, 2, true}, tensor_core::ResidentShape{128, 1, 2, false}}) {
+           {tensor_core::ResidentShape{128, 2, 4, true, true}, tensor_core::ResidentShape{256, 1, 4, true, false},
+            tensor_core::ResidentShape{256, 1, 2, true, true}, tensor_core::ResidentShape{128, 1, 2, false, false}}) {
         const tensor_core::ResidentSteps steps = tensor_core::make_resident_steps(form, shape, 132, kSharedOfHopper);
         if (steps.count == 0) continue;
         ++fitting;
@@ -161,7 +161,10 @@ TEST_CASE("resident steps fit shared memory, list every product and leave no pos
         const std::int64_t first = form.out_stride * steps.position_begin + form.out_origin;
         const std::int64_t behind = first + form.out_stride * steps.position_tiles * steps.position_step;
         CHECK(steps.position_step * form.out_stride % steps.aligned == 0);
-        if (steps.aligned > 1) {
+        whole += steps.has_whole_sectors() ? 1 : 0;
+        if (steps.has_whole_sectors()) {
+          CHECK((first <= 0 && first % steps.aligned == 0 && form.out_length % steps.aligned == 0));
+        } else if (steps.aligned > 1) {
           CHECK(first + steps.aligned - 1 <= 0);
           CHECK(steps.aligned - 1 + form.out_stride * steps.position_step <= form.out_stride * steps.positions);
         }
@@ -172,7 +175,7 @@ TEST_CASE("resident steps fit shared memory, list every product and leave no pos
       }
     }
   }
-  CHECK(fitting > 0);
+  CHECK((0 < whole && whole < fitting));
 }
 
 TEST_CASE("narrow steps fit shared memory, list every product, and tiles follow each other from sector to sector") {

@@ -49,9 +49,8 @@ Measured parse(const std::string& line) {
   std::istringstream in(line);
   std::string shape, direction, precision, form;
   in >> shape >> direction >> precision;
-  const auto* found =
-      std::find_if(bench::kShapes.begin(), bench::kShapes.end(), [&](const auto& one) { return one.name == shape; });
-  REQUIRE(found != bench::kShapes.end());
+  const bench::Shape* found = bench::find_shape(shape);
+  REQUIRE(found != nullptr);
   Measured one{concat(shape, ' ', direction, ' ', precision), bench::problem_of(*found)};
   one.problem.dtype = precision == "bf16" ? DType::bf16 : DType::f32;
   one.direction = direction == "forward" ? ConvDirection::forward : ConvDirection::dgrad;

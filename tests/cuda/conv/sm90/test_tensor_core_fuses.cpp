@@ -3,6 +3,7 @@
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core.hpp"
 #include "cuda/conv/sm90/tensor_core_forms.hpp"
+#include "cuda/conv/sm90/tensor_core_narrow.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_rows.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/runtime.hpp"
@@ -76,6 +77,11 @@ template <std::int64_t kBytes>
 bool has_one_beside(const cuda::tensor_core::FormProblem&, const cuda::Epilogue& epilogue) {
   return epilogue.is_light() && (epilogue.residual == 0 || epilogue.derivative == 0) &&
          (epilogue.residual + epilogue.derivative) % kBytes == 0;
+}
+
+/// Whether outputs that are late have stride 1.
+bool is_not_late_or_stride_1(const cuda::tensor_core::FormProblem& asked, const cuda::Epilogue& epilogue) {
+  return epilogue.is_light() && (!epilogue.is_late() || asked.direction == ConvDirection::dgrad || asked.problem.S == 1);
 }
 
 }  // namespace
@@ -217,9 +223,97 @@ TEST_CASE("16-bit convolutions of few channels add a residual or go through a de
   }
 }
 
+TEST_CASE("weights in shared memory add a residual and go through a derivative where they stage outputs") {
+  if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
+  using namespace cuda::tensor_core;
+  const auto of_resident = [](const FormProblem& asked, const cuda::Epilogue& epilogue) {
+    const bool is_split = asked.problem.dtype == DType::f32 && asked.precision == Precision::fp32;
+    return is_not_late_or_stride_1(asked, epilogue) && (is_split || has_one_beside<4>(asked, epilogue));
+  };
+  const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0,
+                           DType dtype = DType::f32) {
+    return check_light(problem, GatherForm::resident, of_resident, misalignment, further, dtype);
+  };
+  // Rows and tiles of whole sectors, of which the last is short; rows of no whole sectors, even and odd ones; a residual nearer
+  // to or further from 16 bytes than the output; columns that a tile lacks, groups, a strided source; and more tiles with sums
+  // to compute again than a warp remembers.
+  constexpr int kOne = 5, kAll = 7, kEach = kAll + kOne;  // of fp32, which has both at once, and tf32
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 1000, .K = 7, .P_l = 3, .P_r = 3})), 4 * kEach));
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 64, .C_out = 40, .L_in = 1000, .K = 3}), 0, 3), 4 * kEach));
+  CHECK(is_all(late_of(sized({.N = 1, .C_in = 64, .C_out = 80, .L_in = 701, .K = 5, .P_l = 4, .P_r = 6, .D = 3}), 1, 4),
+               4 * kEach));
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 96, .C_out = 144, .L_in = 254, .K = 3, .P_l = 1, .P_r = 1, .G = 2}), 2),
+               4 * kEach));
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 520, .K = 4, .S = 2, .P_l = 1, .P_r = 1})), 2 * kEach));
+  CHECK(is_all(late_of(sized({.N = is_reduced() ? 2 : 72, .C_in = 16, .C_out = 8, .L_in = 8192, .K = 3, .P_l = 1, .P_r = 1})),
+               4 * kEach));
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const auto of = [&](const ConvProblem& problem, std::int64_t further) { return late_of(problem, 0, further, dtype); };
+    CHECK(is_all(of(sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 1008, .K = 7, .P_l = 3, .P_r = 3}), 0), 2 * kOne));
+    CHECK(
+        is_all(of(sized({.N = 1, .C_in = 96, .C_out = 80, .L_in = 272, .K = 11, .P_l = 25, .P_r = 25, .D = 5}), 8), 2 * kOne));
+    CHECK(of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 528, .K = 4, .S = 2, .P_l = 1, .P_r = 1}), 0) > 0);
+  }
+  ConvProblem p = sized({.N = 16, .C_in = 64, .C_out = 64, .L_in = 16384, .K = 7, .P_l = 3, .P_r = 3});
+  const auto fuses = [&](const cuda::Epilogue& epilogue, std::uintptr_t out = 0) {
+    return cuda::tensor_core::fuses(p, ConvDirection::forward, epilogue, Precision::fp32, 0, nullptr,
+                                    reinterpret_cast<const void*>(out));
+  };
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    p.dtype = dtype;
+    const auto form = cuda::tensor_core::chosen_form({p, ConvDirection::forward, Precision::fp32}, 0);
+    REQUIRE((form && form->form == GatherForm::resident));
+    const bool is_f32 = dtype == DType::f32;
+    CHECK(fuses({.activation = Activation::leaky_relu, .slope = 0.1, .residual = 16}));
+    CHECK(fuses({.activation = Activation::relu, .derivative = 32}));
+    CHECK(fuses({.activation = Activation::relu, .residual = 16, .derivative = 32}) == is_f32);
+    CHECK_FALSE(fuses({.activation = Activation::tanh, .residual = 16}));
+    CHECK(fuses({.residual = 8}) == is_f32);
+    CHECK(fuses({.residual = 32}, 16) == is_f32);
+  }
+}
+
+TEST_CASE("weights in registers add a residual or go through a derivative where they stage outputs") {
+  if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
+  using namespace cuda::tensor_core;
+  const auto of_narrow = [](const FormProblem& asked, const cuda::Epilogue& epilogue) {
+    return is_not_late_or_stride_1(asked, epilogue) && has_one_beside<4>(asked, epilogue) &&
+           narrow_activates(asked.problem, asked.direction, asked.precision, asked.out, 0);
+  };
+  const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0,
+                           DType dtype = DType::f32) {
+    return check_light(problem, GatherForm::narrow, of_narrow, misalignment, further, dtype);
+  };
+  // As above; few and many columns, few and many products; tiles that are dealt out and such that are drawn.
+  constexpr int kEach = 5;
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1000, .K = 7, .P_l = 9, .P_r = 9, .D = 3})), 8 * kEach));
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 48, .C_out = 48, .L_in = 1000, .K = 3}), 0, 3), 8 * kEach));
+  CHECK(is_all(late_of(sized({.N = 1, .C_in = 64, .C_out = 96, .L_in = 701, .K = 1}), 1, 4), 8 * kEach));
+  CHECK(
+      is_all(late_of(sized({.N = 2, .C_in = 48, .C_out = 80, .L_in = 254, .K = 3, .P_l = 1, .P_r = 1, .G = 2}), 2), 8 * kEach));
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 520, .K = 4, .S = 2, .P_l = 1, .P_r = 1})), 4 * kEach));
+  CHECK(is_all(late_of(sized({.N = is_reduced() ? 2 : 72, .C_in = 8, .C_out = 16, .L_in = 8192, .K = 3, .P_l = 1, .P_r = 1})),
+               8 * kEach));
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const auto of = [&](const ConvProblem& problem, std::int64_t further) { return late_of(problem, 0, further, dtype); };
+    CHECK(is_all(of(sized({.N = 2, .C_in = 64, .C_out = 96, .L_in = 1008, .K = 3, .P_l = 1, .P_r = 1}), 0), 2 * kEach));
+    CHECK(is_all(of(sized({.N = 1, .C_in = 96, .C_out = 80, .L_in = 272, .K = 1}), 8), 2 * kEach));
+  }
+  const ConvProblem p = sized({.N = 16, .C_in = 32, .C_out = 32, .L_in = 65536, .K = 7, .P_l = 15, .P_r = 15, .D = 5});
+  const auto fuses = [&](const cuda::Epilogue& epilogue) {
+    return cuda::tensor_core::fuses(p, ConvDirection::forward, epilogue, Precision::fp32, 0);
+  };
+  const auto form = chosen_form({p, ConvDirection::forward, Precision::fp32}, 0);
+  REQUIRE((form && form->form == GatherForm::narrow));
+  CHECK(fuses({.residual = 4}));
+  CHECK(fuses({.activation = Activation::leaky_relu, .slope = 0.1, .derivative = 16}));
+  CHECK_FALSE(fuses({.activation = Activation::relu, .residual = 16, .derivative = 32}));  // no room for two
+  CHECK_FALSE(fuses({.activation = Activation::tanh, .residual = 16}));
+}
+
 TEST_CASE("the wide form of f32 adds a residual, or takes a derivative, where it puts rows together") {
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
-  ConvProblem p = sized({.N = 4, .C_in = 256, .C_out = 256, .L_in = 8192, .K = 3, .P_l = 1, .P_r = 1});
+  ConvProblem p = sized({.N = 4, .C_in = 256, .C_out = 256, .L_in = 8192, .K = 7, .P_l = 3, .P_r = 3});
   const auto fuses = [&](DType dtype, const cuda::Epilogue& epilogue) {
     p.dtype = dtype;
     return cuda::tensor_core::fuses(p, ConvDirection::forward, epilogue, Precision::fp32, 0);
