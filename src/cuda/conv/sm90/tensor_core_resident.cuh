@@ -253,10 +253,10 @@ __device__ __forceinline__ void consume_resident(const TapGemm& form, const Resi
         __syncwarp();
       }
       if constexpr (kLate)
-        store_plain_rows<T, kN, kPitch, 8>(form, steps, row_of_sample, column, place.position, staging, lane, out);
+        store_unit_stride<T, kN, kPitch, 8>(form, steps, row_of_sample, column, place.position, staging, lane, out);
       else
-        store_rows<T, kN, kPitch, 8>(form, steps, row_of_sample, column, place.position, bias, first_bias, epilogue, staging,
-                                     lane, out);
+        store_rows<T, kN, kPitch, 8, true>(form, steps, row_of_sample, column, place.position, bias, first_bias, epilogue,
+                                           staging, lane, out);
     }
   }
   if constexpr (Operand::kScaled) {

@@ -134,4 +134,18 @@ class RowsBeside {
   bool by_vectors_;
 };
 
+/// Writes those columns from the staging.
+template <class T, int kN, int kPitch, int kRows>
+__device__ __forceinline__ void store_unit_stride(const TapGemm& form, const StoredSteps& steps, std::int64_t row_of_sample,
+                                                  std::int64_t column, std::int64_t position, const Staged<T>* staging,
+                                                  int lane, T* __restrict__ out) {
+  ptx::forget(lane);
+  const int rows = static_cast<int>(min(static_cast<std::int64_t>(kRows), form.columns - column));
+  if (rows <= 0) return;
+  const std::int64_t t0 = position + form.out_origin;
+  const RowRange range(form, steps, t0);
+  T* const to = out + (row_of_sample + column) * form.out_length + t0;
+  store_plain_rows<T, kN, kPitch, kRows, true>(form, steps, range, rows, staging, lane, to);
+}
+
 }  // namespace polyphase::cuda::tensor_core

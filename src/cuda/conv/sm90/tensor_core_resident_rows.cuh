@@ -216,7 +216,7 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
         activate_staged(active, staging, Traits::kPass * Traits::kPitch, warp * 32 + lane);
         ptx::named_barrier(1 + pair, 128);
       }
-      store_rows<T, Traits::kPositions, Traits::kPitch, kOwn>(
+      store_rows<T, Traits::kPositions, Traits::kPitch, kOwn, false>(
           form, steps, row_of_sample, place.column + pass * Traits::kPass + warp * kOwn, place.position, bias, first_bias,
           epilogue, staging + warp * kOwn * Traits::kPitch, lane, out);
       if constexpr (Mode::kLate)

@@ -8,7 +8,6 @@
 #include "cuda/conv/epilogue.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_steps.hpp"
 #include "cuda/conv/tap_gemm.hpp"
-#include "cuda/ptx/tensor_copy.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -187,34 +186,31 @@ __device__ __forceinline__ void store_phases(const RowRange& range, const FastDi
   }
 }
 
-/// Writes kRows columns of a warp from its staging, where they lie finished, stride 1; `column` and `position` are the first.
-template <class T, int kN, int kPitch, int kRows>
-__device__ __forceinline__ void store_plain_rows(const TapGemm& form, const StoredSteps& steps, std::int64_t row_of_sample,
-                                                 std::int64_t column, std::int64_t position, const Staged<T>* staging, int lane,
-                                                 T* __restrict__ out) {
-  ptx::forget(lane);
-  const int rows = static_cast<int>(min(static_cast<std::int64_t>(kRows), form.columns - column));
-  if (rows <= 0) return;
-  const std::int64_t t0 = position + form.out_origin;
-  const RowRange range(form, steps, t0);
-  T* to = out + (row_of_sample + column) * form.out_length + t0;
-  if (steps.has_whole_sectors()) return store_vectors<T, kN, kPitch, kRows>(range, form.out_length, rows, staging, lane, to);
+/// The first `rows` of kRows rows of a tile, stride 1; `to`: where the first begins. kMayBeWhole: has_whole_sectors() may be.
+template <class T, int kN, int kPitch, int kRows, bool kMayBeWhole>
+__device__ __forceinline__ void store_plain_rows(const TapGemm& form, const StoredSteps& steps, const RowRange& range, int rows,
+                                                 const Staged<T>* staging, int lane, T* __restrict__ to) {
+  if constexpr (kMayBeWhole) {
+    if (steps.has_whole_sectors()) return store_vectors<T, kN, kPitch, kRows>(range, form.out_length, rows, staging, lane, to);
+  }
   if (range.is_whole && rows == kRows) return store_whole_rows<T, kN, kPitch, kRows>(range, form.out_length, staging, lane, to);
-  store_edge_rows<T, kN, kPitch, kRows>(range, form.out_length, rows, staging, lane, to);
+  return store_edge_rows<T, kN, kPitch, kRows>(range, form.out_length, rows, staging, lane, to);
 }
 
-/// The same of any stride.
-template <class T, int kN, int kPitch, int kRows>
+/// Writes kRows columns of a warp from its staging, where they lie finished; `column` and `position` are the first.
+template <class T, int kN, int kPitch, int kRows, bool kMayBeWhole>
 __device__ __forceinline__ void store_rows(const TapGemm& form, const StoredSteps& steps, std::int64_t row_of_sample,
                                            std::int64_t column, std::int64_t position, const T* __restrict__ bias,
                                            std::int64_t first_bias, const Epilogue& epilogue, const Staged<T>* staging,
                                            int lane, T* __restrict__ out) {
-  if (form.out_stride == 1)
-    return store_plain_rows<T, kN, kPitch, kRows>(form, steps, row_of_sample, column, position, staging, lane, out);
   const int rows = static_cast<int>(min(static_cast<std::int64_t>(kRows), form.columns - column));
   if (rows <= 0) return;
   const std::int64_t t0 = form.out_stride * position + form.out_origin;
   const RowRange range(form, steps, t0);
+  if (form.out_stride == 1) {
+    T* to = out + (row_of_sample + column) * form.out_length + t0;
+    return store_plain_rows<T, kN, kPitch, kRows, kMayBeWhole>(form, steps, range, rows, staging, lane, to);
+  }
   const int classes = static_cast<int>(form.classes), g = static_cast<int>(form.out_gcd);
   const auto stride = static_cast<int>(form.out_stride), class_step = static_cast<int>(form.out_class_step);
   const std::int64_t channel0 = steps.by_classes.divide(static_cast<std::uint32_t>(column));
