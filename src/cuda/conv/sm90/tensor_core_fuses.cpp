@@ -11,13 +11,20 @@ namespace polyphase::cuda::tensor_core {
 
 namespace {
 
+/// Bytes of an output from which on its wide form is finished in its stores: a launch over fewer finds them in the second-level
+/// cache, where code of the stores that has run in no tile before takes longer (docs/kernels/launches.md).
+constexpr std::int64_t kWideLateLeast = std::int64_t{24} << 20;
+
 /// What lies beside an f32 output comes to where its row is put together, while products run: there is room for one thing. Of
 /// 16 bits that costs more than a launch, where slices are added up nothing runs (docs/kernels/launches.md).
 bool wide_finishes_late(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, Precision precision,
                         int device) {
   if (problem.dtype != DType::f32 || !epilogue.is_light() || (epilogue.residual != 0 && epilogue.derivative != 0)) return false;
+  const TapGemm form = make_tap_gemm(problem, direction);
+  const std::int64_t bytes = form.N * form.G * form.out_channels * form.out_length * size_of(problem.dtype);
+  if (form.out_stride != 1 || bytes < kWideLateLeast) return false;
   const auto plan = wide_plan(problem, direction, precision, device);
-  return plan && plan->steps.slices == 1 && make_tap_gemm(problem, direction).out_stride == 1;
+  return plan && plan->steps.slices == 1;
 }
 
 /// What lies beside an output comes to where it is staged: there is room for one thing, but `may_add` a residual to what went
@@ -27,7 +34,8 @@ bool staged_finish_late(const ConvProblem& problem, ConvDirection direction, con
   const TapGemm form = make_tap_gemm(problem, direction);
   if (form.out_stride != 1 || (epilogue.residual != 0 && epilogue.derivative != 0 && !may_add)) return false;
   if (problem.dtype == DType::f32) return true;
-  return form.out_length % 16 == 0 && reinterpret_cast<std::uintptr_t>(out) % 32 == 0 &&
+  // Of 32 columns two of four warps do it all, which takes longer than a launch (docs/kernels/launches.md).
+  return form.columns > 32 && form.out_length % 16 == 0 && reinterpret_cast<std::uintptr_t>(out) % 32 == 0 &&
          (epilogue.residual + epilogue.derivative) % 16 == 0;
 }
 

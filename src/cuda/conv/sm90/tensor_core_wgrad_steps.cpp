@@ -236,14 +236,26 @@ void cut_slices(WgradSteps& steps, const ConvProblem& problem, int parts, int sm
   steps.partial_slices = steps.slices * steps.flushes * (steps.adds_turns ? 1 : turns);
 }
 
-/// Seconds of a launch by rows, all that goes with it included. Fitted to the tiles of 16 problems in three precisions on an
-/// H200 of 132 multiprocessors (tests/cuda/conv/sm90/measured_wgrad.hpp): it picks one within 2 percent of the fastest.
+/// How fast the form by rows does what it has to do with one kind of numbers.
+struct RowsRates {
+  double first_bytes, again_bytes;  // a cycle, read from memory or once more from L2
+  double longest, other;            // of what takes longest, and of what it hides
+  double multiply, convert;         // times what the tensor cores need at least; cycles an item
+  double store, store_turned;       // cycles of a block for one of its sums: rows of x, of y
+  double apart, apart_own, unlike;  // cycles a position: rows read one by one, by a consumer of its own; not swizzled ones
+  double terabytes;                 // a second, of partial sums
+  double fill;                      // chunks
+};
+/// Fitted to the tiles of 52 problems on an H200 of 132 multiprocessors (tests/cuda/conv/sm90/measured_wgrad.hpp). Of two
+/// halves of an f32, one, and 16 bits.
+constexpr RowsRates kRowsRates[] = {{32.4, 30.8, 0.804, 0.54, 3.68, 0.783, 1.68, 0.197, 7.55, 9.46, 4.6, 0.65, 0.523},
+                                    {36, 49.4, 0.58, 1.03, 1, 0.7, 2.17, 1.46, 7.58, 11.7, 2.92, 1.13, 0.0289},
+                                    {35.3, 29.1, 0.668, 0.685, 1, 0.952, 1.24, 0.374, 5.74, 6.91, 2.81, 0.745, 0.442}};
+
+/// Seconds of a launch by rows, all that goes with it included.
 double rows_seconds(const WgradSteps& steps, const ConvProblem& problem, int parts, int bytes, int sm_count) {
-  constexpr double kFirstBytes = 24.3, kAgainBytes = 37.7;  // a cycle, read from memory or once more from L2
-  constexpr double kLongest = 0.74, kOther = 0.61;          // of what takes longest, and of what it hides
-  constexpr double kStore = 1.28, kStoreTurned = 0.6;       // cycles of a block for one of its sums: rows of x, of y
-  constexpr double kBandwidth = 0.895e12, kLaunches = 6.8e-6;
-  constexpr double kFill = 2.0;                       // chunks
+  constexpr double kLaunches = 6.8e-6;
+  const RowsRates& rates = kRowsRates[parts == 2 ? 0 : bytes == 4 ? 1 : 2];
   const double clock = bytes == 4 ? 1.65e9 : 1.83e9;  // 16 bits take less power
   const double chunk = steps.chunk, arriving = (steps.rows.raw.arriving + steps.columns.raw.arriving) / chunk;
   const auto blocks = static_cast<double>(steps.jobs * steps.slices);
@@ -252,28 +264,27 @@ double rows_seconds(const WgradSteps& steps, const ConvProblem& problem, int par
       bytes * static_cast<double>(problem.N) *
       (static_cast<double>(problem.C_in * problem.L_in) + static_cast<double>(problem.C_out * problem.L_out));
   const double first = std::min(1.0, tensors / copied);
-  const double copy = arriving * (first / kFirstBytes + (1 - first) / kAgainBytes);
-  const double multiply =
-      (steps.own == 0 ? 64.0 : 128.0) * steps.shape.columns * steps.shape.shifts * (parts == 2 ? 3.95 : 1.0) / 2048;
-  const double convert = (steps.columns.in_pairs ? 2 : 1) * steps.columns.items / chunk * (parts == 2 ? 0.96 : 1.08);
+  const double copy = arriving * (first / rates.first_bytes + (1 - first) / rates.again_bytes);
+  const double multiply = (steps.own == 0 ? 64.0 : 128.0) * steps.shape.columns * steps.shape.shifts * rates.multiply / 2048;
+  const double convert = (steps.columns.in_pairs ? 2 : 1) * steps.columns.items / chunk * rates.convert;
   // Rows whose numbers are not neighbours are read one by one, which hides least where each consumer has rows of its own.
-  const double apart = steps.own == 0 ? 3.15 : 7.5, read = steps.rows.step != 1         ? apart
-                                                           : steps.rows.raw.is_swizzled ? 0.0
-                                                                                        : 1.7;
+  const double apart = steps.own == 0 ? rates.apart : rates.apart_own;
+  const double read = steps.rows.step != 1 ? apart : steps.rows.raw.is_swizzled ? 0.0 : rates.unlike;
   const double longest = std::max({multiply, copy, convert});
-  const double position = kLongest * longest + kOther * (multiply + copy + convert - longest) + read;
+  const double position = rates.longest * longest + rates.other * (multiply + copy + convert - longest) + read;
   // Sums of four neighbouring planes are stored together.
   const bool by_four = steps.columns.planes % 4 == 0 && steps.rows.planes == 1 && steps.q % 4 == 0 && problem.K % 4 == 0;
   const double sums = 128.0 * steps.shape.columns * steps.shape.shifts * static_cast<double>(steps.flushes);
-  const double store = by_four ? 0.0 : (steps.swapped ? kStoreTurned : kStore) * sums;
+  const double store = by_four ? 0.0 : (steps.swapped ? rates.store_turned : rates.store) * sums;
   const auto rounds = static_cast<double>(pieces(steps.jobs * steps.slices, sm_count));
-  const double cycles = rounds * ((static_cast<double>(steps.chunks_per_slice) + kFill) * chunk * position + store);
+  const double cycles = rounds * ((static_cast<double>(steps.chunks_per_slice) + rates.fill) * chunk * position + store);
   // Partial sums are read again and the weights written; of f32, all weights once more, as it was when this was fitted.
   const double weights = static_cast<double>(problem.C_in) * static_cast<double>(problem.channels_out_per_group() * problem.K);
   const double bytes_of_weight =
       (steps.partial_slices == 1 && bytes == 4 ? 0.0 : 4 * static_cast<double>(steps.partial_slices) + bytes) +
       (bytes == 4 ? 4 : 0);
-  return cycles / clock + weights * bytes_of_weight / (kBandwidth * sm_count / 132) + kLaunches * (bytes == 4 ? 2 : 1);
+  return cycles / clock + weights * bytes_of_weight / (rates.terabytes * 1e12 * sm_count / 132) +
+         kLaunches * (bytes == 4 ? 2 : 1);
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ bool is_not_late_or_stride_1(const cuda::tensor_core::FormProblem& asked, const 
 
 TEST_CASE("tensor cores that keep their weights apply ReLU and LeakyReLU, and some of 16 bits add a residual") {
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
-  ConvProblem p = sized({.N = 1, .C_in = 32, .C_out = 64, .L_in = 400, .K = 5, .P_l = 2, .P_r = 2});
+  ConvProblem p = sized({.N = 32, .C_in = 32, .C_out = 64, .L_in = 131072, .K = 5, .P_l = 6, .P_r = 6, .D = 3});
   for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
     const auto fuses = [&](DType dtype, const cuda::Epilogue& epilogue) {
       p.dtype = dtype;
@@ -299,11 +299,11 @@ TEST_CASE("weights in registers add a residual or go through a derivative where 
     CHECK(is_all(of(sized({.N = 2, .C_in = 64, .C_out = 96, .L_in = 1008, .K = 3, .P_l = 1, .P_r = 1}), 0), 2 * kEach));
     CHECK(is_all(of(sized({.N = 1, .C_in = 96, .C_out = 80, .L_in = 272, .K = 1}), 8), 2 * kEach));
   }
-  const ConvProblem p = sized({.N = 16, .C_in = 32, .C_out = 32, .L_in = 65536, .K = 7, .P_l = 15, .P_r = 15, .D = 5});
+  const ConvProblem p = sized({.N = 16, .C_in = 32, .C_out = 64, .L_in = 131072, .K = 3, .S = 2, .P_l = 1, .P_r = 1, .D = 2});
   const auto fuses = [&](const cuda::Epilogue& epilogue) {
-    return cuda::tensor_core::fuses(p, ConvDirection::forward, epilogue, Precision::fp32, 0);
+    return cuda::tensor_core::fuses(p, ConvDirection::dgrad, epilogue, Precision::fp32, 0);
   };
-  const auto form = chosen_form({p, ConvDirection::forward, Precision::fp32}, 0);
+  const auto form = chosen_form({p, ConvDirection::dgrad, Precision::fp32}, 0);
   REQUIRE((form && form->form == GatherForm::narrow));
   CHECK(fuses({.residual = 4}));
   CHECK(fuses({.activation = Activation::leaky_relu, .slope = 0.1, .derivative = 16}));
@@ -327,4 +327,6 @@ TEST_CASE("the wide form of f32 adds a residual, or takes a derivative, where it
   CHECK_FALSE(fuses(DType::f32, {.activation = Activation::relu, .residual = 16, .derivative = 32}));  // no room for two
   CHECK_FALSE(fuses(DType::f32, {.activation = Activation::tanh, .derivative = 16}));
   CHECK_FALSE(fuses(DType::f32, {.activation = Activation::snake, .before = 16}));
+  p.N = 2;  // in the second-level cache
+  CHECK_FALSE(fuses(DType::f32, sum));
 }
