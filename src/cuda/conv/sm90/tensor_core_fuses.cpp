@@ -28,15 +28,17 @@ bool wide_finishes_late(const ConvProblem& problem, ConvDirection direction, con
 }
 
 /// What lies beside an output comes to where it is staged: there is room for one thing, but `may_add` a residual to what went
-/// through a derivative. Of 16 bits it comes by vectors.
+/// through a derivative, by vectors. Of 16 bits everything comes by vectors, and of 32 columns two of four warps do it all,
+/// which takes longer than a launch (docs/kernels/launches.md).
 bool staged_finish_late(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, const void* out,
                         bool may_add) {
   const TapGemm form = make_tap_gemm(problem, direction);
-  if (form.out_stride != 1 || (epilogue.residual != 0 && epilogue.derivative != 0 && !may_add)) return false;
-  if (problem.dtype == DType::f32) return true;
-  // Of 32 columns two of four warps do it all, which takes longer than a launch (docs/kernels/launches.md).
-  return form.columns > 32 && form.out_length % 16 == 0 && reinterpret_cast<std::uintptr_t>(out) % 32 == 0 &&
-         (epilogue.residual + epilogue.derivative) % 16 == 0;
+  if (form.out_stride != 1) return false;
+  const std::int64_t sector = 32 / size_of(problem.dtype);
+  const bool by_vectors = form.out_length % sector == 0 && reinterpret_cast<std::uintptr_t>(out) % 32 == 0 &&
+                          (epilogue.residual | epilogue.derivative) % 16 == 0;
+  if (epilogue.residual != 0 && epilogue.derivative != 0) return may_add && by_vectors;
+  return problem.dtype == DType::f32 || (by_vectors && form.columns > 32);
 }
 
 }  // namespace

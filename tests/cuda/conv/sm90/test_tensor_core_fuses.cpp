@@ -267,6 +267,7 @@ TEST_CASE("weights in shared memory add a residual and go through a derivative w
     CHECK(fuses({.activation = Activation::leaky_relu, .slope = 0.1, .residual = 16}));
     CHECK(fuses({.activation = Activation::relu, .derivative = 32}));
     CHECK(fuses({.activation = Activation::relu, .residual = 16, .derivative = 32}) == is_f32);
+    CHECK_FALSE(fuses({.activation = Activation::relu, .residual = 8, .derivative = 32}));
     CHECK_FALSE(fuses({.activation = Activation::tanh, .residual = 16}));
     CHECK(fuses({.residual = 8}) == is_f32);
     CHECK(fuses({.residual = 32}, 16) == is_f32);
