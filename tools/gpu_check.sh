@@ -252,7 +252,7 @@ sanitized=(
   "cuda/conv/conv racecheck:2 synccheck initcheck"
   "cuda/conv/sm90/tensor_core racecheck:4 synccheck"
   "cuda/conv/sm90/tensor_core_boxes racecheck synccheck"
-  "cuda/conv/sm90/tensor_core_fuses racecheck:3 synccheck"
+  "cuda/conv/sm90/tensor_core_fuses racecheck:4 synccheck"
   "cuda/conv/sm90/tensor_core_narrow racecheck synccheck"
   "cuda/conv/sm90/tensor_core_phases racecheck synccheck"
   "cuda/conv/sm90/tensor_core_resident_rows racecheck synccheck"
