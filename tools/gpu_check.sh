@@ -2,8 +2,9 @@
 # Everything that wants an NVIDIA GPU, in one command: builds, runs every test, runs the GPU's tests again under
 # compute-sanitizer, runs the golden files on the GPU and times it. Installs nothing and needs no network.
 #
-# usage: tools/gpu_check.sh [--only PART[,PART...]] [--quick] [--jobs N] [--seconds N] [--out FOLDER]
+# usage: tools/gpu_check.sh [--only PART[,PART...]] [--match REGEX] [--quick] [--jobs N] [--seconds N] [--out FOLDER]
 #   --only PART   of build, test, sanitize, golden, bench; parts but the first need the build folder of an earlier run
+#   --match REGEX  of sanitize the checks whose tool and program it finds, as in 'racecheck.*fuses'
 #   --quick       the GPU's tests only, two sanitizers on three programs, four shapes
 #   --jobs N      sanitized programs at once (default: three quarters of the cores)
 #   --seconds N   for the tables of convolutions, about (default 240), and half as much for PyTorch on the same; what does not
@@ -23,6 +24,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build="build-gpu"
 out=$build/check
 parts=build,test,sanitize,golden,bench
+match=""
 quick=no
 seconds=240
 jobs=$(($(nproc) * 3 / 4))
@@ -35,10 +37,11 @@ die() {
 
 while [ $# -gt 0 ]; do
   case $1 in
-    --only | --jobs | --seconds | --out)
+    --only | --match | --jobs | --seconds | --out)
       [ $# -ge 2 ] || die "$1 wants a value after it"
       case $1 in
         --only) parts=$2 ;;
+        --match) match=$2 ;;
         --jobs) jobs=$2 ;;
         --seconds) seconds=$2 ;;
         --out) out=$2 ;;
@@ -50,7 +53,7 @@ while [ $# -gt 0 ]; do
       sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' tools/gpu_check.sh
       exit 0
       ;;
-    *) die "unknown argument $1 (known: --only --quick --jobs --seconds --out --help)" ;;
+    *) die "unknown argument $1 (known: --only --match --quick --jobs --seconds --out --help)" ;;
   esac
   shift
 done
@@ -305,6 +308,7 @@ part_sanitize() {
     for line in "${sanitized[@]}"; do
       name=${line%% *}
       [ $tool = memcheck ] || [[ "$line " =~ " $tool"[\ :] ]] || continue
+      [[ "$tool $name" =~ $match ]] || continue
       pieces=1
       if [[ "$line " =~ " $tool:"([0-9]+)\  ]]; then pieces=${BASH_REMATCH[1]}; fi
       if [ $quick = yes ]; then
