@@ -32,7 +32,7 @@ auto resident_kernel_of(const ResidentSteps& steps) {
                                   : resident_kernel<Operand, false, 128, kLate>;
 }
 
-/// kLate: with one thing beside outputs.
+/// kLate: with a residual or through a derivative.
 template <class Operand, bool kLate>
 void launch_resident(const Gather& call) {
   using T = typename Operand::Source;

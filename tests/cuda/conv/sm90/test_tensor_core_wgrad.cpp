@@ -306,8 +306,8 @@ TEST_CASE("on no measured case but those that are known the tile that is taken i
       if (tile == chosen) own = us;
     }
     CHECK_MESSAGE(own > 0, line, ": ", chosen, " was among the slow ones");
-    const double most = kLost.contains(concat(shape, ' ', precision)) ? kLost.at(concat(shape, ' ', precision)) : 1.05;
-    CHECK_MESSAGE(own <= most * fastest, line, ": ", chosen, " is taken");
+    const auto lost = kLost.find(concat(shape, ' ', precision));
+    CHECK_MESSAGE(own <= (lost == kLost.end() ? 1.05 : lost->second) * fastest, line, ": ", chosen, " is taken");
     ++cases;
   }
   CHECK(cases >= 150);
