@@ -62,7 +62,7 @@ struct WgradFound {
 };
 
 /// w[i] = the sum over slices of partial[slice][i], in f64: `lanes` threads a weight add slices y, y + lanes, ... in order,
-/// then a tree over lanes.
+/// then a tree over lanes. Without an early start of what follows, which would take longer than this does.
 template <class T>
 __global__ void __launch_bounds__(kSumThreads, 1)
     wgrad_sums_kernel(const __grid_constant__ ConvProblem problem, const float* partial, std::int64_t weights,
@@ -70,7 +70,6 @@ __global__ void __launch_bounds__(kSumThreads, 1)
                       WgradScales* scales) {
   __shared__ double sums[kSumThreads];  // (lanes, weights)
   __shared__ WgradFound<kSumThreads> found;
-  let_dependents_start();
   wait_for_grid_before();
   const int thread = static_cast<int>(threadIdx.x), columns = kSumThreads / lanes;
   const int column = thread % columns, lane = thread / columns;
@@ -112,7 +111,6 @@ __global__ void __launch_bounds__(kSumThreads, 1)
                      WgradScales* scales) {
   constexpr int kRound = kSumThreads * kAddWeights;
   __shared__ WgradFound<kRound> found;
-  let_dependents_start();
   wait_for_grid_before();
   if (threadIdx.x == 0) found.begin(scales);
   __syncthreads();
@@ -158,7 +156,7 @@ struct WgradRound {
 };
 
 /// Looks through weights that are there already, of f32 only through those of jobs with numbers too small: a round is
-/// kLookWeights of a thread. Without an early start of what follows, which would take more than this does.
+/// kLookWeights of a thread. Without an early start of what follows either.
 template <class T>
 __global__ void __launch_bounds__(kSumThreads, 1)
     wgrad_look_kernel(const __grid_constant__ ConvProblem problem, std::int64_t weights,
