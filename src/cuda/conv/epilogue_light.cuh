@@ -63,13 +63,16 @@ class StoreFinish {
   float slope_, scale_;
 };
 
-/// StoreFinish of an epilogue with one of the two things: a residual or what gives the derivative.
+/// What of an epilogue is done at a time: all of it, where it has a residual or a derivative, or of both the first or the
+/// second.
+enum class FinishPart { all, derivative, residual };
+
+/// StoreFinish of what has one of the two things: a residual or what gives the derivative.
 template <class T>
 class FinishBeside {
  public:
-  /// `derives_only`: of both, up to the derivative.
-  __device__ __forceinline__ explicit FinishBeside(const Epilogue& epilogue, bool derives_only = false)
-      : finish_(epilogue, !derives_only), adds_(epilogue.residual != 0 && !derives_only) {}
+  __device__ __forceinline__ explicit FinishBeside(const Epilogue& epilogue, FinishPart part = FinishPart::all)
+      : finish_(epilogue, part != FinishPart::derivative), adds_(epilogue.residual != 0 && part != FinishPart::derivative) {}
   /// The output, rounded to T.
   [[nodiscard]] __device__ __forceinline__ float operator()(float sum, float beside) const {
     const auto nothing = StoreFinish<T>::nothing();

@@ -8,6 +8,7 @@
 #include "cuda/conv/epilogue_light.cuh"
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/ring.cuh"
+#include "cuda/conv/sm90/tensor_core_boxes_repair.cuh"
 #include "cuda/conv/sm90/tensor_core_boxes_source.cuh"
 #include "cuda/conv/sm90/tensor_core_boxes_store.cuh"
 #include "cuda/ptx/mbarrier.cuh"
@@ -25,8 +26,10 @@ struct BoxesMode {
   static constexpr int kDepths = kDepths_;
   static constexpr bool kHalf = kHalf_, kStacked = kHalf_ && Operand::kParts == 2;
   static constexpr BoxesRows kRows = kRows_;
-  static constexpr bool kBeside = kBeside_;  // a residual, or a derivative's result
-  using Beside = std::conditional_t<kBeside, BoxesBeside, BoxesNothing>;
+  static constexpr bool kBeside = kBeside_;  // a residual, a derivative's result, or both
+  using Beside = std::conditional_t<kBeside, BoxesBesides, BoxesNothing>;
+  // A residual and a derivative at once; else these spill.
+  static constexpr bool kBoth = kBeside && kRows_ == BoxesRows::whole && boxes_have_both(Operand::kParts, kHalf, kDepths);
   static constexpr bool kMayDraw = kRows_ != BoxesRows::any;
   static constexpr bool kSparse = kStacked && kRows_ == BoxesRows::whole;  // products of the source's low halves
   static constexpr int kColumns = kHalf ? 1 : 2;                           // of a thread
@@ -142,62 +145,6 @@ __device__ __forceinline__ bool is_doubtful(const BoxesSteps& steps, Faults faul
   return __any_sync(0xffffffffU, doubts) != 0;
 }
 
-/// Computes again what may be wrong in a warp's tiles, which are all stored as plain sums, and activates them. Sums became
-/// outputs by 2^exponent. Not inlined: it has registers of its own.
-template <class Mode>
-__device__ __noinline__ void repair_boxes(const TapGemm& form, const BoxesSteps& steps, const ExactSource& exact,
-                                          const float* bias, float* out, const Epilogue& epilogue, DrawnOrder order, Walk walk,
-                                          WrongTiles wrong, std::uint32_t last, int exponent, int warp) {
-  const LightActivation activation(epilogue);
-  const StoreFinish<float> finish(epilogue);
-  constexpr int kRows = Mode::kHalf ? 8 : 16;
-  int next = 0;
-#pragma unroll 1
-  for (;;) {
-    Faults faults = 0;
-    if (Mode::kMayDraw && steps.is_drawn) {
-      if (last == kNoTile) return;
-      walk.above = last;
-      const std::uint32_t* const doubts = order.doubts(steps, walk, warp);
-      faults = doubts[0];
-      last = doubts[1];
-    } else if (next < wrong.count) {
-      faults = wrong.of[next].faults;
-      walk.above = wrong.of[next++].above;
-    } else {
-      walk.advance();
-      if (wrong.count < WrongTiles::kMost || !walk.more()) return;
-      faults = wrong.of[WrongTiles::kMost - 1].faults;
-    }
-    const float least = ldexpf(least_right<typename Mode::Operand>(faults), exponent);
-    const TilePlace place = walk.place(steps);
-    const std::int64_t t0 = place.position + form.out_origin, length = form.out_length;
-#pragma unroll 1
-    for (int row = warp * kRows; row < (warp + 1) * kRows; ++row) {
-      const int column = boxes_column<Mode::kHalf>(steps, row);
-      if (column >= steps.columns) continue;
-      const std::int64_t channel = place.g * form.out_channels + place.column + column;
-      float* const to = out + (place.n * form.G * form.out_channels + channel) * length + t0;
-      const float offset = bias != nullptr ? bias[channel] : 0.0F;
-      const int shift = Mode::kRows == BoxesRows::whole ? 0 : boxes_shift<Mode::kHalf>(steps, row);
-      const int end = static_cast<int>(min(static_cast<std::int64_t>(shift + steps.position_step), length - t0));
-      const auto at_of = [&](int own) { return t0 == 0 || own >= shift ? std::int64_t{own} : -1; };
-      repair_outputs(form, exact, place.n, place.g, place.column + column, place.position, end, to, at_of, offset, least,
-                     faults >= kNeverFault);
-      if (!epilogue.is_needed()) continue;
-      __syncwarp();
-#pragma unroll 1
-      for (int at = static_cast<int>(threadIdx.x) % 32; at < end; at += 32) {
-        if (at_of(at) < 0) continue;
-        if constexpr (Mode::kBeside)
-          to[at] = finish(to[at], finish.others(to + at));
-        else
-          to[at] = activation(to[at]);
-      }
-    }
-  }
-}
-
 /// A tile whose outputs are staged.
 struct BoxesStaged {
   int row = -1, t0 = 0;  // of the output, its first; none is staged
@@ -245,8 +192,6 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
   const bool is_drawn = Mode::kMayDraw && steps.is_drawn;
   std::uint32_t last = kNoTile;  // of drawn tiles: the last that has doubtful sums of this warp
   const int staged_bytes = steps.columns * kBoxesLine * static_cast<int>(sizeof(float));  // of a line of whole rows
-  const std::int64_t distance = epilogue.residual + epilogue.derivative;                  // one of them is zero
-  std::uint32_t brought = 0;                                                              // tiles
   // By a vote the compiler knows it to be the same in a warp, and does not look again at each tile.
   const bool is_rare = __any_sync(0xffffffffU, beyond != 0 || epilogue.is_needed()) != 0;
   constexpr bool kLate = Mode::Operand::kParts == 2;  // a tile is sent while the next one's mixed products are under way
@@ -292,14 +237,27 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
     ptx::named_barrier(1 + consumer, 128);
     const bool is_end = kWhole ? form.out_length % kBoxesLine != 0 && t0 + kBoxesPositions > static_cast<int>(form.out_length)
                                : t0 + kBoxesPositions + 3 >= static_cast<int>(form.out_length);
-    if constexpr (Mode::kBeside) {
+    // What lies beside the outputs is brought to where they will be staged, and waited for; of two things one by one.
+    [[maybe_unused]] const auto bring = [&](int which, std::int64_t distance) {
+      if constexpr (Mode::kBeside) {
+        if (is_end) {
+          bring_ends<Mode::kRows, Mode::kHalf>(form, steps, distance, t0, staging, out + first_row * form.out_length, warp,
+                                               lane);
+          if (warp == 0 && lane == 0) ptx::mbarrier_arrive(layout.beside(consumer));  // what is brought is a phase each
+        } else if (warp == 0 && lane == 0) {
+          bring_boxes<Mode::kRows, Mode::kHalf>(steps, beside.of[which], first_row, t0,
+                                                layout.staging + static_cast<std::uint32_t>(consumer * steps.staging_bytes),
+                                                layout.beside(consumer));
+        }
+      }
+    };
+    [[maybe_unused]] const auto await_brought = [&](int phase) {
       if (is_end)
-        bring_ends<Mode::kRows, Mode::kHalf>(form, steps, distance, t0, staging, out + first_row * form.out_length, warp, lane);
-      else if (warp == 0 && lane == 0)
-        bring_boxes<Mode::kRows, Mode::kHalf>(steps, beside, first_row, t0,
-                                              layout.staging + static_cast<std::uint32_t>(consumer * steps.staging_bytes),
-                                              layout.beside(consumer));
-    }
+        ptx::named_barrier(1 + consumer, 128);
+      else
+        ptx::mbarrier_wait(layout.beside(consumer), static_cast<std::uint32_t>(phase & 1));
+    };
+    if constexpr (Mode::kBeside) bring(0, first_beside(epilogue));
     ptx::wgmma_wait<0>();
     if (lane == 0) ptx::mbarrier_arrive(layout.empty(at.barrier()));
     at.advance(steps.stages);
@@ -335,7 +293,6 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
       }
     };
     if constexpr (Mode::kBeside) {
-      const FinishBeside<float> finish(epilogue);
       if (beyond != 0) {
 #pragma unroll
         for (float& sum : sums) sum *= power_of_two(beyond);
@@ -344,16 +301,23 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
         const std::int64_t ahead = static_cast<std::int64_t>(n) * (form.G * form.out_channels * form.out_length);
 #pragma unroll
         for (int half = 0; half < Mode::kColumns; ++half)
-          finish_before<Mode::kStacked>(columns[half], sums, half, q, ahead, distance, finish, stays_plain);
+          finish_before<Mode::kStacked>(columns[half], sums, half, q, ahead, epilogue, stays_plain);
       }
-      if (is_end)
-        ptx::named_barrier(1 + consumer, 128);
-      else
-        ptx::mbarrier_wait(layout.beside(consumer), brought++ & 1);
+      const auto finish = [&](auto part, int phase) {
+        await_brought(phase);
 #pragma unroll
-      for (int half = 0; half < Mode::kColumns; ++half)
-        stage_beside<Mode::kRows, Mode::kStacked>(columns[half], sums, half, q, staged_bytes,
-                                                  reinterpret_cast<unsigned char*>(staging), finish, stays_plain);
+        for (int half = 0; half < Mode::kColumns; ++half)
+          stage_beside<Mode::kRows, Mode::kStacked>(columns[half], sums, half, q, staged_bytes,
+                                                    reinterpret_cast<unsigned char*>(staging), epilogue, part(), stays_plain);
+      };
+      if (Mode::kBoth && epilogue.residual != 0 && epilogue.derivative != 0) {
+        finish([] { return FinishPart::derivative; }, 0);
+        settle_staging();  // all have read it
+        bring(1, epilogue.residual);
+        finish([] { return FinishPart::residual; }, 1);
+      } else {
+        finish([] { return FinishPart::all; }, at.tile / kPairs - 1);  // of this tile
+      }
     } else if (!is_rare) {
       stage(BoxesPlain());
     } else {

@@ -10,24 +10,19 @@
 
 namespace polyphase::cuda::tensor_core {
 
-template <class Operand>
-BoxesSteps boxes_steps_of(const TapGemm& form, const void* source, const void* out, int device) {
-  const DeviceProperties& gpu = properties(device);
-  const auto place = [](const void* address, std::uintptr_t boundary) {
-    return static_cast<int>(reinterpret_cast<std::uintptr_t>(address) % boundary / sizeof(float));
-  };
-  return make_boxes_steps(form, {Operand::kParts, place(source, 16), place(out, 32)}, gpu.sm_count, gpu.shared_bytes_per_block);
-}
-
 template <class Mode>
 void launch_boxes(const Gather& call, const BoxesSteps& steps) {
   using Operand = typename Mode::Operand;
   const auto packed = kept_weights<Operand>(call, steps, steps.columns);
   const BoxesMaps maps = make_boxes_maps(call.form, steps, call.source, call.out);
   typename Mode::Beside beside{};
-  if constexpr (Mode::kBeside)
-    beside = make_boxes_beside(call.form, steps,
-                               static_cast<const char*>(call.out) + call.epilogue.residual + call.epilogue.derivative);
+  if constexpr (Mode::kBeside) {
+    const auto of = [&](std::int64_t distance) {
+      return make_boxes_beside(call.form, steps, static_cast<const char*>(call.out) + distance);
+    };
+    beside.of[0] = of(first_beside(call.epilogue));
+    if (call.epilogue.residual != 0) beside.of[1] = of(call.epilogue.residual);
+  }
   const DrawnMemory<Operand> order(steps, steps.is_drawn, call);
   const Sampled<Operand> sampled(call, order.words(), order.counters());
   sampled.launch(boxes_kernel<Mode>, steps.grid, kBoxesThreads, steps.shared_bytes, call.form, steps, maps, beside,
@@ -45,11 +40,13 @@ void launch_boxes_as(const Gather& call, const BoxesSteps& steps) {
   launch_boxes<BoxesMode<Operand, kDepths, kHalf, BoxesRows::any, kBeside>>(call, steps);
 }
 
-/// The kernel with the fewest products that holds all of a tile's; with kBeside the one with a residual or through a
-/// derivative.
+/// The kernel with the fewest products that holds all of a tile's; with kBeside the one with a residual, through a derivative,
+/// or both.
 template <class Operand, bool kBeside>
 void gather_boxes(const Gather& call) {
-  const BoxesSteps steps = boxes_steps_of<Operand>(call.form, call.source, call.out, call.device);
+  const DeviceProperties& gpu = properties(call.device);
+  const BoxesSteps steps = make_boxes_steps(call.form, boxes_shape_of(Operand::kParts, call.source, call.out), gpu.sm_count,
+                                            gpu.shared_bytes_per_block);
   const int depths = steps.depths;
   if constexpr (Operand::kParts == 2) {
     if (!steps.is_half)

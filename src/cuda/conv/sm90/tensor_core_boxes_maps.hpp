@@ -25,6 +25,10 @@ struct BoxesBeside {
   CUtensorMap load[kBoxesStoreMost];
   int offset[kBoxesStoreMost];
 };
+/// Of a residual or of what gives a derivative; of both the latter first.
+struct BoxesBesides {
+  BoxesBeside of[2];
+};
 struct BoxesNothing {};
 
 /// Class `own` of `classes` of an array of `rows` rows: boxes of `width` numbers and `box_rows` rows, from `boundary` bytes.

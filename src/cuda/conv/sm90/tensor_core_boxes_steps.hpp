@@ -54,7 +54,19 @@ struct BoxesShape {
   int source_place, out_place;  // numbers from a multiple of 16 bytes, of 32 bytes, to the arrays
 };
 
+[[nodiscard]] inline BoxesShape boxes_shape_of(int parts, const void* source, const void* out) {
+  const auto place = [](const void* address, std::uintptr_t boundary) {
+    return static_cast<int>(reinterpret_cast<std::uintptr_t>(address) % boundary / sizeof(float));
+  };
+  return {parts, place(source, 16), place(out, 32)};
+}
+
 /// count == 0 where it does not fit.
 [[nodiscard]] BoxesSteps make_boxes_steps(const TapGemm& form, const BoxesShape& shape, int sm_count, int shared_limit);
+
+/// Whether tiles of whole rows have a residual and a derivative at once: not where the weights leave no registers.
+[[nodiscard]] constexpr bool boxes_have_both(int parts, bool is_half, int depths) {
+  return parts == 1 || !is_half || depths <= 14;
+}
 
 }  // namespace polyphase::cuda::tensor_core

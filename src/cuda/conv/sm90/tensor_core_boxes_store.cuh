@@ -158,6 +158,11 @@ __device__ __forceinline__ void send_boxes(const TapGemm& form, const BoxesSteps
   ptx::bulk_commit();
 }
 
+/// Where what is brought first lies from an output: of a residual and a derivative the latter.
+[[nodiscard]] __host__ __device__ inline std::int64_t first_beside(const Epilogue& epilogue) {
+  return epilogue.derivative != 0 ? epilogue.derivative : epilogue.residual;
+}
+
 /// One thread: brings what lies beside a tile's outputs to where they will be staged. Of tiles at their rows' ends see
 /// bring_ends().
 template <BoxesRows kRows, bool kHalf>
@@ -198,11 +203,13 @@ __device__ __forceinline__ void bring_ends(const TapGemm& form, const BoxesSteps
   }
 }
 
-/// stage_whole() or stage_boxes() of what has something beside it, which is in the staging, where the outputs will be.
+/// stage_whole() or stage_boxes() of what has something beside it, which is in the staging, where the outputs will be. `part`
+/// residual: the sums are outputs up to there; derivative: they become such, and nothing is staged.
 template <BoxesRows kRows, bool kStacked>
-__device__ __forceinline__ void stage_beside(const BoxesColumn& column, const float (&sums)[kBoxesPositions / 2], int half,
-                                             int q, int further, unsigned char* memory, const FinishBeside<float>& finish,
+__device__ __forceinline__ void stage_beside(const BoxesColumn& column, float (&sums)[kBoxesPositions / 2], int half, int q,
+                                             int further, unsigned char* memory, const Epilogue& epilogue, FinishPart part,
                                              bool stays_plain) {
+  const FinishBeside<float> finish(epilogue, part);
   constexpr int kAtOnce = 4;
   if (kRows == BoxesRows::whole && !column.exists) return;
   const auto place = [&](int i) -> float* {
@@ -230,11 +237,16 @@ __device__ __forceinline__ void stage_beside(const BoxesColumn& column, const fl
 #pragma unroll
     for (int j = 0; j < kAtOnce; ++j) {
       float* const to = place(first + j);
-      float2 pair = boxes_pair<kStacked>(sums, 4 * (first + j) + 2 * half, column.factor, column.offset, BoxesPlain());
+      const int at = 4 * (first + j) + 2 * half;
+      float2 pair = part == FinishPart::residual ? make_float2(sums[at], sums[at + 1])
+                                                 : boxes_pair<kStacked>(sums, at, column.factor, column.offset, BoxesPlain());
       const float2 done = make_float2(finish(pair.x, beside[j].x), finish(pair.y, beside[j].y));
       pair.x = stays_plain ? pair.x : done.x;
       pair.y = stays_plain ? pair.y : done.y;
-      if constexpr (kRows == BoxesRows::any) {
+      if (part == FinishPart::derivative) {
+        sums[at] = pair.x;
+        sums[at + 1] = pair.y;
+      } else if constexpr (kRows == BoxesRows::any) {
         if (has(first + j, 0)) to[0] = pair.x;
         if (has(first + j, 1)) to[1] = pair.y;
       } else {
@@ -247,12 +259,12 @@ __device__ __forceinline__ void stage_beside(const BoxesColumn& column, const fl
 /// store_before() of what has something beside it.
 template <bool kStacked>
 __device__ __forceinline__ void finish_before(const BoxesColumn& column, const float (&sums)[kBoxesPositions / 2], int half,
-                                              int q, std::int64_t ahead, std::int64_t distance,
-                                              const FinishBeside<float>& finish, bool stays_plain) {
+                                              int q, std::int64_t ahead, const Epilogue& epilogue, bool stays_plain) {
+  const StoreFinish<float> finish(epilogue);
   const float2 pair = boxes_pair<kStacked>(sums, 2 * half, column.factor, column.offset, BoxesPlain());
   float* const first = column.first + ahead;
-  if (2 * q < column.before) first[0] = stays_plain ? pair.x : finish(pair.x, *Epilogue::beside(first, distance));
-  if (2 * q + 1 < column.before) first[1] = stays_plain ? pair.y : finish(pair.y, *Epilogue::beside(first + 1, distance));
+  if (2 * q < column.before) first[0] = stays_plain ? pair.x : finish(pair.x, finish.others(first));
+  if (2 * q + 1 < column.before) first[1] = stays_plain ? pair.y : finish(pair.y, finish.others(first + 1));
 }
 
 }  // namespace polyphase::cuda::tensor_core

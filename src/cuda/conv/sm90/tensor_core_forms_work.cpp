@@ -108,8 +108,8 @@ std::optional<FormWork> turned_work(const FormProblem& asked, const TapGemm& for
 std::optional<FormWork> boxes_work(const FormProblem& asked, const TapGemm& form, const DeviceProperties& gpu) {
   if (asked.problem.dtype != DType::f32) return std::nullopt;
   const int parts = parts_of(asked);
-  const BoxesShape shape{parts, place_of(asked.source, 16, 4), place_of(asked.out, 32, 4)};
-  const BoxesSteps steps = make_boxes_steps(form, shape, gpu.sm_count, gpu.shared_bytes_per_block);
+  const BoxesSteps steps =
+      make_boxes_steps(form, boxes_shape_of(parts, asked.source, asked.out), gpu.sm_count, gpu.shared_bytes_per_block);
   if (steps.count == 0) return std::nullopt;
   // Of whole rows the low halves are sparse products, which take half the time.
   const double each = steps.kind == BoxesRows::whole ? 1.5 : 2.0;

@@ -1,5 +1,7 @@
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core.hpp"
+#include "cuda/conv/sm90/tensor_core_boxes.hpp"
+#include "cuda/conv/sm90/tensor_core_boxes_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_forms.hpp"
 #include "cuda/conv/sm90/tensor_core_narrow.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_rows.hpp"
@@ -43,6 +45,16 @@ bool staged_finish_late(const ConvProblem& problem, ConvDirection direction, con
 
 }  // namespace
 
+bool boxes_fuse(const FormProblem& asked, const Epilogue& epilogue, const DeviceProperties& gpu) {
+  if (!epilogue.is_light() || (epilogue.residual | epilogue.derivative) % 16 != 0) return false;
+  if (epilogue.residual == 0 || epilogue.derivative == 0) return true;
+  const int parts = asked.precision == Precision::tf32 ? 1 : 2;
+  const BoxesSteps steps =
+      make_boxes_steps(make_tap_gemm(asked.problem, asked.direction), boxes_shape_of(parts, asked.source, asked.out),
+                       gpu.sm_count, gpu.shared_bytes_per_block);
+  return steps.kind == BoxesRows::whole && boxes_have_both(parts, steps.is_half, steps.depths);
+}
+
 bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, Precision precision, int device,
            const void* source, const void* out) {
   const bool is_told = problem.dtype == DType::f32 && tells_sum(epilogue);
@@ -61,11 +73,12 @@ bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& 
     // Of 16 bits, direct stores have no time for more where consumers convert the source; of f32 products hide it.
     case GatherForm::rows:
       return resident_rows_fuse(problem, direction, epilogue, precision, device, source, out);
-    // What lies beside outputs comes by boxes to where they are staged: there is room for one thing.
+    // What lies beside outputs comes by boxes to where they are staged: there is room for one thing, of f32 one by one.
     case GatherForm::turned:
-    case GatherForm::boxes:
       return epilogue.is_light() && (epilogue.residual == 0 || epilogue.derivative == 0) &&
-             (epilogue.residual + epilogue.derivative) % (chosen->form == GatherForm::turned ? 32 : 16) == 0;
+             (epilogue.residual + epilogue.derivative) % 32 == 0;
+    case GatherForm::boxes:
+      return boxes_fuse({problem, direction, precision, source, out}, epilogue, properties(device));
     case GatherForm::resident:
       return epilogue.is_light() && (!epilogue.is_late() || staged_finish_late(problem, direction, epilogue, out, is_split));
     case GatherForm::streamed:

@@ -111,7 +111,7 @@ __device__ __forceinline__ void stage_beside(const Epilogue& epilogue, bool deri
     T even, odd;
   };
   constexpr int kAtOnce = 4;  // no read of shared memory passes a write to it
-  const FinishBeside<T> finish(epilogue, derives_only);
+  const FinishBeside<T> finish(epilogue, derives_only ? FinishPart::derivative : FinishPart::all);
   Pair* const to = reinterpret_cast<Pair*>(staging + lane / 4 * (kN + 8) + 2 * (lane % 4));
 #pragma unroll
   for (int begin = 0; begin < kN / 8; begin += kAtOnce) {

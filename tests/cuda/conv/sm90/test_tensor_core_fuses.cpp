@@ -2,6 +2,7 @@
 
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core.hpp"
+#include "cuda/conv/sm90/tensor_core_boxes.hpp"
 #include "cuda/conv/sm90/tensor_core_forms.hpp"
 #include "cuda/conv/sm90/tensor_core_narrow.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_rows.hpp"
@@ -177,16 +178,21 @@ TEST_CASE("rows of 128 columns add a residual and go through a derivative where 
   CHECK_FALSE(fuses({.activation = Activation::relu, .before = 16}));
 }
 
-TEST_CASE("boxes add a residual or go through a derivative where they stage outputs") {
+TEST_CASE("boxes add a residual and go through a derivative where they stage outputs") {
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
   using namespace cuda::tensor_core;
+  const auto of_boxes = [](const FormProblem& asked, const cuda::Epilogue& epilogue) {
+    return boxes_fuse(asked, epilogue, cuda::properties(0));
+  };
   const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0) {
-    return check_light(problem, GatherForm::boxes, has_one_beside<16>, misalignment, further);
+    return check_light(problem, GatherForm::boxes, of_boxes, misalignment, further);
   };
   // Rows of whole lines, whole sectors, even and odd ones, shorter than a tile and than a sector; drawn and dealt out; groups.
-  constexpr int kEach = 5;  // of a direction, a precision and numbers
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1024, .K = 7, .P_l = 3, .P_r = 3})), 8 * kEach));
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1}), 0, 4), 8 * kEach));
+  constexpr int kEach = 5, kAll = 7;  // of a direction, a precision and numbers; of rows of whole sectors both at once, too
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1024, .K = 7, .P_l = 3, .P_r = 3})), 8 * kAll));
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1}), 0, 4), 8 * kAll));
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 1016, .K = 2, .P_r = 1})), 8 * kAll));
+  CHECK(late_of(sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 512, .K = 9, .P_l = 4, .P_r = 4})) > 0);  // fp32: not both
   CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 700, .K = 5, .P_l = 6, .P_r = 6, .D = 3}), 0, 8),
                8 * kEach));
   CHECK(late_of(sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 702, .K = 3}), 2, 4) > 0);
@@ -194,7 +200,7 @@ TEST_CASE("boxes add a residual or go through a derivative where they stage outp
   CHECK(late_of(sized({.N = 3, .C_in = 8, .C_out = 8, .L_in = 5, .K = 9, .P_l = 3, .P_r = 4})) > 0);
   CHECK(late_of(sized({.N = 2, .C_in = 48, .C_out = 80, .L_in = 256, .K = 2, .D = 7, .G = 2})) > 0);
   CHECK(is_all(late_of(sized({.N = is_reduced() ? 10 : 150, .C_in = 16, .C_out = 32, .L_in = 512, .K = 3, .P_l = 1, .P_r = 1})),
-               8 * kEach));
+               6 * kAll + 2 * kEach));  // 16 rows of a source are no step of sparse products
   const ConvProblem p = sized({.N = 16, .C_in = 64, .C_out = 64, .L_in = 65536, .K = 5, .P_l = 2, .P_r = 2});
   const auto fuses = [&](const cuda::Epilogue& epilogue) {
     return cuda::tensor_core::fuses(p, ConvDirection::forward, epilogue, Precision::tf32, 0);
@@ -204,7 +210,8 @@ TEST_CASE("boxes add a residual or go through a derivative where they stage outp
   CHECK(fuses({.residual = 16}));
   CHECK_FALSE(fuses({.residual = 8}));
   CHECK(fuses({.activation = Activation::leaky_relu, .slope = 0.1, .derivative = 16}));
-  CHECK_FALSE(fuses({.activation = Activation::relu, .residual = 16, .derivative = 32}));  // no room for two
+  CHECK(fuses({.activation = Activation::relu, .residual = 16, .derivative = 32}));
+  CHECK_FALSE(fuses({.activation = Activation::relu, .residual = 16, .derivative = 40}));
   CHECK_FALSE(fuses({.activation = Activation::tanh, .derivative = 16}));
 }
 
