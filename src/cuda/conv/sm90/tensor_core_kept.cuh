@@ -19,6 +19,15 @@
 
 namespace polyphase::cuda::tensor_core {
 
+/// run.operator()<Operand>(), of what a call's numbers become.
+template <class Run>
+void with_operand(const Gather& call, const Run& run) {
+  if (call.problem.dtype == DType::f16) return run.template operator()<Half>();
+  if (call.problem.dtype == DType::bf16) return run.template operator()<Brain>();
+  if (call.precision == Precision::tf32) return run.template operator()<OneHalf>();
+  run.template operator()<SplitHalf>();
+}
+
 /// `to` = a State and the weights as operands of `columns` columns a tile, on `stream`.
 template <class Operand>
 void pack_weights(const ConvProblem& problem, ConvDirection direction, const Steps& steps, int columns, const void* w, void* to,

@@ -3,6 +3,7 @@
 // they are staged.
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/conv/epilogue_light.cuh"
 #include "cuda/conv/sm90/operand.cuh"

@@ -44,13 +44,10 @@ void launch_narrow(const Gather& call) {
   check_launch("conv tensor_core: narrow");
 }
 
-/// launch_narrow() of the operand that a call's numbers become.
+/// kLate: with a residual or through a derivative.
 template <bool kLate>
 void gather_narrow(const Gather& call) {
-  if (call.problem.dtype == DType::f16) return launch_narrow<Half, kLate>(call);
-  if (call.problem.dtype == DType::bf16) return launch_narrow<Brain, kLate>(call);
-  if (call.precision == Precision::tf32) return launch_narrow<OneHalf, kLate>(call);
-  launch_narrow<SplitHalf, kLate>(call);
+  with_operand(call, [&]<class Operand>() { launch_narrow<Operand, kLate>(call); });
 }
 
 /// narrow_gather() of what has a residual or goes through a derivative, compiled by itself.

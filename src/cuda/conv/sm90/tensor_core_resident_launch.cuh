@@ -32,7 +32,6 @@ auto resident_kernel_of(const ResidentSteps& steps) {
                                   : resident_kernel<Operand, false, 128, kLate>;
 }
 
-/// kLate: with a residual or through a derivative.
 template <class Operand, bool kLate>
 void launch_resident(const Gather& call) {
   using T = typename Operand::Source;
@@ -45,13 +44,10 @@ void launch_resident(const Gather& call) {
   check_launch("conv tensor_core: resident");
 }
 
-/// launch_resident() of the operand that a call's numbers become.
+/// kLate: with a residual or through a derivative.
 template <bool kLate>
 void gather_resident(const Gather& call) {
-  if (call.problem.dtype == DType::f16) return launch_resident<Half, kLate>(call);
-  if (call.problem.dtype == DType::bf16) return launch_resident<Brain, kLate>(call);
-  if (call.precision == Precision::tf32) return launch_resident<OneHalf, kLate>(call);
-  launch_resident<SplitHalf, kLate>(call);
+  with_operand(call, [&]<class Operand>() { launch_resident<Operand, kLate>(call); });
 }
 
 /// resident_gather() of what has a residual or goes through a derivative, compiled by itself.
