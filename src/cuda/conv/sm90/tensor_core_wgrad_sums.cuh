@@ -68,6 +68,7 @@ __global__ void __launch_bounds__(kSumThreads, 1)
     wgrad_sums_kernel(const __grid_constant__ ConvProblem problem, const float* partial, std::int64_t weights,
                       std::int64_t slices, int lanes, const __grid_constant__ WgradTiles tiles, const T* x, const T* y, T* w,
                       WgradScales* scales) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   __shared__ double sums[kSumThreads];  // (lanes, weights)
   __shared__ WgradFound<kSumThreads> found;
   wait_for_grid_before();
@@ -101,6 +102,7 @@ __global__ void __launch_bounds__(kSumThreads, 1)
     found.compute(
         any, problem, x, y, w, [&](int place) { return first + place; }, scales);
   }
+#endif
 }
 
 /// The same by a thread a weight, kAddWeights of them at a time.
@@ -109,6 +111,7 @@ __global__ void __launch_bounds__(kSumThreads, 1)
     wgrad_add_kernel(const __grid_constant__ ConvProblem problem, const float* partial, std::int64_t weights,
                      std::int64_t slices, const __grid_constant__ WgradTiles tiles, const T* x, const T* y, T* w,
                      WgradScales* scales) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr int kRound = kSumThreads * kAddWeights;
   __shared__ WgradFound<kRound> found;
   wait_for_grid_before();
@@ -143,6 +146,7 @@ __global__ void __launch_bounds__(kSumThreads, 1)
     found.compute(
         any, problem, x, y, w, [&](int place) { return first + place; }, scales);
   }
+#endif
 }
 
 /// A round of the look through weights that are there: some places of one job's box.
