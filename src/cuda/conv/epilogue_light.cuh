@@ -63,8 +63,8 @@ class StoreFinish {
   float slope_, scale_;
 };
 
-/// What of an epilogue is done at a time: all of it, where it has a residual or a derivative, or of both the first or the
-/// second.
+/// What of an epilogue is done at a time: all of it, where it has one of the two, or first its derivative and then its
+/// residual.
 enum class FinishPart { all, derivative, residual };
 
 /// StoreFinish of what has one of the two things: a residual or what gives the derivative.

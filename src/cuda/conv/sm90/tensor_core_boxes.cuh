@@ -28,7 +28,7 @@ struct BoxesMode {
   static constexpr BoxesRows kRows = kRows_;
   static constexpr bool kBeside = kBeside_;  // a residual, a derivative's result, or both
   using Beside = std::conditional_t<kBeside, BoxesBesides, BoxesNothing>;
-  // A residual and a derivative at once; else these spill.
+  // Has both at once: other kernels would spill.
   static constexpr bool kBoth = kBeside && kRows_ == BoxesRows::whole && boxes_have_both(Operand::kParts, kHalf, kDepths);
   static constexpr bool kMayDraw = kRows_ != BoxesRows::any;
   static constexpr bool kSparse = kStacked && kRows_ == BoxesRows::whole;  // products of the source's low halves
@@ -303,20 +303,20 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
         for (int half = 0; half < Mode::kColumns; ++half)
           finish_before<Mode::kStacked>(columns[half], sums, half, q, ahead, epilogue, stays_plain);
       }
-      const auto finish = [&](auto part, int phase) {
+      const auto finish = [&](FinishPart part, int phase) {
         await_brought(phase);
 #pragma unroll
         for (int half = 0; half < Mode::kColumns; ++half)
           stage_beside<Mode::kRows, Mode::kStacked>(columns[half], sums, half, q, staged_bytes,
-                                                    reinterpret_cast<unsigned char*>(staging), epilogue, part(), stays_plain);
+                                                    reinterpret_cast<unsigned char*>(staging), epilogue, part, stays_plain);
       };
       if (Mode::kBoth && epilogue.residual != 0 && epilogue.derivative != 0) {
-        finish([] { return FinishPart::derivative; }, 0);
+        finish(FinishPart::derivative, 0);
         settle_staging();  // all have read it
         bring(1, epilogue.residual);
-        finish([] { return FinishPart::residual; }, 1);
+        finish(FinishPart::residual, 1);
       } else {
-        finish([] { return FinishPart::all; }, at.tile / kPairs - 1);  // of this tile
+        finish(FinishPart::all, at.tile / kPairs - 1);  // of this tile
       }
     } else if (!is_rare) {
       stage(BoxesPlain());

@@ -21,7 +21,7 @@ void launch_boxes(const Gather& call, const BoxesSteps& steps) {
       return make_boxes_beside(call.form, steps, static_cast<const char*>(call.out) + distance);
     };
     beside.of[0] = of(first_beside(call.epilogue));
-    if (call.epilogue.residual != 0) beside.of[1] = of(call.epilogue.residual);
+    if (call.epilogue.residual != 0 && call.epilogue.derivative != 0) beside.of[1] = of(call.epilogue.residual);
   }
   const DrawnMemory<Operand> order(steps, steps.is_drawn, call);
   const Sampled<Operand> sampled(call, order.words(), order.counters());
