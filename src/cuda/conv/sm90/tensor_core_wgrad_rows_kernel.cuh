@@ -192,16 +192,14 @@ __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kPar
     items[item] = make_row_item(steps.columns, place.column_block, item, sizeof(typename Operand::Source));
   __syncthreads();
   WgradRange range{__float2half2_rn(0.0F), 0};
-  // Of 168 a thread at launch, or 128.
-  constexpr bool kInPairs = wgrad_pairs_fit({kN, kShifts}, Operand::kParts);  // converters need more then
-  constexpr int kConsumerRegisters = kN * kShifts > 256 ? 232 : kInPairs ? 208 : 216;
-  constexpr int kConverterRegisters = kProducers == 128 ? 504 - 2 * kConsumerRegisters : 256 - kConsumerRegisters;
-  constexpr int kItems = kConverterRegisters < 56 && Operand::kScaled ? 1 : 2;  // of a converter at a time
+  constexpr bool kInPairs = wgrad_pairs_fit({kN, kShifts}, Operand::kParts);
+  constexpr WgradRegisters kRegisters = wgrad_registers({kN, kShifts}, Operand::kParts);
+  constexpr int kItems = wgrad_items_at_once({kN, kShifts}, Operand::kParts, Operand::kScaled);
   const auto exponent_of = [&](bool of_y) {
     return Operand::kScaled ? scale_exponent(largest_of(of_y ? scales->y_largest : scales->x_largest), kSourceTarget) : 0;
   };
   if (threadIdx.x < kProducers) {
-    ptx::registers_down<kConverterRegisters>();
+    ptx::registers_down<kRegisters.converter>();
     if (threadIdx.x < 32) {
       // What is scaled has been sampled: it is there when this kernel starts.
       if constexpr (!Operand::kScaled) wait_for_grid_before();
@@ -223,7 +221,7 @@ __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kPar
       if constexpr (Operand::kScaled) report(range, steps, scales);
     }
   } else {
-    ptx::registers_up<kConsumerRegisters>();
+    ptx::registers_up<kRegisters.consumer>();
     wait_for_grid_before();
     const int rows_exponent = exponent_of(steps.swapped), columns_exponent = exponent_of(!steps.swapped);
     consume_rows<Operand, kN, kShifts, kProducers>(problem, steps, maps.rows, place, buffers, -rows_exponent - columns_exponent,

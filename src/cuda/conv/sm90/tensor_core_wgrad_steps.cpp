@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <numeric>
 #include <ostream>
@@ -238,19 +239,29 @@ void cut_slices(WgradSteps& steps, const ConvProblem& problem, int parts, int sm
 
 /// How fast the form by rows does what it has to do with one kind of numbers.
 struct RowsRates {
-  double first_bytes, again_bytes;  // a cycle, read from memory or once more from L2
-  double longest, other;            // of what takes longest, and of what it hides
-  double multiply, convert;         // times what the tensor cores need at least; cycles an item
-  double store, store_turned;       // cycles of a block for one of its sums: rows of x, of y
-  double apart, apart_own, unlike;  // cycles a position: rows read one by one, by a consumer of its own; not swizzled ones
-  double terabytes;                 // a second, of partial sums
-  double fill;                      // chunks
+  double bytes;                // a cycle, that are copied to a block
+  double longest, other;       // of what takes longest in a block, and of what it hides
+  double multiply, convert;    // times what the tensor cores need at least; cycles of a warp for its items
+  double store, store_turned;  // cycles of a block for one of its sums: rows of x, of y
+  double apart, apart_own;     // cycles a position: rows read one by one, by a consumer of its own
+  double unlike, unlike_own;   // likewise, rows that are not swizzled
+  double terabytes;            // a second, of partial sums
+  double fill;                 // chunks
 };
-/// Fitted to the tiles of 52 problems on an H200 of 132 multiprocessors (tests/cuda/conv/sm90/measured_wgrad.hpp). Of two
+/// Fitted to the tiles of 51 problems on an H200 of 132 multiprocessors (tests/cuda/conv/sm90/measured_wgrad.hpp). Of two
 /// halves of an f32, one, and 16 bits.
-constexpr RowsRates kRowsRates[] = {{32.4, 30.8, 0.804, 0.54, 3.68, 0.783, 1.68, 0.5, 7.55, 9.46, 4.6, 0.65, 0.523},
-                                    {36, 49.4, 0.58, 1.03, 1, 0.7, 2.17, 1.46, 7.58, 11.7, 2.92, 1.13, 0.0289},
-                                    {35.3, 29.1, 0.668, 0.685, 1, 0.952, 1.24, 0.374, 5.74, 6.91, 2.81, 0.745, 0.442}};
+constexpr RowsRates kRowsRates[] = {{27, 0.668, 0.47, 4.03, 136, 1.46, 0.0711, 1.84, 12, 3.98, 5.19, 1.49, 5.3},
+                                    {42.2, 1.13, 0.0871, 1.53, 147, 1.22, 0.419, 4.21, 12.1, 4.63, 10.3, 0.721, 0.01},
+                                    {12.5, 0.282, 0.34, 1.69, 155, 1.52, 0.493, 3.24, 6.84, 3.46, 3.93, 0.722, 0.0143}};
+constexpr double kTensorTerabytes = 4.25;  // a second, of x and y, as a copy moves them
+
+/// What a converting warp has to do of a step: items of one position, those that it has at a time rounded up.
+int items_of_warp(const WgradSteps& steps, int parts, bool is_scaled) {
+  const int warps = (steps.row_threads - 256) / 32 - 1, slots = static_cast<int>(pieces(steps.columns.items / 32, warps));
+  if (steps.columns.in_pairs) return 2 * slots;
+  const int at_once = wgrad_items_at_once(steps.shape, parts, is_scaled);
+  return static_cast<int>(pieces(slots, at_once)) * at_once;
+}
 
 /// Seconds of a launch by rows, all that goes with it included.
 double rows_seconds(const WgradSteps& steps, const ConvProblem& problem, int parts, int bytes, int sm_count) {
@@ -258,18 +269,13 @@ double rows_seconds(const WgradSteps& steps, const ConvProblem& problem, int par
   const RowsRates& rates = kRowsRates[parts == 2 ? 0 : bytes == 4 ? 1 : 2];
   const double clock = bytes == 4 ? 1.65e9 : 1.83e9;  // 16 bits take less power
   const double chunk = steps.chunk, arriving = (steps.rows.raw.arriving + steps.columns.raw.arriving) / chunk;
-  const auto blocks = static_cast<double>(steps.jobs * steps.slices);
-  const double copied = blocks * static_cast<double>(steps.chunks_per_slice) * chunk * arriving;
-  const double tensors =
-      bytes * static_cast<double>(problem.N) *
-      (static_cast<double>(problem.C_in * problem.L_in) + static_cast<double>(problem.C_out * problem.L_out));
-  const double first = std::min(1.0, tensors / copied);
-  const double copy = arriving * (first / rates.first_bytes + (1 - first) / rates.again_bytes);
+  const double copy = arriving / rates.bytes;
   const double multiply = (steps.own == 0 ? 64.0 : 128.0) * steps.shape.columns * steps.shape.shifts * rates.multiply / 2048;
-  const double convert = (steps.columns.in_pairs ? 2 : 1) * steps.columns.items / chunk * rates.convert;
+  const double convert = items_of_warp(steps, parts, bytes == 4) / chunk * rates.convert;
   // Rows whose numbers are not neighbours are read one by one, which hides least where each consumer has rows of its own.
   const double apart = steps.own == 0 ? rates.apart : rates.apart_own;
-  const double read = steps.rows.step != 1 ? apart : steps.rows.raw.is_swizzled ? 0.0 : rates.unlike;
+  const double unlike = steps.own == 0 ? rates.unlike : rates.unlike_own;
+  const double read = steps.rows.step != 1 ? apart : steps.rows.raw.is_swizzled ? 0.0 : unlike;
   const double longest = std::max({multiply, copy, convert});
   const double position = rates.longest * longest + rates.other * (multiply + copy + convert - longest) + read;
   // Sums of four neighbouring planes are stored together.
@@ -278,13 +284,18 @@ double rows_seconds(const WgradSteps& steps, const ConvProblem& problem, int par
   const double store = by_four ? 0.0 : (steps.swapped ? rates.store_turned : rates.store) * sums;
   const auto rounds = static_cast<double>(pieces(steps.jobs * steps.slices, sm_count));
   const double cycles = rounds * ((static_cast<double>(steps.chunks_per_slice) + rates.fill) * chunk * position + store);
+  // Blocks are slower than memory, or memory than blocks; where they are alike they wait for each other.
+  const double tensors =
+      bytes * static_cast<double>(problem.N) *
+      (static_cast<double>(problem.C_in * problem.L_in) + static_cast<double>(problem.C_out * problem.L_out));
+  const double share = sm_count / 132.0, block = cycles / clock, memory = tensors / (kTensorTerabytes * 1e12 * share);
+  const double product = std::sqrt(std::hypot(block * block, memory * memory));
   // Partial sums are read again and the weights written; of f32, all weights once more, as it was when this was fitted.
   const double weights = static_cast<double>(problem.C_in) * static_cast<double>(problem.channels_out_per_group() * problem.K);
   const double bytes_of_weight =
       (steps.partial_slices == 1 && bytes == 4 ? 0.0 : 4 * static_cast<double>(steps.partial_slices) + bytes) +
       (bytes == 4 ? 4 : 0);
-  return cycles / clock + weights * bytes_of_weight / (rates.terabytes * 1e12 * sm_count / 132) +
-         kLaunches * (bytes == 4 ? 2 : 1);
+  return product + weights * bytes_of_weight / (rates.terabytes * 1e12 * share) + kLaunches * (bytes == 4 ? 2 : 1);
 }
 
 }  // namespace

@@ -98,6 +98,20 @@ struct WgradSteps {
   return parts == 2 && (shape.columns == 64 || (shape.columns == 32 && shape.shifts == 5));
 }
 
+/// Registers of a thread by rows, of 168 or 128 at launch.
+struct WgradRegisters {
+  int consumer, converter;
+};
+[[nodiscard]] constexpr WgradRegisters wgrad_registers(WgradShape shape, int parts) {
+  const int consumer = shape.columns * shape.shifts > 256 ? 232 : wgrad_pairs_fit(shape, parts) ? 208 : 216;
+  return {consumer, wgrad_row_threads(shape, parts) == 384 ? 504 - 2 * consumer : 256 - consumer};
+}
+
+/// Items of one position that a converter has at a time. `is_scaled`: of f32.
+[[nodiscard]] constexpr int wgrad_items_at_once(WgradShape shape, int parts, bool is_scaled) {
+  return is_scaled && wgrad_registers(shape, parts).converter < 56 ? 1 : 2;
+}
+
 /// Whether high halves of the rows are multiplied by both halves of the columns at once: where there are registers for two sets
 /// of such sums. The columns' low halves lie before the high ones then.
 [[nodiscard]] constexpr bool wgrad_multiplies_together(WgradShape shape, int parts) {
