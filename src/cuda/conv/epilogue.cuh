@@ -38,6 +38,10 @@ struct Epilogue {
 
   /// Whether stores need more than apply() or activate().
   [[nodiscard]] constexpr bool is_late() const { return residual != 0 || before != 0 || derivative != 0; }
+  /// Whether two things are read beside an output.
+  [[nodiscard]] constexpr bool has_both() const { return residual != 0 && derivative != 0; }
+  /// The distance to what is read first: of both the activation's result; 0 where nothing is.
+  [[nodiscard]] constexpr std::int64_t first_beside() const { return derivative != 0 ? derivative : residual; }
   /// Whether all but what is read beside an output is a few instructions a number.
   [[nodiscard]] constexpr bool is_light() const {
     return before == 0 && activation != Activation::tanh && activation != Activation::snake;

@@ -257,7 +257,7 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
       else
         ptx::mbarrier_wait(layout.beside(consumer), static_cast<std::uint32_t>(phase & 1));
     };
-    if constexpr (Mode::kBeside) bring(0, first_beside(epilogue));
+    if constexpr (Mode::kBeside) bring(0, epilogue.first_beside());
     ptx::wgmma_wait<0>();
     if (lane == 0) ptx::mbarrier_arrive(layout.empty(at.barrier()));
     at.advance(steps.stages);
@@ -310,7 +310,7 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
           stage_beside<Mode::kRows, Mode::kStacked>(columns[half], sums, half, q, staged_bytes,
                                                     reinterpret_cast<unsigned char*>(staging), epilogue, part, stays_plain);
       };
-      if (Mode::kBoth && epilogue.residual != 0 && epilogue.derivative != 0) {
+      if (Mode::kBoth && epilogue.has_both()) {
         finish(FinishPart::derivative, 0);
         settle_staging();  // all have read it
         bring(1, epilogue.residual);

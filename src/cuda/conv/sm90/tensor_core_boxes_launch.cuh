@@ -20,8 +20,8 @@ void launch_boxes(const Gather& call, const BoxesSteps& steps) {
     const auto of = [&](std::int64_t distance) {
       return make_boxes_beside(call.form, steps, static_cast<const char*>(call.out) + distance);
     };
-    beside.of[0] = of(first_beside(call.epilogue));
-    if (call.epilogue.residual != 0 && call.epilogue.derivative != 0) beside.of[1] = of(call.epilogue.residual);
+    beside.of[0] = of(call.epilogue.first_beside());
+    if (call.epilogue.has_both()) beside.of[1] = of(call.epilogue.residual);
   }
   const DrawnMemory<Operand> order(steps, steps.is_drawn, call);
   const Sampled<Operand> sampled(call, order.words(), order.counters());

@@ -158,11 +158,6 @@ __device__ __forceinline__ void send_boxes(const TapGemm& form, const BoxesSteps
   ptx::bulk_commit();
 }
 
-/// Where what is brought first lies from an output: of a residual and a derivative the latter.
-[[nodiscard]] __host__ __device__ inline std::int64_t first_beside(const Epilogue& epilogue) {
-  return epilogue.derivative != 0 ? epilogue.derivative : epilogue.residual;
-}
-
 /// One thread: brings what lies beside a tile's outputs to where they will be staged. Of tiles at their rows' ends see
 /// bring_ends().
 template <BoxesRows kRows, bool kHalf>

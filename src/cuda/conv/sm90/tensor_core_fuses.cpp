@@ -21,7 +21,7 @@ constexpr std::int64_t kWideLateLeast = std::int64_t{24} << 20;
 /// 16 bits that costs more than a launch, where slices are added up nothing runs (docs/kernels/launches.md).
 bool wide_finishes_late(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, Precision precision,
                         int device) {
-  if (problem.dtype != DType::f32 || !epilogue.is_light() || (epilogue.residual != 0 && epilogue.derivative != 0)) return false;
+  if (problem.dtype != DType::f32 || !epilogue.is_light() || epilogue.has_both()) return false;
   const TapGemm form = make_tap_gemm(problem, direction);
   const std::int64_t bytes = form.N * form.G * form.out_channels * form.out_length * size_of(problem.dtype);
   if (form.out_stride != 1 || bytes < kWideLateLeast) return false;
@@ -39,7 +39,7 @@ bool staged_finish_late(const ConvProblem& problem, ConvDirection direction, con
   const std::int64_t sector = 32 / size_of(problem.dtype);
   const bool by_vectors = form.out_length % sector == 0 && reinterpret_cast<std::uintptr_t>(out) % 32 == 0 &&
                           (epilogue.residual | epilogue.derivative) % 16 == 0;
-  if (epilogue.residual != 0 && epilogue.derivative != 0) return may_add && by_vectors;
+  if (epilogue.has_both()) return may_add && by_vectors;
   return problem.dtype == DType::f32 || (by_vectors && form.columns > 32);
 }
 
@@ -47,7 +47,7 @@ bool staged_finish_late(const ConvProblem& problem, ConvDirection direction, con
 
 bool boxes_fuse(const FormProblem& asked, const Epilogue& epilogue, const DeviceProperties& gpu) {
   if (!epilogue.is_light() || (epilogue.residual | epilogue.derivative) % 16 != 0) return false;
-  if (epilogue.residual == 0 || epilogue.derivative == 0) return true;
+  if (!epilogue.has_both()) return true;
   const int parts = asked.precision == Precision::tf32 ? 1 : 2;
   const BoxesSteps steps =
       make_boxes_steps(make_tap_gemm(asked.problem, asked.direction), boxes_shape_of(parts, asked.source, asked.out),
@@ -75,8 +75,7 @@ bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& 
       return resident_rows_fuse(problem, direction, epilogue, precision, device, source, out);
     // What lies beside outputs comes by boxes to where they are staged: there is room for one thing, of f32 one by one.
     case GatherForm::turned:
-      return epilogue.is_light() && (epilogue.residual == 0 || epilogue.derivative == 0) &&
-             (epilogue.residual + epilogue.derivative) % 32 == 0;
+      return epilogue.is_light() && !epilogue.has_both() && epilogue.first_beside() % 32 == 0;
     case GatherForm::boxes:
       return boxes_fuse({problem, direction, precision, source, out}, epilogue, properties(device));
     case GatherForm::resident:

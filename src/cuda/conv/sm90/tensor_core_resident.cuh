@@ -162,7 +162,7 @@ __device__ __forceinline__ void consume_resident(const TapGemm& form, const Resi
   const bool at_once = exponent >= -126 && exponent <= 127;
   const float factor = power_of_two(at_once ? exponent : exponent - exponent / 2);
   // A derivative is brought; a residual besides is read when that is done. Of one part there are no registers for it.
-  const bool has_both = kLate && Operand::kParts == 2 && epilogue.residual != 0 && epilogue.derivative != 0;
+  const bool has_both = kLate && Operand::kParts == 2 && epilogue.has_both();
   ptx::mbarrier_wait(layout.weights_full, 0);
   Ring ring;
   // Left alone, pairs that share the tensor cores end up in step, and store at the same time. So each waits to begin a tile

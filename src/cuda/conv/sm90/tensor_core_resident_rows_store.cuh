@@ -229,7 +229,7 @@ template <class Mode, int kN>
 __device__ __forceinline__ void store_pairs_late(const RowSums<Mode, kN>& sums, const RowFinish& finish,
                                                  const Epilogue& epilogue, const float* biases, std::int64_t row_length,
                                                  int lane, float* __restrict__ to) {
-  if (epilogue.residual != 0 && epilogue.derivative != 0)
+  if (epilogue.has_both())
     store_pairs_beside<Mode, kN, true>(sums, finish, epilogue, biases, row_length, lane, to);
   else
     store_pairs_beside<Mode, kN, false>(sums, finish, epilogue, biases, row_length, lane, to);

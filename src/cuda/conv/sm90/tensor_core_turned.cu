@@ -61,8 +61,7 @@ template <class T>
 void launch(const Gather& call) {
   const TurnedSteps steps = steps_of(call.form, place_of(call.source, call.out), call.device);
   const auto packed = packed_weights<T>(call, steps);
-  const TurnedMaps maps = make_turned_maps(call.form, steps, call.source, call.out,
-                                           call.epilogue.residual + call.epilogue.derivative);  // one of them is 0
+  const TurnedMaps maps = make_turned_maps(call.form, steps, call.source, call.out, call.epilogue.first_beside());
   auto* kernel =
       call.epilogue.derivative != 0 ? kernel_of<T, TurnedLate::derivative>(steps) : kernel_of<T, TurnedLate::sum>(steps);
   CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
