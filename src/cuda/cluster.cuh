@@ -1,5 +1,5 @@
 #pragma once
-// Clusters of blocks that read each other's shared memory (sm_90); elsewhere a block is a cluster of its own.
+// Clusters of blocks that read each other's shared memory (code for sm_90 on); elsewhere a block is a cluster of its own.
 
 #include <cooperative_groups.h>
 #include <cuda_runtime.h>
@@ -13,7 +13,7 @@ namespace polyphase::cuda {
 /// Blocks that every GPU with clusters can hold together.
 inline constexpr int kMostCluster = 8;
 /// Blocks that a cluster of the device can have.
-[[nodiscard]] inline int most_cluster(int device) { return properties(device).arch() >= 90 ? kMostCluster : 1; }
+[[nodiscard]] inline int most_cluster(int device) { return properties(device).code_arch >= 90 ? kMostCluster : 1; }
 
 /// kernel<<<grid, block, shared, stream>>>(arguments...) with `cluster` neighbouring blocks along x a cluster; 1 means none.
 /// check_launch() is the caller's.

@@ -4,10 +4,8 @@
 
 #include <cuda_runtime.h>
 
-#include <string_view>
 #include <utility>
 
-#include "cuda/presence.hpp"
 #include "cuda/runtime.hpp"
 
 namespace polyphase::cuda {
@@ -30,7 +28,7 @@ void launch_behind(void (*kernel)(Parameters...), unsigned grid, unsigned block,
   config.attrs = &attribute;
   int device = 0;
   CHECK_CUDA(cudaGetDevice(&device));
-  config.numAttrs = properties(device).arch() == 90 && built_archs().find("90") != std::string_view::npos ? 1 : 0;
+  config.numAttrs = properties(device).code_arch >= 90 ? 1 : 0;
   CHECK_CUDA(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...));
 }
 

@@ -179,8 +179,7 @@ void transform(const Tensor& out, const Tensor& in, std::int64_t n, std::int64_t
   const Buffer global(fits ? 0 : grid * row_bytes, device);
   const int threads = std::clamp((static_cast<int>(std::min<std::uint32_t>(shape.m, kThreads)) + 31) / 32 * 32, 32, kThreads);
   auto* const kernel = fft_kernel<T, kAdjoint>;
-  if (fits && row_bytes > 48 * 1024)
-    CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(row_bytes)));
+  if (fits) allow_shared_memory(kernel, static_cast<std::int64_t>(row_bytes));
   kernel<<<grid, threads, fits ? row_bytes : 0, stream>>>(static_cast<T*>(out.raw()), static_cast<const T*>(in.raw()), roots,
                                                           fits ? nullptr : global.as<Complex<T>>(), shape);
   check_launch(kAdjoint ? "rfft_adjoint" : "rfft");

@@ -1,5 +1,6 @@
 #include "cuda/presence.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 #include "cuda/built_archs.hpp"
@@ -27,18 +28,19 @@ void for_each_arch(std::string_view archs, const Visit& visit) {
 
 std::string_view built_archs() { return POLYPHASE_BUILT_ARCHS; }
 
-bool archs_fit(std::string_view archs, int capability) {
-  bool fits = false;
-  int last_plain = 0;
+int code_arch(std::string_view archs, int capability) {
+  int machine_code = 0, last_plain = 0;
   for_each_arch(archs, [&](int arch, bool plain) {
-    fits = fits || arch == capability || (plain && arch / 10 == capability / 10 && arch <= capability);
+    const bool fits = arch == capability || (plain && arch / 10 == capability / 10 && arch <= capability);
+    if (fits) machine_code = std::max(machine_code, arch);
     if (plain) last_plain = arch;
   });
-  return fits || (last_plain > 0 && last_plain <= capability);
+  if (machine_code != 0) return machine_code;
+  return last_plain <= capability ? last_plain : 0;
 }
 
 std::string archs_problem(int device, const std::string& name, int capability, std::string_view archs) {
-  if (archs_fit(archs, capability)) return "";
+  if (code_arch(archs, capability) != 0) return "";
   return concat("cuda:", device, " (", name, ", sm_", capability, "): this build has code for ", archs,
                 "; configure it with -Dgpu_archs=", capability);
 }

@@ -9,10 +9,11 @@ namespace polyphase::cuda {
 /// The architectures of -Dgpu_archs that this build has machine code for: "80 90a".
 [[nodiscard]] std::string_view built_archs();
 
-/// Whether code for `archs` runs on a GPU of compute capability `capability` (90 for 9.0): machine code runs on its own major
-/// version from its minor version on, with an 'a' or 'f' behind it on its own alone; the last plain one is there as PTX too,
-/// which the driver translates for any later GPU (CUDA C++ programming guide, "binary and PTX compatibility").
-[[nodiscard]] bool archs_fit(std::string_view archs, int capability);
+/// What a build for `archs` runs on a GPU of compute capability `capability` (90 for 9.0): __CUDA_ARCH__ / 10 in its kernels;
+/// 0: nothing. Machine code runs on its own major version from its minor version on, with an 'a' or 'f' behind it on its own
+/// alone; the last plain one is there as PTX too, which the driver translates for any later GPU (CUDA C++ programming guide,
+/// "binary and PTX compatibility").
+[[nodiscard]] int code_arch(std::string_view archs, int capability);
 
 /// Why a build for `archs` cannot use a GPU: `cuda:0 (Tesla T4, sm_75): this build has code for 80 90a; configure it with
 /// -Dgpu_archs=75`. Empty where it can.

@@ -4,9 +4,11 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cuda/allocator.hpp"
@@ -112,9 +114,21 @@ void check(cudaError_t status, const char* call, const char* file, int line) {
                            is_fault(status) && !launch_blocking() ? kEarlier : ""));
 }
 
+void allow_shared_memory(const void* kernel, std::int64_t bytes) {
+  static std::mutex mutex;
+  static std::map<std::pair<const void*, int>, std::int64_t> allowed;
+  int device = 0;
+  CHECK_CUDA(cudaGetDevice(&device));
+  const std::scoped_lock lock(mutex);
+  std::int64_t& known = allowed[{kernel, device}];
+  if (bytes <= known) return;
+  CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+  known = bytes;
+}
+
 void check_launch(const char* kernel) {
   cudaError_t status = cudaGetLastError();
-  if (status == cudaSuccess && launch_blocking()) {
+  if (status == cudaSuccess && launch_blocking() && !capturing()) {
     status = cudaDeviceSynchronize();
     (void)cudaGetLastError();
   }
@@ -145,9 +159,9 @@ const DeviceProperties& properties(int device) {
   if (!known[index]) {
     cudaDeviceProp all{};
     CHECK_CUDA(cudaGetDeviceProperties(&all, device));
-    known[index] = std::make_unique<DeviceProperties>(
-        DeviceProperties{all.name, all.major, all.minor, all.multiProcessorCount, all.l2CacheSize,
-                         static_cast<int>(all.sharedMemPerBlockOptin), all.totalGlobalMem});
+    known[index] = std::make_unique<DeviceProperties>(DeviceProperties{
+        all.name, all.major, all.minor, all.multiProcessorCount, all.l2CacheSize, static_cast<int>(all.sharedMemPerBlockOptin),
+        all.totalGlobalMem, code_arch(built_archs(), all.major * 10 + all.minor)});
   }
   return *known[index];
 }

@@ -20,6 +20,14 @@ void check(cudaError_t status, const char* call, const char* file, int line);
 /// Call after every kernel launch. With POLYPHASE_LAUNCH_BLOCKING=1 waits for the kernel, so that a fault names `kernel`.
 void check_launch(const char* kernel);
 
+/// Lets `kernel` be launched with `bytes` of dynamic shared memory on the current device, from any thread: the limit is the
+/// function's, not a thread's, and is only ever raised.
+void allow_shared_memory(const void* kernel, std::int64_t bytes);
+template <class... Parameters>
+void allow_shared_memory(void (*kernel)(Parameters...), std::int64_t bytes) {
+  allow_shared_memory(reinterpret_cast<const void*>(kernel), bytes);
+}
+
 /// The host waits for everything given to the stream so far.
 void wait_for(cudaStream_t stream);
 /// The same for the whole current device.
@@ -36,6 +44,7 @@ struct DeviceProperties {
   int l2_bytes = 0;
   int shared_bytes_per_block = 0;  ///< the opt-in limit
   std::size_t total_bytes = 0;
+  int code_arch = 0;  ///< of this build's code for it (presence.hpp): what its kernels were compiled for
   [[nodiscard]] int arch() const { return major * 10 + minor; }
 };
 [[nodiscard]] const DeviceProperties& properties(int device);

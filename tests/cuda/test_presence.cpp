@@ -7,19 +7,22 @@
 
 namespace cuda = polyphase::cuda;
 
-TEST_CASE("which GPUs a build's code runs on") {
-  CHECK(cuda::archs_fit("80 90a", 80));
-  CHECK(cuda::archs_fit("80 90a", 86));  // machine code of the same major version
-  CHECK(cuda::archs_fit("80 90a", 90));
-  CHECK(cuda::archs_fit("80 90a", 100));  // sm_80's PTX
-  CHECK_FALSE(cuda::archs_fit("80 90a", 75));
-  CHECK_FALSE(cuda::archs_fit("90a", 80));
-  CHECK_FALSE(cuda::archs_fit("90a", 100));  // neither machine code nor PTX
-  CHECK_FALSE(cuda::archs_fit("100f", 90));
-  CHECK_FALSE(cuda::archs_fit("86", 80));  // an earlier minor version
-  CHECK(cuda::archs_fit("86", 89));
-  CHECK_FALSE(cuda::archs_fit("90 80", 75));
-  CHECK_FALSE(cuda::archs_fit("", 80));
+TEST_CASE("which of a build's code runs on a GPU") {
+  CHECK(cuda::code_arch("80 90a", 80) == 80);
+  CHECK(cuda::code_arch("80 90a", 86) == 80);  // machine code of the same major version
+  CHECK(cuda::code_arch("80 86 90a", 89) == 86);
+  CHECK(cuda::code_arch("80 90a", 90) == 90);
+  CHECK(cuda::code_arch("80 90a", 100) == 80);  // sm_80's PTX
+  CHECK(cuda::code_arch("80", 90) == 80);
+  CHECK(cuda::code_arch("80 90", 100) == 90);
+  CHECK(cuda::code_arch("80 90a", 75) == 0);
+  CHECK(cuda::code_arch("90a", 80) == 0);
+  CHECK(cuda::code_arch("90a", 100) == 0);  // neither machine code nor PTX
+  CHECK(cuda::code_arch("100f", 90) == 0);
+  CHECK(cuda::code_arch("86", 80) == 0);  // an earlier minor version
+  CHECK(cuda::code_arch("86", 89) == 86);
+  CHECK(cuda::code_arch("90 80", 75) == 0);
+  CHECK(cuda::code_arch("", 80) == 0);
 }
 
 TEST_CASE("a build that does not fit the GPU says which do, and what to configure") {

@@ -119,8 +119,7 @@ template <class Kernel, class... Arguments>
 void launch(Kernel* kernel, const char* name, const ConvProblem& problem, ConvDirection direction, const Plan& plan,
             cudaStream_t stream, Arguments... arguments) {
   const auto shared = static_cast<std::size_t>(layout_of(problem, direction, plan.positions).words * word_bytes(problem.dtype));
-  if (shared > 48 * 1024)
-    CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
+  allow_shared_memory(kernel, static_cast<std::int64_t>(shared));
   const auto grid = static_cast<unsigned>(std::min<std::int64_t>(plan.blocks, INT32_MAX));
   kernel<<<grid, kThreads, shared, stream>>>(problem, plan, arguments...);
   check_launch(name);

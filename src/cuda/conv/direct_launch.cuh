@@ -51,7 +51,7 @@ void pack_weights(const Call<T>& call, const TapGemm& form, const Steps& steps, 
 template <class Kernel, class... Arguments>
 void launch_blocks(Kernel* kernel, std::int64_t blocks, const Tile& tile, std::size_t shared, cudaStream_t stream,
                    Arguments... arguments) {
-  CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
+  allow_shared_memory(kernel, static_cast<std::int64_t>(shared));
   const auto grid = static_cast<unsigned>(std::min<std::int64_t>(blocks, INT32_MAX));
   kernel<<<grid, tile.threads(), shared, stream>>>(arguments...);
   check_launch("conv direct");

@@ -40,16 +40,19 @@ namespace polyphase::cuda::direct {
   plan.co_tile = static_cast<int>(co_tile);
   plan.tap_tile = static_cast<int>(taps);
   plan.planes = static_cast<int>(planes);
-  plan.window = static_cast<int>((kChunk + ((taps + planes - 1) / planes - 1) * plan.tap_step) | 1);
+  // More than a block has room for, and less than an int holds.
+  const auto limited = [](std::int64_t value) { return static_cast<int>(std::min<std::int64_t>(value, 1 << 22)); };
+  const std::int64_t window = (kChunk + ((taps + planes - 1) / planes - 1) * (problem.D / g)) | 1;
+  plan.window = limited(window);
   plan.x_pitch = static_cast<int>(ci_tile + 4);
   plan.y_pitch = static_cast<int>(co_tile + 4);
-  plan.stage_words = static_cast<int>(kChunk * plan.x_pitch + round_up(planes * plan.window * plan.y_pitch, 4));
+  plan.stage_words = limited(kChunk * plan.x_pitch + round_up(planes * window * plan.y_pitch, 4));
   plan.ci_tiles = tiles_of(problem.channels_in_per_group(), ci_tile);
   plan.co_tiles = tiles_of(problem.channels_out_per_group(), co_tile);
   plan.tap_tiles = tiles_of(problem.K, taps);
   plan.threads = static_cast<int>(round_up(ci_tile / 8 * taps * (co_tile / 8), 32));
   plan.x_across = warps_across(plan.threads / 32, static_cast<int>(ci_tile), kChunk);
-  plan.y_across = warps_across(plan.threads / 32, static_cast<int>(co_tile), plan.window * plan.planes);
+  plan.y_across = warps_across(plan.threads / 32, static_cast<int>(co_tile), limited(window * planes));
   plan.slots = problem.G * plan.ci_tiles * plan.co_tiles * plan.tap_tiles * 64 * plan.threads;
   plan.chunks_per_row = (problem.L_in + kChunk - 1) / kChunk;
   plan.chunks = problem.N * plan.chunks_per_row;
@@ -126,7 +129,7 @@ inline void launch_wgrad_window(const ConvProblem& problem, const WgradWindowPla
   auto* const kernel = problem.S == 1   ? wgrad_window_kernel<1>
                        : problem.S == 2 ? wgrad_window_kernel<2>
                                         : wgrad_window_kernel<4>;
-  CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
+  allow_shared_memory(kernel, static_cast<std::int64_t>(shared));
   kernel<<<static_cast<unsigned>(plan.blocks), kWindowHalves * plan.threads, shared, stream>>>(problem, plan, x, y,
                                                                                                partial.as<float>());
   check_launch("conv direct: wgrad by windows");
@@ -150,7 +153,7 @@ void wgrad_as(const ConvProblem& problem, const T* x, const T* y, T* w, int devi
   const std::size_t shared = kWgradStages * static_cast<std::size_t>(plan.stage_words) * sizeof(A) +
                              static_cast<std::size_t>(plan.window) * static_cast<std::size_t>(plan.planes) * sizeof(YPlace);
   auto* kernel = wgrad_kernel<T, A>;
-  CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
+  allow_shared_memory(kernel, static_cast<std::int64_t>(shared));
   kernel<<<static_cast<unsigned>(plan.blocks), plan.threads, shared, stream>>>(problem, plan, x, y, partial.as<A>());
   check_launch("conv direct: wgrad");
   reduce_slices(partial.as<A>(), plan.slots, plan.slices, w, stream, place_of);

@@ -16,7 +16,7 @@ void launch_mma(const MmaCall<typename Operand::Source>& call) {
   const int warps = mma_warps_of_pass(call.form, steps, {kColumnWarps, kPositionWarps, kBlocksPerSm}, int{sizeof(T)});
   const auto bytes = static_cast<std::size_t>(steps.shared_bytes);
   auto* kernel = mma_kernel<Operand, kColumnWarps, kPositionWarps, kBlocksPerSm>;
-  CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
+  allow_shared_memory(kernel, steps.shared_bytes);
   // Where blocks are many, they start while the kernel that makes the operand of the source ends. Fewer would meet on the
   // multiprocessors that are free first.
   const auto blocks = static_cast<unsigned>(steps.blocks);
@@ -30,7 +30,7 @@ void launch_mma(const MmaCall<typename Operand::Source>& call) {
   check_launch("conv tensor_core: mma");
   if (steps.slices == 1) return;
   auto* reduce = mma_reduce_kernel<Operand, kColumnWarps, kPositionWarps>;
-  CHECK_CUDA(cudaFuncSetAttribute(reduce, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
+  allow_shared_memory(reduce, steps.shared_bytes);
   reduce<<<static_cast<unsigned>(steps.tiles), kThreads, bytes, call.stream>>>(
       call.form, steps, warps, call.epilogue, call.bias, call.out, call.partial, call.source_header, call.weight_header,
       call.exact);

@@ -36,7 +36,7 @@ void launch_mma_wgrad(const WgradCall& call, const MmaWgradSteps& steps) {
   unsigned char* columns = rows + steps.rows_bytes;
   auto* partial = reinterpret_cast<float4*>(columns + steps.columns_bytes);
   auto* kernel = mma_wgrad_kernel<Operand, kRowWarps, kColumnWarps, kBlocksPerSm>;
-  CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
+  allow_shared_memory(kernel, steps.shared_bytes);
   for (std::int64_t i = 0; i < steps.pieces; ++i) {
     const std::int64_t first = i * steps.piece, sample = first / steps.pitch;
     const MmaWgradPiece piece{sample, static_cast<std::uint32_t>(first - sample * steps.pitch), problem.N, problem.G};

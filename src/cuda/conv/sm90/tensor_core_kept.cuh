@@ -127,7 +127,7 @@ class Sampled {
   /// else it reads is there.
   template <class... Parameters, class... Arguments>
   void launch(void (*kernel)(Parameters...), unsigned grid, unsigned block, int shared, Arguments&&... arguments) const {
-    CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+    allow_shared_memory(kernel, shared);
     const auto bytes = static_cast<std::size_t>(shared);
     if (is_behind_)
       launch_behind(kernel, grid, block, bytes, call_.stream, std::forward<Arguments>(arguments)...);

@@ -64,7 +64,7 @@ void launch(const Gather& call) {
   const TurnedMaps maps = make_turned_maps(call.form, steps, call.source, call.out, call.epilogue.first_beside());
   auto* kernel =
       call.epilogue.derivative != 0 ? kernel_of<T, TurnedLate::derivative>(steps) : kernel_of<T, TurnedLate::sum>(steps);
-  CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
+  allow_shared_memory(kernel, steps.shared_bytes);
   kernel<<<steps.grid, kTurnedThreads, static_cast<std::size_t>(steps.shared_bytes), call.stream>>>(
       steps, maps, call.epilogue, call.form.source_length, call.form.out_length, turned_unit(call.form, steps) == 4 ? 1 : 0,
       packed->template as<uint4>(), static_cast<const T*>(call.bias), static_cast<T*>(call.out));

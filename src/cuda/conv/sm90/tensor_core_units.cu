@@ -32,7 +32,7 @@ void launch(const Gather& call, const UnitSteps& steps) {
       call.stream, [problem, steps](const void* w, void* to, cudaStream_t on) { pack<Operand>(problem, steps, w, to, on); });
   auto* kernel = units_kernel<Operand, kStride, kPattern>;
   const int shared = steps.shared_bytes + kUnitAlignment;
-  CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+  allow_shared_memory(kernel, shared);
   const WideExact<T> exact{problem, true,   static_cast<const T*>(call.source), static_cast<const T*>(call.weights.data()),
                            nullptr, nullptr};
   launch_behind(kernel, steps.grid, kUnitThreads, static_cast<std::size_t>(shared), call.stream, call.form, steps,

@@ -47,14 +47,14 @@ void launch_wgrad(const WgradCall& call) {
   if (steps.by_rows) {
     auto* kernel = wgrad_rows_kernel_of<Operand>(steps.shape);
     if (kernel == nullptr) return;
-    CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
+    allow_shared_memory(kernel, steps.shared_bytes);
     const WgradMaps maps = make_wgrad_maps(steps, problem, call.x, call.y, sizeof(T));
     launch_behind(kernel, blocks, static_cast<unsigned>(steps.row_threads), shared_bytes, call.stream, problem, steps, maps,
                   partial, call.scales);
   } else {
     auto* kernel = wgrad_kernel_of<Operand>(steps.shape);
     if (kernel == nullptr) return;
-    CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
+    allow_shared_memory(kernel, steps.shared_bytes);
     kernel<<<blocks, kWgradThreads, shared_bytes, call.stream>>>(problem, steps, static_cast<const T*>(call.x),
                                                                  static_cast<const T*>(call.y), partial, call.scales);
   }

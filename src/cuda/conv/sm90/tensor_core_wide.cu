@@ -51,7 +51,7 @@ struct Call {
   template <int kN, bool kAlongPositions>
   void multiply() const {
     auto* kernel = wide_kernel<Operand, kN, kAlongPositions>;
-    CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, steps.shared_bytes));
+    allow_shared_memory(kernel, steps.shared_bytes);
     const auto* header = reinterpret_cast<const OperandHeader*>(workspace);
     auto* partial = reinterpret_cast<float4*>(workspace + at.partial);
     launch_behind(kernel, steps.grid, kWideThreads, static_cast<std::size_t>(steps.shared_bytes), stream, form, steps, epilogue,
