@@ -40,7 +40,7 @@ struct MmaWgradRange {
     const std::uint32_t all_small = __reduce_add_sync(0xffffffffU, small);
     if (threadIdx.x % 32 != 0) return;
     if (of_warp > scales->most) atomicMax(&scales->most, of_warp);
-    if (all_small != 0) atomicAdd(&scales->small, all_small);
+    if (all_small != 0) atomicAdd(&scales->small, SmallCount{all_small});
   }
 };
 

@@ -21,7 +21,7 @@ void wgrad_by_mma(const WgradCall& call, Precision precision) {
 void wgrad_f32(WgradCall call, Precision precision) {
   const ConvProblem& problem = call.problem;
   const std::int64_t jobs = call.steps != nullptr ? call.steps->jobs : 0;
-  const Buffer buffer(sizeof(WgradScales) + static_cast<std::size_t>(jobs) * sizeof(std::uint32_t), call.device);
+  const Buffer buffer(sizeof(WgradScales) + static_cast<std::size_t>(jobs) * sizeof(SmallCount), call.device);
   call.scales = buffer.as<WgradScales>();
   launch_behind(&wgrad_scales_kernel, 2 * kSampleGroups, kSampleThreads, 0, call.stream, static_cast<const float*>(call.x),
                 problem.N * problem.C_in * problem.L_in, static_cast<const float*>(call.y),

@@ -155,8 +155,8 @@ __device__ __forceinline__ void report(const WgradRange& range, const WgradSteps
   if (threadIdx.x % 32 != 0) return;
   atomicMax(&scales->most, most_bits);
   if (small == 0) return;
-  atomicAdd(&scales->small, small);
-  atomicAdd(small_of_jobs(scales) + blockIdx.x % static_cast<std::uint32_t>(steps.jobs), small);
+  atomicAdd(&scales->small, SmallCount{small});
+  atomicAdd(small_of_jobs(scales) + blockIdx.x % static_cast<std::uint32_t>(steps.jobs), SmallCount{small});
 }
 
 /// A lane's address for load_transposed of rows (gemm_m) 16*warp.. of 64 and gemm_k 0..15 of a tile.

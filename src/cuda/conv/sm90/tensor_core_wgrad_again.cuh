@@ -20,7 +20,7 @@ inline constexpr int kAgainLoads = 8;  // of each side in flight a thread
 /// A sum, scaled, that is at least this large loses little through numbers below the normal halves: each of `small` loses at
 /// most 2^-36 (2^-25 where a number is one half) times the other side's `most`, which has to be less than 2^-24 (2^-12) of the
 /// sum.
-__device__ __forceinline__ float least_safe_weight(std::uint32_t small, float most) {
+__device__ __forceinline__ float least_safe_weight(SmallCount small, float most) {
   return static_cast<float>(small) * most * (1.0F / 2048);
 }
 
@@ -31,7 +31,7 @@ struct WgradTrust {
   int exponent;  // of a weight, less its scaled sum's
 
   /// What `small` numbers alone ask for.
-  __device__ __forceinline__ float least_with(std::uint32_t small) const {
+  __device__ __forceinline__ float least_with(SmallCount small) const {
     return ldexpf(least_safe_weight(small, most), exponent);
   }
   /// Whether some weights can be trusted and others not, by what their job's numbers are.
@@ -42,7 +42,8 @@ struct WgradTrust {
 __device__ __forceinline__ WgradTrust trust_of(const WgradScales* scales) {
   WgradTrust trust{0, 0, 0};
   if (scales == nullptr) return trust;
-  const std::uint32_t small = scales->small, most = scales->most;
+  const SmallCount small = scales->small;
+  const std::uint32_t most = scales->most;
   if (most > __float_as_uint(kLargestHalf)) {
     trust.least = __int_as_float(0x7fffffff);
   } else if (small != 0) {

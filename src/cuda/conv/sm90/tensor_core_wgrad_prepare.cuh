@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kSampleThreads)
   if (threadIdx.x != 0) return;
   for (const std::uint32_t other : warps) most = max(most, other);
   (second ? scales->y_largest : scales->x_largest)[blockIdx.x % kSampleGroups] = most;
-  if (blockIdx.x == 0) scales->small = scales->most = 0;
+  if (blockIdx.x == 0) scales->small = 0, scales->most = 0;
 }
 
 }  // namespace polyphase::cuda::tensor_core

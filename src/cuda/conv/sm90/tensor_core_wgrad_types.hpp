@@ -13,18 +13,19 @@ struct WgradSteps;
 
 inline constexpr int kSampleGroups = 32;  // of a tensor
 
+/// How many numbers are below the normal halves, each as often as it was converted: for every tile that reads it.
+using SmallCount = unsigned long long;  // as atomicAdd() has it
+
 /// What the scaling of f32 operands needs to know of the tensors, found on the device. Behind it lies small_of_jobs().
 struct __align__(16) WgradScales {
   std::uint32_t x_largest[kSampleGroups], y_largest[kSampleGroups];  // float bits: of samples, largest_of
-  std::uint32_t small;                                               // how many numbers are below the normal halves
+  SmallCount small;
   std::uint32_t most;  // float bits: the largest half there was; beyond 65504 some number has no half
 };
 
 #ifdef __CUDACC__
 /// `small` of each job by itself (WgradSteps): what a weight has lost by them is of its own job's alone.
-__device__ __forceinline__ std::uint32_t* small_of_jobs(WgradScales* scales) {
-  return reinterpret_cast<std::uint32_t*>(scales + 1);
-}
+__device__ __forceinline__ SmallCount* small_of_jobs(WgradScales* scales) { return reinterpret_cast<SmallCount*>(scales + 1); }
 
 /// The largest of a tensor's samples.
 __device__ __forceinline__ std::uint32_t largest_of(const std::uint32_t* samples) {
