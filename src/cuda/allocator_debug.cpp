@@ -30,10 +30,13 @@ void* GuardedAllocator::allocate(std::size_t bytes) {
 void GuardedAllocator::deallocate(void* pointer, std::size_t bytes) noexcept {
   if (pointer == nullptr) return;
   try {
-    // While a graph is captured nothing runs, so there is nothing to check.
-    if (captured_graph() == 0) check_guards(pointer, bytes);
-    const DeviceScope scope(device_);
-    CHECK_CUDA(cudaMemsetAsync(base(pointer), kPoison, bytes + 2 * kGuard, current_stream(device_)));
+    // While a graph is captured nothing runs, so there is nothing to check; and NaN that it wrote into a block from before
+    // would be written at each replay, whoever has the block then.
+    if (captured_graph() == 0) {
+      check_guards(pointer, bytes);
+      const DeviceScope scope(device_);
+      CHECK_CUDA(cudaMemsetAsync(base(pointer), kPoison, bytes + 2 * kGuard, current_stream(device_)));
+    }
   } catch (const Error& error) {
     const std::scoped_lock lock(mutex_);
     if (damage_.empty()) damage_ = error.what();

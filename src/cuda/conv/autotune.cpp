@@ -115,8 +115,11 @@ Algorithm autotuned(const ConvProblem& problem, ConvDirection direction, Precisi
   Algorithm best = plan.algorithm;
   float best_ms = std::numeric_limits<float>::infinity();
   for (const Candidate& candidate : plan.candidates) {
-    const float ms = measure(stream, [&] { issue(candidate.algorithm); });
-    if (ms < best_ms) best_ms = ms, best = candidate.algorithm;
+    try {
+      const float ms = measure(stream, [&] { issue(candidate.algorithm); });
+      if (ms < best_ms) best_ms = ms, best = candidate.algorithm;
+    } catch (const OutOfMemory&) {  // its scratch has no room; another's may
+    }
   }
   if (log_topic("plan")) log_message(LogLevel::info, concat("autotune: ", key, ": ", best, ", ", best_ms * 1e3F, " us"));
   known.choices[key] = best;

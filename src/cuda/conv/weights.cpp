@@ -69,7 +69,9 @@ std::shared_ptr<const Buffer> Weights::packed(const FormKey& key, std::size_t by
     if (capturing() && is_current) {
       before_replay([forms, form, pack, storage = storage_](cudaStream_t replay) {
         const std::scoped_lock replay_lock(forms->mutex);
-        if (form->version != storage.version()) form->pack(pack, storage.version(), replay);
+        // What was handed out since may be written without a new version.
+        const bool is_known = storage.companion(&Forms::make) != nullptr;
+        if (!is_known || form->version != storage.version()) form->pack(pack, storage.version(), replay);
         form->use_on(replay);
       });
       return buffer_of(form);

@@ -141,6 +141,9 @@ TEST_CASE("a graph uses the form that is there, and replays see what was written
   for (int key = 1; key < 20; ++key) CHECK(uses.value(w, key) == 7);  // its form leaves the storage, not the graph
   w.fill_(9);
   CHECK(replayed() == 9);
+  pp::Tensor handed_out = pp::from_dlpack(pp::to_dlpack(w));
+  handed_out.fill_(11);  // and w's version stays
+  CHECK(replayed() == 11);
 }
 
 TEST_CASE("a graph packs by itself what it writes, and what was never packed") {
