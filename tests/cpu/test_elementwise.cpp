@@ -326,7 +326,7 @@ double worst_ulps(MapOp op, double (*function)(double), std::uint32_t step) {
     x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
   const std::vector<float> y = run(op, {Tensor::from_vector(x)}, {1, 0}).to_vector<float>();
   double worst = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) worst = std::max(worst, ulps(y[i], function(static_cast<double>(x[i]))));
+  for (std::size_t i = 0; i < x.size(); ++i) worst = worse(worst, ulps(y[i], function(static_cast<double>(x[i]))));
   return worst;
 }
 
@@ -357,7 +357,7 @@ TEST_CASE("sin and cos keep their digits next to their zeros") {
     for (const auto& [op, function] : {std::pair<MapOp, double (*)(double)>{MapOp::sin, std::sin}, {MapOp::cos, std::cos}}) {
       const std::vector<float> y = run(op, {Tensor::from_vector(x)}).to_vector<float>();
       double worst = 0;
-      for (std::size_t i = 0; i < x.size(); ++i) worst = std::max(worst, ulps(y[i], function(static_cast<double>(x[i]))));
+      for (std::size_t i = 0; i < x.size(); ++i) worst = worse(worst, ulps(y[i], function(static_cast<double>(x[i]))));
       CHECK(worst <= kFunctionUlps);
     }
   });

@@ -74,7 +74,7 @@ struct Parameters {
     double worst = 0;
     for (std::size_t k = 0; k < slots.size(); ++k) {
       const auto compare = [&](const Tensor& t, const std::vector<double>& want) {
-        worst = std::max(worst, max_difference(t, Tensor::from_vector(want)));
+        worst = worse(worst, max_difference(t, Tensor::from_vector(want)));
       };
       compare(slots[k].parameter, plain[k].w);
       compare(slots[k].momentum, plain[k].m);

@@ -6,6 +6,7 @@
 
 #include "cpu/threads.hpp"
 #include "support/conv.hpp"
+#include "support/helpers.hpp"
 #include "support/tolerance.hpp"
 
 using namespace polyphase;
@@ -116,8 +117,8 @@ TEST_CASE("random numbers: the error against float64 is at most twice that of pl
         const Array<float> got = arrays.run(direction, Algorithm::gemm);
         double error = 0, plain_error = 0;
         for (std::size_t i = 0; i < exact.size(); ++i) {
-          error = std::max(error, std::abs(static_cast<double>(got[static_cast<std::int64_t>(i)]) - exact[i]));
-          plain_error = std::max(plain_error, std::abs(static_cast<double>(plain[i]) - exact[i]));
+          error = worse(error, std::abs(static_cast<double>(got[static_cast<std::int64_t>(i)]) - exact[i]));
+          plain_error = worse(plain_error, std::abs(static_cast<double>(plain[i]) - exact[i]));
         }
         CHECK_MESSAGE(error <= kErrorOverPlain * plain_error, problem, " ", direction, ": ", error, " against ", plain_error);
         CHECK(plain_error > 0);

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "support/device.hpp"
+#include "support/helpers.hpp"
 #include "support/skip.hpp"
 #include "support/tolerance.hpp"
 
@@ -39,7 +40,7 @@ struct Twins {
     double worst = 0;
     for (std::size_t i = 0; i < host.size(); ++i)
       for (const auto member : {&OptimizerSlot::parameter, &OptimizerSlot::momentum, &OptimizerSlot::second})
-        worst = std::max(worst, worst_difference(host[i].*member, gpu[i].*member));
+        worst = worse(worst, worst_difference(host[i].*member, gpu[i].*member));
     return worst;
   }
 };

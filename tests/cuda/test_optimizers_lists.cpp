@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "support/device.hpp"
+#include "support/helpers.hpp"
 #include "support/skip.hpp"
 #include "support/tolerance.hpp"
 
@@ -30,7 +31,7 @@ struct Lists {
   [[nodiscard]] double worst(DType dtype) const {
     double worst = 0;
     for (std::size_t i = 0; i < host.size(); ++i)
-      if (host[i].dtype() == dtype) worst = std::max(worst, worst_difference(host[i], gpu[i]));
+      if (host[i].dtype() == dtype) worst = worse(worst, worst_difference(host[i], gpu[i]));
     return worst;
   }
   // The halves' last bits may differ: f32 arithmetic contracts differently.

@@ -60,17 +60,21 @@ std::string error_of(Function&& function) {
   return "no error";
 }
 
+/// The larger error. One that is no number, which std::max() would pass over, is infinite.
+inline double worse(double worst, double error) {
+  return std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(worst, error);
+}
+
+/// |difference| by its magnitude; 0 where there is no difference, as of a sum of nothing.
+inline double relative(double difference, double magnitude) { return difference == 0 ? 0 : std::abs(difference) / magnitude; }
+
 /// The largest |a - b|, computed in f64 on the host; infinity where the shapes differ or a NaN turns up.
 inline double max_difference(const Tensor& a, const Tensor& b) {
   if (!(a.shape() == b.shape())) return std::numeric_limits<double>::infinity();
   const std::vector<double> left = a.detach().to(DType::f64).to_vector<double>();
   const std::vector<double> right = b.detach().to(DType::f64).to_vector<double>();
   double worst = 0;
-  for (std::size_t i = 0; i < left.size(); ++i) {
-    const double difference = std::abs(left[i] - right[i]);
-    if (std::isnan(difference)) return std::numeric_limits<double>::infinity();
-    worst = std::max(worst, difference);
-  }
+  for (std::size_t i = 0; i < left.size(); ++i) worst = worse(worst, std::abs(left[i] - right[i]));
   return worst;
 }
 

@@ -12,6 +12,7 @@
 
 #include "support/conv.hpp"
 #include "support/cuda_conv.hpp"
+#include "support/helpers.hpp"
 #include "support/reduced.hpp"
 #include "support/tolerance.hpp"
 
@@ -146,8 +147,8 @@ void check_as_accurate_as_plain(const Array<float>& got, ConvArrays<float> array
   const std::vector<double> magnitude = arrays.formula<double>(direction);
   double worst = 0, worst_plain = 0;
   for (std::size_t i = 0; i < exact.size(); ++i) {
-    worst = std::max(worst, std::abs(static_cast<double>(got[static_cast<std::int64_t>(i)]) - exact[i]) / magnitude[i]);
-    worst_plain = std::max(worst_plain, std::abs(static_cast<double>(plain[i]) - exact[i]) / magnitude[i]);
+    worst = worse(worst, relative(static_cast<double>(got[static_cast<std::int64_t>(i)]) - exact[i], magnitude[i]));
+    worst_plain = worse(worst_plain, relative(static_cast<double>(plain[i]) - exact[i], magnitude[i]));
   }
   CHECK(worst_plain > 0);
   CHECK_MESSAGE(worst <= kErrorOverPlain * worst_plain, what, ": ", worst, " against ", worst_plain);

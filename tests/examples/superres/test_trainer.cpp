@@ -81,7 +81,7 @@ double deviation(const ClipSet& clips, const TrainSettings& settings, const std:
   }
   double worst = 0;
   for (std::size_t i = 0; i < unit.size(); ++i)
-    worst = std::max(worst, std::abs(got[i] - exact[i]) / (unit[i] + std::abs(exact[i]) * 0x1p-24));
+    worst = polyphase::testing::worse(worst, std::abs(got[i] - exact[i]) / (unit[i] + std::abs(exact[i]) * 0x1p-24));
   return worst;
 }
 

@@ -41,7 +41,7 @@ TEST_CASE("chunk by chunk gives what the whole gives, whatever the chunks and bl
         REQUIRE(output.size() == whole.size());
         double worst = 0;
         for (std::size_t i = 0; i < whole.size(); ++i)
-          worst = std::max(worst, std::abs(static_cast<double>(output[i]) - whole[i]));
+          worst = polyphase::testing::worse(worst, std::abs(static_cast<double>(output[i]) - whole[i]));
         CHECK(worst <= kFloatRounding);
       }
     }

@@ -103,13 +103,6 @@ double check_bits(ConvProblem p, Precision precision, std::int64_t misalignment)
   return norm;
 }
 
-/// The same problem with every number's magnitude.
-ConvArrays<float> magnitudes(ConvArrays<float> arrays) {
-  for (Array<float>* array : {&arrays.x, &arrays.w, &arrays.y, &arrays.bias_out, &arrays.bias_in})
-    for (std::int64_t i = 0; i < array->size(); ++i) (*array)[i] = std::abs((*array)[i]);
-  return arrays;
-}
-
 }  // namespace
 
 TEST_CASE("steps of every problem fit shared memory and cover the reduction") {
@@ -345,21 +338,11 @@ TEST_CASE("a bias of 16 bits that is infinite or no number is that of its own ch
   }
 }
 
-/// fp32 against plain f32 sums, each by its worst error relative to the sum of magnitudes.
+/// fp32 against plain f32 sums.
 void check_against_plain(const ConvArrays<float>& arrays, ConvDirection direction, const char* what) {
   bool intact = false;
   const Array<float> got = run_on_gpu(arrays, direction, by_algorithm(Algorithm::tensor_core), intact);
-  const std::vector<float> plain = arrays.formula<float>(direction);
-  const std::vector<double> exact = arrays.formula<double>(direction);
-  const std::vector<double> magnitude = magnitudes(arrays).formula<double>(direction);
-  double worst = 0, worst_plain = 0;
-  for (std::size_t i = 0; i < exact.size(); ++i) {
-    const auto value = static_cast<double>(got[static_cast<std::int64_t>(i)]);
-    worst = std::max(worst, std::abs(value - exact[i]) / magnitude[i]);
-    worst_plain = std::max(worst_plain, std::abs(static_cast<double>(plain[i]) - exact[i]) / magnitude[i]);
-  }
-  CHECK(worst_plain > 0);
-  CHECK_MESSAGE(worst <= kErrorOverPlain * worst_plain, direction, what, ": ", worst, " against ", worst_plain);
+  check_as_accurate_as_plain(got, arrays, direction, concat(direction, what));
 }
 
 /// `wide`: over 160 powers of two in one row.

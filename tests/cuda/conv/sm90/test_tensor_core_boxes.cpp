@@ -56,13 +56,6 @@ bool takes(const ConvProblem& p, ConvDirection direction, Precision precision) {
   return tensor_core::form_work(GatherForm::boxes, {p, direction, precision}, cuda::properties(0)).has_value();
 }
 
-/// The sums that rounding errors are measured against.
-std::vector<double> magnitudes_of(ConvArrays<float> arrays, ConvDirection direction) {
-  for (Array<float>* array : {&arrays.x, &arrays.w, &arrays.y, &arrays.bias_out, &arrays.bias_in})
-    for (std::int64_t i = 0; i < array->size(); ++i) (*array)[i] = std::fabs((*array)[i]);
-  return arrays.formula<double>(direction);
-}
-
 }  // namespace
 
 TEST_CASE("steps fit shared memory, list every product, and every position has one box") {
@@ -227,18 +220,7 @@ TEST_CASE("fp32 is as accurate as plain f32 sums, over 160 powers of two in one 
       for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
         bool intact = false;
         const Array<float> got = run_on_gpu(arrays, direction, by_boxes(Precision::fp32), intact);
-        const std::vector<float> plain = arrays.formula<float>(direction);
-        const std::vector<double> exact = arrays.formula<double>(direction);
-        const std::vector<double> magnitude = magnitudes_of(arrays, direction);
-        double worst = 0, worst_plain = 0;
-        for (std::size_t i = 0; i < exact.size(); ++i) {
-          const auto value = static_cast<double>(got[static_cast<std::int64_t>(i)]);
-          worst = std::max(worst, std::abs(value - exact[i]) / magnitude[i]);
-          worst_plain = std::max(worst_plain, std::abs(static_cast<double>(plain[i]) - exact[i]) / magnitude[i]);
-        }
-        CHECK(worst_plain > 0);
-        CHECK_MESSAGE(worst <= kErrorOverPlain * worst_plain, p, ' ', direction, wide ? " wide: " : ": ", worst, " against ",
-                      worst_plain);
+        check_as_accurate_as_plain(got, arrays, direction, concat(p, ' ', direction, wide ? " wide" : ""));
       }
     }
   }

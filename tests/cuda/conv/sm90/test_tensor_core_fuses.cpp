@@ -6,6 +6,7 @@
 #include "cuda/conv/sm90/tensor_core_forms.hpp"
 #include "cuda/conv/sm90/tensor_core_narrow.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_rows.hpp"
+#include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/runtime.hpp"
 #include "ops/activations.hpp"
@@ -345,4 +346,18 @@ TEST_CASE("the wide form of f32 adds a residual, or takes a derivative, where it
   CHECK_FALSE(fuses(DType::f32, {.activation = Activation::snake, .before = 16}));
   p.N = 2;  // in the second-level cache
   CHECK_FALSE(fuses(DType::f32, sum));
+
+  // What it stores so, whatever the size.
+  const auto stores = [](const cuda::tensor_core::FormProblem& asked, const cuda::Epilogue& epilogue) {
+    const auto plan = cuda::tensor_core::wide_plan(asked.problem, asked.direction, asked.precision, 0);
+    return has_one_beside<4>(asked, epilogue) && is_not_late_or_stride_1(asked, epilogue) && plan && plan->steps.slices == 1;
+  };
+  // Rows of whole vectors and others, tiles that end within them, groups, strides.
+  for (const ConvProblem& problem :
+       {sized({.N = 2, .C_in = 128, .C_out = 192, .L_in = 1024, .K = 5, .P_l = 2, .P_r = 2}),
+        sized({.N = 3, .C_in = 160, .C_out = 96, .L_in = 611, .K = 3, .D = 3}),
+        sized({.N = 2, .C_in = 128, .C_out = 256, .L_in = 700, .K = 7, .P_l = 3, .P_r = 3, .G = 2}),
+        sized({.N = 2, .C_in = 64, .C_out = 192, .L_in = 500, .K = 6, .S = 3, .P_l = 1, .P_r = 2})})
+    for (const std::int64_t further : {0, 1})
+      CHECK(check_light(problem, cuda::tensor_core::GatherForm::wide, stores, 0, further) > 0);
 }

@@ -12,6 +12,7 @@
 #include "cuda/conv/sm90/tensor_core_forms.hpp"
 #include "cuda/conv/sm90/tensor_core_turned_steps.hpp"
 #include "support/cuda_conv_grid.hpp"
+#include "support/helpers.hpp"
 #include "support/skip.hpp"
 #include "support/tensor_core_grid.hpp"
 #include "support/tolerance.hpp"
@@ -187,8 +188,8 @@ TEST_CASE("random numbers against float64") {
     const std::vector<double> exact = arrays.formula<double>(of.direction);
     double worst = 0;
     for (std::size_t i = 0; i < exact.size(); ++i)
-      worst = std::max(worst,
-                       std::abs(as_double(got[static_cast<std::int64_t>(i)]) - exact[i]) / std::max(4.0, std::abs(exact[i])));
+      worst =
+          worse(worst, std::abs(as_double(got[static_cast<std::int64_t>(i)]) - exact[i]) / std::max(4.0, std::abs(exact[i])));
     CHECK_MESSAGE(worst * 4 <= kBFloat16Rounding, of.problem, ' ', of.direction);
   }
 }

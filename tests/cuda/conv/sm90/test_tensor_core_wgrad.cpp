@@ -20,6 +20,7 @@
 #include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
 #include "measured_wgrad.hpp"
 #include "support/cuda_conv_grid.hpp"
+#include "support/helpers.hpp"
 #include "support/skip.hpp"
 #include "support/tensor_core_grid.hpp"
 #include "support/tolerance.hpp"
@@ -341,10 +342,10 @@ TEST_CASE("as accurate as its precision: fp32 no worse than plain f32 sums, tf32
   const double scale = std::sqrt(square / static_cast<double>(exact.size()));
   const Array<float> got[2] = {run(arrays, Precision::fp32), run(arrays, Precision::tf32)};
   for (std::size_t i = 0; i < exact.size(); ++i) {
-    worst_plain = std::max(worst_plain, std::abs(static_cast<double>(plain[i]) - exact[i]) / scale);
+    worst_plain = worse(worst_plain, std::abs(static_cast<double>(plain[i]) - exact[i]) / scale);
     for (int form = 0; form < 2; ++form)
       worst[form] =
-          std::max(worst[form], std::abs(static_cast<double>(got[form][static_cast<std::int64_t>(i)]) - exact[i]) / scale);
+          worse(worst[form], std::abs(static_cast<double>(got[form][static_cast<std::int64_t>(i)]) - exact[i]) / scale);
   }
   CHECK(worst_plain > 0);
   CHECK_MESSAGE(worst[0] <= kErrorOverPlain * worst_plain, worst[0], " against ", worst_plain);
