@@ -13,9 +13,11 @@
 
 namespace polyphase {
 
+using autograd::follows_gradients;
 using autograd::Gradients;
 using autograd::Needs;
 using autograd::record;
+using autograd::save_if;
 
 namespace {
 
@@ -59,13 +61,15 @@ Tensor gather_last(const Tensor& x, const Tensor& index) {
   if (out.numel() > 0)
     backend_of(x.device())
         .gather(ops::reshaped_view(out, {rows, count}), ops::reshaped_view(x.detach().contiguous(), {rows, length}), index);
-  return record("index_select", out, {x}, [index, rows, length, count, x_shape = x.shape()](const Tensor& g, Needs) {
-    const Tensor gradient = Tensor::zeros(x_shape, {g.dtype(), g.device()});
-    if (g.numel() > 0)
-      backend_of(g.device())
-          .scatter_add(ops::reshaped_view(gradient, {rows, length}), ops::reshaped_view(g.contiguous(), {rows, count}), index);
-    return Gradients{gradient};
-  });
+  return record("index_select", out, {x},
+                [at = save_if(follows_gradients(x), index), rows, length, count, x_shape = x.shape()](const Tensor& g, Needs) {
+                  const Tensor gradient = Tensor::zeros(x_shape, {g.dtype(), g.device()});
+                  if (g.numel() > 0)
+                    backend_of(g.device())
+                        .scatter_add(ops::reshaped_view(gradient, {rows, length}),
+                                     ops::reshaped_view(g.contiguous(), {rows, count}), at.get());
+                  return Gradients{gradient};
+                });
 }
 
 Tensor pad_zeros(const Tensor& x, Padding padding) {

@@ -4,6 +4,7 @@
 
 #include "autograd/gradcheck.hpp"
 #include "ops/elementwise.hpp"
+#include "ops/reduce.hpp"
 #include "support/helpers.hpp"
 #include "support/tolerance.hpp"
 
@@ -71,6 +72,16 @@ TEST_CASE("index_select: repeated positions add up in the gradient") {
   CHECK(gradcheck([&](const Inputs& in) { return index_select(in[0], index); }, {leaf_f64({2, 4})}) == "");
   CHECK(gradcheck([&](const Inputs& in) { return index_select(in[0].transpose(0, 1), index); }, {leaf_f64({4, 2})}) == "");
   CHECK(index_select(ramp(), index.slice(0, 0, 0)).shape() == Shape{0});
+}
+
+TEST_CASE("index_select: an index written since is refused on the way back") {
+  Tensor index = Tensor::from_vector<std::int64_t>({3, 0});
+  const Tensor x = leaf_f64({4});
+  const Tensor y = sum(index_select(x, index));
+  index.fill_(1000);
+  CHECK(error_of<AutogradError>([&] { y.backward(); }) ==
+        "index_select: a tensor saved for backward was written in place since (version 1, expected 0)");
+  CHECK_FALSE(x.grad().defined());
 }
 
 TEST_CASE("cat and stack") {
