@@ -53,6 +53,8 @@ autograd::BackwardFunction binary_backward(const Tensor& a, const Tensor& b, Fir
 
 Tensor same(const Tensor& g) { return g; }
 
+bool is_half(const Tensor& tensor) { return tensor.dtype() == DType::f16 || tensor.dtype() == DType::bf16; }
+
 // The larger (or smaller) operand: `wins` compares a with b.
 Tensor extremum(const char* name, MapOp op, MapOp wins, const Tensor& a, const Tensor& b) {
   const bool followed = follows_gradients(a) || follows_gradients(b);
@@ -124,12 +126,18 @@ Tensor operator-(double a, const Tensor& b) {
   return record("sub", affine(b, -1, a), {b}, [](const Tensor& g, Needs) { return Gradients{-g}; });
 }
 
+// A tensor of 16 bits would round the scalar: like other functions of one, the quotient is computed in f32 and rounded once.
+
 Tensor operator/(const Tensor& a, double b) {
+  if (is_half(a)) return (a.to(DType::f32) / b).to(a.dtype());
   const Tensor divisor = Tensor::full({}, b, {a.dtype(), a.device()});  // a/b rounded once, not a*(1/b)
   return div(a, divisor);
 }
 
-Tensor operator/(double a, const Tensor& b) { return div(Tensor::full({}, a, {b.dtype(), b.device()}), b); }
+Tensor operator/(double a, const Tensor& b) {
+  if (is_half(b)) return (a / b.to(DType::f32)).to(b.dtype());
+  return div(Tensor::full({}, a, {b.dtype(), b.device()}), b);
+}
 
 Tensor operator-(const Tensor& a) {
   return record("neg", map("neg", MapOp::neg, {a}), {a}, [](const Tensor& g, Needs) { return Gradients{-g}; });

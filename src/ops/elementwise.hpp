@@ -1,6 +1,7 @@
 #pragma once
 // Elementwise arithmetic with broadcasting. All differentiable unless said; all throw ShapeError, DTypeError and DeviceError,
-// naming the operation, when the operands do not go together. Operands must share dtype and device: convert with to().
+// naming the operation, when the operands do not go together. Operands must share dtype and device: convert with to(). A double
+// beside f16 or bf16 is taken in f32, in which the result is computed and from which it is rounded once.
 
 #include "tensor/tensor.hpp"
 

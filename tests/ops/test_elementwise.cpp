@@ -172,6 +172,24 @@ TEST_CASE("16-bit types are computed in f32 and rounded once") {
   }
 }
 
+TEST_CASE("16-bit types divide by what f32 makes of a double, as they add and multiply") {
+  const Tensor x = Tensor::from_vector<double>({1000}).to(DType::f16);
+  CHECK(max_difference(x / 1e5, Tensor::from_vector<double>({0.01}).to(DType::f16)) == 0);
+  CHECK(max_difference(1e6 / x, Tensor::from_vector<double>({1000}).to(DType::f16)) == 0);
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const Tensor whole = Tensor::arange(1, 257, 1, {.dtype = DType::f64});
+    CHECK((whole.to(dtype) / 3.3).dtype() == dtype);
+    CHECK(max_difference(whole.to(dtype) / 3.3, (whole / 3.3).to(dtype)) == 0);
+    CHECK(max_difference(3.3 / whole.to(dtype), (3.3 / whole).to(dtype)) == 0);
+    Tensor by = whole.to(dtype), under = whole.to(dtype);
+    by.set_requires_grad(true), under.set_requires_grad(true);
+    sum(by / 3.3).backward();
+    CHECK(max_difference(by.grad(), Tensor::full({256}, 1 / 3.3, {.dtype = dtype})) == 0);
+    sum(3.3 / under).backward();
+    CHECK(max_difference(under.grad(), (-3.3 / square(whole)).to(dtype)) == 0);
+  }
+}
+
 TEST_CASE("allclose") {
   const double inf = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
