@@ -15,11 +15,11 @@ void require_epsilon(const char* layer, double epsilon) {
   require<ShapeError>(std::isfinite(epsilon) && epsilon >= 0, layer, ": expected epsilon >= 0, got ", epsilon);
 }
 
-// The plain average of `count` batches, of which `batch` is the last. The count stays on its device: nothing waits for it.
-void include(Tensor average, const Tensor& batch, const Tensor& count) {
+// The plain average of `count` batches, of which `batch` is the last. Nothing waits for the count, wherever it is.
+Tensor including(const Tensor& average, const Tensor& batch, const Tensor& count) {
   const DType dtype = average.dtype() == DType::f64 ? DType::f64 : DType::f32;
   const Tensor before = average.to(dtype);
-  average.copy_(before + (batch.to(dtype) - before) / count.to(dtype));
+  return before + (batch.to(dtype) - before) / count.to(average.device()).to(dtype);
 }
 
 }  // namespace
@@ -85,19 +85,20 @@ Tensor BatchNorm1d::forward(const Tensor& x) {
   const Tensor mean = averages ? Tensor::zeros_like(running_mean_) : running_mean_;
   const Tensor var = averages ? Tensor::zeros_like(running_var_) : running_var_;
   Tensor y = batch_norm(x, mean, var, weight_, bias_, options);
+  if (!updates) return y;
   const NoGradGuard no_grad;
-  if (updates) {
-    const auto count = [batches = num_batches_tracked_] {
-      const NoGradGuard off_the_tape;
-      Tensor(batches).copy_(batches + 1.0);
-    };
-    count();
-    if (num_batches_tracked_.device().is_cpu()) cuda::on_replay(count);
-  }
   if (averages) {
-    include(running_mean_, mean, num_batches_tracked_);
-    include(running_var_, var, num_batches_tracked_);
+    const Tensor batches = num_batches_tracked_ + 1.0;
+    const Tensor new_mean = including(running_mean_, mean, batches), new_var = including(running_var_, var, batches);
+    running_mean_.copy_(new_mean);
+    running_var_.copy_(new_var);
   }
+  const auto count = [batches = num_batches_tracked_] {
+    const NoGradGuard off_the_tape;
+    Tensor(batches).copy_(batches + 1.0);
+  };
+  count();
+  if (num_batches_tracked_.device().is_cpu()) cuda::on_replay(count);
   return y;
 }
 

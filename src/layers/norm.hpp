@@ -32,7 +32,7 @@ class GroupNorm : public Module {
 
 /// Each channel brought to mean 0 and variance 1 over N and L: by the batch's statistics when training, by the running ones
 /// otherwise. x (N, C) or (N, C, L). Parameters: weight (C), bias (C); buffers: running_mean (C), running_var (C),
-/// num_batches_tracked (), an i64 that stays on the host.
+/// num_batches_tracked (), an i64 that Module::to leaves where it is.
 class BatchNorm1d : public Module {
  public:
   struct Options {
@@ -47,7 +47,8 @@ class BatchNorm1d : public Module {
   /// Throws ShapeError naming the option that is out of range.
   explicit BatchNorm1d(const Options& options);
   void visit(Visitor& visitor) override;
-  /// Updates the running statistics when training. Throws ShapeError when training on a single value per channel.
+  /// Updates the running statistics when training. Throws ShapeError when training on a single value per channel, DeviceError
+  /// in cuda::capture where plain averages on a GPU are divided by a counter on the host; then nothing has changed.
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 
  private:

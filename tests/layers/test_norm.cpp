@@ -25,6 +25,15 @@ Tensor state_of(Module& module, const std::string& name) {
   return {};
 }
 
+// Gives a layer a counter that no average can be divided by.
+struct CounterOfTwo : Visitor {
+  void parameter(std::string_view, Tensor&) override {}
+  void buffer(std::string_view name, Tensor& tensor) override {
+    if (name == "num_batches_tracked") tensor = Tensor::zeros({2}, {.dtype = DType::i64});
+  }
+  void module(std::string_view, Module&) override {}
+};
+
 }  // namespace
 
 TEST_CASE("group norm layer: names, initial values and formula") {
@@ -104,6 +113,17 @@ TEST_CASE("batch norm layer: without momentum the running mean is the plain aver
   CHECK(state_of(layer, "num_batches_tracked").item<std::int64_t>() == 3);
 }
 
+TEST_CASE("batch norm layer: the plain average of a layer that was moved away from its counter") {
+  BatchNorm1d made_there({.num_features = 1, .momentum = std::nullopt});
+  BatchNorm1d moved({.num_features = 1, .momentum = std::nullopt, .device = Device::cpu()});
+  moved.to(default_device());
+  for (BatchNorm1d* layer : {&made_there, &moved}) {
+    for (const float value : {1.0f, 4.0f, 10.0f}) (void)(*layer)(Tensor::from_vector<float>({value - 1, value + 1}, {2, 1}));
+    CHECK(state_of(*layer, "running_mean").item() == doctest::Approx(5));
+    CHECK(state_of(*layer, "num_batches_tracked").item<std::int64_t>() == 3);
+  }
+}
+
 TEST_CASE("batch norm layer: without tracking the batch's statistics are used in eval, too") {
   BatchNorm1d layer({.num_features = 1, .affine = false, .track_running_stats = false, .dtype = DType::f64});
   CHECK(layer.state_dict().empty());
@@ -128,6 +148,12 @@ TEST_CASE("batch norm layer: errors, after which the statistics are as before") 
   CHECK_THROWS_AS((void)layer(one), ShapeError);
   CHECK(state_of(layer, "num_batches_tracked").item<std::int64_t>() == 0);
   CHECK(state_of(layer, "running_mean").to_vector<double>() == std::vector<double>{0, 0});
+  BatchNorm1d averaging = batch_norm_f64(1, std::nullopt);
+  CounterOfTwo spoils;
+  averaging.visit(spoils);
+  CHECK_THROWS_AS((void)averaging(Tensor::from_vector<double>({1, 3}, {2, 1})), ShapeError);
+  CHECK(state_of(averaging, "num_batches_tracked").to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 0});
+  CHECK(state_of(averaging, "running_mean").item() == 0);
   CHECK_THROWS_WITH_AS((void)layer(Tensor::ones({4, 3, 5})), "BatchNorm1d: expected x (N, C=2) or (N, C=2, L), got (4, 3, 5)",
                        ShapeError);
 }
