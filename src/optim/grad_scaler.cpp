@@ -54,11 +54,13 @@ Tensor GradScaler::scale(const Tensor& loss) {
 }
 
 GradScaler::Entry& GradScaler::entry_of(const Optimizer& optimizer) {
-  const auto known = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.optimizer == &optimizer; });
+  const auto is_its = [&](const Entry& entry) { return entry.optimizer.lock() == optimizer.identity(); };
+  const auto known = std::find_if(entries_.begin(), entries_.end(), is_its);
   if (known != entries_.end()) return *known;
   require<Error>(entries_.size() < Backend::kMaxFound, kName, ": expected at most ", Backend::kMaxFound, " optimizers");
   require_not_recording(state_.device());
-  return entries_.emplace_back(Entry{&optimizer, Tensor::zeros({}, {.dtype = DType::f64, .device = state_.device()})});
+  return entries_.emplace_back(
+      Entry{optimizer.identity(), Tensor::zeros({}, {.dtype = DType::f64, .device = state_.device()})});
 }
 
 void GradScaler::unscale(Optimizer& optimizer) {
@@ -106,6 +108,7 @@ void GradScaler::update() {
           state_, found,
           {.growth = options_.growth_factor, .backoff = options_.backoff_factor, .interval = options_.growth_interval});
   state_.storage().bump_version();
+  std::erase_if(entries_, [](const Entry& entry) { return entry.optimizer.expired(); });
   for (Entry& entry : entries_) entry.stage = Stage::ready;
 }
 

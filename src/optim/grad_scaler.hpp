@@ -2,6 +2,7 @@
 // Loss scaling, for training in f16 (Micikevicius et al., arXiv 1710.03740): PyTorch's torch.amp.GradScaler.
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "optim/optimizer.hpp"
@@ -48,7 +49,8 @@ class GradScaler {
   /// The optimizer's step, left out where a gradient is not finite. Throws like unscale().
   void step(Optimizer& optimizer);
   /// Changes the scale, once all optimizers have stepped: grows after good steps, backs off after a bad one. A scale that f32
-  /// cannot hold is not taken. Throws Error where nothing was unscaled since the last update.
+  /// cannot hold is not taken. Optimizers that are no more are forgotten. Throws Error where nothing was unscaled since the
+  /// last update.
   void update();
 
   [[nodiscard]] bool enabled() const { return options_.enabled; }
@@ -67,7 +69,7 @@ class GradScaler {
  private:
   enum class Stage : unsigned char { ready, unscaled, stepped };
   struct Entry {
-    const Optimizer* optimizer;
+    std::weak_ptr<const void> optimizer;
     Tensor found;  // () f64: not 0 where a gradient was not finite
     Stage stage = Stage::ready;
   };

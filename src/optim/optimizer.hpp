@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -73,6 +74,9 @@ class Optimizer {
   /// that does not fit; then nothing has changed.
   void load_state(const OptimizerState& state);
 
+  /// To be remembered by, through a weak pointer: another optimizer may be made at the address of one that is gone.
+  [[nodiscard]] const std::shared_ptr<const void>& identity() const { return identity_; }
+
  protected:
   /// Tensors kept for each parameter.
   enum class Moments : unsigned char { none, momentum, momentum_and_second };
@@ -135,6 +139,7 @@ class Optimizer {
   std::vector<Group> groups_;
   std::vector<Entry> entries_;
   std::vector<DeviceState> states_;  // nearly always one
+  std::shared_ptr<const void> identity_ = std::make_shared<char>();
 };
 
 }  // namespace polyphase

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "autograd/autocast.hpp"
 #include "layers/losses.hpp"
@@ -227,4 +228,30 @@ TEST_CASE("grad_scaler: errors") {
   CHECK_THROWS_WITH_AS(GradScaler({.growth_factor = 1}), "GradScaler: expected growth_factor > 1, got 1", ShapeError);
   CHECK_THROWS_WITH_AS(GradScaler({.backoff_factor = 1}), "GradScaler: expected backoff_factor in (0, 1), got 1", ShapeError);
   CHECK_THROWS_WITH_AS(GradScaler({.growth_interval = 0}), "GradScaler: expected growth_interval >= 1, got 0", ShapeError);
+}
+
+TEST_CASE("grad_scaler: optimizers may come and go, at one address too") {
+  const Quadratic problem;
+  const std::vector<Tensor> parameters{problem.parameter};
+  GradScaler scaler({.initial_scale = 8});
+  const auto backward = [&] {
+    problem.parameter.set_grad({});
+    scaler.scale(problem.loss()).backward();
+  };
+  std::vector<std::optional<SGD>> places(70);  // more than update() takes at once
+  for (std::optional<SGD>& optimizer : places) {
+    optimizer.emplace(parameters);
+    backward();
+    scaler.step(*optimizer);
+    scaler.update();
+    optimizer.reset();
+  }
+  std::optional<SGD>& optimizer = places.front();
+  for (int i = 0; i < 2; ++i) {
+    optimizer.emplace(parameters);
+    backward();
+    const std::vector<double> scaled = problem.parameter.grad().to_vector<double>();
+    scaler.unscale(*optimizer);
+    CHECK(problem.parameter.grad().to_vector<double>()[0] == scaled[0] / 8);
+  }
 }
