@@ -83,7 +83,7 @@ struct Optimizer::Batch {
 void Optimizer::step(const Tensor& skip) {
   if (skip.defined()) check_skip(skip);
   const NoGradGuard no_grad;
-  const std::vector<Batch> batches = collect();  // all that can run out of memory, before anything changes
+  const std::vector<Batch> batches = collect();  // all that can be refused or run out of memory, before anything changes
   std::vector<Device> counted;
   for (const Batch& batch : batches) {
     const bool first = std::find(counted.begin(), counted.end(), batch.device) == counted.end();
@@ -130,8 +130,11 @@ std::vector<Optimizer::Batch> Optimizer::collect() {
       Entry& entry = entries_[i];
       const Tensor grad = entry.parameter.grad();
       if (!grad.defined()) continue;
-      allocate_moments(entry);
       const Device device = entry.parameter.device();
+      const DType dtype = entry.parameter.dtype();
+      require<DTypeError>(!device.is_cpu() || dtype == DType::f32 || dtype == DType::f64, name_,
+                          "::step: expected parameters of f32 or f64 on cpu, parameter ", i, " is ", dtype);
+      allocate_moments(entry);
       (void)state_on(device);
       auto batch =
           std::find_if(batches.begin(), batches.end(), [&](const Batch& b) { return b.group == g && b.device == device; });

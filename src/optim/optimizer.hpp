@@ -43,7 +43,8 @@ class Optimizer {
 
   /// One update of every parameter that has a gradient; the others, and their step counts, stay as they are. Never waits for
   /// the device. May be recorded by cuda::capture after one eager step: replays go on counting and see the learning rate
-  /// that is set when they run. Throws DeviceError where state would have to be made while recording.
+  /// that is set when they run. Throws DeviceError where state would have to be made while recording, DTypeError for a
+  /// parameter of f16 or bf16 on the host; then nothing has changed.
   void step() { step({}); }
   /// Changes and counts nothing where `skip`, one f64 on the parameters' device, is not 0. For GradScaler. Throws DTypeError,
   /// ShapeError, DeviceError.

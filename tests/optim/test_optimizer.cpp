@@ -241,3 +241,19 @@ TEST_CASE("optimizer: a state that does not fit is refused and changes nothing")
          "Adam::load_state: expected \"0.momentum\" of shape (2,), got an undefined tensor");
   expect([](S& s) { s.numbers.emplace_back("more", 1); }, "Adam::load_state: expected 2 tensors and 6 numbers, got 2 and 7");
 }
+
+TEST_CASE("optimizer: on the host a parameter of 16 bits is refused before any other changes") {
+  const DeviceGuard host(Device::cpu());
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const Tensor wide = leaf({1}), narrow = Tensor::ones({1}, {.dtype = dtype, .requires_grad = true});
+    SGD sgd(std::vector<ParameterGroup>{{.parameters = {wide}}, {.parameters = {narrow}}});
+    Adam adam({wide, narrow});
+    set_grads({wide, narrow}, 1);
+    const std::string text = concat("::step: expected parameters of f32 or f64 on cpu, parameter 1 is ", dtype);
+    CHECK_THROWS_WITH_AS(sgd.step(), ("SGD" + text).c_str(), DTypeError);
+    CHECK_THROWS_WITH_AS(adam.step(), ("Adam" + text).c_str(), DTypeError);
+    CHECK(wide.item() == 1);
+    CHECK(sgd.steps() == 0);
+    CHECK(adam.state().tensors.empty());
+  }
+}
