@@ -33,6 +33,7 @@ Tensor reshaped_view(const Tensor& tensor, const Shape& shape) {
 
 Tensor map(const char* operation, MapOp op, std::initializer_list<Tensor> inputs, MapScalars scalars) {
   require_alike(operation, std::span<const Tensor>(inputs.begin(), inputs.size()));
+  for (const double scalar : {scalars.p, scalars.q}) require_representable(operation, scalar, inputs.begin()->dtype());
   Shape shape = inputs.begin()->shape();
   for (const Tensor& input : inputs)
     if (!(input.shape() == shape)) shape = broadcast_shapes(operation, shape, input.shape());

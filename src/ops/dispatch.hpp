@@ -13,7 +13,8 @@ namespace polyphase::ops {
 void require_alike(const char* operation, std::span<const Tensor> tensors);
 /// Throws DTypeError unless the tensor is floating point.
 void require_floating(const char* operation, const Tensor& tensor);
-/// A fresh tensor of the broadcast shape holding op(inputs...).
+/// A fresh tensor of the broadcast shape holding op(inputs...). Throws DTypeError where inputs of i64 meet a scalar that is
+/// none.
 [[nodiscard]] Tensor map(const char* operation, MapOp op, std::initializer_list<Tensor> inputs, MapScalars scalars = {});
 
 /// The tensor seen in a shape that it broadcasts to, off the tape.

@@ -25,7 +25,13 @@ using ops::map;
 namespace {
 
 // p*a + q, off the tape.
-Tensor affine(const Tensor& a, double p, double q) { return map("affine", MapOp::affine, {a}, {p, q}); }
+Tensor affine(const char* name, const Tensor& a, double p, double q) { return map(name, MapOp::affine, {a}, {p, q}); }
+
+// The second operand of a function of a tensor and a scalar.
+Tensor scalar(const char* name, double value, const Tensor& like) {
+  require_representable(name, value, like.dtype());
+  return Tensor::full({}, value, {like.dtype(), like.device()});
+}
 
 // A function of one floating-point tensor whose derivative is known from its input or its output.
 enum class Keep : std::uint8_t { input, output };
@@ -69,6 +75,21 @@ Tensor extremum(const char* name, MapOp op, MapOp wins, const Tensor& a, const T
                 binary_backward(
                     a, b, [sa, sb, share](const Tensor& g) { return share(sa, sb, g); },
                     [sa, sb, share](const Tensor& g) { return share(sb, sa, g); }));
+}
+
+// A bound past what i64 holds is none.
+Tensor clamp_integers(const Tensor& a, double low, double high) {
+  const bool has_low = !(low <= -0x1p63), has_high = !(high >= 0x1p63);
+  if (has_low && has_high) return map("clamp", MapOp::clamp, {a}, {low, high});
+  if (has_low) return map("clamp", MapOp::maximum, {a, scalar("clamp", low, a)});
+  return has_high ? map("clamp", MapOp::minimum, {a, scalar("clamp", high, a)}) : a.clone();
+}
+
+// |a - b|. Of integers in f64: exact to 2^53, and where their difference would wrap around.
+Tensor distance(const Tensor& a, const Tensor& b) {
+  if (a.dtype() != DType::i64) return abs(sub(a, b));
+  const Tensor exact = abs(sub(a, b)).to(DType::f64), wide = abs(sub(a.to(DType::f64), b.to(DType::f64)));
+  return where(less(wide, scalar("allclose", 0x1p62, wide)), exact, wide);
 }
 
 Tensor comparison(const char* name, MapOp op, const Tensor& a, const Tensor& b) {
@@ -115,28 +136,27 @@ Tensor div(const Tensor& a, const Tensor& b) {
 }
 
 Tensor add(const Tensor& a, double b) {
-  return record("add", affine(a, 1, b), {a}, [](const Tensor& g, Needs) { return Gradients{g}; });
+  return record("add", affine("add", a, 1, b), {a}, [](const Tensor& g, Needs) { return Gradients{g}; });
 }
 
 Tensor mul(const Tensor& a, double b) {
-  return record("mul", affine(a, b, 0), {a}, [b](const Tensor& g, Needs) { return Gradients{affine(g, b, 0)}; });
+  return record("mul", affine("mul", a, b, 0), {a}, [b](const Tensor& g, Needs) { return Gradients{affine("mul", g, b, 0)}; });
 }
 
 Tensor operator-(double a, const Tensor& b) {
-  return record("sub", affine(b, -1, a), {b}, [](const Tensor& g, Needs) { return Gradients{-g}; });
+  return record("sub", affine("sub", b, -1, a), {b}, [](const Tensor& g, Needs) { return Gradients{-g}; });
 }
 
 // A tensor of 16 bits would round the scalar: like other functions of one, the quotient is computed in f32 and rounded once.
 
 Tensor operator/(const Tensor& a, double b) {
   if (is_half(a)) return (a.to(DType::f32) / b).to(a.dtype());
-  const Tensor divisor = Tensor::full({}, b, {a.dtype(), a.device()});  // a/b rounded once, not a*(1/b)
-  return div(a, divisor);
+  return div(a, scalar("div", b, a));  // rounded once, not a*(1/b)
 }
 
 Tensor operator/(double a, const Tensor& b) {
   if (is_half(b)) return (a / b.to(DType::f32)).to(b.dtype());
-  return div(Tensor::full({}, a, {b.dtype(), b.device()}), b);
+  return div(scalar("div", a, b), b);
 }
 
 Tensor operator-(const Tensor& a) {
@@ -199,6 +219,7 @@ Tensor pow(const Tensor& a, double exponent) {
 }
 
 Tensor clamp(const Tensor& a, double low, double high) {
+  if (a.dtype() == DType::i64) return clamp_integers(a, low, high);
   return record("clamp", map("clamp", MapOp::clamp, {a}, {low, high}), {a},
                 [saved = save_if(follows_gradients(a), a), low, high](const Tensor& g, Needs) {
                   const Tensor& x = saved.get();
@@ -241,11 +262,12 @@ Tensor equal(const Tensor& a, const Tensor& b) { return comparison("equal", MapO
 
 bool allclose(const Tensor& a, const Tensor& b, double relative, double absolute) {
   const NoGradGuard no_grad;
-  const Tensor difference = abs(sub(a, b));
-  const Tensor within = less_equal(difference, add(mul(abs(b), relative), absolute));
+  const Tensor difference = distance(a, b);
+  const Tensor size = abs(a.dtype() == DType::i64 ? b.to(difference.dtype()) : b);
+  const Tensor within = less_equal(difference, add(mul(size, relative), absolute));
   // An infinite b allows everything, so the difference must be finite; infinities of one sign are close although theirs is NaN.
-  const Tensor infinity = Tensor::full({}, std::numeric_limits<double>::infinity(), {a.dtype(), a.device()});
-  const Tensor good = maximum(mul(within, less(difference, infinity)), equal(a, b));
+  const Tensor infinity = scalar("allclose", std::numeric_limits<double>::infinity(), difference);
+  const Tensor good = maximum(mul(within, less(difference, infinity)), equal(a, b).to(difference.dtype()));
   return good.numel() == 0 || min(good).item() == 1;
 }
 

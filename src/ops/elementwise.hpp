@@ -1,7 +1,8 @@
 #pragma once
 // Elementwise arithmetic with broadcasting. All differentiable unless said; all throw ShapeError, DTypeError and DeviceError,
 // naming the operation, when the operands do not go together. Operands must share dtype and device: convert with to(). A double
-// beside f16 or bf16 is taken in f32, in which the result is computed and from which it is rounded once.
+// beside f16 or bf16 is taken in f32, in which the result is computed and from which it is rounded once; one beside i64 must be
+// a whole number that i64 holds (DTypeError).
 
 #include "tensor/tensor.hpp"
 
@@ -40,7 +41,8 @@ namespace polyphase {
 [[nodiscard]] Tensor sin(const Tensor& a);
 [[nodiscard]] Tensor cos(const Tensor& a);
 [[nodiscard]] Tensor pow(const Tensor& a, double exponent);
-/// Values brought into [low, high]; the gradient passes inside and at the bounds, as in PyTorch.
+/// Values brought into [low, high]; a bound that i64 does not reach does not bound its values. The gradient passes inside and
+/// at the bounds, as in PyTorch.
 [[nodiscard]] Tensor clamp(const Tensor& a, double low, double high);
 /// Gradients go to the larger (smaller) operand, half to each where equal, as in PyTorch.
 [[nodiscard]] Tensor maximum(const Tensor& a, const Tensor& b);
@@ -55,7 +57,7 @@ namespace polyphase {
 [[nodiscard]] Tensor less_equal(const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor equal(const Tensor& a, const Tensor& b);
 
-/// True if |a - b| <= absolute + relative*|b| everywhere; false where either is NaN. Waits for the device.
+/// True if |a - b| <= absolute + relative*|b| everywhere; false where either is NaN; of i64 in f64. Waits for the device.
 [[nodiscard]] bool allclose(const Tensor& a, const Tensor& b, double relative = 1e-5, double absolute = 1e-8);
 
 }  // namespace polyphase

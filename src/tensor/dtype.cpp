@@ -1,6 +1,9 @@
 #include "tensor/dtype.hpp"
 
+#include <cmath>
 #include <ostream>
+
+#include "tensor/error.hpp"
 
 namespace polyphase {
 
@@ -55,5 +58,10 @@ std::string_view name_of(DType dtype) {
 }
 
 std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name_of(dtype); }
+
+void require_representable(const char* operation, double value, DType dtype) {
+  require<DTypeError>(is_floating_point(dtype) || (value == std::nearbyint(value) && std::abs(value) < 0x1p63), operation,
+                      ": expected a value that i64 can hold, got ", value);
+}
 
 }  // namespace polyphase

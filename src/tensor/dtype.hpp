@@ -49,6 +49,8 @@ struct BFloat16 {
 std::ostream& operator<<(std::ostream& out, DType dtype);
 
 [[nodiscard]] constexpr bool is_floating_point(DType dtype) { return dtype != DType::i64; }
+/// Throws DTypeError naming `operation` where `dtype` is i64 and `value` no whole number that it holds.
+void require_representable(const char* operation, double value, DType dtype);
 
 /// The DType of a C++ element type: `dtype_of<float>` is DType::f32.
 template <class T>

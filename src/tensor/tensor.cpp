@@ -42,12 +42,6 @@ Tensor random_tensor(const char* operation, const Shape& shape, const TensorOpti
   return out.set_requires_grad(options.requires_grad);
 }
 
-// Refuses values that would silently become something else in an i64.
-void require_representable(const char* operation, double value, DType dtype) {
-  require<DTypeError>(is_floating_point(dtype) || (value == std::nearbyint(value) && std::abs(value) < 0x1p63), operation,
-                      ": expected a value that i64 can hold, got ", value);
-}
-
 }  // namespace
 
 Tensor Tensor::empty(const Shape& shape, const TensorOptions& options) {

@@ -65,6 +65,33 @@ TEST_CASE("integers add and multiply too") {
   CHECK((a * a).to_vector<std::int64_t>() == std::vector<std::int64_t>{1, 4, 9});
 }
 
+TEST_CASE("integers take a scalar that is one of them, and refuse others") {
+  const double inf = std::numeric_limits<double>::infinity();
+  using Ints = std::vector<std::int64_t>;
+  const Tensor a = Tensor::from_vector<std::int64_t>({3, 5, -7});
+  CHECK((a * 2.0).to_vector<std::int64_t>() == Ints{6, 10, -14});
+  CHECK((1.0 - a).to_vector<std::int64_t>() == Ints{-2, -4, 8});
+  CHECK((a / 2.0).to_vector<std::int64_t>() == Ints{1, 2, -3});
+  const auto refused = [](const char* operation, double value) {
+    return concat(operation, ": expected a value that i64 can hold, got ", value);
+  };
+  CHECK(error_of<DTypeError>([&] { return a * 0.5; }) == refused("mul", 0.5));
+  CHECK(error_of<DTypeError>([&] { return a + 0.5; }) == refused("add", 0.5));
+  CHECK(error_of<DTypeError>([&] { return inf - a; }) == refused("sub", inf));
+  CHECK(error_of<DTypeError>([&] { return a / 0.5; }) == refused("div", 0.5));
+  CHECK(error_of<DTypeError>([&] { return 0.5 / a; }) == refused("div", 0.5));
+  CHECK(error_of<DTypeError>([&] { return add_scaled(a, a, 1e300); }) == refused("add_scaled", 1e300));
+  CHECK(error_of<DTypeError>([&] { return clamp(a, 0.5, 4); }) == refused("clamp", 0.5));
+  CHECK(error_of<DTypeError>([&] { return clamp(a, std::nan(""), 4); }) == refused("clamp", std::nan("")));
+  CHECK(error_of<DTypeError>([&] { return clamp(a, inf, inf); }) == refused("clamp", inf));
+  CHECK(clamp(a, -1, 4).to_vector<std::int64_t>() == Ints{3, 4, -1});
+  CHECK(clamp(a, 0, inf).to_vector<std::int64_t>() == Ints{3, 5, 0});
+  CHECK(clamp(a, -inf, 4).to_vector<std::int64_t>() == Ints{3, 4, -7});
+  CHECK(clamp(a, -1e300, 1e300).to_vector<std::int64_t>() == Ints{3, 5, -7});
+  CHECK(clamp(a, -0x1p63, 0x1p63).to_vector<std::int64_t>() == Ints{3, 5, -7});
+  CHECK_FALSE(clamp(a, -inf, inf).storage().shares_with(a.storage()));
+}
+
 TEST_CASE("functions of one tensor") {
   const Tensor a = vector({0.25, 4});
   CHECK(sqrt(a).to_vector<double>() == Values{0.5, 2});
@@ -201,6 +228,18 @@ TEST_CASE("allclose") {
   CHECK_FALSE(allclose(vector({1}), vector({inf})));
   CHECK_FALSE(allclose(vector({inf}), vector({1})));
   CHECK(allclose(random_f64({0}), random_f64({0})));
+}
+
+TEST_CASE("allclose of integers") {
+  const auto integer = [](std::int64_t value) { return Tensor::from_vector<std::int64_t>({value, 7}); };
+  constexpr std::int64_t kLarge = std::int64_t{1} << 53, kMax = std::numeric_limits<std::int64_t>::max();
+  CHECK(allclose(integer(5), integer(5)));
+  CHECK_FALSE(allclose(integer(5), integer(6)));
+  CHECK(allclose(integer(5), integer(6), 0, 1));
+  CHECK(allclose(integer(100), integer(99), 0.02));
+  CHECK_FALSE(allclose(integer(kLarge + 1), integer(kLarge), 0, 0.5));  // one number in f64
+  CHECK(allclose(integer(kLarge + 1), integer(kLarge), 0, 1));
+  CHECK_FALSE(allclose(integer(kMax), integer(-kMax), 0, 10));  // their difference wraps around to -2
 }
 
 TEST_CASE("errors name the operation and what came") {
