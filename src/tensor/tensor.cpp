@@ -134,10 +134,20 @@ bool Tensor::is_contiguous() const {
   return true;
 }
 
-double Tensor::item_as_double() const {
+void Tensor::read_item(void* value) const {
   require<ShapeError>(numel() == 1, "item: expected a tensor of one element, got shape ", shape());
+  backend_of(device()).copy_to_host(value, raw(), size_of(dtype()));
+}
+
+std::int64_t Tensor::item_as_integer() const {
+  std::int64_t value = 0;
+  read_item(&value);
+  return value;
+}
+
+double Tensor::item_as_double() const {
   std::array<std::byte, 8> bytes;
-  backend_of(device()).copy_to_host(bytes.data(), raw(), size_of(dtype()));
+  read_item(bytes.data());
   return dispatch(dtype(), [&]<class T>(T) {
     T value;
     std::copy_n(bytes.data(), sizeof value, reinterpret_cast<std::byte*>(&value));

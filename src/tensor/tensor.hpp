@@ -101,6 +101,8 @@ class Tensor {
   /// The only element, converted to T. Waits for the device. Throws ShapeError unless numel() is 1.
   template <class T = double>
   [[nodiscard]] T item() const {
+    if constexpr (std::is_integral_v<T>)
+      if (dtype() == DType::i64) return static_cast<T>(item_as_integer());
     return static_cast<T>(item_as_double());
   }
   /// All elements in row-major order. Waits for the device. Throws DTypeError unless T is the element type.
@@ -177,6 +179,7 @@ class Tensor {
     return *impl_;
   }
   [[nodiscard]] double item_as_double() const;
+  [[nodiscard]] std::int64_t item_as_integer() const;
 
   std::shared_ptr<Impl> impl_;
 };

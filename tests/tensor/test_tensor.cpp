@@ -144,6 +144,10 @@ TEST_CASE("item") {
   CHECK(Tensor::full({1, 1}, 2.5).item<float>() == 2.5f);
   CHECK(Tensor::from_vector<float>({1, 2, 3}).select(0, 1).item() == 2.0);
   CHECK(Tensor::full({}, 3, {.dtype = DType::i64}).item<int>() == 3);
+  CHECK(Tensor::from_vector<std::int64_t>({9007199254740993}).item<std::int64_t>() == 9007199254740993);  // 2^53 + 1
+  CHECK(Tensor::from_vector<std::int64_t>({-9007199254740993}).item<long long>() == -9007199254740993);
+  CHECK(Tensor::full({}, 0.5).item<bool>());
+  CHECK(Tensor::full({}, 1e19).item<std::uint64_t>() == static_cast<std::uint64_t>(1e19f));
   CHECK(Tensor::full({}, 0.5, {.dtype = DType::f16}).item() == 0.5);
   CHECK(Tensor::full({}, -0.5, {.dtype = DType::bf16}).item() == -0.5);
   CHECK_THROWS_WITH_AS((void)Tensor::zeros({2, 3}).item(), "item: expected a tensor of one element, got shape (2, 3)",
