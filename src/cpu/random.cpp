@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <numbers>
 #include <type_traits>
 
 #include "cpu/copy.hpp"
 #include "cpu/elementwise_loop.hpp"
 #include "cpu/threads.hpp"
+#include "tensor/backend.hpp"
 
 namespace polyphase::cpu {
 namespace {
@@ -31,15 +31,13 @@ std::array<double, 2> unit_numbers(const Words& words, double) {
   return numbers;
 }
 
-// The end of [low, high) that rounding may not reach.
+// `largest` is the end that rounding may not pass.
 template <class T>
 struct UniformTransform {
   double low, width;
   T largest;
-  UniformTransform(double from, double to)
-      : low(from),
-        width(to - from),
-        largest(to > from ? std::nextafter(static_cast<T>(to), -std::numeric_limits<T>::infinity()) : static_cast<T>(to)) {}
+  UniformTransform(double from, double to, DType dtype)
+      : low(from), width(to - from), largest(static_cast<T>(uniform_limit(from, to, dtype))) {}
   template <class Numbers>
   void operator()(Numbers& numbers) const {
     for (T& u : numbers) u = std::min(static_cast<T>(low + static_cast<double>(u) * width), largest);
@@ -91,8 +89,8 @@ void require_floating(const char* operation, const Tensor& out) {
 
 void uniform(const Tensor& out, GeneratorState state, double low, double high) {
   require_floating("uniform", out);
-  if (out.dtype() == DType::f64) return fill_typed<double>(out, state, UniformTransform<double>(low, high));
-  fill_typed<float>(out, state, UniformTransform<float>(low, high));
+  if (out.dtype() == DType::f64) return fill_typed<double>(out, state, UniformTransform<double>(low, high, DType::f64));
+  fill_typed<float>(out, state, UniformTransform<float>(low, high, out.dtype()));
 }
 
 void normal(const Tensor& out, GeneratorState state, double mean, double deviation) {

@@ -7,8 +7,8 @@
 namespace polyphase::cpu {
 
 /// Element i of the contiguous `out` from block state.offset + i/4, word i%4 (f64: block + i/2, words 2(i%2) and 2(i%2)+1):
-/// its upper 24 (53) bits as a number in [0, 1), scaled to [low, high). Halves are rounded from f32 (and may so reach high);
-/// i64 throws DTypeError.
+/// its upper 24 (53) bits as a number in [0, 1), scaled to [low, high), but not past uniform_limit(). Halves are rounded
+/// from f32; i64 throws DTypeError.
 void uniform(const Tensor& out, GeneratorState state, double low, double high);
 /// Box-Muller: in f32 elements 2j and 2j+1 of a block come from its words 2j and 2j+1, in f64 from its two 53-bit numbers.
 /// Computed in double and rounded, so that bits do not depend on the instruction set.

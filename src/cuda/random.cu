@@ -4,13 +4,11 @@
 
 #include "cuda/random.hpp"
 
-#include <cmath>
-#include <limits>
-
 #include "cuda/elements.cuh"
 #include "cuda/graph.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/strided.cuh"
+#include "tensor/backend.hpp"
 #include "tensor/philox.hpp"
 
 namespace polyphase::cuda {
@@ -29,15 +27,13 @@ __device__ void unit_numbers(const PhiloxWords& words, double (&numbers)[2]) {
   }
 }
 
-// `largest` is the end of [low, high) that rounding may not reach.
+// `largest` is the end that rounding may not pass.
 template <class A>
 struct Uniform {
   double low, width;
   A largest;
-  Uniform(double from, double to)
-      : low(from),
-        width(to - from),
-        largest(to > from ? std::nextafter(static_cast<A>(to), -std::numeric_limits<A>::infinity()) : static_cast<A>(to)) {}
+  Uniform(double from, double to, DType dtype)
+      : low(from), width(to - from), largest(static_cast<A>(uniform_limit(from, to, dtype))) {}
   template <int kCount>
   __device__ void operator()(A (&numbers)[kCount]) const {
 #pragma unroll
@@ -52,7 +48,7 @@ struct Uniform {
 template <class A>
 struct Normal {
   double mean, deviation;
-  Normal(double centre, double width) : mean(centre), deviation(width) {}
+  Normal(double centre, double width, DType) : mean(centre), deviation(width) {}
   template <int kCount>
   __device__ void operator()(A (&numbers)[kCount]) const {
 #pragma unroll
@@ -96,7 +92,7 @@ void draw(const char* operation, const Tensor& out, GeneratorState state, double
     if constexpr (!std::is_same_v<T, std::int64_t>) {
       const std::int64_t per_block = std::is_same_v<T, double> ? 2 : 4;
       random_kernel<<<grid_for((out.numel() + per_block - 1) / per_block), kThreads, 0, stream>>>(
-          static_cast<T*>(out.raw()), out.numel(), state, replay, Transform<MathOf<T>>(first, second));
+          static_cast<T*>(out.raw()), out.numel(), state, replay, Transform<MathOf<T>>(first, second, out.dtype()));
     }
   });
   check_launch(operation);

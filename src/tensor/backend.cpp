@@ -1,8 +1,27 @@
 #include "tensor/backend.hpp"
 
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
 #include "tensor/error.hpp"
 
 namespace polyphase {
+namespace {
+
+// The next number towards minus infinity.
+template <class T>
+T before(T x) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return std::nextafter(x, -std::numeric_limits<T>::infinity());
+  } else {  // a sign and a magnitude
+    const int step = (x.bits & 0x8000) != 0 ? 1 : -1;
+    x.bits = x.bits == 0 ? std::uint16_t{0x8001} : static_cast<std::uint16_t>(x.bits + step);
+    return x;
+  }
+}
+
+}  // namespace
 
 Backend& backend_of(Device device) {
   if (device.is_cuda()) return cuda_backend(device.index);
@@ -56,6 +75,19 @@ void activate_in_place(Backend& backend, const ConvEpilogue& epilogue, const Ten
 }
 
 }  // namespace
+
+double uniform_limit(double low, double high, DType dtype) {
+  return dispatch(dtype, [&]<class T>(T) {
+    if constexpr (std::is_same_v<T, std::int64_t>) {
+      return high;
+    } else {
+      using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+      const T from(static_cast<Wide>(low)), to(static_cast<Wide>(high));
+      const T limit = static_cast<Wide>(from) < static_cast<Wide>(to) ? before(to) : from;
+      return static_cast<double>(static_cast<Wide>(limit));
+    }
+  });
+}
 
 void finish_in_place(Backend& backend, const ConvEpilogue& epilogue, const Tensor& out) {
   if (out.numel() == 0) return;

@@ -115,8 +115,8 @@ class Backend {
   /// out () = q * sum over i of op(a[i], b[i]) with op squared_difference or smooth_l1; summed as reduce() does, then rounded,
   /// then scaled. a and b: contiguous, of one shape, not empty, f32 or f64.
   virtual void reduce_map(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars) = 0;
-  /// Contiguous out; element i from word i%4 of block offset + i/4 (uniform: 24 bits for f32, 53 for f64 from two words;
-  /// normal: Box-Muller on pairs of words).
+  /// Contiguous out; element i from word i%4 of block offset + i/4 (uniform: 24 bits for f32, 53 for f64 from two words, none
+  /// past uniform_limit(); normal: Box-Muller on pairs of words). f16 and bf16 are rounded from f32.
   virtual void uniform(const Tensor& out, GeneratorState state, double low, double high) = 0;
   virtual void normal(const Tensor& out, GeneratorState state, double mean, double deviation) = 0;
 
@@ -195,6 +195,8 @@ class Backend {
 /// snake.
 [[nodiscard]] MapOp map_op_of(Activation activation);
 [[nodiscard]] MapOp derivative_of(Activation activation);
+/// The largest number that Backend::uniform draws: the one of `dtype` before `high`, but `low` where they are one number there.
+[[nodiscard]] double uniform_limit(double low, double high, DType dtype);
 /// out (N, C, L) = epilogue(out) by backend.map(), in place.
 void finish_in_place(Backend& backend, const ConvEpilogue& epilogue, const Tensor& out);
 

@@ -27,18 +27,13 @@ GeneratorState take_blocks(Generator* generator, std::int64_t numel, DType dtype
   return source.take((static_cast<std::uint64_t>(numel) + per_block - 1) / per_block);
 }
 
-// Draws into a fresh tensor with `draw(out, state)`; 16-bit types are drawn in f32 and rounded, so that they follow it.
+// Draws into a fresh tensor with `draw(out, state)`.
 template <class Draw>
 Tensor random_tensor(const char* operation, const Shape& shape, const TensorOptions& options, Generator* generator,
                      const Draw& draw) {
   require<DTypeError>(is_floating_point(options.dtype), operation, ": expected a floating-point dtype, got ", options.dtype);
   Tensor out = Tensor::empty(shape, {options.dtype, options.device});
-  if (out.numel() > 0) {
-    const DType dtype = options.dtype == DType::f64 ? DType::f64 : DType::f32;
-    const Tensor drawn = dtype == options.dtype ? out : Tensor::empty(shape, {dtype, options.device});
-    draw(drawn, take_blocks(generator, out.numel(), dtype));
-    if (!drawn.is_same(out)) backend_of(options.device).copy(out, drawn);
-  }
+  if (out.numel() > 0) draw(out, take_blocks(generator, out.numel(), options.dtype));
   return out.set_requires_grad(options.requires_grad);
 }
 

@@ -48,7 +48,7 @@ class Tensor {
   [[nodiscard]] static Tensor arange(double end, const TensorOptions& options = {}) { return arange(0, end, 1, options); }
   /// Standard normal, from the thread's generator (GeneratorGuard) unless one is given.
   [[nodiscard]] static Tensor randn(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);
-  /// Uniform in [low, high).
+  /// Uniform in [low, high), both as `dtype` has them; `low` where that is one number. f16 and bf16 are rounded from f32's.
   [[nodiscard]] static Tensor uniform(const Shape& shape, double low, double high, const TensorOptions& options = {},
                                       Generator* generator = nullptr);
   /// Uniform in [0, 1).
@@ -178,6 +178,7 @@ class Tensor {
       throw Error("tensor: the tensor is undefined");
     return *impl_;
   }
+  void read_item(void* value) const;
   [[nodiscard]] double item_as_double() const;
   [[nodiscard]] std::int64_t item_as_integer() const;
 

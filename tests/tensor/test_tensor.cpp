@@ -2,9 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "tensor/backend.hpp"
 #include "tensor/random.hpp"
@@ -137,6 +140,23 @@ TEST_CASE("random values are distributed as named") {
     CHECK(high < 6);
     CHECK(high > 5.99);
     CHECK(std::abs(sum / count - 2) < 5 * 8 / std::sqrt(12.0 * count));
+  }
+}
+
+TEST_CASE("uniform numbers stay below `high` as their dtype has it, and are `low` where that is the same number") {
+  using Bounds = std::pair<double, double>;
+  const std::vector<Bounds> all{{0, 1}, {1, 2}, {-1, 0}, {-2, -1}, {1, 1 + 1e-12}, {0.1, 0.7}, {2, 2}, {-1, 1e-3}};
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    CAPTURE(pp::name_of(dtype));
+    for (const auto& [from, to] : all) {
+      CAPTURE(to);
+      const double low = Tensor::full({}, from, {.dtype = dtype}).item(), high = Tensor::full({}, to, {.dtype = dtype}).item();
+      pp::Generator generator(1);
+      const std::vector<double> drawn = values_of(Tensor::uniform({20000}, from, to, {.dtype = dtype}, &generator));
+      const auto [least, most] = std::minmax_element(drawn.begin(), drawn.end());
+      CHECK(*least >= low);
+      CHECK((low < high ? *most < high : *most == low));
+    }
   }
 }
 
