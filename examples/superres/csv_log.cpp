@@ -28,6 +28,7 @@ CsvLog::CsvLog(const std::string& path, const std::string& header, std::int64_t 
 
 void CsvLog::write(std::int64_t step, std::initializer_list<double> values) {
   std::ostringstream line;
+  line.imbue(std::locale::classic());
   line << step;
   line.precision(7);
   for (const double value : values) line << ',' << value;

@@ -1,14 +1,14 @@
 #include "text.hpp"
 
+#include <charconv>
 #include <cmath>
-#include <cstdio>
 
 namespace superres {
 
 std::string fixed(double value, int digits) {
   char buffer[64];
-  const int length = std::snprintf(buffer, sizeof buffer, "%.*f", digits, value);
-  return length > 0 && length < static_cast<int>(sizeof buffer) ? std::string(buffer) : "?";
+  const auto [end, error] = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::fixed, digits);
+  return error == std::errc() ? std::string(buffer, end) : "?";
 }
 
 std::string duration(double seconds) {

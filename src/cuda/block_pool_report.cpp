@@ -49,6 +49,7 @@ void write(std::ostream& out, const PoolLists& lists) {
 std::string BlockPool::snapshot() const {
   const std::scoped_lock lock(mutex_);
   std::ostringstream out;
+  out.imbue(std::locale::classic());
   out << "{\"stats\": {\"live_bytes\": " << stats_.live_bytes << ", \"live_blocks\": " << stats_.live_blocks
       << ", \"cached_bytes\": " << pool_stats_.mapped_bytes - stats_.live_bytes
       << ", \"pending_bytes\": " << pool_stats_.pending_bytes << ", \"mapped_bytes\": " << pool_stats_.mapped_bytes

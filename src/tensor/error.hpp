@@ -6,6 +6,7 @@
 // An object that threw is unchanged. Destructors never throw.
 
 #include <cstdint>
+#include <locale>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -66,10 +67,11 @@ class NotImplemented : public Error {
   using Error::Error;
 };
 
-/// The parts streamed one after another into one string.
+/// The parts streamed one after another into one string, the same under every global locale: files are written with it too.
 template <class... Parts>
 [[nodiscard]] std::string concat(const Parts&... parts) {
   std::ostringstream stream;
+  stream.imbue(std::locale::classic());
   (stream << ... << parts);
   return std::move(stream).str();
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cuda/fake_memory.hpp"
+#include "support/grouping_locale.hpp"
 
 namespace {
 
@@ -325,7 +326,10 @@ TEST_CASE("snapshot and leak report name the blocks") {
   CHECK(live[1].address == address(c));
   pool.deallocate(a, kA);
 
-  const auto json = nlohmann::json::parse(pool.snapshot());
+  const auto json = nlohmann::json::parse([&] {
+    const polyphase::testing::GroupingLocale locale;  // JSON knows no other than the classic one
+    return pool.snapshot();
+  }());
   CHECK(json["stats"]["live_bytes"] == 3 * kMiB + 1024);
   CHECK(json["stats"]["mapped_bytes"] == memory.mapped());
   REQUIRE(json["pools"].size() == 2);

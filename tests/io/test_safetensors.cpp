@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "support/grouping_locale.hpp"
 #include "support/helpers.hpp"
 #include "support/temporary_directory.hpp"
 
@@ -47,6 +48,18 @@ TEST_CASE("every dtype comes back with its bits, in the order given") {
     CHECK(bytes_of(tensor) == bytes_of(tensors[i].second));
     CHECK(reinterpret_cast<std::uintptr_t>(tensor.raw()) % size_of(tensor.dtype()) == 0);
   }
+}
+
+TEST_CASE("a file is the same under every locale of the program") {
+  const TemporaryDirectory directory;
+  const NamedTensors tensors = {{"a", Tensor::zeros({2000, 3})}};
+  save_safetensors(directory.file("classic"), tensors);
+  {
+    const GroupingLocale locale;
+    save_safetensors(directory.file("grouping"), tensors);
+    CHECK(load_safetensors(directory.file("classic")).at("a").shape() == Shape{2000, 3});
+  }
+  CHECK(read_bytes(directory.file("grouping")) == read_bytes(directory.file("classic")));
 }
 
 TEST_CASE("the same tensors give the same file, and what was read writes the same file again") {

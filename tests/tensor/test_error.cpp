@@ -2,9 +2,16 @@
 
 #include <doctest/doctest.h>
 
+#include "support/grouping_locale.hpp"
+
 namespace pp = polyphase;
 
 TEST_CASE("concat streams its parts") { CHECK(pp::concat("got ", 3, " of ", 2.5, 'x') == "got 3 of 2.5x"); }
+
+TEST_CASE("concat writes numbers alike under every locale") {
+  const pp::testing::GroupingLocale locale;
+  CHECK(pp::concat(2000, ' ', 1.5) == "2000 1.5");
+}
 
 TEST_CASE("require throws the type it was given, with the text, and only on failure") {
   pp::require<pp::ShapeError>(true, "never built");
