@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <vector>
+
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core.hpp"
 #include "cuda/conv/sm90/tensor_core_boxes.hpp"
@@ -353,11 +355,12 @@ TEST_CASE("the wide form of f32 adds a residual, or takes a derivative, where it
     return has_one_beside<4>(asked, epilogue) && is_not_late_or_stride_1(asked, epilogue) && plan && plan->steps.slices == 1;
   };
   // Rows of whole vectors and others, tiles that end within them, groups, strides.
-  for (const ConvProblem& problem :
-       {sized({.N = 2, .C_in = 128, .C_out = 192, .L_in = 1024, .K = 5, .P_l = 2, .P_r = 2}),
-        sized({.N = 3, .C_in = 160, .C_out = 96, .L_in = 611, .K = 3, .D = 3}),
-        sized({.N = 2, .C_in = 128, .C_out = 256, .L_in = 700, .K = 7, .P_l = 3, .P_r = 3, .G = 2}),
-        sized({.N = 2, .C_in = 64, .C_out = 192, .L_in = 500, .K = 6, .S = 3, .P_l = 1, .P_r = 2})})
+  const std::vector<ConvProblem> problems{sized({.N = 9, .C_in = 64, .C_out = 192, .L_in = 1024, .K = 3, .P_l = 1, .P_r = 1}),
+                                          sized({.N = 9, .C_in = 64, .C_out = 96, .L_in = 611, .K = 3, .D = 3}),
+                                          sized({.N = 9, .C_in = 128, .C_out = 256, .L_in = 700, .K = 2, .P_l = 1, .G = 2}),
+                                          sized({.N = 8, .C_in = 192, .C_out = 96, .L_in = 1030, .K = 2, .S = 2}),
+                                          sized({.N = 2, .C_in = 128, .C_out = 192, .L_in = 1024, .K = 5, .P_l = 2, .P_r = 2})};
+  for (const ConvProblem& problem : thinned(problems))
     for (const std::int64_t further : {0, 1})
       CHECK(check_light(problem, cuda::tensor_core::GatherForm::wide, stores, 0, further) > 0);
 }
