@@ -92,6 +92,11 @@ Tensor distance(const Tensor& a, const Tensor& b) {
   return where(less(wide, scalar("allclose", 0x1p62, wide)), exact, wide);
 }
 
+// condition != 0 as 0 or 1, which every dtype holds.
+Tensor mask_of(const Tensor& condition) {
+  return map("where", MapOp::where, {condition, scalar("where", 1, condition), scalar("where", 0, condition)});
+}
+
 Tensor comparison(const char* name, MapOp op, const Tensor& a, const Tensor& b) {
   if (promotes(a, b)) return map(name, op, {promoted(a, b), promoted(b, a)});
   return map(name, op, {a, b});
@@ -242,7 +247,7 @@ Tensor minimum(const Tensor& a, const Tensor& b) {
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   if (promotes(a, b)) return where(condition, promoted(a, b), promoted(b, a));
-  if (promotes(condition, a)) return where(condition.to(a.dtype()), a, b);
+  if (promotes(condition, a)) return where(mask_of(condition).to(a.dtype()), a, b);
   Saved saved = save_if(follows_gradients(a) || follows_gradients(b), condition);
   const auto pick = [saved](const Tensor& g, bool first) {
     const Tensor zero = Tensor::zeros({}, {g.dtype(), g.device()});

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "autograd/autocast.hpp"
 #include "autograd/gradcheck.hpp"
 #include "ops/reduce.hpp"
 #include "support/helpers.hpp"
@@ -119,6 +120,17 @@ TEST_CASE("comparisons give masks, where picks") {
   CHECK(maximum(a, b).to_vector<double>() == Values{2, 2, 3});
   CHECK(minimum(a, b).to_vector<double>() == Values{1, 2, 2});
   CHECK_FALSE(greater(leaf_of({1}), leaf_of({2})).requires_grad());
+}
+
+TEST_CASE("where: a guard does not round the condition") {
+  const Tensor condition = vector({1e-30, 0, std::nan("")});
+  const Tensor a = Tensor::ones({3}, {.dtype = DType::f16, .requires_grad = true});
+  const AutocastGuard guard(DType::f16);
+  const Tensor picked = where(condition, a, Tensor::zeros({3}, {.dtype = DType::f16}));
+  CHECK(picked.dtype() == DType::f16);
+  CHECK(max_difference(picked, vector({1, 0, 1})) == 0);
+  sum(picked).backward();
+  CHECK(max_difference(a.grad(), vector({1, 0, 1})) == 0);
 }
 
 TEST_CASE("gradients of two operands under broadcasting") {
