@@ -321,7 +321,7 @@ namespace ops {
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTranspose1dOptions& options,
                         const ConvEpilogue& epilogue) {
   const std::int64_t channels = weight.rank() == 3 ? weight.size(1) * options.groups : 0;
-  return with_epilogue("conv1d", x, weight, bias, channels, epilogue,
+  return with_epilogue("conv_transpose1d", x, weight, bias, channels, epilogue,
                        [&](const ConvEpilogue& fused) { return conv_transpose1d_of(x, weight, bias, options, fused); });
 }
 

@@ -247,6 +247,9 @@ TEST_CASE("residual: a block that changes the shape is refused") {
   Residual longer(ConvTranspose1d({.in_channels = 2, .out_channels = 2, .kernel_size = 2, .stride = 2}));
   CHECK_THROWS_WITH_AS((void)longer(Tensor::ones({2, 9})),
                        "conv_transpose1d: expected a residual of the output's shape (2, 18), got (2, 9)", ShapeError);
+  Residual apart(ConvTranspose1d({.in_channels = 2, .out_channels = 2, .kernel_size = 2, .stride = 2}), ReLU());
+  CHECK_THROWS_WITH_AS((void)apart(Tensor::ones({2, 9})),
+                       "conv_transpose1d: expected a residual of the output's shape (2, 18), got (2, 9)", ShapeError);
   Residual plain(Conv1d({.in_channels = 2, .out_channels = 3, .kernel_size = 1}), Sigmoid());
   CHECK_THROWS_WITH_AS((void)plain(x), "Residual: expected its modules to keep the shape (2, 2, 9), got (2, 3, 9)", ShapeError);
 }
