@@ -19,16 +19,16 @@ void require_gamma(const char* scheduler, double gamma) {
 
 }  // namespace
 
-void Scheduler::apply() {
+void Scheduler::apply() { go_to(steps_); }
+
+void Scheduler::go_to(std::int64_t step) {
   for (std::size_t i = 0; i < optimizer_->group_count(); ++i) {
-    optimizer_->set_learning_rate(learning_rate(optimizer_->initial_learning_rate(i), steps_), i);
+    optimizer_->set_learning_rate(learning_rate(optimizer_->initial_learning_rate(i), step), i);
   }
+  steps_ = step;
 }
 
-void Scheduler::step() {
-  ++steps_;
-  apply();
-}
+void Scheduler::step() { go_to(steps_ + 1); }
 
 OptimizerState Scheduler::state() const {
   OptimizerState state;
@@ -40,8 +40,7 @@ void Scheduler::load_state(const OptimizerState& state) {
   const StateReader reader("Scheduler", state);
   const std::int64_t steps = reader.count("steps");
   reader.expect_size(0, 1);
-  steps_ = steps;
-  apply();
+  go_to(steps);
 }
 
 StepLR::StepLR(Optimizer& optimizer, const Options& options) : Scheduler(optimizer), options_(options) {

@@ -96,3 +96,18 @@ TEST_CASE("schedulers: errors") {
                        "Scheduler::load_state: expected 0 tensors and 1 numbers, got 0 and 2", Error);
   CHECK(scheduler.steps() == 0);
 }
+
+TEST_CASE("schedulers: a step that throws is not counted") {
+  struct Failing : Scheduler {
+    explicit Failing(Optimizer& optimizer) : Scheduler(optimizer) { apply(); }
+    [[nodiscard]] double learning_rate(double initial, std::int64_t step) const override { return step == 0 ? initial : -1; }
+  };
+  SGD optimizer = two_groups();
+  Failing scheduler(optimizer);
+  OptimizerState later = scheduler.state();
+  later.numbers[0].second = 5;
+  CHECK_THROWS_WITH_AS(scheduler.step(), "SGD: expected learning_rate >= 0, got -1", ShapeError);
+  CHECK_THROWS_AS(scheduler.load_state(later), ShapeError);
+  CHECK(scheduler.steps() == 0);
+  CHECK(optimizer.learning_rate() == 1);
+}
