@@ -39,6 +39,24 @@ Shape with_last(Shape shape, std::int64_t length) {
   return shape;
 }
 
+// The length of x times `scale`, where 64 bits hold it.
+std::int64_t upsampled_length(const Tensor& x, std::int64_t scale) {
+  std::int64_t length = 0;
+  require<ShapeError>(!__builtin_mul_overflow(x.size(-1), scale, &length), "upsample1d: the length of ", x.shape(), " times ",
+                      scale, " does not fit 64 bits");
+  return length;
+}
+
+// The length of x with `padding`, where 64 bits hold it.
+std::int64_t padded_length(const Tensor& x, Padding padding) {
+  std::int64_t length = 0;
+  const bool fits =
+      !__builtin_add_overflow(x.size(-1), padding.left, &length) && !__builtin_add_overflow(length, padding.right, &length);
+  require<ShapeError>(fits, "pad1d: the length of ", x.shape(), " padded by (", padding.left, ", ", padding.right,
+                      ") does not fit 64 bits");
+  return length;
+}
+
 std::int64_t rows_of(const Shape& shape) { return with_last(shape, 1).numel(); }
 
 // i64 positions 0 <= position(j) < L, j < count, on a device; `kind` and `numbers` say which (ops/constants.hpp).
@@ -74,7 +92,7 @@ Tensor gather_last(const Tensor& x, const Tensor& index) {
 
 Tensor pad_zeros(const Tensor& x, Padding padding) {
   const std::int64_t length = x.size(-1);
-  const Tensor out = Tensor::zeros(with_last(x.shape(), length + padding.left + padding.right), {x.dtype(), x.device()});
+  const Tensor out = Tensor::zeros(with_last(x.shape(), padded_length(x, padding)), {x.dtype(), x.device()});
   if (x.numel() > 0) backend_of(x.device()).copy(out.narrow(-1, padding.left, length), x);
   return record("pad1d", out, {x},
                 [left = padding.left, length](const Tensor& g, Needs) { return Gradients{g.narrow(-1, left, length)}; });
@@ -83,7 +101,7 @@ Tensor pad_zeros(const Tensor& x, Padding padding) {
 // y[j] = x at (j + 0.5)/scale - 0.5, between its two neighbours, the ends held.
 Tensor upsample_linear(const Tensor& x, std::int64_t scale) {
   const std::int64_t length = x.size(-1);
-  const std::int64_t count = length * scale;
+  const std::int64_t count = upsampled_length(x, scale);
   const auto source = [scale](std::int64_t j) {
     return std::max((static_cast<double>(j) + 0.5) / static_cast<double>(scale) - 0.5, 0.0);
   };
@@ -112,7 +130,7 @@ Tensor pad1d(const Tensor& x, Padding padding, PaddingMode mode) {
   if (left == 0 && right == 0) return x;
   if (mode == PaddingMode::zeros) return pad_zeros(x, padding);
 
-  const std::int64_t count = left + length + right;
+  const std::int64_t count = padded_length(x, padding);
   if (mode == PaddingMode::replicate) {
     require<ShapeError>(length >= 1, "pad1d: expected L >= 1 to replicate, got ", x.shape());
     return gather_last(x, make_index("replicate", {left, length, right}, count, x.device(),
@@ -134,9 +152,10 @@ Tensor upsample1d(const Tensor& x, std::int64_t scale, UpsampleMode mode) {
     ops::require_floating("upsample1d", x);
     return upsample_linear(x, scale);
   }
+  const Shape shape = with_last(x.shape(), upsampled_length(x, scale));
   Shape repeated = x.shape();
   repeated.push_back(scale);
-  return x.unsqueeze(-1).expand(repeated).reshape(with_last(x.shape(), x.size(-1) * scale));
+  return x.unsqueeze(-1).expand(repeated).reshape(shape);
 }
 
 Tensor pixel_shuffle1d(const Tensor& x, std::int64_t upscale_factor) {

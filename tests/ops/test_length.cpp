@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include "autograd/gradcheck.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/reduce.hpp"
@@ -112,6 +114,14 @@ TEST_CASE("cat of more tensors than a node of the tape takes") {
 
 TEST_CASE("errors") {
   const Tensor x = random_f64({2, 4});
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  for (const PaddingMode mode : {PaddingMode::zeros, PaddingMode::replicate})
+    CHECK(error_of<ShapeError>([&] {
+            return pad1d(x, {1, kMost}, mode);
+          }) == "pad1d: the length of (2, 4) padded by (1, 9223372036854775807) does not fit 64 bits");
+  for (const UpsampleMode mode : {UpsampleMode::nearest, UpsampleMode::linear})
+    CHECK(error_of<ShapeError>([&] { return upsample1d(x, kMost, mode); }) ==
+          "upsample1d: the length of (2, 4) times 9223372036854775807 does not fit 64 bits");
   CHECK(error_of<ShapeError>([&] {
           return pad1d(x, {4, 0}, PaddingMode::reflect);
         }) == "pad1d: expected a reflect padding below L=4, got (4, 0)");
