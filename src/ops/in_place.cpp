@@ -7,9 +7,9 @@
 namespace polyphase {
 namespace {
 
-void require_writable(const char* operation, const Tensor& tensor) {
-  require<AutogradError>(!grad_enabled() || !tensor.requires_grad(), operation,
-                         ": the tensor requires grad and in-place writes are not recorded; use a NoGradGuard or detach()");
+void require_unfollowed(const char* operation, const char* what, const Tensor& tensor) {
+  require<AutogradError>(!grad_enabled() || !tensor.requires_grad(), operation, ": the ", what,
+                         " requires grad and in-place writes are not recorded; use a NoGradGuard or detach()");
 }
 
 // An expanded tensor has elements that share memory: which of several values would stay is not defined.
@@ -23,7 +23,7 @@ bool has_repeated_elements(const Tensor& tensor) {
 }  // namespace
 
 Tensor& Tensor::fill_(double value) {
-  require_writable("fill_", *this);
+  require_unfollowed("fill_", "tensor", *this);
   if (numel() == 0) return *this;
   backend_of(device()).fill(*this, value);
   storage().bump_version();
@@ -32,7 +32,8 @@ Tensor& Tensor::fill_(double value) {
 
 Tensor& Tensor::copy_(const Tensor& source) {
   require<Error>(source.defined(), "copy_: the source is undefined");
-  require_writable("copy_", *this);
+  require_unfollowed("copy_", "tensor", *this);
+  require_unfollowed("copy_", "source", source);
   require<ShapeError>(!has_repeated_elements(*this), "copy_: expected a destination whose elements are distinct, got shape ",
                       shape(), " with strides ", strides());
   require<ShapeError>(broadcast_shapes("copy_", shape(), source.shape()) == shape(),

@@ -140,7 +140,7 @@ class Tensor {
   [[nodiscard]] Tensor to(Device device) const;
   [[nodiscard]] Tensor cpu() const { return to(Device::cpu()); }
 
-  // ---- in place: never recorded; refused while recording on a tensor that requires grad ---------------------------
+  // ---- in place: never recorded; refused while recording on, or from, a tensor that requires grad ------------------
   Tensor& fill_(double value);
   Tensor& zero_() { return fill_(0); }
   /// Broadcasts and converts dtype and device. Throws ShapeError, AutogradError.

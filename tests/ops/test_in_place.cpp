@@ -78,3 +78,17 @@ TEST_CASE("backward notices that a saved tensor was written") {
   CHECK(x.storage().version() == before + 1);
   CHECK_THROWS_AS(loss.backward(), pp::AutogradError);
 }
+
+TEST_CASE("copy_ refuses to lose a gradient") {
+  Tensor x = Tensor::ones({2});
+  const Tensor source = Tensor::zeros({2}, {.requires_grad = true});
+  CHECK_THROWS_WITH_AS(x.copy_(source),
+                       "copy_: the source requires grad and in-place writes are not recorded; use a NoGradGuard or detach()",
+                       pp::AutogradError);
+  CHECK(x.to_vector<float>() == Floats{1, 1});
+  x.copy_(source.detach());
+  CHECK(x.to_vector<float>() == Floats{0, 0});
+  const pp::NoGradGuard guard;
+  x.copy_(source + 1.0);
+  CHECK(x.to_vector<float>() == Floats{1, 1});
+}
