@@ -19,6 +19,8 @@ using autograd::raised;
 namespace {
 
 void require_equal_shapes(const char* loss, const Tensor& input, const Tensor& target) {
+  ops::require_defined(loss, "input", input);
+  ops::require_defined(loss, "target", target);
   require<ShapeError>(input.shape() == target.shape(), loss, ": expected a target of the input's shape ", input.shape(),
                       ", got ", target.shape());
 }

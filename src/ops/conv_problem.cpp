@@ -27,6 +27,8 @@ void require_parameters(const char* operation, std::int64_t stride, Padding padd
 // What is common to both layers; `weight_form` names the weight's dimensions, dimension 0 being `weight_rows`.
 void require_tensors(const char* operation, const Tensor& x, const Tensor& weight, const Tensor& bias, std::int64_t groups,
                      const char* weight_form, const char* weight_rows) {
+  require_defined(operation, "x", x);
+  require_defined(operation, "weight", weight);
   require_floating(operation, x);
   require_alike(operation, std::array{x, weight, bias});
   require<ShapeError>(weight.rank() == 3, operation, ": expected weight ", weight_form, ", got ", weight.shape());

@@ -14,7 +14,12 @@ void require_alike(const char* operation, std::span<const Tensor> tensors) {
   }
 }
 
+void require_defined(const char* operation, const char* what, const Tensor& tensor) {
+  require<Error>(tensor.defined(), operation, ": ", what, " is undefined");
+}
+
 void require_floating(const char* operation, const Tensor& tensor) {
+  require_defined(operation, "the tensor", tensor);
   require<DTypeError>(is_floating_point(tensor.dtype()), operation, ": expected a floating-point tensor, got ", tensor.dtype());
 }
 
@@ -32,6 +37,7 @@ Tensor reshaped_view(const Tensor& tensor, const Shape& shape) {
 }
 
 Tensor map(const char* operation, MapOp op, std::initializer_list<Tensor> inputs, MapScalars scalars) {
+  for (const Tensor& input : inputs) require_defined(operation, "the tensor", input);
   require_alike(operation, std::span<const Tensor>(inputs.begin(), inputs.size()));
   for (const double scalar : {scalars.p, scalars.q}) require_representable(operation, scalar, inputs.begin()->dtype());
   Shape shape = inputs.begin()->shape();

@@ -11,9 +11,12 @@ namespace polyphase::ops {
 
 /// Throws DTypeError or DeviceError naming `operation` unless all defined tensors share dtype and device.
 void require_alike(const char* operation, std::span<const Tensor> tensors);
-/// Throws DTypeError unless the tensor is floating point.
+/// Throws Error "OPERATION: WHAT is undefined" unless the tensor is defined.
+void require_defined(const char* operation, const char* what, const Tensor& tensor);
+/// Throws DTypeError unless the tensor is floating point, Error unless it is defined.
 void require_floating(const char* operation, const Tensor& tensor);
-/// A fresh tensor of the broadcast shape holding op(inputs...). Throws DTypeError where inputs of i64 meet a scalar that is
+/// A fresh tensor of the broadcast shape holding op(inputs...). Throws Error where one of them is
+/// undefined, DTypeError where inputs of i64 meet a scalar that is
 /// none.
 [[nodiscard]] Tensor map(const char* operation, MapOp op, std::initializer_list<Tensor> inputs, MapScalars scalars = {});
 

@@ -14,7 +14,6 @@ using autograd::follows_gradients;
 using autograd::Gradients;
 using autograd::Needs;
 using autograd::promoted;
-using autograd::promotes;
 using autograd::raised;
 using autograd::raises;
 using autograd::record;
@@ -23,6 +22,13 @@ using autograd::Saved;
 using ops::map;
 
 namespace {
+
+// Whether a guard brings the operands of `name` to one dtype first.
+bool promotes(const char* name, const Tensor& a, const Tensor& b) {
+  ops::require_defined(name, "a", a);
+  ops::require_defined(name, "b", b);
+  return autograd::promotes(a, b);
+}
 
 // p*a + q, off the tape.
 Tensor affine(const char* name, const Tensor& a, double p, double q) { return map(name, MapOp::affine, {a}, {p, q}); }
@@ -98,30 +104,30 @@ Tensor mask_of(const Tensor& condition) {
 }
 
 Tensor comparison(const char* name, MapOp op, const Tensor& a, const Tensor& b) {
-  if (promotes(a, b)) return map(name, op, {promoted(a, b), promoted(b, a)});
+  if (promotes(name, a, b)) return map(name, op, {promoted(a, b), promoted(b, a)});
   return map(name, op, {a, b});
 }
 
 }  // namespace
 
 Tensor add(const Tensor& a, const Tensor& b) {
-  if (promotes(a, b)) return add(promoted(a, b), promoted(b, a));
+  if (promotes("add", a, b)) return add(promoted(a, b), promoted(b, a));
   return record("add", map("add", MapOp::add, {a, b}), {a, b}, binary_backward(a, b, same, same));
 }
 
 Tensor sub(const Tensor& a, const Tensor& b) {
-  if (promotes(a, b)) return sub(promoted(a, b), promoted(b, a));
+  if (promotes("sub", a, b)) return sub(promoted(a, b), promoted(b, a));
   return record("sub", map("sub", MapOp::sub, {a, b}), {a, b}, binary_backward(a, b, same, [](const Tensor& g) { return -g; }));
 }
 
 Tensor add_scaled(const Tensor& a, const Tensor& b, double scale) {
-  if (promotes(a, b)) return add_scaled(promoted(a, b), promoted(b, a), scale);
+  if (promotes("add_scaled", a, b)) return add_scaled(promoted(a, b), promoted(b, a), scale);
   return record("add_scaled", map("add_scaled", MapOp::add_scaled, {a, b}, {scale, 0}), {a, b},
                 binary_backward(a, b, same, [scale](const Tensor& g) { return mul(g, scale); }));
 }
 
 Tensor mul(const Tensor& a, const Tensor& b) {
-  if (promotes(a, b)) return mul(promoted(a, b), promoted(b, a));
+  if (promotes("mul", a, b)) return mul(promoted(a, b), promoted(b, a));
   Saved sa = save_if(follows_gradients(b), a);
   Saved sb = save_if(follows_gradients(a), b);
   return record(
@@ -131,7 +137,7 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor div(const Tensor& a, const Tensor& b) {
-  if (promotes(a, b)) return div(promoted(a, b), promoted(b, a));
+  if (promotes("div", a, b)) return div(promoted(a, b), promoted(b, a));
   Saved sa = save_if(follows_gradients(b), a);
   Saved sb = save_if(follows_gradients(a) || follows_gradients(b), b);
   return record("div", map("div", MapOp::div, {a, b}), {a, b},
@@ -236,18 +242,19 @@ Tensor clamp(const Tensor& a, double low, double high) {
 }
 
 Tensor maximum(const Tensor& a, const Tensor& b) {
-  if (promotes(a, b)) return maximum(promoted(a, b), promoted(b, a));
+  if (promotes("maximum", a, b)) return maximum(promoted(a, b), promoted(b, a));
   return extremum("maximum", MapOp::maximum, MapOp::greater, a, b);
 }
 
 Tensor minimum(const Tensor& a, const Tensor& b) {
-  if (promotes(a, b)) return minimum(promoted(a, b), promoted(b, a));
+  if (promotes("minimum", a, b)) return minimum(promoted(a, b), promoted(b, a));
   return extremum("minimum", MapOp::minimum, MapOp::less, a, b);
 }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
-  if (promotes(a, b)) return where(condition, promoted(a, b), promoted(b, a));
-  if (promotes(condition, a)) return where(mask_of(condition).to(a.dtype()), a, b);
+  ops::require_defined("where", "condition", condition);
+  if (promotes("where", a, b)) return where(condition, promoted(a, b), promoted(b, a));
+  if (autograd::promotes(condition, a)) return where(mask_of(condition).to(a.dtype()), a, b);
   Saved saved = save_if(follows_gradients(a) || follows_gradients(b), condition);
   const auto pick = [saved](const Tensor& g, bool first) {
     const Tensor zero = Tensor::zeros({}, {g.dtype(), g.device()});

@@ -52,6 +52,8 @@ Tensor multiply(const Tensor& a, const Tensor& b) {
 }
 
 void check_linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  ops::require_defined("linear", "x", x);
+  ops::require_defined("linear", "weight", weight);
   ops::require_floating("linear", x);
   ops::require_alike("linear", std::array{x, weight, bias});
   require<ShapeError>(weight.rank() == 2, "linear: expected weight (out, in), got ", weight.shape());
@@ -65,6 +67,8 @@ void check_linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 
 Tensor matmul(const Tensor& left, const Tensor& right) {
   const Tensor a = lowered(left), b = lowered(right);
+  ops::require_defined("matmul", "a", a);
+  ops::require_defined("matmul", "b", b);
   ops::require_floating("matmul", a);
   ops::require_alike("matmul", std::array{a, b});
   require<ShapeError>(a.rank() >= 2 && b.rank() >= 2, "matmul: expected (..., M, K) and (..., K, N), got ", a.shape(), " and ",

@@ -130,6 +130,9 @@ TEST_CASE("losses: shapes must be equal, settings in range") {
                        "mse_loss: expected tensors of one dtype, got f64 and f32", DTypeError);
   const Tensor integers = Tensor::zeros({2}, {.dtype = DType::i64});
   CHECK_THROWS_WITH_AS((void)l1_loss(integers, integers), "l1_loss: expected a floating-point tensor, got i64", DTypeError);
+  CHECK_THROWS_WITH_AS((void)mse_loss(kInput, {}), "mse_loss: target is undefined", Error);
+  CHECK_THROWS_WITH_AS((void)l1_loss({}, kTarget), "l1_loss: input is undefined", Error);
+  CHECK_THROWS_WITH_AS((void)multi_resolution_stft_loss(kInput, {}), "multi_resolution_stft_loss: target is undefined", Error);
   CHECK_THROWS_WITH_AS((void)smooth_l1_loss(kInput, kTarget, -1), "smooth_l1_loss: expected beta >= 0, got -1", ShapeError);
 }
 

@@ -133,6 +133,14 @@ TEST_CASE("mixed devices") {
         }) == "conv1d: expected tensors on one device, got cpu and cuda:0");
 }
 
+TEST_CASE("undefined tensors") {
+  const Tensor x = random_f64(kX), w = random_f64(kW);
+  CHECK(error_of<Error>([&] { return conv1d(x, {}); }) == "conv1d: weight is undefined");
+  CHECK(error_of<Error>([&] { return conv1d({}, w); }) == "conv1d: x is undefined");
+  CHECK(error_of<Error>([&] { return conv_transpose1d(x, {}); }) == "conv_transpose1d: weight is undefined");
+  CHECK(error_of<Error>([&] { return conv_transpose1d({}, w); }) == "conv_transpose1d: x is undefined");
+}
+
 TEST_CASE("mixed and integer dtypes") {
   const Tensor x = random_f64(kX);
   const Tensor w = random_f64(kW);

@@ -263,3 +263,23 @@ TEST_CASE("errors name the operation and what came") {
   CHECK(error_of<DTypeError>([&] { return exp(Tensor::ones({1}, {.dtype = DType::i64})); }) ==
         "exp: expected a floating-point tensor, got i64");
 }
+
+TEST_CASE("errors name the operation and the undefined argument") {
+  const Tensor a = random_f64({2, 3});
+  const auto refused = [](const char* operation, const char* argument) {
+    return concat(operation, ": ", argument, " is undefined");
+  };
+  CHECK(error_of<Error>([&] { return a + Tensor(); }) == refused("add", "b"));
+  CHECK(error_of<Error>([&] { return Tensor() - a; }) == refused("sub", "a"));
+  CHECK(error_of<Error>([&] { return a * Tensor(); }) == refused("mul", "b"));
+  CHECK(error_of<Error>([&] { return a / Tensor(); }) == refused("div", "b"));
+  CHECK(error_of<Error>([&] { return add_scaled(a, {}, 2); }) == refused("add_scaled", "b"));
+  CHECK(error_of<Error>([&] { return maximum(a, {}); }) == refused("maximum", "b"));
+  CHECK(error_of<Error>([&] { return minimum({}, a); }) == refused("minimum", "a"));
+  CHECK(error_of<Error>([&] { return less(a, {}); }) == refused("less", "b"));
+  CHECK(error_of<Error>([&] { return where({}, a, a); }) == refused("where", "condition"));
+  CHECK(error_of<Error>([&] { return where(a, a, {}); }) == refused("where", "b"));
+  CHECK(error_of<Error>([&] { return exp(Tensor()); }) == refused("exp", "the tensor"));
+  CHECK(error_of<Error>([&] { return Tensor() * 2.0; }) == refused("mul", "the tensor"));
+  CHECK(error_of<Error>([&] { return -Tensor(); }) == refused("neg", "the tensor"));
+}

@@ -106,4 +106,8 @@ TEST_CASE("errors") {
   CHECK(error_of<DTypeError>([&] {
           return linear(x, Tensor::ones({2, 8}));
         }) == "linear: expected tensors of one dtype, got f64 and f32");
+  CHECK(error_of<Error>([&] { return linear(x, {}); }) == "linear: weight is undefined");
+  CHECK(error_of<Error>([&] { return linear({}, x); }) == "linear: x is undefined");
+  CHECK(error_of<Error>([&] { return matmul({}, x); }) == "matmul: a is undefined");
+  CHECK(error_of<Error>([&] { return matmul(x, {}); }) == "matmul: b is undefined");
 }
