@@ -148,7 +148,8 @@ TEST_CASE("uniform numbers stay below `high` as their dtype has it, and are `low
   const std::vector<Bounds> all{{0, 1}, {1, 2}, {-1, 0}, {-2, -1}, {1, 1 + 1e-12}, {0.1, 0.7}, {2, 2}, {-1, 1e-3}};
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
     CAPTURE(pp::name_of(dtype));
-    for (const auto& [from, to] : all) {
+    for (const Bounds& bounds : all) {
+      const double from = bounds.first, to = bounds.second;
       CAPTURE(to);
       const double low = Tensor::full({}, from, {.dtype = dtype}).item(), high = Tensor::full({}, to, {.dtype = dtype}).item();
       pp::Generator generator(1);
