@@ -44,7 +44,7 @@ void count(Totals& totals, const std::string& file, const golden::Result& result
     return;
   }
   result.passed() ? ++totals.passed : ++totals.failed;
-  const double share = result.error / result.tolerance;
+  const double share = result.share();
   if (share > totals.worst_share || totals.worst.empty()) {
     totals.worst_share = share;
     totals.worst = file + " " + result.name + " " + result.worst;

@@ -32,6 +32,7 @@ TEST_CASE("error of the worst element against its magnitude") {
   CHECK(componentwise_error({1}, {0}, {0}) == kInfinity);
   CHECK(componentwise_error({kNaN}, {0}, {1}) == kInfinity);
   CHECK(componentwise_error({1}, {1, 1}, {1, 1}) == kInfinity);
+  CHECK(componentwise_error({kInfinity}, {1}, {kInfinity}) == kInfinity);
 }
 
 TEST_CASE("the result that uses most of its tolerance is kept, and one that is no number is worst of all") {
@@ -47,4 +48,27 @@ TEST_CASE("the result that uses most of its tolerance is kept, and one that is n
   CHECK_FALSE(worst.passed());
   keep_worse(worst, "e", 11, 10);
   CHECK(worst.worst == "d");
+}
+
+TEST_CASE("a tolerance that is not finite allows nothing") {
+  Result worst;
+  keep_worse(worst, "a", 20, 10);
+  for (const double tolerance : {kInfinity, kNaN}) {
+    keep_worse(worst, "b", kInfinity, tolerance);
+    CHECK_FALSE(worst.passed());
+    Result alone;
+    keep_worse(alone, "b", 0, tolerance);
+    CHECK_FALSE(alone.passed());
+    keep_worse(alone, "c", 1, 10);
+    CHECK(alone.worst == "b");
+    CHECK_FALSE(alone.passed());
+  }
+}
+
+TEST_CASE("no error uses nothing of its tolerance, 0 included") {
+  Result worst;
+  keep_worse(worst, "a", 1, 10);
+  keep_worse(worst, "b", 0, 0);
+  CHECK(worst.worst == "a");
+  CHECK(worst.passed());
 }

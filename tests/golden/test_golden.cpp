@@ -173,6 +173,17 @@ TEST_CASE("a result that is not a number, or not there, fails") {
         }) == 1);
 }
 
+TEST_CASE("where plain arithmetic overflows there is no tolerance, and nothing passes") {
+  const TemporaryDirectory directory;
+  const Tensor large = Tensor::full({1, 1, 4}, 300, {.dtype = DType::f64});
+  save_safetensors(
+      directory.file("large"),
+      {{"c/x", large}, {"c/weight", large.narrow(2, 0, 1)}, {"c/y", Tensor::full({1, 1, 4}, 9e4, {.dtype = DType::f64})}},
+      {{"c", R"({"op":"conv1d"})"}});
+  CHECK(check_file(directory.file("large"), {}).at(0).passed());
+  CHECK_FALSE(check_file(directory.file("large"), {.dtype = DType::f16}).at(0).passed());
+}
+
 TEST_CASE("an algorithm that cannot do a case skips it, with the reason") {
   const std::vector<Result> results = check_file(data("conv1d_small"), {.algorithm = Algorithm::depthwise});
   const auto skipped = std::count_if(results.begin(), results.end(), [](const Result& r) { return !r.skipped.empty(); });

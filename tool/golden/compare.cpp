@@ -11,6 +11,13 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
+double Result::share() const {
+  if (std::isnan(error) || !std::isfinite(tolerance)) return kInfinity;
+  return error == 0 ? 0 : error / tolerance;
+}
+
+bool Result::passed() const { return skipped.empty() && std::isfinite(tolerance) && error <= tolerance; }
+
 std::vector<double> as_doubles(const Tensor& tensor) { return tensor.detach().cpu().to(DType::f64).to_vector<double>(); }
 
 double norm_of(const std::vector<double>& values) {
@@ -33,8 +40,10 @@ double componentwise_error(const std::vector<double>& result, const std::vector<
   double worst = 0;
   for (std::size_t i = 0; i < result.size(); ++i) {
     const double difference = std::abs(result[i] - expected[i]);
-    if (std::isnan(difference)) return kInfinity;
-    if (difference != 0) worst = std::max(worst, difference / magnitude[i]);
+    if (difference == 0) continue;
+    const double share = difference / magnitude[i];
+    if (std::isnan(share)) return kInfinity;
+    worst = std::max(worst, share);
   }
   return worst;
 }
@@ -55,8 +64,7 @@ Roundoff roundoff_of(DType dtype, Precision precision) {
 }
 
 void keep_worse(Result& worst, const std::string& tensor, double error, double tolerance) {
-  const auto used = [](double e, double t) { return std::isnan(e) ? kInfinity : e / t; };
-  if (!worst.worst.empty() && used(error, tolerance) <= used(worst.error, worst.tolerance)) return;
+  if (!worst.worst.empty() && Result{.error = error, .tolerance = tolerance}.share() <= worst.share()) return;
   worst.worst = tensor;
   worst.error = error;
   worst.tolerance = tolerance;

@@ -37,11 +37,14 @@ struct Result {
   double error = 0;
   double tolerance = 0;
   std::string skipped{};  ///< why the algorithm asked for cannot do this case; empty where it was done
-  [[nodiscard]] bool passed() const { return skipped.empty() && error <= tolerance; }  // false for NaN
+  /// The part of its tolerance that the error uses; infinite where that is no number, or where the tolerance is not finite.
+  [[nodiscard]] double share() const;
+  [[nodiscard]] bool passed() const;  ///< false where either is no number, or where the tolerance allows everything
 };
 
 /// Runs every case of the file, calling `report` (may be empty) as each is done. A case that the algorithm asked for cannot do
-/// is reported as skipped. Throws FormatError where the file is malformed or of none of the three forms.
+/// is reported as skipped, and so is a trace or a generator in a dtype for which there is no tolerance. Throws FormatError
+/// where the file is malformed or of none of the three forms.
 std::vector<Result> check_file(const std::string& path, const Options& options,
                                const std::function<void(const Result&)>& report = {});
 
