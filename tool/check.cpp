@@ -58,9 +58,12 @@ void check_one(const CheckOptions& options, const std::string& file, Totals& tot
       count(totals, file, result);
       if (!options.quiet || !(result.passed() || !result.skipped.empty())) print_case(result);
     });
-  } catch (const FormatError& error) {
+  } catch (const FormatError& error) {  // which names the file
     ++totals.unreadable;
     std::fprintf(stderr, "polyphase: %s\n", error.what());
+  } catch (const Error& error) {
+    ++totals.unreadable;
+    std::fprintf(stderr, "polyphase: check: %s: %s\n", file.c_str(), error.what());
   }
 }
 
@@ -83,13 +86,15 @@ void add_check(CLI::App& app, Action& action) {
   CLI::App& command = *app.add_subcommand(
       "check",
       "Compares the library with golden files (safetensors: convolution cases, training traces, generators); exit code 1\n"
-      "where an error is past its tolerance. An error of a convolution is |result - golden| / sum of |x||w|, worst element;\n"
-      "its tolerance is twice what plain arithmetic in that precision gives. Other errors are relative norms.");
+      "where an error is past its tolerance or a file cannot be checked. An error of a convolution is |result - golden| /\n"
+      "sum of |x||w|, worst element; its tolerance is twice what plain arithmetic in that precision gives. Other errors are\n"
+      "relative norms.");
   command.add_option("files", options->files, "golden files");
   add_device(command, options->golden.device);
   add_precision(command, options->golden.precision);
   add_algorithm(command, options->golden.algorithm);
-  add_dtype(command, options->golden.dtype, "f32, f64, f16 or bf16 (default: f32 for convolutions, f64 for the others)");
+  add_dtype(command, options->golden.dtype,
+            "f32 (default for convolutions), f64 (default for the others), f16 or bf16 (convolutions only)");
   add_threads(command);
   command.add_flag("-q,--quiet", options->quiet, "only failures and the summary");
   command.callback([options, &action] { action = [options] { return check(*options); }; });

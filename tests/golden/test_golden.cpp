@@ -184,6 +184,16 @@ TEST_CASE("where plain arithmetic overflows there is no tolerance, and nothing p
   CHECK_FALSE(check_file(directory.file("large"), {.dtype = DType::f16}).at(0).passed());
 }
 
+TEST_CASE("training traces and generators have no tolerance in 16 bits and are skipped there") {
+  for (const char* name : {"train_sgd_l1", "hifigan_resblock2"}) {
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+      const std::vector<Result> results = check_file(data(name), {.dtype = dtype});
+      REQUIRE(results.size() == 1);
+      CHECK(results[0].skipped == concat("judged in f32 and f64 only, there is no tolerance for ", dtype));
+    }
+  }
+}
+
 TEST_CASE("an algorithm that cannot do a case skips it, with the reason") {
   const std::vector<Result> results = check_file(data("conv1d_small"), {.algorithm = Algorithm::depthwise});
   const auto skipped = std::count_if(results.begin(), results.end(), [](const Result& r) { return !r.skipped.empty(); });

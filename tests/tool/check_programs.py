@@ -4,6 +4,7 @@
 usage: check_programs.py polyphase|quickstart|compare_backends PROGRAM DATA_FOLDER
 """
 import json
+import math
 import os
 import re
 import subprocess
@@ -44,6 +45,16 @@ def expect_error(arguments: list, code: int, pattern: str) -> None:
     expect(f"exit code {code} and one line with {pattern!r}", bool(good), result)
 
 
+def safetensors(metadata: dict, shapes: dict) -> bytes:
+    """A file of zeros in float64."""
+    header, end = {"__metadata__": metadata}, 0
+    for name, shape in shapes.items():
+        begin, end = end, end + 8 * math.prod(shape)
+        header[name] = {"dtype": "F64", "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + bytes(end)
+
+
 def check_polyphase(folder: Path) -> None:
     cases, trace = str(DATA / "conv1d_small.safetensors"), str(DATA / "train_adamw_mse.safetensors")
     generator = str(DATA / "hifigan_resblock2.safetensors")
@@ -72,6 +83,14 @@ def check_polyphase(folder: Path) -> None:
     expect_error(["check", str(folder / "short")], 1, r"short: .*past the data")
     expect_error(["check", str(folder / "empty")], 1, r"empty: expected at least 8 bytes")
     expect_error(["check", str(folder)], 1, r"Is a directory")
+    # A file that cannot be checked is named, and the others are checked.
+    (folder / "odd").write_bytes(safetensors({"net": "Conv1d(2,2,1)", "optimizer": "sgd", "learning_rate": "1", "loss": "mse", "steps": "1"},
+                                             {"init/0.weight": [2, 2, 3], "x": [1, 2, 3], "target": [1, 2, 3], "losses": [1]}))
+    result = expect_output(["check", "-q", str(folder / "odd"), str(folder / "missing"), trace], 1, r"^4 passed, 0 failed, 0 skipped")
+    expect("both unreadable files are named", re.search(r"^polyphase: check: \S+/odd: .*\npolyphase: \S+ \S+/missing: .*No such file",
+                                                        result.stderr) is not None, result)
+    expect_output(["check", trace, generator, cases, "--dtype", "f16"], 0, r"^skip .* there is no tolerance for f16$",
+                  r"^\d+ passed, 0 failed, 2 skipped")
     expect_error(["check", str(folder / "missing")], 1, r"No such file")
     expect_error(["check", cases, "--device", "cuda:99"], 1, r"cuda:99")
     expect_error(["check", cases, "--device", "tpu"], 2, r'expected "cpu", "cuda" or "cuda:N", got "tpu"')

@@ -24,6 +24,9 @@ struct File {
   [[noreturn]] void fail(const std::string& what) const;
 };
 
+/// What a trace or a generator computes in. Throws NotImplemented where it is asked for a dtype without a tolerance for them.
+[[nodiscard]] DType network_dtype(const Options& options);
+
 [[nodiscard]] bool is_conv_cases(const File& file);
 void check_conv_cases(const File& file, const Options& options, const Report& report);
 

@@ -32,7 +32,7 @@ bool is_generator(const File& file) { return file.content.metadata.contains("con
 
 void check_generator(const File& file, const Options& options, const Report& report) {
   const NoGradGuard no_grad;
-  const DType dtype = options.dtype.value_or(DType::f64);
+  const DType dtype = network_dtype(options);
   HifiganGenerator generator(parse_hifigan_config(file.metadata("config")));
   NamedTensors state = file.under("state_dict/");
   for (auto& [name, tensor] : state) name = with_classic_name(std::move(name));

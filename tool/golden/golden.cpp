@@ -27,6 +27,13 @@ NamedTensors File::under(const std::string& prefix) const {
 
 void File::fail(const std::string& what) const { throw FormatError("check: " + path + ": " + what); }
 
+DType network_dtype(const Options& options) {
+  const DType dtype = options.dtype.value_or(DType::f64);
+  require<NotImplemented>(dtype == DType::f32 || dtype == DType::f64, "judged in f32 and f64 only, there is no tolerance for ",
+                          dtype);
+  return dtype;
+}
+
 namespace {
 
 void check_any(const File& file, const Options& options, const Report& report) {

@@ -135,7 +135,7 @@ Sequential make_network(const File& file, DType dtype, Device device) {
 bool is_train_trace(const File& file) { return file.content.metadata.contains("net"); }
 
 void check_train_trace(const File& file, const Options& options, const Report& report) {
-  const DType dtype = options.dtype.value_or(DType::f64);
+  const DType dtype = network_dtype(options);
   const double tolerance = tolerance_for(dtype, options.precision);
   Sequential network = make_network(file, dtype, options.device);
   const std::unique_ptr<Optimizer> optimizer = make_optimizer(file, network.parameters());
