@@ -29,6 +29,11 @@ std::string name_of(const std::string& path, const AudioInfo& info, int channel)
   return info.channels == 1 ? stem : concat(stem, ":", channel);
 }
 
+bool has_sound(const Clip& clip) {
+  const std::vector<float> samples = clip.high(0, clip.length());
+  return std::any_of(samples.begin(), samples.end(), [](float sample) { return sample != 0; });
+}
+
 }  // namespace
 
 Clip::Clip(std::string path, const AudioInfo& info, int channel, int rate, int factor)
@@ -131,7 +136,14 @@ ClipSet open_clips(const std::vector<std::string>& paths, const ClipOptions& opt
         for (Clip& clip : clips) clip.load(audio);
         cached += bytes;
       }
-      std::move(clips.begin(), clips.end(), std::back_inserter(set.clips));
+      for (Clip& clip : clips) {
+        if (options.silence || has_sound(clip)) {
+          set.clips.push_back(std::move(clip));
+        } else {
+          warn(concat("left out: ", path, ": expected sound, got silence throughout",
+                      info.channels == 1 ? "" : " in " + clip.name()));
+        }
+      }
     } catch (const Error& error) {
       warn(concat("left out: ", error.what()));
     }

@@ -49,6 +49,7 @@ struct ClipOptions {
   int factor = 4;
   std::int64_t shortest = 1;     ///< clips with fewer samples are left out
   std::int64_t cache_bytes = 0;  ///< sound kept in memory; what is more is read window by window
+  bool silence = true;           ///< false: clips without a sound are left out, as there is no score for them
 };
 
 /// The clips of many files, all at one rate.
@@ -62,8 +63,8 @@ struct ClipSet {
 /// The rate that most files have (the lower of two that tie). Unreadable files do not count; 0 if there are no others.
 [[nodiscard]] int most_common_rate(const std::vector<std::string>& paths);
 
-/// Makes clips of files. A file that cannot be used (unreadable, empty, too short, of a rate below the model's) is left out and
-/// `warn` hears why; throws Error when none is left.
+/// Makes clips of files. A file that cannot be used (unreadable, empty, too short, of a rate below the model's), and a silent
+/// channel where `silence` is false, is left out and `warn` hears why; throws Error when none is left.
 [[nodiscard]] ClipSet open_clips(const std::vector<std::string>& paths, const ClipOptions& options,
                                  const std::function<void(const std::string&)>& warn);
 

@@ -55,7 +55,7 @@ ClipSet open_heldout(const EvalCommand& command, const ModelOptions& model) {
   const std::vector<std::string> paths =
       command.all_files ? find_audio(command.data) : split_folder(command.data, command.heldout_fraction).heldout;
   pp::require<pp::Error>(!paths.empty(), command.data, ": there is no sound file in it");
-  return open_clips(paths, {.rate = model.rate, .factor = model.factor, .shortest = kLsdWindow}, warn);
+  return open_clips(paths, {.rate = model.rate, .factor = model.factor, .shortest = kLsdWindow, .silence = false}, warn);
 }
 
 std::size_t find_clip(const ClipSet& clips, const std::string& name) {

@@ -44,7 +44,8 @@ ClipScores mean_of(const std::vector<ClipScores>& scores) {
 double lsd_gain(const ClipScores& scores) { return 1 - scores.network.lsd / scores.sinc.lsd; }
 
 double selection_score(const ClipScores& scores) {
-  return 1 - lsd_gain(scores) + std::max(0.0, scores.sinc.snr - scores.network.snr - kAllowedLoss);
+  // In this order what is no number stays none, and is never the best.
+  return 1 - lsd_gain(scores) + std::max(scores.sinc.snr - scores.network.snr - kAllowedLoss, 0.0);
 }
 
 std::string verdict(const ClipScores& mean) {

@@ -5,7 +5,8 @@
 
 namespace superres {
 
-/// Signal-to-noise ratio in dB: 10 log10(sum r^2 / sum (r - y)^2). Infinite where both are equal.
+/// Signal-to-noise ratio in dB: 10 log10(sum r^2 / sum (r - y)^2). Infinite where both are equal; no finite
+/// number where the reference is silent.
 [[nodiscard]] double snr(std::span<const float> reference, std::span<const float> output);
 
 /// Scale-invariant signal-to-distortion ratio in dB (Le Roux et al., "SDR - half-baked or well done?", ICASSP 2019):

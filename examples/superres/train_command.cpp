@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <limits>
@@ -51,6 +52,7 @@ Data open_data(const TrainCommand& command, const ModelOptions& model, const Tra
   options.rate = data.train.rate;
   options.shortest = kLsdWindow;
   options.cache_bytes /= 4;
+  options.silence = false;
   data.heldout = open_clips(split.heldout, options, warn);
   return data;
 }
@@ -90,8 +92,8 @@ class TrainRun {
   double seconds_before_ = 0;  // spent before this run was resumed
   double seconds_ = 0;
   double waited_ = 0;
-  double snr_ = 0;   // smoothed
-  double loss_ = 0;  // smoothed
+  std::optional<double> snr_;  // smoothed, of batches that are not silent
+  double loss_ = 0;            // smoothed
   std::string heldout_text_;
 };
 
@@ -164,12 +166,12 @@ bool TrainRun::loop() {
 void TrainRun::after_step(const StepResult& result, Progress& progress) {
   const std::int64_t step = trainer_->steps();
   const double share = step - first_step_ == 1 ? 1 : 0.05;
-  snr_ += share * (result.snr - snr_);
+  if (std::isfinite(result.snr)) snr_ = snr_ ? *snr_ + share * (result.snr - *snr_) : result.snr;
   loss_ += share * (result.loss - loss_);
   log_->write(step, {seconds_before_ + seconds_, result.loss, result.snr, trainer_->learning_rate(), result.gradient_norm});
   if (command_.minutes > 0 && step - first_step_ == kTimingSteps) fit_to_minutes(progress);
   if (step % check_interval() == 0 || step == trainer_->settings().steps) check(progress);
-  progress.show(step, "loss " + fixed(loss_, 3) + " | SNR " + fixed(snr_, 1) + " dB" + heldout_text_);
+  progress.show(step, "loss " + fixed(loss_, 3) + " | SNR " + (snr_ ? fixed(*snr_, 1) : "-") + " dB" + heldout_text_);
 }
 
 // The length of the run follows from the speed of its first steps: then, and only then, the result depends on the machine.

@@ -18,7 +18,7 @@ namespace superres {
 /// What a step came to.
 struct StepResult {
   double loss = 0;
-  double snr = 0;            ///< of the batch, in dB
+  double snr = 0;            ///< of the batch, in dB; not finite where the batch is silent, or without error
   double gradient_norm = 0;  ///< before clipping
 };
 

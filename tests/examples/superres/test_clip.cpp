@@ -81,6 +81,19 @@ TEST_CASE("files that cannot be used are left out, and it is said why") {
         "none of the 1 sound files can be used");
 }
 
+TEST_CASE("silent channels are left out where they are to be scored, kept in memory or not") {
+  const TemporaryDirectory folder;
+  const std::string path = folder.file("a.wav");
+  write_sound(path, 16000, {noise(8000), std::vector<float>(8000, 0.0F)});
+  CHECK(open({path}, {.rate = 16000}).set.clips.size() == 2);
+  for (const std::int64_t cache_bytes : {std::int64_t{0}, kEnough}) {
+    const Opened opened = open({path}, {.rate = 16000, .cache_bytes = cache_bytes, .silence = false});
+    REQUIRE(opened.set.clips.size() == 1);
+    CHECK(opened.set.clips[0].name() == "a:0");
+    CHECK(opened.warnings == std::vector<std::string>{"left out: " + path + ": expected sound, got silence throughout in a:1"});
+  }
+}
+
 TEST_CASE("the rate is the one most files have") {
   const TemporaryDirectory folder;
   const auto write = [&](const char* name, int rate) {

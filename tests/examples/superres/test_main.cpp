@@ -108,6 +108,25 @@ TEST_CASE("train, resume, evaluate, upsample") {
   CHECK(read_audio(output).frames() == 16000);
 }
 
+TEST_CASE("silence is not scored, and of training it leaves the SNR a number") {
+  const Workshop shop;
+  for (const char* part : {"/train", "/heldout"}) {
+    fs::create_directory(shop.data + part);
+    write_sound(shop.data + part + "/silent.wav", 16000, {std::vector<float>(12000, 0.0F)});
+    fs::rename(shop.data + (part[1] == 't' ? "/c0.wav" : "/c1.wav"), shop.data + part + "/sound.wav");
+  }
+  const std::string warning =
+      "superres: warning: left out: " + shop.data + "/heldout/silent.wav: expected sound, got silence throughout";
+  const auto is_right = [&](const Outcome& outcome) {
+    CHECK_MESSAGE(outcome.code == 0, outcome.text);
+    CHECK_MESSAGE(has(outcome.text, warning), outcome.text);
+    CHECK_MESSAGE(!has(outcome.text, "nan"), outcome.text);
+    CHECK_MESSAGE(!has(outcome.text, "inf"), outcome.text);
+  };
+  is_right(run(shop.train + "--steps 16 --check-every 16"));
+  is_right(run("eval --data " + shop.data + " --model " + shop.out + "/best.safetensors"));
+}
+
 TEST_CASE("two runs with one seed are one run, bit by bit") {
   const Workshop shop;
   CHECK(run(shop.train + "--steps 3 --threads 2").code == 0);
