@@ -53,7 +53,7 @@ void write_json(const std::string& path, const ModelOptions& model, const std::v
 
 ClipSet open_heldout(const EvalCommand& command, const ModelOptions& model) {
   const std::vector<std::string> paths =
-      command.all_files ? find_audio(command.data) : split_folder(command.data, command.heldout_fraction).heldout;
+      command.all_files ? find_audio(command.data, warn) : split_folder(command.data, command.heldout_fraction, warn).heldout;
   pp::require<pp::Error>(!paths.empty(), command.data, ": there is no sound file in it");
   return open_clips(paths, {.rate = model.rate, .factor = model.factor, .shortest = kLsdWindow, .silence = false}, warn);
 }

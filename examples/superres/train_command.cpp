@@ -43,7 +43,7 @@ struct Data {
 
 // The model's rate comes from the command, or from the files where that is 0.
 Data open_data(const TrainCommand& command, const ModelOptions& model, const TrainSettings& settings) {
-  const Split split = split_folder(command.data, settings.heldout_fraction);
+  const Split split = split_folder(command.data, settings.heldout_fraction, warn);
   ClipOptions options{.rate = model.rate,
                       .factor = model.factor,
                       .shortest = settings.window,

@@ -17,8 +17,13 @@ using polyphase::testing::write_bytes;
 
 namespace {
 
+/// The split of a folder of which nothing has to be left out.
+Split split_of(const std::string& folder, double fraction) {
+  return split_folder(folder, fraction, [](const std::string& warning) { FAIL(warning); });
+}
+
 std::string split_error(const std::string& folder, double fraction = 0.1) {
-  return error_of<Error>([&] { return split_folder(folder, fraction).train.size(); });
+  return error_of<Error>([&] { return split_of(folder, fraction).train.size(); });
 }
 
 void fill(const TemporaryDirectory& folder, int count) {
@@ -33,8 +38,8 @@ TEST_CASE("the split depends on names alone, covers all files and holds out the 
   fill(one, 40);
   fill(other, 40);
   write_bytes(one.file("notes.txt"), "");
-  const Split a = split_folder(one.path(), 0.25);
-  const Split b = split_folder(other.path(), 0.25);
+  const Split a = split_of(one.path(), 0.25);
+  const Split b = split_of(other.path(), 0.25);
   CHECK(a.heldout.size() == 10);
   CHECK(a.train.size() == 30);
   for (std::size_t i = 0; i < 10; ++i) {
@@ -43,18 +48,51 @@ TEST_CASE("the split depends on names alone, covers all files and holds out the 
   }
 }
 
+TEST_CASE("a linked folder is split like the folder itself, wherever the link leads") {
+  const TemporaryDirectory one;
+  const TemporaryDirectory linked;
+  const TemporaryDirectory elsewhere;
+  std::filesystem::create_directory(one.file("sub"));
+  std::filesystem::create_directory_symlink(elsewhere.path(), linked.file("sub"));
+  for (int i = 0; i < 40; ++i) {
+    write_bytes(one.file("sub/clip" + std::to_string(i) + ".wav"), "");
+    write_bytes(elsewhere.file("clip" + std::to_string(i) + ".wav"), "");
+  }
+  const Split a = split_of(one.path(), 0.25);
+  const Split b = split_of(linked.path(), 0.25);
+  REQUIRE(b.heldout.size() == 10);
+  for (std::size_t i = 0; i < 10; ++i) CHECK(b.heldout[i] == linked.path() + a.heldout[i].substr(one.path().size()));
+}
+
+TEST_CASE("links that lead nowhere or back are named and left out") {
+  const TemporaryDirectory folder;
+  fill(folder, 4);
+  std::filesystem::create_directory_symlink(".", folder.file("back"));
+  std::filesystem::create_symlink("loop.wav", folder.file("loop.wav"));
+  std::filesystem::create_symlink("nowhere", folder.file("gone.wav"));
+  std::vector<std::string> warnings;
+  const Split split = split_folder(folder.path(), 0.25, [&](const std::string& warning) { warnings.push_back(warning); });
+  CHECK(split.train.size() == 3);
+  CHECK(split.heldout.size() == 1);
+  const std::string place = std::filesystem::canonical(folder.path()).string();
+  CHECK(warnings ==
+        std::vector<std::string>{"left out: " + folder.file("back") + ": a link to " + place + ", which is there already",
+                                 "left out: " + folder.file("gone.wav") + ": No such file or directory",
+                                 "left out: " + folder.file("loop.wav") + ": Too many levels of symbolic links"});
+}
+
 TEST_CASE("at least one file is held out, and never all") {
   const TemporaryDirectory folder;
   fill(folder, 2);
   for (const double fraction : {0.01, 0.99}) {
-    const Split split = split_folder(folder.path(), fraction);
+    const Split split = split_of(folder.path(), fraction);
     CHECK(split.train.size() == 1);
     CHECK(split.heldout.size() == 1);
   }
 }
 
 TEST_CASE("subfolders train and heldout decide where they are") {
-  const Split split = split_folder(SUPERRES_DATA, 0.5);
+  const Split split = split_of(SUPERRES_DATA, 0.5);
   CHECK(split.train.size() == 15);
   CHECK(split.heldout.size() == 4);
 }
