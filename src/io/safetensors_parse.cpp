@@ -217,15 +217,21 @@ bool HeaderReader::parse_error(std::size_t position, const std::string&, const n
 }
 
 std::uint64_t HeaderReader::expected_bytes() const {
+  const auto too_large = [&] { fail(tensor(), "shape ", entry_.shape, " does not fit 63 bits"); };
   // Sizes are below 2^63, so a product that is too large shows in a division.
   std::uint64_t bytes = size_of(entry_.dtype);
   const bool has_zero = std::find(entry_.shape.begin(), entry_.shape.end(), 0) != entry_.shape.end();
-  if (has_zero) return 0;
+  if (has_zero) {
+    try {
+      static_cast<void>(contiguous_strides(entry_.shape));  // of which there are some all the same
+    } catch (const ShapeError&) {
+      too_large();
+    }
+    return 0;
+  }
   for (const std::int64_t size : entry_.shape) {
     const auto factor = static_cast<std::uint64_t>(size);
-    if (bytes > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) / factor) {
-      fail(tensor(), "shape ", entry_.shape, " does not fit 63 bits");
-    }
+    if (bytes > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) / factor) too_large();
     bytes *= factor;
   }
   return bytes;

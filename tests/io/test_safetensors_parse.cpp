@@ -172,8 +172,12 @@ TEST_CASE("shapes") {
       {f32("[9223372036854775807]", "[0,4]"), 4, "header: tensor \"a\": shape (9223372036854775807,) does not fit 63 bits"},
       {f32("[2]", "[0,4]"), 4, "header: tensor \"a\": shape (2,) of f32 needs 8 bytes, data_offsets give 4"},
       {f32("[]", "[0,8]"), 8, "header: tensor \"a\": shape () of f32 needs 4 bytes, data_offsets give 8"},
-      {f32("[0,9223372036854775807,9223372036854775807]", "[0,4]"), 4,
-       "header: tensor \"a\": shape (0, 9223372036854775807, 9223372036854775807) of f32 needs 0 bytes, data_offsets give 4"},
+      {f32("[0,9223372036854775807]", "[0,4]"), 4,
+       "header: tensor \"a\": shape (0, 9223372036854775807) of f32 needs 0 bytes, data_offsets give 4"},
+      {f32("[0,9223372036854775807,9223372036854775807]", "[0,0]"), 0,
+       "header: tensor \"a\": shape (0, 9223372036854775807, 9223372036854775807) does not fit 63 bits"},
+      {f32("[0,4611686018427387904,4611686018427387904,8]", "[0,0]"), 0,
+       "header: tensor \"a\": shape (0, 4611686018427387904, 4611686018427387904, 8) does not fit 63 bits"},
   });
 }
 
