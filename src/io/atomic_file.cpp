@@ -17,33 +17,48 @@
 namespace polyphase {
 namespace {
 
+namespace fs = std::filesystem;
+
 std::string directory_of(const std::string& path) {
-  const std::string parent = std::filesystem::path(path).parent_path().string();
+  const std::string parent = fs::path(path).parent_path().string();
   return parent.empty() ? "." : parent;
 }
 
-// Different in every process and for every file of a process.
+// Different in every process and for every file of a process, and within what file systems take for any name that they take.
 std::string temporary_name(const std::string& target) {
   static std::atomic<unsigned> counter{0};
-  return concat(target, ".tmp-", ::getpid(), "-", counter++);
+  constexpr std::size_t kOfName = 100;
+  const fs::path path(target);
+  const std::string start = path.filename().string().substr(0, kOfName);
+  return (path.parent_path() / concat(start, ".tmp-", ::getpid(), "-", counter++)).string();
+}
+
+// What a path stands for: final symbolic links followed, to a file that need not be there.
+std::string followed(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as Linux has it; what is still a link then is refused by stat
+  fs::path target(path);
+  std::error_code error;
+  for (int links = 0; links < kMostLinks && fs::is_symlink(target, error); ++links) {
+    const fs::path next = fs::read_symlink(target, error);
+    if (error) break;
+    target = target.parent_path() / next;
+  }
+  return target.string();
 }
 
 }  // namespace
 
 AtomicFile::AtomicFile(std::string operation, std::string path) : operation_(std::move(operation)), path_(std::move(path)) {
   if (path_.empty()) fail("cannot be created", ENOENT);
-  target_ = path_;
-  std::error_code ignored;
-  if (std::filesystem::is_symlink(path_, ignored)) {
-    const std::filesystem::path resolved = std::filesystem::canonical(path_, ignored);
-    if (!ignored) target_ = resolved.string();
-  }
+  target_ = followed(path_);
   struct stat info {};
   if (::stat(target_.c_str(), &info) == 0) {
     // A rename would put a plain file where a device or a pipe was.
     if (!S_ISREG(info.st_mode)) fail("cannot be written", S_ISDIR(info.st_mode) ? EISDIR : ENOTSUP);
     if (::faccessat(AT_FDCWD, target_.c_str(), W_OK, AT_EACCESS) != 0) fail("cannot be written", errno);
     mode_ = info.st_mode & 07777U;
+  } else if (errno == ELOOP) {
+    fail("cannot be written", errno);
   }
   open_temporary();
 }
@@ -62,7 +77,7 @@ void AtomicFile::open_temporary() {
     temporary_.clear();
     fail("cannot be created", error);
   }
-  if (mode_ != 0 && ::fchmod(descriptor_, static_cast<mode_t>(mode_)) != 0) fail("the old file's mode cannot be kept", errno);
+  if (mode_ && ::fchmod(descriptor_, static_cast<mode_t>(*mode_)) != 0) fail("the old file's mode cannot be kept", errno);
 }
 
 void AtomicFile::write(const void* data, std::size_t bytes) {

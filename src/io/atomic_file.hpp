@@ -2,6 +2,7 @@
 // Writing a file so that it is never seen half-written.
 
 #include <cstddef>
+#include <optional>
 #include <string>
 
 namespace polyphase {
@@ -10,7 +11,8 @@ namespace polyphase {
 ///
 /// Bytes go to a temporary file in the same directory, which is fsynced and renamed over the name; then the directory is
 /// fsynced. Whoever opens the name meanwhile gets the old file or the new one. Without commit(), and after any error, the
-/// temporary file is removed and the old file is as it was. A symbolic link is followed; the mode of an old file is kept.
+/// temporary file is removed and the old file is as it was. A symbolic link is followed, also to a file that is not there yet;
+/// the mode of an old file is kept.
 class AtomicFile {
  public:
   /// Creates the temporary file. `operation` opens the error texts. Throws FormatError with the system's reason, also where the
@@ -37,7 +39,7 @@ class AtomicFile {
   std::string temporary_;
   int descriptor_ = -1;
   std::size_t written_ = 0;
-  unsigned mode_ = 0;  // of the old file; 0 where there is none
+  std::optional<unsigned> mode_;  // of the old file, where there is one
 };
 
 }  // namespace polyphase

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "support/helpers.hpp"
+#include "support/skip.hpp"
 #include "support/temporary_directory.hpp"
 #include "support/unprivileged.hpp"
 #include "tensor/error.hpp"
@@ -113,6 +114,36 @@ TEST_CASE("a symbolic link is followed, not replaced") {
   CHECK(read_bytes(directory.file("target")) == "new");
 }
 
+TEST_CASE("a link to a file that is not there yet makes that file") {
+  const TemporaryDirectory directory;
+  std::filesystem::create_directory(directory.file("sub"));
+  std::filesystem::create_symlink("sub/target", directory.file("second"));
+  std::filesystem::create_symlink("second", directory.file("first"));
+  write_file(directory.file("first"), "new");
+  CHECK(std::filesystem::is_symlink(directory.file("first")));
+  CHECK(std::filesystem::is_symlink(directory.file("second")));
+  CHECK(read_bytes(directory.file("sub/target")) == "new");
+}
+
+TEST_CASE("a name may be as long as the file system takes") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file(std::string(255, 'x'));
+  write_file(path, "new");
+  CHECK(read_bytes(path) == "new");
+  CHECK(directory.count() == 1);
+}
+
+TEST_CASE("a file that nobody may read stays one") {
+  if (::geteuid() != 0) SKIP_TEST("only root may write a file of mode 000");
+  const TemporaryDirectory directory;
+  write_file(directory.file("a"), "old");
+  ::chmod(directory.file("a").c_str(), 0);
+  write_file(directory.file("a"), "new");
+  struct stat info {};
+  ::stat(directory.file("a").c_str(), &info);
+  CHECK((info.st_mode & 07777U) == 0);
+}
+
 TEST_CASE("what cannot be written is refused in words before anything is touched") {
   const TemporaryDirectory directory;
   const auto error = [](const std::string& path) { return error_of<FormatError>([&] { return AtomicFile("save", path), 0; }); };
@@ -122,6 +153,10 @@ TEST_CASE("what cannot be written is refused in words before anything is touched
   CHECK(error("/dev/full") == "save: /dev/full: cannot be written: Operation not supported");
   CHECK(error("") == "save: : cannot be created: No such file or directory");
   CHECK(directory.count() == 0);
+  std::filesystem::create_symlink("loop", directory.file("loop"));
+  CHECK(error(directory.file("loop")) ==
+        "save: " + directory.file("loop") + ": cannot be written: Too many levels of symbolic links");
+  CHECK(directory.count() == 1);
 }
 
 TEST_CASE("a file or directory without write permission is refused") {
