@@ -4,6 +4,7 @@
 #include <charconv>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -59,6 +60,19 @@ class Reader {
     });
   }
 
+  // The whole number of that name. JSON's own conversion would cut 2.7, wrap -1 and take true for 1.
+  template <class T>
+  T whole(const Json& json, const char* name) const {
+    const Json& value = json.at(name);
+    const bool fits = value.is_number_unsigned() ? std::in_range<T>(value.get<std::uint64_t>())
+                                                 : value.is_number_integer() && std::in_range<T>(value.get<std::int64_t>());
+    if (!fits) {
+      fail(concat("malformed ", kMetadataKey, " in the metadata: expected a whole number ",
+                  std::is_unsigned_v<T> ? "of at least 0 for " : "for ", name, ", got ", io::in_quotes(value.dump())));
+    }
+    return value.get<T>();
+  }
+
   double number(const Json& json) const {
     const std::string& text = json.get_ref<const std::string&>();
     double value = 0;
@@ -70,13 +84,13 @@ class Reader {
   }
 
   void read_json(const Json& json) {
-    const int version = json.at("version").get<int>();
+    const auto version = whole<std::int64_t>(json, "version");
     if (version != kVersion) fail(concat("checkpoint version ", version, ", this library reads version ", kVersion));
-    result_.step = json.at("step").get<std::int64_t>();
+    result_.step = whole<std::int64_t>(json, "step");
     for (const auto& [name, value] : json.at("numbers").items()) result_.numbers[name] = number(value);
     for (const auto& [name, value] : json.at("texts").items()) result_.texts[name] = value.get<std::string>();
     for (const auto& [name, value] : json.at("generators").items()) {
-      result_.generators[name] = {value.at("seed").get<std::uint64_t>(), value.at("offset").get<std::uint64_t>()};
+      result_.generators[name] = {whole<std::uint64_t>(value, "seed"), whole<std::uint64_t>(value, "offset")};
     }
     for (const auto& [name, value] : json.at("states").items()) {
       OptimizerState& state = result_.states[name];

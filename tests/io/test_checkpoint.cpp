@@ -182,6 +182,23 @@ TEST_CASE("files that are no checkpoints, or broken ones, are refused in words")
     CAPTURE(broken);
     CHECK(error(broken).starts_with("malformed polyphase_checkpoint in the metadata: "));
   }
+  for (const char* number : {"1e300", "2.7", "1.0", "true", "\"1\"", "9223372036854775808", "-9223372036854775809"}) {
+    CAPTURE(number);
+    const std::string wanted = "malformed polyphase_checkpoint in the metadata: expected a whole number for step, got ";
+    CHECK(error(concat(R"({"version":1,"step":)", number, R"(,"numbers":{},"texts":{},"generators":{},"states":{}})"))
+              .starts_with(wanted));
+  }
+  for (const char* number : {"-1", "0.5", "18446744073709551616", "false"}) {
+    CAPTURE(number);
+    for (const auto& [seed, offset] : {std::pair{number, "0"}, std::pair{"0", number}}) {
+      CHECK(error(concat(R"({"version":1,"step":1,"numbers":{},"texts":{},"generators":{"g":{"seed":)", seed, R"(,"offset":)",
+                         offset, R"(}},"states":{}})"))
+                .starts_with("malformed polyphase_checkpoint in the metadata: expected a whole number of at least 0 for "));
+    }
+  }
+  CHECK(error("{\"version\":true," + rest) ==
+        "malformed polyphase_checkpoint in the metadata: expected a whole number for version, got \"true\"");
+  CHECK(error("{\"version\":4294967297," + rest) == "checkpoint version 4294967297, this library reads version 1");
   CHECK(error(std::string(100000, '[')) == "malformed polyphase_checkpoint in the metadata: nested too deep");
   for (const char* name : {"stray", "state/", "state/adam", "state/adam/x", "model"}) {
     CAPTURE(name);
