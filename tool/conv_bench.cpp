@@ -180,17 +180,22 @@ std::vector<ConvBenchRecord> bench_convolutions(const ConvBenchOptions& options,
                                                 const std::function<void(const ConvBenchRecord&)>& progress) {
   require<Error>(options.repeat >= 1, "bench: expected at least 1 repetition, got ", options.repeat);
   std::vector<ConvBenchRecord> records;
+  std::string why_not;
   for (const Shape& shape : chosen_shapes(options.shapes)) {
     std::vector<std::unique_ptr<Arrays>> sets;
     const ConvProblem problem = problem_of(shape, options.batch);
     for (int s = 0; s < rotating_sets(problem); ++s)
       sets.push_back(std::make_unique<Arrays>(problem, static_cast<unsigned>(s)));
     for (const ConvDirection direction : options.directions) {
-      if (cpu::can_implement(problem, direction, options.algorithm)) continue;
+      if (const auto reason = cpu::can_implement(problem, direction, options.algorithm)) {
+        why_not = concat("algorithm ", options.algorithm, ": ", *reason);
+        continue;
+      }
       records.push_back(bench_one(shape, direction, options, sets));
       progress(records.back());
     }
   }
+  require<NotImplemented>(!records.empty(), "bench: no case can be timed: ", why_not);
   return records;
 }
 

@@ -33,8 +33,8 @@ struct ConvBenchRecord {
 
 /// Runs every case on random normal data in f32, with num_threads() threads, rotating over several sets of arrays (64 MB in
 /// all, at most 8 sets) so that no run finds its data in the caches nearest to it only because the run before used the same.
-/// The output array exists beforehand. `progress` is called after each case. Throws Error on an unknown shape name, listing the
-/// known ones.
+/// The output array exists beforehand. `progress` is called after each case; one that the algorithm cannot do is left out.
+/// Throws Error on an unknown shape name, listing the known ones, and NotImplemented with the reason where no case is left.
 std::vector<ConvBenchRecord> bench_convolutions(const ConvBenchOptions& options,
                                                 const std::function<void(const ConvBenchRecord&)>& progress);
 

@@ -111,7 +111,9 @@ def check_polyphase(folder: Path) -> None:
     expect_error(["bench", "--shapes", "Z"], 2, r"Z not in")
     expect_error(["bench", "--directions", "up"], 2, r"expected forward, dgrad or wgrad, got up")
     result = run(*bench, "--json", str(folder / "no/such.json"))
-    expect("a table that cannot be written", result.returncode == 1 and "No such file" in result.stderr, result)
+    expect("a table that cannot be written, before anything is timed",
+           result.returncode == 1 and "No such file" in result.stderr and not result.stdout, result)
+    expect_error([*bench, "--algorithm", "tensor_core"], 1, r"bench: no case can be timed: .*tensor_core")
 
 
 def check_quickstart(folder: Path) -> None:
