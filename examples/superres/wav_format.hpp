@@ -10,7 +10,7 @@ namespace superres::wav {
 inline constexpr std::uint16_t kTagPcm = 1;
 inline constexpr std::uint16_t kTagFloat = 3;
 inline constexpr std::uint16_t kTagExtensible = 0xFFFE;      ///< the real tag then opens the sub-format GUID
-inline constexpr std::uint32_t kSizeElsewhere = 0xFFFFFFFF;  ///< RF64: the size stands in the ds64 chunk
+inline constexpr std::uint32_t kSizeElsewhere = 0xFFFFFFFF;  ///< RF64: it stands in the ds64 chunk; RIFF: nobody knew it
 
 /// Reads `bytes` bytes as an unsigned little-endian number.
 [[nodiscard]] inline std::uint64_t load(const unsigned char* data, int bytes) {

@@ -38,6 +38,7 @@ void WavReader::take(void* data, std::uint64_t bytes, const char* what) {
 void WavReader::read_chunks() {
   unsigned char head[12];
   take(head, sizeof head, "the RIFF header");
+  const bool is_rf64 = std::memcmp(head, "RF64", 4) == 0;
   while (data_start_ == 0) {
     require<FormatError>(position_ + 8 <= file_bytes_, path_, ": expected a 'data' chunk, the file ends after ", file_bytes_,
                          " bytes");
@@ -54,7 +55,7 @@ void WavReader::read_chunks() {
       unsigned char sizes[16];
       require<FormatError>(size >= 28, path_, ": expected a ds64 chunk of 28 bytes or more, got ", size);
       take(sizes, sizeof sizes, "the ds64 chunk");
-      large_data_ = wav::load(sizes + 8, 8);
+      if (is_rf64) large_data_ = wav::load(sizes + 8, 8);
     }
     require<FormatError>(next <= file_bytes_, path_, ": a chunk ends at byte ", next, ", the file after ", file_bytes_);
     file_.seekg(static_cast<std::streamoff>(next));
@@ -82,8 +83,9 @@ void WavReader::read_format(std::uint64_t size) {
 
 void WavReader::locate_data(std::uint64_t size) {
   require<FormatError>(bits_ != 0, path_, ": the 'data' chunk comes before the 'fmt ' chunk");
-  if (size == wav::kSizeElsewhere) size = large_data_;
   data_start_ = position_;
+  // Who streams a file does not know its size beforehand: it has what follows, in whole frames.
+  if (size == wav::kSizeElsewhere) size = large_data_.value_or(file_bytes_ - data_start_);
   require<FormatError>(size <= file_bytes_ - data_start_, path_, ": expected ", size, " bytes of samples, the file has ",
                        file_bytes_ - data_start_);
   const auto frame_bytes = static_cast<std::uint64_t>(info_.channels * bits_ / 8);

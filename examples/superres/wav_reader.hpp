@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,8 @@
 
 namespace superres {
 
-/// RIFF and RF64 WAVE files with PCM of 8, 16, 24, 32 bit or float of 32, 64 bit.
+/// RIFF and RF64 WAVE files with PCM of 8, 16, 24, 32 bit or float of 32, 64 bit; one that was streamed and leaves
+/// its size open is read to its end.
 class WavReader : public AudioReader {
  public:
   /// Whether the file opens like a WAV file.
@@ -33,7 +35,7 @@ class WavReader : public AudioReader {
   std::uint64_t file_bytes_ = 0;
   std::uint64_t position_ = 0;  // of the next chunk byte while the header is read
   std::uint64_t data_start_ = 0;
-  std::uint64_t large_data_ = 0;  // size of the data chunk as RF64's ds64 chunk has it
+  std::optional<std::uint64_t> large_data_;  // size of the data chunk where RF64's ds64 chunk has it
   std::int64_t next_frame_ = 0;
   std::uint16_t tag_ = 0;
   int bits_ = 0;

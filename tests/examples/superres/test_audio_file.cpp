@@ -97,6 +97,24 @@ TEST_CASE("eight-bit, 32-bit, extensible and odd chunks are read") {
   CHECK(audio.channels[0] == std::vector<float>{0.0F, 0.5F});
 }
 
+TEST_CASE("a file that was streamed, its size left open, is read to its end") {
+  const TemporaryDirectory folder;
+  const std::string path = folder.file("a.wav");
+  const std::vector<float> samples = noise(100);
+  write_sound(path, 8000, {samples});
+  const std::string whole = read_bytes(path);
+  const std::string open_size(4, '\xFF');
+  const std::string ds64 =
+      std::string("ds64\x1C\0\0\0", 8) + std::string(8, '\0') + std::string("\x28\0\0\0\0\0\0\0", 8) + std::string(12, '\0');
+  const std::string body = whole.substr(12, 28) + open_size + whole.substr(44) + "ab";  // and half a frame
+  write_bytes(path, "RIFF" + open_size + "WAVE" + body);
+  CHECK(read_audio(path).channels[0] == samples);
+  write_bytes(path, "RIFF" + open_size + "WAVE" + ds64 + body);  // that chunk is RF64's
+  CHECK(read_audio(path).channels[0] == samples);
+  write_bytes(path, "RF64" + open_size + "WAVE" + ds64 + body);
+  CHECK(read_audio(path).channels[0] == std::vector<float>(samples.begin(), samples.begin() + 10));
+}
+
 TEST_CASE("malformed files are refused in words") {
   const TemporaryDirectory folder;
   const std::string path = folder.file("a.wav");
