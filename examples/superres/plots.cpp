@@ -141,7 +141,9 @@ void write_spectrograms(const std::string& folder, std::span<const SpectrogramPa
 void write_loss_curve(const std::string& folder, const std::string& log, const std::string& heldout_log) {
   for (const auto& [from, name] : {std::pair{log, "log.csv"}, std::pair{heldout_log, "heldout.csv"}}) {
     std::error_code error;
-    fs::copy_file(from, fs::path(folder) / name, fs::copy_options::overwrite_existing, error);
+    const fs::path to = fs::path(folder) / name;
+    if (fs::equivalent(from, to, error)) continue;  // the run's own folder
+    fs::copy_file(from, to, fs::copy_options::overwrite_existing, error);
     pp::require<pp::Error>(!error, from, ": cannot be copied to ", folder, ": ", error.message());
   }
   const bool checked = line_count(heldout_log) > 1;  // a run that was stopped early has no check yet

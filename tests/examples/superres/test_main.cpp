@@ -88,6 +88,9 @@ TEST_CASE("train, resume, evaluate, upsample") {
   CHECK(has(read_bytes(shop.out + "/scores.json"), "\"lsd_below_sinc\""));
   for (const char* name : {"spectrograms.gp", "network.matrix", "loss.gp", "log.csv"})
     CHECK(fs::exists(shop.out + "/eval/" + name));
+  const std::string log = read_bytes(shop.out + "/log.csv");
+  CHECK(run("eval --all --data " + shop.data + model + "--out " + shop.out).code == 0);
+  CHECK(read_bytes(shop.out + "/log.csv") == log);
 
   const std::string input = shop.folder.file("in.wav");
   const std::string output = shop.folder.file("out.wav");
