@@ -17,7 +17,7 @@ struct TrainCommand {
   RunFolder run{kDefaultRun};
   ModelOptions model{};  ///< rate 0: the one most files have
   TrainSettings settings{};
-  double minutes = 0;  ///< instead of steps where above 0
+  double minutes = 0;  ///< instead of steps where above 0; of a resumed run, from there on
   bool resume = false;
   std::int64_t check_every = 0;  ///< steps between held-out checks; 0: a tenth of the run
   std::int64_t cache_megabytes = 1024;

@@ -38,6 +38,8 @@ void validate(const TrainSettings& settings, const ModelOptions& model) {
                  settings.learning_rate);
   require<Error>(std::isfinite(settings.spectral_weight) && settings.spectral_weight >= 0,
                  "train: expected --spectral-weight of at least 0, got ", settings.spectral_weight);
+  require<Error>(settings.heldout_fraction > 0 && settings.heldout_fraction < 1,
+                 "train: expected --heldout-fraction between 0 and 1, got ", settings.heldout_fraction);
 }
 
 std::map<std::string, std::string> to_texts(const TrainSettings& settings) {

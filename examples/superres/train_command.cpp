@@ -105,7 +105,14 @@ void TrainRun::prepare() {
     const pp::Checkpoint saved = pp::load_checkpoint(run.last());
     require_same_settings(command_, saved);
     trainer_.emplace(saved);
-    if (command_.given.contains("steps")) trainer_->set_total_steps(command_.settings.steps);
+    const std::int64_t done = trainer_->steps();
+    if (command_.given.contains("steps")) {
+      pp::require<pp::Error>(command_.settings.steps >= done, "train --resume: expected --steps of at least the ", done,
+                             " done, got ", command_.settings.steps);
+      trainer_->set_total_steps(command_.settings.steps);
+    }
+    // Room for the steps that tell how many fit.
+    if (command_.minutes > 0) trainer_->set_total_steps(std::max(trainer_->settings().steps, done + kTimingSteps));
     best_score_ = saved.number("best_score");
     seconds_before_ = saved.number("seconds");
     data_ = open_data(command_, trainer_->network().options(), trainer_->settings());

@@ -35,6 +35,11 @@ pp::ExponentialMovingAverage make_average(UpsamplingNetwork& network) {
   return pp::ExponentialMovingAverage(learned(network), {.decay = kAverageDecay, .ramp = true});
 }
 
+const TrainSettings& validated(const TrainSettings& settings, const ModelOptions& model) {
+  validate(settings, model);
+  return settings;
+}
+
 }  // namespace
 
 pp::Tensor training_loss(const pp::Tensor& output, const pp::Tensor& target, double spectral_weight) {
@@ -49,7 +54,7 @@ pp::Tensor training_loss(const pp::Tensor& output, const pp::Tensor& target, dou
 
 Trainer::Trainer(const ModelOptions& model, const TrainSettings& settings)
     : options_(model),
-      settings_(settings),
+      settings_(validated(settings, model)),
       network_(make_network(model, settings.seed)),
       optimizer_(learned(network_), {.learning_rate = settings.learning_rate, .betas = {0.9, 0.99}}),
       average_(make_average(network_)) {

@@ -29,9 +29,9 @@ struct StepResult {
 
 class Trainer {
  public:
-  /// A new run; weights from settings.seed.
+  /// A new run; weights from settings.seed. Throws as validate() does.
   Trainer(const ModelOptions& model, const TrainSettings& settings);
-  /// The run as a checkpoint left it. Throws Error where it is not one of this program's.
+  /// The run as a checkpoint left it. Throws Error where it is not one of this program's, or its settings are out of range.
   explicit Trainer(const pp::Checkpoint& checkpoint);
 
   /// One update. Throws Error where loss or gradients are no longer finite.

@@ -80,6 +80,12 @@ TEST_CASE("train, resume, evaluate, upsample") {
   const Outcome resumed = run(shop.train + "--resume --steps 6");
   CHECK(resumed.code == 0);
   CHECK(has(resumed.text, "resumed, steps 5 to 6"));
+  const Outcome fewer = run(shop.train + "--resume --steps 5");
+  CHECK(fewer.code == 1);
+  CHECK(has(fewer.text, "superres: train --resume: expected --steps of at least the 6 done, got 5"));
+  const Outcome longer = run(shop.train + "--resume --minutes 0.01");
+  CHECK(longer.code == 0);
+  CHECK(has(read_bytes(shop.out + "/log.csv"), "\n27,"));  // twenty steps to learn the speed, and what fits
 
   const std::string model = " --model " + shop.out + "/best.safetensors ";
   const Outcome scored = run("eval --heldout-fraction 0.3 --data " + shop.data + model + "--json " + shop.out + "/scores.json");

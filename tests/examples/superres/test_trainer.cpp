@@ -182,6 +182,9 @@ TEST_CASE("a checkpoint of another program is refused in words") {
   checkpoint.texts = to_texts(kModel);
   CHECK(error_of<pp::Error>([&] { return Trainer(checkpoint).steps(); }) ==
         "train: the checkpoint does not say 'steps': it cannot be resumed");
+  checkpoint.texts.merge(to_texts(kSettings));
+  checkpoint.texts["batch"] = "0";
+  CHECK(error_of<pp::Error>([&] { return Trainer(checkpoint).steps(); }) == "train: expected --batch in 1..4096, got 0");
 }
 
 TEST_CASE("other arithmetic: the first steps part no more than rounding of the weights explains, a wrong gradient more") {
