@@ -53,10 +53,10 @@ Audio read_audio(AudioReader& reader, const std::string& path, std::int64_t star
   const auto channels = static_cast<std::size_t>(info.channels);
   audio.channels.assign(channels, {});
   for (auto& channel : audio.channels) channel.reserve(static_cast<std::size_t>(frames));
-  constexpr std::int64_t kBlock = 16384;
-  std::vector<float> block(static_cast<std::size_t>(kBlock) * channels);
+  const std::int64_t block_frames = std::min<std::int64_t>(16384, frames);
+  std::vector<float> block(static_cast<std::size_t>(block_frames) * channels);
   for (std::int64_t done = 0; done < frames;) {
-    const std::int64_t got = reader.read(block.data(), std::min(kBlock, frames - done));
+    const std::int64_t got = reader.read(block.data(), std::min(block_frames, frames - done));
     require<FormatError>(got > 0, path, ": expected ", start + frames, " frames, the file ends after ", start + done);
     for (std::int64_t i = 0; i < got; ++i) {
       for (std::size_t c = 0; c < channels; ++c) {

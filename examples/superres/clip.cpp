@@ -125,6 +125,7 @@ ClipSet open_clips(const std::vector<std::string>& paths, const ClipOptions& opt
       const AudioInfo& info = reader->info();
       require<Error>(info.frames > 0, path, ": there is no sound in it (0 samples)");
       require<Error>(info.rate >= set.rate, path, ": expected at least ", set.rate, " Hz, got ", info.rate, " Hz");
+      require_convertible(path, info.rate, set.rate);
       std::vector<Clip> clips;
       for (int channel = 0; channel < info.channels; ++channel)
         clips.emplace_back(path, info, channel, set.rate, options.factor);

@@ -69,6 +69,12 @@ std::vector<double> lowpass_kernel(std::int64_t up, std::int64_t down, const Fil
   return kernel;
 }
 
+void require_convertible(const std::string& path, int rate, int wanted) {
+  const int common = std::gcd(rate, wanted);
+  require<polyphase::Error>(std::max(rate, wanted) / common <= kLargestTerm, path, ": expected a rate that can become ", wanted,
+                            " Hz by a ratio of numbers up to ", kLargestTerm, ", got ", rate, " Hz");
+}
+
 Resampler::Resampler(std::int64_t up, std::int64_t down, const FilterOptions& options) {
   require<ShapeError>(up >= 1 && down >= 1, "resample: expected up >= 1 and down >= 1, got ", up, " and ", down);
   const std::int64_t common = std::gcd(up, down);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace superres {
@@ -23,6 +24,10 @@ inline constexpr FilterOptions kInterpolation{.zero_crossings = 32, .cutoff = 1.
 [[nodiscard]] double kaiser_beta(double attenuation);
 /// Windowed sinc of length 2*half + 1 at `up` times the input rate, half = zero_crossings*max(up, down); its sum is `up`.
 [[nodiscard]] std::vector<double> lowpass_kernel(std::int64_t up, std::int64_t down, const FilterOptions& options);
+
+/// Throws Error naming the file and its rate unless a Resampler can bring that to another: in lowest terms the two may be at
+/// most 768000.
+void require_convertible(const std::string& path, int rate, int wanted);
 
 /// Changes the rate of a stream by up/down without delay: output m stands at input time m*down/up, silence outside the stream.
 /// The bits of the output do not depend on how the stream is cut into blocks.

@@ -62,6 +62,7 @@ int upsample(const UpsampleCommand& command) {
   std::error_code ignored;
   pp::require<pp::Error>(!std::filesystem::equivalent(command.input, command.output, ignored), command.output,
                          ": input and output are the same file");
+  require_convertible(command.input, info.rate, model.low_rate());
 
   FrameResampler resampler(info.channels, model.low_rate(), info.rate);
   const bool same_rate = info.rate == model.low_rate();

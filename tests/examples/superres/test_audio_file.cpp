@@ -1,6 +1,7 @@
 #include "audio_file.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 
@@ -113,6 +114,19 @@ TEST_CASE("a file that was streamed, its size left open, is read to its end") {
   CHECK(read_audio(path).channels[0] == samples);
   write_bytes(path, "RF64" + open_size + "WAVE" + ds64 + body);
   CHECK(read_audio(path).channels[0] == std::vector<float>(samples.begin(), samples.begin() + 10));
+}
+
+TEST_CASE("a short file takes little memory, however many channels it has") {
+  const TemporaryDirectory folder;
+  write_sound(folder.file("a.wav"), 8000, std::vector<std::vector<float>>(8000, {0.5F}));
+  const auto peak_kilobytes = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+  };
+  const long before = peak_kilobytes();
+  CHECK(read_audio(folder.file("a.wav")).channels.size() == 8000);
+  CHECK(peak_kilobytes() - before < 100000);
 }
 
 TEST_CASE("malformed files are refused in words") {

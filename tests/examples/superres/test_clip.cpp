@@ -66,17 +66,22 @@ TEST_CASE("files that cannot be used are left out, and it is said why") {
   write_sound(folder.file("short.wav"), 16000, {noise(100)});
   write_sound(folder.file("empty.wav"), 16000, {std::vector<float>{}});
   write_sound(folder.file("slow.wav"), 8000, {noise(8000)});
+  write_sound(folder.file("absurd.wav"), 2147483647, {noise(8000)});
   polyphase::testing::write_bytes(folder.file("text.wav"), "not sound");
   const ClipOptions options{.rate = 16000, .shortest = 4096};
   const auto path = [&](const char* name) { return folder.file(name); };
   const Opened opened =
-      open({path("good.wav"), path("short.wav"), path("empty.wav"), path("slow.wav"), path("text.wav")}, options);
+      open({path("good.wav"), path("short.wav"), path("empty.wav"), path("slow.wav"), path("text.wav"), path("absurd.wav")},
+           options);
   CHECK(opened.set.clips.size() == 1);
-  REQUIRE(opened.warnings.size() == 4);
+  REQUIRE(opened.warnings.size() == 5);
   CHECK(opened.warnings[0] == "left out: " + path("short.wav") + ": expected at least 4096 samples at 16000 Hz, got 100");
   CHECK(opened.warnings[1] == "left out: " + path("empty.wav") + ": there is no sound in it (0 samples)");
   CHECK(opened.warnings[2] == "left out: " + path("slow.wav") + ": expected at least 16000 Hz, got 8000 Hz");
   CHECK(opened.warnings[3].find("left out: " + path("text.wav") + ": expected a ") == 0);
+  CHECK(opened.warnings[4] ==
+        "left out: " + path("absurd.wav") +
+            ": expected a rate that can become 16000 Hz by a ratio of numbers up to 768000, got 2147483647 Hz");
   CHECK(error_of<Error>([&] { return open({path("short.wav")}, options).set.rate; }) ==
         "none of the 1 sound files can be used");
 }

@@ -115,6 +115,12 @@ TEST_CASE("train, resume, evaluate, upsample") {
   CHECK(resampled.code == 0);
   CHECK(has(resampled.text, "is at 11025 Hz and the network takes 4000 Hz: resampled first"));
   CHECK(read_audio(output).frames() == 16000);
+
+  write_sound(input, 2147483647, {noise(100)});
+  const Outcome absurd = run("upsample " + input + " " + output + model);
+  CHECK(absurd.code == 1);
+  CHECK(has(absurd.text, "superres: " + input + ": expected a rate that can become 4000 Hz"));
+  CHECK(has(absurd.text, "got 2147483647 Hz"));
 }
 
 TEST_CASE("silence is not scored, and of training it leaves the SNR a number") {
