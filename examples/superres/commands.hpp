@@ -1,5 +1,6 @@
 #pragma once
-// The three things the program does. Each returns the program's exit code and throws polyphase::Error.
+// The three things the program does. Each returns the program's exit code and throws polyphase::Error. Options are those that
+// validate() takes.
 
 #include <cstdint>
 #include <set>
@@ -23,6 +24,8 @@ struct TrainCommand {
   std::int64_t cache_megabytes = 1024;
   std::set<std::string> given{};  ///< names of the options that were on the command line
 };
+/// Throws Error naming an option, its range and what came, where no training can have it.
+void validate(const TrainCommand& command);
 /// Trains until the steps are done (0) or it is interrupted (kInterruptedExit); either way with a checkpoint.
 int train(const TrainCommand& command);
 

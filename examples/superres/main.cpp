@@ -58,7 +58,9 @@ void add_train(CLI::App& app, TrainCommand& command) {
 void add_eval(CLI::App& app, EvalCommand& command) {
   app.add_option("--model", command.model, "a run's best.safetensors or last.safetensors")->capture_default_str();
   app.add_option("--data", command.data, "folder of WAV or FLAC files, whose held-out ones are scored")->capture_default_str();
-  app.add_option("--heldout-fraction", command.heldout_fraction, "as it was in training")->capture_default_str();
+  app.add_option("--heldout-fraction", command.heldout_fraction, "as it was in training")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
   app.add_flag("--all", command.all_files, "score every file of the folder");
   app.add_option("--out", command.out, "folder for pictures and sound (default: eval beside the model)");
   app.add_option("--json", command.json, "file for the numbers");
@@ -108,13 +110,19 @@ int run(int argc, char** argv) {
   add_upsample(*upsample_app, upsample_command);
   for (CLI::App* one : {train_app, eval_app, upsample_app}) add_shared(*one, shared);
 
+  polyphase::Device where;
   try {
     app.parse(argc, argv);
+    where = polyphase::Device::parse(shared.device);
+    if (*train_app) validate(train_command);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsageExit;
+  } catch (const polyphase::Error& error) {  // a value that the option cannot have
+    std::fprintf(stderr, "superres: %s\n", error.what());
+    return kUsageExit;
   }
   if (shared.threads > 0) polyphase::set_num_threads(shared.threads);
-  const polyphase::DeviceGuard device(polyphase::Device::parse(shared.device));
+  const polyphase::DeviceGuard device(where);
   if (*train_app) {
     train_command.given = given_options(*train_app);
     return train(train_command);

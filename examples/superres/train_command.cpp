@@ -119,10 +119,6 @@ void TrainRun::prepare() {
   } else {
     pp::require<pp::Error>(!fs::exists(run.last()), run.path,
                            " holds a run already: go on with it (--resume) or choose another --out");
-    ModelOptions checked = command_.model;
-    if (checked.rate == 0) checked.rate = checked.factor;  // any rate that passes, until the files tell
-    validate(checked);
-    validate(command_.settings, command_.model);
     data_ = open_data(command_, command_.model, command_.settings);
     command_.model.rate = data_.train.rate;
     trainer_.emplace(command_.model, command_.settings);
@@ -229,6 +225,18 @@ void TrainRun::conclude(bool finished) {
 }
 
 }  // namespace
+
+void validate(const TrainCommand& command) {
+  if (command.resume) {
+    // All else must be what the run was started with.
+    pp::require<pp::Error>(command.settings.steps >= 1, "train: expected --steps of at least 1, got ", command.settings.steps);
+    return;
+  }
+  ModelOptions model = command.model;
+  if (model.rate == 0) model.rate = model.factor;  // any rate that passes, until the files tell
+  validate(model);
+  validate(command.settings, model);
+}
 
 int train(const TrainCommand& command) { return TrainRun(command).run(); }
 
