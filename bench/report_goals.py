@@ -67,7 +67,10 @@ def judge(goals, records):
 
 
 def verdict(share):
-    return "not measured" if share is None else "reached" if share <= 1 else f"missed by {100 * (share - 1):.0f} %"
+    if share is None or share <= 1:
+        return "not measured" if share is None else "reached"
+    percent = 100 * (share - 1)
+    return f"missed by {percent:.0f} %" if percent >= 0.95 else f"missed by {max(percent, 0.1):.1f} %"  # never by 0 %
 
 
 def cells(rows):

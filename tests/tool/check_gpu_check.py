@@ -156,6 +156,9 @@ def check_goals(folder: Path) -> None:
                 r"training_step, toy_4x64, graph +\| ms +\| +<= 0.12 +\| +0.15 \| +missed by 25 %",
                 r"every shape +\| % lost by the choice +\| +<= 5 +\| +2 \| +reached"):
         expect(f"a row {row!r}", re.search(row, result.stdout) is not None, result)
+    script = "import report_goals; print(*(report_goals.verdict(share) for share in (1, 1.0001, 1.004, 1.0096, 1.014)), sep=', ')"
+    verdicts = subprocess.run([sys.executable, "-c", script], cwd=folder / "bench", capture_output=True, text=True, timeout=60)
+    expect("no miss is one by 0 %", verdicts.stdout == "reached, missed by 0.1 %, missed by 0.4 %, missed by 1 %, missed by 1 %\n", verdicts)
     expect("what they come to", re.search(r"^2 goals reached, 3 missed, \d+ not measured$", result.stdout, re.MULTILINE) is not None, result)
 
 
