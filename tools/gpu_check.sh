@@ -4,7 +4,8 @@
 #
 # usage: tools/gpu_check.sh [--only PART[,PART...]] [--match REGEX] [--quick] [--jobs N] [--seconds N] [--out FOLDER]
 #   --only PART   of build, test, sanitize, golden, bench; parts but the first need the build folder of an earlier run
-#   --match REGEX  of sanitize the checks whose tool and program it finds, as in 'racecheck.*fuses'
+#   --match REGEX  of sanitize the checks whose tool and program it finds, as in 'racecheck.*fuses'; it fails
+#                 where it finds none
 #   --quick       the GPU's tests only, two sanitizers on three programs, four shapes
 #   --jobs N      sanitized programs at once (default: three quarters of the cores)
 #   --seconds N   for the tables of convolutions, about (default 240), and half as much for PyTorch on the same; what does not
@@ -59,6 +60,9 @@ while [ $# -gt 0 ]; do
 done
 [[ $jobs =~ ^[1-9][0-9]*$ ]] || die "--jobs: expected a number of at least 1, got '$jobs'"
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "--seconds: expected a number of at least 1, got '$seconds'"
+status=0
+[[ "" =~ $match ]] || status=$?
+[ $status -lt 2 ] || die "--match: expected a regular expression, got '$match'"
 IFS=, read -r -a wanted <<<"$parts"
 [ ${#wanted[@]} -gt 0 ] || die "--only: expected a part of build, test, sanitize, golden, bench"
 for part in "${wanted[@]}"; do
@@ -290,7 +294,7 @@ left_out='*2^31*,*hundred*,*twenty*,*grid of*,*behind long work*'
 left_out_of_racecheck="$left_out,*several threads*,*every tile*"
 
 part_sanitize() {
-  local line name tool program options=() own_port device has_port=no port=55000 pieces piece label cases exclude
+  local line name tool program options=() own_port device has_port=no port=55000 pieces piece label cases exclude found=no
   stage sanitize "compute-sanitizer, reduced grids, plain cudaMalloc"
   command -v compute-sanitizer >/dev/null || { record sanitize all failed 0 "there is no compute-sanitizer"; return; }
   if compute-sanitizer --help 2>&1 | grep -q -- --report-api-errors; then
@@ -314,6 +318,7 @@ part_sanitize() {
       if [ $quick = yes ]; then
         [[ $name =~ ^cuda/(conv/direct|conv/depthwise|reduce)$ && $tool =~ ^(memcheck|racecheck)$ ]] || continue
       fi
+      found=yes
       program=${name%/*}
       program=$build/tests/${program%/sm[0-9]0}/test_${name//\//_}
       # Tests of src/cuda choose their devices themselves.
@@ -337,6 +342,7 @@ part_sanitize() {
     done
   done
   finish
+  [ $found = yes ] || record sanitize "--match '$match'" failed 0 "it finds no check"
 }
 
 # golden_check ALGORITHM PRECISION DTYPE FILE...

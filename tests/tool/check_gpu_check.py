@@ -75,7 +75,8 @@ def check_refusals(folder: Path) -> None:
     result = run(folder, "--help")
     expect("the help", result.returncode == 0 and "--only PART" in result.stdout and "N passed" in result.stdout, result)
     for arguments, words in ((["--only", "tests"], "got 'tests'"), (["--fast"], "unknown argument --fast"), (["--out"], "value after it"),
-                             (["--jobs", "0"], "at least 1"), (["--only", ""], "expected a part"), ([], "no NVIDIA GPU here")):
+                             (["--jobs", "0"], "at least 1"), (["--only", ""], "expected a part"),
+                             (["--match", "("], "--match: expected a regular expression, got '('"), ([], "no NVIDIA GPU here")):
         result = run(folder, *arguments)
         lines = result.stderr.splitlines()
         expect(f"one line with {words!r}, exit code 2",
@@ -98,6 +99,10 @@ def check_run(folder: Path) -> None:
                  r"^failed +sanitize: racecheck cuda/conv/direct 4 ", r"^\d+ passed, 4 failed, 1 skipped$"):
         expect(f"a line {line!r}", re.search(line, result.stdout, re.MULTILINE) is not None, result)
     expect("what failed is shown", "assertion failed" in (folder / "build-gpu/check/failures.log").read_text(), result)
+
+    result = run(folder, "--only", "sanitize", "--match", "no such check")
+    expect("a match of nothing fails", result.returncode == 1 and
+           re.search(r"^failed +sanitize: --match 'no such check' .* it finds no check$", result.stdout, re.MULTILINE) is not None, result)
 
     result = run(folder, "--only", "golden", "--jobs", "2")
     expect("golden files", re.search(r"^failed +golden: gemm tf32 f32 ", result.stdout, re.MULTILINE) is not None and
