@@ -1,6 +1,7 @@
 #include "cuda/conv/autotune.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -121,6 +122,7 @@ Algorithm autotuned(const ConvProblem& problem, ConvDirection direction, Precisi
     } catch (const OutOfMemory&) {  // its scratch has no room; another's may
     }
   }
+  if (std::isinf(best_ms)) return best;  // nothing was measured, so nothing is remembered
   if (log_topic("plan")) log_message(LogLevel::info, concat("autotune: ", key, ": ", best, ", ", best_ms * 1e3F, " us"));
   known.choices[key] = best;
   if (!known.path.empty()) write_autotune_cache(known.path, known.choices);
