@@ -42,8 +42,7 @@ Tensor element_loss(const ElementLoss& loss, const Tensor& input, const Tensor& 
   if (autograd::promotes(x, y)) return element_loss(loss, promoted(x, y), promoted(y, x), reduction);
   ops::require_floating(loss.name, x);
   ops::require_alike(loss.name, std::array{x, y});
-  const bool is_half = x.dtype() == DType::f16 || x.dtype() == DType::bf16;
-  if (is_half && reduction != Reduction::none)  // so that the result is rounded once
+  if (ops::is_half(x) && reduction != Reduction::none)  // so that the result is rounded once
     return element_loss(loss, x.to(DType::f32), y.to(DType::f32), reduction).to(x.dtype());
 
   const double scale = reduction == Reduction::mean ? 1 / static_cast<double>(x.numel()) : 1;

@@ -36,6 +36,8 @@ Tensor reshaped_view(const Tensor& tensor, const Shape& shape) {
   return TensorAccess::view(tensor, shape, contiguous_strides(shape), tensor.offset());
 }
 
+bool is_half(const Tensor& tensor) { return tensor.dtype() == DType::f16 || tensor.dtype() == DType::bf16; }
+
 Tensor map(const char* operation, MapOp op, std::initializer_list<Tensor> inputs, MapScalars scalars) {
   for (const Tensor& input : inputs) require_defined(operation, "the tensor", input);
   require_alike(operation, std::span<const Tensor>(inputs.begin(), inputs.size()));

@@ -15,9 +15,10 @@ void require_alike(const char* operation, std::span<const Tensor> tensors);
 void require_defined(const char* operation, const char* what, const Tensor& tensor);
 /// Throws DTypeError unless the tensor is floating point, Error unless it is defined.
 void require_floating(const char* operation, const Tensor& tensor);
-/// A fresh tensor of the broadcast shape holding op(inputs...). Throws Error where one of them is
-/// undefined, DTypeError where inputs of i64 meet a scalar that is
-/// none.
+/// Whether the elements are f16 or bf16.
+[[nodiscard]] bool is_half(const Tensor& tensor);
+/// A fresh tensor of the broadcast shape holding op(inputs...). Throws Error where one of them is undefined, DTypeError where
+/// inputs of i64 meet a scalar that is none.
 [[nodiscard]] Tensor map(const char* operation, MapOp op, std::initializer_list<Tensor> inputs, MapScalars scalars = {});
 
 /// The tensor seen in a shape that it broadcasts to, off the tape.

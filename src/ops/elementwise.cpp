@@ -19,6 +19,7 @@ using autograd::raises;
 using autograd::record;
 using autograd::save_if;
 using autograd::Saved;
+using ops::is_half;
 using ops::map;
 
 namespace {
@@ -64,8 +65,6 @@ autograd::BackwardFunction binary_backward(const Tensor& a, const Tensor& b, Fir
 }
 
 Tensor same(const Tensor& g) { return g; }
-
-bool is_half(const Tensor& tensor) { return tensor.dtype() == DType::f16 || tensor.dtype() == DType::bf16; }
 
 // The larger (or smaller) operand: `wins` compares a with b.
 Tensor extremum(const char* name, MapOp op, MapOp wins, const Tensor& a, const Tensor& b) {
@@ -159,7 +158,6 @@ Tensor operator-(double a, const Tensor& b) {
 }
 
 // A tensor of 16 bits would round the scalar: like other functions of one, the quotient is computed in f32 and rounded once.
-
 Tensor operator/(const Tensor& a, double b) {
   if (is_half(a)) return (a.to(DType::f32) / b).to(a.dtype());
   return div(a, scalar("div", b, a));  // rounded once, not a*(1/b)

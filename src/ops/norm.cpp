@@ -19,8 +19,6 @@ using autograd::Saved;
 
 namespace {
 
-bool is_half(const Tensor& x) { return x.dtype() == DType::f16 || x.dtype() == DType::bf16; }
-
 Tensor to_f32(const Tensor& tensor) { return tensor.defined() ? tensor.to(DType::f32) : tensor; }
 
 void check(const char* name, const Tensor& x, const std::array<std::pair<const char*, Tensor>, 4>& per_channel) {
@@ -103,7 +101,7 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, co
   check("group_norm", x, {{{"weight", weight}, {"bias", bias}, {}, {}}});
   require<ShapeError>(groups >= 1, "group_norm: expected groups >= 1, got ", groups);
   require<ShapeError>(x.size(1) % groups == 0, "group_norm: expected groups to divide C=", x.size(1), ", got ", groups);
-  if (is_half(x)) return group_norm(to_f32(x), groups, to_f32(weight), to_f32(bias), epsilon).to(x.dtype());
+  if (ops::is_half(x)) return group_norm(to_f32(x), groups, to_f32(weight), to_f32(bias), epsilon).to(x.dtype());
   if (x.numel() == 0) return scale_and_shift(x, weight, bias);
   Statistics statistics;
   const Tensor rows = x.reshape({x.size(0), groups, x.numel() / (x.size(0) * groups)});
@@ -113,12 +111,12 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, co
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
                   const Tensor& bias, const BatchNormOptions& options) {
   const std::array parameters{running_mean, running_var, weight, bias};
-  const auto half = [](const Tensor& tensor) { return tensor.defined() && is_half(tensor); };
+  const auto half = [](const Tensor& tensor) { return tensor.defined() && ops::is_half(tensor); };
   if (autograd::raises(x) && std::none_of(parameters.begin(), parameters.end(), half))
     return batch_norm(autograd::raised(x), running_mean, running_var, weight, bias, options);
   check("batch_norm", x, {{{"running_mean", running_mean}, {"running_var", running_var}, {"weight", weight}, {"bias", bias}}});
   require<ShapeError>(x.rank() <= 3, "batch_norm: expected x (N, C) or (N, C, L), got ", x.shape());
-  if (is_half(x)) {
+  if (ops::is_half(x)) {
     // Statistics are kept up in f32 and rounded back into the caller's tensors.
     Tensor mean32 = to_f32(running_mean);
     Tensor var32 = to_f32(running_var);

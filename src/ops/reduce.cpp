@@ -50,9 +50,6 @@ std::vector<int> all_dims(const Tensor& x) {
   return dims;
 }
 
-// The 16-bit types reduce in f32, so that a sum past 65504 does not spoil a mean and the result is rounded once.
-bool is_half(const Tensor& x) { return x.dtype() == DType::f16 || x.dtype() == DType::bf16; }
-
 Tensor shaped(const Tensor& kept, const Plan& plan, bool keepdim) {
   return keepdim ? kept : ops::reshaped_view(kept, plan.dropped);
 }
@@ -84,7 +81,8 @@ Tensor sum(const Tensor& x, const std::vector<int>& dims, bool keepdim) {
 Tensor mean(const Tensor& x, const std::vector<int>& dims, bool keepdim) {
   if (raises(x)) return mean(raised(x), dims, keepdim);
   ops::require_floating("mean", x);
-  if (is_half(x)) return mean(x.to(DType::f32), dims, keepdim).to(x.dtype());
+  // The 16-bit types reduce in f32, so that a sum past 65504 does not spoil a mean and the result is rounded once.
+  if (ops::is_half(x)) return mean(x.to(DType::f32), dims, keepdim).to(x.dtype());
   const Plan plan = plan_of("mean", x, dims);
   // The mean of nothing is 0/0.
   const double scale = plan.count > 0 ? 1.0 / static_cast<double>(plan.count) : std::numeric_limits<double>::quiet_NaN();
@@ -94,7 +92,7 @@ Tensor mean(const Tensor& x, const std::vector<int>& dims, bool keepdim) {
 Tensor var(const Tensor& x, const std::vector<int>& dims, bool keepdim, std::int64_t correction) {
   if (raises(x)) return var(raised(x), dims, keepdim, correction);
   ops::require_floating("var", x);
-  if (is_half(x)) return var(x.to(DType::f32), dims, keepdim, correction).to(x.dtype());
+  if (ops::is_half(x)) return var(x.to(DType::f32), dims, keepdim, correction).to(x.dtype());
   const Plan plan = plan_of("var", x, dims);
   const double divisor = static_cast<double>(std::max<std::int64_t>(plan.count - correction, 0));
   const double scale = divisor > 0 ? 1 / divisor : std::numeric_limits<double>::quiet_NaN();
@@ -117,7 +115,7 @@ Tensor min(const Tensor& x) { return extreme("min", ReduceOp::min, x); }
 Tensor norm(const Tensor& x, const std::vector<int>& dims, bool keepdim) {
   if (raises(x)) return norm(raised(x), dims, keepdim);
   ops::require_floating("norm", x);
-  if (is_half(x)) return norm(x.to(DType::f32), dims, keepdim).to(x.dtype());
+  if (ops::is_half(x)) return norm(x.to(DType::f32), dims, keepdim).to(x.dtype());
   const Plan plan = plan_of("norm", x, dims);
   const Tensor norms = ops::map("norm", MapOp::sqrt, {ops::reduce(ReduceOp::sum_of_squares, x, plan.kept)});
   return record("norm", shaped(norms, plan, keepdim), {x},

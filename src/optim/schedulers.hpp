@@ -21,8 +21,8 @@ class Scheduler {
   [[nodiscard]] virtual double learning_rate(double initial, std::int64_t step) const = 0;
 
   /// Counts one step and sets every group's rate. Call it after Optimizer::step, or after the replay of a recorded one: not
-  /// inside cuda::capture, which Optimizer::set_learning_rate refuses. A step that
-  /// throws is not counted.
+  /// inside cuda::capture, which Optimizer::set_learning_rate refuses. A step that throws is not
+  /// counted.
   void step();
   [[nodiscard]] std::int64_t steps() const { return steps_; }
   /// One number, "steps".
