@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "cuda/delay.hpp"
 #include "ops/elementwise.hpp"
 #include "support/reduced.hpp"
 #include "support/skip.hpp"
@@ -71,12 +72,35 @@ TEST_CASE("streams are the thread's own choice; events order them") {
   CHECK(cuda::current_stream(0) == shared);
 
   cuda::Event begin(true), end(true);
+  const pp::testing::Delay delay(shared);
   begin.record(shared);
+  const bool done = begin.done();
+  CHECK((!done || delay.over()));
   begin.wait_on(stream.get());
   end.record(stream.get());
   end.synchronize();
+  CHECK(delay.over());
   CHECK(begin.done());
   CHECK(cuda::Event::elapsed_ms(begin, end) >= 0.0F);
+}
+
+TEST_CASE("a stream waits for another; the host waits for a stream, for one that goes too, and for the device") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  cuda::Stream first, second;
+  const pp::testing::Delay ahead(first.get());
+  second.wait_for(first);
+  second.synchronize();
+  CHECK(ahead.over());
+
+  const pp::testing::Delay device(first.get());
+  cuda::synchronize();
+  CHECK(device.over());
+
+  const pp::testing::Delay gone = [] {
+    const cuda::Stream stream;
+    return pp::testing::Delay(stream.get());
+  }();
+  CHECK(gone.over());
 }
 
 namespace {
