@@ -82,7 +82,7 @@ void throw_out_of_memory(int device, std::size_t bytes, const MemoryStats& stats
 CachingAllocator::~CachingAllocator() {
   try {
     const DeviceScope scope(device_);
-    (void)cudaDeviceSynchronize();
+    (void)synchronize_device();
   } catch (const std::exception&) {
     // The device is lost; its memory goes with the process.
   }

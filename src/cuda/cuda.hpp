@@ -62,7 +62,8 @@ class StreamGuard {
   CUstream_st* previous_;
 };
 
-/// The host waits for everything on the device.
+/// The host waits for everything on the device, and first until no other thread is in capture(), which it would spoil. Throws
+/// DeviceError in capture().
 void synchronize(int device = 0);
 
 /// Counts of the device's caching allocator.

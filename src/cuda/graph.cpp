@@ -53,7 +53,7 @@ class Recording {
  public:
   Recording(Graph::State& state, int device, const Stream& stream, std::uint64_t id)
       : guard_(stream), device_(device), stream_(stream.get()), id_(id) {
-    // Only this thread's calls are watched: others may go on.
+    // Only this thread's calls are watched: others may go on, but for waiting for the whole device.
     CHECK_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
     allocator(device_).begin_capture(id_);
     current = &state;
@@ -77,6 +77,7 @@ class Recording {
   }
 
  private:
+  std::shared_lock<std::shared_mutex> lock_ = recording_lock();
   StreamGuard guard_;
   int device_;
   cudaStream_t stream_;

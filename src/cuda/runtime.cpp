@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -81,6 +82,12 @@ constinit thread_local std::array<cudaStream_t, kDevices> thread_streams{};  // 
 
 constinit thread_local std::uint64_t thread_waits = 0;
 
+/// Shared by the threads that record; who waits for a whole device has it alone.
+std::shared_mutex& recordings() {
+  static std::shared_mutex instance;
+  return instance;
+}
+
 constexpr const char* kEarlier = "; it may come from an earlier operation: POLYPHASE_LAUNCH_BLOCKING=1 names it";
 
 /// Faults of kernels: a call that has nothing to do with them is where they are seen, and the process has lost the GPU.
@@ -99,8 +106,16 @@ void wait_for(cudaStream_t stream) {
 
 void wait_for_device() {
   ++thread_waits;
-  CHECK_CUDA(cudaDeviceSynchronize());
+  CHECK_CUDA(synchronize_device());
 }
+
+cudaError_t synchronize_device() {
+  std::unique_lock lock(recordings(), std::defer_lock);
+  if (!capturing()) lock.lock();  // what this thread records itself is CUDA's to refuse
+  return cudaDeviceSynchronize();
+}
+
+std::shared_lock<std::shared_mutex> recording_lock() { return std::shared_lock(recordings()); }
 
 std::uint64_t host_waits() noexcept { return thread_waits; }
 
@@ -129,7 +144,7 @@ void allow_shared_memory(const void* kernel, std::int64_t bytes) {
 void check_launch(const char* kernel) {
   cudaError_t status = cudaGetLastError();
   if (status == cudaSuccess && launch_blocking() && !capturing()) {
-    status = cudaDeviceSynchronize();
+    status = synchronize_device();
     (void)cudaGetLastError();
   }
   if (status == cudaSuccess) [[likely]]

@@ -4,6 +4,8 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <utility>
 
@@ -32,6 +34,11 @@ void allow_shared_memory(void (*kernel)(Parameters...), std::int64_t bytes) {
 void wait_for(cudaStream_t stream);
 /// The same for the whole current device.
 void wait_for_device();
+/// cudaDeviceSynchronize() on the current device, once no other thread records a graph: a device must not be waited for while
+/// one of its streams records, in no capture mode; CUDA refuses it, and the recording may be lost.
+[[nodiscard]] cudaError_t synchronize_device();
+/// What a thread holds while it records: synchronize_device() on other threads waits for it.
+[[nodiscard]] std::shared_lock<std::shared_mutex> recording_lock();
 /// How often the calling thread has waited for a GPU so far, through the library's own calls: tests hold training steps to
 /// none.
 [[nodiscard]] std::uint64_t host_waits() noexcept;

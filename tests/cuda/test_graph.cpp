@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <functional>
+#include <future>
 #include <polyphase/polyphase.hpp>
 #include <stdexcept>
 #include <string>
@@ -126,6 +128,20 @@ TEST_CASE("recorded work runs only when replayed, and again with each replay") {
   }
   CHECK(graph.replays() == 3);
   CHECK(updates == 2);
+}
+
+TEST_CASE("who waits for the device on another thread waits for a capture, and spoils nothing") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  pp::Tensor x = pp::Tensor::ones({1}, {.device = pp::Device::cuda()});
+  std::future<void> other;
+  cuda::Graph graph = cuda::capture([&] {
+    other = std::async(std::launch::async, [] { cuda::synchronize(); });
+    CHECK(other.wait_for(std::chrono::milliseconds(20)) == std::future_status::timeout);
+    x.fill_(2.0);
+  });
+  other.get();  // throws what it threw
+  graph.replay();
+  CHECK(x.item() == 2.0);
 }
 
 TEST_CASE("the replay state goes on where the generator is") {
