@@ -16,7 +16,8 @@ namespace polyphase::cuda {
 /// is read from POLYPHASE_CUDA_ALLOCATOR once, at first use:
 ///   unset or "cache"   blocks cached by stream (block_pool.hpp)
 ///   "debug"            the same with guard bytes, checked at each free, and with NaN in fresh and freed memory; every free
-///   waits "malloc"           cudaMalloc and cudaFree, so that compute-sanitizer sees every overrun
+///                      waits for the device
+///   "malloc"           cudaMalloc and cudaFree, so that compute-sanitizer sees every overrun
 class DeviceAllocator : public Allocator {
  public:
   /// Work on `stream` (a cudaStream_t) uses memory that was allocated on another stream.

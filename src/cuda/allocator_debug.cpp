@@ -32,9 +32,10 @@ void GuardedAllocator::deallocate(void* pointer, std::size_t bytes) noexcept {
   try {
     // While a graph is captured nothing runs, so there is nothing to check; and NaN that it wrote into a block from before
     // would be written at each replay, whoever has the block then.
-    if (captured_graph() == 0) {
-      check_guards(pointer, bytes);
+    if (!capturing()) {
       const DeviceScope scope(device_);
+      CHECK_CUDA(synchronize_device());  // guards may still be on their way, and other streams may use the block
+      check_guards(pointer, bytes);
       CHECK_CUDA(cudaMemsetAsync(base(pointer), kPoison, bytes + 2 * kGuard, current_stream(device_)));
     }
   } catch (const Error& error) {
@@ -45,7 +46,6 @@ void GuardedAllocator::deallocate(void* pointer, std::size_t bytes) noexcept {
 }
 
 void GuardedAllocator::check_guards(void* pointer, std::size_t bytes) {
-  const DeviceScope scope(device_);
   const cudaStream_t stream = current_stream(device_);
   std::array<std::array<unsigned char, kGuard>, 2> guards{};
   const char* data = static_cast<const char*>(pointer);

@@ -8,11 +8,13 @@
 #include <thread>
 
 #include "cuda/allocator_caching.hpp"
+#include "cuda/delay.hpp"
 #include "cuda/runtime.hpp"
 #include "support/skip.hpp"
 
 namespace pp = polyphase;
 namespace cuda = polyphase::cuda;
+using polyphase::testing::Delay;
 
 namespace {
 
@@ -144,6 +146,44 @@ TEST_CASE("guards: an overrun is told with its block, freed and fresh memory are
                          pp::DeviceError);
   }
   allocator.deallocate(allocator.allocate(1), 1);  // told once
+  CHECK(under.stats().live_blocks == 0);
+}
+
+TEST_CASE("guards: a free waits for every stream before it looks and writes") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  const cuda::Stream other(0);
+  cuda::CachingAllocator under(0);
+  cuda::GuardedAllocator allocator(0, under);
+  char* block = static_cast<char*>(allocator.allocate(1000));
+  SUBCASE("for what another stream reads of the block") {
+    void* seen = allocator.allocate(1000);
+    CHECK_CUDA(cudaMemsetAsync(block, 7, 1000, cuda::current_stream(0)));
+    cuda::wait_for(cuda::current_stream(0));
+    const Delay delay(other.get());
+    CHECK_CUDA(cudaMemcpyAsync(seen, block, 1000, cudaMemcpyDeviceToDevice, other.get()));
+    allocator.record_stream(block, reinterpret_cast<cuda::StreamId>(other.get()));
+    allocator.deallocate(block, 1000);
+    other.synchronize();
+    for (const unsigned char byte : read(seen, 1000)) REQUIRE(byte == 7);
+    allocator.deallocate(seen, 1000);
+  }
+  SUBCASE("for an overrun on another stream") {
+    cuda::wait_for(cuda::current_stream(0));
+    const Delay delay(other.get());
+    CHECK_CUDA(cudaMemsetAsync(block, 0, 1003, other.get()));
+    allocator.deallocate(block, 1000);
+    CHECK_THROWS_AS((void)allocator.allocate(1), pp::DeviceError);
+  }
+  SUBCASE("for the guards of a block that was allotted on another stream") {
+    allocator.deallocate(block, 1000);
+    const Delay delay(other.get());
+    {
+      const cuda::StreamGuard guard(other);
+      block = static_cast<char*>(allocator.allocate(1000));
+    }
+    allocator.deallocate(block, 1000);
+    allocator.deallocate(allocator.allocate(1), 1);  // no overrun is told of
+  }
   CHECK(under.stats().live_blocks == 0);
 }
 
