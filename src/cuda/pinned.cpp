@@ -47,16 +47,8 @@ struct PinnedBuffer::State {
 };
 
 struct Upload::State {
-  State() = default;
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-  // The memory goes back on the current stream: where nobody asked for the tensor, that stream does not know of the copy.
-  ~State() {
-    if (tensor.defined() && stream != nullptr) (void)cudaStreamWaitEvent(stream, done.get(), 0);
-  }
   Tensor tensor;
   Event done;
-  cudaStream_t stream = nullptr;  // of the thread that asked for the upload
 };
 
 PinnedBuffer::PinnedBuffer(std::size_t bytes, int device) {
@@ -90,8 +82,8 @@ Upload upload_async(const PinnedBuffer& from, const Shape& shape, DType dtype) {
                       shape, " ", dtype, " of ", bytes);
   const DeviceScope scope(buffer.device);
   const Stream& stream = upload_stream(buffer.device);
-  const cudaStream_t asking = current_stream(buffer.device);
-  // The memory is the upload stream's, so that the copy waits for nothing that the other streams have still to do.
+  // The memory is the upload stream's, so that the copy waits for nothing that the other streams have still to do, and so that
+  // where nobody asks for the tensor, whoever has the memory next comes after the copy.
   const StreamGuard guard(stream);
   Upload upload;
   upload.state_ = std::make_shared<Upload::State>();
@@ -102,7 +94,6 @@ Upload upload_async(const PinnedBuffer& from, const Shape& shape, DType dtype) {
     buffer.uploading = true;
   }
   upload.state_->done.record(stream.get());
-  upload.state_->stream = asking;
   return upload;
 }
 

@@ -221,6 +221,24 @@ TEST_CASE("record_stream and a free on another stream keep a block back until th
   }
 }
 
+TEST_CASE("a block given back on a stream that knows nothing of the work on it goes to nobody before that is done") {
+  for (const bool borrowed : {false, true}) {
+    CAPTURE(borrowed);
+    FakeMemory memory(2 * kMiB);
+    BlockPool pool(memory);
+    if (borrowed) pool.deallocate(pool.allocate(2 * kMiB, kA), kA);
+    void* a = pool.allocate(2 * kMiB, kB);
+    CHECK(pool.pool_stats().borrowed == (borrowed ? 1 : 0));
+    REQUIRE(memory.use(kB, address(a), 2 * kMiB));
+    pool.deallocate(a, kA);
+    memory.run_all(kA);
+    void* next = pool.allocate(2 * kMiB, kA);
+    REQUIRE(next != nullptr);
+    CHECK(memory.use(kA, address(next), 2 * kMiB));
+    CHECK(memory.faults == 0);
+  }
+}
+
 TEST_CASE("a stream that goes leaves no event behind and its memory to the others") {
   FakeMemory memory(4 * kMiB);
   BlockPool pool(memory);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "cuda/cuda.hpp"
+#include "cuda/runtime.hpp"
 #include "support/device.hpp"
 #include "support/skip.hpp"
 
@@ -41,6 +42,20 @@ TEST_CASE("a batch outlives its buffer and goes to any stream") {
   const cuda::Stream stream;
   const cuda::StreamGuard guard(stream);
   CHECK(upload.get().to_vector<double>() == std::vector<double>(4, 2.5));
+}
+
+TEST_CASE("an upload that nobody takes up is given up, whether or not the stream it was asked for on is still there") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  const cuda::PinnedBuffer buffer(std::size_t{16} << 20U);
+  cuda::Upload upload;
+  {
+    const cuda::Stream stream;
+    const cuda::StreamGuard guard(stream);
+    upload = cuda::upload_async(buffer, {4, 1024, 1024});
+  }
+  upload = {};
+  CHECK(cudaGetLastError() == cudaSuccess);
+  CHECK(cuda::upload_async(buffer, {4, 1024, 1024}).get().shape() == Shape{4, 1024, 1024});
 }
 
 TEST_CASE("what does not fit, and a device that is not there") {
