@@ -72,6 +72,7 @@ class FakeMemory final : public cuda::MemorySource {
   std::size_t granularity() const override { return kUnit; }
 
   cuda::EventId record(cuda::StreamId stream) override {
+    require_stream(stream);
     events_[++last_event_] = {stream, given_[stream]};
     return last_event_;
   }
@@ -87,11 +88,16 @@ class FakeMemory final : public cuda::MemorySource {
     events_.erase(event);
   }
   void order(cuda::StreamId earlier, cuda::StreamId later) override {
+    require_stream(earlier);
+    require_stream(later);
     auto& clock = seen_[later];
     for (const auto& [stream, count] : seen_[earlier]) clock[stream] = std::max(clock[stream], count);
     clock[earlier] = given_[earlier];
   }
-  void synchronize(cuda::StreamId stream) override { run(stream, given_[stream]); }
+  void synchronize(cuda::StreamId stream) override {
+    require_stream(stream);
+    run(stream, given_[stream]);
+  }
 
   /// Gives the stream a piece of work on [address, address + bytes). False where that is not mapped, or where work of another
   /// stream on it may not be over.
@@ -119,6 +125,9 @@ class FakeMemory final : public cuda::MemorySource {
   /// Runs what the stream was given, up to `count`.
   void run(cuda::StreamId stream, std::uint64_t count) { completed_[stream] = std::max(completed_[stream], count); }
   void run_all(cuda::StreamId stream) { run(stream, given_[stream]); }
+  /// From now on the stream is not there, until a new one gets its number.
+  void destroy(cuda::StreamId stream) { gone_.insert(stream); }
+  void create(cuda::StreamId stream) { gone_.erase(stream); }
 
   [[nodiscard]] std::size_t mapped() const { return mapped_; }
   [[nodiscard]] std::size_t reserved() const { return reserved_; }
@@ -132,6 +141,8 @@ class FakeMemory final : public cuda::MemorySource {
   static constexpr std::size_t kUnit = std::size_t{2} << 20U;
 
  private:
+  void require_stream(cuda::StreamId stream) { faults += gone_.contains(stream) ? 1 : 0; }
+
   struct Use {
     cuda::Address end;
     cuda::StreamId stream;
@@ -144,6 +155,7 @@ class FakeMemory final : public cuda::MemorySource {
   std::set<cuda::Address> left_;  // pieces whose memory was moved
   std::multimap<cuda::Address, Use> uses_;
   std::map<cuda::StreamId, std::uint64_t> given_, completed_;
+  std::set<cuda::StreamId> gone_;
   std::map<cuda::StreamId, std::map<cuda::StreamId, std::uint64_t>> seen_;
   struct Event {
     cuda::StreamId stream;

@@ -23,7 +23,7 @@ using polyphase::cuda::StreamId;
 using polyphase::testing::FakeMemory;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20U;
-constexpr StreamId kA = 1, kB = 2;
+constexpr StreamId kA = 1, kB = 2, kC = 3;
 
 Address address(void* pointer) { return reinterpret_cast<Address>(pointer); }
 
@@ -239,17 +239,31 @@ TEST_CASE("a block given back on a stream that knows nothing of the work on it g
   }
 }
 
-TEST_CASE("a stream that goes leaves no event behind and its memory to the others") {
+TEST_CASE("a stream that goes is asked nothing any more, and leaves its memory to the others") {
   FakeMemory memory(4 * kMiB);
   BlockPool pool(memory);
   void* kept = pool.allocate(1024, kB);
-  void* gone = pool.allocate(1024, kB);
-  pool.deallocate(gone, kB);
+  pool.deallocate(pool.allocate(2 * kMiB, kA), kA);
+  void* used = pool.allocate(2 * kMiB, kB);  // the first stream's
+  for (void* block : {kept, used}) REQUIRE(memory.use(kB, address(block), 1024));
   memory.run_all(kB);
   pool.retire_stream(kB);
+  memory.destroy(kB);
   pool.deallocate(kept, kA);
   memory.run_all(kA);
-  CHECK(pool.allocate(4 * kMiB, kA) != nullptr);
+  void* borrowed = pool.allocate(1024, kC);  // there is no more memory
+  CHECK(pool.pool_stats().borrowed == 2);
+  for (void* block : {borrowed, used}) pool.deallocate(block, kA);
+  SUBCASE("for good") {
+    CHECK(pool.allocate(4 * kMiB, kA) != nullptr);  // all that there is
+  }
+  SUBCASE("and a new one gets its handle") {
+    memory.create(kB);
+    void* fresh = pool.allocate(1024, kB);
+    REQUIRE(memory.use(kB, address(fresh), 1024));
+    pool.deallocate(fresh, kB);
+    CHECK(pool.allocate(4 * kMiB, kA) != nullptr);  // waits for the new one
+  }
   CHECK(memory.faults == 0);
 }
 
