@@ -7,6 +7,14 @@
 
 namespace polyphase::cuda {
 
+void retire_stream(int device, cudaStream_t stream) {
+  refuse_capture("cuda::retire_stream");
+  (void)properties(device);
+  const DeviceScope scope(device);
+  wait_for(stream);
+  allocator(device).retire_stream(reinterpret_cast<StreamId>(stream));
+}
+
 void synchronize(int device) {
   refuse_capture("cuda::synchronize");
   (void)properties(device);

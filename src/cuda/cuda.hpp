@@ -51,7 +51,7 @@ class Stream {
 class StreamGuard {
  public:
   explicit StreamGuard(const Stream& stream) : StreamGuard(stream.device(), stream.get()) {}
-  /// A stream of the application's own; it must outlive the guard and the tensors that were made on it.
+  /// A stream of the application's own; it must outlive the guard. Before it is destroyed: retire_stream().
   StreamGuard(int device, CUstream_st* stream);
   ~StreamGuard();
   StreamGuard(const StreamGuard&) = delete;
@@ -61,6 +61,11 @@ class StreamGuard {
   int device_;
   CUstream_st* previous_;
 };
+
+/// To be called before a stream of the application's own that a StreamGuard had is destroyed: waits for it and gives the memory
+/// that was freed on it to others. Tensors made on it live on. Without it the library goes on asking the stream, and a new one
+/// that gets its handle is taken for it. Throws DeviceError in capture().
+void retire_stream(int device, CUstream_st* stream);
 
 /// The host waits for everything on the device, and first until no other thread is in capture(), which it would spoil. Throws
 /// DeviceError in capture().

@@ -33,6 +33,7 @@ void Stream::wait_for(const Stream&) const { refuse(device_); }
 StreamGuard::StreamGuard(int device, CUstream_st* stream) : device_(device), previous_(stream) { refuse(device_); }
 StreamGuard::~StreamGuard() = default;
 
+void retire_stream(int device, CUstream_st*) { refuse(device); }
 void synchronize(int device) { refuse(device); }
 MemoryStats memory_stats(int device) { refuse(device); }
 std::string memory_snapshot(int device) { refuse(device); }

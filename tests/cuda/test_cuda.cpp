@@ -2,11 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cuda/allocator.hpp"
+#include "cuda/delay.hpp"
 #include "support/skip.hpp"
 #include "tensor/error.hpp"
+#include "tensor/tensor.hpp"
 
 namespace pp = polyphase;
 namespace cuda = polyphase::cuda;
@@ -15,6 +18,7 @@ TEST_CASE("without a GPU everything says what is missing") {
   if (cuda::device_count() > 0) SKIP_TEST("there is a CUDA device");
   const std::string text = "cuda: expected a device below 0, got cuda:0; " + cuda::unavailable_reason();
   CHECK_THROWS_WITH_AS(cuda::Stream{0}, text.c_str(), pp::DeviceError);
+  CHECK_THROWS_WITH_AS(cuda::retire_stream(0, nullptr), text.c_str(), pp::DeviceError);
   CHECK_THROWS_WITH_AS(cuda::synchronize(), text.c_str(), pp::DeviceError);
   CHECK_THROWS_WITH_AS((void)cuda::memory_snapshot(), text.c_str(), pp::DeviceError);
   CHECK_THROWS_WITH_AS(cuda::set_memory_limit(0, 1), text.c_str(), pp::DeviceError);
@@ -37,4 +41,26 @@ TEST_CASE("statistics, snapshot and limit of the device") {
   }
   CHECK(cuda::memory_stats().live_bytes == before.live_bytes);
   cuda::synchronize();
+}
+
+TEST_CASE("an application's stream that goes is waited for; its memory is given back and its tensors live on") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  constexpr std::size_t kBytes = std::size_t{64} << 20U;
+  const pp::TensorOptions on_gpu{.device = pp::Device::cuda()};
+  cudaStream_t own = nullptr;
+  CHECK_CUDA(cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking));
+  const pp::Tensor kept = [&] {
+    const cuda::StreamGuard guard(0, own);
+    (void)pp::Tensor::empty({kBytes / sizeof(float)}, on_gpu);
+    return pp::Tensor::full({3}, 2.5, on_gpu);
+  }();
+  const std::size_t cached = cuda::memory_stats().cached_bytes;
+  const pp::testing::Delay delay(own);
+  cuda::retire_stream(0, own);
+  CHECK(delay.over());
+  CHECK(cuda::memory_stats().cached_bytes <= cached - std::min(cached, kBytes));  // plain cudaMalloc caches nothing
+  CHECK_CUDA(cudaStreamDestroy(own));
+  CHECK(kept.to_vector<float>() == std::vector<float>(3, 2.5F));
+  cuda::allocator(0).trim();
+  CHECK(cudaGetLastError() == cudaSuccess);
 }

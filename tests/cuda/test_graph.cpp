@@ -219,6 +219,7 @@ TEST_CASE("every call that waits or copies is refused in a capture by its name, 
   refused("rfft: the first transform of a length", [&] { (void)pp::rfft(pp::Tensor::ones({2, 334}, on_gpu)); });
   refused("synchronize", [&] { (void)pp::to_dlpack(x); });
   refused("cuda::synchronize", [] { cuda::synchronize(); });
+  refused("cuda::retire_stream", [&] { cuda::retire_stream(0, stream.get()); });
   refused("Stream::synchronize", [&] { stream.synchronize(); });
   refused("PinnedBuffer", [] { (void)cuda::PinnedBuffer(64); });
   refused("upload_async", [&] { (void)cuda::upload_async(buffer, {4}); });

@@ -26,6 +26,7 @@ TEST_CASE("streams, graphs and memory say so too") {
   CHECK(cuda::device_count() == 0);
   CHECK(cuda::unavailable_reason() == "this build of polyphase has no CUDA support");
   CHECK_THROWS_WITH_AS(cuda::Stream{}, text, pp::DeviceError);
+  CHECK_THROWS_WITH_AS(cuda::retire_stream(0, nullptr), text, pp::DeviceError);
   CHECK_THROWS_WITH_AS(cuda::synchronize(), text, pp::DeviceError);
   CHECK_THROWS_WITH_AS((void)cuda::memory_stats(), text, pp::DeviceError);
   CHECK_THROWS_WITH_AS((void)cuda::memory_snapshot(), text, pp::DeviceError);
