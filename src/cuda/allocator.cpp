@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "cuda/allocator_caching.hpp"
+#include "cuda/graph.hpp"
 
 namespace polyphase::cuda {
 namespace {
@@ -13,6 +14,8 @@ namespace {
 thread_local std::uint64_t thread_graph = 0;
 
 constexpr std::size_t kDevices = 64;
+
+std::array<std::atomic<DeviceAllocator*>, kDevices> known{};  // null: not made yet
 
 /// Made at first use and never destroyed: tensors in static storage may outlive main.
 DeviceAllocator* make_allocator(int device) {
@@ -43,7 +46,6 @@ std::uint64_t new_graph_id() {
 }
 
 DeviceAllocator& allocator(int device) {
-  static std::array<std::atomic<DeviceAllocator*>, kDevices> known{};
   static std::mutex mutex;
   const auto index = static_cast<std::size_t>(device);
   if (index < kDevices) {
@@ -54,6 +56,11 @@ DeviceAllocator& allocator(int device) {
   const std::scoped_lock lock(mutex);
   if (known[index].load() == nullptr) known[index].store(make_allocator(device), std::memory_order_release);
   return *known[index].load();
+}
+
+void for_each_allocator(const std::function<void(DeviceAllocator&)>& visit) {
+  for (const auto& each : known)
+    if (DeviceAllocator* found = each.load(std::memory_order_acquire)) visit(*found);
 }
 
 std::string leak_report(const DeviceAllocator& allocator, std::uint64_t since) {
@@ -90,6 +97,8 @@ CachingAllocator::~CachingAllocator() {
 
 void* CachingAllocator::allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
+  if (captured_graph() != 0) [[unlikely]]
+    refuse_other_device(device_);
   const auto stream = reinterpret_cast<StreamId>(current_stream(device_));
   void* pointer = pool_.allocate(bytes, stream, captured_graph());
   if (pointer == nullptr) [[unlikely]]

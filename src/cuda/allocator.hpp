@@ -50,6 +50,8 @@ class DeviceAllocator : public Allocator {
 
 /// The allocator of a device. Throws DeviceError where there is no such device.
 [[nodiscard]] DeviceAllocator& allocator(int device);
+/// Calls `visit` with those that were made so far.
+void for_each_allocator(const std::function<void(DeviceAllocator&)>& visit);
 
 /// The leak report of tests: "2 blocks, 1536 bytes live: #7 1024 bytes, #9 512 bytes"; empty where nothing is live.
 [[nodiscard]] std::string leak_report(const DeviceAllocator& allocator, std::uint64_t since);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cuda/allocator_caching.hpp"
+#include "cuda/graph.hpp"
 
 namespace polyphase::cuda {
 namespace {
@@ -62,6 +63,7 @@ void GuardedAllocator::check_guards(void* pointer, std::size_t bytes) {
 
 void* PlainAllocator::allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
+  refuse_other_device(device_);
   const std::scoped_lock lock(mutex_);
   void* pointer = nullptr;
   const bool fails = (failure_hook_ && failure_hook_(bytes)) || bytes > limit_ - std::min(limit_, stats_.live_bytes);

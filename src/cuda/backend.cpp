@@ -30,7 +30,7 @@ namespace {
 
 /// The device made current and the stream that work goes to, for one call.
 struct Turn {
-  explicit Turn(int device) : scope(device), stream(current_stream(device)) {}
+  explicit Turn(int device) : scope(device), stream(current_stream(device)) { refuse_other_device(device); }
   DeviceScope scope;
   cudaStream_t stream;
 };

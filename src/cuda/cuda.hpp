@@ -116,7 +116,8 @@ class Graph {
 /// in the calling thread's default generator, as if each replay were the eager call; and optimizers, averages and loss scales
 /// count on, and take the learning rate that is set when the replay runs.
 /// Throws DeviceError naming the operation where `work` does what cannot be recorded: item(), copies to or from the host,
-/// synchronize(). Nothing has run then, and the generator is as it was. What `work` throws comes through.
+/// synchronize(); and where it works on another device. Nothing has run then, and the generator is as it was. What `work`
+/// throws comes through.
 [[nodiscard]] Graph capture(const std::function<void()>& work, int device = 0);
 
 /// Whether the calling thread is in capture().

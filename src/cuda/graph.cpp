@@ -37,7 +37,7 @@ struct Graph::State final : WriteObserver {
 Graph::State::~State() {
   if (replays > 0) (void)cudaEventSynchronize(last.get());
   if (executable != nullptr) (void)cudaGraphExecDestroy(executable);
-  allocator(device).release_graph(id);
+  for_each_allocator([this](DeviceAllocator& each) { each.release_graph(id); });
 }
 
 void Graph::State::written(const Storage& storage) noexcept {
@@ -72,7 +72,8 @@ class Recording {
     current = nullptr;
     WriteObserver::exchange(nullptr);
     const cudaError_t status = cudaStreamEndCapture(stream_, graph);
-    allocator(device_).end_capture(id_);
+    // Of every device: memory of any that was freed meanwhile waits for this.
+    for_each_allocator([this](DeviceAllocator& each) { each.end_capture(id_); });
     return status;
   }
 
@@ -200,6 +201,11 @@ void refuse_capture(const char* operation) {
   require<DeviceError>(
       current == nullptr, operation,
       ": cannot be recorded in a CUDA graph, as it waits for the device or for another graph; call it outside cuda::capture");
+}
+
+void refuse_other_device(int device) {
+  if (current == nullptr || current->device == device) return;
+  throw DeviceError(concat("cuda::capture: expected work on cuda:", current->device, " alone, got some on cuda:", device));
 }
 
 }  // namespace polyphase::cuda

@@ -22,6 +22,8 @@ struct ReplayState {
 
 /// Throws DeviceError where the calling thread captures: `operation` waits for the device, so that it cannot be recorded.
 void refuse_capture(const char* operation);
+/// Throws DeviceError where the calling thread captures on another device: work on `device` would run now, and not be recorded.
+void refuse_other_device(int device);
 
 /// In capture(): has `work` called on the host before each replay, the first too and after on_replay's updates, with the stream
 /// that the replay is about to go to. Elsewhere it does nothing.

@@ -59,6 +59,7 @@ std::vector<double> losses(bool graph, int steps) {
 
 TEST_CASE("outside a capture nothing is refused, and there is no replay state") {
   cuda::refuse_capture("item");
+  cuda::refuse_other_device(1);
   CHECK(cuda::replay_state(0) == nullptr);
   CHECK_FALSE(cuda::capturing());
   cuda::on_replay([] { FAIL("nothing replays"); });
@@ -191,6 +192,32 @@ TEST_CASE("what cannot be recorded is named, and nothing has changed") {
   CHECK_FALSE(cuda::capturing());
   CHECK(pp::default_generator().state() == generator);
   CHECK(cuda::memory_stats().live_bytes == before.live_bytes);
+}
+
+TEST_CASE("a capture is of one device: another is refused") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  CHECK_THROWS_WITH_AS((void)cuda::capture([] {
+                         cuda::refuse_other_device(0);
+                         cuda::refuse_other_device(1);
+                       }),
+                       "cuda::capture: expected work on cuda:0 alone, got some on cuda:1", pp::DeviceError);
+}
+
+TEST_CASE(
+    "a capture leaves nothing behind on another device: work there is refused, and memory that is freed there comes back") {
+  if (cuda::device_count() < 2) SKIP_TEST("fewer than two CUDA devices");
+  const pp::TensorOptions there{.device = pp::Device::cuda(1)};
+  pp::Tensor x = pp::Tensor::ones({1000}, there);
+  const pp::MemoryStats before = cuda::memory_stats(1);
+  CHECK_THROWS_AS((void)cuda::capture([&] { x.fill_(2.0); }), pp::DeviceError);
+  CHECK_THROWS_AS((void)cuda::capture([&] { (void)pp::Tensor::empty({1000}, there); }), pp::DeviceError);
+  CHECK(cuda::memory_stats(1).live_bytes == before.live_bytes);
+  const pp::Tensor here = pp::Tensor::ones({1}, {.device = pp::Device::cuda(0)});
+  const cuda::Graph graph = cuda::capture([&] {
+    x = {};
+    (void)(here + 1.0);
+  });
+  CHECK(cuda::allocator(1).pool_stats().pending_bytes == 0);
 }
 
 TEST_CASE("every call that waits or copies is refused in a capture by its name, and the device works on") {
