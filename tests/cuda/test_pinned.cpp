@@ -13,22 +13,26 @@
 using namespace polyphase;
 using namespace polyphase::testing;
 
-TEST_CASE("batches arrive whole while the buffer is used again at once") {
+// A copy of 64 MiB takes the bus more than a millisecond: what does not wait for it comes before its end.
+TEST_CASE("batches arrive whole while the buffer is used again at once, on whichever stream they are wanted") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
-  constexpr std::int64_t kCount = 1 << 20;
-  cuda::PinnedBuffer buffers[2] = {cuda::PinnedBuffer(kCount * sizeof(float)), cuda::PinnedBuffer(kCount * sizeof(float))};
+  constexpr std::int64_t kCount = 1 << 24;
+  const cuda::PinnedBuffer buffers[2] = {cuda::PinnedBuffer(kCount * sizeof(float)),
+                                         cuda::PinnedBuffer(kCount * sizeof(float))};
   CHECK(buffers[0].bytes() == kCount * sizeof(float));
-  for (int batch = 0; batch < 20; ++batch) {
-    cuda::PinnedBuffer& buffer = buffers[batch % 2];
-    float* const values = buffer.as<float>();
-    std::iota(values, values + kCount, static_cast<float>(batch));
-    const cuda::Upload upload = cuda::upload_async(buffer, {1024, 1024});
-    std::fill_n(buffer.as<float>(), kCount, -1.0F);  // waits for the copy
-    const Tensor x = upload.get();
-    CHECK(x.shape() == Shape{1024, 1024});
-    std::vector<float> expected(kCount);
+  const cuda::Stream own;
+  std::vector<float> expected(kCount);
+  for (int batch = 0; batch < 6; ++batch) {
+    CAPTURE(batch);
+    const cuda::StreamGuard guard(0, batch % 3 == 0 ? own.get() : cuda::current_stream(0));
     std::iota(expected.begin(), expected.end(), static_cast<float>(batch));
-    CHECK(x.clone().to_vector<float>() == expected);
+    const cuda::PinnedBuffer& buffer = buffers[batch % 2];
+    std::copy(expected.begin(), expected.end(), buffer.as<float>());
+    const cuda::Upload upload = cuda::upload_async(buffer, {1024, kCount / 1024});
+    const Tensor seen = upload.get().clone();                  // behind the copy
+    std::fill_n(buffer.as<float>() + kCount - 64, 64, -1.0F);  // waits for the copy, which reads these last
+    CHECK(seen.shape() == Shape{1024, kCount / 1024});
+    CHECK(seen.to_vector<float>() == expected);
   }
 }
 
