@@ -9,10 +9,13 @@
 
 #include "cuda/allocator.hpp"
 #include "cuda/copy.hpp"
+#include "cuda/delay.hpp"
+#include "cuda/pinned.hpp"
 #include "cuda/runtime.hpp"
 #include "support/skip.hpp"
 
 namespace cuda = polyphase::cuda;
+using polyphase::testing::Delay;
 
 namespace {
 
@@ -47,20 +50,38 @@ TEST_CASE("every size arrives whole from memory that changes at once: below, at 
   }
 }
 
-TEST_CASE("what fits the slots does not wait, even behind long work") {
+TEST_CASE("behind long work what fits the slots does not wait, and a slot is used again only when it was read") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   const cudaStream_t stream = cuda::current_stream(0);
   CHECK(arrives(cuda::kStagingSlot * cuda::kStagingSlots, 0, stream));  // all slots made, none in use
-  const cuda::Buffer large(std::size_t{1} << 30U, 0), target(4096 * cuda::kStagingSlots, 0);
-  for (int i = 0; i < 20; ++i) CHECK_CUDA(cudaMemsetAsync(large.as<void>(), i, large.bytes(), stream));
+  constexpr std::size_t kTurns = 2;
+  const cuda::Buffer target(kTurns * 4096 * cuda::kStagingSlots, 0);
+  const Delay delay(stream);
   const std::uint64_t before = cuda::host_waits();
-  for (std::size_t i = 0; i < cuda::kStagingSlots; ++i)
+  for (std::size_t i = 0; i < kTurns * cuda::kStagingSlots; ++i) {
+    if (i == cuda::kStagingSlots) CHECK(cuda::host_waits() == before);
     cuda::stage(target.as<char>() + 4096 * i, bytes_of(4096, static_cast<int>(i)).data(), 4096, stream, 0);
-  CHECK(cuda::host_waits() == before);
+  }
   std::vector<char> received(target.bytes());
   cuda::copy_to_host(received.data(), target.as<void>(), received.size(), stream);
-  for (std::size_t i = 0; i < cuda::kStagingSlots; ++i)
+  for (std::size_t i = 0; i < kTurns * cuda::kStagingSlots; ++i)
     CHECK(std::memcmp(received.data() + 4096 * i, bytes_of(4096, static_cast<int>(i)).data(), 4096) == 0);
+}
+
+TEST_CASE("what is larger than all slots has left when the call returns, page-locked memory too") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  const cudaStream_t stream = cuda::current_stream(0);
+  const std::size_t count = cuda::kStagingSlot * cuda::kStagingSlots + 1;
+  const std::vector<char> sent = bytes_of(count, 3);
+  const cuda::PinnedBuffer memory(count);  // the driver copies of pageable memory what it needs before it returns
+  std::copy(sent.begin(), sent.end(), memory.as<char>());
+  const cuda::Buffer target(count, 0);
+  const Delay delay(stream);
+  cuda::stage(target.as<void>(), memory.data(), count, stream, 0);
+  std::fill_n(memory.as<char>(), count, char{-1});
+  std::vector<char> received(count);
+  cuda::copy_to_host(received.data(), target.as<void>(), count, stream);
+  CHECK(received == sent);
 }
 
 TEST_CASE("threads with streams of their own share the slots") {
