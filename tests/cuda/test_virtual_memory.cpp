@@ -2,10 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include "cuda/delay.hpp"
 #include "support/skip.hpp"
 
 namespace pp = polyphase;
 namespace cuda = polyphase::cuda;
+using polyphase::testing::Delay;
 
 TEST_CASE("without a driver it is not supported, and asking throws nothing") {
   if (cuda::device_count() > 0) SKIP_TEST("there is a CUDA device");
@@ -40,8 +42,9 @@ TEST_CASE("moved memory is the same memory at another address, while the old one
   REQUIRE(space != 0);
   REQUIRE(memory.map(space, unit));
   REQUIRE(memory.map(space + unit, unit));
+  const Delay delay(cuda::current_stream(0));
   CHECK_CUDA(cudaMemsetAsync(reinterpret_cast<void*>(space), 3, unit, cuda::current_stream(0)));
-  REQUIRE(memory.move(space, space + 4 * unit, unit));  // the fill may still be under way
+  REQUIRE(memory.move(space, space + 4 * unit, unit));  // the fill has not begun
   unsigned char first = 0;
   CHECK_CUDA(
       cudaMemcpyAsync(&first, reinterpret_cast<void*>(space + 4 * unit), 1, cudaMemcpyDeviceToHost, cuda::current_stream(0)));
@@ -89,11 +92,19 @@ TEST_CASE("events follow their stream") {
   cuda::VirtualMemory memory(0);
   const cuda::Stream stream(0), other(0);
   const auto id = [](const cuda::Stream& s) { return reinterpret_cast<cuda::StreamId>(s.get()); };
+  const Delay first(stream.get());
   const cuda::EventId event = memory.record(id(stream));
-  memory.wait(event);
+  const bool done = memory.done(event);
+  CHECK((!done || first.over()));
+  if (!done) memory.wait(event);
+  CHECK(first.over());
+  const Delay second(stream.get());
   const cuda::EventId again = memory.record(id(stream));
   memory.synchronize(id(stream));
+  CHECK(second.over());
   CHECK(memory.done(again));
+  const Delay third(stream.get());
   memory.order(id(stream), id(other));
   memory.synchronize(id(other));
+  CHECK(third.over());
 }
