@@ -71,13 +71,15 @@ TEST_CASE("streams: a block goes to another one only after its first one's work"
   cuda::CachingAllocator allocator(0);
   allocator.set_limit(64 * kMiB);
   cuda::Stream other(0);
-  for (int round = 0; round < 50; ++round) {
+  for (int round = 0; round < 2; ++round) {
     void* first = allocator.allocate(60 * kMiB);
-    for (int i = 0; i < 8; ++i) CHECK_CUDA(cudaMemsetAsync(first, 1, 60 * kMiB, cuda::current_stream(0)));
+    const Delay delay(cuda::current_stream(0));
+    CHECK_CUDA(cudaMemsetAsync(first, 1, 60 * kMiB, cuda::current_stream(0)));
     allocator.deallocate(first, 60 * kMiB);
     const cuda::StreamGuard guard(other);
     void* second = allocator.allocate(60 * kMiB);  // only the other stream's is left
     CHECK_CUDA(cudaMemsetAsync(second, 2, 60 * kMiB, other.get()));
+    CHECK_CUDA(cudaDeviceSynchronize());
     const auto bytes = read(static_cast<char*>(second) + 59 * kMiB, kMiB);
     REQUIRE(std::count(bytes.begin(), bytes.end(), 2) == static_cast<std::ptrdiff_t>(kMiB));
     allocator.deallocate(second, 60 * kMiB);
@@ -130,7 +132,8 @@ TEST_CASE("guards: an overrun is told with its block, freed and fresh memory are
   for (const unsigned char byte : read(block, 1000)) REQUIRE(byte == 0xFF);
   CHECK_CUDA(cudaMemsetAsync(block, 0, 1000, cuda::current_stream(0)));
   allocator.deallocate(block, 1000);
-  block = static_cast<char*>(allocator.allocate(1000));  // the first was in order
+  for (const unsigned char byte : read(block, 1000)) REQUIRE(byte == 0xFF);  // the pool has it, with its memory
+  block = static_cast<char*>(allocator.allocate(1000));                      // the first was in order
   SUBCASE("after") {
     CHECK_CUDA(cudaMemsetAsync(block, 0, 1003, cuda::current_stream(0)));
     allocator.deallocate(block, 1000);
