@@ -5,11 +5,13 @@
 #include <chrono>
 #include <functional>
 #include <future>
+#include <optional>
 #include <polyphase/polyphase.hpp>
 #include <stdexcept>
 #include <string>
 
 #include "cuda/allocator.hpp"
+#include "cuda/delay.hpp"
 #include "cuda/runtime.hpp"
 #include "support/skip.hpp"
 
@@ -102,9 +104,9 @@ TEST_CASE("a residual block's gradients are formed where the gradients behind th
 TEST_CASE("recorded work runs only when replayed, and again with each replay") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   const cuda::Buffer target(4, 0);
-  unsigned value = 0;
-  auto read = [&] {
-    CHECK_CUDA(cudaMemcpyAsync(&value, target.as<void>(), 4, cudaMemcpyDeviceToHost, cuda::current_stream(0)));
+  auto read = [](const cuda::Buffer& buffer) {
+    unsigned value = 0;
+    CHECK_CUDA(cudaMemcpyAsync(&value, buffer.as<void>(), 4, cudaMemcpyDeviceToHost, cuda::current_stream(0)));
     CHECK_CUDA(cudaStreamSynchronize(cuda::current_stream(0)));
     return value;
   };
@@ -119,16 +121,37 @@ TEST_CASE("recorded work runs only when replayed, and again with each replay") {
     CHECK_CUDA(cudaMemcpyAsync(target.as<void>(), scratch.as<void>(), 4, cudaMemcpyDeviceToDevice, cuda::current_stream(0)));
   });
   CHECK_FALSE(cuda::capturing());
-  CHECK(read() == 0x01010101);
+  CHECK(read(target) == 0x01010101);
+  cuda::allocator(0).trim();  // what is left on the device is the graph's
   for (int i = 0; i < 3; ++i) {
     set(7);
-    const cuda::Buffer other(4, 0);  // must not be the graph's scratch
+    const cuda::Buffer other(4, 0);
     CHECK_CUDA(cudaMemsetAsync(other.as<void>(), 9, 4, cuda::current_stream(0)));
     graph.replay();
-    CHECK(read() == 0x02020202);
+    CHECK(read(target) == 0x02020202);
+    CHECK(read(other) == 0x09090909);
   }
   CHECK(graph.replays() == 3);
   CHECK(updates == 2);
+}
+
+TEST_CASE("a replay waits for the one before on another stream, and who destroys a graph for the last") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  pp::Tensor x = pp::Tensor::ones({1}, {.device = pp::Device::cuda()});
+  std::optional<cuda::Graph> graph = cuda::capture([&] { x.fill_(2.0); });
+  const cuda::Stream stream;
+  const pp::testing::Delay first(stream.get());
+  {
+    const cuda::StreamGuard guard(stream);
+    graph->replay();
+  }
+  graph->replay();
+  cuda::wait_for(cuda::current_stream(0));
+  CHECK(first.over());
+  const pp::testing::Delay second(cuda::current_stream(0));
+  graph->replay();
+  graph.reset();
+  CHECK(second.over());
 }
 
 TEST_CASE("who waits for the device on another thread waits for a capture, and spoils nothing") {
