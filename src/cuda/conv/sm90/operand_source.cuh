@@ -208,6 +208,7 @@ __global__ void __launch_bounds__(kSourceThreads)
   const std::uint32_t first = (blockIdx.x - above * pieces) * kItems + threadIdx.x;
   const std::uint32_t g = to.by_row_blocks.divide(above), row_block = above - g * to.by_row_blocks.divisor;
   const int rows = static_cast<int>(min(form.rows - static_cast<std::int64_t>(row_block) * kWideRows, std::int64_t{kWideRows}));
+  wait_for_grid_before();  // ptxas puts it ahead of the reads, __restrict__ as they are, wherever it stands
   T values[kSourceItems][kWideRows];
 #pragma unroll
   for (int i = 0; i < kSourceItems; ++i) {
@@ -217,7 +218,6 @@ __global__ void __launch_bounds__(kSourceThreads)
     for (int c = 0; c < kWideRows; ++c)
       values[i][c] = exists && c < rows ? source[item.from + c * form.source_length] : T(0.0F);
   }
-  wait_for_grid_before();
   const int exponent = Operand::kScaled ? source_exponent(header) : 0;
   const float scale = power_of_two(exponent);
   const SplitRange range(exponent);
