@@ -38,6 +38,11 @@ TEST_CASE("copy_ within one storage reads before it writes") {
   Tensor row = Tensor::arange(5);
   row.slice(0, 1, 5).copy_(row.slice(0, 0, 4));
   CHECK(row.to_vector<float>() == Floats{0, 0, 1, 2, 3});
+  // Larger than the block that is read at once.
+  Tensor square = Tensor::arange(2500, {.dtype = DType::i64}).reshape({50, 50});
+  const Tensor turned = square.transpose(0, 1).clone();
+  square.copy_(square.transpose(0, 1));
+  CHECK(square.to_vector<std::int64_t>() == turned.to_vector<std::int64_t>());
 }
 
 TEST_CASE("copy_ refuses what does not fit, and leaves the tensor as it was") {

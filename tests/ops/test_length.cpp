@@ -26,6 +26,7 @@ TEST_CASE("pad1d by hand") {
   CHECK(pad1d(ramp(), {1, 2}).to_vector<double>() == Values{0, 1, 2, 3, 4, 0, 0});
   CHECK(pad1d(ramp(), {3, 2}, PaddingMode::reflect).to_vector<double>() == Values{4, 3, 2, 1, 2, 3, 4, 3, 2});
   CHECK(pad1d(ramp(), {1, 2}, PaddingMode::replicate).to_vector<double>() == Values{1, 1, 2, 3, 4, 4, 4});
+  CHECK(pad1d(ramp(), {1, 0}, PaddingMode::replicate).to_vector<double>() == Values{1, 1, 2, 3, 4});  // not the table before
   const Tensor x = ramp();
   CHECK(pad1d(x, 0, PaddingMode::reflect).is_same(x));
   CHECK(pad1d(random_f64({0, 3}), 2, PaddingMode::reflect).shape() == Shape{0, 7});
@@ -110,6 +111,10 @@ TEST_CASE("cat of more tensors than a node of the tape takes") {
   CHECK(cat(leaves).numel() == 130);
   CHECK(cat(leaves).slice(0, 129, 130).item() == leaves[129].item());
   CHECK(gradcheck([](const Inputs& in) { return cat(in); }, leaves) == "");
+  for (const std::size_t count : {64, 65}) {
+    const Inputs some(leaves.begin(), leaves.begin() + static_cast<std::ptrdiff_t>(count));
+    CHECK(cat(some).slice(0, static_cast<std::int64_t>(count) - 1, 65).to_vector<double>() == some.back().to_vector<double>());
+  }
 }
 
 TEST_CASE("errors") {
@@ -125,6 +130,9 @@ TEST_CASE("errors") {
   CHECK(error_of<ShapeError>([&] {
           return pad1d(x, {4, 0}, PaddingMode::reflect);
         }) == "pad1d: expected a reflect padding below L=4, got (4, 0)");
+  CHECK(error_of<ShapeError>([&] {
+          return pad1d(x, {0, 4}, PaddingMode::reflect);
+        }) == "pad1d: expected a reflect padding below L=4, got (0, 4)");
   CHECK(error_of<ShapeError>([&] { return pad1d(x, {-1, 0}); }) == "pad1d: expected padding >= 0, got (-1, 0)");
   CHECK(error_of<ShapeError>([&] { return pad1d(x, Padding::same()); }) == "pad1d: expected a padding in numbers, got same");
   CHECK(error_of<ShapeError>([&] {

@@ -97,7 +97,8 @@ TEST_CASE("power_spectrogram agrees with frames taken and transformed by hand") 
   const std::vector<StftOptions> all = {{.n_fft = 16, .hop_length = 4, .win_length = 16},
                                         {.n_fft = 16, .hop_length = 5, .win_length = 11},
                                         {.n_fft = 16, .hop_length = 7, .win_length = 10, .center = false},
-                                        {.n_fft = 12, .hop_length = 20, .win_length = 12}};
+                                        {.n_fft = 12, .hop_length = 20, .win_length = 12},
+                                        {.n_fft = 20, .hop_length = 6, .win_length = 16}};  // the first one's window, wider
   for (const StftOptions& options : all) {
     CAPTURE(options.win_length);
     const Values expected = plain_spectrogram(x.to_vector<double>(), options);
