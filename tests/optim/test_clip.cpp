@@ -65,11 +65,13 @@ TEST_CASE("clip: errors leave the gradients as they were") {
 TEST_CASE("clip: the norm stays on the gradients' device, in f64, and the gradients keep their place") {
   const std::vector<Tensor> parameters{with_grad({6, 8})};
   const Tensor before = parameters[0].grad();
+  const std::uint64_t version = before.storage().version();
   const Tensor norm = clip_grad_norm(parameters, 5);
   CHECK(norm.dtype() == DType::f64);
   CHECK(norm.shape() == Shape{});
   CHECK(norm.device() == before.device());
   CHECK(before.is_same(parameters[0].grad()));
+  CHECK(before.storage().version() > version);
   CHECK(before.to_vector<double>()[0] == doctest::Approx(3).epsilon(testing::kFloatRounding));
 }
 

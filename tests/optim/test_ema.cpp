@@ -94,6 +94,9 @@ TEST_CASE("ema: averages keep their place, so that recorded updates go on after 
   Weights weights;
   ExponentialMovingAverage average({weights.w}, {.decay = 0.5});
   const Tensor place = average.state().tensors[0].second;
+  const std::uint64_t version = place.storage().version();
+  average.update();
+  CHECK(place.storage().version() > version);
   average.apply();
   average.restore();
   OptimizerState saved = average.state();

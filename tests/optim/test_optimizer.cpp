@@ -59,6 +59,7 @@ TEST_CASE("optimizer: groups with a learning rate and weight decay of their own"
   CHECK(a.item() == 0.75);
   CHECK(b.item() == 0.5);
   CHECK(c.item() == 0.5);
+  CHECK(optimizer.steps() == 1);  // of three groups
   optimizer.set_learning_rate(0.125);
   CHECK(optimizer.learning_rate(1) == 0.125);
   optimizer.set_learning_rate(1, 0);
@@ -149,23 +150,28 @@ TEST_CASE("optimizer: going on from a restored state gives the same bits") {
       optimizer.step();
     }
   };
-  const auto check = [&](auto make) {
+  // `used`: the optimizer that goes on has made steps of its own before.
+  const auto check_one = [&](auto make, bool used) {
     const testing::Quadratic straight;
     auto first = make(straight.parameter);
     run(*first, straight, 7);
     const OptimizerState saved = snapshot(*first);
     testing::Quadratic resumed;
+    auto second = make(resumed.parameter);
+    if (used) run(*second, resumed, 1);
     {
       const NoGradGuard no_grad;
       resumed.parameter.copy_(straight.parameter);
     }
-    auto second = make(resumed.parameter);
     second->set_learning_rate(99);
     second->load_state(saved);
     CHECK(second->steps() == 7);
     run(*first, straight, 7);
     run(*second, resumed, 7);
     CHECK(resumed.parameter.template to_vector<double>() == straight.parameter.template to_vector<double>());
+  };
+  const auto check = [&](auto make) {
+    for (const bool used : {false, true}) check_one(make, used);
   };
   check([](const Tensor& w) { return std::make_unique<Adam>(std::vector<Tensor>{w}, AdamOptions{.learning_rate = 0.1}); });
   check([](const Tensor& w) {
