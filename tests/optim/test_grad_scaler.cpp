@@ -116,7 +116,9 @@ TEST_CASE("grad_scaler: gradients unscaled for clipping are not unscaled again")
   SGD optimizer({problem.parameter}, {.learning_rate = 1});
   GradScaler scaler;
   scaler.scale(problem.loss()).backward();
+  const std::uint64_t version = problem.parameter.grad().storage().version();
   scaler.unscale(optimizer);
+  CHECK(problem.parameter.grad().storage().version() > version);
   CHECK(problem.parameter.grad().to_vector<double>()[0] == problem.gradient(0));
   clip_grad_norm({problem.parameter}, 1);
   const std::vector<double> clipped = problem.parameter.grad().to_vector<double>();
@@ -185,6 +187,24 @@ TEST_CASE("grad_scaler: a restored state goes on, before and after the first los
   CHECK(scaler.skipped() == 1);
 }
 
+TEST_CASE("grad_scaler: by default the 2000th good step in a row doubles the scale; a loss keeps the scale it was given") {
+  const Quadratic problem;
+  SGD optimizer({problem.parameter});
+  GradScaler scaler;
+  scaler.load_state({{}, {{"scale", 16}, {"growth_tracker", 1998}, {"skipped", 0}}});
+  const Tensor early = scaler.scale(problem.loss());
+  REQUIRE(early.dtype() == DType::f64);
+  for (const double after : {16, 32}) {
+    scaler.scale(problem.loss()).backward();
+    scaler.unscale(optimizer);
+    scaler.update();
+    CHECK(scaler.scale() == after);
+  }
+  problem.parameter.set_grad({});
+  early.backward();
+  CHECK(problem.parameter.grad().to_vector<double>()[0] == 16 * problem.gradient(0));
+}
+
 TEST_CASE("grad_scaler: not enabled, it is not there") {
   const Quadratic problem;
   SGD optimizer({problem.parameter}, {.learning_rate = 1});
@@ -224,6 +244,8 @@ TEST_CASE("grad_scaler: errors") {
   CHECK_THROWS_WITH_AS(scaler.load_state({{}, {{"scale", 0}}}), "GradScaler: expected a scale > 0, got 0", ShapeError);
   CHECK_THROWS_WITH_AS(scaler.load_state({{}, {{"scale", 1}}}),
                        "GradScaler::load_state: the number \"growth_tracker\" is missing", Error);
+  CHECK_THROWS_WITH_AS(scaler.load_state({{}, {{"scale", 1}, {"growth_tracker", 0}, {"skipped", 0}, {"more", 1}}}),
+                       "GradScaler::load_state: expected 0 tensors and 3 numbers, got 0 and 4", Error);
   CHECK_THROWS_WITH_AS(GradScaler({.initial_scale = -1}), "GradScaler: expected a scale > 0, got -1", ShapeError);
   CHECK_THROWS_WITH_AS(GradScaler({.growth_factor = 1}), "GradScaler: expected growth_factor > 1, got 1", ShapeError);
   CHECK_THROWS_WITH_AS(GradScaler({.backoff_factor = 1}), "GradScaler: expected backoff_factor in (0, 1), got 1", ShapeError);
