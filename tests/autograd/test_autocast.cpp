@@ -179,6 +179,8 @@ TEST_CASE("autocast: f16 and bf16 meet in f32; comparisons too") {
   CHECK((a + b).to_vector<float>() == std::vector<float>{3, 3});
   CHECK(less(a, b).to_vector<float>() == std::vector<float>{1, 1});
   CHECK(cat({a, b}).dtype() == DType::f32);
+  CHECK(cat({a, b, Tensor::full({1}, 1.0 / 3, {.dtype = DType::f64})}).to_vector<double>() ==
+        std::vector<double>{1, 1, 2, 2, 1.0 / 3});
 }
 
 TEST_CASE("autocast: guards nest, end, switch off and are of one thread") {
@@ -227,10 +229,11 @@ TEST_CASE("autocast: a parameter is cast once, and again when it was written") {
 }
 
 TEST_CASE("autocast: several uses of a parameter and several backward passes under one guard add up in f32") {
-  Tensor w = Tensor::ones({2, 2}).set_requires_grad(true);
+  Tensor w = Tensor::ones({2, 2}).set_requires_grad(true), b = Tensor::zeros({2}).set_requires_grad(true);
   const Tensor x = Tensor::from_vector<float>({1, 256}, {1, 2});
   const AutocastGuard autocast(DType::bf16);
-  for (int pass = 0; pass < 2; ++pass) sum(linear(x, w) + linear(mul(x, 1.0 / 256), w)).backward();
+  for (int pass = 0; pass < 2; ++pass) sum(linear(x, w, b) + linear(mul(x, 1.0 / 256), w, b)).backward();
+  CHECK(b.grad().to_vector<float>() == std::vector<float>{4, 4});
   // In bf16 256 + 1 would be 256.
   CHECK(w.grad().to_vector<float>() == std::vector<float>{2 * (1 + 1.0F / 256), 2 * 257, 2 * (1 + 1.0F / 256), 2 * 257});
 }

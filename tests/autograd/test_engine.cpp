@@ -288,6 +288,14 @@ TEST_CASE("no derivative is offered where the activation has other gradients, or
   CHECK(offer.has_sum);  // of the square
   CHECK(grad_of(x) == Values{0, 8});
 
+  x.set_grad({});
+  y = relu(x);
+  const Tensor before = square(y);  // whose gradient comes after
+  sum(before + doubled(y, offer)).backward();
+  CHECK_FALSE(offer.has_derivative);
+  CHECK_FALSE(offer.has_sum);
+  CHECK(grad_of(x) == Values{0, 8});
+
   y = relu(x);
   const Tensor out = sum(doubled(y, offer));
   y.detach().fill_(1);
