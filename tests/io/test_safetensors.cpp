@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "io/safetensors_header.hpp"
 #include "support/grouping_locale.hpp"
 #include "support/helpers.hpp"
 #include "support/temporary_directory.hpp"
@@ -48,6 +49,14 @@ TEST_CASE("every dtype comes back with its bits, in the order given") {
     CHECK(bytes_of(tensor) == bytes_of(tensors[i].second));
     CHECK(reinterpret_cast<std::uintptr_t>(tensor.raw()) % size_of(tensor.dtype()) == 0);
   }
+  // In the file itself too, so that reading copies nothing.
+  const std::string bytes = read_bytes(path);
+  std::uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  const std::uint64_t start = io::kLengthBytes + length;
+  const std::string_view header(bytes.data() + io::kLengthBytes, length);
+  for (const io::SafetensorsEntry& entry : io::parse_header(path, header, bytes.size() - start).entries)
+    CHECK((start + entry.begin) % size_of(entry.dtype) == 0);
 }
 
 TEST_CASE("a file is the same under every locale of the program") {
