@@ -31,7 +31,9 @@ TEST_CASE("guards nest, and belong to their thread") {
     const PrecisionGuard precise(Precision::ieee);
     {
       const AlgorithmGuard inner(Algorithm::reference);
+      const PrecisionGuard coarse(Precision::tf32);
       CHECK(current_algorithm() == Algorithm::reference);
+      CHECK(current_precision() == Precision::tf32);
     }
     CHECK(current_algorithm() == Algorithm::gemm);
     CHECK(current_precision() == Precision::ieee);

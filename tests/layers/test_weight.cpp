@@ -95,6 +95,8 @@ TEST_CASE("weight: the normalised weight is the plain one up to rounding, and a 
   CHECK_FALSE(weight.get().requires_grad());
   weight.normalise();  // once more changes nothing
   CHECK(weight.is_normalised());
+  weight.fold();
+  CHECK_FALSE(weight.get().requires_grad());
 }
 
 TEST_CASE("weighted layer: uniform within 1/sqrt(fan_in), fan_in from all dimensions but the first") {
