@@ -25,6 +25,12 @@ inline constexpr double kLongFloatSum = 1e-4;
 inline constexpr double kHalfRounding = 2e-3;
 /// One rounding to bf16 (8 bits) of values below 4, over f32 arithmetic. Absolute.
 inline constexpr double kBFloat16Rounding = 1.6e-2;
+/// One rounding to f16 or bf16 and nothing else: half the step between two of its numbers, of max(1, |value|).
+inline constexpr double kHalfUnit = 0x1p-11;
+inline constexpr double kBFloat16Unit = 0x1p-8;
+/// The share of f16 or bf16 numbers that may differ between two computations of one formula in f32, one of them with fused
+/// multiply-adds, each of five steps rounded: up to 0.017, where products of 8 bits end halfway between two numbers.
+inline constexpr double kRoundedApart = 0.05;
 /// A convolution's largest error against float64, over that of the same sums done plainly one after another in f32.
 inline constexpr double kErrorOverPlain = 2;
 /// The largest error of ten thousand sums of products of numbers rounded to 11 bits, over the sums' root mean square: 2^-12 a
