@@ -125,6 +125,12 @@ TEST_CASE("only the gradients asked for are made") {
   }
 }
 
+TEST_CASE("a bias alone is learned in front of a snake") {
+  const Tensor x = random_f64({2, 3, 7}, 1), w = random_f64({4, 3, 3}, 2), alpha = uniform_f64({4}, 0.5, 2, 3);
+  const ConvEpilogue snake{.activation = Activation::snake, .alpha = alpha, .beta = alpha};
+  CHECK(gradcheck([&](const Inputs& in) { return ops::conv1d(x, w, in[0], {.padding = 1}, snake); }, {leaf_f64({4})}) == "");
+}
+
 TEST_CASE("unbatched and non-contiguous input") {
   const Tensor x = random_f64({4, 6}, 1);
   const Tensor w = random_f64({4, 3, 3}, 2);

@@ -56,6 +56,8 @@ TEST_CASE("copy_ refuses what does not fit, and leaves the tensor as it was") {
   CHECK_THROWS_WITH_AS(stretched.copy_(x),
                        "copy_: expected a destination whose elements are distinct, got shape (2, 3) with strides (0, 1)",
                        pp::ShapeError);
+  stretched = Tensor::ones({2, 1}).expand({2, 3});
+  CHECK_THROWS_AS(stretched.copy_(x), pp::ShapeError);
   CHECK(x.to_vector<float>() == Floats(6, 1));
 }
 

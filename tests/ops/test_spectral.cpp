@@ -67,6 +67,8 @@ TEST_CASE("hann_window is periodic") {
         kDoubleRounding);
   CHECK(hann_window(0).numel() == 0);
   CHECK(hann_window(8).dtype() == DType::f32);
+  CHECK_FALSE(hann_window(8).requires_grad());
+  CHECK(hann_window(8, {.requires_grad = true}).requires_grad());
   CHECK(hann_window(1).to_vector<float>() == std::vector<float>{0});
 }
 
