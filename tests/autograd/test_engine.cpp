@@ -238,6 +238,14 @@ TEST_CASE("what was saved goes even while a tensor of the graph is held") {
   const std::size_t freed = before - allocator.stats().live_bytes;
   CHECK(freed >= kLength * sizeof(double));
   CHECK(freed < 2 * kLength * sizeof(double));  // the allocator rounds up
+  Tensor loss;
+  const std::size_t without = allocator.stats().live_bytes;
+  {
+    const Tensor leaf = Tensor::ones({kLength}, {.dtype = DType::f64, .requires_grad = true});
+    loss = sum(square(leaf));
+    loss.backward();
+  }
+  CHECK(allocator.stats().live_bytes < without + kLength * sizeof(double));  // nor does it hold the leaf's gradient
 }
 
 TEST_CASE("a long chain is run through") {
@@ -336,6 +344,23 @@ TEST_CASE("gradients meet in the same order, whoever takes the steps") {
     CHECK_FALSE(offer.has_sum);
     CHECK(grad_of(x) == Values{-15, 63});
   }
+}
+
+TEST_CASE("no sum is offered past an activation whose argument gets another gradient of the same node") {
+  Offer offer;
+  const Tensor x = leaf_of({-1, 3}), active = relu(x);
+  // 2*active + 5*x
+  const Tensor both =
+      autograd::record("both", active.detach() * 2.0 + x.detach() * 5.0, {active, x}, [&offer](const Tensor& g, Needs needs) {
+        const Onward onward = needs.onward();
+        offer.has_derivative = onward.derivative != nullptr;
+        offer.has_sum = onward.sum.defined();
+        return Gradients{g * 2.0, g * 5.0};
+      });
+  sum(both + x * 3.0).backward();
+  CHECK(offer.has_derivative);
+  CHECK_FALSE(offer.has_sum);
+  CHECK(grad_of(x) == Values{8, 10});
 }
 
 TEST_CASE("nothing is offered where the gradient is not wanted, or outside a pass") {
