@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "cpu/threads.hpp"
 #include "support/conv.hpp"
@@ -125,6 +127,19 @@ TEST_CASE("random numbers: the error against float64 is at most twice that of pl
       }
     }
   });
+}
+
+TEST_CASE("the zeros behind a row of x meet no infinity of y in the weights' gradient") {
+  for (const ConvProblem& problem :
+       {sized({.N = 1, .C_in = 3, .C_out = 4, .L_in = 1501, .K = 5, .S = 1, .P_l = 2, .P_r = 2}),
+        sized({.N = 1, .C_in = 40, .C_out = 50, .L_in = 1027, .K = 7, .S = 2, .P_l = 1, .P_r = 1})})
+    for (const std::int64_t from_end : {1, 2, 3, 4}) {
+      ConvArrays<float> arrays(problem, kSmallIntegers);
+      arrays.y[problem.L_out - from_end] = std::numeric_limits<float>::infinity();
+      const std::vector<float> expected = arrays.formula<float>(ConvDirection::wgrad);
+      const Array<float> got = arrays.run(ConvDirection::wgrad, Algorithm::gemm);
+      CHECK(std::equal(expected.begin(), expected.end(), got.data()));
+    }
 }
 
 TEST_CASE("same bits in every run and with every number of threads") {
