@@ -187,6 +187,10 @@ TEST_CASE("module: zero_grad and set_requires_grad") {
   for (const Tensor& parameter : net.parameters()) CHECK_FALSE(parameter.grad().defined());
   net.set_requires_grad(false);
   CHECK_FALSE(net(Tensor::ones({2, 1, 4})).requires_grad());
+  BatchNorm1d buffers({.num_features = 1, .affine = false});  // and nothing to learn
+  buffers.eval();
+  buffers.set_requires_grad(true);
+  CHECK_FALSE(buffers(Tensor::ones({2, 1, 4})).requires_grad());
 }
 
 TEST_CASE("module: a copy shares the parameters, a moved one keeps them") {

@@ -180,6 +180,16 @@ TEST_CASE("optimizer: going on from a restored state gives the same bits") {
   check([](const Tensor& w) { return std::make_unique<SGD>(std::vector<Tensor>{w}, SgdOptions{.learning_rate = 0.1}); });
 }
 
+TEST_CASE("optimizer: a restored state brings the groups' settings along") {
+  const Tensor w = leaf({1});
+  SGD first({w}, {.learning_rate = 0.5, .weight_decay = 0.25}), second({w}, {.learning_rate = 2});
+  first.set_learning_rate(0.125);
+  second.load_state(first.state());
+  CHECK(second.learning_rate() == 0.125);
+  CHECK(second.initial_learning_rate() == 0.5);
+  CHECK(second.weight_decay() == 0.25);
+}
+
 TEST_CASE("optimizer: a restored state is written where the old one was, so that recorded steps see it") {
   const Tensor a = leaf({1, 2}), b = leaf({3});
   Adam optimizer({a, b});

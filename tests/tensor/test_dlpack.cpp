@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <limits>
+#include <memory>
 
 #include "tensor/backend.hpp"
 
@@ -72,6 +73,7 @@ TEST_CASE("an export keeps the storage alive until its deleter is called") {
   {
     const Tensor tensor = Tensor::full({100}, 7);
     managed = pp::to_dlpack(tensor);
+    CHECK(tensor.storage().companion([] { return std::make_unique<pp::StorageCompanion>(); }) == nullptr);  // it is shared now
   }
   CHECK(allocator.stats().live_blocks == before + 1);
   CHECK(static_cast<float*>(managed->dl_tensor.data)[99] == 7);

@@ -84,6 +84,12 @@ TEST_CASE("the default generator: seeded, guarded, one per thread") {
   {
     const pp::GeneratorGuard guard(other);
     CHECK(&pp::default_generator() == &other);
+    {
+      pp::Generator third(7);
+      const pp::GeneratorGuard inner(third);
+      CHECK(&pp::default_generator() == &third);
+    }
+    CHECK(&pp::default_generator() == &other);
     std::thread([] { CHECK(pp::default_generator().state() == pp::GeneratorState{0, 0}); }).join();
   }
   CHECK(pp::default_generator().state() == pp::GeneratorState{11, 1});
