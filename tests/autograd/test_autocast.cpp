@@ -172,6 +172,15 @@ TEST_CASE("autocast: f64 is left alone, and without a guard nothing is cast") {
   CHECK_THROWS_AS((void)(x + x.to(DType::f32)), DTypeError);
 }
 
+TEST_CASE("autocast: batch norm whose tensors are all of 16 bits keeps them; spectra have the bits of f32") {
+  const AutocastGuard autocast(DType::bf16);
+  const Tensor x = random_f32({2, 3, 40}).to(DType::bf16), mean = x.select(0, 0).select(1, 0), var = Tensor::ones_like(mean);
+  CHECK(batch_norm(x, mean, var, {}, {}, {}).dtype() == DType::bf16);
+  CHECK(batch_norm(x, mean.to(DType::f32), var.to(DType::f32), {}, {}, {}).dtype() == DType::f32);
+  const StftOptions options{.n_fft = 16, .hop_length = 4, .win_length = 12};
+  CHECK(power_spectrogram(x, options).to_vector<float>() == power_spectrogram(x.to(DType::f32), options).to_vector<float>());
+}
+
 TEST_CASE("autocast: f16 and bf16 meet in f32; comparisons too") {
   const AutocastGuard autocast(DType::bf16);
   const Tensor a = Tensor::ones({2}, {.dtype = DType::f16}), b = Tensor::full({2}, 2, {.dtype = DType::bf16});

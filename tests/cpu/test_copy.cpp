@@ -104,6 +104,8 @@ TEST_CASE("to integers: truncated and kept in range") {
   const double infinity = std::numeric_limits<double>::infinity();
   CHECK(copied(Tensor::from_vector<double>({2.9, -2.9, infinity, -1e30, std::nan("")}), DType::i64).to_vector<std::int64_t>() ==
         Ints{2, -2, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min(), 0});
+  CHECK(copied(Tensor::from_vector<double>({0x1.8p62, -0x1p63}), DType::i64).to_vector<std::int64_t>() ==
+        Ints{std::int64_t{3} << 61, std::numeric_limits<std::int64_t>::min()});
 }
 
 TEST_CASE("fill") {

@@ -102,6 +102,12 @@ TEST_CASE("cat and stack") {
                 return cat({in[0], in[1], in[0]}, dim);
               },
               {leaf_f64({2, 2, 2}), leaf_f64({2, 2, 2}, 2)}) == "");
+  // Of several lengths, the middle one without a gradient.
+  CHECK(gradcheck(
+            [](const Inputs& in) {
+              return cat({in[0], in[1], in[2]});
+            },
+            {leaf_f64({1, 2}), random_f64({3, 2}, 2), leaf_f64({2, 2}, 3)}) == "");
   CHECK(gradcheck([](const Inputs& in) { return stack({in[0], in[1]}, 1); }, {leaf_f64({2, 2}), random_f64({2, 2}, 2)}) == "");
 }
 
