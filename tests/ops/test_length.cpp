@@ -117,9 +117,9 @@ TEST_CASE("cat of more tensors than a node of the tape takes") {
   CHECK(cat(leaves).numel() == 130);
   CHECK(cat(leaves).slice(0, 129, 130).item() == leaves[129].item());
   CHECK(gradcheck([](const Inputs& in) { return cat(in); }, leaves) == "");
-  for (const std::size_t count : {64, 65}) {
-    const Inputs some(leaves.begin(), leaves.begin() + static_cast<std::ptrdiff_t>(count));
-    CHECK(cat(some).slice(0, static_cast<std::int64_t>(count) - 1, 65).to_vector<double>() == some.back().to_vector<double>());
+  for (const std::int64_t count : {64, 65}) {
+    const Inputs some(leaves.begin(), leaves.begin() + count);
+    CHECK(cat(some).slice(0, count - 1, 65).to_vector<double>() == some.back().to_vector<double>());
   }
 }
 
