@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "ops/reduce.hpp"
 #include "tensor/random.hpp"
 
 using namespace polyphase;
@@ -26,6 +27,8 @@ TEST_CASE("dropout layer: nothing happens in eval or with p = 0") {
   layer.eval();
   const Tensor x = Tensor::randn({100});
   CHECK(layer(x).to_vector<float>() == x.to_vector<float>());
+  layer.train();
+  CHECK(max(layer(Tensor::ones({100}))).item() == 2);  // by default a half goes
   Dropout none(0.0);
   CHECK(none(x).to_vector<float>() == x.to_vector<float>());
 }

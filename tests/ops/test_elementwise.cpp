@@ -235,6 +235,11 @@ TEST_CASE("allclose") {
   CHECK(allclose(vector({1, inf}), vector({1 + 1e-9, inf})));
   CHECK_FALSE(allclose(vector({1}), vector({1.1})));
   CHECK(allclose(vector({1}), vector({1.1}), 0, 0.2));
+  // By default 1e-5 of b and 1e-8, as in PyTorch.
+  CHECK(allclose(vector({1e3 + 0.009}), vector({1e3})));
+  CHECK_FALSE(allclose(vector({1e3 + 0.011}), vector({1e3})));
+  CHECK(allclose(vector({0.9e-8}), vector({0})));
+  CHECK_FALSE(allclose(vector({1.1e-8}), vector({0})));
   CHECK_FALSE(allclose(vector({nan}), vector({nan})));
   CHECK_FALSE(allclose(vector({inf}), vector({-inf})));
   CHECK_FALSE(allclose(vector({1}), vector({inf})));

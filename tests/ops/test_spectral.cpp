@@ -110,6 +110,7 @@ TEST_CASE("power_spectrogram agrees with frames taken and transformed by hand") 
     CHECK(gradcheck([&](const Inputs& in) { return power_spectrogram(in[0], options); }, {leaf_f64({2, 21})}) == "");
   }
   CHECK(power_spectrogram(random_f64({2, 3, 50}), all[0]).shape() == Shape{2, 3, 13, 9});
+  CHECK(power_spectrogram(random_f64({4096})).shape() == Shape{17, 513});
 }
 
 TEST_CASE("errors") {

@@ -37,6 +37,15 @@ TEST_CASE("ema: the recurrence, from the weights it was made with") {
   CHECK(weights.values()[1] == 2);
 }
 
+TEST_CASE("ema: by default a thousandth of the weights comes in, without a ramp") {
+  Weights weights;
+  ExponentialMovingAverage average({weights.w});
+  weights.set(2, 2);
+  average.update();
+  average.apply();
+  CHECK(weights.values()[0] == doctest::Approx(1.001).epsilon(testing::kDoubleRounding));
+}
+
 TEST_CASE("ema: the ramp starts with a decay of 1/10") {
   Weights weights;
   ExponentialMovingAverage average({weights.w}, {.decay = 0.999, .ramp = true});

@@ -62,3 +62,15 @@ TEST_CASE("sgd: settings out of range are refused in words") {
   CHECK_THROWS_WITH_AS(make({.momentum = 0.9, .dampening = 0.5, .nesterov = true}),
                        "SGD: nesterov needs momentum > 0 and dampening 0, got momentum=0.9, dampening=0.5", ShapeError);
 }
+
+TEST_CASE("sgd: by default the gradient alone, times a thousandth") {
+  testing::Quadratic problem;
+  SGD optimizer({problem.parameter});
+  for (int step = 0; step < 2; ++step) {
+    optimizer.zero_grad();
+    problem.loss().backward();
+    optimizer.step();
+    for (std::size_t i = 0; i < 3; ++i) problem.w[i] -= 1e-3 * problem.gradient(i);
+  }
+  CHECK(allclose(problem.parameter, Tensor::from_vector(problem.w), testing::kDoubleRounding, testing::kDoubleRounding));
+}
