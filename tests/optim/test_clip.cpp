@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cpu/threads.hpp"
 #include "support/helpers.hpp"
 #include "support/tolerance.hpp"
 
@@ -95,6 +96,14 @@ TEST_CASE("clip: hundreds of parameters of many sizes have the norm of all their
     for (const float g : parameter.grad().to_vector<float>()) squares += static_cast<double>(g) * g;
     parameters.push_back(parameter);
   }
+  const int threads = num_threads();
+  std::vector<double> norms;  // by one thread and by several: the same bits
+  for (const int count : {1, 2, 3}) {
+    set_num_threads(count);
+    norms.push_back(clip_grad_norm(parameters, std::numeric_limits<double>::infinity()).item());
+  }
+  set_num_threads(threads);
+  CHECK(norms == std::vector<double>(3, norms[0]));
   const float first = parameters[299].grad().to_vector<float>()[0];
   CHECK(clip_grad_norm(parameters, 1).item() == doctest::Approx(std::sqrt(squares)).epsilon(testing::kDoubleSum));
   CHECK(parameters[299].grad().to_vector<float>()[0] ==
