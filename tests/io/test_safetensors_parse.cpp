@@ -194,6 +194,7 @@ TEST_CASE("offsets, holes and overlap") {
       {f32("[1]", "[0,4.0]"), 4, "header: tensor \"a\": data_offsets: expected whole numbers of at least 0"},
       {f32("[1]", "[4,0]"), 4, "header: tensor \"a\": data_offsets: begin 4 is past end 0"},
       {f32("[1]", "[0,8]"), 4, "header: tensor \"a\": data_offsets: end 8 is past the data, which has 4 bytes"},
+      {f32("[1]", "[0,4]"), 3, "header: tensor \"a\": data_offsets: end 4 is past the data, which has 3 bytes"},
       {f32("[1]", "[18446744073709551612,18446744073709551616]"), 4,
        "header: tensor \"a\": data_offsets: expected whole numbers of at least 0"},
       {f32("[1]", "[9223372036854775803,9223372036854775807]"), 4,
