@@ -15,11 +15,11 @@ std::uint64_t next_sequence() {
   return counter.fetch_add(1, std::memory_order_relaxed);
 }
 
-// The nodes that would be destroyed with `node`: it is their only owner.
-void take_orphans(Node& node, std::vector<std::shared_ptr<Node>>& orphans) noexcept {
+// Moves the nodes that `node` points at to `taken`.
+void take_edges(Node& node, std::vector<std::shared_ptr<Node>>& taken) noexcept {
   try {
     for (Edge& edge : node.edges)
-      if (edge.node.use_count() == 1) orphans.push_back(std::move(edge.node));
+      if (edge.node) taken.push_back(std::move(edge.node));
   } catch (const std::bad_alloc&) {
     // What was not taken goes by recursion.
   }
@@ -44,12 +44,12 @@ Edge edge_to(const Tensor& input) {
 }  // namespace
 
 Node::~Node() {
-  std::vector<std::shared_ptr<Node>> orphans;
-  take_orphans(*this, orphans);
-  while (!orphans.empty()) {
-    const std::shared_ptr<Node> node = std::move(orphans.back());
-    orphans.pop_back();
-    take_orphans(*node, orphans);
+  std::vector<std::shared_ptr<Node>> taken;  // a node may be there several times; the last one takes it apart
+  take_edges(*this, taken);
+  while (!taken.empty()) {
+    const std::shared_ptr<Node> node = std::move(taken.back());
+    taken.pop_back();
+    if (node.use_count() == 1) take_edges(*node, taken);
   }
 }
 

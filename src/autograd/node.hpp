@@ -119,7 +119,7 @@ struct Node {
   Node() = default;
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
-  ~Node();  ///< takes long chains apart without recursion
+  ~Node();  ///< takes deep graphs apart without recursion
 };
 
 /// Whether the tensor is defined and follows gradients.

@@ -80,10 +80,15 @@ TEST_CASE("Saved keeps the elements off the tape and notices writes") {
   CHECK(autograd::save_if(true, x).defined());
 }
 
-TEST_CASE("a chain of a million nodes is taken apart without recursion") {
-  Tensor x = leaf_of({1});
-  for (int i = 0; i < 1'000'000; ++i)
-    x = autograd::record("link", x.detach(), {x}, [](const Tensor& g, Needs) { return Gradients{g}; });
-  x = Tensor();
-  CHECK_FALSE(x.defined());
+TEST_CASE("a graph of a million nodes is taken apart without recursion") {
+  const auto link = [](const Tensor& a, const Tensor& b) {
+    return autograd::record("link", a.detach(), {a, b}, [](const Tensor& g, Needs) { return Gradients{g, g}; });
+  };
+  for (const char* form : {"chain", "one input twice", "residual"}) {
+    CAPTURE(form);
+    Tensor x = leaf_of({1});
+    for (int i = 0; i < 1'000'000; ++i) x = form[0] == 'c' ? link(x, {}) : form[0] == 'o' ? link(x, x) : link(x, link(x, {}));
+    x = Tensor();
+    CHECK_FALSE(x.defined());
+  }
 }
