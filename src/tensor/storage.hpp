@@ -49,7 +49,7 @@ class Storage {
   [[nodiscard]] Device device() const noexcept { return block_ ? block_->device : Device::cpu(); }
   /// Counts in-place writes, so that backward can tell when a saved tensor was changed, and packed weights when they are out of
   /// date. Who writes through a raw pointer calls bump_version() after it.
-  [[nodiscard]] std::uint64_t version() const noexcept { return block_ ? block_->version : 0; }
+  [[nodiscard]] std::uint64_t version() const noexcept { return block_ ? block_->version.load() : 0; }
   void bump_version() const noexcept;
   /// Others than the library may write the bytes from now on, unseen by version().
   void mark_exported() const noexcept {
@@ -66,7 +66,7 @@ class Storage {
     void* data = nullptr;
     std::size_t bytes = 0;
     Device device;
-    std::uint64_t version = 0;
+    std::atomic<std::uint64_t> version = 0;  // threads may write to parts of their own
     bool borrowed = false;
     std::atomic<bool> exported = false;
     std::function<void()> release;  // of borrowed memory; may be empty

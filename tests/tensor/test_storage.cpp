@@ -4,6 +4,8 @@
 
 #include <array>
 #include <memory>
+#include <thread>
+#include <vector>
 
 #include "tensor/backend.hpp"
 
@@ -59,6 +61,17 @@ TEST_CASE("handles share the version") {
   const Storage copy = storage;
   copy.bump_version();
   CHECK(storage.version() == 1);
+}
+
+TEST_CASE("no write of several threads is lost") {
+  const Storage storage(8, Device::cpu());
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&storage] {
+      for (int i = 0; i < 500'000; ++i) storage.bump_version();
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(storage.version() == 2'000'000);
 }
 
 TEST_CASE("a failed allocation leaves nothing behind") {
