@@ -109,6 +109,9 @@ class BackwardPass {
 
   // `root_gradient` is the caller's tensor, or one that all passes share, so no leaf may keep it as its own.
   void store_leaves(const Tensor& root_gradient) {
+    static std::mutex mutex;  // passes of several threads may end at the same leaves
+    const std::lock_guard lock(mutex);
+    std::erase_if(leaves_, [](const auto& leaf) { return !leaf.first->requires_grad; });
     std::unordered_set<const void*> taken{root_gradient.storage().data()};
     for (auto& [leaf, gradient] : leaves_)
       gradient = leaf->grad.defined() ? add(leaf->grad, gradient).contiguous() : own(gradient, taken);

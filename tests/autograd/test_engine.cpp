@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <thread>
+#include <vector>
 
 #include "autograd/no_grad.hpp"
 #include "ops/activations.hpp"
@@ -175,6 +177,28 @@ TEST_CASE("inputs that want no gradient get none") {
   (x * constant).backward();
   CHECK(grad_of(x) == Values{3});
   CHECK_FALSE(constant.grad().defined());
+}
+
+TEST_CASE("a leaf that was frozen after it was used gets no gradient") {
+  const Tensor x = leaf_of({2});
+  Tensor frozen = leaf_of({3});
+  const Tensor product = x * frozen;
+  frozen.set_requires_grad(false);
+  product.backward();
+  CHECK(grad_of(x) == Values{3});
+  CHECK_FALSE(frozen.grad().defined());
+}
+
+TEST_CASE("passes of several threads add to the same leaf") {
+  const Tensor x = leaf_of({2});
+  constexpr int kThreads = 4, kPasses = 2000;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&x] {
+      for (int i = 0; i < kPasses; ++i) (x * 3.0).backward();
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(grad_of(x) == Values{3.0 * kThreads * kPasses});
 }
 
 TEST_CASE("every leaf's gradient is contiguous and its own") {
