@@ -61,12 +61,12 @@ struct PackKernels {
 
 inline constexpr std::int64_t kMostCorrelated = 8;  ///< shifted rows of one correlate call
 
-/// sums[k] += sum over p < vectors*lanes of x[p] * y[offset[k] + p], for k < taps: correlate[taps - 1]. Lanes are added in
-/// double.
+/// sums[k] += sum over p < count of x[p] * y[offset[k] + p], for k < taps: correlate[taps - 1]. Lanes are added in double. To
+/// the next whole vector x is zero and y readable, whatever it holds: an infinity there meets no zero.
 template <class T>
 struct CorrelateKernels {
   int lanes;
-  void (*correlate[kMostCorrelated])(const T* x, const T* y, const std::int64_t* offset, std::int64_t vectors, double* sums);
+  void (*correlate[kMostCorrelated])(const T* x, const T* y, const std::int64_t* offset, std::int64_t count, double* sums);
 };
 
 template <Isa isa, class T>

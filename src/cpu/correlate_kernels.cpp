@@ -8,16 +8,31 @@ namespace polyphase::cpu {
 namespace POLYPHASE_ISA {
 namespace {
 
+// 0, 1, 2, ...
+template <class T>
+POLYPHASE_INLINE Vector<T> lanes() {
+  Vector<T> v;
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes<T>; ++i) v[i] = static_cast<T>(i);
+  return v;
+}
+
 template <class T, int taps>
-void correlate(const T* x, const T* y, const std::int64_t* offset, std::int64_t vectors, double* sums) {
+void correlate(const T* x, const T* y, const std::int64_t* offset, std::int64_t count, double* sums) {
   Vector<T> acc[taps] = {};
   const T* row[taps];
 #pragma GCC unroll 8
   for (int k = 0; k < taps; ++k) row[k] = y + offset[k];
-  for (std::int64_t v = 0; v < vectors; ++v) {
-    const Vector<T> value = load(x + v * kLanes<T>);
+  std::int64_t p = 0;
+  for (; p + kLanes<T> <= count; p += kLanes<T>) {
+    const Vector<T> value = load(x + p);
 #pragma GCC unroll 8
-    for (int k = 0; k < taps; ++k) acc[k] = fma(value, load(row[k] + v * kLanes<T>), acc[k]);
+    for (int k = 0; k < taps; ++k) acc[k] = fma(value, load(row[k] + p), acc[k]);
+  }
+  if (p < count) {
+    const Vector<T> value = load(x + p), rest = broadcast(static_cast<T>(count - p));
+#pragma GCC unroll 8
+    for (int k = 0; k < taps; ++k) acc[k] = fma(value, lanes<T>() < rest ? load(row[k] + p) : Vector<T>{}, acc[k]);
   }
   for (int k = 0; k < taps; ++k)
     for (int lane = 0; lane < kLanes<T>; ++lane) sums[k] += static_cast<double>(acc[k][lane]);

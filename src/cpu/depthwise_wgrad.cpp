@@ -65,8 +65,8 @@ class DepthwiseWgrad {
   [[nodiscard]] std::int64_t row_chunks() const { return ceil_div(p_.L_in, chunk_); }
 
   void add_chunk(std::int64_t g, std::int64_t n, std::int64_t first, T* x, T* y, double* sums) const {
-    const std::int64_t vectors = ceil_div(std::min(chunk_, p_.L_in - first), kernels_.lanes);
-    const std::int64_t padded = vectors * kernels_.lanes;
+    const std::int64_t count = std::min(chunk_, p_.L_in - first);
+    const std::int64_t padded = ceil_div(count, kernels_.lanes) * kernels_.lanes;
     pack_.gather_row(x_ + (n * p_.C_in + g) * p_.L_in, p_.L_in, first, 1, x, padded);
     for (std::int64_t m = 0; m < shape_.R; ++m) {
       for (const Segment& s : layout_.segments)
@@ -74,7 +74,7 @@ class DepthwiseWgrad {
                          p_.S, y + s.base, s.span + padded);
       for (std::int64_t k = 0; k < p_.K; k += kMostCorrelated) {
         const std::int64_t taps = std::min(kMostCorrelated, p_.K - k);
-        kernels_.correlate[taps - 1](x, y, layout_.tap_offset[0].data() + k, vectors, sums + m * p_.K + k);
+        kernels_.correlate[taps - 1](x, y, layout_.tap_offset[0].data() + k, count, sums + m * p_.K + k);
       }
     }
   }

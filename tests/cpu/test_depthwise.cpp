@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include "cpu/threads.hpp"
 #include "support/conv.hpp"
 
@@ -60,6 +62,16 @@ TEST_CASE("long rows, other types, odd pointers") {
     CHECK(check_bits<Half>(few, 1) > 0);
     CHECK(check_bits<BFloat16>(sized({.N = 1, .C_in = 3, .C_out = 3, .L_in = 20, .K = 4, .S = 2, .P_l = 1, .P_r = 1, .G = 3}),
                                1) > 0);
+  });
+}
+
+TEST_CASE("an infinity of y spoils only the weights that meet it") {
+  for_each_isa([] {
+    ConvArrays<float> arrays(sized({.N = 2, .C_in = 2, .C_out = 4, .L_in = 21, .K = 4, .S = 2, .P_l = 1, .P_r = 1, .G = 2}),
+                             kSmallIntegers);
+    arrays.y[arrays.p.L_out - 1] = std::numeric_limits<float>::infinity();
+    CHECK(same_bits(arrays.run(ConvDirection::wgrad, Algorithm::depthwise),
+                    arrays.run(ConvDirection::wgrad, Algorithm::reference)));
   });
 }
 
