@@ -124,6 +124,19 @@ TEST_CASE("conv1d: wrong arguments") {
         "conv1d: expected a kernel of at most L_in + P_l + P_r=4 positions, got D*(K - 1) + 1=5 (K=3 D=2)");
 }
 
+TEST_CASE("lengths that do not fit 64 bits") {
+  constexpr std::int64_t kLong = (std::int64_t{1} << 62) + 1;
+  const auto error = [](const auto& problem_of, const auto& options) {
+    return error_of<ShapeError>([&] {
+      return problem_of(Tensor::zeros({1, 1, 1}).expand({1, 1, kLong}), Tensor::zeros({1, 1, 3}), Tensor(), options);
+    });
+  };
+  CHECK(error(ops::conv_transpose1d_problem, ConvTranspose1dOptions{.stride = 4}) ==
+        "conv_transpose1d: expected L_in*S <= 4611686018427387904, got L_in=4611686018427387905 S=4");
+  CHECK(error(ops::conv1d_problem, Conv1dOptions{.padding = 1 << 30}) ==
+        "conv1d: expected L_in*S <= 4611686018427387904, got L_in=4611686018427387905 S=1");
+}
+
 TEST_CASE("mixed devices") {
   const DeviceGuard host(Device::cpu());
   CHECK(error_of<DeviceError>([] { return ops::conv_transpose1d_problem(random_f64(kX), elsewhere(kW), {}, {}); }) ==
