@@ -125,11 +125,12 @@ class DepthwiseGather {
 
 }  // namespace
 
-std::optional<std::string> depthwise_can_implement(const ConvProblem& problem, ConvDirection) {
+std::optional<std::string> depthwise_can_implement(const ConvProblem& problem, ConvDirection direction) {
   if (!problem.is_depthwise()) return concat("needs G == C_in > 1, got G=", problem.G, " C_in=", problem.C_in);
   constexpr std::int64_t kMost = 1 << 16;
   if (problem.channels_out_per_group() * problem.K > kMost)
     return concat("C_out/G * K = ", problem.channels_out_per_group() * problem.K, " is above ", kMost);
+  if (direction == ConvDirection::forward && problem.S > kMost) return concat("S = ", problem.S, " is above ", kMost);
   return std::nullopt;
 }
 

@@ -190,11 +190,14 @@ void gather(const GatherShape& shape, const void* in, const void* w, const void*
 
 }  // namespace
 
-std::optional<std::string> phase_gemm_can_implement(const ConvProblem& problem, ConvDirection) {
+std::optional<std::string> phase_gemm_can_implement(const ConvProblem& problem, ConvDirection direction) {
   // Offsets within a packed tile are 32 bits; a tap takes at most two tile widths (2 * 128) of it.
   const std::int64_t limit = (std::int64_t{1} << 31) / 256;
   const std::int64_t channels = std::max(problem.channels_in_per_group(), problem.channels_out_per_group());
   if (channels > limit / problem.K) return concat("C/G * K = ", channels, " * ", problem.K, " is above ", limit);
+  constexpr std::int64_t kMostPhases = 1 << 20;  // each has lists of its own, however short the rows
+  if (direction == ConvDirection::forward && problem.S > kMostPhases)
+    return concat("S = ", problem.S, " is above ", kMostPhases);
   return std::nullopt;
 }
 

@@ -34,7 +34,7 @@ WindowLayout window_layout(const ConvProblem& p, std::int64_t positions, std::in
     layout.step = p.S;
     return layout;
   }
-  std::vector<bool> needed(static_cast<std::size_t>(p.S), false);
+  std::vector<bool> needed(static_cast<std::size_t>(std::min(p.S, window)), false);
   for (std::int64_t k = 0; k < p.K; ++k) needed[static_cast<std::size_t>(k * p.D % p.S)] = true;
   for (std::int64_t residue = 0; residue < std::min(p.S, window); ++residue) {
     if (!needed[static_cast<std::size_t>(residue)]) continue;

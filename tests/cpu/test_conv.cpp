@@ -21,6 +21,16 @@ TEST_CASE("the choice is a function of the problem") {
   }
 }
 
+TEST_CASE("a stride far beyond the rows takes no memory of its own") {
+  for (const std::int64_t G : {1, 2}) {
+    const ConvProblem steep = sized({.C_in = 2, .C_out = 4, .L_in = 1, .K = 3, .S = 1 << 30, .G = G});
+    CHECK(cpu::choose(steep, ConvDirection::forward) == Algorithm::reference);
+    const ConvArrays<float> arrays(steep, kSmallIntegers);
+    for (const ConvDirection direction : kDirections)
+      CHECK(same_bits(arrays.run(direction, Algorithm::automatic), arrays.run(direction, Algorithm::reference)));
+  }
+}
+
 TEST_CASE("automatic gives the bits of what it stands for; depthwise problems can be done by every algorithm") {
   const ConvArrays<float> arrays(sized({.N = 2, .C_in = 4, .C_out = 8, .L_in = 50, .K = 4, .S = 2, .P_l = 1, .P_r = 1, .G = 4}),
                                  kNormal);
