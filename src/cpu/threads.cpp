@@ -1,6 +1,7 @@
 #include "cpu/threads.hpp"
 
 #include <omp.h>
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -33,6 +34,13 @@ std::atomic<int>& thread_count() {
   return count;
 }
 
+// A forked child has none of its parent's threads, and GNU's OpenMP would wait for them without end.
+std::atomic<bool> has_lost_threads = false;
+
+void watch_forks() {
+  [[maybe_unused]] static const int failed = pthread_atfork(nullptr, nullptr, [] { has_lost_threads = true; });
+}
+
 }  // namespace
 
 int num_threads() { return thread_count().load(std::memory_order_relaxed); }
@@ -48,7 +56,8 @@ void parallel_for(std::int64_t count, std::int64_t grain, const std::function<vo
   if (count <= 0) return;
   grain = std::max<std::int64_t>(grain, 1);
   const std::int64_t ranges = std::min<std::int64_t>(num_threads(), std::max<std::int64_t>(1, count / grain));
-  if (ranges <= 1 || omp_in_parallel() != 0) return body(0, count);
+  if (ranges <= 1 || omp_in_parallel() != 0 || has_lost_threads) return body(0, count);
+  watch_forks();
   // Equal shares, in order; the first `longer` ranges have one more. With fewer ranges than count/grain each is at least
   // `grain` long.
   const std::int64_t share = count / ranges;

@@ -15,7 +15,7 @@ namespace cpu {
 
 /// Calls body(begin, end) over disjoint ranges that cover [0, count), each at least `grain` long (but the last), on at most
 /// num_threads() threads. Ranges are handed to threads in order, statically. Exceptions thrown by body are rethrown here.
-/// A nested call runs on the calling thread.
+/// A nested call runs on the calling thread, and so does one in a process forked since threads were first used.
 void parallel_for(std::int64_t count, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& body);
 
 }  // namespace cpu

@@ -1,7 +1,10 @@
 #include "cpu/threads.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -46,6 +49,27 @@ TEST_CASE("ranges really run on several threads") {
     ids.insert(std::this_thread::get_id());
   });
   CHECK(ids.size() == 3);
+  set_num_threads(before);
+}
+
+TEST_CASE("a forked child computes on its one thread") {
+  const int before = num_threads();
+  set_num_threads(2);
+  std::atomic<int> visits = 0;
+  const auto visit_all = [&] {
+    cpu::parallel_for(8, 1, [&](std::int64_t begin, std::int64_t end) { visits += static_cast<int>(end - begin); });
+  };
+  visit_all();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    visit_all();
+    _exit(visits);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 16);
   set_num_threads(before);
 }
 
