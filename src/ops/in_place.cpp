@@ -24,6 +24,7 @@ bool has_repeated_elements(const Tensor& tensor) {
 
 Tensor& Tensor::fill_(double value) {
   require_unfollowed("fill_", "tensor", *this);
+  require_representable("fill_", value, dtype());
   if (numel() == 0) return *this;
   backend_of(device()).fill(*this, value);
   storage().bump_version();

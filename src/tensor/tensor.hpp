@@ -141,6 +141,7 @@ class Tensor {
   [[nodiscard]] Tensor cpu() const { return to(Device::cpu()); }
 
   // ---- in place: never recorded; refused while recording on, or from, a tensor that requires grad ------------------
+  /// Throws AutogradError, and DTypeError where the tensor is of i64 and cannot hold `value`.
   Tensor& fill_(double value);
   Tensor& zero_() { return fill_(0); }
   /// Broadcasts and converts dtype and device. Throws ShapeError, AutogradError.

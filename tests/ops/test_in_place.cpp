@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "autograd/no_grad.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/reduce.hpp"
@@ -18,6 +20,14 @@ TEST_CASE("fill_ writes the elements of a view and no others") {
   x.zero_();
   CHECK(x.to_vector<float>() == Floats(6, 0));
   CHECK(Tensor::zeros({0}).fill_(1).numel() == 0);
+}
+
+TEST_CASE("fill_ refuses what an integer cannot hold") {
+  Tensor x = Tensor::full({2}, 3, {.dtype = DType::i64});
+  for (const double value : {0.5, double{NAN}, 1e30})
+    CHECK_THROWS_WITH_AS(x.fill_(value), pp::concat("fill_: expected a value that i64 can hold, got ", value).c_str(),
+                         pp::DTypeError);
+  CHECK(x.to_vector<std::int64_t>() == std::vector<std::int64_t>{3, 3});
 }
 
 TEST_CASE("copy_ broadcasts and converts") {
