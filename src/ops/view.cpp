@@ -222,6 +222,7 @@ Tensor Tensor::unfold(std::int64_t size, std::int64_t step) const {
   const std::int64_t length = shape().back();
   require<ShapeError>(size >= 1 && size <= length && step >= 1, "unfold: expected 1 <= size <= L=", length,
                       " and step >= 1, got size ", size, " and step ", step);
+  step = std::min(step, length);  // which is never taken: there is one window
   const int d = rank() - 1;
   Shape new_shape = shape();
   Shape new_strides = strides();

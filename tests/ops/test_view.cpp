@@ -164,6 +164,7 @@ TEST_CASE("unfold") {
   CHECK(windows.to_vector<float>() == Floats{0, 1, 2, 2, 3, 4, 5, 6, 7, 7, 8, 9});
   CHECK(shares(windows, x));
   CHECK(x.unfold(5, 100).shape() == Shape{2, 1, 5});
+  CHECK(x.transpose(0, 1).unfold(2, INT64_MAX).to_vector<float>() == Floats{0, 5, 1, 6, 2, 7, 3, 8, 4, 9});
   CHECK_THROWS_WITH_AS((void)x.unfold(6, 1), "unfold: expected 1 <= size <= L=5 and step >= 1, got size 6 and step 1",
                        pp::ShapeError);
   CHECK_THROWS_AS((void)x.unfold(0, 1), pp::ShapeError);
@@ -187,6 +188,7 @@ TEST_CASE("gradients of the views") {
   CHECK(check({2, 2}, [](const Tensor& x) { return x.unsqueeze(1); }) == "");
   CHECK(check({2, 9}, [](const Tensor& x) { return x.unfold(4, 2); }) == "");
   CHECK(check({2, 9}, [](const Tensor& x) { return x.unfold(2, 3); }) == "");
+  CHECK(check({2, 9}, [](const Tensor& x) { return x.unfold(2, INT64_MAX); }) == "");
   CHECK(check({9, 2}, [](const Tensor& x) { return x.transpose(0, 1).unfold(4, 3).transpose(1, 2); }) == "");
 }
 
