@@ -32,13 +32,19 @@ Tensor element(const Tensor& tensor, std::int64_t flat, Shape& index) {
   return view;
 }
 
-double numeric_derivative(const Function& function, const std::vector<Tensor>& inputs, Tensor place, double step) {
-  const double middle = place.item();
-  place.fill_(middle + step);
+// Puts back what an element was, also where the function throws.
+struct Restored {
+  Tensor place;
+  double value = place.item();
+  ~Restored() { place.fill_(value); }
+};
+
+double numeric_derivative(const Function& function, const std::vector<Tensor>& inputs, const Tensor& place, double step) {
+  Restored at{place};
+  at.place.fill_(at.value + step);
   const double above = weighted_sum(function(inputs)).item();
-  place.fill_(middle - step);
+  at.place.fill_(at.value - step);
   const double below = weighted_sum(function(inputs)).item();
-  place.fill_(middle);
   return (above - below) / (2 * step);
 }
 

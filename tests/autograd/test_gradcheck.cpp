@@ -60,6 +60,14 @@ TEST_CASE("inputs are left as they were") {
   CHECK(gradcheck([](const std::vector<Tensor>& in) { return in[0] * in[1]; }, {x, constant}) == "");
   CHECK(x.to_vector<double>() == before);
   CHECK_FALSE(x.grad().defined());
+
+  int calls = 0;
+  const auto throws_at_second = [&](const std::vector<Tensor>& in) {
+    require<Error>(++calls < 2, "no more");
+    return exp(in[0]);
+  };
+  CHECK(error_of<Error>([&] { return gradcheck(throws_at_second, {x}); }) == "no more");
+  CHECK(x.to_vector<double>() == before);
 }
 
 TEST_CASE("strided inputs and rank 0 are checked too") {
