@@ -201,7 +201,8 @@ Tensor cat(const std::vector<Tensor>& tensors, int dim) {
     require<ShapeError>(tensor.shape() == expected, "cat: expected shapes that agree but for dimension ", d, ", got ",
                         first.shape(), " and ", tensor.shape());
     lengths.push_back(tensor.size(d));
-    shape[d] += lengths.back();
+    require<ShapeError>(!__builtin_add_overflow(shape[d], lengths.back(), &shape[d]), "cat: the size of dimension ", d,
+                        " of all ", tensors.size(), " tensors does not fit 64 bits");
   }
   const Tensor out = Tensor::empty(shape, {first.dtype(), first.device()});
   std::int64_t start = 0;

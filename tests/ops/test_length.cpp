@@ -171,6 +171,10 @@ TEST_CASE("errors") {
   CHECK(error_of<DTypeError>([&] {
           return cat({x, Tensor::ones({2, 4})});
         }) == "cat: expected tensors of one dtype, got f64 and f32");
+  const Tensor longest = Tensor::zeros({0, 1}).expand({0, INT64_MAX});
+  CHECK(error_of<ShapeError>([&] {
+          return cat({longest, longest, Tensor::zeros({0, 3})}, 1);
+        }) == "cat: the size of dimension 1 of all 3 tensors does not fit 64 bits");
   CHECK(error_of<ShapeError>([&] {
           return stack({x, random_f64({2, 3})});
         }) == "stack: expected equal shapes, got (2, 4) and (2, 3)");
