@@ -70,6 +70,8 @@ std::size_t PinnedBuffer::bytes() const noexcept { return state_->bytes; }
 int PinnedBuffer::device() const noexcept { return state_->device; }
 
 Tensor Upload::get() const {
+  require<DeviceError>(state_ != nullptr, "Upload::get: expected an upload, got none");
+  refuse_capture("Upload::get");
   state_->done.wait_on(current_stream(state_->tensor.device().index));
   return state_->tensor;
 }

@@ -49,6 +49,7 @@ class PinnedBuffer {
 class Upload {
  public:
   /// The tensor. What the calling thread's current stream is given from now on comes after the copy; the host does not wait.
+  /// Throws DeviceError where nothing was uploaded, and inside capture().
   [[nodiscard]] Tensor get() const;
 
  private:

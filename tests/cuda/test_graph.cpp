@@ -249,6 +249,7 @@ TEST_CASE("every call that waits or copies is refused in a capture by its name, 
   const pp::Tensor x = pp::Tensor::ones({1}, on_gpu), image = pp::Tensor::ones({4}, {.device = pp::Device::cpu()});
   const cuda::Stream stream;
   const cuda::PinnedBuffer buffer(64);
+  const cuda::Upload upload = cuda::upload_async(buffer, {4});
   cuda::Graph graph = cuda::capture([&] { (void)(x + 1.0); });
   const auto refused = [](const char* name, const std::function<void()>& work) {
     const std::string start = std::string(name) + ": cannot be recorded in a CUDA graph";
@@ -273,6 +274,7 @@ TEST_CASE("every call that waits or copies is refused in a capture by its name, 
   refused("Stream::synchronize", [&] { stream.synchronize(); });
   refused("PinnedBuffer", [] { (void)cuda::PinnedBuffer(64); });
   refused("upload_async", [&] { (void)cuda::upload_async(buffer, {4}); });
+  refused("Upload::get", [&] { (void)upload.get(); });
   refused("Graph::replay", [&] { graph.replay(); });
   refused("cuda::capture", [] { (void)cuda::capture([] {}); });
   graph.replay();

@@ -64,6 +64,7 @@ TEST_CASE("an upload that nobody takes up is given up, whether or not the stream
 
 TEST_CASE("what does not fit, and a device that is not there") {
   CHECK_THROWS_AS(cuda::PinnedBuffer(8, cuda::device_count()), DeviceError);
+  CHECK(error_of<DeviceError>([] { return cuda::Upload().get(); }) == "Upload::get: expected an upload, got none");
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   const cuda::PinnedBuffer buffer(8);
   CHECK(error_of<ShapeError>([&] { return cuda::upload_async(buffer, {3}).get(); }) ==
