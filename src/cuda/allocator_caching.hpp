@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <unordered_set>
 
 #include "cuda/allocator.hpp"
 #include "cuda/virtual_memory.hpp"
@@ -76,7 +77,8 @@ class GuardedAllocator final : public DeviceAllocator {
   const int device_;
   DeviceAllocator& under_;
   std::mutex mutex_;
-  std::string damage_;  // text for the next allocate; empty where all is well
+  std::string damage_;                  // text for the next allocate; empty where all is well
+  std::unordered_set<void*> recorded_;  // blocks whose guards a graph writes, if it ever runs
 };
 
 /// cudaMalloc and cudaFree.

@@ -20,6 +20,10 @@ void* GuardedAllocator::allocate(std::size_t bytes) {
   }
   if (bytes == 0) return nullptr;
   char* block = static_cast<char*>(under_.allocate(bytes + 2 * kGuard));
+  if (capturing()) {
+    const std::scoped_lock lock(mutex_);
+    recorded_.insert(block);
+  }
   const DeviceScope scope(device_);
   const cudaStream_t stream = current_stream(device_);
   CHECK_CUDA(cudaMemsetAsync(block, kGuardByte, kGuard, stream));
@@ -31,12 +35,16 @@ void* GuardedAllocator::allocate(std::size_t bytes) {
 void GuardedAllocator::deallocate(void* pointer, std::size_t bytes) noexcept {
   if (pointer == nullptr) return;
   try {
+    const bool is_recorded = [&] {
+      const std::scoped_lock lock(mutex_);
+      return recorded_.erase(base(pointer)) != 0;
+    }();
     // While a graph is captured nothing runs, so there is nothing to check; and NaN that it wrote into a block from before
     // would be written at each replay, whoever has the block then.
     if (!capturing()) {
       const DeviceScope scope(device_);
       CHECK_CUDA(synchronize_device());  // guards may still be on their way, and other streams may use the block
-      check_guards(pointer, bytes);
+      if (!is_recorded) check_guards(pointer, bytes);
       CHECK_CUDA(cudaMemsetAsync(base(pointer), kPoison, bytes + 2 * kGuard, current_stream(device_)));
     }
   } catch (const Error& error) {

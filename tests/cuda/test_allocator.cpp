@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "cuda/allocator_caching.hpp"
+#include "cuda/cuda.hpp"
 #include "cuda/delay.hpp"
 #include "cuda/runtime.hpp"
 #include "support/skip.hpp"
@@ -187,6 +188,17 @@ TEST_CASE("guards: a free waits for every stream before it looks and writes") {
     allocator.deallocate(block, 1000);
     allocator.deallocate(allocator.allocate(1), 1);  // no overrun is told of
   }
+  CHECK(under.stats().live_blocks == 0);
+}
+
+TEST_CASE("guards: those that a graph would write are not missed where it never ran") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  cuda::CachingAllocator under(0);
+  cuda::GuardedAllocator allocator(0, under);
+  void* block = nullptr;
+  const cuda::Graph graph = cuda::capture([&] { block = allocator.allocate(1000); });
+  allocator.deallocate(block, 1000);
+  allocator.deallocate(allocator.allocate(1), 1);  // no overrun is told of
   CHECK(under.stats().live_blocks == 0);
 }
 
