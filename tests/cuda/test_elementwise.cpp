@@ -153,7 +153,10 @@ TEST_CASE("powers that have a function of their own are exact") {
     gpu().map(op, out, inputs, {p, 0});
     return out.to_vector<float>();
   };
-  CHECK(result(MapOp::pow_scalar, 2) == result(MapOp::square, 0));
+  std::vector<float> squares = x.to_vector<float>();
+  for (float& value : squares) value *= value;
+  CHECK(result(MapOp::square, 0) == squares);
+  CHECK(result(MapOp::pow_scalar, 2) == squares);
   CHECK(result(MapOp::pow_scalar, 0.5) == result(MapOp::sqrt, 0));
   CHECK(result(MapOp::pow_scalar, -0.5) == result(MapOp::rsqrt, 0));
   CHECK(result(MapOp::pow_scalar, -1) == result(MapOp::reciprocal, 0));

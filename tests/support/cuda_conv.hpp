@@ -2,7 +2,9 @@
 // Convolutions of support/conv.hpp run on a GPU: arrays uploaded, the output poisoned, what surrounds it watched.
 
 #include <cuda_runtime.h>
+#include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -15,6 +17,15 @@
 namespace polyphase::testing {
 
 inline constexpr std::int64_t kGuard = 64;  // elements before and after an array that must stay as they are
+
+/// How many of `count` elements have every bit set, as before a call: no NaN that a kernel writes has.
+inline std::int64_t count_unwritten(const void* elements, std::int64_t count, std::size_t bytes_each) {
+  const auto* element = static_cast<const unsigned char*>(elements);
+  std::int64_t unwritten = 0;
+  for (std::int64_t i = 0; i < count; ++i, element += bytes_each)
+    unwritten += std::all_of(element, element + bytes_each, [](unsigned char byte) { return byte == 0xff; }) ? 1 : 0;
+  return unwritten;
+}
 
 /// Bytes of device memory, freed at the end of the scope.
 class DeviceBytes {
@@ -91,7 +102,7 @@ inline auto by_algorithm(Algorithm algorithm, Precision precision = Precision::f
   };
 }
 
-/// One direction of `arrays` on GPU 0; `intact` as in DeviceArray.
+/// One direction of `arrays` on GPU 0; `intact` as in DeviceArray. Checks that every element was written.
 template <class E, class Call>
 Array<E> run_on_gpu(const ConvArrays<E>& arrays, ConvDirection direction, const Call& call, bool& intact, bool with_bias = true,
                     std::int64_t misalignment = 0) {
@@ -100,12 +111,15 @@ Array<E> run_on_gpu(const ConvArrays<E>& arrays, ConvDirection direction, const 
   const Array<E>& second = direction == ConvDirection::wgrad ? arrays.y : arrays.w;
   const Array<E>& bias = is_forward ? arrays.bias_out : arrays.bias_in;
   Array<E> out(is_forward ? arrays.y.size() : direction == ConvDirection::dgrad ? arrays.x.size() : arrays.w.size());
-  out.poison();
+  if (out.size() > 0) std::memset(static_cast<void*>(out.data()), 0xff, static_cast<std::size_t>(out.size()) * sizeof(E));
   const DeviceArray<E> a(first, misalignment), b(second, misalignment), c(bias, misalignment), result(out, misalignment);
   const cudaStream_t stream = cuda::current_stream(0);
   call(GpuCall{arrays.p, direction, a.data(), b.data(), with_bias ? c.data() : nullptr, result.data(), stream});
   CHECK_CUDA(cudaStreamSynchronize(stream));
-  return result.download(intact);
+  Array<E> got = result.download(intact);
+  const std::int64_t unwritten = count_unwritten(got.data(), got.size(), sizeof(E));
+  CHECK_MESSAGE(unwritten == 0, arrays.p, ' ', direction, ": elements left as they were");
+  return got;
 }
 
 }  // namespace polyphase::testing

@@ -19,6 +19,13 @@ inline std::vector<char> bytes_of(const Tensor& tensor) {
   return bytes;
 }
 
+/// Whether every element of a result that target() gave was written.
+inline bool is_written(const Tensor& result) {
+  const std::vector<char> bytes = bytes_of(result);
+  const std::size_t size = size_of(result.dtype());
+  return count_unwritten(bytes.data() + static_cast<std::size_t>(result.offset()) * size, result.numel(), size) == 0;
+}
+
 /// The operands of one direction of a problem on the GPU, `misalignment` elements past an aligned address.
 struct Operands {
   ConvProblem problem;

@@ -19,6 +19,7 @@ constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activ
 /// `run(epilogue, out)` gives the bits of `plain` finished by map(), with every activation, with and without the rest.
 template <class Run>
 void check_epilogues(const Operands& operands, const Tensor& plain, const Run& run) {
+  CHECK_MESSAGE(is_written(plain), operands.problem, ' ', operands.direction);
   for (const Activation activation : kActivations)
     for (const bool adds : {false, true})
       for (const bool keeps : {false, true}) {

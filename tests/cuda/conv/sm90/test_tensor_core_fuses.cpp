@@ -44,6 +44,7 @@ int check_light(const ConvProblem& problem, cuda::tensor_core::GatherForm form, 
         };
         const std::uint64_t before = cuda::computed_again(0);
         run({}, plain);
+        CHECK_MESSAGE(is_written(plain), problem, ' ', direction, ' ', precision);
         if (is_spread) CHECK(cuda::computed_again(0) > before);
         for (const Activation activation : {Activation::none, Activation::relu, Activation::leaky_relu})
           for (const bool adds : {false, true})
