@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <random>
 #include <type_traits>
 #include <vector>
@@ -59,9 +58,9 @@ class Array {
     for (std::int64_t i = 0; i < size(); ++i) (*this)[i] = static_cast<E>(distribution(random));
     return *this;
   }
-  /// What no kernel may leave behind.
+  /// What no kernel may leave behind: every bit set, a NaN of a kind that none writes.
   Array& poison() {
-    for (std::int64_t i = 0; i < size(); ++i) (*this)[i] = static_cast<E>(std::numeric_limits<float>::quiet_NaN());
+    if (size() > 0) std::memset(static_cast<void*>(data()), 0xff, static_cast<std::size_t>(size()) * sizeof(E));
     return *this;
   }
   double norm() const {

@@ -111,7 +111,7 @@ Array<E> run_on_gpu(const ConvArrays<E>& arrays, ConvDirection direction, const 
   const Array<E>& second = direction == ConvDirection::wgrad ? arrays.y : arrays.w;
   const Array<E>& bias = is_forward ? arrays.bias_out : arrays.bias_in;
   Array<E> out(is_forward ? arrays.y.size() : direction == ConvDirection::dgrad ? arrays.x.size() : arrays.w.size());
-  if (out.size() > 0) std::memset(static_cast<void*>(out.data()), 0xff, static_cast<std::size_t>(out.size()) * sizeof(E));
+  out.poison();
   const DeviceArray<E> a(first, misalignment), b(second, misalignment), c(bias, misalignment), result(out, misalignment);
   const cudaStream_t stream = cuda::current_stream(0);
   call(GpuCall{arrays.p, direction, a.data(), b.data(), with_bias ? c.data() : nullptr, result.data(), stream});
