@@ -32,20 +32,20 @@ Tensor element(const Tensor& tensor, std::int64_t flat, Shape& index) {
   return view;
 }
 
-// Puts back what an element was, also where the function throws.
-struct Restored {
-  Tensor place;
-  double value = place.item();
-  ~Restored() { place.fill_(value); }
-};
-
-double numeric_derivative(const Function& function, const std::vector<Tensor>& inputs, const Tensor& place, double step) {
-  Restored at{place};
-  at.place.fill_(at.value + step);
-  const double above = weighted_sum(function(inputs)).item();
-  at.place.fill_(at.value - step);
-  const double below = weighted_sum(function(inputs)).item();
-  return (above - below) / (2 * step);
+double numeric_derivative(const Function& function, const std::vector<Tensor>& inputs, Tensor place, double step) {
+  const double middle = place.item();
+  const auto value_at = [&](double argument) {
+    place.fill_(argument);
+    return weighted_sum(function(inputs)).item();
+  };
+  try {
+    const double above = value_at(middle + step), below = value_at(middle - step);
+    place.fill_(middle);
+    return (above - below) / (2 * step);
+  } catch (...) {
+    place.fill_(middle);
+    throw;
+  }
 }
 
 // Same elements and strides as the inputs, but leaves of their own: the caller's gradients stay untouched.

@@ -97,8 +97,7 @@ CachingAllocator::~CachingAllocator() {
 
 void* CachingAllocator::allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
-  if (captured_graph() != 0) [[unlikely]]
-    refuse_other_device(device_);
+  refuse_other_device(device_);
   const auto stream = reinterpret_cast<StreamId>(current_stream(device_));
   void* pointer = pool_.allocate(bytes, stream, captured_graph());
   if (pointer == nullptr) [[unlikely]]
