@@ -11,7 +11,7 @@ namespace {
 
 // Beyond this no product of two hyper-parameters and a length is sure to fit 64 bits.
 constexpr std::int64_t kMaxParameter = std::int64_t{1} << 30;
-constexpr std::int64_t kMaxLength = std::int64_t{1} << 62;  // times the stride
+constexpr std::int64_t kMaxLength = std::int64_t{1} << 62;  // over what multiplies it
 
 void require_parameter(const char* operation, const char* name, std::int64_t value, std::int64_t least) {
   require<ShapeError>(value >= least, operation, ": expected ", name, " >= ", least, ", got ", value);
@@ -41,15 +41,13 @@ void require_tensors(const char* operation, const Tensor& x, const Tensor& weigh
                       ", got ", groups);
 }
 
-// `stride` is what multiplies the length.
-void require_x(const char* operation, const Tensor& x, std::int64_t channels, std::int64_t stride) {
+void require_x(const char* operation, const Tensor& x, std::int64_t channels, std::int64_t longest) {
   require<ShapeError>(x.rank() == 2 || x.rank() == 3, operation, ": expected x (N, C_in=", channels,
                       ", L_in) or (C_in=", channels, ", L_in), got ", x.shape());
   require<ShapeError>(x.size(-2) == channels, operation, ": expected x ", x.rank() == 3 ? "(N, " : "(", "C_in=", channels,
                       ", L_in), got ", x.shape());
   require<ShapeError>(x.size(-1) >= 1, operation, ": expected x with L_in >= 1, got ", x.shape());
-  require<ShapeError>(x.size(-1) <= kMaxLength / stride, operation, ": expected L_in*S <= ", kMaxLength,
-                      ", got L_in=", x.size(-1), " S=", stride);
+  require<ShapeError>(x.size(-1) <= longest, operation, ": expected x with L_in <= ", longest, ", got ", x.shape());
 }
 
 std::int64_t batch_of(const Tensor& x) { return x.rank() == 3 ? x.size(0) : 1; }
@@ -88,7 +86,7 @@ ConvProblem conv_transpose1d_problem(const Tensor& x, const Tensor& weight, cons
   require_tensors(operation, x, weight, bias, options.groups, "(C_in, C_out/G, K)", "C_in");
   require<ShapeError>(!options.padding.is_same, operation, ": expected a padding in numbers, got same");
   require_parameters(operation, options.stride, options.padding, options.dilation);
-  require_x(operation, x, weight.size(0), options.stride);
+  require_x(operation, x, weight.size(0), kMaxLength / options.stride);
 
   ConvProblem problem;
   problem.N = batch_of(x);
@@ -123,7 +121,7 @@ ConvProblem conv1d_problem(const Tensor& x, const Tensor& weight, const Tensor& 
   require_parameters(operation, options.stride, {0, 0}, options.dilation);
   const Padding padding = resolve_padding(operation, options.padding, weight.size(2), options.stride, options.dilation);
   if (!options.padding.is_same) require_parameters(operation, options.stride, padding, options.dilation);
-  require_x(operation, x, weight.size(1) * options.groups, 1);
+  require_x(operation, x, weight.size(1) * options.groups, kMaxLength);
   require_bias(operation, bias, weight.size(0));
 
   ConvProblem problem;
