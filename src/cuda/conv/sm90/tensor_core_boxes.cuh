@@ -252,10 +252,8 @@ __device__ __forceinline__ void consume_boxes(const TapGemm& form, const BoxesSt
       }
     };
     [[maybe_unused]] const auto await_brought = [&](int phase) {
-      if (is_end)
-        ptx::named_barrier(1 + consumer, 128);
-      else
-        ptx::mbarrier_wait(layout.beside(consumer), static_cast<std::uint32_t>(phase & 1));
+      if (is_end) ptx::named_barrier(1 + consumer, 128);
+      ptx::mbarrier_wait(layout.beside(consumer), static_cast<std::uint32_t>(phase & 1));
     };
     if constexpr (Mode::kBeside) bring(0, epilogue.first_beside());
     ptx::wgmma_wait<0>();
