@@ -9,7 +9,8 @@
 
 `collect` joins the records of several programs' --json files into F/NAME.json (cpu, h200, ...; F is docs/benchmarks without
 --folder), with what they were measured on; CHECKS.tsv (tools/gpu_check.sh) adds its checks and leaves their table beside it.
-`adopt` takes files that `collect` made elsewhere into docs/benchmarks, the parts of one run joined, and writes the tables.
+`adopt` takes files that `collect` made elsewhere into docs/benchmarks, the parts of one run joined, and writes the tables. Checks that
+passed before what failed was repaired and run again may be of another commit, which their notes say; numbers may not.
 `tables` writes every table anew from docs/benchmarks, between its markers; one without records stays as it is.
 `pictures` draws with gnuplot docs/pictures/precision.png, time against error of shape A's forward in every precision, and goals.png.
 `goals` prints what docs/benchmarks/goals.json asks for beside what was measured, reached or missed by how much; PNG shows it.
@@ -84,14 +85,18 @@ def key_of(record):
 
 def adopt(arguments):
     parts = [read(name) for name in arguments.results]
-    commits = sorted({part["commit"] for part in parts})
-    if len(commits) > 1:
-        raise SystemExit(f"report.py: expected the parts of one run, got commits {', '.join(commits)}")
+    commit = parts[-1]["commit"]
+    others = sorted({part["commit"] for part in parts if part["records"]} - {commit})
+    if others:
+        raise SystemExit(f"report.py: expected numbers of {commit}, the last part's commit, alone, got {', '.join(others)}")
     result = {key: value for key, value in parts[-1].items() if key not in ("records", "checks")}
     checks, records = {}, {}
     for part in parts:
         merge_top(result, part)
-        checks.update({(check["part"], check["check"]): check for check in part.get("checks", [])})
+        for check in part.get("checks", []):
+            if part["commit"] != commit:
+                check = {**check, "note": f"at {part['commit']}; {check['note']}".removesuffix("; ")}
+            checks[check["part"], check["check"]] = check
         records.update({key_of(record): record for record in part["records"]})
     if checks:
         result["checks"] = list(checks.values())

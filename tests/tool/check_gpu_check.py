@@ -119,6 +119,7 @@ def check_run(folder: Path) -> None:
     page = (folder / "docs/gpu_check.md").read_text()
     expect("the page", adopted.returncode == 0 and "| gemm tf32 f32" in page and "not run yet" not in page, adopted)
 
+    check_adopt(folder)
     check_goals(folder)
     result = run(folder, "--only", "golden", POLYPHASE_COMMIT="def5678")
     data = json.loads((folder / "build-gpu/check/h200.json").read_text())
@@ -142,6 +143,34 @@ def check_build(folder: Path) -> None:
     result = run(folder, "--only", "build")
     expect("what does not compile is not looked at", re.search(r"^failed +build: release", result.stdout, re.MULTILINE) is not None and
            "no kernel spills" not in result.stdout, result)
+
+
+def check_adopt(folder: Path) -> None:
+    """What was run again after a repair takes the place of what failed; the checks of before say where they are from."""
+    record = {"suite": "allocator", "shape": "pair", "us_burst": 1}
+
+    def part(name: str, commit: str, results: dict[str, tuple[str, str]], records: list) -> str:
+        checks = [{"part": "test", "check": check, "result": result, "seconds": 1, "note": note}
+                  for check, (result, note) in results.items()]
+        path = folder / name / "cpu.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({"commit": commit, "date": "today", "checks": checks, "records": records}))
+        return str(path)
+
+    def adopt(*parts: str) -> subprocess.CompletedProcess:
+        return subprocess.run([sys.executable, str(folder / "bench/report.py"), "adopt", *parts], capture_output=True, text=True,
+                              timeout=60)
+
+    before = part("before", "aaaaaaa", {"good": ("passed", "4 passed"), "bad": ("failed", ""), "quiet": ("passed", "")}, [])
+    result = adopt(before, part("again", "bbbbbbb", {"bad": ("passed", "2 passed")}, [record]))
+    data = json.loads((folder / "docs/benchmarks/cpu.json").read_text())
+    notes = {check["check"]: (check["result"], check["note"]) for check in data["checks"]}
+    expect("the repaired commit", result.returncode == 0 and data["commit"] == "bbbbbbb" and data["records"] == [record], result)
+    expect("checks with their commits", notes == {"good": ("passed", "at aaaaaaa; 4 passed"), "bad": ("passed", "2 passed"),
+                                                  "quiet": ("passed", "at aaaaaaa")}, result)
+    result = adopt(part("again", "bbbbbbb", {}, [record]), before)
+    expect("numbers of an earlier commit are refused", result.returncode != 0 and "got bbbbbbb" in result.stderr, result)
+    (folder / "docs/benchmarks/cpu.json").unlink()
 
 
 def check_goals(folder: Path) -> None:
