@@ -312,7 +312,7 @@ set format y '10^{{%L}}'
 set title 'ConvTranspose1d 128 to 128 channels, K=3, 64 x 65536: forward on an {data.get("gpu", "GPU")}'
 set grid
 set key off
-set xrange [0.7:30]
+set xrange [0.5:30]
 set yrange [1e-7:1e-1]
 $points << end
 {lines}
