@@ -17,13 +17,13 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/block_pool.hpp"
 #include "cuda/cuda.hpp"
+#include "cuda/memory/block_pool.hpp"
 #ifdef POLYPHASE_BENCH_CUDA
 #include <polyphase/polyphase.hpp>
 
-#include "cuda/allocator.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/memory/allocator.hpp"
+#include "cuda/runtime/runtime.hpp"
 #endif
 
 namespace {

@@ -11,7 +11,7 @@
 #include "cuda/conv/sm90/tensor_core_forms.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 #include "tensor/error.hpp"
 
 namespace polyphase::bench {

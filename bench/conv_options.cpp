@@ -19,7 +19,7 @@ void check(const Options& options) {
   for (const std::string& name : options.algorithms) (void)parse_algorithm(name);
   for (const std::string& name : options.shapes)
     require<Error>(name == "rest" || name == "blocks" || find_shape(name) != nullptr,
-                   "--shapes: no shape of bench/shapes.hpp is called '", name, "'");
+                   "--shapes: no shape of shapes.hpp is called '", name, "'");
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   CLI::App app("times ConvTranspose1d on a GPU beside cuDNN");
   app.add_option(
          "--shapes", options.shapes,
-         "names in bench/shapes.hpp, \"blocks\" for its residual blocks, \"rest\" for what is no block and not named; in this "
+         "names in shapes.hpp, \"blocks\" for its residual blocks, \"rest\" for what is no block and not named; in this "
          "order; all that are no blocks without")
       ->delimiter(',');
   app.add_option("--directions", options.directions, "forward, dgrad, wgrad, step; forward of every shape comes first")

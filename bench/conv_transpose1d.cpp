@@ -1,4 +1,4 @@
-// Times ConvTranspose1d on a GPU: shapes of bench/shapes.hpp at their quoted batch, forward, dgrad, wgrad and all three (a
+// Times ConvTranspose1d on a GPU: shapes of shapes.hpp at their quoted batch, forward, dgrad, wgrad and all three (a
 // training step), in several precisions, by every algorithm that can, in turns with cuDNN (both layouts, its best algorithm)
 // where the build has it. Every result, cuDNN's too, is verified in float64 on a sample. Kernels that want the weights in a
 // form of their own keep it from call to call, as a layer does, but in the step, where training would have changed the weights.
@@ -29,7 +29,7 @@
 #include "cuda/conv/plan.hpp"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/cuda.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 #include "gpu_case.hpp"
 #include "gpu_timing.hpp"
 #include "progress.hpp"

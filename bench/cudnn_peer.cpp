@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "cuda/allocator.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/memory/allocator.hpp"
+#include "cuda/runtime/runtime.hpp"
 #include "tensor/error.hpp"
 
 namespace polyphase::bench {

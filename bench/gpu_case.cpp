@@ -6,7 +6,7 @@
 #include <random>
 
 #include "cuda/conv/conv.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 #include "tensor/error.hpp"
 
 namespace polyphase::bench {

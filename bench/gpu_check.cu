@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "cuda/allocator.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/memory/allocator.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::bench {
 namespace {

@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <thread>
 
-#include "cuda/allocator.hpp"
-#include "cuda/blas.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/linear/blas.hpp"
+#include "cuda/memory/allocator.hpp"
+#include "cuda/runtime/runtime.hpp"
 #include "tensor/tensor.hpp"
 
 namespace polyphase::bench {

@@ -9,7 +9,7 @@
 #include "conv/algorithm.hpp"
 #include "cpu/isa.hpp"
 #include "cuda/cuda.hpp"
-#include "cuda/presence.hpp"
+#include "cuda/runtime/presence.hpp"
 #include "options.hpp"
 #include "tensor/backend.hpp"
 

@@ -269,20 +269,20 @@ sanitized=(
   "cuda/conv/sm90/tensor_core_wgrad racecheck:3 synccheck"
   "cuda/conv/sm80/tensor_core_mma racecheck synccheck"
   "cuda/conv/sm80/tensor_core_mma_wgrad racecheck synccheck"
-  "cuda/reduce racecheck synccheck initcheck"
-  "cuda/copy racecheck synccheck initcheck"
-  "cuda/fft racecheck synccheck initcheck"
-  "cuda/optimizers racecheck synccheck initcheck"
-  "cuda/optimizers_lists initcheck"
-  "cuda/elementwise initcheck"
-  "cuda/length initcheck"
-  "cuda/random initcheck"
-  "cuda/matmul"
-  "cuda/graph initcheck"
-  "cuda/graph_state"
+  "cuda/reduce/reduce racecheck synccheck initcheck"
+  "cuda/elementwise/copy racecheck synccheck initcheck"
+  "cuda/linear/fft racecheck synccheck initcheck"
+  "cuda/optimizers/optimizers racecheck synccheck initcheck"
+  "cuda/optimizers/optimizers_lists initcheck"
+  "cuda/elementwise/elementwise initcheck"
+  "cuda/elementwise/length initcheck"
+  "cuda/elementwise/random initcheck"
+  "cuda/linear/matmul"
+  "cuda/runtime/graph initcheck"
+  "cuda/runtime/graph_state"
   "cuda/pinned"
-  "cuda/staging"
-  "cuda/index_check initcheck"
+  "cuda/memory/staging"
+  "cuda/elementwise/index_check initcheck"
   "layers/conv_transpose1d initcheck"
   "layers/norm racecheck synccheck initcheck"
   "optim/adam initcheck"
@@ -303,7 +303,7 @@ part_sanitize() {
   fi
   if compute-sanitizer --help 2>&1 | grep -q -- --base-port; then has_port=yes; fi
   # Some machines lend their GPU but not what the sanitizer needs of it.
-  timeout 60 compute-sanitizer --tool memcheck "${options[@]}" $build/tests/cuda/test_cuda_blas >"$work/probe.log" 2>&1 || true
+  timeout 60 compute-sanitizer --tool memcheck "${options[@]}" $build/tests/cuda/test_cuda_linear_blas >"$work/probe.log" 2>&1 || true
   if grep -qiE 'device not supported|failed to initialize' "$work/probe.log"; then
     record sanitize all skipped 0 "$(last_line 'device not supported|failed to initialize' "$work/probe.log")"
     return
@@ -319,8 +319,13 @@ part_sanitize() {
         [[ $name =~ ^cuda/(conv/direct|conv/depthwise|reduce)$ && $tool =~ ^(memcheck|racecheck)$ ]] || continue
       fi
       found=yes
-      program=${name%/*}
-      program=$build/tests/${program%/sm[0-9]0}/test_${name//\//_}
+      # Programs of src/cuda's rooms lie together.
+      case $name in
+        cuda/conv/*) program=cuda/conv ;;
+        cuda/*) program=cuda ;;
+        *) program=${name%/*} ;;
+      esac
+      program=$build/tests/$program/test_${name//\//_}
       # Tests of src/cuda choose their devices themselves.
       device=(POLYPHASE_TEST_DEVICE=cuda:0)
       if [[ $name = cuda/* ]]; then device=(); fi

@@ -1,9 +1,9 @@
 #include "cuda/cuda.hpp"
 
-#include "cuda/allocator.hpp"
-#include "cuda/graph.hpp"
-#include "cuda/index_check.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/elementwise/index_check.hpp"
+#include "cuda/memory/allocator.hpp"
+#include "cuda/runtime/graph.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda {
 

@@ -2,7 +2,7 @@
 
 #include "cuda/cuda.hpp"
 #include "cuda/pinned.hpp"
-#include "cuda/presence.hpp"
+#include "cuda/runtime/presence.hpp"
 #include "tensor/backend.hpp"
 #include "tensor/error.hpp"
 

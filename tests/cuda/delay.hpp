@@ -6,7 +6,7 @@
 #include <memory>
 #include <thread>
 
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::testing {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cuda/allocator.hpp"
 #include "cuda/delay.hpp"
+#include "cuda/memory/allocator.hpp"
 #include "support/skip.hpp"
 #include "tensor/error.hpp"
 #include "tensor/tensor.hpp"

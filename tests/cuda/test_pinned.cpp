@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "cuda/cuda.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 #include "support/device.hpp"
 #include "support/skip.hpp"
 

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "cpu/allocator.hpp"
-#include "cuda/allocator.hpp"
+#include "cuda/memory/allocator.hpp"
 #include "support/helpers.hpp"
 #include "support/small_training.hpp"
 #include "tensor/backend.hpp"

@@ -1,5 +1,5 @@
 #pragma once
-// Convolutions of support/conv.hpp run on a GPU: arrays uploaded, the output poisoned, what surrounds it watched.
+// Convolutions of conv.hpp run on a GPU: arrays uploaded, the output poisoned, what surrounds it watched.
 
 #include <cuda_runtime.h>
 #include <doctest/doctest.h>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cuda/conv/conv.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 #include "support/conv.hpp"
 
 namespace polyphase::testing {

@@ -19,12 +19,12 @@ GPU = 'echo "NVIDIA H200, 580.1, 9.0"'
 SANITIZER = r"""
 [ "$1" = --help ] && { echo "--report-api-errors --base-port"; exit 0; }
 case "$*" in
-  *initcheck*test_cuda_reduce*) echo "========= ERROR SUMMARY: 3 errors"; exit 86 ;;
-  *synccheck*test_cuda_copy*) echo "assertion failed: 1 == 2"; exit 1 ;;
+  *initcheck*test_cuda_reduce_reduce*) echo "========= ERROR SUMMARY: 3 errors"; exit 86 ;;
+  *synccheck*test_cuda_elementwise_copy*) echo "assertion failed: 1 == 2"; exit 1 ;;
   *racecheck*conv_direct*several?threads*--first=3*--last=4) echo "test cases: 2 passed, 0 failed, 0 skipped"; exit 0 ;;
   *racecheck*conv_direct*--first=5*) echo "test cases: 2 passed, 0 failed, 0 skipped"; echo "Error: Target application terminated before first instrumented API call"; exit 255 ;;
   *racecheck*conv_direct*--first=7*) echo "test cases: 1 passed, 1 failed, 0 skipped"; echo "Error: Target application terminated before first instrumented API call"; exit 255 ;;
-  *racecheck*test_cuda_fft*) echo "skipped: cuda:0: no CUDA device"; exit 77 ;;
+  *racecheck*test_cuda_linear_fft*) echo "skipped: cuda:0: no CUDA device"; exit 77 ;;
 esac
 [ "$POLYPHASE_TEST_REDUCED$POLYPHASE_CUDA_ALLOCATOR" = 1malloc ] || exit 5
 case "$*" in
@@ -90,9 +90,9 @@ def check_run(folder: Path) -> None:
     program(folder / "build-gpu/tool/polyphase", TOOL)
     result = run(folder, "--only", "sanitize", "--jobs", "3")
     expect("sanitizers: exit code 1", result.returncode == 1, result)
-    for line in (r"^failed +sanitize: initcheck cuda/reduce +\d+\.\d s  ERROR SUMMARY: 3 errors$",
-                 r"^failed +sanitize: synccheck cuda/copy .* exit status 1: assertion failed: 1 == 2$",
-                 r"^failed +sanitize: racecheck cuda/fft .* it saw no GPU$",
+    for line in (r"^failed +sanitize: initcheck cuda/reduce/reduce +\d+\.\d s  ERROR SUMMARY: 3 errors$",
+                 r"^failed +sanitize: synccheck cuda/elementwise/copy .* exit status 1: assertion failed: 1 == 2$",
+                 r"^failed +sanitize: racecheck cuda/linear/fft .* it saw no GPU$",
                  r"^passed +sanitize: memcheck cuda/conv/direct .* 4 passed, 0 failed",
                  r"^passed +sanitize: racecheck cuda/conv/direct 2 .* 2 passed, 0 failed",
                  r"^skipped +sanitize: racecheck cuda/conv/direct 3 .* its cases use no GPU$",

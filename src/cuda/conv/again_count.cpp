@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "cuda/cuda.hpp"
-#include "cuda/graph.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/graph.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda {
 namespace {

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "cuda/conv/plan.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 #include "tensor/error.hpp"
 #include "tensor/log.hpp"
 

@@ -1,5 +1,5 @@
 #pragma once
-// Measured choices (conv/autotune.hpp) and the file they are kept in.
+// Measured choices (autotune.hpp) and the file they are kept in.
 
 #include <cuda_runtime.h>
 

@@ -12,7 +12,7 @@
 #include "cuda/conv/plan.hpp"
 #include "cuda/conv/remembered.hpp"
 #include "cuda/conv/sm90/tensor_core.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 #include "tensor/error.hpp"
 #include "tensor/log.hpp"
 

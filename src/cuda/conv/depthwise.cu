@@ -11,14 +11,14 @@
 #include <ostream>
 #include <type_traits>
 
-#include "cuda/allocator.hpp"
 #include "cuda/conv/depthwise_band.hpp"
 #include "cuda/conv/depthwise_rows.cuh"
 #include "cuda/conv/depthwise_vector.hpp"
 #include "cuda/conv/depthwise_wgrad.cuh"
 #include "cuda/conv/element.cuh"
 #include "cuda/conv/reduce_slices.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/memory/allocator.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::depthwise {
 namespace {

@@ -7,8 +7,8 @@
 #include <type_traits>
 
 #include "cuda/conv/depthwise_band_wgrad.cuh"
-#include "cuda/dependent_launch.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/kernel/dependent_launch.cuh"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::depthwise {
 

@@ -19,7 +19,7 @@
 #include "cuda/conv/chunk_stage.cuh"
 #include "cuda/conv/depthwise_band.hpp"
 #include "cuda/conv/epilogue_light.cuh"
-#include "cuda/dependent_launch.cuh"
+#include "cuda/kernel/dependent_launch.cuh"
 #include "cuda/ptx/mma.cuh"
 
 namespace polyphase::cuda::depthwise {

@@ -15,7 +15,7 @@
 #include "cuda/conv/depthwise_rows.hpp"
 #include "cuda/conv/epilogue.cuh"
 #include "cuda/conv/vector.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::depthwise {
 

@@ -5,8 +5,8 @@
 #include <type_traits>
 
 #include "cuda/conv/depthwise_vector_wgrad.cuh"
-#include "cuda/dependent_launch.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/kernel/dependent_launch.cuh"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::depthwise {
 

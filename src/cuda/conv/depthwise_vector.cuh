@@ -17,7 +17,7 @@
 #include "cuda/conv/depthwise_vector.hpp"
 #include "cuda/conv/epilogue_light.cuh"
 #include "cuda/conv/word_stage.cuh"
-#include "cuda/dependent_launch.cuh"
+#include "cuda/kernel/dependent_launch.cuh"
 
 namespace polyphase::cuda::depthwise {
 

@@ -7,7 +7,7 @@
 
 #include "conv/problem.hpp"
 #include "cuda/conv/epilogue.cuh"
-#include "cuda/fast_divide.cuh"
+#include "cuda/kernel/fast_divide.cuh"
 
 namespace polyphase::cuda::depthwise {
 

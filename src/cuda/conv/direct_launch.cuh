@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/allocator.hpp"
 #include "cuda/conv/direct.cuh"
 #include "cuda/conv/direct.hpp"
 #include "cuda/conv/direct_pack.cuh"
 #include "cuda/conv/direct_row.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/memory/allocator.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::direct {
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "cuda/conv/tap_gemm.hpp"
-#include "cuda/fast_divide.cuh"
+#include "cuda/kernel/fast_divide.cuh"
 
 namespace polyphase::cuda::direct {
 

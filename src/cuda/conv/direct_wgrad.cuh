@@ -18,7 +18,7 @@
 #include "cuda/conv/direct_pack.cuh"
 #include "cuda/conv/direct_wgrad_steps.hpp"
 #include "cuda/conv/vector.cuh"
-#include "cuda/fast_divide.cuh"
+#include "cuda/kernel/fast_divide.cuh"
 
 namespace polyphase::cuda::direct {
 

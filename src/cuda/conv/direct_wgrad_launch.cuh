@@ -6,12 +6,12 @@
 #include <numeric>
 #include <type_traits>
 
-#include "cuda/allocator.hpp"
 #include "cuda/conv/direct.hpp"
 #include "cuda/conv/direct_wgrad.cuh"
 #include "cuda/conv/direct_wgrad_window.cuh"
 #include "cuda/conv/reduce_slices.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/memory/allocator.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::direct {
 

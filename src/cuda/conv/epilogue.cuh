@@ -1,6 +1,6 @@
 #pragma once
-// What happens to a finished sum (bias already added) before it is stored: the functions of cuda/elementwise_functions.cuh,
-// so that a fused activation has the bits of one that is launched by itself.
+// What happens to a finished sum (bias already added) before it is stored: the functions of
+// cuda/elementwise/elementwise_functions.cuh, so that a fused activation has the bits of one that is launched by itself.
 
 #include <cstdint>
 

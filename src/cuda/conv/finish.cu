@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "cuda/elements.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/kernel/elements.cuh"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda {
 namespace {

@@ -16,11 +16,11 @@
 #include <ostream>
 
 #include "conv/workspace.hpp"
-#include "cuda/allocator.hpp"
-#include "cuda/blas.hpp"
 #include "cuda/conv/column.cuh"
 #include "cuda/conv/element.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/linear/blas.hpp"
+#include "cuda/memory/allocator.hpp"
+#include "cuda/runtime/runtime.hpp"
 #include "tensor/error.hpp"
 
 namespace polyphase::cuda::gemm {

@@ -12,7 +12,7 @@
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core_forms.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda {
 namespace {

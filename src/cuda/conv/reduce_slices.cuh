@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "cuda/dependent_launch.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/kernel/dependent_launch.cuh"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/fast_divide.cuh"
+#include "cuda/kernel/fast_divide.cuh"
 
 namespace polyphase::cuda {
 

@@ -4,8 +4,8 @@
 #include <mutex>
 #include <utility>
 
-#include "cuda/graph.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/graph.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda {
 namespace {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "cuda/allocator.hpp"
+#include "cuda/memory/allocator.hpp"
 #include "tensor/storage.hpp"
 
 namespace polyphase::cuda {

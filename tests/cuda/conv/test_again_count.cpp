@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cuda/cuda.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 #include "support/cuda_conv.hpp"
 #include "support/device.hpp"
 #include "support/skip.hpp"

@@ -7,7 +7,7 @@
 #include <span>
 #include <thread>
 
-#include "cuda/allocator.hpp"
+#include "cuda/memory/allocator.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/helpers.hpp"
 #include "support/skip.hpp"

@@ -4,7 +4,7 @@
 
 #include "cuda/conv/direct.hpp"
 #include "cuda/conv/direct_steps.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 #include "support/epilogue_operands.hpp"
 #include "support/skip.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 #include "support/device.hpp"
 #include "support/reduced.hpp"
 #include "support/skip.hpp"

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "conv/workspace.hpp"
-#include "cuda/allocator.hpp"
+#include "cuda/memory/allocator.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
 

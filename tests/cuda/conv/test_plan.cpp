@@ -4,7 +4,7 @@
 
 #include "cuda/conv/sm90/tensor_core_forms.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 #include "support/conv.hpp"
 #include "support/skip.hpp"
 #include "tensor/error.hpp"

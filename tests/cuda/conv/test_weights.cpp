@@ -4,7 +4,7 @@
 
 #include <polyphase/polyphase.hpp>
 
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 #include "support/skip.hpp"
 
 namespace pp = polyphase;

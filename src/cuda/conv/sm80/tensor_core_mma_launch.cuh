@@ -3,8 +3,8 @@
 
 #include "cuda/conv/sm80/tensor_core_mma.cuh"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
-#include "cuda/dependent_launch.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/kernel/dependent_launch.cuh"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 

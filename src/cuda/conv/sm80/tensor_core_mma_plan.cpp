@@ -5,7 +5,7 @@
 
 #include "conv/workspace.hpp"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
-#include "cuda/presence.hpp"
+#include "cuda/runtime/presence.hpp"
 
 namespace polyphase::cuda::tensor_core {
 namespace {

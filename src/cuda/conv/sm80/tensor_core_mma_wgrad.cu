@@ -5,7 +5,7 @@
 #include "conv/workspace.hpp"
 #include "cuda/conv/sm80/tensor_core_mma_wgrad_steps.hpp"
 #include "cuda/conv/sm90/operand_source.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 #include "tensor/error.hpp"
 
 namespace polyphase::cuda::tensor_core {

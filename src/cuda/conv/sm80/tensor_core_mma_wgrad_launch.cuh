@@ -2,13 +2,13 @@
 // Launches of tensor_core_mma_wgrad.cuh.
 
 #include "conv/workspace.hpp"
-#include "cuda/allocator.hpp"
 #include "cuda/conv/reduce_slices.cuh"
 #include "cuda/conv/sm80/tensor_core_mma_wgrad.cuh"
 #include "cuda/conv/sm80/tensor_core_mma_wgrad.hpp"
 #include "cuda/conv/sm80/tensor_core_mma_wgrad_operand.cuh"
 #include "cuda/conv/sm80/tensor_core_mma_wgrad_sum.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/memory/allocator.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 

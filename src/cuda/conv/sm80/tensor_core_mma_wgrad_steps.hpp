@@ -15,7 +15,7 @@
 #include <span>
 
 #include "conv/problem.hpp"
-#include "cuda/fast_divide.cuh"
+#include "cuda/kernel/fast_divide.cuh"
 
 namespace polyphase::cuda::tensor_core {
 

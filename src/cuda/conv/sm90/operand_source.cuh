@@ -9,8 +9,8 @@
 
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/tensor_core_wide_steps.hpp"
-#include "cuda/dependent_launch.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/kernel/dependent_launch.cuh"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 

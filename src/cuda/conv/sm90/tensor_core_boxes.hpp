@@ -3,7 +3,7 @@
 
 #include "cuda/conv/sm90/tensor_core_forms.hpp"
 #include "cuda/conv/sm90/tensor_core_launch.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 

@@ -6,7 +6,7 @@
 #include "cuda/conv/sm90/tensor_core_boxes.cuh"
 #include "cuda/conv/sm90/tensor_core_boxes_maps.hpp"
 #include "cuda/conv/sm90/tensor_core_kept.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 

@@ -10,7 +10,7 @@
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
 #include "cuda/conv/sm90/tensor_core_launch.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 

@@ -7,7 +7,7 @@
 #include "cuda/conv/sm90/tensor_core_resident_rows.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/conv/tap_gemm.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 

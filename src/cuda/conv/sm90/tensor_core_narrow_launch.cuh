@@ -5,7 +5,7 @@
 
 #include "cuda/conv/sm90/tensor_core_kept.cuh"
 #include "cuda/conv/sm90/tensor_core_narrow.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 

@@ -2,7 +2,7 @@
 
 #include "cuda/conv/sm90/tensor_core_kept.cuh"
 #include "cuda/conv/sm90/tensor_core_phases.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 namespace {

@@ -18,7 +18,7 @@
 #include "cuda/conv/sm90/tensor_core_resident_rows_repair.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_source.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_store.cuh"
-#include "cuda/dependent_launch.cuh"
+#include "cuda/kernel/dependent_launch.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"
 

@@ -7,7 +7,7 @@
 #include "cuda/conv/epilogue.cuh"
 #include "cuda/conv/sm90/tensor_core_launch.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_steps.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 

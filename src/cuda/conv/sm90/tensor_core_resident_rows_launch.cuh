@@ -6,7 +6,7 @@
 #include "cuda/conv/sm90/tensor_core_kept.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows.cuh"
 #include "cuda/conv/weights.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 

@@ -13,7 +13,7 @@
 #include "cuda/conv/sm90/tensor_core_resident_rows_maps.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_rows_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_source.cuh"
-#include "cuda/dependent_launch.cuh"
+#include "cuda/kernel/dependent_launch.cuh"
 #include "cuda/ptx/async_copy.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/shared.cuh"

@@ -6,7 +6,7 @@
 #include "conv/problem.hpp"
 #include "cuda/conv/sm90/tensor_core_launch.cuh"
 #include "cuda/conv/sm90/tensor_core_steps.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 

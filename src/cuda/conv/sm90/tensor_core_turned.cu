@@ -1,10 +1,10 @@
 #include "cuda/conv/sm90/tensor_core_turned.hpp"
 
-#include "cuda/allocator.hpp"
 #include "cuda/conv/sm90/tensor_core_launch.cuh"
 #include "cuda/conv/sm90/tensor_core_turned.cuh"
 #include "cuda/conv/sm90/tensor_core_turned_maps.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/memory/allocator.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 namespace {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "cuda/allocator.hpp"
 #include "cuda/conv/sm90/tensor_core_units.cuh"
 #include "cuda/conv/sm90/tensor_core_units_launch.hpp"
-#include "cuda/dependent_launch.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/kernel/dependent_launch.cuh"
+#include "cuda/memory/allocator.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 namespace {

@@ -17,7 +17,7 @@
 #include "cuda/conv/sm90/operand_source.cuh"
 #include "cuda/conv/sm90/tensor_core_units_source.cuh"
 #include "cuda/conv/sm90/tensor_core_wide_repair.cuh"
-#include "cuda/dependent_launch.cuh"
+#include "cuda/kernel/dependent_launch.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"
 
 namespace polyphase::cuda::tensor_core {

@@ -1,7 +1,7 @@
 #include "cuda/conv/sm90/tensor_core_kept.cuh"
 #include "cuda/conv/sm90/tensor_core_units_launch.hpp"
 #include "cuda/conv/sm90/tensor_core_units_split.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "conv/problem.hpp"
-#include "cuda/fast_divide.cuh"
+#include "cuda/kernel/fast_divide.cuh"
 
 namespace polyphase::cuda::tensor_core {
 

@@ -1,5 +1,4 @@
 #include "conv/workspace.hpp"
-#include "cuda/allocator.hpp"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm80/tensor_core_mma_wgrad.hpp"
 #include "cuda/conv/sm90/tensor_core.hpp"
@@ -7,7 +6,8 @@
 #include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_sums.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_types.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/memory/allocator.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 namespace {

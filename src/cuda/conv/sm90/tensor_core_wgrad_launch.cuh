@@ -1,14 +1,14 @@
 #pragma once
 // Launches the tensor-core weight gradient of one operand type. Each type's kernels are compiled in a file of their own.
 
-#include "cuda/allocator.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_rows_kernel.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_sums.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_tiles.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_types.hpp"
-#include "cuda/dependent_launch.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/kernel/dependent_launch.cuh"
+#include "cuda/memory/allocator.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 

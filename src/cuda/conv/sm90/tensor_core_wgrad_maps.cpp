@@ -2,7 +2,7 @@
 
 #include <cudaTypedefs.h>
 
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 #include "tensor/error.hpp"
 
 namespace polyphase::cuda::tensor_core {

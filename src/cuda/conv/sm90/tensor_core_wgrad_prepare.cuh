@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "cuda/conv/sm90/tensor_core_wgrad_types.hpp"
-#include "cuda/dependent_launch.cuh"
+#include "cuda/kernel/dependent_launch.cuh"
 
 namespace polyphase::cuda::tensor_core {
 

@@ -2,7 +2,7 @@
 // The kernel of the weight gradient by rows (tensor_core_wgrad_rows.cuh).
 
 #include "cuda/conv/sm90/tensor_core_wgrad_rows_multiply.cuh"
-#include "cuda/dependent_launch.cuh"
+#include "cuda/kernel/dependent_launch.cuh"
 
 namespace polyphase::cuda::tensor_core {
 

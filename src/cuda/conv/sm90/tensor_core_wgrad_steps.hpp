@@ -13,7 +13,7 @@
 
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
-#include "cuda/fast_divide.cuh"
+#include "cuda/kernel/fast_divide.cuh"
 
 namespace polyphase::cuda::tensor_core {
 

@@ -9,8 +9,8 @@
 #include "cuda/conv/reduce_slices.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_again.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_tiles.hpp"
-#include "cuda/dependent_launch.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/kernel/dependent_launch.cuh"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "cuda/allocator.hpp"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.cuh"
 #include "cuda/conv/sm90/tensor_core_wide_repair.cuh"
 #include "cuda/conv/sm90/tensor_core_wide_weights.cuh"
-#include "cuda/dependent_launch.cuh"
-#include "cuda/runtime.hpp"
+#include "cuda/kernel/dependent_launch.cuh"
+#include "cuda/memory/allocator.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 namespace {

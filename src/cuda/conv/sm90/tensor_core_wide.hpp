@@ -13,7 +13,7 @@
 #include "cuda/conv/epilogue.cuh"
 #include "cuda/conv/sm90/tensor_core_wide_steps.hpp"
 #include "cuda/conv/weights.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 

@@ -5,7 +5,7 @@
 #include "cuda/conv/remembered.hpp"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 namespace {

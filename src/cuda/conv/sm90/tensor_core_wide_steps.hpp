@@ -5,7 +5,7 @@
 #include <span>
 
 #include "cuda/conv/tap_gemm.hpp"
-#include "cuda/fast_divide.cuh"
+#include "cuda/kernel/fast_divide.cuh"
 
 namespace polyphase::cuda::tensor_core {
 

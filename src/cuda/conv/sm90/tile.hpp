@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cuda/fast_divide.cuh"
+#include "cuda/kernel/fast_divide.cuh"
 
 namespace polyphase::cuda::tensor_core {
 

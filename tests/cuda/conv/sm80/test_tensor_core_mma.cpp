@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "conv/workspace.hpp"
-#include "cuda/allocator.hpp"
 #include "cuda/cuda.hpp"
+#include "cuda/memory/allocator.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
 #include "support/tensor_core_grid.hpp"

@@ -10,7 +10,7 @@
 #include "cuda/conv/sm90/tensor_core_resident_rows.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/cuda.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 #include "ops/activations.hpp"
 #include "support/epilogue_operands.hpp"
 #include "support/skip.hpp"

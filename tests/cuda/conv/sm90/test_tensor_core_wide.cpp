@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "conv/workspace.hpp"
-#include "cuda/allocator.hpp"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
+#include "cuda/memory/allocator.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
 #include "support/tensor_core_grid.hpp"

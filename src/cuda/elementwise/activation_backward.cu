@@ -1,0 +1,248 @@
+// in = derivative(result) * gradient and sums[c] = sum of in over samples and positions, memory bound: 12 bytes an f32 element.
+//
+// A block takes a piece of one channel: 16 bytes a load, four f64 accumulators a thread, a tree over the threads. Up to eight
+// pieces of a channel are a cluster, whose first block adds the others' sums from their shared memory in order; GPUs without
+// clusters, and few long channels, leave them to a second launch. The pieces and the order in them depend on the shape alone,
+// and not on the activation: the same bits as the derivative by map(), summed by a call without an activation.
+
+#include "cuda/elementwise/activation_backward.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/kernel/cluster.cuh"
+#include "cuda/kernel/elements.cuh"
+#include "cuda/kernel/strided.cuh"
+#include "cuda/memory/allocator.hpp"
+#include "cuda/runtime/runtime.hpp"
+
+namespace polyphase::cuda {
+namespace {
+
+constexpr int kBackwardThreads = 512;
+constexpr std::int64_t kPieceElements = 4096;
+constexpr std::int64_t kLongPieceElements = 65536;
+constexpr int kMostPieces = 256;
+constexpr int kUnroll = 4;  // packs of each array that a thread has in flight
+
+struct BackwardLaunch {
+  std::int64_t C, row, packs, piece_packs;  // packs: of a row, of a channel, of a piece
+  Divider by_row;
+  int pieces;
+  bool aligned, narrow;
+  Activation activation;
+  double slope;
+};
+
+/// A pack as registers hold it: 16-bit elements by themselves would take one each.
+template <class T, int kPack>
+struct Held {
+  static constexpr int kOfWord = sizeof(T) == 2 && kPack > 1 ? 2 : 1;
+  using Word = std::conditional_t<kOfWord == 2, std::uint32_t, T>;
+  Word words[kPack / kOfWord];
+
+  __device__ __forceinline__ void load(const T* from, bool aligned) {
+    if (aligned) {
+      const auto whole = *reinterpret_cast<const Pack<Word, kPack / kOfWord>*>(from);
+#pragma unroll
+      for (int i = 0; i < kPack / kOfWord; ++i) words[i] = whole.at[i];
+    } else if constexpr (kOfWord == 2) {
+      const auto* const halves = reinterpret_cast<const std::uint16_t*>(from);
+#pragma unroll
+      for (int i = 0; i < kPack / 2; ++i) words[i] = halves[2 * i] | static_cast<std::uint32_t>(halves[2 * i + 1]) << 16;
+    } else {
+#pragma unroll
+      for (int i = 0; i < kPack; ++i) words[i] = from[i];
+    }
+  }
+  [[nodiscard]] __device__ __forceinline__ Pack<T, kPack> pack() const {
+    Pack<Word, kPack / kOfWord> whole;
+#pragma unroll
+    for (int i = 0; i < kPack / kOfWord; ++i) whole.at[i] = words[i];
+    return *reinterpret_cast<const Pack<T, kPack>*>(&whole);
+  }
+};
+
+template <class T, int kPack>
+__device__ __forceinline__ void store(T* to, bool aligned, const Pack<T, kPack>& pack) {
+  if (aligned) {
+    *reinterpret_cast<Pack<T, kPack>*>(to) = pack;
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kPack; ++i) to[i] = pack.at[i];
+}
+
+/// The sum over the block's threads, in thread 0.
+__device__ __forceinline__ double sum_of_threads(double sum) {
+  constexpr int kWarps = kBackwardThreads / 32;
+  __shared__ double warps[kWarps];  // (warps)
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) sum += __shfl_down_sync(0xffffffffU, sum, step);
+  __syncthreads();  // the channel before has been read
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = sum;
+  __syncthreads();
+  double total = 0;
+  if (threadIdx.x == 0) {
+#pragma unroll
+    for (int warp = 0; warp < kWarps; ++warp) total += warps[warp];
+  }
+  return total;
+}
+
+/// The sum over the blocks of a cluster in order of rank, in thread 0 of the first.
+__device__ __forceinline__ double sum_of_cluster(double total, int blocks) {
+  if (blocks == 1) return total;
+  __shared__ double own;
+  if (threadIdx.x == 0) own = total;
+  synchronize_cluster();
+  if (threadIdx.x == 0 && blockIdx.x == 0) total = sum_of_blocks<double>(&own, blocks);
+  synchronize_cluster();  // nobody leaves, or writes again, before it is read
+  return total;
+}
+
+/// gradient = derivative * gradient, in the words of elementwise_functions.cuh.
+template <class T, int kPack>
+__device__ __forceinline__ void apply_derivative(Activation activation, MathOf<T> slope, const Pack<T, kPack>& result,
+                                                 Pack<T, kPack>& gradient) {
+  using A = MathOf<T>;
+  const A zero(0), one(1);
+  const auto each = [&](const auto& function) {
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) gradient.at[k] = convert<T>(function(convert<A>(result.at[k]), convert<A>(gradient.at[k])));
+  };
+  switch (activation) {
+    case Activation::relu:
+      return each([=](A a, A g) { return a > zero ? g : zero; });
+    case Activation::leaky_relu:
+      return each([=](A a, A g) { return a > zero ? g : slope * g; });
+    default:
+      return each([=](A a, A g) { return g * (one - a * a); });  // tanh
+  }
+}
+
+/// One piece of a channel: writes its part of `in` and returns the thread's part of its sum.
+template <class T, int kPack>
+__device__ __forceinline__ double walk_piece(const BackwardLaunch& launch, std::int64_t channel, const T* __restrict__ result,
+                                             const T* __restrict__ gradient, T* __restrict__ in) {
+  using A = MathOf<T>;
+  double sums[4] = {};
+  const std::int64_t begin = blockIdx.x * launch.piece_packs, end = min(begin + launch.piece_packs, launch.packs);
+  for (std::int64_t first = begin + threadIdx.x; first < end; first += kUnroll * kBackwardThreads) {
+    Held<T, kPack> gradients[kUnroll], results[kUnroll];
+    const auto place = [&](int u) {
+      std::int64_t position = first + u * kBackwardThreads;
+      const std::int64_t n = launch.by_row.split(position, launch.narrow);
+      return ((n * launch.C + channel) * launch.row + position) * kPack;
+    };
+    constexpr bool kKeepsPlaces = kPack < 8;  // else there are no registers for them
+    std::int64_t at[kKeepsPlaces ? kUnroll : 1];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (first + u * kBackwardThreads >= end) break;
+      std::int64_t& own = at[kKeepsPlaces ? u : 0];
+      own = place(u);
+      gradients[u].load(gradient + own, launch.aligned);
+      if (launch.activation != Activation::none) results[u].load(result + own, launch.aligned);
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (first + u * kBackwardThreads >= end) break;
+      Pack<T, kPack> g = gradients[u].pack();
+      if (launch.activation != Activation::none) {
+        apply_derivative(launch.activation, static_cast<A>(launch.slope), results[u].pack(), g);
+        store<T, kPack>(in + (kKeepsPlaces ? at[kKeepsPlaces ? u : 0] : place(u)), launch.aligned, g);
+      }
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) sums[k % 4] += static_cast<double>(convert<A>(g.at[k]));
+    }
+  }
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+/// Blocks (piece, channel). Without `partial` the pieces of a channel are one cluster.
+template <class T, int kPack>
+__global__ void __launch_bounds__(kBackwardThreads, 2)
+    activation_backward_kernel(const __grid_constant__ BackwardLaunch launch, const T* __restrict__ result,
+                               const T* __restrict__ gradient, T* __restrict__ in, T* __restrict__ sums,
+                               double* __restrict__ partial) {
+  for (std::int64_t channel = blockIdx.y; channel < launch.C; channel += gridDim.y) {
+    double sum = walk_piece<T, kPack>(launch, channel, result, gradient, in);
+    if (sums == nullptr) continue;
+    sum = sum_of_threads(sum);
+    if (partial != nullptr) {
+      if (threadIdx.x == 0) partial[channel * launch.pieces + blockIdx.x] = sum;
+      continue;
+    }
+    sum = sum_of_cluster(sum, launch.pieces);
+    if (threadIdx.x == 0 && blockIdx.x == 0) sums[channel] = convert<T>(sum);
+  }
+}
+
+/// sums[c] = the channel's pieces added in order.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    add_pieces_kernel(const double* __restrict__ partial, std::int64_t channels, int pieces, T* __restrict__ sums) {
+  for (std::int64_t channel = thread_position(); channel < channels; channel += thread_count()) {
+    double sum = 0;
+    for (int piece = 0; piece < pieces; ++piece) sum += partial[channel * pieces + piece];
+    sums[channel] = convert<T>(sum);
+  }
+}
+
+/// A function of the shape alone.
+int count_pieces(std::int64_t channels, std::int64_t elements) {
+  const std::int64_t few = std::clamp<std::int64_t>((elements + kPieceElements - 1) / kPieceElements, 1, kMostCluster);
+  const std::int64_t many = (elements + kLongPieceElements - 1) / kLongPieceElements;
+  const bool is_long = many > kMostCluster && channels * few < kMostPieces;
+  return static_cast<int>(is_long ? std::min<std::int64_t>(many, kMostPieces) : few);
+}
+
+template <class T, int kPack>
+void launch_backward(const BackwardLaunch& step, const T* result, const T* gradient, T* in, T* sums, int device,
+                     cudaStream_t stream) {
+  const bool clusters = sums != nullptr && step.pieces <= most_cluster(device);
+  const bool second = sums != nullptr && step.pieces > 1 && !clusters;
+  const Buffer partial(second ? static_cast<std::size_t>(step.C * step.pieces) * sizeof(double) : 0, device);
+  double* const between = second ? partial.as<double>() : nullptr;
+  const auto pieces = static_cast<unsigned>(step.pieces);
+  const dim3 grid(pieces, static_cast<unsigned>(std::min<std::int64_t>(step.C, 65535)));
+  launch_clusters(activation_backward_kernel<T, kPack>, grid, kBackwardThreads, 0, stream, clusters ? pieces : 1, step, result,
+                  gradient, in, sums, between);
+  check_launch("activation_backward");
+  if (!second) return;
+  add_pieces_kernel<<<grid_for(step.C), kThreads, 0, stream>>>(between, step.C, step.pieces, sums);
+  check_launch("activation_backward: add pieces");
+}
+
+}  // namespace
+
+void activation_backward(const ConvEpilogue& epilogue, const Tensor& result, const Tensor& gradient, const Tensor& in,
+                         const Tensor& sums, cudaStream_t stream) {
+  const bool active = epilogue.activation != Activation::none;
+  const std::int64_t N = gradient.size(0), C = gradient.size(1), L = gradient.size(2);
+  dispatch_element(gradient.dtype(), [&]<class T>(T) {
+    if constexpr (!std::is_same_v<T, std::int64_t>) {
+      const auto* y = active ? static_cast<const T*>(result.raw()) : nullptr;
+      const auto* g = static_cast<const T*>(gradient.raw());
+      auto* const out = active ? static_cast<T*>(in.raw()) : nullptr;
+      auto* const totals = sums.defined() ? static_cast<T*>(sums.raw()) : nullptr;
+      const auto run = [&]<int kPack>(std::integral_constant<int, kPack>) {
+        BackwardLaunch launch{};
+        launch.C = C, launch.row = L / kPack, launch.packs = N * launch.row;
+        launch.pieces = count_pieces(C, N * L);
+        launch.piece_packs = (launch.packs + launch.pieces - 1) / launch.pieces;
+        launch.by_row = Divider(launch.row);
+        launch.aligned = kPack == 1 || (is_aligned(y, 16) && is_aligned(g, 16) && is_aligned(out, 16));
+        launch.narrow = launch.packs < std::int64_t{1} << 31;
+        launch.activation = epilogue.activation, launch.slope = epilogue.slope;
+        launch_backward<T, kPack>(launch, y, g, out, totals, gradient.device().index, stream);
+      };
+      constexpr int kWide = 16 / sizeof(T);
+      L % kWide == 0 ? run(std::integral_constant<int, kWide>{}) : run(std::integral_constant<int, 1>{});
+    }
+  });
+}
+
+}  // namespace polyphase::cuda

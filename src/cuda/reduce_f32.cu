@@ -1,9 +1,0 @@
-#include "cuda/reduce_kernel.cuh"
-
-namespace polyphase::cuda {
-
-void reduce_f32(ReduceOp op, const Tensor& out, const Tensor& in, cudaStream_t stream) {
-  reduce_as<float>(op, out, in, stream);
-}
-
-}  // namespace polyphase::cuda

@@ -1,0 +1,90 @@
+#include "cuda/elementwise/activation_backward.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+
+#include "support/device.hpp"
+#include "support/skip.hpp"
+#include "support/tolerance.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+
+namespace {
+
+constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::leaky_relu, Activation::tanh};
+
+double bound_of(DType dtype) {
+  if (dtype == DType::f64) return kDoubleSum;
+  if (dtype == DType::f32) return kFloatRounding;
+  return dtype == DType::f16 ? kHalfRounding : kBFloat16Rounding;
+}
+
+/// `tensor` as it is, or a view that begins one element later.
+Tensor placed(const Tensor& tensor, bool shifted) {
+  if (!shifted) return tensor;
+  Tensor wide = poisoned(tensor.shape(), tensor.dtype(), 1);
+  wide.copy_(tensor);
+  return wide;
+}
+
+void check_backward(Activation activation, const Shape& shape, DType dtype, bool shifted) {
+  CAPTURE(static_cast<int>(activation));
+  CAPTURE(shape);
+  CAPTURE(dtype);
+  CAPTURE(shifted);
+  const ConvEpilogue epilogue{.activation = activation, .slope = 0.1};
+  const Tensor result = placed(uniform_f64(shape, -1, 1, 1).to(dtype), shifted);
+  const Tensor gradient = placed(random_f64(shape, 2).to(dtype), shifted);
+  const Tensor in = poisoned(shape, dtype, shifted ? 1 : 0), sums = poisoned({shape[1]}, dtype);
+  const Tensor in_there = mirrored(in), sums_there = mirrored(sums), again = mirrored(sums), mapped = mirrored(in);
+  host().activation_backward(epilogue, result, gradient, in, sums);
+  const Tensor there = mirrored(result), gradient_there = mirrored(gradient);
+  gpu().activation_backward(epilogue, there, gradient_there, in_there, sums_there);
+  CHECK(worst_difference(sums, sums_there) <= bound_of(dtype));
+  const auto bits = [](const Tensor& tensor) { return tensor.to(DType::f64).cpu().to_vector<double>(); };
+  if (activation == Activation::none) {
+    CHECK(different(in, in_there) == 0);  // left alone
+    return;
+  }
+  // The same bits as by one function after the other, and when only one of the two is asked for.
+  CHECK(worst_difference(in, in_there) <= bound_of(dtype));
+  gpu().map(derivative_of(activation), mapped, std::array{there, gradient_there}, {epilogue.slope, 0});
+  CHECK(bits(mapped) == bits(in_there));
+  gpu().activation_backward({}, {}, mapped, {}, again);
+  CHECK(bits(again) == bits(sums_there));
+  const Tensor alone = mirrored(poisoned(shape, dtype));
+  gpu().activation_backward(epilogue, there, gradient_there, alone, {});
+  CHECK(bits(mapped) == bits(alone));
+}
+
+void check_shapes(DType dtype) {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  for (const Activation activation : kActivations)
+    for (const Shape& shape : {Shape{1, 1, 1}, Shape{3, 5, 7}, Shape{2, 64, 256}, Shape{5, 3, 4095}, Shape{4, 2, 4104}})
+      for (const bool shifted : {false, true}) check_backward(activation, shape, dtype, shifted);
+}
+
+}  // namespace
+
+TEST_CASE("f32: derivatives have the bits of map(), sums the host's values; aligned or not") { check_shapes(DType::f32); }
+TEST_CASE("f64: derivatives have the bits of map(), sums the host's values; aligned or not") { check_shapes(DType::f64); }
+TEST_CASE("f16: derivatives have the bits of map(), sums the host's values; aligned or not") { check_shapes(DType::f16); }
+TEST_CASE("bf16: derivatives have the bits of map(), sums the host's values; aligned or not") { check_shapes(DType::bf16); }
+
+TEST_CASE("one piece, a cluster of pieces, a second launch") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  for (const Activation activation : {Activation::none, Activation::leaky_relu})
+    for (const Shape& shape : {Shape{1, 2, 4096}, Shape{1, 2, 4097}, Shape{3, 3, 4000}, Shape{8, 300, 4096},
+                               Shape{2, 1, 262144}, Shape{2, 1, 262145}, Shape{9, 2, 65537}, Shape{1, 70000, 3}})
+      check_backward(activation, shape, DType::f32, false);
+}
+
+TEST_CASE("without an activation nothing but the sums is written") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  const Tensor gradient = random_f64({2, 3, 50}).to(DType::f32), before = mirrored(gradient),
+               sums = mirrored(poisoned({3}, DType::f32));
+  gpu().activation_backward({}, {}, before, {}, sums);
+  CHECK(different(gradient, before) == 0);
+}
