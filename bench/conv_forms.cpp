@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "conv/workspace.hpp"
-#include "cuda/conv/direct.hpp"
-#include "cuda/conv/direct_steps.hpp"
+#include "cuda/conv/direct/direct.hpp"
+#include "cuda/conv/direct/tiling.hpp"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core.hpp"
 #include "cuda/conv/sm90/tensor_core_forms.hpp"

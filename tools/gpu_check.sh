@@ -253,9 +253,9 @@ part_test() {
 #   bf16 products on Hopper wrote, which it does not see
 #   TOOL:N: in N runs beside each other, of two test cases each, the last of what is left
 sanitized=(
-  "cuda/conv/direct racecheck:6 synccheck initcheck"
-  "cuda/conv/depthwise racecheck:8 synccheck initcheck"
-  "cuda/conv/gemm racecheck synccheck initcheck"
+  "cuda/conv/direct/direct racecheck:6 synccheck initcheck"
+  "cuda/conv/depthwise/depthwise racecheck:8 synccheck initcheck"
+  "cuda/conv/gemm/gemm racecheck synccheck initcheck"
   "cuda/conv/conv racecheck:2 synccheck initcheck"
   "cuda/conv/sm90/tensor_core racecheck:4 synccheck"
   "cuda/conv/sm90/tensor_core_boxes racecheck synccheck"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cuda/conv/conv.hpp"
-#include "cuda/conv/finish.hpp"
+#include "cuda/conv/epilogue/finish.hpp"
 #include "cuda/elementwise/activation_backward.hpp"
 #include "cuda/elementwise/copy.hpp"
 #include "cuda/elementwise/elementwise.hpp"

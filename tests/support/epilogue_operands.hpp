@@ -6,7 +6,7 @@
 
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
-#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/epilogue/epilogue.cuh"
 #include "support/cuda_conv_grid.hpp"
 #include "support/device.hpp"
 

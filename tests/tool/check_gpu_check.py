@@ -93,10 +93,10 @@ def check_run(folder: Path) -> None:
     for line in (r"^failed +sanitize: initcheck cuda/reduce/reduce +\d+\.\d s  ERROR SUMMARY: 3 errors$",
                  r"^failed +sanitize: synccheck cuda/elementwise/copy .* exit status 1: assertion failed: 1 == 2$",
                  r"^failed +sanitize: racecheck cuda/linear/fft .* it saw no GPU$",
-                 r"^passed +sanitize: memcheck cuda/conv/direct .* 4 passed, 0 failed",
-                 r"^passed +sanitize: racecheck cuda/conv/direct 2 .* 2 passed, 0 failed",
-                 r"^skipped +sanitize: racecheck cuda/conv/direct 3 .* its cases use no GPU$",
-                 r"^failed +sanitize: racecheck cuda/conv/direct 4 ", r"^\d+ passed, 4 failed, 1 skipped$"):
+                 r"^passed +sanitize: memcheck cuda/conv/direct/direct .* 4 passed, 0 failed",
+                 r"^passed +sanitize: racecheck cuda/conv/direct/direct 2 .* 2 passed, 0 failed",
+                 r"^skipped +sanitize: racecheck cuda/conv/direct/direct 3 .* its cases use no GPU$",
+                 r"^failed +sanitize: racecheck cuda/conv/direct/direct 4 ", r"^\d+ passed, 4 failed, 1 skipped$"):
         expect(f"a line {line!r}", re.search(line, result.stdout, re.MULTILINE) is not None, result)
     expect("what failed is shown", "assertion failed" in (folder / "build-gpu/check/failures.log").read_text(), result)
 

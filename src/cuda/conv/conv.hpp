@@ -8,8 +8,8 @@
 
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
-#include "cuda/conv/epilogue.cuh"
-#include "cuda/conv/weights.hpp"
+#include "cuda/conv/epilogue/epilogue.cuh"
+#include "cuda/conv/packed_weights.hpp"
 
 namespace polyphase::cuda {
 

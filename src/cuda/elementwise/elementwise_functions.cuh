@@ -189,7 +189,7 @@ __device__ __forceinline__ void apply_light(MapOp op, A p, A q, const Each& each
       case MapOp::div:
         return each([=](A a, A b, A, A) { return a / b; });
       case MapOp::add_scaled:
-        return each([=](A a, A b, A, A) { return fma(p, b, a); });  // as cuda/conv/epilogue.cuh has it
+        return each([=](A a, A b, A, A) { return fma(p, b, a); });  // as cuda/conv/epilogue/epilogue.cuh has it
       case MapOp::maximum:
         return each([=](A a, A b, A, A) { return larger(a, b); });
       case MapOp::minimum:

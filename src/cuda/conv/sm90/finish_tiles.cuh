@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/conv/epilogue_light.cuh"
+#include "cuda/conv/epilogue/light.cuh"
 #include "cuda/conv/sm90/self_repair.cuh"
 
 namespace polyphase::cuda::tensor_core {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/sm90/tensor_core_steps.hpp"
 
 namespace polyphase::cuda::tensor_core {

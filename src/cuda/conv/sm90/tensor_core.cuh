@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "cuda/conv/cursor.cuh"
-#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/sm90/operand_source.cuh"
 #include "cuda/conv/sm90/operand_tile.cuh"
 #include "cuda/conv/sm90/ring.cuh"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/conv/epilogue_light.cuh"
+#include "cuda/conv/epilogue/light.cuh"
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/ring.cuh"
 #include "cuda/conv/sm90/tensor_core_boxes_repair.cuh"

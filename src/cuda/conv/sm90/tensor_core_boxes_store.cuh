@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "cuda/conv/epilogue_light.cuh"
+#include "cuda/conv/epilogue/light.cuh"
 #include "cuda/conv/sm90/tensor_core_boxes_maps.hpp"
 #include "cuda/conv/sm90/tensor_core_boxes_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_layout.cuh"

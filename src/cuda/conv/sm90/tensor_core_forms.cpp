@@ -4,7 +4,7 @@
 #include <ostream>
 
 #include "conv/workspace.hpp"
-#include "cuda/conv/remembered.hpp"
+#include "cuda/conv/choice/plan_cache.hpp"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm80/tensor_core_mma_wgrad.hpp"
 #include "cuda/conv/sm90/tensor_core.hpp"

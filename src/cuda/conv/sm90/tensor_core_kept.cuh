@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "conv/algorithm.hpp"
+#include "cuda/conv/packed_weights.hpp"
 #include "cuda/conv/sm90/operand_source.cuh"
 #include "cuda/conv/sm90/self_repair.cuh"
 #include "cuda/conv/sm90/tensor_core_drawn.cuh"
 #include "cuda/conv/sm90/tensor_core_launch.cuh"
 #include "cuda/conv/sm90/tensor_core_prepare.cuh"
-#include "cuda/conv/weights.hpp"
 #include "cuda/kernel/dependent_launch.cuh"
 #include "cuda/memory/allocator.hpp"
 #include "cuda/runtime/runtime.hpp"

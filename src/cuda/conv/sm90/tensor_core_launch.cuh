@@ -5,9 +5,9 @@
 
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
-#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/epilogue/epilogue.cuh"
+#include "cuda/conv/packed_weights.hpp"
 #include "cuda/conv/tap_gemm.hpp"
-#include "cuda/conv/weights.hpp"
 
 namespace polyphase::cuda::tensor_core {
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/conv/epilogue_light.cuh"
+#include "cuda/conv/epilogue/light.cuh"
 #include "cuda/conv/sm90/finish_tiles.cuh"
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/ring.cuh"

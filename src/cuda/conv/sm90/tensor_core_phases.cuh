@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/sm90/tensor_core_phases_source.cuh"
 #include "cuda/conv/sm90/tensor_core_wide_repair.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "cuda/conv/epilogue_light.cuh"
+#include "cuda/conv/epilogue/light.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_store.cuh"
 #include "cuda/conv/tap_gemm.hpp"
 #include "cuda/ptx/async_copy.cuh"

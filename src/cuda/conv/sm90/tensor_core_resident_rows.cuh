@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/operand_source.cuh"
 #include "cuda/conv/sm90/ring.cuh"

@@ -4,7 +4,7 @@
 
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
-#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/sm90/tensor_core_launch.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_steps.hpp"
 #include "cuda/runtime/runtime.hpp"

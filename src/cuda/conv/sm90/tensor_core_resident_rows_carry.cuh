@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/conv/epilogue_light.cuh"
+#include "cuda/conv/epilogue/light.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_bias.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_maps.hpp"
 #include "cuda/conv/sm90/tensor_core_resident_rows_steps.hpp"

@@ -3,9 +3,9 @@
 
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
+#include "cuda/conv/packed_weights.hpp"
 #include "cuda/conv/sm90/tensor_core_kept.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows.cuh"
-#include "cuda/conv/weights.hpp"
 #include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {

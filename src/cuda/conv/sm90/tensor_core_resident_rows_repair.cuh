@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "cuda/conv/epilogue_light.cuh"
+#include "cuda/conv/epilogue/light.cuh"
 #include "cuda/conv/sm90/exact_sum.cuh"
 #include "cuda/conv/sm90/self_repair.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_carry.cuh"

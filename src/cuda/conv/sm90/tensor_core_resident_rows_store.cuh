@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/conv/epilogue.cuh"
-#include "cuda/conv/epilogue_light.cuh"
+#include "cuda/conv/epilogue/epilogue.cuh"
+#include "cuda/conv/epilogue/light.cuh"
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_bias.cuh"
 #include "cuda/conv/sm90/tensor_core_resident_rows_carry.cuh"

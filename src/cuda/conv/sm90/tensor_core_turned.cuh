@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include "conv/problem.hpp"
-#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/sm90/tensor_core_turned_layout.cuh"
 #include "cuda/conv/sm90/tensor_core_turned_source.cuh"
 #include "cuda/conv/sm90/tensor_core_turned_store.cuh"

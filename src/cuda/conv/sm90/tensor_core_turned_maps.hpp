@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/sm90/tensor_core_turned_layout.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_maps.hpp"
 #include "cuda/conv/tap_gemm.hpp"

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/conv/epilogue_light.cuh"
+#include "cuda/conv/epilogue/light.cuh"
 #include "cuda/conv/sm90/tensor_core_turned_layout.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/shared.cuh"

@@ -6,10 +6,10 @@
 
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
+#include "cuda/conv/packed_weights.hpp"
 #include "cuda/conv/sm90/tensor_core_launch.cuh"
 #include "cuda/conv/sm90/tensor_core_units_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_maps.hpp"
-#include "cuda/conv/weights.hpp"
 
 namespace polyphase::cuda::tensor_core {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/sm90/tensor_core_units_chunks.cuh"
 #include "cuda/conv/sm90/tensor_core_units_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_wide_repair.cuh"

@@ -10,9 +10,9 @@
 
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
-#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/epilogue/epilogue.cuh"
+#include "cuda/conv/packed_weights.hpp"
 #include "cuda/conv/sm90/tensor_core_wide_steps.hpp"
-#include "cuda/conv/weights.hpp"
 #include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {

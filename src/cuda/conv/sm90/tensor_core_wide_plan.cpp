@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "conv/workspace.hpp"
-#include "cuda/conv/remembered.hpp"
+#include "cuda/conv/choice/plan_cache.hpp"
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm90/tensor_core_wide.hpp"
 #include "cuda/runtime/runtime.hpp"

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "conv/problem.hpp"
-#include "cuda/conv/epilogue.cuh"
+#include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/sm90/exact_sum.cuh"
 #include "cuda/conv/sm90/operand_source.cuh"
 #include "cuda/conv/sm90/tensor_core_wide_store.cuh"

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cuda/conv/epilogue_light.cuh"
+#include "cuda/conv/epilogue/light.cuh"
 #include "cuda/conv/sm90/operand.cuh"
 #include "cuda/conv/sm90/tensor_core_wide_steps.hpp"
 #include "cuda/conv/tap_gemm.hpp"
@@ -57,7 +57,7 @@ struct WideFinish {
 /// the first times the derivative that follows from the second.
 enum class Late { nothing, sum, activated_sum, derivative };
 
-/// StoreFinish (epilogue_light.cuh) for one of them.
+/// StoreFinish (epilogue/light.cuh) for one of them.
 template <class T>
 struct BesideFinish {
   bool is_relu;

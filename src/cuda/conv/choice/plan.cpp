@@ -1,0 +1,234 @@
+#include "cuda/conv/choice/plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <ostream>
+
+#include "cuda/conv/conv.hpp"
+#include "cuda/conv/depthwise/rows.hpp"
+#include "cuda/conv/direct/tiling.hpp"
+#include "cuda/conv/direct/wgrad_tiling.hpp"
+#include "cuda/conv/sm80/tensor_core_mma.hpp"
+#include "cuda/conv/sm90/tensor_core_forms.hpp"
+#include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
+#include "cuda/runtime/runtime.hpp"
+
+namespace polyphase::cuda {
+namespace {
+
+double product(std::initializer_list<std::int64_t> factors) {
+  double result = 1;
+  for (const std::int64_t factor : factors) result *= static_cast<double>(factor);
+  return result;
+}
+
+/// Bytes of x, y and w, each moved once.
+double tensor_bytes(const ConvProblem& p) {
+  const double elements =
+      product({p.N, p.C_in, p.L_in}) + product({p.N, p.C_out, p.L_out}) + product({p.C_in, p.channels_out_per_group(), p.K});
+  return elements * static_cast<double>(size_of(p.dtype));
+}
+
+/// How much of `count` rounded up to whole tiles is used.
+double used(std::int64_t count, std::int64_t tile) {
+  return static_cast<double>(count) / static_cast<double>((count + tile - 1) / tile * tile);
+}
+
+/// How much of the GPU `blocks` blocks keep busy.
+double filled(double blocks, const GpuRates& rates) { return std::min(1.0, std::max(blocks, 1.0) / rates.sm_count); }
+
+/// By the kernels' own choice of a tile.
+double direct_gather_seconds(const ConvProblem& p, ConvDirection direction, const GpuRates& rates) {
+  constexpr double kClock = 1.75e9, kSms = 132, kRate = GpuRates{}.ffma;  // of the GPU that the estimate was fitted on
+  const TapGemm form = make_tap_gemm(p, direction);
+  const direct::Choice choice = direct::choose(direct::kTiles32, form, rates.sm_count, true);
+  const double cycles = direct::estimate_cycles(form, direct::kTiles32[choice.tile], choice.slices, rates.sm_count);
+  const double slower = kRate * rates.sm_count / kSms / rates.ffma;
+  return std::max(slower * cycles / kClock, tensor_bytes(p) / (0.7 * rates.bandwidth)) + rates.launch;
+}
+
+/// Of the weight gradient by windows, with the sum of its slices: fitted to the toy step's layers on the GPU above.
+double wgrad_window_seconds(const direct::WgradWindowPlan& plan, const GpuRates& rates) {
+  constexpr double kHalfChunk = 7.0e-6, kEnds = 10e-6, kSms = 132, kRate = GpuRates{}.ffma;
+  const double slower = kRate * rates.sm_count / kSms / rates.ffma;
+  const double turns = std::ceil(static_cast<double>(plan.blocks) / rates.sm_count);
+  return slower * (turns * static_cast<double>(plan.chunks_per_half) * kHalfChunk + kEnds) + rates.launch;
+}
+
+double direct_seconds(const ConvProblem& p, ConvDirection direction, const GpuRates& rates) {
+  const bool is_gather = direction != ConvDirection::wgrad && p.N > 0 && p.L_in > 0 && p.L_out > 0;
+  if (p.dtype == DType::f32 && is_gather) return direct_gather_seconds(p, direction, rates);
+  if (direction == ConvDirection::wgrad && p.N > 0 && p.L_in > 0) {
+    if (const auto plan = direct::make_wgrad_window_plan(p, nullptr, nullptr, rates.sm_count))
+      return wgrad_window_seconds(*plan, rates);
+  }
+  const std::int64_t classes = std::min(p.S / std::gcd(p.S, p.D), p.K);
+  std::int64_t columns = 0, positions = 0;
+  switch (direction) {
+    case ConvDirection::forward:
+      columns = p.channels_out_per_group() * classes;
+      positions = (p.L_out + p.S - 1) / p.S;
+      break;
+    case ConvDirection::dgrad:
+      columns = p.channels_in_per_group();
+      positions = p.L_in;
+      break;
+    case ConvDirection::wgrad:
+      columns = p.channels_out_per_group() * p.K;
+      positions = p.channels_in_per_group();
+      break;
+  }
+  const std::int64_t tile = columns >= 32 ? 32 : columns > 4 ? 16 : 4;
+  const double small = columns >= 32 ? 1.0 : 0.5;  // narrow tiles read shared memory more often
+  double busy = 1.0;
+  if (direction != ConvDirection::wgrad)
+    busy = filled(product({p.N, p.G, (positions + 127) / 128, (columns + tile - 1) / tile}), rates);
+  const double rate = (p.dtype == DType::f64 ? rates.direct_f64 : rates.ffma) * small * busy *
+                      (direction == ConvDirection::wgrad ? 0.65 * used(positions, 8) * used(columns, 8)
+                                                         : used(columns, tile) * used(positions, 128));
+  return std::max(p.operations() / rate, tensor_bytes(p) / (0.7 * rates.bandwidth)) + 2 * rates.launch;
+}
+
+double depthwise_seconds(const ConvProblem& p, ConvDirection direction, const GpuRates& rates) {
+  const double waste = 1 / used(p.L_in, 56);
+  double seconds = std::max(waste * tensor_bytes(p) / (0.85 * rates.bandwidth), p.operations() / (0.4 * rates.ffma));
+  if (depthwise::has_many_rows(p, direction)) return std::max(tensor_bytes(p) / (0.6 * rates.bandwidth), 1e-6) + rates.launch;
+  // dgrad walks the rows of y that belong to a row of x one after the other, waiting for each where blocks are few.
+  constexpr double kRowSeconds = 0.6e-6;
+  if (direction == ConvDirection::dgrad)
+    seconds = std::max(seconds, kRowSeconds * static_cast<double>(p.channels_out_per_group()));
+  return seconds + rates.launch;
+}
+
+double gemm_seconds(const ConvProblem& p, ConvDirection direction, Precision precision, const GpuRates& rates) {
+  const std::int64_t rows = p.channels_out_per_group() * p.K, ci = p.channels_in_per_group();
+  double rate = p.dtype == DType::f64 ? rates.blas_f64 : p.dtype == DType::f32 ? rates.blas_f32 : rates.blas_half;
+  if (p.dtype == DType::f32 && precision == Precision::tf32) rate = rates.blas_tf32;
+  double blocks = product({p.N, p.G, (p.L_in + 127) / 128});
+  switch (direction) {
+    case ConvDirection::forward:
+      blocks *= static_cast<double>((rows + 127) / 128);
+      break;
+    case ConvDirection::dgrad:
+      blocks *= static_cast<double>((ci + 127) / 128);
+      break;
+    case ConvDirection::wgrad:
+      blocks = product({p.G, (rows + 127) / 128, (ci + 127) / 128, std::max<std::int64_t>(1, p.L_in / 2048)});
+      break;
+  }
+  rate *= used(ci, 32) * used(rows, 64) * filled(blocks, rates);
+  // Of 16 bits as slow as of 32: the passes over the columns are bound by their instructions.
+  const std::size_t word = std::max<std::size_t>(4, size_of(p.dtype));
+  const double column_bytes = product({p.N, p.G, rows, p.L_in}) * static_cast<double>(word);
+  const double pieces = std::ceil(column_bytes / (256.0 * (1 << 20)));
+  const double products =
+      direction == ConvDirection::wgrad ? static_cast<double>(p.N) : pieces * static_cast<double>(std::min(p.N, p.G));
+  // Weights of 16 bits are summed in floats, which are read and stored once more.
+  const double sum_bytes = direction == ConvDirection::wgrad && size_of(p.dtype) < 4 ? 10 * product({p.C_in, rows}) : 0;
+  return p.operations() / rate + (2 * column_bytes + tensor_bytes(p)) / (0.27 * rates.bandwidth) +
+         sum_bytes / (0.5 * rates.bandwidth) + (pieces + products) * 2 * rates.launch;
+}
+
+/// With all that a call does: scales, packing, and the pass that puts right what cannot be split.
+double tensor_core_seconds(const ConvProblem& p, ConvDirection direction, Precision precision, const GpuRates& rates) {
+  const std::int64_t classes = std::min(p.S / std::gcd(p.S, p.D), p.K);
+  const std::int64_t in = p.channels_in_per_group(), out = p.channels_out_per_group();
+  const double kind = p.dtype != DType::f32          ? rates.tensor_half
+                      : precision == Precision::tf32 ? rates.tensor_tf32
+                                                     : rates.tensor_f32;
+  constexpr double kPasses = 40e-6;  // for all but the products, however small the problem
+  double rate = kind, bandwidth = rates.bandwidth, blocks = 0, sums = 0;
+  switch (direction) {
+    case ConvDirection::forward:
+      rate *= used(out * classes, 64) * used(in, 16);
+      bandwidth *= 0.58;
+      blocks = product({p.N, p.G, (p.L_out / p.S + 127) / 128, (out * classes + 63) / 64});
+      break;
+    case ConvDirection::dgrad:
+      rate *= used(in, 64) * used(out, 16);
+      bandwidth *= 0.68;
+      blocks = product({p.N, p.G, (p.L_in + 127) / 128, (in + 63) / 64});
+      break;
+    case ConvDirection::wgrad:
+      rate *= used(std::max(in, out), 64) * used(std::min(in, out), 32);
+      bandwidth *= 0.6;
+      blocks = product({p.N, p.G, (p.L_in + 511) / 512, (in + 63) / 64, (out + 63) / 64});
+      sums = 12 * product({p.C_in, out, p.K}) / (0.25 * rates.bandwidth);  // stored, and added up
+      break;
+  }
+  return std::max(p.operations() / (rate * filled(blocks, rates)), tensor_bytes(p) / bandwidth) + sums + kPasses;
+}
+
+/// The same where it is known how the problem is cut.
+std::optional<double> tensor_core_known_seconds(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                                int device) {
+  const DeviceProperties& gpu = properties(device);
+  if (tensor_core::uses_mma(gpu.arch())) return std::nullopt;
+  if (direction == ConvDirection::wgrad)
+    return tensor_core::wgrad_seconds(problem, precision, gpu.sm_count, gpu.shared_bytes_per_block);
+  const auto chosen = tensor_core::chosen_form({problem, direction, precision}, device);
+  return chosen ? std::optional(chosen->seconds + kWrittenWeights) : std::nullopt;
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const ConvPlan& plan) {
+  out << plan.direction << ' ' << plan.problem << ' ' << plan.precision << ": " << plan.algorithm << " (";
+  const char* separator = "";
+  for (const Candidate& candidate : plan.candidates) {
+    out << separator << candidate.algorithm << ' ' << std::lround(candidate.seconds * 1e6) << " us";
+    separator = ", ";
+  }
+  return out << ')';
+}
+
+GpuRates rates_of(int device) {
+  const DeviceProperties& gpu = properties(device);
+  GpuRates rates;
+  const double scale = gpu.sm_count / 132.0;
+  rates.sm_count = gpu.sm_count;
+  rates.ffma *= scale * (gpu.arch() == 80 ? 0.5 : 1.0);  // sm_80 has half the FP32 lanes
+  rates.blas_f32 *= scale * (gpu.arch() == 80 ? 0.45 : 1.0);
+  rates.blas_f64 *= scale * (gpu.arch() == 80 ? 0.4 : gpu.arch() == 90 ? 1.0 : 0.02);
+  rates.direct_f64 *= scale * (gpu.arch() == 80 ? 0.4 : gpu.arch() == 90 ? 1.0 : 0.03);
+  rates.blas_tf32 *= scale * (gpu.arch() == 90 ? 1.0 : 0.4);
+  // By mma.sync: half of what wgmma reaches, measured on an H200; of older GPUs' share of its tensor cores, an estimate.
+  const double kind = !tensor_core::uses_mma(gpu.arch()) ? 1.0 : gpu.arch() == 90 ? 0.5 : 0.25;
+  for (double* rate : {&rates.tensor_f32, &rates.tensor_tf32, &rates.tensor_half}) *rate *= scale * kind;
+  rates.blas_half *= scale * (gpu.arch() == 90 ? 1.0 : 0.45);
+  rates.bandwidth *= gpu.arch() == 90 ? 1.0 : 0.35;
+  return rates;
+}
+
+double estimate(const ConvProblem& problem, ConvDirection direction, Algorithm algorithm, Precision precision,
+                const GpuRates& rates) {
+  switch (algorithm) {
+    case Algorithm::depthwise:
+      return depthwise_seconds(problem, direction, rates);
+    case Algorithm::gemm:
+      return gemm_seconds(problem, direction, precision, rates);
+    case Algorithm::tensor_core:
+      return tensor_core_seconds(problem, direction, precision, rates);
+    default:
+      return direct_seconds(problem, direction, rates);
+  }
+}
+
+ConvPlan make_conv_plan(const ConvProblem& problem, ConvDirection direction, Precision precision, int device) {
+  ConvPlan plan{problem, direction, precision, Algorithm::direct, {}};
+  const GpuRates rates = rates_of(device);
+  for (const Algorithm algorithm : {Algorithm::depthwise, Algorithm::direct, Algorithm::tensor_core, Algorithm::gemm}) {
+    if (can_implement(problem, direction, algorithm, precision, device)) continue;
+    // Where tensor_core knows its tiles it is known to be faster than the rates of the others say.
+    const auto known =
+        algorithm == Algorithm::tensor_core ? tensor_core_known_seconds(problem, direction, precision, device) : std::nullopt;
+    plan.candidates.push_back({algorithm, known ? *known : estimate(problem, direction, algorithm, precision, rates)});
+  }
+  std::stable_sort(plan.candidates.begin(), plan.candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+  if (!plan.candidates.empty()) plan.algorithm = plan.candidates.front().algorithm;
+  return plan;
+}
+
+}  // namespace polyphase::cuda

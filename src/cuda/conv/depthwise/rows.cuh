@@ -1,0 +1,169 @@
+#pragma once
+// The input gradient of many rows into one (Conv1d with few channels out). Device code and launch, for depthwise.cu.
+//
+// x[n,c,i] = sum over m, k of y[n, c*M + m, i + k - P] * w[c*M + m, k] for many rows m.
+//
+// A block has a tile of positions, and each of its warps every eighth row of them: nothing waits but for memory, several rows
+// of which a warp has under way. A thread owns four positions that begin where i - P is a multiple of four, so that it reads y
+// by quads, and its neighbours' from the L1 cache. The warps' sums are added in order through shared memory: same bits every
+// run. Bytes: y and x once.
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/conv/depthwise/rows.hpp"
+#include "cuda/conv/epilogue/epilogue.cuh"
+#include "cuda/conv/vector.cuh"
+#include "cuda/runtime/runtime.hpp"
+
+namespace polyphase::cuda::depthwise {
+
+inline constexpr int kRowWarps = 8, kRowTile = 128;
+/// Blocks an SM: as many as registers allow without spilling, which GPUs before sm_90 do sooner.
+[[nodiscard]] constexpr int row_blocks([[maybe_unused]] int quads, [[maybe_unused]] bool aligned) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+  if (aligned && (quads == 3 || quads == 4)) return 2;
+#endif
+  return 3;
+}
+
+/// A launch, made on the host.
+struct RowsLaunch {
+  int M, K, P, C;
+  int length, out_length;  // of a row of y, of x
+  std::int64_t blocks;
+  int tiles;
+};
+
+/// Four neighbours of a row, zeros outside [0, length).
+template <bool kAligned>
+__device__ __forceinline__ float4 read_quad(const float* __restrict__ row, int e, int length) {
+  if constexpr (kAligned) {
+    return e >= 0 && e < length ? *reinterpret_cast<const float4*>(row + e) : float4{};
+  } else {
+    float4 quad{};
+    if (e >= 0 && e < length) quad.x = row[e];
+    if (e + 1 >= 0 && e + 1 < length) quad.y = row[e + 1];
+    if (e + 2 >= 0 && e + 2 < length) quad.z = row[e + 2];
+    if (e + 3 >= 0 && e + 3 < length) quad.w = row[e + 3];
+    return quad;
+  }
+}
+
+struct Row {
+  std::int64_t row;
+  int channel;
+};
+/// The row of x that a block has a tile of. Where rows are aligned by divisions of 32 bits, for those of 64 are calls, which
+/// take registers from their caller; others have the registers.
+template <bool kAligned>
+__device__ __forceinline__ Row row_of(const RowsLaunch& launch, std::int64_t block) {
+  using Index = std::conditional_t<kAligned, std::uint32_t, std::int64_t>;
+  const Index row = static_cast<Index>(block) / static_cast<Index>(launch.tiles);
+  return {static_cast<std::int64_t>(row), static_cast<int>(row % static_cast<Index>(launch.C))};
+}
+
+/// A tile of one row of x a block. `kAligned`: rows of y are whole quads at multiples of 16 bytes.
+template <int kQuads, bool kAligned>
+__global__ void __launch_bounds__(32 * kRowWarps, row_blocks(kQuads, kAligned))
+    rows_kernel(const __grid_constant__ RowsLaunch launch, const __grid_constant__ Epilogue epilogue,
+                const float* __restrict__ y, const float* __restrict__ w, const float* __restrict__ bias, float* x) {
+  constexpr int kWords = 4 * kQuads, kMost = kWords - 3;  // taps
+  constexpr int kAhead = kQuads <= 3 ? 4 : 2;             // rows of a warp under way
+  __shared__ alignas(16) float parts[kRowWarps][kRowTile];
+  extern __shared__ __align__(16) float weights[];  // (M, kWords)
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int M = launch.M, K = launch.K, skew = launch.P % 4;
+  for (std::int64_t block = blockIdx.x; block < launch.blocks; block += gridDim.x) {
+    const auto [row, channel] = row_of<kAligned>(launch, block);
+    const int first = static_cast<int>(block - row * launch.tiles) * kRowTile + (skew == 0 ? 0 : skew - 4);
+    const int e = first + 4 * lane - launch.P;  // a multiple of four
+    const float* const rows = y + row * M * launch.length;
+    float sums[4] = {};
+    bool has_weights = false;
+#pragma unroll 1
+    for (int m0 = warp; m0 < M; m0 += kAhead * kRowWarps) {
+      alignas(16) float window[kAhead][kWords];
+#pragma unroll
+      for (int a = 0; a < kAhead; ++a) {
+        const int m = m0 + a * kRowWarps;
+        if (m >= M) break;
+#pragma unroll
+        for (int q = 0; q < kQuads; ++q)
+          reinterpret_cast<float4*>(window[a])[q] =
+              read_quad<kAligned>(rows + static_cast<std::int64_t>(m) * launch.length, e + 4 * q, launch.length);
+      }
+      if (!has_weights) {  // behind the first rows, so that both are under way
+        has_weights = true;
+        for (int i = static_cast<int>(threadIdx.x); i < M * kWords; i += 32 * kRowWarps) {
+          const int m = i / kWords, k = i % kWords;
+          if (k < K) weights[i] = w[(static_cast<std::int64_t>(channel) * M + m) * K + k];
+        }
+        __syncthreads();
+      }
+#pragma unroll
+      for (int a = 0; a < kAhead; ++a) {
+        const int m = m0 + a * kRowWarps;
+        if (m >= M) break;
+        alignas(16) float ws[kWords];
+        load_vector(weights + m * kWords, ws);
+#pragma unroll
+        for (int k = 0; k < kMost; ++k) {
+          if (k > kMost - 4 && k >= K) break;
+#pragma unroll
+          for (int p = 0; p < 4; ++p) sums[p] += window[a][p + k] * ws[k];
+        }
+      }
+    }
+    *reinterpret_cast<float4*>(&parts[warp][4 * lane]) = {sums[0], sums[1], sums[2], sums[3]};
+    __syncthreads();
+    const int thread = static_cast<int>(threadIdx.x), i = first + thread;
+    if (thread < kRowTile && i >= 0 && i < launch.out_length) {
+      float sum = parts[0][thread];
+#pragma unroll
+      for (int other = 1; other < kRowWarps; ++other) sum += parts[other][thread];
+      float* const to = x + row * launch.out_length + i;
+      *to = epilogue.finish<float>(bias != nullptr ? sum + bias[channel] : sum, channel, to);
+    }
+    __syncthreads();  // read before the next tile's sums
+  }
+}
+
+template <int kQuads>
+void launch_rows(const ConvProblem& problem, const float* y, const float* w, const float* bias, float* x,
+                 const Epilogue& epilogue, cudaStream_t stream) {
+  constexpr std::int64_t kMostBlocks = 1 << 20;
+  RowsLaunch launch{};
+  launch.M = static_cast<int>(problem.channels_out_per_group()), launch.K = static_cast<int>(problem.K);
+  launch.P = static_cast<int>(problem.P_l), launch.C = static_cast<int>(problem.C_in);
+  launch.length = static_cast<int>(problem.L_out), launch.out_length = static_cast<int>(problem.L_in);
+  const std::int64_t before = (4 - problem.P_l % 4) % 4;  // positions of the first tile that lie before the row
+  launch.tiles = static_cast<int>((problem.L_in + before + kRowTile - 1) / kRowTile);
+  launch.blocks = problem.N * problem.C_in * launch.tiles;
+  const auto grid = static_cast<unsigned>(std::min(launch.blocks, kMostBlocks));
+  const std::size_t shared = static_cast<std::size_t>(launch.M) * kQuads * 16;
+  const bool aligned = reinterpret_cast<std::uintptr_t>(y) % 16 == 0 && problem.L_out % 4 == 0;
+  auto* const kernel = aligned ? rows_kernel<kQuads, true> : rows_kernel<kQuads, false>;
+  kernel<<<grid, 32 * kRowWarps, shared, stream>>>(launch, epilogue, y, w, bias, x);
+  check_launch("conv depthwise: many rows");
+}
+
+/// depthwise::gather of dgrad where has_many_rows().
+inline void rows_dgrad(const ConvProblem& problem, const float* y, const float* w, const float* bias, float* x,
+                       const Epilogue& epilogue, cudaStream_t stream) {
+  switch (row_quads(problem)) {
+    case 1:
+      return launch_rows<1>(problem, y, w, bias, x, epilogue, stream);
+    case 2:
+      return launch_rows<2>(problem, y, w, bias, x, epilogue, stream);
+    case 3:
+      return launch_rows<3>(problem, y, w, bias, x, epilogue, stream);
+    case 4:
+      return launch_rows<4>(problem, y, w, bias, x, epilogue, stream);
+    default:
+      return launch_rows<5>(problem, y, w, bias, x, epilogue, stream);
+  }
+}
+
+}  // namespace polyphase::cuda::depthwise

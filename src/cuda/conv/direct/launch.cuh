@@ -1,0 +1,116 @@
+#pragma once
+// Host side of the direct kernels: the packed weights and the launch. Included by one .cu file per dtype, and window.cu.
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/conv/direct/direct.hpp"
+#include "cuda/conv/direct/kernel.cuh"
+#include "cuda/conv/direct/pack.cuh"
+#include "cuda/conv/direct/row.cuh"
+#include "cuda/memory/allocator.hpp"
+#include "cuda/runtime/runtime.hpp"
+
+namespace polyphase::cuda::direct {
+
+/// What every launch of one call shares.
+template <class T>
+struct Call {
+  const ConvProblem& problem;
+  ConvDirection direction;
+  const Epilogue& epilogue;
+  const T *source, *w, *bias;
+  T* out;
+  int device;
+  cudaStream_t stream;
+};
+
+[[nodiscard]] inline std::int64_t packed_words(const TapGemm& form, const Steps& steps) {
+  return form.G * steps.column_tiles * steps.row_steps * steps.plane_steps * steps.tap_steps * steps.weight_words;
+}
+
+template <class T, class A>
+void pack_weights(const Call<T>& call, const TapGemm& form, const Steps& steps, const Tile& tile, A* packed) {
+  const std::int64_t count = packed_words(form, steps);
+  const auto grid = static_cast<unsigned>(std::min<std::int64_t>((count + 255) / 256, 4096));
+  const auto pack = [&]<class Index>(Index) {
+    pack_weights_kernel<T, A, Index><<<grid, 256, 0, call.stream>>>(form, steps, call.problem.K, tile.columns,
+                                                                    call.direction == ConvDirection::forward,
+                                                                    static_cast<Index>(count), call.w, packed);
+  };
+  if (count < std::int64_t{1} << 31) {
+    pack(std::uint32_t{});
+  } else {
+    pack(std::uint64_t{});
+  }
+  check_launch("conv direct: pack weights");
+}
+
+/// Launches with `words` words of dynamic shared memory, one block for each of `blocks` as far as a grid goes.
+template <class Kernel, class... Arguments>
+void launch_blocks(Kernel* kernel, std::int64_t blocks, const Tile& tile, std::size_t shared, cudaStream_t stream,
+                   Arguments... arguments) {
+  allow_shared_memory(kernel, static_cast<std::int64_t>(shared));
+  const auto grid = static_cast<unsigned>(std::min<std::int64_t>(blocks, INT32_MAX));
+  kernel<<<grid, tile.threads(), shared, stream>>>(arguments...);
+  check_launch("conv direct");
+}
+
+template <class T, int kTileP, int kTileC, int kThreadP, int kThreadC>
+void launch_general(const Call<T>& call, const TapGemm& form, const Tile& tile) {
+  using A = typename AccumulatorOf<T>::type;
+  const Steps steps = make_steps(form, tile, sizeof(A));
+  const Buffer packed(static_cast<std::size_t>(packed_words(form, steps)) * sizeof(A), call.device);
+  pack_weights(call, form, steps, tile, packed.as<A>());
+  launch_blocks(tap_gemm_kernel<T, kTileP, kTileC, kThreadP, kThreadC>, steps.blocks, tile,
+                shared_words(tile, steps) * sizeof(A), call.stream, form, steps, call.epilogue, call.source,
+                static_cast<const A*>(packed.as<A>()), call.bias, call.out);
+}
+
+/// By a window of the source, f32 alone: rows 8 to 13 of kTiles32.
+void launch_windows(const Call<float>& call, const TapGemm& form, const Choice& choice);
+/// From one channel, where is_row(form).
+void launch_row(const Call<float>& call, const TapGemm& form);
+
+/// The body of gather() for one dtype.
+template <class T>
+void gather_as(const ConvProblem& problem, ConvDirection direction, const T* source, const T* w, const T* bias, T* out,
+               const Epilogue& epilogue, int device, cudaStream_t stream, int tile, int slices) {
+  const TapGemm form = make_tap_gemm(problem, direction);
+  const int sms = properties(device).sm_count;
+  const Call<T> call{problem, direction, epilogue, source, w, bias, out, device, stream};
+  if constexpr (std::is_same_v<T, double>) {
+    const std::size_t i = choose(kTiles64, form, sms, false, tile).tile;
+    if (i == 0) return launch_general<T, 128, 64, 4, 8>(call, form, kTiles64[i]);
+    return launch_general<T, 128, 16, 4, 4>(call, form, kTiles64[i]);
+  } else {
+    if constexpr (std::is_same_v<T, float>) {
+      if (tile < 0 && is_row(form)) return launch_row(call, form);
+    }
+    const Choice choice = choose(kTiles32, form, sms, std::is_same_v<T, float>, tile, slices);
+    const Tile& chosen = kTiles32[choice.tile];
+    if constexpr (std::is_same_v<T, float>) {
+      if (chosen.body == Body::window) return launch_windows(call, form, choice);
+    }
+    switch (choice.tile) {
+      case 0:
+        return launch_general<T, 128, 128, 4, 16>(call, form, chosen);
+      case 1:
+      case 2:
+        return launch_general<T, 128, 64, 4, 16>(call, form, chosen);
+      case 3:
+        return launch_general<T, 256, 64, 8, 8>(call, form, chosen);
+      case 4:
+        return launch_general<T, 128, 32, 4, 16>(call, form, chosen);
+      case 5:
+        return launch_general<T, 256, 32, 8, 8>(call, form, chosen);
+      case 6:
+        return launch_general<T, 128, 16, 4, 4>(call, form, chosen);
+      default:
+        return launch_general<T, 512, 4, 4, 4>(call, form, chosen);
+    }
+  }
+}
+
+}  // namespace polyphase::cuda::direct

@@ -1,0 +1,86 @@
+#pragma once
+// How the direct weight gradient cuts a problem for its window kernel (wgrad_window.cuh). Plain host code.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "conv/problem.hpp"
+
+namespace polyphase::cuda::direct {
+
+inline constexpr int kChunk = 32;       // positions of a stage
+inline constexpr int kWgradStages = 3;  // one barrier a step
+// A slice sums at most this many chunks one after another: rounding errors grow with the root of that number.
+inline constexpr std::int64_t kSliceChunks = 512;
+
+inline constexpr int kWindowTaps = 8;     // of a thread
+inline constexpr int kWindowXPitch = 36;  // eight rows of x begin in different banks
+inline constexpr int kWindowHalves = 2;
+inline constexpr int kWindowLanes = 8;                    // threads side by side along ci
+inline constexpr int kWindowChannels = 8 * kWindowLanes;  // ci of a tile
+
+/// Words of a row of y in a stage, and from one row to the next: four rows begin in different banks.
+constexpr int window_words(int stride) { return (stride * (kChunk - 1) + kWindowTaps + 3) / 4 * 4; }
+constexpr int window_pitch(int stride) { return window_words(stride) + (36 - window_words(stride) % 32) % 32; }
+
+/// A launch of the kernel, made on the host.
+struct WgradWindowPlan {
+  int co_tile;  // a tile is kWindowChannels x co_tile x kWindowTaps weights
+  int ci_tiles, co_tiles, tap_tiles;
+  int threads;  // of a half: kWindowLanes * co_tile, whole warps
+  int stage_words;
+  int x_vector, y_vector;  // words of a copy
+  std::int64_t chunks_per_row, chunks, chunks_per_half, slices, blocks;
+  std::int64_t slots;  // partial sums of a slice: (tile of weights, 64 sums of a thread, thread)
+};
+
+/// Shared memory of a block: the stages of its halves, or in their place the second half's sums.
+[[nodiscard]] inline std::size_t window_shared_bytes(const WgradWindowPlan& plan) {
+  const int stages = kWindowHalves * kWgradStages * plan.stage_words;
+  return sizeof(float) * static_cast<std::size_t>(std::max(stages, 64 * plan.threads));
+}
+
+/// The launch of the window kernel, or nothing where the general one is faster or has to do it: tiles that are less than three
+/// quarters full, or too few blocks. `x` and `y` say how wide copies can be. A pure function of problem, alignment and SM
+/// count.
+[[nodiscard]] inline std::optional<WgradWindowPlan> make_wgrad_window_plan(const ConvProblem& problem, const void* x,
+                                                                           const void* y, int sm_count) {
+  if (problem.dtype != DType::f32 || problem.D != 1 || (problem.S != 1 && problem.S != 2 && problem.S != 4))
+    return std::nullopt;
+  const auto tiles_of = [](std::int64_t value, std::int64_t tile) { return static_cast<int>((value + tile - 1) / tile); };
+  const std::int64_t ci = problem.channels_in_per_group(), co = problem.channels_out_per_group();
+  WgradWindowPlan plan{};
+  plan.co_tile = 32;
+  while (plan.co_tile > 8 && plan.co_tile / 2 >= co) plan.co_tile /= 2;
+  plan.threads = kWindowLanes * plan.co_tile;
+  plan.ci_tiles = tiles_of(ci, kWindowChannels), plan.co_tiles = tiles_of(co, plan.co_tile);
+  plan.tap_tiles = tiles_of(problem.K, kWindowTaps);
+  const auto S = static_cast<int>(problem.S);
+  plan.stage_words = kWindowChannels * kWindowXPitch + plan.co_tile * window_pitch(S);
+  const auto is_multiple = [](const void* pointer, std::int64_t length, std::int64_t words) {
+    return reinterpret_cast<std::uintptr_t>(pointer) % (4 * static_cast<std::uintptr_t>(words)) == 0 && length % words == 0;
+  };
+  plan.x_vector = is_multiple(x, problem.L_in, 4) ? 4 : 1;
+  plan.y_vector = 1;
+  for (const int words : {2, 4})
+    if (is_multiple(y, problem.L_out, words) && problem.P_l % words == 0) plan.y_vector = words;
+  plan.chunks_per_row = tiles_of(problem.L_in, kChunk);
+  plan.chunks = problem.N * plan.chunks_per_row;
+  const std::int64_t tiles = problem.G * plan.ci_tiles * plan.co_tiles * plan.tap_tiles;
+  plan.slots = tiles * 64 * plan.threads;
+  const double full = static_cast<double>(problem.G * ci * co * problem.K) / static_cast<double>(plan.slots);
+  if (full < 0.75 || plan.slots >= std::int64_t{1} << 31) return std::nullopt;
+  const std::int64_t slices = std::max<std::int64_t>(1, sm_count / tiles);
+  const std::int64_t of_slice = (plan.chunks + kWindowHalves * slices - 1) / (kWindowHalves * slices);
+  plan.chunks_per_half = std::clamp<std::int64_t>(of_slice, 1, kSliceChunks);
+  plan.slices = (plan.chunks + kWindowHalves * plan.chunks_per_half - 1) / (kWindowHalves * plan.chunks_per_half);
+  plan.blocks = tiles * plan.slices;
+  // A block has an SM to itself: the last turn of the SMs must not be half idle.
+  const std::int64_t turns = (plan.blocks + sm_count - 1) / sm_count;
+  if (10 * plan.blocks < 9 * turns * sm_count || plan.blocks > INT32_MAX) return std::nullopt;
+  return plan;
+}
+
+}  // namespace polyphase::cuda::direct

@@ -1,9 +1,0 @@
-// The direct kernel for f16.
-#include "cuda/conv/direct_launch.cuh"
-
-namespace polyphase::cuda::direct {
-
-template void gather_as<__half>(const ConvProblem&, ConvDirection, const __half*, const __half*, const __half*, __half*,
-                                const Epilogue&, int, cudaStream_t, int, int);
-
-}  // namespace polyphase::cuda::direct

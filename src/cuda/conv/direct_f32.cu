@@ -1,9 +1,0 @@
-// The direct kernel for f32.
-#include "cuda/conv/direct_launch.cuh"
-
-namespace polyphase::cuda::direct {
-
-template void gather_as<float>(const ConvProblem&, ConvDirection, const float*, const float*, const float*, float*,
-                               const Epilogue&, int, cudaStream_t, int, int);
-
-}  // namespace polyphase::cuda::direct

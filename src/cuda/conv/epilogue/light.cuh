@@ -1,0 +1,87 @@
+#pragma once
+// Epilogues that are a few instructions on a number in a register: ReLU or LeakyReLU, or its derivative, and a residual.
+
+#include <cstdint>
+
+#include "cuda/conv/epilogue/epilogue.cuh"
+
+namespace polyphase::cuda {
+
+/// The words of Epilogue::apply() for float, with what it looks at in registers.
+struct LightActivation {
+  bool is_there, is_relu;
+  float slope;
+  /// Whether it is one, or none.
+  [[nodiscard]] static __host__ __device__ constexpr bool is_light(Activation activation) {
+    return activation == Activation::none || activation == Activation::relu || activation == Activation::leaky_relu;
+  }
+  /// It is there where it is all that there is to do.
+  __device__ __forceinline__ explicit LightActivation(const Epilogue& epilogue)
+      : LightActivation(epilogue, !epilogue.is_late() && (epilogue.activation == Activation::relu ||
+                                                          epilogue.activation == Activation::leaky_relu)) {}
+  __device__ __forceinline__ LightActivation(const Epilogue& epilogue, bool is_there_)
+      : is_there(is_there_), is_relu(epilogue.activation == Activation::relu), slope(static_cast<float>(epilogue.slope)) {}
+  __device__ __forceinline__ float operator()(float value) const {
+    return value < 0.0F ? (is_relu ? 0.0F : slope * value) : value;
+  }
+};
+
+/// Epilogue::finished() of an epilogue that is_light(), for sums in float with their bias and outputs of T: everything that it
+/// looks at in registers, no branch at a number. What is not there is read as what leaves a number as it is.
+template <class T>
+class StoreFinish {
+ public:
+  using Others = Epilogue::Others<float>;
+  /// `adds`: a residual, if there is one.
+  __device__ __forceinline__ explicit StoreFinish(const Epilogue& epilogue, bool adds = true)
+      : residual_(adds ? epilogue.residual : 0),
+        derivative_(epilogue.derivative),
+        is_relu_(epilogue.activation == Activation::relu),
+        slope_(epilogue.activation == Activation::leaky_relu ? static_cast<float>(epilogue.slope) : 1.0F),
+        scale_(residual_ != 0 ? static_cast<float>(epilogue.scale) : 1.0F) {}
+
+  /// What lies beside the output that goes to `to`: ask early, for many outputs at a time.
+  [[nodiscard]] __device__ __forceinline__ Others others(const T* to) const {
+    return {residual_ != 0 ? static_cast<float>(*Epilogue::beside(to, residual_)) : -0.0F,
+            derivative_ != 0 ? static_cast<float>(*Epilogue::beside(to, derivative_)) : 1.0F};
+  }
+  /// What others() gives where nothing is read.
+  [[nodiscard]] static __device__ __forceinline__ Others nothing() { return {-0.0F, 1.0F}; }
+
+  /// The output, rounded to T.
+  [[nodiscard]] __device__ __forceinline__ float operator()(float sum, const Others& other) const {
+    const float value = rounded(sum), low = is_relu_ ? 0.0F : rounded(slope_ * value);
+    const bool is_low = derivative_ != 0 ? !(other.result > 0.0F) : value < 0.0F;
+    return rounded(fmaf(scale_, is_low ? low : value, other.added));
+  }
+
+ private:
+  static __device__ __forceinline__ float rounded(float value) { return static_cast<float>(static_cast<T>(value)); }
+
+  std::int64_t residual_, derivative_;
+  bool is_relu_;
+  float slope_, scale_;
+};
+
+/// What of an epilogue is done at a time: all of it, where it has one of the two, or first its derivative and then its
+/// residual.
+enum class FinishPart { all, derivative, residual };
+
+/// StoreFinish of what has one of the two things: a residual or what gives the derivative.
+template <class T>
+class FinishBeside {
+ public:
+  __device__ __forceinline__ explicit FinishBeside(const Epilogue& epilogue, FinishPart part = FinishPart::all)
+      : finish_(epilogue, part != FinishPart::derivative), adds_(epilogue.residual != 0 && part != FinishPart::derivative) {}
+  /// The output, rounded to T.
+  [[nodiscard]] __device__ __forceinline__ float operator()(float sum, float beside) const {
+    const auto nothing = StoreFinish<T>::nothing();
+    return finish_(sum, {adds_ ? beside : nothing.added, adds_ ? nothing.result : beside});
+  }
+
+ private:
+  StoreFinish<T> finish_;
+  bool adds_;
+};
+
+}  // namespace polyphase::cuda

@@ -1,0 +1,94 @@
+#pragma once
+// The column buffer of Algorithm::gemm: kernels between it and the high-rate side y.
+//
+// columns[(n, g)][co*K + k][i - i_begin] stands for y[n, co, S*i + k*D - P_l]; a piece holds the low-rate positions [i_begin,
+// i_end).
+
+#include <cstdint>
+
+#include "conv/problem.hpp"
+#include "cuda/conv/epilogue/epilogue.cuh"
+#include "cuda/conv/vector.cuh"
+
+namespace polyphase::cuda::gemm {
+
+/// A piece of the work: samples, groups and positions whose columns are in the buffer at the same time.
+struct Piece {
+  std::int64_t n_begin, n_count;
+  std::int64_t g_begin, g_count;
+  std::int64_t i_begin, i_count;  // columns of the buffer
+  std::int64_t t_begin, t_count;  // outputs that col2im finishes
+};
+
+/// columns = the values of y they stand for, zero outside the row.
+template <class T>
+__global__ void im2col_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ Piece piece,
+                              const T* __restrict__ y, T* __restrict__ columns) {
+  const std::int64_t co_per_group = problem.C_out / problem.G;
+  const std::int64_t rows = piece.n_count * piece.g_count * co_per_group * problem.K;
+  const std::int64_t spans = (piece.i_count + blockDim.x - 1) / blockDim.x;
+  for (std::int64_t block = blockIdx.x; block < rows * spans; block += gridDim.x) {
+    const std::int64_t row = block / spans;
+    const std::int64_t i = (block - row * spans) * blockDim.x + threadIdx.x;
+    if (i >= piece.i_count) continue;
+    const std::int64_t k = row % problem.K, channel = row / problem.K;
+    const std::int64_t co = channel % co_per_group, rest = channel / co_per_group;
+    const std::int64_t g = piece.g_begin + rest % piece.g_count, n = piece.n_begin + rest / piece.g_count;
+    const std::int64_t t = problem.S * (piece.i_begin + i) + k * problem.D - problem.P_l;
+    const bool inside = t >= 0 && t < problem.L_out;
+    columns[row * piece.i_count + i] =
+        inside ? y[((n * problem.G + g) * co_per_group + co) * problem.L_out + t] : static_cast<T>(0);
+  }
+}
+
+/// y = epilogue(bias + the columns that meet in it, summed in the order of the taps).
+template <class T, class A>
+__global__ void col2im_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ Piece piece,
+                              const __grid_constant__ Epilogue epilogue, const A* __restrict__ columns,
+                              const T* __restrict__ bias, T* __restrict__ y) {
+  const std::int64_t co_per_group = problem.C_out / problem.G;
+  const std::int64_t rows = piece.n_count * piece.g_count * co_per_group;
+  const std::int64_t spans = (piece.t_count + blockDim.x - 1) / blockDim.x;
+  const std::int64_t whole = problem.D / problem.S, part = problem.D - whole * problem.S;
+  for (std::int64_t block = blockIdx.x; block < rows * spans; block += gridDim.x) {
+    const std::int64_t row = block / spans;
+    const std::int64_t offset = (block - row * spans) * blockDim.x + threadIdx.x;
+    if (offset >= piece.t_count) continue;
+    const std::int64_t t = piece.t_begin + offset;
+    const std::int64_t co = row % co_per_group, rest = row / co_per_group;
+    const std::int64_t g = piece.g_begin + rest % piece.g_count, n = piece.n_begin + rest / piece.g_count;
+    const std::int64_t channel = g * co_per_group + co;
+    // t + P_l - k*D = S*i + remainder, kept up to date from tap to tap.
+    std::int64_t i = (t + problem.P_l) / problem.S;
+    std::int64_t remainder = t + problem.P_l - i * problem.S;
+    A sum = 0;
+    const A* from = columns + row * problem.K * piece.i_count - piece.i_begin;
+    for (std::int64_t k = 0; k < problem.K; ++k, from += piece.i_count) {
+      if (remainder == 0 && i >= 0 && i < problem.L_in) sum += from[i];
+      i -= whole;
+      remainder -= part;
+      if (remainder < 0) remainder += problem.S, --i;
+    }
+    if (bias != nullptr) sum += static_cast<A>(bias[channel]);
+    T* const to = y + (n * problem.C_out + channel) * problem.L_out + t;
+    *to = epilogue.finish<T>(sum, channel, to);
+  }
+}
+
+/// x[n, ci, i] = bias[ci], for the GEMM to add to.
+template <class T>
+__global__ void fill_bias_kernel(std::int64_t count, std::int64_t length, std::int64_t channels, const T* __restrict__ bias,
+                                 T* __restrict__ x) {
+  for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; i < count;
+       i += static_cast<std::int64_t>(gridDim.x) * blockDim.x)
+    x[i] = bias[i / length % channels];
+}
+
+template <class T, class A>
+__global__ void round_kernel(std::int64_t count, const A* __restrict__ from, T* __restrict__ to) {
+  for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; i < count;
+       i += static_cast<std::int64_t>(gridDim.x) * blockDim.x)
+    to[i] = static_cast<T>(from[i]);
+}
+
+}  // namespace polyphase::cuda::gemm
