@@ -27,7 +27,7 @@
 #include "conv_options.hpp"
 #include "cuda/conv/choice/plan.hpp"
 #include "cuda/conv/conv.hpp"
-#include "cuda/conv/sm80/tensor_core_mma.hpp"
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "gpu_case.hpp"

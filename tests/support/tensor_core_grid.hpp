@@ -154,4 +154,58 @@ void check_as_accurate_as_plain(const Array<float>& got, ConvArrays<float> array
   CHECK_MESSAGE(worst <= kErrorOverPlain * worst_plain, what, ": ", worst, " against ", worst_plain);
 }
 
+/// Strides, dilations, groups, paddings and lengths around the tiles, with channels enough for the tensor cores.
+inline std::vector<ConvProblem> dense_problems() {
+  std::vector<ConvProblem> problems;
+  Picker pick(5);
+  const std::int64_t lengths[] = {1, 2, 31, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 513};
+  for (int turn = 0; turn < 60; ++turn) {
+    ConvProblem p;
+    p.N = pick(1, 2);
+    p.G = turn % 4 == 0 ? 2 : 1;
+    p.C_in = p.G * pick(8, turn % 5 == 0 ? 140 : 24);
+    p.C_out = p.G * pick(8, turn % 7 == 0 ? 130 : 24);
+    p.L_in = lengths[pick(0, 13)];
+    p.S = pick(1, turn % 11 == 0 ? 12 : 4);
+    p.D = turn % 3 == 0 ? pick(1, 5) : 1;
+    p.K = turn % 2 == 0 ? p.S * pick(1, 3) : pick(1, 9);
+    p.P_l = pick(0, std::min<std::int64_t>(5, ((p.L_in - 1) * p.S + p.D * (p.K - 1)) / 2));
+    p.P_r = p.P_l / 2;
+    p.OP = pick(0, std::max(p.S, p.D) - 1);
+    p = sized(p);
+    if (p.L_out > 0) problems.push_back(p);
+  }
+  return thinned(std::move(problems));
+}
+
+/// Stride and dilation 1 and many channels: what is done with the source in registers. Some rows are whole sectors, some odd.
+inline std::vector<ConvProblem> row_problems() {
+  std::vector<ConvProblem> problems;
+  const std::int64_t channels[][2] = {{128, 128}, {70, 128}, {128, 97}, {16, 200}};
+  const std::int64_t lengths[] = {1, 62, 64, 129, 192, 511, 640};
+  int turn = 0;
+  for (const auto& [in, out] : channels) {
+    for (const std::int64_t length : lengths) {
+      ConvProblem p;
+      p.N = 1 + turn % 2;
+      p.G = turn % 5 == 4 ? 2 : 1;
+      p.C_in = in * p.G;
+      p.C_out = out * p.G;
+      p.L_in = length;
+      p.K = turn % 3 == 2 ? 5 : 3;
+      p.P_l = turn % 4 == 1 ? 0 : std::min<std::int64_t>(p.K / 2, length / 2);
+      p.P_r = turn % 4 == 2 ? 0 : p.P_l;
+      ++turn;
+      p = sized(p);
+      if (p.L_out > 0) problems.push_back(p);
+    }
+  }
+  problems = thinned(std::move(problems));
+  // Even rows that do not begin at sectors, in every grid: tiles that carry, in runs of more than one block's, too.
+  problems.push_back(sized({.N = 2, .C_in = 128, .C_out = 128, .L_in = 640, .K = 3}));
+  problems.push_back(sized({.N = 1, .C_in = 40, .C_out = 128, .L_in = 512, .K = 5, .P_l = 1, .P_r = 1}));
+  problems.push_back(sized({.N = 3, .C_in = 24, .C_out = 128, .L_in = 1200, .K = 3, .G = 1}));
+  return problems;
+}
+
 }  // namespace polyphase::testing

@@ -11,7 +11,7 @@
 #include "cuda/conv/direct/direct.hpp"
 #include "cuda/conv/epilogue/finish.hpp"
 #include "cuda/conv/gemm/gemm.hpp"
-#include "cuda/conv/sm90/tensor_core.hpp"
+#include "cuda/conv/tensor_core/tensor_core.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "tensor/error.hpp"
 #include "tensor/log.hpp"

@@ -9,9 +9,9 @@
 #include "cuda/conv/depthwise/rows.hpp"
 #include "cuda/conv/direct/tiling.hpp"
 #include "cuda/conv/direct/wgrad_tiling.hpp"
-#include "cuda/conv/sm80/tensor_core_mma.hpp"
-#include "cuda/conv/sm90/tensor_core_forms.hpp"
-#include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
+#include "cuda/conv/tensor_core/choice/kernels.hpp"
+#include "cuda/conv/tensor_core/wgrad/tiling.hpp"
 #include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda {

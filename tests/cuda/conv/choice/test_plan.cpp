@@ -2,8 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include "cuda/conv/sm90/tensor_core_forms.hpp"
-#include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
+#include "cuda/conv/tensor_core/choice/kernels.hpp"
+#include "cuda/conv/tensor_core/wgrad/tiling.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "support/conv.hpp"
 #include "support/skip.hpp"

@@ -1,7 +1,0 @@
-#include "cuda/conv/sm80/tensor_core_mma_launch.cuh"
-
-namespace polyphase::cuda::tensor_core {
-
-template void mma_multiply<WideScaled>(const MmaCall<float>& call, int shape);
-
-}  // namespace polyphase::cuda::tensor_core

@@ -1,7 +1,0 @@
-#include "cuda/conv/sm80/tensor_core_mma_wgrad_launch.cuh"
-
-namespace polyphase::cuda::tensor_core {
-
-template void mma_wgrad<WideHalf>(const WgradCall& call, const MmaWgradSteps& steps);
-
-}  // namespace polyphase::cuda::tensor_core

@@ -1,7 +1,0 @@
-#include "cuda/conv/sm90/tensor_core_wgrad_launch.cuh"
-
-namespace polyphase::cuda::tensor_core {
-
-void wgrad_half(const WgradCall& call) { launch_wgrad<WgradHalf>(call); }
-
-}  // namespace polyphase::cuda::tensor_core

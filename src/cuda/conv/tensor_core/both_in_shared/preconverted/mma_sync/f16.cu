@@ -1,0 +1,7 @@
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/launch.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+template void mma_multiply<WideHalf>(const MmaCall<__half>& call, int shape);
+
+}  // namespace polyphase::cuda::tensor_core

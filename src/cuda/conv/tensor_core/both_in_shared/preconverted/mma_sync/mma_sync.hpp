@@ -1,0 +1,49 @@
+#pragma once
+// Forward and dgrad on mma.sync, for GPUs without wgmma. Host side of kernel.cuh.
+
+#include <cuda_runtime.h>
+
+#include <optional>
+
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/tiling.hpp"
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/preconverted.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+/// Whether Algorithm::tensor_core does its convolutions this way on a GPU of that compute capability (90 for 9.0): on 8.0 to
+/// 8.9, from 10.0 on, and on 9.0 where this build has no code for sm_90a or the environment variable POLYPHASE_TENSOR_CORE,
+/// read once, is `sm80`.
+[[nodiscard]] bool uses_mma(int arch);
+
+/// Of the kernels there are, the one estimated to be fastest, as make_wide_plan finds it; for wide_pack_weights and
+/// wide_gather.
+[[nodiscard]] std::optional<WidePlan> make_mma_plan(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                                    int sm_count, int shared_limit);
+
+struct OperandHeader;
+template <class T>
+struct WideExact;
+
+/// What mma_multiply() works on.
+template <class T>
+struct MmaCall {
+  const TapGemm& form;
+  const WideSteps& steps;
+  const Epilogue& epilogue;
+  const unsigned char* source;  ///< as operand
+  const unsigned char* weights;
+  const T* bias;
+  T* out;
+  float4* partial;
+  const OperandHeader* source_header;
+  const OperandHeader* weight_header;
+  const WideExact<T>& exact;  ///< what sums that operands may have got wrong are computed again of
+  cudaStream_t stream;
+};
+
+/// The products, the store and its repair, by the kernel of mma_shapes()[shape]. Operand: WideSplit, WideScaled, WideHalf or
+/// WideBrain.
+template <class Operand>
+void mma_multiply(const MmaCall<typename Operand::Source>& call, int shape);
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,72 @@
+#pragma once
+// What the operands of a warp may have got wrong of its sums, computed again with FFMA when they are stored: the bounds are
+// those of both_in_shared/preconverted/recompute.cuh.
+
+#include <cstdint>
+
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/recompute.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+/// Bit 4 * j + c of of_columns[i]: sums[i][j][c] of this thread may be wrong.
+struct MmaSuspects {
+  std::uint32_t of_columns[4] = {};
+  __device__ __forceinline__ bool any() const { return (of_columns[0] | of_columns[1] | of_columns[2] | of_columns[3]) != 0; }
+};
+
+/// `place` is the warp's, whose positions all have the same flags.
+template <class T, int kVectors>
+__device__ __forceinline__ MmaSuspects mma_suspects(const WideFaults<T>& faults, const WidePlace& place,
+                                                    const float (&sums)[4][kVectors][4]) {
+  static_assert(kVectors * 8 <= kFlagPositions && kFlagPositions % (kVectors * 8) == 0);
+  const float least = faults.least(place, 0);
+  MmaSuspects suspects;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+#pragma unroll
+    for (int j = 0; j < kVectors * 4; ++j) suspects.of_columns[i] |= fabsf(sums[i][j / 4][j % 4]) < least ? 1U << j : 0U;
+    if (least == INFINITY) suspects.of_columns[i] = ~0U >> (32 - kVectors * 4);
+  }
+  return suspects;
+}
+
+/// Suspects of a warp one after the other, each by the warp. Not inlined: it is hardly ever called, and may not take registers
+/// from those who are.
+template <class T>
+__device__ __noinline__ void mma_compute_again(const TapGemm& form, const WideSteps& steps, const Epilogue& epilogue,
+                                               const WideExact<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
+                                               WidePlace place, MmaSuspects suspects) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll 1
+  for (int i = 0; i < 4; ++i) {
+    std::uint32_t own = suspects.of_columns[0];
+    // The next ones move to where the loop finds them: registers have no index.
+#pragma unroll
+    for (int next = 0; next < 3; ++next) suspects.of_columns[next] = suspects.of_columns[next + 1];
+    for (;;) {
+      const std::uint32_t lanes = __ballot_sync(0xffffffffU, own != 0);
+      if (lanes == 0) break;
+      const int of = __ffs(static_cast<int>(lanes)) - 1, bit = __shfl_sync(0xffffffffU, __ffs(static_cast<int>(own)) - 1, of);
+      if (lane == of) own &= own - 1;
+      const int in_warp = i * 16 + bit % 4 / 2 * 8 + of / 4;
+      const std::int64_t column = place.column + in_warp;
+      const auto flat = static_cast<std::uint32_t>(place.position + bit / 4 * 8 + of % 4 * 2 + bit % 2);
+      const std::uint32_t n = steps.source.by_sample.divide(flat);
+      const std::int64_t in_sample = flat - n * steps.source.by_sample.divisor;
+      if (in_warp >= steps.usable || column >= form.columns || n >= form.N || in_sample >= steps.sample_positions) continue;
+      const std::uint32_t channel = steps.by_classes.divide(static_cast<std::uint32_t>(column));
+      const std::int64_t position = in_sample + steps.source.position_begin, a = column - channel * form.classes;
+      const std::int64_t t = form.out_stride * position + form.out_origin + a * form.out_class_step;
+      if (t < 0 || t >= form.out_length) continue;
+      const float sum = exact_sum(form, exact.problem, exact.is_forward, static_cast<std::int64_t>(n), place.g, column,
+                                  position, exact.source, exact.w);
+      if (lane != of) continue;
+      const std::int64_t own_channel = place.g * form.out_channels + channel;
+      T* const to = out + (n * form.G * form.out_channels + own_channel) * form.out_length + t;
+      const float offset = bias != nullptr ? static_cast<float>(bias[own_channel]) : 0.0F;
+      *to = epilogue.finish<T>(sum + offset, own_channel, to);
+    }
+  }
+}
+
+}  // namespace polyphase::cuda::tensor_core

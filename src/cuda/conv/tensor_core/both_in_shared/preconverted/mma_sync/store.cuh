@@ -1,0 +1,244 @@
+#pragma once
+// From a block's sums to rows of the output, through the memory of the stages.
+
+#include <cstdint>
+
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/store.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+/// What a block writes: columns of group g from `column`, positions from `position` of all samples.
+struct MmaPlace {
+  std::int64_t g, column, position;
+};
+
+/// kColumnWarps x kPositionWarps warps of 64 columns x kWarpPositions positions each. Memory holds rows of numbers before the
+/// activation: a channel's classes side by side (interleaved), as misaligned as the row of the output is, else a row for each
+/// column.
+template <class T, int kColumnWarps, int kPositionWarps, int kWarpPositions>
+struct MmaStore {
+  const TapGemm& form;
+  const WideSteps& steps;
+  WideFinish finish;
+  const T* __restrict__ bias;
+  T* __restrict__ out;
+  T* memory;
+  int warps_of_pass;  // of the warps along positions: as many as their sums fit the memory
+
+  static constexpr int kWarps = kColumnWarps * kPositionWarps;
+  static constexpr int kVector = 16 / static_cast<int>(sizeof(T));
+  using Sums = float[4][kWarpPositions / 8][4];
+
+  /// Positions of one pass: `flat` the first of them, of sample n, where it is `in_sample`; t0: the output's element of class
+  /// 0.
+  struct Pass {
+    int positions, period, pitch;  // of memory
+    std::uint32_t flat, n;
+    std::int64_t in_sample, t0;
+  };
+
+  /// `sums` is used up. The whole block, whose stages are no longer read or written after its next barrier.
+  __device__ __forceinline__ void store(const MmaPlace& place, Sums& sums) const {
+    if (place.column >= form.columns) return;
+    add_bias(place, sums);
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    const int gap = static_cast<int>(form.out_gcd), classes = static_cast<int>(form.classes);
+    const std::int64_t first_channel = steps.by_classes.divide(static_cast<std::uint32_t>(place.column));
+    Pass pass;
+    pass.positions = warps_of_pass * kWarpPositions;
+    pass.period = steps.interleaved ? classes * gap : 1;
+    pass.pitch = pass.period * pass.positions + kVector;
+#pragma unroll 1
+    for (int i = 0; i * warps_of_pass < kPositionWarps; ++i) {
+      pass.flat = static_cast<std::uint32_t>(place.position + i * pass.positions);
+      pass.n = steps.source.by_sample.divide(pass.flat);
+      if (pass.n >= form.N) return;
+      pass.in_sample = pass.flat - pass.n * steps.source.by_sample.divisor;
+      pass.t0 = form.out_stride * (pass.in_sample + steps.source.position_begin) + form.out_origin;
+      __syncthreads();
+      if (steps.interleaved && gap > 1) fill(place, pass, first_channel);
+      const int own_warp = warp / kColumnWarps - i * warps_of_pass;
+      if (own_warp >= 0 && own_warp < warps_of_pass) put(place, pass, first_channel, own_warp * kWarpPositions, sums);
+      __syncthreads();
+      if (steps.interleaved)
+        write_runs(place, pass, first_channel);
+      else
+        write_columns(place, pass);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ float bias_of(const MmaPlace& place, std::int64_t channel) const {
+    return bias != nullptr && channel < form.out_channels ? static_cast<float>(bias[place.g * form.out_channels + channel])
+                                                          : 0.0F;
+  }
+  __device__ __forceinline__ std::int64_t channel_of(const MmaPlace& place, int own) const {
+    const int warp = static_cast<int>(threadIdx.x) / 32 % kColumnWarps;
+    return steps.by_classes.divide(static_cast<std::uint32_t>(place.column + warp * steps.usable + own));
+  }
+  /// Element index of output (n, channel of the group, 0).
+  __device__ __forceinline__ std::int64_t row_of(std::uint32_t n, std::int64_t g, std::int64_t channel) const {
+    return ((static_cast<std::int64_t>(n) * form.G + g) * form.out_channels + channel) * form.out_length;
+  }
+  __device__ __forceinline__ static int misaligned(const T* to) {
+    return static_cast<int>(reinterpret_cast<std::uintptr_t>(to) / sizeof(T)) & (kVector - 1);
+  }
+  __device__ __forceinline__ std::int64_t channels_left(std::int64_t first_channel) const {
+    const std::int64_t channels = steps.by_classes.divide(static_cast<std::uint32_t>(steps.usable)) * kColumnWarps;
+    return min(channels, form.out_channels - first_channel);
+  }
+
+  __device__ __forceinline__ void add_bias(const MmaPlace& place, Sums& sums) const {
+    const int row = static_cast<int>(threadIdx.x) % 32 / 4;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const float offset = bias_of(place, channel_of(place, i * 8 + row));
+#pragma unroll
+      for (int j = 0; j < kWarpPositions / 8; ++j) {
+        float* two = &sums[i / 2][j][i % 2 * 2];
+        two[0] = finish.linear(two[0], offset);
+        two[1] = finish.linear(two[1], offset);
+      }
+    }
+  }
+
+  /// A warp's sums to memory, whose positions begin at `first`.
+  __device__ __forceinline__ void put(const MmaPlace& place, const Pass& pass, std::int64_t first_channel, int first,
+                                      const Sums& sums) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32, at = (first + 2 * (lane % 4)) * pass.period;
+    const int column_warp = static_cast<int>(threadIdx.x) / 32 % kColumnWarps;
+    const T* const row0 = out + row_of(pass.n, place.g, first_channel) + pass.t0;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const int own = i * 8 + lane / 4;
+      if (own >= steps.usable) continue;
+      T* to = memory + at;
+      if (steps.interleaved) {
+        const auto channel = static_cast<int>(channel_of(place, own) - first_channel);
+        const int a = column_warp * steps.usable + own - channel * static_cast<int>(form.classes);
+        to += channel * pass.pitch + a * static_cast<int>(form.out_gcd) + misaligned(row0 + channel * form.out_length);
+      } else {
+        to += (column_warp * kWideSubtile + own) * pass.pitch;
+      }
+#pragma unroll
+      for (int j = 0; j < kWarpPositions / 8; ++j, to += 8 * pass.period) {
+        to[0] = static_cast<T>(sums[i / 2][j][i % 2 * 2]);
+        to[pass.period] = static_cast<T>(sums[i / 2][j][i % 2 * 2 + 1]);
+      }
+    }
+  }
+
+  /// What no tap reaches, everywhere.
+  __device__ __forceinline__ void fill(const MmaPlace& place, const Pass& pass, std::int64_t first_channel) const {
+    const auto channels = static_cast<int>(channels_left(first_channel));
+#pragma unroll 1
+    for (int c = static_cast<int>(threadIdx.x) / 32; c < channels; c += kWarps) {
+      const T nothing = static_cast<T>(bias_of(place, first_channel + c));
+#pragma unroll 1
+      for (int i = static_cast<int>(threadIdx.x) % 32; i < pass.pitch; i += 32) memory[c * pass.pitch + i] = nothing;
+    }
+    __syncthreads();
+  }
+
+  /// `channel`: of the group.
+  __device__ __forceinline__ void write(const MmaPlace& place, T value, std::int64_t channel, T* to) const {
+    const Epilogue& epilogue = finish.epilogue;
+    *to =
+        epilogue.is_needed() ? epilogue.finish<T>(static_cast<float>(value), place.g * form.out_channels + channel, to) : value;
+  }
+
+  /// Elements [first, last) of a run in memory, to which `to` is aligned alike; both begin a vector, `shift` elements before
+  /// the run.
+  __device__ __forceinline__ static void write_run(const T* from, T* to, int shift, int first, int last) {
+    constexpr int kStep = 32 * kVector;
+    const int skipped = (first + shift) / kStep * kStep + static_cast<int>(threadIdx.x) % 32 * kVector;
+    from += skipped;
+    to += skipped;
+#pragma unroll 2
+    for (int at = skipped - shift; at < last; at += kStep, from += kStep, to += kStep) {
+      if (at >= first && at + kVector <= last) {
+        *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
+      } else {
+#pragma unroll
+        for (int i = 0; i < kVector; ++i)
+          if (at + i >= first && at + i < last) to[i] = from[i];
+      }
+    }
+  }
+
+  /// Elements [first, last) of the runs are sample n's, whose element 0 would be the output's element t0.
+  __device__ __forceinline__ void write_piece(const MmaPlace& place, const Pass& pass, std::int64_t first_channel,
+                                              std::uint32_t n, std::int64_t t0, int first, int last) const {
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    const auto channels = static_cast<int>(channels_left(first_channel));
+    first = static_cast<int>(max(-t0, static_cast<std::int64_t>(first)));
+    last = static_cast<int>(min(form.out_length - t0, static_cast<std::int64_t>(last)));
+    const bool is_plain = !finish.epilogue.is_needed();
+    const T* laid = out + row_of(pass.n, place.g, first_channel + warp) + pass.t0;  // memory is aligned as this is
+    T* row = out + row_of(n, place.g, first_channel + warp) + t0;
+    const T* from = memory + warp * pass.pitch;
+    const std::int64_t step = kWarps * form.out_length;
+#pragma unroll 1
+    for (int c = warp; c < channels; c += kWarps, from += kWarps * pass.pitch, laid += step, row += step) {
+      const int shift = misaligned(laid);
+      if (is_plain && misaligned(row) == shift) {
+        write_run(from, row - shift, shift, first, last);
+      } else {
+#pragma unroll 1
+        for (int i = first + lane; i < last; i += 32) write(place, from[shift + i], first_channel + c, row + i);
+      }
+    }
+  }
+
+  /// Sample by sample: between two of them lie positions that are nobody's.
+  __device__ __forceinline__ void write_runs(const MmaPlace& place, const Pass& pass, std::int64_t first_channel) const {
+    const int period = pass.period, pitch = static_cast<int>(steps.source.by_sample.divisor);
+    std::uint32_t n = pass.n;
+    auto own = static_cast<int>(pass.in_sample);
+#pragma unroll 1
+    for (int begin = 0; begin < pass.positions && n < form.N; ++n) {
+      const int end = min(pass.positions, begin + static_cast<int>(steps.sample_positions) - own);
+      const std::int64_t t0 = form.out_stride * (own - begin + steps.source.position_begin) + form.out_origin;
+      write_piece(place, pass, first_channel, n, t0, begin * period, end * period);
+      begin += pitch - own;
+      own = 0;
+    }
+  }
+
+  /// Any classes, dilation and phases without taps: element by element.
+  __device__ __forceinline__ void write_columns(const MmaPlace& place, const Pass& pass) const {
+    const int items = kColumnWarps * kWideSubtile * pass.positions;
+#pragma unroll 1
+    for (int item = static_cast<int>(threadIdx.x); item < items; item += kWarps * 32) {
+      const int row = item / pass.positions, p = item - row * pass.positions;
+      const int column_warp = row / kWideSubtile, own = row % kWideSubtile;
+      const std::int64_t column = place.column + column_warp * steps.usable + own;
+      const std::uint32_t n = steps.source.by_sample.divide(pass.flat + static_cast<std::uint32_t>(p));
+      const std::int64_t in_sample = pass.flat + static_cast<std::uint32_t>(p) - n * steps.source.by_sample.divisor;
+      if (own >= steps.usable || column >= form.columns || n >= form.N || in_sample >= steps.sample_positions) continue;
+      const std::uint32_t channel = steps.by_classes.divide(static_cast<std::uint32_t>(column));
+      const std::int64_t a = column - channel * form.classes;
+      const std::int64_t t0 = form.out_stride * (in_sample + steps.source.position_begin) + form.out_origin;
+      const std::int64_t t = t0 + a * form.out_class_step;
+      T* to = out + row_of(n, place.g, channel);
+      if (t >= 0 && t < form.out_length) write(place, memory[row * pass.pitch + p], channel, to + t);
+      fill_untouched(place, to, t0, a, channel);
+    }
+  }
+
+  /// Beside class a lie positions that no tap reaches; the last class also has the phases without taps.
+  __device__ __forceinline__ void fill_untouched(const MmaPlace& place, T* to, std::int64_t t0, std::int64_t a,
+                                                 std::uint32_t channel) const {
+    const std::int64_t end = a + 1 == form.classes ? form.phase_classes : a + 1;
+    if (form.out_gcd == 1 && end == a + 1) return;
+    const auto nothing = static_cast<T>(bias_of(place, channel));
+    for (std::int64_t b = a; b < end; ++b) {
+      for (std::int64_t r = b == a ? 1 : 0; r < form.out_gcd; ++r) {
+        const std::int64_t t = t0 + b * form.out_class_step + r;
+        if (t >= 0 && t < form.out_length) write(place, nothing, channel, to + t);
+      }
+    }
+  }
+};
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,121 @@
+#pragma once
+// What the operands of the wide kernels may have got wrong, computed again with FFMA: everything where a number had no operand,
+// else the sums so near zero that the numbers too small to split count: each loses at most 2^-36 times the other operand's
+// 2^16, so a sum of at least 32 times their number loses less than 2^-24 of itself.
+
+#include <cstdint>
+
+#include "conv/problem.hpp"
+#include "cuda/conv/epilogue/epilogue.cuh"
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/store.cuh"
+#include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/recompute/exact_sum.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+/// The problem as it was before operands were made of it.
+template <class T>
+struct WideExact {
+  ConvProblem problem;
+  bool is_forward;
+  const T* source;
+  const T* w;
+  const std::uint32_t* flags;   // of the source, as source_kernel writes them; null: its numbers spoil nothing
+  const OperandHeader* header;  // of the source
+};
+
+/// Bits of sums, by runs of positions.
+template <int kRuns>
+struct Suspects {
+  std::uint32_t of_run[kRuns] = {};
+};
+
+/// Which sums of a tile may be wrong. A run of kFlagPositions positions is 32 sums of each thread.
+template <class T>
+struct WideFaults {
+  static constexpr int kSumsOfRun = kFlagPositions / 8 * 4;
+  const TapGemm& form;
+  const WideSteps& steps;
+  const WideExact<T>& exact;
+  std::uint32_t weight_faults;
+
+  /// Flags that a run of positions has to do with, its own and those that later taps reach.
+  __device__ __forceinline__ int flags_of_run() const {
+    return 1 + static_cast<int>((kFlagPositions - 1 + (form.taps - 1) * form.tap_step) / kFlagPositions);
+  }
+  __device__ __forceinline__ std::uint32_t flag(const WidePlace& place, std::int64_t index) const {
+    const std::int64_t at = place.position / kFlagPositions + index;
+    return exact.flags != nullptr && at < steps.source.flags ? exact.flags[place.g * steps.source.flags + at] : 0;
+  }
+  /// This lane's share of all flags of a warpgroup's tile, joined: zero in all lanes where there is nothing to find.
+  __device__ __forceinline__ std::uint32_t look(const WidePlace& place, int positions) const {
+    const int count = flags_of_run() + positions / kFlagPositions - 1;
+    std::uint32_t faults = weight_faults;
+    for (int i = static_cast<int>(threadIdx.x % 32); i < count; i += 32) faults |= flag(place, i);
+    return faults;
+  }
+  /// Below which magnitude sums of a run of positions, scaled as the operands are, may be wrong.
+  __device__ __forceinline__ float least(const WidePlace& place, int run) const {
+    const auto products = static_cast<float>(form.rows * form.planes * form.taps);
+    std::uint32_t never = weight_faults;
+    float small = static_cast<float>(weight_faults & ~kNever);
+#pragma unroll 1
+    for (int i = 0; i < flags_of_run(); ++i) {
+      const std::uint32_t faults = flag(place, run + i);
+      never |= faults;
+      small += static_cast<float>(faults & ~kNever);
+    }
+    return (never & kNever) != 0 ? INFINITY : 32.0F * fminf(products, small);
+  }
+  /// Bit i of suspects.of_run[run]: sums[32 * run + i] may be wrong.
+  template <int kSums>
+  __device__ __forceinline__ void find(const WidePlace& place, const float (&sums)[kSums],
+                                       Suspects<kSums / kSumsOfRun>& suspects) const {
+#pragma unroll
+    for (int run = 0; run < kSums / kSumsOfRun; ++run) {
+      const float least_sum = least(place, run);
+      if (least_sum == 0.0F) continue;
+#pragma unroll
+      for (int i = 0; i < kSumsOfRun; ++i) suspects.of_run[run] |= fabsf(sums[run * kSumsOfRun + i]) < least_sum ? 1U << i : 0U;
+      if (least_sum == INFINITY) suspects.of_run[run] = 0xffffffffU;
+    }
+  }
+};
+
+/// Suspects of a warpgroup's tile one after the other, each by a warp. Not inlined, and given all by value or as the kernel's
+/// parameters: it is hardly ever called, and may not take registers from those who are.
+template <class Store, class T, int kRuns>
+__device__ __noinline__ void compute_again(const TapGemm& form, const WideSteps& steps, const Epilogue& epilogue,
+                                           const WideExact<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
+                                           WidePlace place, Suspects<kRuns> suspects) {
+  const Store store{form, steps, WideFinish(0, epilogue), bias, out, nullptr, static_cast<int>(threadIdx.x) % 128, 0};
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll 1
+  for (int run = 0; run < kRuns; ++run) {
+    std::uint32_t own = suspects.of_run[0];
+    // The next ones move to where the loop finds them: registers have no index.
+#pragma unroll
+    for (int i = 0; i + 1 < kRuns; ++i) suspects.of_run[i] = suspects.of_run[i + 1];
+    for (;;) {
+      const std::uint32_t lanes = __ballot_sync(0xffffffffU, own != 0);
+      if (lanes == 0) break;
+      const int of = __ffs(static_cast<int>(lanes)) - 1, i = __shfl_sync(0xffffffffU, __ffs(static_cast<int>(own)) - 1, of);
+      if (lane == of) own &= own - 1;
+      const int in_tile = store.thread / 32 * 16 + of / 4 + i % 4 / 2 * 8;
+      const std::int64_t column = place.column + in_tile;
+      const auto at = store.where(place.position + run * kFlagPositions + i / 4 * 8 + of % 4 * 2 + i % 2);
+      if (in_tile >= steps.usable || column >= form.columns || at.n >= form.N || at.in_sample >= steps.sample_positions)
+        continue;
+      const std::uint32_t channel = steps.by_classes.divide(static_cast<std::uint32_t>(column));
+      const std::int64_t a = column - channel * form.classes, t = at.t0 + a * form.out_class_step;
+      if (t < 0 || t >= form.out_length) continue;
+      const float sum = exact_sum(form, exact.problem, exact.is_forward, static_cast<std::int64_t>(at.n), place.g, column,
+                                  at.in_sample + steps.source.position_begin, exact.source, exact.w);
+      if (lane != of) continue;
+      T* const to = out + store.row_of(at.n, place.g, channel) + t;
+      *to = epilogue.finish<T>(sum + store.bias_of(place, channel), place.g * form.out_channels + channel, to);
+    }
+  }
+}
+
+}  // namespace polyphase::cuda::tensor_core

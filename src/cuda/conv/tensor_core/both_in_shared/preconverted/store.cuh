@@ -1,0 +1,419 @@
+#pragma once
+// From a warpgroup's 64 columns of sums to rows of the output, through shared memory.
+
+#include <cstdint>
+
+#include "cuda/conv/epilogue/light.cuh"
+#include "cuda/conv/tap_gemm.hpp"
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/tiling.hpp"
+#include "cuda/conv/tensor_core/operand/traits.cuh"
+#include "cuda/ptx/async_copy.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+/// value = activation(sum * 2^exponent + offset), rounded in between as a tensor would be. Two factors, since no float holds
+/// every exponent here.
+struct WideFinish {
+  float first, second;
+  Epilogue epilogue;
+  __device__ __forceinline__ WideFinish(int exponent, const Epilogue& epilogue_)
+      : first(power_of_two(exponent / 2)), second(power_of_two(exponent - exponent / 2)), epilogue(epilogue_) {}
+  __device__ __forceinline__ float linear(float sum, float offset) const { return fmaf(sum * first, second, offset); }
+
+  /// All sums of a thread: those of two columns, of an output of T.
+  template <class T, int kSums>
+  __device__ __forceinline__ void finish(float (&sums)[kSums], float offset, float offset_of_second) const {
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) sums[i] = linear(sums[i], i % 4 < 2 ? offset : offset_of_second);
+    if (!epilogue.is_late()) activate<T>(sums);
+  }
+
+  /// The same of sums that are scaled and have their offsets.
+  template <class T, int kSums>
+  __device__ __forceinline__ void activate(float (&sums)[kSums]) const {
+    switch (epilogue.activation) {
+      case Activation::relu:
+        return apply<T, Activation::relu>(sums);
+      case Activation::leaky_relu:
+        return apply<T, Activation::leaky_relu>(sums);
+      case Activation::tanh:
+        return apply<T, Activation::tanh>(sums);
+      default:
+        return;
+    }
+  }
+
+ private:
+  template <class T, Activation kActivation, int kSums>
+  __device__ __forceinline__ void apply(float (&sums)[kSums]) const {
+    const Epilogue only{kActivation, epilogue.slope};
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) sums[i] = only.apply(static_cast<float>(static_cast<T>(sums[i])));
+  }
+};
+
+/// What happens to a sum and to what lies beside its output: nothing, the sum of both, that with an activation of the first, or
+/// the first times the derivative that follows from the second.
+enum class Late { nothing, sum, activated_sum, derivative };
+
+/// StoreFinish (epilogue/light.cuh) for one of them.
+template <class T>
+struct BesideFinish {
+  bool is_relu;
+  float slope, scale;
+  __device__ __forceinline__ explicit BesideFinish(const Epilogue& epilogue)
+      : is_relu(epilogue.activation == Activation::relu),
+        slope(static_cast<float>(epilogue.slope)),
+        scale(static_cast<float>(epilogue.scale)) {}
+  static __device__ __forceinline__ float rounded(float value) { return static_cast<float>(static_cast<T>(value)); }
+  template <Late kLate>
+  __device__ __forceinline__ T finished(float sum, T beside) const {
+    const float value = rounded(sum), other = static_cast<float>(beside);
+    if constexpr (kLate == Late::sum) return static_cast<T>(fmaf(scale, value, other));
+    const float low = is_relu ? 0.0F : rounded(slope * value);
+    if constexpr (kLate == Late::activated_sum) return static_cast<T>(fmaf(scale, value < 0.0F ? low : value, other));
+    return static_cast<T>(other > 0.0F ? value : low);
+  }
+};
+
+/// What a warpgroup writes: 64 columns of group g from `column`, positions from `position` of all samples.
+struct WidePlace {
+  std::int64_t g, column, position;
+};
+
+/// Sums of thread (warp, lane): columns 16*warp + lane/4 and that + 8, positions 8*g + 2*(lane%4) and the next (PTX ISA).
+template <class T, int kN, int kStagedBytes>
+struct WideStore {
+  static constexpr int kVector = 16 / static_cast<int>(sizeof(T));
+  static constexpr int kStagedMost = kStagedBytes / static_cast<int>(sizeof(T));
+  // Not of 16 bits, twice as many numbers that are unpacked and packed, in code that no cache holds; nor where slices are added
+  // up: such outputs are few.
+  static constexpr bool kFinishesLate = sizeof(T) == 4 && kStagedBytes == kWideStagedBytes;
+  static constexpr int kStaged = kN < kStagedMost ? kN : kStagedMost;  // positions at a time
+
+  const TapGemm& form;
+  const WideSteps& steps;
+  WideFinish finish;
+  const T* __restrict__ bias;
+  T* __restrict__ out;
+  unsigned char* staging;  // of the warpgroup
+  int thread;              // of the warpgroup
+  int barrier;
+
+  __device__ __forceinline__ float bias_of(const WidePlace& place, std::int64_t channel) const {
+    return bias != nullptr && channel < form.out_channels ? static_cast<float>(bias[place.g * form.out_channels + channel])
+                                                          : 0.0F;
+  }
+  /// Element index of output (n, channel of the group, 0).
+  __device__ __forceinline__ std::int64_t row_of(std::uint32_t n, std::int64_t g, std::int64_t channel) const {
+    return ((static_cast<std::int64_t>(n) * form.G + g) * form.out_channels + channel) * form.out_length;
+  }
+
+  struct Where {
+    std::uint32_t n;
+    std::int64_t in_sample, t0;  // t0: place of class 0 in its row
+  };
+  __device__ __forceinline__ Where where(std::int64_t flat_position) const {
+    Where at;
+    const auto flat = static_cast<std::uint32_t>(flat_position);
+    at.n = steps.source.by_sample.divide(flat);
+    at.in_sample = flat - at.n * steps.source.by_sample.divisor;
+    at.t0 = form.out_stride * (at.in_sample + steps.source.position_begin) + form.out_origin;
+    return at;
+  }
+
+  /// Neighbouring positions of one sample and channel as they are written: base[e] is what staging has e elements behind the
+  /// beginning of the channel's, for e from first to last. Where base is a multiple of 16 bytes, whole vectors are alike.
+  struct Run {
+    T* base;
+    int first, last;
+  };
+  __device__ __forceinline__ Run make_run(const Where& at, std::int64_t g, std::int64_t channel, int offset, int length) const {
+    const std::int64_t zero = 0, all = length;
+    return {out + (row_of(at.n, g, channel) + at.t0) - offset, static_cast<int>(min(max(zero, -at.t0), all)) + offset,
+            static_cast<int>(max(min(all, form.out_length - at.t0), zero)) + offset};
+  }
+  __device__ __forceinline__ static int misaligned(const T* address) {
+    return static_cast<int>((reinterpret_cast<std::uintptr_t>(address) / sizeof(T)) & (kVector - 1));
+  }
+
+  /// Elements from one run to the next: where channels end at every eighth column, such that a warp's stores meet different
+  /// banks.
+  template <bool kByWarps>
+  __device__ __forceinline__ int pitch_of(int classes) const {
+    int words = 4;
+    if (kByWarps && sizeof(T) == 4 && classes <= 2) words = 8 * classes;
+    if (kByWarps && sizeof(T) == 2 && classes <= 4) words = 4 * classes;
+    return kStaged * classes + words * 4 / static_cast<int>(sizeof(T));
+  }
+
+  /// A channel's classes side by side fill its row: runs are put together in shared memory, and copied from there while the
+  /// next tile is multiplied. By warps, each its 16 columns, where channels end at every eighth; else by the whole warpgroup.
+  template <bool kByWarps, int kSums>
+  __device__ __forceinline__ void store_interleaved(const WidePlace& place, const float (&sums)[kSums]) const {
+    const int classes = static_cast<int>(form.classes), warp = thread / 32, lane = thread % 32;
+    const int pitch = pitch_of<kByWarps>(classes);
+    const std::int64_t first_channel =
+        steps.by_classes.divide(static_cast<std::uint32_t>(place.column + (kByWarps ? warp * 16 : 0)));
+    const auto columns = static_cast<std::uint32_t>(kByWarps ? 16 : steps.usable);
+    const auto channels =
+        static_cast<int>(min(static_cast<std::int64_t>(steps.by_classes.divide(columns)), form.out_channels - first_channel));
+    T* memory = reinterpret_cast<T*>(staging + (kByWarps ? warp * wide_staging_of_warp(kStagedBytes) : 0));
+#pragma unroll
+    for (int pass = 0; pass < kN / kStaged; ++pass) {
+      // Lane r of each warp knows channel r: staging holds it as far from 16 bytes as its row does.
+      const Where at = where(place.position + pass * kStaged);
+      const int shift = lane < channels ? misaligned(out + (row_of(at.n, place.g, first_channel + lane) + at.t0)) : 0;
+      bool is_late = false, brought = false;
+      if constexpr (kByWarps && kFinishesLate) {
+        is_late = finish.epilogue.is_late();
+        brought = is_late && is_brought(at);
+        if (brought) {
+          if (pass > 0) bring(place, pass);
+          wait_for_brought();
+          stage_late(memory, pitch, channels, shift, pass, sums);
+        }
+      }
+      if (!brought) {
+        ptx::bulk_wait_read();  // what lay here before is on its way
+        meet<kByWarps>();
+        stage<kByWarps, Late::nothing>(memory, pitch, channels, shift, pass, sums);
+      }
+      ptx::fence_async_shared();
+      meet<kByWarps>();
+      int begin = 0;  // position in the runs; mostly all are one sample's
+      do {
+        const Where here = where(place.position + pass * kStaged + begin);
+        if (here.n >= form.N) break;
+        const auto in_sample = static_cast<int>(min(here.in_sample, static_cast<std::int64_t>(0x3fffffff)));
+        const auto valid =
+            static_cast<int>(min(steps.sample_positions - here.in_sample, static_cast<std::int64_t>(kStaged - begin)));
+        Run run{};
+        if (lane < channels && valid > 0)
+          run = make_run(here, place.g, first_channel + lane, shift + begin * classes, valid * classes);
+        if constexpr (kByWarps && kFinishesLate) {
+          if (is_late && !brought) {
+            finish_runs(run, memory, pitch, channels);
+            ptx::fence_async_shared();
+            __syncwarp();
+          }
+        }
+        if (valid > 0) write_runs<kByWarps>(run, memory, pitch, channels);
+        begin += static_cast<int>(steps.source.by_sample.divisor) - in_sample;
+      } while (begin < kStaged);
+      ptx::bulk_commit();
+    }
+  }
+  template <bool kByWarps>
+  __device__ __forceinline__ void meet() const {
+    if constexpr (kByWarps)
+      __syncwarp();
+    else
+      ptx::named_barrier(barrier, 128);
+  }
+
+  template <bool kByWarps, Late kLate, int kSums>
+  __device__ __forceinline__ void stage(T* memory, int pitch, int channels, int shift_of_lane, int pass,
+                                        const float (&sums)[kSums]) const {
+    const int classes = static_cast<int>(form.classes), warp = thread / 32, lane = thread % 32;
+    const int own = (kByWarps ? 0 : warp * 16) + lane / 4, q = lane % 4;
+    // Eight floats side by side: half of the lanes begin with the second of their two positions, for the banks' sake.
+    const bool swaps = kByWarps && sizeof(T) == 4 && classes == 8 && q >= 2;
+    const int one = swaps ? classes : 0, other = classes - one;
+    const BesideFinish<T> late(finish.epilogue);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const auto channel = static_cast<int>(steps.by_classes.divide(static_cast<std::uint32_t>(own + 8 * h)));
+      const int shift = __shfl_sync(0xffffffffU, shift_of_lane, channel % 32);
+      if (channel >= channels) continue;
+      T* to = memory + channel * pitch + own + 8 * h - channel * classes + 2 * q * classes + shift;
+#pragma unroll
+      for (int i = 0; i < kStaged / 8; ++i, to += 8 * classes) {
+        const int from = (pass * (kStaged / 8) + i) * 4 + 2 * h;
+        if constexpr (kLate != Late::nothing) {
+          to[0] = late.template finished<kLate>(sums[from], to[0]);
+          to[1] = late.template finished<kLate>(sums[from + 1], to[1]);
+        } else {
+          to[one] = static_cast<T>(swaps ? sums[from + 1] : sums[from]);
+          to[other] = static_cast<T>(swaps ? sums[from] : sums[from + 1]);
+        }
+      }
+    }
+  }
+
+  /// The same of outputs with a late epilogue, and what lies beside them in their places. As few instructions as each case
+  /// takes: no cache holds what is done once a tile, and each costs a dozen cycles.
+  template <int kSums>
+  __device__ __forceinline__ void stage_late(T* memory, int pitch, int channels, int shift, int pass,
+                                             const float (&sums)[kSums]) const {
+    const Epilogue& epilogue = finish.epilogue;
+    if (epilogue.derivative != 0)
+      stage<true, Late::derivative>(memory, pitch, channels, shift, pass, sums);
+    else if (epilogue.activation != Activation::none)
+      stage<true, Late::activated_sum>(memory, pitch, channels, shift, pass, sums);
+    else
+      stage<true, Late::sum>(memory, pitch, channels, shift, pass, sums);
+  }
+
+  /// What lies beside the outputs and is brought to their places in the staging, stride 1: the residual or what gives the
+  /// derivative.
+  __device__ __forceinline__ std::int64_t distance() const { return finish.epilogue.residual | finish.epilogue.derivative; }
+  /// Whether a pass of a tile is whole rows of one sample, and what lies beside them as aligned as they are.
+  __device__ __forceinline__ bool is_brought(const Where& at) const {
+    return distance() % 16 == 0 && at.n < form.N && at.in_sample + kStaged <= steps.sample_positions && at.t0 >= 0 &&
+           at.t0 + kStaged <= form.out_length;
+  }
+  /// Begins to bring it for a warp's 16 columns, while products run. Vectors at both ends hold what is another tile's.
+  __device__ __forceinline__ void bring(const WidePlace& place, int pass) const {
+    constexpr int kVectors = kStaged / kVector;  // of a row; one more where it begins inside a vector
+    static_assert(kVectors <= 32);
+    const int lane = thread % 32, pitch = pitch_of<true>(1);
+    const Where at = where(place.position + pass * kStaged);
+    const std::int64_t first = place.column + thread / 32 * 16;
+    const auto channels = static_cast<int>(min(static_cast<std::int64_t>(16), form.out_channels - first));
+    if (!is_brought(at) || channels <= 0) return;
+    ptx::bulk_wait_read();  // what lay here before is on its way
+    __syncwarp();
+    const T* from = Epilogue::beside(out + row_of(at.n, place.g, first) + at.t0, distance());
+    std::uint32_t to = ptx::shared_address(staging + thread / 32 * wide_staging_of_warp(kStagedBytes));
+#pragma unroll 1
+    for (int row = 0; row < channels; ++row) {
+      const int shift = misaligned(from);
+      if (lane < kVectors) ptx::copy_vector(to + static_cast<std::uint32_t>(lane) * 16, from - shift + lane * kVector);
+      if (shift != 0 && lane == row) ptx::copy_vector(to + kVectors * 16, from - shift + kVectors * kVector);
+      from += form.out_length;
+      to += static_cast<std::uint32_t>(pitch * static_cast<int>(sizeof(T)));
+    }
+  }
+  /// Until it is there, for all lanes.
+  static __device__ __forceinline__ void wait_for_brought() {
+    ptx::copy_commit();
+    ptx::copy_wait<0>();
+    __syncwarp();
+  }
+
+  /// Finishes what lies staged bare: where tiles meet the ends of rows, two rows' reads of a warp under way at a time.
+  __device__ __forceinline__ void finish_runs(const Run& run, T* memory, int pitch, int channels) const {
+    constexpr int kRows = 2, kItems = kStaged / 32;
+    const int lane = thread % 32;
+    const StoreFinish<T> late(finish.epilogue);
+    const auto base_bits = reinterpret_cast<unsigned long long>(run.base);
+#pragma unroll 1
+    for (int row = 0; row < channels; row += kRows) {
+      Epilogue::Others<float> others[kRows][kItems];
+      int first[kRows], last[kRows];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const T* const base = reinterpret_cast<const T*>(__shfl_sync(0xffffffffU, base_bits, row + r));
+        first[r] = __shfl_sync(0xffffffffU, run.first, row + r) + lane, last[r] = __shfl_sync(0xffffffffU, run.last, row + r);
+#pragma unroll
+        for (int i = 0; i < kItems; ++i) {
+          const int at = first[r] + 32 * i;
+          others[r][i] = at < last[r] ? late.others(base + at) : late.nothing();
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        T* const own = memory + (row + r) * pitch;
+#pragma unroll
+        for (int i = 0; i < kItems; ++i) {
+          const int at = first[r] + 32 * i;
+          if (at < last[r]) own[at] = static_cast<T>(late(static_cast<float>(own[at]), others[r][i]));
+        }
+      }
+    }
+  }
+
+  /// Whole vectors by bulk copies, one of a lane; what is left of vectors at both ends of a run by several lanes each; and
+  /// runs that are not aligned as their channel's first element by element.
+  template <bool kByWarps>
+  __device__ __forceinline__ void write_runs(const Run& run, const T* memory, int pitch, int channels) const {
+    const int classes = static_cast<int>(form.classes), warp = thread / 32, lane = thread % 32;
+    const bool aligned = misaligned(run.base) == 0, exists = lane < channels;
+    const int whole = (run.first + kVector - 1) & -kVector, end = run.last & -kVector;
+    if (exists && aligned && end > whole && (kByWarps || lane % 4 == warp))
+      ptx::bulk_store(run.base + whole, ptx::shared_address(memory + lane * pitch + whole),
+                      static_cast<std::uint32_t>((end - whole) * static_cast<int>(sizeof(T))));
+    const auto base_bits = reinterpret_cast<unsigned long long>(run.base);
+    if (__any_sync(0xffffffffU, exists && aligned && ((run.first | run.last) & (kVector - 1)) != 0)) {
+      const int runs = kByWarps ? 16 / classes : 32, parts = kByWarps ? 2 * classes : 4;
+      const int of = kByWarps ? lane & (runs - 1) : lane, part = kByWarps ? lane / runs : warp;
+      T* base = reinterpret_cast<T*>(__shfl_sync(0xffffffffU, base_bits, of));
+      const int first = __shfl_sync(0xffffffffU, run.first, of), last = __shfl_sync(0xffffffffU, run.last, of);
+      const int head_end = min((first + kVector - 1) & -kVector, last), tail = max(last & -kVector, head_end);
+      const bool ends = of < channels && misaligned(base) == 0;
+#pragma unroll 4
+      for (int i = part; i < 2 * kVector; i += parts) {
+        const int e = i < kVector ? (first & -kVector) + i : tail + i - kVector;
+        if (ends && e >= first && e < (i < kVector ? head_end : last)) base[e] = memory[of * pitch + e];
+      }
+    }
+    for (std::uint32_t left = __ballot_sync(0xffffffffU, exists && !aligned); left != 0; left &= left - 1) {
+      const int of = __ffs(static_cast<int>(left)) - 1;
+      T* base = reinterpret_cast<T*>(__shfl_sync(0xffffffffU, base_bits, of));
+      const int first = __shfl_sync(0xffffffffU, run.first, of), last = __shfl_sync(0xffffffffU, run.last, of);
+      for (int e = first + (kByWarps ? lane : thread); e < last; e += kByWarps ? 32 : 128) base[e] = memory[of * pitch + e];
+    }
+  }
+
+  /// Any classes, dilation and phases without taps: element by element, four numbers g of every j at a time.
+  template <int kSums>
+  __device__ __forceinline__ void store_scattered(const WidePlace& place, float (&sums)[kSums]) const {
+    constexpr int kPitch = 33;
+    float* memory = reinterpret_cast<float*>(staging);
+    const int own = thread / 32 * 16 + thread % 32 / 4, j = 2 * (thread % 4), lane = thread % 32;
+    const auto classes = static_cast<std::uint32_t>(form.classes);
+#pragma unroll 1
+    for (int pass = 0; pass < kSums / 16; ++pass) {
+      ptx::named_barrier(barrier, 128);
+#pragma unroll
+      for (int i = 0; i < 16; ++i) memory[(own + i % 4 / 2 * 8) * kPitch + i / 4 * 8 + j + i % 2] = sums[i];
+        // The next numbers move to where the loop finds them: registers have no index.
+#pragma unroll
+      for (int i = 0; i + 16 < kSums; ++i) sums[i] = sums[i + 16];
+      ptx::named_barrier(barrier, 128);
+      const Where here = where(place.position + pass * 32 + lane);
+      if (here.n >= form.N || here.in_sample >= steps.sample_positions) continue;
+      for (int c = thread / 32; c < steps.usable && place.column + c < form.columns; c += 4) {
+        const std::uint32_t channel = steps.by_classes.divide(static_cast<std::uint32_t>(place.column) + c);
+        const std::uint32_t a = static_cast<std::uint32_t>(place.column) + c - channel * classes;
+        T* to = out + row_of(here.n, place.g, channel);
+        const std::int64_t t = here.t0 + a * form.out_class_step;
+        if (t >= 0 && t < form.out_length) to[t] = static_cast<T>(memory[c * kPitch + lane]);
+        fill_untouched(to, here.t0, a, bias_of(place, channel));
+      }
+    }
+  }
+
+  /// Beside class a lie positions that no tap reaches; the last class also has the phases without taps.
+  __device__ __forceinline__ void fill_untouched(T* to, std::int64_t t0, std::uint32_t a, float offset) const {
+    const std::int64_t end = a + 1 == form.classes ? form.phase_classes : a + 1;
+    if (form.out_gcd == 1 && end == a + 1) return;
+    const auto nothing = static_cast<T>(finish.epilogue.apply(offset));
+    for (std::int64_t b = a; b < end; ++b) {
+      for (std::int64_t r = b == a ? 1 : 0; r < form.out_gcd; ++r) {
+        const std::int64_t t = t0 + b * form.out_class_step + r;
+        if (t >= 0 && t < form.out_length) to[t] = nothing;
+      }
+    }
+  }
+
+  /// `sums` is used up.
+  template <int kSums>
+  __device__ __forceinline__ void store(const WidePlace& place, float (&sums)[kSums]) const {
+    if (place.column >= form.columns) return;
+    const auto column =
+        static_cast<std::uint32_t>(place.column) + static_cast<std::uint32_t>(thread / 32 * 16 + thread % 32 / 4);
+    finish.template finish<T>(sums, bias_of(place, steps.by_classes.divide(column)),
+                              bias_of(place, steps.by_classes.divide(column + 8)));
+    if (!steps.interleaved)
+      store_scattered(place, sums);
+    else if (steps.by_warps)
+      store_interleaved<true>(place, sums);
+    else
+      store_interleaved<false>(place, sums);
+  }
+};
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,151 @@
+#pragma once
+// What lies beside the outputs of kernel.cuh, stride 1: a residual and what gives a derivative, brought to where
+// outputs are staged, or added to what is staged there.
+
+#include <cstdint>
+
+#include "cuda/conv/epilogue/light.cuh"
+#include "cuda/conv/tap_gemm.hpp"
+#include "cuda/conv/tensor_core/both_in_shared/stationary/store.cuh"
+#include "cuda/ptx/async_copy.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/prefetch.cuh"
+#include "cuda/ptx/tensor_copy.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+/// kRows columns of a tile, as store_plain_rows() writes them from a warp's staging, and what lies `distance` bytes from them.
+/// In 16 bits of tiles that has_whole_sectors() only, `distance` a multiple of 16.
+template <class T, int kN, int kPitch, int kRows>
+class RowsBeside {
+ public:
+  __device__ __forceinline__ RowsBeside(const TapGemm& form, const StoredSteps& steps, std::int64_t row_of_sample,
+                                        std::int64_t column, std::int64_t position, std::int64_t distance, const T* out)
+      : range_(form, steps, position + form.out_origin),
+        row_length_(form.out_length),
+        rows_(static_cast<int>(min(static_cast<std::int64_t>(kRows), form.columns - column))),
+        from_(Epilogue::beside(out + (row_of_sample + column) * form.out_length + position + form.out_origin, distance)),
+        by_vectors_(sizeof(T) == 2 || (steps.has_whole_sectors() && distance % 16 == 0)) {}
+
+  /// Asks for its lines.
+  __device__ __forceinline__ void prefetch(int lane) const {
+    constexpr int kLine = 128 / static_cast<int>(sizeof(T)), kLines = kN / kLine + 1;
+    ptx::forget(lane);
+#pragma unroll 1
+    for (int i = lane; i < rows_ * kLines; i += 32) {
+      const int at = min(i % kLines * kLine, kN - 1);
+      if (is_inside(at)) ptx::prefetch_l2(from_ + i / kLines * row_length_ + at);
+    }
+  }
+  /// Begins to bring it to where outputs will be staged: one group of copies (async_copy.cuh).
+  __device__ __forceinline__ void bring(const Staged<T>* staging, int lane) const {
+    ptx::forget(lane);
+    if (by_vectors_)
+      bring_units<kVector>(staging, lane);
+    else if constexpr (sizeof(T) == 4)
+      bring_units<1>(staging, lane);
+    ptx::copy_commit();
+  }
+  /// Adds it to `scale` times what is staged.
+  __device__ __forceinline__ void add(float scale, Staged<T>* staging, int lane) const {
+    ptx::forget(lane);
+    if (by_vectors_)
+      add_units<kVector>(scale, staging, lane);
+    else if constexpr (sizeof(T) == 4)
+      add_units<1>(scale, staging, lane);
+  }
+
+ private:
+  static constexpr int kVector = 16 / static_cast<int>(sizeof(T));
+  /// Lanes take neighbouring units of kWidth elements; where a row has fewer than 32, several rows.
+  template <int kWidth>
+  struct Units {
+    static constexpr int kLanes = kN / kWidth < 32 ? kN / kWidth : 32;  // of a row
+    static constexpr int kEach = 32 / kLanes;                           // rows at a time
+    static constexpr int kPieces = kN / kWidth / kLanes;                // of a lane, of a row
+    static constexpr int kFurther = kLanes * kWidth;                    // elements from a piece to the next
+  };
+  [[nodiscard]] __device__ __forceinline__ bool is_inside(int at) const { return at >= range_.begins && at < range_.ends; }
+
+  /// The rows one after another, so that no addresses are kept.
+  template <int kWidth>
+  __device__ __forceinline__ void bring_units(const Staged<T>* staging, int lane) const {
+    using U = Units<kWidth>;
+    const int own = lane / U::kLanes, at = lane % U::kLanes * kWidth;
+    const T* from = from_ + own * row_length_ + at;
+    std::uint32_t to = ptx::shared_address(staging + own * kPitch + at);
+#pragma unroll 1
+    for (int row = own; row < rows_; row += U::kEach) {
+#pragma unroll
+      for (int i = 0; i < U::kPieces; ++i) {
+        if (!is_inside(at + i * U::kFurther)) continue;
+        const std::uint32_t place = to + static_cast<std::uint32_t>(i * U::kFurther * static_cast<int>(sizeof(T)));
+        if constexpr (kWidth == kVector)
+          ptx::copy_vector(place, from + i * U::kFurther);
+        else
+          ptx::copy_word(place, from + i * U::kFurther);
+      }
+      from += U::kEach * row_length_;
+      to += static_cast<std::uint32_t>(U::kEach * kPitch * static_cast<int>(sizeof(T)));
+    }
+  }
+
+  /// Several reads of a lane under way: no more registers are left.
+  template <int kWidth>
+  __device__ __forceinline__ void add_units(float scale, Staged<T>* staging, int lane) const {
+    using U = Units<kWidth>;
+    struct alignas(kWidth * sizeof(T)) Unit {
+      T of[kWidth];
+    };
+    constexpr int kItems = U::kPieces < 3 ? 3 : U::kPieces, kAtOnce = kItems / U::kPieces;  // rows
+    const int own = lane / U::kLanes, at = lane % U::kLanes * kWidth;
+    const T* from = from_ + own * row_length_ + at;
+    staging += own * kPitch + at;
+#pragma unroll 1
+    for (int row = own; row < rows_; row += kAtOnce * U::kEach) {
+      Unit others[kItems];
+      const auto exists = [&](int i) {
+        return row + i / U::kPieces * U::kEach < rows_ && is_inside(at + i % U::kPieces * U::kFurther);
+      };
+#pragma unroll
+      for (int i = 0; i < kItems; ++i)
+        if (exists(i))
+          others[i] =
+              *reinterpret_cast<const Unit*>(from + i / U::kPieces * U::kEach * row_length_ + i % U::kPieces * U::kFurther);
+#pragma unroll
+      for (int i = 0; i < kItems; ++i) {
+        auto* const place =
+            reinterpret_cast<Unit*>(staging + i / U::kPieces * U::kEach * kPitch + i % U::kPieces * U::kFurther);
+        Unit unit = *place;
+#pragma unroll
+        for (int j = 0; j < kWidth; ++j)
+          unit.of[j] = static_cast<T>(fmaf(scale, static_cast<float>(unit.of[j]), static_cast<float>(others[i].of[j])));
+        if (exists(i)) *place = unit;
+      }
+      from += kAtOnce * U::kEach * row_length_;
+      staging += kAtOnce * U::kEach * kPitch;
+    }
+  }
+
+  RowRange range_;
+  std::int64_t row_length_;
+  int rows_;
+  const T* from_;
+  bool by_vectors_;
+};
+
+/// Writes those columns from the staging.
+template <class T, int kN, int kPitch, int kRows>
+__device__ __forceinline__ void store_unit_stride(const TapGemm& form, const StoredSteps& steps, std::int64_t row_of_sample,
+                                                  std::int64_t column, std::int64_t position, const Staged<T>* staging,
+                                                  int lane, T* __restrict__ out) {
+  ptx::forget(lane);
+  const int rows = static_cast<int>(min(static_cast<std::int64_t>(kRows), form.columns - column));
+  if (rows <= 0) return;
+  const std::int64_t t0 = position + form.out_origin;
+  const RowRange range(form, steps, t0);
+  T* const to = out + (row_of_sample + column) * form.out_length + t0;
+  store_plain_rows<T, kN, kPitch, kRows, true>(form, steps, range, rows, staging, lane, to);
+}
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,323 @@
+#pragma once
+// Forward and dgrad with few columns on wgmma (sm_90a): the weights of 64 columns stay in shared memory. The mathematics are in
+// cuda/conv/tap_gemm.hpp, the streamed form of the same in both_in_shared/streamed/kernel.cuh: read that first.
+//
+// gemm_m = 64 columns, gemm_n = positions, gemm_k = (row, plane, tap). A block is two pairs of warpgroups, each pair on tiles
+// of its own (64 x 128 of two parts, 64 x 256 of one): a producer brings rows by bulk copies and converts them, a consumer
+// multiplies and stores. Nothing synchronises the pairs, so that one's store overlaps the other's products. Sums of two parts
+// are not added up in between: reductions are short here.
+
+#include <cstdint>
+
+#include "cuda/conv/epilogue/epilogue.cuh"
+#include "cuda/conv/tensor_core/both_in_shared/stationary/aux_rows.cuh"
+#include "cuda/conv/tensor_core/both_in_shared/stationary/layout.cuh"
+#include "cuda/conv/tensor_core/both_in_shared/stationary/producer.cuh"
+#include "cuda/conv/tensor_core/both_in_shared/stationary/store.cuh"
+#include "cuda/conv/tensor_core/operand/traits.cuh"
+#include "cuda/conv/tensor_core/pipeline/ring.cuh"
+#include "cuda/conv/tensor_core/recompute/finish_tiles.cuh"
+#include "cuda/conv/tensor_core/recompute/recompute.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+inline constexpr int kResidentThreads = kPairs * 256;
+
+/// gemm_n of a wgmma: with 512 threads ptxas compiles no wider one.
+inline constexpr int kResidentN = 128;
+
+/// The products of one step, issued so that one group is always under way behind the next. Two parts: first += high*high,
+/// second
+/// += high*low + low*high. One part: first and second are the two halves of the positions, or first is all. `release`, a
+/// barrier unless 0, is arrived at when the first group is all that is under way.
+template <class Operand, int kSecond>
+__device__ __forceinline__ void multiply_resident(const ResidentSteps& steps, std::uint32_t source, std::uint32_t weights,
+                                                  std::uint32_t release, float (&first)[kResidentN / 2],
+                                                  float (&second)[kSecond]) {
+  using Mma = ptx::Wgmma<Operand::kType, kResidentN>;
+  const auto source_part = static_cast<std::uint32_t>(steps.tile.items);  // in 16 bytes, as the address of a descriptor
+  const auto weight_part = static_cast<std::uint32_t>(steps.rows / Operand::kVector) * kResidentColumns;
+  const std::uint64_t a0 = ptx::operand_descriptor(weights, kResidentColumns * 16);
+  const std::uint64_t b0 = ptx::operand_descriptor(source, static_cast<std::uint32_t>(steps.tile.window) * 16);
+  Product product = steps.products[0];
+#pragma unroll 1
+  for (int i = 1; i <= steps.product_count; ++i) {
+    const std::uint64_t a = a0 + product.weights, b = b0 + product.source;
+    ptx::wgmma_fence();
+    if constexpr (Operand::kParts == 2) {
+      Mma::multiply(second, a + weight_part, b, true);
+      Mma::multiply(second, a, b + source_part, true);
+      Mma::multiply(first, a, b, true);
+    } else {
+      Mma::multiply(first, a, b, true);
+      if constexpr (kSecond > 1) Mma::multiply(second, a, b + kResidentN, true);
+    }
+    ptx::wgmma_commit();
+    product = steps.products[i];
+    ptx::wgmma_wait<1>();
+    if (release != 0) ptx::mbarrier_arrive(release);
+    release = 0;
+  }
+}
+
+/// Half of a warp's sums, rows lane/4 of its eight columns, scaled, biased and through `function` into its staging.
+template <class Operand, int kN, int kSecond, class Function>
+__device__ __forceinline__ void stage_half(int half, int lane, float factor, float addend, const float (&first)[kResidentN / 2],
+                                           const float (&second)[kSecond], Staged<typename Operand::Source>* staging,
+                                           const Function& function) {
+  using T = typename Operand::Source;
+  Staged<T>* to = staging + lane / 4 * (kN + 8) + 2 * (lane % 4);
+#pragma unroll
+  for (int i = 0; i < kN / 8; ++i) {
+    const int at = i % (kResidentN / 8) * 4 + 2 * half;
+    const bool is_first = i < kResidentN / 8;
+    const float even = function(fmaf(is_first ? first[at] : second[at % kSecond], factor, addend));
+    const float odd = function(fmaf(is_first ? first[at + 1] : second[(at + 1) % kSecond], factor, addend));
+    if constexpr (sizeof(T) == 2) {
+      const T pair[2] = {static_cast<T>(even), static_cast<T>(odd)};
+      *reinterpret_cast<std::uint32_t*>(to + 8 * i) = *reinterpret_cast<const std::uint32_t*>(pair);
+    } else {
+      *reinterpret_cast<float2*>(to + 8 * i) = make_float2(even, odd);
+    }
+  }
+}
+
+/// stage_half() with a light activation if it `activates`, of numbers rounded as they would be in a tensor.
+template <class Operand, int kN, int kSecond>
+__device__ __forceinline__ void stage_light(const Epilogue& epilogue, bool activates, int half, int lane, float factor,
+                                            float addend, const float (&first)[kResidentN / 2], const float (&second)[kSecond],
+                                            Staged<typename Operand::Source>* staging) {
+  using T = typename Operand::Source;
+  const auto stage = [&](const auto& function) {
+    stage_half<Operand, kN>(half, lane, factor, addend, first, second, staging, function);
+  };
+  if (!activates) return stage([](float value) { return value; });
+  const auto slope = static_cast<float>(epilogue.slope);
+  const bool is_leaky = epilogue.activation == Activation::leaky_relu;
+  stage([slope, is_leaky](float value) {
+    value = static_cast<float>(static_cast<T>(value));
+    return value < 0.0F ? (is_leaky ? slope * value : 0.0F) : value;
+  });
+}
+
+/// stage_half() of what has something beside it, which lies in the staging where the outputs will be.
+template <class Operand, int kN, int kSecond>
+__device__ __forceinline__ void stage_beside(const Epilogue& epilogue, bool derives_only, int half, int lane, float factor,
+                                             float addend, const float (&first)[kResidentN / 2], const float (&second)[kSecond],
+                                             Staged<typename Operand::Source>* staging) {
+  using T = typename Operand::Source;
+  struct alignas(2 * sizeof(T)) Pair {
+    T even, odd;
+  };
+  constexpr int kAtOnce = 4;  // no read of shared memory passes a write to it
+  const FinishBeside<T> finish(epilogue, derives_only ? FinishPart::derivative : FinishPart::all);
+  Pair* const to = reinterpret_cast<Pair*>(staging + lane / 4 * (kN + 8) + 2 * (lane % 4));
+#pragma unroll
+  for (int begin = 0; begin < kN / 8; begin += kAtOnce) {
+    Pair beside[kAtOnce];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) beside[j] = to[4 * (begin + j)];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int i = begin + j, at = i % (kResidentN / 8) * 4 + 2 * half;
+      const bool is_first = i < kResidentN / 8;
+      const float even = fmaf(is_first ? first[at] : second[at % kSecond], factor, addend);
+      const float odd = fmaf(is_first ? first[at + 1] : second[(at + 1) % kSecond], factor, addend);
+      to[4 * i] = {static_cast<T>(finish(even, static_cast<float>(beside[j].even))),
+                   static_cast<T>(finish(odd, static_cast<float>(beside[j].odd)))};
+    }
+  }
+}
+
+/// Whether one of a warp's sums may be wrong in a tile with such faults, of 16 columns of which `columns` exist.
+template <class Operand, int kSecond>
+__device__ __forceinline__ bool is_doubtful(Faults faults, std::int64_t columns, const float (&first)[kResidentN / 2],
+                                            const float (&second)[kSecond]) {
+  const float least = least_right<Operand>(faults);
+  bool is = has_sum_below(least, columns, first);
+  if constexpr (Operand::kParts == 1 && kSecond > 1) is = has_sum_below(least, columns, second) || is;
+  return is || faults >= kNeverFault;
+}
+
+/// kLate: outputs have a residual or go through a derivative, brought to where they are staged; stride 1.
+template <class Operand, bool kPaired, int kN, bool kLate>
+__device__ __forceinline__ void consume_resident(const TapGemm& form, const ResidentSteps& steps, const Epilogue& epilogue,
+                                                 const ResidentLayout& layout, const State* __restrict__ state,
+                                                 const typename Operand::Source* __restrict__ bias,
+                                                 typename Operand::Source* __restrict__ out, const OperandHeader* header,
+                                                 const ExactSource& exact, const unsigned char* pair_faults,
+                                                 WrongTiles::Entry* wrong_tiles, Staged<typename Operand::Source>* staging,
+                                                 int pair, int warp, int lane) {
+  using T = typename Operand::Source;
+  constexpr int kPitch = kN + 8, kSecond = Operand::kParts * kN > kResidentN ? kResidentN / 2 : 1;
+  static_assert(Operand::kParts * kN == kResidentN || Operand::kParts * kN == 2 * kResidentN);
+  staging += warp * 8 * kPitch;
+  if constexpr (Operand::kScaled) wait_for_grid_before();
+  const int exponent = Operand::kScaled ? -source_exponent(header) - scale_exponent(state->weight_largest, kWeightTarget) : 0;
+  const Faults of_weights =
+      Operand::kScaled ? weight_faults(static_cast<Split>(state->weight_split), form.rows * form.planes * form.taps) : 0;
+  WrongTiles wrong{wrong_tiles + warp * WrongTiles::kMost};
+  // Exponents that no float has are put into the sums in two steps.
+  const bool at_once = exponent >= -126 && exponent <= 127;
+  const float factor = power_of_two(at_once ? exponent : exponent - exponent / 2);
+  // A derivative is brought; a residual besides is read when that is done. Of one part there are no registers for it.
+  const bool has_both = kLate && Operand::kParts == 2 && epilogue.has_both();
+  ptx::mbarrier_wait(layout.weights_full, 0);
+  Ring ring;
+  // Left alone, pairs that share the tensor cores end up in step, and store at the same time. So each waits to begin a tile
+  // until the other is far enough in its own.
+  std::uint32_t turns = pair == 0 ? 1 : 0;
+  Walk walk(steps, pair);
+  for (; walk.more(); walk.advance(), ++turns) {
+    if (steps.turn_step >= 0 && (pair == 1 || turns > 1)) ptx::mbarrier_wait(layout.turn(1 - pair), turns & 1);
+    const std::int64_t beside = has_both ? epilogue.derivative : epilogue.residual + epilogue.derivative;
+    using Beside = RowsBeside<T, kN, kPitch, 8>;
+    if constexpr (kLate) {
+      const TilePlace next = walk.place(steps);
+      const std::int64_t sample = (next.n * form.G + next.g) * form.out_channels, column = next.column + warp * 16;
+      __syncwarp();  // the tile before has been read
+      Beside(form, steps, sample, column, next.position, beside, out).bring(staging, lane);
+      Beside(form, steps, sample, column + 8, next.position, beside, out).prefetch(lane);
+      if (has_both)
+        RowsBeside<T, kN, kPitch, 16>(form, steps, sample, column, next.position, epilogue.residual, out).prefetch(lane);
+    }
+    float first[kResidentN / 2] = {}, second[kSecond] = {};
+    ptx::settle(first);
+    ptx::settle(second);
+    std::uint32_t held = 0;
+#pragma unroll 1
+    for (int step = 0; step < steps.count; ++step) {
+      ptx::mbarrier_wait(layout.full(ring.stage), ring.parity);
+      multiply_resident<Operand>(steps, layout.sources + static_cast<std::uint32_t>(ring.stage * steps.source_bytes),
+                                 layout.weights + static_cast<std::uint32_t>(step * steps.weight_bytes), held, first, second);
+      held = lane == 0 ? layout.empty(ring.stage) : 0;
+      if (step == steps.turn_step && lane == 0) ptx::mbarrier_arrive(layout.turn(pair));
+      ring.advance(steps.stages);
+    }
+    ptx::wgmma_wait<0>();
+    Faults faults = 0;
+    if constexpr (Operand::kScaled)
+      faults = faults_of_tile(pair_faults + ((ring.stage == 0 ? steps.stages : ring.stage) - 1) * 16, of_weights, lane);
+    if (held != 0) ptx::mbarrier_arrive(held);
+    ptx::settle(first);
+    ptx::settle(second);
+    if constexpr (Operand::kParts == 2) {
+#pragma unroll
+      for (int i = 0; i < kResidentN / 2; ++i) first[i] += second[i] * (1.0F / kLowScale);
+    }
+    const TilePlace place = walk.place(steps);
+    // What will be looked at again is stored bare, so that it tells its sums, and finished behind that.
+    bool finishes = true;
+    if constexpr (Operand::kScaled) {
+      finishes = wrong.count < WrongTiles::kMost;
+      if (faults != 0) [[unlikely]] {
+        if (is_doubtful<Operand>(faults, form.columns - place.column - warp * 16, first, second)) {
+          wrong.add(walk.above, faults);
+          finishes = false;
+        }
+      }
+    }
+    if (!at_once) [[unlikely]] {
+      const float first_factor = power_of_two(exponent / 2);
+#pragma unroll
+      for (float& sum : first) sum *= first_factor;
+      if constexpr (Operand::kParts == 1) {
+#pragma unroll
+        for (float& sum : second) sum *= first_factor;
+      }
+    }
+    const bool activates = !kLate && finishes && epilogue.activation != Activation::none;
+    const std::int64_t first_bias = place.g * form.out_channels;
+    const std::int64_t row_of_sample = place.n * form.G * form.out_channels + first_bias;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::int64_t column = place.column + warp * 16 + half * 8;
+      const std::uint32_t own = static_cast<std::uint32_t>(column) + static_cast<std::uint32_t>(lane) / 4;
+      float offset = 0;
+      if (bias != nullptr && own < form.columns) offset = static_cast<float>(bias[first_bias + steps.by_classes.divide(own)]);
+      __syncwarp();
+      if constexpr (kLate) {
+        if (half == 1) Beside(form, steps, row_of_sample, column, place.position, beside, out).bring(staging, lane);
+        ptx::copy_wait<0>();
+        __syncwarp();
+      }
+      if (kLate && finishes)
+        stage_beside<Operand, kN>(epilogue, has_both, half, lane, factor, offset, first, second, staging);
+      else
+        stage_light<Operand, kN>(epilogue, activates, half, lane, factor, offset, first, second, staging);
+      __syncwarp();
+      if (has_both && finishes) {
+        Beside(form, steps, row_of_sample, column, place.position, epilogue.residual, out)
+            .add(static_cast<float>(epilogue.scale), staging, lane);
+        __syncwarp();
+      }
+      if constexpr (kLate)
+        store_unit_stride<T, kN, kPitch, 8>(form, steps, row_of_sample, column, place.position, staging, lane, out);
+      else
+        store_rows<T, kN, kPitch, 8, true>(form, steps, row_of_sample, column, place.position, bias, first_bias, epilogue,
+                                           staging, lane, out);
+    }
+  }
+  if constexpr (Operand::kScaled) {
+    if (wrong.count != 0) {
+      repair_tiles<Operand>(form, steps, exact, bias, out, walk, wrong, exponent, warp * 16, 16, steps.positions);
+      if (epilogue.is_needed()) finish_tiles<kLate>(form, steps, epilogue, out, walk, wrong, warp * 16, 16, steps.positions);
+    }
+  }
+}
+
+template <class Operand, bool kPaired, int kN, bool kLate>
+__global__ void __launch_bounds__(kResidentThreads, 1)
+    resident_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ ResidentSteps steps,
+                    const __grid_constant__ Epilogue epilogue, const typename Operand::Source* __restrict__ source,
+                    const unsigned char* __restrict__ packed, const typename Operand::Source* __restrict__ bias,
+                    typename Operand::Source* __restrict__ out, const OperandHeader* header,
+                    const __grid_constant__ ExactSource exact) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  using T = typename Operand::Source;
+  extern __shared__ __align__(16) unsigned char raw[];
+  const std::uint32_t base = (ptx::shared_address(raw) + 127) & ~127U;
+  unsigned char* memory = raw + (base - ptx::shared_address(raw));
+  // Through a shuffle the compiler knows them to be the same in a warp; else it serialises the wgmmas.
+  const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0), pair = group % kPairs;
+  const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const ResidentLayout layout(base, steps, sizeof(Staged<T>), pair);
+  if (group < kPairs && warp == 0 && lane == 0) {
+    for (int stage = 0; stage < steps.stages; ++stage) {
+      ptx::mbarrier_init(layout.full(stage), 128);  // each writer for itself
+      ptx::mbarrier_init(layout.empty(stage), 4);
+    }
+    for (int stage = 0; stage < steps.raw_stages; ++stage) {
+      ptx::mbarrier_init(layout.raw_full(stage), 4);
+      ptx::mbarrier_init(layout.raw_empty(stage), 128);  // each reader for itself
+    }
+    ptx::mbarrier_init(layout.turn(pair), 4);
+    if (pair == 0) ptx::mbarrier_init(layout.weights_full, 1);
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+  if (group < kPairs) {
+    ptx::registers_down<88>();
+    if (threadIdx.x == 0) {
+      const auto total = static_cast<std::uint32_t>(steps.count * steps.weight_bytes);
+      const unsigned char* from = packed + kWeightHeaderBytes + static_cast<std::int64_t>(Walk(steps, 0).tile) * total;
+      ptx::mbarrier_arrive_expect(layout.weights_full, total);
+      for (std::uint32_t at = 0; at < total; at += 16384)
+        ptx::bulk_copy(layout.weights + at, from + at, min(16384U, total - at), layout.weights_full);
+    }
+    produce_resident<Operand, kPaired>(form, steps, layout, memory + (layout.sources - base), memory + (layout.raw - base),
+                                       source, header, reinterpret_cast<std::uint32_t*>(memory + (layout.faults(0) - base)),
+                                       pair, warp, lane);
+    return;
+  }
+  ptx::registers_up<168>();
+  consume_resident<Operand, kPaired, kN, kLate>(
+      form, steps, epilogue, layout, reinterpret_cast<const State*>(packed), bias, out, header, exact,
+      memory + (layout.faults(0) - base), reinterpret_cast<WrongTiles::Entry*>(memory + (layout.wrong - base)),
+      reinterpret_cast<Staged<T>*>(memory + (layout.staging - base)), pair, warp, lane);
+#endif
+}
+
+}  // namespace polyphase::cuda::tensor_core

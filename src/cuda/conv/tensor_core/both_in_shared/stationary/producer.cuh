@@ -1,0 +1,351 @@
+#pragma once
+// The producers of kernel.cuh: rows of a tensor by bulk copies into a ring, from there, converted, into a ring of
+// operand tiles [part][plane][block of 8 rows][position][8 rows].
+//
+// Bulk copies because nothing else keeps enough under way: of global loads into registers ptxas waits for all at once. They
+// begin at the 16-byte boundary before an element, and each row is read where that puts it.
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/conv/tensor_core/both_in_shared/stationary/layout.cuh"
+#include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/pipeline/ring.cuh"
+#include "cuda/conv/tensor_core/recompute/recompute.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+inline constexpr int kConverters = 128;  // threads of a pair
+
+/// What numbers were like: the largest half, NaN included, the least half, and the least magnitude above zero of those rows in
+/// which a half was too small, where that is enough to know.
+struct Seen {
+  __half2 most = __half2half2(__float2half(0.0F)), fewest = __half2half2(__float2half(kLargestHalf));
+};
+
+/// v*scale as one or two halves; what they were like into `seen`.
+template <class Operand>
+__device__ __forceinline__ void convert_seen(const float (&v)[8], float scale, uint4 (&parts)[Operand::kParts], Seen& seen) {
+  __half2 high[4];
+  std::uint32_t low[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float a = v[2 * i] * scale, b = v[2 * i + 1] * scale;
+    high[i] = __floats2half2_rn(a, b);
+    if constexpr (Operand::kParts == 2) {
+      const float2 back = __half22float2(high[i]);
+      const __half2 l = __floats2half2_rn((a - back.x) * kLowScale, (b - back.y) * kLowScale);
+      low[i] = *reinterpret_cast<const std::uint32_t*>(&l);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    seen.most = __hmax2_nan(seen.most, __habs2(high[i]));
+    seen.fewest = __hmin2(seen.fewest, __habs2(high[i]));
+  }
+  parts[0] = *reinterpret_cast<const uint4*>(high);
+  if constexpr (Operand::kParts == 2) parts[1] = make_uint4(low[0], low[1], low[2], low[3]);
+}
+
+/// Where a pair stands in its sequence of tiles and steps, and where the source of that step is.
+template <class T>
+struct Progress {
+  Walk walk;
+  const T* base = nullptr;   // row 0, plane 0, position 0 of the tile, and of the step where planes take several
+  int first = 0, last = 0;   // offsets from there that lie inside a row
+  int rows = 0, planes = 0;  // that exist from the step's first on
+  int left = 0;              // steps of the tile
+  int plane_step = 0;
+
+  __device__ __forceinline__ void begin_tile(const TapGemm& form, const ResidentSteps& steps, const T* source) {
+    if (!walk.more()) return;
+    const TilePlace place = walk.place(steps);
+    const std::int64_t e0 = form.source_stride * place.position + form.source_origin - steps.shift;
+    base = source + (place.n * form.G + place.g) * form.rows * form.source_length + e0;
+    first = static_cast<int>(max(-e0, static_cast<std::int64_t>(-0x7fffffff)));
+    last = static_cast<int>(min(form.source_length - e0, static_cast<std::int64_t>(0x7fffffff)));
+    rows = static_cast<int>(form.rows);
+    planes = static_cast<int>(form.planes);
+    left = steps.count;
+    plane_step = 0;
+  }
+
+  /// True where a tile ends.
+  __device__ __forceinline__ bool advance(const TapGemm& form, const ResidentSteps& steps, const T* source) {
+    if (--left == 0) {
+      walk.advance();
+      begin_tile(form, steps, source);
+      return true;
+    }
+    if (steps.plane_steps == 1) {
+      rows -= steps.rows;
+      return false;
+    }
+    const Tile& tile = steps.tile;
+    int moved = tile.planes * tile.plane_step;
+    planes -= tile.planes;
+    if (++plane_step == steps.plane_steps) {
+      moved -= steps.plane_steps * tile.planes * tile.plane_step;
+      base += tile.rows * tile.length;
+      rows -= tile.rows;
+      planes = static_cast<int>(form.planes);
+      plane_step = 0;
+    }
+    base += moved;
+    first -= moved;
+    last -= moved;
+    return false;
+  }
+};
+
+/// The elements of a row that a step spans.
+__device__ __forceinline__ int span_of(const Tile& tile) {
+  return tile.stride * (tile.window - 1) + (tile.planes - 1) * tile.plane_step + 1;
+}
+
+/// A lane's row of the steps of a tile, as bulk copies want it: from the 16-byte boundary before it on; what lies outside the
+/// row is not touched. Sixteen rows further the boundary is as far off again.
+struct RowCopy {
+  std::uintptr_t start = 0;
+  std::uint32_t bytes = 0, offset = 0;  // offset: into the row's place in shared memory
+
+  template <class T>
+  __device__ __forceinline__ void begin(const ResidentSteps& steps, const Progress<T>& at, int own) {
+    constexpr auto kGrain = static_cast<std::uintptr_t>(15);
+    const int from = max(at.first, 0), to = max(min(at.last, span_of(steps.tile)), from);
+    const T* row = at.base + own * steps.tile.length;
+    start = reinterpret_cast<std::uintptr_t>(row + from) & ~kGrain;
+    offset = static_cast<std::uint32_t>(start - (reinterpret_cast<std::uintptr_t>(row) & ~kGrain));
+    bytes =
+        from < to ? static_cast<std::uint32_t>(((reinterpret_cast<std::uintptr_t>(row + to) + kGrain) & ~kGrain) - start) : 0;
+  }
+};
+
+/// Converts one step: an item is a position of a plane and of eight rows, or two neighbours of 16 bits; 128 threads take
+/// neighbouring items, so that addresses advance by constants.
+template <class Operand, bool kPaired>
+struct Converter {
+  using T = typename Operand::Source;
+  using Word = std::conditional_t<kPaired, std::uint32_t, T>;
+  static constexpr int kVector = Operand::kVector;
+  static constexpr int kWidth = kPaired ? 2 : 1;
+  static constexpr int kBytes = static_cast<int>(sizeof(T));
+  static_assert(kVector == 8 && (!kPaired || sizeof(T) == 2));
+  const ResidentSteps& steps;
+  float scale;
+  std::uint32_t least;   // what twice a number's bits, less one, are below where it is too small to be split
+  int swaps;             // 0 or 1: which of a pair of positions is written first
+  int offsets[kVector];  // bytes from a block's first row to each row's first element
+  Seen seen{};
+  std::uint32_t small = 0;  // numbers of the tile that are too small
+
+  __device__ __forceinline__ void align(const T* base) { find_raw_rows(base, steps, offsets); }
+
+  __device__ __forceinline__ void put(const Word (&v)[kVector], unsigned char* to) {
+    auto* at = reinterpret_cast<uint4*>(to);
+    if constexpr (kPaired) {
+      // Half of the lanes write their second position first: no two of a phase meet in a bank.
+      const std::uint32_t low = swaps ? 0x7632 : 0x5410, high = low ^ 0x2222;
+      at[swaps] = make_uint4(__byte_perm(v[0], v[1], low), __byte_perm(v[2], v[3], low), __byte_perm(v[4], v[5], low),
+                             __byte_perm(v[6], v[7], low));
+      at[1 - swaps] = make_uint4(__byte_perm(v[0], v[1], high), __byte_perm(v[2], v[3], high), __byte_perm(v[4], v[5], high),
+                                 __byte_perm(v[6], v[7], high));
+    } else {
+      uint4 parts[Operand::kParts];
+      if constexpr (Operand::kScaled)
+        convert_seen<Operand>(v, scale, parts, seen);
+      else
+        convert<Operand>(v, scale, parts);
+#pragma unroll
+      for (int part = 0; part < Operand::kParts; ++part) at[part * steps.tile.items] = parts[part];
+    }
+  }
+
+  struct Where {
+    int u, plane, block;
+    int from;  // bytes in the raw stage
+    int to;    // bytes in the stage
+  };
+
+  __device__ __forceinline__ Where begin(int lead) const {
+    const Tile& tile = steps.tile;
+    Where at{lead, 0, 0, 0, 0};
+    if (!kPaired && tile.planes > 1) {
+      at.u = static_cast<int>(tile.by_planes.divide(static_cast<std::uint32_t>(lead)));
+      at.plane = lead - at.u * tile.planes;
+    }
+    at.from = (tile.stride * kWidth * at.u + at.plane * tile.plane_step) * kBytes;
+    at.to = (at.plane * (tile.rows / kVector) * tile.window + kWidth * at.u) * 16;
+    return at;
+  }
+
+  __device__ __forceinline__ void next(Where& at) const {
+    const Tile& tile = steps.tile;
+    at.u += steps.next_position;
+    at.from += steps.next_from;
+    at.to += steps.next_to;
+    if constexpr (!kPaired) {
+      at.plane += steps.next_plane;
+      if (at.plane >= tile.planes) {
+        at.plane -= tile.planes;
+        ++at.u;
+        at.from += steps.wrap_from;
+        at.to += steps.wrap_to;
+      }
+    }
+    const int window = tile.window / kWidth;
+    if (at.u >= window) {
+      at.u -= window;
+      ++at.block;
+      at.from += steps.block_from;  // `to` goes on: blocks follow each other
+    }
+  }
+
+  __device__ __forceinline__ void load(const unsigned char* raw, const Where& at, Word (&v)[kVector]) const {
+#pragma unroll
+    for (int c = 0; c < kVector; ++c) v[c] = *reinterpret_cast<const Word*>(raw + at.from + offsets[c]);
+  }
+
+  /// The same where not everything exists.
+  __device__ __forceinline__ void load_at_edge(const unsigned char* raw, const Progress<T>& progress, const Where& at,
+                                               Word (&v)[kVector]) const {
+    const int rows = at.plane < progress.planes ? progress.rows - at.block * kVector : 0;
+    const int e = steps.tile.stride * kWidth * at.u + at.plane * steps.tile.plane_step;
+    const bool exists = e >= progress.first && e < progress.last;
+#pragma unroll
+    for (int c = 0; c < kVector; ++c) {
+      const unsigned char* from = raw + at.from + offsets[c];
+      if constexpr (kPaired) {
+        const auto* halves = reinterpret_cast<const std::uint16_t*>(from);
+        std::uint32_t word = exists && c < rows ? halves[0] : 0;
+        if (e + 1 >= progress.first && e + 1 < progress.last && c < rows) word |= static_cast<std::uint32_t>(halves[1]) << 16;
+        v[c] = word;
+      } else {
+        v[c] = exists && c < rows ? *reinterpret_cast<const T*>(from) : T(0.0F);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void run(const Progress<T>& progress, const unsigned char* raw, unsigned char* stage, int lead) {
+    const Tile& tile = steps.tile;
+    const bool inside =
+        progress.first <= 0 && span_of(tile) <= progress.last && progress.rows >= tile.rows && progress.planes >= tile.planes;
+    const Where start = begin(lead);
+    Where at = start;
+    const int blocks = tile.rows / kVector;
+    if (inside) {
+      // Two items at once where every lane of the warp has them.
+#pragma unroll 1
+      for (int pairs = (tile.items / kWidth - (lead & ~31) + 96) / (2 * kConverters); pairs > 0; --pairs) {
+        const Where early = at;
+        next(at);
+        const Where late = at;
+        next(at);
+        Word a[kVector], b[kVector];
+        load(raw, early, a);
+        load(raw, late, b);
+        put(a, stage + early.to);
+        put(b, stage + late.to);
+      }
+    }
+#pragma unroll 1
+    for (; at.block < blocks; next(at)) {
+      Word v[kVector];
+      if (inside)
+        load(raw, at, v);
+      else
+        load_at_edge(raw, progress, at, v);
+      put(v, stage + at.to);
+    }
+    if constexpr (Operand::kScaled) {
+      const float2 fewest = __half22float2(seen.fewest);
+      if (fewest.x >= kLeastNormalHalf && fewest.y >= kLeastNormalHalf) return;
+      // Some were zero or too small: how many too small?
+      seen.fewest = __half2half2(__float2half(kLargestHalf));
+#pragma unroll 1
+      for (at = start; at.block < blocks; next(at)) {
+        Word v[kVector];
+        load_at_edge(raw, progress, at, v);
+#pragma unroll
+        for (int c = 0; c < kVector; ++c) {
+          const std::uint32_t bits = __float_as_uint(v[c]);
+          small += bits + bits - 1 < least ? 1 : 0;
+        }
+      }
+    }
+  }
+};
+
+template <class Operand, bool kPaired>
+__device__ __forceinline__ void produce_resident(const TapGemm& form, const ResidentSteps& steps, const ResidentLayout& layout,
+                                                 unsigned char* sources, unsigned char* raw,
+                                                 const typename Operand::Source* __restrict__ source,
+                                                 const OperandHeader* header, std::uint32_t* faults, int pair, int warp,
+                                                 int lane) {
+  using T = typename Operand::Source;
+  Progress<T> ahead{Walk(steps, pair)}, now{Walk(steps, pair)};
+  ahead.begin_tile(form, steps, source);
+  now.begin_tile(form, steps, source);
+  Ring ahead_ring, raw_ring, ring;
+  int lead = warp * 32 + lane;
+  const int each = steps.rows / 4, own = warp * each + lane;  // of a step's rows: a bulk copy costs its warp some 50 cycles
+  const std::uintptr_t further = static_cast<std::uintptr_t>(steps.rows * steps.tile.length) * sizeof(T);
+  RowCopy copy;
+  std::uint32_t whole = 0;  // bytes of the warp's rows if all exist
+  bool ahead_fresh = true;
+  const auto fetch = [&] {
+    if (!ahead.walk.more()) return;
+    if (ahead_fresh || steps.plane_steps > 1) {
+      copy.begin(steps, ahead, own);
+      if (lane >= each) copy.bytes = 0;
+      whole = __reduce_add_sync(0xffffffffU, copy.bytes);
+    } else {
+      copy.start += further;
+    }
+    std::uint32_t bytes = copy.bytes, total = whole;
+    if (ahead.rows < steps.rows) {
+      if (own >= ahead.rows) bytes = 0;
+      total = __reduce_add_sync(0xffffffffU, bytes);
+    }
+    const std::uint32_t barrier = layout.raw_full(ahead_ring.stage);
+    ptx::mbarrier_wait(layout.raw_empty(ahead_ring.stage), ahead_ring.parity ^ 1);
+    if (lane == 0) ptx::mbarrier_arrive_expect(barrier, total);
+    __syncwarp();
+    if (bytes > 0)
+      ptx::bulk_copy(
+          layout.raw + static_cast<std::uint32_t>(ahead_ring.stage * steps.raw_bytes + own * steps.raw_pitch) + copy.offset,
+          reinterpret_cast<const void*>(copy.start), bytes, barrier);
+    ahead_fresh = ahead.advance(form, steps, source);
+    ahead_ring.advance(steps.raw_stages);
+  };
+  // Where there are enough stages, one stays behind, so that no warp waits for the last of the others.
+  for (int i = steps.raw_stages > 3 ? 2 : 1; i < steps.raw_stages; ++i) fetch();
+  if constexpr (Operand::kScaled) wait_for_grid_before();
+  const int exponent = Operand::kScaled ? source_exponent(header) : 0;
+  Converter<Operand, kPaired> converter{steps, power_of_two(exponent), 2 * SplitRange(exponent).least - 1, lane / 4 % 2};
+  bool fresh = true;
+#pragma unroll 1
+  while (now.walk.more()) {
+    fetch();
+    if (fresh || steps.plane_steps > 1) converter.align(now.base);
+    ptx::mbarrier_wait(layout.raw_full(raw_ring.stage), raw_ring.parity);
+    ptx::mbarrier_wait(layout.empty(ring.stage), ring.parity ^ 1);
+    converter.run(now, raw + raw_ring.stage * steps.raw_bytes, sources + ring.stage * steps.source_bytes, lead);
+    ptx::mbarrier_arrive(layout.raw_empty(raw_ring.stage));
+    if (Operand::kScaled && now.left == 1) {
+      const Faults all = __reduce_add_sync(0xffffffffU, faults_of(converter.small, converter.seen.most));
+      if (lane == 0) faults[4 * ring.stage + warp] = all;
+      converter.seen = Seen();
+      converter.small = 0;
+    }
+    ptx::fence_async_shared();
+    ptx::mbarrier_arrive(layout.full(ring.stage));
+    raw_ring.advance(steps.raw_stages);
+    ring.advance(steps.stages);
+    lead = (lead + 32) % kConverters;  // no warp always has the odd item
+    fresh = now.advance(form, steps, source);
+  }
+}
+
+}  // namespace polyphase::cuda::tensor_core

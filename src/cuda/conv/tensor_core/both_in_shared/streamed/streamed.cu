@@ -1,0 +1,67 @@
+#include "cuda/conv/tensor_core/both_in_shared/streamed/streamed.hpp"
+
+#include "cuda/conv/tensor_core/both_in_shared/streamed/kernel.cuh"
+#include "cuda/conv/tensor_core/pipeline/prologue.cuh"
+#include "cuda/runtime/runtime.hpp"
+
+namespace polyphase::cuda::tensor_core {
+namespace {
+
+template <class Operand>
+TileShape tile_shape(int columns) {
+  return {columns, columns == 64 ? 2 * Operand::kN : Operand::kN, Operand::kParts, Operand::kVector, Operand::kDepth};
+}
+
+/// 128 columns a block unless that leaves more of them empty.
+int choose_columns(const TapGemm& form) { return (form.columns + 63) / 64 % 2 == 0 ? 128 : 64; }
+
+template <class Operand, int kColumns>
+void launch(const Gather& call) {
+  using T = typename Operand::Source;
+  constexpr int kPositions = kColumns == 64 ? 2 * Operand::kN : Operand::kN;
+  const DeviceProperties& gpu = properties(call.device);
+  const Steps steps = make_steps(call.form, tile_shape<Operand>(kColumns), gpu.sm_count, gpu.shared_bytes_per_block);
+  const auto packed = kept_weights<Operand>(call, steps, kColumns);
+  const Sampled<Operand> sampled(call);
+  sampled.launch(gather_kernel<Operand, kColumns, kPositions>, steps.grid, kThreads, steps.shared_bytes, call.form, steps,
+                 call.epilogue, static_cast<const T*>(call.source), packed->template as<unsigned char>(),
+                 static_cast<const T*>(call.bias), static_cast<T*>(call.out), sampled.header(), sampled.exact());
+  check_launch("conv tensor_core");
+}
+
+template <class Operand>
+void gather_as(const Gather& call) {
+  if (choose_columns(call.form) == 128)
+    launch<Operand, 128>(call);
+  else
+    launch<Operand, 64>(call);
+}
+
+template <class Operand>
+StreamedSteps steps_of(const TapGemm& form, const DeviceProperties& gpu) {
+  const TileShape tile = tile_shape<Operand>(choose_columns(form));
+  return {make_steps(form, tile, gpu.sm_count, gpu.shared_bytes_per_block), tile};
+}
+
+}  // namespace
+
+StreamedSteps streamed_steps(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                             const DeviceProperties& gpu) {
+  const TapGemm form = make_tap_gemm(problem, direction);
+  if (problem.dtype != DType::f32) return steps_of<Half>(form, gpu);
+  return precision == Precision::tf32 ? steps_of<Tf32>(form, gpu) : steps_of<SplitHalf>(form, gpu);
+}
+
+void streamed_gather(const Gather& call) {
+  switch (call.problem.dtype) {
+    case DType::f16:
+      return gather_as<Half>(call);
+    case DType::bf16:
+      return gather_as<Brain>(call);
+    default:
+      if (call.precision == Precision::tf32) return gather_as<Tf32>(call);
+      return gather_as<SplitHalf>(call);
+  }
+}
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,237 @@
+#pragma once
+// A whole tensor as an operand of wgmma in global memory, converted once: SourceForm.
+//
+// Every tap, dilation, plane and alignment is then a start address that is a multiple of 16 bytes, and padding is zeros that
+// are there: the kernel that multiplies copies runs of bytes.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/tiling.hpp"
+#include "cuda/conv/tensor_core/operand/traits.cuh"
+#include "cuda/kernel/dependent_launch.cuh"
+#include "cuda/runtime/runtime.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+/// 16-bit operands. ScaledHalf is Precision::tf32 of numbers that fit: an f16 has tf32's mantissa, and half its bytes.
+template <class T_, ptx::Tensor kType_, int kParts_, bool kScaled_>
+struct WideOperand {
+  using Source = T_;
+  static constexpr ptx::Tensor kType = kType_;
+  static constexpr int kParts = kParts_;
+  static constexpr bool kScaled = kScaled_;  ///< multiplied by a power of two, so that a half holds it
+  static constexpr bool kSplit = kParts_ == 2;
+};
+using WideSplit = WideOperand<float, ptx::Tensor::f16, 2, true>;
+using WideScaled = WideOperand<float, ptx::Tensor::f16, 1, true>;
+using WideHalf = WideOperand<__half, ptx::Tensor::f16, 1, false>;
+using WideBrain = WideOperand<__nv_bfloat16, ptx::Tensor::bf16, 1, false>;
+
+inline constexpr int kSampleBlocksOfSource = 32;
+
+/// What lies before an operand in memory.
+struct OperandHeader {
+  std::uint32_t largest;  ///< of the weights: magnitude, as float bits
+  std::uint32_t faults;   ///< of the weights: as make_operand counts them
+  std::uint32_t unused[30];
+  std::uint32_t sample[kSampleBlocksOfSource];  ///< of the source: the largest magnitudes of parts of a sample
+};
+static_assert(sizeof(OperandHeader) == kOperandHeaderBytes);
+
+/// The exponent of a source's scale; for whole warps.
+__device__ __forceinline__ int source_exponent(const OperandHeader* header) {
+  static_assert(kSampleBlocksOfSource == 32);
+  return scale_exponent(__reduce_max_sync(0xffffffffU, header->sample[threadIdx.x % 32]), kSourceTarget);
+}
+
+/// How many numbers are too small to be split to 2^-22 of themselves, and kNever where one has no operand at all: beyond the
+/// largest half, or, of any type, infinite or NaN, which a zero beside it would turn into NaN.
+inline constexpr std::uint32_t kNever = 0x80000000U;
+
+/// Eight numbers as the 16 bytes of each part; their faults.
+template <class Operand>
+__device__ __forceinline__ std::uint32_t make_operand(const typename Operand::Source (&v)[kWideRows], float scale,
+                                                      const SplitRange& range, uint4 (&parts)[Operand::kParts]) {
+  std::uint32_t faults = 0;
+  std::uint32_t word[Operand::kParts][4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (Operand::kScaled) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        const Split split = range.of(v[2 * i + c]);
+        faults = split == Split::never ? faults | kNever : faults + (split == Split::small ? 1U : 0U);
+      }
+      const float a = v[2 * i] * scale, b = v[2 * i + 1] * scale;
+      const __half2 high = __floats2half2_rn(a, b);
+      word[0][i] = *reinterpret_cast<const std::uint32_t*>(&high);
+      if constexpr (Operand::kSplit) {
+        const float2 back = __half22float2(high);
+        const __half2 low = __floats2half2_rn((a - back.x) * kLowScale, (b - back.y) * kLowScale);
+        word[1][i] = *reinterpret_cast<const std::uint32_t*>(&low);
+      }
+    } else {
+      const auto low = static_cast<std::uint32_t>(*reinterpret_cast<const std::uint16_t*>(&v[2 * i]));
+      const auto high = static_cast<std::uint32_t>(*reinterpret_cast<const std::uint16_t*>(&v[2 * i + 1]));
+      constexpr std::uint32_t kInfinity = Operand::kType == ptx::Tensor::f16 ? 0x7c00U : 0x7f80U;
+      if ((low & 0x7fffU) >= kInfinity || (high & 0x7fffU) >= kInfinity) faults = kNever;
+      word[0][i] = low | high << 16;
+    }
+  }
+#pragma unroll
+  for (int part = 0; part < Operand::kParts; ++part)
+    parts[part] = make_uint4(word[part][0], word[part][1], word[part][2], word[part][3]);
+  return faults;
+}
+
+__device__ __forceinline__ void add_faults(std::uint32_t* to, std::uint32_t faults) {
+  if ((faults & ~kNever) != 0) atomicAdd(to, faults & ~kNever);  // of integers: the order does not matter
+  if ((faults & kNever) != 0) atomicOr(to, kNever);
+}
+
+inline constexpr int kLargestThreads = 256, kLargestBatch = 8;
+inline constexpr std::int64_t kSourceSample = kSampleBlocksOfSource * kLargestThreads * kLargestBatch;
+
+/// Blocks of a launch of largest_kernel over `count` numbers.
+[[nodiscard]] inline std::int64_t largest_blocks(std::int64_t count) {
+  const std::int64_t all = (count + kLargestThreads * kLargestBatch - 1) / (kLargestThreads * kLargestBatch);
+  return all < 1024 ? all : 1024;
+}
+
+/// The largest finite magnitude, as bits, of values[i * step], i < count; known to thread 0 of the block.
+__device__ __forceinline__ std::uint32_t largest_of_block(const float* __restrict__ values, std::int64_t count,
+                                                          std::int64_t step) {
+  __shared__ std::uint32_t of_warp[kLargestThreads / 32];
+  std::uint32_t most = 0;
+  for (std::int64_t first = blockIdx.x * static_cast<std::int64_t>(kLargestThreads * kLargestBatch) + threadIdx.x;
+       first < count; first += static_cast<std::int64_t>(gridDim.x) * (kLargestThreads * kLargestBatch)) {
+    float v[kLargestBatch];
+#pragma unroll
+    for (int i = 0; i < kLargestBatch; ++i) {
+      const std::int64_t at = first + i * kLargestThreads;
+      v[i] = at < count ? values[at * step] : 0.0F;
+    }
+#pragma unroll
+    for (int i = 0; i < kLargestBatch; ++i) {
+      const std::uint32_t magnitude = __float_as_uint(v[i]) & 0x7fffffffU;
+      if (magnitude < 0x7f800000U) most = max(most, magnitude);
+    }
+  }
+  most = __reduce_max_sync(0xffffffffU, most);
+  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = most;
+  __syncthreads();
+  return __reduce_max_sync(0xffffffffU, of_warp[threadIdx.x % (kLargestThreads / 32)]);
+}
+
+/// header->largest = the largest finite magnitude of `count` values. T is float.
+template <class T>
+__global__ void __launch_bounds__(kLargestThreads)
+    largest_kernel(const T* __restrict__ values, std::int64_t count, OperandHeader* __restrict__ header) {
+  const std::uint32_t most = largest_of_block(values, count, 1);
+  if (threadIdx.x == 0) atomicMax(&header->largest, most);  // of integers: the order does not matter
+}
+
+/// header->sample = the largest magnitudes among every step-th of a source's values; flags are set to zero. Launched with
+/// kSampleBlocksOfSource blocks. T is float.
+template <class T>
+__global__ void __launch_bounds__(kLargestThreads)
+    sample_kernel(const T* __restrict__ values, std::int64_t count, std::int64_t step, std::int64_t flag_count,
+                  std::uint32_t* __restrict__ flags, OperandHeader* __restrict__ header) {
+  wait_for_grid_before();  // which may have made the source
+  let_dependents_start();
+  for (std::int64_t i = blockIdx.x * kLargestThreads + threadIdx.x; i < flag_count;
+       i += kSampleBlocksOfSource * kLargestThreads)
+    flags[i] = 0;
+  const std::uint32_t most = largest_of_block(values, count, step);
+  if (threadIdx.x == 0) header->sample[blockIdx.x] = most;
+}
+
+/// header->sample of a convolution's whole source and `flag_count` zeros to `flags`, on `stream`, behind the launch before it.
+/// What is launched behind this one may read the source at once, header and flags after wait_for_grid_before().
+inline void sample_source(const TapGemm& form, const float* source, OperandHeader* header, cudaStream_t stream,
+                          std::uint32_t* flags = nullptr, std::int64_t flag_count = 0) {
+  const std::int64_t count = form.N * form.G * form.rows * form.source_length, sampled = std::min(count, kSourceSample);
+  launch_behind(sample_kernel<float>, kSampleBlocksOfSource, kLargestThreads, 0, stream, source, sampled, count / sampled,
+                flag_count, flags, header);
+  check_launch("conv tensor_core: scale");
+}
+
+inline constexpr int kSourceThreads = 256;
+inline constexpr int kSourceItems = 2;  // (place, plane) of a thread
+
+/// Blocks of a launch of source_kernel.
+[[nodiscard]] inline std::int64_t source_blocks(const TapGemm& form, const SourceForm& to) {
+  return form.G * to.row_steps * kWideBlocks *
+         ((to.items() + kSourceThreads * kSourceItems - 1) / (kSourceThreads * kSourceItems));
+}
+
+/// Where an item of source_kernel reads and writes.
+struct SourceItem {
+  std::int64_t from, to;  // elements; vectors of 16 bytes
+  std::int64_t flag;
+  bool exists;
+  __device__ __forceinline__ SourceItem(const TapGemm& form, const SourceForm& form_to, std::uint32_t g,
+                                        std::uint32_t row_block, std::uint32_t item) {
+    // Neighbouring threads: neighbouring elements of a row, which with a stride lie in different planes.
+    const std::uint32_t place = form_to.by_planes.divide(item), plane = item - place * form_to.by_planes.divisor;
+    const std::uint32_t tile = form_to.by_places.divide(place), in_tile = place - tile * form_to.by_places.divisor;
+    const std::uint32_t position = tile * static_cast<std::uint32_t>(form_to.tile_positions) + in_tile;
+    const std::uint32_t n = form_to.by_sample.divide(position);
+    const std::uint32_t tap = form_to.taps_apart ? form_to.by_own_planes.divide(plane) : 0,
+                        own_plane = plane - tap * form_to.by_own_planes.divisor;
+    const std::int64_t u = form_to.position_begin + (position - n * form_to.by_sample.divisor) + tap * form.tap_step;
+    const std::int64_t e = form.source_stride * u + own_plane * form.source_plane_step + form.source_origin;
+    exists = n < form.N && e >= 0 && e < form.source_length;
+    const std::int64_t row0 = static_cast<std::int64_t>(row_block) * kWideRows;
+    from = ((static_cast<std::int64_t>(n) * form.G + g) * form.rows + row0) * form.source_length + e;
+    const std::int64_t step = (g * form_to.tiles + tile) * form_to.row_steps + row_block / kWideBlocks;
+    to = ((step * form_to.planes + plane) * form_to.parts * kWideBlocks + row_block % kWideBlocks) * form_to.tile_places +
+         in_tile;
+    // By the position that the element has without its tap: whoever reads it looks there.
+    flag = g * form_to.flags + (position + tap * static_cast<std::uint32_t>(form.tap_step)) / kFlagPositions;
+  }
+};
+
+/// operand = the source, scaled by what the header's sample asks for; flags[group][position / kFlagPositions] += the faults
+/// there (null: they do not matter).
+template <class Operand>
+__global__ void __launch_bounds__(kSourceThreads)
+    source_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ SourceForm to,
+                  const typename Operand::Source* __restrict__ source, const OperandHeader* __restrict__ header,
+                  std::uint32_t* __restrict__ flags, unsigned char* __restrict__ operand) {
+  using T = typename Operand::Source;
+  let_dependents_start();
+  const std::uint32_t items = static_cast<std::uint32_t>(to.tiles) * to.by_planes.divisor * to.by_places.divisor;
+  constexpr std::uint32_t kItems = kSourceThreads * kSourceItems;
+  const std::uint32_t pieces = (items + kItems - 1) / kItems, above = blockIdx.x / pieces;
+  const std::uint32_t first = (blockIdx.x - above * pieces) * kItems + threadIdx.x;
+  const std::uint32_t g = to.by_row_blocks.divide(above), row_block = above - g * to.by_row_blocks.divisor;
+  const int rows = static_cast<int>(min(form.rows - static_cast<std::int64_t>(row_block) * kWideRows, std::int64_t{kWideRows}));
+  wait_for_grid_before();  // ptxas puts it ahead of the reads, __restrict__ as they are, wherever it stands
+  T values[kSourceItems][kWideRows];
+#pragma unroll
+  for (int i = 0; i < kSourceItems; ++i) {
+    const SourceItem item(form, to, g, row_block, first + i * kSourceThreads);
+    const bool exists = item.exists && first + i * kSourceThreads < items;
+#pragma unroll
+    for (int c = 0; c < kWideRows; ++c)
+      values[i][c] = exists && c < rows ? source[item.from + c * form.source_length] : T(0.0F);
+  }
+  const int exponent = Operand::kScaled ? source_exponent(header) : 0;
+  const float scale = power_of_two(exponent);
+  const SplitRange range(exponent);
+#pragma unroll
+  for (int i = 0; i < kSourceItems; ++i) {
+    if (first + i * kSourceThreads >= items) return;
+    const SourceItem item(form, to, g, row_block, first + i * kSourceThreads);
+    uint4 parts[Operand::kParts];
+    const std::uint32_t faults = make_operand<Operand>(values[i], scale, range, parts);
+#pragma unroll
+    for (int part = 0; part < Operand::kParts; ++part)
+      reinterpret_cast<uint4*>(operand)[item.to + part * kWideBlocks * to.tile_places] = parts[part];
+    if (flags != nullptr && faults != 0) add_faults(flags + item.flag, faults);
+  }
+}
+
+}  // namespace polyphase::cuda::tensor_core

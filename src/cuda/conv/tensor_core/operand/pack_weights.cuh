@@ -1,0 +1,82 @@
+#pragma once
+// What comes before the product: the scales of the splitting, and the weights as operands.
+
+#include <cstdint>
+
+#include "conv/problem.hpp"
+#include "cuda/conv/tap_gemm.hpp"
+#include "cuda/conv/tensor_core/both_in_shared/streamed/tiling.hpp"
+#include "cuda/conv/tensor_core/operand/scale.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+/// The largest weight, and the largest of about 65 thousand source elements.
+static __global__ void __launch_bounds__(kPrepareThreads)
+    scales_kernel(const float* __restrict__ source, std::int64_t source_count, const float* __restrict__ w,
+                  std::int64_t weight_count, State* __restrict__ state) {
+  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kPrepareThreads + threadIdx.x;
+  if (blockIdx.x < kSampleBlocks) {
+    const std::int64_t stride = max(static_cast<std::int64_t>(1), source_count / kSample);
+    find_largest(source, thread * stride, kSampleBlocks * kPrepareThreads * stride, source_count, &state->source_largest);
+  } else {
+    find_largest(w, thread - kSampleBlocks * kPrepareThreads,
+                 static_cast<std::int64_t>(gridDim.x - kSampleBlocks) * kPrepareThreads, weight_count, &state->weight_largest);
+  }
+}
+
+/// packed[weight tile][step][tap][plane][part][block of rows][column][kVector], or ...[block of rows][part][column][kVector]
+/// with the last part first (Steps::has_parts_together); zero where there is no weight.
+template <class Operand>
+__global__ void __launch_bounds__(kPrepareThreads)
+    pack_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ Steps steps,
+                const __grid_constant__ ConvProblem problem, int tile_columns, bool is_forward, std::int64_t count,
+                const typename Operand::Source* __restrict__ w, unsigned char* __restrict__ packed, State* __restrict__ state) {
+  using T = typename Operand::Source;
+  constexpr int kVector = Operand::kVector;
+  const std::int64_t out_per_group = problem.C_out / problem.G, in_per_group = problem.C_in / problem.G;
+  const int exponent = Operand::kScaled ? scale_exponent(state->weight_largest, kWeightTarget) : 0;
+  const SplitRange range(exponent);
+  Split worst = Split::exact;
+  for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; i < count;
+       i += static_cast<std::int64_t>(gridDim.x) * blockDim.x) {
+    std::int64_t rest = i;
+    auto take = [&rest](std::int64_t size) {
+      const std::int64_t digit = rest % size;
+      rest /= size;
+      return digit;
+    };
+    const int blocks = steps.rows / kVector;
+    const std::int64_t column_in_tile = take(tile_columns), block = take(blocks), plane_in_step = take(steps.planes);
+    const std::int64_t tap = take(steps.taps), tap_step = take(steps.tap_steps);
+    const std::int64_t plane = plane_in_step + take(steps.plane_steps) * steps.planes;
+    const std::int64_t row_step = take(steps.row_steps);
+    const std::int64_t column_tiles = steps.weight_tiles / form.G;
+    const std::int64_t column = column_in_tile + take(column_tiles) * tile_columns, g = rest;
+    const std::int64_t window = tap + tap_step * steps.taps;
+    const std::int64_t a = is_forward ? column % form.classes : plane;
+    const std::int64_t k = a + (is_forward ? form.taps - 1 - window : window) * form.phase_classes;
+    const bool exists = column < form.columns && plane < form.planes && window < form.taps && k < problem.K;
+    T values[kVector];
+#pragma unroll
+    for (int c = 0; c < kVector; ++c) {
+      const std::int64_t row = row_step * steps.rows + block * kVector + c;
+      const std::int64_t ci = g * in_per_group + (is_forward ? row : column);
+      const std::int64_t co = is_forward ? column / form.classes : row;
+      values[c] = exists && row < form.rows ? w[(ci * out_per_group + co) * problem.K + k] : T(0.0F);
+      if constexpr (Operand::kScaled) worst = worse(worst, range.of(values[c]));
+    }
+    uint4 parts[Operand::kParts];
+    convert<Operand>(values, power_of_two(exponent), parts);
+    // i without its parts, with them put between plane and block, or block and column.
+    const std::int64_t of_part = steps.has_parts_together ? tile_columns : static_cast<std::int64_t>(blocks) * tile_columns;
+    const std::int64_t vector = i % of_part, above = i / of_part;
+#pragma unroll
+    for (int part = 0; part < Operand::kParts; ++part) {
+      const int place = steps.has_parts_together ? Operand::kParts - 1 - part : part;
+      reinterpret_cast<uint4*>(packed)[(above * Operand::kParts + place) * of_part + vector] = parts[part];
+    }
+  }
+  if (Operand::kScaled && worst != Split::exact) atomicMax(&state->weight_split, static_cast<std::uint32_t>(worst));
+}
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,152 @@
+#pragma once
+// What a launch of forward or dgrad has before its product where the product repairs its own sums: weights as operands, which
+// are kept with their tensor, and of scaled operands a sample of the source, during which the product begins.
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "conv/algorithm.hpp"
+#include "cuda/conv/packed_weights.hpp"
+#include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/operand/pack_weights.cuh"
+#include "cuda/conv/tensor_core/pipeline/dynamic_scheduler.cuh"
+#include "cuda/conv/tensor_core/pipeline/launch.hpp"
+#include "cuda/conv/tensor_core/recompute/recompute.cuh"
+#include "cuda/kernel/dependent_launch.cuh"
+#include "cuda/memory/allocator.hpp"
+#include "cuda/runtime/runtime.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+/// run.operator()<Operand>(), of what a call's numbers become.
+template <class Run>
+void with_operand(const Gather& call, const Run& run) {
+  if (call.problem.dtype == DType::f16) return run.template operator()<Half>();
+  if (call.problem.dtype == DType::bf16) return run.template operator()<Brain>();
+  if (call.precision == Precision::tf32) return run.template operator()<OneHalf>();
+  run.template operator()<SplitHalf>();
+}
+
+/// `to` = a State and the weights as operands of `columns` columns a tile, on `stream`.
+template <class Operand>
+void pack_weights(const ConvProblem& problem, ConvDirection direction, const Steps& steps, int columns, const void* w, void* to,
+                  cudaStream_t stream) {
+  auto* state = static_cast<State*>(to);
+  const auto* weights = static_cast<const typename Operand::Source*>(w);
+  CHECK_CUDA(cudaMemsetAsync(state, 0, sizeof(State), stream));
+  if constexpr (Operand::kScaled) {
+    const std::int64_t count = problem.C_in * (problem.C_out / problem.G) * problem.K;
+    const auto blocks = static_cast<unsigned>(kSampleBlocks + std::min<std::int64_t>((count + 2047) / 2048, 1024));
+    scales_kernel<<<blocks, kPrepareThreads, 0, stream>>>(weights, 0, weights, count, state);
+    check_launch("conv tensor_core: largest weight");
+  }
+  const std::int64_t vectors = steps.weight_tiles * steps.count * (steps.weight_bytes / 16 / Operand::kParts);
+  const auto grid = static_cast<unsigned>(std::min<std::int64_t>((vectors + kPrepareThreads - 1) / kPrepareThreads, 4096));
+  pack_kernel<Operand><<<grid, kPrepareThreads, 0, stream>>>(make_tap_gemm(problem, direction), steps, problem, columns,
+                                                             direction == ConvDirection::forward, vectors, weights,
+                                                             static_cast<unsigned char*>(to) + kWeightHeaderBytes, state);
+  check_launch("conv tensor_core: pack weights");
+}
+
+/// pack_weights' result, made again only where the weights were written.
+template <class Operand>
+std::shared_ptr<const Buffer> kept_weights(const Gather& call, const Steps& steps, int columns) {
+  constexpr std::int64_t kKept = -4;  // no ConvDirection, which the wide form's keys have here
+  const ConvProblem& problem = call.problem;
+  const FormKey key{static_cast<std::int64_t>(Algorithm::tensor_core),
+                    kKept,
+                    static_cast<std::int64_t>(call.direction),
+                    static_cast<std::int64_t>(problem.dtype),
+                    Operand::kParts,
+                    Operand::kVector,
+                    problem.C_in,
+                    problem.C_out,
+                    problem.G,
+                    problem.K,
+                    problem.S,
+                    problem.D,
+                    columns,
+                    steps.rows,
+                    steps.planes,
+                    steps.taps,
+                    steps.count,
+                    steps.has_parts_together ? 1 : 0};
+  const auto bytes = static_cast<std::size_t>(kWeightHeaderBytes + steps.weight_tiles * steps.count * steps.weight_bytes);
+  return call.weights.packed(
+      key, bytes, call.device, call.stream,
+      [problem, direction = call.direction, steps, columns](const void* w, void* to, cudaStream_t stream) {
+        pack_weights<Operand>(problem, direction, steps, columns, w, to, stream);
+      });
+}
+
+/// What drawn tiles have in global memory (DrawnOrder): counters, of scaled operands what is doubtful besides. Of tiles that
+/// are not drawn, nothing.
+template <class Operand>
+class DrawnMemory {
+ public:
+  DrawnMemory(const StoredSteps& steps, bool is_drawn, const Gather& call)
+      : counters_(is_drawn ? steps.weight_tiles : 0),
+        memory_(static_cast<std::size_t>(Operand::kScaled && is_drawn ? DrawnOrder::words(steps) : counters_) *
+                    sizeof(std::uint32_t),
+                call.device) {}
+  [[nodiscard]] std::uint32_t* words() const { return counters_ != 0 ? memory_.as<std::uint32_t>() : nullptr; }
+  [[nodiscard]] std::int64_t counters() const { return counters_; }
+
+ private:
+  std::int64_t counters_;
+  Buffer memory_;
+};
+
+/// `count` zeros, behind the launch before. What is launched behind this one may begin at once.
+static __global__ void __launch_bounds__(kPrepareThreads) zeros_kernel(std::uint32_t* zeros, std::int64_t count) {
+  wait_for_grid_before();
+  let_dependents_start();
+  for (std::int64_t i = threadIdx.x; i < count; i += kPrepareThreads) zeros[i] = 0;
+}
+
+/// A source's sample, on the call's stream; of operands that are not scaled, only the zeros.
+template <class Operand>
+class Sampled {
+ public:
+  /// `zeros`: `zero_count` words that are to be zeros when the kernel has seen the header.
+  explicit Sampled(const Gather& call, std::uint32_t* zeros = nullptr, std::int64_t zero_count = 0)
+      : call_(call),
+        header_(Operand::kScaled ? sizeof(OperandHeader) : 0, call.device),
+        is_behind_(Operand::kScaled || zero_count != 0) {
+    if constexpr (Operand::kScaled) {
+      sample_source(call.form, static_cast<const float*>(call.source), header_.template as<OperandHeader>(), call.stream, zeros,
+                    zero_count);
+    } else if (zero_count != 0) {
+      launch_behind(zeros_kernel, 1, kPrepareThreads, 0, call.stream, zeros, zero_count);
+      check_launch("conv tensor_core: zeros");
+    }
+  }
+
+  /// kernel(arguments...), begun while the source is sampled: before it reads header() it calls wait_for_grid_before(). What
+  /// else it reads is there.
+  template <class... Parameters, class... Arguments>
+  void launch(void (*kernel)(Parameters...), unsigned grid, unsigned block, int shared, Arguments&&... arguments) const {
+    allow_shared_memory(kernel, shared);
+    const auto bytes = static_cast<std::size_t>(shared);
+    if (is_behind_)
+      launch_behind(kernel, grid, block, bytes, call_.stream, std::forward<Arguments>(arguments)...);
+    else
+      kernel<<<grid, block, bytes, call_.stream>>>(std::forward<Arguments>(arguments)...);
+  }
+
+  [[nodiscard]] const OperandHeader* header() const {
+    return Operand::kScaled ? header_.template as<OperandHeader>() : nullptr;
+  }
+  [[nodiscard]] ExactSource exact() const {
+    return {call_.problem, call_.direction == ConvDirection::forward, static_cast<const float*>(call_.source),
+            static_cast<const float*>(call_.weights.data())};
+  }
+
+ private:
+  const Gather& call_;
+  Buffer header_;
+  bool is_behind_;
+};
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,236 @@
+#pragma once
+// Forward of f32 at f32 accuracy with stride 4 or 8 on wgmma (sm_90a): kernel.cuh with each number as two halves,
+// to be read first.
+//
+// Three products of halves (operand/traits.cuh) need sums of their own: those of high*high are added to f32 totals behind every
+// stage, since tensor cores cut sums off, and those of high*low and low*high, which are 2^11 times too large, as well.
+// Registers have room for totals and one set of sums: tiles of 128 units x 128 columns, two warpgroups of 64 units each. The
+// columns are two halves, so that the sums of one are added while the other is multiplied; the next stage's low halves are
+// fetched meanwhile.
+//
+// One thread streams weights, 51 KB a stage of 16 rows, and the source. Three warps make halves of it, once a tile; a consumer
+// reads them as words of two rows, which need no more than to be moved to where wgmma wants them.
+
+#include <cstdint>
+#include <utility>
+
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/recompute.cuh"
+#include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/source_in_registers/phased_stride4/f32_producer.cuh"
+#include "cuda/conv/tensor_core/source_in_registers/phased_stride4/f32_store.cuh"
+#include "cuda/kernel/dependent_launch.cuh"
+#include "cuda/ptx/wgmma_registers.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+inline constexpr int kSplitUnitThreads = (kUnitGroups + 1) * 128;
+
+/// A thread's sums: of the halves of the columns, and of what a lone class has more, which has registers of its own: products
+/// of two sizes with the same ones are serialised.
+struct SplitUnitSums {
+  float v[2][kSplitUnitSums], lone[kSplitUnitSums / 2];
+};
+
+/// Whether a group has products already that its next ones are added to.
+struct SplitUnitBegun {
+  bool v, lone;
+};
+
+/// Product kIndex of a stage's, where it is of the half: one part of the source times one of the weights.
+template <int kPattern, int kHalf, bool kLowSource, bool kLowWeights, int kIndex>
+__device__ __forceinline__ void multiply_split_chunk(const SplitUnitWords<SplitUnitLayout<kPattern>::kFragments>& words,
+                                                     std::uint64_t weights, SplitUnitSums& sums, SplitUnitBegun& accumulate) {
+  using Layout = SplitUnitLayout<kPattern>;
+  constexpr UnitChunks kChunks = split_unit_chunks(kUnitPatterns[kPattern]);
+  constexpr UnitChunk kOwn = kChunks.of[kIndex];
+  constexpr std::uint32_t kAt =
+      kChunks.columns_before(kIndex) * kUnitRows * 4 + (kLowWeights ? kOwn.columns * kUnitRows * 2 : 0);
+  using Mma = ptx::WgmmaFromRegisters<ptx::Tensor::f16, kOwn.columns, false>;
+  const auto& from = kLowSource ? words.low[kOwn.shift] : words.high[kOwn.shift];
+  const std::uint64_t own = (weights + kAt / 16) | static_cast<std::uint64_t>(kOwn.columns) << 16;
+  if constexpr (split_unit_half(kOwn) == kHalf) {
+    if constexpr (is_lone(kOwn))
+      Mma::multiply(sums.lone, from, own, accumulate.lone);
+    else
+      Mma::multiply(sums.v[kHalf], from, own, accumulate.v);
+    (is_lone(kOwn) ? accumulate.lone : accumulate.v) = true;
+  }
+}
+
+/// A stage's products of one part of the source and one of the weights, of a half of the columns: a group. In fresh sums, or
+/// added to those that there are.
+template <int kPattern, int kHalf, bool kLowSource, bool kLowWeights>
+__device__ __forceinline__ void multiply_split(const SplitUnitWords<SplitUnitLayout<kPattern>::kFragments>& words,
+                                               std::uint64_t weights, SplitUnitSums& sums, bool are_fresh) {
+  SplitUnitBegun accumulate{!are_fresh, !are_fresh};
+  ptx::wgmma_fence();
+  const auto multiply = [&]<int... kIndex>(std::integer_sequence<int, kIndex...>) {
+    (multiply_split_chunk<kPattern, kHalf, kLowSource, kLowWeights, kIndex>(words, weights, sums, accumulate), ...);
+  };
+  multiply(std::make_integer_sequence<int, SplitUnitLayout<kPattern>::kProducts>());
+  ptx::wgmma_commit();
+}
+
+/// totals += factor * sums, of a half of the columns.
+template <bool kHasLone, int kHalf>
+__device__ __forceinline__ void add_half(float (&totals)[2][kSplitUnitSums], SplitUnitSums& sums, float factor) {
+  ptx::settle(sums.v[kHalf]);
+#pragma unroll
+  for (int i = 0; i < kSplitUnitSums; ++i) totals[kHalf][i] = fmaf(sums.v[kHalf][i], factor, totals[kHalf][i]);
+  if constexpr (kHasLone && kHalf == 0) {
+    ptx::settle(sums.lone);
+#pragma unroll
+    for (int i = 0; i < kSplitUnitSums / 2; ++i)
+      totals[0][kSplitUnitSums / 2 + i] = fmaf(sums.lone[i], factor, totals[0][kSplitUnitSums / 2 + i]);
+  }
+}
+
+/// Sums below this, scaled as the operands are, may be wrong (both_in_shared/preconverted/recompute.cuh). faults: of a tile's
+/// source, a word of each warp.
+__device__ __forceinline__ float split_unit_unsafe(const TapGemm& form, uint4 faults, std::uint32_t of_weights) {
+  if (((faults.x | faults.y | faults.z | of_weights) & kNever) != 0) return INFINITY;
+  const auto small = static_cast<float>(faults.x + faults.y + faults.z) + static_cast<float>(of_weights);
+  return 32.0F * fminf(small, static_cast<float>(form.rows * form.taps));
+}
+
+template <int kStride, int kPattern>
+__device__ __forceinline__ void consume_split_units(const TapGemm& form, const UnitSteps& steps, const Epilogue& epilogue,
+                                                    const SplitUnitLayout<kPattern>& layout, unsigned char* memory,
+                                                    const WideExact<float>& exact, const float* bias, float* out,
+                                                    const OperandHeader* weight_header, int group, int warp, int lane) {
+  using Layout = SplitUnitLayout<kPattern>;
+  const int first = group * (kUnitPositions / kUnitGroups) + warp * 16;
+  const unsigned char* own = memory + Layout::kWeightBytes + ((first + steps.lead + 1) / 2 + lane / 4) * 64 + lane % 4 * 16;
+  const int exponent = source_exponent(exact.header), of_weights = scale_exponent(weight_header->largest, kWeightTarget);
+  const std::uint32_t weight_faults = weight_header->faults;
+  Ring at;
+  const auto zero = static_cast<std::uint32_t>(steps.count >> 31);
+#pragma unroll 1
+  for (UnitWalk walk; walk.more(steps); walk.advance()) {
+    float totals[2][kSplitUnitSums] = {};
+    SplitUnitSums sums{};
+    SplitUnitWords<Layout::kFragments> words{};
+    int last = 0;
+#pragma unroll 1
+    for (int left = steps.count; left > 0; --left) {
+      const unsigned char* source = own + static_cast<std::uint32_t>(at.stage) * Layout::kStageBytes;
+      const std::uint64_t weights = ptx::operand_descriptor(layout.weights(at.stage), 0);
+      ptx::mbarrier_wait(layout.full(at.stage), at.parity);
+      // Low halves come first, whose registers are free: products of the stage before are running.
+      load_split_units(source + kSplitUnitLow, zero, words.low);
+      words.keep(words.low);
+      ptx::wgmma_wait<0>();
+      words.keep(words.high);
+      multiply_split<kPattern, 0, true, false>(words, weights, sums, true);
+      if (left != steps.count) ptx::mbarrier_arrive(layout.empty(last));
+      load_split_units(source, zero, words.high);
+      add_half<Layout::kHasLone, 1>(totals, sums, 1.0F);
+      multiply_split<kPattern, 1, true, false>(words, weights, sums, true);
+      words.keep(words.high);
+      multiply_split<kPattern, 0, false, true>(words, weights, sums, false);
+      multiply_split<kPattern, 1, false, true>(words, weights, sums, false);
+      ptx::wgmma_wait<1>();
+      add_half<Layout::kHasLone, 0>(totals, sums, 1.0F / kLowScale);
+      multiply_split<kPattern, 0, false, false>(words, weights, sums, true);
+      ptx::wgmma_wait<1>();
+      words.keep(words.low);
+      add_half<Layout::kHasLone, 1>(totals, sums, 1.0F / kLowScale);
+      multiply_split<kPattern, 1, false, false>(words, weights, sums, true);
+      ptx::wgmma_wait<1>();
+      add_half<Layout::kHasLone, 0>(totals, sums, 1.0F);
+      last = at.stage;
+      at.advance(steps.stages);
+    }
+    ptx::wgmma_wait<0>();
+    words.keep(words.high);
+    const float unsafe =
+        split_unit_unsafe(form, *reinterpret_cast<const uint4*>(layout.faults_of(memory, last)), weight_faults);
+    ptx::mbarrier_arrive(layout.empty(last));
+    add_half<Layout::kHasLone, 1>(totals, sums, 1.0F);
+    const UnitPlace place = walk.place(steps);
+    Suspects<2> suspects;
+    if (unsafe > 0) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+#pragma unroll
+        for (int i = 0; i < kSplitUnitSums; ++i) suspects.of_run[half] |= !(fabsf(totals[half][i]) >= unsafe) ? 1U << i : 0U;
+      }
+    }
+    int own_lane = lane, own_first = first;
+    ptx::forget(own_lane);
+    ptx::forget(own_first);
+    const std::int64_t channel = place.first_channel + own_lane;
+    const float own_bias = bias != nullptr && channel < form.out_channels ? bias[place.g * form.out_channels + channel] : 0.0F;
+    const SplitUnitStore<kStride> store{
+        form, steps, WideFinish(-exponent - of_weights, epilogue), out, own_first / 2 + own_lane / 4, own_lane};
+    store.store(place, totals, own_bias);
+    if (unsafe > 0) compute_split_units_again<kStride>(form, steps, epilogue, exact, bias, out, place, first, suspects);
+  }
+}
+
+/// Launched behind the sample of the source: nothing that it reads is declared unaliased, or it could be loaded before the
+/// wait.
+template <int kStride, int kPattern>
+__global__ void __launch_bounds__(kSplitUnitThreads, 1)
+    split_units_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ UnitSteps steps,
+                       const __grid_constant__ Epilogue epilogue, const __grid_constant__ CUtensorMap map, const float* bias,
+                       float* out, const OperandHeader* weight_header, const __grid_constant__ WideExact<float> exact) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  extern __shared__ __align__(128) unsigned char raw[];
+  const std::uint32_t base = (ptx::shared_address(raw) + 127) & ~127U;
+  // Through a shuffle the compiler knows them to be the same in a warp; else it serialises the wgmmas.
+  const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
+  const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  using Layout = SplitUnitLayout<kPattern>;
+  const Layout layout(base, steps);
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < steps.stages; ++stage) {
+      ptx::mbarrier_init(layout.full(stage), 1 + kSplitUnitMakers);
+      ptx::mbarrier_init(layout.empty(stage), kUnitGroups * 128);  // each reader for itself
+    }
+    for (int stage = 0; stage < kSplitUnitRaws; ++stage) {
+      ptx::mbarrier_init(layout.raw_full(stage), 1);
+      ptx::mbarrier_init(layout.raw_empty(stage), kSplitUnitMakers);
+    }
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+  if (group == kUnitGroups) {
+    ptx::registers_down<72>();
+    // The copies need no scale: what they read was there before the sample's launch let this one begin.
+    if (warp > 0) {
+      wait_for_grid_before();
+      split_unit_sources<kPattern>(steps, layout, raw + (base - ptx::shared_address(raw)), source_exponent(exact.header),
+                                   (warp - 1) * 32 + lane);
+    } else if (lane == 0) {
+      copy_split_units<kPattern>(form, steps, layout, &map, reinterpret_cast<const unsigned char*>(weight_header + 1));
+    }
+  } else {
+    ptx::registers_up<216>();
+    wait_for_grid_before();
+    consume_split_units<kStride, kPattern>(form, steps, epilogue, layout, raw + (base - ptx::shared_address(raw)), exact, bias,
+                                           out, weight_header, group, warp, lane);
+  }
+#endif
+}
+
+/// The packed weights, as UnitPiece has them, of each product high halves, then low ones.
+static __global__ void __launch_bounds__(kLargestThreads)
+    split_units_pack_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ UnitSteps steps,
+                            const __grid_constant__ UnitChunks chunks, const float* __restrict__ w,
+                            OperandHeader* __restrict__ header, uint4* __restrict__ packed) {
+  const std::int64_t index = blockIdx.x * static_cast<std::int64_t>(kLargestThreads) + threadIdx.x;
+  if (index >= steps.packed_bytes / 32) return;
+  const std::int64_t of_depth = steps.packed_bytes / 32 / steps.column_tiles / steps.count;
+  const UnitPiece<float> piece(problem, steps, chunks, of_depth, index, w);
+  const int exponent = scale_exponent(header->largest, kWeightTarget);
+  uint4 parts[2];
+  const std::uint32_t faults = make_operand<WideSplit>(piece.values, power_of_two(exponent), SplitRange(exponent), parts);
+  uint4* to = packed + 2 * (index - piece.at) + piece.at;
+  to[0] = parts[0];
+  to[2 * piece.columns] = parts[1];
+  if (faults != 0) add_faults(&header->faults, faults);
+}
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,266 @@
+#pragma once
+// How weights and rows of the source come into shared memory, rows become halves, and those get into the registers of wgmma
+// (f32_kernel.cuh).
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "cuda/conv/tap_gemm.hpp"
+#include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/operand/traits.cuh"
+#include "cuda/conv/tensor_core/pipeline/ring.cuh"
+#include "cuda/conv/tensor_core/source_in_registers/phased_stride4/chunks.cuh"
+#include "cuda/conv/tensor_core/source_in_registers/phased_stride4/tiling.hpp"
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/tensor_copy.cuh"
+#include "cuda/ptx/wgmma_registers.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+/// Which half of the columns a product is of; or, where only its second class reads the neighbour, a quarter.
+[[nodiscard]] __host__ __device__ constexpr int split_unit_half(const UnitChunk& chunk) {
+  return chunk.column / kSplitUnitHalf;
+}
+[[nodiscard]] __host__ __device__ constexpr bool is_lone(const UnitChunk& chunk) { return chunk.columns < kSplitUnitHalf; }
+/// Products of a half of the columns each, or of less.
+__host__ __device__ constexpr UnitChunks split_unit_chunks(const UnitPattern& pattern) {
+  UnitChunks chunks{};
+  for (int shift = pattern.shifts() - 1; shift >= 0; --shift) {
+    const bool ahead = pattern.from > 0 && shift == pattern.shifts() - 1, behind = pattern.until > 0 && shift == 0;
+    const int quarter = kSplitUnitColumns / 4, first = ahead ? pattern.from * quarter : 0;
+    const int end = behind ? pattern.until * quarter : kSplitUnitColumns;
+    for (int column = first; column < end;) {
+      const int until = (column / kSplitUnitHalf + 1) * kSplitUnitHalf;
+      chunks.of[chunks.count++] = {shift, column, until - column};
+      column = until;
+    }
+  }
+  return chunks;
+}
+
+/// Shared memory of a block: stages of weights and elements as halves, the source as it came, barriers.
+template <int kPattern>
+struct SplitUnitLayout {
+  static constexpr UnitPattern kOwn = kUnitPatterns[kPattern];
+  static constexpr int kProducts = split_unit_chunks(kOwn).count;
+  static constexpr int kFragments = kOwn.shifts();
+  static constexpr bool kHasLone = kOwn.from % 2 != 0;
+  static constexpr std::uint32_t kWeightBytes = split_unit_columns(kOwn) * kUnitRows * 4,
+                                 kStageBytes = split_unit_stage_bytes(kOwn);
+  static constexpr std::uint32_t kRawBytes = kSplitUnitRawBytes;
+  static_assert(split_unit_chunks(kOwn).columns_before(split_unit_chunks(kOwn).count) == split_unit_columns(kOwn),
+                "the host counts as the device");
+  static_assert(kWeightBytes + kSplitUnitElementBytes == kStageBytes);
+  std::uint32_t stages, raws, faults, barriers;
+  __device__ __forceinline__ SplitUnitLayout(std::uint32_t base, const UnitSteps& steps)
+      : stages(base),
+        raws(base + static_cast<std::uint32_t>(steps.stages) * kStageBytes),
+        faults(raws + kSplitUnitRaws * kRawBytes),
+        barriers(faults + 16 * kUnitStagesMost) {}
+  __device__ __forceinline__ std::uint32_t weights(int stage) const {
+    return stages + static_cast<std::uint32_t>(stage) * kStageBytes;
+  }
+  __device__ __forceinline__ std::uint32_t raw(int stage) const { return raws + static_cast<std::uint32_t>(stage) * kRawBytes; }
+  /// Of the tile whose last stage it is: a word of each warp that makes halves.
+  __device__ __forceinline__ std::uint32_t* faults_of(unsigned char* memory, int stage) const {
+    return reinterpret_cast<std::uint32_t*>(memory + (faults - stages) + stage * 16);
+  }
+  __device__ __forceinline__ std::uint32_t full(int stage) const { return barriers + static_cast<std::uint32_t>(stage) * 16; }
+  __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
+  __device__ __forceinline__ std::uint32_t raw_full(int stage) const { return full(kUnitStagesMost + stage); }
+  __device__ __forceinline__ std::uint32_t raw_empty(int stage) const { return raw_full(stage) + 8; }
+};
+
+/// One thread: all stages of all tiles, of the source as it lies and of weights.
+template <int kPattern>
+__device__ __forceinline__ void copy_split_units(const TapGemm& form, const UnitSteps& steps,
+                                                 const SplitUnitLayout<kPattern>& layout, const CUtensorMap* map,
+                                                 const unsigned char* packed) {
+  using Layout = SplitUnitLayout<kPattern>;
+  Ring ring, raw;
+  for (UnitWalk walk; walk.more(steps); walk.advance()) {
+    const UnitPlace place = walk.place(steps);
+    const int element = static_cast<int>(place.unit) + steps.first;
+    auto row = static_cast<int>((place.n * form.G + place.g) * form.rows);
+    const unsigned char* weights =
+        packed + static_cast<std::int64_t>(place.column_tile) * steps.count * static_cast<std::int64_t>(Layout::kWeightBytes);
+    for (int step = 0; step < steps.count; ++step) {
+      ptx::mbarrier_wait(layout.raw_empty(raw.stage), raw.parity ^ 1);
+      ptx::mbarrier_arrive_expect(layout.raw_full(raw.stage), Layout::kRawBytes);
+      ptx::tensor_copy(layout.raw(raw.stage), map, element, row, 0, layout.raw_full(raw.stage));
+      raw.advance(kSplitUnitRaws);
+      const std::uint32_t full = layout.full(ring.stage);
+      ptx::mbarrier_wait(layout.empty(ring.stage), ring.parity ^ 1);
+      ptx::mbarrier_arrive_expect(full, Layout::kWeightBytes);
+      ptx::bulk_copy(layout.weights(ring.stage), weights, Layout::kWeightBytes, full);
+      weights += Layout::kWeightBytes;
+      row += kUnitRows;
+      ring.advance(steps.stages);
+    }
+  }
+}
+
+/// Where rows q of element `e` lie among the high halves of 16 rows, and among the low ones: elements 2*i - 1 and 2*i are 64
+/// bytes, of each q 8 of the one and 8 of the other, as a thread reads them.
+__device__ __forceinline__ int split_unit_element(int e, int q) { return (e + 1) / 2 * 64 + q * 16 + (e + 1) % 2 * 8; }
+
+/// What a thread that makes halves has seen of a stage: the largest high halves, and the least magnitude but zero, as bits of a
+/// float doubled less one.
+struct SplitUnitSeen {
+  __half2 most = __half2half2(__float2half(0.0F));
+  std::uint32_t least = 0xffffffffU;
+  __device__ __forceinline__ static std::uint32_t magnitude(float v) { return 2 * __float_as_uint(v) - 1; }
+  __device__ __forceinline__ void add(__half2 high, float a, float b) {
+    most = __hmax2_nan(most, __habs2(high));
+    least = min(least, min(magnitude(a), magnitude(b)));
+  }
+  __device__ __forceinline__ bool has_none() const {
+    const float2 largest = __half22float2(most);
+    return !(largest.x <= kLargestHalf && largest.y <= kLargestHalf);
+  }
+};
+
+/// Rows q, q + 4 and q + 8, q + 12 of an element as high halves and as low ones, 8 bytes each.
+__device__ __forceinline__ void put_split_unit(const float (&v)[4], float scale, unsigned char* to, SplitUnitSeen& seen) {
+  std::uint32_t words[4];
+#pragma unroll
+  for (int k = 0; k < 2; ++k) {
+    const float a = v[2 * k] * scale, b = v[2 * k + 1] * scale;
+    const __half2 high = __floats2half2_rn(a, b);
+    const float2 back = __half22float2(high);
+    const __half2 low = __floats2half2_rn((a - back.x) * kLowScale, (b - back.y) * kLowScale);
+    seen.add(high, v[2 * k], v[2 * k + 1]);
+    words[k] = *reinterpret_cast<const std::uint32_t*>(&high);
+    words[2 + k] = *reinterpret_cast<const std::uint32_t*>(&low);
+  }
+  *reinterpret_cast<uint2*>(to) = make_uint2(words[0], words[1]);
+  *reinterpret_cast<uint2*>(to + kSplitUnitLow) = make_uint2(words[2], words[3]);
+}
+
+/// A thread's share of the elements of 16 rows: rows q, q + 4, q + 8, q + 12 of every kEvery-th element.
+struct SplitUnitMaker {
+  static constexpr int kEvery = kSplitUnitMakers / 4, kItems = (kSplitUnitWidth + kEvery - 1) / kEvery, kBatch = 3;
+  static_assert(kEvery % 2 == 0 && kItems % kBatch == 0 && kSplitUnitMakers % 4 == 0);
+  int from, to;  // bytes
+  int items;     // of this thread
+  float scale;
+  std::uint32_t tiny;  // of magnitudes that a half holds exactly, doubled less one
+  __device__ __forceinline__ SplitUnitMaker(int exponent, int thread)
+      : from((thread % 4 * kSplitUnitWidth + thread / 4) * 4),
+        to(split_unit_element(thread / 4, thread % 4)),
+        items((kSplitUnitWidth - thread / 4 + kEvery - 1) / kEvery),
+        scale(power_of_two(exponent)),
+        tiny(2 * SplitRange(exponent).least - 1) {}
+
+  __device__ __forceinline__ void load(const unsigned char* raw, int item, float (&v)[4]) const {
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      v[j] = *reinterpret_cast<const float*>(raw + from + (j * 4 * kSplitUnitWidth + item * kEvery) * 4);
+  }
+  /// 16 rows; some at a time, so that a warp does not wait for each.
+  __device__ __forceinline__ void make(const unsigned char* raw, unsigned char* elements, SplitUnitSeen& seen) const {
+#pragma unroll
+    for (int first = 0; first < kItems; first += kBatch) {
+      float v[kBatch][4];
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i)
+        if (first + i < kItems - 1 || items == kItems) load(raw, first + i, v[i]);
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i)
+        if (first + i < kItems - 1 || items == kItems)
+          put_split_unit(v[i], scale, elements + to + (first + i) * (kEvery / 2) * 64, seen);
+    }
+  }
+  /// How many of them are too small.
+  __device__ __forceinline__ std::uint32_t count_small(const unsigned char* raw) const {
+    std::uint32_t count = 0;
+#pragma unroll 1
+    for (int i = 0; i < items; ++i) {
+      float v[4];
+      load(raw, i, v);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) count += SplitUnitSeen::magnitude(v[j]) < tiny ? 1 : 0;
+    }
+    return count;
+  }
+};
+
+/// What is wrong with a thread's numbers of a tile.
+struct SplitUnitFaults {
+  static constexpr std::uint32_t kMost = 1U << 24;  // of those too small: that many are as bad as more
+  std::uint32_t small = 0;
+  bool never = false;
+  /// Of a warp, for all of its lanes: as make_operand counts them.
+  __device__ __forceinline__ std::uint32_t of_warp() const {
+    const std::uint32_t count = __reduce_add_sync(0xffffffffU, min(small, kMost));
+    return __any_sync(0xffffffffU, never) ? count | kNever : count;
+  }
+};
+
+/// kSplitUnitMakers threads: the elements of all stages of all tiles as halves, and, with a tile's last stage, what is wrong
+/// with them.
+template <int kPattern>
+__device__ __forceinline__ void split_unit_sources(const UnitSteps& steps, const SplitUnitLayout<kPattern>& layout,
+                                                   unsigned char* memory, int exponent, int thread) {
+  using Layout = SplitUnitLayout<kPattern>;
+  const SplitUnitMaker maker(exponent, thread);
+  Ring ring, raw;
+  for (UnitWalk walk; walk.more(steps); walk.advance()) {
+    SplitUnitFaults faults;
+#pragma unroll 1
+    for (int step = 0; step < steps.count; ++step) {
+      const unsigned char* from = memory + (layout.raw(raw.stage) - layout.stages);
+      unsigned char* to = memory + (layout.weights(ring.stage) - layout.stages) + Layout::kWeightBytes;
+      SplitUnitSeen seen;
+      ptx::mbarrier_wait(layout.raw_full(raw.stage), raw.parity);
+      ptx::mbarrier_wait(layout.empty(ring.stage), ring.parity ^ 1);
+      maker.make(from, to, seen);
+      faults.never |= seen.has_none();
+      if (seen.least < maker.tiny) faults.small += maker.count_small(from);
+      ptx::mbarrier_arrive(layout.raw_empty(raw.stage));
+      if (step == steps.count - 1) {
+        const std::uint32_t all = faults.of_warp();
+        if (thread % 32 == 0) layout.faults_of(memory, ring.stage)[thread / 32] = all;
+      }
+      ptx::mbarrier_arrive(layout.full(ring.stage));
+      raw.advance(kSplitUnitRaws);
+      ring.advance(steps.stages);
+    }
+  }
+}
+
+/// Fragments of a stage as wgmma takes them, of each neighbour: no register belongs to two.
+template <int kFragments>
+struct SplitUnitWords {
+  std::uint32_t high[kFragments][4], low[kFragments][4];
+  __device__ __forceinline__ static void keep(std::uint32_t (&part)[kFragments][4]) {
+#pragma unroll
+    for (int i = 0; i < kFragments; ++i) ptx::keep(part[i]);
+  }
+};
+
+/// Reads one kind of halves of 16 rows, of elements 2*i - 1 and later: those of neighbour 0 are the first.
+template <int kShifts>
+__device__ __forceinline__ void load_split_units(const unsigned char* from, std::uint32_t zero,
+                                                 std::uint32_t (&to)[kShifts][4]) {
+#pragma unroll
+  for (int i = 0; i <= kShifts; i += 2) {
+    const uint4 words = *reinterpret_cast<const uint4*>(from + i / 2 * 64);
+#pragma unroll
+    for (int e = i; e < i + 2 && e <= kShifts; ++e) {
+      const std::uint32_t first = e == i ? words.x : words.z, second = e == i ? words.y : words.w;
+      if (e < kShifts) {
+        to[e][0] = first;
+        to[e][2] = second;
+      }
+      // A number of its own: what belongs to two fragments the compiler would copy for each product.
+      if (e > 0) {
+        to[e - 1][1] = first ^ zero;
+        to[e - 1][3] = second ^ zero;
+      }
+    }
+  }
+}
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,119 @@
+#pragma once
+// What becomes of the sums of f32_kernel.cuh: they are stored from registers, and those that may be wrong are
+// computed again.
+
+#include <cstdint>
+
+#include "cuda/conv/epilogue/epilogue.cuh"
+#include "cuda/conv/tap_gemm.hpp"
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/recompute.cuh"
+#include "cuda/conv/tensor_core/source_in_registers/phased_stride4/chunks.cuh"
+#include "cuda/conv/tensor_core/source_in_registers/phased_stride4/tiling.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+inline constexpr int kSplitUnitSums = kSplitUnitHalf / 2;  // of a thread and half
+using SplitUnitTotals = float[2][kSplitUnitSums];
+
+/// What the threads of a consumer have in common, and where a thread's sums belong: units 2*slot and the next of the tile.
+template <int kStride>
+struct SplitUnitStore {
+  static constexpr int kChannels = kSplitUnitColumns / kStride, kVectors = 2 * kStride / 4;
+  const TapGemm& form;
+  const UnitSteps& steps;
+  WideFinish finish;
+  float* out;
+  int slot, lane;
+
+  /// totals[r / (kStride/2)][kChannels / 2 * (r % (kStride/2)) + 4*j + 2*h + b]: class r of unit h, channel 8*j + 2*(lane%4) +
+  /// b. bias: of channel `lane`.
+  __device__ __forceinline__ void store(const UnitPlace& place, SplitUnitTotals& totals, float bias) const {
+#pragma unroll
+    for (int j = 0; j < kChannels / 8; ++j) {
+#pragma unroll
+      for (int b = 0; b < 2; ++b) {
+        const float offset = __shfl_sync(0xffffffffU, bias, 8 * j + lane % 4 * 2 + b);
+#pragma unroll
+        for (int r = 0; r < kStride; ++r) {
+#pragma unroll
+          for (int h = 0; h < 2; ++h) {
+            float& sum = of(totals, r, j, h, b);
+            sum = finish.linear(sum, offset);
+          }
+        }
+      }
+    }
+    finish.template activate<float>(totals[0]);
+    finish.template activate<float>(totals[1]);
+    auto left = static_cast<int>(form.out_channels - place.first_channel) - lane % 4 * 2;
+    if (place.n >= form.N) return;
+    // Two lanes exchange half of their vectors, so that they write neighbouring ones.
+    const int odd = slot % 2;
+    const std::int64_t first = place.unit + (slot - odd) * 2;
+    float* to = out +
+                ((place.n * form.G + place.g) * form.out_channels + place.first_channel + lane % 4 * 2) * form.out_length +
+                first * kStride + odd * 4;
+    const auto own_units = static_cast<int>(min(steps.units - first, static_cast<std::int64_t>(4)));
+#pragma unroll
+    for (int j = 0; j < kChannels / 8; ++j, left -= 8, to += 6 * form.out_length) {
+#pragma unroll
+      for (int b = 0; b < 2; ++b, to += form.out_length) {
+        float4 vectors[kVectors];
+#pragma unroll
+        for (int i = 0; i < kVectors; ++i) {
+          const int h = 4 * i / kStride, r = 4 * i % kStride;
+          vectors[i] = make_float4(of(totals, r, j, h, b), of(totals, r + 1, j, h, b), of(totals, r + 2, j, h, b),
+                                   of(totals, r + 3, j, h, b));
+        }
+#pragma unroll
+        for (int i = 0; i < kVectors / 2; ++i) exchange(odd != 0, vectors[2 * i], vectors[2 * i + 1]);
+        if (b >= left) continue;
+#pragma unroll
+        for (int i = 0; i < kVectors; ++i) {
+          // Vectors 2*i of both lanes are now one lane's first and second.
+          const int at = 2 * (i / 2) + i % 2 * kVectors;
+          if ((at + odd) * 4 / kStride < own_units) __stcs(reinterpret_cast<float4*>(to + at * 4), vectors[i]);
+        }
+      }
+    }
+  }
+  __device__ __forceinline__ static float& of(SplitUnitTotals& totals, int r, int j, int h, int b) {
+    return totals[r / (kStride / 2)][kChannels / 2 * (r % (kStride / 2)) + 4 * j + 2 * h + b];
+  }
+  /// The even lane's `first` and `second` become its own first and the odd one's first; the odd lane's the second ones.
+  __device__ __forceinline__ static void exchange(bool odd, float4& first, float4& second) {
+    const float4 send = odd ? first : second;
+    const float4 got = make_float4(__shfl_xor_sync(0xffffffffU, send.x, 4), __shfl_xor_sync(0xffffffffU, send.y, 4),
+                                   __shfl_xor_sync(0xffffffffU, send.z, 4), __shfl_xor_sync(0xffffffffU, send.w, 4));
+    (odd ? first : second) = got;
+  }
+};
+
+/// Outputs of a warp that may be wrong, one after the other. Not inlined: it is hardly ever called, and may not take registers
+/// from those who are.
+template <int kStride>
+__device__ __noinline__ void compute_split_units_again(const TapGemm& form, const UnitSteps& steps, const Epilogue& epilogue,
+                                                       const WideExact<float>& exact, const float* __restrict__ bias,
+                                                       float* __restrict__ out, UnitPlace place, int first,
+                                                       Suspects<2> suspects) {
+  constexpr int kChannels = kSplitUnitColumns / kStride;
+  if (place.n >= form.N) return;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll 1
+  for (int half = 0; half < 2; ++half) {
+    std::uint32_t own = half == 0 ? suspects.of_run[0] : suspects.of_run[1];
+    for (;;) {
+      const std::uint32_t lanes = __ballot_sync(0xffffffffU, own != 0);
+      if (lanes == 0) break;
+      const int of = __ffs(static_cast<int>(lanes)) - 1, bit = __shfl_sync(0xffffffffU, __ffs(static_cast<int>(own)) - 1, of);
+      if (lane == of) own &= own - 1;
+      const int r = half * (kStride / 2) + bit / (kChannels / 2), i = bit % (kChannels / 2);
+      const std::int64_t channel = place.first_channel + i / 4 * 8 + of % 4 * 2 + i % 2;
+      const std::int64_t unit = place.unit + first + of / 4 * 2 + i % 4 / 2, t = unit * kStride + r;
+      if (channel >= form.out_channels || unit >= steps.units) continue;
+      compute_unit_again(form, epilogue, exact, bias, out, place, channel, t, of);
+    }
+  }
+}
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,51 @@
+#pragma once
+// What the launches of kernel.cuh and f32_kernel.cuh have in common. Host only.
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include "conv/algorithm.hpp"
+#include "conv/problem.hpp"
+#include "cuda/conv/packed_weights.hpp"
+#include "cuda/conv/tensor_core/pipeline/launch.hpp"
+#include "cuda/conv/tensor_core/source_in_registers/phased_stride4/tiling.hpp"
+#include "cuda/conv/tensor_core/wgrad/maps.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+inline constexpr int kUnitAlignment = 128;  // of shared memory
+
+/// All that packed weights depend on but the weights.
+[[nodiscard]] inline FormKey unit_weight_key(const ConvProblem& problem, const UnitSteps& steps) {
+  constexpr std::int64_t kUnitsForm = -6;  // no ConvDirection, which the wide form's keys have here
+  return {static_cast<std::int64_t>(Algorithm::tensor_core),
+          kUnitsForm,
+          static_cast<std::int64_t>(problem.dtype),
+          problem.C_in,
+          problem.C_out,
+          problem.G,
+          problem.S,
+          problem.K,
+          problem.P_l,
+          steps.pattern};
+}
+
+/// The source as boxes of `rows` rows and `width` numbers, those of a stage.
+[[nodiscard]] inline CUtensorMap unit_source_map(const ConvProblem& problem, const void* source, int rows, int width) {
+  WgradMapOf of{};
+  of.bytes = static_cast<int>(size_of(problem.dtype));
+  of.address = reinterpret_cast<std::uint64_t>(source);
+  of.numbers = static_cast<std::uint64_t>(problem.L_in);
+  of.rows = static_cast<std::uint64_t>(problem.N * problem.C_in);
+  of.samples = 1;
+  of.row_bytes = of.numbers * static_cast<std::uint64_t>(of.bytes);
+  of.sample_bytes = of.rows * of.row_bytes;
+  of.box_numbers = static_cast<std::uint32_t>(width);
+  of.box_rows = static_cast<std::uint32_t>(rows);
+  return encode_map(of);
+}
+
+/// units_gather() of f32, with stride 4 and K = 25, which is compiled by itself.
+void gather_split_units(const Gather& call, const UnitSteps& steps);
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,19 @@
+#pragma once
+// Forward of 16-bit types and of f32 at f32 accuracy with stride 4 or 8, the source read as it lies. Host side of
+// kernel.cuh.
+
+#include "conv/problem.hpp"
+#include "cuda/conv/tensor_core/pipeline/launch.hpp"
+#include "cuda/conv/tensor_core/source_in_registers/phased_stride4/tiling.hpp"
+#include "cuda/runtime/runtime.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+/// How the kernel for a forward of the problem cuts it: f16 or bf16, stride 4 or 8, taps of kUnitPatterns, rows of whole
+/// vectors of 16 bytes; f32 at f32 accuracy with the longer of those. count == 0 where there is none.
+[[nodiscard]] UnitSteps units_steps(const ConvProblem& problem, const DeviceProperties& gpu);
+
+/// gather() of tensor_core.hpp for a problem that units_steps() cuts. `source` and `out` lie at multiples of 16 bytes.
+void units_gather(const Gather& call);
+
+}  // namespace polyphase::cuda::tensor_core

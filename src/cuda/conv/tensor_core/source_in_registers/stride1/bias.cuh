@@ -1,0 +1,86 @@
+#pragma once
+// How biases get into the sums of kernel.cuh. Those of 16-bit tensors are of the operands' type: sums begin
+// at a product with them, and are all when they end. To others they are added where a tile is stored.
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/conv/tensor_core/both_in_shared/stationary/layout.cuh"
+#include "cuda/conv/tensor_core/source_in_registers/stride1/tiling.hpp"
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/wgmma_registers.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+/// Leaves this thread's column's bias in shared memory as rows_bias_bytes() has it.
+template <class Mode, int kN, class T>
+__device__ __forceinline__ void keep_bias(const TapGemm& form, const RowSteps& steps, const T* __restrict__ bias,
+                                          unsigned char* to) {
+  const TilePlace place = Walk(steps, 0).place(steps);
+  const std::int64_t column = place.column + threadIdx.x;
+  auto own = static_cast<T>(0.0F);
+  if (bias != nullptr && column < form.columns)
+    own = bias[place.g * form.out_channels + steps.by_classes.divide(static_cast<std::uint32_t>(column))];
+  if constexpr (Mode::kBeginsAtBias) {
+    auto* const rows = reinterpret_cast<uint4*>(to) + threadIdx.x;  // of eight, the next eight kN further
+    rows[0] = make_uint4(*reinterpret_cast<const std::uint16_t*>(&own), 0, 0, 0);
+    rows[kN] = make_uint4(0, 0, 0, 0);
+    ptx::fence_async_shared();
+  } else {
+    reinterpret_cast<float*>(to)[threadIdx.x] = static_cast<float>(own);
+  }
+}
+
+/// Rows of ones, whose products with (bias, 0, ...) are the biases: exact, whatever a bias is, since it meets no zero. Those of
+/// the second half are no other numbers than those of the first only where they meet a zero: were they the same, ptxas would
+/// make of both one product and 64 copies.
+template <class Mode>
+struct OneRows {
+  std::uint32_t of[Mode::kHalves][4];
+  __device__ __forceinline__ OneRows() {
+    constexpr std::uint32_t kOne = Mode::Operand::kType == ptx::Tensor::bf16 ? 0x3f803f80 : 0x3c003c00;
+#pragma unroll
+    for (int m = 0; m < Mode::kHalves; ++m) of[m][0] = of[m][1] = kOne, of[m][2] = of[m][3] = m == 0 ? 0 : kOne;
+  }
+  /// Begins the sums of a tile; `biases`: keep_bias().
+  template <int kN>
+  __device__ __forceinline__ void multiply(std::uint64_t biases, float (&sums)[Mode::kHalves][kN]) const {
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int m = 0; m < Mode::kHalves; ++m)
+      ptx::WgmmaFromRegisters<Mode::Operand::kType, 2 * kN, false>::multiply(sums[m], of[m], biases, false);
+    ptx::wgmma_commit();
+  }
+  /// Behind the wait for that.
+  __device__ __forceinline__ void keep() {
+#pragma unroll
+    for (auto& fragment : of) ptx::keep(fragment);
+  }
+};
+
+/// How a thread finishes columns 2q and 2q + 1 of every eight: by a factor and, if `adds`, the columns' biases, read ahead of
+/// the stores, which reads do not pass.
+template <int kColumns>
+struct ScaledSums {
+  float scale;
+  float2 bias[kColumns / 8];
+  ScaledSums() = default;
+  __device__ __forceinline__ ScaledSums(float scale_, const float* biases, bool adds, int lane) : scale(scale_), bias{} {
+    if (!adds) return;
+#pragma unroll
+    for (int i = 0; i < kColumns / 8; ++i) bias[i] = *reinterpret_cast<const float2*>(biases + 8 * i + 2 * (lane % 4));
+  }
+  __device__ __forceinline__ float operator()(float sum, int i, int b) const {
+    return fmaf(sum, scale, b == 0 ? bias[i].x : bias[i].y);
+  }
+};
+/// Sums that are all.
+struct WholeSums {
+  WholeSums() = default;
+  __device__ __forceinline__ WholeSums(float, const float*, bool, int) {}
+  __device__ __forceinline__ float operator()(float sum, int, int) const { return sum; }
+};
+template <class Mode, int kColumns>
+using SumsOf = std::conditional_t<Mode::kBeginsAtBias, WholeSums, ScaledSums<kColumns>>;
+
+}  // namespace polyphase::cuda::tensor_core

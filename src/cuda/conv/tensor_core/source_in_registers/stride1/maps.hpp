@@ -1,0 +1,76 @@
+#pragma once
+// The tensor maps of the kernel of kernel.cuh. Host only but for the structures.
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "cuda/conv/tap_gemm.hpp"
+#include "cuda/conv/tensor_core/source_in_registers/stride1/tiling.hpp"
+#include "cuda/conv/tensor_core/wgrad/maps.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+/// Every classes-th row of an array, of all samples and groups. Dimensions: numbers, rows of the class, 1.
+template <int kClassesMost>
+struct ClassMaps {
+  CUtensorMap map[kClassesMost];
+  int offset[kClassesMost];  // of the rows' first number: a map begins at the boundary before it
+};
+using RowMaps = ClassMaps<kRowClassesMost>;  // of the source, from multiples of 16 bytes
+/// Of the output, from sectors: boxes of a whole tile, and of one at the begin of a run.
+struct StoreMaps {
+  CUtensorMap whole[kStoreClassesMost], begin[kStoreClassesMost];
+  int offset[kStoreClassesMost];
+};
+
+/// The first `classes` of them: `rows` rows of `length` numbers; boxes of `width` numbers and all of `box_rows` rows that are
+/// in one class.
+template <class Maps>
+[[nodiscard]] Maps make_class_maps(const void* array, std::int64_t rows, std::int64_t length, int bytes, int classes,
+                                   std::uint64_t boundary, int width, int box_rows) {
+  const auto size = static_cast<std::uint64_t>(bytes), count = static_cast<std::uint64_t>(classes);
+  const auto all = static_cast<std::uint64_t>(rows), row = static_cast<std::uint64_t>(length) * size;
+  Maps maps{};
+  for (int c = 0; c < classes; ++c) {
+    const auto own = static_cast<std::uint64_t>(c);
+    const std::uint64_t first = reinterpret_cast<std::uint64_t>(array) + own * row;
+    WgradMapOf of{};
+    of.address = first / boundary * boundary;
+    of.offset = static_cast<int>((first - of.address) / size);
+    of.numbers = row / size + static_cast<std::uint64_t>(of.offset);
+    of.rows = all > own ? (all - own + count - 1) / count : 1;
+    of.samples = 1;
+    of.row_bytes = count * row;
+    of.sample_bytes = of.rows * of.row_bytes;
+    of.box_numbers = static_cast<std::uint32_t>(width);
+    of.box_rows = static_cast<std::uint32_t>(box_rows / classes);
+    of.bytes = bytes;
+    maps.map[c] = encode_map(of);
+    maps.offset[c] = of.offset;
+  }
+  return maps;
+}
+
+[[nodiscard]] inline RowMaps make_row_maps(const TapGemm& form, const RowSteps& steps, const void* source, int bytes) {
+  return make_class_maps<RowMaps>(source, form.N * form.G * form.rows, form.source_length, bytes, steps.classes, 16,
+                                  steps.pitch / bytes, kRowsOfStep);
+}
+
+[[nodiscard]] inline StoreMaps make_store_maps(const TapGemm& form, const RowSteps& steps, const void* out, int bytes) {
+  using Maps = ClassMaps<kStoreClassesMost>;
+  const std::int64_t rows = form.N * form.G * form.out_channels;
+  const Maps whole =
+      make_class_maps<Maps>(out, rows, form.out_length, bytes, steps.store_classes, 32, kCarryPositions, steps.store_columns);
+  const Maps begin = make_class_maps<Maps>(out, rows, form.out_length, bytes, steps.store_classes, 32,
+                                           kCarryPositions - steps.aligned, steps.store_columns);
+  StoreMaps maps{};
+  for (int c = 0; c < kStoreClassesMost; ++c) {
+    maps.whole[c] = whole.map[c];
+    maps.begin[c] = begin.map[c];
+    maps.offset[c] = whole.offset[c];
+  }
+  return maps;
+}
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,269 @@
+#pragma once
+// From the sums of a consumer of kernel.cuh to its tile's outputs: straight from registers where neighbours
+// are pairs, else through shared memory.
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/conv/epilogue/epilogue.cuh"
+#include "cuda/conv/epilogue/light.cuh"
+#include "cuda/conv/tap_gemm.hpp"
+#include "cuda/conv/tensor_core/both_in_shared/stationary/store.cuh"
+#include "cuda/conv/tensor_core/operand/traits.cuh"
+#include "cuda/conv/tensor_core/source_in_registers/stride1/bias.cuh"
+#include "cuda/conv/tensor_core/source_in_registers/stride1/carry.cuh"
+#include "cuda/conv/tensor_core/source_in_registers/stride1/producer.cuh"
+#include "cuda/ptx/prefetch.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+/// Of an operand and columns: halves of 64 positions of a tile, and how a consumer stores it.
+template <class Operand, int kN, int kTaps>
+struct RowTraits {
+  // One half only where sums and fragments of two would take more registers than there are.
+  static constexpr bool kIsNarrow = Operand::kParts == 2 && (kN > 32 || kTaps > 3);
+  static constexpr int kHalves = kIsNarrow ? 1 : 2;
+  static constexpr int kPositions = 64 * kHalves;
+  static constexpr int kPass = kN < 128 ? kN : kIsNarrow ? 8 : 32;  // columns staged at a time
+  using S = Staged<typename Operand::Source>;
+  static constexpr int kPitch = kPositions + (kIsNarrow ? 4 : sizeof(S) == 2 ? 8 : 12);
+  // Unaligned reads may run over the end; boxes begin at a multiple of 128.
+  static constexpr int kStagingBytes = (kPass * kPitch * static_cast<int>(sizeof(S)) + 64 + 127) / 128 * 128;
+  // Of tiles that carry: columns at a time, and what they take with what is kept from tile to tile.
+  static constexpr int kCarryPass = kHalves == 1 || kN != 128 ? 0 : sizeof(S) == 2 ? 128 : 32;
+  static constexpr int kCarryStaging = kCarryPass * kCarryPositions * static_cast<int>(sizeof(S));
+  static constexpr int kCarryBytes = kCarryStaging + kN * kKeptBytes;
+};
+
+template <class Mode, int kN>
+using TraitsOf = RowTraits<typename Mode::Operand, kN, Mode::kTaps>;
+
+/// A thread's sums of a tile. Of two parts those of the mixed products lie before the others, so that they are the first
+/// columns of a product of twice as many: ptxas has both kinds of product in the same registers only from the first one on.
+template <class Mode, int kN>
+struct RowSums {
+  static constexpr int kHalves = TraitsOf<Mode, kN>::kHalves, kOwn = kN / 2;
+  static constexpr int kMixed = Mode::Operand::kParts == 2 ? kOwn : 0;
+  static_assert(kMixed == 0 || kHalves == 1);
+  float v[kHalves][kMixed + kOwn];
+  __device__ __forceinline__ float (&high())[kHalves][kOwn] { return reinterpret_cast<float(&)[kHalves][kOwn]>(v[0][kMixed]); }
+  __device__ __forceinline__ float (&mixed())[kOwn] { return reinterpret_cast<float(&)[kOwn]>(v[0][0]); }
+  __device__ __forceinline__ float operator()(int m, int i) const {
+    return kMixed == 0 ? v[m][i] : fmaf(v[m][i], 1.0F / kLowScale, v[m][kMixed + i]);
+  }
+  /// Makes high() of them all. What is left of the others changes no number, should they be added once more.
+  __device__ __forceinline__ void join() {
+    if constexpr (kMixed != 0) {
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) {
+        high()[0][i] = (*this)(0, i);
+        mixed()[i] = -0.0F;
+      }
+    }
+  }
+};
+
+/// What a tile's sums are multiplied by and how they end.
+struct RowFinish {
+  int exponent;
+  bool at_once;  // sum * scale + bias is all
+  float scale;
+  /// `activates`: stores apply a light activation themselves.
+  __device__ RowFinish(const Epilogue& epilogue, int exponent_, bool activates)
+      : exponent(exponent_),
+        at_once((activates ? LightActivation::is_light(epilogue.activation) : epilogue.activation == Activation::none) &&
+                exponent >= -126 && exponent <= 127),
+        scale(power_of_two(at_once ? exponent : 0)) {}
+};
+
+/// Columns kFirst.. of a thread's sums, finished into the staging of its warpgroup.
+template <class Mode, int kN, int kFirst, int kSums>
+__device__ __forceinline__ void stage_columns(const float (&sums)[TraitsOf<Mode, kN>::kHalves][kSums], const RowFinish& finish,
+                                              const float* biases, int position, int lane,
+                                              typename TraitsOf<Mode, kN>::S* staging) {
+  using Traits = TraitsOf<Mode, kN>;
+  using S = typename Traits::S;
+  const SumsOf<Mode, Traits::kPass> finished(finish.scale, biases + kFirst, finish.at_once, lane);
+  S* to = staging + 2 * (lane % 4) * Traits::kPitch + position;
+#pragma unroll
+  for (int i = 0; i < Traits::kPass / 8; ++i) {
+#pragma unroll
+    for (int b = 0; b < 2; ++b) {
+#pragma unroll
+      for (int m = 0; m < Traits::kHalves; ++m) {
+        const float* pair = &sums[m][(kFirst / 8 + i) * 4 + b];
+        *reinterpret_cast<Pair<S>*>(to + (8 * i + b) * Traits::kPitch + Mode::kHalfStep * m) = {
+            static_cast<S>(finished(pair[0], i, b)), static_cast<S>(finished(pair[2], i, b))};
+      }
+    }
+  }
+}
+
+/// What a staged number becomes where finishing takes more than a factor.
+template <class Mode>
+__device__ __forceinline__ float finish_staged(float staged, const RowFinish& finish, const LightActivation& active,
+                                               const float* biases, int column) {
+  const float value = Mode::kBeginsAtBias ? staged : ldexpf(staged, finish.exponent) + biases[column];
+  return active.is_there ? active(value) : value;
+}
+
+/// Does that to a thread's numbers.
+template <class Mode, int kN>
+__device__ __forceinline__ void finish_columns(const RowFinish& finish, const LightActivation& active, const float* biases,
+                                               int position, int lane, typename TraitsOf<Mode, kN>::S* staging) {
+  using Traits = TraitsOf<Mode, kN>;
+  using S = typename Traits::S;
+  S* own = staging + 2 * (lane % 4) * Traits::kPitch + position;
+#pragma unroll 1
+  for (int i = 0; i < Traits::kPass / 4; ++i) {
+    const int column = i / 2 * 8 + i % 2;
+#pragma unroll 1
+    for (int j = 0; j < 2 * Traits::kHalves; ++j) {
+      S& value = own[column * Traits::kPitch + Mode::kHalfStep * (j / 2) + j % 2];
+      value = static_cast<S>(finish_staged<Mode>(static_cast<float>(value), finish, active, biases, column + 2 * (lane % 4)));
+    }
+  }
+}
+
+/// Stages the columns of pass `pass`: registers have no index.
+template <class Mode, int kN, int kPass, int kSums>
+__device__ __forceinline__ void stage_pass(int pass, const float (&sums)[TraitsOf<Mode, kN>::kHalves][kSums],
+                                           const RowFinish& finish, const float* biases, int position, int lane,
+                                           typename TraitsOf<Mode, kN>::S* staging) {
+  constexpr int kColumns = TraitsOf<Mode, kN>::kPass;
+  if constexpr (kPass * kColumns < kN) {
+    if (pass == kPass) return stage_columns<Mode, kN, kPass * kColumns>(sums, finish, biases, position, lane, staging);
+    stage_pass<Mode, kN, kPass + 1>(pass, sums, finish, biases, position, lane, staging);
+  }
+}
+
+/// A tile whose neighbouring positions are neighbours in rows that lie inside the tensor, straight from registers; `to`: the
+/// thread's first output. Sums are made whole one by one between the stores: a burst of stores holds up the other consumer's
+/// reads of shared memory.
+template <class Mode, int kN, bool kActive, class T>
+__device__ __forceinline__ void store_pairs(const RowSums<Mode, kN>& sums, const RowFinish& finish,
+                                            const LightActivation& active, const float* biases, std::int64_t row_length,
+                                            int lane, T* __restrict__ to) {
+  const SumsOf<Mode, kN> finished(finish.scale, biases, true, lane);
+#pragma unroll
+  for (int j = 0; j < kN / 8; ++j, to += 6 * row_length) {
+#pragma unroll
+    for (int b = 0; b < 2; ++b, to += row_length) {
+#pragma unroll
+      for (int m = 0; m < sums.kHalves; ++m) {
+        float even = finished(sums(m, 4 * j + b), j, b), odd = finished(sums(m, 4 * j + 2 + b), j, b);
+        if constexpr (kActive) even = active(even), odd = active(odd);
+        if constexpr (sizeof(T) == 2) {
+          const Pair<T> pair{static_cast<T>(even), static_cast<T>(odd)};
+          __stcs(reinterpret_cast<std::uint32_t*>(to + Mode::kHalfStep * m), *reinterpret_cast<const std::uint32_t*>(&pair));
+        } else {
+          __stcs(reinterpret_cast<float2*>(to + Mode::kHalfStep * m), make_float2(even, odd));
+        }
+      }
+    }
+  }
+}
+
+/// What lies beside two neighbouring outputs, read as one number each: a residual or a derivative's result, or both.
+template <bool kBoth>
+struct PairBeside {
+  using Others = StoreFinish<float>::Others;
+  float2 first, second{};
+  __device__ __forceinline__ void read(const Epilogue& epilogue, const float* to) {
+    const auto at = [&](std::int64_t distance) {
+      return __ldcs(reinterpret_cast<const float2*>(Epilogue::beside(to, distance)));
+    };
+    first = at(kBoth ? epilogue.residual : epilogue.residual + epilogue.derivative);  // else one of them is zero
+    if constexpr (kBoth) second = at(epilogue.derivative);
+  }
+  /// Of the even output and the odd one.
+  [[nodiscard]] __device__ __forceinline__ Others even(bool adds) const { return others(first.x, second.x, adds); }
+  [[nodiscard]] __device__ __forceinline__ Others odd(bool adds) const { return others(first.y, second.y, adds); }
+
+ private:
+  static __device__ __forceinline__ Others others(float one, float other, bool adds) {
+    if constexpr (kBoth) return {one, other};
+    const Others nothing = StoreFinish<float>::nothing();
+    return {adds ? one : nothing.added, adds ? nothing.result : one};
+  }
+};
+
+/// store_pairs() of an epilogue that is late: what lies beside outputs is read kAhead stores before them, into registers that
+/// fragments leave free.
+template <class Mode, int kN, bool kBoth>
+__device__ __forceinline__ void store_pairs_beside(const RowSums<Mode, kN>& sums, const RowFinish& finish,
+                                                   const Epilogue& epilogue, const float* biases, std::int64_t row_length,
+                                                   int lane, float* __restrict__ to) {
+  constexpr int kHalves = RowSums<Mode, kN>::kHalves, kOfEight = 2 * kHalves, kStores = kN / 8 * kOfEight;
+  constexpr int kAhead = kBoth ? 8 / kHalves : 8, kEights = kAhead / kOfEight + 1;
+  const StoreFinish<float> late(epilogue);
+  const bool adds = epilogue.residual != 0;
+  // Store i is that of half i % kHalves of column i / kHalves of the thread's, two of every eight.
+  const auto behind = [&](int i) -> std::int64_t {
+    return i % kHalves < kHalves - 1 ? 0 : i / kHalves % 2 == 0 ? row_length : 7 * row_length;
+  };
+  PairBeside<kBoth> beside[kAhead];
+  SumsOf<Mode, 8> finished[kEights];
+  float* ahead = to;
+#pragma unroll
+  for (int i = -kAhead; i < kStores; ++i) {
+    if (i >= 0) {
+      const int m = i % kHalves, j = i / kOfEight, b = i / kHalves % 2;
+      const auto& own = beside[i % kAhead];
+      const auto& whole = finished[j % kEights];
+      const float even = late(whole(sums(m, 4 * j + b), 0, b), own.even(adds));
+      const float odd = late(whole(sums(m, 4 * j + 2 + b), 0, b), own.odd(adds));
+      __stcs(reinterpret_cast<float2*>(to + Mode::kHalfStep * m), make_float2(even, odd));
+      to += behind(i);
+    }
+    if (const int next = i + kAhead; next < kStores) {
+      if (next % kOfEight == 0)
+        finished[next / kOfEight % kEights] = SumsOf<Mode, 8>(finish.scale, biases + next / kOfEight * 8, true, lane);
+      beside[next % kAhead].read(epilogue, ahead + Mode::kHalfStep * (next % kHalves));
+      ahead += behind(next);
+    }
+  }
+}
+
+template <class Mode, int kN>
+__device__ __forceinline__ void store_pairs_late(const RowSums<Mode, kN>& sums, const RowFinish& finish,
+                                                 const Epilogue& epilogue, const float* biases, std::int64_t row_length,
+                                                 int lane, float* __restrict__ to) {
+  if (epilogue.has_both())
+    store_pairs_beside<Mode, kN, true>(sums, finish, epilogue, biases, row_length, lane, to);
+  else
+    store_pairs_beside<Mode, kN, false>(sums, finish, epilogue, biases, row_length, lane, to);
+}
+
+/// Finishes kRows rows of a tile that a warp has just stored as sums with their biases; `to`: where the first begins.
+template <int kPositions, int kRows>
+__device__ __forceinline__ void finish_stored_rows(const TapGemm& form, const Epilogue& epilogue, std::int64_t t0, int lane,
+                                                   float* to) {
+  const StoreFinish<float> late(epilogue);
+  const auto begin = static_cast<int>(max(-t0, std::int64_t{0}));
+  const auto end = static_cast<int>(min(form.out_length - t0, std::int64_t{kPositions}));
+  __syncwarp();
+#pragma unroll 1
+  for (int row = 0; row < kRows; ++row, to += form.out_length)
+#pragma unroll 1
+    for (int at = begin + lane; at < end; at += 32) to[at] = late(to[at], late.others(to + at));
+}
+
+/// Asks for what lies beside a tile's outputs, of whole columns each thread for one, where the tile is inside its rows.
+template <int kPositions>
+__device__ __forceinline__ void prefetch_beside(const TapGemm& form, const TilePlace& place, const Epilogue& epilogue,
+                                                int thread, const float* out) {
+  constexpr int kLine = 128 / static_cast<int>(sizeof(float));
+  const std::int64_t t0 = place.position + form.out_origin;
+  if (t0 < 0 || t0 + kPositions > form.out_length) return;
+  const float* const to =
+      out + ((place.n * form.G + place.g) * form.out_channels + place.column + thread) * form.out_length + t0;
+#pragma unroll
+  for (int i = 0; i <= kPositions / kLine; ++i) {
+    const float* const own = to + min(i * kLine, kPositions - 1);
+    if (epilogue.residual != 0) ptx::prefetch_l2(Epilogue::beside(own, epilogue.residual));
+    if (epilogue.derivative != 0) ptx::prefetch_l2(Epilogue::beside(own, epilogue.derivative));
+  }
+}
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,47 @@
+#pragma once
+// Algorithm::tensor_core: convolutions on the tensor cores of sm_90a. Host side; the kernels' mathematics stand in
+// both_in_shared/streamed/kernel.cuh and wgrad/words.cuh, how numbers become operands in operand/traits.cuh.
+
+#include <cuda_runtime.h>
+
+#include <optional>
+#include <string>
+
+#include "conv/algorithm.hpp"
+#include "conv/problem.hpp"
+#include "cuda/conv/epilogue/epilogue.cuh"
+#include "cuda/conv/packed_weights.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+/// Why a problem cannot be done, or nothing.
+[[nodiscard]] std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                                       int device);
+
+/// forward or dgrad: out = source convolved with w, plus bias unless null, through an epilogue that it fuses(). On `stream`.
+void gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights, const void* bias,
+            void* out, const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream);
+
+/// Whether the sum with its bias can be told from an output.
+[[nodiscard]] constexpr bool tells_sum(const Epilogue& epilogue) {
+  return !epilogue.is_late() &&
+         (epilogue.activation == Activation::none || (epilogue.activation == Activation::leaky_relu && epilogue.slope > 0));
+}
+/// Whether gather() applies `epilogue` faster than a launch of its own would, with the bits of launches of their
+/// own. Of f32 the sums near zero may be computed again behind the product: then outputs must tell their sums. Of `source` and
+/// `out` the places within 32 bytes count; null: aligned.
+[[nodiscard]] bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, Precision precision,
+                         int device, const void* source = nullptr, const void* out = nullptr);
+
+/// w = the weight gradient of x and y. On `stream`; partial sums within conv_workspace_limit().
+void wgrad(const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w, int device,
+           cudaStream_t stream);
+
+struct WgradSteps;
+
+/// The same by one of wgrad_candidates() of this problem, precision and device, on sm_90a; x and y begin at multiples of 16
+/// bytes if they did for it.
+void wgrad_by(const WgradSteps& steps, const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w,
+              int device, cudaStream_t stream);
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,149 @@
+#pragma once
+// From a consumer's sums to rows of the output, which lie whole in shared memory first: a bulk copy a row, from a sector of 32
+// bytes on.
+
+#include <cstdint>
+
+#include "cuda/conv/epilogue/light.cuh"
+#include "cuda/conv/tensor_core/both_in_shared/stationary/layout.cuh"
+#include "cuda/conv/tensor_core/both_in_shared/stationary/store.cuh"
+#include "cuda/conv/tensor_core/weights_in_registers/source_bulk/tiling.hpp"
+#include "cuda/ptx/mbarrier.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+/// Rows of a tile: channel `row` of it, all phases. Staged rows begin with up to 16 bytes of nothing, so that the first element
+/// that is the tile's own lies as in the tensor.
+template <class T>
+struct NarrowRows {
+  static constexpr int kVector = 16 / static_cast<int>(sizeof(T));
+  T* first;             // row 0, element 0 of the tile
+  std::int64_t length;  // of a row
+  int count;            // that exist
+  RowRange range;
+
+  __device__ __forceinline__ NarrowRows(const TapGemm& form, const NarrowSteps& steps, const TilePlace& place, T* out)
+      : length(form.out_length), range(form, steps, form.out_stride * place.position + form.out_origin) {
+    const auto channel = static_cast<std::int64_t>(steps.by_classes.divide(static_cast<std::uint32_t>(place.column)));
+    first = out + ((place.n * form.G + place.g) * form.out_channels + channel) * length + form.out_stride * place.position +
+            form.out_origin;
+    count = static_cast<int>(min(static_cast<std::int64_t>(steps.channels), form.out_channels - channel));
+  }
+  __device__ __forceinline__ T* row(int index) const { return first + index * length; }
+  /// Whether every row of the tile begins at an even element.
+  __device__ __forceinline__ bool is_even() const {
+    return ((reinterpret_cast<std::uintptr_t>(first) / sizeof(T) | static_cast<std::uintptr_t>(length)) & 1) == 0;
+  }
+  /// Elements before a staged row's element 0.
+  __device__ __forceinline__ int lead(int index) const {
+    const auto place = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(first) / sizeof(T));
+    return static_cast<int>((place + static_cast<std::uint32_t>(index) * static_cast<std::uint32_t>(length)) &
+                            static_cast<std::uint32_t>(kVector - 1));
+  }
+};
+
+/// Rows [begin, end) of a tile that meets no row's ends, by vectors of 16 bytes, half a warp a row where that is enough.
+template <class T>
+__device__ __forceinline__ void store_whole_narrow_rows(const NarrowSteps& steps, const NarrowRows<T>& rows, const T* staging,
+                                                        int begin, int end, int lane) {
+  constexpr int kVector = NarrowRows<T>::kVector;
+  const RowRange& range = rows.range;
+  const int vectors = range.length * static_cast<int>(sizeof(T)) / 16, lanes = vectors <= 16 ? 16 : 32;
+  const int each_time = 32 / lanes, column = lane & (lanes - 1), own = begin + (lane >= lanes ? 1 : 0);
+  const T* from = staging + own * steps.out_pitch + column * kVector;
+  T* to = rows.row(own) + column * kVector;
+  const std::int64_t further = rows.length * each_time;
+  const auto turn = static_cast<std::uint32_t>(rows.length * each_time) & range.mask;
+  std::uint32_t shift = range.shift_of(rows.row(own));
+#pragma unroll 1
+  for (int first = begin; first < end; first += 4 * each_time) {
+    uint4 value[4];
+    T* place[4];
+    int left = end - first - (own - begin);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const std::uint32_t skipped = (shift + kVector - 1) / kVector * kVector;
+      place[i] = to + shift;
+      if (column < vectors && i * each_time < left) value[i] = *reinterpret_cast<const uint4*>(from + skipped);
+      if (vectors > lanes && i * each_time < left) {
+#pragma unroll 1
+        for (int at = lanes; at + column < vectors; at += lanes)
+          *reinterpret_cast<uint4*>(place[i] + at * kVector) = *reinterpret_cast<const uint4*>(from + skipped + at * kVector);
+      }
+      from += steps.out_pitch * each_time;
+      to += further;
+      shift = (shift - turn) & range.mask;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (column < vectors && i * each_time < left) *reinterpret_cast<uint4*>(place[i]) = value[i];
+  }
+}
+
+/// Warp `warp`'s rows from `staging` to the tensor; asynchronous where they are whole.
+template <class T>
+__device__ __forceinline__ void store_narrow_rows(const NarrowSteps& steps, const NarrowRows<T>& rows, const T* staging,
+                                                  int warp, int lane) {
+  const int each = (steps.channels + 3) / 4, begin = warp * each, end = min(begin + each, rows.count);
+  const RowRange& range = rows.range;
+  if (range.is_whole) {
+    if (!steps.stores_bulk) return store_whole_narrow_rows<T>(steps, rows, staging, begin, end, lane);
+    const int own = begin + lane;
+    if (own < end) {
+      T* const to = rows.row(own);
+      const auto shift = static_cast<int>(range.shift_of(to));
+      ptx::bulk_store(to + shift, ptx::shared_address(staging + own * steps.out_pitch + rows.lead(own) + shift),
+                      static_cast<std::uint32_t>(range.length) * static_cast<std::uint32_t>(sizeof(T)));
+    }
+    return;
+  }
+#pragma unroll 1
+  for (int own = begin; own < end; ++own) {
+    T* const to = rows.row(own);
+    const auto shift = static_cast<int>(range.shift_of(to));
+    const T* from = staging + own * steps.out_pitch + rows.lead(own);
+    const int low = max(shift, range.begins), high = min(shift + range.length, range.ends);
+    for (int at = low + lane; at < high; at += 32) to[at] = from[at];
+  }
+}
+
+/// A consumer's finished sums of two rows, biased and activated, as numbers of T; what is staged of them then is they times 1
+/// and -0 added. Two parts stacked: they are in the high sums.
+template <class T, bool kStacked, int kSums>
+__device__ __forceinline__ void activate_narrow(const LightActivation& activation, float(&factor), float (&offsets)[2],
+                                                float (&sums)[kSums]) {
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) {
+    const int half = i / 2 % 2;
+    if (kStacked && half == 1) continue;
+    const float sum = kStacked ? fmaf(sums[i + 2], 1.0F / kLowScale, sums[i]) : sums[i];
+    sums[i] = activation(static_cast<float>(static_cast<T>(fmaf(sum, factor, offsets[half]))));
+    if constexpr (kStacked) sums[i + 2] = -0.0F;
+  }
+  factor = 1.0F;
+  offsets[0] = offsets[1] = -0.0F;
+}
+
+/// Where a thread stages the sums of one column, and what it makes of them.
+template <class T>
+struct NarrowColumn {
+  T* to;                 // of position 0
+  float factor, offset;  // sum*factor + offset
+  int stride;
+  __device__ __forceinline__ T value(float sum) const { return static_cast<T>(fmaf(sum, factor, offset)); }
+  /// Positions `at` and the next. `is_paired`: they lie in one word, or two, that is aligned.
+  template <bool kPaired>
+  __device__ __forceinline__ void put(int at, float even, float odd) const {
+    if constexpr (kPaired) {
+      struct alignas(2 * sizeof(T)) Pair {
+        T even, odd;
+      };
+      *reinterpret_cast<Pair*>(to + at) = Pair{value(even), value(odd)};
+    } else {
+      to[at * stride] = value(even);
+      to[(at + 1) * stride] = value(odd);
+    }
+  }
+};
+
+}  // namespace polyphase::cuda::tensor_core

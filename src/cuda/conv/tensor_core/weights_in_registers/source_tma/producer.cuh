@@ -1,0 +1,368 @@
+#pragma once
+// What feeds kernel.cuh: boxes of rows come by copies through tensor maps into a ring, and are converted from there
+// to operand tiles [part][block of 8 rows][position][8 rows], each element once.
+
+#include <cstdint>
+
+#include "cuda/conv/tensor_core/both_in_shared/stationary/layout.cuh"
+#include "cuda/conv/tensor_core/both_in_shared/stationary/producer.cuh"
+#include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/pipeline/dynamic_scheduler.cuh"
+#include "cuda/conv/tensor_core/pipeline/ring.cuh"
+#include "cuda/conv/tensor_core/recompute/recompute.cuh"
+#include "cuda/conv/tensor_core/weights_in_registers/source_tma/maps.hpp"
+#include "cuda/conv/tensor_core/weights_in_registers/source_tma/tiling.hpp"
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/tensor_copy.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+/// Shared memory of a block: each consumer's staging, a ring of operand tiles, a ring of rows as they are, barriers, faults,
+/// wrong tiles.
+struct BoxesLayout {
+  std::uint32_t base, sources, raw, staging, barriers;
+  __device__ BoxesLayout(std::uint32_t start, const BoxesSteps& steps) : base(start), staging(start) {
+    sources = staging + static_cast<std::uint32_t>(kPairs * steps.staging_bytes);
+    raw = sources + static_cast<std::uint32_t>(steps.stages * steps.source_bytes);
+    barriers = raw + static_cast<std::uint32_t>(steps.raw_stages * steps.raw_bytes);
+  }
+  /// Of one of kBoxesTurns tiles of a pipeline that follow each other.
+  __device__ __forceinline__ std::uint32_t full(int turn) const { return barriers + static_cast<std::uint32_t>(turn) * 16; }
+  __device__ __forceinline__ std::uint32_t empty(int turn) const { return full(turn) + 8; }
+  __device__ __forceinline__ std::uint32_t raw_full(int stage) const { return full(stage + kPairs * kBoxesTurns); }
+  __device__ __forceinline__ std::uint32_t raw_empty(int stage) const { return raw_full(stage) + 8; }
+  /// Four words: the faults that each converting warp has found in the stage's tile.
+  __device__ __forceinline__ std::uint32_t faults(int stage) const { return raw_full(stage + kBoxesRingMost); }
+  /// What each of the consumers' warps has to compute again.
+  __device__ __forceinline__ std::uint32_t wrong(int warp) const {
+    return faults(kBoxesTurns) + static_cast<std::uint32_t>(warp) * sizeof(WrongTiles::Entry) * WrongTiles::kMost;
+  }
+  /// Words: the tile of each raw stage, that of each stage of operands.
+  __device__ __forceinline__ std::uint32_t tiles() const { return wrong(4 * kPairs); }
+  /// What lies beside a consumer's outputs is in its staging.
+  __device__ __forceinline__ std::uint32_t beside(int consumer) const {
+    return tiles() + (kBoxesRingMost + kBoxesTurns + 2 * static_cast<std::uint32_t>(consumer)) * 4;
+  }
+};
+static_assert((kPairs * kBoxesTurns + kBoxesRingMost + kBoxesTurns) * 16 +
+                      4 * kPairs * sizeof(WrongTiles::Entry) * WrongTiles::kMost +
+                      (kBoxesRingMost + kBoxesTurns + 2 * kPairs) * 4 <=
+                  kBoxesFixedBytes - 1024,
+              "barriers to wrong tiles");
+
+using BoxesTiles = DrawnTiles<kBoxesRingMost>;
+
+/// Where a pipeline, a converting and a multiplying warpgroup, stands among the block's tiles: it has every kPairs-th. Both
+/// pipelines share the stages of operands in the tiles' order. Their barriers are a pipeline's own, so many that none can be
+/// a whole turn ahead of whoever waits.
+struct BoxesTurn {
+  int tile;   // of the block's
+  int stage;  // of operands
+  __device__ explicit BoxesTurn(int pipeline) : tile(pipeline), stage(pipeline) {}
+  __device__ static __forceinline__ int barrier_of(int tile) {
+    return (tile / kPairs & (kBoxesTurns - 1)) * kPairs + tile % kPairs;
+  }
+  __device__ static __forceinline__ std::uint32_t parity_of(int tile) {
+    return static_cast<std::uint32_t>(tile / (kPairs * kBoxesTurns) & 1);
+  }
+  __device__ __forceinline__ int barrier() const { return barrier_of(tile); }
+  __device__ __forceinline__ std::uint32_t parity() const { return parity_of(tile); }
+  /// Until the stage's tile before this one has been multiplied.
+  __device__ __forceinline__ void wait_for_stage(const BoxesLayout& layout, int stages) const {
+    const int before = tile - stages;
+    if (before >= 0) ptx::mbarrier_wait(layout.empty(barrier_of(before)), parity_of(before));
+  }
+  __device__ __forceinline__ void advance(int stages) {
+    tile += kPairs;
+    stage += kPairs;
+    if (stage >= stages) stage -= stages;
+  }
+};
+
+/// The next of a pipeline's own raw stages.
+__device__ __forceinline__ void advance_pipeline(Ring& ring, int own, int stages) {
+  ring.stage += kPairs;
+  if (ring.stage < stages) return;
+  ring.stage = own;
+  ring.parity ^= 1;
+}
+
+/// The first number of a tile in the rows of its sample.
+__device__ __forceinline__ int boxes_begin(const TapGemm& form, const BoxesSteps& steps, std::uint32_t tile) {
+  return static_cast<int>(steps.position_begin + form.source_origin) + static_cast<int>(tile) * steps.position_step;
+}
+
+/// A pipeline's chunks, which are copied one after another: where the next one is. Tiles that are dealt out are known to all
+/// threads, drawn ones to the one that copies.
+template <bool kPlain>
+struct BoxesCopier {
+  Walk walk;
+  BoxesTiles tiles;
+  DrawnOrder order;
+  std::uint64_t policy;
+  int row;                             // of a sample's: the group's first
+  std::uint32_t dealt = 0, drawn = 0;  // tiles that are not drawn; the next one
+  int chunk = 0;
+  bool has_ended = false;
+
+  __device__ __forceinline__ BoxesCopier(const TapGemm& form, const BoxesSteps& steps, const Walk& from, const BoxesTiles& of,
+                                         const DrawnOrder& by)
+      : walk(from),
+        tiles(of),
+        order(by),
+        policy(steps.is_streamed ? ptx::staying_lines() : ptx::usual_lines()),
+        row(static_cast<int>(steps.by_column_tiles.divide(from.tile) * static_cast<std::uint32_t>(form.rows))) {}
+
+  /// One thread: copies the chunk to raw stage `stage`, if there is one. Behind the last one that was drawn, the message that
+  /// there is none.
+  __device__ __forceinline__ void copy(const TapGemm& form, const BoxesSteps& steps, const BoxesMaps& maps,
+                                       const BoxesLayout& layout, int stage) {
+    const std::uint32_t barrier = layout.raw_full(stage);
+    if (!walk.more()) {
+      if (!kPlain || !steps.is_drawn || has_ended) return;
+      has_ended = true;
+      tiles.of_raw(stage) = kNoTile;
+      ptx::mbarrier_arrive(barrier);
+      return;
+    }
+    if (kPlain && steps.is_drawn) tiles.of_raw(stage) = walk.above;
+    const std::uint32_t n = steps.by_position_tiles.divide(walk.above);
+    const int begin = boxes_begin(form, steps, walk.above - n * steps.by_position_tiles.divisor);
+    const int first = static_cast<int>(n * static_cast<std::uint32_t>(form.G * form.rows)) + row + chunk * steps.chunk_rows;
+    std::uint32_t to = layout.raw + static_cast<std::uint32_t>(stage * steps.raw_bytes);
+    ptx::mbarrier_arrive_expect(barrier,
+                                static_cast<std::uint32_t>(steps.chunk_rows * (kPlain ? kBoxesPitch : steps.raw_pitch) * 4));
+    if constexpr (kPlain) {
+      ptx::tensor_copy(to, &maps.load[0], (begin + maps.load_offset[0]) & ~3, first, 0, barrier, policy);
+    } else {
+      for (int own = 0; own < 1 << steps.load_bits; ++own, to += static_cast<std::uint32_t>(steps.raw_class_bytes))
+        ptx::tensor_copy(to, &maps.load[own], (begin + maps.load_offset[own]) & ~3, first >> steps.load_bits, 0, barrier,
+                         policy);
+    }
+  }
+  /// To the next chunk, of tiles that are dealt out.
+  __device__ __forceinline__ void advance(const BoxesSteps& steps) {
+    if (++chunk < steps.chunks) return;
+    chunk = 0;
+    if (walk.more()) walk.advance();
+  }
+  /// The same of drawn ones.
+  __device__ __forceinline__ void advance_drawn(const BoxesSteps& steps) {
+    if (!walk.more() || ++chunk < steps.chunks) return;
+    chunk = 0;
+    walk.above = drawn;
+    draw();
+  }
+  /// From here on tiles are drawn, one ahead: `ahead` chunks have been copied.
+  __device__ __forceinline__ void begin_to_draw(const BoxesSteps& steps, int ahead) {
+    dealt = static_cast<std::uint32_t>((ahead + steps.chunks - 1) / steps.chunks) * walk.step;
+    draw();
+    if (chunk != 0 || has_ended) return;
+    walk.above = drawn;
+    draw();
+  }
+  __device__ __forceinline__ void draw() { drawn = dealt + order.draw(walk); }
+};
+
+/// Converts chunks: a thread has a position of two blocks of eight rows, then another one.
+template <class Operand, bool kPlain, bool kSparse>
+struct BoxesConverter {
+  const BoxesSteps& steps;
+  float scale;
+  int offsets[8];  // bytes from a block's first row to each row's first element
+  Seen seen{};
+
+  __device__ __forceinline__ BoxesConverter(const BoxesSteps& of, float by) : steps(of), scale(by) {
+    const int mask = (1 << steps.load_bits) - 1;
+#pragma unroll
+    for (int c = 0; c < 8; ++c)
+      offsets[c] =
+          kPlain ? c * kBoxesPitch * 4
+                 : (c & mask) * steps.raw_class_bytes + ((c >> steps.load_bits) * steps.raw_pitch + steps.lead[c & mask]) * 4;
+  }
+  /// Bytes from eight rows to the next eight.
+  __device__ __forceinline__ int further() const {
+    return kPlain ? 8 * kBoxesPitch * 4 : (8 >> steps.load_bits) * steps.raw_pitch * 4;
+  }
+
+  /// What of a chunk exists.
+  struct Part {
+    int first, rows;
+  };
+
+  /// Position u of eight rows, from `from` on, of `left` that exist.
+  template <bool kInside>
+  __device__ __forceinline__ void load(const unsigned char* from, const Part& part, int left, int u, float (&v)[8]) const {
+    const int rows = kInside || u >= part.first ? left : 0;
+#pragma unroll
+    for (int c = 0; c < 8; ++c) {
+      const int offset = kPlain ? c * kBoxesPitch * 4 : offsets[c];
+      v[c] = kInside || c < rows ? *reinterpret_cast<const float*>(from + offset) : 0.0F;
+    }
+  }
+
+  /// A position of two blocks of eight rows. `to`: where it is of the first; of operands that are mixed `low`: of the first of
+  /// the two blocks of their low halves.
+  __device__ __forceinline__ void put(const float (&a)[8], const float (&b)[8], unsigned char* to, unsigned char* low) {
+    const int block_bytes = steps.tile.window * 16;
+    uint4 of_first[Operand::kParts], of_second[Operand::kParts];
+    convert_seen<Operand>(a, scale, of_first, seen);
+    convert_seen<Operand>(b, scale, of_second, seen);
+    *reinterpret_cast<uint4*>(to) = of_first[0];
+    *reinterpret_cast<uint4*>(to + kApart * block_bytes) = of_second[0];
+    if constexpr (Operand::kParts == 2) {
+      const uint4 one = of_first[1], other = of_second[1];
+      *reinterpret_cast<uint4*>(low) = kSparse ? make_uint4(one.x, other.x, one.y, other.y) : one;
+      *reinterpret_cast<uint4*>(low + block_bytes) = kSparse ? make_uint4(one.z, other.z, one.w, other.w) : other;
+    }
+  }
+  /// Blocks that are converted together: of operands that are mixed the second lies 16 rows further, of a chunk's 32. From a
+  /// pair to the next.
+  static constexpr int kApart = kSparse ? 2 : 1, kNext = kSparse ? 1 : 2;
+
+  /// The positions of a chunk's pairs of blocks, two at most, one after another. `turn`: the warp that has the last of them.
+  template <bool kInside>
+  __device__ __forceinline__ void run(const Part& part, const unsigned char* raw, unsigned char* to, int thread,
+                                      std::uint32_t turn) {
+    const int window = steps.tile.window, items = steps.chunk_blocks / 2 * window;
+    const int block_bytes = window * 16, next_raw = kNext * further() - window * 4;
+    unsigned char* const low = to + steps.tile.items * 16;
+#pragma unroll 1
+    for (int item = first_item(thread, turn); item < items; item += kConverters) {
+      const bool is_second = item >= window;
+      const int u = is_second ? item - window : item, left = part.rows - (is_second ? 8 * kNext : 0);
+      const unsigned char* const from = raw + (item * 4 + (is_second ? next_raw : 0));
+      float a[8], b[8];
+      load<kInside>(from, part, left, u, a);
+      load<kInside>(from + kApart * further(), part, left - 8 * kApart, u, b);
+      const int at = item * 16, second = at + (is_second ? block_bytes : 0);
+      put(a, b, to + (kSparse ? at : second), low + second);
+    }
+  }
+  __device__ static __forceinline__ int first_item(int thread, std::uint32_t turn) {
+    return static_cast<int>((static_cast<std::uint32_t>(thread) + turn * 32) % kConverters);
+  }
+
+  /// How many of the numbers that run() has given to a thread are too small to be split.
+  __device__ __forceinline__ std::uint32_t count_small(const Part& part, const unsigned char* raw, std::uint32_t least,
+                                                       int thread, std::uint32_t turn) const {
+    const int window = steps.tile.window;
+    std::uint32_t small = 0;
+#pragma unroll 1
+    for (int item = first_item(thread, turn); item < steps.chunk_blocks / 2 * window; item += kConverters) {
+      const int u = item < window ? item : item - window;
+#pragma unroll 1
+      for (int i = 0; i < 2; ++i) {
+        const int block = (item < window ? 0 : kNext) + i * kApart;
+        float v[8];
+        load<false>(raw + block * further() + u * 4, part, part.rows - block * 8, u, v);
+#pragma unroll
+        for (int c = 0; c < 8; ++c) {
+          const std::uint32_t bits = __float_as_uint(v[c]);
+          small += bits + bits - 1 < least ? 1 : 0;
+        }
+      }
+    }
+    return small;
+  }
+};
+
+/// Some of a thread's numbers of the chunk at `raw` in shared memory were zero or too small: how many too small? `least`: what
+/// twice such a number's bits, less one, are below. Apart, so that nothing of it lives in the loop that converts.
+template <class Operand, bool kPlain, bool kSparse>
+__device__ __noinline__ std::uint32_t count_small(const BoxesSteps& steps, int first, int rows, std::uint32_t raw,
+                                                  std::uint32_t least, int thread, std::uint32_t turn) {
+  const auto* from = static_cast<const unsigned char*>(__cvta_shared_to_generic(raw));
+  return BoxesConverter<Operand, kPlain, kSparse>(steps, 1.0F).count_small({first, rows}, from, least, thread, turn);
+}
+
+/// The warpgroup that converts a pipeline's tiles.
+template <class Operand, bool kPlain, bool kSparse>
+__device__ __forceinline__ void convert_boxes(const TapGemm& form, const BoxesSteps& steps, const BoxesMaps& maps,
+                                              const BoxesLayout& layout, unsigned char* sources, const unsigned char* raw,
+                                              const OperandHeader* header, std::uint32_t* faults, const BoxesTiles& tiles,
+                                              const DrawnOrder& order, int pipeline, int thread) {
+  Walk walk(steps, pipeline);
+  const bool is_drawn = kPlain && steps.is_drawn;
+  const int warp = __shfl_sync(0xffffffffU, thread / 32, 0), lane = thread % 32;
+  BoxesCopier<kPlain> copier(form, steps, walk, tiles, order);
+  for (int stage = pipeline; stage < steps.raw_stages; stage += kPairs) {
+    if (thread == 0) copier.copy(form, steps, maps, layout, stage);
+    copier.advance(steps);
+  }
+  __syncwarp();
+  wait_for_grid_before();
+  if (is_drawn && thread == 0) copier.begin_to_draw(steps, steps.raw_stages / kPairs);
+  const int exponent = source_exponent(header);
+  const std::uint32_t least = 2 * SplitRange(exponent).least - 1;
+  BoxesConverter<Operand, kPlain, kSparse> converter(steps, power_of_two(exponent));
+  Ring raw_ring;
+  raw_ring.stage = pipeline;
+  BoxesTurn at(pipeline);
+  std::uint32_t turn = 0;  // no warp always has the items beyond two a thread
+  for (; is_drawn || walk.more(); walk.advance()) {
+    if (is_drawn) {
+      ptx::mbarrier_wait(layout.raw_full(raw_ring.stage), raw_ring.parity);
+      walk.above = tiles.read(tiles.of_raw(raw_ring.stage), lane);
+    }
+    std::uint32_t small = 0;
+    typename BoxesConverter<Operand, kPlain, kSparse>::Part part{0, static_cast<int>(form.rows)};
+    if constexpr (!kPlain) {
+      const std::uint32_t n = steps.by_position_tiles.divide(walk.above);
+      part.first = -boxes_begin(form, steps, walk.above - n * steps.by_position_tiles.divisor);
+    }
+    at.wait_for_stage(layout, steps.stages);
+    if (is_drawn) {
+      if (thread == 0) tiles.of_stage(at.stage) = walk.above;
+      if (walk.above == kNoTile) {
+        __syncwarp();
+        if (lane == 0) ptx::mbarrier_arrive(layout.full(at.barrier()));
+        ptx::mbarrier_arrive(layout.empty(at.barrier()));
+        return;
+      }
+    }
+    unsigned char* to = sources + at.stage * steps.source_bytes;
+#pragma unroll 1
+    for (int chunk = 0; chunk < steps.chunks; ++chunk) {
+      const unsigned char* from = raw + raw_ring.stage * steps.raw_bytes + (kPlain ? steps.lead[0] * 4 : 0);
+      ptx::mbarrier_wait(layout.raw_full(raw_ring.stage), raw_ring.parity);
+      if (kPlain || (part.first <= 0 && part.rows >= 8 * steps.chunk_blocks))
+        converter.template run<true>(part, from, to, thread, turn);
+      else
+        converter.template run<false>(part, from, to, thread, turn);
+      const float2 fewest = __half22float2(converter.seen.fewest);
+      if (!(fewest.x >= kLeastNormalHalf && fewest.y >= kLeastNormalHalf)) {
+        const std::uint32_t chunk_raw = layout.raw + static_cast<std::uint32_t>(from - raw);
+        small += count_small<Operand, kPlain, kSparse>(steps, part.first, part.rows, chunk_raw, least, thread, turn);
+        converter.seen.fewest = __half2half2(__float2half(kLargestHalf));
+      }
+      __syncwarp();
+      if (lane == 0) ptx::mbarrier_arrive(layout.raw_empty(raw_ring.stage));
+      // By warps in turn, but not by the one with the items beyond two a thread.
+      const bool copies = is_drawn ? warp == 0 : (static_cast<std::uint32_t>(warp) + turn) % 4 == 2;
+      if (copies && lane == 0) {
+        ptx::mbarrier_wait(layout.raw_empty(raw_ring.stage), raw_ring.parity);
+        copier.copy(form, steps, maps, layout, raw_ring.stage);
+        if (is_drawn) copier.advance_drawn(steps);
+      }
+      __syncwarp();
+      if (!is_drawn) copier.advance(steps);
+      advance_pipeline(raw_ring, pipeline, steps.raw_stages);
+      to += steps.chunk_blocks * steps.tile.window * 16;
+      part.rows -= steps.chunk_rows;
+      ++turn;
+    }
+    const Faults all = __reduce_add_sync(0xffffffffU, faults_of(small, converter.seen.most));
+    converter.seen = Seen();
+    ptx::fence_async_shared();
+    __syncwarp();
+    if (lane == 0) {
+      faults[4 * at.stage + warp] = all;
+      ptx::mbarrier_arrive(layout.full(at.barrier()));
+    }
+    ptx::mbarrier_arrive(layout.empty(at.barrier()));  // the stage's next tile may be the other pipeline's to convert
+    at.advance(steps.stages);
+  }
+}
+
+}  // namespace polyphase::cuda::tensor_core

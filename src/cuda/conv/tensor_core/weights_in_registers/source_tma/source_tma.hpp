@@ -1,0 +1,18 @@
+#pragma once
+// Forward and dgrad of stride 1 with few columns and short reductions. Host side; the kernel is in kernel.cuh.
+
+#include "cuda/conv/tensor_core/choice/kernels.hpp"
+#include "cuda/conv/tensor_core/pipeline/launch.hpp"
+#include "cuda/runtime/runtime.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+/// Whether boxes_gather() takes this epilogue too: one that is light and has what lies beside outputs multiples of 16 bytes
+/// from them; a residual and a derivative at once where rows are whole sectors and weights leave registers.
+[[nodiscard]] bool boxes_fuse(const FormProblem& asked, const Epilogue& epilogue, const DeviceProperties& gpu);
+
+/// forward or dgrad of a problem that it takes: out = source convolved with w, plus bias unless null, through an epilogue that
+/// boxes_fuse() takes. On `stream`.
+void boxes_gather(const Gather& call);
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,47 @@
+#pragma once
+// Where the tiles of kernel.cuh are, and where its shared memory lies.
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "cuda/conv/tensor_core/weights_in_registers/source_tma_16bit/tiling.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+/// The tensors as boxes; a tensor's rows are counted over all samples.
+struct TurnedMaps {
+  CUtensorMap source;
+  CUtensorMap out[kTurnedMapsMost];
+  CUtensorMap beside[kTurnedMapsMost];  // boxes like the output's, where has_beside
+  bool has_beside;
+};
+
+/// Shared memory of a block: zeros, a ring of operand tiles, a ring of rows as they are, each consumer's staging, barriers.
+struct TurnedLayout {
+  std::uint32_t zeros, tiles, raw, staging, barriers;
+  __device__ TurnedLayout(std::uint32_t base, const TurnedSteps& steps) {
+    zeros = base;
+    tiles = base + 128;
+    raw = tiles + static_cast<std::uint32_t>(steps.stages * steps.tile_bytes);
+    staging = raw + static_cast<std::uint32_t>(steps.raw_stages * steps.raw_bytes);
+    barriers = staging + static_cast<std::uint32_t>(kTurnedConsumers * steps.staging_bytes);
+  }
+  __device__ __forceinline__ std::uint32_t full(int stage) const { return barriers + static_cast<std::uint32_t>(stage) * 16; }
+  __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
+  __device__ __forceinline__ std::uint32_t raw_full(int stage) const { return full(stage + 4); }
+  __device__ __forceinline__ std::uint32_t raw_empty(int stage) const { return full(stage + 4) + 8; }
+  __device__ __forceinline__ std::uint32_t beside_full(int consumer) const {
+    return full(4 + kTurnedRingMost) + static_cast<std::uint32_t>(consumer) * 8;
+  }
+};
+static_assert((5 + kTurnedRingMost) * 16 + 128 <= 512, "zeros and barriers");
+
+/// A sample, and a tile of its rows.
+struct TurnedTile {
+  std::uint32_t n, tile;
+  __device__ __forceinline__ TurnedTile(const TurnedSteps& steps, std::uint32_t index)
+      : n(steps.by_tiles.divide(index)), tile(index - n * steps.by_tiles.divisor) {}
+};
+
+}  // namespace polyphase::cuda::tensor_core

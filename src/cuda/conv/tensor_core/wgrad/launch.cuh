@@ -1,0 +1,65 @@
+#pragma once
+// Launches the tensor-core weight gradient of one operand type. Each type's kernels are compiled in a file of their own.
+
+#include "cuda/conv/tensor_core/wgrad/rows_kernel.cuh"
+#include "cuda/conv/tensor_core/wgrad/sums.cuh"
+#include "cuda/conv/tensor_core/wgrad/tiles.hpp"
+#include "cuda/conv/tensor_core/wgrad/types.hpp"
+#include "cuda/conv/tensor_core/wgrad/words.cuh"
+#include "cuda/kernel/dependent_launch.cuh"
+#include "cuda/memory/allocator.hpp"
+#include "cuda/runtime/runtime.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+template <class Operand>
+auto wgrad_kernel_of(WgradShape shape) {
+  if (shape.columns == 128) return wgrad_kernel<Operand, 128, 1>;
+  if (shape.columns == 64 && shape.shifts == 1) return wgrad_kernel<Operand, 64, 1>;
+  if (shape.columns == 64) return shape.shifts == 2 ? wgrad_kernel<Operand, 64, 2> : wgrad_kernel<Operand, 64, 3>;
+  return shape.shifts == 3 ? wgrad_kernel<Operand, 32, 3> : wgrad_kernel<Operand, 32, 5>;
+}
+
+template <class Operand>
+auto wgrad_rows_kernel_of(WgradShape shape) {
+  if constexpr (Operand::kParts == 1) {
+    if (shape.columns == 128 && shape.shifts == 3) return wgrad_rows_kernel<Operand, 128, 3>;
+    if (shape.columns == 128 && shape.shifts == 2) return wgrad_rows_kernel<Operand, 128, 2>;
+  }
+  if (shape.columns == 128) return wgrad_rows_kernel<Operand, 128, 1>;
+  if (shape.columns == 64 && shape.shifts == 1) return wgrad_rows_kernel<Operand, 64, 1>;
+  if (shape.columns == 64) return shape.shifts == 2 ? wgrad_rows_kernel<Operand, 64, 2> : wgrad_rows_kernel<Operand, 64, 3>;
+  return shape.shifts == 3 ? wgrad_rows_kernel<Operand, 32, 3> : wgrad_rows_kernel<Operand, 32, 5>;
+}
+
+template <class Operand>
+void launch_wgrad(const WgradCall& call) {
+  using T = typename Operand::Source;
+  const ConvProblem& problem = call.problem;
+  const std::int64_t weights = problem.C_in * (problem.C_out / problem.G) * problem.K;
+  const WgradSteps& steps = *call.steps;
+  // The sums of a single slice are the weights.
+  const bool is_single = sizeof(T) == sizeof(float) && steps.partial_slices == 1;
+  const Buffer buffer(is_single ? 0 : static_cast<std::size_t>(steps.partial_slices * weights) * sizeof(float), call.device);
+  auto* partial = is_single ? static_cast<float*>(call.w) : buffer.as<float>();
+  const auto blocks = static_cast<unsigned>(steps.jobs * steps.slices);
+  const auto shared_bytes = static_cast<std::size_t>(steps.shared_bytes);
+  if (steps.by_rows) {
+    auto* kernel = wgrad_rows_kernel_of<Operand>(steps.shape);
+    if (kernel == nullptr) return;
+    allow_shared_memory(kernel, steps.shared_bytes);
+    const WgradMaps maps = make_wgrad_maps(steps, problem, call.x, call.y, sizeof(T));
+    launch_behind(kernel, blocks, static_cast<unsigned>(steps.row_threads), shared_bytes, call.stream, problem, steps, maps,
+                  partial, call.scales);
+  } else {
+    auto* kernel = wgrad_kernel_of<Operand>(steps.shape);
+    if (kernel == nullptr) return;
+    allow_shared_memory(kernel, steps.shared_bytes);
+    kernel<<<blocks, kWgradThreads, shared_bytes, call.stream>>>(problem, steps, static_cast<const T*>(call.x),
+                                                                 static_cast<const T*>(call.y), partial, call.scales);
+  }
+  check_launch("conv tensor_core: wgrad");
+  add_wgrad_slices<T>(call, make_wgrad_tiles(problem, steps), partial, steps.partial_slices);
+}
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,289 @@
+#pragma once
+// The weight gradient on mma.sync (sm_80 and later): w[ci, co, k] = sum over n, i of x[n, ci, i] * y[n, co, S*i + k*D - P_l].
+//
+// gemm_m = rows (channels of a plane of one side), gemm_n = columns (channels of a plane of the other, shift), gemm_k =
+// positions of all samples: tiling.hpp. Both tensors are made operands first
+// (operand.cuh), [block of 8 channels][position][8 channels]: every shift is a start address, and
+// ldmatrix.trans reads both across without conflicts. cp.async brings the runs of a step's positions into a ring of stages. A
+// warp has 64 rows x 64 columns (split: 32). A block sums a fixed slice of a piece into its own partial sums, to which the next
+// piece adds; reduce_slices adds the slices in order.
+
+#include <cstdint>
+
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/kernel.cuh"
+#include "cuda/conv/tensor_core/wgrad/mma_sync/tiling.hpp"
+#include "cuda/conv/tensor_core/wgrad/types.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+template <class Operand>
+inline constexpr int kMmaColumnsOfWarp = mma_columns_of_warp(Operand::kParts);
+
+/// What a block works on.
+struct MmaWgradPlace {
+  int group, row_tile, column_tile, shift_tile;
+  std::int64_t slice;
+  __device__ __forceinline__ MmaWgradPlace(std::int64_t block, const MmaWgradSteps& steps) {
+    slice = block / steps.jobs;
+    auto job = static_cast<int>(block - slice * steps.jobs);
+    const auto take = [&job](int size) {
+      const int above = job / size, digit = job - above * size;
+      job = above;
+      return digit;
+    };
+    column_tile = take(steps.column_tiles);
+    shift_tile = take(steps.shift_tiles);
+    row_tile = take(steps.row_tiles);
+    group = job;
+  }
+  [[nodiscard]] __device__ __forceinline__ int first_shift(const MmaWgradSteps& steps) const {
+    return shift_tile * steps.shifts_of_tile;
+  }
+  [[nodiscard]] __device__ __forceinline__ int last_shift(const MmaWgradSteps& steps) const {
+    return min(first_shift(steps) + steps.shifts_of_tile, steps.shifts) - 1;
+  }
+  /// Block of the columns that the tile's first vector belongs to.
+  [[nodiscard]] __device__ __forceinline__ int first_block(const MmaWgradSteps& steps) const {
+    return column_tile * steps.vectors_of_tile / steps.shifts_of_tile;
+  }
+};
+
+/// A block's steps, to the memory of stages: runs of positions, one for each block of 8 channels and part. A warp copies a run.
+template <int kWarps>
+struct MmaWgradCopies {
+  const unsigned char *rows, *columns;  // this lane's first vector of this warp's first run
+  std::int64_t run_step;                // of an operand, from one run of this warp to the next
+  int row_runs, column_runs, step, window;
+
+  __device__ __forceinline__ MmaWgradCopies(const MmaWgradSteps& steps, const MmaWgradPlace& place, int parts,
+                                            const unsigned char* all_rows, const unsigned char* all_columns) {
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    const std::int64_t run = steps.places * 16, position = place.slice * steps.steps_of_slice * steps.step;
+    const int row = place.row_tile * steps.rows.tile, column = place.first_block(steps);
+    const std::int64_t offset =
+        std::int64_t{steps.swapped ? steps.halo - place.last_shift(steps) * steps.d : place.first_shift(steps) * steps.d};
+    step = steps.step;
+    window = steps.window;
+    row_runs = min(steps.rows.tile, steps.rows.blocks - row) * parts;
+    column_runs = min(steps.columns.tile, steps.columns.blocks - column) * parts;
+    rows = all_rows + ((std::int64_t{place.group} * steps.rows.blocks + row) * parts + warp) * run + (position + lane) * 16;
+    columns = all_columns + ((std::int64_t{place.group} * steps.columns.blocks + column) * parts + warp) * run +
+              (position + offset + lane) * 16;
+    run_step = kWarps * run;
+  }
+
+  __device__ __forceinline__ void issue(std::uint32_t to, std::uint32_t columns_to) {
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    const auto own = static_cast<std::uint32_t>(lane * 16);
+    const unsigned char* from = rows;
+    for (int run = warp; run < row_runs; run += kWarps, from += run_step) {
+      const std::uint32_t at = to + static_cast<std::uint32_t>(run * step * 16) + own;
+      ptx::copy_vector(at, from);
+      if (step > 32) ptx::copy_vector(at + 512, from + 512);
+    }
+    from = columns;
+    for (int run = warp; run < column_runs; run += kWarps, from += run_step) {
+      const std::uint32_t at = columns_to + static_cast<std::uint32_t>(run * window * 16) + own;
+      for (int i = 0; lane + i < window; i += 32) ptx::copy_vector(at + static_cast<std::uint32_t>(i * 16), from + i * 16);
+    }
+    rows += step * 16;
+    columns += step * 16;
+  }
+};
+
+/// The products of one stage.
+template <class Operand>
+struct MmaWgradStage {
+  static constexpr int kColumns = kMmaColumnsOfWarp<Operand>;
+  static constexpr int kPairs = kColumns / 16;  // vectors of columns that are loaded together
+  using Element = MmaElement<Operand>;
+  using Sums = float[4][kColumns / 8][4];
+
+  std::uint32_t a, a_next, a_part;  // rows of this lane: address, from 16 rows to the next, from part to part
+  std::uint32_t b_part;
+  std::uint32_t b[kPairs];
+
+  __device__ __forceinline__ void load_rows(MmaColumns& to, std::uint32_t at) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) ptx::load_matrices_transposed(to.of[i], a + static_cast<std::uint32_t>(i) * a_next + at);
+  }
+  __device__ __forceinline__ void load_columns(MmaPositions<kColumns>& to, std::uint32_t stage, std::uint32_t at) const {
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) ptx::load_matrices_transposed(to.of[i], b[i] + stage + at);
+  }
+
+  /// As of a convolution (MmaStage): mixed products first, and fresh sums every 32 positions.
+  __device__ __forceinline__ void multiply_split(std::uint32_t stage, int positions, Sums& total) const {
+#pragma unroll 1
+    for (std::uint32_t at = 0; at < static_cast<std::uint32_t>(positions) * 16; at += kMmaWgradDepth * 16) {
+      MmaColumns high[2], low;
+      MmaPositions<kColumns> column_high[2], column_low;
+      Sums sums;
+#pragma unroll
+      for (int depth = 0; depth < 2; ++depth) {
+        const std::uint32_t k = at + static_cast<std::uint32_t>(depth) * 256;
+        load_columns(column_high[depth], stage, k);
+        load_rows(low, stage + k + a_part);
+        load_rows(high[depth], stage + k);
+        load_columns(column_low, stage, k + b_part);
+        if (depth == 0)
+          mma_multiply<Element, true>(sums, low, column_high[depth]);
+        else
+          mma_multiply<Element>(sums, low, column_high[depth]);
+        mma_multiply<Element>(sums, high[depth], column_low);
+      }
+#pragma unroll
+      for (int i = 0; i < kColumns * 2; ++i) (&sums[0][0][0])[i] *= 1.0F / kLowScale;
+#pragma unroll
+      for (int depth = 0; depth < 2; ++depth) mma_multiply<Element>(sums, high[depth], column_high[depth]);
+#pragma unroll
+      for (int i = 0; i < kColumns * 2; ++i) (&total[0][0][0])[i] += (&sums[0][0][0])[i];
+    }
+  }
+
+  /// Operands are loaded while the tensor cores have those before them; behind the last, what is loaded is not used.
+  __device__ __forceinline__ void multiply_whole(std::uint32_t stage, int positions, Sums& sums) const {
+    MmaColumns rows[2];
+    MmaPositions<kColumns> columns[2];
+    load_rows(rows[0], stage);
+    load_columns(columns[0], stage, 0);
+    const std::uint32_t end = static_cast<std::uint32_t>(positions) * 16;
+#pragma unroll 1
+    for (std::uint32_t at = 0; at < end; at += 512) {
+      load_rows(rows[1], stage + at + 256);
+      load_columns(columns[1], stage, at + 256);
+      mma_multiply<Element>(sums, rows[0], columns[0]);
+      const std::uint32_t next = at + 512 < end ? at + 512 : at;
+      load_rows(rows[0], stage + next);
+      load_columns(columns[0], stage, next);
+      mma_multiply<Element>(sums, rows[1], columns[1]);
+    }
+  }
+};
+
+/// Where this lane's rows and columns are in the first stage.
+template <class Operand, int kRowWarps>
+__device__ __forceinline__ MmaWgradStage<Operand> mma_wgrad_stage(const MmaWgradSteps& steps, const MmaWgradPlace& place,
+                                                                  std::uint32_t memory) {
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  MmaWgradStage<Operand> stage;
+  // ldmatrix: lane 8i + r names row r of matrix i; of A the next matrix has the next channels, of B the next positions.
+  const int row_block = warp % kRowWarps * 8 + lane / 8 % 2;
+  stage.a_part = static_cast<std::uint32_t>(steps.step * 16);
+  stage.a_next = 2 * Operand::kParts * stage.a_part;
+  stage.a = memory + static_cast<std::uint32_t>((row_block * Operand::kParts * steps.step + lane / 16 * 8 + lane % 8) * 16);
+  stage.b_part = static_cast<std::uint32_t>(steps.window * 16);
+  const int first = place.first_shift(steps), last = place.last_shift(steps), block = place.first_block(steps);
+#pragma unroll
+  for (int i = 0; i < MmaWgradStage<Operand>::kPairs; ++i) {
+    const int vector =
+        place.column_tile * steps.vectors_of_tile + warp / kRowWarps * (kMmaColumnsOfWarp<Operand> / 8) + 2 * i + lane / 16;
+    // What no vector or shift belongs to reads some other: it is not stored.
+    const int own_block = vector / steps.shifts_of_tile, shift = min(first + vector % steps.shifts_of_tile, last);
+    const int staged = vector < steps.vectors ? own_block - block : 0;
+    const int offset = (steps.swapped ? last - shift : shift - first) * steps.d;
+    stage.b[i] =
+        memory + static_cast<std::uint32_t>(steps.row_bytes) +
+        static_cast<std::uint32_t>((staged * Operand::kParts * steps.window + offset + lane / 8 % 2 * 8 + lane % 8) * 16);
+  }
+  return stage;
+}
+
+/// The sums of a block's slice.
+template <class Operand, int kRowWarps, int kColumnWarps>
+__device__ __forceinline__ void mma_wgrad_sums(const MmaWgradSteps& steps, const MmaWgradPlace& place,
+                                               const unsigned char* __restrict__ rows,
+                                               const unsigned char* __restrict__ columns, std::uint32_t memory,
+                                               float (&sums)[4][kMmaColumnsOfWarp<Operand> / 8][4]) {
+  const std::int64_t first = place.slice * steps.steps_of_slice;
+  const auto count = static_cast<int>(min(steps.steps_of_slice, steps.steps - first));
+  const auto stage_bytes = static_cast<std::uint32_t>(steps.stage_bytes);
+  const auto row_bytes = static_cast<std::uint32_t>(steps.row_bytes);
+  MmaWgradCopies<kRowWarps * kColumnWarps> copies(steps, place, Operand::kParts, rows, columns);
+  for (int i = 0; i < steps.stages - 1; ++i) {
+    const std::uint32_t to = memory + static_cast<std::uint32_t>(i) * stage_bytes;
+    if (i < count) copies.issue(to, to + row_bytes);
+    ptx::copy_commit();
+  }
+  const MmaWgradStage<Operand> products = mma_wgrad_stage<Operand, kRowWarps>(steps, place, memory);
+  std::uint32_t at = 0, next = static_cast<std::uint32_t>(steps.stages - 1) * stage_bytes;
+  const std::uint32_t end = static_cast<std::uint32_t>(steps.stages) * stage_bytes;
+  for (int step = 0; step < count; ++step) {
+    wait_for_stage(steps.stages);
+    __syncthreads();
+    if (step + steps.stages - 1 < count) copies.issue(memory + next, memory + next + row_bytes);
+    ptx::copy_commit();
+    if constexpr (Operand::kSplit)
+      products.multiply_split(at, steps.step, sums);
+    else
+      products.multiply_whole(at, steps.step, sums);
+    at = at + stage_bytes == end ? 0 : at + stage_bytes;
+    next = next + stage_bytes == end ? 0 : next + stage_bytes;
+  }
+  ptx::copy_wait<0>();
+}
+
+/// partial[slice][job][vector of 4 sums][thread] = the sums of the first piece, += those of the later ones.
+template <class Operand, int kRowWarps, int kColumnWarps, int kBlocksPerSm>
+__global__ void __launch_bounds__(kRowWarps* kColumnWarps * 32, kBlocksPerSm)
+    mma_wgrad_kernel(const __grid_constant__ MmaWgradSteps steps, bool is_first, const unsigned char* __restrict__ rows,
+                     const unsigned char* __restrict__ columns, const WgradScales* __restrict__ scales,
+                     float4* __restrict__ partial) {
+  constexpr int kThreads = kRowWarps * kColumnWarps * 32, kColumns = kMmaColumnsOfWarp<Operand>;
+  extern __shared__ __align__(128) unsigned char raw[];
+  const MmaWgradPlace place(blockIdx.x, steps);
+  float sums[4][kColumns / 8][4] = {};
+  mma_wgrad_sums<Operand, kRowWarps, kColumnWarps>(steps, place, rows, columns, ptx::shared_address(raw), sums);
+  // In two factors: one alone could be beyond a float.
+  int exponent = 0;
+  if constexpr (Operand::kScaled)
+    exponent = -scale_exponent(largest_of(scales->x_largest), kSourceTarget) -
+               scale_exponent(largest_of(scales->y_largest), kSourceTarget);
+  const float scale = power_of_two(exponent / 2), again = power_of_two(exponent - exponent / 2);
+  float4* to = partial + static_cast<std::int64_t>(blockIdx.x) * (kColumns / 2 * kThreads) + threadIdx.x;
+#pragma unroll
+  for (int i = 0; i < kColumns / 2; ++i) {
+    const float(&v)[4] = sums[i / (kColumns / 8)][i % (kColumns / 8)];
+    float4 sum = make_float4(v[0] * scale * again, v[1] * scale * again, v[2] * scale * again, v[3] * scale * again);
+    if (!is_first) {
+      const float4 before = to[i * kThreads];
+      sum = make_float4(before.x + sum.x, before.y + sum.y, before.z + sum.z, before.w + sum.w);
+    }
+    to[i * kThreads] = sum;
+  }
+}
+
+/// Which weight a partial sum belongs to, for reduce_slices.
+template <class Operand, int kRowWarps, int kColumnWarps>
+struct MmaWgradOrder {
+  MmaWgradSteps steps;
+  std::int64_t K;
+
+  /// -1 for what no weight belongs to.
+  __device__ __forceinline__ std::int64_t operator()(std::int64_t i) const {
+    constexpr int kThreads = kRowWarps * kColumnWarps * 32, kVectors = kMmaColumnsOfWarp<Operand> / 8;
+    constexpr int kSums = 4 * kVectors * 4 * kThreads;
+    const std::int64_t job = i / kSums;
+    const auto own = static_cast<int>(i - job * kSums);
+    const int element = own % 4, thread = own / 4 % kThreads, quad = own / 4 / kThreads;
+    const int warp = thread / 32, lane = thread % 32;
+    const MmaWgradPlace place(job, steps);
+    const int row_block = place.row_tile * steps.rows.tile + warp % kRowWarps * 8 + quad / kVectors * 2 + element / 2;
+    const int vector = place.column_tile * steps.vectors_of_tile + warp / kRowWarps * kVectors + quad % kVectors;
+    const int column_block = vector / steps.shifts_of_tile;
+    const int shift = place.first_shift(steps) + vector - column_block * steps.shifts_of_tile;
+    const int row = row_block / steps.rows.planes * 8 + lane / 4;
+    const int column = column_block / steps.columns.planes * 8 + 2 * (lane % 4) + element % 2;
+    const int plane = steps.swapped ? row_block % steps.rows.planes : column_block % steps.columns.planes;
+    const std::int64_t k = plane + std::int64_t{steps.q} * shift;
+    if (row_block >= steps.rows.blocks || vector >= steps.vectors || shift >= steps.shifts || row >= steps.rows.channels ||
+        column >= steps.columns.channels || k >= K)
+      return -1;
+    const int ci = steps.swapped ? column : row, co = steps.swapped ? row : column;
+    const int in = steps.swapped ? steps.columns.channels : steps.rows.channels;
+    const int out = steps.swapped ? steps.rows.channels : steps.columns.channels;
+    return ((std::int64_t{place.group} * in + ci) * out + co) * K + k;
+  }
+};
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,49 @@
+#include "cuda/conv/tensor_core/wgrad/mma_sync/mma_sync.hpp"
+
+#include <ostream>
+
+#include "conv/workspace.hpp"
+#include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/wgrad/mma_sync/tiling.hpp"
+#include "cuda/runtime/runtime.hpp"
+#include "tensor/error.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+namespace {
+
+int parts_of(const ConvProblem& problem, Precision precision) {
+  return problem.dtype == DType::f32 && precision != Precision::tf32 ? 2 : 1;
+}
+
+}  // namespace
+
+std::optional<std::string> mma_wgrad_problem(const ConvProblem& problem, Precision precision, int sm_count, int shared_limit) {
+  const std::size_t limit = conv_workspace_limit();
+  if (problem.N == 0 || plan_mma_wgrad(problem, parts_of(problem, precision), sm_count, shared_limit, limit))
+    return std::nullopt;
+  return concat("no tile of it fits ", shared_limit, " bytes of shared memory, and its operands and partial sums ", limit,
+                " bytes of workspace");
+}
+
+void mma_wgrad_as(const WgradCall& call, Precision precision) {
+  const DeviceProperties& gpu = properties(call.device);
+  const auto steps = plan_mma_wgrad(call.problem, parts_of(call.problem, precision), gpu.sm_count, gpu.shared_bytes_per_block,
+                                    conv_workspace_limit());
+  require<NotImplemented>(steps.has_value(), "conv tensor_core: expected a weight gradient that can_implement allows, got ",
+                          call.problem);
+  mma_wgrad_as(call, precision, *steps);
+}
+
+void mma_wgrad_as(const WgradCall& call, Precision precision, const MmaWgradSteps& steps) {
+  switch (call.problem.dtype) {
+    case DType::f16:
+      return mma_wgrad<WideHalf>(call, steps);
+    case DType::bf16:
+      return mma_wgrad<WideBrain>(call, steps);
+    default:
+      return precision == Precision::tf32 ? mma_wgrad<WideScaled>(call, steps) : mma_wgrad<WideSplit>(call, steps);
+  }
+}
+
+}  // namespace polyphase::cuda::tensor_core

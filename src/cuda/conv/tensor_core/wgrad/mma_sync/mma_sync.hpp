@@ -1,0 +1,26 @@
+#pragma once
+// The weight gradient on mma.sync, for GPUs without wgmma. Host side of kernel.cuh.
+
+#include <optional>
+#include <string>
+
+#include "conv/algorithm.hpp"
+#include "conv/problem.hpp"
+#include "cuda/conv/tensor_core/wgrad/mma_sync/tiling.hpp"
+#include "cuda/conv/tensor_core/wgrad/types.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+/// Why the weight gradient cannot be done on a GPU that uses_mma(), or nothing.
+[[nodiscard]] std::optional<std::string> mma_wgrad_problem(const ConvProblem& problem, Precision precision, int sm_count,
+                                                           int shared_limit);
+
+/// The products and the sum of the slices, cut as `steps` says. Operand: WideSplit, WideScaled, WideHalf or WideBrain.
+template <class Operand>
+void mma_wgrad(const WgradCall& call, const MmaWgradSteps& steps);
+
+/// mma_wgrad by type and precision, as planned, or as `steps` says. Scaling and repair of f32 are around it.
+void mma_wgrad_as(const WgradCall& call, Precision precision);
+void mma_wgrad_as(const WgradCall& call, Precision precision, const MmaWgradSteps& steps);
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,263 @@
+#pragma once
+// The tensor-core weight gradient by rows: tensor copies bring what a step needs of each row, as it is, to shared memory.
+//
+// The rows (gemm_m) are not shifted, so their positions are gemm_k as they lie: each consumer thread takes its part of the
+// registers' fragment from the raw rows and converts it. Only the columns, which are shifted, become an operand tile, by three
+// or seven warps; another issues the copies, a lane each. Raw rows of either side and tiles have rings of their own.
+
+#include <cstdint>
+
+#include "cuda/conv/tensor_core/wgrad/maps.hpp"
+#include "cuda/conv/tensor_core/wgrad/words.cuh"
+#include "cuda/ptx/tensor_copy.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+/// What a block's threads look up; static: kRowsStaticBytes of tiling.cpp.
+struct WgradRowBlock {
+  WgradPlace place;
+  std::uint64_t barriers[3][2 * kWgradStages];
+};
+static_assert(sizeof(WgradRowBlock) <= 1024);
+
+/// One ring of a block: where it lies and its barriers, a full and an empty one a stage.
+struct WgradBuffer {
+  unsigned char* stages;
+  std::uint32_t barriers;
+  int count, bytes;
+  __device__ __forceinline__ std::uint32_t full(int stage) const { return barriers + static_cast<std::uint32_t>(stage) * 16; }
+  __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
+  __device__ __forceinline__ unsigned char* at(int stage) const { return stages + stage * bytes; }
+};
+
+struct WgradBuffers {
+  WgradBuffer rows, columns, tiles;
+};
+
+/// Where in a row a side's window of a chunk begins, before its first shift is added.
+__device__ __forceinline__ std::int64_t window_begin(const WgradSide& side, const WgradSteps& steps, int shift, int chunk) {
+  return side.start + side.start_per_shift * shift + side.step * steps.chunk * std::int64_t{chunk};
+}
+
+/// Numbers of a class before the window: a copy begins at a multiple of 16 bytes. The same at every chunk.
+template <class T>
+__device__ __forceinline__ int numbers_before(const WgradClasses& classes, int c, std::int64_t begin) {
+  return static_cast<int>(begin + classes.offset[c]) & (16 / static_cast<int>(sizeof(T)) - 1);
+}
+
+/// One of the copies of every step: of the columns' classes and boxes, then of the rows'.
+struct __align__(16) WgradCopy {
+  std::int32_t inner;  // from the window's begin on: the coordinate
+  std::uint32_t to;    // byte of the raw rows
+  const CUtensorMap* map;
+};
+
+__device__ __forceinline__ int copies_of(const WgradSide& side) { return side.raw.classes * side.raw.boxes; }
+
+/// Lists them; all threads of the block.
+template <class T>
+__device__ __forceinline__ void list_copies(const WgradSteps& steps, const WgradMaps& maps, const WgradPlace& place,
+                                            WgradCopy* list) {
+  const int columns = copies_of(steps.columns), all = columns + copies_of(steps.rows);
+  for (int i = static_cast<int>(threadIdx.x); i < all; i += static_cast<int>(blockDim.x)) {
+    const WgradSide& side = i < columns ? steps.columns : steps.rows;
+    const WgradClasses& classes = i < columns ? maps.columns : maps.rows;
+    const int own = i < columns ? i : i - columns, c = own / side.raw.boxes, box = own % side.raw.boxes;
+    const int before = numbers_before<T>(classes, c, window_begin(side, steps, place.shift, 0));
+    list[i] = {classes.offset[c] - before + box * side.raw.span,
+               static_cast<std::uint32_t>(c * side.raw.class_bytes + box * side.raw.box_bytes), &classes.map[c]};
+  }
+}
+
+/// All the copies of a block, by a warp: a lane each, since one thread would be busy with them for longer than they take.
+__device__ __forceinline__ void copy_steps(const WgradSteps& steps, const WgradPlace& place, const WgradBuffers& buffers,
+                                           const WgradCopy* list) {
+  const auto lane = static_cast<int>(threadIdx.x);
+  const int columns = copies_of(steps.columns), all = columns + copies_of(steps.rows);
+  Ring row_ring, column_ring;
+  auto n = static_cast<int>(place.first_chunk / steps.chunks_per_row);
+  auto chunk = static_cast<int>(place.first_chunk - n * steps.chunks_per_row);
+  const auto first_row = [&](const WgradSide& side, int block) {
+    return (place.group * side.channels + block / side.planes * 8) / side.raw.classes;
+  };
+  const int row = first_row(steps.rows, place.row_block), column = first_row(steps.columns, place.column_block);
+  for (auto left = static_cast<int>(place.last_chunk - place.first_chunk); left > 0; --left) {
+    const std::uint32_t columns_full = buffers.columns.full(column_ring.stage), rows_full = buffers.rows.full(row_ring.stage);
+    const std::uint32_t to_columns = ptx::shared_address(buffers.columns.at(column_ring.stage));
+    const std::uint32_t to_rows = ptx::shared_address(buffers.rows.at(row_ring.stage));
+    const auto columns_begin = static_cast<int>(window_begin(steps.columns, steps, place.shift, chunk));
+    const auto rows_begin = static_cast<int>(window_begin(steps.rows, steps, place.shift, chunk));
+    ptx::mbarrier_wait(buffers.columns.empty(column_ring.stage), column_ring.parity ^ 1);
+    ptx::mbarrier_wait(buffers.rows.empty(row_ring.stage), row_ring.parity ^ 1);
+    if (lane == 0) {
+      ptx::mbarrier_arrive_expect(columns_full, static_cast<std::uint32_t>(steps.columns.raw.arriving));
+      ptx::mbarrier_arrive_expect(rows_full, static_cast<std::uint32_t>(steps.rows.raw.arriving));
+    }
+    __syncwarp();
+    for (int i = lane; i < all; i += 32) {
+      const WgradCopy copy = list[i];
+      const bool is_column = i < columns;
+      ptx::tensor_copy((is_column ? to_columns : to_rows) + copy.to, copy.map,
+                       (is_column ? columns_begin : rows_begin) + copy.inner, is_column ? column : row, n,
+                       is_column ? columns_full : rows_full);
+    }
+    column_ring.advance(steps.columns_stages);
+    row_ring.advance(steps.rows_stages);
+    if (++chunk == static_cast<int>(steps.chunks_per_row)) chunk = 0, ++n;
+  }
+}
+
+/// What a converter does for one of its items in every step: 8 channels of a plane at one position, in pairs at two.
+struct __align__(16) WgradRowItem {
+  std::uint32_t from;   // byte of the raw rows: of the first channel
+  std::uint32_t to;     // byte of the tile
+  std::int32_t within;  // number of the window
+  std::int32_t unused;
+};
+inline constexpr std::uint32_t kNoItem = 0xffffffff;  // in place of `to`
+
+__device__ __forceinline__ WgradRowItem make_row_item(const WgradSide& side, int first_block, int index, int bytes) {
+  const auto item = static_cast<std::uint32_t>(index);
+  const std::uint32_t group = side.by_plane_window.divide(item);
+  const std::uint32_t rest = item - group * side.by_plane_window.divisor;
+  const std::uint32_t position = side.by_planes.divide(rest), u = side.in_pairs ? 2 * position : position;
+  const auto own = static_cast<int>(group * side.by_planes.divisor + rest - position * side.by_planes.divisor);
+  const int block = first_block + own;
+  if (own >= side.tile || block >= side.blocks) return {0, kNoItem, 0, 0};
+  const int channel = (block / side.planes - first_block / side.planes) * 8, plane = block % side.planes;
+  const auto within = static_cast<int>(side.step * u + plane * side.plane_step);
+  const int box = within / side.raw.span;
+  const int in_box = channel / side.raw.classes * side.raw.width + within - box * side.raw.span;
+  const int from = box * side.raw.box_bytes + in_box * bytes;
+  return {static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(own * side.pitch + static_cast<int>(u)) * 16, within, 0};
+}
+
+template <class T>
+__device__ __forceinline__ std::uint32_t raw_word(const unsigned char* at) {
+  if constexpr (sizeof(T) == 4) return *reinterpret_cast<const std::uint32_t*>(at);
+  return *reinterpret_cast<const std::uint16_t*>(at);
+}
+
+inline constexpr std::uint32_t kLowerHalves = 0x5410;  // of two words, for WgradFill::convert
+
+/// The numbers of the window before `hidden` are not the row's.
+template <int kItems>
+__device__ __forceinline__ void hide_items(const WgradRowItem (&items)[kItems], int hidden, std::uint32_t (&words)[kItems][8]) {
+  int zero = 0;
+  ptx::forget(zero);  // or all of this is done where nothing is hidden, too
+#pragma unroll
+  for (int i = 0; i < kItems; ++i)
+#pragma unroll
+    for (int c = 0; c < 8; ++c)
+      if (items[i].within < hidden) words[i][c] = static_cast<std::uint32_t>(zero);
+}
+
+/// An item of two positions: 8 channels at the first are written, then those at the second, their low halves `low_bytes` behind
+/// the high ones, either way.
+template <class Operand>
+__device__ __forceinline__ void convert_pair(const WgradRowItem* items, const unsigned char* from, unsigned char* to,
+                                             int low_bytes, const int (&channel)[8], int hidden, float scale,
+                                             WgradRange& range) {
+  const auto load = [&](const WgradRowItem& item, std::uint32_t(&words)[2][8]) {
+    auto first = static_cast<int>(item.from);
+    ptx::forget(first);  // added to `from` once, not to every channel
+#pragma unroll
+    for (int c = 0; c < 8; ++c) {
+      const uint2 pair = *reinterpret_cast<const uint2*>(from + first + channel[c]);
+      words[0][c] = pair.x;
+      words[1][c] = pair.y;
+    }
+    if (hidden > 0) {
+      const WgradRowItem both[2] = {item, {item.from, item.to, item.within + 1, 0}};
+      hide_items(both, hidden, words);
+    }
+  };
+  const WgradRowItem item = *items;
+  std::uint32_t words[2][8];
+  load(item, words);
+  __half2 least = __float2half2_rn(1.0F);
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    std::uint32_t high[4], low[4];
+    WgradFill<Operand>::split(words[i], scale, kLowerHalves, high, low, range, least);
+    if (item.to == kNoItem) continue;
+    *reinterpret_cast<uint4*>(to + item.to + i * 16) = make_uint4(high[0], high[1], high[2], high[3]);
+    *reinterpret_cast<uint4*>(to + item.to + i * 16 + low_bytes) = make_uint4(low[0], low[1], low[2], low[3]);
+  }
+  if (WgradFill<Operand>::is_small(least)) {
+    load(*items, words);  // rare: no registers for them until here
+#pragma unroll
+    for (int i = 0; i < 2; ++i) WgradFill<Operand>::count_small(words[i], scale, range);
+  }
+}
+
+/// All the steps of a converter. `items`: this thread's, those of kWarps warps apart. kLowFirst: wgrad_multiplies_together().
+template <class Operand, int kWarps, int kItems, bool kPairs, bool kLowFirst>
+__device__ __forceinline__ void convert_steps(const WgradSteps& steps, const WgradClasses& classes, const WgradPlace& place,
+                                              const WgradBuffers& buffers, const WgradRowItem* items, int slots, float scale,
+                                              WgradRange& range) {
+  using T = typename Operand::Source;
+  const WgradSide& side = steps.columns;
+  int channel[8];
+#pragma unroll
+  for (int c = 0; c < 8; ++c) {
+    // In pairs every tile begins with shift 0: then the compiler sees that these are the same for all threads.
+    const std::int64_t begin = kPairs ? side.start : window_begin(side, steps, place.shift, 0);
+    const int before = numbers_before<T>(classes, c % side.raw.classes, begin);
+    channel[c] = c % side.raw.classes * side.raw.class_bytes +
+                 (c / side.raw.classes * side.raw.width + before) * static_cast<int>(sizeof(T));
+  }
+  const int part_bytes = steps.stage_bytes / Operand::kParts;
+  const int high_bytes = kLowFirst ? part_bytes : 0, low_bytes = kLowFirst ? -part_bytes : part_bytes;
+  constexpr int kConverters = kWarps * 32;
+  Ring raw, tile;
+  auto chunk = static_cast<int>(place.first_chunk % steps.chunks_per_row);
+  for (auto left = static_cast<int>(place.last_chunk - place.first_chunk); left > 0; --left) {
+    const auto hidden = static_cast<int>(-window_begin(side, steps, place.shift, chunk));
+    ptx::mbarrier_wait(buffers.columns.full(raw.stage), raw.parity);
+    ptx::mbarrier_wait(buffers.tiles.empty(tile.stage), tile.parity ^ 1);
+    const unsigned char* from = buffers.columns.at(raw.stage);
+    unsigned char* to = buffers.tiles.at(tile.stage) + high_bytes;
+    if constexpr (kPairs) {
+#pragma unroll 1
+      for (int slot = 0; slot < slots; ++slot)
+        convert_pair<Operand>(items + slot * kConverters, from, to, low_bytes, channel, hidden, scale, range);
+    } else {
+#pragma unroll 1
+      for (int slot = 0; slot < slots; slot += kItems) {
+        std::uint32_t words[kItems][8];
+        WgradRowItem own[kItems];
+#pragma unroll
+        for (int i = 0; i < kItems; ++i) {
+          own[i] = items[(slot + i) * kConverters];
+          auto first = static_cast<int>(own[i].from);
+          ptx::forget(first);  // added to `from` once, not to every channel
+#pragma unroll
+          for (int c = 0; c < 8; ++c) words[i][c] = raw_word<T>(from + first + channel[c]);
+        }
+        if (hidden > 0) hide_items(own, hidden, words);
+        __half2 least = __float2half2_rn(1.0F);
+#pragma unroll
+        for (int i = 0; i < kItems; ++i) {
+          std::uint32_t high[4], low[4];
+          WgradFill<Operand>::split(words[i], scale, kLowerHalves, high, low, range, least);
+          if (own[i].to == kNoItem) continue;
+          *reinterpret_cast<uint4*>(to + own[i].to) = make_uint4(high[0], high[1], high[2], high[3]);
+          if constexpr (Operand::kParts == 2)
+            *reinterpret_cast<uint4*>(to + own[i].to + low_bytes) = make_uint4(low[0], low[1], low[2], low[3]);
+        }
+        if (WgradFill<Operand>::is_small(least)) {
+#pragma unroll
+          for (int i = 0; i < kItems; ++i) WgradFill<Operand>::count_small(words[i], scale, range);
+        }
+      }
+    }
+    ptx::mbarrier_arrive(buffers.tiles.full(tile.stage));
+    ptx::mbarrier_arrive(buffers.columns.empty(raw.stage));
+    raw.advance(steps.columns_stages);
+    tile.advance(steps.stages);
+    if (++chunk == static_cast<int>(steps.chunks_per_row)) chunk = 0;
+  }
+}
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,330 @@
+#pragma once
+// What the consumers of the weight gradient by rows do (rows.cuh): fragments of the rows from a step's raw
+// rows, and their products with the tile of the columns.
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/conv/tensor_core/wgrad/rows.cuh"
+#include "cuda/ptx/shared.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+/// Rows of a block of 8 in the order of the lanes: what lanes read together then lies in different banks.
+__device__ __forceinline__ int row_of_lane(int i) { return (i & 1) << 2 | (i & 2) | i >> 2; }
+
+/// Where a row of gemm_m is among a step's raw rows.
+struct WgradRow {
+  std::uint32_t byte;  // of box 0; with what the swizzle XORs into the bytes of the row
+  int first;           // number of the window at position 0
+  int before;          // numbers before the window
+};
+
+/// Row `row` of gemm_m, in the block's tile; one that does not exist is another one. `begin`: of the window.
+template <class T>
+__device__ __forceinline__ WgradRow raw_row(const WgradSide& side, const WgradClasses& classes, std::int64_t begin,
+                                            int first_block, int own_block, int row) {
+  const int block = first_block + min(own_block, min(side.tile, side.blocks - first_block) - 1);
+  const int first = first_block / side.planes * 8;
+  const int channel = min(block / side.planes * 8 + row, side.channels - 1) - first;
+  const int in_class = channel / side.raw.classes;
+  return {static_cast<std::uint32_t>(channel % side.raw.classes * side.raw.class_bytes +
+                                     in_class * side.raw.width * static_cast<int>(sizeof(T)) +
+                                     (side.raw.is_swizzled ? in_class % 8 * 16 : 0)),
+          static_cast<int>(block % side.planes * side.plane_step),
+          numbers_before<T>(classes, channel % side.raw.classes, begin)};
+}
+
+/// The numbers of a consumer thread's fragments: of two rows, or, for load_blocks, of one. A fragment is 16 positions of the
+/// step: kCount of them from kFirst.
+template <class Operand>
+struct WgradRows {
+  using T = typename Operand::Source;
+  static constexpr int kBytes = sizeof(T);
+  const unsigned char* raw;  // of a stage
+  WgradRow row[2];           // lane / 4 of a block of 8, and of the next
+  WgradRow named;            // that this lane names for load_blocks
+  const WgradSide& side;
+  int step, box_bytes;
+  bool has_pairs;    // neighbouring numbers in one box, of which two are together where the first is even
+  bool has_seconds;  // every second number, 64 of which are in a box
+  int position;      // the first of this thread
+
+  /// Number of the window that is the first of two at `position` of row i % 2.
+  __device__ __forceinline__ int number(int fragment, int i) const {
+    return (position + fragment * 16 + i / 2 * 8) * step + row[i % 2].first;
+  }
+
+  /// Fragments from pairs of numbers at neighbouring positions, load(fragment, i) for number(fragment, i), two numbers of 16
+  /// bits in a word. Numbers of the window before `hidden` are not the row's.
+  template <int kFirst, int kCount, class Load>
+  __device__ __forceinline__ void take(float scale, int hidden, std::uint32_t (&high)[kCount][4],
+                                       std::uint32_t (&low)[kCount][4], WgradRange& range, Load load) const {
+    if constexpr (kBytes == 4) {
+      // All loads first, and one look at what is rare.
+      std::uint32_t words[kCount][8];
+#pragma unroll
+      for (int k = 0; k < kCount; ++k)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const uint2 pair = load(kFirst + k, i);
+          words[k][2 * i] = pair.x;
+          words[k][2 * i + 1] = pair.y;
+        }
+      if (hidden > 0) {
+#pragma unroll
+        for (int k = 0; k < kCount; ++k)
+#pragma unroll
+          for (int i = 0; i < 8; ++i)
+            if (number(kFirst + k, i / 2) + i % 2 * step < hidden) words[k][i] = 0;
+      }
+      __half2 least = __float2half2_rn(1.0F);
+#pragma unroll
+      for (int k = 0; k < kCount; ++k) WgradFill<Operand>::split(words[k], scale, 0, high[k], low[k], range, least);
+      if (WgradFill<Operand>::is_small(least)) {
+#pragma unroll
+        for (int k = 0; k < kCount; ++k) WgradFill<Operand>::count_small(words[k], scale, range);
+      }
+    } else {
+#pragma unroll
+      for (int k = 0; k < kCount; ++k) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) high[k][i] = load(kFirst + k, i);
+        if (hidden > 0) hide(kFirst + k, hidden, high[k]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void hide(int fragment, int hidden, std::uint32_t (&high)[4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int first = number(fragment, i);
+      high[i] &= first >= hidden ? 0xffffffffU : first + step >= hidden ? 0xffff0000U : 0U;
+    }
+  }
+
+  using Pair = std::conditional_t<kBytes == 4, uint2, std::uint32_t>;
+  __device__ static __forceinline__ Pair pair(std::uint32_t a, std::uint32_t b) {
+    if constexpr (kBytes == 4)
+      return make_uint2(a, b);
+    else
+      return __byte_perm(a, b, kLowerHalves);
+  }
+
+  /// Neighbouring numbers, swizzled.
+  template <int kFirst, int kCount>
+  __device__ __forceinline__ void load_dense(float scale, int hidden, std::uint32_t (&high)[kCount][4],
+                                             std::uint32_t (&low)[kCount][4], WgradRange& range) const {
+    if constexpr (kBytes == 2) {
+      const int lane = static_cast<int>(threadIdx.x) % 32;
+      const std::uint32_t from = ptx::shared_address(raw) + static_cast<std::uint32_t>((position >> 6) * box_bytes);
+#pragma unroll
+      for (int k = 0; k < kCount; ++k) {
+        const auto in_row = static_cast<std::uint32_t>((kFirst + k) * 32 + lane / 16 * 16);
+        ptx::load_blocks(from + (in_row ^ named.byte), high[k]);
+        if (hidden > 0) hide(kFirst + k, hidden, high[k]);
+      }
+    } else {
+      // Boxes begin at multiples of 128 bytes: fragments of a row, like the swizzle, change only the end of an address.
+      const auto own = static_cast<std::uint32_t>((position & 31) * kBytes);
+      const std::uint32_t from = ptx::shared_address(raw) + static_cast<std::uint32_t>((position >> 5) * box_bytes);
+      const std::uint32_t first[2] = {from + (own ^ row[0].byte), from + (own ^ row[1].byte)};
+      take<kFirst>(scale, hidden, high, low, range, [&](int fragment, int i) {
+        const auto in_row = static_cast<std::uint32_t>(fragment % 2 * 64 + i / 2 * 32);
+        return ptx::load_shared_pair((first[i % 2] ^ in_row) + static_cast<std::uint32_t>(fragment / 2 * box_bytes));
+      });
+    }
+  }
+
+  /// Neighbouring numbers in one box, two of which are together where the first is even.
+  template <int kFirst, int kCount>
+  __device__ __forceinline__ void load_pairs(float scale, int hidden, std::uint32_t (&high)[kCount][4],
+                                             std::uint32_t (&low)[kCount][4], WgradRange& range) const {
+    const unsigned char* const from[2] = {raw + row[0].byte + (position + row[0].before) * kBytes,
+                                          raw + row[1].byte + (position + row[1].before) * kBytes};
+    take<kFirst>(scale, hidden, high, low, range, [&](int fragment, int i) {
+      return *reinterpret_cast<const Pair*>(from[i % 2] + (fragment * 16 + i / 2 * 8) * kBytes);
+    });
+  }
+
+  /// Every second number, those of this warpgroup in one box.
+  template <int kFirst, int kCount>
+  __device__ __forceinline__ void load_seconds(float scale, int hidden, std::uint32_t (&high)[kCount][4],
+                                               std::uint32_t (&low)[kCount][4], WgradRange& range) const {
+    const auto first_of = [&](const WgradRow& at) {
+      return raw + at.byte + (position >> 6) * box_bytes + ((position & 63) * 2 + at.first + at.before) * kBytes;
+    };
+    const unsigned char* const from[2] = {first_of(row[0]), first_of(row[1])};
+    take<kFirst>(scale, hidden, high, low, range, [&](int fragment, int i) {
+      const unsigned char* at = from[i % 2] + (fragment * 16 + i / 2 * 8) * 2 * kBytes;
+      return pair(raw_word<T>(at), raw_word<T>(at + 2 * kBytes));
+    });
+  }
+
+  /// Any distance between the numbers.
+  template <int kFirst, int kCount>
+  __device__ __forceinline__ void load_sparse(float scale, int hidden, std::uint32_t (&high)[kCount][4],
+                                              std::uint32_t (&low)[kCount][4], WgradRange& range) const {
+    int gap = box_bytes - side.raw.span * kBytes;  // from box to box beyond what is not in both
+    ptx::forget(gap);
+    const unsigned char* const from[2] = {raw + row[0].byte + row[0].before * kBytes,
+                                          raw + row[1].byte + row[1].before * kBytes};
+    const auto find = [&](int number, int i) {
+      return raw_word<T>(from[i % 2] + number * kBytes + (number >> side.raw.span_log2) * gap);
+    };
+    take<kFirst>(scale, hidden, high, low, range, [&](int fragment, int i) {
+      const int first = number(fragment, i);
+      return pair(find(first, i), find(first + step, i));
+    });
+  }
+
+  /// `kDense`: the numbers are known to be neighbours, swizzled.
+  template <bool kDense, int kFirst, int kCount>
+  __device__ __forceinline__ void load(float scale, int hidden, std::uint32_t (&high)[kCount][4],
+                                       std::uint32_t (&low)[kCount][4], WgradRange& range) const {
+    if (kDense || side.raw.is_swizzled)
+      load_dense<kFirst>(scale, kDense ? 0 : hidden, high, low, range);
+    else if (has_pairs)
+      load_pairs<kFirst>(scale, hidden, high, low, range);
+    else if (has_seconds)
+      load_seconds<kFirst>(scale, hidden, high, low, range);
+    else
+      load_sparse<kFirst>(scale, hidden, high, low, range);
+  }
+};
+
+/// total += rows * columns for every shift, over one step. `rows_read()` once the fragments are in registers, `release()` once
+/// the tensor cores are done with the step, `on_way()` once half of the products are on their way. The mixed products and the
+/// others have sums of their own, so that either is added up while the tensor cores are at the other.
+template <class Operand, int kN, int kShifts, class RowsRead, class Release, class OnWay>
+__device__ __forceinline__ void multiply_rows_split(const WgradOperands& at, const std::uint32_t (&high)[kChunk / 16][4],
+                                                    const std::uint32_t (&low)[kChunk / 16][4], RowsRead rows_read,
+                                                    Release release, OnWay on_way, float (&total)[kShifts][kN / 2]) {
+  using Mma = ptx::WgmmaFromRegisters<Operand::kType, kN>;
+  constexpr int kSteps = kChunk / 16;
+  float mixed[kN / 2], sums[kN / 2];
+  const auto multiply_mixed = [&](int shift) {
+    ptx::settle(mixed);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+      Mma::multiply(mixed, low[k], at.column(0, shift, k), k != 0);
+      Mma::multiply(mixed, high[k], at.column(1, shift, k), true);
+    }
+    ptx::wgmma_commit();
+  };
+  const auto multiply_high = [&](int shift) {
+    ptx::settle(sums);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) Mma::multiply(sums, high[k], at.column(0, shift, k), k != 0);
+    ptx::wgmma_commit();
+  };
+  multiply_mixed(0);
+  multiply_high(0);
+  if constexpr (kShifts == 1) on_way();
+  rows_read();
+#pragma unroll
+  for (int shift = 0; shift < kShifts; ++shift) {
+    const bool is_last = shift + 1 == kShifts;
+    ptx::wgmma_wait<1>();
+    ptx::settle(mixed);
+#pragma unroll
+    for (int i = 0; i < kN / 2; ++i) total[shift][i] = fmaf(mixed[i], 1.0F / kLowScale, total[shift][i]);
+    if (is_last) {
+      ptx::wgmma_wait<0>();
+      release();
+    } else {
+      multiply_mixed(shift + 1);
+      if (shift + 1 == kShifts / 2) on_way();
+      ptx::wgmma_wait<1>();
+    }
+    ptx::settle(sums);
+#pragma unroll
+    for (int i = 0; i < kN / 2; ++i) total[shift][i] += sums[i];
+    if (!is_last) multiply_high(shift + 1);
+  }
+}
+
+/// The same of few columns: high halves are multiplied by both halves of the columns at once, which lie side by side, and the
+/// sums of a shift are added up while the tensor cores are at the next one's. A thread's first kN / 2 of a shift are those of
+/// the mixed products. `on_way()` once all products are.
+template <class Operand, int kN, int kShifts, class RowsRead, class Release, class OnWay>
+__device__ __forceinline__ void multiply_rows_together(const WgradOperands& at, const std::uint32_t (&high)[kChunk / 16][4],
+                                                       const std::uint32_t (&low)[kChunk / 16][4], RowsRead rows_read,
+                                                       Release release, OnWay on_way, float (&total)[kShifts][kN / 2]) {
+  using Mma = ptx::WgmmaFromRegisters<Operand::kType, kN>;
+  using Both = ptx::WgmmaFromRegisters<Operand::kType, 2 * kN>;
+  constexpr int kSteps = kChunk / 16, kSets = 2;
+  static_assert(kShifts >= kSets);
+  float sums[kSets][kN];
+  const auto multiply = [&](int shift) {
+    float(&own)[kN] = sums[shift % kSets];
+    ptx::settle(own);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) Both::multiply(own, high[k], at.column(1, shift, k), k != 0);
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k)
+      Mma::multiply(reinterpret_cast<float(&)[kN / 2]>(own[0]), low[k], at.column(0, shift, k), true);
+    ptx::wgmma_commit();
+  };
+#pragma unroll
+  for (int shift = 0; shift < kSets; ++shift) multiply(shift);
+  rows_read();
+#pragma unroll
+  for (int shift = 0; shift < kShifts; ++shift) {
+    const float(&own)[kN] = sums[shift % kSets];
+    if (shift + 1 < kShifts) {
+      ptx::wgmma_wait<1>();
+    } else {
+      ptx::wgmma_wait<0>();
+      release();
+    }
+    ptx::settle(sums[shift % kSets]);
+#pragma unroll
+    for (int i = 0; i < kN / 2; ++i) total[shift][i] = fmaf(own[i], 1.0F / kLowScale, total[shift][i] + own[kN / 2 + i]);
+    if (shift + kSets < kShifts) multiply(shift + kSets);
+    if (shift + kSets + 1 == kShifts) on_way();
+  }
+}
+
+/// The same without splitting, of some of a step's positions from `kFirst` on: the sums stay in the tensor cores, which begin
+/// them anew where not `go_on`. Waits for them; then `done()`.
+template <class Operand, int kN, int kShifts, int kFirst, int kCount, class Done>
+__device__ __forceinline__ void multiply_rows_once(const WgradOperands& at, const std::uint32_t (&rows)[kCount][4], bool go_on,
+                                                   Done done, float (&total)[kShifts][kN / 2]) {
+  using Mma = ptx::WgmmaFromRegisters<Operand::kType, kN>;
+#pragma unroll
+  for (int shift = 0; shift < kShifts; ++shift) ptx::settle(total[shift]);
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < kCount; ++k)
+#pragma unroll
+    for (int shift = 0; shift < kShifts; ++shift)
+      Mma::multiply(total[shift], rows[k], at.column(0, shift, kFirst + k), k != 0 || go_on);
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+  done();
+#pragma unroll
+  for (int shift = 0; shift < kShifts; ++shift) ptx::settle(total[shift]);
+}
+
+/// The rest of a step from its position kFirst on, kCount fragments at a time, of which the first are loaded.
+template <class Operand, int kN, int kShifts, bool kDense, int kCount, int kFirst = 0, class Done>
+__device__ __forceinline__ void multiply_rows_on(const WgradRows<Operand>& rows, const WgradOperands& at, float scale,
+                                                 int hidden, bool go_on, std::uint32_t (&high)[kCount][4],
+                                                 std::uint32_t (&low)[kCount][4], Done done, WgradRange& range,
+                                                 float (&total)[kShifts][kN / 2]) {
+  if constexpr (kFirst + kCount == kChunk / 16) {
+    multiply_rows_once<Operand, kN, kShifts, kFirst>(at, high, go_on, done, total);
+  } else {
+    multiply_rows_once<Operand, kN, kShifts, kFirst>(
+        at, high, go_on, [] {}, total);
+    rows.template load<kDense, kFirst + kCount>(scale, hidden, high, low, range);
+    multiply_rows_on<Operand, kN, kShifts, kDense, kCount, kFirst + kCount>(rows, at, scale, hidden, true, high, low, done,
+                                                                            range, total);
+  }
+}
+
+}  // namespace polyphase::cuda::tensor_core

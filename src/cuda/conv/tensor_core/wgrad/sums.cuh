@@ -1,0 +1,257 @@
+#pragma once
+// The last pass of the tensor-core weight gradient: adds the partial sums of the slices, and computes again the few weights
+// that the products may have got wrong (recompute.cuh).
+
+#include <algorithm>
+#include <cstdint>
+
+#include "conv/problem.hpp"
+#include "cuda/conv/reduce_slices.cuh"
+#include "cuda/conv/tensor_core/wgrad/recompute.cuh"
+#include "cuda/conv/tensor_core/wgrad/tiles.hpp"
+#include "cuda/kernel/dependent_launch.cuh"
+#include "cuda/runtime/runtime.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+inline constexpr int kSumThreads = 1024;                             // many, since a whole block computes a weight again
+inline constexpr int kAddWeights = 4;                                // of a thread at a time, kSumThreads apart
+inline constexpr int kLookWeights = 8;                               // the same where they are only looked through
+inline constexpr int kShortSum = 512;                                // products; so many weights as these are worth a warp each
+inline constexpr int kAddBlocks = 2;                                 // of a multiprocessor
+inline constexpr std::int64_t kManyWeights = std::int64_t{1} << 17;  // a thread each fills the device
+
+/// What a block of this pass shares.
+template <int kMost>
+struct WgradFound {
+  WgradTrust trust;
+  int count;         // of a round
+  int place[kMost];  // of each in the round, in any order: each is computed by itself
+
+  /// By one thread, before the first round.
+  __device__ __forceinline__ void begin(const WgradScales* scales) {
+    trust = trust_of(scales);
+    count = 0;
+  }
+  __device__ __forceinline__ bool add(int own) {
+    place[atomicAdd(&count, 1)] = own;
+    return true;
+  }
+  /// Whether weight i, at place `own`, is to be computed again.
+  __device__ __forceinline__ bool note(float weight, int own, const WgradTiles& tiles, std::int64_t i, WgradScales* scales) {
+    if (fabsf(weight) >= trust.least) return false;
+    if (trust.goes_by_job() && tiles.jobs > 1 && fabsf(weight) >= trust.least_with(small_of_jobs(scales)[job_of(tiles, i)]))
+      return false;
+    return add(own);
+  }
+  /// All threads, `any`: that it noted one in this round, which ends. at(place): the weight.
+  template <class T, class At>
+  __device__ __forceinline__ void compute(bool any, const ConvProblem& problem, const T* x, const T* y, T* w, const At& at,
+                                          const WgradScales* scales) {
+    if (__syncthreads_or(any ? 1 : 0) == 0) return;
+    const int again = count;
+    const bool by_warps = problem.N * problem.L_in <= std::int64_t{kShortSum} * again;
+    const auto thread = static_cast<int>(threadIdx.x);
+    const WgradTeam team = by_warps ? WgradTeam{thread % 32, 32} : WgradTeam{thread, kSumThreads};
+    for (int i = by_warps ? thread / 32 : 0; i < again; i += kSumThreads / team.size)
+      compute_again(team, problem, x, y, w, at(place[i]), scales);
+    __syncthreads();
+    if (threadIdx.x == 0) count = 0;
+    __syncthreads();
+  }
+};
+
+/// w[i] = the sum over slices of partial[slice][i], in f64: `lanes` threads a weight add slices y, y + lanes, ... in order,
+/// then a tree over lanes. Without an early start of what follows, which would take longer than this does.
+template <class T>
+__global__ void __launch_bounds__(kSumThreads, 1)
+    wgrad_sums_kernel(const __grid_constant__ ConvProblem problem, const float* partial, std::int64_t weights,
+                      std::int64_t slices, int lanes, const __grid_constant__ WgradTiles tiles, const T* x, const T* y, T* w,
+                      WgradScales* scales) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  __shared__ double sums[kSumThreads];  // (lanes, weights)
+  __shared__ WgradFound<kSumThreads> found;
+  wait_for_grid_before();
+  const int thread = static_cast<int>(threadIdx.x), columns = kSumThreads / lanes;
+  const int column = thread % columns, lane = thread / columns;
+  if (thread + 1 == kSumThreads) found.begin(scales);
+  for (std::int64_t first = std::int64_t{blockIdx.x} * columns; first < weights; first += std::int64_t{gridDim.x} * columns) {
+    const std::int64_t i = first + column, step = lanes * weights;
+    const float* from = partial + lane * weights + i;
+    // Lanes past the last slice read nothing, and adding 0 changes no bit of a sum that began at 0.
+    std::int64_t left = i < weights && lane < slices ? (slices - lane + lanes - 1) / lanes : 0;
+    double sum = 0;
+    for (; left > 0; left -= kSliceLoads, from += kSliceLoads * step) {
+      float values[kSliceLoads];
+#pragma unroll
+      for (int u = 0; u < kSliceLoads; ++u) values[u] = u < left ? from[u * step] : 0.0F;
+#pragma unroll
+      for (int u = 0; u < kSliceLoads; ++u) sum += static_cast<double>(values[u]);
+    }
+    sums[thread] = sum;
+    for (int half = lanes / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (lane < half) sums[thread] += sums[thread + half * columns];
+    }
+    bool any = false;
+    if (lane == 0 && i < weights) {
+      const auto weight = static_cast<float>(sums[thread]);
+      w[i] = static_cast<T>(weight);
+      any = found.note(weight, column, tiles, i, scales);
+    }
+    found.compute(
+        any, problem, x, y, w, [&](int place) { return first + place; }, scales);
+  }
+#endif
+}
+
+/// The same by a thread a weight, kAddWeights of them at a time.
+template <class T>
+__global__ void __launch_bounds__(kSumThreads, 1)
+    wgrad_add_kernel(const __grid_constant__ ConvProblem problem, const float* partial, std::int64_t weights,
+                     std::int64_t slices, const __grid_constant__ WgradTiles tiles, const T* x, const T* y, T* w,
+                     WgradScales* scales) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  constexpr int kRound = kSumThreads * kAddWeights;
+  __shared__ WgradFound<kRound> found;
+  wait_for_grid_before();
+  if (threadIdx.x == 0) found.begin(scales);
+  __syncthreads();
+  for (std::int64_t first = std::int64_t{blockIdx.x} * kRound; first < weights; first += std::int64_t{gridDim.x} * kRound) {
+    const std::int64_t own = first + threadIdx.x;
+    double sums[kAddWeights] = {};
+#pragma unroll 2
+    for (std::int64_t slice = 0; slice < slices; ++slice) {
+#pragma unroll
+      for (int j = 0; j < kAddWeights; ++j) {
+        const std::int64_t i = own + j * kSumThreads;
+        if (i < weights) sums[j] += static_cast<double>(partial[slice * weights + i]);
+      }
+    }
+    std::uint32_t below = 0;
+#pragma unroll
+    for (int j = 0; j < kAddWeights; ++j) {
+      const std::int64_t i = own + j * kSumThreads;
+      if (i >= weights) continue;
+      const auto weight = static_cast<float>(sums[j]);
+      w[i] = static_cast<T>(weight);
+      below |= fabsf(weight) >= found.trust.least ? 0U : 1U << j;
+    }
+    bool any = false;
+#pragma unroll 1
+    for (; below != 0; below &= below - 1) {
+      const std::int64_t i = own + (__ffs(static_cast<int>(below)) - 1) * kSumThreads;
+      any = found.note(static_cast<float>(w[i]), static_cast<int>(i - first), tiles, i, scales) || any;
+    }
+    found.compute(
+        any, problem, x, y, w, [&](int place) { return first + place; }, scales);
+  }
+#endif
+}
+
+/// A round of the look through weights that are there: some places of one job's box.
+struct WgradRound {
+  std::int64_t job, begin;
+  WgradBox box;
+  float least;  // of the job
+  [[nodiscard]] __device__ __forceinline__ std::int64_t at(int place, std::int64_t weights) const {
+    return box.at(begin + place, weights);
+  }
+};
+
+/// Looks through weights that are there already, of f32 only through those of jobs with numbers too small: a round is
+/// kLookWeights of a thread. Without an early start of what follows either.
+template <class T>
+__global__ void __launch_bounds__(kSumThreads, 1)
+    wgrad_look_kernel(const __grid_constant__ ConvProblem problem, std::int64_t weights,
+                      const __grid_constant__ WgradTiles tiles, std::int64_t rounds, const T* x, const T* y, T* w,
+                      WgradScales* scales) {
+  constexpr int kRound = kSumThreads * kLookWeights;
+  __shared__ WgradFound<kRound> found;
+  __shared__ WgradRound round;
+  __shared__ int listed[kSumThreads], count;
+  const auto thread = static_cast<int>(threadIdx.x);
+  wait_for_grid_before();
+  if (thread == 0) found.begin(scales);
+  __syncthreads();
+  if (scales != nullptr && found.trust.least == 0) return;
+  const auto least_of = [&](std::int64_t job) {
+    const bool by_job = found.trust.goes_by_job() && tiles.jobs > 1;
+    return by_job ? found.trust.least_with(small_of_jobs(scales)[job]) : found.trust.least;
+  };
+  // Of this block's rounds every thread finds out whether one is worth it.
+  for (std::int64_t first = blockIdx.x; first < tiles.jobs * rounds; first += std::int64_t{gridDim.x} * kSumThreads) {
+    if (thread == 0) count = 0;
+    __syncthreads();
+    const std::int64_t own = first + std::int64_t{thread} * gridDim.x;
+    if (own < tiles.jobs * rounds && (scales == nullptr || least_of(own / rounds) != 0)) listed[atomicAdd(&count, 1)] = thread;
+    __syncthreads();
+#pragma unroll 1
+    for (int at = 0; at < count; ++at) {
+      if (thread == 0) {
+        const std::int64_t it = first + std::int64_t{listed[at]} * gridDim.x, job = it / rounds;
+        round = {job, it % rounds * kRound, box_of(tiles, job), least_of(job)};
+      }
+      __syncthreads();
+      float values[kLookWeights];
+#pragma unroll
+      for (int j = 0; j < kLookWeights; ++j) {
+        const std::int64_t i = round.at(thread + j * kSumThreads, weights);
+        values[j] = i >= 0 ? static_cast<float>(w[i]) : 0.0F;
+      }
+      std::uint32_t below = 0;
+#pragma unroll
+      for (int j = 0; j < kLookWeights; ++j) below |= fabsf(values[j]) >= round.least ? 0U : 1U << j;
+      bool any = false;
+#pragma unroll 1
+      for (; below != 0; below &= below - 1) {
+        const int place = thread + (__ffs(static_cast<int>(below)) - 1) * kSumThreads;
+        const std::int64_t i = round.at(place, weights);
+        if (i >= 0 && job_of(tiles, i) == round.job) any = found.add(place);
+      }
+      found.compute(
+          any, problem, x, y, w, [&](int place) { return round.at(place, weights); }, scales);
+    }
+    __syncthreads();
+  }
+}
+
+[[nodiscard]] inline unsigned blocks_of(std::int64_t all, std::int64_t of_block, std::int64_t most) {
+  return static_cast<unsigned>(std::min((all + of_block - 1) / of_block, most));
+}
+
+/// Launches the look behind the kernel before it.
+template <class T>
+void repair_wgrad(const WgradCall& call, const WgradTiles& tiles) {
+  const ConvProblem& problem = call.problem;
+  const std::int64_t weights = problem.C_in * (problem.C_out / problem.G) * problem.K;
+  const std::int64_t round = std::int64_t{kSumThreads} * kLookWeights;
+  const std::int64_t rounds = (box_size(tiles, weights) + round - 1) / round;
+  launch_behind(&wgrad_look_kernel<T>, blocks_of(tiles.jobs * rounds, 1, properties(call.device).sm_count), kSumThreads, 0,
+                call.stream, problem, weights, tiles, rounds, static_cast<const T*>(call.x), static_cast<const T*>(call.y),
+                static_cast<T*>(call.w), call.scales);
+  check_launch("conv tensor_core: wgrad, what to compute again");
+}
+
+/// Launches the sums behind the kernel before them. Those of a single slice of f32 may be the weights already.
+template <class T>
+void add_wgrad_slices(const WgradCall& call, const WgradTiles& tiles, const float* partial, std::int64_t slices) {
+  if (static_cast<const void*>(partial) == call.w) return repair_wgrad<T>(call, tiles);
+  const ConvProblem& problem = call.problem;
+  const std::int64_t weights = problem.C_in * (problem.C_out / problem.G) * problem.K;
+  const auto* x = static_cast<const T*>(call.x);
+  const auto* y = static_cast<const T*>(call.y);
+  auto* w = static_cast<T*>(call.w);
+  if (weights < kManyWeights && slices > 1) {
+    const int lanes = slice_lanes(slices);
+    launch_behind(&wgrad_sums_kernel<T>, blocks_of(weights, kSumThreads / lanes, 4096), kSumThreads, 0, call.stream, problem,
+                  partial, weights, slices, lanes, tiles, x, y, w, call.scales);
+    return check_launch("conv tensor_core: wgrad sums");
+  }
+  launch_behind(&wgrad_add_kernel<T>,
+                blocks_of(weights, kSumThreads * kAddWeights, kAddBlocks * properties(call.device).sm_count), kSumThreads, 0,
+                call.stream, problem, partial, weights, slices, tiles, x, y, w, call.scales);
+  check_launch("conv tensor_core: wgrad sums of many weights");
+}
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,57 @@
+#pragma once
+// The weight gradient by operand type: what the files that compile the kernels offer to wgrad.cu.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "conv/problem.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+struct WgradSteps;
+
+inline constexpr int kSampleGroups = 32;  // of a tensor
+
+/// How many numbers are below the normal halves, each as often as it was converted: for every tile that reads it.
+using SmallCount = unsigned long long;  // as atomicAdd() has it
+
+/// What the scaling of f32 operands needs to know of the tensors, found on the device. Behind it lies small_of_jobs().
+struct __align__(16) WgradScales {
+  std::uint32_t x_largest[kSampleGroups], y_largest[kSampleGroups];  // float bits: of samples, largest_of
+  SmallCount small;
+  std::uint32_t most;  // float bits: the largest half there was; beyond 65504 some number has no half
+};
+
+#ifdef __CUDACC__
+/// `small` of each job by itself (WgradSteps): what a weight has lost by them is of its own job's alone.
+__device__ __forceinline__ SmallCount* small_of_jobs(WgradScales* scales) { return reinterpret_cast<SmallCount*>(scales + 1); }
+
+/// The largest of a tensor's samples.
+__device__ __forceinline__ std::uint32_t largest_of(const std::uint32_t* samples) {
+  std::uint32_t most = 0;
+#pragma unroll
+  for (int i = 0; i < kSampleGroups / 4; ++i) {
+    const uint4 four = reinterpret_cast<const uint4*>(samples)[i];
+    most = max(max(most, four.x), max(four.y, max(four.z, four.w)));
+  }
+  return most;
+}
+#endif
+
+struct WgradCall {
+  const ConvProblem& problem;
+  const void *x, *y;
+  void* w;
+  WgradScales* scales;  // of f32 operands
+  int device;
+  cudaStream_t stream;
+  const WgradSteps* steps = nullptr;  // on sm_90a
+};
+
+void wgrad_split(const WgradCall& call);  // f32 as two f16
+void wgrad_tf32(const WgradCall& call);   // f32 as one scaled f16
+void wgrad_half(const WgradCall& call);
+void wgrad_brain(const WgradCall& call);
+
+}  // namespace polyphase::cuda::tensor_core

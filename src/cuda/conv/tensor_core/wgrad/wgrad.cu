@@ -1,0 +1,69 @@
+#include "conv/workspace.hpp"
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
+#include "cuda/conv/tensor_core/tensor_core.hpp"
+#include "cuda/conv/tensor_core/wgrad/mma_sync/mma_sync.hpp"
+#include "cuda/conv/tensor_core/wgrad/prepare.cuh"
+#include "cuda/conv/tensor_core/wgrad/sums.cuh"
+#include "cuda/conv/tensor_core/wgrad/tiling.hpp"
+#include "cuda/conv/tensor_core/wgrad/types.hpp"
+#include "cuda/memory/allocator.hpp"
+#include "cuda/runtime/runtime.hpp"
+
+namespace polyphase::cuda::tensor_core {
+namespace {
+
+template <class T>
+void wgrad_by_mma(const WgradCall& call, Precision precision) {
+  mma_wgrad_as(call, precision);
+  repair_wgrad<T>(call, {});
+}
+
+void wgrad_f32(WgradCall call, Precision precision) {
+  const ConvProblem& problem = call.problem;
+  const std::int64_t jobs = call.steps != nullptr ? call.steps->jobs : 0;
+  const Buffer buffer(sizeof(WgradScales) + static_cast<std::size_t>(jobs) * sizeof(SmallCount), call.device);
+  call.scales = buffer.as<WgradScales>();
+  launch_behind(&wgrad_scales_kernel, 2 * kSampleGroups, kSampleThreads, 0, call.stream, static_cast<const float*>(call.x),
+                problem.N * problem.C_in * problem.L_in, static_cast<const float*>(call.y),
+                problem.N * problem.C_out * problem.L_out, jobs, call.scales);
+  check_launch("conv tensor_core: wgrad scales");
+  if (uses_mma(properties(call.device).arch())) return wgrad_by_mma<float>(call, precision);
+  precision == Precision::tf32 ? wgrad_tf32(call) : wgrad_split(call);
+}
+
+void wgrad_call(WgradCall call, Precision precision) {
+  const ConvProblem& problem = call.problem;
+  const DeviceProperties& gpu = properties(call.device);
+  WgradSteps steps{};
+  if (!uses_mma(gpu.arch()) && call.steps == nullptr) {
+    const bool aligned = (reinterpret_cast<std::uintptr_t>(call.x) | reinterpret_cast<std::uintptr_t>(call.y)) % 16 == 0;
+    const int parts = problem.dtype == DType::f32 && precision != Precision::tf32 ? 2 : 1;
+    steps = make_wgrad_steps(problem, parts, static_cast<int>(size_of(problem.dtype)), gpu.sm_count, gpu.shared_bytes_per_block,
+                             conv_workspace_limit(), aligned);
+    call.steps = &steps;
+  }
+  if (problem.dtype == DType::f32) return wgrad_f32(call, precision);
+  const bool is_half = problem.dtype == DType::f16;
+  if (uses_mma(gpu.arch()))
+    return is_half ? wgrad_by_mma<__half>(call, precision) : wgrad_by_mma<__nv_bfloat16>(call, precision);
+  is_half ? wgrad_half(call) : wgrad_brain(call);
+}
+
+}  // namespace
+
+void wgrad(const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w, int device,
+           cudaStream_t stream) {
+  if (problem.N == 0) {
+    const std::int64_t weights = problem.C_in * (problem.C_out / problem.G) * problem.K;
+    CHECK_CUDA(cudaMemsetAsync(w, 0, static_cast<std::size_t>(weights) * size_of(problem.dtype), stream));
+    return;
+  }
+  wgrad_call({problem, x, y, w, nullptr, device, stream}, precision);
+}
+
+void wgrad_by(const WgradSteps& steps, const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w,
+              int device, cudaStream_t stream) {
+  wgrad_call({problem, x, y, w, nullptr, device, stream, &steps}, precision);
+}
+
+}  // namespace polyphase::cuda::tensor_core

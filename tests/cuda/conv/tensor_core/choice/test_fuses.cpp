@@ -1,0 +1,369 @@
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/preconverted.hpp"
+#include "cuda/conv/tensor_core/choice/kernels.hpp"
+#include "cuda/conv/tensor_core/source_in_registers/stride1/stride1.hpp"
+#include "cuda/conv/tensor_core/tensor_core.hpp"
+#include "cuda/conv/tensor_core/weights_in_registers/source_bulk/source_bulk.hpp"
+#include "cuda/conv/tensor_core/weights_in_registers/source_tma/source_tma.hpp"
+#include "cuda/cuda.hpp"
+#include "cuda/runtime/runtime.hpp"
+#include "ops/activations.hpp"
+#include "support/epilogue_operands.hpp"
+#include "support/skip.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+
+namespace {
+
+/// By one form, f32 in fp32 and tf32, with and without sums to compute again: what `fuses` says of activations of a few
+/// instructions, a residual and a derivative has the bits of the steps apart. Of how many with one of the last two. Reduced:
+/// LeakyReLU alone, with sums to compute again, forward in fp32 and dgrad in tf32.
+template <class Fuses>
+int check_light(const ConvProblem& problem, cuda::tensor_core::GatherForm form, const Fuses& fuses,
+                std::int64_t misalignment = 0, std::int64_t further = 0, DType dtype = DType::f32) {
+  int late = 0;
+  for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad})
+    for (const Precision precision : {Precision::fp32, Precision::tf32})
+      for (const bool is_spread : {false, true}) {
+        if (dtype != DType::f32 && (is_spread || precision == Precision::tf32)) continue;
+        const bool is_one = is_spread && (direction == ConvDirection::forward) == (precision == Precision::fp32);
+        if (is_reduced() && dtype == DType::f32 && !is_one) continue;
+        const Operands operands(problem, direction, dtype, misalignment, is_spread, further);
+        const Tensor plain = operands.target();
+        const cuda::tensor_core::FormProblem asked{operands.problem, direction, precision, operands.source.raw(), plain.raw()};
+        if (!cuda::tensor_core::form_seconds(form, asked, cuda::properties(0))) continue;
+        const auto run = [&](const ConvEpilogue& epilogue, const Tensor& out) {
+          cuda::tensor_core::gather_by(
+              form, {operands.problem, direction, precision, operands.source.raw(), operands.w.raw(), operands.bias.raw(),
+                     out.raw(), pointers_of(epilogue, operands, out), 0, cuda::current_stream(0)});
+        };
+        const std::uint64_t before = cuda::computed_again(0);
+        run({}, plain);
+        CHECK_MESSAGE(is_written(plain), problem, ' ', direction, ' ', precision);
+        if (is_spread) CHECK(cuda::computed_again(0) > before);
+        for (const Activation activation : {Activation::none, Activation::relu, Activation::leaky_relu})
+          for (const bool adds : {false, true})
+            for (const bool derives : {false, true}) {
+              if (derives && activation == Activation::none) continue;
+              if (is_reduced() && activation != Activation::leaky_relu) continue;
+              CAPTURE(problem);
+              CAPTURE(direction);
+              CAPTURE(precision);
+              CAPTURE(is_spread);
+              CAPTURE(static_cast<int>(activation));
+              CAPTURE(adds);
+              CAPTURE(derives);
+              CAPTURE(misalignment);
+              CAPTURE(further);
+              ConvEpilogue epilogue{.activation = activation, .slope = 0.25, .scale = 0.3};
+              if (adds) epilogue.residual = operands.residual;
+              if (derives) epilogue.derivative = operands.result;
+              const Tensor expected = operands.target(), out = operands.target();
+              if (!fuses(asked, pointers_of(epilogue, operands, out))) continue;
+              late += adds || derives ? 1 : 0;
+              gpu().copy(expected, plain);
+              finish_in_place(gpu(), epilogue, expected);
+              run(epilogue, out);
+              CHECK(bytes_of(out) == bytes_of(expected));
+            }
+      }
+  return late;
+}
+
+/// Whether check_light() ran as many as there are; reduced, whether any.
+bool is_all(int late, int all) { return is_reduced() ? late > 0 : late == all; }
+
+/// Whether an epilogue has one thing beside outputs at most, at a multiple of kBytes from them.
+template <std::int64_t kBytes>
+bool has_one_beside(const cuda::tensor_core::FormProblem&, const cuda::Epilogue& epilogue) {
+  return epilogue.is_light() && (epilogue.residual == 0 || epilogue.derivative == 0) &&
+         (epilogue.residual + epilogue.derivative) % kBytes == 0;
+}
+
+/// Whether outputs that are late have stride 1.
+bool is_not_late_or_stride_1(const cuda::tensor_core::FormProblem& asked, const cuda::Epilogue& epilogue) {
+  return epilogue.is_light() && (!epilogue.is_late() || asked.direction == ConvDirection::dgrad || asked.problem.S == 1);
+}
+
+}  // namespace
+
+TEST_CASE("tensor cores that keep their weights apply ReLU and LeakyReLU, and some of 16 bits add a residual") {
+  if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
+  ConvProblem p = sized({.N = 32, .C_in = 32, .C_out = 64, .L_in = 131072, .K = 5, .P_l = 6, .P_r = 6, .D = 3});
+  for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
+    const auto fuses = [&](DType dtype, const cuda::Epilogue& epilogue) {
+      p.dtype = dtype;
+      return cuda::tensor_core::fuses(p, direction, epilogue, Precision::fp32, 0);
+    };
+    CHECK(fuses(DType::bf16, {Activation::relu}));
+    CHECK(fuses(DType::f16, {Activation::leaky_relu, 0.1}));
+    CHECK(fuses(DType::bf16, {.residual = 32}));
+    CHECK_FALSE(fuses(DType::bf16, {.residual = 16}));
+    CHECK(fuses(DType::f16, {.activation = Activation::relu, .derivative = 32}));
+    CHECK_FALSE(fuses(DType::bf16, {.activation = Activation::leaky_relu, .slope = 0.1, .residual = 16, .derivative = 16}));
+    CHECK_FALSE(fuses(DType::bf16, {Activation::tanh}));
+    CHECK_FALSE(fuses(DType::bf16, {Activation::snake}));
+    CHECK(fuses(DType::f32, {Activation::relu}));  // boxes
+    CHECK(fuses(DType::f32, {.activation = Activation::leaky_relu, .slope = 0.1, .residual = 16}));
+    CHECK_FALSE(fuses(DType::f32, {Activation::tanh}));
+  }
+  const ConvProblem strided = sized({.N = 1, .C_in = 128, .C_out = 20, .L_in = 210, .K = 9, .S = 3});
+  const auto fuses = [&](const cuda::Epilogue& epilogue) {
+    return cuda::tensor_core::fuses(strided, ConvDirection::forward, epilogue, Precision::fp32, 0);
+  };
+  CHECK(fuses({Activation::relu}));
+  CHECK(fuses({Activation::leaky_relu, 0.1}));
+}
+
+TEST_CASE("rows of 128 columns add a residual and go through a derivative where they store pairs") {
+  if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
+  using namespace cuda::tensor_core;
+  const auto of_rows = [](const FormProblem& asked, const cuda::Epilogue& epilogue) {
+    return resident_rows_fuse(asked.problem, asked.direction, epilogue, asked.precision, 0, asked.source, asked.out);
+  };
+  const auto late_of = [&](const ConvProblem& problem) { return check_light(problem, GatherForm::rows, of_rows); };
+  // Whole tiles and rows' ends, samples that begin inside and outside of the padding, one and two halves of a tile. The third
+  // showed what a stage that is given back before it is read does, in fp32 with both: reads wait behind those of the residual.
+  CHECK(is_all(late_of(sized({.N = 3, .C_in = 128, .C_out = 128, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1})), 7 * 8));
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 128, .C_out = 64, .L_in = 1440, .K = 5})), 7 * 4));
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 256, .C_out = 256, .L_in = 384, .K = 3, .P_l = 4, .P_r = 6, .G = 2})), 7 * 8));
+  ConvProblem p = sized({.N = 64, .C_in = 128, .C_out = 128, .L_in = 8192, .K = 3, .P_l = 1, .P_r = 1});
+  const auto fuses = [&](const cuda::Epilogue& epilogue, Precision precision = Precision::fp32, std::uintptr_t out = 0) {
+    return cuda::tensor_core::fuses(p, ConvDirection::forward, epilogue, precision, 0, nullptr,
+                                    reinterpret_cast<const void*>(out));
+  };
+  const auto form = cuda::tensor_core::chosen_form({p, ConvDirection::forward, Precision::fp32}, 0);
+  REQUIRE((form && form->form == cuda::tensor_core::GatherForm::rows));
+  CHECK(fuses({.residual = 16}));
+  CHECK(fuses({.residual = 8}));
+  CHECK_FALSE(fuses({.residual = 4}));  // pairs of it are not aligned
+  CHECK_FALSE(fuses({.residual = 16}, Precision::fp32, 4));
+  CHECK(fuses({.activation = Activation::leaky_relu, .slope = 0.1, .residual = 16, .derivative = 32}));
+  CHECK_FALSE(fuses({.activation = Activation::tanh, .derivative = 16}));
+  CHECK_FALSE(fuses({.activation = Activation::relu, .before = 16}));
+}
+
+TEST_CASE("tensor cores that keep weights in registers apply ReLU and LeakyReLU, behind the repair where sums may be wrong") {
+  if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
+  using cuda::tensor_core::GatherForm;
+  // Most tiles have a number that is too small, and a warp has more of them than it remembers.
+  const std::int64_t N = is_reduced() ? 3 : 150;
+  const ConvProblem p = sized({.N = N, .C_in = 16, .C_out = 16, .L_in = 2048, .K = 8, .S = 4, .P_l = 2, .P_r = 2});
+  Tensor values = Tensor::randn({N, 16, 2048});
+  for (std::int64_t i = 0; i < values.numel(); i += 61) values.data<float>()[i] *= 1e-9F;
+  const Tensor source = values.to(Device::cuda()), w = Tensor::randn({16, 16, 8}).to(Device::cuda());
+  const auto run = [&](const cuda::Epilogue& epilogue) {
+    Tensor out = Tensor::empty({N, 16, p.L_out}, {.device = Device::cuda()});
+    cuda::tensor_core::gather_by(GatherForm::narrow, {p, ConvDirection::forward, Precision::fp32, source.raw(), w.raw(),
+                                                      nullptr, out.raw(), epilogue, 0, cuda::current_stream(0)});
+    return out;
+  };
+  const std::uint64_t before = cuda::computed_again(0);
+  const Tensor plain = run({});
+  CHECK(cuda::computed_again(0) > before);
+  CHECK(bytes_of(run({Activation::leaky_relu, 0.1})) == bytes_of(leaky_relu(plain, 0.1)));
+  CHECK(bytes_of(run({Activation::relu})) == bytes_of(relu(plain)));
+
+  const ConvProblem chosen = sized({.N = 32, .C_in = 64, .C_out = 32, .L_in = 2048, .K = 8, .S = 4, .P_l = 2, .P_r = 2});
+  const auto form = cuda::tensor_core::chosen_form({chosen, ConvDirection::forward, Precision::fp32}, 0);
+  REQUIRE((form && form->form == GatherForm::narrow));
+  const auto fuses = [&](const cuda::Epilogue& epilogue) {
+    return cuda::tensor_core::fuses(chosen, ConvDirection::forward, epilogue, Precision::fp32, 0);
+  };
+  CHECK(fuses({Activation::relu}));
+  CHECK(fuses({Activation::leaky_relu, 0.1}));
+  CHECK_FALSE(fuses({Activation::tanh}));
+  CHECK_FALSE(fuses({.residual = 16}));
+  CHECK_FALSE(fuses({.activation = Activation::relu, .derivative = 16}));
+}
+
+TEST_CASE("boxes add a residual and go through a derivative where they stage outputs") {
+  if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
+  using namespace cuda::tensor_core;
+  const auto of_boxes = [](const FormProblem& asked, const cuda::Epilogue& epilogue) {
+    return boxes_fuse(asked, epilogue, cuda::properties(0));
+  };
+  const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0) {
+    return check_light(problem, GatherForm::boxes, of_boxes, misalignment, further);
+  };
+  // Rows of whole lines, whole sectors, even and odd ones, shorter than a tile and than a sector; drawn and dealt out; groups.
+  constexpr int kEach = 5, kAll = 7;  // of a direction, a precision and numbers; of rows of whole sectors both at once, too
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1024, .K = 7, .P_l = 3, .P_r = 3})), 8 * kAll));
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1}), 0, 4), 8 * kAll));
+  if (!is_reduced()) {  // racecheck takes minutes for what is above
+    CHECK(is_all(late_of(sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 1016, .K = 2, .P_r = 1})), 8 * kAll));
+    CHECK(late_of(sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 512, .K = 9, .P_l = 4, .P_r = 4})) > 0);  // fp32: not both
+  }
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 700, .K = 5, .P_l = 6, .P_r = 6, .D = 3}), 0, 8),
+               8 * kEach));
+  CHECK(late_of(sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 702, .K = 3}), 2, 4) > 0);
+  CHECK(late_of(sized({.N = 1, .C_in = 64, .C_out = 64, .L_in = 701, .K = 3, .P_l = 1, .P_r = 1}), 1, 12) > 0);
+  CHECK(late_of(sized({.N = 3, .C_in = 8, .C_out = 8, .L_in = 5, .K = 9, .P_l = 3, .P_r = 4})) > 0);
+  CHECK(late_of(sized({.N = 2, .C_in = 48, .C_out = 80, .L_in = 256, .K = 2, .D = 7, .G = 2})) > 0);
+  CHECK(is_all(late_of(sized({.N = is_reduced() ? 10 : 150, .C_in = 16, .C_out = 32, .L_in = 512, .K = 3, .P_l = 1, .P_r = 1})),
+               6 * kAll + 2 * kEach));  // 16 rows of a source are no step of sparse products
+  const ConvProblem p = sized({.N = 16, .C_in = 64, .C_out = 64, .L_in = 65536, .K = 5, .P_l = 2, .P_r = 2});
+  const auto fuses = [&](const cuda::Epilogue& epilogue) {
+    return cuda::tensor_core::fuses(p, ConvDirection::forward, epilogue, Precision::tf32, 0);
+  };
+  const auto form = chosen_form({p, ConvDirection::forward, Precision::tf32}, 0);
+  REQUIRE((form && form->form == GatherForm::boxes));
+  CHECK(fuses({.residual = 16}));
+  CHECK_FALSE(fuses({.residual = 8}));
+  CHECK(fuses({.activation = Activation::leaky_relu, .slope = 0.1, .derivative = 16}));
+  CHECK(fuses({.activation = Activation::relu, .residual = 16, .derivative = 32}));
+  CHECK_FALSE(fuses({.activation = Activation::relu, .residual = 16, .derivative = 40}));
+  CHECK_FALSE(fuses({.activation = Activation::tanh, .derivative = 16}));
+}
+
+TEST_CASE("16-bit convolutions of few channels add a residual or go through a derivative where they stage outputs") {
+  if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
+  using cuda::tensor_core::GatherForm;
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0) {
+      return check_light(problem, GatherForm::turned, has_one_beside<2>, misalignment, further, dtype);
+    };
+    // Rows of whole words and odd ones, and, the second, nothing but elements one by one; outputs without taps.
+    constexpr int kEach = 5;
+    CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1024, .K = 7, .P_l = 3, .P_r = 3})), 2 * kEach));
+    CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1}), 0, 1), 2 * kEach));
+    CHECK(late_of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 702, .K = 5, .P_l = 6, .P_r = 6, .D = 3}), 2, 16) > 0);
+    CHECK(late_of(sized({.N = 3, .C_in = 16, .C_out = 16, .L_in = 1500, .K = 4, .S = 2, .P_l = 1, .P_r = 2, .D = 2})) > 0);
+  }
+}
+
+TEST_CASE("weights in shared memory add a residual and go through a derivative where they stage outputs") {
+  if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
+  using namespace cuda::tensor_core;
+  const auto of_resident = [](const FormProblem& asked, const cuda::Epilogue& epilogue) {
+    const bool is_split = asked.problem.dtype == DType::f32 && asked.precision == Precision::fp32;
+    return is_not_late_or_stride_1(asked, epilogue) && (is_split || has_one_beside<4>(asked, epilogue));
+  };
+  const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0,
+                           DType dtype = DType::f32) {
+    return check_light(problem, GatherForm::resident, of_resident, misalignment, further, dtype);
+  };
+  // Rows and tiles of whole sectors, of which the last is short; rows of no whole sectors, even and odd ones; a residual nearer
+  // to or further from 16 bytes than the output; columns that a tile lacks, groups, a strided source; and more tiles with sums
+  // to compute again than a warp remembers.
+  constexpr int kOne = 5, kAll = 7, kEach = kAll + kOne;  // of fp32, which has both at once, and tf32
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 1000, .K = 7, .P_l = 3, .P_r = 3})), 4 * kEach));
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 64, .C_out = 40, .L_in = 1000, .K = 3}), 0, 3), 4 * kEach));
+  CHECK(is_all(late_of(sized({.N = 1, .C_in = 64, .C_out = 80, .L_in = 701, .K = 5, .P_l = 4, .P_r = 6, .D = 3}), 1, 4),
+               4 * kEach));
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 96, .C_out = 144, .L_in = 254, .K = 3, .P_l = 1, .P_r = 1, .G = 2}), 2),
+               4 * kEach));
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 520, .K = 4, .S = 2, .P_l = 1, .P_r = 1})), 2 * kEach));
+  // Reduced, still several tiles of each.
+  const std::int64_t L = is_reduced() ? 96 : 8192;
+  CHECK(is_all(late_of(sized({.N = is_reduced() ? 600 : 72, .C_in = 16, .C_out = 8, .L_in = L, .K = 3, .P_l = 1, .P_r = 1})),
+               4 * kEach));
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    if (is_reduced() && dtype == DType::bf16) continue;
+    const auto of = [&](const ConvProblem& problem, std::int64_t further) { return late_of(problem, 0, further, dtype); };
+    CHECK(is_all(of(sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 1008, .K = 7, .P_l = 3, .P_r = 3}), 0), 2 * kOne));
+    CHECK(
+        is_all(of(sized({.N = 1, .C_in = 96, .C_out = 80, .L_in = 272, .K = 11, .P_l = 25, .P_r = 25, .D = 5}), 8), 2 * kOne));
+    CHECK(of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 528, .K = 4, .S = 2, .P_l = 1, .P_r = 1}), 0) > 0);
+  }
+  ConvProblem p = sized({.N = 16, .C_in = 64, .C_out = 64, .L_in = 16384, .K = 7, .P_l = 3, .P_r = 3});
+  const auto fuses = [&](const cuda::Epilogue& epilogue, std::uintptr_t out = 0) {
+    return cuda::tensor_core::fuses(p, ConvDirection::forward, epilogue, Precision::fp32, 0, nullptr,
+                                    reinterpret_cast<const void*>(out));
+  };
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    p.dtype = dtype;
+    const auto form = cuda::tensor_core::chosen_form({p, ConvDirection::forward, Precision::fp32}, 0);
+    REQUIRE((form && form->form == GatherForm::resident));
+    const bool is_f32 = dtype == DType::f32;
+    CHECK(fuses({.activation = Activation::leaky_relu, .slope = 0.1, .residual = 16}));
+    CHECK(fuses({.activation = Activation::relu, .derivative = 32}));
+    CHECK(fuses({.activation = Activation::relu, .residual = 16, .derivative = 32}) == is_f32);
+    CHECK_FALSE(fuses({.activation = Activation::relu, .residual = 8, .derivative = 32}));
+    CHECK_FALSE(fuses({.activation = Activation::tanh, .residual = 16}));
+    CHECK(fuses({.residual = 8}) == is_f32);
+    CHECK(fuses({.residual = 32}, 16) == is_f32);
+  }
+}
+
+TEST_CASE("weights in registers add a residual or go through a derivative where they stage outputs") {
+  if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
+  using namespace cuda::tensor_core;
+  const auto of_narrow = [](const FormProblem& asked, const cuda::Epilogue& epilogue) {
+    return is_not_late_or_stride_1(asked, epilogue) && has_one_beside<4>(asked, epilogue) &&
+           narrow_activates(asked.problem, asked.direction, asked.precision, asked.out, 0);
+  };
+  const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0,
+                           DType dtype = DType::f32) {
+    return check_light(problem, GatherForm::narrow, of_narrow, misalignment, further, dtype);
+  };
+  // As above; few and many columns, few and many products; tiles that are dealt out and such that are drawn.
+  constexpr int kEach = 5;
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1000, .K = 7, .P_l = 9, .P_r = 9, .D = 3})), 8 * kEach));
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 48, .C_out = 48, .L_in = 1000, .K = 3}), 0, 3), 8 * kEach));
+  CHECK(is_all(late_of(sized({.N = 1, .C_in = 64, .C_out = 96, .L_in = 701, .K = 1}), 1, 4), 8 * kEach));
+  CHECK(
+      is_all(late_of(sized({.N = 2, .C_in = 48, .C_out = 80, .L_in = 254, .K = 3, .P_l = 1, .P_r = 1, .G = 2}), 2), 8 * kEach));
+  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 520, .K = 4, .S = 2, .P_l = 1, .P_r = 1})), 4 * kEach));
+  const std::int64_t L = is_reduced() ? 96 : 8192;
+  CHECK(is_all(late_of(sized({.N = is_reduced() ? 600 : 72, .C_in = 8, .C_out = 16, .L_in = L, .K = 3, .P_l = 1, .P_r = 1})),
+               8 * kEach));
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    if (is_reduced() && dtype == DType::bf16) continue;
+    const auto of = [&](const ConvProblem& problem, std::int64_t further) { return late_of(problem, 0, further, dtype); };
+    CHECK(is_all(of(sized({.N = 2, .C_in = 64, .C_out = 96, .L_in = 1008, .K = 3, .P_l = 1, .P_r = 1}), 0), 2 * kEach));
+    CHECK(is_all(of(sized({.N = 1, .C_in = 96, .C_out = 80, .L_in = 272, .K = 1}), 8), 2 * kEach));
+  }
+  const ConvProblem p = sized({.N = 16, .C_in = 32, .C_out = 64, .L_in = 131072, .K = 3, .S = 2, .P_l = 1, .P_r = 1, .D = 2});
+  const auto fuses = [&](const cuda::Epilogue& epilogue) {
+    return cuda::tensor_core::fuses(p, ConvDirection::dgrad, epilogue, Precision::fp32, 0);
+  };
+  const auto form = chosen_form({p, ConvDirection::dgrad, Precision::fp32}, 0);
+  REQUIRE((form && form->form == GatherForm::narrow));
+  CHECK(fuses({.residual = 4}));
+  CHECK(fuses({.activation = Activation::leaky_relu, .slope = 0.1, .derivative = 16}));
+  CHECK_FALSE(fuses({.activation = Activation::relu, .residual = 16, .derivative = 32}));  // no room for two
+  CHECK_FALSE(fuses({.activation = Activation::tanh, .residual = 16}));
+}
+
+TEST_CASE("the wide form of f32 adds a residual, or takes a derivative, where it puts rows together") {
+  if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
+  ConvProblem p = sized({.N = 4, .C_in = 256, .C_out = 256, .L_in = 8192, .K = 7, .P_l = 3, .P_r = 3});
+  const auto fuses = [&](DType dtype, const cuda::Epilogue& epilogue) {
+    p.dtype = dtype;
+    return cuda::tensor_core::fuses(p, ConvDirection::forward, epilogue, Precision::fp32, 0);
+  };
+  const cuda::Epilogue sum{.residual = 16}, active{.activation = Activation::leaky_relu, .slope = 0.1, .residual = 16};
+  const cuda::Epilogue derivative{.activation = Activation::relu, .derivative = 16};
+  for (const cuda::Epilogue& epilogue : {sum, active, derivative}) {
+    CHECK(fuses(DType::f32, epilogue));
+    CHECK_FALSE(fuses(DType::bf16, epilogue));
+  }
+  CHECK_FALSE(fuses(DType::f32, {.activation = Activation::relu, .residual = 16, .derivative = 32}));  // no room for two
+  CHECK_FALSE(fuses(DType::f32, {.activation = Activation::tanh, .derivative = 16}));
+  CHECK_FALSE(fuses(DType::f32, {.activation = Activation::snake, .before = 16}));
+  p.N = 2;  // in the second-level cache
+  CHECK_FALSE(fuses(DType::f32, sum));
+
+  // What it stores so, whatever the size.
+  const auto stores = [](const cuda::tensor_core::FormProblem& asked, const cuda::Epilogue& epilogue) {
+    const auto plan = cuda::tensor_core::wide_plan(asked.problem, asked.direction, asked.precision, 0);
+    return has_one_beside<4>(asked, epilogue) && is_not_late_or_stride_1(asked, epilogue) && plan && plan->steps.slices == 1;
+  };
+  // Rows of whole vectors and others, tiles that end within them, groups, strides.
+  const std::int64_t most = is_reduced() ? 2 : 9;
+  const std::vector<ConvProblem> problems{
+      sized({.N = most, .C_in = 64, .C_out = 192, .L_in = 1024, .K = 3, .P_l = 1, .P_r = 1}),
+      sized({.N = 9, .C_in = 64, .C_out = 96, .L_in = 611, .K = 3, .D = 3}),
+      sized({.N = 9, .C_in = 128, .C_out = 256, .L_in = 700, .K = 2, .P_l = 1, .G = 2}),
+      sized({.N = 8, .C_in = 192, .C_out = 96, .L_in = 1030, .K = 2, .S = 2}),
+      sized({.N = 2, .C_in = 128, .C_out = 192, .L_in = 1024, .K = 5, .P_l = 2, .P_r = 2})};
+  for (const ConvProblem& problem : thinned(problems))
+    for (const std::int64_t further : {0, 1})
+      CHECK(check_light(problem, cuda::tensor_core::GatherForm::wide, stores, 0, further) > 0);
+}

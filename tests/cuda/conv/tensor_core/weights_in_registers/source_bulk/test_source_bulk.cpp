@@ -1,0 +1,154 @@
+#include "cuda/conv/tensor_core/weights_in_registers/source_bulk/source_bulk.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
+#include "cuda/conv/tensor_core/choice/kernels.hpp"
+#include "cuda/conv/tensor_core/weights_in_registers/source_bulk/tiling.hpp"
+#include "support/cuda_conv_grid.hpp"
+#include "support/reduced.hpp"
+#include "support/skip.hpp"
+#include "support/tensor_core_grid.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+namespace tensor_core = cuda::tensor_core;
+
+namespace {
+
+bool has_wgmma() { return cuda::device_count() > 0 && cuda::properties(0).arch() == 90 && !tensor_core::uses_mma(90); }
+
+auto by_narrow(Precision precision) {
+  return [precision](const GpuCall& call) {
+    tensor_core::narrow_gather(
+        {call.problem, call.direction, precision, call.first, call.second, call.bias, call.out, {}, 0, call.stream});
+  };
+}
+
+/// Every direction that the narrow form takes, bit for bit against plain sums on small integers; how many those are.
+template <class E>
+int check_narrow_bits(ConvProblem p, Precision precision) {
+  p.dtype = dtype_of<E>;
+  const ConvArrays<E> arrays(p, kSmallIntegers);
+  int count = 0;
+  for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
+    if (!tensor_core::form_work(tensor_core::GatherForm::narrow, {p, direction, precision}, cuda::properties(0))) continue;
+    bool intact = false;
+    const Array<E> expected = run_on_gpu(arrays, direction, by_algorithm(Algorithm::direct), intact);
+    const Array<E> got = run_on_gpu(arrays, direction, by_narrow(precision), intact);
+    CHECK_MESSAGE(same_bits(got, expected), p, ' ', direction, ' ', precision);
+    CHECK_MESSAGE(intact, p, ' ', direction, ": wrote outside its output");
+    ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("narrow steps fit shared memory, list every product, and tiles follow each other from sector to sector") {
+  int fitting = 0, stacked = 0, whole = 0, spread = 0, drawn = 0;
+  std::vector<ConvProblem> problems = dense_problems();
+  for (const ConvProblem& p : spread_problems()) problems.push_back(p);
+  for (const ConvProblem& p : problems) {
+    for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
+      const cuda::TapGemm form = cuda::make_tap_gemm(p, direction);
+      for (const tensor_core::NarrowShape& shape : {tensor_core::NarrowShape{2, 4, true}, tensor_core::NarrowShape{1, 4, false},
+                                                    tensor_core::NarrowShape{1, 2, true}}) {
+        const tensor_core::NarrowSteps steps = tensor_core::make_narrow_steps(form, shape, 132, kSharedOfHopper);
+        if (steps.count == 0) continue;
+        ++fitting;
+        stacked += steps.is_stacked ? 1 : 0;
+        spread += steps.is_spread ? 1 : 0;
+        drawn += steps.is_drawn ? 1 : 0;
+        CHECK(steps.shared_bytes <= kSharedOfHopper);
+        CHECK(steps.stages >= 2);
+        CHECK(steps.raw_stages >= 2);
+        CHECK(steps.rows >= form.rows);
+        CHECK(steps.depths == form.taps * form.planes * steps.rows / 16);
+        CHECK(steps.depths * (shape.parts == 2 && !steps.is_stacked ? 2 : 1) <= tensor_core::kNarrowDepthsMost);
+        for (int i = 0; i < steps.depths; ++i) {
+          CHECK((steps.products[i].source + static_cast<unsigned>(steps.positions)) * 16 <=
+                static_cast<unsigned>(steps.source_bytes));
+          CHECK(steps.products[i].weights * 16 < static_cast<unsigned>(steps.weight_bytes));
+        }
+        // A tile is whole channels, whose staged rows have all their phases.
+        CHECK(steps.columns >= steps.channels * form.classes);
+        CHECK(steps.channels * form.classes <= (steps.is_stacked ? 32 : 64));
+        if (steps.is_spread) {  // a lane has 15 or 16 vectors of four elements, and at most three of four lanes one less
+          CHECK((form.out_stride == 2 && form.classes == 1 && !steps.is_stacked));
+          CHECK(form.out_stride * steps.position_step >= 15 * 16);
+          CHECK(form.out_stride * steps.position_step <= 16 * 16);
+          CHECK(steps.out_pitch >= form.out_stride * steps.position_step);
+        } else {
+          CHECK(steps.out_pitch >= form.out_stride * steps.positions + 16 / shape.element_bytes - 1);
+        }
+        CHECK(steps.out_pitch * shape.element_bytes % 16 == 0);
+        CHECK(steps.channels * steps.out_pitch * shape.element_bytes <= steps.staging_bytes);
+        CHECK((steps.is_by_warps || steps.columns % form.classes == 0));
+        const std::int64_t first = form.out_stride * steps.position_begin + form.out_origin;
+        CHECK(steps.position_step * form.out_stride % steps.aligned == 0);
+        if (steps.position_step == steps.positions) {  // no row needs a window of its own
+          ++whole;
+          CHECK(first % steps.aligned == 0);
+          CHECK(form.out_length % steps.aligned == 0);
+        } else {
+          CHECK(first + steps.aligned - 1 <= 0);
+          CHECK(steps.aligned - 1 + form.out_stride * steps.position_step <= form.out_stride * steps.positions);
+        }
+        CHECK(steps.position_begin <= form.position_begin);
+        CHECK(steps.position_begin + steps.position_tiles * steps.position_step >= form.position_begin + form.position_count);
+        CHECK(steps.grid % steps.weight_tiles == 0);  // a block keeps its columns
+      }
+    }
+  }
+  CHECK(fitting > 0);
+  CHECK(stacked > 0);
+  CHECK(spread > 0);
+  CHECK(whole > 0);
+  CHECK(drawn > 0);
+  CHECK(drawn < fitting);
+}
+
+TEST_CASE("small integers where a block has several tiles, drawn and dealt out, of one chunk of rows and of two") {
+  if (!has_wgmma()) SKIP_TEST("no wgmma");
+  int runs = 0;
+  const std::int64_t part = is_reduced() ? 50 : 1;
+  for (const ConvProblem& p :
+       {sized({.N = 2, .C_in = 32, .C_out = 20, .L_in = 150'000 / part, .K = 3, .S = 2, .P_l = 1, .P_r = 1, .D = 2}),
+        sized({.N = 1, .C_in = 32, .C_out = 132, .L_in = 80'001 / part, .K = 3, .S = 2, .D = 2}),
+        sized({.N = 2, .C_in = 16, .C_out = 12, .L_in = 300'000 / part, .K = 4, .S = 2, .P_l = 1, .P_r = 1}),
+        sized({.N = 3, .C_in = 8, .C_out = 24, .L_in = 150'001 / part, .K = 2})}) {
+    runs += check_narrow_bits<float>(p, Precision::fp32);
+    runs += check_narrow_bits<float>(p, Precision::tf32);
+    runs += check_narrow_bits<Half>(p, Precision::fp32);
+    runs += check_narrow_bits<BFloat16>(p, Precision::fp32);
+  }
+  CHECK(runs > 16);
+}
+
+TEST_CASE("the same bits from run to run of tiles that are drawn, where a warp has to compute many of them again") {
+  if (!has_wgmma()) SKIP_TEST("no wgmma");
+  const std::int64_t length = is_reduced() ? 3000 : 200'000;
+  ConvArrays<float> arrays(sized({.N = 1, .C_in = 8, .C_out = 40, .L_in = length, .K = 3, .S = 2, .D = 2}), kNormal);
+  // Positions of which every number is too small, and a few tiles without operands.
+  for (std::int64_t i = 0; i < arrays.x.size(); ++i)
+    if (i % length / 8 % 32 == 0) arrays.x[i] *= 1e-12F;
+  for (std::int64_t i = 1; i < arrays.x.size(); i += 50'021) arrays.x[i] = std::numeric_limits<float>::infinity();
+  bool intact = false;
+  const auto run = [&](const auto& call) { return run_on_gpu(arrays, ConvDirection::forward, call, intact, false); };
+  const auto first = run(by_narrow(Precision::fp32));
+  for (int again = 0; again < 4; ++again) CHECK(same_bits(run(by_narrow(Precision::fp32)), first));
+  const auto plain = run(by_algorithm(Algorithm::direct));
+  for (Array<float>* array : {&arrays.x, &arrays.w})
+    for (std::int64_t i = 0; i < array->size(); ++i) (*array)[i] = std::abs((*array)[i]);
+  const auto magnitude = run(by_algorithm(Algorithm::direct));
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < first.size(); ++i) {
+    if (std::isfinite(plain[i]) != std::isfinite(first[i])) ++wrong;
+    if (std::isfinite(plain[i]) && !(std::abs(first[i] - plain[i]) <= 1e-6F * magnitude[i])) ++wrong;
+  }
+  CHECK(wrong == 0);
+}

@@ -1,0 +1,276 @@
+#include "cuda/conv/tensor_core/weights_in_registers/source_tma/source_tma.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
+#include "cuda/conv/tensor_core/choice/kernels.hpp"
+#include "cuda/conv/tensor_core/weights_in_registers/source_tma/maps.hpp"
+#include "support/cuda_conv_grid.hpp"
+#include "support/skip.hpp"
+#include "support/tensor_core_grid.hpp"
+#include "support/tolerance.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+using cuda::tensor_core::GatherForm;
+namespace tensor_core = cuda::tensor_core;
+
+namespace {
+
+/// Rows of every kind: whole lines of 128 bytes, whole sectors, 16 bytes, even and odd ones, shorter than a tile and than a
+/// sector; groups, columns and rows that fill no tile, several chunks of rows, taps far apart.
+std::vector<ConvProblem> boxes_problems() {
+  return {
+      sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 1024, .K = 5, .D = 3}),
+      sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 700, .K = 5, .P_l = 6, .P_r = 6, .D = 3}),
+      sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 701, .K = 3, .P_l = 1, .P_r = 1}),
+      sized({.N = 2, .C_in = 64, .C_out = 16, .L_in = 402, .K = 2}),
+      sized({.N = 3, .C_in = 8, .C_out = 8, .L_in = 5, .K = 9, .P_l = 3, .P_r = 4}),
+      sized({.N = 1, .C_in = 96, .C_out = 96, .L_in = 264, .K = 1}),
+      sized({.N = 2, .C_in = 48, .C_out = 80, .L_in = 128, .K = 2, .D = 70, .G = 2}),
+      sized({.N = 1, .C_in = 24, .C_out = 40, .L_in = 251, .K = 7, .P_l = 15, .P_r = 2, .D = 5}),
+      sized({.N = 1, .C_in = 16, .C_out = 160, .L_in = 1000, .K = 7, .P_l = 3, .P_r = 3}),
+      sized({.N = 2, .C_in = 20, .C_out = 36, .L_in = 260, .K = 4, .P_l = 2, .P_r = 1}),
+      sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1}),
+      sized({.N = 1, .C_in = 48, .C_out = 24, .L_in = 1032, .K = 3, .P_l = 1, .P_r = 1}),
+  };
+}
+
+std::vector<tensor_core::BoxesShape> shapes() { return {{2, 0, 0}, {1, 0, 0}, {2, 1, 6}, {1, 2, 5}}; }
+
+bool has_tensor_cores() { return cuda::device_count() > 0 && cuda::properties(0).arch() == 90 && !tensor_core::uses_mma(90); }
+
+auto by_boxes(Precision precision, const cuda::Epilogue& epilogue = {}) {
+  return [precision, epilogue](const GpuCall& call) {
+    tensor_core::boxes_gather(
+        {call.problem, call.direction, precision, call.first, call.second, call.bias, call.out, epilogue, 0, call.stream});
+  };
+}
+
+bool takes(const ConvProblem& p, ConvDirection direction, Precision precision) {
+  return tensor_core::form_work(GatherForm::boxes, {p, direction, precision}, cuda::properties(0)).has_value();
+}
+
+}  // namespace
+
+TEST_CASE("steps fit shared memory, list every product, and every position has one box") {
+  int fitting = 0, halves = 0, drawn = 0, of_kind[3] = {};
+  for (const ConvProblem& p : boxes_problems()) {
+    for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
+      const cuda::TapGemm form = cuda::make_tap_gemm(p, direction);
+      for (const tensor_core::BoxesShape& shape : shapes()) {
+        const tensor_core::BoxesSteps steps = tensor_core::make_boxes_steps(form, shape, 132, kSharedOfHopper);
+        if (steps.count == 0) continue;
+        ++fitting;
+        halves += steps.is_half ? 1 : 0;
+        drawn += steps.is_drawn ? 1 : 0;
+        ++of_kind[static_cast<int>(steps.kind)];
+        CHECK(steps.shared_bytes <= kSharedOfHopper);
+        CHECK(steps.stages >= 2);
+        CHECK(steps.raw_stages >= 2);
+        // A pipeline that draws no tile any more must leave no stage to the other.
+        CHECK((!steps.is_drawn || (steps.stages % 2 == 0 && steps.kind != tensor_core::BoxesRows::any)));
+        CHECK(steps.raw_stages <= tensor_core::kBoxesRingMost);
+        CHECK(steps.rows >= form.rows);
+        CHECK(steps.chunks * steps.chunk_rows == form.rows);
+        CHECK(steps.chunks * steps.chunk_blocks * 8 == steps.rows);
+        CHECK(steps.depths == form.taps * steps.rows / 16);
+        CHECK(steps.depths * (shape.parts == 2 && !steps.is_half ? 2 : 1) <= tensor_core::kBoxesDepthsMost);
+        for (int i = 0; i < steps.depths; ++i) {
+          CHECK((steps.products[i].source + static_cast<unsigned>(steps.positions + steps.tile.window)) * 16 <=
+                static_cast<unsigned>(steps.source_bytes));
+          CHECK(steps.products[i].weights * 16 < static_cast<unsigned>(steps.weight_bytes));
+        }
+        // A tile's rows are whole turns through the classes, and its boxes what a map allows.
+        const int loads = 1 << steps.load_bits, stores = 1 << steps.store_bits;
+        CHECK(steps.chunk_rows % loads == 0);
+        CHECK(loads * form.source_length % 4 == 0);
+        CHECK(stores * form.out_length % 8 == 0);
+        CHECK(steps.columns % stores == 0);
+        CHECK(form.out_channels % steps.columns == 0);
+        CHECK(steps.columns <= (steps.is_half ? 32 : 64));
+        CHECK(steps.raw_pitch <= 256);
+        CHECK(steps.raw_class_bytes % 128 == 0);
+        for (int own = 0; own < loads; ++own) {
+          CHECK(steps.lead[own] + steps.positions + steps.halo <= steps.raw_pitch);
+          // Copies begin at multiples of 16 bytes.
+          const std::int64_t first = form.position_begin + form.source_origin - steps.lead[own];
+          CHECK((first + shape.source_place + own * form.source_length) % 4 == 0);
+        }
+        for (int own = 0; own < stores; ++own) {
+          CHECK((steps.shift[own] + shape.out_place + own * form.out_length) % 8 == 0);
+          CHECK(steps.shift[own] + steps.position_step <= steps.positions);
+          CHECK((steps.kind == tensor_core::BoxesRows::any || steps.shift[own] % 2 == 0));
+          CHECK((steps.kind != tensor_core::BoxesRows::whole || steps.shift[own] == 0));
+        }
+        if (steps.kind == tensor_core::BoxesRows::whole) {
+          CHECK(steps.columns % 8 == 0);
+          CHECK(steps.staging_bytes % 1024 == 0);  // swizzled lines
+          // The low halves of two steps of gemm_k of one tap are multiplied at a time.
+          if (shape.parts == 2 && steps.is_half) CHECK(steps.rows % 32 == 0);
+        }
+        CHECK(steps.position_step % 8 == 0);
+        CHECK(form.position_begin + form.out_origin == 0);
+        CHECK(steps.position_tiles * steps.position_step >= form.position_count);
+        CHECK(steps.grid % steps.weight_tiles == 0);  // a block keeps its columns
+      }
+    }
+  }
+  CHECK(fitting > 30);
+  CHECK(halves > 0);
+  CHECK(drawn > 0);
+  CHECK(drawn < fitting);
+  for (const int count : of_kind) CHECK(count > 0);
+}
+
+TEST_CASE("maps begin at a boundary before their rows and hold all of them") {
+  float numbers[64] = {};
+  for (const std::int64_t length : {8, 12, 10, 7}) {
+    for (int own = 0; own < 8; ++own) {
+      const tensor_core::WgradMapOf of = tensor_core::boxes_map_of(numbers + 3, 48, length, own, 8, 32, 120, 16);
+      CHECK(of.address % 32 == 0);
+      CHECK(of.address + static_cast<std::uint64_t>(of.offset) * 4 ==
+            reinterpret_cast<std::uint64_t>(numbers + 3 + own * length));
+      CHECK(of.numbers == static_cast<std::uint64_t>(length + of.offset));
+      CHECK(of.rows == 6);
+      CHECK(of.row_bytes % 32 == 0);
+      CHECK(of.box_rows == 2);
+    }
+  }
+}
+
+TEST_CASE("strides, long reductions and classes that a tile does not fill are declined") {
+  const auto takes_steps = [](const ConvProblem& p, ConvDirection direction = ConvDirection::forward) {
+    return tensor_core::make_boxes_steps(cuda::make_tap_gemm(p, direction), {2, 0, 0}, 132, kSharedOfHopper).count != 0;
+  };
+  CHECK(takes_steps(sized({.N = 1, .C_in = 32, .C_out = 64, .L_in = 512, .K = 5})));
+  CHECK(!takes_steps(sized({.N = 1, .C_in = 32, .C_out = 64, .L_in = 512, .K = 5, .S = 2})));
+  CHECK(!takes_steps(sized({.N = 1, .C_in = 32, .C_out = 64, .L_in = 512, .K = 6})));
+  CHECK(takes_steps(sized({.N = 1, .C_in = 32, .C_out = 64, .L_in = 513, .K = 5})));
+  CHECK(!takes_steps(sized({.N = 1, .C_in = 32, .C_out = 60, .L_in = 513, .K = 5})));
+  CHECK(!takes_steps(sized({.N = 1, .C_in = 30, .C_out = 64, .L_in = 513, .K = 5})));
+  CHECK(!takes_steps(sized({.N = 1, .C_in = 32, .C_out = 67, .L_in = 512, .K = 5})));
+}
+
+TEST_CASE("small integers, bit for bit, wherever the arrays begin") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  double norm = 0;
+  int turn = 0;
+  for (const ConvProblem& p : boxes_problems()) {
+    const ConvArrays<float> arrays(p, kSmallIntegers);
+    for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
+      const Array<float> expected = arrays.run(direction, Algorithm::reference);
+      for (const Precision precision : {Precision::fp32, Precision::tf32}) {
+        if (!takes(p, direction, precision)) continue;
+        for (const std::int64_t misalignment : {0, 1 + turn++ % 7}) {
+          bool intact = false;
+          const Array<float> got = run_on_gpu(arrays, direction, by_boxes(precision), intact, true, misalignment);
+          CHECK_MESSAGE(same_bits(got, expected), p, ' ', direction, ' ', precision, " misaligned by ", misalignment);
+          CHECK_MESSAGE(intact, p, ' ', direction, ": wrote outside its output");
+          norm += expected.norm();
+        }
+      }
+    }
+  }
+  CHECK(turn > 20);
+  CHECK(norm > 0);
+}
+
+TEST_CASE("small integers where a block has several tiles, dealt out and drawn, of one chunk of rows and of two") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  int runs = 0;
+  for (const ConvProblem& p : {sized({.N = 2, .C_in = 8, .C_out = 64, .L_in = 102400, .K = 3, .P_l = 1, .P_r = 1}),
+                               sized({.N = 2, .C_in = 16, .C_out = 32, .L_in = 51200, .K = 3, .P_l = 1, .P_r = 1}),
+                               sized({.N = 2, .C_in = 16, .C_out = 48, .L_in = 51200, .K = 3}),
+                               sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 51196, .K = 5}),
+                               sized({.N = 2, .C_in = 8, .C_out = 8, .L_in = 51201, .K = 2})}) {
+    const ConvArrays<float> arrays(p, kSmallIntegers);
+    for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
+      const Array<float> expected = arrays.run(direction, Algorithm::reference);
+      for (const Precision precision : {Precision::fp32, Precision::tf32}) {
+        if (!takes(p, direction, precision)) continue;
+        bool intact = false;
+        const Array<float> got = run_on_gpu(arrays, direction, by_boxes(precision), intact);
+        CHECK_MESSAGE(same_bits(got, expected), p, ' ', direction, ' ', precision);
+        CHECK_MESSAGE(intact, p, ' ', direction, ": wrote outside its output");
+        ++runs;
+      }
+    }
+  }
+  CHECK(runs > 8);
+}
+
+TEST_CASE("fp32 is as accurate as plain f32 sums, over 160 powers of two in one row as well") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  std::mt19937 random(3);
+  for (const ConvProblem& p : {boxes_problems()[0], boxes_problems()[2]}) {
+    for (const bool wide : {false, true}) {
+      ConvArrays<float> arrays(p, kNormal);
+      if (wide) {
+        for (std::int64_t i = 0; i < arrays.x.size(); ++i)
+          arrays.x[i] = std::ldexp(arrays.x[i], static_cast<int>(random() % 160) - 80);
+        for (std::int64_t i = 0; i < arrays.y.size(); ++i)
+          arrays.y[i] = std::ldexp(arrays.y[i], static_cast<int>(random() % 80) - 60);
+      }
+      for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
+        bool intact = false;
+        const Array<float> got = run_on_gpu(arrays, direction, by_boxes(Precision::fp32), intact);
+        check_as_accurate_as_plain(got, arrays, direction, concat(p, ' ', direction, wide ? " wide" : ""));
+      }
+    }
+  }
+}
+
+TEST_CASE("infinities, NaN and subnormal numbers come out as from plain sums, the same from run to run") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  for (const ConvProblem& p : {boxes_problems()[0], boxes_problems()[1], boxes_problems()[2]}) {
+    ConvArrays<float> arrays(p, kSmallIntegers);
+    make_unusual(arrays, 1500);
+    for (std::int64_t i = 2000; i < 2050; ++i) arrays.x[i] = std::ldexp(3.0F, -140);
+    for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
+      bool intact = false;
+      const Array<float> expected = arrays.run(direction, Algorithm::reference);
+      const Array<float> got = run_on_gpu(arrays, direction, by_boxes(Precision::fp32), intact);
+      check_unusual(got, expected, direction);
+      CHECK(same_bits(run_on_gpu(arrays, direction, by_boxes(Precision::fp32), intact), got));
+    }
+  }
+}
+
+TEST_CASE("an activation has the bits of one behind the plain sums, those computed again too") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  constexpr float kSlope = 0.2F;
+  int turn = 0;
+  for (const ConvProblem& p : boxes_problems()) {
+    ConvArrays<float> arrays(p, kNormal);
+    // Numbers that two halves cannot hold beside the others.
+    for (std::int64_t i = 0; i < arrays.x.size(); i += 371) arrays.x[i] *= 1e-12F;
+    for (std::int64_t i = 0; i < arrays.y.size(); i += 371) arrays.y[i] *= 1e-12F;
+    arrays.x[arrays.x.size() / 2] = 1e20F;
+    for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
+      for (const Precision precision : {Precision::fp32, Precision::tf32}) {
+        if (!takes(p, direction, precision)) continue;
+        ++turn;
+        const std::int64_t misalignment = turn % 4 == 0 ? 1 : 0;
+        const bool is_relu = turn % 2 == 0;
+        const cuda::Epilogue epilogue{is_relu ? cuda::Activation::relu : cuda::Activation::leaky_relu, kSlope};
+        bool intact = false;
+        const Array<float> plain = run_on_gpu(arrays, direction, by_boxes(precision), intact, true, misalignment);
+        const Array<float> got = run_on_gpu(arrays, direction, by_boxes(precision, epilogue), intact, true, misalignment);
+        CHECK(intact);
+        std::int64_t wrong = 0;
+        for (std::int64_t i = 0; i < got.size(); ++i) {
+          const float should_be = plain[i] < 0 ? (is_relu ? 0.0F : kSlope * plain[i]) : plain[i];
+          wrong += got[i] == should_be || (std::isnan(got[i]) && std::isnan(should_be)) ? 0 : 1;
+        }
+        CHECK_MESSAGE(wrong == 0, p, ' ', direction, ' ', precision, " misaligned by ", misalignment);
+      }
+    }
+  }
+  CHECK(turn > 20);
+}

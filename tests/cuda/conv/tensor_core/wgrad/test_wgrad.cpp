@@ -1,0 +1,414 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../../../../../bench/shapes.hpp"
+#include "conv/workspace.hpp"
+#include "cuda/conv/tensor_core/tensor_core.hpp"
+#include "cuda/conv/tensor_core/wgrad/maps.hpp"
+#include "cuda/conv/tensor_core/wgrad/tiling.hpp"
+#include "measured_wgrad.hpp"
+#include "support/cuda_conv_grid.hpp"
+#include "support/helpers.hpp"
+#include "support/skip.hpp"
+#include "support/tensor_core_grid.hpp"
+#include "support/tolerance.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+namespace tensor_core = cuda::tensor_core;
+
+namespace {
+
+/// Strides that divide the dilation and not, tiles that are full and not, taps that share a window and that do not.
+std::vector<ConvProblem> problems() {
+  std::vector<ConvProblem> out = random_wgrads(11, 48);
+  // One for each tile: many channels and three taps, two, one; few channels and five taps, three. By rows, then, since an odd
+  // number of odd rows is no multiple of 16 bytes, by words.
+  for (const std::int64_t more : {0, 1})
+    for (const auto& [in, out_channels, K] : {std::array<std::int64_t, 3>{128, 128, 3},
+                                              {128, 128, 2},
+                                              {128, 128, 1},
+                                              {64, 64, 3},
+                                              {64, 64, 2},
+                                              {32, 64, 5},
+                                              {32, 64, 3}})
+      out.push_back(
+          sized({.N = 2, .C_in = in + more, .C_out = out_channels + more, .L_in = 400 + more, .K = K, .P_l = 1, .P_r = K / 2}));
+  // A tile that begins with another plane than the first.
+  out.push_back(
+      sized({.N = 1, .C_in = 140, .C_out = 86, .L_in = 60, .K = 20, .S = 17, .P_l = 117, .P_r = 50, .OP = 22, .D = 35}));
+  // By rows: every distance of a row from a multiple of 16 bytes, padding before it, windows of several boxes.
+  for (const std::int64_t L : {401, 402, 404, 408})
+    for (const std::int64_t S : {1, 2, 8})
+      out.push_back(sized({.N = 2, .C_in = 24, .C_out = 40, .L_in = L, .K = 2 * S, .S = S, .P_l = S, .P_r = 1}));
+  return out;
+}
+
+bool can(const ConvProblem& p, Precision precision) {
+  return !tensor_core::can_implement(p, ConvDirection::wgrad, precision, 0).has_value();
+}
+
+bool has_tensor_cores() { return cuda::device_count() > 0 && cuda::properties(0).arch() >= 80; }
+
+template <class E>
+Array<E> run(const ConvArrays<E>& arrays, Precision precision, std::int64_t misalignment = 0) {
+  bool intact = false;
+  Array<E> got =
+      run_on_gpu(arrays, ConvDirection::wgrad, by_algorithm(Algorithm::tensor_core, precision), intact, true, misalignment);
+  CHECK_MESSAGE(intact, arrays.p, ": wrote outside its output");
+  return got;
+}
+
+template <class E>
+double check_bits(ConvProblem p, Precision precision, std::int64_t misalignment) {
+  p.dtype = dtype_of<E>;
+  if (!can(p, precision)) return 0;
+  const ConvArrays<E> arrays(p, kSmallIntegers);
+  const Array<E> expected = arrays.run(ConvDirection::wgrad, Algorithm::reference);
+  CHECK_MESSAGE(same_bits(run(arrays, precision, misalignment), expected), p, ' ', precision, " misaligned by ", misalignment);
+  return expected.norm();
+}
+
+/// All tiles of a problem, which it gives.
+template <class E>
+std::vector<tensor_core::WgradSteps> check_tiles(ConvProblem p, Precision precision) {
+  p.dtype = dtype_of<E>;
+  const ConvArrays<E> arrays(p, kSmallIntegers);
+  const Array<E> expected = arrays.run(ConvDirection::wgrad, Algorithm::reference);
+  CHECK(expected.norm() > 0);
+  const cuda::DeviceProperties& gpu = cuda::properties(0);
+  const int parts = sizeof(E) == 4 && precision == Precision::fp32 ? 2 : 1;
+  const auto all =
+      tensor_core::wgrad_candidates(p, parts, sizeof(E), gpu.sm_count, gpu.shared_bytes_per_block, conv_workspace_limit());
+  for (const tensor_core::WgradSteps& steps : all) {
+    bool intact = false;
+    const auto call = [&](const GpuCall& at) {
+      tensor_core::wgrad_by(steps, at.problem, precision, at.first, at.second, at.out, 0, at.stream);
+    };
+    const Array<E> got = run_on_gpu(arrays, ConvDirection::wgrad, call, intact, true);
+    CHECK_MESSAGE((intact && same_bits(got, expected)), p, ' ', precision, ": ", steps.shape.columns, " x ", steps.shape.shifts,
+                  steps.by_rows ? " by rows" : " by words", steps.swapped ? ", rows of y" : ", rows of x");
+  }
+  return all;
+}
+
+/// Weight i of one group from the products that exist alone; the CPU reference multiplies the padding's zeros too.
+template <class E>
+float plain_sum(const ConvArrays<E>& arrays, std::int64_t i) {
+  const ConvProblem& p = arrays.p;
+  const std::int64_t k = i % p.K, co = i / p.K % p.C_out, ci = i / p.K / p.C_out;
+  float sum = 0;
+  for (std::int64_t n = 0; n < p.N; ++n) {
+    for (std::int64_t u = 0; u < p.L_in; ++u) {
+      const std::int64_t t = p.S * u + k * p.D - p.P_l;
+      if (t < 0 || t >= p.L_out) continue;
+      sum += static_cast<float>(arrays.x[(n * p.C_in + ci) * p.L_in + u]) *
+             static_cast<float>(arrays.y[(n * p.C_out + co) * p.L_out + t]);
+    }
+  }
+  return sum;
+}
+
+/// An infinity or NaN at either end of some rows of x and y: only products that exist may see them.
+template <class E>
+void check_beside_padding(ConvProblem p) {
+  p.dtype = dtype_of<E>;
+  if (!can(p, Precision::fp32)) return;
+  ConvArrays<E> arrays(p, kSmallIntegers);
+  const auto put = [](Array<E>& array, std::int64_t row, std::int64_t place, float value) {
+    array[row + place] = static_cast<E>(value);
+  };
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  put(arrays.x, 0, 0, kInfinity);
+  put(arrays.x, 2 * p.L_in, p.L_in - 1, -kInfinity);
+  put(arrays.y, 0, 0, kInfinity);
+  put(arrays.y, 3 * p.L_out, p.L_out - 1, std::numeric_limits<float>::quiet_NaN());
+  const Array<E> got = run(arrays, Precision::fp32);
+  std::int64_t usual = 0, unusual = 0, wrong = 0;
+  for (std::int64_t i = 0; i < got.size(); ++i) {
+    const auto a = static_cast<float>(got[i]), b = static_cast<float>(static_cast<E>(plain_sum(arrays, i)));
+    (std::isfinite(b) ? usual : unusual) += 1;
+    wrong += a == b || (std::isnan(a) && std::isnan(b)) ? 0 : 1;
+  }
+  CHECK(usual > 0);
+  CHECK(unusual > 0);
+  CHECK_MESSAGE(wrong == 0, p);
+}
+
+/// What tensor copies ask for, and that a step's windows are in the boxes.
+void check_raw(const ConvProblem& p, const tensor_core::WgradSteps& steps) {
+  constexpr int kBytes = 4;
+  CHECK(steps.rows_stages >= 2);
+  CHECK(steps.columns_stages >= 2);
+  const int x = 0;
+  for (const tensor_core::WgradSide* side : {&steps.rows, &steps.columns}) {
+    const tensor_core::WgradRaw& raw = side->raw;
+    if (side == &steps.rows) CHECK(raw.span == 1 << raw.span_log2);
+    CHECK(raw.box_bytes % (raw.is_swizzled ? 1024 : 128) == 0);
+    CHECK(raw.box_bytes >= raw.rows * raw.width * kBytes);
+    CHECK(raw.width <= 256);
+    CHECK(raw.width * kBytes % 16 == 0);
+    CHECK(raw.classes * raw.rows >= std::min(side->tile, 8));
+    CHECK((!raw.is_swizzled || (raw.is_exact && side->step == 1 && raw.width == raw.span)));
+    const std::int64_t reach = side->step * (side->window - 1) + (side->planes - 1) * side->plane_step + 1;
+    CHECK(raw.span * raw.boxes + raw.width - raw.span >= reach + (raw.is_exact ? 0 : 16 / kBytes - 1));
+    std::set<int> offsets;
+    for (int c = 0; c < raw.classes; ++c) {
+      const tensor_core::WgradMapOf of = tensor_core::wgrad_map_of(*side, p, &x, kBytes, c, raw.is_swizzled);
+      CHECK(of.address % 16 == 0);
+      CHECK(of.row_bytes % 16 == 0);
+      CHECK(of.sample_bytes % 16 == 0);
+      CHECK(of.address + static_cast<std::uint64_t>(of.offset * kBytes) ==
+            reinterpret_cast<std::uint64_t>(&x) + static_cast<std::uint64_t>(c * side->length * kBytes));
+      offsets.insert(of.offset);
+    }
+    CHECK(offsets.size() == static_cast<std::size_t>(raw.classes));
+  }
+}
+
+/// That a tile's steps cover the problem and fit.
+void check_steps(const ConvProblem& p, const tensor_core::WgradSteps& steps, int parts, std::int64_t limit) {
+  if (steps.by_rows) check_raw(p, steps);
+  CHECK(steps.stages >= 2);
+  CHECK(steps.cost > 0);
+  CHECK(steps.shared_bytes <= kSharedOfHopper);
+  CHECK(std::int64_t{steps.q} * p.D == std::int64_t{steps.d} * p.S);
+  CHECK(std::int64_t{steps.q} * steps.shifts >= p.K);
+  CHECK(steps.shift_tiles * steps.shape.shifts >= steps.shifts);
+  CHECK(steps.row_tiles * steps.rows.tile >= steps.rows.blocks);
+  CHECK(steps.column_tiles * steps.columns.tile >= steps.columns.blocks);
+  CHECK(steps.columns.window >= steps.chunk + (steps.shape.shifts - 1) * steps.d);
+  CHECK(steps.chunks_per_row * steps.chunk >= steps.positions);
+  CHECK(steps.slices * steps.chunks_per_slice >= steps.chunks);
+  CHECK((steps.slices - 1) * steps.chunks_per_slice < steps.chunks);
+  CHECK(steps.flushes * steps.chunks_per_flush >= steps.chunks_per_slice);
+  CHECK((parts == 1 || steps.by_rows || steps.flushes == 1));
+  CHECK((!steps.by_rows || steps.row_threads == tensor_core::wgrad_row_threads(steps.shape, parts)));
+  CHECK((steps.slices == 1 || 4 * steps.partial_slices * p.C_in * (p.C_out / p.G) * p.K <= limit));
+}
+
+/// The one that make_wgrad_steps() takes is one of those of least cost, by rows where any is.
+void check_choice(const tensor_core::WgradSteps& steps, const std::vector<tensor_core::WgradSteps>& all) {
+  int better = 0, same = 0;
+  for (const tensor_core::WgradSteps& other : all) {
+    better += other.by_rows > steps.by_rows || (other.by_rows == steps.by_rows && other.cost < steps.cost) ? 1 : 0;
+    same += other.by_rows == steps.by_rows && other.cost == steps.cost ? 1 : 0;
+  }
+  CHECK(better == 0);
+  CHECK(same > 0);
+}
+
+/// What the tile that is taken is known to take at most of the fastest one's time, where that is more than 5 % longer
+/// (docs/kernels/tensor_core_wgrad.md).
+const std::map<std::string, double> kLost{{"block96_k11 tf32", 1.09}};
+
+}  // namespace
+
+TEST_CASE("tiles, slices and flushes cover the problem, fit shared memory and keep the limit") {
+  std::set<std::pair<int, int>> by_rows, by_words;
+  for (const ConvProblem& p : problems()) {
+    for (const int parts : {1, 2}) {
+      for (const std::size_t limit : {std::size_t{1} << 28, std::size_t{1} << 20}) {
+        const auto all = tensor_core::wgrad_candidates(p, parts, 4, kSmsOfHopper, kSharedOfHopper, limit);
+        REQUIRE_FALSE(all.empty());
+        check_choice(tensor_core::make_wgrad_steps(p, parts, 4, kSmsOfHopper, kSharedOfHopper, limit), all);
+        for (const tensor_core::WgradSteps& steps : all) {
+          (steps.by_rows ? by_rows : by_words).emplace(steps.shape.columns, steps.shape.shifts);
+          check_steps(p, steps, parts, static_cast<std::int64_t>(limit));
+        }
+      }
+    }
+  }
+  // Every kernel has its problem here.
+  CHECK(by_rows.size() == std::size(tensor_core::kWgradShapes) + std::size(tensor_core::kWgradWideShapes));
+  CHECK(by_words.size() == std::size(tensor_core::kWgradShapes));
+}
+
+TEST_CASE("asking for the tiles of a problem again, as every call does, costs less than a launch") {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kCalls = 20;
+  double least_us = 1e9;  // of some batches: others want the processor too
+  for (int batch = 0; batch < 50; ++batch) {
+    const auto begin = Clock::now();
+    for (int call = 0; call < kCalls; ++call) {
+      ConvProblem p = sized({.N = 16, .C_in = 64, .C_out = 32, .L_in = 32768, .K = 4, .S = 2, .P_l = 1, .P_r = 1});
+      if (call % 2 == 1) p.dtype = DType::bf16;
+      const auto steps = tensor_core::make_wgrad_steps(p, 1, call % 2 == 1 ? 2 : 4, kSmsOfHopper, kSharedOfHopper, 1 << 28);
+      REQUIRE(steps.by_rows);
+    }
+    least_us = std::min(least_us, std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / kCalls);
+  }
+  CHECK(least_us < 5);
+}
+
+TEST_CASE("there is no estimate by words") {
+  const ConvProblem odd = sized({.N = 2, .C_in = 129, .C_out = 129, .L_in = 401, .K = 3});
+  CHECK_FALSE(tensor_core::wgrad_seconds(odd, Precision::fp32, kSmsOfHopper, kSharedOfHopper));
+}
+
+TEST_CASE("of measured cases the tile that is taken is within 5 % of the fastest, and its estimate within 25 % of its time") {
+  std::istringstream lines(kMeasuredWgrads);
+  int cases = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty()) continue;
+    std::istringstream in(line);
+    std::string shape, precision, tile;
+    in >> shape >> precision;
+    const bench::Shape* known = bench::find_shape(shape);
+    REQUIRE(known != nullptr);
+    const bool is_half = precision == "bf16";
+    const auto steps = tensor_core::make_wgrad_steps(bench::problem_of(*known), precision == "fp32" ? 2 : 1, is_half ? 2 : 4,
+                                                     kSmsOfHopper, kSharedOfHopper, std::size_t{1} << 28);
+    const std::string chosen =
+        concat(steps.by_rows ? 'r' : 'w', steps.shape.columns, 'x', steps.shape.shifts, steps.swapped ? 'y' : 'x');
+    double fastest = 0, own = 0;
+    for (double us = 0; in >> tile >> us;) {
+      if (fastest == 0) fastest = us;
+      if (tile == chosen) own = us;
+    }
+    CHECK_MESSAGE(own > 0, line, ": ", chosen, " was among the slow ones");
+    const auto lost = kLost.find(concat(shape, ' ', precision));
+    CHECK_MESSAGE(std::abs(steps.cost * 1e6 / own - 1) < 0.25, line, ": ", steps.cost * 1e6, " estimated");
+    CHECK_MESSAGE(own <= (lost == kLost.end() ? 1.05 : lost->second) * fastest, line, ": ", chosen, " is taken");
+    ++cases;
+  }
+  CHECK(cases >= 150);
+}
+
+TEST_CASE("long sums of one part leave the tensor cores every 16384 positions, split ones their f32 sums every 32768") {
+  const ConvProblem p = sized({.N = 4, .C_in = 64, .C_out = 64, .L_in = 8'000'000, .K = 3, .P_l = 1, .P_r = 1});
+  const auto limit = std::size_t{1} << 28;
+  const auto steps = tensor_core::make_wgrad_steps(p, 1, 4, kSmsOfHopper, kSharedOfHopper, limit);
+  CHECK(steps.chunks_per_flush * tensor_core::kChunk <= 16384);
+  CHECK(steps.flushes > 1);
+  const auto split = tensor_core::make_wgrad_steps(p, 2, 4, kSmsOfHopper, kSharedOfHopper, limit);
+  CHECK(split.chunks_per_flush * tensor_core::kChunk <= 32768);
+}
+
+TEST_CASE("small integers, bit for bit: every type and precision") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
+  double norm = 0;
+  int turn = 0;
+  for (const ConvProblem& p : thinned(problems())) {
+    norm += check_bits<float>(p, Precision::fp32, turn % 5);
+    norm += check_bits<float>(p, Precision::tf32, turn % 3);
+    norm += turn % 2 == 0 ? check_bits<Half>(p, Precision::fp32, turn % 9) : check_bits<BFloat16>(p, Precision::fp32, turn % 9);
+    ++turn;
+  }
+  CHECK(norm > 0);
+}
+
+TEST_CASE("small integers, bit for bit: every tile by rows and by words") {
+  if (cuda::device_count() == 0 || cuda::properties(0).arch() != 90) SKIP_TEST("no GPU of compute capability 9.0");
+  std::set<std::pair<int, int>> by_rows, by_words;
+  for (const std::int64_t more : {0, 1}) {
+    for (const ConvProblem& shape :
+         {sized({.N = 3, .C_in = 136, .C_out = 72, .L_in = 200 + more, .K = 3, .P_l = 1, .P_r = 1}),
+          sized({.N = 3, .C_in = 40, .C_out = 48, .L_in = 304 + more, .K = 4, .S = 2, .P_l = 1, .P_r = 1})}) {
+      for (const DType type : {DType::f32, DType::bf16}) {
+        for (const Precision precision : {Precision::fp32, Precision::tf32}) {
+          if (type == DType::bf16 && precision == Precision::tf32) continue;
+          const auto tiles =
+              type == DType::f32 ? check_tiles<float>(shape, precision) : check_tiles<BFloat16>(shape, precision);
+          for (const tensor_core::WgradSteps& steps : tiles)
+            (steps.by_rows ? by_rows : by_words).emplace(steps.shape.columns, steps.shape.shifts);
+        }
+      }
+    }
+  }
+  CHECK(by_rows.size() == std::size(tensor_core::kWgradShapes) + std::size(tensor_core::kWgradWideShapes));
+  CHECK(by_words.size() == std::size(tensor_core::kWgradShapes));
+}
+
+TEST_CASE("as accurate as its precision: fp32 no worse than plain f32 sums, tf32 to 2^-11 of each product") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
+  const ConvArrays<float> arrays(sized({.N = 2, .C_in = 72, .C_out = 40, .L_in = 3000, .K = 3, .P_l = 1, .P_r = 1}), kNormal);
+  const std::vector<double> exact = arrays.formula<double>(ConvDirection::wgrad);
+  const std::vector<float> plain = arrays.formula<float>(ConvDirection::wgrad);
+  double square = 0, worst_plain = 0, worst[2] = {};
+  for (std::size_t i = 0; i < exact.size(); ++i) square += exact[i] * exact[i];
+  const double scale = std::sqrt(square / static_cast<double>(exact.size()));
+  const Array<float> got[2] = {run(arrays, Precision::fp32), run(arrays, Precision::tf32)};
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    worst_plain = worse(worst_plain, std::abs(static_cast<double>(plain[i]) - exact[i]) / scale);
+    for (int form = 0; form < 2; ++form)
+      worst[form] =
+          worse(worst[form], std::abs(static_cast<double>(got[form][static_cast<std::int64_t>(i)]) - exact[i]) / scale);
+  }
+  CHECK(worst_plain > 0);
+  CHECK_MESSAGE(worst[0] <= kErrorOverPlain * worst_plain, worst[0], " against ", worst_plain);
+  CHECK_MESSAGE(worst[1] <= kTf32Rounding, worst[1]);
+  CHECK(worst[1] > worst[0]);  // it is the other kernel
+}
+
+TEST_CASE("infinities, NaN, zeros and numbers far below the largest come out of fp32 and tf32 as from plain sums") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
+  for (const Precision precision : {Precision::fp32, Precision::tf32}) {
+    ConvArrays<float> arrays(sized({.N = 1, .C_in = 16, .C_out = 16, .L_in = 400, .K = 3, .S = 2, .P_l = 1, .P_r = 1}),
+                             kSmallIntegers);
+    // Channel 3 of x is tiny: what it gives is the sum of tiny products alone, and no bit of it may be lost.
+    for (std::int64_t i = 3 * 400; i < 4 * 400; ++i) arrays.x[i] = std::ldexp(arrays.x[i], -60);
+    CHECK(same_bits(run(arrays, precision), arrays.run(ConvDirection::wgrad, Algorithm::reference)));
+    make_unusual(arrays, 1500);
+    const Array<float> expected = arrays.run(ConvDirection::wgrad, Algorithm::reference);
+    const Array<float> got = run(arrays, precision);
+    check_unusual(got, expected, precision);
+  }
+}
+
+TEST_CASE("tiny numbers of some channels: every bit of what they give is there, and few other weights are computed again") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
+  // Weights in place, in the tiles of many blocks; slices that a thread a weight adds; some slices, and many: of either few and
+  // many weights at a time; groups.
+  for (const ConvProblem& p : {sized({.N = 1, .C_in = 300, .C_out = 200, .L_in = 64, .K = 16, .S = 8, .P_l = 4, .P_r = 4}),
+                               sized({.N = 1, .C_in = 256, .C_out = 136, .L_in = 1100, .K = 4, .S = 2, .P_l = 1, .P_r = 1}),
+                               sized({.N = 4, .C_in = 130, .C_out = 70, .L_in = 500, .K = 5, .S = 3, .P_l = 2}),
+                               sized({.N = 2, .C_in = 32, .C_out = 24, .L_in = 30000, .K = 3, .P_l = 1, .P_r = 1}),
+                               sized({.N = 2, .C_in = 64, .C_out = 128, .L_in = 300, .K = 7, .S = 2, .P_l = 3, .G = 4})}) {
+    ConvArrays<float> arrays(p, kSmallIntegers);
+    const auto make_tiny = [&](Array<float>& array, std::int64_t channels, std::int64_t length, std::int64_t channel) {
+      for (std::int64_t n = 0; n < p.N; ++n)
+        for (std::int64_t i = 0; i < length; ++i) {
+          float& number = array[(n * channels + channel) * length + i];
+          number = std::ldexp(number, -60);
+        }
+    };
+    make_tiny(arrays.x, p.C_in, p.L_in, 5);
+    make_tiny(arrays.x, p.C_in, p.L_in, p.C_in - 1);
+    make_tiny(arrays.y, p.C_out, p.L_out, 17);
+    const Array<float> expected = arrays.run(ConvDirection::wgrad, Algorithm::reference);
+    for (const Precision precision : {Precision::fp32, Precision::tf32}) {
+      const std::uint64_t before = cuda::computed_again();
+      const Array<float> got = run(arrays, precision);
+      const auto again = static_cast<std::int64_t>(cuda::computed_again() - before);
+      CHECK_MESSAGE(same_bits(got, expected), p, ' ', precision);
+      CHECK(again > 0);
+      CHECK_MESSAGE(again < got.size() / 2, p, ' ', precision, ": ", again, " of ", got.size());
+    }
+  }
+}
+
+TEST_CASE("infinities of 16 bits beside the padding come out as from plain sums") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
+  // By rows and by words, x's rows and y's, padding before and behind, no padding, and y beyond what x meets.
+  for (const ConvProblem& p :
+       {sized({.N = 2, .C_in = 16, .C_out = 32, .L_in = 400, .K = 5, .S = 2, .P_l = 3, .P_r = 2, .D = 3}),
+        sized({.N = 2, .C_in = 64, .C_out = 16, .L_in = 136, .K = 3, .P_l = 1, .P_r = 1}),
+        sized({.N = 3, .C_in = 17, .C_out = 19, .L_in = 131, .K = 4, .S = 3, .P_l = 1, .OP = 2}),
+        sized({.N = 1, .C_in = 8, .C_out = 8, .L_in = 70, .K = 1, .S = 2, .OP = 1})}) {
+    check_beside_padding<Half>(p);
+    check_beside_padding<BFloat16>(p);
+  }
+}
