@@ -41,7 +41,7 @@ __device__ __forceinline__ void wait_for_grid_before() {
 }
 
 /// Lets the kernel that is launched behind this one start, once all blocks have said so. Behind wait_for_grid_before(): three
-/// launches under way at a time have cost up to 40 us (docs/kernels/tensor_core_wgrad.md).
+/// launches under way at a time have cost up to 40 us (docs/kernels/wgrad.md).
 __device__ __forceinline__ void let_dependents_start() {
 #if __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();

@@ -211,7 +211,7 @@ void check_choice(const tensor_core::WgradSteps& steps, const std::vector<tensor
 }
 
 /// What the tile that is taken is known to take at most of the fastest one's time, where that is more than 5 % longer
-/// (docs/kernels/tensor_core_wgrad.md).
+/// (docs/kernels/wgrad.md).
 const std::map<std::string, double> kLost{{"block96_k11 tf32", 1.09}};
 
 }  // namespace
