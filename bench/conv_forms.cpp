@@ -17,7 +17,7 @@
 namespace polyphase::bench {
 namespace {
 
-using cuda::tensor_core::GatherForm;
+using cuda::tensor_core::GatherKernel;
 
 /// Source and result of a direction.
 struct Ends {
@@ -29,16 +29,18 @@ Ends ends_of(Sets::Set& set, ConvDirection direction) {
   return direction == ConvDirection::forward ? Ends{at.x, at.y} : Ends{at.y, at.x};
 }
 
-std::string name_of(const cuda::tensor_core::WidePlan& plan) { return concat("wide ", plan.shape, " in ", plan.steps.slices); }
+std::string name_of(const cuda::tensor_core::PreconvertedPlan& plan) {
+  return concat("preconverted ", plan.shape, " in ", plan.tiling.slices);
+}
 
 /// Every tile of the direct kernels but the one that they choose.
 std::vector<Form> direct_forms(const ConvProblem& problem, ConvDirection direction, cudaStream_t stream) {
   using namespace cuda::direct;
-  const cuda::TapGemm form = cuda::make_tap_gemm(problem, direction);
-  const std::size_t chosen = choose(kTiles32, form, cuda::properties(0).sm_count, true).tile;
+  const cuda::TapGemm gemm = cuda::make_tap_gemm(problem, direction);
+  const std::size_t chosen = choose(kTiles32, gemm, cuda::properties(0).sm_count, true).tile;
   std::vector<Form> forms;
   for (std::size_t tile = 0; tile < kTiles32.size(); ++tile) {
-    if (tile == chosen || most_slices(form, kTiles32[tile], true) == 0) continue;
+    if (tile == chosen || most_slices(gemm, kTiles32[tile], true) == 0) continue;
     forms.push_back({concat("tile ", tile), [=](Sets::Set& set) {
                        const Ends at = ends_of(set, direction);
                        gather(problem, direction, at.source, set.w.raw(), nullptr, at.out, {}, 0, stream,
@@ -48,27 +50,28 @@ std::vector<Form> direct_forms(const ConvProblem& problem, ConvDirection directi
   return forms;
 }
 
-/// Every plan of the wide form but `chosen`, with each set's weights packed, as those of the chosen one are kept: a single pack
-/// for all sets would stay in the L2, and not every set's weights have numbers that are too small to be split.
-void add_wide(const ConvProblem& problem, ConvDirection direction, Precision precision, const std::string& chosen, Sets& sets,
-              cudaStream_t stream, std::vector<Form>& forms) {
+/// Every plan of the preconverted kernel but `chosen`, with each set's weights packed, as those of the chosen one are kept: a
+/// single pack for all sets would stay in the L2, and not every set's weights have numbers that are too small to be split.
+void add_preconverted(const ConvProblem& problem, ConvDirection direction, Precision precision, const std::string& chosen,
+                      Sets& sets, cudaStream_t stream, std::vector<Form>& forms) {
   using namespace cuda::tensor_core;
   const cuda::DeviceProperties& gpu = cuda::properties(0);
-  for (const WideCandidate& candidate :
-       wide_candidates(problem, direction, precision, gpu.sm_count, gpu.shared_bytes_per_block)) {
-    const WidePlan& plan = candidate.plan;
+  for (const PreconvertedCandidate& candidate :
+       preconverted_candidates(problem, direction, precision, gpu.sm_count, gpu.shared_bytes_per_block)) {
+    const PreconvertedPlan& plan = candidate.plan;
     if (name_of(plan) == chosen) continue;
     const auto packed = std::make_shared<std::map<const void*, cuda::Buffer>>();
     for (int i = 0; i < sets.size(); ++i) {
       const void* weights = sets.at(i).w.raw();
-      cuda::Buffer& own = packed->try_emplace(weights, static_cast<std::size_t>(wide_weight_bytes(plan)), 0).first->second;
-      wide_pack_weights(problem, direction, precision, plan, weights, own.as<void>(), stream);
+      cuda::Buffer& own =
+          packed->try_emplace(weights, static_cast<std::size_t>(preconverted_weight_bytes(plan)), 0).first->second;
+      preconverted_pack_weights(problem, direction, precision, plan, weights, own.as<void>(), stream);
     }
     forms.push_back({name_of(plan), [=](Sets::Set& set) {
                        const Ends at = ends_of(set, direction);
                        const void* weights = set.w.raw();
-                       wide_gather(problem, direction, precision, plan, at.source, weights, packed->at(weights).as<void>(),
-                                   nullptr, at.out, {}, 0, stream);
+                       preconverted_gather(problem, direction, precision, plan, at.source, weights,
+                                           packed->at(weights).as<void>(), nullptr, at.out, {}, 0, stream);
                      }});
   }
 }
@@ -78,26 +81,26 @@ std::vector<Form> tensor_core_forms(const ConvProblem& problem, ConvDirection di
   using namespace cuda::tensor_core;
   std::vector<Form> forms;
   const Ends first = ends_of(sets.at(0), direction);
-  for (const GatherForm form : kGatherForms) {
-    if (form == GatherForm::wide) add_wide(problem, direction, precision, chosen, sets, stream, forms);
-    if (cuda::tensor_core::name_of(form) == chosen) continue;
-    if (!form_work(form, {problem, direction, precision, first.source, first.out}, cuda::properties(0))) continue;
-    forms.push_back({std::string(cuda::tensor_core::name_of(form)), [=](Sets::Set& set) {
+  for (const GatherKernel kernel : kGatherKernels) {
+    if (kernel == GatherKernel::preconverted) add_preconverted(problem, direction, precision, chosen, sets, stream, forms);
+    if (cuda::tensor_core::name_of(kernel) == chosen) continue;
+    if (!cost_counts(kernel, {problem, direction, precision, first.source, first.out}, cuda::properties(0))) continue;
+    forms.push_back({std::string(cuda::tensor_core::name_of(kernel)), [=](Sets::Set& set) {
                        const Ends at = ends_of(set, direction);
                        const cuda::Weights weights(set.w.raw(), set.w.storage());
-                       gather_by(form, {problem, direction, precision, at.source, weights, nullptr, at.out, {}, 0, stream});
+                       gather_by(kernel, {problem, direction, precision, at.source, weights, nullptr, at.out, {}, 0, stream});
                      }});
   }
   return forms;
 }
 
 /// The weight gradient's tiles, by rows or by words.
-std::string name_of(const cuda::tensor_core::WgradSteps& steps) {
-  return concat(steps.by_rows ? "rows " : "words ", steps.shape.columns, 'x', steps.shape.shifts,
-                steps.swapped ? " of y" : " of x");
+std::string name_of(const cuda::tensor_core::WgradTiling& tiling) {
+  return concat(tiling.by_rows ? "rows " : "words ", tiling.shape.columns, 'x', tiling.shape.shifts,
+                tiling.swapped ? " of y" : " of x");
 }
 
-/// Operand parts and bytes of an element, which make_wgrad_steps() wants to know.
+/// Operand parts and bytes of an element, which make_wgrad_tiling() wants to know.
 struct WgradKind {
   int parts, bytes;
 };
@@ -110,11 +113,11 @@ std::vector<Form> wgrad_forms(const ConvProblem& problem, Precision precision, c
   const cuda::DeviceProperties& gpu = cuda::properties(0);
   const auto [parts, bytes] = wgrad_kind(problem, precision);
   std::vector<Form> forms;
-  for (const auto& steps : cuda::tensor_core::wgrad_candidates(problem, parts, bytes, gpu.sm_count, gpu.shared_bytes_per_block,
-                                                               conv_workspace_limit())) {
-    if (name_of(steps) == chosen) continue;
-    forms.push_back({name_of(steps), [=](Sets::Set& set) {
-                       cuda::tensor_core::wgrad_by(steps, problem, precision, set.x.raw(), set.dy.raw(), set.dw.raw(), 0,
+  for (const auto& tiling : cuda::tensor_core::wgrad_candidates(problem, parts, bytes, gpu.sm_count, gpu.shared_bytes_per_block,
+                                                                conv_workspace_limit())) {
+    if (name_of(tiling) == chosen) continue;
+    forms.push_back({name_of(tiling), [=](Sets::Set& set) {
+                       cuda::tensor_core::wgrad_by(tiling, problem, precision, set.x.raw(), set.dy.raw(), set.dw.raw(), 0,
                                                    stream);
                      }});
   }
@@ -123,24 +126,24 @@ std::vector<Form> wgrad_forms(const ConvProblem& problem, Precision precision, c
 
 }  // namespace
 
-std::string chosen_form(const ConvProblem& problem, ConvDirection direction, Algorithm chosen, Precision precision) {
+std::string chosen_kernel(const ConvProblem& problem, ConvDirection direction, Algorithm chosen, Precision precision) {
   const cuda::DeviceProperties& gpu = cuda::properties(0);
   if (chosen != Algorithm::tensor_core || cuda::tensor_core::uses_mma(gpu.arch())) return std::string(name_of(chosen));
   if (direction == ConvDirection::wgrad) {
     const auto [parts, bytes] = wgrad_kind(problem, precision);
-    return name_of(cuda::tensor_core::make_wgrad_steps(problem, parts, bytes, gpu.sm_count, gpu.shared_bytes_per_block,
-                                                       conv_workspace_limit()));
+    return name_of(cuda::tensor_core::make_wgrad_tiling(problem, parts, bytes, gpu.sm_count, gpu.shared_bytes_per_block,
+                                                        conv_workspace_limit()));
   }
-  const auto form = cuda::tensor_core::chosen_form({problem, direction, precision}, 0);
-  if (!form) return std::string(name_of(chosen));
-  if (form->form != GatherForm::wide) return std::string(cuda::tensor_core::name_of(form->form));
-  return name_of(*cuda::tensor_core::wide_plan(problem, direction, precision, 0));
+  const auto kernel = cuda::tensor_core::chosen_kernel({problem, direction, precision}, 0);
+  if (!kernel) return std::string(name_of(chosen));
+  if (kernel->kernel != GatherKernel::preconverted) return std::string(cuda::tensor_core::name_of(kernel->kernel));
+  return name_of(*cuda::tensor_core::preconverted_plan(problem, direction, precision, 0));
 }
 
 std::vector<Form> other_forms(const ConvProblem& problem, ConvDirection direction, Algorithm chosen, Precision precision,
                               Sets& sets, cudaStream_t stream) {
   if (chosen == Algorithm::tensor_core && !cuda::tensor_core::uses_mma(cuda::properties(0).arch())) {
-    const std::string own = chosen_form(problem, direction, chosen, precision);
+    const std::string own = chosen_kernel(problem, direction, chosen, precision);
     return direction == ConvDirection::wgrad ? wgrad_forms(problem, precision, own, stream)
                                              : tensor_core_forms(problem, direction, precision, own, sets, stream);
   }

@@ -15,13 +15,13 @@ namespace polyphase::bench {
 
 struct Form {
   std::string name;
-  std::function<void(Sets::Set&)> run;  ///< with the weights of the first set, in the form that the kernel wants
+  std::function<void(Sets::Set&)> run;  ///< with the weights of the first set, in packed as the kernel wants them
 };
 
 /// What `chosen` does a problem with: of tensor_core the form, of the wide one its shape and slices too; of its weight gradient
 /// the tile; else its own name.
-[[nodiscard]] std::string chosen_form(const ConvProblem& problem, ConvDirection direction, Algorithm chosen,
-                                      Precision precision);
+[[nodiscard]] std::string chosen_kernel(const ConvProblem& problem, ConvDirection direction, Algorithm chosen,
+                                        Precision precision);
 
 /// The forms that `chosen` did not take though they fit. Of tensor_core: every form, of the wide one every plan, of the weight
 /// gradient every tile; of direct in f32: every tile. None of other algorithms.

@@ -94,7 +94,7 @@ class Bench {
     for (const std::string& direction : options_.directions) {
       if ((direction == "forward") != is_forward) continue;
       const Case what{shape, p, bench::pass_of(direction), precision, mode};
-      if (is_late(options_.sustained ? kOfSustained : 0)) {
+      if (has_aux(options_.sustained ? kOfSustained : 0)) {
         left_out_.push_back(what.name());
         continue;
       }
@@ -112,7 +112,7 @@ class Bench {
     p.dtype = mode.dtype;
     std::optional<bench::Sets> sets;
     for (Json& record : records_) {
-      if (!record.contains("chosen") || record["shape"] != shape.name || record["precision"] != precision || is_late(0))
+      if (!record.contains("chosen") || record["shape"] != shape.name || record["precision"] != precision || has_aux(0))
         continue;
       if (!sets) fill(sets, p);
       const auto span = progress_.span("sustained");
@@ -144,7 +144,7 @@ class Bench {
 
  private:
   /// Whether all of the budget but a share is used up.
-  [[nodiscard]] bool is_late(double share) const {
+  [[nodiscard]] bool has_aux(double share) const {
     const auto left = std::chrono::duration<double>(end_ - Clock::now()).count();
     return options_.time_budget > 0 && left <= share * options_.time_budget;
   }
@@ -318,7 +318,7 @@ class Bench {
   /// A line for a case: its form, the fastest one and the others.
   void tell_forms(const Case& what, const std::vector<Contender>& contenders, const Contender& own, const Contender& fastest) {
     std::cout << what.name() << " | "
-              << bench::chosen_form(what.problem, what.pass.directions.front(), *own.algorithm, what.mode.precision)
+              << bench::chosen_kernel(what.problem, what.pass.directions.front(), *own.algorithm, what.mode.precision)
               << std::fixed << std::setprecision(1) << ' ' << own.us << " us | lost " << 100 * (own.us / fastest.us - 1)
               << " %";
     std::vector<const Contender*> others;
@@ -375,7 +375,7 @@ class Bench {
     // The arrays begin at multiples of all that a choice among forms depends on.
     if (what.pass.directions.size() == 1 && (is_chosen || contender.algorithm == Algorithm::tensor_core))
       record["form"] =
-          bench::chosen_form(what.problem, what.pass.directions.front(), *contender.algorithm, what.mode.precision);
+          bench::chosen_kernel(what.problem, what.pass.directions.front(), *contender.algorithm, what.mode.precision);
     if (contender.again > 0) record["computed_again"] = contender.again;
     if (is_chosen && options_.forms) {
       for (const Contender& other : contenders)

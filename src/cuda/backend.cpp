@@ -181,7 +181,7 @@ void CudaBackend::conv_activated(const ConvProblem& problem, ConvDirection direc
   const bool is_done = cuda::conv_activated(problem, direction, source.raw(), weights_of(w), address_or_null(bias), out.raw(),
                                             pointers, algorithm, precision, device_, turn.stream);
   if (is_done) return;
-  if (pointers.is_late())
+  if (pointers.has_aux())
     cuda::finish(pointers, out.dtype(), out.size(0), out.size(1), out.size(2), out.raw(), turn.stream, keeps_first(pointers));
   else
     finish_in_place(*this, epilogue, out);

@@ -20,7 +20,7 @@ namespace polyphase::cuda {
 /// Why device_count() is 0, in words; empty where it is not.
 [[nodiscard]] std::string unavailable_reason();
 
-/// An owned stream: what is given to it runs in order, beside other streams. The destructor waits for it.
+/// An owned stream: what is given to it runs in order, concurrently with other streams. The destructor waits for it.
 class Stream {
  public:
   explicit Stream(int device = 0);

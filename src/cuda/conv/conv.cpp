@@ -29,7 +29,7 @@ struct Call {
   int device;
   cudaStream_t stream;
   Epilogue epilogue{};
-  const Weights* weights = nullptr;  // `second` of forward and dgrad, with the forms that are kept of it
+  const Weights* weights = nullptr;  // `second` of forward and dgrad, with the packings that are kept of it
 };
 
 /// Whether the tensor cores apply this call's epilogue, which depends on what there is of it, and not where.
@@ -39,7 +39,7 @@ bool tensor_core_applies(const Call& call) {
     Activation activation;
     double slope;
     bool adds, keeps, derives;
-    std::uintptr_t source, out, beside;  // places in a sector
+    std::uintptr_t source, out, aux;  // places in a sector
     bool operator==(const Key&) const = default;
   };
   thread_local Remembered<Key, bool> remembered;

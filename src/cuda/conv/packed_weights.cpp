@@ -10,13 +10,13 @@
 namespace polyphase::cuda {
 namespace {
 
-constexpr std::size_t kMostForms = 8;  // of one storage: forward, dgrad and a few tiles of each
+constexpr std::size_t kMostPackings = 8;  // of one storage: forward, dgrad and a few tiles of each
 
-struct Form {
-  Form(FormKey form_key, const void* weights, std::size_t bytes, int on, cudaStream_t stream)
-      : key(std::move(form_key)), data(weights), buffer(bytes, on), device(on), home(stream) {}
+struct Packing {
+  Packing(PackingKey packing_key, const void* weights, std::size_t bytes, int on, cudaStream_t stream)
+      : key(std::move(packing_key)), data(weights), buffer(bytes, on), device(on), home(stream) {}
 
-  FormKey key;
+  PackingKey key;
   const void* data;
   Buffer buffer;
   int device;
@@ -26,7 +26,7 @@ struct Form {
   Event ready;
 
   void pack(const Weights::Pack& make, std::uint64_t now, cudaStream_t stream) {
-    // Who wrote the weights was ordered behind all that read them, and so behind all that read this form of them.
+    // Who wrote the weights was ordered behind all that read them, and so behind all that read this packing of them.
     if (packed_on != nullptr && packed_on != stream) ready.wait_on(stream);
     make(data, buffer.as<void>(), stream);
     ready.record(stream);
@@ -39,54 +39,54 @@ struct Form {
   }
 };
 
-class Forms final : public StorageCompanion {
+class Packings final : public StorageCompanion {
  public:
-  static std::unique_ptr<StorageCompanion> make() { return std::make_unique<Forms>(); }
+  static std::unique_ptr<StorageCompanion> make() { return std::make_unique<Packings>(); }
 
   std::mutex mutex;
-  std::vector<std::shared_ptr<Form>> all;  // the one used last at the end
+  std::vector<std::shared_ptr<Packing>> all;  // the one used last at the end
 
-  std::shared_ptr<Form> find(const FormKey& key, const void* data) {
+  std::shared_ptr<Packing> find(const PackingKey& key, const void* data) {
     const auto found =
-        std::find_if(all.begin(), all.end(), [&](const auto& form) { return form->key == key && form->data == data; });
+        std::find_if(all.begin(), all.end(), [&](const auto& packing) { return packing->key == key && packing->data == data; });
     if (found == all.end()) return nullptr;
     std::rotate(found, found + 1, all.end());
     return all.back();
   }
 };
 
-std::shared_ptr<const Buffer> buffer_of(const std::shared_ptr<Form>& form) { return {form, &form->buffer}; }
+std::shared_ptr<const Buffer> buffer_of(const std::shared_ptr<Packing>& packing) { return {packing, &packing->buffer}; }
 
 }  // namespace
 
-std::shared_ptr<const Buffer> Weights::packed(const FormKey& key, std::size_t bytes, int device, cudaStream_t stream,
+std::shared_ptr<const Buffer> Weights::packed(const PackingKey& key, std::size_t bytes, int device, cudaStream_t stream,
                                               const Pack& pack) const {
-  auto* forms = static_cast<Forms*>(storage_.companion(&Forms::make));
-  if (forms != nullptr) {
-    const std::scoped_lock lock(forms->mutex);
-    std::shared_ptr<Form> form = forms->find(key, data_);
-    const bool is_current = form != nullptr && form->version == storage_.version();
+  auto* packings = static_cast<Packings*>(storage_.companion(&Packings::make));
+  if (packings != nullptr) {
+    const std::scoped_lock lock(packings->mutex);
+    std::shared_ptr<Packing> packing = packings->find(key, data_);
+    const bool is_current = packing != nullptr && packing->version == storage_.version();
     if (capturing() && is_current) {
-      before_replay([forms, form, pack, storage = storage_](cudaStream_t replay) {
-        const std::scoped_lock replay_lock(forms->mutex);
+      before_replay([packings, packing, pack, storage = storage_](cudaStream_t replay) {
+        const std::scoped_lock replay_lock(packings->mutex);
         // What was handed out since may be written without a new version.
-        const bool is_known = storage.companion(&Forms::make) != nullptr;
-        if (!is_known || form->version != storage.version()) form->pack(pack, storage.version(), replay);
-        form->use_on(replay);
+        const bool is_known = storage.companion(&Packings::make) != nullptr;
+        if (!is_known || packing->version != storage.version()) packing->pack(pack, storage.version(), replay);
+        packing->use_on(replay);
       });
-      return buffer_of(form);
+      return buffer_of(packing);
     }
     if (!capturing()) {
-      if (form == nullptr) {
-        form = std::make_shared<Form>(key, data_, bytes, device, stream);
-        form->pack(pack, storage_.version(), stream);
-        if (forms->all.size() == kMostForms) forms->all.erase(forms->all.begin());
-        forms->all.push_back(form);
+      if (packing == nullptr) {
+        packing = std::make_shared<Packing>(key, data_, bytes, device, stream);
+        packing->pack(pack, storage_.version(), stream);
+        if (packings->all.size() == kMostPackings) packings->all.erase(packings->all.begin());
+        packings->all.push_back(packing);
       } else if (!is_current) {
-        form->pack(pack, storage_.version(), stream);
+        packing->pack(pack, storage_.version(), stream);
       }
-      form->use_on(stream);
-      return buffer_of(form);
+      packing->use_on(stream);
+      return buffer_of(packing);
     }
   }
   auto fresh = std::make_shared<Buffer>(bytes, device);

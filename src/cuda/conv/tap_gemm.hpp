@@ -53,7 +53,7 @@ struct TapGemm {
   }
 };
 
-/// The form of `direction` (forward or dgrad).
+/// The product of `direction` (forward or dgrad).
 [[nodiscard]] TapGemm make_tap_gemm(const ConvProblem& problem, ConvDirection direction);
 
 }  // namespace polyphase::cuda

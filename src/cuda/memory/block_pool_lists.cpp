@@ -11,7 +11,7 @@ using State = Block::State;
 
 std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 
-/// A piece goes back, or elsewhere, only whole, so it is small beside all that is held: what few pieces strand is little. But
+/// A piece goes back, or elsewhere, only whole, so it is small against all that is held: what few pieces strand is little. But
 /// where much is held small ones would be many, and each costs the driver about as much as a kernel launch or ten.
 std::size_t piece_size(std::size_t bytes, std::size_t held, std::size_t unit) {
   constexpr std::size_t kPiecesOfAll = 128, mib = 1024 * 1024;
@@ -108,7 +108,7 @@ void PoolLists::make_free(Block* block) {
   free_.insert(block);
 }
 
-/// The hole where `bytes` of room, with the free blocks beside it, takes the least new memory.
+/// The hole where `bytes` of room, with the free blocks next to it, takes the least new memory.
 Block* PoolLists::best_hole(std::size_t bytes, std::size_t& to_map) const {
   Block* best = nullptr;
   for (const auto& arena : arenas_) {
@@ -168,7 +168,7 @@ std::optional<std::size_t> PoolLists::grow(std::size_t bytes, std::size_t budget
 
 /// Fills the beginning of a hole, at most `bytes`, with memory that lies free in whole pieces. Returns how much.
 std::size_t PoolLists::move_into(Block* hole, std::size_t bytes, PoolLists* other) {
-  // Blocks beside the hole serve the request where they are. And a pattern of requests that moves memory again and again is
+  // Blocks next to the hole serve the request where they are. And a pattern of requests that moves memory again and again is
   // better served by growing: so much moving, and no more, is allowed.
   constexpr std::size_t kMovesOfEachByte = 16;
   std::size_t filled = 0;

@@ -18,7 +18,7 @@ __device__ __forceinline__ void wgmma_wait() {
 
 /// After wgmma_wait: tells the compiler that the sums have only now been written.
 template <int kCount>
-__device__ __forceinline__ void settle(float (&sums)[kCount]) {
+__device__ __forceinline__ void fence_registers(float (&sums)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
 }

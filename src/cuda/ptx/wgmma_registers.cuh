@@ -51,7 +51,7 @@ POLYPHASE_WGMMA(bf16, 256, 128, "%128, %129, %130, %131", "%132", "%133", false,
 
 /// After wgmma_wait: tells the compiler that up to here the products read A from these registers.
 template <int kCount>
-__device__ __forceinline__ void keep(std::uint32_t (&a)[kCount]) {
+__device__ __forceinline__ void opaque(std::uint32_t (&a)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(a[i])::"memory");
 }

@@ -86,7 +86,7 @@ class Recording {
   bool ended_ = false;
 };
 
-/// Puts the default generator back: what was drawn while recording is drawn by the replays.
+/// Puts the default generator back: the numbers taken while recording are taken by the replays.
 class GeneratorRewind {
  public:
   explicit GeneratorRewind(GeneratorState state) : state_(state) {}

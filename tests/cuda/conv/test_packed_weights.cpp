@@ -32,8 +32,8 @@ struct Uses {
     const cudaStream_t stream = cuda::current_stream(0);
     const void* data = w.data<float>() + offset;
     const cuda::Weights weights = keep ? cuda::Weights(data, w.storage()) : cuda::Weights(data);
-    const auto form = weights.packed({key}, kBytes, 0, stream, Packing{&packs});
-    CHECK_CUDA(cudaMemcpyAsync(out.raw(), form->as<float>(), sizeof(float), cudaMemcpyDeviceToDevice, stream));
+    const auto packing = weights.packed({key}, kBytes, 0, stream, Packing{&packs});
+    CHECK_CUDA(cudaMemcpyAsync(out.raw(), packing->as<float>(), sizeof(float), cudaMemcpyDeviceToDevice, stream));
   }
   float value(const pp::Tensor& w, std::int64_t key = 0, std::int64_t offset = 0, bool keep = true) {
     const pp::Tensor out = pp::Tensor::zeros({1}, {.device = pp::Device::cuda()});

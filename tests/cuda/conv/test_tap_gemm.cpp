@@ -14,22 +14,22 @@ namespace {
 
 /// The formula in tap_gemm.hpp, with weights 1 and element e of the source worth e + 1: out[t] of one channel, and how often t
 /// is met.
-std::map<std::int64_t, std::pair<double, int>> evaluate(const cuda::TapGemm& form) {
+std::map<std::int64_t, std::pair<double, int>> evaluate(const cuda::TapGemm& gemm) {
   std::map<std::int64_t, std::pair<double, int>> out;
-  for (std::int64_t pos = form.position_begin; pos < form.position_begin + form.position_count; ++pos)
-    for (std::int64_t a = 0; a < form.phase_classes; ++a)
-      for (std::int64_t b = 0; b < form.out_gcd; ++b) {
-        if (form.out_stride == 1 && (a > 0 || b > 0)) continue;
-        const std::int64_t t = form.out_stride * pos + a * form.out_class_step + b + form.out_origin;
-        if (t < 0 || t >= form.out_length) continue;
+  for (std::int64_t pos = gemm.position_begin; pos < gemm.position_begin + gemm.position_count; ++pos)
+    for (std::int64_t a = 0; a < gemm.phase_classes; ++a)
+      for (std::int64_t b = 0; b < gemm.out_gcd; ++b) {
+        if (gemm.out_stride == 1 && (a > 0 || b > 0)) continue;
+        const std::int64_t t = gemm.out_stride * pos + a * gemm.out_class_step + b + gemm.out_origin;
+        if (t < 0 || t >= gemm.out_length) continue;
         double sum = 0;
-        for (std::int64_t j = 0; j < form.taps; ++j)
-          for (std::int64_t plane = 0; plane < form.planes; ++plane) {
-            if (b > 0 || a >= form.classes || (j == 0 && form.lacks_first_tap(a))) continue;
-            if (j == form.taps - 1 && plane >= form.full_planes) continue;
+        for (std::int64_t j = 0; j < gemm.taps; ++j)
+          for (std::int64_t plane = 0; plane < gemm.planes; ++plane) {
+            if (b > 0 || a >= gemm.classes || (j == 0 && gemm.lacks_first_tap(a))) continue;
+            if (j == gemm.taps - 1 && plane >= gemm.full_planes) continue;
             const std::int64_t e =
-                form.source_stride * (pos + j * form.tap_step) + plane * form.source_plane_step + form.source_origin;
-            if (e >= 0 && e < form.source_length) sum += static_cast<double>(e + 1);
+                gemm.source_stride * (pos + j * gemm.tap_step) + plane * gemm.source_plane_step + gemm.source_origin;
+            if (e >= 0 && e < gemm.source_length) sum += static_cast<double>(e + 1);
           }
         out[t].first += sum;
         ++out[t].second;

@@ -41,9 +41,9 @@ double filled(double blocks, const GpuRates& rates) { return std::min(1.0, std::
 /// By the kernels' own choice of a tile.
 double direct_gather_seconds(const ConvProblem& p, ConvDirection direction, const GpuRates& rates) {
   constexpr double kClock = 1.75e9, kSms = 132, kRate = GpuRates{}.ffma;  // of the GPU that the estimate was fitted on
-  const TapGemm form = make_tap_gemm(p, direction);
-  const direct::Choice choice = direct::choose(direct::kTiles32, form, rates.sm_count, true);
-  const double cycles = direct::estimate_cycles(form, direct::kTiles32[choice.tile], choice.slices, rates.sm_count);
+  const TapGemm gemm = make_tap_gemm(p, direction);
+  const direct::Choice choice = direct::choose(direct::kTiles32, gemm, rates.sm_count, true);
+  const double cycles = direct::estimate_cycles(gemm, direct::kTiles32[choice.tile], choice.slices, rates.sm_count);
   const double slower = kRate * rates.sm_count / kSms / rates.ffma;
   return std::max(slower * cycles / kClock, tensor_bytes(p) / (0.7 * rates.bandwidth)) + rates.launch;
 }
@@ -166,8 +166,8 @@ std::optional<double> tensor_core_known_seconds(const ConvProblem& problem, Conv
   const DeviceProperties& gpu = properties(device);
   if (tensor_core::uses_mma(gpu.arch())) return std::nullopt;
   if (direction == ConvDirection::wgrad)
-    return tensor_core::wgrad_seconds(problem, precision, gpu.sm_count, gpu.shared_bytes_per_block);
-  const auto chosen = tensor_core::chosen_form({problem, direction, precision}, device);
+    return tensor_core::wgrad_cost(problem, precision, gpu.sm_count, gpu.shared_bytes_per_block);
+  const auto chosen = tensor_core::chosen_kernel({problem, direction, precision}, device);
   return chosen ? std::optional(chosen->seconds + kWrittenWeights) : std::nullopt;
 }
 

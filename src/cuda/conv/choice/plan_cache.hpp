@@ -12,7 +12,7 @@
 
 namespace polyphase::cuda {
 
-/// What every choice of an algorithm, a form or a plan depends on.
+/// What every choice of an algorithm, a kernel or a plan depends on.
 struct ChoiceKey {
   ConvProblem problem;
   ConvDirection direction;

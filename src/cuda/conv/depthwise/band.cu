@@ -55,15 +55,15 @@ Stages stages_of(const ConvProblem& p, ConvDirection direction, std::int64_t dep
   return {direction == ConvDirection::dgrad && p.C_out > p.G ? kBandStages : 1, chunks, aligned};
 }
 
-/// Slices of `items` for each of `owners`. `resident` blocks run at once, and two thirds of them are as fast: what fills these
-/// two thirds, the GPU once, twice, ... or four times, whichever takes the least time, the fewest of equals.
-std::int64_t slices_of(std::int64_t owners, std::int64_t items, std::int64_t resident) {
+/// Slices of `items` for each of `owners`. `stationary` blocks run at once, and two thirds of them are as fast: what fills
+/// these two thirds, the GPU once, twice, ... or four times, whichever takes the least time, the fewest of equals.
+std::int64_t slices_of(std::int64_t owners, std::int64_t items, std::int64_t stationary) {
   std::int64_t best = 0;
   double best_time = 0;
-  for (const std::int64_t blocks : {resident * 2 / 3, resident, 2 * resident, 3 * resident, 4 * resident}) {
+  for (const std::int64_t blocks : {stationary * 2 / 3, stationary, 2 * stationary, 3 * stationary, 4 * stationary}) {
     const std::int64_t slices = std::clamp<std::int64_t>(blocks / owners, 1, items);
-    const std::int64_t full = owners * slices / resident, rest = owners * slices % resident;
-    const double last = rest == 0 ? 0 : std::max(0.65, static_cast<double>(rest) / static_cast<double>(resident));
+    const std::int64_t full = owners * slices / stationary, rest = owners * slices % stationary;
+    const double last = rest == 0 ? 0 : std::max(0.65, static_cast<double>(rest) / static_cast<double>(stationary));
     const double time = (static_cast<double>(full) + last) * static_cast<double>(divide_up(items, slices));
     if (best == 0 || time < 0.98 * best_time) best = slices, best_time = time;
   }
@@ -131,8 +131,9 @@ std::optional<BandPlan> make_band_plan(const ConvProblem& p, ConvDirection direc
     const bool alike = p.N == 1 || (p.C_in * p.L_in % kChunk == 0 && p.C_out * p.L_out % kChunk == 0);
     const std::int64_t units = alike ? 1 : p.N, unit_tiles = alike ? p.N * tiles : tiles;
     plan.shared_bytes = std::max(plan.shared_bytes, plan.threads / 32 * 16 * plan.depth * 8 * 4);
-    const std::int64_t resident = std::min(kSharedOfSm / (plan.shared_bytes + 1024), kBandWgradBlocks * kBandThreads / threads);
-    const std::int64_t unit_slices = slices_of(p.C_out * units, unit_tiles, resident * sm_count);
+    const std::int64_t stationary =
+        std::min(kSharedOfSm / (plan.shared_bytes + 1024), kBandWgradBlocks * kBandThreads / threads);
+    const std::int64_t unit_slices = slices_of(p.C_out * units, unit_tiles, stationary * sm_count);
     plan.unit_tiles = static_cast<int>(unit_tiles);
     plan.slices = static_cast<int>(units * unit_slices);
     plan.by_slices = divide(plan.slices), plan.by_unit_slices = divide(unit_slices);

@@ -24,29 +24,29 @@ __device__ __forceinline__ int misalignment(const T* pointer, int unit) {
 /// kCount neighbouring words of shared memory, the first at a multiple of kCount (of 16 bytes where that is less).
 template <int kCount, class A>
 __device__ __forceinline__ void put_words(A* to, const A (&values)[kCount]) {
-  constexpr int kWide = kCount * static_cast<int>(sizeof(A)) >= 16 ? kVectorOf<A> : kCount;
-  struct alignas(kWide * sizeof(A)) Pack {
-    A word[kWide];
+  constexpr int kPreconverted = kCount * static_cast<int>(sizeof(A)) >= 16 ? kVectorOf<A> : kCount;
+  struct alignas(kPreconverted * sizeof(A)) Pack {
+    A word[kPreconverted];
   };
 #pragma unroll
-  for (int i = 0; i < kCount; i += kWide) {
+  for (int i = 0; i < kCount; i += kPreconverted) {
     Pack pack;
 #pragma unroll
-    for (int k = 0; k < kWide; ++k) pack.word[k] = values[i + k];
+    for (int k = 0; k < kPreconverted; ++k) pack.word[k] = values[i + k];
     *reinterpret_cast<Pack*>(to + i) = pack;
   }
 }
 template <int kCount, class A>
 __device__ __forceinline__ void get_words(const A* from, A (&values)[kCount]) {
-  constexpr int kWide = kCount * static_cast<int>(sizeof(A)) >= 16 ? kVectorOf<A> : kCount;
-  struct alignas(kWide * sizeof(A)) Pack {
-    A word[kWide];
+  constexpr int kPreconverted = kCount * static_cast<int>(sizeof(A)) >= 16 ? kVectorOf<A> : kCount;
+  struct alignas(kPreconverted * sizeof(A)) Pack {
+    A word[kPreconverted];
   };
 #pragma unroll
-  for (int i = 0; i < kCount; i += kWide) {
+  for (int i = 0; i < kCount; i += kPreconverted) {
     const Pack pack = *reinterpret_cast<const Pack*>(from + i);
 #pragma unroll
-    for (int k = 0; k < kWide; ++k) values[i + k] = pack.word[k];
+    for (int k = 0; k < kPreconverted; ++k) values[i + k] = pack.word[k];
   }
 }
 

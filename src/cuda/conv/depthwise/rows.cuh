@@ -131,8 +131,8 @@ __global__ void __launch_bounds__(32 * kRowWarps, row_blocks(kQuads, kAligned))
 }
 
 template <int kQuads>
-void launch_rows(const ConvProblem& problem, const float* y, const float* w, const float* bias, float* x,
-                 const Epilogue& epilogue, cudaStream_t stream) {
+void launch_stride1(const ConvProblem& problem, const float* y, const float* w, const float* bias, float* x,
+                    const Epilogue& epilogue, cudaStream_t stream) {
   constexpr std::int64_t kMostBlocks = 1 << 20;
   RowsLaunch launch{};
   launch.M = static_cast<int>(problem.channels_out_per_group()), launch.K = static_cast<int>(problem.K);
@@ -154,15 +154,15 @@ inline void rows_dgrad(const ConvProblem& problem, const float* y, const float* 
                        const Epilogue& epilogue, cudaStream_t stream) {
   switch (row_quads(problem)) {
     case 1:
-      return launch_rows<1>(problem, y, w, bias, x, epilogue, stream);
+      return launch_stride1<1>(problem, y, w, bias, x, epilogue, stream);
     case 2:
-      return launch_rows<2>(problem, y, w, bias, x, epilogue, stream);
+      return launch_stride1<2>(problem, y, w, bias, x, epilogue, stream);
     case 3:
-      return launch_rows<3>(problem, y, w, bias, x, epilogue, stream);
+      return launch_stride1<3>(problem, y, w, bias, x, epilogue, stream);
     case 4:
-      return launch_rows<4>(problem, y, w, bias, x, epilogue, stream);
+      return launch_stride1<4>(problem, y, w, bias, x, epilogue, stream);
     default:
-      return launch_rows<5>(problem, y, w, bias, x, epilogue, stream);
+      return launch_stride1<5>(problem, y, w, bias, x, epilogue, stream);
   }
 }
 

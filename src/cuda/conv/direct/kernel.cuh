@@ -26,7 +26,7 @@ namespace polyphase::cuda::direct {
 
 /// Where block number `block` works.
 template <int kTileP, int kTileC>
-__device__ __forceinline__ Place place_of(std::int64_t block, const TapGemm& form, const Steps& steps) {
+__device__ __forceinline__ Place place_of(std::int64_t block, const TapGemm& gemm, const Steps& steps) {
   Place place;
   if (steps.blocks <= 0x7fffffff) {
     const auto index = static_cast<std::uint32_t>(block);
@@ -42,14 +42,14 @@ __device__ __forceinline__ Place place_of(std::int64_t block, const TapGemm& for
     block /= steps.column_tiles;
     place.position = block % steps.position_tiles * kTileP;
     block /= steps.position_tiles;
-    place.g = block % form.G;
-    place.n = block / form.G;
+    place.g = block % gemm.G;
+    place.n = block / gemm.G;
   }
   if (steps.row_pitch > 0) {  // tiles count through all samples
     place.n = place.position / steps.row_pitch;
     place.position -= place.n * steps.row_pitch;
   }
-  place.position += form.position_begin;
+  place.position += gemm.position_begin;
   return place;
 }
 
@@ -68,35 +68,35 @@ __device__ __forceinline__ void copy_rows(const T* __restrict__ from, std::int64
 
 /// Fills source[row][plane][window] of one step; zero outside the rows of the tensor.
 template <class T, class A, int kThreads>
-__device__ __forceinline__ void load_source(const TapGemm& form, const Steps& steps, const Place& place, const Cursor& cursor,
+__device__ __forceinline__ void load_source(const TapGemm& gemm, const Steps& steps, const Place& place, const Cursor& cursor,
                                             const T* __restrict__ global, A* source) {
   const std::int64_t row0 = static_cast<std::int64_t>(cursor.row) * steps.rows;
   const int plane0 = cursor.plane * steps.planes;
-  const std::int64_t u0 = place.position + static_cast<std::int64_t>(cursor.tap) * steps.taps * form.tap_step;
-  const std::int64_t e0 = form.source_stride * u0 + plane0 * form.source_plane_step + form.source_origin;
-  const T* base = global + ((place.n * form.G + place.g) * form.rows + row0) * form.source_length + e0;
+  const std::int64_t u0 = place.position + static_cast<std::int64_t>(cursor.tap) * steps.taps * gemm.tap_step;
+  const std::int64_t e0 = gemm.source_stride * u0 + plane0 * gemm.source_plane_step + gemm.source_origin;
+  const T* base = global + ((place.n * gemm.G + place.g) * gemm.rows + row0) * gemm.source_length + e0;
   const int pitch = steps.planes * steps.window;
-  const int rows = static_cast<int>(min(static_cast<std::int64_t>(steps.rows), form.rows - row0));
-  const int planes = static_cast<int>(min(static_cast<std::int64_t>(steps.planes), form.planes - plane0));
+  const int rows = static_cast<int>(min(static_cast<std::int64_t>(steps.rows), gemm.rows - row0));
+  const int planes = static_cast<int>(min(static_cast<std::int64_t>(steps.planes), gemm.planes - plane0));
   if constexpr (std::is_same_v<T, A>) {
-    if (steps.planes == 1 && form.source_stride == 1 && e0 >= 0 && e0 + steps.window <= form.source_length) {
-      return copy_rows<T, kThreads>(base, form.source_length, rows, steps.window, source);
+    if (steps.planes == 1 && gemm.source_stride == 1 && e0 >= 0 && e0 + steps.window <= gemm.source_length) {
+      return copy_rows<T, kThreads>(base, gemm.source_length, rows, steps.window, source);
     }
   }
   // Offsets from e0 stay within 32 bits: a window of a few hundred positions times the stride.
   const int first = static_cast<int>(max(-e0, static_cast<std::int64_t>(-0x7fffffff)));
-  const int last = static_cast<int>(min(form.source_length - e0, static_cast<std::int64_t>(0x7fffffff)));
+  const int last = static_cast<int>(min(gemm.source_length - e0, static_cast<std::int64_t>(0x7fffffff)));
   for (int i = static_cast<int>(threadIdx.x); i < pitch; i += kThreads) {
     int u = i, plane = 0;
     if (steps.planes > 1) {
       u = static_cast<int>(steps.by_planes.divide(static_cast<std::uint32_t>(i)));
       plane = i - u * steps.planes;
     }
-    const int e = static_cast<int>(form.source_stride) * u + plane * static_cast<int>(form.source_plane_step);
+    const int e = static_cast<int>(gemm.source_stride) * u + plane * static_cast<int>(gemm.source_plane_step);
     const bool inside = e >= first && e < last && plane < planes;
     A* to = source + plane * steps.window + u;
     const T* from = inside ? base + e : global;
-    const std::int64_t advance = inside ? form.source_length : 0;
+    const std::int64_t advance = inside ? gemm.source_length : 0;
     const std::size_t zeros = inside ? 0 : sizeof(A);
 #pragma unroll 4
     for (int r = 0; r < rows; ++r, to += pitch, from += advance) {
@@ -122,19 +122,19 @@ __device__ __forceinline__ void load_weights(const Steps& steps, const A* __rest
 /// The sums of one step. `masked` bits of columns that have no tap in window 0 (their class has one tap less) are skipped
 /// there, so that a non-finite source value never meets a weight that does not exist.
 template <class A, int kTileC, int kThreadP, int kThreadC>
-__device__ __forceinline__ void multiply(const TapGemm& form, const Steps& steps, const Cursor& cursor, const A* source,
+__device__ __forceinline__ void multiply(const TapGemm& gemm, const Steps& steps, const Cursor& cursor, const A* source,
                                          const A* weights, int position, int column, unsigned masked,
                                          A (&sums)[kThreadP][kThreadC]) {
   const int pitch = steps.planes * steps.window;
-  const int taps = min(steps.taps, static_cast<int>(form.taps) - cursor.tap * steps.taps);
+  const int taps = min(steps.taps, static_cast<int>(gemm.taps) - cursor.tap * steps.taps);
   const int rows = static_cast<int>(
-      min(static_cast<std::int64_t>(steps.rows), form.rows - static_cast<std::int64_t>(cursor.row) * steps.rows));
+      min(static_cast<std::int64_t>(steps.rows), gemm.rows - static_cast<std::int64_t>(cursor.row) * steps.rows));
   for (int tap = 0; tap < taps; ++tap) {
     const bool ragged = masked != 0 && cursor.tap == 0 && tap == 0;
-    const bool last = cursor.tap * steps.taps + tap == form.taps - 1;
-    const int planes = min(steps.planes, static_cast<int>(last ? form.full_planes : form.planes) - cursor.plane * steps.planes);
+    const bool last = cursor.tap * steps.taps + tap == gemm.taps - 1;
+    const int planes = min(steps.planes, static_cast<int>(last ? gemm.full_planes : gemm.planes) - cursor.plane * steps.planes);
     for (int plane = 0; plane < planes; ++plane) {
-      const A* x = source + plane * steps.window + tap * static_cast<int>(form.tap_step) + position;
+      const A* x = source + plane * steps.window + tap * static_cast<int>(gemm.tap_step) + position;
       const A* w = weights + (tap * steps.planes + plane) * steps.rows * kTileC + column;
       auto accumulate = [&](auto skip) {
 #pragma unroll(decltype(skip)::value ? 1 : 16 / sizeof(A))
@@ -168,7 +168,7 @@ template <class T, int kTileP, int kTileC, int kThreadP, int kThreadC>
 __global__ void __launch_bounds__(kTileP / kThreadP * (kTileC / kThreadC),
                                   resident_blocks(kTileP / kThreadP * (kTileC / kThreadC),
                                                   kThreadP* kThreadC * sizeof(typename AccumulatorOf<T>::type) / 4))
-    tap_gemm_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ Steps steps,
+    tap_gemm_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ Steps steps,
                     const __grid_constant__ Epilogue epilogue, const T* __restrict__ source,
                     const typename AccumulatorOf<T>::type* __restrict__ packed, const T* __restrict__ bias,
                     T* __restrict__ out) {
@@ -185,16 +185,16 @@ __global__ void __launch_bounds__(kTileP / kThreadP * (kTileC / kThreadC),
   const int count = steps.row_steps * steps.plane_steps * steps.tap_steps;
 
   for (std::int64_t block = blockIdx.x; block < steps.blocks; block += gridDim.x) {
-    if (threadIdx.x == 0) place = place_of<kTileP, kTileC>(block, form, steps);
+    if (threadIdx.x == 0) place = place_of<kTileP, kTileC>(block, gemm, steps);
     __syncthreads();
-    if (epilogue.is_late()) prefetch_late(form, steps, place, kTileP, kTileC, epilogue, out);
+    if (epilogue.has_aux()) prefetch_with_aux(gemm, steps, place, kTileP, kTileC, epilogue, out);
     unsigned masked = 0;
-    if (form.full_classes < form.classes) {
+    if (gemm.full_classes < gemm.classes) {
 #pragma unroll
       for (int c = 0; c < kThreadC; ++c) {
         const auto index = static_cast<std::uint32_t>(place.column + column + c);
         const std::uint32_t a = index - steps.by_classes.divide(index) * steps.by_classes.divisor;
-        masked |= (form.lacks_first_tap(a) ? 1U : 0U) << c;
+        masked |= (gemm.lacks_first_tap(a) ? 1U : 0U) << c;
       }
     }
     A sums[kThreadP][kThreadC] = {};
@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(kTileP / kThreadP * (kTileC / kThreadC),
     auto fetch = [&](int step, A* to) {
       if (step < count) {
         const std::int64_t tile = place.g * steps.column_tiles + place.column / kTileC;
-        load_source<T, A, kThreads>(form, steps, place, ahead, source, to);
+        load_source<T, A, kThreads>(gemm, steps, place, ahead, source, to);
         load_weights<A, kThreads>(steps, packed + (tile * count + step) * steps.weight_words, to + steps.source_words);
         ahead.advance(steps);
       }
@@ -215,20 +215,20 @@ __global__ void __launch_bounds__(kTileP / kThreadP * (kTileC / kThreadC),
       __syncthreads();  // this step's stage is filled, and everybody has left the stage that is filled next
       fetch(step + kStages - 1, stages + (stage == 0 ? kStages - 1 : stage - 1) * stage_words);
       const A* from = stages + stage * stage_words;
-      multiply<A, kTileC, kThreadP, kThreadC>(form, steps, now, from, from + steps.source_words, position + lane, column,
+      multiply<A, kTileC, kThreadP, kThreadC>(gemm, steps, now, from, from + steps.source_words, position + lane, column,
                                               masked, sums);
       now.advance(steps);
       stage = stage + 1 == kStages ? 0 : stage + 1;
     }
     __syncthreads();  // everybody has left the stages
-    const bool is_active = activate_early<T>(form, steps, place, column, bias, epilogue, sums);
+    const bool is_active = activate_early<T>(gemm, steps, place, column, bias, epilogue, sums);
     const WarpTile<A> own{lane, position, column, stages + warp * kThreadC * sum_pitch(kWarpP)};
 #pragma unroll
     for (int c = 0; c < kThreadC; ++c) {
 #pragma unroll
       for (int p = 0; p < kThreadP; ++p) own.sums[c * sum_pitch(kWarpP) + lane + p * 32] = sums[p][c];
     }
-    store_warp<T, A, kWarpP, kThreadC>(form, steps, place, bias, epilogue, is_active, out, own);
+    store_warp<T, A, kWarpP, kThreadC>(gemm, steps, place, bias, epilogue, is_active, out, own);
     __syncthreads();
   }
 }

@@ -26,16 +26,16 @@ struct Call {
   cudaStream_t stream;
 };
 
-[[nodiscard]] inline std::int64_t packed_words(const TapGemm& form, const Steps& steps) {
-  return form.G * steps.column_tiles * steps.row_steps * steps.plane_steps * steps.tap_steps * steps.weight_words;
+[[nodiscard]] inline std::int64_t packed_words(const TapGemm& gemm, const Steps& steps) {
+  return gemm.G * steps.column_tiles * steps.row_steps * steps.plane_steps * steps.tap_steps * steps.weight_words;
 }
 
 template <class T, class A>
-void pack_weights(const Call<T>& call, const TapGemm& form, const Steps& steps, const Tile& tile, A* packed) {
-  const std::int64_t count = packed_words(form, steps);
+void pack_weights(const Call<T>& call, const TapGemm& gemm, const Steps& steps, const Tile& tile, A* packed) {
+  const std::int64_t count = packed_words(gemm, steps);
   const auto grid = static_cast<unsigned>(std::min<std::int64_t>((count + 255) / 256, 4096));
   const auto pack = [&]<class Index>(Index) {
-    pack_weights_kernel<T, A, Index><<<grid, 256, 0, call.stream>>>(form, steps, call.problem.K, tile.columns,
+    pack_weights_kernel<T, A, Index><<<grid, 256, 0, call.stream>>>(gemm, steps, call.problem.K, tile.columns,
                                                                     call.direction == ConvDirection::forward,
                                                                     static_cast<Index>(count), call.w, packed);
   };
@@ -58,57 +58,57 @@ void launch_blocks(Kernel* kernel, std::int64_t blocks, const Tile& tile, std::s
 }
 
 template <class T, int kTileP, int kTileC, int kThreadP, int kThreadC>
-void launch_general(const Call<T>& call, const TapGemm& form, const Tile& tile) {
+void launch_general(const Call<T>& call, const TapGemm& gemm, const Tile& tile) {
   using A = typename AccumulatorOf<T>::type;
-  const Steps steps = make_steps(form, tile, sizeof(A));
-  const Buffer packed(static_cast<std::size_t>(packed_words(form, steps)) * sizeof(A), call.device);
-  pack_weights(call, form, steps, tile, packed.as<A>());
+  const Steps steps = make_tiling(gemm, tile, sizeof(A));
+  const Buffer packed(static_cast<std::size_t>(packed_words(gemm, steps)) * sizeof(A), call.device);
+  pack_weights(call, gemm, steps, tile, packed.as<A>());
   launch_blocks(tap_gemm_kernel<T, kTileP, kTileC, kThreadP, kThreadC>, steps.blocks, tile,
-                shared_words(tile, steps) * sizeof(A), call.stream, form, steps, call.epilogue, call.source,
+                shared_words(tile, steps) * sizeof(A), call.stream, gemm, steps, call.epilogue, call.source,
                 static_cast<const A*>(packed.as<A>()), call.bias, call.out);
 }
 
 /// By a window of the source, f32 alone: rows 8 to 13 of kTiles32.
-void launch_windows(const Call<float>& call, const TapGemm& form, const Choice& choice);
-/// From one channel, where is_row(form).
-void launch_row(const Call<float>& call, const TapGemm& form);
+void launch_windows(const Call<float>& call, const TapGemm& gemm, const Choice& choice);
+/// From one channel, where is_row(gemm).
+void launch_row(const Call<float>& call, const TapGemm& gemm);
 
 /// The body of gather() for one dtype.
 template <class T>
 void gather_as(const ConvProblem& problem, ConvDirection direction, const T* source, const T* w, const T* bias, T* out,
                const Epilogue& epilogue, int device, cudaStream_t stream, int tile, int slices) {
-  const TapGemm form = make_tap_gemm(problem, direction);
+  const TapGemm gemm = make_tap_gemm(problem, direction);
   const int sms = properties(device).sm_count;
   const Call<T> call{problem, direction, epilogue, source, w, bias, out, device, stream};
   if constexpr (std::is_same_v<T, double>) {
-    const std::size_t i = choose(kTiles64, form, sms, false, tile).tile;
-    if (i == 0) return launch_general<T, 128, 64, 4, 8>(call, form, kTiles64[i]);
-    return launch_general<T, 128, 16, 4, 4>(call, form, kTiles64[i]);
+    const std::size_t i = choose(kTiles64, gemm, sms, false, tile).tile;
+    if (i == 0) return launch_general<T, 128, 64, 4, 8>(call, gemm, kTiles64[i]);
+    return launch_general<T, 128, 16, 4, 4>(call, gemm, kTiles64[i]);
   } else {
     if constexpr (std::is_same_v<T, float>) {
-      if (tile < 0 && is_row(form)) return launch_row(call, form);
+      if (tile < 0 && is_row(gemm)) return launch_row(call, gemm);
     }
-    const Choice choice = choose(kTiles32, form, sms, std::is_same_v<T, float>, tile, slices);
+    const Choice choice = choose(kTiles32, gemm, sms, std::is_same_v<T, float>, tile, slices);
     const Tile& chosen = kTiles32[choice.tile];
     if constexpr (std::is_same_v<T, float>) {
-      if (chosen.body == Body::window) return launch_windows(call, form, choice);
+      if (chosen.body == Body::window) return launch_windows(call, gemm, choice);
     }
     switch (choice.tile) {
       case 0:
-        return launch_general<T, 128, 128, 4, 16>(call, form, chosen);
+        return launch_general<T, 128, 128, 4, 16>(call, gemm, chosen);
       case 1:
       case 2:
-        return launch_general<T, 128, 64, 4, 16>(call, form, chosen);
+        return launch_general<T, 128, 64, 4, 16>(call, gemm, chosen);
       case 3:
-        return launch_general<T, 256, 64, 8, 8>(call, form, chosen);
+        return launch_general<T, 256, 64, 8, 8>(call, gemm, chosen);
       case 4:
-        return launch_general<T, 128, 32, 4, 16>(call, form, chosen);
+        return launch_general<T, 128, 32, 4, 16>(call, gemm, chosen);
       case 5:
-        return launch_general<T, 256, 32, 8, 8>(call, form, chosen);
+        return launch_general<T, 256, 32, 8, 8>(call, gemm, chosen);
       case 6:
-        return launch_general<T, 128, 16, 4, 4>(call, form, chosen);
+        return launch_general<T, 128, 16, 4, 4>(call, gemm, chosen);
       default:
-        return launch_general<T, 512, 4, 4, 4>(call, form, chosen);
+        return launch_general<T, 512, 4, 4, 4>(call, gemm, chosen);
     }
   }
 }

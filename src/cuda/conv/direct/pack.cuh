@@ -58,21 +58,21 @@ __device__ __forceinline__ PackedPlace packed_place(const Steps& steps, int tile
 
 /// packed[i] = the weight that meets it; zero in the padding. Index holds `count` and what the grid steps beyond it.
 template <class T, class A, class Index>
-__global__ void pack_weights_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ Steps steps, std::int64_t K,
+__global__ void pack_weights_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ Steps steps, std::int64_t K,
                                     int tile_columns, bool is_forward, Index count, const T* __restrict__ w,
                                     A* __restrict__ packed) {
-  const std::int64_t out_per_group = is_forward ? form.out_channels : form.rows;
-  const std::int64_t in_per_group = is_forward ? form.rows : form.out_channels;
+  const std::int64_t out_per_group = is_forward ? gemm.out_channels : gemm.rows;
+  const std::int64_t in_per_group = is_forward ? gemm.rows : gemm.out_channels;
   for (Index i = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
        i += static_cast<Index>(gridDim.x) * blockDim.x) {
     const PackedPlace at = packed_place<Index>(steps, tile_columns, i);
     Digits<Index> column{static_cast<Index>(at.column)};  // forward: (channel, class)
-    const std::int64_t a = is_forward ? static_cast<std::int64_t>(column.take(form.classes)) : at.plane;
-    const std::int64_t k = a + (is_forward ? form.taps - 1 - at.window : at.window) * form.phase_classes;
+    const std::int64_t a = is_forward ? static_cast<std::int64_t>(column.take(gemm.classes)) : at.plane;
+    const std::int64_t k = a + (is_forward ? gemm.taps - 1 - at.window : at.window) * gemm.phase_classes;
     const std::int64_t ci = at.g * in_per_group + (is_forward ? at.row : at.column);
     const std::int64_t co = is_forward ? static_cast<std::int64_t>(column.rest) : at.row;
     const bool exists =
-        at.column < form.columns && at.row < form.rows && at.plane < form.planes && at.window < form.taps && k < K;
+        at.column < gemm.columns && at.row < gemm.rows && at.plane < gemm.planes && at.window < gemm.taps && k < K;
     packed[i] = exists ? static_cast<A>(w[(ci * out_per_group + co) * K + k]) : A(0);
   }
 }

@@ -73,54 +73,54 @@ inline constexpr std::array<Tile, 2> kTiles64 = {
 /// Positions from one sample's first to the next's where samples are joined: a row with its halo, in whole quads, so that a
 /// tile may run from one sample into the next. 0 where that does not save a tile in 32: edges of samples within a tile take
 /// time as well.
-[[nodiscard]] inline int joined_pitch(const TapGemm& form, const Tile& tile) {
+[[nodiscard]] inline int joined_pitch(const TapGemm& gemm, const Tile& tile) {
   constexpr std::int64_t kLongest = 1 << 20;
-  if (tile.body != Body::window || form.N == 1) return 0;
-  const std::int64_t pitch = (form.position_count + (form.taps - 1) * form.tap_step + 3) / 4 * 4;
+  if (tile.body != Body::window || gemm.N == 1) return 0;
+  const std::int64_t pitch = (gemm.position_count + (gemm.taps - 1) * gemm.tap_step + 3) / 4 * 4;
   if (pitch > kLongest) return 0;
-  const std::int64_t apart = form.N * ((form.position_count + tile.positions - 1) / tile.positions);
-  return (form.N * pitch + tile.positions - 1) / tile.positions * 33 < apart * 32 ? static_cast<int>(pitch) : 0;
+  const std::int64_t apart = gemm.N * ((gemm.position_count + tile.positions - 1) / tile.positions);
+  return (gemm.N * pitch + tile.positions - 1) / tile.positions * 33 < apart * 32 ? static_cast<int>(pitch) : 0;
 }
 
 /// Tiles of positions of one group, over all samples.
-[[nodiscard]] inline std::int64_t tiles_of_positions(const TapGemm& form, const Tile& tile) {
-  const std::int64_t pitch = joined_pitch(form, tile);
-  if (pitch > 0) return (form.N * pitch + tile.positions - 1) / tile.positions;
-  return form.N * ((form.position_count + tile.positions - 1) / tile.positions);
+[[nodiscard]] inline std::int64_t tiles_of_positions(const TapGemm& gemm, const Tile& tile) {
+  const std::int64_t pitch = joined_pitch(gemm, tile);
+  if (pitch > 0) return (gemm.N * pitch + tile.positions - 1) / tile.positions;
+  return gemm.N * ((gemm.position_count + tile.positions - 1) / tile.positions);
 }
 
 /// Fills in what follows from rows, planes, taps and window.
-inline void finish_steps(const TapGemm& form, const Tile& tile, Steps& steps) {
-  steps.row_steps = static_cast<int>((form.rows + steps.rows - 1) / steps.rows);
-  steps.last_rows = static_cast<int>(form.rows - static_cast<std::int64_t>(steps.row_steps - 1) * steps.rows);
-  steps.plane_steps = static_cast<int>((form.planes + steps.planes - 1) / steps.planes);
-  steps.tap_steps = static_cast<int>((form.taps + steps.taps - 1) / steps.taps);
+inline void finish_steps(const TapGemm& gemm, const Tile& tile, Steps& steps) {
+  steps.row_steps = static_cast<int>((gemm.rows + steps.rows - 1) / steps.rows);
+  steps.last_rows = static_cast<int>(gemm.rows - static_cast<std::int64_t>(steps.row_steps - 1) * steps.rows);
+  steps.plane_steps = static_cast<int>((gemm.planes + steps.planes - 1) / steps.planes);
+  steps.tap_steps = static_cast<int>((gemm.taps + steps.taps - 1) / steps.taps);
   steps.slices = 1;
   steps.slice_steps = steps.row_steps;
-  steps.row_pitch = joined_pitch(form, tile);
+  steps.row_pitch = joined_pitch(gemm, tile);
   steps.by_row_pitch = FastDivide(static_cast<std::uint32_t>(std::max(steps.row_pitch, 1)));
-  steps.position_tiles = tiles_of_positions(form, tile) / (steps.row_pitch > 0 ? 1 : form.N);
-  steps.column_tiles = (form.columns + tile.columns - 1) / tile.columns;
-  steps.blocks = tiles_of_positions(form, tile) * form.G * steps.column_tiles;
+  steps.position_tiles = tiles_of_positions(gemm, tile) / (steps.row_pitch > 0 ? 1 : gemm.N);
+  steps.column_tiles = (gemm.columns + tile.columns - 1) / tile.columns;
+  steps.blocks = tiles_of_positions(gemm, tile) * gemm.G * steps.column_tiles;
   steps.by_planes = FastDivide(static_cast<std::uint32_t>(steps.planes));
-  steps.by_stride = FastDivide(static_cast<std::uint32_t>(form.out_stride));
-  steps.by_gcd = FastDivide(static_cast<std::uint32_t>(form.out_gcd));
-  steps.by_classes = FastDivide(static_cast<std::uint32_t>(form.classes));
+  steps.by_stride = FastDivide(static_cast<std::uint32_t>(gemm.out_stride));
+  steps.by_gcd = FastDivide(static_cast<std::uint32_t>(gemm.out_gcd));
+  steps.by_classes = FastDivide(static_cast<std::uint32_t>(gemm.classes));
   if (steps.blocks <= INT32_MAX) {
     steps.by_column_tiles = FastDivide(static_cast<std::uint32_t>(steps.column_tiles));
     steps.by_position_tiles = FastDivide(static_cast<std::uint32_t>(steps.position_tiles));
-    steps.by_groups = FastDivide(static_cast<std::uint32_t>(form.G));
+    steps.by_groups = FastDivide(static_cast<std::uint32_t>(gemm.G));
   }
 }
 
 /// Cuts gemm_k for the general kernel so that a stage fits. The last resort, one row, plane and tap, fits any problem.
-[[nodiscard]] inline Steps make_steps(const TapGemm& form, const Tile& tile, int word_bytes) {
+[[nodiscard]] inline Steps make_tiling(const TapGemm& gemm, const Tile& tile, int word_bytes) {
   Steps steps{};
   auto set = [&](std::int64_t rows, std::int64_t planes, std::int64_t taps) {
     steps.rows = static_cast<int>(rows);
     steps.planes = static_cast<int>(planes);
     steps.taps = static_cast<int>(taps);
-    std::int64_t window = tile.positions + (taps - 1) * form.tap_step;
+    std::int64_t window = tile.positions + (taps - 1) * gemm.tap_step;
     const std::int64_t spread = std::max<std::int64_t>(1, 32 / planes);  // planes start in different banks
     if (planes > 1) window += (spread - window % 32 + 32) % 32;
     const std::int64_t source_words = (rows * planes * window + 3) / 4 * 4;
@@ -131,60 +131,60 @@ inline void finish_steps(const TapGemm& form, const Tile& tile, Steps& steps) {
     steps.weight_words = static_cast<int>(std::min<std::int64_t>(weight_words, INT32_MAX));
     return fits;
   };
-  std::int64_t taps = form.taps, planes = form.planes;
-  while (taps > 1 && ((taps - 1) * form.tap_step > 2 * tile.positions || !set(1, 1, taps))) taps = (taps + 1) / 2;
+  std::int64_t taps = gemm.taps, planes = gemm.planes;
+  while (taps > 1 && ((taps - 1) * gemm.tap_step > 2 * tile.positions || !set(1, 1, taps))) taps = (taps + 1) / 2;
   while (planes > 1 && !set(1, planes, taps)) planes = (planes + 1) / 2;
-  std::int64_t rows = std::clamp<std::int64_t>(tile.products / (taps * planes), 1, form.rows);
+  std::int64_t rows = std::clamp<std::int64_t>(tile.products / (taps * planes), 1, gemm.rows);
   while (!set(rows, planes, taps) && rows > 1) --rows;
-  rows = (form.rows + (form.rows + rows - 1) / rows - 1) / ((form.rows + rows - 1) / rows);  // steps of equal length
+  rows = (gemm.rows + (gemm.rows + rows - 1) / rows - 1) / ((gemm.rows + rows - 1) / rows);  // steps of equal length
   set(rows, planes, taps);
-  finish_steps(form, tile, steps);
+  finish_steps(gemm, tile, steps);
   return steps;
 }
 
 /// Cuts gemm_k for the window kernel: a step holds all planes and taps of some rows. No rows at all (steps.rows is 0) where
-/// that kernel cannot compute `form`: a class or plane has a tap less than the others, the taps lie apart in a way that is
+/// that kernel cannot compute `gemm`: a class or plane has a tap less than the others, the taps lie apart in a way that is
 /// not built, or a single row does not fit the stage.
-[[nodiscard]] inline Steps make_window_steps(const TapGemm& form, const Tile& tile) {
+[[nodiscard]] inline Steps make_window_steps(const TapGemm& gemm, const Tile& tile) {
   Steps steps{};
-  const bool known_step = form.taps == 1 || form.tap_step <= 3 || form.tap_step % 4 == 0;
-  if (!known_step || form.full_classes < form.classes || form.full_planes < form.planes) return steps;
+  const bool known_step = gemm.taps == 1 || gemm.tap_step <= 3 || gemm.tap_step % 4 == 0;
+  if (!known_step || gemm.full_classes < gemm.classes || gemm.full_planes < gemm.planes) return steps;
   // A piece begins at a quad of the window: four taps of any step, or single taps that are whole quads apart.
-  steps.piece_taps = form.taps > 1 && form.tap_step % 4 == 0 ? 1 : kPieceTaps;
-  const std::int64_t halo = (form.taps - 1) * form.tap_step;
+  steps.piece_taps = gemm.taps > 1 && gemm.tap_step % 4 == 0 ? 1 : kPieceTaps;
+  const std::int64_t halo = (gemm.taps - 1) * gemm.tap_step;
   const std::int64_t budget = tile.stage_bytes / 4;
-  if (halo > 2 * tile.positions || form.taps > budget || form.planes > budget) return steps;
+  if (halo > 2 * tile.positions || gemm.taps > budget || gemm.planes > budget) return steps;
   std::int64_t window = tile.positions + (halo + 3) / 4 * 4;
-  if (form.planes > 1) {  // planes start in different banks
-    const std::int64_t spread = std::max<std::int64_t>(4, 32 / form.planes / 4 * 4);
+  if (gemm.planes > 1) {  // planes start in different banks
+    const std::int64_t spread = std::max<std::int64_t>(4, 32 / gemm.planes / 4 * 4);
     window += (spread - window % 32 + 32) % 32;
   }
-  const std::int64_t row_words = form.planes * (window + form.taps * tile.columns);
+  const std::int64_t row_words = gemm.planes * (window + gemm.taps * tile.columns);
   if (row_words > budget) return steps;
-  std::int64_t rows = std::clamp<std::int64_t>(tile.products / (form.taps * form.planes), 1, budget / row_words);
-  rows = std::min(rows, form.rows);
+  std::int64_t rows = std::clamp<std::int64_t>(tile.products / (gemm.taps * gemm.planes), 1, budget / row_words);
+  rows = std::min(rows, gemm.rows);
   if (rows > 1) rows -= rows % 2;  // the loop over rows is unrolled by two
-  const std::int64_t count = (form.rows + rows - 1) / rows;
-  std::int64_t equal = (form.rows + count - 1) / count;
+  const std::int64_t count = (gemm.rows + rows - 1) / rows;
+  std::int64_t equal = (gemm.rows + count - 1) / count;
   if (equal < rows) equal += equal % 2;
   steps.rows = static_cast<int>(equal);
-  steps.planes = static_cast<int>(form.planes);
-  steps.taps = static_cast<int>(form.taps);
+  steps.planes = static_cast<int>(gemm.planes);
+  steps.taps = static_cast<int>(gemm.taps);
   steps.window = static_cast<int>(window);
-  steps.source_words = static_cast<int>(equal * form.planes * window);
-  steps.weight_words = static_cast<int>(equal * form.planes * form.taps * tile.columns);
-  finish_steps(form, tile, steps);
+  steps.source_words = static_cast<int>(equal * gemm.planes * window);
+  steps.weight_words = static_cast<int>(equal * gemm.planes * gemm.taps * tile.columns);
+  finish_steps(gemm, tile, steps);
   return steps;
 }
 
 /// Whether the window kernel can copy the source by quads: its rows and planes lie at multiples of 16 bytes. If so, moves the
 /// first position back so that every tile's window begins at a quad; the added positions lie before the first output.
-inline bool shift_to_quads(TapGemm& form, const void* source) {
-  const bool rows_aligned = reinterpret_cast<std::uintptr_t>(source) % 16 == 0 && form.source_length % 4 == 0;
-  if (!rows_aligned || form.planes != 1 || form.source_stride != 1) return false;
-  const std::int64_t shift = ((form.position_begin + form.source_origin) % 4 + 4) % 4;
-  form.position_begin -= shift;
-  form.position_count += shift;
+inline bool shift_to_quads(TapGemm& gemm, const void* source) {
+  const bool rows_aligned = reinterpret_cast<std::uintptr_t>(source) % 16 == 0 && gemm.source_length % 4 == 0;
+  if (!rows_aligned || gemm.planes != 1 || gemm.source_stride != 1) return false;
+  const std::int64_t shift = ((gemm.position_begin + gemm.source_origin) % 4 + 4) % 4;
+  gemm.position_begin -= shift;
+  gemm.position_count += shift;
   return true;
 }
 
@@ -209,54 +209,54 @@ struct Choice {
 };
 
 /// Elements that are written.
-[[nodiscard]] inline double output_elements(const TapGemm& form) {
-  return static_cast<double>(form.N * form.G) * static_cast<double>(form.out_channels) * static_cast<double>(form.out_length);
+[[nodiscard]] inline double output_elements(const TapGemm& gemm) {
+  return static_cast<double>(gemm.N * gemm.G) * static_cast<double>(gemm.out_channels) * static_cast<double>(gemm.out_length);
 }
 
 inline constexpr int kMostSlices = 16;
 inline constexpr double kPartialBytes = 256.0 * 1024 * 1024;  // the most that partial sums may take
 
-/// Slices that gemm_k may be cut into; 0 where `tile` cannot compute `form` at all.
-[[nodiscard]] inline int most_slices(const TapGemm& form, const Tile& tile, bool is_f32) {
+/// Slices that gemm_k may be cut into; 0 where `tile` cannot compute `gemm` at all.
+[[nodiscard]] inline int most_slices(const TapGemm& gemm, const Tile& tile, bool is_f32) {
   if (tile.body == Body::general) return 1;
-  const int row_steps = is_f32 ? make_window_steps(form, tile).row_steps : 0;
-  const double bytes = 4 * output_elements(form);
+  const int row_steps = is_f32 ? make_window_steps(gemm, tile).row_steps : 0;
+  const double bytes = 4 * output_elements(gemm);
   return std::min({row_steps, kMostSlices, std::max(1, static_cast<int>(std::min(kPartialBytes / bytes, 100.0)))});
 }
 
 /// Estimated cycles of the GPU: what the fullest SM computes.
-[[nodiscard]] inline double estimate_cycles(const TapGemm& form, const Tile& tile, int slices, int sm_count) {
-  const double blocks = static_cast<double>(form.G) * slices * static_cast<double>(tiles_of_positions(form, tile)) *
-                        static_cast<double>((form.columns + tile.columns - 1) / tile.columns);
-  const double products = static_cast<double>(form.rows * form.planes * form.taps) / slices;
+[[nodiscard]] inline double estimate_cycles(const TapGemm& gemm, const Tile& tile, int slices, int sm_count) {
+  const double blocks = static_cast<double>(gemm.G) * slices * static_cast<double>(tiles_of_positions(gemm, tile)) *
+                        static_cast<double>((gemm.columns + tile.columns - 1) / tile.columns);
+  const double products = static_cast<double>(gemm.rows * gemm.planes * gemm.taps) / slices;
   constexpr double kLanes = 82;  // FFMA lanes of an SM that the first tile keeps busy, of 128
   // Storing, which other blocks of the SM hide the better the more there are; and once, filling the first stages.
   constexpr double kSharedBytes = 227 * 1024, kStoreCycles = 0.45, kBegin = 4000;
-  const double resident = std::max(1.0, std::floor(kSharedBytes / (tile.stages * tile.stage_bytes)));
+  const double stationary = std::max(1.0, std::floor(kSharedBytes / (tile.stages * tile.stage_bytes)));
   const double area = static_cast<double>(tile.positions) * tile.columns;
-  const double block_cycles = area * (products / (kLanes * tile.rate) + kStoreCycles / resident);
+  const double block_cycles = area * (products / (kLanes * tile.rate) + kStoreCycles / stationary);
   const double per_sm = blocks / sm_count < 8 ? std::ceil(blocks / sm_count) : blocks / sm_count;
   const double warps = std::min(16.0, per_sm * tile.threads() / 32);
   const double busy = warps >= 16 ? 1.0 : warps >= 8 ? 0.85 : warps >= 4 ? 0.6 : 0.35;  // few warps do not hide their reads
   double cycles = kBegin + per_sm * block_cycles / busy;
   constexpr double kLaunch = 7000, kBytesPerCycle = 16;  // of one SM
-  if (slices > 1) cycles += kLaunch + 4 * (slices + 1) * output_elements(form) / (sm_count * kBytesPerCycle);
+  if (slices > 1) cycles += kLaunch + 4 * (slices + 1) * output_elements(gemm) / (sm_count * kBytesPerCycle);
   return cycles;
 }
 
 /// The least estimated time; a pure function of the problem and the number of SMs. `tile` and
 /// `slices` are forced where they are given and possible.
 template <std::size_t kCount>
-[[nodiscard]] Choice choose(const std::array<Tile, kCount>& tiles, const TapGemm& form, int sm_count, bool is_f32,
+[[nodiscard]] Choice choose(const std::array<Tile, kCount>& tiles, const TapGemm& gemm, int sm_count, bool is_f32,
                             int tile = -1, int slices = 0) {
   Choice best{0, 1};
   double best_cycles = 1e300;
   const auto forced = static_cast<std::size_t>(tile);
-  const bool is_forced = tile >= 0 && forced < kCount && most_slices(form, tiles[forced], is_f32) > 0;
+  const bool is_forced = tile >= 0 && forced < kCount && most_slices(gemm, tiles[forced], is_f32) > 0;
   for (std::size_t i = is_forced ? forced : 0; i < (is_forced ? forced + 1 : kCount); ++i) {
-    const int most = most_slices(form, tiles[i], is_f32);
+    const int most = most_slices(gemm, tiles[i], is_f32);
     for (int s = slices > 0 ? std::min(slices, most) : 1; s >= 1 && s <= most; ++s) {
-      const double cycles = estimate_cycles(form, tiles[i], s, sm_count);
+      const double cycles = estimate_cycles(gemm, tiles[i], s, sm_count);
       if (cycles < best_cycles) best_cycles = cycles, best = {i, s};
       if (slices > 0) break;
     }

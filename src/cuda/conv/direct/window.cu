@@ -7,23 +7,23 @@ namespace polyphase::cuda::direct {
 namespace {
 
 template <int kGroups, int kThreadC, int kWarps>
-void launch_window(const Call<float>& call, TapGemm form, const Tile& tile, int slices) {
-  const bool by_quads = shift_to_quads(form, call.source);
-  Steps steps = make_window_steps(form, tile);
+void launch_window(const Call<float>& call, TapGemm gemm, const Tile& tile, int slices) {
+  const bool by_quads = shift_to_quads(gemm, call.source);
+  Steps steps = make_window_steps(gemm, tile);
   split_steps(steps, slices);
-  const Buffer packed(static_cast<std::size_t>(packed_words(form, steps)) * sizeof(float), call.device);
-  pack_weights(call, form, steps, tile, packed.as<float>());
+  const Buffer packed(static_cast<std::size_t>(packed_words(gemm, steps)) * sizeof(float), call.device);
+  pack_weights(call, gemm, steps, tile, packed.as<float>());
   auto run = [&](const Epilogue& epilogue, const float* bias, float* out) {
     launch_blocks(window_kernel<kGroups, kThreadC, kWarps>, steps.blocks * steps.slices, tile,
-                  shared_words(tile, steps) * sizeof(float), call.stream, form, steps, epilogue, by_quads, tile.stages,
+                  shared_words(tile, steps) * sizeof(float), call.stream, gemm, steps, epilogue, by_quads, tile.stages,
                   call.source, static_cast<const float*>(packed.as<float>()), bias, out);
   };
   if (steps.slices == 1) return run(call.epilogue, call.bias, call.out);
-  const std::int64_t rows = form.N * form.G * form.out_channels, elements = rows * form.out_length;
+  const std::int64_t rows = gemm.N * gemm.G * gemm.out_channels, elements = rows * gemm.out_length;
   const Buffer partial(static_cast<std::size_t>(steps.slices * elements) * sizeof(float), call.device);
   run({}, nullptr, partial.as<float>());
-  const FastDivide by_length(static_cast<std::uint32_t>(form.out_length));
-  const FastDivide by_channels(static_cast<std::uint32_t>(form.G * form.out_channels));
+  const FastDivide by_length(static_cast<std::uint32_t>(gemm.out_length));
+  const FastDivide by_channels(static_cast<std::uint32_t>(gemm.G * gemm.out_channels));
   const auto grid = static_cast<unsigned>(std::min<std::int64_t>((elements + 255) / 256, 4096));
   add_slices_kernel<<<grid, 256, 0, call.stream>>>(by_length, by_channels, call.epilogue, steps.slices,
                                                    static_cast<int>(elements), partial.as<float>(), call.bias, call.out);
@@ -31,46 +31,46 @@ void launch_window(const Call<float>& call, TapGemm form, const Tile& tile, int 
 }
 
 template <int kQuads>
-void launch_row_of(const Call<float>& call, const TapGemm& form) {
+void launch_row_of(const Call<float>& call, const TapGemm& gemm) {
   constexpr std::int64_t kMostBlocks = 1 << 20;
-  const RowTiles tiles = row_tiles(form);
+  const RowTiles tiles = row_tiles(gemm);
   const auto grid = static_cast<unsigned>(std::min(tiles.blocks, kMostBlocks));
-  const bool wide = reinterpret_cast<std::uintptr_t>(call.out) % 16 == 0 && form.out_length % 4 == 0;
+  const bool wide = reinterpret_cast<std::uintptr_t>(call.out) % 16 == 0 && gemm.out_length % 4 == 0;
   row_kernel<kQuads><<<grid, 32 * kRowWarps, 0, call.stream>>>(
-      form, call.epilogue, tiles, call.direction == ConvDirection::forward, wide, call.source, call.w, call.bias, call.out);
+      gemm, call.epilogue, tiles, call.direction == ConvDirection::forward, wide, call.source, call.w, call.bias, call.out);
   check_launch("conv direct: one channel in");
 }
 
 }  // namespace
 
-void launch_row(const Call<float>& call, const TapGemm& form) {
-  switch (row_quads(form)) {
+void launch_row(const Call<float>& call, const TapGemm& gemm) {
+  switch (row_quads(gemm)) {
     case 1:
-      return launch_row_of<1>(call, form);
+      return launch_row_of<1>(call, gemm);
     case 2:
-      return launch_row_of<2>(call, form);
+      return launch_row_of<2>(call, gemm);
     case 3:
-      return launch_row_of<3>(call, form);
+      return launch_row_of<3>(call, gemm);
     case 4:
-      return launch_row_of<4>(call, form);
+      return launch_row_of<4>(call, gemm);
     default:
-      return launch_row_of<5>(call, form);
+      return launch_row_of<5>(call, gemm);
   }
 }
 
-void launch_windows(const Call<float>& call, const TapGemm& form, const Choice& choice) {
+void launch_windows(const Call<float>& call, const TapGemm& gemm, const Choice& choice) {
   const Tile& tile = kTiles32[choice.tile];
   switch (choice.tile) {
     case 8:
-      return launch_window<2, 8, 8>(call, form, tile, choice.slices);
+      return launch_window<2, 8, 8>(call, gemm, tile, choice.slices);
     case 9:
-      return launch_window<2, 8, 4>(call, form, tile, choice.slices);
+      return launch_window<2, 8, 4>(call, gemm, tile, choice.slices);
     case 10:
-      return launch_window<1, 8, 8>(call, form, tile, choice.slices);
+      return launch_window<1, 8, 8>(call, gemm, tile, choice.slices);
     case 11:
-      return launch_window<2, 8, 2>(call, form, tile, choice.slices);
+      return launch_window<2, 8, 2>(call, gemm, tile, choice.slices);
     default:
-      return launch_window<1, 8, 2>(call, form, tile, choice.slices);
+      return launch_window<1, 8, 2>(call, gemm, tile, choice.slices);
   }
 }
 

@@ -60,23 +60,23 @@ struct JoinedRows {
   std::int64_t first_element;   // of position 0 of a sample
 
   /// Word `plane` of window position u in the first row, or null outside of the tensor.
-  __device__ __forceinline__ const float* at(const TapGemm& form, const Steps& steps, int u, int plane) const {
+  __device__ __forceinline__ const float* at(const TapGemm& gemm, const Steps& steps, int u, int plane) const {
     const auto position = static_cast<std::uint32_t>(begin + u);
     const int m = static_cast<int>(steps.by_row_pitch.divide(position));
     const std::int64_t e =
-        first_element + form.source_stride * (static_cast<int>(position) - m * pitch) + plane * form.source_plane_step;
+        first_element + gemm.source_stride * (static_cast<int>(position) - m * pitch) + plane * gemm.source_plane_step;
     return m < samples && e >= 0 && e < length ? first + m * sample + e : nullptr;
   }
 };
 
 /// copy_quads for a tile that runs through several samples.
 template <int kWarps>
-__device__ __forceinline__ void copy_joined_quads(const TapGemm& form, const Steps& steps, const JoinedRows& joined,
+__device__ __forceinline__ void copy_joined_quads(const TapGemm& gemm, const Steps& steps, const JoinedRows& joined,
                                                   const float* __restrict__ any, int rows, float* source) {
   const int warp = static_cast<int>(threadIdx.x) >> 5, lane = static_cast<int>(threadIdx.x) & 31;
 #pragma unroll 1
   for (int u = 4 * lane; u < steps.window; u += 128) {
-    const float* from = joined.at(form, steps, u, 0);
+    const float* from = joined.at(gemm, steps, u, 0);
     const bool inside = from != nullptr;
     const std::int64_t advance = inside ? kWarps * joined.length : 0;
     from = inside ? from + warp * joined.length : any;
@@ -89,13 +89,13 @@ __device__ __forceinline__ void copy_joined_quads(const TapGemm& form, const Ste
 
 /// load_source for such a tile: source[row][plane][window] word by word.
 template <int kThreads>
-__device__ __forceinline__ void copy_joined_words(const TapGemm& form, const Steps& steps, const JoinedRows& joined,
+__device__ __forceinline__ void copy_joined_words(const TapGemm& gemm, const Steps& steps, const JoinedRows& joined,
                                                   const float* __restrict__ any, int rows, float* source) {
   const int pitch = steps.planes * steps.window;
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < pitch; i += kThreads) {
     const int u = static_cast<int>(steps.by_planes.divide(static_cast<std::uint32_t>(i))), plane = i - u * steps.planes;
-    const float* from = joined.at(form, steps, u, plane);
+    const float* from = joined.at(gemm, steps, u, plane);
     const bool inside = from != nullptr;
     const std::int64_t advance = inside ? joined.length : 0;
     if (!inside) from = any;
@@ -156,25 +156,25 @@ struct WindowBlock {
 };
 
 template <int kTileP, int kTileC>
-__device__ __forceinline__ WindowBlock window_block(const TapGemm& form, const Steps& steps, std::int64_t block,
+__device__ __forceinline__ WindowBlock window_block(const TapGemm& gemm, const Steps& steps, std::int64_t block,
                                                     const float* source, const float* packed, float* out) {
   const std::int64_t slice = steps.slices > 1 ? block / steps.blocks : 0;
-  const Place place = place_of<kTileP, kTileC>(block - slice * steps.blocks, form, steps);
-  const std::int64_t e0 = place.position + form.source_origin;
+  const Place place = place_of<kTileP, kTileC>(block - slice * steps.blocks, gemm, steps);
+  const std::int64_t e0 = place.position + gemm.source_origin;
   const std::int64_t tile = place.g * steps.column_tiles + place.column / kTileC;
   const int first = static_cast<int>(slice) * steps.slice_steps;
-  const float* rows = source + (place.n * form.G + place.g) * form.rows * form.source_length;
-  const int begin = static_cast<int>(place.position - form.position_begin),
-            left = static_cast<int>(min(form.N - place.n, std::int64_t{1} << 20));
+  const float* rows = source + (place.n * gemm.G + place.g) * gemm.rows * gemm.source_length;
+  const int begin = static_cast<int>(place.position - gemm.position_begin),
+            left = static_cast<int>(min(gemm.N - place.n, std::int64_t{1} << 20));
   const int samples = steps.row_pitch > 0 ? min(left, (begin + kTileP - 1) / steps.row_pitch + 1) : 1;
   return {place,
           rows + e0,
-          {rows, form.G * form.rows * form.source_length, form.source_length, begin, steps.row_pitch, left,
-           form.source_stride * form.position_begin + form.source_origin},
+          {rows, gemm.G * gemm.rows * gemm.source_length, gemm.source_length, begin, steps.row_pitch, left,
+           gemm.source_stride * gemm.position_begin + gemm.source_origin},
           samples,
           packed + tile * steps.row_steps * steps.weight_words,
-          out + slice * form.N * form.G * form.out_channels * form.out_length,
-          quads_inside(e0, form.source_length, steps.window / 4),
+          out + slice * gemm.N * gemm.G * gemm.out_channels * gemm.out_length,
+          quads_inside(e0, gemm.source_length, steps.window / 4),
           first,
           min(first + steps.slice_steps, steps.row_steps)};
 }
@@ -184,7 +184,7 @@ __device__ __forceinline__ WindowBlock window_block(const TapGemm& form, const S
 /// arrays of partial sums.
 template <int kGroups, int kThreadC, int kWarps>
 __global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
-    window_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ Steps steps,
+    window_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ Steps steps,
                   const __grid_constant__ Epilogue epilogue, bool by_quads, int stage_count, const float* __restrict__ source,
                   const float* __restrict__ packed, const float* __restrict__ bias, float* __restrict__ out) {
   constexpr int kTileP = 128 * kGroups, kTileC = kThreadC * kWarps, kThreadP = 4 * kGroups, kThreads = 32 * kWarps;
@@ -198,31 +198,31 @@ __global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
   auto rows_of = [&](int step) { return step + 1 < steps.row_steps ? steps.rows : steps.last_rows; };
 
   for (std::int64_t block = blockIdx.x; block < steps.blocks * steps.slices; block += gridDim.x) {
-    if (threadIdx.x == 0) at = window_block<kTileP, kTileC>(form, steps, block, source, packed, out);
+    if (threadIdx.x == 0) at = window_block<kTileP, kTileC>(gemm, steps, block, source, packed, out);
     __syncthreads();
     auto fetch = [&](int step, float* to) {
       if (step < at.end_step) {
         if (at.samples > 1) {
           JoinedRows joined = at.joined;
-          joined.first += step * (steps.rows * form.source_length);
+          joined.first += step * (steps.rows * gemm.source_length);
           if (by_quads) {
-            copy_joined_quads<kWarps>(form, steps, joined, source, rows_of(step), to);
+            copy_joined_quads<kWarps>(gemm, steps, joined, source, rows_of(step), to);
           } else {
-            copy_joined_words<kThreads>(form, steps, joined, source, rows_of(step), to);
+            copy_joined_words<kThreads>(gemm, steps, joined, source, rows_of(step), to);
           }
         } else if (by_quads) {
-          copy_quads<kGroups, kWarps>(source, at.rows + step * (steps.rows * form.source_length), form.source_length,
+          copy_quads<kGroups, kWarps>(source, at.rows + step * (steps.rows * gemm.source_length), gemm.source_length,
                                       rows_of(step), steps.window, at.quads, to);
         } else {
           Cursor cursor;
           cursor.row = step;
-          load_source<float, float, kThreads>(form, steps, at.place, cursor, source, to);
+          load_source<float, float, kThreads>(gemm, steps, at.place, cursor, source, to);
         }
         load_weights<float, kThreads>(steps, at.weights + std::int64_t{step} * steps.weight_words, to + steps.source_words);
       }
       __pipeline_commit();
     };
-    if (epilogue.is_late()) prefetch_late(form, steps, at.place, kTileP, kTileC, epilogue, at.out, at.samples);
+    if (epilogue.has_aux()) prefetch_with_aux(gemm, steps, at.place, kTileP, kTileC, epilogue, at.out, at.samples);
     float sums[kThreadP][kThreadC] = {};
     for (int i = 0; i + 1 < stage_count; ++i) fetch(at.first_step + i, stages + i * stage_words);
     int stage = 0;  // in words
@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
       const float* w = stages + stage + steps.source_words + column;
       const int rows = steps.planes * rows_of(step);
       const int piece_words = steps.piece_taps * steps.rows * steps.planes * kTileC;
-      const int apart = static_cast<int>(form.tap_step);
+      const int apart = static_cast<int>(gemm.tap_step);
       if (steps.piece_taps == 1) {
         for (int tap = 0; tap < steps.taps; ++tap, x += apart, w += piece_words)
           multiply_piece<1, 1, kTileC>(x, w, rows, steps.window, sums);
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
       stage = stage == last_stage ? 0 : stage + stage_words;
     }
     __syncthreads();  // everybody has left the stages
-    const bool is_active = activate_early<float>(form, steps, at.place, column, bias, epilogue, sums);
+    const bool is_active = activate_early<float>(gemm, steps, at.place, column, bias, epilogue, sums);
     const WarpTile<float> own{lane, 0, column, stages + column * sum_pitch(kTileP)};
 #pragma unroll
     for (int c = 0; c < kThreadC; ++c) {
@@ -258,7 +258,7 @@ __global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
         *reinterpret_cast<float4*>(own.sums + c * sum_pitch(kTileP) + 128 * g + 4 * lane) = quad;
       }
     }
-    store_warp<float, float, kTileP, kThreadC>(form, steps, at.place, bias, epilogue, is_active, at.out, own, at.samples);
+    store_warp<float, float, kTileP, kThreadC>(gemm, steps, at.place, bias, epilogue, is_active, at.out, own, at.samples);
     __syncthreads();
   }
 }

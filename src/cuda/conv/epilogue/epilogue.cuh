@@ -37,20 +37,20 @@ struct Epilogue {
   std::int64_t derivative = 0;
 
   /// Whether stores need more than apply() or activate().
-  [[nodiscard]] constexpr bool is_late() const { return residual != 0 || before != 0 || derivative != 0; }
-  /// Whether two things are read beside an output.
+  [[nodiscard]] constexpr bool has_aux() const { return residual != 0 || before != 0 || derivative != 0; }
+  /// Whether there are two aux operands: tensors that are read at the output's place, a residual and what gives a derivative.
   [[nodiscard]] constexpr bool has_both() const { return residual != 0 && derivative != 0; }
   /// The distance to what is read first: of both the activation's result; 0 where nothing is.
-  [[nodiscard]] constexpr std::int64_t first_beside() const { return derivative != 0 ? derivative : residual; }
-  /// Whether all but what is read beside an output is a few instructions a number.
+  [[nodiscard]] constexpr std::int64_t first_aux() const { return derivative != 0 ? derivative : residual; }
+  /// Whether all but reading the aux operands is a few instructions a number.
   [[nodiscard]] constexpr bool is_light() const {
     return before == 0 && activation != Activation::tanh && activation != Activation::snake;
   }
-  /// Whether LateFinish is all there is to do with a sum.
-  [[nodiscard]] constexpr bool is_light_late() const {
-    return is_late() && is_light() && (derivative != 0 || activation == Activation::none);
+  /// Whether LightAuxFinish is all there is to do with a sum.
+  [[nodiscard]] constexpr bool is_light_aux() const {
+    return has_aux() && is_light() && (derivative != 0 || activation == Activation::none);
   }
-  [[nodiscard]] constexpr bool is_needed() const { return activation != Activation::none || is_late(); }
+  [[nodiscard]] constexpr bool is_needed() const { return activation != Activation::none || has_aux(); }
 
 #ifdef __CUDACC__
   /// All but snake, which needs its channel's parameters: activate().
@@ -99,15 +99,15 @@ struct Epilogue {
 
   /// What lies `distance` bytes from an output's place.
   template <class T>
-  static __device__ __forceinline__ T* beside(const T* to, std::int64_t distance) {
+  static __device__ __forceinline__ T* aux(const T* to, std::int64_t distance) {
     return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(to) + static_cast<std::uintptr_t>(distance));
   }
   /// What is added to the output stored at `to`.
   template <class A, class T>
   __device__ __forceinline__ A added(const T* to) const {
-    return residual != 0 ? static_cast<A>(*beside(to, residual)) : A(0);
+    return residual != 0 ? static_cast<A>(*aux(to, residual)) : A(0);
   }
-  /// What finish() reads beside an output.
+  /// The aux operands that finish() reads.
   template <class A>
   struct Others {
     A added, result;
@@ -115,14 +115,14 @@ struct Epilogue {
   /// That of the output stored at `to`.
   template <class A, class T>
   __device__ __forceinline__ Others<A> others(const T* to) const {
-    return {added<A>(to), derivative != 0 ? static_cast<A>(*beside(to, derivative)) : A(0)};
+    return {added<A>(to), derivative != 0 ? static_cast<A>(*aux(to, derivative)) : A(0)};
   }
   /// The output for an activation's result of T's values, or a gradient through it, and what is added to it.
   template <class T, class A>
   __device__ __forceinline__ T summed(A result, A other) const {
     return static_cast<T>(residual != 0 ? fma(static_cast<A>(scale), result, other) : result);
   }
-  /// The output for `value`, a sum with its bias, and what is read beside it.
+  /// The output for `value`, a sum with its bias, and its aux operands.
   template <class T, class A>
   __device__ __forceinline__ T finished(A value, std::int64_t channel, const Others<A>& other) const {
     const A active =
@@ -132,7 +132,7 @@ struct Epilogue {
   /// The same of the output that goes to `to`, its argument kept. `other` is others(to), read early so that many are under way.
   template <class T, class A>
   __device__ __forceinline__ T finish(A value, std::int64_t channel, T* to, const Others<A>& other) const {
-    if (before != 0) *beside(to, before) = static_cast<T>(value);
+    if (before != 0) *aux(to, before) = static_cast<T>(value);
     return finished<T>(value, channel, other);
   }
   template <class T, class A>
@@ -146,17 +146,17 @@ struct Epilogue {
 /// finished() for a light epilogue whose activation, if it has one, is in the sum or is differentiated: with all it looks at
 /// in registers, one selection and one product with a sum. What is not there is read as what leaves a number as it is.
 template <class T, class A>
-class LateFinish {
+class LightAuxFinish {
  public:
-  __device__ __forceinline__ explicit LateFinish(const Epilogue& epilogue)
+  __device__ __forceinline__ explicit LightAuxFinish(const Epilogue& epilogue)
       : residual_(epilogue.residual),
         derivative_(epilogue.derivative),
         is_relu_(epilogue.activation == Activation::relu),
         slope_(static_cast<A>(epilogue.slope)),
         scale_(epilogue.residual != 0 ? static_cast<A>(epilogue.scale) : A(1)) {}
   __device__ __forceinline__ Epilogue::Others<A> others(const T* to) const {
-    return {residual_ != 0 ? static_cast<A>(*Epilogue::beside(to, residual_)) : A(-0.0),
-            derivative_ != 0 ? static_cast<A>(*Epilogue::beside(to, derivative_)) : A(1)};
+    return {residual_ != 0 ? static_cast<A>(*Epilogue::aux(to, residual_)) : A(-0.0),
+            derivative_ != 0 ? static_cast<A>(*Epilogue::aux(to, derivative_)) : A(1)};
   }
   __device__ __forceinline__ T operator()(A sum, const Epilogue::Others<A>& other) const {
     const A value = static_cast<A>(static_cast<T>(sum));
@@ -182,8 +182,8 @@ __device__ __forceinline__ void finish_stored(const Epilogue& epilogue, T* row, 
     T at[kVector];
   };
   const bool whole = (epilogue.residual | epilogue.before | epilogue.derivative) % 16 == 0;
-  const bool is_light = epilogue.is_light_late();
-  const LateFinish<T, A> light(epilogue);
+  const bool is_light = epilogue.is_light_aux();
+  const LightAuxFinish<T, A> light(epilogue);
   Pack nothing, one;
 #pragma unroll
   for (int i = 0; i < kVector; ++i) nothing.at[i] = static_cast<T>(-0.0F), one.at[i] = static_cast<T>(1.0F);
@@ -194,9 +194,9 @@ __device__ __forceinline__ void finish_stored(const Epilogue& epilogue, T* row, 
     if (whole && at >= 0 && at + kVector <= length) {
       Pack* const to = reinterpret_cast<Pack*>(row + at);
       Pack pack = *to;
-      const Pack other = epilogue.residual != 0 ? *Epilogue::beside(to, epilogue.residual) : nothing;
-      const Pack result = epilogue.derivative != 0 ? *Epilogue::beside(to, epilogue.derivative) : one;
-      if (epilogue.before != 0) *Epilogue::beside(to, epilogue.before) = pack;
+      const Pack other = epilogue.residual != 0 ? *Epilogue::aux(to, epilogue.residual) : nothing;
+      const Pack result = epilogue.derivative != 0 ? *Epilogue::aux(to, epilogue.derivative) : one;
+      if (epilogue.before != 0) *Epilogue::aux(to, epilogue.before) = pack;
       const auto each = [&](const auto& function) {
 #pragma unroll
         for (int i = 0; i < kVector; ++i)

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kFinishThreads)
       const std::int64_t at = piece * kPiece - ahead + (vector * kFinishThreads + static_cast<int>(threadIdx.x)) * kVector;
       T* const to = begin + at;
       if (alike && at >= 0 && at + kVector <= launch.length) {
-        Pack pack = *reinterpret_cast<const Pack*>(Epilogue::beside(to, epilogue.before));
+        Pack pack = *reinterpret_cast<const Pack*>(Epilogue::aux(to, epilogue.before));
 #pragma unroll
         for (int i = 0; i < kVector; ++i)
           pack.at[i] = epilogue.finished<T>(static_cast<A>(pack.at[i]), channel, epilogue.others<A>(to + i));
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kFinishThreads)
 #pragma unroll 1
       for (int i = 0; i < kVector; ++i)
         if (at + i >= 0 && at + i < launch.length)
-          to[i] = epilogue.finished<T>(static_cast<A>(*Epilogue::beside(to + i, epilogue.before)), channel,
+          to[i] = epilogue.finished<T>(static_cast<A>(*Epilogue::aux(to + i, epilogue.before)), channel,
                                        epilogue.others<A>(to + i));
     }
   }

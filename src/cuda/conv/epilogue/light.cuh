@@ -17,7 +17,7 @@ struct LightActivation {
   }
   /// It is there where it is all that there is to do.
   __device__ __forceinline__ explicit LightActivation(const Epilogue& epilogue)
-      : LightActivation(epilogue, !epilogue.is_late() && (epilogue.activation == Activation::relu ||
+      : LightActivation(epilogue, !epilogue.has_aux() && (epilogue.activation == Activation::relu ||
                                                           epilogue.activation == Activation::leaky_relu)) {}
   __device__ __forceinline__ LightActivation(const Epilogue& epilogue, bool is_there_)
       : is_there(is_there_), is_relu(epilogue.activation == Activation::relu), slope(static_cast<float>(epilogue.slope)) {}
@@ -40,10 +40,10 @@ class StoreFinish {
         slope_(epilogue.activation == Activation::leaky_relu ? static_cast<float>(epilogue.slope) : 1.0F),
         scale_(residual_ != 0 ? static_cast<float>(epilogue.scale) : 1.0F) {}
 
-  /// What lies beside the output that goes to `to`: ask early, for many outputs at a time.
+  /// The aux operand of the output that goes to `to`: ask early, for many outputs at a time.
   [[nodiscard]] __device__ __forceinline__ Others others(const T* to) const {
-    return {residual_ != 0 ? static_cast<float>(*Epilogue::beside(to, residual_)) : -0.0F,
-            derivative_ != 0 ? static_cast<float>(*Epilogue::beside(to, derivative_)) : 1.0F};
+    return {residual_ != 0 ? static_cast<float>(*Epilogue::aux(to, residual_)) : -0.0F,
+            derivative_ != 0 ? static_cast<float>(*Epilogue::aux(to, derivative_)) : 1.0F};
   }
   /// What others() gives where nothing is read.
   [[nodiscard]] static __device__ __forceinline__ Others nothing() { return {-0.0F, 1.0F}; }
@@ -69,14 +69,14 @@ enum class FinishPart { all, derivative, residual };
 
 /// StoreFinish of what has one of the two things: a residual or what gives the derivative.
 template <class T>
-class FinishBeside {
+class FinishWithAux {
  public:
-  __device__ __forceinline__ explicit FinishBeside(const Epilogue& epilogue, FinishPart part = FinishPart::all)
+  __device__ __forceinline__ explicit FinishWithAux(const Epilogue& epilogue, FinishPart part = FinishPart::all)
       : finish_(epilogue, part != FinishPart::derivative), adds_(epilogue.residual != 0 && part != FinishPart::derivative) {}
   /// The output, rounded to T.
-  [[nodiscard]] __device__ __forceinline__ float operator()(float sum, float beside) const {
+  [[nodiscard]] __device__ __forceinline__ float operator()(float sum, float aux) const {
     const auto nothing = StoreFinish<T>::nothing();
-    return finish_(sum, {adds_ ? beside : nothing.added, adds_ ? nothing.result : beside});
+    return finish_(sum, {adds_ ? aux : nothing.added, adds_ ? nothing.result : aux});
   }
 
  private:

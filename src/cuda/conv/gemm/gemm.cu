@@ -48,7 +48,7 @@ cublasComputeType_t compute_type(Precision precision) {
 /// The shape of a problem as the pieces see it.
 struct Sizes {
   std::int64_t ci, rows;  // of a group; rows = C_out/G * K
-  std::int64_t halo;      // positions a piece of outputs needs besides its own
+  std::int64_t halo;      // positions a piece of outputs needs in addition to its own
   std::size_t word;       // of the column buffer
 };
 

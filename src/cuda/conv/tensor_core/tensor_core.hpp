@@ -24,7 +24,7 @@ void gather(const ConvProblem& problem, ConvDirection direction, const void* sou
 
 /// Whether the sum with its bias can be told from an output.
 [[nodiscard]] constexpr bool tells_sum(const Epilogue& epilogue) {
-  return !epilogue.is_late() &&
+  return !epilogue.has_aux() &&
          (epilogue.activation == Activation::none || (epilogue.activation == Activation::leaky_relu && epilogue.slope > 0));
 }
 /// Whether gather() applies `epilogue` faster than a launch of its own would, with the bits of launches of their
@@ -37,11 +37,11 @@ void gather(const ConvProblem& problem, ConvDirection direction, const void* sou
 void wgrad(const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w, int device,
            cudaStream_t stream);
 
-struct WgradSteps;
+struct WgradTiling;
 
 /// The same by one of wgrad_candidates() of this problem, precision and device, on sm_90a; x and y begin at multiples of 16
 /// bytes if they did for it.
-void wgrad_by(const WgradSteps& steps, const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w,
+void wgrad_by(const WgradTiling& tiling, const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w,
               int device, cudaStream_t stream);
 
 }  // namespace polyphase::cuda::tensor_core

@@ -50,13 +50,13 @@ TEST_CASE("the model ranks the known cases as they are measured") {
   // 19 million weights: cuBLAS sums them in floats, 214 us against 200 on an H200.
   const ConvProblem dac =
       of_type({.N = 1, .C_in = 1536, .C_out = 768, .L_in = 432, .K = 16, .S = 8, .P_l = 4, .P_r = 4}, DType::bf16);
-  const auto known = cuda::tensor_core::wgrad_seconds(dac, Precision::fp32, 132, 232448);
+  const auto known = cuda::tensor_core::wgrad_cost(dac, Precision::fp32, 132, 232448);
   REQUIRE(known);
   CHECK(*known < seconds(dac, Algorithm::gemm, ConvDirection::wgrad));
   // 42 million weights of ten phases: 564 us against 590.
   const ConvProblem oobleck =
       of_type({.N = 1, .C_in = 2048, .C_out = 1024, .L_in = 215, .K = 20, .S = 10, .P_l = 5, .P_r = 5}, DType::f32);
-  const auto turned = cuda::tensor_core::wgrad_seconds(oobleck, Precision::fp32, 132, 232448);
+  const auto turned = cuda::tensor_core::wgrad_cost(oobleck, Precision::fp32, 132, 232448);
   REQUIRE(turned);
   CHECK(*turned > seconds(oobleck, Algorithm::gemm, ConvDirection::wgrad));
 }
@@ -69,7 +69,7 @@ TEST_CASE("weights that a training step packs count where a layer is small, and 
   const auto is_direct = [&](std::int64_t N, std::int64_t L_in, std::int64_t C_out) {
     const ConvProblem p =
         of_type({.N = N, .C_in = 64, .C_out = C_out, .L_in = L_in, .K = 8, .S = 4, .P_l = 2, .P_r = 2}, DType::f32);
-    const auto forms = cuda::tensor_core::gather_forms({p, ConvDirection::forward, Precision::fp32}, gpu);
+    const auto forms = cuda::tensor_core::gather_kernels({p, ConvDirection::forward, Precision::fp32}, gpu);
     REQUIRE(!forms.empty());
     return seconds(p, Algorithm::direct) < forms.front().seconds + cuda::kWrittenWeights;
   };

@@ -115,19 +115,19 @@ TEST_CASE("joined rows: a sample's pitch holds its positions and their halo, and
   for (const std::int64_t N : {1, 2, 32})
     for (const std::int64_t L_in : {1, 5, 64, 512, 2048, 70000})
       for (const std::int64_t S : {1, 4}) {
-        const cuda::TapGemm form = form_of({.N = N, .C_in = 8, .C_out = 8, .L_in = L_in, .K = 2 * S, .S = S, .P_l = S / 2});
+        const cuda::TapGemm gemm = form_of({.N = N, .C_in = 8, .C_out = 8, .L_in = L_in, .K = 2 * S, .S = S, .P_l = S / 2});
         const cuda::direct::Tile& tile = kTiles32[10];
-        const std::int64_t pitch = cuda::direct::joined_pitch(form, tile);
-        const std::int64_t apart = N * ((form.position_count + tile.positions - 1) / tile.positions);
+        const std::int64_t pitch = cuda::direct::joined_pitch(gemm, tile);
+        const std::int64_t apart = N * ((gemm.position_count + tile.positions - 1) / tile.positions);
         if (pitch == 0) {
-          CHECK(cuda::direct::tiles_of_positions(form, tile) == apart);
+          CHECK(cuda::direct::tiles_of_positions(gemm, tile) == apart);
           continue;
         }
         ++joined;
         CHECK(pitch % 4 == 0);
-        CHECK(pitch >= form.position_count + (form.taps - 1) * form.tap_step);
-        CHECK(cuda::direct::tiles_of_positions(form, tile) < apart);
-        CHECK(cuda::direct::tiles_of_positions(form, tile) * tile.positions >= N * pitch);
+        CHECK(pitch >= gemm.position_count + (gemm.taps - 1) * gemm.tap_step);
+        CHECK(cuda::direct::tiles_of_positions(gemm, tile) < apart);
+        CHECK(cuda::direct::tiles_of_positions(gemm, tile) * tile.positions >= N * pitch);
       }
   CHECK(joined > 4);
   CHECK(cuda::direct::joined_pitch(form_of({.N = 32, .C_in = 8, .C_out = 8, .L_in = 512, .K = 8}), kTiles32[0]) == 0);
@@ -253,32 +253,32 @@ TEST_CASE("the steps of every possible tile hold all of gemm_k and fit their sta
   for (const ConvProblem& p : grid_problems(false))
     for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad})
       for (const cuda::direct::Tile& tile : kTiles32) {
-        const cuda::TapGemm form = cuda::make_tap_gemm(p, direction);
+        const cuda::TapGemm gemm = cuda::make_tap_gemm(p, direction);
         const bool is_window = tile.body == Body::window;
-        if (cuda::direct::most_slices(form, tile, true) == 0) continue;
+        if (cuda::direct::most_slices(gemm, tile, true) == 0) continue;
         const cuda::direct::Steps steps =
-            is_window ? cuda::direct::make_window_steps(form, tile) : cuda::direct::make_steps(form, tile, 4);
+            is_window ? cuda::direct::make_window_steps(gemm, tile) : cuda::direct::make_tiling(gemm, tile, 4);
         CHECK((steps.source_words + steps.weight_words) * 4 <= tile.stage_bytes);
         CHECK(cuda::direct::shared_words(tile, steps) * 4 <= 227 * 1024);
-        CHECK((steps.row_steps - 1) * steps.rows + steps.last_rows == form.rows);
+        CHECK((steps.row_steps - 1) * steps.rows + steps.last_rows == gemm.rows);
         CHECK(steps.last_rows > 0);
-        CHECK(steps.plane_steps * steps.planes >= form.planes);
-        CHECK(steps.tap_steps * steps.taps >= form.taps);
+        CHECK(steps.plane_steps * steps.planes >= gemm.planes);
+        CHECK(steps.tap_steps * steps.taps >= gemm.taps);
       }
 }
 
 TEST_CASE("the window tiles take what they can, nothing else") {
-  const auto steps_of = [](const ConvProblem& p, ConvDirection direction = ConvDirection::forward) {
+  const auto tiling_of = [](const ConvProblem& p, ConvDirection direction = ConvDirection::forward) {
     return cuda::direct::make_window_steps(form_of(p, direction), kTiles32[8]);
   };
   const ConvProblem a{.N = 64, .C_in = 128, .C_out = 128, .L_in = 65536, .K = 3};
-  CHECK(steps_of(a).rows > 0);
-  CHECK(steps_of(a, ConvDirection::dgrad).rows > 0);
-  CHECK(steps_of({.C_in = 32, .C_out = 64, .L_in = 100, .K = 5, .D = 3}).rows > 0);
-  CHECK(steps_of({.C_in = 32, .C_out = 64, .L_in = 100, .K = 16, .S = 8}, ConvDirection::dgrad).rows > 0);
-  CHECK(steps_of({.C_in = 32, .C_out = 64, .L_in = 100, .K = 5, .S = 2}).rows == 0);      // a class lacks a tap
-  CHECK(steps_of({.C_in = 32, .C_out = 64, .L_in = 100, .K = 3, .D = 5}).rows == 0);      // taps five apart
-  CHECK(steps_of({.C_in = 32, .C_out = 64, .L_in = 9999, .K = 3, .D = 4000}).rows == 0);  // a window of which little is used
+  CHECK(tiling_of(a).rows > 0);
+  CHECK(tiling_of(a, ConvDirection::dgrad).rows > 0);
+  CHECK(tiling_of({.C_in = 32, .C_out = 64, .L_in = 100, .K = 5, .D = 3}).rows > 0);
+  CHECK(tiling_of({.C_in = 32, .C_out = 64, .L_in = 100, .K = 16, .S = 8}, ConvDirection::dgrad).rows > 0);
+  CHECK(tiling_of({.C_in = 32, .C_out = 64, .L_in = 100, .K = 5, .S = 2}).rows == 0);      // a class lacks a tap
+  CHECK(tiling_of({.C_in = 32, .C_out = 64, .L_in = 100, .K = 3, .D = 5}).rows == 0);      // taps five apart
+  CHECK(tiling_of({.C_in = 32, .C_out = 64, .L_in = 9999, .K = 3, .D = 4000}).rows == 0);  // a window of which little is used
   const auto chosen = [](const ConvProblem& p, bool is_f32) {
     return kTiles32[cuda::direct::choose(kTiles32, form_of(p), kH200Sms, is_f32).tile].body;
   };
@@ -292,26 +292,26 @@ TEST_CASE("rows at multiples of 16 bytes: every tile's window begins at a quad, 
     for (const std::int64_t P : {0, 1, 2, 5}) {
       const ConvProblem p{.C_in = 2, .C_out = 2, .L_in = 64, .K = K, .P_l = P};
       const cuda::TapGemm before = form_of(p);
-      cuda::TapGemm form = before;
-      CHECK(cuda::direct::shift_to_quads(form, nullptr));
-      CHECK((form.position_begin + form.source_origin) % 4 == 0);
-      CHECK(form.position_begin <= before.position_begin);
-      CHECK(form.position_begin > before.position_begin - 4);
-      CHECK(form.position_begin + form.position_count == before.position_begin + before.position_count);
-      form = before;
-      form.source_length = 63;
-      CHECK(!cuda::direct::shift_to_quads(form, nullptr));
+      cuda::TapGemm gemm = before;
+      CHECK(cuda::direct::shift_to_quads(gemm, nullptr));
+      CHECK((gemm.position_begin + gemm.source_origin) % 4 == 0);
+      CHECK(gemm.position_begin <= before.position_begin);
+      CHECK(gemm.position_begin > before.position_begin - 4);
+      CHECK(gemm.position_begin + gemm.position_count == before.position_begin + before.position_count);
+      gemm = before;
+      gemm.source_length = 63;
+      CHECK(!cuda::direct::shift_to_quads(gemm, nullptr));
     }
 }
 
 TEST_CASE("small N and a long reduction: gemm_k is split until the GPU has work") {
   const ConvProblem dac{.N = 1, .C_in = 1536, .C_out = 768, .L_in = 432, .K = 16, .S = 8, .P_l = 4, .P_r = 4};
   for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
-    const cuda::TapGemm form = form_of(dac, direction);
-    const cuda::direct::Choice choice = cuda::direct::choose(kTiles32, form, kH200Sms, true);
+    const cuda::TapGemm gemm = form_of(dac, direction);
+    const cuda::direct::Choice choice = cuda::direct::choose(kTiles32, gemm, kH200Sms, true);
     CHECK(choice.slices > 1);
-    CHECK(cuda::direct::estimate_cycles(form, kTiles32[choice.tile], choice.slices, kH200Sms) <
-          cuda::direct::estimate_cycles(form, kTiles32[choice.tile], 1, kH200Sms));
+    CHECK(cuda::direct::estimate_cycles(gemm, kTiles32[choice.tile], choice.slices, kH200Sms) <
+          cuda::direct::estimate_cycles(gemm, kTiles32[choice.tile], 1, kH200Sms));
   }
 }
 

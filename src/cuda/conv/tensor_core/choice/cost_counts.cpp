@@ -21,9 +21,9 @@ double number(std::int64_t value) { return static_cast<double>(value); }
 double pieces(std::int64_t size, std::int64_t piece) { return number((size + piece - 1) / piece); }
 
 bool is_16_bits(const ConvProblem& problem) { return problem.dtype == DType::f16 || problem.dtype == DType::bf16; }
-int element_bytes(const FormProblem& asked) { return static_cast<int>(size_of(asked.problem.dtype)); }
+int element_bytes(const KernelProblem& asked) { return static_cast<int>(size_of(asked.problem.dtype)); }
 /// 16-bit numbers that one of the source becomes.
-int parts_of(const FormProblem& asked) {
+int parts_of(const KernelProblem& asked) {
   return asked.problem.dtype == DType::f32 && asked.precision != Precision::tf32 ? 2 : 1;
 }
 /// Products of operands of that many parts: high by high, and the mixed ones.
@@ -33,163 +33,165 @@ int products_of(int parts) { return parts == 2 ? 3 : 1; }
 int place_of(const void* address, std::uintptr_t boundary, int bytes) {
   return static_cast<int>(reinterpret_cast<std::uintptr_t>(address) % boundary) / bytes;
 }
-bool are_aligned(const FormProblem& asked, std::uintptr_t boundary) {
+bool are_aligned(const KernelProblem& asked, std::uintptr_t boundary) {
   return (reinterpret_cast<std::uintptr_t>(asked.source) | reinterpret_cast<std::uintptr_t>(asked.out)) % boundary == 0;
 }
 
 /// Zeros stand in operands where a phase lacks a tap that others have: an infinity of 16 bits would become NaN there.
-bool has_gaps(const FormProblem& asked, const TapGemm& form) {
-  return (form.full_classes < form.classes || form.full_planes < form.planes) &&
+bool has_gaps(const KernelProblem& asked, const TapGemm& gemm) {
+  return (gemm.full_classes < gemm.classes || gemm.full_planes < gemm.planes) &&
          (is_16_bits(asked.problem) || asked.precision == Precision::tf32);
 }
 
 /// One tile: its products, all of so many columns or positions, its numbers in and out; and the channels' tiles.
-struct TileWork {
+struct TileCounts {
   double products, width, converted, stored;
   double column_tiles = 1;
 };
 /// Of the block that has the most tiles.
-FormWork work_of_tiles(double tiles, const TileWork& tile, const FormProblem& asked, const TapGemm& form) {
+CostCounts counts_of_tiles(double tiles, const TileCounts& tile, const KernelProblem& asked, const TapGemm& gemm) {
   const double bytes = element_bytes(asked);
   return {.multiply = tiles * tile.products * tile.width / kColumnsACycle,
           .convert = tiles * tile.converted,
           .store = tiles * tile.stored,
           .tiles = tiles,
           .column_tiles = tile.column_tiles,
-          .read = bytes * number(form.N * form.G * form.rows * form.source_length),
-          .written = bytes * number(form.N * form.G * form.out_channels * form.out_length),
-          .gathers = form.planes > 1,
-          .spreads = form.classes > 1};
+          .read = bytes * number(gemm.N * gemm.G * gemm.rows * gemm.source_length),
+          .written = bytes * number(gemm.N * gemm.G * gemm.out_channels * gemm.out_length),
+          .gathers = gemm.planes > 1,
+          .spreads = gemm.classes > 1};
 }
 /// Blocks keep to their columns.
-double tiles_of_block(const StoredSteps& steps) {
-  return pieces(steps.blocks / steps.weight_tiles, static_cast<std::int64_t>(steps.grid) / steps.weight_tiles);
+double tiles_of_block(const StoredTiling& tiling) {
+  return pieces(tiling.blocks / tiling.weight_tiles, static_cast<std::int64_t>(tiling.grid) / tiling.weight_tiles);
 }
 
-double tiles_of_columns(const Steps& steps, const TapGemm& form) { return number(steps.weight_tiles) / number(form.G); }
+double tiles_of_columns(const Tiling& tiling, const TapGemm& gemm) { return number(tiling.weight_tiles) / number(gemm.G); }
 
-std::optional<FormWork> phases_work(const FormProblem& asked, const TapGemm& form, const DeviceProperties& gpu) {
+std::optional<CostCounts> phased_stride2_counts(const KernelProblem& asked, const TapGemm& gemm, const DeviceProperties& gpu) {
   if (asked.direction != ConvDirection::forward || parts_of(asked) == 2 || !are_aligned(asked, 16)) return std::nullopt;
-  const PhaseSteps steps = best_phase_steps(asked.problem, gpu.sm_count, gpu.shared_bytes_per_block);
-  if (steps.count == 0) return std::nullopt;
-  const double copies = number(steps.grid) / number(steps.weight_tiles);
-  const double tiles = pieces(steps.tiles, static_cast<std::int64_t>(copies) * kPhaseGroups) * kPhaseGroups;
-  const double rows = number(steps.count) * kPhaseRows;
-  const TileWork tile{number(steps.count) * kPhaseDepths * kPhaseClasses * kPhaseTaps, number(steps.channels),
-                      rows * kPhasePositions, number(steps.channels) * kPhaseClasses * kPhasePositions};
-  return work_of_tiles(tiles, tile, asked, form);
+  const Phased2Tiling tiling = best_phased2_tiling(asked.problem, gpu.sm_count, gpu.shared_bytes_per_block);
+  if (tiling.count == 0) return std::nullopt;
+  const double copies = number(tiling.grid) / number(tiling.weight_tiles);
+  const double tiles = pieces(tiling.tiles, static_cast<std::int64_t>(copies) * kPhased2Groups) * kPhased2Groups;
+  const double rows = number(tiling.count) * kPhased2Rows;
+  const TileCounts tile{number(tiling.count) * kPhased2Depths * kPhased2Classes * kPhased2Taps, number(tiling.channels),
+                        rows * kPhased2Positions, number(tiling.channels) * kPhased2Classes * kPhased2Positions};
+  return counts_of_tiles(tiles, tile, asked, gemm);
 }
 
-std::optional<FormWork> units_work(const FormProblem& asked, const TapGemm& form, const DeviceProperties& gpu) {
+std::optional<CostCounts> phased_stride4_counts(const KernelProblem& asked, const TapGemm& gemm, const DeviceProperties& gpu) {
   const bool is_f32 = asked.problem.dtype == DType::f32;
   if (asked.direction != ConvDirection::forward || !are_aligned(asked, 16)) return std::nullopt;
   if (is_f32 && asked.precision != Precision::fp32) return std::nullopt;
-  const UnitSteps steps = units_steps(asked.problem, gpu);
-  if (steps.count == 0) return std::nullopt;
-  const UnitPattern& pattern = kUnitPatterns[steps.pattern];
-  const double columns = is_f32 ? split_unit_columns(pattern) : pattern.columns();
+  const Phased4Tiling tiling = phased_stride4_tiling(asked.problem, gpu);
+  if (tiling.count == 0) return std::nullopt;
+  const Phased4Pattern& pattern = kPhased4Patterns[tiling.pattern];
+  const double columns = is_f32 ? f32_unit_columns(pattern) : pattern.columns();
   // Two warpgroups of 64 units each; what they convert is what each product reads.
-  const TileWork tile{number(steps.count) * kUnitGroups * products_of(parts_of(asked)), columns,
-                      number(steps.count) * kUnitRows * (is_f32 ? kSplitUnitWidth : kUnitWidth),
-                      number(is_f32 ? kSplitUnitColumns : kUnitColumns) * kUnitPositions};
-  return work_of_tiles(pieces(steps.turns, gpu.sm_count), tile, asked, form);
+  const TileCounts tile{number(tiling.count) * kPhased4Groups * products_of(parts_of(asked)), columns,
+                        number(tiling.count) * kPhased4Rows * (is_f32 ? kPhased4F32Width : kPhased4Width),
+                        number(is_f32 ? kPhased4F32Columns : kPhased4Columns) * kPhased4Positions};
+  return counts_of_tiles(pieces(tiling.turns, gpu.sm_count), tile, asked, gemm);
 }
 
-std::optional<FormWork> turned_work(const FormProblem& asked, const TapGemm& form, const DeviceProperties& gpu) {
+std::optional<CostCounts> source_tma_16bit_counts(const KernelProblem& asked, const TapGemm& gemm,
+                                                  const DeviceProperties& gpu) {
   if (!is_16_bits(asked.problem)) return std::nullopt;
-  const TurnedPlace place{place_of(asked.source, 16, 2), place_of(asked.out, 32, 2)};
-  const TurnedSteps steps = make_turned_steps(form, place, gpu.sm_count, gpu.shared_bytes_per_block);
-  if (steps.depths == 0) return std::nullopt;
-  const TileWork tile{number(steps.depths), number(steps.positions), number(steps.rows) * steps.slots,
-                      number(steps.columns) * steps.window};
-  return work_of_tiles(pieces(steps.tiles, steps.grid), tile, asked, form);
+  const Tma16Place place{place_of(asked.source, 16, 2), place_of(asked.out, 32, 2)};
+  const Tma16Tiling tiling = make_tma16_tiling(gemm, place, gpu.sm_count, gpu.shared_bytes_per_block);
+  if (tiling.depths == 0) return std::nullopt;
+  const TileCounts tile{number(tiling.depths), number(tiling.positions), number(tiling.rows) * tiling.slots,
+                        number(tiling.columns) * tiling.window};
+  return counts_of_tiles(pieces(tiling.tiles, tiling.grid), tile, asked, gemm);
 }
 
-std::optional<FormWork> boxes_work(const FormProblem& asked, const TapGemm& form, const DeviceProperties& gpu) {
+std::optional<CostCounts> source_tma_counts(const KernelProblem& asked, const TapGemm& gemm, const DeviceProperties& gpu) {
   if (asked.problem.dtype != DType::f32) return std::nullopt;
   const int parts = parts_of(asked);
-  const BoxesSteps steps =
-      make_boxes_steps(form, boxes_shape_of(parts, asked.source, asked.out), gpu.sm_count, gpu.shared_bytes_per_block);
-  if (steps.count == 0) return std::nullopt;
+  const TmaTiling tiling =
+      make_tma_tiling(gemm, tma_shape_of(parts, asked.source, asked.out), gpu.sm_count, gpu.shared_bytes_per_block);
+  if (tiling.count == 0) return std::nullopt;
   // Of whole rows the low halves are sparse products, which take half the time.
-  const double each = steps.kind == BoxesRows::whole ? 1.5 : 2.0;
-  const double products = steps.depths * (parts == 2 && steps.is_half ? each : products_of(parts));
+  const double each = tiling.kind == TmaRows::whole ? 1.5 : 2.0;
+  const double products = tiling.depths * (parts == 2 && tiling.is_half ? each : products_of(parts));
   // Where each row lies elsewhere, finding its numbers takes as long as converting them.
-  const double finding = steps.load_bits > 0 ? 2 : 1;
-  const TileWork tile{products, kBoxesPositions, finding * number(steps.rows) * (kBoxesPositions + steps.halo),
-                      number(steps.columns) * kBoxesPositions, tiles_of_columns(steps, form)};
-  return work_of_tiles(tiles_of_block(steps), tile, asked, form);
+  const double finding = tiling.load_bits > 0 ? 2 : 1;
+  const TileCounts tile{products, kTmaPositions, finding * number(tiling.rows) * (kTmaPositions + tiling.halo),
+                        number(tiling.columns) * kTmaPositions, tiles_of_columns(tiling, gemm)};
+  return counts_of_tiles(tiles_of_block(tiling), tile, asked, gemm);
 }
 
-std::optional<FormWork> narrow_work(const FormProblem& asked, const TapGemm& form, const DeviceProperties& gpu) {
-  if (is_16_bits(asked.problem) && has_gaps(asked, form)) return std::nullopt;
+std::optional<CostCounts> source_bulk_counts(const KernelProblem& asked, const TapGemm& gemm, const DeviceProperties& gpu) {
+  if (is_16_bits(asked.problem) && has_gaps(asked, gemm)) return std::nullopt;
   const int parts = parts_of(asked), bytes = element_bytes(asked);
-  const NarrowShape shape{parts, bytes, place_of(asked.out, 32, bytes) == 0};
-  const NarrowSteps steps = make_narrow_steps(form, shape, gpu.sm_count, gpu.shared_bytes_per_block);
-  if (steps.count == 0) return std::nullopt;
-  const int products = steps.depths * (steps.is_stacked ? parts : products_of(parts));
-  const TileWork tile{number(products), kNarrowPositions, number(steps.rows) * steps.planes * (kNarrowPositions + steps.halo),
-                      number(steps.columns) * kNarrowPositions, tiles_of_columns(steps, form)};
-  return work_of_tiles(tiles_of_block(steps), tile, asked, form);
+  const BulkShape shape{parts, bytes, place_of(asked.out, 32, bytes) == 0};
+  const BulkTiling tiling = make_bulk_tiling(gemm, shape, gpu.sm_count, gpu.shared_bytes_per_block);
+  if (tiling.count == 0) return std::nullopt;
+  const int products = tiling.depths * (tiling.is_stacked ? parts : products_of(parts));
+  const TileCounts tile{number(products), kBulkPositions, number(tiling.rows) * tiling.planes * (kBulkPositions + tiling.halo),
+                        number(tiling.columns) * kBulkPositions, tiles_of_columns(tiling, gemm)};
+  return counts_of_tiles(tiles_of_block(tiling), tile, asked, gemm);
 }
 
-std::optional<FormWork> rows_work(const FormProblem& asked, const TapGemm& form, const DeviceProperties& gpu) {
-  const RowSteps steps = resident_rows_steps(asked.problem, asked.direction, asked.precision, asked.source, asked.out, gpu);
-  if (steps.count == 0) return std::nullopt;
-  const double products = number(steps.count) * steps.taps * products_of(parts_of(asked)) * steps.positions / 64;
-  const double runs = pieces(form.N * steps.position_tiles, static_cast<std::int64_t>(steps.grid) / steps.weight_tiles);
-  const TileWork tile{products, number(steps.columns), number(steps.count) * steps.rows * steps.positions * steps.taps,
-                      number(steps.columns) * steps.positions, tiles_of_columns(steps, form)};
-  FormWork work = work_of_tiles(runs * steps.run, tile, asked, form);
-  work.spreads = !steps.stores_pairs && steps.store_classes == 0;
+std::optional<CostCounts> stride1_counts(const KernelProblem& asked, const TapGemm& gemm, const DeviceProperties& gpu) {
+  const Stride1Tiling tiling = stride1_tiling(asked.problem, asked.direction, asked.precision, asked.source, asked.out, gpu);
+  if (tiling.count == 0) return std::nullopt;
+  const double products = number(tiling.count) * tiling.taps * products_of(parts_of(asked)) * tiling.positions / 64;
+  const double runs = pieces(gemm.N * tiling.position_tiles, static_cast<std::int64_t>(tiling.grid) / tiling.weight_tiles);
+  const TileCounts tile{products, number(tiling.columns), number(tiling.count) * tiling.rows * tiling.positions * tiling.taps,
+                        number(tiling.columns) * tiling.positions, tiles_of_columns(tiling, gemm)};
+  CostCounts work = counts_of_tiles(runs * tiling.run, tile, asked, gemm);
+  work.spreads = !tiling.stores_pairs && tiling.store_classes == 0;
   return work;
 }
 
-std::optional<FormWork> resident_work(const FormProblem& asked, const TapGemm& form, const DeviceProperties& gpu) {
-  if (is_16_bits(asked.problem) && has_gaps(asked, form)) return std::nullopt;
-  const ResidentSteps steps = resident_steps(asked.problem, asked.direction, asked.precision, asked.source, asked.out, gpu);
-  if (steps.count == 0) return std::nullopt;
-  const double products = number(steps.count) * steps.product_count * products_of(parts_of(asked));
-  const TileWork tile{products, number(steps.positions), number(steps.count) * steps.tile.items * 8,
-                      number(std::min<std::int64_t>(steps.columns, form.columns)) * steps.positions,
-                      tiles_of_columns(steps, form)};
-  return work_of_tiles(tiles_of_block(steps), tile, asked, form);
+std::optional<CostCounts> stationary_counts(const KernelProblem& asked, const TapGemm& gemm, const DeviceProperties& gpu) {
+  if (is_16_bits(asked.problem) && has_gaps(asked, gemm)) return std::nullopt;
+  const StationaryTiling tiling =
+      stationary_tiling(asked.problem, asked.direction, asked.precision, asked.source, asked.out, gpu);
+  if (tiling.count == 0) return std::nullopt;
+  const double products = number(tiling.count) * tiling.product_count * products_of(parts_of(asked));
+  const TileCounts tile{products, number(tiling.positions), number(tiling.count) * tiling.tile.items * 8,
+                        number(std::min<std::int64_t>(tiling.columns, gemm.columns)) * tiling.positions,
+                        tiles_of_columns(tiling, gemm)};
+  return counts_of_tiles(tiles_of_block(tiling), tile, asked, gemm);
 }
 
-std::optional<FormWork> streamed_work(const FormProblem& asked, const TapGemm& form, const DeviceProperties& gpu) {
-  if (has_gaps(asked, form)) return std::nullopt;
-  const auto [steps, shape] = streamed_steps(asked.problem, asked.direction, asked.precision, gpu);
-  if (steps.count == 0) return std::nullopt;
+std::optional<CostCounts> streamed_counts(const KernelProblem& asked, const TapGemm& gemm, const DeviceProperties& gpu) {
+  if (has_gaps(asked, gemm)) return std::nullopt;
+  const auto [tiling, shape] = streamed_tiling(asked.problem, asked.direction, asked.precision, gpu);
+  if (tiling.count == 0) return std::nullopt;
   const double products =
-      number(steps.count) * steps.taps * steps.planes * steps.rows / 16 * products_of(parts_of(asked)) * shape.columns / 64;
-  const TileWork tile{products, number(shape.positions), number(steps.count) * steps.tile.items * shape.vector,
-                      number(shape.columns) * shape.positions, tiles_of_columns(steps, form)};
-  return work_of_tiles(pieces(steps.blocks, steps.grid), tile, asked, form);
+      number(tiling.count) * tiling.taps * tiling.planes * tiling.rows / 16 * products_of(parts_of(asked)) * shape.columns / 64;
+  const TileCounts tile{products, number(shape.positions), number(tiling.count) * tiling.tile.items * shape.vector,
+                        number(shape.columns) * shape.positions, tiles_of_columns(tiling, gemm)};
+  return counts_of_tiles(pieces(tiling.blocks, tiling.grid), tile, asked, gemm);
 }
 
 }  // namespace
 
-std::optional<FormWork> form_work(GatherForm kind, const FormProblem& asked, const DeviceProperties& gpu) {
+std::optional<CostCounts> cost_counts(GatherKernel kind, const KernelProblem& asked, const DeviceProperties& gpu) {
   if (asked.problem.N == 0) return std::nullopt;
-  const TapGemm form = make_tap_gemm(asked.problem, asked.direction);
+  const TapGemm gemm = make_tap_gemm(asked.problem, asked.direction);
   switch (kind) {
-    case GatherForm::phases:
-      return phases_work(asked, form, gpu);
-    case GatherForm::units:
-      return units_work(asked, form, gpu);
-    case GatherForm::turned:
-      return turned_work(asked, form, gpu);
-    case GatherForm::boxes:
-      return boxes_work(asked, form, gpu);
-    case GatherForm::narrow:
-      return narrow_work(asked, form, gpu);
-    case GatherForm::rows:
-      return rows_work(asked, form, gpu);
-    case GatherForm::resident:
-      return resident_work(asked, form, gpu);
-    case GatherForm::streamed:
-      return streamed_work(asked, form, gpu);
-    case GatherForm::wide:
+    case GatherKernel::phased_stride2:
+      return phased_stride2_counts(asked, gemm, gpu);
+    case GatherKernel::phased_stride4:
+      return phased_stride4_counts(asked, gemm, gpu);
+    case GatherKernel::source_tma_16bit:
+      return source_tma_16bit_counts(asked, gemm, gpu);
+    case GatherKernel::source_tma:
+      return source_tma_counts(asked, gemm, gpu);
+    case GatherKernel::source_bulk:
+      return source_bulk_counts(asked, gemm, gpu);
+    case GatherKernel::stride1:
+      return stride1_counts(asked, gemm, gpu);
+    case GatherKernel::stationary:
+      return stationary_counts(asked, gemm, gpu);
+    case GatherKernel::streamed:
+      return streamed_counts(asked, gemm, gpu);
+    case GatherKernel::preconverted:
       break;
   }
   return std::nullopt;

@@ -24,77 +24,78 @@ namespace {
 
 constexpr std::int64_t kLeastChannels = 8;
 
-std::optional<FormCandidate> choose(const FormProblem& asked, int device) {
+std::optional<KernelCandidate> choose(const KernelProblem& asked, int device) {
   const DeviceProperties& gpu = properties(device);
   if (!uses_mma(gpu.arch())) {
-    const std::vector<FormCandidate> all = gather_forms(asked, gpu);
+    const std::vector<KernelCandidate> all = gather_kernels(asked, gpu);
     return all.empty() ? std::nullopt : std::optional(all.front());
   }
-  if (!wide_plan(asked.problem, asked.direction, asked.precision, device)) return std::nullopt;
-  return FormCandidate{GatherForm::wide, 0};
+  if (!preconverted_plan(asked.problem, asked.direction, asked.precision, device)) return std::nullopt;
+  return KernelCandidate{GatherKernel::preconverted, 0};
 }
 
-void wide_by_plan(const Gather& call) {
+void preconverted_by_plan(const Gather& call) {
   const ConvProblem problem = call.problem;
   const ConvDirection direction = call.direction;
   const Precision precision = call.precision;
-  const auto plan = wide_plan(problem, direction, precision, call.device);
+  const auto plan = preconverted_plan(problem, direction, precision, call.device);
   const auto pack = [problem, direction, precision, plan](const void* from, void* to, cudaStream_t on) {
-    wide_pack_weights(problem, direction, precision, *plan, from, to, on);
+    preconverted_pack_weights(problem, direction, precision, *plan, from, to, on);
   };
-  const auto packed = call.weights.packed(wide_weight_key(problem, direction, precision, *plan),
-                                          static_cast<std::size_t>(wide_weight_bytes(*plan)), call.device, call.stream, pack);
-  wide_gather(problem, direction, precision, *plan, call.source, call.weights.data(), packed->as<void>(), call.bias, call.out,
-              call.epilogue, call.device, call.stream);
+  const auto packed =
+      call.weights.packed(preconverted_weight_key(problem, direction, precision, *plan),
+                          static_cast<std::size_t>(preconverted_weight_bytes(*plan)), call.device, call.stream, pack);
+  preconverted_gather(problem, direction, precision, *plan, call.source, call.weights.data(), packed->as<void>(), call.bias,
+                      call.out, call.epilogue, call.device, call.stream);
 }
 
 }  // namespace
 
-std::string_view name_of(GatherForm form) {
-  constexpr std::string_view kNames[] = {"phases", "units", "wide",     "turned",  "boxes",
-                                         "narrow", "rows",  "resident", "streamed"};
-  return kNames[static_cast<int>(form)];
+std::string_view name_of(GatherKernel kernel) {
+  constexpr std::string_view kNames[] = {"phased_stride2", "phased_stride4", "preconverted", "source_tma_16bit", "source_tma",
+                                         "source_bulk",    "stride1",        "stationary",   "streamed"};
+  return kNames[static_cast<int>(kernel)];
 }
 
-std::vector<FormCandidate> gather_forms(const FormProblem& asked, const DeviceProperties& gpu) {
-  std::vector<FormCandidate> all;
-  for (const GatherForm form : kGatherForms)
-    if (const auto seconds = form_seconds(form, asked, gpu)) all.push_back({form, *seconds});
+std::vector<KernelCandidate> gather_kernels(const KernelProblem& asked, const DeviceProperties& gpu) {
+  std::vector<KernelCandidate> all;
+  for (const GatherKernel kernel : kGatherKernels)
+    if (const auto seconds = kernel_cost(kernel, asked, gpu)) all.push_back({kernel, *seconds});
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
   return all;
 }
 
-std::optional<FormCandidate> chosen_form(const FormProblem& asked, int device) {
+std::optional<KernelCandidate> chosen_kernel(const KernelProblem& asked, int device) {
   struct Key {
     ChoiceKey call;
     std::uintptr_t source, out;  // places in a sector
     bool operator==(const Key&) const = default;
   };
-  thread_local Remembered<Key, std::optional<FormCandidate>> remembered;
+  thread_local Remembered<Key, std::optional<KernelCandidate>> remembered;
   const Key key{
       {asked.problem, asked.direction, asked.precision, device}, place_in_sector(asked.source), place_in_sector(asked.out)};
   return remembered.get(key, [&] { return choose(asked, device); });
 }
 
-void gather_by(GatherForm form, const Gather& call) {
-  switch (form) {
-    case GatherForm::phases:
-      return phases_gather(call);
-    case GatherForm::units:
-      return units_gather(call);
-    case GatherForm::wide:
-      return wide_by_plan(call);
-    case GatherForm::turned:
-      return turned_gather(call);
-    case GatherForm::boxes:
-      return boxes_gather(call);
-    case GatherForm::narrow:
-      return narrow_gather(call);
-    case GatherForm::rows:
-      return resident_rows_gather(call);
-    case GatherForm::resident:
-      return resident_gather(call);
-    case GatherForm::streamed:
+void gather_by(GatherKernel kernel, const Gather& call) {
+  switch (kernel) {
+    case GatherKernel::phased_stride2:
+      return phased_stride2_gather(call);
+    case GatherKernel::phased_stride4:
+      return phased_stride4_gather(call);
+    case GatherKernel::preconverted:
+      return preconverted_by_plan(call);
+    case GatherKernel::source_tma_16bit:
+      return source_tma_16bit_gather(call);
+    case GatherKernel::source_tma:
+      return source_tma_gather(call);
+    case GatherKernel::source_bulk:
+      return source_bulk_gather(call);
+    case GatherKernel::stride1:
+      return stride1_gather(call);
+    case GatherKernel::stationary:
+      return stationary_gather(call);
+    case GatherKernel::streamed:
       return streamed_gather(call);
   }
 }
@@ -112,13 +113,13 @@ std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirecti
   const bool is_mma = uses_mma(gpu.arch());
   if (direction == ConvDirection::wgrad)
     return is_mma ? mma_wgrad_problem(problem, precision, gpu.sm_count, shared) : wgrad_problem(problem, gpu.sm_count, shared);
-  if (problem.N == 0 || chosen_form({problem, direction, precision}, device)) return std::nullopt;
+  if (problem.N == 0 || chosen_kernel({problem, direction, precision}, device)) return std::nullopt;
   if (is_mma)
     return concat("no tile of it fits ", shared, " bytes of shared memory, or one sample no workspace of ",
                   conv_workspace_limit(), " bytes");
-  const TapGemm form = make_tap_gemm(problem, direction);
+  const TapGemm gemm = make_tap_gemm(problem, direction);
   const bool is_split = problem.dtype == DType::f32 && precision == Precision::fp32;
-  if (!is_split && (form.full_classes < form.classes || form.full_planes < form.planes))
+  if (!is_split && (gemm.full_classes < gemm.classes || gemm.full_planes < gemm.planes))
     return "a phase lacks a tap that others have, and the zero in its place would turn an infinity into NaN";
   return concat("no tile of it fits ", shared, " bytes of shared memory");
 }
@@ -126,10 +127,10 @@ std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirecti
 void gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights, const void* bias,
             void* out, const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream) {
   if (problem.N == 0) return;
-  const auto chosen = chosen_form({problem, direction, precision, source, out}, device);
+  const auto chosen = chosen_kernel({problem, direction, precision, source, out}, device);
   require<NotImplemented>(chosen.has_value(), "conv tensor_core: expected a problem that can_implement() allows, got ",
                           problem);
-  gather_by(chosen->form, {problem, direction, precision, source, weights, bias, out, epilogue, device, stream});
+  gather_by(chosen->kernel, {problem, direction, precision, source, weights, bias, out, epilogue, device, stream});
 }
 
 }  // namespace polyphase::cuda::tensor_core

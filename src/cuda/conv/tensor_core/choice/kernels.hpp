@@ -1,7 +1,7 @@
 #pragma once
 // Which of its kernels for forward and dgrad Algorithm::tensor_core takes: the one that a model of problem and device says is
-// the fastest. Each kernel is a form. What a form has to do for a problem is counted (FormWork), and how fast it does that was
-// measured once (docs/kernels/tensor_core.md), for all problems alike.
+// the fastest. What a kernel has to do for a problem is counted (CostCounts), and how fast it does that
+// was measured once (docs/kernels/tensor_core.md), for all problems alike.
 
 #include <optional>
 #include <string_view>
@@ -14,15 +14,26 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// tensor_core_NAME.hpp has it, but `rows` is in source_in_registers/stride1/stride1.hpp.
-enum class GatherForm : int { phases, units, wide, turned, boxes, narrow, rows, resident, streamed };
-inline constexpr GatherForm kGatherForms[] = {GatherForm::phases, GatherForm::units,    GatherForm::wide,
-                                              GatherForm::turned, GatherForm::boxes,    GatherForm::narrow,
-                                              GatherForm::rows,   GatherForm::resident, GatherForm::streamed};
-[[nodiscard]] std::string_view name_of(GatherForm form);
+/// Each in a folder of its name.
+enum class GatherKernel : int {
+  phased_stride2,
+  phased_stride4,
+  preconverted,
+  source_tma_16bit,
+  source_tma,
+  source_bulk,
+  stride1,
+  stationary,
+  streamed
+};
+inline constexpr GatherKernel kGatherKernels[] = {
+    GatherKernel::phased_stride2,   GatherKernel::phased_stride4, GatherKernel::preconverted,
+    GatherKernel::source_tma_16bit, GatherKernel::source_tma,     GatherKernel::source_bulk,
+    GatherKernel::stride1,          GatherKernel::stationary,     GatherKernel::streamed};
+[[nodiscard]] std::string_view name_of(GatherKernel kernel);
 
 /// A forward or dgrad. Of the addresses only what they are modulo 32 matters; null is a multiple.
-struct FormProblem {
+struct KernelProblem {
   const ConvProblem& problem;
   ConvDirection direction;
   Precision precision;
@@ -30,8 +41,8 @@ struct FormProblem {
   const void* out = nullptr;
 };
 
-/// What a form does, weights packed. Cycles and numbers are those of the multiprocessor that has the most to do.
-struct FormWork {
+/// What a kernel does, weights packed. Cycles and numbers are those of the multiprocessor that has the most to do.
+struct CostCounts {
   double multiply = 0;  ///< cycles of the tensor cores
   double convert = 0;   ///< numbers of the source that become operands
   double store = 0;     ///< numbers of the output, as they are staged
@@ -42,25 +53,26 @@ struct FormWork {
   bool spreads = false;          ///< outputs of several classes; of rows: such that go through shared memory
 };
 
-/// Nothing where the form has no kernel for the problem on such a GPU, which has wgmma; nor of the wide form, which has
-/// an estimate of its own (wide_candidates()).
-[[nodiscard]] std::optional<FormWork> form_work(GatherForm form, const FormProblem& asked, const DeviceProperties& gpu);
+/// Nothing where the kernel cannot do the problem on such a GPU, which has wgmma; nor of the preconverted kernel, which has
+/// an estimate of its own (preconverted_candidates()).
+[[nodiscard]] std::optional<CostCounts> cost_counts(GatherKernel kernel, const KernelProblem& asked,
+                                                    const DeviceProperties& gpu);
 
-/// The estimated seconds of all its launches, weights packed. Of the wide form those of its fastest plan.
-[[nodiscard]] std::optional<double> form_seconds(GatherForm form, const FormProblem& asked, const DeviceProperties& gpu);
+/// The estimated seconds of all its launches, weights packed. Of the preconverted kernel those of its fastest plan.
+[[nodiscard]] std::optional<double> kernel_cost(GatherKernel kernel, const KernelProblem& asked, const DeviceProperties& gpu);
 
-struct FormCandidate {
-  GatherForm form;
+struct KernelCandidate {
+  GatherKernel kernel;
   double seconds;
 };
-/// Every form that can, the fastest first: a pure function of its arguments and conv_workspace_limit().
-[[nodiscard]] std::vector<FormCandidate> gather_forms(const FormProblem& asked, const DeviceProperties& gpu);
+/// Every kernel that can, the fastest first: a pure function of its arguments and conv_workspace_limit().
+[[nodiscard]] std::vector<KernelCandidate> gather_kernels(const KernelProblem& asked, const DeviceProperties& gpu);
 
-/// The first of them on `device`, on a GPU without wgmma the wide form where it can; remembered, so that asking again costs
-/// less than a launch.
-[[nodiscard]] std::optional<FormCandidate> chosen_form(const FormProblem& asked, int device);
+/// The first of them on `device`, on a GPU without wgmma the preconverted kernel where it can; remembered, so that asking again
+/// costs less than a launch.
+[[nodiscard]] std::optional<KernelCandidate> chosen_kernel(const KernelProblem& asked, int device);
 
-/// gather() of tensor_core.hpp by a form that can.
-void gather_by(GatherForm form, const Gather& call);
+/// gather() of tensor_core.hpp by a kernel that can.
+void gather_by(GatherKernel kernel, const Gather& call);
 
 }  // namespace polyphase::cuda::tensor_core

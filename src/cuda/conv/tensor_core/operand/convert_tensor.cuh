@@ -1,5 +1,5 @@
 #pragma once
-// A whole tensor as an operand of wgmma in global memory, converted once: SourceForm.
+// A whole tensor as an operand of wgmma in global memory, converted once: SourceLayout.
 //
 // Every tap, dilation, plane and alignment is then a start address that is a multiple of 16 bytes, and padding is zeros that
 // are there: the kernel that multiplies copies runs of bytes.
@@ -16,24 +16,24 @@ namespace polyphase::cuda::tensor_core {
 
 /// 16-bit operands. ScaledHalf is Precision::tf32 of numbers that fit: an f16 has tf32's mantissa, and half its bytes.
 template <class T_, ptx::Tensor kType_, int kParts_, bool kScaled_>
-struct WideOperand {
+struct TensorOperand {
   using Source = T_;
   static constexpr ptx::Tensor kType = kType_;
   static constexpr int kParts = kParts_;
   static constexpr bool kScaled = kScaled_;  ///< multiplied by a power of two, so that a half holds it
   static constexpr bool kSplit = kParts_ == 2;
 };
-using WideSplit = WideOperand<float, ptx::Tensor::f16, 2, true>;
-using WideScaled = WideOperand<float, ptx::Tensor::f16, 1, true>;
-using WideHalf = WideOperand<__half, ptx::Tensor::f16, 1, false>;
-using WideBrain = WideOperand<__nv_bfloat16, ptx::Tensor::bf16, 1, false>;
+using TensorSplit = TensorOperand<float, ptx::Tensor::f16, 2, true>;
+using TensorScaled = TensorOperand<float, ptx::Tensor::f16, 1, true>;
+using TensorF16 = TensorOperand<__half, ptx::Tensor::f16, 1, false>;
+using TensorBf16 = TensorOperand<__nv_bfloat16, ptx::Tensor::bf16, 1, false>;
 
 inline constexpr int kSampleBlocksOfSource = 32;
 
 /// What lies before an operand in memory.
 struct OperandHeader {
-  std::uint32_t largest;  ///< of the weights: magnitude, as float bits
-  std::uint32_t faults;   ///< of the weights: as make_operand counts them
+  std::uint32_t largest;        ///< of the weights: magnitude, as float bits
+  std::uint32_t suspect_count;  ///< of the weights: as make_operand counts them
   std::uint32_t unused[30];
   std::uint32_t sample[kSampleBlocksOfSource];  ///< of the source: the largest magnitudes of parts of a sample
 };
@@ -46,14 +46,14 @@ __device__ __forceinline__ int source_exponent(const OperandHeader* header) {
 }
 
 /// How many numbers are too small to be split to 2^-22 of themselves, and kNever where one has no operand at all: beyond the
-/// largest half, or, of any type, infinite or NaN, which a zero beside it would turn into NaN.
+/// largest half, or, of any type, infinite or NaN, which a zero times it would turn into NaN.
 inline constexpr std::uint32_t kNever = 0x80000000U;
 
 /// Eight numbers as the 16 bytes of each part; their faults.
 template <class Operand>
-__device__ __forceinline__ std::uint32_t make_operand(const typename Operand::Source (&v)[kWideRows], float scale,
+__device__ __forceinline__ std::uint32_t make_operand(const typename Operand::Source (&v)[kPreconvertedRows], float scale,
                                                       const SplitRange& range, uint4 (&parts)[Operand::kParts]) {
-  std::uint32_t faults = 0;
+  std::uint32_t suspect_count = 0;
   std::uint32_t word[Operand::kParts][4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -61,7 +61,7 @@ __device__ __forceinline__ std::uint32_t make_operand(const typename Operand::So
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
         const Split split = range.of(v[2 * i + c]);
-        faults = split == Split::never ? faults | kNever : faults + (split == Split::small ? 1U : 0U);
+        suspect_count = split == Split::never ? suspect_count | kNever : suspect_count + (split == Split::small ? 1U : 0U);
       }
       const float a = v[2 * i] * scale, b = v[2 * i + 1] * scale;
       const __half2 high = __floats2half2_rn(a, b);
@@ -75,19 +75,19 @@ __device__ __forceinline__ std::uint32_t make_operand(const typename Operand::So
       const auto low = static_cast<std::uint32_t>(*reinterpret_cast<const std::uint16_t*>(&v[2 * i]));
       const auto high = static_cast<std::uint32_t>(*reinterpret_cast<const std::uint16_t*>(&v[2 * i + 1]));
       constexpr std::uint32_t kInfinity = Operand::kType == ptx::Tensor::f16 ? 0x7c00U : 0x7f80U;
-      if ((low & 0x7fffU) >= kInfinity || (high & 0x7fffU) >= kInfinity) faults = kNever;
+      if ((low & 0x7fffU) >= kInfinity || (high & 0x7fffU) >= kInfinity) suspect_count = kNever;
       word[0][i] = low | high << 16;
     }
   }
 #pragma unroll
   for (int part = 0; part < Operand::kParts; ++part)
     parts[part] = make_uint4(word[part][0], word[part][1], word[part][2], word[part][3]);
-  return faults;
+  return suspect_count;
 }
 
-__device__ __forceinline__ void add_faults(std::uint32_t* to, std::uint32_t faults) {
-  if ((faults & ~kNever) != 0) atomicAdd(to, faults & ~kNever);  // of integers: the order does not matter
-  if ((faults & kNever) != 0) atomicOr(to, kNever);
+__device__ __forceinline__ void add_suspect_count(std::uint32_t* to, std::uint32_t suspect_count) {
+  if ((suspect_count & ~kNever) != 0) atomicAdd(to, suspect_count & ~kNever);  // of integers: the order does not matter
+  if ((suspect_count & kNever) != 0) atomicOr(to, kNever);
 }
 
 inline constexpr int kLargestThreads = 256, kLargestBatch = 8;
@@ -149,9 +149,9 @@ __global__ void __launch_bounds__(kLargestThreads)
 
 /// header->sample of a convolution's whole source and `flag_count` zeros to `flags`, on `stream`, behind the launch before it.
 /// What is launched behind this one may read the source at once, header and flags after wait_for_grid_before().
-inline void sample_source(const TapGemm& form, const float* source, OperandHeader* header, cudaStream_t stream,
+inline void sample_source(const TapGemm& gemm, const float* source, OperandHeader* header, cudaStream_t stream,
                           std::uint32_t* flags = nullptr, std::int64_t flag_count = 0) {
-  const std::int64_t count = form.N * form.G * form.rows * form.source_length, sampled = std::min(count, kSourceSample);
+  const std::int64_t count = gemm.N * gemm.G * gemm.rows * gemm.source_length, sampled = std::min(count, kSourceSample);
   launch_behind(sample_kernel<float>, kSampleBlocksOfSource, kLargestThreads, 0, stream, source, sampled, count / sampled,
                 flag_count, flags, header);
   check_launch("conv tensor_core: scale");
@@ -161,8 +161,8 @@ inline constexpr int kSourceThreads = 256;
 inline constexpr int kSourceItems = 2;  // (place, plane) of a thread
 
 /// Blocks of a launch of source_kernel.
-[[nodiscard]] inline std::int64_t source_blocks(const TapGemm& form, const SourceForm& to) {
-  return form.G * to.row_steps * kWideBlocks *
+[[nodiscard]] inline std::int64_t source_blocks(const TapGemm& gemm, const SourceLayout& to) {
+  return gemm.G * to.row_steps * kPreconvertedBlocks *
          ((to.items() + kSourceThreads * kSourceItems - 1) / (kSourceThreads * kSourceItems));
 }
 
@@ -171,25 +171,26 @@ struct SourceItem {
   std::int64_t from, to;  // elements; vectors of 16 bytes
   std::int64_t flag;
   bool exists;
-  __device__ __forceinline__ SourceItem(const TapGemm& form, const SourceForm& form_to, std::uint32_t g,
+  __device__ __forceinline__ SourceItem(const TapGemm& gemm, const SourceLayout& layout, std::uint32_t g,
                                         std::uint32_t row_block, std::uint32_t item) {
     // Neighbouring threads: neighbouring elements of a row, which with a stride lie in different planes.
-    const std::uint32_t place = form_to.by_planes.divide(item), plane = item - place * form_to.by_planes.divisor;
-    const std::uint32_t tile = form_to.by_places.divide(place), in_tile = place - tile * form_to.by_places.divisor;
-    const std::uint32_t position = tile * static_cast<std::uint32_t>(form_to.tile_positions) + in_tile;
-    const std::uint32_t n = form_to.by_sample.divide(position);
-    const std::uint32_t tap = form_to.taps_apart ? form_to.by_own_planes.divide(plane) : 0,
-                        own_plane = plane - tap * form_to.by_own_planes.divisor;
-    const std::int64_t u = form_to.position_begin + (position - n * form_to.by_sample.divisor) + tap * form.tap_step;
-    const std::int64_t e = form.source_stride * u + own_plane * form.source_plane_step + form.source_origin;
-    exists = n < form.N && e >= 0 && e < form.source_length;
-    const std::int64_t row0 = static_cast<std::int64_t>(row_block) * kWideRows;
-    from = ((static_cast<std::int64_t>(n) * form.G + g) * form.rows + row0) * form.source_length + e;
-    const std::int64_t step = (g * form_to.tiles + tile) * form_to.row_steps + row_block / kWideBlocks;
-    to = ((step * form_to.planes + plane) * form_to.parts * kWideBlocks + row_block % kWideBlocks) * form_to.tile_places +
+    const std::uint32_t place = layout.by_planes.divide(item), plane = item - place * layout.by_planes.divisor;
+    const std::uint32_t tile = layout.by_places.divide(place), in_tile = place - tile * layout.by_places.divisor;
+    const std::uint32_t position = tile * static_cast<std::uint32_t>(layout.tile_positions) + in_tile;
+    const std::uint32_t n = layout.by_sample.divide(position);
+    const std::uint32_t tap = layout.taps_apart ? layout.by_own_planes.divide(plane) : 0,
+                        own_plane = plane - tap * layout.by_own_planes.divisor;
+    const std::int64_t u = layout.position_begin + (position - n * layout.by_sample.divisor) + tap * gemm.tap_step;
+    const std::int64_t e = gemm.source_stride * u + own_plane * gemm.source_plane_step + gemm.source_origin;
+    exists = n < gemm.N && e >= 0 && e < gemm.source_length;
+    const std::int64_t row0 = static_cast<std::int64_t>(row_block) * kPreconvertedRows;
+    from = ((static_cast<std::int64_t>(n) * gemm.G + g) * gemm.rows + row0) * gemm.source_length + e;
+    const std::int64_t step = (g * layout.tiles + tile) * layout.row_steps + row_block / kPreconvertedBlocks;
+    to = ((step * layout.planes + plane) * layout.parts * kPreconvertedBlocks + row_block % kPreconvertedBlocks) *
+             layout.tile_places +
          in_tile;
     // By the position that the element has without its tap: whoever reads it looks there.
-    flag = g * form_to.flags + (position + tap * static_cast<std::uint32_t>(form.tap_step)) / kFlagPositions;
+    flag = g * layout.flags + (position + tap * static_cast<std::uint32_t>(gemm.tap_step)) / kFlagPositions;
   }
 };
 
@@ -197,7 +198,7 @@ struct SourceItem {
 /// there (null: they do not matter).
 template <class Operand>
 __global__ void __launch_bounds__(kSourceThreads)
-    source_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ SourceForm to,
+    source_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ SourceLayout to,
                   const typename Operand::Source* __restrict__ source, const OperandHeader* __restrict__ header,
                   std::uint32_t* __restrict__ flags, unsigned char* __restrict__ operand) {
   using T = typename Operand::Source;
@@ -207,16 +208,17 @@ __global__ void __launch_bounds__(kSourceThreads)
   const std::uint32_t pieces = (items + kItems - 1) / kItems, above = blockIdx.x / pieces;
   const std::uint32_t first = (blockIdx.x - above * pieces) * kItems + threadIdx.x;
   const std::uint32_t g = to.by_row_blocks.divide(above), row_block = above - g * to.by_row_blocks.divisor;
-  const int rows = static_cast<int>(min(form.rows - static_cast<std::int64_t>(row_block) * kWideRows, std::int64_t{kWideRows}));
+  const int rows = static_cast<int>(
+      min(gemm.rows - static_cast<std::int64_t>(row_block) * kPreconvertedRows, std::int64_t{kPreconvertedRows}));
   wait_for_grid_before();  // ptxas puts it ahead of the reads, __restrict__ as they are, wherever it stands
-  T values[kSourceItems][kWideRows];
+  T values[kSourceItems][kPreconvertedRows];
 #pragma unroll
   for (int i = 0; i < kSourceItems; ++i) {
-    const SourceItem item(form, to, g, row_block, first + i * kSourceThreads);
+    const SourceItem item(gemm, to, g, row_block, first + i * kSourceThreads);
     const bool exists = item.exists && first + i * kSourceThreads < items;
 #pragma unroll
-    for (int c = 0; c < kWideRows; ++c)
-      values[i][c] = exists && c < rows ? source[item.from + c * form.source_length] : T(0.0F);
+    for (int c = 0; c < kPreconvertedRows; ++c)
+      values[i][c] = exists && c < rows ? source[item.from + c * gemm.source_length] : T(0.0F);
   }
   const int exponent = Operand::kScaled ? source_exponent(header) : 0;
   const float scale = power_of_two(exponent);
@@ -224,13 +226,13 @@ __global__ void __launch_bounds__(kSourceThreads)
 #pragma unroll
   for (int i = 0; i < kSourceItems; ++i) {
     if (first + i * kSourceThreads >= items) return;
-    const SourceItem item(form, to, g, row_block, first + i * kSourceThreads);
+    const SourceItem item(gemm, to, g, row_block, first + i * kSourceThreads);
     uint4 parts[Operand::kParts];
-    const std::uint32_t faults = make_operand<Operand>(values[i], scale, range, parts);
+    const std::uint32_t suspect_count = make_operand<Operand>(values[i], scale, range, parts);
 #pragma unroll
     for (int part = 0; part < Operand::kParts; ++part)
-      reinterpret_cast<uint4*>(operand)[item.to + part * kWideBlocks * to.tile_places] = parts[part];
-    if (flags != nullptr && faults != 0) add_faults(flags + item.flag, faults);
+      reinterpret_cast<uint4*>(operand)[item.to + part * kPreconvertedBlocks * to.tile_places] = parts[part];
+    if (flags != nullptr && suspect_count != 0) add_suspect_count(flags + item.flag, suspect_count);
   }
 }
 

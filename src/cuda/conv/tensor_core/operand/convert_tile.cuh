@@ -81,8 +81,9 @@ struct TileMaker {
   }
 
   /// The faults of what was stored.
-  __device__ __forceinline__ Faults store(unsigned char* stage, int first_item, const T (&values)[kBatch][kVector]) const {
-    Faults faults = 0;
+  __device__ __forceinline__ SuspectCount store(unsigned char* stage, int first_item,
+                                                const T (&values)[kBatch][kVector]) const {
+    SuspectCount suspect_count = 0;
 #pragma unroll
     for (int j = 0; j < kBatch; ++j) {
       const int item = first_item + j * kProducers;
@@ -90,7 +91,8 @@ struct TileMaker {
       const Where at = where(item);
       if constexpr (Operand::kSplit) {
 #pragma unroll
-        for (int c = 0; c < kVector; ++c) faults = joined(faults, fault_of(range.of(values[j][c])));
+        for (int c = 0; c < kVector; ++c)
+          suspect_count = joined(suspect_count, suspect_count_of_number(range.of(values[j][c])));
       }
       uint4 parts[Operand::kParts];
       convert<Operand>(values[j], scale, parts);
@@ -99,7 +101,7 @@ struct TileMaker {
 #pragma unroll
       for (int part = 0; part < Operand::kParts; ++part) *reinterpret_cast<uint4*>(to + part * tile.items * 16) = parts[part];
     }
-    return faults;
+    return suspect_count;
   }
 };
 

@@ -28,7 +28,7 @@ static __global__ void __launch_bounds__(kPrepareThreads)
 /// with the last part first (Steps::has_parts_together); zero where there is no weight.
 template <class Operand>
 __global__ void __launch_bounds__(kPrepareThreads)
-    pack_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ Steps steps,
+    pack_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ Tiling tiling,
                 const __grid_constant__ ConvProblem problem, int tile_columns, bool is_forward, std::int64_t count,
                 const typename Operand::Source* __restrict__ w, unsigned char* __restrict__ packed, State* __restrict__ state) {
   using T = typename Operand::Source;
@@ -45,34 +45,34 @@ __global__ void __launch_bounds__(kPrepareThreads)
       rest /= size;
       return digit;
     };
-    const int blocks = steps.rows / kVector;
-    const std::int64_t column_in_tile = take(tile_columns), block = take(blocks), plane_in_step = take(steps.planes);
-    const std::int64_t tap = take(steps.taps), tap_step = take(steps.tap_steps);
-    const std::int64_t plane = plane_in_step + take(steps.plane_steps) * steps.planes;
-    const std::int64_t row_step = take(steps.row_steps);
-    const std::int64_t column_tiles = steps.weight_tiles / form.G;
+    const int blocks = tiling.rows / kVector;
+    const std::int64_t column_in_tile = take(tile_columns), block = take(blocks), plane_in_step = take(tiling.planes);
+    const std::int64_t tap = take(tiling.taps), tap_step = take(tiling.tap_steps);
+    const std::int64_t plane = plane_in_step + take(tiling.plane_steps) * tiling.planes;
+    const std::int64_t row_step = take(tiling.row_steps);
+    const std::int64_t column_tiles = tiling.weight_tiles / gemm.G;
     const std::int64_t column = column_in_tile + take(column_tiles) * tile_columns, g = rest;
-    const std::int64_t window = tap + tap_step * steps.taps;
-    const std::int64_t a = is_forward ? column % form.classes : plane;
-    const std::int64_t k = a + (is_forward ? form.taps - 1 - window : window) * form.phase_classes;
-    const bool exists = column < form.columns && plane < form.planes && window < form.taps && k < problem.K;
+    const std::int64_t window = tap + tap_step * tiling.taps;
+    const std::int64_t a = is_forward ? column % gemm.classes : plane;
+    const std::int64_t k = a + (is_forward ? gemm.taps - 1 - window : window) * gemm.phase_classes;
+    const bool exists = column < gemm.columns && plane < gemm.planes && window < gemm.taps && k < problem.K;
     T values[kVector];
 #pragma unroll
     for (int c = 0; c < kVector; ++c) {
-      const std::int64_t row = row_step * steps.rows + block * kVector + c;
+      const std::int64_t row = row_step * tiling.rows + block * kVector + c;
       const std::int64_t ci = g * in_per_group + (is_forward ? row : column);
-      const std::int64_t co = is_forward ? column / form.classes : row;
-      values[c] = exists && row < form.rows ? w[(ci * out_per_group + co) * problem.K + k] : T(0.0F);
+      const std::int64_t co = is_forward ? column / gemm.classes : row;
+      values[c] = exists && row < gemm.rows ? w[(ci * out_per_group + co) * problem.K + k] : T(0.0F);
       if constexpr (Operand::kScaled) worst = worse(worst, range.of(values[c]));
     }
     uint4 parts[Operand::kParts];
     convert<Operand>(values, power_of_two(exponent), parts);
     // i without its parts, with them put between plane and block, or block and column.
-    const std::int64_t of_part = steps.has_parts_together ? tile_columns : static_cast<std::int64_t>(blocks) * tile_columns;
+    const std::int64_t of_part = tiling.has_parts_together ? tile_columns : static_cast<std::int64_t>(blocks) * tile_columns;
     const std::int64_t vector = i % of_part, above = i / of_part;
 #pragma unroll
     for (int part = 0; part < Operand::kParts; ++part) {
-      const int place = steps.has_parts_together ? Operand::kParts - 1 - part : part;
+      const int place = tiling.has_parts_together ? Operand::kParts - 1 - part : part;
       reinterpret_cast<uint4*>(packed)[(above * Operand::kParts + place) * of_part + vector] = parts[part];
     }
   }

@@ -1,7 +1,7 @@
 #pragma once
 // How numbers of a tensor become operands of wgmma.
 //
-// SplitHalf: v*scale = high + low/2^11 with two f16, |v*scale - high - low/2^11| <= 2^-23 |v*scale| while high is a normal f16
+// SplitF16: v*scale = high + low/2^11 with two f16, |v*scale - high - low/2^11| <= 2^-23 |v*scale| while high is a normal f16
 // (Ootomo and Yokota, arXiv 2203.03341). The products high*high and high*low + low*high are summed apart.
 
 #include <cuda_bf16.h>
@@ -17,7 +17,7 @@ inline constexpr float kLeastNormalHalf = 6.103515625e-05F;  // 2^-14
 inline constexpr float kLargestHalf = 65504.0F;
 inline constexpr float kLowScale = 2048.0F;  // 2^11
 
-struct SplitHalf {
+struct SplitF16 {
   using Source = float;
   static constexpr ptx::Tensor kType = ptx::Tensor::f16;
   static constexpr int kParts = 2, kVector = 8, kDepth = 16, kN = 128;
@@ -26,7 +26,7 @@ struct SplitHalf {
   static constexpr double kLeastSafe = 32;
 };
 /// Precision::tf32 without tf32: the high half alone has its ten bits, at twice the speed and half the memory.
-struct OneHalf {
+struct ScaledF16 {
   using Source = float;
   static constexpr ptx::Tensor kType = ptx::Tensor::f16;
   static constexpr int kParts = 1, kVector = 8, kDepth = 16;
@@ -46,8 +46,8 @@ struct SixteenBits {
   static constexpr int kParts = 1, kVector = 8, kDepth = 16, kN = 256;
   static constexpr bool kSplit = false, kScaled = false;
 };
-using Half = SixteenBits<__half, ptx::Tensor::f16>;
-using Brain = SixteenBits<__nv_bfloat16, ptx::Tensor::bf16>;
+using F16 = SixteenBits<__half, ptx::Tensor::f16>;
+using Bf16 = SixteenBits<__nv_bfloat16, ptx::Tensor::bf16>;
 
 /// To nearest, ties away from zero; infinities and NaN stay what they are.
 __device__ __forceinline__ std::uint32_t round_tf32(float v) {

@@ -23,7 +23,7 @@ struct Gather {
   Epilogue epilogue;
   int device;
   cudaStream_t stream;
-  TapGemm form = make_tap_gemm(problem, direction);  ///< the problem as its kernels want it
+  TapGemm gemm = make_tap_gemm(problem, direction);  ///< the problem as its kernels want it
 };
 
 }  // namespace polyphase::cuda::tensor_core

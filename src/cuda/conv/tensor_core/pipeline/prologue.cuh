@@ -22,16 +22,16 @@ namespace polyphase::cuda::tensor_core {
 /// run.operator()<Operand>(), of what a call's numbers become.
 template <class Run>
 void with_operand(const Gather& call, const Run& run) {
-  if (call.problem.dtype == DType::f16) return run.template operator()<Half>();
-  if (call.problem.dtype == DType::bf16) return run.template operator()<Brain>();
-  if (call.precision == Precision::tf32) return run.template operator()<OneHalf>();
-  run.template operator()<SplitHalf>();
+  if (call.problem.dtype == DType::f16) return run.template operator()<F16>();
+  if (call.problem.dtype == DType::bf16) return run.template operator()<Bf16>();
+  if (call.precision == Precision::tf32) return run.template operator()<ScaledF16>();
+  run.template operator()<SplitF16>();
 }
 
 /// `to` = a State and the weights as operands of `columns` columns a tile, on `stream`.
 template <class Operand>
-void pack_weights(const ConvProblem& problem, ConvDirection direction, const Steps& steps, int columns, const void* w, void* to,
-                  cudaStream_t stream) {
+void pack_weights(const ConvProblem& problem, ConvDirection direction, const Tiling& tiling, int columns, const void* w,
+                  void* to, cudaStream_t stream) {
   auto* state = static_cast<State*>(to);
   const auto* weights = static_cast<const typename Operand::Source*>(w);
   CHECK_CUDA(cudaMemsetAsync(state, 0, sizeof(State), stream));
@@ -41,9 +41,9 @@ void pack_weights(const ConvProblem& problem, ConvDirection direction, const Ste
     scales_kernel<<<blocks, kPrepareThreads, 0, stream>>>(weights, 0, weights, count, state);
     check_launch("conv tensor_core: largest weight");
   }
-  const std::int64_t vectors = steps.weight_tiles * steps.count * (steps.weight_bytes / 16 / Operand::kParts);
+  const std::int64_t vectors = tiling.weight_tiles * tiling.count * (tiling.weight_bytes / 16 / Operand::kParts);
   const auto grid = static_cast<unsigned>(std::min<std::int64_t>((vectors + kPrepareThreads - 1) / kPrepareThreads, 4096));
-  pack_kernel<Operand><<<grid, kPrepareThreads, 0, stream>>>(make_tap_gemm(problem, direction), steps, problem, columns,
+  pack_kernel<Operand><<<grid, kPrepareThreads, 0, stream>>>(make_tap_gemm(problem, direction), tiling, problem, columns,
                                                              direction == ConvDirection::forward, vectors, weights,
                                                              static_cast<unsigned char*>(to) + kWeightHeaderBytes, state);
   check_launch("conv tensor_core: pack weights");
@@ -51,43 +51,43 @@ void pack_weights(const ConvProblem& problem, ConvDirection direction, const Ste
 
 /// pack_weights' result, made again only where the weights were written.
 template <class Operand>
-std::shared_ptr<const Buffer> kept_weights(const Gather& call, const Steps& steps, int columns) {
-  constexpr std::int64_t kKept = -4;  // no ConvDirection, which the wide form's keys have here
+std::shared_ptr<const Buffer> cached_weights(const Gather& call, const Tiling& tiling, int columns) {
+  constexpr std::int64_t kCachedPacking = -4;  // no ConvDirection, which the preconverted kernel has here
   const ConvProblem& problem = call.problem;
-  const FormKey key{static_cast<std::int64_t>(Algorithm::tensor_core),
-                    kKept,
-                    static_cast<std::int64_t>(call.direction),
-                    static_cast<std::int64_t>(problem.dtype),
-                    Operand::kParts,
-                    Operand::kVector,
-                    problem.C_in,
-                    problem.C_out,
-                    problem.G,
-                    problem.K,
-                    problem.S,
-                    problem.D,
-                    columns,
-                    steps.rows,
-                    steps.planes,
-                    steps.taps,
-                    steps.count,
-                    steps.has_parts_together ? 1 : 0};
-  const auto bytes = static_cast<std::size_t>(kWeightHeaderBytes + steps.weight_tiles * steps.count * steps.weight_bytes);
+  const PackingKey key{static_cast<std::int64_t>(Algorithm::tensor_core),
+                       kCachedPacking,
+                       static_cast<std::int64_t>(call.direction),
+                       static_cast<std::int64_t>(problem.dtype),
+                       Operand::kParts,
+                       Operand::kVector,
+                       problem.C_in,
+                       problem.C_out,
+                       problem.G,
+                       problem.K,
+                       problem.S,
+                       problem.D,
+                       columns,
+                       tiling.rows,
+                       tiling.planes,
+                       tiling.taps,
+                       tiling.count,
+                       tiling.has_parts_together ? 1 : 0};
+  const auto bytes = static_cast<std::size_t>(kWeightHeaderBytes + tiling.weight_tiles * tiling.count * tiling.weight_bytes);
   return call.weights.packed(
       key, bytes, call.device, call.stream,
-      [problem, direction = call.direction, steps, columns](const void* w, void* to, cudaStream_t stream) {
-        pack_weights<Operand>(problem, direction, steps, columns, w, to, stream);
+      [problem, direction = call.direction, tiling, columns](const void* w, void* to, cudaStream_t stream) {
+        pack_weights<Operand>(problem, direction, tiling, columns, w, to, stream);
       });
 }
 
-/// What drawn tiles have in global memory (DrawnOrder): counters, of scaled operands what is doubtful besides. Of tiles that
-/// are not drawn, nothing.
+/// Global memory of the dynamic scheduler (DynamicOrder): counters, and for scaled operands the lists of suspect
+/// tiles. With static tiles, nothing.
 template <class Operand>
-class DrawnMemory {
+class DynamicMemory {
  public:
-  DrawnMemory(const StoredSteps& steps, bool is_drawn, const Gather& call)
-      : counters_(is_drawn ? steps.weight_tiles : 0),
-        memory_(static_cast<std::size_t>(Operand::kScaled && is_drawn ? DrawnOrder::words(steps) : counters_) *
+  DynamicMemory(const StoredTiling& tiling, bool is_dynamic, const Gather& call)
+      : counters_(is_dynamic ? tiling.weight_tiles : 0),
+        memory_(static_cast<std::size_t>(Operand::kScaled && is_dynamic ? DynamicOrder::words(tiling) : counters_) *
                     sizeof(std::uint32_t),
                 call.device) {}
   [[nodiscard]] std::uint32_t* words() const { return counters_ != 0 ? memory_.as<std::uint32_t>() : nullptr; }
@@ -115,7 +115,7 @@ class Sampled {
         header_(Operand::kScaled ? sizeof(OperandHeader) : 0, call.device),
         is_behind_(Operand::kScaled || zero_count != 0) {
     if constexpr (Operand::kScaled) {
-      sample_source(call.form, static_cast<const float*>(call.source), header_.template as<OperandHeader>(), call.stream, zeros,
+      sample_source(call.gemm, static_cast<const float*>(call.source), header_.template as<OperandHeader>(), call.stream, zeros,
                     zero_count);
     } else if (zero_count != 0) {
       launch_behind(zeros_kernel, 1, kPrepareThreads, 0, call.stream, zeros, zero_count);

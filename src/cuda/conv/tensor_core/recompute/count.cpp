@@ -17,7 +17,7 @@ std::vector<const void*>& counters() {
 
 }  // namespace
 
-AgainCounter::AgainCounter(const void* symbol) { counters().push_back(symbol); }
+RecomputeCounter::RecomputeCounter(const void* symbol) { counters().push_back(symbol); }
 
 std::uint64_t computed_again(int device) {
   refuse_capture("cuda::computed_again");

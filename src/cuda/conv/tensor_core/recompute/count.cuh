@@ -5,10 +5,10 @@
 
 namespace polyphase::cuda {
 
-static __device__ unsigned long long own_again_count;
-[[maybe_unused]] static const AgainCounter kOwnAgainCounter(&own_again_count);
+static __device__ unsigned long long own_recompute_count;
+[[maybe_unused]] static const RecomputeCounter kOwnRecomputeCounter(&own_recompute_count);
 
 /// By one thread for one sum.
-__device__ __forceinline__ void count_again() { atomicAdd(&own_again_count, 1ULL); }
+__device__ __forceinline__ void count_recomputed() { atomicAdd(&own_recompute_count, 1ULL); }
 
 }  // namespace polyphase::cuda

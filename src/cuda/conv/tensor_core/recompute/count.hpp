@@ -5,9 +5,9 @@ namespace polyphase::cuda {
 
 /// Makes a file's counter, a `__device__` variable, one of those that cuda::computed_again() adds up. Before main(), by
 /// count.cuh.
-class AgainCounter {
+class RecomputeCounter {
  public:
-  explicit AgainCounter(const void* symbol);
+  explicit RecomputeCounter(const void* symbol);
 };
 
 }  // namespace polyphase::cuda

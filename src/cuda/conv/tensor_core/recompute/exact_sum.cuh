@@ -11,31 +11,31 @@ namespace polyphase::cuda::tensor_core {
 
 /// One output of forward or dgrad by FFMA, summed by a warp: its lanes take neighbouring rows of each plane and window.
 template <class T>
-__device__ __forceinline__ float exact_sum(const TapGemm& form, const ConvProblem& problem, bool is_forward, std::int64_t n,
+__device__ __forceinline__ float exact_sum(const TapGemm& gemm, const ConvProblem& problem, bool is_forward, std::int64_t n,
                                            std::int64_t g, std::int64_t column, std::int64_t position,
                                            const T* __restrict__ source, const T* __restrict__ w) {
   const std::int64_t out_per_group = problem.C_out / problem.G, in_per_group = problem.C_in / problem.G;
-  const std::int64_t channel = column / form.classes, a = column - channel * form.classes;
+  const std::int64_t channel = column / gemm.classes, a = column - channel * gemm.classes;
   float sum = 0;
-  for (std::int64_t plane = 0; plane < form.planes; ++plane) {
-    for (std::int64_t window = 0; window < form.taps; ++window) {
-      const std::int64_t k = (is_forward ? a : plane) + (is_forward ? form.taps - 1 - window : window) * form.phase_classes;
+  for (std::int64_t plane = 0; plane < gemm.planes; ++plane) {
+    for (std::int64_t window = 0; window < gemm.taps; ++window) {
+      const std::int64_t k = (is_forward ? a : plane) + (is_forward ? gemm.taps - 1 - window : window) * gemm.phase_classes;
       const std::int64_t e =
-          form.source_stride * (position + window * form.tap_step) + plane * form.source_plane_step + form.source_origin;
-      if (k >= problem.K || e < 0 || e >= form.source_length) continue;
-      const T* from = source + (n * form.G + g) * form.rows * form.source_length + e;
+          gemm.source_stride * (position + window * gemm.tap_step) + plane * gemm.source_plane_step + gemm.source_origin;
+      if (k >= problem.K || e < 0 || e >= gemm.source_length) continue;
+      const T* from = source + (n * gemm.G + g) * gemm.rows * gemm.source_length + e;
 #pragma unroll 4
-      for (std::int64_t row = threadIdx.x % 32; row < form.rows; row += 32) {
+      for (std::int64_t row = threadIdx.x % 32; row < gemm.rows; row += 32) {
         const std::int64_t ci = g * in_per_group + (is_forward ? row : column);
         const std::int64_t co = is_forward ? channel : row;
-        sum = fmaf(static_cast<float>(from[row * form.source_length]),
+        sum = fmaf(static_cast<float>(from[row * gemm.source_length]),
                    static_cast<float>(w[(ci * out_per_group + co) * problem.K + k]), sum);
       }
     }
   }
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, distance);
-  if (threadIdx.x % 32 == 0) count_again();
+  if (threadIdx.x % 32 == 0) count_recomputed();
   return sum;
 }
 

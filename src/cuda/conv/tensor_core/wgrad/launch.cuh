@@ -37,29 +37,29 @@ void launch_wgrad(const WgradCall& call) {
   using T = typename Operand::Source;
   const ConvProblem& problem = call.problem;
   const std::int64_t weights = problem.C_in * (problem.C_out / problem.G) * problem.K;
-  const WgradSteps& steps = *call.steps;
+  const WgradTiling& tiling = *call.tiling;
   // The sums of a single slice are the weights.
-  const bool is_single = sizeof(T) == sizeof(float) && steps.partial_slices == 1;
-  const Buffer buffer(is_single ? 0 : static_cast<std::size_t>(steps.partial_slices * weights) * sizeof(float), call.device);
+  const bool is_single = sizeof(T) == sizeof(float) && tiling.partial_slices == 1;
+  const Buffer buffer(is_single ? 0 : static_cast<std::size_t>(tiling.partial_slices * weights) * sizeof(float), call.device);
   auto* partial = is_single ? static_cast<float*>(call.w) : buffer.as<float>();
-  const auto blocks = static_cast<unsigned>(steps.jobs * steps.slices);
-  const auto shared_bytes = static_cast<std::size_t>(steps.shared_bytes);
-  if (steps.by_rows) {
-    auto* kernel = wgrad_rows_kernel_of<Operand>(steps.shape);
+  const auto blocks = static_cast<unsigned>(tiling.jobs * tiling.slices);
+  const auto shared_bytes = static_cast<std::size_t>(tiling.shared_bytes);
+  if (tiling.by_rows) {
+    auto* kernel = wgrad_rows_kernel_of<Operand>(tiling.shape);
     if (kernel == nullptr) return;
-    allow_shared_memory(kernel, steps.shared_bytes);
-    const WgradMaps maps = make_wgrad_maps(steps, problem, call.x, call.y, sizeof(T));
-    launch_behind(kernel, blocks, static_cast<unsigned>(steps.row_threads), shared_bytes, call.stream, problem, steps, maps,
+    allow_shared_memory(kernel, tiling.shared_bytes);
+    const WgradMaps maps = make_wgrad_maps(tiling, problem, call.x, call.y, sizeof(T));
+    launch_behind(kernel, blocks, static_cast<unsigned>(tiling.row_threads), shared_bytes, call.stream, problem, tiling, maps,
                   partial, call.scales);
   } else {
-    auto* kernel = wgrad_kernel_of<Operand>(steps.shape);
+    auto* kernel = wgrad_kernel_of<Operand>(tiling.shape);
     if (kernel == nullptr) return;
-    allow_shared_memory(kernel, steps.shared_bytes);
-    kernel<<<blocks, kWgradThreads, shared_bytes, call.stream>>>(problem, steps, static_cast<const T*>(call.x),
+    allow_shared_memory(kernel, tiling.shared_bytes);
+    kernel<<<blocks, kWgradThreads, shared_bytes, call.stream>>>(problem, tiling, static_cast<const T*>(call.x),
                                                                  static_cast<const T*>(call.y), partial, call.scales);
   }
   check_launch("conv tensor_core: wgrad");
-  add_wgrad_slices<T>(call, make_wgrad_tiles(problem, steps), partial, steps.partial_slices);
+  add_wgrad_slices<T>(call, make_wgrad_tiles(problem, tiling), partial, tiling.partial_slices);
 }
 
 }  // namespace polyphase::cuda::tensor_core

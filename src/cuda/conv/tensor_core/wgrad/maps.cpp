@@ -61,7 +61,7 @@ WgradMapOf wgrad_map_of(const WgradSide& side, const ConvProblem& problem, const
   return of;
 }
 
-WgradMaps make_wgrad_maps(const WgradSteps& steps, const ConvProblem& problem, const void* x, const void* y, int bytes) {
+WgradMaps make_wgrad_maps(const WgradTiling& tiling, const ConvProblem& problem, const void* x, const void* y, int bytes) {
   WgradMaps maps{};
   const auto fill = [&](WgradClasses& classes, const WgradSide& side, const void* tensor) {
     for (int c = 0; c < side.raw.classes; ++c) {
@@ -70,8 +70,8 @@ WgradMaps make_wgrad_maps(const WgradSteps& steps, const ConvProblem& problem, c
       classes.offset[c] = of.offset;
     }
   };
-  fill(maps.rows, steps.rows, steps.swapped ? y : x);
-  fill(maps.columns, steps.columns, steps.swapped ? x : y);
+  fill(maps.rows, tiling.rows, tiling.swapped ? y : x);
+  fill(maps.columns, tiling.columns, tiling.swapped ? x : y);
   return maps;
 }
 

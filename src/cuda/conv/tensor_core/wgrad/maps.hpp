@@ -37,7 +37,7 @@ struct WgradMapOf {
 [[nodiscard]] WgradMapOf wgrad_map_of(const WgradSide& side, const ConvProblem& problem, const void* tensor, int bytes, int c,
                                       bool swizzled);
 
-[[nodiscard]] WgradMaps make_wgrad_maps(const WgradSteps& steps, const ConvProblem& problem, const void* x, const void* y,
+[[nodiscard]] WgradMaps make_wgrad_maps(const WgradTiling& tiling, const ConvProblem& problem, const void* x, const void* y,
                                         int bytes);
 
 }  // namespace polyphase::cuda::tensor_core

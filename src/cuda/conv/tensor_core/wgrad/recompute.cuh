@@ -15,7 +15,7 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kAgainLoads = 8;  // of each side in flight a thread
+inline constexpr int kRecomputeLoads = 8;  // of each side in flight a thread
 
 /// A sum, scaled, that is at least this large loses little through numbers below the normal halves: each of `small` loses at
 /// most 2^-36 (2^-25 where a number is one half) times the other side's `most`, which has to be less than 2^-24 (2^-12) of the
@@ -108,8 +108,8 @@ __device__ __forceinline__ bool meets_padding(const WgradTeam& team, const ConvP
 /// A thread's share of one weight: positions rank, + size, ... of those that exist, sample behind sample. NaN, which stays,
 /// ends it.
 template <class T>
-__device__ __forceinline__ float share_again(const WgradTeam& team, const ConvProblem& problem, const T* x, const T* y,
-                                             const WgradTap& tap) {
+__device__ __forceinline__ float share_of_sum(const WgradTeam& team, const ConvProblem& problem, const T* x, const T* y,
+                                              const WgradTap& tap) {
   // Position u of x meets y at first + S*u, which y has for lowest <= u < lowest + width.
   const std::int64_t first = tap.k * problem.D - problem.P_l;
   const std::int64_t lowest = max(-floor_divide(first, problem.S), std::int64_t{0});
@@ -125,10 +125,10 @@ __device__ __forceinline__ float share_again(const WgradTeam& team, const ConvPr
   std::int64_t from_y = n * y_sample + tap.co * problem.L_out + first + problem.S * (lowest + u);
   float sum = 0;
   for (std::int64_t left = (problem.N * width - team.rank + team.size - 1) / team.size; left > 0 && !isnan(sum);
-       left -= kAgainLoads) {
-    float from[kAgainLoads], to[kAgainLoads];
+       left -= kRecomputeLoads) {
+    float from[kRecomputeLoads], to[kRecomputeLoads];
 #pragma unroll
-    for (int i = 0; i < kAgainLoads; ++i) {
+    for (int i = 0; i < kRecomputeLoads; ++i) {
       from[i] = i < left ? static_cast<float>(x[from_x]) : 0.0F;
       to[i] = i < left ? static_cast<float>(y[from_y]) : 0.0F;
       u += u_step;
@@ -138,7 +138,7 @@ __device__ __forceinline__ float share_again(const WgradTeam& team, const ConvPr
       from_y += y_step + (carries ? y_carry : 0);
     }
 #pragma unroll
-    for (int i = 0; i < kAgainLoads; ++i) sum = fmaf(from[i], to[i], sum);
+    for (int i = 0; i < kRecomputeLoads; ++i) sum = fmaf(from[i], to[i], sum);
   }
   return sum;
 }
@@ -146,8 +146,8 @@ __device__ __forceinline__ float share_again(const WgradTeam& team, const ConvPr
 /// Computes weight i again, by a warp or by all threads of a block of at most 1024; of 16 bits, where `scales` is null, only if
 /// padding explains what it is.
 template <class T>
-__device__ __forceinline__ void compute_again(const WgradTeam& team, const ConvProblem& problem, const T* x, const T* y, T* w,
-                                              std::int64_t i, const WgradScales* scales) {
+__device__ __forceinline__ void recompute(const WgradTeam& team, const ConvProblem& problem, const T* x, const T* y, T* w,
+                                          std::int64_t i, const WgradScales* scales) {
   __shared__ float warps[32];
   const bool is_warp = team.size == 32;
   const WgradTap tap = tap_of(problem, i);
@@ -155,7 +155,7 @@ __device__ __forceinline__ void compute_again(const WgradTeam& team, const ConvP
     const int meets = meets_padding(team, problem, x, y, tap) ? 1 : 0;
     if ((is_warp ? __any_sync(0xffffffffU, meets) : __syncthreads_or(meets)) == 0) return;
   }
-  float sum = share_again(team, problem, x, y, tap);
+  float sum = share_of_sum(team, problem, x, y, tap);
   for (int step = 16; step > 0; step /= 2) sum += __shfl_down_sync(0xffffffffU, sum, step);
   if (!is_warp) {
     if (team.rank % 32 == 0) warps[team.rank / 32] = sum;
@@ -168,7 +168,7 @@ __device__ __forceinline__ void compute_again(const WgradTeam& team, const ConvP
   }
   if (team.rank != 0) return;
   w[i] = static_cast<T>(sum);
-  count_again();
+  count_recomputed();
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -35,8 +35,8 @@ struct WgradBuffers {
 };
 
 /// Where in a row a side's window of a chunk begins, before its first shift is added.
-__device__ __forceinline__ std::int64_t window_begin(const WgradSide& side, const WgradSteps& steps, int shift, int chunk) {
-  return side.start + side.start_per_shift * shift + side.step * steps.chunk * std::int64_t{chunk};
+__device__ __forceinline__ std::int64_t window_begin(const WgradSide& side, const WgradTiling& tiling, int shift, int chunk) {
+  return side.start + side.start_per_shift * shift + side.step * tiling.chunk * std::int64_t{chunk};
 }
 
 /// Numbers of a class before the window: a copy begins at a multiple of 16 bytes. The same at every chunk.
@@ -56,42 +56,42 @@ __device__ __forceinline__ int copies_of(const WgradSide& side) { return side.ra
 
 /// Lists them; all threads of the block.
 template <class T>
-__device__ __forceinline__ void list_copies(const WgradSteps& steps, const WgradMaps& maps, const WgradPlace& place,
+__device__ __forceinline__ void list_copies(const WgradTiling& tiling, const WgradMaps& maps, const WgradPlace& place,
                                             WgradCopy* list) {
-  const int columns = copies_of(steps.columns), all = columns + copies_of(steps.rows);
+  const int columns = copies_of(tiling.columns), all = columns + copies_of(tiling.rows);
   for (int i = static_cast<int>(threadIdx.x); i < all; i += static_cast<int>(blockDim.x)) {
-    const WgradSide& side = i < columns ? steps.columns : steps.rows;
+    const WgradSide& side = i < columns ? tiling.columns : tiling.rows;
     const WgradClasses& classes = i < columns ? maps.columns : maps.rows;
     const int own = i < columns ? i : i - columns, c = own / side.raw.boxes, box = own % side.raw.boxes;
-    const int before = numbers_before<T>(classes, c, window_begin(side, steps, place.shift, 0));
+    const int before = numbers_before<T>(classes, c, window_begin(side, tiling, place.shift, 0));
     list[i] = {classes.offset[c] - before + box * side.raw.span,
                static_cast<std::uint32_t>(c * side.raw.class_bytes + box * side.raw.box_bytes), &classes.map[c]};
   }
 }
 
 /// All the copies of a block, by a warp: a lane each, since one thread would be busy with them for longer than they take.
-__device__ __forceinline__ void copy_steps(const WgradSteps& steps, const WgradPlace& place, const WgradBuffers& buffers,
+__device__ __forceinline__ void copy_steps(const WgradTiling& tiling, const WgradPlace& place, const WgradBuffers& buffers,
                                            const WgradCopy* list) {
   const auto lane = static_cast<int>(threadIdx.x);
-  const int columns = copies_of(steps.columns), all = columns + copies_of(steps.rows);
+  const int columns = copies_of(tiling.columns), all = columns + copies_of(tiling.rows);
   Ring row_ring, column_ring;
-  auto n = static_cast<int>(place.first_chunk / steps.chunks_per_row);
-  auto chunk = static_cast<int>(place.first_chunk - n * steps.chunks_per_row);
+  auto n = static_cast<int>(place.first_chunk / tiling.chunks_per_row);
+  auto chunk = static_cast<int>(place.first_chunk - n * tiling.chunks_per_row);
   const auto first_row = [&](const WgradSide& side, int block) {
     return (place.group * side.channels + block / side.planes * 8) / side.raw.classes;
   };
-  const int row = first_row(steps.rows, place.row_block), column = first_row(steps.columns, place.column_block);
+  const int row = first_row(tiling.rows, place.row_block), column = first_row(tiling.columns, place.column_block);
   for (auto left = static_cast<int>(place.last_chunk - place.first_chunk); left > 0; --left) {
     const std::uint32_t columns_full = buffers.columns.full(column_ring.stage), rows_full = buffers.rows.full(row_ring.stage);
     const std::uint32_t to_columns = ptx::shared_address(buffers.columns.at(column_ring.stage));
     const std::uint32_t to_rows = ptx::shared_address(buffers.rows.at(row_ring.stage));
-    const auto columns_begin = static_cast<int>(window_begin(steps.columns, steps, place.shift, chunk));
-    const auto rows_begin = static_cast<int>(window_begin(steps.rows, steps, place.shift, chunk));
+    const auto columns_begin = static_cast<int>(window_begin(tiling.columns, tiling, place.shift, chunk));
+    const auto rows_begin = static_cast<int>(window_begin(tiling.rows, tiling, place.shift, chunk));
     ptx::mbarrier_wait(buffers.columns.empty(column_ring.stage), column_ring.parity ^ 1);
     ptx::mbarrier_wait(buffers.rows.empty(row_ring.stage), row_ring.parity ^ 1);
     if (lane == 0) {
-      ptx::mbarrier_arrive_expect(columns_full, static_cast<std::uint32_t>(steps.columns.raw.arriving));
-      ptx::mbarrier_arrive_expect(rows_full, static_cast<std::uint32_t>(steps.rows.raw.arriving));
+      ptx::mbarrier_arrive_expect(columns_full, static_cast<std::uint32_t>(tiling.columns.raw.arriving));
+      ptx::mbarrier_arrive_expect(rows_full, static_cast<std::uint32_t>(tiling.rows.raw.arriving));
     }
     __syncwarp();
     for (int i = lane; i < all; i += 32) {
@@ -101,9 +101,9 @@ __device__ __forceinline__ void copy_steps(const WgradSteps& steps, const WgradP
                        (is_column ? columns_begin : rows_begin) + copy.inner, is_column ? column : row, n,
                        is_column ? columns_full : rows_full);
     }
-    column_ring.advance(steps.columns_stages);
-    row_ring.advance(steps.rows_stages);
-    if (++chunk == static_cast<int>(steps.chunks_per_row)) chunk = 0, ++n;
+    column_ring.advance(tiling.columns_stages);
+    row_ring.advance(tiling.rows_stages);
+    if (++chunk == static_cast<int>(tiling.chunks_per_row)) chunk = 0, ++n;
   }
 }
 
@@ -144,7 +144,7 @@ inline constexpr std::uint32_t kLowerHalves = 0x5410;  // of two words, for Wgra
 template <int kItems>
 __device__ __forceinline__ void hide_items(const WgradRowItem (&items)[kItems], int hidden, std::uint32_t (&words)[kItems][8]) {
   int zero = 0;
-  ptx::forget(zero);  // or all of this is done where nothing is hidden, too
+  ptx::opaque(zero);  // or all of this is done where nothing is hidden, too
 #pragma unroll
   for (int i = 0; i < kItems; ++i)
 #pragma unroll
@@ -160,7 +160,7 @@ __device__ __forceinline__ void convert_pair(const WgradRowItem* items, const un
                                              WgradRange& range) {
   const auto load = [&](const WgradRowItem& item, std::uint32_t(&words)[2][8]) {
     auto first = static_cast<int>(item.from);
-    ptx::forget(first);  // added to `from` once, not to every channel
+    ptx::opaque(first);  // added to `from` once, not to every channel
 #pragma unroll
     for (int c = 0; c < 8; ++c) {
       const uint2 pair = *reinterpret_cast<const uint2*>(from + first + channel[c]);
@@ -193,27 +193,27 @@ __device__ __forceinline__ void convert_pair(const WgradRowItem* items, const un
 
 /// All the steps of a converter. `items`: this thread's, those of kWarps warps apart. kLowFirst: wgrad_multiplies_together().
 template <class Operand, int kWarps, int kItems, bool kPairs, bool kLowFirst>
-__device__ __forceinline__ void convert_steps(const WgradSteps& steps, const WgradClasses& classes, const WgradPlace& place,
+__device__ __forceinline__ void convert_steps(const WgradTiling& tiling, const WgradClasses& classes, const WgradPlace& place,
                                               const WgradBuffers& buffers, const WgradRowItem* items, int slots, float scale,
                                               WgradRange& range) {
   using T = typename Operand::Source;
-  const WgradSide& side = steps.columns;
+  const WgradSide& side = tiling.columns;
   int channel[8];
 #pragma unroll
   for (int c = 0; c < 8; ++c) {
     // In pairs every tile begins with shift 0: then the compiler sees that these are the same for all threads.
-    const std::int64_t begin = kPairs ? side.start : window_begin(side, steps, place.shift, 0);
+    const std::int64_t begin = kPairs ? side.start : window_begin(side, tiling, place.shift, 0);
     const int before = numbers_before<T>(classes, c % side.raw.classes, begin);
     channel[c] = c % side.raw.classes * side.raw.class_bytes +
                  (c / side.raw.classes * side.raw.width + before) * static_cast<int>(sizeof(T));
   }
-  const int part_bytes = steps.stage_bytes / Operand::kParts;
+  const int part_bytes = tiling.stage_bytes / Operand::kParts;
   const int high_bytes = kLowFirst ? part_bytes : 0, low_bytes = kLowFirst ? -part_bytes : part_bytes;
   constexpr int kConverters = kWarps * 32;
   Ring raw, tile;
-  auto chunk = static_cast<int>(place.first_chunk % steps.chunks_per_row);
+  auto chunk = static_cast<int>(place.first_chunk % tiling.chunks_per_row);
   for (auto left = static_cast<int>(place.last_chunk - place.first_chunk); left > 0; --left) {
-    const auto hidden = static_cast<int>(-window_begin(side, steps, place.shift, chunk));
+    const auto hidden = static_cast<int>(-window_begin(side, tiling, place.shift, chunk));
     ptx::mbarrier_wait(buffers.columns.full(raw.stage), raw.parity);
     ptx::mbarrier_wait(buffers.tiles.empty(tile.stage), tile.parity ^ 1);
     const unsigned char* from = buffers.columns.at(raw.stage);
@@ -231,7 +231,7 @@ __device__ __forceinline__ void convert_steps(const WgradSteps& steps, const Wgr
         for (int i = 0; i < kItems; ++i) {
           own[i] = items[(slot + i) * kConverters];
           auto first = static_cast<int>(own[i].from);
-          ptx::forget(first);  // added to `from` once, not to every channel
+          ptx::opaque(first);  // added to `from` once, not to every channel
 #pragma unroll
           for (int c = 0; c < 8; ++c) words[i][c] = raw_word<T>(from + first + channel[c]);
         }
@@ -254,9 +254,9 @@ __device__ __forceinline__ void convert_steps(const WgradSteps& steps, const Wgr
     }
     ptx::mbarrier_arrive(buffers.tiles.full(tile.stage));
     ptx::mbarrier_arrive(buffers.columns.empty(raw.stage));
-    raw.advance(steps.columns_stages);
-    tile.advance(steps.stages);
-    if (++chunk == static_cast<int>(steps.chunks_per_row)) chunk = 0;
+    raw.advance(tiling.columns_stages);
+    tile.advance(tiling.stages);
+    if (++chunk == static_cast<int>(tiling.chunks_per_row)) chunk = 0;
   }
 }
 

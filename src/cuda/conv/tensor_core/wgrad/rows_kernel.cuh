@@ -8,20 +8,21 @@ namespace polyphase::cuda::tensor_core {
 
 /// A consumer thread's rows; its warp's begin at block `own_block` of the tile.
 template <class Operand>
-__device__ __forceinline__ WgradRows<Operand> rows_of(const WgradSteps& steps, const WgradClasses& classes,
+__device__ __forceinline__ WgradRows<Operand> rows_of(const WgradTiling& tiling, const WgradClasses& classes,
                                                       const WgradPlace& place, int own_block, int lane, int position) {
-  WgradRows<Operand> rows{.side = steps.rows, .step = static_cast<int>(steps.rows.step), .box_bytes = steps.rows.raw.box_bytes};
-  const std::int64_t begin = window_begin(steps.rows, steps, place.shift, 0);
+  WgradRows<Operand> rows{
+      .side = tiling.rows, .step = static_cast<int>(tiling.rows.step), .box_bytes = tiling.rows.raw.box_bytes};
+  const std::int64_t begin = window_begin(tiling.rows, tiling, place.shift, 0);
   const auto row = [&](int block, int row_of_block) {
-    return raw_row<typename Operand::Source>(steps.rows, classes, begin, place.row_block, block, row_of_block);
+    return raw_row<typename Operand::Source>(tiling.rows, classes, begin, place.row_block, block, row_of_block);
   };
   for (int i = 0; i < 2; ++i) rows.row[i] = row(own_block + i, row_of_lane(lane / 4));
   rows.named = row(own_block + lane / 8 % 2, row_of_lane(lane % 8));
-  rows.has_pairs = steps.rows.step == 1 && steps.rows.raw.boxes == 1;
-  for (int c = 0; c < steps.rows.raw.classes; ++c)
+  rows.has_pairs = tiling.rows.step == 1 && tiling.rows.raw.boxes == 1;
+  for (int c = 0; c < tiling.rows.raw.classes; ++c)
     rows.has_pairs = rows.has_pairs && numbers_before<typename Operand::Source>(classes, c, begin) % 2 == 0;
   rows.has_seconds =
-      steps.rows.step == 2 && steps.rows.raw.span == 2 * kChunk && (steps.rows.planes - 1) * steps.rows.plane_step <= 1;
+      tiling.rows.step == 2 && tiling.rows.raw.span == 2 * kChunk && (tiling.rows.planes - 1) * tiling.rows.plane_step <= 1;
   rows.position = position + 2 * (lane % 4);
   return rows;
 }
@@ -48,44 +49,45 @@ inline constexpr int kFirstTurn = 2;
 
 /// All the steps of a consumer warpgroup.
 template <class Operand, int kN, int kShifts, int kProducers>
-__device__ __forceinline__ void consume_rows(const ConvProblem& problem, const WgradSteps& steps, const WgradClasses& classes,
-                                             const WgradPlace& place, const WgradBuffers& buffers, int exponent,
-                                             float rows_scale, WgradRange& range, float* __restrict__ partial) {
+__device__ __forceinline__ void consume_stride1(const ConvProblem& problem, const WgradTiling& tiling,
+                                                const WgradClasses& classes, const WgradPlace& place,
+                                                const WgradBuffers& buffers, int exponent, float rows_scale, WgradRange& range,
+                                                float* __restrict__ partial) {
   const int group = __shfl_sync(0xffffffffU, (static_cast<int>(threadIdx.x) - kProducers) / 128, 0);
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
-  const bool turns = steps.own == 0;
+  const bool turns = tiling.own == 0;
   const int own_block = (turns ? 0 : group * 8) + 2 * warp;
   const int position = turns ? group * kChunk : 0;
-  WgradRows<Operand> rows = rows_of<Operand>(steps, classes, place, own_block, lane, position);
+  WgradRows<Operand> rows = rows_of<Operand>(tiling, classes, place, own_block, lane, position);
   // Fragments of a step, fewer for want of registers.
   constexpr int kSums = kN * kShifts;
   constexpr int kAtOnce = kSums <= 256 - (Operand::kScaled ? 1 : 0) ? kChunk / 16 : kSums > 256 && Operand::kScaled ? 1 : 2;
   constexpr bool kDense = kSums > 192;
   WgradOperands at{};
   constexpr bool kTogether = wgrad_multiplies_together({kN, kShifts}, Operand::kParts);
-  const int part = steps.stage_bytes / Operand::kParts;
+  const int part = tiling.stage_bytes / Operand::kParts;
   at.columns_part = (kTogether ? -part : part) / 16;
-  at.shift_step = steps.shift_step;
+  at.shift_step = tiling.shift_step;
   const std::uint64_t own_columns = ptx::transposed_descriptor(
       ptx::shared_address(buffers.tiles.stages) +
-          static_cast<std::uint32_t>((kTogether ? part : 0) + (steps.first_shift_offset + position) * 16),
-      static_cast<std::uint32_t>(steps.columns.pitch * 16));
+          static_cast<std::uint32_t>((kTogether ? part : 0) + (tiling.first_shift_offset + position) * 16),
+      static_cast<std::uint32_t>(tiling.columns.pitch * 16));
   Ring raw, tile;
-  auto chunk = static_cast<int>(place.first_chunk % steps.chunks_per_row);
+  auto chunk = static_cast<int>(place.first_chunk % tiling.chunks_per_row);
   auto left = static_cast<int>(place.last_chunk - place.first_chunk);
-  const auto flushes = static_cast<int>(steps.flushes);
+  const auto flushes = static_cast<int>(tiling.flushes);
   constexpr bool kOneAtATime = Operand::kParts == 2 && kN <= 64;
   if constexpr (kOneAtATime) {
     if (group == 1 && left > 0) ptx::named_arrive(kFirstTurn, 256);
   }
   for (int flush = 0; flush < flushes; ++flush) {
     float total[kShifts][kN / 2] = {};
-    const int last = max(0, left - static_cast<int>(steps.chunks_per_flush));
+    const int last = max(0, left - static_cast<int>(tiling.chunks_per_flush));
     for (bool go_on = false; left > last; --left, go_on = true) {
-      const auto hidden = static_cast<int>(-window_begin(steps.rows, steps, place.shift, chunk));
+      const auto hidden = static_cast<int>(-window_begin(tiling.rows, tiling, place.shift, chunk));
       ptx::mbarrier_wait(buffers.rows.full(raw.stage), raw.parity);
       rows.raw = buffers.rows.at(raw.stage);
-      at.columns = own_columns + (static_cast<std::uint32_t>(tile.stage * steps.stage_bytes) >> 4);
+      at.columns = own_columns + (static_cast<std::uint32_t>(tile.stage * tiling.stage_bytes) >> 4);
       const auto await_tile = [&] {
         ptx::mbarrier_wait(buffers.tiles.full(tile.stage), tile.parity);
         ptx::fence_async_shared();
@@ -93,9 +95,9 @@ __device__ __forceinline__ void consume_rows(const ConvProblem& problem, const W
       const auto rows_read = [&] { ptx::mbarrier_arrive(buffers.rows.empty(raw.stage)); };
       const auto release = [&] { ptx::mbarrier_arrive(buffers.tiles.empty(tile.stage)); };
       // Or every address stays in a register.
-      ptx::forget(rows.step);
-      ptx::forget(rows.position);
-      ptx::forget(rows.box_bytes);
+      ptx::opaque(rows.step);
+      ptx::opaque(rows.position);
+      ptx::opaque(rows.box_bytes);
       std::uint32_t high[kAtOnce][4], low[kAtOnce][4];
       rows.template load<kDense, 0>(rows_scale, hidden, high, low, range);
       await_tile();
@@ -119,28 +121,28 @@ __device__ __forceinline__ void consume_rows(const ConvProblem& problem, const W
         multiply_rows_on<Operand, kN, kShifts, kDense, kAtOnce>(rows, at, rows_scale, hidden, go_on, high, low, done, range,
                                                                 total);
       }
-      raw.advance(steps.rows_stages);
-      tile.advance(steps.stages);
-      if (++chunk == static_cast<int>(steps.chunks_per_row)) chunk = 0;
+      raw.advance(tiling.rows_stages);
+      tile.advance(tiling.stages);
+      if (++chunk == static_cast<int>(tiling.chunks_per_row)) chunk = 0;
     }
     if (flush + 1 == flushes) let_dependents_start();
     int thread = static_cast<int>(threadIdx.x);
-    ptx::forget(thread);  // or what follows from it stays in registers all the time
+    ptx::opaque(thread);  // or what follows from it stays in registers all the time
     // No return: all that follows would no longer be known to be the same for a whole warp.
     bool keeps = true;
     if constexpr (kN == 32) {
-      if (steps.adds_turns) keeps = add_turns(place.free, thread % 128, group == 0, total);
+      if (tiling.adds_turns) keeps = add_turns(place.free, thread % 128, group == 0, total);
     }
     const int slice = place.slice * flushes + flush;
     if (keeps)
-      store_partial<kN, kShifts>(problem, steps, place, turns && !steps.adds_turns ? 2 * slice + group : slice, own_block * 8,
+      store_partial<kN, kShifts>(problem, tiling, place, turns && !tiling.adds_turns ? 2 * slice + group : slice, own_block * 8,
                                  row_of_lane(thread % 32 / 4), thread % 32, power_of_two(exponent / 2),
                                  power_of_two(exponent - exponent / 2), partial, total);
   }
 }
 
 /// Lays out a block's shared memory behind `base`, which is a multiple of kRowsAlignment; `*end`: what follows.
-__device__ __forceinline__ WgradBuffers lay_out(const WgradSteps& steps, unsigned char* base, WgradRowBlock& block,
+__device__ __forceinline__ WgradBuffers lay_out(const WgradTiling& tiling, unsigned char* base, WgradRowBlock& block,
                                                 unsigned char** end) {
   WgradBuffers buffers;
   const auto ring = [&](int i, int count, int bytes) {
@@ -148,9 +150,9 @@ __device__ __forceinline__ WgradBuffers lay_out(const WgradSteps& steps, unsigne
     base += count * bytes;
     return buffer;
   };
-  buffers.rows = ring(0, steps.rows_stages, steps.rows.raw.bytes);
-  buffers.columns = ring(1, steps.columns_stages, steps.columns.raw.bytes);
-  buffers.tiles = ring(2, steps.stages, steps.stage_bytes);
+  buffers.rows = ring(0, tiling.rows_stages, tiling.rows.raw.bytes);
+  buffers.columns = ring(1, tiling.columns_stages, tiling.columns.raw.bytes);
+  buffers.tiles = ring(2, tiling.stages, tiling.stage_bytes);
   *end = base;
   return buffers;
 }
@@ -164,7 +166,7 @@ __device__ __forceinline__ void begin_barriers(const WgradBuffer& buffer, std::u
 
 template <class Operand, int kN, int kShifts>
 __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kParts), 1)
-    wgrad_rows_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ WgradSteps steps,
+    wgrad_rows_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ WgradTiling tiling,
                       const __grid_constant__ WgradMaps maps, float* __restrict__ partial, WgradScales* scales) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr int kThreads = wgrad_row_threads({kN, kShifts}, Operand::kParts), kProducers = kThreads - 256;
@@ -173,12 +175,12 @@ __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kPar
   __shared__ WgradRowBlock block;
   const std::uint32_t base = (ptx::shared_address(memory) + 1023) & ~1023U;
   unsigned char* end = nullptr;
-  const WgradBuffers buffers = lay_out(steps, memory + (base - ptx::shared_address(memory)), block, &end);
+  const WgradBuffers buffers = lay_out(tiling, memory + (base - ptx::shared_address(memory)), block, &end);
   auto* copies = reinterpret_cast<WgradCopy*>(end);
-  end += (copies_of(steps.rows) + copies_of(steps.columns)) * static_cast<int>(sizeof(WgradCopy));
+  end += (copies_of(tiling.rows) + copies_of(tiling.columns)) * static_cast<int>(sizeof(WgradCopy));
   auto* items = reinterpret_cast<WgradRowItem*>(end);
   if (threadIdx.x == 0) {
-    block.place = wgrad_place(blockIdx.x, steps);
+    block.place = wgrad_place(blockIdx.x, tiling);
     block.place.free = reinterpret_cast<float*>(buffers.columns.stages);
     begin_barriers(buffers.rows, 1, 256);
     begin_barriers(buffers.columns, 1, kConverters);
@@ -187,9 +189,9 @@ __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kPar
   }
   __syncthreads();
   const WgradPlace& place = block.place;
-  list_copies<typename Operand::Source>(steps, maps, place, copies);
-  for (int item = static_cast<int>(threadIdx.x); item < wgrad_listed_items(steps); item += kThreads)
-    items[item] = make_row_item(steps.columns, place.column_block, item, sizeof(typename Operand::Source));
+  list_copies<typename Operand::Source>(tiling, maps, place, copies);
+  for (int item = static_cast<int>(threadIdx.x); item < wgrad_listed_items(tiling); item += kThreads)
+    items[item] = make_row_item(tiling.columns, place.column_block, item, sizeof(typename Operand::Source));
   __syncthreads();
   WgradRange range{__float2half2_rn(0.0F), 0};
   constexpr bool kInPairs = wgrad_pairs_fit({kN, kShifts}, Operand::kParts);
@@ -203,7 +205,7 @@ __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kPar
     if (threadIdx.x < 32) {
       // What is scaled has been sampled: it is there when this kernel starts.
       if constexpr (!Operand::kScaled) wait_for_grid_before();
-      copy_steps(steps, place, buffers, copies);
+      copy_steps(tiling, place, buffers, copies);
     } else {
       wait_for_grid_before();
       const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 - 1, 0);
@@ -211,22 +213,23 @@ __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kPar
       const auto convert = [&](auto in_pairs) {
         convert_steps<Operand, kWarps, kItems, decltype(in_pairs)::value,
                       wgrad_multiplies_together({kN, kShifts}, Operand::kParts)>(
-            steps, maps.columns, place, buffers, items + (threadIdx.x - 32),
-            (steps.columns.items / 32 + kWarps - 1 - warp) / kWarps, power_of_two(exponent_of(!steps.swapped)), range);
+            tiling, maps.columns, place, buffers, items + (threadIdx.x - 32),
+            (tiling.columns.items / 32 + kWarps - 1 - warp) / kWarps, power_of_two(exponent_of(!tiling.swapped)), range);
       };
-      if (kInPairs && steps.columns.in_pairs)
+      if (kInPairs && tiling.columns.in_pairs)
         convert(std::bool_constant<kInPairs>{});
       else
         convert(std::false_type{});
-      if constexpr (Operand::kScaled) report(range, steps, scales);
+      if constexpr (Operand::kScaled) report(range, tiling, scales);
     }
   } else {
     ptx::registers_up<kRegisters.consumer>();
     wait_for_grid_before();
-    const int rows_exponent = exponent_of(steps.swapped), columns_exponent = exponent_of(!steps.swapped);
-    consume_rows<Operand, kN, kShifts, kProducers>(problem, steps, maps.rows, place, buffers, -rows_exponent - columns_exponent,
-                                                   power_of_two(rows_exponent), range, partial);
-    if constexpr (Operand::kScaled) report(range, steps, scales);
+    const int rows_exponent = exponent_of(tiling.swapped), columns_exponent = exponent_of(!tiling.swapped);
+    consume_stride1<Operand, kN, kShifts, kProducers>(problem, tiling, maps.rows, place, buffers,
+                                                      -rows_exponent - columns_exponent, power_of_two(rows_exponent), range,
+                                                      partial);
+    if constexpr (Operand::kScaled) report(range, tiling, scales);
   }
 #endif
 }

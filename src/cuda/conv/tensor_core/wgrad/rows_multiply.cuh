@@ -166,7 +166,7 @@ struct WgradRows {
   __device__ __forceinline__ void load_sparse(float scale, int hidden, std::uint32_t (&high)[kCount][4],
                                               std::uint32_t (&low)[kCount][4], WgradRange& range) const {
     int gap = box_bytes - side.raw.span * kBytes;  // from box to box beyond what is not in both
-    ptx::forget(gap);
+    ptx::opaque(gap);
     const unsigned char* const from[2] = {raw + row[0].byte + row[0].before * kBytes,
                                           raw + row[1].byte + row[1].before * kBytes};
     const auto find = [&](int number, int i) {
@@ -204,7 +204,7 @@ __device__ __forceinline__ void multiply_rows_split(const WgradOperands& at, con
   constexpr int kSteps = kChunk / 16;
   float mixed[kN / 2], sums[kN / 2];
   const auto multiply_mixed = [&](int shift) {
-    ptx::settle(mixed);
+    ptx::fence_registers(mixed);
     ptx::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
@@ -214,7 +214,7 @@ __device__ __forceinline__ void multiply_rows_split(const WgradOperands& at, con
     ptx::wgmma_commit();
   };
   const auto multiply_high = [&](int shift) {
-    ptx::settle(sums);
+    ptx::fence_registers(sums);
     ptx::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) Mma::multiply(sums, high[k], at.column(0, shift, k), k != 0);
@@ -228,7 +228,7 @@ __device__ __forceinline__ void multiply_rows_split(const WgradOperands& at, con
   for (int shift = 0; shift < kShifts; ++shift) {
     const bool is_last = shift + 1 == kShifts;
     ptx::wgmma_wait<1>();
-    ptx::settle(mixed);
+    ptx::fence_registers(mixed);
 #pragma unroll
     for (int i = 0; i < kN / 2; ++i) total[shift][i] = fmaf(mixed[i], 1.0F / kLowScale, total[shift][i]);
     if (is_last) {
@@ -239,7 +239,7 @@ __device__ __forceinline__ void multiply_rows_split(const WgradOperands& at, con
       if (shift + 1 == kShifts / 2) on_way();
       ptx::wgmma_wait<1>();
     }
-    ptx::settle(sums);
+    ptx::fence_registers(sums);
 #pragma unroll
     for (int i = 0; i < kN / 2; ++i) total[shift][i] += sums[i];
     if (!is_last) multiply_high(shift + 1);
@@ -260,7 +260,7 @@ __device__ __forceinline__ void multiply_rows_together(const WgradOperands& at, 
   float sums[kSets][kN];
   const auto multiply = [&](int shift) {
     float(&own)[kN] = sums[shift % kSets];
-    ptx::settle(own);
+    ptx::fence_registers(own);
     ptx::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) Both::multiply(own, high[k], at.column(1, shift, k), k != 0);
@@ -281,7 +281,7 @@ __device__ __forceinline__ void multiply_rows_together(const WgradOperands& at, 
       ptx::wgmma_wait<0>();
       release();
     }
-    ptx::settle(sums[shift % kSets]);
+    ptx::fence_registers(sums[shift % kSets]);
 #pragma unroll
     for (int i = 0; i < kN / 2; ++i) total[shift][i] = fmaf(own[i], 1.0F / kLowScale, total[shift][i] + own[kN / 2 + i]);
     if (shift + kSets < kShifts) multiply(shift + kSets);
@@ -296,7 +296,7 @@ __device__ __forceinline__ void multiply_rows_once(const WgradOperands& at, cons
                                                    Done done, float (&total)[kShifts][kN / 2]) {
   using Mma = ptx::WgmmaFromRegisters<Operand::kType, kN>;
 #pragma unroll
-  for (int shift = 0; shift < kShifts; ++shift) ptx::settle(total[shift]);
+  for (int shift = 0; shift < kShifts; ++shift) ptx::fence_registers(total[shift]);
   ptx::wgmma_fence();
 #pragma unroll
   for (int k = 0; k < kCount; ++k)
@@ -307,7 +307,7 @@ __device__ __forceinline__ void multiply_rows_once(const WgradOperands& at, cons
   ptx::wgmma_wait<0>();
   done();
 #pragma unroll
-  for (int shift = 0; shift < kShifts; ++shift) ptx::settle(total[shift]);
+  for (int shift = 0; shift < kShifts; ++shift) ptx::fence_registers(total[shift]);
 }
 
 /// The rest of a step from its position kFirst on, kCount fragments at a time, of which the first are loaded.

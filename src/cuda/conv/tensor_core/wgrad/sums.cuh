@@ -54,7 +54,7 @@ struct WgradFound {
     const auto thread = static_cast<int>(threadIdx.x);
     const WgradTeam team = by_warps ? WgradTeam{thread % 32, 32} : WgradTeam{thread, kSumThreads};
     for (int i = by_warps ? thread / 32 : 0; i < again; i += kSumThreads / team.size)
-      compute_again(team, problem, x, y, w, at(place[i]), scales);
+      recompute(team, problem, x, y, w, at(place[i]), scales);
     __syncthreads();
     if (threadIdx.x == 0) count = 0;
     __syncthreads();
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(kSumThreads, 1)
 
 /// Launches the look behind the kernel before it.
 template <class T>
-void repair_wgrad(const WgradCall& call, const WgradTiles& tiles) {
+void recompute_wgrad(const WgradCall& call, const WgradTiles& tiles) {
   const ConvProblem& problem = call.problem;
   const std::int64_t weights = problem.C_in * (problem.C_out / problem.G) * problem.K;
   const std::int64_t round = std::int64_t{kSumThreads} * kLookWeights;
@@ -236,7 +236,7 @@ void repair_wgrad(const WgradCall& call, const WgradTiles& tiles) {
 /// Launches the sums behind the kernel before them. Those of a single slice of f32 may be the weights already.
 template <class T>
 void add_wgrad_slices(const WgradCall& call, const WgradTiles& tiles, const float* partial, std::int64_t slices) {
-  if (static_cast<const void*>(partial) == call.w) return repair_wgrad<T>(call, tiles);
+  if (static_cast<const void*>(partial) == call.w) return recompute_wgrad<T>(call, tiles);
   const ConvProblem& problem = call.problem;
   const std::int64_t weights = problem.C_in * (problem.C_out / problem.G) * problem.K;
   const auto* x = static_cast<const T*>(call.x);

@@ -31,7 +31,7 @@ struct WgradTiles {
   [[nodiscard]] constexpr const Side& of_y() const { return swapped ? rows : columns; }
 };
 
-/// The job (WgradSteps) of weight i.
+/// The job (WgradTiling) of weight i.
 [[nodiscard]] constexpr std::int64_t job_of(const WgradTiles& tiles, std::int64_t i) {
   if (tiles.jobs == 1) return 0;
   const std::int64_t in = tiles.of_x().channels, out = tiles.of_y().channels;
@@ -81,16 +81,16 @@ struct WgradBox {
   return tiles.jobs == 1 ? weights : tiles.of_x().most_channels() * tiles.of_y().most_channels() * tiles.K;
 }
 
-[[nodiscard]] inline WgradTiles make_wgrad_tiles(const ConvProblem& problem, const WgradSteps& steps) {
+[[nodiscard]] inline WgradTiles make_wgrad_tiles(const ConvProblem& problem, const WgradTiling& tiling) {
   const auto side = [](const WgradSide& of, int tiles) -> WgradTiles::Side { return {of.channels, of.planes, of.tile, tiles}; };
-  const WgradTiles tiles{side(steps.rows, steps.row_tiles),
-                         side(steps.columns, steps.column_tiles),
-                         steps.swapped,
+  const WgradTiles tiles{side(tiling.rows, tiling.row_tiles),
+                         side(tiling.columns, tiling.column_tiles),
+                         tiling.swapped,
                          problem.K,
-                         steps.q,
-                         steps.shape.shifts,
-                         steps.shift_tiles,
-                         steps.jobs};
+                         tiling.q,
+                         tiling.shape.shifts,
+                         tiling.shift_tiles,
+                         tiling.jobs};
   return box_size(tiles, 0) <= INT32_MAX ? tiles : WgradTiles{};  // a place has 32 bits
 }
 

@@ -105,38 +105,38 @@ WgradRaw raw_of(const WgradSide& side, int bytes, bool is_rows, bool aligned) {
 }
 
 /// Two positions to an item of f32 columns, where every row and window begins at a multiple of 8 bytes.
-void pair_items(WgradSteps& steps, bool aligned) {
-  WgradSide& side = steps.columns;
+void pair_items(WgradTiling& tiling, bool aligned) {
+  WgradSide& side = tiling.columns;
   if (!aligned || side.step != 1 || side.planes != 1 || side.raw.classes > 2 || side.window % 2 != 0 || side.start % 2 != 0 ||
-      steps.shifts > steps.shape.shifts)
+      tiling.shifts > tiling.shape.shifts)
     return;
   side.in_pairs = true;
   side.items = static_cast<int>(pieces(std::int64_t{side.tile} * side.window / 2, 32) * 32);
   side.by_plane_window = FastDivide(static_cast<std::uint32_t>(side.window / 2));
 }
 
-/// Fills in the form by rows; leaves no stages where it does not fit.
-void plan_rows(WgradSteps& steps, const ConvProblem& problem, int parts, int bytes, bool aligned, int shared_limit) {
-  steps.by_rows = true;
-  steps.stages = 0;
-  if (std::max(reach_of(steps.rows), reach_of(steps.columns)) > kLongestReach) return;
-  steps.rows.raw = raw_of(steps.rows, bytes, true, aligned);
-  steps.columns.raw = raw_of(steps.columns, bytes, false, aligned);
-  if (!has_classes(steps.rows, problem, steps.rows.raw.classes) ||
-      !has_classes(steps.columns, problem, steps.columns.raw.classes))
+/// Fills in the tiling by rows; leaves no stages where it does not fit.
+void plan_rows(WgradTiling& tiling, const ConvProblem& problem, int parts, int bytes, bool aligned, int shared_limit) {
+  tiling.by_rows = true;
+  tiling.stages = 0;
+  if (std::max(reach_of(tiling.rows), reach_of(tiling.columns)) > kLongestReach) return;
+  tiling.rows.raw = raw_of(tiling.rows, bytes, true, aligned);
+  tiling.columns.raw = raw_of(tiling.columns, bytes, false, aligned);
+  if (!has_classes(tiling.rows, problem, tiling.rows.raw.classes) ||
+      !has_classes(tiling.columns, problem, tiling.columns.raw.classes))
     return;
-  if (wgrad_pairs_fit(steps.shape, parts)) pair_items(steps, aligned);
-  const int columns_bytes = steps.shape.columns / 8 * steps.columns.pitch * 16;
-  steps.rows_bytes = 0;
-  steps.stage_bytes = parts * columns_bytes;
-  steps.row_threads = wgrad_row_threads(steps.shape, parts);
-  const int listed = wgrad_listed_items(steps) * kItemBytes;
+  if (wgrad_pairs_fit(tiling.shape, parts)) pair_items(tiling, aligned);
+  const int columns_bytes = tiling.shape.columns / 8 * tiling.columns.pitch * 16;
+  tiling.rows_bytes = 0;
+  tiling.stage_bytes = parts * columns_bytes;
+  tiling.row_threads = wgrad_row_threads(tiling.shape, parts);
+  const int listed = wgrad_listed_items(tiling) * kItemBytes;
   const auto copies_of = [](const WgradRaw& raw) { return raw.classes * raw.boxes; };
-  const int fixed = kRowsAlignment + listed + kItemBytes * (copies_of(steps.rows.raw) + copies_of(steps.columns.raw));
+  const int fixed = kRowsAlignment + listed + kItemBytes * (copies_of(tiling.rows.raw) + copies_of(tiling.columns.raw));
   const std::int64_t free = shared_limit - kRowsStaticBytes - fixed;
   const auto fits = [&](int rows, int columns, int stages) {
-    return std::int64_t{rows} * steps.rows.raw.bytes + std::int64_t{columns} * steps.columns.raw.bytes +
-               std::int64_t{stages} * steps.stage_bytes <=
+    return std::int64_t{rows} * tiling.rows.raw.bytes + std::int64_t{columns} * tiling.columns.raw.bytes +
+               std::int64_t{stages} * tiling.stage_bytes <=
            free;
   };
   int rows = 2, columns = 2, stages = 2;
@@ -146,71 +146,71 @@ void plan_rows(WgradSteps& steps, const ConvProblem& problem, int parts, int byt
     if (fits(rows, most, stages)) columns = most;
     if (fits(rows, columns, most)) stages = most;
   }
-  steps.rows_stages = rows;
-  steps.columns_stages = columns;
-  steps.stages = stages;
-  steps.shared_bytes = fixed + rows * steps.rows.raw.bytes + columns * steps.columns.raw.bytes + stages * steps.stage_bytes;
+  tiling.rows_stages = rows;
+  tiling.columns_stages = columns;
+  tiling.stages = stages;
+  tiling.shared_bytes = fixed + rows * tiling.rows.raw.bytes + columns * tiling.columns.raw.bytes + stages * tiling.stage_bytes;
 }
 
-WgradSteps make_steps(const ConvProblem& problem, WgradShape shape, bool swapped, int parts, int bytes, bool by_rows,
-                      bool aligned, int shared_limit) {
-  WgradSteps steps{};
+WgradTiling make_tiling(const ConvProblem& problem, WgradShape shape, bool swapped, int parts, int bytes, bool by_rows,
+                        bool aligned, int shared_limit) {
+  WgradTiling tiling{};
   const std::int64_t common = std::gcd(problem.S, problem.D);
-  steps.shape = shape;
-  steps.swapped = swapped;
-  steps.q = static_cast<int>(problem.S / common);
-  steps.d = static_cast<int>(problem.D / common);
-  steps.shifts = static_cast<int>(pieces(problem.K, steps.q));
-  const int planes = static_cast<int>(std::min<std::int64_t>(steps.q, problem.K));
-  steps.rows = side_of(problem, swapped, planes, steps.d);
-  steps.columns = side_of(problem, !swapped, planes, steps.d);
-  const bool turns = steps.rows.blocks <= 8;
-  steps.own = turns ? 0 : 8;
-  steps.chunk = turns ? 2 * kChunk : kChunk;
-  const std::int64_t halo = std::int64_t{shape.shifts - 1} * steps.d;
-  if (halo > kWidestHalo) return steps;  // stages == 0
-  steps.shift_step = swapped ? -steps.d : steps.d;
-  steps.first_shift_offset = swapped ? static_cast<int>(halo) : 0;
-  if (swapped) steps.columns.start -= halo;
-  steps.positions = problem.L_in + (swapped ? halo : 0);
+  tiling.shape = shape;
+  tiling.swapped = swapped;
+  tiling.q = static_cast<int>(problem.S / common);
+  tiling.d = static_cast<int>(problem.D / common);
+  tiling.shifts = static_cast<int>(pieces(problem.K, tiling.q));
+  const int planes = static_cast<int>(std::min<std::int64_t>(tiling.q, problem.K));
+  tiling.rows = side_of(problem, swapped, planes, tiling.d);
+  tiling.columns = side_of(problem, !swapped, planes, tiling.d);
+  const bool turns = tiling.rows.blocks <= 8;
+  tiling.own = turns ? 0 : 8;
+  tiling.chunk = turns ? 2 * kChunk : kChunk;
+  const std::int64_t halo = std::int64_t{shape.shifts - 1} * tiling.d;
+  if (halo > kWidestHalo) return tiling;  // stages == 0
+  tiling.shift_step = swapped ? -tiling.d : tiling.d;
+  tiling.first_shift_offset = swapped ? static_cast<int>(halo) : 0;
+  if (swapped) tiling.columns.start -= halo;
+  tiling.positions = problem.L_in + (swapped ? halo : 0);
   const auto blocks_of = [](const WgradSide& side, int most) { return std::min(side.blocks, most); };
-  tile_side(steps.rows, blocks_of(steps.rows, turns ? 8 : 16), steps.chunk);
-  tile_side(steps.columns, blocks_of(steps.columns, shape.columns / 8), steps.chunk + halo);
+  tile_side(tiling.rows, blocks_of(tiling.rows, turns ? 8 : 16), tiling.chunk);
+  tile_side(tiling.columns, blocks_of(tiling.columns, shape.columns / 8), tiling.chunk + halo);
   // The tensor cores read whole tiles, whatever of them exists.
-  steps.rows_bytes = (turns ? 8 : 16) * steps.rows.pitch * 16;
-  const int columns_bytes = shape.columns / 8 * steps.columns.pitch * 16;
-  steps.stage_bytes = parts * (steps.rows_bytes + columns_bytes);
-  const int items = steps.rows.items + steps.columns.items;
+  tiling.rows_bytes = (turns ? 8 : 16) * tiling.rows.pitch * 16;
+  const int columns_bytes = shape.columns / 8 * tiling.columns.pitch * 16;
+  tiling.stage_bytes = parts * (tiling.rows_bytes + columns_bytes);
+  const int items = tiling.rows.items + tiling.columns.items;
   const int fixed = kAlignment + kRingBytes + static_cast<int>(pieces(items, kWgradProducers)) * kWgradProducers * kItemBytes;
-  if (items > kMostItems) return steps;
-  steps.stages = std::min(kWgradStages, std::max(0, shared_limit - kStaticBytes - fixed) / steps.stage_bytes);
-  steps.shared_bytes = fixed + steps.stages * steps.stage_bytes;
-  steps.row_tiles = static_cast<int>(pieces(steps.rows.blocks, steps.rows.tile));
-  steps.column_tiles = static_cast<int>(pieces(steps.columns.blocks, steps.columns.tile));
-  steps.shift_tiles = static_cast<int>(pieces(steps.shifts, shape.shifts));
-  steps.jobs = problem.G * steps.row_tiles * steps.column_tiles * steps.shift_tiles;
-  if (by_rows) plan_rows(steps, problem, parts, bytes, aligned, shared_limit);
-  return steps;
+  if (items > kMostItems) return tiling;
+  tiling.stages = std::min(kWgradStages, std::max(0, shared_limit - kStaticBytes - fixed) / tiling.stage_bytes);
+  tiling.shared_bytes = fixed + tiling.stages * tiling.stage_bytes;
+  tiling.row_tiles = static_cast<int>(pieces(tiling.rows.blocks, tiling.rows.tile));
+  tiling.column_tiles = static_cast<int>(pieces(tiling.columns.blocks, tiling.columns.tile));
+  tiling.shift_tiles = static_cast<int>(pieces(tiling.shifts, shape.shifts));
+  tiling.jobs = problem.G * tiling.row_tiles * tiling.column_tiles * tiling.shift_tiles;
+  if (by_rows) plan_rows(tiling, problem, parts, bytes, aligned, shared_limit);
+  return tiling;
 }
 
 /// Cycles a position takes, of the tensor cores or of the loads, whichever is more; a model, only for comparison.
-double words_cost(const WgradSteps& steps, int parts, int bytes) {
+double words_cost(const WgradTiling& tiling, int parts, int bytes) {
   const double products = parts == 2 ? 3 : 1;
-  const double multiply = (steps.own == 0 ? 64.0 : 128.0) * steps.shape.columns * steps.shape.shifts * products / 2048;
+  const double multiply = (tiling.own == 0 ? 64.0 : 128.0) * tiling.shape.columns * tiling.shape.shifts * products / 2048;
   const auto elements = [](const WgradSide& side) {
     const double waste = std::min(8.0, static_cast<double>(side.step) / std::min(side.planes, side.tile));
     return 8.0 * side.tile * side.window * waste;
   };
-  const double load = (elements(steps.rows) + elements(steps.columns)) / steps.chunk * bytes / 24;
-  return static_cast<double>(steps.jobs) * (std::max(multiply, load) + 0.1 * (multiply + load)) *
-         static_cast<double>(pieces(steps.positions, steps.chunk) * steps.chunk);
+  const double load = (elements(tiling.rows) + elements(tiling.columns)) / tiling.chunk * bytes / 24;
+  return static_cast<double>(tiling.jobs) * (std::max(multiply, load) + 0.1 * (multiply + load)) *
+         static_cast<double>(pieces(tiling.positions, tiling.chunk) * tiling.chunk);
 }
 
-void cut_slices(WgradSteps& steps, const ConvProblem& problem, int parts, int sm_count, std::size_t partial_limit) {
-  steps.chunks_per_row = pieces(steps.positions, steps.chunk);
-  steps.chunks = problem.N * steps.chunks_per_row;
+void cut_slices(WgradTiling& tiling, const ConvProblem& problem, int parts, int sm_count, std::size_t partial_limit) {
+  tiling.chunks_per_row = pieces(tiling.positions, tiling.chunk);
+  tiling.chunks = problem.N * tiling.chunks_per_row;
   // Enough slices for every SM, none shorter than a few chunks, and no more partial sums than allowed.
-  const std::int64_t turns = steps.own == 0 ? 2 : 1;
+  const std::int64_t turns = tiling.own == 0 ? 2 : 1;
   const auto weight_bytes = static_cast<double>(problem.C_in) * static_cast<double>(problem.channels_out_per_group()) *
                             static_cast<double>(problem.K) * 4.0;
   const auto allowed = std::max<std::int64_t>(
@@ -218,35 +218,35 @@ void cut_slices(WgradSteps& steps, const ConvProblem& problem, int parts, int sm
   // The fewest rounds of blocks times what a block takes: its chunks, and about six more to begin and to end. Of the counts
   // that take as many rounds the largest is best, and of those whose blocks are as long the least.
   const std::int64_t most =
-      std::min({allowed, std::max<std::int64_t>(1, steps.chunks / 8), pieces(4 * std::int64_t{sm_count}, steps.jobs)});
+      std::min({allowed, std::max<std::int64_t>(1, tiling.chunks / 8), pieces(4 * std::int64_t{sm_count}, tiling.jobs)});
   std::int64_t slices = 1, least = 0;
-  for (std::int64_t rounds = pieces(steps.jobs, sm_count); rounds <= pieces(steps.jobs * most, sm_count); ++rounds) {
-    const std::int64_t length = pieces(steps.chunks, std::min(most, rounds * sm_count / steps.jobs));
+  for (std::int64_t rounds = pieces(tiling.jobs, sm_count); rounds <= pieces(tiling.jobs * most, sm_count); ++rounds) {
+    const std::int64_t length = pieces(tiling.chunks, std::min(most, rounds * sm_count / tiling.jobs));
     const std::int64_t cost = rounds * (length + 6);
-    if (least == 0 || cost < least) slices = pieces(steps.chunks, length), least = cost;
+    if (least == 0 || cost < least) slices = pieces(tiling.chunks, length), least = cost;
   }
-  steps.chunks_per_slice = pieces(steps.chunks, slices);
-  steps.slices = pieces(steps.chunks, steps.chunks_per_slice);
-  const std::int64_t longest = (parts == 2 ? steps.by_rows ? kLongestSplitSum : INT64_MAX / 2 : kLongestSum) / kChunk;
-  steps.flushes = std::min(pieces(steps.chunks_per_slice, longest), std::max<std::int64_t>(1, allowed / steps.slices));
-  steps.chunks_per_flush = pieces(steps.chunks_per_slice, steps.flushes);
-  steps.flushes = pieces(steps.chunks_per_slice, steps.chunks_per_flush);
+  tiling.chunks_per_slice = pieces(tiling.chunks, slices);
+  tiling.slices = pieces(tiling.chunks, tiling.chunks_per_slice);
+  const std::int64_t longest = (parts == 2 ? tiling.by_rows ? kLongestSplitSum : INT64_MAX / 2 : kLongestSum) / kChunk;
+  tiling.flushes = std::min(pieces(tiling.chunks_per_slice, longest), std::max<std::int64_t>(1, allowed / tiling.slices));
+  tiling.chunks_per_flush = pieces(tiling.chunks_per_slice, tiling.flushes);
+  tiling.flushes = pieces(tiling.chunks_per_slice, tiling.chunks_per_flush);
   // In the ring of raw columns, which is empty then. Wider tiles have no registers for it.
-  steps.adds_turns = steps.by_rows && turns == 2 && steps.flushes == 1 && steps.shape.columns == 32 &&
-                     steps.columns_stages * steps.columns.raw.bytes >= 64 * steps.shape.columns * steps.shape.shifts * 4;
-  steps.partial_slices = steps.slices * steps.flushes * (steps.adds_turns ? 1 : turns);
+  tiling.adds_turns = tiling.by_rows && turns == 2 && tiling.flushes == 1 && tiling.shape.columns == 32 &&
+                      tiling.columns_stages * tiling.columns.raw.bytes >= 64 * tiling.shape.columns * tiling.shape.shifts * 4;
+  tiling.partial_slices = tiling.slices * tiling.flushes * (tiling.adds_turns ? 1 : turns);
 }
 
-/// How fast the form by rows does what it has to do with one kind of numbers.
+/// How fast the kernel by rows does what it has to do with one kind of numbers.
 struct RowsRates {
-  double bytes;                // a cycle, that are copied to a block
-  double longest, other;       // of what takes longest in a block, and of what it hides
-  double multiply, convert;    // times what the tensor cores need at least; cycles of a warp for its items
-  double store, store_turned;  // cycles of a block for one of its sums: rows of x, of y
-  double apart, apart_own;     // cycles a position: rows read one by one, by a consumer of its own
-  double unlike, unlike_own;   // likewise, rows that are not swizzled
-  double terabytes;            // a second, of partial sums
-  double fill;                 // chunks
+  double bytes;               // a cycle, that are copied to a block
+  double longest, other;      // of what takes longest in a block, and of what it hides
+  double multiply, convert;   // times what the tensor cores need at least; cycles of a warp for its items
+  double store, store_tma16;  // cycles of a block for one of its sums: rows of x, of y
+  double apart, apart_own;    // cycles a position: rows read one by one, by a consumer of its own
+  double unlike, unlike_own;  // likewise, rows that are not swizzled
+  double terabytes;           // a second, of partial sums
+  double fill;                // chunks
 };
 /// Fitted to the tiles of 51 problems on an H200 of 132 multiprocessors (tests/cuda/conv/tensor_core/wgrad/measured_wgrad.hpp).
 /// Of two halves of an f32, one, and 16 bits.
@@ -256,34 +256,34 @@ constexpr RowsRates kRowsRates[] = {{27, 0.668, 0.47, 4.03, 136, 1.46, 0.0711, 1
 constexpr double kTensorTerabytes = 4.25;  // a second, of x and y, as a copy moves them
 
 /// What a converting warp has to do of a step: items of one position, those that it has at a time rounded up.
-int items_of_warp(const WgradSteps& steps, int parts, bool is_scaled) {
-  const int warps = (steps.row_threads - 256) / 32 - 1, slots = static_cast<int>(pieces(steps.columns.items / 32, warps));
-  if (steps.columns.in_pairs) return 2 * slots;
-  const int at_once = wgrad_items_at_once(steps.shape, parts, is_scaled);
+int items_of_warp(const WgradTiling& tiling, int parts, bool is_scaled) {
+  const int warps = (tiling.row_threads - 256) / 32 - 1, slots = static_cast<int>(pieces(tiling.columns.items / 32, warps));
+  if (tiling.columns.in_pairs) return 2 * slots;
+  const int at_once = wgrad_items_at_once(tiling.shape, parts, is_scaled);
   return static_cast<int>(pieces(slots, at_once)) * at_once;
 }
 
 /// Seconds of a launch by rows, all that goes with it included.
-double rows_seconds(const WgradSteps& steps, const ConvProblem& problem, int parts, int bytes, int sm_count) {
+double rows_cost(const WgradTiling& tiling, const ConvProblem& problem, int parts, int bytes, int sm_count) {
   constexpr double kLaunches = 6.8e-6;
   const RowsRates& rates = kRowsRates[parts == 2 ? 0 : bytes == 4 ? 1 : 2];
   const double clock = bytes == 4 ? 1.65e9 : 1.83e9;  // 16 bits take less power
-  const double chunk = steps.chunk, arriving = (steps.rows.raw.arriving + steps.columns.raw.arriving) / chunk;
+  const double chunk = tiling.chunk, arriving = (tiling.rows.raw.arriving + tiling.columns.raw.arriving) / chunk;
   const double copy = arriving / rates.bytes;
-  const double multiply = (steps.own == 0 ? 64.0 : 128.0) * steps.shape.columns * steps.shape.shifts * rates.multiply / 2048;
-  const double convert = items_of_warp(steps, parts, bytes == 4) / chunk * rates.convert;
+  const double multiply = (tiling.own == 0 ? 64.0 : 128.0) * tiling.shape.columns * tiling.shape.shifts * rates.multiply / 2048;
+  const double convert = items_of_warp(tiling, parts, bytes == 4) / chunk * rates.convert;
   // Rows whose numbers are not neighbours are read one by one, which hides least where each consumer has rows of its own.
-  const double apart = steps.own == 0 ? rates.apart : rates.apart_own;
-  const double unlike = steps.own == 0 ? rates.unlike : rates.unlike_own;
-  const double read = steps.rows.step != 1 ? apart : steps.rows.raw.is_swizzled ? 0.0 : unlike;
+  const double apart = tiling.own == 0 ? rates.apart : rates.apart_own;
+  const double unlike = tiling.own == 0 ? rates.unlike : rates.unlike_own;
+  const double read = tiling.rows.step != 1 ? apart : tiling.rows.raw.is_swizzled ? 0.0 : unlike;
   const double longest = std::max({multiply, copy, convert});
   const double position = rates.longest * longest + rates.other * (multiply + copy + convert - longest) + read;
   // Sums of four neighbouring planes are stored together.
-  const bool by_four = steps.columns.planes % 4 == 0 && steps.rows.planes == 1 && steps.q % 4 == 0 && problem.K % 4 == 0;
-  const double sums = 128.0 * steps.shape.columns * steps.shape.shifts * static_cast<double>(steps.flushes);
-  const double store = by_four ? 0.0 : (steps.swapped ? rates.store_turned : rates.store) * sums;
-  const auto rounds = static_cast<double>(pieces(steps.jobs * steps.slices, sm_count));
-  const double cycles = rounds * ((static_cast<double>(steps.chunks_per_slice) + rates.fill) * chunk * position + store);
+  const bool by_four = tiling.columns.planes % 4 == 0 && tiling.rows.planes == 1 && tiling.q % 4 == 0 && problem.K % 4 == 0;
+  const double sums = 128.0 * tiling.shape.columns * tiling.shape.shifts * static_cast<double>(tiling.flushes);
+  const double store = by_four ? 0.0 : (tiling.swapped ? rates.store_tma16 : rates.store) * sums;
+  const auto rounds = static_cast<double>(pieces(tiling.jobs * tiling.slices, sm_count));
+  const double cycles = rounds * ((static_cast<double>(tiling.chunks_per_slice) + rates.fill) * chunk * position + store);
   // Blocks are slower than memory, or memory than blocks; where they are alike they wait for each other.
   const double tensors =
       bytes * static_cast<double>(problem.N) *
@@ -293,27 +293,27 @@ double rows_seconds(const WgradSteps& steps, const ConvProblem& problem, int par
   // Partial sums are read again and the weights written; of f32, all weights once more, as it was when this was fitted.
   const double weights = static_cast<double>(problem.C_in) * static_cast<double>(problem.channels_out_per_group() * problem.K);
   const double bytes_of_weight =
-      (steps.partial_slices == 1 && bytes == 4 ? 0.0 : 4 * static_cast<double>(steps.partial_slices) + bytes) +
+      (tiling.partial_slices == 1 && bytes == 4 ? 0.0 : 4 * static_cast<double>(tiling.partial_slices) + bytes) +
       (bytes == 4 ? 4 : 0);
   return product + weights * bytes_of_weight / (rates.terabytes * 1e12 * share) + kLaunches * (bytes == 4 ? 2 : 1);
 }
 
 }  // namespace
 
-std::vector<WgradSteps> wgrad_candidates(const ConvProblem& problem, int parts, int bytes, int sm_count, int shared_limit,
-                                         std::size_t partial_limit, bool aligned) {
-  std::vector<WgradSteps> all;
+std::vector<WgradTiling> wgrad_candidates(const ConvProblem& problem, int parts, int bytes, int sm_count, int shared_limit,
+                                          std::size_t partial_limit, bool aligned) {
+  std::vector<WgradTiling> all;
   const std::int64_t phases = std::min(problem.S / std::gcd(problem.S, problem.D), problem.K);
   if (std::max(problem.channels_in_per_group(), (problem.channels_out_per_group() + 8) * phases) > INT32_MAX / 8) return all;
   const auto consider = [&](std::span<const WgradShape> shapes, bool by_rows) {
     for (const WgradShape& shape : shapes) {
       for (const bool swapped : {false, true}) {
-        WgradSteps steps = make_steps(problem, shape, swapped, parts, bytes, by_rows, aligned, shared_limit);
+        WgradTiling tiling = make_tiling(problem, shape, swapped, parts, bytes, by_rows, aligned, shared_limit);
         // The widest kernels have registers only for rows that are taken as they lie: x's.
-        if (steps.stages < 2 || (shape.columns * shape.shifts > 192 && (swapped || !steps.rows.raw.is_swizzled))) continue;
-        cut_slices(steps, problem, parts, sm_count, partial_limit);
-        steps.cost = by_rows ? rows_seconds(steps, problem, parts, bytes, sm_count) : words_cost(steps, parts, bytes);
-        all.push_back(steps);
+        if (tiling.stages < 2 || (shape.columns * shape.shifts > 192 && (swapped || !tiling.rows.raw.is_swizzled))) continue;
+        cut_slices(tiling, problem, parts, sm_count, partial_limit);
+        tiling.cost = by_rows ? rows_cost(tiling, problem, parts, bytes, sm_count) : words_cost(tiling, parts, bytes);
+        all.push_back(tiling);
       }
     }
   };
@@ -323,8 +323,8 @@ std::vector<WgradSteps> wgrad_candidates(const ConvProblem& problem, int parts, 
   return all;
 }
 
-WgradSteps make_wgrad_steps(const ConvProblem& problem, int parts, int bytes, int sm_count, int shared_limit,
-                            std::size_t partial_limit, bool aligned) {
+WgradTiling make_wgrad_tiling(const ConvProblem& problem, int parts, int bytes, int sm_count, int shared_limit,
+                              std::size_t partial_limit, bool aligned) {
   struct Key {
     ConvProblem problem;
     int parts, bytes, sm_count, shared_limit;
@@ -332,33 +332,33 @@ WgradSteps make_wgrad_steps(const ConvProblem& problem, int parts, int bytes, in
     bool aligned;
     bool operator==(const Key&) const = default;
   };
-  thread_local Remembered<Key, WgradSteps> remembered;
+  thread_local Remembered<Key, WgradTiling> remembered;
   return remembered.get({problem, parts, bytes, sm_count, shared_limit, partial_limit, aligned}, [&] {
-    WgradSteps best{};
-    for (const WgradSteps& steps : wgrad_candidates(problem, parts, bytes, sm_count, shared_limit, partial_limit, aligned)) {
-      const bool is_better = steps.by_rows == best.by_rows ? steps.cost < best.cost : steps.by_rows;
-      if (best.stages == 0 || is_better) best = steps;
+    WgradTiling best{};
+    for (const WgradTiling& tiling : wgrad_candidates(problem, parts, bytes, sm_count, shared_limit, partial_limit, aligned)) {
+      const bool is_better = tiling.by_rows == best.by_rows ? tiling.cost < best.cost : tiling.by_rows;
+      if (best.stages == 0 || is_better) best = tiling;
     }
     return best;
   });
 }
 
-std::optional<double> wgrad_seconds(const ConvProblem& problem, Precision precision, int sm_count, int shared_limit) {
+std::optional<double> wgrad_cost(const ConvProblem& problem, Precision precision, int sm_count, int shared_limit) {
   const bool is_f32 = problem.dtype == DType::f32;
   const int parts = is_f32 && precision != Precision::tf32 ? 2 : 1;
-  const WgradSteps steps = make_wgrad_steps(problem, parts, is_f32 ? 4 : 2, sm_count, shared_limit, conv_workspace_limit());
-  if (!steps.by_rows || steps.stages < 2) return std::nullopt;
-  return steps.cost;
+  const WgradTiling tiling = make_wgrad_tiling(problem, parts, is_f32 ? 4 : 2, sm_count, shared_limit, conv_workspace_limit());
+  if (!tiling.by_rows || tiling.stages < 2) return std::nullopt;
+  return tiling.cost;
 }
 
 std::optional<std::string> wgrad_problem(const ConvProblem& problem, int sm_count, int shared_limit) {
   const bool is_split = problem.dtype == DType::f32;
   const std::size_t limit = conv_workspace_limit();
-  const WgradSteps steps = make_wgrad_steps(problem, is_split ? 2 : 1, is_split ? 4 : 2, sm_count, shared_limit, limit);
-  if (steps.stages < 2) return concat("no tile of it fits ", shared_limit, " bytes of shared memory");
-  if (steps.jobs * steps.slices > INT32_MAX)
-    return concat("it takes ", steps.jobs * steps.slices, " blocks, at most ", INT32_MAX);
-  const double bytes = 4.0 * static_cast<double>(steps.partial_slices) * static_cast<double>(problem.C_in) *
+  const WgradTiling tiling = make_wgrad_tiling(problem, is_split ? 2 : 1, is_split ? 4 : 2, sm_count, shared_limit, limit);
+  if (tiling.stages < 2) return concat("no tile of it fits ", shared_limit, " bytes of shared memory");
+  if (tiling.jobs * tiling.slices > INT32_MAX)
+    return concat("it takes ", tiling.jobs * tiling.slices, " blocks, at most ", INT32_MAX);
+  const double bytes = 4.0 * static_cast<double>(tiling.partial_slices) * static_cast<double>(problem.C_in) *
                        static_cast<double>(problem.channels_out_per_group()) * static_cast<double>(problem.K);
   if (bytes > static_cast<double>(limit)) return concat("its least partial sums take ", bytes, " bytes, the limit is ", limit);
   return std::nullopt;

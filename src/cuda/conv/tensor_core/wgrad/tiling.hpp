@@ -38,7 +38,7 @@ inline constexpr WgradShape kWgradWideShapes[] = {{128, 3}, {128, 2}};
 struct WgradRaw {
   int classes;
   int rows;                           // of a class in a box
-  int boxes, width;                   // boxes beside each other; numbers of a row of one
+  int boxes, width;                   // neighbouring boxes; numbers of a row of one
   int span;                           // numbers from box to box: what follows is in both
   int span_log2;                      // of the rows
   bool is_exact;                      // rows begin with the window; else up to 16 bytes before it, where a copy can begin
@@ -64,7 +64,7 @@ struct WgradSide {
   FastDivide by_plane_window, by_planes;
 };
 
-struct WgradSteps {
+struct WgradTiling {
   WgradShape shape;
   bool swapped;                     // the rows are y's, else x's
   bool by_rows;                     // rows.cuh, else word by word
@@ -119,27 +119,26 @@ struct WgradRegisters {
 }
 
 /// Entries of the list of items by rows; a converter has up to two at a time.
-[[nodiscard]] constexpr int wgrad_listed_items(const WgradSteps& steps) {
-  const int at_once = 2 * (steps.row_threads - 256 - 32);
-  return (steps.columns.items + at_once - 1) / at_once * at_once;
+[[nodiscard]] constexpr int wgrad_listed_items(const WgradTiling& tiling) {
+  const int at_once = 2 * (tiling.row_threads - 256 - 32);
+  return (tiling.columns.items + at_once - 1) / at_once * at_once;
 }
 
 /// `parts`: 2 where a number is two halves; `bytes`: of an element; `partial_limit`: bytes that the partial sums may take;
 /// `aligned`: x and y begin at multiples of 16 bytes. No stages where no tile fits, or the problem has more channels times
 /// phases than 2^31.
-[[nodiscard]] WgradSteps make_wgrad_steps(const ConvProblem& problem, int parts, int bytes, int sm_count, int shared_limit,
-                                          std::size_t partial_limit, bool aligned = true);
+[[nodiscard]] WgradTiling make_wgrad_tiling(const ConvProblem& problem, int parts, int bytes, int sm_count, int shared_limit,
+                                            std::size_t partial_limit, bool aligned = true);
 
-/// All tiles that fit, by rows and by words; the same arguments. make_wgrad_steps() is the one of least cost by rows, or by
+/// All tiles that fit, by rows and by words; the same arguments. make_wgrad_tiling() is the one of least cost by rows, or by
 /// words where there is none; it is remembered, so that asking again costs less than a launch.
-[[nodiscard]] std::vector<WgradSteps> wgrad_candidates(const ConvProblem& problem, int parts, int bytes, int sm_count,
-                                                       int shared_limit, std::size_t partial_limit, bool aligned = true);
+[[nodiscard]] std::vector<WgradTiling> wgrad_candidates(const ConvProblem& problem, int parts, int bytes, int sm_count,
+                                                        int shared_limit, std::size_t partial_limit, bool aligned = true);
 
 /// The estimated seconds of the weight gradient by rows, all its launches included; nothing where it is done by words. Fitted
 /// to measurements on an H200 of 132 multiprocessors, within 20 percent on 46 of 47. A pure function of its arguments
 /// and conv_workspace_limit().
-[[nodiscard]] std::optional<double> wgrad_seconds(const ConvProblem& problem, Precision precision, int sm_count,
-                                                  int shared_limit);
+[[nodiscard]] std::optional<double> wgrad_cost(const ConvProblem& problem, Precision precision, int sm_count, int shared_limit);
 
 /// Why the weight gradient cannot be done, or nothing.
 [[nodiscard]] std::optional<std::string> wgrad_problem(const ConvProblem& problem, int sm_count, int shared_limit);

@@ -9,7 +9,7 @@
 
 namespace polyphase::cuda::tensor_core {
 
-struct WgradSteps;
+struct WgradTiling;
 
 inline constexpr int kSampleGroups = 32;  // of a tensor
 
@@ -24,7 +24,7 @@ struct __align__(16) WgradScales {
 };
 
 #ifdef __CUDACC__
-/// `small` of each job by itself (WgradSteps): what a weight has lost by them is of its own job's alone.
+/// `small` of each job by itself (WgradTiling): what a weight has lost by them is of its own job's alone.
 __device__ __forceinline__ SmallCount* small_of_jobs(WgradScales* scales) { return reinterpret_cast<SmallCount*>(scales + 1); }
 
 /// The largest of a tensor's samples.
@@ -46,12 +46,12 @@ struct WgradCall {
   WgradScales* scales;  // of f32 operands
   int device;
   cudaStream_t stream;
-  const WgradSteps* steps = nullptr;  // on sm_90a
+  const WgradTiling* tiling = nullptr;  // on sm_90a
 };
 
 void wgrad_split(const WgradCall& call);  // f32 as two f16
 void wgrad_tf32(const WgradCall& call);   // f32 as one scaled f16
-void wgrad_half(const WgradCall& call);
-void wgrad_brain(const WgradCall& call);
+void wgrad_f16(const WgradCall& call);
+void wgrad_bf16(const WgradCall& call);
 
 }  // namespace polyphase::cuda::tensor_core

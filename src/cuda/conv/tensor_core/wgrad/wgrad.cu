@@ -15,12 +15,12 @@ namespace {
 template <class T>
 void wgrad_by_mma(const WgradCall& call, Precision precision) {
   mma_wgrad_as(call, precision);
-  repair_wgrad<T>(call, {});
+  recompute_wgrad<T>(call, {});
 }
 
 void wgrad_f32(WgradCall call, Precision precision) {
   const ConvProblem& problem = call.problem;
-  const std::int64_t jobs = call.steps != nullptr ? call.steps->jobs : 0;
+  const std::int64_t jobs = call.tiling != nullptr ? call.tiling->jobs : 0;
   const Buffer buffer(sizeof(WgradScales) + static_cast<std::size_t>(jobs) * sizeof(SmallCount), call.device);
   call.scales = buffer.as<WgradScales>();
   launch_behind(&wgrad_scales_kernel, 2 * kSampleGroups, kSampleThreads, 0, call.stream, static_cast<const float*>(call.x),
@@ -34,19 +34,19 @@ void wgrad_f32(WgradCall call, Precision precision) {
 void wgrad_call(WgradCall call, Precision precision) {
   const ConvProblem& problem = call.problem;
   const DeviceProperties& gpu = properties(call.device);
-  WgradSteps steps{};
-  if (!uses_mma(gpu.arch()) && call.steps == nullptr) {
+  WgradTiling tiling{};
+  if (!uses_mma(gpu.arch()) && call.tiling == nullptr) {
     const bool aligned = (reinterpret_cast<std::uintptr_t>(call.x) | reinterpret_cast<std::uintptr_t>(call.y)) % 16 == 0;
     const int parts = problem.dtype == DType::f32 && precision != Precision::tf32 ? 2 : 1;
-    steps = make_wgrad_steps(problem, parts, static_cast<int>(size_of(problem.dtype)), gpu.sm_count, gpu.shared_bytes_per_block,
-                             conv_workspace_limit(), aligned);
-    call.steps = &steps;
+    tiling = make_wgrad_tiling(problem, parts, static_cast<int>(size_of(problem.dtype)), gpu.sm_count,
+                               gpu.shared_bytes_per_block, conv_workspace_limit(), aligned);
+    call.tiling = &tiling;
   }
   if (problem.dtype == DType::f32) return wgrad_f32(call, precision);
   const bool is_half = problem.dtype == DType::f16;
   if (uses_mma(gpu.arch()))
     return is_half ? wgrad_by_mma<__half>(call, precision) : wgrad_by_mma<__nv_bfloat16>(call, precision);
-  is_half ? wgrad_half(call) : wgrad_brain(call);
+  is_half ? wgrad_f16(call) : wgrad_bf16(call);
 }
 
 }  // namespace
@@ -61,9 +61,9 @@ void wgrad(const ConvProblem& problem, Precision precision, const void* x, const
   wgrad_call({problem, x, y, w, nullptr, device, stream}, precision);
 }
 
-void wgrad_by(const WgradSteps& steps, const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w,
+void wgrad_by(const WgradTiling& tiling, const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w,
               int device, cudaStream_t stream) {
-  wgrad_call({problem, x, y, w, nullptr, device, stream, &steps}, precision);
+  wgrad_call({problem, x, y, w, nullptr, device, stream, &tiling}, precision);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -29,22 +29,22 @@ struct WgradPlace {
   float* free;  // shared memory for sums of two consumers, by rows
 };
 
-__device__ __forceinline__ WgradPlace wgrad_place(std::uint32_t block, const WgradSteps& steps) {
-  const auto jobs = static_cast<std::uint32_t>(steps.jobs);
+__device__ __forceinline__ WgradPlace wgrad_place(std::uint32_t block, const WgradTiling& tiling) {
+  const auto jobs = static_cast<std::uint32_t>(tiling.jobs);
   WgradPlace place;
   place.slice = static_cast<int>(block / jobs);
   auto job = static_cast<int>(block % jobs);
   // The last tile moves back instead of reaching past the shifts; what it repeats it does not store.
-  place.own_shift = job % steps.shift_tiles * steps.shape.shifts;
-  place.shift = max(0, min(place.own_shift, steps.shifts - steps.shape.shifts));
-  job /= steps.shift_tiles;
-  place.column_block = job % steps.column_tiles * steps.columns.tile;
-  job /= steps.column_tiles;
-  place.row_block = job % steps.row_tiles * steps.rows.tile;
-  place.group = job / steps.row_tiles;
-  place.first_chunk = place.slice * steps.chunks_per_slice;
+  place.own_shift = job % tiling.shift_tiles * tiling.shape.shifts;
+  place.shift = max(0, min(place.own_shift, tiling.shifts - tiling.shape.shifts));
+  job /= tiling.shift_tiles;
+  place.column_block = job % tiling.column_tiles * tiling.columns.tile;
+  job /= tiling.column_tiles;
+  place.row_block = job % tiling.row_tiles * tiling.rows.tile;
+  place.group = job / tiling.row_tiles;
+  place.first_chunk = place.slice * tiling.chunks_per_slice;
   place.free = nullptr;
-  place.last_chunk = min(place.first_chunk + steps.chunks_per_slice, steps.chunks);
+  place.last_chunk = min(place.first_chunk + tiling.chunks_per_slice, tiling.chunks);
   return place;
 }
 
@@ -82,7 +82,7 @@ struct WgradCursor {
 template <class Operand>
 struct WgradProducer {
   using T = typename Operand::Source;
-  const WgradSteps& steps;
+  const WgradTiling& tiling;
   const WgradBlock& block;
   const WgradMemory& memory;
   const WgradItem* items;      // this thread's
@@ -108,7 +108,7 @@ struct WgradProducer {
       const std::uint32_t to = ptx::shared_address(words + at * kWgradProducers * 8);
       const bool upper = WgradFill<Operand>::fetch(item, source, block.rows.tensor, to);
       if constexpr (!Operand::kScaled) uppers = (uppers & ~(1U << at)) | (upper ? 1U << at : 0U);
-      if (ahead.advance(slots) && ++chunk == static_cast<int>(steps.chunks_per_row)) chunk = 0, ++n;
+      if (ahead.advance(slots) && ++chunk == static_cast<int>(tiling.chunks_per_row)) chunk = 0, ++n;
     }
     ptx::copy_commit();
   }
@@ -119,16 +119,16 @@ struct WgradProducer {
     ptx::copy_wait<kWgradRing - 1>();
     const std::uint32_t to = items[here.slot * kWgradProducers].to;
     const bool is_row = here.slot < rows_slots;
-    const int rows_bytes = Operand::kParts * steps.rows_bytes;
-    unsigned char* stage = memory.stages + ring.stage * steps.stage_bytes + (is_row ? 0 : rows_bytes);
+    const int rows_bytes = Operand::kParts * tiling.rows_bytes;
+    unsigned char* stage = memory.stages + ring.stage * tiling.stage_bytes + (is_row ? 0 : rows_bytes);
     if ((to & 15) != 0)
-      WgradFill<Operand>::convert_words(words + at * kWgradProducers * 8, (uppers >> at & 1) != 0,
-                                        ((is_row ? steps.rows.length : steps.columns.length) & 1) != 0,
-                                        is_row ? rows_scale : columns_scale, stage + (to & ~15U),
-                                        is_row ? steps.rows_bytes : (steps.stage_bytes - rows_bytes) / Operand::kParts, range);
+      WgradFill<Operand>::convert_words(
+          words + at * kWgradProducers * 8, (uppers >> at & 1) != 0,
+          ((is_row ? tiling.rows.length : tiling.columns.length) & 1) != 0, is_row ? rows_scale : columns_scale,
+          stage + (to & ~15U), is_row ? tiling.rows_bytes : (tiling.stage_bytes - rows_bytes) / Operand::kParts, range);
     if (!here.advance(slots)) return;
     ptx::mbarrier_arrive(memory.full(ring.stage));
-    ring.advance(steps.stages);
+    ring.advance(tiling.stages);
   }
 };
 
@@ -148,7 +148,7 @@ __device__ __forceinline__ void produce(WgradProducer<Operand>& producer) {
 }
 
 /// A warp's share of what repair has to know.
-__device__ __forceinline__ void report(const WgradRange& range, const WgradSteps& steps, WgradScales* scales) {
+__device__ __forceinline__ void report(const WgradRange& range, const WgradTiling& tiling, WgradScales* scales) {
   const float2 most = __half22float2(range.most);
   const std::uint32_t most_bits = __reduce_max_sync(0xffffffffU, max(__float_as_uint(most.x), __float_as_uint(most.y)));
   const std::uint32_t small = __reduce_add_sync(0xffffffffU, range.small);
@@ -156,7 +156,7 @@ __device__ __forceinline__ void report(const WgradRange& range, const WgradSteps
   atomicMax(&scales->most, most_bits);
   if (small == 0) return;
   atomicAdd(&scales->small, SmallCount{small});
-  atomicAdd(small_of_jobs(scales) + blockIdx.x % static_cast<std::uint32_t>(steps.jobs), SmallCount{small});
+  atomicAdd(small_of_jobs(scales) + blockIdx.x % static_cast<std::uint32_t>(tiling.jobs), SmallCount{small});
 }
 
 /// A lane's address for load_transposed of rows (gemm_m) 16*warp.. of 64 and gemm_k 0..15 of a tile.
@@ -189,7 +189,7 @@ __device__ __forceinline__ void multiply_fragments(const WgradOperands& at, cons
   float sums[kN / 2];
 #pragma unroll
   for (int shift = 0; shift < kShifts; ++shift) {
-    ptx::settle(sums);
+    ptx::fence_registers(sums);
     ptx::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
@@ -198,10 +198,10 @@ __device__ __forceinline__ void multiply_fragments(const WgradOperands& at, cons
     }
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
-    ptx::settle(sums);
+    ptx::fence_registers(sums);
 #pragma unroll
     for (int i = 0; i < kN / 2; ++i) sums[i] *= 1.0F / kLowScale;
-    ptx::settle(sums);
+    ptx::fence_registers(sums);
     ptx::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) Mma::multiply(sums, high[k], at.column(0, shift, k), true);
@@ -209,7 +209,7 @@ __device__ __forceinline__ void multiply_fragments(const WgradOperands& at, cons
     if (shift == 0) rows_read();
     ptx::wgmma_wait<0>();
     if (shift == kShifts - 1) release();
-    ptx::settle(sums);
+    ptx::fence_registers(sums);
 #pragma unroll
     for (int i = 0; i < kN / 2; ++i) total[shift][i] += sums[i];
   }
@@ -239,7 +239,7 @@ __device__ __forceinline__ void multiply_once(const WgradOperands& at, bool go_o
 #pragma unroll
   for (int k = 0; k < kSteps; ++k) ptx::load_transposed(at.rows + static_cast<std::uint32_t>(k * 256), rows[k]);
 #pragma unroll
-  for (int shift = 0; shift < kShifts; ++shift) ptx::settle(total[shift]);
+  for (int shift = 0; shift < kShifts; ++shift) ptx::fence_registers(total[shift]);
   ptx::wgmma_fence();
 #pragma unroll
   for (int k = 0; k < kSteps; ++k)
@@ -249,46 +249,46 @@ __device__ __forceinline__ void multiply_once(const WgradOperands& at, bool go_o
   ptx::wgmma_wait<0>();
   release();
 #pragma unroll
-  for (int shift = 0; shift < kShifts; ++shift) ptx::settle(total[shift]);
+  for (int shift = 0; shift < kShifts; ++shift) ptx::fence_registers(total[shift]);
 }
 
 /// Writes a warp's 16 rows of every shift: partial[slice][C_in][C_out/G][K].
 template <int kN, int kShifts>
-__device__ __forceinline__ void store_partial(const ConvProblem& problem, const WgradSteps& steps, const WgradPlace& place,
+__device__ __forceinline__ void store_partial(const ConvProblem& problem, const WgradTiling& tiling, const WgradPlace& place,
                                               int slice, int own_row, int row_of_block, int lane, float scale,
                                               float scale_again, float* __restrict__ partial,
                                               const float (&total)[kShifts][kN / 2]) {
   const std::int64_t in = problem.C_in / problem.G, out = problem.C_out / problem.G;
-  const std::int64_t row_step = steps.swapped ? problem.K : out * problem.K;
-  const std::int64_t column_step = steps.swapped ? out * problem.K : problem.K;
+  const std::int64_t row_step = tiling.swapped ? problem.K : out * problem.K;
+  const std::int64_t column_step = tiling.swapped ? out * problem.K : problem.K;
   partial += (std::int64_t{slice} * problem.C_in + place.group * in) * out * problem.K;
-  const int blocks = min(steps.columns.blocks - place.column_block, steps.columns.tile);
-  const int first_k = steps.q * place.shift;
+  const int blocks = min(tiling.columns.blocks - place.column_block, tiling.columns.tile);
+  const int first_k = tiling.q * place.shift;
   // Four neighbouring planes are four neighbouring taps.
-  const int planes = steps.columns.planes;
-  const bool by_four = planes % 4 == 0 && place.column_block % 4 == 0 && blocks % 4 == 0 && steps.q % 4 == 0 &&
-                       problem.K % 4 == 0 && steps.rows.planes == 1 && reinterpret_cast<std::uintptr_t>(partial) % 16 == 0;
+  const int planes = tiling.columns.planes;
+  const bool by_four = planes % 4 == 0 && place.column_block % 4 == 0 && blocks % 4 == 0 && tiling.q % 4 == 0 &&
+                       problem.K % 4 == 0 && tiling.rows.planes == 1 && reinterpret_cast<std::uintptr_t>(partial) % 16 == 0;
 #pragma unroll 1
   for (int half = 0; half < 2; ++half) {
     const int row_block = place.row_block + own_row / 8 + half;
-    if (row_block >= min(steps.rows.blocks, place.row_block + steps.rows.tile)) continue;
-    const int row = row_block / steps.rows.planes * 8 + row_of_block, row_plane = row_block % steps.rows.planes;
-    if (row >= steps.rows.channels) continue;
-    int column = place.column_block / steps.columns.planes * 8 + 2 * (lane % 4);
-    int plane = place.column_block % steps.columns.planes;
+    if (row_block >= min(tiling.rows.blocks, place.row_block + tiling.rows.tile)) continue;
+    const int row = row_block / tiling.rows.planes * 8 + row_of_block, row_plane = row_block % tiling.rows.planes;
+    if (row >= tiling.rows.channels) continue;
+    int column = place.column_block / tiling.columns.planes * 8 + 2 * (lane % 4);
+    int plane = place.column_block % tiling.columns.planes;
     float* to = partial + row * row_step + column * column_step + first_k + row_plane;
 #pragma unroll
     for (int i = 0; i < kN / 8; ++i) {
       if (i < blocks) {
 #pragma unroll
         for (int shift = 0; shift < kShifts; ++shift) {
-          const int k = plane + steps.q * shift;
+          const int k = plane + tiling.q * shift;
           if (first_k + row_plane + k >= problem.K || place.shift + shift < place.own_shift || (by_four && i % 4 != 0))
             continue;
 #pragma unroll
           for (int c = 0; c < 2; ++c) {
             if (by_four) {
-              if (column + c >= steps.columns.channels) continue;
+              if (column + c >= tiling.columns.channels) continue;
               float four[4];
 #pragma unroll
               for (int j = 0; j < 4; ++j) {
@@ -299,11 +299,11 @@ __device__ __forceinline__ void store_partial(const ConvProblem& problem, const 
               continue;
             }
             const float sum = half == 0 ? total[shift][4 * i + c] : total[shift][4 * i + 2 + c];
-            if (column + c < steps.columns.channels) to[c * column_step + k] = sum * scale * scale_again;
+            if (column + c < tiling.columns.channels) to[c * column_step + k] = sum * scale * scale_again;
           }
         }
       }
-      if (++plane == steps.columns.planes) {
+      if (++plane == tiling.columns.planes) {
         plane = 0;
         column += 8;
         to += 8 * column_step;
@@ -314,32 +314,32 @@ __device__ __forceinline__ void store_partial(const ConvProblem& problem, const 
 
 /// All the steps of a consumer warpgroup.
 template <class Operand, int kN, int kShifts>
-__device__ __forceinline__ void consume(const ConvProblem& problem, const WgradSteps& steps, const WgradMemory& memory,
+__device__ __forceinline__ void consume(const ConvProblem& problem, const WgradTiling& tiling, const WgradMemory& memory,
                                         int exponent, float* __restrict__ partial) {
   const int group = __shfl_sync(0xffffffffU, (static_cast<int>(threadIdx.x) - kWgradProducers) / 128, 0);
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
-  const bool turns = steps.own == 0;
-  const auto rows_pitch = static_cast<std::uint32_t>(steps.rows.pitch * 16);
-  const auto rows_bytes = static_cast<std::uint32_t>(steps.rows_bytes);
+  const bool turns = tiling.own == 0;
+  const auto rows_pitch = static_cast<std::uint32_t>(tiling.rows.pitch * 16);
+  const auto rows_bytes = static_cast<std::uint32_t>(tiling.rows_bytes);
   const std::uint32_t turn = turns ? static_cast<std::uint32_t>(group * kChunk * 16) : 0;
   WgradOperands at{};
   at.rows_part = rows_bytes;
-  at.columns_part = (steps.stage_bytes / Operand::kParts - steps.rows_bytes) / 16;
-  at.shift_step = steps.shift_step;
-  const std::uint32_t own_rows =
-      memory.base + turn + static_cast<std::uint32_t>(group * steps.own) * rows_pitch + fragment_offset(warp, lane, rows_pitch);
+  at.columns_part = (tiling.stage_bytes / Operand::kParts - tiling.rows_bytes) / 16;
+  at.shift_step = tiling.shift_step;
+  const std::uint32_t own_rows = memory.base + turn + static_cast<std::uint32_t>(group * tiling.own) * rows_pitch +
+                                 fragment_offset(warp, lane, rows_pitch);
   const std::uint64_t own_columns =
       ptx::transposed_descriptor(memory.base + turn + static_cast<std::uint32_t>(Operand::kParts) * rows_bytes +
-                                     static_cast<std::uint32_t>(steps.first_shift_offset * 16),
-                                 static_cast<std::uint32_t>(steps.columns.pitch * 16));
+                                     static_cast<std::uint32_t>(tiling.first_shift_offset * 16),
+                                 static_cast<std::uint32_t>(tiling.columns.pitch * 16));
   Ring ring;
   auto left = static_cast<int>(memory.block.place.last_chunk - memory.block.place.first_chunk);
-  const int flushes = Operand::kParts == 2 ? 1 : static_cast<int>(steps.flushes);
+  const int flushes = Operand::kParts == 2 ? 1 : static_cast<int>(tiling.flushes);
   for (int flush = 0; flush < flushes; ++flush) {
     float total[kShifts][kN / 2] = {};
-    const int last = Operand::kParts == 2 ? 0 : max(0, left - static_cast<int>(steps.chunks_per_flush));
+    const int last = Operand::kParts == 2 ? 0 : max(0, left - static_cast<int>(tiling.chunks_per_flush));
     for (bool go_on = false; left > last; --left, go_on = true) {
-      const auto stage = static_cast<std::uint32_t>(ring.stage * steps.stage_bytes);
+      const auto stage = static_cast<std::uint32_t>(ring.stage * tiling.stage_bytes);
       at.rows = own_rows + stage;
       at.columns = own_columns + (stage >> 4);
       ptx::mbarrier_wait(memory.full(ring.stage), ring.parity);
@@ -349,11 +349,11 @@ __device__ __forceinline__ void consume(const ConvProblem& problem, const WgradS
         multiply_split<Operand, kN, kShifts>(at, release, total);
       else
         multiply_once<Operand, kN, kShifts>(at, go_on, release, total);
-      ring.advance(steps.stages);
+      ring.advance(tiling.stages);
     }
     const WgradPlace& place = memory.block.place;
     const int slice = place.slice * flushes + flush;
-    store_partial<kN, kShifts>(problem, steps, place, turns ? 2 * slice + group : slice, (turns ? 0 : group * 64) + warp * 16,
+    store_partial<kN, kShifts>(problem, tiling, place, turns ? 2 * slice + group : slice, (turns ? 0 : group * 64) + warp * 16,
                                lane / 4, lane, power_of_two(exponent / 2), power_of_two(exponent - exponent / 2), partial,
                                total);
   }
@@ -364,7 +364,7 @@ static_assert(sizeof(WgradBlock) <= 384);
 
 template <class Operand, int kN, int kShifts>
 __global__ void __launch_bounds__(kWgradThreads, 1)
-    wgrad_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ WgradSteps steps,
+    wgrad_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ WgradTiling tiling,
                  const typename Operand::Source* __restrict__ x, const typename Operand::Source* __restrict__ y,
                  float* __restrict__ partial, WgradScales* scales) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -372,13 +372,13 @@ __global__ void __launch_bounds__(kWgradThreads, 1)
   __shared__ WgradBlock block;
   const std::uint32_t base = (ptx::shared_address(raw) + 127) & ~127U;
   const WgradMemory memory{base, raw + (base - ptx::shared_address(raw)), block};
-  auto* items = reinterpret_cast<WgradItem*>(memory.stages + steps.stages * steps.stage_bytes);
+  auto* items = reinterpret_cast<WgradItem*>(memory.stages + tiling.stages * tiling.stage_bytes);
   if (threadIdx.x == 0) {
-    const WgradPlace place = wgrad_place(blockIdx.x, steps);
+    const WgradPlace place = wgrad_place(blockIdx.x, tiling);
     block.place = place;
-    block.rows = origin_of(steps.rows, steps.swapped ? y : x, problem.G, place.group, place.shift, steps.chunk);
-    block.columns = origin_of(steps.columns, steps.swapped ? x : y, problem.G, place.group, place.shift, steps.chunk);
-    for (int stage = 0; stage < steps.stages; ++stage) {
+    block.rows = origin_of(tiling.rows, tiling.swapped ? y : x, problem.G, place.group, place.shift, tiling.chunk);
+    block.columns = origin_of(tiling.columns, tiling.swapped ? x : y, problem.G, place.group, place.shift, tiling.chunk);
+    for (int stage = 0; stage < tiling.stages; ++stage) {
       ptx::mbarrier_init(memory.full(stage), kWgradProducers);  // each writer and reader for itself
       ptx::mbarrier_init(memory.empty(stage), 256);
     }
@@ -386,32 +386,32 @@ __global__ void __launch_bounds__(kWgradThreads, 1)
   }
   __syncthreads();
   const WgradPlace& place = block.place;
-  const int listed = (steps.rows.items + steps.columns.items + kWgradProducers - 1) / kWgradProducers * kWgradProducers;
+  const int listed = (tiling.rows.items + tiling.columns.items + kWgradProducers - 1) / kWgradProducers * kWgradProducers;
   for (int item = static_cast<int>(threadIdx.x); item < listed; item += kWgradThreads) {
-    const int column = item - steps.rows.items;
+    const int column = item - tiling.rows.items;
     items[item] =
-        column < 0 ? make_item(steps.rows, place.row_block, item) : make_item(steps.columns, place.column_block, column);
+        column < 0 ? make_item(tiling.rows, place.row_block, item) : make_item(tiling.columns, place.column_block, column);
   }
   __syncthreads();
   const int x_exponent = Operand::kScaled ? scale_exponent(largest_of(scales->x_largest), kSourceTarget) : 0;
   const int y_exponent = Operand::kScaled ? scale_exponent(largest_of(scales->y_largest), kSourceTarget) : 0;
   if (threadIdx.x < kWgradProducers) {
     ptx::registers_down<48>();
-    const std::int64_t n = place.first_chunk / steps.chunks_per_row;
+    const std::int64_t n = place.first_chunk / tiling.chunks_per_row;
     const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
     const auto slots_of = [&](int items) { return (items / 32 + kWgradWarps - 1 - warp) / kWgradWarps; };
     const auto chunks = static_cast<int>(place.last_chunk - place.first_chunk);
-    WgradProducer<Operand> producer{steps,
+    WgradProducer<Operand> producer{tiling,
                                     block,
                                     memory,
                                     items + threadIdx.x,
                                     reinterpret_cast<std::uint32_t*>(items + listed) + threadIdx.x,
-                                    slots_of(steps.rows.items),
-                                    max(1, slots_of(steps.rows.items + steps.columns.items)),
-                                    power_of_two(steps.swapped ? y_exponent : x_exponent),
-                                    power_of_two(steps.swapped ? x_exponent : y_exponent),
+                                    slots_of(tiling.rows.items),
+                                    max(1, slots_of(tiling.rows.items + tiling.columns.items)),
+                                    power_of_two(tiling.swapped ? y_exponent : x_exponent),
+                                    power_of_two(tiling.swapped ? x_exponent : y_exponent),
                                     static_cast<int>(n),
-                                    static_cast<int>(place.first_chunk - n * steps.chunks_per_row),
+                                    static_cast<int>(place.first_chunk - n * tiling.chunks_per_row),
                                     {0, chunks},
                                     {0, chunks},
                                     {},
@@ -419,10 +419,10 @@ __global__ void __launch_bounds__(kWgradThreads, 1)
                                     {__float2half2_rn(0.0F), 0},
                                     0};
     produce<Operand>(producer);
-    if constexpr (Operand::kScaled) report(producer.range, steps, scales);
+    if constexpr (Operand::kScaled) report(producer.range, tiling, scales);
   } else {
     ptx::registers_up<168>();
-    consume<Operand, kN, kShifts>(problem, steps, memory, -x_exponent - y_exponent, partial);
+    consume<Operand, kN, kShifts>(problem, tiling, memory, -x_exponent - y_exponent, partial);
   }
 #endif
 }

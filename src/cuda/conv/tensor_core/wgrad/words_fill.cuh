@@ -29,8 +29,8 @@ struct WgradOperand {
 };
 using WgradSplit = WgradOperand<float, ptx::Tensor::f16, 2>;
 using WgradTf32 = WgradOperand<float, ptx::Tensor::f16, 1>;
-using WgradHalf = WgradOperand<__half, ptx::Tensor::f16, 1>;
-using WgradBrain = WgradOperand<__nv_bfloat16, ptx::Tensor::bf16, 1>;
+using WgradF16 = WgradOperand<__half, ptx::Tensor::f16, 1>;
+using WgradBf16 = WgradOperand<__nv_bfloat16, ptx::Tensor::bf16, 1>;
 
 /// What a thread does for one of its items in every step.
 struct __align__(16) WgradItem {

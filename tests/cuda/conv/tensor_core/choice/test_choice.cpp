@@ -21,7 +21,7 @@
 using namespace polyphase;
 using namespace polyphase::testing;
 namespace tensor_core = cuda::tensor_core;
-using tensor_core::GatherForm;
+using tensor_core::GatherKernel;
 
 namespace {
 
@@ -36,7 +36,7 @@ cuda::DeviceProperties hopper() {
 
 bool has_tensor_cores() { return cuda::device_count() > 0 && cuda::properties(0).arch() == 90 && !tensor_core::uses_mma(90); }
 
-/// A line of kMeasuredForms.
+/// A line of kMeasuredKernels.
 struct Measured {
   std::string name;
   ConvProblem problem;
@@ -47,7 +47,7 @@ struct Measured {
 
 Measured parse(const std::string& line) {
   std::istringstream in(line);
-  std::string shape, direction, precision, form;
+  std::string shape, direction, precision, kernel;
   in >> shape >> direction >> precision;
   const bench::Shape* found = bench::find_shape(shape);
   REQUIRE(found != nullptr);
@@ -55,17 +55,17 @@ Measured parse(const std::string& line) {
   one.problem.dtype = precision == "bf16" ? DType::bf16 : DType::f32;
   one.direction = direction == "forward" ? ConvDirection::forward : ConvDirection::dgrad;
   if (precision == "tf32") one.precision = Precision::tf32;
-  for (double us = 0; in >> form >> us;) one.us[form] = us;
+  for (double us = 0; in >> kernel >> us;) one.us[kernel] = us;
   return one;
 }
 
-/// A form as the table names it: of the wide form the plan too.
-std::string name_in_table(const Measured& one, GatherForm form, const cuda::DeviceProperties& gpu) {
-  if (form != GatherForm::wide) return std::string(tensor_core::name_of(form));
+/// A form as the table names it: of the preconverted kernel the plan too.
+std::string name_in_table(const Measured& one, GatherKernel kernel, const cuda::DeviceProperties& gpu) {
+  if (kernel != GatherKernel::preconverted) return std::string(tensor_core::name_of(kernel));
   const auto plan =
-      tensor_core::make_wide_plan(one.problem, one.direction, one.precision, gpu.sm_count, gpu.shared_bytes_per_block);
+      tensor_core::make_preconverted_plan(one.problem, one.direction, one.precision, gpu.sm_count, gpu.shared_bytes_per_block);
   REQUIRE(plan.has_value());
-  return concat("wide", plan->shape, '/', plan->steps.slices);
+  return concat("preconverted", plan->shape, '/', plan->tiling.slices);
 }
 
 constexpr double kMostLost = 1.05;
@@ -84,14 +84,14 @@ std::vector<ConvProblem> problems() {
 
 TEST_CASE("on no measured case what the model takes is 5 % slower than the fastest form") {
   const cuda::DeviceProperties gpu = hopper();
-  std::istringstream lines(kMeasuredForms);
+  std::istringstream lines(kMeasuredKernels);
   int cases = 0;
   for (std::string line; std::getline(lines, line);) {
     if (line.empty()) continue;
     const Measured one = parse(line);
-    const auto all = tensor_core::gather_forms({one.problem, one.direction, one.precision}, gpu);
+    const auto all = tensor_core::gather_kernels({one.problem, one.direction, one.precision}, gpu);
     REQUIRE(!all.empty());
-    const std::string chosen = name_in_table(one, all.front().form, gpu);
+    const std::string chosen = name_in_table(one, all.front().kernel, gpu);
     const double fastest = std::min_element(one.us.begin(), one.us.end(), [](const auto& a, const auto& b) {
                              return a.second < b.second;
                            })->second;
@@ -107,40 +107,40 @@ TEST_CASE("on no measured case what the model takes is 5 % slower than the faste
 
 TEST_CASE("estimates are near the measured times") {
   const cuda::DeviceProperties gpu = hopper();
-  std::istringstream lines(kMeasuredForms);
-  std::map<GatherForm, int> estimates;
+  std::istringstream lines(kMeasuredKernels);
+  std::map<GatherKernel, int> estimates;
   for (std::string line; std::getline(lines, line);) {
     if (line.empty()) continue;
     const Measured one = parse(line);
-    for (const auto& [form, seconds] : tensor_core::gather_forms({one.problem, one.direction, one.precision}, gpu)) {
-      const auto found = one.us.find(name_in_table(one, form, gpu));
-      if (found == one.us.end() || form == GatherForm::streamed) continue;
+    for (const auto& [kernel, seconds] : tensor_core::gather_kernels({one.problem, one.direction, one.precision}, gpu)) {
+      const auto found = one.us.find(name_in_table(one, kernel, gpu));
+      if (found == one.us.end() || kernel == GatherKernel::streamed) continue;
       CHECK_MESSAGE(seconds * 1e6 > 0.6 * found->second, one.name, " ", found->first, ": ", seconds * 1e6);
       CHECK_MESSAGE(seconds * 1e6 < 1.5 * found->second, one.name, " ", found->first, ": ", seconds * 1e6);
-      ++estimates[form];
+      ++estimates[kernel];
     }
   }
-  for (const GatherForm form : tensor_core::kGatherForms)
-    CHECK_MESSAGE((form == GatherForm::streamed) != (estimates[form] > 0), tensor_core::name_of(form));
+  for (const GatherKernel kernel : tensor_core::kGatherKernels)
+    CHECK_MESSAGE((kernel == GatherKernel::streamed) != (estimates[kernel] > 0), tensor_core::name_of(kernel));
 }
 
 TEST_CASE("more multiprocessors and fewer samples take less time") {
   cuda::DeviceProperties small = hopper();
   small.sm_count = 66;
-  std::istringstream lines(kMeasuredForms);
+  std::istringstream lines(kMeasuredKernels);
   for (std::string line; std::getline(lines, line);) {
     if (line.empty()) continue;
     const Measured one = parse(line);
     ConvProblem few = one.problem;
     few.N = std::max<std::int64_t>(1, few.N / 4);
-    for (const GatherForm form : tensor_core::kGatherForms) {
-      const auto all = tensor_core::form_seconds(form, {one.problem, one.direction, one.precision}, hopper());
+    for (const GatherKernel kernel : tensor_core::kGatherKernels) {
+      const auto all = tensor_core::kernel_cost(kernel, {one.problem, one.direction, one.precision}, hopper());
       if (!all) continue;
       CHECK(*all > 0);
-      const auto slower = tensor_core::form_seconds(form, {one.problem, one.direction, one.precision}, small);
-      const auto quicker = tensor_core::form_seconds(form, {few, one.direction, one.precision}, hopper());
-      if (slower) CHECK_MESSAGE(*slower >= *all, one.name, " ", tensor_core::name_of(form));
-      if (quicker && few.N < one.problem.N) CHECK_MESSAGE(*quicker <= *all, one.name, " ", tensor_core::name_of(form));
+      const auto slower = tensor_core::kernel_cost(kernel, {one.problem, one.direction, one.precision}, small);
+      const auto quicker = tensor_core::kernel_cost(kernel, {few, one.direction, one.precision}, hopper());
+      if (slower) CHECK_MESSAGE(*slower >= *all, one.name, " ", tensor_core::name_of(kernel));
+      if (quicker && few.N < one.problem.N) CHECK_MESSAGE(*quicker <= *all, one.name, " ", tensor_core::name_of(kernel));
     }
   }
 }
@@ -148,48 +148,48 @@ TEST_CASE("more multiprocessors and fewer samples take less time") {
 TEST_CASE("what no form can is declined, and a problem that is one form's alone is done by it") {
   const cuda::DeviceProperties gpu = hopper();
   ConvProblem gaps = sized({.N = 1, .C_in = 16, .C_out = 16, .L_in = 90, .K = 3, .S = 2});
-  CHECK(!tensor_core::gather_forms({gaps, ConvDirection::forward, Precision::fp32}, gpu).empty());
+  CHECK(!tensor_core::gather_kernels({gaps, ConvDirection::forward, Precision::fp32}, gpu).empty());
   gaps.dtype = DType::bf16;  // a zero in the place of a tap would turn an infinity into NaN
-  CHECK(tensor_core::gather_forms({gaps, ConvDirection::forward, Precision::fp32}, gpu).empty());
+  CHECK(tensor_core::gather_kernels({gaps, ConvDirection::forward, Precision::fp32}, gpu).empty());
   gaps.C_in = 32;
-  const auto wide = tensor_core::gather_forms({gaps, ConvDirection::forward, Precision::fp32}, gpu);
+  const auto wide = tensor_core::gather_kernels({gaps, ConvDirection::forward, Precision::fp32}, gpu);
   REQUIRE(wide.size() == 1);
-  CHECK(wide.front().form == GatherForm::wide);
+  CHECK(wide.front().kernel == GatherKernel::preconverted);
   gaps.N = 0;
-  CHECK(tensor_core::gather_forms({gaps, ConvDirection::forward, Precision::fp32}, gpu).empty());
+  CHECK(tensor_core::gather_kernels({gaps, ConvDirection::forward, Precision::fp32}, gpu).empty());
 }
 
 TEST_CASE("arrays that lie elsewhere take the forms that read them there") {
   const cuda::DeviceProperties gpu = hopper();
   ConvProblem p =
       sized({.N = 2, .C_in = 64, .C_out = 32, .L_in = 4096, .K = 4, .S = 2, .P_l = 1, .P_r = 1, .dtype = DType::bf16});
-  const auto has = [&](GatherForm form, std::uintptr_t source) {
+  const auto has = [&](GatherKernel kernel, std::uintptr_t source) {
     const auto* at = reinterpret_cast<const void*>(source);
-    return tensor_core::form_work(form, {p, ConvDirection::forward, Precision::fp32, at, nullptr}, gpu).has_value();
+    return tensor_core::cost_counts(kernel, {p, ConvDirection::forward, Precision::fp32, at, nullptr}, gpu).has_value();
   };
-  CHECK(has(GatherForm::phases, 32));
-  CHECK(!has(GatherForm::phases, 34));
-  CHECK(has(GatherForm::narrow, 34));
+  CHECK(has(GatherKernel::phased_stride2, 32));
+  CHECK(!has(GatherKernel::phased_stride2, 34));
+  CHECK(has(GatherKernel::source_bulk, 34));
 }
 
 TEST_CASE("small integers, bit for bit: every form of every problem that it can do") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
-  std::set<GatherForm> seen;
+  std::set<GatherKernel> seen;
   double norm = 0;
   const auto check = [&]<class E>(ConvProblem p, ConvDirection direction, Precision precision, E) {
     p.dtype = dtype_of<E>;
     const ConvArrays<E> arrays(p, kSmallIntegers);
     const Array<E> expected = arrays.run(direction, Algorithm::reference);
-    for (const auto& candidate : tensor_core::gather_forms({p, direction, precision}, cuda::properties(0))) {
+    for (const auto& candidate : tensor_core::gather_kernels({p, direction, precision}, cuda::properties(0))) {
       const auto call = [&](const GpuCall& at) {
-        tensor_core::gather_by(candidate.form,
+        tensor_core::gather_by(candidate.kernel,
                                {at.problem, at.direction, precision, at.first, at.second, at.bias, at.out, {}, 0, at.stream});
       };
       bool intact = false;
       const Array<E> got = run_on_gpu(arrays, direction, call, intact);
-      CHECK_MESSAGE(same_bits(got, expected), p, ' ', direction, ' ', precision, ' ', tensor_core::name_of(candidate.form));
+      CHECK_MESSAGE(same_bits(got, expected), p, ' ', direction, ' ', precision, ' ', tensor_core::name_of(candidate.kernel));
       CHECK_MESSAGE(intact, p, ": wrote outside its output");
-      seen.insert(candidate.form);
+      seen.insert(candidate.kernel);
     }
     norm += expected.norm();
   };
@@ -202,7 +202,7 @@ TEST_CASE("small integers, bit for bit: every form of every problem that it can 
     }
   }
   CHECK(norm > 0);
-  CHECK(seen.size() == std::size(tensor_core::kGatherForms));
+  CHECK(seen.size() == std::size(tensor_core::kGatherKernels));
 }
 
 TEST_CASE("the choice is remembered with the place of the arrays, and the same every time") {
@@ -210,12 +210,12 @@ TEST_CASE("the choice is remembered with the place of the arrays, and the same e
   ConvProblem p =
       sized({.N = 2, .C_in = 128, .C_out = 64, .L_in = 4096, .K = 4, .S = 2, .P_l = 1, .P_r = 1, .dtype = DType::bf16});
   const auto at = [&](std::uintptr_t source) {
-    return tensor_core::chosen_form(
+    return tensor_core::chosen_kernel(
         {p, ConvDirection::forward, Precision::fp32, reinterpret_cast<const void*>(source), nullptr}, 0);
   };
   REQUIRE(at(0).has_value());
   REQUIRE(at(2).has_value());
-  CHECK(at(0)->form == GatherForm::phases);
-  CHECK(at(2)->form != GatherForm::phases);
-  CHECK(at(64)->form == at(0)->form);
+  CHECK(at(0)->kernel == GatherKernel::phased_stride2);
+  CHECK(at(2)->kernel != GatherKernel::phased_stride2);
+  CHECK(at(64)->kernel == at(0)->kernel);
 }

@@ -24,7 +24,7 @@ namespace {
 /// instructions, a residual and a derivative has the bits of the steps apart. Of how many with one of the last two. Reduced:
 /// LeakyReLU alone, with sums to compute again, forward in fp32 and dgrad in tf32.
 template <class Fuses>
-int check_light(const ConvProblem& problem, cuda::tensor_core::GatherForm form, const Fuses& fuses,
+int check_light(const ConvProblem& problem, cuda::tensor_core::GatherKernel kernel, const Fuses& fuses,
                 std::int64_t misalignment = 0, std::int64_t further = 0, DType dtype = DType::f32) {
   int late = 0;
   for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad})
@@ -35,12 +35,13 @@ int check_light(const ConvProblem& problem, cuda::tensor_core::GatherForm form, 
         if (is_reduced() && dtype == DType::f32 && !is_one) continue;
         const Operands operands(problem, direction, dtype, misalignment, is_spread, further);
         const Tensor plain = operands.target();
-        const cuda::tensor_core::FormProblem asked{operands.problem, direction, precision, operands.source.raw(), plain.raw()};
-        if (!cuda::tensor_core::form_seconds(form, asked, cuda::properties(0))) continue;
+        const cuda::tensor_core::KernelProblem asked{operands.problem, direction, precision, operands.source.raw(),
+                                                     plain.raw()};
+        if (!cuda::tensor_core::kernel_cost(kernel, asked, cuda::properties(0))) continue;
         const auto run = [&](const ConvEpilogue& epilogue, const Tensor& out) {
           cuda::tensor_core::gather_by(
-              form, {operands.problem, direction, precision, operands.source.raw(), operands.w.raw(), operands.bias.raw(),
-                     out.raw(), pointers_of(epilogue, operands, out), 0, cuda::current_stream(0)});
+              kernel, {operands.problem, direction, precision, operands.source.raw(), operands.w.raw(), operands.bias.raw(),
+                       out.raw(), pointers_of(epilogue, operands, out), 0, cuda::current_stream(0)});
         };
         const std::uint64_t before = cuda::computed_again(0);
         run({}, plain);
@@ -80,14 +81,14 @@ bool is_all(int late, int all) { return is_reduced() ? late > 0 : late == all; }
 
 /// Whether an epilogue has one thing beside outputs at most, at a multiple of kBytes from them.
 template <std::int64_t kBytes>
-bool has_one_beside(const cuda::tensor_core::FormProblem&, const cuda::Epilogue& epilogue) {
+bool has_one_beside(const cuda::tensor_core::KernelProblem&, const cuda::Epilogue& epilogue) {
   return epilogue.is_light() && (epilogue.residual == 0 || epilogue.derivative == 0) &&
          (epilogue.residual + epilogue.derivative) % kBytes == 0;
 }
 
 /// Whether outputs that are late have stride 1.
-bool is_not_late_or_stride_1(const cuda::tensor_core::FormProblem& asked, const cuda::Epilogue& epilogue) {
-  return epilogue.is_light() && (!epilogue.is_late() || asked.direction == ConvDirection::dgrad || asked.problem.S == 1);
+bool is_not_late_or_stride_1(const cuda::tensor_core::KernelProblem& asked, const cuda::Epilogue& epilogue) {
+  return epilogue.is_light() && (!epilogue.has_aux() || asked.direction == ConvDirection::dgrad || asked.problem.S == 1);
 }
 
 }  // namespace
@@ -123,10 +124,10 @@ TEST_CASE("tensor cores that keep their weights apply ReLU and LeakyReLU, and so
 TEST_CASE("rows of 128 columns add a residual and go through a derivative where they store pairs") {
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
   using namespace cuda::tensor_core;
-  const auto of_rows = [](const FormProblem& asked, const cuda::Epilogue& epilogue) {
-    return resident_rows_fuse(asked.problem, asked.direction, epilogue, asked.precision, 0, asked.source, asked.out);
+  const auto of_rows = [](const KernelProblem& asked, const cuda::Epilogue& epilogue) {
+    return stride1_fuses(asked.problem, asked.direction, epilogue, asked.precision, 0, asked.source, asked.out);
   };
-  const auto late_of = [&](const ConvProblem& problem) { return check_light(problem, GatherForm::rows, of_rows); };
+  const auto late_of = [&](const ConvProblem& problem) { return check_light(problem, GatherKernel::stride1, of_rows); };
   // Whole tiles and rows' ends, samples that begin inside and outside of the padding, one and two halves of a tile. The third
   // showed what a stage that is given back before it is read does, in fp32 with both: reads wait behind those of the residual.
   CHECK(is_all(late_of(sized({.N = 3, .C_in = 128, .C_out = 128, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1})), 7 * 8));
@@ -137,8 +138,8 @@ TEST_CASE("rows of 128 columns add a residual and go through a derivative where 
     return cuda::tensor_core::fuses(p, ConvDirection::forward, epilogue, precision, 0, nullptr,
                                     reinterpret_cast<const void*>(out));
   };
-  const auto form = cuda::tensor_core::chosen_form({p, ConvDirection::forward, Precision::fp32}, 0);
-  REQUIRE((form && form->form == cuda::tensor_core::GatherForm::rows));
+  const auto kernel = cuda::tensor_core::chosen_kernel({p, ConvDirection::forward, Precision::fp32}, 0);
+  REQUIRE((kernel && kernel->kernel == cuda::tensor_core::GatherKernel::stride1));
   CHECK(fuses({.residual = 16}));
   CHECK(fuses({.residual = 8}));
   CHECK_FALSE(fuses({.residual = 4}));  // pairs of it are not aligned
@@ -150,7 +151,7 @@ TEST_CASE("rows of 128 columns add a residual and go through a derivative where 
 
 TEST_CASE("tensor cores that keep weights in registers apply ReLU and LeakyReLU, behind the repair where sums may be wrong") {
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
-  using cuda::tensor_core::GatherForm;
+  using cuda::tensor_core::GatherKernel;
   // Most tiles have a number that is too small, and a warp has more of them than it remembers.
   const std::int64_t N = is_reduced() ? 3 : 150;
   const ConvProblem p = sized({.N = N, .C_in = 16, .C_out = 16, .L_in = 2048, .K = 8, .S = 4, .P_l = 2, .P_r = 2});
@@ -159,8 +160,8 @@ TEST_CASE("tensor cores that keep weights in registers apply ReLU and LeakyReLU,
   const Tensor source = values.to(Device::cuda()), w = Tensor::randn({16, 16, 8}).to(Device::cuda());
   const auto run = [&](const cuda::Epilogue& epilogue) {
     Tensor out = Tensor::empty({N, 16, p.L_out}, {.device = Device::cuda()});
-    cuda::tensor_core::gather_by(GatherForm::narrow, {p, ConvDirection::forward, Precision::fp32, source.raw(), w.raw(),
-                                                      nullptr, out.raw(), epilogue, 0, cuda::current_stream(0)});
+    cuda::tensor_core::gather_by(GatherKernel::source_bulk, {p, ConvDirection::forward, Precision::fp32, source.raw(), w.raw(),
+                                                             nullptr, out.raw(), epilogue, 0, cuda::current_stream(0)});
     return out;
   };
   const std::uint64_t before = cuda::computed_again(0);
@@ -170,8 +171,8 @@ TEST_CASE("tensor cores that keep weights in registers apply ReLU and LeakyReLU,
   CHECK(bytes_of(run({Activation::relu})) == bytes_of(relu(plain)));
 
   const ConvProblem chosen = sized({.N = 32, .C_in = 64, .C_out = 32, .L_in = 2048, .K = 8, .S = 4, .P_l = 2, .P_r = 2});
-  const auto form = cuda::tensor_core::chosen_form({chosen, ConvDirection::forward, Precision::fp32}, 0);
-  REQUIRE((form && form->form == GatherForm::narrow));
+  const auto kernel = cuda::tensor_core::chosen_kernel({chosen, ConvDirection::forward, Precision::fp32}, 0);
+  REQUIRE((kernel && kernel->kernel == GatherKernel::source_bulk));
   const auto fuses = [&](const cuda::Epilogue& epilogue) {
     return cuda::tensor_core::fuses(chosen, ConvDirection::forward, epilogue, Precision::fp32, 0);
   };
@@ -185,11 +186,11 @@ TEST_CASE("tensor cores that keep weights in registers apply ReLU and LeakyReLU,
 TEST_CASE("boxes add a residual and go through a derivative where they stage outputs") {
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
   using namespace cuda::tensor_core;
-  const auto of_boxes = [](const FormProblem& asked, const cuda::Epilogue& epilogue) {
-    return boxes_fuse(asked, epilogue, cuda::properties(0));
+  const auto of_boxes = [](const KernelProblem& asked, const cuda::Epilogue& epilogue) {
+    return source_tma_fuses(asked, epilogue, cuda::properties(0));
   };
   const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0) {
-    return check_light(problem, GatherForm::boxes, of_boxes, misalignment, further);
+    return check_light(problem, GatherKernel::source_tma, of_boxes, misalignment, further);
   };
   // Rows of whole lines, whole sectors, even and odd ones, shorter than a tile and than a sector; drawn and dealt out; groups.
   constexpr int kEach = 5, kAll = 7;  // of a direction, a precision and numbers; of rows of whole sectors both at once, too
@@ -211,8 +212,8 @@ TEST_CASE("boxes add a residual and go through a derivative where they stage out
   const auto fuses = [&](const cuda::Epilogue& epilogue) {
     return cuda::tensor_core::fuses(p, ConvDirection::forward, epilogue, Precision::tf32, 0);
   };
-  const auto form = chosen_form({p, ConvDirection::forward, Precision::tf32}, 0);
-  REQUIRE((form && form->form == GatherForm::boxes));
+  const auto kernel = chosen_kernel({p, ConvDirection::forward, Precision::tf32}, 0);
+  REQUIRE((kernel && kernel->kernel == GatherKernel::source_tma));
   CHECK(fuses({.residual = 16}));
   CHECK_FALSE(fuses({.residual = 8}));
   CHECK(fuses({.activation = Activation::leaky_relu, .slope = 0.1, .derivative = 16}));
@@ -223,10 +224,10 @@ TEST_CASE("boxes add a residual and go through a derivative where they stage out
 
 TEST_CASE("16-bit convolutions of few channels add a residual or go through a derivative where they stage outputs") {
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
-  using cuda::tensor_core::GatherForm;
+  using cuda::tensor_core::GatherKernel;
   for (const DType dtype : {DType::f16, DType::bf16}) {
     const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0) {
-      return check_light(problem, GatherForm::turned, has_one_beside<2>, misalignment, further, dtype);
+      return check_light(problem, GatherKernel::source_tma_16bit, has_one_beside<2>, misalignment, further, dtype);
     };
     // Rows of whole words and odd ones, and, the second, nothing but elements one by one; outputs without taps.
     constexpr int kEach = 5;
@@ -240,13 +241,13 @@ TEST_CASE("16-bit convolutions of few channels add a residual or go through a de
 TEST_CASE("weights in shared memory add a residual and go through a derivative where they stage outputs") {
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
   using namespace cuda::tensor_core;
-  const auto of_resident = [](const FormProblem& asked, const cuda::Epilogue& epilogue) {
+  const auto of_stationary = [](const KernelProblem& asked, const cuda::Epilogue& epilogue) {
     const bool is_split = asked.problem.dtype == DType::f32 && asked.precision == Precision::fp32;
     return is_not_late_or_stride_1(asked, epilogue) && (is_split || has_one_beside<4>(asked, epilogue));
   };
   const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0,
                            DType dtype = DType::f32) {
-    return check_light(problem, GatherForm::resident, of_resident, misalignment, further, dtype);
+    return check_light(problem, GatherKernel::stationary, of_stationary, misalignment, further, dtype);
   };
   // Rows and tiles of whole sectors, of which the last is short; rows of no whole sectors, even and odd ones; a residual nearer
   // to or further from 16 bytes than the output; columns that a tile lacks, groups, a strided source; and more tiles with sums
@@ -278,8 +279,8 @@ TEST_CASE("weights in shared memory add a residual and go through a derivative w
   };
   for (const DType dtype : {DType::f32, DType::bf16}) {
     p.dtype = dtype;
-    const auto form = cuda::tensor_core::chosen_form({p, ConvDirection::forward, Precision::fp32}, 0);
-    REQUIRE((form && form->form == GatherForm::resident));
+    const auto kernel = cuda::tensor_core::chosen_kernel({p, ConvDirection::forward, Precision::fp32}, 0);
+    REQUIRE((kernel && kernel->kernel == GatherKernel::stationary));
     const bool is_f32 = dtype == DType::f32;
     CHECK(fuses({.activation = Activation::leaky_relu, .slope = 0.1, .residual = 16}));
     CHECK(fuses({.activation = Activation::relu, .derivative = 32}));
@@ -294,13 +295,13 @@ TEST_CASE("weights in shared memory add a residual and go through a derivative w
 TEST_CASE("weights in registers add a residual or go through a derivative where they stage outputs") {
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
   using namespace cuda::tensor_core;
-  const auto of_narrow = [](const FormProblem& asked, const cuda::Epilogue& epilogue) {
+  const auto of_narrow = [](const KernelProblem& asked, const cuda::Epilogue& epilogue) {
     return is_not_late_or_stride_1(asked, epilogue) && has_one_beside<4>(asked, epilogue) &&
-           narrow_activates(asked.problem, asked.direction, asked.precision, asked.out, 0);
+           source_bulk_activates(asked.problem, asked.direction, asked.precision, asked.out, 0);
   };
   const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0,
                            DType dtype = DType::f32) {
-    return check_light(problem, GatherForm::narrow, of_narrow, misalignment, further, dtype);
+    return check_light(problem, GatherKernel::source_bulk, of_narrow, misalignment, further, dtype);
   };
   // As above; few and many columns, few and many products; tiles that are dealt out and such that are drawn.
   constexpr int kEach = 5;
@@ -323,15 +324,15 @@ TEST_CASE("weights in registers add a residual or go through a derivative where 
   const auto fuses = [&](const cuda::Epilogue& epilogue) {
     return cuda::tensor_core::fuses(p, ConvDirection::dgrad, epilogue, Precision::fp32, 0);
   };
-  const auto form = chosen_form({p, ConvDirection::dgrad, Precision::fp32}, 0);
-  REQUIRE((form && form->form == GatherForm::narrow));
+  const auto kernel = chosen_kernel({p, ConvDirection::dgrad, Precision::fp32}, 0);
+  REQUIRE((kernel && kernel->kernel == GatherKernel::source_bulk));
   CHECK(fuses({.residual = 4}));
   CHECK(fuses({.activation = Activation::leaky_relu, .slope = 0.1, .derivative = 16}));
   CHECK_FALSE(fuses({.activation = Activation::relu, .residual = 16, .derivative = 32}));  // no room for two
   CHECK_FALSE(fuses({.activation = Activation::tanh, .residual = 16}));
 }
 
-TEST_CASE("the wide form of f32 adds a residual, or takes a derivative, where it puts rows together") {
+TEST_CASE("the preconverted kernel of f32 adds a residual, or takes a derivative, where it puts rows together") {
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
   ConvProblem p = sized({.N = 4, .C_in = 256, .C_out = 256, .L_in = 8192, .K = 7, .P_l = 3, .P_r = 3});
   const auto fuses = [&](DType dtype, const cuda::Epilogue& epilogue) {
@@ -351,9 +352,9 @@ TEST_CASE("the wide form of f32 adds a residual, or takes a derivative, where it
   CHECK_FALSE(fuses(DType::f32, sum));
 
   // What it stores so, whatever the size.
-  const auto stores = [](const cuda::tensor_core::FormProblem& asked, const cuda::Epilogue& epilogue) {
-    const auto plan = cuda::tensor_core::wide_plan(asked.problem, asked.direction, asked.precision, 0);
-    return has_one_beside<4>(asked, epilogue) && is_not_late_or_stride_1(asked, epilogue) && plan && plan->steps.slices == 1;
+  const auto stores = [](const cuda::tensor_core::KernelProblem& asked, const cuda::Epilogue& epilogue) {
+    const auto plan = cuda::tensor_core::preconverted_plan(asked.problem, asked.direction, asked.precision, 0);
+    return has_one_beside<4>(asked, epilogue) && is_not_late_or_stride_1(asked, epilogue) && plan && plan->tiling.slices == 1;
   };
   // Rows of whole vectors and others, tiles that end within them, groups, strides.
   const std::int64_t most = is_reduced() ? 2 : 9;
@@ -365,5 +366,5 @@ TEST_CASE("the wide form of f32 adds a residual, or takes a derivative, where it
       sized({.N = 2, .C_in = 128, .C_out = 192, .L_in = 1024, .K = 5, .P_l = 2, .P_r = 2})};
   for (const ConvProblem& problem : thinned(problems))
     for (const std::int64_t further : {0, 1})
-      CHECK(check_light(problem, cuda::tensor_core::GatherForm::wide, stores, 0, further) > 0);
+      CHECK(check_light(problem, cuda::tensor_core::GatherKernel::preconverted, stores, 0, further) > 0);
 }

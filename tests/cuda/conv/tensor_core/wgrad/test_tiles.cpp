@@ -17,25 +17,25 @@ namespace tensor_core = cuda::tensor_core;
 namespace {
 
 /// The job that stores each weight, by what the kernels store: rows, columns and shifts of a tile.
-std::vector<std::int64_t> jobs_that_store(const ConvProblem& p, const tensor_core::WgradSteps& steps) {
+std::vector<std::int64_t> jobs_that_store(const ConvProblem& p, const tensor_core::WgradTiling& tiling) {
   const std::int64_t in = p.C_in / p.G, out = p.C_out / p.G;
   std::vector<std::int64_t> jobs(static_cast<std::size_t>(p.C_in * out * p.K), -1);
-  for (std::int64_t job = 0; job < steps.jobs; ++job) {
-    const std::int64_t first_shift = job % steps.shift_tiles * steps.shape.shifts, tile = job / steps.shift_tiles;
-    const std::int64_t column = tile % steps.column_tiles * steps.columns.tile;
-    const std::int64_t row = tile / steps.column_tiles % steps.row_tiles * steps.rows.tile;
-    const std::int64_t group = tile / steps.column_tiles / steps.row_tiles;
-    for (std::int64_t r = row; r < std::min<std::int64_t>(row + steps.rows.tile, steps.rows.blocks); ++r) {
-      for (std::int64_t c = column; c < std::min<std::int64_t>(column + steps.columns.tile, steps.columns.blocks); ++c) {
-        const std::int64_t plane = steps.swapped ? r % steps.rows.planes : c % steps.columns.planes;
+  for (std::int64_t job = 0; job < tiling.jobs; ++job) {
+    const std::int64_t first_shift = job % tiling.shift_tiles * tiling.shape.shifts, tile = job / tiling.shift_tiles;
+    const std::int64_t column = tile % tiling.column_tiles * tiling.columns.tile;
+    const std::int64_t row = tile / tiling.column_tiles % tiling.row_tiles * tiling.rows.tile;
+    const std::int64_t group = tile / tiling.column_tiles / tiling.row_tiles;
+    for (std::int64_t r = row; r < std::min<std::int64_t>(row + tiling.rows.tile, tiling.rows.blocks); ++r) {
+      for (std::int64_t c = column; c < std::min<std::int64_t>(column + tiling.columns.tile, tiling.columns.blocks); ++c) {
+        const std::int64_t plane = tiling.swapped ? r % tiling.rows.planes : c % tiling.columns.planes;
         for (std::int64_t i = 0; i < 64; ++i) {
-          const std::int64_t row_channel = r / steps.rows.planes * 8 + i / 8;
-          const std::int64_t column_channel = c / steps.columns.planes * 8 + i % 8;
-          if (row_channel >= steps.rows.channels || column_channel >= steps.columns.channels) continue;
-          const std::int64_t ci = group * in + (steps.swapped ? column_channel : row_channel);
-          const std::int64_t co = steps.swapped ? row_channel : column_channel;
-          for (std::int64_t shift = first_shift; shift < first_shift + steps.shape.shifts; ++shift) {
-            const std::int64_t k = plane + steps.q * shift;
+          const std::int64_t row_channel = r / tiling.rows.planes * 8 + i / 8;
+          const std::int64_t column_channel = c / tiling.columns.planes * 8 + i % 8;
+          if (row_channel >= tiling.rows.channels || column_channel >= tiling.columns.channels) continue;
+          const std::int64_t ci = group * in + (tiling.swapped ? column_channel : row_channel);
+          const std::int64_t co = tiling.swapped ? row_channel : column_channel;
+          for (std::int64_t shift = first_shift; shift < first_shift + tiling.shape.shifts; ++shift) {
+            const std::int64_t k = plane + tiling.q * shift;
             if (k < p.K) jobs[static_cast<std::size_t>((ci * out + co) * p.K + k)] = job;
           }
         }
@@ -46,9 +46,9 @@ std::vector<std::int64_t> jobs_that_store(const ConvProblem& p, const tensor_cor
 }
 
 /// How many weights have another job than the one that stores them, or lie not once in its box.
-std::int64_t wrong_weights(const ConvProblem& p, const tensor_core::WgradSteps& steps) {
-  const tensor_core::WgradTiles tiles = tensor_core::make_wgrad_tiles(p, steps);
-  const std::vector<std::int64_t> jobs = jobs_that_store(p, steps);
+std::int64_t wrong_weights(const ConvProblem& p, const tensor_core::WgradTiling& tiling) {
+  const tensor_core::WgradTiles tiles = tensor_core::make_wgrad_tiles(p, tiling);
+  const std::vector<std::int64_t> jobs = jobs_that_store(p, tiling);
   const auto weights = static_cast<std::int64_t>(jobs.size());
   std::vector<int> found(jobs.size());
   for (std::int64_t job = 0; job < tiles.jobs; ++job) {
@@ -80,11 +80,11 @@ TEST_CASE("every weight is of the job that stores it, and once in that job's box
   int several = 0;
   for (const ConvProblem& p : problems) {
     for (const int parts : {1, 2}) {
-      for (const auto& steps :
+      for (const auto& tiling :
            tensor_core::wgrad_candidates(p, parts, 4, kSmsOfHopper, kSharedOfHopper, std::size_t{1} << 28)) {
-        CHECK_MESSAGE(wrong_weights(p, steps) == 0, p, ": ", steps.shape.columns, " x ", steps.shape.shifts,
-                      steps.swapped ? ", rows of y" : ", rows of x");
-        several += steps.jobs > 1 ? 1 : 0;
+        CHECK_MESSAGE(wrong_weights(p, tiling) == 0, p, ": ", tiling.shape.columns, " x ", tiling.shape.shifts,
+                      tiling.swapped ? ", rows of y" : ", rows of x");
+        several += tiling.jobs > 1 ? 1 : 0;
       }
     }
   }

@@ -83,7 +83,7 @@ double check_bits(ConvProblem p, Precision precision, std::int64_t misalignment)
 
 /// All tiles of a problem, which it gives.
 template <class E>
-std::vector<tensor_core::WgradSteps> check_tiles(ConvProblem p, Precision precision) {
+std::vector<tensor_core::WgradTiling> check_tiles(ConvProblem p, Precision precision) {
   p.dtype = dtype_of<E>;
   const ConvArrays<E> arrays(p, kSmallIntegers);
   const Array<E> expected = arrays.run(ConvDirection::wgrad, Algorithm::reference);
@@ -92,14 +92,15 @@ std::vector<tensor_core::WgradSteps> check_tiles(ConvProblem p, Precision precis
   const int parts = sizeof(E) == 4 && precision == Precision::fp32 ? 2 : 1;
   const auto all =
       tensor_core::wgrad_candidates(p, parts, sizeof(E), gpu.sm_count, gpu.shared_bytes_per_block, conv_workspace_limit());
-  for (const tensor_core::WgradSteps& steps : all) {
+  for (const tensor_core::WgradTiling& tiling : all) {
     bool intact = false;
     const auto call = [&](const GpuCall& at) {
-      tensor_core::wgrad_by(steps, at.problem, precision, at.first, at.second, at.out, 0, at.stream);
+      tensor_core::wgrad_by(tiling, at.problem, precision, at.first, at.second, at.out, 0, at.stream);
     };
     const Array<E> got = run_on_gpu(arrays, ConvDirection::wgrad, call, intact, true);
-    CHECK_MESSAGE((intact && same_bits(got, expected)), p, ' ', precision, ": ", steps.shape.columns, " x ", steps.shape.shifts,
-                  steps.by_rows ? " by rows" : " by words", steps.swapped ? ", rows of y" : ", rows of x");
+    CHECK_MESSAGE((intact && same_bits(got, expected)), p, ' ', precision, ": ", tiling.shape.columns, " x ",
+                  tiling.shape.shifts, tiling.by_rows ? " by rows" : " by words",
+                  tiling.swapped ? ", rows of y" : ", rows of x");
   }
   return all;
 }
@@ -148,14 +149,14 @@ void check_beside_padding(ConvProblem p) {
 }
 
 /// What tensor copies ask for, and that a step's windows are in the boxes.
-void check_raw(const ConvProblem& p, const tensor_core::WgradSteps& steps) {
+void check_raw(const ConvProblem& p, const tensor_core::WgradTiling& tiling) {
   constexpr int kBytes = 4;
-  CHECK(steps.rows_stages >= 2);
-  CHECK(steps.columns_stages >= 2);
+  CHECK(tiling.rows_stages >= 2);
+  CHECK(tiling.columns_stages >= 2);
   const int x = 0;
-  for (const tensor_core::WgradSide* side : {&steps.rows, &steps.columns}) {
+  for (const tensor_core::WgradSide* side : {&tiling.rows, &tiling.columns}) {
     const tensor_core::WgradRaw& raw = side->raw;
-    if (side == &steps.rows) CHECK(raw.span == 1 << raw.span_log2);
+    if (side == &tiling.rows) CHECK(raw.span == 1 << raw.span_log2);
     CHECK(raw.box_bytes % (raw.is_swizzled ? 1024 : 128) == 0);
     CHECK(raw.box_bytes >= raw.rows * raw.width * kBytes);
     CHECK(raw.width <= 256);
@@ -179,32 +180,32 @@ void check_raw(const ConvProblem& p, const tensor_core::WgradSteps& steps) {
 }
 
 /// That a tile's steps cover the problem and fit.
-void check_steps(const ConvProblem& p, const tensor_core::WgradSteps& steps, int parts, std::int64_t limit) {
-  if (steps.by_rows) check_raw(p, steps);
-  CHECK(steps.stages >= 2);
-  CHECK(steps.cost > 0);
-  CHECK(steps.shared_bytes <= kSharedOfHopper);
-  CHECK(std::int64_t{steps.q} * p.D == std::int64_t{steps.d} * p.S);
-  CHECK(std::int64_t{steps.q} * steps.shifts >= p.K);
-  CHECK(steps.shift_tiles * steps.shape.shifts >= steps.shifts);
-  CHECK(steps.row_tiles * steps.rows.tile >= steps.rows.blocks);
-  CHECK(steps.column_tiles * steps.columns.tile >= steps.columns.blocks);
-  CHECK(steps.columns.window >= steps.chunk + (steps.shape.shifts - 1) * steps.d);
-  CHECK(steps.chunks_per_row * steps.chunk >= steps.positions);
-  CHECK(steps.slices * steps.chunks_per_slice >= steps.chunks);
-  CHECK((steps.slices - 1) * steps.chunks_per_slice < steps.chunks);
-  CHECK(steps.flushes * steps.chunks_per_flush >= steps.chunks_per_slice);
-  CHECK((parts == 1 || steps.by_rows || steps.flushes == 1));
-  CHECK((!steps.by_rows || steps.row_threads == tensor_core::wgrad_row_threads(steps.shape, parts)));
-  CHECK((steps.slices == 1 || 4 * steps.partial_slices * p.C_in * (p.C_out / p.G) * p.K <= limit));
+void check_steps(const ConvProblem& p, const tensor_core::WgradTiling& tiling, int parts, std::int64_t limit) {
+  if (tiling.by_rows) check_raw(p, tiling);
+  CHECK(tiling.stages >= 2);
+  CHECK(tiling.cost > 0);
+  CHECK(tiling.shared_bytes <= kSharedOfHopper);
+  CHECK(std::int64_t{tiling.q} * p.D == std::int64_t{tiling.d} * p.S);
+  CHECK(std::int64_t{tiling.q} * tiling.shifts >= p.K);
+  CHECK(tiling.shift_tiles * tiling.shape.shifts >= tiling.shifts);
+  CHECK(tiling.row_tiles * tiling.rows.tile >= tiling.rows.blocks);
+  CHECK(tiling.column_tiles * tiling.columns.tile >= tiling.columns.blocks);
+  CHECK(tiling.columns.window >= tiling.chunk + (tiling.shape.shifts - 1) * tiling.d);
+  CHECK(tiling.chunks_per_row * tiling.chunk >= tiling.positions);
+  CHECK(tiling.slices * tiling.chunks_per_slice >= tiling.chunks);
+  CHECK((tiling.slices - 1) * tiling.chunks_per_slice < tiling.chunks);
+  CHECK(tiling.flushes * tiling.chunks_per_flush >= tiling.chunks_per_slice);
+  CHECK((parts == 1 || tiling.by_rows || tiling.flushes == 1));
+  CHECK((!tiling.by_rows || tiling.row_threads == tensor_core::wgrad_row_threads(tiling.shape, parts)));
+  CHECK((tiling.slices == 1 || 4 * tiling.partial_slices * p.C_in * (p.C_out / p.G) * p.K <= limit));
 }
 
-/// The one that make_wgrad_steps() takes is one of those of least cost, by rows where any is.
-void check_choice(const tensor_core::WgradSteps& steps, const std::vector<tensor_core::WgradSteps>& all) {
+/// The one that make_wgrad_tiling() takes is one of those of least cost, by rows where any is.
+void check_choice(const tensor_core::WgradTiling& tiling, const std::vector<tensor_core::WgradTiling>& all) {
   int better = 0, same = 0;
-  for (const tensor_core::WgradSteps& other : all) {
-    better += other.by_rows > steps.by_rows || (other.by_rows == steps.by_rows && other.cost < steps.cost) ? 1 : 0;
-    same += other.by_rows == steps.by_rows && other.cost == steps.cost ? 1 : 0;
+  for (const tensor_core::WgradTiling& other : all) {
+    better += other.by_rows > tiling.by_rows || (other.by_rows == tiling.by_rows && other.cost < tiling.cost) ? 1 : 0;
+    same += other.by_rows == tiling.by_rows && other.cost == tiling.cost ? 1 : 0;
   }
   CHECK(better == 0);
   CHECK(same > 0);
@@ -223,10 +224,10 @@ TEST_CASE("tiles, slices and flushes cover the problem, fit shared memory and ke
       for (const std::size_t limit : {std::size_t{1} << 28, std::size_t{1} << 20}) {
         const auto all = tensor_core::wgrad_candidates(p, parts, 4, kSmsOfHopper, kSharedOfHopper, limit);
         REQUIRE_FALSE(all.empty());
-        check_choice(tensor_core::make_wgrad_steps(p, parts, 4, kSmsOfHopper, kSharedOfHopper, limit), all);
-        for (const tensor_core::WgradSteps& steps : all) {
-          (steps.by_rows ? by_rows : by_words).emplace(steps.shape.columns, steps.shape.shifts);
-          check_steps(p, steps, parts, static_cast<std::int64_t>(limit));
+        check_choice(tensor_core::make_wgrad_tiling(p, parts, 4, kSmsOfHopper, kSharedOfHopper, limit), all);
+        for (const tensor_core::WgradTiling& tiling : all) {
+          (tiling.by_rows ? by_rows : by_words).emplace(tiling.shape.columns, tiling.shape.shifts);
+          check_steps(p, tiling, parts, static_cast<std::int64_t>(limit));
         }
       }
     }
@@ -245,8 +246,8 @@ TEST_CASE("asking for the tiles of a problem again, as every call does, costs le
     for (int call = 0; call < kCalls; ++call) {
       ConvProblem p = sized({.N = 16, .C_in = 64, .C_out = 32, .L_in = 32768, .K = 4, .S = 2, .P_l = 1, .P_r = 1});
       if (call % 2 == 1) p.dtype = DType::bf16;
-      const auto steps = tensor_core::make_wgrad_steps(p, 1, call % 2 == 1 ? 2 : 4, kSmsOfHopper, kSharedOfHopper, 1 << 28);
-      REQUIRE(steps.by_rows);
+      const auto tiling = tensor_core::make_wgrad_tiling(p, 1, call % 2 == 1 ? 2 : 4, kSmsOfHopper, kSharedOfHopper, 1 << 28);
+      REQUIRE(tiling.by_rows);
     }
     least_us = std::min(least_us, std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / kCalls);
   }
@@ -255,7 +256,7 @@ TEST_CASE("asking for the tiles of a problem again, as every call does, costs le
 
 TEST_CASE("there is no estimate by words") {
   const ConvProblem odd = sized({.N = 2, .C_in = 129, .C_out = 129, .L_in = 401, .K = 3});
-  CHECK_FALSE(tensor_core::wgrad_seconds(odd, Precision::fp32, kSmsOfHopper, kSharedOfHopper));
+  CHECK_FALSE(tensor_core::wgrad_cost(odd, Precision::fp32, kSmsOfHopper, kSharedOfHopper));
 }
 
 TEST_CASE("of measured cases the tile that is taken is within 5 % of the fastest, and its estimate within 25 % of its time") {
@@ -269,10 +270,10 @@ TEST_CASE("of measured cases the tile that is taken is within 5 % of the fastest
     const bench::Shape* known = bench::find_shape(shape);
     REQUIRE(known != nullptr);
     const bool is_half = precision == "bf16";
-    const auto steps = tensor_core::make_wgrad_steps(bench::problem_of(*known), precision == "fp32" ? 2 : 1, is_half ? 2 : 4,
-                                                     kSmsOfHopper, kSharedOfHopper, std::size_t{1} << 28);
+    const auto tiling = tensor_core::make_wgrad_tiling(bench::problem_of(*known), precision == "fp32" ? 2 : 1, is_half ? 2 : 4,
+                                                       kSmsOfHopper, kSharedOfHopper, std::size_t{1} << 28);
     const std::string chosen =
-        concat(steps.by_rows ? 'r' : 'w', steps.shape.columns, 'x', steps.shape.shifts, steps.swapped ? 'y' : 'x');
+        concat(tiling.by_rows ? 'r' : 'w', tiling.shape.columns, 'x', tiling.shape.shifts, tiling.swapped ? 'y' : 'x');
     double fastest = 0, own = 0;
     for (double us = 0; in >> tile >> us;) {
       if (fastest == 0) fastest = us;
@@ -280,7 +281,7 @@ TEST_CASE("of measured cases the tile that is taken is within 5 % of the fastest
     }
     CHECK_MESSAGE(own > 0, line, ": ", chosen, " was among the slow ones");
     const auto lost = kLost.find(concat(shape, ' ', precision));
-    CHECK_MESSAGE(std::abs(steps.cost * 1e6 / own - 1) < 0.25, line, ": ", steps.cost * 1e6, " estimated");
+    CHECK_MESSAGE(std::abs(tiling.cost * 1e6 / own - 1) < 0.25, line, ": ", tiling.cost * 1e6, " estimated");
     CHECK_MESSAGE(own <= (lost == kLost.end() ? 1.05 : lost->second) * fastest, line, ": ", chosen, " is taken");
     ++cases;
   }
@@ -290,10 +291,10 @@ TEST_CASE("of measured cases the tile that is taken is within 5 % of the fastest
 TEST_CASE("long sums of one part leave the tensor cores every 16384 positions, split ones their f32 sums every 32768") {
   const ConvProblem p = sized({.N = 4, .C_in = 64, .C_out = 64, .L_in = 8'000'000, .K = 3, .P_l = 1, .P_r = 1});
   const auto limit = std::size_t{1} << 28;
-  const auto steps = tensor_core::make_wgrad_steps(p, 1, 4, kSmsOfHopper, kSharedOfHopper, limit);
-  CHECK(steps.chunks_per_flush * tensor_core::kChunk <= 16384);
-  CHECK(steps.flushes > 1);
-  const auto split = tensor_core::make_wgrad_steps(p, 2, 4, kSmsOfHopper, kSharedOfHopper, limit);
+  const auto tiling = tensor_core::make_wgrad_tiling(p, 1, 4, kSmsOfHopper, kSharedOfHopper, limit);
+  CHECK(tiling.chunks_per_flush * tensor_core::kChunk <= 16384);
+  CHECK(tiling.flushes > 1);
+  const auto split = tensor_core::make_wgrad_tiling(p, 2, 4, kSmsOfHopper, kSharedOfHopper, limit);
   CHECK(split.chunks_per_flush * tensor_core::kChunk <= 32768);
 }
 
@@ -322,8 +323,8 @@ TEST_CASE("small integers, bit for bit: every tile by rows and by words") {
           if (type == DType::bf16 && precision == Precision::tf32) continue;
           const auto tiles =
               type == DType::f32 ? check_tiles<float>(shape, precision) : check_tiles<BFloat16>(shape, precision);
-          for (const tensor_core::WgradSteps& steps : tiles)
-            (steps.by_rows ? by_rows : by_words).emplace(steps.shape.columns, steps.shape.shifts);
+          for (const tensor_core::WgradTiling& tiling : tiles)
+            (tiling.by_rows ? by_rows : by_words).emplace(tiling.shape.columns, tiling.shape.shifts);
         }
       }
     }
@@ -343,9 +344,9 @@ TEST_CASE("as accurate as its precision: fp32 no worse than plain f32 sums, tf32
   const Array<float> got[2] = {run(arrays, Precision::fp32), run(arrays, Precision::tf32)};
   for (std::size_t i = 0; i < exact.size(); ++i) {
     worst_plain = worse(worst_plain, std::abs(static_cast<double>(plain[i]) - exact[i]) / scale);
-    for (int form = 0; form < 2; ++form)
-      worst[form] =
-          worse(worst[form], std::abs(static_cast<double>(got[form][static_cast<std::int64_t>(i)]) - exact[i]) / scale);
+    for (int gemm = 0; gemm < 2; ++gemm)
+      worst[gemm] =
+          worse(worst[gemm], std::abs(static_cast<double>(got[gemm][static_cast<std::int64_t>(i)]) - exact[i]) / scale);
   }
   CHECK(worst_plain > 0);
   CHECK_MESSAGE(worst[0] <= kErrorOverPlain * worst_plain, worst[0], " against ", worst_plain);

@@ -1,5 +1,5 @@
 #pragma once
-// The weights as operand of the wide kernel.
+// The weights as operand of the preconverted kernel.
 
 #include <cstdint>
 
@@ -25,9 +25,9 @@ struct PackSteps {
   PackSteps pack{};
   const auto pieces = [](std::int64_t size, std::int64_t piece) { return static_cast<int>((size + piece - 1) / piece); };
   pack.taps = static_cast<int>(problem.K < 512 ? problem.K : 512);
-  const int most = kPackFloats / kWideRows / (pack.taps + 1);
+  const int most = kPackFloats / kPreconvertedRows / (pack.taps + 1);
   pack.others = most < 1 ? 1 : most < 32 ? most : 32;
-  pack.row_blocks = pieces(rows, kWideRows);
+  pack.row_blocks = pieces(rows, kPreconvertedRows);
   pack.other_blocks = pieces(others, pack.others);
   pack.tap_blocks = pieces(problem.K, pack.taps);
   pack.blocks = problem.G * pack.row_blocks * pack.other_blocks * static_cast<std::int64_t>(pack.tap_blocks);
@@ -38,34 +38,35 @@ struct PackSteps {
 struct PackedRow {
   std::int64_t first;  // of column tile 0
   std::int64_t tile_step;
-  __device__ PackedRow(const TapGemm& form, const WideSteps& steps, int parts, int g, int row_block, int plane, int window) {
-    if (steps.source.taps_apart) {
-      plane += window * static_cast<int>(form.planes);
+  __device__ PackedRow(const TapGemm& gemm, const PreconvertedTiling& tiling, int parts, int g, int row_block, int plane,
+                       int window) {
+    if (tiling.source.taps_apart) {
+      plane += window * static_cast<int>(gemm.planes);
       window = 0;
     }
-    const int row_step = row_block / kWideBlocks, plane_step = plane / steps.planes, tap_step = window / steps.taps;
+    const int row_step = row_block / kPreconvertedBlocks, plane_step = plane / tiling.planes, tap_step = window / tiling.taps;
     const std::int64_t step_size =
-        static_cast<std::int64_t>(steps.taps) * steps.planes * parts * kWideBlocks * steps.tile_columns;
-    tile_step = steps.count * step_size;
-    const int step = (row_step * steps.plane_steps + plane_step) * steps.tap_steps + tap_step;
-    const int in_step = ((window - tap_step * steps.taps) * steps.planes + plane - plane_step * steps.planes) * parts;
-    first = g * steps.column_tiles * tile_step + step * step_size +
-            static_cast<std::int64_t>(in_step * kWideBlocks + row_block % kWideBlocks) * steps.tile_columns;
+        static_cast<std::int64_t>(tiling.taps) * tiling.planes * parts * kPreconvertedBlocks * tiling.tile_columns;
+    tile_step = tiling.count * step_size;
+    const int step = (row_step * tiling.plane_steps + plane_step) * tiling.tap_steps + tap_step;
+    const int in_step = ((window - tap_step * tiling.taps) * tiling.planes + plane - plane_step * tiling.planes) * parts;
+    first = g * tiling.column_tiles * tile_step + step * step_size +
+            static_cast<std::int64_t>(in_step * kPreconvertedBlocks + row_block % kPreconvertedBlocks) * tiling.tile_columns;
   }
-  __device__ __forceinline__ std::int64_t at(const WideSteps& steps, int column) const {
-    const auto subtile = static_cast<int>(steps.by_usable.divide(static_cast<std::uint32_t>(column)));
-    const int own = column - subtile * steps.usable, groups = steps.tile_columns / kWideSubtile;  // 1 or 2
-    return first + (subtile >> (groups - 1)) * tile_step + (subtile & (groups - 1)) * kWideSubtile + own;
+  __device__ __forceinline__ std::int64_t at(const PreconvertedTiling& tiling, int column) const {
+    const auto subtile = static_cast<int>(tiling.by_usable.divide(static_cast<std::uint32_t>(column)));
+    const int own = column - subtile * tiling.usable, groups = tiling.tile_columns / kPreconvertedSubtile;  // 1 or 2
+    return first + (subtile >> (groups - 1)) * tile_step + (subtile & (groups - 1)) * kPreconvertedSubtile + own;
   }
 };
 
 /// packed[group][column tile][step][tap][plane][part][block of rows][column][8 rows]. What no weight belongs to is not written.
 template <class Operand>
 __global__ void __launch_bounds__(kPackThreads)
-    wide_pack_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ WideSteps steps,
-                     const __grid_constant__ PackSteps pack, const __grid_constant__ ConvProblem problem, bool is_forward,
-                     const typename Operand::Source* __restrict__ w, OperandHeader* __restrict__ header,
-                     unsigned char* __restrict__ packed) {
+    preconverted_pack_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ PreconvertedTiling tiling,
+                             const __grid_constant__ PackSteps pack, const __grid_constant__ ConvProblem problem,
+                             bool is_forward, const typename Operand::Source* __restrict__ w,
+                             OperandHeader* __restrict__ header, unsigned char* __restrict__ packed) {
   using T = typename Operand::Source;
   __shared__ T memory[kPackFloats + 64];
   const auto out_per_group = static_cast<int>(problem.C_out / problem.G),
@@ -79,12 +80,12 @@ __global__ void __launch_bounds__(kPackThreads)
   };
   const int k0 = take(pack.tap_blocks) * pack.taps, other0 = take(pack.other_blocks) * pack.others;
   const int row_block = take(pack.row_blocks), g = static_cast<int>(rest);
-  const int row0 = row_block * kWideRows, K = static_cast<int>(problem.K);
-  const int taps = min(pack.taps, K - k0), rows = min(kWideRows, static_cast<int>(form.rows) - row0);
+  const int row0 = row_block * kPreconvertedRows, K = static_cast<int>(problem.K);
+  const int taps = min(pack.taps, K - k0), rows = min(kPreconvertedRows, static_cast<int>(gemm.rows) - row0);
   const int others = min(pack.others, (is_forward ? out_per_group : in_per_group) - other0);
   // Memory: forward [row][other][tap], dgrad [other][row][tap]: as they lie, with a step from row to row that spreads the
   // banks.
-  const int pitch = ((is_forward ? others : kWideRows) * taps) | 1;
+  const int pitch = ((is_forward ? others : kPreconvertedRows) * taps) | 1;
   const int outer_count = is_forward ? rows : others, inner_count = (is_forward ? others : rows) * taps;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   constexpr int kWarps = kPackThreads / 32;
@@ -109,13 +110,13 @@ __global__ void __launch_bounds__(kPackThreads)
   }
   __syncthreads();
   // A warp packs 32 columns of a plane and window at a time: of forward the classes of a channel are neighbouring columns.
-  const auto classes = static_cast<int>(form.phase_classes);
+  const auto classes = static_cast<int>(gemm.phase_classes);
   const bool by_class = is_forward && taps == K && classes <= K;
   const int chunks = by_class ? (taps + classes - 1) / classes * classes : taps;
   const int exponent = Operand::kScaled ? scale_exponent(header->largest, kWeightTarget) : 0;
   const SplitRange range(exponent);
   const float scale = power_of_two(exponent);
-  std::uint32_t faults = 0;
+  std::uint32_t suspect_count = 0;
   for (int chunk = warp; chunk < chunks; chunk += kWarps) {
     const int j = (k0 + (by_class ? chunk / classes * classes : chunk)) / classes;
     int other = lane, k = chunk;
@@ -126,22 +127,23 @@ __global__ void __launch_bounds__(kPackThreads)
     }
     if (k >= taps || other >= others) continue;
     const int a = k0 + k - j * classes;
-    const PackedRow to(form, steps, Operand::kParts, g, row_block, is_forward ? 0 : a,
-                       is_forward ? static_cast<int>(form.taps) - 1 - j : j);
-    const int column = is_forward ? (other0 + other) * static_cast<int>(form.classes) + a : other0 + other;
-    T values[kWideRows];
+    const PackedRow to(gemm, tiling, Operand::kParts, g, row_block, is_forward ? 0 : a,
+                       is_forward ? static_cast<int>(gemm.taps) - 1 - j : j);
+    const int column = is_forward ? (other0 + other) * static_cast<int>(gemm.classes) + a : other0 + other;
+    T values[kPreconvertedRows];
     const T* own = memory + (is_forward ? other * taps : other * pitch) + k;
     const int row_pitch = is_forward ? pitch : taps;
 #pragma unroll
-    for (int c = 0; c < kWideRows; ++c) values[c] = c < rows ? own[c * row_pitch] : T(0.0F);
+    for (int c = 0; c < kPreconvertedRows; ++c) values[c] = c < rows ? own[c * row_pitch] : T(0.0F);
     uint4 parts[Operand::kParts];
-    const std::uint32_t own_faults = make_operand<Operand>(values, scale, range, parts);
-    faults = ((faults | own_faults) & kNever) | ((faults & ~kNever) + (own_faults & ~kNever));
-    const std::int64_t at = to.at(steps, column), part_step = kWideBlocks * steps.tile_columns;
+    const std::uint32_t own_suspect_count = make_operand<Operand>(values, scale, range, parts);
+    suspect_count =
+        ((suspect_count | own_suspect_count) & kNever) | ((suspect_count & ~kNever) + (own_suspect_count & ~kNever));
+    const std::int64_t at = to.at(tiling, column), part_step = kPreconvertedBlocks * tiling.tile_columns;
 #pragma unroll
     for (int part = 0; part < Operand::kParts; ++part) reinterpret_cast<uint4*>(packed)[at + part * part_step] = parts[part];
   }
-  if (faults != 0) add_faults(&header->faults, faults);
+  if (suspect_count != 0) add_suspect_count(&header->suspect_count, suspect_count);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -17,76 +17,78 @@ int parts_of(const ConvProblem& problem, Precision precision) {
 }
 
 /// As many samples as keep the limit; 0 where one does not.
-std::int64_t samples_that_fit(TapGemm form, const WideShape& shape, int slices, int sm_count, int shared_limit) {
+std::int64_t samples_that_fit(TapGemm gemm, const PreconvertedShape& shape, int slices, int sm_count, int shared_limit) {
   const auto limit = static_cast<std::int64_t>(conv_workspace_limit());
   for (;;) {
-    const WideSteps steps = make_wide_steps(form, shape, slices, sm_count, shared_limit);
-    if (steps.count != 0 && steps.source.bytes(form.G) + steps.partial_bytes <= limit) return form.N;
-    if (form.N == 1) return 0;
-    form.N = (form.N + 1) / 2;
+    const PreconvertedTiling tiling = make_preconverted_tiling(gemm, shape, slices, sm_count, shared_limit);
+    if (tiling.count != 0 && tiling.source.bytes(gemm.G) + tiling.partial_bytes <= limit) return gemm.N;
+    if (gemm.N == 1) return 0;
+    gemm.N = (gemm.N + 1) / 2;
   }
 }
 
 /// The first that takes hardly longer than the fastest: packed weights then serve other batches and lengths too.
-std::vector<WideCandidate>::const_iterator best_of(const std::vector<WideCandidate>& all) {
+std::vector<PreconvertedCandidate>::const_iterator best_of(const std::vector<PreconvertedCandidate>& all) {
   constexpr double kHardly = 1.02;
   const auto fastest =
       std::min_element(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
   return std::find_if(all.begin(), all.end(),
-                      [&](const WideCandidate& one) { return one.seconds <= kHardly * fastest->seconds; });
+                      [&](const PreconvertedCandidate& one) { return one.seconds <= kHardly * fastest->seconds; });
 }
 
 }  // namespace
 
-std::vector<WideCandidate> wide_candidates(const ConvProblem& problem, ConvDirection direction, Precision precision,
-                                           int sm_count, int shared_limit) {
-  TapGemm form = make_tap_gemm(problem, direction);
-  const auto shapes = wide_shapes(parts_of(problem, precision));
+std::vector<PreconvertedCandidate> preconverted_candidates(const ConvProblem& problem, ConvDirection direction,
+                                                           Precision precision, int sm_count, int shared_limit) {
+  TapGemm gemm = make_tap_gemm(problem, direction);
+  const auto shapes = preconverted_shapes(parts_of(problem, precision));
   const auto bytes = static_cast<int>(size_of(problem.dtype));
-  std::vector<WideCandidate> candidates;
+  std::vector<PreconvertedCandidate> candidates;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     for (const int slices : kSlices) {
-      form.N = problem.N;
-      form.N = samples_that_fit(form, shapes[i], slices, sm_count, shared_limit);
-      if (form.N == 0) continue;
-      const WideSteps steps = make_wide_steps(form, shapes[i], slices, sm_count, shared_limit);
-      if (steps.slices != slices) continue;
-      const auto turns = static_cast<double>((problem.N + form.N - 1) / form.N);
-      candidates.push_back(
-          {WidePlan{static_cast<int>(i), form.N, steps}, turns * wide_seconds(form, steps, shapes[i], bytes, sm_count)});
+      gemm.N = problem.N;
+      gemm.N = samples_that_fit(gemm, shapes[i], slices, sm_count, shared_limit);
+      if (gemm.N == 0) continue;
+      const PreconvertedTiling tiling = make_preconverted_tiling(gemm, shapes[i], slices, sm_count, shared_limit);
+      if (tiling.slices != slices) continue;
+      const auto turns = static_cast<double>((problem.N + gemm.N - 1) / gemm.N);
+      candidates.push_back({PreconvertedPlan{static_cast<int>(i), gemm.N, tiling},
+                            turns * preconverted_cost(gemm, tiling, shapes[i], bytes, sm_count)});
     }
   }
   return candidates;
 }
 
-std::optional<WidePlan> make_wide_plan(const ConvProblem& problem, ConvDirection direction, Precision precision, int sm_count,
-                                       int shared_limit) {
-  const std::vector<WideCandidate> all = wide_candidates(problem, direction, precision, sm_count, shared_limit);
+std::optional<PreconvertedPlan> make_preconverted_plan(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                                       int sm_count, int shared_limit) {
+  const std::vector<PreconvertedCandidate> all = preconverted_candidates(problem, direction, precision, sm_count, shared_limit);
   const auto best = best_of(all);
   return best == all.end() ? std::nullopt : std::optional(best->plan);
 }
 
-std::optional<WidePlan> wide_plan(const ConvProblem& problem, ConvDirection direction, Precision precision, int device) {
+std::optional<PreconvertedPlan> preconverted_plan(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                                  int device) {
   if (problem.N == 0) return std::nullopt;
-  thread_local Remembered<ChoiceKey, std::optional<WidePlan>> remembered;  // some twenty microseconds of arithmetic
+  thread_local Remembered<ChoiceKey, std::optional<PreconvertedPlan>> remembered;  // some twenty microseconds of arithmetic
   return remembered.get({problem, direction, precision, device}, [&] {
     const DeviceProperties& gpu = properties(device);
-    const auto make = uses_mma(gpu.arch()) ? make_mma_plan : make_wide_plan;
+    const auto make = uses_mma(gpu.arch()) ? make_mma_plan : make_preconverted_plan;
     return make(problem, direction, precision, gpu.sm_count, gpu.shared_bytes_per_block);
   });
 }
 
-std::optional<double> wide_seconds(const ConvProblem& problem, ConvDirection direction, Precision precision,
-                                   const DeviceProperties& gpu) {
+std::optional<double> preconverted_cost(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                        const DeviceProperties& gpu) {
   if (make_tap_gemm(problem, direction).rows < kLeastWideRows) return std::nullopt;
-  const std::vector<WideCandidate> all =
-      wide_candidates(problem, direction, precision, gpu.sm_count, gpu.shared_bytes_per_block);
+  const std::vector<PreconvertedCandidate> all =
+      preconverted_candidates(problem, direction, precision, gpu.sm_count, gpu.shared_bytes_per_block);
   const auto best = best_of(all);
   return best == all.end() ? std::nullopt : std::optional(best->seconds);
 }
 
-FormKey wide_weight_key(const ConvProblem& problem, ConvDirection direction, Precision precision, const WidePlan& plan) {
-  const WideSteps& steps = plan.steps;
+PackingKey preconverted_weight_key(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                   const PreconvertedPlan& plan) {
+  const PreconvertedTiling& tiling = plan.tiling;
   return {static_cast<std::int64_t>(Algorithm::tensor_core),
           static_cast<std::int64_t>(direction),
           static_cast<std::int64_t>(problem.dtype),
@@ -97,18 +99,18 @@ FormKey wide_weight_key(const ConvProblem& problem, ConvDirection direction, Pre
           problem.K,
           problem.S,
           problem.D,
-          steps.source.taps_apart ? 1 : 0,
-          steps.planes,
-          steps.taps,
-          steps.plane_steps,
-          steps.tap_steps,
-          steps.count,
-          steps.column_tiles,
-          steps.tile_columns,
-          steps.usable,
-          steps.packed_bytes};
+          tiling.source.taps_apart ? 1 : 0,
+          tiling.planes,
+          tiling.taps,
+          tiling.plane_steps,
+          tiling.tap_steps,
+          tiling.count,
+          tiling.column_tiles,
+          tiling.tile_columns,
+          tiling.usable,
+          tiling.packed_bytes};
 }
 
-std::int64_t wide_weight_bytes(const WidePlan& plan) { return kOperandHeaderBytes + plan.steps.packed_bytes; }
+std::int64_t preconverted_weight_bytes(const PreconvertedPlan& plan) { return kOperandHeaderBytes + plan.tiling.packed_bytes; }
 
 }  // namespace polyphase::cuda::tensor_core

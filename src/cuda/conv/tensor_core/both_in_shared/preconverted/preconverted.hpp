@@ -17,54 +17,54 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// What a convolution is done with: one of wide_shapes(), and how it cuts the problem.
-struct WidePlan {
+/// What a convolution is done with: one of preconverted_shapes(), and how it cuts the problem.
+struct PreconvertedPlan {
   int shape = 0;
-  std::int64_t samples = 0;  ///< done at a time, for the sake of memory
-  WideSteps steps;           ///< of so many
-  bool is_mma = false;       ///< by cuda/conv/sm80: shape is one of mma_shapes()
+  std::int64_t samples = 0;   ///< done at a time, for the sake of memory
+  PreconvertedTiling tiling;  ///< of so many
+  bool is_mma = false;        ///< by mma.sync: shape is one of mma_shapes()
 };
 
 /// A plan and its estimated seconds, all launches but that of packing the weights.
-struct WideCandidate {
-  WidePlan plan;
+struct PreconvertedCandidate {
+  PreconvertedPlan plan;
   double seconds;
 };
 /// Of every kernel there is and every number of slices, where they fit.
-[[nodiscard]] std::vector<WideCandidate> wide_candidates(const ConvProblem& problem, ConvDirection direction,
-                                                         Precision precision, int sm_count, int shared_limit);
+[[nodiscard]] std::vector<PreconvertedCandidate> preconverted_candidates(const ConvProblem& problem, ConvDirection direction,
+                                                                         Precision precision, int sm_count, int shared_limit);
 
 /// Of these the one estimated to be fastest. Nothing where none fits, or where the source of one sample as
 /// operand would take more than conv_workspace_limit(). A pure function of its arguments and that limit.
-[[nodiscard]] std::optional<WidePlan> make_wide_plan(const ConvProblem& problem, ConvDirection direction, Precision precision,
-                                                     int sm_count, int shared_limit);
+[[nodiscard]] std::optional<PreconvertedPlan> make_preconverted_plan(const ConvProblem& problem, ConvDirection direction,
+                                                                     Precision precision, int sm_count, int shared_limit);
 
-/// The plan for a problem on `device`: make_wide_plan()'s, on a GPU that uses_mma() make_mma_plan()'s. Remembered.
-[[nodiscard]] std::optional<WidePlan> wide_plan(const ConvProblem& problem, ConvDirection direction, Precision precision,
-                                                int device);
+/// The plan for a problem on `device`: make_preconverted_plan()'s, on a GPU that uses_mma() make_mma_plan()'s. Remembered.
+[[nodiscard]] std::optional<PreconvertedPlan> preconverted_plan(const ConvProblem& problem, ConvDirection direction,
+                                                                Precision precision, int device);
 
-/// The estimated seconds of wide_gather by make_wide_plan()'s plan, weights packed. Nothing where there is none, or for fewer
-/// than kLeastWideRows channels of the source, of which most would be zeros.
+/// The estimated seconds of preconverted_gather by make_preconverted_plan()'s plan, weights packed. Nothing where there is
+/// none, or for fewer than kLeastWideRows channels of the source, of which most would be zeros.
 inline constexpr std::int64_t kLeastWideRows = 32;
-[[nodiscard]] std::optional<double> wide_seconds(const ConvProblem& problem, ConvDirection direction, Precision precision,
-                                                 const DeviceProperties& gpu);
+[[nodiscard]] std::optional<double> preconverted_cost(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                                      const DeviceProperties& gpu);
 
-/// All that wide_pack_weights' result depends on but the weights. Mostly the same for any batch and length, so that the packed
-/// weights of a layer serve all of them.
-[[nodiscard]] FormKey wide_weight_key(const ConvProblem& problem, ConvDirection direction, Precision precision,
-                                      const WidePlan& plan);
+/// All that preconverted_pack_weights' result depends on but the weights. Mostly the same for any batch and length, so that the
+/// packed weights of a layer serve all of them.
+[[nodiscard]] PackingKey preconverted_weight_key(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                                 const PreconvertedPlan& plan);
 
 /// Bytes of the weights as operand.
-[[nodiscard]] std::int64_t wide_weight_bytes(const WidePlan& plan);
+[[nodiscard]] std::int64_t preconverted_weight_bytes(const PreconvertedPlan& plan);
 
 /// Weights `w` as operand, to `packed`. On `stream`.
-void wide_pack_weights(const ConvProblem& problem, ConvDirection direction, Precision precision, const WidePlan& plan,
-                       const void* w, void* packed, cudaStream_t stream);
+void preconverted_pack_weights(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                               const PreconvertedPlan& plan, const void* w, void* packed, cudaStream_t stream);
 
-/// out = source convolved with the weights, plus bias unless null, through `epilogue`. `packed` comes from wide_pack_weights
-/// with the same plan and w. On `stream`.
-void wide_gather(const ConvProblem& problem, ConvDirection direction, Precision precision, const WidePlan& plan,
-                 const void* source, const void* w, const void* packed, const void* bias, void* out, const Epilogue& epilogue,
-                 int device, cudaStream_t stream);
+/// out = source convolved with the weights, plus bias unless null, through `epilogue`. `packed` comes from
+/// preconverted_pack_weights with the same plan and w. On `stream`.
+void preconverted_gather(const ConvProblem& problem, ConvDirection direction, Precision precision, const PreconvertedPlan& plan,
+                         const void* source, const void* w, const void* packed, const void* bias, void* out,
+                         const Epilogue& epilogue, int device, cudaStream_t stream);
 
 }  // namespace polyphase::cuda::tensor_core

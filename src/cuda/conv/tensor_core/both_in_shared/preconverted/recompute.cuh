@@ -1,7 +1,7 @@
 #pragma once
-// What the operands of the wide kernels may have got wrong, computed again with FFMA: everything where a number had no operand,
-// else the sums so near zero that the numbers too small to split count: each loses at most 2^-36 times the other operand's
-// 2^16, so a sum of at least 32 times their number loses less than 2^-24 of itself.
+// What the operands of the preconverted kernels may have got wrong, computed again with FFMA: everything where a number had no
+// operand, else the sums so near zero that the numbers too small to split count: each loses at most 2^-36 times the other
+// operand's 2^16, so a sum of at least 32 times their number loses less than 2^-24 of itself.
 
 #include <cstdint>
 
@@ -15,7 +15,7 @@ namespace polyphase::cuda::tensor_core {
 
 /// The problem as it was before operands were made of it.
 template <class T>
-struct WideExact {
+struct PreconvertedExact {
   ConvProblem problem;
   bool is_forward;
   const T* source;
@@ -32,44 +32,44 @@ struct Suspects {
 
 /// Which sums of a tile may be wrong. A run of kFlagPositions positions is 32 sums of each thread.
 template <class T>
-struct WideFaults {
+struct SuspectFinder {
   static constexpr int kSumsOfRun = kFlagPositions / 8 * 4;
-  const TapGemm& form;
-  const WideSteps& steps;
-  const WideExact<T>& exact;
-  std::uint32_t weight_faults;
+  const TapGemm& gemm;
+  const PreconvertedTiling& tiling;
+  const PreconvertedExact<T>& exact;
+  std::uint32_t weight_suspect_count;
 
   /// Flags that a run of positions has to do with, its own and those that later taps reach.
   __device__ __forceinline__ int flags_of_run() const {
-    return 1 + static_cast<int>((kFlagPositions - 1 + (form.taps - 1) * form.tap_step) / kFlagPositions);
+    return 1 + static_cast<int>((kFlagPositions - 1 + (gemm.taps - 1) * gemm.tap_step) / kFlagPositions);
   }
-  __device__ __forceinline__ std::uint32_t flag(const WidePlace& place, std::int64_t index) const {
+  __device__ __forceinline__ std::uint32_t flag(const PreconvertedPlace& place, std::int64_t index) const {
     const std::int64_t at = place.position / kFlagPositions + index;
-    return exact.flags != nullptr && at < steps.source.flags ? exact.flags[place.g * steps.source.flags + at] : 0;
+    return exact.flags != nullptr && at < tiling.source.flags ? exact.flags[place.g * tiling.source.flags + at] : 0;
   }
   /// This lane's share of all flags of a warpgroup's tile, joined: zero in all lanes where there is nothing to find.
-  __device__ __forceinline__ std::uint32_t look(const WidePlace& place, int positions) const {
+  __device__ __forceinline__ std::uint32_t look(const PreconvertedPlace& place, int positions) const {
     const int count = flags_of_run() + positions / kFlagPositions - 1;
-    std::uint32_t faults = weight_faults;
-    for (int i = static_cast<int>(threadIdx.x % 32); i < count; i += 32) faults |= flag(place, i);
-    return faults;
+    std::uint32_t suspect_count = weight_suspect_count;
+    for (int i = static_cast<int>(threadIdx.x % 32); i < count; i += 32) suspect_count |= flag(place, i);
+    return suspect_count;
   }
   /// Below which magnitude sums of a run of positions, scaled as the operands are, may be wrong.
-  __device__ __forceinline__ float least(const WidePlace& place, int run) const {
-    const auto products = static_cast<float>(form.rows * form.planes * form.taps);
-    std::uint32_t never = weight_faults;
-    float small = static_cast<float>(weight_faults & ~kNever);
+  __device__ __forceinline__ float least(const PreconvertedPlace& place, int run) const {
+    const auto products = static_cast<float>(gemm.rows * gemm.planes * gemm.taps);
+    std::uint32_t never = weight_suspect_count;
+    float small = static_cast<float>(weight_suspect_count & ~kNever);
 #pragma unroll 1
     for (int i = 0; i < flags_of_run(); ++i) {
-      const std::uint32_t faults = flag(place, run + i);
-      never |= faults;
-      small += static_cast<float>(faults & ~kNever);
+      const std::uint32_t suspect_count = flag(place, run + i);
+      never |= suspect_count;
+      small += static_cast<float>(suspect_count & ~kNever);
     }
     return (never & kNever) != 0 ? INFINITY : 32.0F * fminf(products, small);
   }
   /// Bit i of suspects.of_run[run]: sums[32 * run + i] may be wrong.
   template <int kSums>
-  __device__ __forceinline__ void find(const WidePlace& place, const float (&sums)[kSums],
+  __device__ __forceinline__ void find(const PreconvertedPlace& place, const float (&sums)[kSums],
                                        Suspects<kSums / kSumsOfRun>& suspects) const {
 #pragma unroll
     for (int run = 0; run < kSums / kSumsOfRun; ++run) {
@@ -85,10 +85,10 @@ struct WideFaults {
 /// Suspects of a warpgroup's tile one after the other, each by a warp. Not inlined, and given all by value or as the kernel's
 /// parameters: it is hardly ever called, and may not take registers from those who are.
 template <class Store, class T, int kRuns>
-__device__ __noinline__ void compute_again(const TapGemm& form, const WideSteps& steps, const Epilogue& epilogue,
-                                           const WideExact<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
-                                           WidePlace place, Suspects<kRuns> suspects) {
-  const Store store{form, steps, WideFinish(0, epilogue), bias, out, nullptr, static_cast<int>(threadIdx.x) % 128, 0};
+__device__ __noinline__ void recompute(const TapGemm& gemm, const PreconvertedTiling& tiling, const Epilogue& epilogue,
+                                       const PreconvertedExact<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
+                                       PreconvertedPlace place, Suspects<kRuns> suspects) {
+  const Store store{gemm, tiling, PreconvertedFinish(0, epilogue), bias, out, nullptr, static_cast<int>(threadIdx.x) % 128, 0};
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll 1
   for (int run = 0; run < kRuns; ++run) {
@@ -104,16 +104,16 @@ __device__ __noinline__ void compute_again(const TapGemm& form, const WideSteps&
       const int in_tile = store.thread / 32 * 16 + of / 4 + i % 4 / 2 * 8;
       const std::int64_t column = place.column + in_tile;
       const auto at = store.where(place.position + run * kFlagPositions + i / 4 * 8 + of % 4 * 2 + i % 2);
-      if (in_tile >= steps.usable || column >= form.columns || at.n >= form.N || at.in_sample >= steps.sample_positions)
+      if (in_tile >= tiling.usable || column >= gemm.columns || at.n >= gemm.N || at.in_sample >= tiling.sample_positions)
         continue;
-      const std::uint32_t channel = steps.by_classes.divide(static_cast<std::uint32_t>(column));
-      const std::int64_t a = column - channel * form.classes, t = at.t0 + a * form.out_class_step;
-      if (t < 0 || t >= form.out_length) continue;
-      const float sum = exact_sum(form, exact.problem, exact.is_forward, static_cast<std::int64_t>(at.n), place.g, column,
-                                  at.in_sample + steps.source.position_begin, exact.source, exact.w);
+      const std::uint32_t channel = tiling.by_classes.divide(static_cast<std::uint32_t>(column));
+      const std::int64_t a = column - channel * gemm.classes, t = at.t0 + a * gemm.out_class_step;
+      if (t < 0 || t >= gemm.out_length) continue;
+      const float sum = exact_sum(gemm, exact.problem, exact.is_forward, static_cast<std::int64_t>(at.n), place.g, column,
+                                  at.in_sample + tiling.source.position_begin, exact.source, exact.w);
       if (lane != of) continue;
       T* const to = out + store.row_of(at.n, place.g, channel) + t;
-      *to = epilogue.finish<T>(sum + store.bias_of(place, channel), place.g * form.out_channels + channel, to);
+      *to = epilogue.finish<T>(sum + store.bias_of(place, channel), place.g * gemm.out_channels + channel, to);
     }
   }
 }

@@ -14,10 +14,10 @@ namespace polyphase::cuda::tensor_core {
 
 /// value = activation(sum * 2^exponent + offset), rounded in between as a tensor would be. Two factors, since no float holds
 /// every exponent here.
-struct WideFinish {
+struct PreconvertedFinish {
   float first, second;
   Epilogue epilogue;
-  __device__ __forceinline__ WideFinish(int exponent, const Epilogue& epilogue_)
+  __device__ __forceinline__ PreconvertedFinish(int exponent, const Epilogue& epilogue_)
       : first(power_of_two(exponent / 2)), second(power_of_two(exponent - exponent / 2)), epilogue(epilogue_) {}
   __device__ __forceinline__ float linear(float sum, float offset) const { return fmaf(sum * first, second, offset); }
 
@@ -26,7 +26,7 @@ struct WideFinish {
   __device__ __forceinline__ void finish(float (&sums)[kSums], float offset, float offset_of_second) const {
 #pragma unroll
     for (int i = 0; i < kSums; ++i) sums[i] = linear(sums[i], i % 4 < 2 ? offset : offset_of_second);
-    if (!epilogue.is_late()) activate<T>(sums);
+    if (!epilogue.has_aux()) activate<T>(sums);
   }
 
   /// The same of sums that are scaled and have their offsets.
@@ -53,61 +53,61 @@ struct WideFinish {
   }
 };
 
-/// What happens to a sum and to what lies beside its output: nothing, the sum of both, that with an activation of the first, or
+/// What happens to a sum and its aux operand: nothing, the sum of both, that with an activation of the first, or
 /// the first times the derivative that follows from the second.
-enum class Late { nothing, sum, activated_sum, derivative };
+enum class Aux { nothing, sum, activated_sum, derivative };
 
 /// StoreFinish (epilogue/light.cuh) for one of them.
 template <class T>
-struct BesideFinish {
+struct AuxFinish {
   bool is_relu;
   float slope, scale;
-  __device__ __forceinline__ explicit BesideFinish(const Epilogue& epilogue)
+  __device__ __forceinline__ explicit AuxFinish(const Epilogue& epilogue)
       : is_relu(epilogue.activation == Activation::relu),
         slope(static_cast<float>(epilogue.slope)),
         scale(static_cast<float>(epilogue.scale)) {}
   static __device__ __forceinline__ float rounded(float value) { return static_cast<float>(static_cast<T>(value)); }
-  template <Late kLate>
-  __device__ __forceinline__ T finished(float sum, T beside) const {
-    const float value = rounded(sum), other = static_cast<float>(beside);
-    if constexpr (kLate == Late::sum) return static_cast<T>(fmaf(scale, value, other));
+  template <Aux kAux>
+  __device__ __forceinline__ T finished(float sum, T aux) const {
+    const float value = rounded(sum), other = static_cast<float>(aux);
+    if constexpr (kAux == Aux::sum) return static_cast<T>(fmaf(scale, value, other));
     const float low = is_relu ? 0.0F : rounded(slope * value);
-    if constexpr (kLate == Late::activated_sum) return static_cast<T>(fmaf(scale, value < 0.0F ? low : value, other));
+    if constexpr (kAux == Aux::activated_sum) return static_cast<T>(fmaf(scale, value < 0.0F ? low : value, other));
     return static_cast<T>(other > 0.0F ? value : low);
   }
 };
 
 /// What a warpgroup writes: 64 columns of group g from `column`, positions from `position` of all samples.
-struct WidePlace {
+struct PreconvertedPlace {
   std::int64_t g, column, position;
 };
 
 /// Sums of thread (warp, lane): columns 16*warp + lane/4 and that + 8, positions 8*g + 2*(lane%4) and the next (PTX ISA).
 template <class T, int kN, int kStagedBytes>
-struct WideStore {
+struct PreconvertedStore {
   static constexpr int kVector = 16 / static_cast<int>(sizeof(T));
   static constexpr int kStagedMost = kStagedBytes / static_cast<int>(sizeof(T));
   // Not of 16 bits, twice as many numbers that are unpacked and packed, in code that no cache holds; nor where slices are added
   // up: such outputs are few.
-  static constexpr bool kFinishesLate = sizeof(T) == 4 && kStagedBytes == kWideStagedBytes;
+  static constexpr bool kFinishesWithAux = sizeof(T) == 4 && kStagedBytes == kPreconvertedStagedBytes;
   static constexpr int kStaged = kN < kStagedMost ? kN : kStagedMost;  // positions at a time
 
-  const TapGemm& form;
-  const WideSteps& steps;
-  WideFinish finish;
+  const TapGemm& gemm;
+  const PreconvertedTiling& tiling;
+  PreconvertedFinish finish;
   const T* __restrict__ bias;
   T* __restrict__ out;
   unsigned char* staging;  // of the warpgroup
   int thread;              // of the warpgroup
   int barrier;
 
-  __device__ __forceinline__ float bias_of(const WidePlace& place, std::int64_t channel) const {
-    return bias != nullptr && channel < form.out_channels ? static_cast<float>(bias[place.g * form.out_channels + channel])
+  __device__ __forceinline__ float bias_of(const PreconvertedPlace& place, std::int64_t channel) const {
+    return bias != nullptr && channel < gemm.out_channels ? static_cast<float>(bias[place.g * gemm.out_channels + channel])
                                                           : 0.0F;
   }
   /// Element index of output (n, channel of the group, 0).
   __device__ __forceinline__ std::int64_t row_of(std::uint32_t n, std::int64_t g, std::int64_t channel) const {
-    return ((static_cast<std::int64_t>(n) * form.G + g) * form.out_channels + channel) * form.out_length;
+    return ((static_cast<std::int64_t>(n) * gemm.G + g) * gemm.out_channels + channel) * gemm.out_length;
   }
 
   struct Where {
@@ -117,9 +117,9 @@ struct WideStore {
   __device__ __forceinline__ Where where(std::int64_t flat_position) const {
     Where at;
     const auto flat = static_cast<std::uint32_t>(flat_position);
-    at.n = steps.source.by_sample.divide(flat);
-    at.in_sample = flat - at.n * steps.source.by_sample.divisor;
-    at.t0 = form.out_stride * (at.in_sample + steps.source.position_begin) + form.out_origin;
+    at.n = tiling.source.by_sample.divide(flat);
+    at.in_sample = flat - at.n * tiling.source.by_sample.divisor;
+    at.t0 = gemm.out_stride * (at.in_sample + tiling.source.position_begin) + gemm.out_origin;
     return at;
   }
 
@@ -132,7 +132,7 @@ struct WideStore {
   __device__ __forceinline__ Run make_run(const Where& at, std::int64_t g, std::int64_t channel, int offset, int length) const {
     const std::int64_t zero = 0, all = length;
     return {out + (row_of(at.n, g, channel) + at.t0) - offset, static_cast<int>(min(max(zero, -at.t0), all)) + offset,
-            static_cast<int>(max(min(all, form.out_length - at.t0), zero)) + offset};
+            static_cast<int>(max(min(all, gemm.out_length - at.t0), zero)) + offset};
   }
   __device__ __forceinline__ static int misaligned(const T* address) {
     return static_cast<int>((reinterpret_cast<std::uintptr_t>(address) / sizeof(T)) & (kVector - 1));
@@ -151,56 +151,56 @@ struct WideStore {
   /// A channel's classes side by side fill its row: runs are put together in shared memory, and copied from there while the
   /// next tile is multiplied. By warps, each its 16 columns, where channels end at every eighth; else by the whole warpgroup.
   template <bool kByWarps, int kSums>
-  __device__ __forceinline__ void store_interleaved(const WidePlace& place, const float (&sums)[kSums]) const {
-    const int classes = static_cast<int>(form.classes), warp = thread / 32, lane = thread % 32;
+  __device__ __forceinline__ void store_interleaved(const PreconvertedPlace& place, const float (&sums)[kSums]) const {
+    const int classes = static_cast<int>(gemm.classes), warp = thread / 32, lane = thread % 32;
     const int pitch = pitch_of<kByWarps>(classes);
     const std::int64_t first_channel =
-        steps.by_classes.divide(static_cast<std::uint32_t>(place.column + (kByWarps ? warp * 16 : 0)));
-    const auto columns = static_cast<std::uint32_t>(kByWarps ? 16 : steps.usable);
+        tiling.by_classes.divide(static_cast<std::uint32_t>(place.column + (kByWarps ? warp * 16 : 0)));
+    const auto columns = static_cast<std::uint32_t>(kByWarps ? 16 : tiling.usable);
     const auto channels =
-        static_cast<int>(min(static_cast<std::int64_t>(steps.by_classes.divide(columns)), form.out_channels - first_channel));
-    T* memory = reinterpret_cast<T*>(staging + (kByWarps ? warp * wide_staging_of_warp(kStagedBytes) : 0));
+        static_cast<int>(min(static_cast<std::int64_t>(tiling.by_classes.divide(columns)), gemm.out_channels - first_channel));
+    T* memory = reinterpret_cast<T*>(staging + (kByWarps ? warp * preconverted_staging_of_warp(kStagedBytes) : 0));
 #pragma unroll
     for (int pass = 0; pass < kN / kStaged; ++pass) {
       // Lane r of each warp knows channel r: staging holds it as far from 16 bytes as its row does.
       const Where at = where(place.position + pass * kStaged);
       const int shift = lane < channels ? misaligned(out + (row_of(at.n, place.g, first_channel + lane) + at.t0)) : 0;
-      bool is_late = false, brought = false;
-      if constexpr (kByWarps && kFinishesLate) {
-        is_late = finish.epilogue.is_late();
-        brought = is_late && is_brought(at);
+      bool has_aux = false, brought = false;
+      if constexpr (kByWarps && kFinishesWithAux) {
+        has_aux = finish.epilogue.has_aux();
+        brought = has_aux && is_brought(at);
         if (brought) {
           if (pass > 0) bring(place, pass);
           wait_for_brought();
-          stage_late(memory, pitch, channels, shift, pass, sums);
+          stage_with_aux(memory, pitch, channels, shift, pass, sums);
         }
       }
       if (!brought) {
         ptx::bulk_wait_read();  // what lay here before is on its way
         meet<kByWarps>();
-        stage<kByWarps, Late::nothing>(memory, pitch, channels, shift, pass, sums);
+        stage<kByWarps, Aux::nothing>(memory, pitch, channels, shift, pass, sums);
       }
       ptx::fence_async_shared();
       meet<kByWarps>();
       int begin = 0;  // position in the runs; mostly all are one sample's
       do {
         const Where here = where(place.position + pass * kStaged + begin);
-        if (here.n >= form.N) break;
+        if (here.n >= gemm.N) break;
         const auto in_sample = static_cast<int>(min(here.in_sample, static_cast<std::int64_t>(0x3fffffff)));
         const auto valid =
-            static_cast<int>(min(steps.sample_positions - here.in_sample, static_cast<std::int64_t>(kStaged - begin)));
+            static_cast<int>(min(tiling.sample_positions - here.in_sample, static_cast<std::int64_t>(kStaged - begin)));
         Run run{};
         if (lane < channels && valid > 0)
           run = make_run(here, place.g, first_channel + lane, shift + begin * classes, valid * classes);
-        if constexpr (kByWarps && kFinishesLate) {
-          if (is_late && !brought) {
+        if constexpr (kByWarps && kFinishesWithAux) {
+          if (has_aux && !brought) {
             finish_runs(run, memory, pitch, channels);
             ptx::fence_async_shared();
             __syncwarp();
           }
         }
         if (valid > 0) write_runs<kByWarps>(run, memory, pitch, channels);
-        begin += static_cast<int>(steps.source.by_sample.divisor) - in_sample;
+        begin += static_cast<int>(tiling.source.by_sample.divisor) - in_sample;
       } while (begin < kStaged);
       ptx::bulk_commit();
     }
@@ -213,27 +213,27 @@ struct WideStore {
       ptx::named_barrier(barrier, 128);
   }
 
-  template <bool kByWarps, Late kLate, int kSums>
+  template <bool kByWarps, Aux kAux, int kSums>
   __device__ __forceinline__ void stage(T* memory, int pitch, int channels, int shift_of_lane, int pass,
                                         const float (&sums)[kSums]) const {
-    const int classes = static_cast<int>(form.classes), warp = thread / 32, lane = thread % 32;
+    const int classes = static_cast<int>(gemm.classes), warp = thread / 32, lane = thread % 32;
     const int own = (kByWarps ? 0 : warp * 16) + lane / 4, q = lane % 4;
     // Eight floats side by side: half of the lanes begin with the second of their two positions, for the banks' sake.
     const bool swaps = kByWarps && sizeof(T) == 4 && classes == 8 && q >= 2;
     const int one = swaps ? classes : 0, other = classes - one;
-    const BesideFinish<T> late(finish.epilogue);
+    const AuxFinish<T> with_aux(finish.epilogue);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const auto channel = static_cast<int>(steps.by_classes.divide(static_cast<std::uint32_t>(own + 8 * h)));
+      const auto channel = static_cast<int>(tiling.by_classes.divide(static_cast<std::uint32_t>(own + 8 * h)));
       const int shift = __shfl_sync(0xffffffffU, shift_of_lane, channel % 32);
       if (channel >= channels) continue;
       T* to = memory + channel * pitch + own + 8 * h - channel * classes + 2 * q * classes + shift;
 #pragma unroll
       for (int i = 0; i < kStaged / 8; ++i, to += 8 * classes) {
         const int from = (pass * (kStaged / 8) + i) * 4 + 2 * h;
-        if constexpr (kLate != Late::nothing) {
-          to[0] = late.template finished<kLate>(sums[from], to[0]);
-          to[1] = late.template finished<kLate>(sums[from + 1], to[1]);
+        if constexpr (kAux != Aux::nothing) {
+          to[0] = with_aux.template finished<kAux>(sums[from], to[0]);
+          to[1] = with_aux.template finished<kAux>(sums[from + 1], to[1]);
         } else {
           to[one] = static_cast<T>(swaps ? sums[from + 1] : sums[from]);
           to[other] = static_cast<T>(swaps ? sums[from] : sums[from + 1]);
@@ -242,47 +242,47 @@ struct WideStore {
     }
   }
 
-  /// The same of outputs with a late epilogue, and what lies beside them in their places. As few instructions as each case
+  /// The same of outputs with an aux operand, which is in their places. As few instructions as each case
   /// takes: no cache holds what is done once a tile, and each costs a dozen cycles.
   template <int kSums>
-  __device__ __forceinline__ void stage_late(T* memory, int pitch, int channels, int shift, int pass,
-                                             const float (&sums)[kSums]) const {
+  __device__ __forceinline__ void stage_with_aux(T* memory, int pitch, int channels, int shift, int pass,
+                                                 const float (&sums)[kSums]) const {
     const Epilogue& epilogue = finish.epilogue;
     if (epilogue.derivative != 0)
-      stage<true, Late::derivative>(memory, pitch, channels, shift, pass, sums);
+      stage<true, Aux::derivative>(memory, pitch, channels, shift, pass, sums);
     else if (epilogue.activation != Activation::none)
-      stage<true, Late::activated_sum>(memory, pitch, channels, shift, pass, sums);
+      stage<true, Aux::activated_sum>(memory, pitch, channels, shift, pass, sums);
     else
-      stage<true, Late::sum>(memory, pitch, channels, shift, pass, sums);
+      stage<true, Aux::sum>(memory, pitch, channels, shift, pass, sums);
   }
 
-  /// What lies beside the outputs and is brought to their places in the staging, stride 1: the residual or what gives the
+  /// The aux operand and is brought to their places in the staging, stride 1: the residual or what gives the
   /// derivative.
   __device__ __forceinline__ std::int64_t distance() const { return finish.epilogue.residual | finish.epilogue.derivative; }
-  /// Whether a pass of a tile is whole rows of one sample, and what lies beside them as aligned as they are.
+  /// Whether a pass of a tile is whole rows of one sample, and the aux operand as aligned as they are.
   __device__ __forceinline__ bool is_brought(const Where& at) const {
-    return distance() % 16 == 0 && at.n < form.N && at.in_sample + kStaged <= steps.sample_positions && at.t0 >= 0 &&
-           at.t0 + kStaged <= form.out_length;
+    return distance() % 16 == 0 && at.n < gemm.N && at.in_sample + kStaged <= tiling.sample_positions && at.t0 >= 0 &&
+           at.t0 + kStaged <= gemm.out_length;
   }
   /// Begins to bring it for a warp's 16 columns, while products run. Vectors at both ends hold what is another tile's.
-  __device__ __forceinline__ void bring(const WidePlace& place, int pass) const {
+  __device__ __forceinline__ void bring(const PreconvertedPlace& place, int pass) const {
     constexpr int kVectors = kStaged / kVector;  // of a row; one more where it begins inside a vector
     static_assert(kVectors <= 32);
     const int lane = thread % 32, pitch = pitch_of<true>(1);
     const Where at = where(place.position + pass * kStaged);
     const std::int64_t first = place.column + thread / 32 * 16;
-    const auto channels = static_cast<int>(min(static_cast<std::int64_t>(16), form.out_channels - first));
+    const auto channels = static_cast<int>(min(static_cast<std::int64_t>(16), gemm.out_channels - first));
     if (!is_brought(at) || channels <= 0) return;
     ptx::bulk_wait_read();  // what lay here before is on its way
     __syncwarp();
-    const T* from = Epilogue::beside(out + row_of(at.n, place.g, first) + at.t0, distance());
-    std::uint32_t to = ptx::shared_address(staging + thread / 32 * wide_staging_of_warp(kStagedBytes));
+    const T* from = Epilogue::aux(out + row_of(at.n, place.g, first) + at.t0, distance());
+    std::uint32_t to = ptx::shared_address(staging + thread / 32 * preconverted_staging_of_warp(kStagedBytes));
 #pragma unroll 1
     for (int row = 0; row < channels; ++row) {
       const int shift = misaligned(from);
       if (lane < kVectors) ptx::copy_vector(to + static_cast<std::uint32_t>(lane) * 16, from - shift + lane * kVector);
       if (shift != 0 && lane == row) ptx::copy_vector(to + kVectors * 16, from - shift + kVectors * kVector);
-      from += form.out_length;
+      from += gemm.out_length;
       to += static_cast<std::uint32_t>(pitch * static_cast<int>(sizeof(T)));
     }
   }
@@ -297,7 +297,7 @@ struct WideStore {
   __device__ __forceinline__ void finish_runs(const Run& run, T* memory, int pitch, int channels) const {
     constexpr int kRows = 2, kItems = kStaged / 32;
     const int lane = thread % 32;
-    const StoreFinish<T> late(finish.epilogue);
+    const StoreFinish<T> with_aux(finish.epilogue);
     const auto base_bits = reinterpret_cast<unsigned long long>(run.base);
 #pragma unroll 1
     for (int row = 0; row < channels; row += kRows) {
@@ -310,7 +310,7 @@ struct WideStore {
 #pragma unroll
         for (int i = 0; i < kItems; ++i) {
           const int at = first[r] + 32 * i;
-          others[r][i] = at < last[r] ? late.others(base + at) : late.nothing();
+          others[r][i] = at < last[r] ? with_aux.others(base + at) : with_aux.nothing();
         }
       }
 #pragma unroll
@@ -319,7 +319,7 @@ struct WideStore {
 #pragma unroll
         for (int i = 0; i < kItems; ++i) {
           const int at = first[r] + 32 * i;
-          if (at < last[r]) own[at] = static_cast<T>(late(static_cast<float>(own[at]), others[r][i]));
+          if (at < last[r]) own[at] = static_cast<T>(with_aux(static_cast<float>(own[at]), others[r][i]));
         }
       }
     }
@@ -329,7 +329,7 @@ struct WideStore {
   /// runs that are not aligned as their channel's first element by element.
   template <bool kByWarps>
   __device__ __forceinline__ void write_runs(const Run& run, const T* memory, int pitch, int channels) const {
-    const int classes = static_cast<int>(form.classes), warp = thread / 32, lane = thread % 32;
+    const int classes = static_cast<int>(gemm.classes), warp = thread / 32, lane = thread % 32;
     const bool aligned = misaligned(run.base) == 0, exists = lane < channels;
     const int whole = (run.first + kVector - 1) & -kVector, end = run.last & -kVector;
     if (exists && aligned && end > whole && (kByWarps || lane % 4 == warp))
@@ -359,11 +359,11 @@ struct WideStore {
 
   /// Any classes, dilation and phases without taps: element by element, four numbers g of every j at a time.
   template <int kSums>
-  __device__ __forceinline__ void store_scattered(const WidePlace& place, float (&sums)[kSums]) const {
+  __device__ __forceinline__ void store_scattered(const PreconvertedPlace& place, float (&sums)[kSums]) const {
     constexpr int kPitch = 33;
     float* memory = reinterpret_cast<float*>(staging);
     const int own = thread / 32 * 16 + thread % 32 / 4, j = 2 * (thread % 4), lane = thread % 32;
-    const auto classes = static_cast<std::uint32_t>(form.classes);
+    const auto classes = static_cast<std::uint32_t>(gemm.classes);
 #pragma unroll 1
     for (int pass = 0; pass < kSums / 16; ++pass) {
       ptx::named_barrier(barrier, 128);
@@ -374,42 +374,42 @@ struct WideStore {
       for (int i = 0; i + 16 < kSums; ++i) sums[i] = sums[i + 16];
       ptx::named_barrier(barrier, 128);
       const Where here = where(place.position + pass * 32 + lane);
-      if (here.n >= form.N || here.in_sample >= steps.sample_positions) continue;
-      for (int c = thread / 32; c < steps.usable && place.column + c < form.columns; c += 4) {
-        const std::uint32_t channel = steps.by_classes.divide(static_cast<std::uint32_t>(place.column) + c);
+      if (here.n >= gemm.N || here.in_sample >= tiling.sample_positions) continue;
+      for (int c = thread / 32; c < tiling.usable && place.column + c < gemm.columns; c += 4) {
+        const std::uint32_t channel = tiling.by_classes.divide(static_cast<std::uint32_t>(place.column) + c);
         const std::uint32_t a = static_cast<std::uint32_t>(place.column) + c - channel * classes;
         T* to = out + row_of(here.n, place.g, channel);
-        const std::int64_t t = here.t0 + a * form.out_class_step;
-        if (t >= 0 && t < form.out_length) to[t] = static_cast<T>(memory[c * kPitch + lane]);
+        const std::int64_t t = here.t0 + a * gemm.out_class_step;
+        if (t >= 0 && t < gemm.out_length) to[t] = static_cast<T>(memory[c * kPitch + lane]);
         fill_untouched(to, here.t0, a, bias_of(place, channel));
       }
     }
   }
 
-  /// Beside class a lie positions that no tap reaches; the last class also has the phases without taps.
+  /// Next to class a lie positions that no tap reaches; the last class also has the phases without taps.
   __device__ __forceinline__ void fill_untouched(T* to, std::int64_t t0, std::uint32_t a, float offset) const {
-    const std::int64_t end = a + 1 == form.classes ? form.phase_classes : a + 1;
-    if (form.out_gcd == 1 && end == a + 1) return;
+    const std::int64_t end = a + 1 == gemm.classes ? gemm.phase_classes : a + 1;
+    if (gemm.out_gcd == 1 && end == a + 1) return;
     const auto nothing = static_cast<T>(finish.epilogue.apply(offset));
     for (std::int64_t b = a; b < end; ++b) {
-      for (std::int64_t r = b == a ? 1 : 0; r < form.out_gcd; ++r) {
-        const std::int64_t t = t0 + b * form.out_class_step + r;
-        if (t >= 0 && t < form.out_length) to[t] = nothing;
+      for (std::int64_t r = b == a ? 1 : 0; r < gemm.out_gcd; ++r) {
+        const std::int64_t t = t0 + b * gemm.out_class_step + r;
+        if (t >= 0 && t < gemm.out_length) to[t] = nothing;
       }
     }
   }
 
   /// `sums` is used up.
   template <int kSums>
-  __device__ __forceinline__ void store(const WidePlace& place, float (&sums)[kSums]) const {
-    if (place.column >= form.columns) return;
+  __device__ __forceinline__ void store(const PreconvertedPlace& place, float (&sums)[kSums]) const {
+    if (place.column >= gemm.columns) return;
     const auto column =
         static_cast<std::uint32_t>(place.column) + static_cast<std::uint32_t>(thread / 32 * 16 + thread % 32 / 4);
-    finish.template finish<T>(sums, bias_of(place, steps.by_classes.divide(column)),
-                              bias_of(place, steps.by_classes.divide(column + 8)));
-    if (!steps.interleaved)
+    finish.template finish<T>(sums, bias_of(place, tiling.by_classes.divide(column)),
+                              bias_of(place, tiling.by_classes.divide(column + 8)));
+    if (!tiling.interleaved)
       store_scattered(place, sums);
-    else if (steps.by_warps)
+    else if (tiling.by_warps)
       store_interleaved<true>(place, sums);
     else
       store_interleaved<false>(place, sums);

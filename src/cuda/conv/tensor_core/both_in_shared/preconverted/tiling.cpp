@@ -9,54 +9,54 @@ namespace {
 
 std::int64_t pieces(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
 
-/// Positions of a sample that any output needs: tighter by one than form.position_begin where rows allow.
+/// Positions of a sample that any output needs: tighter by one than gemm.position_begin where rows allow.
 struct Range {
   std::int64_t begin, count;
 };
-Range needed_positions(const TapGemm& form) {
-  const std::int64_t farthest = (form.phase_classes - 1) * form.out_class_step + form.out_gcd - 1 + form.out_origin;
-  const std::int64_t end = form.position_begin + form.position_count;
-  std::int64_t begin = form.position_begin;
-  while (begin + 1 < end && form.out_stride * begin + farthest < 0) ++begin;
+Range needed_positions(const TapGemm& gemm) {
+  const std::int64_t farthest = (gemm.phase_classes - 1) * gemm.out_class_step + gemm.out_gcd - 1 + gemm.out_origin;
+  const std::int64_t end = gemm.position_begin + gemm.position_count;
+  std::int64_t begin = gemm.position_begin;
+  while (begin + 1 < end && gemm.out_stride * begin + farthest < 0) ++begin;
   return {begin, end - begin};
 }
 
 /// Positions that a sample's end and the next one's beginning can share: both read nothing of their rows there.
-std::int64_t shared_zeros(const TapGemm& form, const Range& range, std::int64_t most) {
-  const std::int64_t last_plane = (form.planes - 1) * form.source_plane_step + form.source_origin;
+std::int64_t shared_zeros(const TapGemm& gemm, const Range& range, std::int64_t most) {
+  const std::int64_t last_plane = (gemm.planes - 1) * gemm.source_plane_step + gemm.source_origin;
   const std::int64_t last = range.begin + range.count - 1 + most;
   std::int64_t leading = 0, trailing = 0;
-  while (leading < most && form.source_stride * (range.begin + leading) + last_plane < 0) ++leading;
-  while (trailing < leading && form.source_stride * (last - trailing) + form.source_origin >= form.source_length) ++trailing;
+  while (leading < most && gemm.source_stride * (range.begin + leading) + last_plane < 0) ++leading;
+  while (trailing < leading && gemm.source_stride * (last - trailing) + gemm.source_origin >= gemm.source_length) ++trailing;
   return trailing;
 }
 
 /// Sizes of a step, and how many of them fit. False where fewer than `least` do.
-bool measure(const WideShape& shape, int planes, int taps, int available, int least, WideSteps& steps) {
-  const std::int64_t tiles = shape.along_positions ? kWideGroups : 1;
-  const std::int64_t vectors = static_cast<std::int64_t>(shape.parts) * planes * kWideBlocks;  // of a place or column
-  const std::int64_t source_bytes = tiles * vectors * steps.source.tile_places * 16;
-  const std::int64_t weight_bytes = vectors * taps * steps.tile_columns * 16;
+bool measure(const PreconvertedShape& shape, int planes, int taps, int available, int least, PreconvertedTiling& tiling) {
+  const std::int64_t tiles = shape.along_positions ? kPreconvertedGroups : 1;
+  const std::int64_t vectors = static_cast<std::int64_t>(shape.parts) * planes * kPreconvertedBlocks;  // of a place or column
+  const std::int64_t source_bytes = tiles * vectors * tiling.source.tile_places * 16;
+  const std::int64_t weight_bytes = vectors * taps * tiling.tile_columns * 16;
   if ((source_bytes + weight_bytes) * least > available) return false;
-  steps.planes = planes;
-  steps.taps = taps;
-  steps.source_bytes = static_cast<int>(source_bytes);
-  steps.weight_bytes = static_cast<int>(weight_bytes);
-  steps.stages = static_cast<int>(std::min<std::int64_t>(kWideStagesMost, available / (source_bytes + weight_bytes)));
+  tiling.planes = planes;
+  tiling.taps = taps;
+  tiling.source_bytes = static_cast<int>(source_bytes);
+  tiling.weight_bytes = static_cast<int>(weight_bytes);
+  tiling.stages = static_cast<int>(std::min<std::int64_t>(kPreconvertedStagesMost, available / (source_bytes + weight_bytes)));
   return true;
 }
 
 /// The steps of the reduction: as many planes and taps in one as leave three stages, else two.
-bool cut_reduction(const TapGemm& form, const WideShape& shape, int available, WideSteps& steps) {
-  const int all_taps = steps.source.taps_apart ? 1 : static_cast<int>(form.taps);
+bool cut_reduction(const TapGemm& gemm, const PreconvertedShape& shape, int available, PreconvertedTiling& tiling) {
+  const int all_taps = tiling.source.taps_apart ? 1 : static_cast<int>(gemm.taps);
   for (const int least : {3, 2}) {
     for (int taps = all_taps; taps >= 1; taps = taps == 1 ? 0 : (taps + 1) / 2) {
-      for (int planes = static_cast<int>(steps.source.planes); planes >= 1; planes = planes == 1 ? 0 : (planes + 1) / 2) {
-        if (!measure(shape, planes, taps, available, least, steps)) continue;
-        steps.row_steps = static_cast<int>(pieces(form.rows, kWideBlocks * kWideRows));
-        steps.plane_steps = static_cast<int>(pieces(steps.source.planes, planes));
-        steps.tap_steps = static_cast<int>(pieces(all_taps, taps));
-        steps.count = steps.row_steps * steps.plane_steps * steps.tap_steps;
+      for (int planes = static_cast<int>(tiling.source.planes); planes >= 1; planes = planes == 1 ? 0 : (planes + 1) / 2) {
+        if (!measure(shape, planes, taps, available, least, tiling)) continue;
+        tiling.row_steps = static_cast<int>(pieces(gemm.rows, kPreconvertedBlocks * kPreconvertedRows));
+        tiling.plane_steps = static_cast<int>(pieces(tiling.source.planes, planes));
+        tiling.tap_steps = static_cast<int>(pieces(all_taps, taps));
+        tiling.count = tiling.row_steps * tiling.plane_steps * tiling.tap_steps;
         return true;
       }
     }
@@ -65,89 +65,91 @@ bool cut_reduction(const TapGemm& form, const WideShape& shape, int available, W
 }
 
 /// How columns become subtiles, and how they are stored.
-void cut_columns(const TapGemm& form, WideSteps& steps) {
-  const bool fills_rows = form.out_gcd == 1 && form.out_stride == form.classes && form.classes <= kWideSubtile &&
-                          (form.classes == 1 || (form.out_class_step == 1 && form.phase_classes == form.classes));
-  const auto whole = static_cast<int>(fills_rows ? kWideSubtile / form.classes * form.classes : 0);
-  steps.interleaved = whole * 8 >= kWideSubtile * 7;
-  steps.usable = steps.interleaved ? whole : kWideSubtile;
-  steps.by_warps = steps.interleaved && 8 % form.classes == 0;
+void cut_columns(const TapGemm& gemm, PreconvertedTiling& tiling) {
+  const bool fills_rows = gemm.out_gcd == 1 && gemm.out_stride == gemm.classes && gemm.classes <= kPreconvertedSubtile &&
+                          (gemm.classes == 1 || (gemm.out_class_step == 1 && gemm.phase_classes == gemm.classes));
+  const auto whole = static_cast<int>(fills_rows ? kPreconvertedSubtile / gemm.classes * gemm.classes : 0);
+  tiling.interleaved = whole * 8 >= kPreconvertedSubtile * 7;
+  tiling.usable = tiling.interleaved ? whole : kPreconvertedSubtile;
+  tiling.by_warps = tiling.interleaved && 8 % gemm.classes == 0;
 }
 
 /// Places and planes of the source.
-void lay_out_tile(const TapGemm& form, const WideShape& shape, SourceForm& source) {
-  const std::int64_t reach = (form.taps - 1) * form.tap_step;
+void lay_out_tile(const TapGemm& gemm, const PreconvertedShape& shape, SourceLayout& source) {
+  const std::int64_t reach = (gemm.taps - 1) * gemm.tap_step;
   source.taps_apart = reach > shape.positions / 2;
-  source.planes = form.planes * (source.taps_apart ? form.taps : 1);
+  source.planes = gemm.planes * (source.taps_apart ? gemm.taps : 1);
   source.tile_positions = shape.positions;
   source.tile_places = shape.positions + (source.taps_apart ? 0 : static_cast<int>(reach));
   source.parts = shape.parts;
 }
 
 /// The source as operand: all samples in tiles.
-void lay_out_source(const TapGemm& form, WideSteps& steps) {
-  const Range range = needed_positions(form);
-  const std::int64_t reach = (form.taps - 1) * form.tap_step;
-  SourceForm& source = steps.source;
+void lay_out_source(const TapGemm& gemm, PreconvertedTiling& tiling) {
+  const Range range = needed_positions(gemm);
+  const std::int64_t reach = (gemm.taps - 1) * gemm.tap_step;
+  SourceLayout& source = tiling.source;
   source.position_begin = range.begin;
-  source.sample_pitch = range.count + reach - shared_zeros(form, range, reach);
-  source.row_steps = steps.row_steps;
-  steps.sample_positions = range.count;
-  steps.position_tiles = pieces((form.N - 1) * source.sample_pitch + range.count, steps.tile_positions);
-  source.positions = steps.position_tiles * steps.tile_positions;
+  source.sample_pitch = range.count + reach - shared_zeros(gemm, range, reach);
+  source.row_steps = tiling.row_steps;
+  tiling.sample_positions = range.count;
+  tiling.position_tiles = pieces((gemm.N - 1) * source.sample_pitch + range.count, tiling.tile_positions);
+  source.positions = tiling.position_tiles * tiling.tile_positions;
   source.tiles = source.positions / source.tile_positions;
   source.flags = pieces(source.positions + reach, kFlagPositions);
   source.by_sample = FastDivide(static_cast<std::uint32_t>(source.sample_pitch));
   source.by_places = FastDivide(static_cast<std::uint32_t>(source.tile_places));
   source.by_planes = FastDivide(static_cast<std::uint32_t>(source.planes));
-  source.by_own_planes = FastDivide(static_cast<std::uint32_t>(form.planes));
-  source.by_row_blocks = FastDivide(static_cast<std::uint32_t>(source.row_steps * kWideBlocks));
+  source.by_own_planes = FastDivide(static_cast<std::uint32_t>(gemm.planes));
+  source.by_row_blocks = FastDivide(static_cast<std::uint32_t>(source.row_steps * kPreconvertedBlocks));
 }
 
-constexpr WideShape kSplitShapes[] = {{128, false, 2, 1}, {128, true, 2, 1}};
-constexpr WideShape kWholeShapes[] = {{256, false, 1, 1}, {256, true, 1, 1}, {128, false, 1, 1}};
+constexpr PreconvertedShape kSplitShapes[] = {{128, false, 2, 1}, {128, true, 2, 1}};
+constexpr PreconvertedShape kWholeShapes[] = {{256, false, 1, 1}, {256, true, 1, 1}, {128, false, 1, 1}};
 constexpr std::int64_t kCountMost = 0x40000000;  // of what is divided by FastDivide
 
 }  // namespace
 
-std::span<const WideShape> wide_shapes(int parts) {
+std::span<const PreconvertedShape> preconverted_shapes(int parts) {
   if (parts == 2) return kSplitShapes;
   return kWholeShapes;
 }
 
-WideSteps make_wide_steps(const TapGemm& form, const WideShape& shape, int slices, int sm_count, int shared_limit) {
-  WideSteps steps{};
-  const int groups_of_columns = shape.along_positions ? 1 : kWideGroups;
-  steps.tile_columns = kWideSubtile * groups_of_columns;
-  steps.tile_positions = shape.positions * (shape.along_positions ? kWideGroups : 1);
-  cut_columns(form, steps);
-  lay_out_tile(form, shape, steps.source);
-  const int available = shared_limit / shape.blocks_per_sm - (shape.blocks_per_sm > 1 ? 1024 : 0) - kWideFixedBytes;
-  if (!cut_reduction(form, shape, available, steps)) return {};
-  lay_out_source(form, steps);
-  steps.column_tiles = pieces(form.columns, static_cast<std::int64_t>(steps.usable) * groups_of_columns);
-  steps.tiles = form.G * steps.column_tiles * steps.position_tiles;
-  steps.row_steps_of_slice = static_cast<int>(pieces(steps.row_steps, slices));
-  steps.slices = static_cast<int>(pieces(steps.row_steps, steps.row_steps_of_slice));
-  steps.blocks = steps.tiles * steps.slices;
-  steps.partial_bytes = steps.slices == 1 ? 0 : steps.blocks * steps.tile_positions * steps.tile_columns * 4;
-  steps.packed_bytes = form.G * steps.column_tiles * steps.count * static_cast<std::int64_t>(steps.weight_bytes);
-  const std::int64_t counts[] = {steps.source.items(), steps.blocks, form.columns, form.N, steps.packed_bytes / 16};
+PreconvertedTiling make_preconverted_tiling(const TapGemm& gemm, const PreconvertedShape& shape, int slices, int sm_count,
+                                            int shared_limit) {
+  PreconvertedTiling tiling{};
+  const int groups_of_columns = shape.along_positions ? 1 : kPreconvertedGroups;
+  tiling.tile_columns = kPreconvertedSubtile * groups_of_columns;
+  tiling.tile_positions = shape.positions * (shape.along_positions ? kPreconvertedGroups : 1);
+  cut_columns(gemm, tiling);
+  lay_out_tile(gemm, shape, tiling.source);
+  const int available = shared_limit / shape.blocks_per_sm - (shape.blocks_per_sm > 1 ? 1024 : 0) - kPreconvertedFixedBytes;
+  if (!cut_reduction(gemm, shape, available, tiling)) return {};
+  lay_out_source(gemm, tiling);
+  tiling.column_tiles = pieces(gemm.columns, static_cast<std::int64_t>(tiling.usable) * groups_of_columns);
+  tiling.tiles = gemm.G * tiling.column_tiles * tiling.position_tiles;
+  tiling.row_steps_of_slice = static_cast<int>(pieces(tiling.row_steps, slices));
+  tiling.slices = static_cast<int>(pieces(tiling.row_steps, tiling.row_steps_of_slice));
+  tiling.blocks = tiling.tiles * tiling.slices;
+  tiling.partial_bytes = tiling.slices == 1 ? 0 : tiling.blocks * tiling.tile_positions * tiling.tile_columns * 4;
+  tiling.packed_bytes = gemm.G * tiling.column_tiles * tiling.count * static_cast<std::int64_t>(tiling.weight_bytes);
+  const std::int64_t counts[] = {tiling.source.items(), tiling.blocks, gemm.columns, gemm.N, tiling.packed_bytes / 16};
   if (std::any_of(std::begin(counts), std::end(counts), [](std::int64_t count) { return count >= kCountMost; })) return {};
-  steps.positions_first = steps.position_tiles <= 8;
-  steps.grid =
-      static_cast<unsigned>(std::min<std::int64_t>(steps.blocks, static_cast<std::int64_t>(sm_count) * shape.blocks_per_sm));
-  steps.shared_bytes = kWideFixedBytes + steps.stages * (steps.source_bytes + steps.weight_bytes);
-  steps.by_tiles = FastDivide(static_cast<std::uint32_t>(steps.tiles));
-  steps.by_column_tiles = FastDivide(static_cast<std::uint32_t>(steps.column_tiles));
-  steps.by_position_tiles = FastDivide(static_cast<std::uint32_t>(steps.position_tiles));
-  steps.by_usable = FastDivide(static_cast<std::uint32_t>(steps.usable));
-  steps.by_classes = FastDivide(static_cast<std::uint32_t>(form.classes));
-  return steps;
+  tiling.positions_first = tiling.position_tiles <= 8;
+  tiling.grid =
+      static_cast<unsigned>(std::min<std::int64_t>(tiling.blocks, static_cast<std::int64_t>(sm_count) * shape.blocks_per_sm));
+  tiling.shared_bytes = kPreconvertedFixedBytes + tiling.stages * (tiling.source_bytes + tiling.weight_bytes);
+  tiling.by_tiles = FastDivide(static_cast<std::uint32_t>(tiling.tiles));
+  tiling.by_column_tiles = FastDivide(static_cast<std::uint32_t>(tiling.column_tiles));
+  tiling.by_position_tiles = FastDivide(static_cast<std::uint32_t>(tiling.position_tiles));
+  tiling.by_usable = FastDivide(static_cast<std::uint32_t>(tiling.usable));
+  tiling.by_classes = FastDivide(static_cast<std::uint32_t>(gemm.classes));
+  return tiling;
 }
 
-double wide_seconds(const TapGemm& form, const WideSteps& steps, const WideShape& shape, int element_bytes, int sm_count) {
-  // All measured on an H200: what products take beside the tensor cores' least, cycles a tile and an output's 128th, bytes a
+double preconverted_cost(const TapGemm& gemm, const PreconvertedTiling& tiling, const PreconvertedShape& shape,
+                         int element_bytes, int sm_count) {
+  // All measured on an H200: what products take over the tensor cores' least, cycles a tile and an output's 128th, bytes a
   // cycle of L2, clock where only a part of the multiprocessors has work, terabytes a second of the pass that makes operands
   // and of the product.
   const double slower = element_bytes == 4 ? 1.22 : 1.13;
@@ -156,26 +158,26 @@ double wide_seconds(const TapGemm& form, const WideSteps& steps, const WideShape
   constexpr double kConverted = 3.86e12, kMultiplied = 2.5e12, kSum = 1400, kSummed = 43;
   const double products = shape.parts == 2 ? 3 : 1, share = sm_count / kSms;
   const auto number = [](std::int64_t value) { return static_cast<double>(value); };
-  const double depths = number(steps.row_steps_of_slice) * kWideDepths * number(form.planes * form.taps);
-  const double outputs = number(steps.tile_columns) * steps.tile_positions / (2 * kWideSubtile);
-  const double multiply = slower * depths * products * kWideGroups * shape.positions / 2;
+  const double depths = number(tiling.row_steps_of_slice) * kPreconvertedDepths * number(gemm.planes * gemm.taps);
+  const double outputs = number(tiling.tile_columns) * tiling.tile_positions / (2 * kPreconvertedSubtile);
+  const double multiply = slower * depths * products * kPreconvertedGroups * shape.positions / 2;
   const double stored = kStored * outputs;
-  const double store = (steps.slices > 1 ? kPartial * outputs : stored) + kTile;
-  const double waves = number(pieces(steps.blocks, sm_count));
-  const double busy = std::min(1.0, number(steps.blocks) / sm_count);
+  const double store = (tiling.slices > 1 ? kPartial * outputs : stored) + kTile;
+  const double waves = number(pieces(tiling.blocks, sm_count));
+  const double busy = std::min(1.0, number(tiling.blocks) / sm_count);
   const double cores = waves * (multiply + store) / (kClock * (1 + kFaster * (1 - busy)));
-  const double stage = 2.0 * shape.parts * kWideBlocks * kWideRows * number(form.planes) *
-                       (number(form.taps) * steps.tile_columns + kPlacesOfL2 * steps.tile_positions);
-  const double cache = number(steps.blocks) / sm_count * number(steps.row_steps_of_slice) * stage / kOfL2 / kClock;
-  const double in = element_bytes * number(form.N * form.G * form.rows * form.source_length);
-  const double out = element_bytes * number(form.N * form.G * form.out_channels * form.out_length);
-  const double operand = number(steps.source.bytes(form.G));
+  const double stage = 2.0 * shape.parts * kPreconvertedBlocks * kPreconvertedRows * number(gemm.planes) *
+                       (number(gemm.taps) * tiling.tile_columns + kPlacesOfL2 * tiling.tile_positions);
+  const double cache = number(tiling.blocks) / sm_count * number(tiling.row_steps_of_slice) * stage / kOfL2 / kClock;
+  const double in = element_bytes * number(gemm.N * gemm.G * gemm.rows * gemm.source_length);
+  const double out = element_bytes * number(gemm.N * gemm.G * gemm.out_channels * gemm.out_length);
+  const double operand = number(tiling.source.bytes(gemm.G));
   const double memory = (operand + out) / (kMultiplied * share);
   // Outputs whose classes do not fill their rows are written one by one.
-  const double scattered = steps.interleaved ? 0 : kScattered * out / element_bytes / sm_count;
+  const double scattered = tiling.interleaved ? 0 : kScattered * out / element_bytes / sm_count;
   // A block of the sum over slices has a tile, and two of them are all that a multiprocessor's share of L2 gives.
-  const double rate = kSummed * std::min(number(steps.tiles), 2.0 * sm_count);
-  const double sum = steps.slices == 1 ? 0 : kSum + number(steps.partial_bytes) / rate + stored;
+  const double rate = kSummed * std::min(number(tiling.tiles), 2.0 * sm_count);
+  const double sum = tiling.slices == 1 ? 0 : kSum + number(tiling.partial_bytes) / rate + stored;
   const double launches = element_bytes == 4 ? 11.3e-6 : 5.9e-6;
   return std::sqrt(cores * cores + cache * cache + memory * memory) + (scattered + sum) / kClock +
          (in + operand) / (kConverted * share) + launches;

@@ -1,5 +1,5 @@
 #pragma once
-// How the wide tensor-core kernel (kernel.cuh) cuts a problem. Host arithmetic only.
+// How the preconverted kernel (kernel.cuh) cuts a problem. Host arithmetic only.
 
 #include <cstdint>
 #include <span>
@@ -9,25 +9,26 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kWideRows = 8;                  // neighbouring rows in 16 bytes of an operand
-inline constexpr int kWideBlocks = 4;                // of 8 rows, in a step
-inline constexpr int kWideDepths = kWideBlocks / 2;  // products of 16 rows that are issued together
-inline constexpr int kWideSubtile = 64;              // columns of a warpgroup
-inline constexpr int kWideGroups = 2;                // consumer warpgroups of a block
-inline constexpr int kFlagPositions = 64;            // positions that share a flag of the source
-inline constexpr int kWideBarrierBytes = 256;
+inline constexpr int kPreconvertedRows = 8;                          // neighbouring rows in 16 bytes of an operand
+inline constexpr int kPreconvertedBlocks = 4;                        // of 8 rows, in a step
+inline constexpr int kPreconvertedDepths = kPreconvertedBlocks / 2;  // products of 16 rows that are issued together
+inline constexpr int kPreconvertedSubtile = 64;                      // columns of a warpgroup
+inline constexpr int kPreconvertedGroups = 2;                        // consumer warpgroups of a block
+inline constexpr int kFlagPositions = 64;                            // positions that share a flag of the source
+inline constexpr int kPreconvertedBarrierBytes = 256;
 inline constexpr int kOperandHeaderBytes = 256;
-inline constexpr int kWideStagesMost = 12;
+inline constexpr int kPreconvertedStagesMost = 12;
 
 /// Shared memory in which a warp's sums lie as they will be written: so many bytes of each of its 16 columns at a time, and
 /// what spreads the runs over the banks.
-inline constexpr int kWideStagedBytes = 512;
-constexpr int wide_staging_of_warp(int staged_bytes) { return 16 * staged_bytes + 512; }
+inline constexpr int kPreconvertedStagedBytes = 512;
+constexpr int preconverted_staging_of_warp(int staged_bytes) { return 16 * staged_bytes + 512; }
 /// Shared memory for other things than stages.
-inline constexpr int kWideFixedBytes = 128 + kWideBarrierBytes + 4 * kWideGroups * wide_staging_of_warp(kWideStagedBytes);
+inline constexpr int kPreconvertedFixedBytes =
+    128 + kPreconvertedBarrierBytes + 4 * kPreconvertedGroups * preconverted_staging_of_warp(kPreconvertedStagedBytes);
 
 /// The tiles of one kernel instance.
-struct WideShape {
+struct PreconvertedShape {
   int positions;         // of a warpgroup
   bool along_positions;  // the warpgroups of a block share columns, else positions
   int parts;             // 16-bit numbers that a source number becomes
@@ -38,7 +39,7 @@ struct WideShape {
 /// a step of the reduction reads is one run of bytes. A tile has the places of `tile_positions` positions and of those that
 /// later taps reach; samples follow each other along the positions; what no element belongs to is zero. Where taps reach far
 /// they are planes of their own.
-struct SourceForm {
+struct SourceLayout {
   int tile_positions, tile_places;
   bool taps_apart;
   std::int64_t planes;  // plane + tap * problem's planes where taps are apart
@@ -51,11 +52,11 @@ struct SourceForm {
   FastDivide by_sample, by_planes, by_own_planes, by_places, by_row_blocks;
   [[nodiscard]] std::int64_t items() const { return tiles * planes * tile_places; }  // of a group and block of 8 rows
   [[nodiscard]] std::int64_t bytes(std::int64_t groups) const {
-    return groups * items() * parts * row_steps * kWideBlocks * 16;
+    return groups * items() * parts * row_steps * kPreconvertedBlocks * 16;
   }
 };
 
-struct WideSteps {
+struct PreconvertedTiling {
   int planes, taps;  // of one step, which has 32 rows; planes as the source has them
   int row_steps, plane_steps, tap_steps, count;
   int source_bytes;  // of a full step
@@ -74,19 +75,19 @@ struct WideSteps {
   std::int64_t partial_bytes;      // 0 for one slice
   std::int64_t packed_bytes;
   unsigned grid;
-  SourceForm source;
+  SourceLayout source;
   FastDivide by_tiles, by_column_tiles, by_position_tiles, by_classes, by_usable;
 };
 
 /// Cut into at most `slices`. count == 0 where nothing fits.
-[[nodiscard]] WideSteps make_wide_steps(const TapGemm& form, const WideShape& shape, int slices, int sm_count,
-                                        int shared_limit);
+[[nodiscard]] PreconvertedTiling make_preconverted_tiling(const TapGemm& gemm, const PreconvertedShape& shape, int slices,
+                                                          int sm_count, int shared_limit);
 
 /// The kernels there are for operands of `parts` parts.
-[[nodiscard]] std::span<const WideShape> wide_shapes(int parts);
+[[nodiscard]] std::span<const PreconvertedShape> preconverted_shapes(int parts);
 
 /// The estimated seconds of all launches, weights packed, with numbers of `element_bytes` bytes.
-[[nodiscard]] double wide_seconds(const TapGemm& form, const WideSteps& steps, const WideShape& shape, int element_bytes,
-                                  int sm_count);
+[[nodiscard]] double preconverted_cost(const TapGemm& gemm, const PreconvertedTiling& tiling, const PreconvertedShape& shape,
+                                       int element_bytes, int sm_count);
 
 }  // namespace polyphase::cuda::tensor_core

@@ -1,5 +1,5 @@
 #pragma once
-// What lies beside the outputs of kernel.cuh, stride 1: a residual and what gives a derivative, brought to where
+// The aux operand of kernel.cuh, stride 1: a residual and what gives a derivative, brought to where
 // outputs are staged, or added to what is staged there.
 
 #include <cstdint>
@@ -17,20 +17,20 @@ namespace polyphase::cuda::tensor_core {
 /// kRows columns of a tile, as store_plain_rows() writes them from a warp's staging, and what lies `distance` bytes from them.
 /// In 16 bits of tiles that has_whole_sectors() only, `distance` a multiple of 16.
 template <class T, int kN, int kPitch, int kRows>
-class RowsBeside {
+class AuxRows {
  public:
-  __device__ __forceinline__ RowsBeside(const TapGemm& form, const StoredSteps& steps, std::int64_t row_of_sample,
-                                        std::int64_t column, std::int64_t position, std::int64_t distance, const T* out)
-      : range_(form, steps, position + form.out_origin),
-        row_length_(form.out_length),
-        rows_(static_cast<int>(min(static_cast<std::int64_t>(kRows), form.columns - column))),
-        from_(Epilogue::beside(out + (row_of_sample + column) * form.out_length + position + form.out_origin, distance)),
-        by_vectors_(sizeof(T) == 2 || (steps.has_whole_sectors() && distance % 16 == 0)) {}
+  __device__ __forceinline__ AuxRows(const TapGemm& gemm, const StoredTiling& tiling, std::int64_t row_of_sample,
+                                     std::int64_t column, std::int64_t position, std::int64_t distance, const T* out)
+      : range_(gemm, tiling, position + gemm.out_origin),
+        row_length_(gemm.out_length),
+        rows_(static_cast<int>(min(static_cast<std::int64_t>(kRows), gemm.columns - column))),
+        from_(Epilogue::aux(out + (row_of_sample + column) * gemm.out_length + position + gemm.out_origin, distance)),
+        by_vectors_(sizeof(T) == 2 || (tiling.has_whole_sectors() && distance % 16 == 0)) {}
 
   /// Asks for its lines.
   __device__ __forceinline__ void prefetch(int lane) const {
     constexpr int kLine = 128 / static_cast<int>(sizeof(T)), kLines = kN / kLine + 1;
-    ptx::forget(lane);
+    ptx::opaque(lane);
 #pragma unroll 1
     for (int i = lane; i < rows_ * kLines; i += 32) {
       const int at = min(i % kLines * kLine, kN - 1);
@@ -39,7 +39,7 @@ class RowsBeside {
   }
   /// Begins to bring it to where outputs will be staged: one group of copies (async_copy.cuh).
   __device__ __forceinline__ void bring(const Staged<T>* staging, int lane) const {
-    ptx::forget(lane);
+    ptx::opaque(lane);
     if (by_vectors_)
       bring_units<kVector>(staging, lane);
     else if constexpr (sizeof(T) == 4)
@@ -48,7 +48,7 @@ class RowsBeside {
   }
   /// Adds it to `scale` times what is staged.
   __device__ __forceinline__ void add(float scale, Staged<T>* staging, int lane) const {
-    ptx::forget(lane);
+    ptx::opaque(lane);
     if (by_vectors_)
       add_units<kVector>(scale, staging, lane);
     else if constexpr (sizeof(T) == 4)
@@ -136,16 +136,16 @@ class RowsBeside {
 
 /// Writes those columns from the staging.
 template <class T, int kN, int kPitch, int kRows>
-__device__ __forceinline__ void store_unit_stride(const TapGemm& form, const StoredSteps& steps, std::int64_t row_of_sample,
+__device__ __forceinline__ void store_unit_stride(const TapGemm& gemm, const StoredTiling& tiling, std::int64_t row_of_sample,
                                                   std::int64_t column, std::int64_t position, const Staged<T>* staging,
                                                   int lane, T* __restrict__ out) {
-  ptx::forget(lane);
-  const int rows = static_cast<int>(min(static_cast<std::int64_t>(kRows), form.columns - column));
+  ptx::opaque(lane);
+  const int rows = static_cast<int>(min(static_cast<std::int64_t>(kRows), gemm.columns - column));
   if (rows <= 0) return;
-  const std::int64_t t0 = position + form.out_origin;
-  const RowRange range(form, steps, t0);
-  T* const to = out + (row_of_sample + column) * form.out_length + t0;
-  store_plain_rows<T, kN, kPitch, kRows, true>(form, steps, range, rows, staging, lane, to);
+  const std::int64_t t0 = position + gemm.out_origin;
+  const RowRange range(gemm, tiling, t0);
+  T* const to = out + (row_of_sample + column) * gemm.out_length + t0;
+  store_plain_rows<T, kN, kPitch, kRows, true>(gemm, tiling, range, rows, staging, lane, to);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -1,6 +1,6 @@
 #pragma once
 // Forward and dgrad with few columns on wgmma (sm_90a): the weights of 64 columns stay in shared memory. The mathematics are in
-// cuda/conv/tap_gemm.hpp, the streamed form of the same in both_in_shared/streamed/kernel.cuh: read that first.
+// cuda/conv/tap_gemm.hpp, the streamed kernel of the same in both_in_shared/streamed/kernel.cuh: read that first.
 //
 // gemm_m = 64 columns, gemm_n = positions, gemm_k = (row, plane, tap). A block is two pairs of warpgroups, each pair on tiles
 // of its own (64 x 128 of two parts, 64 x 256 of one): a producer brings rows by bulk copies and converts them, a consumer
@@ -22,27 +22,27 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kResidentThreads = kPairs * 256;
+inline constexpr int kStationaryThreads = kPairs * 256;
 
 /// gemm_n of a wgmma: with 512 threads ptxas compiles no wider one.
-inline constexpr int kResidentN = 128;
+inline constexpr int kStationaryN = 128;
 
 /// The products of one step, issued so that one group is always under way behind the next. Two parts: first += high*high,
 /// second
 /// += high*low + low*high. One part: first and second are the two halves of the positions, or first is all. `release`, a
 /// barrier unless 0, is arrived at when the first group is all that is under way.
 template <class Operand, int kSecond>
-__device__ __forceinline__ void multiply_resident(const ResidentSteps& steps, std::uint32_t source, std::uint32_t weights,
-                                                  std::uint32_t release, float (&first)[kResidentN / 2],
-                                                  float (&second)[kSecond]) {
-  using Mma = ptx::Wgmma<Operand::kType, kResidentN>;
-  const auto source_part = static_cast<std::uint32_t>(steps.tile.items);  // in 16 bytes, as the address of a descriptor
-  const auto weight_part = static_cast<std::uint32_t>(steps.rows / Operand::kVector) * kResidentColumns;
-  const std::uint64_t a0 = ptx::operand_descriptor(weights, kResidentColumns * 16);
-  const std::uint64_t b0 = ptx::operand_descriptor(source, static_cast<std::uint32_t>(steps.tile.window) * 16);
-  Product product = steps.products[0];
+__device__ __forceinline__ void multiply_stationary(const StationaryTiling& tiling, std::uint32_t source, std::uint32_t weights,
+                                                    std::uint32_t release, float (&first)[kStationaryN / 2],
+                                                    float (&second)[kSecond]) {
+  using Mma = ptx::Wgmma<Operand::kType, kStationaryN>;
+  const auto source_part = static_cast<std::uint32_t>(tiling.tile.items);  // in 16 bytes, as the address of a descriptor
+  const auto weight_part = static_cast<std::uint32_t>(tiling.rows / Operand::kVector) * kStationaryColumns;
+  const std::uint64_t a0 = ptx::operand_descriptor(weights, kStationaryColumns * 16);
+  const std::uint64_t b0 = ptx::operand_descriptor(source, static_cast<std::uint32_t>(tiling.tile.window) * 16);
+  Product product = tiling.products[0];
 #pragma unroll 1
-  for (int i = 1; i <= steps.product_count; ++i) {
+  for (int i = 1; i <= tiling.product_count; ++i) {
     const std::uint64_t a = a0 + product.weights, b = b0 + product.source;
     ptx::wgmma_fence();
     if constexpr (Operand::kParts == 2) {
@@ -51,10 +51,10 @@ __device__ __forceinline__ void multiply_resident(const ResidentSteps& steps, st
       Mma::multiply(first, a, b, true);
     } else {
       Mma::multiply(first, a, b, true);
-      if constexpr (kSecond > 1) Mma::multiply(second, a, b + kResidentN, true);
+      if constexpr (kSecond > 1) Mma::multiply(second, a, b + kStationaryN, true);
     }
     ptx::wgmma_commit();
-    product = steps.products[i];
+    product = tiling.products[i];
     ptx::wgmma_wait<1>();
     if (release != 0) ptx::mbarrier_arrive(release);
     release = 0;
@@ -63,15 +63,15 @@ __device__ __forceinline__ void multiply_resident(const ResidentSteps& steps, st
 
 /// Half of a warp's sums, rows lane/4 of its eight columns, scaled, biased and through `function` into its staging.
 template <class Operand, int kN, int kSecond, class Function>
-__device__ __forceinline__ void stage_half(int half, int lane, float factor, float addend, const float (&first)[kResidentN / 2],
-                                           const float (&second)[kSecond], Staged<typename Operand::Source>* staging,
-                                           const Function& function) {
+__device__ __forceinline__ void stage_half(int half, int lane, float factor, float addend,
+                                           const float (&first)[kStationaryN / 2], const float (&second)[kSecond],
+                                           Staged<typename Operand::Source>* staging, const Function& function) {
   using T = typename Operand::Source;
   Staged<T>* to = staging + lane / 4 * (kN + 8) + 2 * (lane % 4);
 #pragma unroll
   for (int i = 0; i < kN / 8; ++i) {
-    const int at = i % (kResidentN / 8) * 4 + 2 * half;
-    const bool is_first = i < kResidentN / 8;
+    const int at = i % (kStationaryN / 8) * 4 + 2 * half;
+    const bool is_first = i < kStationaryN / 8;
     const float even = function(fmaf(is_first ? first[at] : second[at % kSecond], factor, addend));
     const float odd = function(fmaf(is_first ? first[at + 1] : second[(at + 1) % kSecond], factor, addend));
     if constexpr (sizeof(T) == 2) {
@@ -86,8 +86,8 @@ __device__ __forceinline__ void stage_half(int half, int lane, float factor, flo
 /// stage_half() with a light activation if it `activates`, of numbers rounded as they would be in a tensor.
 template <class Operand, int kN, int kSecond>
 __device__ __forceinline__ void stage_light(const Epilogue& epilogue, bool activates, int half, int lane, float factor,
-                                            float addend, const float (&first)[kResidentN / 2], const float (&second)[kSecond],
-                                            Staged<typename Operand::Source>* staging) {
+                                            float addend, const float (&first)[kStationaryN / 2],
+                                            const float (&second)[kSecond], Staged<typename Operand::Source>* staging) {
   using T = typename Operand::Source;
   const auto stage = [&](const auto& function) {
     stage_half<Operand, kN>(half, lane, factor, addend, first, second, staging, function);
@@ -101,119 +101,122 @@ __device__ __forceinline__ void stage_light(const Epilogue& epilogue, bool activ
   });
 }
 
-/// stage_half() of what has something beside it, which lies in the staging where the outputs will be.
+/// stage_half() with an aux operand, which lies in the staging where the outputs will be.
 template <class Operand, int kN, int kSecond>
-__device__ __forceinline__ void stage_beside(const Epilogue& epilogue, bool derives_only, int half, int lane, float factor,
-                                             float addend, const float (&first)[kResidentN / 2], const float (&second)[kSecond],
-                                             Staged<typename Operand::Source>* staging) {
+__device__ __forceinline__ void stage_aux(const Epilogue& epilogue, bool derives_only, int half, int lane, float factor,
+                                          float addend, const float (&first)[kStationaryN / 2], const float (&second)[kSecond],
+                                          Staged<typename Operand::Source>* staging) {
   using T = typename Operand::Source;
   struct alignas(2 * sizeof(T)) Pair {
     T even, odd;
   };
   constexpr int kAtOnce = 4;  // no read of shared memory passes a write to it
-  const FinishBeside<T> finish(epilogue, derives_only ? FinishPart::derivative : FinishPart::all);
+  const FinishWithAux<T> finish(epilogue, derives_only ? FinishPart::derivative : FinishPart::all);
   Pair* const to = reinterpret_cast<Pair*>(staging + lane / 4 * (kN + 8) + 2 * (lane % 4));
 #pragma unroll
   for (int begin = 0; begin < kN / 8; begin += kAtOnce) {
-    Pair beside[kAtOnce];
+    Pair aux[kAtOnce];
 #pragma unroll
-    for (int j = 0; j < kAtOnce; ++j) beside[j] = to[4 * (begin + j)];
+    for (int j = 0; j < kAtOnce; ++j) aux[j] = to[4 * (begin + j)];
 #pragma unroll
     for (int j = 0; j < kAtOnce; ++j) {
-      const int i = begin + j, at = i % (kResidentN / 8) * 4 + 2 * half;
-      const bool is_first = i < kResidentN / 8;
+      const int i = begin + j, at = i % (kStationaryN / 8) * 4 + 2 * half;
+      const bool is_first = i < kStationaryN / 8;
       const float even = fmaf(is_first ? first[at] : second[at % kSecond], factor, addend);
       const float odd = fmaf(is_first ? first[at + 1] : second[(at + 1) % kSecond], factor, addend);
-      to[4 * i] = {static_cast<T>(finish(even, static_cast<float>(beside[j].even))),
-                   static_cast<T>(finish(odd, static_cast<float>(beside[j].odd)))};
+      to[4 * i] = {static_cast<T>(finish(even, static_cast<float>(aux[j].even))),
+                   static_cast<T>(finish(odd, static_cast<float>(aux[j].odd)))};
     }
   }
 }
 
 /// Whether one of a warp's sums may be wrong in a tile with such faults, of 16 columns of which `columns` exist.
 template <class Operand, int kSecond>
-__device__ __forceinline__ bool is_doubtful(Faults faults, std::int64_t columns, const float (&first)[kResidentN / 2],
-                                            const float (&second)[kSecond]) {
-  const float least = least_right<Operand>(faults);
+__device__ __forceinline__ bool is_suspect(SuspectCount suspect_count, std::int64_t columns,
+                                           const float (&first)[kStationaryN / 2], const float (&second)[kSecond]) {
+  const float least = least_right<Operand>(suspect_count);
   bool is = has_sum_below(least, columns, first);
   if constexpr (Operand::kParts == 1 && kSecond > 1) is = has_sum_below(least, columns, second) || is;
-  return is || faults >= kNeverFault;
+  return is || suspect_count >= kNeverSplit;
 }
 
-/// kLate: outputs have a residual or go through a derivative, brought to where they are staged; stride 1.
-template <class Operand, bool kPaired, int kN, bool kLate>
-__device__ __forceinline__ void consume_resident(const TapGemm& form, const ResidentSteps& steps, const Epilogue& epilogue,
-                                                 const ResidentLayout& layout, const State* __restrict__ state,
-                                                 const typename Operand::Source* __restrict__ bias,
-                                                 typename Operand::Source* __restrict__ out, const OperandHeader* header,
-                                                 const ExactSource& exact, const unsigned char* pair_faults,
-                                                 WrongTiles::Entry* wrong_tiles, Staged<typename Operand::Source>* staging,
-                                                 int pair, int warp, int lane) {
+/// kAux: outputs have a residual or go through a derivative, brought to where they are staged; stride 1.
+template <class Operand, bool kPaired, int kN, bool kAux>
+__device__ __forceinline__ void consume_stationary(const TapGemm& gemm, const StationaryTiling& tiling,
+                                                   const Epilogue& epilogue, const StationaryLayout& layout,
+                                                   const State* __restrict__ state,
+                                                   const typename Operand::Source* __restrict__ bias,
+                                                   typename Operand::Source* __restrict__ out, const OperandHeader* header,
+                                                   const ExactSource& exact, const unsigned char* pair_suspect_count,
+                                                   SuspectTiles::Entry* suspect_tile_count,
+                                                   Staged<typename Operand::Source>* staging, int pair, int warp, int lane) {
   using T = typename Operand::Source;
-  constexpr int kPitch = kN + 8, kSecond = Operand::kParts * kN > kResidentN ? kResidentN / 2 : 1;
-  static_assert(Operand::kParts * kN == kResidentN || Operand::kParts * kN == 2 * kResidentN);
+  constexpr int kPitch = kN + 8, kSecond = Operand::kParts * kN > kStationaryN ? kStationaryN / 2 : 1;
+  static_assert(Operand::kParts * kN == kStationaryN || Operand::kParts * kN == 2 * kStationaryN);
   staging += warp * 8 * kPitch;
   if constexpr (Operand::kScaled) wait_for_grid_before();
   const int exponent = Operand::kScaled ? -source_exponent(header) - scale_exponent(state->weight_largest, kWeightTarget) : 0;
-  const Faults of_weights =
-      Operand::kScaled ? weight_faults(static_cast<Split>(state->weight_split), form.rows * form.planes * form.taps) : 0;
-  WrongTiles wrong{wrong_tiles + warp * WrongTiles::kMost};
+  const SuspectCount of_weights =
+      Operand::kScaled ? weight_suspect_count(static_cast<Split>(state->weight_split), gemm.rows * gemm.planes * gemm.taps) : 0;
+  SuspectTiles suspect_tiles{suspect_tile_count + warp * SuspectTiles::kMost};
   // Exponents that no float has are put into the sums in two steps.
   const bool at_once = exponent >= -126 && exponent <= 127;
   const float factor = power_of_two(at_once ? exponent : exponent - exponent / 2);
-  // A derivative is brought; a residual besides is read when that is done. Of one part there are no registers for it.
-  const bool has_both = kLate && Operand::kParts == 2 && epilogue.has_both();
+  // A derivative is brought; a residual as well is read when that is done. Of one part there are no registers for it.
+  const bool has_both = kAux && Operand::kParts == 2 && epilogue.has_both();
   ptx::mbarrier_wait(layout.weights_full, 0);
   Ring ring;
   // Left alone, pairs that share the tensor cores end up in step, and store at the same time. So each waits to begin a tile
   // until the other is far enough in its own.
   std::uint32_t turns = pair == 0 ? 1 : 0;
-  Walk walk(steps, pair);
+  Walk walk(tiling, pair);
   for (; walk.more(); walk.advance(), ++turns) {
-    if (steps.turn_step >= 0 && (pair == 1 || turns > 1)) ptx::mbarrier_wait(layout.turn(1 - pair), turns & 1);
-    const std::int64_t beside = has_both ? epilogue.derivative : epilogue.residual + epilogue.derivative;
-    using Beside = RowsBeside<T, kN, kPitch, 8>;
-    if constexpr (kLate) {
-      const TilePlace next = walk.place(steps);
-      const std::int64_t sample = (next.n * form.G + next.g) * form.out_channels, column = next.column + warp * 16;
+    if (tiling.turn_step >= 0 && (pair == 1 || turns > 1)) ptx::mbarrier_wait(layout.turn(1 - pair), turns & 1);
+    const std::int64_t aux = has_both ? epilogue.derivative : epilogue.residual + epilogue.derivative;
+    using Aux = AuxRows<T, kN, kPitch, 8>;
+    if constexpr (kAux) {
+      const TilePlace next = walk.place(tiling);
+      const std::int64_t sample = (next.n * gemm.G + next.g) * gemm.out_channels, column = next.column + warp * 16;
       __syncwarp();  // the tile before has been read
-      Beside(form, steps, sample, column, next.position, beside, out).bring(staging, lane);
-      Beside(form, steps, sample, column + 8, next.position, beside, out).prefetch(lane);
+      Aux(gemm, tiling, sample, column, next.position, aux, out).bring(staging, lane);
+      Aux(gemm, tiling, sample, column + 8, next.position, aux, out).prefetch(lane);
       if (has_both)
-        RowsBeside<T, kN, kPitch, 16>(form, steps, sample, column, next.position, epilogue.residual, out).prefetch(lane);
+        AuxRows<T, kN, kPitch, 16>(gemm, tiling, sample, column, next.position, epilogue.residual, out).prefetch(lane);
     }
-    float first[kResidentN / 2] = {}, second[kSecond] = {};
-    ptx::settle(first);
-    ptx::settle(second);
+    float first[kStationaryN / 2] = {}, second[kSecond] = {};
+    ptx::fence_registers(first);
+    ptx::fence_registers(second);
     std::uint32_t held = 0;
 #pragma unroll 1
-    for (int step = 0; step < steps.count; ++step) {
+    for (int step = 0; step < tiling.count; ++step) {
       ptx::mbarrier_wait(layout.full(ring.stage), ring.parity);
-      multiply_resident<Operand>(steps, layout.sources + static_cast<std::uint32_t>(ring.stage * steps.source_bytes),
-                                 layout.weights + static_cast<std::uint32_t>(step * steps.weight_bytes), held, first, second);
+      multiply_stationary<Operand>(tiling, layout.sources + static_cast<std::uint32_t>(ring.stage * tiling.source_bytes),
+                                   layout.weights + static_cast<std::uint32_t>(step * tiling.weight_bytes), held, first,
+                                   second);
       held = lane == 0 ? layout.empty(ring.stage) : 0;
-      if (step == steps.turn_step && lane == 0) ptx::mbarrier_arrive(layout.turn(pair));
-      ring.advance(steps.stages);
+      if (step == tiling.turn_step && lane == 0) ptx::mbarrier_arrive(layout.turn(pair));
+      ring.advance(tiling.stages);
     }
     ptx::wgmma_wait<0>();
-    Faults faults = 0;
+    SuspectCount suspect_count = 0;
     if constexpr (Operand::kScaled)
-      faults = faults_of_tile(pair_faults + ((ring.stage == 0 ? steps.stages : ring.stage) - 1) * 16, of_weights, lane);
+      suspect_count = suspect_count_of_tile(pair_suspect_count + ((ring.stage == 0 ? tiling.stages : ring.stage) - 1) * 16,
+                                            of_weights, lane);
     if (held != 0) ptx::mbarrier_arrive(held);
-    ptx::settle(first);
-    ptx::settle(second);
+    ptx::fence_registers(first);
+    ptx::fence_registers(second);
     if constexpr (Operand::kParts == 2) {
 #pragma unroll
-      for (int i = 0; i < kResidentN / 2; ++i) first[i] += second[i] * (1.0F / kLowScale);
+      for (int i = 0; i < kStationaryN / 2; ++i) first[i] += second[i] * (1.0F / kLowScale);
     }
-    const TilePlace place = walk.place(steps);
+    const TilePlace place = walk.place(tiling);
     // What will be looked at again is stored bare, so that it tells its sums, and finished behind that.
     bool finishes = true;
     if constexpr (Operand::kScaled) {
-      finishes = wrong.count < WrongTiles::kMost;
-      if (faults != 0) [[unlikely]] {
-        if (is_doubtful<Operand>(faults, form.columns - place.column - warp * 16, first, second)) {
-          wrong.add(walk.above, faults);
+      finishes = suspect_tiles.count < SuspectTiles::kMost;
+      if (suspect_count != 0) [[unlikely]] {
+        if (is_suspect<Operand>(suspect_count, gemm.columns - place.column - warp * 16, first, second)) {
+          suspect_tiles.add(walk.above, suspect_count);
           finishes = false;
         }
       }
@@ -227,53 +230,54 @@ __device__ __forceinline__ void consume_resident(const TapGemm& form, const Resi
         for (float& sum : second) sum *= first_factor;
       }
     }
-    const bool activates = !kLate && finishes && epilogue.activation != Activation::none;
-    const std::int64_t first_bias = place.g * form.out_channels;
-    const std::int64_t row_of_sample = place.n * form.G * form.out_channels + first_bias;
+    const bool activates = !kAux && finishes && epilogue.activation != Activation::none;
+    const std::int64_t first_bias = place.g * gemm.out_channels;
+    const std::int64_t row_of_sample = place.n * gemm.G * gemm.out_channels + first_bias;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const std::int64_t column = place.column + warp * 16 + half * 8;
       const std::uint32_t own = static_cast<std::uint32_t>(column) + static_cast<std::uint32_t>(lane) / 4;
       float offset = 0;
-      if (bias != nullptr && own < form.columns) offset = static_cast<float>(bias[first_bias + steps.by_classes.divide(own)]);
+      if (bias != nullptr && own < gemm.columns) offset = static_cast<float>(bias[first_bias + tiling.by_classes.divide(own)]);
       __syncwarp();
-      if constexpr (kLate) {
-        if (half == 1) Beside(form, steps, row_of_sample, column, place.position, beside, out).bring(staging, lane);
+      if constexpr (kAux) {
+        if (half == 1) Aux(gemm, tiling, row_of_sample, column, place.position, aux, out).bring(staging, lane);
         ptx::copy_wait<0>();
         __syncwarp();
       }
-      if (kLate && finishes)
-        stage_beside<Operand, kN>(epilogue, has_both, half, lane, factor, offset, first, second, staging);
+      if (kAux && finishes)
+        stage_aux<Operand, kN>(epilogue, has_both, half, lane, factor, offset, first, second, staging);
       else
         stage_light<Operand, kN>(epilogue, activates, half, lane, factor, offset, first, second, staging);
       __syncwarp();
       if (has_both && finishes) {
-        Beside(form, steps, row_of_sample, column, place.position, epilogue.residual, out)
+        Aux(gemm, tiling, row_of_sample, column, place.position, epilogue.residual, out)
             .add(static_cast<float>(epilogue.scale), staging, lane);
         __syncwarp();
       }
-      if constexpr (kLate)
-        store_unit_stride<T, kN, kPitch, 8>(form, steps, row_of_sample, column, place.position, staging, lane, out);
+      if constexpr (kAux)
+        store_unit_stride<T, kN, kPitch, 8>(gemm, tiling, row_of_sample, column, place.position, staging, lane, out);
       else
-        store_rows<T, kN, kPitch, 8, true>(form, steps, row_of_sample, column, place.position, bias, first_bias, epilogue,
+        store_rows<T, kN, kPitch, 8, true>(gemm, tiling, row_of_sample, column, place.position, bias, first_bias, epilogue,
                                            staging, lane, out);
     }
   }
   if constexpr (Operand::kScaled) {
-    if (wrong.count != 0) {
-      repair_tiles<Operand>(form, steps, exact, bias, out, walk, wrong, exponent, warp * 16, 16, steps.positions);
-      if (epilogue.is_needed()) finish_tiles<kLate>(form, steps, epilogue, out, walk, wrong, warp * 16, 16, steps.positions);
+    if (suspect_tiles.count != 0) {
+      recompute_tiles<Operand>(gemm, tiling, exact, bias, out, walk, suspect_tiles, exponent, warp * 16, 16, tiling.positions);
+      if (epilogue.is_needed())
+        finish_tiles<kAux>(gemm, tiling, epilogue, out, walk, suspect_tiles, warp * 16, 16, tiling.positions);
     }
   }
 }
 
-template <class Operand, bool kPaired, int kN, bool kLate>
-__global__ void __launch_bounds__(kResidentThreads, 1)
-    resident_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ ResidentSteps steps,
-                    const __grid_constant__ Epilogue epilogue, const typename Operand::Source* __restrict__ source,
-                    const unsigned char* __restrict__ packed, const typename Operand::Source* __restrict__ bias,
-                    typename Operand::Source* __restrict__ out, const OperandHeader* header,
-                    const __grid_constant__ ExactSource exact) {
+template <class Operand, bool kPaired, int kN, bool kAux>
+__global__ void __launch_bounds__(kStationaryThreads, 1)
+    stationary_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ StationaryTiling tiling,
+                      const __grid_constant__ Epilogue epilogue, const typename Operand::Source* __restrict__ source,
+                      const unsigned char* __restrict__ packed, const typename Operand::Source* __restrict__ bias,
+                      typename Operand::Source* __restrict__ out, const OperandHeader* header,
+                      const __grid_constant__ ExactSource exact) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using T = typename Operand::Source;
   extern __shared__ __align__(16) unsigned char raw[];
@@ -283,13 +287,13 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
   const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0), pair = group % kPairs;
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const ResidentLayout layout(base, steps, sizeof(Staged<T>), pair);
+  const StationaryLayout layout(base, tiling, sizeof(Staged<T>), pair);
   if (group < kPairs && warp == 0 && lane == 0) {
-    for (int stage = 0; stage < steps.stages; ++stage) {
+    for (int stage = 0; stage < tiling.stages; ++stage) {
       ptx::mbarrier_init(layout.full(stage), 128);  // each writer for itself
       ptx::mbarrier_init(layout.empty(stage), 4);
     }
-    for (int stage = 0; stage < steps.raw_stages; ++stage) {
+    for (int stage = 0; stage < tiling.raw_stages; ++stage) {
       ptx::mbarrier_init(layout.raw_full(stage), 4);
       ptx::mbarrier_init(layout.raw_empty(stage), 128);  // each reader for itself
     }
@@ -301,21 +305,21 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
   if (group < kPairs) {
     ptx::registers_down<88>();
     if (threadIdx.x == 0) {
-      const auto total = static_cast<std::uint32_t>(steps.count * steps.weight_bytes);
-      const unsigned char* from = packed + kWeightHeaderBytes + static_cast<std::int64_t>(Walk(steps, 0).tile) * total;
+      const auto total = static_cast<std::uint32_t>(tiling.count * tiling.weight_bytes);
+      const unsigned char* from = packed + kWeightHeaderBytes + static_cast<std::int64_t>(Walk(tiling, 0).tile) * total;
       ptx::mbarrier_arrive_expect(layout.weights_full, total);
       for (std::uint32_t at = 0; at < total; at += 16384)
         ptx::bulk_copy(layout.weights + at, from + at, min(16384U, total - at), layout.weights_full);
     }
-    produce_resident<Operand, kPaired>(form, steps, layout, memory + (layout.sources - base), memory + (layout.raw - base),
-                                       source, header, reinterpret_cast<std::uint32_t*>(memory + (layout.faults(0) - base)),
-                                       pair, warp, lane);
+    produce_stationary<Operand, kPaired>(
+        gemm, tiling, layout, memory + (layout.sources - base), memory + (layout.raw - base), source, header,
+        reinterpret_cast<std::uint32_t*>(memory + (layout.suspect_count(0) - base)), pair, warp, lane);
     return;
   }
   ptx::registers_up<168>();
-  consume_resident<Operand, kPaired, kN, kLate>(
-      form, steps, epilogue, layout, reinterpret_cast<const State*>(packed), bias, out, header, exact,
-      memory + (layout.faults(0) - base), reinterpret_cast<WrongTiles::Entry*>(memory + (layout.wrong - base)),
+  consume_stationary<Operand, kPaired, kN, kAux>(
+      gemm, tiling, epilogue, layout, reinterpret_cast<const State*>(packed), bias, out, header, exact,
+      memory + (layout.suspect_count(0) - base), reinterpret_cast<SuspectTiles::Entry*>(memory + (layout.suspect_tiles - base)),
       reinterpret_cast<Staged<T>*>(memory + (layout.staging - base)), pair, warp, lane);
 #endif
 }

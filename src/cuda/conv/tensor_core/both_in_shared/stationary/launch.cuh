@@ -11,46 +11,46 @@ namespace polyphase::cuda::tensor_core {
 
 /// Tiles of twice the positions where one part leaves room for them.
 template <class Operand>
-ResidentSteps resident_steps_of(const TapGemm& form, const void* source, const void* out, const DeviceProperties& gpu) {
-  ResidentShape shape{256, Operand::kParts, sizeof(typename Operand::Source), reinterpret_cast<std::uintptr_t>(source) % 4 == 0,
-                      reinterpret_cast<std::uintptr_t>(out) % 32 == 0};
+StationaryTiling stationary_tiling_of(const TapGemm& gemm, const void* source, const void* out, const DeviceProperties& gpu) {
+  StationaryShape shape{256, Operand::kParts, sizeof(typename Operand::Source),
+                        reinterpret_cast<std::uintptr_t>(source) % 4 == 0, reinterpret_cast<std::uintptr_t>(out) % 32 == 0};
   if constexpr (Operand::kParts == 1) {
-    const ResidentSteps steps = make_resident_steps(form, shape, gpu.sm_count, gpu.shared_bytes_per_block);
-    if (steps.count > 0) return steps;
+    const StationaryTiling tiling = make_stationary_tiling(gemm, shape, gpu.sm_count, gpu.shared_bytes_per_block);
+    if (tiling.count > 0) return tiling;
   }
   shape.positions = 128;
-  return make_resident_steps(form, shape, gpu.sm_count, gpu.shared_bytes_per_block);
+  return make_stationary_tiling(gemm, shape, gpu.sm_count, gpu.shared_bytes_per_block);
 }
 
-template <class Operand, bool kLate>
-auto resident_kernel_of(const ResidentSteps& steps) {
+template <class Operand, bool kAux>
+auto stationary_kernel_of(const StationaryTiling& tiling) {
   constexpr bool kMayPair = sizeof(typename Operand::Source) == 2;
   if constexpr (Operand::kParts == 2)
-    return resident_kernel<Operand, false, 128, kLate>;
+    return stationary_kernel<Operand, false, 128, kAux>;
   else
-    return steps.positions == 256 ? resident_kernel<Operand, kMayPair, 256, kLate>
-                                  : resident_kernel<Operand, false, 128, kLate>;
+    return tiling.positions == 256 ? stationary_kernel<Operand, kMayPair, 256, kAux>
+                                   : stationary_kernel<Operand, false, 128, kAux>;
 }
 
-template <class Operand, bool kLate>
-void launch_resident(const Gather& call) {
+template <class Operand, bool kAux>
+void launch_stationary(const Gather& call) {
   using T = typename Operand::Source;
-  const ResidentSteps steps = resident_steps_of<Operand>(call.form, call.source, call.out, properties(call.device));
-  const auto packed = kept_weights<Operand>(call, steps, kResidentColumns);
+  const StationaryTiling tiling = stationary_tiling_of<Operand>(call.gemm, call.source, call.out, properties(call.device));
+  const auto packed = cached_weights<Operand>(call, tiling, kStationaryColumns);
   const Sampled<Operand> sampled(call);
-  sampled.launch(resident_kernel_of<Operand, kLate>(steps), steps.grid, kResidentThreads, steps.shared_bytes, call.form, steps,
-                 call.epilogue, static_cast<const T*>(call.source), packed->template as<unsigned char>(),
+  sampled.launch(stationary_kernel_of<Operand, kAux>(tiling), tiling.grid, kStationaryThreads, tiling.shared_bytes, call.gemm,
+                 tiling, call.epilogue, static_cast<const T*>(call.source), packed->template as<unsigned char>(),
                  static_cast<const T*>(call.bias), static_cast<T*>(call.out), sampled.header(), sampled.exact());
-  check_launch("conv tensor_core: resident");
+  check_launch("conv tensor_core: stationary");
 }
 
-/// kLate: with a residual or through a derivative.
-template <bool kLate>
-void gather_resident(const Gather& call) {
-  with_operand(call, [&]<class Operand>() { launch_resident<Operand, kLate>(call); });
+/// kAux: with a residual or through a derivative.
+template <bool kAux>
+void gather_stationary(const Gather& call) {
+  with_operand(call, [&]<class Operand>() { launch_stationary<Operand, kAux>(call); });
 }
 
-/// resident_gather() of what has a residual or goes through a derivative, compiled by itself.
-void resident_gather_late(const Gather& call);
+/// stationary_gather() of what has a residual or goes through a derivative, compiled by itself.
+void stationary_gather_aux(const Gather& call);
 
 }  // namespace polyphase::cuda::tensor_core

@@ -58,38 +58,38 @@ struct Progress {
   int left = 0;              // steps of the tile
   int plane_step = 0;
 
-  __device__ __forceinline__ void begin_tile(const TapGemm& form, const ResidentSteps& steps, const T* source) {
+  __device__ __forceinline__ void begin_tile(const TapGemm& gemm, const StationaryTiling& tiling, const T* source) {
     if (!walk.more()) return;
-    const TilePlace place = walk.place(steps);
-    const std::int64_t e0 = form.source_stride * place.position + form.source_origin - steps.shift;
-    base = source + (place.n * form.G + place.g) * form.rows * form.source_length + e0;
+    const TilePlace place = walk.place(tiling);
+    const std::int64_t e0 = gemm.source_stride * place.position + gemm.source_origin - tiling.shift;
+    base = source + (place.n * gemm.G + place.g) * gemm.rows * gemm.source_length + e0;
     first = static_cast<int>(max(-e0, static_cast<std::int64_t>(-0x7fffffff)));
-    last = static_cast<int>(min(form.source_length - e0, static_cast<std::int64_t>(0x7fffffff)));
-    rows = static_cast<int>(form.rows);
-    planes = static_cast<int>(form.planes);
-    left = steps.count;
+    last = static_cast<int>(min(gemm.source_length - e0, static_cast<std::int64_t>(0x7fffffff)));
+    rows = static_cast<int>(gemm.rows);
+    planes = static_cast<int>(gemm.planes);
+    left = tiling.count;
     plane_step = 0;
   }
 
   /// True where a tile ends.
-  __device__ __forceinline__ bool advance(const TapGemm& form, const ResidentSteps& steps, const T* source) {
+  __device__ __forceinline__ bool advance(const TapGemm& gemm, const StationaryTiling& tiling, const T* source) {
     if (--left == 0) {
       walk.advance();
-      begin_tile(form, steps, source);
+      begin_tile(gemm, tiling, source);
       return true;
     }
-    if (steps.plane_steps == 1) {
-      rows -= steps.rows;
+    if (tiling.plane_steps == 1) {
+      rows -= tiling.rows;
       return false;
     }
-    const Tile& tile = steps.tile;
+    const Tile& tile = tiling.tile;
     int moved = tile.planes * tile.plane_step;
     planes -= tile.planes;
-    if (++plane_step == steps.plane_steps) {
-      moved -= steps.plane_steps * tile.planes * tile.plane_step;
+    if (++plane_step == tiling.plane_steps) {
+      moved -= tiling.plane_steps * tile.planes * tile.plane_step;
       base += tile.rows * tile.length;
       rows -= tile.rows;
-      planes = static_cast<int>(form.planes);
+      planes = static_cast<int>(gemm.planes);
       plane_step = 0;
     }
     base += moved;
@@ -111,10 +111,10 @@ struct RowCopy {
   std::uint32_t bytes = 0, offset = 0;  // offset: into the row's place in shared memory
 
   template <class T>
-  __device__ __forceinline__ void begin(const ResidentSteps& steps, const Progress<T>& at, int own) {
+  __device__ __forceinline__ void begin(const StationaryTiling& tiling, const Progress<T>& at, int own) {
     constexpr auto kGrain = static_cast<std::uintptr_t>(15);
-    const int from = max(at.first, 0), to = max(min(at.last, span_of(steps.tile)), from);
-    const T* row = at.base + own * steps.tile.length;
+    const int from = max(at.first, 0), to = max(min(at.last, span_of(tiling.tile)), from);
+    const T* row = at.base + own * tiling.tile.length;
     start = reinterpret_cast<std::uintptr_t>(row + from) & ~kGrain;
     offset = static_cast<std::uint32_t>(start - (reinterpret_cast<std::uintptr_t>(row) & ~kGrain));
     bytes =
@@ -132,7 +132,7 @@ struct Converter {
   static constexpr int kWidth = kPaired ? 2 : 1;
   static constexpr int kBytes = static_cast<int>(sizeof(T));
   static_assert(kVector == 8 && (!kPaired || sizeof(T) == 2));
-  const ResidentSteps& steps;
+  const StationaryTiling& tiling;
   float scale;
   std::uint32_t least;   // what twice a number's bits, less one, are below where it is too small to be split
   int swaps;             // 0 or 1: which of a pair of positions is written first
@@ -140,7 +140,7 @@ struct Converter {
   Seen seen{};
   std::uint32_t small = 0;  // numbers of the tile that are too small
 
-  __device__ __forceinline__ void align(const T* base) { find_raw_rows(base, steps, offsets); }
+  __device__ __forceinline__ void align(const T* base) { find_raw_rows(base, tiling, offsets); }
 
   __device__ __forceinline__ void put(const Word (&v)[kVector], unsigned char* to) {
     auto* at = reinterpret_cast<uint4*>(to);
@@ -158,7 +158,7 @@ struct Converter {
       else
         convert<Operand>(v, scale, parts);
 #pragma unroll
-      for (int part = 0; part < Operand::kParts; ++part) at[part * steps.tile.items] = parts[part];
+      for (int part = 0; part < Operand::kParts; ++part) at[part * tiling.tile.items] = parts[part];
     }
   }
 
@@ -169,7 +169,7 @@ struct Converter {
   };
 
   __device__ __forceinline__ Where begin(int lead) const {
-    const Tile& tile = steps.tile;
+    const Tile& tile = tiling.tile;
     Where at{lead, 0, 0, 0, 0};
     if (!kPaired && tile.planes > 1) {
       at.u = static_cast<int>(tile.by_planes.divide(static_cast<std::uint32_t>(lead)));
@@ -181,24 +181,24 @@ struct Converter {
   }
 
   __device__ __forceinline__ void next(Where& at) const {
-    const Tile& tile = steps.tile;
-    at.u += steps.next_position;
-    at.from += steps.next_from;
-    at.to += steps.next_to;
+    const Tile& tile = tiling.tile;
+    at.u += tiling.next_position;
+    at.from += tiling.next_from;
+    at.to += tiling.next_to;
     if constexpr (!kPaired) {
-      at.plane += steps.next_plane;
+      at.plane += tiling.next_plane;
       if (at.plane >= tile.planes) {
         at.plane -= tile.planes;
         ++at.u;
-        at.from += steps.wrap_from;
-        at.to += steps.wrap_to;
+        at.from += tiling.wrap_from;
+        at.to += tiling.wrap_to;
       }
     }
     const int window = tile.window / kWidth;
     if (at.u >= window) {
       at.u -= window;
       ++at.block;
-      at.from += steps.block_from;  // `to` goes on: blocks follow each other
+      at.from += tiling.block_from;  // `to` goes on: blocks follow each other
     }
   }
 
@@ -211,7 +211,7 @@ struct Converter {
   __device__ __forceinline__ void load_at_edge(const unsigned char* raw, const Progress<T>& progress, const Where& at,
                                                Word (&v)[kVector]) const {
     const int rows = at.plane < progress.planes ? progress.rows - at.block * kVector : 0;
-    const int e = steps.tile.stride * kWidth * at.u + at.plane * steps.tile.plane_step;
+    const int e = tiling.tile.stride * kWidth * at.u + at.plane * tiling.tile.plane_step;
     const bool exists = e >= progress.first && e < progress.last;
 #pragma unroll
     for (int c = 0; c < kVector; ++c) {
@@ -228,7 +228,7 @@ struct Converter {
   }
 
   __device__ __forceinline__ void run(const Progress<T>& progress, const unsigned char* raw, unsigned char* stage, int lead) {
-    const Tile& tile = steps.tile;
+    const Tile& tile = tiling.tile;
     const bool inside =
         progress.first <= 0 && span_of(tile) <= progress.last && progress.rows >= tile.rows && progress.planes >= tile.planes;
     const Where start = begin(lead);
@@ -278,33 +278,33 @@ struct Converter {
 };
 
 template <class Operand, bool kPaired>
-__device__ __forceinline__ void produce_resident(const TapGemm& form, const ResidentSteps& steps, const ResidentLayout& layout,
-                                                 unsigned char* sources, unsigned char* raw,
-                                                 const typename Operand::Source* __restrict__ source,
-                                                 const OperandHeader* header, std::uint32_t* faults, int pair, int warp,
-                                                 int lane) {
+__device__ __forceinline__ void produce_stationary(const TapGemm& gemm, const StationaryTiling& tiling,
+                                                   const StationaryLayout& layout, unsigned char* sources, unsigned char* raw,
+                                                   const typename Operand::Source* __restrict__ source,
+                                                   const OperandHeader* header, std::uint32_t* suspect_count, int pair,
+                                                   int warp, int lane) {
   using T = typename Operand::Source;
-  Progress<T> ahead{Walk(steps, pair)}, now{Walk(steps, pair)};
-  ahead.begin_tile(form, steps, source);
-  now.begin_tile(form, steps, source);
+  Progress<T> ahead{Walk(tiling, pair)}, now{Walk(tiling, pair)};
+  ahead.begin_tile(gemm, tiling, source);
+  now.begin_tile(gemm, tiling, source);
   Ring ahead_ring, raw_ring, ring;
   int lead = warp * 32 + lane;
-  const int each = steps.rows / 4, own = warp * each + lane;  // of a step's rows: a bulk copy costs its warp some 50 cycles
-  const std::uintptr_t further = static_cast<std::uintptr_t>(steps.rows * steps.tile.length) * sizeof(T);
+  const int each = tiling.rows / 4, own = warp * each + lane;  // of a step's rows: a bulk copy costs its warp some 50 cycles
+  const std::uintptr_t further = static_cast<std::uintptr_t>(tiling.rows * tiling.tile.length) * sizeof(T);
   RowCopy copy;
   std::uint32_t whole = 0;  // bytes of the warp's rows if all exist
   bool ahead_fresh = true;
   const auto fetch = [&] {
     if (!ahead.walk.more()) return;
-    if (ahead_fresh || steps.plane_steps > 1) {
-      copy.begin(steps, ahead, own);
+    if (ahead_fresh || tiling.plane_steps > 1) {
+      copy.begin(tiling, ahead, own);
       if (lane >= each) copy.bytes = 0;
       whole = __reduce_add_sync(0xffffffffU, copy.bytes);
     } else {
       copy.start += further;
     }
     std::uint32_t bytes = copy.bytes, total = whole;
-    if (ahead.rows < steps.rows) {
+    if (ahead.rows < tiling.rows) {
       if (own >= ahead.rows) bytes = 0;
       total = __reduce_add_sync(0xffffffffU, bytes);
     }
@@ -314,37 +314,37 @@ __device__ __forceinline__ void produce_resident(const TapGemm& form, const Resi
     __syncwarp();
     if (bytes > 0)
       ptx::bulk_copy(
-          layout.raw + static_cast<std::uint32_t>(ahead_ring.stage * steps.raw_bytes + own * steps.raw_pitch) + copy.offset,
+          layout.raw + static_cast<std::uint32_t>(ahead_ring.stage * tiling.raw_bytes + own * tiling.raw_pitch) + copy.offset,
           reinterpret_cast<const void*>(copy.start), bytes, barrier);
-    ahead_fresh = ahead.advance(form, steps, source);
-    ahead_ring.advance(steps.raw_stages);
+    ahead_fresh = ahead.advance(gemm, tiling, source);
+    ahead_ring.advance(tiling.raw_stages);
   };
   // Where there are enough stages, one stays behind, so that no warp waits for the last of the others.
-  for (int i = steps.raw_stages > 3 ? 2 : 1; i < steps.raw_stages; ++i) fetch();
+  for (int i = tiling.raw_stages > 3 ? 2 : 1; i < tiling.raw_stages; ++i) fetch();
   if constexpr (Operand::kScaled) wait_for_grid_before();
   const int exponent = Operand::kScaled ? source_exponent(header) : 0;
-  Converter<Operand, kPaired> converter{steps, power_of_two(exponent), 2 * SplitRange(exponent).least - 1, lane / 4 % 2};
+  Converter<Operand, kPaired> converter{tiling, power_of_two(exponent), 2 * SplitRange(exponent).least - 1, lane / 4 % 2};
   bool fresh = true;
 #pragma unroll 1
   while (now.walk.more()) {
     fetch();
-    if (fresh || steps.plane_steps > 1) converter.align(now.base);
+    if (fresh || tiling.plane_steps > 1) converter.align(now.base);
     ptx::mbarrier_wait(layout.raw_full(raw_ring.stage), raw_ring.parity);
     ptx::mbarrier_wait(layout.empty(ring.stage), ring.parity ^ 1);
-    converter.run(now, raw + raw_ring.stage * steps.raw_bytes, sources + ring.stage * steps.source_bytes, lead);
+    converter.run(now, raw + raw_ring.stage * tiling.raw_bytes, sources + ring.stage * tiling.source_bytes, lead);
     ptx::mbarrier_arrive(layout.raw_empty(raw_ring.stage));
     if (Operand::kScaled && now.left == 1) {
-      const Faults all = __reduce_add_sync(0xffffffffU, faults_of(converter.small, converter.seen.most));
-      if (lane == 0) faults[4 * ring.stage + warp] = all;
+      const SuspectCount all = __reduce_add_sync(0xffffffffU, suspect_count_of(converter.small, converter.seen.most));
+      if (lane == 0) suspect_count[4 * ring.stage + warp] = all;
       converter.seen = Seen();
       converter.small = 0;
     }
     ptx::fence_async_shared();
     ptx::mbarrier_arrive(layout.full(ring.stage));
-    raw_ring.advance(steps.raw_stages);
-    ring.advance(steps.stages);
+    raw_ring.advance(tiling.raw_stages);
+    ring.advance(tiling.stages);
     lead = (lead + 32) % kConverters;  // no warp always has the odd item
-    fresh = now.advance(form, steps, source);
+    fresh = now.advance(gemm, tiling, source);
   }
 }
 

@@ -6,17 +6,17 @@
 
 namespace polyphase::cuda::tensor_core {
 
-ResidentSteps resident_steps(const ConvProblem& problem, ConvDirection direction, Precision precision, const void* source,
-                             const void* out, const DeviceProperties& gpu) {
-  const TapGemm form = make_tap_gemm(problem, direction);
-  if (problem.dtype != DType::f32) return resident_steps_of<Half>(form, source, out, gpu);
-  return precision == Precision::tf32 ? resident_steps_of<OneHalf>(form, source, out, gpu)
-                                      : resident_steps_of<SplitHalf>(form, source, out, gpu);
+StationaryTiling stationary_tiling(const ConvProblem& problem, ConvDirection direction, Precision precision, const void* source,
+                                   const void* out, const DeviceProperties& gpu) {
+  const TapGemm gemm = make_tap_gemm(problem, direction);
+  if (problem.dtype != DType::f32) return stationary_tiling_of<F16>(gemm, source, out, gpu);
+  return precision == Precision::tf32 ? stationary_tiling_of<ScaledF16>(gemm, source, out, gpu)
+                                      : stationary_tiling_of<SplitF16>(gemm, source, out, gpu);
 }
 
-void resident_gather(const Gather& call) {
-  if (call.epilogue.is_late()) return resident_gather_late(call);
-  gather_resident<false>(call);
+void stationary_gather(const Gather& call) {
+  if (call.epilogue.has_aux()) return stationary_gather_aux(call);
+  gather_stationary<false>(call);
 }
 
 }  // namespace polyphase::cuda::tensor_core

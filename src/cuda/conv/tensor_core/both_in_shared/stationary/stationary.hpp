@@ -12,10 +12,10 @@ namespace polyphase::cuda::tensor_core {
 
 /// How the kernel for the problem cuts it; count == 0 where the weights of 64 columns and two rings of the source do not fit
 /// the shared memory of `gpu`.
-[[nodiscard]] ResidentSteps resident_steps(const ConvProblem& problem, ConvDirection direction, Precision precision,
-                                           const void* source, const void* out, const DeviceProperties& gpu);
+[[nodiscard]] StationaryTiling stationary_tiling(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                                 const void* source, const void* out, const DeviceProperties& gpu);
 
 /// gather() of tensor_core.hpp for a problem that fits.
-void resident_gather(const Gather& call);
+void stationary_gather(const Gather& call);
 
 }  // namespace polyphase::cuda::tensor_core

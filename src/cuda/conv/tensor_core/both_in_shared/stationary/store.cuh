@@ -22,14 +22,14 @@ struct RowRange {
   std::uint32_t mask;  // elements of a sector, less one; 0: tiles do not overlap
   bool is_whole;       // no row meets its ends here
 
-  __device__ RowRange(const TapGemm& form, const StoredSteps& steps, std::int64_t t0) {
-    const auto stride = static_cast<int>(form.out_stride);
+  __device__ RowRange(const TapGemm& gemm, const StoredTiling& tiling, std::int64_t t0) {
+    const auto stride = static_cast<int>(gemm.out_stride);
     begins = static_cast<int>(max(-t0, static_cast<std::int64_t>(0)));
     ends =
-        static_cast<int>(max(min(form.out_length - t0, static_cast<std::int64_t>(0x7fffffff)), static_cast<std::int64_t>(0)));
-    length = stride * steps.position_step;
-    mask = static_cast<std::uint32_t>(steps.aligned - 1);
-    is_whole = begins == 0 && ends >= stride * steps.positions;
+        static_cast<int>(max(min(gemm.out_length - t0, static_cast<std::int64_t>(0x7fffffff)), static_cast<std::int64_t>(0)));
+    length = stride * tiling.position_step;
+    mask = static_cast<std::uint32_t>(tiling.aligned - 1);
+    is_whole = begins == 0 && ends >= stride * tiling.positions;
   }
   /// Elements from `row` to the next sector.
   template <class T>
@@ -188,47 +188,47 @@ __device__ __forceinline__ void store_phases(const RowRange& range, const FastDi
 
 /// The first `rows` of kRows rows of a tile, stride 1; `to`: where the first begins. kMayBeWhole: has_whole_sectors() may be.
 template <class T, int kN, int kPitch, int kRows, bool kMayBeWhole>
-__device__ __forceinline__ void store_plain_rows(const TapGemm& form, const StoredSteps& steps, const RowRange& range, int rows,
-                                                 const Staged<T>* staging, int lane, T* __restrict__ to) {
+__device__ __forceinline__ void store_plain_rows(const TapGemm& gemm, const StoredTiling& tiling, const RowRange& range,
+                                                 int rows, const Staged<T>* staging, int lane, T* __restrict__ to) {
   if constexpr (kMayBeWhole) {
-    if (steps.has_whole_sectors()) return store_vectors<T, kN, kPitch, kRows>(range, form.out_length, rows, staging, lane, to);
+    if (tiling.has_whole_sectors()) return store_vectors<T, kN, kPitch, kRows>(range, gemm.out_length, rows, staging, lane, to);
   }
-  if (range.is_whole && rows == kRows) return store_whole_rows<T, kN, kPitch, kRows>(range, form.out_length, staging, lane, to);
-  return store_edge_rows<T, kN, kPitch, kRows>(range, form.out_length, rows, staging, lane, to);
+  if (range.is_whole && rows == kRows) return store_whole_rows<T, kN, kPitch, kRows>(range, gemm.out_length, staging, lane, to);
+  return store_edge_rows<T, kN, kPitch, kRows>(range, gemm.out_length, rows, staging, lane, to);
 }
 
 /// Writes kRows columns of a warp from its staging, where they lie finished; `column` and `position` are the first.
 template <class T, int kN, int kPitch, int kRows, bool kMayBeWhole>
-__device__ __forceinline__ void store_rows(const TapGemm& form, const StoredSteps& steps, std::int64_t row_of_sample,
+__device__ __forceinline__ void store_rows(const TapGemm& gemm, const StoredTiling& tiling, std::int64_t row_of_sample,
                                            std::int64_t column, std::int64_t position, const T* __restrict__ bias,
                                            std::int64_t first_bias, const Epilogue& epilogue, const Staged<T>* staging,
                                            int lane, T* __restrict__ out) {
-  const int rows = static_cast<int>(min(static_cast<std::int64_t>(kRows), form.columns - column));
+  const int rows = static_cast<int>(min(static_cast<std::int64_t>(kRows), gemm.columns - column));
   if (rows <= 0) return;
-  const std::int64_t t0 = form.out_stride * position + form.out_origin;
-  const RowRange range(form, steps, t0);
-  if (form.out_stride == 1) {
-    T* to = out + (row_of_sample + column) * form.out_length + t0;
-    return store_plain_rows<T, kN, kPitch, kRows, kMayBeWhole>(form, steps, range, rows, staging, lane, to);
+  const std::int64_t t0 = gemm.out_stride * position + gemm.out_origin;
+  const RowRange range(gemm, tiling, t0);
+  if (gemm.out_stride == 1) {
+    T* to = out + (row_of_sample + column) * gemm.out_length + t0;
+    return store_plain_rows<T, kN, kPitch, kRows, kMayBeWhole>(gemm, tiling, range, rows, staging, lane, to);
   }
-  const int classes = static_cast<int>(form.classes), g = static_cast<int>(form.out_gcd);
-  const auto stride = static_cast<int>(form.out_stride), class_step = static_cast<int>(form.out_class_step);
-  const std::int64_t channel0 = steps.by_classes.divide(static_cast<std::uint32_t>(column));
-  T* to = out + (row_of_sample + channel0) * form.out_length + t0;
+  const int classes = static_cast<int>(gemm.classes), g = static_cast<int>(gemm.out_gcd);
+  const auto stride = static_cast<int>(gemm.out_stride), class_step = static_cast<int>(gemm.out_class_step);
+  const std::int64_t channel0 = tiling.by_classes.divide(static_cast<std::uint32_t>(column));
+  T* to = out + (row_of_sample + channel0) * gemm.out_length + t0;
   const T* own_bias = bias + first_bias + channel0;
   int first = static_cast<int>(column - channel0 * classes);
   if (range.mask != 0 && range.is_whole && first == 0 && rows == kRows && kRows % classes == 0 && 32 % stride == 0)
-    return store_whole_phases<T, kN, kPitch, kRows>(range, stride, classes, kRows / classes, form.out_length,
+    return store_whole_phases<T, kN, kPitch, kRows>(range, stride, classes, kRows / classes, gemm.out_length,
                                                     bias != nullptr ? own_bias : nullptr, epilogue, staging, lane, to);
   for (int row = 0; row < rows;) {
     const int here = min(classes - first, rows - row);
     // The block that holds a channel's last class also writes the phases that no tap reaches.
-    const int slots = (first + here == classes ? static_cast<int>(form.phase_classes) - first : here) * g;
+    const int slots = (first + here == classes ? static_cast<int>(gemm.phase_classes) - first : here) * g;
     auto empty = static_cast<Staged<T>>(0.0F);
     if (slots > here && bias != nullptr) empty = static_cast<Staged<T>>(epilogue.apply(static_cast<float>(*own_bias)));
     const Staged<T>* from = staging + row * kPitch;
     if (range.mask != 0 && slots == stride) {
-      store_phases<T, kN, kPitch, kRows>(range, steps.by_stride, here, empty, from, lane, to);
+      store_phases<T, kN, kPitch, kRows>(range, tiling.by_stride, here, empty, from, lane, to);
     } else {
       const auto shift = static_cast<int>(range.shift_of(to));
       const bool overlap = range.mask != 0;
@@ -236,8 +236,8 @@ __device__ __forceinline__ void store_rows(const TapGemm& form, const StoredStep
       const int high = overlap ? min(shift + range.length, range.ends) : range.ends;
       const int step_p = 32 / slots, step_r = 32 - step_p * slots;
       int p = lane / slots, r = lane - p * slots;
-      while (p < steps.positions) {
-        const int a = g == 1 ? r : static_cast<int>(steps.by_gcd.divide(static_cast<std::uint32_t>(r)));
+      while (p < tiling.positions) {
+        const int a = g == 1 ? r : static_cast<int>(tiling.by_gcd.divide(static_cast<std::uint32_t>(r)));
         const int b = r - a * g, t = stride * p + (first + a) * class_step + b;
         if (t >= low && t < high) to[t] = static_cast<T>(b == 0 && a < here ? from[a * kPitch + p] : empty);
         p += step_p;
@@ -247,7 +247,7 @@ __device__ __forceinline__ void store_rows(const TapGemm& form, const StoredStep
     }
     row += here;
     first = 0;
-    to += form.out_length;
+    to += gemm.out_length;
     ++own_bias;
   }
 }

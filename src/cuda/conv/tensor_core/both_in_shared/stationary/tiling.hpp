@@ -1,5 +1,5 @@
 #pragma once
-// How a launch of the resident kernel cuts the reduction into steps, the output into tiles and shared memory into rings. Host
+// How a launch of the stationary kernel cuts the reduction into steps, the output into tiles and shared memory into rings. Host
 // arithmetic only.
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kPairs = 2;               // of warpgroups, a block
-inline constexpr int kResidentColumns = 64;    // of a block
+inline constexpr int kStationaryColumns = 64;  // of a block
 inline constexpr int kPairBarrierBytes = 256;  // barriers of operand stages, their faults, barriers of rows
-inline constexpr int kResidentStagesMost = 3;
-inline constexpr int kPairWrongBytes = 512;  // of f32: what a pair has to compute again (recompute/recompute.cuh)
+inline constexpr int kStationaryStagesMost = 3;
+inline constexpr int kPairSuspectBytes = 512;  // of f32: what a pair has to compute again (recompute/recompute.cuh)
 inline constexpr int kProductsMost = 96;
 
 /// One wgmma of a step: start addresses in its weights and its source, in 16 bytes.
@@ -22,7 +22,7 @@ struct Product {
 
 /// Steps whose weights all stay in shared memory, and how their tiles are stored. `taps` are all taps; `stages` are those of a
 /// pair or consumer.
-struct StoredSteps : Steps {
+struct StoredTiling : Tiling {
   int columns;    // of a tile
   int positions;  // of a tile; `position_step` of them are its own, so that
   int aligned;    // stored rows begin at a multiple of so many elements
@@ -31,7 +31,7 @@ struct StoredSteps : Steps {
   [[nodiscard]] constexpr bool has_whole_sectors() const { return aligned > 1 && position_step == positions; }
 };
 
-struct ResidentSteps : StoredSteps {
+struct StationaryTiling : StoredTiling {
   bool is_paired;                        // converted two neighbours of 16 bits at a time
   int shift;                             // positions that a stage holds before the tile's first
   int raw_stages, raw_bytes, raw_pitch;  // a pair's ring of rows as they are in the tensor
@@ -50,7 +50,7 @@ struct ResidentSteps : StoredSteps {
 }
 
 /// What the cutting needs to know of an operand and its arrays.
-struct ResidentShape {
+struct StationaryShape {
   int positions, parts;
   int element_bytes;       // of the source and the output
   bool is_word_aligned;    // the source lies at a multiple of 4 bytes
@@ -59,18 +59,18 @@ struct ResidentShape {
 
 /// Tiles of `positions` positions, whose stored rows begin at a sector of 32 bytes where neighbouring phases are neighbours in
 /// a row: as they are where all rows are whole sectors of an output that begins at one, else by overlapping.
-void choose_tiles(const TapGemm& form, int positions, int element_bytes, bool is_sector_aligned, StoredSteps& steps);
+void choose_tiles(const TapGemm& gemm, int positions, int element_bytes, bool is_sector_aligned, StoredTiling& tiling);
 
-/// Whether more is written than read: then tiles are drawn where a kernel can.
-[[nodiscard]] inline bool writes_more(const TapGemm& form) {
-  return form.out_channels * form.out_length > form.rows * form.source_length;
+/// Whether more is written than read: then the tile scheduler is dynamic where a kernel has one.
+[[nodiscard]] inline bool writes_more(const TapGemm& gemm) {
+  return gemm.out_channels * gemm.out_length > gemm.rows * gemm.source_length;
 }
 
 /// Blocks, grid and divisors of chosen tiles. False where there are too many.
-[[nodiscard]] bool count_tiles(const TapGemm& form, int sm_count, StoredSteps& steps);
+[[nodiscard]] bool count_tiles(const TapGemm& gemm, int sm_count, StoredTiling& tiling);
 
 /// count == 0 where it does not fit.
-[[nodiscard]] ResidentSteps make_resident_steps(const TapGemm& form, const ResidentShape& shape, int sm_count,
-                                                int shared_limit);
+[[nodiscard]] StationaryTiling make_stationary_tiling(const TapGemm& gemm, const StationaryShape& shape, int sm_count,
+                                                      int shared_limit);
 
 }  // namespace polyphase::cuda::tensor_core

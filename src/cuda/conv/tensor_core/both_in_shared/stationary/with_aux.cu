@@ -6,6 +6,6 @@
 
 namespace polyphase::cuda::tensor_core {
 
-void resident_gather_late(const Gather& call) { gather_resident<true>(call); }
+void stationary_gather_aux(const Gather& call) { gather_stationary<true>(call); }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -13,17 +13,17 @@ TileShape tile_shape(int columns) {
 }
 
 /// 128 columns a block unless that leaves more of them empty.
-int choose_columns(const TapGemm& form) { return (form.columns + 63) / 64 % 2 == 0 ? 128 : 64; }
+int choose_columns(const TapGemm& gemm) { return (gemm.columns + 63) / 64 % 2 == 0 ? 128 : 64; }
 
 template <class Operand, int kColumns>
 void launch(const Gather& call) {
   using T = typename Operand::Source;
   constexpr int kPositions = kColumns == 64 ? 2 * Operand::kN : Operand::kN;
   const DeviceProperties& gpu = properties(call.device);
-  const Steps steps = make_steps(call.form, tile_shape<Operand>(kColumns), gpu.sm_count, gpu.shared_bytes_per_block);
-  const auto packed = kept_weights<Operand>(call, steps, kColumns);
+  const Tiling tiling = make_tiling(call.gemm, tile_shape<Operand>(kColumns), gpu.sm_count, gpu.shared_bytes_per_block);
+  const auto packed = cached_weights<Operand>(call, tiling, kColumns);
   const Sampled<Operand> sampled(call);
-  sampled.launch(gather_kernel<Operand, kColumns, kPositions>, steps.grid, kThreads, steps.shared_bytes, call.form, steps,
+  sampled.launch(gather_kernel<Operand, kColumns, kPositions>, tiling.grid, kThreads, tiling.shared_bytes, call.gemm, tiling,
                  call.epilogue, static_cast<const T*>(call.source), packed->template as<unsigned char>(),
                  static_cast<const T*>(call.bias), static_cast<T*>(call.out), sampled.header(), sampled.exact());
   check_launch("conv tensor_core");
@@ -31,36 +31,36 @@ void launch(const Gather& call) {
 
 template <class Operand>
 void gather_as(const Gather& call) {
-  if (choose_columns(call.form) == 128)
+  if (choose_columns(call.gemm) == 128)
     launch<Operand, 128>(call);
   else
     launch<Operand, 64>(call);
 }
 
 template <class Operand>
-StreamedSteps steps_of(const TapGemm& form, const DeviceProperties& gpu) {
-  const TileShape tile = tile_shape<Operand>(choose_columns(form));
-  return {make_steps(form, tile, gpu.sm_count, gpu.shared_bytes_per_block), tile};
+StreamedTiling tiling_of(const TapGemm& gemm, const DeviceProperties& gpu) {
+  const TileShape tile = tile_shape<Operand>(choose_columns(gemm));
+  return {make_tiling(gemm, tile, gpu.sm_count, gpu.shared_bytes_per_block), tile};
 }
 
 }  // namespace
 
-StreamedSteps streamed_steps(const ConvProblem& problem, ConvDirection direction, Precision precision,
-                             const DeviceProperties& gpu) {
-  const TapGemm form = make_tap_gemm(problem, direction);
-  if (problem.dtype != DType::f32) return steps_of<Half>(form, gpu);
-  return precision == Precision::tf32 ? steps_of<Tf32>(form, gpu) : steps_of<SplitHalf>(form, gpu);
+StreamedTiling streamed_tiling(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                               const DeviceProperties& gpu) {
+  const TapGemm gemm = make_tap_gemm(problem, direction);
+  if (problem.dtype != DType::f32) return tiling_of<F16>(gemm, gpu);
+  return precision == Precision::tf32 ? tiling_of<Tf32>(gemm, gpu) : tiling_of<SplitF16>(gemm, gpu);
 }
 
 void streamed_gather(const Gather& call) {
   switch (call.problem.dtype) {
     case DType::f16:
-      return gather_as<Half>(call);
+      return gather_as<F16>(call);
     case DType::bf16:
-      return gather_as<Brain>(call);
+      return gather_as<Bf16>(call);
     default:
       if (call.precision == Precision::tf32) return gather_as<Tf32>(call);
-      return gather_as<SplitHalf>(call);
+      return gather_as<SplitF16>(call);
   }
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Forward and dgrad of any problem whose tile fits shared memory: each step of the source is converted beside its products.
+// Forward and dgrad of any problem whose tile fits shared memory: each step of the source is converted while products run.
 // Host side of kernel.cuh.
 
 #include "conv/algorithm.hpp"
@@ -10,13 +10,13 @@
 
 namespace polyphase::cuda::tensor_core {
 
-struct StreamedSteps {
-  Steps steps;
+struct StreamedTiling {
+  Tiling tiling;
   TileShape tile;
 };
 /// How its kernel cuts the problem; steps.count == 0 where no tile fits.
-[[nodiscard]] StreamedSteps streamed_steps(const ConvProblem& problem, ConvDirection direction, Precision precision,
-                                           const DeviceProperties& gpu);
+[[nodiscard]] StreamedTiling streamed_tiling(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                             const DeviceProperties& gpu);
 
 /// gather() of tensor_core.hpp for a problem that fits.
 void streamed_gather(const Gather& call);

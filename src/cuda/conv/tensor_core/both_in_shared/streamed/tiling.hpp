@@ -15,7 +15,7 @@ struct TileShape {
   int parts, vector, depth;  // of the operand: copies, elements in 16 bytes, gemm_k of one wgmma
 };
 
-struct Steps {
+struct Tiling {
   int rows, planes, taps;  // of one step
   int row_steps, plane_steps, tap_steps, count;
   Tile tile;                       // of the source
@@ -23,7 +23,7 @@ struct Steps {
   int stages, weight_buffers;
   // Packed weights: the parts of a block of rows lie side by side, low halves first; else all blocks of a part do.
   bool has_parts_together;
-  bool resident;  // one buffer a step, filled once: a block keeps its columns
+  bool stationary;  // one buffer a step, filled once: a block keeps its columns
   int shared_bytes;
   std::int64_t weight_tiles, position_tiles, blocks;
   std::int64_t position_begin;  // of the first tile
@@ -37,6 +37,6 @@ inline constexpr int kStagingBytes = 8 * 16 * kStagingPitch * 4;  // eight warps
 inline constexpr int kBarrierBytes = 512 + 1024;                  // barriers; what eight warps have to compute again
 
 /// count == 0 where nothing fits.
-[[nodiscard]] Steps make_steps(const TapGemm& form, const TileShape& tile, int sm_count, int shared_limit);
+[[nodiscard]] Tiling make_tiling(const TapGemm& gemm, const TileShape& tile, int sm_count, int shared_limit);
 
 }  // namespace polyphase::cuda::tensor_core

@@ -20,38 +20,38 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kPhaseThreads = (kPhaseGroups + 1) * 128;
+inline constexpr int kPhased2Threads = (kPhased2Groups + 1) * 128;
 
 /// What the threads of a consumer have in common, and where a thread's sums belong: positions 2*slot and the next, channels
 /// 8*j + 2*(lane%4) and the next.
 template <class T>
-struct PhaseStore {
-  const TapGemm& form;
-  const PhaseSteps& steps;
-  WideFinish finish;
+struct Phased2Store {
+  const TapGemm& gemm;
+  const Phased2Tiling& tiling;
+  PreconvertedFinish finish;
   const float* biases;
   T* __restrict__ out;
   int slot, lane;
 
   /// sums[class][4*j + 2*h + b]: position h, channel b.
   template <int kSums>
-  __device__ __forceinline__ void store(const PhaseWalk& walk, const float (&sums)[kPhaseClasses][kSums]) const {
-    const auto place = walk.place(steps);
-    const std::int64_t first = walk.first_channel(steps);
-    auto left = static_cast<int>(form.out_channels - first) - lane % 4 * 2;
-    const std::int64_t t = kPhaseClasses * (place.unit + 2 * slot);
-    if (t >= form.out_length) return;
-    T* to = out + row(place.n, walk.group_of_channels(steps), first + lane % 4 * 2) + t;
+  __device__ __forceinline__ void store(const Phased2Walk& walk, const float (&sums)[kPhased2Classes][kSums]) const {
+    const auto place = walk.place(tiling);
+    const std::int64_t first = walk.first_channel(tiling);
+    auto left = static_cast<int>(gemm.out_channels - first) - lane % 4 * 2;
+    const std::int64_t t = kPhased2Classes * (place.unit + 2 * slot);
+    if (t >= gemm.out_length) return;
+    T* to = out + row(place.n, walk.group_of_channels(tiling), first + lane % 4 * 2) + t;
 #pragma unroll
-    for (int j = 0; j < kSums / 4; ++j, left -= 8, to += 6 * form.out_length) {
+    for (int j = 0; j < kSums / 4; ++j, left -= 8, to += 6 * gemm.out_length) {
 #pragma unroll
-      for (int b = 0; b < 2; ++b, to += form.out_length) {
+      for (int b = 0; b < 2; ++b, to += gemm.out_length) {
         if (b < left) write(to, sums[0][4 * j + b], sums[1][4 * j + b], sums[0][4 * j + 2 + b], sums[1][4 * j + 2 + b]);
       }
     }
   }
   __device__ __forceinline__ std::int64_t row(std::int64_t n, std::int64_t g, std::int64_t channel) const {
-    return ((n * form.G + g) * form.out_channels + channel) * form.out_length;
+    return ((n * gemm.G + g) * gemm.out_channels + channel) * gemm.out_length;
   }
   __device__ __forceinline__ static void write(T* to, float a, float b, float c, float d) {
     if constexpr (sizeof(T) == 4) {
@@ -64,33 +64,33 @@ struct PhaseStore {
 
   /// Sums become outputs, but for being rounded.
   template <int kSums>
-  __device__ __forceinline__ void finish_sums(float (&sums)[kPhaseClasses][kSums]) const {
+  __device__ __forceinline__ void finish_sums(float (&sums)[kPhased2Classes][kSums]) const {
 #pragma unroll
     for (int j = 0; j < kSums / 4; ++j) {
 #pragma unroll
       for (int b = 0; b < 2; ++b) {
         const float offset = biases[8 * j + lane % 4 * 2 + b];
 #pragma unroll
-        for (int r = 0; r < kPhaseClasses; ++r) {
+        for (int r = 0; r < kPhased2Classes; ++r) {
 #pragma unroll
           for (int h = 0; h < 2; ++h) sums[r][4 * j + 2 * h + b] = finish.linear(sums[r][4 * j + 2 * h + b], offset);
         }
       }
     }
 #pragma unroll
-    for (int r = 0; r < kPhaseClasses; ++r) finish.template activate<T>(sums[r]);
+    for (int r = 0; r < kPhased2Classes; ++r) finish.template activate<T>(sums[r]);
   }
 };
 
 /// Outputs of a warp that may be wrong, one after the other. Not inlined, and given all by value or as the kernel's parameters:
 /// it is hardly ever called, and may not take registers from those who are.
 template <class T, int kRuns>
-__device__ __noinline__ void compute_phases_again(const TapGemm& form, const PhaseSteps& steps, const Epilogue& epilogue,
-                                                  const WideExact<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
-                                                  PhaseWalk walk, int slot, Suspects<kRuns> suspects) {
+__device__ __noinline__ void recompute_phases(const TapGemm& gemm, const Phased2Tiling& tiling, const Epilogue& epilogue,
+                                              const PreconvertedExact<T>& exact, const T* __restrict__ bias,
+                                              T* __restrict__ out, Phased2Walk walk, int slot, Suspects<kRuns> suspects) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const auto place = walk.place(steps);
-  const std::int64_t g = walk.group_of_channels(steps);
+  const auto place = walk.place(tiling);
+  const std::int64_t g = walk.group_of_channels(tiling);
 #pragma unroll 1
   for (int run = 0; run < kRuns; ++run) {
     std::uint32_t own = suspects.of_run[0];
@@ -102,17 +102,17 @@ __device__ __noinline__ void compute_phases_again(const TapGemm& form, const Pha
       if (lanes == 0) break;
       const int of = __ffs(static_cast<int>(lanes)) - 1, bit = __shfl_sync(0xffffffffU, __ffs(static_cast<int>(own)) - 1, of);
       if (lane == of) own &= own - 1;
-      const int r = run % kPhaseClasses, i = run / kPhaseClasses * 32 + bit;  // class, and which sum of it
-      const std::int64_t channel = walk.first_channel(steps) + i / 4 * 8 + of % 4 * 2 + i % 2;
-      const std::int64_t t = kPhaseClasses * (place.unit + 2 * (slot - lane / 4 + of / 4) + i % 4 / 2) + r;
-      if (channel >= form.out_channels || t >= form.out_length) continue;
-      const std::int64_t a = (r - form.out_origin) % kPhaseClasses, position = (t - form.out_origin - a) / kPhaseClasses;
+      const int r = run % kPhased2Classes, i = run / kPhased2Classes * 32 + bit;  // class, and which sum of it
+      const std::int64_t channel = walk.first_channel(tiling) + i / 4 * 8 + of % 4 * 2 + i % 2;
+      const std::int64_t t = kPhased2Classes * (place.unit + 2 * (slot - lane / 4 + of / 4) + i % 4 / 2) + r;
+      if (channel >= gemm.out_channels || t >= gemm.out_length) continue;
+      const std::int64_t a = (r - gemm.out_origin) % kPhased2Classes, position = (t - gemm.out_origin - a) / kPhased2Classes;
       const float sum =
-          exact_sum(form, exact.problem, true, place.n, g, channel * form.classes + a, position, exact.source, exact.w);
+          exact_sum(gemm, exact.problem, true, place.n, g, channel * gemm.classes + a, position, exact.source, exact.w);
       if (lane != of) continue;
       const auto biased =
-          static_cast<T>(sum + (bias != nullptr ? static_cast<float>(bias[g * form.out_channels + channel]) : 0.0F));
-      out[((place.n * form.G + g) * form.out_channels + channel) * form.out_length + t] =
+          static_cast<T>(sum + (bias != nullptr ? static_cast<float>(bias[g * gemm.out_channels + channel]) : 0.0F));
+      out[((place.n * gemm.G + g) * gemm.out_channels + channel) * gemm.out_length + t] =
           static_cast<T>(epilogue.apply(static_cast<float>(biased)));
     }
   }
@@ -121,174 +121,176 @@ __device__ __noinline__ void compute_phases_again(const TapGemm& form, const Pha
 /// The products of 16 rows, a group: class r's tap j reads elements r + 1 - j of the first and r + 2 - j of the second
 /// position.
 template <class Operand, int kChannels>
-__device__ __forceinline__ void multiply_phases(const PhaseWords& words, std::uint64_t weights,
-                                                float (&sums)[kPhaseClasses][kChannels / 2]) {
+__device__ __forceinline__ void multiply_phased2(const Phased2Words& words, std::uint64_t weights,
+                                                 float (&sums)[kPhased2Classes][kChannels / 2]) {
   using Mma = ptx::WgmmaFromRegisters<Operand::kType, kChannels, false>;
   ptx::wgmma_fence();
 #pragma unroll
-  for (int r = 0; r < kPhaseClasses; ++r) {
+  for (int r = 0; r < kPhased2Classes; ++r) {
 #pragma unroll
-    for (int j = 0; j < kPhaseTaps; ++j) {
-      const auto& a = words.v[r + kPhaseTaps - 1 - j];
-      const auto& b = words.v[r + kPhaseTaps - j];
+    for (int j = 0; j < kPhased2Taps; ++j) {
+      const auto& a = words.v[r + kPhased2Taps - 1 - j];
+      const auto& b = words.v[r + kPhased2Taps - j];
       const std::uint32_t fragment[4] = {a[0], b[0], a[1], b[1]};
-      Mma::multiply(sums[r], fragment, weights + static_cast<std::uint32_t>(r * kPhaseTaps + j) * (2 * kChannels), true);
+      Mma::multiply(sums[r], fragment, weights + static_cast<std::uint32_t>(r * kPhased2Taps + j) * (2 * kChannels), true);
     }
   }
   ptx::wgmma_commit();
 }
 
 template <class Operand, int kChannels>
-__device__ __forceinline__ void consume_phases(const TapGemm& form, const PhaseSteps& steps, const Epilogue& epilogue,
-                                               const PhaseLayout& layout, const unsigned char* ring,
-                                               const WideExact<typename Operand::Source>& exact,
-                                               const typename Operand::Source* __restrict__ bias,
-                                               typename Operand::Source* __restrict__ out, const float* biases,
-                                               const OperandHeader* __restrict__ source_header,
-                                               const OperandHeader* __restrict__ weight_header, int group, int warp, int lane) {
+__device__ __forceinline__ void consume_phased2(const TapGemm& gemm, const Phased2Tiling& tiling, const Epilogue& epilogue,
+                                                const Phased2Layout& layout, const unsigned char* ring,
+                                                const PreconvertedExact<typename Operand::Source>& exact,
+                                                const typename Operand::Source* __restrict__ bias,
+                                                typename Operand::Source* __restrict__ out, const float* biases,
+                                                const OperandHeader* __restrict__ source_header,
+                                                const OperandHeader* __restrict__ weight_header, int group, int warp,
+                                                int lane) {
   using T = typename Operand::Source;
-  constexpr std::uint32_t kDepth = kPhaseClasses * kPhaseTaps * 2 * kChannels;  // in 16 bytes
+  constexpr std::uint32_t kDepth = kPhased2Classes * kPhased2Taps * 2 * kChannels;  // in 16 bytes
   const int exponent = Operand::kScaled ? source_exponent(source_header) : 0, slot = warp * 8 + lane / 4;
   const int of_weights = Operand::kScaled ? scale_exponent(weight_header->largest, kWeightTarget) : 0;
-  const PhaseStore<T> store{form, steps, WideFinish(-exponent - of_weights, epilogue), biases, out, slot, lane};
-  PhaseReader<Operand> reader(steps, exponent, slot, lane);
-  const std::uint32_t weight_faults = weight_header->faults;
+  const Phased2Store<T> store{gemm, tiling, PreconvertedFinish(-exponent - of_weights, epilogue), biases, out, slot, lane};
+  Phased2Reader<Operand> reader(tiling, exponent, slot, lane);
+  const std::uint32_t weight_suspect_count = weight_header->suspect_count;
   const std::uint64_t weights = ptx::operand_descriptor(layout.weights, kChannels * 16);
   ptx::mbarrier_wait(layout.weights_full(), 0);
   Ring at;
 #pragma unroll 1
-  for (PhaseWalk walk(steps, group); walk.more(steps); walk.advance()) {
-    float sums[kPhaseClasses][kChannels / 2] = {};
+  for (Phased2Walk walk(tiling, group); walk.more(tiling); walk.advance()) {
+    float sums[kPhased2Classes][kChannels / 2] = {};
 #pragma unroll
-    for (int r = 0; r < kPhaseClasses; ++r) ptx::settle(sums[r]);
-    PhaseWords even{}, odd{};
+    for (int r = 0; r < kPhased2Classes; ++r) ptx::fence_registers(sums[r]);
+    Phased2Words even{}, odd{};
     reader.begin_tile();
     std::uint64_t own = weights;
     // One group of products is under way while the operands of the next are made.
 #pragma unroll 1
-    for (int left = steps.count; left > 0; --left, own += kPhaseDepths * kDepth) {
-      const unsigned char* stage = ring + at.stage * steps.stage_bytes;
-      typename PhaseReader<Operand>::Raw raw;
+    for (int left = tiling.count; left > 0; --left, own += kPhased2Depths * kDepth) {
+      const unsigned char* stage = ring + at.stage * tiling.stage_bytes;
+      typename Phased2Reader<Operand>::Raw raw;
       ptx::mbarrier_wait(layout.full(at.stage), at.parity);
       reader.load(stage, raw);
       ptx::wgmma_wait<1>();
       even.keep();
       reader.convert(raw, even);
-      multiply_phases<Operand, kChannels>(even, own, sums);
-      reader.load(stage + 16 * PhaseReader<Operand>::kPitch, raw);
+      multiply_phased2<Operand, kChannels>(even, own, sums);
+      reader.load(stage + 16 * Phased2Reader<Operand>::kPitch, raw);
       ptx::wgmma_wait<1>();
       odd.keep();
       reader.convert(raw, odd);
-      multiply_phases<Operand, kChannels>(odd, own + kDepth, sums);
+      multiply_phased2<Operand, kChannels>(odd, own + kDepth, sums);
       // All that was read of the stage is in products that are issued: no read is still under way.
       ptx::mbarrier_arrive(layout.empty(at.stage));
-      at.advance(steps.stages);
+      at.advance(tiling.stages);
     }
     ptx::wgmma_wait<0>();
     even.keep();
     odd.keep();
 #pragma unroll
-    for (int r = 0; r < kPhaseClasses; ++r) ptx::settle(sums[r]);
-    const float unsafe = reader.unsafe_below(static_cast<float>(form.rows * kPhaseTaps), weight_faults);
-    constexpr int kRuns = kPhaseClasses * ((kChannels + 63) / 64);
+    for (int r = 0; r < kPhased2Classes; ++r) ptx::fence_registers(sums[r]);
+    const float unsafe = reader.unsafe_below(static_cast<float>(gemm.rows * kPhased2Taps), weight_suspect_count);
+    constexpr int kRuns = kPhased2Classes * ((kChannels + 63) / 64);
     Suspects<kRuns> suspects;
     if (unsafe > 0) {
 #pragma unroll
-      for (int r = 0; r < kPhaseClasses; ++r) {
+      for (int r = 0; r < kPhased2Classes; ++r) {
 #pragma unroll
         for (int i = 0; i < kChannels / 2; ++i)
-          suspects.of_run[i / 32 * kPhaseClasses + r] |= !(fabsf(sums[r][i]) >= unsafe) ? 1U << i % 32 : 0U;
+          suspects.of_run[i / 32 * kPhased2Classes + r] |= !(fabsf(sums[r][i]) >= unsafe) ? 1U << i % 32 : 0U;
       }
     }
     store.finish_sums(sums);
     store.store(walk, sums);
-    if (unsafe > 0) compute_phases_again(form, steps, epilogue, exact, bias, out, walk, slot, suspects);
+    if (unsafe > 0) recompute_phases(gemm, tiling, epilogue, exact, bias, out, walk, slot, suspects);
   }
 }
 
 template <class Operand, int kChannels>
-__global__ void __launch_bounds__(kPhaseThreads, 1)
-    phases_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ PhaseSteps steps,
-                  const __grid_constant__ Epilogue epilogue, const typename Operand::Source* __restrict__ source,
-                  const typename Operand::Source* __restrict__ bias, typename Operand::Source* __restrict__ out,
-                  const OperandHeader* __restrict__ source_header, const OperandHeader* __restrict__ weight_header,
-                  const __grid_constant__ WideExact<typename Operand::Source> exact) {
+__global__ void __launch_bounds__(kPhased2Threads, 1)
+    phased_stride2_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ Phased2Tiling tiling,
+                          const __grid_constant__ Epilogue epilogue, const typename Operand::Source* __restrict__ source,
+                          const typename Operand::Source* __restrict__ bias, typename Operand::Source* __restrict__ out,
+                          const OperandHeader* __restrict__ source_header, const OperandHeader* __restrict__ weight_header,
+                          const __grid_constant__ PreconvertedExact<typename Operand::Source> exact) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(16) unsigned char raw[];
   const std::uint32_t base = ptx::shared_address(raw);
   // Through a shuffle the compiler knows them to be the same in a warp; else it serialises the wgmmas.
   const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
-  const int lane = static_cast<int>(threadIdx.x) % 32, consumer = group == kPhaseGroups ? warp / 2 : group;
-  const PhaseLayout layout(base, steps, consumer);
-  if (group < kPhaseGroups && warp == 0 && lane == 0) {
-    for (int stage = 0; stage < steps.stages; ++stage) {
-      ptx::mbarrier_init(layout.full(stage), kPhaseCopiers);
+  const int lane = static_cast<int>(threadIdx.x) % 32, consumer = group == kPhased2Groups ? warp / 2 : group;
+  const Phased2Layout layout(base, tiling, consumer);
+  if (group < kPhased2Groups && warp == 0 && lane == 0) {
+    for (int stage = 0; stage < tiling.stages; ++stage) {
+      ptx::mbarrier_init(layout.full(stage), kPhased2Copiers);
       ptx::mbarrier_init(layout.empty(stage), 128);  // each reader for itself
     }
     if (group == 0) ptx::mbarrier_init(layout.weights_full(), 1);
     ptx::fence_mbarrier_init();
   }
   float* biases = reinterpret_cast<float*>(raw + (layout.bias - base));
-  const PhaseWalk walk(steps, 0);
+  const Phased2Walk walk(tiling, 0);
   if (threadIdx.x < kChannels) {
-    const std::int64_t channel = walk.first_channel(steps) + threadIdx.x;
-    const bool exists = bias != nullptr && channel < form.out_channels;
-    biases[threadIdx.x] = exists ? static_cast<float>(bias[walk.group_of_channels(steps) * form.out_channels + channel]) : 0.0F;
+    const std::int64_t channel = walk.first_channel(tiling) + threadIdx.x;
+    const bool exists = bias != nullptr && channel < gemm.out_channels;
+    biases[threadIdx.x] =
+        exists ? static_cast<float>(bias[walk.group_of_channels(tiling) * gemm.out_channels + channel]) : 0.0F;
   }
   __syncthreads();
-  if (group == kPhaseGroups) {
+  if (group == kPhased2Groups) {
     ptx::registers_down<40>();
     if (warp == 0 && lane == 0) {
-      const auto total = static_cast<std::uint32_t>(steps.weight_bytes);
+      const auto total = static_cast<std::uint32_t>(tiling.weight_bytes);
       const auto* from =
           reinterpret_cast<const unsigned char*>(weight_header + 1) + static_cast<std::int64_t>(walk.weight_tile) * total;
       ptx::mbarrier_arrive_expect(layout.weights_full(), total);
       for (std::uint32_t at = 0; at < total; at += 16384)
         ptx::bulk_copy(layout.weights + at, from + at, min(16384U, total - at), layout.weights_full());
     }
-    copy_phases(form, steps, layout, source, consumer, warp % 2 * 32 + lane);
+    copy_phased2(gemm, tiling, layout, source, consumer, warp % 2 * 32 + lane);
     return;
   }
   ptx::registers_up<232>();
   wait_for_grid_before();  // of the source's scale
-  consume_phases<Operand, kChannels>(form, steps, epilogue, layout, raw + (layout.ring - base), exact, bias, out, biases,
-                                     source_header, weight_header, group, warp, lane);
+  consume_phased2<Operand, kChannels>(gemm, tiling, epilogue, layout, raw + (layout.ring - base), exact, bias, out, biases,
+                                      source_header, weight_header, group, warp, lane);
 #endif
 }
 
 /// packed[weight tile][step][16 rows][class][tap][8 rows][channel][8 of 16 rows]: row 4*(2*h + e) + q of 16 lies at 8*h + 2*q +
-/// e, where PhaseReader puts it. Zero where there is no weight.
+/// e, where Phased2Reader puts it. Zero where there is no weight.
 template <class Operand>
 __global__ void __launch_bounds__(kLargestThreads)
-    phases_pack_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ PhaseSteps steps,
-                       const __grid_constant__ ConvProblem problem, const typename Operand::Source* __restrict__ w,
-                       OperandHeader* __restrict__ header, uint4* __restrict__ packed) {
+    phased_stride2_pack_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ Phased2Tiling tiling,
+                               const __grid_constant__ ConvProblem problem, const typename Operand::Source* __restrict__ w,
+                               OperandHeader* __restrict__ header, uint4* __restrict__ packed) {
   using T = typename Operand::Source;
   const std::int64_t index = blockIdx.x * static_cast<std::int64_t>(kLargestThreads) + threadIdx.x;
-  if (index >= steps.packed_bytes / 16) return;
+  if (index >= tiling.packed_bytes / 16) return;
   std::int64_t rest = index;
   const auto take = [&rest](std::int64_t size) {
     const std::int64_t digit = rest % size;
     rest /= size;
     return digit;
   };
-  const std::int64_t own = take(steps.channels), h = take(2), j = take(kPhaseTaps), r = take(kPhaseClasses);
-  const std::int64_t row0 = take(steps.count * kPhaseDepths) * 16, tile = rest;
-  const std::int64_t tiles = steps.weight_tiles / form.G, g = tile / tiles, channel = tile % tiles * steps.channels + own;
-  const std::int64_t k = (r + problem.P_l) % kPhaseClasses + j * kPhaseClasses;
+  const std::int64_t own = take(tiling.channels), h = take(2), j = take(kPhased2Taps), r = take(kPhased2Classes);
+  const std::int64_t row0 = take(tiling.count * kPhased2Depths) * 16, tile = rest;
+  const std::int64_t tiles = tiling.weight_tiles / gemm.G, g = tile / tiles, channel = tile % tiles * tiling.channels + own;
+  const std::int64_t k = (r + problem.P_l) % kPhased2Classes + j * kPhased2Classes;
   const int exponent = Operand::kScaled ? scale_exponent(header->largest, kWeightTarget) : 0;
-  T values[kWideRows];
+  T values[kPreconvertedRows];
 #pragma unroll
-  for (int i = 0; i < kWideRows; ++i) {
+  for (int i = 0; i < kPreconvertedRows; ++i) {
     const std::int64_t row = row0 + 4 * (2 * h + i % 2) + i / 2;
-    const bool exists = row < form.rows && channel < form.out_channels;
-    values[i] = exists ? w[((g * form.rows + row) * form.out_channels + channel) * problem.K + k] : T(0.0F);
+    const bool exists = row < gemm.rows && channel < gemm.out_channels;
+    values[i] = exists ? w[((g * gemm.rows + row) * gemm.out_channels + channel) * problem.K + k] : T(0.0F);
   }
   uint4 parts[Operand::kParts];
-  const std::uint32_t faults = make_operand<Operand>(values, power_of_two(exponent), SplitRange(exponent), parts);
+  const std::uint32_t suspect_count = make_operand<Operand>(values, power_of_two(exponent), SplitRange(exponent), parts);
   packed[index] = parts[0];
-  if (faults != 0) add_faults(&header->faults, faults);
+  if (suspect_count != 0) add_suspect_count(&header->suspect_count, suspect_count);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -8,7 +8,7 @@ namespace polyphase::cuda::tensor_core {
 namespace {
 
 template <class Operand>
-void pack(const ConvProblem& problem, const PhaseSteps& steps, const void* w, void* packed, cudaStream_t stream) {
+void pack(const ConvProblem& problem, const Phased2Tiling& tiling, const void* w, void* packed, cudaStream_t stream) {
   using T = typename Operand::Source;
   auto* header = static_cast<OperandHeader*>(packed);
   const auto* weights = static_cast<const T*>(w);
@@ -16,66 +16,68 @@ void pack(const ConvProblem& problem, const PhaseSteps& steps, const void* w, vo
   if constexpr (Operand::kScaled) {
     const std::int64_t count = problem.C_in * (problem.C_out / problem.G) * problem.K;
     largest_kernel<<<static_cast<unsigned>(largest_blocks(count)), kLargestThreads, 0, stream>>>(weights, count, header);
-    check_launch("conv tensor_core: phases, largest weight");
+    check_launch("conv tensor_core: phased_stride2, largest weight");
   }
-  const std::int64_t blocks = (steps.packed_bytes / 16 + kLargestThreads - 1) / kLargestThreads;
-  phases_pack_kernel<Operand><<<static_cast<unsigned>(blocks), kLargestThreads, 0, stream>>>(
-      make_tap_gemm(problem, ConvDirection::forward), steps, problem, weights, header, reinterpret_cast<uint4*>(header + 1));
-  check_launch("conv tensor_core: phases, weights");
+  const std::int64_t blocks = (tiling.packed_bytes / 16 + kLargestThreads - 1) / kLargestThreads;
+  phased_stride2_pack_kernel<Operand><<<static_cast<unsigned>(blocks), kLargestThreads, 0, stream>>>(
+      make_tap_gemm(problem, ConvDirection::forward), tiling, problem, weights, header, reinterpret_cast<uint4*>(header + 1));
+  check_launch("conv tensor_core: phased_stride2, weights");
 }
 
 /// All that pack's result depends on but the weights.
-FormKey key_of(const ConvProblem& problem, const PhaseSteps& steps) {
-  constexpr std::int64_t kPhasesForm = -2;  // no ConvDirection, which the wide form's keys have here
+PackingKey key_of(const ConvProblem& problem, const Phased2Tiling& tiling) {
+  constexpr std::int64_t kPhased2Packing = -2;  // no ConvDirection, which the preconverted kernel has here
   return {static_cast<std::int64_t>(Algorithm::tensor_core),
-          kPhasesForm,
+          kPhased2Packing,
           static_cast<std::int64_t>(problem.dtype),
           problem.C_in,
           problem.C_out,
           problem.G,
-          problem.P_l % kPhaseClasses,
-          steps.channels};
+          problem.P_l % kPhased2Classes,
+          tiling.channels};
 }
 
 template <class Operand, int kChannels>
-void launch(const Gather& call, const PhaseSteps& steps) {
+void launch(const Gather& call, const Phased2Tiling& tiling) {
   using T = typename Operand::Source;
   const ConvProblem problem = call.problem;
-  const TapGemm& form = call.form;
+  const TapGemm& gemm = call.gemm;
   const auto packed = call.weights.packed(
-      key_of(problem, steps), sizeof(OperandHeader) + static_cast<std::size_t>(steps.packed_bytes), call.device, call.stream,
-      [problem, steps](const void* w, void* to, cudaStream_t on) { pack<Operand>(problem, steps, w, to, on); });
+      key_of(problem, tiling), sizeof(OperandHeader) + static_cast<std::size_t>(tiling.packed_bytes), call.device, call.stream,
+      [problem, tiling](const void* w, void* to, cudaStream_t on) { pack<Operand>(problem, tiling, w, to, on); });
   const auto* weights = packed->template as<OperandHeader>();
   const auto* source = static_cast<const T*>(call.source);
   const Sampled<Operand> sampled(call);
-  const WideExact<T> exact{problem, true, source, static_cast<const T*>(call.weights.data()), nullptr, sampled.header()};
-  sampled.launch(phases_kernel<Operand, kChannels>, steps.grid, kPhaseThreads, steps.shared_bytes, form, steps, call.epilogue,
-                 source, static_cast<const T*>(call.bias), static_cast<T*>(call.out), sampled.header(), weights, exact);
-  check_launch("conv tensor_core: phases");
+  const PreconvertedExact<T> exact{problem,         true, source, static_cast<const T*>(call.weights.data()), nullptr,
+                                   sampled.header()};
+  sampled.launch(phased_stride2_kernel<Operand, kChannels>, tiling.grid, kPhased2Threads, tiling.shared_bytes, gemm, tiling,
+                 call.epilogue, source, static_cast<const T*>(call.bias), static_cast<T*>(call.out), sampled.header(), weights,
+                 exact);
+  check_launch("conv tensor_core: phased_stride2");
 }
 
 template <class Operand>
 void gather_as(const Gather& call) {
   const DeviceProperties& gpu = properties(call.device);
-  const PhaseSteps steps = best_phase_steps(call.problem, gpu.sm_count, gpu.shared_bytes_per_block);
-  switch (steps.channels) {
+  const Phased2Tiling tiling = best_phased2_tiling(call.problem, gpu.sm_count, gpu.shared_bytes_per_block);
+  switch (tiling.channels) {
     case 32:
-      return launch<Operand, 32>(call, steps);
+      return launch<Operand, 32>(call, tiling);
     case 64:
-      return launch<Operand, 64>(call, steps);
+      return launch<Operand, 64>(call, tiling);
     case 96:
-      return launch<Operand, 96>(call, steps);
+      return launch<Operand, 96>(call, tiling);
     default:
-      return launch<Operand, 128>(call, steps);
+      return launch<Operand, 128>(call, tiling);
   }
 }
 
 }  // namespace
 
-void phases_gather(const Gather& call) {
-  if (call.problem.dtype == DType::f16) return gather_as<WideHalf>(call);
-  if (call.problem.dtype == DType::bf16) return gather_as<WideBrain>(call);
-  return gather_as<WideScaled>(call);
+void phased_stride2_gather(const Gather& call) {
+  if (call.problem.dtype == DType::f16) return gather_as<TensorF16>(call);
+  if (call.problem.dtype == DType::bf16) return gather_as<TensorBf16>(call);
+  return gather_as<TensorScaled>(call);
 }
 
 }  // namespace polyphase::cuda::tensor_core

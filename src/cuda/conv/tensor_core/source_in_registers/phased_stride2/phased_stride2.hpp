@@ -6,8 +6,8 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// gather() of tensor_core.hpp for a problem that best_phase_steps() cuts: forward, stride 2, kernel size 4, of 16-bit types or
-/// f32 as Precision::tf32, rows of whole vectors of 16 bytes. `source` and `out` lie at multiples of 16 bytes.
-void phases_gather(const Gather& call);
+/// gather() of tensor_core.hpp for a problem that best_phased2_tiling() cuts: forward, stride 2, kernel size 4, of 16-bit types
+/// or f32 as Precision::tf32, rows of whole vectors of 16 bytes. `source` and `out` lie at multiples of 16 bytes.
+void phased_stride2_gather(const Gather& call);
 
 }  // namespace polyphase::cuda::tensor_core

@@ -13,20 +13,20 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kPhaseCopiers = 64;  // threads that copy for a consumer
-inline constexpr int kPhaseElements = 4;  // of a row, that the two positions of a thread need
+inline constexpr int kPhased2Copiers = 64;  // threads that copy for a consumer
+inline constexpr int kPhased2Elements = 4;  // of a row, that the two positions of a thread need
 
 /// Shared memory of a block: the weights of its channels, of each consumer its ring, the channels' biases, barriers.
-struct PhaseLayout {
+struct Phased2Layout {
   std::uint32_t weights, ring, bias, barriers, own;
-  __device__ PhaseLayout(std::uint32_t base, const PhaseSteps& steps, int group) {
-    const auto ring_bytes = static_cast<std::uint32_t>(steps.stages * steps.stage_bytes);
+  __device__ Phased2Layout(std::uint32_t base, const Phased2Tiling& tiling, int group) {
+    const auto ring_bytes = static_cast<std::uint32_t>(tiling.stages * tiling.stage_bytes);
     weights = base;
-    const std::uint32_t rings = weights + static_cast<std::uint32_t>(steps.weight_bytes);
+    const std::uint32_t rings = weights + static_cast<std::uint32_t>(tiling.weight_bytes);
     ring = rings + static_cast<std::uint32_t>(group) * ring_bytes;
-    bias = rings + kPhaseGroups * ring_bytes;
-    barriers = bias + static_cast<std::uint32_t>(steps.channels) * 4;
-    own = barriers + 16 + static_cast<std::uint32_t>(group) * (kPhaseStagesMost * 16);
+    bias = rings + kPhased2Groups * ring_bytes;
+    barriers = bias + static_cast<std::uint32_t>(tiling.channels) * 4;
+    own = barriers + 16 + static_cast<std::uint32_t>(group) * (kPhased2StagesMost * 16);
   }
   __device__ __forceinline__ std::uint32_t weights_full() const { return barriers; }
   __device__ __forceinline__ std::uint32_t full(int stage) const { return own + static_cast<std::uint32_t>(stage) * 16; }
@@ -34,82 +34,83 @@ struct PhaseLayout {
 };
 
 /// The tiles of a consumer, one after another.
-struct PhaseWalk {
+struct Phased2Walk {
   std::uint32_t weight_tile, tile, step;
-  __device__ __forceinline__ PhaseWalk(const PhaseSteps& steps, int group) {
-    const std::uint32_t copy = steps.by_weight_tiles.divide(blockIdx.x);
-    weight_tile = blockIdx.x - copy * steps.by_weight_tiles.divisor;
-    tile = copy * kPhaseGroups + static_cast<std::uint32_t>(group);
-    step = steps.by_weight_tiles.divide(gridDim.x) * kPhaseGroups;
+  __device__ __forceinline__ Phased2Walk(const Phased2Tiling& tiling, int group) {
+    const std::uint32_t copy = tiling.by_weight_tiles.divide(blockIdx.x);
+    weight_tile = blockIdx.x - copy * tiling.by_weight_tiles.divisor;
+    tile = copy * kPhased2Groups + static_cast<std::uint32_t>(group);
+    step = tiling.by_weight_tiles.divide(gridDim.x) * kPhased2Groups;
   }
-  __device__ __forceinline__ bool more(const PhaseSteps& steps) const { return tile < steps.tiles; }
+  __device__ __forceinline__ bool more(const Phased2Tiling& tiling) const { return tile < tiling.tiles; }
   __device__ __forceinline__ void advance() { tile += step; }
-  __device__ __forceinline__ std::uint32_t group_of_channels(const PhaseSteps& steps) const {
-    return steps.by_channel_tiles.divide(weight_tile);
+  __device__ __forceinline__ std::uint32_t group_of_channels(const Phased2Tiling& tiling) const {
+    return tiling.by_channel_tiles.divide(weight_tile);
   }
   /// Of its group.
-  __device__ __forceinline__ std::int64_t first_channel(const PhaseSteps& steps) const {
-    return static_cast<std::int64_t>(weight_tile - group_of_channels(steps) * steps.by_channel_tiles.divisor) * steps.channels;
+  __device__ __forceinline__ std::int64_t first_channel(const Phased2Tiling& tiling) const {
+    return static_cast<std::int64_t>(weight_tile - group_of_channels(tiling) * tiling.by_channel_tiles.divisor) *
+           tiling.channels;
   }
   struct Place {
     std::int64_t n, unit;
   };
-  __device__ __forceinline__ Place place(const PhaseSteps& steps) const {
-    const std::uint32_t n = steps.by_tiles_of_row.divide(tile);
-    return {n, static_cast<std::int64_t>(tile - n * steps.by_tiles_of_row.divisor) * kPhasePositions};
+  __device__ __forceinline__ Place place(const Phased2Tiling& tiling) const {
+    const std::uint32_t n = tiling.by_tiles_of_row.divide(tile);
+    return {n, static_cast<std::int64_t>(tile - n * tiling.by_tiles_of_row.divisor) * kPhased2Positions};
   }
 };
 
 /// All steps of all tiles of a consumer; what lies outside the rows is zero.
 template <class T>
-__device__ __forceinline__ void copy_phases(const TapGemm& form, const PhaseSteps& steps, const PhaseLayout& layout,
-                                            const T* __restrict__ source, int group, int thread) {
-  constexpr int kBytes = static_cast<int>(sizeof(T)), kVectors = phase_vectors(kBytes);
-  constexpr int kItems = kPhaseRows * kVectors / kPhaseCopiers;
-  static_assert(kPhaseRows * kVectors % kPhaseCopiers == 0, "each thread copies as many vectors as the others");
-  const std::int64_t row_bytes = form.source_length * kBytes;
+__device__ __forceinline__ void copy_phased2(const TapGemm& gemm, const Phased2Tiling& tiling, const Phased2Layout& layout,
+                                             const T* __restrict__ source, int group, int thread) {
+  constexpr int kBytes = static_cast<int>(sizeof(T)), kVectors = phased2_vectors(kBytes);
+  constexpr int kItems = kPhased2Rows * kVectors / kPhased2Copiers;
+  static_assert(kPhased2Rows * kVectors % kPhased2Copiers == 0, "each thread copies as many vectors as the others");
+  const std::int64_t row_bytes = gemm.source_length * kBytes;
   Ring ring;
-  for (PhaseWalk walk(steps, group); walk.more(steps); walk.advance()) {
-    const auto place = walk.place(steps);
-    const std::int64_t first = place.unit + steps.first;
+  for (Phased2Walk walk(tiling, group); walk.more(tiling); walk.advance()) {
+    const auto place = walk.place(tiling);
+    const std::int64_t first = place.unit + tiling.first;
     const auto* from = reinterpret_cast<const unsigned char*>(source) +
-                       (place.n * form.G + walk.group_of_channels(steps)) * form.rows * row_bytes + first * kBytes;
-    auto rows = static_cast<int>(form.rows);
-    const bool inside = first >= 0 && first + kVectors * 16 / kBytes <= form.source_length;
-    for (int step = 0; step < steps.count; ++step, rows -= kPhaseRows, from += kPhaseRows * row_bytes) {
-      const std::uint32_t to = layout.ring + static_cast<std::uint32_t>(ring.stage * steps.stage_bytes);
+                       (place.n * gemm.G + walk.group_of_channels(tiling)) * gemm.rows * row_bytes + first * kBytes;
+    auto rows = static_cast<int>(gemm.rows);
+    const bool inside = first >= 0 && first + kVectors * 16 / kBytes <= gemm.source_length;
+    for (int step = 0; step < tiling.count; ++step, rows -= kPhased2Rows, from += kPhased2Rows * row_bytes) {
+      const std::uint32_t to = layout.ring + static_cast<std::uint32_t>(ring.stage * tiling.stage_bytes);
       ptx::mbarrier_wait(layout.empty(ring.stage), ring.parity ^ 1);
 #pragma unroll 3
       for (int i = 0; i < kItems; ++i) {
-        const int item = thread + i * kPhaseCopiers, row = item / kVectors, vector = item - row * kVectors;
+        const int item = thread + i * kPhased2Copiers, row = item / kVectors, vector = item - row * kVectors;
         const std::int64_t e = first + vector * (16 / kBytes);
-        const bool exists = (inside || (e >= 0 && e < form.source_length)) && row < rows;
+        const bool exists = (inside || (e >= 0 && e < gemm.source_length)) && row < rows;
         const void* own = exists ? static_cast<const void*>(from + row * row_bytes + vector * 16) : source;
         ptx::copy_vector_or_zero(to + static_cast<std::uint32_t>(item * 16), own, exists);
       }
       ptx::copy_arrive(layout.full(ring.stage));
-      ring.advance(steps.stages);
+      ring.advance(tiling.stages);
     }
   }
 }
 
 /// The elements of a thread's positions of 16 rows as wgmma takes them, in pairs of rows. A row's element 0 is an odd one.
-struct PhaseWords {
-  std::uint32_t v[kPhaseElements][2];
+struct Phased2Words {
+  std::uint32_t v[kPhased2Elements][2];
   /// Until here they are where wgmma reads them.
   __device__ __forceinline__ void keep() {
 #pragma unroll
-    for (int i = 0; i < kPhaseElements; ++i) ptx::keep(v[i]);
+    for (int i = 0; i < kPhased2Elements; ++i) ptx::opaque(v[i]);
   }
 };
 
 /// Reads, of 16 rows, rows q, q + 4, q + 8 and q + 12: those lie in different banks. Packed weights have the same order.
 template <class Operand>
-struct PhaseReader {
+struct Phased2Reader {
   using T = typename Operand::Source;
-  static constexpr int kPitch = phase_vectors(static_cast<int>(sizeof(T))) * 16;
+  static constexpr int kPitch = phased2_vectors(static_cast<int>(sizeof(T))) * 16;
   struct Raw {
-    std::uint32_t v[sizeof(T) == 2 ? 3 : kPhaseElements][4];
+    std::uint32_t v[sizeof(T) == 2 ? 3 : kPhased2Elements][4];
   };
   int at;  // bytes from 16 rows of a stage to this thread's first pair
   float scale;
@@ -117,8 +118,8 @@ struct PhaseReader {
   __half2 most, fewest;
   std::uint32_t small;  // how many were too small
 
-  __device__ __forceinline__ PhaseReader(const PhaseSteps& steps, int exponent, int slot, int lane)
-      : at(lane % 4 * kPitch + (2 * slot + steps.lead - 1) * static_cast<int>(sizeof(T))),
+  __device__ __forceinline__ Phased2Reader(const Phased2Tiling& tiling, int exponent, int slot, int lane)
+      : at(lane % 4 * kPitch + (2 * slot + tiling.lead - 1) * static_cast<int>(sizeof(T))),
         scale(power_of_two(exponent)),
         tiny(2 * SplitRange(exponent).least - 1) {}
 
@@ -145,11 +146,11 @@ struct PhaseReader {
     }
   }
 
-  __device__ __forceinline__ void convert(const Raw& raw, PhaseWords& to) {
+  __device__ __forceinline__ void convert(const Raw& raw, Phased2Words& to) {
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
 #pragma unroll
-      for (int i = 0; i < kPhaseElements; ++i) {
+      for (int i = 0; i < kPhased2Elements; ++i) {
         if constexpr (sizeof(T) == 2) {
           to.v[i][k] = __byte_perm(raw.v[(i + 1) / 2][2 * k], raw.v[(i + 1) / 2][2 * k + 1], i % 2 == 0 ? 0x7632 : 0x5410);
         } else {
@@ -170,7 +171,7 @@ struct PhaseReader {
     if (few.x >= kLeastNormalHalf && few.y >= kLeastNormalHalf) return;
     fewest = __half2half2(__float2half(kLargestHalf));
 #pragma unroll
-    for (int i = 0; i < kPhaseElements; ++i) {
+    for (int i = 0; i < kPhased2Elements; ++i) {
 #pragma unroll
       for (int j = 0; j < 4; ++j) small += 2 * raw.v[i][j] - 1 < tiny ? 1U : 0U;
     }
@@ -178,10 +179,10 @@ struct PhaseReader {
 
   /// Sums at least this large are right whatever the tile's numbers, scaled to halves, have lost: each that is too small counts
   /// in a sum once, as do such weights. For whole warps, whose sums depend on what they have read themselves.
-  __device__ __forceinline__ float unsafe_below(float products, std::uint32_t weight_faults) const {
-    const std::uint32_t of_weights = weight_faults & ~kNever;
+  __device__ __forceinline__ float unsafe_below(float products, std::uint32_t weight_suspect_count) const {
+    const std::uint32_t of_weights = weight_suspect_count & ~kNever;
     std::uint32_t own = 0;
-    bool never = (weight_faults & kNever) != 0;
+    bool never = (weight_suspect_count & kNever) != 0;
     if constexpr (Operand::kScaled) {
       const float2 largest = __half22float2(most);
       never = never || !(largest.x <= kLargestHalf && largest.y <= kLargestHalf);

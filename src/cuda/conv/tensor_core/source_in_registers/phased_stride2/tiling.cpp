@@ -13,51 +13,51 @@ constexpr std::int64_t kMostTiles = 0x40000000;  // of what is divided by FastDi
 std::int64_t pieces(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
 std::int64_t floor_to(std::int64_t a, std::int64_t b) { return (a >= 0 ? a / b : -((-a + b - 1) / b)) * b; }
 
-bool is_for_phases(const ConvProblem& problem, std::int64_t element_bytes) {
-  if (problem.S != kPhaseClasses || problem.K != kPhaseClasses * kPhaseTaps || problem.D != 1) return false;
+bool is_for_phased2(const ConvProblem& problem, std::int64_t element_bytes) {
+  if (problem.S != kPhased2Classes || problem.K != kPhased2Classes * kPhased2Taps || problem.D != 1) return false;
   if (problem.P_l % 4 != 1 || problem.N == 0 || problem.L_in > kLongest || problem.L_out > kLongest) return false;
   return problem.L_in * element_bytes % 16 == 0 && problem.L_out * element_bytes % 16 == 0;
 }
 
 }  // namespace
 
-PhaseSteps make_phase_steps(const ConvProblem& problem, int channels, int sm_count, int shared_limit) {
+Phased2Tiling make_phased2_tiling(const ConvProblem& problem, int channels, int sm_count, int shared_limit) {
   const auto element_bytes = static_cast<int>(size_of(problem.dtype));
-  if (!is_for_phases(problem, element_bytes)) return {};
-  PhaseSteps steps{};
-  steps.channels = channels;
+  if (!is_for_phased2(problem, element_bytes)) return {};
+  Phased2Tiling tiling{};
+  tiling.channels = channels;
   const std::int64_t rows = problem.C_in / problem.G, out = problem.C_out / problem.G;
-  steps.weight_tiles = problem.G * pieces(out, channels);
-  steps.count = static_cast<int>(std::min<std::int64_t>(pieces(rows, kPhaseRows), 1 << 16));
-  const std::int64_t weight_bytes = std::int64_t{steps.count} * kPhaseRows * kPhaseClasses * kPhaseTaps * channels * 2;
-  steps.stage_bytes = kPhaseRows * phase_vectors(element_bytes) * 16;
-  const std::int64_t left = shared_limit - kPhaseBarrierBytes - channels * 4 - weight_bytes;
-  if (left < std::int64_t{2} * kPhaseGroups * steps.stage_bytes || steps.weight_tiles > sm_count) return {};
-  steps.weight_bytes = static_cast<int>(weight_bytes);
-  steps.packed_bytes = steps.weight_tiles * weight_bytes;
-  steps.stages = static_cast<int>(std::min<std::int64_t>(kPhaseStagesMost, left / kPhaseGroups / steps.stage_bytes));
-  steps.shared_bytes = shared_limit - static_cast<int>(left) + kPhaseGroups * steps.stages * steps.stage_bytes;
-  const std::int64_t vector = 16 / element_bytes, first = problem.P_l / kPhaseClasses - (kPhaseTaps - 1);
-  steps.first = static_cast<int>(floor_to(first, vector));
-  steps.lead = static_cast<int>(first) - steps.first;
-  steps.units = pieces(problem.L_out, kPhaseClasses);
-  const std::int64_t tiles_of_row = pieces(steps.units, kPhasePositions);
-  steps.tiles = problem.N * tiles_of_row;
-  if (steps.tiles >= kMostTiles) return {};
-  const std::int64_t copies = std::min(sm_count / steps.weight_tiles, pieces(steps.tiles, kPhaseGroups));
-  steps.grid = static_cast<unsigned>(copies * steps.weight_tiles);
-  steps.by_tiles_of_row = FastDivide(static_cast<std::uint32_t>(tiles_of_row));
-  steps.by_weight_tiles = FastDivide(static_cast<std::uint32_t>(steps.weight_tiles));
-  steps.by_channel_tiles = FastDivide(static_cast<std::uint32_t>(steps.weight_tiles / problem.G));
-  return steps;
+  tiling.weight_tiles = problem.G * pieces(out, channels);
+  tiling.count = static_cast<int>(std::min<std::int64_t>(pieces(rows, kPhased2Rows), 1 << 16));
+  const std::int64_t weight_bytes = std::int64_t{tiling.count} * kPhased2Rows * kPhased2Classes * kPhased2Taps * channels * 2;
+  tiling.stage_bytes = kPhased2Rows * phased2_vectors(element_bytes) * 16;
+  const std::int64_t left = shared_limit - kPhased2BarrierBytes - channels * 4 - weight_bytes;
+  if (left < std::int64_t{2} * kPhased2Groups * tiling.stage_bytes || tiling.weight_tiles > sm_count) return {};
+  tiling.weight_bytes = static_cast<int>(weight_bytes);
+  tiling.packed_bytes = tiling.weight_tiles * weight_bytes;
+  tiling.stages = static_cast<int>(std::min<std::int64_t>(kPhased2StagesMost, left / kPhased2Groups / tiling.stage_bytes));
+  tiling.shared_bytes = shared_limit - static_cast<int>(left) + kPhased2Groups * tiling.stages * tiling.stage_bytes;
+  const std::int64_t vector = 16 / element_bytes, first = problem.P_l / kPhased2Classes - (kPhased2Taps - 1);
+  tiling.first = static_cast<int>(floor_to(first, vector));
+  tiling.lead = static_cast<int>(first) - tiling.first;
+  tiling.units = pieces(problem.L_out, kPhased2Classes);
+  const std::int64_t tiles_of_row = pieces(tiling.units, kPhased2Positions);
+  tiling.tiles = problem.N * tiles_of_row;
+  if (tiling.tiles >= kMostTiles) return {};
+  const std::int64_t copies = std::min(sm_count / tiling.weight_tiles, pieces(tiling.tiles, kPhased2Groups));
+  tiling.grid = static_cast<unsigned>(copies * tiling.weight_tiles);
+  tiling.by_tiles_of_row = FastDivide(static_cast<std::uint32_t>(tiles_of_row));
+  tiling.by_weight_tiles = FastDivide(static_cast<std::uint32_t>(tiling.weight_tiles));
+  tiling.by_channel_tiles = FastDivide(static_cast<std::uint32_t>(tiling.weight_tiles / problem.G));
+  return tiling;
 }
 
-PhaseSteps best_phase_steps(const ConvProblem& problem, int sm_count, int shared_limit) {
-  PhaseSteps best{};
-  if (problem.C_in / problem.G < kLeastRows || problem.L_out / kPhaseClasses < kLeastUnits) return best;
+Phased2Tiling best_phased2_tiling(const ConvProblem& problem, int sm_count, int shared_limit) {
+  Phased2Tiling best{};
+  if (problem.C_in / problem.G < kLeastRows || problem.L_out / kPhased2Classes < kLeastUnits) return best;
   for (const int channels : kChannelTiles) {
-    const PhaseSteps steps = make_phase_steps(problem, channels, sm_count, shared_limit);
-    if (steps.count != 0 && (best.count == 0 || steps.weight_tiles < best.weight_tiles)) best = steps;
+    const Phased2Tiling tiling = make_phased2_tiling(problem, channels, sm_count, shared_limit);
+    if (tiling.count != 0 && (best.count == 0 || tiling.weight_tiles < best.weight_tiles)) best = tiling;
   }
   return best;
 }

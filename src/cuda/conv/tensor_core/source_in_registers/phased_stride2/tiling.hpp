@@ -8,18 +8,18 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kPhaseGroups = 2;      // consumer warpgroups of a block
-inline constexpr int kPhasePositions = 64;  // of a tile, which is a warpgroup's
-inline constexpr int kPhaseRows = 32;       // of a step
-inline constexpr int kPhaseDepths = 2;      // products of 16 rows in a step
-inline constexpr int kPhaseClasses = 2, kPhaseTaps = 2;
-inline constexpr int kPhaseBarrierBytes = 384;
-inline constexpr int kPhaseStagesMost = 10;
+inline constexpr int kPhased2Groups = 2;      // consumer warpgroups of a block
+inline constexpr int kPhased2Positions = 64;  // of a tile, which is a warpgroup's
+inline constexpr int kPhased2Rows = 32;       // of a step
+inline constexpr int kPhased2Depths = 2;      // products of 16 rows in a step
+inline constexpr int kPhased2Classes = 2, kPhased2Taps = 2;
+inline constexpr int kPhased2BarrierBytes = 384;
+inline constexpr int kPhased2StagesMost = 10;
 
 /// Vectors of 16 bytes of a row that a tile reads: its positions, and what lies around them.
-[[nodiscard]] constexpr int phase_vectors(int element_bytes) { return kPhasePositions * element_bytes / 16 + 2; }
+[[nodiscard]] constexpr int phased2_vectors(int element_bytes) { return kPhased2Positions * element_bytes / 16 + 2; }
 
-struct PhaseSteps {
+struct Phased2Tiling {
   int channels;                    // of a tile
   int count;                       // steps of the reduction
   int stages, stage_bytes;         // of a consumer
@@ -34,10 +34,10 @@ struct PhaseSteps {
 
 /// With tiles of `channels` channels. count == 0 where the problem is not one of this kind: forward, stride 2, four taps side
 /// by side, odd padding, rows of whole vectors; or where its weights do not fit.
-[[nodiscard]] PhaseSteps make_phase_steps(const ConvProblem& problem, int channels, int sm_count, int shared_limit);
+[[nodiscard]] Phased2Tiling make_phased2_tiling(const ConvProblem& problem, int channels, int sm_count, int shared_limit);
 
 /// Of tiles of 32, 64, 96 and 128 channels those that make the fewest blocks, and of them the least waste. count == 0 also for
 /// fewer than 32 channels in or 256 units a row, where too much of the tiles lies behind their ends.
-[[nodiscard]] PhaseSteps best_phase_steps(const ConvProblem& problem, int sm_count, int shared_limit);
+[[nodiscard]] Phased2Tiling best_phased2_tiling(const ConvProblem& problem, int sm_count, int shared_limit);
 
 }  // namespace polyphase::cuda::tensor_core

@@ -12,13 +12,13 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// One product of kUnitRows rows: columns of a tile from `column` on, of the neighbour `shift` behind the first.
-struct UnitChunk {
+/// One product of kPhased4Rows rows: columns of a tile from `column` on, of the neighbour `shift` behind the first.
+struct Phased4Chunk {
   int shift, column, columns;
 };
-/// All products of kUnitRows rows, in the order in which weights are packed.
-struct UnitChunks {
-  UnitChunk of[24];
+/// All products of kPhased4Rows rows, in the order in which weights are packed.
+struct Phased4Chunks {
+  Phased4Chunk of[24];
   int count;
   __host__ __device__ constexpr int columns_before(int index) const {
     int columns = 0;
@@ -28,25 +28,25 @@ struct UnitChunks {
 };
 
 /// Where a block works.
-struct UnitPlace {
+struct Phased4Place {
   std::int64_t n, unit;
   std::uint32_t column_tile;
   std::int64_t g, first_channel;  // of its group
 };
 /// The tiles of a block, one after another.
-struct UnitWalk {
+struct Phased4Walk {
   std::uint32_t turn = blockIdx.x;
-  __device__ __forceinline__ bool more(const UnitSteps& steps) const { return turn < steps.turns; }
+  __device__ __forceinline__ bool more(const Phased4Tiling& tiling) const { return turn < tiling.turns; }
   __device__ __forceinline__ void advance() { turn += gridDim.x; }
-  __device__ __forceinline__ UnitPlace place(const UnitSteps& steps) const {
-    const std::uint32_t tile = steps.by_column_tiles.divide(turn);
-    UnitPlace place;
-    place.column_tile = turn - tile * steps.by_column_tiles.divisor;
-    const std::uint32_t n = steps.by_tiles_of_row.divide(tile), g = steps.by_channel_tiles.divide(place.column_tile);
+  __device__ __forceinline__ Phased4Place place(const Phased4Tiling& tiling) const {
+    const std::uint32_t tile = tiling.by_column_tiles.divide(turn);
+    Phased4Place place;
+    place.column_tile = turn - tile * tiling.by_column_tiles.divisor;
+    const std::uint32_t n = tiling.by_tiles_of_row.divide(tile), g = tiling.by_channel_tiles.divide(place.column_tile);
     place.n = n;
-    place.unit = static_cast<std::int64_t>(tile - n * steps.by_tiles_of_row.divisor) * kUnitPositions;
+    place.unit = static_cast<std::int64_t>(tile - n * tiling.by_tiles_of_row.divisor) * kPhased4Positions;
     place.g = g;
-    place.first_channel = static_cast<std::int64_t>(place.column_tile - g * steps.by_channel_tiles.divisor) * steps.channels;
+    place.first_channel = static_cast<std::int64_t>(place.column_tile - g * tiling.by_channel_tiles.divisor) * tiling.channels;
     return place;
   }
 };
@@ -54,23 +54,23 @@ struct UnitWalk {
 /// The weights of 16 bytes of packed ones: [column tile][16 rows][product][8 rows][column][8 of 16 rows], where row
 /// 4*(2*h + e) + q of 16 lies at 8*h + 2*q + e. Zero where there is no channel.
 template <class T>
-struct UnitPiece {
+struct Phased4Piece {
   int at, columns;  // among the pieces of its product, which has so many columns
-  T values[kWideRows];
-  __device__ __forceinline__ UnitPiece(const ConvProblem& problem, const UnitSteps& steps, const UnitChunks& chunks,
-                                       std::int64_t of_depth, std::int64_t index, const T* __restrict__ w) {
-    const std::int64_t depth = index / of_depth, tile = depth / steps.count, row0 = depth % steps.count * kUnitRows;
+  T values[kPreconvertedRows];
+  __device__ __forceinline__ Phased4Piece(const ConvProblem& problem, const Phased4Tiling& tiling, const Phased4Chunks& chunks,
+                                          std::int64_t of_depth, std::int64_t index, const T* __restrict__ w) {
+    const std::int64_t depth = index / of_depth, tile = depth / tiling.count, row0 = depth % tiling.count * kPhased4Rows;
     at = static_cast<int>(index - depth * of_depth);
     int c = 0;
     for (; at >= 2 * chunks.of[c].columns; ++c) at -= 2 * chunks.of[c].columns;
     columns = chunks.of[c].columns;
     const int h = at / columns, column = chunks.of[c].column + at - h * columns;
     const std::int64_t rows = problem.C_in / problem.G, out = problem.C_out / problem.G;
-    const std::int64_t tiles = steps.column_tiles / problem.G, g = tile / tiles;
-    const std::int64_t r = column / steps.channels, channel = tile % tiles * steps.channels + column % steps.channels;
-    const std::int64_t k = r + problem.P_l - problem.S * (steps.first_shift + chunks.of[c].shift);
+    const std::int64_t tiles = tiling.column_tiles / problem.G, g = tile / tiles;
+    const std::int64_t r = column / tiling.channels, channel = tile % tiles * tiling.channels + column % tiling.channels;
+    const std::int64_t k = r + problem.P_l - problem.S * (tiling.first_shift + chunks.of[c].shift);
 #pragma unroll
-    for (int i = 0; i < kWideRows; ++i) {
+    for (int i = 0; i < kPreconvertedRows; ++i) {
       const std::int64_t row = row0 + 4 * (2 * h + i % 2) + i / 2;
       values[i] = channel < out ? w[((g * rows + row) * out + channel) * problem.K + k] : T(0.0F);
     }
@@ -79,16 +79,16 @@ struct UnitPiece {
 
 /// Output `t` of a channel of the place's group by FFMA, summed by a warp and written by lane `writer`.
 template <class T>
-__device__ __forceinline__ void compute_unit_again(const TapGemm& form, const Epilogue& epilogue, const WideExact<T>& exact,
-                                                   const T* __restrict__ bias, T* __restrict__ out, const UnitPlace& place,
-                                                   std::int64_t channel, std::int64_t t, int writer) {
-  const std::int64_t a = (t - form.out_origin) % form.out_stride, position = (t - form.out_origin - a) / form.out_stride;
+__device__ __forceinline__ void recompute_unit(const TapGemm& gemm, const Epilogue& epilogue, const PreconvertedExact<T>& exact,
+                                               const T* __restrict__ bias, T* __restrict__ out, const Phased4Place& place,
+                                               std::int64_t channel, std::int64_t t, int writer) {
+  const std::int64_t a = (t - gemm.out_origin) % gemm.out_stride, position = (t - gemm.out_origin - a) / gemm.out_stride;
   const float sum =
-      exact_sum(form, exact.problem, true, place.n, place.g, channel * form.classes + a, position, exact.source, exact.w);
+      exact_sum(gemm, exact.problem, true, place.n, place.g, channel * gemm.classes + a, position, exact.source, exact.w);
   if (static_cast<int>(threadIdx.x % 32) != writer) return;
-  const std::int64_t row = place.g * form.out_channels + channel;
+  const std::int64_t row = place.g * gemm.out_channels + channel;
   const auto biased = static_cast<T>(sum + (bias != nullptr ? static_cast<float>(bias[row]) : 0.0F));
-  out[(place.n * form.G * form.out_channels + row) * form.out_length + t] =
+  out[(place.n * gemm.G * gemm.out_channels + row) * gemm.out_length + t] =
       static_cast<T>(epilogue.apply(static_cast<float>(biased)));
 }
 

@@ -6,36 +6,37 @@
 namespace polyphase::cuda::tensor_core {
 namespace {
 
-void pack(const ConvProblem& problem, const UnitSteps& steps, const void* w, void* packed, cudaStream_t stream) {
+void pack(const ConvProblem& problem, const Phased4Tiling& tiling, const void* w, void* packed, cudaStream_t stream) {
   auto* header = static_cast<OperandHeader*>(packed);
   const auto* weights = static_cast<const float*>(w);
   CHECK_CUDA(cudaMemsetAsync(packed, 0, sizeof(OperandHeader), stream));
   const std::int64_t count = problem.C_in * (problem.C_out / problem.G) * problem.K;
   largest_kernel<<<static_cast<unsigned>(largest_blocks(count)), kLargestThreads, 0, stream>>>(weights, count, header);
-  check_launch("conv tensor_core: units, largest weight");
-  const std::int64_t blocks = (steps.packed_bytes / 32 + kLargestThreads - 1) / kLargestThreads;
-  split_units_pack_kernel<<<static_cast<unsigned>(blocks), kLargestThreads, 0, stream>>>(
-      problem, steps, split_unit_chunks(kUnitPatterns[steps.pattern]), weights, header, reinterpret_cast<uint4*>(header + 1));
-  check_launch("conv tensor_core: units, split weights");
+  check_launch("conv tensor_core: phased_stride4, largest weight");
+  const std::int64_t blocks = (tiling.packed_bytes / 32 + kLargestThreads - 1) / kLargestThreads;
+  phased_stride4_f32_pack_kernel<<<static_cast<unsigned>(blocks), kLargestThreads, 0, stream>>>(
+      problem, tiling, f32_unit_chunks(kPhased4Patterns[tiling.pattern]), weights, header,
+      reinterpret_cast<uint4*>(header + 1));
+  check_launch("conv tensor_core: phased_stride4, split weights");
 }
 
 }  // namespace
 
-void gather_split_units(const Gather& call, const UnitSteps& steps) {
+void phased_stride4_gather_f32(const Gather& call, const Phased4Tiling& tiling) {
   const ConvProblem problem = call.problem;
   const auto packed = call.weights.packed(
-      unit_weight_key(problem, steps), sizeof(OperandHeader) + static_cast<std::size_t>(steps.packed_bytes), call.device,
-      call.stream, [problem, steps](const void* w, void* to, cudaStream_t on) { pack(problem, steps, w, to, on); });
-  const Sampled<WideSplit> source(call);
+      unit_weight_key(problem, tiling), sizeof(OperandHeader) + static_cast<std::size_t>(tiling.packed_bytes), call.device,
+      call.stream, [problem, tiling](const void* w, void* to, cudaStream_t on) { pack(problem, tiling, w, to, on); });
+  const Sampled<TensorSplit> source(call);
   constexpr int kPattern = 1;  // the only one that steps have
-  const WideExact<float> exact{
+  const PreconvertedExact<float> exact{
       problem, true,           static_cast<const float*>(call.source), static_cast<const float*>(call.weights.data()),
       nullptr, source.header()};
-  source.launch(split_units_kernel<4, kPattern>, steps.grid, kSplitUnitThreads, steps.shared_bytes + kUnitAlignment, call.form,
-                steps, call.epilogue, unit_source_map(problem, call.source, kUnitRows, kSplitUnitWidth),
-                static_cast<const float*>(call.bias), static_cast<float*>(call.out), packed->template as<OperandHeader>(),
-                exact);
-  check_launch("conv tensor_core: split units");
+  source.launch(phased_stride4_f32_kernel<4, kPattern>, tiling.grid, kPhased4F32Threads,
+                tiling.shared_bytes + kPhased4Alignment, call.gemm, tiling, call.epilogue,
+                unit_source_map(problem, call.source, kPhased4Rows, kPhased4F32Width), static_cast<const float*>(call.bias),
+                static_cast<float*>(call.out), packed->template as<OperandHeader>(), exact);
+  check_launch("conv tensor_core: split phased_stride4");
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -23,32 +23,32 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kSplitUnitThreads = (kUnitGroups + 1) * 128;
+inline constexpr int kPhased4F32Threads = (kPhased4Groups + 1) * 128;
 
 /// A thread's sums: of the halves of the columns, and of what a lone class has more, which has registers of its own: products
 /// of two sizes with the same ones are serialised.
-struct SplitUnitSums {
-  float v[2][kSplitUnitSums], lone[kSplitUnitSums / 2];
+struct Phased4F32Sums {
+  float v[2][kPhased4F32Sums], lone[kPhased4F32Sums / 2];
 };
 
 /// Whether a group has products already that its next ones are added to.
-struct SplitUnitBegun {
+struct Phased4F32Begun {
   bool v, lone;
 };
 
 /// Product kIndex of a stage's, where it is of the half: one part of the source times one of the weights.
 template <int kPattern, int kHalf, bool kLowSource, bool kLowWeights, int kIndex>
-__device__ __forceinline__ void multiply_split_chunk(const SplitUnitWords<SplitUnitLayout<kPattern>::kFragments>& words,
-                                                     std::uint64_t weights, SplitUnitSums& sums, SplitUnitBegun& accumulate) {
-  using Layout = SplitUnitLayout<kPattern>;
-  constexpr UnitChunks kChunks = split_unit_chunks(kUnitPatterns[kPattern]);
-  constexpr UnitChunk kOwn = kChunks.of[kIndex];
+__device__ __forceinline__ void multiply_split_chunk(const Phased4F32Words<Phased4F32Layout<kPattern>::kFragments>& words,
+                                                     std::uint64_t weights, Phased4F32Sums& sums, Phased4F32Begun& accumulate) {
+  using Layout = Phased4F32Layout<kPattern>;
+  constexpr Phased4Chunks kChunks = f32_unit_chunks(kPhased4Patterns[kPattern]);
+  constexpr Phased4Chunk kOwn = kChunks.of[kIndex];
   constexpr std::uint32_t kAt =
-      kChunks.columns_before(kIndex) * kUnitRows * 4 + (kLowWeights ? kOwn.columns * kUnitRows * 2 : 0);
+      kChunks.columns_before(kIndex) * kPhased4Rows * 4 + (kLowWeights ? kOwn.columns * kPhased4Rows * 2 : 0);
   using Mma = ptx::WgmmaFromRegisters<ptx::Tensor::f16, kOwn.columns, false>;
   const auto& from = kLowSource ? words.low[kOwn.shift] : words.high[kOwn.shift];
   const std::uint64_t own = (weights + kAt / 16) | static_cast<std::uint64_t>(kOwn.columns) << 16;
-  if constexpr (split_unit_half(kOwn) == kHalf) {
+  if constexpr (f32_unit_half(kOwn) == kHalf) {
     if constexpr (is_lone(kOwn))
       Mma::multiply(sums.lone, from, own, accumulate.lone);
     else
@@ -60,70 +60,70 @@ __device__ __forceinline__ void multiply_split_chunk(const SplitUnitWords<SplitU
 /// A stage's products of one part of the source and one of the weights, of a half of the columns: a group. In fresh sums, or
 /// added to those that there are.
 template <int kPattern, int kHalf, bool kLowSource, bool kLowWeights>
-__device__ __forceinline__ void multiply_split(const SplitUnitWords<SplitUnitLayout<kPattern>::kFragments>& words,
-                                               std::uint64_t weights, SplitUnitSums& sums, bool are_fresh) {
-  SplitUnitBegun accumulate{!are_fresh, !are_fresh};
+__device__ __forceinline__ void multiply_split(const Phased4F32Words<Phased4F32Layout<kPattern>::kFragments>& words,
+                                               std::uint64_t weights, Phased4F32Sums& sums, bool are_fresh) {
+  Phased4F32Begun accumulate{!are_fresh, !are_fresh};
   ptx::wgmma_fence();
   const auto multiply = [&]<int... kIndex>(std::integer_sequence<int, kIndex...>) {
     (multiply_split_chunk<kPattern, kHalf, kLowSource, kLowWeights, kIndex>(words, weights, sums, accumulate), ...);
   };
-  multiply(std::make_integer_sequence<int, SplitUnitLayout<kPattern>::kProducts>());
+  multiply(std::make_integer_sequence<int, Phased4F32Layout<kPattern>::kProducts>());
   ptx::wgmma_commit();
 }
 
 /// totals += factor * sums, of a half of the columns.
 template <bool kHasLone, int kHalf>
-__device__ __forceinline__ void add_half(float (&totals)[2][kSplitUnitSums], SplitUnitSums& sums, float factor) {
-  ptx::settle(sums.v[kHalf]);
+__device__ __forceinline__ void add_half(float (&totals)[2][kPhased4F32Sums], Phased4F32Sums& sums, float factor) {
+  ptx::fence_registers(sums.v[kHalf]);
 #pragma unroll
-  for (int i = 0; i < kSplitUnitSums; ++i) totals[kHalf][i] = fmaf(sums.v[kHalf][i], factor, totals[kHalf][i]);
+  for (int i = 0; i < kPhased4F32Sums; ++i) totals[kHalf][i] = fmaf(sums.v[kHalf][i], factor, totals[kHalf][i]);
   if constexpr (kHasLone && kHalf == 0) {
-    ptx::settle(sums.lone);
+    ptx::fence_registers(sums.lone);
 #pragma unroll
-    for (int i = 0; i < kSplitUnitSums / 2; ++i)
-      totals[0][kSplitUnitSums / 2 + i] = fmaf(sums.lone[i], factor, totals[0][kSplitUnitSums / 2 + i]);
+    for (int i = 0; i < kPhased4F32Sums / 2; ++i)
+      totals[0][kPhased4F32Sums / 2 + i] = fmaf(sums.lone[i], factor, totals[0][kPhased4F32Sums / 2 + i]);
   }
 }
 
 /// Sums below this, scaled as the operands are, may be wrong (both_in_shared/preconverted/recompute.cuh). faults: of a tile's
 /// source, a word of each warp.
-__device__ __forceinline__ float split_unit_unsafe(const TapGemm& form, uint4 faults, std::uint32_t of_weights) {
-  if (((faults.x | faults.y | faults.z | of_weights) & kNever) != 0) return INFINITY;
-  const auto small = static_cast<float>(faults.x + faults.y + faults.z) + static_cast<float>(of_weights);
-  return 32.0F * fminf(small, static_cast<float>(form.rows * form.taps));
+__device__ __forceinline__ float f32_unit_unsafe(const TapGemm& gemm, uint4 suspect_count, std::uint32_t of_weights) {
+  if (((suspect_count.x | suspect_count.y | suspect_count.z | of_weights) & kNever) != 0) return INFINITY;
+  const auto small = static_cast<float>(suspect_count.x + suspect_count.y + suspect_count.z) + static_cast<float>(of_weights);
+  return 32.0F * fminf(small, static_cast<float>(gemm.rows * gemm.taps));
 }
 
 template <int kStride, int kPattern>
-__device__ __forceinline__ void consume_split_units(const TapGemm& form, const UnitSteps& steps, const Epilogue& epilogue,
-                                                    const SplitUnitLayout<kPattern>& layout, unsigned char* memory,
-                                                    const WideExact<float>& exact, const float* bias, float* out,
-                                                    const OperandHeader* weight_header, int group, int warp, int lane) {
-  using Layout = SplitUnitLayout<kPattern>;
-  const int first = group * (kUnitPositions / kUnitGroups) + warp * 16;
-  const unsigned char* own = memory + Layout::kWeightBytes + ((first + steps.lead + 1) / 2 + lane / 4) * 64 + lane % 4 * 16;
+__device__ __forceinline__ void consume_f32_units(const TapGemm& gemm, const Phased4Tiling& tiling, const Epilogue& epilogue,
+                                                  const Phased4F32Layout<kPattern>& layout, unsigned char* memory,
+                                                  const PreconvertedExact<float>& exact, const float* bias, float* out,
+                                                  const OperandHeader* weight_header, int group, int warp, int lane) {
+  using Layout = Phased4F32Layout<kPattern>;
+  const int first = group * (kPhased4Positions / kPhased4Groups) + warp * 16;
+  const unsigned char* own = memory + Layout::kWeightBytes + ((first + tiling.lead + 1) / 2 + lane / 4) * 64 + lane % 4 * 16;
   const int exponent = source_exponent(exact.header), of_weights = scale_exponent(weight_header->largest, kWeightTarget);
-  const std::uint32_t weight_faults = weight_header->faults;
+  const std::uint32_t weight_suspect_count = weight_header->suspect_count;
   Ring at;
-  const auto zero = static_cast<std::uint32_t>(steps.count >> 31);
+  const auto zero = static_cast<std::uint32_t>(tiling.count >> 31);
 #pragma unroll 1
-  for (UnitWalk walk; walk.more(steps); walk.advance()) {
-    float totals[2][kSplitUnitSums] = {};
-    SplitUnitSums sums{};
-    SplitUnitWords<Layout::kFragments> words{};
+  for (Phased4Walk walk; walk.more(tiling); walk.advance()) {
+    float totals[2][kPhased4F32Sums] = {};
+    Phased4F32Sums sums{};
+    Phased4F32Words<Layout::kFragments> words{};
     int last = 0;
 #pragma unroll 1
-    for (int left = steps.count; left > 0; --left) {
+    for (int left = tiling.count; left > 0; --left) {
       const unsigned char* source = own + static_cast<std::uint32_t>(at.stage) * Layout::kStageBytes;
       const std::uint64_t weights = ptx::operand_descriptor(layout.weights(at.stage), 0);
       ptx::mbarrier_wait(layout.full(at.stage), at.parity);
       // Low halves come first, whose registers are free: products of the stage before are running.
-      load_split_units(source + kSplitUnitLow, zero, words.low);
+      load_f32_units(source + kPhased4F32Low, zero, words.low);
       words.keep(words.low);
       ptx::wgmma_wait<0>();
       words.keep(words.high);
       multiply_split<kPattern, 0, true, false>(words, weights, sums, true);
-      if (left != steps.count) ptx::mbarrier_arrive(layout.empty(last));
-      load_split_units(source, zero, words.high);
+      if (left != tiling.count) ptx::mbarrier_arrive(layout.empty(last));
+      load_f32_units(source, zero, words.high);
       add_half<Layout::kHasLone, 1>(totals, sums, 1.0F);
       multiply_split<kPattern, 1, true, false>(words, weights, sums, true);
       words.keep(words.high);
@@ -139,42 +139,43 @@ __device__ __forceinline__ void consume_split_units(const TapGemm& form, const U
       ptx::wgmma_wait<1>();
       add_half<Layout::kHasLone, 0>(totals, sums, 1.0F);
       last = at.stage;
-      at.advance(steps.stages);
+      at.advance(tiling.stages);
     }
     ptx::wgmma_wait<0>();
     words.keep(words.high);
     const float unsafe =
-        split_unit_unsafe(form, *reinterpret_cast<const uint4*>(layout.faults_of(memory, last)), weight_faults);
+        f32_unit_unsafe(gemm, *reinterpret_cast<const uint4*>(layout.suspect_count_of(memory, last)), weight_suspect_count);
     ptx::mbarrier_arrive(layout.empty(last));
     add_half<Layout::kHasLone, 1>(totals, sums, 1.0F);
-    const UnitPlace place = walk.place(steps);
+    const Phased4Place place = walk.place(tiling);
     Suspects<2> suspects;
     if (unsafe > 0) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
 #pragma unroll
-        for (int i = 0; i < kSplitUnitSums; ++i) suspects.of_run[half] |= !(fabsf(totals[half][i]) >= unsafe) ? 1U << i : 0U;
+        for (int i = 0; i < kPhased4F32Sums; ++i) suspects.of_run[half] |= !(fabsf(totals[half][i]) >= unsafe) ? 1U << i : 0U;
       }
     }
     int own_lane = lane, own_first = first;
-    ptx::forget(own_lane);
-    ptx::forget(own_first);
+    ptx::opaque(own_lane);
+    ptx::opaque(own_first);
     const std::int64_t channel = place.first_channel + own_lane;
-    const float own_bias = bias != nullptr && channel < form.out_channels ? bias[place.g * form.out_channels + channel] : 0.0F;
-    const SplitUnitStore<kStride> store{
-        form, steps, WideFinish(-exponent - of_weights, epilogue), out, own_first / 2 + own_lane / 4, own_lane};
+    const float own_bias = bias != nullptr && channel < gemm.out_channels ? bias[place.g * gemm.out_channels + channel] : 0.0F;
+    const Phased4F32Store<kStride> store{
+        gemm, tiling, PreconvertedFinish(-exponent - of_weights, epilogue), out, own_first / 2 + own_lane / 4, own_lane};
     store.store(place, totals, own_bias);
-    if (unsafe > 0) compute_split_units_again<kStride>(form, steps, epilogue, exact, bias, out, place, first, suspects);
+    if (unsafe > 0) recompute_f32_units<kStride>(gemm, tiling, epilogue, exact, bias, out, place, first, suspects);
   }
 }
 
 /// Launched behind the sample of the source: nothing that it reads is declared unaliased, or it could be loaded before the
 /// wait.
 template <int kStride, int kPattern>
-__global__ void __launch_bounds__(kSplitUnitThreads, 1)
-    split_units_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ UnitSteps steps,
-                       const __grid_constant__ Epilogue epilogue, const __grid_constant__ CUtensorMap map, const float* bias,
-                       float* out, const OperandHeader* weight_header, const __grid_constant__ WideExact<float> exact) {
+__global__ void __launch_bounds__(kPhased4F32Threads, 1)
+    phased_stride4_f32_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ Phased4Tiling tiling,
+                              const __grid_constant__ Epilogue epilogue, const __grid_constant__ CUtensorMap map,
+                              const float* bias, float* out, const OperandHeader* weight_header,
+                              const __grid_constant__ PreconvertedExact<float> exact) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(128) unsigned char raw[];
   const std::uint32_t base = (ptx::shared_address(raw) + 127) & ~127U;
@@ -182,55 +183,56 @@ __global__ void __launch_bounds__(kSplitUnitThreads, 1)
   const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  using Layout = SplitUnitLayout<kPattern>;
-  const Layout layout(base, steps);
+  using Layout = Phased4F32Layout<kPattern>;
+  const Layout layout(base, tiling);
   if (threadIdx.x == 0) {
-    for (int stage = 0; stage < steps.stages; ++stage) {
-      ptx::mbarrier_init(layout.full(stage), 1 + kSplitUnitMakers);
-      ptx::mbarrier_init(layout.empty(stage), kUnitGroups * 128);  // each reader for itself
+    for (int stage = 0; stage < tiling.stages; ++stage) {
+      ptx::mbarrier_init(layout.full(stage), 1 + kPhased4F32Makers);
+      ptx::mbarrier_init(layout.empty(stage), kPhased4Groups * 128);  // each reader for itself
     }
-    for (int stage = 0; stage < kSplitUnitRaws; ++stage) {
+    for (int stage = 0; stage < kPhased4F32Raws; ++stage) {
       ptx::mbarrier_init(layout.raw_full(stage), 1);
-      ptx::mbarrier_init(layout.raw_empty(stage), kSplitUnitMakers);
+      ptx::mbarrier_init(layout.raw_empty(stage), kPhased4F32Makers);
     }
     ptx::fence_mbarrier_init();
   }
   __syncthreads();
-  if (group == kUnitGroups) {
+  if (group == kPhased4Groups) {
     ptx::registers_down<72>();
     // The copies need no scale: what they read was there before the sample's launch let this one begin.
     if (warp > 0) {
       wait_for_grid_before();
-      split_unit_sources<kPattern>(steps, layout, raw + (base - ptx::shared_address(raw)), source_exponent(exact.header),
-                                   (warp - 1) * 32 + lane);
+      f32_unit_sources<kPattern>(tiling, layout, raw + (base - ptx::shared_address(raw)), source_exponent(exact.header),
+                                 (warp - 1) * 32 + lane);
     } else if (lane == 0) {
-      copy_split_units<kPattern>(form, steps, layout, &map, reinterpret_cast<const unsigned char*>(weight_header + 1));
+      copy_f32_units<kPattern>(gemm, tiling, layout, &map, reinterpret_cast<const unsigned char*>(weight_header + 1));
     }
   } else {
     ptx::registers_up<216>();
     wait_for_grid_before();
-    consume_split_units<kStride, kPattern>(form, steps, epilogue, layout, raw + (base - ptx::shared_address(raw)), exact, bias,
-                                           out, weight_header, group, warp, lane);
+    consume_f32_units<kStride, kPattern>(gemm, tiling, epilogue, layout, raw + (base - ptx::shared_address(raw)), exact, bias,
+                                         out, weight_header, group, warp, lane);
   }
 #endif
 }
 
-/// The packed weights, as UnitPiece has them, of each product high halves, then low ones.
+/// The packed weights, as Phased4Piece has them, of each product high halves, then low ones.
 static __global__ void __launch_bounds__(kLargestThreads)
-    split_units_pack_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ UnitSteps steps,
-                            const __grid_constant__ UnitChunks chunks, const float* __restrict__ w,
-                            OperandHeader* __restrict__ header, uint4* __restrict__ packed) {
+    phased_stride4_f32_pack_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ Phased4Tiling tiling,
+                                   const __grid_constant__ Phased4Chunks chunks, const float* __restrict__ w,
+                                   OperandHeader* __restrict__ header, uint4* __restrict__ packed) {
   const std::int64_t index = blockIdx.x * static_cast<std::int64_t>(kLargestThreads) + threadIdx.x;
-  if (index >= steps.packed_bytes / 32) return;
-  const std::int64_t of_depth = steps.packed_bytes / 32 / steps.column_tiles / steps.count;
-  const UnitPiece<float> piece(problem, steps, chunks, of_depth, index, w);
+  if (index >= tiling.packed_bytes / 32) return;
+  const std::int64_t of_depth = tiling.packed_bytes / 32 / tiling.column_tiles / tiling.count;
+  const Phased4Piece<float> piece(problem, tiling, chunks, of_depth, index, w);
   const int exponent = scale_exponent(header->largest, kWeightTarget);
   uint4 parts[2];
-  const std::uint32_t faults = make_operand<WideSplit>(piece.values, power_of_two(exponent), SplitRange(exponent), parts);
+  const std::uint32_t suspect_count =
+      make_operand<TensorSplit>(piece.values, power_of_two(exponent), SplitRange(exponent), parts);
   uint4* to = packed + 2 * (index - piece.at) + piece.at;
   to[0] = parts[0];
   to[2 * piece.columns] = parts[1];
-  if (faults != 0) add_faults(&header->faults, faults);
+  if (suspect_count != 0) add_suspect_count(&header->suspect_count, suspect_count);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -19,19 +19,19 @@
 namespace polyphase::cuda::tensor_core {
 
 /// Which half of the columns a product is of; or, where only its second class reads the neighbour, a quarter.
-[[nodiscard]] __host__ __device__ constexpr int split_unit_half(const UnitChunk& chunk) {
-  return chunk.column / kSplitUnitHalf;
+[[nodiscard]] __host__ __device__ constexpr int f32_unit_half(const Phased4Chunk& chunk) {
+  return chunk.column / kPhased4F32Half;
 }
-[[nodiscard]] __host__ __device__ constexpr bool is_lone(const UnitChunk& chunk) { return chunk.columns < kSplitUnitHalf; }
+[[nodiscard]] __host__ __device__ constexpr bool is_lone(const Phased4Chunk& chunk) { return chunk.columns < kPhased4F32Half; }
 /// Products of a half of the columns each, or of less.
-__host__ __device__ constexpr UnitChunks split_unit_chunks(const UnitPattern& pattern) {
-  UnitChunks chunks{};
+__host__ __device__ constexpr Phased4Chunks f32_unit_chunks(const Phased4Pattern& pattern) {
+  Phased4Chunks chunks{};
   for (int shift = pattern.shifts() - 1; shift >= 0; --shift) {
     const bool ahead = pattern.from > 0 && shift == pattern.shifts() - 1, behind = pattern.until > 0 && shift == 0;
-    const int quarter = kSplitUnitColumns / 4, first = ahead ? pattern.from * quarter : 0;
-    const int end = behind ? pattern.until * quarter : kSplitUnitColumns;
+    const int quarter = kPhased4F32Columns / 4, first = ahead ? pattern.from * quarter : 0;
+    const int end = behind ? pattern.until * quarter : kPhased4F32Columns;
     for (int column = first; column < end;) {
-      const int until = (column / kSplitUnitHalf + 1) * kSplitUnitHalf;
+      const int until = (column / kPhased4F32Half + 1) * kPhased4F32Half;
       chunks.of[chunks.count++] = {shift, column, until - column};
       column = until;
     }
@@ -41,73 +41,73 @@ __host__ __device__ constexpr UnitChunks split_unit_chunks(const UnitPattern& pa
 
 /// Shared memory of a block: stages of weights and elements as halves, the source as it came, barriers.
 template <int kPattern>
-struct SplitUnitLayout {
-  static constexpr UnitPattern kOwn = kUnitPatterns[kPattern];
-  static constexpr int kProducts = split_unit_chunks(kOwn).count;
+struct Phased4F32Layout {
+  static constexpr Phased4Pattern kOwn = kPhased4Patterns[kPattern];
+  static constexpr int kProducts = f32_unit_chunks(kOwn).count;
   static constexpr int kFragments = kOwn.shifts();
   static constexpr bool kHasLone = kOwn.from % 2 != 0;
-  static constexpr std::uint32_t kWeightBytes = split_unit_columns(kOwn) * kUnitRows * 4,
-                                 kStageBytes = split_unit_stage_bytes(kOwn);
-  static constexpr std::uint32_t kRawBytes = kSplitUnitRawBytes;
-  static_assert(split_unit_chunks(kOwn).columns_before(split_unit_chunks(kOwn).count) == split_unit_columns(kOwn),
+  static constexpr std::uint32_t kWeightBytes = f32_unit_columns(kOwn) * kPhased4Rows * 4,
+                                 kStageBytes = f32_unit_stage_bytes(kOwn);
+  static constexpr std::uint32_t kRawBytes = kPhased4F32RawBytes;
+  static_assert(f32_unit_chunks(kOwn).columns_before(f32_unit_chunks(kOwn).count) == f32_unit_columns(kOwn),
                 "the host counts as the device");
-  static_assert(kWeightBytes + kSplitUnitElementBytes == kStageBytes);
-  std::uint32_t stages, raws, faults, barriers;
-  __device__ __forceinline__ SplitUnitLayout(std::uint32_t base, const UnitSteps& steps)
+  static_assert(kWeightBytes + kPhased4F32ElementBytes == kStageBytes);
+  std::uint32_t stages, raws, suspect_count, barriers;
+  __device__ __forceinline__ Phased4F32Layout(std::uint32_t base, const Phased4Tiling& tiling)
       : stages(base),
-        raws(base + static_cast<std::uint32_t>(steps.stages) * kStageBytes),
-        faults(raws + kSplitUnitRaws * kRawBytes),
-        barriers(faults + 16 * kUnitStagesMost) {}
+        raws(base + static_cast<std::uint32_t>(tiling.stages) * kStageBytes),
+        suspect_count(raws + kPhased4F32Raws * kRawBytes),
+        barriers(suspect_count + 16 * kPhased4StagesMost) {}
   __device__ __forceinline__ std::uint32_t weights(int stage) const {
     return stages + static_cast<std::uint32_t>(stage) * kStageBytes;
   }
   __device__ __forceinline__ std::uint32_t raw(int stage) const { return raws + static_cast<std::uint32_t>(stage) * kRawBytes; }
   /// Of the tile whose last stage it is: a word of each warp that makes halves.
-  __device__ __forceinline__ std::uint32_t* faults_of(unsigned char* memory, int stage) const {
-    return reinterpret_cast<std::uint32_t*>(memory + (faults - stages) + stage * 16);
+  __device__ __forceinline__ std::uint32_t* suspect_count_of(unsigned char* memory, int stage) const {
+    return reinterpret_cast<std::uint32_t*>(memory + (suspect_count - stages) + stage * 16);
   }
   __device__ __forceinline__ std::uint32_t full(int stage) const { return barriers + static_cast<std::uint32_t>(stage) * 16; }
   __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
-  __device__ __forceinline__ std::uint32_t raw_full(int stage) const { return full(kUnitStagesMost + stage); }
+  __device__ __forceinline__ std::uint32_t raw_full(int stage) const { return full(kPhased4StagesMost + stage); }
   __device__ __forceinline__ std::uint32_t raw_empty(int stage) const { return raw_full(stage) + 8; }
 };
 
 /// One thread: all stages of all tiles, of the source as it lies and of weights.
 template <int kPattern>
-__device__ __forceinline__ void copy_split_units(const TapGemm& form, const UnitSteps& steps,
-                                                 const SplitUnitLayout<kPattern>& layout, const CUtensorMap* map,
-                                                 const unsigned char* packed) {
-  using Layout = SplitUnitLayout<kPattern>;
+__device__ __forceinline__ void copy_f32_units(const TapGemm& gemm, const Phased4Tiling& tiling,
+                                               const Phased4F32Layout<kPattern>& layout, const CUtensorMap* map,
+                                               const unsigned char* packed) {
+  using Layout = Phased4F32Layout<kPattern>;
   Ring ring, raw;
-  for (UnitWalk walk; walk.more(steps); walk.advance()) {
-    const UnitPlace place = walk.place(steps);
-    const int element = static_cast<int>(place.unit) + steps.first;
-    auto row = static_cast<int>((place.n * form.G + place.g) * form.rows);
+  for (Phased4Walk walk; walk.more(tiling); walk.advance()) {
+    const Phased4Place place = walk.place(tiling);
+    const int element = static_cast<int>(place.unit) + tiling.first;
+    auto row = static_cast<int>((place.n * gemm.G + place.g) * gemm.rows);
     const unsigned char* weights =
-        packed + static_cast<std::int64_t>(place.column_tile) * steps.count * static_cast<std::int64_t>(Layout::kWeightBytes);
-    for (int step = 0; step < steps.count; ++step) {
+        packed + static_cast<std::int64_t>(place.column_tile) * tiling.count * static_cast<std::int64_t>(Layout::kWeightBytes);
+    for (int step = 0; step < tiling.count; ++step) {
       ptx::mbarrier_wait(layout.raw_empty(raw.stage), raw.parity ^ 1);
       ptx::mbarrier_arrive_expect(layout.raw_full(raw.stage), Layout::kRawBytes);
       ptx::tensor_copy(layout.raw(raw.stage), map, element, row, 0, layout.raw_full(raw.stage));
-      raw.advance(kSplitUnitRaws);
+      raw.advance(kPhased4F32Raws);
       const std::uint32_t full = layout.full(ring.stage);
       ptx::mbarrier_wait(layout.empty(ring.stage), ring.parity ^ 1);
       ptx::mbarrier_arrive_expect(full, Layout::kWeightBytes);
       ptx::bulk_copy(layout.weights(ring.stage), weights, Layout::kWeightBytes, full);
       weights += Layout::kWeightBytes;
-      row += kUnitRows;
-      ring.advance(steps.stages);
+      row += kPhased4Rows;
+      ring.advance(tiling.stages);
     }
   }
 }
 
 /// Where rows q of element `e` lie among the high halves of 16 rows, and among the low ones: elements 2*i - 1 and 2*i are 64
 /// bytes, of each q 8 of the one and 8 of the other, as a thread reads them.
-__device__ __forceinline__ int split_unit_element(int e, int q) { return (e + 1) / 2 * 64 + q * 16 + (e + 1) % 2 * 8; }
+__device__ __forceinline__ int f32_unit_element(int e, int q) { return (e + 1) / 2 * 64 + q * 16 + (e + 1) % 2 * 8; }
 
 /// What a thread that makes halves has seen of a stage: the largest high halves, and the least magnitude but zero, as bits of a
 /// float doubled less one.
-struct SplitUnitSeen {
+struct Phased4F32Seen {
   __half2 most = __half2half2(__float2half(0.0F));
   std::uint32_t least = 0xffffffffU;
   __device__ __forceinline__ static std::uint32_t magnitude(float v) { return 2 * __float_as_uint(v) - 1; }
@@ -122,7 +122,7 @@ struct SplitUnitSeen {
 };
 
 /// Rows q, q + 4 and q + 8, q + 12 of an element as high halves and as low ones, 8 bytes each.
-__device__ __forceinline__ void put_split_unit(const float (&v)[4], float scale, unsigned char* to, SplitUnitSeen& seen) {
+__device__ __forceinline__ void put_f32_unit(const float (&v)[4], float scale, unsigned char* to, Phased4F32Seen& seen) {
   std::uint32_t words[4];
 #pragma unroll
   for (int k = 0; k < 2; ++k) {
@@ -135,31 +135,31 @@ __device__ __forceinline__ void put_split_unit(const float (&v)[4], float scale,
     words[2 + k] = *reinterpret_cast<const std::uint32_t*>(&low);
   }
   *reinterpret_cast<uint2*>(to) = make_uint2(words[0], words[1]);
-  *reinterpret_cast<uint2*>(to + kSplitUnitLow) = make_uint2(words[2], words[3]);
+  *reinterpret_cast<uint2*>(to + kPhased4F32Low) = make_uint2(words[2], words[3]);
 }
 
 /// A thread's share of the elements of 16 rows: rows q, q + 4, q + 8, q + 12 of every kEvery-th element.
-struct SplitUnitMaker {
-  static constexpr int kEvery = kSplitUnitMakers / 4, kItems = (kSplitUnitWidth + kEvery - 1) / kEvery, kBatch = 3;
-  static_assert(kEvery % 2 == 0 && kItems % kBatch == 0 && kSplitUnitMakers % 4 == 0);
+struct Phased4F32Maker {
+  static constexpr int kEvery = kPhased4F32Makers / 4, kItems = (kPhased4F32Width + kEvery - 1) / kEvery, kBatch = 3;
+  static_assert(kEvery % 2 == 0 && kItems % kBatch == 0 && kPhased4F32Makers % 4 == 0);
   int from, to;  // bytes
   int items;     // of this thread
   float scale;
   std::uint32_t tiny;  // of magnitudes that a half holds exactly, doubled less one
-  __device__ __forceinline__ SplitUnitMaker(int exponent, int thread)
-      : from((thread % 4 * kSplitUnitWidth + thread / 4) * 4),
-        to(split_unit_element(thread / 4, thread % 4)),
-        items((kSplitUnitWidth - thread / 4 + kEvery - 1) / kEvery),
+  __device__ __forceinline__ Phased4F32Maker(int exponent, int thread)
+      : from((thread % 4 * kPhased4F32Width + thread / 4) * 4),
+        to(f32_unit_element(thread / 4, thread % 4)),
+        items((kPhased4F32Width - thread / 4 + kEvery - 1) / kEvery),
         scale(power_of_two(exponent)),
         tiny(2 * SplitRange(exponent).least - 1) {}
 
   __device__ __forceinline__ void load(const unsigned char* raw, int item, float (&v)[4]) const {
 #pragma unroll
     for (int j = 0; j < 4; ++j)
-      v[j] = *reinterpret_cast<const float*>(raw + from + (j * 4 * kSplitUnitWidth + item * kEvery) * 4);
+      v[j] = *reinterpret_cast<const float*>(raw + from + (j * 4 * kPhased4F32Width + item * kEvery) * 4);
   }
   /// 16 rows; some at a time, so that a warp does not wait for each.
-  __device__ __forceinline__ void make(const unsigned char* raw, unsigned char* elements, SplitUnitSeen& seen) const {
+  __device__ __forceinline__ void make(const unsigned char* raw, unsigned char* elements, Phased4F32Seen& seen) const {
 #pragma unroll
     for (int first = 0; first < kItems; first += kBatch) {
       float v[kBatch][4];
@@ -169,7 +169,7 @@ struct SplitUnitMaker {
 #pragma unroll
       for (int i = 0; i < kBatch; ++i)
         if (first + i < kItems - 1 || items == kItems)
-          put_split_unit(v[i], scale, elements + to + (first + i) * (kEvery / 2) * 64, seen);
+          put_f32_unit(v[i], scale, elements + to + (first + i) * (kEvery / 2) * 64, seen);
     }
   }
   /// How many of them are too small.
@@ -180,14 +180,14 @@ struct SplitUnitMaker {
       float v[4];
       load(raw, i, v);
 #pragma unroll
-      for (int j = 0; j < 4; ++j) count += SplitUnitSeen::magnitude(v[j]) < tiny ? 1 : 0;
+      for (int j = 0; j < 4; ++j) count += Phased4F32Seen::magnitude(v[j]) < tiny ? 1 : 0;
     }
     return count;
   }
 };
 
 /// What is wrong with a thread's numbers of a tile.
-struct SplitUnitFaults {
+struct Phased4F32SuspectCount {
   static constexpr std::uint32_t kMost = 1U << 24;  // of those too small: that many are as bad as more
   std::uint32_t small = 0;
   bool never = false;
@@ -198,52 +198,51 @@ struct SplitUnitFaults {
   }
 };
 
-/// kSplitUnitMakers threads: the elements of all stages of all tiles as halves, and, with a tile's last stage, what is wrong
+/// kPhased4F32Makers threads: the elements of all stages of all tiles as halves, and, with a tile's last stage, what is wrong
 /// with them.
 template <int kPattern>
-__device__ __forceinline__ void split_unit_sources(const UnitSteps& steps, const SplitUnitLayout<kPattern>& layout,
-                                                   unsigned char* memory, int exponent, int thread) {
-  using Layout = SplitUnitLayout<kPattern>;
-  const SplitUnitMaker maker(exponent, thread);
+__device__ __forceinline__ void f32_unit_sources(const Phased4Tiling& tiling, const Phased4F32Layout<kPattern>& layout,
+                                                 unsigned char* memory, int exponent, int thread) {
+  using Layout = Phased4F32Layout<kPattern>;
+  const Phased4F32Maker maker(exponent, thread);
   Ring ring, raw;
-  for (UnitWalk walk; walk.more(steps); walk.advance()) {
-    SplitUnitFaults faults;
+  for (Phased4Walk walk; walk.more(tiling); walk.advance()) {
+    Phased4F32SuspectCount suspect_count;
 #pragma unroll 1
-    for (int step = 0; step < steps.count; ++step) {
+    for (int step = 0; step < tiling.count; ++step) {
       const unsigned char* from = memory + (layout.raw(raw.stage) - layout.stages);
       unsigned char* to = memory + (layout.weights(ring.stage) - layout.stages) + Layout::kWeightBytes;
-      SplitUnitSeen seen;
+      Phased4F32Seen seen;
       ptx::mbarrier_wait(layout.raw_full(raw.stage), raw.parity);
       ptx::mbarrier_wait(layout.empty(ring.stage), ring.parity ^ 1);
       maker.make(from, to, seen);
-      faults.never |= seen.has_none();
-      if (seen.least < maker.tiny) faults.small += maker.count_small(from);
+      suspect_count.never |= seen.has_none();
+      if (seen.least < maker.tiny) suspect_count.small += maker.count_small(from);
       ptx::mbarrier_arrive(layout.raw_empty(raw.stage));
-      if (step == steps.count - 1) {
-        const std::uint32_t all = faults.of_warp();
-        if (thread % 32 == 0) layout.faults_of(memory, ring.stage)[thread / 32] = all;
+      if (step == tiling.count - 1) {
+        const std::uint32_t all = suspect_count.of_warp();
+        if (thread % 32 == 0) layout.suspect_count_of(memory, ring.stage)[thread / 32] = all;
       }
       ptx::mbarrier_arrive(layout.full(ring.stage));
-      raw.advance(kSplitUnitRaws);
-      ring.advance(steps.stages);
+      raw.advance(kPhased4F32Raws);
+      ring.advance(tiling.stages);
     }
   }
 }
 
 /// Fragments of a stage as wgmma takes them, of each neighbour: no register belongs to two.
 template <int kFragments>
-struct SplitUnitWords {
+struct Phased4F32Words {
   std::uint32_t high[kFragments][4], low[kFragments][4];
   __device__ __forceinline__ static void keep(std::uint32_t (&part)[kFragments][4]) {
 #pragma unroll
-    for (int i = 0; i < kFragments; ++i) ptx::keep(part[i]);
+    for (int i = 0; i < kFragments; ++i) ptx::opaque(part[i]);
   }
 };
 
 /// Reads one kind of halves of 16 rows, of elements 2*i - 1 and later: those of neighbour 0 are the first.
 template <int kShifts>
-__device__ __forceinline__ void load_split_units(const unsigned char* from, std::uint32_t zero,
-                                                 std::uint32_t (&to)[kShifts][4]) {
+__device__ __forceinline__ void load_f32_units(const unsigned char* from, std::uint32_t zero, std::uint32_t (&to)[kShifts][4]) {
 #pragma unroll
   for (int i = 0; i <= kShifts; i += 2) {
     const uint4 words = *reinterpret_cast<const uint4*>(from + i / 2 * 64);

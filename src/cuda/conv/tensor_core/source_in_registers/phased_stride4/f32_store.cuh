@@ -12,22 +12,22 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kSplitUnitSums = kSplitUnitHalf / 2;  // of a thread and half
-using SplitUnitTotals = float[2][kSplitUnitSums];
+inline constexpr int kPhased4F32Sums = kPhased4F32Half / 2;  // of a thread and half
+using Phased4F32Totals = float[2][kPhased4F32Sums];
 
 /// What the threads of a consumer have in common, and where a thread's sums belong: units 2*slot and the next of the tile.
 template <int kStride>
-struct SplitUnitStore {
-  static constexpr int kChannels = kSplitUnitColumns / kStride, kVectors = 2 * kStride / 4;
-  const TapGemm& form;
-  const UnitSteps& steps;
-  WideFinish finish;
+struct Phased4F32Store {
+  static constexpr int kChannels = kPhased4F32Columns / kStride, kVectors = 2 * kStride / 4;
+  const TapGemm& gemm;
+  const Phased4Tiling& tiling;
+  PreconvertedFinish finish;
   float* out;
   int slot, lane;
 
   /// totals[r / (kStride/2)][kChannels / 2 * (r % (kStride/2)) + 4*j + 2*h + b]: class r of unit h, channel 8*j + 2*(lane%4) +
   /// b. bias: of channel `lane`.
-  __device__ __forceinline__ void store(const UnitPlace& place, SplitUnitTotals& totals, float bias) const {
+  __device__ __forceinline__ void store(const Phased4Place& place, Phased4F32Totals& totals, float bias) const {
 #pragma unroll
     for (int j = 0; j < kChannels / 8; ++j) {
 #pragma unroll
@@ -45,19 +45,19 @@ struct SplitUnitStore {
     }
     finish.template activate<float>(totals[0]);
     finish.template activate<float>(totals[1]);
-    auto left = static_cast<int>(form.out_channels - place.first_channel) - lane % 4 * 2;
-    if (place.n >= form.N) return;
+    auto left = static_cast<int>(gemm.out_channels - place.first_channel) - lane % 4 * 2;
+    if (place.n >= gemm.N) return;
     // Two lanes exchange half of their vectors, so that they write neighbouring ones.
     const int odd = slot % 2;
     const std::int64_t first = place.unit + (slot - odd) * 2;
     float* to = out +
-                ((place.n * form.G + place.g) * form.out_channels + place.first_channel + lane % 4 * 2) * form.out_length +
+                ((place.n * gemm.G + place.g) * gemm.out_channels + place.first_channel + lane % 4 * 2) * gemm.out_length +
                 first * kStride + odd * 4;
-    const auto own_units = static_cast<int>(min(steps.units - first, static_cast<std::int64_t>(4)));
+    const auto own_units = static_cast<int>(min(tiling.units - first, static_cast<std::int64_t>(4)));
 #pragma unroll
-    for (int j = 0; j < kChannels / 8; ++j, left -= 8, to += 6 * form.out_length) {
+    for (int j = 0; j < kChannels / 8; ++j, left -= 8, to += 6 * gemm.out_length) {
 #pragma unroll
-      for (int b = 0; b < 2; ++b, to += form.out_length) {
+      for (int b = 0; b < 2; ++b, to += gemm.out_length) {
         float4 vectors[kVectors];
 #pragma unroll
         for (int i = 0; i < kVectors; ++i) {
@@ -77,7 +77,7 @@ struct SplitUnitStore {
       }
     }
   }
-  __device__ __forceinline__ static float& of(SplitUnitTotals& totals, int r, int j, int h, int b) {
+  __device__ __forceinline__ static float& of(Phased4F32Totals& totals, int r, int j, int h, int b) {
     return totals[r / (kStride / 2)][kChannels / 2 * (r % (kStride / 2)) + 4 * j + 2 * h + b];
   }
   /// The even lane's `first` and `second` become its own first and the odd one's first; the odd lane's the second ones.
@@ -92,12 +92,11 @@ struct SplitUnitStore {
 /// Outputs of a warp that may be wrong, one after the other. Not inlined: it is hardly ever called, and may not take registers
 /// from those who are.
 template <int kStride>
-__device__ __noinline__ void compute_split_units_again(const TapGemm& form, const UnitSteps& steps, const Epilogue& epilogue,
-                                                       const WideExact<float>& exact, const float* __restrict__ bias,
-                                                       float* __restrict__ out, UnitPlace place, int first,
-                                                       Suspects<2> suspects) {
-  constexpr int kChannels = kSplitUnitColumns / kStride;
-  if (place.n >= form.N) return;
+__device__ __noinline__ void recompute_f32_units(const TapGemm& gemm, const Phased4Tiling& tiling, const Epilogue& epilogue,
+                                                 const PreconvertedExact<float>& exact, const float* __restrict__ bias,
+                                                 float* __restrict__ out, Phased4Place place, int first, Suspects<2> suspects) {
+  constexpr int kChannels = kPhased4F32Columns / kStride;
+  if (place.n >= gemm.N) return;
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll 1
   for (int half = 0; half < 2; ++half) {
@@ -110,8 +109,8 @@ __device__ __noinline__ void compute_split_units_again(const TapGemm& form, cons
       const int r = half * (kStride / 2) + bit / (kChannels / 2), i = bit % (kChannels / 2);
       const std::int64_t channel = place.first_channel + i / 4 * 8 + of % 4 * 2 + i % 2;
       const std::int64_t unit = place.unit + first + of / 4 * 2 + i % 4 / 2, t = unit * kStride + r;
-      if (channel >= form.out_channels || unit >= steps.units) continue;
-      compute_unit_again(form, epilogue, exact, bias, out, place, channel, t, of);
+      if (channel >= gemm.out_channels || unit >= tiling.units) continue;
+      recompute_unit(gemm, epilogue, exact, bias, out, place, channel, t, of);
     }
   }
 }

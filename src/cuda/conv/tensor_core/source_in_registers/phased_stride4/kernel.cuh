@@ -22,16 +22,16 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kUnitThreads = (kUnitGroups + 1) * 128;
-inline constexpr int kUnitSums = kUnitColumns / 2;  // of a thread
+inline constexpr int kPhased4Threads = (kPhased4Groups + 1) * 128;
+inline constexpr int kPhased4Sums = kPhased4Columns / 2;  // of a thread
 
 /// One product, of the columns of chunk kIndex, where its neighbour is one of the half's. `weights`: of all of 16 rows, a
 /// descriptor without a pitch.
 template <class Operand, int kPattern, class Half, int kIndex>
-__device__ __forceinline__ void multiply_chunk(const UnitWords<Half::kShifts>& words, std::uint64_t weights,
-                                               float (&sums)[kUnitSums]) {
-  constexpr UnitChunks kChunks = unit_chunks(kUnitPatterns[kPattern]);
-  constexpr UnitChunk kOwn = kChunks.of[kIndex];
+__device__ __forceinline__ void multiply_chunk(const Phased4Words<Half::kShifts>& words, std::uint64_t weights,
+                                               float (&sums)[kPhased4Sums]) {
+  constexpr Phased4Chunks kChunks = unit_chunks(kPhased4Patterns[kPattern]);
+  constexpr Phased4Chunk kOwn = kChunks.of[kIndex];
   constexpr int kSums = kOwn.columns / 2, kAt = kOwn.shift - Half::kFirst;
   if constexpr (kAt >= 0 && kAt < Half::kShifts) {
     const std::uint64_t own = (weights + static_cast<std::uint32_t>(kChunks.columns_before(kIndex) * 2)) |
@@ -43,29 +43,29 @@ __device__ __forceinline__ void multiply_chunk(const UnitWords<Half::kShifts>& w
 
 /// The products of a half, a group.
 template <class Operand, int kPattern, class Half>
-__device__ __forceinline__ void multiply_units(const UnitWords<Half::kShifts>& words, std::uint64_t weights,
-                                               float (&sums)[kUnitSums]) {
+__device__ __forceinline__ void multiply_units(const Phased4Words<Half::kShifts>& words, std::uint64_t weights,
+                                               float (&sums)[kPhased4Sums]) {
   ptx::wgmma_fence();
   [&]<int... kIndex>(std::integer_sequence<int, kIndex...>) {
     (multiply_chunk<Operand, kPattern, Half, kIndex>(words, weights, sums), ...);
   }
-  (std::make_integer_sequence<int, unit_chunks(kUnitPatterns[kPattern]).count>());
+  (std::make_integer_sequence<int, unit_chunks(kPhased4Patterns[kPattern]).count>());
   ptx::wgmma_commit();
 }
 
 /// What the threads of a consumer have in common, and where a thread's sums belong: units 2*slot and the next of the tile.
 template <class T, int kStride>
-struct UnitStore {
-  static constexpr int kChannels = kUnitColumns / kStride, kVectors = 2 * kStride / 8;
-  const TapGemm& form;
-  const UnitSteps& steps;
-  WideFinish finish;
+struct Phased4Store {
+  static constexpr int kChannels = kPhased4Columns / kStride, kVectors = 2 * kStride / 8;
+  const TapGemm& gemm;
+  const Phased4Tiling& tiling;
+  PreconvertedFinish finish;
   T* out;
   int slot, lane;
 
   /// sums[kChannels / 2 * r + 4*j + 2*h + b]: class r of unit h, channel 8*j + 2*(lane%4) + b. bias: of channels lane and
   /// lane + 32.
-  __device__ __forceinline__ void store(const UnitPlace& place, float (&sums)[kUnitSums], const float (&bias)[2]) const {
+  __device__ __forceinline__ void store(const Phased4Place& place, float (&sums)[kPhased4Sums], const float (&bias)[2]) const {
 #pragma unroll
     for (int j = 0; j < kChannels / 8; ++j) {
 #pragma unroll
@@ -83,18 +83,18 @@ struct UnitStore {
       }
     }
     finish.template activate<T>(sums);
-    auto left = static_cast<int>(form.out_channels - place.first_channel) - lane % 4 * 2;
+    auto left = static_cast<int>(gemm.out_channels - place.first_channel) - lane % 4 * 2;
     const bool odd = slot % 2 != 0;
     // Of eight outputs a unit two lanes exchange one, so that neighbouring lanes write neighbouring vectors.
     const std::int64_t unit = place.unit + 2 * slot - (kStride == 8 && odd ? 1 : 0);
-    if (place.n >= form.N) return;
-    T* to = out + ((place.n * form.G + place.g) * form.out_channels + place.first_channel + lane % 4 * 2) * form.out_length +
+    if (place.n >= gemm.N) return;
+    T* to = out + ((place.n * gemm.G + place.g) * gemm.out_channels + place.first_channel + lane % 4 * 2) * gemm.out_length +
             unit * kStride;
-    const bool exists[2] = {unit < steps.units, unit + 2 < steps.units};
+    const bool exists[2] = {unit < tiling.units, unit + 2 < tiling.units};
 #pragma unroll
-    for (int j = 0; j < kChannels / 8; ++j, left -= 8, to += 6 * form.out_length) {
+    for (int j = 0; j < kChannels / 8; ++j, left -= 8, to += 6 * gemm.out_length) {
 #pragma unroll
-      for (int b = 0; b < 2; ++b, to += form.out_length) {
+      for (int b = 0; b < 2; ++b, to += gemm.out_length) {
         uint4 vectors[kVectors];
         gather(sums, j, b, vectors);
         if constexpr (kStride == 8) exchange(odd, vectors);
@@ -106,7 +106,7 @@ struct UnitStore {
     }
   }
   /// Outputs of both units in their order.
-  __device__ __forceinline__ static void gather(const float (&sums)[kUnitSums], int j, int b, uint4 (&vectors)[kVectors]) {
+  __device__ __forceinline__ static void gather(const float (&sums)[kPhased4Sums], int j, int b, uint4 (&vectors)[kVectors]) {
     T outputs[2 * kStride];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -134,91 +134,92 @@ struct UnitStore {
 /// All outputs of a warp's 16 units, one after the other: where weights have infinities or NaN, which zeros outside the rows
 /// would turn into NaN. Not inlined: it is hardly ever called, and may not take registers from those who are.
 template <class T>
-__device__ __noinline__ void compute_units_again(const TapGemm& form, const UnitSteps& steps, const Epilogue& epilogue,
-                                                 const WideExact<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
-                                                 UnitPlace place, int first) {
-  if (place.n >= form.N) return;
-  const std::int64_t S = form.out_stride, t0 = (place.unit + first) * S;
-  const std::int64_t end = min(form.out_length, t0 + 16 * S);
-  const std::int64_t channels = min(form.out_channels, place.first_channel + steps.channels);
+__device__ __noinline__ void recompute_units(const TapGemm& gemm, const Phased4Tiling& tiling, const Epilogue& epilogue,
+                                             const PreconvertedExact<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
+                                             Phased4Place place, int first) {
+  if (place.n >= gemm.N) return;
+  const std::int64_t S = gemm.out_stride, t0 = (place.unit + first) * S;
+  const std::int64_t end = min(gemm.out_length, t0 + 16 * S);
+  const std::int64_t channels = min(gemm.out_channels, place.first_channel + tiling.channels);
 #pragma unroll 1
   for (std::int64_t channel = place.first_channel; channel < channels; ++channel) {
 #pragma unroll 1
-    for (std::int64_t t = t0; t < end; ++t) compute_unit_again(form, epilogue, exact, bias, out, place, channel, t, 0);
+    for (std::int64_t t = t0; t < end; ++t) recompute_unit(gemm, epilogue, exact, bias, out, place, channel, t, 0);
   }
 }
 
 template <class Operand, int kStride, int kPattern>
-__device__ __forceinline__ void consume_units(const TapGemm& form, const UnitSteps& steps, const Epilogue& epilogue,
-                                              const UnitLayout<kPattern>& layout, const unsigned char* memory,
-                                              const WideExact<typename Operand::Source>& exact,
+__device__ __forceinline__ void consume_units(const TapGemm& gemm, const Phased4Tiling& tiling, const Epilogue& epilogue,
+                                              const Phased4Layout<kPattern>& layout, const unsigned char* memory,
+                                              const PreconvertedExact<typename Operand::Source>& exact,
                                               const typename Operand::Source* bias, typename Operand::Source* out,
                                               const OperandHeader* weight_header, int group, int warp, int lane) {
   using T = typename Operand::Source;
-  using Layout = UnitLayout<kPattern>;
-  using First = UnitHalf<kPattern, 0>;
-  using Second = UnitHalf<kPattern, 1>;
-  const int first = group * (kUnitPositions / kUnitGroups) + warp * 16;
-  const unsigned char* own =
-      memory + (layout.source(0) - layout.stages) + lane % 4 * (kUnitWidth * 2) + (first + lane / 4 * 2 + steps.lead - 1) * 2;
-  const bool is_faulty = weight_header->faults != 0;
+  using Layout = Phased4Layout<kPattern>;
+  using First = Phased4Half<kPattern, 0>;
+  using Second = Phased4Half<kPattern, 1>;
+  const int first = group * (kPhased4Positions / kPhased4Groups) + warp * 16;
+  const unsigned char* own = memory + (layout.source(0) - layout.stages) + lane % 4 * (kPhased4Width * 2) +
+                             (first + lane / 4 * 2 + tiling.lead - 1) * 2;
+  const bool has_suspects = weight_header->suspect_count != 0;
   Ring at, done;
 #pragma unroll 1
-  for (UnitWalk walk; walk.more(steps); walk.advance()) {
-    float sums[kUnitSums] = {};
+  for (Phased4Walk walk; walk.more(tiling); walk.advance()) {
+    float sums[kPhased4Sums] = {};
     float biases[2];
     {
-      const UnitPlace place = walk.place(steps);
+      const Phased4Place place = walk.place(tiling);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const std::int64_t channel = place.first_channel + 32 * i + lane;
-        biases[i] = bias != nullptr && channel < form.out_channels
-                        ? static_cast<float>(bias[place.g * form.out_channels + channel])
+        biases[i] = bias != nullptr && channel < gemm.out_channels
+                        ? static_cast<float>(bias[place.g * gemm.out_channels + channel])
                         : 0.0F;
       }
     }
-    ptx::settle(sums);
-    UnitWords<First::kShifts> even{};
-    UnitWords<Second::kShifts> odd{};
+    ptx::fence_registers(sums);
+    Phased4Words<First::kShifts> even{};
+    Phased4Words<Second::kShifts> odd{};
     // One group of products is under way while the operands of the next are made.
 #pragma unroll 1
-    for (int left = steps.count / Layout::kDepths, all = left; left > 0; --left) {
+    for (int left = tiling.count / Layout::kDepths, all = left; left > 0; --left) {
       const unsigned char* source = own + static_cast<std::uint32_t>(at.stage) * Layout::kStageBytes;
       const std::uint64_t weights = ptx::operand_descriptor(layout.weights(at.stage), 0);
       ptx::mbarrier_wait(layout.full(at.stage), at.parity);
-      typename UnitReader<First>::Raw raw;
-      UnitReader<First>::load(source, raw);
+      typename Phased4Reader<First>::Raw raw;
+      Phased4Reader<First>::load(source, raw);
       ptx::wgmma_wait<1>();
       even.keep();
-      UnitReader<First>::pair(raw, even);
+      Phased4Reader<First>::pair(raw, even);
       multiply_units<Operand, kPattern, First>(even, weights, sums);
-      typename UnitReader<Second>::Raw more;
-      UnitReader<Second>::load(source + Second::kDepth * kUnitRows * kUnitWidth * 2, more);
+      typename Phased4Reader<Second>::Raw more;
+      Phased4Reader<Second>::load(source + Second::kDepth * kPhased4Rows * kPhased4Width * 2, more);
       ptx::wgmma_wait<1>();
       odd.keep();
       if (left != all) {
         if (lane == 0) ptx::mbarrier_arrive(layout.empty(done.stage));
-        done.advance(steps.stages);
+        done.advance(tiling.stages);
       }
-      UnitReader<Second>::pair(more, odd);
+      Phased4Reader<Second>::pair(more, odd);
       multiply_units<Operand, kPattern, Second>(odd, weights + Second::kDepth * (Layout::kDepthBytes / 16), sums);
-      at.advance(steps.stages);
+      at.advance(tiling.stages);
     }
     ptx::wgmma_wait<0>();
     even.keep();
     odd.keep();
     if (lane == 0) ptx::mbarrier_arrive(layout.empty(done.stage));
-    done.advance(steps.stages);
-    ptx::settle(sums);
-    const UnitPlace place = walk.place(steps);
-    if (is_faulty) {
-      compute_units_again(form, steps, epilogue, exact, bias, out, place, first);
+    done.advance(tiling.stages);
+    ptx::fence_registers(sums);
+    const Phased4Place place = walk.place(tiling);
+    if (has_suspects) {
+      recompute_units(gemm, tiling, epilogue, exact, bias, out, place, first);
     } else {
       // Computed here, not kept in registers from tile to tile.
       int own_lane = lane, own_first = first;
-      ptx::forget(own_lane);
-      ptx::forget(own_first);
-      const UnitStore<T, kStride> store{form, steps, WideFinish(0, epilogue), out, own_first / 2 + own_lane / 4, own_lane};
+      ptx::opaque(own_lane);
+      ptx::opaque(own_first);
+      const Phased4Store<T, kStride> store{gemm,    tiling, PreconvertedFinish(0, epilogue), out, own_first / 2 + own_lane / 4,
+                                           own_lane};
       store.store(place, sums, biases);
     }
   }
@@ -226,11 +227,12 @@ __device__ __forceinline__ void consume_units(const TapGemm& form, const UnitSte
 
 /// Launched behind the kernel before: nothing that it reads is declared unaliased, or it could be loaded before the wait.
 template <class Operand, int kStride, int kPattern>
-__global__ void __launch_bounds__(kUnitThreads, 1)
-    units_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ UnitSteps steps,
-                 const __grid_constant__ Epilogue epilogue, const __grid_constant__ CUtensorMap map,
-                 const typename Operand::Source* bias, typename Operand::Source* out, const OperandHeader* weight_header,
-                 const __grid_constant__ WideExact<typename Operand::Source> exact) {
+__global__ void __launch_bounds__(kPhased4Threads, 1)
+    phased_stride4_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ Phased4Tiling tiling,
+                          const __grid_constant__ Epilogue epilogue, const __grid_constant__ CUtensorMap map,
+                          const typename Operand::Source* bias, typename Operand::Source* out,
+                          const OperandHeader* weight_header,
+                          const __grid_constant__ PreconvertedExact<typename Operand::Source> exact) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(128) unsigned char raw[];
   const std::uint32_t base = (ptx::shared_address(raw) + 127) & ~127U;
@@ -238,43 +240,43 @@ __global__ void __launch_bounds__(kUnitThreads, 1)
   const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const UnitLayout<kPattern> layout(base, steps);
+  const Phased4Layout<kPattern> layout(base, tiling);
   if (threadIdx.x == 0) {
-    for (int stage = 0; stage < steps.stages; ++stage) {
+    for (int stage = 0; stage < tiling.stages; ++stage) {
       ptx::mbarrier_init(layout.full(stage), 1);
-      ptx::mbarrier_init(layout.empty(stage), kUnitGroups * 4);
+      ptx::mbarrier_init(layout.empty(stage), kPhased4Groups * 4);
     }
     ptx::fence_mbarrier_init();
   }
   __syncthreads();
   wait_for_grid_before();
-  if (group == kUnitGroups) {
+  if (group == kPhased4Groups) {
     ptx::registers_down<40>();
     if (warp == 0 && lane == 0)
-      copy_units<kPattern>(form, steps, layout, &map, reinterpret_cast<const unsigned char*>(weight_header + 1));
+      copy_units<kPattern>(gemm, tiling, layout, &map, reinterpret_cast<const unsigned char*>(weight_header + 1));
   } else {
     ptx::registers_up<232>();
-    consume_units<Operand, kStride, kPattern>(form, steps, epilogue, layout, raw + (base - ptx::shared_address(raw)), exact,
+    consume_units<Operand, kStride, kPattern>(gemm, tiling, epilogue, layout, raw + (base - ptx::shared_address(raw)), exact,
                                               bias, out, weight_header, group, warp, lane);
   }
 #endif
 }
 
-/// The packed weights, as UnitPiece has them.
+/// The packed weights, as Phased4Piece has them.
 template <class Operand>
 __global__ void __launch_bounds__(kLargestThreads)
-    units_pack_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ UnitSteps steps,
-                      const __grid_constant__ UnitChunks chunks, const typename Operand::Source* __restrict__ w,
-                      OperandHeader* __restrict__ header, uint4* __restrict__ packed) {
+    phased_stride4_pack_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ Phased4Tiling tiling,
+                               const __grid_constant__ Phased4Chunks chunks, const typename Operand::Source* __restrict__ w,
+                               OperandHeader* __restrict__ header, uint4* __restrict__ packed) {
   using T = typename Operand::Source;
   const std::int64_t index = blockIdx.x * static_cast<std::int64_t>(kLargestThreads) + threadIdx.x;
-  if (index >= steps.packed_bytes / 16) return;
-  const std::int64_t of_depth = steps.packed_bytes / 16 / steps.column_tiles / steps.count;
-  const UnitPiece<T> piece(problem, steps, chunks, of_depth, index, w);
+  if (index >= tiling.packed_bytes / 16) return;
+  const std::int64_t of_depth = tiling.packed_bytes / 16 / tiling.column_tiles / tiling.count;
+  const Phased4Piece<T> piece(problem, tiling, chunks, of_depth, index, w);
   uint4 parts[Operand::kParts];
-  const std::uint32_t faults = make_operand<Operand>(piece.values, 1.0F, SplitRange(0), parts);
+  const std::uint32_t suspect_count = make_operand<Operand>(piece.values, 1.0F, SplitRange(0), parts);
   packed[index] = parts[0];
-  if (faults != 0) add_faults(&header->faults, faults);
+  if (suspect_count != 0) add_suspect_count(&header->suspect_count, suspect_count);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -13,13 +13,13 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kUnitAlignment = 128;  // of shared memory
+inline constexpr int kPhased4Alignment = 128;  // of shared memory
 
 /// All that packed weights depend on but the weights.
-[[nodiscard]] inline FormKey unit_weight_key(const ConvProblem& problem, const UnitSteps& steps) {
-  constexpr std::int64_t kUnitsForm = -6;  // no ConvDirection, which the wide form's keys have here
+[[nodiscard]] inline PackingKey unit_weight_key(const ConvProblem& problem, const Phased4Tiling& tiling) {
+  constexpr std::int64_t kPhased4Packing = -6;  // no ConvDirection, which the preconverted kernel has here
   return {static_cast<std::int64_t>(Algorithm::tensor_core),
-          kUnitsForm,
+          kPhased4Packing,
           static_cast<std::int64_t>(problem.dtype),
           problem.C_in,
           problem.C_out,
@@ -27,7 +27,7 @@ inline constexpr int kUnitAlignment = 128;  // of shared memory
           problem.S,
           problem.K,
           problem.P_l,
-          steps.pattern};
+          tiling.pattern};
 }
 
 /// The source as boxes of `rows` rows and `width` numbers, those of a stage.
@@ -45,7 +45,7 @@ inline constexpr int kUnitAlignment = 128;  // of shared memory
   return encode_map(of);
 }
 
-/// units_gather() of f32, with stride 4 and K = 25, which is compiled by itself.
-void gather_split_units(const Gather& call, const UnitSteps& steps);
+/// phased_stride4_gather() of f32, with stride 4 and K = 25, which is compiled by itself.
+void phased_stride4_gather_f32(const Gather& call, const Phased4Tiling& tiling);
 
 }  // namespace polyphase::cuda::tensor_core

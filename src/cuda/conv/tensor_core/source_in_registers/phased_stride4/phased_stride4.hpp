@@ -9,11 +9,12 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// How the kernel for a forward of the problem cuts it: f16 or bf16, stride 4 or 8, taps of kUnitPatterns, rows of whole
+/// How the kernel for a forward of the problem cuts it: f16 or bf16, stride 4 or 8, taps of kPhased4Patterns, rows of whole
 /// vectors of 16 bytes; f32 at f32 accuracy with the longer of those. count == 0 where there is none.
-[[nodiscard]] UnitSteps units_steps(const ConvProblem& problem, const DeviceProperties& gpu);
+[[nodiscard]] Phased4Tiling phased_stride4_tiling(const ConvProblem& problem, const DeviceProperties& gpu);
 
-/// gather() of tensor_core.hpp for a problem that units_steps() cuts. `source` and `out` lie at multiples of 16 bytes.
-void units_gather(const Gather& call);
+/// gather() of tensor_core.hpp for a problem that phased_stride4_tiling() cuts. `source` and `out` lie at multiples of 16
+/// bytes.
+void phased_stride4_gather(const Gather& call);
 
 }  // namespace polyphase::cuda::tensor_core

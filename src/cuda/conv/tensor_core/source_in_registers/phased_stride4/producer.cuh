@@ -15,8 +15,8 @@
 namespace polyphase::cuda::tensor_core {
 
 /// Products of 64, 128 or 256 columns.
-__host__ __device__ constexpr UnitChunks unit_chunks(const UnitPattern& pattern) {
-  UnitChunks chunks{};
+__host__ __device__ constexpr Phased4Chunks unit_chunks(const Phased4Pattern& pattern) {
+  Phased4Chunks chunks{};
   int shift = pattern.shifts() - 1;
   // Sums are always cut alike: registers that belong to products of two sizes would be moved about.
   const auto add = [&](int from, int until) {
@@ -24,7 +24,7 @@ __host__ __device__ constexpr UnitChunks unit_chunks(const UnitPattern& pattern)
       int end = 4;
       if (pattern.until > q) end = pattern.until;
       if (pattern.from > q && pattern.from < end) end = pattern.from;
-      chunks.of[chunks.count++] = {shift, q * kUnitQuarter, (end - q) * kUnitQuarter};
+      chunks.of[chunks.count++] = {shift, q * kPhased4Quarter, (end - q) * kPhased4Quarter};
       q = end;
     }
     --shift;
@@ -37,15 +37,15 @@ __host__ __device__ constexpr UnitChunks unit_chunks(const UnitPattern& pattern)
 
 /// Shared memory of a block: stages of weights and source, barriers.
 template <int kPattern>
-struct UnitLayout {
-  static constexpr UnitPattern kOwn = kUnitPatterns[kPattern];
+struct Phased4Layout {
+  static constexpr Phased4Pattern kOwn = kPhased4Patterns[kPattern];
   static constexpr int kDepths = unit_depths(kOwn);
-  static constexpr std::uint32_t kDepthBytes = kOwn.columns() * kUnitRows * 2;  // weights of kUnitRows rows
+  static constexpr std::uint32_t kDepthBytes = kOwn.columns() * kPhased4Rows * 2;  // weights of kPhased4Rows rows
   static constexpr std::uint32_t kWeightBytes = kDepths * kDepthBytes, kStageBytes = unit_stage_bytes(kOwn);
   static constexpr std::uint32_t kSourceBytes = kStageBytes - kWeightBytes;
   std::uint32_t stages, barriers;
-  __device__ __forceinline__ UnitLayout(std::uint32_t base, const UnitSteps& steps)
-      : stages(base), barriers(base + static_cast<std::uint32_t>(steps.stages) * kStageBytes) {}
+  __device__ __forceinline__ Phased4Layout(std::uint32_t base, const Phased4Tiling& tiling)
+      : stages(base), barriers(base + static_cast<std::uint32_t>(tiling.stages) * kStageBytes) {}
   __device__ __forceinline__ std::uint32_t weights(int stage) const {
     return stages + static_cast<std::uint32_t>(stage) * kStageBytes;
   }
@@ -56,15 +56,16 @@ struct UnitLayout {
 
 /// One thread: all stages of all tiles.
 template <int kPattern>
-__device__ __forceinline__ void copy_units(const TapGemm& form, const UnitSteps& steps, const UnitLayout<kPattern>& layout,
-                                           const CUtensorMap* map, const unsigned char* packed) {
-  using Layout = UnitLayout<kPattern>;
-  const int per_tile = steps.count / Layout::kDepths;
+__device__ __forceinline__ void copy_units(const TapGemm& gemm, const Phased4Tiling& tiling,
+                                           const Phased4Layout<kPattern>& layout, const CUtensorMap* map,
+                                           const unsigned char* packed) {
+  using Layout = Phased4Layout<kPattern>;
+  const int per_tile = tiling.count / Layout::kDepths;
   Ring ring;
-  for (UnitWalk walk; walk.more(steps); walk.advance()) {
-    const UnitPlace place = walk.place(steps);
-    const int element = static_cast<int>(place.unit) + steps.first;
-    auto row = static_cast<int>((place.n * form.G + place.g) * form.rows);
+  for (Phased4Walk walk; walk.more(tiling); walk.advance()) {
+    const Phased4Place place = walk.place(tiling);
+    const int element = static_cast<int>(place.unit) + tiling.first;
+    auto row = static_cast<int>((place.n * gemm.G + place.g) * gemm.rows);
     const unsigned char* weights =
         packed + static_cast<std::int64_t>(place.column_tile) * per_tile * static_cast<std::int64_t>(Layout::kWeightBytes);
     for (int step = 0; step < per_tile; ++step) {
@@ -74,16 +75,16 @@ __device__ __forceinline__ void copy_units(const TapGemm& form, const UnitSteps&
       ptx::tensor_copy(layout.source(ring.stage), map, element, row, 0, full);
       ptx::bulk_copy(layout.weights(ring.stage), weights, Layout::kWeightBytes, full);
       weights += Layout::kWeightBytes;
-      row += Layout::kDepths * kUnitRows;
-      ring.advance(steps.stages);
+      row += Layout::kDepths * kPhased4Rows;
+      ring.advance(tiling.stages);
     }
   }
 }
 
 /// A stage's products are two groups: those of 16 rows each, or of 16 rows the neighbours ahead and those behind.
 template <int kPattern, int kHalf>
-struct UnitHalf {
-  static constexpr UnitPattern kOwn = kUnitPatterns[kPattern];
+struct Phased4Half {
+  static constexpr Phased4Pattern kOwn = kPhased4Patterns[kPattern];
   static constexpr int kAll = kOwn.shifts();
   static constexpr bool kApart = unit_depths(kOwn) == 1;
   static constexpr int kDepth = kApart ? 0 : kHalf;
@@ -94,20 +95,20 @@ struct UnitHalf {
 /// The elements of a thread's two units of 16 rows as wgmma takes them, of each neighbour: no register belongs to two, which
 /// would be moved between products.
 template <int kShifts>
-struct UnitWords {
+struct Phased4Words {
   std::uint32_t v[kShifts][4];
   /// Until here they are where wgmma reads them; from here on, what was written.
   __device__ __forceinline__ void keep() {
 #pragma unroll
-    for (int i = 0; i < kShifts; ++i) ptx::keep(v[i]);
+    for (int i = 0; i < kShifts; ++i) ptx::opaque(v[i]);
   }
 };
 
 /// Reads, of 16 rows, rows q, q + 4, q + 8 and q + 12: those lie in different banks. Packed weights have the same order. The
 /// element of neighbour 0 is the second of a word.
 template <class Half>
-struct UnitReader {
-  static constexpr int kFirstWord = (Half::kFirst + 1) / 2, kPitch = kUnitWidth * 2;
+struct Phased4Reader {
+  static constexpr int kFirstWord = (Half::kFirst + 1) / 2, kPitch = kPhased4Width * 2;
   static constexpr int kWords = (Half::kFirst + Half::kShifts + 1) / 2 - kFirstWord + 1;
   struct Raw {
     std::uint32_t v[kWords][4];
@@ -122,7 +123,7 @@ struct UnitReader {
         to.v[i][j] = *reinterpret_cast<const std::uint32_t*>(from + j * 4 * kPitch + 4 * (kFirstWord + i));
     }
   }
-  __device__ __forceinline__ static void pair(const Raw& raw, UnitWords<Half::kShifts>& to) {
+  __device__ __forceinline__ static void pair(const Raw& raw, Phased4Words<Half::kShifts>& to) {
 #pragma unroll
     for (int i = 0; i < Half::kShifts; ++i) {
 #pragma unroll

@@ -29,20 +29,20 @@ Reach reach_of(const ConvProblem& problem) {
   return reach;
 }
 
-/// Which of kUnitPatterns, if any.
+/// Which of kPhased4Patterns, if any.
 std::optional<int> pattern_of(const ConvProblem& problem, const Reach& reach) {
   const std::int64_t S = problem.S;
   if (4 * reach.from % S != 0 || 4 * reach.until % S != 0) return std::nullopt;
   const int from = static_cast<int>(4 * reach.from / S), until = static_cast<int>(4 * reach.until / S % 4);
   const std::int64_t middle = reach.most - reach.least + 1 - (from > 0 ? 1 : 0) - (until > 0 ? 1 : 0);
   if (middle < 0 || middle > 64) return std::nullopt;
-  const auto* found =
-      std::find(std::begin(kUnitPatterns), std::end(kUnitPatterns), UnitPattern{from, static_cast<int>(middle), until});
-  if (found == std::end(kUnitPatterns)) return std::nullopt;
-  return static_cast<int>(found - std::begin(kUnitPatterns));
+  const auto* found = std::find(std::begin(kPhased4Patterns), std::end(kPhased4Patterns),
+                                Phased4Pattern{from, static_cast<int>(middle), until});
+  if (found == std::end(kPhased4Patterns)) return std::nullopt;
+  return static_cast<int>(found - std::begin(kPhased4Patterns));
 }
 
-bool is_for_units(const ConvProblem& problem) {
+bool is_for_phased4(const ConvProblem& problem) {
   if ((size_of(problem.dtype) != 2 && problem.dtype != DType::f32) || (problem.S != 4 && problem.S != 8) || problem.D != 1 ||
       problem.K < problem.S)
     return false;
@@ -50,51 +50,51 @@ bool is_for_units(const ConvProblem& problem) {
     return false;
   const std::int64_t vector = 16 / static_cast<std::int64_t>(size_of(problem.dtype));
   return problem.L_in % vector == 0 && problem.L_out % std::max(vector, problem.S) == 0 &&
-         problem.C_in / problem.G % (2 * kUnitRows) == 0;
+         problem.C_in / problem.G % (2 * kPhased4Rows) == 0;
 }
 
 }  // namespace
 
-UnitSteps make_unit_steps(const ConvProblem& problem, int sm_count, int shared_limit) {
-  if (!is_for_units(problem)) return {};
+Phased4Tiling make_phased4_tiling(const ConvProblem& problem, int sm_count, int shared_limit) {
+  if (!is_for_phased4(problem)) return {};
   const Reach reach = reach_of(problem);
   const std::optional<int> pattern = pattern_of(problem, reach);
   // Words of two neighbours begin with the one behind a unit's first.
   if (!pattern || reach.least % 2 == 0) return {};
-  UnitSteps steps{};
-  steps.pattern = *pattern;
+  Phased4Tiling tiling{};
+  tiling.pattern = *pattern;
   const bool is_split = problem.dtype == DType::f32;
-  // With few neighbours each stored number has few products: f32 takes longer so than by the wide form (hifigan_up1 0.203 ms
-  // for 0.202, dac_up2 0.213 for 0.187).
-  if (is_split && kUnitPatterns[*pattern].middle < 2) return {};
-  const int columns = is_split ? kSplitUnitColumns : kUnitColumns, width = is_split ? kSplitUnitWidth : kUnitWidth;
+  // With few neighbours each stored number has few products: f32 takes longer so than by the preconverted kernel (hifigan_up1
+  // 0.203 ms for 0.202, dac_up2 0.213 for 0.187).
+  if (is_split && kPhased4Patterns[*pattern].middle < 2) return {};
+  const int columns = is_split ? kPhased4F32Columns : kPhased4Columns, width = is_split ? kPhased4F32Width : kPhased4Width;
   const int vector = is_split ? 4 : 8;
-  steps.channels = static_cast<int>(columns / problem.S);
+  tiling.channels = static_cast<int>(columns / problem.S);
   const std::int64_t rows = problem.C_in / problem.G, out = problem.C_out / problem.G;
-  const std::int64_t channel_tiles = pieces(out, steps.channels);
-  steps.first_shift = static_cast<int>(reach.least);
-  steps.first = static_cast<int>(floor_of(reach.least, vector) * vector);
-  steps.lead = steps.first_shift - steps.first;
-  const UnitPattern& own = kUnitPatterns[steps.pattern];
-  const int stage_bytes = is_split ? split_unit_stage_bytes(own) : unit_stage_bytes(own);
-  const int fixed = is_split ? kSplitUnitBarrierBytes + kSplitUnitRaws * kSplitUnitRawBytes : kUnitBarrierBytes;
-  steps.stages = std::min((shared_limit - fixed) / stage_bytes, kUnitStagesMost);
-  if (steps.lead + kUnitPositions + own.shifts() - 1 > width || steps.stages < 3) return {};
-  steps.shared_bytes = fixed + steps.stages * stage_bytes;
-  steps.units = problem.L_out / problem.S;
-  const std::int64_t tiles_of_row = pieces(steps.units, kUnitPositions);
-  steps.tiles = problem.N * tiles_of_row;
-  steps.column_tiles = problem.G * channel_tiles;
-  steps.turns = steps.tiles * steps.column_tiles;
-  if (steps.tiles >= kMostTiles || steps.turns >= kMostTiles || rows > kLongest) return {};
-  steps.grid = static_cast<unsigned>(std::min<std::int64_t>(steps.turns, sm_count));
-  steps.by_tiles_of_row = FastDivide(static_cast<std::uint32_t>(tiles_of_row));
-  steps.by_column_tiles = FastDivide(static_cast<std::uint32_t>(steps.column_tiles));
-  steps.by_channel_tiles = FastDivide(static_cast<std::uint32_t>(channel_tiles));
-  const int row_bytes = is_split ? split_unit_columns(own) * 4 : own.columns() * 2;
-  steps.packed_bytes = steps.column_tiles * rows * row_bytes;
-  steps.count = static_cast<int>(rows / kUnitRows);
-  return steps;
+  const std::int64_t channel_tiles = pieces(out, tiling.channels);
+  tiling.first_shift = static_cast<int>(reach.least);
+  tiling.first = static_cast<int>(floor_of(reach.least, vector) * vector);
+  tiling.lead = tiling.first_shift - tiling.first;
+  const Phased4Pattern& own = kPhased4Patterns[tiling.pattern];
+  const int stage_bytes = is_split ? f32_unit_stage_bytes(own) : unit_stage_bytes(own);
+  const int fixed = is_split ? kPhased4F32BarrierBytes + kPhased4F32Raws * kPhased4F32RawBytes : kPhased4BarrierBytes;
+  tiling.stages = std::min((shared_limit - fixed) / stage_bytes, kPhased4StagesMost);
+  if (tiling.lead + kPhased4Positions + own.shifts() - 1 > width || tiling.stages < 3) return {};
+  tiling.shared_bytes = fixed + tiling.stages * stage_bytes;
+  tiling.units = problem.L_out / problem.S;
+  const std::int64_t tiles_of_row = pieces(tiling.units, kPhased4Positions);
+  tiling.tiles = problem.N * tiles_of_row;
+  tiling.column_tiles = problem.G * channel_tiles;
+  tiling.turns = tiling.tiles * tiling.column_tiles;
+  if (tiling.tiles >= kMostTiles || tiling.turns >= kMostTiles || rows > kLongest) return {};
+  tiling.grid = static_cast<unsigned>(std::min<std::int64_t>(tiling.turns, sm_count));
+  tiling.by_tiles_of_row = FastDivide(static_cast<std::uint32_t>(tiles_of_row));
+  tiling.by_column_tiles = FastDivide(static_cast<std::uint32_t>(tiling.column_tiles));
+  tiling.by_channel_tiles = FastDivide(static_cast<std::uint32_t>(channel_tiles));
+  const int row_bytes = is_split ? f32_unit_columns(own) * 4 : own.columns() * 2;
+  tiling.packed_bytes = tiling.column_tiles * rows * row_bytes;
+  tiling.count = static_cast<int>(rows / kPhased4Rows);
+  return tiling;
 }
 
 }  // namespace polyphase::cuda::tensor_core

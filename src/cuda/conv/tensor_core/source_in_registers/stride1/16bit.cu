@@ -2,9 +2,9 @@
 
 namespace polyphase::cuda::tensor_core {
 
-void gather_rows_of_16_bits(const Gather& call) {
-  if (call.problem.dtype == DType::f16) return gather_rows<Half>(call);
-  gather_rows<Brain>(call);
+void gather_stride1_16bit(const Gather& call) {
+  if (call.problem.dtype == DType::f16) return gather_stride1<F16>(call);
+  gather_stride1<Bf16>(call);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -14,13 +14,13 @@ namespace polyphase::cuda::tensor_core {
 
 /// Leaves this thread's column's bias in shared memory as rows_bias_bytes() has it.
 template <class Mode, int kN, class T>
-__device__ __forceinline__ void keep_bias(const TapGemm& form, const RowSteps& steps, const T* __restrict__ bias,
+__device__ __forceinline__ void keep_bias(const TapGemm& gemm, const Stride1Tiling& tiling, const T* __restrict__ bias,
                                           unsigned char* to) {
-  const TilePlace place = Walk(steps, 0).place(steps);
+  const TilePlace place = Walk(tiling, 0).place(tiling);
   const std::int64_t column = place.column + threadIdx.x;
   auto own = static_cast<T>(0.0F);
-  if (bias != nullptr && column < form.columns)
-    own = bias[place.g * form.out_channels + steps.by_classes.divide(static_cast<std::uint32_t>(column))];
+  if (bias != nullptr && column < gemm.columns)
+    own = bias[place.g * gemm.out_channels + tiling.by_classes.divide(static_cast<std::uint32_t>(column))];
   if constexpr (Mode::kBeginsAtBias) {
     auto* const rows = reinterpret_cast<uint4*>(to) + threadIdx.x;  // of eight, the next eight kN further
     rows[0] = make_uint4(*reinterpret_cast<const std::uint16_t*>(&own), 0, 0, 0);
@@ -54,7 +54,7 @@ struct OneRows {
   /// Behind the wait for that.
   __device__ __forceinline__ void keep() {
 #pragma unroll
-    for (auto& fragment : of) ptx::keep(fragment);
+    for (auto& fragment : of) ptx::opaque(fragment);
   }
 };
 

@@ -63,11 +63,11 @@ struct CarryWindow {
   int skip;    // positions that its windows leave out
   int width;   // of a window
   int sector;  // positions
-  __device__ __forceinline__ CarryWindow(const RowSteps& steps, std::int64_t first, bool begins_run)
+  __device__ __forceinline__ CarryWindow(const Stride1Tiling& tiling, std::int64_t first, bool begins_run)
       : t0(static_cast<int>(first)),
-        skip(begins_run ? steps.aligned : 0),
+        skip(begins_run ? tiling.aligned : 0),
         width(kCarryPositions - skip),
-        sector(steps.aligned) {}
+        sector(tiling.aligned) {}
   /// Positions from a row's sector to t0.
   __device__ __forceinline__ int shift(const StoreMaps& maps, int own) const { return (t0 + maps.offset[own]) & (sector - 1); }
 };
@@ -90,12 +90,12 @@ struct CarryPlace {
   std::uint32_t at[2][2];         // [column][first, second store]
   std::uint32_t further[2][2];    // from there to that eight columns on
   std::uint32_t next_pass[2][2];  // and to that of the next pass
-  __device__ __forceinline__ CarryPlace(const RowSteps& steps, const StoreMaps& maps, const CarryWindow& window, int row,
+  __device__ __forceinline__ CarryPlace(const Stride1Tiling& tiling, const StoreMaps& maps, const CarryWindow& window, int row,
                                         int position, int half_step, int lane, std::uint32_t staging,
                                         std::uint32_t staged_further, std::uint32_t kept)
       : swaps(lane % 2 != 0) {
     constexpr auto kBytes = static_cast<std::uint32_t>(sizeof(S));
-    const int classes = steps.store_classes, place = 31 - __clz(classes);
+    const int classes = tiling.store_classes, place = 31 - __clz(classes);
 #pragma unroll
     for (int b = 0; b < 2; ++b) {
       const int column = 2 * (lane % 4) + b, local = column & (classes - 1);
@@ -136,9 +136,9 @@ struct CarriedSectors {
 
 /// Sends what is staged; every fourth class's box, one lane of each warp.
 template <class S, int kPass>
-__device__ __forceinline__ void send_carried(const RowSteps& steps, const StoreMaps& maps, const CarryWindow& window, int row,
-                                             int warp, std::uint32_t staging) {
-  const int classes = steps.store_classes, place = 31 - __clz(classes);
+__device__ __forceinline__ void send_carried(const Stride1Tiling& tiling, const StoreMaps& maps, const CarryWindow& window,
+                                             int row, int warp, std::uint32_t staging) {
+  const int classes = tiling.store_classes, place = 31 - __clz(classes);
   const int bytes = (kPass >> place) * window.width * static_cast<int>(sizeof(S));
 #pragma unroll 1
   for (int local = warp; local < classes; local += 4) {
@@ -152,10 +152,10 @@ __device__ __forceinline__ void send_carried(const RowSteps& steps, const StoreM
 
 /// The same of a tile at the ends of its rows, or whose numbers are not finished, by finish(number, column).
 template <class T, class S, int kPass, class Finish>
-__device__ __forceinline__ void store_carried_edges(const RowSteps& steps, const StoreMaps& maps, const CarryWindow& window,
-                                                    std::int64_t row, std::int64_t length, int warp, int lane, const S* staging,
-                                                    const Finish& finish, T* __restrict__ out) {
-  const int classes = steps.store_classes, place = 31 - __clz(classes);
+__device__ __forceinline__ void store_carried_edges(const Stride1Tiling& tiling, const StoreMaps& maps,
+                                                    const CarryWindow& window, std::int64_t row, std::int64_t length, int warp,
+                                                    int lane, const S* staging, const Finish& finish, T* __restrict__ out) {
+  const int classes = tiling.store_classes, place = 31 - __clz(classes);
 #pragma unroll 1
   for (int column = warp; column < kPass; column += 4) {
     const int local = column & (classes - 1), shift = window.shift(maps, (static_cast<int>(row) + local) & (classes - 1));
@@ -174,16 +174,16 @@ __device__ __forceinline__ void store_carried_edges(const RowSteps& steps, const
 template <class Mode, int kN, int kPass, class T, class Finish>
 __device__ __forceinline__ void store_carried(const float (&sums)[2][kN / 2], float scale, const float* biases,
                                               bool is_finished, bool is_plain, const LightActivation& active,
-                                              const RowSteps& steps, const StoreMaps& maps, const CarryWindow& window,
+                                              const Stride1Tiling& tiling, const StoreMaps& maps, const CarryWindow& window,
                                               std::int64_t row, std::int64_t length, int position, int warp, int lane,
                                               int barrier, unsigned char* staging, const Kept& kept, const Finish& finish,
                                               T* __restrict__ out) {
   using S = Staged<T>;
   constexpr int kBytes = static_cast<int>(sizeof(S));
   const auto first_row = static_cast<int>(row);
-  const int further = ((8 * window.width) >> (31 - __clz(steps.store_classes))) * kBytes;
+  const int further = ((8 * window.width) >> (31 - __clz(tiling.store_classes))) * kBytes;
   const std::uint32_t staged = ptx::shared_address(staging);
-  const CarryPlace<S, kPass> place(steps, maps, window, first_row, position, Mode::kHalfStep, lane, staged,
+  const CarryPlace<S, kPass> place(tiling, maps, window, first_row, position, Mode::kHalfStep, lane, staged,
                                    static_cast<std::uint32_t>(further), kept.own);
   // Warp 0 reads what the other keeps and, where a run begins, writes what means nothing; warp 3 alone has positions to keep.
   const bool shares = warp == 0 || warp == 3;
@@ -196,7 +196,7 @@ __device__ __forceinline__ void store_carried(const float (&sums)[2][kN / 2], fl
     if (warp == 0 && window.skip == 0) {
       CarriedSectors<kPass> carried;
       carried.load(kept.before + kPass * pass * kKeptBytes, lane);
-      carried.stage(steps.store_classes, kCarryPositions * kBytes, further, staging, lane);
+      carried.stage(tiling.store_classes, kCarryPositions * kBytes, further, staging, lane);
     }
     std::uint32_t at[2][2];
 #pragma unroll
@@ -225,11 +225,11 @@ __device__ __forceinline__ void store_carried(const float (&sums)[2][kN / 2], fl
     if (is_plain) {
       ptx::fence_async_shared();
       ptx::named_barrier(barrier, 128);
-      if (lane == 0) send_carried<S, kPass>(steps, maps, window, first_row + kPass * pass, warp, staged);
+      if (lane == 0) send_carried<S, kPass>(tiling, maps, window, first_row + kPass * pass, warp, staged);
     } else {
       ptx::named_barrier(barrier, 128);
       const auto of_pass = [&](S number, int column) { return finish(number, kPass * pass + column); };
-      store_carried_edges<T, S, kPass>(steps, maps, window, row + kPass * pass, length, warp, lane,
+      store_carried_edges<T, S, kPass>(tiling, maps, window, row + kPass * pass, length, warp, lane,
                                        reinterpret_cast<const S*>(staging), of_pass, out);
     }
   }

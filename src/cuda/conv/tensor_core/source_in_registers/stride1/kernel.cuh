@@ -24,23 +24,23 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kRowsThreads = (kPairs + 1) * 128;
+inline constexpr int kStride1Threads = (kPairs + 1) * 128;
 
 /// Shared memory of a block: weights, then of each consumer its ring and its staging, then the columns' biases, barriers.
-struct RowLayout {
+struct Stride1Layout {
   std::uint32_t weights, ring, staging, bias, barriers, own;
-  __device__ RowLayout(std::uint32_t base, const RowSteps& steps, int element_bytes, int pair) {
-    const auto stages = static_cast<std::uint32_t>(steps.stages * steps.stage_bytes);
-    const auto store = static_cast<std::uint32_t>(steps.staging_bytes);
-    const int of_ring = steps.rings == 1 ? 0 : pair;
+  __device__ Stride1Layout(std::uint32_t base, const Stride1Tiling& tiling, int element_bytes, int pair) {
+    const auto stages = static_cast<std::uint32_t>(tiling.stages * tiling.stage_bytes);
+    const auto store = static_cast<std::uint32_t>(tiling.staging_bytes);
+    const int of_ring = tiling.rings == 1 ? 0 : pair;
     weights = base;
-    const std::uint32_t rings = weights + static_cast<std::uint32_t>(steps.count * steps.weight_bytes);
-    const std::uint32_t stagings = rings + static_cast<std::uint32_t>(steps.rings) * stages;
+    const std::uint32_t rings = weights + static_cast<std::uint32_t>(tiling.count * tiling.weight_bytes);
+    const std::uint32_t stagings = rings + static_cast<std::uint32_t>(tiling.rings) * stages;
     ring = rings + static_cast<std::uint32_t>(of_ring) * stages;
     staging = stagings + static_cast<std::uint32_t>(pair) * store;
     bias = stagings + kPairs * store;
-    barriers = bias + static_cast<std::uint32_t>(steps.columns * rows_bias_bytes(element_bytes));
-    own = barriers + 64 + 16 * kRowToldRuns + static_cast<std::uint32_t>(of_ring) * 128;
+    barriers = bias + static_cast<std::uint32_t>(tiling.columns * rows_bias_bytes(element_bytes));
+    own = barriers + 64 + 16 * kBroadcastRuns + static_cast<std::uint32_t>(of_ring) * 128;
   }
   __device__ __forceinline__ std::uint32_t weights_full() const { return barriers; }
   /// A consumer says here, once a tile, that the other may begin its next one.
@@ -48,7 +48,9 @@ struct RowLayout {
   /// A consumer says here that what it keeps for the other's next tile is there.
   __device__ __forceinline__ std::uint32_t kept(int pair) const { return barriers + 24 + static_cast<std::uint32_t>(pair) * 8; }
   /// The block's run behind `turn` more than the first is there, and 8 bytes further which it is.
-  __device__ __forceinline__ std::uint32_t told(std::uint32_t turn) const { return barriers + 64 + turn % kRowToldRuns * 16; }
+  __device__ __forceinline__ std::uint32_t broadcast(std::uint32_t turn) const {
+    return barriers + 64 + turn % kBroadcastRuns * 16;
+  }
   __device__ __forceinline__ std::uint32_t full(int stage) const { return own + static_cast<std::uint32_t>(stage) * 16; }
   __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
 };
@@ -56,8 +58,8 @@ struct RowLayout {
 /// The products of a step's first or second turn of conversion, as one group. Two parts: high * (low, high) as one product of
 /// twice the columns, then low*high. In the first step of a tile nothing is there to be added to.
 template <class Mode, int kN, int kTurn>
-__device__ __forceinline__ void multiply_rows(const RowWords<Mode>& words, std::uint64_t weights, bool adds,
-                                              RowSums<Mode, kN>& sums) {
+__device__ __forceinline__ void multiply_stride1(const Stride1Words<Mode>& words, std::uint64_t weights, bool adds,
+                                                 Stride1Sums<Mode, kN>& sums) {
   using Mma = ptx::WgmmaFromRegisters<Mode::Operand::kType, kN, false>;
   using Both = ptx::WgmmaFromRegisters<Mode::Operand::kType, 2 * kN, false>;
   constexpr bool kSplit = Mode::Operand::kParts == 2;
@@ -87,120 +89,118 @@ __device__ __forceinline__ void multiply_rows(const RowWords<Mode>& words, std::
 }
 
 template <class Mode, int kN>
-__device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps& steps, const StoreMaps& maps,
-                                             const Epilogue& epilogue, const RowLayout& layout, const unsigned char* ring,
-                                             const typename Mode::Operand::Source* __restrict__ source,
-                                             const typename Mode::Operand::Source* __restrict__ bias,
-                                             typename Mode::Operand::Source* __restrict__ out, const OperandHeader* header,
-                                             const State* __restrict__ weight_state, const ExactSource& exact,
-                                             const float* biases, typename TraitsOf<Mode, kN>::S* staging,
-                                             const RowOrder& order, int pair, int warp, int lane) {
+__device__ __forceinline__ void consume_stride1(
+    const TapGemm& gemm, const Stride1Tiling& tiling, const StoreMaps& maps, const Epilogue& epilogue,
+    const Stride1Layout& layout, const unsigned char* ring, const typename Mode::Operand::Source* __restrict__ source,
+    const typename Mode::Operand::Source* __restrict__ bias, typename Mode::Operand::Source* __restrict__ out,
+    const OperandHeader* header, const State* __restrict__ weight_state, const ExactSource& exact, const float* biases,
+    typename TraitsOf<Mode, kN>::S* staging, const Stride1Order& order, int pair, int warp, int lane) {
   using Operand = typename Mode::Operand;
   using Traits = TraitsOf<Mode, kN>;
   using T = typename Operand::Source;
   if constexpr (Operand::kScaled) wait_for_grid_before();
   const int source_scale = Operand::kScaled ? source_exponent(header) : 0;
   const int weight_scale = Operand::kScaled ? scale_exponent(weight_state->weight_largest, kWeightTarget) : 0;
-  const LightActivation active(epilogue, !Mode::kLate && epilogue.activation != Activation::none);
-  const RowFinish finish(epilogue, -source_scale - weight_scale, Mode::kCarries || Mode::kBytes == 4);
-  RowReader<Mode> reader(steps, source_scale, warp, lane);
-  const Faults of_weights =
-      Operand::kScaled ? weight_faults(static_cast<Split>(weight_state->weight_split), form.rows * form.taps) : 0;
-  std::uint32_t doubtful = kNoTile;  // the last tile of which this warp has sums to compute again
-  const std::uint32_t weight_step = static_cast<std::uint32_t>(steps.weight_bytes) / 16;
+  const LightActivation active(epilogue, !Mode::kAux && epilogue.activation != Activation::none);
+  const Stride1Finish finish(epilogue, -source_scale - weight_scale, Mode::kCarries || Mode::kBytes == 4);
+  Stride1Reader<Mode> reader(tiling, source_scale, warp, lane);
+  const SuspectCount of_weights =
+      Operand::kScaled ? weight_suspect_count(static_cast<Split>(weight_state->weight_split), gemm.rows * gemm.taps) : 0;
+  std::uint32_t suspect = kNoTile;  // the last tile of which this warp has sums to compute again
+  const std::uint32_t weight_step = static_cast<std::uint32_t>(tiling.weight_bytes) / 16;
   const std::uint64_t weights = ptx::operand_descriptor(layout.weights, Operand::kParts * kN * 16);
   const std::uint64_t bias_rows = ptx::operand_descriptor(layout.bias, kN * 16);
   OneRows<Mode> ones;
   ptx::mbarrier_wait(layout.weights_full(), 0);
   Ring at;
-  if (Mode::kInTurns && pair == 1) at.skip(steps.count, steps.stages);
+  if (Mode::kInTurns && pair == 1) at.skip(tiling.count, tiling.stages);
   std::uint32_t turns = pair == 0 ? 1 : 0;
-  RowWalk<Mode::kCarries, Mode::kBytes == 4> walk(steps, pair);
+  Stride1Walk<Mode::kCarries, Mode::kBytes == 4> walk(tiling, pair);
 #pragma unroll 1
-  for (; walk.more(); walk.advance(steps, layout), ++turns) {
-    const TilePlace place = walk.place(steps);
-    reader.begin_tile(form, RowTile<T>(form, place, source));
-    if constexpr (Mode::kLate && Operand::kParts == 2)  // of one part there is no time for it
-      prefetch_beside<Traits::kPositions>(form, place, epilogue, warp * 32 + lane, out);
+  for (; walk.more(); walk.advance(tiling, layout), ++turns) {
+    const TilePlace place = walk.place(tiling);
+    reader.begin_tile(gemm, Stride1Tile<T>(gemm, place, source));
+    if constexpr (Mode::kAux && Operand::kParts == 2)  // of one part there is no time for it
+      prefetch_aux<Traits::kPositions>(gemm, place, epilogue, warp * 32 + lane, out);
     if (pair == 1 || turns > 1) ptx::mbarrier_wait(layout.turn(1 - pair), turns & 1);
-    RowSums<Mode, kN> sums;
+    Stride1Sums<Mode, kN> sums;
     if constexpr (Mode::kBeginsAtBias) ones.multiply(bias_rows, sums.v);
     // In strict turns the other begins when all of this tile is there; else it only must not fall into step.
-    int until = Mode::kInTurns ? steps.count - 1 : steps.turn;
+    int until = Mode::kInTurns ? tiling.count - 1 : tiling.turn;
     const auto pass_turn = [&] {
       if (until-- == 0 && lane == 0) ptx::mbarrier_arrive(layout.turn(pair));
     };
-    RowRaw<Mode> raw;
+    Stride1Raw<Mode> raw;
     std::uint64_t own = weights;
     const auto fetch = [&] {
       ptx::mbarrier_wait(layout.full(at.stage), at.parity);
-      reader.load(ring + at.stage * steps.stage_bytes, raw);
+      reader.load(ring + at.stage * tiling.stage_bytes, raw);
     };
-    RowWords<Mode> words;
+    Stride1Words<Mode> words;
     // Two groups of products a step: one is under way while the operands of the other are made.
 #pragma unroll 1
-    for (int left = steps.count; left > 0; --left) {
+    for (int left = tiling.count; left > 0; --left) {
       if (!Mode::kInTurns && left % 2 == 0) pass_turn();
       fetch();
       if (Mode::kInTurns) pass_turn();
       ptx::wgmma_wait<1>();
       reader.template convert<0>(raw, words);
-      const bool adds = Mode::kBeginsAtBias || left < steps.count;
-      multiply_rows<Mode, kN, 0>(words, own, adds, sums);
+      const bool adds = Mode::kBeginsAtBias || left < tiling.count;
+      multiply_stride1<Mode, kN, 0>(words, own, adds, sums);
       // All that was read of the stage is in products that are issued: an arrival overtakes reads that wait behind others. Of
       // one part it is no faster to give the stage back here, and five taps spill more.
       if constexpr (Operand::kParts == 2) ptx::mbarrier_arrive(layout.empty(at.stage));
       ptx::wgmma_wait<1>();
       if constexpr (Mode::kBeginsAtBias) ones.keep();
       reader.template convert<1>(raw, words);
-      multiply_rows<Mode, kN, 1>(words, own, adds, sums);
+      multiply_stride1<Mode, kN, 1>(words, own, adds, sums);
       if constexpr (Operand::kParts == 1) ptx::mbarrier_arrive(layout.empty(at.stage));
       own += weight_step;
-      at.advance(steps.stages);
+      at.advance(tiling.stages);
     }
-    if (Mode::kInTurns) at.skip(steps.count, steps.stages);
+    if (Mode::kInTurns) at.skip(tiling.count, tiling.stages);
     if (until >= 0 && lane == 0) ptx::mbarrier_arrive(layout.turn(pair));
     // Where the tile goes is found while the last products are under way.
-    const std::int64_t first_bias = place.g * form.out_channels;
-    const std::int64_t row_of_sample = place.n * form.G * form.out_channels + first_bias;
-    const std::int64_t t0 = place.position + form.out_origin;
-    const bool is_plain = finish.at_once && t0 >= 0 && t0 + Traits::kPositions <= form.out_length;
-    T* const own_outputs = out + (row_of_sample + place.column + 2 * (lane % 4)) * form.out_length + t0 + reader.position;
+    const std::int64_t first_bias = place.g * gemm.out_channels;
+    const std::int64_t row_of_sample = place.n * gemm.G * gemm.out_channels + first_bias;
+    const std::int64_t t0 = place.position + gemm.out_origin;
+    const bool is_plain = finish.at_once && t0 >= 0 && t0 + Traits::kPositions <= gemm.out_length;
+    T* const own_outputs = out + (row_of_sample + place.column + 2 * (lane % 4)) * gemm.out_length + t0 + reader.position;
     ptx::wgmma_wait<0>();
 #pragma unroll
-    for (auto& of_half : sums.v) ptx::settle(of_half);
+    for (auto& of_half : sums.v) ptx::fence_registers(of_half);
     if constexpr (Operand::kScaled) {
-      const Faults faults = of_weights + reader.faults();
-      if (__builtin_expect(static_cast<long>(faults != 0), 0L) != 0) {
+      const SuspectCount suspect_count = of_weights + reader.suspect_count();
+      if (__builtin_expect(static_cast<long>(suspect_count != 0), 0L) != 0) {
         sums.join();
-        if (mark_doubtful<Operand, kN>(faults, sums.high())) {
-          const std::uint32_t number = walk.number(steps);
-          if (lane == 0) *order.before(steps, walk, number, warp) = doubtful;
-          doubtful = number;
+        if (mark_suspect<Operand, kN>(suspect_count, sums.high())) {
+          const std::uint32_t number = walk.number(tiling);
+          if (lane == 0) *order.before(tiling, walk, number, warp) = suspect;
+          suspect = number;
         }
       }
     }
     if constexpr (Mode::kCarries) {
       using S = typename Traits::S;
       auto* const own = reinterpret_cast<unsigned char*>(staging) + Traits::kCarryStaging;
-      auto* const other = own + (pair == 0 ? steps.staging_bytes : -steps.staging_bytes);
+      auto* const other = own + (pair == 0 ? tiling.staging_bytes : -tiling.staging_bytes);
       const Kept kept{layout.staging + Traits::kCarryStaging, other, layout.kept(pair), layout.kept(1 - pair), turns & 1};
       const auto finished = [&](S number, int column) -> T {
         if (finish.at_once) return static_cast<T>(number);
         return static_cast<T>(finish_staged<Mode>(static_cast<float>(number), finish, active, biases, column));
       };
-      store_carried<Mode, kN, Traits::kCarryPass>(sums.high(), finish.scale, biases, finish.at_once, is_plain, active, steps,
-                                                  maps, CarryWindow(steps, t0, walk.at == 0), row_of_sample + place.column,
-                                                  form.out_length, reader.position, warp, lane, 1 + pair,
+      store_carried<Mode, kN, Traits::kCarryPass>(sums.high(), finish.scale, biases, finish.at_once, is_plain, active, tiling,
+                                                  maps, CarryWindow(tiling, t0, walk.at == 0), row_of_sample + place.column,
+                                                  gemm.out_length, reader.position, warp, lane, 1 + pair,
                                                   reinterpret_cast<unsigned char*>(staging), kept, finished, out);
       continue;
-    } else if (steps.stores_pairs && is_plain) {
-      if constexpr (Mode::kLate)
-        store_pairs_late<Mode, kN>(sums, finish, epilogue, biases, form.out_length, lane, own_outputs);
+    } else if (tiling.stores_pairs && is_plain) {
+      if constexpr (Mode::kAux)
+        store_pairs_with_aux<Mode, kN>(sums, finish, epilogue, biases, gemm.out_length, lane, own_outputs);
       else if (Mode::kBytes == 4 && active.is_there)
-        store_pairs<Mode, kN, true>(sums, finish, active, biases, form.out_length, lane, own_outputs);
+        store_pairs<Mode, kN, true>(sums, finish, active, biases, gemm.out_length, lane, own_outputs);
       else
-        store_pairs<Mode, kN, false>(sums, finish, active, biases, form.out_length, lane, own_outputs);
+        store_pairs<Mode, kN, false>(sums, finish, active, biases, gemm.out_length, lane, own_outputs);
       continue;
     }
     sums.join();
@@ -217,43 +217,43 @@ __device__ __forceinline__ void consume_rows(const TapGemm& form, const RowSteps
         ptx::named_barrier(1 + pair, 128);
       }
       store_rows<T, Traits::kPositions, Traits::kPitch, kOwn, false>(
-          form, steps, row_of_sample, place.column + pass * Traits::kPass + warp * kOwn, place.position, bias, first_bias,
+          gemm, tiling, row_of_sample, place.column + pass * Traits::kPass + warp * kOwn, place.position, bias, first_bias,
           epilogue, staging + warp * kOwn * Traits::kPitch, lane, out);
-      if constexpr (Mode::kLate)
+      if constexpr (Mode::kAux)
         finish_stored_rows<Traits::kPositions, kOwn>(
-            form, epilogue, t0, lane,
-            out + (row_of_sample + place.column + pass * Traits::kPass + warp * kOwn) * form.out_length + t0);
+            gemm, epilogue, t0, lane,
+            out + (row_of_sample + place.column + pass * Traits::kPass + warp * kOwn) * gemm.out_length + t0);
     }
   }
   if (Mode::kCarries && lane == 0) ptx::bulk_wait();
   if constexpr (Operand::kScaled) {
     ptx::named_barrier(1 + kPairs, kPairs * 128);  // a warp may have stored another's sums
-    if (doubtful != kNoTile) repair_rows<Mode, kN>(form, steps, exact, epilogue, bias, out, order, doubtful, pair, warp);
+    if (suspect != kNoTile) recompute_rows<Mode, kN>(gemm, tiling, exact, epilogue, bias, out, order, suspect, pair, warp);
   }
 }
 
 template <class Mode, int kN>
-__global__ void __launch_bounds__(kRowsThreads, 1)
-    resident_rows_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ RowSteps steps,
-                         const __grid_constant__ RowMaps maps, const __grid_constant__ StoreMaps store_maps,
-                         const __grid_constant__ Epilogue epilogue, const typename Mode::Operand::Source* __restrict__ source,
-                         const unsigned char* __restrict__ packed, const typename Mode::Operand::Source* __restrict__ bias,
-                         typename Mode::Operand::Source* __restrict__ out, const OperandHeader* header,
-                         const __grid_constant__ ExactSource exact, const __grid_constant__ RowOrder order) {
+__global__ void __launch_bounds__(kStride1Threads, 1)
+    stride1_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ Stride1Tiling tiling,
+                   const __grid_constant__ Stride1Maps maps, const __grid_constant__ StoreMaps store_maps,
+                   const __grid_constant__ Epilogue epilogue, const typename Mode::Operand::Source* __restrict__ source,
+                   const unsigned char* __restrict__ packed, const typename Mode::Operand::Source* __restrict__ bias,
+                   typename Mode::Operand::Source* __restrict__ out, const OperandHeader* header,
+                   const __grid_constant__ ExactSource exact, const __grid_constant__ Stride1Order order) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Operand = typename Mode::Operand;
   // Copiers of f32 with three taps would spill with 40.
   constexpr int kCopierRegisters = Mode::kBytes == 4 && Mode::kTaps == 3 ? 56 : 40;
-  constexpr int kMultiplierRegisters = (65536 / kRowsThreads * (kPairs + 1) - kCopierRegisters) / kPairs / 8 * 8;
+  constexpr int kMultiplierRegisters = (65536 / kStride1Threads * (kPairs + 1) - kCopierRegisters) / kPairs / 8 * 8;
   extern __shared__ __align__(128) unsigned char raw[];
   const std::uint32_t base = ptx::shared_address(raw);
   // Through a shuffle the compiler knows them to be the same in a warp; else it serialises the wgmmas.
   const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32, pair = group == kPairs ? warp / 2 : group;
-  const RowLayout layout(base, steps, Mode::kBytes, pair);
+  const Stride1Layout layout(base, tiling, Mode::kBytes, pair);
   if (group < kPairs && warp == 0 && lane == 0) {
-    for (int stage = 0; pair < steps.rings && stage < steps.stages; ++stage) {
+    for (int stage = 0; pair < tiling.rings && stage < tiling.stages; ++stage) {
       ptx::mbarrier_init(layout.full(stage), Mode::kCopiers);
       ptx::mbarrier_init(layout.empty(stage), 128);  // each reader for itself
     }
@@ -261,31 +261,31 @@ __global__ void __launch_bounds__(kRowsThreads, 1)
     ptx::mbarrier_init(layout.kept(pair), 2 * 32);  // each thread that shares for itself
     if (pair == 0) {
       ptx::mbarrier_init(layout.weights_full(), 1);
-      for (std::uint32_t turn = 0; turn < kRowToldRuns; ++turn) ptx::mbarrier_init(layout.told(turn), 1);
+      for (std::uint32_t turn = 0; turn < kBroadcastRuns; ++turn) ptx::mbarrier_init(layout.broadcast(turn), 1);
     }
     ptx::fence_mbarrier_init();
   }
   float* biases = reinterpret_cast<float*>(raw + (layout.bias - base));
-  if (threadIdx.x < kN) keep_bias<Mode, kN>(form, steps, bias, raw + (layout.bias - base));
+  if (threadIdx.x < kN) keep_bias<Mode, kN>(gemm, tiling, bias, raw + (layout.bias - base));
   __syncthreads();
   if (group == kPairs) {
     ptx::registers_down<kCopierRegisters>();
     if (warp == 0 && lane == 0) {
-      const auto total = static_cast<std::uint32_t>(steps.count * steps.weight_bytes);
-      const unsigned char* from = packed + kWeightHeaderBytes + static_cast<std::int64_t>(Walk(steps, 0).tile) * total;
+      const auto total = static_cast<std::uint32_t>(tiling.count * tiling.weight_bytes);
+      const unsigned char* from = packed + kWeightHeaderBytes + static_cast<std::int64_t>(Walk(tiling, 0).tile) * total;
       ptx::mbarrier_arrive_expect(layout.weights_full(), total);
       for (std::uint32_t at = 0; at < total; at += 16384)
         ptx::bulk_copy(layout.weights + at, from + at, min(16384U, total - at), layout.weights_full());
     }
     copy_rows<typename Operand::Source, Mode::kCopiers, Mode::kInTurns, Mode::kCarries>(
-        form, steps, maps, layout, order, source, pair, (Mode::kInTurns ? warp : warp % 2) * 32 + lane);
+        gemm, tiling, maps, layout, order, source, pair, (Mode::kInTurns ? warp : warp % 2) * 32 + lane);
     return;
   }
   ptx::registers_up<kMultiplierRegisters>();
-  consume_rows<Mode, kN>(form, steps, store_maps, epilogue, layout, raw + (layout.ring - base), source, bias, out, header,
-                         reinterpret_cast<const State*>(packed), exact, biases,
-                         reinterpret_cast<Staged<typename Operand::Source>*>(raw + (layout.staging - base)), order, pair, warp,
-                         lane);
+  consume_stride1<Mode, kN>(gemm, tiling, store_maps, epilogue, layout, raw + (layout.ring - base), source, bias, out, header,
+                            reinterpret_cast<const State*>(packed), exact, biases,
+                            reinterpret_cast<Staged<typename Operand::Source>*>(raw + (layout.staging - base)), order, pair,
+                            warp, lane);
 #endif
 }
 

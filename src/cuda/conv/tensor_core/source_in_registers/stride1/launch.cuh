@@ -10,79 +10,81 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Names an instance of resident_rows_kernel.
+/// Names an instance of stride1_kernel.
 template <class Mode, int kN>
-struct RowKernel {};
+struct Stride1Kernel {};
 
 template <class Mode, int kN>
-void launch_rows(RowKernel<Mode, kN>, const Gather& call, const RowSteps& steps) {
+void launch_stride1(Stride1Kernel<Mode, kN>, const Gather& call, const Stride1Tiling& tiling) {
   using Operand = typename Mode::Operand;
   using T = typename Operand::Source;
-  const auto packed = kept_weights<Operand>(call, steps, steps.columns);
-  const std::int64_t counters = steps.is_drawn ? steps.weight_tiles : 0;
-  const Buffer order(Operand::kScaled ? static_cast<std::size_t>(RowOrder::words(steps)) * sizeof(std::uint32_t) : 0,
+  const auto packed = cached_weights<Operand>(call, tiling, tiling.columns);
+  const std::int64_t counters = tiling.is_dynamic ? tiling.weight_tiles : 0;
+  const Buffer order(Operand::kScaled ? static_cast<std::size_t>(Stride1Order::words(tiling)) * sizeof(std::uint32_t) : 0,
                      call.device);
-  auto* const drawn = order.as<std::uint32_t>();
-  const Sampled<Operand> sampled(call, drawn, counters);
+  auto* const dynamic = order.as<std::uint32_t>();
+  const Sampled<Operand> sampled(call, dynamic, counters);
   const auto* source = static_cast<const T*>(call.source);
-  sampled.launch(resident_rows_kernel<Mode, kN>, steps.grid, kRowsThreads, steps.shared_bytes, call.form, steps,
-                 make_row_maps(call.form, steps, source, sizeof(T)), make_store_maps(call.form, steps, call.out, sizeof(T)),
-                 call.epilogue, source, packed->template as<unsigned char>(), static_cast<const T*>(call.bias),
-                 static_cast<T*>(call.out), sampled.header(), sampled.exact(), RowOrder{drawn});
-  check_launch("conv tensor_core: rows");
+  sampled.launch(stride1_kernel<Mode, kN>, tiling.grid, kStride1Threads, tiling.shared_bytes, call.gemm, tiling,
+                 make_stride1_maps(call.gemm, tiling, source, sizeof(T)),
+                 make_store_maps(call.gemm, tiling, call.out, sizeof(T)), call.epilogue, source,
+                 packed->template as<unsigned char>(), static_cast<const T*>(call.bias), static_cast<T*>(call.out),
+                 sampled.header(), sampled.exact(), Stride1Order{dynamic});
+  check_launch("conv tensor_core: stride1");
 }
 
-/// Calls run(RowKernel<Mode, kN>(), steps) with the kernel for a problem, with kLate the one with a residual or through a
+/// Calls run(Stride1Kernel<Mode, kN>(), tiling) with the kernel for a problem, with kAux the one with a residual or through a
 /// derivative; false where there is none. `out` and `source` matter
 /// only for what they are modulo 16.
-template <class Operand, bool kLate = false, class Run>
-bool with_rows_kernel(const TapGemm& form, const void* source, const void* out, const DeviceProperties& gpu, const Run& run) {
+template <class Operand, bool kAux = false, class Run>
+bool with_stride1_kernel(const TapGemm& gemm, const void* source, const void* out, const DeviceProperties& gpu,
+                         const Run& run) {
   const auto attempt = [&]<int kN, int kTaps>() {
-    using Traits = RowTraits<Operand, kN, kTaps>;
-    if (form.taps != kTaps || form.columns <= kN / 2) return false;
+    using Traits = Stride1Traits<Operand, kN, kTaps>;
+    if (gemm.taps != kTaps || gemm.columns <= kN / 2) return false;
     const auto offset = [](const void* address) { return static_cast<int>(reinterpret_cast<std::uintptr_t>(address) % 16); };
-    const RowShape shape{Traits::kHalves,
-                         kN,
-                         Operand::kParts,
-                         sizeof(typename Operand::Source),
-                         Traits::kStagingBytes,
-                         Traits::kCarryBytes,
-                         Traits::kCarryPass,
-                         offset(source),
-                         offset(out)};
-    const RowSteps steps = make_row_steps(form, shape, gpu.sm_count, gpu.shared_bytes_per_block);
-    if (steps.count == 0) return false;
-    const auto run_as = [&]<RowParity kParity>() {
-      const auto run_with = [&]<RowStores kStores>() {
-        run(RowKernel<RowMode<Operand, Traits::kHalves, kTaps, kParity, kStores>, kN>(), steps);
+    const Stride1Shape shape{Traits::kHalves,
+                             kN,
+                             Operand::kParts,
+                             sizeof(typename Operand::Source),
+                             Traits::kStagingBytes,
+                             Traits::kCarryBytes,
+                             Traits::kCarryPass,
+                             offset(source),
+                             offset(out)};
+    const Stride1Tiling tiling = make_stride1_tiling(gemm, shape, gpu.sm_count, gpu.shared_bytes_per_block);
+    if (tiling.count == 0) return false;
+    const auto run_as = [&]<Stride1Parity kParity>() {
+      const auto run_with = [&]<Stride1Stores kStores>() {
+        run(Stride1Kernel<Stride1Mode<Operand, Traits::kHalves, kTaps, kParity, kStores>, kN>(), tiling);
       };
-      if constexpr (kLate) {
-        run_with.template operator()<RowStores::late>();
+      if constexpr (kAux) {
+        run_with.template operator()<Stride1Stores::aux>();
       } else {
-        if constexpr (Traits::kHalves == 2 && kParity != RowParity::mixed) {
-          if (steps.store_classes != 0) return run_with.template operator()<RowStores::carried>();
+        if constexpr (Traits::kHalves == 2 && kParity != Stride1Parity::mixed) {
+          if (tiling.store_classes != 0) return run_with.template operator()<Stride1Stores::carried>();
         }
-        run_with.template operator()<RowStores::tiles>();
+        run_with.template operator()<Stride1Stores::tiles>();
       }
     };
-    if (steps.parity == RowParity::even) run_as.template operator()<RowParity::even>();
-    if (steps.parity == RowParity::odd) run_as.template operator()<RowParity::odd>();
+    if (tiling.parity == Stride1Parity::even) run_as.template operator()<Stride1Parity::even>();
+    if (tiling.parity == Stride1Parity::odd) run_as.template operator()<Stride1Parity::odd>();
     if constexpr (sizeof(typename Operand::Source) == 4) {
-      if (steps.parity == RowParity::mixed) run_as.template operator()<RowParity::mixed>();
+      if (tiling.parity == Stride1Parity::mixed) run_as.template operator()<Stride1Parity::mixed>();
     }
     return true;
   };
   return attempt.template operator()<128, 3>() || attempt.template operator()<128, 5>();
 }
 
-/// resident_rows_gather() of f16 and bf16, and of what has a residual or goes through a derivative: compiled by themselves.
-void gather_rows_of_16_bits(const Gather& call);
-void gather_rows_late(const Gather& call);
+/// stride1_gather() of f16 and bf16, and of what has a residual or goes through a derivative: compiled by themselves.
+void gather_stride1_16bit(const Gather& call);
+void gather_stride1_aux(const Gather& call);
 
-template <class Operand, bool kLate = false>
-void gather_rows(const Gather& call) {
-  with_rows_kernel<Operand, kLate>(call.form, call.source, call.out, properties(call.device),
-                                   [&](auto kernel, const RowSteps& steps) { launch_rows(kernel, call, steps); });
+template <class Operand, bool kAux = false>
+void gather_stride1(const Gather& call) {
+  with_stride1_kernel<Operand, kAux>(call.gemm, call.source, call.out, properties(call.device),
+                                     [&](auto kernel, const Stride1Tiling& tiling) { launch_stride1(kernel, call, tiling); });
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -17,7 +17,7 @@ struct ClassMaps {
   CUtensorMap map[kClassesMost];
   int offset[kClassesMost];  // of the rows' first number: a map begins at the boundary before it
 };
-using RowMaps = ClassMaps<kRowClassesMost>;  // of the source, from multiples of 16 bytes
+using Stride1Maps = ClassMaps<kStride1ClassesMost>;  // of the source, from multiples of 16 bytes
 /// Of the output, from sectors: boxes of a whole tile, and of one at the begin of a run.
 struct StoreMaps {
   CUtensorMap whole[kStoreClassesMost], begin[kStoreClassesMost];
@@ -52,18 +52,19 @@ template <class Maps>
   return maps;
 }
 
-[[nodiscard]] inline RowMaps make_row_maps(const TapGemm& form, const RowSteps& steps, const void* source, int bytes) {
-  return make_class_maps<RowMaps>(source, form.N * form.G * form.rows, form.source_length, bytes, steps.classes, 16,
-                                  steps.pitch / bytes, kRowsOfStep);
+[[nodiscard]] inline Stride1Maps make_stride1_maps(const TapGemm& gemm, const Stride1Tiling& tiling, const void* source,
+                                                   int bytes) {
+  return make_class_maps<Stride1Maps>(source, gemm.N * gemm.G * gemm.rows, gemm.source_length, bytes, tiling.classes, 16,
+                                      tiling.pitch / bytes, kStride1RowsOfStep);
 }
 
-[[nodiscard]] inline StoreMaps make_store_maps(const TapGemm& form, const RowSteps& steps, const void* out, int bytes) {
+[[nodiscard]] inline StoreMaps make_store_maps(const TapGemm& gemm, const Stride1Tiling& tiling, const void* out, int bytes) {
   using Maps = ClassMaps<kStoreClassesMost>;
-  const std::int64_t rows = form.N * form.G * form.out_channels;
+  const std::int64_t rows = gemm.N * gemm.G * gemm.out_channels;
   const Maps whole =
-      make_class_maps<Maps>(out, rows, form.out_length, bytes, steps.store_classes, 32, kCarryPositions, steps.store_columns);
-  const Maps begin = make_class_maps<Maps>(out, rows, form.out_length, bytes, steps.store_classes, 32,
-                                           kCarryPositions - steps.aligned, steps.store_columns);
+      make_class_maps<Maps>(out, rows, gemm.out_length, bytes, tiling.store_classes, 32, kCarryPositions, tiling.store_columns);
+  const Maps begin = make_class_maps<Maps>(out, rows, gemm.out_length, bytes, tiling.store_classes, 32,
+                                           kCarryPositions - tiling.aligned, tiling.store_columns);
   StoreMaps maps{};
   for (int c = 0; c < kStoreClassesMost; ++c) {
     maps.whole[c] = whole.map[c];

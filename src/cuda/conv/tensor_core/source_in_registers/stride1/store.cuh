@@ -19,7 +19,7 @@ namespace polyphase::cuda::tensor_core {
 
 /// Of an operand and columns: halves of 64 positions of a tile, and how a consumer stores it.
 template <class Operand, int kN, int kTaps>
-struct RowTraits {
+struct Stride1Traits {
   // One half only where sums and fragments of two would take more registers than there are.
   static constexpr bool kIsNarrow = Operand::kParts == 2 && (kN > 32 || kTaps > 3);
   static constexpr int kHalves = kIsNarrow ? 1 : 2;
@@ -36,12 +36,12 @@ struct RowTraits {
 };
 
 template <class Mode, int kN>
-using TraitsOf = RowTraits<typename Mode::Operand, kN, Mode::kTaps>;
+using TraitsOf = Stride1Traits<typename Mode::Operand, kN, Mode::kTaps>;
 
 /// A thread's sums of a tile. Of two parts those of the mixed products lie before the others, so that they are the first
 /// columns of a product of twice as many: ptxas has both kinds of product in the same registers only from the first one on.
 template <class Mode, int kN>
-struct RowSums {
+struct Stride1Sums {
   static constexpr int kHalves = TraitsOf<Mode, kN>::kHalves, kOwn = kN / 2;
   static constexpr int kMixed = Mode::Operand::kParts == 2 ? kOwn : 0;
   static_assert(kMixed == 0 || kHalves == 1);
@@ -64,12 +64,12 @@ struct RowSums {
 };
 
 /// What a tile's sums are multiplied by and how they end.
-struct RowFinish {
+struct Stride1Finish {
   int exponent;
   bool at_once;  // sum * scale + bias is all
   float scale;
   /// `activates`: stores apply a light activation themselves.
-  __device__ RowFinish(const Epilogue& epilogue, int exponent_, bool activates)
+  __device__ Stride1Finish(const Epilogue& epilogue, int exponent_, bool activates)
       : exponent(exponent_),
         at_once((activates ? LightActivation::is_light(epilogue.activation) : epilogue.activation == Activation::none) &&
                 exponent >= -126 && exponent <= 127),
@@ -78,8 +78,8 @@ struct RowFinish {
 
 /// Columns kFirst.. of a thread's sums, finished into the staging of its warpgroup.
 template <class Mode, int kN, int kFirst, int kSums>
-__device__ __forceinline__ void stage_columns(const float (&sums)[TraitsOf<Mode, kN>::kHalves][kSums], const RowFinish& finish,
-                                              const float* biases, int position, int lane,
+__device__ __forceinline__ void stage_columns(const float (&sums)[TraitsOf<Mode, kN>::kHalves][kSums],
+                                              const Stride1Finish& finish, const float* biases, int position, int lane,
                                               typename TraitsOf<Mode, kN>::S* staging) {
   using Traits = TraitsOf<Mode, kN>;
   using S = typename Traits::S;
@@ -101,7 +101,7 @@ __device__ __forceinline__ void stage_columns(const float (&sums)[TraitsOf<Mode,
 
 /// What a staged number becomes where finishing takes more than a factor.
 template <class Mode>
-__device__ __forceinline__ float finish_staged(float staged, const RowFinish& finish, const LightActivation& active,
+__device__ __forceinline__ float finish_staged(float staged, const Stride1Finish& finish, const LightActivation& active,
                                                const float* biases, int column) {
   const float value = Mode::kBeginsAtBias ? staged : ldexpf(staged, finish.exponent) + biases[column];
   return active.is_there ? active(value) : value;
@@ -109,7 +109,7 @@ __device__ __forceinline__ float finish_staged(float staged, const RowFinish& fi
 
 /// Does that to a thread's numbers.
 template <class Mode, int kN>
-__device__ __forceinline__ void finish_columns(const RowFinish& finish, const LightActivation& active, const float* biases,
+__device__ __forceinline__ void finish_columns(const Stride1Finish& finish, const LightActivation& active, const float* biases,
                                                int position, int lane, typename TraitsOf<Mode, kN>::S* staging) {
   using Traits = TraitsOf<Mode, kN>;
   using S = typename Traits::S;
@@ -128,7 +128,7 @@ __device__ __forceinline__ void finish_columns(const RowFinish& finish, const Li
 /// Stages the columns of pass `pass`: registers have no index.
 template <class Mode, int kN, int kPass, int kSums>
 __device__ __forceinline__ void stage_pass(int pass, const float (&sums)[TraitsOf<Mode, kN>::kHalves][kSums],
-                                           const RowFinish& finish, const float* biases, int position, int lane,
+                                           const Stride1Finish& finish, const float* biases, int position, int lane,
                                            typename TraitsOf<Mode, kN>::S* staging) {
   constexpr int kColumns = TraitsOf<Mode, kN>::kPass;
   if constexpr (kPass * kColumns < kN) {
@@ -141,7 +141,7 @@ __device__ __forceinline__ void stage_pass(int pass, const float (&sums)[TraitsO
 /// thread's first output. Sums are made whole one by one between the stores: a burst of stores holds up the other consumer's
 /// reads of shared memory.
 template <class Mode, int kN, bool kActive, class T>
-__device__ __forceinline__ void store_pairs(const RowSums<Mode, kN>& sums, const RowFinish& finish,
+__device__ __forceinline__ void store_pairs(const Stride1Sums<Mode, kN>& sums, const Stride1Finish& finish,
                                             const LightActivation& active, const float* biases, std::int64_t row_length,
                                             int lane, T* __restrict__ to) {
   const SumsOf<Mode, kN> finished(finish.scale, biases, true, lane);
@@ -164,15 +164,13 @@ __device__ __forceinline__ void store_pairs(const RowSums<Mode, kN>& sums, const
   }
 }
 
-/// What lies beside two neighbouring outputs, read as one number each: a residual or a derivative's result, or both.
+/// The aux operands of two neighbouring outputs, read as one number each: a residual or a derivative's result, or both.
 template <bool kBoth>
-struct PairBeside {
+struct AuxPair {
   using Others = StoreFinish<float>::Others;
   float2 first, second{};
   __device__ __forceinline__ void read(const Epilogue& epilogue, const float* to) {
-    const auto at = [&](std::int64_t distance) {
-      return __ldcs(reinterpret_cast<const float2*>(Epilogue::beside(to, distance)));
-    };
+    const auto at = [&](std::int64_t distance) { return __ldcs(reinterpret_cast<const float2*>(Epilogue::aux(to, distance))); };
     first = at(kBoth ? epilogue.residual : epilogue.residual + epilogue.derivative);  // else one of them is zero
     if constexpr (kBoth) second = at(epilogue.derivative);
   }
@@ -188,81 +186,81 @@ struct PairBeside {
   }
 };
 
-/// store_pairs() of an epilogue that is late: what lies beside outputs is read kAhead stores before them, into registers that
+/// store_pairs() of an epilogue with an aux operand: it is read kAhead stores before them, into registers that
 /// fragments leave free.
 template <class Mode, int kN, bool kBoth>
-__device__ __forceinline__ void store_pairs_beside(const RowSums<Mode, kN>& sums, const RowFinish& finish,
-                                                   const Epilogue& epilogue, const float* biases, std::int64_t row_length,
-                                                   int lane, float* __restrict__ to) {
-  constexpr int kHalves = RowSums<Mode, kN>::kHalves, kOfEight = 2 * kHalves, kStores = kN / 8 * kOfEight;
+__device__ __forceinline__ void store_pairs_and_aux(const Stride1Sums<Mode, kN>& sums, const Stride1Finish& finish,
+                                                    const Epilogue& epilogue, const float* biases, std::int64_t row_length,
+                                                    int lane, float* __restrict__ to) {
+  constexpr int kHalves = Stride1Sums<Mode, kN>::kHalves, kOfEight = 2 * kHalves, kStores = kN / 8 * kOfEight;
   constexpr int kAhead = kBoth ? 8 / kHalves : 8, kEights = kAhead / kOfEight + 1;
-  const StoreFinish<float> late(epilogue);
+  const StoreFinish<float> with_aux(epilogue);
   const bool adds = epilogue.residual != 0;
   // Store i is that of half i % kHalves of column i / kHalves of the thread's, two of every eight.
   const auto behind = [&](int i) -> std::int64_t {
     return i % kHalves < kHalves - 1 ? 0 : i / kHalves % 2 == 0 ? row_length : 7 * row_length;
   };
-  PairBeside<kBoth> beside[kAhead];
+  AuxPair<kBoth> aux[kAhead];
   SumsOf<Mode, 8> finished[kEights];
   float* ahead = to;
 #pragma unroll
   for (int i = -kAhead; i < kStores; ++i) {
     if (i >= 0) {
       const int m = i % kHalves, j = i / kOfEight, b = i / kHalves % 2;
-      const auto& own = beside[i % kAhead];
+      const auto& own = aux[i % kAhead];
       const auto& whole = finished[j % kEights];
-      const float even = late(whole(sums(m, 4 * j + b), 0, b), own.even(adds));
-      const float odd = late(whole(sums(m, 4 * j + 2 + b), 0, b), own.odd(adds));
+      const float even = with_aux(whole(sums(m, 4 * j + b), 0, b), own.even(adds));
+      const float odd = with_aux(whole(sums(m, 4 * j + 2 + b), 0, b), own.odd(adds));
       __stcs(reinterpret_cast<float2*>(to + Mode::kHalfStep * m), make_float2(even, odd));
       to += behind(i);
     }
     if (const int next = i + kAhead; next < kStores) {
       if (next % kOfEight == 0)
         finished[next / kOfEight % kEights] = SumsOf<Mode, 8>(finish.scale, biases + next / kOfEight * 8, true, lane);
-      beside[next % kAhead].read(epilogue, ahead + Mode::kHalfStep * (next % kHalves));
+      aux[next % kAhead].read(epilogue, ahead + Mode::kHalfStep * (next % kHalves));
       ahead += behind(next);
     }
   }
 }
 
 template <class Mode, int kN>
-__device__ __forceinline__ void store_pairs_late(const RowSums<Mode, kN>& sums, const RowFinish& finish,
-                                                 const Epilogue& epilogue, const float* biases, std::int64_t row_length,
-                                                 int lane, float* __restrict__ to) {
+__device__ __forceinline__ void store_pairs_with_aux(const Stride1Sums<Mode, kN>& sums, const Stride1Finish& finish,
+                                                     const Epilogue& epilogue, const float* biases, std::int64_t row_length,
+                                                     int lane, float* __restrict__ to) {
   if (epilogue.has_both())
-    store_pairs_beside<Mode, kN, true>(sums, finish, epilogue, biases, row_length, lane, to);
+    store_pairs_and_aux<Mode, kN, true>(sums, finish, epilogue, biases, row_length, lane, to);
   else
-    store_pairs_beside<Mode, kN, false>(sums, finish, epilogue, biases, row_length, lane, to);
+    store_pairs_and_aux<Mode, kN, false>(sums, finish, epilogue, biases, row_length, lane, to);
 }
 
 /// Finishes kRows rows of a tile that a warp has just stored as sums with their biases; `to`: where the first begins.
 template <int kPositions, int kRows>
-__device__ __forceinline__ void finish_stored_rows(const TapGemm& form, const Epilogue& epilogue, std::int64_t t0, int lane,
+__device__ __forceinline__ void finish_stored_rows(const TapGemm& gemm, const Epilogue& epilogue, std::int64_t t0, int lane,
                                                    float* to) {
-  const StoreFinish<float> late(epilogue);
+  const StoreFinish<float> with_aux(epilogue);
   const auto begin = static_cast<int>(max(-t0, std::int64_t{0}));
-  const auto end = static_cast<int>(min(form.out_length - t0, std::int64_t{kPositions}));
+  const auto end = static_cast<int>(min(gemm.out_length - t0, std::int64_t{kPositions}));
   __syncwarp();
 #pragma unroll 1
-  for (int row = 0; row < kRows; ++row, to += form.out_length)
+  for (int row = 0; row < kRows; ++row, to += gemm.out_length)
 #pragma unroll 1
-    for (int at = begin + lane; at < end; at += 32) to[at] = late(to[at], late.others(to + at));
+    for (int at = begin + lane; at < end; at += 32) to[at] = with_aux(to[at], with_aux.others(to + at));
 }
 
-/// Asks for what lies beside a tile's outputs, of whole columns each thread for one, where the tile is inside its rows.
+/// Asks for the aux operand, of whole columns each thread for one, where the tile is inside its rows.
 template <int kPositions>
-__device__ __forceinline__ void prefetch_beside(const TapGemm& form, const TilePlace& place, const Epilogue& epilogue,
-                                                int thread, const float* out) {
+__device__ __forceinline__ void prefetch_aux(const TapGemm& gemm, const TilePlace& place, const Epilogue& epilogue, int thread,
+                                             const float* out) {
   constexpr int kLine = 128 / static_cast<int>(sizeof(float));
-  const std::int64_t t0 = place.position + form.out_origin;
-  if (t0 < 0 || t0 + kPositions > form.out_length) return;
+  const std::int64_t t0 = place.position + gemm.out_origin;
+  if (t0 < 0 || t0 + kPositions > gemm.out_length) return;
   const float* const to =
-      out + ((place.n * form.G + place.g) * form.out_channels + place.column + thread) * form.out_length + t0;
+      out + ((place.n * gemm.G + place.g) * gemm.out_channels + place.column + thread) * gemm.out_length + t0;
 #pragma unroll
   for (int i = 0; i <= kPositions / kLine; ++i) {
     const float* const own = to + min(i * kLine, kPositions - 1);
-    if (epilogue.residual != 0) ptx::prefetch_l2(Epilogue::beside(own, epilogue.residual));
-    if (epilogue.derivative != 0) ptx::prefetch_l2(Epilogue::beside(own, epilogue.derivative));
+    if (epilogue.residual != 0) ptx::prefetch_l2(Epilogue::aux(own, epilogue.residual));
+    if (epilogue.derivative != 0) ptx::prefetch_l2(Epilogue::aux(own, epilogue.derivative));
   }
 }
 

@@ -6,36 +6,36 @@
 
 namespace polyphase::cuda::tensor_core {
 
-RowSteps resident_rows_steps(const ConvProblem& problem, ConvDirection direction, Precision precision, const void* source,
+Stride1Tiling stride1_tiling(const ConvProblem& problem, ConvDirection direction, Precision precision, const void* source,
                              const void* out, const DeviceProperties& gpu) {
-  const TapGemm form = make_tap_gemm(problem, direction);
-  RowSteps found{};
-  const auto keep = [&](auto, const RowSteps& steps) { found = steps; };
+  const TapGemm gemm = make_tap_gemm(problem, direction);
+  Stride1Tiling found{};
+  const auto keep = [&](auto, const Stride1Tiling& tiling) { found = tiling; };
   if (problem.dtype != DType::f32)
-    with_rows_kernel<Half>(form, source, out, gpu, keep);
+    with_stride1_kernel<F16>(gemm, source, out, gpu, keep);
   else if (precision == Precision::tf32)
-    with_rows_kernel<OneHalf>(form, source, out, gpu, keep);
+    with_stride1_kernel<ScaledF16>(gemm, source, out, gpu, keep);
   else
-    with_rows_kernel<SplitHalf>(form, source, out, gpu, keep);
+    with_stride1_kernel<SplitF16>(gemm, source, out, gpu, keep);
   return found;
 }
 
-bool resident_rows_fuse(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, Precision precision,
-                        int device, const void* source, const void* out) {
+bool stride1_fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, Precision precision,
+                   int device, const void* source, const void* out) {
   if (!epilogue.is_light()) return false;
-  if (problem.dtype == DType::f32 && !epilogue.is_late()) return true;
-  if (problem.dtype != DType::f32 && epilogue.is_late()) return false;  // hardly sooner than a launch
-  const RowSteps steps = resident_rows_steps(problem, direction, precision, source, out, properties(device));
-  if (!epilogue.is_late()) return steps.store_classes != 0;
+  if (problem.dtype == DType::f32 && !epilogue.has_aux()) return true;
+  if (problem.dtype != DType::f32 && epilogue.has_aux()) return false;  // hardly sooner than a launch
+  const Stride1Tiling tiling = stride1_tiling(problem, direction, precision, source, out, properties(device));
+  if (!epilogue.has_aux()) return tiling.store_classes != 0;
   constexpr std::int64_t kPair = 2 * sizeof(float);
-  return steps.stores_pairs && steps.store_classes == 0 && (epilogue.residual | epilogue.derivative) % kPair == 0;
+  return tiling.stores_pairs && tiling.store_classes == 0 && (epilogue.residual | epilogue.derivative) % kPair == 0;
 }
 
-void resident_rows_gather(const Gather& call) {
-  if (call.problem.dtype != DType::f32) return gather_rows_of_16_bits(call);
-  if (call.epilogue.is_late()) return gather_rows_late(call);
-  if (call.precision == Precision::tf32) return gather_rows<OneHalf>(call);
-  return gather_rows<SplitHalf>(call);
+void stride1_gather(const Gather& call) {
+  if (call.problem.dtype != DType::f32) return gather_stride1_16bit(call);
+  if (call.epilogue.has_aux()) return gather_stride1_aux(call);
+  if (call.precision == Precision::tf32) return gather_stride1<ScaledF16>(call);
+  return gather_stride1<SplitF16>(call);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -1,5 +1,5 @@
 #pragma once
-// What lies beside the outputs of kernel.cuh, stride 1: a residual or what gives a derivative, brought to where
+// The aux operand of kernel.cuh, stride 1: a residual or what gives a derivative, brought to where
 // they are staged.
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Begins to bring what lies `distance` bytes from warp `warp`'s rows to where store_narrow_rows() will read them. In 16 bits
+/// Begins to bring what lies `distance` bytes from warp `warp`'s rows to where store_bulk_rows() will read them. In 16 bits
 /// of tiles that has_whole_sectors() only, `distance` a multiple of 16.
 template <class T>
-__device__ __forceinline__ void bring_narrow_rows(const NarrowSteps& steps, const NarrowRows<T>& rows, std::int64_t distance,
-                                                  const T* staging, int warp, int lane) {
-  constexpr int kVector = NarrowRows<T>::kVector;
-  const int each = steps.channels / 4, begin = warp * each, end = min(begin + each, rows.count);
+__device__ __forceinline__ void load_aux_rows(const BulkTiling& tiling, const BulkRows<T>& rows, std::int64_t distance,
+                                              const T* staging, int warp, int lane) {
+  constexpr int kVector = BulkRows<T>::kVector;
+  const int each = tiling.channels / 4, begin = warp * each, end = min(begin + each, rows.count);
   const RowRange& range = rows.range;
   const bool by_vectors = sizeof(T) == 2 || (range.is_whole && distance % 16 == 0);
   const int width = by_vectors ? kVector : 1;
@@ -29,8 +29,8 @@ __device__ __forceinline__ void bring_narrow_rows(const NarrowSteps& steps, cons
     const T* const row = rows.row(own);
     const auto shift = static_cast<int>(range.shift_of(row));
     const int low = max(shift, range.begins), high = min(shift + range.length, range.ends);
-    const T* const from = Epilogue::beside(row, distance);
-    const std::uint32_t to = ptx::shared_address(staging + own * steps.out_pitch + rows.lead(own));
+    const T* const from = Epilogue::aux(row, distance);
+    const std::uint32_t to = ptx::shared_address(staging + own * tiling.out_pitch + rows.lead(own));
 #pragma unroll 1
     for (int at = low + width * lane; at < high; at += width * 32) {
       const std::uint32_t place = to + static_cast<std::uint32_t>(at * static_cast<int>(sizeof(T)));
@@ -43,25 +43,25 @@ __device__ __forceinline__ void bring_narrow_rows(const NarrowSteps& steps, cons
   ptx::copy_commit();
 }
 
-/// Asks for the lines that bring_narrow_rows() will read.
+/// Asks for the lines that load_aux_rows() will read.
 template <class T>
-__device__ __forceinline__ void prefetch_narrow_rows(const NarrowSteps& steps, const NarrowRows<T>& rows, std::int64_t distance,
-                                                     int warp, int lane) {
-  constexpr int kLine = 128 / static_cast<int>(sizeof(T)), kLines = kNarrowPositions / kLine + 1;
-  const int each = steps.channels / 4, begin = warp * each, count = min(each, rows.count - begin);
+__device__ __forceinline__ void prefetch_aux_rows(const BulkTiling& tiling, const BulkRows<T>& rows, std::int64_t distance,
+                                                  int warp, int lane) {
+  constexpr int kLine = 128 / static_cast<int>(sizeof(T)), kLines = kBulkPositions / kLine + 1;
+  const int each = tiling.channels / 4, begin = warp * each, count = min(each, rows.count - begin);
 #pragma unroll 1
   for (int i = lane; i < count * kLines; i += 32) {
-    const int at = min(i % kLines * kLine, kNarrowPositions - 1);
+    const int at = min(i % kLines * kLine, kBulkPositions - 1);
     if (at >= rows.range.begins && at < rows.range.ends)
-      ptx::prefetch_l2(Epilogue::beside(rows.row(begin + i / kLines) + at, distance));
+      ptx::prefetch_l2(Epilogue::aux(rows.row(begin + i / kLines) + at, distance));
   }
 }
 
-/// stage_narrow() of what has something beside it, which is in the staging, where the outputs will be.
+/// stage_bulk() with an aux operand, which is in the staging, where the outputs will be.
 template <class T, bool kStacked, int kSums>
-__device__ __forceinline__ void stage_narrow_beside(const NarrowSteps& steps, const NarrowRows<T>& rows, float factor,
-                                                    const float (&offsets)[2], const FinishBeside<T>& finish, T* staging,
-                                                    int warp, int lane, const float (&sums)[kSums]) {
+__device__ __forceinline__ void stage_bulk_aux(const BulkTiling& tiling, const BulkRows<T>& rows, float factor,
+                                               const float (&offsets)[2], const FinishWithAux<T>& finish, T* staging, int warp,
+                                               int lane, const float (&sums)[kSums]) {
   struct alignas(2 * sizeof(T)) Pair {
     T even, odd;
   };
@@ -69,16 +69,16 @@ __device__ __forceinline__ void stage_narrow_beside(const NarrowSteps& steps, co
 #pragma unroll
   for (int half = 0; half < kHalves; ++half) {
     const int column = kStacked ? warp * 8 + lane / 4 : warp * 16 + lane / 4 + 8 * half;
-    T* const to = staging + column * steps.out_pitch + rows.lead(column) + 2 * (lane % 4);
+    T* const to = staging + column * tiling.out_pitch + rows.lead(column) + 2 * (lane % 4);
     const auto stage = [&](auto paired) {
       constexpr bool kPaired = decltype(paired)::value;
 #pragma unroll
       for (int begin = 0; begin < kSums / 4; begin += kAtOnce) {
-        Pair beside[kAtOnce];
+        Pair aux[kAtOnce];
 #pragma unroll
         for (int j = 0; j < kAtOnce; ++j) {
           const T* const from = to + 8 * (begin + j);
-          beside[j] = kPaired ? *reinterpret_cast<const Pair*>(from) : Pair{from[0], from[1]};
+          aux[j] = kPaired ? *reinterpret_cast<const Pair*>(from) : Pair{from[0], from[1]};
         }
 #pragma unroll
         for (int j = 0; j < kAtOnce; ++j) {
@@ -88,10 +88,9 @@ __device__ __forceinline__ void stage_narrow_beside(const NarrowSteps& steps, co
             even = fmaf(sums[at + 2], 1.0F / kLowScale, even);
             odd = fmaf(sums[at + 3], 1.0F / kLowScale, odd);
           }
-          const NarrowColumn<T> put{to, 1.0F, -0.0F, 1};
-          put.template put<kPaired>(8 * (begin + j),
-                                    finish(fmaf(even, factor, offsets[half]), static_cast<float>(beside[j].even)),
-                                    finish(fmaf(odd, factor, offsets[half]), static_cast<float>(beside[j].odd)));
+          const BulkColumn<T> put{to, 1.0F, -0.0F, 1};
+          put.template put<kPaired>(8 * (begin + j), finish(fmaf(even, factor, offsets[half]), static_cast<float>(aux[j].even)),
+                                    finish(fmaf(odd, factor, offsets[half]), static_cast<float>(aux[j].odd)));
         }
       }
     };

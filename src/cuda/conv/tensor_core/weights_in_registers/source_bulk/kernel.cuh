@@ -1,6 +1,6 @@
 #pragma once
 // Forward and dgrad with few columns and short reductions on wgmma (sm_90a): weights in registers. The mathematics are in
-// cuda/conv/tap_gemm.hpp; both_in_shared/stationary/kernel.cuh is the form for longer reductions.
+// cuda/conv/tap_gemm.hpp; both_in_shared/stationary/kernel.cuh is the one for longer reductions.
 //
 // gemm_m = 64 columns, gemm_n = 128 positions, gemm_k = (tap, plane, row), all of it one stage. Of four warpgroups one copies
 // rows, one converts them, two multiply and store, in turn a tile each. Two parts: the mixed products come first, are scaled
@@ -24,34 +24,34 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kNarrowThreads = 512;
-inline constexpr int kNarrowSums = kNarrowPositions / 2;  // of a thread
+inline constexpr int kBulkThreads = 512;
+inline constexpr int kBulkSums = kBulkPositions / 2;  // of a thread
 
 /// How outputs are staged: as rows, as vectors with a bias at every second place, or as rows of stride 1 with a residual or
 /// through a derivative, which is brought there.
-enum class NarrowStore { rows, spread, late };
+enum class BulkStore { rows, spread, aux };
 
 /// The weights of 64 rows of gemm_m as operands of up to kDepths products; zeros in what is left of them.
 template <class Operand, int kDepths, bool kStacked>
-struct NarrowWeights {
+struct BulkWeights {
   static constexpr int kSets = Operand::kParts == 2 && !kStacked ? 2 : 1;
   std::uint32_t of[kSets][kDepths][4];
 
   /// From what pack_kernel wrote.
-  __device__ __forceinline__ void load(const NarrowSteps& steps, const unsigned char* __restrict__ packed, int warp, int lane) {
-    const int part = steps.rows / Operand::kVector * steps.columns;
+  __device__ __forceinline__ void load(const BulkTiling& tiling, const unsigned char* __restrict__ packed, int warp, int lane) {
+    const int part = tiling.rows / Operand::kVector * tiling.columns;
 #pragma unroll
     for (int i = 0; i < kDepths; ++i) {
-      const auto product = static_cast<int>(i < steps.depths ? steps.products[i].weights : 0);
+      const auto product = static_cast<int>(i < tiling.depths ? tiling.products[i].weights : 0);
 #pragma unroll
       for (int set = 0; set < kSets; ++set) {
 #pragma unroll
         for (int word = 0; word < 4; ++word) {
           const int half = word % 2;
           const int column = kStacked ? warp * 8 + lane / 4 : warp * 16 + lane / 4 + 8 * half;
-          const int at = product + (kStacked ? half : set) * part + word / 2 * steps.columns + column;
+          const int at = product + (kStacked ? half : set) * part + word / 2 * tiling.columns + column;
           of[set][i][word] = 0;
-          if (i < steps.depths && column < steps.columns)
+          if (i < tiling.depths && column < tiling.columns)
             of[set][i][word] = reinterpret_cast<const std::uint32_t*>(packed)[4 * at + lane % 4];
         }
       }
@@ -61,18 +61,18 @@ struct NarrowWeights {
 
 /// All products of a tile; the sums are under way when this returns.
 template <class Operand, int kDepths, bool kStacked>
-__device__ __forceinline__ void multiply_narrow(const NarrowSteps& steps, std::uint32_t source, std::uint32_t zeros,
-                                                const NarrowWeights<Operand, kDepths, kStacked>& weights,
-                                                float (&sums)[kNarrowSums]) {
-  using Mma = ptx::WgmmaFromRegisters<Operand::kType, kNarrowPositions, false>;
-  const std::uint64_t high = ptx::operand_descriptor(source, static_cast<std::uint32_t>(steps.tile.window) * 16);
-  const std::uint64_t low = high + static_cast<std::uint32_t>(steps.tile.items);
+__device__ __forceinline__ void multiply_bulk(const BulkTiling& tiling, std::uint32_t source, std::uint32_t zeros,
+                                              const BulkWeights<Operand, kDepths, kStacked>& weights,
+                                              float (&sums)[kBulkSums]) {
+  using Mma = ptx::WgmmaFromRegisters<Operand::kType, kBulkPositions, false>;
+  const std::uint64_t high = ptx::operand_descriptor(source, static_cast<std::uint32_t>(tiling.tile.window) * 16);
+  const std::uint64_t low = high + static_cast<std::uint32_t>(tiling.tile.items);
   const std::uint64_t nothing = (zeros >> 4) & 0x3fff;  // 128 bytes, again and again
   const auto at = [&](std::uint64_t from, int i) {
-    if (Operand::kScaled || i < steps.depths) return from + steps.products[i].source;
+    if (Operand::kScaled || i < tiling.depths) return from + tiling.products[i].source;
     return nothing;
   };
-  constexpr int kLast = NarrowWeights<Operand, kDepths, kStacked>::kSets - 1;
+  constexpr int kLast = BulkWeights<Operand, kDepths, kStacked>::kSets - 1;
   if constexpr (Operand::kParts == 2) {
     ptx::wgmma_fence();
 #pragma unroll
@@ -82,10 +82,10 @@ __device__ __forceinline__ void multiply_narrow(const NarrowSteps& steps, std::u
     }
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
-    ptx::settle(sums);
+    ptx::fence_registers(sums);
 #pragma unroll
     for (float& sum : sums) sum *= 1.0F / kLowScale;
-    ptx::settle(sums);
+    ptx::fence_registers(sums);
   }
   ptx::wgmma_fence();
 #pragma unroll
@@ -95,25 +95,25 @@ __device__ __forceinline__ void multiply_narrow(const NarrowSteps& steps, std::u
 
 /// A consumer's finished sums into its staging, whole rows of each channel.
 template <class T, bool kStacked>
-__device__ __forceinline__ void stage_narrow(const TapGemm& form, const NarrowSteps& steps, const NarrowRows<T>& rows,
-                                             float factor, const float (&offsets)[2], const float (&blanks)[2], T* staging,
-                                             int warp, int lane, const float (&sums)[kNarrowSums]) {
+__device__ __forceinline__ void stage_bulk(const TapGemm& gemm, const BulkTiling& tiling, const BulkRows<T>& rows, float factor,
+                                           const float (&offsets)[2], const float (&blanks)[2], T* staging, int warp, int lane,
+                                           const float (&sums)[kBulkSums]) {
   constexpr int kHalves = kStacked ? 1 : 2;
-  const auto stride = static_cast<int>(form.out_stride), classes = static_cast<int>(form.classes);
+  const auto stride = static_cast<int>(gemm.out_stride), classes = static_cast<int>(gemm.classes);
 #pragma unroll
   for (int half = 0; half < kHalves; ++half) {
     const int column = kStacked ? warp * 8 + lane / 4 : warp * 16 + lane / 4 + 8 * half;
-    const auto channel = static_cast<int>(steps.by_classes.divide(static_cast<std::uint32_t>(column)));
+    const auto channel = static_cast<int>(tiling.by_classes.divide(static_cast<std::uint32_t>(column)));
     const int a = column - channel * classes;
-    const bool exists = channel < steps.channels;
-    T* const row = staging + (exists ? channel : 0) * steps.out_pitch + rows.lead(channel);
+    const bool exists = channel < tiling.channels;
+    T* const row = staging + (exists ? channel : 0) * tiling.out_pitch + rows.lead(channel);
     const int quad = 2 * (lane % 4);
-    const NarrowColumn<T> to{row + a + quad * stride, factor, offsets[half], stride};
+    const BulkColumn<T> to{row + a + quad * stride, factor, offsets[half], stride};
     const bool is_paired = stride == 1 && rows.is_even();
     if (exists) {
       const auto stage = [&](auto paired) {
 #pragma unroll
-        for (int i = 0; i < kNarrowPositions / 8; ++i) {
+        for (int i = 0; i < kBulkPositions / 8; ++i) {
           const int at = 4 * i + 2 * half;
           float even = sums[at], odd = sums[at + 1];
           if constexpr (kStacked) {
@@ -133,7 +133,7 @@ __device__ __forceinline__ void stage_narrow(const TapGemm& form, const NarrowSt
 #pragma unroll 1
         for (int r = classes; r < stride; ++r) {
 #pragma unroll 8
-          for (int i = 0; i < kNarrowPositions / 8; ++i) {
+          for (int i = 0; i < kBulkPositions / 8; ++i) {
             row[(8 * i + quad) * stride + r] = nothing;
             row[(8 * i + quad + 1) * stride + r] = nothing;
           }
@@ -143,55 +143,55 @@ __device__ __forceinline__ void stage_narrow(const TapGemm& form, const NarrowSt
   }
 }
 
-/// Which of a warp's columns have a sum that may be wrong in a tile with such faults: bits as WrongTiles::add() wants them.
+/// Which of a warp's columns have a sum that may be wrong in a tile with such faults: bits as SuspectTiles::add() wants them.
 template <class Operand, bool kStacked>
-__device__ __forceinline__ std::uint32_t doubtful_columns(const NarrowSteps& steps, Faults faults, float scale, int warp,
-                                                          int lane, const float (&sums)[kNarrowSums]) {
-  if (faults >= kNeverFault) return WrongTiles::kAnyColumn;
-  const float least = least_right<Operand>(faults) * scale;
-  bool doubts = false;
+__device__ __forceinline__ std::uint32_t suspect_columns(const BulkTiling& tiling, SuspectCount suspect_count, float scale,
+                                                         int warp, int lane, const float (&sums)[kBulkSums]) {
+  if (suspect_count >= kNeverSplit) return SuspectTiles::kAnyColumn;
+  const float least = least_right<Operand>(suspect_count) * scale;
+  bool is_suspect_tile = false;
 #pragma unroll
   for (int half = 0; half < (kStacked ? 1 : 2); ++half) {
     float smallest = least;
 #pragma unroll
-    for (int i = 0; i < kNarrowPositions / 4; ++i) {
+    for (int i = 0; i < kBulkPositions / 4; ++i) {
       const int at = i / 2 * 4 + 2 * half + i % 2;
       smallest = fminf(smallest, fabsf(kStacked ? fmaf(sums[at + 2], 1.0F / kLowScale, sums[at]) : sums[at]));
     }
     const int column = kStacked ? warp * 8 + lane / 4 : warp * 16 + lane / 4 + 8 * half;
-    doubts = doubts || (smallest < least && column < steps.columns);
+    is_suspect_tile = is_suspect_tile || (smallest < least && column < tiling.columns);
   }
-  const std::uint32_t lanes = __ballot_sync(0xffffffffU, doubts);  // four of a column
+  const std::uint32_t lanes = __ballot_sync(0xffffffffU, is_suspect_tile);  // four of a column
   std::uint32_t columns = 0;
 #pragma unroll
   for (int i = 0; i < 8; ++i) columns |= (lanes >> 4 * i & 0xfU) != 0 ? 1U << i : 0U;
   return columns;
 }
 
-template <class Operand, int kDepths, bool kStacked, NarrowStore kStore>
-__device__ __forceinline__ void consume_narrow(const TapGemm& form, const NarrowSteps& steps, const NarrowLayout& layout,
-                                               const unsigned char* __restrict__ packed,
-                                               const typename Operand::Source* __restrict__ bias, const Epilogue& epilogue,
-                                               typename Operand::Source* __restrict__ out, const OperandHeader* header,
-                                               const ExactSource& exact, const NarrowTiles& tiles, const DrawnOrder& order,
-                                               unsigned char* memory, typename Operand::Source* staging, int consumer, int warp,
-                                               int lane) {
+template <class Operand, int kDepths, bool kStacked, BulkStore kStore>
+__device__ __forceinline__ void consume_bulk(const TapGemm& gemm, const BulkTiling& tiling, const BulkLayout& layout,
+                                             const unsigned char* __restrict__ packed,
+                                             const typename Operand::Source* __restrict__ bias, const Epilogue& epilogue,
+                                             typename Operand::Source* __restrict__ out, const OperandHeader* header,
+                                             const ExactSource& exact, const BulkTiles& tiles, const DynamicOrder& order,
+                                             unsigned char* memory, typename Operand::Source* staging, int consumer, int warp,
+                                             int lane) {
   using T = typename Operand::Source;
-  constexpr bool kSpread = kStore == NarrowStore::spread, kLate = kStore == NarrowStore::late;
+  constexpr bool kSpread = kStore == BulkStore::spread, kAux = kStore == BulkStore::aux;
   const auto* state = reinterpret_cast<const State*>(packed);
   packed += kWeightHeaderBytes;
-  Walk walk(steps, consumer);
-  NarrowWeights<Operand, kDepths, kStacked> weights;
-  weights.load(steps, packed + static_cast<std::int64_t>(walk.tile) * steps.weight_bytes, warp, lane);
+  Walk walk(tiling, consumer);
+  BulkWeights<Operand, kDepths, kStacked> weights;
+  weights.load(tiling, packed + static_cast<std::int64_t>(walk.tile) * tiling.weight_bytes, warp, lane);
   float offsets[2] = {};
   if (bias != nullptr) {
-    const TilePlace place = walk.place(steps);
+    const TilePlace place = walk.place(tiling);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const auto column = static_cast<std::uint32_t>(place.column) +
                           static_cast<std::uint32_t>(kStacked ? warp * 8 + lane / 4 : warp * 16 + lane / 4 + 8 * half);
-      if (column < form.columns)
-        offsets[half] = static_cast<float>(bias[place.g * form.out_channels + steps.by_classes.divide(column)]);
+      if (column < gemm.columns)
+        offsets[half] = static_cast<float>(bias[place.g * gemm.out_channels + tiling.by_classes.divide(column)]);
     }
   }
   const LightActivation activation(epilogue);
@@ -206,125 +206,128 @@ __device__ __forceinline__ void consume_narrow(const TapGemm& form, const Narrow
   // Exponents that no float has are put into the sums in two steps.
   const float first_factor = power_of_two(exponent < -126 || exponent > 127 ? exponent / 2 : 0);
   const float factor = power_of_two(exponent < -126 || exponent > 127 ? exponent - exponent / 2 : exponent);
-  const Faults of_weights =
-      Operand::kScaled ? weight_faults(static_cast<Split>(state->weight_split), form.rows * form.planes * form.taps) : 0;
-  if constexpr (kSpread) staging += warp * kSpreadRows * steps.out_pitch;
+  const SuspectCount of_weights =
+      Operand::kScaled ? weight_suspect_count(static_cast<Split>(state->weight_split), gemm.rows * gemm.planes * gemm.taps) : 0;
+  if constexpr (kSpread) staging += warp * kSpreadRows * tiling.out_pitch;
   const auto meet = [&] {
-    if (steps.is_by_warps)
+    if (tiling.is_by_warps)
       __syncwarp();
     else
       ptx::named_barrier(1 + consumer, 128);
   };
-  WrongTiles wrong{reinterpret_cast<WrongTiles::Entry*>(memory + (layout.wrong(4 * consumer + warp) - layout.base))};
+  SuspectTiles suspect_tiles{
+      reinterpret_cast<SuspectTiles::Entry*>(memory + (layout.suspect_tiles(4 * consumer + warp) - layout.base))};
   Ring ring;
-  if (consumer == 1) ring.advance(steps.stages);
+  if (consumer == 1) ring.advance(tiling.stages);
 
-  for (; steps.is_drawn || walk.more(); walk.advance()) {
-    float sums[kNarrowSums];
+  for (; tiling.is_dynamic || walk.more(); walk.advance()) {
+    float sums[kBulkSums];
     ptx::mbarrier_wait(layout.full(ring.stage), ring.parity);
-    if (steps.is_drawn) {
+    if (tiling.is_dynamic) {
       walk.above = tiles.read(tiles.of_stage(ring.stage), lane);
       if (!walk.more()) break;
     }
-    if constexpr (kLate) {
+    if constexpr (kAux) {
       ptx::bulk_wait_read();
       meet();
       const std::int64_t distance = epilogue.residual + epilogue.derivative;  // one of them is zero
-      const auto rows_of = [&](const Walk& of) { return NarrowRows<T>(form, steps, of.place(steps), out); };
-      bring_narrow_rows<T>(steps, rows_of(walk), distance, staging, warp, lane);
+      const auto rows_of = [&](const Walk& of) { return BulkRows<T>(gemm, tiling, of.place(tiling), out); };
+      load_aux_rows<T>(tiling, rows_of(walk), distance, staging, warp, lane);
       Walk next = walk;
       next.advance();
-      if (!steps.is_drawn && next.more()) prefetch_narrow_rows<T>(steps, rows_of(next), distance, warp, lane);
+      if (!tiling.is_dynamic && next.more()) prefetch_aux_rows<T>(tiling, rows_of(next), distance, warp, lane);
     }
-    multiply_narrow(steps, layout.sources + static_cast<std::uint32_t>(ring.stage * steps.source_bytes), layout.zeros, weights,
-                    sums);
+    multiply_bulk(tiling, layout.sources + static_cast<std::uint32_t>(ring.stage * tiling.source_bytes), layout.zeros, weights,
+                  sums);
 
-    Faults faults = 0;
-    if constexpr (Operand::kScaled) faults = faults_of_tile(memory + layout.faults(ring.stage) - layout.base, of_weights, lane);
-    const NarrowRows<T> rows(form, steps, walk.place(steps), out);
+    SuspectCount suspect_count = 0;
+    if constexpr (Operand::kScaled)
+      suspect_count = suspect_count_of_tile(memory + layout.suspect_count(ring.stage) - layout.base, of_weights, lane);
+    const BulkRows<T> rows(gemm, tiling, walk.place(tiling), out);
     ptx::wgmma_wait<0>();
     if (lane == 0) ptx::mbarrier_arrive(layout.empty(ring.stage));
-    ring.advance(steps.stages);
-    ring.advance(steps.stages);
+    ring.advance(tiling.stages);
+    ring.advance(tiling.stages);
     // Until the staging is free again may take long: by now the source is given back.
-    if constexpr (kStore == NarrowStore::rows) ptx::bulk_wait_read();
-    if constexpr (kLate) ptx::copy_wait<0>();
+    if constexpr (kStore == BulkStore::rows) ptx::bulk_wait_read();
+    if constexpr (kAux) ptx::copy_wait<0>();
     if constexpr (!kSpread) meet();
-    ptx::settle(sums);
+    ptx::fence_registers(sums);
     if (Operand::kScaled && first_factor != 1.0F) {
 #pragma unroll
       for (float& sum : sums) sum *= first_factor;
     }
     // What will be looked at again is stored bare, so that it tells its sums, and finished behind that.
-    bool activates = kLate || is_active;
+    bool activates = kAux || is_active;
     if constexpr (Operand::kScaled) {
-      activates = activates && wrong.count < WrongTiles::kMost;
-      if (faults != 0) {
-        const std::uint32_t columns = doubtful_columns<Operand, kStacked>(steps, faults, first_factor, warp, lane, sums);
-        if (columns != 0 && steps.is_drawn)
-          order.add(steps, walk, warp, faults, columns, wrong);
+      activates = activates && suspect_tiles.count < SuspectTiles::kMost;
+      if (suspect_count != 0) {
+        const std::uint32_t columns = suspect_columns<Operand, kStacked>(tiling, suspect_count, first_factor, warp, lane, sums);
+        if (columns != 0 && tiling.is_dynamic)
+          order.add(tiling, walk, warp, suspect_count, columns, suspect_tiles);
         else if (columns != 0)
-          wrong.add(walk.above, faults, columns);
+          suspect_tiles.add(walk.above, suspect_count, columns);
         activates = activates && columns == 0;
       }
     }
     if constexpr (kSpread) {
-      stage_and_store_spread<T>(steps, rows, factor, offsets, staging, warp, lane, sums);
+      stage_and_store_spread<T>(tiling, rows, factor, offsets, staging, warp, lane, sums);
     } else {
       float own_factor = factor, own_offsets[2] = {offsets[0], offsets[1]};
-      if (!kLate && activates) activate_narrow<T, kStacked>(activation, own_factor, own_offsets, sums);
-      if (kLate && activates)
-        stage_narrow_beside<T, kStacked>(steps, rows, factor, offsets, FinishBeside<T>(epilogue), staging, warp, lane, sums);
+      if (!kAux && activates) activate_bulk<T, kStacked>(activation, own_factor, own_offsets, sums);
+      if (kAux && activates)
+        stage_bulk_aux<T, kStacked>(tiling, rows, factor, offsets, FinishWithAux<T>(epilogue), staging, warp, lane, sums);
       else
-        stage_narrow<T, kStacked>(form, steps, rows, own_factor, own_offsets, blanks, staging, warp, lane, sums);
+        stage_bulk<T, kStacked>(gemm, tiling, rows, own_factor, own_offsets, blanks, staging, warp, lane, sums);
 
-      if (steps.stores_bulk) ptx::fence_async_shared();
+      if (tiling.stores_bulk) ptx::fence_async_shared();
       meet();
-      store_narrow_rows<T>(steps, rows, staging, warp, lane);
-      if (steps.stores_bulk) ptx::bulk_commit();
+      store_bulk_rows<T>(tiling, rows, staging, warp, lane);
+      if (tiling.stores_bulk) ptx::bulk_commit();
     }
   }
   ptx::bulk_wait();
   if constexpr (Operand::kScaled) {
     meet();                                      // a warp may have stored another's sums
     constexpr int kColumns = kStacked ? 8 : 16;  // of a warp
-    if (steps.is_drawn && wrong.count != 0) walk.above = wrong.of[0].above;
-    while (wrong.count != 0) {
-      const std::uint32_t before = steps.is_drawn ? order.recall(steps, walk, warp, wrong) : kNoTile;
-      repair_tiles<Operand>(form, steps, exact, bias, out, walk, wrong, exponent, warp * kColumns, kColumns, kNarrowPositions);
-      if (kLate || is_active)
-        finish_tiles<kLate>(form, steps, epilogue, out, walk, wrong, warp * kColumns, kColumns, kNarrowPositions);
+    if (tiling.is_dynamic && suspect_tiles.count != 0) walk.above = suspect_tiles.of[0].above;
+    while (suspect_tiles.count != 0) {
+      const std::uint32_t before = tiling.is_dynamic ? order.recall(tiling, walk, warp, suspect_tiles) : kNoTile;
+      recompute_tiles<Operand>(gemm, tiling, exact, bias, out, walk, suspect_tiles, exponent, warp * kColumns, kColumns,
+                               kBulkPositions);
+      if (kAux || is_active)
+        finish_tiles<kAux>(gemm, tiling, epilogue, out, walk, suspect_tiles, warp * kColumns, kColumns, kBulkPositions);
       if (before == kNoTile) break;
       walk.above = before;
     }
   }
 }
 
-template <class Operand, int kDepths, bool kStacked, NarrowStore kStore>
-__global__ void __launch_bounds__(kNarrowThreads, 1)
-    narrow_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ NarrowSteps steps,
-                  const typename Operand::Source* __restrict__ source, const unsigned char* __restrict__ packed,
-                  const typename Operand::Source* __restrict__ bias, const __grid_constant__ Epilogue epilogue,
-                  typename Operand::Source* __restrict__ out, const OperandHeader* header,
-                  const __grid_constant__ ExactSource exact, const DrawnOrder order) {
+template <class Operand, int kDepths, bool kStacked, BulkStore kStore>
+__global__ void __launch_bounds__(kBulkThreads, 1)
+    source_bulk_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ BulkTiling tiling,
+                       const typename Operand::Source* __restrict__ source, const unsigned char* __restrict__ packed,
+                       const typename Operand::Source* __restrict__ bias, const __grid_constant__ Epilogue epilogue,
+                       typename Operand::Source* __restrict__ out, const OperandHeader* header,
+                       const __grid_constant__ ExactSource exact, const DynamicOrder order) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using T = typename Operand::Source;
-  extern __shared__ __align__(16) unsigned char narrow_memory[];
-  const std::uint32_t base = (ptx::shared_address(narrow_memory) + 127) & ~127U;
-  unsigned char* memory = narrow_memory + (base - ptx::shared_address(narrow_memory));
+  extern __shared__ __align__(16) unsigned char source_bulk_memory[];
+  const std::uint32_t base = (ptx::shared_address(source_bulk_memory) + 127) & ~127U;
+  unsigned char* memory = source_bulk_memory + (base - ptx::shared_address(source_bulk_memory));
   // Through a shuffle the compiler knows them to be the same in a warp; else it serialises the wgmmas.
   const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const NarrowLayout layout(base, steps);
-  const NarrowTiles tiles{reinterpret_cast<volatile std::uint32_t*>(memory + (layout.tiles() - base))};
+  const BulkLayout layout(base, tiling);
+  const BulkTiles tiles{reinterpret_cast<volatile std::uint32_t*>(memory + (layout.tiles() - base))};
   if (threadIdx.x < 32) reinterpret_cast<std::uint32_t*>(memory + (layout.zeros - base))[lane] = 0;
   if (threadIdx.x == 0) {
-    for (int stage = 0; stage < steps.stages; ++stage) {
+    for (int stage = 0; stage < tiling.stages; ++stage) {
       ptx::mbarrier_init(layout.full(stage), kConverters);
       ptx::mbarrier_init(layout.empty(stage), 4);
     }
-    for (int stage = 0; stage < steps.raw_stages; ++stage) {
+    for (int stage = 0; stage < tiling.raw_stages; ++stage) {
       ptx::mbarrier_init(layout.raw_full(stage), 4);
       ptx::mbarrier_init(layout.raw_empty(stage), kConverters);
     }
@@ -334,20 +337,20 @@ __global__ void __launch_bounds__(kNarrowThreads, 1)
   __syncthreads();
   if (group == 2) {
     ptx::registers_down<80>();
-    if (Operand::kScaled || steps.is_drawn) wait_for_grid_before();
-    narrow_convert<Operand>(form, steps, layout, memory + (layout.sources - base), memory + (layout.raw - base), source, header,
-                            reinterpret_cast<std::uint32_t*>(memory + (layout.faults(0) - base)), tiles, warp * 32 + lane);
+    if (Operand::kScaled || tiling.is_dynamic) wait_for_grid_before();
+    convert_bulk<Operand>(gemm, tiling, layout, memory + (layout.sources - base), memory + (layout.raw - base), source, header,
+                          reinterpret_cast<std::uint32_t*>(memory + (layout.suspect_count(0) - base)), tiles, warp * 32 + lane);
     return;
   }
   if (group == 3) {
     ptx::registers_down<32>();
-    narrow_copy<T>(form, steps, layout, source, tiles, order, warp, lane);
+    copy_bulk<T>(gemm, tiling, layout, source, tiles, order, warp, lane);
     return;
   }
   ptx::registers_up<200>();
-  consume_narrow<Operand, kDepths, kStacked, kStore>(
-      form, steps, layout, packed, bias, epilogue, out, header, exact, tiles, order, memory,
-      reinterpret_cast<T*>(memory + (layout.staging - base) + group * steps.staging_bytes), group, warp, lane);
+  consume_bulk<Operand, kDepths, kStacked, kStore>(
+      gemm, tiling, layout, packed, bias, epilogue, out, header, exact, tiles, order, memory,
+      reinterpret_cast<T*>(memory + (layout.staging - base) + group * tiling.staging_bytes), group, warp, lane);
 #endif
 }
 

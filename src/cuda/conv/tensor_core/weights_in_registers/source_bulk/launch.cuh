@@ -10,47 +10,50 @@
 namespace polyphase::cuda::tensor_core {
 
 template <class Operand>
-NarrowSteps narrow_steps_of(const TapGemm& form, const void* out, int device) {
+BulkTiling bulk_tiling_of(const TapGemm& gemm, const void* out, int device) {
   const DeviceProperties& gpu = properties(device);
-  const NarrowShape shape{Operand::kParts, sizeof(typename Operand::Source), reinterpret_cast<std::uintptr_t>(out) % 32 == 0};
-  return make_narrow_steps(form, shape, gpu.sm_count, gpu.shared_bytes_per_block);
+  const BulkShape shape{Operand::kParts, sizeof(typename Operand::Source), reinterpret_cast<std::uintptr_t>(out) % 32 == 0};
+  return make_bulk_tiling(gemm, shape, gpu.sm_count, gpu.shared_bytes_per_block);
 }
 
-/// The kernel with the fewest products that holds all of a tile's; with kLate the one with a residual or through a derivative.
-template <class Operand, bool kLate>
-auto narrow_kernel_of(const NarrowSteps& steps) {
-  constexpr NarrowStore kStore = kLate ? NarrowStore::late : NarrowStore::rows;
-  if constexpr (!kLate)
-    if (steps.is_spread) return narrow_kernel<Operand, kSpreadDepths, false, NarrowStore::spread>;
+/// The kernel with the fewest products that holds all of a tile's; with kAux the one with a residual or through a derivative.
+template <class Operand, bool kAux>
+auto source_bulk_kernel_of(const BulkTiling& tiling) {
+  constexpr BulkStore kStore = kAux ? BulkStore::aux : BulkStore::rows;
+  if constexpr (!kAux)
+    if (tiling.is_spread) return source_bulk_kernel<Operand, kSpreadDepths, false, BulkStore::spread>;
   if constexpr (Operand::kParts == 2) {
-    if (!steps.is_stacked)
-      return steps.depths <= 6 ? narrow_kernel<Operand, 6, false, kStore> : narrow_kernel<Operand, 10, false, kStore>;
-    return steps.depths <= 12 ? narrow_kernel<Operand, 12, true, kStore> : narrow_kernel<Operand, 20, true, kStore>;
+    if (!tiling.is_stacked)
+      return tiling.depths <= 6 ? source_bulk_kernel<Operand, 6, false, kStore>
+                                : source_bulk_kernel<Operand, 10, false, kStore>;
+    return tiling.depths <= 12 ? source_bulk_kernel<Operand, 12, true, kStore> : source_bulk_kernel<Operand, 20, true, kStore>;
   } else {
-    return steps.depths <= 10 ? narrow_kernel<Operand, 10, false, kStore> : narrow_kernel<Operand, 20, false, kStore>;
+    return tiling.depths <= 10 ? source_bulk_kernel<Operand, 10, false, kStore>
+                               : source_bulk_kernel<Operand, 20, false, kStore>;
   }
 }
 
-template <class Operand, bool kLate>
-void launch_narrow(const Gather& call) {
+template <class Operand, bool kAux>
+void launch_source_bulk(const Gather& call) {
   using T = typename Operand::Source;
-  const NarrowSteps steps = narrow_steps_of<Operand>(call.form, call.out, call.device);
-  const auto packed = kept_weights<Operand>(call, steps, steps.columns);
-  const DrawnMemory<Operand> order(steps, steps.is_drawn, call);
+  const BulkTiling tiling = bulk_tiling_of<Operand>(call.gemm, call.out, call.device);
+  const auto packed = cached_weights<Operand>(call, tiling, tiling.columns);
+  const DynamicMemory<Operand> order(tiling, tiling.is_dynamic, call);
   const Sampled<Operand> sampled(call, order.words(), order.counters());
-  sampled.launch(narrow_kernel_of<Operand, kLate>(steps), steps.grid, kNarrowThreads, steps.shared_bytes, call.form, steps,
-                 static_cast<const T*>(call.source), packed->template as<unsigned char>(), static_cast<const T*>(call.bias),
-                 call.epilogue, static_cast<T*>(call.out), sampled.header(), sampled.exact(), DrawnOrder{order.words()});
-  check_launch("conv tensor_core: narrow");
+  sampled.launch(source_bulk_kernel_of<Operand, kAux>(tiling), tiling.grid, kBulkThreads, tiling.shared_bytes, call.gemm,
+                 tiling, static_cast<const T*>(call.source), packed->template as<unsigned char>(),
+                 static_cast<const T*>(call.bias), call.epilogue, static_cast<T*>(call.out), sampled.header(), sampled.exact(),
+                 DynamicOrder{order.words()});
+  check_launch("conv tensor_core: source_bulk");
 }
 
-/// kLate: with a residual or through a derivative.
-template <bool kLate>
-void gather_narrow(const Gather& call) {
-  with_operand(call, [&]<class Operand>() { launch_narrow<Operand, kLate>(call); });
+/// kAux: with a residual or through a derivative.
+template <bool kAux>
+void gather_source_bulk(const Gather& call) {
+  with_operand(call, [&]<class Operand>() { launch_source_bulk<Operand, kAux>(call); });
 }
 
-/// narrow_gather() of what has a residual or goes through a derivative, compiled by itself.
-void narrow_gather_late(const Gather& call);
+/// source_bulk_gather() of what has a residual or goes through a derivative, compiled by itself.
+void source_bulk_gather_aux(const Gather& call);
 
 }  // namespace polyphase::cuda::tensor_core

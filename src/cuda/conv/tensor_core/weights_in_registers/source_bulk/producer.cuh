@@ -13,41 +13,42 @@ namespace polyphase::cuda::tensor_core {
 
 /// The source of a tile.
 template <class T>
-struct NarrowTile {
+struct BulkTile {
   const T* base;    // row 0, plane 0, position 0
   int first, last;  // offsets from there that lie inside a row
-  __device__ __forceinline__ NarrowTile(const TapGemm& form, const TilePlace& place, const T* source) {
-    const std::int64_t e0 = form.source_stride * place.position + form.source_origin;
-    base = source + (place.n * form.G + place.g) * form.rows * form.source_length + e0;
+  __device__ __forceinline__ BulkTile(const TapGemm& gemm, const TilePlace& place, const T* source) {
+    const std::int64_t e0 = gemm.source_stride * place.position + gemm.source_origin;
+    base = source + (place.n * gemm.G + place.g) * gemm.rows * gemm.source_length + e0;
     first = static_cast<int>(max(-e0, static_cast<std::int64_t>(-0x7fffffff)));
-    last = static_cast<int>(min(form.source_length - e0, static_cast<std::int64_t>(0x7fffffff)));
+    last = static_cast<int>(min(gemm.source_length - e0, static_cast<std::int64_t>(0x7fffffff)));
   }
 };
 
-/// Which tiles a block has where they are drawn: those that fill its raw stages are dealt out and copied before there is a
-/// counter, the others drawn one ahead.
-struct NarrowDraw {
-  const NarrowTiles& tiles;
-  const DrawnOrder& order;
-  int dealt;                // tiles of the block that are still to be dealt out
-  std::uint32_t all_dealt;  // to all blocks
-  std::uint32_t drawn = 0;
-  __device__ __forceinline__ NarrowDraw(const NarrowSteps& steps, const Walk& walk, const NarrowTiles& to, const DrawnOrder& by)
+/// Which tiles a block has with the dynamic scheduler: those that fill its raw stages are static and copied before there is a
+/// counter, the others dynamic, taken one ahead.
+struct BulkScheduler {
+  const BulkTiles& tiles;
+  const DynamicOrder& order;
+  int static_tiles;          // tiles of the block that are still to be handed out
+  std::uint32_t all_static;  // to all blocks
+  std::uint32_t dynamic = 0;
+  __device__ __forceinline__ BulkScheduler(const BulkTiling& tiling, const Walk& walk, const BulkTiles& to,
+                                           const DynamicOrder& by)
       : tiles(to), order(by) {
-    const int chunks = steps.rows / kNarrowRows, turns = steps.raw_stages / (kPairs * chunks) + 1;
-    dealt = kPairs * turns;
-    all_dealt = static_cast<std::uint32_t>(turns) * walk.step;
+    const int chunks = tiling.rows / kBulkRows, turns = tiling.raw_stages / (kPairs * chunks) + 1;
+    static_tiles = kPairs * turns;
+    all_static = static_cast<std::uint32_t>(turns) * walk.step;
   }
   /// By the warpgroup that copies: `walk` is the block's next tile, whose first rows belong into raw stage `stage`, which is
   /// free.
   __device__ __forceinline__ void advance(int stage, Walk& walk, bool is_first) {
     if (is_first) {
-      if (dealt <= 0) walk.above = all_dealt + drawn;
+      if (static_tiles <= 0) walk.above = all_static + dynamic;
       tiles.of_raw(stage) = walk.above;
-      if (dealt == 1) wait_for_grid_before();
-      if (dealt <= 1) drawn = order.draw(walk);
+      if (static_tiles == 1) wait_for_grid_before();
+      if (static_tiles <= 1) dynamic = order.draw(walk);
     }
-    --dealt;
+    --static_tiles;
     ptx::named_barrier(1 + kPairs, 128);
     walk.above = tiles.read(tiles.of_raw(stage), static_cast<int>(threadIdx.x) % 32);
   }
@@ -55,58 +56,58 @@ struct NarrowDraw {
 
 /// Copies a block's rows, a lane a row, four rows a warp, from the 16-byte boundary before them on.
 template <class T>
-__device__ __forceinline__ void narrow_copy(const TapGemm& form, const NarrowSteps& steps, const NarrowLayout& layout,
-                                            const T* __restrict__ source, const NarrowTiles& tiles, const DrawnOrder& order,
-                                            int warp, int lane) {
+__device__ __forceinline__ void copy_bulk(const TapGemm& gemm, const BulkTiling& tiling, const BulkLayout& layout,
+                                          const T* __restrict__ source, const BulkTiles& tiles, const DynamicOrder& order,
+                                          int warp, int lane) {
   constexpr auto kGrain = static_cast<std::uintptr_t>(15);
-  const int own = warp * (kNarrowRows / 4) + lane;
-  const std::uintptr_t further = static_cast<std::uintptr_t>(kNarrowRows * steps.tile.length) * sizeof(T);
-  const int span = span_of(steps.tile);
+  const int own = warp * (kBulkRows / 4) + lane;
+  const std::uintptr_t further = static_cast<std::uintptr_t>(kBulkRows * tiling.tile.length) * sizeof(T);
+  const int span = span_of(tiling.tile);
   Ring ring;
-  BlockWalk walk(steps);
-  NarrowDraw draw(steps, walk, tiles, order);
+  BlockWalk walk(tiling);
+  BulkScheduler draw(tiling, walk, tiles, order);
   for (;; walk.advance()) {
-    if (steps.is_drawn) {
+    if (tiling.is_dynamic) {
       ptx::mbarrier_wait(layout.raw_empty(ring.stage), ring.parity ^ 1);
       draw.advance(ring.stage, walk, warp == 0 && lane == 0);
     }
     if (!walk.more()) break;
-    const NarrowTile<T> tile(form, walk.place(steps), source);
+    const BulkTile<T> tile(gemm, walk.place(tiling), source);
     const int from = max(tile.first, 0), to = max(min(tile.last, span), from);
-    const T* row = tile.base + own * steps.tile.length;
+    const T* row = tile.base + own * tiling.tile.length;
     std::uintptr_t start = reinterpret_cast<std::uintptr_t>(row + from) & ~kGrain;
     const auto offset = static_cast<std::uint32_t>(start - (reinterpret_cast<std::uintptr_t>(row) & ~kGrain));
     const auto bytes = static_cast<std::uint32_t>(((reinterpret_cast<std::uintptr_t>(row + to) + kGrain) & ~kGrain) - start);
-    int rows = static_cast<int>(form.rows);
-    for (; rows > 0; rows -= kNarrowRows, start += further) {
-      const std::uint32_t here = from < to && lane < kNarrowRows / 4 && own < rows ? bytes : 0;
+    int rows = static_cast<int>(gemm.rows);
+    for (; rows > 0; rows -= kBulkRows, start += further) {
+      const std::uint32_t here = from < to && lane < kBulkRows / 4 && own < rows ? bytes : 0;
       const std::uint32_t total = __reduce_add_sync(0xffffffffU, here), barrier = layout.raw_full(ring.stage);
       ptx::mbarrier_wait(layout.raw_empty(ring.stage), ring.parity ^ 1);
       if (lane == 0) ptx::mbarrier_arrive_expect(barrier, total);
       __syncwarp();
       if (here > 0)
-        ptx::bulk_copy(layout.raw + static_cast<std::uint32_t>(ring.stage * steps.raw_bytes + own * steps.raw_pitch) + offset,
+        ptx::bulk_copy(layout.raw + static_cast<std::uint32_t>(ring.stage * tiling.raw_bytes + own * tiling.raw_pitch) + offset,
                        reinterpret_cast<const void*>(start), here, barrier);
-      ring.advance(steps.raw_stages);
+      ring.advance(tiling.raw_stages);
     }
   }
-  if (steps.is_drawn && lane == 0) ptx::mbarrier_arrive(layout.raw_full(ring.stage));  // that there is none
+  if (tiling.is_dynamic && lane == 0) ptx::mbarrier_arrive(layout.raw_full(ring.stage));  // that there is none
 }
 
 /// Converts tiles: a thread has a position of every plane and every eight rows, and some of those beyond the tile.
 template <class Operand>
-struct NarrowConverter {
+struct BulkConverter {
   using T = typename Operand::Source;
   static constexpr int kVector = Operand::kVector, kBytes = static_cast<int>(sizeof(T));
   static_assert(kVector == 8);
-  const NarrowSteps& steps;
+  const BulkTiling& tiling;
   float scale;
   std::uint32_t least;   // what twice a number's bits, less one, are below where it is too small to be split
   int offsets[kVector];  // bytes from a block's first row to each row's first element
   Seen seen{};
   std::uint32_t small = 0;  // numbers of the tile that are too small
 
-  __device__ __forceinline__ void align(const T* base) { find_raw_rows(base, steps, offsets); }
+  __device__ __forceinline__ void align(const T* base) { find_raw_rows(base, tiling, offsets); }
 
   /// What of a chunk exists.
   struct Part {
@@ -115,7 +116,7 @@ struct NarrowConverter {
 
   template <bool kInside>
   __device__ __forceinline__ void load(const unsigned char* raw, const Part& part, int block, int e, T (&v)[kVector]) const {
-    const unsigned char* from = raw + block * kVector * steps.raw_pitch + e * kBytes;
+    const unsigned char* from = raw + block * kVector * tiling.raw_pitch + e * kBytes;
     const int rows = kInside || (e >= part.first && e < part.last) ? part.rows - block * kVector : 0;
 #pragma unroll
     for (int c = 0; c < kVector; ++c) v[c] = kInside || c < rows ? *reinterpret_cast<const T*>(from + offsets[c]) : T(0.0F);
@@ -128,13 +129,13 @@ struct NarrowConverter {
     else
       convert<Operand>(v, scale, parts);
 #pragma unroll
-    for (int p = 0; p < Operand::kParts; ++p) reinterpret_cast<uint4*>(to)[p * steps.tile.items] = parts[p];
+    for (int p = 0; p < Operand::kParts; ++p) reinterpret_cast<uint4*>(to)[p * tiling.tile.items] = parts[p];
   }
 
   /// Rows of a chunk, of which `raw` are the bytes and whose operand of plane 0 begins at `to`.
   template <bool kInside>
   __device__ __forceinline__ void run(const Part& part, const unsigned char* raw, unsigned char* to, int thread, int turn) {
-    const Tile& tile = steps.tile;
+    const Tile& tile = tiling.tile;
     const int block_bytes = tile.window * 16, plane_bytes = (tile.rows / kVector) * block_bytes;
     const int beyond = (thread + turn) % kConverters;
 #pragma unroll 1
@@ -146,8 +147,8 @@ struct NarrowConverter {
       put(a, to + thread * 16);
       put(b, to + thread * 16 + block_bytes);
 #pragma unroll 1
-      for (int item = beyond; item < 2 * steps.halo; item += kConverters) {
-        const int block = item >= steps.halo ? 1 : 0, u = kNarrowPositions + item - block * steps.halo;
+      for (int item = beyond; item < 2 * tiling.halo; item += kConverters) {
+        const int block = item >= tiling.halo ? 1 : 0, u = kBulkPositions + item - block * tiling.halo;
         load<kInside>(raw, part, block, tile.stride * u + plane * tile.plane_step, a);
         put(a, to + u * 16 + block * block_bytes);
       }
@@ -156,7 +157,7 @@ struct NarrowConverter {
 
   /// Some numbers were zero or too small: how many too small?
   __device__ __forceinline__ void look_again(const Part& part, const unsigned char* raw, int thread, int turn) {
-    const Tile& tile = steps.tile;
+    const Tile& tile = tiling.tile;
     const int beyond = (thread + turn) % kConverters;
     seen.fewest = __half2half2(__float2half(kLargestHalf));
     const auto look = [&](int block, int e) {
@@ -174,8 +175,8 @@ struct NarrowConverter {
 #pragma unroll 1
       for (int block = 0; block < 2; ++block) look(block, tile.stride * thread + from);
 #pragma unroll 1
-      for (int item = beyond; item < 2 * steps.halo; item += kConverters) {
-        const int block = item >= steps.halo ? 1 : 0, u = kNarrowPositions + item - block * steps.halo;
+      for (int item = beyond; item < 2 * tiling.halo; item += kConverters) {
+        const int block = item >= tiling.halo ? 1 : 0, u = kBulkPositions + item - block * tiling.halo;
         look(block, tile.stride * u + from);
       }
     }
@@ -183,33 +184,33 @@ struct NarrowConverter {
 };
 
 template <class Operand>
-__device__ __forceinline__ void narrow_convert(const TapGemm& form, const NarrowSteps& steps, const NarrowLayout& layout,
-                                               unsigned char* sources, const unsigned char* raw,
-                                               const typename Operand::Source* __restrict__ source, const OperandHeader* header,
-                                               std::uint32_t* faults, const NarrowTiles& tiles, int thread) {
-  using Converter = NarrowConverter<Operand>;
+__device__ __forceinline__ void convert_bulk(const TapGemm& gemm, const BulkTiling& tiling, const BulkLayout& layout,
+                                             unsigned char* sources, const unsigned char* raw,
+                                             const typename Operand::Source* __restrict__ source, const OperandHeader* header,
+                                             std::uint32_t* suspect_count, const BulkTiles& tiles, int thread) {
+  using Converter = BulkConverter<Operand>;
   const int exponent = Operand::kScaled ? source_exponent(header) : 0;
-  Converter converter{steps, power_of_two(exponent), 2 * SplitRange(exponent).least - 1};
-  const int span = span_of(steps.tile), chunk_bytes = 2 * steps.tile.window * 16;
+  Converter converter{tiling, power_of_two(exponent), 2 * SplitRange(exponent).least - 1};
+  const int span = span_of(tiling.tile), chunk_bytes = 2 * tiling.tile.window * 16;
   Ring raw_ring, ring;
   int turn = 0;  // no warp always has the items beyond the tile
-  for (BlockWalk walk(steps);; walk.advance()) {
-    if (steps.is_drawn) {
+  for (BlockWalk walk(tiling);; walk.advance()) {
+    if (tiling.is_dynamic) {
       ptx::mbarrier_wait(layout.raw_full(raw_ring.stage), raw_ring.parity);
       walk.above = tiles.read(tiles.of_raw(raw_ring.stage), thread % 32);
     }
     if (!walk.more()) break;
-    const NarrowTile<typename Operand::Source> tile(form, walk.place(steps), source);
+    const BulkTile<typename Operand::Source> tile(gemm, walk.place(tiling), source);
     converter.align(tile.base);
     ptx::mbarrier_wait(layout.empty(ring.stage), ring.parity ^ 1);
-    if (steps.is_drawn && thread == 0) tiles.of_stage(ring.stage) = walk.above;
-    unsigned char* to = sources + ring.stage * steps.source_bytes;
+    if (tiling.is_dynamic && thread == 0) tiles.of_stage(ring.stage) = walk.above;
+    unsigned char* to = sources + ring.stage * tiling.source_bytes;
 #pragma unroll 1
-    for (int rows = static_cast<int>(form.rows); rows > 0; rows -= kNarrowRows, to += chunk_bytes) {
+    for (int rows = static_cast<int>(gemm.rows); rows > 0; rows -= kBulkRows, to += chunk_bytes) {
       const typename Converter::Part part{tile.first, tile.last, rows};
-      const unsigned char* from = raw + raw_ring.stage * steps.raw_bytes;
+      const unsigned char* from = raw + raw_ring.stage * tiling.raw_bytes;
       ptx::mbarrier_wait(layout.raw_full(raw_ring.stage), raw_ring.parity);
-      if (part.first <= 0 && span <= part.last && rows >= kNarrowRows)
+      if (part.first <= 0 && span <= part.last && rows >= kBulkRows)
         converter.template run<true>(part, from, to, thread, turn);
       else
         converter.template run<false>(part, from, to, thread, turn);
@@ -218,24 +219,24 @@ __device__ __forceinline__ void narrow_convert(const TapGemm& form, const Narrow
         if (!(fewest.x >= kLeastNormalHalf && fewest.y >= kLeastNormalHalf)) converter.look_again(part, from, thread, turn);
       }
       ptx::mbarrier_arrive(layout.raw_empty(raw_ring.stage));
-      raw_ring.advance(steps.raw_stages);
+      raw_ring.advance(tiling.raw_stages);
       turn += 32;
     }
     if constexpr (Operand::kScaled) {
-      const Faults all = __reduce_add_sync(0xffffffffU, faults_of(converter.small, converter.seen.most));
-      if (thread % 32 == 0) faults[4 * ring.stage + thread / 32] = all;
+      const SuspectCount all = __reduce_add_sync(0xffffffffU, suspect_count_of(converter.small, converter.seen.most));
+      if (thread % 32 == 0) suspect_count[4 * ring.stage + thread / 32] = all;
       converter.seen = Seen();
       converter.small = 0;
     }
     ptx::fence_async_shared();
     ptx::mbarrier_arrive(layout.full(ring.stage));
-    ring.advance(steps.stages);
+    ring.advance(tiling.stages);
   }
-  for (int consumer = 0; steps.is_drawn && consumer < kPairs; ++consumer) {  // each is told that there is none
+  for (int consumer = 0; tiling.is_dynamic && consumer < kPairs; ++consumer) {  // each is told that there is none
     ptx::mbarrier_wait(layout.empty(ring.stage), ring.parity ^ 1);
     if (thread == 0) tiles.of_stage(ring.stage) = kNoTile;
     ptx::mbarrier_arrive(layout.full(ring.stage));
-    ring.advance(steps.stages);
+    ring.advance(tiling.stages);
   }
 }
 

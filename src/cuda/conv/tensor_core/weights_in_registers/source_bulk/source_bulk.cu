@@ -6,16 +6,17 @@
 
 namespace polyphase::cuda::tensor_core {
 
-bool narrow_activates(const ConvProblem& problem, ConvDirection direction, Precision precision, const void* out, int device) {
-  const TapGemm form = make_tap_gemm(problem, direction);
-  if (problem.dtype == DType::f16 || problem.dtype == DType::bf16) return !narrow_steps_of<Half>(form, out, device).is_spread;
-  if (precision == Precision::tf32) return !narrow_steps_of<OneHalf>(form, out, device).is_spread;
-  return !narrow_steps_of<SplitHalf>(form, out, device).is_spread;
+bool source_bulk_activates(const ConvProblem& problem, ConvDirection direction, Precision precision, const void* out,
+                           int device) {
+  const TapGemm gemm = make_tap_gemm(problem, direction);
+  if (problem.dtype == DType::f16 || problem.dtype == DType::bf16) return !bulk_tiling_of<F16>(gemm, out, device).is_spread;
+  if (precision == Precision::tf32) return !bulk_tiling_of<ScaledF16>(gemm, out, device).is_spread;
+  return !bulk_tiling_of<SplitF16>(gemm, out, device).is_spread;
 }
 
-void narrow_gather(const Gather& call) {
-  if (call.epilogue.is_late()) return narrow_gather_late(call);
-  gather_narrow<false>(call);
+void source_bulk_gather(const Gather& call) {
+  if (call.epilogue.has_aux()) return source_bulk_gather_aux(call);
+  gather_source_bulk<false>(call);
 }
 
 }  // namespace polyphase::cuda::tensor_core

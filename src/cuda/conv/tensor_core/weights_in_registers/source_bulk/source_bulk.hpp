@@ -10,11 +10,11 @@ namespace polyphase::cuda::tensor_core {
 
 /// Whether ReLU and LeakyReLU are applied where the results are stored: everywhere but where each second output is a bias,
 /// which would take 1 to 3 % longer without an activation.
-[[nodiscard]] bool narrow_activates(const ConvProblem& problem, ConvDirection direction, Precision precision, const void* out,
-                                    int device);
+[[nodiscard]] bool source_bulk_activates(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                         const void* out, int device);
 
-/// gather() of tensor_core.hpp for a problem that fits; of epilogues none or, as narrow_activates() says, ReLU or LeakyReLU
-/// alone.
-void narrow_gather(const Gather& call);
+/// gather() of tensor_core.hpp for a problem that fits; of epilogues none or, as source_bulk_activates() says, ReLU or
+/// LeakyReLU alone.
+void source_bulk_gather(const Gather& call);
 
 }  // namespace polyphase::cuda::tensor_core

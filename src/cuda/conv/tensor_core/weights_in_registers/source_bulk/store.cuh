@@ -15,19 +15,19 @@ namespace polyphase::cuda::tensor_core {
 /// Rows of a tile: channel `row` of it, all phases. Staged rows begin with up to 16 bytes of nothing, so that the first element
 /// that is the tile's own lies as in the tensor.
 template <class T>
-struct NarrowRows {
+struct BulkRows {
   static constexpr int kVector = 16 / static_cast<int>(sizeof(T));
   T* first;             // row 0, element 0 of the tile
   std::int64_t length;  // of a row
   int count;            // that exist
   RowRange range;
 
-  __device__ __forceinline__ NarrowRows(const TapGemm& form, const NarrowSteps& steps, const TilePlace& place, T* out)
-      : length(form.out_length), range(form, steps, form.out_stride * place.position + form.out_origin) {
-    const auto channel = static_cast<std::int64_t>(steps.by_classes.divide(static_cast<std::uint32_t>(place.column)));
-    first = out + ((place.n * form.G + place.g) * form.out_channels + channel) * length + form.out_stride * place.position +
-            form.out_origin;
-    count = static_cast<int>(min(static_cast<std::int64_t>(steps.channels), form.out_channels - channel));
+  __device__ __forceinline__ BulkRows(const TapGemm& gemm, const BulkTiling& tiling, const TilePlace& place, T* out)
+      : length(gemm.out_length), range(gemm, tiling, gemm.out_stride * place.position + gemm.out_origin) {
+    const auto channel = static_cast<std::int64_t>(tiling.by_classes.divide(static_cast<std::uint32_t>(place.column)));
+    first = out + ((place.n * gemm.G + place.g) * gemm.out_channels + channel) * length + gemm.out_stride * place.position +
+            gemm.out_origin;
+    count = static_cast<int>(min(static_cast<std::int64_t>(tiling.channels), gemm.out_channels - channel));
   }
   __device__ __forceinline__ T* row(int index) const { return first + index * length; }
   /// Whether every row of the tile begins at an even element.
@@ -44,13 +44,13 @@ struct NarrowRows {
 
 /// Rows [begin, end) of a tile that meets no row's ends, by vectors of 16 bytes, half a warp a row where that is enough.
 template <class T>
-__device__ __forceinline__ void store_whole_narrow_rows(const NarrowSteps& steps, const NarrowRows<T>& rows, const T* staging,
-                                                        int begin, int end, int lane) {
-  constexpr int kVector = NarrowRows<T>::kVector;
+__device__ __forceinline__ void store_whole_bulk_rows(const BulkTiling& tiling, const BulkRows<T>& rows, const T* staging,
+                                                      int begin, int end, int lane) {
+  constexpr int kVector = BulkRows<T>::kVector;
   const RowRange& range = rows.range;
   const int vectors = range.length * static_cast<int>(sizeof(T)) / 16, lanes = vectors <= 16 ? 16 : 32;
   const int each_time = 32 / lanes, column = lane & (lanes - 1), own = begin + (lane >= lanes ? 1 : 0);
-  const T* from = staging + own * steps.out_pitch + column * kVector;
+  const T* from = staging + own * tiling.out_pitch + column * kVector;
   T* to = rows.row(own) + column * kVector;
   const std::int64_t further = rows.length * each_time;
   const auto turn = static_cast<std::uint32_t>(rows.length * each_time) & range.mask;
@@ -70,7 +70,7 @@ __device__ __forceinline__ void store_whole_narrow_rows(const NarrowSteps& steps
         for (int at = lanes; at + column < vectors; at += lanes)
           *reinterpret_cast<uint4*>(place[i] + at * kVector) = *reinterpret_cast<const uint4*>(from + skipped + at * kVector);
       }
-      from += steps.out_pitch * each_time;
+      from += tiling.out_pitch * each_time;
       to += further;
       shift = (shift - turn) & range.mask;
     }
@@ -82,17 +82,17 @@ __device__ __forceinline__ void store_whole_narrow_rows(const NarrowSteps& steps
 
 /// Warp `warp`'s rows from `staging` to the tensor; asynchronous where they are whole.
 template <class T>
-__device__ __forceinline__ void store_narrow_rows(const NarrowSteps& steps, const NarrowRows<T>& rows, const T* staging,
-                                                  int warp, int lane) {
-  const int each = (steps.channels + 3) / 4, begin = warp * each, end = min(begin + each, rows.count);
+__device__ __forceinline__ void store_bulk_rows(const BulkTiling& tiling, const BulkRows<T>& rows, const T* staging, int warp,
+                                                int lane) {
+  const int each = (tiling.channels + 3) / 4, begin = warp * each, end = min(begin + each, rows.count);
   const RowRange& range = rows.range;
   if (range.is_whole) {
-    if (!steps.stores_bulk) return store_whole_narrow_rows<T>(steps, rows, staging, begin, end, lane);
+    if (!tiling.stores_bulk) return store_whole_bulk_rows<T>(tiling, rows, staging, begin, end, lane);
     const int own = begin + lane;
     if (own < end) {
       T* const to = rows.row(own);
       const auto shift = static_cast<int>(range.shift_of(to));
-      ptx::bulk_store(to + shift, ptx::shared_address(staging + own * steps.out_pitch + rows.lead(own) + shift),
+      ptx::bulk_store(to + shift, ptx::shared_address(staging + own * tiling.out_pitch + rows.lead(own) + shift),
                       static_cast<std::uint32_t>(range.length) * static_cast<std::uint32_t>(sizeof(T)));
     }
     return;
@@ -101,7 +101,7 @@ __device__ __forceinline__ void store_narrow_rows(const NarrowSteps& steps, cons
   for (int own = begin; own < end; ++own) {
     T* const to = rows.row(own);
     const auto shift = static_cast<int>(range.shift_of(to));
-    const T* from = staging + own * steps.out_pitch + rows.lead(own);
+    const T* from = staging + own * tiling.out_pitch + rows.lead(own);
     const int low = max(shift, range.begins), high = min(shift + range.length, range.ends);
     for (int at = low + lane; at < high; at += 32) to[at] = from[at];
   }
@@ -110,8 +110,8 @@ __device__ __forceinline__ void store_narrow_rows(const NarrowSteps& steps, cons
 /// A consumer's finished sums of two rows, biased and activated, as numbers of T; what is staged of them then is they times 1
 /// and -0 added. Two parts stacked: they are in the high sums.
 template <class T, bool kStacked, int kSums>
-__device__ __forceinline__ void activate_narrow(const LightActivation& activation, float(&factor), float (&offsets)[2],
-                                                float (&sums)[kSums]) {
+__device__ __forceinline__ void activate_bulk(const LightActivation& activation, float(&factor), float (&offsets)[2],
+                                              float (&sums)[kSums]) {
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
     const int half = i / 2 % 2;
@@ -126,7 +126,7 @@ __device__ __forceinline__ void activate_narrow(const LightActivation& activatio
 
 /// Where a thread stages the sums of one column, and what it makes of them.
 template <class T>
-struct NarrowColumn {
+struct BulkColumn {
   T* to;                 // of position 0
   float factor, offset;  // sum*factor + offset
   int stride;

@@ -5,96 +5,96 @@
 namespace polyphase::cuda::tensor_core {
 namespace {
 
-constexpr int kVector = 8;                            // rows of an operand's 16 bytes
-constexpr int kColumns = 64;                          // gemm_m
-constexpr int kFixedBytes = 128 + kNarrowFixedBytes;  // alignment
+constexpr int kVector = 8;                          // rows of an operand's 16 bytes
+constexpr int kColumns = 64;                        // gemm_m
+constexpr int kFixedBytes = 128 + kBulkFixedBytes;  // alignment
 constexpr int kLeastUnderWay = 48 * 1024;
 
 std::int64_t pieces(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
 
 /// Sizes of a tile. False where its depths are too many.
-bool measure(const TapGemm& form, const NarrowShape& shape, NarrowSteps& steps) {
-  const std::int64_t rows = pieces(form.rows, kNarrowRows) * kNarrowRows, depths = rows / kNarrowRows * form.planes * form.taps;
-  steps.is_stacked = shape.parts == 2 && form.columns <= kColumns / 2;
-  if (depths * (shape.parts == 2 && !steps.is_stacked ? 2 : 1) > kNarrowDepthsMost) return false;
-  const std::int64_t halo = (form.taps - 1) * form.tap_step;
-  const std::int64_t span = form.source_stride * (kNarrowPositions + halo - 1) + (form.planes - 1) * form.source_plane_step + 1;
+bool measure(const TapGemm& gemm, const BulkShape& shape, BulkTiling& tiling) {
+  const std::int64_t rows = pieces(gemm.rows, kBulkRows) * kBulkRows, depths = rows / kBulkRows * gemm.planes * gemm.taps;
+  tiling.is_stacked = shape.parts == 2 && gemm.columns <= kColumns / 2;
+  if (depths * (shape.parts == 2 && !tiling.is_stacked ? 2 : 1) > kBulkDepthsMost) return false;
+  const std::int64_t halo = (gemm.taps - 1) * gemm.tap_step;
+  const std::int64_t span = gemm.source_stride * (kBulkPositions + halo - 1) + (gemm.planes - 1) * gemm.source_plane_step + 1;
   if (span > 8192) return false;
-  steps.depths = static_cast<int>(depths);
-  steps.rows = static_cast<int>(rows);
-  steps.planes = static_cast<int>(form.planes);
-  steps.taps = static_cast<int>(form.taps);
-  steps.row_steps = steps.plane_steps = steps.tap_steps = steps.count = 1;
-  steps.weight_buffers = 1;
-  steps.resident = true;
-  steps.halo = static_cast<int>(halo);
-  steps.tile = make_tile(form.source_length, form.source_stride, form.source_plane_step, steps.rows, steps.planes,
-                         kNarrowPositions + steps.halo, kVector);
-  steps.source_bytes = static_cast<int>(pieces(shape.parts * steps.tile.items * 16, 128) * 128);
-  steps.raw_pitch = static_cast<int>(pieces(span * shape.element_bytes + 15, 16) * 16);
-  steps.raw_bytes = kNarrowRows * steps.raw_pitch;
+  tiling.depths = static_cast<int>(depths);
+  tiling.rows = static_cast<int>(rows);
+  tiling.planes = static_cast<int>(gemm.planes);
+  tiling.taps = static_cast<int>(gemm.taps);
+  tiling.row_steps = tiling.plane_steps = tiling.tap_steps = tiling.count = 1;
+  tiling.weight_buffers = 1;
+  tiling.stationary = true;
+  tiling.halo = static_cast<int>(halo);
+  tiling.tile = make_tile(gemm.source_length, gemm.source_stride, gemm.source_plane_step, tiling.rows, tiling.planes,
+                          kBulkPositions + tiling.halo, kVector);
+  tiling.source_bytes = static_cast<int>(pieces(shape.parts * tiling.tile.items * 16, 128) * 128);
+  tiling.raw_pitch = static_cast<int>(pieces(span * shape.element_bytes + 15, 16) * 16);
+  tiling.raw_bytes = kBulkRows * tiling.raw_pitch;
   return true;
 }
 
 /// Whether rows are staged by vectors of four elements, of which four lanes have at most as many as they have pairs of sums.
-bool choose_spread(const TapGemm& form, const NarrowShape& shape, NarrowSteps& steps) {
-  if (steps.is_stacked || form.out_stride != 2 || form.classes != 1 || steps.depths > kSpreadDepths) return false;
-  steps.is_spread = steps.stores_bulk = true;
+bool choose_spread(const TapGemm& gemm, const BulkShape& shape, BulkTiling& tiling) {
+  if (tiling.is_stacked || gemm.out_stride != 2 || gemm.classes != 1 || tiling.depths > kSpreadDepths) return false;
+  tiling.is_spread = tiling.stores_bulk = true;
   // Half a turn of the banks from row to row: no two of the rows that lanes write together meet.
-  steps.out_pitch = 2 * kNarrowPositions + 64 / shape.element_bytes;
-  steps.staging_bytes = 4 * kSpreadRows * steps.out_pitch * shape.element_bytes;
+  tiling.out_pitch = 2 * kBulkPositions + 64 / shape.element_bytes;
+  tiling.staging_bytes = 4 * kSpreadRows * tiling.out_pitch * shape.element_bytes;
   return true;
 }
 
 /// Columns of a tile are whole channels; how they are staged. False where rows cannot be staged whole.
-bool choose_columns(const TapGemm& form, const NarrowShape& shape, NarrowSteps& steps) {
-  const std::int64_t most = steps.is_stacked ? kColumns / 2 : kColumns;
-  if (form.classes > most) return false;
-  steps.channels = static_cast<int>(std::min(most / form.classes, form.out_channels));
-  steps.columns = static_cast<int>(steps.channels * form.classes);
-  steps.is_by_warps = (most / 4) % form.classes == 0;
-  if (steps.is_by_warps) {
-    steps.columns = static_cast<int>(most);
-    steps.channels = static_cast<int>(most / form.classes);
+bool choose_columns(const TapGemm& gemm, const BulkShape& shape, BulkTiling& tiling) {
+  const std::int64_t most = tiling.is_stacked ? kColumns / 2 : kColumns;
+  if (gemm.classes > most) return false;
+  tiling.channels = static_cast<int>(std::min(most / gemm.classes, gemm.out_channels));
+  tiling.columns = static_cast<int>(tiling.channels * gemm.classes);
+  tiling.is_by_warps = (most / 4) % gemm.classes == 0;
+  if (tiling.is_by_warps) {
+    tiling.columns = static_cast<int>(most);
+    tiling.channels = static_cast<int>(most / gemm.classes);
   }
-  steps.weight_bytes = shape.parts * steps.taps * steps.planes * (steps.rows / kVector) * steps.columns * 16;
-  if (choose_spread(form, shape, steps)) return true;
+  tiling.weight_bytes = shape.parts * tiling.taps * tiling.planes * (tiling.rows / kVector) * tiling.columns * 16;
+  if (choose_spread(gemm, shape, tiling)) return true;
   // Eight words beyond a multiple of 32 where rows are read in pairs of words, four where they are not: no conflicts of banks.
-  const std::int64_t words = form.out_stride * kNarrowPositions * shape.element_bytes / 4 + (form.out_stride == 1 ? 8 : 4);
+  const std::int64_t words = gemm.out_stride * kBulkPositions * shape.element_bytes / 4 + (gemm.out_stride == 1 ? 8 : 4);
   const std::int64_t pitch = pieces(words, 4) * 4 * 4 / shape.element_bytes;
-  const std::int64_t bytes = steps.channels * pitch * shape.element_bytes;
+  const std::int64_t bytes = tiling.channels * pitch * shape.element_bytes;
   if (bytes > 80 * 1024) return false;
   // A bulk copy costs its warp some hundred cycles a row, but no instructions: threads store rows themselves where little is
-  // read and converted beside them.
-  steps.stores_bulk = shape.element_bytes == 2 || form.out_stride > 1 || form.rows * form.source_stride > form.out_channels;
-  steps.out_pitch = static_cast<int>(pitch);
-  steps.staging_bytes = static_cast<int>(pieces(bytes, 128) * 128);
+  // read and converted meanwhile.
+  tiling.stores_bulk = shape.element_bytes == 2 || gemm.out_stride > 1 || gemm.rows * gemm.source_stride > gemm.out_channels;
+  tiling.out_pitch = static_cast<int>(pitch);
+  tiling.staging_bytes = static_cast<int>(pieces(bytes, 128) * 128);
   return true;
 }
 
-bool divide_memory(int shared_limit, NarrowSteps& steps) {
-  const int available = shared_limit - kFixedBytes - kPairs * steps.staging_bytes;
-  const auto left = [&](int stages) { return available - stages * steps.source_bytes; };
-  steps.stages = 2;
-  const int least = std::max({kLeastUnderWay, 3 * steps.raw_bytes, steps.rows / kNarrowRows * steps.raw_bytes});
-  while (steps.stages < 4 && left(steps.stages + 1) >= least) ++steps.stages;
-  if (left(steps.stages) < 3 * steps.raw_bytes) return false;
-  steps.raw_stages = std::min(kNarrowRingMost, left(steps.stages) / steps.raw_bytes);
-  steps.shared_bytes =
-      kFixedBytes + kPairs * steps.staging_bytes + steps.stages * steps.source_bytes + steps.raw_stages * steps.raw_bytes;
+bool divide_memory(int shared_limit, BulkTiling& tiling) {
+  const int available = shared_limit - kFixedBytes - kPairs * tiling.staging_bytes;
+  const auto left = [&](int stages) { return available - stages * tiling.source_bytes; };
+  tiling.stages = 2;
+  const int least = std::max({kLeastUnderWay, 3 * tiling.raw_bytes, tiling.rows / kBulkRows * tiling.raw_bytes});
+  while (tiling.stages < 4 && left(tiling.stages + 1) >= least) ++tiling.stages;
+  if (left(tiling.stages) < 3 * tiling.raw_bytes) return false;
+  tiling.raw_stages = std::min(kBulkRingMost, left(tiling.stages) / tiling.raw_bytes);
+  tiling.shared_bytes =
+      kFixedBytes + kPairs * tiling.staging_bytes + tiling.stages * tiling.source_bytes + tiling.raw_stages * tiling.raw_bytes;
   return true;
 }
 
 /// In the order of packed weights, [tap][plane][part][block of rows].
-void list_products(const TapGemm& form, const NarrowShape& shape, NarrowSteps& steps) {
-  const int groups = steps.rows / kNarrowRows, blocks = steps.rows / kVector;
+void list_products(const TapGemm& gemm, const BulkShape& shape, BulkTiling& tiling) {
+  const int groups = tiling.rows / kBulkRows, blocks = tiling.rows / kVector;
   int count = 0;
-  for (int tap = 0; tap < steps.taps; ++tap) {
-    for (int plane = 0; plane < steps.planes; ++plane) {
+  for (int tap = 0; tap < tiling.taps; ++tap) {
+    for (int plane = 0; plane < tiling.planes; ++plane) {
       for (int group = 0; group < groups; ++group) {
-        const int weights = ((tap * steps.planes + plane) * shape.parts * blocks + 2 * group) * steps.columns;
-        const std::int64_t source = (plane * blocks + 2 * group) * steps.tile.window + tap * form.tap_step;
-        steps.products[count++] = {static_cast<std::uint32_t>(weights), static_cast<std::uint32_t>(source)};
+        const int weights = ((tap * tiling.planes + plane) * shape.parts * blocks + 2 * group) * tiling.columns;
+        const std::int64_t source = (plane * blocks + 2 * group) * tiling.tile.window + tap * gemm.tap_step;
+        tiling.products[count++] = {static_cast<std::uint32_t>(weights), static_cast<std::uint32_t>(source)};
       }
     }
   }
@@ -102,15 +102,15 @@ void list_products(const TapGemm& form, const NarrowShape& shape, NarrowSteps& s
 
 }  // namespace
 
-NarrowSteps make_narrow_steps(const TapGemm& form, const NarrowShape& shape, int sm_count, int shared_limit) {
-  NarrowSteps steps{};
-  choose_tiles(form, kNarrowPositions, shape.element_bytes, shape.is_sector_aligned, steps);
-  if (steps.aligned == 1) return {};
-  if (!measure(form, shape, steps) || !choose_columns(form, shape, steps) || !divide_memory(shared_limit, steps)) return {};
-  if (!count_tiles(form, sm_count, steps)) return {};
-  steps.is_drawn = writes_more(form);
-  list_products(form, shape, steps);
-  return steps;
+BulkTiling make_bulk_tiling(const TapGemm& gemm, const BulkShape& shape, int sm_count, int shared_limit) {
+  BulkTiling tiling{};
+  choose_tiles(gemm, kBulkPositions, shape.element_bytes, shape.is_sector_aligned, tiling);
+  if (tiling.aligned == 1) return {};
+  if (!measure(gemm, shape, tiling) || !choose_columns(gemm, shape, tiling) || !divide_memory(shared_limit, tiling)) return {};
+  if (!count_tiles(gemm, sm_count, tiling)) return {};
+  tiling.is_dynamic = writes_more(gemm);
+  list_products(gemm, shape, tiling);
+  return tiling;
 }
 
 }  // namespace polyphase::cuda::tensor_core

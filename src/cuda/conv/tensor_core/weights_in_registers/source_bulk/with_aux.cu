@@ -1,4 +1,4 @@
-// Weights in registers, with a residual or through a derivative (NarrowStore::late).
+// Weights in registers, with a residual or through a derivative (BulkStore::aux).
 
 #include <ostream>
 
@@ -6,6 +6,6 @@
 
 namespace polyphase::cuda::tensor_core {
 
-void narrow_gather_late(const Gather& call) { gather_narrow<true>(call); }
+void source_bulk_gather_aux(const Gather& call) { gather_source_bulk<true>(call); }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -14,26 +14,26 @@ namespace polyphase::cuda::tensor_core {
 
 /// Every classes-th row of the source and of the output, of all samples and groups. Dimensions: numbers, rows of the class, 1.
 /// Of whole output rows: numbers of a line, rows, lines.
-struct BoxesMaps {
-  CUtensorMap load[kBoxesLoadMost], store[kBoxesStoreMost];
-  int load_offset[kBoxesLoadMost], store_offset[kBoxesStoreMost];  // of rows' first numbers: a map begins at a boundary before
-  int store_numbers[kBoxesStoreMost];  // of a row that boxes store, the offset included: a store writes whole 16 bytes
+struct TmaMaps {
+  CUtensorMap load[kTmaLoadMost], store[kTmaStoreMost];
+  int load_offset[kTmaLoadMost], store_offset[kTmaStoreMost];  // of rows' first numbers: a map begins at a boundary before
+  int store_numbers[kTmaStoreMost];  // of a row that boxes store, the offset included: a store writes whole 16 bytes
 };
 
-/// The same of what lies beside the output, from `offset` numbers behind a map's beginning on.
-struct BoxesBeside {
-  CUtensorMap load[kBoxesStoreMost];
-  int offset[kBoxesStoreMost];
+/// The same of the aux operand, from `offset` numbers behind a map's beginning on.
+struct TmaAux {
+  CUtensorMap load[kTmaStoreMost];
+  int offset[kTmaStoreMost];
 };
 /// Of a residual or of what gives a derivative; of both the latter first.
-struct BoxesBesides {
-  BoxesBeside of[2];
+struct TmaAuxes {
+  TmaAux of[2];
 };
-struct BoxesNothing {};
+struct TmaNoAux {};
 
 /// Class `own` of `classes` of an array of `rows` rows: boxes of `width` numbers and `box_rows` rows, from `boundary` bytes.
-[[nodiscard]] inline WgradMapOf boxes_map_of(const void* array, std::int64_t rows, std::int64_t length, int own, int classes,
-                                             std::uint64_t boundary, int width, int box_rows) {
+[[nodiscard]] inline WgradMapOf tma_map_of(const void* array, std::int64_t rows, std::int64_t length, int own, int classes,
+                                           std::uint64_t boundary, int width, int box_rows) {
   constexpr std::uint64_t kBytes = sizeof(float);
   const auto count = static_cast<std::uint64_t>(classes), skipped = static_cast<std::uint64_t>(own);
   const auto all = static_cast<std::uint64_t>(rows), row = static_cast<std::uint64_t>(length) * kBytes;
@@ -53,44 +53,43 @@ struct BoxesNothing {};
 }
 
 /// Every `classes`-th row of an array laid out like the output, as it is stored.
-[[nodiscard]] inline WgradMapOf boxes_output_map(const TapGemm& form, const BoxesSteps& steps, const void* array, int own,
-                                                 std::uint64_t boundary) {
-  WgradMapOf of = boxes_map_of(array, form.N * form.G * form.out_channels, form.out_length, own, 1 << steps.store_bits,
-                               boundary, kBoxesWidth, steps.columns);
-  if (steps.kind == BoxesRows::whole) {
-    of.samples = static_cast<std::uint64_t>(std::max<std::int64_t>(form.out_length / kBoxesLine, 1));
-    of.sample_bytes = kBoxesLine * sizeof(float);
-    of.numbers = of.box_numbers = kBoxesLine;
-    of.box_samples = kBoxesPositions / kBoxesLine;
+[[nodiscard]] inline WgradMapOf tma_output_map(const TapGemm& gemm, const TmaTiling& tiling, const void* array, int own,
+                                               std::uint64_t boundary) {
+  WgradMapOf of = tma_map_of(array, gemm.N * gemm.G * gemm.out_channels, gemm.out_length, own, 1 << tiling.store_bits, boundary,
+                             kTmaWidth, tiling.columns);
+  if (tiling.kind == TmaRows::whole) {
+    of.samples = static_cast<std::uint64_t>(std::max<std::int64_t>(gemm.out_length / kTmaLine, 1));
+    of.sample_bytes = kTmaLine * sizeof(float);
+    of.numbers = of.box_numbers = kTmaLine;
+    of.box_samples = kTmaPositions / kTmaLine;
     of.swizzled = true;
   }
   return of;
 }
 
-/// `beside`: at a multiple of 16 bytes from the output.
-[[nodiscard]] inline BoxesBeside make_boxes_beside(const TapGemm& form, const BoxesSteps& steps, const void* beside) {
-  BoxesBeside maps{};
-  for (int own = 0; own < 1 << steps.store_bits; ++own) {
-    const WgradMapOf of = boxes_output_map(form, steps, beside, own, 16);
+/// `aux`: at a multiple of 16 bytes from the output.
+[[nodiscard]] inline TmaAux make_tma_aux(const TapGemm& gemm, const TmaTiling& tiling, const void* aux) {
+  TmaAux maps{};
+  for (int own = 0; own < 1 << tiling.store_bits; ++own) {
+    const WgradMapOf of = tma_output_map(gemm, tiling, aux, own, 16);
     maps.load[own] = encode_map(of);
     maps.offset[own] = of.offset;
   }
   return maps;
 }
 
-[[nodiscard]] inline BoxesMaps make_boxes_maps(const TapGemm& form, const BoxesSteps& steps, const void* source,
-                                               const void* out) {
-  BoxesMaps maps{};
-  const int loads = 1 << steps.load_bits, stores = 1 << steps.store_bits;
+[[nodiscard]] inline TmaMaps make_tma_maps(const TapGemm& gemm, const TmaTiling& tiling, const void* source, const void* out) {
+  TmaMaps maps{};
+  const int loads = 1 << tiling.load_bits, stores = 1 << tiling.store_bits;
   for (int own = 0; own < loads; ++own) {
-    const WgradMapOf of = boxes_map_of(source, form.N * form.G * form.rows, form.source_length, own, loads, 16, steps.raw_pitch,
-                                       steps.chunk_rows);
+    const WgradMapOf of = tma_map_of(source, gemm.N * gemm.G * gemm.rows, gemm.source_length, own, loads, 16, tiling.raw_pitch,
+                                     tiling.chunk_rows);
     maps.load[own] = encode_map(of);
     maps.load_offset[own] = of.offset;
   }
   for (int own = 0; own < stores; ++own) {
-    WgradMapOf of = boxes_output_map(form, steps, out, own, 32);
-    if (steps.kind != BoxesRows::whole) {
+    WgradMapOf of = tma_output_map(gemm, tiling, out, own, 32);
+    if (tiling.kind != TmaRows::whole) {
       maps.store_numbers[own] = static_cast<int>(of.numbers / 4 * 4);
       of.numbers = std::max<std::uint64_t>(of.numbers / 4 * 4, 4);
       maps.store_offset[own] = of.offset;

@@ -19,56 +19,56 @@ namespace polyphase::cuda::tensor_core {
 
 /// Shared memory of a block: each consumer's staging, a ring of operand tiles, a ring of rows as they are, barriers, faults,
 /// wrong tiles.
-struct BoxesLayout {
+struct TmaLayout {
   std::uint32_t base, sources, raw, staging, barriers;
-  __device__ BoxesLayout(std::uint32_t start, const BoxesSteps& steps) : base(start), staging(start) {
-    sources = staging + static_cast<std::uint32_t>(kPairs * steps.staging_bytes);
-    raw = sources + static_cast<std::uint32_t>(steps.stages * steps.source_bytes);
-    barriers = raw + static_cast<std::uint32_t>(steps.raw_stages * steps.raw_bytes);
+  __device__ TmaLayout(std::uint32_t start, const TmaTiling& tiling) : base(start), staging(start) {
+    sources = staging + static_cast<std::uint32_t>(kPairs * tiling.staging_bytes);
+    raw = sources + static_cast<std::uint32_t>(tiling.stages * tiling.source_bytes);
+    barriers = raw + static_cast<std::uint32_t>(tiling.raw_stages * tiling.raw_bytes);
   }
-  /// Of one of kBoxesTurns tiles of a pipeline that follow each other.
+  /// Of one of kTmaTurns tiles of a pipeline that follow each other.
   __device__ __forceinline__ std::uint32_t full(int turn) const { return barriers + static_cast<std::uint32_t>(turn) * 16; }
   __device__ __forceinline__ std::uint32_t empty(int turn) const { return full(turn) + 8; }
-  __device__ __forceinline__ std::uint32_t raw_full(int stage) const { return full(stage + kPairs * kBoxesTurns); }
+  __device__ __forceinline__ std::uint32_t raw_full(int stage) const { return full(stage + kPairs * kTmaTurns); }
   __device__ __forceinline__ std::uint32_t raw_empty(int stage) const { return raw_full(stage) + 8; }
   /// Four words: the faults that each converting warp has found in the stage's tile.
-  __device__ __forceinline__ std::uint32_t faults(int stage) const { return raw_full(stage + kBoxesRingMost); }
+  __device__ __forceinline__ std::uint32_t suspect_count(int stage) const { return raw_full(stage + kTmaRingMost); }
   /// What each of the consumers' warps has to compute again.
-  __device__ __forceinline__ std::uint32_t wrong(int warp) const {
-    return faults(kBoxesTurns) + static_cast<std::uint32_t>(warp) * sizeof(WrongTiles::Entry) * WrongTiles::kMost;
+  __device__ __forceinline__ std::uint32_t suspect_tiles(int warp) const {
+    return suspect_count(kTmaTurns) + static_cast<std::uint32_t>(warp) * sizeof(SuspectTiles::Entry) * SuspectTiles::kMost;
   }
   /// Words: the tile of each raw stage, that of each stage of operands.
-  __device__ __forceinline__ std::uint32_t tiles() const { return wrong(4 * kPairs); }
-  /// What lies beside a consumer's outputs is in its staging.
-  __device__ __forceinline__ std::uint32_t beside(int consumer) const {
-    return tiles() + (kBoxesRingMost + kBoxesTurns + 2 * static_cast<std::uint32_t>(consumer)) * 4;
+  __device__ __forceinline__ std::uint32_t tiles() const { return suspect_tiles(4 * kPairs); }
+  /// The aux operand is in its staging.
+  __device__ __forceinline__ std::uint32_t aux(int consumer) const {
+    return tiles() + (kTmaRingMost + kTmaTurns + 2 * static_cast<std::uint32_t>(consumer)) * 4;
   }
 };
-static_assert((kPairs * kBoxesTurns + kBoxesRingMost + kBoxesTurns) * 16 +
-                      4 * kPairs * sizeof(WrongTiles::Entry) * WrongTiles::kMost +
-                      (kBoxesRingMost + kBoxesTurns + 2 * kPairs) * 4 <=
-                  kBoxesFixedBytes - 1024,
+static_assert((kPairs * kTmaTurns + kTmaRingMost + kTmaTurns) * 16 +
+                      4 * kPairs * sizeof(SuspectTiles::Entry) * SuspectTiles::kMost +
+                      (kTmaRingMost + kTmaTurns + 2 * kPairs) * 4 <=
+                  kTmaFixedBytes - 1024,
               "barriers to wrong tiles");
 
-using BoxesTiles = DrawnTiles<kBoxesRingMost>;
+using TmaTiles = DynamicTiles<kTmaRingMost>;
 
 /// Where a pipeline, a converting and a multiplying warpgroup, stands among the block's tiles: it has every kPairs-th. Both
 /// pipelines share the stages of operands in the tiles' order. Their barriers are a pipeline's own, so many that none can be
 /// a whole turn ahead of whoever waits.
-struct BoxesTurn {
+struct TmaTurn {
   int tile;   // of the block's
   int stage;  // of operands
-  __device__ explicit BoxesTurn(int pipeline) : tile(pipeline), stage(pipeline) {}
+  __device__ explicit TmaTurn(int pipeline) : tile(pipeline), stage(pipeline) {}
   __device__ static __forceinline__ int barrier_of(int tile) {
-    return (tile / kPairs & (kBoxesTurns - 1)) * kPairs + tile % kPairs;
+    return (tile / kPairs & (kTmaTurns - 1)) * kPairs + tile % kPairs;
   }
   __device__ static __forceinline__ std::uint32_t parity_of(int tile) {
-    return static_cast<std::uint32_t>(tile / (kPairs * kBoxesTurns) & 1);
+    return static_cast<std::uint32_t>(tile / (kPairs * kTmaTurns) & 1);
   }
   __device__ __forceinline__ int barrier() const { return barrier_of(tile); }
   __device__ __forceinline__ std::uint32_t parity() const { return parity_of(tile); }
   /// Until the stage's tile before this one has been multiplied.
-  __device__ __forceinline__ void wait_for_stage(const BoxesLayout& layout, int stages) const {
+  __device__ __forceinline__ void wait_for_stage(const TmaLayout& layout, int stages) const {
     const int before = tile - stages;
     if (before >= 0) ptx::mbarrier_wait(layout.empty(barrier_of(before)), parity_of(before));
   }
@@ -88,101 +88,101 @@ __device__ __forceinline__ void advance_pipeline(Ring& ring, int own, int stages
 }
 
 /// The first number of a tile in the rows of its sample.
-__device__ __forceinline__ int boxes_begin(const TapGemm& form, const BoxesSteps& steps, std::uint32_t tile) {
-  return static_cast<int>(steps.position_begin + form.source_origin) + static_cast<int>(tile) * steps.position_step;
+__device__ __forceinline__ int tma_begin(const TapGemm& gemm, const TmaTiling& tiling, std::uint32_t tile) {
+  return static_cast<int>(tiling.position_begin + gemm.source_origin) + static_cast<int>(tile) * tiling.position_step;
 }
 
 /// A pipeline's chunks, which are copied one after another: where the next one is. Tiles that are dealt out are known to all
-/// threads, drawn ones to the one that copies.
+/// threads, dynamic ones to the one that copies.
 template <bool kPlain>
-struct BoxesCopier {
+struct TmaCopier {
   Walk walk;
-  BoxesTiles tiles;
-  DrawnOrder order;
+  TmaTiles tiles;
+  DynamicOrder order;
   std::uint64_t policy;
-  int row;                             // of a sample's: the group's first
-  std::uint32_t dealt = 0, drawn = 0;  // tiles that are not drawn; the next one
+  int row;                                      // of a sample's: the group's first
+  std::uint32_t static_tiles = 0, dynamic = 0;  // the number of static tiles; the next dynamic one
   int chunk = 0;
   bool has_ended = false;
 
-  __device__ __forceinline__ BoxesCopier(const TapGemm& form, const BoxesSteps& steps, const Walk& from, const BoxesTiles& of,
-                                         const DrawnOrder& by)
+  __device__ __forceinline__ TmaCopier(const TapGemm& gemm, const TmaTiling& tiling, const Walk& from, const TmaTiles& of,
+                                       const DynamicOrder& by)
       : walk(from),
         tiles(of),
         order(by),
-        policy(steps.is_streamed ? ptx::staying_lines() : ptx::usual_lines()),
-        row(static_cast<int>(steps.by_column_tiles.divide(from.tile) * static_cast<std::uint32_t>(form.rows))) {}
+        policy(tiling.is_streamed ? ptx::staying_lines() : ptx::usual_lines()),
+        row(static_cast<int>(tiling.by_column_tiles.divide(from.tile) * static_cast<std::uint32_t>(gemm.rows))) {}
 
-  /// One thread: copies the chunk to raw stage `stage`, if there is one. Behind the last one that was drawn, the message that
+  /// One thread: copies the chunk to raw stage `stage`, if there is one. Behind the last dynamic one, the message that
   /// there is none.
-  __device__ __forceinline__ void copy(const TapGemm& form, const BoxesSteps& steps, const BoxesMaps& maps,
-                                       const BoxesLayout& layout, int stage) {
+  __device__ __forceinline__ void copy(const TapGemm& gemm, const TmaTiling& tiling, const TmaMaps& maps,
+                                       const TmaLayout& layout, int stage) {
     const std::uint32_t barrier = layout.raw_full(stage);
     if (!walk.more()) {
-      if (!kPlain || !steps.is_drawn || has_ended) return;
+      if (!kPlain || !tiling.is_dynamic || has_ended) return;
       has_ended = true;
       tiles.of_raw(stage) = kNoTile;
       ptx::mbarrier_arrive(barrier);
       return;
     }
-    if (kPlain && steps.is_drawn) tiles.of_raw(stage) = walk.above;
-    const std::uint32_t n = steps.by_position_tiles.divide(walk.above);
-    const int begin = boxes_begin(form, steps, walk.above - n * steps.by_position_tiles.divisor);
-    const int first = static_cast<int>(n * static_cast<std::uint32_t>(form.G * form.rows)) + row + chunk * steps.chunk_rows;
-    std::uint32_t to = layout.raw + static_cast<std::uint32_t>(stage * steps.raw_bytes);
+    if (kPlain && tiling.is_dynamic) tiles.of_raw(stage) = walk.above;
+    const std::uint32_t n = tiling.by_position_tiles.divide(walk.above);
+    const int begin = tma_begin(gemm, tiling, walk.above - n * tiling.by_position_tiles.divisor);
+    const int first = static_cast<int>(n * static_cast<std::uint32_t>(gemm.G * gemm.rows)) + row + chunk * tiling.chunk_rows;
+    std::uint32_t to = layout.raw + static_cast<std::uint32_t>(stage * tiling.raw_bytes);
     ptx::mbarrier_arrive_expect(barrier,
-                                static_cast<std::uint32_t>(steps.chunk_rows * (kPlain ? kBoxesPitch : steps.raw_pitch) * 4));
+                                static_cast<std::uint32_t>(tiling.chunk_rows * (kPlain ? kTmaPitch : tiling.raw_pitch) * 4));
     if constexpr (kPlain) {
       ptx::tensor_copy(to, &maps.load[0], (begin + maps.load_offset[0]) & ~3, first, 0, barrier, policy);
     } else {
-      for (int own = 0; own < 1 << steps.load_bits; ++own, to += static_cast<std::uint32_t>(steps.raw_class_bytes))
-        ptx::tensor_copy(to, &maps.load[own], (begin + maps.load_offset[own]) & ~3, first >> steps.load_bits, 0, barrier,
+      for (int own = 0; own < 1 << tiling.load_bits; ++own, to += static_cast<std::uint32_t>(tiling.raw_class_bytes))
+        ptx::tensor_copy(to, &maps.load[own], (begin + maps.load_offset[own]) & ~3, first >> tiling.load_bits, 0, barrier,
                          policy);
     }
   }
   /// To the next chunk, of tiles that are dealt out.
-  __device__ __forceinline__ void advance(const BoxesSteps& steps) {
-    if (++chunk < steps.chunks) return;
+  __device__ __forceinline__ void advance(const TmaTiling& tiling) {
+    if (++chunk < tiling.chunks) return;
     chunk = 0;
     if (walk.more()) walk.advance();
   }
-  /// The same of drawn ones.
-  __device__ __forceinline__ void advance_drawn(const BoxesSteps& steps) {
-    if (!walk.more() || ++chunk < steps.chunks) return;
+  /// The same of dynamic ones.
+  __device__ __forceinline__ void advance_dynamic(const TmaTiling& tiling) {
+    if (!walk.more() || ++chunk < tiling.chunks) return;
     chunk = 0;
-    walk.above = drawn;
+    walk.above = dynamic;
     draw();
   }
-  /// From here on tiles are drawn, one ahead: `ahead` chunks have been copied.
-  __device__ __forceinline__ void begin_to_draw(const BoxesSteps& steps, int ahead) {
-    dealt = static_cast<std::uint32_t>((ahead + steps.chunks - 1) / steps.chunks) * walk.step;
+  /// From here on tiles are dynamic, taken one ahead: `ahead` chunks have been copied.
+  __device__ __forceinline__ void begin_to_draw(const TmaTiling& tiling, int ahead) {
+    static_tiles = static_cast<std::uint32_t>((ahead + tiling.chunks - 1) / tiling.chunks) * walk.step;
     draw();
     if (chunk != 0 || has_ended) return;
-    walk.above = drawn;
+    walk.above = dynamic;
     draw();
   }
-  __device__ __forceinline__ void draw() { drawn = dealt + order.draw(walk); }
+  __device__ __forceinline__ void draw() { dynamic = static_tiles + order.draw(walk); }
 };
 
 /// Converts chunks: a thread has a position of two blocks of eight rows, then another one.
 template <class Operand, bool kPlain, bool kSparse>
-struct BoxesConverter {
-  const BoxesSteps& steps;
+struct TmaConverter {
+  const TmaTiling& tiling;
   float scale;
   int offsets[8];  // bytes from a block's first row to each row's first element
   Seen seen{};
 
-  __device__ __forceinline__ BoxesConverter(const BoxesSteps& of, float by) : steps(of), scale(by) {
-    const int mask = (1 << steps.load_bits) - 1;
+  __device__ __forceinline__ TmaConverter(const TmaTiling& of, float by) : tiling(of), scale(by) {
+    const int mask = (1 << tiling.load_bits) - 1;
 #pragma unroll
     for (int c = 0; c < 8; ++c)
-      offsets[c] =
-          kPlain ? c * kBoxesPitch * 4
-                 : (c & mask) * steps.raw_class_bytes + ((c >> steps.load_bits) * steps.raw_pitch + steps.lead[c & mask]) * 4;
+      offsets[c] = kPlain ? c * kTmaPitch * 4
+                          : (c & mask) * tiling.raw_class_bytes +
+                                ((c >> tiling.load_bits) * tiling.raw_pitch + tiling.lead[c & mask]) * 4;
   }
   /// Bytes from eight rows to the next eight.
   __device__ __forceinline__ int further() const {
-    return kPlain ? 8 * kBoxesPitch * 4 : (8 >> steps.load_bits) * steps.raw_pitch * 4;
+    return kPlain ? 8 * kTmaPitch * 4 : (8 >> tiling.load_bits) * tiling.raw_pitch * 4;
   }
 
   /// What of a chunk exists.
@@ -196,7 +196,7 @@ struct BoxesConverter {
     const int rows = kInside || u >= part.first ? left : 0;
 #pragma unroll
     for (int c = 0; c < 8; ++c) {
-      const int offset = kPlain ? c * kBoxesPitch * 4 : offsets[c];
+      const int offset = kPlain ? c * kTmaPitch * 4 : offsets[c];
       v[c] = kInside || c < rows ? *reinterpret_cast<const float*>(from + offset) : 0.0F;
     }
   }
@@ -204,7 +204,7 @@ struct BoxesConverter {
   /// A position of two blocks of eight rows. `to`: where it is of the first; of operands that are mixed `low`: of the first of
   /// the two blocks of their low halves.
   __device__ __forceinline__ void put(const float (&a)[8], const float (&b)[8], unsigned char* to, unsigned char* low) {
-    const int block_bytes = steps.tile.window * 16;
+    const int block_bytes = tiling.tile.window * 16;
     uint4 of_first[Operand::kParts], of_second[Operand::kParts];
     convert_seen<Operand>(a, scale, of_first, seen);
     convert_seen<Operand>(b, scale, of_second, seen);
@@ -224,9 +224,9 @@ struct BoxesConverter {
   template <bool kInside>
   __device__ __forceinline__ void run(const Part& part, const unsigned char* raw, unsigned char* to, int thread,
                                       std::uint32_t turn) {
-    const int window = steps.tile.window, items = steps.chunk_blocks / 2 * window;
+    const int window = tiling.tile.window, items = tiling.chunk_blocks / 2 * window;
     const int block_bytes = window * 16, next_raw = kNext * further() - window * 4;
-    unsigned char* const low = to + steps.tile.items * 16;
+    unsigned char* const low = to + tiling.tile.items * 16;
 #pragma unroll 1
     for (int item = first_item(thread, turn); item < items; item += kConverters) {
       const bool is_second = item >= window;
@@ -246,10 +246,10 @@ struct BoxesConverter {
   /// How many of the numbers that run() has given to a thread are too small to be split.
   __device__ __forceinline__ std::uint32_t count_small(const Part& part, const unsigned char* raw, std::uint32_t least,
                                                        int thread, std::uint32_t turn) const {
-    const int window = steps.tile.window;
+    const int window = tiling.tile.window;
     std::uint32_t small = 0;
 #pragma unroll 1
-    for (int item = first_item(thread, turn); item < steps.chunk_blocks / 2 * window; item += kConverters) {
+    for (int item = first_item(thread, turn); item < tiling.chunk_blocks / 2 * window; item += kConverters) {
       const int u = item < window ? item : item - window;
 #pragma unroll 1
       for (int i = 0; i < 2; ++i) {
@@ -270,49 +270,49 @@ struct BoxesConverter {
 /// Some of a thread's numbers of the chunk at `raw` in shared memory were zero or too small: how many too small? `least`: what
 /// twice such a number's bits, less one, are below. Apart, so that nothing of it lives in the loop that converts.
 template <class Operand, bool kPlain, bool kSparse>
-__device__ __noinline__ std::uint32_t count_small(const BoxesSteps& steps, int first, int rows, std::uint32_t raw,
+__device__ __noinline__ std::uint32_t count_small(const TmaTiling& tiling, int first, int rows, std::uint32_t raw,
                                                   std::uint32_t least, int thread, std::uint32_t turn) {
   const auto* from = static_cast<const unsigned char*>(__cvta_shared_to_generic(raw));
-  return BoxesConverter<Operand, kPlain, kSparse>(steps, 1.0F).count_small({first, rows}, from, least, thread, turn);
+  return TmaConverter<Operand, kPlain, kSparse>(tiling, 1.0F).count_small({first, rows}, from, least, thread, turn);
 }
 
 /// The warpgroup that converts a pipeline's tiles.
 template <class Operand, bool kPlain, bool kSparse>
-__device__ __forceinline__ void convert_boxes(const TapGemm& form, const BoxesSteps& steps, const BoxesMaps& maps,
-                                              const BoxesLayout& layout, unsigned char* sources, const unsigned char* raw,
-                                              const OperandHeader* header, std::uint32_t* faults, const BoxesTiles& tiles,
-                                              const DrawnOrder& order, int pipeline, int thread) {
-  Walk walk(steps, pipeline);
-  const bool is_drawn = kPlain && steps.is_drawn;
+__device__ __forceinline__ void convert_tma(const TapGemm& gemm, const TmaTiling& tiling, const TmaMaps& maps,
+                                            const TmaLayout& layout, unsigned char* sources, const unsigned char* raw,
+                                            const OperandHeader* header, std::uint32_t* suspect_count, const TmaTiles& tiles,
+                                            const DynamicOrder& order, int pipeline, int thread) {
+  Walk walk(tiling, pipeline);
+  const bool is_dynamic = kPlain && tiling.is_dynamic;
   const int warp = __shfl_sync(0xffffffffU, thread / 32, 0), lane = thread % 32;
-  BoxesCopier<kPlain> copier(form, steps, walk, tiles, order);
-  for (int stage = pipeline; stage < steps.raw_stages; stage += kPairs) {
-    if (thread == 0) copier.copy(form, steps, maps, layout, stage);
-    copier.advance(steps);
+  TmaCopier<kPlain> copier(gemm, tiling, walk, tiles, order);
+  for (int stage = pipeline; stage < tiling.raw_stages; stage += kPairs) {
+    if (thread == 0) copier.copy(gemm, tiling, maps, layout, stage);
+    copier.advance(tiling);
   }
   __syncwarp();
   wait_for_grid_before();
-  if (is_drawn && thread == 0) copier.begin_to_draw(steps, steps.raw_stages / kPairs);
+  if (is_dynamic && thread == 0) copier.begin_to_draw(tiling, tiling.raw_stages / kPairs);
   const int exponent = source_exponent(header);
   const std::uint32_t least = 2 * SplitRange(exponent).least - 1;
-  BoxesConverter<Operand, kPlain, kSparse> converter(steps, power_of_two(exponent));
+  TmaConverter<Operand, kPlain, kSparse> converter(tiling, power_of_two(exponent));
   Ring raw_ring;
   raw_ring.stage = pipeline;
-  BoxesTurn at(pipeline);
+  TmaTurn at(pipeline);
   std::uint32_t turn = 0;  // no warp always has the items beyond two a thread
-  for (; is_drawn || walk.more(); walk.advance()) {
-    if (is_drawn) {
+  for (; is_dynamic || walk.more(); walk.advance()) {
+    if (is_dynamic) {
       ptx::mbarrier_wait(layout.raw_full(raw_ring.stage), raw_ring.parity);
       walk.above = tiles.read(tiles.of_raw(raw_ring.stage), lane);
     }
     std::uint32_t small = 0;
-    typename BoxesConverter<Operand, kPlain, kSparse>::Part part{0, static_cast<int>(form.rows)};
+    typename TmaConverter<Operand, kPlain, kSparse>::Part part{0, static_cast<int>(gemm.rows)};
     if constexpr (!kPlain) {
-      const std::uint32_t n = steps.by_position_tiles.divide(walk.above);
-      part.first = -boxes_begin(form, steps, walk.above - n * steps.by_position_tiles.divisor);
+      const std::uint32_t n = tiling.by_position_tiles.divide(walk.above);
+      part.first = -tma_begin(gemm, tiling, walk.above - n * tiling.by_position_tiles.divisor);
     }
-    at.wait_for_stage(layout, steps.stages);
-    if (is_drawn) {
+    at.wait_for_stage(layout, tiling.stages);
+    if (is_dynamic) {
       if (thread == 0) tiles.of_stage(at.stage) = walk.above;
       if (walk.above == kNoTile) {
         __syncwarp();
@@ -321,47 +321,47 @@ __device__ __forceinline__ void convert_boxes(const TapGemm& form, const BoxesSt
         return;
       }
     }
-    unsigned char* to = sources + at.stage * steps.source_bytes;
+    unsigned char* to = sources + at.stage * tiling.source_bytes;
 #pragma unroll 1
-    for (int chunk = 0; chunk < steps.chunks; ++chunk) {
-      const unsigned char* from = raw + raw_ring.stage * steps.raw_bytes + (kPlain ? steps.lead[0] * 4 : 0);
+    for (int chunk = 0; chunk < tiling.chunks; ++chunk) {
+      const unsigned char* from = raw + raw_ring.stage * tiling.raw_bytes + (kPlain ? tiling.lead[0] * 4 : 0);
       ptx::mbarrier_wait(layout.raw_full(raw_ring.stage), raw_ring.parity);
-      if (kPlain || (part.first <= 0 && part.rows >= 8 * steps.chunk_blocks))
+      if (kPlain || (part.first <= 0 && part.rows >= 8 * tiling.chunk_blocks))
         converter.template run<true>(part, from, to, thread, turn);
       else
         converter.template run<false>(part, from, to, thread, turn);
       const float2 fewest = __half22float2(converter.seen.fewest);
       if (!(fewest.x >= kLeastNormalHalf && fewest.y >= kLeastNormalHalf)) {
         const std::uint32_t chunk_raw = layout.raw + static_cast<std::uint32_t>(from - raw);
-        small += count_small<Operand, kPlain, kSparse>(steps, part.first, part.rows, chunk_raw, least, thread, turn);
+        small += count_small<Operand, kPlain, kSparse>(tiling, part.first, part.rows, chunk_raw, least, thread, turn);
         converter.seen.fewest = __half2half2(__float2half(kLargestHalf));
       }
       __syncwarp();
       if (lane == 0) ptx::mbarrier_arrive(layout.raw_empty(raw_ring.stage));
       // By warps in turn, but not by the one with the items beyond two a thread.
-      const bool copies = is_drawn ? warp == 0 : (static_cast<std::uint32_t>(warp) + turn) % 4 == 2;
+      const bool copies = is_dynamic ? warp == 0 : (static_cast<std::uint32_t>(warp) + turn) % 4 == 2;
       if (copies && lane == 0) {
         ptx::mbarrier_wait(layout.raw_empty(raw_ring.stage), raw_ring.parity);
-        copier.copy(form, steps, maps, layout, raw_ring.stage);
-        if (is_drawn) copier.advance_drawn(steps);
+        copier.copy(gemm, tiling, maps, layout, raw_ring.stage);
+        if (is_dynamic) copier.advance_dynamic(tiling);
       }
       __syncwarp();
-      if (!is_drawn) copier.advance(steps);
-      advance_pipeline(raw_ring, pipeline, steps.raw_stages);
-      to += steps.chunk_blocks * steps.tile.window * 16;
-      part.rows -= steps.chunk_rows;
+      if (!is_dynamic) copier.advance(tiling);
+      advance_pipeline(raw_ring, pipeline, tiling.raw_stages);
+      to += tiling.chunk_blocks * tiling.tile.window * 16;
+      part.rows -= tiling.chunk_rows;
       ++turn;
     }
-    const Faults all = __reduce_add_sync(0xffffffffU, faults_of(small, converter.seen.most));
+    const SuspectCount all = __reduce_add_sync(0xffffffffU, suspect_count_of(small, converter.seen.most));
     converter.seen = Seen();
     ptx::fence_async_shared();
     __syncwarp();
     if (lane == 0) {
-      faults[4 * at.stage + warp] = all;
+      suspect_count[4 * at.stage + warp] = all;
       ptx::mbarrier_arrive(layout.full(at.barrier()));
     }
     ptx::mbarrier_arrive(layout.empty(at.barrier()));  // the stage's next tile may be the other pipeline's to convert
-    at.advance(steps.stages);
+    at.advance(tiling.stages);
   }
 }
 

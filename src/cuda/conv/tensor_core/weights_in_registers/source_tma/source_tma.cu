@@ -6,10 +6,10 @@
 
 namespace polyphase::cuda::tensor_core {
 
-void boxes_gather(const Gather& call) {
-  if (call.epilogue.is_late()) return boxes_gather_beside(call);
-  if (call.precision == Precision::tf32) return gather_boxes<OneHalf, false>(call);
-  return gather_boxes<SplitHalf, false>(call);
+void source_tma_gather(const Gather& call) {
+  if (call.epilogue.has_aux()) return source_tma_gather_aux(call);
+  if (call.precision == Precision::tf32) return gather_source_tma<ScaledF16, false>(call);
+  return gather_source_tma<SplitF16, false>(call);
 }
 
 }  // namespace polyphase::cuda::tensor_core

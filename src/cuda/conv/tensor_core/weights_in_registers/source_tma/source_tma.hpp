@@ -7,12 +7,12 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Whether boxes_gather() takes this epilogue too: one that is light and has what lies beside outputs multiples of 16 bytes
-/// from them; a residual and a derivative at once where rows are whole sectors and weights leave registers.
-[[nodiscard]] bool boxes_fuse(const FormProblem& asked, const Epilogue& epilogue, const DeviceProperties& gpu);
+/// Whether source_tma_gather() takes this epilogue too: one that is light and whose aux operands lie multiples of 16
+/// bytes from them; a residual and a derivative at once where rows are whole sectors and weights leave registers.
+[[nodiscard]] bool source_tma_fuses(const KernelProblem& asked, const Epilogue& epilogue, const DeviceProperties& gpu);
 
 /// forward or dgrad of a problem that it takes: out = source convolved with w, plus bias unless null, through an epilogue that
-/// boxes_fuse() takes. On `stream`.
-void boxes_gather(const Gather& call);
+/// source_tma_fuses() takes. On `stream`.
+void source_tma_gather(const Gather& call);
 
 }  // namespace polyphase::cuda::tensor_core

@@ -1,4 +1,4 @@
-// Boxes with a residual or through a derivative, which come to where outputs are staged (BoxesMode::kBeside).
+// Boxes with a residual or through a derivative, which come to where outputs are staged (TmaMode::kAux).
 
 #include <ostream>
 
@@ -6,9 +6,9 @@
 
 namespace polyphase::cuda::tensor_core {
 
-void boxes_gather_beside(const Gather& call) {
-  if (call.precision == Precision::tf32) return gather_boxes<OneHalf, true>(call);
-  return gather_boxes<SplitHalf, true>(call);
+void source_tma_gather_aux(const Gather& call) {
+  if (call.precision == Precision::tf32) return gather_source_tma<ScaledF16, true>(call);
+  return gather_source_tma<SplitF16, true>(call);
 }
 
 }  // namespace polyphase::cuda::tensor_core

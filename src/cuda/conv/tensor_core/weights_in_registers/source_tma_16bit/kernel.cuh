@@ -17,61 +17,61 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kTurnedThreads = (kTurnedConsumers + 1) * 128;
+inline constexpr int kTma16Threads = (kTma16Consumers + 1) * 128;
 
 template <class T>
-inline constexpr ptx::Tensor kTurnedType = std::is_same_v<T, __half> ? ptx::Tensor::f16 : ptx::Tensor::bf16;
+inline constexpr ptx::Tensor kTma16Type = std::is_same_v<T, __half> ? ptx::Tensor::f16 : ptx::Tensor::bf16;
 
 /// The column of sums d[0], d[1] (half 0) and d[2], d[3] of every four: of few columns each warp has some.
-__device__ __forceinline__ int turned_column(int columns, int thread, int half) {
+__device__ __forceinline__ int tma16_column(int columns, int thread, int half) {
   const int warp = thread / 32, row = thread % 32 / 4;
-  if (columns <= kTurnedColumns / 2) return half == 0 ? warp * 8 + row : kTurnedColumns;
+  if (columns <= kTma16Columns / 2) return half == 0 ? warp * 8 + row : kTma16Columns;
   return warp * 16 + row + 8 * half;
 }
 
 /// packed[depth][thread of a consumer]: the four registers of its operand.
 template <class T>
 __global__ void __launch_bounds__(128)
-    turned_pack_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ ConvProblem problem, int classes,
-                       bool is_forward, const T* __restrict__ w, uint4* __restrict__ packed) {
+    source_tma_16bit_pack_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ ConvProblem problem, int classes,
+                                 bool is_forward, const T* __restrict__ w, uint4* __restrict__ packed) {
   const int depth = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x), lane = thread % 32;
-  const int pairs = static_cast<int>(form.rows) / 16, window = depth / pairs, pair = depth % pairs;
-  const std::int64_t k = is_forward ? form.taps - 1 - window : window;
+  const int pairs = static_cast<int>(gemm.rows) / 16, window = depth / pairs, pair = depth % pairs;
+  const std::int64_t k = is_forward ? gemm.taps - 1 - window : window;
   T values[8];
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
     // Register i/2: row and row + 8 of gemm_m, then both eight rows of gemm_k later.
-    const int block = 2 * pair + i / 4, column = turned_column(static_cast<int>(form.columns), thread, i / 2 % 2);
+    const int block = 2 * pair + i / 4, column = tma16_column(static_cast<int>(gemm.columns), thread, i / 2 % 2);
     const std::int64_t row = (block / classes * 8 + lane % 4 * 2 + i % 2) * classes + block % classes;
     const std::int64_t ci = is_forward ? row : column, co = is_forward ? column : row;
-    values[i] = column < form.columns ? w[(ci * problem.C_out + co) * problem.K + k] : T(0.0F);
+    values[i] = column < gemm.columns ? w[(ci * problem.C_out + co) * problem.K + k] : T(0.0F);
   }
   packed[depth * 128 + thread] = *reinterpret_cast<const uint4*>(values);
 }
 
 template <class T, int kDepths, int kN>
-__device__ __forceinline__ void multiply_turned(const TurnedSteps& steps, std::uint32_t tile, std::uint32_t zeros,
-                                                const std::uint32_t (&weights)[kDepths][4], float (&sums)[kN / 2]) {
-  using Mma = ptx::WgmmaFromRegisters<kTurnedType<T>, kN, false>;
-  const std::uint64_t source = ptx::operand_descriptor(tile, static_cast<std::uint32_t>(steps.slots) * 16);
+__device__ __forceinline__ void multiply_tma16(const Tma16Tiling& tiling, std::uint32_t tile, std::uint32_t zeros,
+                                               const std::uint32_t (&weights)[kDepths][4], float (&sums)[kN / 2]) {
+  using Mma = ptx::WgmmaFromRegisters<kTma16Type<T>, kN, false>;
+  const std::uint64_t source = ptx::operand_descriptor(tile, static_cast<std::uint32_t>(tiling.slots) * 16);
   const std::uint64_t nothing = (zeros >> 4) & 0x3fff;  // 128 bytes, again and again
   ptx::wgmma_fence();
 #pragma unroll
   for (int i = 0; i < kDepths; ++i)
-    Mma::multiply(sums, weights[i], i < steps.depths ? source + steps.product[i] : nothing, i > 0);
+    Mma::multiply(sums, weights[i], i < tiling.depths ? source + tiling.product[i] : nothing, i > 0);
   ptx::wgmma_commit();
 }
 
 /// A consumer's finished sums into its staging.
-template <TurnedLate kLate, class T, TurnedStore kStore, int kSums>
-__device__ __forceinline__ void stage_turned(const TurnedSteps& steps, const TurnedColumn<T, kStore> (&columns)[2],
-                                             const LightActivation& activation, const TurnedFinish& finish,
-                                             float (&sums)[kSums]) {
+template <Tma16Aux kAux, class T, Tma16Store kStore, int kSums>
+__device__ __forceinline__ void stage_tma16(const Tma16Tiling& tiling, const Tma16Column<T, kStore> (&columns)[2],
+                                            const LightActivation& activation, const Tma16Finish& finish,
+                                            float (&sums)[kSums]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    TurnedColumn<T, kStore> column = columns[half];
+    Tma16Column<T, kStore> column = columns[half];
     if (!column.exists) continue;
-    ptx::forget(column.from);  // else the tests of all tiles are made once, and kept in more registers than there are
+    ptx::opaque(column.from);  // else the tests of all tiles are made once, and kept in more registers than there are
     const float offset = column.offset;
 #pragma unroll
     for (int i = 0; i < kSums / 4; ++i) {
@@ -93,107 +93,107 @@ __device__ __forceinline__ void stage_turned(const TurnedSteps& steps, const Tur
     const std::uint32_t nothing = as_word<T>(none, none);
 #pragma unroll
     for (int i = 0; i < kSums / 4; ++i)
-      column.template put<kLate>(i, sums[4 * i + 2 * half], sums[4 * i + 2 * half + 1], steps.window, nothing, finish);
+      column.template put<kAux>(i, sums[4 * i + 2 * half], sums[4 * i + 2 * half + 1], tiling.window, nothing, finish);
   }
 }
 
-template <class T, int kDepths, int kN, TurnedStore kStore, TurnedLate kLate>
-__device__ __forceinline__ void consume_turned(const TurnedSteps& steps, const TurnedLayout& layout, const TurnedMaps& maps,
-                                               const Epilogue& epilogue, std::int64_t length, const uint4* __restrict__ packed,
-                                               const T* __restrict__ bias, T* __restrict__ out, const T* staged,
-                                               std::uint32_t staging, int consumer, int thread) {
+template <class T, int kDepths, int kN, Tma16Store kStore, Tma16Aux kAux>
+__device__ __forceinline__ void consume_tma16(const Tma16Tiling& tiling, const Tma16Layout& layout, const Tma16Maps& maps,
+                                              const Epilogue& epilogue, std::int64_t length, const uint4* __restrict__ packed,
+                                              const T* __restrict__ bias, T* __restrict__ out, const T* staged,
+                                              std::uint32_t staging, int consumer, int thread) {
   std::uint32_t weights[kDepths][4];
 #pragma unroll
   for (int i = 0; i < kDepths; ++i) {
-    const uint4 four = i < steps.depths ? packed[i * 128 + thread] : make_uint4(0, 0, 0, 0);
+    const uint4 four = i < tiling.depths ? packed[i * 128 + thread] : make_uint4(0, 0, 0, 0);
     weights[i][0] = four.x, weights[i][1] = four.y, weights[i][2] = four.z, weights[i][3] = four.w;
   }
   const int lane = thread % 32;
-  const TurnedColumn<T, kStore> columns[2] = {{steps, staging, bias, turned_column(steps.columns, thread, 0), lane},
-                                              {steps, staging, bias, turned_column(steps.columns, thread, 1), lane}};
+  const Tma16Column<T, kStore> columns[2] = {{tiling, staging, bias, tma16_column(tiling.columns, thread, 0), lane},
+                                             {tiling, staging, bias, tma16_column(tiling.columns, thread, 1), lane}};
   // With a residual, too, but not in a derivative's stead.
-  const LightActivation activation(epilogue, kLate != TurnedLate::derivative && epilogue.activation != Activation::none);
-  const TurnedFinish finish(epilogue);
+  const LightActivation activation(epilogue, kAux != Tma16Aux::derivative && epilogue.activation != Activation::none);
+  const Tma16Finish finish(epilogue);
   Ring ring;
-  ring.skip(consumer, steps.stages);
-  std::uint32_t parity = 0;  // of the barrier of what lies beside outputs
-  for (std::uint32_t index = blockIdx.x + static_cast<std::uint32_t>(consumer) * gridDim.x; index < steps.tiles;
-       index += kTurnedConsumers * gridDim.x) {
+  ring.skip(consumer, tiling.stages);
+  std::uint32_t parity = 0;  // of the barrier of the aux operand
+  for (std::uint32_t index = blockIdx.x + static_cast<std::uint32_t>(consumer) * gridDim.x; index < tiling.tiles;
+       index += kTma16Consumers * gridDim.x) {
     float sums[kN / 2];
     ptx::mbarrier_wait(layout.full(ring.stage), ring.parity);
-    multiply_turned<T, kDepths, kN>(steps, layout.tiles + static_cast<std::uint32_t>(ring.stage * steps.tile_bytes),
-                                    layout.zeros, weights, sums);
-    const TurnedTile at(steps, index);
-    const std::int64_t first = steps.out_first + static_cast<std::int64_t>(at.tile) * steps.window;
-    const bool inside = is_inside(steps, length, first) && (!epilogue.is_late() || maps.has_beside);
-    const bool is_late = inside && maps.has_beside;
-    const TurnedBoxes boxes{steps, maps, static_cast<int>(first), static_cast<int>(at.n), staging};
+    multiply_tma16<T, kDepths, kN>(tiling, layout.tiles + static_cast<std::uint32_t>(ring.stage * tiling.tile_bytes),
+                                   layout.zeros, weights, sums);
+    const Tma16Tile at(tiling, index);
+    const std::int64_t first = tiling.out_first + static_cast<std::int64_t>(at.tile) * tiling.window;
+    const bool inside = is_inside(tiling, length, first) && (!epilogue.has_aux() || maps.has_aux);
+    const bool has_aux = inside && maps.has_aux;
+    const Tma16Boxes boxes{tiling, maps, static_cast<int>(first), static_cast<int>(at.n), staging};
     if (thread == 0) {
       ptx::bulk_wait_read();  // the staging is free again
-      if (is_late) boxes.load(layout.beside_full(consumer));
+      if (has_aux) boxes.load(layout.aux_full(consumer));
     }
     ptx::named_barrier(1 + consumer, 128);
     ptx::wgmma_wait<0>();
-    ptx::settle(sums);
+    ptx::fence_registers(sums);
     if (lane == 0) ptx::mbarrier_arrive(layout.empty(ring.stage));
-    ring.skip(kTurnedConsumers, steps.stages);
-    if (is_late) {
-      ptx::mbarrier_wait(layout.beside_full(consumer), parity);
+    ring.skip(kTma16Consumers, tiling.stages);
+    if (has_aux) {
+      ptx::mbarrier_wait(layout.aux_full(consumer), parity);
       parity ^= 1;
-      stage_turned<kLate>(steps, columns, activation, finish, sums);
+      stage_tma16<kAux>(tiling, columns, activation, finish, sums);
     } else {
-      stage_turned<TurnedLate::nothing>(steps, columns, activation, finish, sums);
+      stage_tma16<Tma16Aux::nothing>(tiling, columns, activation, finish, sums);
     }
     ptx::fence_async_shared();
     ptx::named_barrier(1 + consumer, 128);
     if (!inside)
-      store_turned_ends(steps, epilogue, length, first, static_cast<std::int64_t>(at.n) * steps.columns, staged, out, thread);
+      store_tma16_ends(tiling, epilogue, length, first, static_cast<std::int64_t>(at.n) * tiling.columns, staged, out, thread);
     else if (thread == 0)
       boxes.store();
   }
   if (thread == 0) ptx::bulk_wait();
 }
 
-/// kLate: what lies beside outputs, if anything does.
-template <class T, int kDepths, int kN, TurnedStore kStore, TurnedLate kLate>
-__global__ void __launch_bounds__(kTurnedThreads, 1)
-    turned_kernel(const __grid_constant__ TurnedSteps steps, const __grid_constant__ TurnedMaps maps,
-                  const __grid_constant__ Epilogue epilogue, std::int64_t source_length, std::int64_t out_length,
-                  int unit_place, const uint4* __restrict__ packed, const T* __restrict__ bias, T* __restrict__ out) {
+/// kAux: the aux operand, if anything does.
+template <class T, int kDepths, int kN, Tma16Store kStore, Tma16Aux kAux>
+__global__ void __launch_bounds__(kTma16Threads, 1)
+    source_tma_16bit_kernel(const __grid_constant__ Tma16Tiling tiling, const __grid_constant__ Tma16Maps maps,
+                            const __grid_constant__ Epilogue epilogue, std::int64_t source_length, std::int64_t out_length,
+                            int unit_place, const uint4* __restrict__ packed, const T* __restrict__ bias, T* __restrict__ out) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  extern __shared__ __align__(16) unsigned char turned_memory[];
-  const std::uint32_t base = (ptx::shared_address(turned_memory) + 127) & ~127U;
-  unsigned char* memory = turned_memory + (base - ptx::shared_address(turned_memory));
+  extern __shared__ __align__(16) unsigned char source_tma_16bit_memory[];
+  const std::uint32_t base = (ptx::shared_address(source_tma_16bit_memory) + 127) & ~127U;
+  unsigned char* memory = source_tma_16bit_memory + (base - ptx::shared_address(source_tma_16bit_memory));
   // Through a shuffle the compiler knows them to be the same in a warp; else it serialises the wgmmas.
   const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const TurnedLayout layout(base, steps);
+  const Tma16Layout layout(base, tiling);
   if (threadIdx.x < 32) reinterpret_cast<std::uint32_t*>(memory + (layout.zeros - base))[lane] = 0;
   if (threadIdx.x == 0) {
-    for (int stage = 0; stage < steps.stages; ++stage) {
+    for (int stage = 0; stage < tiling.stages; ++stage) {
       ptx::mbarrier_init(layout.full(stage), 4);
       ptx::mbarrier_init(layout.empty(stage), 4);
     }
-    for (int stage = 0; stage < steps.raw_stages; ++stage) {
+    for (int stage = 0; stage < tiling.raw_stages; ++stage) {
       ptx::mbarrier_init(layout.raw_full(stage), 1);
       ptx::mbarrier_init(layout.raw_empty(stage), 4);
     }
-    for (int consumer = 0; consumer < kTurnedConsumers; ++consumer) ptx::mbarrier_init(layout.beside_full(consumer), 1);
+    for (int consumer = 0; consumer < kTma16Consumers; ++consumer) ptx::mbarrier_init(layout.aux_full(consumer), 1);
     ptx::fence_mbarrier_init();
   }
   ptx::fence_async_shared();
   __syncthreads();
-  if (group == kTurnedConsumers) {
+  if (group == kTma16Consumers) {
     ptx::registers_down<56>();
-    turn_tiles(steps, layout, maps, source_length, unit_place, warp, lane);
+    turn_tiles(tiling, layout, maps, source_length, unit_place, warp, lane);
     return;
   }
   ptx::registers_up<224>();
-  const std::uint32_t staging = layout.staging + static_cast<std::uint32_t>(group * steps.staging_bytes);
-  consume_turned<T, kDepths, kN, kStore, kLate>(steps, layout, maps, epilogue, out_length, packed, bias, out,
-                                                reinterpret_cast<const T*>(memory + (staging - base)), staging, group,
-                                                warp * 32 + lane);
+  const std::uint32_t staging = layout.staging + static_cast<std::uint32_t>(group * tiling.staging_bytes);
+  consume_tma16<T, kDepths, kN, kStore, kAux>(tiling, layout, maps, epilogue, out_length, packed, bias, out,
+                                              reinterpret_cast<const T*>(memory + (staging - base)), staging, group,
+                                              warp * 32 + lane);
 #endif
 }
 

@@ -10,38 +10,38 @@
 namespace polyphase::cuda::tensor_core {
 
 /// The tensors as boxes; a tensor's rows are counted over all samples.
-struct TurnedMaps {
+struct Tma16Maps {
   CUtensorMap source;
-  CUtensorMap out[kTurnedMapsMost];
-  CUtensorMap beside[kTurnedMapsMost];  // boxes like the output's, where has_beside
-  bool has_beside;
+  CUtensorMap out[kTma16MapsMost];
+  CUtensorMap aux[kTma16MapsMost];  // boxes like the output's, where has_aux
+  bool has_aux;
 };
 
 /// Shared memory of a block: zeros, a ring of operand tiles, a ring of rows as they are, each consumer's staging, barriers.
-struct TurnedLayout {
+struct Tma16Layout {
   std::uint32_t zeros, tiles, raw, staging, barriers;
-  __device__ TurnedLayout(std::uint32_t base, const TurnedSteps& steps) {
+  __device__ Tma16Layout(std::uint32_t base, const Tma16Tiling& tiling) {
     zeros = base;
     tiles = base + 128;
-    raw = tiles + static_cast<std::uint32_t>(steps.stages * steps.tile_bytes);
-    staging = raw + static_cast<std::uint32_t>(steps.raw_stages * steps.raw_bytes);
-    barriers = staging + static_cast<std::uint32_t>(kTurnedConsumers * steps.staging_bytes);
+    raw = tiles + static_cast<std::uint32_t>(tiling.stages * tiling.tile_bytes);
+    staging = raw + static_cast<std::uint32_t>(tiling.raw_stages * tiling.raw_bytes);
+    barriers = staging + static_cast<std::uint32_t>(kTma16Consumers * tiling.staging_bytes);
   }
   __device__ __forceinline__ std::uint32_t full(int stage) const { return barriers + static_cast<std::uint32_t>(stage) * 16; }
   __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
   __device__ __forceinline__ std::uint32_t raw_full(int stage) const { return full(stage + 4); }
   __device__ __forceinline__ std::uint32_t raw_empty(int stage) const { return full(stage + 4) + 8; }
-  __device__ __forceinline__ std::uint32_t beside_full(int consumer) const {
-    return full(4 + kTurnedRingMost) + static_cast<std::uint32_t>(consumer) * 8;
+  __device__ __forceinline__ std::uint32_t aux_full(int consumer) const {
+    return full(4 + kTma16RingMost) + static_cast<std::uint32_t>(consumer) * 8;
   }
 };
-static_assert((5 + kTurnedRingMost) * 16 + 128 <= 512, "zeros and barriers");
+static_assert((5 + kTma16RingMost) * 16 + 128 <= 512, "zeros and barriers");
 
 /// A sample, and a tile of its rows.
-struct TurnedTile {
+struct Tma16Tile {
   std::uint32_t n, tile;
-  __device__ __forceinline__ TurnedTile(const TurnedSteps& steps, std::uint32_t index)
-      : n(steps.by_tiles.divide(index)), tile(index - n * steps.by_tiles.divisor) {}
+  __device__ __forceinline__ Tma16Tile(const Tma16Tiling& tiling, std::uint32_t index)
+      : n(tiling.by_tiles.divide(index)), tile(index - n * tiling.by_tiles.divisor) {}
 };
 
 }  // namespace polyphase::cuda::tensor_core

@@ -11,9 +11,9 @@
 namespace polyphase::cuda::tensor_core {
 
 /// Of the 16-bit array at `array`, rows of `length` numbers, `count` in all, of which a box has `box_rows`.
-[[nodiscard]] inline CUtensorMap turned_map(const TurnedRows& rows, const void* array, std::int64_t count, std::int64_t length,
-                                            int map, std::uint64_t boundary, std::int64_t numbers, int unit, int box_numbers,
-                                            int box_rows) {
+[[nodiscard]] inline CUtensorMap tma16_map(const Tma16Rows& rows, const void* array, std::int64_t count, std::int64_t length,
+                                           int map, std::uint64_t boundary, std::int64_t numbers, int unit, int box_numbers,
+                                           int box_rows) {
   const std::uint64_t first =
       reinterpret_cast<std::uint64_t>(array) + 2 * static_cast<std::uint64_t>(map * rows.group * length);
   WgradMapOf of{};
@@ -31,27 +31,27 @@ namespace polyphase::cuda::tensor_core {
 }
 
 /// Bytes of a number of the source's map: words where rows are whole ones.
-[[nodiscard]] inline int turned_unit(const TapGemm& form, const TurnedSteps& steps) {
-  return form.source_length % 2 == 0 && steps.source_offset % 2 == 0 ? 4 : 2;
+[[nodiscard]] inline int tma16_unit(const TapGemm& gemm, const Tma16Tiling& tiling) {
+  return gemm.source_length % 2 == 0 && tiling.source_offset % 2 == 0 ? 4 : 2;
 }
 
-/// `beside`: bytes from the output to what lies beside it; 0: nothing.
-[[nodiscard]] inline TurnedMaps make_turned_maps(const TapGemm& form, const TurnedSteps& steps, const void* source, void* out,
-                                                 std::int64_t beside = 0) {
-  TurnedMaps maps{};
-  const TurnedRows& in = steps.source;
-  maps.source = turned_map(in, source, form.N * form.rows, form.source_length, 0, 16,
-                           form.source_length + steps.source_offset + (in.group - 1) * in.skew, turned_unit(form, steps),
-                           steps.pitch, steps.rows);
+/// `aux`: bytes from the output to the aux operand; 0: none.
+[[nodiscard]] inline Tma16Maps make_tma16_maps(const TapGemm& gemm, const Tma16Tiling& tiling, const void* source, void* out,
+                                               std::int64_t aux = 0) {
+  Tma16Maps maps{};
+  const Tma16Rows& in = tiling.source;
+  maps.source = tma16_map(in, source, gemm.N * gemm.rows, gemm.source_length, 0, 16,
+                          gemm.source_length + tiling.source_offset + (in.group - 1) * in.skew, tma16_unit(gemm, tiling),
+                          tiling.pitch, tiling.rows);
   // No box meets a row's end.
   const auto box_of = [&](const void* array, int map) {
-    return turned_map(steps.out, array, form.N * form.columns, form.out_length, map, 32, form.out_length + 64, 4, steps.window,
-                      steps.columns);
+    return tma16_map(tiling.out, array, gemm.N * gemm.columns, gemm.out_length, map, 32, gemm.out_length + 64, 4, tiling.window,
+                     tiling.columns);
   };
-  maps.has_beside = beside != 0 && beside % 32 == 0;
-  for (int map = 0; map < steps.out.maps; ++map) {
+  maps.has_aux = aux != 0 && aux % 32 == 0;
+  for (int map = 0; map < tiling.out.maps; ++map) {
     maps.out[map] = box_of(out, map);
-    if (maps.has_beside) maps.beside[map] = box_of(static_cast<const char*>(out) + beside, map);
+    if (maps.has_aux) maps.aux[map] = box_of(static_cast<const char*>(out) + aux, map);
   }
   return maps;
 }

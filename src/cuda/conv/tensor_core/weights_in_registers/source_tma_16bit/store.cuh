@@ -16,8 +16,8 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// How sums lie in the output: as neighbours in one word, as neighbours in two, or each beside an output without taps.
-enum class TurnedStore { words, halves, strided };
+/// How sums lie in the output: as neighbours in one word, as neighbours in two, or each next to an output without taps.
+enum class Tma16Store { words, halves, strided };
 
 template <class T>
 __device__ __forceinline__ std::uint32_t as_word(float low, float high) {
@@ -39,99 +39,99 @@ __device__ __forceinline__ float2 as_floats(std::uint32_t word) {
 
 /// What becomes of an activated sum, and what lies in its place: nothing, a residual, or the result that a derivative follows
 /// from, which the sum goes through in an activation's stead.
-enum class TurnedLate { nothing, sum, derivative };
+enum class Tma16Aux { nothing, sum, derivative };
 
-struct TurnedFinish {
+struct Tma16Finish {
   float scale, slope;
   bool is_relu;
-  __device__ __forceinline__ explicit TurnedFinish(const Epilogue& epilogue)
+  __device__ __forceinline__ explicit Tma16Finish(const Epilogue& epilogue)
       : scale(static_cast<float>(epilogue.scale)),
         slope(static_cast<float>(epilogue.slope)),
         is_relu(epilogue.activation == Activation::relu) {}
-  template <TurnedLate kLate>
+  template <Tma16Aux kAux>
   __device__ __forceinline__ float of(float own, float other) const {
-    if constexpr (kLate == TurnedLate::sum) return fmaf(scale, own, other);
+    if constexpr (kAux == Tma16Aux::sum) return fmaf(scale, own, other);
     return other > 0.0F ? own : is_relu ? 0.0F : slope * own;
   }
 };
 
 /// The staged row of one column of a thread, positions 2*(lane%4) and the next of every eight.
-template <class T, TurnedStore kStore>
-struct TurnedColumn {
+template <class T, Tma16Store kStore>
+struct Tma16Column {
   std::uint32_t to;  // shared address of the tile's first output, which may lie before the row
   int from;          // from there to the row's first element
   float offset;      // bias
   bool exists;
 
-  __device__ __forceinline__ TurnedColumn(const TurnedSteps& steps, std::uint32_t staging, const T* bias, int column,
-                                          int lane) {
-    exists = column < steps.columns;
-    const int own = exists ? column : 0, shift = steps.shift_of(own), each = kStore == TurnedStore::strided ? 2 : 1;
-    to = staging + static_cast<std::uint32_t>(2 * (steps.staged_row(own) * steps.window - shift + 2 * (lane % 4) * each));
+  __device__ __forceinline__ Tma16Column(const Tma16Tiling& tiling, std::uint32_t staging, const T* bias, int column,
+                                         int lane) {
+    exists = column < tiling.columns;
+    const int own = exists ? column : 0, shift = tiling.shift_of(own), each = kStore == Tma16Store::strided ? 2 : 1;
+    to = staging + static_cast<std::uint32_t>(2 * (tiling.staged_row(own) * tiling.window - shift + 2 * (lane % 4) * each));
     from = shift - 2 * (lane % 4) * each;
     offset = exists && bias != nullptr ? static_cast<float>(bias[own]) : 0.0F;
   }
 
   /// Outputs of positions 8*group and the next, of this thread's; `nothing`: the one without taps.
-  template <TurnedLate kLate>
+  template <Tma16Aux kAux>
   __device__ __forceinline__ void put(int group, float even, float odd, int window, std::uint32_t nothing,
-                                      const TurnedFinish& finish) const {
+                                      const Tma16Finish& finish) const {
     const std::uint32_t both = as_word<T>(even, odd);
-    if constexpr (kStore == TurnedStore::words) {
-      put_word<kLate>(8 * group, both, window, finish);
-    } else if constexpr (kStore == TurnedStore::halves) {
-      put_half<kLate>(8 * group, both, window, finish);
-      put_half<kLate>(8 * group + 1, both >> 16, window, finish);
+    if constexpr (kStore == Tma16Store::words) {
+      put_word<kAux>(8 * group, both, window, finish);
+    } else if constexpr (kStore == Tma16Store::halves) {
+      put_half<kAux>(8 * group, both, window, finish);
+      put_half<kAux>(8 * group + 1, both >> 16, window, finish);
     } else {
       // Each with the output without taps before or behind it, whichever shares its word.
       const bool is_behind = (from & 1) != 0;
       const int at = 16 * group - (is_behind ? 1 : 0);
-      put_word<kLate>(at, is_behind ? __byte_perm(nothing, both, 0x5410) : __byte_perm(both, nothing, 0x5410), window, finish);
-      put_word<kLate>(at + 2, is_behind ? __byte_perm(nothing, both, 0x7610) : __byte_perm(both, nothing, 0x5432), window,
-                      finish);
+      put_word<kAux>(at, is_behind ? __byte_perm(nothing, both, 0x5410) : __byte_perm(both, nothing, 0x5410), window, finish);
+      put_word<kAux>(at + 2, is_behind ? __byte_perm(nothing, both, 0x7610) : __byte_perm(both, nothing, 0x5432), window,
+                     finish);
     }
   }
   __device__ __forceinline__ bool has(int at, int window) const {
     return static_cast<unsigned>(at - from) < static_cast<unsigned>(window);
   }
-  template <TurnedLate kLate>
-  __device__ __forceinline__ void put_word(int at, std::uint32_t word, int window, const TurnedFinish& finish) const {
+  template <Tma16Aux kAux>
+  __device__ __forceinline__ void put_word(int at, std::uint32_t word, int window, const Tma16Finish& finish) const {
     if (!has(at, window)) return;
     const std::uint32_t place = to + static_cast<std::uint32_t>(2 * at);
-    if constexpr (kLate != TurnedLate::nothing) {
+    if constexpr (kAux != Tma16Aux::nothing) {
       const float2 other = as_floats<T>(ptx::load_shared(place)), own = as_floats<T>(word);
-      word = as_word<T>(finish.of<kLate>(own.x, other.x), finish.of<kLate>(own.y, other.y));
+      word = as_word<T>(finish.of<kAux>(own.x, other.x), finish.of<kAux>(own.y, other.y));
     }
     ptx::store_shared(place, word);
   }
-  template <TurnedLate kLate>
-  __device__ __forceinline__ void put_half(int at, std::uint32_t half, int window, const TurnedFinish& finish) const {
+  template <Tma16Aux kAux>
+  __device__ __forceinline__ void put_half(int at, std::uint32_t half, int window, const Tma16Finish& finish) const {
     if (!has(at, window)) return;
     const std::uint32_t place = to + static_cast<std::uint32_t>(2 * at);
-    if constexpr (kLate != TurnedLate::nothing) {
+    if constexpr (kAux != Tma16Aux::nothing) {
       const float other = as_floats<T>(ptx::load_shared_half(place)).x, own = as_floats<T>(half).x;
-      half = as_word<T>(finish.of<kLate>(own, other), 0.0F);
+      half = as_word<T>(finish.of<kAux>(own, other), 0.0F);
     }
     ptx::store_shared_half(place, half);
   }
 };
 
 /// Whether all of a tile's windows lie inside the rows; `first`: its first output.
-__device__ __forceinline__ bool is_inside(const TurnedSteps& steps, std::int64_t length, std::int64_t first) {
-  return first + steps.least_shift >= 0 && first + steps.most_shift + steps.window <= length;
+__device__ __forceinline__ bool is_inside(const Tma16Tiling& tiling, std::int64_t length, std::int64_t first) {
+  return first + tiling.least_shift >= 0 && first + tiling.most_shift + tiling.window <= length;
 }
 
 /// A tile that meets its rows' ends, element by element.
 template <class T>
-__device__ __noinline__ void store_turned_ends(const TurnedSteps& steps, const Epilogue& epilogue, std::int64_t length,
-                                               std::int64_t first, std::int64_t row, const T* staging, T* out, int thread) {
+__device__ __noinline__ void store_tma16_ends(const Tma16Tiling& tiling, const Epilogue& epilogue, std::int64_t length,
+                                              std::int64_t first, std::int64_t row, const T* staging, T* out, int thread) {
 #pragma unroll 1
-  for (int c = thread / 32; c < steps.columns; c += 4) {
-    const T* from = staging + steps.staged_row(c) * steps.window;
-    const std::int64_t begin = first + steps.shift_of(c);
+  for (int c = thread / 32; c < tiling.columns; c += 4) {
+    const T* from = staging + tiling.staged_row(c) * tiling.window;
+    const std::int64_t begin = first + tiling.shift_of(c);
     T* to = out + (row + c) * length + begin;
 #pragma unroll 1
-    for (int i = thread % 32; i < steps.window; i += 32) {
+    for (int i = thread % 32; i < tiling.window; i += 32) {
       if (begin + i < 0 || begin + i >= length) continue;
       const Epilogue::Others<float> others = epilogue.others<float>(to + i);
       const auto own = static_cast<float>(from[i]);
@@ -141,25 +141,24 @@ __device__ __noinline__ void store_turned_ends(const TurnedSteps& steps, const E
   }
 }
 
-/// The boxes of a tile, one a map: of what lies beside the output to `staging`, counted on `barrier`, or the output's from
+/// The boxes of a tile, one a map: of the aux operand to `staging`, counted on `barrier`, or the output's from
 /// there.
-struct TurnedBoxes {
-  const TurnedSteps& steps;
-  const TurnedMaps& maps;
+struct Tma16Boxes {
+  const Tma16Tiling& tiling;
+  const Tma16Maps& maps;
   int first, sample;
   std::uint32_t staging;
   template <class Issue>
   __device__ __forceinline__ void for_each(const Issue& issue) const {
-    const int each = steps.columns / steps.out.classes, bytes = 2 * each * steps.out.group * steps.window;
-    for (int map = 0; map < steps.out.maps; ++map)
-      issue(map, (first + steps.window_shift[map] + steps.out_offset[map]) / 2, sample * each,
+    const int each = tiling.columns / tiling.out.classes, bytes = 2 * each * tiling.out.group * tiling.window;
+    for (int map = 0; map < tiling.out.maps; ++map)
+      issue(map, (first + tiling.window_shift[map] + tiling.out_offset[map]) / 2, sample * each,
             staging + static_cast<std::uint32_t>(map * bytes));
   }
   __device__ __forceinline__ void load(std::uint32_t barrier) const {
-    ptx::mbarrier_arrive_expect(barrier, static_cast<std::uint32_t>(2 * steps.columns * steps.window));
-    for_each([&](int map, int number, int row, std::uint32_t at) {
-      ptx::tensor_copy(at, &maps.beside[map], number, 0, row, barrier);
-    });
+    ptx::mbarrier_arrive_expect(barrier, static_cast<std::uint32_t>(2 * tiling.columns * tiling.window));
+    for_each(
+        [&](int map, int number, int row, std::uint32_t at) { ptx::tensor_copy(at, &maps.aux[map], number, 0, row, barrier); });
   }
   __device__ __forceinline__ void store() const {
     for_each([&](int map, int number, int row, std::uint32_t at) { ptx::tensor_store(&maps.out[map], number, 0, row, at); });

@@ -20,14 +20,14 @@ std::int64_t ceil_to(std::int64_t a, std::int64_t b) { return -floor_to(-a, b); 
 
 /// Rows of the source begin `skew` elements behind a vector, each later than the one before: what lies between a map's last
 /// number and the end of the tensor is never read.
-TurnedRows source_rows(std::int64_t length) {
+Tma16Rows source_rows(std::int64_t length) {
   const auto skew = static_cast<int>(length % kVector);
   const int classes = kVector / std::gcd(kVector, skew);
   return {classes, classes, 1, skew};
 }
 
 /// Rows of the output from sectors on, as many in one map as cost little.
-TurnedRows out_rows(std::int64_t length) {
+Tma16Rows out_rows(std::int64_t length) {
   auto skew = static_cast<int>(length % kSector);
   if (skew > kSector / 2) skew -= kSector;
   const int classes = kSector / std::gcd(kSector, skew);
@@ -36,26 +36,26 @@ TurnedRows out_rows(std::int64_t length) {
   return {classes, group, classes / group, skew};
 }
 
-bool is_of_this_kind(const TapGemm& form) {
-  if (form.G != 1 || form.N == 0 || form.planes != 1 || form.classes != 1 || form.source_stride != 1) return false;
-  if (form.out_stride > 2 || form.columns > kTurnedColumns || form.rows % 16 != 0) return false;
-  if (std::min(form.source_length, form.out_length) < kShortest) return false;
-  return form.source_length <= kLongest && form.out_length <= kLongest && form.rows * form.taps <= 16 * kTurnedDepthsMost;
+bool is_of_this_kind(const TapGemm& gemm) {
+  if (gemm.G != 1 || gemm.N == 0 || gemm.planes != 1 || gemm.classes != 1 || gemm.source_stride != 1) return false;
+  if (gemm.out_stride > 2 || gemm.columns > kTma16Columns || gemm.rows % 16 != 0) return false;
+  if (std::min(gemm.source_length, gemm.out_length) < kShortest) return false;
+  return gemm.source_length <= kLongest && gemm.out_length <= kLongest && gemm.rows * gemm.taps <= 16 * kTma16DepthsMost;
 }
 
 /// Tile 0 begins where the windows of all rows take the least of it, and none begins behind the row.
-bool place_windows(const TapGemm& form, const TurnedPlace& place, TurnedSteps& steps) {
-  const TurnedRows& out = steps.out;
+bool place_windows(const TapGemm& gemm, const Tma16Place& place, Tma16Tiling& tiling) {
+  const Tma16Rows& out = tiling.out;
   const int spread = std::max(0, (out.group - 1) * out.skew);
   for (int map = 0; map < out.maps; ++map)
-    steps.out_offset[map] = static_cast<int>((place.out + map * out.group * (form.out_length % kSector)) % kSector);
-  const std::int64_t last = form.position_begin;
+    tiling.out_offset[map] = static_cast<int>((place.out + map * out.group * (gemm.out_length % kSector)) % kSector);
+  const std::int64_t last = gemm.position_begin;
   int best = -1;
   for (int before = 0; before < 64; ++before) {
-    const std::int64_t first = form.out_stride * (last - before) + form.out_origin;
-    int least = kSector, most = 0, shifts[kTurnedMapsMost];
+    const std::int64_t first = gemm.out_stride * (last - before) + gemm.out_origin;
+    int least = kSector, most = 0, shifts[kTma16MapsMost];
     for (int map = 0; map < out.maps; ++map) {
-      const std::int64_t from = first + steps.out_offset[map] + spread;
+      const std::int64_t from = first + tiling.out_offset[map] + spread;
       const auto shift = static_cast<int>(ceil_to(from, kSector) - from);
       shifts[map] = shift + spread;
       least = std::min(least, shift);
@@ -63,88 +63,89 @@ bool place_windows(const TapGemm& form, const TurnedPlace& place, TurnedSteps& s
     }
     if (first + most > 0 || (best >= 0 && most >= best)) continue;
     best = most;
-    steps.out_first = first;
-    steps.least_shift = least;
-    steps.most_shift = most;
-    std::copy_n(shifts, out.maps, steps.window_shift);
+    tiling.out_first = first;
+    tiling.least_shift = least;
+    tiling.most_shift = most;
+    std::copy_n(shifts, out.maps, tiling.window_shift);
   }
   if (best < 0) return false;
   // Odd multiples of 16 elements: staged rows then lie in different banks.
-  const int room = steps.stride * steps.positions - steps.most_shift;
-  steps.window = (room - kSector) / (2 * kSector) * 2 * kSector + kSector;
-  steps.is_even = true;
-  for (int c = 0; c < out.classes; ++c) steps.is_even = steps.is_even && steps.shift_of(c) % 2 == 0;
+  const int room = tiling.stride * tiling.positions - tiling.most_shift;
+  tiling.window = (room - kSector) / (2 * kSector) * 2 * kSector + kSector;
+  tiling.is_even = true;
+  for (int c = 0; c < out.classes; ++c) tiling.is_even = tiling.is_even && tiling.shift_of(c) % 2 == 0;
   return room >= 4 * kSector;
 }
 
-bool place_source(const TapGemm& form, const TurnedPlace& place, TurnedSteps& steps) {
-  TurnedRows& source = steps.source;
-  if (steps.rows % (8 * source.classes) != 0) return false;
-  const std::int64_t position = (steps.out_first - form.out_origin) / steps.stride;
-  const std::int64_t halo = (form.taps - 1) * form.tap_step;
+bool place_source(const TapGemm& gemm, const Tma16Place& place, Tma16Tiling& tiling) {
+  Tma16Rows& source = tiling.source;
+  if (tiling.rows % (8 * source.classes) != 0) return false;
+  const std::int64_t position = (tiling.out_first - gemm.out_origin) / tiling.stride;
+  const std::int64_t halo = (gemm.taps - 1) * gemm.tap_step;
   if (halo > 256) return false;
   const int late = (source.group - 1) * source.skew;
-  const std::int64_t from = position + form.source_origin + place.source;
-  steps.source_offset = place.source;
-  steps.source_first = floor_to(from, kVector);
-  const auto lead = static_cast<int>(from - steps.source_first);
-  steps.first_slot = lead + late;
+  const std::int64_t from = position + gemm.source_origin + place.source;
+  tiling.source_offset = place.source;
+  tiling.source_first = floor_to(from, kVector);
+  const auto lead = static_cast<int>(from - tiling.source_first);
+  tiling.first_slot = lead + late;
   // Odd multiples of a vector: rows lie in different banks.
-  const auto width = static_cast<int>(lead + late + steps.positions + halo);
-  steps.pitch = static_cast<int>(ceil_to(width - kVector, 2 * kVector)) + kVector;
-  steps.slots = steps.pitch + late;
-  steps.raw_bytes = static_cast<int>(ceil_to(std::int64_t{2} * steps.rows * steps.pitch, 128));
-  steps.tile_bytes = static_cast<int>(ceil_to(std::int64_t{2} * steps.rows * steps.slots, 128));
+  const auto width = static_cast<int>(lead + late + tiling.positions + halo);
+  tiling.pitch = static_cast<int>(ceil_to(width - kVector, 2 * kVector)) + kVector;
+  tiling.slots = tiling.pitch + late;
+  tiling.raw_bytes = static_cast<int>(ceil_to(std::int64_t{2} * tiling.rows * tiling.pitch, 128));
+  tiling.tile_bytes = static_cast<int>(ceil_to(std::int64_t{2} * tiling.rows * tiling.slots, 128));
   // Box dimensions are at most 256 units, of four bytes where rows are whole ones.
-  const bool has_words = form.source_length % 2 == 0 && place.source % 2 == 0;
-  return steps.pitch <= (has_words ? 512 : 256);
+  const bool has_words = gemm.source_length % 2 == 0 && place.source % 2 == 0;
+  return tiling.pitch <= (has_words ? 512 : 256);
 }
 
-bool divide_memory(int shared_limit, TurnedSteps& steps) {
-  steps.staging_bytes = static_cast<int>(ceil_to(std::int64_t{2} * steps.columns * steps.window, 128));
-  const int left = shared_limit - kFixedBytes - kTurnedConsumers * steps.staging_bytes;
-  steps.stages = 3;
-  if (left < 3 * steps.tile_bytes + 2 * steps.raw_bytes) steps.stages = 2;
-  steps.raw_stages = std::min((left - steps.stages * steps.tile_bytes) / steps.raw_bytes, kTurnedRingMost);
-  if (left < steps.stages * steps.tile_bytes || steps.raw_stages < 2) return false;
-  steps.shared_bytes = shared_limit - left + steps.stages * steps.tile_bytes + steps.raw_stages * steps.raw_bytes;
+bool divide_memory(int shared_limit, Tma16Tiling& tiling) {
+  tiling.staging_bytes = static_cast<int>(ceil_to(std::int64_t{2} * tiling.columns * tiling.window, 128));
+  const int left = shared_limit - kFixedBytes - kTma16Consumers * tiling.staging_bytes;
+  tiling.stages = 3;
+  if (left < 3 * tiling.tile_bytes + 2 * tiling.raw_bytes) tiling.stages = 2;
+  tiling.raw_stages = std::min((left - tiling.stages * tiling.tile_bytes) / tiling.raw_bytes, kTma16RingMost);
+  if (left < tiling.stages * tiling.tile_bytes || tiling.raw_stages < 2) return false;
+  tiling.shared_bytes = shared_limit - left + tiling.stages * tiling.tile_bytes + tiling.raw_stages * tiling.raw_bytes;
   return true;
 }
 
 /// A product: two blocks of rows at one tap.
-void list_products(const TapGemm& form, TurnedSteps& steps) {
+void list_products(const TapGemm& gemm, Tma16Tiling& tiling) {
   int count = 0;
-  for (int tap = 0; tap < form.taps; ++tap) {
-    for (int pair = 0; pair < steps.rows / 16; ++pair)
-      steps.product[count++] =
-          static_cast<std::uint32_t>(2 * pair * steps.slots + steps.first_slot + tap * static_cast<int>(form.tap_step));
+  for (int tap = 0; tap < gemm.taps; ++tap) {
+    for (int pair = 0; pair < tiling.rows / 16; ++pair)
+      tiling.product[count++] =
+          static_cast<std::uint32_t>(2 * pair * tiling.slots + tiling.first_slot + tap * static_cast<int>(gemm.tap_step));
   }
 }
 
 }  // namespace
 
-TurnedSteps make_turned_steps(const TapGemm& form, TurnedPlace place, int sm_count, int shared_limit) {
-  if (!is_of_this_kind(form)) return {};
-  TurnedSteps steps{};
-  steps.rows = static_cast<int>(form.rows);
-  steps.columns = static_cast<int>(form.columns);
-  steps.stride = static_cast<int>(form.out_stride);
-  const auto depths = static_cast<int>(form.rows / 16 * form.taps);
-  steps.kernel_depths = depths <= 6 ? 6 : depths <= 10 ? 10 : kTurnedDepthsMost;
-  steps.positions = depths <= 10 ? 256 : 208;
-  steps.source = source_rows(form.source_length);
-  steps.out = out_rows(form.out_length);
-  if (steps.out.maps > kTurnedMapsMost || steps.columns % steps.out.classes != 0) return {};
-  if (!place_windows(form, place, steps) || !place_source(form, place, steps) || !divide_memory(shared_limit, steps)) return {};
-  list_products(form, steps);
-  steps.tiles_of_row = pieces(form.out_length - steps.out_first - steps.least_shift, steps.window);
-  steps.tiles = form.N * steps.tiles_of_row;
-  if (steps.tiles >= kMostTiles) return {};
-  steps.by_tiles = FastDivide(static_cast<std::uint32_t>(steps.tiles_of_row));
-  steps.grid = static_cast<unsigned>(std::min<std::int64_t>(sm_count, steps.tiles));
-  steps.packed_bytes = std::int64_t{depths} * 128 * 16;
-  steps.depths = depths;
-  return steps;
+Tma16Tiling make_tma16_tiling(const TapGemm& gemm, Tma16Place place, int sm_count, int shared_limit) {
+  if (!is_of_this_kind(gemm)) return {};
+  Tma16Tiling tiling{};
+  tiling.rows = static_cast<int>(gemm.rows);
+  tiling.columns = static_cast<int>(gemm.columns);
+  tiling.stride = static_cast<int>(gemm.out_stride);
+  const auto depths = static_cast<int>(gemm.rows / 16 * gemm.taps);
+  tiling.kernel_depths = depths <= 6 ? 6 : depths <= 10 ? 10 : kTma16DepthsMost;
+  tiling.positions = depths <= 10 ? 256 : 208;
+  tiling.source = source_rows(gemm.source_length);
+  tiling.out = out_rows(gemm.out_length);
+  if (tiling.out.maps > kTma16MapsMost || tiling.columns % tiling.out.classes != 0) return {};
+  if (!place_windows(gemm, place, tiling) || !place_source(gemm, place, tiling) || !divide_memory(shared_limit, tiling))
+    return {};
+  list_products(gemm, tiling);
+  tiling.tiles_of_row = pieces(gemm.out_length - tiling.out_first - tiling.least_shift, tiling.window);
+  tiling.tiles = gemm.N * tiling.tiles_of_row;
+  if (tiling.tiles >= kMostTiles) return {};
+  tiling.by_tiles = FastDivide(static_cast<std::uint32_t>(tiling.tiles_of_row));
+  tiling.grid = static_cast<unsigned>(std::min<std::int64_t>(sm_count, tiling.tiles));
+  tiling.packed_bytes = std::int64_t{depths} * 128 * 16;
+  tiling.depths = depths;
+  return tiling;
 }
 
 }  // namespace polyphase::cuda::tensor_core

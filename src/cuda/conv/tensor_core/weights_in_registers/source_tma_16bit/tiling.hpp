@@ -9,41 +9,41 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kTurnedColumns = 64;  // gemm_m
-inline constexpr int kTurnedDepthsMost = 20;
-inline constexpr int kTurnedMapsMost = 4;
-inline constexpr int kTurnedRingMost = 8;
-inline constexpr int kTurnedConsumers = 2;
+inline constexpr int kTma16Columns = 64;  // gemm_m
+inline constexpr int kTma16DepthsMost = 20;
+inline constexpr int kTma16MapsMost = 4;
+inline constexpr int kTma16RingMost = 8;
+inline constexpr int kTma16Consumers = 2;
 
 /// Where the arrays lie: elements behind a multiple of 16 and of 32 bytes.
-struct TurnedPlace {
+struct Tma16Place {
   int source = 0, out = 0;
 };
 
 /// A tensor map takes rows that begin at different places of a vector as if they began alike: each begins `skew` elements
 /// later than it would. Its dimensions: numbers, `group` neighbouring rows, every `classes`-th row.
-struct TurnedRows {
+struct Tma16Rows {
   int classes;  // rows from one to the next that begins alike
   int group;    // rows of one map that are neighbours
   int maps;     // classes / group
   int skew;     // elements, of either sign
 };
 
-struct TurnedSteps {
+struct Tma16Tiling {
   int depths;                    // steps of gemm_k: products of 16 rows at one tap
   int kernel_depths, positions;  // of the kernel: depths it has room for, positions of a tile
   int rows, columns, stride;     // of the source and of the output; outputs a position
   // Boxes of the source: all rows, `pitch` elements of each. Operand tiles: [block of 8 rows][slot][8 rows].
-  TurnedRows source;
-  int pitch, slots, first_slot;              // the slot of a tile's first position at window 0
-  std::int64_t source_first;                 // the map's number where tile 0 begins: a multiple of 8
-  int source_offset;                         // from the first number of the map to the first of row 0
-  std::uint32_t product[kTurnedDepthsMost];  // 16-byte units from an operand tile to the first slot of a product
+  Tma16Rows source;
+  int pitch, slots, first_slot;             // the slot of a tile's first position at window 0
+  std::int64_t source_first;                // the map's number where tile 0 begins: a multiple of 8
+  int source_offset;                        // from the first number of the map to the first of row 0
+  std::uint32_t product[kTma16DepthsMost];  // 16-byte units from an operand tile to the first slot of a product
   // Boxes of the output: `window` elements of each row, from a sector on.
-  TurnedRows out;
+  Tma16Rows out;
   int window, least_shift, most_shift;  // from a tile's first output to a window
-  int out_offset[kTurnedMapsMost];      // from the first number of a map to the first of its row 0
-  int window_shift[kTurnedMapsMost];    // from a tile's first output to the window of a map's row 0
+  int out_offset[kTma16MapsMost];       // from the first number of a map to the first of its row 0
+  int window_shift[kTma16MapsMost];     // from a tile's first output to the window of a map's row 0
   std::int64_t out_first;               // tile 0's first output
   bool is_even;                         // all windows begin an even number of elements from there
   std::int64_t tiles_of_row, tiles;
@@ -65,6 +65,6 @@ struct TurnedSteps {
 
 /// depths == 0 where the problem is none of this kind, or does not fit: one group, one class and one plane of taps, up to 64
 /// columns, rows in blocks of 16.
-[[nodiscard]] TurnedSteps make_turned_steps(const TapGemm& form, TurnedPlace place, int sm_count, int shared_limit);
+[[nodiscard]] Tma16Tiling make_tma16_tiling(const TapGemm& gemm, Tma16Place place, int sm_count, int shared_limit);
 
 }  // namespace polyphase::cuda::tensor_core

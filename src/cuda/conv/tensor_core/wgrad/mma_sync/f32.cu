@@ -2,6 +2,6 @@
 
 namespace polyphase::cuda::tensor_core {
 
-template void mma_wgrad<WideSplit>(const WgradCall& call, const MmaWgradSteps& steps);
+template void mma_wgrad<TensorSplit>(const WgradCall& call, const MmaWgradTiling& tiling);
 
 }  // namespace polyphase::cuda::tensor_core

@@ -23,28 +23,28 @@ inline constexpr int kMmaColumnsOfWarp = mma_columns_of_warp(Operand::kParts);
 struct MmaWgradPlace {
   int group, row_tile, column_tile, shift_tile;
   std::int64_t slice;
-  __device__ __forceinline__ MmaWgradPlace(std::int64_t block, const MmaWgradSteps& steps) {
-    slice = block / steps.jobs;
-    auto job = static_cast<int>(block - slice * steps.jobs);
+  __device__ __forceinline__ MmaWgradPlace(std::int64_t block, const MmaWgradTiling& tiling) {
+    slice = block / tiling.jobs;
+    auto job = static_cast<int>(block - slice * tiling.jobs);
     const auto take = [&job](int size) {
       const int above = job / size, digit = job - above * size;
       job = above;
       return digit;
     };
-    column_tile = take(steps.column_tiles);
-    shift_tile = take(steps.shift_tiles);
-    row_tile = take(steps.row_tiles);
+    column_tile = take(tiling.column_tiles);
+    shift_tile = take(tiling.shift_tiles);
+    row_tile = take(tiling.row_tiles);
     group = job;
   }
-  [[nodiscard]] __device__ __forceinline__ int first_shift(const MmaWgradSteps& steps) const {
-    return shift_tile * steps.shifts_of_tile;
+  [[nodiscard]] __device__ __forceinline__ int first_shift(const MmaWgradTiling& tiling) const {
+    return shift_tile * tiling.shifts_of_tile;
   }
-  [[nodiscard]] __device__ __forceinline__ int last_shift(const MmaWgradSteps& steps) const {
-    return min(first_shift(steps) + steps.shifts_of_tile, steps.shifts) - 1;
+  [[nodiscard]] __device__ __forceinline__ int last_shift(const MmaWgradTiling& tiling) const {
+    return min(first_shift(tiling) + tiling.shifts_of_tile, tiling.shifts) - 1;
   }
   /// Block of the columns that the tile's first vector belongs to.
-  [[nodiscard]] __device__ __forceinline__ int first_block(const MmaWgradSteps& steps) const {
-    return column_tile * steps.vectors_of_tile / steps.shifts_of_tile;
+  [[nodiscard]] __device__ __forceinline__ int first_block(const MmaWgradTiling& tiling) const {
+    return column_tile * tiling.vectors_of_tile / tiling.shifts_of_tile;
   }
 };
 
@@ -55,19 +55,19 @@ struct MmaWgradCopies {
   std::int64_t run_step;                // of an operand, from one run of this warp to the next
   int row_runs, column_runs, step, window;
 
-  __device__ __forceinline__ MmaWgradCopies(const MmaWgradSteps& steps, const MmaWgradPlace& place, int parts,
+  __device__ __forceinline__ MmaWgradCopies(const MmaWgradTiling& tiling, const MmaWgradPlace& place, int parts,
                                             const unsigned char* all_rows, const unsigned char* all_columns) {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-    const std::int64_t run = steps.places * 16, position = place.slice * steps.steps_of_slice * steps.step;
-    const int row = place.row_tile * steps.rows.tile, column = place.first_block(steps);
+    const std::int64_t run = tiling.places * 16, position = place.slice * tiling.steps_of_slice * tiling.step;
+    const int row = place.row_tile * tiling.rows.tile, column = place.first_block(tiling);
     const std::int64_t offset =
-        std::int64_t{steps.swapped ? steps.halo - place.last_shift(steps) * steps.d : place.first_shift(steps) * steps.d};
-    step = steps.step;
-    window = steps.window;
-    row_runs = min(steps.rows.tile, steps.rows.blocks - row) * parts;
-    column_runs = min(steps.columns.tile, steps.columns.blocks - column) * parts;
-    rows = all_rows + ((std::int64_t{place.group} * steps.rows.blocks + row) * parts + warp) * run + (position + lane) * 16;
-    columns = all_columns + ((std::int64_t{place.group} * steps.columns.blocks + column) * parts + warp) * run +
+        std::int64_t{tiling.swapped ? tiling.halo - place.last_shift(tiling) * tiling.d : place.first_shift(tiling) * tiling.d};
+    step = tiling.step;
+    window = tiling.window;
+    row_runs = min(tiling.rows.tile, tiling.rows.blocks - row) * parts;
+    column_runs = min(tiling.columns.tile, tiling.columns.blocks - column) * parts;
+    rows = all_rows + ((std::int64_t{place.group} * tiling.rows.blocks + row) * parts + warp) * run + (position + lane) * 16;
+    columns = all_columns + ((std::int64_t{place.group} * tiling.columns.blocks + column) * parts + warp) * run +
               (position + offset + lane) * 16;
     run_step = kWarps * run;
   }
@@ -163,60 +163,60 @@ struct MmaWgradStage {
 
 /// Where this lane's rows and columns are in the first stage.
 template <class Operand, int kRowWarps>
-__device__ __forceinline__ MmaWgradStage<Operand> mma_wgrad_stage(const MmaWgradSteps& steps, const MmaWgradPlace& place,
+__device__ __forceinline__ MmaWgradStage<Operand> mma_wgrad_stage(const MmaWgradTiling& tiling, const MmaWgradPlace& place,
                                                                   std::uint32_t memory) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   MmaWgradStage<Operand> stage;
   // ldmatrix: lane 8i + r names row r of matrix i; of A the next matrix has the next channels, of B the next positions.
   const int row_block = warp % kRowWarps * 8 + lane / 8 % 2;
-  stage.a_part = static_cast<std::uint32_t>(steps.step * 16);
+  stage.a_part = static_cast<std::uint32_t>(tiling.step * 16);
   stage.a_next = 2 * Operand::kParts * stage.a_part;
-  stage.a = memory + static_cast<std::uint32_t>((row_block * Operand::kParts * steps.step + lane / 16 * 8 + lane % 8) * 16);
-  stage.b_part = static_cast<std::uint32_t>(steps.window * 16);
-  const int first = place.first_shift(steps), last = place.last_shift(steps), block = place.first_block(steps);
+  stage.a = memory + static_cast<std::uint32_t>((row_block * Operand::kParts * tiling.step + lane / 16 * 8 + lane % 8) * 16);
+  stage.b_part = static_cast<std::uint32_t>(tiling.window * 16);
+  const int first = place.first_shift(tiling), last = place.last_shift(tiling), block = place.first_block(tiling);
 #pragma unroll
   for (int i = 0; i < MmaWgradStage<Operand>::kPairs; ++i) {
     const int vector =
-        place.column_tile * steps.vectors_of_tile + warp / kRowWarps * (kMmaColumnsOfWarp<Operand> / 8) + 2 * i + lane / 16;
+        place.column_tile * tiling.vectors_of_tile + warp / kRowWarps * (kMmaColumnsOfWarp<Operand> / 8) + 2 * i + lane / 16;
     // What no vector or shift belongs to reads some other: it is not stored.
-    const int own_block = vector / steps.shifts_of_tile, shift = min(first + vector % steps.shifts_of_tile, last);
-    const int staged = vector < steps.vectors ? own_block - block : 0;
-    const int offset = (steps.swapped ? last - shift : shift - first) * steps.d;
+    const int own_block = vector / tiling.shifts_of_tile, shift = min(first + vector % tiling.shifts_of_tile, last);
+    const int staged = vector < tiling.vectors ? own_block - block : 0;
+    const int offset = (tiling.swapped ? last - shift : shift - first) * tiling.d;
     stage.b[i] =
-        memory + static_cast<std::uint32_t>(steps.row_bytes) +
-        static_cast<std::uint32_t>((staged * Operand::kParts * steps.window + offset + lane / 8 % 2 * 8 + lane % 8) * 16);
+        memory + static_cast<std::uint32_t>(tiling.row_bytes) +
+        static_cast<std::uint32_t>((staged * Operand::kParts * tiling.window + offset + lane / 8 % 2 * 8 + lane % 8) * 16);
   }
   return stage;
 }
 
 /// The sums of a block's slice.
 template <class Operand, int kRowWarps, int kColumnWarps>
-__device__ __forceinline__ void mma_wgrad_sums(const MmaWgradSteps& steps, const MmaWgradPlace& place,
+__device__ __forceinline__ void mma_wgrad_sums(const MmaWgradTiling& tiling, const MmaWgradPlace& place,
                                                const unsigned char* __restrict__ rows,
                                                const unsigned char* __restrict__ columns, std::uint32_t memory,
                                                float (&sums)[4][kMmaColumnsOfWarp<Operand> / 8][4]) {
-  const std::int64_t first = place.slice * steps.steps_of_slice;
-  const auto count = static_cast<int>(min(steps.steps_of_slice, steps.steps - first));
-  const auto stage_bytes = static_cast<std::uint32_t>(steps.stage_bytes);
-  const auto row_bytes = static_cast<std::uint32_t>(steps.row_bytes);
-  MmaWgradCopies<kRowWarps * kColumnWarps> copies(steps, place, Operand::kParts, rows, columns);
-  for (int i = 0; i < steps.stages - 1; ++i) {
+  const std::int64_t first = place.slice * tiling.steps_of_slice;
+  const auto count = static_cast<int>(min(tiling.steps_of_slice, tiling.steps - first));
+  const auto stage_bytes = static_cast<std::uint32_t>(tiling.stage_bytes);
+  const auto row_bytes = static_cast<std::uint32_t>(tiling.row_bytes);
+  MmaWgradCopies<kRowWarps * kColumnWarps> copies(tiling, place, Operand::kParts, rows, columns);
+  for (int i = 0; i < tiling.stages - 1; ++i) {
     const std::uint32_t to = memory + static_cast<std::uint32_t>(i) * stage_bytes;
     if (i < count) copies.issue(to, to + row_bytes);
     ptx::copy_commit();
   }
-  const MmaWgradStage<Operand> products = mma_wgrad_stage<Operand, kRowWarps>(steps, place, memory);
-  std::uint32_t at = 0, next = static_cast<std::uint32_t>(steps.stages - 1) * stage_bytes;
-  const std::uint32_t end = static_cast<std::uint32_t>(steps.stages) * stage_bytes;
+  const MmaWgradStage<Operand> products = mma_wgrad_stage<Operand, kRowWarps>(tiling, place, memory);
+  std::uint32_t at = 0, next = static_cast<std::uint32_t>(tiling.stages - 1) * stage_bytes;
+  const std::uint32_t end = static_cast<std::uint32_t>(tiling.stages) * stage_bytes;
   for (int step = 0; step < count; ++step) {
-    wait_for_stage(steps.stages);
+    wait_for_stage(tiling.stages);
     __syncthreads();
-    if (step + steps.stages - 1 < count) copies.issue(memory + next, memory + next + row_bytes);
+    if (step + tiling.stages - 1 < count) copies.issue(memory + next, memory + next + row_bytes);
     ptx::copy_commit();
     if constexpr (Operand::kSplit)
-      products.multiply_split(at, steps.step, sums);
+      products.multiply_split(at, tiling.step, sums);
     else
-      products.multiply_whole(at, steps.step, sums);
+      products.multiply_whole(at, tiling.step, sums);
     at = at + stage_bytes == end ? 0 : at + stage_bytes;
     next = next + stage_bytes == end ? 0 : next + stage_bytes;
   }
@@ -226,14 +226,14 @@ __device__ __forceinline__ void mma_wgrad_sums(const MmaWgradSteps& steps, const
 /// partial[slice][job][vector of 4 sums][thread] = the sums of the first piece, += those of the later ones.
 template <class Operand, int kRowWarps, int kColumnWarps, int kBlocksPerSm>
 __global__ void __launch_bounds__(kRowWarps* kColumnWarps * 32, kBlocksPerSm)
-    mma_wgrad_kernel(const __grid_constant__ MmaWgradSteps steps, bool is_first, const unsigned char* __restrict__ rows,
+    mma_wgrad_kernel(const __grid_constant__ MmaWgradTiling tiling, bool is_first, const unsigned char* __restrict__ rows,
                      const unsigned char* __restrict__ columns, const WgradScales* __restrict__ scales,
                      float4* __restrict__ partial) {
   constexpr int kThreads = kRowWarps * kColumnWarps * 32, kColumns = kMmaColumnsOfWarp<Operand>;
   extern __shared__ __align__(128) unsigned char raw[];
-  const MmaWgradPlace place(blockIdx.x, steps);
+  const MmaWgradPlace place(blockIdx.x, tiling);
   float sums[4][kColumns / 8][4] = {};
-  mma_wgrad_sums<Operand, kRowWarps, kColumnWarps>(steps, place, rows, columns, ptx::shared_address(raw), sums);
+  mma_wgrad_sums<Operand, kRowWarps, kColumnWarps>(tiling, place, rows, columns, ptx::shared_address(raw), sums);
   // In two factors: one alone could be beyond a float.
   int exponent = 0;
   if constexpr (Operand::kScaled)
@@ -256,7 +256,7 @@ __global__ void __launch_bounds__(kRowWarps* kColumnWarps * 32, kBlocksPerSm)
 /// Which weight a partial sum belongs to, for reduce_slices.
 template <class Operand, int kRowWarps, int kColumnWarps>
 struct MmaWgradOrder {
-  MmaWgradSteps steps;
+  MmaWgradTiling tiling;
   std::int64_t K;
 
   /// -1 for what no weight belongs to.
@@ -267,21 +267,21 @@ struct MmaWgradOrder {
     const auto own = static_cast<int>(i - job * kSums);
     const int element = own % 4, thread = own / 4 % kThreads, quad = own / 4 / kThreads;
     const int warp = thread / 32, lane = thread % 32;
-    const MmaWgradPlace place(job, steps);
-    const int row_block = place.row_tile * steps.rows.tile + warp % kRowWarps * 8 + quad / kVectors * 2 + element / 2;
-    const int vector = place.column_tile * steps.vectors_of_tile + warp / kRowWarps * kVectors + quad % kVectors;
-    const int column_block = vector / steps.shifts_of_tile;
-    const int shift = place.first_shift(steps) + vector - column_block * steps.shifts_of_tile;
-    const int row = row_block / steps.rows.planes * 8 + lane / 4;
-    const int column = column_block / steps.columns.planes * 8 + 2 * (lane % 4) + element % 2;
-    const int plane = steps.swapped ? row_block % steps.rows.planes : column_block % steps.columns.planes;
-    const std::int64_t k = plane + std::int64_t{steps.q} * shift;
-    if (row_block >= steps.rows.blocks || vector >= steps.vectors || shift >= steps.shifts || row >= steps.rows.channels ||
-        column >= steps.columns.channels || k >= K)
+    const MmaWgradPlace place(job, tiling);
+    const int row_block = place.row_tile * tiling.rows.tile + warp % kRowWarps * 8 + quad / kVectors * 2 + element / 2;
+    const int vector = place.column_tile * tiling.vectors_of_tile + warp / kRowWarps * kVectors + quad % kVectors;
+    const int column_block = vector / tiling.shifts_of_tile;
+    const int shift = place.first_shift(tiling) + vector - column_block * tiling.shifts_of_tile;
+    const int row = row_block / tiling.rows.planes * 8 + lane / 4;
+    const int column = column_block / tiling.columns.planes * 8 + 2 * (lane % 4) + element % 2;
+    const int plane = tiling.swapped ? row_block % tiling.rows.planes : column_block % tiling.columns.planes;
+    const std::int64_t k = plane + std::int64_t{tiling.q} * shift;
+    if (row_block >= tiling.rows.blocks || vector >= tiling.vectors || shift >= tiling.shifts || row >= tiling.rows.channels ||
+        column >= tiling.columns.channels || k >= K)
       return -1;
-    const int ci = steps.swapped ? column : row, co = steps.swapped ? row : column;
-    const int in = steps.swapped ? steps.columns.channels : steps.rows.channels;
-    const int out = steps.swapped ? steps.rows.channels : steps.columns.channels;
+    const int ci = tiling.swapped ? column : row, co = tiling.swapped ? row : column;
+    const int in = tiling.swapped ? tiling.columns.channels : tiling.rows.channels;
+    const int out = tiling.swapped ? tiling.rows.channels : tiling.columns.channels;
     return ((std::int64_t{place.group} * in + ci) * out + co) * K + k;
   }
 };

@@ -28,21 +28,21 @@ std::optional<std::string> mma_wgrad_problem(const ConvProblem& problem, Precisi
 
 void mma_wgrad_as(const WgradCall& call, Precision precision) {
   const DeviceProperties& gpu = properties(call.device);
-  const auto steps = plan_mma_wgrad(call.problem, parts_of(call.problem, precision), gpu.sm_count, gpu.shared_bytes_per_block,
-                                    conv_workspace_limit());
-  require<NotImplemented>(steps.has_value(), "conv tensor_core: expected a weight gradient that can_implement allows, got ",
+  const auto tiling = plan_mma_wgrad(call.problem, parts_of(call.problem, precision), gpu.sm_count, gpu.shared_bytes_per_block,
+                                     conv_workspace_limit());
+  require<NotImplemented>(tiling.has_value(), "conv tensor_core: expected a weight gradient that can_implement allows, got ",
                           call.problem);
-  mma_wgrad_as(call, precision, *steps);
+  mma_wgrad_as(call, precision, *tiling);
 }
 
-void mma_wgrad_as(const WgradCall& call, Precision precision, const MmaWgradSteps& steps) {
+void mma_wgrad_as(const WgradCall& call, Precision precision, const MmaWgradTiling& tiling) {
   switch (call.problem.dtype) {
     case DType::f16:
-      return mma_wgrad<WideHalf>(call, steps);
+      return mma_wgrad<TensorF16>(call, tiling);
     case DType::bf16:
-      return mma_wgrad<WideBrain>(call, steps);
+      return mma_wgrad<TensorBf16>(call, tiling);
     default:
-      return precision == Precision::tf32 ? mma_wgrad<WideScaled>(call, steps) : mma_wgrad<WideSplit>(call, steps);
+      return precision == Precision::tf32 ? mma_wgrad<TensorScaled>(call, tiling) : mma_wgrad<TensorSplit>(call, tiling);
   }
 }
 

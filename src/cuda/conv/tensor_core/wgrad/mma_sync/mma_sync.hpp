@@ -15,12 +15,12 @@ namespace polyphase::cuda::tensor_core {
 [[nodiscard]] std::optional<std::string> mma_wgrad_problem(const ConvProblem& problem, Precision precision, int sm_count,
                                                            int shared_limit);
 
-/// The products and the sum of the slices, cut as `steps` says. Operand: WideSplit, WideScaled, WideHalf or WideBrain.
+/// The products and the sum of the slices, cut as `tiling` says. Operand: TensorSplit, TensorScaled, TensorF16 or TensorBf16.
 template <class Operand>
-void mma_wgrad(const WgradCall& call, const MmaWgradSteps& steps);
+void mma_wgrad(const WgradCall& call, const MmaWgradTiling& tiling);
 
-/// mma_wgrad by type and precision, as planned, or as `steps` says. Scaling and repair of f32 are around it.
+/// mma_wgrad by type and precision, as planned, or as `tiling` says. Scaling and repair of f32 are around it.
 void mma_wgrad_as(const WgradCall& call, Precision precision);
-void mma_wgrad_as(const WgradCall& call, Precision precision, const MmaWgradSteps& steps);
+void mma_wgrad_as(const WgradCall& call, Precision precision, const MmaWgradTiling& tiling);
 
 }  // namespace polyphase::cuda::tensor_core

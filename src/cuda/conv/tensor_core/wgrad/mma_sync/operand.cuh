@@ -46,7 +46,7 @@ struct MmaWgradRange {
 
 /// Eight scaled numbers as the 16 bytes of each part.
 template <int kParts>
-__device__ __forceinline__ void split_numbers(const float (&v)[kWideRows], float scale, MmaWgradRange& range,
+__device__ __forceinline__ void split_numbers(const float (&v)[kPreconvertedRows], float scale, MmaWgradRange& range,
                                               uint4 (&parts)[kParts]) {
   std::uint32_t words[kParts][4];
   __half2 least = __float2half2_rn(1.0F);
@@ -66,7 +66,7 @@ __device__ __forceinline__ void split_numbers(const float (&v)[kWideRows], float
   const float2 smallest = __half22float2(least);
   if (fminf(smallest.x, smallest.y) <= kLeastNormalHalf) {
 #pragma unroll
-    for (int c = 0; c < kWideRows; ++c) range.small += v[c] != 0.0F && fabsf(v[c] * scale) < kLeastNormalHalf ? 1U : 0U;
+    for (int c = 0; c < kPreconvertedRows; ++c) range.small += v[c] != 0.0F && fabsf(v[c] * scale) < kLeastNormalHalf ? 1U : 0U;
   }
 #pragma unroll
   for (int part = 0; part < kParts; ++part)
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kWgradOperandThreads)
   const std::uint32_t above = blockIdx.x / pieces, part_of_line = blockIdx.x - above * pieces;
   const std::uint32_t g = side.by_blocks.divide(above), channel_block = above - g * side.by_blocks.divisor;
   const std::uint32_t items = places * side.by_planes.divisor;
-  const int channel = static_cast<int>(channel_block) * kWideRows, channels = side.channels - channel;
+  const int channel = static_cast<int>(channel_block) * kPreconvertedRows, channels = side.channels - channel;
   MmaWgradRange range;
 #pragma unroll
   for (int i = 0; i < kWgradOperandItems; ++i) {
@@ -99,9 +99,9 @@ __global__ void __launch_bounds__(kWgradOperandThreads)
     const std::int64_t e = side.start + side.step * (along - later * by_pitch.divisor) + side.plane_step * plane;
     const bool exists = n < piece.N && e >= 0 && e < side.length;
     const T* from = source + ((n * piece.G + g) * side.channels + channel) * side.length + e;
-    T values[kWideRows];
+    T values[kPreconvertedRows];
 #pragma unroll
-    for (int c = 0; c < kWideRows; ++c) values[c] = exists && c < channels ? from[c * side.length] : T(0.0F);
+    for (int c = 0; c < kPreconvertedRows; ++c) values[c] = exists && c < channels ? from[c * side.length] : T(0.0F);
     uint4 parts[Operand::kParts];
     if constexpr (Operand::kScaled)
       split_numbers(values, scale, range, parts);

@@ -14,38 +14,39 @@ inline constexpr int kSumTaps = 32;    // of a block, at most
 inline constexpr int kFewSlices = 12;  // with more of them, reduce_slices has more threads for a weight
 
 /// Blocks of a launch of mma_wgrad_sum_kernel.
-[[nodiscard]] inline std::int64_t wgrad_sum_blocks(const MmaWgradSteps& steps, std::int64_t groups, std::int64_t K) {
+[[nodiscard]] inline std::int64_t wgrad_sum_blocks(const MmaWgradTiling& tiling, std::int64_t groups, std::int64_t K) {
   const auto blocks = [](const MmaWgradSide& side) { return std::int64_t{side.blocks / side.planes}; };
-  return groups * blocks(steps.rows) * blocks(steps.columns) * ((K + kSumTaps - 1) / kSumTaps);
+  return groups * blocks(tiling.rows) * blocks(tiling.columns) * ((K + kSumTaps - 1) / kSumTaps);
 }
 
 /// Where a tap's sums of 8 x 8 channels begin in a slice: two for each lane, 16
 /// bytes apart.
 template <class Operand, int kRowWarps, int kColumnWarps>
-__device__ __forceinline__ std::int64_t sums_of_tap(const MmaWgradSteps& steps, int group, int row_channels,
+__device__ __forceinline__ std::int64_t sums_of_tap(const MmaWgradTiling& tiling, int group, int row_channels,
                                                     int column_channels, std::int64_t k) {
   constexpr int kThreads = kRowWarps * kColumnWarps * 32, kVectors = kMmaColumnsOfWarp<Operand> / 8;
-  const auto shift = static_cast<int>(k / steps.q), plane = static_cast<int>(k - std::int64_t{shift} * steps.q);
-  const int row_block = row_channels * steps.rows.planes + (steps.swapped ? plane : 0);
-  const int column_block = column_channels * steps.columns.planes + (steps.swapped ? 0 : plane);
-  const int shift_tile = shift / steps.shifts_of_tile, row_tile = row_block / steps.rows.tile;
-  const int vector = column_block * steps.shifts_of_tile + shift - shift_tile * steps.shifts_of_tile;
-  const int column_tile = vector / steps.vectors_of_tile, own_vector = vector - column_tile * steps.vectors_of_tile;
-  const int own_row = row_block - row_tile * steps.rows.tile;
+  const auto shift = static_cast<int>(k / tiling.q), plane = static_cast<int>(k - std::int64_t{shift} * tiling.q);
+  const int row_block = row_channels * tiling.rows.planes + (tiling.swapped ? plane : 0);
+  const int column_block = column_channels * tiling.columns.planes + (tiling.swapped ? 0 : plane);
+  const int shift_tile = shift / tiling.shifts_of_tile, row_tile = row_block / tiling.rows.tile;
+  const int vector = column_block * tiling.shifts_of_tile + shift - shift_tile * tiling.shifts_of_tile;
+  const int column_tile = vector / tiling.vectors_of_tile, own_vector = vector - column_tile * tiling.vectors_of_tile;
+  const int own_row = row_block - row_tile * tiling.rows.tile;
   const int warp = own_vector / kVectors * kRowWarps + own_row / 8;
   const int quad = own_row % 8 / 2 * kVectors + own_vector % kVectors;
   const std::int64_t job =
-      ((std::int64_t{group} * steps.row_tiles + row_tile) * steps.shift_tiles + shift_tile) * steps.column_tiles + column_tile;
+      ((std::int64_t{group} * tiling.row_tiles + row_tile) * tiling.shift_tiles + shift_tile) * tiling.column_tiles +
+      column_tile;
   return (job * (4 * kVectors) + quad) * (4 * kThreads) + warp * 128 + own_row % 2 * 2;
 }
 
 /// w = the slices of partial, added in their order in f64.
 template <class Operand, int kRowWarps, int kColumnWarps>
 __global__ void __launch_bounds__(kSumThreads)
-    mma_wgrad_sum_kernel(const __grid_constant__ MmaWgradSteps steps, std::int64_t K, const float* __restrict__ partial,
+    mma_wgrad_sum_kernel(const __grid_constant__ MmaWgradTiling tiling, std::int64_t K, const float* __restrict__ partial,
                          typename Operand::Source* __restrict__ w) {
   __shared__ float sums[8][8][kSumTaps + 1];  // (channel of x, of y, tap)
-  const MmaWgradSide &x = steps.swapped ? steps.columns : steps.rows, &y = steps.swapped ? steps.rows : steps.columns;
+  const MmaWgradSide &x = tiling.swapped ? tiling.columns : tiling.rows, &y = tiling.swapped ? tiling.rows : tiling.columns;
   std::int64_t rest = blockIdx.x;
   const auto take = [&rest](std::int64_t size) {
     const std::int64_t above = rest / size, digit = rest - above * size;
@@ -58,18 +59,18 @@ __global__ void __launch_bounds__(kSumThreads)
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   for (int tap = warp; tap < taps; tap += kSumThreads / 32) {
     const float* from = partial + lane * 4 +
-                        sums_of_tap<Operand, kRowWarps, kColumnWarps>(steps, group, steps.swapped ? out_block : in_block,
-                                                                      steps.swapped ? in_block : out_block, first_tap + tap);
+                        sums_of_tap<Operand, kRowWarps, kColumnWarps>(tiling, group, tiling.swapped ? out_block : in_block,
+                                                                      tiling.swapped ? in_block : out_block, first_tap + tap);
     double first = 0, second = 0;
 #pragma unroll 4
-    for (std::int64_t slice = 0; slice < steps.slices; ++slice, from += steps.sums) {
+    for (std::int64_t slice = 0; slice < tiling.slices; ++slice, from += tiling.sums) {
       const float2 two = *reinterpret_cast<const float2*>(from);
       first += static_cast<double>(two.x);
       second += static_cast<double>(two.y);
     }
     const int row = lane / 4, column = 2 * (lane % 4);
-    sums[steps.swapped ? column : row][steps.swapped ? row : column][tap] = static_cast<float>(first);
-    sums[steps.swapped ? column + 1 : row][steps.swapped ? row : column + 1][tap] = static_cast<float>(second);
+    sums[tiling.swapped ? column : row][tiling.swapped ? row : column][tap] = static_cast<float>(first);
+    sums[tiling.swapped ? column + 1 : row][tiling.swapped ? row : column + 1][tap] = static_cast<float>(second);
   }
   __syncthreads();
   const int in = min(8, x.channels - in_block * 8), out = min(8, y.channels - out_block * 8), run = out * taps;

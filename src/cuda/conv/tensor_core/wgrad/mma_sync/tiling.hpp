@@ -42,7 +42,7 @@ struct MmaWgradSide {
   int tile;                              // blocks that a tile has in shared memory
 };
 
-struct MmaWgradSteps {
+struct MmaWgradTiling {
   int shape;     // one of mma_wgrad_shapes()
   bool swapped;  // the rows are y's, else x's
   int q, d, shifts;
@@ -66,14 +66,14 @@ struct MmaWgradSteps {
 
 /// Cut for kernel `shape`. stages == 0 where it does not fit the shared memory, or less than `workspace_limit` bytes of
 /// operands and partial sums.
-[[nodiscard]] MmaWgradSteps make_mma_wgrad_steps(const ConvProblem& problem, int shape, bool swapped, int parts, int sm_count,
-                                                 int shared_limit, std::size_t workspace_limit);
+[[nodiscard]] MmaWgradTiling make_mma_wgrad_tiling(const ConvProblem& problem, int shape, bool swapped, int parts, int sm_count,
+                                                   int shared_limit, std::size_t workspace_limit);
 
 /// The estimated time, in cycles.
-[[nodiscard]] double mma_wgrad_cycles(const MmaWgradSteps& steps, int parts, int sm_count);
+[[nodiscard]] double mma_wgrad_cycles(const MmaWgradTiling& tiling, int parts, int sm_count);
 
 /// Of all kernels and sides, what is estimated to be fastest. Nothing where none fits. A pure function of its arguments.
-[[nodiscard]] std::optional<MmaWgradSteps> plan_mma_wgrad(const ConvProblem& problem, int parts, int sm_count, int shared_limit,
-                                                          std::size_t workspace_limit);
+[[nodiscard]] std::optional<MmaWgradTiling> plan_mma_wgrad(const ConvProblem& problem, int parts, int sm_count,
+                                                           int shared_limit, std::size_t workspace_limit);
 
 }  // namespace polyphase::cuda::tensor_core

@@ -24,7 +24,7 @@ namespace {
 constexpr ConvDirection kGathers[] = {ConvDirection::forward, ConvDirection::dgrad};
 
 /// Strides, dilations, groups, paddings, batches and lengths around the tiles; classes that fill a row and that do not.
-std::vector<ConvProblem> wide_problems() {
+std::vector<ConvProblem> preconverted_problems() {
   return thinned(random_gathers(11, {1, 2, 31, 64, 65, 95, 96, 127, 128, 129, 160, 255, 256, 257, 513}, false));
 }
 
@@ -33,12 +33,13 @@ bool has_tensor_cores() { return cuda::device_count() > 0 && cuda::properties(0)
 int parts_of(Precision precision, DType dtype) { return dtype == DType::f32 && precision != Precision::tf32 ? 2 : 1; }
 
 /// The call for run_on_gpu.
-auto by_plan(const tensor_core::WidePlan& plan, Precision precision) {
+auto by_plan(const tensor_core::PreconvertedPlan& plan, Precision precision) {
   return [plan, precision](const GpuCall& call) {
-    const cuda::Buffer packed(static_cast<std::size_t>(tensor_core::wide_weight_bytes(plan)), 0);
-    tensor_core::wide_pack_weights(call.problem, call.direction, precision, plan, call.second, packed.as<void>(), call.stream);
-    tensor_core::wide_gather(call.problem, call.direction, precision, plan, call.first, call.second, packed.as<void>(),
-                             call.bias, call.out, {}, 0, call.stream);
+    const cuda::Buffer packed(static_cast<std::size_t>(tensor_core::preconverted_weight_bytes(plan)), 0);
+    tensor_core::preconverted_pack_weights(call.problem, call.direction, precision, plan, call.second, packed.as<void>(),
+                                           call.stream);
+    tensor_core::preconverted_gather(call.problem, call.direction, precision, plan, call.first, call.second, packed.as<void>(),
+                                     call.bias, call.out, {}, 0, call.stream);
   };
 }
 
@@ -52,15 +53,16 @@ double check_bits(ConvProblem p, Precision precision, int slices, std::int64_t m
   double norm = 0;
   for (const ConvDirection direction : kGathers) {
     const Array<E> expected = arrays.run(direction, Algorithm::reference);
-    const auto shapes = tensor_core::wide_shapes(parts);
+    const auto shapes = tensor_core::preconverted_shapes(parts);
     for (std::size_t shape = 0; shape < shapes.size(); ++shape) {
       ConvProblem piece = p;
       piece.N = slices > 1 ? (p.N + 1) / 2 : p.N;  // samples in two turns, the second maybe with fewer
       const cuda::DeviceProperties& gpu = cuda::properties(0);
-      const tensor_core::WidePlan plan{static_cast<int>(shape), piece.N,
-                                       tensor_core::make_wide_steps(cuda::make_tap_gemm(piece, direction), shapes[shape],
-                                                                    slices, gpu.sm_count, gpu.shared_bytes_per_block)};
-      REQUIRE(plan.steps.count > 0);
+      const tensor_core::PreconvertedPlan plan{
+          static_cast<int>(shape), piece.N,
+          tensor_core::make_preconverted_tiling(cuda::make_tap_gemm(piece, direction), shapes[shape], slices, gpu.sm_count,
+                                                gpu.shared_bytes_per_block)};
+      REQUIRE(plan.tiling.count > 0);
       bool intact = false;
       const Array<E> got = run_on_gpu(arrays, direction, by_plan(plan, precision), intact, true, misalignment);
       CHECK_MESSAGE(same_bits(got, expected), p, ' ', direction, ' ', precision, " shape ", shape, " slices ", slices,
@@ -75,35 +77,37 @@ double check_bits(ConvProblem p, Precision precision, int slices, std::int64_t m
 }  // namespace
 
 TEST_CASE("steps fit shared memory, cover the reduction, and every position once") {
-  for (const ConvProblem& p : wide_problems()) {
+  for (const ConvProblem& p : preconverted_problems()) {
     for (const ConvDirection direction : kGathers) {
-      const cuda::TapGemm form = cuda::make_tap_gemm(p, direction);
+      const cuda::TapGemm gemm = cuda::make_tap_gemm(p, direction);
       for (const int parts : {1, 2}) {
-        for (const tensor_core::WideShape& shape : tensor_core::wide_shapes(parts)) {
+        for (const tensor_core::PreconvertedShape& shape : tensor_core::preconverted_shapes(parts)) {
           for (const int slices : {1, 3}) {
-            const tensor_core::WideSteps steps = tensor_core::make_wide_steps(form, shape, slices, 132, kSharedOfHopper);
-            REQUIRE(steps.count > 0);
-            CHECK(steps.shared_bytes <= kSharedOfHopper);
-            CHECK(steps.stages >= 2);
-            CHECK(tensor_core::kWideBlocks * tensor_core::kWideRows * steps.row_steps >= form.rows);
-            CHECK(steps.planes * steps.plane_steps >= steps.source.planes);
-            CHECK(steps.source.planes * steps.taps * steps.tap_steps >= form.planes * form.taps);
-            CHECK(steps.slices <= slices);
-            CHECK(steps.slices * steps.row_steps_of_slice >= steps.row_steps);
-            CHECK((steps.slices - 1) * steps.row_steps_of_slice < steps.row_steps);
-            CHECK(steps.usable % (steps.interleaved ? form.classes : 1) == 0);
-            CHECK(steps.column_tiles * steps.tile_columns / tensor_core::kWideSubtile * steps.usable >= form.columns);
+            const tensor_core::PreconvertedTiling tiling =
+                tensor_core::make_preconverted_tiling(gemm, shape, slices, 132, kSharedOfHopper);
+            REQUIRE(tiling.count > 0);
+            CHECK(tiling.shared_bytes <= kSharedOfHopper);
+            CHECK(tiling.stages >= 2);
+            CHECK(tensor_core::kPreconvertedBlocks * tensor_core::kPreconvertedRows * tiling.row_steps >= gemm.rows);
+            CHECK(tiling.planes * tiling.plane_steps >= tiling.source.planes);
+            CHECK(tiling.source.planes * tiling.taps * tiling.tap_steps >= gemm.planes * gemm.taps);
+            CHECK(tiling.slices <= slices);
+            CHECK(tiling.slices * tiling.row_steps_of_slice >= tiling.row_steps);
+            CHECK((tiling.slices - 1) * tiling.row_steps_of_slice < tiling.row_steps);
+            CHECK(tiling.usable % (tiling.interleaved ? gemm.classes : 1) == 0);
+            CHECK(tiling.column_tiles * tiling.tile_columns / tensor_core::kPreconvertedSubtile * tiling.usable >=
+                  gemm.columns);
             // All samples' positions lie in the tiles, and no two samples share one.
-            CHECK(steps.source.sample_pitch >= steps.sample_positions);
-            CHECK((p.N - 1) * steps.source.sample_pitch + steps.sample_positions <=
-                  steps.position_tiles * steps.tile_positions);
+            CHECK(tiling.source.sample_pitch >= tiling.sample_positions);
+            CHECK((p.N - 1) * tiling.source.sample_pitch + tiling.sample_positions <=
+                  tiling.position_tiles * tiling.tile_positions);
             // The phases that the positions leave out lie outside the row.
-            const std::int64_t before = steps.source.position_begin - 1;
+            const std::int64_t before = tiling.source.position_begin - 1;
             const std::int64_t farthest =
-                form.out_stride * before + (form.phase_classes - 1) * form.out_class_step + form.out_gcd - 1 + form.out_origin;
+                gemm.out_stride * before + (gemm.phase_classes - 1) * gemm.out_class_step + gemm.out_gcd - 1 + gemm.out_origin;
             CHECK(farthest < 0);
-            CHECK(form.out_stride * (steps.source.position_begin + steps.sample_positions) + form.out_origin >=
-                  form.out_length);
+            CHECK(gemm.out_stride * (tiling.source.position_begin + tiling.sample_positions) + gemm.out_origin >=
+                  gemm.out_length);
           }
         }
       }
@@ -113,34 +117,35 @@ TEST_CASE("steps fit shared memory, cover the reduction, and every position once
 
 TEST_CASE("plans: few positions are cut into slices, a plan keeps the workspace's limit") {
   const ConvProblem few = sized({.N = 1, .C_in = 1536, .C_out = 768, .L_in = 432, .K = 16, .S = 8, .P_l = 4, .P_r = 4});
-  const auto plan = tensor_core::make_wide_plan(few, ConvDirection::dgrad, Precision::fp32, 132, kSharedOfHopper);
+  const auto plan = tensor_core::make_preconverted_plan(few, ConvDirection::dgrad, Precision::fp32, 132, kSharedOfHopper);
   REQUIRE(plan.has_value());
-  CHECK(plan->steps.slices > 1);
-  CHECK(tensor_core::wide_weight_bytes(*plan) >= 4 * 1536 * 768 * 16);  // two halves a weight
+  CHECK(plan->tiling.slices > 1);
+  CHECK(tensor_core::preconverted_weight_bytes(*plan) >= 4 * 1536 * 768 * 16);  // two halves a weight
   // As fast as the least of all candidates, of which there are several cuttings.
-  const auto candidates = tensor_core::wide_candidates(few, ConvDirection::dgrad, Precision::fp32, 132, kSharedOfHopper);
+  const auto candidates =
+      tensor_core::preconverted_candidates(few, ConvDirection::dgrad, Precision::fp32, 132, kSharedOfHopper);
   const auto least = std::min_element(candidates.begin(), candidates.end(),
                                       [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
-  CHECK(candidates.size() > tensor_core::wide_shapes(2).size());
+  CHECK(candidates.size() > tensor_core::preconverted_shapes(2).size());
   const auto own = std::find_if(candidates.begin(), candidates.end(), [&](const auto& one) {
-    return one.plan.shape == plan->shape && one.plan.steps.slices == plan->steps.slices;
+    return one.plan.shape == plan->shape && one.plan.tiling.slices == plan->tiling.slices;
   });
   REQUIRE(own != candidates.end());
   CHECK(own->seconds <= 1.02 * least->seconds);
   const ConvProblem much = sized({.N = 64, .C_in = 256, .C_out = 256, .L_in = 65536, .K = 3, .P_l = 1, .P_r = 1});
-  const auto pieces = tensor_core::make_wide_plan(much, ConvDirection::forward, Precision::fp32, 132, kSharedOfHopper);
+  const auto pieces = tensor_core::make_preconverted_plan(much, ConvDirection::forward, Precision::fp32, 132, kSharedOfHopper);
   REQUIRE(pieces.has_value());
   CHECK(pieces->samples < 64);
   CHECK(pieces->samples >= 1);
-  CHECK(pieces->steps.source.bytes(1) + pieces->steps.partial_bytes <= static_cast<std::int64_t>(conv_workspace_limit()));
+  CHECK(pieces->tiling.source.bytes(1) + pieces->tiling.partial_bytes <= static_cast<std::int64_t>(conv_workspace_limit()));
 }
 
 TEST_CASE("packed weights serve every batch and length, and nothing else") {
   const auto key = [](const ConvProblem& p, ConvDirection direction = ConvDirection::forward,
                       Precision precision = Precision::fp32) {
-    const auto plan = tensor_core::make_wide_plan(sized(p), direction, precision, 132, kSharedOfHopper);
+    const auto plan = tensor_core::make_preconverted_plan(sized(p), direction, precision, 132, kSharedOfHopper);
     REQUIRE(plan.has_value());
-    return tensor_core::wide_weight_key(p, direction, precision, *plan);
+    return tensor_core::preconverted_weight_key(p, direction, precision, *plan);
   };
   const ConvProblem layer{.N = 16, .C_in = 256, .C_out = 128, .L_in = 2048, .K = 16, .S = 8, .P_l = 4, .P_r = 4};
   const auto with = [&](auto change) {
@@ -162,7 +167,7 @@ TEST_CASE("small integers, bit for bit: every kernel, type and precision, one sl
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   double norm = 0;
   int turn = 0;
-  for (const ConvProblem& p : wide_problems()) {
+  for (const ConvProblem& p : preconverted_problems()) {
     const int slices = turn % 2 == 0 ? 1 : 3;
     norm += check_bits<float>(p, Precision::fp32, slices, turn % 5);
     norm += check_bits<float>(p, Precision::tf32, slices, turn % 3);
@@ -181,7 +186,7 @@ TEST_CASE("infinities, NaN and numbers of all sizes come out as from plain sums"
   make_unusual(arrays, 15000);
   for (std::int64_t i = 2000; i < 2050; ++i) arrays.x[i] = std::ldexp(3.0F, -140);
   for (const ConvDirection direction : kGathers) {
-    const auto plan = tensor_core::make_wide_plan(p, direction, Precision::fp32, 132, kSharedOfHopper);
+    const auto plan = tensor_core::make_preconverted_plan(p, direction, Precision::fp32, 132, kSharedOfHopper);
     REQUIRE(plan.has_value());
     bool intact = false;
     const Array<float> expected = arrays.run(direction, Algorithm::reference);
@@ -205,7 +210,7 @@ TEST_CASE("sums of numbers that have no operand are put right in the columns of 
   shrink(arrays.y, p.L_out, 2000, 2400, 16);
   for (const ConvDirection direction : kGathers) {
     for (const Precision precision : {Precision::fp32, Precision::tf32}) {
-      const auto plan = tensor_core::make_wide_plan(p, direction, precision, 132, kSharedOfHopper);
+      const auto plan = tensor_core::make_preconverted_plan(p, direction, precision, 132, kSharedOfHopper);
       REQUIRE(plan.has_value());
       bool intact = false;
       const Array<float> expected = arrays.run(direction, Algorithm::reference, false);

@@ -14,38 +14,39 @@ TEST_CASE("resident steps fit shared memory, list every product and leave no pos
   int fitting = 0, whole = 0;
   for (const ConvProblem& p : dense_problems()) {
     for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
-      const cuda::TapGemm form = cuda::make_tap_gemm(p, direction);
-      for (const tensor_core::ResidentShape& shape :
-           {tensor_core::ResidentShape{128, 2, 4, true, true}, tensor_core::ResidentShape{256, 1, 4, true, false},
-            tensor_core::ResidentShape{256, 1, 2, true, true}, tensor_core::ResidentShape{128, 1, 2, false, false}}) {
-        const tensor_core::ResidentSteps steps = tensor_core::make_resident_steps(form, shape, 132, kSharedOfHopper);
-        if (steps.count == 0) continue;
+      const cuda::TapGemm gemm = cuda::make_tap_gemm(p, direction);
+      for (const tensor_core::StationaryShape& shape :
+           {tensor_core::StationaryShape{128, 2, 4, true, true}, tensor_core::StationaryShape{256, 1, 4, true, false},
+            tensor_core::StationaryShape{256, 1, 2, true, true}, tensor_core::StationaryShape{128, 1, 2, false, false}}) {
+        const tensor_core::StationaryTiling tiling = tensor_core::make_stationary_tiling(gemm, shape, 132, kSharedOfHopper);
+        if (tiling.count == 0) continue;
         ++fitting;
-        CHECK(steps.shared_bytes <= kSharedOfHopper);
-        CHECK((steps.stages >= 2 && steps.raw_stages >= 2));
-        CHECK(steps.rows * steps.row_steps >= form.rows);
-        CHECK(steps.planes * steps.plane_steps >= form.planes);
-        CHECK(steps.taps == form.taps);
-        CHECK(steps.product_count == steps.taps * steps.planes * steps.rows / 16);
-        for (int i = 0; i < steps.product_count; ++i) {
-          CHECK((steps.products[i].source + shape.positions) * 16 <= static_cast<unsigned>(steps.source_bytes));
-          CHECK(steps.products[i].weights * 16 < static_cast<unsigned>(steps.weight_bytes));
+        CHECK(tiling.shared_bytes <= kSharedOfHopper);
+        CHECK((tiling.stages >= 2 && tiling.raw_stages >= 2));
+        CHECK(tiling.rows * tiling.row_steps >= gemm.rows);
+        CHECK(tiling.planes * tiling.plane_steps >= gemm.planes);
+        CHECK(tiling.taps == gemm.taps);
+        CHECK(tiling.product_count == tiling.taps * tiling.planes * tiling.rows / 16);
+        for (int i = 0; i < tiling.product_count; ++i) {
+          CHECK((tiling.products[i].source + shape.positions) * 16 <= static_cast<unsigned>(tiling.source_bytes));
+          CHECK(tiling.products[i].weights * 16 < static_cast<unsigned>(tiling.weight_bytes));
         }
         // Every row's tiles, from their first sector on, follow each other from before its start to behind its end.
-        const std::int64_t first = form.out_stride * steps.position_begin + form.out_origin;
-        const std::int64_t behind = first + form.out_stride * steps.position_tiles * steps.position_step;
-        CHECK(steps.position_step * form.out_stride % steps.aligned == 0);
-        whole += steps.has_whole_sectors() ? 1 : 0;
-        if (steps.has_whole_sectors()) {
-          CHECK((first <= 0 && first % steps.aligned == 0 && form.out_length % steps.aligned == 0));
-        } else if (steps.aligned > 1) {
-          CHECK(first + steps.aligned - 1 <= 0);
-          CHECK(steps.aligned - 1 + form.out_stride * steps.position_step <= form.out_stride * steps.positions);
+        const std::int64_t first = gemm.out_stride * tiling.position_begin + gemm.out_origin;
+        const std::int64_t behind = first + gemm.out_stride * tiling.position_tiles * tiling.position_step;
+        CHECK(tiling.position_step * gemm.out_stride % tiling.aligned == 0);
+        whole += tiling.has_whole_sectors() ? 1 : 0;
+        if (tiling.has_whole_sectors()) {
+          CHECK((first <= 0 && first % tiling.aligned == 0 && gemm.out_length % tiling.aligned == 0));
+        } else if (tiling.aligned > 1) {
+          CHECK(first + tiling.aligned - 1 <= 0);
+          CHECK(tiling.aligned - 1 + gemm.out_stride * tiling.position_step <= gemm.out_stride * tiling.positions);
         }
-        CHECK(steps.position_begin <= form.position_begin);
-        CHECK(steps.position_begin + steps.position_tiles * steps.position_step >= form.position_begin + form.position_count);
-        CHECK(behind >= form.out_length - form.out_stride * form.out_class_step * form.classes);
-        CHECK(steps.grid % steps.weight_tiles == 0);  // a block keeps its columns
+        CHECK(tiling.position_begin <= gemm.position_begin);
+        CHECK(tiling.position_begin + tiling.position_tiles * tiling.position_step >=
+              gemm.position_begin + gemm.position_count);
+        CHECK(behind >= gemm.out_length - gemm.out_stride * gemm.out_class_step * gemm.classes);
+        CHECK(tiling.grid % tiling.weight_tiles == 0);  // a block keeps its columns
       }
     }
   }

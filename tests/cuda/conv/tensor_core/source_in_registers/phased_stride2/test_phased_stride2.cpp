@@ -17,7 +17,7 @@
 
 using namespace polyphase;
 using namespace polyphase::testing;
-using cuda::tensor_core::GatherForm;
+using cuda::tensor_core::GatherKernel;
 namespace tensor_core = cuda::tensor_core;
 
 namespace {
@@ -38,22 +38,23 @@ std::vector<ConvProblem> phases_problems() {
 bool has_tensor_cores() { return cuda::device_count() > 0 && cuda::properties(0).arch() == 90 && !tensor_core::uses_mma(90); }
 
 constexpr auto kByPhases = [](const GpuCall& call) {
-  tensor_core::phases_gather({call.problem,
-                              ConvDirection::forward,
-                              Precision::fp32,
-                              call.first,
-                              call.second,
-                              call.bias,
-                              call.out,
-                              {},
-                              0,
-                              call.stream});
+  tensor_core::phased_stride2_gather({call.problem,
+                                      ConvDirection::forward,
+                                      Precision::fp32,
+                                      call.first,
+                                      call.second,
+                                      call.bias,
+                                      call.out,
+                                      {},
+                                      0,
+                                      call.stream});
 };
 
 template <class E>
 double check_bits(ConvProblem p, Precision precision) {
   p.dtype = dtype_of<E>;
-  CHECK(tensor_core::form_work(GatherForm::phases, {p, ConvDirection::forward, precision}, cuda::properties(0)).has_value());
+  CHECK(tensor_core::cost_counts(GatherKernel::phased_stride2, {p, ConvDirection::forward, precision}, cuda::properties(0))
+            .has_value());
   const ConvArrays<E> arrays(p, kSmallIntegers);
   const Array<E> expected = arrays.run(ConvDirection::forward, Algorithm::reference);
   bool intact = false;
@@ -70,19 +71,19 @@ TEST_CASE("steps fit shared memory, cover the reduction, the channels and every 
     for (const DType dtype : {DType::f32, DType::bf16}) {
       p.dtype = dtype;
       for (const int channels : {32, 64, 96}) {
-        const tensor_core::PhaseSteps steps = tensor_core::make_phase_steps(p, channels, 132, kSharedOfHopper);
-        REQUIRE(steps.count > 0);
-        CHECK(steps.shared_bytes <= kSharedOfHopper);
-        CHECK(steps.stages >= 2);
-        CHECK(steps.count * tensor_core::kPhaseRows >= p.C_in / p.G);
-        CHECK(steps.weight_tiles * channels >= p.C_out);
-        CHECK(steps.tiles * tensor_core::kPhasePositions * tensor_core::kPhaseClasses >= p.N * p.L_out);
-        CHECK(steps.grid % steps.weight_tiles == 0);
+        const tensor_core::Phased2Tiling tiling = tensor_core::make_phased2_tiling(p, channels, 132, kSharedOfHopper);
+        REQUIRE(tiling.count > 0);
+        CHECK(tiling.shared_bytes <= kSharedOfHopper);
+        CHECK(tiling.stages >= 2);
+        CHECK(tiling.count * tensor_core::kPhased2Rows >= p.C_in / p.G);
+        CHECK(tiling.weight_tiles * channels >= p.C_out);
+        CHECK(tiling.tiles * tensor_core::kPhased2Positions * tensor_core::kPhased2Classes >= p.N * p.L_out);
+        CHECK(tiling.grid % tiling.weight_tiles == 0);
         // What the first and the last position of a tile need lies in the vectors that it reads.
         const auto vector = static_cast<int>(16 / size_of(dtype));
-        CHECK(steps.first % vector == 0);
-        CHECK(steps.lead >= 1);
-        CHECK(steps.lead + tensor_core::kPhasePositions + 2 <= tensor_core::phase_vectors(16 / vector) * vector);
+        CHECK(tiling.first % vector == 0);
+        CHECK(tiling.lead >= 1);
+        CHECK(tiling.lead + tensor_core::kPhased2Positions + 2 <= tensor_core::phased2_vectors(16 / vector) * vector);
       }
     }
   }
@@ -90,7 +91,7 @@ TEST_CASE("steps fit shared memory, cover the reduction, the channels and every 
 
 TEST_CASE("other strides, kernels, paddings and rows are declined, and weights that do not fit") {
   const auto takes = [](const ConvProblem& p) {
-    return tensor_core::make_phase_steps(p, 128, 132, kSharedOfHopper).count != 0;
+    return tensor_core::make_phased2_tiling(p, 128, 132, kSharedOfHopper).count != 0;
   };
   const ConvProblem p = phases_problem(1, 128, 128, 640);
   CHECK(takes(p));
@@ -112,7 +113,7 @@ TEST_CASE("it takes one part, forward, from 32 rows on") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   const auto takes = [](ConvProblem p, DType dtype, Precision precision, ConvDirection direction = ConvDirection::forward) {
     p.dtype = dtype;
-    return tensor_core::form_work(GatherForm::phases, {p, direction, precision}, cuda::properties(0)).has_value();
+    return tensor_core::cost_counts(GatherKernel::phased_stride2, {p, direction, precision}, cuda::properties(0)).has_value();
   };
   const ConvProblem p = phases_problem(1, 128, 128, 640);
   CHECK(takes(p, DType::bf16, Precision::fp32));

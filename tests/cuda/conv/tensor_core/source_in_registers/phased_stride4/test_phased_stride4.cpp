@@ -19,7 +19,7 @@
 
 using namespace polyphase;
 using namespace polyphase::testing;
-using cuda::tensor_core::GatherForm;
+using cuda::tensor_core::GatherKernel;
 namespace tensor_core = cuda::tensor_core;
 
 namespace {
@@ -47,22 +47,22 @@ std::vector<ConvProblem> units_problems() {
 bool has_tensor_cores() { return cuda::device_count() > 0 && cuda::properties(0).arch() == 90 && !tensor_core::uses_mma(90); }
 
 constexpr auto kByUnits = [](const GpuCall& call) {
-  tensor_core::units_gather({call.problem,
-                             ConvDirection::forward,
-                             Precision::fp32,
-                             call.first,
-                             call.second,
-                             call.bias,
-                             call.out,
-                             {},
-                             0,
-                             call.stream});
+  tensor_core::phased_stride4_gather({call.problem,
+                                      ConvDirection::forward,
+                                      Precision::fp32,
+                                      call.first,
+                                      call.second,
+                                      call.bias,
+                                      call.out,
+                                      {},
+                                      0,
+                                      call.stream});
 };
 
 template <class E>
 double check_bits(ConvProblem p) {
   p.dtype = dtype_of<E>;
-  CHECK(tensor_core::units_steps(p, cuda::properties(0)).count != 0);
+  CHECK(tensor_core::phased_stride4_tiling(p, cuda::properties(0)).count != 0);
   const ConvArrays<E> arrays(p, kSmallIntegers);
   const Array<E> expected = arrays.run(ConvDirection::forward, Algorithm::reference);
   bool intact = false;
@@ -72,65 +72,65 @@ double check_bits(ConvProblem p) {
   return expected.norm();
 }
 
-tensor_core::UnitSteps steps_of(ConvProblem p, DType dtype = DType::bf16) {
+tensor_core::Phased4Tiling tiling_of(ConvProblem p, DType dtype = DType::bf16) {
   p.dtype = dtype;
-  return tensor_core::make_unit_steps(p, 132, kSharedOfHopper);
+  return tensor_core::make_phased4_tiling(p, 132, kSharedOfHopper);
 }
 
 }  // namespace
 
 TEST_CASE("steps fit shared memory, cover the reduction, the channels and every output") {
   for (const ConvProblem& p : units_problems()) {
-    const tensor_core::UnitSteps steps = steps_of(p);
-    REQUIRE(steps.count > 0);
-    CHECK(steps.shared_bytes <= kSharedOfHopper);
-    CHECK(steps.stages >= 3);
-    CHECK(steps.count * tensor_core::kUnitRows == p.C_in / p.G);
-    CHECK(steps.column_tiles * steps.channels >= p.C_out);
-    CHECK(steps.tiles * tensor_core::kUnitPositions * p.S >= p.N * p.L_out);
-    CHECK(steps.turns == steps.tiles * steps.column_tiles);
+    const tensor_core::Phased4Tiling tiling = tiling_of(p);
+    REQUIRE(tiling.count > 0);
+    CHECK(tiling.shared_bytes <= kSharedOfHopper);
+    CHECK(tiling.stages >= 3);
+    CHECK(tiling.count * tensor_core::kPhased4Rows == p.C_in / p.G);
+    CHECK(tiling.column_tiles * tiling.channels >= p.C_out);
+    CHECK(tiling.tiles * tensor_core::kPhased4Positions * p.S >= p.N * p.L_out);
+    CHECK(tiling.turns == tiling.tiles * tiling.column_tiles);
     // What the first and the last unit of a tile need lies in the box that it reads.
-    const tensor_core::UnitPattern& pattern = tensor_core::kUnitPatterns[steps.pattern];
-    CHECK(steps.first % 8 == 0);
-    CHECK(steps.lead % 2 == 1);
-    CHECK(steps.lead + tensor_core::kUnitPositions + pattern.shifts() - 1 <= tensor_core::kUnitWidth);
+    const tensor_core::Phased4Pattern& pattern = tensor_core::kPhased4Patterns[tiling.pattern];
+    CHECK(tiling.first % 8 == 0);
+    CHECK(tiling.lead % 2 == 1);
+    CHECK(tiling.lead + tensor_core::kPhased4Positions + pattern.shifts() - 1 <= tensor_core::kPhased4Width);
   }
 }
 
 TEST_CASE("steps of f32 fit shared memory, and products have as many columns as the classes have taps") {
   int fitting = 0;
   for (const ConvProblem& p : units_problems()) {
-    const tensor_core::UnitSteps steps = steps_of(p, DType::f32);
-    // K = 2*S is the wide form's, and padded by 3 the box would begin too far before what a tile reads.
-    CHECK((steps.count != 0) == (p.K == 25 && p.P_l == 11));
-    if (steps.count == 0) continue;
+    const tensor_core::Phased4Tiling tiling = tiling_of(p, DType::f32);
+    // K = 2*S is the preconverted kernel's, and padded by 3 the box would begin too far before what a tile reads.
+    CHECK((tiling.count != 0) == (p.K == 25 && p.P_l == 11));
+    if (tiling.count == 0) continue;
     ++fitting;
-    CHECK(steps.count == steps_of(p).count);
-    CHECK(steps.shared_bytes <= kSharedOfHopper);
-    CHECK(steps.stages >= 3);
-    CHECK(steps.channels == tensor_core::kSplitUnitColumns / p.S);
-    CHECK(steps.turns == steps.tiles * steps.column_tiles);
-    const tensor_core::UnitPattern& pattern = tensor_core::kUnitPatterns[steps.pattern];
-    CHECK(steps.first % 4 == 0);
-    CHECK(steps.lead % 2 == 1);
-    CHECK(steps.lead + tensor_core::kUnitPositions + pattern.shifts() - 1 <= tensor_core::kSplitUnitWidth);
-    const std::int64_t columns = tensor_core::split_unit_columns(pattern);
-    CHECK(columns == steps.channels * p.K);
-    CHECK(steps.packed_bytes == steps.column_tiles * (p.C_in / p.G) * columns * 4);
+    CHECK(tiling.count == tiling_of(p).count);
+    CHECK(tiling.shared_bytes <= kSharedOfHopper);
+    CHECK(tiling.stages >= 3);
+    CHECK(tiling.channels == tensor_core::kPhased4F32Columns / p.S);
+    CHECK(tiling.turns == tiling.tiles * tiling.column_tiles);
+    const tensor_core::Phased4Pattern& pattern = tensor_core::kPhased4Patterns[tiling.pattern];
+    CHECK(tiling.first % 4 == 0);
+    CHECK(tiling.lead % 2 == 1);
+    CHECK(tiling.lead + tensor_core::kPhased4Positions + pattern.shifts() - 1 <= tensor_core::kPhased4F32Width);
+    const std::int64_t columns = tensor_core::f32_unit_columns(pattern);
+    CHECK(columns == tiling.channels * p.K);
+    CHECK(tiling.packed_bytes == tiling.column_tiles * (p.C_in / p.G) * columns * 4);
   }
   CHECK(fitting >= 2);
 }
 
 TEST_CASE("products have as many columns as the classes have taps") {
   for (const ConvProblem& p : units_problems()) {
-    const tensor_core::UnitSteps steps = steps_of(p);
-    CHECK(tensor_core::kUnitPatterns[steps.pattern].columns() == steps.channels * p.K);
+    const tensor_core::Phased4Tiling tiling = tiling_of(p);
+    CHECK(tensor_core::kPhased4Patterns[tiling.pattern].columns() == tiling.channels * p.K);
   }
 }
 
 TEST_CASE("other strides, kernels, dilations, paddings, rows and types are declined") {
   const ConvProblem p = doubled(1, 64, 64, 256, 8);
-  const auto takes = [](const ConvProblem& problem) { return steps_of(problem).count != 0; };
+  const auto takes = [](const ConvProblem& problem) { return tiling_of(problem).count != 0; };
   CHECK(takes(p));
   const auto with = [&](auto change) {
     ConvProblem other = p;
@@ -146,12 +146,13 @@ TEST_CASE("other strides, kernels, dilations, paddings, rows and types are decli
   CHECK(!takes(with([](ConvProblem& o) { o.C_in = 48; })));
   ConvProblem twice = p;
   twice.dtype = DType::f64;
-  CHECK(tensor_core::make_unit_steps(twice, 132, kSharedOfHopper).count == 0);
+  CHECK(tensor_core::make_phased4_tiling(twice, 132, kSharedOfHopper).count == 0);
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   ConvProblem half = p;
   half.dtype = DType::f16;
   const auto takes_as = [&](const ConvProblem& problem, ConvDirection direction, Precision precision = Precision::fp32) {
-    return tensor_core::form_work(GatherForm::units, {problem, direction, precision}, cuda::properties(0)).has_value();
+    return tensor_core::cost_counts(GatherKernel::phased_stride4, {problem, direction, precision}, cuda::properties(0))
+        .has_value();
   };
   CHECK(takes_as(half, ConvDirection::forward));
   CHECK(!takes_as(half, ConvDirection::dgrad));
@@ -166,7 +167,7 @@ TEST_CASE("small integers, bit for bit") {
   for (const ConvProblem& p : units_problems()) {
     norm += check_bits<Half>(p);
     norm += check_bits<BFloat16>(p);
-    if (steps_of(p, DType::f32).count != 0) norm += check_bits<float>(p);
+    if (tiling_of(p, DType::f32).count != 0) norm += check_bits<float>(p);
   }
   CHECK(norm > 0);
 }

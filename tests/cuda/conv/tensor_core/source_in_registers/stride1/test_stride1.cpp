@@ -19,8 +19,8 @@ namespace tensor_core = cuda::tensor_core;
 
 namespace {
 
-/// The rows form of a problem whose second sample, of f32, is too small for halves beside the others, so that all of its sums
-/// are computed again: twice, against the reference.
+/// The stride1 kernel of a problem whose second sample, of f32, is too small for halves beside the others, so that all of its
+/// sums are computed again: twice, against the reference.
 template <class E>
 void check_many_runs(ConvProblem p, Precision precision) {
   p.dtype = dtype_of<E>;
@@ -29,8 +29,8 @@ void check_many_runs(ConvProblem p, Precision precision) {
     for (std::int64_t i = p.C_in * p.L_in; i < 2 * p.C_in * p.L_in; ++i) arrays.x[i] = std::ldexp(arrays.x[i], -40);
   const Array<E> expected = arrays.run(ConvDirection::forward, Algorithm::reference);
   const auto by_rows = [&](const GpuCall& at) {
-    tensor_core::gather_by(tensor_core::GatherForm::rows, {at.problem, at.direction, precision, at.first, at.second, at.bias,
-                                                           at.out, cuda::Epilogue{}, 0, at.stream});
+    tensor_core::gather_by(tensor_core::GatherKernel::stride1, {at.problem, at.direction, precision, at.first, at.second,
+                                                                at.bias, at.out, cuda::Epilogue{}, 0, at.stream});
   };
   for (int turn = 0; turn < 2; ++turn) {
     bool intact = false;
@@ -46,49 +46,50 @@ TEST_CASE("row steps fit shared memory and leave no position out") {
   int fitting = 0, pairs = 0, odd = 0, two_classes = 0, carried = 0, carried_halves = 0;
   for (const ConvProblem& p : row_problems()) {
     for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
-      const cuda::TapGemm form = cuda::make_tap_gemm(p, direction);
-      for (const tensor_core::RowShape& shape :
-           {tensor_core::RowShape{1, 128, 2, 4, 2304, 0, 0, 0, 0}, tensor_core::RowShape{1, 128, 2, 4, 2304, 0, 0, 12, 4},
-            tensor_core::RowShape{2, 128, 1, 4, 18048, 20480, 32, 0, 0},
-            tensor_core::RowShape{2, 128, 1, 2, 8832, 36864, 128, 4, 8},
-            tensor_core::RowShape{2, 128, 1, 2, 8832, 36864, 128, 4, 2}}) {
-        const tensor_core::RowSteps steps = tensor_core::make_row_steps(form, shape, 132, kSharedOfHopper);
-        if (steps.count == 0) continue;
+      const cuda::TapGemm gemm = cuda::make_tap_gemm(p, direction);
+      for (const tensor_core::Stride1Shape& shape : {tensor_core::Stride1Shape{1, 128, 2, 4, 2304, 0, 0, 0, 0},
+                                                     tensor_core::Stride1Shape{1, 128, 2, 4, 2304, 0, 0, 12, 4},
+                                                     tensor_core::Stride1Shape{2, 128, 1, 4, 18048, 20480, 32, 0, 0},
+                                                     tensor_core::Stride1Shape{2, 128, 1, 2, 8832, 36864, 128, 4, 8},
+                                                     tensor_core::Stride1Shape{2, 128, 1, 2, 8832, 36864, 128, 4, 2}}) {
+        const tensor_core::Stride1Tiling tiling = tensor_core::make_stride1_tiling(gemm, shape, 132, kSharedOfHopper);
+        if (tiling.count == 0) continue;
         ++fitting;
-        pairs += steps.stores_pairs ? 1 : 0;
-        odd += steps.parity == tensor_core::RowParity::odd ? 1 : 0;
-        two_classes += steps.classes == 2 ? 1 : 0;
-        const bool carries = steps.store_classes != 0;
+        pairs += tiling.stores_pairs ? 1 : 0;
+        odd += tiling.parity == tensor_core::Stride1Parity::odd ? 1 : 0;
+        two_classes += tiling.classes == 2 ? 1 : 0;
+        const bool carries = tiling.store_classes != 0;
         carried += carries && shape.element_bytes == 4 ? 1 : 0;
         carried_halves += carries && shape.element_bytes == 2 ? 1 : 0;
-        CHECK(steps.shared_bytes <= kSharedOfHopper);
-        CHECK(steps.stages >= 2);
-        CHECK(steps.rows * steps.count >= form.rows);
-        CHECK(steps.span == steps.positions + form.taps - 1);
-        CHECK(steps.pitch >= steps.span * shape.element_bytes);
+        CHECK(tiling.shared_bytes <= kSharedOfHopper);
+        CHECK(tiling.stages >= 2);
+        CHECK(tiling.rows * tiling.count >= gemm.rows);
+        CHECK(tiling.span == tiling.positions + gemm.taps - 1);
+        CHECK(tiling.pitch >= tiling.span * shape.element_bytes);
         // No bank conflicts; boxes begin at multiples of 128 bytes.
-        CHECK(steps.pitch % (steps.classes == 2 ? 64 : 32) == (steps.classes == 2 ? 32 : 16));
-        CHECK(steps.stage_bytes % 256 == 0);
-        CHECK((steps.classes == 0 || steps.classes * form.source_length * shape.element_bytes % 16 == 0));
-        CHECK((!carries || steps.store_classes * form.out_length * shape.element_bytes % 32 == 0));
-        CHECK((!carries || (form.out_origin + steps.position_begin) % 2 == 0));
+        CHECK(tiling.pitch % (tiling.classes == 2 ? 64 : 32) == (tiling.classes == 2 ? 32 : 16));
+        CHECK(tiling.stage_bytes % 256 == 0);
+        CHECK((tiling.classes == 0 || tiling.classes * gemm.source_length * shape.element_bytes % 16 == 0));
+        CHECK((!carries || tiling.store_classes * gemm.out_length * shape.element_bytes % 32 == 0));
+        CHECK((!carries || (gemm.out_origin + tiling.position_begin) % 2 == 0));
         // Runs begin a sector early, both consumers have as many tiles of one, and what a row's last tile carries is no output.
-        CHECK((carries ? steps.run % 2 == 0 && steps.last_run % 2 == 0 : steps.run == 1));
-        CHECK((!carries || (steps.aligned * shape.element_bytes == 32 && steps.last_run <= steps.run &&
-                            steps.position_begin + steps.aligned <= form.position_begin)));
-        const std::int64_t reach = steps.position_begin + (steps.position_tiles - 1) * steps.position_step +
-                                   steps.last_run * steps.positions - steps.aligned + 1;
-        CHECK((!carries || reach >= form.position_begin + form.position_count));
-        CHECK(steps.store_classes <= tensor_core::kStoreClassesMost);
-        CHECK(steps.rings == (tensor_core::takes_turns(shape.parts, shape.element_bytes) ? 1 : 2));
-        CHECK(steps.position_step <= steps.run * steps.positions);
-        CHECK((!steps.stores_pairs || steps.position_step == steps.positions));
-        CHECK(steps.position_begin <= form.position_begin);
-        CHECK(steps.position_begin + steps.position_tiles * steps.position_step >= form.position_begin + form.position_count);
-        CHECK(steps.grid % steps.weight_tiles == 0);  // a block keeps its columns
-        CHECK((shape.element_bytes == 4 || carries || form.out_length % 16 == 0));
-        CHECK((shape.element_bytes == 2 || steps.stages * steps.rings <= tensor_core::kRowTilesAhead * steps.count * 2));
-        CHECK_FALSE(steps.is_drawn);
+        CHECK((carries ? tiling.run % 2 == 0 && tiling.last_run % 2 == 0 : tiling.run == 1));
+        CHECK((!carries || (tiling.aligned * shape.element_bytes == 32 && tiling.last_run <= tiling.run &&
+                            tiling.position_begin + tiling.aligned <= gemm.position_begin)));
+        const std::int64_t reach = tiling.position_begin + (tiling.position_tiles - 1) * tiling.position_step +
+                                   tiling.last_run * tiling.positions - tiling.aligned + 1;
+        CHECK((!carries || reach >= gemm.position_begin + gemm.position_count));
+        CHECK(tiling.store_classes <= tensor_core::kStoreClassesMost);
+        CHECK(tiling.rings == (tensor_core::takes_turns(shape.parts, shape.element_bytes) ? 1 : 2));
+        CHECK(tiling.position_step <= tiling.run * tiling.positions);
+        CHECK((!tiling.stores_pairs || tiling.position_step == tiling.positions));
+        CHECK(tiling.position_begin <= gemm.position_begin);
+        CHECK(tiling.position_begin + tiling.position_tiles * tiling.position_step >=
+              gemm.position_begin + gemm.position_count);
+        CHECK(tiling.grid % tiling.weight_tiles == 0);  // a block keeps its columns
+        CHECK((shape.element_bytes == 4 || carries || gemm.out_length % 16 == 0));
+        CHECK((shape.element_bytes == 2 || tiling.stages * tiling.rings <= tensor_core::kStride1TilesAhead * tiling.count * 2));
+        CHECK_FALSE(tiling.is_dynamic);
       }
     }
   }
@@ -99,9 +100,9 @@ TEST_CASE("row steps fit shared memory and leave no position out") {
   CHECK(carried > 0);
   CHECK(carried_halves > 0);
   ConvProblem strided = sized({.N = 1, .C_in = 128, .C_out = 128, .L_in = 640, .K = 3, .S = 2});
-  const tensor_core::RowShape shape{1, 128, 2, 4, 4480, 0, 0, 0, 0};
-  CHECK(tensor_core::make_row_steps(cuda::make_tap_gemm(strided, ConvDirection::forward), shape, 132, kSharedOfHopper).count ==
-        0);
+  const tensor_core::Stride1Shape shape{1, 128, 2, 4, 4480, 0, 0, 0, 0};
+  CHECK(tensor_core::make_stride1_tiling(cuda::make_tap_gemm(strided, ConvDirection::forward), shape, 132, kSharedOfHopper)
+            .count == 0);
 }
 
 TEST_CASE("rows where a block has many runs, which it draws, and more tiles to compute again than fit a list") {
@@ -117,14 +118,14 @@ TEST_CASE("rows where a block has many runs, which it draws, and more tiles to c
 }
 
 TEST_CASE("rows of many tiles are drawn, those of a few dealt out") {
-  const auto steps = [](std::int64_t length, std::int64_t padding) {
+  const auto tiling = [](std::int64_t length, std::int64_t padding) {
     const ConvProblem p = sized({.N = 3, .C_in = 16, .C_out = 128, .L_in = length, .K = 3, .P_l = padding, .P_r = padding});
-    return tensor_core::make_row_steps(cuda::make_tap_gemm(p, ConvDirection::forward), {2, 128, 1, 4, 18048, 20480, 32, 0, 0},
-                                       132, 227 * 1024);
+    return tensor_core::make_stride1_tiling(cuda::make_tap_gemm(p, ConvDirection::forward),
+                                            {2, 128, 1, 4, 18048, 20480, 32, 0, 0}, 132, 227 * 1024);
   };
   for (const std::int64_t padding : {0, 1}) {
-    CHECK((steps(90400, padding).run > 1) == (padding == 0));
-    CHECK(steps(90400, padding).is_drawn);
-    CHECK_FALSE(steps(4096, padding).is_drawn);
+    CHECK((tiling(90400, padding).run > 1) == (padding == 0));
+    CHECK(tiling(90400, padding).is_dynamic);
+    CHECK_FALSE(tiling(4096, padding).is_dynamic);
   }
 }

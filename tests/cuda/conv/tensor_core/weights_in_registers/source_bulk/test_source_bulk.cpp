@@ -21,24 +21,25 @@ namespace {
 
 bool has_wgmma() { return cuda::device_count() > 0 && cuda::properties(0).arch() == 90 && !tensor_core::uses_mma(90); }
 
-auto by_narrow(Precision precision) {
+auto by_source_bulk(Precision precision) {
   return [precision](const GpuCall& call) {
-    tensor_core::narrow_gather(
+    tensor_core::source_bulk_gather(
         {call.problem, call.direction, precision, call.first, call.second, call.bias, call.out, {}, 0, call.stream});
   };
 }
 
-/// Every direction that the narrow form takes, bit for bit against plain sums on small integers; how many those are.
+/// Every direction that the source_bulk kernel takes, bit for bit against plain sums on small integers; how many those are.
 template <class E>
 int check_narrow_bits(ConvProblem p, Precision precision) {
   p.dtype = dtype_of<E>;
   const ConvArrays<E> arrays(p, kSmallIntegers);
   int count = 0;
   for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
-    if (!tensor_core::form_work(tensor_core::GatherForm::narrow, {p, direction, precision}, cuda::properties(0))) continue;
+    if (!tensor_core::cost_counts(tensor_core::GatherKernel::source_bulk, {p, direction, precision}, cuda::properties(0)))
+      continue;
     bool intact = false;
     const Array<E> expected = run_on_gpu(arrays, direction, by_algorithm(Algorithm::direct), intact);
-    const Array<E> got = run_on_gpu(arrays, direction, by_narrow(precision), intact);
+    const Array<E> got = run_on_gpu(arrays, direction, by_source_bulk(precision), intact);
     CHECK_MESSAGE(same_bits(got, expected), p, ' ', direction, ' ', precision);
     CHECK_MESSAGE(intact, p, ' ', direction, ": wrote outside its output");
     ++count;
@@ -54,53 +55,54 @@ TEST_CASE("narrow steps fit shared memory, list every product, and tiles follow 
   for (const ConvProblem& p : spread_problems()) problems.push_back(p);
   for (const ConvProblem& p : problems) {
     for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
-      const cuda::TapGemm form = cuda::make_tap_gemm(p, direction);
-      for (const tensor_core::NarrowShape& shape : {tensor_core::NarrowShape{2, 4, true}, tensor_core::NarrowShape{1, 4, false},
-                                                    tensor_core::NarrowShape{1, 2, true}}) {
-        const tensor_core::NarrowSteps steps = tensor_core::make_narrow_steps(form, shape, 132, kSharedOfHopper);
-        if (steps.count == 0) continue;
+      const cuda::TapGemm gemm = cuda::make_tap_gemm(p, direction);
+      for (const tensor_core::BulkShape& shape :
+           {tensor_core::BulkShape{2, 4, true}, tensor_core::BulkShape{1, 4, false}, tensor_core::BulkShape{1, 2, true}}) {
+        const tensor_core::BulkTiling tiling = tensor_core::make_bulk_tiling(gemm, shape, 132, kSharedOfHopper);
+        if (tiling.count == 0) continue;
         ++fitting;
-        stacked += steps.is_stacked ? 1 : 0;
-        spread += steps.is_spread ? 1 : 0;
-        drawn += steps.is_drawn ? 1 : 0;
-        CHECK(steps.shared_bytes <= kSharedOfHopper);
-        CHECK(steps.stages >= 2);
-        CHECK(steps.raw_stages >= 2);
-        CHECK(steps.rows >= form.rows);
-        CHECK(steps.depths == form.taps * form.planes * steps.rows / 16);
-        CHECK(steps.depths * (shape.parts == 2 && !steps.is_stacked ? 2 : 1) <= tensor_core::kNarrowDepthsMost);
-        for (int i = 0; i < steps.depths; ++i) {
-          CHECK((steps.products[i].source + static_cast<unsigned>(steps.positions)) * 16 <=
-                static_cast<unsigned>(steps.source_bytes));
-          CHECK(steps.products[i].weights * 16 < static_cast<unsigned>(steps.weight_bytes));
+        stacked += tiling.is_stacked ? 1 : 0;
+        spread += tiling.is_spread ? 1 : 0;
+        drawn += tiling.is_dynamic ? 1 : 0;
+        CHECK(tiling.shared_bytes <= kSharedOfHopper);
+        CHECK(tiling.stages >= 2);
+        CHECK(tiling.raw_stages >= 2);
+        CHECK(tiling.rows >= gemm.rows);
+        CHECK(tiling.depths == gemm.taps * gemm.planes * tiling.rows / 16);
+        CHECK(tiling.depths * (shape.parts == 2 && !tiling.is_stacked ? 2 : 1) <= tensor_core::kBulkDepthsMost);
+        for (int i = 0; i < tiling.depths; ++i) {
+          CHECK((tiling.products[i].source + static_cast<unsigned>(tiling.positions)) * 16 <=
+                static_cast<unsigned>(tiling.source_bytes));
+          CHECK(tiling.products[i].weights * 16 < static_cast<unsigned>(tiling.weight_bytes));
         }
         // A tile is whole channels, whose staged rows have all their phases.
-        CHECK(steps.columns >= steps.channels * form.classes);
-        CHECK(steps.channels * form.classes <= (steps.is_stacked ? 32 : 64));
-        if (steps.is_spread) {  // a lane has 15 or 16 vectors of four elements, and at most three of four lanes one less
-          CHECK((form.out_stride == 2 && form.classes == 1 && !steps.is_stacked));
-          CHECK(form.out_stride * steps.position_step >= 15 * 16);
-          CHECK(form.out_stride * steps.position_step <= 16 * 16);
-          CHECK(steps.out_pitch >= form.out_stride * steps.position_step);
+        CHECK(tiling.columns >= tiling.channels * gemm.classes);
+        CHECK(tiling.channels * gemm.classes <= (tiling.is_stacked ? 32 : 64));
+        if (tiling.is_spread) {  // a lane has 15 or 16 vectors of four elements, and at most three of four lanes one less
+          CHECK((gemm.out_stride == 2 && gemm.classes == 1 && !tiling.is_stacked));
+          CHECK(gemm.out_stride * tiling.position_step >= 15 * 16);
+          CHECK(gemm.out_stride * tiling.position_step <= 16 * 16);
+          CHECK(tiling.out_pitch >= gemm.out_stride * tiling.position_step);
         } else {
-          CHECK(steps.out_pitch >= form.out_stride * steps.positions + 16 / shape.element_bytes - 1);
+          CHECK(tiling.out_pitch >= gemm.out_stride * tiling.positions + 16 / shape.element_bytes - 1);
         }
-        CHECK(steps.out_pitch * shape.element_bytes % 16 == 0);
-        CHECK(steps.channels * steps.out_pitch * shape.element_bytes <= steps.staging_bytes);
-        CHECK((steps.is_by_warps || steps.columns % form.classes == 0));
-        const std::int64_t first = form.out_stride * steps.position_begin + form.out_origin;
-        CHECK(steps.position_step * form.out_stride % steps.aligned == 0);
-        if (steps.position_step == steps.positions) {  // no row needs a window of its own
+        CHECK(tiling.out_pitch * shape.element_bytes % 16 == 0);
+        CHECK(tiling.channels * tiling.out_pitch * shape.element_bytes <= tiling.staging_bytes);
+        CHECK((tiling.is_by_warps || tiling.columns % gemm.classes == 0));
+        const std::int64_t first = gemm.out_stride * tiling.position_begin + gemm.out_origin;
+        CHECK(tiling.position_step * gemm.out_stride % tiling.aligned == 0);
+        if (tiling.position_step == tiling.positions) {  // no row needs a window of its own
           ++whole;
-          CHECK(first % steps.aligned == 0);
-          CHECK(form.out_length % steps.aligned == 0);
+          CHECK(first % tiling.aligned == 0);
+          CHECK(gemm.out_length % tiling.aligned == 0);
         } else {
-          CHECK(first + steps.aligned - 1 <= 0);
-          CHECK(steps.aligned - 1 + form.out_stride * steps.position_step <= form.out_stride * steps.positions);
+          CHECK(first + tiling.aligned - 1 <= 0);
+          CHECK(tiling.aligned - 1 + gemm.out_stride * tiling.position_step <= gemm.out_stride * tiling.positions);
         }
-        CHECK(steps.position_begin <= form.position_begin);
-        CHECK(steps.position_begin + steps.position_tiles * steps.position_step >= form.position_begin + form.position_count);
-        CHECK(steps.grid % steps.weight_tiles == 0);  // a block keeps its columns
+        CHECK(tiling.position_begin <= gemm.position_begin);
+        CHECK(tiling.position_begin + tiling.position_tiles * tiling.position_step >=
+              gemm.position_begin + gemm.position_count);
+        CHECK(tiling.grid % tiling.weight_tiles == 0);  // a block keeps its columns
       }
     }
   }
@@ -139,8 +141,8 @@ TEST_CASE("the same bits from run to run of tiles that are drawn, where a warp h
   for (std::int64_t i = 1; i < arrays.x.size(); i += 50'021) arrays.x[i] = std::numeric_limits<float>::infinity();
   bool intact = false;
   const auto run = [&](const auto& call) { return run_on_gpu(arrays, ConvDirection::forward, call, intact, false); };
-  const auto first = run(by_narrow(Precision::fp32));
-  for (int again = 0; again < 4; ++again) CHECK(same_bits(run(by_narrow(Precision::fp32)), first));
+  const auto first = run(by_source_bulk(Precision::fp32));
+  for (int again = 0; again < 4; ++again) CHECK(same_bits(run(by_source_bulk(Precision::fp32)), first));
   const auto plain = run(by_algorithm(Algorithm::direct));
   for (Array<float>* array : {&arrays.x, &arrays.w})
     for (std::int64_t i = 0; i < array->size(); ++i) (*array)[i] = std::abs((*array)[i]);

@@ -17,7 +17,7 @@
 
 using namespace polyphase;
 using namespace polyphase::testing;
-using cuda::tensor_core::GatherForm;
+using cuda::tensor_core::GatherKernel;
 namespace tensor_core = cuda::tensor_core;
 
 namespace {
@@ -41,19 +41,19 @@ std::vector<ConvProblem> boxes_problems() {
   };
 }
 
-std::vector<tensor_core::BoxesShape> shapes() { return {{2, 0, 0}, {1, 0, 0}, {2, 1, 6}, {1, 2, 5}}; }
+std::vector<tensor_core::TmaShape> shapes() { return {{2, 0, 0}, {1, 0, 0}, {2, 1, 6}, {1, 2, 5}}; }
 
 bool has_tensor_cores() { return cuda::device_count() > 0 && cuda::properties(0).arch() == 90 && !tensor_core::uses_mma(90); }
 
-auto by_boxes(Precision precision, const cuda::Epilogue& epilogue = {}) {
+auto by_source_tma(Precision precision, const cuda::Epilogue& epilogue = {}) {
   return [precision, epilogue](const GpuCall& call) {
-    tensor_core::boxes_gather(
+    tensor_core::source_tma_gather(
         {call.problem, call.direction, precision, call.first, call.second, call.bias, call.out, epilogue, 0, call.stream});
   };
 }
 
 bool takes(const ConvProblem& p, ConvDirection direction, Precision precision) {
-  return tensor_core::form_work(GatherForm::boxes, {p, direction, precision}, cuda::properties(0)).has_value();
+  return tensor_core::cost_counts(GatherKernel::source_tma, {p, direction, precision}, cuda::properties(0)).has_value();
 }
 
 }  // namespace
@@ -62,62 +62,62 @@ TEST_CASE("steps fit shared memory, list every product, and every position has o
   int fitting = 0, halves = 0, drawn = 0, of_kind[3] = {};
   for (const ConvProblem& p : boxes_problems()) {
     for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
-      const cuda::TapGemm form = cuda::make_tap_gemm(p, direction);
-      for (const tensor_core::BoxesShape& shape : shapes()) {
-        const tensor_core::BoxesSteps steps = tensor_core::make_boxes_steps(form, shape, 132, kSharedOfHopper);
-        if (steps.count == 0) continue;
+      const cuda::TapGemm gemm = cuda::make_tap_gemm(p, direction);
+      for (const tensor_core::TmaShape& shape : shapes()) {
+        const tensor_core::TmaTiling tiling = tensor_core::make_tma_tiling(gemm, shape, 132, kSharedOfHopper);
+        if (tiling.count == 0) continue;
         ++fitting;
-        halves += steps.is_half ? 1 : 0;
-        drawn += steps.is_drawn ? 1 : 0;
-        ++of_kind[static_cast<int>(steps.kind)];
-        CHECK(steps.shared_bytes <= kSharedOfHopper);
-        CHECK(steps.stages >= 2);
-        CHECK(steps.raw_stages >= 2);
+        halves += tiling.is_half ? 1 : 0;
+        drawn += tiling.is_dynamic ? 1 : 0;
+        ++of_kind[static_cast<int>(tiling.kind)];
+        CHECK(tiling.shared_bytes <= kSharedOfHopper);
+        CHECK(tiling.stages >= 2);
+        CHECK(tiling.raw_stages >= 2);
         // A pipeline that draws no tile any more must leave no stage to the other.
-        CHECK((!steps.is_drawn || (steps.stages % 2 == 0 && steps.kind != tensor_core::BoxesRows::any)));
-        CHECK(steps.raw_stages <= tensor_core::kBoxesRingMost);
-        CHECK(steps.rows >= form.rows);
-        CHECK(steps.chunks * steps.chunk_rows == form.rows);
-        CHECK(steps.chunks * steps.chunk_blocks * 8 == steps.rows);
-        CHECK(steps.depths == form.taps * steps.rows / 16);
-        CHECK(steps.depths * (shape.parts == 2 && !steps.is_half ? 2 : 1) <= tensor_core::kBoxesDepthsMost);
-        for (int i = 0; i < steps.depths; ++i) {
-          CHECK((steps.products[i].source + static_cast<unsigned>(steps.positions + steps.tile.window)) * 16 <=
-                static_cast<unsigned>(steps.source_bytes));
-          CHECK(steps.products[i].weights * 16 < static_cast<unsigned>(steps.weight_bytes));
+        CHECK((!tiling.is_dynamic || (tiling.stages % 2 == 0 && tiling.kind != tensor_core::TmaRows::any)));
+        CHECK(tiling.raw_stages <= tensor_core::kTmaRingMost);
+        CHECK(tiling.rows >= gemm.rows);
+        CHECK(tiling.chunks * tiling.chunk_rows == gemm.rows);
+        CHECK(tiling.chunks * tiling.chunk_blocks * 8 == tiling.rows);
+        CHECK(tiling.depths == gemm.taps * tiling.rows / 16);
+        CHECK(tiling.depths * (shape.parts == 2 && !tiling.is_half ? 2 : 1) <= tensor_core::kTmaDepthsMost);
+        for (int i = 0; i < tiling.depths; ++i) {
+          CHECK((tiling.products[i].source + static_cast<unsigned>(tiling.positions + tiling.tile.window)) * 16 <=
+                static_cast<unsigned>(tiling.source_bytes));
+          CHECK(tiling.products[i].weights * 16 < static_cast<unsigned>(tiling.weight_bytes));
         }
         // A tile's rows are whole turns through the classes, and its boxes what a map allows.
-        const int loads = 1 << steps.load_bits, stores = 1 << steps.store_bits;
-        CHECK(steps.chunk_rows % loads == 0);
-        CHECK(loads * form.source_length % 4 == 0);
-        CHECK(stores * form.out_length % 8 == 0);
-        CHECK(steps.columns % stores == 0);
-        CHECK(form.out_channels % steps.columns == 0);
-        CHECK(steps.columns <= (steps.is_half ? 32 : 64));
-        CHECK(steps.raw_pitch <= 256);
-        CHECK(steps.raw_class_bytes % 128 == 0);
+        const int loads = 1 << tiling.load_bits, stores = 1 << tiling.store_bits;
+        CHECK(tiling.chunk_rows % loads == 0);
+        CHECK(loads * gemm.source_length % 4 == 0);
+        CHECK(stores * gemm.out_length % 8 == 0);
+        CHECK(tiling.columns % stores == 0);
+        CHECK(gemm.out_channels % tiling.columns == 0);
+        CHECK(tiling.columns <= (tiling.is_half ? 32 : 64));
+        CHECK(tiling.raw_pitch <= 256);
+        CHECK(tiling.raw_class_bytes % 128 == 0);
         for (int own = 0; own < loads; ++own) {
-          CHECK(steps.lead[own] + steps.positions + steps.halo <= steps.raw_pitch);
+          CHECK(tiling.lead[own] + tiling.positions + tiling.halo <= tiling.raw_pitch);
           // Copies begin at multiples of 16 bytes.
-          const std::int64_t first = form.position_begin + form.source_origin - steps.lead[own];
-          CHECK((first + shape.source_place + own * form.source_length) % 4 == 0);
+          const std::int64_t first = gemm.position_begin + gemm.source_origin - tiling.lead[own];
+          CHECK((first + shape.source_place + own * gemm.source_length) % 4 == 0);
         }
         for (int own = 0; own < stores; ++own) {
-          CHECK((steps.shift[own] + shape.out_place + own * form.out_length) % 8 == 0);
-          CHECK(steps.shift[own] + steps.position_step <= steps.positions);
-          CHECK((steps.kind == tensor_core::BoxesRows::any || steps.shift[own] % 2 == 0));
-          CHECK((steps.kind != tensor_core::BoxesRows::whole || steps.shift[own] == 0));
+          CHECK((tiling.shift[own] + shape.out_place + own * gemm.out_length) % 8 == 0);
+          CHECK(tiling.shift[own] + tiling.position_step <= tiling.positions);
+          CHECK((tiling.kind == tensor_core::TmaRows::any || tiling.shift[own] % 2 == 0));
+          CHECK((tiling.kind != tensor_core::TmaRows::whole || tiling.shift[own] == 0));
         }
-        if (steps.kind == tensor_core::BoxesRows::whole) {
-          CHECK(steps.columns % 8 == 0);
-          CHECK(steps.staging_bytes % 1024 == 0);  // swizzled lines
+        if (tiling.kind == tensor_core::TmaRows::whole) {
+          CHECK(tiling.columns % 8 == 0);
+          CHECK(tiling.staging_bytes % 1024 == 0);  // swizzled lines
           // The low halves of two steps of gemm_k of one tap are multiplied at a time.
-          if (shape.parts == 2 && steps.is_half) CHECK(steps.rows % 32 == 0);
+          if (shape.parts == 2 && tiling.is_half) CHECK(tiling.rows % 32 == 0);
         }
-        CHECK(steps.position_step % 8 == 0);
-        CHECK(form.position_begin + form.out_origin == 0);
-        CHECK(steps.position_tiles * steps.position_step >= form.position_count);
-        CHECK(steps.grid % steps.weight_tiles == 0);  // a block keeps its columns
+        CHECK(tiling.position_step % 8 == 0);
+        CHECK(gemm.position_begin + gemm.out_origin == 0);
+        CHECK(tiling.position_tiles * tiling.position_step >= gemm.position_count);
+        CHECK(tiling.grid % tiling.weight_tiles == 0);  // a block keeps its columns
       }
     }
   }
@@ -132,7 +132,7 @@ TEST_CASE("maps begin at a boundary before their rows and hold all of them") {
   float numbers[64] = {};
   for (const std::int64_t length : {8, 12, 10, 7}) {
     for (int own = 0; own < 8; ++own) {
-      const tensor_core::WgradMapOf of = tensor_core::boxes_map_of(numbers + 3, 48, length, own, 8, 32, 120, 16);
+      const tensor_core::WgradMapOf of = tensor_core::tma_map_of(numbers + 3, 48, length, own, 8, 32, 120, 16);
       CHECK(of.address % 32 == 0);
       CHECK(of.address + static_cast<std::uint64_t>(of.offset) * 4 ==
             reinterpret_cast<std::uint64_t>(numbers + 3 + own * length));
@@ -146,7 +146,7 @@ TEST_CASE("maps begin at a boundary before their rows and hold all of them") {
 
 TEST_CASE("strides, long reductions and classes that a tile does not fill are declined") {
   const auto takes_steps = [](const ConvProblem& p, ConvDirection direction = ConvDirection::forward) {
-    return tensor_core::make_boxes_steps(cuda::make_tap_gemm(p, direction), {2, 0, 0}, 132, kSharedOfHopper).count != 0;
+    return tensor_core::make_tma_tiling(cuda::make_tap_gemm(p, direction), {2, 0, 0}, 132, kSharedOfHopper).count != 0;
   };
   CHECK(takes_steps(sized({.N = 1, .C_in = 32, .C_out = 64, .L_in = 512, .K = 5})));
   CHECK(!takes_steps(sized({.N = 1, .C_in = 32, .C_out = 64, .L_in = 512, .K = 5, .S = 2})));
@@ -169,7 +169,7 @@ TEST_CASE("small integers, bit for bit, wherever the arrays begin") {
         if (!takes(p, direction, precision)) continue;
         for (const std::int64_t misalignment : {0, 1 + turn++ % 7}) {
           bool intact = false;
-          const Array<float> got = run_on_gpu(arrays, direction, by_boxes(precision), intact, true, misalignment);
+          const Array<float> got = run_on_gpu(arrays, direction, by_source_tma(precision), intact, true, misalignment);
           CHECK_MESSAGE(same_bits(got, expected), p, ' ', direction, ' ', precision, " misaligned by ", misalignment);
           CHECK_MESSAGE(intact, p, ' ', direction, ": wrote outside its output");
           norm += expected.norm();
@@ -195,7 +195,7 @@ TEST_CASE("small integers where a block has several tiles, dealt out and drawn, 
       for (const Precision precision : {Precision::fp32, Precision::tf32}) {
         if (!takes(p, direction, precision)) continue;
         bool intact = false;
-        const Array<float> got = run_on_gpu(arrays, direction, by_boxes(precision), intact);
+        const Array<float> got = run_on_gpu(arrays, direction, by_source_tma(precision), intact);
         CHECK_MESSAGE(same_bits(got, expected), p, ' ', direction, ' ', precision);
         CHECK_MESSAGE(intact, p, ' ', direction, ": wrote outside its output");
         ++runs;
@@ -219,7 +219,7 @@ TEST_CASE("fp32 is as accurate as plain f32 sums, over 160 powers of two in one 
       }
       for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
         bool intact = false;
-        const Array<float> got = run_on_gpu(arrays, direction, by_boxes(Precision::fp32), intact);
+        const Array<float> got = run_on_gpu(arrays, direction, by_source_tma(Precision::fp32), intact);
         check_as_accurate_as_plain(got, arrays, direction, concat(p, ' ', direction, wide ? " wide" : ""));
       }
     }
@@ -235,9 +235,9 @@ TEST_CASE("infinities, NaN and subnormal numbers come out as from plain sums, th
     for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
       bool intact = false;
       const Array<float> expected = arrays.run(direction, Algorithm::reference);
-      const Array<float> got = run_on_gpu(arrays, direction, by_boxes(Precision::fp32), intact);
+      const Array<float> got = run_on_gpu(arrays, direction, by_source_tma(Precision::fp32), intact);
       check_unusual(got, expected, direction);
-      CHECK(same_bits(run_on_gpu(arrays, direction, by_boxes(Precision::fp32), intact), got));
+      CHECK(same_bits(run_on_gpu(arrays, direction, by_source_tma(Precision::fp32), intact), got));
     }
   }
 }
@@ -260,8 +260,8 @@ TEST_CASE("an activation has the bits of one behind the plain sums, those comput
         const bool is_relu = turn % 2 == 0;
         const cuda::Epilogue epilogue{is_relu ? cuda::Activation::relu : cuda::Activation::leaky_relu, kSlope};
         bool intact = false;
-        const Array<float> plain = run_on_gpu(arrays, direction, by_boxes(precision), intact, true, misalignment);
-        const Array<float> got = run_on_gpu(arrays, direction, by_boxes(precision, epilogue), intact, true, misalignment);
+        const Array<float> plain = run_on_gpu(arrays, direction, by_source_tma(precision), intact, true, misalignment);
+        const Array<float> got = run_on_gpu(arrays, direction, by_source_tma(precision, epilogue), intact, true, misalignment);
         CHECK(intact);
         std::int64_t wrong = 0;
         for (std::int64_t i = 0; i < got.size(); ++i) {

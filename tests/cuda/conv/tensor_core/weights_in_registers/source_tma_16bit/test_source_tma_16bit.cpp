@@ -20,15 +20,15 @@
 using namespace polyphase;
 using namespace polyphase::testing;
 using cuda::TapGemm;
-using cuda::tensor_core::GatherForm;
-using cuda::tensor_core::TurnedPlace;
-using cuda::tensor_core::TurnedSteps;
+using cuda::tensor_core::GatherKernel;
+using cuda::tensor_core::Tma16Place;
+using cuda::tensor_core::Tma16Tiling;
 namespace tensor_core = cuda::tensor_core;
 
 namespace {
 
-TurnedSteps steps_of(const ConvProblem& p, ConvDirection direction, TurnedPlace place = {}) {
-  return tensor_core::make_turned_steps(cuda::make_tap_gemm(p, direction), place, kSmsOfHopper, kSharedOfHopper);
+Tma16Tiling tiling_of(const ConvProblem& p, ConvDirection direction, Tma16Place place = {}) {
+  return tensor_core::make_tma16_tiling(cuda::make_tap_gemm(p, direction), place, kSmsOfHopper, kSharedOfHopper);
 }
 
 /// Problems around the tiles that the kernel takes, both directions; every length modulo a sector.
@@ -37,7 +37,7 @@ struct Case {
   ConvDirection direction;
   std::int64_t misalignment;
 };
-std::vector<Case> turned_cases(unsigned seed, int turns) {
+std::vector<Case> tma16_cases(unsigned seed, int turns) {
   std::vector<Case> cases;
   Picker pick(seed);
   const std::int64_t lengths[] = {64, 200, 239, 240, 241, 500, 511, 512, 516, 520, 1004, 1022, 2048, 2500};
@@ -59,8 +59,8 @@ std::vector<Case> turned_cases(unsigned seed, int turns) {
     p = sized(p);
     const ConvDirection direction = is_forward ? ConvDirection::forward : ConvDirection::dgrad;
     const std::int64_t misalignment = turn % 4 == 0 ? 2 * pick(0, 7) : 0;
-    const TurnedPlace place{static_cast<int>(misalignment % 8), static_cast<int>(misalignment % 16)};
-    if (p.L_out > 0 && steps_of(p, direction, place).depths > 0) cases.push_back({p, direction, misalignment});
+    const Tma16Place place{static_cast<int>(misalignment % 8), static_cast<int>(misalignment % 16)};
+    if (p.L_out > 0 && tiling_of(p, direction, place).depths > 0) cases.push_back({p, direction, misalignment});
   }
   return cases;
 }
@@ -69,8 +69,8 @@ bool has_tensor_cores() { return cuda::device_count() > 0 && cuda::properties(0)
 
 auto turned(const cuda::Epilogue& epilogue = {}) {
   return [epilogue](const GpuCall& call) {
-    tensor_core::turned_gather({call.problem, call.direction, Precision::fp32, call.first, call.second, call.bias, call.out,
-                                epilogue, 0, call.stream});
+    tensor_core::source_tma_16bit_gather({call.problem, call.direction, Precision::fp32, call.first, call.second, call.bias,
+                                          call.out, epilogue, 0, call.stream});
   };
 }
 
@@ -90,39 +90,39 @@ double check_bits(Case of) {
 
 TEST_CASE("windows of all tiles cover every row, from sectors on, and boxes have what they need") {
   int odd = 0, several = 0;
-  for (const Case& of : turned_cases(3, 4000)) {
-    const TapGemm form = cuda::make_tap_gemm(of.problem, of.direction);
-    const TurnedPlace place{static_cast<int>(of.misalignment % 8), static_cast<int>(of.misalignment % 16)};
-    const TurnedSteps steps = steps_of(of.problem, of.direction, place);
-    odd += steps.is_even ? 0 : 1;
-    several += steps.out.maps > 1 ? 1 : 0;
+  for (const Case& of : tma16_cases(3, 4000)) {
+    const TapGemm gemm = cuda::make_tap_gemm(of.problem, of.direction);
+    const Tma16Place place{static_cast<int>(of.misalignment % 8), static_cast<int>(of.misalignment % 16)};
+    const Tma16Tiling tiling = tiling_of(of.problem, of.direction, place);
+    odd += tiling.is_even ? 0 : 1;
+    several += tiling.out.maps > 1 ? 1 : 0;
     CAPTURE(of.problem);
     CAPTURE(of.direction);
-    std::vector<bool> used(static_cast<std::size_t>(steps.columns));
-    for (int c = 0; c < steps.columns; ++c) {
-      const int shift = steps.shift_of(c), row = steps.staged_row(c);
-      REQUIRE((row >= 0 && row < steps.columns));
+    std::vector<bool> used(static_cast<std::size_t>(tiling.columns));
+    for (int c = 0; c < tiling.columns; ++c) {
+      const int shift = tiling.shift_of(c), row = tiling.staged_row(c);
+      REQUIRE((row >= 0 && row < tiling.columns));
       REQUIRE(!used[static_cast<std::size_t>(row)]);
       used[static_cast<std::size_t>(row)] = true;
-      REQUIRE((shift >= steps.least_shift && shift <= steps.most_shift));
-      REQUIRE((shift >= 0 && shift + steps.window <= steps.stride * steps.positions));
-      REQUIRE((place.out + c * form.out_length + steps.out_first + shift + (1 << 20)) % 16 == 0);
-      REQUIRE(steps.out_first + shift <= 0);
-      REQUIRE(steps.out_first + shift + steps.tiles_of_row * steps.window >= form.out_length);
+      REQUIRE((shift >= tiling.least_shift && shift <= tiling.most_shift));
+      REQUIRE((shift >= 0 && shift + tiling.window <= tiling.stride * tiling.positions));
+      REQUIRE((place.out + c * gemm.out_length + tiling.out_first + shift + (1 << 20)) % 16 == 0);
+      REQUIRE(tiling.out_first + shift <= 0);
+      REQUIRE(tiling.out_first + shift + tiling.tiles_of_row * tiling.window >= gemm.out_length);
     }
-    REQUIRE(steps.window % 16 == 0);
-    REQUIRE(steps.source_first % 8 == 0);
-    REQUIRE(steps.pitch % 16 == 8);
-    REQUIRE(steps.rows % (8 * steps.source.classes) == 0);
-    REQUIRE((form.source_length - steps.source.skew) % 8 == 0);
-    const std::int64_t position = (steps.out_first - form.out_origin) / form.out_stride;
-    const int late = (steps.source.group - 1) * steps.source.skew;
-    REQUIRE(position + form.source_origin == steps.source_first - place.source - late + steps.first_slot);
-    const auto last = steps.first_slot + static_cast<int>((form.taps - 1) * form.tap_step) + steps.positions - 1;
+    REQUIRE(tiling.window % 16 == 0);
+    REQUIRE(tiling.source_first % 8 == 0);
+    REQUIRE(tiling.pitch % 16 == 8);
+    REQUIRE(tiling.rows % (8 * tiling.source.classes) == 0);
+    REQUIRE((gemm.source_length - tiling.source.skew) % 8 == 0);
+    const std::int64_t position = (tiling.out_first - gemm.out_origin) / gemm.out_stride;
+    const int late = (tiling.source.group - 1) * tiling.source.skew;
+    REQUIRE(position + gemm.source_origin == tiling.source_first - place.source - late + tiling.first_slot);
+    const auto last = tiling.first_slot + static_cast<int>((gemm.taps - 1) * gemm.tap_step) + tiling.positions - 1;
     // Of the rows that begin first and last.
-    REQUIRE((steps.first_slot >= late && last < steps.pitch));
-    REQUIRE(steps.shared_bytes <= kSharedOfHopper);
-    REQUIRE(steps.depths == steps.rows / 16 * form.taps);
+    REQUIRE((tiling.first_slot >= late && last < tiling.pitch));
+    REQUIRE(tiling.shared_bytes <= kSharedOfHopper);
+    REQUIRE(tiling.depths == tiling.rows / 16 * gemm.taps);
   }
   CHECK(odd > 0);
   CHECK(several > 0);
@@ -131,7 +131,7 @@ TEST_CASE("windows of all tiles cover every row, from sectors on, and boxes have
 TEST_CASE("what is none of its kind is declined") {
   const auto takes = [](ConvProblem p, ConvDirection direction = ConvDirection::forward) {
     p.dtype = DType::bf16;
-    return steps_of(sized(p), direction).depths != 0;
+    return tiling_of(sized(p), direction).depths != 0;
   };
   const ConvProblem p{.N = 2, .C_in = 32, .C_out = 64, .L_in = 1000, .K = 5, .D = 3};
   const auto with = [&](auto change) {
@@ -159,7 +159,8 @@ TEST_CASE("it takes 16 bits, rows of stride 1, and of stride 2 where all taps ar
   const auto takes = [](std::int64_t S, DType dtype, std::int64_t D = 1) {
     const ConvProblem p =
         sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 4096, .K = 3, .S = S, .P_l = 1, .P_r = 1, .D = D, .dtype = dtype});
-    return tensor_core::form_work(GatherForm::turned, {p, ConvDirection::forward, Precision::fp32}, cuda::properties(0))
+    return tensor_core::cost_counts(GatherKernel::source_tma_16bit, {p, ConvDirection::forward, Precision::fp32},
+                                    cuda::properties(0))
         .has_value();
   };
   CHECK(takes(1, DType::f16));
@@ -173,14 +174,14 @@ TEST_CASE("small integers, bit for bit") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   double norm = 0;
   int turn = 0;
-  for (const Case& of : thinned(turned_cases(11, 240)))
+  for (const Case& of : thinned(tma16_cases(11, 240)))
     norm += ++turn % 2 == 0 ? check_bits<Half>(of) : check_bits<BFloat16>(of);
   CHECK(norm > 0);
 }
 
 TEST_CASE("random numbers against float64") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
-  for (const Case& of : thinned(turned_cases(17, 60))) {
+  for (const Case& of : thinned(tma16_cases(17, 60))) {
     const ConvArrays<BFloat16> arrays(of.problem, kNormal);
     bool intact = false;
     const Array<BFloat16> got = run_on_gpu(arrays, of.direction, turned(), intact, true, of.misalignment);
@@ -225,7 +226,7 @@ TEST_CASE("infinities and NaN stay with the sums that have them, beside padding 
 
 TEST_CASE("an activation and a residual have the bits of launches of their own") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
-  for (const Case& of : thinned(turned_cases(23, 60))) {
+  for (const Case& of : thinned(tma16_cases(23, 60))) {
     const ConvArrays<BFloat16> arrays(of.problem, kSmallIntegers);
     const Array<BFloat16> sums = arrays.run(of.direction, Algorithm::reference);
     Array<BFloat16> other(sums.size());

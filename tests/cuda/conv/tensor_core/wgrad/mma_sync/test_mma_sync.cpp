@@ -37,9 +37,9 @@ double check_bits(ConvProblem p, Precision precision, std::int64_t misalignment,
   double norm = 0;
   for (std::size_t shape = 0; shape < tensor_core::mma_wgrad_shapes(parts).size(); ++shape) {
     for (const bool swapped : {false, true}) {
-      const auto steps = tensor_core::make_mma_wgrad_steps(p, static_cast<int>(shape), swapped, parts, gpu.sm_count,
-                                                           gpu.shared_bytes_per_block, limit);
-      if (steps.stages == 0) continue;
+      const auto tiling = tensor_core::make_mma_wgrad_tiling(p, static_cast<int>(shape), swapped, parts, gpu.sm_count,
+                                                             gpu.shared_bytes_per_block, limit);
+      if (tiling.stages == 0) continue;
       const auto call = [&](const GpuCall& gpu_call) {
         tensor_core::WgradScales values{};
         values.x_largest[0] = values.y_largest[0] = 0x40000000U;  // 2
@@ -49,7 +49,7 @@ double check_bits(ConvProblem p, Precision precision, std::int64_t misalignment,
         tensor_core::mma_wgrad_as(
             {gpu_call.problem, gpu_call.first, gpu_call.second, gpu_call.out,
              is_f32 ? static_cast<tensor_core::WgradScales*>(scales.data()) : nullptr, 0, gpu_call.stream},
-            precision, steps);
+            precision, tiling);
         CHECK_CUDA(cudaMemcpyAsync(&values, scales.data(), sizeof(values), cudaMemcpyDeviceToHost, gpu_call.stream));
         CHECK_CUDA(cudaStreamSynchronize(gpu_call.stream));
         CHECK(values.small == 0);
@@ -57,7 +57,7 @@ double check_bits(ConvProblem p, Precision precision, std::int64_t misalignment,
       bool intact = false;
       const Array<E> got = run_on_gpu(arrays, ConvDirection::wgrad, call, intact, true, misalignment);
       CHECK_MESSAGE(same_bits(got, expected), p, ' ', precision, " shape ", shape, " swapped ", swapped, " pieces ",
-                    steps.pieces, " misaligned by ", misalignment);
+                    tiling.pieces, " misaligned by ", misalignment);
       CHECK_MESSAGE(intact, p, ": wrote outside its output");
       norm += expected.norm();
     }
@@ -76,31 +76,31 @@ TEST_CASE("tiles, slices and pieces cover the problem, fit shared memory and kee
         for (std::size_t shape = 0; shape < shapes.size(); ++shape) {
           for (const bool swapped : {false, true}) {
             for (const std::size_t limit : {kLimit, std::size_t{1} << 21}) {
-              const auto steps =
-                  tensor_core::make_mma_wgrad_steps(p, static_cast<int>(shape), swapped, parts, 108, shared, limit);
-              if (steps.stages == 0) continue;
+              const auto tiling =
+                  tensor_core::make_mma_wgrad_tiling(p, static_cast<int>(shape), swapped, parts, 108, shared, limit);
+              if (tiling.stages == 0) continue;
               ++done;
-              CHECK(steps.stages >= 2);
-              CHECK(steps.shared_bytes * shapes[shape].blocks_per_sm <= shared);
-              CHECK(steps.bytes() <= static_cast<std::int64_t>(limit));
-              CHECK(std::int64_t{steps.q} * p.D == std::int64_t{steps.d} * p.S);
-              CHECK(std::int64_t{steps.q} * steps.shifts >= p.K);
-              CHECK(steps.shift_tiles * steps.shifts_of_tile >= steps.shifts);
-              CHECK(steps.row_tiles * steps.rows.tile >= steps.rows.blocks);
-              CHECK(steps.column_tiles * steps.vectors_of_tile >= steps.vectors);
-              CHECK(steps.window >= steps.step + (steps.shifts_of_tile - 1) * steps.d);
-              CHECK(steps.piece % steps.step == 0);
-              CHECK(steps.pieces * steps.piece >= p.N * steps.pitch);
-              CHECK(steps.places >= steps.piece + steps.halo + steps.window - steps.step);
-              CHECK(steps.slices * steps.steps_of_slice >= steps.steps);
-              CHECK((steps.slices - 1) * steps.steps_of_slice < steps.steps);
+              CHECK(tiling.stages >= 2);
+              CHECK(tiling.shared_bytes * shapes[shape].blocks_per_sm <= shared);
+              CHECK(tiling.bytes() <= static_cast<std::int64_t>(limit));
+              CHECK(std::int64_t{tiling.q} * p.D == std::int64_t{tiling.d} * p.S);
+              CHECK(std::int64_t{tiling.q} * tiling.shifts >= p.K);
+              CHECK(tiling.shift_tiles * tiling.shifts_of_tile >= tiling.shifts);
+              CHECK(tiling.row_tiles * tiling.rows.tile >= tiling.rows.blocks);
+              CHECK(tiling.column_tiles * tiling.vectors_of_tile >= tiling.vectors);
+              CHECK(tiling.window >= tiling.step + (tiling.shifts_of_tile - 1) * tiling.d);
+              CHECK(tiling.piece % tiling.step == 0);
+              CHECK(tiling.pieces * tiling.piece >= p.N * tiling.pitch);
+              CHECK(tiling.places >= tiling.piece + tiling.halo + tiling.window - tiling.step);
+              CHECK(tiling.slices * tiling.steps_of_slice >= tiling.steps);
+              CHECK((tiling.slices - 1) * tiling.steps_of_slice < tiling.steps);
               // Every tile's columns have their blocks in shared memory.
-              for (int tile = 0; tile < steps.column_tiles; ++tile) {
-                const int first = tile * steps.vectors_of_tile;
-                const int last = std::min(first + steps.vectors_of_tile, steps.vectors) - 1;
-                CHECK(last / steps.shifts_of_tile - first / steps.shifts_of_tile < steps.columns.tile);
+              for (int tile = 0; tile < tiling.column_tiles; ++tile) {
+                const int first = tile * tiling.vectors_of_tile;
+                const int last = std::min(first + tiling.vectors_of_tile, tiling.vectors) - 1;
+                CHECK(last / tiling.shifts_of_tile - first / tiling.shifts_of_tile < tiling.columns.tile);
               }
-              CHECK(tensor_core::mma_wgrad_cycles(steps, parts, 108) > 0);
+              CHECK(tensor_core::mma_wgrad_cycles(tiling, parts, 108) > 0);
             }
           }
         }
@@ -112,10 +112,10 @@ TEST_CASE("tiles, slices and pieces cover the problem, fit shared memory and kee
 
 TEST_CASE("a long line is done in pieces, and tensor cores add up 16384 positions at most") {
   const ConvProblem p = sized({.N = 4, .C_in = 64, .C_out = 64, .L_in = 8'000'000, .K = 3, .P_l = 1, .P_r = 1});
-  const auto steps = tensor_core::plan_mma_wgrad(p, 1, 108, kSharedOfAmpere, kLimit);
-  REQUIRE(steps.has_value());
-  CHECK(steps->pieces > 1);
-  CHECK(steps->steps_of_slice * steps->step <= 16384 + steps->step);
+  const auto tiling = tensor_core::plan_mma_wgrad(p, 1, 108, kSharedOfAmpere, kLimit);
+  REQUIRE(tiling.has_value());
+  CHECK(tiling->pieces > 1);
+  CHECK(tiling->steps_of_slice * tiling->step <= 16384 + tiling->step);
   CHECK_FALSE(tensor_core::plan_mma_wgrad(p, 1, 108, kSharedOfAmpere, 1 << 10).has_value());
   const auto reason = tensor_core::mma_wgrad_problem(p, Precision::tf32, 108, 1 << 10);
   REQUIRE(reason.has_value());

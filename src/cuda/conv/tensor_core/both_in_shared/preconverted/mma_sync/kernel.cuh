@@ -1,5 +1,5 @@
 #pragma once
-// Forward and dgrad on mma.sync (sm_80 and later): the operands of the wide wgmma kernel (operand/convert_tensor.cuh,
+// Forward and dgrad on mma.sync (sm_80 and later): the operands of the preconverted wgmma kernel (operand/convert_tensor.cuh,
 // both_in_shared/preconverted/pack_weights.cuh), copied by cp.async into a ring of stages.
 //
 // gemm_m = columns (channel, class), gemm_n = positions of all samples one behind the other, gemm_k = (row, plane, tap). A warp
@@ -28,24 +28,24 @@ using MmaElement = std::conditional_t<Operand::kType == ptx::Tensor::bf16, __nv_
 /// A block's steps of operands, to the memory of stages: weights and source are a run of bytes each, or the source two.
 template <int kThreads, bool kHalves>
 struct MmaCopies {
-  const WideSteps& steps;
+  const PreconvertedTiling& tiling;
   const unsigned char* source;   // of the tile
   const unsigned char* weights;  // of the next step
   int plane_bytes;
   std::int64_t row_step_bytes, tile_bytes;  // of the source
   Cursor cursor;
 
-  __device__ __forceinline__ MmaCopies(const WideSteps& steps_, const WideTile& tile, const unsigned char* source_,
-                                       const unsigned char* packed)
-      : steps(steps_) {
-    const SourceForm& from = steps.source;
-    plane_bytes = from.parts * kWideBlocks * from.tile_places * 16;
+  __device__ __forceinline__ MmaCopies(const PreconvertedTiling& steps_, const PreconvertedTile& tile,
+                                       const unsigned char* source_, const unsigned char* packed)
+      : tiling(steps_) {
+    const SourceLayout& from = tiling.source;
+    plane_bytes = from.parts * kPreconvertedBlocks * from.tile_places * 16;
     row_step_bytes = from.planes * plane_bytes;
     tile_bytes = from.row_steps * row_step_bytes;
-    const std::int64_t first_step = (tile.g * steps.column_tiles + tile.column_tile) * steps.count +
-                                    static_cast<std::int64_t>(tile.first_row_step) * steps.plane_steps * steps.tap_steps;
+    const std::int64_t first_step = (tile.g * tiling.column_tiles + tile.column_tile) * tiling.count +
+                                    static_cast<std::int64_t>(tile.first_row_step) * tiling.plane_steps * tiling.tap_steps;
     source = source_ + (tile.g * from.tiles + tile.position * (kHalves ? 2 : 1)) * tile_bytes;
-    weights = packed + first_step * steps.weight_bytes;
+    weights = packed + first_step * tiling.weight_bytes;
     cursor.row = tile.first_row_step;
   }
 
@@ -63,14 +63,14 @@ struct MmaCopies {
   }
 
   __device__ __forceinline__ void issue(std::uint32_t to) {
-    const int plane = cursor.plane * steps.planes;
-    const int bytes = min(steps.planes, static_cast<int>(steps.source.planes) - plane) * plane_bytes;
+    const int plane = cursor.plane * tiling.planes;
+    const int bytes = min(tiling.planes, static_cast<int>(tiling.source.planes) - plane) * plane_bytes;
     const unsigned char* from = source + cursor.row * row_step_bytes + plane * static_cast<std::int64_t>(plane_bytes);
     copy(to, from, bytes);
-    if constexpr (kHalves) copy(to + static_cast<std::uint32_t>(steps.source_bytes / 2), from + tile_bytes, bytes);
-    copy(to + static_cast<std::uint32_t>(steps.source_bytes), weights, steps.weight_bytes);
-    weights += steps.weight_bytes;
-    cursor.advance(steps);
+    if constexpr (kHalves) copy(to + static_cast<std::uint32_t>(tiling.source_bytes / 2), from + tile_bytes, bytes);
+    copy(to + static_cast<std::uint32_t>(tiling.source_bytes), weights, tiling.weight_bytes);
+    weights += tiling.weight_bytes;
+    cursor.advance(tiling);
   }
 };
 
@@ -111,7 +111,7 @@ __device__ __forceinline__ void mma_multiply(float (&sums)[4][kPositions / 8][4]
 template <class Operand, int kTileColumns>
 struct MmaStage {
   static constexpr int kPositions = kMmaPositions<Operand>;
-  static constexpr std::uint32_t kPart = kWideBlocks * kTileColumns * 16;
+  static constexpr std::uint32_t kPart = kPreconvertedBlocks * kTileColumns * 16;
   static constexpr std::uint32_t kDepth = 2 * kTileColumns * 16;
   using Element = MmaElement<Operand>;
   using Sums = float[4][kPositions / 8][4];
@@ -188,126 +188,126 @@ __device__ __forceinline__ void wait_for_stage(int stages) {
 }
 
 template <int kColumnWarps>
-__device__ __forceinline__ MmaPlace mma_place(const WideTile& tile, const WideSteps& steps) {
-  return {tile.g, tile.column_tile * kColumnWarps * steps.usable, tile.position * steps.tile_positions};
+__device__ __forceinline__ MmaPlace mma_place(const PreconvertedTile& tile, const PreconvertedTiling& tiling) {
+  return {tile.g, tile.column_tile * kColumnWarps * tiling.usable, tile.position * tiling.tile_positions};
 }
 
 /// The sums of a tile's slice, by all warps of a block.
 template <class Operand, int kColumnWarps, int kPositionWarps>
-__device__ __forceinline__ void mma_sums(const TapGemm& form, const WideSteps& steps, const WideTile& tile,
+__device__ __forceinline__ void mma_sums(const TapGemm& gemm, const PreconvertedTiling& tiling, const PreconvertedTile& tile,
                                          const unsigned char* __restrict__ source, const unsigned char* __restrict__ packed,
                                          std::uint32_t memory, float (&sums)[4][kMmaPositions<Operand> / 8][4]) {
   using Stage = MmaStage<Operand, kColumnWarps * 64>;
   constexpr bool kHalves = kColumnWarps == 1;
-  const auto stage_bytes = static_cast<std::uint32_t>(steps.source_bytes + steps.weight_bytes);
-  MmaCopies<kColumnWarps * kPositionWarps * 32, kHalves> copies(steps, tile, source, packed);
-  for (int i = 0; i < steps.stages - 1; ++i) {
+  const auto stage_bytes = static_cast<std::uint32_t>(tiling.source_bytes + tiling.weight_bytes);
+  MmaCopies<kColumnWarps * kPositionWarps * 32, kHalves> copies(tiling, tile, source, packed);
+  for (int i = 0; i < tiling.stages - 1; ++i) {
     if (i < tile.count) copies.issue(memory + static_cast<std::uint32_t>(i) * stage_bytes);
     ptx::copy_commit();
   }
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const auto places = static_cast<std::uint32_t>(steps.source.tile_places);
+  const auto places = static_cast<std::uint32_t>(tiling.source.tile_places);
   // ldmatrix: lane 8i + r names row r of matrix i; of A the next matrix has the next columns, of B the next rows.
   const auto own_column = static_cast<std::uint32_t>((lane / 16 * kColumnWarps + warp % kColumnWarps) * 64 + lane % 16);
   constexpr int kOfHalf = kHalves ? kPositionWarps / 2 : kPositionWarps;
   const int own_warp = warp / kColumnWarps;
   const auto own_place = static_cast<std::uint32_t>(own_warp % kOfHalf * kMmaPositions<Operand> + lane / 16 * 8 + lane % 8);
-  const std::uint32_t a = static_cast<std::uint32_t>(steps.source_bytes) + own_column * 16;
-  const std::uint32_t b = static_cast<std::uint32_t>(own_warp / kOfHalf * (steps.source_bytes / 2)) +
+  const std::uint32_t a = static_cast<std::uint32_t>(tiling.source_bytes) + own_column * 16;
+  const std::uint32_t b = static_cast<std::uint32_t>(own_warp / kOfHalf * (tiling.source_bytes / 2)) +
                           (static_cast<std::uint32_t>(lane / 8 % 2) * places + own_place) * 16;
-  const int all_taps = steps.source.taps_apart ? 1 : static_cast<int>(form.taps);
-  const auto tap_bytes = static_cast<std::uint32_t>(form.tap_step) * 16;
+  const int all_taps = tiling.source.taps_apart ? 1 : static_cast<int>(gemm.taps);
+  const auto tap_bytes = static_cast<std::uint32_t>(gemm.tap_step) * 16;
   Cursor cursor;
   cursor.row = tile.first_row_step;
-  int at = 0, next = steps.stages - 1;
-  for (int step = 0; step < tile.count; ++step, cursor.advance(steps)) {
-    wait_for_stage(steps.stages);
+  int at = 0, next = tiling.stages - 1;
+  for (int step = 0; step < tile.count; ++step, cursor.advance(tiling)) {
+    wait_for_stage(tiling.stages);
     __syncthreads();
-    if (step + steps.stages - 1 < tile.count) copies.issue(memory + static_cast<std::uint32_t>(next) * stage_bytes);
+    if (step + tiling.stages - 1 < tile.count) copies.issue(memory + static_cast<std::uint32_t>(next) * stage_bytes);
     ptx::copy_commit();
-    const int first_tap = cursor.tap * steps.taps, taps = min(steps.taps, all_taps - first_tap);
-    const int planes = min(steps.planes, static_cast<int>(steps.source.planes) - cursor.plane * steps.planes);
+    const int first_tap = cursor.tap * tiling.taps, taps = min(tiling.taps, all_taps - first_tap);
+    const int planes = min(tiling.planes, static_cast<int>(tiling.source.planes) - cursor.plane * tiling.planes);
     const std::uint32_t stage = memory + static_cast<std::uint32_t>(at) * stage_bytes;
     const std::uint32_t first = stage + b + static_cast<std::uint32_t>(first_tap) * tap_bytes;
     Stage products{stage + a,
                    first,
                    first,
                    2 * places * 16,
-                   kWideBlocks * places * 16,
-                   Operand::kParts * kWideBlocks * places * 16,
+                   kPreconvertedBlocks * places * 16,
+                   Operand::kParts * kPreconvertedBlocks * places * 16,
                    tap_bytes,
                    planes,
-                   steps.planes - planes};
+                   tiling.planes - planes};
     if constexpr (Operand::kSplit)
       products.multiply_split(taps * planes, sums);
     else
       products.multiply_whole(taps * planes, sums);
-    at = at + 1 == steps.stages ? 0 : at + 1;
-    next = next + 1 == steps.stages ? 0 : next + 1;
+    at = at + 1 == tiling.stages ? 0 : at + 1;
+    next = next + 1 == tiling.stages ? 0 : next + 1;
   }
   ptx::copy_wait<0>();
 }
 
 /// Of the warp alone.
 template <int kColumnWarps, int kPositions>
-__device__ __forceinline__ WidePlace mma_place_of_warp(const WideTile& tile, const WideSteps& steps) {
+__device__ __forceinline__ PreconvertedPlace mma_place_of_warp(const PreconvertedTile& tile, const PreconvertedTiling& tiling) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  return {tile.g, (tile.column_tile * kColumnWarps + warp % kColumnWarps) * steps.usable,
-          tile.position * steps.tile_positions + warp / kColumnWarps * kPositions};
+  return {tile.g, (tile.column_tile * kColumnWarps + warp % kColumnWarps) * tiling.usable,
+          tile.position * tiling.tile_positions + warp / kColumnWarps * kPositions};
 }
 
 /// This lane's share of the flags of a warp's sums: zero in all lanes where there is nothing to find.
 template <class Operand, int kColumnWarps>
-__device__ __forceinline__ std::uint32_t mma_fault(const TapGemm& form, const WideSteps& steps,
-                                                   const WideExact<typename Operand::Source>& exact,
-                                                   const OperandHeader* weight_header, const WideTile& tile) {
-  const WideFaults<typename Operand::Source> faults{form, steps, exact, weight_header->faults};
-  return faults.look(mma_place_of_warp<kColumnWarps, kMmaPositions<Operand>>(tile, steps), kFlagPositions);
+__device__ __forceinline__ std::uint32_t mma_suspect_count(const TapGemm& gemm, const PreconvertedTiling& tiling,
+                                                           const PreconvertedExact<typename Operand::Source>& exact,
+                                                           const OperandHeader* weight_header, const PreconvertedTile& tile) {
+  const SuspectFinder<typename Operand::Source> finder{gemm, tiling, exact, weight_header->suspect_count};
+  return finder.look(mma_place_of_warp<kColumnWarps, kMmaPositions<Operand>>(tile, tiling), kFlagPositions);
 }
 
-/// Writes a block's sums, and those that its operands may have got wrong once more. `fault`: this lane's share of the flags.
+/// Writes a block's sums, and those that its operands may have got wrong once more. `suspect_count`: this lane's share of the
+/// flags.
 template <class Operand, int kColumnWarps, int kPositionWarps>
-__device__ __forceinline__ void mma_store(const TapGemm& form, const WideSteps& steps, int warps_of_pass,
-                                          const Epilogue& epilogue, const WideExact<typename Operand::Source>& exact,
+__device__ __forceinline__ void mma_store(const TapGemm& gemm, const PreconvertedTiling& tiling, int warps_of_pass,
+                                          const Epilogue& epilogue, const PreconvertedExact<typename Operand::Source>& exact,
                                           const typename Operand::Source* __restrict__ bias,
                                           typename Operand::Source* __restrict__ out, unsigned char* memory,
                                           const OperandHeader* source_header, const OperandHeader* weight_header,
-                                          std::int64_t block, std::uint32_t fault,
+                                          std::int64_t block, std::uint32_t suspect_count,
                                           float (&sums)[4][kMmaPositions<Operand> / 8][4]) {
   using T = typename Operand::Source;
   constexpr int kPositions = kMmaPositions<Operand>;
-  const WideTile tile = wide_tile(block, steps);
-  const WidePlace own = mma_place_of_warp<kColumnWarps, kPositions>(tile, steps);
+  const PreconvertedTile tile = preconverted_tile(block, tiling);
+  const PreconvertedPlace own = mma_place_of_warp<kColumnWarps, kPositions>(tile, tiling);
   MmaSuspects suspects;
-  if (__any_sync(0xffffffffU, fault != 0) != 0)
-    suspects = mma_suspects(WideFaults<T>{form, steps, exact, weight_header->faults}, own, sums);
+  if (__any_sync(0xffffffffU, suspect_count != 0) != 0)
+    suspects = mma_suspects(SuspectFinder<T>{gemm, tiling, exact, weight_header->suspect_count}, own, sums);
   const MmaStore<T, kColumnWarps, kPositionWarps, kPositions> store{
-      form,         steps, WideFinish(wide_exponent<Operand>(source_header, weight_header), epilogue),
-      bias,         out,   reinterpret_cast<T*>(memory),
+      gemm,         tiling, PreconvertedFinish(wide_exponent<Operand>(source_header, weight_header), epilogue),
+      bias,         out,    reinterpret_cast<T*>(memory),
       warps_of_pass};
-  store.store(mma_place<kColumnWarps>(tile, steps), sums);
+  store.store(mma_place<kColumnWarps>(tile, tiling), sums);
   // Of what is written twice, the second stays.
-  if (__syncthreads_or(suspects.any() ? 1 : 0) != 0)
-    mma_compute_again<T>(form, steps, epilogue, exact, bias, out, own, suspects);
+  if (__syncthreads_or(suspects.any() ? 1 : 0) != 0) mma_recompute<T>(gemm, tiling, epilogue, exact, bias, out, own, suspects);
 }
 
 template <class Operand, int kColumnWarps, int kPositionWarps, int kBlocksPerSm>
 __global__ void __launch_bounds__(kColumnWarps* kPositionWarps * 32, kBlocksPerSm)
-    mma_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ WideSteps steps, int warps_of_pass,
+    mma_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ PreconvertedTiling tiling, int warps_of_pass,
                const __grid_constant__ Epilogue epilogue, const unsigned char* __restrict__ source,
                const unsigned char* __restrict__ packed, const typename Operand::Source* __restrict__ bias,
                typename Operand::Source* __restrict__ out, float4* __restrict__ partial,
                const OperandHeader* __restrict__ source_header, const OperandHeader* __restrict__ weight_header,
-               const __grid_constant__ WideExact<typename Operand::Source> exact) {
+               const __grid_constant__ PreconvertedExact<typename Operand::Source> exact) {
   constexpr int kPositions = kMmaPositions<Operand>, kThreads = kColumnWarps * kPositionWarps * 32;
   extern __shared__ __align__(128) unsigned char raw[];
   wait_for_grid_before();
-  const WideTile tile = wide_tile(blockIdx.x, steps);
+  const PreconvertedTile tile = preconverted_tile(blockIdx.x, tiling);
   // Asked for here, needed when the products are done.
-  const std::uint32_t fault = mma_fault<Operand, kColumnWarps>(form, steps, exact, weight_header, tile);
+  const std::uint32_t suspect_count = mma_suspect_count<Operand, kColumnWarps>(gemm, tiling, exact, weight_header, tile);
   float sums[4][kPositions / 8][4] = {};
-  mma_sums<Operand, kColumnWarps, kPositionWarps>(form, steps, tile, source, packed, ptx::shared_address(raw), sums);
-  if (steps.slices > 1) {
+  mma_sums<Operand, kColumnWarps, kPositionWarps>(gemm, tiling, tile, source, packed, ptx::shared_address(raw), sums);
+  if (tiling.slices > 1) {
     float4* to = partial + static_cast<std::int64_t>(blockIdx.x) * (kPositions / 2 * kThreads) + threadIdx.x;
 #pragma unroll
     for (int i = 0; i < kPositions / 2; ++i) {
@@ -316,24 +316,25 @@ __global__ void __launch_bounds__(kColumnWarps* kPositionWarps * 32, kBlocksPerS
     }
     return;
   }
-  mma_store<Operand, kColumnWarps, kPositionWarps>(form, steps, warps_of_pass, epilogue, exact, bias, out, raw, source_header,
-                                                   weight_header, blockIdx.x, fault, sums);
+  mma_store<Operand, kColumnWarps, kPositionWarps>(gemm, tiling, warps_of_pass, epilogue, exact, bias, out, raw, source_header,
+                                                   weight_header, blockIdx.x, suspect_count, sums);
 }
 
 /// Adds up the slices of each tile, in their order, and stores it.
 template <class Operand, int kColumnWarps, int kPositionWarps>
 __global__ void __launch_bounds__(kColumnWarps* kPositionWarps * 32, 1)
-    mma_reduce_kernel(const __grid_constant__ TapGemm form, const __grid_constant__ WideSteps steps, int warps_of_pass,
-                      const __grid_constant__ Epilogue epilogue, const typename Operand::Source* __restrict__ bias,
-                      typename Operand::Source* __restrict__ out, const float4* __restrict__ partial,
-                      const OperandHeader* __restrict__ source_header, const OperandHeader* __restrict__ weight_header,
-                      const __grid_constant__ WideExact<typename Operand::Source> exact) {
+    mma_reduce_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ PreconvertedTiling tiling,
+                      int warps_of_pass, const __grid_constant__ Epilogue epilogue,
+                      const typename Operand::Source* __restrict__ bias, typename Operand::Source* __restrict__ out,
+                      const float4* __restrict__ partial, const OperandHeader* __restrict__ source_header,
+                      const OperandHeader* __restrict__ weight_header,
+                      const __grid_constant__ PreconvertedExact<typename Operand::Source> exact) {
   constexpr int kPositions = kMmaPositions<Operand>, kThreads = kColumnWarps * kPositionWarps * 32;
   extern __shared__ __align__(128) unsigned char raw[];
   float sums[4][kPositions / 8][4] = {};
 #pragma unroll 1
-  for (int slice = 0; slice < steps.slices; ++slice) {
-    const float4* from = partial + (slice * steps.tiles + blockIdx.x) * (kPositions / 2 * kThreads) + threadIdx.x;
+  for (int slice = 0; slice < tiling.slices; ++slice) {
+    const float4* from = partial + (slice * tiling.tiles + blockIdx.x) * (kPositions / 2 * kThreads) + threadIdx.x;
 #pragma unroll
     for (int i = 0; i < kPositions / 2; ++i) {
       float(&v)[4] = sums[i / (kPositions / 8)][i % (kPositions / 8)];
@@ -344,10 +345,10 @@ __global__ void __launch_bounds__(kColumnWarps* kPositionWarps * 32, 1)
       v[3] += more.w;
     }
   }
-  const WideTile tile = wide_tile(blockIdx.x, steps);
-  const std::uint32_t fault = mma_fault<Operand, kColumnWarps>(form, steps, exact, weight_header, tile);
-  mma_store<Operand, kColumnWarps, kPositionWarps>(form, steps, warps_of_pass, epilogue, exact, bias, out, raw, source_header,
-                                                   weight_header, blockIdx.x, fault, sums);
+  const PreconvertedTile tile = preconverted_tile(blockIdx.x, tiling);
+  const std::uint32_t suspect_count = mma_suspect_count<Operand, kColumnWarps>(gemm, tiling, exact, weight_header, tile);
+  mma_store<Operand, kColumnWarps, kPositionWarps>(gemm, tiling, warps_of_pass, epilogue, exact, bias, out, raw, source_header,
+                                                   weight_header, blockIdx.x, suspect_count, sums);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -12,27 +12,27 @@ template <class Operand, int kColumnWarps, int kPositionWarps, int kBlocksPerSm>
 void launch_mma(const MmaCall<typename Operand::Source>& call) {
   using T = typename Operand::Source;
   constexpr int kThreads = kColumnWarps * kPositionWarps * 32;
-  const WideSteps& steps = call.steps;
-  const int warps = mma_warps_of_pass(call.form, steps, {kColumnWarps, kPositionWarps, kBlocksPerSm}, int{sizeof(T)});
-  const auto bytes = static_cast<std::size_t>(steps.shared_bytes);
+  const PreconvertedTiling& tiling = call.tiling;
+  const int warps = mma_warps_of_pass(call.gemm, tiling, {kColumnWarps, kPositionWarps, kBlocksPerSm}, int{sizeof(T)});
+  const auto bytes = static_cast<std::size_t>(tiling.shared_bytes);
   auto* kernel = mma_kernel<Operand, kColumnWarps, kPositionWarps, kBlocksPerSm>;
-  allow_shared_memory(kernel, steps.shared_bytes);
+  allow_shared_memory(kernel, tiling.shared_bytes);
   // Where blocks are many, they start while the kernel that makes the operand of the source ends. Fewer would meet on the
   // multiprocessors that are free first.
-  const auto blocks = static_cast<unsigned>(steps.blocks);
-  if (steps.blocks >= 2 * std::int64_t{steps.grid})
-    launch_behind(kernel, blocks, kThreads, bytes, call.stream, call.form, steps, warps, call.epilogue, call.source,
+  const auto blocks = static_cast<unsigned>(tiling.blocks);
+  if (tiling.blocks >= 2 * std::int64_t{tiling.grid})
+    launch_behind(kernel, blocks, kThreads, bytes, call.stream, call.gemm, tiling, warps, call.epilogue, call.source,
                   call.weights, call.bias, call.out, call.partial, call.source_header, call.weight_header, call.exact);
   else
-    kernel<<<blocks, kThreads, bytes, call.stream>>>(call.form, steps, warps, call.epilogue, call.source, call.weights,
+    kernel<<<blocks, kThreads, bytes, call.stream>>>(call.gemm, tiling, warps, call.epilogue, call.source, call.weights,
                                                      call.bias, call.out, call.partial, call.source_header, call.weight_header,
                                                      call.exact);
   check_launch("conv tensor_core: mma");
-  if (steps.slices == 1) return;
+  if (tiling.slices == 1) return;
   auto* reduce = mma_reduce_kernel<Operand, kColumnWarps, kPositionWarps>;
-  allow_shared_memory(reduce, steps.shared_bytes);
-  reduce<<<static_cast<unsigned>(steps.tiles), kThreads, bytes, call.stream>>>(
-      call.form, steps, warps, call.epilogue, call.bias, call.out, call.partial, call.source_header, call.weight_header,
+  allow_shared_memory(reduce, tiling.shared_bytes);
+  reduce<<<static_cast<unsigned>(tiling.tiles), kThreads, bytes, call.stream>>>(
+      call.gemm, tiling, warps, call.epilogue, call.bias, call.out, call.partial, call.source_header, call.weight_header,
       call.exact);
   check_launch("conv tensor_core: mma slices");
 }

@@ -15,20 +15,20 @@ namespace polyphase::cuda::tensor_core {
 /// read once, is `sm80`.
 [[nodiscard]] bool uses_mma(int arch);
 
-/// Of the kernels there are, the one estimated to be fastest, as make_wide_plan finds it; for wide_pack_weights and
-/// wide_gather.
-[[nodiscard]] std::optional<WidePlan> make_mma_plan(const ConvProblem& problem, ConvDirection direction, Precision precision,
-                                                    int sm_count, int shared_limit);
+/// Of the kernels there are, the one estimated to be fastest, as make_preconverted_plan finds it; for preconverted_pack_weights
+/// and preconverted_gather.
+[[nodiscard]] std::optional<PreconvertedPlan> make_mma_plan(const ConvProblem& problem, ConvDirection direction,
+                                                            Precision precision, int sm_count, int shared_limit);
 
 struct OperandHeader;
 template <class T>
-struct WideExact;
+struct PreconvertedExact;
 
 /// What mma_multiply() works on.
 template <class T>
 struct MmaCall {
-  const TapGemm& form;
-  const WideSteps& steps;
+  const TapGemm& gemm;
+  const PreconvertedTiling& tiling;
   const Epilogue& epilogue;
   const unsigned char* source;  ///< as operand
   const unsigned char* weights;
@@ -37,12 +37,12 @@ struct MmaCall {
   float4* partial;
   const OperandHeader* source_header;
   const OperandHeader* weight_header;
-  const WideExact<T>& exact;  ///< what sums that operands may have got wrong are computed again of
+  const PreconvertedExact<T>& exact;  ///< what sums that operands may have got wrong are computed again of
   cudaStream_t stream;
 };
 
-/// The products, the store and its repair, by the kernel of mma_shapes()[shape]. Operand: WideSplit, WideScaled, WideHalf or
-/// WideBrain.
+/// The products, the store and its repair, by the kernel of mma_shapes()[shape]. Operand: TensorSplit, TensorScaled, TensorF16
+/// or TensorBf16.
 template <class Operand>
 void mma_multiply(const MmaCall<typename Operand::Source>& call, int shape);
 

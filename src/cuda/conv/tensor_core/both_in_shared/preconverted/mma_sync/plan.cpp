@@ -21,20 +21,20 @@ bool is_asked_for() {
 }
 
 /// Of as many samples as keep the workspace's limit, in turns of about as many; count == 0 where one does not.
-WideSteps steps_that_fit(TapGemm& form, const MmaShape& shape, int parts, int element_bytes, int slices, int sm_count,
-                         int shared_limit) {
+PreconvertedTiling steps_that_fit(TapGemm& gemm, const MmaShape& shape, int parts, int element_bytes, int slices, int sm_count,
+                                  int shared_limit) {
   const auto limit = static_cast<std::int64_t>(conv_workspace_limit());
-  const std::int64_t all = form.N;
+  const std::int64_t all = gemm.N;
   for (;;) {
-    const WideSteps steps = make_mma_steps(form, shape, parts, element_bytes, slices, sm_count, shared_limit);
-    const std::int64_t bytes = steps.source.bytes(form.G) + steps.partial_bytes;
-    if (steps.count != 0 && bytes <= limit) return steps;
-    if (form.N == 1) return {};
-    const double share = steps.count == 0 ? 0.5 : static_cast<double>(limit) / static_cast<double>(bytes);
-    const auto most = static_cast<std::int64_t>(static_cast<double>(form.N) * share);
-    form.N = std::clamp<std::int64_t>(most, 1, form.N - 1);
-    const std::int64_t turns = (all + form.N - 1) / form.N;
-    form.N = (all + turns - 1) / turns;
+    const PreconvertedTiling tiling = make_mma_tiling(gemm, shape, parts, element_bytes, slices, sm_count, shared_limit);
+    const std::int64_t bytes = tiling.source.bytes(gemm.G) + tiling.partial_bytes;
+    if (tiling.count != 0 && bytes <= limit) return tiling;
+    if (gemm.N == 1) return {};
+    const double share = tiling.count == 0 ? 0.5 : static_cast<double>(limit) / static_cast<double>(bytes);
+    const auto most = static_cast<std::int64_t>(static_cast<double>(gemm.N) * share);
+    gemm.N = std::clamp<std::int64_t>(most, 1, gemm.N - 1);
+    const std::int64_t turns = (all + gemm.N - 1) / gemm.N;
+    gemm.N = (all + turns - 1) / turns;
   }
 }
 
@@ -46,25 +46,25 @@ bool uses_mma(int arch) {
   return !has_wgmma || is_asked_for();
 }
 
-std::optional<WidePlan> make_mma_plan(const ConvProblem& problem, ConvDirection direction, Precision precision, int sm_count,
-                                      int shared_limit) {
-  TapGemm form = make_tap_gemm(problem, direction);
-  if (form.N == 0) return std::nullopt;
+std::optional<PreconvertedPlan> make_mma_plan(const ConvProblem& problem, ConvDirection direction, Precision precision,
+                                              int sm_count, int shared_limit) {
+  TapGemm gemm = make_tap_gemm(problem, direction);
+  if (gemm.N == 0) return std::nullopt;
   const bool is_f32 = problem.dtype == DType::f32;
   const int parts = is_f32 && precision != Precision::tf32 ? 2 : 1, element_bytes = is_f32 ? 4 : 2;
   const auto shapes = mma_shapes(parts);
-  std::optional<WidePlan> best;
+  std::optional<PreconvertedPlan> best;
   double least = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     for (const int slices : kSlices) {
-      form.N = problem.N;
-      const WideSteps steps = steps_that_fit(form, shapes[i], parts, element_bytes, slices, sm_count, shared_limit);
-      if (steps.count == 0 || steps.slices != slices) continue;
-      const auto turns = static_cast<double>((problem.N + form.N - 1) / form.N);
-      const double cycles = turns * mma_cycles(form, steps, shapes[i], sm_count);
+      gemm.N = problem.N;
+      const PreconvertedTiling tiling = steps_that_fit(gemm, shapes[i], parts, element_bytes, slices, sm_count, shared_limit);
+      if (tiling.count == 0 || tiling.slices != slices) continue;
+      const auto turns = static_cast<double>((problem.N + gemm.N - 1) / gemm.N);
+      const double cycles = turns * mma_cycles(gemm, tiling, shapes[i], sm_count);
       if (cycles >= least) continue;
       least = cycles;
-      best = WidePlan{static_cast<int>(i), form.N, steps, true};
+      best = PreconvertedPlan{static_cast<int>(i), gemm.N, tiling, true};
     }
   }
   return best;

@@ -16,10 +16,10 @@ struct MmaSuspects {
 
 /// `place` is the warp's, whose positions all have the same flags.
 template <class T, int kVectors>
-__device__ __forceinline__ MmaSuspects mma_suspects(const WideFaults<T>& faults, const WidePlace& place,
+__device__ __forceinline__ MmaSuspects mma_suspects(const SuspectFinder<T>& finder, const PreconvertedPlace& place,
                                                     const float (&sums)[4][kVectors][4]) {
   static_assert(kVectors * 8 <= kFlagPositions && kFlagPositions % (kVectors * 8) == 0);
-  const float least = faults.least(place, 0);
+  const float least = finder.least(place, 0);
   MmaSuspects suspects;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -33,9 +33,9 @@ __device__ __forceinline__ MmaSuspects mma_suspects(const WideFaults<T>& faults,
 /// Suspects of a warp one after the other, each by the warp. Not inlined: it is hardly ever called, and may not take registers
 /// from those who are.
 template <class T>
-__device__ __noinline__ void mma_compute_again(const TapGemm& form, const WideSteps& steps, const Epilogue& epilogue,
-                                               const WideExact<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
-                                               WidePlace place, MmaSuspects suspects) {
+__device__ __noinline__ void mma_recompute(const TapGemm& gemm, const PreconvertedTiling& tiling, const Epilogue& epilogue,
+                                           const PreconvertedExact<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
+                                           PreconvertedPlace place, MmaSuspects suspects) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll 1
   for (int i = 0; i < 4; ++i) {
@@ -51,18 +51,18 @@ __device__ __noinline__ void mma_compute_again(const TapGemm& form, const WideSt
       const int in_warp = i * 16 + bit % 4 / 2 * 8 + of / 4;
       const std::int64_t column = place.column + in_warp;
       const auto flat = static_cast<std::uint32_t>(place.position + bit / 4 * 8 + of % 4 * 2 + bit % 2);
-      const std::uint32_t n = steps.source.by_sample.divide(flat);
-      const std::int64_t in_sample = flat - n * steps.source.by_sample.divisor;
-      if (in_warp >= steps.usable || column >= form.columns || n >= form.N || in_sample >= steps.sample_positions) continue;
-      const std::uint32_t channel = steps.by_classes.divide(static_cast<std::uint32_t>(column));
-      const std::int64_t position = in_sample + steps.source.position_begin, a = column - channel * form.classes;
-      const std::int64_t t = form.out_stride * position + form.out_origin + a * form.out_class_step;
-      if (t < 0 || t >= form.out_length) continue;
-      const float sum = exact_sum(form, exact.problem, exact.is_forward, static_cast<std::int64_t>(n), place.g, column,
+      const std::uint32_t n = tiling.source.by_sample.divide(flat);
+      const std::int64_t in_sample = flat - n * tiling.source.by_sample.divisor;
+      if (in_warp >= tiling.usable || column >= gemm.columns || n >= gemm.N || in_sample >= tiling.sample_positions) continue;
+      const std::uint32_t channel = tiling.by_classes.divide(static_cast<std::uint32_t>(column));
+      const std::int64_t position = in_sample + tiling.source.position_begin, a = column - channel * gemm.classes;
+      const std::int64_t t = gemm.out_stride * position + gemm.out_origin + a * gemm.out_class_step;
+      if (t < 0 || t >= gemm.out_length) continue;
+      const float sum = exact_sum(gemm, exact.problem, exact.is_forward, static_cast<std::int64_t>(n), place.g, column,
                                   position, exact.source, exact.w);
       if (lane != of) continue;
-      const std::int64_t own_channel = place.g * form.out_channels + channel;
-      T* const to = out + (n * form.G * form.out_channels + own_channel) * form.out_length + t;
+      const std::int64_t own_channel = place.g * gemm.out_channels + channel;
+      T* const to = out + (n * gemm.G * gemm.out_channels + own_channel) * gemm.out_length + t;
       const float offset = bias != nullptr ? static_cast<float>(bias[own_channel]) : 0.0F;
       *to = epilogue.finish<T>(sum + offset, own_channel, to);
     }

@@ -17,9 +17,9 @@ struct MmaPlace {
 /// column.
 template <class T, int kColumnWarps, int kPositionWarps, int kWarpPositions>
 struct MmaStore {
-  const TapGemm& form;
-  const WideSteps& steps;
-  WideFinish finish;
+  const TapGemm& gemm;
+  const PreconvertedTiling& tiling;
+  PreconvertedFinish finish;
   const T* __restrict__ bias;
   T* __restrict__ out;
   T* memory;
@@ -39,28 +39,28 @@ struct MmaStore {
 
   /// `sums` is used up. The whole block, whose stages are no longer read or written after its next barrier.
   __device__ __forceinline__ void store(const MmaPlace& place, Sums& sums) const {
-    if (place.column >= form.columns) return;
+    if (place.column >= gemm.columns) return;
     add_bias(place, sums);
     const int warp = static_cast<int>(threadIdx.x) / 32;
-    const int gap = static_cast<int>(form.out_gcd), classes = static_cast<int>(form.classes);
-    const std::int64_t first_channel = steps.by_classes.divide(static_cast<std::uint32_t>(place.column));
+    const int gap = static_cast<int>(gemm.out_gcd), classes = static_cast<int>(gemm.classes);
+    const std::int64_t first_channel = tiling.by_classes.divide(static_cast<std::uint32_t>(place.column));
     Pass pass;
     pass.positions = warps_of_pass * kWarpPositions;
-    pass.period = steps.interleaved ? classes * gap : 1;
+    pass.period = tiling.interleaved ? classes * gap : 1;
     pass.pitch = pass.period * pass.positions + kVector;
 #pragma unroll 1
     for (int i = 0; i * warps_of_pass < kPositionWarps; ++i) {
       pass.flat = static_cast<std::uint32_t>(place.position + i * pass.positions);
-      pass.n = steps.source.by_sample.divide(pass.flat);
-      if (pass.n >= form.N) return;
-      pass.in_sample = pass.flat - pass.n * steps.source.by_sample.divisor;
-      pass.t0 = form.out_stride * (pass.in_sample + steps.source.position_begin) + form.out_origin;
+      pass.n = tiling.source.by_sample.divide(pass.flat);
+      if (pass.n >= gemm.N) return;
+      pass.in_sample = pass.flat - pass.n * tiling.source.by_sample.divisor;
+      pass.t0 = gemm.out_stride * (pass.in_sample + tiling.source.position_begin) + gemm.out_origin;
       __syncthreads();
-      if (steps.interleaved && gap > 1) fill(place, pass, first_channel);
+      if (tiling.interleaved && gap > 1) fill(place, pass, first_channel);
       const int own_warp = warp / kColumnWarps - i * warps_of_pass;
       if (own_warp >= 0 && own_warp < warps_of_pass) put(place, pass, first_channel, own_warp * kWarpPositions, sums);
       __syncthreads();
-      if (steps.interleaved)
+      if (tiling.interleaved)
         write_runs(place, pass, first_channel);
       else
         write_columns(place, pass);
@@ -69,23 +69,23 @@ struct MmaStore {
 
  private:
   __device__ __forceinline__ float bias_of(const MmaPlace& place, std::int64_t channel) const {
-    return bias != nullptr && channel < form.out_channels ? static_cast<float>(bias[place.g * form.out_channels + channel])
+    return bias != nullptr && channel < gemm.out_channels ? static_cast<float>(bias[place.g * gemm.out_channels + channel])
                                                           : 0.0F;
   }
   __device__ __forceinline__ std::int64_t channel_of(const MmaPlace& place, int own) const {
     const int warp = static_cast<int>(threadIdx.x) / 32 % kColumnWarps;
-    return steps.by_classes.divide(static_cast<std::uint32_t>(place.column + warp * steps.usable + own));
+    return tiling.by_classes.divide(static_cast<std::uint32_t>(place.column + warp * tiling.usable + own));
   }
   /// Element index of output (n, channel of the group, 0).
   __device__ __forceinline__ std::int64_t row_of(std::uint32_t n, std::int64_t g, std::int64_t channel) const {
-    return ((static_cast<std::int64_t>(n) * form.G + g) * form.out_channels + channel) * form.out_length;
+    return ((static_cast<std::int64_t>(n) * gemm.G + g) * gemm.out_channels + channel) * gemm.out_length;
   }
   __device__ __forceinline__ static int misaligned(const T* to) {
     return static_cast<int>(reinterpret_cast<std::uintptr_t>(to) / sizeof(T)) & (kVector - 1);
   }
   __device__ __forceinline__ std::int64_t channels_left(std::int64_t first_channel) const {
-    const std::int64_t channels = steps.by_classes.divide(static_cast<std::uint32_t>(steps.usable)) * kColumnWarps;
-    return min(channels, form.out_channels - first_channel);
+    const std::int64_t channels = tiling.by_classes.divide(static_cast<std::uint32_t>(tiling.usable)) * kColumnWarps;
+    return min(channels, gemm.out_channels - first_channel);
   }
 
   __device__ __forceinline__ void add_bias(const MmaPlace& place, Sums& sums) const {
@@ -111,14 +111,14 @@ struct MmaStore {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const int own = i * 8 + lane / 4;
-      if (own >= steps.usable) continue;
+      if (own >= tiling.usable) continue;
       T* to = memory + at;
-      if (steps.interleaved) {
+      if (tiling.interleaved) {
         const auto channel = static_cast<int>(channel_of(place, own) - first_channel);
-        const int a = column_warp * steps.usable + own - channel * static_cast<int>(form.classes);
-        to += channel * pass.pitch + a * static_cast<int>(form.out_gcd) + misaligned(row0 + channel * form.out_length);
+        const int a = column_warp * tiling.usable + own - channel * static_cast<int>(gemm.classes);
+        to += channel * pass.pitch + a * static_cast<int>(gemm.out_gcd) + misaligned(row0 + channel * gemm.out_length);
       } else {
-        to += (column_warp * kWideSubtile + own) * pass.pitch;
+        to += (column_warp * kPreconvertedSubtile + own) * pass.pitch;
       }
 #pragma unroll
       for (int j = 0; j < kWarpPositions / 8; ++j, to += 8 * pass.period) {
@@ -144,7 +144,7 @@ struct MmaStore {
   __device__ __forceinline__ void write(const MmaPlace& place, T value, std::int64_t channel, T* to) const {
     const Epilogue& epilogue = finish.epilogue;
     *to =
-        epilogue.is_needed() ? epilogue.finish<T>(static_cast<float>(value), place.g * form.out_channels + channel, to) : value;
+        epilogue.is_needed() ? epilogue.finish<T>(static_cast<float>(value), place.g * gemm.out_channels + channel, to) : value;
   }
 
   /// Elements [first, last) of a run in memory, to which `to` is aligned alike; both begin a vector, `shift` elements before
@@ -172,12 +172,12 @@ struct MmaStore {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     const auto channels = static_cast<int>(channels_left(first_channel));
     first = static_cast<int>(max(-t0, static_cast<std::int64_t>(first)));
-    last = static_cast<int>(min(form.out_length - t0, static_cast<std::int64_t>(last)));
+    last = static_cast<int>(min(gemm.out_length - t0, static_cast<std::int64_t>(last)));
     const bool is_plain = !finish.epilogue.is_needed();
     const T* laid = out + row_of(pass.n, place.g, first_channel + warp) + pass.t0;  // memory is aligned as this is
     T* row = out + row_of(n, place.g, first_channel + warp) + t0;
     const T* from = memory + warp * pass.pitch;
-    const std::int64_t step = kWarps * form.out_length;
+    const std::int64_t step = kWarps * gemm.out_length;
 #pragma unroll 1
     for (int c = warp; c < channels; c += kWarps, from += kWarps * pass.pitch, laid += step, row += step) {
       const int shift = misaligned(laid);
@@ -192,13 +192,13 @@ struct MmaStore {
 
   /// Sample by sample: between two of them lie positions that are nobody's.
   __device__ __forceinline__ void write_runs(const MmaPlace& place, const Pass& pass, std::int64_t first_channel) const {
-    const int period = pass.period, pitch = static_cast<int>(steps.source.by_sample.divisor);
+    const int period = pass.period, pitch = static_cast<int>(tiling.source.by_sample.divisor);
     std::uint32_t n = pass.n;
     auto own = static_cast<int>(pass.in_sample);
 #pragma unroll 1
-    for (int begin = 0; begin < pass.positions && n < form.N; ++n) {
-      const int end = min(pass.positions, begin + static_cast<int>(steps.sample_positions) - own);
-      const std::int64_t t0 = form.out_stride * (own - begin + steps.source.position_begin) + form.out_origin;
+    for (int begin = 0; begin < pass.positions && n < gemm.N; ++n) {
+      const int end = min(pass.positions, begin + static_cast<int>(tiling.sample_positions) - own);
+      const std::int64_t t0 = gemm.out_stride * (own - begin + tiling.source.position_begin) + gemm.out_origin;
       write_piece(place, pass, first_channel, n, t0, begin * period, end * period);
       begin += pitch - own;
       own = 0;
@@ -207,35 +207,35 @@ struct MmaStore {
 
   /// Any classes, dilation and phases without taps: element by element.
   __device__ __forceinline__ void write_columns(const MmaPlace& place, const Pass& pass) const {
-    const int items = kColumnWarps * kWideSubtile * pass.positions;
+    const int items = kColumnWarps * kPreconvertedSubtile * pass.positions;
 #pragma unroll 1
     for (int item = static_cast<int>(threadIdx.x); item < items; item += kWarps * 32) {
       const int row = item / pass.positions, p = item - row * pass.positions;
-      const int column_warp = row / kWideSubtile, own = row % kWideSubtile;
-      const std::int64_t column = place.column + column_warp * steps.usable + own;
-      const std::uint32_t n = steps.source.by_sample.divide(pass.flat + static_cast<std::uint32_t>(p));
-      const std::int64_t in_sample = pass.flat + static_cast<std::uint32_t>(p) - n * steps.source.by_sample.divisor;
-      if (own >= steps.usable || column >= form.columns || n >= form.N || in_sample >= steps.sample_positions) continue;
-      const std::uint32_t channel = steps.by_classes.divide(static_cast<std::uint32_t>(column));
-      const std::int64_t a = column - channel * form.classes;
-      const std::int64_t t0 = form.out_stride * (in_sample + steps.source.position_begin) + form.out_origin;
-      const std::int64_t t = t0 + a * form.out_class_step;
+      const int column_warp = row / kPreconvertedSubtile, own = row % kPreconvertedSubtile;
+      const std::int64_t column = place.column + column_warp * tiling.usable + own;
+      const std::uint32_t n = tiling.source.by_sample.divide(pass.flat + static_cast<std::uint32_t>(p));
+      const std::int64_t in_sample = pass.flat + static_cast<std::uint32_t>(p) - n * tiling.source.by_sample.divisor;
+      if (own >= tiling.usable || column >= gemm.columns || n >= gemm.N || in_sample >= tiling.sample_positions) continue;
+      const std::uint32_t channel = tiling.by_classes.divide(static_cast<std::uint32_t>(column));
+      const std::int64_t a = column - channel * gemm.classes;
+      const std::int64_t t0 = gemm.out_stride * (in_sample + tiling.source.position_begin) + gemm.out_origin;
+      const std::int64_t t = t0 + a * gemm.out_class_step;
       T* to = out + row_of(n, place.g, channel);
-      if (t >= 0 && t < form.out_length) write(place, memory[row * pass.pitch + p], channel, to + t);
+      if (t >= 0 && t < gemm.out_length) write(place, memory[row * pass.pitch + p], channel, to + t);
       fill_untouched(place, to, t0, a, channel);
     }
   }
 
-  /// Beside class a lie positions that no tap reaches; the last class also has the phases without taps.
+  /// Next to class a lie positions that no tap reaches; the last class also has the phases without taps.
   __device__ __forceinline__ void fill_untouched(const MmaPlace& place, T* to, std::int64_t t0, std::int64_t a,
                                                  std::uint32_t channel) const {
-    const std::int64_t end = a + 1 == form.classes ? form.phase_classes : a + 1;
-    if (form.out_gcd == 1 && end == a + 1) return;
+    const std::int64_t end = a + 1 == gemm.classes ? gemm.phase_classes : a + 1;
+    if (gemm.out_gcd == 1 && end == a + 1) return;
     const auto nothing = static_cast<T>(bias_of(place, channel));
     for (std::int64_t b = a; b < end; ++b) {
-      for (std::int64_t r = b == a ? 1 : 0; r < form.out_gcd; ++r) {
-        const std::int64_t t = t0 + b * form.out_class_step + r;
-        if (t >= 0 && t < form.out_length) write(place, nothing, channel, to + t);
+      for (std::int64_t r = b == a ? 1 : 0; r < gemm.out_gcd; ++r) {
+        const std::int64_t t = t0 + b * gemm.out_class_step + r;
+        if (t >= 0 && t < gemm.out_length) write(place, nothing, channel, to + t);
       }
     }
   }

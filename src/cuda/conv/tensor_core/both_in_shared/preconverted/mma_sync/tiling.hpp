@@ -19,14 +19,16 @@ constexpr int mma_positions_of_warp(int parts) { return parts == 2 ? 32 : 64; }
 /// The kernels there are for operands of `parts` parts.
 [[nodiscard]] std::span<const MmaShape> mma_shapes(int parts);
 
-/// Cut into at most `slices`: as make_wide_steps does, but with shared memory for stages alone. count == 0 where nothing fits.
-[[nodiscard]] WideSteps make_mma_steps(const TapGemm& form, const MmaShape& shape, int parts, int element_bytes, int slices,
-                                       int sm_count, int shared_limit);
+/// Cut into at most `slices`: as make_preconverted_tiling does, but with shared memory for stages alone. count == 0 where
+/// nothing fits.
+[[nodiscard]] PreconvertedTiling make_mma_tiling(const TapGemm& gemm, const MmaShape& shape, int parts, int element_bytes,
+                                                 int slices, int sm_count, int shared_limit);
 
 /// How many of the warps along positions have their sums in shared memory together when a block stores them.
-[[nodiscard]] int mma_warps_of_pass(const TapGemm& form, const WideSteps& steps, const MmaShape& shape, int element_bytes);
+[[nodiscard]] int mma_warps_of_pass(const TapGemm& gemm, const PreconvertedTiling& tiling, const MmaShape& shape,
+                                    int element_bytes);
 
 /// The estimated time of a launch, in cycles.
-[[nodiscard]] double mma_cycles(const TapGemm& form, const WideSteps& steps, const MmaShape& shape, int sm_count);
+[[nodiscard]] double mma_cycles(const TapGemm& gemm, const PreconvertedTiling& tiling, const MmaShape& shape, int sm_count);
 
 }  // namespace polyphase::cuda::tensor_core

@@ -40,24 +40,25 @@ int parts_of(Precision precision) {
 }
 
 /// The call for run_on_gpu.
-auto by_plan(const tensor_core::WidePlan& plan, Precision precision, const cuda::Epilogue& epilogue = {}) {
+auto by_plan(const tensor_core::PreconvertedPlan& plan, Precision precision, const cuda::Epilogue& epilogue = {}) {
   return [plan, precision, epilogue](const GpuCall& call) {
-    const cuda::Buffer packed(static_cast<std::size_t>(tensor_core::wide_weight_bytes(plan)), 0);
-    tensor_core::wide_pack_weights(call.problem, call.direction, precision, plan, call.second, packed.as<void>(), call.stream);
-    tensor_core::wide_gather(call.problem, call.direction, precision, plan, call.first, call.second, packed.as<void>(),
-                             call.bias, call.out, epilogue, 0, call.stream);
+    const cuda::Buffer packed(static_cast<std::size_t>(tensor_core::preconverted_weight_bytes(plan)), 0);
+    tensor_core::preconverted_pack_weights(call.problem, call.direction, precision, plan, call.second, packed.as<void>(),
+                                           call.stream);
+    tensor_core::preconverted_gather(call.problem, call.direction, precision, plan, call.first, call.second, packed.as<void>(),
+                                     call.bias, call.out, epilogue, 0, call.stream);
   };
 }
 
 /// One kernel's plan for all samples; nothing where it does not fit.
-std::optional<tensor_core::WidePlan> plan_of(const ConvProblem& p, ConvDirection direction, std::size_t shape, int parts,
-                                             int slices) {
+std::optional<tensor_core::PreconvertedPlan> plan_of(const ConvProblem& p, ConvDirection direction, std::size_t shape,
+                                                     int parts, int slices) {
   const cuda::DeviceProperties& gpu = cuda::properties(0);
-  const tensor_core::WideSteps steps =
-      tensor_core::make_mma_steps(cuda::make_tap_gemm(p, direction), tensor_core::mma_shapes(parts)[shape], parts, 4, slices,
-                                  gpu.sm_count, gpu.shared_bytes_per_block);
-  if (steps.count == 0) return std::nullopt;
-  return tensor_core::WidePlan{static_cast<int>(shape), p.N, steps, true};
+  const tensor_core::PreconvertedTiling tiling =
+      tensor_core::make_mma_tiling(cuda::make_tap_gemm(p, direction), tensor_core::mma_shapes(parts)[shape], parts, 4, slices,
+                                   gpu.sm_count, gpu.shared_bytes_per_block);
+  if (tiling.count == 0) return std::nullopt;
+  return tensor_core::PreconvertedPlan{static_cast<int>(shape), p.N, tiling, true};
 }
 
 /// Every kernel there is, forward and dgrad, bit for bit against the reference on small integers; the norm of what was
@@ -75,11 +76,11 @@ double check_bits(ConvProblem p, Precision precision, int slices, std::int64_t m
     for (std::size_t shape = 0; shape < shapes.size(); ++shape) {
       ConvProblem piece = p;
       piece.N = slices > 1 ? (p.N + 1) / 2 : p.N;  // samples in two turns, the second maybe with fewer
-      const tensor_core::WideSteps steps =
-          tensor_core::make_mma_steps(cuda::make_tap_gemm(piece, direction), shapes[shape], parts, int{sizeof(E)}, slices,
-                                      gpu.sm_count, gpu.shared_bytes_per_block);
-      if (steps.count == 0) continue;
-      const tensor_core::WidePlan plan{static_cast<int>(shape), piece.N, steps, true};
+      const tensor_core::PreconvertedTiling tiling =
+          tensor_core::make_mma_tiling(cuda::make_tap_gemm(piece, direction), shapes[shape], parts, int{sizeof(E)}, slices,
+                                       gpu.sm_count, gpu.shared_bytes_per_block);
+      if (tiling.count == 0) continue;
+      const tensor_core::PreconvertedPlan plan{static_cast<int>(shape), piece.N, tiling, true};
       bool intact = false;
       const Array<E> got = run_on_gpu(arrays, direction, by_plan(plan, precision), intact, true, misalignment);
       CHECK_MESSAGE(same_bits(got, expected), p, ' ', direction, ' ', precision, " shape ", shape, " slices ", slices,
@@ -101,28 +102,29 @@ TEST_CASE("which GPUs convolve by mma.sync") {
 TEST_CASE("steps fit shared memory, a part of a tile fits it when it is stored, and some shape does every problem") {
   for (const ConvProblem& p : mma_problems()) {
     for (const ConvDirection direction : kGathers) {
-      const cuda::TapGemm form = cuda::make_tap_gemm(p, direction);
+      const cuda::TapGemm gemm = cuda::make_tap_gemm(p, direction);
       for (const int shared : {kSharedLeast, kSharedOfAmpere, kSharedOfHopper}) {
         for (const int parts : {1, 2}) {
           int done = 0;
           for (const tensor_core::MmaShape& shape : tensor_core::mma_shapes(parts)) {
             for (const int slices : {1, 3}) {
               const int bytes = parts == 2 ? 4 : 2;
-              const tensor_core::WideSteps steps = tensor_core::make_mma_steps(form, shape, parts, bytes, slices, 132, shared);
-              if (steps.count == 0) continue;
+              const tensor_core::PreconvertedTiling tiling =
+                  tensor_core::make_mma_tiling(gemm, shape, parts, bytes, slices, 132, shared);
+              if (tiling.count == 0) continue;
               ++done;
-              CHECK(steps.shared_bytes * shape.blocks_per_sm <= shared);
-              CHECK(steps.stages >= 2);
-              CHECK(steps.stages <= tensor_core::kMmaStagesMost);
-              CHECK(steps.tile_columns == 64 * shape.column_warps);
-              CHECK(steps.tile_positions == shape.position_warps * tensor_core::mma_positions_of_warp(parts));
-              CHECK(tensor_core::mma_cycles(form, steps, shape, 132) > 0);
-              const int warps = tensor_core::mma_warps_of_pass(form, steps, shape, bytes);
+              CHECK(tiling.shared_bytes * shape.blocks_per_sm <= shared);
+              CHECK(tiling.stages >= 2);
+              CHECK(tiling.stages <= tensor_core::kMmaStagesMost);
+              CHECK(tiling.tile_columns == 64 * shape.column_warps);
+              CHECK(tiling.tile_positions == shape.position_warps * tensor_core::mma_positions_of_warp(parts));
+              CHECK(tensor_core::mma_cycles(gemm, tiling, shape, 132) > 0);
+              const int warps = tensor_core::mma_warps_of_pass(gemm, tiling, shape, bytes);
               CHECK(shape.position_warps % warps == 0);
-              const std::int64_t positions = warps * (steps.tile_positions / shape.position_warps);
-              const std::int64_t rows = steps.interleaved ? steps.usable / form.classes : 64;
-              const std::int64_t run = steps.interleaved ? form.out_stride * positions : positions;
-              CHECK(shape.column_warps * rows * (run * bytes + 16) <= steps.shared_bytes);
+              const std::int64_t positions = warps * (tiling.tile_positions / shape.position_warps);
+              const std::int64_t rows = tiling.interleaved ? tiling.usable / gemm.classes : 64;
+              const std::int64_t run = tiling.interleaved ? gemm.out_stride * positions : positions;
+              CHECK(shape.column_warps * rows * (run * bytes + 16) <= tiling.shared_bytes);
             }
           }
           CHECK_MESSAGE(done > 0, p, ' ', direction);
@@ -137,13 +139,13 @@ TEST_CASE("plans keep the workspace's limit, and few positions are cut into slic
   const auto plan = tensor_core::make_mma_plan(few, ConvDirection::dgrad, Precision::fp32, 108, kSharedOfAmpere);
   REQUIRE(plan.has_value());
   CHECK(plan->is_mma);
-  CHECK(plan->steps.slices > 1);
+  CHECK(plan->tiling.slices > 1);
   const ConvProblem much = sized({.N = 64, .C_in = 256, .C_out = 256, .L_in = 65536, .K = 3, .P_l = 1, .P_r = 1});
   const auto pieces = tensor_core::make_mma_plan(much, ConvDirection::forward, Precision::fp32, 108, kSharedOfAmpere);
   REQUIRE(pieces.has_value());
   CHECK(pieces->samples < 64);
   CHECK(pieces->samples >= 1);
-  CHECK(pieces->steps.source.bytes(1) + pieces->steps.partial_bytes <= static_cast<std::int64_t>(conv_workspace_limit()));
+  CHECK(pieces->tiling.source.bytes(1) + pieces->tiling.partial_bytes <= static_cast<std::int64_t>(conv_workspace_limit()));
 }
 
 TEST_CASE("small integers, bit for bit: every kernel, type and precision, one slice and three") {
