@@ -42,7 +42,7 @@ bool tensor_core_applies(const Call& call) {
     std::uintptr_t source, out, aux;  // places in a sector
     bool operator==(const Key&) const = default;
   };
-  thread_local Remembered<Key, bool> remembered;
+  thread_local PlanCache<Key, bool> remembered;
   const Epilogue& epilogue = call.epilogue;
   const Key key{{call.problem, call.direction, call.precision, call.device},
                 epilogue.activation,
@@ -102,7 +102,7 @@ void issue(const Call& call, Algorithm algorithm) {
 
 /// `automatic` made concrete; remembered, so that the ranking stays off the launch path.
 Algorithm choose(const Call& call) {
-  thread_local Remembered<ChoiceKey, Algorithm> remembered;
+  thread_local PlanCache<ChoiceKey, Algorithm> remembered;
   return remembered.get({call.problem, call.direction, call.precision, call.device}, [&] {
     const ConvPlan plan = make_conv_plan(call.problem, call.direction, call.precision, call.device);
     if (log_topic("plan")) log_message(LogLevel::info, concat("plan: ", plan));

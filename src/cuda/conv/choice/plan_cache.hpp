@@ -27,7 +27,7 @@ inline std::uintptr_t place_in_sector(const void* array) { return reinterpret_ca
 
 /// So that asking again costs less than a launch. One a thread: it is not locked.
 template <class Key, class Answer>
-class Remembered {
+class PlanCache {
  public:
   /// What find() says, or said for an equal key not long ago.
   template <class Find>

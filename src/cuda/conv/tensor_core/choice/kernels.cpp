@@ -71,7 +71,7 @@ std::optional<KernelCandidate> chosen_kernel(const KernelProblem& asked, int dev
     std::uintptr_t source, out;  // places in a sector
     bool operator==(const Key&) const = default;
   };
-  thread_local Remembered<Key, std::optional<KernelCandidate>> remembered;
+  thread_local PlanCache<Key, std::optional<KernelCandidate>> remembered;
   const Key key{
       {asked.problem, asked.direction, asked.precision, device}, place_in_sector(asked.source), place_in_sector(asked.out)};
   return remembered.get(key, [&] { return choose(asked, device); });

@@ -332,7 +332,7 @@ WgradTiling make_wgrad_tiling(const ConvProblem& problem, int parts, int bytes, 
     bool aligned;
     bool operator==(const Key&) const = default;
   };
-  thread_local Remembered<Key, WgradTiling> remembered;
+  thread_local PlanCache<Key, WgradTiling> remembered;
   return remembered.get({problem, parts, bytes, sm_count, shared_limit, partial_limit, aligned}, [&] {
     WgradTiling best{};
     for (const WgradTiling& tiling : wgrad_candidates(problem, parts, bytes, sm_count, shared_limit, partial_limit, aligned)) {

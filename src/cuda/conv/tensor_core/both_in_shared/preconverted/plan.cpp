@@ -69,7 +69,7 @@ std::optional<PreconvertedPlan> make_preconverted_plan(const ConvProblem& proble
 std::optional<PreconvertedPlan> preconverted_plan(const ConvProblem& problem, ConvDirection direction, Precision precision,
                                                   int device) {
   if (problem.N == 0) return std::nullopt;
-  thread_local Remembered<ChoiceKey, std::optional<PreconvertedPlan>> remembered;  // some twenty microseconds of arithmetic
+  thread_local PlanCache<ChoiceKey, std::optional<PreconvertedPlan>> remembered;  // some twenty microseconds of arithmetic
   return remembered.get({problem, direction, precision, device}, [&] {
     const DeviceProperties& gpu = properties(device);
     const auto make = uses_mma(gpu.arch()) ? make_mma_plan : make_preconverted_plan;
