@@ -116,7 +116,7 @@ def check_run(folder: Path) -> None:
 
     adopted = subprocess.run([sys.executable, str(folder / "bench/report.py"), "adopt", str(folder / "build-gpu/check/h200.json")],
                              capture_output=True, text=True, timeout=60)
-    page = (folder / "docs/gpu_check.md").read_text()
+    page = (folder / "docs/benchmarks/h200_checks.md").read_text()
     expect("the page", adopted.returncode == 0 and "| gemm tf32 f32" in page and "not run yet" not in page, adopted)
 
     check_adopt(folder)
@@ -201,7 +201,7 @@ with tempfile.TemporaryDirectory() as temporary:
     for name in ("tools/gpu_check.sh", "tools/count_tests.py", "bench/report.py", "bench/report_goals.py", "docs/benchmarks/goals.json"):
         (scratch / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, scratch / name)
-    (scratch / "docs/gpu_check.md").write_text("<!-- table gpu_checks -->\nnot run yet\n<!-- end -->\n")
+    (scratch / "docs/benchmarks/h200_checks.md").write_text("<!-- table gpu_checks -->\nnot run yet\n<!-- end -->\n")
     program(scratch / "tests/golden/data/conv1d_small.safetensors", "")
     program(scratch / "bin/nvcc", 'echo "Cuda compilation tools, release 13.0, V13.0.88"')
     program(scratch / "bin/meson", "echo 1.12.0")
