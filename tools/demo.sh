@@ -39,7 +39,7 @@ else
     resume=(--resume)
   fi
   status=0
-  $superres train --out $run "${resume[@]}" || status=$?
+  $superres train --data examples/superres/data --out $run "${resume[@]}" || status=$?
   if [ $status = 130 ]; then
     echo "demo: stopped; run tools/demo.sh again to go on" >&2
     exit $status

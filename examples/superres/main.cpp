@@ -26,7 +26,8 @@ void add_shared(CLI::App& app, Shared& shared) {
 }
 
 void add_train(CLI::App& app, TrainCommand& command) {
-  app.add_option("--data", command.data, "folder of WAV or FLAC files")->capture_default_str();
+  app.add_option("--data", command.data, "folder of WAV or FLAC files (of a resumed run: the one it learns from)")
+      ->capture_default_str();
   app.add_option("--out", command.run.path, "folder of the run")->capture_default_str();
   app.add_flag("--resume", command.resume, "go on with the run in --out; --steps may be raised");
   auto* steps = app.add_option("--steps", command.settings.steps, "length of the run")->capture_default_str();
@@ -92,6 +93,16 @@ std::set<std::string> given_options(const CLI::App& app) {
   return names;
 }
 
+// The options that say how a run is computed and not what it is, as words for a shell.
+std::vector<std::string> repeated_options(const CLI::App& app) {
+  std::vector<std::string> words;
+  for (const char* name : {"--device", "--threads", "--check-every", "--cache-mb"}) {
+    const CLI::Option* option = app.get_option(name);
+    if (option->count() > 0) words.insert(words.end(), {name, option->results().back()});
+  }
+  return words;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Learns to upsample sound, and does it."};
   app.require_subcommand(1);
@@ -125,6 +136,8 @@ int run(int argc, char** argv) {
   const polyphase::DeviceGuard device(where);
   if (*train_app) {
     train_command.given = given_options(*train_app);
+    train_command.repeated = repeated_options(*train_app);
+    train_command.program = argv[0];
     return train(train_command);
   }
   return *eval_app ? eval(eval_command) : upsample(upsample_command);

@@ -10,9 +10,9 @@
 #include "evaluation.hpp"
 #include "interrupt.hpp"
 #include "progress.hpp"
-#include "split.hpp"
 #include "text.hpp"
 #include "trainer.hpp"
+#include "training_sound.hpp"
 
 namespace superres {
 namespace {
@@ -36,27 +36,6 @@ void require_same_settings(const TrainCommand& command, const pp::Checkpoint& sa
   }
 }
 
-struct Data {
-  ClipSet train;
-  ClipSet heldout;
-};
-
-// The model's rate comes from the command, or from the files where that is 0.
-Data open_data(const TrainCommand& command, const ModelOptions& model, const TrainSettings& settings) {
-  const Split split = split_folder(command.data, settings.heldout_fraction, warn);
-  ClipOptions options{.rate = model.rate,
-                      .factor = model.factor,
-                      .shortest = settings.window,
-                      .cache_bytes = command.cache_megabytes * (1 << 20)};
-  Data data{open_clips(split.train, options, warn), {}};
-  options.rate = data.train.rate;
-  options.shortest = kLsdWindow;
-  options.cache_bytes /= 4;
-  options.silence = false;
-  data.heldout = open_clips(split.heldout, options, warn);
-  return data;
-}
-
 class TrainRun {
  public:
   explicit TrainRun(const TrainCommand& command) : command_(command) {}
@@ -71,19 +50,21 @@ class TrainRun {
 
  private:
   void prepare();
+  void resume();
   void announce();
   bool loop();
   void after_step(const StepResult& result, Progress& progress);
   void fit_to_minutes(Progress& progress);
   void check(Progress& progress);
   void save_last();
+  [[nodiscard]] std::string resume_line() const;
   void conclude(bool finished);
   [[nodiscard]] std::int64_t check_interval() const {
     return command_.check_every > 0 ? command_.check_every : std::max<std::int64_t>(trainer_->settings().steps / 10, 1);
   }
 
   TrainCommand command_;
-  Data data_;
+  TrainingSound sound_;
   std::optional<Trainer> trainer_;
   std::optional<CsvLog> log_;
   std::optional<CsvLog> heldout_log_;
@@ -100,27 +81,12 @@ class TrainRun {
 void TrainRun::prepare() {
   const RunFolder& run = command_.run;
   if (command_.resume) {
-    pp::require<pp::Error>(fs::exists(run.last()), "train --resume: there is no run to go on with: ", run.last(),
-                           " does not exist");
-    const pp::Checkpoint saved = pp::load_checkpoint(run.last());
-    require_same_settings(command_, saved);
-    trainer_.emplace(saved);
-    const std::int64_t done = trainer_->steps();
-    if (command_.given.contains("steps")) {
-      pp::require<pp::Error>(command_.settings.steps >= done, "train --resume: expected --steps of at least the ", done,
-                             " done, got ", command_.settings.steps);
-      trainer_->set_total_steps(command_.settings.steps);
-    }
-    // Room for the steps that tell how many fit.
-    if (command_.minutes > 0) trainer_->set_total_steps(std::max(trainer_->settings().steps, done + kTimingSteps));
-    best_score_ = saved.number("best_score");
-    seconds_before_ = saved.number("seconds");
-    data_ = open_data(command_, trainer_->network().options(), trainer_->settings());
+    resume();
   } else {
     pp::require<pp::Error>(!fs::exists(run.last()), run.path,
                            " holds a run already: go on with it (--resume) or choose another --out");
-    data_ = open_data(command_, command_.model, command_.settings);
-    command_.model.rate = data_.train.rate;
+    sound_ = open_sound(command_, command_.model, command_.settings, std::nullopt, warn);
+    command_.model.rate = sound_.train.rate;
     trainer_.emplace(command_.model, command_.settings);
     std::error_code error;
     fs::create_directories(run.path, error);
@@ -131,6 +97,33 @@ void TrainRun::prepare() {
   heldout_log_.emplace(run.heldout_log(), "step,snr_db,si_sdr_db,lsd,sinc_snr_db,sinc_si_sdr_db,sinc_lsd", first_step_);
 }
 
+void TrainRun::resume() {
+  const RunFolder& run = command_.run;
+  pp::require<pp::Error>(fs::exists(run.last()), "train --resume: there is no run to go on with: ", run.last(),
+                         " does not exist");
+  const pp::Checkpoint saved = pp::load_checkpoint(run.last());
+  require_same_settings(command_, saved);
+  const std::optional<SoundRecord> before = sound_record_from(saved.texts);
+  command_.data = sound_folder(command_, before);
+  if (!before) {
+    warn(pp::concat(run.last(),
+                    " does not say which sound the run learned from, as an older version wrote it: it goes on with ",
+                    command_.data));
+  }
+  trainer_.emplace(saved);
+  const std::int64_t done = trainer_->steps();
+  if (command_.given.contains("steps")) {
+    pp::require<pp::Error>(command_.settings.steps >= done, "train --resume: expected --steps of at least the ", done,
+                           " done, got ", command_.settings.steps);
+    trainer_->set_total_steps(command_.settings.steps);
+  }
+  // Room for the steps that tell how many fit.
+  if (command_.minutes > 0) trainer_->set_total_steps(std::max(trainer_->settings().steps, done + kTimingSteps));
+  best_score_ = saved.number("best_score");
+  seconds_before_ = saved.number("seconds");
+  sound_ = open_sound(command_, trainer_->network().options(), trainer_->settings(), before, warn);
+}
+
 void TrainRun::announce() {
   UpsamplingNetwork& network = trainer_->network();
   const ModelOptions& model = network.options();
@@ -138,8 +131,8 @@ void TrainRun::announce() {
   const auto milliseconds = [&](std::int64_t samples) {
     return fixed(1000.0 * static_cast<double>(samples) / model.low_rate(), 1);
   };
-  std::printf("sound    %zu clips to learn from (%s), %zu held out (%s), from %s\n", data_.train.clips.size(),
-              duration(data_.train.seconds()).c_str(), data_.heldout.clips.size(), duration(data_.heldout.seconds()).c_str(),
+  std::printf("sound    %zu clips to learn from (%s), %zu held out (%s), from %s\n", sound_.train.clips.size(),
+              duration(sound_.train.seconds()).c_str(), sound_.heldout.clips.size(), duration(sound_.heldout.seconds()).c_str(),
               command_.data.c_str());
   std::printf("network  %d Hz -> %d Hz, %s weights, looks %s ms back and %s ms ahead\n", model.low_rate(), model.rate,
               grouped(network.parameter_count()).c_str(), milliseconds(context.left).c_str(),
@@ -155,7 +148,7 @@ void TrainRun::announce() {
 bool TrainRun::loop() {
   const InterruptGuard guard;
   Progress progress(first_step_, trainer_->settings().steps);
-  Loader loader(data_.train, trainer_->loader_options(), first_step_);
+  Loader loader(sound_.train, trainer_->loader_options(), first_step_);
   while (trainer_->steps() < trainer_->settings().steps && !InterruptGuard::interrupted()) {
     const StepResult result = trainer_->step(loader.next());
     seconds_ = progress.seconds();
@@ -186,7 +179,7 @@ void TrainRun::fit_to_minutes(Progress& progress) {
 }
 
 void TrainRun::check(Progress& progress) {
-  const ClipScores mean = mean_of(trainer_->with_average([&] { return evaluate(trainer_->network(), data_.heldout); }));
+  const ClipScores mean = mean_of(trainer_->with_average([&] { return evaluate(trainer_->network(), sound_.heldout); }));
   heldout_log_->write(trainer_->steps(), {mean.network.snr, mean.network.si_sdr, mean.network.lsd, mean.sinc.snr,
                                           mean.sinc.si_sdr, mean.sinc.lsd});
   const double score = selection_score(mean);
@@ -202,9 +195,20 @@ void TrainRun::check(Progress& progress) {
 
 void TrainRun::save_last() {
   pp::Checkpoint checkpoint = trainer_->checkpoint();
+  checkpoint.texts.merge(to_texts(sound_.record));
   checkpoint.numbers = {{"best_score", best_score_}, {"seconds", seconds_before_ + seconds_}};
   pp::save_checkpoint(command_.run.last(), checkpoint);
   if (!fs::exists(command_.run.best())) pp::save_checkpoint(command_.run.best(), trainer_->averaged());
+}
+
+// The command that goes on with this run, to be pasted into a shell: the checkpoint knows all but how the run is computed.
+std::string TrainRun::resume_line() const {
+  std::string line = shell_quoted(command_.program) + " train --resume --out " + shell_quoted(command_.run.path);
+  for (const std::string& word : command_.repeated) line += " " + shell_quoted(word);
+  // Before the steps that fit are known, the checkpoint has the default number of steps.
+  const bool still_timing = trainer_->steps() - first_step_ < kTimingSteps;
+  if (command_.minutes > 0 && still_timing) line += " --minutes " + pp::concat(command_.minutes);
+  return line;
 }
 
 void TrainRun::conclude(bool finished) {
@@ -215,10 +219,10 @@ void TrainRun::conclude(bool finished) {
               fixed(steps / std::max(seconds_, 1e-9), 2).c_str(), fixed(waited_, 1).c_str());
   if (finished) {
     UpsamplingNetwork best = load_network(run.best());
-    const std::vector<ClipScores> scores = evaluate(best, data_.heldout);
+    const std::vector<ClipScores> scores = evaluate(best, sound_.heldout);
     std::printf("\n%s\n%s\n", table_of(scores).c_str(), verdict(mean_of(scores)).c_str());
   } else {
-    std::printf("go on with --resume --out %s\n", run.path.c_str());
+    std::printf("go on with\n  %s\n", resume_line().c_str());
   }
   std::printf("\nnetwork  %s\nrun      %s\nlogs     %s, %s\n", run.best().c_str(), run.last().c_str(), run.log().c_str(),
               run.heldout_log().c_str());

@@ -1,0 +1,139 @@
+// Training as a person meets it: what is kept when it is stopped, killed or led astray.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "io/checkpoint.hpp"
+#include "program.hpp"
+
+using namespace superres;
+using namespace superres::testing;
+using polyphase::testing::read_bytes;
+using polyphase::testing::write_bytes;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// The program running beside the test, its words in a file.
+class Child {
+ public:
+  Child(const std::string& arguments, std::string text_path) : text_path_(std::move(text_path)) {
+    const std::string command = "exec " + command_of(arguments) + " > " + shell_quoted(text_path_) + " 2>&1";
+    pid_ = fork();
+    REQUIRE(pid_ >= 0);
+    if (pid_ == 0) {
+      execl("/bin/sh", "sh", "-c", command.c_str(), static_cast<char*>(nullptr));
+      _exit(127);
+    }
+  }
+  ~Child() {
+    if (pid_ > 0) send(SIGKILL), exit_code();
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  [[nodiscard]] std::string text() const { return read_bytes(text_path_); }
+  void send(int signal) const { CHECK(kill(pid_, signal) == 0); }
+  /// Waits for its end; 1000 + the signal where one ended it.
+  int exit_code() {
+    int status = 0;
+    CHECK(waitpid(std::exchange(pid_, -1), &status, 0) > 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+  }
+  /// Once the log has a step in it the run is under way.
+  static void wait_for_steps(const Workshop& shop) {
+    for (int i = 0; i < 600 && !has(read_bytes(shop.out + "/log.csv"), "\n1,"); ++i) usleep(100000);
+    REQUIRE(has(read_bytes(shop.out + "/log.csv"), "\n1,"));
+  }
+
+ private:
+  std::string text_path_;
+  pid_t pid_ = -1;
+};
+
+}  // namespace
+
+TEST_CASE("an interrupted run stops with a checkpoint and prints the command that goes on with it") {
+  const Workshop shop("it's a $HOME");
+  Child child(shop.train + "--steps 1000000 --threads 2", shop.folder.file("text"));
+  child.wait_for_steps(shop);
+  child.send(SIGINT);
+  CHECK(child.exit_code() == 130);
+  CHECK(fs::exists(shop.last()));
+  CHECK(run("eval --all --data " + shell_quoted(shop.data) + " --model " + shell_quoted(shop.last())).code == 0);
+
+  const std::string said = child.text();
+  const std::string start = "\ngo on with\n  ";
+  REQUIRE(has(said, start));
+  const std::string command = said.substr(said.find(start) + start.size());
+  const std::string line = command.substr(0, command.find('\n'));
+  CHECK(line.ends_with(" --threads 2"));
+  const std::int64_t done = polyphase::load_checkpoint(shop.last()).step;
+  const Outcome finished = run_shell(line + " --steps " + std::to_string(done + 1));
+  CHECK_MESSAGE(finished.code == 0, finished.text);
+  CHECK_MESSAGE(has(finished.text, "from " + shop.data + "\n"), finished.text);
+}
+
+TEST_CASE("a resumed run takes the sound it began with, or says what is different") {
+  const Workshop shop;
+  CHECK(run(shop.train + "--steps 2").code == 0);
+  const auto is_refused = [&](const std::string& arguments, const std::string& words) {
+    const std::string before = read_bytes(shop.last());
+    const Outcome outcome = run(arguments);
+    CHECK(outcome.code == 1);
+    CHECK_MESSAGE(has(outcome.text, words), outcome.text);
+    CHECK(read_bytes(shop.last()) == before);
+  };
+
+  const Outcome same = run(shop.resume() + "--steps 3");
+  CHECK_MESSAGE(same.code == 0, same.text);
+  CHECK(has(same.text, "from " + shop.data + "\n"));
+  is_refused(shop.resume() + "--steps 4 --data '" SUPERRES_DATA "'",
+             "superres: train --resume: the sound in " SUPERRES_DATA " is not what the run in " + shop.out +
+                 " learned from: 3 files are gone (c0.wav, c1.wav, c2.wav), 19 are new (");
+
+  write_sound(shop.data + "/c3.wav", 16000, {noise(12000, 9, 0.1)});
+  is_refused(shop.resume() + "--steps 4", "learned from: 1 file is new (c3.wav)");
+  fs::remove(shop.data + "/c3.wav");
+  const std::string content = read_bytes(shop.data + "/c1.wav");
+  write_sound(shop.data + "/c1.wav", 16000, {noise(12000, 9, 0.1)});
+  is_refused(shop.resume() + "--steps 4", "learned from: 1 file has changed (c1.wav)");
+  write_bytes(shop.data + "/c1.wav", content);
+
+  const std::string moved = shop.folder.file("moved");
+  fs::rename(shop.data, moved);
+  is_refused(shop.resume() + "--steps 4", "superres: train --resume: the run in " + shop.out + " learns from the sound in " +
+                                              shop.data +
+                                              ", and there is no such folder: expected --data with the folder's new place");
+  CHECK(run(shop.resume() + "--steps 4 --data " + moved).code == 0);
+  const Outcome after = run(shop.resume() + "--steps 5");
+  CHECK_MESSAGE(after.code == 0, after.text);
+  CHECK(has(after.text, "from " + moved + "\n"));
+}
+
+TEST_CASE("a checkpoint that does not say which sound it learned from is resumed where --data says it") {
+  const Workshop shop;
+  CHECK(run(shop.train + "--steps 2").code == 0);
+  const std::string last = shop.last();
+  polyphase::Checkpoint old = polyphase::load_checkpoint(last);
+  CHECK(old.texts.erase("data") == 1);
+  CHECK(old.texts.erase("data-files") == 1);
+  polyphase::save_checkpoint(last, old);
+  const Outcome refused = run(shop.resume() + "--steps 3");
+  CHECK(refused.code == 1);
+  CHECK(has(refused.text, "superres: train --resume: " + last +
+                              " does not say which sound the run learns from, as an older version wrote it: expected --data"));
+  const Outcome told = run(shop.resume() + "--steps 3 --data " + shop.data);
+  CHECK(told.code == 0);
+  CHECK(has(told.text, "superres: warning: " + last + " does not say which sound the run learned from"));
+  const Outcome known = run(shop.resume() + "--steps 4");
+  CHECK(known.code == 0);
+  CHECK_FALSE(has(known.text, "warning"));
+}
