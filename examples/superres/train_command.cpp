@@ -43,7 +43,15 @@ class TrainRun {
   int run() {
     prepare();
     announce();
-    const bool finished = loop();
+    const bool finished = [&] {
+      try {
+        return loop();
+      } catch (const Diverged& error) {
+        const std::string kept =
+            saved_step_ > 0 ? pp::concat(command_.run.last(), " keeps step ", saved_step_) : "nothing is saved yet";
+        throw pp::Error(pp::concat(error.what(), " (", kept, ")"));
+      }
+    }();
     conclude(finished);
     return finished ? 0 : kInterruptedExit;
   }
@@ -69,6 +77,7 @@ class TrainRun {
   std::optional<CsvLog> log_;
   std::optional<CsvLog> heldout_log_;
   std::int64_t first_step_ = 0;
+  std::int64_t saved_step_ = 0;  // that the last checkpoint has; 0: there is none
   double best_score_ = std::numeric_limits<double>::infinity();
   double seconds_before_ = 0;  // spent before this run was resumed
   double seconds_ = 0;
@@ -101,7 +110,7 @@ void TrainRun::resume() {
   const RunFolder& run = command_.run;
   pp::require<pp::Error>(fs::exists(run.last()), "train --resume: there is no run to go on with: ", run.last(),
                          " does not exist");
-  const pp::Checkpoint saved = pp::load_checkpoint(run.last());
+  const pp::Checkpoint saved = load_finite_checkpoint(run.last());
   require_same_settings(command_, saved);
   const std::optional<SoundRecord> before = sound_record_from(saved.texts);
   command_.data = sound_folder(command_, before);
@@ -111,7 +120,7 @@ void TrainRun::resume() {
                     command_.data));
   }
   trainer_.emplace(saved);
-  const std::int64_t done = trainer_->steps();
+  const std::int64_t done = saved_step_ = trainer_->steps();
   if (command_.given.contains("steps")) {
     pp::require<pp::Error>(command_.settings.steps >= done, "train --resume: expected --steps of at least the ", done,
                            " done, got ", command_.settings.steps);
@@ -179,13 +188,14 @@ void TrainRun::fit_to_minutes(Progress& progress) {
 }
 
 void TrainRun::check(Progress& progress) {
+  const pp::Checkpoint average = trainer_->averaged();  // first, as it throws before anything is scored, logged or saved
   const ClipScores mean = mean_of(trainer_->with_average([&] { return evaluate(trainer_->network(), sound_.heldout); }));
   heldout_log_->write(trainer_->steps(), {mean.network.snr, mean.network.si_sdr, mean.network.lsd, mean.sinc.snr,
                                           mean.sinc.si_sdr, mean.sinc.lsd});
   const double score = selection_score(mean);
   if (score < best_score_) {
     best_score_ = score;
-    pp::save_checkpoint(command_.run.best(), trainer_->averaged());
+    pp::save_checkpoint(command_.run.best(), average);
   }
   save_last();
   heldout_text_ = " | held-out LSD " + fixed(mean.network.lsd, 2) + " (sinc " + fixed(mean.sinc.lsd, 2) + "), SNR " +
@@ -198,6 +208,7 @@ void TrainRun::save_last() {
   checkpoint.texts.merge(to_texts(sound_.record));
   checkpoint.numbers = {{"best_score", best_score_}, {"seconds", seconds_before_ + seconds_}};
   pp::save_checkpoint(command_.run.last(), checkpoint);
+  saved_step_ = checkpoint.step;
   if (!fs::exists(command_.run.best())) pp::save_checkpoint(command_.run.best(), trainer_->averaged());
 }
 

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -136,4 +137,79 @@ TEST_CASE("a checkpoint that does not say which sound it learned from is resumed
   const Outcome known = run(shop.resume() + "--steps 4");
   CHECK(known.code == 0);
   CHECK_FALSE(has(known.text, "warning"));
+}
+
+TEST_CASE("weights that are not finite are refused by every command, with the file and the tensor") {
+  const Workshop shop;
+  CHECK(run(shop.train + "--steps 2").code == 0);
+  const std::string input = shop.folder.file("in.wav");
+  const std::string output = shop.folder.file("out.wav");
+  write_sound(input, 4000, {noise(2000)});
+  const auto is_refused = [&](const std::string& arguments, const std::string& file, const std::string& tensor) {
+    const Outcome outcome = run(arguments);
+    CHECK(outcome.code == 1);
+    const std::string words = "superres: " + file + ": expected finite numbers in " + tensor + ", got NaN or infinity\n";
+    CHECK_MESSAGE(has(outcome.text, words), outcome.text);
+  };
+  const auto spoil = [](const std::string& file, auto choose, double value) {
+    polyphase::Checkpoint checkpoint = polyphase::load_checkpoint(file);
+    choose(checkpoint).view({-1}).narrow(0, 1, 1).fill_(value);
+    polyphase::save_checkpoint(file, checkpoint);
+  };
+  for (const double value : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+    const std::string model = shop.folder.file("spoilt.safetensors");
+    fs::copy_file(shop.best(), model, fs::copy_options::overwrite_existing);
+    spoil(
+        model, [](auto& checkpoint) { return checkpoint.model.at(3).second; }, value);
+    const std::string tensor = polyphase::load_checkpoint(model).model.at(3).first;
+    is_refused("upsample " + input + " " + output + " --model " + model, model, tensor);
+    is_refused("eval --data " + shop.data + " --model " + model, model, tensor);
+  }
+  CHECK_FALSE(fs::exists(output));
+  const std::string good = read_bytes(shop.last());
+  for (const char* owner : {"optimizer", "average"}) {
+    write_bytes(shop.last(), good);
+    std::string name;
+    const auto choose = [&](auto& checkpoint) {
+      name = checkpoint.state(owner).tensors.at(1).first;
+      return checkpoint.state(owner).tensors.at(1).second;
+    };
+    spoil(shop.last(), choose, HUGE_VAL);
+    is_refused(shop.resume() + "--steps 3", shop.last(), "state " + name + " of " + owner);
+  }
+}
+
+TEST_CASE("a run that leaves the numbers stops with the step, and what was saved before is as it was") {
+  const Workshop shop;
+  const Outcome never_saved = run(shop.train + "--steps 400 --lr 1e30");
+  CHECK(never_saved.code == 1);
+  CHECK_MESSAGE(has(never_saved.text, "superres: train: at step 2 the loss is "), never_saved.text);
+  CHECK_MESSAGE(has(never_saved.text, ": try a smaller --lr than 1e+30 (nothing is saved yet)\n"), never_saved.text);
+  CHECK_FALSE(fs::exists(shop.last()));
+
+  // The first step makes the weights infinite, and a check follows before any loss can tell.
+  const Outcome at_check = run(shop.train + "--steps 400 --check-every 1 --lr 1e41");
+  CHECK(at_check.code == 1);
+  CHECK_MESSAGE(has(at_check.text, "superres: train: at step 1 "), at_check.text);
+  CHECK_MESSAGE(has(at_check.text, " became infinite or NaN: try a smaller --lr than 1e+41 (nothing is saved yet)\n"),
+                at_check.text);
+  CHECK_FALSE(fs::exists(shop.last()));
+  CHECK_FALSE(fs::exists(shop.best()));
+  CHECK_FALSE(has(read_bytes(shop.out + "/heldout.csv"), "\n1,"));
+
+  // A good run whose learning rate the checkpoint turns into an absurd one.
+  CHECK(run(shop.train + "--steps 2").code == 0);
+  polyphase::Checkpoint checkpoint = polyphase::load_checkpoint(shop.last());
+  for (auto& [name, number] : checkpoint.states.at("optimizer").numbers) {
+    if (has(name, "initial_learning_rate")) number = 1e41;
+  }
+  polyphase::save_checkpoint(shop.last(), checkpoint);
+  const std::string last = read_bytes(shop.last());
+  const std::string best = read_bytes(shop.best());
+  const Outcome resumed = run(shop.resume() + "--steps 400 --check-every 1");
+  CHECK(resumed.code == 1);
+  CHECK_MESSAGE(has(resumed.text, "superres: train: at step 3 "), resumed.text);
+  CHECK_MESSAGE(has(resumed.text, "(" + shop.last() + " keeps step 2)\n"), resumed.text);
+  CHECK(read_bytes(shop.last()) == last);
+  CHECK(read_bytes(shop.best()) == best);
 }
