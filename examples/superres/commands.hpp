@@ -48,7 +48,8 @@ struct UpsampleCommand {
   std::string output;
   std::string model = RunFolder{kDefaultRun}.best();
   SampleFormat format = SampleFormat::pcm16;
-  std::int64_t chunk = 16384;  ///< low-rate samples computed at a time
+  std::int64_t chunk = 16384;     ///< low-rate samples computed at a time
+  bool allow_lower_rate = false;  ///< the input may have a higher rate than the model gives
 };
 int upsample(const UpsampleCommand& command);
 

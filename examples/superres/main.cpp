@@ -79,6 +79,7 @@ void add_upsample(CLI::App& app, UpsampleCommand& command) {
   app.add_option("--chunk", command.chunk, "low-rate samples computed at a time")
       ->check(CLI::Range(256, 1 << 26))
       ->capture_default_str();
+  app.add_flag("--allow-lower-rate", command.allow_lower_rate, "take an input of a higher rate than the model gives");
 }
 
 // The long names of the options that were on the command line.

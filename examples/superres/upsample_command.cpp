@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <utility>
 
 #include "commands.hpp"
 #include "resample.hpp"
@@ -44,6 +45,21 @@ class FrameResampler {
   std::vector<Resampler> resamplers_;
 };
 
+// The output would take the place of either, whatever name or link leads there.
+void require_own_output(const UpsampleCommand& command) {
+  for (const auto& [path, what] : {std::pair(&command.input, "input"), std::pair(&command.model, "model")}) {
+    std::error_code ignored;  // of a file that is not there, which is then no other file's
+    pp::require<pp::Error>(!std::filesystem::equivalent(*path, command.output, ignored), command.output,
+                           ": expected an output of its own, got the ", what, "'s file");
+  }
+}
+
+void require_rate(const UpsampleCommand& command, int rate, const ModelOptions& model) {
+  require_convertible(command.input, rate, model.low_rate());
+  pp::require<pp::Error>(rate <= model.rate || command.allow_lower_rate, command.input, " is at ", rate,
+                         " Hz, the model gives ", model.rate, " Hz: the rate is lowered only with --allow-lower-rate");
+}
+
 std::int64_t write_frames(WavWriter& writer, std::vector<float>& frames, int channels) {
   const auto count = static_cast<std::int64_t>(frames.size()) / channels;
   writer.write(frames.data(), count);
@@ -54,15 +70,13 @@ std::int64_t write_frames(WavWriter& writer, std::vector<float>& frames, int cha
 }  // namespace
 
 int upsample(const UpsampleCommand& command) {
+  require_own_output(command);
   UpsamplingNetwork network = load_network(command.model);
   const ModelOptions& model = network.options();
   const auto reader = open_audio(command.input);
   const AudioInfo& info = reader->info();
   pp::require<pp::Error>(info.frames > 0, command.input, ": there is no sound in it (0 samples)");
-  std::error_code ignored;
-  pp::require<pp::Error>(!std::filesystem::equivalent(command.input, command.output, ignored), command.output,
-                         ": input and output are the same file");
-  require_convertible(command.input, info.rate, model.low_rate());
+  require_rate(command, info.rate, model);
 
   FrameResampler resampler(info.channels, model.low_rate(), info.rate);
   const bool same_rate = info.rate == model.low_rate();

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <string>
 
+#include "io/checkpoint.hpp"
+#include "model.hpp"
 #include "sound.hpp"
 #include "support/temporary_directory.hpp"
 #include "text.hpp"
@@ -50,6 +52,13 @@ struct Workshop {
     for (int i = 0; i < 3; ++i) {
       write_sound(data + "/c" + std::to_string(i) + ".wav", 16000, {noise(12000, static_cast<std::uint64_t>(i + 1), 0.1)});
     }
+  }
+  // A network, 4000 Hz to 16000 Hz, with the weights it starts from.
+  [[nodiscard]] std::string untrained(ModelOptions options = {.channels = 4, .high_channels = 4, .blocks = 1}) const {
+    const std::string path = folder.file("untrained.safetensors");
+    UpsamplingNetwork network(options);
+    polyphase::save_checkpoint(path, {.model = network.state_dict(), .texts = to_texts(options)});
+    return path;
   }
   [[nodiscard]] std::string last() const { return out + "/last.safetensors"; }
   [[nodiscard]] std::string best() const { return out + "/best.safetensors"; }
