@@ -25,6 +25,8 @@
 #include "layers/linear.hpp"
 #include "layers/losses.hpp"
 #include "layers/module.hpp"
+#include "layers/module_list.hpp"
+#include "layers/module_sequence.hpp"
 #include "layers/norm.hpp"
 #include "layers/residual.hpp"
 #include "layers/sequential.hpp"
