@@ -25,7 +25,7 @@ class Collector : public Visitor {
   void buffer(std::string_view name, Tensor& tensor) override { add(name, tensor, false); }
   void module(std::string_view name, Module& child) override {
     const std::size_t length = prefix_.size();
-    prefix_.append(name).push_back('.');
+    if (!name.empty()) prefix_.append(name).push_back('.');
     child.visit(*this);
     prefix_.resize(length);
   }

@@ -33,6 +33,7 @@ class Visitor {
   virtual void parameter(std::string_view name, Tensor& tensor) = 0;
   /// State that is saved but not learned.
   virtual void buffer(std::string_view name, Tensor& tensor) = 0;
+  /// A child, whose keys begin with `name` and a dot; with an empty name they are among the module's own.
   virtual void module(std::string_view name, Module& child) = 0;
 };
 

@@ -1,7 +1,6 @@
 #pragma once
 // Modules held together, for a network that calls each of them itself.
 
-#include <concepts>
 #include <utility>
 
 #include "layers/module_sequence.hpp"
@@ -20,14 +19,14 @@ namespace polyphase {
 ///       }
 ///     };
 ///
-/// Children are named by position: "ups.0.weight", "ups.1.bias", as in PyTorch. A copy shares the children.
+/// Children are named by position, "ups.0.weight", "ups.1.bias", as in PyTorch, or by named(). A copy shares the children.
 class ModuleList : public layers::ModuleSequence<ModuleList> {
  public:
   static constexpr const char* kName = "ModuleList";
 
   ModuleList() = default;
   /// Takes the modules over: `pp::ModuleList convs(pp::Conv1d({...}), pp::Conv1d({...}))`.
-  template <std::derived_from<Module>... M>
+  template <layers::Child... M>
   requires(sizeof...(M) > 0 && !layers::kIsOneOf<ModuleList, M...>) explicit ModuleList(M... modules) {
     (push_back(std::move(modules)), ...);
   }

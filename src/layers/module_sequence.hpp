@@ -1,6 +1,7 @@
 #pragma once
 // What Sequential and ModuleList share: modules held in order, each under its key.
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <memory>
@@ -11,10 +12,35 @@
 
 #include "layers/module.hpp"
 
-namespace polyphase::layers {
+namespace polyphase {
 
-/// Base of `Self`, whose name in messages is Self::kName. Children are named by position ("0", "1", ...), as in PyTorch. A copy
-/// shares the children.
+/// A module with a name for its keys. Made by named().
+template <std::derived_from<Module> M>
+struct Named {
+  std::string name;
+  M module;
+};
+
+/// Chooses a module's name in the Sequential, ModuleList or Residual that it is given to, so that the keys are those of a
+/// published network: `pp::Sequential(pp::named("conv", pp::Conv1d({...})), pp::ReLU())` has "conv.weight". Names may contain
+/// dots ("convs1.0"). An empty name puts the module's keys among those of what holds it.
+template <std::derived_from<Module> M>
+[[nodiscard]] Named<M> named(std::string name, M module) {
+  return {std::move(name), std::move(module)};
+}
+
+namespace layers {
+
+template <class T>
+inline constexpr bool kIsNamed = false;
+template <class M>
+inline constexpr bool kIsNamed<Named<M>> = true;
+/// What a list of modules is made from: modules, and modules with names.
+template <class T>
+concept Child = std::derived_from<T, Module> || kIsNamed<T>;
+
+/// Base of `Self`, whose name in messages is Self::kName. Children without a name of their own are named by position ("0", "1",
+/// ...), as in PyTorch. A copy shares the children.
 template <class Self>
 class ModuleSequence : public Module {
  public:
@@ -23,9 +49,20 @@ class ModuleSequence : public Module {
   Self& push_back(M module) {
     return push_back(std::shared_ptr<Module>(std::make_shared<M>(std::move(module))));
   }
-  /// Appends a module that others hold too. Throws Error if it is null.
-  Self& push_back(std::shared_ptr<Module> module) {
+  /// Appends a module under a name of its own: `list.push_back(pp::named("conv", pp::Conv1d({...})))`. Throws Error if another
+  /// module has the name.
+  template <std::derived_from<Module> M>
+  Self& push_back(Named<M> child) {
+    return push_back(std::move(child.name), std::make_shared<M>(std::move(child.module)));
+  }
+  /// Appends a module that others hold too. Throws Error if it is null, or if another has its name.
+  Self& push_back(std::shared_ptr<Module> module) { return push_back(std::to_string(size()), std::move(module)); }
+  Self& push_back(std::string name, std::shared_ptr<Module> module) {
     require<Error>(module != nullptr, Self::kName, ": module ", size(), " is null");
+    const auto same = name.empty() ? names_.end() : std::find(names_.begin(), names_.end(), name);
+    require<Error>(same == names_.end(), Self::kName, ": expected names that differ, got \"", name, "\" for modules ",
+                   same - names_.begin(), " and ", size());
+    names_.push_back(std::move(name));
     modules_.push_back(std::move(module));
     return static_cast<Self&>(*this);
   }
@@ -42,10 +79,11 @@ class ModuleSequence : public Module {
   [[nodiscard]] auto end() const { return modules_.end(); }
 
   void visit(Visitor& visitor) override {
-    for (std::size_t i = 0; i < size(); ++i) visitor.module(std::to_string(i), *modules_[i]);
+    for (std::size_t i = 0; i < size(); ++i) visitor.module(names_[i], *modules_[i]);
   }
 
  private:
+  std::vector<std::string> names_;  // one for each of modules_
   std::vector<std::shared_ptr<Module>> modules_;
 };
 
@@ -53,4 +91,5 @@ class ModuleSequence : public Module {
 template <class Self, class... M>
 inline constexpr bool kIsOneOf = sizeof...(M) == 1 && (std::same_as<M, Self> && ...);
 
-}  // namespace polyphase::layers
+}  // namespace layers
+}  // namespace polyphase

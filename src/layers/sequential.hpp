@@ -1,7 +1,6 @@
 #pragma once
 // Modules one after another.
 
-#include <concepts>
 #include <utility>
 
 #include "layers/module_sequence.hpp"
@@ -9,7 +8,7 @@
 namespace polyphase {
 
 /// Feeds each module's output to the next; a convolution and the activation behind it are one pass where that gives the same
-/// bits. Children are named by position: "0.weight", "2.bias", as in PyTorch.
+/// bits. Children are named by position, as in PyTorch, or by named(): "0.weight", "conv.bias".
 /// A copy shares the children.
 class Sequential : public layers::ModuleSequence<Sequential> {
  public:
@@ -17,7 +16,7 @@ class Sequential : public layers::ModuleSequence<Sequential> {
 
   Sequential() = default;
   /// Takes the modules over: `pp::Sequential net(pp::Conv1d({...}), pp::ReLU())`.
-  template <std::derived_from<Module>... M>
+  template <layers::Child... M>
   requires(sizeof...(M) > 0 && !layers::kIsOneOf<Sequential, M...>) explicit Sequential(M... modules) {
     (push_back(std::move(modules)), ...);
   }
