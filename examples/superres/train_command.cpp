@@ -10,6 +10,7 @@
 #include "evaluation.hpp"
 #include "interrupt.hpp"
 #include "progress.hpp"
+#include "run_lock.hpp"
 #include "text.hpp"
 #include "trainer.hpp"
 #include "training_sound.hpp"
@@ -58,6 +59,7 @@ class TrainRun {
 
  private:
   void prepare();
+  void start();
   void resume();
   void announce();
   bool loop();
@@ -72,6 +74,7 @@ class TrainRun {
   }
 
   TrainCommand command_;
+  std::optional<RunLock> lock_;
   TrainingSound sound_;
   std::optional<Trainer> trainer_;
   std::optional<CsvLog> log_;
@@ -89,21 +92,30 @@ class TrainRun {
 
 void TrainRun::prepare() {
   const RunFolder& run = command_.run;
-  if (command_.resume) {
-    resume();
-  } else {
-    pp::require<pp::Error>(!fs::exists(run.last()), run.path,
-                           " holds a run already: go on with it (--resume) or choose another --out");
-    sound_ = open_sound(command_, command_.model, command_.settings, std::nullopt, warn);
-    command_.model.rate = sound_.train.rate;
-    trainer_.emplace(command_.model, command_.settings);
-    std::error_code error;
-    fs::create_directories(run.path, error);
-    pp::require<pp::Error>(!error, run.path, ": the folder cannot be made: ", error.message());
-  }
+  std::error_code ignored;
+  if (fs::is_directory(run.path, ignored)) lock_.emplace(run, warn);  // at once, as reading the sound takes its time
+  command_.resume ? resume() : start();
   first_step_ = trainer_->steps();
   log_.emplace(run.log(), "step,seconds,loss,snr_db,learning_rate,gradient_norm", first_step_);
   heldout_log_.emplace(run.heldout_log(), "step,snr_db,si_sdr_db,lsd,sinc_snr_db,sinc_si_sdr_db,sinc_lsd", first_step_);
+}
+
+void TrainRun::start() {
+  const RunFolder& run = command_.run;
+  const auto require_new = [&] {
+    pp::require<pp::Error>(!fs::exists(run.last()), run.path,
+                           " holds a run already: go on with it (--resume) or choose another --out");
+  };
+  require_new();
+  sound_ = open_sound(command_, command_.model, command_.settings, std::nullopt, warn);
+  command_.model.rate = sound_.train.rate;
+  trainer_.emplace(command_.model, command_.settings);
+  if (lock_) return;
+  std::error_code error;
+  fs::create_directories(run.path, error);
+  pp::require<pp::Error>(!error, run.path, ": the folder cannot be made: ", error.message());
+  lock_.emplace(run, warn);
+  require_new();  // another training may have come and gone meanwhile
 }
 
 void TrainRun::resume() {

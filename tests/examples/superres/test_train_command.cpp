@@ -213,3 +213,33 @@ TEST_CASE("a run that leaves the numbers stops with the step, and what was saved
   CHECK(read_bytes(shop.last()) == last);
   CHECK(read_bytes(shop.best()) == best);
 }
+
+TEST_CASE("a second training keeps out of a folder in use, and nothing is in the way of one after a kill") {
+  const Workshop shop;
+  CHECK(run(shop.train + "--steps 2").code == 0);
+  CHECK_FALSE(fs::exists(shop.out + "/lock"));
+  Child child(shop.resume() + "--steps 1000000 --check-every 1", shop.folder.file("text"));
+  for (int i = 0; i < 600 && !has(read_bytes(shop.out + "/log.csv"), "\n3,"); ++i) usleep(100000);
+  const std::string words = "superres: train: " + shop.out + " is in use by another training (process " +
+                            std::to_string(child.pid()) + "): wait for its end or choose another --out\n";
+  for (const std::string& arguments : {shop.train + "--steps 2", shop.resume() + "--steps 3"}) {
+    const Outcome second = run(arguments);
+    CHECK(second.code == 1);
+    CHECK_MESSAGE(second.text == words, second.text);
+  }
+  child.send(SIGKILL);
+  CHECK(child.exit_code() == 1000 + SIGKILL);
+  const std::int64_t done = polyphase::load_checkpoint(shop.last()).step;
+  const Outcome after = run(shop.resume() + "--steps " + std::to_string(done + 1));
+  CHECK_MESSAGE(after.code == 0, after.text);
+}
+
+TEST_CASE("of two trainings that begin together in a new folder one runs") {
+  const Workshop shop;
+  Child first(shop.train + "--steps 60", shop.folder.file("first"));
+  Child second(shop.train + "--steps 60", shop.folder.file("second"));
+  const int codes[] = {first.exit_code(), second.exit_code()};
+  CHECK_MESSAGE(codes[0] + codes[1] == 1, first.text(), second.text());
+  const std::string loser = codes[0] == 1 ? first.text() : second.text();
+  CHECK_MESSAGE((has(loser, "is in use by another training") || has(loser, "holds a run already")), loser);
+}
