@@ -20,6 +20,8 @@ class RunLock {
   ~RunLock();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
+  /// False once somebody has removed or moved the file, and others can lock a new one.
+  [[nodiscard]] bool holds() const { return descriptor_ < 0 || is_in_place(); }
 
  private:
   bool take(const Warn& warn);

@@ -37,6 +37,14 @@ void require_same_settings(const TrainCommand& command, const pp::Checkpoint& sa
   }
 }
 
+// True where there was none.
+bool make_folder(const std::string& path) {
+  std::error_code error;
+  const bool made = fs::create_directories(path, error);
+  pp::require<pp::Error>(!error, path, ": the folder cannot be made: ", error.message());
+  return made;
+}
+
 class TrainRun {
  public:
   explicit TrainRun(const TrainCommand& command) : command_(command) {}
@@ -66,6 +74,7 @@ class TrainRun {
   void after_step(const StepResult& result, Progress& progress);
   void fit_to_minutes(Progress& progress);
   void check(Progress& progress);
+  void require_folder();
   void save_last();
   [[nodiscard]] std::string resume_line() const;
   void conclude(bool finished);
@@ -111,9 +120,7 @@ void TrainRun::start() {
   command_.model.rate = sound_.train.rate;
   trainer_.emplace(command_.model, command_.settings);
   if (lock_) return;
-  std::error_code error;
-  fs::create_directories(run.path, error);
-  pp::require<pp::Error>(!error, run.path, ": the folder cannot be made: ", error.message());
+  make_folder(run.path);
   lock_.emplace(run, warn);
   require_new();  // another training may have come and gone meanwhile
 }
@@ -202,6 +209,7 @@ void TrainRun::fit_to_minutes(Progress& progress) {
 void TrainRun::check(Progress& progress) {
   const pp::Checkpoint average = trainer_->averaged();  // first, as it throws before anything is scored, logged or saved
   const ClipScores mean = mean_of(trainer_->with_average([&] { return evaluate(trainer_->network(), sound_.heldout); }));
+  require_folder();
   heldout_log_->write(trainer_->steps(), {mean.network.snr, mean.network.si_sdr, mean.network.lsd, mean.sinc.snr,
                                           mean.sinc.si_sdr, mean.sinc.lsd});
   const double score = selection_score(mean);
@@ -215,7 +223,21 @@ void TrainRun::check(Progress& progress) {
   seconds_ = progress.seconds();
 }
 
+// The folder may have been removed or moved since the last save: a long run shall not end for that.
+void TrainRun::require_folder() {
+  const RunFolder& run = command_.run;
+  if (make_folder(run.path)) warn(run.path + " was gone and is made again");
+  if (!lock_->holds()) {
+    lock_.reset();
+    lock_.emplace(run, warn);
+  }
+  log_->restore();
+  heldout_log_->restore();
+  if (!fs::exists(run.best())) best_score_ = std::numeric_limits<double>::infinity();
+}
+
 void TrainRun::save_last() {
+  require_folder();
   pp::Checkpoint checkpoint = trainer_->checkpoint();
   checkpoint.texts.merge(to_texts(sound_.record));
   checkpoint.numbers = {{"best_score", best_score_}, {"seconds", seconds_before_ + seconds_}};

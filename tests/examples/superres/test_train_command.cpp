@@ -243,3 +243,50 @@ TEST_CASE("of two trainings that begin together in a new folder one runs") {
   const std::string loser = codes[0] == 1 ? first.text() : second.text();
   CHECK_MESSAGE((has(loser, "is in use by another training") || has(loser, "holds a run already")), loser);
 }
+
+TEST_CASE("a closed terminal and a request to end save the run; under nohup a closed terminal is nothing") {
+  const Workshop shop;
+  for (const int signal : {SIGHUP, SIGTERM}) {
+    fs::remove_all(shop.out);
+    Child child(shop.train + "--steps 1000000", shop.folder.file("text"));
+    child.wait_for_steps(shop);
+    child.send(signal);
+    if (signal == SIGHUP) child.send(signal);  // from the kernel and from the shell
+    CHECK(child.exit_code() == 130);
+    CHECK(fs::exists(shop.last()));
+  }
+  struct sigaction ignored {};
+  struct sigaction before {};
+  ignored.sa_handler = SIG_IGN;
+  sigaction(SIGHUP, &ignored, &before);
+  Child child(shop.resume() + "--steps 1000000", shop.folder.file("text"));
+  sigaction(SIGHUP, &before, nullptr);
+  const auto steps = [&] { return fs::file_size(shop.out + "/log.csv"); };
+  const auto grows = [&] {
+    const auto start = steps();
+    for (int i = 0; i < 600 && steps() <= start; ++i) usleep(100000);
+    return steps() > start;
+  };
+  CHECK(grows());
+  child.send(SIGHUP);
+  usleep(300000);
+  CHECK(grows());
+  child.send(SIGTERM);
+  CHECK(child.exit_code() == 130);
+}
+
+TEST_CASE("a folder that vanishes while a run writes to it is made again, with the whole log") {
+  const Workshop shop;
+  Child child(shop.train + "--steps 1000000", shop.folder.file("text"));
+  child.wait_for_steps(shop);
+  fs::remove_all(shop.out);
+  child.send(SIGTERM);
+  CHECK(child.exit_code() == 130);
+  CHECK(has(child.text(), "superres: warning: " + shop.out + " was gone and is made again\n"));
+  const std::int64_t done = polyphase::load_checkpoint(shop.last()).step;
+  const std::string log = read_bytes(shop.out + "/log.csv");
+  CHECK(log.find("step,seconds,loss,snr_db,learning_rate,gradient_norm\n1,") == 0);
+  CHECK(has(log, "\n" + std::to_string(done) + ","));
+  const Outcome after = run(shop.resume() + "--steps " + std::to_string(done + 1));
+  CHECK_MESSAGE(after.code == 0, after.text);
+}
