@@ -75,7 +75,7 @@ Trainer::Trainer(const ModelOptions& model, const TrainSettings& settings)
 }
 
 Trainer::Trainer(const pp::Checkpoint& checkpoint)
-    : Trainer{from_texts(checkpoint.texts), train_settings_from(checkpoint.texts)} {
+    : Trainer{options_of(checkpoint), train_settings_from(checkpoint.texts)} {
   network_.load_state_dict(checkpoint.model);
   optimizer_.load_state(checkpoint.state("optimizer"));
   average_.load_state(checkpoint.state("average"));
@@ -171,7 +171,7 @@ pp::Checkpoint load_finite_checkpoint(const std::string& path) {
 
 UpsamplingNetwork load_network(const std::string& path) {
   const pp::Checkpoint checkpoint = load_finite_checkpoint(path);
-  UpsamplingNetwork network(from_texts(checkpoint.texts));
+  UpsamplingNetwork network(options_of(checkpoint));
   network.load_state_dict(checkpoint.model);
   if (checkpoint.states.contains("average")) {
     pp::ExponentialMovingAverage average = make_average(network);
