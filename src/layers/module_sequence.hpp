@@ -13,6 +13,7 @@
 #include "layers/module.hpp"
 
 namespace polyphase {
+namespace layers {
 
 /// A module with a name for its keys. Made by named().
 template <std::derived_from<Module> M>
@@ -21,11 +22,13 @@ struct Named {
   M module;
 };
 
+}  // namespace layers
+
 /// Chooses a module's name in the Sequential, ModuleList or Residual that it is given to, so that the keys are those of a
 /// published network: `pp::Sequential(pp::named("conv", pp::Conv1d({...})), pp::ReLU())` has "conv.weight". Names may contain
 /// dots ("convs1.0"). An empty name puts the module's keys among those of what holds it.
 template <std::derived_from<Module> M>
-[[nodiscard]] Named<M> named(std::string name, M module) {
+[[nodiscard]] layers::Named<M> named(std::string name, M module) {
   return {std::move(name), std::move(module)};
 }
 
