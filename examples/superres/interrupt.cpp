@@ -5,7 +5,7 @@ namespace {
 
 constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP};
 
-volatile std::sig_atomic_t was_interrupted = 0;
+volatile sig_atomic_t was_interrupted = 0;
 
 extern "C" void note_interrupt(int) { was_interrupted = 1; }
 

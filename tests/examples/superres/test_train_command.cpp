@@ -251,6 +251,7 @@ TEST_CASE("a closed terminal and a request to end save the run; under nohup a cl
     Child child(shop.train + "--steps 1000000", shop.folder.file("text"));
     child.wait_for_steps(shop);
     child.send(signal);
+    usleep(2000);                              // or the two are one
     if (signal == SIGHUP) child.send(signal);  // from the kernel and from the shell
     CHECK(child.exit_code() == 130);
     CHECK(fs::exists(shop.last()));
