@@ -11,8 +11,10 @@
 #include "cpu/matmul.hpp"
 #include "cpu/optimizers.hpp"
 #include "cpu/optimizers_lists.hpp"
+#include "cpu/pad.hpp"
 #include "cpu/random.hpp"
 #include "cpu/reduce.hpp"
+#include "cpu/upsample.hpp"
 
 namespace polyphase {
 namespace cpu {
@@ -53,6 +55,18 @@ void CpuBackend::matmul(const Tensor& out, const Tensor& a, const Tensor& b) { c
 void CpuBackend::check_index(const Tensor& index, std::int64_t length) { cpu::check_index(index, length); }
 void CpuBackend::gather(const Tensor& out, const Tensor& in, const Tensor& index) { cpu::gather(out, in, index); }
 void CpuBackend::scatter_add(const Tensor& out, const Tensor& in, const Tensor& index) { cpu::scatter_add(out, in, index); }
+void CpuBackend::pad(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) {
+  cpu::pad(out, in, left, mode);
+}
+void CpuBackend::pad_backward(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) {
+  cpu::pad_backward(out, in, left, mode);
+}
+void CpuBackend::upsample_linear(const Tensor& out, const Tensor& in, std::int64_t scale) {
+  cpu::upsample_linear(out, in, scale);
+}
+void CpuBackend::upsample_linear_backward(const Tensor& out, const Tensor& in, std::int64_t scale) {
+  cpu::upsample_linear_backward(out, in, scale);
+}
 void CpuBackend::fold(const Tensor& out, const Tensor& in, std::int64_t step) { cpu::fold(out, in, step); }
 void CpuBackend::rfft(const Tensor& out, const Tensor& in) { cpu::rfft(out, in); }
 void CpuBackend::rfft_adjoint(const Tensor& out, const Tensor& in) { cpu::rfft_adjoint(out, in); }

@@ -17,12 +17,14 @@
 #include "cuda/matmul.hpp"
 #include "cuda/optimizers.hpp"
 #include "cuda/optimizers_lists.hpp"
+#include "cuda/pad.hpp"
 #include "cuda/presence.hpp"
 #include "cuda/random.hpp"
 #include "cuda/reduce.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/snake_backward.hpp"
 #include "cuda/staging.hpp"
+#include "cuda/upsample.hpp"
 
 namespace polyphase {
 namespace cuda {
@@ -138,6 +140,22 @@ void CudaBackend::gather(const Tensor& out, const Tensor& in, const Tensor& inde
 void CudaBackend::scatter_add(const Tensor& out, const Tensor& in, const Tensor& index) {
   const Turn turn(device_);
   cuda::scatter_add(out, in, index, turn.stream);
+}
+void CudaBackend::pad(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) {
+  const Turn turn(device_);
+  cuda::pad(out, in, left, mode, turn.stream);
+}
+void CudaBackend::pad_backward(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) {
+  const Turn turn(device_);
+  cuda::pad_backward(out, in, left, mode, turn.stream);
+}
+void CudaBackend::upsample_linear(const Tensor& out, const Tensor& in, std::int64_t scale) {
+  const Turn turn(device_);
+  cuda::upsample_linear(out, in, scale, turn.stream);
+}
+void CudaBackend::upsample_linear_backward(const Tensor& out, const Tensor& in, std::int64_t scale) {
+  const Turn turn(device_);
+  cuda::upsample_linear_backward(out, in, scale, turn.stream);
 }
 void CudaBackend::fold(const Tensor& out, const Tensor& in, std::int64_t step) {
   const Turn turn(device_);

@@ -30,6 +30,10 @@ class CudaBackend final : public Backend {
   void check_index(const Tensor& index, std::int64_t length) override;
   void gather(const Tensor& out, const Tensor& in, const Tensor& index) override;
   void scatter_add(const Tensor& out, const Tensor& in, const Tensor& index) override;
+  void pad(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) override;
+  void pad_backward(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) override;
+  void upsample_linear(const Tensor& out, const Tensor& in, std::int64_t scale) override;
+  void upsample_linear_backward(const Tensor& out, const Tensor& in, std::int64_t scale) override;
   void fold(const Tensor& out, const Tensor& in, std::int64_t step) override;
   void rfft(const Tensor& out, const Tensor& in) override;
   void rfft_adjoint(const Tensor& out, const Tensor& in) override;

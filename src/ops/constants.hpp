@@ -1,5 +1,5 @@
 #pragma once
-// Small tensors that an operation needs again and again (index tables, windows), made on the host and kept on the device: a
+// Small tensors that an operation needs again and again (windows), made on the host and kept on the device: a
 // later call uploads nothing and waits for nothing. Internal to the library.
 
 #include <array>

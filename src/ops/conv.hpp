@@ -28,8 +28,6 @@ struct Padding {
   friend constexpr bool operator==(const Padding&, const Padding&) = default;
 };
 
-/// What stands outside a row.
-enum class PaddingMode : std::uint8_t { zeros, reflect, replicate };
 std::ostream& operator<<(std::ostream& out, PaddingMode mode);
 
 struct ConvTranspose1dOptions {

@@ -132,6 +132,20 @@ class Backend {
   virtual void gather(const Tensor& out, const Tensor& in, const Tensor& index) = 0;
   /// The adjoint: out (R, I) = 0, then out[r, index[j]] += in[r, j], in the order of j.
   virtual void scatter_add(const Tensor& out, const Tensor& in, const Tensor& index) = 0;
+  /// out (R, P) of in (R, L), P > 0: out[r, left + i] = in[r, i], and what `mode` says around it; contiguous. reflect: left < L
+  /// and P - L - left < L; replicate: L >= 1.
+  virtual void pad(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) = 0;
+  /// The adjoint: out (R, L)[r, i] = the sum over all positions of in (R, P) that hold element i, ascending; more than kRun of
+  /// them in runs. reflect and replicate only.
+  virtual void pad_backward(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) = 0;
+  /// out (R, L*S) of in (R, L): out[r, i*S + k] = in[r, i]*(1 - w) + w*in[r, i + 1 or i - 1], w = |2k + 1 - S|/2S, the
+  /// neighbour before i for 2k + 1 < S, else the one after it. Where there is none, or w = 0, in[r, i] as it is. Contiguous, no
+  /// integers.
+  virtual void upsample_linear(const Tensor& out, const Tensor& in, std::int64_t scale) = 0;
+  /// The adjoint: out (R, L) of in (R, L*S); sums over k ascending, more than kRun/2 of them in runs.
+  virtual void upsample_linear_backward(const Tensor& out, const Tensor& in, std::int64_t scale) = 0;
+  /// In runs: n > kRun values are first summed to m = ceil(n/kRun), value j to sum j % m, and these in the same way.
+  static constexpr std::int64_t kRun = 64;
   /// Overlap-add, the adjoint of Tensor::unfold: out (R, L) = 0, then out[r, f*step + i] += in[r, f, i]; contiguous.
   virtual void fold(const Tensor& out, const Tensor& in, std::int64_t step) = 0;
   /// out (R, n/2+1, 2) = real DFT of in (R, n); n any positive even number; contiguous; f32 or f64.
