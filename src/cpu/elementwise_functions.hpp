@@ -112,7 +112,7 @@ POLYPHASE_INLINE V silu_slope(V x) {
 template <MapOp op, class V>
 POLYPHASE_INLINE V gradient(const MapInputs<V>& in) {
   const V a = in.a, g = in.b, zero = constant<V>(0), one = constant<V>(1);
-  if constexpr (op == MapOp::relu_grad) return a > zero ? g : zero;
+  if constexpr (op == MapOp::relu_grad) return a <= zero ? zero : g;  // NaN hides no gradient, as in PyTorch
   if constexpr (op == MapOp::leaky_relu_grad) return a > zero ? g : in.p * g;
   if constexpr (op == MapOp::elu_grad) return a > zero ? g : g * in.p * exp(a);
   if constexpr (op == MapOp::gelu_grad) return g * gelu_slope(a);

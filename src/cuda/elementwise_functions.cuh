@@ -205,7 +205,7 @@ __device__ __forceinline__ void apply_light(MapOp op, A p, A q, const Each& each
       case MapOp::equal:
         return each([=](A a, A b, A, A) { return a == b ? one : zero; });
       case MapOp::relu_grad:
-        return each([=](A a, A g, A, A) { return a > zero ? g : zero; });
+        return each([=](A a, A g, A, A) { return a <= zero ? zero : g; });
       case MapOp::leaky_relu_grad:
         return each([=](A a, A g, A, A) { return a > zero ? g : p * g; });
       case MapOp::tanh_grad:

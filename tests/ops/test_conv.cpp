@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "autograd/gradcheck.hpp"
 #include "autograd/no_grad.hpp"
 #include "conv/algorithm.hpp"
@@ -315,6 +317,26 @@ TEST_CASE("gradients that take an activation along: tensors that are large enoug
   if (default_device().is_cpu()) SKIP_TEST("no kernel of this device does it");
   check_gradients_through(DType::f32, 6, 1, 480'000);
   check_gradients_through(DType::f32, 6, 6, 480'000);
+}
+
+TEST_CASE("a gradient through an activation whose argument is NaN: fused or not, relu passes it and leaky_relu its share") {
+  const auto gradient = [](Activation activation, bool fused) {
+    Tensor x = Tensor::from_vector<double>({1, std::nan(""), -1}, {1, 1, 3});
+    x.set_requires_grad(true);
+    const Tensor w = Tensor::full({1, 1, 1}, 2, {.dtype = DType::f64});
+    const ConvEpilogue epilogue{.activation = activation, .slope = 0.25};
+    const auto unfused = [&] {
+      const Tensor y = conv1d(x, w);
+      return activation == Activation::relu ? relu(y) : leaky_relu(y, 0.25);
+    };
+    const Tensor active = fused ? ops::conv1d(x, w, {}, {}, epilogue) : unfused();
+    sum(conv1d(active, w)).backward();  // whose input gradient may go through the activation on its way
+    return values(x.grad());
+  };
+  for (const bool fused : {false, true}) {
+    CHECK(gradient(Activation::relu, fused) == std::vector<double>{4, 4, 0});
+    CHECK(gradient(Activation::leaky_relu, fused) == std::vector<double>{4, 1, 1});
+  }
 }
 
 TEST_CASE("a gradient through an activation of non-contiguous values, and through frozen layers") {

@@ -51,7 +51,7 @@ struct TurnedFinish {
   template <TurnedLate kLate>
   __device__ __forceinline__ float of(float own, float other) const {
     if constexpr (kLate == TurnedLate::sum) return fmaf(scale, own, other);
-    return other > 0.0F ? own : is_relu ? 0.0F : slope * own;
+    return passes(is_relu, other) ? own : is_relu ? 0.0F : slope * own;
   }
 };
 
