@@ -9,6 +9,7 @@
 #include "cpu/fft.hpp"
 #include "cpu/length.hpp"
 #include "cpu/matmul.hpp"
+#include "cpu/moments.hpp"
 #include "cpu/optimizers.hpp"
 #include "cpu/optimizers_lists.hpp"
 #include "cpu/pad.hpp"
@@ -43,6 +44,7 @@ void CpuBackend::reduce(ReduceOp op, const Tensor& out, const Tensor& in) { cpu:
 void CpuBackend::reduce_map(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars) {
   cpu::reduce_map(op, out, a, b, scalars);
 }
+void CpuBackend::moments(const Moments& out, const Tensor& in, double q) { cpu::moments(out, in, q); }
 void CpuBackend::uniform(const Tensor& out, GeneratorState state, double low, double high) {
   cpu::uniform(out, state, low, high);
 }

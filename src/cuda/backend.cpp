@@ -15,6 +15,7 @@
 #include "cuda/index_check.hpp"
 #include "cuda/length.hpp"
 #include "cuda/matmul.hpp"
+#include "cuda/moments.hpp"
 #include "cuda/optimizers.hpp"
 #include "cuda/optimizers_lists.hpp"
 #include "cuda/pad.hpp"
@@ -114,6 +115,10 @@ void CudaBackend::reduce(ReduceOp op, const Tensor& out, const Tensor& in) {
 void CudaBackend::reduce_map(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars) {
   const Turn turn(device_);
   cuda::reduce_map(op, out, a, b, scalars, turn.stream);
+}
+void CudaBackend::moments(const Moments& out, const Tensor& in, double q) {
+  const Turn turn(device_);
+  cuda::moments(out, in, q, turn.stream);
 }
 void CudaBackend::uniform(const Tensor& out, GeneratorState state, double low, double high) {
   const Turn turn(device_);

@@ -84,6 +84,16 @@ struct SnakeGradients {
   Tensor added{};
 };
 
+/// What Backend::moments computes: contiguous tensors of one floating-point dtype.
+struct Moments {
+  Tensor mean;      ///< in's rank, 1 where reduced; rounded
+  Tensor rest;      ///< likewise: what rounding took from the mean
+  Tensor variance;  ///< likewise
+  Tensor centred;   ///< of in's shape: in - mean
+  /// The mean, a view of centred's shape.
+  [[nodiscard]] Tensor mean_everywhere() const;
+};
+
 /// One kind of device. There is one Backend per device, alive for the whole program.
 class Backend {
  public:
@@ -115,6 +125,10 @@ class Backend {
   /// out () = q * sum over i of op(a[i], b[i]) with op squared_difference or smooth_l1; summed as reduce() does, then rounded,
   /// then scaled. a and b: contiguous, of one shape, not empty, f32 or f64.
   virtual void reduce_map(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars) = 0;
+  /// Over the dimensions that out.mean lacks: the mean, and q times the sum of (in - mean - rest)^2 as the variance, which so
+  /// keeps its digits however far the mean is from zero. Summed as reduce() does; f32 or f64; 0 and 0*q where there is nothing
+  /// to sum.
+  virtual void moments(const Moments& out, const Tensor& in, double q) = 0;
   /// Contiguous out; element i from word i%4 of block offset + i/4 (uniform: 24 bits for f32, 53 for f64 from two words, none
   /// past uniform_limit(); normal: Box-Muller on pairs of words). f16 and bf16 are rounded from f32.
   virtual void uniform(const Tensor& out, GeneratorState state, double low, double high) = 0;

@@ -55,6 +55,8 @@ double arithmetic(MapOp op, const In& in) {
       return a + p * b;
     case MapOp::affine:
       return p * a + q;
+    case MapOp::scale_around:
+      return (a - b) * c + d;
     case MapOp::maximum:
       return std::max(a, b);
     case MapOp::minimum:
@@ -166,6 +168,7 @@ double expected(MapOp op, const In& in) { return op <= MapOp::where ? arithmetic
 
 int inputs_of(MapOp op) {
   switch (op) {
+    case MapOp::scale_around:
     case MapOp::snake_grad_x:
     case MapOp::snake_grad_alpha:
     case MapOp::snake_grad_beta:

@@ -17,6 +17,9 @@ inline constexpr double kFloatFunction = 2e-6;
 inline constexpr double kFunctionUlps = 2.5;
 /// A Fourier transform in f32, of its largest bin: rounding grows with the logarithm of the length.
 inline constexpr double kFloatFft = 1e-6;
+/// A variance in f32, against long double: each difference from the mean is rounded once and squared, and the result is
+/// rounded.
+inline constexpr double kFloatVariance = 0x3p-24;
 /// Sums of up to some hundred terms of order 1 in f32, against f64.
 inline constexpr double kFloatSum = 1e-5;
 /// Sums of some five hundred products of order 1 in f32, against f64: roundings of partial sums up to 100. Absolute.
