@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <iosfwd>
 
-#include "tensor/dtype.hpp"
+#include "../tensor/dtype.hpp"
 
 namespace polyphase {
 

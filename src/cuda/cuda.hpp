@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "tensor/allocator.hpp"
+#include "../tensor/allocator.hpp"
 
 struct CUstream_st;  // what a cudaStream_t points to
 

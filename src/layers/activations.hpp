@@ -1,7 +1,7 @@
 #pragma once
 // Activation functions as modules. Names and defaults are PyTorch's; Snake and SnakeBeta are BigVGAN's.
 
-#include "layers/module.hpp"
+#include "../layers/module.hpp"
 
 namespace polyphase {
 

@@ -1,8 +1,8 @@
 #pragma once
 // A strided correlation along the length.
 
-#include "layers/weight.hpp"
-#include "ops/conv.hpp"
+#include "../layers/weight.hpp"
+#include "../ops/conv.hpp"
 
 namespace polyphase {
 

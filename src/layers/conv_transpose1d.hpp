@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "layers/weight.hpp"
-#include "ops/conv.hpp"
+#include "../layers/weight.hpp"
+#include "../ops/conv.hpp"
 
 namespace polyphase {
 

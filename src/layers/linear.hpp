@@ -1,7 +1,7 @@
 #pragma once
 // A matrix product with the last dimension.
 
-#include "layers/weight.hpp"
+#include "../layers/weight.hpp"
 
 namespace polyphase {
 

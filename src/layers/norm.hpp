@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "layers/module.hpp"
+#include "../layers/module.hpp"
 
 namespace polyphase {
 

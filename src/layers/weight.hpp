@@ -1,7 +1,7 @@
 #pragma once
 // The weight of a layer, plain or weight-normalised, and the base of the layers that have one.
 
-#include "layers/module.hpp"
+#include "../layers/module.hpp"
 
 namespace polyphase {
 

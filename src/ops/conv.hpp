@@ -5,8 +5,8 @@
 #include <iosfwd>
 #include <optional>
 
-#include "conv/problem.hpp"
-#include "tensor/tensor.hpp"
+#include "../conv/problem.hpp"
+#include "../tensor/tensor.hpp"
 
 namespace polyphase {
 

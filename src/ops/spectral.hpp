@@ -1,7 +1,7 @@
 #pragma once
 // Short-time Fourier transform. Differentiable; f32 and f64.
 
-#include "tensor/tensor.hpp"
+#include "../tensor/tensor.hpp"
 
 namespace polyphase {
 

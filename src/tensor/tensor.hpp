@@ -12,11 +12,11 @@
 #include <type_traits>
 #include <vector>
 
-#include "tensor/device.hpp"
-#include "tensor/dtype.hpp"
-#include "tensor/error.hpp"
-#include "tensor/shape.hpp"
-#include "tensor/storage.hpp"
+#include "../tensor/device.hpp"
+#include "../tensor/dtype.hpp"
+#include "../tensor/error.hpp"
+#include "../tensor/shape.hpp"
+#include "../tensor/storage.hpp"
 
 namespace polyphase {
 

@@ -120,7 +120,7 @@ def includes_point_down() -> list[str]:
     for room, rooms_above in above.items():
         for path in files_under(f"src/{room}"):
             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-                if re.match(rf'\s*#\s*include\s*"({rooms_above})/', line):
+                if re.match(rf'\s*#\s*include\s*"(\.\./)?({rooms_above})/', line):
                     problems.append(f"{name(path)}:{number}: points up: {line.strip()}")
     return problems
 
