@@ -53,6 +53,7 @@
 #include "tensor/dlpack.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/error.hpp"
+#include "tensor/event.hpp"
 #include "tensor/log.hpp"
 #include "tensor/memory.hpp"
 #include "tensor/random.hpp"

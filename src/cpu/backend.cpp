@@ -1,5 +1,6 @@
 #include "cpu/backend.hpp"
 
+#include <chrono>
 #include <cstring>
 
 #include "cpu/allocator.hpp"
@@ -23,9 +24,24 @@ namespace {
 
 const void* address_or_null(const Tensor& tensor) { return tensor.defined() ? tensor.raw() : nullptr; }
 
+/// The work before it is done when it is recorded.
+class HostEvent final : public BackendEvent {
+ public:
+  void record() override { time_ = std::chrono::steady_clock::now(); }
+  [[nodiscard]] bool is_done() const override { return true; }
+  void synchronize() const override {}
+  [[nodiscard]] double elapsed_ms(const BackendEvent& end) const override {
+    return std::chrono::duration<double, std::milli>(static_cast<const HostEvent&>(end).time_ - time_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point time_;
+};
+
 }  // namespace
 
 Allocator& CpuBackend::allocator() { return host_allocator(); }
+std::unique_ptr<BackendEvent> CpuBackend::make_event() { return std::make_unique<HostEvent>(); }
 
 void CpuBackend::copy(const Tensor& out, const Tensor& in) { cpu::copy(out, in); }
 void CpuBackend::fill(const Tensor& out, double value) { cpu::fill(out, value); }

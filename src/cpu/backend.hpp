@@ -10,6 +10,7 @@ class CpuBackend final : public Backend {
   [[nodiscard]] Allocator& allocator() override;
   /// Nothing to wait for: every call returns when it is done.
   void synchronize() override {}
+  [[nodiscard]] std::unique_ptr<BackendEvent> make_event() override;
 
   void copy(const Tensor& out, const Tensor& in) override;
   void fill(const Tensor& out, double value) override;

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "cuda/activation_backward.hpp"
@@ -69,9 +70,38 @@ Epilogue parts_of(const ConvEpilogue& epilogue) {
           distance(epilogue.derivative)};
 }
 
+class StreamEvent final : public BackendEvent {
+ public:
+  explicit StreamEvent(int device) : device_(device) {
+    const DeviceScope scope(device);
+    event_.emplace(/*timing=*/true);
+  }
+  void record() override {
+    refuse_capture("Event::record");
+    const Turn turn(device_);
+    event_->record(turn.stream);
+  }
+  [[nodiscard]] bool is_done() const override {
+    refuse_capture("Event::is_done");
+    return event_->done();
+  }
+  void synchronize() const override {
+    refuse_capture("Event::synchronize");
+    event_->synchronize();
+  }
+  [[nodiscard]] double elapsed_ms(const BackendEvent& end) const override {
+    return cuda::Event::elapsed_ms(*event_, *static_cast<const StreamEvent&>(end).event_);
+  }
+
+ private:
+  int device_;
+  std::optional<cuda::Event> event_;
+};
+
 }  // namespace
 
 Allocator& CudaBackend::allocator() { return cuda::allocator(device_); }
+std::unique_ptr<BackendEvent> CudaBackend::make_event() { return std::make_unique<StreamEvent>(device_); }
 
 void CudaBackend::synchronize() {
   refuse_capture("synchronize");

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -94,6 +95,18 @@ struct Moments {
   [[nodiscard]] Tensor mean_everywhere() const;
 };
 
+/// A device's side of an Event (tensor/event.hpp), which asks only for moments that were recorded.
+class BackendEvent {
+ public:
+  virtual ~BackendEvent() = default;
+  /// On the current stream.
+  virtual void record() = 0;
+  [[nodiscard]] virtual bool is_done() const = 0;
+  virtual void synchronize() const = 0;
+  /// To a moment of the same device; both are reached.
+  [[nodiscard]] virtual double elapsed_ms(const BackendEvent& end) const = 0;
+};
+
 /// One kind of device. There is one Backend per device, alive for the whole program.
 class Backend {
  public:
@@ -102,6 +115,7 @@ class Backend {
   [[nodiscard]] virtual Allocator& allocator() = 0;
   /// Waits for everything issued on the current stream.
   virtual void synchronize() = 0;
+  [[nodiscard]] virtual std::unique_ptr<BackendEvent> make_event() = 0;
 
   // ---- moving ---------------------------------------------------------------------------------------------------
   /// out = in, same shape, same device, any strides, dtype converted (round to nearest).
