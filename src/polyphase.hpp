@@ -35,6 +35,7 @@
 #include "layers/weight_norm.hpp"
 #include "ops/activations.hpp"
 #include "ops/conv.hpp"
+#include "ops/conv_output.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/length.hpp"
 #include "ops/linear.hpp"

@@ -2,10 +2,9 @@
 // Activation functions as modules. Names and defaults are PyTorch's; Snake and SnakeBeta are BigVGAN's.
 
 #include "../layers/module.hpp"
+#include "../ops/conv_output.hpp"
 
 namespace polyphase {
-
-struct ConvEpilogue;
 
 /// Base of modules that hold neither parameters nor children.
 class PlainModule : public Module {
@@ -80,8 +79,8 @@ class Snake : public Module {
   /// Throws ShapeError unless channels >= 1 and options.alpha > 0.
   explicit Snake(std::int64_t channels, const SnakeOptions& options = {});
   void visit(Visitor& visitor) override { visitor.parameter("alpha", alpha_); }
-  /// What forward computes from x and the parameters.
-  [[nodiscard]] ConvEpilogue epilogue() const;
+  /// What forward computes from x and the parameters, for Conv1d::forward_activated() and conv1d().
+  [[nodiscard]] ConvOutputOptions output_options() const;
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 
  private:
@@ -99,8 +98,8 @@ class SnakeBeta : public Module {
     visitor.parameter("alpha", alpha_);
     visitor.parameter("beta", beta_);
   }
-  /// What forward computes from x and the parameters.
-  [[nodiscard]] ConvEpilogue epilogue() const;
+  /// What forward computes from x and the parameters, for Conv1d::forward_activated() and conv1d().
+  [[nodiscard]] ConvOutputOptions output_options() const;
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 
  private:

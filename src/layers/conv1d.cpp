@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "layers/check.hpp"
-#include "ops/conv_activated.hpp"
 
 namespace polyphase {
 
@@ -34,8 +33,8 @@ Conv1dOptions Conv1d::function_options() const {
 
 Tensor Conv1d::forward(const Tensor& x) { return conv1d(x, weight(), bias(), function_options()); }
 
-Tensor Conv1d::forward_activated(const Tensor& x, const ConvEpilogue& epilogue) const {
-  return ops::conv1d(x, weight(), bias(), function_options(), epilogue);
+Tensor Conv1d::forward_activated(const Tensor& x, const ConvOutputOptions& output) const {
+  return conv1d(x, weight(), bias(), function_options(), output);
 }
 
 }  // namespace polyphase

@@ -6,8 +6,6 @@
 
 namespace polyphase {
 
-struct ConvEpilogue;
-
 /// (N, C_in, L_in) or (C_in, L_in) -> (N, C_out, L_out) or (C_out, L_out), with
 ///   L_out = (L_in + P_l + P_r - D*(K - 1) - 1)/S + 1 rounded down
 /// Parameters: weight (C_out, C_in/G, K), bias (C_out). Names, defaults and initialisation are PyTorch's.
@@ -31,8 +29,9 @@ class Conv1d : public WeightedLayer {
 
   /// Throws what conv1d() throws.
   [[nodiscard]] Tensor forward(const Tensor& x) override;
-  /// For Sequential: an activation behind forward, in the same pass over memory where that is possible.
-  [[nodiscard]] Tensor forward_activated(const Tensor& x, const ConvEpilogue& epilogue) const;
+  /// residual + scale*activation(forward(x)), as conv1d() with ConvOutputOptions; a Sequential and a Residual do it for their
+  /// layers.
+  [[nodiscard]] Tensor forward_activated(const Tensor& x, const ConvOutputOptions& output) const;
   [[nodiscard]] const Options& options() const { return options_; }
 
  private:

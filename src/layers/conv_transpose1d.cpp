@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "layers/check.hpp"
-#include "ops/conv_activated.hpp"
 
 namespace polyphase {
 
@@ -41,8 +40,8 @@ Tensor ConvTranspose1d::operator()(const Tensor& x, std::int64_t output_size) {
   return conv_transpose1d(x, weight(), bias(), function_options(output_size));
 }
 
-Tensor ConvTranspose1d::forward_activated(const Tensor& x, const ConvEpilogue& epilogue) const {
-  return ops::conv_transpose1d(x, weight(), bias(), function_options({}), epilogue);
+Tensor ConvTranspose1d::forward_activated(const Tensor& x, const ConvOutputOptions& output) const {
+  return conv_transpose1d(x, weight(), bias(), function_options({}), output);
 }
 
 }  // namespace polyphase
