@@ -71,6 +71,10 @@ void retire_stream(int device, CUstream_st* stream);
 /// DeviceError in capture().
 void synchronize(int device = 0);
 
+/// How often the calling thread has waited for a GPU so far, in calls of the library; 0 without one. A training step that
+/// leaves it as it was keeps the GPU busy.
+[[nodiscard]] std::uint64_t host_waits() noexcept;
+
 /// Counts of the device's caching allocator.
 [[nodiscard]] MemoryStats memory_stats(int device = 0);
 /// Every block of device memory that the library holds, as JSON.
