@@ -5,16 +5,16 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <string_view>
 
 #include "tensor/tensor.hpp"
 
 namespace polyphase::ops {
 
 /// The tensor that `make` gives for these numbers, on the device asked for; made once and shared, so never to be written to.
-/// `kind` names the formula, `numbers` all that it depends on. The first 256 tables of up to 1 MB stay for the whole program,
-/// for recorded graphs and other streams may read them at any time; later ones are made anew by every call.
-[[nodiscard]] Tensor constant(std::string_view kind, const std::array<std::int64_t, 3>& numbers, DType dtype, Device device,
+/// `operation` names whose table it is, also in errors; `numbers` is all that it depends on. The first 256 tables of up to 1 MB
+/// stay for the whole program, for recorded graphs and other streams may read them at any time; later ones are made anew by
+/// every call.
+[[nodiscard]] Tensor constant(const char* operation, const std::array<std::int64_t, 3>& numbers, DType dtype, Device device,
                               const std::function<Tensor()>& make);
 
 }  // namespace polyphase::ops

@@ -7,6 +7,7 @@
 #include "autograd/node.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/reduce.hpp"
+#include "tensor/operation.hpp"
 
 namespace polyphase {
 
@@ -278,6 +279,7 @@ bool allclose(const Tensor& a, const Tensor& b, double relative, double absolute
   // An infinite b allows everything, so the difference must be finite; infinities of one sign are close although theirs is NaN.
   const Tensor infinity = scalar("allclose", std::numeric_limits<double>::infinity(), difference);
   const Tensor good = maximum(mul(within, less(difference, infinity)), equal(a, b).to(difference.dtype()));
+  const OperationScope scope("allclose");
   return good.numel() == 0 || min(good).item() == 1;
 }
 

@@ -8,6 +8,7 @@
 #include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
 #include "tensor/backend.hpp"
+#include "tensor/operation.hpp"
 #include "tensor/tensor.hpp"
 
 namespace polyphase {
@@ -92,6 +93,7 @@ Tensor& Tensor::copy_(const Tensor& source) {
   require<ShapeError>(broadcast_shapes("copy_", shape(), source.shape()) == shape(),
                       "copy_: expected a source that broadcasts to ", shape(), ", got ", source.shape());
   if (numel() == 0 || is_same(source)) return *this;
+  const OperationScope scope("copy_");
   Tensor from = source.detach().to(device());
   if (from.storage().shares_with(storage())) from = from.clone();
   backend_of(device()).copy(*this, from.expand(shape()));

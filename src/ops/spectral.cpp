@@ -74,7 +74,7 @@ Tensor power_spectrogram(const Tensor& x, const StftOptions& options) {
   check_stft(x, options);
   const std::int64_t half = options.n_fft / 2;
   const std::int64_t margin = options.n_fft - options.win_length;
-  const Tensor window = ops::constant("hann", {options.win_length, margin, 0}, x.dtype(), x.device(), [&] {
+  const Tensor window = ops::constant("power_spectrogram", {options.win_length, margin, 0}, x.dtype(), x.device(), [&] {
     return pad1d(hann_window(options.win_length, {x.dtype(), Device::cpu()}),
                  {margin / 2, margin - margin / 2});  // as PyTorch centres it
   });
