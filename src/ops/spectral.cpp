@@ -34,8 +34,8 @@ void check_stft(const Tensor& x, const StftOptions& options) {
 
 Tensor hann_window(std::int64_t length, const TensorOptions& options) {
   require<ShapeError>(length >= 0, "hann_window: expected length >= 0, got ", length);
-  std::vector<double> values(static_cast<std::size_t>(length));
-  for (std::int64_t i = 0; i < length; ++i) {
+  std::vector<double> values(static_cast<std::size_t>(length), 1.0);
+  for (std::int64_t i = 0; i < length && length > 1; ++i) {
     const double phase = 2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(length);
     values[static_cast<std::size_t>(i)] = 0.5 - 0.5 * std::cos(phase);
   }
