@@ -3,6 +3,7 @@
 #include "cuda/conv/sm80/tensor_core_mma.hpp"
 #include "cuda/conv/sm80/tensor_core_mma_wgrad.hpp"
 #include "cuda/conv/sm90/tensor_core.hpp"
+#include "cuda/conv/sm90/tensor_core_wgrad_few.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_prepare.cuh"
 #include "cuda/conv/sm90/tensor_core_wgrad_steps.hpp"
 #include "cuda/conv/sm90/tensor_core_wgrad_sums.cuh"
@@ -58,7 +59,10 @@ void wgrad(const ConvProblem& problem, Precision precision, const void* x, const
     CHECK_CUDA(cudaMemsetAsync(w, 0, static_cast<std::size_t>(weights) * size_of(problem.dtype), stream));
     return;
   }
-  wgrad_call({problem, x, y, w, nullptr, device, stream}, precision);
+  const WgradCall call{problem, x, y, w, nullptr, device, stream};
+  const FewTerms few = few_terms(problem, precision);
+  if (few != FewTerms::all) wgrad_call(call, precision);
+  if (few != FewTerms::none) wgrad_few(call);
 }
 
 void wgrad_by(const WgradSteps& steps, const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w,
