@@ -12,6 +12,8 @@ namespace superres {
 [[nodiscard]] std::string duration(double seconds);
 /// "12,345,678".
 [[nodiscard]] std::string grouped(std::int64_t value);
+/// "1 thread", "2 threads".
+[[nodiscard]] std::string counted(std::int64_t count, const std::string& noun);
 /// Spaces put before or after, up to `width` characters.
 [[nodiscard]] std::string pad_left(const std::string& text, std::size_t width);
 [[nodiscard]] std::string pad_right(const std::string& text, std::size_t width);

@@ -9,6 +9,7 @@
 #include "csv_log.hpp"
 #include "evaluation.hpp"
 #include "interrupt.hpp"
+#include "pace.hpp"
 #include "progress.hpp"
 #include "run_lock.hpp"
 #include "text.hpp"
@@ -70,6 +71,7 @@ class TrainRun {
   void start();
   void resume();
   void announce();
+  void announce_time();
   bool loop();
   void after_step(const StepResult& result, Progress& progress);
   void fit_to_minutes(Progress& progress);
@@ -159,17 +161,39 @@ void TrainRun::announce() {
   const auto milliseconds = [&](std::int64_t samples) {
     return fixed(1000.0 * static_cast<double>(samples) / model.low_rate(), 1);
   };
-  std::printf("sound    %zu clips to learn from (%s), %zu held out (%s), from %s\n", sound_.train.clips.size(),
+  const auto clips = [](const ClipSet& set) { return counted(static_cast<std::int64_t>(set.clips.size()), "clip"); };
+  std::printf("sound    %s to learn from (%s), %zu held out (%s), from %s\n", clips(sound_.train).c_str(),
               duration(sound_.train.seconds()).c_str(), sound_.heldout.clips.size(), duration(sound_.heldout.seconds()).c_str(),
               command_.data.c_str());
   std::printf("network  %d Hz -> %d Hz, %s weights, looks %s ms back and %s ms ahead\n", model.low_rate(), model.rate,
               grouped(network.parameter_count()).c_str(), milliseconds(context.left).c_str(),
               milliseconds(context.right).c_str());
-  std::printf("run      %s: %s %lld to %lld, %lld windows of %lld samples each, seed %llu, %d threads\n",
-              command_.run.path.c_str(), first_step_ > 0 ? "resumed, steps" : "steps", static_cast<long long>(first_step_ + 1),
-              static_cast<long long>(trainer_->settings().steps), static_cast<long long>(trainer_->settings().batch),
-              static_cast<long long>(trainer_->settings().window), static_cast<unsigned long long>(trainer_->settings().seed),
-              pp::num_threads());
+  const TrainSettings& settings = trainer_->settings();
+  std::printf("run      %s: %s %lld to %lld, %s of %lld samples each, seed %llu, %s\n", command_.run.path.c_str(),
+              first_step_ > 0 ? "resumed, steps" : "steps", static_cast<long long>(first_step_ + 1),
+              static_cast<long long>(settings.steps), counted(settings.batch, "window").c_str(),
+              static_cast<long long>(settings.window), static_cast<unsigned long long>(settings.seed),
+              counted(pp::num_threads(), "thread").c_str());
+  std::fflush(stdout);
+  announce_time();
+  std::fflush(stdout);
+}
+
+void TrainRun::announce_time() {
+  const std::int64_t last = trainer_->settings().steps;
+  if (command_.minutes > 0) {
+    std::printf("time     %s, as --minutes asks\n", roughly(command_.minutes * 60).c_str());
+  } else if (last - first_step_ >= kShortestTimed) {
+    try {
+      const Pace pace = measure_pace(*trainer_, sound_);
+      const std::int64_t every = check_interval();
+      const std::int64_t checks =
+          last / every - first_step_ / every + (last % every == 0 ? 1 : 2);  // and the scores at the end
+      const double seconds = pace.step * static_cast<double>(last - first_step_) + pace.check * static_cast<double>(checks);
+      std::printf("time     %s on this machine\n", roughly(seconds).c_str());
+    } catch (const Diverged&) {  // the run itself will tell, with its step
+    }
+  }
   std::fflush(stdout);
 }
 
@@ -195,7 +219,9 @@ void TrainRun::after_step(const StepResult& result, Progress& progress) {
   log_->write(step, {seconds_before_ + seconds_, result.loss, result.snr, trainer_->learning_rate(), result.gradient_norm});
   if (command_.minutes > 0 && step - first_step_ == kTimingSteps) fit_to_minutes(progress);
   if (step % check_interval() == 0 || step == trainer_->settings().steps) check(progress);
-  progress.show(step, "loss " + fixed(loss_, 3) + " | SNR " + (snr_ ? fixed(*snr_, 1) : "-") + " dB" + heldout_text_);
+  std::vector<std::string> parts{"loss " + fixed(loss_, 3), "SNR " + (snr_ ? fixed(*snr_, 1) : "-") + " dB"};
+  if (!heldout_text_.empty()) parts.push_back(heldout_text_);
+  progress.show(step, std::move(parts));
 }
 
 // The length of the run follows from the speed of its first steps: then, and only then, the result depends on the machine.
@@ -218,8 +244,7 @@ void TrainRun::check(Progress& progress) {
     pp::save_checkpoint(command_.run.best(), average);
   }
   save_last();
-  heldout_text_ = " | held-out LSD " + fixed(mean.network.lsd, 2) + " (sinc " + fixed(mean.sinc.lsd, 2) + "), SNR " +
-                  fixed(mean.network.snr, 1) + " (" + fixed(mean.sinc.snr, 1) + ")";
+  heldout_text_ = "LSD " + fixed(mean.network.lsd, 2) + " (sinc " + fixed(mean.sinc.lsd, 2) + ")";
   seconds_ = progress.seconds();
 }
 

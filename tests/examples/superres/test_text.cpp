@@ -30,6 +30,8 @@ TEST_CASE("durations and grouped numbers") {
   CHECK(duration(59.4) == "59 s");
   CHECK(duration(61) == "1:01");
   CHECK(duration(3723) == "1:02:03");
+  CHECK(counted(1, "thread") == "1 thread");
+  CHECK(counted(0, "clip") == "0 clips");
   CHECK(grouped(-1234567) == "-1,234,567");
 }
 

@@ -6,8 +6,10 @@
 
 #include <cmath>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "io/checkpoint.hpp"
 #include "program.hpp"
@@ -290,4 +292,37 @@ TEST_CASE("a folder that vanishes while a run writes to it is made again, with t
   CHECK(has(log, "\n" + std::to_string(done) + ","));
   const Outcome after = run(shop.resume() + "--steps " + std::to_string(done + 1));
   CHECK_MESSAGE(after.code == 0, after.text);
+}
+
+TEST_CASE("a run of some length says first how long it will take, which changes no bit, and its lines fit 80 columns") {
+  const Workshop shop;
+  const auto losses = [&] {
+    std::istringstream log(read_bytes(shop.out + "/log.csv"));
+    std::vector<std::string> found;
+    for (std::string line; std::getline(log, line) && found.size() < 40;) {
+      const std::size_t seconds = line.find(',');
+      found.push_back(line.substr(line.find(',', seconds + 1)));
+    }
+    return found;
+  };
+  const Outcome brief = run(shop.train + "--steps 99 --threads 1");
+  CHECK(brief.code == 0);
+  CHECK(has(brief.text, "seed 0, 1 thread\n"));
+  CHECK_FALSE(has(brief.text, "\ntime "));
+  const std::vector<std::string> before = losses();
+  fs::remove_all(shop.out);
+  const Outcome timed = run(shop.train + "--steps 100 --threads 1");
+  CHECK(timed.code == 0);
+  REQUIRE(has(timed.text, "\ntime     a"));
+  CHECK(has(timed.text, " on this machine\n"));
+  CHECK(timed.text.find("\ntime     a") < timed.text.find("\nstep "));
+  CHECK(losses() == before);
+  std::istringstream text(timed.text);
+  for (std::string line; std::getline(text, line);) {
+    if (line.starts_with("step ")) CHECK_MESSAGE(line.size() < 80, line);
+  }
+  CHECK(has(timed.text, "| LSD "));
+  fs::remove_all(shop.out);
+  const Outcome asked = run(shop.train + "--minutes 0.01");
+  CHECK(has(asked.text, "\ntime     a few seconds, as --minutes asks\n"));
 }
