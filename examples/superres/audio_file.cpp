@@ -57,8 +57,11 @@ Audio read_audio(AudioReader& reader, const std::string& path, std::int64_t star
   audio.rate = info.rate;
   const auto channels = static_cast<std::size_t>(info.channels);
   audio.channels.assign(channels, {});
-  for (auto& channel : audio.channels) channel.reserve(static_cast<std::size_t>(frames));
-  const std::int64_t block_frames = std::min<std::int64_t>(16384, frames);
+  // A header may speak of more than there is, so memory is taken as samples come.
+  constexpr std::int64_t kMostAhead = 1 << 20;
+  for (auto& channel : audio.channels) channel.reserve(static_cast<std::size_t>(std::min(frames, kMostAhead)));
+  const std::int64_t block_frames =
+      std::min<std::int64_t>({16384, frames, std::max<std::int64_t>(kMostAhead / info.channels, 1)});
   std::vector<float> block(static_cast<std::size_t>(block_frames) * channels);
   for (std::int64_t done = 0; done < frames;) {
     const std::int64_t got = reader.read(block.data(), std::min(block_frames, frames - done));

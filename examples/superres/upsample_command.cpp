@@ -12,14 +12,21 @@
 namespace superres {
 namespace {
 
-constexpr std::int64_t kBlock = 16384;  // frames read at a time
+constexpr int kMostChannels = 1024;  // as many as libsndfile takes; what is held of each grows with them
+
+// Frames read at a time: bounded with all their channels, before and after a change of rate.
+std::int64_t block_of(const AudioInfo& info, int low_rate) {
+  constexpr std::int64_t kFrames = 16384;
+  constexpr std::int64_t kSamples = 1 << 20;
+  const std::int64_t frames = std::min(kFrames, kSamples / info.channels);
+  return std::max<std::int64_t>(frames * std::min(info.rate, low_rate) / low_rate, 1);
+}
 
 // Resamples every channel of an interleaved stream.
 class FrameResampler {
  public:
-  FrameResampler(int channels, int to, int from) : channels_(static_cast<std::size_t>(channels)) {
-    for (int c = 0; c < channels; ++c) resamplers_.emplace_back(to, from);
-  }
+  FrameResampler(int channels, int to, int from)
+      : channels_(static_cast<std::size_t>(channels)), resamplers_(channels_, Resampler(to, from)) {}
   [[nodiscard]] std::int64_t output_length(std::int64_t frames) const { return resamplers_[0].output_length(frames); }
 
   // `frames` empty ends the stream.
@@ -76,6 +83,8 @@ int upsample(const UpsampleCommand& command) {
   const auto reader = open_audio(command.input);
   const AudioInfo& info = reader->info();
   pp::require<pp::Error>(info.frames > 0, command.input, ": there is no sound in it (0 samples)");
+  pp::require<pp::Error>(info.channels <= kMostChannels, command.input, ": expected at most ", kMostChannels, " channels, got ",
+                         info.channels);
   require_rate(command, info.rate, model);
 
   FrameResampler resampler(info.channels, model.low_rate(), info.rate);
@@ -88,13 +97,14 @@ int upsample(const UpsampleCommand& command) {
   }
   WavWriter writer(command.output, {model.rate, info.channels, low_frames * model.factor}, command.format);
   Upsampler upsampler(network, info.channels, command.chunk);
+  const std::int64_t block = block_of(info, model.low_rate());
   std::vector<float> output;
   for (std::int64_t done = 0; done < info.frames;) {
-    const std::int64_t count = std::min(kBlock, info.frames - done);
-    const Audio block = read_audio(*reader, command.input, done, count);
+    const std::int64_t count = std::min(block, info.frames - done);
+    const Audio audio = read_audio(*reader, command.input, done, count);
     std::vector<float> frames(static_cast<std::size_t>(count * info.channels));
     const auto channels = static_cast<std::size_t>(info.channels);
-    for (std::size_t i = 0; i < frames.size(); ++i) frames[i] = block.channels[i % channels][i / channels];
+    for (std::size_t i = 0; i < frames.size(); ++i) frames[i] = audio.channels[i % channels][i / channels];
     upsampler.process(same_rate ? frames : resampler.process(frames), output);
     write_frames(writer, output, info.channels);
     done += count;
