@@ -17,4 +17,14 @@ namespace polyphase::ops {
 [[nodiscard]] Tensor constant(const char* operation, const std::array<std::int64_t, 3>& numbers, DType dtype, Device device,
                               const std::function<Tensor()>& make);
 
+/// value(j) for j < count, on the host. Memory comes from the tensor's allocator: sizes that a user gives are refused with its
+/// OutOfMemory, where a std::vector of them would throw what is no Error.
+template <class T, class Value>
+[[nodiscard]] Tensor host_table(std::int64_t count, const Value& value) {
+  Tensor table = Tensor::empty({count}, {dtype_of<T>, Device::cpu()});
+  T* const at = table.data<T>();
+  for (std::int64_t j = 0; j < count; ++j) at[j] = value(j);
+  return table;
+}
+
 }  // namespace polyphase::ops

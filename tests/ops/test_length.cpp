@@ -144,6 +144,26 @@ TEST_CASE("cat of more tensors than a node of the tape takes") {
   }
 }
 
+TEST_CASE("lengths that memory cannot hold are refused in numbers") {
+  const Tensor x = Tensor::ones({1, 1, 1});
+  for (const int power : {40, 50, 61, 62}) {
+    const std::int64_t huge = std::int64_t{1} << power;
+    CAPTURE(power);
+    const auto refused = [&](const auto& function) {
+      const std::string error = error_of<Error>(function);
+      CAPTURE(error);
+      // How many bytes were asked for, or the shape that 64 bits cannot count.
+      CHECK((error.find("out of memory: asked ") != std::string::npos || error.find("64 bits") != std::string::npos));
+    };
+    refused([&] { return upsample1d(Tensor::ones({1, 1, 4}), huge); });
+    refused([&] { return upsample1d(x, huge, UpsampleMode::linear); });
+    refused([&] { return pad1d(x, {0, huge - 1}); });
+    refused([&] { return pad1d(x, {0, huge - 1}, PaddingMode::replicate); });
+    refused([&] { return pad1d(x, {huge - 1, 0}, PaddingMode::replicate); });
+    refused([&] { return pad1d(x.expand({1, 1, huge / 2 + 1}), {0, huge / 2 - 1}, PaddingMode::reflect); });
+  }
+}
+
 TEST_CASE("errors") {
   const Tensor x = random_f64({2, 4});
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();

@@ -78,6 +78,16 @@ TEST_CASE("hann_window is periodic; of one element it lets everything through, a
   CHECK(spectrum.to_vector<double>() == Values{9, 9, 4, 4});  // the first element of each frame
 }
 
+TEST_CASE("a window that memory cannot hold is refused in numbers") {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 40;
+  CHECK(error_of<OutOfMemory>([&] { return hann_window(kHuge); }).starts_with("cpu: out of memory: asked 8796093022208 bytes"));
+  CHECK(error_of<ShapeError>([&] { return hann_window(std::int64_t{1} << 61); }) ==
+        "empty: the bytes of (2305843009213693952,) f64 do not fit 64 bits");
+  const Tensor x = Tensor::ones({1}).expand({kHuge});
+  const StftOptions wide{.n_fft = kHuge / 2, .win_length = kHuge / 2};
+  CHECK(error_of<OutOfMemory>([&] { return power_spectrogram(x, wide); }).starts_with("cpu: out of memory: asked "));
+}
+
 TEST_CASE("rfft agrees with the plain sum for any even length") {
   for (const std::int64_t n : {2, 4, 6, 8, 10, 12, 16, 30, 64, 98, 100}) {
     CAPTURE(n);
