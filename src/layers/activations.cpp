@@ -15,6 +15,7 @@ constexpr double kSnakeEpsilon = 1e-9;
 Tensor snake_parameter(const char* layer, std::int64_t channels, const SnakeOptions& options) {
   layers::require_at_least(layer, "channels", channels, 1);
   require<ShapeError>(std::isfinite(options.alpha) && options.alpha > 0, layer, ": expected alpha > 0, got ", options.alpha);
+  layers::require_floating(layer, options.dtype);
   const double value = options.alpha_logscale ? std::log(options.alpha) : options.alpha;
   return Tensor::full({channels}, value, {.dtype = options.dtype, .device = options.device, .requires_grad = true});
 }

@@ -76,7 +76,7 @@ struct SnakeOptions {
 /// x (N, C, L) or (C, L). Parameter: alpha (C).
 class Snake : public Module {
  public:
-  /// Throws ShapeError unless channels >= 1 and options.alpha > 0.
+  /// Throws ShapeError unless channels >= 1 and options.alpha > 0, DTypeError unless the dtype is a floating-point one.
   explicit Snake(std::int64_t channels, const SnakeOptions& options = {});
   void visit(Visitor& visitor) override { visitor.parameter("alpha", alpha_); }
   /// What forward computes from x and the parameters, for Conv1d::forward_activated() and conv1d().
@@ -92,7 +92,7 @@ class Snake : public Module {
 /// x (N, C, L) or (C, L). Parameters: alpha (C), beta (C).
 class SnakeBeta : public Module {
  public:
-  /// Throws ShapeError unless channels >= 1 and options.alpha > 0.
+  /// Throws ShapeError unless channels >= 1 and options.alpha > 0, DTypeError unless the dtype is a floating-point one.
   explicit SnakeBeta(std::int64_t channels, const SnakeOptions& options = {});
   void visit(Visitor& visitor) override {
     visitor.parameter("alpha", alpha_);

@@ -19,6 +19,7 @@ Conv1d::Conv1d(const Options& options) : options_(options) {
                       options.stride);
   layers::require_divisible(kName, "in_channels", options.in_channels, "groups", options.groups);
   layers::require_divisible(kName, "out_channels", options.out_channels, "groups", options.groups);
+  layers::require_floating(kName, options.dtype);
   initialise({options.out_channels, options.in_channels / options.groups, options.kernel_size},
              options.bias ? options.out_channels : 0, {.dtype = options.dtype, .device = options.device});
 }

@@ -24,7 +24,7 @@ class Conv1d : public WeightedLayer {
     DType dtype = DType::f32;
     Device device = default_device();
   };
-  /// Throws ShapeError naming the option that is out of range.
+  /// Throws ShapeError naming the option that is out of range, DTypeError unless the dtype is a floating-point one.
   explicit Conv1d(const Options& options);
 
   /// Throws what conv1d() throws.

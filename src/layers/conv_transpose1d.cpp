@@ -22,6 +22,7 @@ ConvTranspose1d::ConvTranspose1d(const Options& options) : options_(options) {
                       ", got ", options.output_padding);
   layers::require_divisible(kName, "in_channels", options.in_channels, "groups", options.groups);
   layers::require_divisible(kName, "out_channels", options.out_channels, "groups", options.groups);
+  layers::require_floating(kName, options.dtype);
   initialise({options.in_channels, options.out_channels / options.groups, options.kernel_size},
              options.bias ? options.out_channels : 0, {.dtype = options.dtype, .device = options.device});
 }

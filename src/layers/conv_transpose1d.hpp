@@ -26,7 +26,7 @@ class ConvTranspose1d : public WeightedLayer {
     DType dtype = DType::f32;
     Device device = default_device();
   };
-  /// Throws ShapeError naming the option that is out of range.
+  /// Throws ShapeError naming the option that is out of range, DTypeError unless the dtype is a floating-point one.
   explicit ConvTranspose1d(const Options& options);
 
   /// Throws what conv_transpose1d() throws.
