@@ -52,8 +52,10 @@ class WeightSum {
   /// Of output channel m of the group, at tap k. The products that are most likely NaN come first.
   [[nodiscard]] double operator()(std::int64_t m, std::int64_t k) const {
     double sum = 0;
-    for (const auto& [n, i] : spots_) sum += product(n, i, m, k);
-    if (std::isnan(sum)) return sum;
+    for (const auto& [n, i] : spots_) {
+      sum += product(n, i, m, k);
+      if (std::isnan(sum)) return sum;
+    }
     sum = 0;
     for (std::int64_t n = 0; n < p_.N && !std::isnan(sum); ++n)
       for (std::int64_t i = 0; i < p_.L_in; ++i) sum += product(n, i, m, k);

@@ -14,9 +14,13 @@
 namespace polyphase {
 namespace {
 
-void require_unfollowed(const char* operation, const char* what, const Tensor& tensor, const std::string& advice = {}) {
-  require<AutogradError>(!grad_enabled() || !tensor.requires_grad(), operation, ": the ", what,
-                         " requires grad and in-place writes are not recorded; ", advice, "use a NoGradGuard or detach()");
+// `operation` is "fill_" or "+=" or their like.
+void require_unfollowed(const char* operation, const char* what, const Tensor& tensor) {
+  if (!grad_enabled() || !tensor.requires_grad()) return;
+  const bool is_operator = operation[1] == '=';
+  throw AutogradError(concat(operation, ": the ", what, " requires grad and in-place writes are not recorded; ",
+                             is_operator ? concat("write a = a ", operation[0], " b, or ") : "",
+                             "use a NoGradGuard or detach()"));
 }
 
 // An expanded tensor has elements that share memory: which of several values would stay is not defined.
@@ -33,11 +37,8 @@ void require_distinct(const char* operation, const Tensor& tensor) {
                       tensor.strides());
 }
 
-// `operation` is "+=" or its like.
-void require_writable(const char* operation, const Tensor& left, const Tensor& right) {
-  const std::string advice = concat("write a = a ", operation[0], " b, or ");
-  require_unfollowed(operation, "left side", left, advice);
-  if (right.defined()) require_unfollowed(operation, "right side", right, advice);
+void require_writable(const char* operation, const Tensor& left) {
+  require_unfollowed(operation, "left side", left);
   require_distinct(operation, left);
 }
 
@@ -48,7 +49,8 @@ bool is_same_view(const Tensor& a, const Tensor& b) {
 // left = op(left, right) with the bits of the operation apart.
 Tensor& combine(const char* operation, MapOp op, Tensor& left, const Tensor& right) {
   ops::require_defined(operation, "the right side", right);
-  require_writable(operation, left, right);
+  require_writable(operation, left);
+  require_unfollowed(operation, "right side", right);
   require<ShapeError>(broadcast_shapes(operation, left.shape(), right.shape()) == left.shape(), operation,
                       ": expected a right side that broadcasts to ", left.shape(), ", got ", right.shape());
   if (autograd::promotes(left, right)) {
@@ -66,7 +68,7 @@ Tensor& combine(const char* operation, MapOp op, Tensor& left, const Tensor& rig
 
 // left = p*left + q.
 Tensor& scale_and_shift(const char* operation, Tensor& left, double p, double q) {
-  require_writable(operation, left, {});
+  require_writable(operation, left);
   for (const double value : {p, q}) require_representable(operation, value, left.dtype());
   if (left.numel() == 0) return left;
   backend_of(left.device()).map(MapOp::affine, left, std::array{left}, {p, q});
@@ -112,7 +114,7 @@ Tensor& Tensor::operator-=(double value) {
 }
 Tensor& Tensor::operator*=(double value) { return scale_and_shift("*=", *this, value, 0); }
 Tensor& Tensor::operator/=(double value) {
-  require_writable("/=", *this, {});
+  require_writable("/=", *this);
   require_representable("/=", value, dtype());
   return copy_(detach() / value);
 }
