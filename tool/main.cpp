@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "commands.hpp"
+#include "cpu/threads.hpp"
 
 namespace {
 
@@ -37,6 +38,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  polyphase::wait_passively(argv);
   try {
     return run(argc, argv);
   } catch (const std::exception& error) {

@@ -22,9 +22,6 @@ case "${1:-}" in
     ;;
 esac
 
-# Threads that wait sleep instead of spinning: as fast on a machine of its own, and much faster on a busy one.
-export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
-
 run=runs/demo
 superres=build/examples/superres/superres
 

@@ -147,6 +147,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  polyphase::wait_passively(argv);
   try {
     return run(argc, argv);
   } catch (const std::exception& error) {

@@ -4,7 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -325,4 +327,24 @@ TEST_CASE("a run of some length says first how long it will take, which changes 
   fs::remove_all(shop.out);
   const Outcome asked = run(shop.train + "--minutes 0.01");
   CHECK(has(asked.text, "\ntime     a few seconds, as --minutes asks\n"));
+}
+
+TEST_CASE("its waiting threads sleep, unless the user says otherwise") {
+  const Workshop shop;
+  const auto environment_of = [&](const char* set) {
+    fs::remove_all(shop.out);
+    const char* old = std::getenv("OMP_WAIT_POLICY");
+    const std::string before = old == nullptr ? "" : old;
+    set == nullptr ? unsetenv("OMP_WAIT_POLICY") : setenv("OMP_WAIT_POLICY", set, 1);
+    Child child(shop.train + "--steps 1000000", shop.folder.file("text"));
+    old == nullptr ? unsetenv("OMP_WAIT_POLICY") : setenv("OMP_WAIT_POLICY", before.c_str(), 1);
+    child.wait_for_steps(shop);
+    const std::string process = "/proc/" + std::to_string(child.pid());
+    CHECK(read_bytes(process + "/comm") == "superres\n");
+    std::string environment = read_bytes(process + "/environ");
+    std::replace(environment.begin(), environment.end(), '\0', '\n');
+    return "\n" + environment;
+  };
+  CHECK(has(environment_of(nullptr), "\nOMP_WAIT_POLICY=passive\n"));
+  CHECK(has(environment_of("active"), "\nOMP_WAIT_POLICY=active\n"));
 }
