@@ -34,16 +34,17 @@ void check_is_file(const std::string& path) {
 
 }  // namespace
 
-std::unique_ptr<AudioReader> open_audio(const std::string& path) {
+std::unique_ptr<AudioReader> open_audio(const std::string& path, const std::string& given_name) {
+  const std::string& name = given_name.empty() ? path : given_name;
   check_is_file(path);
   std::unique_ptr<WavReader> wav;
-  if (WavReader::recognises(path)) wav = std::make_unique<WavReader>(path);
+  if (WavReader::recognises(path)) wav = std::make_unique<WavReader>(path, name);
   if (wav != nullptr && wav->decodes()) return wav;
-  if (auto reader = open_with_sndfile(path, wav == nullptr ? std::nullopt : wav->open_size())) return reader;
-  require<FormatError>(wav == nullptr, path,
+  if (auto reader = open_with_sndfile(path, name, wav == nullptr ? std::nullopt : wav->open_size())) return reader;
+  require<FormatError>(wav == nullptr, name,
                        ": expected PCM of 8, 16, 24, 32 bit or float of 32, 64 bit in this build without libsndfile, got ",
                        wav == nullptr ? "" : wav->format_name());
-  throw FormatError(concat(path, ": expected a WAV file",
+  throw FormatError(concat(name, ": expected a WAV file",
                            lower_extension(path) == ".flac"
                                ? ", got FLAC, which this build cannot read (built without libsndfile)"
                                : "; this build reads nothing else (built without libsndfile)"));

@@ -41,7 +41,8 @@ struct Audio {
 /// (u-law, A-law, ADPCM, GSM, ...), FLAC and all it knows. A file that was streamed and does not say how long it is is read to
 /// its end. Throws FormatError naming the file: missing, not sound, truncated, or of a kind that only libsndfile reads in a
 /// build without.
-[[nodiscard]] std::unique_ptr<AudioReader> open_audio(const std::string& path);
+/// `name` is what the texts call the file where that is not its path.
+[[nodiscard]] std::unique_ptr<AudioReader> open_audio(const std::string& path, const std::string& name = "");
 
 /// Reads `frames` frames from `start`, or all from there if negative. Throws FormatError, also on a sample that is not finite.
 [[nodiscard]] Audio read_audio(AudioReader& reader, const std::string& path, std::int64_t start = 0, std::int64_t frames = -1);

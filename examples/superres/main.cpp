@@ -71,8 +71,8 @@ void add_eval(CLI::App& app, EvalCommand& command) {
 void add_upsample(CLI::App& app, UpsampleCommand& command) {
   const std::map<std::string, SampleFormat> formats{
       {"pcm16", SampleFormat::pcm16}, {"pcm24", SampleFormat::pcm24}, {"float32", SampleFormat::float32}};
-  app.add_option("input", command.input, "IN.wav, of any length, rate and number of channels")->required();
-  app.add_option("output", command.output, "OUT.wav")->required();
+  app.add_option("input", command.input, "IN.wav, of any length; - is standard input")->required();
+  app.add_option("output", command.output, "OUT.wav; - is standard output")->required();
   app.add_option("--model", command.model, "a run's best.safetensors or last.safetensors")->capture_default_str();
   app.add_option("--format", command.format, "samples: pcm16 (default), pcm24 or float32")
       ->transform(CLI::CheckedTransformer(formats).description(""));

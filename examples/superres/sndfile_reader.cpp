@@ -69,8 +69,8 @@ class PatchedFile {
 
 class SndfileReader : public AudioReader {
  public:
-  SndfileReader(std::string path, const std::optional<SizePatch>& patch)
-      : path_(std::move(path)), bytes_(std::make_unique<PatchedFile>(path_, patch)) {
+  SndfileReader(const std::string& path, std::string name, const std::optional<SizePatch>& patch)
+      : path_(std::move(name)), bytes_(std::make_unique<PatchedFile>(path, patch)) {
     const SF_INFO info = open();
     require<FormatError>(info.samplerate > 0 && info.channels > 0, path_, ": expected a rate and channels, got ",
                          info.samplerate, " Hz and ", info.channels, " channels");
@@ -136,7 +136,7 @@ class SndfileReader : public AudioReader {
     return frames;
   }
 
-  std::string path_;
+  std::string path_;  // for the texts
   std::unique_ptr<PatchedFile> bytes_;
   std::unique_ptr<SNDFILE, Close> file_;
   bool is_seekable_ = false;
@@ -145,8 +145,9 @@ class SndfileReader : public AudioReader {
 
 }  // namespace
 
-std::unique_ptr<AudioReader> open_with_sndfile(const std::string& path, const std::optional<SizePatch>& patch) {
-  return std::make_unique<SndfileReader>(path, patch);
+std::unique_ptr<AudioReader> open_with_sndfile(const std::string& path, const std::string& name,
+                                               const std::optional<SizePatch>& patch) {
+  return std::make_unique<SndfileReader>(path, name, patch);
 }
 
 bool reads_flac() { return true; }

@@ -16,8 +16,9 @@ struct SizePatch {
   std::uint32_t size = 0;
 };
 
-/// A reader for any format libsndfile knows; null in a build without libsndfile. Throws FormatError with libsndfile's reason.
-[[nodiscard]] std::unique_ptr<AudioReader> open_with_sndfile(const std::string& path,
+/// A reader for any format libsndfile knows; null in a build without libsndfile. Throws FormatError with libsndfile's reason,
+/// in which the file is called `name`.
+[[nodiscard]] std::unique_ptr<AudioReader> open_with_sndfile(const std::string& path, const std::string& name,
                                                              const std::optional<SizePatch>& patch = {});
 
 }  // namespace superres

@@ -15,13 +15,12 @@ using polyphase::require;
 
 bool WavReader::recognises(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  char head[12] = {};
+  char head[wav::kOpeningBytes] = {};
   file.read(head, sizeof head);
-  return file && (std::memcmp(head, "RIFF", 4) == 0 || std::memcmp(head, "RF64", 4) == 0) &&
-         std::memcmp(head + 8, "WAVE", 4) == 0;
+  return file && wav::opens_wav(head);
 }
 
-WavReader::WavReader(const std::string& path) : path_(path), file_(path, std::ios::binary) {
+WavReader::WavReader(const std::string& path, const std::string& name) : path_(name), file_(path, std::ios::binary) {
   require<FormatError>(file_.is_open(), path_, ": cannot be opened");
   file_bytes_ = std::filesystem::file_size(path);
   read_chunks();

@@ -19,8 +19,8 @@ class WavReader : public AudioReader {
   /// Whether the file opens like a WAV file.
   [[nodiscard]] static bool recognises(const std::string& path);
 
-  /// Throws FormatError naming the file, the field and the numbers.
-  explicit WavReader(const std::string& path);
+  /// Throws FormatError with the file's `name`, the field and the numbers.
+  WavReader(const std::string& path, const std::string& name);
   /// Whether it has samples of a kind that read() knows; otherwise info() says nothing and read() may not be called.
   [[nodiscard]] bool decodes() const { return decodes_; }
   /// The size of the data where the header leaves it open, and the place where it would stand.
@@ -38,7 +38,7 @@ class WavReader : public AudioReader {
   void take(void* data, std::uint64_t bytes, const char* what);
   [[nodiscard]] float decode(const unsigned char* sample) const;
 
-  std::string path_;
+  std::string path_;  // for the texts
   std::ifstream file_;
   std::uint64_t file_bytes_ = 0;
   std::uint64_t position_ = 0;  // of the next chunk byte while the header is read

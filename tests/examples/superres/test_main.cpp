@@ -78,49 +78,8 @@ TEST_CASE("train, resume, evaluate, upsample") {
   write_sound(input, 2147483647, {noise(100)});
   const Outcome absurd = run("upsample " + input + " " + output + model);
   CHECK(absurd.code == 1);
-  CHECK(has(absurd.text, "superres: " + input + ": expected a rate that can become 4000 Hz"));
+  CHECK(has(absurd.text, "superres: " + input + ": expected a rate within 256 times 4000 Hz"));
   CHECK(has(absurd.text, "got 2147483647 Hz"));
-}
-
-TEST_CASE("upsample lowers a rate only where it is asked to") {
-  const Workshop shop;
-  const std::string model = shop.untrained();
-  const std::string input = shop.folder.file("in.wav");
-  const std::string output = shop.folder.file("out.wav");
-  const std::string command = "upsample " + input + " " + output + " --model " + model;
-  write_sound(input, 48000, {noise(4800)});
-  const Outcome refused = run(command);
-  CHECK(refused.code == 1);
-  CHECK(refused.text ==
-        "superres: " + input + " is at 48000 Hz, the model gives 16000 Hz: the rate is lowered only with --allow-lower-rate\n");
-  CHECK_FALSE(fs::exists(output));
-  CHECK(run(command + " --allow-lower-rate").code == 0);
-  CHECK(read_audio(output).rate == 16000);
-  CHECK(read_audio(output).frames() == 1600);
-  write_sound(input, 16000, {noise(1600)});  // as high as the model's
-  CHECK(run(command).code == 0);
-}
-
-TEST_CASE("upsample overwrites neither its input nor its model, whatever leads there") {
-  const Workshop shop;
-  const std::string model = shop.untrained();
-  const std::string input = shop.folder.file("in.wav");
-  write_sound(input, 4000, {noise(400)});
-  const std::string sound = read_bytes(input);
-  const std::string weights = read_bytes(model);
-  for (const std::string& name : {input, model}) {
-    fs::create_symlink(name, name + ".link");
-    fs::create_hard_link(name, name + ".hard");
-    for (const char* end : {"", ".link", ".hard"}) {
-      const std::string output = name + end;
-      const Outcome outcome = run("upsample " + input + " " + output + " --model " + model);
-      CHECK(outcome.code == 1);
-      CHECK(outcome.text == "superres: " + output + ": expected an output of its own, got the " +
-                                (name == input ? "input" : "model") + "'s file\n");
-    }
-  }
-  CHECK(read_bytes(input) == sound);
-  CHECK(read_bytes(model) == weights);
 }
 
 TEST_CASE("silence is not scored, and of training it leaves the SNR a number") {
