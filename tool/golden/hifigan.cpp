@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "io/json_reason.hpp"
 #include "ops/activations.hpp"
 #include "ops/elementwise.hpp"
 
@@ -46,7 +47,7 @@ HifiganConfig parse_hifigan_config(const std::string& text) {
     json.at("resblock_dilation_sizes").get_to(config.resblock_dilation_sizes);
     config.num_mels = json.value("num_mels", config.num_mels);
   } catch (const Json::exception& error) {
-    throw FormatError(concat("hifigan: config: ", error.what()));
+    throw FormatError(concat("hifigan: config: ", json_reason(error)));
   }
   require_config(config.upsample_rates.size() == config.upsample_kernel_sizes.size() && !config.upsample_rates.empty(),
                  "expected as many upsample_kernel_sizes as upsample_rates");

@@ -144,7 +144,7 @@ TEST_CASE("mistakes are told in one sentence: 2 for usage, 1 for the rest") {
   write_sound(folder.file("empty.wav"), 4000, {std::vector<float>{}});
   const std::string out = " --out " + folder.file("run");
   for (const Case& one : {
-           Case{"", 2, "A subcommand is required"},
+           Case{"", 2, "expected a subcommand: train, eval or upsample"},
            Case{"train --colour red", 2, "--colour"},
            Case{"train --steps many", 2, "--steps"},
            Case{"upsample in.wav", 2, "output is required"},
