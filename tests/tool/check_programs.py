@@ -159,6 +159,12 @@ def check_quickstart(folder: Path) -> None:
     header = json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
     expect("PyTorch's keys", sorted(header) == ["0.bias", "0.weight", "2.bias", "2.weight", "4.bias", "4.weight"], result)
     expect_error(["a", "b"], 2, r"not expected: b")
+    (folder / "elsewhere").mkdir()
+    os.environ["TMPDIR"] = str(folder / "elsewhere")
+    result = run()
+    expect("without an argument in the folder for temporary files, and nowhere else", result.returncode == 0 and
+           (folder / "elsewhere/quickstart.safetensors").read_bytes() == data and
+           {path.name for path in folder.iterdir()} == {"elsewhere", "model.safetensors"}, result)
     expect_error([str(folder / "no/such/place")], 1, r"No such file")
 
 
