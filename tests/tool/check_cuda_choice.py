@@ -13,9 +13,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
 from meson_in_use import meson_in_use  # noqa: E402
+from stand_ins import COUNTS, expect, program  # noqa: E402
 
 ROOT, BUILD_ROOT, COMPILER = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), sys.argv[3:]
-COUNTS = {"passed": 0, "failed": 0}
 
 # GPUS holds compute capabilities: "90 75".
 DRIVER = r"""
@@ -49,19 +49,6 @@ case "$MODE $1" in
 esac
 """
 NO_GPU = r"no NVIDIA GPU here \(-Dcuda=enabled builds it\)"
-
-
-def expect(what: str, condition: bool, result: subprocess.CompletedProcess) -> None:
-    COUNTS["passed" if condition else "failed"] += 1
-    if not condition:
-        print(f"failed: {what}\n  arguments: {result.args}\n  exit code: {result.returncode}\n"
-              f"  stdout: {result.stdout[-3000:]}\n  stderr: {result.stderr[-2000:]}")
-
-
-def program(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/bash\n{text}\n")
-    path.chmod(0o755)
 
 
 def run(command: list, folder: Path, **variables: str) -> subprocess.CompletedProcess:

@@ -12,8 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
+from stand_ins import COUNTS, expect, program  # noqa: E402
+
 ROOT = Path(sys.argv[1]).resolve()
-COUNTS = {"passed": 0, "failed": 0}
 
 GPU = 'echo "NVIDIA H200, 580.1, 9.0"'
 SANITIZER = r"""
@@ -40,19 +42,6 @@ case "$*" in
 esac
 echo "30 passed, 0 failed, 0 skipped; the worst uses 0.90 of its tolerance"
 """
-
-
-def expect(what: str, condition: bool, result: subprocess.CompletedProcess) -> None:
-    COUNTS["passed" if condition else "failed"] += 1
-    if not condition:
-        print(f"failed: {what}\n  arguments: {result.args[1:]}\n  exit code: {result.returncode}\n"
-              f"  stdout: {result.stdout[-3000:]}\n  stderr: {result.stderr[-2000:]}")
-
-
-def program(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/bash\n{text}\n")
-    path.chmod(0o755)
 
 
 def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess:

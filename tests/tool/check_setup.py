@@ -11,8 +11,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
+from stand_ins import COUNTS, expect, program  # noqa: E402
+
 ROOT = Path(sys.argv[1]).resolve()
-COUNTS = {"passed": 0, "failed": 0}
 
 PIP = r"""
 echo "$*" >pip_arguments
@@ -25,18 +27,6 @@ printf '#!/bin/bash\necho 1.12.0\n' >.venv/bin/meson
 chmod +x .venv/bin/meson
 """
 PYTHON = 'case "$*" in *"venv .venv"*) mkdir -p .venv/bin; cp bin/fake_pip .venv/bin/pip ;; esac'
-
-
-def expect(what: str, condition: bool, result: subprocess.CompletedProcess) -> None:
-    COUNTS["passed" if condition else "failed"] += 1
-    if not condition:
-        print(f"failed: {what}\n  exit code: {result.returncode}\n  stdout: {result.stdout}\n  stderr: {result.stderr}")
-
-
-def program(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/bash\n{text}\n")
-    path.chmod(0o755)
 
 
 def run(folder: Path, mode: str) -> subprocess.CompletedProcess:
