@@ -24,7 +24,7 @@ __device__ __noinline__ A snake_once(A value, A alpha, A beta) {
 /// Whether a gradient passes a ReLU or LeakyReLU that gave `result` as it is. Where that is NaN a ReLU's does, as in PyTorch.
 template <class A>
 __device__ __forceinline__ bool passes(bool is_relu, A result) {
-  return result > A(0) || (is_relu && result != result);
+  return is_relu ? !(result <= A(0)) : result > A(0);
 }
 #endif
 
