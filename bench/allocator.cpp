@@ -5,7 +5,6 @@
 // that hands out overlapping blocks, or maps again in a warm run, ends with exit status 1. bench/peers_torch_allocator.py times
 // PyTorch's.
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -19,6 +18,8 @@
 
 #include "cuda/cuda.hpp"
 #include "cuda/memory/block_pool.hpp"
+#include "program/options.hpp"
+#include "program/program.hpp"
 #ifdef POLYPHASE_BENCH_CUDA
 #include <polyphase/polyphase.hpp>
 
@@ -29,6 +30,7 @@
 namespace {
 
 namespace cuda = polyphase::cuda;
+namespace program = polyphase::program;
 
 struct CountedMemory final : cuda::MemorySource {
   cuda::Address reserve(std::size_t bytes) override { return std::exchange(next, next + bytes); }
@@ -167,28 +169,14 @@ void time_device(std::vector<Record>& records, int repeat) {
 void time_device(std::vector<Record>&, int) { std::printf("no GPU: %s\n", cuda::unavailable_reason().c_str()); }
 #endif
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  std::string json_path;
-  int repeat = 15;
-  CLI::App app("times warm allocations");
-  app.add_option("--repeat", repeat, "timed runs")->check(CLI::PositiveNumber);
-  app.add_option("--json", json_path, "file for the records");
-  CLI11_PARSE(app, argc, argv);
+int time_and_tell(int repeat, const std::string& json_path) {
   std::vector<Record> records;
-  bool right = false;
   // A second thread, as any program with a GPU has: a process of one thread locks for less.
   std::jthread idle([](const std::stop_token& stop) {
     while (!stop.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   });
-  try {
-    right = time_host(records, repeat);
-    time_device(records, repeat);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "allocator: %s\n", error.what());
-    return 1;
-  }
+  const bool right = time_host(records, repeat);
+  time_device(records, repeat);
   nlohmann::json json = nlohmann::json::array();
   for (const Record& record : records) {
     nlohmann::json entry = {{"suite", "allocator"}, {"shape", record.shape}, {"algorithm", record.algorithm}};
@@ -203,7 +191,25 @@ int main(int argc, char** argv) {
     }
     json.push_back(entry);
   }
-  if (!json_path.empty()) std::ofstream(json_path) << nlohmann::json{{"suite", "allocator"}, {"records", json}}.dump(1) << '\n';
+  if (!json_path.empty()) {
+    std::ofstream file(json_path);
+    file << nlohmann::json{{"suite", "allocator"}, {"records", json}}.dump(1) << '\n';
+    file.close();
+    if (!file) throw polyphase::Error("cannot write '" + json_path + "'");
+  }
   if (!right) std::fprintf(stderr, "allocator: a warm pool asked for memory, or blocks overlap\n");
   return right ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string json_path;
+  int repeat = 15;
+  const auto describe = [&](CLI::App& app, program::Action& action) {
+    app.add_option("--repeat", repeat, "timed runs")->check(program::above_zero());
+    app.add_option("--json", json_path, "file for the records");
+    action = [&] { return time_and_tell(repeat, json_path); };
+  };
+  return program::run_main(argc, argv, "allocator", "Times warm allocations.", describe);
 }

@@ -1,18 +1,15 @@
 #include "conv_options.hpp"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <iostream>
 #include <iterator>
 
 #include "conv/algorithm.hpp"
 #include "gpu_case.hpp"
+#include "program/options.hpp"
 #include "tensor/error.hpp"
 
 namespace polyphase::bench {
-namespace {
 
-/// Names that no table has are found before anything is timed.
 void check(const Options& options) {
   for (const std::string& name : options.precisions) (void)mode_of(name);
   for (const std::string& name : options.directions) (void)pass_of(name);
@@ -22,10 +19,7 @@ void check(const Options& options) {
                    "--shapes: no shape of shapes.hpp is called '", name, "'");
 }
 
-}  // namespace
-
-std::optional<int> parse(int argc, char** argv, Options& options) {
-  CLI::App app("times ConvTranspose1d on a GPU beside cuDNN");
+void add_options(CLI::App& app, Options& options) {
   app.add_option(
          "--shapes", options.shapes,
          "names in shapes.hpp, \"blocks\" for its residual blocks, \"rest\" for what is no block and not named; in this "
@@ -45,20 +39,10 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
       "also 300 launches in a row of the algorithm that the library chooses, at most a second of them, behind all else");
   app.add_option("--time-budget", options.time_budget,
                  "seconds after which no new case is begun; with --sustained a tenth of them is for that")
-      ->check(CLI::PositiveNumber);
+      ->check(program::above_zero());
   app.add_flag("--progress", options.progress,
                "a line for each case on standard error: its seconds by purpose; always on a terminal");
   app.add_option("--json", options.json, "file for the records");
-  try {
-    app.parse(argc, argv);
-    check(options);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  } catch (const Error& error) {
-    std::cerr << "conv_transpose1d: " << error.what() << '\n';
-    return 2;
-  }
-  return std::nullopt;
 }
 
 std::vector<Shape> chosen_shapes(const std::vector<std::string>& names) {

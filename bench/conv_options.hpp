@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include <optional>
+#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
@@ -19,8 +19,11 @@ struct Options {
   std::string json;
 };
 
-/// Of the command line; the exit status where there is nothing to be done, or an argument is not known, which is said.
-[[nodiscard]] std::optional<int> parse(int argc, char** argv, Options& options);
+/// The options of the command line.
+void add_options(CLI::App& app, Options& options);
+
+/// Throws Error where an option has a name that no table has.
+void check(const Options& options);
 
 /// In the order asked for; "rest" is all that are not named.
 [[nodiscard]] std::vector<Shape> chosen_shapes(const std::vector<std::string>& names);

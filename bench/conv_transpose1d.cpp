@@ -32,6 +32,7 @@
 #include "cuda/runtime/runtime.hpp"
 #include "gpu_case.hpp"
 #include "gpu_timing.hpp"
+#include "program/program.hpp"
 #include "progress.hpp"
 #include "shapes.hpp"
 #include "tensor/error.hpp"
@@ -439,11 +440,10 @@ int run_all(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  if (const auto status = bench::parse(argc, argv, options)) return *status;
-  try {
-    return run_all(options);
-  } catch (const std::exception& error) {
-    std::cerr << "conv_transpose1d: " << error.what() << '\n';
-    return 1;
-  }
+  const auto describe = [&](CLI::App& app, program::Action& action) {
+    bench::add_options(app, options);
+    app.callback([&] { program::as_usage([&] { bench::check(options); }); });  // before anything is timed
+    action = [&] { return run_all(options); };
+  };
+  return program::run_main(argc, argv, "conv_transpose1d", "Times ConvTranspose1d on a GPU beside cuDNN.", describe);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Turns benchmark results into docs/benchmarks/NAME.json and the tables of docs/benchmarks.md, docs/gpu_check.md and README.md.
+"""Turns benchmark results into docs/benchmarks/NAME.json and the tables of README.md, docs/*.md and docs/benchmarks/*.md.
 
     report.py collect NAME --commit C --date D [--set KEY=VALUE ...] [--folder F] [--checks CHECKS.tsv] [RESULT.json ...]
     report.py adopt NAME.json [NAME.json ...]
@@ -203,6 +203,22 @@ def gpu_tensor_cores(data):
     return table(header, rows) if rows else None
 
 
+def gpu_gradients(data):
+    """dgrad and wgrad of every shape by the algorithm that is chosen, beside cuDNN's fastest of the same precision in any layout."""
+    records = {(r["shape"], r["direction"], r["precision"]): r for r in suite(data, "conv_transpose1d") if r.get("chosen")}
+    columns = [(direction, precision) for direction in ("dgrad", "wgrad") for precision in ("fp32", "tf32", "bf16")]
+    rows = []
+    for shape in dict.fromkeys(shape for shape, direction, _ in records if direction in ("dgrad", "wgrad")):
+        row = [shape]
+        for direction, precision in columns:
+            record = records.get((shape, direction, precision))
+            row.append(f"{record['us_burst'] / 1e3:.3f}" if record else "")
+            row.append(best_ratio(record, lambda name, of=precision: name.startswith(f"cudnn_{of}_")) if record else "")
+        rows.append(row)
+    header = ["shape"] + [name for direction, precision in columns for name in (f"{direction} {precision} ms", "x cuDNN")]
+    return table(header, rows) if rows else None
+
+
 def gpu_forms(data):
     """Which form of the chosen algorithm's kernels a case takes, how far it is from the roofline, and what the choice has lost."""
     rows = [[r["shape"], r["direction"], r["precision"], r["algorithm"], r["form"], f"{r['us_burst'] / 1e3:.3f}",
@@ -261,6 +277,7 @@ TABLES = {
     "cpu_steps": ("cpu", cpu_steps),
     "gpu_convolutions": ("h200", gpu_convolutions),
     "gpu_tensor_cores": ("h200", gpu_tensor_cores),
+    "gpu_gradients": ("h200", gpu_gradients),
     "gpu_forms": ("h200", gpu_forms),
     "gpu_steps": ("h200", gpu_others("training_step", "ms", 1e3)),
     "gpu_allocator": ("h200", gpu_others("allocator", "us", 1)),
@@ -280,7 +297,7 @@ def provenance(data):
 
 
 def tables(_):
-    for page in (DOCS / "benchmarks.md", DOCS / "gpu_check.md", DOCS.parent / "README.md"):
+    for page in (DOCS.parent / "README.md", *DOCS.glob("*.md"), *DOCS.glob("benchmarks/*.md")):
         if not page.is_file():
             continue
         text = page.read_text(encoding="utf-8")

@@ -5,7 +5,6 @@
 // captured as one CUDA graph beside the eager one. The loss must fall over the timed steps, and the graph's last loss be the
 // eager one's, bit for bit; else it exits with 1. bench/peers_torch_step.py times PyTorch on the same steps.
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -15,6 +14,9 @@
 #include <polyphase/polyphase.hpp>
 #include <string>
 #include <vector>
+
+#include "program/options.hpp"
+#include "program/program.hpp"
 
 namespace {
 
@@ -102,56 +104,57 @@ std::vector<Result> time_batch(const Batch& batch, pp::Device device, bool graph
   return results;
 }
 
+struct Asked {
+  std::string device = "cpu", json;
+  int threads = pp::num_threads(), repeat = 15;
+  bool graph = false;
+};
+
+void save(const Asked& asked, const pp::Device& device, const nlohmann::json& records) {
+  std::ofstream file(asked.json);
+  const nlohmann::json all{
+      {"suite", "training_step"}, {"device", pp::to_string(device)}, {"threads", asked.threads}, {"records", records}};
+  file << all.dump(1) << '\n';
+  file.close();
+  if (!file) throw pp::Error("cannot write '" + asked.json + "'");
+}
+
+int time_all(const Asked& asked) {
+  pp::set_num_threads(asked.threads);
+  const pp::Device device = pp::Device::parse(asked.device);
+  nlohmann::json records = nlohmann::json::array();
+  bool ok = true;
+  if (asked.graph && device.is_cpu()) throw pp::Error("--graph: expected a GPU, got the device " + pp::to_string(device));
+  std::printf("training step on %s, %d threads\n%-12s %-10s %10s %12s %12s\n", pp::to_string(device).c_str(), asked.threads,
+              "batch", "way", "ms", "first loss", "last loss");
+  for (const Batch& batch : kBatches) {
+    for (const Result& result : time_batch(batch, device, asked.graph, asked.repeat)) {
+      ok = ok && result.ok;
+      std::printf("%-12s %-10s %10.3f %12.6f %12.6f%s\n", batch.name, result.way, result.us / 1e3, result.first_loss,
+                  result.last_loss, result.ok ? "" : "  WRONG: it did not fall, or the graph's is not the eager one's");
+      records.push_back({{"suite", "training_step"},
+                         {"shape", batch.name},
+                         {"direction", "step"},
+                         {"precision", "fp32"},
+                         {"algorithm", result.way},
+                         {"us_burst", result.us}});
+    }
+  }
+  if (!asked.json.empty()) save(asked, device, records);
+  return ok ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string device_name = "cpu", json_path;
-  int threads = pp::num_threads(), repeat = 15;
-  bool graph = false;
-  CLI::App app("times a training step of a small network");
-  app.add_option("--device", device_name, "cpu or cuda:0");
-  app.add_flag("--graph", graph, "on a GPU, also the step as a CUDA graph");
-  app.add_option("--threads", threads, "threads on the CPU")->check(CLI::PositiveNumber);
-  app.add_option("--repeat", repeat, "timed steps")->check(CLI::PositiveNumber);
-  app.add_option("--json", json_path, "file for the records");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  try {
-    pp::set_num_threads(threads);
-    const pp::Device device = pp::Device::parse(device_name);
-    nlohmann::json records = nlohmann::json::array();
-    bool ok = true;
-    if (graph && device.is_cpu()) throw pp::Error("--graph: expected a GPU, got the device " + pp::to_string(device));
-    std::printf("training step on %s, %d threads\n%-12s %-10s %10s %12s %12s\n", pp::to_string(device).c_str(), threads,
-                "batch", "way", "ms", "first loss", "last loss");
-    for (const Batch& batch : kBatches) {
-      for (const Result& result : time_batch(batch, device, graph, repeat)) {
-        ok = ok && result.ok;
-        std::printf("%-12s %-10s %10.3f %12.6f %12.6f%s\n", batch.name, result.way, result.us / 1e3, result.first_loss,
-                    result.last_loss, result.ok ? "" : "  WRONG: it did not fall, or the graph's is not the eager one's");
-        records.push_back({{"suite", "training_step"},
-                           {"shape", batch.name},
-                           {"direction", "step"},
-                           {"precision", "fp32"},
-                           {"algorithm", result.way},
-                           {"us_burst", result.us}});
-      }
-    }
-    if (!json_path.empty()) {
-      std::ofstream file(json_path);
-      file << nlohmann::json(
-                  {{"suite", "training_step"}, {"device", pp::to_string(device)}, {"threads", threads}, {"records", records}})
-                  .dump(1)
-           << '\n';
-      file.close();
-      if (!file) throw pp::Error("cannot write '" + json_path + "'");
-    }
-    return ok ? 0 : 1;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "training_step: %s\n", error.what());
-    return 1;
-  }
+  Asked asked;
+  const auto describe = [&](CLI::App& app, pp::program::Action& action) {
+    app.add_option("--device", asked.device, "cpu or cuda:0");
+    app.add_flag("--graph", asked.graph, "on a GPU, also the step as a CUDA graph");
+    app.add_option("--threads", asked.threads, "threads on the CPU")->check(pp::program::above_zero());
+    app.add_option("--repeat", asked.repeat, "timed steps")->check(pp::program::above_zero());
+    app.add_option("--json", asked.json, "file for the records");
+    action = [&] { return time_all(asked); };
+  };
+  return pp::program::run_main(argc, argv, "training_step", "Times a training step of a small network.", describe);
 }

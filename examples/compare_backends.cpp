@@ -5,8 +5,6 @@
 
 #include <polyphase/polyphase.hpp>
 
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -14,6 +12,9 @@
 #include <cstdio>
 #include <string>
 #include <vector>
+
+#include "program/options.hpp"
+#include "program/program.hpp"
 
 namespace pp = polyphase;
 
@@ -51,24 +52,20 @@ struct Outcome {
 
 std::vector<std::string> split(const std::string& text) { return CLI::detail::split(text, ','); }
 
-Backend parse_backend(const std::string& option, const std::string& text) {
+Backend parse_backend(const std::string& text) {
   const std::vector<std::string> parts = split(text);
-  if (parts.empty() || parts.size() > 3)
-    throw CLI::ValidationError(option, "expected DEVICE[,ALGORITHM[,PRECISION]], got " + text);
+  if (parts.empty() || parts.size() > 3) throw pp::Error("expected DEVICE[,ALGORITHM[,PRECISION]], got " + text);
   Backend backend{text, {}};
-  try {
-    backend.device = pp::Device::parse(parts[0]);
-    if (parts.size() > 1) backend.algorithm = pp::parse_algorithm(parts[1]);
-    if (parts.size() > 2) backend.precision = pp::parse_precision(parts[2]);
-  } catch (const pp::Error& error) {
-    throw CLI::ValidationError(option, error.what());
-  }
+  backend.device = pp::Device::parse(parts[0]);
+  if (parts.size() > 1) backend.algorithm = pp::parse_algorithm(parts[1]);
+  if (parts.size() > 2) backend.precision = pp::parse_precision(parts[2]);
   return backend;
 }
 
 Layer parse_layer(const std::vector<std::int64_t>& sizes) {
   Layer layer;
-  if (sizes.size() > layer.sizes.size()) throw CLI::ValidationError("--shape", "expected at most 10 numbers");
+  if (sizes.size() > layer.sizes.size())
+    throw CLI::ValidationError("--shape", "expected at most 10 numbers, got " + std::to_string(sizes.size()));
   std::copy(sizes.begin(), sizes.end(), layer.sizes.begin());
   if (layer.sizes[9] < 1) throw CLI::ValidationError("--shape", "expected G >= 1");
   if (std::any_of(layer.sizes.begin(), layer.sizes.end(), [](std::int64_t size) { return size < 0; })) {
@@ -158,36 +155,19 @@ void compare(const Layer& layer, const Backend& a, const Backend& b, pp::DType d
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Compares two ways to compute one ConvTranspose1d", "compare_backends");
-  std::string a_text = "cpu,automatic", b_text = "cpu,reference", dtype_text = "f32";
+  Backend a = parse_backend("cpu,automatic"), b = parse_backend("cpu,reference");
+  pp::DType dtype = pp::DType::f32;
   std::vector<std::int64_t> sizes;
-  int threads = 0;
-  app.add_option("--a", a_text, "DEVICE[,ALGORITHM[,PRECISION]] (default cpu,automatic)");
-  app.add_option("--b", b_text, "the other (default cpu,reference)");
-  app.add_option("--shape", sizes,
-                 "N,C_in,C_out,K,L_in,S,P,D,OP,G; the last ones may be left out (default 4,64,32,8,512,4,2,1,0,1)")
-      ->delimiter(',');
-  app.add_option("--dtype", dtype_text, "f32 (default), f64, f16 or bf16")->check(CLI::IsMember({"f32", "f64", "f16", "bf16"}));
-  app.add_option("--threads", threads, "CPU threads (default: all cores)")->check(CLI::Range(1, 4096));
-  try {
-    app.parse(argc, argv);
-    const Backend a = parse_backend("--a", a_text), b = parse_backend("--b", b_text);
-    const Layer layer = parse_layer(sizes);
-    if (threads > 0) pp::set_num_threads(threads);
-    pp::DType dtype = pp::DType::f32;
-    for (const pp::DType known : {pp::DType::f64, pp::DType::f16, pp::DType::bf16}) {
-      if (pp::name_of(known) == dtype_text) dtype = known;
-    }
-    compare(layer, a, b, dtype);
-    return 0;
-  } catch (const CLI::Success& request) {
-    return app.exit(request);
-  } catch (const CLI::ParseError& error) {
-    const std::string text = error.what();
-    std::fprintf(stderr, "compare_backends: %s (see --help)\n", text.substr(0, text.find('\n')).c_str());
-    return 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "compare_backends: %s\n", error.what());
-    return 1;
-  }
+  const auto describe = [&](CLI::App& app, pp::program::Action& action) {
+    using pp::program::add_parsed;
+    add_parsed(app, "--a", a, "DEVICE[,ALGORITHM[,PRECISION]] (default cpu,automatic)", parse_backend);
+    add_parsed(app, "--b", b, "the other (default cpu,reference)", parse_backend);
+    app.add_option("--shape", sizes,
+                   "N,C_in,C_out,K,L_in,S,P,D,OP,G; the last ones may be left out (default 4,64,32,8,512,4,2,1,0,1)")
+        ->delimiter(',');
+    add_parsed(app, "--dtype", dtype, "f32 (default), f64, f16 or bf16", pp::program::parse_dtype);
+    pp::program::add_threads(app);
+    app.callback([&] { action = [&, layer = parse_layer(sizes)] { return compare(layer, a, b, dtype), 0; }; });
+  };
+  return pp::program::run_main(argc, argv, "compare_backends", "Compares two ways to compute one ConvTranspose1d", describe);
 }

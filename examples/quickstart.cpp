@@ -7,10 +7,11 @@
 
 #include <cmath>
 #include <cstdio>
-#include <exception>
 #include <filesystem>
 #include <string>
 #include <utility>
+
+#include "program/program.hpp"
 
 namespace pp = polyphase;
 
@@ -75,14 +76,10 @@ void run(const std::string& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
-    std::fprintf(stderr, "quickstart: expected at most one argument, the file to save the model to\n");
-    return 2;
-  }
-  try {
-    run(argc == 2 ? argv[1] : (std::filesystem::temp_directory_path() / "quickstart.safetensors").string());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "quickstart: %s\n", error.what());
-    return 1;
-  }
+  std::string path = (std::filesystem::temp_directory_path() / "quickstart.safetensors").string();
+  const auto describe = [&](CLI::App& app, pp::program::Action& action) {
+    app.add_option("model", path, "the file to save the model to")->capture_default_str();
+    action = [&] { return run(path), 0; };
+  };
+  return pp::program::run_main(argc, argv, "quickstart", "A network learns to upsample signals four times.", describe);
 }

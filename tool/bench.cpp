@@ -10,7 +10,7 @@
 #include "conv_bench.hpp"
 #include "cpu/isa.hpp"
 #include "io/atomic_file.hpp"
-#include "options.hpp"
+#include "program/options.hpp"
 #include "shapes.hpp"
 
 namespace polyphase::tool {
@@ -67,7 +67,7 @@ void add_bench(CLI::App& app, Action& action) {
       "bench",
       "Times ConvTranspose1d on the CPU for layers of published networks; every result is verified, exit code 1 where one\n"
       "is wrong");
-  add_threads(command);
+  program::add_threads(command);
   command.add_option("--shapes", options->conv.shapes, "names, with commas between (default: all)")
       ->delimiter(',')
       ->check(CLI::IsMember(shape_names()));
@@ -80,7 +80,7 @@ void add_bench(CLI::App& app, Action& action) {
           },
           "forward, dgrad and wgrad, with commas between (default: all)")
       ->delimiter(',');
-  add_algorithm(command, options->conv.algorithm);
+  program::add_algorithm(command, options->conv.algorithm);
   command.add_option("--repeat", options->conv.repeat, "timed runs of each case (default 15)")->check(CLI::Range(1, 100000));
   command.add_option("--batch", options->conv.batch, "N of every shape (default 1)")->check(CLI::Range(1, 4096));
   command.add_option("--json", options->json, "also write the results to this file");

@@ -8,7 +8,7 @@
 
 #include "commands.hpp"
 #include "golden/golden.hpp"
-#include "options.hpp"
+#include "program/options.hpp"
 
 namespace polyphase::tool {
 namespace {
@@ -58,12 +58,11 @@ void check_one(const CheckOptions& options, const std::string& file, Totals& tot
       count(totals, file, result);
       if (!options.quiet || !(result.passed() || !result.skipped.empty())) print_case(result);
     });
-  } catch (const FormatError& error) {  // which names the file
+  } catch (const std::exception& error) {
     ++totals.unreadable;
-    std::fprintf(stderr, "polyphase: %s\n", error.what());
-  } catch (const Error& error) {
-    ++totals.unreadable;
-    std::fprintf(stderr, "polyphase: check: %s: %s\n", file.c_str(), error.what());
+    const std::string sentence = program::sentence_of(error);
+    const bool names_file = sentence.find(file) != std::string::npos;
+    std::fprintf(stderr, "polyphase: %s%s\n", names_file ? "" : concat("check: ", file, ": ").c_str(), sentence.c_str());
   }
 }
 
@@ -90,12 +89,12 @@ void add_check(CLI::App& app, Action& action) {
       "sum of |x||w|, worst element; its tolerance is twice what plain arithmetic in that precision gives. Other errors are\n"
       "relative norms.");
   command.add_option("files", options->files, "golden files");
-  add_device(command, options->golden.device);
-  add_precision(command, options->golden.precision);
-  add_algorithm(command, options->golden.algorithm);
-  add_dtype(command, options->golden.dtype,
-            "f32 (default for convolutions), f64 (default for the others), f16 or bf16 (convolutions only)");
-  add_threads(command);
+  program::add_device(command, options->golden.device);
+  program::add_precision(command, options->golden.precision);
+  program::add_algorithm(command, options->golden.algorithm);
+  program::add_dtype(command, options->golden.dtype,
+                     "f32 (default for convolutions), f64 (default for the others), f16 or bf16 (convolutions only)");
+  program::add_threads(command);
   command.add_flag("-q,--quiet", options->quiet, "only failures and the summary");
   command.callback([options, &action] { action = [options] { return check(*options); }; });
 }

@@ -2,19 +2,25 @@
 
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "commands.hpp"
 #include "conv/algorithm.hpp"
 #include "cpu/isa.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/runtime/presence.hpp"
-#include "options.hpp"
+#include "program/options.hpp"
 #include "tensor/backend.hpp"
 
 namespace polyphase::tool {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 constexpr double kMiB = 1024.0 * 1024.0;
 
@@ -32,15 +38,15 @@ void print_machine_memory() {
               static_cast<double>(::sysconf(_SC_AVPHYS_PAGES)) * page / kMiB);
 }
 
-std::string available_isas() {
-  std::string text;
+std::vector<std::string> available_isas() {
+  std::vector<std::string> names;
   for (const auto& [isa, name] : {std::pair{Isa::baseline, "baseline"}, {Isa::avx2, "avx2"}, {Isa::avx512, "avx512"}}) {
-    if (cpu::isa_available(isa)) text += (text.empty() ? "" : ", ") + std::string(name);
+    if (cpu::isa_available(isa)) names.emplace_back(name);
   }
-  return text;
+  return names;
 }
 
-int info() {
+int info_text() {
   const int gpus = device_count(DeviceType::cuda);
   std::printf("polyphase  %s\n", POLYPHASE_VERSION);
   std::printf("compiler   %s\n", POLYPHASE_COMPILER);
@@ -48,7 +54,7 @@ int info() {
   for (int i = 0; i < gpus; ++i) std::printf(", %s", to_string(Device::cuda(i)).c_str());
   std::printf("\nfeatures\n");
   std::printf("  %-10s in use %s; this machine and build have %s\n", "cpu", std::string(cpu_isa()).c_str(),
-              available_isas().c_str());
+              CLI::detail::join(available_isas(), ", ").c_str());
   std::printf("  %-10s %d of OpenMP (OMP_NUM_THREADS, --threads)\n", "threads", num_threads());
   if (gpus == 0) std::printf("  %-10s not here: %s\n", "cuda", cuda::unavailable_reason().c_str());
   for (int i = 0; i < gpus; ++i)
@@ -63,12 +69,46 @@ int info() {
   return 0;
 }
 
+Json memory_json(const Device& device) {
+  const MemoryStats stats = backend_of(device).allocator().stats();
+  return {{"live_bytes", stats.live_bytes},
+          {"cached_bytes", stats.cached_bytes},
+          {"peak_bytes", stats.peak_bytes},
+          {"allocations", stats.allocations}};
+}
+
+int info_json() {
+  const int gpus = device_count(DeviceType::cuda);
+  Json devices = Json::array({{{"name", "cpu"}, {"memory", memory_json(Device::cpu())}}});
+  for (int i = 0; i < gpus; ++i) {
+    const Device gpu = Device::cuda(i);
+    devices.push_back({{"name", to_string(gpu)}, {"description", cuda::describe_device(i)}, {"memory", memory_json(gpu)}});
+  }
+  const auto page = static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
+  const Json all{{"version", POLYPHASE_VERSION},
+                 {"compiler", POLYPHASE_COMPILER},
+                 {"devices", devices},
+                 {"cuda_problem", gpus == 0 ? Json(cuda::unavailable_reason()) : Json()},
+                 {"cpu_isa", cpu_isa()},
+                 {"cpu_isas", available_isas()},
+                 {"threads", num_threads()},
+                 {"dtypes", {"f32", "f64", "f16", "bf16", "i64"}},
+                 {"precision", name_of(current_precision())},
+                 {"algorithm", name_of(current_algorithm())},
+                 {"machine_bytes", ::sysconf(_SC_PHYS_PAGES) * page},
+                 {"machine_free_bytes", ::sysconf(_SC_AVPHYS_PAGES) * page}};
+  std::printf("%s\n", all.dump(2).c_str());
+  return 0;
+}
+
 }  // namespace
 
 void add_info(CLI::App& app, Action& action) {
   CLI::App& command = *app.add_subcommand("info", "Prints version, devices, features, precision and memory");
-  add_threads(command);
-  command.callback([&action] { action = info; });
+  program::add_threads(command);
+  const auto json = std::make_shared<bool>(false);
+  command.add_flag("--json", *json, "as JSON");
+  command.callback([json, &action] { action = *json ? info_json : info_text; });
 }
 
 }  // namespace polyphase::tool

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sets the machine up (tools/setup.sh), configures a build folder once and builds it. On a terminal it shows Ninja's
-# progress; in a pipe it says nothing unless something is wrong.
+# Sets the machine up (tools/setup.sh), configures a build folder once and builds it. A new folder's first line says whether it has
+# CUDA and why. On a terminal it then shows Ninja's progress; in a pipe it says nothing more unless something is wrong.
 #
 # usage: tools/build.sh FOLDER [--target NAME] [MESON OPTION...]      e.g. tools/build.sh build -Dbench=disabled
 set -euo pipefail
@@ -40,6 +40,7 @@ if [ -f "$folder/build.ninja" ]; then
   [ $# -eq 0 ] || .venv/bin/meson configure "$folder" "$@" >"$log" 2>&1 || { cat "$log" >&2; die "Meson refuses $*"; }
 else
   .venv/bin/meson setup "$folder" "$@" >"$log" 2>&1 || { grep -A 2 ERROR "$log" >&2 || tail -n 20 "$log" >&2; die "Meson could not configure $folder"; }
+  sed -n 's/^Message: CUDA /build: CUDA /p' "$log"
   ! [ -t 1 ] || echo "build: configured $folder"
 fi
 

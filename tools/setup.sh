@@ -8,6 +8,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 meson_version=1.12.0
+meson_sha256=71f133147fa0fcfe8f4df49fa1045771064947834538409e5d97b3613aac8b4e # of its wheel
 packages=()
 
 die() {
@@ -129,8 +130,13 @@ install_meson() {
   echo "setup: installing Meson $meson_version into .venv"
   rm -rf .venv
   python3 -m venv .venv || die "python3 -m venv .venv failed; install python3-venv, then try again"
-  .venv/bin/pip install --quiet --disable-pip-version-check --retries 1 "meson==$meson_version" >/dev/null 2>&1 ||
-    { rm -rf .venv; die "cannot download Meson $meson_version (no network?); have 'meson --version' say that or newer, then try again"; }
+  local said
+  if ! said=$(.venv/bin/pip install --quiet --disable-pip-version-check --retries 1 --only-binary :all: --require-hashes -r /dev/stdin \
+    <<<"meson==$meson_version --hash=sha256:$meson_sha256" 2>&1); then
+    rm -rf .venv
+    [[ $said != *"DO NOT MATCH THE HASHES"* ]] || die "what was downloaded as Meson $meson_version is not the file whose hash this script has"
+    die "cannot download Meson $meson_version (no network?); have 'meson --version' say that or newer, then try again"
+  fi
 }
 
 # What Meson would not choose by itself is left in .venv/cxx for tools/build.sh.

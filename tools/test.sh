@@ -2,9 +2,10 @@
 # Sets the machine up, builds and runs every test. The last line says `N passed, N failed, N skipped`, counted in test
 # cases over all programs; exits 1 where one failed.
 #
-# usage: tools/test.sh [--sanitize] [--werror] [--slow] [TEST...]
+# usage: tools/test.sh [--sanitize] [--werror] [--cuda] [--slow] [TEST...]
 #   --sanitize   with AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan/
 #   --werror     warnings are errors
+#   --cuda       with CUDA for sm_80 and sm_90a where nvcc is found; without it only for a GPU that is here
 #   --slow       also the tests that compile the whole library again
 #   TEST         only these tests, as `meson test --list` names them
 # POLYPHASE_TEST_COUNTS=FILE appends the last line to FILE as well.
@@ -19,6 +20,7 @@ slow=no
 while [ $# -gt 0 ]; do
   case $1 in
     --sanitize) folder=build-asan ;;
+    --cuda) options+=(-Dgpu_archs=80,90a) ;;
     --slow) slow=yes ;;
     --werror) options+=(-Dwerror=true) ;;
     -h | --help)
@@ -26,7 +28,7 @@ while [ $# -gt 0 ]; do
       exit 0
       ;;
     -*)
-      echo "test: unknown option $1 (known: --sanitize --werror --slow --help)" >&2
+      echo "test: unknown option $1 (known: --sanitize --werror --cuda --slow --help)" >&2
       exit 2
       ;;
     *) selection+=("$1") ;;

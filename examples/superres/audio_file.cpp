@@ -34,11 +34,17 @@ void check_is_file(const std::string& path) {
 
 }  // namespace
 
-std::unique_ptr<AudioReader> open_audio(const std::string& path) {
+std::unique_ptr<AudioReader> open_audio(const std::string& path, const std::string& given_name) {
+  const std::string& name = given_name.empty() ? path : given_name;
   check_is_file(path);
-  if (WavReader::recognises(path)) return std::make_unique<WavReader>(path);
-  if (auto reader = open_with_sndfile(path)) return reader;
-  throw FormatError(concat(path, ": expected a WAV file",
+  std::unique_ptr<WavReader> wav;
+  if (WavReader::recognises(path)) wav = std::make_unique<WavReader>(path, name);
+  if (wav != nullptr && wav->decodes()) return wav;
+  if (auto reader = open_with_sndfile(path, name, wav == nullptr ? std::nullopt : wav->open_size())) return reader;
+  require<FormatError>(wav == nullptr, name,
+                       ": expected PCM of 8, 16, 24, 32 bit or float of 32, 64 bit in this build without libsndfile, got ",
+                       wav == nullptr ? "" : wav->format_name());
+  throw FormatError(concat(name, ": expected a WAV file",
                            lower_extension(path) == ".flac"
                                ? ", got FLAC, which this build cannot read (built without libsndfile)"
                                : "; this build reads nothing else (built without libsndfile)"));
@@ -52,8 +58,11 @@ Audio read_audio(AudioReader& reader, const std::string& path, std::int64_t star
   audio.rate = info.rate;
   const auto channels = static_cast<std::size_t>(info.channels);
   audio.channels.assign(channels, {});
-  for (auto& channel : audio.channels) channel.reserve(static_cast<std::size_t>(frames));
-  const std::int64_t block_frames = std::min<std::int64_t>(16384, frames);
+  // A header may speak of more than there is, so memory is taken as samples come.
+  constexpr std::int64_t kMostAhead = 1 << 20;
+  for (auto& channel : audio.channels) channel.reserve(static_cast<std::size_t>(std::min(frames, kMostAhead)));
+  const std::int64_t block_frames =
+      std::min<std::int64_t>({16384, frames, std::max<std::int64_t>(kMostAhead / info.channels, 1)});
   std::vector<float> block(static_cast<std::size_t>(block_frames) * channels);
   for (std::int64_t done = 0; done < frames;) {
     const std::int64_t got = reader.read(block.data(), std::min(block_frames, frames - done));

@@ -37,9 +37,12 @@ struct Audio {
   [[nodiscard]] std::int64_t frames() const { return channels.empty() ? 0 : static_cast<std::int64_t>(channels[0].size()); }
 };
 
-/// Opens WAV (PCM 8, 16, 24, 32 bit, float 32, 64 bit; RIFF and RF64), and with libsndfile FLAC and all it knows.
-/// Throws FormatError naming the file: missing, not sound, truncated, or FLAC in a build without libsndfile.
-[[nodiscard]] std::unique_ptr<AudioReader> open_audio(const std::string& path);
+/// Opens WAV (PCM 8, 16, 24, 32 bit, float 32, 64 bit; RIFF and RF64), and with libsndfile every other WAV that it reads
+/// (u-law, A-law, ADPCM, GSM, ...), FLAC and all it knows. A file that was streamed and does not say how long it is is read to
+/// its end. Throws FormatError naming the file: missing, not sound, truncated, or of a kind that only libsndfile reads in a
+/// build without.
+/// `name` is what the texts call the file where that is not its path.
+[[nodiscard]] std::unique_ptr<AudioReader> open_audio(const std::string& path, const std::string& name = "");
 
 /// Reads `frames` frames from `start`, or all from there if negative. Throws FormatError, also on a sample that is not finite.
 [[nodiscard]] Audio read_audio(AudioReader& reader, const std::string& path, std::int64_t start = 0, std::int64_t frames = -1);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "model.hpp"
 #include "run_folder.hpp"
@@ -22,7 +23,9 @@ struct TrainCommand {
   bool resume = false;
   std::int64_t check_every = 0;  ///< steps between held-out checks; 0: a tenth of the run
   std::int64_t cache_megabytes = 1024;
-  std::set<std::string> given{};  ///< names of the options that were on the command line
+  std::set<std::string> given{};        ///< names of the options that were on the command line
+  std::string program = "superres";     ///< as the user called it
+  std::vector<std::string> repeated{};  ///< options on the command line that a checkpoint does not hold, and their values
 };
 /// Throws Error naming an option, its range and what came, where no training can have it.
 void validate(const TrainCommand& command);
@@ -45,7 +48,8 @@ struct UpsampleCommand {
   std::string output;
   std::string model = RunFolder{kDefaultRun}.best();
   SampleFormat format = SampleFormat::pcm16;
-  std::int64_t chunk = 16384;  ///< low-rate samples computed at a time
+  std::int64_t chunk = 16384;     ///< low-rate samples computed at a time
+  bool allow_lower_rate = false;  ///< the input may have a higher rate than the model gives
 };
 int upsample(const UpsampleCommand& command);
 

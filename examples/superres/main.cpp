@@ -1,19 +1,19 @@
 // superres: trains a network that upsamples sound, measures it against interpolation, and uses it.
 
-#include <CLI/CLI.hpp>
-#include <cstdio>
-#include <exception>
-#include <map>
+#include <algorithm>
+#include <functional>
+#include <memory>
 
 #include "commands.hpp"
 #include "cpu/threads.hpp"
+#include "program/options.hpp"
+#include "program/program.hpp"
 #include "tensor/device.hpp"
 
 namespace {
 
 using namespace superres;
-
-constexpr int kUsageExit = 2;
+using polyphase::program::Action;
 
 struct Shared {
   int threads = 0;
@@ -26,12 +26,13 @@ void add_shared(CLI::App& app, Shared& shared) {
 }
 
 void add_train(CLI::App& app, TrainCommand& command) {
-  app.add_option("--data", command.data, "folder of WAV or FLAC files")->capture_default_str();
+  app.add_option("--data", command.data, "folder of WAV or FLAC files (of a resumed run: the one it learns from)")
+      ->capture_default_str();
   app.add_option("--out", command.run.path, "folder of the run")->capture_default_str();
   app.add_flag("--resume", command.resume, "go on with the run in --out; --steps may be raised");
   auto* steps = app.add_option("--steps", command.settings.steps, "length of the run")->capture_default_str();
   app.add_option("--minutes", command.minutes, "length of the run by the clock (then it depends on the machine's speed)")
-      ->check(CLI::PositiveNumber)
+      ->check(polyphase::program::above_zero())
       ->excludes(steps);
   app.add_option("--factor", command.model.factor, "upsampling factor: 2, 4 or 8")->capture_default_str();
   app.add_option("--rate", command.model.rate, "rate of the output in Hz (default: the one most files have)");
@@ -49,7 +50,7 @@ void add_train(CLI::App& app, TrainCommand& command) {
                  "share of the files held out, unless --data has subfolders train and heldout")
       ->capture_default_str();
   app.add_option("--check-every", command.check_every, "steps between checks on held-out clips (default: a tenth of the run)")
-      ->check(CLI::PositiveNumber);
+      ->check(polyphase::program::above_zero());
   app.add_option("--cache-mb", command.cache_megabytes, "sound kept in memory; more is read from the files as needed")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
@@ -67,17 +68,22 @@ void add_eval(CLI::App& app, EvalCommand& command) {
   app.add_option("--clip", command.clip, "the clip to draw and to listen to (default: the first)");
 }
 
+SampleFormat parse_format(const std::string& text) {
+  if (text == "pcm16") return SampleFormat::pcm16;
+  if (text == "pcm24") return SampleFormat::pcm24;
+  if (text == "float32") return SampleFormat::float32;
+  throw polyphase::Error("expected pcm16, pcm24 or float32, got " + text);
+}
+
 void add_upsample(CLI::App& app, UpsampleCommand& command) {
-  const std::map<std::string, SampleFormat> formats{
-      {"pcm16", SampleFormat::pcm16}, {"pcm24", SampleFormat::pcm24}, {"float32", SampleFormat::float32}};
-  app.add_option("input", command.input, "IN.wav, of any length, rate and number of channels")->required();
-  app.add_option("output", command.output, "OUT.wav")->required();
+  app.add_option("input", command.input, "IN.wav, of any length, rate and number of channels; - is standard input")->required();
+  app.add_option("output", command.output, "OUT.wav; - is standard output")->required();
   app.add_option("--model", command.model, "a run's best.safetensors or last.safetensors")->capture_default_str();
-  app.add_option("--format", command.format, "samples: pcm16 (default), pcm24 or float32")
-      ->transform(CLI::CheckedTransformer(formats).description(""));
+  polyphase::program::add_parsed(app, "--format", command.format, "samples: pcm16 (default), pcm24 or float32", parse_format);
   app.add_option("--chunk", command.chunk, "low-rate samples computed at a time")
       ->check(CLI::Range(256, 1 << 26))
       ->capture_default_str();
+  app.add_flag("--allow-lower-rate", command.allow_lower_rate, "take an input of a higher rate than the model gives");
 }
 
 // The long names of the options that were on the command line.
@@ -92,52 +98,68 @@ std::set<std::string> given_options(const CLI::App& app) {
   return names;
 }
 
-int run(int argc, char** argv) {
-  CLI::App app{"Learns to upsample sound, and does it."};
-  app.require_subcommand(1);
+// The options that say how a run is computed and not what it is, as words for a shell.
+std::vector<std::string> repeated_options(const CLI::App& app) {
+  std::vector<std::string> words;
+  for (const char* name : {"--device", "--threads", "--check-every", "--cache-mb"}) {
+    const CLI::Option* option = app.get_option(name);
+    if (option->count() > 0) words.insert(words.end(), {name, option->results().back()});
+  }
+  return words;
+}
+
+// A subcommand, its own options added already, with those that all have. It acts on the device and with the threads asked for.
+template <class Command>
+void add_command(
+    CLI::App& app, Action& action, const std::shared_ptr<Command>& command, int (*act)(const Command&),
+    const std::function<void()>& check = [] {}) {
+  const auto shared = std::make_shared<Shared>();
+  add_shared(app, *shared);
+  app.callback([&action, command, shared, act, check] {
+    const auto where = polyphase::program::as_usage([&] {
+      check();
+      return polyphase::Device::parse(shared->device);
+    });
+    action = [command, shared, act, where] {
+      if (shared->threads > 0) polyphase::set_num_threads(shared->threads);
+      const polyphase::DeviceGuard device(where);
+      return act(*command);
+    };
+  });
+}
+
+// `program`: as the user called it.
+void describe(CLI::App& app, Action& action, const char* program) {
   app.set_help_all_flag("--help-all", "all subcommands' options");
-  TrainCommand train_command{.data = SUPERRES_DATA};
-  train_command.model.rate = 0;
-  EvalCommand eval_command;
-  eval_command.data = SUPERRES_DATA;
-  UpsampleCommand upsample_command;
-  Shared shared;
   CLI::App* train_app = app.add_subcommand("train", "train a network on a folder of sound");
   CLI::App* eval_app = app.add_subcommand("eval", "measure a network against interpolation, draw pictures, write sound");
   CLI::App* upsample_app = app.add_subcommand("upsample", "upsample a sound file");
-  add_train(*train_app, train_command);
-  add_eval(*eval_app, eval_command);
-  add_upsample(*upsample_app, upsample_command);
-  for (CLI::App* one : {train_app, eval_app, upsample_app}) add_shared(*one, shared);
 
-  polyphase::Device where;
-  try {
-    app.parse(argc, argv);
-    where = polyphase::Device::parse(shared.device);
-    if (*train_app) validate(train_command);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kUsageExit;
-  } catch (const polyphase::Error& error) {  // a value that the option cannot have
-    std::fprintf(stderr, "superres: %s\n", error.what());
-    return kUsageExit;
-  }
-  if (shared.threads > 0) polyphase::set_num_threads(shared.threads);
-  const polyphase::DeviceGuard device(where);
-  if (*train_app) {
-    train_command.given = given_options(*train_app);
-    return train(train_command);
-  }
-  return *eval_app ? eval(eval_command) : upsample(upsample_command);
+  const auto train_command = std::make_shared<TrainCommand>();
+  train_command->data = SUPERRES_DATA;
+  train_command->model.rate = 0;
+  train_command->program = program;
+  add_train(*train_app, *train_command);
+  add_command(*train_app, action, train_command, train, [train_app, train_command] {
+    validate(*train_command);
+    train_command->given = given_options(*train_app);
+    train_command->repeated = repeated_options(*train_app);
+  });
+
+  const auto eval_command = std::make_shared<EvalCommand>();
+  eval_command->data = SUPERRES_DATA;
+  add_eval(*eval_app, *eval_command);
+  add_command(*eval_app, action, eval_command, eval);
+
+  const auto upsample_command = std::make_shared<UpsampleCommand>();
+  add_upsample(*upsample_app, *upsample_command);
+  add_command(*upsample_app, action, upsample_command, upsample);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "superres: %s\n", error.what());
-    return 1;
-  }
+  polyphase::wait_passively(argv);
+  return polyphase::program::run_main(argc, argv, "superres", "Learns to upsample sound, and does it.",
+                                      [argv](CLI::App& app, Action& action) { describe(app, action, argv[0]); });
 }

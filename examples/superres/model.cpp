@@ -55,12 +55,17 @@ pp::ConvTranspose1d make_stage(std::int64_t in, std::int64_t out, bool causal) {
                               .padding = causal ? pp::Padding(0, kSpare) : pp::Padding(kSpare / 2, kSpare / 2)});
 }
 
+// Taps of the interpolation.
+std::int64_t base_kernel(const ModelOptions& options) {
+  return options.causal ? kCausalTaps * options.factor : 2 * kInterpolation.zero_crossings * options.factor + 1;
+}
+
 // Windowed sinc; causal: the last sample held, which training then improves.
 pp::ConvTranspose1d make_base(const ModelOptions& options) {
   const std::int64_t factor = options.factor;
   const pp::NoGradGuard no_grad;
   if (options.causal) {
-    const std::int64_t kernel = kCausalTaps * factor;
+    const std::int64_t kernel = base_kernel(options);
     pp::ConvTranspose1d base({.in_channels = 1,
                               .out_channels = 1,
                               .kernel_size = kernel,
@@ -95,15 +100,21 @@ std::vector<ResidualBlock> make_blocks(const ModelOptions& options) {
   return blocks;
 }
 
-// Channels are halved from stage to stage, down to high_channels, which the last one has.
-std::vector<pp::ConvTranspose1d> make_stages(const ModelOptions& options) {
-  std::vector<pp::ConvTranspose1d> stages;
+// Channels before each stage and after it: halved from stage to stage, down to high_channels, which the last one has.
+std::vector<std::pair<std::int64_t, std::int64_t>> stage_channels(const ModelOptions& options) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> stages;
   std::int64_t channels = options.channels;
   for (int factor = options.factor; factor > 1; factor /= 2) {
     const std::int64_t next = factor == 2 ? options.high_channels : std::max<std::int64_t>(options.high_channels, channels / 2);
-    stages.push_back(make_stage(channels, next, options.causal));
+    stages.emplace_back(channels, next);
     channels = next;
   }
+  return stages;
+}
+
+std::vector<pp::ConvTranspose1d> make_stages(const ModelOptions& options) {
+  std::vector<pp::ConvTranspose1d> stages;
+  for (const auto& [in, out] : stage_channels(options)) stages.push_back(make_stage(in, out, options.causal));
   return stages;
 }
 
@@ -156,6 +167,41 @@ ModelOptions from_texts(const std::map<std::string, std::string>& texts) {
                        .blocks = number("blocks"),
                        .kernel = number("kernel")};
   validate(options);
+  return options;
+}
+
+std::vector<std::pair<std::string, pp::Shape>> state_shapes(const ModelOptions& options) {
+  std::vector<std::pair<std::string, pp::Shape>> shapes{{"base.weight", {1, 1, base_kernel(options)}}};
+  const auto layer = [&](const std::string& name, const pp::Shape& weight, std::int64_t bias) {
+    shapes.emplace_back(name + ".weight", weight);
+    shapes.emplace_back(name + ".bias", pp::Shape{bias});
+  };
+  const auto block = [&](const std::string& name, std::int64_t channels, std::int64_t kernel) {
+    layer(name + ".dilated", {channels, channels, kernel}, channels);
+    layer(name + ".plain", {channels, channels, kernel}, channels);
+  };
+  layer("first", {options.channels, 1, kEndKernel}, options.channels);
+  for (int i = 0; i < options.blocks; ++i) block("blocks." + std::to_string(i), options.channels, options.kernel);
+  const auto stages = stage_channels(options);
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const auto [in, out] = stages[i];
+    layer("stages." + std::to_string(i), {in, out, kStageKernel}, out);
+  }
+  block("last_block", options.high_channels, kHighKernel);
+  layer("last", {1, options.high_channels, kEndKernel}, 1);
+  return shapes;
+}
+
+ModelOptions options_of(const pp::Checkpoint& checkpoint) {
+  const ModelOptions options = from_texts(checkpoint.texts);
+  for (const auto& [name, shape] : state_shapes(options)) {
+    const auto has_name = [&, &name = name](const auto& entry) { return entry.first == name; };
+    const auto found = std::find_if(checkpoint.model.begin(), checkpoint.model.end(), has_name);
+    const bool is_there = found != checkpoint.model.end();
+    pp::require<pp::Error>(is_there && found->second.shape() == shape, "model: expected a tensor '", name, "' of shape ", shape,
+                           ", as the checkpoint's texts say, got ",
+                           is_there ? pp::concat(found->second.shape()) : std::string("none"));
+  }
   return options;
 }
 

@@ -10,8 +10,10 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "io/checkpoint.hpp"
 #include "layers/conv1d.hpp"
 #include "layers/conv_transpose1d.hpp"
 #include "layers/module.hpp"
@@ -38,6 +40,12 @@ void validate(const ModelOptions& options);
 /// Options as text for a checkpoint, and back; from_texts throws Error naming an entry that is missing or no number.
 [[nodiscard]] std::map<std::string, std::string> to_texts(const ModelOptions& options);
 [[nodiscard]] ModelOptions from_texts(const std::map<std::string, std::string>& texts);
+
+/// Names and shapes of the state_dict of a network with these options, without a network.
+[[nodiscard]] std::vector<std::pair<std::string, pp::Shape>> state_shapes(const ModelOptions& options);
+/// The options that a checkpoint's texts give. Throws Error as from_texts does, and where its tensors are not those of such a
+/// network: so texts never decide how much memory is taken before the file has shown as much.
+[[nodiscard]] ModelOptions options_of(const pp::Checkpoint& checkpoint);
 
 /// Low-rate samples before and after its own place that an output sample depends on.
 struct Context {

@@ -3,7 +3,9 @@
 
 namespace superres {
 
-std::unique_ptr<AudioReader> open_with_sndfile(const std::string&) { return nullptr; }
+std::unique_ptr<AudioReader> open_with_sndfile(const std::string&, const std::string&, const std::optional<SizePatch>&) {
+  return nullptr;
+}
 
 bool reads_flac() { return false; }
 

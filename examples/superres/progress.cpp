@@ -22,6 +22,17 @@ double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::
 
 }  // namespace
 
+std::string progress_line(std::int64_t step, std::int64_t total, const std::vector<std::string>& parts, double seconds_left,
+                          std::size_t width) {
+  const std::string of = std::to_string(total);
+  const std::string end = " | " + duration(seconds_left) + " left";
+  std::string line = "step " + pad_left(std::to_string(step), of.size()) + "/" + of;
+  for (const std::string& part : parts) {
+    if (line.size() + 3 + part.size() + end.size() <= width) line += " | " + part;
+  }
+  return line + end;
+}
+
 Progress::Progress(std::int64_t first, std::int64_t total)
     : terminal_(isatty(STDOUT_FILENO) == 1),
       first_(first),
@@ -47,7 +58,7 @@ void Progress::say(const std::string& line) {
   std::fflush(stdout);
 }
 
-void Progress::show(std::int64_t step, const std::string& text) {
+void Progress::show(std::int64_t step, std::vector<std::string> parts) {
   const auto now = Clock::now();
   const double latest = 1 / std::max(seconds_between(last_step_, now), 1e-9);
   rate_ = step - first_ <= 1 ? latest : rate_ + 0.05 * (latest - rate_);
@@ -55,18 +66,11 @@ void Progress::show(std::int64_t step, const std::string& text) {
   const bool due = seconds_between(last_shown_, now) >= (terminal_ ? 0.2 : kQuietSeconds);
   if (!due && step != total_) return;
   last_shown_ = now;
-  const std::string total = std::to_string(total_);
-  std::string line = "step " + pad_left(std::to_string(step), total.size()) + "/" + total + " | " + text + " | " +
-                     fixed(rate_, 1) + " steps/s | " + duration(static_cast<double>(total_ - step) / rate_) + " left";
+  parts.push_back(fixed(rate_, 1) + " steps/s");
+  const std::string line = progress_line(step, total_, parts, static_cast<double>(total_ - step) / rate_, terminal_width() - 1);
   clear();
-  if (terminal_) {
-    const std::size_t width = terminal_width() - 1;
-    if (line.size() > width) line.resize(width);
-    std::printf("%s", line.c_str());
-    shown_ = true;
-  } else {
-    std::printf("%s\n", line.c_str());
-  }
+  std::printf(terminal_ ? "%s" : "%s\n", line.c_str());
+  shown_ = terminal_;
   std::fflush(stdout);
 }
 

@@ -4,8 +4,13 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace superres {
+
+/// "step  12/1600 | loss -2.632 | SNR 16.5 dB | 1:59 left": of `parts`, the most important first, those that fit.
+[[nodiscard]] std::string progress_line(std::int64_t step, std::int64_t total, const std::vector<std::string>& parts,
+                                        double seconds_left, std::size_t width);
 
 class Progress {
  public:
@@ -16,9 +21,9 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void set_total(std::int64_t total) { total_ = total; }
-  /// Shows "step 120/900 | <text> | 4.1 steps/s | 3:10 left", at most 5 times a second on a terminal, every kQuietSeconds in a
-  /// pipe, and at the end.
-  void show(std::int64_t step, const std::string& text);
+  /// Shows a progress_line() of `parts` and the rate, as wide as the terminal (in a pipe 80 columns), at most 5 times a second
+  /// on a terminal, every kQuietSeconds in a pipe, and at the end.
+  void show(std::int64_t step, std::vector<std::string> parts);
   /// Prints a line of its own above the progress line.
   void say(const std::string& line);
   [[nodiscard]] double seconds() const;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 #include <numeric>
+#include <utility>
 
 #include "tensor/error.hpp"
 
@@ -14,8 +15,10 @@ namespace {
 using polyphase::require;
 using polyphase::ShapeError;
 
-// Rates above this, or ratios with more phases, are a mistake rather than sound.
-constexpr std::int64_t kLargestTerm = 768000;
+// Ratios of larger numbers take a filter of more than 75 MB; every ratio of two rates up to 192 kHz is within it.
+constexpr std::int64_t kLargestTerm = 192000;
+// Rates further apart are a mistake rather than sound, and a filter would reach over seconds of it.
+constexpr std::int64_t kLargestRatio = 256;
 
 // Modified Bessel function of order 0, by its power series. libc++ has no std::cyl_bessel_i.
 double bessel_i0(double x) {
@@ -56,11 +59,12 @@ std::vector<double> lowpass_kernel(std::int64_t up, std::int64_t down, const Fil
   const std::int64_t half = options.zero_crossings * widest;
   const double beta = kaiser_beta(options.attenuation);
   std::vector<double> kernel(static_cast<std::size_t>(2 * half + 1));
+  const double peak = bessel_i0(beta);
   double sum = 0;
   for (std::int64_t n = -half; n <= half; ++n) {
     const double t = static_cast<double>(n) / static_cast<double>(widest) * options.cutoff * std::numbers::pi;
     const double edge = static_cast<double>(n) / static_cast<double>(half);
-    const double window = bessel_i0(beta * std::sqrt(std::max(0.0, 1 - edge * edge))) / bessel_i0(beta);
+    const double window = bessel_i0(beta * std::sqrt(std::max(0.0, 1 - edge * edge))) / peak;
     const double value = (n == 0 ? 1 : std::sin(t) / t) * window;
     kernel[static_cast<std::size_t>(n + half)] = value;
     sum += value;
@@ -70,6 +74,8 @@ std::vector<double> lowpass_kernel(std::int64_t up, std::int64_t down, const Fil
 }
 
 void require_convertible(const std::string& path, int rate, int wanted) {
+  require<polyphase::Error>(rate <= kLargestRatio * wanted && wanted <= kLargestRatio * rate, path, ": expected a rate within ",
+                            kLargestRatio, " times ", wanted, " Hz, up or down, got ", rate, " Hz");
   const int common = std::gcd(rate, wanted);
   require<polyphase::Error>(std::max(rate, wanted) / common <= kLargestTerm, path, ": expected a rate that can become ", wanted,
                             " Hz by a ratio of numbers up to ", kLargestTerm, ", got ", rate, " Hz");
@@ -85,16 +91,17 @@ Resampler::Resampler(std::int64_t up, std::int64_t down, const FilterOptions& op
   const std::vector<double> kernel = lowpass_kernel(up_, down_, options);
   half_ = static_cast<std::int64_t>(kernel.size()) / 2;
   taps_ = 2 * half_ / up_ + 1;
-  phases_.assign(static_cast<std::size_t>(up_ * taps_), 0.0F);
+  std::vector<float> phases(static_cast<std::size_t>(up_ * taps_), 0.0F);
   for (std::int64_t phase = 0; phase < up_; ++phase) {
     // The last input that reaches an output at this phase lies `last` kernel samples after it.
     const std::int64_t last = floor_divide(phase + half_, up_) * up_ - phase;
     for (std::int64_t j = 0; j < taps_; ++j) {
       const std::int64_t n = (taps_ - 1 - j) * up_ - last;
       if (n <= half_)
-        phases_[static_cast<std::size_t>(phase * taps_ + j)] = static_cast<float>(kernel[static_cast<std::size_t>(n + half_)]);
+        phases[static_cast<std::size_t>(phase * taps_ + j)] = static_cast<float>(kernel[static_cast<std::size_t>(n + half_)]);
     }
   }
+  phases_ = std::make_shared<const std::vector<float>>(std::move(phases));
   history_.assign(static_cast<std::size_t>(taps_), 0.0F);
   first_ = -taps_;
 }
@@ -106,7 +113,7 @@ void Resampler::emit(std::int64_t received, std::int64_t outputs, std::vector<fl
     const std::int64_t last = floor_divide(position + half_, up_);
     if (last >= received) break;
     const float* input = history_.data() + (last - taps_ + 1 - first_);
-    output.push_back(dot(input, phases_.data() + (position % up_) * taps_, taps_));
+    output.push_back(dot(input, phases_->data() + (position % up_) * taps_, taps_));
   }
   // What no later output reaches is dropped once it is the larger part.
   const std::int64_t needed = floor_divide(produced_ * down_ + half_, up_) - taps_ + 1;

@@ -2,6 +2,7 @@
 // Rational resampling with a Kaiser-windowed sinc: the anti-alias filter, the interpolation baseline and the rate converter.
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,12 +26,12 @@ inline constexpr FilterOptions kInterpolation{.zero_crossings = 32, .cutoff = 1.
 /// Windowed sinc of length 2*half + 1 at `up` times the input rate, half = zero_crossings*max(up, down); its sum is `up`.
 [[nodiscard]] std::vector<double> lowpass_kernel(std::int64_t up, std::int64_t down, const FilterOptions& options);
 
-/// Throws Error naming the file and its rate unless a Resampler can bring that to another: in lowest terms the two may be at
-/// most 768000.
+/// Throws Error naming the file and its rate unless a Resampler can bring that to another: one may be at most 256 times the
+/// other, and in lowest terms both at most 192000.
 void require_convertible(const std::string& path, int rate, int wanted);
 
 /// Changes the rate of a stream by up/down without delay: output m stands at input time m*down/up, silence outside the stream.
-/// The bits of the output do not depend on how the stream is cut into blocks.
+/// The bits of the output do not depend on how the stream is cut into blocks. A copy shares the filter, which is most of it.
 class Resampler {
  public:
   /// up and down >= 1 are brought to lowest terms. Throws ShapeError.
@@ -52,10 +53,10 @@ class Resampler {
 
   std::int64_t up_;
   std::int64_t down_;
-  std::int64_t half_ = 0;       // reach of the kernel at up times the input rate
-  std::int64_t taps_ = 0;       // input samples per output
-  std::vector<float> phases_;   // (up_, taps_): taps in order of input time
-  std::vector<float> history_;  // input from first_ on, silence before the start included
+  std::int64_t half_ = 0;                             // reach of the kernel at up times the input rate
+  std::int64_t taps_ = 0;                             // input samples per output
+  std::shared_ptr<const std::vector<float>> phases_;  // (up_, taps_): taps in order of input time
+  std::vector<float> history_;                        // input from first_ on, silence before the start included
   std::int64_t first_ = 0;
   std::int64_t received_ = 0;
   std::int64_t produced_ = 0;

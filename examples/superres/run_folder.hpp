@@ -13,6 +13,8 @@ struct RunFolder {
   [[nodiscard]] std::string best() const { return path + "/best.safetensors"; }
   [[nodiscard]] std::string log() const { return path + "/log.csv"; }
   [[nodiscard]] std::string heldout_log() const { return path + "/heldout.csv"; }
+  /// There while a training writes to the folder.
+  [[nodiscard]] std::string lock() const { return path + "/lock"; }
 };
 
 inline constexpr const char* kDefaultRun = "runs/superres";

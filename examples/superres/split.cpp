@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "audio_file.hpp"
+#include "hash.hpp"
 #include "tensor/error.hpp"
 
 namespace superres {
@@ -22,8 +23,7 @@ std::string kinds() { return reads_flac() ? "WAV or FLAC" : "WAV"; }
 
 // FNV-1a, then a mix so that names that differ in one digit fall far apart (splitmix64's finaliser).
 std::uint64_t hash_of(const std::string& text) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  std::uint64_t hash = fnv1a(text);
   hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9ULL;
   hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebULL;
   return hash ^ (hash >> 31);

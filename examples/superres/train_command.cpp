@@ -9,10 +9,12 @@
 #include "csv_log.hpp"
 #include "evaluation.hpp"
 #include "interrupt.hpp"
+#include "pace.hpp"
 #include "progress.hpp"
-#include "split.hpp"
+#include "run_lock.hpp"
 #include "text.hpp"
 #include "trainer.hpp"
+#include "training_sound.hpp"
 
 namespace superres {
 namespace {
@@ -36,25 +38,12 @@ void require_same_settings(const TrainCommand& command, const pp::Checkpoint& sa
   }
 }
 
-struct Data {
-  ClipSet train;
-  ClipSet heldout;
-};
-
-// The model's rate comes from the command, or from the files where that is 0.
-Data open_data(const TrainCommand& command, const ModelOptions& model, const TrainSettings& settings) {
-  const Split split = split_folder(command.data, settings.heldout_fraction, warn);
-  ClipOptions options{.rate = model.rate,
-                      .factor = model.factor,
-                      .shortest = settings.window,
-                      .cache_bytes = command.cache_megabytes * (1 << 20)};
-  Data data{open_clips(split.train, options, warn), {}};
-  options.rate = data.train.rate;
-  options.shortest = kLsdWindow;
-  options.cache_bytes /= 4;
-  options.silence = false;
-  data.heldout = open_clips(split.heldout, options, warn);
-  return data;
+// True where there was none.
+bool make_folder(const std::string& path) {
+  std::error_code error;
+  const bool made = fs::create_directories(path, error);
+  pp::require<pp::Error>(!error, path, ": the folder cannot be made: ", error.message());
+  return made;
 }
 
 class TrainRun {
@@ -64,30 +53,45 @@ class TrainRun {
   int run() {
     prepare();
     announce();
-    const bool finished = loop();
+    const bool finished = [&] {
+      try {
+        return loop();
+      } catch (const Diverged& error) {
+        const std::string kept =
+            saved_step_ > 0 ? pp::concat(command_.run.last(), " keeps step ", saved_step_) : "nothing is saved yet";
+        throw pp::Error(pp::concat(error.what(), " (", kept, ")"));
+      }
+    }();
     conclude(finished);
     return finished ? 0 : kInterruptedExit;
   }
 
  private:
   void prepare();
+  void start();
+  void resume();
   void announce();
+  void announce_time();
   bool loop();
   void after_step(const StepResult& result, Progress& progress);
   void fit_to_minutes(Progress& progress);
   void check(Progress& progress);
+  void require_folder();
   void save_last();
+  [[nodiscard]] std::string resume_line() const;
   void conclude(bool finished);
   [[nodiscard]] std::int64_t check_interval() const {
     return command_.check_every > 0 ? command_.check_every : std::max<std::int64_t>(trainer_->settings().steps / 10, 1);
   }
 
   TrainCommand command_;
-  Data data_;
+  std::optional<RunLock> lock_;
+  TrainingSound sound_;
   std::optional<Trainer> trainer_;
   std::optional<CsvLog> log_;
   std::optional<CsvLog> heldout_log_;
   std::int64_t first_step_ = 0;
+  std::int64_t saved_step_ = 0;  // that the last checkpoint has; 0: there is none
   double best_score_ = std::numeric_limits<double>::infinity();
   double seconds_before_ = 0;  // spent before this run was resumed
   double seconds_ = 0;
@@ -99,36 +103,55 @@ class TrainRun {
 
 void TrainRun::prepare() {
   const RunFolder& run = command_.run;
-  if (command_.resume) {
-    pp::require<pp::Error>(fs::exists(run.last()), "train --resume: there is no run to go on with: ", run.last(),
-                           " does not exist");
-    const pp::Checkpoint saved = pp::load_checkpoint(run.last());
-    require_same_settings(command_, saved);
-    trainer_.emplace(saved);
-    const std::int64_t done = trainer_->steps();
-    if (command_.given.contains("steps")) {
-      pp::require<pp::Error>(command_.settings.steps >= done, "train --resume: expected --steps of at least the ", done,
-                             " done, got ", command_.settings.steps);
-      trainer_->set_total_steps(command_.settings.steps);
-    }
-    // Room for the steps that tell how many fit.
-    if (command_.minutes > 0) trainer_->set_total_steps(std::max(trainer_->settings().steps, done + kTimingSteps));
-    best_score_ = saved.number("best_score");
-    seconds_before_ = saved.number("seconds");
-    data_ = open_data(command_, trainer_->network().options(), trainer_->settings());
-  } else {
-    pp::require<pp::Error>(!fs::exists(run.last()), run.path,
-                           " holds a run already: go on with it (--resume) or choose another --out");
-    data_ = open_data(command_, command_.model, command_.settings);
-    command_.model.rate = data_.train.rate;
-    trainer_.emplace(command_.model, command_.settings);
-    std::error_code error;
-    fs::create_directories(run.path, error);
-    pp::require<pp::Error>(!error, run.path, ": the folder cannot be made: ", error.message());
-  }
+  std::error_code ignored;
+  if (fs::is_directory(run.path, ignored)) lock_.emplace(run, warn);  // at once, as reading the sound takes its time
+  command_.resume ? resume() : start();
   first_step_ = trainer_->steps();
   log_.emplace(run.log(), "step,seconds,loss,snr_db,learning_rate,gradient_norm", first_step_);
   heldout_log_.emplace(run.heldout_log(), "step,snr_db,si_sdr_db,lsd,sinc_snr_db,sinc_si_sdr_db,sinc_lsd", first_step_);
+}
+
+void TrainRun::start() {
+  const RunFolder& run = command_.run;
+  const auto require_new = [&] {
+    pp::require<pp::Error>(!fs::exists(run.last()), run.path,
+                           " holds a run already: go on with it (--resume) or choose another --out");
+  };
+  require_new();
+  sound_ = open_sound(command_, command_.model, command_.settings, std::nullopt, warn);
+  command_.model.rate = sound_.train.rate;
+  trainer_.emplace(command_.model, command_.settings);
+  if (lock_) return;
+  make_folder(run.path);
+  lock_.emplace(run, warn);
+  require_new();  // another training may have come and gone meanwhile
+}
+
+void TrainRun::resume() {
+  const RunFolder& run = command_.run;
+  pp::require<pp::Error>(fs::exists(run.last()), "train --resume: there is no run to go on with: ", run.last(),
+                         " does not exist");
+  const pp::Checkpoint saved = load_finite_checkpoint(run.last());
+  require_same_settings(command_, saved);
+  const std::optional<SoundRecord> before = sound_record_from(saved.texts);
+  command_.data = sound_folder(command_, before);
+  if (!before) {
+    warn(pp::concat(run.last(),
+                    " does not say which sound the run learned from, as an older version wrote it: it goes on with ",
+                    command_.data));
+  }
+  trainer_.emplace(saved);
+  const std::int64_t done = saved_step_ = trainer_->steps();
+  if (command_.given.contains("steps")) {
+    pp::require<pp::Error>(command_.settings.steps >= done, "train --resume: expected --steps of at least the ", done,
+                           " done, got ", command_.settings.steps);
+    trainer_->set_total_steps(command_.settings.steps);
+  }
+  // Room for the steps that tell how many fit.
+  if (command_.minutes > 0) trainer_->set_total_steps(std::max(trainer_->settings().steps, done + kTimingSteps));
+  best_score_ = saved.number("best_score");
+  seconds_before_ = saved.number("seconds");
+  sound_ = open_sound(command_, trainer_->network().options(), trainer_->settings(), before, warn);
 }
 
 void TrainRun::announce() {
@@ -138,24 +161,46 @@ void TrainRun::announce() {
   const auto milliseconds = [&](std::int64_t samples) {
     return fixed(1000.0 * static_cast<double>(samples) / model.low_rate(), 1);
   };
-  std::printf("sound    %zu clips to learn from (%s), %zu held out (%s), from %s\n", data_.train.clips.size(),
-              duration(data_.train.seconds()).c_str(), data_.heldout.clips.size(), duration(data_.heldout.seconds()).c_str(),
+  const auto clips = [](const ClipSet& set) { return counted(static_cast<std::int64_t>(set.clips.size()), "clip"); };
+  std::printf("sound    %s to learn from (%s), %zu held out (%s), from %s\n", clips(sound_.train).c_str(),
+              duration(sound_.train.seconds()).c_str(), sound_.heldout.clips.size(), duration(sound_.heldout.seconds()).c_str(),
               command_.data.c_str());
   std::printf("network  %d Hz -> %d Hz, %s weights, looks %s ms back and %s ms ahead\n", model.low_rate(), model.rate,
               grouped(network.parameter_count()).c_str(), milliseconds(context.left).c_str(),
               milliseconds(context.right).c_str());
-  std::printf("run      %s: %s %lld to %lld, %lld windows of %lld samples each, seed %llu, %d threads\n",
-              command_.run.path.c_str(), first_step_ > 0 ? "resumed, steps" : "steps", static_cast<long long>(first_step_ + 1),
-              static_cast<long long>(trainer_->settings().steps), static_cast<long long>(trainer_->settings().batch),
-              static_cast<long long>(trainer_->settings().window), static_cast<unsigned long long>(trainer_->settings().seed),
-              pp::num_threads());
+  const TrainSettings& settings = trainer_->settings();
+  std::printf("run      %s: %s %lld to %lld, %s of %lld samples each, seed %llu, %s\n", command_.run.path.c_str(),
+              first_step_ > 0 ? "resumed, steps" : "steps", static_cast<long long>(first_step_ + 1),
+              static_cast<long long>(settings.steps), counted(settings.batch, "window").c_str(),
+              static_cast<long long>(settings.window), static_cast<unsigned long long>(settings.seed),
+              counted(pp::num_threads(), "thread").c_str());
+  std::fflush(stdout);
+  announce_time();
+  std::fflush(stdout);
+}
+
+void TrainRun::announce_time() {
+  const std::int64_t last = trainer_->settings().steps;
+  if (command_.minutes > 0) {
+    std::printf("time     %s, as --minutes asks\n", roughly(command_.minutes * 60).c_str());
+  } else if (last - first_step_ >= kShortestTimed) {
+    try {
+      const Pace pace = measure_pace(*trainer_, sound_);
+      const std::int64_t every = check_interval();
+      const std::int64_t checks =
+          last / every - first_step_ / every + (last % every == 0 ? 1 : 2);  // and the scores at the end
+      const double seconds = pace.step * static_cast<double>(last - first_step_) + pace.check * static_cast<double>(checks);
+      std::printf("time     %s on this machine\n", roughly(seconds).c_str());
+    } catch (const Diverged&) {  // the run itself will tell, with its step
+    }
+  }
   std::fflush(stdout);
 }
 
 bool TrainRun::loop() {
   const InterruptGuard guard;
   Progress progress(first_step_, trainer_->settings().steps);
-  Loader loader(data_.train, trainer_->loader_options(), first_step_);
+  Loader loader(sound_.train, trainer_->loader_options(), first_step_);
   while (trainer_->steps() < trainer_->settings().steps && !InterruptGuard::interrupted()) {
     const StepResult result = trainer_->step(loader.next());
     seconds_ = progress.seconds();
@@ -174,7 +219,9 @@ void TrainRun::after_step(const StepResult& result, Progress& progress) {
   log_->write(step, {seconds_before_ + seconds_, result.loss, result.snr, trainer_->learning_rate(), result.gradient_norm});
   if (command_.minutes > 0 && step - first_step_ == kTimingSteps) fit_to_minutes(progress);
   if (step % check_interval() == 0 || step == trainer_->settings().steps) check(progress);
-  progress.show(step, "loss " + fixed(loss_, 3) + " | SNR " + (snr_ ? fixed(*snr_, 1) : "-") + " dB" + heldout_text_);
+  std::vector<std::string> parts{"loss " + fixed(loss_, 3), "SNR " + (snr_ ? fixed(*snr_, 1) : "-") + " dB"};
+  if (!heldout_text_.empty()) parts.push_back(heldout_text_);
+  progress.show(step, std::move(parts));
 }
 
 // The length of the run follows from the speed of its first steps: then, and only then, the result depends on the machine.
@@ -186,25 +233,52 @@ void TrainRun::fit_to_minutes(Progress& progress) {
 }
 
 void TrainRun::check(Progress& progress) {
-  const ClipScores mean = mean_of(trainer_->with_average([&] { return evaluate(trainer_->network(), data_.heldout); }));
+  const pp::Checkpoint average = trainer_->averaged();  // first, as it throws before anything is scored, logged or saved
+  const ClipScores mean = mean_of(trainer_->with_average([&] { return evaluate(trainer_->network(), sound_.heldout); }));
+  require_folder();
   heldout_log_->write(trainer_->steps(), {mean.network.snr, mean.network.si_sdr, mean.network.lsd, mean.sinc.snr,
                                           mean.sinc.si_sdr, mean.sinc.lsd});
   const double score = selection_score(mean);
   if (score < best_score_) {
     best_score_ = score;
-    pp::save_checkpoint(command_.run.best(), trainer_->averaged());
+    pp::save_checkpoint(command_.run.best(), average);
   }
   save_last();
-  heldout_text_ = " | held-out LSD " + fixed(mean.network.lsd, 2) + " (sinc " + fixed(mean.sinc.lsd, 2) + "), SNR " +
-                  fixed(mean.network.snr, 1) + " (" + fixed(mean.sinc.snr, 1) + ")";
+  heldout_text_ = "LSD " + fixed(mean.network.lsd, 2) + " (sinc " + fixed(mean.sinc.lsd, 2) + ")";
   seconds_ = progress.seconds();
 }
 
+// The folder may have been removed or moved since the last save: a long run shall not end for that.
+void TrainRun::require_folder() {
+  const RunFolder& run = command_.run;
+  if (make_folder(run.path)) warn(run.path + " was gone and is made again");
+  if (!lock_->holds()) {
+    lock_.reset();
+    lock_.emplace(run, warn);
+  }
+  log_->restore();
+  heldout_log_->restore();
+  if (!fs::exists(run.best())) best_score_ = std::numeric_limits<double>::infinity();
+}
+
 void TrainRun::save_last() {
+  require_folder();
   pp::Checkpoint checkpoint = trainer_->checkpoint();
+  checkpoint.texts.merge(to_texts(sound_.record));
   checkpoint.numbers = {{"best_score", best_score_}, {"seconds", seconds_before_ + seconds_}};
   pp::save_checkpoint(command_.run.last(), checkpoint);
+  saved_step_ = checkpoint.step;
   if (!fs::exists(command_.run.best())) pp::save_checkpoint(command_.run.best(), trainer_->averaged());
+}
+
+// The command that goes on with this run, to be pasted into a shell: the checkpoint knows all but how the run is computed.
+std::string TrainRun::resume_line() const {
+  std::string line = shell_quoted(command_.program) + " train --resume --out " + shell_quoted(command_.run.path);
+  for (const std::string& word : command_.repeated) line += " " + shell_quoted(word);
+  // Before the steps that fit are known, the checkpoint has the default number of steps.
+  const bool still_timing = trainer_->steps() - first_step_ < kTimingSteps;
+  if (command_.minutes > 0 && still_timing) line += " --minutes " + pp::concat(command_.minutes);
+  return line;
 }
 
 void TrainRun::conclude(bool finished) {
@@ -215,10 +289,10 @@ void TrainRun::conclude(bool finished) {
               fixed(steps / std::max(seconds_, 1e-9), 2).c_str(), fixed(waited_, 1).c_str());
   if (finished) {
     UpsamplingNetwork best = load_network(run.best());
-    const std::vector<ClipScores> scores = evaluate(best, data_.heldout);
+    const std::vector<ClipScores> scores = evaluate(best, sound_.heldout);
     std::printf("\n%s\n%s\n", table_of(scores).c_str(), verdict(mean_of(scores)).c_str());
   } else {
-    std::printf("go on with --resume --out %s\n", run.path.c_str());
+    std::printf("go on with\n  %s\n", resume_line().c_str());
   }
   std::printf("\nnetwork  %s\nrun      %s\nlogs     %s, %s\n", run.best().c_str(), run.last().c_str(), run.log().c_str(),
               run.heldout_log().c_str());

@@ -35,6 +35,19 @@ pp::ExponentialMovingAverage make_average(UpsamplingNetwork& network) {
   return pp::ExponentialMovingAverage(learned(network), {.decay = kAverageDecay, .ramp = true});
 }
 
+bool is_finite(const pp::Tensor& tensor) {
+  const pp::NoGradGuard no_grad;
+  return pp::sum(tensor.detach().to(pp::DType::f32) * 0.0).item<float>() == 0;
+}
+
+// What may be saved of a run.
+pp::Checkpoint require_finite(pp::Checkpoint checkpoint, const TrainSettings& settings) {
+  const std::string name = not_finite(checkpoint);
+  pp::require<Diverged>(name.empty(), "train: at step ", checkpoint.step, " ", name,
+                        " became infinite or NaN: try a smaller --lr than ", settings.learning_rate);
+  return checkpoint;
+}
+
 const TrainSettings& validated(const TrainSettings& settings, const ModelOptions& model) {
   validate(settings, model);
   return settings;
@@ -62,7 +75,7 @@ Trainer::Trainer(const ModelOptions& model, const TrainSettings& settings)
 }
 
 Trainer::Trainer(const pp::Checkpoint& checkpoint)
-    : Trainer{from_texts(checkpoint.texts), train_settings_from(checkpoint.texts)} {
+    : Trainer{options_of(checkpoint), train_settings_from(checkpoint.texts)} {
   network_.load_state_dict(checkpoint.model);
   optimizer_.load_state(checkpoint.state("optimizer"));
   average_.load_state(checkpoint.state("average"));
@@ -108,9 +121,9 @@ StepResult Trainer::step(const TensorBatch& batch) {
     return StepResult{
         .loss = numbers[0], .snr = 10 * std::log10(static_cast<double>(numbers[2]) / numbers[1]), .gradient_norm = numbers[3]};
   }();
-  pp::require<pp::Error>(std::isfinite(result.loss) && std::isfinite(result.gradient_norm), "train: at step ", steps() + 1,
-                         " the loss is ", result.loss, " and the gradient's norm ", result.gradient_norm,
-                         ": try a smaller --lr than ", settings_.learning_rate);
+  pp::require<Diverged>(std::isfinite(result.loss) && std::isfinite(result.gradient_norm), "train: at step ", steps() + 1,
+                        " the loss is ", result.loss, " and the gradient's norm ", result.gradient_norm,
+                        ": try a smaller --lr than ", settings_.learning_rate);
   optimizer_.step();
   schedule_->step();
   average_.update();
@@ -124,7 +137,7 @@ pp::Checkpoint Trainer::checkpoint() {
   checkpoint.step = steps();
   checkpoint.texts = to_texts(options_);
   checkpoint.texts.merge(to_texts(settings_));
-  return checkpoint;
+  return require_finite(std::move(checkpoint), settings_);
 }
 
 pp::Checkpoint Trainer::averaged() {
@@ -134,12 +147,31 @@ pp::Checkpoint Trainer::averaged() {
   with_average([&] {
     for (const auto& [name, tensor] : network_.state_dict()) checkpoint.model.emplace_back(name, tensor.clone());
   });
+  return require_finite(std::move(checkpoint), settings_);
+}
+
+std::string not_finite(const pp::Checkpoint& checkpoint) {
+  for (const auto& [name, tensor] : checkpoint.model) {
+    if (!is_finite(tensor)) return name;
+  }
+  for (const auto& [owner, state] : checkpoint.states) {
+    for (const auto& [name, tensor] : state.tensors) {
+      if (!is_finite(tensor)) return pp::concat("state ", name, " of ", owner);
+    }
+  }
+  return "";
+}
+
+pp::Checkpoint load_finite_checkpoint(const std::string& path) {
+  pp::Checkpoint checkpoint = pp::load_checkpoint(path);
+  const std::string name = not_finite(checkpoint);
+  pp::require<pp::FormatError>(name.empty(), path, ": expected finite numbers in ", name, ", got NaN or infinity");
   return checkpoint;
 }
 
 UpsamplingNetwork load_network(const std::string& path) {
-  const pp::Checkpoint checkpoint = pp::load_checkpoint(path);
-  UpsamplingNetwork network(from_texts(checkpoint.texts));
+  const pp::Checkpoint checkpoint = load_finite_checkpoint(path);
+  UpsamplingNetwork network(options_of(checkpoint));
   network.load_state_dict(checkpoint.model);
   if (checkpoint.states.contains("average")) {
     pp::ExponentialMovingAverage average = make_average(network);

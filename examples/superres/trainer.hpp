@@ -27,6 +27,12 @@ struct StepResult {
 /// spectra.
 [[nodiscard]] pp::Tensor training_loss(const pp::Tensor& output, const pp::Tensor& target, double spectral_weight);
 
+/// A run that has left the numbers: its loss, gradients or weights are infinite or NaN.
+class Diverged : public pp::Error {
+ public:
+  using Error::Error;
+};
+
 class Trainer {
  public:
   /// A new run; weights from settings.seed. Throws as validate() does.
@@ -34,7 +40,7 @@ class Trainer {
   /// The run as a checkpoint left it. Throws Error where it is not one of this program's, or its settings are out of range.
   explicit Trainer(const pp::Checkpoint& checkpoint);
 
-  /// One update. Throws Error where loss or gradients are no longer finite.
+  /// One update. Throws Diverged where loss or gradients are no longer finite; nothing is updated then.
   StepResult step(const TensorBatch& batch);
   StepResult step(const Batch& batch) { return step(tensors_of(batch, pp::default_device())); }
   [[nodiscard]] std::int64_t steps() const { return schedule_->steps(); }
@@ -47,9 +53,10 @@ class Trainer {
   /// Windows as this run wants them.
   [[nodiscard]] LoaderOptions loader_options() const;
 
-  /// All that the run is: Trainer(checkpoint()) goes on bit by bit.
+  /// All that the run is: Trainer(checkpoint()) goes on bit by bit. Throws Diverged where a weight is no longer finite, as a
+  /// step may leave it: such weights must not replace good ones.
   [[nodiscard]] pp::Checkpoint checkpoint();
-  /// The averaged network alone, for use.
+  /// The averaged network alone, for use. Throws as checkpoint().
   [[nodiscard]] pp::Checkpoint averaged();
   /// Calls `use` while the network has its averaged weights.
   template <class Use>
@@ -74,7 +81,15 @@ class Trainer {
   std::optional<pp::WarmupLR> schedule_;
 };
 
-/// The network of a checkpoint, averaged weights where it has them, ready for use. Throws FormatError, Error.
+/// The name of the first tensor with an element that is infinite or no number: "first.weight", or "state exp_avg.3 of
+/// optimizer"; empty where there is none.
+[[nodiscard]] std::string not_finite(const pp::Checkpoint& checkpoint);
+
+/// Reads a checkpoint of this program. Throws FormatError; also with the tensor's name where one is not finite, as nothing that
+/// is computed with it would be.
+[[nodiscard]] pp::Checkpoint load_finite_checkpoint(const std::string& path);
+
+/// The network of a checkpoint, averaged weights where it has them, ready for use. Throws as load_finite_checkpoint, and Error.
 [[nodiscard]] UpsamplingNetwork load_network(const std::string& path);
 
 }  // namespace superres

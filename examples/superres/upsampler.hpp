@@ -13,7 +13,8 @@ namespace superres {
 /// output is that of the whole signal at once. Channels are independent.
 class Upsampler {
  public:
-  /// `chunk` low-rate samples are computed at a time. The network must outlive it. Throws Error unless both are at least 1.
+  /// `chunk` low-rate samples of a channel are computed at a time, fewer where there are many channels, so that memory does not
+  /// grow with those either. The network must outlive it. Throws Error unless both are at least 1.
   Upsampler(UpsamplingNetwork& network, int channels, std::int64_t chunk = 16384);
 
   /// Takes low-rate frames, channels interleaved, and appends to `output` the frames that can be computed, interleaved.

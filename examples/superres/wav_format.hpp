@@ -2,6 +2,7 @@
 // What a WAV header is made of, shared by reader and writer. Numbers are little-endian in the file.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -22,6 +23,13 @@ inline constexpr std::uint32_t kSizeElsewhere = 0xFFFFFFFF;  ///< RF64: it stand
 /// Writes the low `bytes` bytes of `value`, little-endian.
 inline void store(unsigned char* data, std::uint64_t value, int bytes) {
   for (int i = 0; i < bytes; ++i) data[i] = static_cast<unsigned char>(value >> (8 * i));
+}
+
+inline constexpr std::size_t kOpeningBytes = 12;
+/// Whether a file's first kOpeningBytes are those of a WAV file.
+[[nodiscard]] inline bool opens_wav(const void* bytes) {
+  const auto* text = static_cast<const char*>(bytes);
+  return (std::memcmp(text, "RIFF", 4) == 0 || std::memcmp(text, "RF64", 4) == 0) && std::memcmp(text + 8, "WAVE", 4) == 0;
 }
 
 }  // namespace superres::wav

@@ -15,13 +15,12 @@ using polyphase::require;
 
 bool WavReader::recognises(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  char head[12] = {};
+  char head[wav::kOpeningBytes] = {};
   file.read(head, sizeof head);
-  return file && (std::memcmp(head, "RIFF", 4) == 0 || std::memcmp(head, "RF64", 4) == 0) &&
-         std::memcmp(head + 8, "WAVE", 4) == 0;
+  return file && wav::opens_wav(head);
 }
 
-WavReader::WavReader(const std::string& path) : path_(path), file_(path, std::ios::binary) {
+WavReader::WavReader(const std::string& path, const std::string& name) : path_(name), file_(path, std::ios::binary) {
   require<FormatError>(file_.is_open(), path_, ": cannot be opened");
   file_bytes_ = std::filesystem::file_size(path);
   read_chunks();
@@ -39,6 +38,7 @@ void WavReader::read_chunks() {
   unsigned char head[12];
   take(head, sizeof head, "the RIFF header");
   const bool is_rf64 = std::memcmp(head, "RF64", 4) == 0;
+  riff_end_ = 8 + wav::load(head + 4, 4);
   while (data_start_ == 0) {
     require<FormatError>(position_ + 8 <= file_bytes_, path_, ": expected a 'data' chunk, the file ends after ", file_bytes_,
                          " bytes");
@@ -55,7 +55,10 @@ void WavReader::read_chunks() {
       unsigned char sizes[16];
       require<FormatError>(size >= 28, path_, ": expected a ds64 chunk of 28 bytes or more, got ", size);
       take(sizes, sizeof sizes, "the ds64 chunk");
-      if (is_rf64) large_data_ = wav::load(sizes + 8, 8);
+      if (is_rf64) {
+        riff_end_ = 8 + wav::load(sizes, 8);
+        large_data_ = wav::load(sizes + 8, 8);
+      }
     }
     require<FormatError>(next <= file_bytes_, path_, ": a chunk ends at byte ", next, ", the file after ", file_bytes_);
     file_.seekg(static_cast<std::streamoff>(next));
@@ -70,32 +73,53 @@ void WavReader::read_format(std::uint64_t size) {
   tag_ = static_cast<std::uint16_t>(wav::load(head, 2));
   info_.channels = static_cast<int>(wav::load(head + 2, 2));
   const std::uint64_t rate = wav::load(head + 4, 4);
+  block_bytes_ = static_cast<int>(wav::load(head + 12, 2));
   bits_ = static_cast<int>(wav::load(head + 14, 2));
   if (tag_ == wav::kTagExtensible && size >= 40) tag_ = static_cast<std::uint16_t>(wav::load(head + 24, 2));
-  const bool pcm = tag_ == wav::kTagPcm && (bits_ == 8 || bits_ == 16 || bits_ == 24 || bits_ == 32);
-  const bool floating = tag_ == wav::kTagFloat && (bits_ == 32 || bits_ == 64);
-  require<FormatError>(pcm || floating, path_, ": expected PCM of 8, 16, 24, 32 bit or float of 32, 64 bit, got format ", tag_,
-                       " with ", bits_, " bit");
+  // Samples fill whole bytes, from the top; containers may be wider than need be.
+  const int width = info_.channels > 0 && block_bytes_ % info_.channels == 0 ? block_bytes_ / info_.channels : 0;
+  const bool pcm = tag_ == wav::kTagPcm && bits_ > 0 && bits_ <= 8 * width && width <= 4 && (width == 1 || bits_ > 8);
+  const bool floating = tag_ == wav::kTagFloat && bits_ == 8 * width && (bits_ == 32 || bits_ == 64);
+  decodes_ = pcm || floating;
+  if (decodes_) bits_ = 8 * width;
   require<FormatError>(info_.channels > 0 && rate > 0 && rate < (1U << 31), path_, ": expected a rate and channels, got ", rate,
                        " Hz and ", info_.channels, " channels");
   info_.rate = static_cast<int>(rate);
 }
 
+std::string WavReader::format_name() const {
+  return polyphase::concat("format ", tag_, " with ", bits_, " bit in blocks of ", block_bytes_, " bytes for ", info_.channels,
+                           info_.channels == 1 ? " channel" : " channels");
+}
+
+// Whether a data chunk's size stands for "whatever follows". Who writes into a pipe cannot know it, and leaves a 0, the largest
+// number, or one just below 2^31.
+bool WavReader::is_open(std::uint64_t size) const {
+  constexpr std::uint64_t kNearlySigned = 0x7FFFF000;
+  constexpr std::uint64_t kSigned = 0x80000000;
+  const std::uint64_t rest = file_bytes_ - data_start_;
+  if (size == 0) return riff_end_ <= data_start_ || riff_end_ > file_bytes_ + 1;  // else other chunks follow an empty one
+  if (size == (large_data_ ? ~std::uint64_t{0} : wav::kSizeElsewhere)) return true;
+  return size >= kNearlySigned && size < kSigned && size > rest;
+}
+
 void WavReader::locate_data(std::uint64_t size) {
-  require<FormatError>(bits_ != 0, path_, ": the 'data' chunk comes before the 'fmt ' chunk");
+  require<FormatError>(info_.channels != 0, path_, ": the 'data' chunk comes before the 'fmt ' chunk");
   data_start_ = position_;
-  // Who streams a file does not know its size beforehand: it has what follows, in whole frames.
-  if (size == wav::kSizeElsewhere) size = large_data_.value_or(file_bytes_ - data_start_);
-  require<FormatError>(size <= file_bytes_ - data_start_, path_, ": expected ", size, " bytes of samples, the file has ",
-                       file_bytes_ - data_start_);
-  const auto frame_bytes = static_cast<std::uint64_t>(info_.channels * bits_ / 8);
-  info_.frames = static_cast<std::int64_t>(size / frame_bytes);
+  if (size == wav::kSizeElsewhere) size = large_data_.value_or(size);
+  const std::uint64_t rest = file_bytes_ - data_start_;
+  if (is_open(size)) {
+    size = rest;  // in whole frames
+    open_size_ = SizePatch{data_start_ - 4, static_cast<std::uint32_t>(std::min<std::uint64_t>(rest, wav::kSizeElsewhere))};
+  }
+  require<FormatError>(size <= rest, path_, ": expected ", size, " bytes of samples, the file has ", rest);
+  if (decodes_) info_.frames = static_cast<std::int64_t>(size) / block_bytes_;
 }
 
 void WavReader::seek(std::int64_t frame) {
   require<FormatError>(frame >= 0 && frame <= info_.frames, path_, ": expected a frame in 0..", info_.frames, ", got ", frame);
   file_.clear();
-  file_.seekg(static_cast<std::streamoff>(data_start_ + static_cast<std::uint64_t>(frame * info_.channels * bits_ / 8)));
+  file_.seekg(static_cast<std::streamoff>(data_start_ + static_cast<std::uint64_t>(frame * block_bytes_)));
   next_frame_ = frame;
 }
 

@@ -1,10 +1,15 @@
 #include "wav_writer.hpp"
 
+#include <unistd.h>
+
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <system_error>
 
+#include "pipe_input.hpp"
 #include "tensor/error.hpp"
 #include "wav_format.hpp"
 
@@ -29,11 +34,27 @@ int width_of(SampleFormat format) {
 }  // namespace
 
 WavWriter::WavWriter(const std::string& path, const AudioInfo& info, SampleFormat format)
-    : path_(path), info_(info), format_(format), file_("write_wav", path) {
+    : path_(path), info_(info), format_(format) {
   require<FormatError>(info.rate > 0 && info.channels > 0 && info.channels < 65536 && info.frames >= 0, path_,
                        ": expected a rate, channels and a length, got ", info.rate, " Hz, ", info.channels, " channels, ",
                        info.frames, " frames");
+  if (path != kStandardStream) file_.emplace("write_wav", path);
   write_header();
+}
+
+void WavWriter::write_bytes(const void* data, std::size_t bytes) {
+  if (file_) {
+    file_->write(data, bytes);
+    return;
+  }
+  const auto* next = static_cast<const unsigned char*>(data);
+  while (bytes > 0) {
+    const ssize_t count = ::write(STDOUT_FILENO, next, bytes);
+    if (count < 0 && errno == EINTR) continue;
+    require<FormatError>(count > 0, "write_wav: standard output: writing failed: ", std::generic_category().message(errno));
+    next += count;
+    bytes -= static_cast<std::size_t>(count);
+  }
 }
 
 void WavWriter::write_header() {
@@ -73,7 +94,7 @@ void WavWriter::write_header() {
   number(static_cast<std::uint64_t>(8 * width), 2);
   text("data");
   number(large ? wav::kSizeElsewhere : data, 4);
-  file_.write(head.data(), used);
+  write_bytes(head.data(), used);
 }
 
 void WavWriter::encode(float value, unsigned char* out) {
@@ -97,15 +118,15 @@ void WavWriter::write(const float* samples, std::int64_t frames) {
   const auto count = static_cast<std::size_t>(frames * info_.channels);
   bytes_.resize(count * width);
   for (std::size_t i = 0; i < count; ++i) encode(samples[i], bytes_.data() + i * width);
-  file_.write(bytes_.data(), bytes_.size());
+  write_bytes(bytes_.data(), bytes_.size());
   written_ += frames;
 }
 
 void WavWriter::commit() {
   require<FormatError>(written_ == info_.frames, path_, ": expected ", info_.frames, " frames, got ", written_);
   const std::int64_t bytes = written_ * info_.channels * width_of(format_);
-  if (bytes % 2 != 0) file_.write("", 1);  // chunks have an even length
-  file_.commit();
+  if (bytes % 2 != 0) write_bytes("", 1);  // chunks have an even length
+  if (file_) file_->commit();
 }
 
 void write_wav(const std::string& path, const Audio& audio, SampleFormat format) {

@@ -2,6 +2,7 @@
 // Writing WAV, block by block; the file appears whole or not at all.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,7 @@ namespace superres {
 
 enum class SampleFormat : std::uint8_t { pcm16, pcm24, float32 };
 
-/// A WAV file of a length known beforehand (RF64 where it passes 4 GiB).
+/// A WAV file of a length known beforehand (RF64 where it passes 4 GiB). "-" is standard output, which gets the bytes at once.
 class WavWriter {
  public:
   /// Throws FormatError with the system's reason.
@@ -27,6 +28,7 @@ class WavWriter {
 
  private:
   void write_header();
+  void write_bytes(const void* data, std::size_t bytes);
   void encode(float value, unsigned char* out);
 
   std::string path_;
@@ -35,7 +37,7 @@ class WavWriter {
   std::int64_t written_ = 0;
   std::int64_t clipped_ = 0;
   std::vector<unsigned char> bytes_;
-  polyphase::AtomicFile file_;
+  std::optional<polyphase::AtomicFile> file_;  // none: standard output
 };
 
 /// Writes a whole file. Throws FormatError.

@@ -4,7 +4,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "tensor/tensor.hpp"
+#include "../tensor/tensor.hpp"
 
 namespace polyphase {
 

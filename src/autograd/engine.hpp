@@ -1,7 +1,7 @@
 #pragma once
 // The backward pass.
 
-#include "autograd/node.hpp"
+#include "../autograd/node.hpp"
 
 namespace polyphase::autograd {
 

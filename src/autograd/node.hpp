@@ -20,8 +20,8 @@
 #include <span>
 #include <vector>
 
-#include "tensor/map_op.hpp"
-#include "tensor/tensor.hpp"
+#include "../tensor/map_op.hpp"
+#include "../tensor/tensor.hpp"
 
 namespace polyphase::autograd {
 

@@ -1,5 +1,6 @@
 #include "cpu/backend.hpp"
 
+#include <chrono>
 #include <cstring>
 
 #include "cpu/allocator.hpp"
@@ -9,10 +10,13 @@
 #include "cpu/fft.hpp"
 #include "cpu/length.hpp"
 #include "cpu/matmul.hpp"
+#include "cpu/moments.hpp"
 #include "cpu/optimizers.hpp"
 #include "cpu/optimizers_lists.hpp"
+#include "cpu/pad.hpp"
 #include "cpu/random.hpp"
 #include "cpu/reduce.hpp"
+#include "cpu/upsample.hpp"
 
 namespace polyphase {
 namespace cpu {
@@ -20,9 +24,24 @@ namespace {
 
 const void* address_or_null(const Tensor& tensor) { return tensor.defined() ? tensor.raw() : nullptr; }
 
+/// The work before it is done when it is recorded.
+class HostEvent final : public BackendEvent {
+ public:
+  void record() override { time_ = std::chrono::steady_clock::now(); }
+  [[nodiscard]] bool is_done() const override { return true; }
+  void synchronize() const override {}
+  [[nodiscard]] double elapsed_ms(const BackendEvent& end) const override {
+    return std::chrono::duration<double, std::milli>(static_cast<const HostEvent&>(end).time_ - time_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point time_;
+};
+
 }  // namespace
 
 Allocator& CpuBackend::allocator() { return host_allocator(); }
+std::unique_ptr<BackendEvent> CpuBackend::make_event() { return std::make_unique<HostEvent>(); }
 
 void CpuBackend::copy(const Tensor& out, const Tensor& in) { cpu::copy(out, in); }
 void CpuBackend::fill(const Tensor& out, double value) { cpu::fill(out, value); }
@@ -41,6 +60,7 @@ void CpuBackend::reduce(ReduceOp op, const Tensor& out, const Tensor& in) { cpu:
 void CpuBackend::reduce_map(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars) {
   cpu::reduce_map(op, out, a, b, scalars);
 }
+void CpuBackend::moments(const Moments& out, const Tensor& in, double q) { cpu::moments(out, in, q); }
 void CpuBackend::uniform(const Tensor& out, GeneratorState state, double low, double high) {
   cpu::uniform(out, state, low, high);
 }
@@ -53,6 +73,18 @@ void CpuBackend::matmul(const Tensor& out, const Tensor& a, const Tensor& b) { c
 void CpuBackend::check_index(const Tensor& index, std::int64_t length) { cpu::check_index(index, length); }
 void CpuBackend::gather(const Tensor& out, const Tensor& in, const Tensor& index) { cpu::gather(out, in, index); }
 void CpuBackend::scatter_add(const Tensor& out, const Tensor& in, const Tensor& index) { cpu::scatter_add(out, in, index); }
+void CpuBackend::pad(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) {
+  cpu::pad(out, in, left, mode);
+}
+void CpuBackend::pad_backward(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) {
+  cpu::pad_backward(out, in, left, mode);
+}
+void CpuBackend::upsample_linear(const Tensor& out, const Tensor& in, std::int64_t scale) {
+  cpu::upsample_linear(out, in, scale);
+}
+void CpuBackend::upsample_linear_backward(const Tensor& out, const Tensor& in, std::int64_t scale) {
+  cpu::upsample_linear_backward(out, in, scale);
+}
 void CpuBackend::fold(const Tensor& out, const Tensor& in, std::int64_t step) { cpu::fold(out, in, step); }
 void CpuBackend::rfft(const Tensor& out, const Tensor& in) { cpu::rfft(out, in); }
 void CpuBackend::rfft_adjoint(const Tensor& out, const Tensor& in) { cpu::rfft_adjoint(out, in); }

@@ -57,6 +57,8 @@ struct PackKernels {
   /// `from` is readable to the next whole vector of p.
   void (*interleave)(const T* from, std::int64_t pitch, std::int64_t rows, std::int64_t stride, std::int64_t count,
                      std::int64_t last, E* to);
+  /// Whether none of `count` packed values is infinite or NaN.
+  bool (*all_finite)(const T* values, std::int64_t count);
 };
 
 inline constexpr std::int64_t kMostCorrelated = 8;  ///< shifted rows of one correlate call

@@ -5,11 +5,13 @@
 #include "cpu/depthwise.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <type_traits>
 #include <vector>
 
 #include "cpu/conv_element.hpp"
 #include "cpu/conv_kernels.hpp"
+#include "cpu/padding.hpp"
 #include "cpu/phase_plan.hpp"
 #include "cpu/scratch.hpp"
 #include "cpu/threads.hpp"
@@ -46,7 +48,8 @@ class DepthwiseGather {
     }
   }
 
-  void run() const {
+  /// Whether all weights are finite.
+  [[nodiscard]] bool run() const {
     const std::int64_t chunks = ceil_div(shape_.q_count, chunk_);
     const double operations = static_cast<double>(chunk_ * shape_.R * shape_.M * (shape_.K + shape_.out_stride));
     parallel_for(shape_.N * shape_.G * chunks, worthwhile_grain(operations), [&](std::int64_t begin, std::int64_t end) {
@@ -63,6 +66,7 @@ class DepthwiseGather {
         }
       }
     });
+    return weights_finite_;
   }
 
  private:
@@ -93,6 +97,7 @@ class DepthwiseGather {
         for (const Tap& tap : shape_.phases[r])
           for (std::int64_t m = 0; m < panel.height; ++m)
             *to++ = m < panel.rows ? static_cast<T>(from[m * shape_.w_row + c * shape_.w_channel + tap.k]) : T{0};
+      if (!pack_.all_finite(w, to - w)) weights_finite_ = false;
       for (std::int64_t v = 0; v < vectors;) {
         const int width = static_cast<int>(std::min<std::int64_t>(vectors - v, gemm_.widest[panel.kind]));
         gemm_.micro[panel.kind][width](
@@ -121,6 +126,7 @@ class DepthwiseGather {
   const E* bias_;
   E* out_;
   std::vector<std::vector<std::int32_t>> offsets_;  // (phases, R*taps + slack) within the packed chunk
+  mutable std::atomic<bool> weights_finite_ = true;
 };
 
 }  // namespace
@@ -138,12 +144,14 @@ void depthwise_gather(const ConvProblem& problem, ConvDirection direction, const
                       void* out) {
   const GatherShape shape = gather_shape(problem, direction);
   if (shape.N == 0 || shape.q_count == 0) return;
+  bool finite = true;
   with_element(problem, [&](auto element) {
     using E = decltype(element);
-    DepthwiseGather<E>(shape, static_cast<const E*>(in), static_cast<const E*>(w), static_cast<const E*>(bias),
-                       static_cast<E*>(out))
-        .run();
+    finite = DepthwiseGather<E>(shape, static_cast<const E*>(in), static_cast<const E*>(w), static_cast<const E*>(bias),
+                                static_cast<E*>(out))
+                 .run();
   });
+  if (!finite) sum_again_at_ends(problem, direction, in, w, bias, out);
 }
 
 }  // namespace polyphase::cpu

@@ -3,12 +3,14 @@
 // into slices, which threads share, depends on the shape alone.
 
 #include <algorithm>
+#include <atomic>
 #include <type_traits>
 #include <vector>
 
 #include "cpu/conv_element.hpp"
 #include "cpu/conv_kernels.hpp"
 #include "cpu/depthwise.hpp"
+#include "cpu/padding.hpp"
 #include "cpu/phase_plan.hpp"
 #include "cpu/scratch.hpp"
 #include "cpu/threads.hpp"
@@ -34,11 +36,13 @@ class DepthwiseWgrad {
         chunk_(ceil_div(std::min(std::max<std::int64_t>(kChunkElements / p_.S, kernels_.lanes), p_.L_in), kernels_.lanes) *
                kernels_.lanes),
         layout_(tile_layout(shape_, chunk_, kernels_.lanes)),
+        inner_(interior(shape_, 0)),
         x_(x),
         y_(y),
         w_(w) {}
 
-  void run() const {
+  /// Whether x is finite wherever a tap meets padding of y.
+  [[nodiscard]] bool run() const {
     const std::int64_t chunks = p_.N * row_chunks();
     const std::int64_t slices = std::clamp<std::int64_t>(kItems / p_.G, 1, chunks);
     const std::int64_t weights = p_.channels_out_per_group() * p_.K;  // of one group
@@ -59,6 +63,7 @@ class DepthwiseWgrad {
       for (std::int64_t s = 0; s < slices; ++s) sum += sums.data()[(i / weights * slices + s) * weights + i % weights];
       w_[i] = static_cast<E>(static_cast<T>(sum));
     }
+    return finite_at_ends_;
   }
 
  private:
@@ -68,6 +73,7 @@ class DepthwiseWgrad {
     const std::int64_t count = std::min(chunk_, p_.L_in - first);
     const std::int64_t padded = ceil_div(count, kernels_.lanes) * kernels_.lanes;
     pack_.gather_row(x_ + (n * p_.C_in + g) * p_.L_in, p_.L_in, first, 1, x, padded);
+    if (!finite_at_ends(inner_, first, count, x, 1)) finite_at_ends_ = false;
     for (std::int64_t m = 0; m < shape_.R; ++m) {
       for (const Segment& s : layout_.segments)
         pack_.gather_row(y_ + (n * p_.C_out + g * shape_.R + m) * p_.L_out, p_.L_out, p_.S * (first + s.first) + s.residue,
@@ -85,18 +91,22 @@ class DepthwiseWgrad {
   const PackKernels<E>& pack_;
   std::int64_t chunk_;  // positions i of one chunk
   TileLayout layout_;
+  Interior inner_;
   const E* x_;
   const E* y_;
   E* w_;
+  mutable std::atomic<bool> finite_at_ends_ = true;
 };
 
 }  // namespace
 
 void depthwise_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w) {
+  bool finite = true;
   with_element(problem, [&](auto element) {
     using E = decltype(element);
-    DepthwiseWgrad<E>(problem, static_cast<const E*>(x), static_cast<const E*>(y), static_cast<E*>(w)).run();
+    finite = DepthwiseWgrad<E>(problem, static_cast<const E*>(x), static_cast<const E*>(y), static_cast<E*>(w)).run();
   });
+  if (!finite) sum_weights_again(problem, x, y, w);
 }
 
 }  // namespace polyphase::cpu

@@ -37,6 +37,7 @@ POLYPHASE_INLINE V arithmetic(const MapInputs<V>& in) {
   if constexpr (op == MapOp::div) return a / b;
   if constexpr (op == MapOp::add_scaled) return a + in.p * b;
   if constexpr (op == MapOp::affine) return in.p * a + in.q;
+  if constexpr (op == MapOp::scale_around) return (a - b) * in.c + in.d;
   if constexpr (op == MapOp::maximum) return larger(a, b);
   if constexpr (op == MapOp::minimum) return smaller(a, b);
   if constexpr (op == MapOp::pow_scalar) return pow(a, in.p);
@@ -112,7 +113,7 @@ POLYPHASE_INLINE V silu_slope(V x) {
 template <MapOp op, class V>
 POLYPHASE_INLINE V gradient(const MapInputs<V>& in) {
   const V a = in.a, g = in.b, zero = constant<V>(0), one = constant<V>(1);
-  if constexpr (op == MapOp::relu_grad) return a > zero ? g : zero;
+  if constexpr (op == MapOp::relu_grad) return a <= zero ? zero : g;  // NaN hides no gradient, as in PyTorch
   if constexpr (op == MapOp::leaky_relu_grad) return a > zero ? g : in.p * g;
   if constexpr (op == MapOp::elu_grad) return a > zero ? g : g * in.p * exp(a);
   if constexpr (op == MapOp::gelu_grad) return g * gelu_slope(a);
@@ -162,7 +163,7 @@ constexpr bool is_loss(MapOp op) { return op >= MapOp::squared_difference; }
 
 /// How many inputs `op` takes.
 constexpr int inputs_of(MapOp op) {
-  if (is_snake_gradient(op)) return 4;
+  if (is_snake_gradient(op) || op == MapOp::scale_around) return 4;
   if (is_loss(op)) return op == MapOp::squared_difference || op == MapOp::smooth_l1 ? 2 : 3;
   if (op == MapOp::where || op == MapOp::snake) return 3;
   const bool binary =

@@ -2,8 +2,9 @@
 //
 // A real row of n is read as n/2 complex points, transformed by Stockham's self-sorting passes of radix 4, 2 or any other
 // factor (C. Van Loan, "Computational frameworks for the fast Fourier transform", 1992, section 1.7), and split into the n/2 +
-// 1 bins. Since lanes are rows, every operation is a whole vector and every twiddle a scalar; rows are transposed on the way in
-// and out. About 2.5 n log2 n operations a row.
+// 1 bins. Where a prime factor is large the passes are those of a convolution that comes to the same (tensor/fourier.hpp).
+// Since lanes are rows, every operation is a whole vector and every twiddle a scalar; rows are transposed on the way in and
+// out. About 2.5 n log2 n operations a row.
 
 #include "cpu/fft_kernels.hpp"
 
@@ -71,26 +72,67 @@ void pass4(const FftPass<T>& pass, std::int64_t stride, const Complex<V>* x, Com
   }
 }
 
-// Any radix, by its definition.
-template <bool kInverse, class V, class T>
-void pass_any(const FftPass<T>& pass, std::int64_t stride, const Complex<V>* x, Complex<V>* y) {
-  const std::int64_t radix = pass.radix, m = pass.length / radix;
-  for (std::int64_t p = 0; p < m; ++p)
-    for (std::int64_t q = 0; q < stride; ++q)
-      for (std::int64_t k = 0; k < radix; ++k) {
-        const Complex<V>* from = x + q + stride * p;
-        Complex<V> sum = from[0];
-        for (std::int64_t j = 1, turns = k; j < radix; ++j) {  // turns = j*k mod radix
-          sum = sum + rotate<kInverse>(from[stride * m * j], pass.roots + 2 * turns);
-          turns += turns + k >= radix ? k - radix : k;
-        }
-        y[q + stride * (radix * p + k)] = k == 0 ? sum : rotate<kInverse>(sum, pass.twiddles + 2 * (p * (radix - 1) + k - 1));
-      }
+constexpr std::int64_t kRun = 16;  // products that are summed together
+
+// The sums over j of (x_j + x_{R-j}) cos and of (x_j - x_{R-j}) sin, which `ahead` and `back` step through, with the k-th
+// powers of the roots.
+template <class V>
+struct OddSums {
+  Complex<V> even, odd;
+};
+template <class V, class T>
+POLYPHASE_INLINE OddSums<V> sum_pairs(const FftPass<T>& pass, const Complex<V>* ahead, const Complex<V>* back,
+                                      std::int64_t step, std::int64_t k) {
+  V sums[4] = {};
+  const std::int64_t pairs = pass.radix / 2;
+  for (std::int64_t j = 0, turns = k; j < pairs;) {  // turns = (j + 1)*k mod radix
+    const std::int64_t end = j + kRun < pairs ? j + kRun : pairs;
+    V run[4] = {};  // on its own, so that rounding does not grow with the root of the radix
+    for (; j < end; ++j) {
+      const V cosine = broadcast(pass.roots[2 * turns]), sine = broadcast(pass.roots[2 * turns + 1]);
+      run[0] = fma(ahead->re, cosine, run[0]);
+      run[1] = fma(ahead->im, cosine, run[1]);
+      run[2] = fma(back->re, sine, run[2]);
+      run[3] = fma(back->im, sine, run[3]);
+      ahead += step;
+      back -= step;
+      turns += k;
+      turns -= turns >= pass.radix ? pass.radix : 0;
+    }
+    for (int i = 0; i < 4; ++i) sums[i] += run[i];
+  }
+  return {{sums[0], sums[1]}, {sums[2], sums[3]}};
 }
 
-/// Transforms x; the result is in x or in y, whichever is returned.
+// Any odd radix R, by its definition with x_j and x_{R-j} together: half of the products and of the roundings.
 template <bool kInverse, class V, class T>
-Complex<V>* transform(const FftTables<T>& tables, Complex<V>* x, Complex<V>* y) {
+void pass_odd(const FftPass<T>& pass, std::int64_t stride, Complex<V>* x, Complex<V>* y) {
+  const std::int64_t radix = pass.radix, m = pass.length / radix, step = stride * m;
+  for (std::int64_t p = 0; p < m; ++p)
+    for (std::int64_t q = 0; q < stride; ++q) {
+      Complex<V>* from = x + q + stride * p;
+      Complex<V>* to = y + q + stride * radix * p;
+      Complex<V> total = from[0];
+      for (std::int64_t j = 1; j <= radix / 2; ++j) {  // x is free to be overwritten
+        const Complex<V> a = from[step * j], b = from[step * (radix - j)];
+        from[step * j] = a + b;
+        from[step * (radix - j)] = a - b;
+        total = total + (a + b);
+      }
+      to[0] = total;
+      for (std::int64_t k = 1; k <= radix / 2; ++k) {
+        const OddSums<V> sums = sum_pairs(pass, from + step, from + step * (radix - 1), step, k);
+        const Complex<V> even = from[0] + sums.even, odd = turn(sums.odd);
+        const T* w = pass.twiddles + 2 * (p * (radix - 1) - 1);
+        to[stride * k] = rotate<kInverse>(kInverse ? even - odd : even + odd, w + 2 * k);
+        to[stride * (radix - k)] = rotate<kInverse>(kInverse ? even + odd : even - odd, w + 2 * (radix - k));
+      }
+    }
+}
+
+/// Transforms x by the passes; the result is in x or in y, whichever is returned.
+template <bool kInverse, class V, class T>
+Complex<V>* run_passes(const FftTables<T>& tables, Complex<V>* x, Complex<V>* y) {
   std::int64_t stride = 1;
   for (std::int64_t i = 0; i < tables.pass_count; ++i) {
     const FftPass<T>& pass = tables.passes[i];
@@ -99,7 +141,7 @@ Complex<V>* transform(const FftTables<T>& tables, Complex<V>* x, Complex<V>* y) 
     } else if (pass.radix == 2) {
       pass2<kInverse>(pass, stride, x, y);
     } else {
-      pass_any<kInverse>(pass, stride, x, y);
+      pass_odd<kInverse>(pass, stride, x, y);
     }
     stride *= pass.radix;
     Complex<V>* result = y;
@@ -109,33 +151,53 @@ Complex<V>* transform(const FftTables<T>& tables, Complex<V>* x, Complex<V>* y) 
   return x;
 }
 
+/// Transforms the n/2 points in x; the result is in x or in y, whichever is returned. The inverse of a convolution has every
+/// table conjugated, as its spectrum is even.
+template <bool kInverse, class V, class T>
+Complex<V>* transform(const FftTables<T>& tables, Complex<V>* x, Complex<V>* y) {
+  if (tables.chirp == nullptr) return run_passes<kInverse>(tables, x, y);
+  const std::int64_t m = tables.n / 2;
+  for (std::int64_t k = 0; k < m; ++k) x[k] = rotate<kInverse>(x[k], tables.chirp + 2 * k);
+  for (std::int64_t k = m; k < tables.points; ++k) x[k] = Complex<V>{};
+  Complex<V>* a = run_passes<false>(tables, x, y);
+  for (std::int64_t k = 0; k < tables.points; ++k) a[k] = rotate<kInverse>(a[k], tables.spectrum + 2 * k);
+  Complex<V>* b = run_passes<true>(tables, a, a == x ? y : x);
+  for (std::int64_t k = 0; k < m; ++k) b[k] = rotate<kInverse>(b[k], tables.chirp + 2 * k);
+  return b;
+}
+
 constexpr std::int64_t kTile = 16;  // columns transposed together: a cache line of floats of every row
 
 // (rows, count) to (count, lanes); lanes without a row are zero.
-template <class T>
-void rows_to_lanes(const T* in, std::int64_t count, std::int64_t rows, T* out) {
+template <class E, class T>
+void rows_to_lanes(const E* in, std::int64_t count, std::int64_t rows, T* out) {
   constexpr std::int64_t kRows = kLanes<T>;
   if (rows < kRows) std::memset(out, 0, static_cast<std::size_t>(count * kRows) * sizeof(T));
   for (std::int64_t t = 0; t < count; t += kTile) {
     const std::int64_t end = t + kTile < count ? t + kTile : count;
     for (std::int64_t r = 0; r < rows; ++r)
-      for (std::int64_t i = t; i < end; ++i) out[i * kRows + r] = in[r * count + i];
+      for (std::int64_t i = t; i < end; ++i) out[i * kRows + r] = static_cast<T>(in[r * count + i]);
   }
 }
-template <class T>
-void lanes_to_rows(const T* in, std::int64_t count, std::int64_t rows, T* out) {
+template <class E, class T>
+void lanes_to_rows(const T* in, std::int64_t count, std::int64_t rows, E* out) {
   constexpr std::int64_t kRows = kLanes<T>;
   for (std::int64_t t = 0; t < count; t += kTile) {
     const std::int64_t end = t + kTile < count ? t + kTile : count;
     for (std::int64_t r = 0; r < rows; ++r)
-      for (std::int64_t i = t; i < end; ++i) out[r * count + i] = in[i * kRows + r];
+      for (std::int64_t i = t; i < end; ++i) out[r * count + i] = static_cast<E>(in[i * kRows + r]);
   }
 }
 
-// Two areas of n/2 + 1 complex vectors.
+// Complex vectors that an area of the scratch holds: the bins, or the points of a convolution.
+template <class T>
+std::int64_t area_size(const FftTables<T>& tables) {
+  return tables.points > tables.n / 2 ? tables.points : tables.n / 2 + 1;
+}
+// Two areas.
 template <class T>
 std::int64_t scratch_size(const FftTables<T>& tables) {
-  return 2 * (tables.n + 2) * kLanes<T>;
+  return 4 * area_size(tables) * kLanes<T>;
 }
 
 // The transform z of even + i odd samples to that of all: E_k = (z_k + conj z_{m-k})/2, O_k = -i (z_k - conj z_{m-k})/2,
@@ -169,12 +231,12 @@ template <class T>
 struct Areas {
   Complex<Vector<T>>* x;
   Complex<Vector<T>>* y;
-  Areas(const FftTables<T>& tables, T* scratch) : x(reinterpret_cast<Complex<Vector<T>>*>(scratch)), y(x + tables.n / 2 + 1) {}
+  Areas(const FftTables<T>& tables, T* scratch) : x(reinterpret_cast<Complex<Vector<T>>*>(scratch)), y(x + area_size(tables)) {}
   Complex<Vector<T>>* other(const Complex<Vector<T>>* area) const { return area == x ? y : x; }
 };
 
-template <class T>
-void forward(const FftTables<T>& tables, const T* in, T* out, std::int64_t rows, T* scratch) {
+template <class T, class E>
+void forward(const FftTables<T>& tables, const E* in, E* out, std::int64_t rows, T* scratch) {
   const Areas<T> areas(tables, scratch);
   rows_to_lanes(in, tables.n, rows, scratch);
   const auto* z = transform<false>(tables, areas.x, areas.y);
@@ -183,8 +245,8 @@ void forward(const FftTables<T>& tables, const T* in, T* out, std::int64_t rows,
   lanes_to_rows(reinterpret_cast<const T*>(bins), tables.n + 2, rows, out);
 }
 
-template <class T>
-void adjoint(const FftTables<T>& tables, const T* in, T* out, std::int64_t rows, T* scratch) {
+template <class T, class E>
+void adjoint(const FftTables<T>& tables, const E* in, E* out, std::int64_t rows, T* scratch) {
   const Areas<T> areas(tables, scratch);
   rows_to_lanes(in, tables.n + 2, rows, scratch);
   join_bins(tables, areas.x, areas.y);
@@ -192,8 +254,10 @@ void adjoint(const FftTables<T>& tables, const T* in, T* out, std::int64_t rows,
   lanes_to_rows(reinterpret_cast<const T*>(samples), tables.n, rows, out);
 }
 
-constexpr FftKernels kKernels = {{kLanes<float>, scratch_size<float>, forward<float>, adjoint<float>},
-                                 {kLanes<double>, scratch_size<double>, forward<double>, adjoint<double>}};
+template <class T, class E>
+constexpr FftFunctions<T, E> kFunctions = {kLanes<T>, scratch_size<T>, forward<T, E>, adjoint<T, E>};
+
+constexpr FftKernels kKernels = {kFunctions<float, float>, kFunctions<double, float>, kFunctions<double, double>};
 
 }  // namespace
 }  // namespace POLYPHASE_ISA

@@ -7,7 +7,7 @@
 
 namespace polyphase::cpu {
 
-/// One pass of the complex transform of m = n/2 points: `radix` divides what is left of the length.
+/// One pass of a complex transform: `radix` divides what is left of the length.
 template <class T>
 struct FftPass {
   std::int64_t radix;
@@ -22,23 +22,28 @@ struct FftTables {
   std::int64_t n;  ///< real points, even
   const FftPass<T>* passes;
   std::int64_t pass_count;
-  const T* split;  ///< (n/2 + 1, 2): exp(-2 pi i k / n)
+  std::int64_t points;  ///< of the passes: m = n/2, or those of the convolution that the transform is (tensor/fourier.hpp)
+  const T* chirp;       ///< (m, 2) of a convolution, else null
+  const T* spectrum;    ///< (points, 2) likewise
+  const T* split;       ///< (n/2 + 1, 2): exp(-2 pi i k / n)
 };
 
-template <class T>
+/// Rows of E, computed in T.
+template <class T, class E>
 struct FftFunctions {
   std::int64_t lanes;  ///< rows that are transformed at once
   /// T's of scratch that either function needs.
   std::int64_t (*scratch)(const FftTables<T>& tables);
   /// in (rows, n) to out (rows, n/2 + 1, 2); rows <= lanes. Scratch is aligned to 64 bytes.
-  void (*forward)(const FftTables<T>& tables, const T* in, T* out, std::int64_t rows, T* scratch);
+  void (*forward)(const FftTables<T>& tables, const E* in, E* out, std::int64_t rows, T* scratch);
   /// The adjoint: in (rows, n/2 + 1, 2) to out (rows, n).
-  void (*adjoint)(const FftTables<T>& tables, const T* in, T* out, std::int64_t rows, T* scratch);
+  void (*adjoint)(const FftTables<T>& tables, const E* in, E* out, std::int64_t rows, T* scratch);
 };
 
 struct FftKernels {
-  FftFunctions<float> f32;
-  FftFunctions<double> f64;
+  FftFunctions<float, float> f32;
+  FftFunctions<double, float> wide;
+  FftFunctions<double, double> f64;
 };
 
 template <Isa isa>

@@ -179,8 +179,24 @@ void interleave(const Compute<E>* from, Index pitch, Index rows, Index stride, I
   }
 }
 
+// 0 * inf and 0 * NaN are NaN, and stay so in a sum. Four sums, so that none waits for the one before.
+template <class T>
+bool all_finite(const T* values, Index count) {
+  constexpr int kSums = 4;
+  Vector<T> spoiled[kSums] = {};
+  Index j = 0;
+  for (; j + kSums * kLanes<T> <= count; j += kSums * kLanes<T>)
+#pragma GCC unroll 4
+    for (int s = 0; s < kSums; ++s) spoiled[s] = fma(load(values + j + s * kLanes<T>), Vector<T>{}, spoiled[s]);
+  const Vector<T> all = spoiled[0] + spoiled[1] + (spoiled[2] + spoiled[3]);
+  T sum = 0;
+  for (int lane = 0; lane < kLanes<T>; ++lane) sum += all[lane];
+  for (; j < count; ++j) sum += values[j] * T{0};
+  return sum == 0;
+}
+
 template <class E>
-constexpr PackKernels<E> kPack = {gather_row<E>, transpose<E>, interleave<E>};
+constexpr PackKernels<E> kPack = {gather_row<E>, transpose<E>, interleave<E>, all_finite<Compute<E>>};
 
 }  // namespace
 }  // namespace POLYPHASE_ISA

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "cpu/conv_element.hpp"
+#include "cpu/padding.hpp"
 #include "cpu/phase_gemm_steps.hpp"
 #include "cpu/scratch.hpp"
 #include "cpu/threads.hpp"
@@ -177,15 +178,17 @@ class ByPanels {
   std::int64_t chunk_;           // channels
 };
 
-/// What is smaller, input or weights, is packed beforehand, once; the other by each thread as it goes.
+/// What is smaller, input or weights, is packed beforehand, once; the other by each thread as it goes. Whether all weights
+/// are finite.
 template <class E>
-void gather(const GatherShape& shape, const void* in, const void* w, const void* bias, void* out) {
+bool gather(const GatherShape& shape, const void* in, const void* w, const void* bias, void* out) {
   const GatherSteps<E> steps(shape, static_cast<const E*>(in), static_cast<const E*>(w), static_cast<const E*>(bias),
                              static_cast<E*>(out));
   if (shape.N * steps.tiles() * steps.tile_size() < steps.panels() * steps.panel_size())
     ByPanels<E>(steps).run();
   else
     ByTiles<E>(steps).run();
+  return steps.weights_finite();
 }
 
 }  // namespace
@@ -205,7 +208,9 @@ void phase_gemm_gather(const ConvProblem& problem, ConvDirection direction, cons
                        void* out) {
   const GatherShape shape = gather_shape(problem, direction);
   if (shape.N == 0 || shape.M == 0 || shape.q_count == 0) return;
-  with_element(problem, [&](auto element) { gather<decltype(element)>(shape, in, w, bias, out); });
+  bool finite = true;
+  with_element(problem, [&](auto element) { finite = gather<decltype(element)>(shape, in, w, bias, out); });
+  if (!finite) sum_again_at_ends(problem, direction, in, w, bias, out);
 }
 
 }  // namespace polyphase::cpu

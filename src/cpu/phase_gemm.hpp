@@ -1,6 +1,7 @@
 #pragma once
 // The polyphase GEMM on the CPU: forward and dgrad as one gather (cpu/phase_plan.hpp), wgrad as a product over positions. No
-// zero is multiplied but at the ends of rows, and no column buffer is written. Internal to cpu/; read cpu/reference.cpp first.
+// zero is multiplied but at the ends of rows (cpu/padding.hpp), and no column buffer is written. Internal to cpu/; read
+// cpu/reference.cpp first.
 
 #include <optional>
 #include <string>

@@ -3,6 +3,7 @@
 // out. Internal to cpu/.
 
 #include <algorithm>
+#include <atomic>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -58,15 +59,13 @@ class GatherSteps {
     const Panel& panel = panels_[static_cast<std::size_t>(p)];
     const E* from = w_ + g * shape.w_group + panel.first * shape.w_row + first * shape.w_channel;
     if (shape.phases.size() == 1 && shape.w_channel == shape.K)  // columns (channel, tap) already stand in order
-      return pack_.transpose(from, shape.w_row, panel.rows, panel.height, (last - first) * shape.K, nullptr, to, panel.height);
-    std::vector<std::int64_t> where(static_cast<std::size_t>(shape.K));
-    for (std::size_t k = 0; k < where.size(); ++k) where[k] = taps_before_[k] * (last - first) + tap_index_[k];
-    for (std::int64_t c = first; c < last; ++c, from += shape.w_channel) {
-      prefetch(from + std::min(kPrefetchChannels, last - 1 - c) * shape.w_channel, panel.rows * shape.w_row);
-      pack_.transpose(from, shape.w_row, panel.rows, panel.height, shape.K, where.data(), to, panel.height);
-      for (std::size_t k = 0; k < where.size(); ++k) where[k] += taps_beside_[k];
-    }
+      pack_.transpose(from, shape.w_row, panel.rows, panel.height, (last - first) * shape.K, nullptr, to, panel.height);
+    else
+      pack_by_phase(panel, from, last - first, to);
+    if (!pack_.all_finite(to, (last - first) * shape.K * panel.height)) weights_finite_ = false;
   }
+  /// Whether every weight packed so far was finite.
+  [[nodiscard]] bool weights_finite() const { return weights_finite_; }
 
   /// The input under tiles [first, last) of one row: (tiles, R, channel_pitch). Channel by channel, so that memory is read in
   /// long runs.
@@ -120,6 +119,16 @@ class GatherSteps {
   static void prefetch(const E* from, std::int64_t count) {
     constexpr std::int64_t kLine = 64 / sizeof(E);
     for (std::int64_t i = 0; i < count; i += kLine) __builtin_prefetch(from + i);
+  }
+
+  void pack_by_phase(const Panel& panel, const E* from, std::int64_t channels, T* to) const {
+    std::vector<std::int64_t> where(static_cast<std::size_t>(shape.K));
+    for (std::size_t k = 0; k < where.size(); ++k) where[k] = taps_before_[k] * channels + tap_index_[k];
+    for (std::int64_t c = 0; c < channels; ++c, from += shape.w_channel) {
+      prefetch(from + std::min(kPrefetchChannels, channels - 1 - c) * shape.w_channel, panel.rows * shape.w_row);
+      pack_.transpose(from, shape.w_row, panel.rows, panel.height, shape.K, where.data(), to, panel.height);
+      for (std::size_t k = 0; k < where.size(); ++k) where[k] += taps_beside_[k];
+    }
   }
 
   void pack_channel(const E* from, const Tile& tile, T* to) const {
@@ -194,6 +203,7 @@ class GatherSteps {
   std::vector<std::vector<std::int32_t>> offsets_;  // (phases, R*taps + slack) within a packed tile
   std::vector<std::int64_t> taps_before_, tap_index_,
       taps_beside_;  // (K) taps of the phases before k's, of k's before k, of k's
+  mutable std::atomic<bool> weights_finite_ = true;
 };
 
 }  // namespace polyphase::cpu

@@ -6,11 +6,13 @@
 // on the shape alone, so that the bits do not depend on the number of threads.
 
 #include <algorithm>
+#include <atomic>
 #include <type_traits>
 #include <vector>
 
 #include "cpu/conv_element.hpp"
 #include "cpu/conv_kernels.hpp"
+#include "cpu/padding.hpp"
 #include "cpu/phase_gemm.hpp"
 #include "cpu/scratch.hpp"
 #include "cpu/threads.hpp"
@@ -39,6 +41,7 @@ class Wgrad {
         pack_(pack_kernels<E>()),
         block_(block_shape(problem, gemm_.lanes)),
         layout_(window_layout(problem, block_.positions, gemm_.lanes)),
+        inner_(interior(gather_shape(problem, ConvDirection::dgrad), 0)),
         panels_(make_panels(p_.channels_in_per_group(), gemm_.widest)),
         group_lanes_(layout_.joint ? p_.K * p_.channels_out_per_group() : p_.channels_out_per_group()),
         tiles_(make_tiles(0, group_lanes_, gemm_.widest[panels_.front().kind], gemm_.lanes)),
@@ -52,19 +55,13 @@ class Wgrad {
     offset_.resize(offset_.size() + kOffsetSlack);
   }
 
-  void run() const {
-    if (fits_at_once()) return run_at_once();
-    const std::int64_t slices = slice_count();
-    Scratch<double> sums(slices * sums_size());
-    parallel_for(slices, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t s = begin; s < end; ++s)
-        add_blocks(blocks() * s / slices, blocks() * (s + 1) / slices, sums.data() + s * sums_size());
-    });
-    const std::int64_t rows = p_.C_in;
-    parallel_for(rows, worthwhile_grain(static_cast<double>(slices * sums_size() / rows)),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t row = begin; row < end; ++row) finish_row(row, slices, sums.data());
-                 });
+  /// Whether x is finite wherever a tap meets padding of y.
+  [[nodiscard]] bool run() const {
+    if (fits_at_once())
+      run_at_once();
+    else
+      run_in_slices();
+    return finite_at_ends_;
   }
 
  private:
@@ -123,6 +120,20 @@ class Wgrad {
     std::int64_t slices = kMostSlices;
     while (slices > std::min(fitting, blocks() / 2)) slices /= 2;
     return slices >= kFewestSlices ? slices : 1;
+  }
+
+  void run_in_slices() const {
+    const std::int64_t slices = slice_count();
+    Scratch<double> sums(slices * sums_size());
+    parallel_for(slices, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t s = begin; s < end; ++s)
+        add_blocks(blocks() * s / slices, blocks() * (s + 1) / slices, sums.data() + s * sums_size());
+    });
+    const std::int64_t rows = p_.C_in;
+    parallel_for(rows, worthwhile_grain(static_cast<double>(slices * sums_size() / rows)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t row = begin; row < end; ++row) finish_row(row, slices, sums.data());
+                 });
   }
 
   void add_blocks(std::int64_t first, std::int64_t last, double* sums) const {
@@ -215,6 +226,7 @@ class Wgrad {
       if (valid > 0)
         pack_.transpose(x_ + ((n * p_.G + g) * p_.channels_in_per_group() + panel.first) * p_.L_in + first, p_.L_in, panel.rows,
                         panel.height, valid, nullptr, to, panel.height);
+      if (!finite_at_ends(inner_, first, valid, to, panel.height)) finite_at_ends_ = false;
       std::fill(to + valid * panel.height, to + block_.positions * panel.height, T{0});
     }
   }
@@ -283,6 +295,7 @@ class Wgrad {
   const PackKernels<E>& pack_;
   BlockShape block_;
   WindowLayout layout_;
+  Interior inner_;
   std::vector<Panel> panels_;
   std::int64_t group_lanes_;  // vectors run over so many elements: (co), or (k, co) where joint
   std::vector<Tile> tiles_;
@@ -291,15 +304,18 @@ class Wgrad {
   const E* y_;
   E* w_;
   std::vector<std::int32_t> offset_;  // (samples, positions, then slack) within packed y
+  mutable std::atomic<bool> finite_at_ends_ = true;
 };
 
 }  // namespace
 
 void phase_gemm_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w) {
+  bool finite = true;
   with_element(problem, [&](auto element) {
     using E = decltype(element);
-    Wgrad<E>(problem, static_cast<const E*>(x), static_cast<const E*>(y), static_cast<E*>(w)).run();
+    finite = Wgrad<E>(problem, static_cast<const E*>(x), static_cast<const E*>(y), static_cast<E*>(w)).run();
   });
+  if (!finite) sum_weights_again(problem, x, y, w);
 }
 
 }  // namespace polyphase::cpu

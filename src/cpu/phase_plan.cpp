@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cpu/tiling.hpp"
+
 namespace polyphase::cpu {
 namespace {
 
@@ -55,6 +57,17 @@ GatherShape gather_shape(const ConvProblem& problem, ConvDirection direction) {
   shape.K = problem.K;
   shape.w_group = shape.M * shape.R * problem.K;
   return shape;
+}
+
+Interior interior(const GatherShape& shape, std::size_t phase) {
+  Interior inner = {.begin = 0, .end = shape.q_count};
+  for (const Tap& tap : shape.phases[phase]) {  // a residue is below the stride, so that q + shift >= 0 is enough on the left
+    inner.begin = std::max(inner.begin, -tap.shift);
+    inner.end = std::min(inner.end, ceil_div(shape.in_length - tap.residue, shape.in_stride) - tap.shift);
+  }
+  inner.begin = std::min(inner.begin, shape.q_count);
+  inner.end = std::max(inner.end, inner.begin);
+  return inner;
 }
 
 TileLayout tile_layout(const GatherShape& shape, std::int64_t positions, std::int64_t lanes) {

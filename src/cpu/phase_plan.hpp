@@ -38,6 +38,15 @@ struct GatherShape {
 /// The common form of `direction`, which must be forward or dgrad.
 [[nodiscard]] GatherShape gather_shape(const ConvProblem& problem, ConvDirection direction);
 
+/// Virtual positions [begin, end).
+struct Interior {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+/// The q at which every tap of `phase` reads an element of the row. At all others padding is read.
+[[nodiscard]] Interior interior(const GatherShape& shape, std::size_t phase);
+
 /// A packed row: positions [first, first + span + tile) of one residue, at `base` within its channel.
 struct Segment {
   std::int64_t residue = 0;

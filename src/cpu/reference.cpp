@@ -37,6 +37,11 @@ void from_double(const std::vector<double>& values, void* to) {
         static_cast<E>(static_cast<std::conditional_t<std::is_same_v<E, double>, double, float>>(values[i]));
 }
 
+/// Neighbouring columns of x.
+struct Columns {
+  std::int64_t first, count;
+};
+
 /// The three arrays of a problem and the views of them that the sums are made of.
 struct Arrays {
   const ConvProblem& p;
@@ -53,15 +58,19 @@ struct Arrays {
     return TapWeights(w.data() + g * group + k, p.channels_in_per_group(), p.channels_out_per_group(),
                       Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>(p.channels_out_per_group() * p.K, p.K));
   }
-  /// The columns of y that tap k joins to x's columns i = 0 .. L_in-1: (channels, L_in), zero where S*i + k*D - P_l is outside.
-  Matrix y_under_tap(std::int64_t n, std::int64_t g, std::int64_t k) {
-    Matrix columns = Matrix::Zero(p.channels_out_per_group(), p.L_in);
+  /// The first of x's columns i that tap k joins to a column S*i + k*D - P_l of y, and how many there are.
+  [[nodiscard]] Columns joined(std::int64_t k) const {
+    std::int64_t first = 0, last = p.L_in;
+    while (first < last && p.S * first + k * p.D < p.P_l) ++first;
+    while (first < last && p.S * (last - 1) + k * p.D - p.P_l >= p.L_out) --last;
+    return {first, last - first};
+  }
+  /// Those columns of y: (channels, columns.count).
+  Matrix y_under_tap(std::int64_t n, std::int64_t g, std::int64_t k, Columns columns) {
+    Matrix under(p.channels_out_per_group(), columns.count);
     const Rows all = y_rows(n, g);
-    for (std::int64_t i = 0; i < p.L_in; ++i) {
-      const std::int64_t t = p.S * i + k * p.D - p.P_l;
-      if (t >= 0 && t < p.L_out) columns.col(i) = all.col(t);
-    }
-    return columns;
+    for (std::int64_t j = 0; j < columns.count; ++j) under.col(j) = all.col(p.S * (columns.first + j) + k * p.D - p.P_l);
+    return under;
   }
 };
 
@@ -99,8 +108,10 @@ template <class E>
 void dgrad(const ConvProblem& p, const void* y, const void* w, const void* bias, void* x) {
   Arrays a{p, to_double<E>(nullptr, x_size(p)), to_double<E>(w, w_size(p)), to_double<E>(y, y_size(p))};
   fill_bias(a.x, to_double<E>(bias, p.C_in), p.L_in);
-  for_each_tap(p,
-               [&](std::int64_t n, std::int64_t g, std::int64_t k) { a.x_rows(n, g) += a.tap(g, k) * a.y_under_tap(n, g, k); });
+  for_each_tap(p, [&](std::int64_t n, std::int64_t g, std::int64_t k) {
+    const Columns columns = a.joined(k);
+    a.x_rows(n, g).middleCols(columns.first, columns.count) += a.tap(g, k) * a.y_under_tap(n, g, k, columns);
+  });
   from_double<E>(a.x, x);
 }
 
@@ -108,7 +119,8 @@ template <class E>
 void wgrad(const ConvProblem& p, const void* x, const void* y, void* w) {
   Arrays a{p, to_double<E>(x, x_size(p)), to_double<E>(nullptr, w_size(p)), to_double<E>(y, y_size(p))};
   for_each_tap(p, [&](std::int64_t n, std::int64_t g, std::int64_t k) {
-    a.tap(g, k) += a.x_rows(n, g) * a.y_under_tap(n, g, k).transpose();
+    const Columns columns = a.joined(k);
+    a.tap(g, k) += a.x_rows(n, g).middleCols(columns.first, columns.count) * a.y_under_tap(n, g, k, columns).transpose();
   });
   from_double<E>(a.w, w);
 }

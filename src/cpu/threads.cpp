@@ -3,11 +3,14 @@
 #include <omp.h>
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 
 #include "tensor/error.hpp"
@@ -48,6 +51,16 @@ int num_threads() { return thread_count().load(std::memory_order_relaxed); }
 void set_num_threads(int count) {
   require<Error>(count >= 1, "set_num_threads: expected a count of at least 1, got ", count);
   thread_count().store(count, std::memory_order_relaxed);
+}
+
+void wait_passively(char** argv) {
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
+  // Not /proc/self/exe itself, or the process would be called "exe" from then on.
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error || ::setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;
+  ::execv(program.c_str(), argv);
+  // Returned: it could not be started, and goes on with threads that spin.
 }
 
 namespace cpu {

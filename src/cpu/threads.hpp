@@ -11,6 +11,12 @@ namespace polyphase {
 /// Throws Error unless count >= 1. Affects every thread of the process.
 void set_num_threads(int count);
 
+/// For a program, first in main: threads that wait for work sleep instead of spinning, which is as fast on idle cores and much
+/// faster on busy ones. OpenMP reads OMP_WAIT_POLICY when it is loaded, before main, so this sets it to "passive" and starts
+/// the program once more, in the same process and with the same arguments. Does nothing where OMP_WAIT_POLICY or GOMP_SPINCOUNT
+/// is set already, or the program cannot be started again.
+void wait_passively(char** argv);
+
 namespace cpu {
 
 /// Calls body(begin, end) over disjoint ranges that cover [0, count), each at least `grain` long (but the last), on at most

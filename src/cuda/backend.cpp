@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "cuda/conv/conv.hpp"
@@ -11,14 +12,17 @@
 #include "cuda/elementwise/elementwise.hpp"
 #include "cuda/elementwise/index_check.hpp"
 #include "cuda/elementwise/length.hpp"
+#include "cuda/elementwise/pad.hpp"
 #include "cuda/elementwise/random.hpp"
 #include "cuda/elementwise/snake_backward.hpp"
+#include "cuda/elementwise/upsample.hpp"
 #include "cuda/linear/fft.hpp"
 #include "cuda/linear/matmul.hpp"
 #include "cuda/memory/allocator.hpp"
 #include "cuda/memory/staging.hpp"
 #include "cuda/optimizers/optimizers.hpp"
 #include "cuda/optimizers/optimizers_lists.hpp"
+#include "cuda/reduce/moments.hpp"
 #include "cuda/reduce/reduce.hpp"
 #include "cuda/runtime/graph.hpp"
 #include "cuda/runtime/presence.hpp"
@@ -66,9 +70,38 @@ Epilogue parts_of(const ConvEpilogue& epilogue) {
           distance(epilogue.derivative)};
 }
 
+class StreamEvent final : public BackendEvent {
+ public:
+  explicit StreamEvent(int device) : device_(device) {
+    const DeviceScope scope(device);
+    event_.emplace(/*timing=*/true);
+  }
+  void record() override {
+    refuse_capture("Event::record");
+    const Turn turn(device_);
+    event_->record(turn.stream);
+  }
+  [[nodiscard]] bool is_done() const override {
+    refuse_capture("Event::is_done");
+    return event_->done();
+  }
+  void synchronize() const override {
+    refuse_capture("Event::synchronize");
+    event_->synchronize();
+  }
+  [[nodiscard]] double elapsed_ms(const BackendEvent& end) const override {
+    return cuda::Event::elapsed_ms(*event_, *static_cast<const StreamEvent&>(end).event_);
+  }
+
+ private:
+  int device_;
+  std::optional<cuda::Event> event_;
+};
+
 }  // namespace
 
 Allocator& CudaBackend::allocator() { return cuda::allocator(device_); }
+std::unique_ptr<BackendEvent> CudaBackend::make_event() { return std::make_unique<StreamEvent>(device_); }
 
 void CudaBackend::synchronize() {
   refuse_capture("synchronize");
@@ -113,6 +146,10 @@ void CudaBackend::reduce_map(MapOp op, const Tensor& out, const Tensor& a, const
   const Turn turn(device_);
   cuda::reduce_map(op, out, a, b, scalars, turn.stream);
 }
+void CudaBackend::moments(const Moments& out, const Tensor& in, double q) {
+  const Turn turn(device_);
+  cuda::moments(out, in, q, turn.stream);
+}
 void CudaBackend::uniform(const Tensor& out, GeneratorState state, double low, double high) {
   const Turn turn(device_);
   cuda::uniform(out, state, low, high, turn.stream);
@@ -138,6 +175,22 @@ void CudaBackend::gather(const Tensor& out, const Tensor& in, const Tensor& inde
 void CudaBackend::scatter_add(const Tensor& out, const Tensor& in, const Tensor& index) {
   const Turn turn(device_);
   cuda::scatter_add(out, in, index, turn.stream);
+}
+void CudaBackend::pad(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) {
+  const Turn turn(device_);
+  cuda::pad(out, in, left, mode, turn.stream);
+}
+void CudaBackend::pad_backward(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) {
+  const Turn turn(device_);
+  cuda::pad_backward(out, in, left, mode, turn.stream);
+}
+void CudaBackend::upsample_linear(const Tensor& out, const Tensor& in, std::int64_t scale) {
+  const Turn turn(device_);
+  cuda::upsample_linear(out, in, scale, turn.stream);
+}
+void CudaBackend::upsample_linear_backward(const Tensor& out, const Tensor& in, std::int64_t scale) {
+  const Turn turn(device_);
+  cuda::upsample_linear_backward(out, in, scale, turn.stream);
 }
 void CudaBackend::fold(const Tensor& out, const Tensor& in, std::int64_t step) {
   const Turn turn(device_);

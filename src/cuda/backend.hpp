@@ -11,6 +11,7 @@ class CudaBackend final : public Backend {
 
   [[nodiscard]] Allocator& allocator() override;
   void synchronize() override;
+  [[nodiscard]] std::unique_ptr<BackendEvent> make_event() override;
 
   void copy(const Tensor& out, const Tensor& in) override;
   void fill(const Tensor& out, double value) override;
@@ -21,6 +22,7 @@ class CudaBackend final : public Backend {
   void map(MapOp op, const Tensor& out, std::span<const Tensor> inputs, MapScalars scalars) override;
   void reduce(ReduceOp op, const Tensor& out, const Tensor& in) override;
   void reduce_map(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars) override;
+  void moments(const Moments& out, const Tensor& in, double q) override;
   void uniform(const Tensor& out, GeneratorState state, double low, double high) override;
   void normal(const Tensor& out, GeneratorState state, double mean, double deviation) override;
 
@@ -30,6 +32,10 @@ class CudaBackend final : public Backend {
   void check_index(const Tensor& index, std::int64_t length) override;
   void gather(const Tensor& out, const Tensor& in, const Tensor& index) override;
   void scatter_add(const Tensor& out, const Tensor& in, const Tensor& index) override;
+  void pad(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) override;
+  void pad_backward(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) override;
+  void upsample_linear(const Tensor& out, const Tensor& in, std::int64_t scale) override;
+  void upsample_linear_backward(const Tensor& out, const Tensor& in, std::int64_t scale) override;
   void fold(const Tensor& out, const Tensor& in, std::int64_t step) override;
   void rfft(const Tensor& out, const Tensor& in) override;
   void rfft_adjoint(const Tensor& out, const Tensor& in) override;

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "tensor/allocator.hpp"
+#include "../tensor/allocator.hpp"
 
 struct CUstream_st;  // what a cudaStream_t points to
 
@@ -70,6 +70,10 @@ void retire_stream(int device, CUstream_st* stream);
 /// The host waits for everything on the device, and first until no other thread is in capture(), which it would spoil. Throws
 /// DeviceError in capture().
 void synchronize(int device = 0);
+
+/// How often the calling thread has waited for a GPU so far, in calls of the library; 0 without one. A training step that
+/// leaves it as it was keeps the GPU busy.
+[[nodiscard]] std::uint64_t host_waits() noexcept;
 
 /// Counts of the device's caching allocator.
 [[nodiscard]] MemoryStats memory_stats(int device = 0);

@@ -35,6 +35,7 @@ StreamGuard::~StreamGuard() = default;
 
 void retire_stream(int device, CUstream_st*) { refuse(device); }
 void synchronize(int device) { refuse(device); }
+std::uint64_t host_waits() noexcept { return 0; }
 MemoryStats memory_stats(int device) { refuse(device); }
 std::string memory_snapshot(int device) { refuse(device); }
 void set_memory_limit(int device, std::size_t) { refuse(device); }

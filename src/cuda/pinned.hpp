@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "tensor/tensor.hpp"
+#include "../tensor/tensor.hpp"
 
 namespace polyphase::cuda {
 

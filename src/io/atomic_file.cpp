@@ -1,14 +1,17 @@
 #include "io/atomic_file.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -24,13 +27,56 @@ std::string directory_of(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
-// Different in every process and for every file of a process, and within what file systems take for any name that they take.
+// How the names of a target's temporary files start. Short enough for any name that the file system takes.
+std::string temporary_prefix(const std::string& target) {
+  constexpr std::size_t kOfName = 100;
+  return fs::path(target).filename().string().substr(0, kOfName) + ".tmp-";
+}
+
+// Different in every process and for every file of a process.
 std::string temporary_name(const std::string& target) {
   static std::atomic<unsigned> counter{0};
-  constexpr std::size_t kOfName = 100;
-  const fs::path path(target);
-  const std::string start = path.filename().string().substr(0, kOfName);
-  return (path.parent_path() / concat(start, ".tmp-", ::getpid(), "-", counter++)).string();
+  return (fs::path(target).parent_path() / concat(temporary_prefix(target), ::getpid(), "-", counter++)).string();
+}
+
+// Whether a name is one that temporary_name gives for some process: PREFIX, digits, '-', digits.
+bool is_temporary_name(std::string_view name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return false;
+  const std::string_view numbers = name.substr(prefix.size());
+  const std::size_t dash = numbers.find('-');
+  const auto is_number = [](std::string_view text) {
+    return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+  };
+  return dash != std::string_view::npos && is_number(numbers.substr(0, dash)) && is_number(numbers.substr(dash + 1));
+}
+
+bool is_regular_file_of_name(int descriptor, const std::string& path) {
+  struct stat open_file {};
+  struct stat named_file {};
+  return ::fstat(descriptor, &open_file) == 0 && S_ISREG(open_file.st_mode) && ::lstat(path.c_str(), &named_file) == 0 &&
+         open_file.st_dev == named_file.st_dev && open_file.st_ino == named_file.st_ino;
+}
+
+// Removes a temporary file unless a process holds its lock.
+void remove_unlocked(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) return;
+  // Between open and flock the file may have become the target: then it no longer has this name.
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && is_regular_file_of_name(descriptor, path)) ::unlink(path.c_str());
+  ::close(descriptor);
+}
+
+// Removes what killed processes have left of the same target. The kernel drops a process's locks when it dies, so a lock says
+// more than the process number in the name, which may belong to another process by now, to one on another machine that shares
+// the directory, or to one in another container. (A file without a name, O_TMPFILE, would leave nothing behind. But such a file
+// cannot replace an old one without a name of its own, and network file systems have none, so this would be needed all the
+// same.)
+void remove_leftovers(const std::string& target, const std::string& directory) {
+  const std::string prefix = temporary_prefix(target);
+  std::error_code error;  // of a directory that cannot be listed: nothing is removed
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    if (is_temporary_name(entry->path().filename().string(), prefix)) remove_unlocked(entry->path().string());
+  }
 }
 
 // What a path stands for: final symbolic links followed, to a file that need not be there.
@@ -60,6 +106,7 @@ AtomicFile::AtomicFile(std::string operation, std::string path) : operation_(std
   } else if (errno == ELOOP) {
     fail("cannot be written", errno);
   }
+  remove_leftovers(target_, directory_of(target_));
   open_temporary();
 }
 
@@ -71,6 +118,7 @@ void AtomicFile::open_temporary() {
     temporary_ = temporary_name(target_);
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ < 0 && errno != EEXIST) break;
+    if (descriptor_ >= 0 && !lock_temporary()) discard();
   }
   if (descriptor_ < 0) {
     const int error = errno;
@@ -78,6 +126,13 @@ void AtomicFile::open_temporary() {
     fail("cannot be created", error);
   }
   if (mode_ && ::fchmod(descriptor_, static_cast<mode_t>(*mode_)) != 0) fail("the old file's mode cannot be kept", errno);
+}
+
+// Marks the temporary file as that of a living process. False where another process has removed it, or is about to, as it came
+// between creation and lock. A file system without locks has no process that gets the lock to remove a file.
+bool AtomicFile::lock_temporary() {
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) return errno != EWOULDBLOCK;
+  return is_regular_file_of_name(descriptor_, temporary_);
 }
 
 void AtomicFile::write(const void* data, std::size_t bytes) {
@@ -97,11 +152,12 @@ void AtomicFile::write(const void* data, std::size_t bytes) {
 
 void AtomicFile::commit() {
   if (::fsync(descriptor_) != 0) fail(concat("fsync failed after ", written_, " bytes"), errno);
-  const int closed = ::close(descriptor_);
-  descriptor_ = -1;
-  if (closed != 0) fail(concat("closing failed after ", written_, " bytes"), errno);
+  // Closing gives up the lock, so the file has its final name before.
   if (std::rename(temporary_.c_str(), target_.c_str()) != 0) fail("renaming the finished file failed", errno);
   temporary_.clear();
+  const int closed = ::close(descriptor_);
+  descriptor_ = -1;
+  if (closed != 0) fail("the file is there but closing it failed", errno);
   sync_directory();
 }
 

@@ -11,8 +11,9 @@ namespace polyphase {
 ///
 /// Bytes go to a temporary file in the same directory, which is fsynced and renamed over the name; then the directory is
 /// fsynced. Whoever opens the name meanwhile gets the old file or the new one. Without commit(), and after any error, the
-/// temporary file is removed and the old file is as it was. A symbolic link is followed, also to a file that is not there yet;
-/// the mode of an old file is kept.
+/// temporary file is removed and the old file is as it was. The temporary file of a process that was killed (NAME.tmp-PID-N) is
+/// removed when the next file of that name is begun; a living process holds a lock on its own, which keeps it. A symbolic link is
+/// followed, also to a file that is not there yet; the mode of an old file is kept.
 class AtomicFile {
  public:
   /// Creates the temporary file. `operation` opens the error texts. Throws FormatError with the system's reason, also where the
@@ -30,6 +31,7 @@ class AtomicFile {
  private:
   [[noreturn]] void fail(const std::string& what, int error);
   void open_temporary();
+  [[nodiscard]] bool lock_temporary();
   void sync_directory();
   void discard() noexcept;
 

@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "io/json_reason.hpp"
 #include "io/safetensors.hpp"
 #include "io/safetensors_header.hpp"
 #include "tensor/error.hpp"
@@ -43,7 +44,7 @@ class Reader {
     try {
       read_json(parse(found->second));
     } catch (const nlohmann::json::exception& error) {
-      fail(concat("malformed ", kMetadataKey, " in the metadata: ", error.what()));
+      fail(concat("malformed ", kMetadataKey, " in the metadata: ", json_reason(error)));
     }
     for (auto& [name, tensor] : file.tensors) place(name, std::move(tensor));
     return std::move(result_);

@@ -19,9 +19,9 @@
 #include <map>
 #include <string>
 
-#include "layers/module.hpp"
-#include "optim/optimizer.hpp"
-#include "tensor/random.hpp"
+#include "../layers/module.hpp"
+#include "../optim/optimizer.hpp"
+#include "../tensor/random.hpp"
 
 namespace polyphase {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "layers/module.hpp"
-#include "tensor/tensor.hpp"
+#include "../layers/module.hpp"
+#include "../tensor/tensor.hpp"
 
 namespace polyphase {
 

@@ -5,7 +5,6 @@
 #include "layers/check.hpp"
 #include "ops/activations.hpp"
 #include "ops/elementwise.hpp"
-#include "tensor/backend.hpp"
 
 namespace polyphase {
 namespace {
@@ -16,6 +15,7 @@ constexpr double kSnakeEpsilon = 1e-9;
 Tensor snake_parameter(const char* layer, std::int64_t channels, const SnakeOptions& options) {
   layers::require_at_least(layer, "channels", channels, 1);
   require<ShapeError>(std::isfinite(options.alpha) && options.alpha > 0, layer, ": expected alpha > 0, got ", options.alpha);
+  layers::require_floating(layer, options.dtype);
   const double value = options.alpha_logscale ? std::log(options.alpha) : options.alpha;
   return Tensor::full({channels}, value, {.dtype = options.dtype, .device = options.device, .requires_grad = true});
 }
@@ -33,13 +33,13 @@ Tensor Sigmoid::forward(const Tensor& x) { return sigmoid(x); }
 Snake::Snake(std::int64_t channels, const SnakeOptions& options)
     : alpha_(snake_parameter("Snake", channels, options)), logscale_(options.alpha_logscale) {}
 
-ConvEpilogue Snake::epilogue() const {
+ConvOutputOptions Snake::output_options() const {
   const Tensor alpha = logscale_ ? exp(alpha_) : alpha_;
   return {.activation = Activation::snake, .alpha = alpha, .beta = alpha + kSnakeEpsilon};
 }
 
 Tensor Snake::forward(const Tensor& x) {
-  const ConvEpilogue of = epilogue();
+  const ConvOutputOptions of = output_options();
   return snake_beta(x, of.alpha, of.beta);
 }
 
@@ -48,13 +48,13 @@ SnakeBeta::SnakeBeta(std::int64_t channels, const SnakeOptions& options)
       beta_(snake_parameter("SnakeBeta", channels, options)),
       logscale_(options.alpha_logscale) {}
 
-ConvEpilogue SnakeBeta::epilogue() const {
+ConvOutputOptions SnakeBeta::output_options() const {
   const Tensor beta = logscale_ ? exp(beta_) : beta_;
   return {.activation = Activation::snake, .alpha = logscale_ ? exp(alpha_) : alpha_, .beta = beta + kSnakeEpsilon};
 }
 
 Tensor SnakeBeta::forward(const Tensor& x) {
-  const ConvEpilogue of = epilogue();
+  const ConvOutputOptions of = output_options();
   return snake_beta(x, of.alpha, of.beta);
 }
 

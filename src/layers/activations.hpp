@@ -1,11 +1,10 @@
 #pragma once
 // Activation functions as modules. Names and defaults are PyTorch's; Snake and SnakeBeta are BigVGAN's.
 
-#include "layers/module.hpp"
+#include "../layers/module.hpp"
+#include "../ops/conv_output.hpp"
 
 namespace polyphase {
-
-struct ConvEpilogue;
 
 /// Base of modules that hold neither parameters nor children.
 class PlainModule : public Module {
@@ -77,11 +76,11 @@ struct SnakeOptions {
 /// x (N, C, L) or (C, L). Parameter: alpha (C).
 class Snake : public Module {
  public:
-  /// Throws ShapeError unless channels >= 1 and options.alpha > 0.
+  /// Throws ShapeError unless channels >= 1 and options.alpha > 0, DTypeError unless the dtype is a floating-point one.
   explicit Snake(std::int64_t channels, const SnakeOptions& options = {});
   void visit(Visitor& visitor) override { visitor.parameter("alpha", alpha_); }
-  /// What forward computes from x and the parameters.
-  [[nodiscard]] ConvEpilogue epilogue() const;
+  /// What forward computes from x and the parameters, for Conv1d::forward_activated() and conv1d().
+  [[nodiscard]] ConvOutputOptions output_options() const;
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 
  private:
@@ -93,14 +92,14 @@ class Snake : public Module {
 /// x (N, C, L) or (C, L). Parameters: alpha (C), beta (C).
 class SnakeBeta : public Module {
  public:
-  /// Throws ShapeError unless channels >= 1 and options.alpha > 0.
+  /// Throws ShapeError unless channels >= 1 and options.alpha > 0, DTypeError unless the dtype is a floating-point one.
   explicit SnakeBeta(std::int64_t channels, const SnakeOptions& options = {});
   void visit(Visitor& visitor) override {
     visitor.parameter("alpha", alpha_);
     visitor.parameter("beta", beta_);
   }
-  /// What forward computes from x and the parameters.
-  [[nodiscard]] ConvEpilogue epilogue() const;
+  /// What forward computes from x and the parameters, for Conv1d::forward_activated() and conv1d().
+  [[nodiscard]] ConvOutputOptions output_options() const;
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 
  private:

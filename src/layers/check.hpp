@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "tensor/dtype.hpp"
 #include "tensor/error.hpp"
 
 namespace polyphase::layers {
@@ -17,6 +18,11 @@ inline void require_divisible(const char* layer, const char* what, std::int64_t 
                               std::int64_t divisor) {
   require<ShapeError>(count % divisor == 0, layer, ": expected ", what, " divisible by ", divisor_name, ", got ", what, "=",
                       count, " and ", divisor_name, "=", divisor);
+}
+
+/// Throws DTypeError "LAYER: expected a floating-point dtype, got DTYPE" for parameters that could not be learned.
+inline void require_floating(const char* layer, DType dtype) {
+  require<DTypeError>(is_floating_point(dtype), layer, ": expected a floating-point dtype, got ", dtype);
 }
 
 }  // namespace polyphase::layers

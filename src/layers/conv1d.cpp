@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "layers/check.hpp"
-#include "ops/conv_activated.hpp"
 
 namespace polyphase {
 
@@ -20,6 +19,7 @@ Conv1d::Conv1d(const Options& options) : options_(options) {
                       options.stride);
   layers::require_divisible(kName, "in_channels", options.in_channels, "groups", options.groups);
   layers::require_divisible(kName, "out_channels", options.out_channels, "groups", options.groups);
+  layers::require_floating(kName, options.dtype);
   initialise({options.out_channels, options.in_channels / options.groups, options.kernel_size},
              options.bias ? options.out_channels : 0, {.dtype = options.dtype, .device = options.device});
 }
@@ -34,8 +34,8 @@ Conv1dOptions Conv1d::function_options() const {
 
 Tensor Conv1d::forward(const Tensor& x) { return conv1d(x, weight(), bias(), function_options()); }
 
-Tensor Conv1d::forward_activated(const Tensor& x, const ConvEpilogue& epilogue) const {
-  return ops::conv1d(x, weight(), bias(), function_options(), epilogue);
+Tensor Conv1d::forward_activated(const Tensor& x, const ConvOutputOptions& output) const {
+  return conv1d(x, weight(), bias(), function_options(), output);
 }
 
 }  // namespace polyphase

@@ -1,12 +1,10 @@
 #pragma once
 // A strided correlation along the length.
 
-#include "layers/weight.hpp"
-#include "ops/conv.hpp"
+#include "../layers/weight.hpp"
+#include "../ops/conv.hpp"
 
 namespace polyphase {
-
-struct ConvEpilogue;
 
 /// (N, C_in, L_in) or (C_in, L_in) -> (N, C_out, L_out) or (C_out, L_out), with
 ///   L_out = (L_in + P_l + P_r - D*(K - 1) - 1)/S + 1 rounded down
@@ -26,13 +24,14 @@ class Conv1d : public WeightedLayer {
     DType dtype = DType::f32;
     Device device = default_device();
   };
-  /// Throws ShapeError naming the option that is out of range.
+  /// Throws ShapeError naming the option that is out of range, DTypeError unless the dtype is a floating-point one.
   explicit Conv1d(const Options& options);
 
   /// Throws what conv1d() throws.
   [[nodiscard]] Tensor forward(const Tensor& x) override;
-  /// For Sequential: an activation behind forward, in the same pass over memory where that is possible.
-  [[nodiscard]] Tensor forward_activated(const Tensor& x, const ConvEpilogue& epilogue) const;
+  /// residual + scale*activation(forward(x)), as conv1d() with ConvOutputOptions; a Sequential and a Residual do it for their
+  /// layers.
+  [[nodiscard]] Tensor forward_activated(const Tensor& x, const ConvOutputOptions& output) const;
   [[nodiscard]] const Options& options() const { return options_; }
 
  private:

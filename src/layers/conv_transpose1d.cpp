@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "layers/check.hpp"
-#include "ops/conv_activated.hpp"
 
 namespace polyphase {
 
@@ -23,6 +22,7 @@ ConvTranspose1d::ConvTranspose1d(const Options& options) : options_(options) {
                       ", got ", options.output_padding);
   layers::require_divisible(kName, "in_channels", options.in_channels, "groups", options.groups);
   layers::require_divisible(kName, "out_channels", options.out_channels, "groups", options.groups);
+  layers::require_floating(kName, options.dtype);
   initialise({options.in_channels, options.out_channels / options.groups, options.kernel_size},
              options.bias ? options.out_channels : 0, {.dtype = options.dtype, .device = options.device});
 }
@@ -41,8 +41,8 @@ Tensor ConvTranspose1d::operator()(const Tensor& x, std::int64_t output_size) {
   return conv_transpose1d(x, weight(), bias(), function_options(output_size));
 }
 
-Tensor ConvTranspose1d::forward_activated(const Tensor& x, const ConvEpilogue& epilogue) const {
-  return ops::conv_transpose1d(x, weight(), bias(), function_options({}), epilogue);
+Tensor ConvTranspose1d::forward_activated(const Tensor& x, const ConvOutputOptions& output) const {
+  return conv_transpose1d(x, weight(), bias(), function_options({}), output);
 }
 
 }  // namespace polyphase

@@ -3,12 +3,10 @@
 
 #include <optional>
 
-#include "layers/weight.hpp"
-#include "ops/conv.hpp"
+#include "../layers/weight.hpp"
+#include "../ops/conv.hpp"
 
 namespace polyphase {
-
-struct ConvEpilogue;
 
 /// (N, C_in, L_in) or (C_in, L_in) -> (N, C_out, L_out) or (C_out, L_out), with
 ///   L_out = (L_in - 1)*S - P_l - P_r + D*(K - 1) + OP + 1
@@ -28,13 +26,14 @@ class ConvTranspose1d : public WeightedLayer {
     DType dtype = DType::f32;
     Device device = default_device();
   };
-  /// Throws ShapeError naming the option that is out of range.
+  /// Throws ShapeError naming the option that is out of range, DTypeError unless the dtype is a floating-point one.
   explicit ConvTranspose1d(const Options& options);
 
   /// Throws what conv_transpose1d() throws.
   [[nodiscard]] Tensor forward(const Tensor& x) override;
-  /// For Sequential: an activation behind forward, in the same pass over memory where that is possible.
-  [[nodiscard]] Tensor forward_activated(const Tensor& x, const ConvEpilogue& epilogue) const;
+  /// residual + scale*activation(forward(x)), as conv_transpose1d() with ConvOutputOptions; a Sequential and a Residual do it
+  /// for their layers.
+  [[nodiscard]] Tensor forward_activated(const Tensor& x, const ConvOutputOptions& output) const;
   using Module::operator();
   /// Chooses the output padding so that the output has `output_size` positions; the layer's own must be 0.
   [[nodiscard]] Tensor operator()(const Tensor& x, std::int64_t output_size);

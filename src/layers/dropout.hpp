@@ -1,7 +1,7 @@
 #pragma once
 // Random zeros while training.
 
-#include "layers/activations.hpp"
+#include "../layers/activations.hpp"
 
 namespace polyphase {
 

@@ -7,7 +7,6 @@
 #include "layers/conv_transpose1d.hpp"
 #include "layers/sequential.hpp"
 #include "ops/elementwise.hpp"
-#include "tensor/backend.hpp"
 #include "tensor/error.hpp"
 
 namespace polyphase::layers {
@@ -19,13 +18,13 @@ const T* exactly(const Module& module) {
   return typeid(module) == typeid(T) ? static_cast<const T*>(&module) : nullptr;
 }
 
-ConvEpilogue epilogue_of(const Module& module) {
+ConvOutputOptions output_options_of(const Module& module) {
   if (const auto* leaky = exactly<LeakyReLU>(module))
     return {.activation = Activation::leaky_relu, .slope = leaky->negative_slope()};
   if (exactly<ReLU>(module) != nullptr) return {.activation = Activation::relu};
   if (exactly<Tanh>(module) != nullptr) return {.activation = Activation::tanh};
-  if (const auto* snake = exactly<Snake>(module)) return snake->epilogue();
-  if (const auto* snake = exactly<SnakeBeta>(module)) return snake->epilogue();
+  if (const auto* snake = exactly<Snake>(module)) return snake->output_options();
+  if (const auto* snake = exactly<SnakeBeta>(module)) return snake->output_options();
   return {};
 }
 
@@ -47,10 +46,10 @@ Pass run_pass(Modules modules, std::size_t first, std::size_t length, const Tens
   Module& module = *modules[first];
   const bool adds = residual.defined() && is_convolution(module);
   if (length == 1 && !adds) return {module.forward(x)};
-  ConvEpilogue epilogue = length == 2 ? epilogue_of(*modules[first + 1]) : ConvEpilogue{};
-  if (adds) epilogue.residual = residual, epilogue.scale = scale;
-  if (const auto* conv = exactly<Conv1d>(module)) return {conv->forward_activated(x, epilogue), adds};
-  return {exactly<ConvTranspose1d>(module)->forward_activated(x, epilogue), adds};
+  ConvOutputOptions output = length == 2 ? output_options_of(*modules[first + 1]) : ConvOutputOptions{};
+  if (adds) output.residual = residual, output.scale = scale;
+  if (const auto* conv = exactly<Conv1d>(module)) return {conv->forward_activated(x, output), adds};
+  return {exactly<ConvTranspose1d>(module)->forward_activated(x, output), adds};
 }
 
 /// residual + scale*(all modules of x).

@@ -8,6 +8,7 @@ namespace polyphase {
 Linear::Linear(const Options& options) : options_(options) {
   layers::require_at_least("Linear", "in_features", options.in_features, 1);
   layers::require_at_least("Linear", "out_features", options.out_features, 1);
+  layers::require_floating("Linear", options.dtype);
   initialise({options.out_features, options.in_features}, options.bias ? options.out_features : 0,
              {.dtype = options.dtype, .device = options.device});
 }

@@ -1,7 +1,7 @@
 #pragma once
 // A matrix product with the last dimension.
 
-#include "layers/weight.hpp"
+#include "../layers/weight.hpp"
 
 namespace polyphase {
 
@@ -16,7 +16,7 @@ class Linear : public WeightedLayer {
     DType dtype = DType::f32;
     Device device = default_device();
   };
-  /// Throws ShapeError unless both feature counts are at least 1.
+  /// Throws ShapeError unless both feature counts are at least 1, DTypeError unless the dtype is a floating-point one.
   explicit Linear(const Options& options);
   /// Throws what linear() throws.
   [[nodiscard]] Tensor forward(const Tensor& x) override;

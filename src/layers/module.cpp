@@ -1,20 +1,15 @@
 #include "layers/module.hpp"
 
 #include <algorithm>
-#include <unordered_map>
-#include <unordered_set>
 
 #include "autograd/no_grad.hpp"
+#include "layers/load_state.hpp"
 
 namespace polyphase {
-namespace {
 
-/// One tensor of a module tree, where the module holds it.
-struct Slot {
-  std::string name;
-  Tensor* tensor;
-  bool is_parameter;
-};
+using layers::Slot;
+
+namespace {
 
 /// Walks the tree and lists every defined tensor under its full name.
 class Collector : public Visitor {
@@ -25,7 +20,7 @@ class Collector : public Visitor {
   void buffer(std::string_view name, Tensor& tensor) override { add(name, tensor, false); }
   void module(std::string_view name, Module& child) override {
     const std::size_t length = prefix_.size();
-    prefix_.append(name).push_back('.');
+    if (!name.empty()) prefix_.append(name).push_back('.');
     child.visit(*this);
     prefix_.resize(length);
   }
@@ -52,18 +47,6 @@ class TrainVisitor : public Visitor {
   bool mode_;
 };
 
-/// PyTorch 2 saves a weight norm as parametrizations.weight.original0 and 1: our weight_g and weight_v. Other names stay.
-std::string canonical_name(const std::string& name) {
-  static constexpr std::string_view kMarker = "parametrizations.";
-  const std::size_t marker = name.rfind(kMarker);
-  const std::size_t dot = name.rfind('.');
-  if (marker == std::string::npos || dot <= marker + kMarker.size()) return name;
-  const std::string_view last = std::string_view(name).substr(dot + 1);
-  if (last != "original0" && last != "original1") return name;
-  const std::string base = name.substr(marker + kMarker.size(), dot - marker - kMarker.size());
-  return name.substr(0, marker) + base + (last == "original0" ? "_g" : "_v");
-}
-
 /// Replaces every floating-point tensor by convert(tensor) unless is_done(tensor); what was shared stays shared. All or
 /// nothing.
 template <class IsDone, class Convert>
@@ -86,45 +69,6 @@ void convert_all(Module& module, const IsDone& is_done, const Convert& convert) 
     converted.push_back(fresh);
   }
   for (std::size_t i = 0; i < converted.size(); ++i) *tree.slots[i].tensor = converted[i];
-}
-
-/// What load_state_dict is to copy where, and all that speaks against it.
-struct LoadPlan {
-  std::vector<std::pair<Tensor, Tensor>> copies;  // to, from
-  std::string missing;
-  std::string unexpected;
-  std::string misshapen;
-};
-
-void list(std::string& text, const std::string& item) {
-  if (!text.empty()) text += ", ";
-  text += item;
-}
-
-LoadPlan plan_load(const std::vector<Slot>& slots, const NamedTensors& state) {
-  LoadPlan plan;
-  std::unordered_map<std::string, const Tensor*> targets;
-  for (const Slot& slot : slots) targets.emplace(slot.name, slot.tensor);
-  std::unordered_set<std::string> loaded;
-  for (const auto& [key, source] : state) {
-    const std::string name = targets.count(key) != 0 ? key : canonical_name(key);
-    const auto target = targets.find(name);
-    if (target == targets.end()) {
-      list(plan.unexpected, key);
-    } else if (!loaded.insert(name).second) {
-      list(plan.unexpected, key + " (a second time)");
-    } else if (!source.defined()) {
-      list(plan.misshapen, key + " (undefined)");
-    } else if (source.shape() != target->second->shape()) {
-      list(plan.misshapen, concat(key, " (expected ", target->second->shape(), ", got ", source.shape(), ")"));
-    } else {
-      plan.copies.emplace_back(*target->second, source);
-    }
-  }
-  for (const Slot& slot : slots) {
-    if (loaded.count(slot.name) == 0) list(plan.missing, concat(slot.name, " ", slot.tensor->shape()));
-  }
-  return plan;
 }
 
 }  // namespace
@@ -152,7 +96,7 @@ NamedTensors Module::state_dict() {
 
 void Module::load_state_dict(const NamedTensors& state, bool strict) {
   const NoGradGuard no_grad;
-  const LoadPlan plan = plan_load(Collector(*this).slots, state);
+  const layers::LoadPlan plan = layers::plan_load(Collector(*this).slots, state);
   std::string problems;
   if (strict && !plan.missing.empty()) problems += "; missing: " + plan.missing;
   if (strict && !plan.unexpected.empty()) problems += "; unexpected: " + plan.unexpected;

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/tensor.hpp"
+#include "../tensor/tensor.hpp"
 
 namespace polyphase {
 
@@ -33,6 +33,7 @@ class Visitor {
   virtual void parameter(std::string_view name, Tensor& tensor) = 0;
   /// State that is saved but not learned.
   virtual void buffer(std::string_view name, Tensor& tensor) = 0;
+  /// A child, whose keys begin with `name` and a dot; with an empty name they are among the module's own.
   virtual void module(std::string_view name, Module& child) = 0;
 };
 
@@ -51,8 +52,10 @@ class Module {
   [[nodiscard]] std::vector<Tensor> parameters();
   /// Parameters and buffers, off the tape, sharing storage with the module.
   [[nodiscard]] NamedTensors state_dict();
-  /// Copies tensors in by name. Throws Error naming every missing, unexpected (if `strict`) and misshapen key; then nothing has
-  /// changed.
+  /// Copies tensors in by name. A weight norm may have either of PyTorch's spellings, weight_g and weight_v or
+  /// parametrizations.weight.original0 and 1; where the module holds a plain `weight`, it gets g * v/||v||. An `alpha` (C) may
+  /// come as (1, C, 1), DAC's shape. Throws Error naming every missing, unexpected (if `strict`) and misshapen key; then
+  /// nothing has changed.
   void load_state_dict(const NamedTensors& state, bool strict = true);
   /// Moves or converts every floating-point parameter and buffer. Call before making an optimizer.
   void to(Device device);

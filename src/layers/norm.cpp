@@ -29,6 +29,7 @@ GroupNorm::GroupNorm(const Options& options) : options_(options) {
   layers::require_at_least("GroupNorm", "num_channels", options.num_channels, 1);
   layers::require_divisible("GroupNorm", "num_channels", options.num_channels, "num_groups", options.num_groups);
   require_epsilon("GroupNorm", options.epsilon);
+  layers::require_floating("GroupNorm", options.dtype);
   if (!options.affine) return;
   const TensorOptions learned{.dtype = options.dtype, .device = options.device, .requires_grad = true};
   weight_ = Tensor::ones({options.num_channels}, learned);
@@ -49,6 +50,7 @@ Tensor GroupNorm::forward(const Tensor& x) {
 BatchNorm1d::BatchNorm1d(const Options& options) : options_(options) {
   layers::require_at_least("BatchNorm1d", "num_features", options.num_features, 1);
   require_epsilon("BatchNorm1d", options.epsilon);
+  layers::require_floating("BatchNorm1d", options.dtype);
   require<ShapeError>(!options.momentum || (*options.momentum >= 0 && *options.momentum <= 1),
                       "BatchNorm1d: expected momentum in [0, 1], got ", options.momentum.value_or(0));
   const Shape shape{options.num_features};

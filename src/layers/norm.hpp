@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "layers/module.hpp"
+#include "../layers/module.hpp"
 
 namespace polyphase {
 
@@ -19,7 +19,8 @@ class GroupNorm : public Module {
     DType dtype = DType::f32;
     Device device = default_device();
   };
-  /// Throws ShapeError unless num_groups divides num_channels and epsilon >= 0.
+  /// Throws ShapeError unless num_groups divides num_channels and epsilon >= 0, DTypeError unless the dtype is a floating-point
+  /// one.
   explicit GroupNorm(const Options& options);
   void visit(Visitor& visitor) override;
   [[nodiscard]] Tensor forward(const Tensor& x) override;
@@ -44,7 +45,7 @@ class BatchNorm1d : public Module {
     DType dtype = DType::f32;
     Device device = default_device();
   };
-  /// Throws ShapeError naming the option that is out of range.
+  /// Throws ShapeError naming the option that is out of range, DTypeError unless the dtype is a floating-point one.
   explicit BatchNorm1d(const Options& options);
   void visit(Visitor& visitor) override;
   /// Updates the running statistics when training. Throws ShapeError when training on a single value per channel, DeviceError

@@ -1,10 +1,10 @@
 #pragma once
 // Modules around which their input is added.
 
-#include <concepts>
+#include <string>
 #include <utility>
 
-#include "layers/sequential.hpp"
+#include "../layers/sequential.hpp"
 
 namespace polyphase {
 
@@ -16,21 +16,28 @@ namespace polyphase {
 /// and an activation that Sequential takes with it, the sum is formed in the convolution's pass over memory, with the bits of
 /// add_scaled(x, block(x), scale): sums + bias rounded, activation rounded, x + scale*that rounded once. An activation in front
 /// of the sum is a pass of its own again while gradients are recorded, unless it is a Snake.
-/// Children are named "block.0", "block.1", ..., as EnCodec and DAC name theirs. A copy shares the children.
+/// Children are named "block.0", "block.1", ..., as EnCodec and DAC name theirs, or as `name` and named() say: HiFi-GAN's
+///
+///     pp::Residual({.name = ""}, pp::LeakyReLU(0.1), pp::named("convs1.0", pp::Conv1d({...})), pp::LeakyReLU(0.1),
+///                  pp::named("convs2.0", pp::Conv1d({...})))
+///
+/// has the keys "convs1.0.weight", "convs1.0.bias", "convs2.0.weight", "convs2.0.bias". A copy shares the children.
 class Residual : public Module {
  public:
   struct Options {
     double scale = 1;
+    std::string name = "block";  ///< stands before the names of the block's modules; may be empty
   };
   /// Takes the modules over; a single Sequential is the block itself.
-  template <std::derived_from<Module>... M>
+  template <layers::Child... M>
   requires(sizeof...(M) > 0) explicit Residual(M... modules) : block_(std::move(modules)...) {}
-  template <std::derived_from<Module>... M>
-  explicit Residual(const Options& options, M... modules) : block_(std::move(modules)...), scale_(options.scale) {}
+  template <layers::Child... M>
+  explicit Residual(const Options& options, M... modules)
+      : block_(std::move(modules)...), scale_(options.scale), name_(options.name) {}
 
   [[nodiscard]] Sequential& block() { return block_; }
   [[nodiscard]] double scale() const { return scale_; }
-  void visit(Visitor& visitor) override { visitor.module("block", block_); }
+  void visit(Visitor& visitor) override { visitor.module(name_, block_); }
   /// x of any shape that the block keeps. Throws ShapeError where the block's result has another shape, and what the modules
   /// throw.
   [[nodiscard]] Tensor forward(const Tensor& x) override;
@@ -38,6 +45,7 @@ class Residual : public Module {
  private:
   Sequential block_;
   double scale_ = 1;
+  std::string name_ = "block";
 };
 
 }  // namespace polyphase

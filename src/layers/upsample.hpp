@@ -1,8 +1,8 @@
 #pragma once
 // Upsampling without weights.
 
-#include "layers/activations.hpp"
-#include "ops/length.hpp"
+#include "../layers/activations.hpp"
+#include "../ops/length.hpp"
 
 namespace polyphase {
 

@@ -17,7 +17,9 @@ Tensor norm_except_first(const Tensor& v) {
 
 }  // namespace
 
-Tensor Weight::get() const { return is_normalised() ? v_ * (g_ / norm_except_first(v_)) : plain_; }
+Tensor fold_weight_norm(const Tensor& g, const Tensor& v) { return v * (g / norm_except_first(v)); }
+
+Tensor Weight::get() const { return is_normalised() ? fold_weight_norm(g_, v_) : plain_; }
 
 void Weight::normalise() {
   if (is_normalised()) return;

@@ -1,9 +1,12 @@
 #pragma once
 // The weight of a layer, plain or weight-normalised, and the base of the layers that have one.
 
-#include "layers/module.hpp"
+#include "../layers/module.hpp"
 
 namespace polyphase {
+
+/// g * v/||v||, the norm taken over all dimensions but the first: v (n, ...), g (n, 1, ...) -> (n, ...). Differentiable.
+[[nodiscard]] Tensor fold_weight_norm(const Tensor& g, const Tensor& v);
 
 /// A weight w: a tensor of its own, or w = g * v/||v|| with the norm taken over all dimensions but the first
 /// (Salimans and Kingma, arXiv 1602.07868; PyTorch's weight_norm with dim=0).

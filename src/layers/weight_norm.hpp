@@ -4,7 +4,7 @@
 #include <concepts>
 #include <utility>
 
-#include "layers/module.hpp"
+#include "../layers/module.hpp"
 
 namespace polyphase {
 

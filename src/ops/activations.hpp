@@ -1,7 +1,7 @@
 #pragma once
 // Activation functions, PyTorch's meanings and defaults. All differentiable.
 
-#include "tensor/tensor.hpp"
+#include "../tensor/tensor.hpp"
 
 namespace polyphase {
 

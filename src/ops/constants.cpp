@@ -7,6 +7,7 @@
 
 #include "autograd/no_grad.hpp"
 #include "tensor/backend.hpp"
+#include "tensor/operation.hpp"
 
 namespace polyphase::ops {
 namespace {
@@ -15,7 +16,7 @@ constexpr std::size_t kMostTables = 256;
 constexpr std::size_t kMostBytes = 1 << 20;
 
 struct Table {
-  std::string kind;
+  std::string operation;
   std::array<std::int64_t, 3> numbers;
   DType dtype;
   Device device;
@@ -24,13 +25,13 @@ struct Table {
 
 }  // namespace
 
-Tensor constant(std::string_view kind, const std::array<std::int64_t, 3>& numbers, DType dtype, Device device,
+Tensor constant(const char* operation, const std::array<std::int64_t, 3>& numbers, DType dtype, Device device,
                 const std::function<Tensor()>& make) {
   static std::mutex mutex;
   static auto* const tables = new std::vector<Table>;  // never destroyed: a device may be gone before
   const auto known = [&] {
     return std::find_if(tables->begin(), tables->end(), [&](const Table& table) {
-      return table.kind == kind && table.numbers == numbers && table.dtype == dtype && table.device == device;
+      return table.operation == operation && table.numbers == numbers && table.dtype == dtype && table.device == device;
     });
   };
   {
@@ -38,12 +39,13 @@ Tensor constant(std::string_view kind, const std::array<std::int64_t, 3>& number
     if (const auto found = known(); found != tables->end()) return found->values;
   }
   const NoGradGuard no_grad;
+  const OperationScope scope(operation);
   const Tensor values = make().to(dtype).to(device);
   if (static_cast<std::size_t>(values.numel()) * size_of(dtype) > kMostBytes) return values;
   backend_of(device).synchronize();  // once: threads may use it on streams of their own from now on
   const std::lock_guard lock(mutex);
   if (const auto found = known(); found != tables->end()) return found->values;  // another thread was faster
-  if (tables->size() < kMostTables) tables->push_back({std::string(kind), numbers, dtype, device, values});
+  if (tables->size() < kMostTables) tables->push_back({operation, numbers, dtype, device, values});
   return values;
 }
 

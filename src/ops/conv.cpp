@@ -7,7 +7,6 @@
 #include "autograd/node.hpp"
 #include "conv/algorithm.hpp"
 #include "ops/activations.hpp"
-#include "ops/conv_activated.hpp"
 #include "ops/conv_problem.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
@@ -265,6 +264,7 @@ Tensor activated(const Tensor& x, const ConvEpilogue& epilogue) {
     case Activation::tanh:
       return tanh(x);
     case Activation::snake:
+      if (epilogue.beta.is_same(epilogue.alpha)) return snake(x, epilogue.alpha);
       return snake_beta(x, epilogue.alpha, epilogue.beta);
   }
   return x;
@@ -283,11 +283,30 @@ Tensor in_steps(const char* name, const ConvEpilogue& epilogue, bool fuses_activ
   return add_scaled(epilogue.residual, active, epilogue.scale);
 }
 
+// What the backend is asked for. Throws Error where `output` says what has no meaning.
+ConvEpilogue epilogue_of(const char* name, const ConvOutputOptions& output) {
+  const bool is_snake = output.activation == Activation::snake;
+  require<Error>(!is_snake || output.alpha.defined(), name, ": expected alpha (C_out) with activation snake, got none");
+  require<Error>(is_snake || (!output.alpha.defined() && !output.beta.defined()), name,
+                 ": expected alpha and beta with activation snake alone, got them with another activation");
+  require<Error>(output.scale == 1 || output.residual.defined(), name, ": expected a residual with scale ", output.scale,
+                 ", got none");
+  return {.activation = output.activation,
+          .slope = output.activation == Activation::leaky_relu ? output.slope : 0,
+          .alpha = output.alpha,
+          .beta = output.beta.defined() ? output.beta : output.alpha,
+          .residual = output.residual,
+          .scale = output.scale};
+}
+
 // The whole epilogue in the convolution's pass, or its activation, or none of it.
 template <class Convolve>
-Tensor with_epilogue(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias, std::int64_t channels,
-                     ConvEpilogue epilogue, const Convolve& convolve) {
-  if (epilogue.activation != Activation::snake) epilogue.alpha = epilogue.beta = {};
+Tensor with_output(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias, int channel_dim,
+                   std::int64_t groups, const ConvOutputOptions& output, const Convolve& convolve) {
+  ops::require_defined(name, "x", x);
+  ops::require_defined(name, "weight", weight);
+  const ConvEpilogue epilogue = epilogue_of(name, output);
+  const std::int64_t channels = weight.rank() == 3 ? weight.size(channel_dim) * groups : 0;
   if (fuses(epilogue, x, weight, bias, channels)) return convolve(epilogue);
   ConvEpilogue without = epilogue;
   without.residual = {};
@@ -316,21 +335,16 @@ Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
   return conv1d_of(x, weight, bias, options, {});
 }
 
-namespace ops {
-
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTranspose1dOptions& options,
-                        const ConvEpilogue& epilogue) {
-  const std::int64_t channels = weight.rank() == 3 ? weight.size(1) * options.groups : 0;
-  return with_epilogue("conv_transpose1d", x, weight, bias, channels, epilogue,
-                       [&](const ConvEpilogue& fused) { return conv_transpose1d_of(x, weight, bias, options, fused); });
+                        const ConvOutputOptions& output) {
+  return with_output("conv_transpose1d", x, weight, bias, 1, options.groups, output,
+                     [&](const ConvEpilogue& fused) { return conv_transpose1d_of(x, weight, bias, options, fused); });
 }
 
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv1dOptions& options,
-              const ConvEpilogue& epilogue) {
-  const std::int64_t channels = weight.rank() == 3 ? weight.size(0) : 0;
-  return with_epilogue("conv1d", x, weight, bias, channels, epilogue,
-                       [&](const ConvEpilogue& fused) { return conv1d_of(x, weight, bias, options, fused); });
+              const ConvOutputOptions& output) {
+  return with_output("conv1d", x, weight, bias, 0, 1, output,
+                     [&](const ConvEpilogue& fused) { return conv1d_of(x, weight, bias, options, fused); });
 }
 
-}  // namespace ops
 }  // namespace polyphase

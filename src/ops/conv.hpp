@@ -5,8 +5,9 @@
 #include <iosfwd>
 #include <optional>
 
-#include "conv/problem.hpp"
-#include "tensor/tensor.hpp"
+#include "../conv/problem.hpp"
+#include "../ops/conv_output.hpp"
+#include "../tensor/tensor.hpp"
 
 namespace polyphase {
 
@@ -28,8 +29,6 @@ struct Padding {
   friend constexpr bool operator==(const Padding&, const Padding&) = default;
 };
 
-/// What stands outside a row.
-enum class PaddingMode : std::uint8_t { zeros, reflect, replicate };
 std::ostream& operator<<(std::ostream& out, PaddingMode mode);
 
 struct ConvTranspose1dOptions {
@@ -56,9 +55,23 @@ struct Conv1dOptions {
 /// Throws ShapeError (any misfit, L_out < 1), DTypeError, DeviceError, NotImplemented (an algorithm that cannot do it).
 [[nodiscard]] Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                                       const ConvTranspose1dOptions& options = {});
+/// An activation and a sum behind it, formed in the convolution's own pass over memory where the device can:
+///
+///     pp::conv1d(x, w, b, {.padding = 1}, {.activation = pp::Activation::leaky_relu, .slope = 0.1, .residual = x})
+///
+/// The bits and gradients are those of add_scaled(residual, leaky_relu(conv_transpose1d(x, w, b, options)), scale). Where
+/// gradients are recorded only the activation's result is kept (of snake its argument); with a residual, activations other than
+/// snake are then a pass of their own, and everything is under an AutocastGuard. Differentiable in alpha, beta and the
+/// residual, too. Throws what the steps throw; ShapeError, DTypeError or DeviceError where the residual is not like the output,
+/// Error for a snake without alpha, for an alpha or beta without a snake, and for a scale without a residual.
+[[nodiscard]] Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                      const ConvTranspose1dOptions& options, const ConvOutputOptions& output);
 
 /// x (N, C_in, L_in) or (C_in, L_in), w (C_out, C_in/G, K), b (C_out) or undefined -> (N, C_out, L_out) or (C_out, L_out),
 /// L_out = (L_in + P_l + P_r - D*(K - 1) - 1)/S + 1 rounded down. Otherwise as conv_transpose1d.
 [[nodiscard]] Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv1dOptions& options = {});
+/// residual + scale*activation(conv1d(x, w, b, options)), as conv_transpose1d() with ConvOutputOptions.
+[[nodiscard]] Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv1dOptions& options,
+                            const ConvOutputOptions& output);
 
 }  // namespace polyphase

@@ -2,6 +2,7 @@
 
 #include "autograd/node.hpp"
 #include "tensor/backend.hpp"
+#include "tensor/operation.hpp"
 #include "tensor/tensor.hpp"
 
 namespace polyphase {
@@ -57,6 +58,7 @@ Tensor Tensor::to(DType dtype) const {
 
 Tensor Tensor::to(Device device) const {
   if (device == this->device()) return *this;
+  const OperationScope scope("to");
   return autograd::record("to", moved(*this, device), {*this},
                           [from = this->device()](const Tensor& g, Needs) { return Gradients{g.to(from)}; });
 }

@@ -93,4 +93,11 @@ Tensor reduce(ReduceOp op, const Tensor& x, const Shape& out_shape) {
   return out;
 }
 
+Moments moments(const Tensor& x, const Shape& kept, double q) {
+  const auto fresh = [&](const Shape& shape) { return Tensor::empty(shape, {x.dtype(), x.device()}); };
+  const Moments out{fresh(kept), fresh(kept), fresh(kept), fresh(x.shape())};
+  backend_of(x.device()).moments(out, x, q);
+  return out;
+}
+
 }  // namespace polyphase::ops

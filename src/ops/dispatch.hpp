@@ -38,5 +38,7 @@ struct SnakeNeeds {
                                             const SnakeNeeds& needs, const Tensor& added = {});
 /// A fresh tensor of `out_shape` (x's rank, 1 where reduced) holding the reduction; an empty sum is 0.
 [[nodiscard]] Tensor reduce(ReduceOp op, const Tensor& x, const Shape& out_shape);
+/// Fresh tensors holding Backend::moments of x, f32 or f64, over the dimensions where `kept` has 1.
+[[nodiscard]] Moments moments(const Tensor& x, const Shape& kept, double q);
 
 }  // namespace polyphase::ops

@@ -7,6 +7,7 @@
 #include "autograd/node.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/reduce.hpp"
+#include "tensor/operation.hpp"
 
 namespace polyphase {
 
@@ -66,13 +67,13 @@ autograd::BackwardFunction binary_backward(const Tensor& a, const Tensor& b, Fir
 
 Tensor same(const Tensor& g) { return g; }
 
-// The larger (or smaller) operand: `wins` compares a with b.
-Tensor extremum(const char* name, MapOp op, MapOp wins, const Tensor& a, const Tensor& b) {
+// The larger (or smaller) operand: `loses` compares a with b. Beside NaN none loses, as in PyTorch.
+Tensor extremum(const char* name, MapOp op, MapOp loses, const Tensor& a, const Tensor& b) {
   const bool followed = follows_gradients(a) || follows_gradients(b);
-  const auto share = [wins](const Saved& self, const Saved& other, const Tensor& g) {
-    const Tensor won = map("maximum", wins, {self.get(), other.get()});
-    const Tensor tied = map("maximum", MapOp::equal, {self.get(), other.get()});
-    return mul(g, add_scaled(won, tied, 0.5));
+  const auto share = [name, loses](const Saved& self, const Saved& other, const Tensor& g) {
+    const Tensor lost = map(name, loses, {self.get(), other.get()});
+    const Tensor tied = map(name, MapOp::equal, {self.get(), other.get()});
+    return mul(g, affine(name, add_scaled(lost, tied, 0.5), -1, 1));
   };
   Saved sa = save_if(followed, a);
   Saved sb = save_if(followed, b);
@@ -241,12 +242,12 @@ Tensor clamp(const Tensor& a, double low, double high) {
 
 Tensor maximum(const Tensor& a, const Tensor& b) {
   if (promotes("maximum", a, b)) return maximum(promoted(a, b), promoted(b, a));
-  return extremum("maximum", MapOp::maximum, MapOp::greater, a, b);
+  return extremum("maximum", MapOp::maximum, MapOp::less, a, b);
 }
 
 Tensor minimum(const Tensor& a, const Tensor& b) {
   if (promotes("minimum", a, b)) return minimum(promoted(a, b), promoted(b, a));
-  return extremum("minimum", MapOp::minimum, MapOp::less, a, b);
+  return extremum("minimum", MapOp::minimum, MapOp::greater, a, b);
 }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
@@ -278,6 +279,7 @@ bool allclose(const Tensor& a, const Tensor& b, double relative, double absolute
   // An infinite b allows everything, so the difference must be finite; infinities of one sign are close although theirs is NaN.
   const Tensor infinity = scalar("allclose", std::numeric_limits<double>::infinity(), difference);
   const Tensor good = maximum(mul(within, less(difference, infinity)), equal(a, b).to(difference.dtype()));
+  const OperationScope scope("allclose");
   return good.numel() == 0 || min(good).item() == 1;
 }
 

@@ -4,7 +4,7 @@
 // beside f16 or bf16 is taken in f32, in which the result is computed and from which it is rounded once; one beside i64 must be
 // a whole number that i64 holds (DTypeError).
 
-#include "tensor/tensor.hpp"
+#include "../tensor/tensor.hpp"
 
 namespace polyphase {
 

@@ -1,13 +1,10 @@
 #include "ops/length.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <functional>
 #include <optional>
 
 #include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
-#include "ops/constants.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
 
@@ -59,63 +56,27 @@ std::int64_t padded_length(const Tensor& x, Padding padding) {
 
 std::int64_t rows_of(const Shape& shape) { return with_last(shape, 1).numel(); }
 
-// i64 positions 0 <= position(j) < L, j < count, on a device; `kind` and `numbers` say which (ops/constants.hpp).
-Tensor make_index(const char* kind, const std::array<std::int64_t, 3>& numbers, std::int64_t count, Device device,
-                  const std::function<std::int64_t(std::int64_t)>& position) {
-  return ops::constant(kind, numbers, DType::i64, device, [&] {
-    std::vector<std::int64_t> values(static_cast<std::size_t>(count));
-    for (std::int64_t j = 0; j < count; ++j) values[static_cast<std::size_t>(j)] = position(j);
-    return Tensor::from_vector(values, {count}, Device::cpu());
+Tensor rows_view(const Tensor& x) { return ops::reshaped_view(x, {rows_of(x.shape()), x.size(-1)}); }
+
+Tensor padded(const Tensor& x, Padding padding, PaddingMode mode) {
+  const Tensor out = Tensor::empty(with_last(x.shape(), padded_length(x, padding)), {x.dtype(), x.device()});
+  if (out.numel() > 0) backend_of(x.device()).pad(rows_view(out), rows_view(x.detach().contiguous()), padding.left, mode);
+  return record("pad1d", out, {x}, [left = padding.left, mode, x_shape = x.shape()](const Tensor& g, Needs) {
+    if (mode == PaddingMode::zeros) return Gradients{g.narrow(-1, left, x_shape[x_shape.rank() - 1])};
+    const Tensor gradient = Tensor::empty(x_shape, {g.dtype(), g.device()});
+    if (g.numel() > 0) backend_of(g.device()).pad_backward(rows_view(gradient), rows_view(g.contiguous()), left, mode);
+    return Gradients{gradient};
   });
 }
 
-// index_select for an index known to be in range.
-Tensor gather_last(const Tensor& x, const Tensor& index) {
-  const std::int64_t rows = rows_of(x.shape());
-  const std::int64_t length = x.size(-1);
-  const std::int64_t count = index.size(0);
-  const Shape shape = with_last(x.shape(), count);
-  const Tensor out = Tensor::empty(shape, {x.dtype(), x.device()});
-  if (out.numel() > 0)
-    backend_of(x.device())
-        .gather(ops::reshaped_view(out, {rows, count}), ops::reshaped_view(x.detach().contiguous(), {rows, length}), index);
-  return record("index_select", out, {x},
-                [at = save_if(follows_gradients(x), index), rows, length, count, x_shape = x.shape()](const Tensor& g, Needs) {
-                  const Tensor gradient = Tensor::zeros(x_shape, {g.dtype(), g.device()});
-                  if (g.numel() > 0)
-                    backend_of(g.device())
-                        .scatter_add(ops::reshaped_view(gradient, {rows, length}),
-                                     ops::reshaped_view(g.contiguous(), {rows, count}), at.get());
-                  return Gradients{gradient};
-                });
-}
-
-Tensor pad_zeros(const Tensor& x, Padding padding) {
-  const std::int64_t length = x.size(-1);
-  const Tensor out = Tensor::zeros(with_last(x.shape(), padded_length(x, padding)), {x.dtype(), x.device()});
-  if (x.numel() > 0) backend_of(x.device()).copy(out.narrow(-1, padding.left, length), x);
-  return record("pad1d", out, {x},
-                [left = padding.left, length](const Tensor& g, Needs) { return Gradients{g.narrow(-1, left, length)}; });
-}
-
-// y[j] = x at (j + 0.5)/scale - 0.5, between its two neighbours, the ends held.
 Tensor upsample_linear(const Tensor& x, std::int64_t scale) {
-  const std::int64_t length = x.size(-1);
-  const std::int64_t count = upsampled_length(x, scale);
-  const auto source = [scale](std::int64_t j) {
-    return std::max((static_cast<double>(j) + 0.5) / static_cast<double>(scale) - 0.5, 0.0);
-  };
-  const auto lower = [&](std::int64_t j) { return static_cast<std::int64_t>(source(j)); };
-  const auto upper = [&](std::int64_t j) { return std::min(lower(j) + 1, length - 1); };
-  const std::array<std::int64_t, 3> numbers{length, scale, 0};
-  const Tensor weight = ops::constant("linear fraction", numbers, x.dtype(), x.device(), [&] {
-    std::vector<double> fraction(static_cast<std::size_t>(count));
-    for (std::int64_t j = 0; j < count; ++j) fraction[static_cast<std::size_t>(j)] = source(j) - static_cast<double>(lower(j));
-    return Tensor::from_vector(fraction, {count}, Device::cpu());
+  const Tensor out = Tensor::empty(with_last(x.shape(), upsampled_length(x, scale)), {x.dtype(), x.device()});
+  if (out.numel() > 0) backend_of(x.device()).upsample_linear(rows_view(out), rows_view(x.detach().contiguous()), scale);
+  return record("upsample1d", out, {x}, [scale, x_shape = x.shape()](const Tensor& g, Needs) {
+    const Tensor gradient = Tensor::empty(x_shape, {g.dtype(), g.device()});
+    if (g.numel() > 0) backend_of(g.device()).upsample_linear_backward(rows_view(gradient), rows_view(g.contiguous()), scale);
+    return Gradients{gradient};
   });
-  const Tensor left = gather_last(x, make_index("linear lower", numbers, count, x.device(), lower));
-  const Tensor right = gather_last(x, make_index("linear upper", numbers, count, x.device(), upper));
-  return left + weight * (right - left);
 }
 
 }  // namespace
@@ -128,20 +89,11 @@ Tensor pad1d(const Tensor& x, Padding padding, PaddingMode mode) {
   const std::int64_t length = x.size(-1);
   require<ShapeError>(left >= 0 && right >= 0, "pad1d: expected padding >= 0, got (", left, ", ", right, ")");
   if (left == 0 && right == 0) return x;
-  if (mode == PaddingMode::zeros) return pad_zeros(x, padding);
-
-  const std::int64_t count = padded_length(x, padding);
-  if (mode == PaddingMode::replicate) {
-    require<ShapeError>(length >= 1, "pad1d: expected L >= 1 to replicate, got ", x.shape());
-    return gather_last(x, make_index("replicate", {left, length, right}, count, x.device(),
-                                     [=](std::int64_t j) { return std::clamp<std::int64_t>(j - left, 0, length - 1); }));
-  }
-  require<ShapeError>(left < length && right < length, "pad1d: expected a reflect padding below L=", length, ", got (", left,
-                      ", ", right, ")");
-  return gather_last(x, make_index("reflect", {left, length, right}, count, x.device(), [=](std::int64_t j) {
-                       const std::int64_t i = std::abs(j - left);
-                       return i < length ? i : 2 * (length - 1) - i;
-                     }));
+  if (mode == PaddingMode::replicate) require<ShapeError>(length >= 1, "pad1d: expected L >= 1 to replicate, got ", x.shape());
+  if (mode == PaddingMode::reflect)
+    require<ShapeError>(left < length && right < length, "pad1d: expected a reflect padding below L=", length, ", got (", left,
+                        ", ", right, ")");
+  return padded(x, padding, mode);
 }
 
 Tensor upsample1d(const Tensor& x, std::int64_t scale, UpsampleMode mode) {
@@ -174,7 +126,24 @@ Tensor index_select(const Tensor& x, const Tensor& index) {
   require<ShapeError>(index.rank() == 1, "index_select: expected index (J), got ", index.shape());
   const Tensor positions = index.contiguous();
   backend_of(x.device()).check_index(positions, x.size(-1));
-  return gather_last(x, positions);
+  const std::int64_t rows = rows_of(x.shape());
+  const std::int64_t length = x.size(-1);
+  const std::int64_t count = positions.size(0);
+  const Shape shape = with_last(x.shape(), count);
+  const Tensor out = Tensor::empty(shape, {x.dtype(), x.device()});
+  if (out.numel() > 0)
+    backend_of(x.device())
+        .gather(ops::reshaped_view(out, {rows, count}), ops::reshaped_view(x.detach().contiguous(), {rows, length}), positions);
+  return record(
+      "index_select", out, {x},
+      [at = save_if(follows_gradients(x), positions), rows, length, count, x_shape = x.shape()](const Tensor& g, Needs) {
+        const Tensor gradient = Tensor::zeros(x_shape, {g.dtype(), g.device()});
+        if (g.numel() > 0)
+          backend_of(g.device())
+              .scatter_add(ops::reshaped_view(gradient, {rows, length}), ops::reshaped_view(g.contiguous(), {rows, count}),
+                           at.get());
+        return Gradients{gradient};
+      });
 }
 
 Tensor cat(const std::vector<Tensor>& tensors, int dim) {

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "ops/conv.hpp"
-#include "tensor/tensor.hpp"
+#include "../ops/conv.hpp"
+#include "../tensor/tensor.hpp"
 
 namespace polyphase {
 

@@ -1,7 +1,7 @@
 #pragma once
 // Matrix products.
 
-#include "tensor/tensor.hpp"
+#include "../tensor/tensor.hpp"
 
 namespace polyphase {
 

@@ -32,25 +32,20 @@ void check(const char* name, const Tensor& x, const std::array<std::pair<const c
   }
 }
 
-struct Statistics {
-  Tensor mean;      // x's rank, 1 where reduced
-  Tensor variance;  // biased
-};
-
 // (x - mean)/sqrt(variance + epsilon) over `dims`, as one node:
 //   dx = (g - mean(g) - y*mean(g*y)) / sqrt(variance + epsilon)
-Tensor normalize(const char* name, const Tensor& x, const std::vector<int>& dims, double epsilon, Statistics& statistics) {
+Tensor normalize(const char* name, const Tensor& x, const std::vector<int>& dims, double epsilon, Moments& moments) {
+  Shape kept = x.shape();
+  for (const int d : dims) kept[d] = 1;
   Tensor y;
   Tensor scale;
   {
     const NoGradGuard no_grad;
-    statistics.mean = mean(x, dims, true);
-    y = sub(x, statistics.mean);
-    statistics.variance = mean(square(y), dims, true);
-    scale = rsqrt(add(statistics.variance, epsilon));
-    y = mul(y, scale);
+    moments = ops::moments(x, kept, static_cast<double>(kept.numel()) / static_cast<double>(x.numel()));
+    scale = rsqrt(add(moments.variance, epsilon));
+    const Tensor zero = Tensor::zeros({}, {x.dtype(), x.device()});
+    y = ops::map(name, MapOp::scale_around, {moments.centred, moments.rest, scale, zero});
   }
-  // `y` comes from mul under no_grad: a handle of its own, not on the tape.
   Saved saved = autograd::save_if(follows_gradients(x), y);
   return autograd::record(name, y, {x}, [saved, scale, dims](const Tensor& g, Needs) {
     const Tensor& normal = saved.get();
@@ -73,6 +68,24 @@ Tensor scale_and_shift(Tensor y, const Tensor& weight, const Tensor& bias) {
   return y;
 }
 
+// (x - mean)*scale + shift with one number of each a channel. Far from zero x*scale would lose what x - mean keeps.
+Tensor scale_around(const Tensor& x, const Tensor& mean, const Tensor& scale, const Tensor& shift) {
+  const Tensor m = lined_up(mean.detach(), x), s = lined_up(scale.detach(), x);
+  Tensor y = ops::map("batch_norm", MapOp::scale_around, {x, m, s, lined_up(shift.detach(), x)});
+  const bool scales = follows_gradients(scale);
+  const Saved saved_x = autograd::save_if(scales, x), saved_mean = autograd::save_if(scales, m);
+  const auto backward = [s, saved_x, saved_mean](const Tensor& g, Needs needs) {
+    const auto per_channel = [&](const Tensor& gradient) { return sum_to(gradient, s.shape()).flatten(); };
+    Gradients gradients(4);
+    if (needs[0]) gradients[0] = mul(g, s);
+    if (needs[1]) gradients[1] = -per_channel(mul(g, s));
+    if (needs[2]) gradients[2] = per_channel(mul(g, sub(saved_x.get(), saved_mean.get())));
+    if (needs[3]) gradients[3] = per_channel(g);
+    return gradients;
+  };
+  return autograd::record("batch_norm", std::move(y), {x, mean, scale, shift}, backward);
+}
+
 // running = (1 - momentum)*running + momentum*value
 void update(Tensor running, const Tensor& value, double momentum) {
   const Tensor flat = value.reshape({value.numel()});
@@ -83,13 +96,13 @@ Tensor batch_norm_training(const Tensor& x, const Tensor& running_mean, const Te
                            const BatchNormOptions& options) {
   const std::int64_t count = x.size(1) > 0 ? x.numel() / x.size(1) : 0;
   require<ShapeError>(count > 1, "batch_norm: expected more than one value per channel when training, got x ", x.shape());
-  Statistics statistics;
+  Moments moments;
   const std::vector<int> dims = x.rank() == 3 ? std::vector<int>{0, 2} : std::vector<int>{0};
-  Tensor y = normalize("batch_norm", x, dims, options.epsilon, statistics);
+  Tensor y = normalize("batch_norm", x, dims, options.epsilon, moments);
   const NoGradGuard no_grad;
   const double unbiased = static_cast<double>(count) / static_cast<double>(count - 1);
-  if (running_mean.defined()) update(running_mean, statistics.mean, options.momentum);
-  if (running_var.defined()) update(running_var, mul(statistics.variance, unbiased), options.momentum);
+  if (running_mean.defined()) update(running_mean, moments.mean, options.momentum);
+  if (running_var.defined()) update(running_var, mul(moments.variance, unbiased), options.momentum);
   return y;
 }
 
@@ -103,9 +116,9 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, co
   require<ShapeError>(x.size(1) % groups == 0, "group_norm: expected groups to divide C=", x.size(1), ", got ", groups);
   if (ops::is_half(x)) return group_norm(to_f32(x), groups, to_f32(weight), to_f32(bias), epsilon).to(x.dtype());
   if (x.numel() == 0) return scale_and_shift(x, weight, bias);
-  Statistics statistics;
+  Moments moments;
   const Tensor rows = x.reshape({x.size(0), groups, x.numel() / (x.size(0) * groups)});
-  return scale_and_shift(normalize("group_norm", rows, {2}, epsilon, statistics).reshape(x.shape()), weight, bias);
+  return scale_and_shift(normalize("group_norm", rows, {2}, epsilon, moments).reshape(x.shape()), weight, bias);
 }
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
@@ -129,11 +142,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
 
   require<ShapeError>(running_mean.defined() && running_var.defined(),
                       "batch_norm: expected running_mean and running_var outside training, got none");
-  // Folded into one multiply-add per element.
-  Tensor scale = rsqrt(add(running_var, options.epsilon));
-  if (weight.defined()) scale = mul(scale, weight);
-  const Tensor shift = bias.defined() ? sub(bias, mul(running_mean, scale)) : -mul(running_mean, scale);
-  return scale_and_shift(x, scale, shift);
+  const Tensor scale = rsqrt(add(running_var, options.epsilon));
+  return scale_around(x, running_mean, weight.defined() ? mul(scale, weight) : scale,
+                      bias.defined() ? bias : Tensor::zeros_like(running_mean));
 }
 
 }  // namespace polyphase

@@ -1,7 +1,7 @@
 #pragma once
 // Normalisations. All differentiable.
 
-#include "tensor/tensor.hpp"
+#include "../tensor/tensor.hpp"
 
 namespace polyphase {
 

@@ -96,16 +96,13 @@ Tensor var(const Tensor& x, const std::vector<int>& dims, bool keepdim, std::int
   const Plan plan = plan_of("var", x, dims);
   const double divisor = static_cast<double>(std::max<std::int64_t>(plan.count - correction, 0));
   const double scale = divisor > 0 ? 1 / divisor : std::numeric_limits<double>::quiet_NaN();
-  // Two passes: the sum of squares minus the squared sum would cancel.
-  const Tensor average = ops::map("var", MapOp::affine, {ops::reduce(ReduceOp::sum, x, plan.kept)},
-                                  {1 / static_cast<double>(std::max<std::int64_t>(plan.count, 1)), 0});
-  const Tensor centred = ops::map("var", MapOp::sub, {x, average});
-  const Tensor squares = ops::reduce(ReduceOp::sum_of_squares, centred, plan.kept);
-  Tensor out = shaped(ops::map("var", MapOp::affine, {squares}, {scale, 0}), plan, keepdim);
-  return record("var", std::move(out), {x},
-                [plan, scale, saved = save_if(follows_gradients(x), x), average](const Tensor& g, Needs) {
-                  const Tensor slope = mul(sub(saved.get(), average), 2 * scale);
-                  return Gradients{mul(slope, spread(g, plan, slope.shape()))};
+  const Moments moments = ops::moments(x, plan.kept, scale);
+  return record("var", shaped(moments.variance, plan, keepdim), {x},
+                [plan, scale, saved = save_if(follows_gradients(x), x), mean = moments.mean, rest = moments.rest](
+                    const Tensor& g, Needs) {
+                  // 2*scale*g*(x - mean - rest)
+                  const Tensor slope = mul(ops::reshaped_view(g.contiguous(), plan.kept), 2 * scale);
+                  return Gradients{ops::map("var", MapOp::scale_around, {saved.get(), mean, slope, -mul(rest, slope)})};
                 });
 }
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "tensor/tensor.hpp"
+#include "../tensor/tensor.hpp"
 
 namespace polyphase {
 
@@ -13,7 +13,7 @@ namespace polyphase {
 /// Over `dims` (negative count from the end), which stay with size 1 if `keepdim`. Differentiable.
 [[nodiscard]] Tensor sum(const Tensor& x, const std::vector<int>& dims, bool keepdim = false);
 [[nodiscard]] Tensor mean(const Tensor& x, const std::vector<int>& dims, bool keepdim = false);
-/// Variance with divisor n - correction (1 = unbiased, as in PyTorch). Differentiable.
+/// Variance with divisor n - correction (1 = unbiased, as in PyTorch), as accurate far from zero as near it. Differentiable.
 [[nodiscard]] Tensor var(const Tensor& x, const std::vector<int>& dims, bool keepdim = false, std::int64_t correction = 1);
 /// Largest or smallest element over all dimensions; not differentiable. Throws ShapeError on an empty tensor.
 [[nodiscard]] Tensor max(const Tensor& x);

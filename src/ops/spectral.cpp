@@ -34,12 +34,11 @@ void check_stft(const Tensor& x, const StftOptions& options) {
 
 Tensor hann_window(std::int64_t length, const TensorOptions& options) {
   require<ShapeError>(length >= 0, "hann_window: expected length >= 0, got ", length);
-  std::vector<double> values(static_cast<std::size_t>(length));
-  for (std::int64_t i = 0; i < length; ++i) {
-    const double phase = 2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(length);
-    values[static_cast<std::size_t>(i)] = 0.5 - 0.5 * std::cos(phase);
-  }
-  Tensor window = Tensor::from_vector(values, {length}, Device::cpu()).to(options.dtype).to(options.device);
+  const Tensor wide = ops::host_table<double>(length, [length](std::int64_t i) {
+    return length == 1 ? 1.0
+                       : 0.5 - 0.5 * std::cos(2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(length));
+  });
+  Tensor window = wide.to(options.dtype).to(options.device);
   if (options.requires_grad) window.set_requires_grad(true);
   return window;
 }
@@ -74,7 +73,7 @@ Tensor power_spectrogram(const Tensor& x, const StftOptions& options) {
   check_stft(x, options);
   const std::int64_t half = options.n_fft / 2;
   const std::int64_t margin = options.n_fft - options.win_length;
-  const Tensor window = ops::constant("hann", {options.win_length, margin, 0}, x.dtype(), x.device(), [&] {
+  const Tensor window = ops::constant("power_spectrogram", {options.win_length, margin, 0}, x.dtype(), x.device(), [&] {
     return pad1d(hann_window(options.win_length, {x.dtype(), Device::cpu()}),
                  {margin / 2, margin - margin / 2});  // as PyTorch centres it
   });

@@ -1,11 +1,11 @@
 #pragma once
 // Short-time Fourier transform. Differentiable; f32 and f64.
 
-#include "tensor/tensor.hpp"
+#include "../tensor/tensor.hpp"
 
 namespace polyphase {
 
-/// Periodic Hann window of `length`.
+/// Periodic Hann window of `length`; of length 1 it is 1, as in PyTorch.
 [[nodiscard]] Tensor hann_window(std::int64_t length, const TensorOptions& options = {});
 /// Real DFT of the last dimension: (..., n) -> (..., n/2 + 1, 2), n even; the last dimension holds real and imaginary part.
 [[nodiscard]] Tensor rfft(const Tensor& x);

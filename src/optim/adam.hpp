@@ -1,7 +1,7 @@
 #pragma once
 // Adam (Kingma and Ba, arXiv 1412.6980) and AdamW (Loshchilov and Hutter, arXiv 1711.05101).
 
-#include "optim/optimizer.hpp"
+#include "../optim/optimizer.hpp"
 
 namespace polyphase {
 

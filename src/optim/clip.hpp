@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "tensor/tensor.hpp"
+#include "../tensor/tensor.hpp"
 
 namespace polyphase {
 

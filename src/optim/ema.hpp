@@ -1,7 +1,7 @@
 #pragma once
 // A slow copy of the weights, often better than the last ones.
 
-#include "optim/optimizer.hpp"
+#include "../optim/optimizer.hpp"
 
 namespace polyphase {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "optim/optimizer.hpp"
+#include "../optim/optimizer.hpp"
 
 namespace polyphase {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/tensor.hpp"
+#include "../tensor/tensor.hpp"
 
 namespace polyphase {
 

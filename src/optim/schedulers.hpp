@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "optim/optimizer.hpp"
+#include "../optim/optimizer.hpp"
 
 namespace polyphase {
 

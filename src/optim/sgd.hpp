@@ -1,7 +1,7 @@
 #pragma once
 // Stochastic gradient descent.
 
-#include "optim/optimizer.hpp"
+#include "../optim/optimizer.hpp"
 
 namespace polyphase {
 

@@ -89,6 +89,13 @@ double uniform_limit(double low, double high, DType dtype) {
   });
 }
 
+Tensor Moments::mean_everywhere() const {
+  Shape strides = mean.strides();
+  for (int d = 0; d < mean.rank(); ++d)
+    if (mean.shape()[d] != centred.shape()[d]) strides[d] = 0;
+  return Tensor::over(mean.storage(), centred.shape(), strides, mean.offset(), mean.dtype());
+}
+
 void finish_in_place(Backend& backend, const ConvEpilogue& epilogue, const Tensor& out) {
   if (out.numel() == 0) return;
   if (epilogue.before.defined()) backend.copy(epilogue.before, out);

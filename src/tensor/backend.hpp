@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -84,6 +85,28 @@ struct SnakeGradients {
   Tensor added{};
 };
 
+/// What Backend::moments computes: contiguous tensors of one floating-point dtype.
+struct Moments {
+  Tensor mean;      ///< in's rank, 1 where reduced; rounded
+  Tensor rest;      ///< likewise: what rounding took from the mean
+  Tensor variance;  ///< likewise
+  Tensor centred;   ///< of in's shape: in - mean
+  /// The mean, a view of centred's shape.
+  [[nodiscard]] Tensor mean_everywhere() const;
+};
+
+/// A device's side of an Event (tensor/event.hpp), which asks only for moments that were recorded.
+class BackendEvent {
+ public:
+  virtual ~BackendEvent() = default;
+  /// On the current stream.
+  virtual void record() = 0;
+  [[nodiscard]] virtual bool is_done() const = 0;
+  virtual void synchronize() const = 0;
+  /// To a moment of the same device; both are reached.
+  [[nodiscard]] virtual double elapsed_ms(const BackendEvent& end) const = 0;
+};
+
 /// One kind of device. There is one Backend per device, alive for the whole program.
 class Backend {
  public:
@@ -92,6 +115,7 @@ class Backend {
   [[nodiscard]] virtual Allocator& allocator() = 0;
   /// Waits for everything issued on the current stream.
   virtual void synchronize() = 0;
+  [[nodiscard]] virtual std::unique_ptr<BackendEvent> make_event() = 0;
 
   // ---- moving ---------------------------------------------------------------------------------------------------
   /// out = in, same shape, same device, any strides, dtype converted (round to nearest).
@@ -115,6 +139,10 @@ class Backend {
   /// out () = q * sum over i of op(a[i], b[i]) with op squared_difference or smooth_l1; summed as reduce() does, then rounded,
   /// then scaled. a and b: contiguous, of one shape, not empty, f32 or f64.
   virtual void reduce_map(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars) = 0;
+  /// Over the dimensions that out.mean lacks: the mean, and q times the sum of (in - mean - rest)^2 as the variance, which so
+  /// keeps its digits however far the mean is from zero. Summed as reduce() does; f32 or f64; 0 and 0*q where there is nothing
+  /// to sum.
+  virtual void moments(const Moments& out, const Tensor& in, double q) = 0;
   /// Contiguous out; element i from word i%4 of block offset + i/4 (uniform: 24 bits for f32, 53 for f64 from two words, none
   /// past uniform_limit(); normal: Box-Muller on pairs of words). f16 and bf16 are rounded from f32.
   virtual void uniform(const Tensor& out, GeneratorState state, double low, double high) = 0;
@@ -132,6 +160,20 @@ class Backend {
   virtual void gather(const Tensor& out, const Tensor& in, const Tensor& index) = 0;
   /// The adjoint: out (R, I) = 0, then out[r, index[j]] += in[r, j], in the order of j.
   virtual void scatter_add(const Tensor& out, const Tensor& in, const Tensor& index) = 0;
+  /// out (R, P) of in (R, L), P > 0: out[r, left + i] = in[r, i], and what `mode` says around it; contiguous. reflect: left < L
+  /// and P - L - left < L; replicate: L >= 1.
+  virtual void pad(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) = 0;
+  /// The adjoint: out (R, L)[r, i] = the sum over all positions of in (R, P) that hold element i, ascending; more than kRun of
+  /// them in runs. reflect and replicate only.
+  virtual void pad_backward(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) = 0;
+  /// out (R, L*S) of in (R, L): out[r, i*S + k] = in[r, i]*(1 - w) + w*in[r, i + 1 or i - 1], w = |2k + 1 - S|/2S, the
+  /// neighbour before i for 2k + 1 < S, else the one after it. Where there is none, or w = 0, in[r, i] as it is. Contiguous, no
+  /// integers.
+  virtual void upsample_linear(const Tensor& out, const Tensor& in, std::int64_t scale) = 0;
+  /// The adjoint: out (R, L) of in (R, L*S); sums over k ascending, more than kRun/2 of them in runs.
+  virtual void upsample_linear_backward(const Tensor& out, const Tensor& in, std::int64_t scale) = 0;
+  /// In runs: n > kRun values are first summed to m = ceil(n/kRun), value j to sum j % m, and these in the same way.
+  static constexpr std::int64_t kRun = 64;
   /// Overlap-add, the adjoint of Tensor::unfold: out (R, L) = 0, then out[r, f*step + i] += in[r, f, i]; contiguous.
   virtual void fold(const Tensor& out, const Tensor& in, std::int64_t step) = 0;
   /// out (R, n/2+1, 2) = real DFT of in (R, n); n any positive even number; contiguous; f32 or f64.

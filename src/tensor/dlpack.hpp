@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "tensor/tensor.hpp"
+#include "../tensor/tensor.hpp"
 
 namespace polyphase {
 namespace dlpack {

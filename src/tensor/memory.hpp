@@ -1,8 +1,8 @@
 #pragma once
 // How much memory tensors take, on any device.
 
-#include "tensor/allocator.hpp"
-#include "tensor/device.hpp"
+#include "../tensor/allocator.hpp"
+#include "../tensor/device.hpp"
 
 namespace polyphase {
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <mutex>
 
-#include "tensor/device.hpp"
+#include "../tensor/device.hpp"
 
 namespace polyphase {
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tensor/backend.hpp"
+#include "tensor/operation.hpp"
 #include "tensor/random.hpp"
 
 namespace polyphase {
@@ -131,6 +132,7 @@ bool Tensor::is_contiguous() const {
 
 void Tensor::read_item(void* value) const {
   require<ShapeError>(numel() == 1, "item: expected a tensor of one element, got shape ", shape());
+  const OperationScope scope("item");
   backend_of(device()).copy_to_host(value, raw(), size_of(dtype()));
 }
 

@@ -12,11 +12,11 @@
 #include <type_traits>
 #include <vector>
 
-#include "tensor/device.hpp"
-#include "tensor/dtype.hpp"
-#include "tensor/error.hpp"
-#include "tensor/shape.hpp"
-#include "tensor/storage.hpp"
+#include "../tensor/device.hpp"
+#include "../tensor/dtype.hpp"
+#include "../tensor/error.hpp"
+#include "../tensor/shape.hpp"
+#include "../tensor/storage.hpp"
 
 namespace polyphase {
 
@@ -146,6 +146,17 @@ class Tensor {
   Tensor& zero_() { return fill_(0); }
   /// Broadcasts and converts dtype and device. Throws ShapeError, AutogradError.
   Tensor& copy_(const Tensor& source);
+  /// Writes `*this + other` (ops/elementwise.hpp) over this tensor's elements, which its views and copies share; the others
+  /// likewise. Only `other` broadcasts, and the dtype stays. Throws ShapeError, DTypeError, DeviceError, AutogradError; then
+  /// nothing has changed.
+  Tensor& operator+=(const Tensor& other);
+  Tensor& operator-=(const Tensor& other);
+  Tensor& operator*=(const Tensor& other);
+  Tensor& operator/=(const Tensor& other);
+  Tensor& operator+=(double value);
+  Tensor& operator-=(double value);
+  Tensor& operator*=(double value);
+  Tensor& operator/=(double value);
 
   // ---- the tape (autograd/) ---------------------------------------------------------------------------------------
   [[nodiscard]] bool requires_grad() const;

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -54,6 +55,8 @@ double arithmetic(MapOp op, const In& in) {
       return a + p * b;
     case MapOp::affine:
       return p * a + q;
+    case MapOp::scale_around:
+      return (a - b) * c + d;
     case MapOp::maximum:
       return std::max(a, b);
     case MapOp::minimum:
@@ -165,6 +168,7 @@ double expected(MapOp op, const In& in) { return op <= MapOp::where ? arithmetic
 
 int inputs_of(MapOp op) {
   switch (op) {
+    case MapOp::scale_around:
     case MapOp::snake_grad_x:
     case MapOp::snake_grad_alpha:
     case MapOp::snake_grad_beta:
@@ -386,6 +390,28 @@ TEST_CASE("NaN goes through maximum, minimum, clamp and relu") {
     CHECK(y[2] == (op == MapOp::maximum ? 5 : 2));
   }
   for (const MapOp op : {MapOp::clamp, MapOp::relu, MapOp::leaky_relu}) CHECK(std::isnan(run(op, {a}).to_vector<float>()[0]));
+}
+
+TEST_CASE("derivatives where the argument, or the result it is kept as, is NaN: PyTorch's") {
+  const MapScalars slope{0.5, 0};
+  for_each_isa([&] {
+    for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16})
+      for (const std::int64_t size : {1, 16, 21}) {
+        const Tensor nan = Tensor::full({size}, std::numeric_limits<double>::quiet_NaN(), {.dtype = dtype});
+        const Tensor g = Tensor::full({size}, 3, {.dtype = dtype});
+        const auto all = [&](MapOp op, const auto& condition) {
+          const std::vector<double> got = run(op, {nan, g}, slope).to(DType::f64).to_vector<double>();
+          return std::all_of(got.begin(), got.end(), condition);
+        };
+        CAPTURE(dtype);
+        CAPTURE(size);
+        CHECK(all(MapOp::relu_grad, [](double value) { return value == 3; }));
+        CHECK(all(MapOp::leaky_relu_grad, [](double value) { return value == 1.5; }));
+        for (const MapOp op : {MapOp::elu_grad, MapOp::gelu_grad, MapOp::gelu_tanh_grad, MapOp::silu_grad, MapOp::tanh_grad,
+                               MapOp::sigmoid_grad, MapOp::softplus_grad})
+          CHECK(all(op, [](double value) { return std::isnan(value); }));
+      }
+  });
 }
 
 TEST_CASE("powers with an operation of their own") {

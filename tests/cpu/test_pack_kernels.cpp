@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <vector>
 
 #include "support/conv.hpp"
@@ -89,7 +90,28 @@ void check_interleave() {
 }
 
 template <class E>
+void check_all_finite() {
+  using T = Compute<E>;
+  int wrong = 0;
+  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{16}, std::size_t{77}, std::size_t{300}}) {
+    std::vector<T> values(count + 1, std::numeric_limits<T>::max());
+    values[count] = std::numeric_limits<T>::infinity();  // behind the last
+    const auto finite = [&] { return pack_kernels<E>().all_finite(values.data(), static_cast<std::int64_t>(count)); };
+    wrong += !finite();
+    for (std::size_t i = 0; i < count; ++i)
+      for (const T spoilt :
+           {std::numeric_limits<T>::infinity(), -std::numeric_limits<T>::infinity(), std::numeric_limits<T>::quiet_NaN()}) {
+        values[i] = spoilt;
+        wrong += finite();
+        values[i] = -std::numeric_limits<T>::max();
+      }
+  }
+  CHECK_MESSAGE(wrong == 0, cpu_isa());
+}
+
+template <class E>
 void check_all() {
+  check_all_finite<E>();
   check_gather_row<E>();
   check_transpose<E>();
   check_interleave<E>();
@@ -97,7 +119,7 @@ void check_all() {
 
 }  // namespace
 
-TEST_CASE("rows, transposition and interleaving, every type on every instruction set") {
+TEST_CASE("rows, transposition, interleaving and the search for infinities, every type on every instruction set") {
   testing::for_each_isa([] {
     check_all<float>();
     check_all<double>();

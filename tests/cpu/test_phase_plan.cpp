@@ -40,6 +40,30 @@ TEST_CASE("dgrad: one phase, every tap at S*(q + shift) + residue") {
   CHECK(shape.q_count == 50);
 }
 
+TEST_CASE("inside the interior every tap reads the row, outside one does not") {
+  for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad})
+    for (const std::int64_t L_in : {1, 4, 30})
+      for (const std::int64_t S : {1, 3, 8})
+        for (const std::int64_t D : {1, 4})
+          for (const std::int64_t P_l : {0, 2, 7}) {
+            const ConvProblem p = sized({.L_in = L_in, .K = 5, .S = S, .P_l = P_l, .P_r = 1, .OP = 0, .D = D});
+            if (p.L_out <= 0) continue;
+            const GatherShape shape = gather_shape(p, direction);
+            for (std::size_t r = 0; r < shape.phases.size(); ++r) {
+              const Interior inner = interior(shape, r);
+              CHECK(inner.begin <= inner.end);
+              for (std::int64_t q = 0; q < shape.q_count; ++q) {
+                bool inside = true;
+                for (const Tap& tap : shape.phases[r]) {
+                  const std::int64_t at = shape.in_stride * (q + tap.shift) + tap.residue;
+                  inside = inside && at >= 0 && at < shape.in_length;
+                }
+                CHECK(inside == (q >= inner.begin && q < inner.end));
+              }
+            }
+          }
+}
+
 TEST_CASE("taps nearby share a row, distant ones do not") {
   const GatherShape near = gather_shape(sized({.L_in = 50, .K = 3, .D = 3}), ConvDirection::forward);
   const TileLayout shared = tile_layout(near, 48, 16);

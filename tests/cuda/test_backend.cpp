@@ -3,13 +3,17 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "cuda/cuda.hpp"
+#include "cuda/delay.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "support/device.hpp"
 #include "support/skip.hpp"
 #include "support/small_training.hpp"
+#include "tensor/event.hpp"
 
 using namespace polyphase;
 using namespace polyphase::testing;
@@ -90,4 +94,24 @@ TEST_CASE("fresh tensors, copies to the GPU and positions to select wait for it 
   }
   CHECK(cuda::host_waits() == before);
   CHECK(max_difference(kept, image) == 0);
+}
+
+TEST_CASE("an event is reached behind the work of the thread's own stream, and has no place in a graph") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  cuda::Stream stream;
+  Event begin(Device::cuda()), end(Device::cuda());
+  const cuda::StreamGuard guard(stream);
+  begin.record();
+  const Delay delay(stream.get());
+  end.record();
+  const bool done = end.is_done();
+  CHECK((!done || delay.over()));
+  CHECK(begin.elapsed_ms(end) > 10);
+  CHECK(delay.over());
+  CHECK(end.is_done());
+  for (const std::function<void()>& work :
+       std::vector<std::function<void()>>{[&] { begin.record(); }, [&] { end.synchronize(); }, [&] { (void)end.is_done(); },
+                                          [&] { (void)begin.elapsed_ms(end); }})
+    CHECK_THROWS_AS((void)cuda::capture(work), DeviceError);
+  CHECK(begin.elapsed_ms(end) > 10);
 }

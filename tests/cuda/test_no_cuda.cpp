@@ -33,5 +33,6 @@ TEST_CASE("streams, graphs and memory say so too") {
   CHECK_THROWS_WITH_AS(cuda::set_memory_limit(0, 1), text, pp::DeviceError);
   CHECK_THROWS_WITH_AS((void)cuda::capture([] {}), text, pp::DeviceError);
   CHECK_FALSE(cuda::capturing());
+  CHECK(cuda::host_waits() == 0);
   cuda::on_replay([] {});
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every public header compiles alone, as a user includes it, with nothing but the library's include path.
+"""Every public header compiles alone, as a user includes it, with one include path and nothing else.
 
 usage: check_headers.py INCLUDE_DIR HEADER... -- COMPILER...
 HEADER is named as in #include <polyphase/HEADER>. No Eigen, JSON or CUDA include path is given, and warnings are errors.
@@ -13,8 +13,8 @@ arguments = sys.argv[1:]
 split = arguments.index("--")
 include_dir, headers, compiler = arguments[0], arguments[1:split], arguments[split + 1:]
 flags = ["-std=c++20", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsyntax-only", "-x", "c++"]
-# What -I${includedir} -I${includedir}/polyphase of the pkg-config file is when installed.
-paths = ["-I", include_dir, "-I", os.path.join(include_dir, "polyphase")]
+# What -I${includedir} is when installed: headers find each other from where they are.
+paths = ["-I", include_dir]
 
 
 def errors_of(header: str) -> str:

@@ -43,6 +43,8 @@ def through_pkg_config(folder: Path) -> None:
             flags = [str(lib / "libpolyphase.a") if flag == "-lpolyphase" else flag for flag in flags]
         run([*compiler, "-std=c++20", "-Wall", "-Wextra", "-Wconversion", "-Werror", client / "client.cpp", "-o", kind, *flags], folder)
         run([folder / kind], folder, LD_LIBRARY_PATH=str(lib) if kind == "shared" else "")
+    include = next((folder / "root").rglob("polyphase.hpp")).parent.parent
+    run([*compiler, "-std=c++20", "-fsyntax-only", "-I", include, client / "client.cpp"], folder)  # one path is enough
 
 
 def through_cmake(folder: Path) -> None:

@@ -1,13 +1,16 @@
 #include "io/atomic_file.hpp"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <thread>
+#include <vector>
 
 #include "support/helpers.hpp"
 #include "support/skip.hpp"
@@ -43,6 +46,62 @@ class FileSizeLimit {
   rlimit previous_{};
 };
 
+// Another process that has begun a file and neither ends nor goes on by itself.
+class Writer {
+ public:
+  explicit Writer(const std::string& path) {
+    int ready[2];
+    int go[2];
+    REQUIRE(::pipe(ready) == 0);
+    REQUIRE(::pipe(go) == 0);
+    process_ = ::fork();
+    REQUIRE(process_ >= 0);
+    if (process_ == 0) ::_exit(write_when_told(path, ready[1], go[0]));
+    ::close(ready[1]);
+    ::close(go[0]);
+    char byte = 0;
+    REQUIRE(::read(ready[0], &byte, 1) == 1);
+    ::close(ready[0]);
+    go_ = go[1];
+  }
+  ~Writer() { end(SIGKILL); }
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  void kill() { end(SIGKILL); }
+  // Whether the file could be finished.
+  bool finish() {
+    CHECK(::write(go_, "", 1) == 1);
+    return end(0) == 0;
+  }
+
+ private:
+  static int write_when_told(const std::string& path, int ready, int go) {
+    try {
+      AtomicFile file("child", path);
+      file.write("child", 5);
+      char byte = 0;
+      if (::write(ready, "", 1) != 1 || ::read(go, &byte, 1) != 1) return 1;
+      file.commit();
+      return 0;
+    } catch (const Error&) {
+      return 1;
+    }
+  }
+  int end(int signal) {
+    if (process_ < 0) return 0;
+    if (signal != 0) ::kill(process_, signal);
+    int status = 0;
+    ::waitpid(process_, &status, 0);
+    ::close(go_);
+    process_ = -1;
+    return status;
+  }
+
+  pid_t process_ = -1;
+  int go_ = -1;
+};
+
 }  // namespace
 
 TEST_CASE("a committed file has the bytes and leaves nothing else behind") {
@@ -68,6 +127,73 @@ TEST_CASE("without commit the old file stays and the temporary goes") {
     CHECK(read_bytes(path) == "old");
   }
   CHECK(read_bytes(path) == "old");
+  CHECK(directory.count() == 1);
+}
+
+TEST_CASE("what a killed process left goes when the next file of that name is begun") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("a");
+  Writer(path).kill();
+  CHECK(directory.count() == 1);
+  write_file(directory.file("b"), "another name");
+  CHECK(directory.count() == 2);
+  std::filesystem::create_symlink("a", directory.file("link"));
+  write_file(directory.file("link"), "new");
+  CHECK(read_bytes(path) == "new");
+  CHECK(directory.count() == 3);
+  // That the process number in the name is a living one's says nothing: numbers are used again, and on every machine.
+  write_bytes(directory.file(concat("a.tmp-", ::getpid(), "-0")), "left over");
+  write_bytes(directory.file("a.tmp-1-12"), "left over");
+  write_file(path, "newer");
+  CHECK(directory.count() == 3);
+}
+
+TEST_CASE("another process's file is not touched while that process lives") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("a");
+  Writer writer(path);
+  write_file(path, "new");
+  CHECK(directory.count() == 2);
+  CHECK(read_bytes(path) == "new");
+  CHECK(writer.finish());
+  CHECK(read_bytes(path) == "child");
+  CHECK(directory.count() == 1);
+}
+
+TEST_CASE("files whose names only look like a temporary's stay") {
+  const TemporaryDirectory directory;
+  for (const char* name :
+       {"a.tmp-1", "a.tmp-1-", "a.tmp--1", "a.tmp-1-2x", "a.tmp-x-2", "a.tmp-1-2-3", "aa.tmp-1-2", "b.tmp-1-2"})
+    write_bytes(directory.file(name), "x");
+  std::filesystem::create_directory(directory.file("a.tmp-3-4"));
+  std::filesystem::create_symlink("b.tmp-1-2", directory.file("a.tmp-5-6"));
+  REQUIRE(::mkfifo(directory.file("a.tmp-7-8").c_str(), 0600) == 0);
+  const int reader =
+      ::open(directory.file("a.tmp-7-8").c_str(), O_RDONLY | O_NONBLOCK);  // else it could not be opened to write
+  write_file(directory.file("a"), "new");
+  ::close(reader);
+  CHECK(directory.count() == 12);
+}
+
+TEST_CASE("many that write one name at once all succeed") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("a");
+  std::atomic<int> failures{0};
+  std::vector<std::thread> writers;
+  for (int i = 0; i < 4; ++i) {
+    writers.emplace_back([&] {
+      for (int round = 0; round < 50; ++round) {
+        try {
+          write_file(path, "whole");
+        } catch (const Error&) {
+          ++failures;
+        }
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  CHECK(failures == 0);
+  CHECK(read_bytes(path) == "whole");
   CHECK(directory.count() == 1);
 }
 

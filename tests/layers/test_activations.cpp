@@ -106,6 +106,8 @@ TEST_CASE("snake layers: a channel whose alpha has fallen to 0 passes through") 
 }
 
 TEST_CASE("snake layers: errors") {
+  CHECK_THROWS_WITH_AS(Snake(2, {.dtype = DType::i64}), "Snake: expected a floating-point dtype, got i64", DTypeError);
+  CHECK_THROWS_WITH_AS(SnakeBeta(2, {.dtype = DType::i64}), "SnakeBeta: expected a floating-point dtype, got i64", DTypeError);
   CHECK_THROWS_WITH_AS(Snake(0), "Snake: expected channels >= 1, got 0", ShapeError);
   CHECK_THROWS_WITH_AS(SnakeBeta(2, {.alpha = 0}), "SnakeBeta: expected alpha > 0, got 0", ShapeError);
 }

@@ -90,6 +90,8 @@ TEST_CASE("conv1d layer: options out of range are refused by name") {
   CHECK_THROWS_WITH_AS(make([](O& o) { o.stride = 0; }), "Conv1d: expected stride >= 1, got 0", ShapeError);
   CHECK_THROWS_WITH_AS(make([](O& o) { o.dilation = 0; }), "Conv1d: expected dilation >= 1, got 0", ShapeError);
   CHECK_THROWS_WITH_AS(make([](O& o) { o.groups = 0; }), "Conv1d: expected groups >= 1, got 0", ShapeError);
+  CHECK_THROWS_WITH_AS(make([](O& o) { o.dtype = DType::i64; }), "Conv1d: expected a floating-point dtype, got i64",
+                       DTypeError);
   CHECK_THROWS_WITH_AS(make([](O& o) { o.padding = -1; }), "Conv1d: expected padding >= 0, got -1", ShapeError);
   CHECK_THROWS_WITH_AS(make([](O& o) { o.groups = 3; }),
                        "Conv1d: expected in_channels divisible by groups, got in_channels=4 and groups=3", ShapeError);

@@ -105,6 +105,8 @@ TEST_CASE("conv_transpose1d layer: options out of range are refused by name") {
                        ShapeError);
   CHECK_THROWS_WITH_AS(make([](O& o) { o.padding = Padding::same(); }),
                        "ConvTranspose1d: padding same is for Conv1d; give a number", ShapeError);
+  CHECK_THROWS_WITH_AS(make([](O& o) { o.dtype = DType::i64; }), "ConvTranspose1d: expected a floating-point dtype, got i64",
+                       DTypeError);
 }
 
 TEST_CASE("conv_transpose1d layer: an input of other channels is refused with the numbers") {

@@ -40,6 +40,8 @@ TEST_CASE("linear layer: gradients of input, weight and bias") {
 
 TEST_CASE("linear layer: errors") {
   CHECK_THROWS_WITH_AS(Linear({.in_features = 0, .out_features = 2}), "Linear: expected in_features >= 1, got 0", ShapeError);
+  CHECK_THROWS_WITH_AS(Linear({.in_features = 2, .out_features = 2, .dtype = DType::i64}),
+                       "Linear: expected a floating-point dtype, got i64", DTypeError);
   CHECK_THROWS_WITH_AS(Linear({.in_features = 2}), "Linear: expected out_features >= 1, got 0", ShapeError);
   Linear layer({.in_features = 3, .out_features = 2});
   CHECK_THROWS_WITH_AS((void)layer(Tensor::ones({4, 7})), doctest::Contains("(4, 7)"), ShapeError);

@@ -65,6 +65,9 @@ TEST_CASE("group norm layer: gradients and errors") {
                        ShapeError);
   CHECK_THROWS_WITH_AS(GroupNorm({.num_groups = 0, .num_channels = 4}), "GroupNorm: expected num_groups >= 1, got 0",
                        ShapeError);
+  for (const bool affine : {true, false})
+    CHECK_THROWS_WITH_AS(GroupNorm({.num_groups = 1, .num_channels = 4, .affine = affine, .dtype = DType::i64}),
+                         "GroupNorm: expected a floating-point dtype, got i64", DTypeError);
   CHECK_THROWS_WITH_AS(GroupNorm({.num_groups = 1, .num_channels = 4, .epsilon = -1}),
                        "GroupNorm: expected epsilon >= 0, got -1", ShapeError);
   CHECK_THROWS_WITH_AS((void)layer(Tensor::ones({2, 6, 3})), "GroupNorm: expected x (N, C=4, ...), got (2, 6, 3)", ShapeError);
@@ -140,6 +143,9 @@ TEST_CASE("batch norm layer: gradients in both modes") {
 }
 
 TEST_CASE("batch norm layer: errors, after which the statistics are as before") {
+  for (const bool affine : {true, false})
+    CHECK_THROWS_WITH_AS(BatchNorm1d({.num_features = 1, .affine = affine, .dtype = DType::i64}),
+                         "BatchNorm1d: expected a floating-point dtype, got i64", DTypeError);
   CHECK_THROWS_WITH_AS(BatchNorm1d({.num_features = 0}), "BatchNorm1d: expected num_features >= 1, got 0", ShapeError);
   CHECK_THROWS_WITH_AS(BatchNorm1d({.num_features = 1, .momentum = 1.5}), "BatchNorm1d: expected momentum in [0, 1], got 1.5",
                        ShapeError);

@@ -236,6 +236,27 @@ TEST_CASE("residual: keys, options, training mode") {
   CHECK(Residual(ReLU()).scale() == 1);
 }
 
+TEST_CASE("residual: the keys of HiFi-GAN's blocks, by names") {
+  const auto conv = [](std::int64_t dilation) {
+    return Conv1d({.in_channels = 2, .out_channels = 2, .kernel_size = 3, .padding = dilation, .dilation = dilation});
+  };
+  const auto pair = [&](const std::string& i, std::int64_t dilation) {
+    return named("", Residual({.name = ""}, LeakyReLU(0.1), named("convs1." + i, conv(dilation)), LeakyReLU(0.1),
+                              named("convs2." + i, conv(1))));
+  };
+  Sequential block(pair("0", 1), pair("1", 3));
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : block.state_dict()) names.push_back(name);
+  CHECK(names == std::vector<std::string>{"convs1.0.weight", "convs1.0.bias", "convs2.0.weight", "convs2.0.bias",
+                                          "convs1.1.weight", "convs1.1.bias", "convs2.1.weight", "convs2.1.bias"});
+  Residual other({.scale = 0.5, .name = "body"}, named("conv", conv(1)), Snake(2));
+  CHECK(other.state_dict()[0].first == "body.conv.weight");
+  CHECK(other.state_dict()[2].first == "body.1.alpha");
+  Residual positions({.name = ""}, conv(1));
+  CHECK(positions.state_dict()[1].first == "0.bias");
+  check_residual(static_cast<Residual&>(block[1]), Tensor::randn({2, 2, 9}));
+}
+
 TEST_CASE("residual: a block that changes the shape is refused") {
   const Tensor x = Tensor::ones({2, 2, 9});
   Residual shorter(Conv1d({.in_channels = 2, .out_channels = 2, .kernel_size = 3}));

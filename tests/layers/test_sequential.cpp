@@ -33,6 +33,31 @@ TEST_CASE("sequential: keys are positions, as in PyTorch") {
   CHECK(names == std::vector<std::string>{"0.weight", "0.bias", "2.weight", "2.bias"});
 }
 
+TEST_CASE("sequential: keys are the names that were chosen") {
+  const auto conv = [] { return Conv1d({.in_channels = 2, .out_channels = 2, .kernel_size = 1}); };
+  Sequential net(named("in", conv()), ReLU(), named("convs.1", conv()), conv());
+  net.push_back(named("", Sequential(named("inner", Snake(2)), Snake(2)))).push_back("shared", std::make_shared<Snake>(2));
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : net.state_dict()) names.push_back(name);
+  CHECK(names == std::vector<std::string>{"in.weight", "in.bias", "convs.1.weight", "convs.1.bias", "3.weight", "3.bias",
+                                          "inner.alpha", "1.alpha", "shared.alpha"});
+  const Tensor x = Tensor::randn({1, 2, 5});
+  Sequential unnamed;
+  for (const auto& module : net) unnamed.push_back(module);
+  CHECK(net(x).to_vector<float>() == unnamed(x).to_vector<float>());
+  Sequential wrapped(named("body", Sequential(Snake(2))));
+  CHECK(wrapped.state_dict()[0].first == "body.0.alpha");
+}
+
+TEST_CASE("sequential: two modules of one name are refused") {
+  Sequential net(named("a", ReLU()), named("2", Tanh()));
+  CHECK_THROWS_WITH_AS(net.push_back(named("a", Snake(2))),
+                       "Sequential: expected names that differ, got \"a\" for modules 0 and 2", Error);
+  CHECK_THROWS_WITH_AS(net.push_back(Snake(2)), "Sequential: expected names that differ, got \"2\" for modules 1 and 2", Error);
+  CHECK(net.size() == 2);
+  CHECK(net.push_back(named("", Snake(2))).push_back(named("", Tanh())).size() == 4);
+}
+
 TEST_CASE("sequential: push_back, size, nesting, iteration") {
   Sequential net;
   CHECK(net.size() == 0);

@@ -76,6 +76,24 @@ TEST_CASE("large arguments stay finite") {
   }
 }
 
+TEST_CASE("NaN: relu passes the gradient, leaky_relu its slope's share, all others give NaN") {
+  for (const Case& c : kCases) {
+    CAPTURE(c.name);
+    const Tensor x = leaf_of({std::nan(""), 2});
+    sum(c.function(x) * Tensor::from_vector<double>({3, 3})).backward();
+    const std::string name = c.name;
+    const double got = x.grad().to_vector<double>()[0];
+    if (name == "relu")
+      CHECK(got == 3);
+    else if (name == "leaky_relu")
+      CHECK(got == 3 * 0.1);
+    else if (name == "leaky_relu default")
+      CHECK(got == 3 * 0.01);
+    else
+      CHECK(std::isnan(got));
+  }
+}
+
 TEST_CASE("16-bit types") {
   const Tensor x = uniform_f64({50}, -2, 2);
   for (const Case& c : kCases) {

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tensor/error.hpp"
+
 using namespace polyphase;
 
 namespace {
@@ -41,4 +43,12 @@ TEST_CASE("large tables are not kept, and none past the first 256") {
   (void)ramp(5000);
   (void)ramp(5000);
   CHECK(made == 260);
+}
+
+TEST_CASE("a host table holds its formula's values, and refuses what memory cannot hold") {
+  const auto square = [](std::int64_t j) { return j * j; };
+  CHECK(ops::host_table<std::int64_t>(4, square).to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 1, 4, 9});
+  CHECK(ops::host_table<std::int64_t>(0, square).shape() == Shape{0});
+  CHECK_THROWS_AS((void)ops::host_table<std::int64_t>(std::int64_t{1} << 45, square), OutOfMemory);
+  CHECK_THROWS_AS((void)ops::host_table<std::int64_t>(std::int64_t{1} << 61, square), ShapeError);
 }

@@ -2,11 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "autograd/gradcheck.hpp"
 #include "autograd/no_grad.hpp"
 #include "conv/algorithm.hpp"
 #include "ops/activations.hpp"
-#include "ops/conv_activated.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/length.hpp"
 #include "ops/reduce.hpp"
@@ -127,8 +128,8 @@ TEST_CASE("only the gradients asked for are made") {
 
 TEST_CASE("a bias alone is learned in front of a snake") {
   const Tensor x = random_f64({2, 3, 7}, 1), w = random_f64({4, 3, 3}, 2), alpha = uniform_f64({4}, 0.5, 2, 3);
-  const ConvEpilogue snake{.activation = Activation::snake, .alpha = alpha, .beta = alpha};
-  CHECK(gradcheck([&](const Inputs& in) { return ops::conv1d(x, w, in[0], {.padding = 1}, snake); }, {leaf_f64({4})}) == "");
+  const ConvOutputOptions snake{.activation = Activation::snake, .alpha = alpha};
+  CHECK(gradcheck([&](const Inputs& in) { return conv1d(x, w, in[0], {.padding = 1}, snake); }, {leaf_f64({4})}) == "");
 }
 
 TEST_CASE("unbatched and non-contiguous input") {
@@ -248,14 +249,14 @@ std::vector<std::vector<double>> gradients_through(const std::vector<Tensor>& le
   const auto act = [&](const Tensor& y) {
     return seen(activation == Activation::relu ? relu(y) : activation == Activation::tanh ? tanh(y) : leaky_relu(y, 0.25));
   };
-  const ConvEpilogue epilogue{.activation = activation, .slope = 0.25};
+  const ConvOutputOptions output{.activation = activation, .slope = 0.25};
   const Conv1dOptions same{.padding = 1, .groups = groups};
   for (const Tensor& leaf : leaves) Tensor(leaf).set_grad({});
   const Tensor& x = leaves[0];
   const auto w = [&](std::size_t i) { return leaves[i]; };
   const auto b = [&](std::size_t i) { return leaves[i + 5]; };
-  const Tensor up = seen(ops::conv_transpose1d(x, w(1), b(1), {.stride = 2, .padding = 1, .groups = groups}, epilogue));
-  const Tensor first = ops::conv1d(act(up), w(2), b(2), same, epilogue);
+  const Tensor up = seen(conv_transpose1d(x, w(1), b(1), {.stride = 2, .padding = 1, .groups = groups}, output));
+  const Tensor first = conv1d(act(up), w(2), b(2), same, output);
   const Tensor c = up + conv1d(seen(first), w(3), b(3), same);
   const Tensor second = act(conv1d(act(c), w(4), b(4), same));
   const Tensor y = c + conv1d(second, w(5), b(5), same);
@@ -315,6 +316,26 @@ TEST_CASE("gradients that take an activation along: tensors that are large enoug
   if (default_device().is_cpu()) SKIP_TEST("no kernel of this device does it");
   check_gradients_through(DType::f32, 6, 1, 480'000);
   check_gradients_through(DType::f32, 6, 6, 480'000);
+}
+
+TEST_CASE("a gradient through an activation whose argument is NaN: fused or not, relu passes it and leaky_relu its share") {
+  const auto gradient = [](Activation activation, bool fused) {
+    Tensor x = Tensor::from_vector<double>({1, std::nan(""), -1}, {1, 1, 3});
+    x.set_requires_grad(true);
+    const Tensor w = Tensor::full({1, 1, 1}, 2, {.dtype = DType::f64});
+    const ConvOutputOptions output{.activation = activation, .slope = 0.25};
+    const auto unfused = [&] {
+      const Tensor y = conv1d(x, w);
+      return activation == Activation::relu ? relu(y) : leaky_relu(y, 0.25);
+    };
+    const Tensor active = fused ? conv1d(x, w, {}, {}, output) : unfused();
+    sum(conv1d(active, w)).backward();  // whose input gradient may go through the activation on its way
+    return values(x.grad());
+  };
+  for (const bool fused : {false, true}) {
+    CHECK(gradient(Activation::relu, fused) == std::vector<double>{4, 4, 0});
+    CHECK(gradient(Activation::leaky_relu, fused) == std::vector<double>{4, 1, 1});
+  }
 }
 
 TEST_CASE("a gradient through an activation of non-contiguous values, and through frozen layers") {

@@ -190,6 +190,11 @@ TEST_CASE("gradients at the corners, as in PyTorch") {
   CHECK(gradient(c, minimum(c, vector({1, 3}))) == Values{0.5, 1});
   const Tensor origin = leaf_of({0});
   CHECK(gradient(origin, pow(origin, 0)) == Values{0});
+  const Tensor d = leaf_of({std::nan(""), 1});
+  const Tensor e = leaf_of({1, std::nan("")});
+  CHECK(gradient(d, maximum(d, e)) == Values{1, 1});
+  CHECK(e.grad().to_vector<double>() == Values{1, 1});
+  CHECK(gradient(d, minimum(d, e)) == Values{2, 2});  // added to the ones before
 }
 
 TEST_CASE("graphs that share parts") {

@@ -61,6 +61,27 @@ TEST_CASE("upsample1d by hand, as PyTorch without align_corners") {
   }
 }
 
+TEST_CASE("padding and upsampling of views, short rows and long paddings") {
+  const Tensor x = random_f64({7, 3, 5}), turned = x.transpose(0, 2);  // (5, 3, 7), not contiguous
+  for (const PaddingMode mode : {PaddingMode::zeros, PaddingMode::reflect, PaddingMode::replicate}) {
+    CAPTURE(mode);
+    CHECK(max_difference(pad1d(turned, {6, 2}, mode), pad1d(turned.contiguous(), {6, 2}, mode)) == 0);
+    const auto half = [&](DType dtype) { return pad1d(x.to(dtype), {4, 3}, mode); };
+    for (const DType dtype : {DType::f16, DType::bf16, DType::i64})
+      CHECK(max_difference(half(dtype), pad1d(x.to(dtype).to(DType::f64), {4, 3}, mode)) == 0);
+    CHECK(pad1d(random_f64({0, 3, 4}), {1, 2}, mode).shape() == Shape{0, 3, 7});
+    if (mode != PaddingMode::reflect)
+      CHECK(gradcheck([&](const Inputs& in) { return pad1d(in[0], {3, 200}, mode); }, {leaf_f64({2, 1})}) == "");
+  }
+  CHECK(max_difference(upsample1d(turned, 3, UpsampleMode::linear), upsample1d(turned.contiguous(), 3, UpsampleMode::linear)) ==
+        0);
+  CHECK(gradcheck([](const Inputs& in) { return upsample1d(in[0], 2, UpsampleMode::linear); }, {leaf_f64({2, 1})}) == "");
+  CHECK(gradcheck([](const Inputs& in) { return upsample1d(in[0], 70, UpsampleMode::linear); }, {leaf_f64({1, 3})}) == "");
+  CHECK(error_of<DTypeError>([] {
+          return upsample1d(Tensor::from_vector<std::int64_t>({1, 2}), 2, UpsampleMode::linear);
+        }) == "upsample1d: expected a floating-point tensor, got i64");
+}
+
 TEST_CASE("pixel_shuffle1d moves channels into time") {
   const Tensor x = Tensor::arange(12, {.dtype = DType::f64}).reshape({1, 4, 3});
   CHECK(pixel_shuffle1d(x, 2).to_vector<double>() == Values{0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11});
@@ -120,6 +141,26 @@ TEST_CASE("cat of more tensors than a node of the tape takes") {
   for (const std::int64_t count : {64, 65}) {
     const Inputs some(leaves.begin(), leaves.begin() + count);
     CHECK(cat(some).slice(0, count - 1, 65).to_vector<double>() == some.back().to_vector<double>());
+  }
+}
+
+TEST_CASE("lengths that memory cannot hold are refused in numbers") {
+  const Tensor x = Tensor::ones({1, 1, 1});
+  for (const int power : {40, 50, 61, 62}) {
+    const std::int64_t huge = std::int64_t{1} << power;
+    CAPTURE(power);
+    const auto refused = [&](const auto& function) {
+      const std::string error = error_of<Error>(function);
+      CAPTURE(error);
+      // How many bytes were asked for, or the shape that 64 bits cannot count.
+      CHECK((error.find("out of memory: asked ") != std::string::npos || error.find("64 bits") != std::string::npos));
+    };
+    refused([&] { return upsample1d(Tensor::ones({1, 1, 4}), huge); });
+    refused([&] { return upsample1d(x, huge, UpsampleMode::linear); });
+    refused([&] { return pad1d(x, {0, huge - 1}); });
+    refused([&] { return pad1d(x, {0, huge - 1}, PaddingMode::replicate); });
+    refused([&] { return pad1d(x, {huge - 1, 0}, PaddingMode::replicate); });
+    refused([&] { return pad1d(x.expand({1, 1, huge / 2 + 1}), {0, huge / 2 - 1}, PaddingMode::reflect); });
   }
 }
 

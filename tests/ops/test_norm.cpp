@@ -107,6 +107,63 @@ TEST_CASE("16-bit types normalise in f32") {
   CHECK(max_difference(running_var, var(x.to(DType::f64), {0, 2}) * 0.1 + 0.9) <= kHalfRounding);
 }
 
+TEST_CASE("normalising keeps its digits far from zero") {
+  for (const double offset : {0.0, 1.0, -1e3, 1e6, 1e7}) {
+    CAPTURE(offset);
+    const Tensor x = (random_f64({4, 2, 300}) * 2.0 + offset).to(DType::f32);
+    const Tensor wide = x.to(DType::f64), w = random_f64({2}, 2), b = random_f64({2}, 3);
+    const auto state = [](double value, DType dtype) { return Tensor::full({2}, value, {.dtype = dtype}); };
+    const Tensor mean32 = state(0, DType::f32), var32 = state(0, DType::f32);
+    const Tensor mean64 = state(0, DType::f64), var64 = state(0, DType::f64);
+    const BatchNormOptions newest = {.training = true, .momentum = 1};
+    const Tensor y = batch_norm(x, mean32, var32, {}, {}, newest), expected = batch_norm(wide, mean64, var64, {}, {}, newest);
+    CHECK(max_difference(y, expected) <= kFloatRounding * 4);  // numbers up to 4
+    CHECK(max_difference(mean32, mean64) <= std::abs(offset) * 0x1p-24 + kFloatRounding);
+    CHECK(max_difference(div(var32.to(DType::f64), var64), Tensor::ones({2}, {.dtype = DType::f64})) <= 2 * kFloatVariance);
+    CHECK(max_difference(group_norm(x, 2), group_norm(wide, 2)) <= kFloatRounding * 4);
+    const Tensor kept = batch_norm(x, mean32, var32, w.to(DType::f32), b.to(DType::f32));
+    CHECK(max_difference(kept, batch_norm(wide, mean32.to(DType::f64), var32.to(DType::f64), w, b)) <= kFloatRounding * 8);
+  }
+}
+
+TEST_CASE("gradients far from zero") {
+  const Tensor near_mean = random_f64({2}, 4) + 1e6, running_var = uniform_f64({2}, 0.5, 2, 5);
+  for (const bool training : {true, false}) {
+    const auto function = [&](const Inputs& in) {
+      return batch_norm(in[0] + 1e6, near_mean.clone(), running_var.clone(), in[1], in[2], {.training = training});
+    };
+    CHECK(gradcheck(function, {leaf_f64({4, 2, 3}), leaf_f64({2}, 2), leaf_f64({2}, 3)}, {.step = 1e-4}) == "");
+  }
+  CHECK(gradcheck([](const Inputs& in) { return group_norm(in[0] + 1e6, 2, {}, {}, 1e-3); }, {leaf_f64({2, 4, 3})},
+                  {.step = 1e-4}) == "");
+}
+
+TEST_CASE("gradients of f32 parameters outside training far from zero") {
+  const auto gradient = [](DType dtype) {
+    const Tensor x = (random_f64({4, 2, 300}) + 1e6).to(DType::f32).to(dtype);
+    Tensor w = Tensor::ones({2}, {.dtype = dtype});
+    w.set_requires_grad(true);
+    const Tensor mean = Tensor::full({2}, 1e6, {.dtype = dtype}), variance = Tensor::ones({2}, {.dtype = dtype});
+    sum(batch_norm(x, mean, variance, w) * random_f64({4, 2, 300}, 2).to(dtype)).backward();
+    return w.grad();
+  };
+  CHECK(max_difference(gradient(DType::f32), gradient(DType::f64)) <= kLongFloatSum);
+}
+
+TEST_CASE("batch_norm outside training: a running mean written since the forward pass is an error") {
+  Tensor w = leaf_f64({2}), mean = random_f64({2}, 2);
+  const Tensor y = batch_norm(random_f64({3, 2, 4}), mean, Tensor::ones({2}, {.dtype = DType::f64}), w);
+  mean.fill_(0);
+  CHECK_THROWS_AS(sum(y).backward(), AutogradError);
+}
+
+TEST_CASE("batch_norm outside training: gradients of the running statistics") {
+  Tensor variance = uniform_f64({2}, 0.5, 2, 5);
+  variance.set_requires_grad(true);
+  const auto function = [](const Inputs& in) { return batch_norm(in[0], in[1], in[2], {}, {}, {.epsilon = 1e-3}); };
+  CHECK(gradcheck(function, {leaf_f64({3, 2, 2}), leaf_f64({2}, 2), variance}) == "");
+}
+
 TEST_CASE("errors") {
   const Tensor x = random_f64({2, 6, 3});
   CHECK(error_of<ShapeError>([&] { return group_norm(x, 4); }) == "group_norm: expected groups to divide C=6, got 4");

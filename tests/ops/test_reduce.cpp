@@ -32,6 +32,16 @@ std::string check_all(Reduction reduction) {
   return "";
 }
 
+// Two passes in long double.
+double plain_variance(const Tensor& x) {
+  const Values values = x.to(DType::f64).to_vector<double>();
+  const auto n = static_cast<long double>(values.size());
+  long double mean = 0, squares = 0;
+  for (const double value : values) mean += value / n;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  return static_cast<double>(squares / (n - 1));
+}
+
 }  // namespace
 
 TEST_CASE("sums and means by hand") {
@@ -60,9 +70,36 @@ TEST_CASE("variance and norm by hand") {
   CHECK(std::isnan(var(x, {}).to_vector<double>()[0]));  // divisor 1 - 1
 }
 
-TEST_CASE("a large mean does not spoil the variance") {
-  const Tensor x = Tensor::from_vector<float>({1e4F, 1e4F + 1, 1e4F + 2});
-  CHECK(var(x, {0}).item() == doctest::Approx(1));
+TEST_CASE("the variance keeps its digits however far the mean is from zero") {
+  for (const double offset : {0.0, 1.0, 1e3, 1e6, 1e7})
+    for (const double scale : {1.0, 1e-2, 100.0}) {
+      CAPTURE(offset);
+      CAPTURE(scale);
+      const Tensor x = (random_f64({1000}) * scale + offset).to(DType::f32);
+      const double expected = plain_variance(x);
+      CHECK(relative(var(x, {0}).item() - expected, expected) <= kFloatVariance);
+      const Tensor wide = x.to(DType::f64);
+      CHECK(relative(var(wide, {0}).item() - expected, expected) <= kDoubleRounding);
+    }
+  const Tensor far = random_f64({1000}) + 1e12;  // where even f64 loses half of its digits with the mean
+  CHECK(relative(var(far, {0}).item() - plain_variance(far), plain_variance(far)) <= kDoubleRounding);
+  for (const DType half : {DType::f16, DType::bf16}) {
+    const Tensor x = (random_f64({1000}) + 100.0).to(half);
+    const double expected = plain_variance(x);
+    CHECK(relative(var(x, {0}).item() - expected, expected) <= 2 * (half == DType::f16 ? kHalfUnit : kBFloat16Unit));
+  }
+}
+
+TEST_CASE("the variance's gradient far from zero") {
+  const auto function = [](const Inputs& in) { return var(in[0] + 1e6, {1}); };
+  CHECK(gradcheck(function, {leaf_f64({2, 5})}, {.step = 1e-4}) == "");
+  Tensor x = (random_f64({1000}) + 1e6).to(DType::f32);
+  Tensor wide = x.to(DType::f64);
+  x.set_requires_grad(true);
+  wide.set_requires_grad(true);
+  var(x, {0}).backward();
+  var(wide, {0}).backward();
+  CHECK(max_difference(x.grad() * 999.0, wide.grad() * 999.0) <= kFloatRounding * 8);  // 2*(x - mean), up to 7
 }
 
 TEST_CASE("empty tensors and rank 0") {

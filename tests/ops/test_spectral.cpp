@@ -62,14 +62,30 @@ Values plain_spectrogram(const Values& x, const StftOptions& o) {
 
 }  // namespace
 
-TEST_CASE("hann_window is periodic") {
-  CHECK(max_difference(hann_window(4, {.dtype = DType::f64}), Tensor::from_vector<double>({0, 0.5, 1, 0.5})) <=
-        kDoubleRounding);
-  CHECK(hann_window(0).numel() == 0);
+TEST_CASE("hann_window is periodic; of one element it lets everything through, as PyTorch's") {
+  const TensorOptions wide{.dtype = DType::f64};
+  CHECK(hann_window(0, wide).shape() == Shape{0});
+  CHECK(hann_window(1, wide).to_vector<double>() == Values{1});
+  CHECK(hann_window(1, {.dtype = DType::f16}).to(DType::f64).to_vector<double>() == Values{1});
+  CHECK(hann_window(2, wide).to_vector<double>() == Values{0, 1});
+  CHECK(max_difference(hann_window(3, wide), Tensor::from_vector<double>({0, 0.75, 0.75})) <= kDoubleRounding);
+  CHECK(max_difference(hann_window(4, wide), Tensor::from_vector<double>({0, 0.5, 1, 0.5})) <= kDoubleRounding);
   CHECK(hann_window(8).dtype() == DType::f32);
   CHECK_FALSE(hann_window(8).requires_grad());
   CHECK(hann_window(8, {.requires_grad = true}).requires_grad());
-  CHECK(hann_window(1).to_vector<float>() == std::vector<float>{0});
+  const StftOptions one{.n_fft = 2, .hop_length = 2, .win_length = 1, .center = false};
+  const Tensor spectrum = power_spectrogram(Tensor::from_vector<double>({3, 5, -2, 7}), one);
+  CHECK(spectrum.to_vector<double>() == Values{9, 9, 4, 4});  // the first element of each frame
+}
+
+TEST_CASE("a window that memory cannot hold is refused in numbers") {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 40;
+  CHECK(error_of<OutOfMemory>([&] { return hann_window(kHuge); }).starts_with("cpu: out of memory: asked 8796093022208 bytes"));
+  CHECK(error_of<ShapeError>([&] { return hann_window(std::int64_t{1} << 61); }) ==
+        "empty: the bytes of (2305843009213693952,) f64 do not fit 64 bits");
+  const Tensor x = Tensor::ones({1}).expand({kHuge});
+  const StftOptions wide{.n_fft = kHuge / 2, .win_length = kHuge / 2};
+  CHECK(error_of<OutOfMemory>([&] { return power_spectrogram(x, wide); }).starts_with("cpu: out of memory: asked "));
 }
 
 TEST_CASE("rfft agrees with the plain sum for any even length") {

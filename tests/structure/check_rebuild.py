@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 source_root, build_root = (Path(a).resolve() for a in sys.argv[1:3])
-FOLDERS = ("src", "tests", "examples", "bench", "tool")
+FOLDERS = ("src", "tests", "examples", "bench", "program", "tool")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
 
 
@@ -75,7 +75,7 @@ def main() -> int:
         output = entry["output"]
         if output not in deps:  # a target that is not built by default
             continue
-        folders = [source_root / "src", source_root / "tests"]
+        folders = [source_root / "src", source_root / "tests", source_root]
         expected = read_includes(source, {source}, folders)
         if deps[output] != expected:
             expected = asked_of_compiler(entry)

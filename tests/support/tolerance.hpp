@@ -1,6 +1,8 @@
 #pragma once
 // Every tolerance of the tests, with its reason. Relative unless said.
 
+#include <cstdint>
+
 namespace polyphase::testing {
 
 /// A formula of a few operations computed in f64 on both sides, in another order.
@@ -17,6 +19,25 @@ inline constexpr double kFloatFunction = 2e-6;
 inline constexpr double kFunctionUlps = 2.5;
 /// A Fourier transform in f32, of its largest bin: rounding grows with the logarithm of the length.
 inline constexpr double kFloatFft = 1e-6;
+/// The real and imaginary part of a root of unity in f64, absolute: half a unit in the last place below 1.
+inline constexpr double kRootRounding = 0x1.02p-54;
+/// The relative error, in the 2-norm, of pocketfft's transforms of normal rows (SciPy's, the smaller of rfft's and irfft's).
+struct ReferenceFft {
+  std::int64_t n;
+  double f32, f64;
+};
+inline constexpr ReferenceFft kReferenceFft[] = {
+    {64, 7.73e-8, 1.52e-16},    {1024, 1.09e-7, 2.12e-16},  {65536, 1.43e-7, 2.87e-16}, {30, 7.60e-8, 1.45e-16},
+    {1200, 1.19e-7, 2.43e-16},  {74, 8.22e-8, 1.67e-16},    {202, 9.94e-8, 1.94e-16},   {398, 1.20e-7, 2.36e-16},
+    {482, 1.27e-7, 2.45e-16},   {614, 1.66e-7, 3.38e-16},   {1018, 1.72e-7, 3.33e-16},  {2018, 1.87e-7, 3.94e-16},
+    {4006, 2.15e-7, 5.08e-16},  {8198, 2.11e-7, 4.14e-16},  {19946, 2.09e-7, 4.76e-16}, {20014, 2.23e-7, 5.60e-16},
+    {12018, 2.52e-7, 5.85e-16}, {59838, 2.13e-7, 5.07e-16}, {2294, 1.22e-7, 2.53e-16},  {20806, 1.45e-7, 2.98e-16},
+};
+/// How much larger ours may be.
+inline constexpr double kErrorOverReferenceFft = 1.5;
+/// A variance in f32, against long double: each difference from the mean is rounded once and squared, and the result is
+/// rounded.
+inline constexpr double kFloatVariance = 0x3p-24;
 /// Sums of up to some hundred terms of order 1 in f32, against f64.
 inline constexpr double kFloatSum = 1e-5;
 /// Sums of some five hundred products of order 1 in f32, against f64: roundings of partial sums up to 100. Absolute.

@@ -12,8 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
+from stand_ins import COUNTS, expect, program  # noqa: E402
+
 ROOT = Path(sys.argv[1]).resolve()
-COUNTS = {"passed": 0, "failed": 0}
 
 GPU = 'echo "NVIDIA H200, 580.1, 9.0"'
 SANITIZER = r"""
@@ -40,19 +42,6 @@ case "$*" in
 esac
 echo "30 passed, 0 failed, 0 skipped; the worst uses 0.90 of its tolerance"
 """
-
-
-def expect(what: str, condition: bool, result: subprocess.CompletedProcess) -> None:
-    COUNTS["passed" if condition else "failed"] += 1
-    if not condition:
-        print(f"failed: {what}\n  arguments: {result.args[1:]}\n  exit code: {result.returncode}\n"
-              f"  stdout: {result.stdout[-3000:]}\n  stderr: {result.stderr[-2000:]}")
-
-
-def program(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/bash\n{text}\n")
-    path.chmod(0o755)
 
 
 def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
@@ -116,7 +105,7 @@ def check_run(folder: Path) -> None:
 
     adopted = subprocess.run([sys.executable, str(folder / "bench/report.py"), "adopt", str(folder / "build-gpu/check/h200.json")],
                              capture_output=True, text=True, timeout=60)
-    page = (folder / "docs/gpu_check.md").read_text()
+    page = (folder / "docs/benchmarks/h200_checks.md").read_text()
     expect("the page", adopted.returncode == 0 and "| gemm tf32 f32" in page and "not run yet" not in page, adopted)
 
     check_adopt(folder)
@@ -201,7 +190,7 @@ with tempfile.TemporaryDirectory() as temporary:
     for name in ("tools/gpu_check.sh", "tools/count_tests.py", "bench/report.py", "bench/report_goals.py", "docs/benchmarks/goals.json"):
         (scratch / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, scratch / name)
-    (scratch / "docs/gpu_check.md").write_text("<!-- table gpu_checks -->\nnot run yet\n<!-- end -->\n")
+    (scratch / "docs/benchmarks/h200_checks.md").write_text("<!-- table gpu_checks -->\nnot run yet\n<!-- end -->\n")
     program(scratch / "tests/golden/data/conv1d_small.safetensors", "")
     program(scratch / "bin/nvcc", 'echo "Cuda compilation tools, release 13.0, V13.0.88"')
     program(scratch / "bin/meson", "echo 1.12.0")

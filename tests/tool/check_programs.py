@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a program as a user would: what it prints, its exit codes, one sentence for every mistake.
 
-usage: check_programs.py polyphase|quickstart|compare_backends PROGRAM DATA_FOLDER
+usage: check_programs.py polyphase|superres|quickstart|compare_backends|training_step|allocator|cold_start PROGRAM DATA_FOLDER
 """
 import json
 import math
@@ -43,6 +43,25 @@ def expect_error(arguments: list, code: int, pattern: str) -> None:
     lines = result.stderr.splitlines()
     good = result.returncode == code and len(lines) == 1 and lines[0].startswith(NAME + ": ") and re.search(pattern, lines[0])
     expect(f"exit code {code} and one line with {pattern!r}", bool(good), result)
+
+
+def expect_full_disk(*arguments: str) -> None:
+    """What cannot be printed is an error."""
+    if not os.path.exists("/dev/full"):
+        return
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        result = subprocess.run([PROGRAM, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=500,
+                                env={**os.environ, "OMP_WAIT_POLICY": "passive"})
+    expect("exit code 1 on a full disk", result.returncode == 1 and
+           re.fullmatch(f"{NAME}: standard output cannot be written(: No space left on device)?\n", result.stderr) is not None, result)
+
+
+def check_every_program() -> None:
+    expect_output(["--version"], 0, rf"^{NAME} \d+\.\d+\.\d+$")
+    expect_output(["--help"], 0, r"--version", r"--help")
+    expect_error(["--unknown"], 2, rf"--unknown \(see {NAME} --help\)$")
+    expect_full_disk("--version")
+    expect_full_disk("--help")
 
 
 def safetensors(metadata: dict, shapes: dict) -> bytes:
@@ -101,7 +120,21 @@ def check_polyphase(folder: Path) -> None:
     expect_error(["check"], 2, r"expected at least one file")
     expect_error([], 2, r"expected a subcommand: info, check or bench")
     expect_error(["check", "--unknown"], 2, r"--unknown")
-    expect_error(["train"], 2, r"train")
+    expect_error(["inf"], 2, r"expected a subcommand: info, check or bench, got inf \(see")
+    expect_error(["check", cases, "--precision"], 2, r"--precision: 1 required")
+    expect_error(["bench", "--repeat", "99999999999999999999"], 2, r"--repeat: .*99999999999999999999")
+    expect_full_disk("info")
+
+    result = expect_output(["info", "--threads", "1", "--json"], 0)
+    info = json.loads(result.stdout)
+    expect("info as JSON", info["version"] in run("--version").stdout and info["threads"] == 1 and info["devices"][0]["name"] == "cpu" and
+           info["cpu_isa"] in info["cpu_isas"] and info["precision"] == "fp32" and info["machine_bytes"] > info["machine_free_bytes"] > 0 and
+           (info["cuda_problem"] is None) == (len(info["devices"]) > 1), result)
+    for name, config in (("no_json", "{"), ("no_rates", '{"resblock": "1"}')):
+        (folder / name).write_bytes(safetensors({"config": config}, {"mel": [1, 1, 1], "audio": [1, 1, 1]}))
+        result = run("check", str(folder / name))
+        expect("the library's own words for its exceptions are not shown", result.returncode == 1 and f"/{name}: " in result.stderr and
+               "json.exception" not in result.stderr and len(result.stderr.splitlines()) == 1, result)
 
     table = str(folder / "bench.json")
     bench = ["bench", "--shapes", "hifigan_up0", "--directions", "forward,wgrad", "--repeat", "1", "--threads", "1"]
@@ -125,8 +158,13 @@ def check_quickstart(folder: Path) -> None:
     data = model.read_bytes()
     header = json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
     expect("PyTorch's keys", sorted(header) == ["0.bias", "0.weight", "2.bias", "2.weight", "4.bias", "4.weight"], result)
-    expect_error(["--unknown"], 2, r"at most one argument")
-    expect_error(["a", "b"], 2, r"at most one argument")
+    expect_error(["a", "b"], 2, r"not expected: b")
+    (folder / "elsewhere").mkdir()
+    os.environ["TMPDIR"] = str(folder / "elsewhere")
+    result = run()
+    expect("without an argument in the folder for temporary files, and nowhere else", result.returncode == 0 and
+           (folder / "elsewhere/quickstart.safetensors").read_bytes() == data and
+           {path.name for path in folder.iterdir()} == {"elsewhere", "model.safetensors"}, result)
     expect_error([str(folder / "no/such/place")], 1, r"No such file")
 
 
@@ -140,19 +178,64 @@ def check_compare_backends(folder: Path) -> None:
     expect_output([*small, "--a", "cpu,gemm,ieee", "--b", "cpu,gemm,ieee", "--threads", "1"], 0,
                   r"^forward +\S+ +\S+ +0\.00e\+00")
     expect_output([*small, "--dtype", "f16"], 0, r"f16")
-    expect_error(["--unknown"], 2, r"--unknown")
+    expect_full_disk(*small)
     expect_error(["--a", "tpu"], 2, r"tpu")
     expect_error(["--a", "cpu,magic"], 2, r"magic")
     expect_error(["--a", "cpu,gemm,ieee,more"], 2, r"expected DEVICE")
-    expect_error(["--shape", "1,2,x"], 2, r"shape")
+    expect_error(["--shape", "1,2,x"], 2, r"--shape: expected a whole number of 64 bits, got x ")
+    expect_error(["--shape", "1,99999999999999999999"], 2, r"--shape: expected a whole number of 64 bits, got 99999999999999999999 ")
+    expect_error(["--dtype", "q"], 2, r"--dtype: expected f32, f64, f16 or bf16, got q ")
     expect_error(["--shape", "1,2,3,4,5,6,7,8,9,0"], 2, r"expected G >= 1")
     expect_error(["--shape", "1,8,8,2,4,1,9"], 1, r"conv_transpose1d")
     expect_error([*small, "--a", "cpu,depthwise"], 1, r"depthwise")
     expect_error([*small, "--b", "cuda:99"], 1, r"cuda:99")
 
 
+def check_superres(folder: Path) -> None:
+    out = ["--out", str(folder / "run")]
+    for arguments, pattern in (
+            ([], r"expected a subcommand: train, eval or upsample \(see"),
+            (["trian"], r"expected a subcommand: train, eval or upsample, got trian \(see"),
+            (["upsample", "in.wav", "out.wav", "--format", "mp3"], r"--format: expected pcm16, pcm24 or float32, got mp3 \(see"),
+            (["train", "--seed", "-1"], r"--seed: expected a whole number from 0 to 2\^64 - 1, got -1 "),
+            (["train", "--seed", "18446744073709551616"], r"--seed: expected a whole number from 0 to 2\^64 - 1, got 18446744073709551616 "),
+            (["train", "--steps", "99999999999999999999"], r"--steps: expected a whole number of 64 bits, got 99999999999999999999 "),
+            (["train", "--factor", "99999999999"], r"--factor: expected another value, got 99999999999 "),
+            (["train", "--lr", "x"], r"--lr: expected a number, got x "),
+            (["train", "--lr", "1e999"], r"--lr: expected a number, got 1e999 "),
+            (["train", "--minutes", "0"], r"--minutes: expected a number above 0, got 0 "),
+            (["train", "--check-every", "-3"], r"--check-every: expected a number above 0, got -3 "),
+            (["train", "--steps", "5", "--minutes", "2"], r"--minutes.*: expected only one of them "),
+            (["train", "--batch", "0"], r"expected --batch in 1..4096, got 0 "),
+            (["train", "--device", "tpu"], r'expected "cpu", "cuda" or "cuda:N", got "tpu" ')):
+        expect_error(arguments + (out if arguments[:1] == ["train"] else []), 2, pattern)
+    result = run("upsample", "in.wav", "out.wav", "--format", "mp3")
+    expect("only characters that can be printed", result.stderr.rstrip("\n").isprintable(), result)
+    # A name that the system refuses to look at: the library's exception says "filesystem error: ...".
+    result = run("eval", "--model", "x" * 5000 + "/y")
+    expect("one sentence for a name that is too long", result.returncode == 1 and len(result.stderr.splitlines()) == 1 and
+           "filesystem error" not in result.stderr and "File name too long" in result.stderr, result)
+    expect("nothing is made", not (folder / "run").exists(), result)
+
+
+def check_training_step(folder: Path) -> None:
+    expect_error(["--repeat", "0"], 2, r"--repeat: expected a number above 0, got 0 ")
+    expect_error(["--repeat", "1", "--graph"], 1, r"--graph: expected a GPU")
+
+
+def check_allocator(folder: Path) -> None:
+    expect_error(["--repeat", "-1"], 2, r"--repeat: expected a number above 0, got -1 ")
+    expect_error(["--repeat", "2.5"], 2, r"--repeat: expected a whole number of 64 bits, got 2.5 ")
+
+
+def check_cold_start(folder: Path) -> None:
+    expect_output(["cpu"], 0, r"^first result: -?\d\.\d+ after \d+\.\d+ s in main$")
+    expect_full_disk("cpu")
+    expect_error(["tpu"], 1, r'expected "cpu", "cuda" or "cuda:N", got "tpu"')
+
+
 with tempfile.TemporaryDirectory() as temporary:
-    checks = {"polyphase": check_polyphase, "quickstart": check_quickstart, "compare_backends": check_compare_backends}
-    checks[NAME](Path(temporary))
+    check_every_program()
+    globals()[f"check_{NAME}"](Path(temporary))
 print(f"test cases: {COUNTS['passed']} passed, {COUNTS['failed']} failed, 0 skipped")
 sys.exit(1 if COUNTS["failed"] else 0)

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "io/json_reason.hpp"
 #include "ops/activations.hpp"
 #include "ops/elementwise.hpp"
 
@@ -14,12 +15,6 @@ using Json = nlohmann::json;
 
 constexpr double kSlope = 0.1;       // everywhere but before the last layer,
 constexpr double kLastSlope = 0.01;  // where the reference leaves PyTorch's default
-
-// Lists modules as PyTorch's ModuleList does: "ups.0", "ups.1", ...
-template <class M>
-void visit_list(Visitor& visitor, const std::string& name, std::vector<M>& modules) {
-  for (std::size_t i = 0; i < modules.size(); ++i) visitor.module(name + "." + std::to_string(i), modules[i]);
-}
 
 Conv1d same_length(std::int64_t channels, std::int64_t kernel_size, std::int64_t dilation) {
   return Conv1d({.in_channels = channels,
@@ -52,7 +47,7 @@ HifiganConfig parse_hifigan_config(const std::string& text) {
     json.at("resblock_dilation_sizes").get_to(config.resblock_dilation_sizes);
     config.num_mels = json.value("num_mels", config.num_mels);
   } catch (const Json::exception& error) {
-    throw FormatError(concat("hifigan: config: ", error.what()));
+    throw FormatError(concat("hifigan: config: ", json_reason(error)));
   }
   require_config(config.upsample_rates.size() == config.upsample_kernel_sizes.size() && !config.upsample_rates.empty(),
                  "expected as many upsample_kernel_sizes as upsample_rates");
@@ -71,15 +66,15 @@ HifiganResblock::HifiganResblock(std::int64_t channels, std::int64_t kernel_size
 }
 
 void HifiganResblock::visit(Visitor& visitor) {
-  visit_list(visitor, second_.empty() ? "convs" : "convs1", first_);
-  visit_list(visitor, "convs2", second_);
+  visitor.module(second_.size() == 0 ? "convs" : "convs1", first_);
+  visitor.module("convs2", second_);
 }
 
 Tensor HifiganResblock::forward(const Tensor& x) {
   Tensor result = x;
   for (std::size_t i = 0; i < first_.size(); ++i) {
     Tensor branch = first_[i](leaky_relu(result, kSlope));
-    if (!second_.empty()) branch = second_[i](leaky_relu(branch, kSlope));
+    if (second_.size() > 0) branch = second_[i](leaky_relu(branch, kSlope));
     result = result + branch;
   }
   return result;
@@ -98,8 +93,8 @@ HifiganGenerator::HifiganGenerator(const HifiganConfig& config)
                                     .padding = (kernel_size - rate) / 2}));
     channels /= 2;
     for (std::size_t i = 0; i < config.resblock_kernel_sizes.size(); ++i) {
-      blocks_.emplace_back(channels, config.resblock_kernel_sizes[i], config.resblock_dilation_sizes[i],
-                           config.two_convolutions);
+      blocks_.push_back(HifiganResblock(channels, config.resblock_kernel_sizes[i], config.resblock_dilation_sizes[i],
+                                        config.two_convolutions));
     }
   }
   after_ = std::make_unique<Conv1d>(end_layer(channels, 1));
@@ -107,8 +102,8 @@ HifiganGenerator::HifiganGenerator(const HifiganConfig& config)
 
 void HifiganGenerator::visit(Visitor& visitor) {
   visitor.module("conv_pre", before_);
-  visit_list(visitor, "ups", ups_);
-  visit_list(visitor, "resblocks", blocks_);
+  visitor.module("ups", ups_);
+  visitor.module("resblocks", blocks_);
   visitor.module("conv_post", *after_);
 }
 

@@ -8,7 +8,7 @@
 
 #include "layers/conv1d.hpp"
 #include "layers/conv_transpose1d.hpp"
-#include "layers/module.hpp"
+#include "layers/module_list.hpp"
 
 namespace polyphase::golden {
 
@@ -35,8 +35,8 @@ class HifiganResblock : public Module {
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 
  private:
-  std::vector<Conv1d> first_;
-  std::vector<Conv1d> second_;  // empty for resblock 2
+  ModuleList first_;
+  ModuleList second_;  // empty for resblock 2
 };
 
 /// mel (N, num_mels, frames) -> audio (N, 1, frames * product of upsample_rates) in [-1, 1].
@@ -48,9 +48,9 @@ class HifiganGenerator : public Module {
 
  private:
   Conv1d before_;
-  std::vector<ConvTranspose1d> ups_;
-  std::vector<HifiganResblock> blocks_;  // resblock_kernel_sizes.size() of them after each of ups_
-  std::unique_ptr<Conv1d> after_;        // its width is known only after the stages
+  ModuleList ups_;
+  ModuleList blocks_;              // resblock_kernel_sizes.size() of them after each of ups_
+  std::unique_ptr<Conv1d> after_;  // its width is known only after the stages
 };
 
 }  // namespace polyphase::golden

@@ -114,7 +114,7 @@ __device__ __forceinline__ void apply_derivative(Activation activation, MathOf<T
   };
   switch (activation) {
     case Activation::relu:
-      return each([=](A a, A g) { return a > zero ? g : zero; });
+      return each([=](A a, A g) { return a <= zero ? zero : g; });
     case Activation::leaky_relu:
       return each([=](A a, A g) { return a > zero ? g : slope * g; });
     default:

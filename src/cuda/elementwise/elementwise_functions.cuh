@@ -43,6 +43,7 @@ constexpr int inputs_of(MapOp op) {
     case MapOp::smooth_l1_grad:
     case MapOp::snake:
       return 3;
+    case MapOp::scale_around:
     case MapOp::snake_grad_x:
     case MapOp::snake_grad_alpha:
     case MapOp::snake_grad_beta:
@@ -52,9 +53,10 @@ constexpr int inputs_of(MapOp op) {
   }
 }
 
-/// True where `op` calls exp, sin, erf or the like.
+/// True where `op` calls exp, sin, erf or the like, or reads four operands, which fill the loads in flight as well.
 constexpr bool is_heavy(MapOp op) {
   switch (op) {
+    case MapOp::scale_around:
     case MapOp::pow_scalar:
     case MapOp::exp:
     case MapOp::log:
@@ -205,7 +207,7 @@ __device__ __forceinline__ void apply_light(MapOp op, A p, A q, const Each& each
       case MapOp::equal:
         return each([=](A a, A b, A, A) { return a == b ? one : zero; });
       case MapOp::relu_grad:
-        return each([=](A a, A g, A, A) { return a > zero ? g : zero; });
+        return each([=](A a, A g, A, A) { return a <= zero ? zero : g; });
       case MapOp::leaky_relu_grad:
         return each([=](A a, A g, A, A) { return a > zero ? g : p * g; });
       case MapOp::tanh_grad:
@@ -285,6 +287,8 @@ __device__ __forceinline__ void apply_heavy(MapOp op, A p, const Each& each) {
     });
   } else {
     switch (op) {
+      case MapOp::scale_around:
+        return each([=](A a, A b, A c, A d) { return (a - b) * c + d; });
       case MapOp::snake_grad_x:
         return each([=](A x, A alpha, A beta, A g) { return g * (one + alpha * (sin(alpha * x + alpha * x) / beta)); });
       case MapOp::snake_grad_alpha:

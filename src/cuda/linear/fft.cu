@@ -2,18 +2,18 @@
 //
 // Stockham passes (Govindaraju et al., "High performance discrete Fourier transforms on graphics processors", SC 2008): a pass
 // of radix R after passes that make up N_s reads x[j + s*m/R], s < R, and writes y[j/N_s*N_s*R + j%N_s + r*N_s], r < R, j <
-// m/R. A thread computes one output as a plain sum of R products with roots from one table of n: R = 4 where it divides, then
-// 2, then what primes are left. Roots are computed in f64 and rounded once; error grows with the number of passes. Bytes: rows
-// in and out once. Operations: about 8*m*sum(R) a row, for n = 2048 below the time of the bytes. Shared memory 4*m elements;
-// rows that do not fit work in global memory instead.
+// m/R. A thread computes one output as a sum of R products, in short runs, with roots from one table: R = 4 where it divides,
+// then 2, then what primes are left. Past a prime of kLargestRadix the passes are those of a convolution that comes to the same
+// (tensor/fourier.hpp), f32 rows in f64. Roots are computed in f64 and rounded once; error grows with the number of passes.
+// Bytes: rows in and out once. Operations: about 8*m*sum(R) a row, for n = 2048 below the time of the bytes. Shared memory 4
+// elements a point; rows that do not fit work in global memory instead.
 
 #include "cuda/linear/fft.hpp"
 
-#include <cmath>
+#include <complex>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <numbers>
 #include <utility>
 #include <vector>
 
@@ -22,19 +22,21 @@
 #include "cuda/memory/allocator.hpp"
 #include "cuda/runtime/graph.hpp"
 #include "cuda/runtime/runtime.hpp"
+#include "tensor/fourier.hpp"
 
 namespace polyphase::cuda {
 namespace {
 
-constexpr int kMaxPasses = 32;  // m < 2^31
+constexpr int kMaxPasses = 32;      // at most 2^31 points
+constexpr std::uint32_t kRun = 16;  // products that are summed together, so that rounding does not grow with the radix' root
 
 struct FftPass {
   std::uint32_t radix, before;     // R, N_s
-  std::uint32_t twiddle;           // m / (N_s R): the step in the m-th roots for j % N_s
-  FastDivide by_before, by_width;  // N_s, m/R
+  std::uint32_t twiddle;           // points / (N_s R): the step in their roots for j % N_s
+  FastDivide by_before, by_width;  // N_s, points/R
 };
 struct FftShape {
-  std::uint32_t m;
+  std::uint32_t m, points;  // of the transform; of the passes: m, or those of the convolution
   int passes;
   std::int64_t rows;
   FftPass pass[kMaxPasses];
@@ -49,103 +51,156 @@ __device__ __forceinline__ Complex<T> product(Complex<T> a, Complex<T> b) {
   return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
 }
 
-// exp(-2 pi i k/m) is roots[2k]: the table has the n-th roots.
-template <class T>
-__device__ void run_pass(const FftPass& pass, std::uint32_t m, const Complex<T>* __restrict__ roots, const Complex<T>* x,
-                         Complex<T>* y) {
-  const std::uint32_t width = m / pass.radix;
-  for (std::uint32_t e = threadIdx.x; e < m; e += blockDim.x) {
+/// On the device, made once per length.
+template <class A>
+struct FftTables {
+  const Complex<A>* split;     // (n): exp(-2 pi i k/n)
+  const Complex<A>* roots;     // exp(-2 pi i k/points) is roots[k * stride]
+  std::uint32_t stride;        // 2 where the roots are those of n
+  const Complex<A>* chirp;     // (m) of a convolution, else null
+  const Complex<A>* spectrum;  // (points) likewise
+};
+
+template <class A>
+__device__ void run_pass(const FftPass& pass, std::uint32_t points, const FftTables<A>& tables, const Complex<A>* x,
+                         Complex<A>* y) {
+  const std::uint32_t width = points / pass.radix;
+  for (std::uint32_t e = threadIdx.x; e < points; e += blockDim.x) {
     const std::uint32_t r = pass.by_width.divide(e), j = e - r * width;
     const std::uint32_t block = pass.by_before.divide(j), k = j - block * pass.before;
-    std::uint32_t step = k * pass.twiddle + r * width;  // below 2m
-    if (step >= m) step -= m;
-    Complex<T> sum = x[j];
+    std::uint32_t step = k * pass.twiddle + r * width;  // below 2*points
+    if (step >= points) step -= points;
+    Complex<A> sum = x[j], run{};
     std::uint32_t power = 0;
     for (std::uint32_t s = 1; s < pass.radix; ++s) {
       power += step;
-      if (power >= m) power -= m;
-      const Complex<T> term = product(x[j + s * width], roots[2 * static_cast<std::int64_t>(power)]);
-      sum.re += term.re, sum.im += term.im;
+      if (power >= points) power -= points;
+      const Complex<A> term = product(x[j + s * width], tables.roots[static_cast<std::int64_t>(power) * tables.stride]);
+      run.re += term.re, run.im += term.im;
+      if (s % kRun == 0) sum.re += run.re, sum.im += run.im, run = {};
     }
-    y[block * pass.before * pass.radix + k + r * pass.before] = sum;
+    y[block * pass.before * pass.radix + k + r * pass.before] = {sum.re + run.re, sum.im + run.im};
   }
 }
 
+/// Transforms x, which everybody has written; the result is in x again, the areas exchanged if need be.
+template <class A>
+__device__ void run_passes(const FftShape& shape, const FftTables<A>& tables, Complex<A>*& x, Complex<A>*& y) {
+  __syncthreads();
+  for (int p = 0; p < shape.passes; ++p) {
+    run_pass(shape.pass[p], shape.points, tables, x, y);
+    __syncthreads();
+    Complex<A>* const other = x;
+    x = y, y = other;
+  }
+}
+
+/// Likewise as a convolution with the chirp; x[k] belongs to thread k % blockDim before and after.
+template <class A>
+__device__ void convolve(const FftShape& shape, const FftTables<A>& tables, Complex<A>*& x, Complex<A>*& y) {
+  for (std::uint32_t k = threadIdx.x; k < shape.points; k += blockDim.x)
+    x[k] = k < shape.m ? product(x[k], tables.chirp[k]) : Complex<A>{};
+  run_passes(shape, tables, x, y);
+  for (std::uint32_t k = threadIdx.x; k < shape.points; k += blockDim.x) {
+    const Complex<A> bin = product(x[k], tables.spectrum[k]);
+    x[k] = {bin.re, -bin.im};  // the inverse is the transform between two conjugations
+  }
+  run_passes(shape, tables, x, y);
+  for (std::uint32_t k = threadIdx.x; k < shape.m; k += blockDim.x)
+    x[k] = product(Complex<A>{x[k].re, -x[k].im}, tables.chirp[k]);
+  __syncthreads();
+}
+
 // Row by row: load into x, passes between x and y, store. kAdjoint: conj(FFT(conj)) of the Hermitian spectrum's fold.
-template <class T, bool kAdjoint>
-__global__ void __launch_bounds__(kThreads) fft_kernel(T* out, const T* __restrict__ in, const Complex<T>* __restrict__ roots,
-                                                       Complex<T>* global, const __grid_constant__ FftShape shape) {
-  extern __shared__ double memory[];  // (2, m) complex numbers
+template <class T, class A, bool kAdjoint>
+__global__ void __launch_bounds__(kThreads)
+    fft_kernel(T* out, const T* __restrict__ in, Complex<A>* global, const __grid_constant__ FftTables<A> tables,
+               const __grid_constant__ FftShape shape) {
+  extern __shared__ double memory[];  // (2, points) complex numbers
   const std::uint32_t m = shape.m;
   const std::int64_t n = 2 * static_cast<std::int64_t>(m), bins = static_cast<std::int64_t>(m) + 1;
-  Complex<T>* x =
-      global == nullptr ? reinterpret_cast<Complex<T>*>(memory) : global + blockIdx.x * 2 * static_cast<std::int64_t>(m);
-  Complex<T>* y = x + m;
+  Complex<A>* x = global == nullptr ? reinterpret_cast<Complex<A>*>(memory)
+                                    : global + blockIdx.x * 2 * static_cast<std::int64_t>(shape.points);
+  Complex<A>* y = x + shape.points;
   for (std::int64_t row = blockIdx.x; row < shape.rows; row += gridDim.x) {
     const T* from = in + row * (kAdjoint ? 2 * bins : n);
     T* to = out + row * (kAdjoint ? n : 2 * bins);
     for (std::uint32_t k = threadIdx.x; k < m; k += blockDim.x) {
       if constexpr (!kAdjoint) {
-        x[k] = {from[2 * static_cast<std::int64_t>(k)], from[2 * static_cast<std::int64_t>(k) + 1]};
+        x[k] = {static_cast<A>(from[2 * static_cast<std::int64_t>(k)]),
+                static_cast<A>(from[2 * static_cast<std::int64_t>(k) + 1])};
       } else {
         // H_k + conj(H_{m-k}) + i w^k (H_k - conj(H_{m-k})), w = exp(2 pi i/n), where H is half of the gradient inside and its
         // real part at both ends; conjugated.
-        const auto bin = [&](std::uint32_t f) -> Complex<T> {
-          const T re = from[2 * static_cast<std::int64_t>(f)], im = from[2 * static_cast<std::int64_t>(f) + 1];
-          return f == 0 || f == m ? Complex<T>{re, T(0)} : Complex<T>{re / 2, im / 2};
+        const auto bin = [&](std::uint32_t f) -> Complex<A> {
+          const A re = from[2 * static_cast<std::int64_t>(f)], im = from[2 * static_cast<std::int64_t>(f) + 1];
+          return f == 0 || f == m ? Complex<A>{re, A(0)} : Complex<A>{re / 2, im / 2};
         };
-        const Complex<T> a = bin(k), b = bin(m - k);
-        const Complex<T> root = roots[k];  // conj(w^k)
-        const Complex<T> turned = product(Complex<T>{a.re - b.re, a.im + b.im}, Complex<T>{root.re, -root.im});
+        const Complex<A> a = bin(k), b = bin(m - k);
+        const Complex<A> root = tables.split[k];  // conj(w^k)
+        const Complex<A> turned = product(Complex<A>{a.re - b.re, a.im + b.im}, Complex<A>{root.re, -root.im});
         x[k] = {a.re + b.re - turned.im, -(a.im - b.im + turned.re)};
       }
     }
-    __syncthreads();
-    for (int p = 0; p < shape.passes; ++p) {
-      run_pass(shape.pass[p], m, roots, x, y);
-      __syncthreads();
-      Complex<T>* const other = x;
-      x = y, y = other;
+    if (tables.chirp == nullptr) {
+      run_passes(shape, tables, x, y);
+    } else {
+      convolve(shape, tables, x, y);
     }
     if constexpr (kAdjoint) {
       for (std::uint32_t k = threadIdx.x; k < m; k += blockDim.x) {
-        to[2 * static_cast<std::int64_t>(k)] = x[k].re;
-        to[2 * static_cast<std::int64_t>(k) + 1] = -x[k].im;
+        to[2 * static_cast<std::int64_t>(k)] = static_cast<T>(x[k].re);
+        to[2 * static_cast<std::int64_t>(k) + 1] = static_cast<T>(-x[k].im);
       }
     } else {
       for (std::uint32_t k = threadIdx.x; k <= m; k += blockDim.x) {
         // X_k = (Z_k + conj(Z_{m-k}))/2 - i/2 W^k (Z_k - conj(Z_{m-k})), W = exp(-2 pi i/n), Z_m = Z_0
-        const Complex<T> a = x[k == m ? 0 : k], b = x[k == 0 ? 0 : m - k];
-        const Complex<T> turned = product(Complex<T>{a.re - b.re, a.im + b.im}, roots[k]);
-        to[2 * static_cast<std::int64_t>(k)] = (a.re + b.re + turned.im) / 2;
-        to[2 * static_cast<std::int64_t>(k) + 1] = (a.im - b.im - turned.re) / 2;
+        const Complex<A> a = x[k == m ? 0 : k], b = x[k == 0 ? 0 : m - k];
+        const Complex<A> turned = product(Complex<A>{a.re - b.re, a.im + b.im}, tables.split[k]);
+        to[2 * static_cast<std::int64_t>(k)] = static_cast<T>((a.re + b.re + turned.im) / 2);
+        to[2 * static_cast<std::int64_t>(k) + 1] = static_cast<T>((a.im - b.im - turned.re) / 2);
       }
     }
     __syncthreads();  // x and y are free again
   }
 }
 
-FftShape make_shape(std::int64_t n, std::int64_t rows) {
+FftShape make_shape(std::int64_t n, std::int64_t points, std::int64_t rows) {
   FftShape shape{};
   shape.m = static_cast<std::uint32_t>(n / 2);
+  shape.points = static_cast<std::uint32_t>(points);
   shape.rows = rows;
-  std::uint32_t left = shape.m, before = 1;
-  const auto add = [&](std::uint32_t radix) {
-    shape.pass[shape.passes++] = {radix, before, shape.m / (before * radix), FastDivide(before), FastDivide(shape.m / radix)};
+  std::uint32_t before = 1;
+  for (const std::int64_t factor : fft_radices(points)) {
+    const auto radix = static_cast<std::uint32_t>(factor);
+    shape.pass[shape.passes++] = {radix, before, shape.points / (before * radix), FastDivide(before),
+                                  FastDivide(shape.points / radix)};
     before *= radix;
-    left /= radix;
-  };
-  while (left % 4 == 0) add(4);
-  for (std::uint32_t radix = 2; left > 1; ++radix) {
-    if (std::uint64_t{radix} * radix > left) radix = left;  // a prime
-    while (left % radix == 0) add(radix);
   }
   return shape;
 }
 
-/// exp(-2 pi i k/n), k < n, on a device. Made once per length and kept: a program uses a handful.
-template <class T>
-const Complex<T>* roots_for(std::int64_t n, int device, cudaStream_t stream) {
+/// The tables of a length on a device, one after another: roots of n, and of a convolution the roots of its points, the chirp
+/// and the spectrum.
+template <class A>
+std::vector<A> table_values(std::int64_t n, std::int64_t convolution) {
+  std::vector<A> values;
+  const auto push = [&](std::complex<double> number) {
+    values.push_back(static_cast<A>(number.real()));
+    values.push_back(static_cast<A>(number.imag()));
+  };
+  for (std::int64_t k = 0; k < n; ++k) push(unit_root(k, n));
+  if (convolution == 0) return values;
+  for (std::int64_t k = 0; k < convolution; ++k) push(unit_root(k, convolution));
+  const ConvolutionTables tables = convolution_tables(n / 2);
+  for (const std::complex<double> number : tables.chirp) push(number);
+  for (const std::complex<double> number : tables.spectrum) push(number);
+  return values;
+}
+
+/// Made once per length and kept: a program uses a handful.
+template <class A>
+FftTables<A> tables_for(std::int64_t n, std::int64_t convolution, int device, cudaStream_t stream) {
   static std::mutex mutex;
   static auto* const tables =
       new std::map<std::pair<int, std::int64_t>, Tensor>;  // never destroyed: the driver may be gone by then
@@ -153,59 +208,58 @@ const Complex<T>* roots_for(std::int64_t n, int device, cudaStream_t stream) {
   Tensor& table = (*tables)[{device, n}];
   if (!table.defined()) {
     refuse_capture("rfft: the first transform of a length");
-    std::vector<T> values(static_cast<std::size_t>(2 * n));
-    for (std::int64_t k = 0; k < n; ++k) {
-      const double angle = -2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n);
-      values[static_cast<std::size_t>(2 * k)] = static_cast<T>(std::cos(angle));
-      values[static_cast<std::size_t>(2 * k + 1)] = static_cast<T>(std::sin(angle));
-    }
-    const Tensor fresh = Tensor::empty({n, 2}, {dtype_of<T>, Device::cuda(device)});
-    CHECK_CUDA(cudaMemcpyAsync(fresh.raw(), values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice, stream));
+    const std::vector<A> values = table_values<A>(n, convolution);
+    const Tensor fresh = Tensor::empty({static_cast<std::int64_t>(values.size())}, {dtype_of<A>, Device::cuda(device)});
+    CHECK_CUDA(cudaMemcpyAsync(fresh.raw(), values.data(), values.size() * sizeof(A), cudaMemcpyHostToDevice, stream));
     wait_for(stream);  // other streams may use it from now on
     table = fresh;
   }
-  return static_cast<const Complex<T>*>(table.raw());
+  const auto* const roots = static_cast<const Complex<A>*>(table.raw());
+  if (convolution == 0) return {roots, roots, 2, nullptr, nullptr};
+  const Complex<A>* const chirp = roots + n + convolution;
+  return {roots, roots + n, 1, chirp, chirp + n / 2};
 }
 
-template <class T, bool kAdjoint>
-void transform(const Tensor& out, const Tensor& in, std::int64_t n, std::int64_t rows, cudaStream_t stream) {
-  require<ShapeError>(n < std::int64_t{1} << 31, "rfft: expected n < 2^31, got ", n);
+/// Rows of T, computed in A; `convolution` points, 0 for a plain transform.
+template <class T, class A, bool kAdjoint>
+void transform_in(const Tensor& out, const Tensor& in, std::int64_t n, std::int64_t convolution, cudaStream_t stream) {
   const int device = out.device().index;
-  const FftShape shape = make_shape(n, rows);
-  const Complex<T>* roots = roots_for<T>(n, device, stream);
-  const std::size_t row_bytes = 2 * static_cast<std::size_t>(shape.m) * sizeof(Complex<T>);
+  const std::int64_t rows = in.size(0);
+  const FftShape shape = make_shape(n, convolution > 0 ? convolution : n / 2, rows);
+  const FftTables<A> tables = tables_for<A>(n, convolution, device, stream);
+  const std::size_t row_bytes = 2 * static_cast<std::size_t>(shape.points) * sizeof(Complex<A>);
   const bool fits = row_bytes <= static_cast<std::size_t>(properties(device).shared_bytes_per_block);
   const unsigned grid = fits ? grid_for(rows, 1) : grid_for(std::min<std::int64_t>(rows, properties(device).sm_count), 1);
   const Buffer global(fits ? 0 : grid * row_bytes, device);
-  const int threads = std::clamp((static_cast<int>(std::min<std::uint32_t>(shape.m, kThreads)) + 31) / 32 * 32, 32, kThreads);
-  auto* const kernel = fft_kernel<T, kAdjoint>;
+  const int threads =
+      std::clamp((static_cast<int>(std::min<std::uint32_t>(shape.points, kThreads)) + 31) / 32 * 32, 32, kThreads);
+  auto* const kernel = fft_kernel<T, A, kAdjoint>;
   if (fits) allow_shared_memory(kernel, static_cast<std::int64_t>(row_bytes));
-  kernel<<<grid, threads, fits ? row_bytes : 0, stream>>>(static_cast<T*>(out.raw()), static_cast<const T*>(in.raw()), roots,
-                                                          fits ? nullptr : global.as<Complex<T>>(), shape);
+  kernel<<<grid, threads, fits ? row_bytes : 0, stream>>>(static_cast<T*>(out.raw()), static_cast<const T*>(in.raw()),
+                                                          fits ? nullptr : global.as<Complex<A>>(), tables, shape);
   check_launch(kAdjoint ? "rfft_adjoint" : "rfft");
 }
 
-void require_real(const char* operation, const Tensor& tensor) {
-  require<DTypeError>(tensor.dtype() == DType::f32 || tensor.dtype() == DType::f64, operation, ": expected f32 or f64, got ",
-                      tensor.dtype());
+/// `real` is the tensor of the two that holds rows of n.
+template <bool kAdjoint>
+void transform(const char* operation, const Tensor& out, const Tensor& in, const Tensor& real, cudaStream_t stream) {
+  const DType dtype = real.dtype();
+  require<DTypeError>(dtype == DType::f32 || dtype == DType::f64, operation, ": expected f32 or f64, got ", dtype);
+  if (real.numel() == 0) return;
+  const std::int64_t n = real.size(-1);
+  require<ShapeError>(n < std::int64_t{1} << 31, operation, ": expected n < 2^31, got ", n);
+  const std::int64_t convolution = convolution_points(n / 2);
+  if (dtype == DType::f64) return transform_in<double, double, kAdjoint>(out, in, n, convolution, stream);
+  convolution > 0 ? transform_in<float, double, kAdjoint>(out, in, n, convolution, stream)
+                  : transform_in<float, float, kAdjoint>(out, in, n, 0, stream);
 }
 
 }  // namespace
 
-void rfft(const Tensor& out, const Tensor& in, cudaStream_t stream) {
-  require_real("rfft", in);
-  if (in.numel() == 0) return;
-  const std::int64_t n = in.size(-1), rows = in.numel() / n;
-  in.dtype() == DType::f32 ? transform<float, false>(out, in, n, rows, stream)
-                           : transform<double, false>(out, in, n, rows, stream);
-}
+void rfft(const Tensor& out, const Tensor& in, cudaStream_t stream) { transform<false>("rfft", out, in, in, stream); }
 
 void rfft_adjoint(const Tensor& out, const Tensor& in, cudaStream_t stream) {
-  require_real("rfft_adjoint", out);
-  if (out.numel() == 0) return;
-  const std::int64_t n = out.size(-1), rows = out.numel() / n;
-  out.dtype() == DType::f32 ? transform<float, true>(out, in, n, rows, stream)
-                            : transform<double, true>(out, in, n, rows, stream);
+  transform<true>("rfft_adjoint", out, in, out, stream);
 }
 
 }  // namespace polyphase::cuda

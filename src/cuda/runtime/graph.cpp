@@ -4,6 +4,7 @@
 
 #include "cuda/memory/allocator.hpp"
 #include "cuda/runtime/runtime.hpp"
+#include "tensor/operation.hpp"
 #include "tensor/storage.hpp"
 
 namespace polyphase::cuda {
@@ -198,9 +199,11 @@ const ReplayState* replay_state(int device, const GeneratorState& state) {
 }
 
 void refuse_capture(const char* operation) {
-  require<DeviceError>(
-      current == nullptr, operation,
-      ": cannot be recorded in a CUDA graph, as it waits for the device or for another graph; call it outside cuda::capture");
+  if (current == nullptr) return;
+  const char* const caller = OperationScope::name();
+  throw DeviceError(concat(
+      caller != nullptr ? concat(caller, ": ", operation) : concat(operation, ":"),
+      " cannot be recorded in a CUDA graph, as it waits for the device or for another graph; call it outside cuda::capture"));
 }
 
 void refuse_other_device(int device) {

@@ -39,9 +39,6 @@ void wait_for_device();
 [[nodiscard]] cudaError_t synchronize_device();
 /// What a thread holds while it records: synchronize_device() on other threads waits for it.
 [[nodiscard]] std::shared_lock<std::shared_mutex> recording_lock();
-/// How often the calling thread has waited for a GPU so far, through the library's own calls: tests hold training steps to
-/// none.
-[[nodiscard]] std::uint64_t host_waits() noexcept;
 
 /// What the launchers need to know of a GPU; read once per device.
 struct DeviceProperties {

@@ -3,6 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cmath>
+#include <utility>
+#include <vector>
 
 #include "support/device.hpp"
 #include "support/skip.hpp"
@@ -79,6 +82,16 @@ TEST_CASE("one piece, a cluster of pieces, a second launch") {
     for (const Shape& shape : {Shape{1, 2, 4096}, Shape{1, 2, 4097}, Shape{3, 3, 4000}, Shape{8, 300, 4096},
                                Shape{2, 1, 262144}, Shape{2, 1, 262145}, Shape{9, 2, 65537}, Shape{1, 70000, 3}})
       check_backward(activation, shape, DType::f32, false);
+}
+
+TEST_CASE("where the result is NaN relu passes the gradient and leaky_relu its slope's share") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  const Tensor result = Tensor::full({1, 1, 9}, std::nan("")).to(DType::f32), gradient = Tensor::ones({1, 1, 9});
+  for (const auto& [activation, share] : {std::pair(Activation::relu, 1.0F), std::pair(Activation::leaky_relu, 0.25F)}) {
+    const Tensor in = mirrored(poisoned({1, 1, 9}, DType::f32));
+    gpu().activation_backward({.activation = activation, .slope = 0.25}, mirrored(result), mirrored(gradient), in, {});
+    CHECK(in.cpu().to_vector<float>() == std::vector<float>(9, share));
+  }
 }
 
 TEST_CASE("without an activation nothing but the sums is written") {

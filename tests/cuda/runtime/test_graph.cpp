@@ -252,7 +252,7 @@ TEST_CASE("every call that waits or copies is refused in a capture by its name, 
   const cuda::Upload upload = cuda::upload_async(buffer, {4});
   cuda::Graph graph = cuda::capture([&] { (void)(x + 1.0); });
   const auto refused = [](const char* name, const std::function<void()>& work) {
-    const std::string start = std::string(name) + ": cannot be recorded in a CUDA graph";
+    const std::string start = std::string(name) + " cannot be recorded in a CUDA graph";
     try {
       (void)cuda::capture(work);
       FAIL_CHECK(name << ": not refused");
@@ -261,22 +261,26 @@ TEST_CASE("every call that waits or copies is refused in a capture by its name, 
     }
     CHECK_FALSE(cuda::capturing());
   };
-  refused("a copy to the host", [&] { (void)x.item(); });
-  refused("a copy to the host", [&] { (void)x.to_vector<float>(); });
-  refused("a copy to the host", [&] { (void)x.cpu(); });
-  refused("a copy to the host", [&] { (void)pp::allclose(x, x); });
-  refused("a copy from the host", [&] { (void)image.to(pp::Device::cuda()); });
-  refused("a copy from the host", [&] { (void)pp::Tensor::from_vector<float>({1, 2}, {2}, pp::Device::cuda()); });
-  refused("rfft: the first transform of a length", [&] { (void)pp::rfft(pp::Tensor::ones({2, 334}, on_gpu)); });
-  refused("synchronize", [&] { (void)pp::to_dlpack(x); });
-  refused("cuda::synchronize", [] { cuda::synchronize(); });
-  refused("cuda::retire_stream", [&] { cuda::retire_stream(0, stream.get()); });
-  refused("Stream::synchronize", [&] { stream.synchronize(); });
-  refused("PinnedBuffer", [] { (void)cuda::PinnedBuffer(64); });
-  refused("upload_async", [&] { (void)cuda::upload_async(buffer, {4}); });
-  refused("Upload::get", [&] { (void)upload.get(); });
-  refused("Graph::replay", [&] { graph.replay(); });
-  refused("cuda::capture", [] { (void)cuda::capture([] {}); });
+  refused("item: a copy to the host", [&] { (void)x.item(); });
+  refused("to: a copy to the host", [&] { (void)x.to_vector<float>(); });
+  refused("to: a copy to the host", [&] { (void)x.cpu(); });
+  refused("allclose: a copy to the host", [&] { (void)pp::allclose(x, x); });
+  refused("to: a copy from the host", [&] { (void)image.to(pp::Device::cuda()); });
+  refused("to: a copy from the host", [&] { (void)pp::Tensor::from_vector<float>({1, 2}, {2}, pp::Device::cuda()); });
+  refused("copy_: a copy from the host", [&] { pp::Tensor::empty({4}, on_gpu).copy_(image); });
+  refused("power_spectrogram: a copy from the host", [&] {
+    (void)pp::power_spectrogram(pp::Tensor::ones({1, 400}, on_gpu), {.n_fft = 166, .hop_length = 50, .win_length = 166});
+  });
+  refused("rfft: the first transform of a length:", [&] { (void)pp::rfft(pp::Tensor::ones({2, 334}, on_gpu)); });
+  refused("synchronize:", [&] { (void)pp::to_dlpack(x); });
+  refused("cuda::synchronize:", [] { cuda::synchronize(); });
+  refused("cuda::retire_stream:", [&] { cuda::retire_stream(0, stream.get()); });
+  refused("Stream::synchronize:", [&] { stream.synchronize(); });
+  refused("PinnedBuffer:", [] { (void)cuda::PinnedBuffer(64); });
+  refused("upload_async:", [&] { (void)cuda::upload_async(buffer, {4}); });
+  refused("Upload::get:", [&] { (void)upload.get(); });
+  refused("Graph::replay:", [&] { graph.replay(); });
+  refused("cuda::capture:", [] { (void)cuda::capture([] {}); });
   graph.replay();
   CHECK(x.item() == 1.0);
 }

@@ -1,15 +1,11 @@
 // The program as a person meets it: its words, its exit codes, its files.
 #include <doctest/doctest.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 
 #include "audio_file.hpp"
+#include "program.hpp"
 #include "sound.hpp"
 #include "support/skip.hpp"
 #include "support/temporary_directory.hpp"
@@ -23,43 +19,6 @@ using polyphase::testing::read_bytes;
 using polyphase::testing::TemporaryDirectory;
 
 namespace fs = std::filesystem;
-
-namespace {
-
-struct Outcome {
-  int code = -1;
-  std::string text;  // both streams
-};
-
-Outcome run(const std::string& arguments) {
-  FILE* pipe = popen((std::string("'") + SUPERRES_PROGRAM + "' " + arguments + " 2>&1").c_str(), "r");
-  Outcome outcome;
-  char buffer[4096];
-  while (const std::size_t got = fread(buffer, 1, sizeof buffer, pipe)) outcome.text.append(buffer, got);
-  const int status = pclose(pipe);
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 1000;
-  return outcome;
-}
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-// A folder of three clips and a network small enough for a test.
-struct Workshop {
-  TemporaryDirectory folder;
-  std::string data = folder.file("data");
-  std::string out = folder.file("run");
-  std::string train = "train --data " + data + " --out " + out +
-                      " --channels 4 --high-channels 4 --blocks 1 --batch 2 --window 2048 --heldout-fraction 0.3 ";
-
-  Workshop() {
-    fs::create_directory(data);
-    for (int i = 0; i < 3; ++i) {
-      write_sound(data + "/c" + std::to_string(i) + ".wav", 16000, {noise(12000, static_cast<std::uint64_t>(i + 1), 0.1)});
-    }
-  }
-};
-
-}  // namespace
 
 TEST_CASE("train, resume, evaluate, upsample") {
   const Workshop shop;
@@ -119,7 +78,7 @@ TEST_CASE("train, resume, evaluate, upsample") {
   write_sound(input, 2147483647, {noise(100)});
   const Outcome absurd = run("upsample " + input + " " + output + model);
   CHECK(absurd.code == 1);
-  CHECK(has(absurd.text, "superres: " + input + ": expected a rate that can become 4000 Hz"));
+  CHECK(has(absurd.text, "superres: " + input + ": expected a rate within 256 times 4000 Hz"));
   CHECK(has(absurd.text, "got 2147483647 Hz"));
 }
 
@@ -174,29 +133,6 @@ TEST_CASE("on a GPU: the same bits twice, the CPU's loss at the first step, and 
   CHECK(run(scored + " --device cuda").code == 0);
 }
 
-TEST_CASE("an interrupted run stops with a checkpoint and says how to go on") {
-  const Workshop shop;
-  const std::string text = shop.folder.file("text");
-  const pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    const std::string command =
-        std::string("exec '") + SUPERRES_PROGRAM + "' " + shop.train + "--steps 1000000 > " + text + " 2>&1";
-    execl("/bin/sh", "sh", "-c", command.c_str(), static_cast<char*>(nullptr));
-    _exit(127);
-  }
-  // Once the log has a step in it the run is under way.
-  for (int i = 0; i < 600 && !has(read_bytes(shop.out + "/log.csv"), "\n1,"); ++i) usleep(100000);
-  CHECK(kill(child, SIGINT) == 0);
-  int status = 0;
-  waitpid(child, &status, 0);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 130);
-  CHECK(has(read_bytes(text), "go on with --resume"));
-  CHECK(fs::exists(shop.out + "/last.safetensors"));
-  CHECK(run("eval --all --data " + shop.data + " --model " + shop.out + "/last.safetensors").code == 0);
-}
-
 TEST_CASE("mistakes are told in one sentence: 2 for usage, 1 for the rest") {
   const TemporaryDirectory folder;
   const std::string nowhere = folder.file("nowhere");
@@ -208,7 +144,7 @@ TEST_CASE("mistakes are told in one sentence: 2 for usage, 1 for the rest") {
   write_sound(folder.file("empty.wav"), 4000, {std::vector<float>{}});
   const std::string out = " --out " + folder.file("run");
   for (const Case& one : {
-           Case{"", 2, "A subcommand is required"},
+           Case{"", 2, "expected a subcommand: train, eval or upsample"},
            Case{"train --colour red", 2, "--colour"},
            Case{"train --steps many", 2, "--steps"},
            Case{"upsample in.wav", 2, "output is required"},

@@ -7,6 +7,7 @@
 #include "sound.hpp"
 #include "support/helpers.hpp"
 #include "support/tolerance.hpp"
+#include "tensor/memory.hpp"
 
 using namespace superres;
 using namespace superres::testing;
@@ -138,4 +139,43 @@ TEST_CASE("options go through a checkpoint's texts, and bad ones are refused in 
   CHECK(refused({.factor = 8, .rate = 44100}) == "model: expected a rate that 8 divides, got 44100 Hz");
   CHECK(refused({.channels = 0}) == "model: expected channels in 1..4096, got 0");
   CHECK(refused({.kernel = 4}) == "model: expected an odd kernel, got 4");
+}
+
+TEST_CASE("the shapes of a state are known without a network") {
+  for (const int factor : {2, 4, 8}) {
+    for (const bool causal : {false, true}) {
+      for (const int high_channels : {2, 9}) {
+        for (const int blocks : {0, 2}) {
+          const ModelOptions options{.factor = factor,
+                                     .causal = causal,
+                                     .channels = 11,
+                                     .high_channels = high_channels,
+                                     .blocks = blocks,
+                                     .kernel = 5};
+          std::vector<std::pair<std::string, pp::Shape>> shapes;
+          UpsamplingNetwork network(options);
+          for (const auto& [name, tensor] : network.state_dict()) shapes.emplace_back(name, tensor.shape());
+          CHECK(state_shapes(options) == shapes);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a checkpoint whose tensors are not those that its texts speak of is refused before memory is taken") {
+  const ModelOptions options = small(4, false);
+  pp::Checkpoint checkpoint{.model = make(options).state_dict(), .texts = to_texts(options)};
+  CHECK(to_texts(options_of(checkpoint)) == checkpoint.texts);
+  ModelOptions hostile = options;
+  hostile.channels = 1024;  // 25 MB of weights
+  checkpoint.texts = to_texts(hostile);
+  pp::reset_peak_memory(pp::Device::cpu());
+  const std::size_t before = pp::memory_stats(pp::Device::cpu()).peak_bytes;
+  CHECK(error_of<Error>([&] { return options_of(checkpoint).rate; }) ==
+        "model: expected a tensor 'first.weight' of shape (1024, 1, 7), as the checkpoint's texts say, got (6, 1, 7)");
+  CHECK(pp::memory_stats(pp::Device::cpu()).peak_bytes == before);
+  checkpoint.texts = to_texts(options);
+  std::erase_if(checkpoint.model, [](const auto& entry) { return entry.first == "last.bias"; });
+  CHECK(error_of<Error>([&] { return options_of(checkpoint).rate; }) ==
+        "model: expected a tensor 'last.bias' of shape (1,), as the checkpoint's texts say, got none");
 }

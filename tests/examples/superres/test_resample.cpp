@@ -1,6 +1,7 @@
 #include "resample.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
 #include <cmath>
 #include <numbers>
@@ -110,6 +111,40 @@ TEST_CASE("ratios that make no sense are refused") {
   CHECK(error_of<polyphase::ShapeError>([] { return Resampler(0, 1); }) ==
         "resample: expected up >= 1 and down >= 1, got 0 and 1");
   CHECK(error_of<polyphase::ShapeError>([] { return Resampler(1, 1000003); }) ==
-        "resample: expected a ratio of numbers up to 768000, got 1/1000003");
+        "resample: expected a ratio of numbers up to 192000, got 1/1000003");
   CHECK(resample({}, 1, 4).empty());
+  const auto refused = [](int rate, int wanted) {
+    return error_of<polyphase::Error>([&] { return require_convertible("a.wav", rate, wanted), 0; });
+  };
+  CHECK(refused(1, 4000) == "a.wav: expected a rate within 256 times 4000 Hz, up or down, got 1 Hz");
+  CHECK(refused(1024004, 4000) == "a.wav: expected a rate within 256 times 4000 Hz, up or down, got 1024004 Hz");
+  CHECK(refused(767999, 4000) ==
+        "a.wav: expected a rate that can become 4000 Hz by a ratio of numbers up to 192000, got 767999 Hz");
+  for (const auto& [rate, wanted] : {std::pair(16, 4000), std::pair(768000, 4000), std::pair(191999, 4000), std::pair(1, 256)})
+    CHECK_NOTHROW(require_convertible("a.wav", rate, wanted));
+}
+
+TEST_CASE("a copy is a stream of its own") {
+  const std::vector<float> in = noise(400);
+  Resampler first(3, 2);
+  std::vector<float> begun;
+  first.process(std::span(in).first(200), begun);
+  Resampler second(first);
+  std::vector<float> output = begun;
+  first.process(std::span(in).last(100), begun);
+  second.process(std::span(in).last(200), output);
+  second.flush(output);
+  CHECK(output == resample(in, 3, 2));
+}
+
+TEST_CASE("copies share their filter") {
+  const auto peak_kilobytes = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+  };
+  const long before = peak_kilobytes();
+  const std::vector<Resampler> copies(64, Resampler(4000, 31999));  // 12 MB, and 25 MB while it is made
+  CHECK(copies.size() == 64);
+  CHECK(peak_kilobytes() - before < 200000);
 }

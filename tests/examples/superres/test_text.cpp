@@ -30,5 +30,14 @@ TEST_CASE("durations and grouped numbers") {
   CHECK(duration(59.4) == "59 s");
   CHECK(duration(61) == "1:01");
   CHECK(duration(3723) == "1:02:03");
+  CHECK(counted(1, "thread") == "1 thread");
+  CHECK(counted(0, "clip") == "0 clips");
   CHECK(grouped(-1234567) == "-1,234,567");
+}
+
+TEST_CASE("words of a shell are quoted where they have to be") {
+  CHECK(shell_quoted("runs/a-1.5") == "runs/a-1.5");
+  CHECK(shell_quoted("") == "''");
+  CHECK(shell_quoted("my runs/$1") == "'my runs/$1'");
+  CHECK(shell_quoted("it's") == "'it'\\''s'");
 }

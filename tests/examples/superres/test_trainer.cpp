@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "autograd/no_grad.hpp"
 #include "conv/algorithm.hpp"
@@ -15,6 +16,7 @@
 #include "support/temporary_directory.hpp"
 #include "support/tolerance.hpp"
 #include "tensor/backend.hpp"
+#include "tensor/memory.hpp"
 
 using namespace superres;
 using namespace superres::testing;
@@ -211,4 +213,22 @@ TEST_CASE("a GPU's first steps part from the CPU's no more than rounding of the 
     return curve_of(clips, kSettings);
   }();
   CHECK(deviation(clips, kSettings, curve) < kCurveOverRounding);
+}
+
+TEST_CASE("a small file that speaks of a large network takes no more memory than the file, to use or to go on from") {
+  const TemporaryDirectory folder;
+  const std::string path = folder.file("hostile.safetensors");
+  Trainer trainer({.channels = 4, .high_channels = 4, .blocks = 1}, {});
+  pp::Checkpoint checkpoint = trainer.checkpoint();
+  checkpoint.texts["channels"] = "2048";  // 235 MB of weights
+  pp::save_checkpoint(path, checkpoint);
+  const auto before = static_cast<std::int64_t>(pp::memory_stats(pp::Device::cpu()).live_bytes);
+  const auto taken = [&](const auto& load) {
+    pp::reset_peak_memory(pp::Device::cpu());
+    CHECK(error_of<pp::Error>(load).find("expected a tensor 'first.weight' of shape (2048, 1, 7)") != std::string::npos);
+    return static_cast<std::int64_t>(pp::memory_stats(pp::Device::cpu()).peak_bytes) - before;
+  };
+  CHECK(taken([&] { return load_network(path).options().rate; }) <=
+        static_cast<std::int64_t>(std::filesystem::file_size(path)));
+  CHECK(taken([&] { return Trainer(checkpoint).steps(); }) == 0);
 }

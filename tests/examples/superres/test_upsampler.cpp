@@ -6,6 +6,7 @@
 #include "sound.hpp"
 #include "support/helpers.hpp"
 #include "support/tolerance.hpp"
+#include "tensor/memory.hpp"
 
 using namespace superres;
 using namespace superres::testing;
@@ -80,4 +81,29 @@ TEST_CASE("the memory it holds does not grow with the stream") {
   }
   CHECK(most <= 2048);  // one or two chunks a block, never a backlog
   CHECK(upsample(network, {}).empty());
+}
+
+TEST_CASE("the memory it takes hardly grows with the channels, and they stay apart") {
+  UpsamplingNetwork network = make(4, false);
+  const int channels = 600;
+  const std::int64_t frames = 12000;
+  const std::vector<float> low = noise(channels * frames);
+  Upsampler upsampler(network, channels);
+  std::vector<float> output;
+  pp::reset_peak_memory(pp::Device::cpu());
+  const std::size_t before = pp::memory_stats(pp::Device::cpu()).live_bytes;
+  upsampler.process(low, output);
+  upsampler.flush(output);
+  // All at once the first convolution alone gives 600*12000*8 floats.
+  CHECK(pp::memory_stats(pp::Device::cpu()).peak_bytes - before < 40'000'000);
+  REQUIRE(output.size() == low.size() * 4);
+  for (const std::size_t c : {0U, 7U, 599U}) {
+    std::vector<float> channel;
+    for (std::size_t i = c; i < low.size(); i += channels) channel.push_back(low[i]);
+    const std::vector<float> alone = upsample(network, channel);
+    double worst = 0;
+    for (std::size_t i = 0; i < alone.size(); ++i)
+      worst = polyphase::testing::worse(worst, std::abs(static_cast<double>(output[i * channels + c]) - alone[i]));
+    CHECK(worst <= kFloatRounding);
+  }
 }

@@ -9,5 +9,9 @@ int main() {
   const pp::Tensor y = pp::conv_transpose1d(x, w, pp::Tensor(), {.stride = 2, .padding = 1});
   std::cout << y << '\n';
   // Every inner output sees two taps of two channels.
-  return y.shape() == pp::Shape{1, 1, 6} && y.select(2, 2).item<float>() == 4.0f ? 0 : 1;
+  if (y.shape() != pp::Shape{1, 1, 6} || y.select(2, 2).item<float>() != 4.0f) return 1;
+  // A layer with what follows it, by types that only installed headers define.
+  pp::Conv1d conv({.in_channels = 1, .out_channels = 1, .kernel_size = 1});
+  pp::Snake snake(1);
+  return pp::allclose(conv.forward_activated(y, snake.output_options()), snake(conv(y))) ? 0 : 1;
 }

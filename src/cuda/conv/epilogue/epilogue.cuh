@@ -21,6 +21,11 @@ __device__ __noinline__ A snake_once(A value, A alpha, A beta) {
   const A s = sin(alpha * value);
   return value + s * s / beta;
 }
+/// Whether a gradient passes a ReLU or LeakyReLU that gave `result` as it is. Where that is NaN a ReLU's does, as in PyTorch.
+template <class A>
+__device__ __forceinline__ bool passes(bool is_relu, A result) {
+  return is_relu ? !(result <= A(0)) : result > A(0);
+}
 #endif
 
 struct Epilogue {
@@ -89,9 +94,9 @@ struct Epilogue {
   __device__ __forceinline__ A differentiate(A gradient, A result) const {
     switch (activation) {
       case Activation::relu:
-        return result > A(0) ? gradient : A(0);
+        return passes(true, result) ? gradient : A(0);
       case Activation::leaky_relu:
-        return result > A(0) ? gradient : A(slope) * gradient;
+        return passes(false, result) ? gradient : A(slope) * gradient;
       default:  // tanh
         return gradient * (A(1) - result * result);
     }
@@ -161,7 +166,7 @@ class LightAuxFinish {
   __device__ __forceinline__ T operator()(A sum, const Epilogue::Others<A>& other) const {
     const A value = static_cast<A>(static_cast<T>(sum));
     const A low = static_cast<A>(static_cast<T>(slope_ * value));
-    const A through = other.result > A(0) ? value : is_relu_ ? A(0) : low;
+    const A through = passes(is_relu_, other.result) ? value : is_relu_ ? A(0) : low;
     return static_cast<T>(fma(scale_, through, other.added));
   }
 

@@ -51,7 +51,7 @@ class StoreFinish {
   /// The output, rounded to T.
   [[nodiscard]] __device__ __forceinline__ float operator()(float sum, const Others& other) const {
     const float value = rounded(sum), low = is_relu_ ? 0.0F : rounded(slope_ * value);
-    const bool is_low = derivative_ != 0 ? !(other.result > 0.0F) : value < 0.0F;
+    const bool is_low = derivative_ != 0 ? !passes(is_relu_, other.result) : value < 0.0F;
     return rounded(fmaf(scale_, is_low ? low : value, other.added));
   }
 

@@ -33,7 +33,8 @@ void gather(const ConvProblem& problem, ConvDirection direction, const void* sou
 [[nodiscard]] bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, Precision precision,
                          int device, const void* source = nullptr, const void* out = nullptr);
 
-/// w = the weight gradient of x and y. On `stream`; partial sums within conv_workspace_limit().
+/// w = the weight gradient of x and y. On `stream`; partial sums within conv_workspace_limit(). Of fp32 sums of few products
+/// are done with FFMA (wgrad/few.hpp).
 void wgrad(const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w, int device,
            cudaStream_t stream);
 

@@ -1,6 +1,7 @@
 #include "conv/workspace.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
 #include "cuda/conv/tensor_core/tensor_core.hpp"
+#include "cuda/conv/tensor_core/wgrad/few.hpp"
 #include "cuda/conv/tensor_core/wgrad/mma_sync/mma_sync.hpp"
 #include "cuda/conv/tensor_core/wgrad/prepare.cuh"
 #include "cuda/conv/tensor_core/wgrad/sums.cuh"
@@ -58,7 +59,10 @@ void wgrad(const ConvProblem& problem, Precision precision, const void* x, const
     CHECK_CUDA(cudaMemsetAsync(w, 0, static_cast<std::size_t>(weights) * size_of(problem.dtype), stream));
     return;
   }
-  wgrad_call({problem, x, y, w, nullptr, device, stream}, precision);
+  const WgradCall call{problem, x, y, w, nullptr, device, stream};
+  const FewTerms few = few_terms(problem, precision);
+  if (few != FewTerms::all) wgrad_call(call, precision);
+  if (few != FewTerms::none) wgrad_few(call);
 }
 
 void wgrad_by(const WgradTiling& tiling, const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w,

@@ -73,7 +73,7 @@ struct AuxFinish {
     if constexpr (kAux == Aux::sum) return static_cast<T>(fmaf(scale, value, other));
     const float low = is_relu ? 0.0F : rounded(slope * value);
     if constexpr (kAux == Aux::activated_sum) return static_cast<T>(fmaf(scale, value < 0.0F ? low : value, other));
-    return static_cast<T>(other > 0.0F ? value : low);
+    return static_cast<T>(passes(is_relu, other) ? value : low);
   }
 };
 

@@ -51,7 +51,7 @@ struct Tma16Finish {
   template <Tma16Aux kAux>
   __device__ __forceinline__ float of(float own, float other) const {
     if constexpr (kAux == Tma16Aux::sum) return fmaf(scale, own, other);
-    return other > 0.0F ? own : is_relu ? 0.0F : slope * own;
+    return passes(is_relu, other) ? own : is_relu ? 0.0F : slope * own;
   }
 };
 

@@ -12,7 +12,7 @@
 #include "tensor/dtype.hpp"
 #include "tensor/error.hpp"
 
-namespace polyphase::tool {
+namespace polyphase::program {
 
 /// An option whose text `parse` turns into `value`; where it throws Error the text is wrong usage.
 template <class Value, class Parse>
@@ -56,6 +56,16 @@ inline void add_dtype(CLI::App& app, std::optional<DType>& dtype, const std::str
   add_parsed(app, "--dtype", dtype, help, [](const std::string& t) { return std::optional<DType>(parse_dtype(t)); });
 }
 
+/// A number above 0.
+inline CLI::Validator above_zero() {
+  return {[](const std::string& text) {
+            double value = 0;
+            return CLI::detail::lexical_cast(text, value) && value > 0 ? std::string()
+                                                                       : "expected a number above 0, got " + text;
+          },
+          ""};
+}
+
 /// Takes effect while the command line is read.
 inline void add_threads(CLI::App& app) {
   app.add_option_function<int>(
@@ -63,4 +73,4 @@ inline void add_threads(CLI::App& app) {
       ->check(CLI::Range(1, 4096));
 }
 
-}  // namespace polyphase::tool
+}  // namespace polyphase::program

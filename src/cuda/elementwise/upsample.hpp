@@ -1,0 +1,14 @@
+#pragma once
+// Linear upsampling on the device (Backend::upsample_linear, upsample_linear_backward).
+
+#include <cuda_runtime.h>
+
+#include "tensor/tensor.hpp"
+
+namespace polyphase::cuda {
+
+// As tensor/backend.hpp says, with the bits of a CPU that has fused multiply-adds.
+void upsample_linear(const Tensor& out, const Tensor& in, std::int64_t scale, cudaStream_t stream);
+void upsample_linear_backward(const Tensor& out, const Tensor& in, std::int64_t scale, cudaStream_t stream);
+
+}  // namespace polyphase::cuda

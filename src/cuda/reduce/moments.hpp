@@ -1,0 +1,13 @@
+#pragma once
+// Mean and variance on the device (Backend::moments).
+
+#include <cuda_runtime.h>
+
+#include "tensor/backend.hpp"
+
+namespace polyphase::cuda {
+
+/// As tensor/backend.hpp says; sums as reduce() adds them.
+void moments(const Moments& out, const Tensor& in, double q, cudaStream_t stream);
+
+}  // namespace polyphase::cuda

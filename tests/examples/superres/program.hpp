@@ -1,0 +1,68 @@
+#pragma once
+// The program as a person calls it, for tests.
+
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "io/checkpoint.hpp"
+#include "model.hpp"
+#include "sound.hpp"
+#include "support/temporary_directory.hpp"
+#include "text.hpp"
+
+namespace superres::testing {
+
+struct Outcome {
+  int code = -1;
+  std::string text;  // both streams
+};
+
+inline Outcome run_shell(const std::string& command) {
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  Outcome outcome;
+  char buffer[4096];
+  while (const std::size_t got = fread(buffer, 1, sizeof buffer, pipe)) outcome.text.append(buffer, got);
+  const int status = pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 1000;
+  return outcome;
+}
+
+inline std::string command_of(const std::string& arguments) { return shell_quoted(SUPERRES_PROGRAM) + " " + arguments; }
+inline Outcome run(const std::string& arguments) { return run_shell(command_of(arguments)); }
+
+inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// A folder of three clips and a network small enough for a test.
+struct Workshop {
+  polyphase::testing::TemporaryDirectory folder;
+  std::string data;
+  std::string out;
+  std::string train;  // the command
+
+  /// Data and run lie in a folder of this name.
+  explicit Workshop(const std::string& name = "shop") : data(folder.file(name + "/data")), out(folder.file(name + "/run")) {
+    train = "train --data " + shell_quoted(data) + " --out " + shell_quoted(out) +
+            " --channels 4 --high-channels 4 --blocks 1 --batch 2 --window 2048 --heldout-fraction 0.3 ";
+    std::filesystem::create_directories(data);
+    for (int i = 0; i < 3; ++i) {
+      write_sound(data + "/c" + std::to_string(i) + ".wav", 16000, {noise(12000, static_cast<std::uint64_t>(i + 1), 0.1)});
+    }
+  }
+  // A network, 4000 Hz to 16000 Hz, with the weights it starts from.
+  [[nodiscard]] std::string untrained(ModelOptions options = {.channels = 4, .high_channels = 4, .blocks = 1}) const {
+    const std::string path = folder.file("untrained.safetensors");
+    UpsamplingNetwork network(options);
+    polyphase::save_checkpoint(path, {.model = network.state_dict(), .texts = to_texts(options)});
+    return path;
+  }
+  [[nodiscard]] std::string last() const { return out + "/last.safetensors"; }
+  [[nodiscard]] std::string best() const { return out + "/best.safetensors"; }
+  [[nodiscard]] std::string resume() const { return "train --resume --out " + shell_quoted(out) + " "; }
+};
+
+}  // namespace superres::testing
