@@ -11,8 +11,8 @@
 namespace superres {
 namespace {
 
-constexpr double kLeastSeconds = 1;  // measured: shorter times hang on what else the machine does
-constexpr std::size_t kLeastSteps = 3;
+constexpr double kLeastSeconds = 2;  // measured: shorter times hang on what else the machine does
+constexpr std::size_t kLeastSteps = 5;
 
 template <class Work>
 double seconds_of(Work&& work) {
@@ -25,17 +25,21 @@ double seconds_of(Work&& work) {
 
 Pace measure_pace(Trainer& trainer, const TrainingSound& sound) {
   Trainer trial(trainer.checkpoint());
-  const auto step = [&] { trial.step(make_batch(sound.train, trial.loader_options(), trial.steps())); };
-  step();  // the first one also allocates
+  std::vector<double> steps;
   double measured = 0;
-  std::size_t steps = 0;
-  for (; measured < kLeastSeconds || steps < kLeastSteps; ++steps) measured += seconds_of(step);
+  while (measured < kLeastSeconds || steps.size() < kLeastSteps) {
+    const Batch batch = make_batch(sound.train, trial.loader_options(), trial.steps());  // in training another thread makes it
+    steps.push_back(seconds_of([&] { trial.step(batch); }));
+    measured += steps.back();
+  }
+  // The first steps also allocate, and now and then another process takes the machine: the median is neither.
+  std::nth_element(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2), steps.end());
 
   const auto shortest = std::min_element(sound.heldout.clips.begin(), sound.heldout.clips.end(),
                                          [](const Clip& a, const Clip& b) { return a.length() < b.length(); });
   const ClipSet one{sound.heldout.rate, {*shortest}};
   const double check = seconds_of([&] { static_cast<void>(evaluate(trial.network(), one)); });
-  return {.step = measured / static_cast<double>(steps), .check = check * sound.heldout.seconds() / one.seconds()};
+  return {.step = steps[steps.size() / 2], .check = check * sound.heldout.seconds() / one.seconds()};
 }
 
 std::string roughly(double seconds) {

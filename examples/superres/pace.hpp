@@ -17,7 +17,7 @@ struct Pace {
 /// A shorter run is over before its pace is measured.
 inline constexpr std::int64_t kShortestTimed = 100;
 
-/// Takes some steps on a copy of the run, which stays as it is, and scores the shortest held-out clip: one to three seconds
+/// Takes some steps on a copy of the run, which stays as it is, and scores the shortest held-out clip: two to four seconds
 /// with the defaults.
 [[nodiscard]] Pace measure_pace(Trainer& trainer, const TrainingSound& sound);
 

@@ -136,8 +136,8 @@ TEST_CASE("options of the output that have no meaning are refused") {
           return conv1d(x, w, {}, {.padding = 1}, {.residual = random_f64({2, 4, 7}).to(DType::f32)});
         }) == "conv1d: expected tensors of one dtype, got f64 and f32");
   CHECK(error_of<DeviceError>([&] {
-          return conv_transpose1d(x.to(DType::f32), Tensor::zeros({3, 4, 3}), {}, {.padding = 1},
-                                  {.residual = elsewhere({2, 4, 7}, DType::f32)});
+          return conv_transpose1d(x.to(DType::f32).cpu(), Tensor::zeros({3, 4, 3}, {.device = Device::cpu()}), {},
+                                  {.padding = 1}, {.residual = elsewhere({2, 4, 7}, DType::f32)});
         }) == "conv_transpose1d: expected tensors on one device, got cpu and cuda:0");
   CHECK(error_of<Error>([&] { return conv1d(Tensor(), w, {}, {}, {.activation = Activation::relu}); }) ==
         "conv1d: x is undefined");

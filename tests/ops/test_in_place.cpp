@@ -203,7 +203,8 @@ TEST_CASE("+= and its like refuse what does not fit, and leave the tensor as it 
   CHECK_THROWS_WITH_AS(x /= Tensor(), "/=: the right side is undefined", pp::Error);
   CHECK_THROWS_WITH_AS(x += Tensor::ones({3}, {.dtype = DType::f64}), "+=: expected tensors of one dtype, got f32 and f64",
                        pp::DTypeError);
-  CHECK_THROWS_WITH_AS(x += pp::testing::elsewhere({2, 3}, DType::f32),
+  Tensor here = Tensor::ones({2, 3}, {.device = pp::Device::cpu()});
+  CHECK_THROWS_WITH_AS(here += pp::testing::elsewhere({2, 3}, DType::f32),
                        "+=: expected tensors on one device, got cpu and cuda:0", pp::DeviceError);
   Tensor stretched = row.expand({2, 3});
   CHECK_THROWS_WITH_AS(stretched += x,

@@ -25,6 +25,7 @@ struct Launch {
 
 bool has_integers(MapOp op) {
   switch (op) {
+    case MapOp::scale_around:
     case MapOp::pow_scalar:
     case MapOp::sqrt:
     case MapOp::rsqrt:

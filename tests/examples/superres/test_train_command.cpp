@@ -28,11 +28,14 @@ namespace {
 /// The program running beside the test, its words in a file.
 class Child {
  public:
-  Child(const std::string& arguments, std::string text_path) : text_path_(std::move(text_path)) {
+  /// The signals that end a program are as in a terminal, however the test was started; under nohup SIGHUP is ignored.
+  Child(const std::string& arguments, std::string text_path, bool under_nohup = false) : text_path_(std::move(text_path)) {
     const std::string command = "exec " + command_of(arguments) + " > " + shell_quoted(text_path_) + " 2>&1";
     pid_ = fork();
     REQUIRE(pid_ >= 0);
     if (pid_ == 0) {
+      for (const int ending : {SIGINT, SIGTERM, SIGHUP}) signal(ending, SIG_DFL);
+      if (under_nohup) signal(SIGHUP, SIG_IGN);
       execl("/bin/sh", "sh", "-c", command.c_str(), static_cast<char*>(nullptr));
       _exit(127);
     }
@@ -46,10 +49,16 @@ class Child {
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] std::string text() const { return read_bytes(text_path_); }
   void send(int signal) const { CHECK(kill(pid_, signal) == 0); }
-  /// Waits for its end; 1000 + the signal where one ended it.
+  /// Waits for its end, which may take two minutes; 1000 + the signal where one ended it.
   int exit_code() {
     int status = 0;
-    CHECK(waitpid(std::exchange(pid_, -1), &status, 0) > 0);
+    pid_t ended = 0;
+    for (int i = 0; i < 1200 && ended == 0; ++i) {
+      ended = waitpid(pid_, &status, WNOHANG);
+      if (ended == 0) usleep(100000);
+    }
+    if (ended == 0) kill(pid_, SIGKILL), ended = waitpid(pid_, &status, 0);
+    CHECK(ended == std::exchange(pid_, -1));
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
   }
   /// Once the log has a step in it the run is under way.
@@ -260,12 +269,7 @@ TEST_CASE("a closed terminal and a request to end save the run; under nohup a cl
     CHECK(child.exit_code() == 130);
     CHECK(fs::exists(shop.last()));
   }
-  struct sigaction ignored {};
-  struct sigaction before {};
-  ignored.sa_handler = SIG_IGN;
-  sigaction(SIGHUP, &ignored, &before);
-  Child child(shop.resume() + "--steps 1000000", shop.folder.file("text"));
-  sigaction(SIGHUP, &before, nullptr);
+  Child child(shop.resume() + "--steps 1000000", shop.folder.file("text"), true);
   const auto steps = [&] { return fs::file_size(shop.out + "/log.csv"); };
   const auto grows = [&] {
     const auto start = steps();

@@ -182,6 +182,8 @@ TEST_CASE("a checkpoint of another program is refused in words") {
   CHECK(error_of<pp::Error>([&] { return Trainer(checkpoint).steps(); }) ==
         "model: the checkpoint does not say 'factor': not one of this program's");
   checkpoint.texts = to_texts(kModel);
+  CHECK(error_of<pp::Error>([&] { return Trainer(checkpoint).steps(); }).find("model: expected a tensor 'base.weight'") == 0);
+  checkpoint.model = UpsamplingNetwork(kModel).state_dict();
   CHECK(error_of<pp::Error>([&] { return Trainer(checkpoint).steps(); }) ==
         "train: the checkpoint does not say 'steps': it cannot be resumed");
   checkpoint.texts.merge(to_texts(kSettings));
