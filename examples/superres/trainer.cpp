@@ -74,8 +74,7 @@ Trainer::Trainer(const ModelOptions& model, const TrainSettings& settings)
   make_schedule();
 }
 
-Trainer::Trainer(const pp::Checkpoint& checkpoint)
-    : Trainer{options_of(checkpoint), train_settings_from(checkpoint.texts)} {
+Trainer::Trainer(const pp::Checkpoint& checkpoint) : Trainer{options_of(checkpoint), train_settings_from(checkpoint.texts)} {
   network_.load_state_dict(checkpoint.model);
   optimizer_.load_state(checkpoint.state("optimizer"));
   average_.load_state(checkpoint.state("average"));

@@ -12,8 +12,8 @@ namespace polyphase {
 /// Bytes go to a temporary file in the same directory, which is fsynced and renamed over the name; then the directory is
 /// fsynced. Whoever opens the name meanwhile gets the old file or the new one. Without commit(), and after any error, the
 /// temporary file is removed and the old file is as it was. The temporary file of a process that was killed (NAME.tmp-PID-N) is
-/// removed when the next file of that name is begun; a living process holds a lock on its own, which keeps it. A symbolic link is
-/// followed, also to a file that is not there yet; the mode of an old file is kept.
+/// removed when the next file of that name is begun; a living process holds a lock on its own, which keeps it. A symbolic link
+/// is followed, also to a file that is not there yet; the mode of an old file is kept.
 class AtomicFile {
  public:
   /// Creates the temporary file. `operation` opens the error texts. Throws FormatError with the system's reason, also where the

@@ -80,8 +80,7 @@ TEST_CASE("files that cannot be used are left out, and it is said why") {
   CHECK(opened.warnings[2] == "left out: " + path("slow.wav") + ": expected at least 16000 Hz, got 8000 Hz");
   CHECK(opened.warnings[3].find("left out: " + path("text.wav") + ": expected a ") == 0);
   CHECK(opened.warnings[4] ==
-        "left out: " + path("absurd.wav") +
-            ": expected a rate within 256 times 16000 Hz, up or down, got 2147483647 Hz");
+        "left out: " + path("absurd.wav") + ": expected a rate within 256 times 16000 Hz, up or down, got 2147483647 Hz");
   CHECK(error_of<Error>([&] { return open({path("short.wav")}, options).set.rate; }) ==
         "none of the 1 sound files can be used");
 }
