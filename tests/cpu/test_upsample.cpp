@@ -72,7 +72,7 @@ TEST_CASE("the ends are held, and so is the middle of an odd scale: bit for bit,
   const std::vector<float> y = lengthened(x, 3).to_vector<float>();
   CHECK(y == std::vector<float>{0.1F, 0.1F, kInfinity, kInfinity, kInfinity, kInfinity, kInfinity, 0.3F, 0.3F});
   const std::vector<float> ends = lengthened(Tensor::full({1, 300}, 0.1), 7).to_vector<float>();
-  for (const std::size_t j : {0, 1, 2, 2097, 2098, 2099}) CHECK(ends[j] == 0.1F);
+  for (const std::size_t j : std::vector<std::size_t>{0, 1, 2, 2097, 2098, 2099}) CHECK(ends[j] == 0.1F);
 }
 
 TEST_CASE("the thread count does not change a bit") {
