@@ -6,7 +6,6 @@
 #include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "ops/dispatch.hpp"
-#include "ops/elementwise.hpp"
 
 namespace polyphase {
 
