@@ -24,9 +24,6 @@ ALLOWED = {
     r"stride1_kernelINS1_11Stride1ModeINS1_\d(ScaledF16|SplitF16)ELi[12]ELi5E":
         "rows of f32 with five taps: fragments of all taps and 128 sums. Elements read twice, and what a thread knows of itself read "
         "anew, spill nothing and take 1 to 4 % longer (tf32, 16 x 128 x 65536: 441 to 462 us, 506 to 515 us).",
-    r"source_tma_kernelINS1_7TmaModeINS1_\d(SplitF16ELi10|ScaledF16ELi20)ELb0ELNS1_7TmaRowsE[12]ELb1E":
-        "one register, since a ReLU passes the gradient where its result is NaN: one more comparison an output. Five other ways to write "
-        "it spill as much or more. 16 x 32 x 131072 with a residual, K = 5, fp32: 237 to 247 us, rows of other lengths within 1 % (H200).",
     r"reduce_rows_kernelILNS_8ReduceOpE[34]EffE":
         "max and min of f32: one register, once a row. Three blocks an SM spill nothing and take 3 % less for long rows (48.4 to "
         "46.9 us), but 10 % more for rows of 48 (12.1 to 13.4 us).",

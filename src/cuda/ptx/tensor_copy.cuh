@@ -58,6 +58,7 @@ __device__ __forceinline__ void load_blocks(std::uint32_t address, std::uint32_t
 }
 
 /// Makes the compiler take `value` for a new one, so that it computes again what depends on it.
+__device__ __forceinline__ void opaque(std::uint32_t& value) { asm volatile("" : "+r"(value)); }
 __device__ __forceinline__ void opaque(int& value) { asm volatile("" : "+r"(value)); }
 
 }  // namespace polyphase::cuda::ptx

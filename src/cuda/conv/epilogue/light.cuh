@@ -2,6 +2,7 @@
 // Epilogues that are a few instructions on a number in a register: ReLU or LeakyReLU, or its derivative, and a residual.
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/conv/epilogue/epilogue.cuh"
 
@@ -66,6 +67,28 @@ class StoreFinish {
 /// What of an epilogue is done at a time: all of it, where it has one of the two, or first its derivative and then its
 /// residual.
 enum class FinishPart { all, derivative, residual };
+
+/// As an argument.
+template <FinishPart kPart>
+using FinishPartOf = std::integral_constant<FinishPart, kPart>;
+
+/// Calls use(finish) once. finish(sum, aux) is the output, rounded to T, after such a part of an epilogue that is_light(). What
+/// the epilogue has is asked here, not at each sum; a constant takes a register only where it is needed.
+template <class T, FinishPart kPart, class Use>
+__device__ __forceinline__ void with_finish(const Epilogue& epilogue, const Use& use) {
+  const auto rounded = [](float value) { return static_cast<float>(static_cast<T>(value)); };
+  if (kPart == FinishPart::derivative || (kPart == FinishPart::all && epilogue.derivative != 0)) {
+    if (epilogue.activation == Activation::relu)
+      return use([=](float sum, float result) { return passes(true, result) ? rounded(sum) : 0.0F; });
+    const auto slope = static_cast<float>(epilogue.slope);
+    return use([=](float sum, float result) { return passes(false, result) ? rounded(sum) : rounded(slope * rounded(sum)); });
+  }
+  const auto scale = static_cast<float>(epilogue.scale);
+  if (kPart == FinishPart::residual || epilogue.activation == Activation::none)
+    return use([=](float sum, float residual) { return rounded(fmaf(scale, rounded(sum), residual)); });
+  const LightActivation activation(epilogue, true);
+  use([=](float sum, float residual) { return rounded(fmaf(scale, rounded(activation(rounded(sum))), residual)); });
+}
 
 /// StoreFinish of what has one of the two things: a residual or what gives the derivative.
 template <class T>

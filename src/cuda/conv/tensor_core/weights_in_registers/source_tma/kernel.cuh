@@ -186,8 +186,6 @@ __device__ __forceinline__ void consume_tma(const TapGemm& gemm, const TmaTiling
     const bool exists = column < tiling.columns;
     const std::int64_t channel = g * gemm.out_channels + first_column + column;
     own.offset = exists && bias != nullptr ? bias[channel] : 0.0F;
-    own.first = out + channel * gemm.out_length + 2 * q;
-    own.before = exists ? min(own.shift, static_cast<int>(gemm.out_length)) : 0;
   }
   SuspectTiles suspect_tiles{
       reinterpret_cast<SuspectTiles::Entry*>(memory + (layout.suspect_tiles(4 * consumer + warp) - layout.base))};
@@ -277,6 +275,9 @@ __device__ __forceinline__ void consume_tma(const TapGemm& gemm, const TmaTiling
     }
     const bool stays_plain =
         is_suspect_tile || (!is_dynamic && suspect_tiles.count == SuspectTiles::kMost);  // until it is right
+    const auto before = [&](int half) {
+      return tma_before<Mode::kHalf>(gemm, tiling, out, first_row, Mode::row_of(warp, lane, half), q);
+    };
     const auto stage = [&](const auto& made) {
 #pragma unroll
       for (int half = 0; half < Mode::kColumns; ++half) {
@@ -287,11 +288,7 @@ __device__ __forceinline__ void consume_tma(const TapGemm& gemm, const TmaTiling
                                         reinterpret_cast<unsigned char*>(staging), made);
         } else {
           stage_boxes<Mode::kRows, Mode::kStacked>(own, sums, half, q, made);
-          if (tile == 0) {
-            int sample = static_cast<int>(n);
-            ptx::opaque(sample);  // addresses are found here, for the few tiles that need them
-            store_before<Mode::kStacked>(own, sums, half, q, sample * (gemm.G * gemm.out_channels * gemm.out_length), made);
-          }
+          if (!Mode::kAux && tile == 0) store_before<Mode::kStacked>(own, before(half), sums, half, q, made);
         }
       }
     };
@@ -301,26 +298,34 @@ __device__ __forceinline__ void consume_tma(const TapGemm& gemm, const TmaTiling
         for (float& sum : sums) sum *= power_of_two(beyond);
       }
       if (!kWhole && tile == 0) {
-        const std::int64_t ahead = static_cast<std::int64_t>(n) * (gemm.G * gemm.out_channels * gemm.out_length);
 #pragma unroll
         for (int half = 0; half < Mode::kColumns; ++half)
-          finish_before<Mode::kStacked>(columns[half], sums, half, q, ahead, epilogue, stays_plain);
+          finish_before<Mode::kStacked>(columns[half], before(half), sums, half, q, epilogue, stays_plain);
       }
-      const auto finish = [&](FinishPart part, int phase) {
-        await_brought(phase);
+      if constexpr (kWhole) {  // where a row's other sums are staged is found here, not kept in registers
 #pragma unroll
-        for (int half = 0; half < Mode::kColumns; ++half)
-          stage_aux<Mode::kRows, Mode::kStacked>(columns[half], sums, half, q, staged_bytes,
-                                                 reinterpret_cast<unsigned char*>(staging), epilogue, part, stays_plain);
+        for (TmaColumn& column : columns) ptx::opaque(column.place);
+      }
+      const auto finish = [&](auto part, int phase) {
+        constexpr FinishPart kPart = decltype(part)::value;
+        await_brought(phase);
+        if (stays_plain) return;
+        with_finish<float, kPart>(epilogue, [&](const auto& own) {
+#pragma unroll
+          for (int half = 0; half < Mode::kColumns; ++half)
+            stage_aux<Mode::kRows, Mode::kStacked, kPart>(columns[half], sums, half, q, staged_bytes,
+                                                          reinterpret_cast<unsigned char*>(staging), own);
+        });
       };
       if (Mode::kBoth && epilogue.has_both()) {
-        finish(FinishPart::derivative, 0);
+        finish(FinishPartOf<FinishPart::derivative>(), 0);
         wait_for_staging();  // all have read it
         bring(1, epilogue.residual);
-        finish(FinishPart::residual, 1);
+        finish(FinishPartOf<FinishPart::residual>(), 1);
       } else {
-        finish(FinishPart::all, at.tile / kPairs - 1);  // of this tile
+        finish(FinishPartOf<FinishPart::all>(), at.tile / kPairs - 1);  // of this tile
       }
+      if (stays_plain) stage(TmaPlain());
     } else if (!is_rare) {
       stage(TmaPlain());
     } else {

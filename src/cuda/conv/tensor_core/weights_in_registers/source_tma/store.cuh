@@ -32,9 +32,22 @@ struct TmaColumn {
   float* to;  // of position 2q
   int shift;  // of its window
   float factor, offset;
-  float* first;  // of the output row, position 2q
-  int before;    // numbers of a row that lie before its first window
 };
+
+/// The numbers of an output row that lie before its first window.
+struct TmaBefore {
+  float* first;  // at position 2q
+  int count;
+};
+/// Those of staged row `row`. `first_row`: of the output, the tile's first. What few tiles need is found where they need it.
+template <bool kHalf>
+__device__ __forceinline__ TmaBefore tma_before(const TapGemm& gemm, const TmaTiling& tiling, float* out, int first_row,
+                                                int row, int q) {
+  ptx::opaque(row);
+  const int column = tma_column<kHalf>(tiling, row), length = static_cast<int>(gemm.out_length);
+  return {out + (first_row + column) * gemm.out_length + 2 * q,
+          column < tiling.columns ? min(tma_shift<kHalf>(tiling, row), length) : 0};
+}
 
 /// What becomes of sums without an activation.
 struct TmaPlain {
@@ -110,14 +123,14 @@ __device__ __forceinline__ void stage_boxes(const TmaColumn& column, const float
   }
 }
 
-/// Of a row's first tile: what lies before the row's first window. `ahead`: numbers of earlier samples.
+/// Of a row's first tile: what lies before the row's first window.
 template <bool kStacked, class Activation>
-__device__ __forceinline__ void store_before(const TmaColumn& column, const float (&sums)[kTmaPositions / 2], int half, int q,
-                                             std::int64_t ahead, const Activation& activation) {
+__device__ __forceinline__ void store_before(const TmaColumn& column, const TmaBefore& before,
+                                             const float (&sums)[kTmaPositions / 2], int half, int q,
+                                             const Activation& activation) {
   const float2 pair = tma_pair<kStacked>(sums, 2 * half, column.factor, column.offset, activation);
-  float* const first = column.first + ahead;
-  if (2 * q < column.before) first[0] = pair.x;
-  if (2 * q + 1 < column.before) first[1] = pair.y;
+  if (2 * q < before.count) before.first[0] = pair.x;
+  if (2 * q + 1 < before.count) before.first[1] = pair.y;
 }
 
 /// What no box has of a tile that may hold the end of its rows: the last numbers of rows that do not end at 16 bytes. `out`: of
@@ -198,13 +211,11 @@ __device__ __forceinline__ void bring_ends(const TapGemm& gemm, const TmaTiling&
   }
 }
 
-/// stage_whole() or stage_boxes() with an aux operand, which is in the staging, where the outputs will be. `part`
-/// residual: the sums are outputs up to there; derivative: they become such, and nothing is staged.
-template <TmaRows kRows, bool kStacked>
+/// stage_whole() or stage_boxes() with an aux operand, which is in the staging, where the outputs will be; `finish`: of
+/// with_finish(). kPart residual: the sums are outputs up to there; derivative: they become such, and nothing is staged.
+template <TmaRows kRows, bool kStacked, FinishPart kPart, class Finish>
 __device__ __forceinline__ void stage_aux(const TmaColumn& column, float (&sums)[kTmaPositions / 2], int half, int q,
-                                          int further, unsigned char* memory, const Epilogue& epilogue, FinishPart part,
-                                          bool stays_plain) {
-  const FinishWithAux<float> finish(epilogue, part);
+                                          int further, unsigned char* memory, const Finish& finish) {
   constexpr int kAtOnce = 4;
   if (kRows == TmaRows::whole && !column.exists) return;
   const auto place = [&](int i) -> float* {
@@ -233,12 +244,10 @@ __device__ __forceinline__ void stage_aux(const TmaColumn& column, float (&sums)
     for (int j = 0; j < kAtOnce; ++j) {
       float* const to = place(first + j);
       const int at = 4 * (first + j) + 2 * half;
-      float2 pair = part == FinishPart::residual ? make_float2(sums[at], sums[at + 1])
-                                                 : tma_pair<kStacked>(sums, at, column.factor, column.offset, TmaPlain());
-      const float2 done = make_float2(finish(pair.x, aux[j].x), finish(pair.y, aux[j].y));
-      pair.x = stays_plain ? pair.x : done.x;
-      pair.y = stays_plain ? pair.y : done.y;
-      if (part == FinishPart::derivative) {
+      float2 pair = kPart == FinishPart::residual ? make_float2(sums[at], sums[at + 1])
+                                                  : tma_pair<kStacked>(sums, at, column.factor, column.offset, TmaPlain());
+      pair = make_float2(finish(pair.x, aux[j].x), finish(pair.y, aux[j].y));
+      if constexpr (kPart == FinishPart::derivative) {
         sums[at] = pair.x;
         sums[at + 1] = pair.y;
       } else if constexpr (kRows == TmaRows::any) {
@@ -253,13 +262,14 @@ __device__ __forceinline__ void stage_aux(const TmaColumn& column, float (&sums)
 
 /// store_before() with an aux operand.
 template <bool kStacked>
-__device__ __forceinline__ void finish_before(const TmaColumn& column, const float (&sums)[kTmaPositions / 2], int half, int q,
-                                              std::int64_t ahead, const Epilogue& epilogue, bool stays_plain) {
+__device__ __forceinline__ void finish_before(const TmaColumn& column, const TmaBefore& before,
+                                              const float (&sums)[kTmaPositions / 2], int half, int q, const Epilogue& epilogue,
+                                              bool stays_plain) {
   const StoreFinish<float> finish(epilogue);
   const float2 pair = tma_pair<kStacked>(sums, 2 * half, column.factor, column.offset, TmaPlain());
-  float* const first = column.first + ahead;
-  if (2 * q < column.before) first[0] = stays_plain ? pair.x : finish(pair.x, finish.others(first));
-  if (2 * q + 1 < column.before) first[1] = stays_plain ? pair.y : finish(pair.y, finish.others(first + 1));
+  float* const first = before.first;
+  if (2 * q < before.count) first[0] = stays_plain ? pair.x : finish(pair.x, finish.others(first));
+  if (2 * q + 1 < before.count) first[1] = stays_plain ? pair.y : finish(pair.y, finish.others(first + 1));
 }
 
 }  // namespace polyphase::cuda::tensor_core
