@@ -33,9 +33,8 @@ template <class T>
 class StoreFinish {
  public:
   using Others = Epilogue::Others<float>;
-  /// `adds`: a residual, if there is one.
-  __device__ __forceinline__ explicit StoreFinish(const Epilogue& epilogue, bool adds = true)
-      : residual_(adds ? epilogue.residual : 0),
+  __device__ __forceinline__ explicit StoreFinish(const Epilogue& epilogue)
+      : residual_(epilogue.residual),
         derivative_(epilogue.derivative),
         is_relu_(epilogue.activation == Activation::relu),
         slope_(epilogue.activation == Activation::leaky_relu ? static_cast<float>(epilogue.slope) : 1.0F),
@@ -64,8 +63,8 @@ class StoreFinish {
   float slope_, scale_;
 };
 
-/// What of an epilogue is done at a time: all of it, where it has one of the two, or first its derivative and then its
-/// residual.
+/// What of an epilogue is done at a time: all of it, where it has one of the two (of both the derivative alone), or first its
+/// derivative and then its residual.
 enum class FinishPart { all, derivative, residual };
 
 /// As an argument.
@@ -89,22 +88,5 @@ __device__ __forceinline__ void with_finish(const Epilogue& epilogue, const Use&
   const LightActivation activation(epilogue, true);
   use([=](float sum, float residual) { return rounded(fmaf(scale, rounded(activation(rounded(sum))), residual)); });
 }
-
-/// StoreFinish of what has one of the two things: a residual or what gives the derivative.
-template <class T>
-class FinishWithAux {
- public:
-  __device__ __forceinline__ explicit FinishWithAux(const Epilogue& epilogue, FinishPart part = FinishPart::all)
-      : finish_(epilogue, part != FinishPart::derivative), adds_(epilogue.residual != 0 && part != FinishPart::derivative) {}
-  /// The output, rounded to T.
-  [[nodiscard]] __device__ __forceinline__ float operator()(float sum, float aux) const {
-    const auto nothing = StoreFinish<T>::nothing();
-    return finish_(sum, {adds_ ? aux : nothing.added, adds_ ? nothing.result : aux});
-  }
-
- private:
-  StoreFinish<T> finish_;
-  bool adds_;
-};
 
 }  // namespace polyphase::cuda

@@ -101,17 +101,16 @@ __device__ __forceinline__ void stage_light(const Epilogue& epilogue, bool activ
   });
 }
 
-/// stage_half() with an aux operand, which lies in the staging where the outputs will be.
-template <class Operand, int kN, int kSecond>
-__device__ __forceinline__ void stage_aux(const Epilogue& epilogue, bool derives_only, int half, int lane, float factor,
-                                          float addend, const float (&first)[kStationaryN / 2], const float (&second)[kSecond],
+/// stage_half() with an aux operand, which lies in the staging where the outputs will be; `finish`: of with_finish().
+template <class Operand, int kN, class Finish, int kSecond>
+__device__ __forceinline__ void stage_aux(const Finish& finish, int half, int lane, float factor, float addend,
+                                          const float (&first)[kStationaryN / 2], const float (&second)[kSecond],
                                           Staged<typename Operand::Source>* staging) {
   using T = typename Operand::Source;
   struct alignas(2 * sizeof(T)) Pair {
     T even, odd;
   };
   constexpr int kAtOnce = 4;  // no read of shared memory passes a write to it
-  const FinishWithAux<T> finish(epilogue, derives_only ? FinishPart::derivative : FinishPart::all);
   Pair* const to = reinterpret_cast<Pair*>(staging + lane / 4 * (kN + 8) + 2 * (lane % 4));
 #pragma unroll
   for (int begin = 0; begin < kN / 8; begin += kAtOnce) {
@@ -246,7 +245,9 @@ __device__ __forceinline__ void consume_stationary(const TapGemm& gemm, const St
         __syncwarp();
       }
       if (kAux && finishes)
-        stage_aux<Operand, kN>(epilogue, has_both, half, lane, factor, offset, first, second, staging);
+        with_finish<T, FinishPart::all>(epilogue, [&](const auto& finish) {  // of both the derivative
+          stage_aux<Operand, kN>(finish, half, lane, factor, offset, first, second, staging);
+        });
       else
         stage_light<Operand, kN>(epilogue, activates, half, lane, factor, offset, first, second, staging);
       __syncwarp();

@@ -57,11 +57,11 @@ __device__ __forceinline__ void prefetch_aux_rows(const BulkTiling& tiling, cons
   }
 }
 
-/// stage_bulk() with an aux operand, which is in the staging, where the outputs will be.
-template <class T, bool kStacked, int kSums>
+/// stage_bulk() with an aux operand, which is in the staging, where the outputs will be; `finish`: of with_finish().
+template <class T, bool kStacked, class Finish, int kSums>
 __device__ __forceinline__ void stage_bulk_aux(const BulkTiling& tiling, const BulkRows<T>& rows, float factor,
-                                               const float (&offsets)[2], const FinishWithAux<T>& finish, T* staging, int warp,
-                                               int lane, const float (&sums)[kSums]) {
+                                               const float (&offsets)[2], const Finish& finish, T* staging, int warp, int lane,
+                                               const float (&sums)[kSums]) {
   struct alignas(2 * sizeof(T)) Pair {
     T even, odd;
   };

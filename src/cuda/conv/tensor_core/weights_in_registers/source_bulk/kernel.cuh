@@ -276,7 +276,9 @@ __device__ __forceinline__ void consume_bulk(const TapGemm& gemm, const BulkTili
       float own_factor = factor, own_offsets[2] = {offsets[0], offsets[1]};
       if (!kAux && activates) activate_bulk<T, kStacked>(activation, own_factor, own_offsets, sums);
       if (kAux && activates)
-        stage_bulk_aux<T, kStacked>(tiling, rows, factor, offsets, FinishWithAux<T>(epilogue), staging, warp, lane, sums);
+        with_finish<T, FinishPart::all>(epilogue, [&](const auto& finish) {
+          stage_bulk_aux<T, kStacked>(tiling, rows, factor, offsets, finish, staging, warp, lane, sums);
+        });
       else
         stage_bulk<T, kStacked>(gemm, tiling, rows, own_factor, own_offsets, blanks, staging, warp, lane, sums);
 
