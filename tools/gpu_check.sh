@@ -6,7 +6,7 @@
 #   --only PART   of build, test, sanitize, golden, bench; parts but the first need the build folder of an earlier run
 #   --match REGEX  of sanitize the checks whose tool and program it finds, as in 'racecheck.*fuses'; it fails
 #                 where it finds none
-#   --quick       the GPU's tests only, two sanitizers on three programs, four shapes
+#   --quick       code for this GPU only (else for sm_80 too), the GPU's tests only, two sanitizers on three programs, four shapes
 #   --jobs N      sanitized programs at once (default: three quarters of the cores)
 #   --seconds N   for the tables of convolutions, about (default 240), and half as much for PyTorch on the same; what does not
 #                 fit is left out and named
@@ -216,9 +216,11 @@ find_meson() {
 }
 
 part_build() {
-  stage build "build for $gpu (sm_$arch), CUDA $cuda"
+  stage build "build on $gpu (sm_$arch), CUDA $cuda"
   if ! [ -f $build/build.ninja ]; then
-    run build configure 120 "$meson" setup $build -Dbuildtype=release -Dcuda=enabled "-Dgpu_archs=$arch" || return 1
+    local archs=$arch
+    if [ "$arch" != 80 ] && [ $quick = no ]; then archs=80,$arch; fi
+    run build configure 120 "$meson" setup $build -Dbuildtype=release -Dcuda=enabled "-Dgpu_archs=$archs" || return 1
   fi
   # What the compilers said of each object is kept, for the check behind it.
   # shellcheck disable=SC2016  # for the inner shell

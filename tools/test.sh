@@ -5,7 +5,8 @@
 # usage: tools/test.sh [--sanitize] [--werror] [--cuda] [--slow] [TEST...]
 #   --sanitize   with AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan/
 #   --werror     warnings are errors
-#   --cuda       with CUDA for sm_80 and sm_90a where nvcc is found; without it only for a GPU that is here
+#   --cuda       with CUDA where nvcc is found: every kernel for sm_90a, and for sm_80 those of GPUs without wgmma; without it
+#                only for a GPU that is here
 #   --slow       also the tests that compile the whole library again
 #   TEST         only these tests, as `meson test --list` names them
 # POLYPHASE_TEST_COUNTS=FILE appends the last line to FILE as well.
@@ -17,10 +18,14 @@ options=()
 selection=()
 suites=()
 slow=no
+cuda=no
 while [ $# -gt 0 ]; do
   case $1 in
     --sanitize) folder=build-asan ;;
-    --cuda) options+=(-Dgpu_archs=80,90a) ;;
+    --cuda)
+      cuda=yes
+      options+=(-Dgpu_archs=90a)
+      ;;
     --slow) slow=yes ;;
     --werror) options+=(-Dwerror=true) ;;
     -h | --help)
@@ -49,6 +54,8 @@ fi
 [ $slow = yes ] || [ ${#selection[@]} -gt 0 ] || suites+=(--no-suite slow)
 
 tools/build.sh $folder "${options[@]}"
+# The kernels for GPUs without wgmma are compiled for sm_80 apart from the library.
+if [ $cuda = yes ] && grep -qs '^build sm80_kernels:' $folder/build.ninja; then tools/build.sh $folder --target sm80_kernels; fi
 
 log=$folder/meson-logs/testlog
 rm -f "$log.json"

@@ -111,7 +111,8 @@ def check_meson(folder: Path) -> None:
         return
     expect("for the GPU that is here", re.search(r"^Message: CUDA [0-9.]+ for 90a: an NVIDIA GPU is here$", result.stdout, re.MULTILINE)
            is not None, result)
-    compiled_for = set(re.findall(r"code=sm_\w+", (folder / "with/build.ninja").read_text(encoding="utf-8")))
+    objects = re.findall(r"^build src/libpolyphase\S+\.cu\.o:.*\n(?: .*\n)*", (folder / "with/build.ninja").read_text(encoding="utf-8"), re.MULTILINE)
+    compiled_for = set(re.findall(r"code=sm_\w+", "".join(objects)))
     expect(f"code for it alone, got {compiled_for}", compiled_for == {"code=sm_90a"}, result)
 
 
@@ -127,7 +128,14 @@ def check_scripts(folder: Path) -> None:
     expect("one line of build.sh", result.returncode == 0 and result.stdout == "build: CUDA left out: no NVIDIA GPU here\n", result)
     program(folder / "tools/build.sh", 'echo "built with: $*"')
     result = run(["tools/test.sh", "--cuda"], folder)
-    expect("test.sh --cuda asks for both", "built with: build -Dgpu_archs=80,90a\n" in result.stdout, result)
+    expect("test.sh --cuda compiles for sm_90a", result.stdout.startswith("built with: build -Dgpu_archs=90a\n"), result)
+    expect("nothing else without CUDA", "sm80_kernels" not in result.stdout, result)
+    (folder / "build").mkdir()
+    (folder / "build/build.ninja").write_text("build sm80_kernels: phony\n")
+    result = run(["tools/test.sh", "--cuda"], folder)
+    expect("test.sh --cuda compiles for sm_80", "built with: build --target sm80_kernels\n" in result.stdout, result)
+    result = run(["tools/test.sh"], folder)
+    expect("only on request", "sm80_kernels" not in result.stdout, result)
     program(folder / "tools/test.sh", 'echo "tested with: $*"; echo "1 passed, 0 failed, 0 skipped" >>"$POLYPHASE_TEST_COUNTS"')
     result = run([".ci/run"], folder)
     expect(".ci/run compiles CUDA", "tested with: --werror --slow --cuda\n" in result.stdout, result)
