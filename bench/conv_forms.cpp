@@ -9,6 +9,7 @@
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/preconverted.hpp"
 #include "cuda/conv/tensor_core/choice/kernels.hpp"
+#include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
 #include "cuda/conv/tensor_core/tensor_core.hpp"
 #include "cuda/conv/tensor_core/wgrad/tiling.hpp"
 #include "cuda/runtime/runtime.hpp"

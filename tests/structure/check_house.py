@@ -130,8 +130,108 @@ def includes_point_down() -> list[str]:
     return problems
 
 
+# The rooms of src/cuda from the lowest up. A room includes itself and what is below it. A tuple is one room in two folders; a star
+# stands for the folders there, a room each: no kernel includes another one.
+CONV, TENSOR_CORE = "cuda/conv", "cuda/conv/tensor_core"
+CUDA_ROOMS = [
+    ["cuda/ptx"], [("cuda/runtime", "cuda/memory")], ["cuda/kernel"], ["cuda/elementwise"],
+    ["cuda/reduce", "cuda/linear", "cuda/optimizers"], [f"{CONV}/epilogue"],
+    [f"{TENSOR_CORE}/operand"], [f"{TENSOR_CORE}/pipeline"], [f"{TENSOR_CORE}/recompute"],
+    [f"{CONV}/direct", f"{CONV}/depthwise", f"{CONV}/gemm", f"{TENSOR_CORE}/both_in_shared/*", f"{TENSOR_CORE}/source_in_registers/*",
+     f"{TENSOR_CORE}/weights_in_registers/*", f"{TENSOR_CORE}/wgrad"],
+    [f"{TENSOR_CORE}/choice"], [f"{CONV}/choice"]]
+# Headers that stand above rooms: interfaces, and what all kernels share. Their sources put the rooms together.
+CUDA_SHARED = {"cuda", CONV, TENSOR_CORE}
+
+
+def cuda_room(folder: str) -> tuple[int, str] | None:
+    """Level and name of the room that a folder of src/ is in; nothing for CUDA_SHARED."""
+    if folder in CUDA_SHARED:
+        return None
+    for level, rooms in enumerate(CUDA_ROOMS):
+        for room in rooms:
+            for part in room if isinstance(room, tuple) else (room,):
+                star = part.endswith("/*")
+                if match := re.match(re.escape(part.removesuffix("/*")) + ("/[^/]+" if star else "") + r"(?=/|$)", folder):
+                    return level, room[0] if isinstance(room, tuple) else match.group()
+    return len(CUDA_ROOMS), folder  # a folder that the list lacks
+
+
+def cuda_includes_point_down() -> list[str]:
+    problems = []
+    for path in files_under("src/cuda"):
+        folder = path.parent.relative_to(ROOT / "src").as_posix()
+        own = cuda_room(folder)
+        if own is not None and own[0] == len(CUDA_ROOMS) and not folder.endswith(("_registers", "_shared")):
+            problems.append(f"{name(path)} is in no room of CUDA_ROOMS")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            match = re.match(r'\s*#\s*include\s*"(.*)"', line)
+            if own is None or match is None:
+                continue
+            target = (path.parent / match[1]).resolve() if match[1].startswith(".") else ROOT / "src" / match[1]
+            other = cuda_room(target.parent.relative_to(ROOT / "src").as_posix()) if (ROOT / "src/cuda") in target.parents else None
+            if other is not None and other != own and other[0] >= own[0]:
+                problems.append(f"{name(path)}:{number}: {own[1]} includes {other[1]}: {line.strip()}")
+    return problems
+
+
+def cuda_folders_are_small() -> list[str]:
+    most, problems = 25, []
+    for folder in sorted({p.parent for p in files_under("src/cuda/conv")}):
+        count = sum(p.suffix in CODE for p in folder.iterdir())
+        if count > most:
+            problems.append(f"{name(folder)} has {count} files; past {most} it is two rooms")
+    return problems
+
+
+def blocks(path: Path) -> list[tuple[int, int, str]]:
+    """First and last line of what stands in braces at one indentation, and how it begins, as clang-format writes it."""
+    found, open_at = [], {}
+    for number, line in enumerate(code_of(path).split("\n"), 1):
+        indent = len(line) - len(line.lstrip())
+        if line.strip() and not line.startswith("#"):
+            if re.match(r"\s*}", line) and indent in open_at:
+                first, text = open_at.pop(indent)
+                found.append((first, number, text))
+            if not re.match(r"\s*[}\]):]", line):
+                open_at[indent] = (number, line.strip())
+    return found
+
+
+# Consumers of kernels whose one loop holds the sums in registers. They may not grow.
+LONG_FUNCTIONS = {"preconverted/kernel.cuh": 133, "stationary/kernel.cuh": 129, "stride1/kernel.cuh": 142, "source_bulk/kernel.cuh": 134,
+                  "source_tma/kernel.cuh": 201}
+
+
+def functions_are_short() -> list[str]:
+    problems = []
+    for path in files_under("src", "examples", "bench", "program", "tool"):
+        most = LONG_FUNCTIONS.get("/".join(path.parts[-2:]), 120)
+        for first, last, text in blocks(path):
+            if last - first >= most and not re.match(r"(namespace|class|struct|enum|template|extern|union)\b", text):
+                problems.append(f"{name(path)}:{first}: {last - first + 1} lines: {text[:80]}")
+    return problems
+
+
+def kernels_take_few_parameters() -> list[str]:
+    most, problems = 12, []
+    for path in files_under("src/cuda"):
+        text = code_of(path)
+        for match in re.finditer(r"__global__ void\s*(?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s*)?(\w+)\(", text):
+            depth, count, at = 1, 1, match.end()
+            while depth > 0:
+                char = text[at]
+                depth += (char in "(<[{") - (char in ")>]}" and text[at - 1] != "-")
+                count += char == "," and depth == 1
+                at += 1
+            if count > most:
+                problems.append(f"{name(path)}: {match[1]} takes {count} parameters")
+    return problems
+
+
 RULES = [every_source_has_a_test, every_test_has_a_source, every_file_is_built, files_are_small, headers_are_guarded,
-         library_is_quiet, asm_has_one_room, nothing_is_unfinished, includes_point_down]
+         library_is_quiet, asm_has_one_room, nothing_is_unfinished, includes_point_down,
+         cuda_includes_point_down, cuda_folders_are_small, functions_are_short, kernels_take_few_parameters]
 
 
 def main() -> int:

@@ -6,7 +6,7 @@
 #include "conv/workspace.hpp"
 #include "cuda/conv/choice/autotune.hpp"
 #include "cuda/conv/choice/plan.hpp"
-#include "cuda/conv/choice/plan_cache.hpp"
+#include "cuda/conv/plan_cache.hpp"
 #include "cuda/conv/depthwise/depthwise.hpp"
 #include "cuda/conv/direct/direct.hpp"
 #include "cuda/conv/epilogue/finish.hpp"

@@ -233,15 +233,15 @@ TEST_CASE("a convolution on tensor cores sees every write to its weights: in pla
   check_writes({64, 40, 11, 1, 11});   // weights in shared memory
   check_writes({64, 128, 3, 1, 3});    // and the source in registers
   check_writes({512, 16, 15, 1, 15});  // neither
-  const Layer converted{128, 20, 9, 3, 3}, streamed{16, 16, 200, 1, 101};
+  const Layer converted{128, 20, 9, 3, 3}, long_taps{16, 16, 200, 1, 101};
   check_writes(converted);  // weights in shared memory, the source converted there
-  check_writes(streamed);   // neither, and few channels: weights a step at a time
+  check_writes(long_taps);  // neither, and few channels
   // Sums that 16 bits hold. Whatever form takes them, it keeps their weights.
   for (const pp::DType dtype : {pp::DType::f16, pp::DType::bf16})
     for (const Layer& layer : {Layer{32, 16, 8, 4, 2}, Layer{32, 16, 4, 2, 2}, Layer{64, 32, 4, 1, 4}, Layer{32, 16, 16, 8, 2},
                                Layer{64, 128, 3, 1, 3}, Layer{128, 64, 8, 4, 2}})
       check_writes(layer, dtype);
   const pp::PrecisionGuard one_product(pp::Precision::tf32);
-  for (const Layer& layer : {Layer{32, 16, 8, 4, 2}, Layer{32, 16, 4, 2, 2}, Layer{64, 40, 11, 1, 11}, converted, streamed})
+  for (const Layer& layer : {Layer{32, 16, 8, 4, 2}, Layer{32, 16, 4, 2, 2}, Layer{64, 40, 11, 1, 11}, converted, long_taps})
     check_writes(layer);
 }

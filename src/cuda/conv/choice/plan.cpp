@@ -11,6 +11,7 @@
 #include "cuda/conv/direct/wgrad_tiling.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
 #include "cuda/conv/tensor_core/choice/kernels.hpp"
+#include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
 #include "cuda/conv/tensor_core/wgrad/tiling.hpp"
 #include "cuda/runtime/runtime.hpp"
 

@@ -6,8 +6,8 @@
 // columns. For every gemm_k step a thread reads kThreadP words of the source window and kThreadC/4 quads of weights for
 // kThreadP*kThreadC FFMAs. Source window and weights come through three stages of shared memory by cp.async (f32, f64) or
 // converted loads (f16, bf16), one barrier a step; each source element is loaded once per block and serves every tap. Results
-// leave through shared memory (both_in_shared/streamed/store.cuh). Operations 2*N*C_in*C_out/G*K*L_in; bytes:
-// source once per column tile, weights once per block from L2, output once.
+// leave through shared memory (store.cuh). Operations 2*N*C_in*C_out/G*K*L_in; bytes: source once per column tile, weights once
+// per block from L2, output once.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -1,6 +1,6 @@
 #pragma once
 // Algorithm::tensor_core: convolutions on the tensor cores of sm_90a. Host side; the kernels' mathematics stand in
-// both_in_shared/streamed/kernel.cuh and wgrad/words.cuh, how numbers become operands in operand/traits.cuh.
+// both_in_shared/stationary/kernel.cuh and wgrad/words.cuh, how numbers become operands in operand/traits.cuh.
 
 #include <cuda_runtime.h>
 

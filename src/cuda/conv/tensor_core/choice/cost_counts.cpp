@@ -3,7 +3,6 @@
 
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/preconverted.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/stationary/stationary.hpp"
-#include "cuda/conv/tensor_core/both_in_shared/streamed/streamed.hpp"
 #include "cuda/conv/tensor_core/choice/kernels.hpp"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride2/tiling.hpp"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/phased_stride4.hpp"
@@ -62,7 +61,7 @@ CostCounts counts_of_tiles(double tiles, const TileCounts& tile, const KernelPro
           .spreads = gemm.classes > 1};
 }
 /// Blocks keep to their columns.
-double tiles_of_block(const StoredTiling& tiling) {
+double tiles_of_block(const Tiling& tiling) {
   return pieces(tiling.blocks / tiling.weight_tiles, static_cast<std::int64_t>(tiling.grid) / tiling.weight_tiles);
 }
 
@@ -158,17 +157,6 @@ std::optional<CostCounts> stationary_counts(const KernelProblem& asked, const Ta
   return counts_of_tiles(tiles_of_block(tiling), tile, asked, gemm);
 }
 
-std::optional<CostCounts> streamed_counts(const KernelProblem& asked, const TapGemm& gemm, const DeviceProperties& gpu) {
-  if (has_gaps(asked, gemm)) return std::nullopt;
-  const auto [tiling, shape] = streamed_tiling(asked.problem, asked.direction, asked.precision, gpu);
-  if (tiling.count == 0) return std::nullopt;
-  const double products =
-      number(tiling.count) * tiling.taps * tiling.planes * tiling.rows / 16 * products_of(parts_of(asked)) * shape.columns / 64;
-  const TileCounts tile{products, number(shape.positions), number(tiling.count) * tiling.tile.items * shape.vector,
-                        number(shape.columns) * shape.positions, tiles_of_columns(tiling, gemm)};
-  return counts_of_tiles(pieces(tiling.blocks, tiling.grid), tile, asked, gemm);
-}
-
 }  // namespace
 
 std::optional<CostCounts> cost_counts(GatherKernel kind, const KernelProblem& asked, const DeviceProperties& gpu) {
@@ -189,8 +177,6 @@ std::optional<CostCounts> cost_counts(GatherKernel kind, const KernelProblem& as
       return stride1_counts(asked, gemm, gpu);
     case GatherKernel::stationary:
       return stationary_counts(asked, gemm, gpu);
-    case GatherKernel::streamed:
-      return streamed_counts(asked, gemm, gpu);
     case GatherKernel::preconverted:
       break;
   }

@@ -38,9 +38,6 @@ constexpr CostRates kStride1[] = {{1, 0.076, 0, 0.536, 0.484, 81.3, 1.01, 0.3, 3
 constexpr CostRates kStationary[] = {{1.33, 0.456, 0, 0.0497, 0.531, 137, 0, 0.911, 2.96, 12},
                                      {1.9, 0.318, 0, 0.00369, 0.16, 185, 0.606, 0.436, 3.29, 3.6},
                                      {1.33, 0.0581, 0.0761, 0.00475, 0.321, 963, 0.816, 0.676, 3.6, 5}};
-constexpr CostRates kStreamed[] = {{1.1, 1.33, 0.076, 1.1, 1.1, 1.61, 0.651, 2, 2.04, 8},
-                                   {1.6, 1.3, 0.04, 0.67, 1.1, 4000, 0.7, 2, 2.2, 14},
-                                   {1.6, 0.85, 0.04, 0.75, 0.97, 0, 0.5, 0, 2.2, 7}};
 
 CostRates rates_of(GatherKernel kernel, Kind kind) {
   const auto any = static_cast<int>(kind);
@@ -57,10 +54,8 @@ CostRates rates_of(GatherKernel kernel, Kind kind) {
       return kBulk[any];
     case GatherKernel::stride1:
       return kStride1[any];
-    case GatherKernel::stationary:
-      return kStationary[any];
     default:
-      return kStreamed[any];
+      return kStationary[any];
   }
 }
 

@@ -2,6 +2,7 @@
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/preconverted.hpp"
 #include "cuda/conv/tensor_core/choice/kernels.hpp"
+#include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
 #include "cuda/conv/tensor_core/source_in_registers/stride1/stride1.hpp"
 #include "cuda/conv/tensor_core/tensor_core.hpp"
 #include "cuda/conv/tensor_core/weights_in_registers/source_bulk/source_bulk.hpp"
@@ -80,8 +81,6 @@ bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& 
       return source_tma_fuses({problem, direction, precision, source, out}, epilogue, properties(device));
     case GatherKernel::stationary:
       return epilogue.is_light() && (!epilogue.has_aux() || staged_finish_aux(problem, direction, epilogue, out, is_split));
-    case GatherKernel::streamed:
-      return is_told;
     case GatherKernel::source_bulk:
       if (epilogue.has_aux()) return epilogue.is_light() && staged_finish_aux(problem, direction, epilogue, out, false);
       return epilogue.is_light() && source_bulk_activates(problem, direction, precision, out, device);

@@ -4,11 +4,11 @@
 #include <ostream>
 
 #include "conv/workspace.hpp"
-#include "cuda/conv/choice/plan_cache.hpp"
+#include "cuda/conv/plan_cache.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/preconverted.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/stationary/stationary.hpp"
-#include "cuda/conv/tensor_core/both_in_shared/streamed/streamed.hpp"
+#include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride2/phased_stride2.hpp"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/phased_stride4.hpp"
 #include "cuda/conv/tensor_core/source_in_registers/stride1/stride1.hpp"
@@ -52,8 +52,8 @@ void preconverted_by_plan(const Gather& call) {
 }  // namespace
 
 std::string_view name_of(GatherKernel kernel) {
-  constexpr std::string_view kNames[] = {"phased_stride2", "phased_stride4", "preconverted", "source_tma_16bit", "source_tma",
-                                         "source_bulk",    "stride1",        "stationary",   "streamed"};
+  constexpr std::string_view kNames[] = {"phased_stride2", "phased_stride4", "preconverted", "source_tma_16bit",
+                                         "source_tma",     "source_bulk",    "stride1",      "stationary"};
   return kNames[static_cast<int>(kernel)];
 }
 
@@ -95,8 +95,6 @@ void gather_by(GatherKernel kernel, const Gather& call) {
       return stride1_gather(call);
     case GatherKernel::stationary:
       return stationary_gather(call);
-    case GatherKernel::streamed:
-      return streamed_gather(call);
   }
 }
 
@@ -114,14 +112,8 @@ std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirecti
   if (direction == ConvDirection::wgrad)
     return is_mma ? mma_wgrad_problem(problem, precision, gpu.sm_count, shared) : wgrad_problem(problem, gpu.sm_count, shared);
   if (problem.N == 0 || chosen_kernel({problem, direction, precision}, device)) return std::nullopt;
-  if (is_mma)
-    return concat("no tile of it fits ", shared, " bytes of shared memory, or one sample no workspace of ",
-                  conv_workspace_limit(), " bytes");
-  const TapGemm gemm = make_tap_gemm(problem, direction);
-  const bool is_split = problem.dtype == DType::f32 && precision == Precision::fp32;
-  if (!is_split && (gemm.full_classes < gemm.classes || gemm.full_planes < gemm.planes))
-    return "a phase lacks a tap that others have, and the zero in its place would turn an infinity into NaN";
-  return concat("no tile of it fits ", shared, " bytes of shared memory");
+  return concat("no tile of it fits ", shared, " bytes of shared memory, or one sample no workspace of ",
+                conv_workspace_limit(), " bytes");
 }
 
 void gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights, const void* bias,

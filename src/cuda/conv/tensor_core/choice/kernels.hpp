@@ -23,23 +23,12 @@ enum class GatherKernel : int {
   source_tma,
   source_bulk,
   stride1,
-  stationary,
-  streamed
+  stationary
 };
 inline constexpr GatherKernel kGatherKernels[] = {
-    GatherKernel::phased_stride2,   GatherKernel::phased_stride4, GatherKernel::preconverted,
-    GatherKernel::source_tma_16bit, GatherKernel::source_tma,     GatherKernel::source_bulk,
-    GatherKernel::stride1,          GatherKernel::stationary,     GatherKernel::streamed};
+    GatherKernel::phased_stride2, GatherKernel::phased_stride4, GatherKernel::preconverted, GatherKernel::source_tma_16bit,
+    GatherKernel::source_tma,     GatherKernel::source_bulk,    GatherKernel::stride1,      GatherKernel::stationary};
 [[nodiscard]] std::string_view name_of(GatherKernel kernel);
-
-/// A forward or dgrad. Of the addresses only what they are modulo 32 matters; null is a multiple.
-struct KernelProblem {
-  const ConvProblem& problem;
-  ConvDirection direction;
-  Precision precision;
-  const void* source = nullptr;
-  const void* out = nullptr;
-};
 
 /// What a kernel does, weights packed. Cycles and numbers are those of the multiprocessor that has the most to do.
 struct CostCounts {

@@ -7,7 +7,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "cuda/conv/tensor_core/both_in_shared/preconverted/tiling.hpp"
+#include "cuda/conv/tap_gemm.hpp"
+#include "cuda/conv/tensor_core/operand/source_layout.hpp"
 #include "cuda/conv/tensor_core/operand/traits.cuh"
 #include "cuda/kernel/dependent_launch.cuh"
 #include "cuda/runtime/runtime.hpp"
@@ -43,6 +44,13 @@ static_assert(sizeof(OperandHeader) == kOperandHeaderBytes);
 __device__ __forceinline__ int source_exponent(const OperandHeader* header) {
   static_assert(kSampleBlocksOfSource == 32);
   return scale_exponent(__reduce_max_sync(0xffffffffU, header->sample[threadIdx.x % 32]), kSourceTarget);
+}
+
+/// log2 of what a sum has to be multiplied by; for whole warps.
+template <class Operand>
+__device__ __forceinline__ int sum_exponent(const OperandHeader* source, const OperandHeader* weights) {
+  if constexpr (!Operand::kScaled) return 0;
+  return -source_exponent(source) - scale_exponent(weights->largest, kWeightTarget);
 }
 
 /// How many numbers are too small to be split to 2^-22 of themselves, and kNever where one has no operand at all: beyond the
@@ -124,12 +132,12 @@ __device__ __forceinline__ std::uint32_t largest_of_block(const float* __restric
   return __reduce_max_sync(0xffffffffU, of_warp[threadIdx.x % (kLargestThreads / 32)]);
 }
 
-/// header->largest = the largest finite magnitude of `count` values. T is float.
+/// Raises *largest to the largest finite magnitude of `count` values, as float bits. T is float.
 template <class T>
 __global__ void __launch_bounds__(kLargestThreads)
-    largest_kernel(const T* __restrict__ values, std::int64_t count, OperandHeader* __restrict__ header) {
+    largest_kernel(const T* __restrict__ values, std::int64_t count, std::uint32_t* __restrict__ largest) {
   const std::uint32_t most = largest_of_block(values, count, 1);
-  if (threadIdx.x == 0) atomicMax(&header->largest, most);  // of integers: the order does not matter
+  if (threadIdx.x == 0) atomicMax(largest, most);  // of integers: the order does not matter
 }
 
 /// header->sample = the largest magnitudes among every step-th of a source's values; flags are set to zero. Launched with

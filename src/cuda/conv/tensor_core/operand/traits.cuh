@@ -20,7 +20,7 @@ inline constexpr float kLowScale = 2048.0F;  // 2^11
 struct SplitF16 {
   using Source = float;
   static constexpr ptx::Tensor kType = ptx::Tensor::f16;
-  static constexpr int kParts = 2, kVector = 8, kDepth = 16, kN = 128;
+  static constexpr int kParts = 2, kVector = 8, kDepth = 16;
   static constexpr bool kSplit = true, kScaled = true;
   // A scaled sum this large loses less than 2^-24 of itself through a number too small: at most 2^-36 times the other's 2^16.
   static constexpr double kLeastSafe = 32;
@@ -33,27 +33,15 @@ struct ScaledF16 {
   static constexpr bool kSplit = false, kScaled = true;
   static constexpr double kLeastSafe = 16;  // 2^-25 * 2^16 is 2^-13 of it
 };
-struct Tf32 {
-  using Source = float;
-  static constexpr ptx::Tensor kType = ptx::Tensor::tf32;
-  static constexpr int kParts = 1, kVector = 4, kDepth = 8, kN = 256;
-  static constexpr bool kSplit = false, kScaled = false;
-};
 template <class T, ptx::Tensor kType_>
 struct SixteenBits {
   using Source = T;
   static constexpr ptx::Tensor kType = kType_;
-  static constexpr int kParts = 1, kVector = 8, kDepth = 16, kN = 256;
+  static constexpr int kParts = 1, kVector = 8, kDepth = 16;
   static constexpr bool kSplit = false, kScaled = false;
 };
 using F16 = SixteenBits<__half, ptx::Tensor::f16>;
 using Bf16 = SixteenBits<__nv_bfloat16, ptx::Tensor::bf16>;
-
-/// To nearest, ties away from zero; infinities and NaN stay what they are.
-__device__ __forceinline__ std::uint32_t round_tf32(float v) {
-  std::uint32_t bits = __float_as_uint(v);
-  return (bits & 0x7f800000U) == 0x7f800000U ? bits : (bits + 0x1000U) & 0xffffe000U;
-}
 
 /// kVector numbers as the 16 bytes of each part.
 template <class Operand>
@@ -80,8 +68,6 @@ __device__ __forceinline__ void convert(const typename Operand::Source (&v)[Oper
       high[i] = *reinterpret_cast<const std::uint32_t*>(&h);
     }
     parts[0] = make_uint4(high[0], high[1], high[2], high[3]);
-  } else if constexpr (Operand::kType == ptx::Tensor::tf32) {
-    parts[0] = make_uint4(round_tf32(v[0]), round_tf32(v[1]), round_tf32(v[2]), round_tf32(v[3]));
   } else {
     std::uint32_t word[4];
 #pragma unroll
@@ -94,11 +80,12 @@ __device__ __forceinline__ void convert(const typename Operand::Source (&v)[Oper
   }
 }
 
-/// What the splitting needs to know of the tensors, found on the device.
-struct State {
-  std::uint32_t source_largest, weight_largest;  // float bits
-  std::uint32_t weight_split;                    // the worst Split of a weight
+/// What lies before packed weights: what their splitting was like, found on the device.
+struct WeightHeader {
+  std::uint32_t largest;  // magnitude, as float bits
+  std::uint32_t split;    // the worst Split of a weight
 };
+inline constexpr int kWeightHeaderBytes = 256;
 
 /// log2 of the power of two that brings numbers up to `largest` to [2^target, 2^(target+1)).
 __device__ __forceinline__ int scale_exponent(std::uint32_t largest, int target) {

@@ -4,8 +4,9 @@
 
 #include <cstdint>
 
-#include "cuda/conv/tensor_core/both_in_shared/stationary/layout.cuh"
-#include "cuda/conv/tensor_core/recompute/recompute.cuh"
+#include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
+#include "cuda/conv/tensor_core/pipeline/suspect_tiles.cuh"
+#include "cuda/conv/tensor_core/pipeline/tiles.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -30,12 +31,12 @@ struct DynamicOrder {
   static constexpr int kWarps = 4;
   /// By one thread, which waits for it where it is used. An atomicAdd() would be one of the whole warp, and waited for at once.
   __device__ __forceinline__ std::uint32_t draw(const Walk& walk) const { return atomicInc(memory + walk.tile, kNoTile - 1); }
-  __device__ __forceinline__ std::uint32_t* suspect_entry(const StoredTiling& tiling, const Walk& walk, int warp) const {
+  __device__ __forceinline__ std::uint32_t* suspect_entry(const Tiling& tiling, const Walk& walk, int warp) const {
     const auto tiles = static_cast<std::uint32_t>(tiling.weight_tiles);
     return memory + tiles + (static_cast<std::int64_t>(walk.above) * tiles + walk.tile) * (2 * kWarps) + 2 * warp;
   }
   /// By a whole warp: what SuspectTiles::add() remembers, but `suspect_tiles` has only the tile that was the last.
-  __device__ __forceinline__ void add(const StoredTiling& tiling, const Walk& walk, int warp, SuspectCount suspect_count,
+  __device__ __forceinline__ void add(const Tiling& tiling, const Walk& walk, int warp, SuspectCount suspect_count,
                                       std::uint32_t columns, SuspectTiles& suspect_tiles) const {
     if (threadIdx.x % 32 == 0) {
       std::uint32_t* const entry = suspect_entry(tiling, walk, warp);
@@ -47,7 +48,7 @@ struct DynamicOrder {
   }
   /// By a whole warp that sees what add() wrote: `suspect_tiles` is tile `walk.above` alone; the one that was the last before
   /// it.
-  __device__ __forceinline__ std::uint32_t recall(const StoredTiling& tiling, const Walk& walk, int warp,
+  __device__ __forceinline__ std::uint32_t recall(const Tiling& tiling, const Walk& walk, int warp,
                                                   const SuspectTiles& suspect_tiles) const {
     const std::uint32_t* const entry = suspect_entry(tiling, walk, warp);
     const std::uint32_t found = entry[0], before = entry[1];
@@ -56,9 +57,7 @@ struct DynamicOrder {
     return before;
   }
   /// Words of `memory`.
-  [[nodiscard]] static std::int64_t words(const StoredTiling& tiling) {
-    return tiling.weight_tiles + tiling.blocks * 2 * kWarps;
-  }
+  [[nodiscard]] static std::int64_t words(const Tiling& tiling) { return tiling.weight_tiles + tiling.blocks * 2 * kWarps; }
 };
 
 }  // namespace polyphase::cuda::tensor_core

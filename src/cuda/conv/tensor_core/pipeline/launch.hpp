@@ -11,6 +11,15 @@
 
 namespace polyphase::cuda::tensor_core {
 
+/// A forward or dgrad. Of the addresses only what they are modulo 32 matters; null is a multiple.
+struct KernelProblem {
+  const ConvProblem& problem;
+  ConvDirection direction;
+  Precision precision;
+  const void* source = nullptr;
+  const void* out = nullptr;
+};
+
 /// A forward or dgrad: out = `source` convolved with the weights, plus `bias` unless null, through `epilogue`. On `stream`.
 struct Gather {
   const ConvProblem& problem;

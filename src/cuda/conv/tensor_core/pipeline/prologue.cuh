@@ -9,10 +9,10 @@
 #include "conv/algorithm.hpp"
 #include "cuda/conv/packed_weights.hpp"
 #include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
-#include "cuda/conv/tensor_core/operand/pack_weights.cuh"
 #include "cuda/conv/tensor_core/pipeline/dynamic_scheduler.cuh"
+#include "cuda/conv/tensor_core/pipeline/exact_source.hpp"
 #include "cuda/conv/tensor_core/pipeline/launch.hpp"
-#include "cuda/conv/tensor_core/recompute/recompute.cuh"
+#include "cuda/conv/tensor_core/pipeline/pack_weights.cuh"
 #include "cuda/kernel/dependent_launch.cuh"
 #include "cuda/memory/allocator.hpp"
 #include "cuda/runtime/runtime.hpp"
@@ -28,24 +28,24 @@ void with_operand(const Gather& call, const Run& run) {
   run.template operator()<SplitF16>();
 }
 
-/// `to` = a State and the weights as operands of `columns` columns a tile, on `stream`.
+/// `to` = a WeightHeader and the weights as operands of `columns` columns a tile, on `stream`.
 template <class Operand>
 void pack_weights(const ConvProblem& problem, ConvDirection direction, const Tiling& tiling, int columns, const void* w,
                   void* to, cudaStream_t stream) {
-  auto* state = static_cast<State*>(to);
+  auto* weight_header = static_cast<WeightHeader*>(to);
   const auto* weights = static_cast<const typename Operand::Source*>(w);
-  CHECK_CUDA(cudaMemsetAsync(state, 0, sizeof(State), stream));
+  CHECK_CUDA(cudaMemsetAsync(weight_header, 0, sizeof(WeightHeader), stream));
   if constexpr (Operand::kScaled) {
     const std::int64_t count = problem.C_in * (problem.C_out / problem.G) * problem.K;
-    const auto blocks = static_cast<unsigned>(kSampleBlocks + std::min<std::int64_t>((count + 2047) / 2048, 1024));
-    scales_kernel<<<blocks, kPrepareThreads, 0, stream>>>(weights, 0, weights, count, state);
+    largest_kernel<<<static_cast<unsigned>(largest_blocks(count)), kLargestThreads, 0, stream>>>(weights, count,
+                                                                                                 &weight_header->largest);
     check_launch("conv tensor_core: largest weight");
   }
   const std::int64_t vectors = tiling.weight_tiles * tiling.count * (tiling.weight_bytes / 16 / Operand::kParts);
-  const auto grid = static_cast<unsigned>(std::min<std::int64_t>((vectors + kPrepareThreads - 1) / kPrepareThreads, 4096));
-  pack_kernel<Operand><<<grid, kPrepareThreads, 0, stream>>>(make_tap_gemm(problem, direction), tiling, problem, columns,
-                                                             direction == ConvDirection::forward, vectors, weights,
-                                                             static_cast<unsigned char*>(to) + kWeightHeaderBytes, state);
+  const auto grid = static_cast<unsigned>(std::min<std::int64_t>((vectors + kPackThreads - 1) / kPackThreads, 4096));
+  pack_kernel<Operand><<<grid, kPackThreads, 0, stream>>>(make_tap_gemm(problem, direction), tiling, problem, columns,
+                                                          direction == ConvDirection::forward, vectors, weights,
+                                                          static_cast<unsigned char*>(to) + kWeightHeaderBytes, weight_header);
   check_launch("conv tensor_core: pack weights");
 }
 
@@ -85,7 +85,7 @@ std::shared_ptr<const Buffer> cached_weights(const Gather& call, const Tiling& t
 template <class Operand>
 class DynamicMemory {
  public:
-  DynamicMemory(const StoredTiling& tiling, bool is_dynamic, const Gather& call)
+  DynamicMemory(const Tiling& tiling, bool is_dynamic, const Gather& call)
       : counters_(is_dynamic ? tiling.weight_tiles : 0),
         memory_(static_cast<std::size_t>(Operand::kScaled && is_dynamic ? DynamicOrder::words(tiling) : counters_) *
                     sizeof(std::uint32_t),
@@ -99,10 +99,10 @@ class DynamicMemory {
 };
 
 /// `count` zeros, behind the launch before. What is launched behind this one may begin at once.
-static __global__ void __launch_bounds__(kPrepareThreads) zeros_kernel(std::uint32_t* zeros, std::int64_t count) {
+static __global__ void __launch_bounds__(kPackThreads) zeros_kernel(std::uint32_t* zeros, std::int64_t count) {
   wait_for_grid_before();
   let_dependents_start();
-  for (std::int64_t i = threadIdx.x; i < count; i += kPrepareThreads) zeros[i] = 0;
+  for (std::int64_t i = threadIdx.x; i < count; i += kPackThreads) zeros[i] = 0;
 }
 
 /// A source's sample, on the call's stream; of operands that are not scaled, only the zeros.
@@ -118,7 +118,7 @@ class Sampled {
       sample_source(call.gemm, static_cast<const float*>(call.source), header_.template as<OperandHeader>(), call.stream, zeros,
                     zero_count);
     } else if (zero_count != 0) {
-      launch_behind(zeros_kernel, 1, kPrepareThreads, 0, call.stream, zeros, zero_count);
+      launch_behind(zeros_kernel, 1, kPackThreads, 0, call.stream, zeros, zero_count);
       check_launch("conv tensor_core: zeros");
     }
   }

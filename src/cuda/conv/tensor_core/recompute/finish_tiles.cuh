@@ -5,6 +5,8 @@
 #include <type_traits>
 
 #include "cuda/conv/epilogue/light.cuh"
+#include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
+#include "cuda/conv/tensor_core/pipeline/store_rows.cuh"
 #include "cuda/conv/tensor_core/recompute/recompute.cuh"
 
 namespace polyphase::cuda::tensor_core {
@@ -13,7 +15,7 @@ namespace polyphase::cuda::tensor_core {
 /// columns) of its wrong tiles of `positions` positions. Many outputs at a time, since each takes long to arrive. Not inlined:
 /// it has registers of its own.
 template <bool kAux>
-__device__ __noinline__ void finish_tiles(const TapGemm& gemm, const StoredTiling& tiling, const Epilogue& epilogue, float* out,
+__device__ __noinline__ void finish_tiles(const TapGemm& gemm, const Tiling& tiling, const Epilogue& epilogue, float* out,
                                           Walk walk, SuspectTiles suspect_tiles, int first, int columns, int positions) {
   constexpr int kColumns = 2, kEach = 4;  // outputs of a lane at a time
   using Finish = std::conditional_t<kAux, StoreFinish<float>, LightActivation>;

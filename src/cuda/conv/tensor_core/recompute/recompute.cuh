@@ -1,102 +1,21 @@
 #pragma once
-// What operands of f32 numbers may have got wrong, computed again with FFMA by the warp that summed it, when it has stored all
-// its tiles: everything where a number had no operand, else the sums so near zero that the numbers too small to be split count.
+// Recomputes suspect sums with FFMA. The warp that summed them does it when it has stored all its tiles: every sum of a tile
+// with a number that has no operand, else the sums so near zero that the numbers too small to be split could count.
 
 #include <cstdint>
 
 #include "conv/problem.hpp"
 #include "cuda/conv/tap_gemm.hpp"
-#include "cuda/conv/tensor_core/both_in_shared/stationary/layout.cuh"
-#include "cuda/conv/tensor_core/both_in_shared/stationary/store.cuh"
-#include "cuda/conv/tensor_core/operand/traits.cuh"
+#include "cuda/conv/tensor_core/operand/suspect_count.cuh"
+#include "cuda/conv/tensor_core/pipeline/exact_source.hpp"
+#include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
+#include "cuda/conv/tensor_core/pipeline/store_rows.cuh"
+#include "cuda/conv/tensor_core/pipeline/suspect_tiles.cuh"
+#include "cuda/conv/tensor_core/pipeline/tiles.hpp"
 #include "cuda/conv/tensor_core/recompute/count.cuh"
 #include "cuda/conv/tensor_core/recompute/exact_sum.cuh"
 
 namespace polyphase::cuda::tensor_core {
-
-inline constexpr int kWeightHeaderBytes = 256;  // a State lies before kept weights
-
-/// The problem as it was before operands were made of it.
-struct ExactSource {
-  ConvProblem problem;
-  bool is_forward;
-  const float* source;
-  const float* w;
-};
-
-/// What is wrong with the numbers of a tile: how many are too small to be split, and kNeverSplit more for each that has no
-/// operand. A warp's faults are its threads' added up, of 2^15 numbers a thread.
-using SuspectCount = std::uint32_t;
-inline constexpr SuspectCount kNeverSplit = 1U << 20;
-
-/// Those of a thread's source numbers: `small` of them are too small, `most` are the largest halves.
-__device__ __forceinline__ SuspectCount suspect_count_of(std::uint32_t small, __half2 most) {
-  const float2 largest = __half22float2(most);
-  return small + (largest.x <= kLargestHalf && largest.y <= kLargestHalf ? 0U : kNeverSplit);
-}
-/// Those of a thread's numbers and of more of its numbers: kNeverSplit counts once.
-__device__ __forceinline__ SuspectCount joined(SuspectCount a, SuspectCount b) {
-  return ((a & (kNeverSplit - 1)) + (b & (kNeverSplit - 1))) | ((a | b) & kNeverSplit);
-}
-/// That of one number.
-__device__ __forceinline__ SuspectCount suspect_count_of_number(Split split) {
-  return split == Split::never ? kNeverSplit : split == Split::small ? 1U : 0U;
-}
-/// Those of packed weights, of which each sum has up to `products`.
-__device__ __forceinline__ SuspectCount weight_suspect_count(Split worst, std::int64_t products) {
-  if (worst == Split::never) return kNeverSplit;
-  return worst == Split::small ? static_cast<SuspectCount>(products) : 0;
-}
-/// Those that four converting warps have found in a tile and left at `found` in shared memory, and those of the weights: the
-/// same in a warp, through a shuffle, so that the compiler knows it. Only the lane that gives the stage back reads them, so
-/// that none can be late.
-__device__ __forceinline__ SuspectCount suspect_count_of_tile(const unsigned char* found, SuspectCount of_weights, int lane) {
-  uint4 of_warps{};
-  if (lane == 0) of_warps = *reinterpret_cast<const uint4*>(found);
-  return __shfl_sync(0xffffffffU, of_weights + of_warps.x + of_warps.y + of_warps.z + of_warps.w, 0);
-}
-/// The magnitude from which on a sum is right whatever it has lost: each number too small counts in it once.
-template <class Operand>
-__device__ __forceinline__ float least_right(SuspectCount suspect_count) {
-  return static_cast<float>(Operand::kLeastSafe) * static_cast<float>(suspect_count);
-}
-
-/// Whether one of a warp's sums is below `least`, of 16 columns of which `columns` exist: a thread has two sums of column
-/// lane/4, then two of column lane/4 + 8, and so on. For whole warps.
-template <int kSums>
-__device__ __forceinline__ bool has_sum_below(float least, std::int64_t columns, const float (&sums)[kSums]) {
-  float smallest[2] = {least, least};
-#pragma unroll
-  for (int i = 0; i < kSums; ++i) smallest[i / 2 % 2] = fminf(smallest[i / 2 % 2], fabsf(sums[i]));
-  const auto column = static_cast<std::int64_t>(threadIdx.x % 32 / 4);
-  return __any_sync(0xffffffffU, (smallest[0] < least && column < columns) || (smallest[1] < least && column + 8 < columns)) !=
-         0;
-}
-
-/// The tiles in which a warp has sums that may be wrong, in shared memory. When there is no more place the last one stands for
-/// all tiles from it on.
-struct SuspectTiles {
-  static constexpr int kMost = 16;
-  static constexpr std::uint32_t kAnyColumn = 0xff;
-  struct Entry {
-    std::uint32_t above;              // Walk's
-    SuspectCount suspect_count : 24;  // at most kNeverSplit
-    std::uint32_t columns : 8;
-  };
-  Entry* of;
-  int count = 0;
-  /// By a whole warp. Bit i of `columns`: columns i and i + 8 of the warp's have such sums.
-  __device__ __forceinline__ void add(std::uint32_t above, SuspectCount suspect_count, std::uint32_t columns = kAnyColumn) {
-    if (threadIdx.x % 32 == 0) {
-      const SuspectCount own = min(suspect_count, kNeverSplit);
-      if (count < kMost)
-        of[count] = {above, own, columns};
-      else
-        of[kMost - 1] = {of[kMost - 1].above, max(static_cast<SuspectCount>(of[kMost - 1].suspect_count), own), kAnyColumn};
-    }
-    count = min(count + 1, kMost);
-  }
-};
 
 /// One output of forward or dgrad by FFMA, of each lane for itself.
 __device__ __forceinline__ float own_exact_sum(const TapGemm& gemm, const ExactSource& exact, std::int64_t n, std::int64_t g,
@@ -168,7 +87,7 @@ __device__ __forceinline__ void recompute_outputs(const TapGemm& gemm, const Exa
 
 /// Computes again what may be wrong in one tile's columns [first, end), of `positions` positions, where `columns` has them
 /// (SuspectTiles). `least`: of outputs less their bias.
-__device__ __forceinline__ void recompute_columns(const TapGemm& gemm, const StoredTiling& tiling, const ExactSource& exact,
+__device__ __forceinline__ void recompute_columns(const TapGemm& gemm, const Tiling& tiling, const ExactSource& exact,
                                                   const float* bias, float* out, const TilePlace& place, std::int64_t first,
                                                   std::int64_t end, std::uint32_t columns, int positions, float least,
                                                   bool everything) {
@@ -193,7 +112,7 @@ __device__ __forceinline__ void recompute_columns(const TapGemm& gemm, const Sto
 /// Computes again what may be wrong in a warp's tiles, which are all stored: columns [first, first + columns) of each tile.
 /// Sums became outputs by 2^exponent. Not inlined: it has registers of its own.
 template <class Operand>
-__device__ __noinline__ void recompute_tiles(const TapGemm& gemm, const StoredTiling& tiling, const ExactSource& exact,
+__device__ __noinline__ void recompute_tiles(const TapGemm& gemm, const Tiling& tiling, const ExactSource& exact,
                                              const float* bias, float* out, Walk walk, SuspectTiles suspect_tiles, int exponent,
                                              int first, int columns, int positions) {
   __syncwarp();

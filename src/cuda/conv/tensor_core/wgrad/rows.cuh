@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "cuda/conv/tensor_core/operand/convert_rows.cuh"
 #include "cuda/conv/tensor_core/wgrad/maps.hpp"
 #include "cuda/conv/tensor_core/wgrad/words.cuh"
 #include "cuda/ptx/tensor_copy.cuh"

@@ -1,6 +1,7 @@
 #pragma once
 // The kernel of the weight gradient by rows (rows.cuh).
 
+#include "cuda/conv/tensor_core/operand/convert_rows.cuh"
 #include "cuda/conv/tensor_core/wgrad/rows_multiply.cuh"
 #include "cuda/kernel/dependent_launch.cuh"
 

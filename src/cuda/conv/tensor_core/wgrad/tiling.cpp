@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "conv/workspace.hpp"
-#include "cuda/conv/choice/plan_cache.hpp"
+#include "cuda/conv/plan_cache.hpp"
 #include "tensor/error.hpp"
 
 namespace polyphase::cuda::tensor_core {

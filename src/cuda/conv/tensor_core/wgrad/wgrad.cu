@@ -1,5 +1,5 @@
 #include "conv/workspace.hpp"
-#include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
+#include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
 #include "cuda/conv/tensor_core/tensor_core.hpp"
 #include "cuda/conv/tensor_core/wgrad/few.hpp"
 #include "cuda/conv/tensor_core/wgrad/mma_sync/mma_sync.hpp"

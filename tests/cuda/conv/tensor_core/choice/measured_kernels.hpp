@@ -97,7 +97,7 @@ demucs dgrad tf32 preconverted0/1 124.6 preconverted1/1 127.3 preconverted2/1 12
 wavegan dgrad fp32 preconverted0/1 611.2 preconverted1/1 622 preconverted0/2 685 preconverted1/2 693.1 preconverted0/4 755.3 preconverted1/4 760.1
 wavegan dgrad bf16 preconverted1/1 213.4 preconverted0/1 213.8 preconverted2/1 241.5
 wavegan dgrad tf32 preconverted0/1 236.6 preconverted1/1 236.7 preconverted2/1 262.8
-grouped dgrad fp32 preconverted1/1 386 streamed 471.2
+grouped dgrad fp32 preconverted1/1 386
 grouped dgrad bf16 preconverted1/1 174 preconverted0/1 213.1
 grouped dgrad tf32 stationary 123.7 preconverted1/1 229.3
 A dgrad fp32 stride1 1940.5 stationary 2746.7
@@ -178,13 +178,13 @@ block64_k3_d5 forward bf16 stationary 45.5 source_tma_16bit 55.7 source_bulk 59.
 block64_k7 forward fp32 stationary 150.4 preconverted1/1 284.8
 block64_k7 forward tf32 stationary 89.1 preconverted1/1 166.8
 block64_k7 forward bf16 stationary 61.2 preconverted1/1 116.6
-block64_k7_d5 forward fp32 streamed 295.2 preconverted1/1 315.9
+block64_k7_d5 forward fp32 preconverted1/1 315.9
 block64_k7_d5 forward tf32 stationary 102 preconverted1/1 172.4
 block64_k7_d5 forward bf16 stationary 60.2 preconverted1/1 118.5
-block64_k11 forward fp32 preconverted1/1 351.6 streamed 444.8
+block64_k11 forward fp32 preconverted1/1 351.6
 block64_k11 forward tf32 stationary 115.4 preconverted1/1 190
 block64_k11 forward bf16 stationary 77.3 preconverted1/1 140.2
-block64_k11_d5 forward fp32 preconverted1/1 434.2 streamed 446
+block64_k11_d5 forward fp32 preconverted1/1 434.2
 block64_k11_d5 forward tf32 stationary 122.2 preconverted1/1 195.6
 block64_k11_d5 forward bf16 stationary 77.6 preconverted1/1 144.6
 block32_k1 forward fp32 source_tma 76.3 stationary 100.5

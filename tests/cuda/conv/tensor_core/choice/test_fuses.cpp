@@ -5,6 +5,7 @@
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/preconverted.hpp"
 #include "cuda/conv/tensor_core/choice/kernels.hpp"
+#include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
 #include "cuda/conv/tensor_core/source_in_registers/stride1/stride1.hpp"
 #include "cuda/conv/tensor_core/tensor_core.hpp"
 #include "cuda/conv/tensor_core/weights_in_registers/source_bulk/source_bulk.hpp"

@@ -167,7 +167,7 @@ void check_raw(const ConvProblem& p, const tensor_core::WgradTiling& tiling) {
     CHECK(raw.span * raw.boxes + raw.width - raw.span >= reach + (raw.is_exact ? 0 : 16 / kBytes - 1));
     std::set<int> offsets;
     for (int c = 0; c < raw.classes; ++c) {
-      const tensor_core::WgradMapOf of = tensor_core::wgrad_map_of(*side, p, &x, kBytes, c, raw.is_swizzled);
+      const tensor_core::TensorMapOf of = tensor_core::wgrad_map_of(*side, p, &x, kBytes, c, raw.is_swizzled);
       CHECK(of.address % 16 == 0);
       CHECK(of.row_bytes % 16 == 0);
       CHECK(of.sample_bytes % 16 == 0);

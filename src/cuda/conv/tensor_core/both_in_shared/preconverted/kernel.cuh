@@ -14,6 +14,8 @@
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/store.cuh"
 #include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
 #include "cuda/conv/tensor_core/pipeline/ring.cuh"
+#include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
+#include "cuda/conv/tensor_core/recompute/flagged_source.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 
 namespace polyphase::cuda::tensor_core {
@@ -21,32 +23,6 @@ namespace polyphase::cuda::tensor_core {
 inline constexpr int kPreconvertedConsumers = kPreconvertedGroups * 128;
 /// The producer is a whole warpgroup, whose registers move to the consumers, though one thread of it works.
 inline constexpr int kPreconvertedThreads = kPreconvertedConsumers + 128;
-
-/// Where a block works.
-struct PreconvertedTile {
-  std::int64_t g, column_tile, position;  // tile of positions
-  int first_row_step, count;              // of its slice
-};
-
-__device__ __forceinline__ PreconvertedTile preconverted_tile(std::int64_t block, const PreconvertedTiling& tiling) {
-  const std::uint32_t slice = tiling.slices == 1 ? 0 : tiling.by_tiles.divide(static_cast<std::uint32_t>(block));
-  const std::uint32_t index = static_cast<std::uint32_t>(block) - slice * static_cast<std::uint32_t>(tiling.tiles);
-  std::uint32_t column, position, g;
-  if (tiling.positions_first) {
-    const std::uint32_t above = tiling.by_position_tiles.divide(index);
-    position = index - above * tiling.by_position_tiles.divisor;
-    g = tiling.by_column_tiles.divide(above);
-    column = above - g * tiling.by_column_tiles.divisor;
-  } else {
-    const std::uint32_t above = tiling.by_column_tiles.divide(index);
-    column = index - above * tiling.by_column_tiles.divisor;
-    g = tiling.by_position_tiles.divide(above);
-    position = above - g * tiling.by_position_tiles.divisor;
-  }
-  const int first = static_cast<int>(slice) * tiling.row_steps_of_slice;
-  const int row_steps = min(tiling.row_steps_of_slice, tiling.row_steps - first);
-  return {g, column, position, first, row_steps * tiling.plane_steps * tiling.tap_steps};
-}
 
 /// Shared memory: stages of source and weights, staging, barriers.
 struct PreconvertedLayout {
@@ -129,13 +105,6 @@ struct WideUnits {
   }
 };
 
-/// log2 of what a sum has to be multiplied by; for whole warps.
-template <class Operand>
-__device__ __forceinline__ int wide_exponent(const OperandHeader* source, const OperandHeader* weights) {
-  if constexpr (!Operand::kScaled) return 0;
-  return -source_exponent(source) - scale_exponent(weights->largest, kWeightTarget);
-}
-
 template <int kN, bool kAlongPositions>
 __device__ __forceinline__ PreconvertedPlace preconverted_place(const PreconvertedTile& tile, const PreconvertedTiling& tiling,
                                                                 int group) {
@@ -147,7 +116,7 @@ __device__ __forceinline__ PreconvertedPlace preconverted_place(const Preconvert
 template <class Operand, class Store, int kSums>
 __device__ __forceinline__ void store_and_recompute(const TapGemm& gemm, const PreconvertedTiling& tiling,
                                                     const Epilogue& epilogue,
-                                                    const PreconvertedExact<typename Operand::Source>& exact,
+                                                    const FlaggedSource<typename Operand::Source>& exact,
                                                     const typename Operand::Source* __restrict__ bias,
                                                     typename Operand::Source* __restrict__ out, const Store& store,
                                                     const SuspectFinder<typename Operand::Source>& finder, bool suspicious,
@@ -168,7 +137,7 @@ __global__ void __launch_bounds__(kPreconvertedThreads, 1)
                         const unsigned char* __restrict__ packed, const typename Operand::Source* __restrict__ bias,
                         typename Operand::Source* __restrict__ out, float4* __restrict__ partial,
                         const OperandHeader* __restrict__ source_header, const OperandHeader* __restrict__ weight_header,
-                        const __grid_constant__ PreconvertedExact<typename Operand::Source> exact) {
+                        const __grid_constant__ FlaggedSource<typename Operand::Source> exact) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(16) unsigned char raw[];
   const std::uint32_t base = (ptx::shared_address(raw) + 127) & ~127U;
@@ -196,7 +165,7 @@ __global__ void __launch_bounds__(kPreconvertedThreads, 1)
   const PreconvertedStore<typename Operand::Source, kN, kPreconvertedStagedBytes> store{
       gemm,
       tiling,
-      PreconvertedFinish(wide_exponent<Operand>(source_header, weight_header), epilogue),
+      ScaledFinish(sum_exponent<Operand>(source_header, weight_header), epilogue),
       bias,
       out,
       memory + (layout.staging - base) + group * kStaging,
@@ -303,15 +272,14 @@ __global__ void __launch_bounds__(kPreconvertedConsumers)
                                const __grid_constant__ Epilogue epilogue, const typename Operand::Source* __restrict__ bias,
                                typename Operand::Source* __restrict__ out, const float4* __restrict__ partial,
                                const OperandHeader* __restrict__ source_header, const OperandHeader* __restrict__ weight_header,
-                               const __grid_constant__ PreconvertedExact<typename Operand::Source> exact) {
+                               const __grid_constant__ FlaggedSource<typename Operand::Source> exact) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   wait_for_grid_before();
   __shared__ __align__(
       16) unsigned char staging[kPreconvertedGroups][4 * preconverted_staging_of_warp(kPreconvertedStagedBytes / 2)];
   const int group = static_cast<int>(threadIdx.x) / 128, thread = static_cast<int>(threadIdx.x) % 128;
   const PreconvertedStore<typename Operand::Source, kN, kPreconvertedStagedBytes / 2> store{
-      gemm,   tiling,   PreconvertedFinish(wide_exponent<Operand>(source_header, weight_header), epilogue),
-      bias,   out,      staging[group],
+      gemm,   tiling,   ScaledFinish(sum_exponent<Operand>(source_header, weight_header), epilogue), bias, out, staging[group],
       thread, 1 + group};
   const std::int64_t tile = blockIdx.x;
   const SuspectFinder<typename Operand::Source> finder{gemm, tiling, exact, weight_header->suspect_count};

@@ -2,9 +2,10 @@
 #include <vector>
 
 #include "conv/workspace.hpp"
-#include "cuda/conv/choice/plan_cache.hpp"
+#include "cuda/conv/plan_cache.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/preconverted.hpp"
+#include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
 #include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -79,7 +80,6 @@ std::optional<PreconvertedPlan> preconverted_plan(const ConvProblem& problem, Co
 
 std::optional<double> preconverted_cost(const ConvProblem& problem, ConvDirection direction, Precision precision,
                                         const DeviceProperties& gpu) {
-  if (make_tap_gemm(problem, direction).rows < kLeastWideRows) return std::nullopt;
   const std::vector<PreconvertedCandidate> all =
       preconverted_candidates(problem, direction, precision, gpu.sm_count, gpu.shared_bytes_per_block);
   const auto best = best_of(all);

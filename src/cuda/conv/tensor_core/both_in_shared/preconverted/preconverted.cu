@@ -6,6 +6,7 @@
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/pack_weights.cuh"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/recompute.cuh"
+#include "cuda/conv/tensor_core/recompute/flagged_source.cuh"
 #include "cuda/kernel/dependent_launch.cuh"
 #include "cuda/memory/allocator.hpp"
 #include "cuda/runtime/runtime.hpp"
@@ -46,7 +47,7 @@ struct Call {
   unsigned char* workspace;
   Workspace at;
   cudaStream_t stream;
-  PreconvertedExact<T> exact;
+  FlaggedSource<T> exact;
 
   template <int kN, bool kAlongPositions>
   void multiply() const {
@@ -126,7 +127,7 @@ void gather_as(const ConvProblem& problem, ConvDirection direction, const Precon
   const auto* weights = static_cast<const OperandHeader*>(packed);
   const bool is_forward = direction == ConvDirection::forward;
   prepare<Operand>(gemm, tiling, from, header, flags, workspace + at.operand, stream);
-  const PreconvertedExact<T> exact{
+  const FlaggedSource<T> exact{
       problem, is_forward, from, static_cast<const T*>(w), needs_flags<Operand>(gemm) ? flags : nullptr, header};
   const Call<Operand> call{gemm,      tiling, epilogue, weights, static_cast<const T*>(bias), static_cast<T*>(out),
                            workspace, at,     stream,   exact};
@@ -157,7 +158,8 @@ void pack_as(const ConvProblem& problem, ConvDirection direction, const Preconve
   const std::int64_t zeros = kOperandHeaderBytes + (full ? 0 : tiling.packed_bytes);
   CHECK_CUDA(cudaMemsetAsync(packed, 0, static_cast<std::size_t>(zeros), stream));
   if constexpr (Operand::kScaled) {
-    largest_kernel<<<static_cast<unsigned>(largest_blocks(count)), kLargestThreads, 0, stream>>>(weights, count, header);
+    largest_kernel<<<static_cast<unsigned>(largest_blocks(count)), kLargestThreads, 0, stream>>>(weights, count,
+                                                                                                 &header->largest);
     check_launch("conv tensor_core: preconverted largest weight");
   }
   const bool is_forward = direction == ConvDirection::forward;

@@ -44,8 +44,7 @@ struct PreconvertedCandidate {
                                                                 Precision precision, int device);
 
 /// The estimated seconds of preconverted_gather by make_preconverted_plan()'s plan, weights packed. Nothing where there is
-/// none, or for fewer than kLeastWideRows channels of the source, of which most would be zeros.
-inline constexpr std::int64_t kLeastWideRows = 32;
+/// none.
 [[nodiscard]] std::optional<double> preconverted_cost(const ConvProblem& problem, ConvDirection direction, Precision precision,
                                                       const DeviceProperties& gpu);
 

@@ -8,27 +8,11 @@
 #include "conv/problem.hpp"
 #include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/store.cuh"
-#include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
 #include "cuda/conv/tensor_core/recompute/exact_sum.cuh"
+#include "cuda/conv/tensor_core/recompute/flagged_source.cuh"
 
 namespace polyphase::cuda::tensor_core {
-
-/// The problem as it was before operands were made of it.
-template <class T>
-struct PreconvertedExact {
-  ConvProblem problem;
-  bool is_forward;
-  const T* source;
-  const T* w;
-  const std::uint32_t* flags;   // of the source, as source_kernel writes them; null: its numbers spoil nothing
-  const OperandHeader* header;  // of the source
-};
-
-/// Bits of sums, by runs of positions.
-template <int kRuns>
-struct Suspects {
-  std::uint32_t of_run[kRuns] = {};
-};
 
 /// Which sums of a tile may be wrong. A run of kFlagPositions positions is 32 sums of each thread.
 template <class T>
@@ -36,7 +20,7 @@ struct SuspectFinder {
   static constexpr int kSumsOfRun = kFlagPositions / 8 * 4;
   const TapGemm& gemm;
   const PreconvertedTiling& tiling;
-  const PreconvertedExact<T>& exact;
+  const FlaggedSource<T>& exact;
   std::uint32_t weight_suspect_count;
 
   /// Flags that a run of positions has to do with, its own and those that later taps reach.
@@ -86,9 +70,9 @@ struct SuspectFinder {
 /// parameters: it is hardly ever called, and may not take registers from those who are.
 template <class Store, class T, int kRuns>
 __device__ __noinline__ void recompute(const TapGemm& gemm, const PreconvertedTiling& tiling, const Epilogue& epilogue,
-                                       const PreconvertedExact<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
+                                       const FlaggedSource<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
                                        PreconvertedPlace place, Suspects<kRuns> suspects) {
-  const Store store{gemm, tiling, PreconvertedFinish(0, epilogue), bias, out, nullptr, static_cast<int>(threadIdx.x) % 128, 0};
+  const Store store{gemm, tiling, ScaledFinish(0, epilogue), bias, out, nullptr, static_cast<int>(threadIdx.x) % 128, 0};
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll 1
   for (int run = 0; run < kRuns; ++run) {

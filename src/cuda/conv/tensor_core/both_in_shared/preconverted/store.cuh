@@ -5,53 +5,13 @@
 
 #include "cuda/conv/epilogue/light.cuh"
 #include "cuda/conv/tap_gemm.hpp"
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/place.cuh"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/tiling.hpp"
-#include "cuda/conv/tensor_core/operand/traits.cuh"
+#include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
 #include "cuda/ptx/async_copy.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 
 namespace polyphase::cuda::tensor_core {
-
-/// value = activation(sum * 2^exponent + offset), rounded in between as a tensor would be. Two factors, since no float holds
-/// every exponent here.
-struct PreconvertedFinish {
-  float first, second;
-  Epilogue epilogue;
-  __device__ __forceinline__ PreconvertedFinish(int exponent, const Epilogue& epilogue_)
-      : first(power_of_two(exponent / 2)), second(power_of_two(exponent - exponent / 2)), epilogue(epilogue_) {}
-  __device__ __forceinline__ float linear(float sum, float offset) const { return fmaf(sum * first, second, offset); }
-
-  /// All sums of a thread: those of two columns, of an output of T.
-  template <class T, int kSums>
-  __device__ __forceinline__ void finish(float (&sums)[kSums], float offset, float offset_of_second) const {
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) sums[i] = linear(sums[i], i % 4 < 2 ? offset : offset_of_second);
-    if (!epilogue.has_aux()) activate<T>(sums);
-  }
-
-  /// The same of sums that are scaled and have their offsets.
-  template <class T, int kSums>
-  __device__ __forceinline__ void activate(float (&sums)[kSums]) const {
-    switch (epilogue.activation) {
-      case Activation::relu:
-        return apply<T, Activation::relu>(sums);
-      case Activation::leaky_relu:
-        return apply<T, Activation::leaky_relu>(sums);
-      case Activation::tanh:
-        return apply<T, Activation::tanh>(sums);
-      default:
-        return;
-    }
-  }
-
- private:
-  template <class T, Activation kActivation, int kSums>
-  __device__ __forceinline__ void apply(float (&sums)[kSums]) const {
-    const Epilogue only{kActivation, epilogue.slope};
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) sums[i] = only.apply(static_cast<float>(static_cast<T>(sums[i])));
-  }
-};
 
 /// What happens to a sum and its aux operand: nothing, the sum of both, that with an activation of the first, or
 /// the first times the derivative that follows from the second.
@@ -77,11 +37,6 @@ struct AuxFinish {
   }
 };
 
-/// What a warpgroup writes: 64 columns of group g from `column`, positions from `position` of all samples.
-struct PreconvertedPlace {
-  std::int64_t g, column, position;
-};
-
 /// Sums of thread (warp, lane): columns 16*warp + lane/4 and that + 8, positions 8*g + 2*(lane%4) and the next (PTX ISA).
 template <class T, int kN, int kStagedBytes>
 struct PreconvertedStore {
@@ -94,7 +49,7 @@ struct PreconvertedStore {
 
   const TapGemm& gemm;
   const PreconvertedTiling& tiling;
-  PreconvertedFinish finish;
+  ScaledFinish finish;
   const T* __restrict__ bias;
   T* __restrict__ out;
   unsigned char* staging;  // of the warpgroup

@@ -5,18 +5,15 @@
 #include <span>
 
 #include "cuda/conv/tap_gemm.hpp"
+#include "cuda/conv/tensor_core/operand/source_layout.hpp"
 #include "cuda/kernel/fast_divide.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kPreconvertedRows = 8;                          // neighbouring rows in 16 bytes of an operand
-inline constexpr int kPreconvertedBlocks = 4;                        // of 8 rows, in a step
 inline constexpr int kPreconvertedDepths = kPreconvertedBlocks / 2;  // products of 16 rows that are issued together
 inline constexpr int kPreconvertedSubtile = 64;                      // columns of a warpgroup
 inline constexpr int kPreconvertedGroups = 2;                        // consumer warpgroups of a block
-inline constexpr int kFlagPositions = 64;                            // positions that share a flag of the source
 inline constexpr int kPreconvertedBarrierBytes = 256;
-inline constexpr int kOperandHeaderBytes = 256;
 inline constexpr int kPreconvertedStagesMost = 12;
 
 /// Shared memory in which a warp's sums lie as they will be written: so many bytes of each of its 16 columns at a time, and
@@ -33,27 +30,6 @@ struct PreconvertedShape {
   bool along_positions;  // the warpgroups of a block share columns, else positions
   int parts;             // 16-bit numbers that a source number becomes
   int blocks_per_sm;
-};
-
-/// A source as operand: [group][tile][step of 32 rows][plane][part][block of 8 rows][place][8 rows], 16 bits each, so that what
-/// a step of the reduction reads is one run of bytes. A tile has the places of `tile_positions` positions and of those that
-/// later taps reach; samples follow each other along the positions; what no element belongs to is zero. Where taps reach far
-/// they are planes of their own.
-struct SourceLayout {
-  int tile_positions, tile_places;
-  bool taps_apart;
-  std::int64_t planes;  // plane + tap * problem's planes where taps are apart
-  int parts;
-  std::int64_t row_steps, tiles;
-  std::int64_t position_begin;  // of a sample
-  std::int64_t sample_pitch;    // positions from one sample to the next
-  std::int64_t positions;       // in all tiles
-  std::int64_t flags;           // of a group
-  FastDivide by_sample, by_planes, by_own_planes, by_places, by_row_blocks;
-  [[nodiscard]] std::int64_t items() const { return tiles * planes * tile_places; }  // of a group and block of 8 rows
-  [[nodiscard]] std::int64_t bytes(std::int64_t groups) const {
-    return groups * items() * parts * row_steps * kPreconvertedBlocks * 16;
-  }
 };
 
 struct PreconvertedTiling {

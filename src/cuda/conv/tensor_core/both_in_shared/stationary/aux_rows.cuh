@@ -6,7 +6,7 @@
 
 #include "cuda/conv/epilogue/light.cuh"
 #include "cuda/conv/tap_gemm.hpp"
-#include "cuda/conv/tensor_core/both_in_shared/stationary/store.cuh"
+#include "cuda/conv/tensor_core/pipeline/store_rows.cuh"
 #include "cuda/ptx/async_copy.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/prefetch.cuh"
@@ -19,8 +19,8 @@ namespace polyphase::cuda::tensor_core {
 template <class T, int kN, int kPitch, int kRows>
 class AuxRows {
  public:
-  __device__ __forceinline__ AuxRows(const TapGemm& gemm, const StoredTiling& tiling, std::int64_t row_of_sample,
-                                     std::int64_t column, std::int64_t position, std::int64_t distance, const T* out)
+  __device__ __forceinline__ AuxRows(const TapGemm& gemm, const Tiling& tiling, std::int64_t row_of_sample, std::int64_t column,
+                                     std::int64_t position, std::int64_t distance, const T* out)
       : range_(gemm, tiling, position + gemm.out_origin),
         row_length_(gemm.out_length),
         rows_(static_cast<int>(min(static_cast<std::int64_t>(kRows), gemm.columns - column))),
@@ -136,7 +136,7 @@ class AuxRows {
 
 /// Writes those columns from the staging.
 template <class T, int kN, int kPitch, int kRows>
-__device__ __forceinline__ void store_unit_stride(const TapGemm& gemm, const StoredTiling& tiling, std::int64_t row_of_sample,
+__device__ __forceinline__ void store_unit_stride(const TapGemm& gemm, const Tiling& tiling, std::int64_t row_of_sample,
                                                   std::int64_t column, std::int64_t position, const Staged<T>* staging,
                                                   int lane, T* __restrict__ out) {
   ptx::opaque(lane);

@@ -1,6 +1,6 @@
 #pragma once
 // Forward and dgrad with few columns on wgmma (sm_90a): the weights of 64 columns stay in shared memory. The mathematics are in
-// cuda/conv/tap_gemm.hpp, the streamed kernel of the same in both_in_shared/streamed/kernel.cuh: read that first.
+// cuda/conv/tap_gemm.hpp.
 //
 // gemm_m = 64 columns, gemm_n = positions, gemm_k = (row, plane, tap). A block is two pairs of warpgroups, each pair on tiles
 // of its own (64 x 128 of two parts, 64 x 256 of one): a producer brings rows by bulk copies and converts them, a consumer
@@ -13,9 +13,10 @@
 #include "cuda/conv/tensor_core/both_in_shared/stationary/aux_rows.cuh"
 #include "cuda/conv/tensor_core/both_in_shared/stationary/layout.cuh"
 #include "cuda/conv/tensor_core/both_in_shared/stationary/producer.cuh"
-#include "cuda/conv/tensor_core/both_in_shared/stationary/store.cuh"
 #include "cuda/conv/tensor_core/operand/traits.cuh"
 #include "cuda/conv/tensor_core/pipeline/ring.cuh"
+#include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
+#include "cuda/conv/tensor_core/pipeline/store_rows.cuh"
 #include "cuda/conv/tensor_core/recompute/finish_tiles.cuh"
 #include "cuda/conv/tensor_core/recompute/recompute.cuh"
 #include "cuda/ptx/mbarrier.cuh"
@@ -143,7 +144,7 @@ __device__ __forceinline__ bool is_suspect(SuspectCount suspect_count, std::int6
 template <class Operand, bool kPaired, int kN, bool kAux>
 __device__ __forceinline__ void consume_stationary(const TapGemm& gemm, const StationaryTiling& tiling,
                                                    const Epilogue& epilogue, const StationaryLayout& layout,
-                                                   const State* __restrict__ state,
+                                                   const WeightHeader* __restrict__ weight_header,
                                                    const typename Operand::Source* __restrict__ bias,
                                                    typename Operand::Source* __restrict__ out, const OperandHeader* header,
                                                    const ExactSource& exact, const unsigned char* pair_suspect_count,
@@ -154,9 +155,10 @@ __device__ __forceinline__ void consume_stationary(const TapGemm& gemm, const St
   static_assert(Operand::kParts * kN == kStationaryN || Operand::kParts * kN == 2 * kStationaryN);
   staging += warp * 8 * kPitch;
   if constexpr (Operand::kScaled) wait_for_grid_before();
-  const int exponent = Operand::kScaled ? -source_exponent(header) - scale_exponent(state->weight_largest, kWeightTarget) : 0;
+  const int exponent = Operand::kScaled ? -source_exponent(header) - scale_exponent(weight_header->largest, kWeightTarget) : 0;
   const SuspectCount of_weights =
-      Operand::kScaled ? weight_suspect_count(static_cast<Split>(state->weight_split), gemm.rows * gemm.planes * gemm.taps) : 0;
+      Operand::kScaled ? weight_suspect_count(static_cast<Split>(weight_header->split), gemm.rows * gemm.planes * gemm.taps)
+                       : 0;
   SuspectTiles suspect_tiles{suspect_tile_count + warp * SuspectTiles::kMost};
   // Exponents that no float has are put into the sums in two steps.
   const bool at_once = exponent >= -126 && exponent <= 127;
@@ -319,7 +321,7 @@ __global__ void __launch_bounds__(kStationaryThreads, 1)
   }
   ptx::registers_up<168>();
   consume_stationary<Operand, kPaired, kN, kAux>(
-      gemm, tiling, epilogue, layout, reinterpret_cast<const State*>(packed), bias, out, header, exact,
+      gemm, tiling, epilogue, layout, reinterpret_cast<const WeightHeader*>(packed), bias, out, header, exact,
       memory + (layout.suspect_count(0) - base), reinterpret_cast<SuspectTiles::Entry*>(memory + (layout.suspect_tiles - base)),
       reinterpret_cast<Staged<T>*>(memory + (layout.staging - base)), pair, warp, lane);
 #endif

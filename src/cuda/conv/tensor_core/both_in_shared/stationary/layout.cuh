@@ -1,41 +1,11 @@
 #pragma once
-// Which tiles a pair of warpgroups of kernel.cuh works on, and where its shared memory lies.
+// Where the shared memory of kernel.cuh lies.
 
 #include <cstdint>
 
-#include "cuda/conv/tap_gemm.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/stationary/tiling.hpp"
 
 namespace polyphase::cuda::tensor_core {
-
-/// Where a tile begins.
-struct TilePlace {
-  std::int64_t n, g, column, position;
-};
-
-/// The tiles of a pair, one after another.
-struct Walk {
-  std::uint32_t above, count, step, tile;
-  __device__ Walk(const StoredTiling& tiling, int pair) {
-    const std::uint32_t copies = tiling.by_weight_tiles.divide(gridDim.x), copy = tiling.by_weight_tiles.divide(blockIdx.x);
-    tile = blockIdx.x - copy * tiling.by_weight_tiles.divisor;
-    above = copy * kPairs + static_cast<std::uint32_t>(pair);
-    step = copies * kPairs;
-    count = tiling.by_weight_tiles.divide(static_cast<std::uint32_t>(tiling.blocks));
-  }
-  __device__ __forceinline__ bool more() const { return above < count; }
-  __device__ __forceinline__ void advance() { above += step; }
-  __device__ __forceinline__ TilePlace place(const StoredTiling& tiling) const {
-    TilePlace place;
-    const std::uint32_t n = tiling.by_position_tiles.divide(above), g = tiling.by_column_tiles.divide(tile);
-    place.n = n;
-    place.g = g;
-    place.position =
-        tiling.position_begin + static_cast<std::int64_t>(above - n * tiling.by_position_tiles.divisor) * tiling.position_step;
-    place.column = static_cast<std::int64_t>(tile - g * tiling.by_column_tiles.divisor) * tiling.columns;
-    return place;
-  }
-};
 
 /// Shared memory of a block: weights, then of each pair its rings and its staging, then barriers and faults, then wrong tiles.
 struct StationaryLayout {
@@ -65,16 +35,5 @@ struct StationaryLayout {
   __device__ __forceinline__ std::uint32_t suspect_count(int stage) const { return full(stage) + kPairBarrierBytes / 4; }
 };
 static_assert(kStationaryStagesMost * 16 <= kPairBarrierBytes / 4, "barriers of stages, then their faults");
-
-/// Bytes from the first of `kRows` rows that lie `raw_pitch` apart in shared memory to each row's first element: each was
-/// copied from the 16 bytes before it on. `base` is that of the first in the tensor.
-template <class T, class Tiling, int kRows>
-__device__ __forceinline__ void find_raw_rows(const T* base, const Tiling& tiling, int (&offsets)[kRows]) {
-  const auto address = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(base));
-  const std::uint32_t pitch = static_cast<std::uint32_t>(tiling.tile.length) * static_cast<std::uint32_t>(sizeof(T));
-#pragma unroll
-  for (int c = 0; c < kRows; ++c)
-    offsets[c] = c * tiling.raw_pitch + static_cast<int>((address + static_cast<std::uint32_t>(c) * pitch) & 15U);
-}
 
 }  // namespace polyphase::cuda::tensor_core

@@ -9,44 +9,14 @@
 #include <type_traits>
 
 #include "cuda/conv/tensor_core/both_in_shared/stationary/layout.cuh"
+#include "cuda/conv/tensor_core/operand/convert_rows.cuh"
 #include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
 #include "cuda/conv/tensor_core/pipeline/ring.cuh"
+#include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
 #include "cuda/conv/tensor_core/recompute/recompute.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 
 namespace polyphase::cuda::tensor_core {
-
-inline constexpr int kConverters = 128;  // threads of a pair
-
-/// What numbers were like: the largest half, NaN included, the least half, and the least magnitude above zero of those rows in
-/// which a half was too small, where that is enough to know.
-struct Seen {
-  __half2 most = __half2half2(__float2half(0.0F)), fewest = __half2half2(__float2half(kLargestHalf));
-};
-
-/// v*scale as one or two halves; what they were like into `seen`.
-template <class Operand>
-__device__ __forceinline__ void convert_seen(const float (&v)[8], float scale, uint4 (&parts)[Operand::kParts], Seen& seen) {
-  __half2 high[4];
-  std::uint32_t low[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float a = v[2 * i] * scale, b = v[2 * i + 1] * scale;
-    high[i] = __floats2half2_rn(a, b);
-    if constexpr (Operand::kParts == 2) {
-      const float2 back = __half22float2(high[i]);
-      const __half2 l = __floats2half2_rn((a - back.x) * kLowScale, (b - back.y) * kLowScale);
-      low[i] = *reinterpret_cast<const std::uint32_t*>(&l);
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    seen.most = __hmax2_nan(seen.most, __habs2(high[i]));
-    seen.fewest = __hmin2(seen.fewest, __habs2(high[i]));
-  }
-  parts[0] = *reinterpret_cast<const uint4*>(high);
-  if constexpr (Operand::kParts == 2) parts[1] = make_uint4(low[0], low[1], low[2], low[3]);
-}
 
 /// Where a pair stands in its sequence of tiles and steps, and where the source of that step is.
 template <class T>
@@ -98,11 +68,6 @@ struct Progress {
     return false;
   }
 };
-
-/// The elements of a row that a step spans.
-__device__ __forceinline__ int span_of(const Tile& tile) {
-  return tile.stride * (tile.window - 1) + (tile.planes - 1) * tile.plane_step + 1;
-}
 
 /// A lane's row of the steps of a tile, as bulk copies want it: from the 16-byte boundary before it on; what lies outside the
 /// row is not touched. Sixteen rows further the boundary is as far off again.

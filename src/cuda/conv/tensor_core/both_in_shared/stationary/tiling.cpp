@@ -28,7 +28,6 @@ void measure(const TapGemm& gemm, const StationaryShape& shape, int rows, int pl
   tiling.taps = static_cast<int>(gemm.taps);
   tiling.row_steps = static_cast<int>(pieces(gemm.rows, rows));
   tiling.plane_steps = static_cast<int>(pieces(gemm.planes, planes));
-  tiling.tap_steps = 1;
   tiling.count = tiling.row_steps * tiling.plane_steps;
   const int grain = tiling.is_paired ? 2 : 1;
   const auto window = static_cast<int>(pieces(shape.positions + (gemm.taps - 1) * gemm.tap_step + tiling.shift, grain) * grain);
@@ -50,8 +49,6 @@ bool divide_memory(int available, int least, StationaryTiling& tiling) {
   const std::int64_t left = each - static_cast<std::int64_t>(tiling.stages) * tiling.source_bytes;
   if (weights > available || left < static_cast<std::int64_t>(least) * tiling.raw_bytes) return false;
   tiling.raw_stages = static_cast<int>(std::min<std::int64_t>(6, left / tiling.raw_bytes));
-  tiling.weight_buffers = tiling.count;
-  tiling.stationary = true;
   return true;
 }
 
@@ -76,20 +73,6 @@ bool list_products(const TapGemm& gemm, const StationaryShape& shape, Stationary
   return true;
 }
 
-/// Rows that are whole sectors need no overlap, if tiles begin at one. False where they are not, or no tile can.
-bool choose_whole_sectors(const TapGemm& gemm, StoredTiling& tiling) {
-  if (gemm.out_length % tiling.aligned != 0) return false;
-  for (int before = 0; before < tiling.aligned; ++before) {
-    const std::int64_t begin = gemm.position_begin - before;
-    if ((gemm.out_stride * begin + gemm.out_origin) % tiling.aligned != 0) continue;
-    tiling.position_begin = begin;
-    tiling.position_step = tiling.positions;
-    tiling.position_tiles = pieces(gemm.position_count + before, tiling.positions);
-    return true;
-  }
-  return false;
-}
-
 void set_advances(const StationaryShape& shape, StationaryTiling& tiling) {
   const Tile& tile = tiling.tile;
   const int width = tiling.is_paired ? 2 : 1, plane_bytes = (tiling.rows / kVector) * tile.window * 16;
@@ -103,40 +86,6 @@ void set_advances(const StationaryShape& shape, StationaryTiling& tiling) {
 }
 
 }  // namespace
-
-void choose_tiles(const TapGemm& gemm, int positions, int element_bytes, bool is_sector_aligned, StoredTiling& tiling) {
-  tiling.positions = positions;
-  const bool is_dense = gemm.out_stride == 1 || gemm.phase_classes == 1 || gemm.out_class_step == 1;
-  tiling.aligned = is_dense ? 32 / element_bytes : 1;
-  if (is_dense && is_sector_aligned && choose_whole_sectors(gemm, tiling)) return;
-  auto overlap = static_cast<int>(pieces(tiling.aligned - 1, gemm.out_stride));
-  int step = positions - overlap;
-  while (step > 0 && step * gemm.out_stride % tiling.aligned != 0) --step;
-  if (step * 8 < positions * 7) {
-    step = positions;
-    tiling.aligned = 1;
-    overlap = 0;
-  }
-  tiling.position_step = step;
-  tiling.position_begin = gemm.position_begin - overlap;
-  tiling.position_tiles = pieces(gemm.position_count + overlap, step);
-}
-
-bool count_tiles(const TapGemm& gemm, int sm_count, StoredTiling& tiling) {
-  const std::int64_t column_tiles = pieces(gemm.columns, tiling.columns), weight_tiles = column_tiles * gemm.G;
-  const std::int64_t above = gemm.N * tiling.position_tiles;
-  if (weight_tiles > sm_count || above * weight_tiles > 0x7fffffff) return false;
-  tiling.weight_tiles = weight_tiles;
-  tiling.blocks = above * weight_tiles;
-  tiling.grid = static_cast<unsigned>(std::min<std::int64_t>(sm_count / weight_tiles, pieces(above, kPairs)) * weight_tiles);
-  tiling.by_weight_tiles = FastDivide(static_cast<std::uint32_t>(weight_tiles));
-  tiling.by_position_tiles = FastDivide(static_cast<std::uint32_t>(tiling.position_tiles));
-  tiling.by_column_tiles = FastDivide(static_cast<std::uint32_t>(column_tiles));
-  tiling.by_classes = FastDivide(static_cast<std::uint32_t>(gemm.classes));
-  tiling.by_gcd = FastDivide(static_cast<std::uint32_t>(gemm.out_gcd));
-  tiling.by_stride = FastDivide(static_cast<std::uint32_t>(gemm.out_stride));
-  return true;
-}
 
 StationaryTiling make_stationary_tiling(const TapGemm& gemm, const StationaryShape& shape, int sm_count, int shared_limit) {
   const std::int64_t products = gemm.rows * gemm.planes * gemm.taps;
@@ -169,7 +118,7 @@ StationaryTiling make_stationary_tiling(const TapGemm& gemm, const StationarySha
   set_advances(shape, tiling);
   // f32 of one part is quicker without: its stores are no longer than its products.
   tiling.turn_step = shape.parts == 1 && shape.element_bytes == 4 ? -1 : (tiling.count - 1) / 2;
-  tiling.shared_bytes = fixed + tiling.weight_buffers * tiling.weight_bytes +
+  tiling.shared_bytes = fixed + tiling.count * tiling.weight_bytes +
                         kPairs * (tiling.stages * tiling.source_bytes + tiling.raw_stages * tiling.raw_bytes);
   return tiling;
 }

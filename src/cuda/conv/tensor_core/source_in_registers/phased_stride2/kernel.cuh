@@ -14,7 +14,9 @@
 #include <cstdint>
 
 #include "cuda/conv/epilogue/epilogue.cuh"
-#include "cuda/conv/tensor_core/both_in_shared/preconverted/recompute.cuh"
+#include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
+#include "cuda/conv/tensor_core/recompute/exact_sum.cuh"
+#include "cuda/conv/tensor_core/recompute/flagged_source.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride2/producer.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"
 
@@ -28,7 +30,7 @@ template <class T>
 struct Phased2Store {
   const TapGemm& gemm;
   const Phased2Tiling& tiling;
-  PreconvertedFinish finish;
+  ScaledFinish finish;
   const float* biases;
   T* __restrict__ out;
   int slot, lane;
@@ -86,8 +88,8 @@ struct Phased2Store {
 /// it is hardly ever called, and may not take registers from those who are.
 template <class T, int kRuns>
 __device__ __noinline__ void recompute_phases(const TapGemm& gemm, const Phased2Tiling& tiling, const Epilogue& epilogue,
-                                              const PreconvertedExact<T>& exact, const T* __restrict__ bias,
-                                              T* __restrict__ out, Phased2Walk walk, int slot, Suspects<kRuns> suspects) {
+                                              const FlaggedSource<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
+                                              Phased2Walk walk, int slot, Suspects<kRuns> suspects) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto place = walk.place(tiling);
   const std::int64_t g = walk.group_of_channels(tiling);
@@ -141,7 +143,7 @@ __device__ __forceinline__ void multiply_phased2(const Phased2Words& words, std:
 template <class Operand, int kChannels>
 __device__ __forceinline__ void consume_phased2(const TapGemm& gemm, const Phased2Tiling& tiling, const Epilogue& epilogue,
                                                 const Phased2Layout& layout, const unsigned char* ring,
-                                                const PreconvertedExact<typename Operand::Source>& exact,
+                                                const FlaggedSource<typename Operand::Source>& exact,
                                                 const typename Operand::Source* __restrict__ bias,
                                                 typename Operand::Source* __restrict__ out, const float* biases,
                                                 const OperandHeader* __restrict__ source_header,
@@ -151,7 +153,7 @@ __device__ __forceinline__ void consume_phased2(const TapGemm& gemm, const Phase
   constexpr std::uint32_t kDepth = kPhased2Classes * kPhased2Taps * 2 * kChannels;  // in 16 bytes
   const int exponent = Operand::kScaled ? source_exponent(source_header) : 0, slot = warp * 8 + lane / 4;
   const int of_weights = Operand::kScaled ? scale_exponent(weight_header->largest, kWeightTarget) : 0;
-  const Phased2Store<T> store{gemm, tiling, PreconvertedFinish(-exponent - of_weights, epilogue), biases, out, slot, lane};
+  const Phased2Store<T> store{gemm, tiling, ScaledFinish(-exponent - of_weights, epilogue), biases, out, slot, lane};
   Phased2Reader<Operand> reader(tiling, exponent, slot, lane);
   const std::uint32_t weight_suspect_count = weight_header->suspect_count;
   const std::uint64_t weights = ptx::operand_descriptor(layout.weights, kChannels * 16);
@@ -213,7 +215,7 @@ __global__ void __launch_bounds__(kPhased2Threads, 1)
                           const __grid_constant__ Epilogue epilogue, const typename Operand::Source* __restrict__ source,
                           const typename Operand::Source* __restrict__ bias, typename Operand::Source* __restrict__ out,
                           const OperandHeader* __restrict__ source_header, const OperandHeader* __restrict__ weight_header,
-                          const __grid_constant__ PreconvertedExact<typename Operand::Source> exact) {
+                          const __grid_constant__ FlaggedSource<typename Operand::Source> exact) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(16) unsigned char raw[];
   const std::uint32_t base = ptx::shared_address(raw);

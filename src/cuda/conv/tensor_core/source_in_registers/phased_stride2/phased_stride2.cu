@@ -1,6 +1,7 @@
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride2/phased_stride2.hpp"
 
 #include "cuda/conv/tensor_core/pipeline/prologue.cuh"
+#include "cuda/conv/tensor_core/recompute/flagged_source.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride2/kernel.cuh"
 #include "cuda/runtime/runtime.hpp"
 
@@ -15,7 +16,8 @@ void pack(const ConvProblem& problem, const Phased2Tiling& tiling, const void* w
   CHECK_CUDA(cudaMemsetAsync(packed, 0, sizeof(OperandHeader), stream));
   if constexpr (Operand::kScaled) {
     const std::int64_t count = problem.C_in * (problem.C_out / problem.G) * problem.K;
-    largest_kernel<<<static_cast<unsigned>(largest_blocks(count)), kLargestThreads, 0, stream>>>(weights, count, header);
+    largest_kernel<<<static_cast<unsigned>(largest_blocks(count)), kLargestThreads, 0, stream>>>(weights, count,
+                                                                                                 &header->largest);
     check_launch("conv tensor_core: phased_stride2, largest weight");
   }
   const std::int64_t blocks = (tiling.packed_bytes / 16 + kLargestThreads - 1) / kLargestThreads;
@@ -48,8 +50,7 @@ void launch(const Gather& call, const Phased2Tiling& tiling) {
   const auto* weights = packed->template as<OperandHeader>();
   const auto* source = static_cast<const T*>(call.source);
   const Sampled<Operand> sampled(call);
-  const PreconvertedExact<T> exact{problem,         true, source, static_cast<const T*>(call.weights.data()), nullptr,
-                                   sampled.header()};
+  const FlaggedSource<T> exact{problem, true, source, static_cast<const T*>(call.weights.data()), nullptr, sampled.header()};
   sampled.launch(phased_stride2_kernel<Operand, kChannels>, tiling.grid, kPhased2Threads, tiling.shared_bytes, gemm, tiling,
                  call.epilogue, source, static_cast<const T*>(call.bias), static_cast<T*>(call.out), sampled.header(), weights,
                  exact);

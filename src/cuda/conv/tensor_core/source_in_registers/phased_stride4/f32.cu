@@ -1,4 +1,5 @@
 #include "cuda/conv/tensor_core/pipeline/prologue.cuh"
+#include "cuda/conv/tensor_core/recompute/flagged_source.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/f32_kernel.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/launch.hpp"
 #include "cuda/runtime/runtime.hpp"
@@ -11,7 +12,8 @@ void pack(const ConvProblem& problem, const Phased4Tiling& tiling, const void* w
   const auto* weights = static_cast<const float*>(w);
   CHECK_CUDA(cudaMemsetAsync(packed, 0, sizeof(OperandHeader), stream));
   const std::int64_t count = problem.C_in * (problem.C_out / problem.G) * problem.K;
-  largest_kernel<<<static_cast<unsigned>(largest_blocks(count)), kLargestThreads, 0, stream>>>(weights, count, header);
+  largest_kernel<<<static_cast<unsigned>(largest_blocks(count)), kLargestThreads, 0, stream>>>(weights, count,
+                                                                                               &header->largest);
   check_launch("conv tensor_core: phased_stride4, largest weight");
   const std::int64_t blocks = (tiling.packed_bytes / 32 + kLargestThreads - 1) / kLargestThreads;
   phased_stride4_f32_pack_kernel<<<static_cast<unsigned>(blocks), kLargestThreads, 0, stream>>>(
@@ -29,7 +31,7 @@ void phased_stride4_gather_f32(const Gather& call, const Phased4Tiling& tiling) 
       call.stream, [problem, tiling](const void* w, void* to, cudaStream_t on) { pack(problem, tiling, w, to, on); });
   const Sampled<TensorSplit> source(call);
   constexpr int kPattern = 1;  // the only one that steps have
-  const PreconvertedExact<float> exact{
+  const FlaggedSource<float> exact{
       problem, true,           static_cast<const float*>(call.source), static_cast<const float*>(call.weights.data()),
       nullptr, source.header()};
   source.launch(phased_stride4_f32_kernel<4, kPattern>, tiling.grid, kPhased4F32Threads,

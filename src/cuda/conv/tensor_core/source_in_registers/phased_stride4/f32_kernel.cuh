@@ -14,8 +14,9 @@
 #include <cstdint>
 #include <utility>
 
-#include "cuda/conv/tensor_core/both_in_shared/preconverted/recompute.cuh"
 #include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
+#include "cuda/conv/tensor_core/recompute/flagged_source.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/f32_producer.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/f32_store.cuh"
 #include "cuda/kernel/dependent_launch.cuh"
@@ -96,7 +97,7 @@ __device__ __forceinline__ float f32_unit_unsafe(const TapGemm& gemm, uint4 susp
 template <int kStride, int kPattern>
 __device__ __forceinline__ void consume_f32_units(const TapGemm& gemm, const Phased4Tiling& tiling, const Epilogue& epilogue,
                                                   const Phased4F32Layout<kPattern>& layout, unsigned char* memory,
-                                                  const PreconvertedExact<float>& exact, const float* bias, float* out,
+                                                  const FlaggedSource<float>& exact, const float* bias, float* out,
                                                   const OperandHeader* weight_header, int group, int warp, int lane) {
   using Layout = Phased4F32Layout<kPattern>;
   const int first = group * (kPhased4Positions / kPhased4Groups) + warp * 16;
@@ -162,7 +163,7 @@ __device__ __forceinline__ void consume_f32_units(const TapGemm& gemm, const Pha
     const std::int64_t channel = place.first_channel + own_lane;
     const float own_bias = bias != nullptr && channel < gemm.out_channels ? bias[place.g * gemm.out_channels + channel] : 0.0F;
     const Phased4F32Store<kStride> store{
-        gemm, tiling, PreconvertedFinish(-exponent - of_weights, epilogue), out, own_first / 2 + own_lane / 4, own_lane};
+        gemm, tiling, ScaledFinish(-exponent - of_weights, epilogue), out, own_first / 2 + own_lane / 4, own_lane};
     store.store(place, totals, own_bias);
     if (unsafe > 0) recompute_f32_units<kStride>(gemm, tiling, epilogue, exact, bias, out, place, first, suspects);
   }
@@ -175,7 +176,7 @@ __global__ void __launch_bounds__(kPhased4F32Threads, 1)
     phased_stride4_f32_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ Phased4Tiling tiling,
                               const __grid_constant__ Epilogue epilogue, const __grid_constant__ CUtensorMap map,
                               const float* bias, float* out, const OperandHeader* weight_header,
-                              const __grid_constant__ PreconvertedExact<float> exact) {
+                              const __grid_constant__ FlaggedSource<float> exact) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(128) unsigned char raw[];
   const std::uint32_t base = (ptx::shared_address(raw) + 127) & ~127U;

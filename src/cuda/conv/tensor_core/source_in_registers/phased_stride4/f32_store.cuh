@@ -6,7 +6,8 @@
 
 #include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/tap_gemm.hpp"
-#include "cuda/conv/tensor_core/both_in_shared/preconverted/recompute.cuh"
+#include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
+#include "cuda/conv/tensor_core/recompute/flagged_source.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/chunks.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/tiling.hpp"
 
@@ -21,7 +22,7 @@ struct Phased4F32Store {
   static constexpr int kChannels = kPhased4F32Columns / kStride, kVectors = 2 * kStride / 4;
   const TapGemm& gemm;
   const Phased4Tiling& tiling;
-  PreconvertedFinish finish;
+  ScaledFinish finish;
   float* out;
   int slot, lane;
 
@@ -93,7 +94,7 @@ struct Phased4F32Store {
 /// from those who are.
 template <int kStride>
 __device__ __noinline__ void recompute_f32_units(const TapGemm& gemm, const Phased4Tiling& tiling, const Epilogue& epilogue,
-                                                 const PreconvertedExact<float>& exact, const float* __restrict__ bias,
+                                                 const FlaggedSource<float>& exact, const float* __restrict__ bias,
                                                  float* __restrict__ out, Phased4Place place, int first, Suspects<2> suspects) {
   constexpr int kChannels = kPhased4F32Columns / kStride;
   if (place.n >= gemm.N) return;

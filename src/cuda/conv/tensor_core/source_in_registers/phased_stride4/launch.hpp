@@ -8,8 +8,8 @@
 #include "conv/problem.hpp"
 #include "cuda/conv/packed_weights.hpp"
 #include "cuda/conv/tensor_core/pipeline/launch.hpp"
+#include "cuda/conv/tensor_core/pipeline/tensor_map.hpp"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/tiling.hpp"
-#include "cuda/conv/tensor_core/wgrad/maps.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -32,7 +32,7 @@ inline constexpr int kPhased4Alignment = 128;  // of shared memory
 
 /// The source as boxes of `rows` rows and `width` numbers, those of a stage.
 [[nodiscard]] inline CUtensorMap unit_source_map(const ConvProblem& problem, const void* source, int rows, int width) {
-  WgradMapOf of{};
+  TensorMapOf of{};
   of.bytes = static_cast<int>(size_of(problem.dtype));
   of.address = reinterpret_cast<std::uint64_t>(source);
   of.numbers = static_cast<std::uint64_t>(problem.L_in);
@@ -42,7 +42,7 @@ inline constexpr int kPhased4Alignment = 128;  // of shared memory
   of.sample_bytes = of.rows * of.row_bytes;
   of.box_numbers = static_cast<std::uint32_t>(width);
   of.box_rows = static_cast<std::uint32_t>(rows);
-  return encode_map(of);
+  return encode_tensor_map(of);
 }
 
 /// phased_stride4_gather() of f32, with stride 4 and K = 25, which is compiled by itself.

@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/conv/tensor_core/both_in_shared/stationary/layout.cuh"
+#include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
+#include "cuda/conv/tensor_core/pipeline/tiles.hpp"
 #include "cuda/conv/tensor_core/source_in_registers/stride1/tiling.hpp"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"

@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "cuda/conv/epilogue/light.cuh"
-#include "cuda/conv/tensor_core/both_in_shared/stationary/store.cuh"
+#include "cuda/conv/tensor_core/pipeline/store_rows.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/stride1/bias.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/stride1/maps.hpp"
 #include "cuda/conv/tensor_core/source_in_registers/stride1/tiling.hpp"

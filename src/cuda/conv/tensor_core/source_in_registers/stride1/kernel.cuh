@@ -10,10 +10,12 @@
 #include <cstdint>
 
 #include "cuda/conv/epilogue/epilogue.cuh"
-#include "cuda/conv/tensor_core/both_in_shared/stationary/layout.cuh"
 #include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
 #include "cuda/conv/tensor_core/operand/traits.cuh"
 #include "cuda/conv/tensor_core/pipeline/ring.cuh"
+#include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
+#include "cuda/conv/tensor_core/pipeline/store_rows.cuh"
+#include "cuda/conv/tensor_core/pipeline/tiles.hpp"
 #include "cuda/conv/tensor_core/recompute/recompute.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/stride1/producer.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/stride1/recompute.cuh"
@@ -93,19 +95,19 @@ __device__ __forceinline__ void consume_stride1(
     const TapGemm& gemm, const Stride1Tiling& tiling, const StoreMaps& maps, const Epilogue& epilogue,
     const Stride1Layout& layout, const unsigned char* ring, const typename Mode::Operand::Source* __restrict__ source,
     const typename Mode::Operand::Source* __restrict__ bias, typename Mode::Operand::Source* __restrict__ out,
-    const OperandHeader* header, const State* __restrict__ weight_state, const ExactSource& exact, const float* biases,
+    const OperandHeader* header, const WeightHeader* __restrict__ weight_header, const ExactSource& exact, const float* biases,
     typename TraitsOf<Mode, kN>::S* staging, const Stride1Order& order, int pair, int warp, int lane) {
   using Operand = typename Mode::Operand;
   using Traits = TraitsOf<Mode, kN>;
   using T = typename Operand::Source;
   if constexpr (Operand::kScaled) wait_for_grid_before();
   const int source_scale = Operand::kScaled ? source_exponent(header) : 0;
-  const int weight_scale = Operand::kScaled ? scale_exponent(weight_state->weight_largest, kWeightTarget) : 0;
+  const int weight_scale = Operand::kScaled ? scale_exponent(weight_header->largest, kWeightTarget) : 0;
   const LightActivation active(epilogue, !Mode::kAux && epilogue.activation != Activation::none);
   const Stride1Finish finish(epilogue, -source_scale - weight_scale, Mode::kCarries || Mode::kBytes == 4);
   Stride1Reader<Mode> reader(tiling, source_scale, warp, lane);
   const SuspectCount of_weights =
-      Operand::kScaled ? weight_suspect_count(static_cast<Split>(weight_state->weight_split), gemm.rows * gemm.taps) : 0;
+      Operand::kScaled ? weight_suspect_count(static_cast<Split>(weight_header->split), gemm.rows * gemm.taps) : 0;
   std::uint32_t suspect = kNoTile;  // the last tile of which this warp has sums to compute again
   const std::uint32_t weight_step = static_cast<std::uint32_t>(tiling.weight_bytes) / 16;
   const std::uint64_t weights = ptx::operand_descriptor(layout.weights, Operand::kParts * kN * 16);
@@ -283,7 +285,7 @@ __global__ void __launch_bounds__(kStride1Threads, 1)
   }
   ptx::registers_up<kMultiplierRegisters>();
   consume_stride1<Mode, kN>(gemm, tiling, store_maps, epilogue, layout, raw + (layout.ring - base), source, bias, out, header,
-                            reinterpret_cast<const State*>(packed), exact, biases,
+                            reinterpret_cast<const WeightHeader*>(packed), exact, biases,
                             reinterpret_cast<Staged<typename Operand::Source>*>(raw + (layout.staging - base)), order, pair,
                             warp, lane);
 #endif

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "cuda/conv/tap_gemm.hpp"
+#include "cuda/conv/tensor_core/pipeline/tensor_map.hpp"
 #include "cuda/conv/tensor_core/source_in_registers/stride1/tiling.hpp"
-#include "cuda/conv/tensor_core/wgrad/maps.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -35,7 +35,7 @@ template <class Maps>
   for (int c = 0; c < classes; ++c) {
     const auto own = static_cast<std::uint64_t>(c);
     const std::uint64_t first = reinterpret_cast<std::uint64_t>(array) + own * row;
-    WgradMapOf of{};
+    TensorMapOf of{};
     of.address = first / boundary * boundary;
     of.offset = static_cast<int>((first - of.address) / size);
     of.numbers = row / size + static_cast<std::uint64_t>(of.offset);
@@ -46,7 +46,7 @@ template <class Maps>
     of.box_numbers = static_cast<std::uint32_t>(width);
     of.box_rows = static_cast<std::uint32_t>(box_rows / classes);
     of.bytes = bytes;
-    maps.map[c] = encode_map(of);
+    maps.map[c] = encode_tensor_map(of);
     maps.offset[c] = of.offset;
   }
   return maps;

@@ -5,11 +5,12 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/conv/tensor_core/both_in_shared/stationary/layout.cuh"
-#include "cuda/conv/tensor_core/both_in_shared/stationary/producer.cuh"
+#include "cuda/conv/tensor_core/operand/convert_rows.cuh"
 #include "cuda/conv/tensor_core/operand/traits.cuh"
 #include "cuda/conv/tensor_core/pipeline/dynamic_scheduler.cuh"
 #include "cuda/conv/tensor_core/pipeline/ring.cuh"
+#include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
+#include "cuda/conv/tensor_core/pipeline/tiles.hpp"
 #include "cuda/conv/tensor_core/recompute/recompute.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/stride1/maps.hpp"
 #include "cuda/conv/tensor_core/source_in_registers/stride1/tiling.hpp"
@@ -58,7 +59,7 @@ template <bool kRuns, bool kBroadcast>
 struct Stride1Walk : Walk {
   int pair, at;                 // tile of the run
   std::uint32_t broadcast = 0;  // runs
-  __device__ Stride1Walk(const StoredTiling& tiling, int pair_) : Walk(tiling, pair_), pair(pair_), at(pair_) {
+  __device__ Stride1Walk(const Tiling& tiling, int pair_) : Walk(tiling, pair_), pair(pair_), at(pair_) {
     if (!kRuns) return;
     above = tiling.by_weight_tiles.divide(blockIdx.x);
     step = tiling.by_weight_tiles.divide(gridDim.x);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cuda/conv/epilogue/light.cuh"
+#include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
 #include "cuda/conv/tensor_core/recompute/exact_sum.cuh"
 #include "cuda/conv/tensor_core/recompute/recompute.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/stride1/carry.cuh"

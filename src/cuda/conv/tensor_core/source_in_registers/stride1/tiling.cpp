@@ -114,7 +114,7 @@ Stride1Tiling make_stride1_tiling(const TapGemm& gemm, const Stride1Shape& shape
   tiling.stores_pairs = tiling.aligned == 1 && gemm.columns % shape.columns == 0 && gemm.out_length % 2 == 0 &&
                         shape.out_address % (2 * shape.element_bytes) == 0 && first_out % 2 == 0;
   tiling.rows = kStride1RowsOfStep;
-  tiling.planes = tiling.plane_steps = tiling.tap_steps = 1;
+  tiling.planes = tiling.plane_steps = 1;
   tiling.taps = static_cast<int>(gemm.taps);
   tiling.row_steps = tiling.count = static_cast<int>(pieces(gemm.rows, kStride1RowsOfStep));
   tiling.span = 64 * shape.halves + tiling.taps - 1;
@@ -141,8 +141,6 @@ Stride1Tiling make_stride1_tiling(const TapGemm& gemm, const Stride1Shape& shape
     stages = std::min<std::int64_t>(stages, kStride1TilesAhead * tiling.count * kPairs / tiling.rings);
   if (stages < 2) return {};
   tiling.stages = static_cast<int>(std::min<std::int64_t>(stages, kStagesMost * kPairs / tiling.rings));
-  tiling.weight_buffers = tiling.count;
-  tiling.stationary = true;
   tiling.turn = tiling.count / 4;
   tiling.shared_bytes = static_cast<int>(fixed + weights + tiling.rings * tiling.stages * tiling.stage_bytes);
   if (!count_tiles(gemm, sm_count, tiling)) return {};

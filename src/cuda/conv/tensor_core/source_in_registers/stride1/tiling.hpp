@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cuda/conv/tensor_core/both_in_shared/stationary/tiling.hpp"
+#include "cuda/conv/tensor_core/pipeline/tiles.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -31,7 +31,7 @@ inline constexpr int kCarryPositions = 128;
 [[nodiscard]] constexpr bool takes_turns(int parts, int element_bytes) { return parts == 1 && element_bytes == 4; }
 
 /// Steps of 16 rows x all taps, whose source stays in rows; `stages` are those of a consumer.
-struct Stride1Tiling : StoredTiling {
+struct Stride1Tiling : Tiling {
   int pitch, stage_bytes;  // of a row and of a step in shared memory
   int span;                // elements of a row that a tile reads
   int turn;                // with two rings: pairs of steps behind which the other consumer may begin its next tile

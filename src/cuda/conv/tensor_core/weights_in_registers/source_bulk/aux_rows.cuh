@@ -7,6 +7,7 @@
 
 #include "cuda/conv/epilogue/light.cuh"
 #include "cuda/conv/tensor_core/operand/traits.cuh"
+#include "cuda/conv/tensor_core/pipeline/store_rows.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_bulk/store.cuh"
 #include "cuda/ptx/async_copy.cuh"
 #include "cuda/ptx/mbarrier.cuh"

@@ -11,8 +11,10 @@
 #include <type_traits>
 
 #include "cuda/conv/epilogue/light.cuh"
+#include "cuda/conv/tensor_core/operand/convert_rows.cuh"
 #include "cuda/conv/tensor_core/operand/traits.cuh"
 #include "cuda/conv/tensor_core/pipeline/ring.cuh"
+#include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
 #include "cuda/conv/tensor_core/recompute/finish_tiles.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_bulk/aux_rows.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_bulk/layout.cuh"
@@ -178,7 +180,7 @@ __device__ __forceinline__ void consume_bulk(const TapGemm& gemm, const BulkTili
                                              int lane) {
   using T = typename Operand::Source;
   constexpr bool kSpread = kStore == BulkStore::spread, kAux = kStore == BulkStore::aux;
-  const auto* state = reinterpret_cast<const State*>(packed);
+  const auto* weight_header = reinterpret_cast<const WeightHeader*>(packed);
   packed += kWeightHeaderBytes;
   Walk walk(tiling, consumer);
   BulkWeights<Operand, kDepths, kStacked> weights;
@@ -202,12 +204,13 @@ __device__ __forceinline__ void consume_bulk(const TapGemm& gemm, const BulkTili
     for (float& blank : blanks) blank = activation(static_cast<float>(static_cast<T>(blank)));
   }
   if constexpr (Operand::kScaled) wait_for_grid_before();
-  const int exponent = Operand::kScaled ? -source_exponent(header) - scale_exponent(state->weight_largest, kWeightTarget) : 0;
+  const int exponent = Operand::kScaled ? -source_exponent(header) - scale_exponent(weight_header->largest, kWeightTarget) : 0;
   // Exponents that no float has are put into the sums in two steps.
   const float first_factor = power_of_two(exponent < -126 || exponent > 127 ? exponent / 2 : 0);
   const float factor = power_of_two(exponent < -126 || exponent > 127 ? exponent - exponent / 2 : exponent);
   const SuspectCount of_weights =
-      Operand::kScaled ? weight_suspect_count(static_cast<Split>(state->weight_split), gemm.rows * gemm.planes * gemm.taps) : 0;
+      Operand::kScaled ? weight_suspect_count(static_cast<Split>(weight_header->split), gemm.rows * gemm.planes * gemm.taps)
+                       : 0;
   if constexpr (kSpread) staging += warp * kSpreadRows * tiling.out_pitch;
   const auto meet = [&] {
     if (tiling.is_by_warps)

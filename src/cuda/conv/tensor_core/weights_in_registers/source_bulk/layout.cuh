@@ -3,8 +3,9 @@
 
 #include <cstdint>
 
-#include "cuda/conv/tensor_core/both_in_shared/stationary/layout.cuh"
 #include "cuda/conv/tensor_core/pipeline/dynamic_scheduler.cuh"
+#include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
+#include "cuda/conv/tensor_core/pipeline/tiles.hpp"
 #include "cuda/conv/tensor_core/recompute/recompute.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_bulk/tiling.hpp"
 
@@ -13,7 +14,7 @@ namespace polyphase::cuda::tensor_core {
 /// The tiles of a block, those of its two consumers in turn.
 struct BlockWalk : Walk {
   bool is_second = false;
-  __device__ explicit BlockWalk(const StoredTiling& tiling) : Walk(tiling, 0) {}
+  __device__ explicit BlockWalk(const Tiling& tiling) : Walk(tiling, 0) {}
   __device__ __forceinline__ void advance() {
     above += is_second ? step - 1 : 1;
     is_second = !is_second;

@@ -4,8 +4,9 @@
 
 #include <cstdint>
 
-#include "cuda/conv/tensor_core/both_in_shared/stationary/producer.cuh"
+#include "cuda/conv/tensor_core/operand/convert_rows.cuh"
 #include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
 #include "cuda/conv/tensor_core/recompute/recompute.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_bulk/layout.cuh"
 

@@ -5,8 +5,9 @@
 #include <cstdint>
 
 #include "cuda/conv/epilogue/light.cuh"
-#include "cuda/conv/tensor_core/both_in_shared/stationary/layout.cuh"
-#include "cuda/conv/tensor_core/both_in_shared/stationary/store.cuh"
+#include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
+#include "cuda/conv/tensor_core/pipeline/store_rows.cuh"
+#include "cuda/conv/tensor_core/pipeline/tiles.hpp"
 #include "cuda/conv/tensor_core/weights_in_registers/source_bulk/tiling.hpp"
 #include "cuda/ptx/mbarrier.cuh"
 

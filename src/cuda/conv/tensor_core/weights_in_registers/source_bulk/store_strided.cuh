@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "cuda/conv/tensor_core/pipeline/store_rows.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_bulk/store.cuh"
 
 namespace polyphase::cuda::tensor_core {

@@ -24,9 +24,7 @@ bool measure(const TapGemm& gemm, const BulkShape& shape, BulkTiling& tiling) {
   tiling.rows = static_cast<int>(rows);
   tiling.planes = static_cast<int>(gemm.planes);
   tiling.taps = static_cast<int>(gemm.taps);
-  tiling.row_steps = tiling.plane_steps = tiling.tap_steps = tiling.count = 1;
-  tiling.weight_buffers = 1;
-  tiling.stationary = true;
+  tiling.row_steps = tiling.plane_steps = tiling.count = 1;
   tiling.halo = static_cast<int>(halo);
   tiling.tile = make_tile(gemm.source_length, gemm.source_stride, gemm.source_plane_step, tiling.rows, tiling.planes,
                           kBulkPositions + tiling.halo, kVector);

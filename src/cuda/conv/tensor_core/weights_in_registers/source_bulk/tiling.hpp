@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "cuda/conv/tensor_core/both_in_shared/stationary/tiling.hpp"
+#include "cuda/conv/tensor_core/pipeline/tiles.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -18,7 +18,7 @@ inline constexpr int kBulkFixedBytes = 2048;  // apart from the rings and the st
 
 /// One step: the whole reduction of a tile. `stages` are tiles, `raw_stages` chunks of kBulkRows rows as they are in the
 /// tensor.
-struct BulkTiling : StoredTiling {
+struct BulkTiling : Tiling {
   bool is_stacked;   // 32 columns whose high and low halves are neighbours
   bool is_by_warps;  // no row of the output has sums of several warps
   bool is_spread;    // every second output is a bias, and rows are staged by vectors

@@ -9,6 +9,7 @@
 #include "cuda/conv/epilogue/light.cuh"
 #include "cuda/conv/tensor_core/operand/traits.cuh"
 #include "cuda/conv/tensor_core/pipeline/ring.cuh"
+#include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma/producer.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma/recompute.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma/store.cuh"
@@ -162,11 +163,11 @@ __device__ __forceinline__ void consume_tma(const TapGemm& gemm, const TmaTiling
   Walk walk(tiling, consumer);
   const std::uint32_t g = tiling.by_column_tiles.divide(walk.tile);
   const auto first_column = static_cast<int>(walk.tile - g * tiling.by_column_tiles.divisor) * tiling.columns;
-  const auto* state = reinterpret_cast<const State*>(packed);
+  const auto* weight_header = reinterpret_cast<const WeightHeader*>(packed);
   TmaWeights<Mode> weights;
   weights.load(tiling, packed + kWeightHeaderBytes + static_cast<std::int64_t>(walk.tile) * tiling.weight_bytes, warp, lane);
-  const SuspectCount of_weights = weight_suspect_count(static_cast<Split>(state->weight_split), gemm.rows * gemm.taps);
-  const int weight_exponent = scale_exponent(state->weight_largest, kWeightTarget);
+  const SuspectCount of_weights = weight_suspect_count(static_cast<Split>(weight_header->split), gemm.rows * gemm.taps);
+  const int weight_exponent = scale_exponent(weight_header->largest, kWeightTarget);
   wait_for_grid_before();
   const int exponent = -source_exponent(header) - weight_exponent;
   const int beyond = exponent < -126 || exponent > 127 ? exponent / 2 : 0;  // no float has it

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "cuda/conv/tap_gemm.hpp"
+#include "cuda/conv/tensor_core/pipeline/tensor_map.hpp"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma/tiling.hpp"
-#include "cuda/conv/tensor_core/wgrad/maps.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -32,13 +32,13 @@ struct TmaAuxes {
 struct TmaNoAux {};
 
 /// Class `own` of `classes` of an array of `rows` rows: boxes of `width` numbers and `box_rows` rows, from `boundary` bytes.
-[[nodiscard]] inline WgradMapOf tma_map_of(const void* array, std::int64_t rows, std::int64_t length, int own, int classes,
-                                           std::uint64_t boundary, int width, int box_rows) {
+[[nodiscard]] inline TensorMapOf tma_map_of(const void* array, std::int64_t rows, std::int64_t length, int own, int classes,
+                                            std::uint64_t boundary, int width, int box_rows) {
   constexpr std::uint64_t kBytes = sizeof(float);
   const auto count = static_cast<std::uint64_t>(classes), skipped = static_cast<std::uint64_t>(own);
   const auto all = static_cast<std::uint64_t>(rows), row = static_cast<std::uint64_t>(length) * kBytes;
   const std::uint64_t first = reinterpret_cast<std::uint64_t>(array) + skipped * row;
-  WgradMapOf of{};
+  TensorMapOf of{};
   of.address = first / boundary * boundary;
   of.offset = static_cast<int>((first - of.address) / kBytes);
   of.numbers = static_cast<std::uint64_t>(length + of.offset);
@@ -53,10 +53,10 @@ struct TmaNoAux {};
 }
 
 /// Every `classes`-th row of an array laid out like the output, as it is stored.
-[[nodiscard]] inline WgradMapOf tma_output_map(const TapGemm& gemm, const TmaTiling& tiling, const void* array, int own,
-                                               std::uint64_t boundary) {
-  WgradMapOf of = tma_map_of(array, gemm.N * gemm.G * gemm.out_channels, gemm.out_length, own, 1 << tiling.store_bits, boundary,
-                             kTmaWidth, tiling.columns);
+[[nodiscard]] inline TensorMapOf tma_output_map(const TapGemm& gemm, const TmaTiling& tiling, const void* array, int own,
+                                                std::uint64_t boundary) {
+  TensorMapOf of = tma_map_of(array, gemm.N * gemm.G * gemm.out_channels, gemm.out_length, own, 1 << tiling.store_bits,
+                              boundary, kTmaWidth, tiling.columns);
   if (tiling.kind == TmaRows::whole) {
     of.samples = static_cast<std::uint64_t>(std::max<std::int64_t>(gemm.out_length / kTmaLine, 1));
     of.sample_bytes = kTmaLine * sizeof(float);
@@ -71,8 +71,8 @@ struct TmaNoAux {};
 [[nodiscard]] inline TmaAux make_tma_aux(const TapGemm& gemm, const TmaTiling& tiling, const void* aux) {
   TmaAux maps{};
   for (int own = 0; own < 1 << tiling.store_bits; ++own) {
-    const WgradMapOf of = tma_output_map(gemm, tiling, aux, own, 16);
-    maps.load[own] = encode_map(of);
+    const TensorMapOf of = tma_output_map(gemm, tiling, aux, own, 16);
+    maps.load[own] = encode_tensor_map(of);
     maps.offset[own] = of.offset;
   }
   return maps;
@@ -82,19 +82,19 @@ struct TmaNoAux {};
   TmaMaps maps{};
   const int loads = 1 << tiling.load_bits, stores = 1 << tiling.store_bits;
   for (int own = 0; own < loads; ++own) {
-    const WgradMapOf of = tma_map_of(source, gemm.N * gemm.G * gemm.rows, gemm.source_length, own, loads, 16, tiling.raw_pitch,
-                                     tiling.chunk_rows);
-    maps.load[own] = encode_map(of);
+    const TensorMapOf of = tma_map_of(source, gemm.N * gemm.G * gemm.rows, gemm.source_length, own, loads, 16, tiling.raw_pitch,
+                                      tiling.chunk_rows);
+    maps.load[own] = encode_tensor_map(of);
     maps.load_offset[own] = of.offset;
   }
   for (int own = 0; own < stores; ++own) {
-    WgradMapOf of = tma_output_map(gemm, tiling, out, own, 32);
+    TensorMapOf of = tma_output_map(gemm, tiling, out, own, 32);
     if (tiling.kind != TmaRows::whole) {
       maps.store_numbers[own] = static_cast<int>(of.numbers / 4 * 4);
       of.numbers = std::max<std::uint64_t>(of.numbers / 4 * 4, 4);
       maps.store_offset[own] = of.offset;
     }
-    maps.store[own] = encode_map(of);
+    maps.store[own] = encode_tensor_map(of);
   }
   return maps;
 }

@@ -4,11 +4,12 @@
 
 #include <cstdint>
 
-#include "cuda/conv/tensor_core/both_in_shared/stationary/layout.cuh"
-#include "cuda/conv/tensor_core/both_in_shared/stationary/producer.cuh"
+#include "cuda/conv/tensor_core/operand/convert_rows.cuh"
 #include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
 #include "cuda/conv/tensor_core/pipeline/dynamic_scheduler.cuh"
 #include "cuda/conv/tensor_core/pipeline/ring.cuh"
+#include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
+#include "cuda/conv/tensor_core/pipeline/tiles.hpp"
 #include "cuda/conv/tensor_core/recompute/recompute.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma/maps.hpp"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma/tiling.hpp"

@@ -5,6 +5,7 @@
 
 #include "cuda/conv/epilogue/light.cuh"
 #include "cuda/conv/tensor_core/pipeline/dynamic_scheduler.cuh"
+#include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
 #include "cuda/conv/tensor_core/recompute/recompute.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma/store.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma/tiling.hpp"

@@ -1,7 +1,6 @@
 #pragma once
 // Forward and dgrad of stride 1 with few columns and short reductions. Host side; the kernel is in kernel.cuh.
 
-#include "cuda/conv/tensor_core/choice/kernels.hpp"
 #include "cuda/conv/tensor_core/pipeline/launch.hpp"
 #include "cuda/runtime/runtime.hpp"
 

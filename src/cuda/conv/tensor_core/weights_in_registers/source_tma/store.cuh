@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "cuda/conv/epilogue/light.cuh"
-#include "cuda/conv/tensor_core/both_in_shared/stationary/layout.cuh"
+#include "cuda/conv/tensor_core/pipeline/tiles.hpp"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma/maps.hpp"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma/tiling.hpp"
 #include "cuda/ptx/mbarrier.cuh"

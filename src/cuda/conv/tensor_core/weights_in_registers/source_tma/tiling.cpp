@@ -75,9 +75,7 @@ bool measure(const TapGemm& gemm, const TmaShape& shape, TmaTiling& tiling) {
   tiling.rows = static_cast<int>(rows);
   tiling.planes = 1;
   tiling.taps = static_cast<int>(gemm.taps);
-  tiling.row_steps = tiling.plane_steps = tiling.tap_steps = tiling.count = 1;
-  tiling.weight_buffers = 1;
-  tiling.stationary = true;
+  tiling.row_steps = tiling.plane_steps = tiling.count = 1;
   tiling.halo = static_cast<int>(halo);
   const int window = kTmaPositions + tiling.halo, lead = *std::max_element(tiling.lead, tiling.lead + kTmaLoadMost);
   tiling.tile = make_tile(gemm.source_length, 1, 0, tiling.rows, 1, window, kVector);

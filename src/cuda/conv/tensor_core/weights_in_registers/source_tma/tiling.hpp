@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cuda/conv/tensor_core/both_in_shared/stationary/tiling.hpp"
+#include "cuda/conv/tensor_core/pipeline/tiles.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -32,7 +32,7 @@ enum class TmaRows : int {
 };
 
 /// One step: the whole reduction of a tile. `stages` are tiles, `raw_stages` chunks of rows as they are in the tensor.
-struct TmaTiling : StoredTiling {
+struct TmaTiling : Tiling {
   TmaRows kind;
   bool is_half;                          // 32 columns: of two parts high and low halves are neighbours
   int depths;                            // steps of gemm_k: products of one part

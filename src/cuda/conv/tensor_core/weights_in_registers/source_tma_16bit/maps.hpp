@@ -5,8 +5,8 @@
 
 #include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/tap_gemm.hpp"
+#include "cuda/conv/tensor_core/pipeline/tensor_map.hpp"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma_16bit/layout.cuh"
-#include "cuda/conv/tensor_core/wgrad/maps.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -16,7 +16,7 @@ namespace polyphase::cuda::tensor_core {
                                            int box_rows) {
   const std::uint64_t first =
       reinterpret_cast<std::uint64_t>(array) + 2 * static_cast<std::uint64_t>(map * rows.group * length);
-  WgradMapOf of{};
+  TensorMapOf of{};
   of.address = first / boundary * boundary;
   of.numbers = static_cast<std::uint64_t>(numbers * 2 / unit);
   of.rows = static_cast<std::uint64_t>(rows.group);
@@ -27,7 +27,7 @@ namespace polyphase::cuda::tensor_core {
   of.box_rows = static_cast<std::uint32_t>(rows.group);
   of.box_samples = static_cast<std::uint32_t>(box_rows / rows.classes);
   of.bytes = unit;
-  return encode_map(of);
+  return encode_tensor_map(of);
 }
 
 /// Bytes of a number of the source's map: words where rows are whole ones.

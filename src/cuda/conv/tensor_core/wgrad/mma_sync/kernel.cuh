@@ -10,9 +10,11 @@
 
 #include <cstdint>
 
-#include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/kernel.cuh"
+#include "cuda/conv/tensor_core/operand/traits.cuh"
+#include "cuda/conv/tensor_core/pipeline/mma_fragments.cuh"
 #include "cuda/conv/tensor_core/wgrad/mma_sync/tiling.hpp"
 #include "cuda/conv/tensor_core/wgrad/types.hpp"
+#include "cuda/ptx/mbarrier.cuh"
 
 namespace polyphase::cuda::tensor_core {
 

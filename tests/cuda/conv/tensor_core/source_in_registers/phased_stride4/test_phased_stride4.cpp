@@ -11,6 +11,7 @@
 
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
 #include "cuda/conv/tensor_core/choice/kernels.hpp"
+#include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/tiling.hpp"
 #include "cuda/cuda.hpp"
 #include "support/cuda_conv_grid.hpp"

@@ -9,6 +9,7 @@
 
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
 #include "cuda/conv/tensor_core/choice/kernels.hpp"
+#include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma/maps.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
@@ -132,7 +133,7 @@ TEST_CASE("maps begin at a boundary before their rows and hold all of them") {
   float numbers[64] = {};
   for (const std::int64_t length : {8, 12, 10, 7}) {
     for (int own = 0; own < 8; ++own) {
-      const tensor_core::WgradMapOf of = tensor_core::tma_map_of(numbers + 3, 48, length, own, 8, 32, 120, 16);
+      const tensor_core::TensorMapOf of = tensor_core::tma_map_of(numbers + 3, 48, length, own, 8, 32, 120, 16);
       CHECK(of.address % 32 == 0);
       CHECK(of.address + static_cast<std::uint64_t>(of.offset) * 4 ==
             reinterpret_cast<std::uint64_t>(numbers + 3 + own * length));

@@ -10,6 +10,7 @@
 
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
 #include "cuda/conv/tensor_core/choice/kernels.hpp"
+#include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma_16bit/tiling.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/helpers.hpp"

@@ -10,21 +10,20 @@
 #include <type_traits>
 
 #include "cuda/conv/cursor.cuh"
-#include "cuda/conv/tensor_core/both_in_shared/preconverted/kernel.cuh"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/recompute.cuh"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/store.cuh"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/tiling.hpp"
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/place.cuh"
 #include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/pipeline/mma_fragments.cuh"
+#include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
+#include "cuda/conv/tensor_core/recompute/flagged_source.cuh"
 #include "cuda/ptx/async_copy.cuh"
-#include "cuda/ptx/mma.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
 template <class Operand>
 inline constexpr int kMmaPositions = mma_positions_of_warp(Operand::kParts);
-template <class Operand>
-using MmaElement = std::conditional_t<Operand::kType == ptx::Tensor::bf16, __nv_bfloat16, __half>;
-
 /// A block's steps of operands, to the memory of stages: weights and source are a run of bytes each, or the source two.
 template <int kThreads, bool kHalves>
 struct MmaCopies {
@@ -73,39 +72,6 @@ struct MmaCopies {
     cursor.advance(tiling);
   }
 };
-
-/// 16 rows of a warp's 64 columns, as A.
-struct MmaColumns {
-  std::uint32_t of[4][4];
-  __device__ __forceinline__ void load(std::uint32_t address) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) ptx::load_matrices(of[i], address + static_cast<std::uint32_t>(i) * 256);
-  }
-};
-/// 16 rows of its positions, as B.
-template <int kPositions>
-struct MmaPositions {
-  std::uint32_t of[kPositions / 16][4];
-  __device__ __forceinline__ void load(std::uint32_t address) {
-#pragma unroll
-    for (int i = 0; i < kPositions / 16; ++i) ptx::load_matrices(of[i], address + static_cast<std::uint32_t>(i) * 256);
-  }
-};
-
-template <class Element, bool kFresh = false, int kPositions>
-__device__ __forceinline__ void mma_multiply(float (&sums)[4][kPositions / 8][4], const MmaColumns& a,
-                                             const MmaPositions<kPositions>& b) {
-#pragma unroll
-  for (int j = 0; j < kPositions / 8; ++j) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if constexpr (kFresh)
-        ptx::multiply(sums[i][j], a.of[i], b.of[j / 2][j % 2 * 2], b.of[j / 2][j % 2 * 2 + 1], Element{});
-      else
-        ptx::multiply_add(sums[i][j], a.of[i], b.of[j / 2][j % 2 * 2], b.of[j / 2][j % 2 * 2 + 1], Element{});
-    }
-  }
-}
 
 /// The products of one stage. `a` and `b` are where this lane's rows of matrices begin.
 template <class Operand, int kTileColumns>
@@ -180,13 +146,6 @@ struct MmaStage {
   }
 };
 
-/// Waits for all but the last stages - 2 groups of copies.
-__device__ __forceinline__ void wait_for_stage(int stages) {
-  if (stages == 2) return ptx::copy_wait<0>();
-  if (stages == 3) return ptx::copy_wait<1>();
-  ptx::copy_wait<kMmaStagesMost - 2>();
-}
-
 template <int kColumnWarps>
 __device__ __forceinline__ MmaPlace mma_place(const PreconvertedTile& tile, const PreconvertedTiling& tiling) {
   return {tile.g, tile.column_tile * kColumnWarps * tiling.usable, tile.position * tiling.tile_positions};
@@ -259,7 +218,7 @@ __device__ __forceinline__ PreconvertedPlace mma_place_of_warp(const Preconverte
 /// This lane's share of the flags of a warp's sums: zero in all lanes where there is nothing to find.
 template <class Operand, int kColumnWarps>
 __device__ __forceinline__ std::uint32_t mma_suspect_count(const TapGemm& gemm, const PreconvertedTiling& tiling,
-                                                           const PreconvertedExact<typename Operand::Source>& exact,
+                                                           const FlaggedSource<typename Operand::Source>& exact,
                                                            const OperandHeader* weight_header, const PreconvertedTile& tile) {
   const SuspectFinder<typename Operand::Source> finder{gemm, tiling, exact, weight_header->suspect_count};
   return finder.look(mma_place_of_warp<kColumnWarps, kMmaPositions<Operand>>(tile, tiling), kFlagPositions);
@@ -269,7 +228,7 @@ __device__ __forceinline__ std::uint32_t mma_suspect_count(const TapGemm& gemm, 
 /// flags.
 template <class Operand, int kColumnWarps, int kPositionWarps>
 __device__ __forceinline__ void mma_store(const TapGemm& gemm, const PreconvertedTiling& tiling, int warps_of_pass,
-                                          const Epilogue& epilogue, const PreconvertedExact<typename Operand::Source>& exact,
+                                          const Epilogue& epilogue, const FlaggedSource<typename Operand::Source>& exact,
                                           const typename Operand::Source* __restrict__ bias,
                                           typename Operand::Source* __restrict__ out, unsigned char* memory,
                                           const OperandHeader* source_header, const OperandHeader* weight_header,
@@ -283,7 +242,7 @@ __device__ __forceinline__ void mma_store(const TapGemm& gemm, const Preconverte
   if (__any_sync(0xffffffffU, suspect_count != 0) != 0)
     suspects = mma_suspects(SuspectFinder<T>{gemm, tiling, exact, weight_header->suspect_count}, own, sums);
   const MmaStore<T, kColumnWarps, kPositionWarps, kPositions> store{
-      gemm,         tiling, PreconvertedFinish(wide_exponent<Operand>(source_header, weight_header), epilogue),
+      gemm,         tiling, ScaledFinish(sum_exponent<Operand>(source_header, weight_header), epilogue),
       bias,         out,    reinterpret_cast<T*>(memory),
       warps_of_pass};
   store.store(mma_place<kColumnWarps>(tile, tiling), sums);
@@ -298,7 +257,7 @@ __global__ void __launch_bounds__(kColumnWarps* kPositionWarps * 32, kBlocksPerS
                const unsigned char* __restrict__ packed, const typename Operand::Source* __restrict__ bias,
                typename Operand::Source* __restrict__ out, float4* __restrict__ partial,
                const OperandHeader* __restrict__ source_header, const OperandHeader* __restrict__ weight_header,
-               const __grid_constant__ PreconvertedExact<typename Operand::Source> exact) {
+               const __grid_constant__ FlaggedSource<typename Operand::Source> exact) {
   constexpr int kPositions = kMmaPositions<Operand>, kThreads = kColumnWarps * kPositionWarps * 32;
   extern __shared__ __align__(128) unsigned char raw[];
   wait_for_grid_before();
@@ -328,7 +287,7 @@ __global__ void __launch_bounds__(kColumnWarps* kPositionWarps * 32, 1)
                       const typename Operand::Source* __restrict__ bias, typename Operand::Source* __restrict__ out,
                       const float4* __restrict__ partial, const OperandHeader* __restrict__ source_header,
                       const OperandHeader* __restrict__ weight_header,
-                      const __grid_constant__ PreconvertedExact<typename Operand::Source> exact) {
+                      const __grid_constant__ FlaggedSource<typename Operand::Source> exact) {
   constexpr int kPositions = kMmaPositions<Operand>, kThreads = kColumnWarps * kPositionWarps * 32;
   extern __shared__ __align__(128) unsigned char raw[];
   float sums[4][kPositions / 8][4] = {};

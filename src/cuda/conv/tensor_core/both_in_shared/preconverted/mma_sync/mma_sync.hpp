@@ -10,11 +10,6 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Whether Algorithm::tensor_core does its convolutions this way on a GPU of that compute capability (90 for 9.0): on 8.0 to
-/// 8.9, from 10.0 on, and on 9.0 where this build has no code for sm_90a or the environment variable POLYPHASE_TENSOR_CORE,
-/// read once, is `sm80`.
-[[nodiscard]] bool uses_mma(int arch);
-
 /// Of the kernels there are, the one estimated to be fastest, as make_preconverted_plan finds it; for preconverted_pack_weights
 /// and preconverted_gather.
 [[nodiscard]] std::optional<PreconvertedPlan> make_mma_plan(const ConvProblem& problem, ConvDirection direction,
@@ -22,7 +17,7 @@ namespace polyphase::cuda::tensor_core {
 
 struct OperandHeader;
 template <class T>
-struct PreconvertedExact;
+struct FlaggedSource;
 
 /// What mma_multiply() works on.
 template <class T>
@@ -37,7 +32,7 @@ struct MmaCall {
   float4* partial;
   const OperandHeader* source_header;
   const OperandHeader* weight_header;
-  const PreconvertedExact<T>& exact;  ///< what sums that operands may have got wrong are computed again of
+  const FlaggedSource<T>& exact;  ///< what sums that operands may have got wrong are computed again of
   cudaStream_t stream;
 };
 

@@ -1,24 +1,13 @@
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
-#include <string_view>
 
 #include "conv/workspace.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
-#include "cuda/runtime/presence.hpp"
 
 namespace polyphase::cuda::tensor_core {
 namespace {
 
 constexpr int kSlices[] = {1, 2, 3, 4, 6, 8, 12};
-
-bool is_asked_for() {
-  static const bool asked = [] {
-    const char* value = std::getenv("POLYPHASE_TENSOR_CORE");
-    return value != nullptr && std::string_view(value) == "sm80";
-  }();
-  return asked;
-}
 
 /// Of as many samples as keep the workspace's limit, in turns of about as many; count == 0 where one does not.
 PreconvertedTiling steps_that_fit(TapGemm& gemm, const MmaShape& shape, int parts, int element_bytes, int slices, int sm_count,
@@ -39,12 +28,6 @@ PreconvertedTiling steps_that_fit(TapGemm& gemm, const MmaShape& shape, int part
 }
 
 }  // namespace
-
-bool uses_mma(int arch) {
-  if (arch != 90) return arch >= 80;
-  static const bool has_wgmma = built_archs().find("90a") != std::string_view::npos;
-  return !has_wgmma || is_asked_for();
-}
 
 std::optional<PreconvertedPlan> make_mma_plan(const ConvProblem& problem, ConvDirection direction, Precision precision,
                                               int sm_count, int shared_limit) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/recompute.cuh"
+#include "cuda/conv/tensor_core/recompute/flagged_source.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -34,7 +35,7 @@ __device__ __forceinline__ MmaSuspects mma_suspects(const SuspectFinder<T>& find
 /// from those who are.
 template <class T>
 __device__ __noinline__ void mma_recompute(const TapGemm& gemm, const PreconvertedTiling& tiling, const Epilogue& epilogue,
-                                           const PreconvertedExact<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
+                                           const FlaggedSource<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
                                            PreconvertedPlace place, MmaSuspects suspects) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll 1

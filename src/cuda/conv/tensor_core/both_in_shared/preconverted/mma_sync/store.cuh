@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/store.cuh"
+#include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -19,7 +20,7 @@ template <class T, int kColumnWarps, int kPositionWarps, int kWarpPositions>
 struct MmaStore {
   const TapGemm& gemm;
   const PreconvertedTiling& tiling;
-  PreconvertedFinish finish;
+  ScaledFinish finish;
   const T* __restrict__ bias;
   T* __restrict__ out;
   T* memory;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
+
 namespace polyphase::cuda::tensor_core {
 namespace {
 

@@ -7,8 +7,6 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kMmaStagesMost = 4;
-
 /// The warps of a block of one kernel instance: each has 64 columns and mma_positions_of_warp() positions.
 struct MmaShape {
   int column_warps, position_warps;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "conv/workspace.hpp"
+#include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/memory/allocator.hpp"
 #include "support/cuda_conv_grid.hpp"
@@ -93,11 +94,6 @@ double check_bits(ConvProblem p, Precision precision, int slices, std::int64_t m
 }
 
 }  // namespace
-
-TEST_CASE("which GPUs convolve by mma.sync") {
-  CHECK_FALSE(tensor_core::uses_mma(75));
-  for (const int arch : {80, 86, 89, 100, 120}) CHECK(tensor_core::uses_mma(arch));
-}
 
 TEST_CASE("steps fit shared memory, a part of a tile fits it when it is stored, and some shape does every problem") {
   for (const ConvProblem& p : mma_problems()) {

@@ -7,7 +7,7 @@
 
 #include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/tap_gemm.hpp"
-#include "cuda/conv/tensor_core/both_in_shared/stationary/tiling.hpp"
+#include "cuda/conv/tensor_core/pipeline/tiles.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -22,7 +22,7 @@ struct RowRange {
   std::uint32_t mask;  // elements of a sector, less one; 0: tiles do not overlap
   bool is_whole;       // no row meets its ends here
 
-  __device__ RowRange(const TapGemm& gemm, const StoredTiling& tiling, std::int64_t t0) {
+  __device__ RowRange(const TapGemm& gemm, const Tiling& tiling, std::int64_t t0) {
     const auto stride = static_cast<int>(gemm.out_stride);
     begins = static_cast<int>(max(-t0, static_cast<std::int64_t>(0)));
     ends =
@@ -188,8 +188,8 @@ __device__ __forceinline__ void store_phases(const RowRange& range, const FastDi
 
 /// The first `rows` of kRows rows of a tile, stride 1; `to`: where the first begins. kMayBeWhole: has_whole_sectors() may be.
 template <class T, int kN, int kPitch, int kRows, bool kMayBeWhole>
-__device__ __forceinline__ void store_plain_rows(const TapGemm& gemm, const StoredTiling& tiling, const RowRange& range,
-                                                 int rows, const Staged<T>* staging, int lane, T* __restrict__ to) {
+__device__ __forceinline__ void store_plain_rows(const TapGemm& gemm, const Tiling& tiling, const RowRange& range, int rows,
+                                                 const Staged<T>* staging, int lane, T* __restrict__ to) {
   if constexpr (kMayBeWhole) {
     if (tiling.has_whole_sectors()) return store_vectors<T, kN, kPitch, kRows>(range, gemm.out_length, rows, staging, lane, to);
   }
@@ -199,7 +199,7 @@ __device__ __forceinline__ void store_plain_rows(const TapGemm& gemm, const Stor
 
 /// Writes kRows columns of a warp from its staging, where they lie finished; `column` and `position` are the first.
 template <class T, int kN, int kPitch, int kRows, bool kMayBeWhole>
-__device__ __forceinline__ void store_rows(const TapGemm& gemm, const StoredTiling& tiling, std::int64_t row_of_sample,
+__device__ __forceinline__ void store_rows(const TapGemm& gemm, const Tiling& tiling, std::int64_t row_of_sample,
                                            std::int64_t column, std::int64_t position, const T* __restrict__ bias,
                                            std::int64_t first_bias, const Epilogue& epilogue, const Staged<T>* staging,
                                            int lane, T* __restrict__ out) {

@@ -1,40 +1,29 @@
 #pragma once
-// What comes before the product: the scales of the splitting, and the weights as operands.
+// The weights as operands.
 
 #include <cstdint>
 
 #include "conv/problem.hpp"
 #include "cuda/conv/tap_gemm.hpp"
-#include "cuda/conv/tensor_core/both_in_shared/streamed/tiling.hpp"
-#include "cuda/conv/tensor_core/operand/scale.cuh"
+#include "cuda/conv/tensor_core/operand/traits.cuh"
+#include "cuda/conv/tensor_core/pipeline/tiles.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
-/// The largest weight, and the largest of about 65 thousand source elements.
-static __global__ void __launch_bounds__(kPrepareThreads)
-    scales_kernel(const float* __restrict__ source, std::int64_t source_count, const float* __restrict__ w,
-                  std::int64_t weight_count, State* __restrict__ state) {
-  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kPrepareThreads + threadIdx.x;
-  if (blockIdx.x < kSampleBlocks) {
-    const std::int64_t stride = max(static_cast<std::int64_t>(1), source_count / kSample);
-    find_largest(source, thread * stride, kSampleBlocks * kPrepareThreads * stride, source_count, &state->source_largest);
-  } else {
-    find_largest(w, thread - kSampleBlocks * kPrepareThreads,
-                 static_cast<std::int64_t>(gridDim.x - kSampleBlocks) * kPrepareThreads, weight_count, &state->weight_largest);
-  }
-}
+inline constexpr int kPackThreads = 256;
 
 /// packed[weight tile][step][tap][plane][part][block of rows][column][kVector], or ...[block of rows][part][column][kVector]
-/// with the last part first (Steps::has_parts_together); zero where there is no weight.
+/// with the last part first (Tiling::has_parts_together); zero where there is no weight.
 template <class Operand>
-__global__ void __launch_bounds__(kPrepareThreads)
+__global__ void __launch_bounds__(kPackThreads)
     pack_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ Tiling tiling,
                 const __grid_constant__ ConvProblem problem, int tile_columns, bool is_forward, std::int64_t count,
-                const typename Operand::Source* __restrict__ w, unsigned char* __restrict__ packed, State* __restrict__ state) {
+                const typename Operand::Source* __restrict__ w, unsigned char* __restrict__ packed,
+                WeightHeader* __restrict__ weight_header) {
   using T = typename Operand::Source;
   constexpr int kVector = Operand::kVector;
   const std::int64_t out_per_group = problem.C_out / problem.G, in_per_group = problem.C_in / problem.G;
-  const int exponent = Operand::kScaled ? scale_exponent(state->weight_largest, kWeightTarget) : 0;
+  const int exponent = Operand::kScaled ? scale_exponent(weight_header->largest, kWeightTarget) : 0;
   const SplitRange range(exponent);
   Split worst = Split::exact;
   for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; i < count;
@@ -47,15 +36,14 @@ __global__ void __launch_bounds__(kPrepareThreads)
     };
     const int blocks = tiling.rows / kVector;
     const std::int64_t column_in_tile = take(tile_columns), block = take(blocks), plane_in_step = take(tiling.planes);
-    const std::int64_t tap = take(tiling.taps), tap_step = take(tiling.tap_steps);
+    const std::int64_t tap = take(tiling.taps);
     const std::int64_t plane = plane_in_step + take(tiling.plane_steps) * tiling.planes;
     const std::int64_t row_step = take(tiling.row_steps);
     const std::int64_t column_tiles = tiling.weight_tiles / gemm.G;
     const std::int64_t column = column_in_tile + take(column_tiles) * tile_columns, g = rest;
-    const std::int64_t window = tap + tap_step * tiling.taps;
     const std::int64_t a = is_forward ? column % gemm.classes : plane;
-    const std::int64_t k = a + (is_forward ? gemm.taps - 1 - window : window) * gemm.phase_classes;
-    const bool exists = column < gemm.columns && plane < gemm.planes && window < gemm.taps && k < problem.K;
+    const std::int64_t k = a + (is_forward ? gemm.taps - 1 - tap : tap) * gemm.phase_classes;
+    const bool exists = column < gemm.columns && plane < gemm.planes && k < problem.K;
     T values[kVector];
 #pragma unroll
     for (int c = 0; c < kVector; ++c) {
@@ -76,7 +64,7 @@ __global__ void __launch_bounds__(kPrepareThreads)
       reinterpret_cast<uint4*>(packed)[(above * Operand::kParts + place) * of_part + vector] = parts[part];
     }
   }
-  if (Operand::kScaled && worst != Split::exact) atomicMax(&state->weight_split, static_cast<std::uint32_t>(worst));
+  if (Operand::kScaled && worst != Split::exact) atomicMax(&weight_header->split, static_cast<std::uint32_t>(worst));
 }
 
 }  // namespace polyphase::cuda::tensor_core
