@@ -27,17 +27,17 @@
 #include "conv_options.hpp"
 #include "cuda/conv/choice/plan.hpp"
 #include "cuda/conv/conv.hpp"
-#include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
 #include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/runtime/runtime.hpp"
-#include "cudnn_peer.hpp"
 #include "gpu_case.hpp"
 #include "gpu_timing.hpp"
 #include "program/program.hpp"
 #include "progress.hpp"
 #include "shapes.hpp"
 #include "tensor/error.hpp"
+#ifdef POLYPHASE_BENCH_CUDNN
+#include "cudnn_peer.hpp"
 #endif
 
 namespace {

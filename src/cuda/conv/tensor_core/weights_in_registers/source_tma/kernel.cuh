@@ -196,7 +196,9 @@ __device__ __forceinline__ void consume_tma(const TapGemm& gemm, const TmaTiling
   const int staged_bytes = tiling.columns * kTmaLine * static_cast<int>(sizeof(float));  // of a line of whole rows
   // By a vote the compiler knows it to be the same in a warp, and does not look again at each tile.
   const bool is_rare = __any_sync(0xffffffffU, beyond != 0 || epilogue.is_needed()) != 0;
-  constexpr bool kSendsLate = Mode::Operand::kParts == 2;  // a tile is sent while the next one's mixed products are under way
+  // A tile is sent while the next one's mixed products run. The kernel with the most weights in registers and an aux operand has
+  // no registers for that.
+  constexpr bool kSendsLate = Mode::Operand::kParts == 2 && !(Mode::kAux && Mode::kHalf && Mode::kDepths > 14);
   TmaStaged staged;
   const auto send = [&] {
     if (lane == 0)
