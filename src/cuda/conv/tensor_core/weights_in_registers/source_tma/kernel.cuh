@@ -196,9 +196,7 @@ __device__ __forceinline__ void consume_tma(const TapGemm& gemm, const TmaTiling
   const int staged_bytes = tiling.columns * kTmaLine * static_cast<int>(sizeof(float));  // of a line of whole rows
   // By a vote the compiler knows it to be the same in a warp, and does not look again at each tile.
   const bool is_rare = __any_sync(0xffffffffU, beyond != 0 || epilogue.is_needed()) != 0;
-  // A tile is sent while the next one's mixed products run. The kernel with the most weights in registers and an aux operand has
-  // no registers for that.
-  constexpr bool kSendsLate = Mode::Operand::kParts == 2 && !(Mode::kAux && Mode::kHalf && Mode::kDepths > 14);
+  constexpr bool kSendsLate = Mode::Operand::kParts == 2;  // a tile is sent while the next one's mixed products are under way
   TmaStaged staged;
   const auto send = [&] {
     if (lane == 0)
@@ -305,10 +303,6 @@ __device__ __forceinline__ void consume_tma(const TapGemm& gemm, const TmaTiling
         for (int half = 0; half < Mode::kColumns; ++half)
           finish_before<Mode::kStacked>(columns[half], before(half), sums, half, q, epilogue, stays_plain);
       }
-      if constexpr (kWhole) {  // where a row's other sums are staged is found here, not kept in registers
-#pragma unroll
-        for (TmaColumn& column : columns) ptx::opaque(column.place);
-      }
       const auto finish = [&](auto part, int phase) {
         constexpr FinishPart kPart = decltype(part)::value;
         await_brought(phase);
@@ -394,13 +388,13 @@ __global__ void __launch_bounds__(kTmaThreads, 1)
   }
   __syncthreads();
   if (group >= 2) {
-    ptx::registers_down<72>();
+    ptx::registers_down<64>();
     convert_tma<typename Mode::Operand, Mode::kRows != TmaRows::any, Mode::kSparse>(
         gemm, tiling, maps, layout, memory + (layout.sources - base), memory + (layout.raw - base), header,
         reinterpret_cast<std::uint32_t*>(memory + (layout.suspect_count(0) - base)), tiles, order, group - 2, warp * 32 + lane);
     return;
   }
-  ptx::registers_up<184>();
+  ptx::registers_up<192>();
   consume_tma<Mode>(gemm, tiling, maps, aux, layout, packed, bias, out, header, exact, epilogue, tiles, order, memory,
                     reinterpret_cast<float*>(memory + (layout.staging - base) + group * tiling.staging_bytes), group, warp,
                     lane);
