@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """No warp arrives at a barrier of shared memory while a number that it has read from there is still on its way: the arrival overtakes the
 read, and whoever waits for it writes the next numbers first. ptxas keeps such an arrival where it stands behind the read, and moves it
-over wgmma.fence, and no sanitizer sees it (docs/kernels/stationary.md). A number is there where an instruction wants it.
+over wgmma.fence, and no sanitizer sees it (docs/kernels/stride1.md). A number is there where an instruction wants it.
 
 usage: check_arrivals.py BUILD_ROOT
 Reads what cuobjdump prints of the build's CUDA objects, in the order of the code, branches left aside. Exits 77 (skipped) where there are
