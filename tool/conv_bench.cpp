@@ -9,7 +9,7 @@
 #include <ostream>
 #include <random>
 
-#include "cpu/conv.hpp"
+#include "cpu/conv/conv.hpp"
 #include "cpu/isa.hpp"
 #include "cpu/threads.hpp"
 #include "shapes.hpp"

@@ -8,7 +8,7 @@
 namespace polyphase {
 
 /// How a convolution is computed. `automatic` is a pure function of problem and device.
-/// On the CPU: `gemm` is cpu/phase_gemm, `depthwise` its channel-wise path, `reference` the plain Eigen sums.
+/// On the CPU: `gemm` is cpu/conv/phase_gemm, `depthwise` its channel-wise path, `reference` the plain Eigen sums.
 /// `direct` and `tensor_core` are CUDA kernels. Asking for one that cannot do a problem throws NotImplemented with the reason.
 enum class Algorithm : std::uint8_t { automatic, direct, depthwise, tensor_core, gemm, reference };
 

@@ -3,20 +3,20 @@
 #include <chrono>
 #include <cstring>
 
-#include "cpu/allocator.hpp"
-#include "cpu/conv.hpp"
-#include "cpu/copy.hpp"
-#include "cpu/elementwise.hpp"
-#include "cpu/fft.hpp"
-#include "cpu/length.hpp"
-#include "cpu/matmul.hpp"
-#include "cpu/moments.hpp"
-#include "cpu/optimizers.hpp"
-#include "cpu/optimizers_lists.hpp"
-#include "cpu/pad.hpp"
-#include "cpu/random.hpp"
-#include "cpu/reduce.hpp"
-#include "cpu/upsample.hpp"
+#include "cpu/conv/conv.hpp"
+#include "cpu/elementwise/copy.hpp"
+#include "cpu/elementwise/elementwise.hpp"
+#include "cpu/elementwise/length.hpp"
+#include "cpu/elementwise/pad.hpp"
+#include "cpu/elementwise/random.hpp"
+#include "cpu/elementwise/upsample.hpp"
+#include "cpu/linear/fft.hpp"
+#include "cpu/linear/matmul.hpp"
+#include "cpu/memory/allocator.hpp"
+#include "cpu/optimizers/optimizers.hpp"
+#include "cpu/optimizers/optimizers_lists.hpp"
+#include "cpu/reduce/moments.hpp"
+#include "cpu/reduce/reduce.hpp"
 
 namespace polyphase {
 namespace cpu {

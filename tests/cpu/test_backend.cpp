@@ -114,7 +114,7 @@ TEST_CASE("the way back through snake is map() and reduce()") {
   CHECK(max_difference(sum.x, expected) == 0);
 }
 
-TEST_CASE("convolutions are those of cpu/conv.hpp, whatever the precision") {
+TEST_CASE("convolutions are those of cpu/conv/conv.hpp, whatever the precision") {
   ConvProblem p;
   p.N = 2, p.C_in = 3, p.C_out = 4, p.L_in = 9, p.K = 4, p.S = 2, p.P_l = p.P_r = 1;
   const ConvArrays<float> arrays(sized(p), kSmallIntegers);

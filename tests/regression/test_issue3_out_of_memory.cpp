@@ -5,7 +5,7 @@
 #include <functional>
 #include <limits>
 
-#include "cpu/allocator.hpp"
+#include "cpu/memory/allocator.hpp"
 #include "cuda/memory/allocator.hpp"
 #include "support/helpers.hpp"
 #include "support/small_training.hpp"

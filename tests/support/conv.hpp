@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "conv/problem.hpp"
-#include "cpu/conv.hpp"
+#include "cpu/conv/conv.hpp"
 #include "cpu/isa.hpp"
 
 namespace polyphase::testing {

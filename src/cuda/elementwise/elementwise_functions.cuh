@@ -1,5 +1,5 @@
 #pragma once
-// Every MapOp as a function of one element; the formulas and edge cases are those of cpu/elementwise_functions.hpp.
+// Every MapOp as a function of one element; the formulas and edge cases are those of cpu/elementwise/elementwise_functions.hpp.
 //
 // apply_light() has the operations of a few instructions, apply_heavy() those that call a function: kernels of the former keep
 // more vectors in flight. Each is a switch over the operation outside of the loop over a thread's elements, so that a launch

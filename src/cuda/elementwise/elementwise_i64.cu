@@ -1,4 +1,4 @@
-// Integers: the functions of cpu/elementwise_i64.cpp, element by element; never hot.
+// Integers: the functions of cpu/elementwise/elementwise_i64.cpp, element by element; never hot.
 
 #include <algorithm>
 

@@ -19,7 +19,7 @@ __device__ __forceinline__ double product(double a, double b) { return __dmul_rn
 __device__ __forceinline__ float fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 __device__ __forceinline__ double fused(double a, double b, double c) { return __fma_rn(a, b, c); }
 
-// Output i*S + k lies between input i and a neighbour; as in cpu/upsample.cpp.
+// Output i*S + k lies between input i and a neighbour; as in cpu/elementwise/upsample.cpp.
 template <class Math>
 struct Scale {
   std::int64_t S, L;

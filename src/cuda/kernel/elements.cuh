@@ -1,5 +1,5 @@
 #pragma once
-// The element types as kernels see them, and conversions that round like the CPU's (cpu/copy.cpp).
+// The element types as kernels see them, and conversions that round like the CPU's (cpu/elementwise/copy.cpp).
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

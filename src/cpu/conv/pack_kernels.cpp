@@ -1,0 +1,221 @@
+// The movers between the user's arrays and packed ones, all types. An ISA source: the rules are in cpu/isa_target.hpp.
+// Each does a handful of instructions per vector, against the dozens of multiply-adds that every moved vector then feeds.
+
+#include "cpu/conv/conv_kernels.hpp"
+#include "cpu/conv/isa_element.hpp"
+#include "cpu/isa_target.hpp"
+
+namespace polyphase::cpu {
+namespace POLYPHASE_ISA {
+namespace {
+
+using Index = std::int64_t;
+
+POLYPHASE_INLINE Index smaller(Index a, Index b) { return a < b ? a : b; }
+POLYPHASE_INLINE Index larger(Index a, Index b) { return a > b ? a : b; }
+// The least p >= 0 with stride*p + offset >= bound.
+POLYPHASE_INLINE Index first_reaching(Index bound, Index offset, Index stride) {
+  return bound <= offset ? 0 : (bound - offset + stride - 1) / stride;
+}
+
+template <class T>
+POLYPHASE_INLINE void zero(T* to, Index count) {
+  if (count > 0) std::memset(to, 0, static_cast<std::size_t>(count) * sizeof(T));
+}
+
+// Every `stride`-th element of stride*lanes elements: a tree of even().
+template <int stride, class E>
+POLYPHASE_INLINE Vector<Compute<E>> load_strided(const E* from) {
+  using T = Compute<E>;
+  if constexpr (stride == 1) {
+    return load_as(from);
+  } else {
+    return Shuffle<kLanes<T>>::even(load_strided<stride / 2>(from), load_strided<stride / 2>(from + stride / 2 * kLanes<T>));
+  }
+}
+
+// Whole vectors of a strided row from j on, as long as nothing past `readable` is touched. Returns where it stopped.
+template <int stride, class E>
+Index gather_vectors(const E* from, Index readable, Compute<E>* to, Index j, Index end) {
+  using T = Compute<E>;
+  for (; j + kLanes<T> <= end && (j + kLanes<T>)*stride <= readable; j += kLanes<T>)
+    store<T>(to + j, load_strided<stride>(from + j * stride));
+  return j;
+}
+
+template <class E>
+void gather_row(const E* from, Index length, Index first, Index stride, Compute<E>* to, Index count) {
+  const Index begin = smaller(count, first_reaching(0, first, stride));
+  const Index end = larger(begin, smaller(count, first_reaching(length, first, stride)));
+  zero(to, begin);
+  zero(to + end, count - end);
+  // `origin` may lie before the array; only elements from `begin` on are touched.
+  const Index shift = first + begin * stride;
+  const E* origin = from + (begin < end ? shift : 0);
+  Compute<E>* out = to + begin;
+  const Index valid = end - begin;
+  const Index readable = length - shift;
+  Index j = 0;
+  if (stride == 1) j = gather_vectors<1>(origin, readable, out, j, valid);
+  if (stride == 2) j = gather_vectors<2>(origin, readable, out, j, valid);
+  if (stride == 4) j = gather_vectors<4>(origin, readable, out, j, valid);
+  if (stride == 8) j = gather_vectors<8>(origin, readable, out, j, valid);
+  for (; j < valid; ++j) out[j] = widen(origin[j * stride]);
+}
+
+typedef float Float8 __attribute__((vector_size(32)));
+
+template <class E>
+POLYPHASE_INLINE Float8 load_eight(const E* from) {
+  float value[8];
+  for (int i = 0; i < 8; ++i) value[i] = widen(from[i]);
+  Float8 v;
+  std::memcpy(&v, value, sizeof v);
+  return v;
+}
+
+// Four rows a b c d to four vectors, the h-th holding column h of the lower halves and column h + 4 of the upper ones.
+POLYPHASE_INLINE void transpose_four(const Float8* row, Float8* to) {
+  const Float8 ab_low = __builtin_shufflevector(row[0], row[1], 0, 8, 1, 9, 4, 12, 5, 13);
+  const Float8 ab_high = __builtin_shufflevector(row[0], row[1], 2, 10, 3, 11, 6, 14, 7, 15);
+  const Float8 cd_low = __builtin_shufflevector(row[2], row[3], 0, 8, 1, 9, 4, 12, 5, 13);
+  const Float8 cd_high = __builtin_shufflevector(row[2], row[3], 2, 10, 3, 11, 6, 14, 7, 15);
+  to[0] = __builtin_shufflevector(ab_low, cd_low, 0, 1, 8, 9, 4, 5, 12, 13);
+  to[1] = __builtin_shufflevector(ab_low, cd_low, 2, 3, 10, 11, 6, 7, 14, 15);
+  to[2] = __builtin_shufflevector(ab_high, cd_high, 0, 1, 8, 9, 4, 5, 12, 13);
+  to[3] = __builtin_shufflevector(ab_high, cd_high, 2, 3, 10, 11, 6, 7, 14, 15);
+}
+
+// An 8 x 8 block, rows to columns.
+template <class E>
+POLYPHASE_INLINE void transpose_block(const E* from, Index row_stride, const Index* where, Index column, float* to,
+                                      Index pitch) {
+  Float8 row[8], half[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) row[i] = load_eight(from + i * row_stride);
+  transpose_four(row, half);
+  transpose_four(row + 4, half + 4);
+#pragma GCC unroll 8
+  for (int j = 0; j < 8; ++j) {
+    const Index at = where != nullptr ? where[column + j] : column + j;
+    const Float8 value = j < 4 ? __builtin_shufflevector(half[j % 4], half[4 + j % 4], 0, 1, 2, 3, 8, 9, 10, 11)
+                               : __builtin_shufflevector(half[j % 4], half[4 + j % 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    if (at >= 0) std::memcpy(to + at * pitch, &value, sizeof value);
+  }
+}
+
+template <class E>
+POLYPHASE_INLINE void transpose_scalar(const E* from, Index row_stride, Index rows, Index padded, Index begin, Index end,
+                                       const Index* where, Compute<E>* to, Index pitch) {
+  for (Index j = begin; j < end; ++j) {
+    const Index row = where != nullptr ? where[j] : j;
+    if (row < 0) continue;
+    for (Index m = 0; m < rows; ++m) to[row * pitch + m] = widen(from[m * row_stride + j]);
+    for (Index m = rows; m < padded; ++m) to[row * pitch + m] = 0;
+  }
+}
+
+template <class E>
+void transpose(const E* from, Index row_stride, Index rows, Index padded, Index columns, const Index* where, Compute<E>* to,
+               Index pitch) {
+  Index column = 0, done = 0;
+  if constexpr (sizeof(Compute<E>) == sizeof(float)) {
+    const Index whole = rows / 8 * 8;
+    for (; whole > 0 && column + 8 <= columns; column += 8)
+      for (Index m = 0; m < whole; m += 8)
+        transpose_block(from + m * row_stride + column, row_stride, where, column, to + m, pitch);
+    done = column > 0 ? whole : 0;
+  }
+  transpose_scalar(from + done * row_stride, row_stride, rows - done, padded - done, 0, column, where, to + done, pitch);
+  transpose_scalar(from, row_stride, rows, padded, column, columns, where, to, pitch);
+}
+
+// The vector of positions [at, at + lanes) of the output, as far as it lies before `last`.
+template <class E, class V>
+POLYPHASE_INLINE void put(V v, Index at, Index last, E* to) {
+  using T = Compute<E>;
+  if (at + kLanes<T> <= last) return store_as(to + at, v);
+  T value[kLanes<T>];
+  store<T>(value, v);
+  for (Index i = 0; i < last - at; ++i) narrow(value[i], to + at + i);
+}
+
+// Rows to one row for a power of two: each round moves the top bit of the element's index to its bottom.
+template <int stride, class E>
+void interleave_vectors(const Compute<E>* from, Index pitch, Index count, Index last, E* to) {
+  using T = Compute<E>;
+  last = smaller(last, count * stride);
+  for (Index p = 0; p < count; p += kLanes<T>) {
+    Vector<T> a[stride], b[stride];
+#pragma GCC unroll 16
+    for (int r = 0; r < stride; ++r) a[r] = load(from + r * pitch + p);
+#pragma GCC unroll 16
+    for (int round = 1; round < stride; round *= 2) {
+#pragma GCC unroll 16
+      for (int r = 0; r < stride / 2; ++r) {
+        b[2 * r] = Shuffle<kLanes<T>>::zip_low(a[r], a[r + stride / 2]);
+        b[2 * r + 1] = Shuffle<kLanes<T>>::zip_high(a[r], a[r + stride / 2]);
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < stride; ++r) a[r] = b[r];
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < stride; ++r) put(a[r], p * stride + r * kLanes<T>, last, to);
+  }
+}
+
+template <class E>
+void interleave(const Compute<E>* from, Index pitch, Index rows, Index stride, Index count, Index last, E* to) {
+  if (rows == stride) {
+    if (stride == 1) return interleave_vectors<1>(from, pitch, count, last, to);
+    if (stride == 2) return interleave_vectors<2>(from, pitch, count, last, to);
+    if (stride == 4) return interleave_vectors<4>(from, pitch, count, last, to);
+    if (stride == 8) return interleave_vectors<8>(from, pitch, count, last, to);
+    if (stride == 16) return interleave_vectors<16>(from, pitch, count, last, to);
+  }
+  for (Index r = 0; r < rows; ++r) {
+    const Index end = smaller(count, first_reaching(last, r, stride));
+    for (Index p = 0; p < end; ++p) narrow(from[r * pitch + p], to + p * stride + r);
+  }
+}
+
+// 0 * inf and 0 * NaN are NaN, and stay so in a sum. Four sums, so that none waits for the one before.
+template <class T>
+bool all_finite(const T* values, Index count) {
+  constexpr int kSums = 4;
+  Vector<T> spoiled[kSums] = {};
+  Index j = 0;
+  for (; j + kSums * kLanes<T> <= count; j += kSums * kLanes<T>)
+#pragma GCC unroll 4
+    for (int s = 0; s < kSums; ++s) spoiled[s] = fma(load(values + j + s * kLanes<T>), Vector<T>{}, spoiled[s]);
+  const Vector<T> all = spoiled[0] + spoiled[1] + (spoiled[2] + spoiled[3]);
+  T sum = 0;
+  for (int lane = 0; lane < kLanes<T>; ++lane) sum += all[lane];
+  for (; j < count; ++j) sum += values[j] * T{0};
+  return sum == 0;
+}
+
+template <class E>
+constexpr PackKernels<E> kPack = {gather_row<E>, transpose<E>, interleave<E>, all_finite<Compute<E>>};
+
+}  // namespace
+}  // namespace POLYPHASE_ISA
+
+template <>
+const PackKernels<float>& pack_kernels<Isa::POLYPHASE_ISA, float>() {
+  return POLYPHASE_ISA::kPack<float>;
+}
+template <>
+const PackKernels<double>& pack_kernels<Isa::POLYPHASE_ISA, double>() {
+  return POLYPHASE_ISA::kPack<double>;
+}
+template <>
+const PackKernels<Half>& pack_kernels<Isa::POLYPHASE_ISA, Half>() {
+  return POLYPHASE_ISA::kPack<Half>;
+}
+template <>
+const PackKernels<BFloat16>& pack_kernels<Isa::POLYPHASE_ISA, BFloat16>() {
+  return POLYPHASE_ISA::kPack<BFloat16>;
+}
+
+}  // namespace polyphase::cpu

@@ -1,0 +1,23 @@
+#pragma once
+// The polyphase GEMM on the CPU: forward and dgrad as one gather (cpu/conv/phase_plan.hpp), wgrad as a product over positions. No
+// zero is multiplied but at the ends of rows (cpu/conv/recompute_non_finite.hpp), and no column buffer is written. Internal to cpu/; read
+// cpu/conv/reference.cpp first.
+
+#include <optional>
+#include <string>
+
+#include "conv/problem.hpp"
+
+namespace polyphase::cpu {
+
+/// Why the polyphase GEMM cannot do this problem, or nothing.
+[[nodiscard]] std::optional<std::string> phase_gemm_can_implement(const ConvProblem& problem, ConvDirection direction);
+
+/// out = forward(in = x) or dgrad(in = y), plus bias per output channel where it is not null. Arrays as in cpu/conv/conv.hpp.
+void phase_gemm_gather(const ConvProblem& problem, ConvDirection direction, const void* in, const void* w, const void* bias,
+                       void* out);
+
+/// w = wgrad(x, y); no length and no N may be 0.
+void phase_gemm_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w);
+
+}  // namespace polyphase::cpu

@@ -1,0 +1,321 @@
+// wgrad: dw[ci,co,k] = sum over n, i of x[n,ci,i] * y[n,co, S*i + k*D - P_l], by the same register tiles as forward and dgrad:
+// the sum runs over positions (n, i), a panel is 8 input channels of x transposed, and the vectors run over (k, co) of y
+// transposed, with y's rows sorted by residue mod S so that consecutive i are consecutive rows. Positions are cut into blocks;
+// a block's sums are f32, and blocks are added in double, so that the error does not grow with the length. Blocks are gathered
+// in slices that threads share where there are many of them and few weights; else threads share the weights. Both cuts depend
+// on the shape alone, so that the bits do not depend on the number of threads.
+
+#include <algorithm>
+#include <atomic>
+#include <type_traits>
+#include <vector>
+
+#include "cpu/conv/conv_element.hpp"
+#include "cpu/conv/conv_kernels.hpp"
+#include "cpu/conv/phase_gemm.hpp"
+#include "cpu/conv/recompute_non_finite.hpp"
+#include "cpu/conv/tiling.hpp"
+#include "cpu/conv/wgrad_plan.hpp"
+#include "cpu/memory/scratch.hpp"
+#include "cpu/threads.hpp"
+#include "tensor/error.hpp"
+
+namespace polyphase::cpu {
+namespace {
+
+constexpr std::int64_t kSliceBytes = 128 << 20;  // most memory for the sums of all slices
+constexpr std::int64_t kMostSlices = 32;
+constexpr std::int64_t kFewestSlices = 8;
+constexpr std::int64_t kMostBlocksAtOnce = 8;
+constexpr std::int64_t kTileBytes = 1 << 20;      // of y under one register tile, to stay in the L2
+constexpr std::int64_t kTileLanesBytes = 48 * 4;  // of one row of it
+
+template <class E>
+class Wgrad {
+  using T = Compute<E>;
+
+ public:
+  Wgrad(const ConvProblem& problem, const E* x, const E* y, E* w)
+      : p_(problem),
+        gemm_(gemm_kernels<T>()),
+        pack_(pack_kernels<E>()),
+        block_(block_shape(problem, gemm_.lanes)),
+        layout_(window_layout(problem, block_.positions, gemm_.lanes)),
+        inner_(interior(gather_shape(problem, ConvDirection::dgrad), 0)),
+        panels_(make_panels(p_.channels_in_per_group(), gemm_.widest)),
+        group_lanes_(layout_.joint ? p_.K * p_.channels_out_per_group() : p_.channels_out_per_group()),
+        tiles_(make_tiles(0, group_lanes_, gemm_.widest[panels_.front().kind], gemm_.lanes)),
+        sums_pitch_(ceil_div(group_lanes_, gemm_.lanes) * gemm_.lanes),
+        x_(x),
+        y_(y),
+        w_(w) {
+    for (std::int64_t n = 0; n < block_.samples; ++n)
+      for (std::int64_t i = 0; i < block_.positions; ++i)
+        offset_.push_back(static_cast<std::int32_t>((n * layout_.rows + i * layout_.step) * layout_.pitch));
+    offset_.resize(offset_.size() + kOffsetSlack);
+  }
+
+  /// Whether x is finite wherever a tap meets padding of y.
+  [[nodiscard]] bool run() const {
+    if (fits_at_once())
+      run_at_once();
+    else
+      run_in_slices();
+    return finite_at_ends_;
+  }
+
+ private:
+  static constexpr std::int64_t kMostLanes = 64 / sizeof(T) * kMaxVectors;
+  static constexpr std::int64_t kMostRows = 1 << (kPanelKinds - 1);
+
+  /// A register tile: a panel of input channels beside vectors of output channels.
+  struct TileItem {
+    const Panel& panel;
+    const Tile& tile;
+    std::int64_t g;
+    std::int64_t row;           // the panel's first input channel, of all
+    std::int64_t lanes;         // of the tile
+    std::int64_t panel_offset;  // of the panel within packed x
+  };
+
+  /// Item i of one lane group: neighbours share the columns of y.
+  [[nodiscard]] TileItem item_of(std::int64_t i) const {
+    const std::int64_t panels = static_cast<std::int64_t>(panels_.size()), tiles = static_cast<std::int64_t>(tiles_.size());
+    const std::int64_t p = i % panels, g = i / panels / tiles;
+    const Panel& panel = panels_[static_cast<std::size_t>(p)];
+    const Tile& tile = tiles_[static_cast<std::size_t>(i / panels % tiles)];
+    return {panel,
+            tile,
+            g,
+            g * p_.channels_in_per_group() + panel.first,
+            std::int64_t{tile.vectors} * gemm_.lanes,
+            p * block_positions() * panels_.front().height};
+  }
+  [[nodiscard]] std::int64_t tile_items() const { return p_.G * static_cast<std::int64_t>(tiles_.size() * panels_.size()); }
+  [[nodiscard]] double operations(std::int64_t blocks) const {
+    return 2.0 * static_cast<double>(blocks * block_positions()) * static_cast<double>(p_.C_in * group_lanes_ * lane_groups());
+  }
+
+  [[nodiscard]] std::int64_t lane_groups() const { return layout_.joint ? 1 : p_.K; }
+  [[nodiscard]] std::int64_t row_blocks() const { return ceil_div(p_.L_in, block_.positions); }
+  [[nodiscard]] std::int64_t blocks() const { return row_blocks() * ceil_div(p_.N, block_.samples); }
+  [[nodiscard]] std::int64_t sums_size() const { return p_.C_in * lane_groups() * sums_pitch_; }
+  [[nodiscard]] std::int64_t block_positions() const { return block_.samples * block_.positions; }
+  // Less in the last block of a row: no zero of ours may meet an infinity of the user's.
+  [[nodiscard]] std::int64_t valid_positions(std::int64_t block) const {
+    if (block_.samples > 1) return block_.samples * block_.positions;
+    return std::min(block_.positions, p_.L_in - block % row_blocks() * block_.positions);
+  }
+  // Of one group of one block; y has a vector of slack, which joint tiles may read.
+  [[nodiscard]] std::int64_t y_size() const {
+    return ceil_div(block_.samples * layout_.rows * layout_.pitch + kMaxVectors * gemm_.lanes, gemm_.lanes) * gemm_.lanes;
+  }
+  [[nodiscard]] std::int64_t x_size() const {
+    return block_positions() * static_cast<std::int64_t>(panels_.size()) * panels_.front().height;
+  }
+
+  /// How many sums are kept side by side: a function of the shape alone. One: threads share the weights instead.
+  [[nodiscard]] std::int64_t slice_count() const {
+    const std::int64_t fitting = kSliceBytes / (sums_size() * static_cast<std::int64_t>(sizeof(double)));
+    std::int64_t slices = kMostSlices;
+    while (slices > std::min(fitting, blocks() / 2)) slices /= 2;
+    return slices >= kFewestSlices ? slices : 1;
+  }
+
+  void run_in_slices() const {
+    const std::int64_t slices = slice_count();
+    Scratch<double> sums(slices * sums_size());
+    parallel_for(slices, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t s = begin; s < end; ++s)
+        add_blocks(blocks() * s / slices, blocks() * (s + 1) / slices, sums.data() + s * sums_size());
+    });
+    const std::int64_t rows = p_.C_in;
+    parallel_for(rows, worthwhile_grain(static_cast<double>(slices * sums_size() / rows)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t row = begin; row < end; ++row) finish_row(row, slices, sums.data());
+                 });
+  }
+
+  void add_blocks(std::int64_t first, std::int64_t last, double* sums) const {
+    const std::int64_t at_once = std::min(kMostBlocksAtOnce, last - first);
+    Scratch<T> y(at_once * p_.G * y_size());
+    Scratch<T> x(at_once * p_.G * x_size());
+    for (std::int64_t block = first; block < last; block += at_once) {
+      const std::int64_t count = std::min(at_once, last - block);
+      pack_blocks(block, count, x.data(), y.data());
+      const std::int64_t items = lane_groups() * tile_items();
+      parallel_for(items, worthwhile_grain(operations(count) / static_cast<double>(items)),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     for (std::int64_t i = begin; i < end; ++i) {
+                       const std::int64_t group = i / tile_items();
+                       double total[kMostRows * kMostLanes] = {};
+                       sum_tile(item_of(i % tile_items()), group, block, count, x.data(), y.data(), total);
+                       add_to_sums(item_of(i % tile_items()), group, total, sums, block == first);
+                     }
+                   });
+    }
+  }
+
+  /// Few positions under many weights: each register tile is summed over all of them, for every tap, and written to w.
+  [[nodiscard]] bool fits_at_once() const {
+    const std::int64_t rows = blocks() * block_.samples * layout_.rows;
+    return !layout_.joint && blocks() <= kMostBlocksAtOnce && rows * kTileLanesBytes <= kTileBytes;
+  }
+
+  void run_at_once() const {
+    Scratch<T> y(blocks() * p_.G * y_size());
+    Scratch<T> x(blocks() * p_.G * x_size());
+    pack_blocks(0, blocks(), x.data(), y.data());
+    parallel_for(tile_items(), worthwhile_grain(operations(blocks()) / static_cast<double>(tile_items())),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   Scratch<T> taps(kMostRows * p_.K * kMostLanes);
+                   for (std::int64_t i = begin; i < end; ++i) {
+                     const TileItem item = item_of(i);
+                     for (std::int64_t k = 0; k < p_.K; ++k) {
+                       double total[kMostRows * kMostLanes] = {};
+                       sum_tile(item, k, 0, blocks(), x.data(), y.data(), total);
+                       for (std::int64_t m = 0; m < item.panel.rows; ++m)
+                         for (std::int64_t j = 0; j < item.lanes; ++j)
+                           taps.data()[(m * p_.K + k) * kMostLanes + j] = static_cast<T>(total[m * item.lanes + j]);
+                     }
+                     write_taps(item, taps.data());
+                   }
+                 });
+  }
+
+  // (rows, K, lanes) to w's order (rows, lanes, K).
+  void write_taps(const TileItem& item, const T* taps) const {
+    const std::int64_t channels = p_.channels_out_per_group();
+    const std::int64_t count = std::min(item.lanes, channels - item.tile.first);
+    for (std::int64_t m = 0; m < item.panel.rows; ++m)
+      pack_.interleave(taps + m * p_.K * kMostLanes, kMostLanes, p_.K, p_.K, count, count * p_.K,
+                       w_ + ((item.row + m) * channels + item.tile.first) * p_.K);
+  }
+
+  void pack_blocks(std::int64_t first, std::int64_t count, T* x, T* y) const {
+    const std::int64_t panels = static_cast<std::int64_t>(panels_.size());
+    const std::int64_t channels = p_.channels_out_per_group();
+    const std::int64_t strips = ceil_div(channels, 8);
+    const std::int64_t items = panels + strips;  // per block and group
+    const double work = static_cast<double>(8 * block_.samples * layout_.rows);
+    parallel_for(count * p_.G * items, worthwhile_grain(work), [&](std::int64_t begin, std::int64_t end) {
+      Scratch<T> strip(8 * row_window());
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t which = i / items;  // (block, group)
+        const std::int64_t block = first + which / p_.G, g = which % p_.G, item = i % items;
+        if (item < panels)
+          pack_x(block, g, panels_[static_cast<std::size_t>(item)],
+                 x + which * x_size() + item * block_positions() * panels_.front().height);
+        else
+          pack_y(block, g, (item - panels) * 8, strip.data(), y + which * y_size());
+      }
+    });
+  }
+
+  [[nodiscard]] std::int64_t row_window() const {
+    return layout_.where.empty() ? block_.positions : static_cast<std::int64_t>(layout_.where.size());
+  }
+
+  // Positions of a block past the end of a row, and samples past the last, are zero in x; y is then of no account.
+  void pack_x(std::int64_t block, std::int64_t g, const Panel& panel, T* to) const {
+    const std::int64_t first = block % row_blocks() * block_.positions;
+    const std::int64_t count = std::min(block_.positions, p_.L_in - first);
+    for (std::int64_t s = 0; s < block_.samples; ++s, to += block_.positions * panel.height) {
+      const std::int64_t n = block / row_blocks() * block_.samples + s;
+      const std::int64_t valid = n < p_.N ? count : 0;
+      if (valid > 0)
+        pack_.transpose(x_ + ((n * p_.G + g) * p_.channels_in_per_group() + panel.first) * p_.L_in + first, p_.L_in, panel.rows,
+                        panel.height, valid, nullptr, to, panel.height);
+      if (!finite_at_ends(inner_, first, valid, to, panel.height)) finite_at_ends_ = false;
+      std::fill(to + valid * panel.height, to + block_.positions * panel.height, T{0});
+    }
+  }
+
+  // Eight channels of y from `channel` on; missing positions and samples are zero.
+  void pack_y(std::int64_t block, std::int64_t g, std::int64_t channel, T* strip, T* to) const {
+    const std::int64_t channels = p_.channels_out_per_group();
+    const std::int64_t rows = std::min<std::int64_t>(8, channels - channel);
+    const bool last = channel + rows == channels;
+    const std::int64_t padded = last && !layout_.joint ? sums_pitch_ - channel : rows;
+    const std::int64_t start = p_.S * (block % row_blocks() * block_.positions) - p_.P_l;
+    const std::int64_t window = row_window();
+    const std::int64_t windows = layout_.where.empty() ? p_.K : 1;
+    for (std::int64_t s = 0; s < block_.samples; ++s) {
+      const std::int64_t n = block / row_blocks() * block_.samples + s;
+      for (std::int64_t k = 0; k < windows; ++k) {
+        for (std::int64_t m = 0; m < rows; ++m)
+          pack_.gather_row(n < p_.N ? y_ + ((n * p_.G + g) * channels + channel + m) * p_.L_out : nullptr,
+                           n < p_.N ? p_.L_out : 0, start + k * p_.D, layout_.where.empty() ? p_.S : 1, strip + m * window,
+                           window);
+        pack_compute().transpose(strip, window, rows, padded, window, layout_.where.empty() ? nullptr : layout_.where.data(),
+                                 to + (s * layout_.rows + k * window) * layout_.pitch + channel, layout_.pitch);
+      }
+    }
+    if (last) std::fill(to + block_.samples * layout_.rows * layout_.pitch, to + y_size(), T{0});
+  }
+
+  [[nodiscard]] static const PackKernels<T>& pack_compute() { return pack_kernels<T>(); }
+
+  /// One register tile of weights of one lane group over packed blocks `first` and on: total[m*lanes + lane].
+  void sum_tile(const TileItem& item, std::int64_t group, std::int64_t first, std::int64_t count, const T* x, const T* y,
+                double* total) const {
+    const T zero[kMostRows] = {};
+    alignas(64) T part[kMostRows * kMostLanes];
+    const T* rows = y + layout_.tap_row[static_cast<std::size_t>(group)] * layout_.pitch + item.tile.first;
+    for (std::int64_t b = 0; b < count; ++b) {
+      const std::int64_t which = b * p_.G + item.g;
+      gemm_.micro[item.panel.kind][item.tile.vectors](x + which * x_size() + item.panel_offset, rows + which * y_size(),
+                                                      offset_.data(), valid_positions(first + b), zero, part, item.lanes);
+      for (std::int64_t i = 0; i < item.panel.rows * item.lanes; ++i) total[i] += static_cast<double>(part[i]);
+    }
+  }
+
+  void add_to_sums(const TileItem& item, std::int64_t group, const double* total, double* sums, bool first_time) const {
+    for (std::int64_t m = 0; m < item.panel.rows; ++m) {
+      double* to = sums + ((item.row + m) * lane_groups() + group) * sums_pitch_ + item.tile.first;
+      for (std::int64_t i = 0; i < item.lanes; ++i) to[i] = (first_time ? 0.0 : to[i]) + total[m * item.lanes + i];
+    }
+  }
+
+  // The slices in order, rounded once, back to the order (co, k).
+  void finish_row(std::int64_t row, std::int64_t slices, const double* sums) const {
+    const std::int64_t channels = p_.channels_out_per_group();
+    for (std::int64_t co = 0; co < channels; ++co) {
+      for (std::int64_t k = 0; k < p_.K; ++k) {
+        const std::int64_t lane = layout_.joint ? k * channels + co : k * sums_pitch_ + co;
+        double sum = 0;
+        for (std::int64_t s = 0; s < slices; ++s) sum += sums[s * sums_size() + row * lane_groups() * sums_pitch_ + lane];
+        w_[(row * channels + co) * p_.K + k] = static_cast<E>(static_cast<T>(sum));
+      }
+    }
+  }
+
+  const ConvProblem& p_;
+  const GemmKernels<T>& gemm_;
+  const PackKernels<E>& pack_;
+  BlockShape block_;
+  WindowLayout layout_;
+  Interior inner_;
+  std::vector<Panel> panels_;
+  std::int64_t group_lanes_;  // vectors run over so many elements: (co), or (k, co) where joint
+  std::vector<Tile> tiles_;
+  std::int64_t sums_pitch_;
+  const E* x_;
+  const E* y_;
+  E* w_;
+  std::vector<std::int32_t> offset_;  // (samples, positions, then slack) within packed y
+  mutable std::atomic<bool> finite_at_ends_ = true;
+};
+
+}  // namespace
+
+void phase_gemm_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w) {
+  bool finite = true;
+  with_element(problem, [&](auto element) {
+    using E = decltype(element);
+    finite = Wgrad<E>(problem, static_cast<const E*>(x), static_cast<const E*>(y), static_cast<E*>(w)).run();
+  });
+  if (!finite) recompute_weights(problem, x, y, w);
+}
+
+}  // namespace polyphase::cpu

@@ -1,0 +1,13 @@
+#pragma once
+// The convolutions as plain sums, to compare everything else with. Start reading here. Internal to cpu/.
+
+#include "conv/problem.hpp"
+
+namespace polyphase::cpu {
+
+/// Arguments as in cpu/conv/conv.hpp. All dtypes are computed in double and rounded once.
+void reference_forward(const ConvProblem& problem, const void* x, const void* w, const void* bias, void* y);
+void reference_dgrad(const ConvProblem& problem, const void* y, const void* w, const void* bias, void* x);
+void reference_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w);
+
+}  // namespace polyphase::cpu
