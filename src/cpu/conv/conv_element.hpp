@@ -9,8 +9,8 @@
 
 namespace polyphase::cpu {
 
-/// Calls `function(E{})` with the element type of `problem`. cpu/conv/conv.hpp has refused i64 before; the drivers are not compiled
-/// for it.
+/// Calls `function(E{})` with the element type of `problem`. cpu/conv/conv.hpp has refused i64 before; the drivers are not
+/// compiled for it.
 template <class Function>
 void with_element(const ConvProblem& problem, const Function& function) {
   dispatch(problem.dtype, [&](auto element) {

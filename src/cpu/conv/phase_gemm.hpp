@@ -1,7 +1,7 @@
 #pragma once
-// The polyphase GEMM on the CPU: forward and dgrad as one gather (cpu/conv/phase_plan.hpp), wgrad as a product over positions. No
-// zero is multiplied but at the ends of rows (cpu/conv/recompute_non_finite.hpp), and no column buffer is written. Internal to cpu/; read
-// cpu/conv/reference.cpp first.
+// The polyphase GEMM on the CPU: forward and dgrad as one gather (cpu/conv/phase_plan.hpp), wgrad as a product over positions.
+// No zero is multiplied but at the ends of rows (cpu/conv/recompute_non_finite.hpp), and no column buffer is written. Internal
+// to cpu/; read cpu/conv/reference.cpp first.
 
 #include <optional>
 #include <string>

@@ -1,6 +1,6 @@
 // A thread draws one Philox block: four elements of f32 and the halves, two of f64. The arithmetic on top is the CPU's
-// (cpu/elementwise/random.cpp), in double and without contraction, so that uniform numbers agree bit for bit and normal ones but for the
-// last bit of a double logarithm.
+// (cpu/elementwise/random.cpp), in double and without contraction, so that uniform numbers agree bit for bit and normal ones
+// but for the last bit of a double logarithm.
 
 #include "cuda/elementwise/random.hpp"
 
