@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "conv/problem.hpp"
+#include "exact_output.hpp"
 
 namespace polyphase::bench {
 
@@ -14,6 +15,11 @@ namespace polyphase::bench {
 struct DeviceOperands {
   void *x, *w, *y;
 };
+
+/// Waits. `samples` and `nhwc` as below.
+[[nodiscard]] std::vector<SampledOutput> sampled_outputs(const ConvProblem& problem, ConvDirection direction,
+                                                         const DeviceOperands& operands, bool nhwc,
+                                                         const std::vector<std::int64_t>& samples, cudaStream_t stream);
 
 /// The worst |result - formula| of the sampled elements over the root mean square of the formula; infinity for NaN. Waits.
 /// `samples` are indices as conv/problem.hpp lays the result out; with `nhwc` the arrays have the channels innermost:
