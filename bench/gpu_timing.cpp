@@ -115,6 +115,16 @@ std::vector<double> time_alternating(const std::vector<Launch>& launches, cudaSt
   return medians;
 }
 
+double time_once(const Launch& launch, cudaStream_t stream) {
+  CHECK_CUDA(cudaStreamSynchronize(stream));
+  Event begin(true), end(true);
+  begin.record(stream);
+  launch(0);
+  end.record(stream);
+  end.synchronize();
+  return Event::elapsed_ms(begin, end) * 1e3;
+}
+
 Sustained time_sustained(const Launch& launch, double us_burst, cudaStream_t stream) {
   Sustained sustained;
   const int count = static_cast<int>(std::clamp(1e6 / us_burst, 12.0, 300.0));

@@ -27,6 +27,9 @@ struct Patience {
 [[nodiscard]] std::vector<double> time_alternating(const std::vector<Launch>& launches, cudaStream_t stream,
                                                    const Patience& patience = {});
 
+/// Microseconds of one launch, behind work that is waited for.
+[[nodiscard]] double time_once(const Launch& launch, cudaStream_t stream);
+
 struct Sustained {
   double us = 0;
   int clock_mhz = 0;  ///< in the middle of it

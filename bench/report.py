@@ -80,7 +80,7 @@ def collect(arguments):
 
 
 def key_of(record):
-    return tuple(record.get(key) for key in ("suite", "shape", "direction", "precision", "algorithm"))
+    return tuple(record.get(key) for key in ("suite", "shape", "direction", "precision", "algorithm", "data"))
 
 
 def adopt(arguments):
@@ -228,6 +228,39 @@ def gpu_forms(data):
     return table(header, rows, 5) if rows else None
 
 
+def times_normal(record):
+    return record["us_burst"] / record["us_normal"]
+
+
+def gpu_data_kernels(data):
+    """The same of each kernel where it was asked for by name: the worst over shapes, directions and precisions, and for which data."""
+    records = [r for r in suite(data, "data_independence") if r["algorithm"] != "automatic"]
+    rows = []
+    for kernel in dict.fromkeys(r["algorithm"] for r in records):
+        row = [kernel]
+        for mixed in ("between", "within"):
+            worst = max(((times_normal(r), r["data"], r["shape"]) for r in records if (r["algorithm"], r["mixed"]) == (kernel, mixed)),
+                        default=None)
+            row.append(f"{worst[0]:.2f} ({worst[1]}, {worst[2]})" if worst else "")
+        rows.append(row)
+    return table(["kernel", "between tiles, rows, channels or tensors", "within every tile"], rows) if rows else None
+
+
+def gpu_data(data):
+    """The worst time on each kind of data over that of normal data, of the kernels that the library chooses, and in which shape."""
+    records = [r for r in suite(data, "data_independence") if r["algorithm"] == "automatic"]
+    columns = list(dict.fromkeys((r["direction"], r["precision"]) for r in records))
+    rows = []
+    for mixed, kind in dict.fromkeys((r["mixed"], r["data"].replace("gradient", "weights")) for r in records):
+        row = [kind, mixed]
+        for column in columns:
+            worst = max(((times_normal(r), r["shape"]) for r in records
+                         if (r["direction"], r["precision"]) == column and r["data"].replace("gradient", "weights") == kind), default=None)
+            row.append(f"{worst[0]:.2f} ({worst[1]})" if worst else "")
+        rows.append(row)
+    return table(["data", "magnitudes differ", *(" ".join(column) for column in columns)], rows, 2) if rows else None
+
+
 def gpu_others(name, unit, scale):
     """The table of a suite whose records differ in shape and algorithm, with each one's peers in a column."""
     def render(data):
@@ -283,6 +316,8 @@ TABLES = {
     "gpu_allocator": ("h200", gpu_others("allocator", "us", 1)),
     "gpu_memory": ("h200", gpu_memory),
     "gpu_cold_start": ("h200", gpu_others("cold_start", "s", 1e6)),
+    "gpu_data": ("h200", gpu_data),
+    "gpu_data_kernels": ("h200", gpu_data_kernels),
     "gpu_goals": ("h200", gpu_goals),
     "gpu_checks": ("h200", checks_table),
 }

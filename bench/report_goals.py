@@ -7,13 +7,14 @@ library chooses where none is named. `measure` is a key of MEASURES, or `x PEER`
 import itertools
 import subprocess
 
-FIELDS = ("suite", "shape", "direction", "precision", "algorithm")
+FIELDS = ("suite", "shape", "direction", "precision", "algorithm", "data", "mixed")
 MEASURES = {
     "ms": lambda record: record["us_burst"] / 1e3,
     "s": lambda record: record["us_burst"] / 1e6,
     "ns": lambda record: record["us_burst"] * 1e3,
     "% of the roofline": lambda record: 100 * record["roofline_us"] / record["us_burst"],
     "% held over live": lambda record: 100 * (record["held_peak_bytes"] / record["live_peak_bytes"] - 1),
+    "times normal data": lambda record: record["us_burst"] / record["us_normal"],
     "% lost by the choice": lambda record: 100 * record["lost"] if "lost" in record else None,
 }
 
@@ -26,7 +27,7 @@ def expand(goals):
 
 
 def name_of(goal):
-    where = " ".join(goal[key] for key in ("algorithm", "precision", "direction") if key in goal and goal[key] != goal.get("shape"))
+    where = " ".join(goal[key] for key in ("algorithm", "precision", "direction", "data", "mixed") if key in goal and goal[key] != goal.get("shape"))
     return ", ".join(part for part in (goal["suite"] if goal["suite"] != "conv_transpose1d" else "", goal.get("shape", "every shape"), where)
                      if part)
 

@@ -393,9 +393,9 @@ has_torch() { python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_availabl
 
 part_bench() {
   local conv=$work/conv.json others=$work/others.json forms=$work/forms.json mma=$work/mma.json step=$work/step.json
-  local blocks=$work/blocks.json allocator=$work/allocator.json cold=$work/cold.json table=$build/bench/conv_transpose1d shapes="A,B,C,depthwise,rest"
+  local blocks=$work/blocks.json allocator=$work/allocator.json cold=$work/cold.json data=$work/data.json data_options=(--seconds $((seconds / 2))) table=$build/bench/conv_transpose1d shapes="A,B,C,depthwise,rest"
   stage bench "benchmarks, nothing beside them"
-  if [ $quick = yes ]; then shapes="A,B,C,depthwise"; fi
+  if [ $quick = yes ]; then shapes="A,B,C,depthwise" data_options=(--quick); fi
   bench "training_step" 60 "$step" $build/bench/training_step --device cuda:0 --graph --json "$step"
   bench "allocator" 60 "$allocator" $build/bench/allocator --json "$allocator"
   bench "cold_start" 60 "$cold" python3 bench/cold_start.py $build/bench/cold_start --json "$cold"
@@ -411,6 +411,7 @@ part_bench() {
     bench "conv_transpose1d tf32, the sm_80 path" $((seconds / 10 + 40)) "$mma" env POLYPHASE_TENSOR_CORE=sm80 $table \
       --precisions tf32 --directions forward --algorithms tensor_core --time-budget $((seconds / 10)) --shapes A,B,C,rest --json "$mma"
   fi
+  bench "data_independence" $((seconds / 2 + 90)) "$data" $build/bench/data_independence "${data_options[@]}" --json "$data"
   if has_torch; then
     run bench "PyTorch, training_step" 60 python3 bench/peers_torch_step.py "$step" || true
     run bench "PyTorch, allocator" 60 python3 bench/peers_torch_allocator.py "$allocator" || true

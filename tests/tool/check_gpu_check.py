@@ -168,7 +168,11 @@ def check_goals(folder: Path) -> None:
     records = [{**conv, "algorithm": "direct", "us_burst": 9000, "peers": {"cudnn_fp32_ncl": 20000}},
                {**conv, "algorithm": "tensor_core", "us_burst": 2000, "chosen": True, "lost": 0.02, "peers": {"cudnn_fp32_ncl": 20000}},
                {**conv, "precision": "tf32", "algorithm": "tensor_core", "us_burst": 1000, "peers": {"cudnn_tf32_ncl": 3000}},
-               {"suite": "training_step", "shape": "toy_4x64", "algorithm": "graph", "us_burst": 150}]
+               {"suite": "training_step", "shape": "toy_4x64", "algorithm": "graph", "us_burst": 150},
+               *({"suite": "data_independence", "shape": "C", "direction": "forward", "precision": "fp32", "algorithm": algorithm, "data": kind,
+                  "mixed": mixed, "us_burst": us, "us_normal": 100}
+                 for algorithm, kind, mixed, us in (("automatic", "half_1e-5", "between", 180), ("automatic", "silence_zeros", "between", 100),
+                                                    ("automatic", "spikes", "within", 200), ("stationary", "spikes", "within", 500)))]
     (folder / "run.json").write_text(json.dumps({"commit": "abc1234", "records": records}))
     command = [sys.executable, str(folder / "bench/report.py"), "goals", str(folder / "run.json")]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -177,12 +181,15 @@ def check_goals(folder: Path) -> None:
                 r"A, fp32 forward +\| x cudnn_tf32_ncl +\| +>= 2 +\| +1.5 \| +missed by 33 %",
                 r"A, tf32 forward +\| ms +\| +<= 1.2 +\| +\| +not measured",  # its algorithm was not the chosen one
                 r"training_step, toy_4x64, graph +\| ms +\| +<= 0.12 +\| +0.15 \| +missed by 25 %",
+                r"data_independence, every shape, automatic fp32 forward between +\| times normal data +\| +<= 1.5 +\| +1.8 +\| +missed by 20 %",
+                r"data_independence, every shape, automatic fp32 forward within +\| times normal data +\| +<= 2.5 +\| +2 +\| +reached",
+                r"data_independence, every shape, stationary within +\| times normal data +\| +<= 2.5 +\| +5 +\| +missed by 100 %",
                 r"every shape +\| % lost by the choice +\| +<= 5 +\| +2 \| +reached"):
         expect(f"a row {row!r}", re.search(row, result.stdout) is not None, result)
     script = "import report_goals; print(*(report_goals.verdict(share) for share in (1, 1.0001, 1.004, 1.0096, 1.014)), sep=', ')"
     verdicts = subprocess.run([sys.executable, "-c", script], cwd=folder / "bench", capture_output=True, text=True, timeout=60)
     expect("no miss is one by 0 %", verdicts.stdout == "reached, missed by 0.1 %, missed by 0.4 %, missed by 1 %, missed by 1 %\n", verdicts)
-    expect("what they come to", re.search(r"^2 goals reached, 3 missed, \d+ not measured$", result.stdout, re.MULTILINE) is not None, result)
+    expect("what they come to", re.search(r"^3 goals reached, 5 missed, \d+ not measured$", result.stdout, re.MULTILINE) is not None, result)
 
 
 with tempfile.TemporaryDirectory() as temporary:

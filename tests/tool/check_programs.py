@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a program as a user would: what it prints, its exit codes, one sentence for every mistake.
 
-usage: check_programs.py polyphase|superres|quickstart|compare_backends|training_step|allocator|cold_start PROGRAM DATA_FOLDER
+usage: check_programs.py polyphase|superres|quickstart|compare_backends|training_step|allocator|cold_start|data_independence PROGRAM DATA_FOLDER
 """
 import json
 import math
@@ -232,6 +232,32 @@ def check_cold_start(folder: Path) -> None:
     expect_output(["cpu"], 0, r"^first result: -?\d\.\d+ after \d+\.\d+ s in main$")
     expect_full_disk("cpu")
     expect_error(["tpu"], 1, r'expected "cpu", "cuda" or "cuda:N", got "tpu"')
+
+
+def check_data_independence(folder: Path) -> None:
+    table = folder / "data.json"
+    result = expect_output(["--device", "cpu", "--json", str(table)], 0, r"^conv_tiny \| forward \| fp32 \| automatic \| half_1e-2 \| between \| ",
+                           r"^up_tiny \| wgrad \| fp32 \| automatic \| gradient_by_output \| between \| ")
+    records = json.loads(table.read_text())["records"]
+    cases = {(r["shape"], r["direction"], r["data"]) for r in records}
+    kinds = {shape: {r["data"] for r in records if (r["shape"], r["direction"]) == (shape, "forward")} for shape in ("conv_tiny", "up_tiny")}
+    expect("every case once", len(cases) == len(records) and len(kinds["conv_tiny"]) == 29 and kinds["conv_tiny"] == kinds["up_tiny"], result)
+    expect("a weight gradient has no weights", {r["data"] for r in records if r["direction"] == "wgrad" and "weights" in r["data"]} == set() and
+           {r["data"] for r in records if r["direction"] == "wgrad" and r["data"] == "gradient_1e-30"} != set(), result)
+    expect("both kinds of mixture, with times", {r["mixed"] for r in records} == {"between", "within"} and
+           all(r["us_burst"] > 0 and r["us_normal"] > 0 and 0 < r["error"] < 1e-6 for r in records), result)
+    expect_output(["--device", "cpu", "--shapes", "up_tiny", "--directions", "dgrad", "--data", "speech", "--kernels", "automatic"], 0,
+                  r"\A[^\n]*\n[^\n]*\nup_tiny \| dgrad \| fp32 \| automatic \| speech \|[^\n]*\n\Z")
+    expect_output(["--device", "cpu", "--seconds", "1e-9", "--data", "spikes"], 0, r"^out of time: 12 cases left out, from conv_tiny forward")
+    expect_error(["--shapes", "Z"], 2, r"--shapes: no shape of .* is called 'Z'")
+    expect_error(["--data", "half_2"], 2, r"--data: no kind .* is called 'half_2'")
+    expect_error(["--directions", "step"], 2, r"--directions: expected forward, dgrad or wgrad, got 'step'")
+    expect_error(["--precisions", "bf16"], 2, r"--precisions: expected fp32 or tf32, got 'bf16'")
+    expect_error(["--kernels", "magic"], 2, r"--kernels: .*magic")
+    expect_error(["--device", "tpu"], 2, r"--device: expected cpu or cuda:0, got 'tpu'")
+    expect_error(["--seconds", "0"], 2, r"--seconds: expected a number above 0, got 0 ")
+    expect_error(["--device", "cpu", "--audio", str(folder / "no.wav")], 1, r"no\.wav|--audio")
+    expect_full_disk("--device", "cpu", "--shapes", "up_tiny", "--data", "spikes")
 
 
 with tempfile.TemporaryDirectory() as temporary:
