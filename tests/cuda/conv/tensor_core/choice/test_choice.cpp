@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <map>
 #include <set>
 #include <sstream>
@@ -78,7 +80,45 @@ std::vector<ConvProblem> problems() {
           sized({.N = 1, .C_in = 32, .C_out = 64, .L_in = 300, .K = 5, .D = 3}),
           sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 515, .K = 3, .S = 2, .P_l = 1, .P_r = 1, .D = 2}),
           sized({.N = 1, .C_in = 48, .C_out = 128, .L_in = 640, .K = 3}),
-          sized({.N = 1, .C_in = 96, .C_out = 80, .L_in = 129, .K = 7, .S = 2, .P_l = 3, .P_r = 3, .OP = 1, .G = 2})};
+          sized({.N = 1, .C_in = 96, .C_out = 80, .L_in = 129, .K = 7, .S = 2, .P_l = 3, .P_r = 3, .OP = 1, .G = 2}),
+          sized({.N = 1, .C_in = 64, .C_out = 32, .L_in = 128, .K = 25, .S = 4, .P_l = 11, .P_r = 11, .OP = 1})};
+}
+
+/// Makes numbers differ in magnitude, between places that a tile may have to itself or within every tile.
+struct Mixture {
+  const char* name;
+  std::function<void(ConvArrays<float>&)> make;
+};
+
+/// array[i] *= 2^exponent_of(i / inner % size): along one dimension.
+template <class ExponentOf>
+void scale_along(Array<float>& array, std::int64_t inner, std::int64_t size, const ExponentOf& exponent_of) {
+  for (std::int64_t i = 0; i < array.size(); ++i) array[i] = std::ldexp(array[i], exponent_of(i / inner % size));
+}
+
+std::vector<Mixture> mixtures() {
+  const auto powers = [](std::int64_t i) { return -10 * static_cast<int>(i % 10); };
+  return {{"half of each row",
+           [](ConvArrays<float>& a) {
+             const auto quiet_behind = [](std::int64_t half) { return [half](std::int64_t i) { return i < half ? 0 : -17; }; };
+             scale_along(a.x, 1, a.p.L_in, quiet_behind(a.p.L_in / 2));
+             scale_along(a.y, 1, a.p.L_out, quiet_behind(a.p.L_out / 2));
+           }},
+          {"half of the channels",
+           [](ConvArrays<float>& a) {
+             scale_along(a.x, a.p.L_in, a.p.C_in, [&](std::int64_t i) { return i < a.p.C_in / 2 ? 0 : -40; });
+             scale_along(a.y, a.p.L_out, a.p.C_out, [&](std::int64_t i) { return i < a.p.C_out / 2 ? 0 : -40; });
+           }},
+          {"weights by their first dimension",
+           [=](ConvArrays<float>& a) { scale_along(a.w, a.p.channels_out_per_group() * a.p.K, a.p.C_in, powers); }},
+          {"weights by their second dimension",
+           [=](ConvArrays<float>& a) { scale_along(a.w, a.p.K, a.p.channels_out_per_group(), powers); }},
+          {"an outlier and one loud number of 64", [](ConvArrays<float>& a) {
+             for (Array<float>* array : {&a.x, &a.y}) {
+               scale_along(*array, 1, 64, [](std::int64_t i) { return i == 0 ? 0 : -17; });
+               (*array)[array->size() / 2] = 0x1p33F;
+             }
+           }}};
 }
 
 }  // namespace
@@ -205,6 +245,40 @@ TEST_CASE("small integers, bit for bit: every form of every problem that it can 
   }
   CHECK(norm > 0);
   CHECK(seen.size() == std::size(tensor_core::kGatherKernels));
+}
+
+TEST_CASE("numbers of mixed magnitudes: every kernel's fp32 is as accurate as plain f32 sums") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  std::set<GatherKernel> seen;
+  for (const ConvProblem& p : problems()) {
+    for (const Mixture& mixture : mixtures()) {
+      ConvArrays<float> arrays(p, kNormal);
+      mixture.make(arrays);
+      // No bias, which would hide what small sums lose.
+      for (Array<float>* bias : {&arrays.bias_in, &arrays.bias_out})
+        for (std::int64_t i = 0; i < bias->size(); ++i) (*bias)[i] = 0;
+      for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
+        for (const auto& candidate : tensor_core::gather_kernels({p, direction, Precision::fp32}, cuda::properties(0))) {
+          const auto call = [&](const GpuCall& at) {
+            tensor_core::gather_by(
+                candidate.kernel,
+                {at.problem, at.direction, Precision::fp32, at.first, at.second, nullptr, at.out, {}, 0, at.stream});
+          };
+          bool intact = false;
+          const Array<float> got = run_on_gpu(arrays, direction, call, intact, false);
+          check_as_accurate_as_plain(
+              got, arrays, direction,
+              concat(p, ' ', direction, ' ', tensor_core::name_of(candidate.kernel), ", ", mixture.name));
+          seen.insert(candidate.kernel);
+        }
+      }
+    }
+  }
+  // Others are of one part, or of 16 bits.
+  CHECK(seen.count(GatherKernel::phased_stride4) + seen.count(GatherKernel::preconverted) +
+            seen.count(GatherKernel::source_tma) + seen.count(GatherKernel::source_bulk) + seen.count(GatherKernel::stride1) +
+            seen.count(GatherKernel::stationary) ==
+        6);
 }
 
 TEST_CASE("the choice is remembered with the place of the arrays, and the same every time") {
