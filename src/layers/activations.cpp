@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "layers/check.hpp"
+#include "layers/module_stream.hpp"
 #include "ops/activations.hpp"
 #include "ops/elementwise.hpp"
 
@@ -22,6 +23,8 @@ Tensor snake_parameter(const char* layer, std::int64_t channels, const SnakeOpti
 
 }  // namespace
 
+std::unique_ptr<ModuleStream> PointwiseModule::make_stream() { return std::make_unique<layers::PointwiseStream>(*this); }
+
 Tensor ReLU::forward(const Tensor& x) { return relu(x); }
 Tensor LeakyReLU::forward(const Tensor& x) { return leaky_relu(x, negative_slope_); }
 Tensor ELU::forward(const Tensor& x) { return elu(x, alpha_); }
@@ -38,6 +41,8 @@ ConvOutputOptions Snake::output_options() const {
   return {.activation = Activation::snake, .alpha = alpha, .beta = alpha + kSnakeEpsilon};
 }
 
+std::unique_ptr<ModuleStream> Snake::make_stream() { return std::make_unique<layers::PointwiseStream>(*this); }
+
 Tensor Snake::forward(const Tensor& x) {
   const ConvOutputOptions of = output_options();
   return snake_beta(x, of.alpha, of.beta);
@@ -52,6 +57,8 @@ ConvOutputOptions SnakeBeta::output_options() const {
   const Tensor beta = logscale_ ? exp(beta_) : beta_;
   return {.activation = Activation::snake, .alpha = logscale_ ? exp(alpha_) : alpha_, .beta = beta + kSnakeEpsilon};
 }
+
+std::unique_ptr<ModuleStream> SnakeBeta::make_stream() { return std::make_unique<layers::PointwiseStream>(*this); }
 
 Tensor SnakeBeta::forward(const Tensor& x) {
   const ConvOutputOptions of = output_options();

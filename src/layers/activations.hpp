@@ -12,14 +12,20 @@ class PlainModule : public Module {
   void visit(Visitor&) override {}
 };
 
+/// Base of plain modules that compute each position of the output from the same position of the input.
+class PointwiseModule : public PlainModule {
+ public:
+  [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
+};
+
 /// max(x, 0).
-class ReLU : public PlainModule {
+class ReLU : public PointwiseModule {
  public:
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 };
 
 /// x where x > 0, else negative_slope*x.
-class LeakyReLU : public PlainModule {
+class LeakyReLU : public PointwiseModule {
  public:
   explicit LeakyReLU(double negative_slope = 0.01) : negative_slope_(negative_slope) {}
   [[nodiscard]] double negative_slope() const { return negative_slope_; }
@@ -30,7 +36,7 @@ class LeakyReLU : public PlainModule {
 };
 
 /// x where x > 0, else alpha*(exp(x) - 1).
-class ELU : public PlainModule {
+class ELU : public PointwiseModule {
  public:
   explicit ELU(double alpha = 1.0) : alpha_(alpha) {}
   [[nodiscard]] Tensor forward(const Tensor& x) override;
@@ -40,7 +46,7 @@ class ELU : public PlainModule {
 };
 
 /// x * Phi(x), exact by default; with `approximate_tanh` PyTorch's approximate="tanh".
-class GELU : public PlainModule {
+class GELU : public PointwiseModule {
  public:
   explicit GELU(bool approximate_tanh = false) : approximate_tanh_(approximate_tanh) {}
   [[nodiscard]] Tensor forward(const Tensor& x) override;
@@ -50,17 +56,17 @@ class GELU : public PlainModule {
 };
 
 /// x * sigmoid(x).
-class SiLU : public PlainModule {
+class SiLU : public PointwiseModule {
  public:
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 };
 
-class Tanh : public PlainModule {
+class Tanh : public PointwiseModule {
  public:
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 };
 
-class Sigmoid : public PlainModule {
+class Sigmoid : public PointwiseModule {
  public:
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 };
@@ -82,6 +88,7 @@ class Snake : public Module {
   /// What forward computes from x and the parameters, for Conv1d::forward_activated() and conv1d().
   [[nodiscard]] ConvOutputOptions output_options() const;
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
  private:
   Tensor alpha_;  // (C)
@@ -101,6 +108,7 @@ class SnakeBeta : public Module {
   /// What forward computes from x and the parameters, for Conv1d::forward_activated() and conv1d().
   [[nodiscard]] ConvOutputOptions output_options() const;
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
  private:
   Tensor alpha_;  // (C)

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "layers/check.hpp"
+#include "layers/conv_stream.hpp"
 
 namespace polyphase {
 
@@ -33,6 +34,8 @@ Conv1dOptions Conv1d::function_options() const {
 }
 
 Tensor Conv1d::forward(const Tensor& x) { return conv1d(x, weight(), bias(), function_options()); }
+
+std::unique_ptr<ModuleStream> Conv1d::make_stream() { return std::make_unique<layers::Conv1dStream>(*this); }
 
 Tensor Conv1d::forward_activated(const Tensor& x, const ConvOutputOptions& output) const {
   return conv1d(x, weight(), bias(), function_options(), output);

@@ -29,6 +29,7 @@ class Conv1d : public WeightedLayer {
 
   /// Throws what conv1d() throws.
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
   /// residual + scale*activation(forward(x)), as conv1d() with ConvOutputOptions; a Sequential and a Residual do it for their
   /// layers.
   [[nodiscard]] Tensor forward_activated(const Tensor& x, const ConvOutputOptions& output) const;

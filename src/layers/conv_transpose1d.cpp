@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "layers/check.hpp"
+#include "layers/conv_stream.hpp"
 
 namespace polyphase {
 
@@ -40,6 +41,8 @@ Tensor ConvTranspose1d::forward(const Tensor& x) { return conv_transpose1d(x, we
 Tensor ConvTranspose1d::operator()(const Tensor& x, std::int64_t output_size) {
   return conv_transpose1d(x, weight(), bias(), function_options(output_size));
 }
+
+std::unique_ptr<ModuleStream> ConvTranspose1d::make_stream() { return std::make_unique<layers::ConvTranspose1dStream>(*this); }
 
 Tensor ConvTranspose1d::forward_activated(const Tensor& x, const ConvOutputOptions& output) const {
   return conv_transpose1d(x, weight(), bias(), function_options({}), output);

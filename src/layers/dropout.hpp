@@ -7,7 +7,7 @@ namespace polyphase {
 
 /// While training, zeroes each element with probability p and scales the rest by 1/(1-p), drawing from the thread's default
 /// generator; x itself otherwise.
-class Dropout : public PlainModule {
+class Dropout : public PointwiseModule {
  public:
   /// Throws ShapeError unless 0 <= p < 1.
   explicit Dropout(double p = 0.5);

@@ -1,9 +1,14 @@
 #include "layers/module.hpp"
 
+#include <cxxabi.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <typeinfo>
 
 #include "autograd/no_grad.hpp"
 #include "layers/load_state.hpp"
+#include "layers/module_stream.hpp"
 
 namespace polyphase {
 
@@ -72,6 +77,13 @@ void convert_all(Module& module, const IsDone& is_done, const Convert& convert) 
 }
 
 }  // namespace
+
+std::unique_ptr<ModuleStream> Module::make_stream() {
+  const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, nullptr),
+                                                    std::free);
+  throw NotImplemented(concat("stream: ", name ? name.get() : typeid(*this).name(),
+                              " cannot take its input piece by piece (Module::make_stream)"));
+}
 
 NamedTensors Module::named_parameters() {
   NamedTensors found;

@@ -14,6 +14,7 @@
 // A copy of a module shares its parameters (Tensor is a handle); clone() of the state is load_state_dict(state_dict()).
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,6 +25,7 @@
 namespace polyphase {
 
 class Module;
+class ModuleStream;
 
 /// Receives what a module consists of, in the order of the module's state_dict.
 class Visitor {
@@ -46,6 +48,9 @@ class Module {
   virtual void visit(Visitor& visitor) = 0;
   [[nodiscard]] virtual Tensor forward(const Tensor& x) = 0;
   [[nodiscard]] Tensor operator()(const Tensor& x) { return forward(x); }
+  /// The module's state in a Stream (layers/stream.hpp), which uses the module. Throws NotImplemented with the module's type
+  /// where a module does not say how it is streamed, as this one.
+  [[nodiscard]] virtual std::unique_ptr<ModuleStream> make_stream();
 
   /// Parameters with their PyTorch names ("0.weight", "2.bias"), in order, each tensor once.
   [[nodiscard]] NamedTensors named_parameters();

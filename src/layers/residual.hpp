@@ -41,6 +41,7 @@ class Residual : public Module {
   /// x of any shape that the block keeps. Throws ShapeError where the block's result has another shape, and what the modules
   /// throw.
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
  private:
   Sequential block_;

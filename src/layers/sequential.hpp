@@ -23,6 +23,7 @@ class Sequential : public layers::ModuleSequence<Sequential> {
 
   /// Returns x itself when empty.
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 };
 
 }  // namespace polyphase

@@ -16,6 +16,7 @@ class Upsample : public PlainModule {
   /// Throws ShapeError unless scale_factor >= 1.
   explicit Upsample(const Options& options);
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
  private:
   Options options_;
@@ -27,6 +28,7 @@ class PixelShuffle1d : public PlainModule {
   /// Throws ShapeError unless upscale_factor >= 1.
   explicit PixelShuffle1d(std::int64_t upscale_factor);
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
  private:
   std::int64_t upscale_factor_;
