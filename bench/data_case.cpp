@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "cpu/conv.hpp"
+#include "cpu/conv/conv.hpp"
 #include "cpu/isa.hpp"
 #include "shapes.hpp"
 #include "tensor/error.hpp"

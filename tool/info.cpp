@@ -14,8 +14,8 @@
 #include "cpu/isa.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/runtime/presence.hpp"
+#include "device/backend.hpp"
 #include "program/options.hpp"
-#include "tensor/backend.hpp"
 
 namespace polyphase::tool {
 namespace {

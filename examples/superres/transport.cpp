@@ -1,6 +1,6 @@
 #include "transport.hpp"
 
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 
 namespace superres {
 

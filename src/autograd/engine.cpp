@@ -1,6 +1,7 @@
 #include "autograd/engine.hpp"
 
 #include <algorithm>
+#include <array>
 #include <mutex>
 #include <queue>
 #include <unordered_map>
@@ -10,8 +11,7 @@
 #include "autograd/autocast.hpp"
 #include "autograd/no_grad.hpp"
 #include "cuda/cuda.hpp"
-#include "ops/elementwise.hpp"
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 
 namespace polyphase::autograd {
 
@@ -21,7 +21,14 @@ struct RunsLater {
   bool operator()(const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) const { return a->sequence < b->sequence; }
 };
 
-void accumulate(Tensor& sum, const Tensor& gradient) { sum = sum.defined() ? add(sum, gradient) : gradient; }
+/// Of two gradients of one tensor, off the tape.
+Tensor sum_of(const Tensor& a, const Tensor& b) {
+  const Tensor sum = Tensor::empty_like(a);
+  if (sum.numel() > 0) backend_of(a.device()).map(MapOp::add, sum, std::array{a, b}, {});
+  return sum;
+}
+
+void accumulate(Tensor& sum, const Tensor& gradient) { sum = sum.defined() ? sum_of(sum, gradient) : gradient; }
 
 // A gradient of the leaf's own: contiguous, filling its storage, shared with nobody in `taken` (which it joins).
 Tensor own(const Tensor& gradient, std::unordered_set<const void*>& taken) {
@@ -114,7 +121,7 @@ class BackwardPass {
     std::erase_if(leaves_, [](const auto& leaf) { return !leaf.first->requires_grad; });
     std::unordered_set<const void*> taken{root_gradient.storage().data()};
     for (auto& [leaf, gradient] : leaves_)
-      gradient = leaf->grad.defined() ? add(leaf->grad, gradient).contiguous() : own(gradient, taken);
+      gradient = leaf->grad.defined() ? sum_of(leaf->grad, gradient) : own(gradient, taken);
     for (auto& [leaf, gradient] : leaves_) leaf->grad = std::move(gradient);
   }
 

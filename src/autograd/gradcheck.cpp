@@ -3,8 +3,6 @@
 #include <cmath>
 
 #include "autograd/no_grad.hpp"
-#include "ops/elementwise.hpp"
-#include "ops/reduce.hpp"
 #include "tensor/random.hpp"
 
 namespace polyphase {
@@ -13,11 +11,18 @@ namespace {
 
 using Function = std::function<Tensor(const std::vector<Tensor>&)>;
 
-// A scalar that every output element moves differently.
-Tensor weighted_sum(const Tensor& output) {
+// Numbers that weigh the elements of the output, so that every one of them moves their sum differently.
+Tensor weights_of(const Tensor& output) {
   Generator generator(20240607);
-  const Tensor weights = Tensor::uniform(output.shape(), 0.5, 1.5, {output.dtype(), output.device()}, &generator);
-  return sum(output * weights);
+  return Tensor::uniform(output.shape(), 0.5, 1.5, {output.dtype(), output.device()}, &generator);
+}
+
+double weighted_sum(const Tensor& output) {
+  const std::vector<double> values = output.to(DType::f64).to_vector<double>();
+  const std::vector<double> weights = weights_of(output).to(DType::f64).to_vector<double>();
+  long double sum = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) sum += static_cast<long double>(values[i]) * weights[i];
+  return static_cast<double>(sum);
 }
 
 // The rank-0 view of one element, counted in row-major order.
@@ -36,7 +41,7 @@ double numeric_derivative(const Function& function, const std::vector<Tensor>& i
   const double middle = place.item();
   const auto value_at = [&](double argument) {
     place.fill_(argument);
-    return weighted_sum(function(inputs)).item();
+    return weighted_sum(function(inputs));
   };
   try {
     const double above = value_at(middle + step), below = value_at(middle - step);
@@ -64,8 +69,8 @@ std::vector<Tensor> fresh_leaves(const std::vector<Tensor>& inputs) {
 
 std::string gradcheck(const Function& function, const std::vector<Tensor>& inputs, const GradcheckOptions& options) {
   const std::vector<Tensor> leaves = fresh_leaves(inputs);
-  const Tensor loss = weighted_sum(function(leaves));
-  if (loss.requires_grad()) loss.backward();
+  const Tensor output = function(leaves);
+  if (output.requires_grad()) output.backward(weights_of(output));
 
   const NoGradGuard no_grad;
   std::string worst;

@@ -15,6 +15,7 @@
 #include <iosfwd>
 
 #include "../tensor/dtype.hpp"
+#include "../tensor/map_op.hpp"
 
 namespace polyphase {
 
@@ -44,9 +45,6 @@ struct ConvProblem {
 
 /// Which of the three sums is meant.
 enum class ConvDirection : std::uint8_t { forward, dgrad, wgrad };
-
-/// What stands outside a row.
-enum class PaddingMode : std::uint8_t { zeros, reflect, replicate };
 
 /// (L_in - 1)*S - P_l - P_r + D*(K - 1) + OP + 1; may be zero or negative, which callers refuse.
 [[nodiscard]] std::int64_t conv_transpose1d_length(std::int64_t L_in, std::int64_t K, std::int64_t S, std::int64_t P_l,

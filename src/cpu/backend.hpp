@@ -1,7 +1,7 @@
 #pragma once
 // The host as a device: each call of tensor/backend.hpp handed to the file of cpu/ that does it.
 
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 
 namespace polyphase::cpu {
 

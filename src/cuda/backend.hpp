@@ -1,7 +1,7 @@
 #pragma once
 // A GPU as a device: each call of tensor/backend.hpp handed to the file of cuda/ that does it, on the calling thread's stream.
 
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 
 namespace polyphase::cuda {
 

@@ -3,7 +3,7 @@
 #include "cuda/cuda.hpp"
 #include "cuda/pinned.hpp"
 #include "cuda/runtime/presence.hpp"
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 #include "tensor/error.hpp"
 
 namespace polyphase {

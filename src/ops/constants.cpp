@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "autograd/no_grad.hpp"
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 #include "tensor/operation.hpp"
 
 namespace polyphase::ops {

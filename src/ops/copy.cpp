@@ -1,7 +1,7 @@
 // Copies and conversions: the differentiable members of Tensor that make new elements.
 
 #include "autograd/node.hpp"
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 #include "tensor/operation.hpp"
 #include "tensor/tensor.hpp"
 

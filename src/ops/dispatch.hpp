@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <span>
 
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 
 namespace polyphase::ops {
 

@@ -5,9 +5,9 @@
 
 #include "autograd/autocast.hpp"
 #include "autograd/no_grad.hpp"
+#include "device/backend.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
-#include "tensor/backend.hpp"
 #include "tensor/operation.hpp"
 #include "tensor/tensor.hpp"
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "autograd/node.hpp"
+#include "device/backend.hpp"
 #include "ops/reduce.hpp"
-#include "tensor/backend.hpp"
 #include "tensor/tensor.hpp"
 
 namespace polyphase {

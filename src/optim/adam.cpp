@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 
 namespace polyphase {
 namespace {

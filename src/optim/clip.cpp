@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "autograd/no_grad.hpp"
+#include "device/backend.hpp"
 #include "optim/gradients.hpp"
-#include "tensor/backend.hpp"
 
 namespace polyphase {
 

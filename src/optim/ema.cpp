@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "autograd/no_grad.hpp"
+#include "device/backend.hpp"
 #include "optim/state_reader.hpp"
-#include "tensor/backend.hpp"
 
 namespace polyphase {
 namespace {

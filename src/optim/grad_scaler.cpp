@@ -5,10 +5,10 @@
 
 #include "autograd/no_grad.hpp"
 #include "cuda/cuda.hpp"
+#include "device/backend.hpp"
 #include "ops/elementwise.hpp"
 #include "optim/gradients.hpp"
 #include "optim/state_reader.hpp"
-#include "tensor/backend.hpp"
 
 namespace polyphase {
 namespace {

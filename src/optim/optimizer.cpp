@@ -5,8 +5,8 @@
 
 #include "autograd/no_grad.hpp"
 #include "cuda/cuda.hpp"
+#include "device/backend.hpp"
 #include "optim/state_reader.hpp"
-#include "tensor/backend.hpp"
 
 namespace polyphase {
 namespace {

@@ -3,8 +3,8 @@
 #include <charconv>
 #include <ostream>
 
-#include "tensor/backend.hpp"
 #include "tensor/error.hpp"
+#include "tensor/tensor_backend.hpp"
 
 namespace polyphase {
 namespace {
@@ -41,7 +41,7 @@ std::ostream& operator<<(std::ostream& out, const Device& device) { return out <
 Device default_device() { return thread_default(); }
 
 DeviceGuard::DeviceGuard(Device device) : previous_(thread_default()) {
-  (void)backend_of(device);  // throws where there is no such device
+  (void)tensor_backend_of(device);  // throws where there is no such device
   thread_default() = device;
 }
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <utility>
 
-#include "tensor/backend.hpp"
 #include "tensor/error.hpp"
+#include "tensor/tensor_backend.hpp"
 
 namespace polyphase {
 
@@ -38,7 +38,7 @@ Device device_from(const DLDevice& device) {
   require<DeviceError>(device.device_type == kDLCUDA && device.device_id >= 0,
                        "from_dlpack: expected device type 1 (cpu) or 2 (cuda), got type ", static_cast<int>(device.device_type),
                        ", index ", device.device_id);
-  (void)backend_of(Device::cuda(device.device_id));  // throws where there is no such device
+  (void)tensor_backend_of(Device::cuda(device.device_id));  // throws where there is no such device
   return Device::cuda(device.device_id);
 }
 
@@ -98,7 +98,7 @@ DLManagedTensorVersioned* to_dlpack(const Tensor& tensor) {
   require<AutogradError>(!tensor.requires_grad(), "to_dlpack: the tensor requires grad, which the other side cannot follow; ",
                          "use detach()");
   const Device device = tensor.device();
-  backend_of(device).synchronize();
+  tensor_backend_of(device).synchronize();
   auto owned = std::make_unique<Export>();
   owned->tensor = tensor.detach();
   tensor.storage().mark_exported();

@@ -1,11 +1,11 @@
 #include "tensor/event.hpp"
 
-#include "tensor/backend.hpp"
 #include "tensor/error.hpp"
+#include "tensor/tensor_backend.hpp"
 
 namespace polyphase {
 
-Event::Event(Device device) : event_(backend_of(device).make_event()), device_(device) {}
+Event::Event(Device device) : event_(tensor_backend_of(device).make_event()), device_(device) {}
 Event::~Event() = default;
 Event::Event(Event&&) noexcept = default;
 Event& Event::operator=(Event&&) noexcept = default;

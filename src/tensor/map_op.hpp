@@ -45,6 +45,9 @@ struct MapScalars {
 /// What may follow a convolution at once: the MapOp of the same name, or nothing.
 enum class Activation : std::uint8_t { none, relu, leaky_relu, tanh, snake };
 
+/// What stands outside a row.
+enum class PaddingMode : std::uint8_t { zeros, reflect, replicate };
+
 enum class ReduceOp : std::uint8_t { sum, sum_of_squares, sum_of_abs, max, min };
 
 }  // namespace polyphase

@@ -1,13 +1,13 @@
 #include "tensor/memory.hpp"
 
-#include "tensor/backend.hpp"
+#include "tensor/tensor_backend.hpp"
 
 namespace polyphase {
 
-MemoryStats memory_stats(Device device) { return backend_of(device).allocator().stats(); }
+MemoryStats memory_stats(Device device) { return tensor_backend_of(device).allocator().stats(); }
 
-void reset_peak_memory(Device device) { backend_of(device).allocator().reset_peak(); }
+void reset_peak_memory(Device device) { tensor_backend_of(device).allocator().reset_peak(); }
 
-void empty_cache(Device device) { backend_of(device).allocator().trim(); }
+void empty_cache(Device device) { tensor_backend_of(device).allocator().trim(); }
 
 }  // namespace polyphase

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "tensor/backend.hpp"
+#include "tensor/tensor_backend.hpp"
 
 namespace polyphase {
 namespace {
@@ -15,7 +15,7 @@ WriteObserver* WriteObserver::exchange(WriteObserver* observer) noexcept { retur
 
 Storage::Storage(std::size_t bytes, Device device) : block_(std::make_shared<Block>()) {
   block_->device = device;
-  block_->data = backend_of(device).allocator().allocate(bytes);
+  block_->data = tensor_backend_of(device).allocator().allocate(bytes);
   block_->bytes = bytes;
 }
 
@@ -43,7 +43,7 @@ StorageCompanion* Storage::companion(std::unique_ptr<StorageCompanion> (*make)()
 Storage::Block::~Block() {
   companion.reset();
   if (!borrowed) {
-    if (data != nullptr) backend_of(device).allocator().deallocate(data, bytes);
+    if (data != nullptr) tensor_backend_of(device).allocator().deallocate(data, bytes);
   } else if (release) {
     release();
   }

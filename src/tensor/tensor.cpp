@@ -6,9 +6,9 @@
 #include <limits>
 #include <utility>
 
-#include "tensor/backend.hpp"
 #include "tensor/operation.hpp"
 #include "tensor/random.hpp"
+#include "tensor/tensor_backend.hpp"
 
 namespace polyphase {
 namespace {
@@ -57,7 +57,7 @@ Tensor Tensor::empty(const Shape& shape, const TensorOptions& options) {
 Tensor Tensor::full(const Shape& shape, double value, const TensorOptions& options) {
   require_representable("full", value, options.dtype);
   Tensor tensor = empty(shape, options);
-  if (tensor.numel() > 0) backend_of(options.device).fill(tensor, value);
+  if (tensor.numel() > 0) tensor_backend_of(options.device).fill(tensor, value);
   return tensor;
 }
 
@@ -73,20 +73,21 @@ Tensor Tensor::arange(double start, double end, double step, const TensorOptions
   require_representable("arange", step, options.dtype);
   const auto count = static_cast<std::int64_t>(std::max(length, 0.0));
   Tensor out = empty({count}, {options.dtype, options.device});
-  if (count > 0) backend_of(options.device).arange(out, start, step);
+  if (count > 0) tensor_backend_of(options.device).arange(out, start, step);
   return out.set_requires_grad(options.requires_grad);
 }
 
 Tensor Tensor::randn(const Shape& shape, const TensorOptions& options, Generator* generator) {
-  return random_tensor("randn", shape, options, generator,
-                       [&](const Tensor& out, GeneratorState state) { backend_of(options.device).normal(out, state, 0, 1); });
+  return random_tensor("randn", shape, options, generator, [&](const Tensor& out, GeneratorState state) {
+    tensor_backend_of(options.device).normal(out, state, 0, 1);
+  });
 }
 
 Tensor Tensor::uniform(const Shape& shape, double low, double high, const TensorOptions& options, Generator* generator) {
   require<ShapeError>(std::isfinite(low) && std::isfinite(high) && low <= high,
                       "uniform: expected finite bounds with low <= high, got [", low, ", ", high, ")");
   return random_tensor("uniform", shape, options, generator, [&](const Tensor& out, GeneratorState state) {
-    backend_of(options.device).uniform(out, state, low, high);
+    tensor_backend_of(options.device).uniform(out, state, low, high);
   });
 }
 
@@ -133,7 +134,7 @@ bool Tensor::is_contiguous() const {
 void Tensor::read_item(void* value) const {
   require<ShapeError>(numel() == 1, "item: expected a tensor of one element, got shape ", shape());
   const OperationScope scope("item");
-  backend_of(device()).copy_to_host(value, raw(), size_of(dtype()));
+  tensor_backend_of(device()).copy_to_host(value, raw(), size_of(dtype()));
 }
 
 std::int64_t Tensor::item_as_integer() const {

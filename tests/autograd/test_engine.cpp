@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "autograd/no_grad.hpp"
+#include "device/backend.hpp"
 #include "ops/activations.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/length.hpp"
 #include "ops/reduce.hpp"
 #include "support/helpers.hpp"
-#include "tensor/backend.hpp"
 
 using namespace polyphase;
 using namespace polyphase::testing;

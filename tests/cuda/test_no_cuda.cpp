@@ -3,7 +3,7 @@
 #include <string>
 
 #include "cuda/cuda.hpp"
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 
 namespace pp = polyphase;
 

@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "device/backend.hpp"
 #include "support/helpers.hpp"
 #include "support/skip.hpp"
 #include "support/temporary_directory.hpp"
-#include "tensor/backend.hpp"
 
 using namespace polyphase;
 using namespace polyphase::golden;

@@ -7,9 +7,9 @@
 
 #include "cpu/memory/allocator.hpp"
 #include "cuda/memory/allocator.hpp"
+#include "device/backend.hpp"
 #include "support/helpers.hpp"
 #include "support/small_training.hpp"
-#include "tensor/backend.hpp"
 
 using namespace polyphase;
 using namespace polyphase::testing;

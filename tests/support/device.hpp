@@ -9,8 +9,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "device/backend.hpp"
 #include "support/helpers.hpp"
-#include "tensor/backend.hpp"
 
 namespace polyphase::testing {
 

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 #include "tensor/error.hpp"
 
 namespace pp = polyphase;

@@ -7,7 +7,7 @@
 #include <limits>
 #include <memory>
 
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 
 namespace pp = polyphase;
 namespace dl = polyphase::dlpack;

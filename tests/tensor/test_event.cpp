@@ -6,9 +6,9 @@
 #include <thread>
 #include <utility>
 
+#include "device/backend.hpp"
 #include "support/helpers.hpp"
 #include "support/skip.hpp"
-#include "tensor/backend.hpp"
 #include "tensor/error.hpp"
 
 namespace pp = polyphase;

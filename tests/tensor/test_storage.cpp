@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 
 namespace pp = polyphase;
 using pp::Device;

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 #include "tensor/random.hpp"
 
 namespace pp = polyphase;

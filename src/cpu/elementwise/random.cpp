@@ -9,7 +9,7 @@
 #include "cpu/elementwise/copy.hpp"
 #include "cpu/elementwise/elementwise_loop.hpp"
 #include "cpu/threads.hpp"
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 
 namespace polyphase::cpu {
 namespace {

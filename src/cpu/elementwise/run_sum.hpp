@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 
 namespace polyphase::cpu {
 

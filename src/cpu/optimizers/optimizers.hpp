@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 
 namespace polyphase::cpu {
 

@@ -1,7 +1,7 @@
 #pragma once
 // Mean and variance in one call.
 
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 
 namespace polyphase::cpu {
 

@@ -3,7 +3,7 @@
 
 #include <cuda_runtime.h>
 
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 
 namespace polyphase::cuda {
 

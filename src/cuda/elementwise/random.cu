@@ -8,7 +8,7 @@
 #include "cuda/kernel/strided.cuh"
 #include "cuda/runtime/graph.hpp"
 #include "cuda/runtime/runtime.hpp"
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 #include "tensor/philox.hpp"
 
 namespace polyphase::cuda {

@@ -5,7 +5,7 @@
 #include "cuda/kernel/strided.cuh"
 #include "cuda/memory/allocator.hpp"
 #include "cuda/runtime/runtime.hpp"
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 
 namespace polyphase::cuda {
 

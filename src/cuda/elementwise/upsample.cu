@@ -7,7 +7,7 @@
 #include "cuda/kernel/elements.cuh"
 #include "cuda/kernel/strided.cuh"
 #include "cuda/runtime/runtime.hpp"
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 
 namespace polyphase::cuda {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <span>
 
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 
 namespace polyphase::cuda {
 

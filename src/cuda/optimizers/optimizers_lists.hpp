@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 
 namespace polyphase::cuda {
 

@@ -15,7 +15,7 @@
 #include "cuda/memory/allocator.hpp"
 #include "cuda/runtime/graph.hpp"
 #include "cuda/runtime/presence.hpp"
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 
 namespace polyphase::cuda {
 namespace {

@@ -9,10 +9,10 @@
 #include <thread>
 
 #include "cuda/delay.hpp"
+#include "device/backend.hpp"
 #include "ops/elementwise.hpp"
 #include "support/reduced.hpp"
 #include "support/skip.hpp"
-#include "tensor/backend.hpp"
 #include "tensor/device.hpp"
 
 namespace pp = polyphase;

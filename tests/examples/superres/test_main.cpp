@@ -5,12 +5,12 @@
 #include <string>
 
 #include "audio_file.hpp"
+#include "device/backend.hpp"
 #include "program.hpp"
 #include "sound.hpp"
 #include "support/skip.hpp"
 #include "support/temporary_directory.hpp"
 #include "support/tolerance.hpp"
-#include "tensor/backend.hpp"
 
 using namespace superres;
 using namespace superres::testing;

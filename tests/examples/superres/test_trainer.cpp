@@ -8,6 +8,7 @@
 #include "autograd/no_grad.hpp"
 #include "conv/algorithm.hpp"
 #include "cpu/threads.hpp"
+#include "device/backend.hpp"
 #include "evaluation.hpp"
 #include "ops/elementwise.hpp"
 #include "sound.hpp"
@@ -15,7 +16,6 @@
 #include "support/skip.hpp"
 #include "support/temporary_directory.hpp"
 #include "support/tolerance.hpp"
-#include "tensor/backend.hpp"
 #include "tensor/memory.hpp"
 
 using namespace superres;

@@ -7,10 +7,10 @@
 #include <thread>
 
 #include "cuda/cuda.hpp"
+#include "device/backend.hpp"
 #include "sound.hpp"
 #include "support/helpers.hpp"
 #include "support/skip.hpp"
-#include "tensor/backend.hpp"
 #include "tensor/error.hpp"
 
 using namespace superres;

@@ -1,4 +1,4 @@
-#include "tensor/backend.hpp"
+#include "device/backend.hpp"
 
 #include <doctest/doctest.h>
 
@@ -9,15 +9,6 @@ TEST_CASE("there is one cpu") {
   CHECK(&pp::backend_of(pp::Device::cpu()) == &pp::backend_of(pp::Device::cpu()));
   CHECK_THROWS_WITH_AS((void)pp::backend_of({pp::DeviceType::cpu, 1}), "cpu:1: expected cpu, which is a single device",
                        pp::DeviceError);
-}
-
-TEST_CASE("the functions of an activation") {
-  CHECK(pp::map_op_of(pp::Activation::leaky_relu) == pp::MapOp::leaky_relu);
-  CHECK(pp::map_op_of(pp::Activation::snake) == pp::MapOp::snake);
-  CHECK(pp::derivative_of(pp::Activation::tanh) == pp::MapOp::tanh_grad);
-  CHECK_THROWS_WITH_AS((void)pp::map_op_of(pp::Activation::none), "map_op_of: expected an activation, got none", pp::Error);
-  CHECK_THROWS_WITH_AS((void)pp::derivative_of(pp::Activation::snake), "derivative_of: expected relu, leaky_relu or tanh",
-                       pp::Error);
 }
 
 TEST_CASE("a CUDA device that is not there is named") {
