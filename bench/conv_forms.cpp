@@ -85,7 +85,8 @@ std::vector<Form> tensor_core_forms(const ConvProblem& problem, ConvDirection di
   for (const GatherKernel kernel : kGatherKernels) {
     if (kernel == GatherKernel::preconverted) add_preconverted(problem, direction, precision, chosen, sets, stream, forms);
     if (cuda::tensor_core::name_of(kernel) == chosen) continue;
-    if (!cost_counts(kernel, {problem, direction, precision, first.source, first.out}, cuda::properties(0))) continue;
+    if (!cost_counts(kernel, {problem, direction, precision, cuda::alignment_of(first.source, first.out)}, cuda::properties(0)))
+      continue;
     forms.push_back({std::string(cuda::tensor_core::name_of(kernel)), [=](Sets::Set& set) {
                        const Ends at = ends_of(set, direction);
                        const cuda::Weights weights(set.w.raw(), set.w.storage());

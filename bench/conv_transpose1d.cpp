@@ -186,7 +186,7 @@ class Bench {
   void add_forms(const Case& what, bench::Sets& sets, std::vector<Contender>& contenders) {
     if (!options_.forms || what.pass.directions.size() > 1) return;
     const ConvDirection direction = what.pass.directions.front();
-    const Algorithm chosen = cuda::make_conv_plan(what.problem, direction, what.mode.precision, 0).algorithm;
+    const Algorithm chosen = cuda::make_conv_plan({what.problem, direction, what.mode.precision}).algorithm;
     for (bench::Form& form : bench::other_forms(what.problem, direction, chosen, what.mode.precision, sets, stream_))
       contenders.push_back({.name = std::move(form.name), .is_form = true, .run = std::move(form.run)});
   }
@@ -300,7 +300,7 @@ class Bench {
   /// What the library takes by itself, compared with the fastest that was timed.
   Choice judge_choice(const Case& what, const std::vector<Contender>& contenders) {
     if (what.pass.directions.size() > 1) return {};
-    Choice choice{cuda::make_conv_plan(what.problem, what.pass.directions.front(), what.mode.precision, 0).algorithm, {}};
+    Choice choice{cuda::make_conv_plan({what.problem, what.pass.directions.front(), what.mode.precision}).algorithm, {}};
     const Contender *fastest = nullptr, *own = nullptr;
     int timed = 0;
     for (const Contender& contender : contenders) {

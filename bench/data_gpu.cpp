@@ -34,7 +34,9 @@ class GpuDataDevice final : public DataDevice {
     if (what.direction == ConvDirection::wgrad || cuda::tensor_core::uses_mma(gpu_.arch())) return names;
     const Ends at(what, arrays);
     for (const GatherKernel kernel : cuda::tensor_core::kGatherKernels)
-      if (kernel_cost(kernel, {what.problem, what.direction, mode_of(what.precision).precision, at.source, at.out}, gpu_))
+      if (kernel_cost(kernel,
+                      {what.problem, what.direction, mode_of(what.precision).precision, cuda::alignment_of(at.source, at.out)},
+                      gpu_))
         names.emplace_back(cuda::tensor_core::name_of(kernel));
     return names;
   }
@@ -42,7 +44,7 @@ class GpuDataDevice final : public DataDevice {
   [[nodiscard]] std::string chosen(const DataCase& what) override {
     const Precision precision = mode_of(what.precision).precision;
     return chosen_kernel(what.problem, what.direction,
-                         cuda::make_conv_plan(what.problem, what.direction, precision, 0).algorithm, precision);
+                         cuda::make_conv_plan({what.problem, what.direction, precision}).algorithm, precision);
   }
 
   void run(const DataCase& what, const std::string& kernel, DataArrays& arrays) override {

@@ -4,7 +4,7 @@
 #
 # usage: tools/gpu_check.sh [--only PART[,PART...]] [--match REGEX] [--quick] [--jobs N] [--seconds N] [--out FOLDER]
 #   --only PART   of build, test, sanitize, golden, bench; parts but the first need the build folder of an earlier run
-#   --match REGEX  of sanitize the checks whose tool and program it finds, as in 'racecheck.*fuses'; it fails
+#   --match REGEX  of sanitize the checks whose tool and program it finds, as in 'racecheck.*choice'; it fails
 #                 where it finds none
 #   --quick       code for this GPU only (else for sm_80 too), the GPU's tests only, two sanitizers on three programs, four shapes
 #   --jobs N      sanitized programs at once (default: three quarters of the cores)
@@ -261,7 +261,7 @@ sanitized=(
   "cuda/conv/conv racecheck:2 synccheck initcheck"
   "cuda/conv/tensor_core/tensor_core racecheck:4 synccheck"
   "cuda/conv/tensor_core/weights_in_registers/source_tma/source_tma racecheck synccheck"
-  "cuda/conv/tensor_core/choice/fuses racecheck:4 synccheck"
+  "cuda/conv/tensor_core/choice/kernels racecheck:4 synccheck"
   "cuda/conv/tensor_core/weights_in_registers/source_bulk/source_bulk racecheck synccheck"
   "cuda/conv/tensor_core/source_in_registers/phased_stride2/phased_stride2 racecheck synccheck"
   "cuda/conv/tensor_core/source_in_registers/stride1/stride1 racecheck synccheck"

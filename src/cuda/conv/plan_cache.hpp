@@ -1,16 +1,29 @@
 #pragma once
-// The last few answers of a thread, and what the choices that it remembers depend on.
+// Answers that a thread has found, and what the choices that it remembers depend on.
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
 #include "conv/workspace.hpp"
 
 namespace polyphase::cuda {
+
+/// A hash of all `values`, numbers and enumerators, that goes on from `seed`.
+template <class... Values>
+[[nodiscard]] std::size_t hash_of(std::size_t seed, const Values&... values) {
+  constexpr std::size_t kGolden = 0x9e3779b97f4a7c15;
+  ((seed = (seed ^ std::hash<Values>()(values)) * kGolden, seed ^= seed >> 32), ...);
+  return seed;
+}
+
+[[nodiscard]] inline std::size_t hash_of(const ConvProblem& p) {
+  return hash_of(std::size_t{0}, p.N, p.C_in, p.C_out, p.L_in, p.L_out, p.K, p.S, p.P_l, p.P_r, p.OP, p.D, p.G, p.dtype);
+}
 
 /// What every choice of an algorithm, a kernel or a plan depends on.
 struct ChoiceKey {
@@ -20,34 +33,28 @@ struct ChoiceKey {
   int device;
   std::size_t limit = conv_workspace_limit();
   bool operator==(const ChoiceKey&) const = default;
+  [[nodiscard]] std::size_t hash() const { return hash_of(hash_of(problem), direction, precision, device, limit); }
 };
 
-/// All of an array's address that a choice may depend on: where it begins within a sector of memory.
-inline std::uintptr_t place_in_sector(const void* array) { return reinterpret_cast<std::uintptr_t>(array) % 32; }
-
-/// So that asking again costs less than a launch. One a thread: it is not locked.
+/// So that asking again costs less than a launch. One a thread: it is not locked. Keys have hash().
 template <class Key, class Answer>
 class PlanCache {
  public:
-  /// What find() says, or said for an equal key not long ago.
+  /// What find() says, or said for an equal key before. Valid until the next get().
   template <class Find>
-  Answer get(const Key& key, const Find& find) {
-    for (const auto& [known, answer] : entries_)
-      if (known == key) return answer;
-    const Answer answer = find();
-    if (entries_.size() < kMost) {
-      entries_.emplace_back(key, answer);
-    } else {
-      entries_[oldest_] = {key, answer};
-      oldest_ = (oldest_ + 1) % kMost;
-    }
-    return answer;
+  const Answer& get(const Key& key, const Find& find) {
+    if (const auto known = answers_.find(key); known != answers_.end()) return known->second;
+    Answer answer = find();
+    if (answers_.size() >= kMost) answers_.clear();  // lengths that never come again
+    return answers_.emplace(key, std::move(answer)).first->second;
   }
 
  private:
-  static constexpr std::size_t kMost = 64;
-  std::vector<std::pair<Key, Answer>> entries_;
-  std::size_t oldest_ = 0;
+  static constexpr std::size_t kMost = 4096;
+  struct Hash {
+    std::size_t operator()(const Key& key) const { return key.hash(); }
+  };
+  std::unordered_map<Key, Answer, Hash> answers_;
 };
 
 }  // namespace polyphase::cuda

@@ -103,7 +103,7 @@ void write_autotune_cache(const std::string& path, const AutotuneChoices& choice
 
 Algorithm autotuned(const ConvProblem& problem, ConvDirection direction, Precision precision, int device, cudaStream_t stream,
                     const std::function<void(Algorithm)>& issue) {
-  const ConvPlan plan = make_conv_plan(problem, direction, precision, device);
+  const ConvPlan plan = make_conv_plan({problem, direction, precision, device});
   const std::string key = autotune_key(problem, direction, precision, properties(device).name);
   Memory& known = memory();
   const std::scoped_lock lock(known.mutex);  // one measurement at a time: two would slow each other

@@ -9,11 +9,13 @@
 #include "cuda/conv/depthwise/rows.hpp"
 #include "cuda/conv/direct/tiling.hpp"
 #include "cuda/conv/direct/wgrad_tiling.hpp"
+#include "cuda/conv/plan_cache.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
-#include "cuda/conv/tensor_core/choice/kernels.hpp"
 #include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
 #include "cuda/conv/tensor_core/wgrad/tiling.hpp"
 #include "cuda/runtime/runtime.hpp"
+#include "tensor/error.hpp"
+#include "tensor/log.hpp"
 
 namespace polyphase::cuda {
 namespace {
@@ -163,25 +165,57 @@ double tensor_core_seconds(const ConvProblem& p, ConvDirection direction, Precis
 
 /// The same where it is known how the problem is cut.
 std::optional<double> tensor_core_known_seconds(const ConvProblem& problem, ConvDirection direction, Precision precision,
-                                                int device) {
+                                                int device, const Alignment& at) {
   const DeviceProperties& gpu = properties(device);
   if (tensor_core::uses_mma(gpu.arch())) return std::nullopt;
   if (direction == ConvDirection::wgrad)
     return tensor_core::wgrad_cost(problem, precision, gpu.sm_count, gpu.shared_bytes_per_block);
-  const auto chosen = tensor_core::chosen_kernel({problem, direction, precision}, device);
+  const auto chosen = tensor_core::chosen_kernel({problem, direction, precision, at}, device);
   return chosen ? std::optional(chosen->seconds + kWrittenWeights) : std::nullopt;
 }
+
+std::vector<Candidate> ranking(const PlanRequest& of) {
+  const GpuRates rates = rates_of(of.device);
+  std::vector<Candidate> all;
+  for (const Algorithm algorithm : {Algorithm::depthwise, Algorithm::direct, Algorithm::tensor_core, Algorithm::gemm}) {
+    if (can_implement(of.problem, of.direction, algorithm, of.precision, of.device)) continue;
+    // Where tensor_core knows its tiles it is known to be faster than the rates of the others say.
+    const auto known = algorithm == Algorithm::tensor_core
+                           ? tensor_core_known_seconds(of.problem, of.direction, of.precision, of.device, of.at)
+                           : std::nullopt;
+    all.push_back({algorithm, known ? *known : estimate(of.problem, of.direction, algorithm, of.precision, rates)});
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+  return all;
+}
+
+/// What decides about a plan.
+struct PlanKey {
+  ChoiceKey call;
+  Algorithm algorithm;
+  Alignment at;
+  Activation activation;
+  double slope;
+  bool adds, keeps, derives;
+  std::int64_t aux;  // places of the aux operands in a sector, relative to the output
+  bool operator==(const PlanKey&) const = default;
+  [[nodiscard]] std::size_t hash() const {
+    return hash_of(call.hash(), algorithm, at.source, at.out, activation, slope, adds, keeps, derives, aux);
+  }
+};
 
 }  // namespace
 
 std::ostream& operator<<(std::ostream& out, const ConvPlan& plan) {
-  out << plan.direction << ' ' << plan.problem << ' ' << plan.precision << ": " << plan.algorithm << " (";
-  const char* separator = "";
+  out << plan.direction << ' ' << plan.problem << ' ' << plan.precision << ": " << plan.algorithm;
+  if (plan.kernel) out << " by " << tensor_core::name_of(*plan.kernel) << " (" << plan.tiling << ')';
+  if (plan.has_epilogue) out << ", epilogue " << (plan.fuses ? "fused" : "by launches of its own");
+  const char* separator = " (";
   for (const Candidate& candidate : plan.candidates) {
     out << separator << candidate.algorithm << ' ' << std::lround(candidate.seconds * 1e6) << " us";
     separator = ", ";
   }
-  return out << ')';
+  return out << (plan.candidates.empty() ? "" : ")");
 }
 
 GpuRates rates_of(int device) {
@@ -216,20 +250,45 @@ double estimate(const ConvProblem& problem, ConvDirection direction, Algorithm a
   }
 }
 
-ConvPlan make_conv_plan(const ConvProblem& problem, ConvDirection direction, Precision precision, int device) {
-  ConvPlan plan{problem, direction, precision, Algorithm::direct, {}};
-  const GpuRates rates = rates_of(device);
-  for (const Algorithm algorithm : {Algorithm::depthwise, Algorithm::direct, Algorithm::tensor_core, Algorithm::gemm}) {
-    if (can_implement(problem, direction, algorithm, precision, device)) continue;
-    // Where tensor_core knows its tiles it is known to be faster than the rates of the others say.
-    const auto known =
-        algorithm == Algorithm::tensor_core ? tensor_core_known_seconds(problem, direction, precision, device) : std::nullopt;
-    plan.candidates.push_back({algorithm, known ? *known : estimate(problem, direction, algorithm, precision, rates)});
+ConvPlan make_conv_plan(const PlanRequest& of) {
+  ConvPlan plan{of.problem, of.direction, of.precision, of.algorithm};
+  if (of.algorithm == Algorithm::automatic) {
+    plan.candidates = ranking(of);
+    plan.algorithm = plan.candidates.empty() ? Algorithm::direct : plan.candidates.front().algorithm;
+  } else if (const auto reason = can_implement(of.problem, of.direction, of.algorithm, of.precision, of.device)) {
+    throw NotImplemented(concat("convolution ", of.direction, ": algorithm '", of.algorithm, "' cannot do ", of.problem,
+                                " on cuda:", of.device, ": ", *reason, "; 'automatic' can"));
   }
-  std::stable_sort(plan.candidates.begin(), plan.candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
-  if (!plan.candidates.empty()) plan.algorithm = plan.candidates.front().algorithm;
+  plan.has_epilogue = of.epilogue.is_needed();
+  if (plan.algorithm == Algorithm::gemm)  // cuBLAS stores dgrad's results
+    plan.fuses = !plan.has_epilogue || of.direction == ConvDirection::forward;
+  if (plan.algorithm != Algorithm::tensor_core || of.direction == ConvDirection::wgrad) return plan;
+  const tensor_core::KernelProblem asked{of.problem, of.direction, of.precision, of.at};
+  const auto chosen = tensor_core::chosen_kernel(asked, of.device);
+  if (!chosen) return plan;  // an empty batch
+  plan.fuses = !plan.has_epilogue || tensor_core::fuses(chosen->kernel, asked, of.epilogue, of.device);
+  plan.kernel = chosen->kernel;
+  plan.tiling = tensor_core::tiling_text(chosen->kernel, asked, of.device);
   return plan;
+}
+
+const ConvPlan& conv_plan(const PlanRequest& of) {
+  thread_local PlanCache<PlanKey, ConvPlan> remembered;
+  const Epilogue& epilogue = of.epilogue;
+  const PlanKey key{{of.problem, of.direction, of.precision, of.device},
+                    of.algorithm,
+                    of.at,
+                    epilogue.activation,
+                    epilogue.slope,
+                    epilogue.residual != 0,
+                    epilogue.before != 0,
+                    epilogue.derivative != 0,
+                    (epilogue.residual | epilogue.derivative) % 32};
+  return remembered.get(key, [&] {
+    ConvPlan plan = make_conv_plan(of);
+    if (log_topic("plan")) log_message(LogLevel::info, concat("plan: ", plan));
+    return plan;
+  });
 }
 
 }  // namespace polyphase::cuda

@@ -8,6 +8,9 @@
 
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
+#include "cuda/conv/alignment.hpp"
+#include "cuda/conv/epilogue/epilogue.cuh"
+#include "cuda/conv/tensor_core/choice/kernels.hpp"
 
 namespace polyphase::cuda {
 
@@ -38,16 +41,32 @@ struct Candidate {
   double seconds;
 };
 
-/// The choice and what it was chosen from, fastest first.
+/// What a convolution is, as far as it matters to how it is done.
+struct PlanRequest {
+  const ConvProblem& problem;
+  ConvDirection direction = ConvDirection::forward;
+  Precision precision = Precision::fp32;
+  int device = 0;
+  Algorithm algorithm = Algorithm::automatic;
+  Alignment at{};
+  Epilogue epilogue{};
+};
+
+/// How a convolution is done, decided once: everything from here to the launch follows it.
 struct ConvPlan {
   ConvProblem problem;
   ConvDirection direction = ConvDirection::forward;
   Precision precision = Precision::fp32;
   Algorithm algorithm = Algorithm::direct;
-  std::vector<Candidate> candidates;
+  std::vector<Candidate> candidates{};  ///< what it was chosen from, the fastest first; none where it was asked for
+  std::optional<tensor_core::GatherKernel> kernel{};  ///< of forward and dgrad by tensor_core
+  std::string tiling{};                               ///< of that kernel, in words
+  bool has_epilogue = false;                          ///< something follows the sums,
+  bool fuses = true;                                  ///< and the kernel applies it, not launches of their own
 };
 
-/// `forward N=... f32 fp32: direct (direct 420 us, gemm 910 us)`.
+/// `forward N=... f32 fp32: tensor_core by source_tma (11 tiles a block, 1 of columns), epilogue fused (tensor_core 42 us,
+/// direct 420 us)`.
 std::ostream& operator<<(std::ostream& out, const ConvPlan& plan);
 
 /// The rates assumed for a device.
@@ -57,7 +76,10 @@ std::ostream& operator<<(std::ostream& out, const ConvPlan& plan);
 [[nodiscard]] double estimate(const ConvProblem& problem, ConvDirection direction, Algorithm algorithm, Precision precision,
                               const GpuRates& rates);
 
-/// The ranking: a pure function of its arguments and of conv_workspace_limit().
-[[nodiscard]] ConvPlan make_conv_plan(const ConvProblem& problem, ConvDirection direction, Precision precision, int device);
+/// The plan: a pure function of its argument and of conv_workspace_limit(). Throws NotImplemented where the algorithm that is
+/// asked for cannot do the problem.
+[[nodiscard]] ConvPlan make_conv_plan(const PlanRequest& request);
+/// The same, remembered, so that asking again costs less than a launch. A new plan is logged (POLYPHASE_LOG=plan).
+[[nodiscard]] const ConvPlan& conv_plan(const PlanRequest& request);
 
 }  // namespace polyphase::cuda

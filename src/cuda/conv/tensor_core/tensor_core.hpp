@@ -18,20 +18,11 @@ namespace polyphase::cuda::tensor_core {
 [[nodiscard]] std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction, Precision precision,
                                                        int device);
 
-/// forward or dgrad: out = source convolved with w, plus bias unless null, through an epilogue that it fuses(). On `stream`.
-void gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights, const void* bias,
-            void* out, const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream);
-
 /// Whether the sum with its bias can be told from an output.
 [[nodiscard]] constexpr bool tells_sum(const Epilogue& epilogue) {
   return !epilogue.has_aux() &&
          (epilogue.activation == Activation::none || (epilogue.activation == Activation::leaky_relu && epilogue.slope > 0));
 }
-/// Whether gather() applies `epilogue` faster than a launch of its own would, with the bits of launches of their
-/// own. Of f32 the sums near zero may be computed again behind the product: then outputs must tell their sums. Of `source` and
-/// `out` the places within 32 bytes count; null: aligned.
-[[nodiscard]] bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, Precision precision,
-                         int device, const void* source = nullptr, const void* out = nullptr);
 
 /// w = the weight gradient of x and y. On `stream`; partial sums within conv_workspace_limit(). Of fp32 sums of few products
 /// are done with FFMA (wgrad/few.hpp).

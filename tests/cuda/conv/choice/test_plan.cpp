@@ -85,14 +85,23 @@ TEST_CASE("a plan names the problem, the choice and what lost") {
   plan.problem = of_type({.N = 1, .C_in = 2, .C_out = 3, .L_in = 4, .K = 5}, DType::f32);
   plan.candidates = {{Algorithm::direct, 12e-6}, {Algorithm::gemm, 30e-6}};
   CHECK(concat(plan) == concat("forward ", plan.problem, " fp32: direct (direct 12 us, gemm 30 us)"));
+  plan.algorithm = Algorithm::tensor_core;
+  plan.kernel = cuda::tensor_core::GatherKernel::source_tma;
+  plan.tiling = "11 tiles a block, 1 of columns";
+  plan.has_epilogue = true;
+  plan.candidates.clear();
+  CHECK(concat(plan) ==
+        concat("forward ", plan.problem, " fp32: tensor_core by source_tma (11 tiles a block, 1 of columns), epilogue fused"));
+  plan.fuses = false;
+  CHECK(concat(plan).ends_with(", epilogue by launches of its own"));
 }
 
 TEST_CASE("every problem has a plan, and the same one every time") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   const ConvProblem p = of_type({.N = 2, .C_in = 6, .C_out = 6, .L_in = 100, .K = 4, .S = 2, .G = 6}, DType::f16);
   for (const ConvDirection direction : kDirections) {
-    const cuda::ConvPlan plan = cuda::make_conv_plan(p, direction, Precision::fp32, 0);
+    const cuda::ConvPlan plan = cuda::make_conv_plan({p, direction, Precision::fp32});
     CHECK(plan.candidates.size() == 3);
-    CHECK(concat(plan) == concat(cuda::make_conv_plan(p, direction, Precision::fp32, 0)));
+    CHECK(concat(plan) == concat(cuda::make_conv_plan({p, direction, Precision::fp32})));
   }
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
+#include "cuda/conv/tensor_core/choice/kernels.hpp"
 #include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
@@ -52,7 +53,7 @@ TEST_CASE("16-bit rows that are carried from tile to tile are activated where th
   if (!has_tensor_cores() || cuda::properties(0).arch() != 90 || tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
   const auto fuses = [](ConvProblem p, const cuda::Epilogue& epilogue) {
     p.dtype = DType::bf16;
-    return tensor_core::fuses(p, ConvDirection::forward, epilogue, Precision::fp32, 0);
+    return tensor_core::fuses({p, ConvDirection::forward, Precision::fp32}, epilogue, 0);
   };
   const ConvProblem carried = sized({.N = 64, .C_in = 128, .C_out = 128, .L_in = 65536, .K = 3});
   const ConvProblem whole = sized({.N = 64, .C_in = 128, .C_out = 128, .L_in = 65536, .K = 3, .P_l = 1, .P_r = 1});

@@ -1,10 +1,10 @@
 #include "cuda/conv/tensor_core/choice/kernels.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <ostream>
 
 #include "conv/workspace.hpp"
-#include "cuda/conv/plan_cache.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/preconverted.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/stationary/stationary.hpp"
@@ -24,37 +24,32 @@ namespace {
 
 constexpr std::int64_t kLeastChannels = 8;
 
-std::optional<KernelCandidate> choose(const KernelProblem& asked, int device) {
-  const DeviceProperties& gpu = properties(device);
-  if (!uses_mma(gpu.arch())) {
-    const std::vector<KernelCandidate> all = gather_kernels(asked, gpu);
-    return all.empty() ? std::nullopt : std::optional(all.front());
-  }
-  if (!preconverted_plan(asked.problem, asked.direction, asked.precision, device)) return std::nullopt;
-  return KernelCandidate{GatherKernel::preconverted, 0};
-}
+/// In the order of GatherKernel.
+constexpr const KernelEntry* kEntries[] = {&kPhasedStride2, &kPhasedStride4, &kPreconverted, &kSourceTma16bit,
+                                           &kSourceTma,     &kSourceBulk,    &kStride1,      &kStationary};
+static_assert(std::size(kEntries) == std::size(kGatherKernels));
 
-void preconverted_by_plan(const Gather& call) {
-  const ConvProblem problem = call.problem;
-  const ConvDirection direction = call.direction;
-  const Precision precision = call.precision;
-  const auto plan = preconverted_plan(problem, direction, precision, call.device);
-  const auto pack = [problem, direction, precision, plan](const void* from, void* to, cudaStream_t on) {
-    preconverted_pack_weights(problem, direction, precision, *plan, from, to, on);
-  };
-  const auto packed =
-      call.weights.packed(preconverted_weight_key(problem, direction, precision, *plan),
-                          static_cast<std::size_t>(preconverted_weight_bytes(*plan)), call.device, call.stream, pack);
-  preconverted_gather(problem, direction, precision, *plan, call.source, call.weights.data(), packed->as<void>(), call.bias,
-                      call.out, call.epilogue, call.device, call.stream);
+const CostRates& rates_of(const KernelEntry& entry, const KernelProblem& asked) {
+  if (asked.problem.dtype != DType::f32) return entry.rates.half;
+  return asked.precision == Precision::tf32 ? entry.rates.tf32 : entry.rates.fp32;
 }
 
 }  // namespace
 
-std::string_view name_of(GatherKernel kernel) {
-  constexpr std::string_view kNames[] = {"phased_stride2", "phased_stride4", "preconverted", "source_tma_16bit",
-                                         "source_tma",     "source_bulk",    "stride1",      "stationary"};
-  return kNames[static_cast<int>(kernel)];
+const KernelEntry& entry_of(GatherKernel kernel) { return *kEntries[static_cast<int>(kernel)]; }
+
+std::optional<CostCounts> cost_counts(GatherKernel kernel, const KernelProblem& asked, const DeviceProperties& gpu) {
+  const KernelEntry& entry = entry_of(kernel);
+  if (asked.problem.N == 0 || entry.counts == nullptr) return std::nullopt;
+  return entry.counts(asked, make_tap_gemm(asked.problem, asked.direction), gpu);
+}
+
+std::optional<double> kernel_cost(GatherKernel kernel, const KernelProblem& asked, const DeviceProperties& gpu) {
+  const KernelEntry& entry = entry_of(kernel);
+  if (asked.problem.N == 0) return std::nullopt;
+  if (entry.seconds != nullptr) return entry.seconds(asked, gpu);
+  const auto counts = cost_counts(kernel, asked, gpu);
+  return counts ? std::optional(cost_seconds(*counts, rates_of(entry, asked), gpu)) : std::nullopt;
 }
 
 std::vector<KernelCandidate> gather_kernels(const KernelProblem& asked, const DeviceProperties& gpu) {
@@ -66,37 +61,35 @@ std::vector<KernelCandidate> gather_kernels(const KernelProblem& asked, const De
 }
 
 std::optional<KernelCandidate> chosen_kernel(const KernelProblem& asked, int device) {
-  struct Key {
-    ChoiceKey call;
-    std::uintptr_t source, out;  // places in a sector
-    bool operator==(const Key&) const = default;
-  };
-  thread_local PlanCache<Key, std::optional<KernelCandidate>> remembered;
-  const Key key{
-      {asked.problem, asked.direction, asked.precision, device}, place_in_sector(asked.source), place_in_sector(asked.out)};
-  return remembered.get(key, [&] { return choose(asked, device); });
+  const DeviceProperties& gpu = properties(device);
+  if (!uses_mma(gpu.arch())) {
+    const std::vector<KernelCandidate> all = gather_kernels(asked, gpu);
+    return all.empty() ? std::nullopt : std::optional(all.front());
+  }
+  if (!preconverted_plan(asked.problem, asked.direction, asked.precision, device)) return std::nullopt;
+  return KernelCandidate{GatherKernel::preconverted, 0};
 }
 
-void gather_by(GatherKernel kernel, const Gather& call) {
-  switch (kernel) {
-    case GatherKernel::phased_stride2:
-      return phased_stride2_gather(call);
-    case GatherKernel::phased_stride4:
-      return phased_stride4_gather(call);
-    case GatherKernel::preconverted:
-      return preconverted_by_plan(call);
-    case GatherKernel::source_tma_16bit:
-      return source_tma_16bit_gather(call);
-    case GatherKernel::source_tma:
-      return source_tma_gather(call);
-    case GatherKernel::source_bulk:
-      return source_bulk_gather(call);
-    case GatherKernel::stride1:
-      return stride1_gather(call);
-    case GatherKernel::stationary:
-      return stationary_gather(call);
-  }
+bool fuses(GatherKernel kernel, const KernelProblem& asked, const Epilogue& epilogue, int device) {
+  if (uses_mma(properties(device).arch())) return asked.problem.dtype == DType::f32 && tells_sum(epilogue);
+  return entry_of(kernel).fuses(asked, epilogue, device);
 }
+
+bool fuses(const KernelProblem& asked, const Epilogue& epilogue, int device) {
+  const auto chosen = chosen_kernel(asked, device);
+  return chosen && fuses(chosen->kernel, asked, epilogue, device);
+}
+
+std::string tiling_text(GatherKernel kernel, const KernelProblem& asked, int device) {
+  const auto counts = cost_counts(kernel, asked, properties(device));
+  if (counts) return concat(counts->tiles, " tiles a block, ", counts->column_tiles, " of columns");
+  const auto plan = preconverted_plan(asked.problem, asked.direction, asked.precision, device);
+  if (!plan) return "no tiling";
+  return concat("tiles of ", plan->tiling.tile_columns, " columns, ", plan->tiling.slices, " slices, ", plan->samples,
+                " samples at a time");
+}
+
+void gather_by(GatherKernel kernel, const Gather& call) { entry_of(kernel).gather(call); }
 
 std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction, Precision precision, int device) {
   const DeviceProperties& gpu = properties(device);
@@ -114,15 +107,6 @@ std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirecti
   if (problem.N == 0 || chosen_kernel({problem, direction, precision}, device)) return std::nullopt;
   return concat("no tile of it fits ", shared, " bytes of shared memory, or one sample no workspace of ",
                 conv_workspace_limit(), " bytes");
-}
-
-void gather(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& weights, const void* bias,
-            void* out, const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream) {
-  if (problem.N == 0) return;
-  const auto chosen = chosen_kernel({problem, direction, precision, source, out}, device);
-  require<NotImplemented>(chosen.has_value(), "conv tensor_core: expected a problem that can_implement() allows, got ",
-                          problem);
-  gather_by(chosen->kernel, {problem, direction, precision, source, weights, bias, out, epilogue, device, stream});
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -1,20 +1,22 @@
 #pragma once
 // Which of its kernels for forward and dgrad Algorithm::tensor_core takes: the one that a model of problem and device says is
-// the fastest. What a kernel has to do for a problem is counted (CostCounts), and how fast it does that
-// was measured once (docs/kernels/tensor_core.md), for all problems alike.
+// the fastest (pipeline/cost.hpp).
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
+#include "cuda/conv/tensor_core/pipeline/cost.hpp"
+#include "cuda/conv/tensor_core/pipeline/kernel_entry.hpp"
 #include "cuda/conv/tensor_core/pipeline/launch.hpp"
 #include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
-/// Each in a folder of its name.
+/// Each in a folder of its name, whose entry.cpp has its KernelEntry. A new kernel has a name here and a row in kernels.cpp.
 enum class GatherKernel : int {
   phased_stride2,
   phased_stride4,
@@ -28,19 +30,8 @@ enum class GatherKernel : int {
 inline constexpr GatherKernel kGatherKernels[] = {
     GatherKernel::phased_stride2, GatherKernel::phased_stride4, GatherKernel::preconverted, GatherKernel::source_tma_16bit,
     GatherKernel::source_tma,     GatherKernel::source_bulk,    GatherKernel::stride1,      GatherKernel::stationary};
-[[nodiscard]] std::string_view name_of(GatherKernel kernel);
-
-/// What a kernel does, weights packed. Cycles and numbers are those of the multiprocessor that has the most to do.
-struct CostCounts {
-  double multiply = 0;  ///< cycles of the tensor cores
-  double convert = 0;   ///< numbers of the source that become operands
-  double store = 0;     ///< numbers of the output, as they are staged
-  double tiles = 0;
-  double column_tiles = 1;       ///< for each of which the source is read
-  double read = 0, written = 0;  ///< bytes of the tensors, each once, of all multiprocessors
-  bool gathers = false;          ///< from planes of a stride
-  bool spreads = false;          ///< outputs of several classes; of rows: such that go through shared memory
-};
+[[nodiscard]] const KernelEntry& entry_of(GatherKernel kernel);
+[[nodiscard]] inline std::string_view name_of(GatherKernel kernel) { return entry_of(kernel).name; }
 
 /// Nothing where the kernel cannot do the problem on such a GPU, which has wgmma; nor of the preconverted kernel, which has
 /// an estimate of its own (preconverted_candidates()).
@@ -57,11 +48,19 @@ struct KernelCandidate {
 /// Every kernel that can, the fastest first: a pure function of its arguments and conv_workspace_limit().
 [[nodiscard]] std::vector<KernelCandidate> gather_kernels(const KernelProblem& asked, const DeviceProperties& gpu);
 
-/// The first of them on `device`, on a GPU without wgmma the preconverted kernel where it can; remembered, so that asking again
-/// costs less than a launch.
+/// The first of them on `device`; on a GPU without wgmma the preconverted kernel where it can.
 [[nodiscard]] std::optional<KernelCandidate> chosen_kernel(const KernelProblem& asked, int device);
 
-/// gather() of tensor_core.hpp by a kernel that can.
+/// Whether `kernel` applies `epilogue` faster than a launch of its own would, with the bits of launches of their own. Of f32
+/// the sums near zero may be computed again behind the product: then outputs must tell their sums.
+[[nodiscard]] bool fuses(GatherKernel kernel, const KernelProblem& asked, const Epilogue& epilogue, int device);
+/// The same of the kernel that is chosen; false where none can do the problem.
+[[nodiscard]] bool fuses(const KernelProblem& asked, const Epilogue& epilogue, int device);
+
+/// How a kernel cuts a problem that it can do, in words: "11 tiles a block, 2 tiles of columns".
+[[nodiscard]] std::string tiling_text(GatherKernel kernel, const KernelProblem& asked, int device);
+
+/// A forward or dgrad by a kernel that can, through an epilogue that it fuses().
 void gather_by(GatherKernel kernel, const Gather& call);
 
 }  // namespace polyphase::cuda::tensor_core

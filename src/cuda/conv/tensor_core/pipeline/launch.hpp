@@ -5,19 +5,21 @@
 
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
+#include "cuda/conv/alignment.hpp"
 #include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/packed_weights.hpp"
 #include "cuda/conv/tap_gemm.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
-/// A forward or dgrad. Of the addresses only what they are modulo 32 matters; null is a multiple.
+struct KernelEntry;  // pipeline/kernel_entry.hpp
+
+/// A forward or dgrad, as far as the choice of a kernel and its tiling depend on it.
 struct KernelProblem {
   const ConvProblem& problem;
   ConvDirection direction;
   Precision precision;
-  const void* source = nullptr;
-  const void* out = nullptr;
+  Alignment at{};
 };
 
 /// A forward or dgrad: out = `source` convolved with the weights, plus `bias` unless null, through `epilogue`. On `stream`.

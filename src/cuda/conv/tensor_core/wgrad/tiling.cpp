@@ -331,6 +331,9 @@ WgradTiling make_wgrad_tiling(const ConvProblem& problem, int parts, int bytes, 
     std::size_t partial_limit;
     bool aligned;
     bool operator==(const Key&) const = default;
+    [[nodiscard]] std::size_t hash() const {
+      return hash_of(hash_of(problem), parts, bytes, sm_count, shared_limit, partial_limit, aligned);
+    }
   };
   thread_local PlanCache<Key, WgradTiling> remembered;
   return remembered.get({problem, parts, bytes, sm_count, shared_limit, partial_limit, aligned}, [&] {

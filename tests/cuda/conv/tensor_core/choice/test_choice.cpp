@@ -205,9 +205,9 @@ TEST_CASE("arrays that lie elsewhere take the forms that read them there") {
   const cuda::DeviceProperties gpu = hopper();
   ConvProblem p =
       sized({.N = 2, .C_in = 64, .C_out = 32, .L_in = 4096, .K = 4, .S = 2, .P_l = 1, .P_r = 1, .dtype = DType::bf16});
-  const auto has = [&](GatherKernel kernel, std::uintptr_t source) {
-    const auto* at = reinterpret_cast<const void*>(source);
-    return tensor_core::cost_counts(kernel, {p, ConvDirection::forward, Precision::fp32, at, nullptr}, gpu).has_value();
+  const auto has = [&](GatherKernel kernel, int source) {
+    const cuda::Alignment at{.source = source % 32};
+    return tensor_core::cost_counts(kernel, {p, ConvDirection::forward, Precision::fp32, at}, gpu).has_value();
   };
   CHECK(has(GatherKernel::phased_stride2, 32));
   CHECK(!has(GatherKernel::phased_stride2, 34));
@@ -281,13 +281,13 @@ TEST_CASE("numbers of mixed magnitudes: every kernel's fp32 is as accurate as pl
         6);
 }
 
-TEST_CASE("the choice is remembered with the place of the arrays, and the same every time") {
+TEST_CASE("the choice depends on the place of the arrays within a sector, and on nothing else of it") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   ConvProblem p =
       sized({.N = 2, .C_in = 128, .C_out = 64, .L_in = 4096, .K = 4, .S = 2, .P_l = 1, .P_r = 1, .dtype = DType::bf16});
   const auto at = [&](std::uintptr_t source) {
-    return tensor_core::chosen_kernel(
-        {p, ConvDirection::forward, Precision::fp32, reinterpret_cast<const void*>(source), nullptr}, 0);
+    const cuda::Alignment begins = cuda::alignment_of(reinterpret_cast<const void*>(source), nullptr);
+    return tensor_core::chosen_kernel({p, ConvDirection::forward, Precision::fp32, begins}, 0);
   };
   REQUIRE(at(0).has_value());
   REQUIRE(at(2).has_value());

@@ -13,6 +13,7 @@
 #include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/packed_weights.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/tiling.hpp"
+#include "cuda/conv/tensor_core/pipeline/launch.hpp"
 #include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -65,5 +66,7 @@ void preconverted_pack_weights(const ConvProblem& problem, ConvDirection directi
 void preconverted_gather(const ConvProblem& problem, ConvDirection direction, Precision precision, const PreconvertedPlan& plan,
                          const void* source, const void* w, const void* packed, const void* bias, void* out,
                          const Epilogue& epilogue, int device, cudaStream_t stream);
+
+extern const KernelEntry kPreconverted;  // entry.cpp
 
 }  // namespace polyphase::cuda::tensor_core

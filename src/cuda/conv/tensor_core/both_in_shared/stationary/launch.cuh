@@ -11,9 +11,8 @@ namespace polyphase::cuda::tensor_core {
 
 /// Tiles of twice the positions where one part leaves room for them.
 template <class Operand>
-StationaryTiling stationary_tiling_of(const TapGemm& gemm, const void* source, const void* out, const DeviceProperties& gpu) {
-  StationaryShape shape{256, Operand::kParts, sizeof(typename Operand::Source),
-                        reinterpret_cast<std::uintptr_t>(source) % 4 == 0, reinterpret_cast<std::uintptr_t>(out) % 32 == 0};
+StationaryTiling stationary_tiling_of(const TapGemm& gemm, const Alignment& at, const DeviceProperties& gpu) {
+  StationaryShape shape{256, Operand::kParts, sizeof(typename Operand::Source), at.source % 4 == 0, at.out == 0};
   if constexpr (Operand::kParts == 1) {
     const StationaryTiling tiling = make_stationary_tiling(gemm, shape, gpu.sm_count, gpu.shared_bytes_per_block);
     if (tiling.count > 0) return tiling;
@@ -35,7 +34,8 @@ auto stationary_kernel_of(const StationaryTiling& tiling) {
 template <class Operand, bool kAux>
 void launch_stationary(const Gather& call) {
   using T = typename Operand::Source;
-  const StationaryTiling tiling = stationary_tiling_of<Operand>(call.gemm, call.source, call.out, properties(call.device));
+  const StationaryTiling tiling =
+      stationary_tiling_of<Operand>(call.gemm, alignment_of(call.source, call.out), properties(call.device));
   const auto packed = cached_weights<Operand>(call, tiling, kStationaryColumns);
   const Sampled<Operand> sampled(call);
   sampled.launch(stationary_kernel_of<Operand, kAux>(tiling), tiling.grid, kStationaryThreads, tiling.shared_bytes, call.gemm,

@@ -6,12 +6,11 @@
 
 namespace polyphase::cuda::tensor_core {
 
-StationaryTiling stationary_tiling(const ConvProblem& problem, ConvDirection direction, Precision precision, const void* source,
-                                   const void* out, const DeviceProperties& gpu) {
-  const TapGemm gemm = make_tap_gemm(problem, direction);
-  if (problem.dtype != DType::f32) return stationary_tiling_of<F16>(gemm, source, out, gpu);
-  return precision == Precision::tf32 ? stationary_tiling_of<ScaledF16>(gemm, source, out, gpu)
-                                      : stationary_tiling_of<SplitF16>(gemm, source, out, gpu);
+StationaryTiling stationary_tiling(const KernelProblem& asked, const DeviceProperties& gpu) {
+  const TapGemm gemm = make_tap_gemm(asked.problem, asked.direction);
+  if (asked.problem.dtype != DType::f32) return stationary_tiling_of<F16>(gemm, asked.at, gpu);
+  return asked.precision == Precision::tf32 ? stationary_tiling_of<ScaledF16>(gemm, asked.at, gpu)
+                                            : stationary_tiling_of<SplitF16>(gemm, asked.at, gpu);
 }
 
 void stationary_gather(const Gather& call) {

@@ -10,4 +10,6 @@ namespace polyphase::cuda::tensor_core {
 /// or f32 as Precision::tf32, rows of whole vectors of 16 bytes. `source` and `out` lie at multiples of 16 bytes.
 void phased_stride2_gather(const Gather& call);
 
+extern const KernelEntry kPhasedStride2;  // entry.cpp
+
 }  // namespace polyphase::cuda::tensor_core

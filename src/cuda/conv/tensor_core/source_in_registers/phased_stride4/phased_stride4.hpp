@@ -17,4 +17,6 @@ namespace polyphase::cuda::tensor_core {
 /// bytes.
 void phased_stride4_gather(const Gather& call);
 
+extern const KernelEntry kPhasedStride4;  // entry.cpp
+
 }  // namespace polyphase::cuda::tensor_core

@@ -34,15 +34,12 @@ void launch_stride1(Stride1Kernel<Mode, kN>, const Gather& call, const Stride1Ti
 }
 
 /// Calls run(Stride1Kernel<Mode, kN>(), tiling) with the kernel for a problem, with kAux the one with a residual or through a
-/// derivative; false where there is none. `out` and `source` matter
-/// only for what they are modulo 16.
+/// derivative; false where there is none.
 template <class Operand, bool kAux = false, class Run>
-bool with_stride1_kernel(const TapGemm& gemm, const void* source, const void* out, const DeviceProperties& gpu,
-                         const Run& run) {
+bool with_stride1_kernel(const TapGemm& gemm, const Alignment& at, const DeviceProperties& gpu, const Run& run) {
   const auto attempt = [&]<int kN, int kTaps>() {
     using Traits = Stride1Traits<Operand, kN, kTaps>;
     if (gemm.taps != kTaps || gemm.columns <= kN / 2) return false;
-    const auto offset = [](const void* address) { return static_cast<int>(reinterpret_cast<std::uintptr_t>(address) % 16); };
     const Stride1Shape shape{Traits::kHalves,
                              kN,
                              Operand::kParts,
@@ -50,8 +47,8 @@ bool with_stride1_kernel(const TapGemm& gemm, const void* source, const void* ou
                              Traits::kStagingBytes,
                              Traits::kCarryBytes,
                              Traits::kCarryPass,
-                             offset(source),
-                             offset(out)};
+                             at.source % 16,
+                             at.out % 16};
     const Stride1Tiling tiling = make_stride1_tiling(gemm, shape, gpu.sm_count, gpu.shared_bytes_per_block);
     if (tiling.count == 0) return false;
     const auto run_as = [&]<Stride1Parity kParity>() {
@@ -83,7 +80,7 @@ void gather_stride1_aux(const Gather& call);
 
 template <class Operand, bool kAux = false>
 void gather_stride1(const Gather& call) {
-  with_stride1_kernel<Operand, kAux>(call.gemm, call.source, call.out, properties(call.device),
+  with_stride1_kernel<Operand, kAux>(call.gemm, alignment_of(call.source, call.out), properties(call.device),
                                      [&](auto kernel, const Stride1Tiling& tiling) { launch_stride1(kernel, call, tiling); });
 }
 

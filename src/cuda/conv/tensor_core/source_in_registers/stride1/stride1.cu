@@ -6,29 +6,17 @@
 
 namespace polyphase::cuda::tensor_core {
 
-Stride1Tiling stride1_tiling(const ConvProblem& problem, ConvDirection direction, Precision precision, const void* source,
-                             const void* out, const DeviceProperties& gpu) {
-  const TapGemm gemm = make_tap_gemm(problem, direction);
+Stride1Tiling stride1_tiling(const KernelProblem& asked, const DeviceProperties& gpu) {
+  const TapGemm gemm = make_tap_gemm(asked.problem, asked.direction);
   Stride1Tiling found{};
   const auto keep = [&](auto, const Stride1Tiling& tiling) { found = tiling; };
-  if (problem.dtype != DType::f32)
-    with_stride1_kernel<F16>(gemm, source, out, gpu, keep);
-  else if (precision == Precision::tf32)
-    with_stride1_kernel<ScaledF16>(gemm, source, out, gpu, keep);
+  if (asked.problem.dtype != DType::f32)
+    with_stride1_kernel<F16>(gemm, asked.at, gpu, keep);
+  else if (asked.precision == Precision::tf32)
+    with_stride1_kernel<ScaledF16>(gemm, asked.at, gpu, keep);
   else
-    with_stride1_kernel<SplitF16>(gemm, source, out, gpu, keep);
+    with_stride1_kernel<SplitF16>(gemm, asked.at, gpu, keep);
   return found;
-}
-
-bool stride1_fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, Precision precision,
-                   int device, const void* source, const void* out) {
-  if (!epilogue.is_light()) return false;
-  if (problem.dtype == DType::f32 && !epilogue.has_aux()) return true;
-  if (problem.dtype != DType::f32 && epilogue.has_aux()) return false;  // hardly sooner than a launch
-  const Stride1Tiling tiling = stride1_tiling(problem, direction, precision, source, out, properties(device));
-  if (!epilogue.has_aux()) return tiling.store_classes != 0;
-  constexpr std::int64_t kPair = 2 * sizeof(float);
-  return tiling.stores_pairs && tiling.store_classes == 0 && (epilogue.residual | epilogue.derivative) % kPair == 0;
 }
 
 void stride1_gather(const Gather& call) {

@@ -45,8 +45,8 @@ void launch_source_tma_as(const Gather& call, const TmaTiling& tiling) {
 template <class Operand, bool kAux>
 void gather_source_tma(const Gather& call) {
   const DeviceProperties& gpu = properties(call.device);
-  const TmaTiling tiling = make_tma_tiling(call.gemm, tma_shape_of(Operand::kParts, call.source, call.out), gpu.sm_count,
-                                           gpu.shared_bytes_per_block);
+  const TmaTiling tiling = make_tma_tiling(call.gemm, tma_shape_of(Operand::kParts, alignment_of(call.source, call.out)),
+                                           gpu.sm_count, gpu.shared_bytes_per_block);
   const int depths = tiling.depths;
   if constexpr (Operand::kParts == 2) {
     if (!tiling.is_half)

@@ -6,12 +6,10 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Whether source_tma_gather() takes this epilogue too: one that is light and whose aux operands lie multiples of 16
-/// bytes from them; a residual and a derivative at once where rows are whole sectors and weights leave registers.
-[[nodiscard]] bool source_tma_fuses(const KernelProblem& asked, const Epilogue& epilogue, const DeviceProperties& gpu);
-
 /// forward or dgrad of a problem that it takes: out = source convolved with w, plus bias unless null, through an epilogue that
-/// source_tma_fuses() takes. On `stream`.
+/// its entry fuses. On `stream`.
 void source_tma_gather(const Gather& call);
+
+extern const KernelEntry kSourceTma;  // entry.cpp
 
 }  // namespace polyphase::cuda::tensor_core

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "cuda/conv/alignment.hpp"
 #include "cuda/conv/tensor_core/pipeline/tiles.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -54,11 +55,9 @@ struct TmaShape {
   int source_place, out_place;  // numbers from a multiple of 16 bytes, of 32 bytes, to the arrays
 };
 
-[[nodiscard]] inline TmaShape tma_shape_of(int parts, const void* source, const void* out) {
-  const auto place = [](const void* address, std::uintptr_t boundary) {
-    return static_cast<int>(reinterpret_cast<std::uintptr_t>(address) % boundary / sizeof(float));
-  };
-  return {parts, place(source, 16), place(out, 32)};
+[[nodiscard]] inline TmaShape tma_shape_of(int parts, const Alignment& at) {
+  constexpr int kBytes = sizeof(float);
+  return {parts, at.source % 16 / kBytes, at.out / kBytes};
 }
 
 /// count == 0 where it does not fit.

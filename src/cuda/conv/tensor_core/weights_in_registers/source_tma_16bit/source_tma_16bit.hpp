@@ -11,4 +11,6 @@ namespace polyphase::cuda::tensor_core {
 /// length; `epilogue` is light and has one aux operand at most.
 void source_tma_16bit_gather(const Gather& call);
 
+extern const KernelEntry kSourceTma16bit;  // entry.cpp
+
 }  // namespace polyphase::cuda::tensor_core

@@ -36,8 +36,8 @@ int check_light(const ConvProblem& problem, cuda::tensor_core::GatherKernel kern
         if (is_reduced() && dtype == DType::f32 && !is_one) continue;
         const Operands operands(problem, direction, dtype, misalignment, is_spread, further);
         const Tensor plain = operands.target();
-        const cuda::tensor_core::KernelProblem asked{operands.problem, direction, precision, operands.source.raw(),
-                                                     plain.raw()};
+        const cuda::tensor_core::KernelProblem asked{operands.problem, direction, precision,
+                                                     cuda::alignment_of(operands.source.raw(), plain.raw())};
         if (!cuda::tensor_core::kernel_cost(kernel, asked, cuda::properties(0))) continue;
         const auto run = [&](const ConvEpilogue& epilogue, const Tensor& out) {
           cuda::tensor_core::gather_by(
@@ -100,7 +100,7 @@ TEST_CASE("tensor cores that keep their weights apply ReLU and LeakyReLU, and so
   for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
     const auto fuses = [&](DType dtype, const cuda::Epilogue& epilogue) {
       p.dtype = dtype;
-      return cuda::tensor_core::fuses(p, direction, epilogue, Precision::fp32, 0);
+      return cuda::tensor_core::fuses({p, direction, Precision::fp32}, epilogue, 0);
     };
     CHECK(fuses(DType::bf16, {Activation::relu}));
     CHECK(fuses(DType::f16, {Activation::leaky_relu, 0.1}));
@@ -116,7 +116,7 @@ TEST_CASE("tensor cores that keep their weights apply ReLU and LeakyReLU, and so
   }
   const ConvProblem strided = sized({.N = 1, .C_in = 128, .C_out = 20, .L_in = 210, .K = 9, .S = 3});
   const auto fuses = [&](const cuda::Epilogue& epilogue) {
-    return cuda::tensor_core::fuses(strided, ConvDirection::forward, epilogue, Precision::fp32, 0);
+    return cuda::tensor_core::fuses({strided, ConvDirection::forward, Precision::fp32}, epilogue, 0);
   };
   CHECK(fuses({Activation::relu}));
   CHECK(fuses({Activation::leaky_relu, 0.1}));
@@ -126,7 +126,7 @@ TEST_CASE("rows of 128 columns add a residual and go through a derivative where 
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
   using namespace cuda::tensor_core;
   const auto of_rows = [](const KernelProblem& asked, const cuda::Epilogue& epilogue) {
-    return stride1_fuses(asked.problem, asked.direction, epilogue, asked.precision, 0, asked.source, asked.out);
+    return kStride1.fuses(asked, epilogue, 0);
   };
   const auto late_of = [&](const ConvProblem& problem) { return check_light(problem, GatherKernel::stride1, of_rows); };
   // Whole tiles and rows' ends, samples that begin inside and outside of the padding, one and two halves of a tile. The third
@@ -136,8 +136,7 @@ TEST_CASE("rows of 128 columns add a residual and go through a derivative where 
   CHECK(is_all(late_of(sized({.N = 2, .C_in = 256, .C_out = 256, .L_in = 384, .K = 3, .P_l = 4, .P_r = 6, .G = 2})), 7 * 8));
   ConvProblem p = sized({.N = 64, .C_in = 128, .C_out = 128, .L_in = 8192, .K = 3, .P_l = 1, .P_r = 1});
   const auto fuses = [&](const cuda::Epilogue& epilogue, Precision precision = Precision::fp32, std::uintptr_t out = 0) {
-    return cuda::tensor_core::fuses(p, ConvDirection::forward, epilogue, precision, 0, nullptr,
-                                    reinterpret_cast<const void*>(out));
+    return cuda::tensor_core::fuses({p, ConvDirection::forward, precision, {.out = static_cast<int>(out)}}, epilogue, 0);
   };
   const auto kernel = cuda::tensor_core::chosen_kernel({p, ConvDirection::forward, Precision::fp32}, 0);
   REQUIRE((kernel && kernel->kernel == cuda::tensor_core::GatherKernel::stride1));
@@ -175,7 +174,7 @@ TEST_CASE("tensor cores that keep weights in registers apply ReLU and LeakyReLU,
   const auto kernel = cuda::tensor_core::chosen_kernel({chosen, ConvDirection::forward, Precision::fp32}, 0);
   REQUIRE((kernel && kernel->kernel == GatherKernel::source_bulk));
   const auto fuses = [&](const cuda::Epilogue& epilogue) {
-    return cuda::tensor_core::fuses(chosen, ConvDirection::forward, epilogue, Precision::fp32, 0);
+    return cuda::tensor_core::fuses({chosen, ConvDirection::forward, Precision::fp32}, epilogue, 0);
   };
   CHECK(fuses({Activation::relu}));
   CHECK(fuses({Activation::leaky_relu, 0.1}));
@@ -188,7 +187,7 @@ TEST_CASE("boxes add a residual and go through a derivative where they stage out
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
   using namespace cuda::tensor_core;
   const auto of_boxes = [](const KernelProblem& asked, const cuda::Epilogue& epilogue) {
-    return source_tma_fuses(asked, epilogue, cuda::properties(0));
+    return kSourceTma.fuses(asked, epilogue, 0);
   };
   const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0) {
     return check_light(problem, GatherKernel::source_tma, of_boxes, misalignment, further);
@@ -211,7 +210,7 @@ TEST_CASE("boxes add a residual and go through a derivative where they stage out
                6 * kAll + 2 * kEach));  // 16 rows of a source are no step of sparse products
   const ConvProblem p = sized({.N = 16, .C_in = 64, .C_out = 64, .L_in = 65536, .K = 5, .P_l = 2, .P_r = 2});
   const auto fuses = [&](const cuda::Epilogue& epilogue) {
-    return cuda::tensor_core::fuses(p, ConvDirection::forward, epilogue, Precision::tf32, 0);
+    return cuda::tensor_core::fuses({p, ConvDirection::forward, Precision::tf32}, epilogue, 0);
   };
   const auto kernel = chosen_kernel({p, ConvDirection::forward, Precision::tf32}, 0);
   REQUIRE((kernel && kernel->kernel == GatherKernel::source_tma));
@@ -275,8 +274,7 @@ TEST_CASE("weights in shared memory add a residual and go through a derivative w
   }
   ConvProblem p = sized({.N = 16, .C_in = 64, .C_out = 64, .L_in = 16384, .K = 7, .P_l = 3, .P_r = 3});
   const auto fuses = [&](const cuda::Epilogue& epilogue, std::uintptr_t out = 0) {
-    return cuda::tensor_core::fuses(p, ConvDirection::forward, epilogue, Precision::fp32, 0, nullptr,
-                                    reinterpret_cast<const void*>(out));
+    return cuda::tensor_core::fuses({p, ConvDirection::forward, Precision::fp32, {.out = static_cast<int>(out)}}, epilogue, 0);
   };
   for (const DType dtype : {DType::f32, DType::bf16}) {
     p.dtype = dtype;
@@ -298,7 +296,7 @@ TEST_CASE("weights in registers add a residual or go through a derivative where 
   using namespace cuda::tensor_core;
   const auto of_narrow = [](const KernelProblem& asked, const cuda::Epilogue& epilogue) {
     return is_not_late_or_stride_1(asked, epilogue) && has_one_beside<4>(asked, epilogue) &&
-           source_bulk_activates(asked.problem, asked.direction, asked.precision, asked.out, 0);
+           source_bulk_activates(asked, cuda::properties(0));
   };
   const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0,
                            DType dtype = DType::f32) {
@@ -323,7 +321,7 @@ TEST_CASE("weights in registers add a residual or go through a derivative where 
   }
   const ConvProblem p = sized({.N = 16, .C_in = 32, .C_out = 64, .L_in = 131072, .K = 3, .S = 2, .P_l = 1, .P_r = 1, .D = 2});
   const auto fuses = [&](const cuda::Epilogue& epilogue) {
-    return cuda::tensor_core::fuses(p, ConvDirection::dgrad, epilogue, Precision::fp32, 0);
+    return cuda::tensor_core::fuses({p, ConvDirection::dgrad, Precision::fp32}, epilogue, 0);
   };
   const auto kernel = chosen_kernel({p, ConvDirection::dgrad, Precision::fp32}, 0);
   REQUIRE((kernel && kernel->kernel == GatherKernel::source_bulk));
@@ -338,7 +336,7 @@ TEST_CASE("the preconverted kernel of f32 adds a residual, or takes a derivative
   ConvProblem p = sized({.N = 4, .C_in = 256, .C_out = 256, .L_in = 8192, .K = 7, .P_l = 3, .P_r = 3});
   const auto fuses = [&](DType dtype, const cuda::Epilogue& epilogue) {
     p.dtype = dtype;
-    return cuda::tensor_core::fuses(p, ConvDirection::forward, epilogue, Precision::fp32, 0);
+    return cuda::tensor_core::fuses({p, ConvDirection::forward, Precision::fp32}, epilogue, 0);
   };
   const cuda::Epilogue sum{.residual = 16}, active{.activation = Activation::leaky_relu, .slope = 0.1, .residual = 16};
   const cuda::Epilogue derivative{.activation = Activation::relu, .derivative = 16};

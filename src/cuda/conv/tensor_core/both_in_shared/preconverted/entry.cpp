@@ -1,0 +1,51 @@
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/preconverted.hpp"
+#include "cuda/conv/tensor_core/pipeline/kernel_entry.hpp"
+
+namespace polyphase::cuda::tensor_core {
+namespace {
+
+/// Bytes of an output from which on it is finished in its stores: a launch over fewer finds them in the second-level cache,
+/// where code of the stores that has run in no tile before takes longer (docs/kernels/launches.md).
+constexpr std::int64_t kLeastBytesWithAux = std::int64_t{24} << 20;
+
+std::optional<double> seconds(const KernelProblem& asked, const DeviceProperties& gpu) {
+  return preconverted_cost(asked.problem, asked.direction, asked.precision, gpu);
+}
+
+/// The aux operand comes to where its row is put together, while products run: there is room for one thing. Of 16 bits that
+/// costs more than a launch, where slices are added up nothing runs (docs/kernels/launches.md).
+bool takes_aux(const KernelProblem& asked, const Epilogue& epilogue, int device) {
+  if (asked.problem.dtype != DType::f32 || !epilogue.is_light() || epilogue.has_both()) return false;
+  const TapGemm gemm = make_tap_gemm(asked.problem, asked.direction);
+  const std::int64_t bytes = gemm.N * gemm.G * gemm.out_channels * gemm.out_length * size_of(asked.problem.dtype);
+  if (gemm.out_stride != 1 || bytes < kLeastBytesWithAux) return false;
+  const auto plan = preconverted_plan(asked.problem, asked.direction, asked.precision, device);
+  return plan && plan->tiling.slices == 1;
+}
+
+/// Sums are finished in registers, and those to compute again are found before.
+bool fuses(const KernelProblem& asked, const Epilogue& epilogue, int device) {
+  if (epilogue.has_aux()) return takes_aux(asked, epilogue, device);
+  return epilogue.activation != Activation::snake;
+}
+
+void gather(const Gather& call) {
+  const ConvProblem problem = call.problem;
+  const ConvDirection direction = call.direction;
+  const Precision precision = call.precision;
+  const auto plan = preconverted_plan(problem, direction, precision, call.device);
+  const auto pack = [problem, direction, precision, plan](const void* from, void* to, cudaStream_t on) {
+    preconverted_pack_weights(problem, direction, precision, *plan, from, to, on);
+  };
+  const auto packed =
+      call.weights.packed(preconverted_weight_key(problem, direction, precision, *plan),
+                          static_cast<std::size_t>(preconverted_weight_bytes(*plan)), call.device, call.stream, pack);
+  preconverted_gather(problem, direction, precision, *plan, call.source, call.weights.data(), packed->as<void>(), call.bias,
+                      call.out, call.epilogue, call.device, call.stream);
+}
+
+}  // namespace
+
+constinit const KernelEntry kPreconverted{.name = "preconverted", .seconds = seconds, .fuses = fuses, .gather = gather};
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,56 @@
+#include "cuda/conv/tensor_core/pipeline/cost.hpp"
+
+#include <cmath>
+
+namespace polyphase::cuda::tensor_core {
+namespace {
+
+constexpr double kClock = 1.7e9, kSms = 132;  // of the GPU that rates were fitted on, under such load
+constexpr double kColumnsACycle = 2;          // of 64 rows, 16 deep, that the tensor cores of a multiprocessor multiply
+
+/// Four things that go on at a time, of which the longest counts most.
+double overlapped(double a, double b, double c, double d) { return std::cbrt(a * a * a + b * b * b + c * c * c + d * d * d); }
+
+}  // namespace
+
+double cost_seconds(const CostCounts& counts, const CostRates& rates, const DeviceProperties& gpu) {
+  const double multiply = rates.multiply * counts.multiply;
+  const double convert = (rates.convert + (counts.gathers ? rates.gather : 0)) * counts.convert;
+  const double store = (rates.store + (counts.spreads ? rates.spread : 0)) * counts.store;
+  const double bytes = counts.read * (rates.read + rates.read_again * (counts.column_tiles - 1)) + counts.written;
+  const double moved = bytes / (rates.terabytes * 1e12 * gpu.sm_count / kSms);
+  return overlapped(multiply / kClock, convert / kClock, store / kClock, moved) + rates.tile * counts.tiles / kClock +
+         rates.microseconds * 1e-6;
+}
+
+CostCounts counts_of_tiles(double tiles, const TileCounts& tile, const KernelProblem& asked, const TapGemm& gemm) {
+  const auto bytes = static_cast<double>(size_of(asked.problem.dtype));
+  return {.multiply = tiles * tile.products * tile.width / kColumnsACycle,
+          .convert = tiles * tile.converted,
+          .store = tiles * tile.stored,
+          .tiles = tiles,
+          .column_tiles = tile.column_tiles,
+          .read = bytes * number(gemm.N * gemm.G * gemm.rows * gemm.source_length),
+          .written = bytes * number(gemm.N * gemm.G * gemm.out_channels * gemm.out_length),
+          .gathers = gemm.planes > 1,
+          .spreads = gemm.classes > 1};
+}
+
+double tiles_of_block(const Tiling& tiling) {
+  return pieces(tiling.blocks / tiling.weight_tiles, static_cast<std::int64_t>(tiling.grid) / tiling.weight_tiles);
+}
+
+double tiles_of_columns(const Tiling& tiling, const TapGemm& gemm) { return number(tiling.weight_tiles) / number(gemm.G); }
+
+bool is_16_bits(const ConvProblem& problem) { return problem.dtype == DType::f16 || problem.dtype == DType::bf16; }
+
+int parts_of(const KernelProblem& asked) {
+  return asked.problem.dtype == DType::f32 && asked.precision != Precision::tf32 ? 2 : 1;
+}
+
+bool has_gaps(const KernelProblem& asked, const TapGemm& gemm) {
+  return (gemm.full_classes < gemm.classes || gemm.full_planes < gemm.planes) &&
+         (is_16_bits(asked.problem) || asked.precision == Precision::tf32);
+}
+
+}  // namespace polyphase::cuda::tensor_core
