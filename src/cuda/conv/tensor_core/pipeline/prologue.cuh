@@ -10,7 +10,6 @@
 #include "cuda/conv/packed_weights.hpp"
 #include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
 #include "cuda/conv/tensor_core/pipeline/dynamic_scheduler.cuh"
-#include "cuda/conv/tensor_core/pipeline/exact_source.hpp"
 #include "cuda/conv/tensor_core/pipeline/launch.hpp"
 #include "cuda/conv/tensor_core/pipeline/pack_weights.cuh"
 #include "cuda/kernel/dependent_launch.cuh"
@@ -137,10 +136,6 @@ class Sampled {
 
   [[nodiscard]] const OperandHeader* header() const {
     return Operand::kScaled ? header_.template as<OperandHeader>() : nullptr;
-  }
-  [[nodiscard]] ExactSource exact() const {
-    return {call_.problem, call_.direction == ConvDirection::forward, static_cast<const float*>(call_.source),
-            static_cast<const float*>(call_.weights.data())};
   }
 
  private:

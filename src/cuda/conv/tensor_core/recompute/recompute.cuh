@@ -4,52 +4,23 @@
 
 #include <cstdint>
 
-#include "conv/problem.hpp"
 #include "cuda/conv/tap_gemm.hpp"
 #include "cuda/conv/tensor_core/operand/suspect_count.cuh"
-#include "cuda/conv/tensor_core/pipeline/exact_source.hpp"
 #include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
 #include "cuda/conv/tensor_core/pipeline/store_rows.cuh"
 #include "cuda/conv/tensor_core/pipeline/suspect_tiles.cuh"
 #include "cuda/conv/tensor_core/pipeline/tiles.hpp"
-#include "cuda/conv/tensor_core/recompute/count.cuh"
 #include "cuda/conv/tensor_core/recompute/exact_sum.cuh"
 
 namespace polyphase::cuda::tensor_core {
-
-/// One output of forward or dgrad by FFMA, of each lane for itself.
-__device__ __forceinline__ float own_exact_sum(const TapGemm& gemm, const ExactSource& exact, std::int64_t n, std::int64_t g,
-                                               std::int64_t column, std::int64_t position) {
-  const ConvProblem& problem = exact.problem;
-  const std::int64_t out_per_group = problem.C_out / problem.G, in_per_group = problem.C_in / problem.G;
-  const std::int64_t channel = column / gemm.classes, a = column - channel * gemm.classes;
-  float sum = 0;
-  for (std::int64_t plane = 0; plane < gemm.planes; ++plane) {
-    for (std::int64_t window = 0; window < gemm.taps; ++window) {
-      const std::int64_t k =
-          (exact.is_forward ? a : plane) + (exact.is_forward ? gemm.taps - 1 - window : window) * gemm.phase_classes;
-      const std::int64_t e =
-          gemm.source_stride * (position + window * gemm.tap_step) + plane * gemm.source_plane_step + gemm.source_origin;
-      if (k >= problem.K || e < 0 || e >= gemm.source_length) continue;
-      const std::int64_t ci = g * in_per_group + (exact.is_forward ? 0 : column), co = exact.is_forward ? channel : 0;
-      const float* from = exact.source + (n * gemm.G + g) * gemm.rows * gemm.source_length + e;
-      const float* w = exact.w + (ci * out_per_group + co) * problem.K + k;
-      const std::int64_t w_step = (exact.is_forward ? out_per_group : 1) * problem.K;
-#pragma unroll 8
-      for (std::int64_t row = 0; row < gemm.rows; ++row) sum = fmaf(from[row * gemm.source_length], w[row * w_step], sum);
-    }
-  }
-  count_recomputed();
-  return sum;
-}
 
 /// Computes again what may be wrong of a column's `count` outputs at `position` and behind: to[at_of(i)], where that is not
 /// negative. By a whole warp, which can see what has been stored; it reads many outputs at a time, since each takes as long to
 /// arrive as several sums. Few of them have their sums by all lanes.
 template <class AtOf>
-__device__ __forceinline__ void recompute_outputs(const TapGemm& gemm, const ExactSource& exact, std::int64_t n, std::int64_t g,
-                                                  std::int64_t column, std::int64_t position, int count, float* to,
-                                                  const AtOf& at_of, float offset, float least, bool everything) {
+__device__ __forceinline__ void recompute_outputs(const TapGemm& gemm, const ExactSource<>& exact, std::int64_t n,
+                                                  std::int64_t g, std::int64_t column, std::int64_t position, int count,
+                                                  float* to, const AtOf& at_of, float offset, float least, bool everything) {
   constexpr int kAtOnce = 8, kFew = 4;
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll 1
@@ -77,8 +48,7 @@ __device__ __forceinline__ void recompute_outputs(const TapGemm& gemm, const Exa
       }
       for (; lanes != 0; lanes &= lanes - 1) {
         const int of = __ffs(static_cast<int>(lanes)) - 1;
-        const float sum =
-            exact_sum(gemm, exact.problem, exact.is_forward, n, g, column, position + own + of, exact.source, exact.w);
+        const float sum = exact_sum(gemm, exact, exact.is_forward, n, g, column, position + own + of);
         if (lane == of) to[at_of(own + lane)] = sum + offset;
       }
     }
@@ -87,7 +57,7 @@ __device__ __forceinline__ void recompute_outputs(const TapGemm& gemm, const Exa
 
 /// Computes again what may be wrong in one tile's columns [first, end), of `positions` positions, where `columns` has them
 /// (SuspectTiles). `least`: of outputs less their bias.
-__device__ __forceinline__ void recompute_columns(const TapGemm& gemm, const Tiling& tiling, const ExactSource& exact,
+__device__ __forceinline__ void recompute_columns(const TapGemm& gemm, const Tiling& tiling, const ExactSource<>& exact,
                                                   const float* bias, float* out, const TilePlace& place, std::int64_t first,
                                                   std::int64_t end, std::uint32_t columns, int positions, float least,
                                                   bool everything) {
@@ -112,7 +82,7 @@ __device__ __forceinline__ void recompute_columns(const TapGemm& gemm, const Til
 /// Computes again what may be wrong in a warp's tiles, which are all stored: columns [first, first + columns) of each tile.
 /// Sums became outputs by 2^exponent. Not inlined: it has registers of its own.
 template <class Operand>
-__device__ __noinline__ void recompute_tiles(const TapGemm& gemm, const Tiling& tiling, const ExactSource& exact,
+__device__ __noinline__ void recompute_tiles(const TapGemm& gemm, const Tiling& tiling, const ExactSource<>& exact,
                                              const float* bias, float* out, Walk walk, SuspectTiles suspect_tiles, int exponent,
                                              int first, int columns, int positions) {
   __syncwarp();

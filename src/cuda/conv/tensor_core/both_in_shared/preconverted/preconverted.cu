@@ -6,7 +6,7 @@
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/pack_weights.cuh"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/recompute.cuh"
-#include "cuda/conv/tensor_core/recompute/flagged_source.cuh"
+#include "cuda/conv/tensor_core/recompute/exact_source.cuh"
 #include "cuda/kernel/dependent_launch.cuh"
 #include "cuda/memory/allocator.hpp"
 #include "cuda/runtime/runtime.hpp"
@@ -128,7 +128,7 @@ void gather_as(const ConvProblem& problem, ConvDirection direction, const Precon
   const bool is_forward = direction == ConvDirection::forward;
   prepare<Operand>(gemm, tiling, from, header, flags, workspace + at.operand, stream);
   const FlaggedSource<T> exact{
-      problem, is_forward, from, static_cast<const T*>(w), needs_flags<Operand>(gemm) ? flags : nullptr, header};
+      {problem, is_forward, from, static_cast<const T*>(w)}, needs_flags<Operand>(gemm) ? flags : nullptr, header};
   const Call<Operand> call{gemm,      tiling, epilogue, weights, static_cast<const T*>(bias), static_cast<T*>(out),
                            workspace, at,     stream,   exact};
   plan.is_mma ? call.multiply_by_mma(plan.shape) : call.multiply(plan.shape);

@@ -9,8 +9,9 @@
 #include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/store.cuh"
 #include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
+#include "cuda/conv/tensor_core/recompute/exact_source.cuh"
 #include "cuda/conv/tensor_core/recompute/exact_sum.cuh"
-#include "cuda/conv/tensor_core/recompute/flagged_source.cuh"
+#include "cuda/conv/tensor_core/recompute/suspects.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -93,8 +94,8 @@ __device__ __noinline__ void recompute(const TapGemm& gemm, const PreconvertedTi
       const std::uint32_t channel = tiling.by_classes.divide(static_cast<std::uint32_t>(column));
       const std::int64_t a = column - channel * gemm.classes, t = at.t0 + a * gemm.out_class_step;
       if (t < 0 || t >= gemm.out_length) continue;
-      const float sum = exact_sum(gemm, exact.problem, exact.is_forward, static_cast<std::int64_t>(at.n), place.g, column,
-                                  at.in_sample + tiling.source.position_begin, exact.source, exact.w);
+      const float sum = exact_sum(gemm, exact, exact.is_forward, static_cast<std::int64_t>(at.n), place.g, column,
+                                  at.in_sample + tiling.source.position_begin);
       if (lane != of) continue;
       T* const to = out + store.row_of(at.n, place.g, channel) + t;
       *to = epilogue.finish<T>(sum + store.bias_of(place, channel), place.g * gemm.out_channels + channel, to);

@@ -147,7 +147,7 @@ __device__ __forceinline__ void consume_stationary(const TapGemm& gemm, const St
                                                    const WeightHeader* __restrict__ weight_header,
                                                    const typename Operand::Source* __restrict__ bias,
                                                    typename Operand::Source* __restrict__ out, const OperandHeader* header,
-                                                   const ExactSource& exact, const unsigned char* pair_suspect_count,
+                                                   const ExactSource<>& exact, const unsigned char* pair_suspect_count,
                                                    SuspectTiles::Entry* suspect_tile_count,
                                                    Staged<typename Operand::Source>* staging, int pair, int warp, int lane) {
   using T = typename Operand::Source;
@@ -280,7 +280,7 @@ __global__ void __launch_bounds__(kStationaryThreads, 1)
                       const __grid_constant__ Epilogue epilogue, const typename Operand::Source* __restrict__ source,
                       const unsigned char* __restrict__ packed, const typename Operand::Source* __restrict__ bias,
                       typename Operand::Source* __restrict__ out, const OperandHeader* header,
-                      const __grid_constant__ ExactSource exact) {
+                      const __grid_constant__ ExactSource<> exact) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using T = typename Operand::Source;
   extern __shared__ __align__(16) unsigned char raw[];

@@ -40,7 +40,7 @@ void launch_stationary(const Gather& call) {
   const Sampled<Operand> sampled(call);
   sampled.launch(stationary_kernel_of<Operand, kAux>(tiling), tiling.grid, kStationaryThreads, tiling.shared_bytes, call.gemm,
                  tiling, call.epilogue, static_cast<const T*>(call.source), packed->template as<unsigned char>(),
-                 static_cast<const T*>(call.bias), static_cast<T*>(call.out), sampled.header(), sampled.exact());
+                 static_cast<const T*>(call.bias), static_cast<T*>(call.out), sampled.header(), exact_source<float>(call));
   check_launch("conv tensor_core: stationary");
 }
 

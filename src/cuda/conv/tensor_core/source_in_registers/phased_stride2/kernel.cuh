@@ -15,8 +15,9 @@
 
 #include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
+#include "cuda/conv/tensor_core/recompute/exact_source.cuh"
 #include "cuda/conv/tensor_core/recompute/exact_sum.cuh"
-#include "cuda/conv/tensor_core/recompute/flagged_source.cuh"
+#include "cuda/conv/tensor_core/recompute/suspects.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride2/producer.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"
 
@@ -88,7 +89,7 @@ struct Phased2Store {
 /// it is hardly ever called, and may not take registers from those who are.
 template <class T, int kRuns>
 __device__ __noinline__ void recompute_phases(const TapGemm& gemm, const Phased2Tiling& tiling, const Epilogue& epilogue,
-                                              const FlaggedSource<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
+                                              const ExactSource<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
                                               Phased2Walk walk, int slot, Suspects<kRuns> suspects) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto place = walk.place(tiling);
@@ -109,8 +110,7 @@ __device__ __noinline__ void recompute_phases(const TapGemm& gemm, const Phased2
       const std::int64_t t = kPhased2Classes * (place.unit + 2 * (slot - lane / 4 + of / 4) + i % 4 / 2) + r;
       if (channel >= gemm.out_channels || t >= gemm.out_length) continue;
       const std::int64_t a = (r - gemm.out_origin) % kPhased2Classes, position = (t - gemm.out_origin - a) / kPhased2Classes;
-      const float sum =
-          exact_sum(gemm, exact.problem, true, place.n, g, channel * gemm.classes + a, position, exact.source, exact.w);
+      const float sum = exact_sum(gemm, exact, true, place.n, g, channel * gemm.classes + a, position);
       if (lane != of) continue;
       const auto biased =
           static_cast<T>(sum + (bias != nullptr ? static_cast<float>(bias[g * gemm.out_channels + channel]) : 0.0F));
@@ -143,7 +143,7 @@ __device__ __forceinline__ void multiply_phased2(const Phased2Words& words, std:
 template <class Operand, int kChannels>
 __device__ __forceinline__ void consume_phased2(const TapGemm& gemm, const Phased2Tiling& tiling, const Epilogue& epilogue,
                                                 const Phased2Layout& layout, const unsigned char* ring,
-                                                const FlaggedSource<typename Operand::Source>& exact,
+                                                const ExactSource<typename Operand::Source>& exact,
                                                 const typename Operand::Source* __restrict__ bias,
                                                 typename Operand::Source* __restrict__ out, const float* biases,
                                                 const OperandHeader* __restrict__ source_header,
@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(kPhased2Threads, 1)
                           const __grid_constant__ Epilogue epilogue, const typename Operand::Source* __restrict__ source,
                           const typename Operand::Source* __restrict__ bias, typename Operand::Source* __restrict__ out,
                           const OperandHeader* __restrict__ source_header, const OperandHeader* __restrict__ weight_header,
-                          const __grid_constant__ FlaggedSource<typename Operand::Source> exact) {
+                          const __grid_constant__ ExactSource<typename Operand::Source> exact) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(16) unsigned char raw[];
   const std::uint32_t base = ptx::shared_address(raw);

@@ -1,7 +1,7 @@
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride2/phased_stride2.hpp"
 
 #include "cuda/conv/tensor_core/pipeline/prologue.cuh"
-#include "cuda/conv/tensor_core/recompute/flagged_source.cuh"
+#include "cuda/conv/tensor_core/recompute/exact_source.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride2/kernel.cuh"
 #include "cuda/runtime/runtime.hpp"
 
@@ -50,10 +50,9 @@ void launch(const Gather& call, const Phased2Tiling& tiling) {
   const auto* weights = packed->template as<OperandHeader>();
   const auto* source = static_cast<const T*>(call.source);
   const Sampled<Operand> sampled(call);
-  const FlaggedSource<T> exact{problem, true, source, static_cast<const T*>(call.weights.data()), nullptr, sampled.header()};
   sampled.launch(phased_stride2_kernel<Operand, kChannels>, tiling.grid, kPhased2Threads, tiling.shared_bytes, gemm, tiling,
                  call.epilogue, source, static_cast<const T*>(call.bias), static_cast<T*>(call.out), sampled.header(), weights,
-                 exact);
+                 exact_source<T>(call));
   check_launch("conv tensor_core: phased_stride2");
 }
 

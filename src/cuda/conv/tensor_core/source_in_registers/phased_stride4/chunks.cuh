@@ -7,7 +7,6 @@
 #include "cuda/conv/tap_gemm.hpp"
 #include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
 #include "cuda/conv/tensor_core/recompute/exact_sum.cuh"
-#include "cuda/conv/tensor_core/recompute/flagged_source.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/tiling.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -79,12 +78,11 @@ struct Phased4Piece {
 
 /// Output `t` of a channel of the place's group by FFMA, summed by a warp and written by lane `writer`.
 template <class T>
-__device__ __forceinline__ void recompute_unit(const TapGemm& gemm, const Epilogue& epilogue, const FlaggedSource<T>& exact,
+__device__ __forceinline__ void recompute_unit(const TapGemm& gemm, const Epilogue& epilogue, const ExactSource<T>& exact,
                                                const T* __restrict__ bias, T* __restrict__ out, const Phased4Place& place,
                                                std::int64_t channel, std::int64_t t, int writer) {
   const std::int64_t a = (t - gemm.out_origin) % gemm.out_stride, position = (t - gemm.out_origin - a) / gemm.out_stride;
-  const float sum =
-      exact_sum(gemm, exact.problem, true, place.n, place.g, channel * gemm.classes + a, position, exact.source, exact.w);
+  const float sum = exact_sum(gemm, exact, true, place.n, place.g, channel * gemm.classes + a, position);
   if (static_cast<int>(threadIdx.x % 32) != writer) return;
   const std::int64_t row = place.g * gemm.out_channels + channel;
   const auto biased = static_cast<T>(sum + (bias != nullptr ? static_cast<float>(bias[row]) : 0.0F));

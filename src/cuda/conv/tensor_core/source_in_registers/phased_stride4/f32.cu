@@ -1,5 +1,5 @@
 #include "cuda/conv/tensor_core/pipeline/prologue.cuh"
-#include "cuda/conv/tensor_core/recompute/flagged_source.cuh"
+#include "cuda/conv/tensor_core/recompute/exact_source.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/f32_kernel.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/launch.hpp"
 #include "cuda/runtime/runtime.hpp"
@@ -31,9 +31,7 @@ void phased_stride4_gather_f32(const Gather& call, const Phased4Tiling& tiling) 
       call.stream, [problem, tiling](const void* w, void* to, cudaStream_t on) { pack(problem, tiling, w, to, on); });
   const Sampled<TensorSplit> source(call);
   constexpr int kPattern = 1;  // the only one that steps have
-  const FlaggedSource<float> exact{
-      problem, true,           static_cast<const float*>(call.source), static_cast<const float*>(call.weights.data()),
-      nullptr, source.header()};
+  const FlaggedSource<float> exact{exact_source<float>(call), nullptr, source.header()};
   source.launch(phased_stride4_f32_kernel<4, kPattern>, tiling.grid, kPhased4F32Threads,
                 tiling.shared_bytes + kPhased4Alignment, call.gemm, tiling, call.epilogue,
                 unit_source_map(problem, call.source, kPhased4Rows, kPhased4F32Width), static_cast<const float*>(call.bias),

@@ -16,7 +16,7 @@
 
 #include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
 #include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
-#include "cuda/conv/tensor_core/recompute/flagged_source.cuh"
+#include "cuda/conv/tensor_core/recompute/exact_source.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/f32_producer.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/f32_store.cuh"
 #include "cuda/kernel/dependent_launch.cuh"

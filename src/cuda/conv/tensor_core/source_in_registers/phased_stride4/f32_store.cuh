@@ -7,7 +7,8 @@
 #include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/tap_gemm.hpp"
 #include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
-#include "cuda/conv/tensor_core/recompute/flagged_source.cuh"
+#include "cuda/conv/tensor_core/recompute/exact_source.cuh"
+#include "cuda/conv/tensor_core/recompute/suspects.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/chunks.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/tiling.hpp"
 
@@ -94,7 +95,7 @@ struct Phased4F32Store {
 /// from those who are.
 template <int kStride>
 __device__ __noinline__ void recompute_f32_units(const TapGemm& gemm, const Phased4Tiling& tiling, const Epilogue& epilogue,
-                                                 const FlaggedSource<float>& exact, const float* __restrict__ bias,
+                                                 const ExactSource<float>& exact, const float* __restrict__ bias,
                                                  float* __restrict__ out, Phased4Place place, int first, Suspects<2> suspects) {
   constexpr int kChannels = kPhased4F32Columns / kStride;
   if (place.n >= gemm.N) return;

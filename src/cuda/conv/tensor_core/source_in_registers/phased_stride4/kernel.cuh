@@ -16,7 +16,6 @@
 #include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
 #include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
 #include "cuda/conv/tensor_core/recompute/exact_sum.cuh"
-#include "cuda/conv/tensor_core/recompute/flagged_source.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/producer.cuh"
 #include "cuda/kernel/dependent_launch.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"
@@ -136,7 +135,7 @@ struct Phased4Store {
 /// would turn into NaN. Not inlined: it is hardly ever called, and may not take registers from those who are.
 template <class T>
 __device__ __noinline__ void recompute_units(const TapGemm& gemm, const Phased4Tiling& tiling, const Epilogue& epilogue,
-                                             const FlaggedSource<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
+                                             const ExactSource<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
                                              Phased4Place place, int first) {
   if (place.n >= gemm.N) return;
   const std::int64_t S = gemm.out_stride, t0 = (place.unit + first) * S;
@@ -152,7 +151,7 @@ __device__ __noinline__ void recompute_units(const TapGemm& gemm, const Phased4T
 template <class Operand, int kStride, int kPattern>
 __device__ __forceinline__ void consume_units(const TapGemm& gemm, const Phased4Tiling& tiling, const Epilogue& epilogue,
                                               const Phased4Layout<kPattern>& layout, const unsigned char* memory,
-                                              const FlaggedSource<typename Operand::Source>& exact,
+                                              const ExactSource<typename Operand::Source>& exact,
                                               const typename Operand::Source* bias, typename Operand::Source* out,
                                               const OperandHeader* weight_header, int group, int warp, int lane) {
   using T = typename Operand::Source;
@@ -233,7 +232,7 @@ __global__ void __launch_bounds__(kPhased4Threads, 1)
                           const __grid_constant__ Epilogue epilogue, const __grid_constant__ CUtensorMap map,
                           const typename Operand::Source* bias, typename Operand::Source* out,
                           const OperandHeader* weight_header,
-                          const __grid_constant__ FlaggedSource<typename Operand::Source> exact) {
+                          const __grid_constant__ ExactSource<typename Operand::Source> exact) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(128) unsigned char raw[];
   const std::uint32_t base = (ptx::shared_address(raw) + 127) & ~127U;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cuda/conv/tensor_core/recompute/flagged_source.cuh"
+#include "cuda/conv/tensor_core/recompute/exact_source.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/kernel.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/launch.hpp"
 #include "cuda/kernel/dependent_launch.cuh"
@@ -34,12 +34,10 @@ void launch(const Gather& call, const Phased4Tiling& tiling) {
   auto* kernel = phased_stride4_kernel<Operand, kStride, kPattern>;
   const int shared = tiling.shared_bytes + kPhased4Alignment;
   allow_shared_memory(kernel, shared);
-  const FlaggedSource<T> exact{problem, true,   static_cast<const T*>(call.source), static_cast<const T*>(call.weights.data()),
-                               nullptr, nullptr};
-  launch_behind(kernel, tiling.grid, kPhased4Threads, static_cast<std::size_t>(shared), call.stream, call.gemm, tiling,
-                call.epilogue,
-                unit_source_map(problem, call.source, unit_depths(kPhased4Patterns[kPattern]) * kPhased4Rows, kPhased4Width),
-                static_cast<const T*>(call.bias), static_cast<T*>(call.out), packed->template as<OperandHeader>(), exact);
+  launch_behind(
+      kernel, tiling.grid, kPhased4Threads, static_cast<std::size_t>(shared), call.stream, call.gemm, tiling, call.epilogue,
+      unit_source_map(problem, call.source, unit_depths(kPhased4Patterns[kPattern]) * kPhased4Rows, kPhased4Width),
+      static_cast<const T*>(call.bias), static_cast<T*>(call.out), packed->template as<OperandHeader>(), exact_source<T>(call));
   check_launch("conv tensor_core: phased_stride4");
 }
 

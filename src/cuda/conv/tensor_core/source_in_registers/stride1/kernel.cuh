@@ -95,8 +95,8 @@ __device__ __forceinline__ void consume_stride1(
     const TapGemm& gemm, const Stride1Tiling& tiling, const StoreMaps& maps, const Epilogue& epilogue,
     const Stride1Layout& layout, const unsigned char* ring, const typename Mode::Operand::Source* __restrict__ source,
     const typename Mode::Operand::Source* __restrict__ bias, typename Mode::Operand::Source* __restrict__ out,
-    const OperandHeader* header, const WeightHeader* __restrict__ weight_header, const ExactSource& exact, const float* biases,
-    typename TraitsOf<Mode, kN>::S* staging, const Stride1Order& order, int pair, int warp, int lane) {
+    const OperandHeader* header, const WeightHeader* __restrict__ weight_header, const ExactSource<>& exact,
+    const float* biases, typename TraitsOf<Mode, kN>::S* staging, const Stride1Order& order, int pair, int warp, int lane) {
   using Operand = typename Mode::Operand;
   using Traits = TraitsOf<Mode, kN>;
   using T = typename Operand::Source;
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(kStride1Threads, 1)
                    const __grid_constant__ Epilogue epilogue, const typename Mode::Operand::Source* __restrict__ source,
                    const unsigned char* __restrict__ packed, const typename Mode::Operand::Source* __restrict__ bias,
                    typename Mode::Operand::Source* __restrict__ out, const OperandHeader* header,
-                   const __grid_constant__ ExactSource exact, const __grid_constant__ Stride1Order order) {
+                   const __grid_constant__ ExactSource<> exact, const __grid_constant__ Stride1Order order) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Operand = typename Mode::Operand;
   // Copiers of f32 with three taps would spill with 40.

@@ -29,7 +29,7 @@ void launch_stride1(Stride1Kernel<Mode, kN>, const Gather& call, const Stride1Ti
                  make_stride1_maps(call.gemm, tiling, source, sizeof(T)),
                  make_store_maps(call.gemm, tiling, call.out, sizeof(T)), call.epilogue, source,
                  packed->template as<unsigned char>(), static_cast<const T*>(call.bias), static_cast<T*>(call.out),
-                 sampled.header(), sampled.exact(), Stride1Order{dynamic});
+                 sampled.header(), exact_source<float>(call), Stride1Order{dynamic});
   check_launch("conv tensor_core: stride1");
 }
 

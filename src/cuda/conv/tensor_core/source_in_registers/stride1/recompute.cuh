@@ -51,7 +51,7 @@ struct OwnPositions {
 
 /// Computes again a warp's sums of one tile that were made NaN.
 template <class Mode, int kN>
-__device__ __forceinline__ void recompute_row_tile(const TapGemm& gemm, const Stride1Tiling& tiling, const ExactSource& exact,
+__device__ __forceinline__ void recompute_row_tile(const TapGemm& gemm, const Stride1Tiling& tiling, const ExactSource<>& exact,
                                                    const Epilogue& epilogue, const float* bias, float* out,
                                                    const Stride1Walk<Mode::kCarries, true>& walk, int warp) {
   constexpr int kBatch = 32;                           // outputs of a lane, read at once
@@ -83,8 +83,8 @@ __device__ __forceinline__ void recompute_row_tile(const TapGemm& gemm, const St
       for (std::uint32_t left = __shfl_sync(0xffffffffU, suspect_tiles, owner); left != 0; left &= left - 1) {
         const int further = (__ffs(static_cast<int>(left)) - 1) * kAtOnce;
         const float sum =
-            exact_sum(gemm, exact.problem, exact.is_forward, place.n, place.g, place.column + column0 + its_column + further,
-                      place.position + __shfl_sync(0xffffffffU, position, owner), exact.source, exact.w);
+            exact_sum(gemm, exact, exact.is_forward, place.n, place.g, place.column + column0 + its_column + further,
+                      place.position + __shfl_sync(0xffffffffU, position, owner));
         const float offset = bias != nullptr ? bias[channel0 - own_column + its_column + further] : 0.0F;
         float* const own = to + further * gemm.out_length;
         if (lane == owner) *own = finish(sum + offset, finish.others(own));
@@ -96,7 +96,7 @@ __device__ __forceinline__ void recompute_row_tile(const TapGemm& gemm, const St
 /// Computes again what may be wrong in a warp's sums, whose tiles are all stored, by whichever warp of the block: of `number`
 /// and those before it. Not inlined: it has registers of its own.
 template <class Mode, int kN>
-__device__ __noinline__ void recompute_rows(const TapGemm& gemm, const Stride1Tiling& tiling, const ExactSource& exact,
+__device__ __noinline__ void recompute_rows(const TapGemm& gemm, const Stride1Tiling& tiling, const ExactSource<>& exact,
                                             const Epilogue& epilogue, const float* bias, float* out, const Stride1Order& order,
                                             std::uint32_t number, int pair, int warp) {
   Stride1Walk<Mode::kCarries, true> walk(tiling, pair);

@@ -175,7 +175,7 @@ __device__ __forceinline__ void consume_bulk(const TapGemm& gemm, const BulkTili
                                              const unsigned char* __restrict__ packed,
                                              const typename Operand::Source* __restrict__ bias, const Epilogue& epilogue,
                                              typename Operand::Source* __restrict__ out, const OperandHeader* header,
-                                             const ExactSource& exact, const BulkTiles& tiles, const DynamicOrder& order,
+                                             const ExactSource<>& exact, const BulkTiles& tiles, const DynamicOrder& order,
                                              unsigned char* memory, typename Operand::Source* staging, int consumer, int warp,
                                              int lane) {
   using T = typename Operand::Source;
@@ -314,7 +314,7 @@ __global__ void __launch_bounds__(kBulkThreads, 1)
                        const typename Operand::Source* __restrict__ source, const unsigned char* __restrict__ packed,
                        const typename Operand::Source* __restrict__ bias, const __grid_constant__ Epilogue epilogue,
                        typename Operand::Source* __restrict__ out, const OperandHeader* header,
-                       const __grid_constant__ ExactSource exact, const DynamicOrder order) {
+                       const __grid_constant__ ExactSource<> exact, const DynamicOrder order) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using T = typename Operand::Source;
   extern __shared__ __align__(16) unsigned char source_bulk_memory[];

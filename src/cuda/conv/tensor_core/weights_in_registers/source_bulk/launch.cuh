@@ -42,8 +42,8 @@ void launch_source_bulk(const Gather& call) {
   const Sampled<Operand> sampled(call, order.words(), order.counters());
   sampled.launch(source_bulk_kernel_of<Operand, kAux>(tiling), tiling.grid, kBulkThreads, tiling.shared_bytes, call.gemm,
                  tiling, static_cast<const T*>(call.source), packed->template as<unsigned char>(),
-                 static_cast<const T*>(call.bias), call.epilogue, static_cast<T*>(call.out), sampled.header(), sampled.exact(),
-                 DynamicOrder{order.words()});
+                 static_cast<const T*>(call.bias), call.epilogue, static_cast<T*>(call.out), sampled.header(),
+                 exact_source<float>(call), DynamicOrder{order.words()});
   check_launch("conv tensor_core: source_bulk");
 }
 

@@ -157,7 +157,7 @@ template <class Mode>
 __device__ __forceinline__ void consume_tma(const TapGemm& gemm, const TmaTiling& tiling, const TmaMaps& maps,
                                             const typename Mode::Aux& aux, const TmaLayout& layout,
                                             const unsigned char* __restrict__ packed, const float* __restrict__ bias,
-                                            float* __restrict__ out, const OperandHeader* header, const ExactSource& exact,
+                                            float* __restrict__ out, const OperandHeader* header, const ExactSource<>& exact,
                                             const Epilogue& epilogue, const TmaTiles& tiles, const DynamicOrder& order,
                                             unsigned char* memory, float* staging, int consumer, int warp, int lane) {
   Walk walk(tiling, consumer);
@@ -362,7 +362,7 @@ __global__ void __launch_bounds__(kTmaThreads, 1)
     source_tma_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ TmaTiling tiling,
                       const __grid_constant__ TmaMaps maps, const __grid_constant__ typename Mode::Aux aux,
                       const unsigned char* __restrict__ packed, const float* __restrict__ bias, float* __restrict__ out,
-                      const OperandHeader* header, const __grid_constant__ ExactSource exact,
+                      const OperandHeader* header, const __grid_constant__ ExactSource<> exact,
                       const __grid_constant__ Epilogue epilogue, const DynamicOrder order) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(16) unsigned char source_tma_memory[];

@@ -27,7 +27,7 @@ void launch_source_tma(const Gather& call, const TmaTiling& tiling) {
   const Sampled<Operand> sampled(call, order.words(), order.counters());
   sampled.launch(source_tma_kernel<Mode>, tiling.grid, kTmaThreads, tiling.shared_bytes, call.gemm, tiling, maps, aux,
                  packed->template as<unsigned char>(), static_cast<const float*>(call.bias), static_cast<float*>(call.out),
-                 sampled.header(), sampled.exact(), call.epilogue, DynamicOrder{order.words()});
+                 sampled.header(), exact_source<float>(call), call.epilogue, DynamicOrder{order.words()});
   check_launch("conv tensor_core: source_tma");
 }
 

@@ -15,7 +15,7 @@ namespace polyphase::cuda::tensor_core {
 /// Computes again what may be wrong in a warp's tiles, which are all stored as plain sums, and activates them. Sums became
 /// outputs by 2^exponent. Not inlined: it has registers of its own.
 template <class Mode>
-__device__ __noinline__ void recompute_tma(const TapGemm& gemm, const TmaTiling& tiling, const ExactSource& exact,
+__device__ __noinline__ void recompute_tma(const TapGemm& gemm, const TmaTiling& tiling, const ExactSource<>& exact,
                                            const float* bias, float* out, const Epilogue& epilogue, DynamicOrder order,
                                            Walk walk, SuspectTiles suspect_tiles, std::uint32_t last, int exponent, int warp) {
   const LightActivation activation(epilogue);

@@ -17,7 +17,7 @@
 #include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
 #include "cuda/conv/tensor_core/pipeline/mma_fragments.cuh"
 #include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
-#include "cuda/conv/tensor_core/recompute/flagged_source.cuh"
+#include "cuda/conv/tensor_core/recompute/exact_source.cuh"
 #include "cuda/ptx/async_copy.cuh"
 
 namespace polyphase::cuda::tensor_core {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/recompute.cuh"
-#include "cuda/conv/tensor_core/recompute/flagged_source.cuh"
+#include "cuda/conv/tensor_core/recompute/exact_source.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -59,8 +59,7 @@ __device__ __noinline__ void mma_recompute(const TapGemm& gemm, const Preconvert
       const std::int64_t position = in_sample + tiling.source.position_begin, a = column - channel * gemm.classes;
       const std::int64_t t = gemm.out_stride * position + gemm.out_origin + a * gemm.out_class_step;
       if (t < 0 || t >= gemm.out_length) continue;
-      const float sum = exact_sum(gemm, exact.problem, exact.is_forward, static_cast<std::int64_t>(n), place.g, column,
-                                  position, exact.source, exact.w);
+      const float sum = exact_sum(gemm, exact, exact.is_forward, static_cast<std::int64_t>(n), place.g, column, position);
       if (lane != of) continue;
       const std::int64_t own_channel = place.g * gemm.out_channels + channel;
       T* const to = out + (n * gemm.G * gemm.out_channels + own_channel) * gemm.out_length + t;
