@@ -117,6 +117,16 @@ def nothing_is_unfinished() -> list[str]:
             for n, line in enumerate(p.read_text(encoding="utf-8").splitlines(), 1) if words.search(line)]
 
 
+# Names that the kernels had for terms of the field: suspect, aux, dynamic scheduler, fence, bf16.
+PRIVATE_WORDS = re.compile(r"doubtful|beside|drawn|settle|brain", re.IGNORECASE)
+
+
+def kernels_use_terms_of_the_field() -> list[str]:
+    """Comments included."""
+    return [f"{name(p)}:{n}: a private word: {line.strip()}" for p in files_under("src/cuda")
+            for n, line in enumerate(p.read_text(encoding="utf-8").splitlines(), 1) if PRIVATE_WORDS.search(line)]
+
+
 # The rooms of src/ from the lowest up, as docs/architecture.md draws them. Rooms of one line do not know each other.
 ROOMS = [["tensor"], ["conv"], ["device"], ["cpu", "cuda"], ["autograd"], ["ops"], ["layers"], ["optim"], ["io"]]
 
@@ -239,7 +249,7 @@ def kernels_take_few_parameters() -> list[str]:
 
 
 RULES = [every_source_has_a_test, every_test_has_a_source, every_file_is_built, files_are_small, headers_are_guarded,
-         library_is_quiet, asm_has_one_room, nothing_is_unfinished, includes_point_down,
+         library_is_quiet, asm_has_one_room, nothing_is_unfinished, kernels_use_terms_of_the_field, includes_point_down,
          cuda_includes_point_down, folders_are_small, functions_are_short, kernels_take_few_parameters]
 
 

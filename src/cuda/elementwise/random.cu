@@ -63,7 +63,7 @@ struct Normal {
 };
 
 // In a recorded graph the generator goes on from replay to replay.
-__device__ GeneratorState drawn_from(GeneratorState state, const ReplayState* replay) {
+__device__ GeneratorState state_of_replay(GeneratorState state, const ReplayState* replay) {
   return replay == nullptr ? state : GeneratorState{replay->seed, state.offset + replay->offset};
 }
 
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kThreads)
     random_kernel(T* out, std::int64_t count, GeneratorState recorded, const ReplayState* replay, Transform transform) {
   using A = MathOf<T>;
   constexpr int kPerBlock = std::is_same_v<A, double> ? 2 : 4;
-  const GeneratorState state = drawn_from(recorded, replay);
+  const GeneratorState state = state_of_replay(recorded, replay);
   for (std::int64_t block = thread_position(); block * kPerBlock < count; block += thread_count()) {
     A numbers[kPerBlock];
     unit_numbers(philox_block(state.seed, state.offset + static_cast<std::uint64_t>(block)), numbers);
