@@ -15,20 +15,6 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// 16-bit operands. ScaledHalf is Precision::tf32 of numbers that fit: an f16 has tf32's mantissa, and half its bytes.
-template <class T_, ptx::Tensor kType_, int kParts_, bool kScaled_>
-struct TensorOperand {
-  using Source = T_;
-  static constexpr ptx::Tensor kType = kType_;
-  static constexpr int kParts = kParts_;
-  static constexpr bool kScaled = kScaled_;  ///< multiplied by a power of two, so that a half holds it
-  static constexpr bool kSplit = kParts_ == 2;
-};
-using TensorSplit = TensorOperand<float, ptx::Tensor::f16, 2, true>;
-using TensorScaled = TensorOperand<float, ptx::Tensor::f16, 1, true>;
-using TensorF16 = TensorOperand<__half, ptx::Tensor::f16, 1, false>;
-using TensorBf16 = TensorOperand<__nv_bfloat16, ptx::Tensor::bf16, 1, false>;
-
 inline constexpr int kSampleBlocksOfSource = 32;
 
 /// What lies before an operand in memory.

@@ -17,31 +17,23 @@ inline constexpr float kLeastNormalHalf = 6.103515625e-05F;  // 2^-14
 inline constexpr float kLargestHalf = 65504.0F;
 inline constexpr float kLowScale = 2048.0F;  // 2^11
 
-struct SplitF16 {
-  using Source = float;
-  static constexpr ptx::Tensor kType = ptx::Tensor::f16;
-  static constexpr int kParts = 2, kVector = 8, kDepth = 16;
-  static constexpr bool kSplit = true, kScaled = true;
-  // A scaled sum this large loses less than 2^-24 of itself through a number too small: at most 2^-36 times the other's 2^16.
-  static constexpr double kLeastSafe = 32;
-};
-/// Precision::tf32 without tf32: the high half alone has its ten bits, at twice the speed and half the memory.
-struct ScaledF16 {
-  using Source = float;
-  static constexpr ptx::Tensor kType = ptx::Tensor::f16;
-  static constexpr int kParts = 1, kVector = 8, kDepth = 16;
-  static constexpr bool kSplit = false, kScaled = true;
-  static constexpr double kLeastSafe = 16;  // 2^-25 * 2^16 is 2^-13 of it
-};
-template <class T, ptx::Tensor kType_>
-struct SixteenBits {
+/// T as kParts_ numbers of 16 bits.
+template <class T, ptx::Tensor kType_, int kParts_>
+struct OperandTraits {
   using Source = T;
   static constexpr ptx::Tensor kType = kType_;
-  static constexpr int kParts = 1, kVector = 8, kDepth = 16;
-  static constexpr bool kSplit = false, kScaled = false;
+  static constexpr int kParts = kParts_, kVector = 8, kDepth = 16;
+  static constexpr bool kSplit = kParts_ == 2;
+  static constexpr bool kScaled = sizeof(T) == 4;  ///< multiplied by a power of two, so that a half holds it
+  // A scaled sum this large loses less than 2^-24 of itself through a number too small, at most 2^-36 times the other's 2^16;
+  // of one part less than 2^-13, at most 2^-25 * 2^16.
+  static constexpr double kLeastSafe = kSplit ? 32 : 16;
 };
-using F16 = SixteenBits<__half, ptx::Tensor::f16>;
-using Bf16 = SixteenBits<__nv_bfloat16, ptx::Tensor::bf16>;
+using SplitF16 = OperandTraits<float, ptx::Tensor::f16, 2>;
+/// Precision::tf32 without tf32: the high half alone has its ten bits, at twice the speed and half the memory.
+using ScaledF16 = OperandTraits<float, ptx::Tensor::f16, 1>;
+using F16 = OperandTraits<__half, ptx::Tensor::f16, 1>;
+using Bf16 = OperandTraits<__nv_bfloat16, ptx::Tensor::bf16, 1>;
 
 /// kVector numbers as the 16 bytes of each part.
 template <class Operand>

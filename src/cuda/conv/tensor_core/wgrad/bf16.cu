@@ -2,6 +2,6 @@
 
 namespace polyphase::cuda::tensor_core {
 
-void wgrad_bf16(const WgradCall& call) { launch_wgrad<WgradBf16>(call); }
+void wgrad_bf16(const WgradCall& call) { launch_wgrad<Bf16>(call); }
 
 }  // namespace polyphase::cuda::tensor_core

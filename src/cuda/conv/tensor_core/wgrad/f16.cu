@@ -2,6 +2,6 @@
 
 namespace polyphase::cuda::tensor_core {
 
-void wgrad_f16(const WgradCall& call) { launch_wgrad<WgradF16>(call); }
+void wgrad_f16(const WgradCall& call) { launch_wgrad<F16>(call); }
 
 }  // namespace polyphase::cuda::tensor_core

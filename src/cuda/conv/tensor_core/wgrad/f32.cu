@@ -2,6 +2,6 @@
 
 namespace polyphase::cuda::tensor_core {
 
-void wgrad_split(const WgradCall& call) { launch_wgrad<WgradSplit>(call); }
+void wgrad_split(const WgradCall& call) { launch_wgrad<SplitF16>(call); }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -2,6 +2,6 @@
 
 namespace polyphase::cuda::tensor_core {
 
-void wgrad_tf32(const WgradCall& call) { launch_wgrad<WgradTf32>(call); }
+void wgrad_tf32(const WgradCall& call) { launch_wgrad<ScaledF16>(call); }
 
 }  // namespace polyphase::cuda::tensor_core

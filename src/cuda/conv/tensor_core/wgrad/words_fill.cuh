@@ -19,19 +19,6 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// kParts 2: an f32 is two f16 (operand/traits.cuh). kScaled: an f32 is one f16, at a scale: the mantissa of tf32.
-template <class T, ptx::Tensor kType_, int kParts_>
-struct WgradOperand {
-  using Source = T;
-  static constexpr ptx::Tensor kType = kType_;
-  static constexpr int kParts = kParts_;
-  static constexpr bool kScaled = sizeof(T) == 4;
-};
-using WgradSplit = WgradOperand<float, ptx::Tensor::f16, 2>;
-using WgradTf32 = WgradOperand<float, ptx::Tensor::f16, 1>;
-using WgradF16 = WgradOperand<__half, ptx::Tensor::f16, 1>;
-using WgradBf16 = WgradOperand<__nv_bfloat16, ptx::Tensor::bf16, 1>;
-
 /// What a thread does for one of its items in every step.
 struct __align__(16) WgradItem {
   std::int64_t from;    // element, from channel 0 of the group at the step's first position

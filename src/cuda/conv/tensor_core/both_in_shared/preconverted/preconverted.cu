@@ -17,10 +17,10 @@ namespace {
 /// Calls run(operand) with the operand that a problem's numbers become.
 template <class Run>
 void with_operand(const ConvProblem& problem, Precision precision, const Run& run) {
-  if (problem.dtype == DType::f16) return run(TensorF16{});
-  if (problem.dtype == DType::bf16) return run(TensorBf16{});
-  if (precision == Precision::tf32) return run(TensorScaled{});
-  return run(TensorSplit{});
+  if (problem.dtype == DType::f16) return run(F16{});
+  if (problem.dtype == DType::bf16) return run(Bf16{});
+  if (precision == Precision::tf32) return run(ScaledF16{});
+  return run(SplitF16{});
 }
 
 /// Where a launch's memory begins: header, flags, the source as operand, partial sums.

@@ -75,9 +75,9 @@ void gather_as(const Gather& call) {
 }  // namespace
 
 void phased_stride2_gather(const Gather& call) {
-  if (call.problem.dtype == DType::f16) return gather_as<TensorF16>(call);
-  if (call.problem.dtype == DType::bf16) return gather_as<TensorBf16>(call);
-  return gather_as<TensorScaled>(call);
+  if (call.problem.dtype == DType::f16) return gather_as<F16>(call);
+  if (call.problem.dtype == DType::bf16) return gather_as<Bf16>(call);
+  return gather_as<ScaledF16>(call);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -228,8 +228,7 @@ static __global__ void __launch_bounds__(kLargestThreads)
   const Phased4Piece<float> piece(problem, tiling, chunks, of_depth, index, w);
   const int exponent = scale_exponent(header->largest, kWeightTarget);
   uint4 parts[2];
-  const std::uint32_t suspect_count =
-      make_operand<TensorSplit>(piece.values, power_of_two(exponent), SplitRange(exponent), parts);
+  const std::uint32_t suspect_count = make_operand<SplitF16>(piece.values, power_of_two(exponent), SplitRange(exponent), parts);
   uint4* to = packed + 2 * (index - piece.at) + piece.at;
   to[0] = parts[0];
   to[2 * piece.columns] = parts[1];

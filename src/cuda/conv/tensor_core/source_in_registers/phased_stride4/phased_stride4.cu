@@ -58,8 +58,8 @@ Phased4Tiling phased_stride4_tiling(const ConvProblem& problem, const DeviceProp
 void phased_stride4_gather(const Gather& call) {
   if (call.problem.dtype == DType::f32)
     return phased_stride4_gather_f32(call, phased_stride4_tiling(call.problem, properties(call.device)));
-  if (call.problem.dtype == DType::f16) return gather_as<TensorF16>(call);
-  return gather_as<TensorBf16>(call);
+  if (call.problem.dtype == DType::f16) return gather_as<F16>(call);
+  return gather_as<Bf16>(call);
 }
 
 }  // namespace polyphase::cuda::tensor_core

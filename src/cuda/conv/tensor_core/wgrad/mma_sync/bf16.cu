@@ -2,6 +2,6 @@
 
 namespace polyphase::cuda::tensor_core {
 
-template void mma_wgrad<TensorBf16>(const WgradCall& call, const MmaWgradTiling& tiling);
+template void mma_wgrad<Bf16>(const WgradCall& call, const MmaWgradTiling& tiling);
 
 }  // namespace polyphase::cuda::tensor_core

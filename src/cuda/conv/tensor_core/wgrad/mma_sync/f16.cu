@@ -2,6 +2,6 @@
 
 namespace polyphase::cuda::tensor_core {
 
-template void mma_wgrad<TensorF16>(const WgradCall& call, const MmaWgradTiling& tiling);
+template void mma_wgrad<F16>(const WgradCall& call, const MmaWgradTiling& tiling);
 
 }  // namespace polyphase::cuda::tensor_core

@@ -38,11 +38,11 @@ void mma_wgrad_as(const WgradCall& call, Precision precision) {
 void mma_wgrad_as(const WgradCall& call, Precision precision, const MmaWgradTiling& tiling) {
   switch (call.problem.dtype) {
     case DType::f16:
-      return mma_wgrad<TensorF16>(call, tiling);
+      return mma_wgrad<F16>(call, tiling);
     case DType::bf16:
-      return mma_wgrad<TensorBf16>(call, tiling);
+      return mma_wgrad<Bf16>(call, tiling);
     default:
-      return precision == Precision::tf32 ? mma_wgrad<TensorScaled>(call, tiling) : mma_wgrad<TensorSplit>(call, tiling);
+      return precision == Precision::tf32 ? mma_wgrad<ScaledF16>(call, tiling) : mma_wgrad<SplitF16>(call, tiling);
   }
 }
 

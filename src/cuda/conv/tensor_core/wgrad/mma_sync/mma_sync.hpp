@@ -15,7 +15,7 @@ namespace polyphase::cuda::tensor_core {
 [[nodiscard]] std::optional<std::string> mma_wgrad_problem(const ConvProblem& problem, Precision precision, int sm_count,
                                                            int shared_limit);
 
-/// The products and the sum of the slices, cut as `tiling` says. Operand: TensorSplit, TensorScaled, TensorF16 or TensorBf16.
+/// The products and the sum of the slices, cut as `tiling` says. Operand: SplitF16, ScaledF16, F16 or Bf16.
 template <class Operand>
 void mma_wgrad(const WgradCall& call, const MmaWgradTiling& tiling);
 

@@ -2,6 +2,6 @@
 
 namespace polyphase::cuda::tensor_core {
 
-template void mma_multiply<TensorBf16>(const MmaCall<__nv_bfloat16>& call, int shape);
+template void mma_multiply<Bf16>(const MmaCall<__nv_bfloat16>& call, int shape);
 
 }  // namespace polyphase::cuda::tensor_core

@@ -2,6 +2,6 @@
 
 namespace polyphase::cuda::tensor_core {
 
-template void mma_multiply<TensorF16>(const MmaCall<__half>& call, int shape);
+template void mma_multiply<F16>(const MmaCall<__half>& call, int shape);
 
 }  // namespace polyphase::cuda::tensor_core

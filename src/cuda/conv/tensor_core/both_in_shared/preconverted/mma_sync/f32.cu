@@ -2,6 +2,6 @@
 
 namespace polyphase::cuda::tensor_core {
 
-template void mma_multiply<TensorSplit>(const MmaCall<float>& call, int shape);
+template void mma_multiply<SplitF16>(const MmaCall<float>& call, int shape);
 
 }  // namespace polyphase::cuda::tensor_core

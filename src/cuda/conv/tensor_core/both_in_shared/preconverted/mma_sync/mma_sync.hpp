@@ -36,8 +36,8 @@ struct MmaCall {
   cudaStream_t stream;
 };
 
-/// The products, the store and its repair, by the kernel of mma_shapes()[shape]. Operand: TensorSplit, TensorScaled, TensorF16
-/// or TensorBf16.
+/// The products, the store and its repair, by the kernel of mma_shapes()[shape]. Operand: SplitF16, ScaledF16, F16
+/// or Bf16.
 template <class Operand>
 void mma_multiply(const MmaCall<typename Operand::Source>& call, int shape);
 
