@@ -3,13 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "cuda/conv/rounding.hpp"
+
 namespace polyphase::cuda {
-namespace {
-
-std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
-
-}  // namespace
-
 TapGemm make_tap_gemm(const ConvProblem& problem, ConvDirection direction) {
   const std::int64_t g = std::gcd(problem.S, problem.D);
   const std::int64_t phase_classes = problem.S / g;  // Sg

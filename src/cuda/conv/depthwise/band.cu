@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "cuda/conv/depthwise/band_wgrad.cuh"
+#include "cuda/conv/rounding.hpp"
 #include "cuda/kernel/dependent_launch.cuh"
 #include "cuda/runtime/runtime.hpp"
 
@@ -18,8 +19,6 @@ constexpr std::int64_t kBandShared = 48 * 1024;
 constexpr std::int64_t kSharedOfSm = 228 * 1024;
 constexpr std::int64_t kBandLongest = std::int64_t{1} << 28;
 
-std::int64_t divide_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit; }
-std::int64_t round_up(std::int64_t value, std::int64_t unit) { return divide_up(value, unit) * unit; }
 std::int64_t address_of(const void* pointer) {
   return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(pointer) / 2);
 }

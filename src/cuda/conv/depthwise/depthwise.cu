@@ -17,6 +17,7 @@
 #include "cuda/conv/depthwise/wgrad.cuh"
 #include "cuda/conv/element.cuh"
 #include "cuda/conv/reduce_slices.cuh"
+#include "cuda/conv/rounding.hpp"
 #include "cuda/memory/allocator.hpp"
 #include "cuda/runtime/runtime.hpp"
 
@@ -26,8 +27,6 @@ namespace {
 // Tiles are whole groups and whole 16-byte pieces of any dtype: multiples of 7 * 8.
 constexpr int kPositions[] = {896, 448, 224, 112, 56};
 constexpr std::int64_t kComfortBytes = 28 * 1024;  // of shared memory: eight blocks an SM
-
-std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 struct Layout {
   std::int64_t low_words, high_pitch, words;

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "cuda/conv/depthwise/vector_wgrad.cuh"
+#include "cuda/conv/rounding.hpp"
 #include "cuda/kernel/dependent_launch.cuh"
 #include "cuda/runtime/runtime.hpp"
 
@@ -14,9 +15,6 @@ namespace {
 
 constexpr std::int64_t kSharedLimit = 48 * 1024;
 constexpr std::int64_t kLongest = std::int64_t{1} << 30;
-
-std::int64_t divide_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit; }
-std::int64_t round_up(std::int64_t value, std::int64_t unit) { return divide_up(value, unit) * unit; }
 
 int vectors_of_thread(ConvDirection direction) { return direction == ConvDirection::dgrad ? kDgradVectors : kVectors; }
 

@@ -10,6 +10,7 @@
 #include "cuda/conv/direct/wgrad.cuh"
 #include "cuda/conv/direct/wgrad_window.cuh"
 #include "cuda/conv/reduce_slices.cuh"
+#include "cuda/conv/rounding.hpp"
 #include "cuda/memory/allocator.hpp"
 #include "cuda/runtime/runtime.hpp"
 
@@ -30,7 +31,6 @@ namespace polyphase::cuda::direct {
 /// Tiles, planes and pitches for ci_tile x (taps x co_tile) weights a block.
 [[nodiscard]] inline WgradPlan wgrad_tiles(const ConvProblem& problem, std::int64_t ci_tile, std::int64_t taps,
                                            std::int64_t co_tile) {
-  const auto round_up = [](std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; };
   const auto tiles_of = [](std::int64_t value, std::int64_t tile) { return static_cast<int>((value + tile - 1) / tile); };
   const std::int64_t g = std::gcd(problem.S, problem.D);
   const std::int64_t planes = std::min(taps, problem.S / g);
@@ -91,7 +91,6 @@ inline void slice_wgrad(WgradPlan& plan, std::int64_t slices) {
 
 /// The least estimated time over tiles and slices. A pure function of problem and SM count.
 [[nodiscard]] inline WgradPlan make_wgrad_plan(const ConvProblem& problem, int sm_count, int word_bytes) {
-  const auto round_up = [](std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; };
   const std::int64_t ci = problem.channels_in_per_group(), co = problem.channels_out_per_group();
   constexpr int kStageBytes = 36 * 1024;  // three stages and two blocks an SM within 227 KB
   WgradPlan best{};

@@ -11,6 +11,7 @@
 
 #include "conv/workspace.hpp"
 #include "cuda/conv/plan_cache.hpp"
+#include "cuda/conv/rounding.hpp"
 #include "tensor/error.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -27,15 +28,13 @@ constexpr std::int64_t kLongestReach = 8192;      // of a row by rows: more neve
 constexpr std::int64_t kLongestSum = 16384;       // positions that the tensor cores add up without promotion
 constexpr std::int64_t kLongestSplitSum = 32768;  // positions that are added up in f32
 
-std::int64_t pieces(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
-
 /// The operand of x or of y, before it is tiled.
 WgradSide side_of(const ConvProblem& problem, bool is_y, int planes, int d) {
   WgradSide side{};
   side.planes = is_y ? planes : 1;
   side.channels = static_cast<int>(is_y ? problem.channels_out_per_group() : problem.channels_in_per_group());
   side.length = is_y ? problem.L_out : problem.L_in;
-  side.blocks = static_cast<int>(pieces(side.channels, 8) * side.planes);
+  side.blocks = static_cast<int>(divide_up(side.channels, 8) * side.planes);
   side.step = is_y ? problem.S : 1;
   side.plane_step = is_y ? problem.D : 0;
   side.start = is_y ? -problem.P_l : 0;
@@ -49,13 +48,13 @@ void tile_side(WgradSide& side, int tile, std::int64_t window) {
   // Neighbouring lanes write neighbouring planes: an odd pitch spreads them over the banks.
   side.pitch = side.planes > 1 ? side.window | 1 : side.window;
   const int planes = std::min(side.planes, tile);
-  const std::int64_t items = pieces(tile, planes) * planes * window;
-  side.items = static_cast<int>(pieces(items, 32) * 32);
+  const std::int64_t items = divide_up(tile, planes) * planes * window;
+  side.items = static_cast<int>(divide_up(items, 32) * 32);
   side.by_plane_window = FastDivide(static_cast<std::uint32_t>(planes * side.window));
   side.by_planes = FastDivide(static_cast<std::uint32_t>(planes));
 }
 
-int whole(std::int64_t size, std::int64_t piece) { return static_cast<int>(pieces(size, piece) * piece); }
+int whole(std::int64_t size, std::int64_t piece) { return static_cast<int>(divide_up(size, piece) * piece); }
 
 /// Whether every row of a class begins at the same place of 16 bytes, and every group's with class 0.
 bool has_classes(const WgradSide& side, const ConvProblem& problem, int classes) {
@@ -75,7 +74,7 @@ WgradRaw raw_of(const WgradSide& side, int bytes, bool is_rows, bool aligned) {
   raw.classes = 16 / static_cast<int>(std::gcd<std::int64_t>(16, side.length * bytes));
   const int tile = side.tile, planes = side.planes;
   const int blocks = tile % planes == 0 ? tile / planes : planes % tile == 0 ? 1 : (tile - 1) / planes + 2;
-  raw.rows = static_cast<int>(pieces(8 * blocks, raw.classes));
+  raw.rows = static_cast<int>(divide_up(8 * blocks, raw.classes));
   const int unit = 16 / bytes, sector = 32 / bytes;
   raw.is_exact = aligned && raw.classes == 1 && side.start % unit == 0 && side.start_per_shift % unit == 0;
   raw.is_swizzled = is_rows && side.step == 1 && raw.is_exact && side.length % sector == 0 && side.start % sector == 0 &&
@@ -83,17 +82,17 @@ WgradRaw raw_of(const WgradSide& side, int bytes, bool is_rows, bool aligned) {
   const std::int64_t reach = reach_of(side);
   if (raw.is_swizzled) {
     raw.width = raw.span = 128 / bytes;
-    raw.boxes = static_cast<int>(pieces(reach, raw.width));
+    raw.boxes = static_cast<int>(divide_up(reach, raw.width));
     raw.box_bytes = whole(raw.rows * 128, 1024);
   } else if (is_rows) {
     raw.span = reach <= kChunk ? kChunk : 2 * kChunk;
     raw.width = raw.span + unit;
-    raw.boxes = static_cast<int>(pieces(reach, raw.span));
+    raw.boxes = static_cast<int>(divide_up(reach, raw.span));
     raw.box_bytes = whole(raw.rows * raw.width * bytes, 128);
   } else {
     const int before = raw.is_exact ? 0 : unit;
-    raw.boxes = static_cast<int>(pieces(reach, 256 - before));
-    raw.span = whole(pieces(reach, raw.boxes), unit);
+    raw.boxes = static_cast<int>(divide_up(reach, 256 - before));
+    raw.span = whole(divide_up(reach, raw.boxes), unit);
     raw.width = raw.span + before;
     raw.box_bytes = whole(raw.rows * raw.width * bytes, 128);
   }
@@ -111,7 +110,7 @@ void pair_items(WgradTiling& tiling, bool aligned) {
       tiling.shifts > tiling.shape.shifts)
     return;
   side.in_pairs = true;
-  side.items = static_cast<int>(pieces(std::int64_t{side.tile} * side.window / 2, 32) * 32);
+  side.items = static_cast<int>(divide_up(std::int64_t{side.tile} * side.window / 2, 32) * 32);
   side.by_plane_window = FastDivide(static_cast<std::uint32_t>(side.window / 2));
 }
 
@@ -160,7 +159,7 @@ WgradTiling make_tiling(const ConvProblem& problem, WgradShape shape, bool swapp
   tiling.swapped = swapped;
   tiling.q = static_cast<int>(problem.S / common);
   tiling.d = static_cast<int>(problem.D / common);
-  tiling.shifts = static_cast<int>(pieces(problem.K, tiling.q));
+  tiling.shifts = static_cast<int>(divide_up(problem.K, tiling.q));
   const int planes = static_cast<int>(std::min<std::int64_t>(tiling.q, problem.K));
   tiling.rows = side_of(problem, swapped, planes, tiling.d);
   tiling.columns = side_of(problem, !swapped, planes, tiling.d);
@@ -181,13 +180,14 @@ WgradTiling make_tiling(const ConvProblem& problem, WgradShape shape, bool swapp
   const int columns_bytes = shape.columns / 8 * tiling.columns.pitch * 16;
   tiling.stage_bytes = parts * (tiling.rows_bytes + columns_bytes);
   const int items = tiling.rows.items + tiling.columns.items;
-  const int fixed = kAlignment + kRingBytes + static_cast<int>(pieces(items, kWgradProducers)) * kWgradProducers * kItemBytes;
+  const int fixed =
+      kAlignment + kRingBytes + static_cast<int>(divide_up(items, kWgradProducers)) * kWgradProducers * kItemBytes;
   if (items > kMostItems) return tiling;
   tiling.stages = std::min(kWgradStages, std::max(0, shared_limit - kStaticBytes - fixed) / tiling.stage_bytes);
   tiling.shared_bytes = fixed + tiling.stages * tiling.stage_bytes;
-  tiling.row_tiles = static_cast<int>(pieces(tiling.rows.blocks, tiling.rows.tile));
-  tiling.column_tiles = static_cast<int>(pieces(tiling.columns.blocks, tiling.columns.tile));
-  tiling.shift_tiles = static_cast<int>(pieces(tiling.shifts, shape.shifts));
+  tiling.row_tiles = static_cast<int>(divide_up(tiling.rows.blocks, tiling.rows.tile));
+  tiling.column_tiles = static_cast<int>(divide_up(tiling.columns.blocks, tiling.columns.tile));
+  tiling.shift_tiles = static_cast<int>(divide_up(tiling.shifts, shape.shifts));
   tiling.jobs = problem.G * tiling.row_tiles * tiling.column_tiles * tiling.shift_tiles;
   if (by_rows) plan_rows(tiling, problem, parts, bytes, aligned, shared_limit);
   return tiling;
@@ -203,11 +203,11 @@ double words_cost(const WgradTiling& tiling, int parts, int bytes) {
   };
   const double load = (elements(tiling.rows) + elements(tiling.columns)) / tiling.chunk * bytes / 24;
   return static_cast<double>(tiling.jobs) * (std::max(multiply, load) + 0.1 * (multiply + load)) *
-         static_cast<double>(pieces(tiling.positions, tiling.chunk) * tiling.chunk);
+         static_cast<double>(divide_up(tiling.positions, tiling.chunk) * tiling.chunk);
 }
 
 void cut_slices(WgradTiling& tiling, const ConvProblem& problem, int parts, int sm_count, std::size_t partial_limit) {
-  tiling.chunks_per_row = pieces(tiling.positions, tiling.chunk);
+  tiling.chunks_per_row = divide_up(tiling.positions, tiling.chunk);
   tiling.chunks = problem.N * tiling.chunks_per_row;
   // Enough slices for every SM, none shorter than a few chunks, and no more partial sums than allowed.
   const std::int64_t turns = tiling.own == 0 ? 2 : 1;
@@ -218,19 +218,19 @@ void cut_slices(WgradTiling& tiling, const ConvProblem& problem, int parts, int 
   // The fewest rounds of blocks times what a block takes: its chunks, and about six more to begin and to end. Of the counts
   // that take as many rounds the largest is best, and of those whose blocks are as long the least.
   const std::int64_t most =
-      std::min({allowed, std::max<std::int64_t>(1, tiling.chunks / 8), pieces(4 * std::int64_t{sm_count}, tiling.jobs)});
+      std::min({allowed, std::max<std::int64_t>(1, tiling.chunks / 8), divide_up(4 * std::int64_t{sm_count}, tiling.jobs)});
   std::int64_t slices = 1, least = 0;
-  for (std::int64_t rounds = pieces(tiling.jobs, sm_count); rounds <= pieces(tiling.jobs * most, sm_count); ++rounds) {
-    const std::int64_t length = pieces(tiling.chunks, std::min(most, rounds * sm_count / tiling.jobs));
+  for (std::int64_t rounds = divide_up(tiling.jobs, sm_count); rounds <= divide_up(tiling.jobs * most, sm_count); ++rounds) {
+    const std::int64_t length = divide_up(tiling.chunks, std::min(most, rounds * sm_count / tiling.jobs));
     const std::int64_t cost = rounds * (length + 6);
-    if (least == 0 || cost < least) slices = pieces(tiling.chunks, length), least = cost;
+    if (least == 0 || cost < least) slices = divide_up(tiling.chunks, length), least = cost;
   }
-  tiling.chunks_per_slice = pieces(tiling.chunks, slices);
-  tiling.slices = pieces(tiling.chunks, tiling.chunks_per_slice);
+  tiling.chunks_per_slice = divide_up(tiling.chunks, slices);
+  tiling.slices = divide_up(tiling.chunks, tiling.chunks_per_slice);
   const std::int64_t longest = (parts == 2 ? tiling.by_rows ? kLongestSplitSum : INT64_MAX / 2 : kLongestSum) / kChunk;
-  tiling.flushes = std::min(pieces(tiling.chunks_per_slice, longest), std::max<std::int64_t>(1, allowed / tiling.slices));
-  tiling.chunks_per_flush = pieces(tiling.chunks_per_slice, tiling.flushes);
-  tiling.flushes = pieces(tiling.chunks_per_slice, tiling.chunks_per_flush);
+  tiling.flushes = std::min(divide_up(tiling.chunks_per_slice, longest), std::max<std::int64_t>(1, allowed / tiling.slices));
+  tiling.chunks_per_flush = divide_up(tiling.chunks_per_slice, tiling.flushes);
+  tiling.flushes = divide_up(tiling.chunks_per_slice, tiling.chunks_per_flush);
   // In the ring of raw columns, which is empty then. Wider tiles have no registers for it.
   tiling.adds_turns = tiling.by_rows && turns == 2 && tiling.flushes == 1 && tiling.shape.columns == 32 &&
                       tiling.columns_stages * tiling.columns.raw.bytes >= 64 * tiling.shape.columns * tiling.shape.shifts * 4;
@@ -257,10 +257,10 @@ constexpr double kTensorTerabytes = 4.25;  // a second, of x and y, as a copy mo
 
 /// What a converting warp has to do of a step: items of one position, those that it has at a time rounded up.
 int items_of_warp(const WgradTiling& tiling, int parts, bool is_scaled) {
-  const int warps = (tiling.row_threads - 256) / 32 - 1, slots = static_cast<int>(pieces(tiling.columns.items / 32, warps));
+  const int warps = (tiling.row_threads - 256) / 32 - 1, slots = static_cast<int>(divide_up(tiling.columns.items / 32, warps));
   if (tiling.columns.in_pairs) return 2 * slots;
   const int at_once = wgrad_items_at_once(tiling.shape, parts, is_scaled);
-  return static_cast<int>(pieces(slots, at_once)) * at_once;
+  return static_cast<int>(divide_up(slots, at_once)) * at_once;
 }
 
 /// Seconds of a launch by rows, all that goes with it included.
@@ -282,7 +282,7 @@ double rows_cost(const WgradTiling& tiling, const ConvProblem& problem, int part
   const bool by_four = tiling.columns.planes % 4 == 0 && tiling.rows.planes == 1 && tiling.q % 4 == 0 && problem.K % 4 == 0;
   const double sums = 128.0 * tiling.shape.columns * tiling.shape.shifts * static_cast<double>(tiling.flushes);
   const double store = by_four ? 0.0 : (tiling.swapped ? rates.store_tma16 : rates.store) * sums;
-  const auto rounds = static_cast<double>(pieces(tiling.jobs * tiling.slices, sm_count));
+  const auto rounds = static_cast<double>(divide_up(tiling.jobs * tiling.slices, sm_count));
   const double cycles = rounds * ((static_cast<double>(tiling.chunks_per_slice) + rates.fill) * chunk * position + store);
   // Blocks are slower than memory, or memory than blocks; where they are alike they wait for each other.
   const double tensors =

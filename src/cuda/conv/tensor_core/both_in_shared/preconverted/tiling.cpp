@@ -4,10 +4,10 @@
 #include <cmath>
 #include <iterator>
 
+#include "cuda/conv/rounding.hpp"
+
 namespace polyphase::cuda::tensor_core {
 namespace {
-
-std::int64_t pieces(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
 
 /// Positions of a sample that any output needs: tighter by one than gemm.position_begin where rows allow.
 struct Range {
@@ -53,9 +53,9 @@ bool cut_reduction(const TapGemm& gemm, const PreconvertedShape& shape, int avai
     for (int taps = all_taps; taps >= 1; taps = taps == 1 ? 0 : (taps + 1) / 2) {
       for (int planes = static_cast<int>(tiling.source.planes); planes >= 1; planes = planes == 1 ? 0 : (planes + 1) / 2) {
         if (!measure(shape, planes, taps, available, least, tiling)) continue;
-        tiling.row_steps = static_cast<int>(pieces(gemm.rows, kPreconvertedBlocks * kPreconvertedRows));
-        tiling.plane_steps = static_cast<int>(pieces(tiling.source.planes, planes));
-        tiling.tap_steps = static_cast<int>(pieces(all_taps, taps));
+        tiling.row_steps = static_cast<int>(divide_up(gemm.rows, kPreconvertedBlocks * kPreconvertedRows));
+        tiling.plane_steps = static_cast<int>(divide_up(tiling.source.planes, planes));
+        tiling.tap_steps = static_cast<int>(divide_up(all_taps, taps));
         tiling.count = tiling.row_steps * tiling.plane_steps * tiling.tap_steps;
         return true;
       }
@@ -93,10 +93,10 @@ void lay_out_source(const TapGemm& gemm, PreconvertedTiling& tiling) {
   source.sample_pitch = range.count + reach - shared_zeros(gemm, range, reach);
   source.row_steps = tiling.row_steps;
   tiling.sample_positions = range.count;
-  tiling.position_tiles = pieces((gemm.N - 1) * source.sample_pitch + range.count, tiling.tile_positions);
+  tiling.position_tiles = divide_up((gemm.N - 1) * source.sample_pitch + range.count, tiling.tile_positions);
   source.positions = tiling.position_tiles * tiling.tile_positions;
   source.tiles = source.positions / source.tile_positions;
-  source.flags = pieces(source.positions + reach, kFlagPositions);
+  source.flags = divide_up(source.positions + reach, kFlagPositions);
   source.by_sample = FastDivide(static_cast<std::uint32_t>(source.sample_pitch));
   source.by_places = FastDivide(static_cast<std::uint32_t>(source.tile_places));
   source.by_planes = FastDivide(static_cast<std::uint32_t>(source.planes));
@@ -126,10 +126,10 @@ PreconvertedTiling make_preconverted_tiling(const TapGemm& gemm, const Preconver
   const int available = shared_limit / shape.blocks_per_sm - (shape.blocks_per_sm > 1 ? 1024 : 0) - kPreconvertedFixedBytes;
   if (!cut_reduction(gemm, shape, available, tiling)) return {};
   lay_out_source(gemm, tiling);
-  tiling.column_tiles = pieces(gemm.columns, static_cast<std::int64_t>(tiling.usable) * groups_of_columns);
+  tiling.column_tiles = divide_up(gemm.columns, static_cast<std::int64_t>(tiling.usable) * groups_of_columns);
   tiling.tiles = gemm.G * tiling.column_tiles * tiling.position_tiles;
-  tiling.row_steps_of_slice = static_cast<int>(pieces(tiling.row_steps, slices));
-  tiling.slices = static_cast<int>(pieces(tiling.row_steps, tiling.row_steps_of_slice));
+  tiling.row_steps_of_slice = static_cast<int>(divide_up(tiling.row_steps, slices));
+  tiling.slices = static_cast<int>(divide_up(tiling.row_steps, tiling.row_steps_of_slice));
   tiling.blocks = tiling.tiles * tiling.slices;
   tiling.partial_bytes = tiling.slices == 1 ? 0 : tiling.blocks * tiling.tile_positions * tiling.tile_columns * 4;
   tiling.packed_bytes = gemm.G * tiling.column_tiles * tiling.count * static_cast<std::int64_t>(tiling.weight_bytes);
@@ -163,7 +163,7 @@ double preconverted_cost(const TapGemm& gemm, const PreconvertedTiling& tiling, 
   const double multiply = slower * depths * products * kPreconvertedGroups * shape.positions / 2;
   const double stored = kStored * outputs;
   const double store = (tiling.slices > 1 ? kPartial * outputs : stored) + kTile;
-  const double waves = number(pieces(tiling.blocks, sm_count));
+  const double waves = number(divide_up(tiling.blocks, sm_count));
   const double busy = std::min(1.0, number(tiling.blocks) / sm_count);
   const double cores = waves * (multiply + store) / (kClock * (1 + kFaster * (1 - busy)));
   const double stage = 2.0 * shape.parts * kPreconvertedBlocks * kPreconvertedRows * number(gemm.planes) *

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cuda/conv/rounding.hpp"
+
 namespace polyphase::cuda::tensor_core {
 namespace {
 
@@ -11,8 +13,6 @@ constexpr int kLongestRowWindow = 8192;
 // Sums of two parts are not added up in between: at this many products the tensor cores' cutting off is still below twice the
 // rounding of plain f32 sums.
 constexpr std::int64_t kLongestSplitSum = 640;
-
-std::int64_t pieces(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
 
 /// Whether two neighbours of 16 bits are converted at a time.
 void choose_pairs(const TapGemm& gemm, const StationaryShape& shape, StationaryTiling& tiling) {
@@ -26,16 +26,17 @@ void measure(const TapGemm& gemm, const StationaryShape& shape, int rows, int pl
   tiling.rows = rows;
   tiling.planes = planes;
   tiling.taps = static_cast<int>(gemm.taps);
-  tiling.row_steps = static_cast<int>(pieces(gemm.rows, rows));
-  tiling.plane_steps = static_cast<int>(pieces(gemm.planes, planes));
+  tiling.row_steps = static_cast<int>(divide_up(gemm.rows, rows));
+  tiling.plane_steps = static_cast<int>(divide_up(gemm.planes, planes));
   tiling.count = tiling.row_steps * tiling.plane_steps;
   const int grain = tiling.is_paired ? 2 : 1;
-  const auto window = static_cast<int>(pieces(shape.positions + (gemm.taps - 1) * gemm.tap_step + tiling.shift, grain) * grain);
+  const auto window =
+      static_cast<int>(divide_up(shape.positions + (gemm.taps - 1) * gemm.tap_step + tiling.shift, grain) * grain);
   tiling.tile = make_tile(gemm.source_length, gemm.source_stride, gemm.source_plane_step, rows, planes, window, kVector);
   tiling.source_bytes = shape.parts * tiling.tile.items * 16;
   tiling.weight_bytes = shape.parts * tiling.taps * planes * (rows / kVector) * kStationaryColumns * 16;
   const std::int64_t span = gemm.source_stride * (window - 1) + (planes - 1) * gemm.source_plane_step + 1;
-  tiling.raw_pitch = static_cast<int>(pieces(span * shape.element_bytes + 15, 16) * 16);
+  tiling.raw_pitch = static_cast<int>(divide_up(span * shape.element_bytes + 15, 16) * 16);
   tiling.raw_bytes = rows * tiling.raw_pitch;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cuda/conv/rounding.hpp"
+
 namespace polyphase::cuda::tensor_core {
 namespace {
 
@@ -9,9 +11,6 @@ constexpr std::int64_t kLeastRows = 32, kLeastUnits = 256;
 constexpr int kChannelTiles[] = {32, 64, 96, 128};
 constexpr std::int64_t kLongest = 1 << 24;       // elements of a row
 constexpr std::int64_t kMostTiles = 0x40000000;  // of what is divided by FastDivide
-
-std::int64_t pieces(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
-std::int64_t floor_to(std::int64_t a, std::int64_t b) { return (a >= 0 ? a / b : -((-a + b - 1) / b)) * b; }
 
 bool is_for_phased2(const ConvProblem& problem, std::int64_t element_bytes) {
   if (problem.S != kPhased2Classes || problem.K != kPhased2Classes * kPhased2Taps || problem.D != 1) return false;
@@ -27,8 +26,8 @@ Phased2Tiling make_phased2_tiling(const ConvProblem& problem, int channels, int 
   Phased2Tiling tiling{};
   tiling.channels = channels;
   const std::int64_t rows = problem.C_in / problem.G, out = problem.C_out / problem.G;
-  tiling.weight_tiles = problem.G * pieces(out, channels);
-  tiling.count = static_cast<int>(std::min<std::int64_t>(pieces(rows, kPhased2Rows), 1 << 16));
+  tiling.weight_tiles = problem.G * divide_up(out, channels);
+  tiling.count = static_cast<int>(std::min<std::int64_t>(divide_up(rows, kPhased2Rows), 1 << 16));
   const std::int64_t weight_bytes = std::int64_t{tiling.count} * kPhased2Rows * kPhased2Classes * kPhased2Taps * channels * 2;
   tiling.stage_bytes = kPhased2Rows * phased2_vectors(element_bytes) * 16;
   const std::int64_t left = shared_limit - kPhased2BarrierBytes - channels * 4 - weight_bytes;
@@ -40,11 +39,11 @@ Phased2Tiling make_phased2_tiling(const ConvProblem& problem, int channels, int 
   const std::int64_t vector = 16 / element_bytes, first = problem.P_l / kPhased2Classes - (kPhased2Taps - 1);
   tiling.first = static_cast<int>(floor_to(first, vector));
   tiling.lead = static_cast<int>(first) - tiling.first;
-  tiling.units = pieces(problem.L_out, kPhased2Classes);
-  const std::int64_t tiles_of_row = pieces(tiling.units, kPhased2Positions);
+  tiling.units = divide_up(problem.L_out, kPhased2Classes);
+  const std::int64_t tiles_of_row = divide_up(tiling.units, kPhased2Positions);
   tiling.tiles = problem.N * tiles_of_row;
   if (tiling.tiles >= kMostTiles) return {};
-  const std::int64_t copies = std::min(sm_count / tiling.weight_tiles, pieces(tiling.tiles, kPhased2Groups));
+  const std::int64_t copies = std::min(sm_count / tiling.weight_tiles, divide_up(tiling.tiles, kPhased2Groups));
   tiling.grid = static_cast<unsigned>(copies * tiling.weight_tiles);
   tiling.by_tiles_of_row = FastDivide(static_cast<std::uint32_t>(tiles_of_row));
   tiling.by_weight_tiles = FastDivide(static_cast<std::uint32_t>(tiling.weight_tiles));

@@ -4,15 +4,14 @@
 #include <iterator>
 #include <optional>
 
+#include "cuda/conv/rounding.hpp"
+
 namespace polyphase::cuda::tensor_core {
 namespace {
 
 constexpr std::int64_t kLongest = 1 << 24;       // elements of a row
 constexpr std::int64_t kMostTiles = 0x40000000;  // of what is divided by FastDivide
 constexpr std::int64_t kMostRows = 0x7fffffff;   // of the source: coordinates of a box
-
-std::int64_t pieces(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
-std::int64_t floor_of(std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 
 /// Output S*u + r has element u + s of its rows times tap r + P_l - S*s.
 struct Reach {
@@ -22,8 +21,8 @@ struct Reach {
 Reach reach_of(const ConvProblem& problem) {
   const std::int64_t S = problem.S, P = problem.P_l, K = problem.K;
   Reach reach{};
-  reach.least = -floor_of(K - 1 - P, S);
-  reach.most = floor_of(S - 1 + P, S);
+  reach.least = -floor_divide(K - 1 - P, S);
+  reach.most = floor_divide(S - 1 + P, S);
   reach.from = std::max<std::int64_t>(0, S * reach.most - P);
   reach.until = std::min(S, K - P + S * reach.least);
   return reach;
@@ -71,9 +70,9 @@ Phased4Tiling make_phased4_tiling(const ConvProblem& problem, int sm_count, int 
   const int vector = is_split ? 4 : 8;
   tiling.channels = static_cast<int>(columns / problem.S);
   const std::int64_t rows = problem.C_in / problem.G, out = problem.C_out / problem.G;
-  const std::int64_t channel_tiles = pieces(out, tiling.channels);
+  const std::int64_t channel_tiles = divide_up(out, tiling.channels);
   tiling.first_shift = static_cast<int>(reach.least);
-  tiling.first = static_cast<int>(floor_of(reach.least, vector) * vector);
+  tiling.first = static_cast<int>(floor_divide(reach.least, vector) * vector);
   tiling.lead = tiling.first_shift - tiling.first;
   const Phased4Pattern& own = kPhased4Patterns[tiling.pattern];
   const int stage_bytes = is_split ? f32_unit_stage_bytes(own) : unit_stage_bytes(own);
@@ -82,7 +81,7 @@ Phased4Tiling make_phased4_tiling(const ConvProblem& problem, int sm_count, int 
   if (tiling.lead + kPhased4Positions + own.shifts() - 1 > width || tiling.stages < 3) return {};
   tiling.shared_bytes = fixed + tiling.stages * stage_bytes;
   tiling.units = problem.L_out / problem.S;
-  const std::int64_t tiles_of_row = pieces(tiling.units, kPhased4Positions);
+  const std::int64_t tiles_of_row = divide_up(tiling.units, kPhased4Positions);
   tiling.tiles = problem.N * tiles_of_row;
   tiling.column_tiles = problem.G * channel_tiles;
   tiling.turns = tiling.tiles * tiling.column_tiles;

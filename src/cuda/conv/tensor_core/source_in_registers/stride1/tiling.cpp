@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "cuda/conv/rounding.hpp"
+
 namespace polyphase::cuda::tensor_core {
 namespace {
 
@@ -14,8 +16,6 @@ constexpr int kBytesOfRun = 4096;          // of a row, at most: pieces of rows 
 constexpr std::int64_t kCommonMost = 4;    // divisor of a row's runs and the blocks
 constexpr std::int64_t kDynamicLeast = 8;  // runs of a block: below that, what the counter costs may be more than it saves
 constexpr std::int64_t kCoordinatesMost = std::int64_t{1} << 30;
-
-std::int64_t pieces(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
 
 /// Where rows of tiles begin, in bytes behind a boundary of 16: begin, begin + grain, ...
 struct Offsets {
@@ -52,7 +52,7 @@ int store_classes_of(const TapGemm& gemm, const Stride1Shape& shape) {
 /// sector before its first own position, and a row's last tile reaches as far behind its end.
 void choose_run(const TapGemm& gemm, const Stride1Shape& shape, int sm_count, Stride1Tiling& tiling) {
   const std::int64_t tile = kCarryPositions, sector = kSector / shape.element_bytes;
-  const std::int64_t weight_tiles = pieces(gemm.columns, shape.columns) * gemm.G;
+  const std::int64_t weight_tiles = divide_up(gemm.columns, shape.columns) * gemm.G;
   const std::int64_t blocks = std::max<std::int64_t>(sm_count / weight_tiles, 1);
   tiling.aligned = static_cast<int>(sector);
   std::int64_t least = 0;
@@ -60,10 +60,10 @@ void choose_run(const TapGemm& gemm, const Stride1Shape& shape, int sm_count, St
   const std::int64_t first = shape.source_address + shape.element_bytes * (gemm.position_begin - sector + gemm.source_origin);
   const std::int64_t earlier = (first % 16 + 16) % 16 / shape.element_bytes / 2 * 2;
   const std::int64_t count = gemm.position_count + earlier + sector - 1;
-  const auto runs_of = [&](std::int64_t run) { return pieces(count, run * tile - sector); };
+  const auto runs_of = [&](std::int64_t run) { return divide_up(count, run * tile - sector); };
   for (int run = kPairs; run * tile * shape.element_bytes <= kBytesOfRun; run += kPairs) {
     const std::int64_t common = std::gcd(runs_of(run), blocks);
-    const std::int64_t time = pieces(gemm.N * runs_of(run), blocks) * run * (common > kCommonMost ? 3 : 2);
+    const std::int64_t time = divide_up(gemm.N * runs_of(run), blocks) * run * (common > kCommonMost ? 3 : 2);
     if (least != 0 && time >= least) continue;
     least = time;
     tiling.run = run;
@@ -73,7 +73,7 @@ void choose_run(const TapGemm& gemm, const Stride1Shape& shape, int sm_count, St
   tiling.position_tiles = runs_of(tiling.run);
   // Both consumers have as many.
   const std::int64_t last = count + sector - (tiling.position_tiles - 1) * tiling.position_step;
-  tiling.last_run = static_cast<int>(pieces(pieces(last, tile), kPairs) * kPairs);
+  tiling.last_run = static_cast<int>(divide_up(divide_up(last, tile), kPairs) * kPairs);
 }
 
 /// Tiles overlap so that stored rows begin at a sector, unless they do anyway, or that would cost an eighth of the products.
@@ -87,13 +87,13 @@ void choose_row_tiles(const TapGemm& gemm, const Stride1Shape& shape, int sm_cou
     if (tiling.aligned == 1) return;
     // A whole sector, so that pairs of neighbours stay pairs.
     tiling.position_begin = gemm.position_begin - tiling.aligned;
-    tiling.position_tiles = pieces(gemm.position_count + tiling.aligned, tiling.position_step);
+    tiling.position_tiles = divide_up(gemm.position_count + tiling.aligned, tiling.position_step);
     return;
   }
   tiling.aligned = 1;
   tiling.position_step = positions;
   tiling.position_begin = gemm.position_begin;
-  tiling.position_tiles = pieces(gemm.position_count, positions);
+  tiling.position_tiles = divide_up(gemm.position_count, positions);
 }
 
 }  // namespace
@@ -116,7 +116,7 @@ Stride1Tiling make_stride1_tiling(const TapGemm& gemm, const Stride1Shape& shape
   tiling.rows = kStride1RowsOfStep;
   tiling.planes = tiling.plane_steps = 1;
   tiling.taps = static_cast<int>(gemm.taps);
-  tiling.row_steps = tiling.count = static_cast<int>(pieces(gemm.rows, kStride1RowsOfStep));
+  tiling.row_steps = tiling.count = static_cast<int>(divide_up(gemm.rows, kStride1RowsOfStep));
   tiling.span = 64 * shape.halves + tiling.taps - 1;
   tiling.weight_bytes = shape.parts * tiling.taps * (kStride1RowsOfStep / kVector) * shape.columns * 16;
   tiling.has_parts_together = true;  // both are columns of one product
@@ -128,7 +128,7 @@ Stride1Tiling make_stride1_tiling(const TapGemm& gemm, const Stride1Shape& shape
   // What a warp reads lies in different banks: every other row an odd multiple of 32 bytes further, of two classes every row.
   // Whole pairs are read, the last of which may end behind the span.
   const int unit = tiling.classes == 2 ? 32 : 16, row_bytes = (tiling.span + 1) * shape.element_bytes;
-  tiling.pitch = static_cast<int>(pieces(row_bytes + 16 - offsets.grain + offsets.begin, unit) | 1) * unit;
+  tiling.pitch = static_cast<int>(divide_up(row_bytes + 16 - offsets.grain + offsets.begin, unit) | 1) * unit;
   tiling.stage_bytes = kStride1RowsOfStep * tiling.pitch;
   tiling.staging_bytes = tiling.store_classes != 0 ? shape.carry_bytes : shape.staging_bytes;
   tiling.store_columns = shape.carry_columns;

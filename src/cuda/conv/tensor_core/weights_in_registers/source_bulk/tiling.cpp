@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cuda/conv/rounding.hpp"
+
 namespace polyphase::cuda::tensor_core {
 namespace {
 
@@ -10,11 +12,9 @@ constexpr int kColumns = 64;                        // gemm_m
 constexpr int kFixedBytes = 128 + kBulkFixedBytes;  // alignment
 constexpr int kLeastUnderWay = 48 * 1024;
 
-std::int64_t pieces(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
-
 /// Sizes of a tile. False where its depths are too many.
 bool measure(const TapGemm& gemm, const BulkShape& shape, BulkTiling& tiling) {
-  const std::int64_t rows = pieces(gemm.rows, kBulkRows) * kBulkRows, depths = rows / kBulkRows * gemm.planes * gemm.taps;
+  const std::int64_t rows = divide_up(gemm.rows, kBulkRows) * kBulkRows, depths = rows / kBulkRows * gemm.planes * gemm.taps;
   tiling.is_stacked = shape.parts == 2 && gemm.columns <= kColumns / 2;
   if (depths * (shape.parts == 2 && !tiling.is_stacked ? 2 : 1) > kBulkDepthsMost) return false;
   const std::int64_t halo = (gemm.taps - 1) * gemm.tap_step;
@@ -28,8 +28,8 @@ bool measure(const TapGemm& gemm, const BulkShape& shape, BulkTiling& tiling) {
   tiling.halo = static_cast<int>(halo);
   tiling.tile = make_tile(gemm.source_length, gemm.source_stride, gemm.source_plane_step, tiling.rows, tiling.planes,
                           kBulkPositions + tiling.halo, kVector);
-  tiling.source_bytes = static_cast<int>(pieces(shape.parts * tiling.tile.items * 16, 128) * 128);
-  tiling.raw_pitch = static_cast<int>(pieces(span * shape.element_bytes + 15, 16) * 16);
+  tiling.source_bytes = static_cast<int>(divide_up(shape.parts * tiling.tile.items * 16, 128) * 128);
+  tiling.raw_pitch = static_cast<int>(divide_up(span * shape.element_bytes + 15, 16) * 16);
   tiling.raw_bytes = kBulkRows * tiling.raw_pitch;
   return true;
 }
@@ -59,14 +59,14 @@ bool choose_columns(const TapGemm& gemm, const BulkShape& shape, BulkTiling& til
   if (choose_spread(gemm, shape, tiling)) return true;
   // Eight words beyond a multiple of 32 where rows are read in pairs of words, four where they are not: no conflicts of banks.
   const std::int64_t words = gemm.out_stride * kBulkPositions * shape.element_bytes / 4 + (gemm.out_stride == 1 ? 8 : 4);
-  const std::int64_t pitch = pieces(words, 4) * 4 * 4 / shape.element_bytes;
+  const std::int64_t pitch = divide_up(words, 4) * 4 * 4 / shape.element_bytes;
   const std::int64_t bytes = tiling.channels * pitch * shape.element_bytes;
   if (bytes > 80 * 1024) return false;
   // A bulk copy costs its warp some hundred cycles a row, but no instructions: threads store rows themselves where little is
   // read and converted meanwhile.
   tiling.stores_bulk = shape.element_bytes == 2 || gemm.out_stride > 1 || gemm.rows * gemm.source_stride > gemm.out_channels;
   tiling.out_pitch = static_cast<int>(pitch);
-  tiling.staging_bytes = static_cast<int>(pieces(bytes, 128) * 128);
+  tiling.staging_bytes = static_cast<int>(divide_up(bytes, 128) * 128);
   return true;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "cuda/conv/rounding.hpp"
+
 namespace polyphase::cuda::tensor_core {
 namespace {
 
@@ -11,12 +13,11 @@ constexpr int kColumns = 64;             // gemm_m
 constexpr int kChunkRows = 32;           // of a raw stage, at most
 constexpr std::int64_t kLongest = 0x7fff0000;
 
-std::int64_t pieces(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
 int log2_of(std::int64_t power) { return power <= 1 ? 0 : 1 + log2_of(power / 2); }
 
 /// Columns of a tile: all tiles have equally many.
 bool choose_columns(const TapGemm& gemm, TmaTiling& tiling) {
-  const std::int64_t tiles = pieces(gemm.columns, kColumns);
+  const std::int64_t tiles = divide_up(gemm.columns, kColumns);
   if (gemm.columns % tiles != 0) return false;
   tiling.columns = static_cast<int>(gemm.columns / tiles);
   tiling.is_half = tiling.columns <= kColumns / 2;
@@ -50,7 +51,7 @@ void choose_positions(const TapGemm& gemm, const TmaShape& shape, TmaTiling& til
   tiling.aligned = kTmaStoreMost;
   tiling.position_step = tiling.kind == TmaRows::whole ? kTmaPositions : kTmaWidth;
   tiling.position_begin = gemm.position_begin;
-  tiling.position_tiles = pieces(gemm.position_count, tiling.position_step);
+  tiling.position_tiles = divide_up(gemm.position_count, tiling.position_step);
   const std::int64_t first = gemm.position_begin + gemm.source_origin;
   for (int own = 0; own < 1 << tiling.load_bits; ++own) {
     const auto place = first + (shape.source_place + own * gemm.source_length) % kTmaLoadMost;
@@ -66,7 +67,7 @@ int choose_chunk(std::int64_t rows) {
 
 /// Sizes of a tile. False where its depths are too many.
 bool measure(const TapGemm& gemm, const TmaShape& shape, TmaTiling& tiling) {
-  const std::int64_t rows = pieces(gemm.rows, kDepth) * kDepth, depths = rows / kDepth * gemm.taps;
+  const std::int64_t rows = divide_up(gemm.rows, kDepth) * kDepth, depths = rows / kDepth * gemm.taps;
   if (depths * (shape.parts == 2 && !tiling.is_half ? 2 : 1) > kTmaDepthsMost) return false;
   const std::int64_t halo = (gemm.taps - 1) * gemm.tap_step;
   tiling.chunk_rows = choose_chunk(gemm.rows);
@@ -79,14 +80,15 @@ bool measure(const TapGemm& gemm, const TmaShape& shape, TmaTiling& tiling) {
   tiling.halo = static_cast<int>(halo);
   const int window = kTmaPositions + tiling.halo, lead = *std::max_element(tiling.lead, tiling.lead + kTmaLoadMost);
   tiling.tile = make_tile(gemm.source_length, 1, 0, tiling.rows, 1, window, kVector);
-  tiling.source_bytes = static_cast<int>(pieces(shape.parts * tiling.tile.items * 16, 128) * 128);
+  tiling.source_bytes = static_cast<int>(divide_up(shape.parts * tiling.tile.items * 16, 128) * 128);
   tiling.chunks = static_cast<int>(gemm.rows / tiling.chunk_rows);
-  tiling.chunk_blocks = static_cast<int>(pieces(tiling.chunk_rows, kDepth) * kDepth / kVector);
+  tiling.chunk_blocks = static_cast<int>(divide_up(tiling.chunk_rows, kDepth) * kDepth / kVector);
   if (window + lead > kTmaPitch) tiling.kind = TmaRows::any;
-  tiling.raw_pitch = tiling.kind == TmaRows::any ? static_cast<int>(pieces(window + lead, 4) * 4) : kTmaPitch;
+  tiling.raw_pitch = tiling.kind == TmaRows::any ? static_cast<int>(divide_up(window + lead, 4) * 4) : kTmaPitch;
   if (tiling.raw_pitch > 256) return false;
   // A box begins at a multiple of 128 bytes.
-  tiling.raw_class_bytes = static_cast<int>(pieces((tiling.chunk_rows >> tiling.load_bits) * tiling.raw_pitch * 4, 128) * 128);
+  tiling.raw_class_bytes =
+      static_cast<int>(divide_up((tiling.chunk_rows >> tiling.load_bits) * tiling.raw_pitch * 4, 128) * 128);
   tiling.raw_bytes = tiling.raw_class_bytes << tiling.load_bits;
   tiling.weight_bytes = shape.parts * tiling.taps * (tiling.rows / kVector) * tiling.columns * 16;
   tiling.staging_bytes = 4 * (tiling.kind == TmaRows::whole ? tiling.columns * kTmaPositions

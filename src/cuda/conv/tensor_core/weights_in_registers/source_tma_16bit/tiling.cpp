@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "cuda/conv/rounding.hpp"
+
 namespace polyphase::cuda::tensor_core {
 namespace {
 
@@ -13,10 +15,6 @@ constexpr int kSkewMost = 24;             // elements of a tile that rows which 
 constexpr std::int64_t kShortest = 64;
 constexpr std::int64_t kLongest = 1 << 30;       // elements of a row
 constexpr std::int64_t kMostTiles = 0x40000000;  // of what is divided by FastDivide
-
-std::int64_t pieces(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
-std::int64_t floor_to(std::int64_t a, std::int64_t b) { return (a >= 0 ? a / b : -((-a + b - 1) / b)) * b; }
-std::int64_t ceil_to(std::int64_t a, std::int64_t b) { return -floor_to(-a, b); }
 
 /// Rows of the source begin `skew` elements behind a vector, each later than the one before: what lies between a map's last
 /// number and the end of the tensor is never read.
@@ -138,7 +136,7 @@ Tma16Tiling make_tma16_tiling(const TapGemm& gemm, Tma16Place place, int sm_coun
   if (!place_windows(gemm, place, tiling) || !place_source(gemm, place, tiling) || !divide_memory(shared_limit, tiling))
     return {};
   list_products(gemm, tiling);
-  tiling.tiles_of_row = pieces(gemm.out_length - tiling.out_first - tiling.least_shift, tiling.window);
+  tiling.tiles_of_row = divide_up(gemm.out_length - tiling.out_first - tiling.least_shift, tiling.window);
   tiling.tiles = gemm.N * tiling.tiles_of_row;
   if (tiling.tiles >= kMostTiles) return {};
   tiling.by_tiles = FastDivide(static_cast<std::uint32_t>(tiling.tiles_of_row));

@@ -4,6 +4,8 @@
 #include <limits>
 #include <numeric>
 
+#include "cuda/conv/rounding.hpp"
+
 namespace polyphase::cuda::tensor_core {
 namespace {
 
@@ -15,14 +17,12 @@ constexpr std::int64_t kLongestSum = 16384;       // positions that the tensor c
 constexpr std::int64_t kLeastSteps = 8;           // of a slice
 constexpr std::int64_t kMostChannels = 1 << 27;   // of a side, times planes
 
-std::int64_t pieces(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
-
 MmaWgradSide side_of(const ConvProblem& problem, bool is_y, int planes) {
   MmaWgradSide side{};
   side.planes = is_y ? planes : 1;
   side.channels = static_cast<int>(is_y ? problem.channels_out_per_group() : problem.channels_in_per_group());
   side.length = is_y ? problem.L_out : problem.L_in;
-  const std::int64_t blocks = pieces(side.channels, 8);
+  const std::int64_t blocks = divide_up(side.channels, 8);
   side.blocks = static_cast<int>(blocks * side.planes);
   side.step = is_y ? problem.S : 1;
   side.plane_step = is_y ? problem.D : 0;
@@ -36,11 +36,11 @@ MmaWgradSide side_of(const ConvProblem& problem, bool is_y, int planes) {
 void cut_columns(const MmaWgradShape& shape, int parts, MmaWgradTiling& tiling) {
   tiling.vectors_of_tile = shape.column_warps * mma_columns_of_warp(parts) / 8;
   const int most = std::min(tiling.vectors_of_tile, kFarthestWindow / std::max(tiling.d, 1) + 1);
-  tiling.shift_tiles = static_cast<int>(pieces(tiling.shifts, most));
-  tiling.shifts_of_tile = static_cast<int>(pieces(tiling.shifts, tiling.shift_tiles));
-  tiling.shift_tiles = static_cast<int>(pieces(tiling.shifts, tiling.shifts_of_tile));
+  tiling.shift_tiles = static_cast<int>(divide_up(tiling.shifts, most));
+  tiling.shifts_of_tile = static_cast<int>(divide_up(tiling.shifts, tiling.shift_tiles));
+  tiling.shift_tiles = static_cast<int>(divide_up(tiling.shifts, tiling.shifts_of_tile));
   tiling.vectors = tiling.columns.blocks * tiling.shifts_of_tile;
-  tiling.column_tiles = static_cast<int>(pieces(tiling.vectors, tiling.vectors_of_tile));
+  tiling.column_tiles = static_cast<int>(divide_up(tiling.vectors, tiling.vectors_of_tile));
   const int touched = (tiling.vectors_of_tile + 2 * tiling.shifts_of_tile - 2) / tiling.shifts_of_tile;
   tiling.columns.tile = std::min(tiling.columns.blocks, touched);
 }
@@ -66,7 +66,7 @@ bool cut_stages(const MmaWgradShape& shape, int parts, int shared_limit, MmaWgra
 std::int64_t choose_slices(const MmaWgradTiling& tiling, std::int64_t slots, std::int64_t most) {
   std::int64_t slices = 1, least = std::numeric_limits<std::int64_t>::max();
   for (std::int64_t count = 1; count <= most; ++count) {
-    const std::int64_t cost = pieces(tiling.jobs * count, slots) * (pieces(tiling.steps, count) + 6);
+    const std::int64_t cost = divide_up(tiling.jobs * count, slots) * (divide_up(tiling.steps, count) + 6);
     if (cost < least) slices = count, least = cost;
   }
   return slices;
@@ -86,17 +86,17 @@ bool cut_line(const ConvProblem& problem, const MmaWgradShape& shape, int parts,
   const int planes = std::max(tiling.rows.planes, tiling.columns.planes);
   const std::int64_t most = std::min(for_operands / of_position - slack, kMostPositions / planes) / tiling.step * tiling.step;
   if (most < kLeastSteps * tiling.step && most < tiling.line) return false;
-  tiling.pieces = pieces(tiling.line, most);
-  tiling.piece = pieces(pieces(tiling.line, tiling.pieces), tiling.step) * tiling.step;
-  tiling.pieces = pieces(tiling.line, tiling.piece);
+  tiling.pieces = divide_up(tiling.line, most);
+  tiling.piece = divide_up(divide_up(tiling.line, tiling.pieces), tiling.step) * tiling.step;
+  tiling.pieces = divide_up(tiling.line, tiling.piece);
   tiling.places = tiling.piece + slack;
   tiling.steps = tiling.piece / tiling.step;
   const std::int64_t slots = std::int64_t{sm_count} * shape.blocks_per_sm;
-  tiling.slices =
-      choose_slices(tiling, slots, std::min({most_slices, pieces(tiling.steps, kLeastSteps), pieces(4 * slots, tiling.jobs)}));
-  if (parts == 1) tiling.slices = std::max(tiling.slices, std::min(most_slices, pieces(tiling.piece, kLongestSum)));
-  tiling.steps_of_slice = pieces(tiling.steps, tiling.slices);
-  tiling.slices = pieces(tiling.steps, tiling.steps_of_slice);
+  tiling.slices = choose_slices(
+      tiling, slots, std::min({most_slices, divide_up(tiling.steps, kLeastSteps), divide_up(4 * slots, tiling.jobs)}));
+  if (parts == 1) tiling.slices = std::max(tiling.slices, std::min(most_slices, divide_up(tiling.piece, kLongestSum)));
+  tiling.steps_of_slice = divide_up(tiling.steps, tiling.slices);
+  tiling.slices = divide_up(tiling.steps, tiling.steps_of_slice);
   const std::int64_t of_block = problem.G * parts * std::int64_t{16} * tiling.places;
   tiling.rows_bytes = tiling.rows.blocks * of_block;
   tiling.columns_bytes = tiling.columns.blocks * of_block;
@@ -116,7 +116,7 @@ MmaWgradTiling make_mma_wgrad_tiling(const ConvProblem& problem, int shape, bool
   MmaWgradTiling tiling{};
   const MmaWgradShape& kernel = mma_wgrad_shapes(parts)[static_cast<std::size_t>(shape)];
   const std::int64_t common = std::gcd(problem.S, problem.D), q = problem.S / common, d = problem.D / common;
-  const std::int64_t planes = std::min(q, problem.K), shifts = pieces(problem.K, q), halo = (shifts - 1) * d;
+  const std::int64_t planes = std::min(q, problem.K), shifts = divide_up(problem.K, q), halo = (shifts - 1) * d;
   if (problem.L_in + halo > kMostPositions) return tiling;
   if (std::max(problem.channels_in_per_group(), problem.channels_out_per_group() * planes) > kMostChannels) return tiling;
   tiling.shape = shape;
@@ -132,7 +132,7 @@ MmaWgradTiling make_mma_wgrad_tiling(const ConvProblem& problem, int shape, bool
   tiling.columns = side_of(problem, !swapped, static_cast<int>(planes));
   if (swapped) tiling.columns.start = -halo;
   tiling.rows.tile = 8 * kernel.row_warps;
-  tiling.row_tiles = static_cast<int>(pieces(tiling.rows.blocks, tiling.rows.tile));
+  tiling.row_tiles = static_cast<int>(divide_up(tiling.rows.blocks, tiling.rows.tile));
   cut_columns(kernel, parts, tiling);
   tiling.jobs = problem.G * tiling.row_tiles * tiling.column_tiles * tiling.shift_tiles;
   if (!cut_stages(kernel, parts, shared_limit, tiling) || !cut_line(problem, kernel, parts, sm_count, workspace_limit, tiling))

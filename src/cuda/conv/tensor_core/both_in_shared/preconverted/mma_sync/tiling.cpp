@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cuda/conv/rounding.hpp"
 #include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -9,8 +10,6 @@ namespace {
 
 constexpr MmaShape kSplitShapes[] = {{1, 4, 2}, {1, 8, 1}};
 constexpr MmaShape kWholeShapes[] = {{1, 4, 2}, {2, 2, 2}};
-
-std::int64_t pieces(std::int64_t size, std::int64_t piece) { return (size + piece - 1) / piece; }
 
 /// Rows that are filled by a channel's classes, side by side or each with a run of positions behind it that no tap reaches.
 bool is_interleaved(const TapGemm& gemm) {
@@ -77,7 +76,7 @@ double mma_cycles(const TapGemm& gemm, const PreconvertedTiling& tiling, const M
   const std::int64_t slots = std::int64_t{sm_count} * shape.blocks_per_sm;
   // Blocks on one multiprocessor share its tensor cores, but hide each other's stores. A last wave that is not full is quicker.
   const auto full = static_cast<double>(tiling.blocks / slots * shape.blocks_per_sm);
-  const auto rest = static_cast<double>(pieces(tiling.blocks % slots, sm_count));
+  const auto rest = static_cast<double>(divide_up(tiling.blocks % slots, sm_count));
   return (full + rest) * (product + copies + store * (alone ? 1.0 : 0.7)) + 2500 + reduce;
 }
 
