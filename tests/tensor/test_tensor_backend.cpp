@@ -16,7 +16,9 @@ TEST_CASE("the largest number that uniform draws is the one before the upper end
 }
 
 TEST_CASE("a mean is seen in the shape of what it was taken of") {
-  const pp::Moments moments{.mean = pp::Tensor::from_vector<double>({1, 2}, {2, 1}), .centred = pp::Tensor::zeros({2, 3})};
+  pp::Moments moments;
+  moments.mean = pp::Tensor::from_vector<double>({1, 2}, {2, 1});
+  moments.centred = pp::Tensor::zeros({2, 3});
   const pp::Tensor everywhere = moments.mean_everywhere();
   CHECK(everywhere.shape() == pp::Shape{2, 3});
   CHECK(everywhere.to_vector<double>() == std::vector<double>{1, 1, 1, 2, 2, 2});
