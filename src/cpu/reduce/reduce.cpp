@@ -134,7 +134,7 @@ class Reduction {
     const Dimension kept = spaces_.kept.inner();
     const Dimension reduced = spaces_.reduced.inner();
     const bool side_by_side = kept.stride == 1 && reduced.stride != 1 && kept.size >= 4;
-    const bool few = spaces_.reduced.count < kShortReduction && kept.size >= kShortReduction;
+    const bool few = spaces_.reduced.count < kShortReduction;  // however many outputs, so that they do not change the order
     side_by_side || few ? by_columns() : by_rows();
   }
 
