@@ -47,6 +47,62 @@ Tensor GroupNorm::forward(const Tensor& x) {
   return group_norm(x, options_.num_groups, weight_, bias_, options_.epsilon);
 }
 
+LayerNorm::LayerNorm(const Options& options) : options_(options) {
+  layers::require_at_least("LayerNorm", "normalized_shape", options.normalized_shape, 1);
+  require_epsilon("LayerNorm", options.epsilon);
+  layers::require_floating("LayerNorm", options.dtype);
+  if (!options.elementwise_affine) return;
+  const TensorOptions learned{.dtype = options.dtype, .device = options.device, .requires_grad = true};
+  weight_ = Tensor::ones({options.normalized_shape}, learned);
+  if (options.bias) bias_ = Tensor::zeros({options.normalized_shape}, learned);
+}
+
+void LayerNorm::visit(Visitor& visitor) {
+  visitor.parameter("weight", weight_);
+  visitor.parameter("bias", bias_);
+}
+
+Tensor LayerNorm::forward(const Tensor& x) {
+  require<ShapeError>(x.rank() >= 1 && x.size(-1) == options_.normalized_shape,
+                      "LayerNorm: expected x (..., C=", options_.normalized_shape, "), got ", x.shape());
+  return layer_norm(x, weight_, bias_, options_.epsilon);
+}
+
+RMSNorm::RMSNorm(const Options& options) : options_(options) {
+  layers::require_at_least("RMSNorm", "normalized_shape", options.normalized_shape, 1);
+  require_epsilon("RMSNorm", options.epsilon.value_or(0));
+  layers::require_floating("RMSNorm", options.dtype);
+  if (options.elementwise_affine)
+    weight_ =
+        Tensor::ones({options.normalized_shape}, {.dtype = options.dtype, .device = options.device, .requires_grad = true});
+}
+
+void RMSNorm::visit(Visitor& visitor) { visitor.parameter("weight", weight_); }
+
+Tensor RMSNorm::forward(const Tensor& x) {
+  require<ShapeError>(x.rank() >= 1 && x.size(-1) == options_.normalized_shape,
+                      "RMSNorm: expected x (..., C=", options_.normalized_shape, "), got ", x.shape());
+  return rms_norm(x, weight_, options_.epsilon);
+}
+
+LayerScale::LayerScale(const Options& options) : options_(options) {
+  layers::require_at_least("LayerScale", "channels", options.channels, 1);
+  layers::require_floating("LayerScale", options.dtype);
+  gamma_ =
+      Tensor::full({options.channels}, options.init, {.dtype = options.dtype, .device = options.device, .requires_grad = true});
+}
+
+void LayerScale::visit(Visitor& visitor) { visitor.parameter("gamma", gamma_); }
+
+Tensor LayerScale::forward(const Tensor& x) {
+  const int dim = normalize_dim("LayerScale", options_.dim, x.rank());
+  require<ShapeError>(x.size(dim) == options_.channels, "LayerScale: expected C=", options_.channels, " in dimension ", dim,
+                      ", got ", x.shape());
+  Shape shape = Shape::filled(x.rank() - dim, 1);
+  shape[0] = options_.channels;
+  return mul(x, gamma_.reshape(shape));
+}
+
 BatchNorm1d::BatchNorm1d(const Options& options) : options_(options) {
   layers::require_at_least("BatchNorm1d", "num_features", options.num_features, 1);
   require_epsilon("BatchNorm1d", options.epsilon);

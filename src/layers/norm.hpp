@@ -1,5 +1,5 @@
 #pragma once
-// Normalisations over groups of channels and over batches.
+// Normalisations over groups of channels, over batches and over the last dimension; a learned scale per channel.
 
 #include <optional>
 
@@ -29,6 +29,68 @@ class GroupNorm : public Module {
   Options options_;
   Tensor weight_;  // (C)
   Tensor bias_;    // (C)
+};
+
+/// The last dimension brought to mean 0 and variance 1, then scaled and shifted. x (..., C). Parameters: weight (C), bias (C).
+class LayerNorm : public Module {
+ public:
+  struct Options {
+    std::int64_t normalized_shape = 0;  ///< C, required
+    double epsilon = 1e-5;
+    bool elementwise_affine = true;  ///< with weight, and bias if that is true as well
+    bool bias = true;
+    DType dtype = DType::f32;
+    Device device = default_device();
+  };
+  /// Throws ShapeError unless normalized_shape >= 1 and epsilon >= 0, DTypeError unless the dtype is a floating-point one.
+  explicit LayerNorm(const Options& options);
+  void visit(Visitor& visitor) override;
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+
+ private:
+  Options options_;
+  Tensor weight_;  // (C)
+  Tensor bias_;    // (C)
+};
+
+/// The last dimension brought to a mean square of 1, then scaled. x (..., C). Parameter: weight (C).
+class RMSNorm : public Module {
+ public:
+  struct Options {
+    std::int64_t normalized_shape = 0;  ///< C, required
+    std::optional<double> epsilon{};    ///< none: as rms_norm() says
+    bool elementwise_affine = true;     ///< with weight
+    DType dtype = DType::f32;
+    Device device = default_device();
+  };
+  /// Throws ShapeError unless normalized_shape >= 1 and epsilon >= 0, DTypeError unless the dtype is a floating-point one.
+  explicit RMSNorm(const Options& options);
+  void visit(Visitor& visitor) override;
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+
+ private:
+  Options options_;
+  Tensor weight_;  // (C)
+};
+
+/// x times one learned number per channel (Touvron et al. 2021, CaiT). Parameter: gamma (C), `init` at first.
+class LayerScale : public Module {
+ public:
+  struct Options {
+    std::int64_t channels = 0;  ///< C, required
+    double init = 1e-4;
+    int dim = -1;  ///< the dimension of x that holds the channels; 1 for (N, C, L)
+    DType dtype = DType::f32;
+    Device device = default_device();
+  };
+  /// Throws ShapeError unless channels >= 1, DTypeError unless the dtype is a floating-point one.
+  explicit LayerScale(const Options& options);
+  void visit(Visitor& visitor) override;
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+
+ private:
+  Options options_;
+  Tensor gamma_;  // (C)
 };
 
 /// Each channel brought to mean 0 and variance 1 over N and L: by the batch's statistics when training, by the running ones

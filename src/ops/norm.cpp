@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "autograd/autocast.hpp"
 #include "autograd/no_grad.hpp"
@@ -68,6 +69,42 @@ Tensor scale_and_shift(Tensor y, const Tensor& weight, const Tensor& bias) {
   return y;
 }
 
+// Of normalisations over the last dimension.
+void check_last(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  ops::require_floating(name, x);
+  require<ShapeError>(x.rank() >= 1, name, ": expected x (..., C), got ", x.shape());
+  ops::require_alike(name, std::array{x, weight, bias});
+  for (const auto& [role, tensor] : {std::pair{"weight", weight}, std::pair{"bias", bias}})
+    require<ShapeError>(!tensor.defined() || tensor.shape() == Shape{x.size(-1)}, name, ": expected ", role, " (C=", x.size(-1),
+                        "), got ", tensor.defined() ? tensor.shape() : Shape{});
+}
+
+Tensor scale_and_shift_last(Tensor y, const Tensor& weight, const Tensor& bias) {
+  if (weight.defined()) y = mul(y, weight);
+  if (bias.defined()) y = add(y, bias);
+  return y;
+}
+
+// x/sqrt(mean(x^2) + epsilon) over the last dimension, as one node: dx = (g - y*mean(g*y)) / sqrt(mean(x^2) + epsilon)
+Tensor normalize_square(const Tensor& x, double epsilon) {
+  Tensor y;
+  Tensor scale;
+  {
+    const NoGradGuard no_grad;
+    Shape kept = x.shape();
+    kept[x.rank() - 1] = 1;
+    const Tensor squares = ops::reduce(ReduceOp::sum_of_squares, x, kept);
+    const double share = 1 / static_cast<double>(x.size(-1));
+    scale = rsqrt(ops::map("rms_norm", MapOp::affine, {squares}, {share, epsilon}));
+    y = ops::map("rms_norm", MapOp::mul, {x, scale});
+  }
+  const Saved saved = autograd::save_if(follows_gradients(x), y);
+  return autograd::record("rms_norm", y, {x}, [saved, scale](const Tensor& g, Needs) {
+    const Tensor& normal = saved.get();
+    return Gradients{mul(sub(g, mul(normal, mean(mul(g, normal), {-1}, true))), scale)};
+  });
+}
+
 // (x - mean)*scale + shift with one number of each a channel. Far from zero x*scale would lose what x - mean keeps.
 Tensor scale_around(const Tensor& x, const Tensor& mean, const Tensor& scale, const Tensor& shift) {
   const Tensor m = lined_up(mean.detach(), x), s = lined_up(scale.detach(), x);
@@ -119,6 +156,24 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, co
   Moments moments;
   const Tensor rows = x.reshape({x.size(0), groups, x.numel() / (x.size(0) * groups)});
   return scale_and_shift(normalize("group_norm", rows, {2}, epsilon, moments).reshape(x.shape()), weight, bias);
+}
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon) {
+  if (autograd::raises(x)) return layer_norm(autograd::raised(x), autograd::raised(weight), autograd::raised(bias), epsilon);
+  check_last("layer_norm", x, weight, bias);
+  if (ops::is_half(x)) return layer_norm(to_f32(x), to_f32(weight), to_f32(bias), epsilon).to(x.dtype());
+  if (x.numel() == 0) return scale_and_shift_last(x, weight, bias);
+  Moments moments;
+  return scale_and_shift_last(normalize("layer_norm", x, {x.rank() - 1}, epsilon, moments), weight, bias);
+}
+
+Tensor rms_norm(const Tensor& x, const Tensor& weight, std::optional<double> epsilon) {
+  if (autograd::raises(x)) return rms_norm(autograd::raised(x), autograd::raised(weight), epsilon);
+  check_last("rms_norm", x, weight, {});
+  if (ops::is_half(x)) return rms_norm(to_f32(x), to_f32(weight), epsilon).to(x.dtype());
+  if (x.numel() == 0) return scale_and_shift_last(x, weight, {});
+  const double least = x.dtype() == DType::f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+  return scale_and_shift_last(normalize_square(x, epsilon.value_or(least)), weight, {});
 }
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,

@@ -1,6 +1,8 @@
 #pragma once
 // Normalisations. All differentiable.
 
+#include <optional>
+
 #include "../tensor/tensor.hpp"
 
 namespace polyphase {
@@ -9,6 +11,15 @@ namespace polyphase {
 /// either may be undefined. Biased variance, as in PyTorch.
 [[nodiscard]] Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {}, const Tensor& bias = {},
                                 double epsilon = 1e-5);
+
+/// The last dimension of x (..., C) to mean 0, variance 1, then weight (C) and bias (C), either may be undefined. Biased
+/// variance, as in PyTorch: y = (x - mean)/sqrt(variance + epsilon)*weight + bias (Ba, Kiros and Hinton 2016).
+/// For x (N, C, L) normalise x.transpose(1, 2).
+[[nodiscard]] Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {}, double epsilon = 1e-5);
+/// The last dimension of x (..., C) to a mean square of 1, then weight (C), which may be undefined:
+/// y = x/sqrt(mean(x^2) + epsilon)*weight (Zhang and Sennrich 2019). Without epsilon it is the distance from 1 to the next
+/// number of x's dtype, f32's for f16 and bf16.
+[[nodiscard]] Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, std::optional<double> epsilon = std::nullopt);
 
 struct BatchNormOptions {
   bool training = false;

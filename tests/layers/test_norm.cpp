@@ -163,3 +163,42 @@ TEST_CASE("batch norm layer: errors, after which the statistics are as before") 
   CHECK_THROWS_WITH_AS((void)layer(Tensor::ones({4, 3, 5})), "BatchNorm1d: expected x (N, C=2) or (N, C=2, L), got (4, 3, 5)",
                        ShapeError);
 }
+
+TEST_CASE("layer norm, RMS norm and layer scale: names, initial values, formula, gradients") {
+  LayerNorm layer({.normalized_shape = 2, .dtype = DType::f64});
+  REQUIRE(layer.state_dict().size() == 2);
+  CHECK(state_of(layer, "weight").to_vector<double>() == std::vector<double>(2, 1));
+  CHECK(state_of(layer, "bias").to_vector<double>() == std::vector<double>(2, 0));
+  CHECK(layer(Tensor::from_vector<double>({1, 3})).to_vector<double>()[1] == near(1 / std::sqrt(1 + 1e-5)));
+  CHECK(LayerNorm({.normalized_shape = 2, .bias = false}).state_dict().size() == 1);
+  CHECK(LayerNorm({.normalized_shape = 2, .elementwise_affine = false}).state_dict().empty());
+  CHECK(testing::layer_gradcheck(layer, {3, 2}) == "");
+
+  RMSNorm root({.normalized_shape = 2, .epsilon = 1e-5, .dtype = DType::f64});
+  REQUIRE(root.state_dict().size() == 1);
+  CHECK(root(Tensor::from_vector<double>({1, 3})).to_vector<double>()[1] == near(3 / std::sqrt(5 + 1e-5)));
+  CHECK(testing::layer_gradcheck(root, {3, 2}) == "");
+
+  LayerScale last({.channels = 2, .dtype = DType::f64}), first({.channels = 2, .init = 0.5, .dim = 1, .dtype = DType::f64});
+  CHECK(state_of(last, "gamma").to_vector<double>() == std::vector<double>(2, 1e-4));
+  first.load_state_dict({{"gamma", Tensor::from_vector<double>({2, 3})}});
+  CHECK(first(Tensor::ones({1, 2, 3}, {.dtype = DType::f64})).to_vector<double>() == std::vector<double>{2, 2, 2, 3, 3, 3});
+  CHECK(testing::layer_gradcheck(last, {3, 2}) == "");
+  CHECK(testing::layer_gradcheck(first, {3, 2, 4}) == "");
+}
+
+TEST_CASE("layer norm, RMS norm and layer scale: errors") {
+  CHECK_THROWS_WITH_AS(LayerNorm({.normalized_shape = 0}), "LayerNorm: expected normalized_shape >= 1, got 0", ShapeError);
+  CHECK_THROWS_WITH_AS(LayerNorm({.normalized_shape = 2, .epsilon = -1}), "LayerNorm: expected epsilon >= 0, got -1",
+                       ShapeError);
+  CHECK_THROWS_WITH_AS(RMSNorm({.normalized_shape = 2, .epsilon = -1}), "RMSNorm: expected epsilon >= 0, got -1", ShapeError);
+  CHECK_THROWS_WITH_AS(LayerScale({.channels = 2, .dtype = DType::i64}), "LayerScale: expected a floating-point dtype, got i64",
+                       DTypeError);
+  LayerNorm layer({.normalized_shape = 2});
+  CHECK_THROWS_WITH_AS((void)layer(Tensor::ones({2, 3})), "LayerNorm: expected x (..., C=2), got (2, 3)", ShapeError);
+  RMSNorm root({.normalized_shape = 2});
+  CHECK_THROWS_WITH_AS((void)root(Tensor::ones({2, 3})), "RMSNorm: expected x (..., C=2), got (2, 3)", ShapeError);
+  LayerScale scale({.channels = 2, .dim = 1});
+  CHECK_THROWS_WITH_AS((void)scale(Tensor::ones({2, 3, 2})), "LayerScale: expected C=2 in dimension 1, got (2, 3, 2)",
+                       ShapeError);
+}

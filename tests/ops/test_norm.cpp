@@ -56,6 +56,66 @@ TEST_CASE("group_norm: gradients") {
   CHECK(gradcheck(strided, {leaf_f64({2, 3, 4})}) == "");
 }
 
+TEST_CASE("layer_norm and rms_norm agree with their formulas") {
+  const Tensor w = random_f64({5}, 2), b = random_f64({5}, 3);
+  for (const Shape& shape : {Shape{2, 4, 5}, Shape{3, 5}, Shape{5}}) {
+    const Tensor x = random_f64(shape) + 3.0;
+    const auto values = x.to_vector<double>(), weights = w.to_vector<double>(), biases = b.to_vector<double>();
+    const auto normal = layer_norm(x, w, b, 1e-3).to_vector<double>(), plain = layer_norm(x).to_vector<double>();
+    const auto root = rms_norm(x, w, 1e-3).to_vector<double>(), plain_root = rms_norm(x).to_vector<double>();
+    for (std::size_t row = 0; row < values.size(); row += 5) {
+      double mean = 0, variance = 0, square = 0;
+      for (std::size_t c = 0; c < 5; ++c) mean += values[row + c] / 5, square += values[row + c] * values[row + c] / 5;
+      for (std::size_t c = 0; c < 5; ++c) variance += (values[row + c] - mean) * (values[row + c] - mean) / 5;
+      for (std::size_t c = 0; c < 5; ++c) {
+        const double centred = values[row + c] - mean;
+        CHECK(std::abs(normal[row + c] - (centred / std::sqrt(variance + 1e-3) * weights[c] + biases[c])) <= kDoubleSum);
+        CHECK(std::abs(plain[row + c] - centred / std::sqrt(variance + 1e-5)) <= kDoubleSum);
+        CHECK(std::abs(root[row + c] - values[row + c] / std::sqrt(square + 1e-3) * weights[c]) <= kDoubleSum);
+        CHECK(std::abs(plain_root[row + c] - values[row + c] / std::sqrt(square + 0x1p-52)) <= kDoubleSum);
+      }
+    }
+  }
+}
+
+TEST_CASE("layer_norm and rms_norm: gradients") {
+  const auto layer = [](const Inputs& in) { return layer_norm(in[0], in[1], in[2], 1e-3); };
+  const auto root = [](const Inputs& in) { return rms_norm(in[0], in[1], 1e-3); };
+  for (const Shape& shape : {Shape{2, 3, 4}, Shape{4}, Shape{0, 4}}) {
+    CHECK(gradcheck(layer, {leaf_f64(shape), leaf_f64({4}, 2), leaf_f64({4}, 3)}) == "");
+    CHECK(gradcheck(layer, {leaf_f64(shape), leaf_f64({4}, 2), Tensor()}) == "");
+    CHECK(gradcheck(layer, {leaf_f64(shape), Tensor(), Tensor()}) == "");
+    CHECK(gradcheck(root, {leaf_f64(shape), leaf_f64({4}, 2)}) == "");
+    CHECK(gradcheck(root, {leaf_f64(shape), Tensor()}) == "");
+  }
+  const auto strided = [](const Inputs& in) { return layer_norm(in[0].transpose(1, 2)) + rms_norm(in[0].transpose(1, 2)); };
+  CHECK(gradcheck(strided, {leaf_f64({2, 4, 3})}) == "");
+}
+
+TEST_CASE("layer_norm and rms_norm: dtypes, rows of nothing, and bits that do not depend on the number of rows") {
+  const Tensor x = uniform_f64({70, 40}, -1, 1);
+  CHECK(max_difference(layer_norm(x.to(DType::f32)), layer_norm(x.to(DType::f32).to(DType::f64))) <= 4 * kFloatRounding);
+  CHECK(max_difference(rms_norm(x.to(DType::f32)), rms_norm(x.to(DType::f32).to(DType::f64), {}, 0x1p-23)) <=
+        4 * kFloatRounding);
+  for (const auto& [dtype, rounding] : {std::pair{DType::f16, kHalfRounding}, std::pair{DType::bf16, kBFloat16Rounding}}) {
+    const Tensor half = x.to(dtype), wide = half.to(DType::f64);
+    CHECK(layer_norm(half).dtype() == dtype);
+    CHECK(max_difference(layer_norm(half), layer_norm(wide)) <= rounding);
+    CHECK(max_difference(rms_norm(half), rms_norm(wide, {}, 0x1p-23)) <= rounding);
+  }
+  CHECK(layer_norm(random_f64({3, 0})).shape() == Shape{3, 0});
+  CHECK(rms_norm(random_f64({3, 0})).shape() == Shape{3, 0});
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const std::int64_t width : {3, 31, 32, 40}) {
+      const Tensor rows = x.narrow(1, 0, width).to(dtype).contiguous();
+      const Tensor normal = layer_norm(rows), root = rms_norm(rows);
+      for (std::int64_t i = 0; i < 70; i += 7) {
+        CHECK(max_difference(layer_norm(rows.narrow(0, i, 1)), normal.narrow(0, i, 1)) == 0);
+        CHECK(max_difference(rms_norm(rows.narrow(0, i, 1)), root.narrow(0, i, 1)) == 0);
+      }
+    }
+}
+
 TEST_CASE("batch_norm in training: output, running statistics") {
   const Tensor x = random_f64({3, 2, 4}) * 2.0 + 1.0;
   const Tensor running_mean = Tensor::full({2}, 0.5, {.dtype = DType::f64});
@@ -181,6 +241,14 @@ TEST_CASE("errors") {
         }) == "batch_norm: expected x (N, C) or (N, C, L), got (1, 2, 3, 4)");
   CHECK(error_of<ShapeError>([&] { return batch_norm(x, random_f64({6}), random_f64({5})); }) ==
         "batch_norm: expected running_var (C=6), got (5,)");
+  CHECK(error_of<ShapeError>([&] { return layer_norm(x, random_f64({4})); }) == "layer_norm: expected weight (C=3), got (4,)");
+  CHECK(error_of<ShapeError>([&] {
+          return layer_norm(x, {}, random_f64({3, 1}));
+        }) == "layer_norm: expected bias (C=3), got (3, 1)");
+  CHECK(error_of<ShapeError>([&] { return layer_norm(random_f64({})); }) == "layer_norm: expected x (..., C), got ()");
+  CHECK(error_of<ShapeError>([&] { return rms_norm(x, random_f64({6})); }) == "rms_norm: expected weight (C=3), got (6,)");
+  CHECK(error_of<DTypeError>([&] { return rms_norm(x, Tensor::ones({3})); }) ==
+        "rms_norm: expected tensors of one dtype, got f64 and f32");
   CHECK(error_of<DTypeError>([&] { return group_norm(x, 2, Tensor::ones({6})); }) ==
         "group_norm: expected tensors of one dtype, got f64 and f32");
 }
