@@ -11,6 +11,7 @@
 #include "cpu/elementwise/random.hpp"
 #include "cpu/elementwise/upsample.hpp"
 #include "cpu/linear/fft.hpp"
+#include "cpu/linear/lstm.hpp"
 #include "cpu/linear/matmul.hpp"
 #include "cpu/memory/allocator.hpp"
 #include "cpu/optimizers/optimizers.hpp"
@@ -69,6 +70,9 @@ void CpuBackend::normal(const Tensor& out, GeneratorState state, double mean, do
 }
 
 void CpuBackend::matmul(const Tensor& out, const Tensor& a, const Tensor& b) { cpu::matmul(out, a, b); }
+void CpuBackend::lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells) {
+  cpu::lstm(gates, weight, hidden, cells);
+}
 
 void CpuBackend::check_index(const Tensor& index, std::int64_t length) { cpu::check_index(index, length); }
 void CpuBackend::gather(const Tensor& out, const Tensor& in, const Tensor& index) { cpu::gather(out, in, index); }

@@ -1,5 +1,6 @@
 #include "tensor/tensor_backend.hpp"
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -39,6 +40,33 @@ Tensor Moments::mean_everywhere() const {
   for (int d = 0; d < mean.rank(); ++d)
     if (mean.shape()[d] != centred.shape()[d]) strides[d] = 0;
   return Tensor::over(mean.storage(), centred.shape(), strides, mean.offset(), mean.dtype());
+}
+
+void TensorBackend::lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells) {
+  const std::int64_t T = gates.shape()[0], N = gates.shape()[1], H = weight.shape()[1];
+  // `count` columns of step t from column `first` on, as (1, N, count).
+  const auto part = [N](const Tensor& of, std::int64_t t, std::int64_t first, std::int64_t count) {
+    const std::int64_t width = of.shape()[2];
+    return TensorAccess::view(of, {1, N, count}, {N * width, width, 1}, of.offset() + t * N * width + first);
+  };
+  const Tensor turned = TensorAccess::view(weight, {1, H, 4 * H}, {0, 1, H}, weight.offset());
+  const Tensor recurrent = Tensor::empty({1, N, 4 * H}, {gates.dtype(), gates.device()});
+  const Tensor product = Tensor::empty({1, N, H}, {gates.dtype(), gates.device()});
+  for (std::int64_t t = 0; t < T; ++t) {
+    const Tensor all = part(gates, t, 0, 4 * H), i = part(gates, t, 0, H), f = part(gates, t, H, H);
+    const Tensor g = part(gates, t, 2 * H, H), o = part(gates, t, 3 * H, H), sigmoids = part(gates, t, 0, 2 * H);
+    const Tensor cell = part(cells, t + 1, 0, H);
+    matmul(recurrent, part(hidden, t, 0, H), turned);
+    map(MapOp::add, all, std::array{all, recurrent}, {});
+    map(MapOp::sigmoid, sigmoids, std::array{sigmoids}, {});
+    map(MapOp::tanh, g, std::array{g}, {});
+    map(MapOp::sigmoid, o, std::array{o}, {});
+    map(MapOp::mul, product, std::array{i, g}, {});
+    map(MapOp::mul, cell, std::array{f, part(cells, t, 0, H)}, {});
+    map(MapOp::add, cell, std::array{cell, product}, {});
+    map(MapOp::tanh, product, std::array{cell}, {});
+    map(MapOp::mul, part(hidden, t + 1, 0, H), std::array{o, product}, {});
+  }
 }
 
 }  // namespace polyphase

@@ -82,6 +82,12 @@ class TensorBackend {
   // ---- linear algebra ---------------------------------------------------------------------------------------------
   /// out (B, M, N) = a (B, M, K) * b (B, K, N); out contiguous; a and b of any strides (0 in B broadcasts).
   virtual void matmul(const Tensor& out, const Tensor& a, const Tensor& b) = 0;
+  /// One layer of an LSTM over T steps, the recurrent part; f32 or f64, contiguous, T, N, H > 0. gates (T, N, 4H) holds what
+  /// comes from the input, biases included, and gets sigmoid(i), sigmoid(f), tanh(g), sigmoid(o), each (H). weight (4H, H).
+  /// hidden and cells (T+1, N, H): row 0 is given, row t + 1 is after step t:
+  ///   (i, f, g, o) = gates[t] + weight hidden[t],  cells[t+1] = f*cells[t] + i*g,  hidden[t+1] = o*tanh(cells[t+1]).
+  /// Here by matmul() and map(), step by step.
+  virtual void lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells);
 
   // ---- along the last dimension -------------------------------------------------------------------------------------
   /// Throws ShapeError where a position of index (J), i64 contiguous, is outside [0, length): at once, or on a device with
