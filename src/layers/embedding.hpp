@@ -1,0 +1,27 @@
+#pragma once
+// A learned table of vectors.
+
+#include "../layers/module.hpp"
+
+namespace polyphase {
+
+/// index (...) i64 -> (..., embedding_dim). Parameter: weight (num_embeddings, embedding_dim), standard normal at first.
+class Embedding : public Module {
+ public:
+  struct Options {
+    std::int64_t num_embeddings = 0;  ///< V, required
+    std::int64_t embedding_dim = 0;   ///< D, required
+    DType dtype = DType::f32;
+    Device device = default_device();
+  };
+  /// Throws ShapeError unless both sizes are at least 1, DTypeError unless the dtype is a floating-point one.
+  explicit Embedding(const Options& options);
+  void visit(Visitor& visitor) override;
+  /// Throws what embedding() throws.
+  [[nodiscard]] Tensor forward(const Tensor& index) override;
+
+ private:
+  Tensor weight_;  // (V, D)
+};
+
+}  // namespace polyphase
