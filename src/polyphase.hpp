@@ -47,6 +47,7 @@
 #include "ops/lstm.hpp"
 #include "ops/norm.hpp"
 #include "ops/reduce.hpp"
+#include "ops/softmax.hpp"
 #include "ops/spectral.hpp"
 #include "optim/adam.hpp"
 #include "optim/clip.hpp"
