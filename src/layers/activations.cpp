@@ -29,6 +29,7 @@ Tensor ReLU::forward(const Tensor& x) { return relu(x); }
 Tensor LeakyReLU::forward(const Tensor& x) { return leaky_relu(x, negative_slope_); }
 Tensor ELU::forward(const Tensor& x) { return elu(x, alpha_); }
 Tensor GELU::forward(const Tensor& x) { return gelu(x, approximate_tanh_); }
+Tensor GLU::forward(const Tensor& x) { return glu(x, dim_); }
 Tensor SiLU::forward(const Tensor& x) { return silu(x); }
 Tensor Tanh::forward(const Tensor& x) { return tanh(x); }
 Tensor Sigmoid::forward(const Tensor& x) { return sigmoid(x); }

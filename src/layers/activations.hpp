@@ -55,6 +55,16 @@ class GELU : public PointwiseModule {
   bool approximate_tanh_;
 };
 
+/// a*sigmoid(b) of the two halves a, b of dimension `dim`.
+class GLU : public PlainModule {
+ public:
+  explicit GLU(int dim = -1) : dim_(dim) {}
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+
+ private:
+  int dim_;
+};
+
 /// x * sigmoid(x).
 class SiLU : public PointwiseModule {
  public:

@@ -100,6 +100,14 @@ Tensor softplus(const Tensor& x) {
   return activation("softplus", MapOp::softplus, MapOp::softplus_grad, Keep::input, autograd::raised(x));
 }
 
+Tensor glu(const Tensor& x, int dim) {
+  ops::require_floating("glu", x);
+  const int d = normalize_dim("glu", dim, x.rank());
+  require<ShapeError>(x.size(d) % 2 == 0, "glu: expected an even size of dimension ", d, ", got ", x.shape());
+  const std::int64_t half = x.size(d) / 2;
+  return mul(x.narrow(d, 0, half), sigmoid(x.narrow(d, half, half)));
+}
+
 Tensor snake(const Tensor& x, const Tensor& alpha) {
   const Tensor a = per_channel("snake", "alpha", x, alpha);
   return snake_of("snake", x, a, a);

@@ -14,6 +14,9 @@ namespace polyphase {
 [[nodiscard]] Tensor tanh(const Tensor& x);
 [[nodiscard]] Tensor sigmoid(const Tensor& x);
 [[nodiscard]] Tensor softplus(const Tensor& x);
+/// a*sigmoid(b) of the two halves a, b of dimension `dim` (Dauphin et al., arXiv 1612.08083). Throws ShapeError unless its size
+/// is even.
+[[nodiscard]] Tensor glu(const Tensor& x, int dim = -1);
 /// x + sin(alpha*x)^2/alpha (Ziyin et al., arXiv 2006.08195). x (N, C, L) or (C, L); alpha (C).
 [[nodiscard]] Tensor snake(const Tensor& x, const Tensor& alpha);
 /// x + sin(alpha*x)^2/beta (BigVGAN, arXiv 2206.04658). x (N, C, L) or (C, L); alpha, beta (C).

@@ -111,3 +111,9 @@ TEST_CASE("snake layers: errors") {
   CHECK_THROWS_WITH_AS(Snake(0), "Snake: expected channels >= 1, got 0", ShapeError);
   CHECK_THROWS_WITH_AS(SnakeBeta(2, {.alpha = 0}), "SnakeBeta: expected alpha > 0, got 0", ShapeError);
 }
+
+TEST_CASE("GLU is glu") {
+  const Tensor x = Tensor::from_vector<double>({2, 4, 0, 0}, {1, 4, 1});
+  CHECK(GLU(1)(x).to_vector<double>() == std::vector<double>{1, 2});
+  CHECK_THROWS_AS((void)GLU()(x), ShapeError);
+}

@@ -191,3 +191,23 @@ TEST_CASE("snake's gradient and what else its argument gets have the bits of a s
     CHECK(gradients(false) == gradients(true));
   }
 }
+
+TEST_CASE("glu: formula, gradients, dtypes, nothing, errors") {
+  const Tensor x = random_f64({2, 4, 6});
+  const auto xs = x.to_vector<double>(), last = glu(x).to_vector<double>(), middle = glu(x, 1).to_vector<double>();
+  for (std::size_t row = 0; row < 8; ++row)
+    for (std::size_t i = 0; i < 3; ++i)
+      CHECK(std::abs(last[row * 3 + i] - xs[row * 6 + i] / (1 + std::exp(-xs[row * 6 + 3 + i]))) <= kDoubleRounding);
+  for (std::size_t n = 0; n < 2; ++n)
+    for (std::size_t i = 0; i < 12; ++i)
+      CHECK(std::abs(middle[n * 12 + i] - xs[n * 24 + i] / (1 + std::exp(-xs[n * 24 + 12 + i]))) <= kDoubleRounding);
+  for (const int dim : {1, -1})
+    for (const Shape& shape : {Shape{2, 4, 6}, Shape{0, 4, 6}})
+      CHECK(gradcheck([&](const std::vector<Tensor>& in) { return glu(in[0], dim); }, {leaf_f64(shape)}) == "");
+  CHECK(max_difference(glu(x.to(DType::f32)), glu(x)) <= 4 * kFloatRounding);
+  for (const auto& [dtype, rounding] : {std::pair{DType::f16, kHalfRounding}, std::pair{DType::bf16, kBFloat16Rounding}})
+    CHECK(max_difference(glu(x.to(dtype)), glu(x.to(dtype).to(DType::f64))) <= 2 * rounding);  // the sigmoid is rounded too
+  CHECK(error_of<ShapeError>([&] {
+          return glu(random_f64({2, 3}));
+        }) == "glu: expected an even size of dimension 1, got (2, 3)");
+}
