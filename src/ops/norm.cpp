@@ -164,7 +164,7 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   if (ops::is_half(x)) return layer_norm(to_f32(x), to_f32(weight), to_f32(bias), epsilon).to(x.dtype());
   if (x.numel() == 0) return scale_and_shift_last(x, weight, bias);
   Moments moments;
-  return scale_and_shift_last(normalize("layer_norm", x, {x.rank() - 1}, epsilon, moments), weight, bias);
+  return scale_and_shift_last(normalize("layer_norm", x.contiguous(), {x.rank() - 1}, epsilon, moments), weight, bias);
 }
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, std::optional<double> epsilon) {
@@ -173,7 +173,7 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, std::optional<double> eps
   if (ops::is_half(x)) return rms_norm(to_f32(x), to_f32(weight), epsilon).to(x.dtype());
   if (x.numel() == 0) return scale_and_shift_last(x, weight, {});
   const double least = x.dtype() == DType::f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
-  return scale_and_shift_last(normalize_square(x, epsilon.value_or(least)), weight, {});
+  return scale_and_shift_last(normalize_square(x.contiguous(), epsilon.value_or(least)), weight, {});
 }
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,

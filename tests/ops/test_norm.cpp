@@ -118,6 +118,9 @@ TEST_CASE("layer_norm and rms_norm: the bits of a row do not depend on the numbe
       for (std::int64_t i = 0; i < 70; i += 7) {
         CHECK(max_difference(layer_norm(rows.narrow(0, i, 1)), normal.narrow(0, i, 1)) == 0);
         CHECK(max_difference(rms_norm(rows.narrow(0, i, 1)), root.narrow(0, i, 1)) == 0);
+        const Tensor column = rows.transpose(0, 1).contiguous().narrow(1, i, 1).transpose(0, 1);  // of channels first
+        CHECK(max_difference(layer_norm(column), normal.narrow(0, i, 1)) == 0);
+        CHECK(max_difference(rms_norm(rows.transpose(0, 1).contiguous().transpose(0, 1)), root) == 0);
       }
     }
 }
