@@ -1,0 +1,33 @@
+#pragma once
+// Modules side by side.
+
+#include <utility>
+
+#include "../layers/module_sequence.hpp"
+
+namespace polyphase {
+
+/// The mean of modules that are all given the same input, as HiFi-GAN and BigVGAN join their residual blocks:
+/// (r_0(x) + r_1(x) + ...)/n, summed in order and then divided, which are the bits of their code
+/// (jik876/hifi-gan@4769534:models.py).
+///
+///     pp::MeanOfBranches(pp::named("resblocks.0", block(3)), pp::named("resblocks.1", block(7)))
+///
+/// Children are named by position ("0", "1", ...) or by named(). A copy shares the children.
+class MeanOfBranches : public layers::ModuleSequence<MeanOfBranches> {
+ public:
+  static constexpr const char* kName = "MeanOfBranches";
+
+  MeanOfBranches() = default;
+  /// Takes the modules over.
+  template <layers::Child... M>
+  requires(sizeof...(M) > 0 && !layers::kIsOneOf<MeanOfBranches, M...>) explicit MeanOfBranches(M... modules) {
+    (push_back(std::move(modules)), ...);
+  }
+
+  /// x of any shape that the branches take. Throws ShapeError without branches, or where their results differ in shape, and
+  /// what the branches throw.
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+};
+
+}  // namespace polyphase
