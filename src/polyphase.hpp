@@ -19,6 +19,7 @@
 #include "io/mapped_file.hpp"
 #include "io/safetensors.hpp"
 #include "layers/activations.hpp"
+#include "layers/antialiased_activation.hpp"
 #include "layers/conv1d.hpp"
 #include "layers/conv_transpose1d.hpp"
 #include "layers/dropout.hpp"

@@ -1,0 +1,32 @@
+#pragma once
+// An activation at twice the sampling rate, so that the harmonics it makes do not fold back (BigVGAN, arXiv 2206.04658).
+// Differentiable; f32, f64, f16 and bf16.
+
+#include <functional>
+
+#include "../tensor/tensor.hpp"
+
+namespace polyphase {
+
+/// Kaiser-windowed sinc low-pass (kernel_size) whose taps sum to 1. `cutoff` and `half_width`, the half width of the
+/// transition, in cycles a sample. With K = kernel_size and A = 2.285 (K/2 - 1) pi 4 half_width + 7.95, the attenuation in dB,
+/// the window's beta is 0.1102 (A - 8.7) above 50 dB, 0.5842 (A - 21)^0.4 + 0.07886 (A - 21) from 21 dB on, else 0; the taps
+/// are
+///   2 cutoff window[i] sinc(2 cutoff (i - (K - 1)/2)),   sinc(x) = sin(pi x)/(pi x),
+/// over their sum; K/2 is rounded down. A cutoff of 0 gives zeros.
+/// Source: NVIDIA/BigVGAN@7d2b454:alias_free_activation/torch/filter.py. Computed in f64, rounded to the dtype. Throws
+/// ShapeError unless kernel_size >= 1, 0 <= cutoff <= 0.5 and half_width >= 0 are finite, DTypeError unless floating point.
+[[nodiscard]] Tensor kaiser_sinc_filter(double cutoff, double half_width, std::int64_t kernel_size,
+                                        const TensorOptions& options = {});
+
+/// (..., L) -> (..., 2L): y[t] = 2 sum over all i of filter[t + K/2 - 1 - 2i] x[clamp(i, 0, L - 1)]. filter (K) or (1, 1, K)
+/// with K even; the same for all rows. Throws ShapeError unless L >= 1, DTypeError unless x and filter are of one
+/// floating-point dtype.
+[[nodiscard]] Tensor antialias_up2(const Tensor& x, const Tensor& filter);
+/// (..., L) -> (..., ceil(L/2)): y[t] = sum over k of filter[k] x[clamp(2t + k - (K/2 - 1), 0, L - 1)]. As antialias_up2().
+[[nodiscard]] Tensor antialias_down2(const Tensor& x, const Tensor& filter);
+/// antialias_down2(activation(antialias_up2(x, up)), down): x of any shape (..., L) that the activation takes -> (..., L).
+[[nodiscard]] Tensor antialias(const Tensor& x, const std::function<Tensor(const Tensor&)>& activation, const Tensor& up,
+                               const Tensor& down);
+
+}  // namespace polyphase

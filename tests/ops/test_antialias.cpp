@@ -1,0 +1,147 @@
+#include "ops/antialias.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "autograd/gradcheck.hpp"
+#include "ops/activations.hpp"
+#include "ops/elementwise.hpp"
+#include "ops/reduce.hpp"
+#include "support/helpers.hpp"
+#include "support/tolerance.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+
+namespace {
+
+using Inputs = std::vector<Tensor>;
+using Values = std::vector<double>;
+
+Tensor filter_f64() { return kaiser_sinc_filter(0.25, 0.3, 12, {.dtype = DType::f64}); }
+
+double at(const Values& x, std::int64_t i) {
+  const auto last = static_cast<std::int64_t>(x.size()) - 1;
+  return x[static_cast<std::size_t>(std::clamp<std::int64_t>(i, 0, last))];
+}
+
+Values plain_up(const Values& x, const Values& f) {
+  const auto K = static_cast<std::int64_t>(f.size()), L = static_cast<std::int64_t>(x.size());
+  Values y;
+  for (std::int64_t t = 0; t < 2 * L; ++t) {
+    double total = 0;
+    for (std::int64_t i = -K; i < L + K; ++i) {
+      const std::int64_t k = t + K / 2 - 1 - 2 * i;
+      if (k >= 0 && k < K) total += 2 * f[static_cast<std::size_t>(k)] * at(x, i);
+    }
+    y.push_back(total);
+  }
+  return y;
+}
+
+Values plain_down(const Values& x, const Values& f) {
+  const auto K = static_cast<std::int64_t>(f.size()), L = static_cast<std::int64_t>(x.size());
+  Values y;
+  for (std::int64_t t = 0; t < (L + 1) / 2; ++t) {
+    double total = 0;
+    for (std::int64_t k = 0; k < K; ++k) total += f[static_cast<std::size_t>(k)] * at(x, 2 * t + k - (K / 2 - 1));
+    y.push_back(total);
+  }
+  return y;
+}
+
+// I0(x) as its integral, (1/pi) integral over [0, pi] of exp(x cos u), which this rule has exactly for a periodic function.
+double integral_i0(double x) {
+  double total = 0;
+  for (int i = 0; i < 64; ++i) total += std::exp(x * std::cos(std::numbers::pi * (i + 0.5) / 64)) / 64;
+  return total;
+}
+
+}  // namespace
+
+TEST_CASE("kaiser_sinc_filter is the formula: attenuations above 50, between 21 and 50, and below 21 dB, even and odd") {
+  struct Case {
+    double cutoff, half_width;
+    std::int64_t taps;
+    double beta;
+  };
+  const auto attenuation = [](double half, double half_width) {
+    return 2.285 * (half - 1) * std::numbers::pi * 4 * half_width + 7.95;
+  };
+  const double high = attenuation(6, 0.3), middle = attenuation(6, 0.12), low = attenuation(3, 0.05);
+  CHECK(high > 50);
+  CHECK(middle > 21);
+  CHECK(middle < 50);
+  CHECK(low < 21);
+  const double middle_beta = 0.5842 * std::pow(middle - 21, 0.4) + 0.07886 * (middle - 21);
+  for (const Case& c : {Case{0.25, 0.3, 12, 0.1102 * (high - 8.7)}, Case{0.25, 0.12, 13, middle_beta}, Case{0.1, 0.05, 7, 0}}) {
+    CAPTURE(c.taps);
+    Values expected;
+    double total = 0;
+    for (std::int64_t i = 0; i < c.taps; ++i) {
+      const double half = static_cast<double>(c.taps - 1) / 2, t = static_cast<double>(i) - half, x = 2 * c.cutoff * t;
+      const double window = integral_i0(c.beta * std::sqrt(1 - t * t / (half * half))) / integral_i0(c.beta);
+      expected.push_back(window * (x == 0 ? 1 : std::sin(std::numbers::pi * x) / (std::numbers::pi * x)));
+      total += expected.back();
+    }
+    for (double& value : expected) value /= total;
+    CHECK(max_difference(kaiser_sinc_filter(c.cutoff, c.half_width, c.taps, {.dtype = DType::f64}),
+                         Tensor::from_vector(expected)) <= kDoubleRounding);
+  }
+  CHECK(kaiser_sinc_filter(0.25, 0.3, 12).dtype() == DType::f32);
+  CHECK(kaiser_sinc_filter(0.5, 0.3, 1, {.dtype = DType::f64}).to_vector<double>() == Values{1});
+  CHECK(max(abs(kaiser_sinc_filter(0, 0.3, 4))).item() == 0);
+}
+
+TEST_CASE("antialias_up2 and antialias_down2 are their sums at every length") {
+  const Values f = filter_f64().to_vector<double>();
+  for (const std::int64_t length : {1, 2, 3, 5, 12, 33}) {
+    CAPTURE(length);
+    const Tensor x = random_f64({length});
+    const Values in = x.to_vector<double>();
+    CHECK(max_difference(antialias_up2(x, filter_f64()), Tensor::from_vector(plain_up(in, f))) <= kDoubleRounding);
+    CHECK(max_difference(antialias_down2(x, filter_f64()), Tensor::from_vector(plain_down(in, f))) <= kDoubleRounding);
+  }
+  const Tensor x = random_f64({9}), other = random_f64({6}, 5);
+  const Values g = other.to_vector<double>();
+  CHECK(max_difference(antialias_up2(x, other), Tensor::from_vector(plain_up(x.to_vector<double>(), g))) <= kDoubleRounding);
+  CHECK(max_difference(antialias_down2(x, other), Tensor::from_vector(plain_down(x.to_vector<double>(), g))) <=
+        kDoubleRounding);
+}
+
+TEST_CASE("antialias: shapes, precisions, gradients, empty") {
+  const Tensor f = filter_f64(), x = random_f64({2, 3, 21});
+  const auto act = [](const Tensor& y) { return tanh(y); };
+  const Tensor y = antialias(x, act, f, f.reshape({1, 1, 12}));
+  CHECK(y.shape() == x.shape());
+  CHECK(max_difference(y.select(0, 1), antialias(x.select(0, 1), act, f, f)) <= kDoubleRounding);
+  const auto reduced = [&](DType dtype) { return antialias(x.to(dtype), act, f.to(dtype), f.to(dtype)); };
+  CHECK(max_difference(reduced(DType::f32), y) <= kFloatFunction);
+  CHECK(max_difference(reduced(DType::f16), y) <= 4 * kHalfRounding);
+  CHECK(max_difference(reduced(DType::bf16), y) <= 4 * kBFloat16Rounding);
+  CHECK(gradcheck([&](const Inputs& in) { return antialias(in[0], act, in[1], in[2]); },
+                  {leaf_f64({2, 2, 7}), leaf_f64({12}, 2), leaf_f64({1, 1, 12}, 3)}) == "");
+  CHECK(antialias(random_f64({0, 3, 5}), act, f, f).shape() == Shape{0, 3, 5});
+}
+
+TEST_CASE("antialias: errors") {
+  const Tensor f = filter_f64();
+  CHECK(error_of<ShapeError>([&] {
+          return antialias_up2(random_f64({2, 0}), f);
+        }) == "antialias_up2: expected x (..., L >= 1), got (2, 0)");
+  CHECK(error_of<ShapeError>([&] {
+          return antialias_down2(random_f64({2, 4}), random_f64({5}));
+        }) == "antialias_down2: expected filter (K) or (1, 1, K) with K even, got (5,)");
+  CHECK(error_of<DTypeError>([&] { return antialias_up2(Tensor::zeros({4}, {.dtype = DType::i64}), f); }) ==
+        "antialias_up2: expected a floating-point tensor, got i64");
+  CHECK(error_of<Error>([&] { return antialias_up2(random_f64({4}), Tensor()); }) == "antialias_up2: the filter is undefined");
+  CHECK(error_of<ShapeError>([] { return kaiser_sinc_filter(0.6, 0.3, 12); }) ==
+        "kaiser_sinc_filter: expected cutoff in [0, 0.5], got 0.6");
+  CHECK(error_of<ShapeError>([] { return kaiser_sinc_filter(0.2, -1, 12); }) ==
+        "kaiser_sinc_filter: expected half_width >= 0, got -1");
+  CHECK(error_of<ShapeError>([] { return kaiser_sinc_filter(0.2, 0.3, 0); }) ==
+        "kaiser_sinc_filter: expected kernel_size >= 1, got 0");
+}
