@@ -39,6 +39,7 @@
 #include "layers/weight.hpp"
 #include "layers/weight_norm.hpp"
 #include "ops/activations.hpp"
+#include "ops/antialias.hpp"
 #include "ops/attention.hpp"
 #include "ops/conv.hpp"
 #include "ops/conv_output.hpp"
