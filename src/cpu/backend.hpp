@@ -1,5 +1,5 @@
 #pragma once
-// The host as a device: each call of tensor/backend.hpp handed to the file of cpu/ that does it.
+// The host as a device: each call of tensor/tensor_backend.hpp handed to the file of cpu/ that does it.
 
 #include "device/backend.hpp"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "layers/check.hpp"
-#include "layers/module_stream.hpp"
+#include "layers/streaming/module_stream.hpp"
 #include "ops/activations.hpp"
 #include "ops/elementwise.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "layers/check.hpp"
-#include "layers/conv_stream.hpp"
+#include "layers/streaming/conv_stream.hpp"
 
 namespace polyphase {
 

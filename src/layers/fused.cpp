@@ -3,9 +3,9 @@
 #include <typeinfo>
 
 #include "layers/activations.hpp"
+#include "layers/containers/sequential.hpp"
 #include "layers/conv1d.hpp"
 #include "layers/conv_transpose1d.hpp"
-#include "layers/sequential.hpp"
 #include "ops/elementwise.hpp"
 #include "tensor/error.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "autograd/no_grad.hpp"
 #include "layers/load_state.hpp"
-#include "layers/module_stream.hpp"
+#include "layers/streaming/module_stream.hpp"
 
 namespace polyphase {
 

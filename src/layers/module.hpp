@@ -48,8 +48,8 @@ class Module {
   virtual void visit(Visitor& visitor) = 0;
   [[nodiscard]] virtual Tensor forward(const Tensor& x) = 0;
   [[nodiscard]] Tensor operator()(const Tensor& x) { return forward(x); }
-  /// The module's state in a Stream (layers/stream.hpp), which uses the module. Throws NotImplemented with the module's type
-  /// where a module does not say how it is streamed, as this one.
+  /// The module's state in a Stream (layers/streaming/stream.hpp), which uses the module. Throws NotImplemented with the
+  /// module's type where a module does not say how it is streamed, as this one.
   [[nodiscard]] virtual std::unique_ptr<ModuleStream> make_stream();
 
   /// Parameters with their PyTorch names ("0.weight", "2.bias"), in order, each tensor once.

@@ -1,7 +1,7 @@
 #include "layers/upsample.hpp"
 
 #include "layers/check.hpp"
-#include "layers/module_stream.hpp"
+#include "layers/streaming/module_stream.hpp"
 
 namespace polyphase {
 

@@ -8,11 +8,11 @@
 
 #include "autograd/no_grad.hpp"
 #include "layers/activations.hpp"
+#include "layers/containers/sequential.hpp"
 #include "layers/conv1d.hpp"
 #include "layers/conv_transpose1d.hpp"
 #include "layers/losses.hpp"
 #include "layers/norm.hpp"
-#include "layers/sequential.hpp"
 #include "layers/weight_norm.hpp"
 #include "ops/activations.hpp"
 #include "ops/conv.hpp"

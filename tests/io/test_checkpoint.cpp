@@ -8,12 +8,12 @@
 
 #include "io/safetensors.hpp"
 #include "layers/activations.hpp"
+#include "layers/containers/sequential.hpp"
 #include "layers/conv1d.hpp"
 #include "layers/conv_transpose1d.hpp"
 #include "layers/dropout.hpp"
 #include "layers/losses.hpp"
 #include "layers/norm.hpp"
-#include "layers/sequential.hpp"
 #include "optim/adam.hpp"
 #include "optim/ema.hpp"
 #include "optim/schedulers.hpp"

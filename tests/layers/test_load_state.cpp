@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "layers/activations.hpp"
+#include "layers/containers/sequential.hpp"
 #include "layers/conv1d.hpp"
 #include "layers/conv_transpose1d.hpp"
 #include "layers/linear.hpp"
-#include "layers/sequential.hpp"
 #include "layers/weight_norm.hpp"
 #include "support/helpers.hpp"
 #include "support/tolerance.hpp"

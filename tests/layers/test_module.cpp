@@ -3,9 +3,9 @@
 #include <doctest/doctest.h>
 
 #include "layers/activations.hpp"
+#include "layers/containers/sequential.hpp"
 #include "layers/conv1d.hpp"
 #include "layers/norm.hpp"
-#include "layers/sequential.hpp"
 #include "layers/weight_norm.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/reduce.hpp"

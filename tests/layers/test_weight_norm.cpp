@@ -3,10 +3,10 @@
 #include <doctest/doctest.h>
 
 #include "layers/activations.hpp"
+#include "layers/containers/sequential.hpp"
 #include "layers/conv1d.hpp"
 #include "layers/conv_transpose1d.hpp"
 #include "layers/linear.hpp"
-#include "layers/sequential.hpp"
 #include "ops/elementwise.hpp"
 #include "support/layer_gradcheck.hpp"
 #include "support/tolerance.hpp"

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "autograd/autocast.hpp"
+#include "layers/containers/sequential.hpp"
 #include "layers/losses.hpp"
-#include "layers/sequential.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/linear.hpp"
 #include "ops/reduce.hpp"

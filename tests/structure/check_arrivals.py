@@ -17,8 +17,8 @@ from pathlib import Path
 
 # Kernels that may: a regular expression for the mangled name, and what else they arrive for.
 ALLOWED = {
-    r"stride1_kernelINS1_11Stride1ModeINS1_9ScaledF16E": "the other consumer's turn to multiply, who writes nothing that is read here",
-    r"phased_stride4_kernelINS1_13TensorOperandI(6__half|13__nv_bfloat16)": "a stage before the one that is read",
+    r"stride1_kernelINS1_11Stride1ModeINS1_13OperandTraitsIfLNS0_3ptx6TensorE0ELi1EEE": "the other consumer's turn to multiply, who writes nothing that is read here",
+    r"phased_stride4_kernelINS1_13OperandTraitsI(6__half|13__nv_bfloat16)": "a stage before the one that is read",
 }
 
 FUNCTION = re.compile(r"Function : (\S+)")

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "layers/containers/module_list.hpp"
 #include "layers/conv1d.hpp"
 #include "layers/conv_transpose1d.hpp"
-#include "layers/module_list.hpp"
 
 namespace polyphase::golden {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "layers/sequential.hpp"
+#include "layers/containers/sequential.hpp"
 
 namespace polyphase::golden {
 

@@ -1,5 +1,6 @@
 #pragma once
-// Moves along the last dimension by index and by overlapping frames. All tensors contiguous; shapes as in tensor/backend.hpp.
+// Moves along the last dimension by index and by overlapping frames. All tensors contiguous; shapes as in
+// tensor/tensor_backend.hpp.
 
 #include "tensor/tensor.hpp"
 

@@ -1,5 +1,6 @@
 #pragma once
-// Longer rows: zeros, a reflection or the end elements on both sides. All tensors contiguous; shapes as in tensor/backend.hpp.
+// Longer rows: zeros, a reflection or the end elements on both sides. All tensors contiguous; shapes as in
+// tensor/tensor_backend.hpp.
 
 #include "conv/problem.hpp"
 #include "tensor/tensor.hpp"

@@ -1,5 +1,5 @@
 #pragma once
-// Linear upsampling along the last dimension. All tensors contiguous; shapes as in tensor/backend.hpp.
+// Linear upsampling along the last dimension. All tensors contiguous; shapes as in tensor/tensor_backend.hpp.
 
 #include "tensor/tensor.hpp"
 

@@ -9,7 +9,7 @@ namespace polyphase::cpu {
 /// operations a point up to kLargestRadix; past that f32 is computed in f64 (tensor/fourier.hpp). docs/precision.md has the
 /// error. Throws DTypeError for other dtypes.
 void rfft(const Tensor& out, const Tensor& in);
-/// The adjoint of rfft, in (R, n/2 + 1, 2), out (R, n); the formula is in tensor/backend.hpp.
+/// The adjoint of rfft, in (R, n/2 + 1, 2), out (R, n); the formula is in tensor/tensor_backend.hpp.
 void rfft_adjoint(const Tensor& out, const Tensor& in);
 
 }  // namespace polyphase::cpu

@@ -8,7 +8,7 @@
 
 namespace polyphase::cuda {
 
-// As tensor/backend.hpp says, with the CPU's bits.
+// As tensor/tensor_backend.hpp says, with the CPU's bits.
 void pad(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode, cudaStream_t stream);
 void pad_backward(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode, cudaStream_t stream);
 

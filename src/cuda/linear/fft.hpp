@@ -7,7 +7,7 @@
 
 namespace polyphase::cuda {
 
-// As tensor/backend.hpp says. Throw DTypeError unless f32 or f64.
+// As tensor/tensor_backend.hpp says. Throw DTypeError unless f32 or f64.
 void rfft(const Tensor& out, const Tensor& in, cudaStream_t stream);
 void rfft_adjoint(const Tensor& out, const Tensor& in, cudaStream_t stream);
 

@@ -4,9 +4,9 @@
 
 #include "cpu/isa.hpp"
 #include "cpu/threads.hpp"
+#include "device/backend.hpp"
 #include "support/helpers.hpp"
 #include "support/tolerance.hpp"
-#include "device/backend.hpp"
 
 using namespace polyphase;
 using namespace polyphase::testing;

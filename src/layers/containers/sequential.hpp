@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "../layers/module_sequence.hpp"
+#include "../../layers/containers/module_sequence.hpp"
 
 namespace polyphase {
 

@@ -5,15 +5,15 @@
 //     while (more) play(stream.push(next_frames));   // (N, C, n), any n >= 1
 //     play(stream.finish());
 //
-// What push() and finish() return, one after another, is net(all frames at once), on the CPU bit for bit, however the frames
-// are cut. A causal network returns the samples of a frame at once; another waits for the frames to come that these samples
-// depend on, `latency()` of them.
+// What push() and finish() return, one after another, is net(all frames at once), however the frames are cut: on the CPU bit
+// for bit; on a GPU within rounding, because its kernels add in an order that depends on the length. A causal network returns
+// the samples of a frame at once; another waits for the frames to come that these samples depend on, `latency()` of them.
 
 #include <cstdint>
 #include <memory>
 
-#include "../layers/module.hpp"
-#include "../layers/module_stream.hpp"
+#include "../../layers/module.hpp"
+#include "../../layers/streaming/module_stream.hpp"
 
 namespace polyphase {
 

@@ -1,4 +1,4 @@
-#include "layers/stream.hpp"
+#include "layers/streaming/stream.hpp"
 
 #include <doctest/doctest.h>
 
@@ -8,11 +8,11 @@
 
 #include "autograd/no_grad.hpp"
 #include "layers/activations.hpp"
+#include "layers/containers/residual.hpp"
+#include "layers/containers/sequential.hpp"
 #include "layers/conv1d.hpp"
 #include "layers/conv_transpose1d.hpp"
 #include "layers/norm.hpp"
-#include "layers/residual.hpp"
-#include "layers/sequential.hpp"
 #include "layers/upsample.hpp"
 #include "ops/length.hpp"
 #include "support/helpers.hpp"

@@ -1,4 +1,4 @@
-#include "layers/module_stream.hpp"
+#include "layers/streaming/module_stream.hpp"
 
 #include <algorithm>
 

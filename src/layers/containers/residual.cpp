@@ -1,9 +1,9 @@
-#include "layers/residual.hpp"
+#include "layers/containers/residual.hpp"
 
 #include <algorithm>
 
 #include "layers/fused.hpp"
-#include "layers/module_stream.hpp"
+#include "layers/streaming/module_stream.hpp"
 #include "ops/elementwise.hpp"
 
 namespace polyphase {

@@ -1,4 +1,4 @@
-#include "layers/sequential.hpp"
+#include "layers/containers/sequential.hpp"
 
 #include <doctest/doctest.h>
 

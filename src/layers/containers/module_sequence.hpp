@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "../layers/module.hpp"
+#include "../../layers/module.hpp"
 
 namespace polyphase {
 namespace layers {

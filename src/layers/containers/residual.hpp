@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "../layers/sequential.hpp"
+#include "../../layers/containers/sequential.hpp"
 
 namespace polyphase {
 

@@ -1,4 +1,4 @@
-#include "layers/stream.hpp"
+#include "layers/streaming/stream.hpp"
 
 #include <algorithm>
 #include <vector>

@@ -1,12 +1,12 @@
 #pragma once
-// What a module does in a Stream (layers/stream.hpp): takes its input piece by piece and returns outputs as soon as they are
-// determined.
+// What a module does in a Stream (layers/streaming/stream.hpp): takes its input piece by piece and returns outputs as soon as
+// they are determined.
 
 #include <cstdint>
 #include <memory>
 #include <utility>
 
-#include "../tensor/tensor.hpp"
+#include "../../tensor/tensor.hpp"
 
 namespace polyphase {
 

@@ -1,12 +1,12 @@
-#include "layers/module_list.hpp"
+#include "layers/containers/module_list.hpp"
 
 #include <doctest/doctest.h>
 
 #include "layers/activations.hpp"
+#include "layers/containers/sequential.hpp"
 #include "layers/conv1d.hpp"
 #include "layers/conv_transpose1d.hpp"
 #include "layers/dropout.hpp"
-#include "layers/sequential.hpp"
 #include "layers/weight_norm.hpp"
 #include "ops/activations.hpp"
 #include "ops/reduce.hpp"

@@ -1,4 +1,4 @@
-#include "layers/module_list.hpp"
+#include "layers/containers/module_list.hpp"
 
 #include "tensor/error.hpp"
 

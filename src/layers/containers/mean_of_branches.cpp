@@ -1,4 +1,4 @@
-#include "layers/mean_of_branches.hpp"
+#include "layers/containers/mean_of_branches.hpp"
 
 #include "ops/elementwise.hpp"
 

@@ -1,4 +1,4 @@
-#include "layers/conv_stream.hpp"
+#include "layers/streaming/conv_stream.hpp"
 
 #include <algorithm>
 

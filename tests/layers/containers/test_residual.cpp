@@ -1,4 +1,4 @@
-#include "layers/residual.hpp"
+#include "layers/containers/residual.hpp"
 
 #include <doctest/doctest.h>
 

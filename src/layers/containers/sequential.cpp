@@ -1,10 +1,10 @@
-#include "layers/sequential.hpp"
+#include "layers/containers/sequential.hpp"
 
 #include <numeric>
 #include <vector>
 
 #include "layers/fused.hpp"
-#include "layers/module_stream.hpp"
+#include "layers/streaming/module_stream.hpp"
 
 namespace polyphase {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "layers/conv1d.hpp"
 #include "layers/conv_transpose1d.hpp"
-#include "layers/module_stream.hpp"
+#include "layers/streaming/module_stream.hpp"
 
 namespace polyphase::layers {
 
