@@ -128,7 +128,7 @@ def kernels_use_terms_of_the_field() -> list[str]:
 
 
 # The rooms of src/ from the lowest up, as docs/architecture.md draws them. Rooms of one line do not know each other.
-ROOMS = [["tensor"], ["conv"], ["device"], ["cpu", "cuda"], ["autograd"], ["ops"], ["layers"], ["optim"], ["io"]]
+ROOMS = [["tensor"], ["conv"], ["device"], ["cpu", "cuda"], ["autograd"], ["ops"], ["layers"], ["optim"], ["io"], ["networks"]]
 
 
 def includes_point_down() -> list[str]:

@@ -1,5 +1,5 @@
 #pragma once
-// The three forms of golden file, each with its checker. `report` is called once per case.
+// The forms of golden file, each with its checker. `report` is called once per case.
 
 #include <functional>
 #include <string>
@@ -32,6 +32,9 @@ void check_conv_cases(const File& file, const Options& options, const Report& re
 
 [[nodiscard]] bool is_train_trace(const File& file);
 void check_train_trace(const File& file, const Options& options, const Report& report);
+
+[[nodiscard]] bool is_network(const File& file);
+void check_network(const File& file, const Options& options, const Report& report);
 
 [[nodiscard]] bool is_generator(const File& file);
 void check_generator(const File& file, const Options& options, const Report& report);

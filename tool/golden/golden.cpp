@@ -37,10 +37,13 @@ DType network_dtype(const Options& options) {
 namespace {
 
 void check_any(const File& file, const Options& options, const Report& report) {
+  if (is_network(file)) return check_network(file, options, report);
   if (is_generator(file)) return check_generator(file, options, report);
   if (is_train_trace(file)) return check_train_trace(file, options, report);
   if (is_conv_cases(file)) return check_conv_cases(file, options, report);
-  file.fail("not a golden file: expected metadata of convolution cases (op), a training trace (net) or a generator (config)");
+  file.fail(
+      "not a golden file: expected metadata of convolution cases (op), a training trace (net), a generator (config) or a "
+      "network (network)");
 }
 
 }  // namespace

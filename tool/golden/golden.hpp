@@ -1,5 +1,5 @@
 #pragma once
-// Checks this library against results that PyTorch computed in float64, kept in safetensors files of three forms:
+// Checks this library against results that PyTorch computed in float64, kept in safetensors files of four forms:
 //
 //   convolution cases   metadata NAME -> {"op": "conv_transpose1d" | "conv1d", "stride": ..., ...}
 //                       tensors NAME/x, /weight, /bias (may be absent), /grad_y; expected NAME/y, /grad_x, /grad_weight,
@@ -7,6 +7,7 @@
 //   a training trace    metadata net, optimizer, loss, steps and hyper-parameters
 //                       tensors init/KEY, x, target; expected first_output, first_grad/KEY, losses, final/KEY
 //   a generator         metadata config (HiFi-GAN's); tensors state_dict/KEY, mel; expected audio
+//   a network           metadata network, config; tensors weights/KEY, input/NAME; expected output/NAME
 
 #include <functional>
 #include <optional>
@@ -43,8 +44,8 @@ struct Result {
 };
 
 /// Runs every case of the file, calling `report` (may be empty) as each is done. A case that the algorithm asked for cannot do
-/// is reported as skipped, and so is a trace or a generator in a dtype for which there is no tolerance. Throws FormatError
-/// where the file is malformed or of none of the three forms.
+/// is reported as skipped, and so is a trace or a network in a dtype for which there is no tolerance. Throws FormatError
+/// where the file is malformed or of none of these forms.
 std::vector<Result> check_file(const std::string& path, const Options& options,
                                const std::function<void(const Result&)>& report = {});
 

@@ -1,0 +1,43 @@
+#include "networks/network.hpp"
+
+#include <algorithm>
+
+#include "layers/streaming/module_stream.hpp"
+
+namespace polyphase {
+namespace {
+
+bool is_half_of_weight_norm(std::string_view key) {
+  return key.ends_with(".weight_g") || key.ends_with(".weight_v") || key.find(".parametrizations.weight.original") != key.npos;
+}
+
+}  // namespace
+
+void Network::visit(Visitor& visitor) { visitor.module("", body_); }
+
+void Network::check_input(const Tensor& input) const {
+  require<ShapeError>(input.rank() == 3 && input.size(1) == format_.rows && input.size(2) >= 1,
+                      "network: expected an input (N, ", format_.rows, ", frames >= 1), got ", input.shape());
+  require<DTypeError>((input.dtype() == DType::i64) == (format_.input == NetworkInput::codes), "network: expected ",
+                      format_.input == NetworkInput::codes ? "codes, i64" : "floating-point numbers", ", got ", input.dtype());
+}
+
+Tensor Network::forward(const Tensor& input) {
+  check_input(input);
+  return body_(input);
+}
+
+std::unique_ptr<ModuleStream> Network::make_stream() { return body_.make_stream(); }
+
+bool Network::is_unused(std::string_view) const { return false; }
+
+void Network::load_published(const NamedTensors& state) {
+  NamedTensors own;
+  for (const auto& [name, tensor] : state) {
+    if (is_unused(name)) continue;
+    own.emplace_back(name, is_half_of_weight_norm(name) && tensor.defined() ? tensor.to(DType::f64) : tensor);
+  }
+  load_state_dict(own);
+}
+
+}  // namespace polyphase

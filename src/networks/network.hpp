@@ -1,0 +1,57 @@
+#pragma once
+// Published networks: what they have in common.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "../layers/containers/sequential.hpp"
+#include "../layers/module.hpp"
+
+namespace polyphase {
+
+enum class NetworkInput { mel, latent, codes };
+
+/// What goes into a network and what comes out.
+struct NetworkFormat {
+  NetworkInput input = NetworkInput::mel;
+  std::int64_t rows = 0;               ///< of the input: mel bands, channels of the latent, codes of a frame
+  std::int64_t samples_per_frame = 0;  ///< of the audio, for one input position; a network may drop some at the ends
+  std::int64_t audio_channels = 1;
+  std::int64_t sampling_rate = 0;  ///< Hz; 0 where the configuration does not say it
+};
+
+/// A decoder: input (N, rows, frames) -> audio (N, audio_channels, samples). Codes are i64, everything else has the network's
+/// dtype. Parameters have the names of the original code, without weight norm: load_published() folds it.
+///
+///     pp::HifiGan net(pp::HifiGanConfig::parse(json));
+///     net.load_published(pp::load_safetensors("generator.safetensors").tensors);
+///     const pp::Tensor audio = net(mel);
+class Network : public Module {
+ public:
+  [[nodiscard]] const NetworkFormat& format() const { return format_; }
+
+  void visit(Visitor& visitor) override;
+  /// Throws ShapeError unless the input is (N, rows, frames) with frames >= 1, DTypeError unless codes are i64.
+  [[nodiscard]] Tensor forward(const Tensor& input) override;
+  [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
+
+  /// Copies a checkpoint of the original code in: weight norm in any spelling is folded in f64, and keys that decoding does not
+  /// need are passed over. Throws Error naming every missing, unexpected and misshapen key; then nothing has changed.
+  void load_published(const NamedTensors& state);
+
+ protected:
+  /// The modules of `body` one after another; their keys are the network's.
+  Network(const NetworkFormat& format, Sequential body) : format_(format), body_(std::move(body)) {}
+  /// Whether a checkpoint may have this key that the network has no tensor for.
+  [[nodiscard]] virtual bool is_unused(std::string_view key) const;
+  [[nodiscard]] Sequential& body() { return body_; }
+  /// What forward() requires of its input.
+  void check_input(const Tensor& input) const;
+
+ private:
+  NetworkFormat format_;
+  Sequential body_;
+};
+
+}  // namespace polyphase

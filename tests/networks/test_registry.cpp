@@ -1,0 +1,25 @@
+#include "networks/registry.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "support/helpers.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+
+TEST_CASE("entries are sorted by name, and each has a line about it") {
+  const auto entries = network_entries();
+  CHECK(!entries.empty());
+  CHECK(std::is_sorted(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name < b.name; }));
+  for (const NetworkEntry& entry : entries) CHECK(!entry.what.empty());
+}
+
+TEST_CASE("a network by its name") {
+  const auto net = make_network("hifigan", R"({"resblock": "2", "upsample_rates": [4], "upsample_kernel_sizes": [8],
+      "upsample_initial_channel": 4, "resblock_kernel_sizes": [3], "resblock_dilation_sizes": [[1]], "num_mels": 5})");
+  CHECK(net->format().rows == 5);
+  CHECK(error_of<FormatError>([&] { return make_network("hifi", "{}"); }).find("hifigan") != std::string::npos);
+  CHECK(error_of<FormatError>([&] { return make_network("hifigan", "{}"); }).starts_with("hifigan: config: "));
+}

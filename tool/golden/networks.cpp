@@ -1,0 +1,97 @@
+#include "golden/networks.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "autograd/no_grad.hpp"
+#include "golden/compare.hpp"
+#include "golden/tolerance.hpp"
+#include "networks/hifigan.hpp"
+
+namespace polyphase::golden {
+namespace {
+
+constexpr NetworkCheck kChecks[] = {
+    {"HifiGan", 5e-6, hifigan_outputs},
+    {"HifiGan (VITS decoder)", 5e-6, hifigan_outputs},
+};
+
+/// max |result - expected| / max |expected|; infinite on NaN and where the sizes differ.
+double error_by_peak(const std::vector<double>& result, const std::vector<double>& expected) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (result.size() != expected.size()) return kInfinity;
+  double worst = 0, peak = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double difference = std::abs(result[i] - expected[i]);
+    if (std::isnan(difference)) return kInfinity;
+    worst = std::max(worst, difference);
+    peak = std::max(peak, std::abs(expected[i]));
+  }
+  return worst == 0 ? 0 : worst / peak;
+}
+
+Result compared(const std::string& name, const Tensor* got, const Tensor& expected, double tolerance) {
+  Result result{.name = name, .what = concat(expected.dtype() == DType::i64 ? "codes " : "", expected.shape())};
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  // Codes are the same or they are wrong.
+  const bool are_codes = expected.dtype() == DType::i64;
+  double error = got == nullptr ? kInfinity : error_by_peak(as_doubles(*got), as_doubles(expected));
+  if (are_codes && error > 0) error = kInfinity;
+  keep_worse(result, name, error, are_codes ? 0.5 : tolerance);
+  return result;
+}
+
+double tolerance_of(const NetworkCheck& check, const NetworkFile& file, const Options& options) {
+  if (file.dtype == DType::f64) return kNetworkF64;
+  return options.precision == Precision::tf32 ? kGeneratorTf32 : check.f32;
+}
+
+}  // namespace
+
+Tensor NetworkFile::input(const std::string& name) const {
+  const Tensor& found = file.tensor("input/" + name);
+  return (found.dtype() == DType::i64 ? found : found.to(dtype)).to(device);
+}
+
+void NetworkFile::prepare(Network& network) const {
+  network.to(dtype);
+  network.load_published(weights);
+  network.to(device);
+  network.eval();
+}
+
+NamedTensors hifigan_outputs(const NetworkFile& file) {
+  HifiGanConfig config = HifiGanConfig::parse(file.config());
+  const auto is_final_bias = [](const auto& entry) { return entry.first == "conv_post.bias"; };
+  config.final_bias = std::any_of(file.weights.begin(), file.weights.end(), is_final_bias);
+  HifiGan net(config);
+  file.prepare(net);
+  return {{"audio", net(file.input(file.has_input("mel") ? "mel" : "latent"))}};
+}
+
+bool is_network(const File& file) { return file.content.metadata.contains("network"); }
+
+void check_network(const File& file, const Options& options, const Report& report) {
+  const std::string& name = file.metadata("network");
+  const auto check =
+      std::find_if(std::begin(kChecks), std::end(kChecks), [&](const NetworkCheck& c) { return c.network == name; });
+  std::string known;
+  for (const NetworkCheck& one : kChecks) known += concat(known.empty() ? "" : ", ", one.network);
+  require<NotImplemented>(check != std::end(kChecks), "expected one of ", known, ", got the network ", name);
+  require<NotImplemented>(!file.content.metadata.contains("weights_package"), "the file stores no weights");
+  const NoGradGuard no_grad;
+  const NetworkFile network{file, file.under("weights/"), network_dtype(options), options.device};
+  const NamedTensors outputs = check->outputs(network);
+  constexpr std::string_view kPrefix = "output/";
+  for (const auto& [key, expected] : file.content.tensors) {
+    if (!key.starts_with(kPrefix)) continue;
+    const std::string output = key.substr(kPrefix.size());
+    if (output == "smallest_gap") continue;  // says how near two codes are
+    const auto got = std::find_if(outputs.begin(), outputs.end(), [&](const auto& one) { return one.first == output; });
+    report(compared(output, got == outputs.end() ? nullptr : &got->second, expected, tolerance_of(*check, network, options)));
+  }
+}
+
+}  // namespace polyphase::golden

@@ -1,0 +1,37 @@
+#pragma once
+// Golden files of published networks: metadata network and config, tensors weights/KEY, input/NAME, expected output/NAME.
+
+#include <string>
+#include <string_view>
+
+#include "golden/forms.hpp"
+#include "networks/network.hpp"
+
+namespace polyphase::golden {
+
+/// A golden file and what to compute it with.
+struct NetworkFile {
+  const File& file;
+  NamedTensors weights;  ///< names of the original code
+  DType dtype = DType::f64;
+  Device device{};
+
+  [[nodiscard]] const std::string& config() const { return file.metadata("config"); }
+  [[nodiscard]] bool has_input(const std::string& name) const { return file.content.find("input/" + name) != nullptr; }
+  /// On the device; in the dtype unless it holds codes. Throws FormatError where the file has none.
+  [[nodiscard]] Tensor input(const std::string& name) const;
+  /// Loads the weights and moves the network to the dtype and the device.
+  void prepare(Network& network) const;
+};
+
+/// How the files of one network are computed.
+struct NetworkCheck {
+  std::string_view network;  ///< as the files' metadata has it
+  double f32;                ///< tolerance in f32: max |difference| / peak of an output
+  /// What the network gives, under the names that the files' outputs have behind "output/".
+  NamedTensors (*outputs)(const NetworkFile& file);
+};
+
+NamedTensors hifigan_outputs(const NetworkFile& file);
+
+}  // namespace polyphase::golden
