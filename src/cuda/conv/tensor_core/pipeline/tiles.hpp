@@ -12,6 +12,10 @@ namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kPairs = 2;  // of warpgroups, or consumer warpgroups, a block: each has tiles of its own
 
+/// Steps of gemm_k that one sum of two parts takes in a row. The tensor cores cut a sum off at each of them, always towards
+/// zero: where few products make up the sum, 20 steps are past twice the error of plain f32 sums.
+inline constexpr int kChainMost = 16;
+
 /// One wgmma of a step: start addresses in its weights and its source, in 16 bytes.
 struct Product {
   std::uint32_t weights, source;

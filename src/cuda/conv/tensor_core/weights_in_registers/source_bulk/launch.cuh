@@ -26,7 +26,8 @@ auto source_bulk_kernel_of(const BulkTiling& tiling) {
     if (!tiling.is_stacked)
       return tiling.depths <= 6 ? source_bulk_kernel<Operand, 6, false, kStore>
                                 : source_bulk_kernel<Operand, 10, false, kStore>;
-    return tiling.depths <= 12 ? source_bulk_kernel<Operand, 12, true, kStore> : source_bulk_kernel<Operand, 20, true, kStore>;
+    return tiling.depths <= 12 ? source_bulk_kernel<Operand, 12, true, kStore>
+                               : source_bulk_kernel<Operand, kChainMost, true, kStore>;
   } else {
     return tiling.depths <= 10 ? source_bulk_kernel<Operand, 10, false, kStore>
                                : source_bulk_kernel<Operand, 20, false, kStore>;

@@ -17,6 +17,7 @@ bool measure(const TapGemm& gemm, const BulkShape& shape, BulkTiling& tiling) {
   const std::int64_t rows = divide_up(gemm.rows, kBulkRows) * kBulkRows, depths = rows / kBulkRows * gemm.planes * gemm.taps;
   tiling.is_stacked = shape.parts == 2 && gemm.columns <= kColumns / 2;
   if (depths * (shape.parts == 2 && !tiling.is_stacked ? 2 : 1) > kBulkDepthsMost) return false;
+  if (shape.parts == 2 && depths > kChainMost) return false;
   const std::int64_t halo = (gemm.taps - 1) * gemm.tap_step;
   const std::int64_t span = gemm.source_stride * (kBulkPositions + halo - 1) + (gemm.planes - 1) * gemm.source_plane_step + 1;
   if (span > 8192) return false;

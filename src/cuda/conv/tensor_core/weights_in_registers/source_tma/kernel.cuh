@@ -36,6 +36,9 @@ struct TmaMode {
   static constexpr bool kSparse = kStacked && kRows_ == TmaRows::whole;    // products of the source's low halves
   static constexpr int kColumns = kHalf ? 1 : 2;                           // of a thread
   static constexpr int kSets = Operand::kParts == 2 && !kStacked ? 2 : 1;  // of weights
+  // The tensor cores cut sums off: of more steps than this the first half's sums wait in the staging, to be added at the end.
+  static constexpr bool kHalves = Operand::kParts == 2 && kDepths > kChainMost;
+  static_assert(!kHalves || (kStacked && kDepths <= 2 * kChainMost));
 
   /// The staged row of number `half` of a thread's columns.
   __device__ static __forceinline__ int row_of(int warp, int lane, int half) {
@@ -89,10 +92,11 @@ __device__ __forceinline__ std::uint64_t further_operand(std::uint64_t operand, 
   return (operand & ~std::uint64_t{0xffffffffU}) | (static_cast<std::uint32_t>(operand) + offset);
 }
 
-/// All products of a tile; the sums are under way when this returns. `meanwhile`: what there is to do while mixed products are.
-template <class Mode, class Meanwhile>
+/// All products of a tile; the sums are under way when this returns. `meanwhile`: what there is to do while mixed products are;
+/// `put_aside`: takes the sums of the first half of the steps where the second begins anew (kHalves).
+template <class Mode, class Meanwhile, class PutAside>
 __device__ __forceinline__ void multiply_tma(const TmaTiling& tiling, std::uint32_t source, TmaWeights<Mode>& weights,
-                                             float (&sums)[kTmaSums], const Meanwhile& meanwhile) {
+                                             float (&sums)[kTmaSums], const Meanwhile& meanwhile, const PutAside& put_aside) {
   using Mma = ptx::WgmmaFromRegisters<Mode::Operand::kType, kTmaPositions, false>;
   constexpr bool kTwo = Mode::Operand::kParts == 2;
   const std::uint64_t high = ptx::operand_descriptor(source, static_cast<std::uint32_t>(tiling.tile.window) * 16);
@@ -122,9 +126,38 @@ __device__ __forceinline__ void multiply_tma(const TmaTiling& tiling, std::uint3
   }
   ptx::wgmma_fence();
 #pragma unroll
-  for (int i = 0; i < Mode::kDepths; ++i)
-    Mma::multiply(sums, weights.of[0][i], further_operand(high, tiling.products[i].source), kTwo || i > 0);
+  for (int i = 0; i < Mode::kDepths; ++i) {
+    const bool begins = Mode::kHalves && i == Mode::kDepths / 2;
+    if (begins) {
+      ptx::wgmma_commit();
+      ptx::wgmma_wait<0>();
+      ptx::fence_registers(sums);
+      put_aside();
+      ptx::fence_registers(sums);
+      ptx::wgmma_fence();
+    }
+    Mma::multiply(sums, weights.of[0][i], further_operand(high, tiling.products[i].source), (kTwo || i > 0) && !begins);
+  }
   ptx::wgmma_commit();
+}
+
+/// Sums of the first half of the steps, in the staging: a thread's own, the low parts in them.
+template <class Mode>
+__device__ __forceinline__ void put_halves_aside(const float (&sums)[kTmaSums], float* staging, int thread) {
+  auto* const own = reinterpret_cast<float2*>(staging) + thread;
+#pragma unroll
+  for (int i = 0; i < kTmaSums / 4; ++i) own[i * 128] = tma_pair<Mode::kStacked>(sums, 4 * i, 1.0F, 0.0F, TmaPlain());
+}
+template <class Mode>
+__device__ __forceinline__ void add_halves(float (&sums)[kTmaSums], const float* staging, int thread) {
+  const auto* const own = reinterpret_cast<const float2*>(staging) + thread;
+#pragma unroll
+  for (int i = 0; i < kTmaSums / 4; ++i) {
+    const float2 first = own[i * 128];
+    // In place: else ptxas holds two sets of sums and serialises the wgmmas.
+    asm volatile("add.f32 %0, %0, %1;" : "+f"(sums[4 * i]) : "f"(first.x));
+    asm volatile("add.f32 %0, %0, %1;" : "+f"(sums[4 * i + 1]) : "f"(first.y));
+  }
 }
 
 /// Whether one of a warp's sums may be wrong in a tile with such faults.
@@ -218,11 +251,20 @@ __device__ __forceinline__ void consume_tma(const TapGemm& gemm, const TmaTiling
         break;
       }
     }
-    multiply_tma<Mode>(tiling, layout.sources + static_cast<std::uint32_t>(at.stage * tiling.source_bytes), weights, sums, [&] {
+    const auto wait_until_sent = [&] {  // the staging is free again
+      if (lane == 0) ptx::bulk_wait_read();
+      ptx::named_barrier(1 + consumer, 128);
+    };
+    const auto send_staged = [&] {
       if (staged.row < 0) return;
       wait_for_staging();
       send();
-    });
+    };
+    multiply_tma<Mode>(tiling, layout.sources + static_cast<std::uint32_t>(at.stage * tiling.source_bytes), weights, sums,
+                       send_staged, [&] {
+                         wait_until_sent();
+                         put_halves_aside<Mode>(sums, staging, warp * 32 + lane);
+                       });
 
     const std::uint32_t n = tiling.by_position_tiles.divide(walk.above);
     const std::uint32_t tile = walk.above - n * tiling.by_position_tiles.divisor;
@@ -236,8 +278,7 @@ __device__ __forceinline__ void consume_tma(const TapGemm& gemm, const TmaTiling
     }
     const SuspectCount suspect_count =
         suspect_count_of_tile(memory + (layout.suspect_count(at.stage) - layout.base), of_weights, lane);
-    if (lane == 0) ptx::bulk_wait_read();  // the staging is free again
-    ptx::named_barrier(1 + consumer, 128);
+    if constexpr (!Mode::kHalves) wait_until_sent();
     const bool is_end = kWhole ? gemm.out_length % kTmaLine != 0 && t0 + kTmaPositions > static_cast<int>(gemm.out_length)
                                : t0 + kTmaPositions + 3 >= static_cast<int>(gemm.out_length);
     // The aux operand is brought to where they will be staged, and waited for; of two things one by one.
@@ -258,11 +299,16 @@ __device__ __forceinline__ void consume_tma(const TapGemm& gemm, const TmaTiling
       if (is_end) ptx::named_barrier(1 + consumer, 128);
       ptx::mbarrier_wait(layout.aux(consumer), static_cast<std::uint32_t>(phase & 1));
     };
-    if constexpr (Mode::kAux) bring(0, epilogue.first_aux());
+    if constexpr (Mode::kAux && !Mode::kHalves) bring(0, epilogue.first_aux());
     ptx::wgmma_wait<0>();
     if (lane == 0) ptx::mbarrier_arrive(layout.empty(at.barrier()));
     at.advance(tiling.stages);
     ptx::fence_registers(sums);
+    if constexpr (Mode::kHalves) {
+      add_halves<Mode>(sums, staging, warp * 32 + lane);
+      wait_for_staging();  // all have added theirs
+      if constexpr (Mode::kAux) bring(0, epilogue.first_aux());
+    }
     bool is_suspect_tile = false;
     if (suspect_count != 0) {
       is_suspect_tile = is_suspect<Mode>(tiling, suspect_count, warp, lane, sums);

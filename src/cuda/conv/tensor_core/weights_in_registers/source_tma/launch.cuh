@@ -53,7 +53,7 @@ void gather_source_tma(const Gather& call) {
       return depths <= 6 ? launch_source_tma_as<Operand, 6, false, kAux>(call, tiling)
                          : launch_source_tma_as<Operand, 10, false, kAux>(call, tiling);
     if (depths <= 6) return launch_source_tma_as<Operand, 6, true, kAux>(call, tiling);
-    if (depths <= 14) return launch_source_tma_as<Operand, 14, true, kAux>(call, tiling);
+    if (depths <= kTmaWholeDepths) return launch_source_tma_as<Operand, kTmaWholeDepths, true, kAux>(call, tiling);
   } else {
     if (!tiling.is_half)
       return depths <= 10 ? launch_source_tma_as<Operand, 10, false, kAux>(call, tiling)

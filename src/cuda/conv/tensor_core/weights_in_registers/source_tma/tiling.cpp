@@ -93,6 +93,9 @@ bool measure(const TapGemm& gemm, const TmaShape& shape, TmaTiling& tiling) {
   tiling.weight_bytes = shape.parts * tiling.taps * (tiling.rows / kVector) * tiling.columns * 16;
   tiling.staging_bytes = 4 * (tiling.kind == TmaRows::whole ? tiling.columns * kTmaPositions
                                                             : (tiling.is_half ? kColumns / 2 : kColumns) * kTmaWidth);
+  // Where sums of half the steps wait in it, it has room for all of them.
+  if (shape.parts == 2 && depths > kTmaWholeDepths)
+    tiling.staging_bytes = std::max(tiling.staging_bytes, kColumns / 2 * kTmaPositions * 4);
   return true;
 }
 

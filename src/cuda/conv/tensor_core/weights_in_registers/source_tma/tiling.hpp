@@ -11,7 +11,8 @@ namespace polyphase::cuda::tensor_core {
 inline constexpr int kTmaPositions = 128;  // of a tile
 inline constexpr int kTmaPitch = 140;      // numbers of a copied row where its place is known when the kernel is compiled
 inline constexpr int kTmaDepthsMost = 20;
-inline constexpr int kTmaTurns = 4;  // barriers of a pipeline's tiles; not less than stages of operands
+inline constexpr int kTmaWholeDepths = 14;  // of two parts: past it the steps are two sums
+inline constexpr int kTmaTurns = 4;         // barriers of a pipeline's tiles; not less than stages of operands
 inline constexpr int kTmaRingMost = 16;
 /// Bytes of the source and the output from which on the second-level cache, 50 MB, holds nothing of them that the next launch
 /// could want: then it is to keep the source, whose lines neighbouring tiles share, before the output.
@@ -65,7 +66,7 @@ struct TmaShape {
 
 /// Whether tiles of whole rows have a residual and a derivative at once: not where the weights leave no registers.
 [[nodiscard]] constexpr bool source_tma_has_both(int parts, bool is_half, int depths) {
-  return parts == 1 || !is_half || depths <= 14;
+  return parts == 1 || !is_half || depths <= kTmaWholeDepths;
 }
 
 }  // namespace polyphase::cuda::tensor_core
