@@ -23,6 +23,11 @@ __device__ __forceinline__ void fence_registers(float (&sums)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
 }
 
+/// sum += value where sum is: an addition that the compiler may place elsewhere costs a second set of registers for all sums.
+__device__ __forceinline__ void add_in_place(float& sum, float value) {
+  asm volatile("add.f32 %0, %0, %1;" : "+f"(sum) : "f"(value));
+}
+
 /// Describes an operand without swizzle, contiguous along gemm_k in pieces of 16 bytes: eight neighbouring rows (of gemm_m or
 /// gemm_n) are 128 bytes, the next eight 128 bytes further, the next 16 bytes of gemm_k `pitch` bytes further.
 __device__ __forceinline__ std::uint64_t operand_descriptor(std::uint32_t address, std::uint32_t pitch) {

@@ -1,5 +1,5 @@
 #pragma once
-// Recomputes suspect sums with FFMA. The warp that summed them does it when it has stored all its tiles: every sum of a tile
+// Recomputes suspect sums. The warp that summed them does it when it has stored all its tiles: every sum of a tile
 // with a number that has no operand, else the sums so near zero that the numbers too small to be split could count.
 
 #include <cstdint>
@@ -10,76 +10,78 @@
 #include "cuda/conv/tensor_core/pipeline/store_rows.cuh"
 #include "cuda/conv/tensor_core/pipeline/suspect_tiles.cuh"
 #include "cuda/conv/tensor_core/pipeline/tiles.hpp"
-#include "cuda/conv/tensor_core/recompute/exact_sum.cuh"
+#include "cuda/conv/tensor_core/recompute/exact_source.cuh"
+#include "cuda/conv/tensor_core/recompute/recompute_block.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
-/// Computes again what may be wrong of a column's `count` outputs at `position` and behind: to[at_of(i)], where that is not
-/// negative. By a whole warp, which can see what has been stored; it reads many outputs at a time, since each takes as long to
-/// arrive as several sums. Few of them have their sums by all lanes.
+/// What recompute_light() recomputes: outputs whose distance from their bias is below `least`, or all of them.
+struct SuspectBound {
+  float least;
+  bool everything;
+};
+
+/// Two columns of a lane, its block's lane/4 and lane/4 + 8: outputs at to[c][at], biases.
+struct LightColumns {
+  std::int64_t columns[2];  // negative: there is none
+  float* to[2];
+  float offsets[2];
+};
+
+/// Recomputes what may be wrong of 16 columns' `count` outputs at `position` and behind, which are stored as sums and biases:
+/// at_of(c, i) is the place of output i in the lane's row c, or negative.
 template <class AtOf>
-__device__ __forceinline__ void recompute_outputs(const TapGemm& gemm, const ExactSource<>& exact, std::int64_t n,
-                                                  std::int64_t g, std::int64_t column, std::int64_t position, int count,
-                                                  float* to, const AtOf& at_of, float offset, float least, bool everything) {
-  constexpr int kAtOnce = 8, kFew = 4;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+__device__ __forceinline__ void recompute_light(const TapGemm& gemm, const ExactSource<>& exact, std::int64_t n, std::int64_t g,
+                                                const LightColumns& own, std::int64_t position, int count, const AtOf& at_of,
+                                                const SuspectBound& bound) {
+  constexpr int kVectors = 4, kPositions = 8 * kVectors;
 #pragma unroll 1
-  for (int first = 0; first < count; first += 32 * kAtOnce) {
-    float results[kAtOnce];
-    std::uint32_t again = 0;
-#pragma unroll
-    for (int j = 0; j < kAtOnce; ++j) {
-      const int own = first + j * 32 + lane;
-      const std::int64_t at = own < count ? at_of(own) : -1;
-      results[j] = at >= 0 ? to[at] : 0.0F;
-      if (at >= 0) again |= 1U << j;
-    }
-#pragma unroll
-    for (int j = 0; j < kAtOnce; ++j)
-      if (!everything && fabsf(results[j] - offset) >= least) again &= ~(1U << j);
-#pragma unroll 1
-    for (int j = 0; j < kAtOnce; ++j) {
-      const bool is_own = (again >> j & 1U) != 0;
-      const int own = first + j * 32;
-      std::uint32_t lanes = __ballot_sync(0xffffffffU, is_own);
-      if (__popc(lanes) > kFew) {
-        if (is_own) to[at_of(own + lane)] = own_exact_sum(gemm, exact, n, g, column, position + own + lane) + offset;
-        continue;
-      }
-      for (; lanes != 0; lanes &= lanes - 1) {
-        const int of = __ffs(static_cast<int>(lanes)) - 1;
-        const float sum = exact_sum(gemm, exact, exact.is_forward, n, g, column, position + own + of);
-        if (lane == of) to[at_of(own + lane)] = sum + offset;
-      }
-    }
+  for (int first = 0; first < count; first += kPositions) {
+    const auto address = [&](int c, int j) -> float* {
+      const std::int64_t at = own.columns[c] >= 0 && first + j < count ? at_of(c, first + j) : -1;
+      return at >= 0 ? own.to[c] + at : nullptr;
+    };
+    const std::uint32_t suspects = suspects_of_block<1, kVectors>(
+        address, [&](int c, float stored) { return bound.everything || !(fabsf(stored - own.offsets[c]) >= bound.least); });
+    recompute_block<1, kVectors>(
+        gemm, exact, g, own.columns, suspects,
+        [&](int j) {
+          return SumPosition{first + j < count ? n : -1, position + first + j};
+        },
+        [&](int c, int j, float sum) { *address(c, j) = sum + own.offsets[c]; });
   }
 }
 
-/// Computes again what may be wrong in one tile's columns [first, end), of `positions` positions, where `columns` has them
-/// (SuspectTiles). `least`: of outputs less their bias.
+/// Recomputes what may be wrong in one tile's columns [first, end), at most 16, of `positions` positions, where `columns` has
+/// them (SuspectTiles).
 __device__ __forceinline__ void recompute_columns(const TapGemm& gemm, const Tiling& tiling, const ExactSource<>& exact,
                                                   const float* bias, float* out, const TilePlace& place, std::int64_t first,
-                                                  std::int64_t end, std::uint32_t columns, int positions, float least,
-                                                  bool everything) {
+                                                  std::int64_t end, std::uint32_t columns, int positions,
+                                                  const SuspectBound& bound) {
   const std::int64_t t_of_tile = gemm.out_stride * place.position + gemm.out_origin;
   const RowRange range(gemm, tiling, t_of_tile);
-#pragma unroll 1
-  for (std::int64_t column = first; column < end; ++column) {
-    if ((columns >> (column - first) % 8 & 1U) == 0) continue;
+  LightColumns own;
+  std::int64_t shifts[2], starts[2];
+#pragma unroll
+  for (int c = 0; c < 2; ++c) {
+    const std::int64_t column = first + static_cast<std::int64_t>(threadIdx.x % 32 / 4) + 8 * c;
+    const bool exists = column < end && (columns >> (column - first) % 8 & 1U) != 0;
     const std::int64_t channel = column / gemm.classes, row = place.g * gemm.out_channels + channel;
-    float* const to = out + (place.n * gemm.G * gemm.out_channels + row) * gemm.out_length + t_of_tile;
-    const std::int64_t shift = range.shift_of(to), a = (column - channel * gemm.classes) * gemm.out_class_step;
-    const float offset = bias != nullptr ? bias[row] : 0.0F;
-    const auto at_of = [&](int own) -> std::int64_t {
-      const std::int64_t at = gemm.out_stride * own + a;
-      const bool is_own = range.mask == 0 || (at >= shift && at < shift + range.length);
-      return is_own && at >= range.begins && at < range.ends ? at : -1;
-    };
-    recompute_outputs(gemm, exact, place.n, place.g, column, place.position, positions, to, at_of, offset, least, everything);
+    own.columns[c] = exists ? column : -1;
+    own.to[c] = out + (place.n * gemm.G * gemm.out_channels + row) * gemm.out_length + t_of_tile;
+    own.offsets[c] = exists && bias != nullptr ? bias[row] : 0.0F;
+    shifts[c] = range.shift_of(own.to[c]);
+    starts[c] = (column - channel * gemm.classes) * gemm.out_class_step;
   }
+  const auto at_of = [&](int c, int i) -> std::int64_t {
+    const std::int64_t at = gemm.out_stride * i + starts[c];
+    const bool is_own = range.mask == 0 || (at >= shifts[c] && at < shifts[c] + range.length);
+    return is_own && at >= range.begins && at < range.ends ? at : -1;
+  };
+  recompute_light(gemm, exact, place.n, place.g, own, place.position, positions, at_of, bound);
 }
 
-/// Computes again what may be wrong in a warp's tiles, which are all stored: columns [first, first + columns) of each tile.
+/// Recomputes what may be wrong in a warp's tiles, which are all stored: columns [first, first + columns) of each tile.
 /// Sums became outputs by 2^exponent. Not inlined: it has registers of its own.
 template <class Operand>
 __device__ __noinline__ void recompute_tiles(const TapGemm& gemm, const Tiling& tiling, const ExactSource<>& exact,
@@ -95,7 +97,7 @@ __device__ __noinline__ void recompute_tiles(const TapGemm& gemm, const Tiling& 
       const std::int64_t of_tile = min(place.column + tiling.columns, gemm.columns);
       recompute_columns(gemm, tiling, exact, bias, out, place, place.column + first,
                         min(place.column + first + columns, of_tile), entry.columns, positions,
-                        ldexpf(least_right<Operand>(entry.suspect_count), exponent), entry.suspect_count >= kNeverSplit);
+                        {ldexpf(least_right<Operand>(entry.suspect_count), exponent), entry.suspect_count >= kNeverSplit});
       walk.advance();
     } while (i == SuspectTiles::kMost - 1 && walk.more());
   }

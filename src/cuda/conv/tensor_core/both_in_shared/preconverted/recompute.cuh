@@ -1,5 +1,5 @@
 #pragma once
-// What the operands of the preconverted kernels may have got wrong, computed again with FFMA: everything where a number had no
+// What the operands of the preconverted kernels may have got wrong, recomputed: everything where a number had no
 // operand, else the sums so near zero that the numbers too small to split count: each loses at most 2^-36 times the other
 // operand's 2^16, so a sum of at least 32 times their number loses less than 2^-24 of itself.
 
@@ -11,6 +11,7 @@
 #include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
 #include "cuda/conv/tensor_core/recompute/exact_source.cuh"
 #include "cuda/conv/tensor_core/recompute/exact_sum.cuh"
+#include "cuda/conv/tensor_core/recompute/recompute_block.cuh"
 #include "cuda/conv/tensor_core/recompute/suspects.cuh"
 
 namespace polyphase::cuda::tensor_core {
@@ -67,8 +68,69 @@ struct SuspectFinder {
   }
 };
 
-/// Suspects of a warpgroup's tile one after the other, each by a warp. Not inlined, and given all by value or as the kernel's
-/// parameters: it is hardly ever called, and may not take registers from those who are.
+/// One suspect of a warp, `bit` of lane `of`, by FFMA.
+template <class Store, class T>
+__device__ __forceinline__ void recompute_one(const Store& store, const Epilogue& epilogue, const FlaggedSource<T>& exact,
+                                              T* __restrict__ out, const PreconvertedPlace& place, int run, int bit, int of) {
+  const TapGemm& gemm = store.gemm;
+  const int in_tile = store.thread / 32 * 16 + of / 4 + bit % 4 / 2 * 8;
+  const std::int64_t column = place.column + in_tile;
+  const auto at = store.where(place.position + run * kFlagPositions + bit / 4 * 8 + of % 4 * 2 + bit % 2);
+  if (in_tile >= store.tiling.usable || column >= gemm.columns || at.n >= gemm.N ||
+      at.in_sample >= store.tiling.sample_positions)
+    return;
+  const std::uint32_t channel = store.tiling.by_classes.divide(static_cast<std::uint32_t>(column));
+  const std::int64_t a = column - channel * gemm.classes, t = at.t0 + a * gemm.out_class_step;
+  if (t < 0 || t >= gemm.out_length) return;
+  const float sum = exact_sum(gemm, exact, exact.is_forward, static_cast<std::int64_t>(at.n), place.g, column,
+                              at.in_sample + store.tiling.source.position_begin);
+  if (static_cast<int>(threadIdx.x) % 32 != of) return;
+  T* const to = out + store.row_of(at.n, place.g, channel) + t;
+  *to = epilogue.finish<T>(sum + store.bias_of(place, channel), place.g * gemm.out_channels + channel, to);
+}
+
+/// Suspects of half a run of a warp, as RecomputeBlock<1, 4> has them.
+template <class Store>
+__device__ __forceinline__ void recompute_half_run(const Store& store, const Epilogue& epilogue,
+                                                   const FlaggedSource<float>& exact, float* __restrict__ out,
+                                                   const PreconvertedPlace& place, std::int64_t first, std::uint32_t suspects) {
+  const TapGemm& gemm = store.gemm;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  std::int64_t columns[2], channels[2];
+#pragma unroll
+  for (int c = 0; c < 2; ++c) {
+    const int in_tile = store.thread / 32 * 16 + lane / 4 + 8 * c;
+    const std::int64_t column = place.column + in_tile;
+    columns[c] = in_tile < store.tiling.usable && column < gemm.columns ? column : -1;
+    channels[c] = store.tiling.by_classes.divide(static_cast<std::uint32_t>(column));
+  }
+  const auto address = [&](int c, int j) -> float* {
+    const auto at = store.where(first + j);
+    const std::int64_t t = at.t0 + (columns[c] - channels[c] * gemm.classes) * gemm.out_class_step;
+    const bool exists =
+        columns[c] >= 0 && at.n < gemm.N && at.in_sample < store.tiling.sample_positions && t >= 0 && t < gemm.out_length;
+    return exists ? out + store.row_of(at.n, place.g, channels[c]) + t : nullptr;
+  };
+  std::uint32_t existing = 0;
+#pragma unroll
+  for (int bit = 0; bit < RecomputeBlock<1, 4>::kOutputs; ++bit)
+    if (address(RecomputeBlock<1, 4>::column_of(bit), RecomputeBlock<1, 4>::position_of(bit, lane)) != nullptr)
+      existing |= 1U << bit;
+  recompute_block<1, 4>(
+      gemm, exact, place.g, columns, suspects & existing,
+      [&](int j) {
+        const auto at = store.where(first + j);
+        const bool exists = at.n < gemm.N && at.in_sample < store.tiling.sample_positions;
+        return SumPosition{exists ? static_cast<std::int64_t>(at.n) : -1, at.in_sample + store.tiling.source.position_begin};
+      },
+      [&](int c, int j, float sum) {
+        float* const to = address(c, j);
+        *to = epilogue.finish<float>(sum + store.bias_of(place, channels[c]), place.g * gemm.out_channels + channels[c], to);
+      });
+}
+
+/// Suspects of a warpgroup's tile. Not inlined, and given all by value or as the kernel's parameters: it is hardly ever called,
+/// and may not take registers from those who are.
 template <class Store, class T, int kRuns>
 __device__ __noinline__ void recompute(const TapGemm& gemm, const PreconvertedTiling& tiling, const Epilogue& epilogue,
                                        const FlaggedSource<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
@@ -81,24 +143,19 @@ __device__ __noinline__ void recompute(const TapGemm& gemm, const PreconvertedTi
     // The next ones move to where the loop finds them: registers have no index.
 #pragma unroll
     for (int i = 0; i + 1 < kRuns; ++i) suspects.of_run[i] = suspects.of_run[i + 1];
-    for (;;) {
-      const std::uint32_t lanes = __ballot_sync(0xffffffffU, own != 0);
-      if (lanes == 0) break;
-      const int of = __ffs(static_cast<int>(lanes)) - 1, i = __shfl_sync(0xffffffffU, __ffs(static_cast<int>(own)) - 1, of);
-      if (lane == of) own &= own - 1;
-      const int in_tile = store.thread / 32 * 16 + of / 4 + i % 4 / 2 * 8;
-      const std::int64_t column = place.column + in_tile;
-      const auto at = store.where(place.position + run * kFlagPositions + i / 4 * 8 + of % 4 * 2 + i % 2);
-      if (in_tile >= tiling.usable || column >= gemm.columns || at.n >= gemm.N || at.in_sample >= tiling.sample_positions)
-        continue;
-      const std::uint32_t channel = tiling.by_classes.divide(static_cast<std::uint32_t>(column));
-      const std::int64_t a = column - channel * gemm.classes, t = at.t0 + a * gemm.out_class_step;
-      if (t < 0 || t >= gemm.out_length) continue;
-      const float sum = exact_sum(gemm, exact, exact.is_forward, static_cast<std::int64_t>(at.n), place.g, column,
-                                  at.in_sample + tiling.source.position_begin);
-      if (lane != of) continue;
-      T* const to = out + store.row_of(at.n, place.g, channel) + t;
-      *to = epilogue.finish<T>(sum + store.bias_of(place, channel), place.g * gemm.out_channels + channel, to);
+    if constexpr (sizeof(T) == 4) {
+#pragma unroll 1
+      for (int half = 0; half < 2; ++half)
+        recompute_half_run(store, epilogue, exact, out, place, place.position + run * kFlagPositions + 32 * half,
+                           own >> 16 * half & 0xffffU);
+    } else {
+      for (std::uint32_t lanes = __ballot_sync(0xffffffffU, own != 0); lanes != 0;
+           lanes = __ballot_sync(0xffffffffU, own != 0)) {
+        const int of = __ffs(static_cast<int>(lanes)) - 1;
+        const int bit = __shfl_sync(0xffffffffU, __ffs(static_cast<int>(own)) - 1, of);
+        if (lane == of) own &= own - 1;
+        recompute_one(store, epilogue, exact, out, place, run, bit, of);
+      }
     }
   }
 }

@@ -8,6 +8,7 @@
 #include "cuda/conv/tap_gemm.hpp"
 #include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
 #include "cuda/conv/tensor_core/recompute/exact_source.cuh"
+#include "cuda/conv/tensor_core/recompute/recompute_block.cuh"
 #include "cuda/conv/tensor_core/recompute/suspects.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/chunks.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/tiling.hpp"
@@ -91,29 +92,46 @@ struct Phased4F32Store {
   }
 };
 
-/// Outputs of a warp that may be wrong, one after the other. Not inlined: it is hardly ever called, and may not take registers
+/// Outputs of a warp that may be wrong. Not inlined: it is hardly ever called, and may not take registers
 /// from those who are.
 template <int kStride>
 __device__ __noinline__ void recompute_f32_units(const TapGemm& gemm, const Phased4Tiling& tiling, const Epilogue& epilogue,
                                                  const ExactSource<float>& exact, const float* __restrict__ bias,
                                                  float* __restrict__ out, Phased4Place place, int first, Suspects<2> suspects) {
-  constexpr int kChannels = kPhased4F32Columns / kStride;
+  constexpr int kChannels = kPhased4F32Columns / kStride, kOfRun = kStride / 2, kM = kChannels / 16;
   if (place.n >= gemm.N) return;
+  using Block = RecomputeBlock<kM, 2>;  // channels and 16 units
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll 1
-  for (int half = 0; half < 2; ++half) {
-    std::uint32_t own = half == 0 ? suspects.of_run[0] : suspects.of_run[1];
-    for (;;) {
-      const std::uint32_t lanes = __ballot_sync(0xffffffffU, own != 0);
-      if (lanes == 0) break;
-      const int of = __ffs(static_cast<int>(lanes)) - 1, bit = __shfl_sync(0xffffffffU, __ffs(static_cast<int>(own)) - 1, of);
-      if (lane == of) own &= own - 1;
-      const int r = half * (kStride / 2) + bit / (kChannels / 2), i = bit % (kChannels / 2);
-      const std::int64_t channel = place.first_channel + i / 4 * 8 + of % 4 * 2 + i % 2;
-      const std::int64_t unit = place.unit + first + of / 4 * 2 + i % 4 / 2, t = unit * kStride + r;
-      if (channel >= gemm.out_channels || unit >= tiling.units) continue;
-      recompute_unit(gemm, epilogue, exact, bias, out, place, channel, t, of);
+  for (int r = 0; r < kStride; ++r) {
+    const std::int64_t t0 = (place.unit + first) * kStride + r, a = (t0 - gemm.out_origin) % gemm.out_stride;
+    const std::int64_t position0 = (t0 - gemm.out_origin - a) / gemm.out_stride;
+    std::uint32_t own = 0;
+#pragma unroll
+    for (int bit = 0; bit < Block::kOutputs; ++bit) {
+      const int channel = lane / 4 + 8 * Block::column_of(bit), unit = Block::position_of(bit, lane);
+      const int of = unit / 2 * 4 + channel % 8 / 2;  // whose sum it was
+      const std::uint32_t its = __shfl_sync(0xffffffffU, r < kOfRun ? suspects.of_run[0] : suspects.of_run[1], of);
+      const int its_bit = r % kOfRun * (kChannels / 2) + channel / 8 * 4 + unit % 2 * 2 + channel % 2;
+      const bool exists = place.first_channel + channel < gemm.out_channels && place.unit + first + unit < tiling.units;
+      if (exists && (its >> its_bit & 1U) != 0) own |= 1U << bit;
     }
+    std::int64_t columns[2 * kM];
+#pragma unroll
+    for (int c = 0; c < 2 * kM; ++c) {
+      const std::int64_t channel = place.first_channel + lane / 4 + 8 * c;
+      columns[c] = channel < gemm.out_channels ? channel * gemm.classes + a : -1;
+    }
+    recompute_block<kM, 2>(
+        gemm, exact, place.g, columns, own,
+        [&](int j) {
+          return SumPosition{place.n, position0 + j};
+        },
+        [&](int c, int j, float sum) {
+          const std::int64_t row = place.g * gemm.out_channels + place.first_channel + lane / 4 + 8 * c;
+          out[(place.n * gemm.G * gemm.out_channels + row) * gemm.out_length + t0 + j * kStride] =
+              epilogue.apply(sum + (bias != nullptr ? bias[row] : 0.0F));
+        });
   }
 }
 

@@ -1,13 +1,12 @@
 #pragma once
-// Which sums of the kernel of kernel.cuh may be wrong, and those computed again with FFMA when all is
-// stored.
+// Which sums of the kernel of kernel.cuh may be wrong, and those recomputed when all is stored.
 
 #include <cstdint>
 
 #include "cuda/conv/epilogue/light.cuh"
+#include "cuda/conv/rounding.hpp"
 #include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
-#include "cuda/conv/tensor_core/recompute/exact_sum.cuh"
-#include "cuda/conv/tensor_core/recompute/recompute.cuh"
+#include "cuda/conv/tensor_core/recompute/recompute_block.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/stride1/carry.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/stride1/producer.cuh"
 
@@ -50,46 +49,45 @@ struct OwnPositions {
 };
 
 /// Computes again a warp's sums of one tile that were made NaN.
-template <class Mode, int kN>
+template <class Mode, int kColumnsOfTile>
 __device__ __forceinline__ void recompute_row_tile(const TapGemm& gemm, const Stride1Tiling& tiling, const ExactSource<>& exact,
                                                    const Epilogue& epilogue, const float* bias, float* out,
                                                    const Stride1Walk<Mode::kCarries, true>& walk, int warp) {
-  constexpr int kBatch = 32;                           // outputs of a lane, read at once
-  constexpr int kAtOnce = Mode::kHalves == 1 ? 2 : 1;  // columns of a warp's read
+  constexpr int kM = 2, kN = 2, kColumns = 16 * kM;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int own_column = kAtOnce == 1 ? 0 : lane / 16;
-  const int position = Mode::position(warp) + lane % 16 + (kAtOnce == 1 ? lane / 16 * Mode::kHalfStep : 0);
   const TilePlace place = walk.place(tiling);
-  const std::int64_t t = place.position + gemm.out_origin + position, first = place.g * gemm.out_channels;
-  const bool exists = t >= 0 && t < gemm.out_length;
-  const auto columns = static_cast<int>(min(gemm.columns - place.column, std::int64_t{kN}));
+  const std::int64_t first_channel = place.g * gemm.out_channels;
+  const std::int64_t t0 = place.position + gemm.out_origin;
   const StoreFinish<float> finish(epilogue);
 #pragma unroll 1
-  for (int column0 = 0; column0 < columns; column0 += kBatch * kAtOnce) {
-    const std::int64_t channel0 = first + place.column + column0 + own_column;
-    float* const to = out + (place.n * gemm.G * gemm.out_channels + channel0) * gemm.out_length + t;
-    std::uint32_t suspect_tiles = 0;
+  for (int block = 0; block < Mode::kHalves * static_cast<int>(divide_up(kColumnsOfTile, kColumns)); ++block) {
+    const int first = block / Mode::kHalves * kColumns,
+              position0 = Mode::position(warp) + block % Mode::kHalves * Mode::kHalfStep;
+    std::int64_t columns[2 * kM];
+    float* rows[2 * kM];  // at the tile's first output
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      if (!exists || column0 + own_column + i * kAtOnce >= columns) continue;
-      const float* const own = to + i * kAtOnce * gemm.out_length;
-      const OwnPositions<Mode::kCarries> positions(tiling, walk, own - position);
-      if (*own != *own && position >= positions.begin && position < positions.end) suspect_tiles |= 1U << i;
+    for (int c = 0; c < 2 * kM; ++c) {
+      const std::int64_t column = place.column + first + lane / 4 + 8 * c;
+      columns[c] = column < gemm.columns && first + lane / 4 + 8 * c < kColumnsOfTile ? column : -1;
+      rows[c] = out + (place.n * gemm.G * gemm.out_channels + first_channel + column) * gemm.out_length + t0;
     }
-    for (std::uint32_t owners = __ballot_sync(0xffffffffU, suspect_tiles != 0); owners != 0; owners &= owners - 1) {
-      const int owner = __ffs(static_cast<int>(owners)) - 1;
-      const int its_column = __shfl_sync(0xffffffffU, own_column, owner);
-#pragma unroll 1
-      for (std::uint32_t left = __shfl_sync(0xffffffffU, suspect_tiles, owner); left != 0; left &= left - 1) {
-        const int further = (__ffs(static_cast<int>(left)) - 1) * kAtOnce;
-        const float sum =
-            exact_sum(gemm, exact, exact.is_forward, place.n, place.g, place.column + column0 + its_column + further,
-                      place.position + __shfl_sync(0xffffffffU, position, owner));
-        const float offset = bias != nullptr ? bias[channel0 - own_column + its_column + further] : 0.0F;
-        float* const own = to + further * gemm.out_length;
-        if (lane == owner) *own = finish(sum + offset, finish.others(own));
-      }
-    }
+    const auto address = [&](int c, int j) -> float* {
+      const int position = position0 + j;
+      const std::int64_t t = t0 + position;
+      if (columns[c] < 0 || t < 0 || t >= gemm.out_length) return nullptr;
+      const OwnPositions<Mode::kCarries> own(tiling, walk, rows[c]);
+      return position >= own.begin && position < own.end ? rows[c] + position : nullptr;
+    };
+    const std::uint32_t suspects = suspects_of_block<kM, kN>(address, [](int, float stored) { return !(stored == stored); });
+    recompute_block<kM, kN>(
+        gemm, exact, place.g, columns, suspects,
+        [&](int j) {
+          return SumPosition{place.n, place.position + position0 + j};
+        },
+        [&](int c, int j, float sum) {
+          float* const to = address(c, j);
+          *to = finish(sum + (bias != nullptr ? bias[first_channel + columns[c]] : 0.0F), finish.others(to));
+        });
   }
 }
 

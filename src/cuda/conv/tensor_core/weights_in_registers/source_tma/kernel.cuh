@@ -141,25 +141,6 @@ __device__ __forceinline__ void multiply_tma(const TmaTiling& tiling, std::uint3
   ptx::wgmma_commit();
 }
 
-/// Sums of the first half of the steps, in the staging: a thread's own, the low parts in them.
-template <class Mode>
-__device__ __forceinline__ void put_halves_aside(const float (&sums)[kTmaSums], float* staging, int thread) {
-  auto* const own = reinterpret_cast<float2*>(staging) + thread;
-#pragma unroll
-  for (int i = 0; i < kTmaSums / 4; ++i) own[i * 128] = tma_pair<Mode::kStacked>(sums, 4 * i, 1.0F, 0.0F, TmaPlain());
-}
-template <class Mode>
-__device__ __forceinline__ void add_halves(float (&sums)[kTmaSums], const float* staging, int thread) {
-  const auto* const own = reinterpret_cast<const float2*>(staging) + thread;
-#pragma unroll
-  for (int i = 0; i < kTmaSums / 4; ++i) {
-    const float2 first = own[i * 128];
-    // In place: else ptxas holds two sets of sums and serialises the wgmmas.
-    asm volatile("add.f32 %0, %0, %1;" : "+f"(sums[4 * i]) : "f"(first.x));
-    asm volatile("add.f32 %0, %0, %1;" : "+f"(sums[4 * i + 1]) : "f"(first.y));
-  }
-}
-
 /// Whether one of a warp's sums may be wrong in a tile with such faults.
 template <class Mode>
 __device__ __forceinline__ bool is_suspect(const TmaTiling& tiling, SuspectCount suspect_count, int warp, int lane,
@@ -207,20 +188,7 @@ __device__ __forceinline__ void consume_tma(const TapGemm& gemm, const TmaTiling
   const int q = lane % 4;
   constexpr bool kWhole = Mode::kRows == TmaRows::whole;
   TmaColumn columns[Mode::kColumns];
-#pragma unroll
-  for (int half = 0; half < Mode::kColumns; ++half) {
-    const int row = Mode::row_of(warp, lane, half);
-    const int column = tma_column<Mode::kHalf>(tiling, row);
-    TmaColumn& own = columns[half];
-    own.shift = Mode::kRows == TmaRows::whole ? 0 : tma_shift<Mode::kHalf>(tiling, row);
-    own.to = staging + row * kTmaWidth + 2 * q - own.shift;
-    own.place = static_cast<std::uint32_t>(whole_place(row, q));
-    own.exists = column < tiling.columns;
-    own.factor = power_of_two(exponent - beyond);
-    const bool exists = column < tiling.columns;
-    const std::int64_t channel = g * gemm.out_channels + first_column + column;
-    own.offset = exists && bias != nullptr ? bias[channel] : 0.0F;
-  }
+  find_columns<Mode>(gemm, tiling, bias, g, first_column, power_of_two(exponent - beyond), staging, warp, lane, columns);
   SuspectTiles suspect_tiles{
       reinterpret_cast<SuspectTiles::Entry*>(memory + (layout.suspect_tiles(4 * consumer + warp) - layout.base))};
   TmaTurn at(consumer);

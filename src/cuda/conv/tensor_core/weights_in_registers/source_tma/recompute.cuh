@@ -21,6 +21,7 @@ __device__ __noinline__ void recompute_tma(const TapGemm& gemm, const TmaTiling&
   const LightActivation activation(epilogue);
   const StoreFinish<float> finish(epilogue);
   constexpr int kRows = Mode::kHalf ? 8 : 16;
+  constexpr bool kIsWhole = Mode::kRows == TmaRows::whole;
   int next = 0;
 #pragma unroll 1
   for (;;) {
@@ -42,27 +43,36 @@ __device__ __noinline__ void recompute_tma(const TapGemm& gemm, const TmaTiling&
     const float least = ldexpf(least_right<typename Mode::Operand>(suspect_count), exponent);
     const TilePlace place = walk.place(tiling);
     const std::int64_t t0 = place.position + gemm.out_origin, length = gemm.out_length;
-#pragma unroll 1
-    for (int row = warp * kRows; row < (warp + 1) * kRows; ++row) {
+    LightColumns own;
+    int shifts[2], ends[2];
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const int in_warp = static_cast<int>(threadIdx.x) % 32 / 4 + 8 * c, row = warp * kRows + in_warp % kRows;
       const int column = tma_column<Mode::kHalf>(tiling, row);
-      if (column >= tiling.columns) continue;
+      const bool exists = in_warp < kRows && column < tiling.columns;
       const std::int64_t channel = place.g * gemm.out_channels + place.column + column;
-      float* const to = out + (place.n * gemm.G * gemm.out_channels + channel) * length + t0;
-      const float offset = bias != nullptr ? bias[channel] : 0.0F;
-      const int shift = Mode::kRows == TmaRows::whole ? 0 : tma_shift<Mode::kHalf>(tiling, row);
-      const int end = static_cast<int>(min(static_cast<std::int64_t>(shift + tiling.position_step), length - t0));
-      const auto at_of = [&](int own) { return t0 == 0 || own >= shift ? std::int64_t{own} : -1; };
-      recompute_outputs(gemm, exact, place.n, place.g, place.column + column, place.position, end, to, at_of, offset, least,
-                        suspect_count >= kNeverSplit);
-      if (!epilogue.is_needed()) continue;
-      __syncwarp();
+      own.columns[c] = exists ? place.column + column : -1;
+      own.to[c] = out + (place.n * gemm.G * gemm.out_channels + channel) * length + t0;
+      own.offsets[c] = exists && bias != nullptr ? bias[channel] : 0.0F;
+      shifts[c] = kIsWhole ? 0 : tma_shift<Mode::kHalf>(tiling, row);
+      ends[c] = static_cast<int>(min(static_cast<std::int64_t>(shifts[c] + tiling.position_step), length - t0));
+    }
+    const auto at_of = [&](int c, int i) { return i < ends[c] && (t0 == 0 || i >= shifts[c]) ? std::int64_t{i} : -1; };
+    recompute_light(gemm, exact, place.n, place.g, own, place.position, kTmaPositions, at_of,
+                    {least, suspect_count >= kNeverSplit});
+    if (!epilogue.is_needed()) continue;
+    __syncwarp();
 #pragma unroll 1
-      for (int at = static_cast<int>(threadIdx.x) % 32; at < end; at += 32) {
-        if (at_of(at) < 0) continue;
+    for (int i = 0; i < kTmaPositions; i += 4) {
+      const int at = i + static_cast<int>(threadIdx.x) % 4;
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        if (own.columns[c] < 0 || at_of(c, at) < 0) continue;
+        float* const to = own.to[c] + at;
         if constexpr (Mode::kAux)
-          to[at] = finish(to[at], finish.others(to + at));
+          *to = finish(*to, finish.others(to));
         else
-          to[at] = activation(to[at]);
+          *to = activation(*to);
       }
     }
   }

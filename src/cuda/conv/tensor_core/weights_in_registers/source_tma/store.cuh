@@ -10,6 +10,7 @@
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma/tiling.hpp"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/tensor_copy.cuh"
+#include "cuda/ptx/wgmma.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -66,6 +67,25 @@ __device__ __forceinline__ float2 tma_pair(const float (&sums)[kTmaPositions / 2
   return make_float2(activation(fmaf(even, factor, offset)), activation(fmaf(odd, factor, offset)));
 }
 
+/// Sums of the first half of the steps, in the staging: a thread's own, the low parts in them.
+template <class Mode>
+__device__ __forceinline__ void put_halves_aside(const float (&sums)[kTmaPositions / 2], float* staging, int thread) {
+  auto* const own = reinterpret_cast<float2*>(staging) + thread;
+#pragma unroll
+  for (int i = 0; i < kTmaPositions / 8; ++i) own[i * 128] = tma_pair<Mode::kStacked>(sums, 4 * i, 1.0F, 0.0F, TmaPlain());
+}
+template <class Mode>
+__device__ __forceinline__ void add_halves(float (&sums)[kTmaPositions / 2], const float* staging, int thread) {
+  const auto* const own = reinterpret_cast<const float2*>(staging) + thread;
+#pragma unroll
+  for (int i = 0; i < kTmaPositions / 8; ++i) {
+    const float2 first = own[i * 128];
+    // With two sets of sums ptxas would serialise the wgmmas.
+    ptx::add_in_place(sums[4 * i], first.x);
+    ptx::add_in_place(sums[4 * i + 1], first.y);
+  }
+}
+
 /// Whether a row's window has position `own` of eight number i of a tile; rows that are no whole ones.
 __device__ __forceinline__ bool is_in_window(int i, int own, int shift) {
   return i > 0 ? i < kTmaWidth / 8 || own < shift : own >= shift;
@@ -77,6 +97,27 @@ __device__ __forceinline__ int whole_row(int row) { return (row & 3) * 2 + (row 
 
 /// Bytes from the staging of whole rows, [line][row][32], to positions 2q and 2q + 1 of a row.
 __device__ __forceinline__ int whole_place(int row, int q) { return row * 128 + (q / 2 ^ (row & 7)) * 16 + q % 2 * 8; }
+
+/// Where a thread's sums belong, and what becomes of them.
+template <class Mode>
+__device__ __forceinline__ void find_columns(const TapGemm& gemm, const TmaTiling& tiling, const float* __restrict__ bias,
+                                             std::uint32_t g, int first_column, float factor, float* staging, int warp,
+                                             int lane, TmaColumn (&columns)[Mode::kColumns]) {
+#pragma unroll
+  for (int half = 0; half < Mode::kColumns; ++half) {
+    const int row = Mode::row_of(warp, lane, half);
+    const int column = tma_column<Mode::kHalf>(tiling, row);
+    TmaColumn& own = columns[half];
+    own.shift = Mode::kRows == TmaRows::whole ? 0 : tma_shift<Mode::kHalf>(tiling, row);
+    own.to = staging + row * kTmaWidth + 2 * (lane % 4) - own.shift;
+    own.place = static_cast<std::uint32_t>(whole_place(row, lane % 4));
+    own.exists = column < tiling.columns;
+    own.factor = factor;
+    const bool exists = column < tiling.columns;
+    const std::int64_t channel = g * gemm.out_channels + first_column + column;
+    own.offset = exists && bias != nullptr ? bias[channel] : 0.0F;
+  }
+}
 
 /// The same of eight number i, from `to` on, which is that of the first. `further`: bytes from a line to the next.
 __device__ __forceinline__ float2* whole_pair(unsigned char* memory, std::uint32_t to, int i, int further) {

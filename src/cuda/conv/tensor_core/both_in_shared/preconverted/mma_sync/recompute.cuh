@@ -31,8 +31,73 @@ __device__ __forceinline__ MmaSuspects mma_suspects(const SuspectFinder<T>& find
   return suspects;
 }
 
-/// Suspects of a warp one after the other, each by the warp. Not inlined: it is hardly ever called, and may not take registers
-/// from those who are.
+/// One suspect of a warp, `bit` of column group i of lane `of`, by FFMA.
+template <class T>
+__device__ __forceinline__ void mma_recompute_one(const TapGemm& gemm, const PreconvertedTiling& tiling,
+                                                  const Epilogue& epilogue, const FlaggedSource<T>& exact,
+                                                  const T* __restrict__ bias, T* __restrict__ out,
+                                                  const PreconvertedPlace& place, int i, int bit, int of) {
+  const int in_warp = i * 16 + bit % 4 / 2 * 8 + of / 4;
+  const std::int64_t column = place.column + in_warp;
+  const auto flat = static_cast<std::uint32_t>(place.position + bit / 4 * 8 + of % 4 * 2 + bit % 2);
+  const std::uint32_t n = tiling.source.by_sample.divide(flat);
+  const std::int64_t in_sample = flat - n * tiling.source.by_sample.divisor;
+  if (in_warp >= tiling.usable || column >= gemm.columns || n >= gemm.N || in_sample >= tiling.sample_positions) return;
+  const std::uint32_t channel = tiling.by_classes.divide(static_cast<std::uint32_t>(column));
+  const std::int64_t position = in_sample + tiling.source.position_begin, a = column - channel * gemm.classes;
+  const std::int64_t t = gemm.out_stride * position + gemm.out_origin + a * gemm.out_class_step;
+  if (t < 0 || t >= gemm.out_length) return;
+  const float sum = exact_sum(gemm, exact, exact.is_forward, static_cast<std::int64_t>(n), place.g, column, position);
+  if (static_cast<int>(threadIdx.x) % 32 != of) return;
+  const std::int64_t own_channel = place.g * gemm.out_channels + channel;
+  T* const to = out + (n * gemm.G * gemm.out_channels + own_channel) * gemm.out_length + t;
+  const float offset = bias != nullptr ? static_cast<float>(bias[own_channel]) : 0.0F;
+  *to = epilogue.finish<T>(sum + offset, own_channel, to);
+}
+
+/// Suspects of 16 columns and 8 * kN positions of a warp, as RecomputeBlock<1, kN> has them.
+template <int kN>
+__device__ __forceinline__ void mma_recompute_block(const TapGemm& gemm, const PreconvertedTiling& tiling,
+                                                    const Epilogue& epilogue, const FlaggedSource<float>& exact,
+                                                    const float* __restrict__ bias, float* __restrict__ out,
+                                                    const PreconvertedPlace& place, int first_column, std::int64_t first,
+                                                    std::uint32_t suspects) {
+  using Block = RecomputeBlock<1, kN>;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  std::int64_t columns[2], channels[2];
+#pragma unroll
+  for (int c = 0; c < 2; ++c) {
+    const int in_warp = first_column + lane / 4 + 8 * c;
+    const std::int64_t column = place.column + in_warp;
+    columns[c] = in_warp < tiling.usable && column < gemm.columns ? column : -1;
+    channels[c] = tiling.by_classes.divide(static_cast<std::uint32_t>(column));
+  }
+  const auto position = [&](int j) {
+    const auto flat = static_cast<std::uint32_t>(first + j);
+    const std::uint32_t n = tiling.source.by_sample.divide(flat);
+    const std::int64_t in_sample = flat - n * tiling.source.by_sample.divisor;
+    const bool exists = n < gemm.N && in_sample < tiling.sample_positions;
+    return SumPosition{exists ? static_cast<std::int64_t>(n) : -1, in_sample + tiling.source.position_begin};
+  };
+  const auto address = [&](int c, int j) -> float* {
+    const SumPosition at = position(j);
+    const std::int64_t t =
+        gemm.out_stride * at.position + gemm.out_origin + (columns[c] - channels[c] * gemm.classes) * gemm.out_class_step;
+    if (columns[c] < 0 || at.n < 0 || t < 0 || t >= gemm.out_length) return nullptr;
+    return out + (at.n * gemm.G * gemm.out_channels + place.g * gemm.out_channels + channels[c]) * gemm.out_length + t;
+  };
+  std::uint32_t existing = 0;
+#pragma unroll
+  for (int bit = 0; bit < Block::kOutputs; ++bit)
+    if (address(Block::column_of(bit), Block::position_of(bit, lane)) != nullptr) existing |= 1U << bit;
+  recompute_block<1, kN>(gemm, exact, place.g, columns, suspects & existing, position, [&](int c, int j, float sum) {
+    const std::int64_t own_channel = place.g * gemm.out_channels + channels[c];
+    float* const to = address(c, j);
+    *to = epilogue.finish<float>(sum + (bias != nullptr ? bias[own_channel] : 0.0F), own_channel, to);
+  });
+}
+
+/// Suspects of a warp. Not inlined: it is hardly ever called, and may not take registers from those who are.
 template <class T>
 __device__ __noinline__ void mma_recompute(const TapGemm& gemm, const PreconvertedTiling& tiling, const Epilogue& epilogue,
                                            const FlaggedSource<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
@@ -44,27 +109,19 @@ __device__ __noinline__ void mma_recompute(const TapGemm& gemm, const Preconvert
     // The next ones move to where the loop finds them: registers have no index.
 #pragma unroll
     for (int next = 0; next < 3; ++next) suspects.of_columns[next] = suspects.of_columns[next + 1];
-    for (;;) {
-      const std::uint32_t lanes = __ballot_sync(0xffffffffU, own != 0);
-      if (lanes == 0) break;
-      const int of = __ffs(static_cast<int>(lanes)) - 1, bit = __shfl_sync(0xffffffffU, __ffs(static_cast<int>(own)) - 1, of);
-      if (lane == of) own &= own - 1;
-      const int in_warp = i * 16 + bit % 4 / 2 * 8 + of / 4;
-      const std::int64_t column = place.column + in_warp;
-      const auto flat = static_cast<std::uint32_t>(place.position + bit / 4 * 8 + of % 4 * 2 + bit % 2);
-      const std::uint32_t n = tiling.source.by_sample.divide(flat);
-      const std::int64_t in_sample = flat - n * tiling.source.by_sample.divisor;
-      if (in_warp >= tiling.usable || column >= gemm.columns || n >= gemm.N || in_sample >= tiling.sample_positions) continue;
-      const std::uint32_t channel = tiling.by_classes.divide(static_cast<std::uint32_t>(column));
-      const std::int64_t position = in_sample + tiling.source.position_begin, a = column - channel * gemm.classes;
-      const std::int64_t t = gemm.out_stride * position + gemm.out_origin + a * gemm.out_class_step;
-      if (t < 0 || t >= gemm.out_length) continue;
-      const float sum = exact_sum(gemm, exact, exact.is_forward, static_cast<std::int64_t>(n), place.g, column, position);
-      if (lane != of) continue;
-      const std::int64_t own_channel = place.g * gemm.out_channels + channel;
-      T* const to = out + (n * gemm.G * gemm.out_channels + own_channel) * gemm.out_length + t;
-      const float offset = bias != nullptr ? static_cast<float>(bias[own_channel]) : 0.0F;
-      *to = epilogue.finish<T>(sum + offset, own_channel, to);
+    if constexpr (sizeof(T) == 4) {
+#pragma unroll 1
+      for (int first = 0; first < kFlagPositions / 2; first += 16)
+        mma_recompute_block<2>(gemm, tiling, epilogue, exact, bias, out, place, i * 16, place.position + first,
+                               own >> first / 2 & 0xffU);
+    } else {
+      for (std::uint32_t lanes = __ballot_sync(0xffffffffU, own != 0); lanes != 0;
+           lanes = __ballot_sync(0xffffffffU, own != 0)) {
+        const int of = __ffs(static_cast<int>(lanes)) - 1;
+        const int bit = __shfl_sync(0xffffffffU, __ffs(static_cast<int>(own)) - 1, of);
+        if (lane == of) own &= own - 1;
+        mma_recompute_one(gemm, tiling, epilogue, exact, bias, out, place, i, bit, of);
+      }
     }
   }
 }
