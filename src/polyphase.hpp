@@ -20,6 +20,8 @@
 #include "io/safetensors.hpp"
 #include "layers/activations.hpp"
 #include "layers/antialiased_activation.hpp"
+#include "layers/containers/channels_last.hpp"
+#include "layers/containers/mean_of_branches.hpp"
 #include "layers/containers/module_list.hpp"
 #include "layers/containers/module_sequence.hpp"
 #include "layers/containers/residual.hpp"

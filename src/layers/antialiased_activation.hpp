@@ -36,6 +36,8 @@ class AntialiasedActivation : public Module {
   void visit(Visitor& visitor) override;
   /// Throws what antialias() and the activation throw.
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  /// Throws NotImplemented naming the activation unless it computes each position from that of its number.
+  [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
  private:
   std::shared_ptr<Module> activation_;

@@ -3,9 +3,15 @@
 #include <doctest/doctest.h>
 
 #include "layers/activations.hpp"
+#include "layers/containers/residual.hpp"
+#include "layers/containers/sequential.hpp"
+#include "layers/conv1d.hpp"
+#include "layers/conv_transpose1d.hpp"
+#include "layers/upsample.hpp"
 #include "ops/antialias.hpp"
 #include "support/helpers.hpp"
 #include "support/layer_gradcheck.hpp"
+#include "support/stream.hpp"
 #include "support/tolerance.hpp"
 
 using namespace polyphase;
@@ -44,4 +50,44 @@ TEST_CASE("antialiased activation: gradients, empty, errors") {
         "AntialiasedActivation: the activation is null");
   CHECK(error_of<DTypeError>([] { return AntialiasedActivation(LeakyReLU(), {.dtype = DType::i64}); }) ==
         "AntialiasedActivation: expected a floating-point dtype, got i64");
+}
+
+TEST_CASE("antialiased activation in pieces: padding at the true ends alone") {
+  manual_seed(10);
+  AntialiasedActivation leaky(LeakyReLU(0.1));
+  CHECK(receptive_field(leaky).left == 5);
+  CHECK(receptive_field(leaky).right == 5);
+  for (const std::int64_t length : {1, 2, 5, 6, 11, 70}) {
+    check_stream(leaky, {2, 3, length});
+    AntialiasedActivation snake(Snake(3, {.alpha = 0.8}));
+    check_stream(snake, {2, 3, length});
+  }
+  const auto block = [](std::int64_t kernel_size, std::int64_t dilation) {
+    return Residual(AntialiasedActivation(SnakeBeta(4, {.alpha_logscale = true})),
+                    Conv1d({.in_channels = 4,
+                            .out_channels = 4,
+                            .kernel_size = kernel_size,
+                            .padding = dilation * (kernel_size / 2),
+                            .dilation = dilation}),
+                    AntialiasedActivation(SnakeBeta(4)),
+                    Conv1d({.in_channels = 4, .out_channels = 4, .kernel_size = kernel_size, .padding = kernel_size / 2}));
+  };
+  Sequential net(ConvTranspose1d({.in_channels = 2, .out_channels = 4, .kernel_size = 8, .stride = 4, .padding = 2}),
+                 block(3, 3), block(7, 1), AntialiasedActivation(Tanh()),
+                 Conv1d({.in_channels = 4, .out_channels = 1, .kernel_size = 3}));
+  check_stream(net, {2, 2, 60});
+}
+
+TEST_CASE("antialiased activation: what it depends on, and activations that it cannot stream") {
+  AntialiasedActivation net(Tanh(), {.dtype = DType::f64});
+  const Tensor x = random_f64({1, 1, 40});
+  const Tensor changed = x.clone();
+  changed.narrow(2, 20, 1).fill_(9);
+  const std::vector<double> before = net(x).to_vector<double>(), after = net(changed).to_vector<double>();
+  for (std::size_t t = 0; t < before.size(); ++t) CHECK((before[t] != after[t]) == (t >= 15 && t <= 25));
+  const auto refusal = [](auto act) { return error_of<NotImplemented>([&] { return Stream(act).latency(); }); };
+  CHECK(refusal(AntialiasedActivation(Conv1d({.in_channels = 1, .out_channels = 1, .kernel_size = 3, .padding = 1}))) ==
+        "stream: expected an AntialiasedActivation of a pointwise module, got polyphase::Conv1d");
+  CHECK(refusal(AntialiasedActivation(Upsample({.scale_factor = 2}))).find("pointwise module") != std::string::npos);
+  CHECK(refusal(AntialiasedActivation(GLU())).find("polyphase::GLU takes (N, L, C)") != std::string::npos);
 }
