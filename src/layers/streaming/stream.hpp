@@ -34,8 +34,9 @@ class Stream {
   /// one that takes (N, L, C) and is in no ChannelsLast.
   explicit Stream(Module& network);
 
-  /// Longer pieces are computed `max_positions` at a time. Once such a piece has been pushed, and the latency has passed, no
-  /// push allocates memory of the device. Throws ShapeError unless max_positions >= 1.
+  /// Longer pieces are computed `max_positions` at a time. Once such a piece has been pushed, and the latency and the context
+  /// of attention (KeyValueRing) have passed, no push allocates memory of the device. Throws ShapeError unless max_positions
+  /// >= 1.
   void reserve(std::int64_t max_positions);
   /// The next n >= 1 positions x (N, C, n) -> (N, C', m), m >= 0; of indices also (N, n). N, C, dtype and device as at first.
   /// Throws Error after finish(), ShapeError, and what the network throws; after an exception only reset() helps.
