@@ -1,5 +1,9 @@
 #include "layers/antialiased_activation.hpp"
 
+#include <optional>
+#include <typeinfo>
+
+#include "layers/activations.hpp"
 #include "layers/check.hpp"
 #include "layers/streaming/module_stream.hpp"
 #include "ops/antialias.hpp"
@@ -12,6 +16,14 @@ constexpr std::int64_t kReach = 5;  // inputs before and behind its own that an 
 
 Tensor half_band_filter(const AntialiasedActivation::Options& options) {
   return kaiser_sinc_filter(0.25, 0.3, kTaps, {.dtype = options.dtype, .device = options.device}).reshape({1, 1, kTaps});
+}
+
+// What a Snake or SnakeBeta computes; nothing of another module, or of a class derived from them, which might do something
+// else.
+std::optional<ConvOutputOptions> snake_of(const Module& module) {
+  if (typeid(module) == typeid(Snake)) return static_cast<const Snake&>(module).output_options();
+  if (typeid(module) == typeid(SnakeBeta)) return static_cast<const SnakeBeta&>(module).output_options();
+  return std::nullopt;
 }
 
 }  // namespace
@@ -31,6 +43,7 @@ void AntialiasedActivation::visit(Visitor& visitor) {
 }
 
 Tensor AntialiasedActivation::forward(const Tensor& x) {
+  if (const auto snake = snake_of(*activation_)) return antialias_snake(x, snake->alpha, snake->beta, up_, down_);
   return antialias(
       x, [this](const Tensor& y) { return activation_->forward(y); }, up_, down_);
 }
