@@ -120,6 +120,8 @@ class TensorBackend {
   virtual void upsample_linear(const Tensor& out, const Tensor& in, std::int64_t scale) = 0;
   /// The adjoint: out (R, L) of in (R, L*S); sums over k ascending, more than kRun/2 of them in runs.
   virtual void upsample_linear_backward(const Tensor& out, const Tensor& in, std::int64_t scale) = 0;
+  /// In runs: n > kRun values are first summed to m = ceil(n/kRun), value j to sum j % m, and these in the same way.
+  static constexpr std::int64_t kRun = 64;
   /// out of x's shape and dtype: the rows of x lengthened, y + sin(alpha*y)^2/beta at every position y, and shortened, as
   /// antialias() with these filters, in one pass over memory. Halves are computed in f32 and rounded once. An output's bits do
   /// not depend on its place, nor on inputs that it does not depend on (CPU).
@@ -128,8 +130,6 @@ class TensorBackend {
   virtual void antialiased_snake_backward(const AntialiasedSnakeGradients& out, const AntialiasedSnake& in,
                                           const Tensor& gradient) = 0;
   static constexpr int kAntialiasTaps = 12;
-  /// In runs: n > kRun values are first summed to m = ceil(n/kRun), value j to sum j % m, and these in the same way.
-  static constexpr std::int64_t kRun = 64;
   /// Overlap-add, the adjoint of Tensor::unfold: out (R, L) = 0, then out[r, f*step + i] += in[r, f, i]; contiguous.
   virtual void fold(const Tensor& out, const Tensor& in, std::int64_t step) = 0;
   /// out (R, n/2+1, 2) = real DFT of in (R, n); n any positive even number; contiguous; f32 or f64.
