@@ -10,7 +10,8 @@ namespace polyphase {
 
 /// Computes in 16 bits on the calling thread until the end of the scope, as PyTorch's torch.autocast does:
 ///
-///   - conv1d, conv_transpose1d, linear and matmul cast their operands to the guard's dtype (sums stay in f32);
+///   - conv1d, conv_transpose1d, linear and matmul cast their operands to the guard's dtype (sums stay in f32), antialias_snake
+///     the samples;
 ///   - sum, mean, var, norm, exp, log, pow, rsqrt, reciprocal, softplus, group_norm, batch_norm, layer_norm, rms_norm, softmax,
 ///     log_softmax, lstm, rfft, power_spectrogram and all losses cast 16-bit operands to f32;
 ///   - operations of several operands bring them to the widest dtype among them; everything else takes what it gets.

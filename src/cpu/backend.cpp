@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cpu/conv/conv.hpp"
+#include "cpu/elementwise/antialias.hpp"
 #include "cpu/elementwise/copy.hpp"
 #include "cpu/elementwise/elementwise.hpp"
 #include "cpu/elementwise/length.hpp"
@@ -88,6 +89,11 @@ void CpuBackend::upsample_linear(const Tensor& out, const Tensor& in, std::int64
 }
 void CpuBackend::upsample_linear_backward(const Tensor& out, const Tensor& in, std::int64_t scale) {
   cpu::upsample_linear_backward(out, in, scale);
+}
+void CpuBackend::antialiased_snake(const Tensor& out, const AntialiasedSnake& in) { cpu::antialiased_snake(out, in); }
+void CpuBackend::antialiased_snake_backward(const AntialiasedSnakeGradients& out, const AntialiasedSnake& in,
+                                            const Tensor& gradient) {
+  cpu::antialiased_snake_backward(out, in, gradient);
 }
 void CpuBackend::fold(const Tensor& out, const Tensor& in, std::int64_t step) { cpu::fold(out, in, step); }
 void CpuBackend::rfft(const Tensor& out, const Tensor& in) { cpu::rfft(out, in); }

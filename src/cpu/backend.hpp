@@ -35,6 +35,9 @@ class CpuBackend final : public Backend {
   void pad_backward(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) override;
   void upsample_linear(const Tensor& out, const Tensor& in, std::int64_t scale) override;
   void upsample_linear_backward(const Tensor& out, const Tensor& in, std::int64_t scale) override;
+  void antialiased_snake(const Tensor& out, const AntialiasedSnake& in) override;
+  void antialiased_snake_backward(const AntialiasedSnakeGradients& out, const AntialiasedSnake& in,
+                                  const Tensor& gradient) override;
   void fold(const Tensor& out, const Tensor& in, std::int64_t step) override;
   void rfft(const Tensor& out, const Tensor& in) override;
   void rfft_adjoint(const Tensor& out, const Tensor& in) override;

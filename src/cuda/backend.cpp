@@ -8,6 +8,7 @@
 #include "cuda/conv/conv.hpp"
 #include "cuda/conv/epilogue/finish.hpp"
 #include "cuda/elementwise/activation_backward.hpp"
+#include "cuda/elementwise/antialias.hpp"
 #include "cuda/elementwise/copy.hpp"
 #include "cuda/elementwise/elementwise.hpp"
 #include "cuda/elementwise/index_check.hpp"
@@ -191,6 +192,15 @@ void CudaBackend::upsample_linear(const Tensor& out, const Tensor& in, std::int6
 void CudaBackend::upsample_linear_backward(const Tensor& out, const Tensor& in, std::int64_t scale) {
   const Turn turn(device_);
   cuda::upsample_linear_backward(out, in, scale, turn.stream);
+}
+void CudaBackend::antialiased_snake(const Tensor& out, const AntialiasedSnake& in) {
+  const Turn turn(device_);
+  cuda::antialiased_snake(out, in, turn.stream);
+}
+void CudaBackend::antialiased_snake_backward(const AntialiasedSnakeGradients& out, const AntialiasedSnake& in,
+                                             const Tensor& gradient) {
+  const Turn turn(device_);
+  cuda::antialiased_snake_backward(out, in, gradient, turn.stream);
 }
 void CudaBackend::fold(const Tensor& out, const Tensor& in, std::int64_t step) {
   const Turn turn(device_);

@@ -8,6 +8,9 @@
 #include "ops/elementwise.hpp"
 
 namespace polyphase {
+
+using layers::PointwiseStream;
+
 namespace {
 
 // BigVGAN's guard against a division by zero.
@@ -21,9 +24,18 @@ Tensor snake_parameter(const char* layer, std::int64_t channels, const SnakeOpti
   return Tensor::full({channels}, value, {.dtype = options.dtype, .device = options.device, .requires_grad = true});
 }
 
+std::unique_ptr<ModuleStream> snake_stream(Module& module) {
+  return std::make_unique<PointwiseStream>(module, PointwiseStream::Options{.layout = ModuleStream::Layout::channels_first});
+}
+
 }  // namespace
 
-std::unique_ptr<ModuleStream> PointwiseModule::make_stream() { return std::make_unique<layers::PointwiseStream>(*this); }
+std::unique_ptr<ModuleStream> PointwiseModule::make_stream() { return std::make_unique<PointwiseStream>(*this); }
+
+std::unique_ptr<ModuleStream> GLU::make_stream() {
+  const auto layout = layers::layout_of_channels(dim_);
+  return layout ? std::make_unique<PointwiseStream>(*this, PointwiseStream::Options{.layout = *layout}) : Module::make_stream();
+}
 
 Tensor ReLU::forward(const Tensor& x) { return relu(x); }
 Tensor LeakyReLU::forward(const Tensor& x) { return leaky_relu(x, negative_slope_); }
@@ -42,7 +54,7 @@ ConvOutputOptions Snake::output_options() const {
   return {.activation = Activation::snake, .alpha = alpha, .beta = alpha + kSnakeEpsilon};
 }
 
-std::unique_ptr<ModuleStream> Snake::make_stream() { return std::make_unique<layers::PointwiseStream>(*this); }
+std::unique_ptr<ModuleStream> Snake::make_stream() { return snake_stream(*this); }
 
 Tensor Snake::forward(const Tensor& x) {
   const ConvOutputOptions of = output_options();
@@ -59,7 +71,7 @@ ConvOutputOptions SnakeBeta::output_options() const {
   return {.activation = Activation::snake, .alpha = logscale_ ? exp(alpha_) : alpha_, .beta = beta + kSnakeEpsilon};
 }
 
-std::unique_ptr<ModuleStream> SnakeBeta::make_stream() { return std::make_unique<layers::PointwiseStream>(*this); }
+std::unique_ptr<ModuleStream> SnakeBeta::make_stream() { return snake_stream(*this); }
 
 Tensor SnakeBeta::forward(const Tensor& x) {
   const ConvOutputOptions of = output_options();

@@ -55,11 +55,13 @@ class GELU : public PointwiseModule {
   bool approximate_tanh_;
 };
 
-/// a*sigmoid(b) of the two halves a, b of dimension `dim`.
+/// a*sigmoid(b) of the two halves a, b of dimension `dim`, 1 for the channels of (N, C, L).
 class GLU : public PlainModule {
  public:
   explicit GLU(int dim = -1) : dim_(dim) {}
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  /// Where `dim` is the channels', of (N, C, L) or (N, L, C).
+  [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
  private:
   int dim_;

@@ -13,6 +13,7 @@ namespace polyphase {
 ///
 ///     pp::AntialiasedActivation act(pp::SnakeBeta(channels, {.alpha_logscale = true}));
 ///
+/// Snake and SnakeBeta are computed in one pass over memory, antialias_snake().
 /// x (..., L) of a shape that the activation takes -> the same shape. The filters are low-passes of 12 taps with cutoff 0.25
 /// and half width 0.3. Child: "act". Buffers: "upsample.filter" and "downsample.lowpass.filter", (1, 1, 12), as published files
 /// have them. A copy shares the activation and the filters.
@@ -36,6 +37,8 @@ class AntialiasedActivation : public Module {
   void visit(Visitor& visitor) override;
   /// Throws what antialias() and the activation throw.
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  /// Throws NotImplemented naming the activation unless it computes each position from that of its number.
+  [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
  private:
   std::shared_ptr<Module> activation_;

@@ -12,6 +12,8 @@ class Dropout : public PointwiseModule {
   /// Throws ShapeError unless 0 <= p < 1.
   explicit Dropout(double p = 0.5);
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  /// For evaluation: a push while training throws Error.
+  [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
  private:
   double p_;

@@ -1,6 +1,7 @@
 #include "layers/embedding.hpp"
 
 #include "layers/check.hpp"
+#include "layers/streaming/module_stream.hpp"
 #include "ops/embedding.hpp"
 
 namespace polyphase {
@@ -16,5 +17,10 @@ Embedding::Embedding(const Options& options) {
 void Embedding::visit(Visitor& visitor) { visitor.parameter("weight", weight_); }
 
 Tensor Embedding::forward(const Tensor& index) { return embedding(index, weight_); }
+
+std::unique_ptr<ModuleStream> Embedding::make_stream() {
+  return std::make_unique<layers::PointwiseStream>(
+      *this, layers::PointwiseStream::Options{.layout = ModuleStream::Layout::channels_last});
+}
 
 }  // namespace polyphase

@@ -19,6 +19,8 @@ class Embedding : public Module {
   void visit(Visitor& visitor) override;
   /// Throws what embedding() throws.
   [[nodiscard]] Tensor forward(const Tensor& index) override;
+  /// In a ChannelsLast: indices (N, n) -> (N, D, n), or (N, R, n) -> (N, R, D, n).
+  [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
  private:
   Tensor weight_;  // (V, D)

@@ -1,6 +1,7 @@
 #include "layers/linear.hpp"
 
 #include "layers/check.hpp"
+#include "layers/streaming/module_stream.hpp"
 #include "ops/linear.hpp"
 
 namespace polyphase {
@@ -14,5 +15,10 @@ Linear::Linear(const Options& options) : options_(options) {
 }
 
 Tensor Linear::forward(const Tensor& x) { return linear(x, weight(), bias()); }
+
+std::unique_ptr<ModuleStream> Linear::make_stream() {
+  return std::make_unique<layers::PointwiseStream>(
+      *this, layers::PointwiseStream::Options{.layout = ModuleStream::Layout::channels_last});
+}
 
 }  // namespace polyphase

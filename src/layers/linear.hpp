@@ -20,6 +20,8 @@ class Linear : public WeightedLayer {
   explicit Linear(const Options& options);
   /// Throws what linear() throws.
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  /// Of x (N, L, in_features), in a ChannelsLast.
+  [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
   [[nodiscard]] const Options& options() const { return options_; }
 
  private:

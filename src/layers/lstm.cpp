@@ -4,8 +4,45 @@
 #include <string>
 
 #include "layers/check.hpp"
+#include "layers/streaming/module_stream.hpp"
 
 namespace polyphase {
+namespace {
+
+class LstmStream : public ModuleStream {
+ public:
+  explicit LstmStream(LSTM& lstm) : lstm_(lstm) {}
+
+  [[nodiscard]] Tensor push(const Tensor& x, bool) override {
+    LSTM::State state = state_;
+    const Tensor y = lstm_.forward(layers::length_second(x), state);
+    keep(state);
+    return layers::length_last(y);
+  }
+
+  void reset() override { state_.clear(); }
+  [[nodiscard]] Span inputs_of(Span outputs) const override { return {kAllBefore, outputs.last}; }
+  [[nodiscard]] Rate rate() const override { return {}; }
+  [[nodiscard]] Layout layout() const override { return Layout::channels_last; }
+
+ private:
+  // In place after the first time, so that a push can be recorded once and replayed.
+  void keep(const LSTM::State& state) {
+    for (std::size_t k = 0; k < state.size(); ++k) {
+      if (state_.size() == k) {
+        state_.push_back({state[k].hidden.clone(), state[k].cell.clone()});
+      } else {
+        state_[k].hidden.copy_(state[k].hidden);
+        state_[k].cell.copy_(state[k].cell);
+      }
+    }
+  }
+
+  LSTM& lstm_;
+  LSTM::State state_;
+};
+
+}  // namespace
 
 LSTM::LSTM(const Options& options) : options_(options) {
   layers::require_at_least("LSTM", "input_size", options.input_size, 1);
@@ -56,5 +93,7 @@ Tensor LSTM::forward(const Tensor& x, State& state) {
   state = std::move(after);
   return y;
 }
+
+std::unique_ptr<ModuleStream> LSTM::make_stream() { return std::make_unique<LstmStream>(*this); }
 
 }  // namespace polyphase

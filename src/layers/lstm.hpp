@@ -30,6 +30,8 @@ class LSTM : public Module {
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   /// From `state` on, zeros where it is empty; it becomes the state after the last step. If an error is thrown it is unchanged.
   [[nodiscard]] Tensor forward(const Tensor& x, State& state);
+  /// In a ChannelsLast.
+  [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
   [[nodiscard]] const Options& options() const { return options_; }
 
  private:

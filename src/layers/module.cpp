@@ -1,10 +1,6 @@
 #include "layers/module.hpp"
 
-#include <cxxabi.h>
-
 #include <algorithm>
-#include <cstdlib>
-#include <typeinfo>
 
 #include "autograd/no_grad.hpp"
 #include "layers/load_state.hpp"
@@ -79,10 +75,8 @@ void convert_all(Module& module, const IsDone& is_done, const Convert& convert) 
 }  // namespace
 
 std::unique_ptr<ModuleStream> Module::make_stream() {
-  const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, nullptr),
-                                                    std::free);
-  throw NotImplemented(concat("stream: ", name ? name.get() : typeid(*this).name(),
-                              " cannot take its input piece by piece (Module::make_stream)"));
+  throw NotImplemented(
+      concat("stream: ", layers::type_name(*this), " cannot take its input piece by piece (Module::make_stream)"));
 }
 
 NamedTensors Module::named_parameters() {

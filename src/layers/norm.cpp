@@ -5,14 +5,23 @@
 #include "autograd/no_grad.hpp"
 #include "cuda/cuda.hpp"
 #include "layers/check.hpp"
+#include "layers/streaming/module_stream.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/norm.hpp"
 
 namespace polyphase {
+
+using Layout = ModuleStream::Layout;
+
 namespace {
 
 void require_epsilon(const char* layer, double epsilon) {
   require<ShapeError>(std::isfinite(epsilon) && epsilon >= 0, layer, ": expected epsilon >= 0, got ", epsilon);
+}
+
+std::unique_ptr<ModuleStream> pointwise_stream(Module& module, Layout layout, bool only_in_eval = false) {
+  return std::make_unique<layers::PointwiseStream>(
+      module, layers::PointwiseStream::Options{.layout = layout, .only_in_eval = only_in_eval});
 }
 
 // The plain average of `count` batches, of which `batch` is the last. Nothing waits for the count, wherever it is.
@@ -68,6 +77,8 @@ Tensor LayerNorm::forward(const Tensor& x) {
   return layer_norm(x, weight_, bias_, options_.epsilon);
 }
 
+std::unique_ptr<ModuleStream> LayerNorm::make_stream() { return pointwise_stream(*this, Layout::channels_last); }
+
 RMSNorm::RMSNorm(const Options& options) : options_(options) {
   layers::require_at_least("RMSNorm", "normalized_shape", options.normalized_shape, 1);
   require_epsilon("RMSNorm", options.epsilon.value_or(0));
@@ -85,6 +96,8 @@ Tensor RMSNorm::forward(const Tensor& x) {
   return rms_norm(x, weight_, options_.epsilon);
 }
 
+std::unique_ptr<ModuleStream> RMSNorm::make_stream() { return pointwise_stream(*this, Layout::channels_last); }
+
 LayerScale::LayerScale(const Options& options) : options_(options) {
   layers::require_at_least("LayerScale", "channels", options.channels, 1);
   layers::require_floating("LayerScale", options.dtype);
@@ -101,6 +114,11 @@ Tensor LayerScale::forward(const Tensor& x) {
   Shape shape = Shape::filled(x.rank() - dim, 1);
   shape[0] = options_.channels;
   return mul(x, gamma_.reshape(shape));
+}
+
+std::unique_ptr<ModuleStream> LayerScale::make_stream() {
+  const auto layout = layers::layout_of_channels(options_.dim);
+  return layout ? pointwise_stream(*this, *layout) : Module::make_stream();
 }
 
 BatchNorm1d::BatchNorm1d(const Options& options) : options_(options) {
@@ -158,6 +176,10 @@ Tensor BatchNorm1d::forward(const Tensor& x) {
   count();
   if (num_batches_tracked_.device().is_cpu()) cuda::on_replay(count);
   return y;
+}
+
+std::unique_ptr<ModuleStream> BatchNorm1d::make_stream() {
+  return options_.track_running_stats ? pointwise_stream(*this, Layout::channels_first, true) : Module::make_stream();
 }
 
 }  // namespace polyphase

@@ -46,6 +46,8 @@ class LayerNorm : public Module {
   explicit LayerNorm(const Options& options);
   void visit(Visitor& visitor) override;
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  /// Of x (N, L, C), in a ChannelsLast.
+  [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
  private:
   Options options_;
@@ -67,6 +69,8 @@ class RMSNorm : public Module {
   explicit RMSNorm(const Options& options);
   void visit(Visitor& visitor) override;
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  /// Of x (N, L, C), in a ChannelsLast.
+  [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
  private:
   Options options_;
@@ -87,6 +91,8 @@ class LayerScale : public Module {
   explicit LayerScale(const Options& options);
   void visit(Visitor& visitor) override;
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  /// Where `dim` is the channels', of (N, C, L) or (N, L, C).
+  [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
  private:
   Options options_;
@@ -113,6 +119,8 @@ class BatchNorm1d : public Module {
   /// Updates the running statistics when training. Throws ShapeError when training on a single value per channel, DeviceError
   /// in cuda::capture where plain averages on a GPU are divided by a counter on the host; then nothing has changed.
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  /// Of x (N, C, L), with running statistics, for evaluation: a push while training throws Error.
+  [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
  private:
   Options options_;

@@ -1,8 +1,13 @@
 #include "ops/antialias.hpp"
 
+#include <array>
 #include <cmath>
 #include <numbers>
 
+#include "autograd/autocast.hpp"
+#include "autograd/no_grad.hpp"
+#include "autograd/node.hpp"
+#include "ops/activations.hpp"
 #include "ops/constants.hpp"
 #include "ops/conv.hpp"
 #include "ops/dispatch.hpp"
@@ -10,6 +15,13 @@
 #include "ops/length.hpp"
 
 namespace polyphase {
+
+using autograd::follows_gradients;
+using autograd::Gradients;
+using autograd::Needs;
+using autograd::save_if;
+using autograd::Saved;
+
 namespace {
 
 // The modified Bessel function of order 0 by its power series, whose terms are all positive.
@@ -46,6 +58,39 @@ Tensor rows_of(const Tensor& x) {
 Tensor shaped_like(const Tensor& rows, Shape shape) {
   shape[shape.rank() - 1] = rows.size(-1);
   return rows.reshape(shape);
+}
+
+// What antialias_snake() was given, in one dtype unless a guard casts.
+void check_snake(const char* name, const AntialiasedSnake& in) {
+  for (const Tensor& filter : {in.up, in.down}) check(name, in.x, filter);
+  for (const auto& [role, values] : {std::pair{"alpha", in.alpha}, std::pair{"beta", in.beta}}) {
+    ops::require_floating(name, values);
+    require<ShapeError>(in.x.rank() == 2 || in.x.rank() == 3, name, ": expected x (N, C, L) or (C, L), got ", in.x.shape());
+    require<ShapeError>(values.shape() == Shape{in.x.size(-2)}, name, ": expected ", role, " (C=", in.x.size(-2), "), got ",
+                        values.shape());
+  }
+  const std::array all{in.x, in.alpha, in.beta, in.up, in.down};
+  if (!autocast_dtype()) return ops::require_alike(name, all);
+  for (const Tensor& tensor : all)
+    require<DeviceError>(tensor.device() == in.x.device(), name, ": expected tensors on one device, got ", in.x.device(),
+                         " and ", tensor.device());
+}
+
+// As a backend takes it.
+AntialiasedSnake dense(const AntialiasedSnake& in) {
+  const auto row = [](const Tensor& tensor) { return ops::reshaped_view(tensor.detach().contiguous(), {tensor.numel()}); };
+  const Shape batched = in.x.rank() == 3 ? in.x.shape() : Shape{1, in.x.size(0), in.x.size(1)};
+  return {ops::reshaped_view(in.x.detach().contiguous(), batched), row(in.alpha), row(in.beta), row(in.up), row(in.down)};
+}
+
+Gradients snake_way_back(const AntialiasedSnake& in, const Tensor& g, Needs needs) {
+  const AntialiasedSnake operands = dense(in);
+  const auto fresh = [&](int input, const Tensor& like) {
+    return needs[input] ? Tensor::empty(like.shape(), {like.dtype(), like.device()}) : Tensor();
+  };
+  const AntialiasedSnakeGradients out{fresh(0, operands.x), fresh(1, in.alpha), fresh(2, in.beta)};
+  backend_of(g.device()).antialiased_snake_backward(out, operands, ops::reshaped_view(g.contiguous(), operands.x.shape()));
+  return {needs[0] ? ops::reshaped_view(out.x, in.x.shape()) : Tensor(), out.alpha, out.beta};
 }
 
 }  // namespace
@@ -92,6 +137,27 @@ Tensor antialias_down2(const Tensor& x, const Tensor& filter) {
 Tensor antialias(const Tensor& x, const std::function<Tensor(const Tensor&)>& activation, const Tensor& up,
                  const Tensor& down) {
   return antialias_down2(activation(antialias_up2(x, up)), down);
+}
+
+Tensor antialias_snake(const Tensor& x, const Tensor& alpha, const Tensor& beta, const Tensor& up, const Tensor& down) {
+  static constexpr const char* kName = "antialias_snake";
+  check_snake(kName, {x, alpha, beta, up, down});
+  const auto is_taken = [](const Tensor& filter) {
+    return filter.size(-1) == TensorBackend::kAntialiasTaps && !follows_gradients(filter);
+  };
+  if (!is_taken(up) || !is_taken(down))
+    return antialias(
+        x, [&](const Tensor& y) { return snake_beta(y, alpha, beta); }, up, down);
+  const AntialiasedSnake in{autograd::lowered(x), alpha, beta, up, down};
+  const Tensor y = Tensor::empty(x.shape(), {in.x.dtype(), x.device()});
+  const AntialiasedSnake operands = dense(in);
+  backend_of(x.device()).antialiased_snake(ops::reshaped_view(y, operands.x.shape()), operands);
+  const bool followed = follows_gradients(in.x) || follows_gradients(alpha) || follows_gradients(beta);
+  return autograd::record(kName, y, {in.x, alpha, beta},
+                          [sx = save_if(followed, in.x), sa = save_if(followed, alpha), sb = save_if(followed, beta),
+                           su = save_if(followed, up), sd = save_if(followed, down)](const Tensor& g, Needs needs) {
+                            return snake_way_back({sx.get(), sa.get(), sb.get(), su.get(), sd.get()}, g, needs);
+                          });
 }
 
 }  // namespace polyphase

@@ -29,4 +29,10 @@ namespace polyphase {
 [[nodiscard]] Tensor antialias(const Tensor& x, const std::function<Tensor(const Tensor&)>& activation, const Tensor& up,
                                const Tensor& down);
 
+/// antialias() with snake_beta(y, alpha, beta) as the activation; with filters of 12 taps that follow no gradients in one pass
+/// over memory, forward and backward, halves computed in f32 and rounded once. x (N, C, L) or (C, L), alpha and beta (C). Under
+/// an AutocastGuard x is cast to its dtype. Throws ShapeError, and DTypeError where dtypes differ without a guard.
+[[nodiscard]] Tensor antialias_snake(const Tensor& x, const Tensor& alpha, const Tensor& beta, const Tensor& up,
+                                     const Tensor& down);
+
 }  // namespace polyphase

@@ -26,6 +26,17 @@ struct Moments {
   [[nodiscard]] Tensor mean_everywhere() const;
 };
 
+/// What TensorBackend::antialiased_snake takes, all contiguous, of any floating-point dtypes.
+struct AntialiasedSnake {
+  Tensor x;            ///< (N, C, L), L >= 1
+  Tensor alpha, beta;  ///< (C)
+  Tensor up, down;     ///< (kAntialiasTaps)
+};
+/// The gradients that it may be asked for, contiguous, each of the shape and dtype of its tensor; undefined where not wanted.
+struct AntialiasedSnakeGradients {
+  Tensor x, alpha, beta;
+};
+
 /// A device's side of an Event (tensor/event.hpp), which asks only for moments that were recorded.
 class BackendEvent {
  public:
@@ -111,6 +122,14 @@ class TensorBackend {
   virtual void upsample_linear_backward(const Tensor& out, const Tensor& in, std::int64_t scale) = 0;
   /// In runs: n > kRun values are first summed to m = ceil(n/kRun), value j to sum j % m, and these in the same way.
   static constexpr std::int64_t kRun = 64;
+  /// out of x's shape and dtype: the rows of x lengthened, y + sin(alpha*y)^2/beta at every position y, and shortened, as
+  /// antialias() with these filters, in one pass over memory. Halves are computed in f32 and rounded once. An output's bits do
+  /// not depend on its place, nor on inputs that it does not depend on (CPU).
+  virtual void antialiased_snake(const Tensor& out, const AntialiasedSnake& in) = 0;
+  /// Its gradients from that of its result, `gradient`, of x's shape and dtype, contiguous. Sums as reduce() does.
+  virtual void antialiased_snake_backward(const AntialiasedSnakeGradients& out, const AntialiasedSnake& in,
+                                          const Tensor& gradient) = 0;
+  static constexpr int kAntialiasTaps = 12;
   /// Overlap-add, the adjoint of Tensor::unfold: out (R, L) = 0, then out[r, f*step + i] += in[r, f, i]; contiguous.
   virtual void fold(const Tensor& out, const Tensor& in, std::int64_t step) = 0;
   /// out (R, n/2+1, 2) = real DFT of in (R, n); n any positive even number; contiguous; f32 or f64.

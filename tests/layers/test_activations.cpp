@@ -5,10 +5,15 @@
 #include <cmath>
 #include <functional>
 
+#include "layers/containers/channels_last.hpp"
+#include "layers/containers/sequential.hpp"
+#include "layers/conv1d.hpp"
 #include "support/layer_gradcheck.hpp"
+#include "support/stream.hpp"
 #include "support/tolerance.hpp"
 
 using namespace polyphase;
+using namespace polyphase::testing;
 
 namespace {
 
@@ -116,4 +121,21 @@ TEST_CASE("GLU is glu") {
   const Tensor x = Tensor::from_vector<double>({2, 4, 0, 0}, {1, 4, 1});
   CHECK(GLU(1)(x).to_vector<double>() == std::vector<double>{1, 2});
   CHECK_THROWS_AS((void)GLU()(x), ShapeError);
+}
+
+TEST_CASE("activations in pieces: GLU over channels first and last, and every other") {
+  manual_seed(8);
+  Sequential net(Conv1d({.in_channels = 3, .out_channels = 16, .kernel_size = 3, .padding = 1}), GLU(1), ReLU(), GELU(true),
+                 SiLU(), ChannelsLast(GLU(), ELU(), Sigmoid()), Tanh(), LeakyReLU(0.2), GLU(-2), Snake(2), SnakeBeta(2));
+  check_stream(net, {2, 3, 70});
+  ChannelsLast last(GLU(2));
+  check_stream(last, {2, 6, 20});
+}
+
+TEST_CASE("activations that a stream refuses: GLU over the length, Snake with the channels last") {
+  const auto refusal = [](auto net) { return error_of<NotImplemented>([&] { return Stream(net).latency(); }); };
+  CHECK(refusal(GLU()).find("polyphase::GLU takes (N, L, C) where it gets (N, C, L)") != std::string::npos);
+  CHECK(refusal(GLU(0)).find("polyphase::GLU cannot") != std::string::npos);
+  CHECK(refusal(ChannelsLast(GLU(1))).find("polyphase::GLU takes (N, C, L) where it gets (N, L, C)") != std::string::npos);
+  CHECK(refusal(ChannelsLast(Snake(4))).find("polyphase::Snake takes (N, C, L)") != std::string::npos);
 }

@@ -4,10 +4,14 @@
 
 #include <cmath>
 
+#include "layers/containers/sequential.hpp"
+#include "layers/conv1d.hpp"
 #include "ops/reduce.hpp"
+#include "support/stream.hpp"
 #include "tensor/random.hpp"
 
 using namespace polyphase;
+using namespace polyphase::testing;
 
 TEST_CASE("dropout layer: zeroes a share p while training and scales the rest") {
   Generator generator(3);
@@ -36,4 +40,15 @@ TEST_CASE("dropout layer: nothing happens in eval or with p = 0") {
 TEST_CASE("dropout layer: p out of range") {
   CHECK_THROWS_WITH_AS(Dropout(1.0), "Dropout: expected p in [0, 1), got 1", ShapeError);
   CHECK_THROWS_WITH_AS(Dropout(-0.5), "Dropout: expected p in [0, 1), got -0.5", ShapeError);
+}
+
+TEST_CASE("dropout in pieces: nothing in evaluation, an error while training") {
+  Sequential net(Dropout(0.5), Conv1d({.in_channels = 3, .out_channels = 4, .kernel_size = 3, .padding = 1}), Dropout(0.9));
+  check_stream(net, {2, 3, 45});
+  net.to(DType::f32);
+  net.train();
+  Stream stream(net);
+  CHECK(error_of<Error>([&] {
+          return stream.push(Tensor::ones({2, 3, 4}));
+        }) == "stream: expected polyphase::Dropout after eval(), got it in training");
 }

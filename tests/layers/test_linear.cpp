@@ -4,11 +4,16 @@
 
 #include <cmath>
 
+#include "layers/containers/channels_last.hpp"
+#include "layers/containers/sequential.hpp"
+#include "layers/conv1d.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/reduce.hpp"
 #include "support/layer_gradcheck.hpp"
+#include "support/stream.hpp"
 
 using namespace polyphase;
+using namespace polyphase::testing;
 
 TEST_CASE("linear layer: shapes, names and bound are PyTorch's") {
   Linear layer({.in_features = 16, .out_features = 5});
@@ -45,4 +50,12 @@ TEST_CASE("linear layer: errors") {
   CHECK_THROWS_WITH_AS(Linear({.in_features = 2}), "Linear: expected out_features >= 1, got 0", ShapeError);
   Linear layer({.in_features = 3, .out_features = 2});
   CHECK_THROWS_WITH_AS((void)layer(Tensor::ones({4, 7})), doctest::Contains("(4, 7)"), ShapeError);
+}
+
+TEST_CASE("Linear in pieces: the bits of a position do not depend on how many come with it") {
+  manual_seed(7);
+  Sequential net(Conv1d({.in_channels = 5, .out_channels = 40, .kernel_size = 3, .padding = 1}),
+                 ChannelsLast(Linear({.in_features = 40, .out_features = 300, .bias = false}),
+                              Linear({.in_features = 300, .out_features = 3})));
+  check_stream(net, {2, 5, 130});
 }

@@ -2,8 +2,15 @@
 
 #include <doctest/doctest.h>
 
+#include "layers/activations.hpp"
+#include "layers/containers/channels_last.hpp"
+#include "layers/containers/residual.hpp"
+#include "layers/containers/sequential.hpp"
+#include "layers/conv1d.hpp"
+#include "layers/conv_transpose1d.hpp"
 #include "support/helpers.hpp"
 #include "support/layer_gradcheck.hpp"
+#include "support/stream.hpp"
 #include "support/tolerance.hpp"
 
 using namespace polyphase;
@@ -48,4 +55,31 @@ TEST_CASE("LSTM: errors, after which the state is as before") {
   state.clear();
   CHECK_THROWS_AS((void)layer.forward(Tensor::zeros({1, 4, 5}), state), ShapeError);
   CHECK(state.empty());
+}
+
+TEST_CASE("LSTM in pieces, in EnCodec's block between convolutions") {
+  manual_seed(5);
+  ChannelsLast alone(LSTM({.input_size = 4, .hidden_size = 6, .num_layers = 3}));
+  check_stream(alone, {2, 4, 45});
+  Sequential net(Conv1d({.in_channels = 3, .out_channels = 8, .kernel_size = 7, .padding = {6, 0}}),
+                 Residual({.name = ""},
+                          named("", ChannelsLast(named("lstm", LSTM({.input_size = 8, .hidden_size = 8, .num_layers = 2}))))),
+                 ELU(), ConvTranspose1d({.in_channels = 8, .out_channels = 2, .kernel_size = 4, .stride = 2, .padding = 1}));
+  check_stream(net, {2, 3, 70});
+  CHECK(net.state_dict()[2].first == "1.lstm.weight_ih_l0");
+  CHECK(receptive_field(net).left >= -ModuleStream::kAllBefore);
+  CHECK(receptive_field(net).right == 1);
+}
+
+TEST_CASE("LSTM: a stream's state stays in one place, and begins again from zeros") {
+  LSTM layer({.input_size = 3, .hidden_size = 2});
+  const NoGradGuard no_grad;
+  const auto stream = layer.make_stream();
+  CHECK(stream->layout() == ModuleStream::Layout::channels_last);
+  const Tensor x = random_f64({2, 3, 5}).to(DType::f32);
+  const Tensor first = stream->push(x, false).contiguous();
+  CHECK(max_difference(first, layer(x.transpose(1, 2)).transpose(1, 2)) <= kFloatRounding);
+  CHECK(max_difference(stream->push(x, false), first) > kFloatRounding);
+  stream->reset();
+  CHECK(max_difference(stream->push(x, false), first) == 0);
 }

@@ -4,10 +4,15 @@
 
 #include <cmath>
 
+#include "layers/containers/channels_last.hpp"
+#include "layers/containers/sequential.hpp"
+#include "layers/conv1d.hpp"
 #include "support/layer_gradcheck.hpp"
+#include "support/stream.hpp"
 #include "support/tolerance.hpp"
 
 using namespace polyphase;
+using namespace polyphase::testing;
 
 namespace {
 
@@ -201,4 +206,31 @@ TEST_CASE("layer norm, RMS norm and layer scale: errors") {
   LayerScale scale({.channels = 2, .dim = 1});
   CHECK_THROWS_WITH_AS((void)scale(Tensor::ones({2, 3, 2})), "LayerScale: expected C=2 in dimension 1, got (2, 3, 2)",
                        ShapeError);
+}
+
+TEST_CASE("normalisations of each position, and learned scales, in pieces") {
+  manual_seed(6);
+  const auto conv = [] { return Conv1d({.in_channels = 6, .out_channels = 6, .kernel_size = 5, .padding = 2}); };
+  Sequential net(conv(), ChannelsLast(LayerNorm({.normalized_shape = 6}), LayerScale({.channels = 6, .init = 0.7})),
+                 LayerScale({.channels = 6, .init = 0.5, .dim = 1}), conv(),
+                 ChannelsLast(RMSNorm({.normalized_shape = 6}), LayerScale({.channels = 6, .init = 2, .dim = 2}),
+                              LayerNorm({.normalized_shape = 6, .elementwise_affine = false})),
+                 LayerScale({.channels = 6, .init = 3, .dim = -2}), BatchNorm1d({.num_features = 6}));
+  net.train();
+  for (int i = 0; i < 3; ++i) (void)net(random_f64({2, 6, 30}, static_cast<std::uint64_t>(i)).to(DType::f32));
+  check_stream(net, {2, 6, 70});
+  CHECK(receptive_field(net).right == 4);
+}
+
+TEST_CASE("normalisations that cannot be streamed") {
+  const auto refusal = [](auto net) { return error_of<NotImplemented>([&] { return Stream(net).latency(); }); };
+  CHECK(refusal(BatchNorm1d({.num_features = 4, .track_running_stats = false})) ==
+        "stream: polyphase::BatchNorm1d cannot take its input piece by piece (Module::make_stream)");
+  CHECK(refusal(LayerScale({.channels = 4, .dim = 0})).find("polyphase::LayerScale cannot") != std::string::npos);
+  CHECK(refusal(LayerScale({.channels = 4})).find("polyphase::LayerScale takes (N, L, C)") != std::string::npos);
+  BatchNorm1d training({.num_features = 4});
+  Stream stream(training);
+  CHECK(error_of<Error>([&] {
+          return stream.push(Tensor::ones({2, 4, 3}));
+        }) == "stream: expected polyphase::BatchNorm1d after eval(), got it in training");
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "autograd/autocast.hpp"
 #include "autograd/gradcheck.hpp"
 #include "ops/activations.hpp"
 #include "ops/elementwise.hpp"
@@ -125,6 +126,105 @@ TEST_CASE("antialias: shapes, precisions, gradients, empty") {
   CHECK(gradcheck([&](const Inputs& in) { return antialias(in[0], act, in[1], in[2]); },
                   {leaf_f64({2, 2, 7}), leaf_f64({12}, 2), leaf_f64({1, 1, 12}, 3)}) == "");
   CHECK(antialias(random_f64({0, 3, 5}), act, f, f).shape() == Shape{0, 3, 5});
+}
+
+TEST_CASE("antialias_snake is antialias with snake_beta: shapes, filters, gradients") {
+  const Tensor f = filter_f64(), other = random_f64({12}, 5), alpha = uniform_f64({3}, 0.5, 2, 3),
+               beta = uniform_f64({3}, 0.5, 2, 4);
+  const auto steps = [](const Inputs& in) {
+    return antialias(
+        in[0], [&](const Tensor& y) { return snake_beta(y, in[1], in[2]); }, in[3], in[4]);
+  };
+  const auto pass = [](const Inputs& in) { return antialias_snake(in[0], in[1], in[2], in[3], in[4]); };
+  for (const Shape& shape : {Shape{2, 3, 41}, Shape{3, 41}, Shape{3, 1}, Shape{2, 3, 2}}) {
+    const Inputs in{random_f64(shape), alpha, beta, f, other.reshape({1, 1, 12})};
+    CHECK(pass(in).shape() == shape);
+    CHECK(max_difference(pass(in), steps(in)) <= kDoubleRounding);
+  }
+  const Tensor strided = random_f64({41, 3, 2}).permute({2, 1, 0});
+  CHECK(max_difference(pass({strided, alpha, beta, f, f}), pass({strided.contiguous(), alpha, beta, f, f})) == 0);
+  CHECK(pass({random_f64({0, 3, 5}), alpha, beta, f, f}).shape() == Shape{0, 3, 5});
+  const Tensor a = leaf_of({0.7, 1.6}), b = leaf_of({0.9, 1.8});
+  for (const Shape& shape : {Shape{2, 2, 9}, Shape{2, 9}, Shape{1, 2, 1}, Shape{1, 2, 2}})
+    CHECK(gradcheck(pass, {leaf_f64(shape), a, b, f, other}) == "");
+  CHECK(gradcheck(pass, {leaf_f64({2, 2, 9}), a.detach(), b.detach(), f, other}) == "");
+  CHECK(gradcheck(pass, {random_f64({2, 2, 9}), a, b.detach(), f, other}) == "");
+  // Filters that are learned, and of another length: step by step.
+  CHECK(gradcheck(pass, {leaf_f64({2, 2, 5}), a, b, leaf_f64({12}, 2), leaf_f64({12}, 3)}) == "");
+  CHECK(max_difference(pass({strided, alpha, beta, random_f64({6}), f}), steps({strided, alpha, beta, random_f64({6}), f})) ==
+        0);
+}
+
+TEST_CASE("antialias_snake is no further from float64 than antialias, and rounds 16-bit results once") {
+  const Tensor x = random_f64({2, 3, 700}), alpha = uniform_f64({3}, 0.5, 4, 3), beta = uniform_f64({3}, 0.3, 2, 4);
+  const auto off = [](const Tensor& y, const Tensor& exact) { return norm(y.to(DType::f64) - exact).item(); };
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    CAPTURE(name_of(dtype));
+    const Tensor filter = filter_f64().to(dtype), g = random_f64(x.shape(), 9).to(dtype);
+    struct Result {
+      Tensor y, x;
+    };
+    const auto run = [&](const auto& function, auto cast) {
+      const Tensor a = cast(alpha.to(dtype)), b = cast(beta.to(dtype)), v = cast(x.to(dtype));
+      for (Tensor leaf : {a, b, v}) leaf.set_requires_grad(true);
+      const Tensor y = function(v, a, b, cast(filter));
+      y.backward(cast(g));
+      return Result{y.detach(), v.grad()};
+    };
+    const auto steps = [](const Tensor& v, const Tensor& a, const Tensor& b, const Tensor& f) {
+      return antialias(
+          v, [&](const Tensor& y) { return snake_beta(y, a, b); }, f, f);
+    };
+    const auto pass = [](const Tensor& v, const Tensor& a, const Tensor& b, const Tensor& f) {
+      return antialias_snake(v, a, b, f, f);
+    };
+    const Result exact = run(steps, [](const Tensor& t) { return t.to(DType::f64); });
+    const auto same = [](const Tensor& t) { return t.clone(); };
+    const Result apart = run(steps, same), once = run(pass, same);
+    CHECK(once.y.dtype() == dtype);
+    CHECK(off(once.y, exact.y) <= 1.1 * off(apart.y, exact.y));
+    CHECK(off(once.x, exact.x) <= 1.1 * off(apart.x, exact.x));
+    if (dtype == DType::f32) continue;
+    const double unit = dtype == DType::f16 ? kHalfUnit : kBFloat16Unit;
+    const std::vector<double> y = once.y.to(DType::f64).to_vector<double>(), expected = exact.y.to_vector<double>();
+    for (std::size_t i = 0; i < y.size(); ++i)
+      REQUIRE(std::abs(y[i] - expected[i]) <= (unit + kFloatFunction) * std::max(1.0, std::abs(expected[i])));
+  }
+}
+
+TEST_CASE("antialias_snake under a guard: x is cast, parameters stay, gradients have their dtypes") {
+  const Tensor f = filter_f64().to(DType::f32);
+  const auto leaf = [](const Tensor& tensor) { return tensor.to(DType::f32).set_requires_grad(true); };
+  const Tensor x = leaf(random_f64({2, 3, 30})), alpha = leaf(uniform_f64({3}, 0.5, 2, 3)),
+               beta = leaf(uniform_f64({3}, 0.5, 2, 4));
+  Tensor y;
+  {
+    const AutocastGuard guard(DType::bf16);
+    y = antialias_snake(x, alpha, beta, f, f);
+  }
+  CHECK(y.dtype() == DType::bf16);
+  const auto wide = [](const Tensor& tensor) { return tensor.detach().to(DType::f64); };
+  CHECK(max_difference(y, antialias_snake(wide(x.to(DType::bf16)), wide(alpha), wide(beta), wide(f), wide(f))) <=
+        4 * kBFloat16Rounding);
+  sum(y).backward();
+  for (const Tensor& tensor : {x, alpha, beta}) CHECK(tensor.grad().dtype() == DType::f32);
+}
+
+TEST_CASE("antialias_snake: errors") {
+  const Tensor f = filter_f64(), x = random_f64({2, 3, 8}), ones = Tensor::ones({3}, {.dtype = DType::f64});
+  CHECK(error_of<ShapeError>([&] { return antialias_snake(x, ones, random_f64({2}), f, f); }) ==
+        "antialias_snake: expected beta (C=3), got (2,)");
+  CHECK(error_of<ShapeError>([&] { return antialias_snake(random_f64({8}), ones, ones, f, f); }) ==
+        "antialias_snake: expected x (N, C, L) or (C, L), got (8,)");
+  CHECK(error_of<ShapeError>([&] {
+          return antialias_snake(random_f64({2, 3, 0}), ones, ones, f, f);
+        }) == "antialias_snake: expected x (..., L >= 1), got (2, 3, 0)");
+  CHECK(error_of<ShapeError>([&] { return antialias_snake(x, ones, ones, f, random_f64({5})); }) ==
+        "antialias_snake: expected filter (K) or (1, 1, K) with K even, got (5,)");
+  CHECK(error_of<DTypeError>([&] { return antialias_snake(x, ones.to(DType::f32), ones, f, f); }) ==
+        "antialias_snake: expected tensors of one dtype, got f64 and f32");
+  CHECK(error_of<Error>([&] { return antialias_snake(x, ones, Tensor(), f, f); }) ==
+        "antialias_snake: the tensor is undefined");
 }
 
 TEST_CASE("antialias: errors") {

@@ -24,13 +24,13 @@ inline Tensor streamed(Module& net, const Tensor& x, const std::vector<std::int6
   Stream stream(net);
   std::vector<Tensor> pieces;
   std::int64_t begin = 0;
-  for (std::size_t i = 0; begin < x.size(2); ++i) {
-    const std::int64_t count = std::min(sizes[i % sizes.size()], x.size(2) - begin);
-    pieces.push_back(stream.push(x.narrow(2, begin, count)));
+  for (std::size_t i = 0; begin < x.size(-1); ++i) {
+    const std::int64_t count = std::min(sizes[i % sizes.size()], x.size(-1) - begin);
+    pieces.push_back(stream.push(x.narrow(-1, begin, count)));
     begin += count;
   }
   pieces.push_back(stream.finish());
-  return cat(pieces, 2);
+  return cat(pieces, -1);
 }
 
 /// The largest |a - b| as a part of the largest |b|; 0 where both are empty.
@@ -45,25 +45,30 @@ inline double relative_difference(const std::vector<double>& a, const std::vecto
 }
 
 /// The stream's results are the network's, however the input is cut: on the CPU bit for bit; on a GPU, whose kernels add in an
-/// order that depends on the length, within the rounding of some twenty sums.
+/// order that depends on the length, within the rounding of some twenty sums. `x`: the input, of which the network is in
+/// eval().
+inline void check_stream_of(Module& net, const Tensor& x) {
+  const NoGradGuard no_grad;
+  const Tensor whole = net(x);
+  CAPTURE(name_of(whole.dtype()));
+  for (const std::vector<std::int64_t>& sizes :
+       {std::vector<std::int64_t>{1}, {2}, {3}, {8}, {64}, {1000}, {5, 1, 17, 2, 2, 40, 9}}) {
+    CAPTURE(sizes.front());
+    const Tensor pieces = streamed(net, x, sizes);
+    REQUIRE(pieces.shape() == whole.shape());
+    if (x.device().is_cuda())
+      CHECK(relative_difference(f64_values(pieces), f64_values(whole)) < (whole.dtype() == DType::f32 ? 4e-6 : 4e-15));
+    else
+      CHECK(f64_values(pieces) == f64_values(whole));
+  }
+}
+
+/// The same of a network of either dtype, for random numbers of a shape.
 inline void check_stream(Module& net, const Shape& shape) {
   net.eval();
   for (const DType dtype : {DType::f32, DType::f64}) {
     net.to(dtype);
-    const Tensor x = random_f64(shape, 5).to(dtype);
-    const NoGradGuard no_grad;
-    const Tensor whole = net(x);
-    CAPTURE(name_of(dtype));
-    for (const std::vector<std::int64_t>& sizes :
-         {std::vector<std::int64_t>{1}, {2}, {3}, {8}, {64}, {1000}, {5, 1, 17, 2, 2, 40, 9}}) {
-      CAPTURE(sizes.front());
-      const Tensor pieces = streamed(net, x, sizes);
-      REQUIRE(pieces.shape() == whole.shape());
-      if (x.device().is_cuda())
-        CHECK(relative_difference(f64_values(pieces), f64_values(whole)) < (dtype == DType::f32 ? 4e-6 : 4e-15));
-      else
-        CHECK(f64_values(pieces) == f64_values(whole));
-    }
+    check_stream_of(net, random_f64(shape, 5).to(dtype));
   }
 }
 

@@ -28,6 +28,8 @@ class MeanOfBranches : public layers::ModuleSequence<MeanOfBranches> {
   /// x of any shape that the branches take. Throws ShapeError without branches, or where their results differ in shape, and
   /// what the branches throw.
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  /// Branches of different latency wait for one another. Throws NotImplemented where branches differ in rate.
+  [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 };
 
 }  // namespace polyphase

@@ -1,11 +1,46 @@
 #include "layers/streaming/module_stream.hpp"
 
+#include <cxxabi.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <typeinfo>
+#include <vector>
 
 #include "layers/module.hpp"
 #include "ops/length.hpp"
 
 namespace polyphase::layers {
+
+using Layout = ModuleStream::Layout;
+
+std::string type_name(const Module& module) {
+  const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(typeid(module).name(), nullptr, nullptr, nullptr),
+                                                    std::free);
+  return name ? name.get() : typeid(module).name();
+}
+
+Layout joined(Layout place, const ModuleStream& stream, const Module& module) {
+  const Layout layout = stream.layout();
+  if (place == Layout::any || layout == Layout::any) return place == Layout::any ? layout : place;
+  const auto shape = [](Layout of) { return of == Layout::channels_last ? "(N, L, C)" : "(N, C, L)"; };
+  require<NotImplemented>(layout == place, "stream: ", type_name(module), " takes ", shape(layout), " where it gets ",
+                          shape(place), "; ChannelsLast goes between them");
+  return place;
+}
+
+Tensor length_second(const Tensor& x) {
+  std::vector<int> dims{0, x.rank() - 1};
+  for (int d = 1; d + 1 < x.rank(); ++d) dims.push_back(d);
+  return x.permute(dims);
+}
+
+Tensor length_last(const Tensor& x) {
+  std::vector<int> dims{0};
+  for (int d = 2; d < x.rank(); ++d) dims.push_back(d);
+  dims.push_back(1);
+  return x.permute(dims);
+}
 
 Tensor HeldPositions::followed_by(const Tensor& x) const {
   if (is_empty()) return x;
@@ -20,7 +55,17 @@ void HeldPositions::keep(const Tensor& x) {
   }
 }
 
-Tensor PointwiseStream::push(const Tensor& x, bool) { return x.size(2) == 0 ? x : module_.forward(x); }
+Tensor PointwiseStream::push(const Tensor& x, bool) {
+  require<Error>(!options_.only_in_eval || !module_.is_training(), "stream: expected ", type_name(module_),
+                 " after eval(), got it in training");
+  return options_.layout == Layout::channels_last ? length_last(module_.forward(length_second(x))) : module_.forward(x);
+}
+
+std::optional<Layout> layout_of_channels(int dim) {
+  if (dim == 1 || dim == -2) return Layout::channels_first;
+  if (dim == 2 || dim == -1) return Layout::channels_last;
+  return std::nullopt;
+}
 
 Tensor NeighbourStream::push(const Tensor& x, bool last) {
   const std::int64_t left = options_.left, right = options_.right, up = options_.up;

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "../../tensor/tensor.hpp"
@@ -27,6 +29,8 @@ struct Rate {
 /// The state of one module in a Stream. A module of one's own returns one from make_stream().
 class ModuleStream {
  public:
+  /// The order of dimensions that the module's forward() takes: (N, C, L), (N, L, C), or any.
+  enum class Layout : std::uint8_t { any, channels_first, channels_last };
   /// A position before every other: what depends on all that came before has it as `first` (an LSTM).
   static constexpr std::int64_t kAllBefore = INT64_MIN / 4;
 
@@ -39,11 +43,23 @@ class ModuleStream {
   /// The input positions that outputs depend on; they may lie before 0 or past the end, where padding is.
   [[nodiscard]] virtual Span inputs_of(Span outputs) const = 0;
   [[nodiscard]] virtual Rate rate() const = 0;
+  /// push() has the length last whatever it is.
+  [[nodiscard]] virtual Layout layout() const { return Layout::channels_first; }
 };
 
 namespace layers {
 
-/// Positions that a stream keeps between two pushes, (N, C, n).
+/// The name of a module's class, as messages have it.
+[[nodiscard]] std::string type_name(const Module& module);
+/// The layout of a module's place in a network, `place` before it was known what the module takes. Throws NotImplemented naming
+/// the module where its layout is the other.
+[[nodiscard]] ModuleStream::Layout joined(ModuleStream::Layout place, const ModuleStream& stream, const Module& module);
+
+/// (N, ..., L) as a view (N, L, ...), and back.
+[[nodiscard]] Tensor length_second(const Tensor& x);
+[[nodiscard]] Tensor length_last(const Tensor& x);
+
+/// Positions that a stream keeps between two pushes, (N, C, n); anything (A, B, n, ...) goes.
 class HeldPositions {
  public:
   [[nodiscard]] bool is_empty() const { return !kept_.defined() || kept_.size(2) == 0; }
@@ -59,18 +75,30 @@ class HeldPositions {
   Tensor kept_;
 };
 
-/// A stream of a module each of whose output positions depends on the input position of its number alone.
+/// A stream of a module each of whose output positions depends on the input position of its number alone. Inputs are
+/// (N, ..., n), indices (N, n) too, and outputs (N, ..., n).
 class PointwiseStream : public ModuleStream {
  public:
-  explicit PointwiseStream(Module& module) : module_(module) {}
+  struct Options {
+    Layout layout = Layout::any;
+    bool only_in_eval = false;  ///< push() throws Error while the module is training
+  };
+  explicit PointwiseStream(Module& module) : PointwiseStream(module, Options{}) {}
+  PointwiseStream(Module& module, const Options& options) : module_(module), options_(options) {}
   [[nodiscard]] Tensor push(const Tensor& x, bool last) override;
   void reset() override {}
   [[nodiscard]] Span inputs_of(Span outputs) const override { return outputs; }
   [[nodiscard]] Rate rate() const override { return {}; }
+  [[nodiscard]] Layout layout() const override { return options_.layout; }
 
  private:
   Module& module_;
+  Options options_;
 };
+
+/// The layout of a module of positions (N, C, L) or (N, L, C) whose channels are in dimension `dim`; nothing where that is none
+/// of the two.
+[[nodiscard]] std::optional<ModuleStream::Layout> layout_of_channels(int dim);
 
 /// A stream of a module that has `up` outputs for each input, which depend on `left` inputs before theirs and `right` behind
 /// it, and which itself knows what to put past the ends: it is given its input with so much around it, and what that changes at

@@ -30,7 +30,9 @@ ReceptiveField field_of(const ModuleStream& stream) {
 
 ReceptiveField receptive_field(Module& network) { return field_of(*network.make_stream()); }
 
-Stream::Stream(Module& network) : stream_(network.make_stream()) {}
+Stream::Stream(Module& network) : stream_(network.make_stream()) {
+  static_cast<void>(layers::joined(ModuleStream::Layout::channels_first, *stream_, network));
+}
 
 void Stream::reserve(std::int64_t max_positions) {
   require<ShapeError>(max_positions >= 1, "Stream::reserve: expected max_positions >= 1, got ", max_positions);
@@ -39,19 +41,20 @@ void Stream::reserve(std::int64_t max_positions) {
 
 Tensor Stream::push(const Tensor& x) {
   require<Error>(!is_finished_, "Stream::push: expected no more positions after finish(); reset() begins a new stream");
-  require<ShapeError>(x.rank() == 3 && x.size(2) >= 1, "Stream::push: expected x (N, C, n >= 1), got ", x.shape());
+  require<ShapeError>((x.rank() == 3 || (x.rank() == 2 && x.dtype() == DType::i64)) && x.size(-1) >= 1,
+                      "Stream::push: expected x (N, C, n >= 1), or indices (N, n), got ", x.shape());
   const NoGradGuard no_grad;
-  if (!empty_.defined()) empty_ = x.narrow(2, 0, 0).clone();
-  require<ShapeError>(x.size(0) == empty_.size(0) && x.size(1) == empty_.size(1),
-                      "Stream::push: expected x (N=", empty_.size(0), ", C=", empty_.size(1), ", n) as before, got ",
-                      x.shape());
+  const std::int64_t positions = x.size(-1);
+  if (!empty_.defined()) empty_ = x.narrow(-1, 0, 0).clone();
+  require<ShapeError>(x.narrow(-1, 0, 0).shape() == empty_.shape(), "Stream::push: expected x (N=", empty_.size(0),
+                      empty_.rank() == 3 ? concat(", C=", empty_.size(1)) : "", ", n) as before, got ", x.shape());
   std::vector<Tensor> pieces;
-  for (std::int64_t begin = 0; begin < x.size(2); begin += max_positions_) {
-    const std::int64_t count = std::min(max_positions_, x.size(2) - begin);
-    pieces.push_back(stream_->push(x.narrow(2, begin, count).contiguous(), false));
-    if (count == x.size(2) - begin) break;  // begin + max_positions_ may not be a number
+  for (std::int64_t begin = 0; begin < positions; begin += max_positions_) {
+    const std::int64_t count = std::min(max_positions_, positions - begin);
+    pieces.push_back(stream_->push(x.narrow(-1, begin, count).contiguous(), false));
+    if (count == positions - begin) break;  // begin + max_positions_ may not be a number
   }
-  return pieces.size() == 1 ? pieces.front() : cat(pieces, 2);
+  return pieces.size() == 1 ? pieces.front() : cat(pieces, -1);
 }
 
 Tensor Stream::finish() {

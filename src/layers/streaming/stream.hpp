@@ -30,14 +30,16 @@ struct ReceptiveField {
 /// recorded for gradients. State is of a fixed size, and so are the work and the memory of a push() of a fixed size.
 class Stream {
  public:
-  /// Throws NotImplemented naming a module that cannot be streamed (GroupNorm, whose statistics are of the whole length).
+  /// Throws NotImplemented naming a module that cannot be streamed (GroupNorm, whose statistics are of the whole length), or
+  /// one that takes (N, L, C) and is in no ChannelsLast.
   explicit Stream(Module& network);
 
-  /// Longer pieces are computed `max_positions` at a time. Once such a piece has been pushed, and the latency has passed, no
-  /// push allocates memory of the device. Throws ShapeError unless max_positions >= 1.
+  /// Longer pieces are computed `max_positions` at a time. Once such a piece has been pushed, and the latency and the context
+  /// of attention (KeyValueRing) have passed, no push allocates memory of the device. Throws ShapeError unless max_positions
+  /// >= 1.
   void reserve(std::int64_t max_positions);
-  /// The next n >= 1 positions x (N, C, n) -> (N, C', m), m >= 0. N, C, dtype and device as at first. Throws Error after
-  /// finish(), ShapeError, and what the network throws; after an exception only reset() helps.
+  /// The next n >= 1 positions x (N, C, n) -> (N, C', m), m >= 0; of indices also (N, n). N, C, dtype and device as at first.
+  /// Throws Error after finish(), ShapeError, and what the network throws; after an exception only reset() helps.
   [[nodiscard]] Tensor push(const Tensor& x);
   /// Ends the stream and returns what is left, (N, C', m), m >= 0. Throws Error where nothing was pushed.
   [[nodiscard]] Tensor finish();

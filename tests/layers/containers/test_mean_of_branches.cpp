@@ -3,10 +3,14 @@
 #include <doctest/doctest.h>
 
 #include "layers/activations.hpp"
+#include "layers/containers/residual.hpp"
+#include "layers/containers/sequential.hpp"
 #include "layers/conv1d.hpp"
+#include "layers/conv_transpose1d.hpp"
 #include "ops/elementwise.hpp"
 #include "support/helpers.hpp"
 #include "support/layer_gradcheck.hpp"
+#include "support/stream.hpp"
 
 using namespace polyphase;
 using namespace polyphase::testing;
@@ -83,4 +87,58 @@ TEST_CASE("mean of branches: errors") {
   CHECK(error_of<ShapeError>([&] {
           return differ(random_f64({1, 2, 9}).to(DType::f32));
         }) == "MeanOfBranches: expected branches of one shape, got (1, 2, 9) from branch 0 and (1, 2, 7) from branch 1");
+}
+
+TEST_CASE("mean of branches in pieces: branches wait for the one of the longest latency") {
+  manual_seed(4);
+  const auto causal = [](std::int64_t kernel_size) {
+    return Conv1d({.in_channels = 2, .out_channels = 2, .kernel_size = kernel_size, .padding = {kernel_size - 1, 0}});
+  };
+  const auto block = [](std::int64_t kernel_size, std::int64_t dilation) {
+    return Residual(LeakyReLU(0.1), Conv1d({.in_channels = 2,
+                                            .out_channels = 2,
+                                            .kernel_size = kernel_size,
+                                            .padding = dilation * (kernel_size / 2),
+                                            .dilation = dilation}));
+  };
+  MeanOfBranches net(block(3, 1), causal(5), block(11, 2), LeakyReLU(0.1));
+  check_stream(net, {2, 2, 70});
+  check_stream(net, {1, 2, 1});
+  CHECK(receptive_field(net).left == 10);
+  CHECK(receptive_field(net).right == 10);
+  MeanOfBranches one(branch(3));
+  check_stream(one, {2, 2, 45});
+
+  const auto up = [](std::int64_t kernel_size) {
+    return ConvTranspose1d(
+        {.in_channels = 2, .out_channels = 2, .kernel_size = kernel_size, .stride = 4, .padding = (kernel_size - 4) / 2});
+  };
+  Sequential decoder(branch(7), MeanOfBranches(up(4), Sequential(up(8), block(3, 9)), up(16)),
+                     MeanOfBranches(Sequential(block(3, 1), block(3, 3)), Sequential(block(7, 1), block(7, 5))), branch(3));
+  check_stream(decoder, {2, 2, 60});
+  CHECK(Stream(decoder).rate().up == 4);
+}
+
+TEST_CASE("mean of branches in pieces: what it refuses, and a second stream") {
+  MeanOfBranches rates(branch(3), ConvTranspose1d({.in_channels = 2, .out_channels = 2, .kernel_size = 2, .stride = 2}));
+  CHECK(error_of<NotImplemented>([&] { return Stream(rates).latency(); }) ==
+        "stream: MeanOfBranches: expected branches of one rate, got 1/1 of branch 0 and 2/1 of branch 1");
+  CHECK_THROWS_WITH_AS((void)MeanOfBranches().make_stream(), "MeanOfBranches: expected at least one branch, got none",
+                       ShapeError);
+  const Conv1d shorter({.in_channels = 2, .out_channels = 2, .kernel_size = 3});
+  MeanOfBranches lengths(branch(3), shorter);
+  Stream ends(lengths);
+  CHECK(ends.push(random_f64({1, 2, 9}).to(DType::f32)).size(2) == 7);
+  CHECK(error_of<ShapeError>([&] { return ends.finish(); }) ==
+        "MeanOfBranches: expected branches of one shape, got (1, 2, 2) from branch 0 and (1, 2, 0) from branch 1");
+
+  MeanOfBranches net(branch(3), branch(9));
+  Stream stream(net);
+  const Tensor x = random_f64({1, 2, 20}, 8).to(DType::f32);
+  const auto all = [&] { return cat({stream.push(x), stream.finish()}, 2); };
+  const Tensor first = all();
+  stream.reset();
+  (void)stream.push(random_f64({1, 2, 7}).to(DType::f32));
+  stream.reset();
+  CHECK(max_difference(all(), first) == 0);
 }

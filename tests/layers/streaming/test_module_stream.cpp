@@ -7,8 +7,12 @@
 
 #include "autograd/no_grad.hpp"
 #include "layers/activations.hpp"
+#include "layers/containers/channels_last.hpp"
+#include "layers/dropout.hpp"
+#include "layers/linear.hpp"
 #include "layers/upsample.hpp"
 #include "support/helpers.hpp"
+#include "support/tolerance.hpp"
 
 using namespace polyphase;
 using namespace polyphase::testing;
@@ -70,4 +74,47 @@ TEST_CASE("a neighbour stream waits for the inputs behind its own") {
   CHECK(stream.inputs_of({-1, 4}).last == 3);
   stream.reset();
   CHECK(stream.push(positions(4, 1), true).to_vector<float>() == std::vector<float>{4, 4});
+}
+
+TEST_CASE("the length goes second and back to the last place") {
+  const Tensor x = random_f64({2, 3, 4, 5});
+  CHECK(max_difference(layers::length_second(x), x.permute({0, 3, 1, 2})) == 0);
+  CHECK(max_difference(layers::length_last(layers::length_second(x)), x) == 0);
+  CHECK(layers::length_second(random_f64({2, 5})).shape() == Shape{2, 5});
+}
+
+TEST_CASE("a pointwise stream of a module with the channels last, and one for evaluation alone") {
+  using Layout = ModuleStream::Layout;
+  Linear linear({.in_features = 3, .out_features = 2, .dtype = DType::f64});
+  layers::PointwiseStream stream(linear, {.layout = Layout::channels_last});
+  const NoGradGuard no_grad;
+  const Tensor x = random_f64({2, 3, 5});
+  CHECK(max_difference(stream.push(x, false), linear(x.transpose(1, 2)).transpose(1, 2)) <= kDoubleRounding);
+  CHECK(stream.push(x.narrow(2, 0, 0), true).shape() == Shape{2, 2, 0});
+  CHECK(stream.layout() == Layout::channels_last);
+  Dropout dropout;
+  layers::PointwiseStream evaluated(dropout, {.only_in_eval = true});
+  CHECK(error_of<Error>([&] { return evaluated.push(x, false); }) ==
+        "stream: expected polyphase::Dropout after eval(), got it in training");
+  dropout.eval();
+  CHECK(max_difference(evaluated.push(x, false), x) == 0);
+}
+
+TEST_CASE("layouts that go together, and those that do not") {
+  using Layout = ModuleStream::Layout;
+  ReLU relu;
+  layers::PointwiseStream any(relu), first(relu, {.layout = Layout::channels_first}),
+      last(relu, {.layout = Layout::channels_last});
+  CHECK(layers::joined(Layout::any, any, relu) == Layout::any);
+  CHECK(layers::joined(Layout::any, last, relu) == Layout::channels_last);
+  CHECK(layers::joined(Layout::channels_first, any, relu) == Layout::channels_first);
+  CHECK(layers::joined(Layout::channels_first, first, relu) == Layout::channels_first);
+  CHECK_THROWS_WITH_AS((void)layers::joined(Layout::channels_last, first, relu),
+                       "stream: polyphase::ReLU takes (N, C, L) where it gets (N, L, C); ChannelsLast goes between them",
+                       NotImplemented);
+  CHECK(layers::layout_of_channels(1) == Layout::channels_first);
+  CHECK(layers::layout_of_channels(-2) == Layout::channels_first);
+  CHECK(layers::layout_of_channels(2) == Layout::channels_last);
+  CHECK(layers::layout_of_channels(-1) == Layout::channels_last);
+  CHECK(!layers::layout_of_channels(0).has_value());
 }

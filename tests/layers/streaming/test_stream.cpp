@@ -7,11 +7,18 @@
 #include <vector>
 
 #include "autograd/no_grad.hpp"
+#include "device/backend.hpp"
 #include "layers/activations.hpp"
+#include "layers/antialiased_activation.hpp"
+#include "layers/containers/channels_last.hpp"
+#include "layers/containers/mean_of_branches.hpp"
 #include "layers/containers/residual.hpp"
 #include "layers/containers/sequential.hpp"
 #include "layers/conv1d.hpp"
 #include "layers/conv_transpose1d.hpp"
+#include "layers/embedding.hpp"
+#include "layers/linear.hpp"
+#include "layers/lstm.hpp"
 #include "layers/norm.hpp"
 #include "layers/upsample.hpp"
 #include "ops/length.hpp"
@@ -131,4 +138,50 @@ TEST_CASE("what a stream refuses") {
   CHECK(stream.finish().size(2) == 0);
   CHECK(error_of<Error>([&] { return stream.push(Tensor::ones({1, 4, 5})); }).find("reset()") != std::string::npos);
   CHECK(error_of<ShapeError>([&] { return stream.reserve(0), 0; }).find("got 0") != std::string::npos);
+}
+
+TEST_CASE("pushes of a fixed size take no more memory from the device after the first") {
+  manual_seed(13);
+  const auto conv = [](std::int64_t kernel_size) {
+    return Conv1d({.in_channels = 8, .out_channels = 8, .kernel_size = kernel_size, .padding = kernel_size / 2});
+  };
+  Sequential net(
+      conv(7), Residual(ChannelsLast(LSTM({.input_size = 8, .hidden_size = 8, .num_layers = 2}))),
+      ConvTranspose1d({.in_channels = 8, .out_channels = 8, .kernel_size = 8, .stride = 4, .padding = 2}),
+      MeanOfBranches(Residual(conv(3)), Residual(AntialiasedActivation(SnakeBeta(8)), conv(11))),
+      Residual(conv(5), ChannelsLast(LayerNorm({.normalized_shape = 8}), Linear({.in_features = 8, .out_features = 24}), GELU(),
+                                     Linear({.in_features = 24, .out_features = 8}), LayerScale({.channels = 8}))),
+      conv(3), Tanh());
+  const NoGradGuard no_grad;
+  Allocator& allocator = backend_of(default_device()).allocator();
+  for (const std::int64_t size : {1, 6}) {
+    CAPTURE(size);
+    Stream stream(net);
+    stream.reserve(size);
+    const Tensor x = random_f64({2, 8, size}).to(DType::f32);
+    const auto push = [&] { return stream.push(x).size(2); };
+    for (std::int64_t t = 0; t < stream.latency() + 2 * size; t += size) push();
+    const MemoryStats before = allocator.stats();
+    std::int64_t samples = 0;
+    for (int i = 0; i < 20; ++i) samples += push();
+    const MemoryStats after = allocator.stats();
+    CHECK(samples == 20 * size * 4);
+    CHECK(after.live_bytes == before.live_bytes);
+    CHECK(after.cached_bytes == before.cached_bytes);
+    CHECK(after.allocations > before.allocations);
+  }
+}
+
+TEST_CASE("indices (N, n) are for networks that begin with an embedding") {
+  Sequential net(Conv1d({.in_channels = 4, .out_channels = 4, .kernel_size = 3}));
+  Stream stream(net);
+  CHECK(error_of<ShapeError>([&] {
+          return stream.push(Tensor::ones({2, 5}));
+        }) == "Stream::push: expected x (N, C, n >= 1), or indices (N, n), got (2, 5)");
+  ChannelsLast codes(Embedding({.num_embeddings = 5, .embedding_dim = 3}));
+  Stream embedded(codes);
+  const Tensor indices = Tensor::from_vector(std::vector<std::int64_t>{0, 1, 2, 3, 4, 0}, {2, 3});
+  CHECK(embedded.push(indices).shape() == Shape{2, 3, 3});
+  CHECK(error_of<ShapeError>([&] { return embedded.push(indices.narrow(0, 0, 1)); }) ==
+        "Stream::push: expected x (N=2, n) as before, got (1, 3)");
 }
