@@ -25,13 +25,16 @@ ALLOWED = {
         "rows of f32 with five taps: fragments of all taps and 128 sums. Elements read twice, and what a thread knows of itself read "
         "anew, spill nothing and take 1 to 4 % longer (tf32, 16 x 128 x 65536: 441 to 462 us, 506 to 515 us).",
     r"source_tma_kernelINS1_7TmaModeI.*7TmaRowsE1ELb0E": "one register, once behind the last tile, for the call that recomputes.",
+    r"wide_gather_kernel|wgrad_wide_kernel":
+        "128 registers, so that two blocks share a multiprocessor. What is spilled is of a block of outputs, of wgrad also the loader; they run "
+        "only where sums are suspect.",
     r"reduce_rows_kernelILNS_8ReduceOpE[34]EffE":
         "max and min of f32: one register, once a row. Three blocks an SM spill nothing and take 3 % less for long rows (48.4 to "
         "46.9 us), but 10 % more for rows of 48 (12.1 to 13.4 us).",
 }
 
 # Functions that a kernel calls when its tiles are done, and only where sums are suspect: what lives across their calls may be spilled.
-COLD = re.compile(r"\d+(?:mma_)?recompute|\d+sum_tf32|\d+finish_tiles")
+COLD = re.compile(r"\d+(?:mma_)?recompute|\d+finish_tiles|\d+store_(?:list|block)")
 SYMBOL = re.compile(r"\s+0x[0-9a-f]+\s+0x([0-9a-f]+)\s+0x([0-9a-f]+)\s+FUNC\s.*\s\$([^$\s]+)\$(\S+)$")
 SPILL = re.compile(r"SpillRefill\s*:\s*Offset\s*:\s*0x([0-9a-f]+)")
 

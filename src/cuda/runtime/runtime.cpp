@@ -129,7 +129,7 @@ void check(cudaError_t status, const char* call, const char* file, int line) {
                            is_fault(status) && !launch_blocking() ? kEarlier : ""));
 }
 
-void allow_shared_memory(const void* kernel, std::int64_t bytes) {
+void allow_shared_memory(const void* kernel, std::int64_t bytes, int shared_percent) {
   static std::mutex mutex;
   static std::map<std::pair<const void*, int>, std::int64_t> allowed;
   int device = 0;
@@ -138,6 +138,8 @@ void allow_shared_memory(const void* kernel, std::int64_t bytes) {
   std::int64_t& known = allowed[{kernel, device}];
   if (bytes <= known) return;
   CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+  if (shared_percent >= 0)
+    CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, shared_percent));
   known = bytes;
 }
 

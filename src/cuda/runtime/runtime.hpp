@@ -23,11 +23,12 @@ void check(cudaError_t status, const char* call, const char* file, int line);
 void check_launch(const char* kernel);
 
 /// Lets `kernel` be launched with `bytes` of dynamic shared memory on the current device, from any thread: the limit is the
-/// function's, not a thread's, and is only ever raised.
-void allow_shared_memory(const void* kernel, std::int64_t bytes);
+/// function's, not a thread's, and is only ever raised. `shared_percent` of a multiprocessor's memory are asked for as shared
+/// memory, the rest is left to the L1 cache; -1: the driver decides.
+void allow_shared_memory(const void* kernel, std::int64_t bytes, int shared_percent = -1);
 template <class... Parameters>
-void allow_shared_memory(void (*kernel)(Parameters...), std::int64_t bytes) {
-  allow_shared_memory(reinterpret_cast<const void*>(kernel), bytes);
+void allow_shared_memory(void (*kernel)(Parameters...), std::int64_t bytes, int shared_percent = -1) {
+  allow_shared_memory(reinterpret_cast<const void*>(kernel), bytes, shared_percent);
 }
 
 /// The host waits for everything given to the stream so far.

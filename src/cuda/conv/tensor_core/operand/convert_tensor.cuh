@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include "cuda/conv/tap_gemm.hpp"
 #include "cuda/conv/tensor_core/operand/source_layout.hpp"
@@ -126,28 +127,30 @@ __global__ void __launch_bounds__(kLargestThreads)
   if (threadIdx.x == 0) atomicMax(largest, most);  // of integers: the order does not matter
 }
 
-/// header->sample = the largest magnitudes among every step-th of a source's values; flags are set to zero. Launched with
-/// kSampleBlocksOfSource blocks. T is float.
+/// header->sample = the largest magnitudes among every step-th of a source's values; flags and marks are set to zero. Launched
+/// with kSampleBlocksOfSource blocks. T is float.
 template <class T>
 __global__ void __launch_bounds__(kLargestThreads)
     sample_kernel(const T* __restrict__ values, std::int64_t count, std::int64_t step, std::int64_t flag_count,
-                  std::uint32_t* __restrict__ flags, OperandHeader* __restrict__ header) {
+                  std::uint32_t* __restrict__ flags, std::int64_t mark_count, std::uint32_t* __restrict__ marks,
+                  OperandHeader* __restrict__ header) {
   wait_for_grid_before();  // which may have made the source
   let_dependents_start();
-  for (std::int64_t i = blockIdx.x * kLargestThreads + threadIdx.x; i < flag_count;
-       i += kSampleBlocksOfSource * kLargestThreads)
-    flags[i] = 0;
+  const std::int64_t first = blockIdx.x * kLargestThreads + threadIdx.x;
+  for (std::int64_t i = first; i < flag_count; i += kSampleBlocksOfSource * kLargestThreads) flags[i] = 0;
+  for (std::int64_t i = first; i < mark_count; i += kSampleBlocksOfSource * kLargestThreads) marks[i] = 0;
   const std::uint32_t most = largest_of_block(values, count, step);
   if (threadIdx.x == 0) header->sample[blockIdx.x] = most;
 }
 
-/// header->sample of a convolution's whole source and `flag_count` zeros to `flags`, on `stream`, behind the launch before it.
+/// header->sample of a convolution's whole source and zeros to `flags` and `marks`, on `stream`, behind the launch before it.
 /// What is launched behind this one may read the source at once, header and flags after wait_for_grid_before().
 inline void sample_source(const TapGemm& gemm, const float* source, OperandHeader* header, cudaStream_t stream,
-                          std::uint32_t* flags = nullptr, std::int64_t flag_count = 0) {
+                          std::span<std::uint32_t> flags, std::span<std::uint32_t> marks) {
   const std::int64_t count = gemm.N * gemm.G * gemm.rows * gemm.source_length, sampled = std::min(count, kSourceSample);
   launch_behind(sample_kernel<float>, kSampleBlocksOfSource, kLargestThreads, 0, stream, source, sampled, count / sampled,
-                flag_count, flags, header);
+                static_cast<std::int64_t>(flags.size()), flags.data(), static_cast<std::int64_t>(marks.size()), marks.data(),
+                header);
   check_launch("conv tensor_core: scale");
 }
 

@@ -90,7 +90,7 @@ __device__ __forceinline__ float power_of_two(int exponent) {
 }
 
 inline constexpr int kWeightTarget = 14;  // the largest weight is known exactly
-inline constexpr int kSourceTarget = 10;  // the largest source element only from a sample
+inline constexpr int kSourceTarget = 12;  // the largest source element only from a sample
 
 /// How a number splits at a scale of 2^exponent.
 enum class Split : std::uint32_t {

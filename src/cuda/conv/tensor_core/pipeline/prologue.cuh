@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "conv/algorithm.hpp"
@@ -90,7 +91,7 @@ class DynamicMemory {
                     sizeof(std::uint32_t),
                 call.device) {}
   [[nodiscard]] std::uint32_t* words() const { return counters_ != 0 ? memory_.as<std::uint32_t>() : nullptr; }
-  [[nodiscard]] std::int64_t counters() const { return counters_; }
+  [[nodiscard]] std::span<std::uint32_t> counters() const { return {words(), static_cast<std::size_t>(counters_)}; }
 
  private:
   std::int64_t counters_;
@@ -108,16 +109,16 @@ static __global__ void __launch_bounds__(kPackThreads) zeros_kernel(std::uint32_
 template <class Operand>
 class Sampled {
  public:
-  /// `zeros`: `zero_count` words that are to be zeros when the kernel has seen the header.
-  explicit Sampled(const Gather& call, std::uint32_t* zeros = nullptr, std::int64_t zero_count = 0)
+  /// `zeros` and `marks` are zeros when the kernel has seen the header; without a scale there are no marks.
+  explicit Sampled(const Gather& call, std::span<std::uint32_t> zeros, std::span<std::uint32_t> marks)
       : call_(call),
         header_(Operand::kScaled ? sizeof(OperandHeader) : 0, call.device),
-        is_behind_(Operand::kScaled || zero_count != 0) {
+        is_behind_(Operand::kScaled || !zeros.empty()) {
     if constexpr (Operand::kScaled) {
       sample_source(call.gemm, static_cast<const float*>(call.source), header_.template as<OperandHeader>(), call.stream, zeros,
-                    zero_count);
-    } else if (zero_count != 0) {
-      launch_behind(zeros_kernel, 1, kPackThreads, 0, call.stream, zeros, zero_count);
+                    marks);
+    } else if (!zeros.empty()) {
+      launch_behind(zeros_kernel, 1, kPackThreads, 0, call.stream, zeros.data(), static_cast<std::int64_t>(zeros.size()));
       check_launch("conv tensor_core: zeros");
     }
   }

@@ -6,6 +6,7 @@
 #include "conv/problem.hpp"
 #include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
 #include "cuda/conv/tensor_core/pipeline/launch.hpp"
+#include "cuda/conv/tensor_core/recompute/wide_blocks.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -16,6 +17,7 @@ struct ExactSource {
   bool is_forward;
   const T* source;
   const T* w;
+  WideBlocks wide{};  // of f32
 };
 
 /// With the counts of source numbers that operands lose, by position.

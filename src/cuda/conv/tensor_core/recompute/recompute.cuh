@@ -43,12 +43,9 @@ __device__ __forceinline__ void recompute_light(const TapGemm& gemm, const Exact
     };
     const std::uint32_t suspects = suspects_of_block<1, kVectors>(
         address, [&](int c, float stored) { return bound.everything || !(fabsf(stored - own.offsets[c]) >= bound.least); });
-    recompute_block<1, kVectors>(
-        gemm, exact, g, own.columns, suspects,
-        [&](int j) {
-          return SumPosition{first + j < count ? n : -1, position + first + j};
-        },
-        [&](int c, int j, float sum) { *address(c, j) = sum + own.offsets[c]; });
+    recompute_block<1, kVectors>(gemm, exact, g, own.columns, suspects, [&](int j) {
+      return SumPosition{first + j < count ? n : -1, position + first + j};
+    });
   }
 }
 

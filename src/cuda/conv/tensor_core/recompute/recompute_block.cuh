@@ -1,19 +1,30 @@
 #pragma once
-// Recomputes the suspect outputs of a rectangle of columns and positions, by a warp: many of them on the tensor cores, few of
-// them, and what an infinity or NaN reaches, one by one with FFMA.
+// Leaves the suspect outputs of a rectangle of columns and positions to the wide kernel, by a warp.
 
 #include <cstdint>
 
 #include "cuda/conv/tap_gemm.hpp"
-#include "cuda/conv/tensor_core/recompute/count.cuh"
-#include "cuda/conv/tensor_core/recompute/exact_sum.cuh"
-#include "cuda/conv/tensor_core/recompute/tf32_sums.cuh"
+#include "cuda/conv/tensor_core/recompute/exact_source.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
-/// A rectangle of 16 * kM columns and 8 * kN positions. A lane has the outputs of sums as Tf32Sums has them: of its columns
-/// c < 2 * kM, which are 8 * c + lane/4 of the rectangle, and positions j < 8 * kN. Bit 4 * (m * kN + n) + i of a mask stands
-/// for the lane's column 2 * m + i/2 and the rectangle's position 8 * n + lane%4 * 2 + i%2.
+/// Suspects of a warp's rectangle that FFMA recomputes one by one. With more of them in each rectangle of a block, the products
+/// of the whole block take less time.
+inline constexpr unsigned kFewSuspects = 4;
+
+/// Whether a warp has more suspects than that; `suspects` is a mask of each lane.
+__device__ __forceinline__ bool has_many(std::uint32_t suspects) {
+  return __reduce_add_sync(0xffffffffU, static_cast<unsigned>(__popc(suspects))) > kFewSuspects;
+}
+
+/// An output position, or one that does not exist (n < 0).
+struct SumPosition {
+  std::int64_t n, position;
+};
+
+/// A rectangle of 16 * kM columns and 8 * kN positions. A lane has outputs of its columns c < 2 * kM, which are 8 * c + lane/4
+/// of the rectangle, and positions j < 8 * kN. Bit 4 * (m * kN + n) + i of a mask stands for the lane's column 2 * m + i/2 and
+/// the rectangle's position 8 * n + lane%4 * 2 + i%2.
 template <int kM, int kN>
 struct RecomputeBlock {
   static constexpr int kOutputs = 4 * kM * kN;
@@ -41,50 +52,23 @@ __device__ __forceinline__ std::uint32_t suspects_of_block(const AddressOf& addr
   return suspects;
 }
 
-/// Recomputes the outputs of `suspects`, a mask of each lane. `columns`: the lane's, negative where there is none;
-/// position(j): SumPosition of the rectangle's position j; write(c, j, sum) stores an output of the lane.
-template <int kM, int kN, class PositionOf, class Write>
+/// Leaves the outputs of `suspects`, a mask of each lane, to the wide kernel. `columns`: the lane's, negative where there is
+/// none; position(j): SumPosition of the rectangle's position j.
+template <int kM, int kN, class PositionOf>
 __device__ __forceinline__ void recompute_block(const TapGemm& gemm, const ExactSource<>& exact, std::int64_t g,
                                                 const std::int64_t (&columns)[2 * kM], std::uint32_t suspects,
-                                                const PositionOf& position, const Write& write) {
+                                                const PositionOf& position) {
   using Block = RecomputeBlock<kM, kN>;
-  constexpr unsigned kFew = 24;  // a warp's FFMA of so many take as long as its products of all
-  constexpr float kLargest = 3.402823466e38F;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  if (__reduce_add_sync(0xffffffffU, static_cast<unsigned>(__popc(suspects))) > kFew) {
-    Tf32Sums<kM, kN> sums;
-#pragma unroll
-    for (int c = 0; c < 2 * kM; ++c) sums.columns[c] = columns[c];
-#pragma unroll
-    for (int n = 0; n < kN; ++n) sums.positions[n] = position(8 * n + lane / 4);
-    sum_tf32(gemm, exact, g, &sums);
-    std::uint32_t again = 0;
-#pragma unroll
-    for (int bit = 0; bit < Block::kOutputs; ++bit) {
-      const float sum = sums.of[bit / (4 * kN)][bit / 4 % kN][bit % 4];
-      if ((suspects >> bit & 1U) == 0) continue;
-      if (fabsf(sum) <= kLargest)
-        write(Block::column_of(bit), Block::position_of(bit, lane), sum);
-      else
-        again |= 1U << bit;
-    }
-    const unsigned done = __reduce_add_sync(0xffffffffU, static_cast<unsigned>(__popc(suspects & ~again)));
-    if (lane == 0 && done != 0) count_recomputed(done);
-    suspects = again;
-  }
-  for (std::uint32_t lanes = __ballot_sync(0xffffffffU, suspects != 0); lanes != 0;
-       lanes = __ballot_sync(0xffffffffU, suspects != 0)) {
-    const int of = __ffs(static_cast<int>(lanes)) - 1;
-    const int bit = __shfl_sync(0xffffffffU, __ffs(static_cast<int>(suspects)) - 1, of);
-    if (lane == of) suspects &= suspects - 1;
-    const int c = Block::column_of(bit), j = Block::position_of(bit, of);
+  const bool many = has_many(suspects);
+#pragma unroll 1
+  for (; suspects != 0; suspects &= suspects - 1) {
+    const int bit = __ffs(static_cast<int>(suspects)) - 1, c = Block::column_of(bit);
     std::int64_t column = columns[0];
 #pragma unroll
     for (int i = 1; i < 2 * kM; ++i) column = c == i ? columns[i] : column;
-    column = __shfl_sync(0xffffffffU, column, of);
-    const SumPosition at = position(j);
-    const float sum = exact_sum(gemm, exact, exact.is_forward, at.n, g, column, at.position);
-    if (lane == of) write(c, j, sum);
+    const SumPosition at = position(Block::position_of(bit, lane));
+    exact.wide.add(gemm, at.n, g, column, at.position, many);
   }
 }
 

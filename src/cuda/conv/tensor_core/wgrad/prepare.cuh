@@ -11,10 +11,11 @@ namespace polyphase::cuda::tensor_core {
 inline constexpr int kSampleThreads = 256;
 inline constexpr int kSampleLoads = 16;  // of a thread, all at once; at least half of them exist
 
-/// The largest of samples of x and y, of all of it where there are few; a block for each of kSampleGroups of either. Begins
-/// the counts, those of the jobs, too. What is launched behind it may read x and y at once: it starts when they are there.
+/// The largest of samples of x and y, of all of it where there are few; a block for each of kSampleGroups of either. Sets the
+/// counts and `zeros` counts behind the scales to zero. What is launched behind it may read x and y at once: it starts when
+/// they are there.
 __global__ void __launch_bounds__(kSampleThreads)
-    wgrad_scales_kernel(const float* x, std::int64_t x_count, const float* y, std::int64_t y_count, std::int64_t jobs,
+    wgrad_scales_kernel(const float* x, std::int64_t x_count, const float* y, std::int64_t y_count, std::int64_t zeros,
                         WgradScales* scales) {
   wait_for_grid_before();
   let_dependents_start();
@@ -25,7 +26,7 @@ __global__ void __launch_bounds__(kSampleThreads)
   constexpr std::int64_t kThreads = kSampleGroups * kSampleThreads;
   const std::int64_t stride = max(std::int64_t{1}, count / (kThreads * kSampleLoads / 2));
   const std::int64_t thread = std::int64_t{blockIdx.x % kSampleGroups} * kSampleThreads + threadIdx.x;
-  for (std::int64_t job = std::int64_t{blockIdx.x} * kSampleThreads + threadIdx.x; job < jobs; job += 2 * kThreads)
+  for (std::int64_t job = std::int64_t{blockIdx.x} * kSampleThreads + threadIdx.x; job < zeros; job += 2 * kThreads)
     small_of_jobs(scales)[job] = 0;
   std::uint32_t magnitudes[kSampleLoads];
 #pragma unroll

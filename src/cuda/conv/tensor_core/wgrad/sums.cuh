@@ -14,11 +14,12 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kSumThreads = 1024;                             // many, since a whole block computes a weight again
-inline constexpr int kAddWeights = 4;                                // of a thread at a time, kSumThreads apart
-inline constexpr int kLookWeights = 8;                               // the same where they are only looked through
-inline constexpr int kShortSum = 512;                                // products; so many weights as these are worth a warp each
-inline constexpr int kAddBlocks = 2;                                 // of a multiprocessor
+inline constexpr int kSumThreads = 1024;  // many, since a whole block computes a weight again
+inline constexpr int kAddWeights = 4;     // of a thread at a time, kSumThreads apart
+inline constexpr int kLookWeights = 8;    // the same where they are only looked through
+inline constexpr int kFewWeights = 4;     // of a round, or an eighth: more are left to the wide kernel
+inline constexpr int kShortSum = 512;     // products; so many weights as these are worth a warp each
+inline constexpr int kAddBlocks = 2;      // of a multiprocessor
 inline constexpr std::int64_t kManyWeights = std::int64_t{1} << 17;  // a thread each fills the device
 
 /// What a block of this pass shares.
@@ -44,16 +45,19 @@ struct WgradFound {
       return false;
     return add(own);
   }
-  /// All threads, `any`: that it noted one in this round, which ends. at(place): the weight.
+  /// All threads, `any`: that it noted one in this round of so many weights, which ends. Few weights are computed again here,
+  /// the blocks of more are marked for the wide kernel. at(place): the weight.
   template <class T, class At>
-  __device__ __forceinline__ void compute(bool any, const ConvProblem& problem, const T* x, const T* y, T* w, const At& at,
-                                          const WgradScales* scales) {
+  __device__ __forceinline__ void compute(bool any, int round, const ConvProblem& problem, const T* x, const T* y, T* w,
+                                          const At& at, const WgradScales* scales, const WideWeights& wide) {
     if (__syncthreads_or(any ? 1 : 0) == 0) return;
-    const int again = count;
-    const bool by_warps = problem.N * problem.L_in <= std::int64_t{kShortSum} * again;
     const auto thread = static_cast<int>(threadIdx.x);
+    const int again = count;
+    const bool is_wide = again > min(kFewWeights, round / 8) && wide.any != nullptr;
+    const bool by_warps = problem.N * problem.L_in <= std::int64_t{kShortSum} * again;
     const WgradTeam team = by_warps ? WgradTeam{thread % 32, 32} : WgradTeam{thread, kSumThreads};
-    for (int i = by_warps ? thread / 32 : 0; i < again; i += kSumThreads / team.size)
+    for (int i = thread; is_wide && i < again; i += kSumThreads) wide.mark(problem, at(place[i]));
+    for (int i = by_warps ? thread / 32 : 0; !is_wide && i < again; i += kSumThreads / team.size)
       recompute(team, problem, x, y, w, at(place[i]), scales);
     __syncthreads();
     if (threadIdx.x == 0) count = 0;
@@ -67,7 +71,7 @@ template <class T>
 __global__ void __launch_bounds__(kSumThreads, 1)
     wgrad_sums_kernel(const __grid_constant__ ConvProblem problem, const float* partial, std::int64_t weights,
                       std::int64_t slices, int lanes, const __grid_constant__ WgradTiles tiles, const T* x, const T* y, T* w,
-                      WgradScales* scales) {
+                      WgradScales* scales, const __grid_constant__ WideWeights wide) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   __shared__ double sums[kSumThreads];  // (lanes, weights)
   __shared__ WgradFound<kSumThreads> found;
@@ -100,7 +104,7 @@ __global__ void __launch_bounds__(kSumThreads, 1)
       any = found.note(weight, column, tiles, i, scales);
     }
     found.compute(
-        any, problem, x, y, w, [&](int place) { return first + place; }, scales);
+        any, columns, problem, x, y, w, [&](int place) { return first + place; }, scales, wide);
   }
 #endif
 }
@@ -110,7 +114,7 @@ template <class T>
 __global__ void __launch_bounds__(kSumThreads, 1)
     wgrad_add_kernel(const __grid_constant__ ConvProblem problem, const float* partial, std::int64_t weights,
                      std::int64_t slices, const __grid_constant__ WgradTiles tiles, const T* x, const T* y, T* w,
-                     WgradScales* scales) {
+                     WgradScales* scales, const __grid_constant__ WideWeights wide) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr int kRound = kSumThreads * kAddWeights;
   __shared__ WgradFound<kRound> found;
@@ -144,7 +148,7 @@ __global__ void __launch_bounds__(kSumThreads, 1)
       any = found.note(static_cast<float>(w[i]), static_cast<int>(i - first), tiles, i, scales) || any;
     }
     found.compute(
-        any, problem, x, y, w, [&](int place) { return first + place; }, scales);
+        any, kRound, problem, x, y, w, [&](int place) { return first + place; }, scales, wide);
   }
 #endif
 }
@@ -165,7 +169,7 @@ template <class T>
 __global__ void __launch_bounds__(kSumThreads, 1)
     wgrad_look_kernel(const __grid_constant__ ConvProblem problem, std::int64_t weights,
                       const __grid_constant__ WgradTiles tiles, std::int64_t rounds, const T* x, const T* y, T* w,
-                      WgradScales* scales) {
+                      WgradScales* scales, const __grid_constant__ WideWeights wide) {
   constexpr int kRound = kSumThreads * kLookWeights;
   __shared__ WgradFound<kRound> found;
   __shared__ WgradRound round;
@@ -210,7 +214,7 @@ __global__ void __launch_bounds__(kSumThreads, 1)
         if (i >= 0 && job_of(tiles, i) == round.job) any = found.add(place);
       }
       found.compute(
-          any, problem, x, y, w, [&](int place) { return round.at(place, weights); }, scales);
+          any, kRound, problem, x, y, w, [&](int place) { return round.at(place, weights); }, scales, wide);
     }
     __syncthreads();
   }
@@ -229,7 +233,7 @@ void recompute_wgrad(const WgradCall& call, const WgradTiles& tiles) {
   const std::int64_t rounds = (box_size(tiles, weights) + round - 1) / round;
   launch_behind(&wgrad_look_kernel<T>, blocks_of(tiles.jobs * rounds, 1, properties(call.device).sm_count), kSumThreads, 0,
                 call.stream, problem, weights, tiles, rounds, static_cast<const T*>(call.x), static_cast<const T*>(call.y),
-                static_cast<T*>(call.w), call.scales);
+                static_cast<T*>(call.w), call.scales, call.wide);
   check_launch("conv tensor_core: wgrad, what to compute again");
 }
 
@@ -245,12 +249,12 @@ void add_wgrad_slices(const WgradCall& call, const WgradTiles& tiles, const floa
   if (weights < kManyWeights && slices > 1) {
     const int lanes = slice_lanes(slices);
     launch_behind(&wgrad_sums_kernel<T>, blocks_of(weights, kSumThreads / lanes, 4096), kSumThreads, 0, call.stream, problem,
-                  partial, weights, slices, lanes, tiles, x, y, w, call.scales);
+                  partial, weights, slices, lanes, tiles, x, y, w, call.scales, call.wide);
     return check_launch("conv tensor_core: wgrad sums");
   }
   launch_behind(&wgrad_add_kernel<T>,
                 blocks_of(weights, kSumThreads * kAddWeights, kAddBlocks * properties(call.device).sm_count), kSumThreads, 0,
-                call.stream, problem, partial, weights, slices, tiles, x, y, w, call.scales);
+                call.stream, problem, partial, weights, slices, tiles, x, y, w, call.scales, call.wide);
   check_launch("conv tensor_core: wgrad sums of many weights");
 }
 

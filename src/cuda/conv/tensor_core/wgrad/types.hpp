@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "conv/problem.hpp"
+#include "cuda/conv/tensor_core/wgrad/wide.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -47,6 +48,7 @@ struct WgradCall {
   int device;
   cudaStream_t stream;
   const WgradTiling* tiling = nullptr;  // on sm_90a
+  WideWeights wide{};                   // of f32
 };
 
 void wgrad_split(const WgradCall& call);  // f32 as two f16

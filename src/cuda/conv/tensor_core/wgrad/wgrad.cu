@@ -22,14 +22,22 @@ void wgrad_by_mma(const WgradCall& call, Precision precision) {
 void wgrad_f32(WgradCall call, Precision precision) {
   const ConvProblem& problem = call.problem;
   const std::int64_t jobs = call.tiling != nullptr ? call.tiling->jobs : 0;
-  const Buffer buffer(sizeof(WgradScales) + static_cast<std::size_t>(jobs) * sizeof(SmallCount), call.device);
+  // Behind the scales lie counts of jobs and the wide kernel's marks, all of which are zeros at first.
+  const std::size_t mark_bytes = WideWeights::word_count(problem) * sizeof(std::uint32_t);
+  const std::int64_t counts = jobs + static_cast<std::int64_t>((mark_bytes + sizeof(SmallCount) - 1) / sizeof(SmallCount));
+  const Buffer buffer(sizeof(WgradScales) + static_cast<std::size_t>(counts) * sizeof(SmallCount), call.device);
   call.scales = buffer.as<WgradScales>();
+  auto* const marks = reinterpret_cast<SmallCount*>(call.scales + 1) + jobs;
+  call.wide = WideWeights(problem, reinterpret_cast<std::uint32_t*>(marks));
   launch_behind(&wgrad_scales_kernel, 2 * kSampleGroups, kSampleThreads, 0, call.stream, static_cast<const float*>(call.x),
                 problem.N * problem.C_in * problem.L_in, static_cast<const float*>(call.y),
-                problem.N * problem.C_out * problem.L_out, jobs, call.scales);
+                problem.N * problem.C_out * problem.L_out, counts, call.scales);
   check_launch("conv tensor_core: wgrad scales");
-  if (uses_mma(properties(call.device).arch())) return wgrad_by_mma<float>(call, precision);
-  precision == Precision::tf32 ? wgrad_tf32(call) : wgrad_split(call);
+  if (uses_mma(properties(call.device).arch()))
+    wgrad_by_mma<float>(call, precision);
+  else
+    precision == Precision::tf32 ? wgrad_tf32(call) : wgrad_split(call);
+  wgrad_wide(call, precision);
 }
 
 void wgrad_call(WgradCall call, Precision precision) {

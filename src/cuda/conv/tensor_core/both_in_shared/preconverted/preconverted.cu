@@ -6,7 +6,7 @@
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/pack_weights.cuh"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/recompute.cuh"
-#include "cuda/conv/tensor_core/recompute/exact_source.cuh"
+#include "cuda/conv/tensor_core/recompute/wide.hpp"
 #include "cuda/kernel/dependent_launch.cuh"
 #include "cuda/memory/allocator.hpp"
 #include "cuda/runtime/runtime.hpp"
@@ -95,11 +95,12 @@ bool needs_flags(const TapGemm& gemm) {
 /// operand = the source, header and flags what is to be known of it.
 template <class Operand>
 void prepare(const TapGemm& gemm, const PreconvertedTiling& tiling, const typename Operand::Source* source,
-             OperandHeader* header, std::uint32_t* flags, unsigned char* operand, cudaStream_t stream) {
+             OperandHeader* header, std::uint32_t* flags, std::span<std::uint32_t> marks, unsigned char* operand,
+             cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(source_blocks(gemm, tiling.source));
   const std::int64_t flag_count = gemm.G * tiling.source.flags;
   if constexpr (Operand::kScaled) {
-    sample_source(gemm, source, header, stream, flags, flag_count);
+    sample_source(gemm, source, header, stream, {flags, static_cast<std::size_t>(flag_count)}, marks);
     launch_behind(source_kernel<Operand>, blocks, kSourceThreads, 0, stream, gemm, tiling.source, source, header, flags,
                   operand);
   } else {
@@ -126,12 +127,23 @@ void gather_as(const ConvProblem& problem, ConvDirection direction, const Precon
   const auto* from = static_cast<const T*>(source);
   const auto* weights = static_cast<const OperandHeader*>(packed);
   const bool is_forward = direction == ConvDirection::forward;
-  prepare<Operand>(gemm, tiling, from, header, flags, workspace + at.operand, stream);
-  const FlaggedSource<T> exact{
-      {problem, is_forward, from, static_cast<const T*>(w)}, needs_flags<Operand>(gemm) ? flags : nullptr, header};
+  const Precision precision = Operand::kSplit ? Precision::fp32 : Precision::tf32;
+  const WideGather wide(WideCall{gemm,
+                                 {problem, is_forward, static_cast<const float*>(source), static_cast<const float*>(w)},
+                                 precision,
+                                 static_cast<const float*>(bias),
+                                 static_cast<float*>(out),
+                                 epilogue,
+                                 device,
+                                 stream});
+  prepare<Operand>(gemm, tiling, from, header, flags, wide.marks(), workspace + at.operand, stream);
+  const FlaggedSource<T> exact{{problem, is_forward, from, static_cast<const T*>(w), wide.exact().wide},
+                               needs_flags<Operand>(gemm) ? flags : nullptr,
+                               header};
   const Call<Operand> call{gemm,      tiling, epilogue, weights, static_cast<const T*>(bias), static_cast<T*>(out),
                            workspace, at,     stream,   exact};
   plan.is_mma ? call.multiply_by_mma(plan.shape) : call.multiply(plan.shape);
+  wide.launch(header, &weights->largest);
 }
 
 /// The plan's steps for another number of samples.

@@ -91,42 +91,22 @@ __device__ __forceinline__ void recompute_one(const Store& store, const Epilogue
 
 /// Suspects of half a run of a warp, as RecomputeBlock<1, 4> has them.
 template <class Store>
-__device__ __forceinline__ void recompute_half_run(const Store& store, const Epilogue& epilogue,
-                                                   const FlaggedSource<float>& exact, float* __restrict__ out,
+__device__ __forceinline__ void recompute_half_run(const Store& store, const FlaggedSource<float>& exact,
                                                    const PreconvertedPlace& place, std::int64_t first, std::uint32_t suspects) {
   const TapGemm& gemm = store.gemm;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  std::int64_t columns[2], channels[2];
+  std::int64_t columns[2];
 #pragma unroll
   for (int c = 0; c < 2; ++c) {
     const int in_tile = store.thread / 32 * 16 + lane / 4 + 8 * c;
     const std::int64_t column = place.column + in_tile;
     columns[c] = in_tile < store.tiling.usable && column < gemm.columns ? column : -1;
-    channels[c] = store.tiling.by_classes.divide(static_cast<std::uint32_t>(column));
   }
-  const auto address = [&](int c, int j) -> float* {
+  recompute_block<1, 4>(gemm, exact, place.g, columns, suspects, [&](int j) {
     const auto at = store.where(first + j);
-    const std::int64_t t = at.t0 + (columns[c] - channels[c] * gemm.classes) * gemm.out_class_step;
-    const bool exists =
-        columns[c] >= 0 && at.n < gemm.N && at.in_sample < store.tiling.sample_positions && t >= 0 && t < gemm.out_length;
-    return exists ? out + store.row_of(at.n, place.g, channels[c]) + t : nullptr;
-  };
-  std::uint32_t existing = 0;
-#pragma unroll
-  for (int bit = 0; bit < RecomputeBlock<1, 4>::kOutputs; ++bit)
-    if (address(RecomputeBlock<1, 4>::column_of(bit), RecomputeBlock<1, 4>::position_of(bit, lane)) != nullptr)
-      existing |= 1U << bit;
-  recompute_block<1, 4>(
-      gemm, exact, place.g, columns, suspects & existing,
-      [&](int j) {
-        const auto at = store.where(first + j);
-        const bool exists = at.n < gemm.N && at.in_sample < store.tiling.sample_positions;
-        return SumPosition{exists ? static_cast<std::int64_t>(at.n) : -1, at.in_sample + store.tiling.source.position_begin};
-      },
-      [&](int c, int j, float sum) {
-        float* const to = address(c, j);
-        *to = epilogue.finish<float>(sum + store.bias_of(place, channels[c]), place.g * gemm.out_channels + channels[c], to);
-      });
+    const bool exists = at.n < gemm.N && at.in_sample < store.tiling.sample_positions;
+    return SumPosition{exists ? static_cast<std::int64_t>(at.n) : -1, at.in_sample + store.tiling.source.position_begin};
+  });
 }
 
 /// Suspects of a warpgroup's tile. Not inlined, and given all by value or as the kernel's parameters: it is hardly ever called,
@@ -146,8 +126,7 @@ __device__ __noinline__ void recompute(const TapGemm& gemm, const PreconvertedTi
     if constexpr (sizeof(T) == 4) {
 #pragma unroll 1
       for (int half = 0; half < 2; ++half)
-        recompute_half_run(store, epilogue, exact, out, place, place.position + run * kFlagPositions + 32 * half,
-                           own >> 16 * half & 0xffffU);
+        recompute_half_run(store, exact, place, place.position + run * kFlagPositions + 32 * half, own >> 16 * half & 0xffffU);
     } else {
       for (std::uint32_t lanes = __ballot_sync(0xffffffffU, own != 0); lanes != 0;
            lanes = __ballot_sync(0xffffffffU, own != 0)) {

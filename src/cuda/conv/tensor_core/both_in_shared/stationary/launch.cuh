@@ -5,6 +5,7 @@
 
 #include "cuda/conv/tensor_core/both_in_shared/stationary/kernel.cuh"
 #include "cuda/conv/tensor_core/pipeline/prologue.cuh"
+#include "cuda/conv/tensor_core/recompute/wide.hpp"
 #include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -37,11 +38,13 @@ void launch_stationary(const Gather& call) {
   const StationaryTiling tiling =
       stationary_tiling_of<Operand>(call.gemm, alignment_of(call.source, call.out), properties(call.device));
   const auto packed = cached_weights<Operand>(call, tiling, kStationaryColumns);
-  const Sampled<Operand> sampled(call);
+  const WideGather wide(call);
+  const Sampled<Operand> sampled(call, {}, wide.marks());
   sampled.launch(stationary_kernel_of<Operand, kAux>(tiling), tiling.grid, kStationaryThreads, tiling.shared_bytes, call.gemm,
                  tiling, call.epilogue, static_cast<const T*>(call.source), packed->template as<unsigned char>(),
-                 static_cast<const T*>(call.bias), static_cast<T*>(call.out), sampled.header(), exact_source<float>(call));
+                 static_cast<const T*>(call.bias), static_cast<T*>(call.out), sampled.header(), wide.exact());
   check_launch("conv tensor_core: stationary");
+  wide.launch(sampled.header(), &packed->template as<WeightHeader>()->largest);
 }
 
 /// kAux: with a residual or through a derivative.

@@ -17,6 +17,7 @@
 #include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
 #include "cuda/conv/tensor_core/recompute/exact_source.cuh"
 #include "cuda/conv/tensor_core/recompute/exact_sum.cuh"
+#include "cuda/conv/tensor_core/recompute/recompute_block.cuh"
 #include "cuda/conv/tensor_core/recompute/suspects.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride2/producer.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"
@@ -100,16 +101,34 @@ __device__ __noinline__ void recompute_phases(const TapGemm& gemm, const Phased2
     // The next ones move to where the loop finds them: registers have no index.
 #pragma unroll
     for (int i = 0; i + 1 < kRuns; ++i) suspects.of_run[i] = suspects.of_run[i + 1];
+    const int r = run % kPhased2Classes;
+    const std::int64_t a = (r - gemm.out_origin) % kPhased2Classes;
+    const auto channel_of = [&](int bit, int of) {
+      const int i = run / kPhased2Classes * 32 + bit;  // which sum of the class
+      return walk.first_channel(tiling) + i / 4 * 8 + of % 4 * 2 + i % 2;
+    };
+    const auto output_of = [&](int bit, int of) {
+      return kPhased2Classes * (place.unit + 2 * (slot - lane / 4 + of / 4) + bit % 4 / 2) + r;
+    };
+    if constexpr (sizeof(T) == 4) {
+      const bool many = has_many(own);
+#pragma unroll 1
+      for (; own != 0; own &= own - 1) {
+        const int bit = __ffs(static_cast<int>(own)) - 1;
+        const std::int64_t channel = channel_of(bit, lane), t = output_of(bit, lane);
+        if (channel >= gemm.out_channels || t >= gemm.out_length) continue;
+        exact.wide.add(gemm, place.n, g, channel * gemm.classes + a, (t - gemm.out_origin - a) / kPhased2Classes, many);
+      }
+      continue;
+    }
     for (;;) {
       const std::uint32_t lanes = __ballot_sync(0xffffffffU, own != 0);
       if (lanes == 0) break;
       const int of = __ffs(static_cast<int>(lanes)) - 1, bit = __shfl_sync(0xffffffffU, __ffs(static_cast<int>(own)) - 1, of);
       if (lane == of) own &= own - 1;
-      const int r = run % kPhased2Classes, i = run / kPhased2Classes * 32 + bit;  // class, and which sum of it
-      const std::int64_t channel = walk.first_channel(tiling) + i / 4 * 8 + of % 4 * 2 + i % 2;
-      const std::int64_t t = kPhased2Classes * (place.unit + 2 * (slot - lane / 4 + of / 4) + i % 4 / 2) + r;
+      const std::int64_t channel = channel_of(bit, of), t = output_of(bit, of);
       if (channel >= gemm.out_channels || t >= gemm.out_length) continue;
-      const std::int64_t a = (r - gemm.out_origin) % kPhased2Classes, position = (t - gemm.out_origin - a) / kPhased2Classes;
+      const std::int64_t position = (t - gemm.out_origin - a) / kPhased2Classes;
       const float sum = exact_sum(gemm, exact, true, place.n, g, channel * gemm.classes + a, position);
       if (lane != of) continue;
       const auto biased =

@@ -1,7 +1,7 @@
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride2/phased_stride2.hpp"
 
 #include "cuda/conv/tensor_core/pipeline/prologue.cuh"
-#include "cuda/conv/tensor_core/recompute/exact_source.cuh"
+#include "cuda/conv/tensor_core/recompute/wide.hpp"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride2/kernel.cuh"
 #include "cuda/runtime/runtime.hpp"
 
@@ -49,11 +49,15 @@ void launch(const Gather& call, const Phased2Tiling& tiling) {
       [problem, tiling](const void* w, void* to, cudaStream_t on) { pack<Operand>(problem, tiling, w, to, on); });
   const auto* weights = packed->template as<OperandHeader>();
   const auto* source = static_cast<const T*>(call.source);
-  const Sampled<Operand> sampled(call);
+  const WideGather wide(call);
+  const Sampled<Operand> sampled(call, {}, wide.marks());
+  ExactSource<T> exact = exact_source<T>(call);
+  exact.wide = wide.exact().wide;
   sampled.launch(phased_stride2_kernel<Operand, kChannels>, tiling.grid, kPhased2Threads, tiling.shared_bytes, gemm, tiling,
                  call.epilogue, source, static_cast<const T*>(call.bias), static_cast<T*>(call.out), sampled.header(), weights,
-                 exact_source<T>(call));
+                 exact);
   check_launch("conv tensor_core: phased_stride2");
+  wide.launch(sampled.header(), &weights->largest);
 }
 
 template <class Operand>

@@ -1,5 +1,5 @@
 #include "cuda/conv/tensor_core/pipeline/prologue.cuh"
-#include "cuda/conv/tensor_core/recompute/exact_source.cuh"
+#include "cuda/conv/tensor_core/recompute/wide.hpp"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/f32_kernel.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/launch.hpp"
 #include "cuda/runtime/runtime.hpp"
@@ -29,14 +29,16 @@ void phased_stride4_gather_f32(const Gather& call, const Phased4Tiling& tiling) 
   const auto packed = call.weights.packed(
       unit_weight_key(problem, tiling), sizeof(OperandHeader) + static_cast<std::size_t>(tiling.packed_bytes), call.device,
       call.stream, [problem, tiling](const void* w, void* to, cudaStream_t on) { pack(problem, tiling, w, to, on); });
-  const Sampled<SplitF16> source(call);
+  const WideGather wide(call);
+  const Sampled<SplitF16> source(call, {}, wide.marks());
   constexpr int kPattern = 1;  // the only one that steps have
-  const FlaggedSource<float> exact{exact_source<float>(call), nullptr, source.header()};
+  const FlaggedSource<float> exact{wide.exact(), nullptr, source.header()};
   source.launch(phased_stride4_f32_kernel<4, kPattern>, tiling.grid, kPhased4F32Threads,
                 tiling.shared_bytes + kPhased4Alignment, call.gemm, tiling, call.epilogue,
                 unit_source_map(problem, call.source, kPhased4Rows, kPhased4F32Width), static_cast<const float*>(call.bias),
                 static_cast<float*>(call.out), packed->template as<OperandHeader>(), exact);
   check_launch("conv tensor_core: split phased_stride4");
+  wide.launch(source.header(), &packed->template as<OperandHeader>()->largest);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -165,7 +165,7 @@ __device__ __forceinline__ void consume_f32_units(const TapGemm& gemm, const Pha
     const Phased4F32Store<kStride> store{
         gemm, tiling, ScaledFinish(-exponent - of_weights, epilogue), out, own_first / 2 + own_lane / 4, own_lane};
     store.store(place, totals, own_bias);
-    if (unsafe > 0) recompute_f32_units<kStride>(gemm, tiling, epilogue, exact, bias, out, place, first, suspects);
+    if (unsafe > 0) recompute_f32_units<kStride>(gemm, tiling, exact, place, first, suspects);
   }
 }
 

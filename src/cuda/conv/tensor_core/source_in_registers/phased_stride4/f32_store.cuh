@@ -95,9 +95,9 @@ struct Phased4F32Store {
 /// Outputs of a warp that may be wrong. Not inlined: it is hardly ever called, and may not take registers
 /// from those who are.
 template <int kStride>
-__device__ __noinline__ void recompute_f32_units(const TapGemm& gemm, const Phased4Tiling& tiling, const Epilogue& epilogue,
-                                                 const ExactSource<float>& exact, const float* __restrict__ bias,
-                                                 float* __restrict__ out, Phased4Place place, int first, Suspects<2> suspects) {
+__device__ __noinline__ void recompute_f32_units(const TapGemm& gemm, const Phased4Tiling& tiling,
+                                                 const ExactSource<float>& exact, Phased4Place place, int first,
+                                                 Suspects<2> suspects) {
   constexpr int kChannels = kPhased4F32Columns / kStride, kOfRun = kStride / 2, kM = kChannels / 16;
   if (place.n >= gemm.N) return;
   using Block = RecomputeBlock<kM, 2>;  // channels and 16 units
@@ -122,16 +122,7 @@ __device__ __noinline__ void recompute_f32_units(const TapGemm& gemm, const Phas
       const std::int64_t channel = place.first_channel + lane / 4 + 8 * c;
       columns[c] = channel < gemm.out_channels ? channel * gemm.classes + a : -1;
     }
-    recompute_block<kM, 2>(
-        gemm, exact, place.g, columns, own,
-        [&](int j) {
-          return SumPosition{place.n, position0 + j};
-        },
-        [&](int c, int j, float sum) {
-          const std::int64_t row = place.g * gemm.out_channels + place.first_channel + lane / 4 + 8 * c;
-          out[(place.n * gemm.G * gemm.out_channels + row) * gemm.out_length + t0 + j * kStride] =
-              epilogue.apply(sum + (bias != nullptr ? bias[row] : 0.0F));
-        });
+    recompute_block<kM, 2>(gemm, exact, place.g, columns, own, [&](int j) { return SumPosition{place.n, position0 + j}; });
   }
 }
 

@@ -230,7 +230,7 @@ __device__ __forceinline__ void consume_stride1(
   if (Mode::kCarries && lane == 0) ptx::bulk_wait();
   if constexpr (Operand::kScaled) {
     ptx::named_barrier(1 + kPairs, kPairs * 128);  // a warp may have stored another's sums
-    if (suspect != kNoTile) recompute_rows<Mode, kN>(gemm, tiling, exact, epilogue, bias, out, order, suspect, pair, warp);
+    if (suspect != kNoTile) recompute_rows<Mode, kN>(gemm, tiling, exact, out, order, suspect, pair, warp);
   }
 }
 

@@ -5,6 +5,7 @@
 #include "conv/problem.hpp"
 #include "cuda/conv/packed_weights.hpp"
 #include "cuda/conv/tensor_core/pipeline/prologue.cuh"
+#include "cuda/conv/tensor_core/recompute/wide.hpp"
 #include "cuda/conv/tensor_core/source_in_registers/stride1/kernel.cuh"
 #include "cuda/runtime/runtime.hpp"
 
@@ -23,14 +24,16 @@ void launch_stride1(Stride1Kernel<Mode, kN>, const Gather& call, const Stride1Ti
   const Buffer order(Operand::kScaled ? static_cast<std::size_t>(Stride1Order::words(tiling)) * sizeof(std::uint32_t) : 0,
                      call.device);
   auto* const dynamic = order.as<std::uint32_t>();
-  const Sampled<Operand> sampled(call, dynamic, counters);
+  const WideGather wide(call);
+  const Sampled<Operand> sampled(call, {dynamic, static_cast<std::size_t>(counters)}, wide.marks());
   const auto* source = static_cast<const T*>(call.source);
   sampled.launch(stride1_kernel<Mode, kN>, tiling.grid, kStride1Threads, tiling.shared_bytes, call.gemm, tiling,
                  make_stride1_maps(call.gemm, tiling, source, sizeof(T)),
                  make_store_maps(call.gemm, tiling, call.out, sizeof(T)), call.epilogue, source,
                  packed->template as<unsigned char>(), static_cast<const T*>(call.bias), static_cast<T*>(call.out),
-                 sampled.header(), exact_source<float>(call), Stride1Order{dynamic});
+                 sampled.header(), wide.exact(), Stride1Order{dynamic});
   check_launch("conv tensor_core: stride1");
+  wide.launch(sampled.header(), &packed->template as<WeightHeader>()->largest);
 }
 
 /// Calls run(Stride1Kernel<Mode, kN>(), tiling) with the kernel for a problem, with kAux the one with a residual or through a

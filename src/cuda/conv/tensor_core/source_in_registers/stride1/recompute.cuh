@@ -51,14 +51,12 @@ struct OwnPositions {
 /// Computes again a warp's sums of one tile that were made NaN.
 template <class Mode, int kColumnsOfTile>
 __device__ __forceinline__ void recompute_row_tile(const TapGemm& gemm, const Stride1Tiling& tiling, const ExactSource<>& exact,
-                                                   const Epilogue& epilogue, const float* bias, float* out,
-                                                   const Stride1Walk<Mode::kCarries, true>& walk, int warp) {
+                                                   float* out, const Stride1Walk<Mode::kCarries, true>& walk, int warp) {
   constexpr int kM = 2, kN = 2, kColumns = 16 * kM;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const TilePlace place = walk.place(tiling);
   const std::int64_t first_channel = place.g * gemm.out_channels;
   const std::int64_t t0 = place.position + gemm.out_origin;
-  const StoreFinish<float> finish(epilogue);
 #pragma unroll 1
   for (int block = 0; block < Mode::kHalves * static_cast<int>(divide_up(kColumnsOfTile, kColumns)); ++block) {
     const int first = block / Mode::kHalves * kColumns,
@@ -79,15 +77,9 @@ __device__ __forceinline__ void recompute_row_tile(const TapGemm& gemm, const St
       return position >= own.begin && position < own.end ? rows[c] + position : nullptr;
     };
     const std::uint32_t suspects = suspects_of_block<kM, kN>(address, [](int, float stored) { return !(stored == stored); });
-    recompute_block<kM, kN>(
-        gemm, exact, place.g, columns, suspects,
-        [&](int j) {
-          return SumPosition{place.n, place.position + position0 + j};
-        },
-        [&](int c, int j, float sum) {
-          float* const to = address(c, j);
-          *to = finish(sum + (bias != nullptr ? bias[first_channel + columns[c]] : 0.0F), finish.others(to));
-        });
+    recompute_block<kM, kN>(gemm, exact, place.g, columns, suspects, [&](int j) {
+      return SumPosition{place.n, place.position + position0 + j};
+    });
   }
 }
 
@@ -95,14 +87,13 @@ __device__ __forceinline__ void recompute_row_tile(const TapGemm& gemm, const St
 /// and those before it. Not inlined: it has registers of its own.
 template <class Mode, int kN>
 __device__ __noinline__ void recompute_rows(const TapGemm& gemm, const Stride1Tiling& tiling, const ExactSource<>& exact,
-                                            const Epilogue& epilogue, const float* bias, float* out, const Stride1Order& order,
-                                            std::uint32_t number, int pair, int warp) {
+                                            float* out, const Stride1Order& order, std::uint32_t number, int pair, int warp) {
   Stride1Walk<Mode::kCarries, true> walk(tiling, pair);
   __syncwarp();
 #pragma unroll 1
   for (; number != kNoTile; number = *order.before(tiling, walk, number, warp)) {
     walk.go_to(tiling, number);
-    recompute_row_tile<Mode, kN>(gemm, tiling, exact, epilogue, bias, out, walk, warp);
+    recompute_row_tile<Mode, kN>(gemm, tiling, exact, out, walk, warp);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cuda/conv/tensor_core/pipeline/prologue.cuh"
+#include "cuda/conv/tensor_core/recompute/wide.hpp"
 #include "cuda/conv/tensor_core/weights_in_registers/source_bulk/kernel.cuh"
 #include "cuda/runtime/runtime.hpp"
 
@@ -40,12 +41,14 @@ void launch_source_bulk(const Gather& call) {
   const BulkTiling tiling = bulk_tiling_of<Operand>(call.gemm, call.out, call.device);
   const auto packed = cached_weights<Operand>(call, tiling, tiling.columns);
   const DynamicMemory<Operand> order(tiling, tiling.is_dynamic, call);
-  const Sampled<Operand> sampled(call, order.words(), order.counters());
+  const WideGather wide(call);
+  const Sampled<Operand> sampled(call, order.counters(), wide.marks());
   sampled.launch(source_bulk_kernel_of<Operand, kAux>(tiling), tiling.grid, kBulkThreads, tiling.shared_bytes, call.gemm,
                  tiling, static_cast<const T*>(call.source), packed->template as<unsigned char>(),
-                 static_cast<const T*>(call.bias), call.epilogue, static_cast<T*>(call.out), sampled.header(),
-                 exact_source<float>(call), DynamicOrder{order.words()});
+                 static_cast<const T*>(call.bias), call.epilogue, static_cast<T*>(call.out), sampled.header(), wide.exact(),
+                 DynamicOrder{order.words()});
   check_launch("conv tensor_core: source_bulk");
+  wide.launch(sampled.header(), &packed->template as<WeightHeader>()->largest);
 }
 
 /// kAux: with a residual or through a derivative.

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cuda/conv/tensor_core/pipeline/prologue.cuh"
+#include "cuda/conv/tensor_core/recompute/wide.hpp"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma/kernel.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma/maps.hpp"
 #include "cuda/runtime/runtime.hpp"
@@ -24,11 +25,13 @@ void launch_source_tma(const Gather& call, const TmaTiling& tiling) {
     if (call.epilogue.has_both()) aux.of[1] = of(call.epilogue.residual);
   }
   const DynamicMemory<Operand> order(tiling, tiling.is_dynamic, call);
-  const Sampled<Operand> sampled(call, order.words(), order.counters());
+  const WideGather wide(call);
+  const Sampled<Operand> sampled(call, order.counters(), wide.marks());
   sampled.launch(source_tma_kernel<Mode>, tiling.grid, kTmaThreads, tiling.shared_bytes, call.gemm, tiling, maps, aux,
                  packed->template as<unsigned char>(), static_cast<const float*>(call.bias), static_cast<float*>(call.out),
-                 sampled.header(), exact_source<float>(call), call.epilogue, DynamicOrder{order.words()});
+                 sampled.header(), wide.exact(), call.epilogue, DynamicOrder{order.words()});
   check_launch("conv tensor_core: source_tma");
+  wide.launch(sampled.header(), &packed->template as<WeightHeader>()->largest);
 }
 
 template <class Operand, int kDepths, bool kHalf, bool kAux>

@@ -58,19 +58,15 @@ __device__ __forceinline__ void mma_recompute_one(const TapGemm& gemm, const Pre
 /// Suspects of 16 columns and 8 * kN positions of a warp, as RecomputeBlock<1, kN> has them.
 template <int kN>
 __device__ __forceinline__ void mma_recompute_block(const TapGemm& gemm, const PreconvertedTiling& tiling,
-                                                    const Epilogue& epilogue, const FlaggedSource<float>& exact,
-                                                    const float* __restrict__ bias, float* __restrict__ out,
-                                                    const PreconvertedPlace& place, int first_column, std::int64_t first,
-                                                    std::uint32_t suspects) {
-  using Block = RecomputeBlock<1, kN>;
+                                                    const FlaggedSource<float>& exact, const PreconvertedPlace& place,
+                                                    int first_column, std::int64_t first, std::uint32_t suspects) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  std::int64_t columns[2], channels[2];
+  std::int64_t columns[2];
 #pragma unroll
   for (int c = 0; c < 2; ++c) {
     const int in_warp = first_column + lane / 4 + 8 * c;
     const std::int64_t column = place.column + in_warp;
     columns[c] = in_warp < tiling.usable && column < gemm.columns ? column : -1;
-    channels[c] = tiling.by_classes.divide(static_cast<std::uint32_t>(column));
   }
   const auto position = [&](int j) {
     const auto flat = static_cast<std::uint32_t>(first + j);
@@ -79,22 +75,7 @@ __device__ __forceinline__ void mma_recompute_block(const TapGemm& gemm, const P
     const bool exists = n < gemm.N && in_sample < tiling.sample_positions;
     return SumPosition{exists ? static_cast<std::int64_t>(n) : -1, in_sample + tiling.source.position_begin};
   };
-  const auto address = [&](int c, int j) -> float* {
-    const SumPosition at = position(j);
-    const std::int64_t t =
-        gemm.out_stride * at.position + gemm.out_origin + (columns[c] - channels[c] * gemm.classes) * gemm.out_class_step;
-    if (columns[c] < 0 || at.n < 0 || t < 0 || t >= gemm.out_length) return nullptr;
-    return out + (at.n * gemm.G * gemm.out_channels + place.g * gemm.out_channels + channels[c]) * gemm.out_length + t;
-  };
-  std::uint32_t existing = 0;
-#pragma unroll
-  for (int bit = 0; bit < Block::kOutputs; ++bit)
-    if (address(Block::column_of(bit), Block::position_of(bit, lane)) != nullptr) existing |= 1U << bit;
-  recompute_block<1, kN>(gemm, exact, place.g, columns, suspects & existing, position, [&](int c, int j, float sum) {
-    const std::int64_t own_channel = place.g * gemm.out_channels + channels[c];
-    float* const to = address(c, j);
-    *to = epilogue.finish<float>(sum + (bias != nullptr ? bias[own_channel] : 0.0F), own_channel, to);
-  });
+  recompute_block<1, kN>(gemm, exact, place.g, columns, suspects, position);
 }
 
 /// Suspects of a warp. Not inlined: it is hardly ever called, and may not take registers from those who are.
@@ -112,8 +93,7 @@ __device__ __noinline__ void mma_recompute(const TapGemm& gemm, const Preconvert
     if constexpr (sizeof(T) == 4) {
 #pragma unroll 1
       for (int first = 0; first < kFlagPositions / 2; first += 16)
-        mma_recompute_block<2>(gemm, tiling, epilogue, exact, bias, out, place, i * 16, place.position + first,
-                               own >> first / 2 & 0xffU);
+        mma_recompute_block<2>(gemm, tiling, exact, place, i * 16, place.position + first, own >> first / 2 & 0xffU);
     } else {
       for (std::uint32_t lanes = __ballot_sync(0xffffffffU, own != 0); lanes != 0;
            lanes = __ballot_sync(0xffffffffU, own != 0)) {

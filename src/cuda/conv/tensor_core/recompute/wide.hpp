@@ -1,0 +1,50 @@
+#pragma once
+// The wide kernels: f32 sums on the tensor cores with the exponents of f32.
+//
+// A number is the sum of bf16 numbers, three for fp32 and two for tf32, which have the exponent of f32. They take twice the
+// products of the scaled f16 operands, and no number is too small or too large for them. A kernel of scaled operands marks the
+// blocks whose sums it may have got wrong, and the wide kernel behind it computes all outputs of these blocks again. Where no
+// block is marked it ends at once.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/pipeline/launch.hpp"
+#include "cuda/conv/tensor_core/recompute/exact_source.cuh"
+#include "cuda/memory/allocator.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+/// A forward or dgrad of f32, as its kernel and the wide kernel behind it compute it.
+struct WideCall {
+  const TapGemm& gemm;
+  ExactSource<> exact;  // without marks
+  Precision precision;
+  const float* bias;
+  float* out;
+  const Epilogue& epilogue;
+  int device;
+  cudaStream_t stream;
+};
+
+/// The wide kernel behind a forward or dgrad. Of 16 bits it has no memory and does nothing.
+class WideGather {
+ public:
+  explicit WideGather(const Gather& call);
+  explicit WideGather(const WideCall& call);
+  /// Words that have to be zeros when the marking kernel begins.
+  [[nodiscard]] std::span<std::uint32_t> marks() const { return {memory_.as<std::uint32_t>(), words_}; }
+  /// For the marking kernel.
+  [[nodiscard]] const ExactSource<>& exact() const { return call_.exact; }
+  /// Launches it. `source`: the header with the sample. `largest_weight`: its magnitude as float bits.
+  void launch(const OperandHeader* source, const std::uint32_t* largest_weight) const;
+
+ private:
+  WideCall call_;
+  std::size_t words_;
+  Buffer memory_;
+};
+
+}  // namespace polyphase::cuda::tensor_core
