@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <span>
 
+#include "conv/algorithm.hpp"
+#include "conv/problem.hpp"
 #include "cuda/conv/tap_gemm.hpp"
 #include "cuda/conv/tensor_core/operand/source_layout.hpp"
 #include "cuda/conv/tensor_core/operand/traits.cuh"
@@ -152,6 +154,23 @@ inline void sample_source(const TapGemm& gemm, const float* source, OperandHeade
                 static_cast<std::int64_t>(flags.size()), flags.data(), static_cast<std::int64_t>(marks.size()), marks.data(),
                 header);
   check_launch("conv tensor_core: scale");
+}
+
+/// *largest, zero before, = the largest finite magnitude of a problem's weights, as float bits. T is float.
+template <class T>
+void find_largest_weight(const ConvProblem& problem, const T* weights, std::uint32_t* largest, cudaStream_t stream) {
+  const std::int64_t count = problem.C_in * problem.channels_out_per_group() * problem.K;
+  largest_kernel<<<static_cast<unsigned>(largest_blocks(count)), kLargestThreads, 0, stream>>>(weights, count, largest);
+  check_launch("conv tensor_core: largest weight");
+}
+
+/// run.operator()<Operand>(), of what a problem's numbers become.
+template <class Run>
+void with_operand(const ConvProblem& problem, Precision precision, const Run& run) {
+  if (problem.dtype == DType::f16) return run.template operator()<F16>();
+  if (problem.dtype == DType::bf16) return run.template operator()<Bf16>();
+  if (precision == Precision::tf32) return run.template operator()<ScaledF16>();
+  run.template operator()<SplitF16>();
 }
 
 inline constexpr int kSourceThreads = 256;

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "cuda/conv/tensor_core/operand/parts.hpp"
+
 namespace polyphase::cuda::tensor_core {
 namespace {
 
@@ -44,9 +46,7 @@ double tiles_of_columns(const Tiling& tiling, const TapGemm& gemm) { return numb
 
 bool is_16_bits(const ConvProblem& problem) { return problem.dtype == DType::f16 || problem.dtype == DType::bf16; }
 
-int parts_of(const KernelProblem& asked) {
-  return asked.problem.dtype == DType::f32 && asked.precision != Precision::tf32 ? 2 : 1;
-}
+int parts_of(const KernelProblem& asked) { return parts_of(asked.problem, asked.precision); }
 
 bool has_gaps(const KernelProblem& asked, const TapGemm& gemm) {
   return (gemm.full_classes < gemm.classes || gemm.full_planes < gemm.planes) &&

@@ -19,15 +19,6 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// run.operator()<Operand>(), of what a call's numbers become.
-template <class Run>
-void with_operand(const Gather& call, const Run& run) {
-  if (call.problem.dtype == DType::f16) return run.template operator()<F16>();
-  if (call.problem.dtype == DType::bf16) return run.template operator()<Bf16>();
-  if (call.precision == Precision::tf32) return run.template operator()<ScaledF16>();
-  run.template operator()<SplitF16>();
-}
-
 /// `to` = a WeightHeader and the weights as operands of `columns` columns a tile, on `stream`.
 template <class Operand>
 void pack_weights(const ConvProblem& problem, ConvDirection direction, const Tiling& tiling, int columns, const void* w,
@@ -35,12 +26,7 @@ void pack_weights(const ConvProblem& problem, ConvDirection direction, const Til
   auto* weight_header = static_cast<WeightHeader*>(to);
   const auto* weights = static_cast<const typename Operand::Source*>(w);
   CHECK_CUDA(cudaMemsetAsync(weight_header, 0, sizeof(WeightHeader), stream));
-  if constexpr (Operand::kScaled) {
-    const std::int64_t count = problem.C_in * (problem.C_out / problem.G) * problem.K;
-    largest_kernel<<<static_cast<unsigned>(largest_blocks(count)), kLargestThreads, 0, stream>>>(weights, count,
-                                                                                                 &weight_header->largest);
-    check_launch("conv tensor_core: largest weight");
-  }
+  if constexpr (Operand::kScaled) find_largest_weight(problem, weights, &weight_header->largest, stream);
   const std::int64_t vectors = tiling.weight_tiles * tiling.count * (tiling.weight_bytes / 16 / Operand::kParts);
   const auto grid = static_cast<unsigned>(std::min<std::int64_t>((vectors + kPackThreads - 1) / kPackThreads, 4096));
   pack_kernel<Operand><<<grid, kPackThreads, 0, stream>>>(make_tap_gemm(problem, direction), tiling, problem, columns,

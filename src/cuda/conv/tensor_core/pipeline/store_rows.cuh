@@ -111,7 +111,7 @@ __device__ __forceinline__ void store_whole_rows(const RowRange& range, std::int
 }
 
 /// The same of any rows of stride 1.
-template <class T, int kN, int kPitch, int kRows>
+template <class T, int kPitch>
 __device__ __forceinline__ void store_edge_rows(const RowRange& range, std::int64_t row_length, int rows,
                                                 const Staged<T>* staging, int lane, T* __restrict__ to) {
   for (int row = 0; row < rows; ++row) {
@@ -124,7 +124,7 @@ __device__ __forceinline__ void store_edge_rows(const RowRange& range, std::int6
 
 /// Whole channels of a tile that meets no row's ends, strides that divide 32: a lane keeps its phase. `classes` of the phases
 /// have taps, the others are `empty`.
-template <class T, int kN, int kPitch, int kRows>
+template <class T, int kPitch>
 __device__ __forceinline__ void store_whole_phases(const RowRange& range, int stride, int classes, int channels,
                                                    std::int64_t row_length, const T* __restrict__ bias,
                                                    const Epilogue& epilogue, const Staged<T>* staging, int lane,
@@ -156,7 +156,7 @@ __device__ __forceinline__ void store_whole_phases(const RowRange& range, int st
 }
 
 /// One row of all phases of a channel, which are neighbours in it; `filled` of them have taps, the others are `empty`.
-template <class T, int kN, int kPitch, int kRows>
+template <class T, int kPitch>
 __device__ __forceinline__ void store_phases(const RowRange& range, const FastDivide& by_stride, int filled, Staged<T> empty,
                                              const Staged<T>* staging, int lane, T* __restrict__ to) {
   constexpr int kItems = 4;
@@ -194,7 +194,7 @@ __device__ __forceinline__ void store_plain_rows(const TapGemm& gemm, const Tili
     if (tiling.has_whole_sectors()) return store_vectors<T, kN, kPitch, kRows>(range, gemm.out_length, rows, staging, lane, to);
   }
   if (range.is_whole && rows == kRows) return store_whole_rows<T, kN, kPitch, kRows>(range, gemm.out_length, staging, lane, to);
-  return store_edge_rows<T, kN, kPitch, kRows>(range, gemm.out_length, rows, staging, lane, to);
+  return store_edge_rows<T, kPitch>(range, gemm.out_length, rows, staging, lane, to);
 }
 
 /// Writes kRows columns of a warp from its staging, where they lie finished; `column` and `position` are the first.
@@ -218,8 +218,8 @@ __device__ __forceinline__ void store_rows(const TapGemm& gemm, const Tiling& ti
   const T* own_bias = bias + first_bias + channel0;
   int first = static_cast<int>(column - channel0 * classes);
   if (range.mask != 0 && range.is_whole && first == 0 && rows == kRows && kRows % classes == 0 && 32 % stride == 0)
-    return store_whole_phases<T, kN, kPitch, kRows>(range, stride, classes, kRows / classes, gemm.out_length,
-                                                    bias != nullptr ? own_bias : nullptr, epilogue, staging, lane, to);
+    return store_whole_phases<T, kPitch>(range, stride, classes, kRows / classes, gemm.out_length,
+                                         bias != nullptr ? own_bias : nullptr, epilogue, staging, lane, to);
   for (int row = 0; row < rows;) {
     const int here = min(classes - first, rows - row);
     // The block that holds a channel's last class also writes the phases that no tap reaches.
@@ -228,7 +228,7 @@ __device__ __forceinline__ void store_rows(const TapGemm& gemm, const Tiling& ti
     if (slots > here && bias != nullptr) empty = static_cast<Staged<T>>(epilogue.apply(static_cast<float>(*own_bias)));
     const Staged<T>* from = staging + row * kPitch;
     if (range.mask != 0 && slots == stride) {
-      store_phases<T, kN, kPitch, kRows>(range, tiling.by_stride, here, empty, from, lane, to);
+      store_phases<T, kPitch>(range, tiling.by_stride, here, empty, from, lane, to);
     } else {
       const auto shift = static_cast<int>(range.shift_of(to));
       const bool overlap = range.mask != 0;

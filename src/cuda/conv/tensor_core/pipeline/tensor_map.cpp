@@ -23,6 +23,25 @@ PFN_cuTensorMapEncodeTiled_v12000 find_encode() {
 
 }  // namespace
 
+TensorMapOf class_map_of(const MapRows& rows, int own, int classes, std::uint64_t boundary, int width, int box_rows) {
+  const auto size = static_cast<std::uint64_t>(rows.bytes), count = static_cast<std::uint64_t>(classes);
+  const auto all = static_cast<std::uint64_t>(rows.rows), skipped = static_cast<std::uint64_t>(own);
+  const std::uint64_t row_bytes = static_cast<std::uint64_t>(rows.length) * size;
+  const std::uint64_t first = reinterpret_cast<std::uint64_t>(rows.array) + skipped * row_bytes;
+  TensorMapOf of{};
+  of.address = first / boundary * boundary;
+  of.offset = static_cast<int>((first - of.address) / size);
+  of.numbers = static_cast<std::uint64_t>(rows.length + of.offset);
+  of.rows = all > skipped ? (all - skipped + count - 1) / count : 1;
+  of.samples = 1;
+  of.row_bytes = count * row_bytes;
+  of.sample_bytes = of.rows * of.row_bytes;
+  of.box_numbers = static_cast<std::uint32_t>(width);
+  of.box_rows = static_cast<std::uint32_t>(box_rows / classes);
+  of.bytes = rows.bytes;
+  return of;
+}
+
 CUtensorMap encode_tensor_map(const TensorMapOf& of) {
   static const PFN_cuTensorMapEncodeTiled_v12000 function = find_encode();
   CUtensorMap map;

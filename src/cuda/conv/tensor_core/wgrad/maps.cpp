@@ -3,22 +3,12 @@
 namespace polyphase::cuda::tensor_core {
 TensorMapOf wgrad_map_of(const WgradSide& side, const ConvProblem& problem, const void* tensor, int bytes, int c,
                          bool swizzled) {
-  const auto channels = static_cast<std::uint64_t>(problem.G * side.channels), length = static_cast<std::uint64_t>(side.length);
-  const auto classes = static_cast<std::uint64_t>(side.raw.classes), own = static_cast<std::uint64_t>(c);
-  const auto size = static_cast<std::uint64_t>(bytes);
-  const std::uint64_t first = reinterpret_cast<std::uint64_t>(tensor) + own * length * size;
-  TensorMapOf of{};
-  of.address = first / 16 * 16;
-  of.offset = static_cast<int>((first - of.address) / size);
-  of.numbers = length + static_cast<std::uint64_t>(of.offset);
-  of.rows = channels > own ? (channels - own + classes - 1) / classes : 1;
+  const int classes = side.raw.classes;
+  const MapRows rows{tensor, problem.G * side.channels, side.length, bytes};
+  TensorMapOf of = class_map_of(rows, c, classes, 16, side.raw.width, classes * side.raw.rows);
   of.samples = static_cast<std::uint64_t>(problem.N);
-  of.row_bytes = classes * length * size;
   // With one sample there is no next one.
-  of.sample_bytes = (channels * length * size + 15) / 16 * 16;
-  of.box_numbers = static_cast<std::uint32_t>(side.raw.width);
-  of.box_rows = static_cast<std::uint32_t>(side.raw.rows);
-  of.bytes = bytes;
+  of.sample_bytes = static_cast<std::uint64_t>(rows.rows * rows.length * bytes + 15) / 16 * 16;
   of.swizzled = swizzled;
   return of;
 }

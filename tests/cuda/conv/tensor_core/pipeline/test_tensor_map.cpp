@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
+
 #include "cuda/cuda.hpp"
 #include "support/skip.hpp"
 #include "tensor/error.hpp"
@@ -30,4 +32,33 @@ TEST_CASE("a map of what TMA can copy is made, of anything else refused with its
   of.address = 4096;
   of.box_numbers = 512;
   CHECK_THROWS_AS((void)tensor_core::encode_tensor_map(of), DeviceError);
+}
+
+TEST_CASE("maps of classes begin at a boundary before their rows and hold all of them") {
+  float numbers[64] = {};
+  for (const std::int64_t length : {8, 12, 10, 7}) {
+    for (int own = 0; own < 8; ++own) {
+      const tensor_core::TensorMapOf of = tensor_core::class_map_of({numbers + 3, 48, length, 4}, own, 8, 32, 120, 16);
+      CHECK(of.address % 32 == 0);
+      CHECK(of.address + static_cast<std::uint64_t>(of.offset) * 4 ==
+            reinterpret_cast<std::uint64_t>(numbers + 3 + own * length));
+      CHECK(of.numbers == static_cast<std::uint64_t>(length + of.offset));
+      CHECK(of.rows == 6);
+      CHECK(of.row_bytes == static_cast<std::uint64_t>(8 * length * 4));
+      CHECK(of.sample_bytes == 6 * of.row_bytes);
+      CHECK(of.box_rows == 2);
+    }
+  }
+}
+
+TEST_CASE("of rows that are no multiple of the classes the first classes have one more, and none is empty") {
+  const float numbers[4] = {};
+  const auto rows_of = [&](std::int64_t rows, int own) {
+    return tensor_core::class_map_of({numbers, rows, 7, 4}, own, 4, 16, 8, 4).rows;
+  };
+  CHECK(rows_of(10, 0) == 3);
+  CHECK(rows_of(10, 1) == 3);
+  CHECK(rows_of(10, 2) == 2);
+  CHECK(rows_of(10, 3) == 2);
+  CHECK(rows_of(2, 3) == 1);
 }

@@ -36,6 +36,14 @@ struct PreconvertedLayout {
   __device__ std::uint32_t stage(int index) const { return stages + static_cast<std::uint32_t>(index) * stage_bytes; }
   __device__ std::uint32_t full(int index) const { return barriers + static_cast<std::uint32_t>(index) * 16; }
   __device__ std::uint32_t empty(int index) const { return barriers + static_cast<std::uint32_t>(index) * 16 + 8; }
+  /// One thread.
+  __device__ __forceinline__ void begin_barriers(const PreconvertedTiling& tiling) const {
+    for (int index = 0; index < tiling.stages; ++index) {
+      ptx::mbarrier_init(full(index), 1);
+      ptx::mbarrier_init(empty(index), kPreconvertedGroups * 4);
+    }
+    ptx::fence_mbarrier_init();
+  }
 };
 
 /// One thread issues a step's copies: source and weights are a run of bytes each.
@@ -130,6 +138,21 @@ __device__ __forceinline__ void store_and_recompute(const TapGemm& gemm, const P
   recompute<Store>(gemm, tiling, epilogue, exact, bias, out, place, suspects);
 }
 
+/// sums = those of high halves, and the mixed ones.
+template <int kSums>
+__device__ __forceinline__ void join(const float (&total)[kSums], float (&cross)[kSums], float (&sums)[kSums]) {
+  ptx::fence_registers(cross);
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) sums[i] = total[i] + cross[i] * (1.0F / kLowScale);
+}
+
+/// A thread's sums as partial sums of a slice.
+template <int kSums>
+__device__ __forceinline__ void store_partial(const float (&sums)[kSums], float4* to) {
+#pragma unroll
+  for (int i = 0; i < kSums / 4; ++i) to[i * 128] = make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
+}
+
 template <class Operand, int kN, bool kAlongPositions>
 __global__ void __launch_bounds__(kPreconvertedThreads, 1)
     preconverted_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ PreconvertedTiling tiling,
@@ -144,13 +167,7 @@ __global__ void __launch_bounds__(kPreconvertedThreads, 1)
   unsigned char* memory = raw + (base - ptx::shared_address(raw));
   constexpr int kStaging = 4 * preconverted_staging_of_warp(kPreconvertedStagedBytes);  // of a warpgroup
   const PreconvertedLayout layout(base, tiling, kStaging);
-  if (threadIdx.x == 0) {
-    for (int stage = 0; stage < tiling.stages; ++stage) {
-      ptx::mbarrier_init(layout.full(stage), 1);
-      ptx::mbarrier_init(layout.empty(stage), kPreconvertedGroups * 4);
-    }
-    ptx::fence_mbarrier_init();
-  }
+  if (threadIdx.x == 0) layout.begin_barriers(tiling);
   __syncthreads();
   wait_for_grid_before();
   if (threadIdx.x >= kPreconvertedConsumers) {
@@ -247,19 +264,11 @@ __global__ void __launch_bounds__(kPreconvertedThreads, 1)
     ptx::wgmma_wait<0>();
     if (lane == 0) ptx::mbarrier_arrive(layout.empty(last));
     ptx::fence_registers(sums);
-    if constexpr (Operand::kSplit) {
-      ptx::fence_registers(cross);
-#pragma unroll
-      for (int i = 0; i < kN / 2; ++i) sums[i] = total[i] + cross[i] * (1.0F / kLowScale);
-    }
-    if (tiling.slices > 1) {
-      float4* to = partial + (block * kPreconvertedGroups + group) * (kN / 8) * 128 + threadIdx.x % 128;
-#pragma unroll
-      for (int i = 0; i < kN / 8; ++i)
-        to[i * 128] = make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
-    } else {
+    if constexpr (Operand::kSplit) join(total, cross, sums);
+    if (tiling.slices > 1)
+      store_partial(sums, partial + (block * kPreconvertedGroups + group) * (kN / 8) * 128 + threadIdx.x % 128);
+    else
       store_and_recompute<Operand>(gemm, tiling, epilogue, exact, bias, out, store, finder, suspicious, place, sums);
-    }
   }
   ptx::bulk_wait_read();
 #endif

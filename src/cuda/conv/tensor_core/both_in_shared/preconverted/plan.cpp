@@ -5,6 +5,7 @@
 #include "cuda/conv/plan_cache.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/preconverted.hpp"
+#include "cuda/conv/tensor_core/operand/parts.hpp"
 #include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
 #include "cuda/runtime/runtime.hpp"
 
@@ -12,10 +13,6 @@ namespace polyphase::cuda::tensor_core {
 namespace {
 
 constexpr int kSlices[] = {1, 2, 3, 4, 6, 8, 12};
-
-int parts_of(const ConvProblem& problem, Precision precision) {
-  return problem.dtype == DType::f32 && precision != Precision::tf32 ? 2 : 1;
-}
 
 /// As many samples as keep the limit; 0 where one does not.
 std::int64_t samples_that_fit(TapGemm gemm, const PreconvertedShape& shape, int slices, int sm_count, int shared_limit) {

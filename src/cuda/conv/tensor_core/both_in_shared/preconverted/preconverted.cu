@@ -14,15 +14,6 @@
 namespace polyphase::cuda::tensor_core {
 namespace {
 
-/// Calls run(operand) with the operand that a problem's numbers become.
-template <class Run>
-void with_operand(const ConvProblem& problem, Precision precision, const Run& run) {
-  if (problem.dtype == DType::f16) return run(F16{});
-  if (problem.dtype == DType::bf16) return run(Bf16{});
-  if (precision == Precision::tf32) return run(ScaledF16{});
-  return run(SplitF16{});
-}
-
 /// Where a launch's memory begins: header, flags, the source as operand, partial sums.
 struct Workspace {
   std::int64_t flags, operand, partial, bytes;
@@ -164,16 +155,11 @@ void pack_as(const ConvProblem& problem, ConvDirection direction, const Preconve
   const TapGemm gemm = make_tap_gemm(problem, direction);
   auto* header = static_cast<OperandHeader*>(packed);
   const auto* weights = static_cast<const T*>(w);
-  const std::int64_t count = problem.C_in * problem.channels_out_per_group() * problem.K;
   // Rows and taps that are multiplied though the problem has none; columns beyond it are not stored, whatever they are.
   const bool full = gemm.rows % (kPreconvertedBlocks * kPreconvertedRows) == 0 && !has_gaps(gemm);
   const std::int64_t zeros = kOperandHeaderBytes + (full ? 0 : tiling.packed_bytes);
   CHECK_CUDA(cudaMemsetAsync(packed, 0, static_cast<std::size_t>(zeros), stream));
-  if constexpr (Operand::kScaled) {
-    largest_kernel<<<static_cast<unsigned>(largest_blocks(count)), kLargestThreads, 0, stream>>>(weights, count,
-                                                                                                 &header->largest);
-    check_launch("conv tensor_core: preconverted largest weight");
-  }
+  if constexpr (Operand::kScaled) find_largest_weight(problem, weights, &header->largest, stream);
   const bool is_forward = direction == ConvDirection::forward;
   const PackSteps pack = make_pack_steps(problem, is_forward);
   preconverted_pack_kernel<Operand><<<static_cast<unsigned>(pack.blocks), kPackThreads, 0, stream>>>(
@@ -186,14 +172,14 @@ void pack_as(const ConvProblem& problem, ConvDirection direction, const Preconve
 void preconverted_pack_weights(const ConvProblem& problem, ConvDirection direction, Precision precision,
                                const PreconvertedPlan& plan, const void* w, void* packed, cudaStream_t stream) {
   with_operand(problem, precision,
-               [&]<class Operand>(Operand) { pack_as<Operand>(problem, direction, plan.tiling, w, packed, stream); });
+               [&]<class Operand>() { pack_as<Operand>(problem, direction, plan.tiling, w, packed, stream); });
 }
 
 void preconverted_gather(const ConvProblem& problem, ConvDirection direction, Precision precision, const PreconvertedPlan& plan,
                          const void* source, const void* w, const void* packed, const void* bias, void* out,
                          const Epilogue& epilogue, int device, cudaStream_t stream) {
   const DeviceProperties& gpu = properties(device);
-  with_operand(problem, precision, [&]<class Operand>(Operand) {
+  with_operand(problem, precision, [&]<class Operand>() {
     using T = typename Operand::Source;
     const bool is_forward = direction == ConvDirection::forward;
     const std::int64_t x = problem.C_in * problem.L_in, y = problem.C_out * problem.L_out;  // elements of a sample

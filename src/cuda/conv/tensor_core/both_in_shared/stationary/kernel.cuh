@@ -17,6 +17,7 @@
 #include "cuda/conv/tensor_core/pipeline/ring.cuh"
 #include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
 #include "cuda/conv/tensor_core/pipeline/store_rows.cuh"
+#include "cuda/conv/tensor_core/pipeline/warp_role.cuh"
 #include "cuda/conv/tensor_core/recompute/finish_tiles.cuh"
 #include "cuda/conv/tensor_core/recompute/recompute.cuh"
 #include "cuda/ptx/mbarrier.cuh"
@@ -140,8 +141,19 @@ __device__ __forceinline__ bool is_suspect(SuspectCount suspect_count, std::int6
   return is || suspect_count >= kNeverSplit;
 }
 
+/// Sums times a power of two.
+template <class Operand, int kSecond>
+__device__ __forceinline__ void scale_sums(float factor, float (&first)[kStationaryN / 2], float (&second)[kSecond]) {
+#pragma unroll
+  for (float& sum : first) sum *= factor;
+  if constexpr (Operand::kParts == 1) {
+#pragma unroll
+    for (float& sum : second) sum *= factor;
+  }
+}
+
 /// kAux: outputs have a residual or go through a derivative, brought to where they are staged; stride 1.
-template <class Operand, bool kPaired, int kN, bool kAux>
+template <class Operand, int kN, bool kAux>
 __device__ __forceinline__ void consume_stationary(const TapGemm& gemm, const StationaryTiling& tiling,
                                                    const Epilogue& epilogue, const StationaryLayout& layout,
                                                    const WeightHeader* __restrict__ weight_header,
@@ -222,15 +234,8 @@ __device__ __forceinline__ void consume_stationary(const TapGemm& gemm, const St
         }
       }
     }
-    if (!at_once) [[unlikely]] {
-      const float first_factor = power_of_two(exponent / 2);
-#pragma unroll
-      for (float& sum : first) sum *= first_factor;
-      if constexpr (Operand::kParts == 1) {
-#pragma unroll
-        for (float& sum : second) sum *= first_factor;
-      }
-    }
+    if (!at_once) [[unlikely]]
+      scale_sums<Operand>(power_of_two(exponent / 2), first, second);
     const bool activates = !kAux && finishes && epilogue.activation != Activation::none;
     const std::int64_t first_bias = place.g * gemm.out_channels;
     const std::int64_t row_of_sample = place.n * gemm.G * gemm.out_channels + first_bias;
@@ -286,10 +291,7 @@ __global__ void __launch_bounds__(kStationaryThreads, 1)
   extern __shared__ __align__(16) unsigned char raw[];
   const std::uint32_t base = (ptx::shared_address(raw) + 127) & ~127U;
   unsigned char* memory = raw + (base - ptx::shared_address(raw));
-  // Through a shuffle the compiler knows them to be the same in a warp; else it serialises the wgmmas.
-  const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0), pair = group % kPairs;
-  const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int group = group_of_block(), pair = group % kPairs, warp = warp_of_group(), lane = lane_of_warp();
   const StationaryLayout layout(base, tiling, sizeof(Staged<T>), pair);
   if (group < kPairs && warp == 0 && lane == 0) {
     for (int stage = 0; stage < tiling.stages; ++stage) {
@@ -310,9 +312,7 @@ __global__ void __launch_bounds__(kStationaryThreads, 1)
     if (threadIdx.x == 0) {
       const auto total = static_cast<std::uint32_t>(tiling.count * tiling.weight_bytes);
       const unsigned char* from = packed + kWeightHeaderBytes + static_cast<std::int64_t>(Walk(tiling, 0).tile) * total;
-      ptx::mbarrier_arrive_expect(layout.weights_full, total);
-      for (std::uint32_t at = 0; at < total; at += 16384)
-        ptx::bulk_copy(layout.weights + at, from + at, min(16384U, total - at), layout.weights_full);
+      copy_weights(from, total, layout.weights, layout.weights_full);
     }
     produce_stationary<Operand, kPaired>(
         gemm, tiling, layout, memory + (layout.sources - base), memory + (layout.raw - base), source, header,
@@ -320,10 +320,10 @@ __global__ void __launch_bounds__(kStationaryThreads, 1)
     return;
   }
   ptx::registers_up<168>();
-  consume_stationary<Operand, kPaired, kN, kAux>(
-      gemm, tiling, epilogue, layout, reinterpret_cast<const WeightHeader*>(packed), bias, out, header, exact,
-      memory + (layout.suspect_count(0) - base), reinterpret_cast<SuspectTiles::Entry*>(memory + (layout.suspect_tiles - base)),
-      reinterpret_cast<Staged<T>*>(memory + (layout.staging - base)), pair, warp, lane);
+  consume_stationary<Operand, kN, kAux>(gemm, tiling, epilogue, layout, reinterpret_cast<const WeightHeader*>(packed), bias,
+                                        out, header, exact, memory + (layout.suspect_count(0) - base),
+                                        reinterpret_cast<SuspectTiles::Entry*>(memory + (layout.suspect_tiles - base)),
+                                        reinterpret_cast<Staged<T>*>(memory + (layout.staging - base)), pair, warp, lane);
 #endif
 }
 

@@ -50,7 +50,7 @@ void launch_stationary(const Gather& call) {
 /// kAux: with a residual or through a derivative.
 template <bool kAux>
 void gather_stationary(const Gather& call) {
-  with_operand(call, [&]<class Operand>() { launch_stationary<Operand, kAux>(call); });
+  with_operand(call.problem, call.precision, [&]<class Operand>() { launch_stationary<Operand, kAux>(call); });
 }
 
 /// stationary_gather() of what has a residual or goes through a derivative, compiled by itself.

@@ -15,6 +15,7 @@
 
 #include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
+#include "cuda/conv/tensor_core/pipeline/warp_role.cuh"
 #include "cuda/conv/tensor_core/recompute/exact_source.cuh"
 #include "cuda/conv/tensor_core/recompute/exact_sum.cuh"
 #include "cuda/conv/tensor_core/recompute/recompute_block.cuh"
@@ -238,10 +239,8 @@ __global__ void __launch_bounds__(kPhased2Threads, 1)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(16) unsigned char raw[];
   const std::uint32_t base = ptx::shared_address(raw);
-  // Through a shuffle the compiler knows them to be the same in a warp; else it serialises the wgmmas.
-  const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
-  const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
-  const int lane = static_cast<int>(threadIdx.x) % 32, consumer = group == kPhased2Groups ? warp / 2 : group;
+  const int group = group_of_block(), warp = warp_of_group(), lane = lane_of_warp();
+  const int consumer = group == kPhased2Groups ? warp / 2 : group;
   const Phased2Layout layout(base, tiling, consumer);
   if (group < kPhased2Groups && warp == 0 && lane == 0) {
     for (int stage = 0; stage < tiling.stages; ++stage) {
@@ -266,9 +265,7 @@ __global__ void __launch_bounds__(kPhased2Threads, 1)
       const auto total = static_cast<std::uint32_t>(tiling.weight_bytes);
       const auto* from =
           reinterpret_cast<const unsigned char*>(weight_header + 1) + static_cast<std::int64_t>(walk.weight_tile) * total;
-      ptx::mbarrier_arrive_expect(layout.weights_full(), total);
-      for (std::uint32_t at = 0; at < total; at += 16384)
-        ptx::bulk_copy(layout.weights + at, from + at, min(16384U, total - at), layout.weights_full());
+      copy_weights(from, total, layout.weights, layout.weights_full());
     }
     copy_phased2(gemm, tiling, layout, source, consumer, warp % 2 * 32 + lane);
     return;

@@ -14,12 +14,7 @@ void pack(const ConvProblem& problem, const Phased2Tiling& tiling, const void* w
   auto* header = static_cast<OperandHeader*>(packed);
   const auto* weights = static_cast<const T*>(w);
   CHECK_CUDA(cudaMemsetAsync(packed, 0, sizeof(OperandHeader), stream));
-  if constexpr (Operand::kScaled) {
-    const std::int64_t count = problem.C_in * (problem.C_out / problem.G) * problem.K;
-    largest_kernel<<<static_cast<unsigned>(largest_blocks(count)), kLargestThreads, 0, stream>>>(weights, count,
-                                                                                                 &header->largest);
-    check_launch("conv tensor_core: phased_stride2, largest weight");
-  }
+  if constexpr (Operand::kScaled) find_largest_weight(problem, weights, &header->largest, stream);
   const std::int64_t blocks = (tiling.packed_bytes / 16 + kLargestThreads - 1) / kLargestThreads;
   phased_stride2_pack_kernel<Operand><<<static_cast<unsigned>(blocks), kLargestThreads, 0, stream>>>(
       make_tap_gemm(problem, ConvDirection::forward), tiling, problem, weights, header, reinterpret_cast<uint4*>(header + 1));

@@ -11,10 +11,7 @@ void pack(const ConvProblem& problem, const Phased4Tiling& tiling, const void* w
   auto* header = static_cast<OperandHeader*>(packed);
   const auto* weights = static_cast<const float*>(w);
   CHECK_CUDA(cudaMemsetAsync(packed, 0, sizeof(OperandHeader), stream));
-  const std::int64_t count = problem.C_in * (problem.C_out / problem.G) * problem.K;
-  largest_kernel<<<static_cast<unsigned>(largest_blocks(count)), kLargestThreads, 0, stream>>>(weights, count,
-                                                                                               &header->largest);
-  check_launch("conv tensor_core: phased_stride4, largest weight");
+  find_largest_weight(problem, weights, &header->largest, stream);
   const std::int64_t blocks = (tiling.packed_bytes / 32 + kLargestThreads - 1) / kLargestThreads;
   phased_stride4_f32_pack_kernel<<<static_cast<unsigned>(blocks), kLargestThreads, 0, stream>>>(
       problem, tiling, f32_unit_chunks(kPhased4Patterns[tiling.pattern]), weights, header,

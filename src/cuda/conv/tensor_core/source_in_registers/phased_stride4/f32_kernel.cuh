@@ -16,6 +16,7 @@
 
 #include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
 #include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
+#include "cuda/conv/tensor_core/pipeline/warp_role.cuh"
 #include "cuda/conv/tensor_core/recompute/exact_source.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/f32_producer.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/f32_store.cuh"
@@ -180,10 +181,7 @@ __global__ void __launch_bounds__(kPhased4F32Threads, 1)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(128) unsigned char raw[];
   const std::uint32_t base = (ptx::shared_address(raw) + 127) & ~127U;
-  // Through a shuffle the compiler knows them to be the same in a warp; else it serialises the wgmmas.
-  const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
-  const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int group = group_of_block(), warp = warp_of_group(), lane = lane_of_warp();
   using Layout = Phased4F32Layout<kPattern>;
   const Layout layout(base, tiling);
   if (threadIdx.x == 0) {

@@ -32,17 +32,8 @@ inline constexpr int kPhased4Alignment = 128;  // of shared memory
 
 /// The source as boxes of `rows` rows and `width` numbers, those of a stage.
 [[nodiscard]] inline CUtensorMap unit_source_map(const ConvProblem& problem, const void* source, int rows, int width) {
-  TensorMapOf of{};
-  of.bytes = static_cast<int>(size_of(problem.dtype));
-  of.address = reinterpret_cast<std::uint64_t>(source);
-  of.numbers = static_cast<std::uint64_t>(problem.L_in);
-  of.rows = static_cast<std::uint64_t>(problem.N * problem.C_in);
-  of.samples = 1;
-  of.row_bytes = of.numbers * static_cast<std::uint64_t>(of.bytes);
-  of.sample_bytes = of.rows * of.row_bytes;
-  of.box_numbers = static_cast<std::uint32_t>(width);
-  of.box_rows = static_cast<std::uint32_t>(rows);
-  return encode_tensor_map(of);
+  const MapRows rows_of{source, problem.N * problem.C_in, problem.L_in, static_cast<int>(size_of(problem.dtype))};
+  return encode_tensor_map(class_map_of(rows_of, 0, 1, 16, width, rows));
 }
 
 /// phased_stride4_gather() of f32, with stride 4 and K = 25, which is compiled by itself.

@@ -42,7 +42,6 @@ struct Phased4Layout {
   static constexpr int kDepths = unit_depths(kOwn);
   static constexpr std::uint32_t kDepthBytes = kOwn.columns() * kPhased4Rows * 2;  // weights of kPhased4Rows rows
   static constexpr std::uint32_t kWeightBytes = kDepths * kDepthBytes, kStageBytes = unit_stage_bytes(kOwn);
-  static constexpr std::uint32_t kSourceBytes = kStageBytes - kWeightBytes;
   std::uint32_t stages, barriers;
   __device__ __forceinline__ Phased4Layout(std::uint32_t base, const Phased4Tiling& tiling)
       : stages(base), barriers(base + static_cast<std::uint32_t>(tiling.stages) * kStageBytes) {}

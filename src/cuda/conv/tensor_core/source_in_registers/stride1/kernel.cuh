@@ -16,6 +16,7 @@
 #include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
 #include "cuda/conv/tensor_core/pipeline/store_rows.cuh"
 #include "cuda/conv/tensor_core/pipeline/tiles.hpp"
+#include "cuda/conv/tensor_core/pipeline/warp_role.cuh"
 #include "cuda/conv/tensor_core/recompute/recompute.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/stride1/producer.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/stride1/recompute.cuh"
@@ -88,6 +89,50 @@ __device__ __forceinline__ void multiply_stride1(const Stride1Words<Mode>& words
     }
   }
   ptx::wgmma_commit();
+}
+
+/// Stores a tile from registers, pairs of outputs at a time, from `to` on.
+template <class Mode, int kN>
+__device__ __forceinline__ void store_own_pairs(Stride1Sums<Mode, kN>& sums, const Stride1Finish& finish,
+                                                const Epilogue& epilogue, const LightActivation& active, const float* biases,
+                                                std::int64_t length, int lane, typename Mode::Operand::Source* to) {
+  if constexpr (Mode::kAux)
+    store_pairs_with_aux<Mode, kN>(sums, finish, epilogue, biases, length, lane, to);
+  else if (Mode::kBytes == 4 && active.is_there)
+    store_pairs<Mode, kN, true>(sums, finish, active, biases, length, lane, to);
+  else
+    store_pairs<Mode, kN, false>(sums, finish, active, biases, length, lane, to);
+}
+
+/// Stores a tile through the staging, some columns of all warps at a time. `own_columns`, `bias`: as store_rows() wants them.
+template <class Mode, int kN>
+__device__ __forceinline__ void store_passes(const TapGemm& gemm, const Stride1Tiling& tiling, const Epilogue& epilogue,
+                                             const Stride1Finish& finish, const LightActivation& active, const TilePlace& place,
+                                             std::int64_t row_of_sample, std::int64_t first_bias, std::int64_t t0,
+                                             const typename Mode::Operand::Source* __restrict__ bias, const float* biases,
+                                             int position, int pair, int warp, int lane, Stride1Sums<Mode, kN>& sums,
+                                             typename TraitsOf<Mode, kN>::S* staging,
+                                             typename Mode::Operand::Source* __restrict__ out) {
+  using Traits = TraitsOf<Mode, kN>;
+  constexpr int kOwn = Traits::kPass / 4;  // columns that a warp stores
+#pragma unroll 1
+  for (int pass = 0; pass < kN / Traits::kPass; ++pass) {
+    ptx::named_barrier(1 + pair, 128);
+    stage_pass<Mode, kN, 0>(pass, sums.high(), finish, biases, position, lane, staging);
+    if (!finish.at_once) finish_columns<Mode, kN>(finish, active, biases + pass * Traits::kPass, position, lane, staging);
+    ptx::named_barrier(1 + pair, 128);
+    if (Mode::kBytes == 4 && finish.at_once && active.is_there) {
+      activate_staged(active, staging, Traits::kPass * Traits::kPitch, warp * 32 + lane);
+      ptx::named_barrier(1 + pair, 128);
+    }
+    store_rows<typename Mode::Operand::Source, Traits::kPositions, Traits::kPitch, kOwn, false>(
+        gemm, tiling, row_of_sample, place.column + pass * Traits::kPass + warp * kOwn, place.position, bias, first_bias,
+        epilogue, staging + warp * kOwn * Traits::kPitch, lane, out);
+    if constexpr (Mode::kAux)
+      finish_stored_rows<Traits::kPositions, kOwn>(
+          gemm, epilogue, t0, lane,
+          out + (row_of_sample + place.column + pass * Traits::kPass + warp * kOwn) * gemm.out_length + t0);
+  }
 }
 
 template <class Mode, int kN>
@@ -197,35 +242,12 @@ __device__ __forceinline__ void consume_stride1(
                                                   reinterpret_cast<unsigned char*>(staging), kept, finished, out);
       continue;
     } else if (tiling.stores_pairs && is_plain) {
-      if constexpr (Mode::kAux)
-        store_pairs_with_aux<Mode, kN>(sums, finish, epilogue, biases, gemm.out_length, lane, own_outputs);
-      else if (Mode::kBytes == 4 && active.is_there)
-        store_pairs<Mode, kN, true>(sums, finish, active, biases, gemm.out_length, lane, own_outputs);
-      else
-        store_pairs<Mode, kN, false>(sums, finish, active, biases, gemm.out_length, lane, own_outputs);
+      store_own_pairs<Mode, kN>(sums, finish, epilogue, active, biases, gemm.out_length, lane, own_outputs);
       continue;
     }
     sums.join();
-    constexpr int kOwn = Traits::kPass / 4;  // columns that a warp stores
-#pragma unroll 1
-    for (int pass = 0; pass < kN / Traits::kPass; ++pass) {
-      ptx::named_barrier(1 + pair, 128);
-      stage_pass<Mode, kN, 0>(pass, sums.high(), finish, biases, reader.position, lane, staging);
-      if (!finish.at_once)
-        finish_columns<Mode, kN>(finish, active, biases + pass * Traits::kPass, reader.position, lane, staging);
-      ptx::named_barrier(1 + pair, 128);
-      if (Mode::kBytes == 4 && finish.at_once && active.is_there) {
-        activate_staged(active, staging, Traits::kPass * Traits::kPitch, warp * 32 + lane);
-        ptx::named_barrier(1 + pair, 128);
-      }
-      store_rows<T, Traits::kPositions, Traits::kPitch, kOwn, false>(
-          gemm, tiling, row_of_sample, place.column + pass * Traits::kPass + warp * kOwn, place.position, bias, first_bias,
-          epilogue, staging + warp * kOwn * Traits::kPitch, lane, out);
-      if constexpr (Mode::kAux)
-        finish_stored_rows<Traits::kPositions, kOwn>(
-            gemm, epilogue, t0, lane,
-            out + (row_of_sample + place.column + pass * Traits::kPass + warp * kOwn) * gemm.out_length + t0);
-    }
+    store_passes<Mode, kN>(gemm, tiling, epilogue, finish, active, place, row_of_sample, first_bias, t0, bias, biases,
+                           reader.position, pair, warp, lane, sums, staging, out);
   }
   if (Mode::kCarries && lane == 0) ptx::bulk_wait();
   if constexpr (Operand::kScaled) {
@@ -249,10 +271,8 @@ __global__ void __launch_bounds__(kStride1Threads, 1)
   constexpr int kMultiplierRegisters = (65536 / kStride1Threads * (kPairs + 1) - kCopierRegisters) / kPairs / 8 * 8;
   extern __shared__ __align__(128) unsigned char raw[];
   const std::uint32_t base = ptx::shared_address(raw);
-  // Through a shuffle the compiler knows them to be the same in a warp; else it serialises the wgmmas.
-  const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
-  const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
-  const int lane = static_cast<int>(threadIdx.x) % 32, pair = group == kPairs ? warp / 2 : group;
+  const int group = group_of_block(), warp = warp_of_group(), lane = lane_of_warp();
+  const int pair = group == kPairs ? warp / 2 : group;
   const Stride1Layout layout(base, tiling, Mode::kBytes, pair);
   if (group < kPairs && warp == 0 && lane == 0) {
     for (int stage = 0; pair < tiling.rings && stage < tiling.stages; ++stage) {
@@ -275,9 +295,7 @@ __global__ void __launch_bounds__(kStride1Threads, 1)
     if (warp == 0 && lane == 0) {
       const auto total = static_cast<std::uint32_t>(tiling.count * tiling.weight_bytes);
       const unsigned char* from = packed + kWeightHeaderBytes + static_cast<std::int64_t>(Walk(tiling, 0).tile) * total;
-      ptx::mbarrier_arrive_expect(layout.weights_full(), total);
-      for (std::uint32_t at = 0; at < total; at += 16384)
-        ptx::bulk_copy(layout.weights + at, from + at, min(16384U, total - at), layout.weights_full());
+      copy_weights(from, total, layout.weights, layout.weights_full());
     }
     copy_rows<typename Operand::Source, Mode::kCopiers, Mode::kInTurns, Mode::kCarries>(
         gemm, tiling, maps, layout, order, source, pair, (Mode::kInTurns ? warp : warp % 2) * 32 + lane);

@@ -29,23 +29,9 @@ struct StoreMaps {
 template <class Maps>
 [[nodiscard]] Maps make_class_maps(const void* array, std::int64_t rows, std::int64_t length, int bytes, int classes,
                                    std::uint64_t boundary, int width, int box_rows) {
-  const auto size = static_cast<std::uint64_t>(bytes), count = static_cast<std::uint64_t>(classes);
-  const auto all = static_cast<std::uint64_t>(rows), row = static_cast<std::uint64_t>(length) * size;
   Maps maps{};
   for (int c = 0; c < classes; ++c) {
-    const auto own = static_cast<std::uint64_t>(c);
-    const std::uint64_t first = reinterpret_cast<std::uint64_t>(array) + own * row;
-    TensorMapOf of{};
-    of.address = first / boundary * boundary;
-    of.offset = static_cast<int>((first - of.address) / size);
-    of.numbers = row / size + static_cast<std::uint64_t>(of.offset);
-    of.rows = all > own ? (all - own + count - 1) / count : 1;
-    of.samples = 1;
-    of.row_bytes = count * row;
-    of.sample_bytes = of.rows * of.row_bytes;
-    of.box_numbers = static_cast<std::uint32_t>(width);
-    of.box_rows = static_cast<std::uint32_t>(box_rows / classes);
-    of.bytes = bytes;
+    const TensorMapOf of = class_map_of({array, rows, length, bytes}, c, classes, boundary, width, box_rows);
     maps.map[c] = encode_tensor_map(of);
     maps.offset[c] = of.offset;
   }

@@ -15,6 +15,7 @@
 #include "cuda/conv/tensor_core/operand/traits.cuh"
 #include "cuda/conv/tensor_core/pipeline/ring.cuh"
 #include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
+#include "cuda/conv/tensor_core/pipeline/warp_role.cuh"
 #include "cuda/conv/tensor_core/recompute/finish_tiles.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_bulk/aux_rows.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_bulk/layout.cuh"
@@ -170,6 +171,36 @@ __device__ __forceinline__ std::uint32_t suspect_columns(const BulkTiling& tilin
   return columns;
 }
 
+/// The bias of each of a thread's columns.
+template <bool kStacked, class T>
+__device__ __forceinline__ void load_offsets(const TapGemm& gemm, const BulkTiling& tiling, const TilePlace& place,
+                                             const T* __restrict__ bias, int warp, int lane, float (&offsets)[2]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const auto column = static_cast<std::uint32_t>(place.column) +
+                        static_cast<std::uint32_t>(kStacked ? warp * 8 + lane / 4 : warp * 16 + lane / 4 + 8 * half);
+    if (column < gemm.columns)
+      offsets[half] = static_cast<float>(bias[place.g * gemm.out_channels + tiling.by_classes.divide(column)]);
+  }
+}
+
+/// Numbers of T through a light activation.
+template <class T, int kCount>
+__device__ __forceinline__ void activate_all(const LightActivation& activation, float (&numbers)[kCount]) {
+#pragma unroll
+  for (float& number : numbers) number = activation(static_cast<float>(static_cast<T>(number)));
+}
+
+/// Staged rows to the tensor, when all warps that `meet` have staged theirs.
+template <class T, class Meet>
+__device__ __forceinline__ void send_bulk_rows(const BulkTiling& tiling, const BulkRows<T>& rows, const T* staging,
+                                               const Meet& meet, int warp, int lane) {
+  if (tiling.stores_bulk) ptx::fence_async_shared();
+  meet();
+  store_bulk_rows<T>(tiling, rows, staging, warp, lane);
+  if (tiling.stores_bulk) ptx::bulk_commit();
+}
+
 template <class Operand, int kDepths, bool kStacked, BulkStore kStore>
 __device__ __forceinline__ void consume_bulk(const TapGemm& gemm, const BulkTiling& tiling, const BulkLayout& layout,
                                              const unsigned char* __restrict__ packed,
@@ -186,23 +217,11 @@ __device__ __forceinline__ void consume_bulk(const TapGemm& gemm, const BulkTili
   BulkWeights<Operand, kDepths, kStacked> weights;
   weights.load(tiling, packed + static_cast<std::int64_t>(walk.tile) * tiling.weight_bytes, warp, lane);
   float offsets[2] = {};
-  if (bias != nullptr) {
-    const TilePlace place = walk.place(tiling);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const auto column = static_cast<std::uint32_t>(place.column) +
-                          static_cast<std::uint32_t>(kStacked ? warp * 8 + lane / 4 : warp * 16 + lane / 4 + 8 * half);
-      if (column < gemm.columns)
-        offsets[half] = static_cast<float>(bias[place.g * gemm.out_channels + tiling.by_classes.divide(column)]);
-    }
-  }
+  if (bias != nullptr) load_offsets<kStacked>(gemm, tiling, walk.place(tiling), bias, warp, lane, offsets);
   const LightActivation activation(epilogue);
   const bool is_active = !kSpread && activation.is_there;
   float blanks[2] = {offsets[0], offsets[1]};
-  if (is_active) {
-#pragma unroll
-    for (float& blank : blanks) blank = activation(static_cast<float>(static_cast<T>(blank)));
-  }
+  if (is_active) activate_all<T>(activation, blanks);
   if constexpr (Operand::kScaled) wait_for_grid_before();
   const int exponent = Operand::kScaled ? -source_exponent(header) - scale_exponent(weight_header->largest, kWeightTarget) : 0;
   // Exponents that no float has are put into the sums in two steps.
@@ -242,7 +261,6 @@ __device__ __forceinline__ void consume_bulk(const TapGemm& gemm, const BulkTili
     }
     multiply_bulk(tiling, layout.sources + static_cast<std::uint32_t>(ring.stage * tiling.source_bytes), layout.zeros, weights,
                   sums);
-
     SuspectCount suspect_count = 0;
     if constexpr (Operand::kScaled)
       suspect_count = suspect_count_of_tile(memory + layout.suspect_count(ring.stage) - layout.base, of_weights, lane);
@@ -284,11 +302,7 @@ __device__ __forceinline__ void consume_bulk(const TapGemm& gemm, const BulkTili
         });
       else
         stage_bulk<T, kStacked>(gemm, tiling, rows, own_factor, own_offsets, blanks, staging, warp, lane, sums);
-
-      if (tiling.stores_bulk) ptx::fence_async_shared();
-      meet();
-      store_bulk_rows<T>(tiling, rows, staging, warp, lane);
-      if (tiling.stores_bulk) ptx::bulk_commit();
+      send_bulk_rows<T>(tiling, rows, staging, meet, warp, lane);
     }
   }
   ptx::bulk_wait();
@@ -320,10 +334,7 @@ __global__ void __launch_bounds__(kBulkThreads, 1)
   extern __shared__ __align__(16) unsigned char source_bulk_memory[];
   const std::uint32_t base = (ptx::shared_address(source_bulk_memory) + 127) & ~127U;
   unsigned char* memory = source_bulk_memory + (base - ptx::shared_address(source_bulk_memory));
-  // Through a shuffle the compiler knows them to be the same in a warp; else it serialises the wgmmas.
-  const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
-  const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int group = group_of_block(), warp = warp_of_group(), lane = lane_of_warp();
   const BulkLayout layout(base, tiling);
   const BulkTiles tiles{reinterpret_cast<volatile std::uint32_t*>(memory + (layout.tiles() - base))};
   if (threadIdx.x < 32) reinterpret_cast<std::uint32_t*>(memory + (layout.zeros - base))[lane] = 0;

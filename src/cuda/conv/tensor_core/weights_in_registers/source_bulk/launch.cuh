@@ -54,7 +54,7 @@ void launch_source_bulk(const Gather& call) {
 /// kAux: with a residual or through a derivative.
 template <bool kAux>
 void gather_source_bulk(const Gather& call) {
-  with_operand(call, [&]<class Operand>() { launch_source_bulk<Operand, kAux>(call); });
+  with_operand(call.problem, call.precision, [&]<class Operand>() { launch_source_bulk<Operand, kAux>(call); });
 }
 
 /// source_bulk_gather() of what has a residual or goes through a derivative, compiled by itself.

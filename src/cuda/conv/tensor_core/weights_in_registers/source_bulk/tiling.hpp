@@ -11,8 +11,7 @@ namespace polyphase::cuda::tensor_core {
 inline constexpr int kBulkPositions = 128;  // of a tile
 inline constexpr int kBulkRows = 16;        // of a chunk: a step of gemm_k
 inline constexpr int kBulkDepthsMost = 20;
-inline constexpr int kSpreadDepths = 6, kSpreadRows = 16,
-                     kSpreadShift = 31;  // at most, where every second output is a bias; rows of a warp
+inline constexpr int kSpreadDepths = 6, kSpreadRows = 16;  // at most, where every second output is a bias; rows of a warp
 inline constexpr int kBulkRingMost = 24;
 inline constexpr int kBulkFixedBytes = 2048;  // apart from the rings and the staging
 

@@ -31,32 +31,11 @@ struct TmaAuxes {
 };
 struct TmaNoAux {};
 
-/// Class `own` of `classes` of an array of `rows` rows: boxes of `width` numbers and `box_rows` rows, from `boundary` bytes.
-[[nodiscard]] inline TensorMapOf tma_map_of(const void* array, std::int64_t rows, std::int64_t length, int own, int classes,
-                                            std::uint64_t boundary, int width, int box_rows) {
-  constexpr std::uint64_t kBytes = sizeof(float);
-  const auto count = static_cast<std::uint64_t>(classes), skipped = static_cast<std::uint64_t>(own);
-  const auto all = static_cast<std::uint64_t>(rows), row = static_cast<std::uint64_t>(length) * kBytes;
-  const std::uint64_t first = reinterpret_cast<std::uint64_t>(array) + skipped * row;
-  TensorMapOf of{};
-  of.address = first / boundary * boundary;
-  of.offset = static_cast<int>((first - of.address) / kBytes);
-  of.numbers = static_cast<std::uint64_t>(length + of.offset);
-  of.rows = all / count;
-  of.samples = 1;
-  of.row_bytes = count * row;
-  of.sample_bytes = of.rows * of.row_bytes;
-  of.box_numbers = static_cast<std::uint32_t>(width);
-  of.box_rows = static_cast<std::uint32_t>(box_rows / classes);
-  of.bytes = static_cast<int>(kBytes);
-  return of;
-}
-
 /// Every `classes`-th row of an array laid out like the output, as it is stored.
 [[nodiscard]] inline TensorMapOf tma_output_map(const TapGemm& gemm, const TmaTiling& tiling, const void* array, int own,
                                                 std::uint64_t boundary) {
-  TensorMapOf of = tma_map_of(array, gemm.N * gemm.G * gemm.out_channels, gemm.out_length, own, 1 << tiling.store_bits,
-                              boundary, kTmaWidth, tiling.columns);
+  TensorMapOf of = class_map_of({array, gemm.N * gemm.G * gemm.out_channels, gemm.out_length, sizeof(float)}, own,
+                                1 << tiling.store_bits, boundary, kTmaWidth, tiling.columns);
   if (tiling.kind == TmaRows::whole) {
     of.samples = static_cast<std::uint64_t>(std::max<std::int64_t>(gemm.out_length / kTmaLine, 1));
     of.sample_bytes = kTmaLine * sizeof(float);
@@ -82,8 +61,8 @@ struct TmaNoAux {};
   TmaMaps maps{};
   const int loads = 1 << tiling.load_bits, stores = 1 << tiling.store_bits;
   for (int own = 0; own < loads; ++own) {
-    const TensorMapOf of = tma_map_of(source, gemm.N * gemm.G * gemm.rows, gemm.source_length, own, loads, 16, tiling.raw_pitch,
-                                      tiling.chunk_rows);
+    const TensorMapOf of = class_map_of({source, gemm.N * gemm.G * gemm.rows, gemm.source_length, sizeof(float)}, own, loads,
+                                        16, tiling.raw_pitch, tiling.chunk_rows);
     maps.load[own] = encode_tensor_map(of);
     maps.load_offset[own] = of.offset;
   }

@@ -10,6 +10,7 @@
 
 #include "conv/problem.hpp"
 #include "cuda/conv/epilogue/epilogue.cuh"
+#include "cuda/conv/tensor_core/pipeline/warp_role.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma_16bit/layout.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma_16bit/producer.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma_16bit/store.cuh"
@@ -164,10 +165,7 @@ __global__ void __launch_bounds__(kTma16Threads, 1)
   extern __shared__ __align__(16) unsigned char source_tma_16bit_memory[];
   const std::uint32_t base = (ptx::shared_address(source_tma_16bit_memory) + 127) & ~127U;
   unsigned char* memory = source_tma_16bit_memory + (base - ptx::shared_address(source_tma_16bit_memory));
-  // Through a shuffle the compiler knows them to be the same in a warp; else it serialises the wgmmas.
-  const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
-  const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int group = group_of_block(), warp = warp_of_group(), lane = lane_of_warp();
   const Tma16Layout layout(base, tiling);
   if (threadIdx.x < 32) reinterpret_cast<std::uint32_t*>(memory + (layout.zeros - base))[lane] = 0;
   if (threadIdx.x == 0) {

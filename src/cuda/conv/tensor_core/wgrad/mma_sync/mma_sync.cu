@@ -4,19 +4,12 @@
 
 #include "conv/workspace.hpp"
 #include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/operand/parts.hpp"
 #include "cuda/conv/tensor_core/wgrad/mma_sync/tiling.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "tensor/error.hpp"
 
 namespace polyphase::cuda::tensor_core {
-
-namespace {
-
-int parts_of(const ConvProblem& problem, Precision precision) {
-  return problem.dtype == DType::f32 && precision != Precision::tf32 ? 2 : 1;
-}
-
-}  // namespace
 
 std::optional<std::string> mma_wgrad_problem(const ConvProblem& problem, Precision precision, int sm_count, int shared_limit) {
   const std::size_t limit = conv_workspace_limit();

@@ -129,22 +129,6 @@ TEST_CASE("steps fit shared memory, list every product, and every position has o
   for (const int count : of_kind) CHECK(count > 0);
 }
 
-TEST_CASE("maps begin at a boundary before their rows and hold all of them") {
-  float numbers[64] = {};
-  for (const std::int64_t length : {8, 12, 10, 7}) {
-    for (int own = 0; own < 8; ++own) {
-      const tensor_core::TensorMapOf of = tensor_core::tma_map_of(numbers + 3, 48, length, own, 8, 32, 120, 16);
-      CHECK(of.address % 32 == 0);
-      CHECK(of.address + static_cast<std::uint64_t>(of.offset) * 4 ==
-            reinterpret_cast<std::uint64_t>(numbers + 3 + own * length));
-      CHECK(of.numbers == static_cast<std::uint64_t>(length + of.offset));
-      CHECK(of.rows == 6);
-      CHECK(of.row_bytes % 32 == 0);
-      CHECK(of.box_rows == 2);
-    }
-  }
-}
-
 TEST_CASE("strides, long reductions and classes that a tile does not fill are declined") {
   const auto takes_steps = [](const ConvProblem& p, ConvDirection direction = ConvDirection::forward) {
     return tensor_core::make_tma_tiling(cuda::make_tap_gemm(p, direction), {2, 0, 0}, 132, kSharedOfHopper).count != 0;

@@ -3,6 +3,7 @@
 
 #include "conv/workspace.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
+#include "cuda/conv/tensor_core/operand/parts.hpp"
 
 namespace polyphase::cuda::tensor_core {
 namespace {
@@ -33,8 +34,7 @@ std::optional<PreconvertedPlan> make_mma_plan(const ConvProblem& problem, ConvDi
                                               int sm_count, int shared_limit) {
   TapGemm gemm = make_tap_gemm(problem, direction);
   if (gemm.N == 0) return std::nullopt;
-  const bool is_f32 = problem.dtype == DType::f32;
-  const int parts = is_f32 && precision != Precision::tf32 ? 2 : 1, element_bytes = is_f32 ? 4 : 2;
+  const int parts = parts_of(problem, precision), element_bytes = static_cast<int>(size_of(problem.dtype));
   const auto shapes = mma_shapes(parts);
   std::optional<PreconvertedPlan> best;
   double least = std::numeric_limits<double>::infinity();
