@@ -96,10 +96,10 @@ std::vector<Form> tensor_core_forms(const ConvProblem& problem, ConvDirection di
   return forms;
 }
 
-/// The weight gradient's tiles, by rows or by words.
+/// The weight gradient's tiles.
 std::string name_of(const cuda::tensor_core::WgradTiling& tiling) {
-  return concat(tiling.by_rows ? "rows " : "words ", tiling.shape.columns, 'x', tiling.shape.shifts,
-                tiling.swapped ? " of y" : " of x");
+  if (tiling.stages == 0) return "mma_sync";
+  return concat("rows ", tiling.shape.columns, 'x', tiling.shape.shifts, tiling.swapped ? " of y" : " of x");
 }
 
 /// Operand parts and bytes of an element, which make_wgrad_tiling() wants to know.

@@ -1,6 +1,6 @@
 #pragma once
 // Algorithm::tensor_core: convolutions on the tensor cores of sm_90a. Host side; the kernels' mathematics stand in
-// both_in_shared/stationary/kernel.cuh and wgrad/words.cuh, how numbers become operands in operand/traits.cuh.
+// both_in_shared/stationary/kernel.cuh and wgrad/rows.cuh, how numbers become operands in operand/traits.cuh.
 
 #include <cuda_runtime.h>
 
@@ -24,8 +24,8 @@ namespace polyphase::cuda::tensor_core {
          (epilogue.activation == Activation::none || (epilogue.activation == Activation::leaky_relu && epilogue.slope > 0));
 }
 
-/// w = the weight gradient of x and y. On `stream`; partial sums within conv_workspace_limit(). Of fp32 sums of few products
-/// are done with FFMA (wgrad/few.hpp).
+/// w = the weight gradient of x and y. On `stream`; partial sums and operands within conv_workspace_limit(). Of fp32 sums of
+/// few products are done with FFMA (wgrad/few.hpp).
 void wgrad(const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w, int device,
            cudaStream_t stream);
 

@@ -102,8 +102,10 @@ std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirecti
     return concat("it needs ", kLeastChannels, " channels a group on both sides, got ", in, " and ", out);
   const int shared = gpu.shared_bytes_per_block;
   const bool is_mma = uses_mma(gpu.arch());
-  if (direction == ConvDirection::wgrad)
-    return is_mma ? mma_wgrad_problem(problem, precision, gpu.sm_count, shared) : wgrad_problem(problem, gpu.sm_count, shared);
+  if (direction == ConvDirection::wgrad) {
+    if (!is_mma && has_wgrad_tiling(problem, precision, gpu.sm_count, shared)) return std::nullopt;
+    return mma_wgrad_problem(problem, precision, gpu.sm_count, shared);
+  }
   if (problem.N == 0 || chosen_kernel({problem, direction, precision}, device)) return std::nullopt;
   return concat("no tile of it fits ", shared, " bytes of shared memory, or one sample no workspace of ",
                 conv_workspace_limit(), " bytes");

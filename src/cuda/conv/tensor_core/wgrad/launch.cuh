@@ -5,20 +5,11 @@
 #include "cuda/conv/tensor_core/wgrad/sums.cuh"
 #include "cuda/conv/tensor_core/wgrad/tiles.hpp"
 #include "cuda/conv/tensor_core/wgrad/types.hpp"
-#include "cuda/conv/tensor_core/wgrad/words.cuh"
 #include "cuda/kernel/dependent_launch.cuh"
 #include "cuda/memory/allocator.hpp"
 #include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {
-
-template <class Operand>
-auto wgrad_kernel_of(WgradShape shape) {
-  if (shape.columns == 128) return wgrad_kernel<Operand, 128, 1>;
-  if (shape.columns == 64 && shape.shifts == 1) return wgrad_kernel<Operand, 64, 1>;
-  if (shape.columns == 64) return shape.shifts == 2 ? wgrad_kernel<Operand, 64, 2> : wgrad_kernel<Operand, 64, 3>;
-  return shape.shifts == 3 ? wgrad_kernel<Operand, 32, 3> : wgrad_kernel<Operand, 32, 5>;
-}
 
 template <class Operand>
 auto wgrad_rows_kernel_of(WgradShape shape) {
@@ -43,21 +34,11 @@ void launch_wgrad(const WgradCall& call) {
   const Buffer buffer(is_single ? 0 : static_cast<std::size_t>(tiling.partial_slices * weights) * sizeof(float), call.device);
   auto* partial = is_single ? static_cast<float*>(call.w) : buffer.as<float>();
   const auto blocks = static_cast<unsigned>(tiling.jobs * tiling.slices);
-  const auto shared_bytes = static_cast<std::size_t>(tiling.shared_bytes);
-  if (tiling.by_rows) {
-    auto* kernel = wgrad_rows_kernel_of<Operand>(tiling.shape);
-    if (kernel == nullptr) return;
-    allow_shared_memory(kernel, tiling.shared_bytes);
-    const WgradMaps maps = make_wgrad_maps(tiling, problem, call.x, call.y, sizeof(T));
-    launch_behind(kernel, blocks, static_cast<unsigned>(tiling.row_threads), shared_bytes, call.stream, problem, tiling, maps,
-                  partial, call.scales);
-  } else {
-    auto* kernel = wgrad_kernel_of<Operand>(tiling.shape);
-    if (kernel == nullptr) return;
-    allow_shared_memory(kernel, tiling.shared_bytes);
-    kernel<<<blocks, kWgradThreads, shared_bytes, call.stream>>>(problem, tiling, static_cast<const T*>(call.x),
-                                                                 static_cast<const T*>(call.y), partial, call.scales);
-  }
+  auto* kernel = wgrad_rows_kernel_of<Operand>(tiling.shape);
+  allow_shared_memory(kernel, tiling.shared_bytes);
+  launch_behind(kernel, blocks, static_cast<unsigned>(tiling.row_threads), static_cast<std::size_t>(tiling.shared_bytes),
+                call.stream, problem, tiling, make_wgrad_maps(tiling, problem, call.x, call.y, sizeof(T)), partial,
+                call.scales);
   check_launch("conv tensor_core: wgrad");
   add_wgrad_slices<T>(call, make_wgrad_tiles(problem, tiling), partial, tiling.partial_slices);
 }

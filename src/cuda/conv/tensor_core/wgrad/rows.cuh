@@ -1,5 +1,9 @@
 #pragma once
-// The tensor-core weight gradient by rows: tensor copies bring what a step needs of each row, as it is, to shared memory.
+// The weight gradient on wgmma (sm_90a): w[ci, co, k] = sum over n, i of x[n, ci, i] * y[n, co, S*i + k*D - P_l]. Tensor copies
+// bring what a step needs of each row, as it is, to shared memory.
+//
+// gemm_k = (n, i); which channels, planes and taps are gemm_m and gemm_n: tiling.hpp. A block sums a fixed slice of the
+// positions into partial sums; sums.cuh adds the slices in order. Every shift of the columns is a start address.
 //
 // The rows (gemm_m) are not shifted, so their positions are gemm_k as they lie: each consumer thread takes its part of the
 // registers' fragment from the raw rows and converts it. Only the columns, which are shifted, become an operand tile, by three
@@ -7,9 +11,11 @@
 
 #include <cstdint>
 
-#include "cuda/conv/tensor_core/operand/convert_rows.cuh"
+#include "cuda/conv/tensor_core/pipeline/ring.cuh"
 #include "cuda/conv/tensor_core/wgrad/maps.hpp"
-#include "cuda/conv/tensor_core/wgrad/words.cuh"
+#include "cuda/conv/tensor_core/wgrad/place.cuh"
+#include "cuda/conv/tensor_core/wgrad/split.cuh"
+#include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/tensor_copy.cuh"
 
 namespace polyphase::cuda::tensor_core {
@@ -139,8 +145,6 @@ __device__ __forceinline__ std::uint32_t raw_word(const unsigned char* at) {
   return *reinterpret_cast<const std::uint16_t*>(at);
 }
 
-inline constexpr std::uint32_t kLowerHalves = 0x5410;  // of two words, for WgradFill::convert
-
 /// The numbers of the window before `hidden` are not the row's.
 template <int kItems>
 __device__ __forceinline__ void hide_items(const WgradRowItem (&items)[kItems], int hidden, std::uint32_t (&words)[kItems][8]) {
@@ -180,15 +184,15 @@ __device__ __forceinline__ void convert_pair(const WgradRowItem* items, const un
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     std::uint32_t high[4], low[4];
-    WgradFill<Operand>::split(words[i], scale, kLowerHalves, high, low, range, least);
+    WgradSplit<Operand>::split(words[i], scale, high, low, range, least);
     if (item.to == kNoItem) continue;
     *reinterpret_cast<uint4*>(to + item.to + i * 16) = make_uint4(high[0], high[1], high[2], high[3]);
     *reinterpret_cast<uint4*>(to + item.to + i * 16 + low_bytes) = make_uint4(low[0], low[1], low[2], low[3]);
   }
-  if (WgradFill<Operand>::is_small(least)) {
+  if (WgradSplit<Operand>::is_small(least)) {
     load(*items, words);  // rare: no registers for them until here
 #pragma unroll
-    for (int i = 0; i < 2; ++i) WgradFill<Operand>::count_small(words[i], scale, range);
+    for (int i = 0; i < 2; ++i) WgradSplit<Operand>::count_small(words[i], scale, range);
   }
 }
 
@@ -241,15 +245,15 @@ __device__ __forceinline__ void convert_steps(const WgradTiling& tiling, const W
 #pragma unroll
         for (int i = 0; i < kItems; ++i) {
           std::uint32_t high[4], low[4];
-          WgradFill<Operand>::split(words[i], scale, kLowerHalves, high, low, range, least);
+          WgradSplit<Operand>::split(words[i], scale, high, low, range, least);
           if (own[i].to == kNoItem) continue;
           *reinterpret_cast<uint4*>(to + own[i].to) = make_uint4(high[0], high[1], high[2], high[3]);
           if constexpr (Operand::kParts == 2)
             *reinterpret_cast<uint4*>(to + own[i].to + low_bytes) = make_uint4(low[0], low[1], low[2], low[3]);
         }
-        if (WgradFill<Operand>::is_small(least)) {
+        if (WgradSplit<Operand>::is_small(least)) {
 #pragma unroll
-          for (int i = 0; i < kItems; ++i) WgradFill<Operand>::count_small(words[i], scale, range);
+          for (int i = 0; i < kItems; ++i) WgradSplit<Operand>::count_small(words[i], scale, range);
         }
       }
     }

@@ -7,6 +7,7 @@
 
 #include "cuda/conv/tensor_core/wgrad/rows.cuh"
 #include "cuda/ptx/shared.cuh"
+#include "cuda/ptx/wgmma_registers.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -80,10 +81,10 @@ struct WgradRows {
       }
       __half2 least = __float2half2_rn(1.0F);
 #pragma unroll
-      for (int k = 0; k < kCount; ++k) WgradFill<Operand>::split(words[k], scale, 0, high[k], low[k], range, least);
-      if (WgradFill<Operand>::is_small(least)) {
+      for (int k = 0; k < kCount; ++k) WgradSplit<Operand>::split(words[k], scale, high[k], low[k], range, least);
+      if (WgradSplit<Operand>::is_small(least)) {
 #pragma unroll
-        for (int k = 0; k < kCount; ++k) WgradFill<Operand>::count_small(words[k], scale, range);
+        for (int k = 0; k < kCount; ++k) WgradSplit<Operand>::count_small(words[k], scale, range);
       }
     } else {
 #pragma unroll
@@ -192,6 +193,55 @@ struct WgradRows {
       load_sparse<kFirst>(scale, hidden, high, low, range);
   }
 };
+
+/// Where a consumer's columns are in a stage.
+struct WgradOperands {
+  std::uint64_t columns;         // descriptor, of the high halves
+  int columns_part, shift_step;  // in units of 16 bytes; from the high halves to the low ones, either way
+  /// Shared addresses are short: adding to the lower half carries nowhere.
+  __device__ __forceinline__ std::uint64_t column(int part, int shift, int k) const {
+    const auto low =
+        static_cast<std::uint32_t>(columns) + static_cast<std::uint32_t>(part * columns_part + shift * shift_step + k * 16);
+    return (columns >> 32 << 32) | low;
+  }
+};
+
+/// total += rows * columns for every shift, over one step, of split numbers, with one set of sums. `rows_read()` once the
+/// fragments are in registers, `release()` once the tensor cores are done with the step.
+template <class Operand, int kN, int kShifts, class RowsRead, class Release>
+__device__ __forceinline__ void multiply_fragments(const WgradOperands& at, const std::uint32_t (&high)[kChunk / 16][4],
+                                                   const std::uint32_t (&low)[kChunk / 16][4], RowsRead rows_read,
+                                                   Release release, float (&total)[kShifts][kN / 2]) {
+  using Mma = ptx::WgmmaFromRegisters<Operand::kType, kN>;
+  constexpr int kSteps = kChunk / 16;
+  float sums[kN / 2];
+#pragma unroll
+  for (int shift = 0; shift < kShifts; ++shift) {
+    ptx::fence_registers(sums);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+      Mma::multiply(sums, low[k], at.column(0, shift, k), k != 0);
+      Mma::multiply(sums, high[k], at.column(1, shift, k), true);
+    }
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+    ptx::fence_registers(sums);
+#pragma unroll
+    for (int i = 0; i < kN / 2; ++i) sums[i] *= 1.0F / kLowScale;
+    ptx::fence_registers(sums);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) Mma::multiply(sums, high[k], at.column(0, shift, k), true);
+    ptx::wgmma_commit();
+    if (shift == 0) rows_read();
+    ptx::wgmma_wait<0>();
+    if (shift == kShifts - 1) release();
+    ptx::fence_registers(sums);
+#pragma unroll
+    for (int i = 0; i < kN / 2; ++i) total[shift][i] += sums[i];
+  }
+}
 
 /// total += rows * columns for every shift, over one step. `rows_read()` once the fragments are in registers, `release()` once
 /// the tensor cores are done with the step, `on_way()` once half of the products are on their way. The mixed products and the

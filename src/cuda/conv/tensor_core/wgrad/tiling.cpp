@@ -17,14 +17,12 @@
 namespace polyphase::cuda::tensor_core {
 namespace {
 
-constexpr int kStaticBytes = 384;  // barriers, and what a block looks up
-constexpr int kAlignment = 128;
 constexpr int kItemBytes = 16;
-constexpr int kRingBytes = kWgradRing * 32 * kWgradProducers;
+constexpr int kMostItems = 6144;  // of a tile, of both sides
 constexpr std::int64_t kWidestHalo = 96;
-constexpr int kRowsStaticBytes = 1024;            // the same by rows
+constexpr int kRowsStaticBytes = 1024;            // barriers, and what a block looks up
 constexpr int kRowsAlignment = 1024;              // of the swizzle
-constexpr std::int64_t kLongestReach = 8192;      // of a row by rows: more never fits
+constexpr std::int64_t kLongestReach = 8192;      // of a row: more never fits
 constexpr std::int64_t kLongestSum = 16384;       // positions that the tensor cores add up without promotion
 constexpr std::int64_t kLongestSplitSum = 32768;  // positions that are added up in f32
 
@@ -96,7 +94,7 @@ WgradRaw raw_of(const WgradSide& side, int bytes, bool is_rows, bool aligned) {
     raw.width = raw.span + before;
     raw.box_bytes = whole(raw.rows * raw.width * bytes, 128);
   }
-  raw.span_log2 = std::bit_width(static_cast<unsigned>(raw.span)) - 1;
+  raw.span_log2 = static_cast<int>(std::bit_width(static_cast<unsigned>(raw.span))) - 1;
   raw.class_bytes = raw.boxes * raw.box_bytes;
   raw.bytes = raw.classes * raw.class_bytes;
   raw.arriving = raw.classes * raw.boxes * raw.rows * raw.width * bytes;
@@ -114,10 +112,8 @@ void pair_items(WgradTiling& tiling, bool aligned) {
   side.by_plane_window = FastDivide(static_cast<std::uint32_t>(side.window / 2));
 }
 
-/// Fills in the tiling by rows; leaves no stages where it does not fit.
-void plan_rows(WgradTiling& tiling, const ConvProblem& problem, int parts, int bytes, bool aligned, int shared_limit) {
-  tiling.by_rows = true;
-  tiling.stages = 0;
+/// Divides shared memory into rings; leaves no stages where they do not fit.
+void divide_memory(WgradTiling& tiling, const ConvProblem& problem, int parts, int bytes, bool aligned, int shared_limit) {
   if (std::max(reach_of(tiling.rows), reach_of(tiling.columns)) > kLongestReach) return;
   tiling.rows.raw = raw_of(tiling.rows, bytes, true, aligned);
   tiling.columns.raw = raw_of(tiling.columns, bytes, false, aligned);
@@ -125,9 +121,8 @@ void plan_rows(WgradTiling& tiling, const ConvProblem& problem, int parts, int b
       !has_classes(tiling.columns, problem, tiling.columns.raw.classes))
     return;
   if (wgrad_pairs_fit(tiling.shape, parts)) pair_items(tiling, aligned);
-  const int columns_bytes = tiling.shape.columns / 8 * tiling.columns.pitch * 16;
-  tiling.rows_bytes = 0;
-  tiling.stage_bytes = parts * columns_bytes;
+  // The tensor cores read whole tiles, whatever of them exists.
+  tiling.stage_bytes = parts * (tiling.shape.columns / 8) * tiling.columns.pitch * 16;
   tiling.row_threads = wgrad_row_threads(tiling.shape, parts);
   const int listed = wgrad_listed_items(tiling) * kItemBytes;
   const auto copies_of = [](const WgradRaw& raw) { return raw.classes * raw.boxes; };
@@ -151,8 +146,8 @@ void plan_rows(WgradTiling& tiling, const ConvProblem& problem, int parts, int b
   tiling.shared_bytes = fixed + rows * tiling.rows.raw.bytes + columns * tiling.columns.raw.bytes + stages * tiling.stage_bytes;
 }
 
-WgradTiling make_tiling(const ConvProblem& problem, WgradShape shape, bool swapped, int parts, int bytes, bool by_rows,
-                        bool aligned, int shared_limit) {
+WgradTiling make_tiling(const ConvProblem& problem, WgradShape shape, bool swapped, int parts, int bytes, bool aligned,
+                        int shared_limit) {
   WgradTiling tiling{};
   const std::int64_t common = std::gcd(problem.S, problem.D);
   tiling.shape = shape;
@@ -168,42 +163,21 @@ WgradTiling make_tiling(const ConvProblem& problem, WgradShape shape, bool swapp
   tiling.chunk = turns ? 2 * kChunk : kChunk;
   const std::int64_t halo = std::int64_t{shape.shifts - 1} * tiling.d;
   if (halo > kWidestHalo) return tiling;  // stages == 0
+  tiling.halo = static_cast<int>(halo);
   tiling.shift_step = swapped ? -tiling.d : tiling.d;
-  tiling.first_shift_offset = swapped ? static_cast<int>(halo) : 0;
+  tiling.first_shift_offset = swapped ? tiling.halo : 0;
   if (swapped) tiling.columns.start -= halo;
   tiling.positions = problem.L_in + (swapped ? halo : 0);
   const auto blocks_of = [](const WgradSide& side, int most) { return std::min(side.blocks, most); };
   tile_side(tiling.rows, blocks_of(tiling.rows, turns ? 8 : 16), tiling.chunk);
   tile_side(tiling.columns, blocks_of(tiling.columns, shape.columns / 8), tiling.chunk + halo);
-  // The tensor cores read whole tiles, whatever of them exists.
-  tiling.rows_bytes = (turns ? 8 : 16) * tiling.rows.pitch * 16;
-  const int columns_bytes = shape.columns / 8 * tiling.columns.pitch * 16;
-  tiling.stage_bytes = parts * (tiling.rows_bytes + columns_bytes);
-  const int items = tiling.rows.items + tiling.columns.items;
-  const int fixed =
-      kAlignment + kRingBytes + static_cast<int>(divide_up(items, kWgradProducers)) * kWgradProducers * kItemBytes;
-  if (items > kMostItems) return tiling;
-  tiling.stages = std::min(kWgradStages, std::max(0, shared_limit - kStaticBytes - fixed) / tiling.stage_bytes);
-  tiling.shared_bytes = fixed + tiling.stages * tiling.stage_bytes;
+  if (tiling.rows.items + tiling.columns.items > kMostItems) return tiling;
   tiling.row_tiles = static_cast<int>(divide_up(tiling.rows.blocks, tiling.rows.tile));
   tiling.column_tiles = static_cast<int>(divide_up(tiling.columns.blocks, tiling.columns.tile));
   tiling.shift_tiles = static_cast<int>(divide_up(tiling.shifts, shape.shifts));
   tiling.jobs = problem.G * tiling.row_tiles * tiling.column_tiles * tiling.shift_tiles;
-  if (by_rows) plan_rows(tiling, problem, parts, bytes, aligned, shared_limit);
+  divide_memory(tiling, problem, parts, bytes, aligned, shared_limit);
   return tiling;
-}
-
-/// Cycles a position takes, of the tensor cores or of the loads, whichever is more; a model, only for comparison.
-double words_cost(const WgradTiling& tiling, int parts, int bytes) {
-  const double products = parts == 2 ? 3 : 1;
-  const double multiply = (tiling.own == 0 ? 64.0 : 128.0) * tiling.shape.columns * tiling.shape.shifts * products / 2048;
-  const auto elements = [](const WgradSide& side) {
-    const double waste = std::min(8.0, static_cast<double>(side.step) / std::min(side.planes, side.tile));
-    return 8.0 * side.tile * side.window * waste;
-  };
-  const double load = (elements(tiling.rows) + elements(tiling.columns)) / tiling.chunk * bytes / 24;
-  return static_cast<double>(tiling.jobs) * (std::max(multiply, load) + 0.1 * (multiply + load)) *
-         static_cast<double>(divide_up(tiling.positions, tiling.chunk) * tiling.chunk);
 }
 
 void cut_slices(WgradTiling& tiling, const ConvProblem& problem, int parts, int sm_count, std::size_t partial_limit) {
@@ -227,17 +201,17 @@ void cut_slices(WgradTiling& tiling, const ConvProblem& problem, int parts, int 
   }
   tiling.chunks_per_slice = divide_up(tiling.chunks, slices);
   tiling.slices = divide_up(tiling.chunks, tiling.chunks_per_slice);
-  const std::int64_t longest = (parts == 2 ? tiling.by_rows ? kLongestSplitSum : INT64_MAX / 2 : kLongestSum) / kChunk;
+  const std::int64_t longest = (parts == 2 ? kLongestSplitSum : kLongestSum) / kChunk;
   tiling.flushes = std::min(divide_up(tiling.chunks_per_slice, longest), std::max<std::int64_t>(1, allowed / tiling.slices));
   tiling.chunks_per_flush = divide_up(tiling.chunks_per_slice, tiling.flushes);
   tiling.flushes = divide_up(tiling.chunks_per_slice, tiling.chunks_per_flush);
   // In the ring of raw columns, which is empty then. Wider tiles have no registers for it.
-  tiling.adds_turns = tiling.by_rows && turns == 2 && tiling.flushes == 1 && tiling.shape.columns == 32 &&
+  tiling.adds_turns = turns == 2 && tiling.flushes == 1 && tiling.shape.columns == 32 &&
                       tiling.columns_stages * tiling.columns.raw.bytes >= 64 * tiling.shape.columns * tiling.shape.shifts * 4;
   tiling.partial_slices = tiling.slices * tiling.flushes * (tiling.adds_turns ? 1 : turns);
 }
 
-/// How fast the kernel by rows does what it has to do with one kind of numbers.
+/// How fast the kernel does what it has to do with one kind of numbers.
 struct RowsRates {
   double bytes;               // a cycle, that are copied to a block
   double longest, other;      // of what takes longest in a block, and of what it hides
@@ -263,7 +237,7 @@ int items_of_warp(const WgradTiling& tiling, int parts, bool is_scaled) {
   return static_cast<int>(divide_up(slots, at_once)) * at_once;
 }
 
-/// Seconds of a launch by rows, all that goes with it included.
+/// Seconds of a launch, all that goes with it included.
 double rows_cost(const WgradTiling& tiling, const ConvProblem& problem, int parts, int bytes, int sm_count) {
   constexpr double kLaunches = 6.8e-6;
   const RowsRates& rates = kRowsRates[parts == 2 ? 0 : bytes == 4 ? 1 : 2];
@@ -303,23 +277,27 @@ double rows_cost(const WgradTiling& tiling, const ConvProblem& problem, int part
 std::vector<WgradTiling> wgrad_candidates(const ConvProblem& problem, int parts, int bytes, int sm_count, int shared_limit,
                                           std::size_t partial_limit, bool aligned) {
   std::vector<WgradTiling> all;
+  if (problem.N == 0) return all;
   const std::int64_t phases = std::min(problem.S / std::gcd(problem.S, problem.D), problem.K);
   if (std::max(problem.channels_in_per_group(), (problem.channels_out_per_group() + 8) * phases) > INT32_MAX / 8) return all;
-  const auto consider = [&](std::span<const WgradShape> shapes, bool by_rows) {
+  const double weight_bytes = 4.0 * static_cast<double>(problem.C_in) * static_cast<double>(problem.channels_out_per_group()) *
+                              static_cast<double>(problem.K);
+  const auto consider = [&](std::span<const WgradShape> shapes) {
     for (const WgradShape& shape : shapes) {
       for (const bool swapped : {false, true}) {
-        WgradTiling tiling = make_tiling(problem, shape, swapped, parts, bytes, by_rows, aligned, shared_limit);
+        WgradTiling tiling = make_tiling(problem, shape, swapped, parts, bytes, aligned, shared_limit);
         // The widest kernels have registers only for rows that are taken as they lie: x's.
         if (tiling.stages < 2 || (shape.columns * shape.shifts > 192 && (swapped || !tiling.rows.raw.is_swizzled))) continue;
         cut_slices(tiling, problem, parts, sm_count, partial_limit);
-        tiling.cost = by_rows ? rows_cost(tiling, problem, parts, bytes, sm_count) : words_cost(tiling, parts, bytes);
+        if (tiling.jobs * tiling.slices > INT32_MAX) continue;
+        if (weight_bytes * static_cast<double>(tiling.partial_slices) > static_cast<double>(partial_limit)) continue;
+        tiling.cost = rows_cost(tiling, problem, parts, bytes, sm_count);
         all.push_back(tiling);
       }
     }
   };
-  consider(kWgradShapes, true);
-  if (parts == 1) consider(kWgradWideShapes, true);
-  consider(kWgradShapes, false);
+  consider(kWgradShapes);
+  if (parts == 1) consider(kWgradWideShapes);
   return all;
 }
 
@@ -338,10 +316,8 @@ WgradTiling make_wgrad_tiling(const ConvProblem& problem, int parts, int bytes, 
   thread_local PlanCache<Key, WgradTiling> remembered;
   return remembered.get({problem, parts, bytes, sm_count, shared_limit, partial_limit, aligned}, [&] {
     WgradTiling best{};
-    for (const WgradTiling& tiling : wgrad_candidates(problem, parts, bytes, sm_count, shared_limit, partial_limit, aligned)) {
-      const bool is_better = tiling.by_rows == best.by_rows ? tiling.cost < best.cost : tiling.by_rows;
-      if (best.stages == 0 || is_better) best = tiling;
-    }
+    for (const WgradTiling& tiling : wgrad_candidates(problem, parts, bytes, sm_count, shared_limit, partial_limit, aligned))
+      if (best.stages == 0 || tiling.cost < best.cost) best = tiling;
     return best;
   });
 }
@@ -350,21 +326,18 @@ std::optional<double> wgrad_cost(const ConvProblem& problem, Precision precision
   const bool is_f32 = problem.dtype == DType::f32;
   const int parts = is_f32 && precision != Precision::tf32 ? 2 : 1;
   const WgradTiling tiling = make_wgrad_tiling(problem, parts, is_f32 ? 4 : 2, sm_count, shared_limit, conv_workspace_limit());
-  if (!tiling.by_rows || tiling.stages < 2) return std::nullopt;
+  if (tiling.stages == 0) return std::nullopt;
   return tiling.cost;
 }
 
-std::optional<std::string> wgrad_problem(const ConvProblem& problem, int sm_count, int shared_limit) {
-  const bool is_split = problem.dtype == DType::f32;
-  const std::size_t limit = conv_workspace_limit();
-  const WgradTiling tiling = make_wgrad_tiling(problem, is_split ? 2 : 1, is_split ? 4 : 2, sm_count, shared_limit, limit);
-  if (tiling.stages < 2) return concat("no tile of it fits ", shared_limit, " bytes of shared memory");
-  if (tiling.jobs * tiling.slices > INT32_MAX)
-    return concat("it takes ", tiling.jobs * tiling.slices, " blocks, at most ", INT32_MAX);
-  const double bytes = 4.0 * static_cast<double>(tiling.partial_slices) * static_cast<double>(problem.C_in) *
-                       static_cast<double>(problem.channels_out_per_group()) * static_cast<double>(problem.K);
-  if (bytes > static_cast<double>(limit)) return concat("its least partial sums take ", bytes, " bytes, the limit is ", limit);
-  return std::nullopt;
+bool has_wgrad_tiling(const ConvProblem& problem, Precision precision, int sm_count, int shared_limit) {
+  const bool is_f32 = problem.dtype == DType::f32;
+  const int parts = is_f32 && precision != Precision::tf32 ? 2 : 1;
+  const auto has = [&](bool aligned) {
+    return make_wgrad_tiling(problem, parts, is_f32 ? 4 : 2, sm_count, shared_limit, conv_workspace_limit(), aligned).stages >
+           0;
+  };
+  return has(true) && has(false);
 }
 
 }  // namespace polyphase::cuda::tensor_core

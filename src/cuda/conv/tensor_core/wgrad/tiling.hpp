@@ -17,11 +17,7 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kChunk = 64;  // positions of a step of a warpgroup
-inline constexpr int kWgradProducers = 384;
-inline constexpr int kWgradWarps = kWgradProducers / 32;
-inline constexpr int kWgradRing = 4;  // items of a producer on their way or being converted, 32 bytes each
-inline constexpr int kMostItems = 16 * kWgradProducers;
+inline constexpr int kChunk = 64;       // positions of a step of a warpgroup
 inline constexpr int kWgradStages = 6;  // at most
 inline constexpr int kMostClasses = 8;
 
@@ -30,7 +26,7 @@ struct WgradShape {
   int columns, shifts;
 };
 inline constexpr WgradShape kWgradShapes[] = {{64, 3}, {64, 2}, {64, 1}, {128, 1}, {32, 5}, {32, 3}};
-/// For operands of one part by rows only: twice the sums.
+/// For operands of one part: twice the sums.
 inline constexpr WgradShape kWgradWideShapes[] = {{128, 3}, {128, 2}};
 
 /// The rows of a side as tensor copies bring them to shared memory. A copy's rows have to be a multiple of 16 bytes apart, so
@@ -59,23 +55,23 @@ struct WgradSide {
   int tile;           // blocks of a tile
   int window, pitch;  // positions that are loaded, and from block to block
   int items;          // whole warps of them: one item is a block at one position
-  bool in_pairs;      // by rows: an item is a block at two positions, whose numbers are together
-  WgradRaw raw;       // by rows only
+  bool in_pairs;      // an item is a block at two positions, whose numbers are together
+  WgradRaw raw;
   FastDivide by_plane_window, by_planes;
 };
 
 struct WgradTiling {
   WgradShape shape;
   bool swapped;                     // the rows are y's, else x's
-  bool by_rows;                     // rows.cuh, else word by word
-  int row_threads;                  // of a block by rows
+  int row_threads;                  // of a block
   int rows_stages, columns_stages;  // of raw rows
   int q, d;
   WgradSide rows, columns;
   int own;    // rows of a warpgroup's tile apart: 64, or 0 where the two take turns along the positions
   int chunk;  // positions of a step: kChunk, or twice that where the consumers take turns
   int first_shift_offset, shift_step;  // window position of shift 0, and of each further one
-  int rows_bytes, stage_bytes, stages;
+  int halo;                            // positions that the last shift of a block reaches beyond the first
+  int stage_bytes, stages;
   int shared_bytes;  // dynamic
   int shifts;        // of the problem
   int row_tiles, column_tiles, shift_tiles;
@@ -84,10 +80,10 @@ struct WgradTiling {
   std::int64_t chunks_per_flush, flushes;  // partial sums a slice
   bool adds_turns;                         // consumers that take turns add their sums before they store them
   std::int64_t partial_slices;
-  double cost;  // by rows the estimated seconds of all launches; by words cycles, only for comparison
+  double cost;  // the estimated seconds of all launches
 };
 
-/// Threads of a block by rows: two warpgroups that multiply, one warp that copies, and the others convert the columns: seven
+/// Threads of a block: two warpgroups that multiply, one warp that copies, and the others convert the columns: seven
 /// warps where they split numbers and there are registers for so many, else three.
 [[nodiscard]] constexpr int wgrad_row_threads(WgradShape shape, int parts) {
   return parts == 2 && shape.columns * shape.shifts <= 192 ? 512 : 384;
@@ -98,7 +94,7 @@ struct WgradTiling {
   return parts == 2 && (shape.columns == 64 || (shape.columns == 32 && shape.shifts == 5));
 }
 
-/// Registers of a thread by rows, of 168 or 128 at launch.
+/// Registers of a thread, of 168 or 128 at launch.
 struct WgradRegisters {
   int consumer, converter;
 };
@@ -118,29 +114,29 @@ struct WgradRegisters {
   return parts == 2 && shape.columns == 32 && shape.shifts == 5;
 }
 
-/// Entries of the list of items by rows; a converter has up to two at a time.
+/// Entries of the list of items; a converter has up to two at a time.
 [[nodiscard]] constexpr int wgrad_listed_items(const WgradTiling& tiling) {
   const int at_once = 2 * (tiling.row_threads - 256 - 32);
   return (tiling.columns.items + at_once - 1) / at_once * at_once;
 }
 
 /// `parts`: 2 where a number is two halves; `bytes`: of an element; `partial_limit`: bytes that the partial sums may take;
-/// `aligned`: x and y begin at multiples of 16 bytes. No stages where no tile fits, or the problem has more channels times
-/// phases than 2^31.
+/// `aligned`: x and y begin at multiples of 16 bytes. It is remembered, so that asking again costs less than a launch. No
+/// stages where no tile fits: then mma_sync/ does the problem.
 [[nodiscard]] WgradTiling make_wgrad_tiling(const ConvProblem& problem, int parts, int bytes, int sm_count, int shared_limit,
                                             std::size_t partial_limit, bool aligned = true);
 
-/// All tiles that fit, by rows and by words; the same arguments. make_wgrad_tiling() is the one of least cost by rows, or by
-/// words where there is none; it is remembered, so that asking again costs less than a launch.
+/// All tiles that fit, whose least partial sums do, and which are fewer than 2^31 blocks; the same arguments.
+/// make_wgrad_tiling() is the one of least cost.
 [[nodiscard]] std::vector<WgradTiling> wgrad_candidates(const ConvProblem& problem, int parts, int bytes, int sm_count,
                                                         int shared_limit, std::size_t partial_limit, bool aligned = true);
 
-/// The estimated seconds of the weight gradient by rows, all its launches included; nothing where it is done by words. Fitted
-/// to measurements on an H200 of 132 multiprocessors, within 20 percent on 46 of 47. A pure function of its arguments
+/// The estimated seconds of the weight gradient, all its launches included; nothing where mma_sync/ does it. Fitted to
+/// measurements on an H200 of 132 multiprocessors, within 20 percent on 46 of 47. A pure function of its arguments
 /// and conv_workspace_limit().
 [[nodiscard]] std::optional<double> wgrad_cost(const ConvProblem& problem, Precision precision, int sm_count, int shared_limit);
 
-/// Why the weight gradient cannot be done, or nothing.
-[[nodiscard]] std::optional<std::string> wgrad_problem(const ConvProblem& problem, int sm_count, int shared_limit);
+/// Whether there is a tile wherever x and y begin.
+[[nodiscard]] bool has_wgrad_tiling(const ConvProblem& problem, Precision precision, int sm_count, int shared_limit);
 
 }  // namespace polyphase::cuda::tensor_core

@@ -33,29 +33,34 @@ void wgrad_f32(WgradCall call, Precision precision) {
                 problem.N * problem.C_in * problem.L_in, static_cast<const float*>(call.y),
                 problem.N * problem.C_out * problem.L_out, counts, call.scales);
   check_launch("conv tensor_core: wgrad scales");
-  if (uses_mma(properties(call.device).arch()))
+  if (call.tiling == nullptr)
     wgrad_by_mma<float>(call, precision);
   else
     precision == Precision::tf32 ? wgrad_tf32(call) : wgrad_split(call);
   wgrad_wide(call, precision);
 }
 
-void wgrad_call(WgradCall call, Precision precision) {
+/// By rows where the call has a tiling, else on mma.sync.
+void wgrad_call(const WgradCall& call, Precision precision) {
+  if (call.problem.dtype == DType::f32) return wgrad_f32(call, precision);
+  const bool is_half = call.problem.dtype == DType::f16;
+  if (call.tiling == nullptr)
+    return is_half ? wgrad_by_mma<__half>(call, precision) : wgrad_by_mma<__nv_bfloat16>(call, precision);
+  is_half ? wgrad_f16(call) : wgrad_bf16(call);
+}
+
+void wgrad_as_planned(WgradCall call, Precision precision) {
   const ConvProblem& problem = call.problem;
   const DeviceProperties& gpu = properties(call.device);
   WgradTiling tiling{};
-  if (!uses_mma(gpu.arch()) && call.tiling == nullptr) {
+  if (!uses_mma(gpu.arch())) {
     const bool aligned = (reinterpret_cast<std::uintptr_t>(call.x) | reinterpret_cast<std::uintptr_t>(call.y)) % 16 == 0;
     const int parts = problem.dtype == DType::f32 && precision != Precision::tf32 ? 2 : 1;
     tiling = make_wgrad_tiling(problem, parts, static_cast<int>(size_of(problem.dtype)), gpu.sm_count,
                                gpu.shared_bytes_per_block, conv_workspace_limit(), aligned);
-    call.tiling = &tiling;
+    if (tiling.stages > 0) call.tiling = &tiling;
   }
-  if (problem.dtype == DType::f32) return wgrad_f32(call, precision);
-  const bool is_half = problem.dtype == DType::f16;
-  if (uses_mma(gpu.arch()))
-    return is_half ? wgrad_by_mma<__half>(call, precision) : wgrad_by_mma<__nv_bfloat16>(call, precision);
-  is_half ? wgrad_f16(call) : wgrad_bf16(call);
+  wgrad_call(call, precision);
 }
 
 }  // namespace
@@ -69,7 +74,7 @@ void wgrad(const ConvProblem& problem, Precision precision, const void* x, const
   }
   const WgradCall call{problem, x, y, w, nullptr, device, stream};
   const FewTerms few = few_terms(problem, precision);
-  if (few != FewTerms::all) wgrad_call(call, precision);
+  if (few != FewTerms::all) wgrad_as_planned(call, precision);
   if (few != FewTerms::none) wgrad_few(call);
 }
 

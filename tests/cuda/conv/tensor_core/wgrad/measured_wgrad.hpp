@@ -5,11 +5,11 @@
 namespace polyphase::testing {
 
 /// A case a line, by its name in bench/shapes.hpp: tiles and their microseconds, the fastest first; the middle of five bursts
-/// of 12. `r64x2x`: by rows, 64 columns and 2 shifts, the rows x's; `w`: by words; `y` at the end: the rows are y's.
+/// of 12. `r64x2x`: 64 columns and 2 shifts, the rows x's; `y` at the end: the rows are y's.
 inline constexpr const char* kMeasuredWgrads = R"(
 B fp32 r32x3y 334.6 r32x5y 342.6 r32x3x 392.1 r32x5x 490.3
 B bf16 r32x3y 180.5 r64x3y 181.8 r32x5y 182.3 r64x3x 189.4 r128x3x 201.9 r32x3x 235.1 r32x5x 250.2
-B tf32 r32x5y 332.9 r32x3y 333 r64x3y 337.9 r64x3x 346.5 r32x3x 357.3 r32x5x 360.3 w64x3x 441.1 w64x3y 451.8 w32x5y 455.5
+B tf32 r32x5y 332.9 r32x3y 333 r64x3y 337.9 r64x3x 346.5 r32x3x 357.3 r32x5x 360.3
 C fp32 r32x5y 511.4 r32x3y 761.5
 C bf16 r32x5y 251.7
 C tf32 r32x5y 400.6 r32x5x 532.7
@@ -37,7 +37,7 @@ dac_up2 tf32 r128x2x 119.8 r128x3x 141.8 r64x2x 148.3 r64x3x 156.7
 dac_up3 fp32 r64x2x 153 r64x2y 166.9 r64x3x 187.5 r64x1x 204 r64x3y 204 r32x3x 222.2
 dac_up3 bf16 r64x2x 83.7 r64x2y 88.4 r64x3x 91.4 r64x3y 92.9 r32x3x 101.8 r128x2x 107.4 r128x3x 113.6 r64x1x 115.4 r32x5x 116.1
 dac_up3 tf32 r64x2x 107.4 r64x3x 113.6 r128x2x 129.9 r32x3x 137.7 r64x2y 139.5 r64x3y 140.9 r128x3x 147.9 r64x1x 153.9
-oobleck0 fp32 r64x2y 586.4 r64x3y 616.3 r64x1y 718.3 r32x3y 728.8 w64x2y 731.5 w64x3y 760.5 w128x1y 769.4 r64x2x 779.5
+oobleck0 fp32 r64x2y 586.4 r64x3y 616.3 r64x1y 718.3 r32x3y 728.8 r64x2x 779.5
 oobleck4 fp32 r64x2x 200.9 r64x2y 221.6 r128x1x 244.3 r64x3x 245.1 r128x1y 254.1 r64x1x 268.9 r64x3y 270.6 r32x3x 288.1
 oobleck4 bf16 r64x2x 106 r64x2y 114.6 r64x3x 117.2 r64x3y 120.7 r128x2x 126.9 r128x3x 128.5 r32x3x 130.7 r128x1x 135.5
 oobleck4 tf32 r64x2x 145.8 r64x3x 149.5 r128x2x 160.8 r128x3x 168.7 r32x3x 177.8 r128x1x 180 r64x1x 196.3 r32x5x 197
@@ -146,13 +146,13 @@ block32_k3 tf32 r32x3x 82.3 r32x5x 83.7 r64x3x 85.8 r32x3y 92.1 r32x5y 92.9 r64x
 block32_k3_d5 fp32 r32x3x 105.4 r32x3y 122.8 r32x5x 133.8 r64x3x 145.2 r32x5y 149.1 r64x3y 157.2
 block32_k3_d5 bf16 r32x3x 53.8 r64x3x 63.7 r32x5x 64.7 r32x3y 69.8 r32x5y 77.4 r64x3y 77.7
 block32_k3_d5 tf32 r32x3x 80.9 r64x3x 84.3 r32x5x 87.6 r32x3y 93.4 r64x3y 95.4 r32x5y 102.4 r128x3x 105.4
-block32_k7 fp32 r32x5x 237.8 r32x5y 263.5 r32x3x 264.7 r32x3y 326 w32x5y 339.6 w32x5x 341.8
+block32_k7 fp32 r32x5x 237.8 r32x5y 263.5 r32x3x 264.7 r32x3y 326
 block32_k7 bf16 r32x5x 114.6 r32x3x 129.9 r32x5y 142.3 r64x3x 153.5
 block32_k7 tf32 r32x5x 141.1 r32x5y 161.6 r32x3x 177.2 r64x3x 200
-block32_k7_d5 fp32 r32x5x 239.3 r32x5y 266.1 r32x3x 266.5 r32x3y 325.4 w32x5y 334.5 w32x5x 337.9
+block32_k7_d5 fp32 r32x5x 239.3 r32x5y 266.1 r32x3x 266.5 r32x3y 325.4
 block32_k7_d5 bf16 r32x5x 114.6 r32x3x 130.1 r32x5y 136.6 r64x3x 152.6
 block32_k7_d5 tf32 r32x5x 155.9 r32x3x 177 r32x5y 178.5 r64x3x 197.9 r32x3y 220.8
-block32_k11 fp32 r32x5x 338.8 r32x3x 347.6 r32x5y 383.9 r32x3y 421.8 w32x5y 501.5
+block32_k11 fp32 r32x5x 338.8 r32x3x 347.6 r32x5y 383.9 r32x3y 421.8
 block32_k11 bf16 r32x5x 161.7 r32x3x 168.5 r64x3x 201.3 r32x5y 201.7 r32x3y 232
 block32_k11 tf32 r32x5x 200.4 r32x3x 230.7 r32x5y 231.5 r64x3x 259.7 r32x3y 283.2
 block32_k11_d5 fp32 r32x5x 347.5 r32x3x 349 r32x5y 389.3 r32x3y 425 r64x3x 515

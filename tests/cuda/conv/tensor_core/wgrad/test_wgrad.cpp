@@ -17,6 +17,7 @@
 #include "conv/workspace.hpp"
 #include "cuda/conv/tensor_core/tensor_core.hpp"
 #include "cuda/conv/tensor_core/wgrad/maps.hpp"
+#include "cuda/conv/tensor_core/wgrad/mma_sync/mma_sync.hpp"
 #include "cuda/conv/tensor_core/wgrad/tiling.hpp"
 #include "cuda/conv/tensor_core/wgrad/wide.hpp"
 #include "measured_wgrad.hpp"
@@ -36,7 +37,7 @@ namespace {
 std::vector<ConvProblem> problems() {
   std::vector<ConvProblem> out = random_wgrads(11, 48);
   // One for each tile: many channels and three taps, two, one; few channels and five taps, three. By rows, then, since an odd
-  // number of odd rows is no multiple of 16 bytes, by words.
+  // number of odd rows is no multiple of 16 bytes, on mma.sync.
   for (const std::int64_t more : {0, 1})
     for (const auto& [in, out_channels, K] : {std::array<std::int64_t, 3>{128, 128, 3},
                                               {128, 128, 2},
@@ -117,8 +118,7 @@ std::vector<tensor_core::WgradTiling> check_tiles(ConvProblem p, Precision preci
     };
     const Array<E> got = run_on_gpu(arrays, ConvDirection::wgrad, call, intact, true);
     CHECK_MESSAGE((intact && same_bits(got, expected)), p, ' ', precision, ": ", tiling.shape.columns, " x ",
-                  tiling.shape.shifts, tiling.by_rows ? " by rows" : " by words",
-                  tiling.swapped ? ", rows of y" : ", rows of x");
+                  tiling.shape.shifts, tiling.swapped ? ", rows of y" : ", rows of x");
   }
   return all;
 }
@@ -199,7 +199,7 @@ void check_raw(const ConvProblem& p, const tensor_core::WgradTiling& tiling) {
 
 /// That a tile's steps cover the problem and fit.
 void check_steps(const ConvProblem& p, const tensor_core::WgradTiling& tiling, int parts, std::int64_t limit) {
-  if (tiling.by_rows) check_raw(p, tiling);
+  check_raw(p, tiling);
   CHECK(tiling.stages >= 2);
   CHECK(tiling.cost > 0);
   CHECK(tiling.shared_bytes <= kSharedOfHopper);
@@ -208,22 +208,22 @@ void check_steps(const ConvProblem& p, const tensor_core::WgradTiling& tiling, i
   CHECK(tiling.shift_tiles * tiling.shape.shifts >= tiling.shifts);
   CHECK(tiling.row_tiles * tiling.rows.tile >= tiling.rows.blocks);
   CHECK(tiling.column_tiles * tiling.columns.tile >= tiling.columns.blocks);
-  CHECK(tiling.columns.window >= tiling.chunk + (tiling.shape.shifts - 1) * tiling.d);
+  CHECK(tiling.halo == (tiling.shape.shifts - 1) * tiling.d);
+  CHECK(tiling.columns.window >= tiling.chunk + tiling.halo);
   CHECK(tiling.chunks_per_row * tiling.chunk >= tiling.positions);
   CHECK(tiling.slices * tiling.chunks_per_slice >= tiling.chunks);
   CHECK((tiling.slices - 1) * tiling.chunks_per_slice < tiling.chunks);
   CHECK(tiling.flushes * tiling.chunks_per_flush >= tiling.chunks_per_slice);
-  CHECK((parts == 1 || tiling.by_rows || tiling.flushes == 1));
-  CHECK((!tiling.by_rows || tiling.row_threads == tensor_core::wgrad_row_threads(tiling.shape, parts)));
-  CHECK((tiling.slices == 1 || 4 * tiling.partial_slices * p.C_in * (p.C_out / p.G) * p.K <= limit));
+  CHECK(tiling.row_threads == tensor_core::wgrad_row_threads(tiling.shape, parts));
+  CHECK(4 * tiling.partial_slices * p.C_in * (p.C_out / p.G) * p.K <= limit);
 }
 
-/// The one that make_wgrad_tiling() takes is one of those of least cost, by rows where any is.
+/// The one that make_wgrad_tiling() takes is one of those of least cost.
 void check_choice(const tensor_core::WgradTiling& tiling, const std::vector<tensor_core::WgradTiling>& all) {
   int better = 0, same = 0;
   for (const tensor_core::WgradTiling& other : all) {
-    better += other.by_rows > tiling.by_rows || (other.by_rows == tiling.by_rows && other.cost < tiling.cost) ? 1 : 0;
-    same += other.by_rows == tiling.by_rows && other.cost == tiling.cost ? 1 : 0;
+    better += other.cost < tiling.cost ? 1 : 0;
+    same += other.cost == tiling.cost ? 1 : 0;
   }
   CHECK(better == 0);
   CHECK(same > 0);
@@ -236,23 +236,31 @@ const std::map<std::string, double> kLost{{"block96_k11 tf32", 1.09}};
 }  // namespace
 
 TEST_CASE("tiles, slices and flushes cover the problem, fit shared memory and keep the limit") {
-  std::set<std::pair<int, int>> by_rows, by_words;
+  std::set<std::pair<int, int>> shapes;
+  int without = 0;
   for (const ConvProblem& p : problems()) {
     for (const int parts : {1, 2}) {
       for (const std::size_t limit : {std::size_t{1} << 28, std::size_t{1} << 20}) {
         const auto all = tensor_core::wgrad_candidates(p, parts, 4, kSmsOfHopper, kSharedOfHopper, limit);
-        REQUIRE_FALSE(all.empty());
+        if (all.empty()) {  // mma_sync/ does it
+          CHECK(tensor_core::make_wgrad_tiling(p, parts, 4, kSmsOfHopper, kSharedOfHopper, limit).stages == 0);
+          // Its operands want a workspace: of a mebibyte other algorithms have to do.
+          const bool fits = tensor_core::plan_mma_wgrad(p, parts, kSmsOfHopper, kSharedOfHopper, limit).has_value();
+          CHECK_MESSAGE((fits || limit < (std::size_t{1} << 28)), p);
+          without += fits ? 1 : 0;
+          continue;
+        }
         check_choice(tensor_core::make_wgrad_tiling(p, parts, 4, kSmsOfHopper, kSharedOfHopper, limit), all);
         for (const tensor_core::WgradTiling& tiling : all) {
-          (tiling.by_rows ? by_rows : by_words).emplace(tiling.shape.columns, tiling.shape.shifts);
+          shapes.emplace(tiling.shape.columns, tiling.shape.shifts);
           check_steps(p, tiling, parts, static_cast<std::int64_t>(limit));
         }
       }
     }
   }
   // Every kernel has its problem here.
-  CHECK(by_rows.size() == std::size(tensor_core::kWgradShapes) + std::size(tensor_core::kWgradWideShapes));
-  CHECK(by_words.size() == std::size(tensor_core::kWgradShapes));
+  CHECK(shapes.size() == std::size(tensor_core::kWgradShapes) + std::size(tensor_core::kWgradWideShapes));
+  CHECK(without > 0);
 }
 
 TEST_CASE("asking for the tiles of a problem again, as every call does, costs less than a launch") {
@@ -265,16 +273,24 @@ TEST_CASE("asking for the tiles of a problem again, as every call does, costs le
       ConvProblem p = sized({.N = 16, .C_in = 64, .C_out = 32, .L_in = 32768, .K = 4, .S = 2, .P_l = 1, .P_r = 1});
       if (call % 2 == 1) p.dtype = DType::bf16;
       const auto tiling = tensor_core::make_wgrad_tiling(p, 1, call % 2 == 1 ? 2 : 4, kSmsOfHopper, kSharedOfHopper, 1 << 28);
-      REQUIRE(tiling.by_rows);
+      REQUIRE(tiling.stages > 0);
     }
     least_us = std::min(least_us, std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / kCalls);
   }
   CHECK(least_us < 5);
 }
 
-TEST_CASE("there is no estimate by words") {
-  const ConvProblem odd = sized({.N = 2, .C_in = 129, .C_out = 129, .L_in = 401, .K = 3});
-  CHECK_FALSE(tensor_core::wgrad_cost(odd, Precision::fp32, kSmsOfHopper, kSharedOfHopper));
+TEST_CASE("rows of which no tensor copy begins at 16 bytes have no tile and no estimate: mma.sync does them") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    ConvProblem odd = sized({.N = 2, .C_in = 129, .C_out = 129, .L_in = 401, .K = 3});
+    odd.dtype = dtype;
+    CHECK_FALSE(tensor_core::has_wgrad_tiling(odd, Precision::fp32, kSmsOfHopper, kSharedOfHopper));
+    CHECK_FALSE(tensor_core::wgrad_cost(odd, Precision::fp32, kSmsOfHopper, kSharedOfHopper));
+    CHECK_FALSE(tensor_core::mma_wgrad_problem(odd, Precision::fp32, kSmsOfHopper, kSharedOfHopper));
+    ConvProblem even = sized({.N = 2, .C_in = 128, .C_out = 128, .L_in = 400, .K = 3});
+    even.dtype = dtype;
+    CHECK(tensor_core::has_wgrad_tiling(even, Precision::fp32, kSmsOfHopper, kSharedOfHopper));
+  }
 }
 
 TEST_CASE("of measured cases the tile that is taken is within 5 % of the fastest, and its estimate within 25 % of its time") {
@@ -290,8 +306,7 @@ TEST_CASE("of measured cases the tile that is taken is within 5 % of the fastest
     const bool is_half = precision == "bf16";
     const auto tiling = tensor_core::make_wgrad_tiling(bench::problem_of(*known), precision == "fp32" ? 2 : 1, is_half ? 2 : 4,
                                                        kSmsOfHopper, kSharedOfHopper, std::size_t{1} << 28);
-    const std::string chosen =
-        concat(tiling.by_rows ? 'r' : 'w', tiling.shape.columns, 'x', tiling.shape.shifts, tiling.swapped ? 'y' : 'x');
+    const std::string chosen = concat('r', tiling.shape.columns, 'x', tiling.shape.shifts, tiling.swapped ? 'y' : 'x');
     double fastest = 0, own = 0;
     for (double us = 0; in >> tile >> us;) {
       if (fastest == 0) fastest = us;
@@ -329,9 +344,9 @@ TEST_CASE("small integers, bit for bit: every type and precision") {
   CHECK(norm > 0);
 }
 
-TEST_CASE("small integers, bit for bit: every tile by rows and by words") {
+TEST_CASE("small integers, bit for bit: every tile") {
   if (cuda::device_count() == 0 || cuda::properties(0).arch() != 90) SKIP_TEST("no GPU of compute capability 9.0");
-  std::set<std::pair<int, int>> by_rows, by_words;
+  std::set<std::pair<int, int>> shapes;
   for (const std::int64_t more : {0, 1}) {
     for (const ConvProblem& shape :
          {sized({.N = 3, .C_in = 136, .C_out = 72, .L_in = 200 + more, .K = 3, .P_l = 1, .P_r = 1}),
@@ -341,14 +356,12 @@ TEST_CASE("small integers, bit for bit: every tile by rows and by words") {
           if (type == DType::bf16 && precision == Precision::tf32) continue;
           const auto tiles =
               type == DType::f32 ? check_tiles<float>(shape, precision) : check_tiles<BFloat16>(shape, precision);
-          for (const tensor_core::WgradTiling& tiling : tiles)
-            (tiling.by_rows ? by_rows : by_words).emplace(tiling.shape.columns, tiling.shape.shifts);
+          for (const tensor_core::WgradTiling& tiling : tiles) shapes.emplace(tiling.shape.columns, tiling.shape.shifts);
         }
       }
     }
   }
-  CHECK(by_rows.size() == std::size(tensor_core::kWgradShapes) + std::size(tensor_core::kWgradWideShapes));
-  CHECK(by_words.size() == std::size(tensor_core::kWgradShapes));
+  CHECK(shapes.size() == std::size(tensor_core::kWgradShapes) + std::size(tensor_core::kWgradWideShapes));
 }
 
 TEST_CASE("as accurate as its precision: fp32 no worse than plain f32 sums, tf32 to 2^-11 of each product") {
@@ -423,7 +436,7 @@ TEST_CASE(
 
 TEST_CASE("infinities of 16 bits beside the padding come out as from plain sums") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
-  // By rows and by words, x's rows and y's, padding before and behind, no padding, and y beyond what x meets.
+  // By rows and on mma.sync, x's rows and y's, padding before and behind, no padding, and y beyond what x meets.
   for (const ConvProblem& p :
        {sized({.N = 2, .C_in = 16, .C_out = 32, .L_in = 400, .K = 5, .S = 2, .P_l = 3, .P_r = 2, .D = 3}),
         sized({.N = 2, .C_in = 64, .C_out = 16, .L_in = 136, .K = 3, .P_l = 1, .P_r = 1}),

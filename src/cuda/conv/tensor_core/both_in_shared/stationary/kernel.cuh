@@ -141,6 +141,18 @@ __device__ __forceinline__ bool is_suspect(SuspectCount suspect_count, std::int6
   return is || suspect_count >= kNeverSplit;
 }
 
+/// Asks for a warp's aux operands of a tile: brings the first eight rows of the one at `aux` to where they are staged.
+template <class Aux, class Residual, class T>
+__device__ __forceinline__ void begin_aux(const TapGemm& gemm, const StationaryTiling& tiling, const Epilogue& epilogue,
+                                          const TilePlace& place, std::int64_t aux, bool has_both, T* out, Staged<T>* staging,
+                                          int warp, int lane) {
+  const std::int64_t sample = (place.n * gemm.G + place.g) * gemm.out_channels, column = place.column + warp * 16;
+  __syncwarp();  // the tile before has been read
+  Aux(gemm, tiling, sample, column, place.position, aux, out).bring(staging, lane);
+  Aux(gemm, tiling, sample, column + 8, place.position, aux, out).prefetch(lane);
+  if (has_both) Residual(gemm, tiling, sample, column, place.position, epilogue.residual, out).prefetch(lane);
+}
+
 /// Sums times a power of two.
 template <class Operand, int kSecond>
 __device__ __forceinline__ void scale_sums(float factor, float (&first)[kStationaryN / 2], float (&second)[kSecond]) {
@@ -187,15 +199,9 @@ __device__ __forceinline__ void consume_stationary(const TapGemm& gemm, const St
     if (tiling.turn_step >= 0 && (pair == 1 || turns > 1)) ptx::mbarrier_wait(layout.turn(1 - pair), turns & 1);
     const std::int64_t aux = has_both ? epilogue.derivative : epilogue.residual + epilogue.derivative;
     using Aux = AuxRows<T, kN, kPitch, 8>;
-    if constexpr (kAux) {
-      const TilePlace next = walk.place(tiling);
-      const std::int64_t sample = (next.n * gemm.G + next.g) * gemm.out_channels, column = next.column + warp * 16;
-      __syncwarp();  // the tile before has been read
-      Aux(gemm, tiling, sample, column, next.position, aux, out).bring(staging, lane);
-      Aux(gemm, tiling, sample, column + 8, next.position, aux, out).prefetch(lane);
-      if (has_both)
-        AuxRows<T, kN, kPitch, 16>(gemm, tiling, sample, column, next.position, epilogue.residual, out).prefetch(lane);
-    }
+    if constexpr (kAux)
+      begin_aux<Aux, AuxRows<T, kN, kPitch, 16>, T>(gemm, tiling, epilogue, walk.place(tiling), aux, has_both, out, staging,
+                                                    warp, lane);
     float first[kStationaryN / 2] = {}, second[kSecond] = {};
     ptx::fence_registers(first);
     ptx::fence_registers(second);

@@ -1,5 +1,6 @@
 #pragma once
-// The weight gradient on mma.sync, for GPUs without wgmma. Host side of kernel.cuh.
+// The weight gradient on mma.sync, for GPUs without wgmma and for problems that the kernel on wgmma has no tile for. Host side
+// of kernel.cuh.
 
 #include <optional>
 #include <string>
@@ -11,7 +12,7 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Why the weight gradient cannot be done on a GPU that uses_mma(), or nothing.
+/// Why mma_wgrad_as() cannot do the problem, or nothing.
 [[nodiscard]] std::optional<std::string> mma_wgrad_problem(const ConvProblem& problem, Precision precision, int sm_count,
                                                            int shared_limit);
 
