@@ -17,7 +17,7 @@ int parts_of(const ConvProblem& problem, Precision precision) {
   return problem.dtype == DType::f32 && precision != Precision::tf32 ? 2 : 1;
 }
 
-/// As many samples as keep the limit; 0 where one does not.
+/// The number of samples that fit in the limit; 0 if one does not.
 std::int64_t samples_that_fit(TapGemm gemm, const PreconvertedShape& shape, int slices, int sm_count, int shared_limit) {
   const auto limit = static_cast<std::int64_t>(conv_workspace_limit());
   for (;;) {
@@ -28,7 +28,7 @@ std::int64_t samples_that_fit(TapGemm gemm, const PreconvertedShape& shape, int 
   }
 }
 
-/// The first that takes hardly longer than the fastest: packed weights then serve other batches and lengths too.
+/// The first candidate that is hardly slower than the fastest, so that packed weights serve other batches and lengths too.
 std::vector<PreconvertedCandidate>::const_iterator best_of(const std::vector<PreconvertedCandidate>& all) {
   constexpr double kHardly = 1.02;
   const auto fastest =
@@ -70,7 +70,7 @@ std::optional<PreconvertedPlan> make_preconverted_plan(const ConvProblem& proble
 std::optional<PreconvertedPlan> preconverted_plan(const ConvProblem& problem, ConvDirection direction, Precision precision,
                                                   int device) {
   if (problem.N == 0) return std::nullopt;
-  thread_local PlanCache<ChoiceKey, std::optional<PreconvertedPlan>> remembered;  // some twenty microseconds of arithmetic
+  thread_local PlanCache<ChoiceKey, std::optional<PreconvertedPlan>> remembered;  // computing a plan takes about 20 us
   return remembered.get({problem, direction, precision, device}, [&] {
     const DeviceProperties& gpu = properties(device);
     const auto make = uses_mma(gpu.arch()) ? make_mma_plan : make_preconverted_plan;

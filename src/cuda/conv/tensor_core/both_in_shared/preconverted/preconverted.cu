@@ -14,7 +14,7 @@
 namespace polyphase::cuda::tensor_core {
 namespace {
 
-/// Calls run(operand) with the operand that a problem's numbers become.
+/// Calls run(operand) with the operand type for the problem's dtype and precision.
 template <class Run>
 void with_operand(const ConvProblem& problem, Precision precision, const Run& run) {
   if (problem.dtype == DType::f16) return run(F16{});
@@ -23,7 +23,7 @@ void with_operand(const ConvProblem& problem, Precision precision, const Run& ru
   return run(SplitF16{});
 }
 
-/// Where a launch's memory begins: header, flags, the source as operand, partial sums.
+/// The parts of a launch's scratch memory: header, flags, source operand, partial sums.
 struct Workspace {
   std::int64_t flags, operand, partial, bytes;
   Workspace(const TapGemm& gemm, const PreconvertedTiling& tiling) {
@@ -34,7 +34,7 @@ struct Workspace {
   }
 };
 
-/// What the kernels of one call have in common.
+/// What the kernels of one call share.
 template <class Operand>
 struct Call {
   using T = typename Operand::Source;
@@ -65,7 +65,7 @@ struct Call {
     check_launch("conv tensor_core: preconverted slices");
   }
 
-  /// By mma.sync: `shape` as mma_shapes() counts them.
+  /// Runs the mma.sync kernel; `shape` is an index into mma_shapes().
   void multiply_by_mma(int shape) const {
     const auto* header = reinterpret_cast<const OperandHeader*>(workspace);
     const auto* packed = reinterpret_cast<const unsigned char*>(weights + 1);
@@ -74,7 +74,7 @@ struct Call {
         {gemm, tiling, epilogue, workspace + at.operand, packed, bias, out, partial, header, weights, exact, stream}, shape);
   }
 
-  /// `shape` as preconverted_shapes() counts them.
+  /// Runs the wgmma kernel; `shape` is an index into preconverted_shapes().
   void multiply(int shape) const {
     constexpr int kMost = Operand::kSplit ? 128 : 256;
     if (shape == 0) return multiply<kMost, false>();
@@ -83,16 +83,16 @@ struct Call {
   }
 };
 
-/// A zero times an infinite or missing number gives NaN: it matters where operands hold zeros that the problem has not.
+/// Whether operands contain zeros that the problem does not have: such a zero times Inf or NaN would give NaN.
 bool has_gaps(const TapGemm& gemm) { return gemm.full_classes < gemm.classes || gemm.full_planes < gemm.planes; }
 
-/// Whether numbers of the source can spoil sums.
+/// Whether numbers of the source can make sums suspect.
 template <class Operand>
 bool needs_flags(const TapGemm& gemm) {
   return Operand::kScaled || has_gaps(gemm);
 }
 
-/// operand = the source, header and flags what is to be known of it.
+/// Converts the source to an operand and writes header and flags.
 template <class Operand>
 void prepare(const TapGemm& gemm, const PreconvertedTiling& tiling, const typename Operand::Source* source,
              OperandHeader* header, std::uint32_t* flags, unsigned char* operand, cudaStream_t stream) {
@@ -111,7 +111,7 @@ void prepare(const TapGemm& gemm, const PreconvertedTiling& tiling, const typena
   check_launch("conv tensor_core: preconverted source");
 }
 
-/// As many samples as `problem` has, cut as `tiling` says.
+/// Computes all samples of `problem` with `tiling`.
 template <class Operand>
 void gather_as(const ConvProblem& problem, ConvDirection direction, const PreconvertedPlan& plan,
                const PreconvertedTiling& tiling, const void* source, const void* w, const void* packed, const void* bias,
@@ -134,7 +134,7 @@ void gather_as(const ConvProblem& problem, ConvDirection direction, const Precon
   plan.is_mma ? call.multiply_by_mma(plan.shape) : call.multiply(plan.shape);
 }
 
-/// The plan's steps for another number of samples.
+/// The plan's tiling for another number of samples.
 template <class Operand>
 PreconvertedTiling tiling_of(const PreconvertedPlan& plan, const TapGemm& gemm, const DeviceProperties& gpu) {
   const auto shape = static_cast<std::size_t>(plan.shape);
@@ -153,7 +153,7 @@ void pack_as(const ConvProblem& problem, ConvDirection direction, const Preconve
   auto* header = static_cast<OperandHeader*>(packed);
   const auto* weights = static_cast<const T*>(w);
   const std::int64_t count = problem.C_in * problem.channels_out_per_group() * problem.K;
-  // Rows and taps that are multiplied though the problem has none; columns beyond it are not stored, whatever they are.
+  // Whether all rows and taps that are multiplied exist in the problem. Extra columns do not matter: they are not stored.
   const bool full = gemm.rows % (kPreconvertedBlocks * kPreconvertedRows) == 0 && !has_gaps(gemm);
   const std::int64_t zeros = kOperandHeaderBytes + (full ? 0 : tiling.packed_bytes);
   CHECK_CUDA(cudaMemsetAsync(packed, 0, static_cast<std::size_t>(zeros), stream));
@@ -184,7 +184,7 @@ void preconverted_gather(const ConvProblem& problem, ConvDirection direction, Pr
   with_operand(problem, precision, [&]<class Operand>(Operand) {
     using T = typename Operand::Source;
     const bool is_forward = direction == ConvDirection::forward;
-    const std::int64_t x = problem.C_in * problem.L_in, y = problem.C_out * problem.L_out;  // elements of a sample
+    const std::int64_t x = problem.C_in * problem.L_in, y = problem.C_out * problem.L_out;  // elements per sample
     ConvProblem piece = problem;
     for (std::int64_t n = 0; n < problem.N; n += plan.samples) {
       piece.N = std::min(plan.samples, problem.N - n);
