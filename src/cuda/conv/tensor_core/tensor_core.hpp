@@ -1,6 +1,6 @@
 #pragma once
-// Algorithm::tensor_core: convolutions on the tensor cores of sm_90a. Host side; the kernels' mathematics stand in
-// both_in_shared/stationary/kernel.cuh and wgrad/words.cuh, how numbers become operands in operand/traits.cuh.
+// Algorithm::tensor_core: convolutions on tensor cores. Host side. The mathematics are in both_in_shared/stationary/kernel.cuh
+// and wgrad/words.cuh; operand/traits.cuh says how numbers become operands.
 
 #include <cuda_runtime.h>
 
@@ -14,25 +14,25 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Why a problem cannot be done, or nothing.
+/// Why the problem cannot be computed, or nothing.
 [[nodiscard]] std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction, Precision precision,
                                                        int device);
 
-/// Whether the sum with its bias can be told from an output.
+/// Whether the sum with its bias can be recovered from an output.
 [[nodiscard]] constexpr bool tells_sum(const Epilogue& epilogue) {
   return !epilogue.has_aux() &&
          (epilogue.activation == Activation::none || (epilogue.activation == Activation::leaky_relu && epilogue.slope > 0));
 }
 
-/// w = the weight gradient of x and y. On `stream`; partial sums within conv_workspace_limit(). Of fp32 sums of few products
-/// are done with FFMA (wgrad/few.hpp).
+/// w = the weight gradient of x and y. On `stream`; partial sums take at most conv_workspace_limit() bytes. In fp32, sums of
+/// few products are computed with FFMA (wgrad/few.hpp).
 void wgrad(const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w, int device,
            cudaStream_t stream);
 
 struct WgradTiling;
 
-/// The same by one of wgrad_candidates() of this problem, precision and device, on sm_90a; x and y begin at multiples of 16
-/// bytes if they did for it.
+/// The same with one of wgrad_candidates() for this problem, precision and device, on sm_90a. If x and y began at multiples of
+/// 16 bytes for the candidate, they must here.
 void wgrad_by(const WgradTiling& tiling, const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w,
               int device, cudaStream_t stream);
 

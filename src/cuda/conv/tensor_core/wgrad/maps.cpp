@@ -14,7 +14,7 @@ TensorMapOf wgrad_map_of(const WgradSide& side, const ConvProblem& problem, cons
   of.rows = channels > own ? (channels - own + classes - 1) / classes : 1;
   of.samples = static_cast<std::uint64_t>(problem.N);
   of.row_bytes = classes * length * size;
-  // With one sample there is no next one.
+  // With one sample the pitch is not used.
   of.sample_bytes = (channels * length * size + 15) / 16 * 16;
   of.box_numbers = static_cast<std::uint32_t>(side.raw.width);
   of.box_rows = static_cast<std::uint32_t>(side.raw.rows);

@@ -1,5 +1,5 @@
 #pragma once
-// What comes before the product of a weight gradient.
+// The kernel that precedes the product of a weight gradient.
 
 #include <cstdint>
 
@@ -9,10 +9,11 @@
 namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kSampleThreads = 256;
-inline constexpr int kSampleLoads = 16;  // of a thread, all at once; at least half of them exist
+inline constexpr int kSampleLoads = 16;  // per thread, all at once; at least half of them exist
 
-/// The largest of samples of x and y, of all of it where there are few; a block for each of kSampleGroups of either. Begins
-/// the counts, those of the jobs, too. What is launched behind it may read x and y at once: it starts when they are there.
+/// The largest magnitudes in samples of x and y, or in all of it if there is little; one block for each of kSampleGroups of
+/// either. Clears the counts, including those of the jobs. The next launch may read x and y at once: this kernel starts when
+/// they are ready.
 __global__ void __launch_bounds__(kSampleThreads)
     wgrad_scales_kernel(const float* x, std::int64_t x_count, const float* y, std::int64_t y_count, std::int64_t jobs,
                         WgradScales* scales) {

@@ -1,9 +1,8 @@
 #pragma once
-// How a launch of the tensor-core weight gradient cuts the work. Host arithmetic only.
-//
-// With q = S / gcd(S, D) and d = D / gcd(S, D), tap k = r + q*j of position i meets y[S*(i + j*d) + r*D - P_l]: "plane" r of y,
-// j*d positions further. So w[ci, co, r + q*j] = sum over i of x[ci, i] * y_r[co, i + j*d], and (co, r) are the columns of one
-// product for each j. Either side can be the rows; the other, the columns, is the one that is shifted.
+// Tilings of the tensor-core weight gradient. Host arithmetic only.
+// With q = S / gcd(S, D) and d = D / gcd(S, D), tap k = r + q*j of position i pairs with y[S*(i + j*d) + r*D - P_l]: plane r of
+// y, j*d positions further on. So w[ci, co, r + q*j] = sum over i of x[ci, i] * y_r[co, i + j*d], and (co, r) are the columns
+// of one product for each j. Either side can be the rows; the other side, the columns, is shifted.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,49 +16,49 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kChunk = 64;  // positions of a step of a warpgroup
+inline constexpr int kChunk = 64;  // positions per step of a warpgroup
 inline constexpr int kWgradProducers = 384;
 inline constexpr int kWgradWarps = kWgradProducers / 32;
-inline constexpr int kWgradRing = 4;  // items of a producer on their way or being converted, 32 bytes each
+inline constexpr int kWgradRing = 4;  // items of a producer that are outstanding or being converted, 32 bytes each
 inline constexpr int kMostItems = 16 * kWgradProducers;
 inline constexpr int kWgradStages = 6;  // at most
 inline constexpr int kMostClasses = 8;
 
-/// A tile of a block: its columns (gemm_n) and its shifts, both fixed at compile time.
+/// A block's tile: its columns (gemm_n) and its shifts, both fixed at compile time.
 struct WgradShape {
   int columns, shifts;
 };
 inline constexpr WgradShape kWgradShapes[] = {{64, 3}, {64, 2}, {64, 1}, {128, 1}, {32, 5}, {32, 3}};
-/// For operands of one part by rows only: twice the sums.
+/// By rows and for one part only: twice the sums.
 inline constexpr WgradShape kWgradWideShapes[] = {{128, 3}, {128, 2}};
 
-/// The rows of a side as tensor copies bring them to shared memory. A copy's rows have to be a multiple of 16 bytes apart, so
-/// every `classes`-th row is a tensor of its own. [class][box][row of the class][width].
+/// The rows of a side as tensor copies load them to shared memory. The pitch of a copy's rows must be a multiple of 16 bytes,
+/// so every `classes`-th row is a separate tensor. [class][box][row of the class][width].
 struct WgradRaw {
   int classes;
   int rows;                           // of a class in a box
-  int boxes, width;                   // neighbouring boxes; numbers of a row of one
-  int span;                           // numbers from box to box: what follows is in both
+  int boxes, width;                   // neighbouring boxes; numbers per row of a box
+  int span;                           // numbers from box to box; the overlap is in both
   int span_log2;                      // of the rows
   bool is_exact;                      // rows begin with the window; else up to 16 bytes before it, where a copy can begin
-  bool is_swizzled;                   // boxes of 128 bytes a row, swizzled
-  int box_bytes, class_bytes, bytes;  // from box to box, from class to class, in all
-  int arriving;                       // bytes of a step
+  bool is_swizzled;                   // boxes of 128 bytes per row, swizzled
+  int box_bytes, class_bytes, bytes;  // from box to box, from class to class, in total
+  int arriving;                       // bytes per step
 };
 
 /// One operand. Its rows are blocks of 8 channels of a plane, the plane the faster: block b is channels 8*(b / planes).. of
-/// plane b % planes. In shared memory: [block][position][8 channels], 16 bytes a position.
+/// plane b % planes. In shared memory: [block][position][8 channels], 16 bytes per position.
 struct WgradSide {
   std::int64_t length;           // of a row
   std::int64_t start;            // element of plane 0 at position 0 for shift 0
-  std::int64_t start_per_shift;  // what is added for the block's first shift
+  std::int64_t start_per_shift;  // added for the block's first shift
   std::int64_t step, plane_step;
-  int channels;  // of a group
+  int channels;  // per group
   int planes, blocks;
-  int tile;           // blocks of a tile
-  int window, pitch;  // positions that are loaded, and from block to block
-  int items;          // whole warps of them: one item is a block at one position
-  bool in_pairs;      // by rows: an item is a block at two positions, whose numbers are together
+  int tile;           // blocks per tile
+  int window, pitch;  // positions that are loaded; pitch from block to block
+  int items;          // in whole warps: one item is a block at one position
+  bool in_pairs;      // by rows: an item is a block at two positions, whose numbers are neighbours
   WgradRaw raw;       // by rows only
   FastDivide by_plane_window, by_planes;
 };
@@ -68,27 +67,27 @@ struct WgradTiling {
   WgradShape shape;
   bool swapped;                     // the rows are y's, else x's
   bool by_rows;                     // rows.cuh, else word by word
-  int row_threads;                  // of a block by rows
+  int row_threads;                  // per block, by rows
   int rows_stages, columns_stages;  // of raw rows
   int q, d;
   WgradSide rows, columns;
-  int own;    // rows of a warpgroup's tile apart: 64, or 0 where the two take turns along the positions
-  int chunk;  // positions of a step: kChunk, or twice that where the consumers take turns
-  int first_shift_offset, shift_step;  // window position of shift 0, and of each further one
+  int own;    // distance of the warpgroups' tiles in rows: 64, or 0 if the two take turns along the positions
+  int chunk;  // positions per step: kChunk, or twice that if the consumers take turns
+  int first_shift_offset, shift_step;  // window position of shift 0; distance of each further one
   int rows_bytes, stage_bytes, stages;
   int shared_bytes;  // dynamic
   int shifts;        // of the problem
   int row_tiles, column_tiles, shift_tiles;
-  std::int64_t jobs;  // blocks of a slice; with the slices fewer than 2^31
+  std::int64_t jobs;  // blocks per slice; fewer than 2^31 with the slices
   std::int64_t positions, chunks_per_row, chunks, chunks_per_slice, slices;
-  std::int64_t chunks_per_flush, flushes;  // partial sums a slice
+  std::int64_t chunks_per_flush, flushes;  // partial sums per slice
   bool adds_turns;                         // consumers that take turns add their sums before they store them
   std::int64_t partial_slices;
   double cost;  // by rows the estimated seconds of all launches; by words cycles, only for comparison
 };
 
 /// Threads of a block by rows: two warpgroups that multiply, one warp that copies, and the others convert the columns: seven
-/// warps where they split numbers and there are registers for so many, else three.
+/// warps if they split numbers and registers suffice, else three.
 [[nodiscard]] constexpr int wgrad_row_threads(WgradShape shape, int parts) {
   return parts == 2 && shape.columns * shape.shifts <= 192 ? 512 : 384;
 }
@@ -98,7 +97,7 @@ struct WgradTiling {
   return parts == 2 && (shape.columns == 64 || (shape.columns == 32 && shape.shifts == 5));
 }
 
-/// Registers of a thread by rows, of 168 or 128 at launch.
+/// Registers per thread by rows; 168 or 128 at launch.
 struct WgradRegisters {
   int consumer, converter;
 };
@@ -107,13 +106,13 @@ struct WgradRegisters {
   return {consumer, wgrad_row_threads(shape, parts) == 384 ? 504 - 2 * consumer : 256 - consumer};
 }
 
-/// Items of one position that a converter has at a time. `is_scaled`: of f32.
+/// Items of one position that a converter has at a time. `is_scaled`: for f32.
 [[nodiscard]] constexpr int wgrad_items_at_once(WgradShape shape, int parts, bool is_scaled) {
   return is_scaled && wgrad_registers(shape, parts).converter < 56 ? 1 : 2;
 }
 
-/// Whether high halves of the rows are multiplied by both halves of the columns at once: where there are registers for two sets
-/// of such sums. The columns' low halves lie before the high ones then.
+/// Whether high halves of the rows are multiplied by both halves of the columns at once: if registers suffice for two sets of
+/// such sums. The columns' low halves then precede the high ones.
 [[nodiscard]] constexpr bool wgrad_multiplies_together(WgradShape shape, int parts) {
   return parts == 2 && shape.columns == 32 && shape.shifts == 5;
 }
@@ -124,23 +123,22 @@ struct WgradRegisters {
   return (tiling.columns.items + at_once - 1) / at_once * at_once;
 }
 
-/// `parts`: 2 where a number is two halves; `bytes`: of an element; `partial_limit`: bytes that the partial sums may take;
-/// `aligned`: x and y begin at multiples of 16 bytes. No stages where no tile fits, or the problem has more channels times
-/// phases than 2^31.
+/// `parts`: 2 if a number is two halves; `bytes`: per element; `partial_limit`: bytes for the partial sums; `aligned`: x and y
+/// begin at multiples of 16 bytes. No stages if no tile fits, or the problem has more than 2^31 channels times phases.
 [[nodiscard]] WgradTiling make_wgrad_tiling(const ConvProblem& problem, int parts, int bytes, int sm_count, int shared_limit,
                                             std::size_t partial_limit, bool aligned = true);
 
-/// All tiles that fit, by rows and by words; the same arguments. make_wgrad_tiling() is the one of least cost by rows, or by
-/// words where there is none; it is remembered, so that asking again costs less than a launch.
+/// All tilings that fit, by rows and by words, for the same arguments. make_wgrad_tiling() is the one with the least cost by
+/// rows, or by words if there is none; it is cached, so that a repeated request costs less than a launch.
 [[nodiscard]] std::vector<WgradTiling> wgrad_candidates(const ConvProblem& problem, int parts, int bytes, int sm_count,
                                                         int shared_limit, std::size_t partial_limit, bool aligned = true);
 
-/// The estimated seconds of the weight gradient by rows, all its launches included; nothing where it is done by words. Fitted
-/// to measurements on an H200 of 132 multiprocessors, within 20 percent on 46 of 47. A pure function of its arguments
-/// and conv_workspace_limit().
+/// The estimated seconds of the weight gradient by rows with all its launches; nothing if it is computed by words. Fitted to
+/// measurements on an H200 with 132 multiprocessors, within 20 percent on 46 of 47. A pure function of its arguments and
+/// conv_workspace_limit().
 [[nodiscard]] std::optional<double> wgrad_cost(const ConvProblem& problem, Precision precision, int sm_count, int shared_limit);
 
-/// Why the weight gradient cannot be done, or nothing.
+/// Why the weight gradient cannot be computed, or nothing.
 [[nodiscard]] std::optional<std::string> wgrad_problem(const ConvProblem& problem, int sm_count, int shared_limit);
 
 }  // namespace polyphase::cuda::tensor_core

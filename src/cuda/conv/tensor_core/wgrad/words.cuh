@@ -1,11 +1,11 @@
 #pragma once
 // The weight gradient on wgmma (sm_90a): w[ci, co, k] = sum over n, i of x[n, ci, i] * y[n, co, S*i + k*D - P_l].
 //
-// gemm_k = (n, i); which channels, planes and taps are gemm_m and gemm_n: tiling.hpp. Three warpgroups, the
-// producers, fill operand tiles (words_fill.cuh); two, the consumers, hold the rows of a step in registers and
-// multiply them with the columns at every shift, which is a start address. A block sums a fixed slice of the positions into
-// partial sums; reduce_slices adds the slices in order. The tensor cores cut sums off instead of rounding them, so in the split
-// form every 64 positions are added up in ordinary arithmetic.
+// gemm_k = (n, i); tiling.hpp says which channels, planes and taps are gemm_m and gemm_n. Three warpgroups, the producers, fill
+// operand tiles (words_fill.cuh). Two, the consumers, hold the rows of a step in registers and multiply them with the columns
+// at every shift, which is a start address. A block sums a fixed slice of the positions into partial sums; reduce_slices adds
+// the slices in order. The tensor cores truncate sums instead of rounding them, so split operands are accumulated in f32 every
+// 64 positions.
 
 #include <cstdint>
 
@@ -22,8 +22,8 @@ namespace polyphase::cuda::tensor_core {
 inline constexpr int kWgradThreads = kWgradProducers + 256;
 
 struct WgradPlace {
-  int group, row_block, column_block, shift;  // first of the block
-  int own_shift;                              // the first that no block before it has
+  int group, row_block, column_block, shift;  // of the block's first
+  int own_shift;                              // the first that no earlier block has
   int slice;
   std::int64_t first_chunk, last_chunk;
   float* free;  // shared memory for sums of two consumers, by rows
@@ -34,7 +34,7 @@ __device__ __forceinline__ WgradPlace wgrad_place(std::uint32_t block, const Wgr
   WgradPlace place;
   place.slice = static_cast<int>(block / jobs);
   auto job = static_cast<int>(block % jobs);
-  // The last tile moves back instead of reaching past the shifts; what it repeats it does not store.
+  // The last tile moves back instead of exceeding the shifts; it does not store what it repeats.
   place.own_shift = job % tiling.shift_tiles * tiling.shape.shifts;
   place.shift = max(0, min(place.own_shift, tiling.shifts - tiling.shape.shifts));
   job /= tiling.shift_tiles;
@@ -48,14 +48,14 @@ __device__ __forceinline__ WgradPlace wgrad_place(std::uint32_t block, const Wgr
   return place;
 }
 
-/// What a block's threads look up rather than hold in registers.
+/// The look-up data of a block's threads.
 struct WgradBlock {
   WgradPlace place;
   WgradOrigin rows, columns;
   std::uint64_t barriers[2 * kWgradStages];
 };
 
-/// Where a block's stages and barriers are.
+/// The addresses of a block's stages and barriers.
 struct WgradMemory {
   std::uint32_t base;
   unsigned char* stages;
@@ -64,12 +64,12 @@ struct WgradMemory {
   __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
 };
 
-/// Where a producer is among its items: those of the rows, then those of the columns, step by step.
+/// A producer's position among its items: those of the rows, then those of the columns, step by step.
 struct WgradCursor {
-  int slot = 0;  // of a step
-  int left;      // steps
+  int slot = 0;  // within a step
+  int left;      // remaining steps
 
-  /// Whether a step ended.
+  /// Returns whether a step ended.
   __device__ __forceinline__ bool advance(int slots) {
     if (++slot != slots) return false;
     slot = 0;
@@ -89,19 +89,19 @@ struct WgradProducer {
   const std::uint32_t* words;  // its ring
   int rows_slots, slots;       // of its warp
   float rows_scale, columns_scale;
-  int n, chunk;  // of what is fetched next: sample, chunk of the sample
+  int n, chunk;  // of the next fetch: sample, chunk of the sample
   WgradCursor ahead, here;
   WgradSource<T> source;
   Ring ring;
   WgradRange range;
   std::uint32_t uppers;  // bit i: the item at i of the ring begins with the upper half of a word
 
-  /// Begins to fetch the next item into place `at` of the ring, or nothing after the last.
+  /// Starts the fetch of the next item to place `at` of the ring; nothing after the last.
   __device__ __forceinline__ void fetch(int at) {
     if (ahead.left != 0) {
       if (ahead.slot == 0) source = source_at<T>(block.rows, n, chunk);
       if (ahead.slot == rows_slots) source = source_at<T>(block.columns, n, chunk);
-      // In one piece.
+      // One 16-byte load.
       const int4 bits = *reinterpret_cast<const int4*>(&items[ahead.slot * kWgradProducers]);
       const WgradItem item{static_cast<std::int64_t>(bits.y) << 32 | static_cast<std::uint32_t>(bits.x), bits.z,
                            static_cast<std::uint32_t>(bits.w)};
@@ -132,7 +132,7 @@ struct WgradProducer {
   }
 };
 
-/// All the steps of a block.
+/// All steps of a block.
 template <class Operand>
 __device__ __forceinline__ void produce(WgradProducer<Operand>& producer) {
 #pragma unroll
@@ -147,7 +147,7 @@ __device__ __forceinline__ void produce(WgradProducer<Operand>& producer) {
   }
 }
 
-/// A warp's share of what repair has to know.
+/// A warp's share of what recompute has to know.
 __device__ __forceinline__ void report(const WgradRange& range, const WgradTiling& tiling, WgradScales* scales) {
   const float2 most = __half22float2(range.most);
   const std::uint32_t most_bits = __reduce_max_sync(0xffffffffU, max(__float_as_uint(most.x), __float_as_uint(most.y)));
@@ -169,8 +169,8 @@ __device__ __forceinline__ std::uint32_t fragment_offset(int warp, int lane, std
 struct WgradOperands {
   std::uint32_t rows, rows_part;  // bytes
   std::uint64_t columns;          // descriptor, of the high halves
-  int columns_part, shift_step;   // in units of 16 bytes; from the high halves to the low ones, either way
-  /// Shared addresses are short: adding to the lower half carries nowhere.
+  int columns_part, shift_step;   // in units of 16 bytes; from the high halves to the low ones (may be negative)
+  /// Shared addresses are short: adding to the lower half does not carry.
   __device__ __forceinline__ std::uint64_t column(int part, int shift, int k) const {
     const auto low =
         static_cast<std::uint32_t>(columns) + static_cast<std::uint32_t>(part * columns_part + shift * shift_step + k * 16);
@@ -178,8 +178,8 @@ struct WgradOperands {
   }
 };
 
-/// total += rows * columns for every shift, over one step, of split numbers, with one set of sums. `rows_read()` once the
-/// fragments are in registers, `release()` once the tensor cores are done with the step.
+/// total += rows * columns for every shift, over one step, for split numbers, with one set of sums. Calls `rows_read()` when
+/// the fragments are in registers, `release()` when the tensor cores are done with the step.
 template <class Operand, int kN, int kShifts, class RowsRead, class Release>
 __device__ __forceinline__ void multiply_fragments(const WgradOperands& at, const std::uint32_t (&high)[kChunk / 16][4],
                                                    const std::uint32_t (&low)[kChunk / 16][4], RowsRead rows_read,
@@ -215,7 +215,7 @@ __device__ __forceinline__ void multiply_fragments(const WgradOperands& at, cons
   }
 }
 
-/// The same of rows that are in shared memory.
+/// The same for rows in shared memory.
 template <class Operand, int kN, int kShifts, class Release>
 __device__ __forceinline__ void multiply_split(const WgradOperands& at, Release release, float (&total)[kShifts][kN / 2]) {
   constexpr int kSteps = kChunk / 16;
@@ -229,7 +229,7 @@ __device__ __forceinline__ void multiply_split(const WgradOperands& at, Release 
       at, high, low, [] {}, release, total);
 }
 
-/// The same without splitting: the sums stay in the tensor cores, which begin them anew where not `go_on`.
+/// The same without splitting: the sums stay in the tensor cores, which restart them unless `go_on`.
 template <class Operand, int kN, int kShifts, class Release>
 __device__ __forceinline__ void multiply_once(const WgradOperands& at, bool go_on, Release release,
                                               float (&total)[kShifts][kN / 2]) {
@@ -312,7 +312,7 @@ __device__ __forceinline__ void store_partial(const ConvProblem& problem, const 
   }
 }
 
-/// All the steps of a consumer warpgroup.
+/// All steps of a consumer warpgroup.
 template <class Operand, int kN, int kShifts>
 __device__ __forceinline__ void consume(const ConvProblem& problem, const WgradTiling& tiling, const WgradMemory& memory,
                                         int exponent, float* __restrict__ partial) {
@@ -379,7 +379,7 @@ __global__ void __launch_bounds__(kWgradThreads, 1)
     block.rows = origin_of(tiling.rows, tiling.swapped ? y : x, problem.G, place.group, place.shift, tiling.chunk);
     block.columns = origin_of(tiling.columns, tiling.swapped ? x : y, problem.G, place.group, place.shift, tiling.chunk);
     for (int stage = 0; stage < tiling.stages; ++stage) {
-      ptx::mbarrier_init(memory.full(stage), kWgradProducers);  // each writer and reader for itself
+      ptx::mbarrier_init(memory.full(stage), kWgradProducers);  // each writer and reader arrives for itself
       ptx::mbarrier_init(memory.empty(stage), 256);
     }
     ptx::fence_mbarrier_init();

@@ -1,10 +1,9 @@
 #pragma once
 // The producers of the tensor-core weight gradient: from rows of x and y to operand tiles in shared memory.
-//
-// An item is 8 channels at one position. Which items a thread has is the same in every step, so where they come from and go to
-// stands in a table in shared memory. A thread copies each of its items word by word into a ring of its own, some items ahead,
-// and converts it from there. (Loads into registers would all wait for each other: ptxas gives loads that are waited for in
-// another basic block one scoreboard.)
+// An item is 8 channels at one position. A thread has the same items in every step, so a table in shared memory holds their
+// sources and destinations. A thread copies each of its items word by word into a ring of its own, several items ahead, and
+// converts it from there. (Loads into registers would all wait for each other: ptxas gives loads that are waited for in another
+// basic block one scoreboard.)
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -23,7 +22,7 @@ namespace polyphase::cuda::tensor_core {
 struct __align__(16) WgradItem {
   std::int64_t from;    // element, from channel 0 of the group at the step's first position
   std::int32_t within;  // the same, from the row's beginning
-  std::uint32_t to;     // byte of the side's tile, a multiple of 16, plus how many channels exist; 0 of them: no item
+  std::uint32_t to;     // byte in the side's tile, a multiple of 16, plus the number of channels that exist; 0 of them: no item
   __device__ __forceinline__ std::uint32_t rows() const { return to & 15; }
   __device__ __forceinline__ std::uint32_t byte() const { return to & ~15U; }
 };
@@ -56,7 +55,7 @@ struct WgradSource {
 struct WgradOrigin {
   const void* tensor;   // an address that can always be read
   const void* base;     // of the group's channel 0 at position 0 of sample 0
-  std::int64_t first;   // where in the row that is
+  std::int64_t first;   // its place in the row
   std::int64_t chunk;   // elements from chunk to chunk
   std::int64_t sample;  // and from sample to sample
   std::int64_t length;  // of a row
@@ -84,23 +83,24 @@ __device__ __forceinline__ WgradSource<T> source_at(const WgradOrigin& origin, i
           static_cast<int>(max(-kFar, min(origin.length - e, kFar))), e >= 0 && e + origin.reach < origin.length};
 }
 
-/// What a thread saw that halves cannot hold.
+/// The range of a thread's numbers that halves cannot hold.
 struct WgradRange {
   __half2 most;         // the largest magnitude; NaN stays
-  std::uint32_t small;  // how many are below the normal halves
+  std::uint32_t small;  // count of those below the normal halves
 };
 
 template <class Operand>
 struct WgradFill {
   using T = typename Operand::Source;
 
-  /// The word that holds an element: of 16-bit numbers, the two at a multiple of 4 bytes.
+  /// The word that holds an element; 16-bit numbers are two per word, at a multiple of 4 bytes.
   __device__ static __forceinline__ const void* word_of(const T* element) {
     if constexpr (sizeof(T) == 4) return element;
     return reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(element) & ~std::uintptr_t{3});
   }
 
-  /// Begins to copy an item to `to`, channels kWgradProducers words apart. Whether it begins with the upper half of a word.
+  /// Starts to copy an item to `to`, channels kWgradProducers words apart. Returns whether it begins with the upper half of a
+  /// word.
   __device__ static __forceinline__ bool fetch(const WgradItem& item, const WgradSource<T>& source, const void* readable,
                                                std::uint32_t to) {
     const T* from = source.base + item.from;
@@ -119,8 +119,8 @@ struct WgradFill {
     return sizeof(T) == 2 && (reinterpret_cast<std::uintptr_t>(from) & 2) != 0;
   }
 
-  /// The parts of eight numbers, two a word; `least` becomes the least magnitude there was. Words of 16-bit numbers: `pick`
-  /// says where the pair of two words is.
+  /// Splits eight numbers, two per word, into parts; `least` becomes the least magnitude. For words of 16-bit numbers `pick`
+  /// selects the pair from two words.
   __device__ static __forceinline__ void split(const std::uint32_t (&words)[8], float scale, std::uint32_t pick,
                                                std::uint32_t (&high)[4], std::uint32_t (&low)[4], WgradRange& range,
                                                __half2& least) {
@@ -150,7 +150,7 @@ struct WgradFill {
     return !__hbgt2(least, __float2half2_rn(kLeastNormalHalf));
   }
 
-  /// The same, and counts what is below the normal halves.
+  /// The same, and counts the numbers below the normal halves.
   __device__ static __forceinline__ void convert(const std::uint32_t (&words)[8], float scale, std::uint32_t pick,
                                                  std::uint32_t (&high)[4], std::uint32_t (&low)[4], WgradRange& range) {
     __half2 least = __float2half2_rn(1.0F);
@@ -167,7 +167,7 @@ struct WgradFill {
     if constexpr (Operand::kParts == 2) *reinterpret_cast<uint4*>(to + part_bytes) = make_uint4(low[0], low[1], low[2], low[3]);
   }
 
-  /// The same of words that lie kWgradProducers apart. Rows of odd length begin in the other half of a word.
+  /// The same for words that are kWgradProducers apart. Rows of odd length begin in the other half of a word.
   __device__ static __forceinline__ void convert_words(const std::uint32_t* from, bool upper, bool odd_length, float scale,
                                                        unsigned char* to, int part_bytes, WgradRange& range) {
     std::uint32_t words[8];
