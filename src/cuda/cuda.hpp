@@ -110,8 +110,10 @@ class Graph {
 };
 
 /// Records the work of `work` on the device, on this thread, instead of running it: a whole training step, or inference.
+///
 ///   pp::cuda::Graph step = pp::cuda::capture([&] { loss = pp::mse_loss(net(x), y); ...; optimizer.step(); });
 ///   for (...) { x.copy_(next); step.replay(); }       // loss holds the new value after each
+///
 /// Run `work` eagerly once or twice before, so that everything made at first use (optimizer state, plans) exists. Tensors that
 /// it reads or writes and did not make itself must outlive the graph. Those that it made keep their place, in memory private to
 /// the graph. Host values (shapes, flags, options) keep their value of the recording, with two exceptions: random numbers

@@ -5,16 +5,17 @@
 // positions apart. The high-rate index of (low-rate position m, class a) is S*m + a*D - P_l. So both directions are one
 // stride-1 product over `taps` windows of `planes` rows. The high rate is on the writing side in forward and on the reading
 // side in dgrad. The inner loop contains no division and no test:
+//
 //   out[n, g, col, t(pos, a)] = sum over row, plane, j of
 //                               source[n, g, row, e(pos + j*tap_step, plane)] * weights[g, row, j, plane, col]
 //   e(u, plane) = source_stride*u + plane*source_plane_step + source_origin   (outside the row: zero)
 //   t(pos, a)   = out_stride*pos + a*out_class_step + out_origin              (outside the row: not written)
+//
 //            source   rows     planes  columns          pos
 //   forward  x        C_in/G   1       (C_out/G)*A      m
 //   dgrad    y        C_out/G  A       C_in/G           i
+//
 // A = min(Sg, K) is the number of classes that have a tap.
-//   forward  x        C_in/G   1       (C_out/G)*A      m
-//   dgrad    y        C_out/G  A       C_in/G           i          A = min(Sg, K) classes that have a tap
 
 #include <cstdint>
 

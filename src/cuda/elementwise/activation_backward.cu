@@ -1,5 +1,6 @@
 // in = derivative(result) * gradient and sums[c] = sum of in over samples and positions. Memory bound: 12 bytes per f32
 // element.
+//
 // A block processes a piece of one channel: 16 bytes per load, four f64 accumulators per thread, a tree over the threads. Up to
 // eight pieces of a channel are a cluster; its first block adds the others' sums from their shared memory in order. On GPUs
 // without clusters, and for few long channels, a second launch adds them. The pieces and their order depend on the shape alone,

@@ -3,6 +3,7 @@
 //   w[s] = v[s] + sin(alpha v[s])^2/beta,   out[t] = sum over k of d[k] w[clamp(2t + k - 5, 0, 2L - 1)]
 // Positions s are stored as two rows, even (s = 2m) and odd (2m + 1): six taps each of either filter. The backward pass does
 // the steps in reverse: D = down^T g, D (1 + alpha sin(2 alpha v)/beta), then up^T; v is recomputed from x.
+//
 // A block computes kOutputs outputs of a row. It reads their inputs once, with 6 before and 6 after them, into shared memory,
 // which also holds the doubled rate. A thread computes 4 neighbours of either phase and then 4 outputs, each from 16-byte reads
 // of shared memory. An f32 output moves 8 bytes (12 backward) and takes 24 multiply-adds and 2 sines. Shared memory: 6.3 KB

@@ -1,6 +1,7 @@
 #pragma once
 // out[i] = op(inputs[0][i], ...) for one element type: f32, f64, f16 or bf16 (16-bit types are computed in f32 and rounded
 // once).
+//
 // A thread processes kUnroll packs of kPack neighbouring flat positions. Flat aligned operands move in 16-byte accesses (8
 // bytes for heavy operations on 16-bit types), constants are read once, and everything else is read element by element: the
 // first position of a pack is divided into an index, the others follow along the innermost dimension. Bytes: every operand

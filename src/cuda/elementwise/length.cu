@@ -1,4 +1,5 @@
 // Operations along the last dimension, memory bound; a thread computes one output.
+//
 // scatter_add inverts its index (the same for every row) first: a stable radix sort of (index[j], j) and the bounds of each
 // position's run in it. Then every output is a sum over its own j, ascending: no atomics, and the CPU's order.
 

@@ -1,6 +1,7 @@
 // With u = alpha*x, g the result's gradient and both parameters of x's channel:
 //   dx = g*(1 + alpha*sin(2u)/beta)   dalpha = sum of g*x*sin(2u)/beta   dbeta = -sum of g*sin(u)^2/beta^2
 // over samples and positions. Memory bound: 12 bytes per f32 element, 16 with a sum, and one sincos for all three.
+//
 // A block processes a piece of one channel, 16 bytes per load, and adds in f64: one sum per thread and parameter, a tree over
 // the threads. A second launch adds the pieces of each channel in order. Pieces depend on the shape alone.
 

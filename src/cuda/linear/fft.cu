@@ -1,4 +1,5 @@
 // The real transform of n numbers as a complex one of m = n/2, for any even n; a block transforms a row in shared memory.
+//
 // Stockham passes (Govindaraju et al., "High performance discrete Fourier transforms on graphics processors", SC 2008): after
 // passes with product N_s, a pass of radix R reads x[j + s*m/R], s < R, and writes y[j/N_s*N_s*R + j%N_s + r*N_s], r < R, j <
 // m/R. A thread computes one output as a sum of R products, in short runs, with roots from one table. R = 4 as long as it

@@ -1,6 +1,7 @@
 #pragma once
 // The pool of the device's caching allocator: which block a request gets, on which stream, and when it may be reused. It is
 // bookkeeping on the host over a MemorySource; block_pool_lists.hpp has the blocks of one stream. Internal.
+//
 // Rules
 // - A block belongs to the stream that it was first allocated for. Freed on that stream it is free for that stream at once, in
 // order.

@@ -1,8 +1,11 @@
 #pragma once
 // The blocks of one stream: best fit with splitting and merging, in address space that memory is mapped into on demand. No
 // locks, events or statistics; block_pool.hpp has those. Internal.
+//
 // Address space is reserved in arenas far larger than the memory they hold. An arena is a row of blocks:
+//
 //   | used | free | used | quick | hole ........................ |
+//
 // A hole has no memory. Growth maps memory into the hole that needs the least of it and merges it with the free blocks next to
 // it. It first moves free memory of the same stream, by changing its address alone, then maps new memory. Trimming turns free
 // blocks back into holes. So any request succeeds while enough memory is free anywhere: nothing is stranded.

@@ -1,4 +1,5 @@
 // All parameters of one dtype in one launch, memory bound: SGD reads and writes 12 to 20 bytes per f32 element, Adam 28.
+//
 // A launch before it counts the step. Each block reads its parameter's count and the learning rate from the device, so that a
 // step recorded in a graph keeps counting and follows the rate. It also reads the skip flag there, so that a step with bad
 // gradients is skipped without the host.

@@ -1,6 +1,7 @@
 // Norm, clipping, unscaling and averaging of whole lists, memory bound: the norm reads 4 bytes per f32 element; clipping (if it
 // scales) and unscaling take 8, averaging 12. Values that depend on the norm, the loss scale or a count are read on the device,
 // so that nothing waits and everything can be recorded in a graph.
+//
 // The norm: a block sums the squares of a piece of one tensor in f64, in an order fixed by the sizes. The partial sums, a few
 // thousand at most, are added again by every block of the scaling launch, which costs less than another launch.
 

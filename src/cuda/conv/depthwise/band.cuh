@@ -10,6 +10,7 @@
 // with w = 0 outside its K taps. Sixteen blocks are the rows of A: overlapping windows in shared memory. The band is B: a few
 // registers per lane. Windows begin at multiples of 16 bytes; the remaining misalignment of a row shifts the band at no cost.
 // Copies begin at lines. Bytes: x and y once. One instruction multiplies 16 x 16 by 16 x 8; 128 outputs take two or three.
+//
 // A zero of the band times an infinity is a NaN. A warp that finds one recomputes its outputs tap by tap.
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 #pragma once
 // Copies rows of any alignment into shared memory, 16 bytes per copy.
+//
 // A chunk is 16 bytes of memory; eight chunks are a line. If lines of memory become lines of shared memory, a warp's copies
 // take one request per line. A layout with planes or padding took three times as many on an H200 (docs/kernels/depthwise.md).
 // Unaligned rows are copied from an aligned address: the reader of the stage skips the elements before its first.

@@ -1,5 +1,6 @@
 #pragma once
 // The general depthwise kernels: each channel by itself, M = C_out/G outputs per channel. Device code of depthwise.cu.
+//
 // Write a tap as k = a + j*Sg (tap_gemm.hpp): the taps of class a read the low rate Dg positions apart and use one plane of the
 // high rate. A thread computes kGroup neighbouring low-rate positions of one class and slides over the class's taps: with Dg =
 // 1, kGroup + taps - 1 words of shared memory for kGroup*taps FFMAs. kGroup is odd, so that 32 threads use 32 banks. A block

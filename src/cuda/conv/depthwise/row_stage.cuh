@@ -1,5 +1,6 @@
 #pragma once
 // Copies rows of any length and alignment between global and shared memory, 16 bytes of global memory at a time.
+//
 // A stage holds a window of a row as `S` planes: element e of the window is in plane e % S at index e / S. Elements that belong
 // to neighbouring low-rate positions are then neighbours in a plane, and inner loops need no division.
 

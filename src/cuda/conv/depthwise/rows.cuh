@@ -1,6 +1,8 @@
 #pragma once
 // The input gradient that sums many rows into one (Conv1d with few output channels). Device code and launch, for depthwise.cu.
+//
 // x[n,c,i] = sum over m, k of y[n, c*M + m, i + k - P] * w[c*M + m, k] for many rows m.
+//
 // A block has a tile of positions; each of its warps adds every eighth row. Nothing waits except for memory, and a warp has
 // several rows outstanding. A thread computes four positions that begin where i - P is a multiple of four. It reads y in quads,
 // and its neighbours' quads from the L1 cache. The sums of the warps are added in order through shared memory, so the result

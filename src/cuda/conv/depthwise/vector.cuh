@@ -1,6 +1,7 @@
 #pragma once
 // The depthwise kernels for f32, D = 1 and strides that divide a 16-byte vector: forward and dgrad. Device code of vector.cu.
 // Read kernel.cuh first, which computes every other shape.
+//
 // A thread computes whole 16-byte vectors of the row that is written: four neighbouring elements, U = 4/S low-rate positions.
 // Vectors begin at multiples of 16 bytes, so the phase of a row's first output varies. The taps are shifted by sigma, the steps
 // up to the next phase 0, so that every vector of the row uses the same taps (t is the vector's first output, r < S, u < U):

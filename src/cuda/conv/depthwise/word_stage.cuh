@@ -1,5 +1,6 @@
 #pragma once
 // Copies rows of f32 of any alignment into shared memory word by word, and 16-byte vectors in both directions.
+//
 // A stage begins at any element of the row. A lane copies one word by cp.async, a warp one line of memory, so a shift between
 // global and shared memory costs no register, no shuffle and no partial sector. chunk_stage.cuh copies 16 bytes at a time.
 

@@ -1,5 +1,6 @@
 #pragma once
 // The general forward/dgrad kernel on FFMA: any S, P, OP, D, G, K and length. The mathematics are in tap_gemm.hpp.
+//
 // GEMM mapping: gemm_m = positions, gemm_n = columns (channel, class), gemm_k = (row, tap). A block computes kTileP positions
 // of one sample and group times kTileC columns. A thread computes kThreadP positions, 32 apart, times kThreadC neighbouring
 // columns. In each gemm_k step a thread reads kThreadP words of the source window and kThreadC/4 quads of weights for

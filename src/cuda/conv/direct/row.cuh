@@ -1,5 +1,6 @@
 #pragma once
 // The direct kernel for one input channel: f32, stride 1, adjacent taps; forward and dgrad.
+//
 // There is no reduction over channels. A thread reads its window once (four positions and their taps) and applies the weights
 // of many columns: out[column][pos + p] = sum over k of window[p + k] * weights[column][k]. Lanes are neighbours; a warp
 // computes 128 positions of two columns, so even small problems have many warps. Bytes: the output once, the source once per

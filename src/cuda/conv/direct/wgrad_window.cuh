@@ -1,6 +1,7 @@
 #pragma once
 // The weight gradient on FFMA for f32, D = 1, S = 1, 2 or 4 and filters that fill tiles of eight taps. Read the general kernel
 // in wgrad.cuh first.
+//
 // A thread computes 8 ci x 8 neighbouring taps of one co. Rows of x and y are stored unchanged in shared memory. For four
 // positions a thread reads 8 quads of x and the 3*S + 8 neighbouring words of y that their taps use: with S = 4, 13 reads for
 // 256 FFMAs (16 in the general kernel). Copies move 16 or 8 bytes per lane if the rows are aligned (4 bytes and a table look-up

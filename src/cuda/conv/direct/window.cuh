@@ -1,5 +1,6 @@
 #pragma once
 // The forward/dgrad kernel on FFMA for f32 and classes of equal taps. Read the general kernel in kernel.cuh first.
+//
 // The product and the blocks are the same, but a thread's positions are neighbours in groups of four: position = 128*group +
 // 4*lane + {0..3}. Four taps of a row use (3*step + 4) neighbouring words, which are read once as quads into registers; the
 // general kernel reads one word per position and tap. With step = 1 a row of four taps costs a thread 4 quads of source and 8

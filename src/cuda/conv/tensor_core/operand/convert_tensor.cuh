@@ -1,5 +1,6 @@
 #pragma once
 // Converts a whole tensor once to an operand of wgmma in global memory: SourceLayout.
+//
 // Every tap, dilation, plane and alignment is then a start address that is a multiple of 16 bytes, and padding is stored zeros.
 // The kernel that multiplies copies contiguous bytes.
 

@@ -1,5 +1,6 @@
 #pragma once
 // How numbers of a tensor become operands of wgmma.
+//
 // SplitF16: v*scale = high + low/2^11 with two f16, |v*scale - high - low/2^11| <= 2^-23 |v*scale| while high is a normal f16
 // (Ootomo and Yokota, arXiv 2203.03341). The products high*high and high*low + low*high are summed separately.
 

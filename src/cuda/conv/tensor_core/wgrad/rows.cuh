@@ -1,6 +1,7 @@
 #pragma once
 // The tensor-core weight gradient by rows: tensor copies load the part of each row that a step needs, unconverted, to shared
 // memory.
+//
 // The rows (gemm_m) are not shifted, so their positions are gemm_k in memory order: each consumer thread reads its part of the
 // fragment from the raw rows and converts it. Only the columns, which are shifted, become an operand tile, converted by three
 // or seven warps. Another warp issues the copies, one per lane. Raw rows of either side and tiles have separate rings.

@@ -1,5 +1,6 @@
 #pragma once
 // Tilings of the tensor-core weight gradient. Host arithmetic only.
+//
 // With q = S / gcd(S, D) and d = D / gcd(S, D), tap k = r + q*j of position i pairs with y[S*(i + j*d) + r*D - P_l]: plane r of
 // y, j*d positions further on. So w[ci, co, r + q*j] = sum over i of x[ci, i] * y_r[co, i + j*d], and (co, r) are the columns
 // of one product for each j. Either side can be the rows; the other side, the columns, is shifted.

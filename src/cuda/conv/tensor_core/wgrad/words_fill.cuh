@@ -1,5 +1,6 @@
 #pragma once
 // The producers of the tensor-core weight gradient: from rows of x and y to operand tiles in shared memory.
+//
 // An item is 8 channels at one position. A thread has the same items in every step, so a table in shared memory holds their
 // sources and destinations. A thread copies each of its items word by word into a ring of its own, several items ahead, and
 // converts it from there. (Loads into registers would all wait for each other: ptxas gives loads that are waited for in another

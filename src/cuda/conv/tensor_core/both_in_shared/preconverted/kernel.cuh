@@ -1,6 +1,7 @@
 #pragma once
 // Forward and dgrad on wgmma (sm_90a) for problems in which many column tiles read the same source. The mathematics are in
 // cuda/conv/tap_gemm.hpp.
+//
 // gemm_m = columns (channel, class), gemm_n = positions of all samples, concatenated, gemm_k = (row, plane, tap). Both operands
 // are prepared in global memory (operand/convert_tensor.cuh, pack_weights.cuh), so the producer of a block is one warp that
 // issues bulk copies. Two warpgroups multiply from shared memory. They release a stage after the products of the next one are

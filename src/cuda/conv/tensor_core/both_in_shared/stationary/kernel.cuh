@@ -1,6 +1,7 @@
 #pragma once
 // Forward and dgrad with few columns on wgmma (sm_90a): the weights of 64 columns stay in shared memory. The mathematics are in
 // cuda/conv/tap_gemm.hpp.
+//
 // gemm_m = 64 columns, gemm_n = positions, gemm_k = (row, plane, tap). A block is two pairs of warpgroups. Each pair has tiles
 // of its own (64 x 128 for two parts, 64 x 256 for one): a producer loads rows by bulk copies and converts them, a consumer
 // multiplies and stores. The pairs run independently, so that the stores of one overlap the products of the other. Sums of two

@@ -1,6 +1,7 @@
 #pragma once
 // The producers of kernel.cuh. They load rows of a tensor by bulk copies into a ring, and convert them from there into a ring
 // of operand tiles [part][plane][block of 8 rows][position][8 rows].
+//
 // Only bulk copies keep enough bytes outstanding: ptxas waits for all global loads into registers at once. A copy begins at the
 // 16-byte boundary before an element; the reader of a row accounts for that offset.
 

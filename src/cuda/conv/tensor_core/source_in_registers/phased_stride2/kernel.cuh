@@ -1,10 +1,12 @@
 #pragma once
 // Forward of stride 2 with four taps on wgmma (sm_90a): weights in shared memory, source in registers. The mathematics are in
 // cuda/conv/tap_gemm.hpp. Read source_in_registers/stride1/kernel.cuh first, the same with stride 1.
+//
 // gemm_m = positions, gemm_n = channels of one class, gemm_k = (row, tap). A unit is the two outputs 2u and 2u + 1. The taps of
 // its classes read three neighbours of a row. A thread holds these for two units, so its sums are four neighbouring outputs,
 // which are stored directly. There is no conversion pass: each tensor is moved once. One warpgroup copies rows; two multiply
 // and store, each its own tiles.
+//
 // Shared memory: the weights (32 rows x 2 classes x 2 taps x channels x 2 bytes per step; 128 KB for 128 -> 128 channels); the
 // rest is rings of stages of 32 rows. Roofline: the bytes of the tensors; at 128 channels the products take two thirds of that
 // time.

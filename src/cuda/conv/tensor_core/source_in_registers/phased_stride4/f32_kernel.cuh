@@ -1,11 +1,13 @@
 #pragma once
 // Forward of f32 at f32 accuracy with stride 4 or 8 on wgmma (sm_90a): kernel.cuh with each number as two halves. Read
 // kernel.cuh first.
+//
 // The three products of halves (operand/traits.cuh) need separate sums. Tensor cores truncate, so after every stage the sums of
 // high*high are added to f32 totals, and so are those of high*low and low*high, which are 2^11 times too large. Registers have
 // room for totals and one set of sums: tiles of 128 units x 128 columns, two warpgroups of 64 units each. The columns are two
 // halves, so that the sums of one are added during the products of the other. The low halves of the next stage are loaded
 // meanwhile.
+//
 // One thread streams weights, 51 KB per stage of 16 rows, and the source. Three warps convert the source to halves once per
 // tile. A consumer reads them as words of two rows and only moves them to the registers of wgmma.
 

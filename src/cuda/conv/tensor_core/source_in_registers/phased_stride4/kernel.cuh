@@ -1,10 +1,12 @@
 #pragma once
 // Forward of 16-bit types with stride 4 or 8 on wgmma (sm_90a), the source in registers in its original layout. The mathematics
 // are in cuda/conv/tap_gemm.hpp. Read source_in_registers/phased_stride2/kernel.cuh first, the same with resident weights.
+//
 // gemm_m = units of S neighbouring outputs; gemm_n = (class, channel); gemm_k = (neighbour, row). Output S*u + r reads elements
 // u + s of its rows. The farthest ahead and behind belong to some classes only, so their products have fewer columns, and
 // nothing is multiplied in vain. A thread holds two neighbouring units of all classes: its sums are 2*S neighbouring outputs,
 // stored from registers in 16-byte vectors. There is no conversion pass and no staging: each tensor is moved once.
+//
 // Tiles of 128 units x 256 columns; two warpgroups multiply 64 units each. One thread streams weights and boxes of the source
 // through a ring of stages.
 

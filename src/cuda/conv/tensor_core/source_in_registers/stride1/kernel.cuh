@@ -1,6 +1,7 @@
 #pragma once
 // Forward and dgrad with few columns on wgmma (sm_90a), with the source operand in registers. The mathematics are in
 // cuda/conv/tap_gemm.hpp.
+//
 // gemm_m = positions, gemm_n = columns, gemm_k = (row, plane, tap). A block keeps the weights of its columns in shared memory.
 // A producer warpgroup copies rows of the source unchanged. Two consumer warpgroups, each with tiles of its own, read from them
 // what a product needs, convert it and multiply from registers, so that the products read shared memory for the weights only.

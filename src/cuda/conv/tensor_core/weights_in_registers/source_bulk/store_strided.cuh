@@ -1,5 +1,6 @@
 #pragma once
 // Stores a consumer's sums as rows in which every second output is a bias: stride 2, taps for one phase only.
+//
 // Two neighbouring sums of a thread, each followed by a bias, are four outputs: a vector. Rows begin anywhere in a vector of
 // the tensor. At an odd place a vector takes the bias before a sum instead of after it; from place two on it takes the second
 // sum of its own pair and the first of the next. A warp's rows are in its own part of the staging, from their first sector on.

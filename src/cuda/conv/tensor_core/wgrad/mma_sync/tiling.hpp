@@ -1,8 +1,10 @@
 #pragma once
 // Tilings of the weight gradient on mma.sync (kernel.cuh). Host arithmetic only.
+//
 // As on wgmma (wgrad/tiling.hpp): with q = S / gcd(S, D) and d = D / gcd(S, D), tap k = r + q*j of position i pairs with y[S*(i
 // + j*d) + r*D - P_l]: plane r of y, j*d positions further on. Either side can be the rows; the other side, the columns, is
 // shifted: w[ci, co, r + q*j] = sum over p of x[ci, p] * y_r[co, p + j*d], or of y_r[co, p] * x[ci, p - j*d].
+//
 // All samples follow each other on one line of positions, `pitch` apart, separated by as many zeros as the shifts reach. Any
 // piece of the line can be computed by itself.
 

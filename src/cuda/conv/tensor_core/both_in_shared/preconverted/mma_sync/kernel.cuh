@@ -1,6 +1,7 @@
 #pragma once
 // Forward and dgrad on mma.sync (sm_80 and later). The operands are those of the preconverted wgmma kernel
 // (operand/convert_tensor.cuh, both_in_shared/preconverted/pack_weights.cuh), copied by cp.async into a ring of stages.
+//
 // gemm_m = columns (channel, class), gemm_n = positions of all samples, concatenated, gemm_k = (row, plane, tap). A warp
 // computes 64 columns x 64 positions (split: 32). ldmatrix reads an operand [block of 8 rows][column or position][8 rows]
 // without bank conflicts. Several blocks on a multiprocessor hide each other's stores.
