@@ -40,7 +40,7 @@ std::uint64_t read_header_length(const std::string& path, const MappedFile& file
   return length;
 }
 
-// Every tensor gets a storage of its own, so that an in-place write to one is not taken for a write to all.
+// Every tensor gets a storage of its own, so that an in-place write to one does not count as a write to all.
 Tensor borrow(const std::shared_ptr<MappedFile>& file, char* data, const io::SafetensorsEntry& entry) {
   const std::size_t bytes = entry.end - entry.begin;
   const bool is_aligned = reinterpret_cast<std::uintptr_t>(data) % size_of(entry.dtype) == 0;
