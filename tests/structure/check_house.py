@@ -119,12 +119,31 @@ def nothing_is_unfinished() -> list[str]:
 
 # Names that the kernels had for terms of the field: suspect, aux, dynamic scheduler, fence, bf16.
 PRIVATE_WORDS = re.compile(r"doubtful|beside|drawn|settle|brain", re.IGNORECASE)
+# Private words and turned clauses of comments. Say: suspect, aux, load, broadcast, static or dynamic, fence, bf16, recompute; subject, verb, object.
+PRIVATE_COMMENTS = re.compile(
+    r"\b(doubtful|beside|settles?|brain|brings?|brought|told|dealt|whoever|handful|comes to the same|the way back|side by side|under way|"
+    r"hardly ever|knows nothing|gives? back|as it lies|so-manieth)\b|(?-i:(?:^|[.;:] )(?:Of|So does|What lies|Behind) )", re.IGNORECASE)
+
+
+def comments_of(path: Path) -> list[tuple[int, str]]:
+    """Line number and text of each comment line."""
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        match = re.search(r"//+<? ?(.*)", re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', line))
+        if match:
+            found.append((number, match[1]))
+    return found
 
 
 def kernels_use_terms_of_the_field() -> list[str]:
-    """Comments included."""
+    """Names in the code included."""
     return [f"{name(p)}:{n}: a private word: {line.strip()}" for p in files_under("src/cuda")
             for n, line in enumerate(p.read_text(encoding="utf-8").splitlines(), 1) if PRIVATE_WORDS.search(line)]
+
+
+def comments_are_plain() -> list[str]:
+    return [f"{name(p)}:{n}: a private word or a turned clause: {text}" for p in files_under("src") for n, text in comments_of(p)
+            if PRIVATE_COMMENTS.search(text)]
 
 
 # The rooms of src/ from the lowest up, as docs/architecture.md draws them. Rooms of one line do not know each other.
@@ -249,7 +268,7 @@ def kernels_take_few_parameters() -> list[str]:
 
 
 RULES = [every_source_has_a_test, every_test_has_a_source, every_file_is_built, files_are_small, headers_are_guarded,
-         library_is_quiet, asm_has_one_room, nothing_is_unfinished, kernels_use_terms_of_the_field, includes_point_down,
+         library_is_quiet, asm_has_one_room, nothing_is_unfinished, kernels_use_terms_of_the_field, comments_are_plain, includes_point_down,
          cuda_includes_point_down, folders_are_small, functions_are_short, kernels_take_few_parameters]
 
 

@@ -40,7 +40,7 @@ void GuardedAllocator::deallocate(void* pointer, std::size_t bytes) noexcept {
       return recorded_.erase(base(pointer)) != 0;
     }();
     // Nothing runs during a capture, so there is nothing to check. NaN written into an existing block would be written again at
-    // each replay, whoever owns the block then.
+    // each replay, for any later owner of the block.
     if (!capturing()) {
       const DeviceScope scope(device_);
       CHECK_CUDA(synchronize_device());  // guards may still be in flight, and other streams may use the block

@@ -2,10 +2,10 @@
 // Forward and dgrad with few columns and short reductions on wgmma (sm_90a): weights in registers. The mathematics are in
 // cuda/conv/tap_gemm.hpp; both_in_shared/stationary/kernel.cuh is for longer reductions.
 //
-// gemm_m = 64 columns, gemm_n = 128 positions, gemm_k = (tap, plane, row), all in one stage. Of four warpgroups one copies
-// rows, one converts them, and two multiply and store, one tile each in turn. Two parts: the mixed products come first, are
-// scaled down in registers, and high*high is added to them. With at most 32 columns the high and the low halves of weights are
-// rows r and r + 8 of gemm_m, whose sums belong to one thread: two products instead of three.
+// gemm_m = 64 columns, gemm_n = 128 positions, gemm_k = (tap, plane, row), all in one stage. A block has four warpgroups: one
+// copies rows, one converts them, and two multiply and store, one tile each in turn. Two parts: the mixed products come first,
+// are scaled down in registers, and high*high is added to them. With at most 32 columns the high and the low halves of weights
+// are rows r and r + 8 of gemm_m, whose sums belong to one thread: two products instead of three.
 
 #include <cstdint>
 #include <type_traits>

@@ -233,7 +233,7 @@ __device__ __forceinline__ void convert_bulk(const TapGemm& gemm, const BulkTili
     ptx::mbarrier_arrive(layout.full(ring.stage));
     ring.advance(tiling.stages);
   }
-  for (int consumer = 0; tiling.is_dynamic && consumer < kPairs; ++consumer) {  // each is told that there is none
+  for (int consumer = 0; tiling.is_dynamic && consumer < kPairs; ++consumer) {  // tells each that there is none
     ptx::mbarrier_wait(layout.empty(ring.stage), ring.parity ^ 1);
     if (thread == 0) tiles.of_stage(ring.stage) = kNoTile;
     ptx::mbarrier_arrive(layout.full(ring.stage));

@@ -2,8 +2,8 @@
 // 16-bit forward and dgrad with few columns and few products on wgmma (sm_90a): weights in registers, tensors read and written
 // in boxes, and a source that is transposed by matrix loads. The mathematics are in cuda/conv/tap_gemm.hpp.
 //
-// gemm_m = 64 columns, gemm_n = 256 (208) positions, gemm_k = (tap, row), all in one stage. Of three warpgroups one copies and
-// transposes the source; two multiply and store, one tile each in turn.
+// gemm_m = 64 columns, gemm_n = 256 (208) positions, gemm_k = (tap, row), all in one stage. A block has three warpgroups: one
+// copies and transposes the source; two multiply and store, one tile each in turn.
 
 #include <cstdint>
 #include <type_traits>

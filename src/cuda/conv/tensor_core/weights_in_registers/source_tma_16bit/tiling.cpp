@@ -16,7 +16,7 @@ constexpr std::int64_t kShortest = 64;
 constexpr std::int64_t kLongest = 1 << 30;       // elements per row
 constexpr std::int64_t kMostTiles = 0x40000000;  // limit for numbers divided by FastDivide
 
-/// Each row of the source begins `skew` elements later in a vector than the one before. What lies between a map's last number
+/// Each row of the source begins `skew` elements later in a vector than the one before. The memory between a map's last number
 /// and the end of the tensor is never read.
 Tma16Rows source_rows(std::int64_t length) {
   const auto skew = static_cast<int>(length % kVector);
