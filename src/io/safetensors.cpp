@@ -69,7 +69,7 @@ void check_names(const std::string& path, const NamedTensors& tensors) {
     const auto require_that = [&, &name = name](bool condition, const char* what) {
       require<FormatError>(condition, kSave, ": ", path, ": tensor ", io::in_quotes(name), " ", what);
     };
-    require_that(name != "__metadata__", "has the name that the format keeps for metadata");
+    require_that(name != "__metadata__", "has the name that the format reserves for metadata");
     require_that(names.insert(name).second, "appears twice");
     require_that(tensor.defined(), "is undefined");
   }
