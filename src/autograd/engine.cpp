@@ -106,7 +106,7 @@ class BackwardPass {
     }
   }
 
-  // The steps after the first input of the current node.
+  // The steps that follow the gradient of the current node's first input.
   [[nodiscard]] Onward onward(const Node& node) const {
     const Edge& edge = node.edges.front();
     if (!edge) return {};
