@@ -20,25 +20,23 @@ void check(const Options& options) {
 }
 
 void add_options(CLI::App& app, Options& options) {
-  app.add_option(
-         "--shapes", options.shapes,
-         "names in shapes.hpp, \"blocks\" for its residual blocks, \"rest\" for what is no block and not named; in this "
-         "order; all that are no blocks without")
+  app.add_option("--shapes", options.shapes,
+                 "names in shapes.hpp, \"blocks\" for its residual blocks, \"rest\" for all others that are not named; in this "
+                 "order; default: all except the blocks")
       ->delimiter(',');
   app.add_option("--directions", options.directions, "forward, dgrad, wgrad, step; forward of every shape comes first")
       ->delimiter(',');
   app.add_option("--precisions", options.precisions, "ieee, fp32, tf32, bf16, f16, f64; in this order")->delimiter(',');
-  app.add_option("--algorithms", options.algorithms, "direct, depthwise, gemm, automatic; all that can without")
+  app.add_option("--algorithms", options.algorithms,
+                 "direct, depthwise, gemm, automatic; default: all that can compute the problem")
       ->delimiter(',');
   app.add_flag("--no-peers", options.no_peers, "leave cuDNN out");
-  app.add_flag(
-      "--forms", options.forms,
-      "also every form of the tensor cores' kernels and every tile of the direct ones, to judge the choice among them");
-  app.add_flag(
-      "--sustained", options.sustained,
-      "also 300 launches in a row of the algorithm that the library chooses, at most a second of them, behind all else");
+  app.add_flag("--forms", options.forms,
+               "also every tensor-core kernel and every tile of the direct ones, to check the choice among them");
+  app.add_flag("--sustained", options.sustained,
+               "also 300 launches in a row of the chosen algorithm, at most one second, after everything else");
   app.add_option("--time-budget", options.time_budget,
-                 "seconds after which no new case is begun; with --sustained a tenth of them is for that")
+                 "seconds after which no new case is begun; --sustained takes a tenth of them")
       ->check(program::above_zero());
   app.add_flag("--progress", options.progress,
                "a line for each case on standard error: its seconds by purpose; always on a terminal");

@@ -65,10 +65,10 @@ void add_bench(CLI::App& app, Action& action) {
   const auto options = std::make_shared<BenchOptions>();
   CLI::App& command = *app.add_subcommand(
       "bench",
-      "Times ConvTranspose1d on the CPU for layers of published networks; every result is verified, exit code 1 where one\n"
-      "is wrong");
+      "Times ConvTranspose1d on the CPU for layers of published networks. Every result is verified; exit code 1 if one is\n"
+      "wrong");
   program::add_threads(command);
-  command.add_option("--shapes", options->conv.shapes, "names, with commas between (default: all)")
+  command.add_option("--shapes", options->conv.shapes, "names separated by commas (default: all)")
       ->delimiter(',')
       ->check(CLI::IsMember(shape_names()));
   command
@@ -78,7 +78,7 @@ void add_bench(CLI::App& app, Action& action) {
             options->conv.directions.clear();
             for (const std::string& name : names) options->conv.directions.push_back(parse_direction(name));
           },
-          "forward, dgrad and wgrad, with commas between (default: all)")
+          "forward, dgrad and wgrad, separated by commas (default: all)")
       ->delimiter(',');
   program::add_algorithm(command, options->conv.algorithm);
   command.add_option("--repeat", options->conv.repeat, "timed runs of each case (default 15)")->check(CLI::Range(1, 100000));

@@ -85,7 +85,7 @@ void add_check(CLI::App& app, Action& action) {
   CLI::App& command = *app.add_subcommand(
       "check",
       "Compares the library with golden files (safetensors: convolution cases, training traces, generators); exit code 1\n"
-      "where an error is past its tolerance or a file cannot be checked. An error of a convolution is |result - golden| /\n"
+      "if an error exceeds its tolerance or a file cannot be checked. An error of a convolution is |result - golden| /\n"
       "sum of |x||w|, worst element; its tolerance is twice what plain arithmetic in that precision gives. Other errors are\n"
       "relative norms.");
   command.add_option("files", options->files, "golden files");

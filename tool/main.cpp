@@ -1,4 +1,4 @@
-// The polyphase command: what this build is, whether it computes rightly, how fast it is.
+// The polyphase command: information about the build, checks of its results, benchmarks.
 //
 // Exit codes: 0 all well; 1 a check failed, a file could not be read, a device is missing; 2 wrong usage.
 
@@ -8,7 +8,7 @@
 int main(int argc, char** argv) {
   polyphase::wait_passively(argv);
   return polyphase::program::run_main(argc, argv, "polyphase",
-                                      "polyphase: what this build is, whether it computes rightly, how fast it is",
+                                      "polyphase: information about this build, checks of its results, benchmarks",
                                       [](CLI::App& app, polyphase::tool::Action& action) {
                                         polyphase::tool::add_info(app, action);
                                         polyphase::tool::add_check(app, action);

@@ -35,7 +35,7 @@ int train(const TrainCommand& command);
 struct EvalCommand {
   std::string model = RunFolder{kDefaultRun}.best();
   std::string data;
-  std::string out;   ///< folder for pictures and sound; empty: "eval" beside the model
+  std::string out;   ///< folder for pictures and sound; empty: "eval", next to the model
   std::string json;  ///< file for the numbers; empty: none
   std::string clip;  ///< the one to draw; empty: the first
   double heldout_fraction = 0.1;

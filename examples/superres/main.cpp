@@ -26,26 +26,26 @@ void add_shared(CLI::App& app, Shared& shared) {
 }
 
 void add_train(CLI::App& app, TrainCommand& command) {
-  app.add_option("--data", command.data, "folder of WAV or FLAC files (of a resumed run: the one it learns from)")
+  app.add_option("--data", command.data, "folder of WAV or FLAC files (for a resumed run: its training folder)")
       ->capture_default_str();
   app.add_option("--out", command.run.path, "folder of the run")->capture_default_str();
-  app.add_flag("--resume", command.resume, "go on with the run in --out; --steps may be raised");
+  app.add_flag("--resume", command.resume, "continue the run in --out; --steps may be raised");
   auto* steps = app.add_option("--steps", command.settings.steps, "length of the run")->capture_default_str();
-  app.add_option("--minutes", command.minutes, "length of the run by the clock (then it depends on the machine's speed)")
+  app.add_option("--minutes", command.minutes, "length of the run in minutes; the result then depends on the machine's speed")
       ->check(polyphase::program::above_zero())
       ->excludes(steps);
   app.add_option("--factor", command.model.factor, "upsampling factor: 2, 4 or 8")->capture_default_str();
-  app.add_option("--rate", command.model.rate, "rate of the output in Hz (default: the one most files have)");
-  app.add_flag("--causal", command.model.causal, "look at no sample after the one computed");
+  app.add_option("--rate", command.model.rate, "rate of the output in Hz (default: the rate of most files)");
+  app.add_flag("--causal", command.model.causal, "no look-ahead: an output depends on earlier samples only");
   app.add_option("--channels", command.model.channels, "width of the network at the low rate")->capture_default_str();
   app.add_option("--high-channels", command.model.high_channels, "width at the output's rate")->capture_default_str();
   app.add_option("--blocks", command.model.blocks, "residual blocks at the low rate")->capture_default_str();
   app.add_option("--kernel", command.model.kernel, "kernel size of the blocks, odd")->capture_default_str();
-  app.add_option("--batch", command.settings.batch, "windows a step")->capture_default_str();
-  app.add_option("--window", command.settings.window, "samples of a window")->capture_default_str();
+  app.add_option("--batch", command.settings.batch, "windows per step")->capture_default_str();
+  app.add_option("--window", command.settings.window, "samples per window")->capture_default_str();
   app.add_option("--lr", command.settings.learning_rate, "learning rate")->capture_default_str();
   app.add_option("--spectral-weight", command.settings.spectral_weight, "weight of the spectral loss")->capture_default_str();
-  app.add_option("--seed", command.settings.seed, "of weights and windows")->capture_default_str();
+  app.add_option("--seed", command.settings.seed, "seed of weights and windows")->capture_default_str();
   app.add_option("--heldout-fraction", command.settings.heldout_fraction,
                  "share of the files held out, unless --data has subfolders train and heldout")
       ->capture_default_str();
@@ -58,12 +58,12 @@ void add_train(CLI::App& app, TrainCommand& command) {
 
 void add_eval(CLI::App& app, EvalCommand& command) {
   app.add_option("--model", command.model, "a run's best.safetensors or last.safetensors")->capture_default_str();
-  app.add_option("--data", command.data, "folder of WAV or FLAC files, whose held-out ones are scored")->capture_default_str();
-  app.add_option("--heldout-fraction", command.heldout_fraction, "as it was in training")
+  app.add_option("--data", command.data, "folder of WAV or FLAC files; the held-out ones are scored")->capture_default_str();
+  app.add_option("--heldout-fraction", command.heldout_fraction, "the same as in training")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   app.add_flag("--all", command.all_files, "score every file of the folder");
-  app.add_option("--out", command.out, "folder for pictures and sound (default: eval beside the model)");
+  app.add_option("--out", command.out, "folder for pictures and sound (default: eval, next to the model)");
   app.add_option("--json", command.json, "file for the numbers");
   app.add_option("--clip", command.clip, "the clip to draw and to listen to (default: the first)");
 }
@@ -83,7 +83,7 @@ void add_upsample(CLI::App& app, UpsampleCommand& command) {
   app.add_option("--chunk", command.chunk, "low-rate samples computed at a time")
       ->check(CLI::Range(256, 1 << 26))
       ->capture_default_str();
-  app.add_flag("--allow-lower-rate", command.allow_lower_rate, "take an input of a higher rate than the model gives");
+  app.add_flag("--allow-lower-rate", command.allow_lower_rate, "accept an input with a higher rate than the model's output");
 }
 
 // The long names of the options that were on the command line.

@@ -37,7 +37,7 @@ bool is_pipe(const struct stat& info) { return S_ISFIFO(info.st_mode) || S_ISSOC
 int open_copy(const std::string& name) {
   std::string pattern = (std::filesystem::temp_directory_path() / "superres-XXXXXX").string();
   const int copy = ::mkostemp(pattern.data(), O_CLOEXEC);
-  require<FormatError>(copy >= 0, name, ": what comes through a pipe is kept in ", pattern,
+  require<FormatError>(copy >= 0, name, ": input from a pipe is stored in ", pattern,
                        ", which cannot be created: ", system_reason());
   ::unlink(pattern.c_str());
   return copy;
@@ -47,8 +47,8 @@ void write_all(int copy, const unsigned char* data, ssize_t bytes, const std::st
   while (bytes > 0) {
     const ssize_t count = ::write(copy, data, static_cast<std::size_t>(bytes));
     if (count < 0 && errno == EINTR) continue;
-    require<FormatError>(count > 0, name, ": what comes through a pipe is kept in ",
-                         std::filesystem::temp_directory_path().string(), ", where writing failed: ", system_reason());
+    require<FormatError>(count > 0, name, ": input from a pipe is stored in ", std::filesystem::temp_directory_path().string(),
+                         ", where writing failed: ", system_reason());
     data += count;
     bytes -= count;
   }

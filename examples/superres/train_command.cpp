@@ -115,7 +115,7 @@ void TrainRun::start() {
   const RunFolder& run = command_.run;
   const auto require_new = [&] {
     pp::require<pp::Error>(!fs::exists(run.last()), run.path,
-                           " holds a run already: go on with it (--resume) or choose another --out");
+                           " already holds a run: continue it (--resume) or choose another --out");
   };
   require_new();
   sound_ = open_sound(command_, command_.model, command_.settings, std::nullopt, warn);
@@ -129,15 +129,14 @@ void TrainRun::start() {
 
 void TrainRun::resume() {
   const RunFolder& run = command_.run;
-  pp::require<pp::Error>(fs::exists(run.last()), "train --resume: there is no run to go on with: ", run.last(),
+  pp::require<pp::Error>(fs::exists(run.last()), "train --resume: there is no run to continue: ", run.last(),
                          " does not exist");
   const pp::Checkpoint saved = load_finite_checkpoint(run.last());
   require_same_settings(command_, saved);
   const std::optional<SoundRecord> before = sound_record_from(saved.texts);
   command_.data = sound_folder(command_, before);
   if (!before) {
-    warn(pp::concat(run.last(),
-                    " does not say which sound the run learned from, as an older version wrote it: it goes on with ",
+    warn(pp::concat(run.last(), " has no record of its training sound, because an older version wrote it: continuing with ",
                     command_.data));
   }
   trainer_.emplace(saved);
@@ -165,7 +164,7 @@ void TrainRun::announce() {
   std::printf("sound    %s to learn from (%s), %zu held out (%s), from %s\n", clips(sound_.train).c_str(),
               duration(sound_.train.seconds()).c_str(), sound_.heldout.clips.size(), duration(sound_.heldout.seconds()).c_str(),
               command_.data.c_str());
-  std::printf("network  %d Hz -> %d Hz, %s weights, looks %s ms back and %s ms ahead\n", model.low_rate(), model.rate,
+  std::printf("network  %d Hz -> %d Hz, %s weights, uses %s ms before and %s ms after a sample\n", model.low_rate(), model.rate,
               grouped(network.parameter_count()).c_str(), milliseconds(context.left).c_str(),
               milliseconds(context.right).c_str());
   const TrainSettings& settings = trainer_->settings();
@@ -251,7 +250,7 @@ void TrainRun::check(Progress& progress) {
 // The folder may have been removed or moved since the last save: a long run shall not end for that.
 void TrainRun::require_folder() {
   const RunFolder& run = command_.run;
-  if (make_folder(run.path)) warn(run.path + " was gone and is made again");
+  if (make_folder(run.path)) warn(run.path + " was missing and is created again");
   if (!lock_->holds()) {
     lock_.reset();
     lock_.emplace(run, warn);
@@ -292,7 +291,7 @@ void TrainRun::conclude(bool finished) {
     const std::vector<ClipScores> scores = evaluate(best, sound_.heldout);
     std::printf("\n%s\n%s\n", table_of(scores).c_str(), verdict(mean_of(scores)).c_str());
   } else {
-    std::printf("go on with\n  %s\n", resume_line().c_str());
+    std::printf("continue with\n  %s\n", resume_line().c_str());
   }
   std::printf("\nnetwork  %s\nrun      %s\nlogs     %s, %s\n", run.best().c_str(), run.last().c_str(), run.log().c_str(),
               run.heldout_log().c_str());

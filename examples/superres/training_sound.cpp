@@ -11,10 +11,10 @@ namespace fs = std::filesystem;
 std::string sound_folder(const TrainCommand& command, const std::optional<SoundRecord>& before) {
   if (command.given.contains("data")) return command.data;
   pp::require<pp::Error>(before.has_value(), "train --resume: ", command.run.last(),
-                         " does not say which sound the run learns from, as an older version wrote it: expected --data");
+                         " has no record of its training sound, because an older version wrote it: expected --data");
   std::error_code ignored;
   pp::require<pp::Error>(fs::is_directory(before->folder, ignored), "train --resume: the run in ", command.run.path,
-                         " learns from the sound in ", before->folder,
+                         " was trained on the sound in ", before->folder,
                          ", and there is no such folder: expected --data with the folder's new place");
   return before->folder;
 }

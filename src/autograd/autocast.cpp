@@ -25,7 +25,7 @@ AutocastGuard::~AutocastGuard() { current = previous_; }
 std::optional<DType> autocast_dtype() { return current == nullptr ? std::nullopt : current->dtype_; }
 
 struct AutocastAccess {
-  // Off the tape. A recorded graph must cast for itself: what an earlier guard has is of the moment.
+  // Off the tape. A recorded graph must cast for itself: an earlier guard's cast holds the values of its time.
   static Tensor parameter_cast(AutocastGuard& guard, const Tensor& parameter) {
     const NoGradGuard no_grad;
     if (guard.recording_ != cuda::capturing()) return parameter.detach().to(*guard.dtype_);
@@ -43,7 +43,8 @@ Tensor lowered(const Tensor& tensor) {
   if (!dtype || !tensor.defined() || tensor.dtype() == *dtype) return tensor;
   if (tensor.dtype() != DType::f32 && !is_half(tensor.dtype())) return tensor;
   if (!tensor.is_leaf() || !tensor.requires_grad()) return tensor.to(*dtype);
-  // A node for every use, so that each backward pass has its own and gradients of several uses meet in the parameter's dtype.
+  // One node per use, so that each backward pass has its own and the gradients of several uses are added in the parameter's
+  // dtype.
   return record("autocast", AutocastAccess::parameter_cast(*current, tensor), {tensor},
                 [from = tensor.dtype()](const Tensor& g, Needs) { return Gradients{g.to(from)}; });
 }

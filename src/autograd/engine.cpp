@@ -21,7 +21,7 @@ struct RunsLater {
   bool operator()(const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) const { return a->sequence < b->sequence; }
 };
 
-/// Of two gradients of one tensor, off the tape.
+/// The sum of two gradients of one tensor, off the tape.
 Tensor sum_of(const Tensor& a, const Tensor& b) {
   const Tensor sum = Tensor::empty_like(a);
   if (sum.numel() > 0) backend_of(a.device()).map(MapOp::add, sum, std::array{a, b}, {});
@@ -30,7 +30,7 @@ Tensor sum_of(const Tensor& a, const Tensor& b) {
 
 void accumulate(Tensor& sum, const Tensor& gradient) { sum = sum.defined() ? sum_of(sum, gradient) : gradient; }
 
-// A gradient of the leaf's own: contiguous, filling its storage, shared with nobody in `taken` (which it joins).
+// A gradient that the leaf owns: contiguous, filling its storage, shared with none in `taken` (to which it is added).
 Tensor own(const Tensor& gradient, std::unordered_set<const void*>& taken) {
   const bool fills = gradient.is_contiguous() &&
                      gradient.storage().bytes() == static_cast<std::size_t>(gradient.numel()) * size_of(gradient.dtype());
@@ -38,17 +38,17 @@ Tensor own(const Tensor& gradient, std::unordered_set<const void*>& taken) {
   return gradient.clone();
 }
 
-// A gradient on its way to a node.
+// A gradient that waits for its node.
 struct Arrived {
   Tensor sum;
-  bool is_differentiated = false;  // times the node's derivative
+  bool is_differentiated = false;  // already multiplied by the node's derivative
 };
 
 class BackwardPass;
 
 }  // namespace
 
-// One node's turn in a pass, as its backward function sees it.
+// The state of one node during a pass, as its backward function sees it.
 class Turn {
  public:
   Turn(const BackwardPass& pass, const Node& node, bool is_differentiated)
@@ -95,7 +95,7 @@ class BackwardPass {
   }
 
   void run() {
-    // Descending sequence is reverse topological order: when a node comes up, all gradients it will ever get are in.
+    // Descending sequence is reverse topological order: when a node runs, all of its gradients have arrived.
     while (!ready_.empty()) {
       const std::shared_ptr<Node> node = ready_.top();
       ready_.pop();
@@ -106,7 +106,7 @@ class BackwardPass {
     }
   }
 
-  // Of the first input of the node whose turn it is.
+  // The steps that follow the gradient of the current node's first input.
   [[nodiscard]] Onward onward(const Node& node) const {
     const Edge& edge = node.edges.front();
     if (!edge) return {};
@@ -114,7 +114,7 @@ class BackwardPass {
     return {&edge.node->derivative, passes(node) ? sum_at(edge.node->edges.front()) : Tensor()};
   }
 
-  // `root_gradient` is the caller's tensor, or one that all passes share, so no leaf may keep it as its own.
+  // `root_gradient` is the caller's tensor, or one shared by all passes, so no leaf may keep it.
   void store_leaves(const Tensor& root_gradient) {
     static std::mutex mutex;  // passes of several threads may end at the same leaves
     const std::lock_guard lock(mutex);
@@ -126,14 +126,14 @@ class BackwardPass {
   }
 
  private:
-  // Whether a gradient along the edge, the only one that its node will get, may come with the node's derivative in it.
+  // Whether a gradient along the edge, the only one of its node, may be multiplied by the node's derivative in advance.
   [[nodiscard]] bool offers(const Edge& edge) const {
     if (!edge.node) return false;
     const Derivative& derivative = edge.node->derivative;
     return derivative.activation != Activation::none && !edge.node->freed && edge.node->consumers == 1 &&
            derivative.result.is_there() && !gradients_.contains(edge.node.get());
   }
-  // Whether `node`'s gradient through the activation before it would be the next to get to that one's input.
+  // Whether `node`'s gradient, through the activation before it, would be the next to reach that activation's input.
   [[nodiscard]] bool passes(const Node& node) const {
     const Node& activation = *node.edges.front().node;
     if (!activation.derivative.is_all || !(ready_.empty() || ready_.top()->sequence < activation.sequence)) return false;
@@ -150,12 +150,12 @@ class BackwardPass {
     return found != leaf_index_.end() ? leaves_[found->second].second : Tensor();
   }
 
-  // Has it replace what was there, which is in it.
+  // Replaces the previous gradient, which is included in the new one.
   void settle(const Edge& edge, const Tensor& gradient) {
     (edge.node ? gradients_[edge.node.get()].sum : leaves_[leaf_index_[edge.leaf.get()]].second) = gradient;
   }
 
-  // The first input's, which has been through the steps in `done`.
+  // Sends the first input's gradient, to which the steps in `done` have been applied.
   void send_on(const Node& from, const Tensor& gradient, const Onward& done) {
     const Edge& edge = from.edges.front();
     const auto arrive = [&](const Edge& at) { done.sum.defined() ? settle(at, gradient) : send(at, gradient); };
@@ -190,7 +190,7 @@ class BackwardPass {
   Gradients call(Node& node, const Tensor& gradient, Needs needs) const {
     try {
       if (retain_graph_) return node.backward(gradient, needs);
-      const BackwardFunction backward = std::exchange(node.backward, nullptr);  // and what it saved goes with it
+      const BackwardFunction backward = std::exchange(node.backward, nullptr);  // its saved tensors are freed with it
       node.derivative = {};
       node.freed = true;
       return backward(gradient, needs);
@@ -219,8 +219,8 @@ Onward Turn::onward() const { return pass_.onward(node_); }
 
 namespace {
 
-// A one of root's shape, dtype and device: made once for each and shared, so never written to. A recorded pass uses one that
-// was there before, or its own.
+// A one of root's shape, dtype and device: made once for each and shared, so it must not be written to. A recorded pass uses
+// one that existed before, or its own.
 Tensor shared_one(const Tensor& root) {
   struct One {
     DType dtype;
@@ -228,14 +228,14 @@ Tensor shared_one(const Tensor& root) {
     Tensor value;
   };
   static std::mutex mutex;
-  static auto* const ones = new std::vector<One>;  // never destroyed: a device may be gone before
+  static auto* const ones = new std::vector<One>;  // never destroyed: a device may be gone by then
   const std::lock_guard lock(mutex);
   const auto known = std::find_if(ones->begin(), ones->end(),
                                   [&](const One& one) { return one.dtype == root.dtype() && one.device == root.device(); });
   if (known != ones->end()) return known->value.reshape(root.shape());
   Tensor one = Tensor::ones_like(root);
   if (root.device().is_cuda() && cuda::capturing()) return one;
-  backend_of(root.device()).synchronize();  // once: threads may use it on streams of their own from now on
+  backend_of(root.device()).synchronize();  // once: threads may use it on other streams from now on
   ones->push_back({root.dtype(), root.device(), one.reshape({})});
   return one;
 }

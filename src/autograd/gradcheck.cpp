@@ -11,7 +11,7 @@ namespace {
 
 using Function = std::function<Tensor(const std::vector<Tensor>&)>;
 
-// Numbers that weigh the elements of the output, so that every one of them moves their sum differently.
+// Weights for the elements of the output, so that each of them changes the weighted sum differently.
 Tensor weights_of(const Tensor& output) {
   Generator generator(20240607);
   return Tensor::uniform(output.shape(), 0.5, 1.5, {output.dtype(), output.device()}, &generator);
@@ -53,7 +53,7 @@ double numeric_derivative(const Function& function, const std::vector<Tensor>& i
   }
 }
 
-// Same elements and strides as the inputs, but leaves of their own: the caller's gradients stay untouched.
+// The same elements and strides as the inputs, but separate leaves: the caller's gradients are not touched.
 std::vector<Tensor> fresh_leaves(const std::vector<Tensor>& inputs) {
   std::vector<Tensor> leaves;
   for (const Tensor& input : inputs) {

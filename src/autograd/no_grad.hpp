@@ -1,9 +1,9 @@
 #pragma once
-// Switches recording off for a scope.
+// Disables recording for a scope.
 
 namespace polyphase {
 
-/// Whether the calling thread records operations; true unless a NoGradGuard is alive.
+/// Whether the calling thread records operations; true unless there is a NoGradGuard.
 [[nodiscard]] bool grad_enabled();
 
 /// Sets recording for the calling thread until the end of the scope.

@@ -15,13 +15,13 @@ std::uint64_t next_sequence() {
   return counter.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Moves the nodes that `node` points at to `taken`.
+// Moves the nodes that `node` points to into `taken`.
 void take_edges(Node& node, std::vector<std::shared_ptr<Node>>& taken) noexcept {
   try {
     for (Edge& edge : node.edges)
       if (edge.node) taken.push_back(std::move(edge.node));
   } catch (const std::bad_alloc&) {
-    // What was not taken goes by recursion.
+    // The rest is destroyed recursively.
   }
 }
 
@@ -44,7 +44,7 @@ Edge edge_to(const Tensor& input) {
 }  // namespace
 
 Node::~Node() {
-  std::vector<std::shared_ptr<Node>> taken;  // a node may be there several times; the last one takes it apart
+  std::vector<std::shared_ptr<Node>> taken;  // a node may be there several times; the last one destroys it
   take_edges(*this, taken);
   while (!taken.empty()) {
     const std::shared_ptr<Node> node = std::move(taken.back());
@@ -60,7 +60,7 @@ Saved::Saved(const Tensor& tensor) {
 }
 
 const Tensor& Saved::get() const {
-  // The engine puts the operation's name in front.
+  // The engine prepends the operation's name.
   if (tensor_.defined())
     require<AutogradError>(tensor_.storage().version() == version_,
                            "a tensor saved for backward was written in place since (version ", tensor_.storage().version(),

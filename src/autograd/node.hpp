@@ -1,5 +1,5 @@
 #pragma once
-// The tape: a node per recorded operation, pointing at the nodes and leaves its inputs came from.
+// The tape: a node per recorded operation, with edges to the nodes and leaves that its inputs came from.
 //
 // An operation of ops/ computes its output and then calls record():
 //
@@ -9,8 +9,8 @@
 //     });
 //   }
 //
-// Backward functions run with recording off, so they may call any differentiable operation at no cost. An output is one tensor;
-// an operation with several outputs is several nodes.
+// Backward functions run with recording off, so they may call any differentiable operation at no cost. An operation has one
+// output; an operation with several outputs consists of several nodes.
 
 #include <atomic>
 #include <cstdint>
@@ -30,44 +30,44 @@ struct Edge;
 struct Onward;
 class Turn;
 
-/// What the tape knows of one tensor: shared by the tensor's handles and by the edges that lead to it.
+/// The tape's data of one tensor, shared by the tensor's handles and by the edges that lead to it.
 struct Meta {
   bool requires_grad = false;
   std::shared_ptr<Node> node;  ///< the operation that made the tensor; null for a leaf
   Tensor grad;                 ///< leaves only
 };
 
-/// Which inputs want a gradient, by position; and what goes on around a backward function, in the pass that calls it.
+/// Which inputs need a gradient, by position; and the state of the pass that calls the backward function.
 class Needs {
  public:
   [[nodiscard]] bool operator[](int input) const { return ((bits_ >> input) & 1U) != 0; }
   void set(int input) { bits_ |= std::uint64_t{1} << input; }
   [[nodiscard]] bool any() const { return bits_ != 0; }
 
-  /// Whether the node's Derivative is in the incoming gradient already.
+  /// Whether the incoming gradient is already multiplied by the node's Derivative.
   [[nodiscard]] bool is_differentiated() const;
-  /// What the pass would do next to the gradient of the first input. Nothing outside a pass.
+  /// The steps that the pass would apply next to the gradient of the first input. None outside a pass.
   [[nodiscard]] Onward onward() const;
-  /// Tells the pass that the first input's gradient, which the backward function will return, has been through those steps of
-  /// onward() that are set in `done`: the first, or all.
+  /// Tells the pass that the backward function will apply the steps of onward() that are set in `done` to the first input's
+  /// gradient: the first, or all.
   void take(const Onward& done) const;
 
  private:
   friend class Turn;
   std::uint64_t bits_ = 0;
-  Turn* turn_ = nullptr;  // of the pass that calls
+  Turn* turn_ = nullptr;  // of the calling pass
 };
 
-/// One gradient for each input, in order; undefined where not needed. A gradient may be `grad` itself or a view of it, but not
-/// a tensor that something else holds: a leaf may keep it without a copy.
+/// One gradient per input, in order; undefined if not needed. A gradient may be `grad` itself or a view of it, but not a tensor
+/// with another owner: a leaf may keep it without a copy.
 using Gradients = std::vector<Tensor>;
 using BackwardFunction = std::function<Gradients(const Tensor& grad, Needs needs)>;
 
-/// Where an input came from: an operation, or a leaf, or (both null) nothing that wants a gradient.
+/// The source of an input: an operation, or a leaf, or (both null) none that needs a gradient.
 struct Edge {
   std::shared_ptr<Node> node;
   std::shared_ptr<Meta> leaf;
-  // What a gradient sent along the edge must be like.
+  // The required properties of a gradient sent along the edge.
   Shape shape;
   DType dtype = DType::f32;
   Device device;
@@ -81,7 +81,7 @@ class Saved {
   explicit Saved(const Tensor& tensor);
   [[nodiscard]] const Tensor& get() const;
   [[nodiscard]] bool defined() const { return tensor_.defined(); }
-  /// Whether get() gives a tensor.
+  /// Whether get() returns a tensor.
   [[nodiscard]] bool is_there() const { return defined() && tensor_.storage().version() == version_; }
 
  private:
@@ -89,49 +89,48 @@ class Saved {
   std::uint64_t version_ = 0;
 };
 
-/// The derivative that a node multiplies its gradient by first: that of `activation`, from what derivative_of() takes (the
-/// result; of leaky_relu its argument does as well). Whoever computes the only gradient that comes to the node can do that in
-/// the pass that writes it.
+/// The derivative that a node first multiplies its gradient by: that of `activation`, computed by derivative_of() from the
+/// result (for leaky_relu also from the argument). The operation that computes the node's only gradient can apply it in the
+/// pass that writes it.
 struct Derivative {
-  Activation activation = Activation::none;  ///< relu, leaky_relu or tanh; none: nothing is offered
-  double slope = 0;                          ///< of leaky_relu
+  Activation activation = Activation::none;  ///< relu, leaky_relu or tanh; none: no derivative
+  double slope = 0;                          ///< for leaky_relu
   Saved result{};
   bool is_all = false;  ///< the node has one input, and its gradient is this product
 };
 
-/// The steps of a gradient behind the backward function that computes it, each rounded to its dtype: times `derivative`, then
-/// plus `sum`.
+/// The steps that follow a backward function's gradient, each rounded to its dtype: times `derivative`, then plus `sum`.
 struct Onward {
   const Derivative* derivative = nullptr;  ///< null: no such step
-  Tensor sum{};                            ///< of the gradients that were there before; undefined: none, or not all are there
+  Tensor sum{};                            ///< sum of the earlier gradients; undefined: there are none, or not all have arrived
 };
 
-/// A recorded operation. `backward` is dropped, and with it everything saved, as soon as the backward pass has used it.
+/// A recorded operation. `backward` and everything it saved is destroyed as soon as the backward pass has used it.
 struct Node {
   const char* name = "";
-  std::uint64_t sequence = 0;  ///< grows with recording: a topological order
+  std::uint64_t sequence = 0;  ///< increases with recording: a topological order
   std::vector<Edge> edges;
   Needs needs;
   BackwardFunction backward;
   Derivative derivative;
-  std::atomic<std::uint32_t> consumers{0};  ///< edges that were ever made to this node
+  std::atomic<std::uint32_t> consumers{0};  ///< number of edges made to this node in total
   bool freed = false;
   Node() = default;
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
-  ~Node();  ///< takes deep graphs apart without recursion
+  ~Node();  ///< destroys deep graphs without recursion
 };
 
-/// Whether the tensor is defined and follows gradients.
+/// Whether the tensor is defined and requires gradients.
 [[nodiscard]] bool follows_gradients(const Tensor& tensor);
-/// Saved(tensor) if `condition`, else nothing: keeps no memory for a gradient that nobody asks for.
+/// Saved(tensor) if `condition`, else nothing: keeps no memory for a gradient that is not needed.
 [[nodiscard]] inline Saved save_if(bool condition, const Tensor& tensor) { return condition ? Saved(tensor) : Saved(); }
 
-/// True if recording is on and any of these follows gradients; undefined tensors do not.
+/// Whether recording is on and any of these requires gradients; undefined tensors do not.
 [[nodiscard]] bool should_record(std::span<const Tensor> inputs);
 
-/// Returns `output`, on the tape if should_record(inputs). `output` must be freshly made (its own handle). At most 64 inputs.
-/// A `backward` recorded with a derivative looks at Needs::is_differentiated().
+/// Returns `output`, on the tape if should_record(inputs). `output` must be a new tensor (its own handle). At most 64 inputs. A
+/// `backward` recorded with a derivative must check Needs::is_differentiated().
 Tensor record(const char* name, Tensor output, std::span<const Tensor> inputs, BackwardFunction backward,
               Derivative derivative = {});
 inline Tensor record(const char* name, Tensor output, std::initializer_list<Tensor> inputs, BackwardFunction backward,

@@ -1,4 +1,4 @@
-// The members of Tensor that concern the tape.
+// The autograd members of Tensor.
 
 #include <utility>
 
@@ -9,7 +9,7 @@
 namespace polyphase {
 namespace {
 
-// The tensor's place on the tape, made where it has none yet.
+// The tensor's data on the tape, created if there is none yet.
 autograd::Meta& meta_of(const Tensor& tensor) {
   if (!TensorAccess::meta(tensor)) TensorAccess::set_meta(tensor, std::make_shared<autograd::Meta>());
   return *TensorAccess::meta(tensor);
@@ -48,7 +48,7 @@ void Tensor::set_grad(const Tensor& grad) const {
   require<ShapeError>(grad.shape() == shape(), "set_grad: expected a gradient of shape ", shape(), ", got ", grad.shape());
   require<DTypeError>(grad.dtype() == dtype(), "set_grad: expected a gradient of ", dtype(), ", got ", grad.dtype());
   require<DeviceError>(grad.device() == device(), "set_grad: expected a gradient on ", device(), ", got ", grad.device());
-  meta_of(*this).grad = grad.detach();  // off the tape, so that no tensor can hold itself
+  meta_of(*this).grad = grad.detach();  // off the tape, so that no tensor can own itself
 }
 
 Tensor Tensor::detach() const { return TensorAccess::view(*this, shape(), strides(), offset()); }

@@ -1,5 +1,5 @@
 #pragma once
-// The algorithms a convolution can be computed with, the precisions it can be asked for, and the scoped guards that choose.
+// The algorithms and precisions of convolutions, and the scoped guards that choose them.
 
 #include <cstdint>
 #include <iosfwd>
@@ -7,17 +7,16 @@
 
 namespace polyphase {
 
-/// How a convolution is computed. `automatic` is a pure function of problem and device.
-/// On the CPU: `gemm` is cpu/conv/phase_gemm, `depthwise` its channel-wise path, `reference` the plain Eigen sums.
-/// `direct` and `tensor_core` are CUDA kernels. Asking for one that cannot do a problem throws NotImplemented with the reason.
+/// How a convolution is computed. `automatic` is a pure function of problem and device. On the CPU: `gemm` is
+/// cpu/conv/phase_gemm, `depthwise` its channel-wise path, `reference` the plain Eigen sums. `direct` and `tensor_core` are
+/// CUDA kernels. Requesting an algorithm that cannot compute a problem throws NotImplemented with the reason.
 enum class Algorithm : std::uint8_t { automatic, direct, depthwise, tensor_core, gemm, reference };
 
-/// The accuracy a float32 convolution must have.
-/// `ieee`: FFMA arithmetic. `fp32` (default): error against float64 no worse than ieee's. `tf32`: inputs may be rounded to
-/// tf32.
+/// The required accuracy of a float32 convolution. `ieee`: FFMA arithmetic. `fp32` (default): the error against float64 is no
+/// worse than ieee's. `tf32`: inputs may be rounded to tf32.
 enum class Precision : std::uint8_t { ieee, fp32, tf32 };
 
-/// The names as written above; parsing throws Error with the list of names.
+/// The enumerators' names; parsing throws Error with the list of names.
 [[nodiscard]] std::string_view name_of(Algorithm algorithm);
 [[nodiscard]] std::string_view name_of(Precision precision);
 [[nodiscard]] Algorithm parse_algorithm(std::string_view name);
@@ -25,7 +24,7 @@ enum class Precision : std::uint8_t { ieee, fp32, tf32 };
 std::ostream& operator<<(std::ostream& out, Algorithm algorithm);
 std::ostream& operator<<(std::ostream& out, Precision precision);
 
-/// The calling thread's choice: `automatic` and `fp32` unless a guard says otherwise.
+/// The calling thread's choice: `automatic` and `fp32` unless a guard sets another one.
 [[nodiscard]] Algorithm current_algorithm();
 [[nodiscard]] Precision current_precision();
 

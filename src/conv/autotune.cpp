@@ -6,7 +6,7 @@
 namespace polyphase {
 namespace {
 
-thread_local int choice_of_thread = -1;  // -1: as the environment says
+thread_local int choice_of_thread = -1;  // -1: the environment decides
 
 bool enabled_by_environment() {
   static const bool enabled = [] {

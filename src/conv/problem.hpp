@@ -1,5 +1,5 @@
 #pragma once
-// The one description of a 1-D convolution that travels from layer to kernel.
+// The description of a 1-D convolution, from layer to kernel.
 //
 // Letters as in docs/notation.md. The problem is always that of ConvTranspose1d:
 //   x (N, C_in, L_in)   w (C_in, C_out/G, K)   y (N, C_out, L_out)
@@ -8,8 +8,8 @@
 //   forward  y[n,co,t]  = b[co] + sum over ci, k with t + P_l - k*D = S*i of x[n,ci,i] * w[ci,co,k]     (phase gather)
 //   dgrad    x[n,ci,i]  = b[ci] + sum over co, k of y[n,co, S*i + k*D - P_l] * w[ci,co,k]               (strided)
 //   wgrad    w[ci,co,k] = sum over n, i of x[n,ci,i] * y[n,co, S*i + k*D - P_l]                         (weight gradient)
-// Conv1d is the same problem the other way round: its input is the problem's y, its output the problem's x, so its
-// forward is `dgrad`, its input gradient is `forward`, its weight (C_out, C_in/G, K) is w as it stands.
+// Conv1d is the same problem in the opposite direction: its input is the problem's y and its output the problem's x. So its
+// forward is `dgrad`, its input gradient is `forward`, and its weight (C_out, C_in/G, K) is w unchanged.
 
 #include <cstdint>
 #include <iosfwd>
@@ -28,7 +28,7 @@ struct ConvProblem {
   std::int64_t L_out = 1;
   std::int64_t K = 1;    ///< kernel size
   std::int64_t S = 1;    ///< stride
-  std::int64_t P_l = 0;  ///< padding taken off (ConvTranspose1d) or put on (Conv1d) y's left end
+  std::int64_t P_l = 0;  ///< padding cropped from (ConvTranspose1d) or added to (Conv1d) y's left end
   std::int64_t P_r = 0;
   std::int64_t OP = 0;  ///< output padding: positions added at y's right end
   std::int64_t D = 1;   ///< dilation
@@ -38,15 +38,15 @@ struct ConvProblem {
   [[nodiscard]] std::int64_t channels_in_per_group() const { return C_in / G; }
   [[nodiscard]] std::int64_t channels_out_per_group() const { return C_out / G; }
   [[nodiscard]] bool is_depthwise() const { return G == C_in && G > 1; }
-  /// Multiply-adds counted as two operations, the bias left out: 2*N*C_in*(C_out/G)*K*L_in, edges not subtracted.
+  /// Counts a multiply-add as two operations, without bias and without subtracting edges: 2*N*C_in*(C_out/G)*K*L_in.
   [[nodiscard]] double operations() const;
   friend bool operator==(const ConvProblem&, const ConvProblem&) = default;
 };
 
-/// Which of the three sums is meant.
+/// The three sums.
 enum class ConvDirection : std::uint8_t { forward, dgrad, wgrad };
 
-/// (L_in - 1)*S - P_l - P_r + D*(K - 1) + OP + 1; may be zero or negative, which callers refuse.
+/// (L_in - 1)*S - P_l - P_r + D*(K - 1) + OP + 1; may be zero or negative, which callers reject.
 [[nodiscard]] std::int64_t conv_transpose1d_length(std::int64_t L_in, std::int64_t K, std::int64_t S, std::int64_t P_l,
                                                    std::int64_t P_r, std::int64_t OP, std::int64_t D);
 

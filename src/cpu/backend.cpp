@@ -26,7 +26,7 @@ namespace {
 
 const void* address_or_null(const Tensor& tensor) { return tensor.defined() ? tensor.raw() : nullptr; }
 
-/// The work before it is done when it is recorded.
+/// Earlier work is already done when it is recorded.
 class HostEvent final : public BackendEvent {
  public:
   void record() override { time_ = std::chrono::steady_clock::now(); }

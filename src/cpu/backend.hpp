@@ -1,5 +1,5 @@
 #pragma once
-// The host as a device: each call of tensor/tensor_backend.hpp handed to the file of cpu/ that does it.
+// The host as a device: each call of tensor/tensor_backend.hpp goes to the file of cpu/ that implements it.
 
 #include "device/backend.hpp"
 
@@ -42,7 +42,7 @@ class CpuBackend final : public Backend {
   void rfft(const Tensor& out, const Tensor& in) override;
   void rfft_adjoint(const Tensor& out, const Tensor& in) override;
 
-  /// Precision is passed over: f32 arithmetic here is always ieee's, which satisfies every one of them.
+  /// Precision is ignored: f32 arithmetic on the CPU is always ieee's, which satisfies every precision.
   [[nodiscard]] std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction,
                                                          Algorithm algorithm, Precision precision) override;
   void conv_forward(const ConvProblem& problem, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y,

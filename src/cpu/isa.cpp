@@ -27,7 +27,7 @@ std::string_view name_of(Isa isa) {
 }
 
 #if defined(__x86_64__)
-// __builtin_cpu_supports also asks whether the operating system saves the registers; clang 14 does not know "f16c" there.
+// __builtin_cpu_supports also checks whether the operating system saves the registers; clang 14 does not know "f16c" there.
 bool has_avx2() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   const bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
@@ -39,7 +39,7 @@ bool has_avx512() {
 }
 #endif
 
-// A name in POLYPHASE_CPU that is unknown, or that this machine cannot run, is passed over: the choice only ever affects speed.
+// A name in POLYPHASE_CPU that is unknown, or that this machine cannot run, is ignored: the choice only affects speed.
 Isa choose_isa() {
   const char* wanted = std::getenv("POLYPHASE_CPU");
   for (const Isa isa : kAll)

@@ -1,5 +1,5 @@
 #pragma once
-// One f16 or bf16 bit pattern to float and back, for the ISA sources; see cpu/isa_target.hpp for the rules they live under.
+// One f16 or bf16 bit pattern to float and back, for the ISA sources (rules: cpu/isa_target.hpp).
 
 #include "cpu/isa_target.hpp"
 
@@ -18,7 +18,7 @@ POLYPHASE_INLINE std::uint32_t bits_of(float value) {
 
 POLYPHASE_INLINE float f32_from_bf16(std::uint16_t half) { return float_from_bits(static_cast<std::uint32_t>(half) << 16); }
 
-// Round to nearest even by adding half a unit, less one where the kept part is even; a NaN is kept quiet instead.
+// Rounds to nearest even by adding half a unit, less one if the kept part is even; a NaN becomes quiet instead.
 POLYPHASE_INLINE std::uint16_t bf16_from_f32(float value) {
   const std::uint32_t bits = bits_of(value);
   const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
@@ -26,7 +26,7 @@ POLYPHASE_INLINE std::uint16_t bf16_from_f32(float value) {
   return static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
 }
 
-// The exponent is moved by a multiplication with 2^112, which also normalises subnormals; infinity and NaN get theirs set.
+// A multiplication by 2^112 moves the exponent and also normalises subnormals; infinity and NaN get their exponent set.
 POLYPHASE_INLINE float f32_from_f16(std::uint16_t half) {
   const std::uint32_t magnitude = static_cast<std::uint32_t>(half & 0x7fffu) << 13;
   const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16;
@@ -35,7 +35,7 @@ POLYPHASE_INLINE float f32_from_f16(std::uint16_t half) {
   return float_from_bits(sign | (magnitude >= 0x0f800000u ? special : finite));
 }
 
-// Normal results round in integers; small ones by adding 0.5, whose unit in the last place is the smallest f16 (2^-24).
+// Normal results are rounded in integers; small ones by adding 0.5, whose unit in the last place is the smallest f16 (2^-24).
 POLYPHASE_INLINE std::uint16_t f16_from_f32(float value) {
   const std::uint32_t bits = bits_of(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000u;

@@ -1,17 +1,16 @@
 #pragma once
-// Vectors of the instruction set a kernel source is being compiled for; include it only in the `isa_sources` of
+// Vectors of the instruction set for which a kernel source is compiled. Include it only in the `isa_sources` of
 // cpu/meson.build.
 //
-// DANGER: such a source is compiled several times with different flags into one binary. An inline function or template that
-// lies outside the namespace of its instruction set would be emitted several times under ONE name, the linker would keep any of
-// them, and an old CPU would meet an AVX-512 instruction in, say, std::min. Therefore an ISA source
+// DANGER: such a source is compiled several times with different flags into one binary. An inline function or template outside
+// the namespace of its instruction set would be emitted several times under ONE name, the linker would keep any of them, and an
+// old CPU would execute an AVX-512 instruction in, for example, std::min. Therefore an ISA source
 //   - keeps all its code inside namespace polyphase::cpu::POLYPHASE_ISA (baseline, avx2 or avx512),
 //   - uses builtins, compiler vector types, memcpy and <immintrin.h>; no function of std, nothing of Eigen, no exceptions,
 //   - exports explicit specialisations of accessors only (cpu/isa.hpp).
-// tools/check_isa_symbols.sh reads the objects and fails where this was broken.
+// tools/check_isa_symbols.sh reads the objects and fails if a rule was broken.
 //
-// Multiply-adds are fused where fma() is called and nowhere else (-ffp-contract=off), so that results are defined per
-// instruction set.
+// Multiply-adds are fused only where fma() is called (-ffp-contract=off), so that results are defined per instruction set.
 
 #include <cstdint>
 #include <cstring>
@@ -66,7 +65,7 @@ template <>
 struct VectorOf<std::uint32_t> {
   typedef std::uint32_t Type __attribute__((vector_size(kVectorBytes)));
 };
-/// A full register of T: `Vector<float>` has 4, 8 or 16 lanes. Arithmetic and comparison by the compiler's vector extensions.
+/// A full register of T: `Vector<float>` has 4, 8 or 16 lanes. Arithmetic and comparison use the compiler's vector extensions.
 template <class T>
 using Vector = typename VectorOf<T>::Type;
 
@@ -90,7 +89,7 @@ POLYPHASE_INLINE Vector<T> broadcast(T value) {
   return value - Vector<T>{};
 }
 
-/// a*b + c, rounded once where the instruction set has such an instruction (everywhere but baseline x86-64).
+/// a*b + c, rounded once if the instruction set has such an instruction (all but baseline x86-64).
 POLYPHASE_INLINE Vector<float> fma(Vector<float> a, Vector<float> b, Vector<float> c) {
 #if defined(__AVX512F__)
   return _mm512_fmadd_ps(a, b, c);

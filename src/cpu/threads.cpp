@@ -18,7 +18,7 @@
 namespace polyphase {
 namespace {
 
-// OMP_NUM_THREADS may be a list, one number per nesting level; ours is the first.
+// OMP_NUM_THREADS may be a list with one number per nesting level; this uses the first.
 int default_threads() {
   if (const char* text = std::getenv("OMP_NUM_THREADS"); text != nullptr) {
     const int count = std::atoi(text);
@@ -37,7 +37,7 @@ std::atomic<int>& thread_count() {
   return count;
 }
 
-// A forked child has none of its parent's threads, and GNU's OpenMP would wait for them without end.
+// A forked child has none of its parent's threads, and GNU's OpenMP would wait for them forever.
 std::atomic<bool> has_lost_threads = false;
 
 void watch_forks() {
@@ -55,12 +55,12 @@ void set_num_threads(int count) {
 
 void wait_passively(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
-  // Not /proc/self/exe itself, or the process would be called "exe" from then on.
+  // Not /proc/self/exe itself: the process would be called "exe" from then on.
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error || ::setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;
   ::execv(program.c_str(), argv);
-  // Returned: it could not be started, and goes on with threads that spin.
+  // exec returned: the program could not be started again, and continues with threads that spin.
 }
 
 namespace cpu {
@@ -82,7 +82,7 @@ void parallel_for(std::int64_t count, std::int64_t grain, const std::function<vo
     const std::int64_t end = begin + share + (r < longer ? 1 : 0);
     try {
       body(begin, end);
-    } catch (...) {  // an exception may not leave an OpenMP region; any one of several is carried out
+    } catch (...) {  // an exception must not leave an OpenMP region; any one of several is rethrown
 #pragma omp critical(polyphase_parallel_for)
       failure = std::current_exception();
     }

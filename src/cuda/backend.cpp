@@ -33,7 +33,7 @@ namespace polyphase {
 namespace cuda {
 namespace {
 
-/// The device made current and the stream that work goes to, for one call.
+/// Makes the device current for one call, and has the stream that the call's work goes to.
 struct Turn {
   explicit Turn(int device) : scope(device), stream(current_stream(device)) { refuse_other_device(device); }
   DeviceScope scope;
@@ -57,7 +57,7 @@ Epilogue pointers_of(const ConvEpilogue& epilogue, const Tensor& out) {
           distance_or_zero(out, epilogue.before),
           distance_or_zero(out, epilogue.derivative)};
 }
-/// What is told before there is an output to measure from.
+/// The epilogue's parts, without addresses: they are known before the output is.
 Epilogue parts_of(const ConvEpilogue& epilogue) {
   constexpr std::int64_t kSomewhere = 32;
   const auto distance = [](const Tensor& tensor) { return tensor.defined() ? kSomewhere : 0; };
@@ -293,7 +293,7 @@ void CudaBackend::update_loss_scale(const Tensor& state, std::span<const Tensor>
 }  // namespace cuda
 
 Backend& cuda_backend(int index) {
-  (void)cuda::properties(index);  // throws where there is no such device
+  (void)cuda::properties(index);  // throws if there is no such device
   static std::mutex mutex;
   static auto* const backends = new std::vector<std::unique_ptr<Backend>>;  // never destroyed, like the CPU's
   const std::lock_guard lock(mutex);

@@ -1,6 +1,6 @@
 #pragma once
-// A GPU as a device: each call of tensor/tensor_backend.hpp handed to the file of cuda/ that does it, on the calling thread's
-// stream.
+// A GPU as a device: each call of tensor/tensor_backend.hpp goes to the file of cuda/ that implements it, on the calling
+// thread's stream.
 
 #include "device/backend.hpp"
 

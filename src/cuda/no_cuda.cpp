@@ -1,4 +1,4 @@
-// What a build without CUDA answers when it is asked for a CUDA device.
+// The functions of cuda.hpp in a build without CUDA.
 
 #include "cuda/cuda.hpp"
 #include "cuda/pinned.hpp"

@@ -42,7 +42,7 @@ struct PinnedBuffer::State {
   void* data = nullptr;
   std::size_t bytes;
   int device;
-  Event read;  // behind the last upload
+  Event read;  // recorded after the last upload
   bool uploading = false;
 };
 
@@ -52,7 +52,7 @@ struct Upload::State {
 };
 
 PinnedBuffer::PinnedBuffer(std::size_t bytes, int device) {
-  (void)properties(device);  // throws where there is no such device
+  (void)properties(device);  // throws if there is no such device
   refuse_capture("PinnedBuffer");
   const DeviceScope scope(device);
   state_ = std::make_unique<State>(bytes, device);
@@ -84,8 +84,8 @@ Upload upload_async(const PinnedBuffer& from, const Shape& shape, DType dtype) {
                       shape, " ", dtype, " of ", bytes);
   const DeviceScope scope(buffer.device);
   const Stream& stream = upload_stream(buffer.device);
-  // The memory is the upload stream's, so that the copy waits for nothing that the other streams have still to do, and so that
-  // where nobody asks for the tensor, whoever has the memory next comes after the copy.
+  // The memory belongs to the upload stream, so the copy does not wait for work of other streams. If nobody asks for the
+  // tensor, the next owner of the memory still comes after the copy.
   const StreamGuard guard(stream);
   Upload upload;
   upload.state_ = std::make_shared<Upload::State>();

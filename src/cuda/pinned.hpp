@@ -1,5 +1,5 @@
 #pragma once
-// Host memory that a GPU copies from while both go on: prefetching batches. Needs no CUDA headers; throws DeviceError in a
+// Host memory that a GPU copies from asynchronously, for prefetching batches. Needs no CUDA headers; throws DeviceError in a
 // build without CUDA.
 //
 //   pp::cuda::PinnedBuffer next(bytes);
@@ -17,7 +17,7 @@ namespace polyphase::cuda {
 
 class Upload;
 
-/// Page-locked host memory, 64-byte aligned. Slow to make: make a few and use them again and again.
+/// Page-locked host memory, 64-byte aligned. Allocation is slow: allocate a few buffers and reuse them.
 class PinnedBuffer {
  public:
   /// `device`: the GPU that will copy from it. Throws DeviceError, OutOfMemory.
@@ -29,7 +29,7 @@ class PinnedBuffer {
   PinnedBuffer(const PinnedBuffer&) = delete;
   PinnedBuffer& operator=(const PinnedBuffer&) = delete;
 
-  /// The memory, free to be written to: waits until the last upload has read it.
+  /// The memory, ready to be written: waits until the last upload has read it.
   [[nodiscard]] void* data() const;
   template <class T>
   [[nodiscard]] T* as() const {
@@ -45,11 +45,11 @@ class PinnedBuffer {
   std::unique_ptr<State> state_;
 };
 
-/// A copy under way.
+/// A copy in progress.
 class Upload {
  public:
-  /// The tensor. What the calling thread's current stream is given from now on comes after the copy; the host does not wait.
-  /// Throws DeviceError where nothing was uploaded, and inside capture().
+  /// The tensor. Work issued to the calling thread's current stream from now on comes after the copy; the host does not wait.
+  /// Throws DeviceError if nothing was uploaded, and inside capture().
   [[nodiscard]] Tensor get() const;
 
  private:
@@ -58,8 +58,8 @@ class Upload {
   std::shared_ptr<State> state_;
 };
 
-/// Starts copying the first elements of `from` to a new tensor on its device, on a stream kept for uploads. Throws ShapeError
-/// where the buffer is too small, DeviceError inside capture().
+/// Starts copying the first elements of `from` to a new tensor on its device, on a stream for uploads. Throws ShapeError if the
+/// buffer is too small, DeviceError inside capture().
 [[nodiscard]] Upload upload_async(const PinnedBuffer& from, const Shape& shape, DType dtype = DType::f32);
 
 }  // namespace polyphase::cuda

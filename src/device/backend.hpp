@@ -1,6 +1,6 @@
 #pragma once
-// All that a device must be able to do. Every operation of ops/ and optim/ comes down to these few calls; cpu/backend.cpp
-// answers them on the host, cuda/backend.cpp on a GPU. Not for users.
+// The functions of a device. Every operation of ops/ and optim/ uses only these; cpu/backend.cpp implements them on the host,
+// cuda/backend.cpp on a GPU. Not for users.
 
 #include "device/conv_backend.hpp"
 #include "device/optimizer_backend.hpp"
@@ -8,19 +8,19 @@
 
 namespace polyphase {
 
-/// One kind of device. There is one Backend per device, alive for the whole program.
+/// One device. There is one Backend per device for the whole program.
 class Backend : public TensorBackend, public ConvBackend, public OptimizerBackend {};
 
 /// out (N, C, L) = epilogue(out) by backend.map(), in place.
 void finish_in_place(Backend& backend, const ConvEpilogue& epilogue, const Tensor& out);
 
-/// The backend of a device. Throws DeviceError, naming what is missing, where the device does not exist.
+/// The backend of a device. Throws DeviceError, naming what is missing, if the device does not exist.
 [[nodiscard]] Backend& backend_of(Device device);
-// Each device's room supplies its own; only backend_of and device_count call these.
+// Each device's room implements its own; only backend_of and device_count call these.
 
 /// The host (cpu/backend.cpp).
 [[nodiscard]] Backend& cpu_backend();
-/// CUDA device `index` (cuda/; cuda/no_cuda.cpp in a build without). Throws DeviceError.
+/// CUDA device `index` (cuda/; cuda/no_cuda.cpp in a build without CUDA). Throws DeviceError.
 [[nodiscard]] Backend& cuda_backend(int index);
 [[nodiscard]] int cuda_device_count();
 

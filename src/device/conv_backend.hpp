@@ -1,5 +1,5 @@
 #pragma once
-// What a device must be able to do for convolutions and what is fused with them. Not for users. Tensors are contiguous.
+// The convolutions of a device, and what is fused with them. Not for users. Tensors are contiguous.
 
 #include <optional>
 #include <string>
@@ -11,30 +11,30 @@
 
 namespace polyphase {
 
-/// What follows the sums of a convolution, computed and rounded as the MapOps one after another would.
+/// The epilogue: what follows the sums of a convolution, computed and rounded as by the MapOps one after another.
 struct ConvEpilogue {
   Activation activation = Activation::none;
-  double slope = 0;  ///< of leaky_relu
-  Tensor alpha{};    ///< (C) of snake, of the output's channels and dtype, contiguous
+  double slope = 0;  ///< for leaky_relu
+  Tensor alpha{};    ///< for snake: (C), of the output's channels and dtype, contiguous
   Tensor beta{};     ///< likewise
   /// May be undefined; else of the output's shape and dtype, contiguous, and out = residual + scale*activation(sums + bias)
   /// with one rounding of the product's sum (MapOp::add_scaled).
   Tensor residual{};
-  double scale = 1;  ///< of what is added to the residual
-  /// May be undefined; else of the output's shape and dtype, contiguous: gets sums + bias, the activation's argument.
+  double scale = 1;  ///< factor of what is added to the residual
+  /// May be undefined; else of the output's shape and dtype, contiguous: receives sums + bias, the activation's argument.
   Tensor before{};
-  /// May be undefined; else of the output's shape and dtype, contiguous: what derivative_of(activation) takes. The sums are
-  /// multiplied by that derivative instead of activated; not with snake or `before`.
+  /// May be undefined; else of the output's shape and dtype, contiguous: the argument of derivative_of(activation). The sums
+  /// are multiplied by that derivative instead of activated; not with snake or `before`.
   Tensor derivative{};
   /// Whether anything follows the sums.
   [[nodiscard]] bool is_needed() const { return activation != Activation::none || residual.defined() || before.defined(); }
 };
 
-/// Gradients through snake, each of what it is named after; undefined ones are not wanted.
+/// Gradients through snake, named after their tensors; undefined ones are not needed.
 struct SnakeGradients {
   Tensor x{};              ///< (N, C, L), contiguous
   Tensor alpha{}, beta{};  ///< (C), contiguous
-  /// Not a gradient that is computed: what x's is added to once it is rounded, like x. May be undefined.
+  /// Not a result: x's gradient is added to it after it is rounded, like x. May be undefined.
   Tensor added{};
 };
 
@@ -57,25 +57,24 @@ class ConvBackend {
   virtual void conv_activated(const ConvProblem& problem, ConvDirection direction, const Tensor& source, const Tensor& w,
                               const Tensor& bias, const Tensor& out, const ConvEpilogue& epilogue, Algorithm algorithm,
                               Precision precision) = 0;
-  /// Whether conv_activated() forms the epilogue where it stores its results, with no pass over memory for it. `epilogue`'s
-  /// tensors are only asked whether they are there.
+  /// Whether conv_activated() applies the epilogue where it stores its results, without an extra pass over memory. Only the
+  /// presence of `epilogue`'s tensors matters.
   [[nodiscard]] virtual bool fuses(const ConvProblem& problem, ConvDirection direction, const ConvEpilogue& epilogue,
                                    Algorithm algorithm, Precision precision) = 0;
-  /// The way back: in = map(derivative, result, gradient) and sums (C) = in summed over the other two dimensions, in an order
-  /// fixed by the shape. `result` is what the activation, which is not snake, gave; (N, C, L), contiguous, not empty. Without
-  /// an activation `result` and `in` are not looked at and `gradient` is summed. `sums` may be undefined.
+  /// The backward pass: in = map(derivative, result, gradient) and sums (C) = in summed over the other two dimensions, in an
+  /// order fixed by the shape. `result` is the result of the activation, which is not snake; (N, C, L), contiguous, not empty.
+  /// Without an activation `result` and `in` are not used and `gradient` is summed. `sums` may be undefined.
   virtual void activation_backward(const ConvEpilogue& epilogue, const Tensor& result, const Tensor& gradient, const Tensor& in,
                                    const Tensor& sums) = 0;
 
   /// The gradients of MapOp::snake from its argument x (N, C, L), alpha (C), beta (C) and the result's gradient, all contiguous
-  /// and not empty: those of alpha and beta are sums over the other two dimensions in an order fixed by the shape. With
-  /// `out.added` out.x has the bits of map(MapOp::add) of that and of x's gradient.
+  /// and not empty. Those of alpha and beta are sums over the other two dimensions in an order fixed by the shape. With
+  /// `out.added` out.x has the bits of map(MapOp::add) of it and x's gradient.
   virtual void snake_backward(const Tensor& x, const Tensor& alpha, const Tensor& beta, const Tensor& gradient,
                               const SnakeGradients& out) = 0;
 };
 
-/// The MapOp of an activation, and that of its derivative from its result; there is one for all but none, for all but none and
-/// snake.
+/// The MapOp of an activation (any but none), and that of its derivative computed from its result (any but none and snake).
 [[nodiscard]] MapOp map_op_of(Activation activation);
 [[nodiscard]] MapOp derivative_of(Activation activation);
 }  // namespace polyphase

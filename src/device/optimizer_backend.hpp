@@ -1,5 +1,5 @@
 #pragma once
-// What a device must be able to do for optimizers. Not for users.
+// The optimizer functions of a device. Not for users.
 
 #include <array>
 #include <cstdint>
@@ -17,13 +17,13 @@ struct OptimizerSlot {
   Tensor second;           ///< Adam: second moment
   std::int64_t index = 0;  ///< of its count in StepControl::counts
 };
-/// What changes from step to step. It is in the memory of the parameters' device, so that a step recorded in a graph sees
-/// what it is when replayed, and the host never waits for it.
+/// The values that change from step to step. They are in the memory of the parameters' device, so that a step recorded in a
+/// graph uses the values at replay, and the host never waits for them.
 struct StepControl {
   Tensor learning_rate;     ///< () f64
-  Tensor counts;            ///< (n) i64, contiguous: updates of each slot's parameter; the step first adds one to each
-  Tensor skip;              ///< () f64, may be undefined; where it is not 0, nothing is written and nothing counted
-  std::int64_t total = -1;  ///< an element of `counts` that the step adds one to as well; -1: none
+  Tensor counts;            ///< (n) i64, contiguous: step counts of each slot's parameter; the step first adds one to each
+  Tensor skip;              ///< () f64, may be undefined; if it is not 0, nothing is written and nothing is counted
+  std::int64_t total = -1;  ///< another element of `counts` to which the step adds one; -1: none
 };
 struct SgdStep {
   double momentum, dampening, weight_decay;
@@ -38,15 +38,15 @@ struct AverageStep {
   double decay;
   bool ramp;
 };
-/// How a loss scale changes: times `growth` after `interval` good steps in a row, times `backoff` after a bad one.
+/// The rule of a loss scale: times `growth` after `interval` good steps in a row, times `backoff` after a bad one.
 struct LossScaleStep {
   double growth, backoff;
   std::int64_t interval;
 };
-/// Places in the state (3) f64 of a loss scale; growth_tracker counts good steps in a row.
+/// Indices in the state (3) f64 of a loss scale; growth_tracker counts good steps in a row.
 enum class LossScaleField : std::uint8_t { scale, growth_tracker, skipped };
 
-/// A device's passes over all parameters, gradients or averages.
+/// A device's operations on all parameters, gradients or averages.
 class OptimizerBackend {
  public:
   virtual ~OptimizerBackend() = default;
@@ -56,17 +56,17 @@ class OptimizerBackend {
   virtual void adam_step(std::span<const OptimizerSlot> slots, const AdamStep& step, const StepControl& control) = 0;
 
   // ---- lists of contiguous floating-point tensors, dtypes mixed; f16 and bf16 are computed in f32; nothing waits ----------
-  /// norm () f64 = sqrt(sum of the squares of all elements), summed in f64 in an order fixed by the sizes. Then all elements
-  /// *= max_norm/(norm + 1e-6), unless that is 1 or more, or `finite_only` and the norm is not finite.
+  /// norm () f64 = sqrt(sum of the squares of all elements), summed in f64 in an order fixed by the sizes. Then all elements *=
+  /// max_norm/(norm + 1e-6), unless that is 1 or more, or `finite_only` and the norm is not finite.
   virtual void clip_norm(std::span<const Tensor> tensors, double max_norm, bool finite_only, const Tensor& norm) = 0;
-  /// found () f64 = 1 if an element is infinite or NaN, else as it was; all elements *= 1/scale; scale () f64.
+  /// found () f64 = 1 if an element is infinite or NaN, else unchanged; all elements *= 1/scale; scale () f64.
   virtual void unscale(std::span<const Tensor> tensors, const Tensor& scale, const Tensor& found) = 0;
   /// averages[i] += (1 - decay)*(values[i] - averages[i]), pairs of one shape and dtype; `updates` () i64 is the n of `step`
-  /// and becomes one more.
+  /// and is incremented.
   virtual void average(std::span<const Tensor> averages, std::span<const Tensor> values, const AverageStep& step,
                        const Tensor& updates) = 0;
-  /// `state` (LossScaleField) after a step, a bad one if any of `found` () f64 is not 0; a scale that f32 cannot hold is not
-  /// taken. Then every `found` is 0. At most kMaxFound of them.
+  /// Updates `state` (LossScaleField) after a step, a bad one if any of `found` () f64 is not 0. A scale that f32 cannot
+  /// represent is not adopted. Then sets every `found` to 0. At most kMaxFound of them.
   virtual void update_loss_scale(const Tensor& state, std::span<const Tensor> found, const LossScaleStep& step) = 0;
   static constexpr std::size_t kMaxFound = 64;
 };

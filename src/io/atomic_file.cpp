@@ -27,7 +27,7 @@ std::string directory_of(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
-// How the names of a target's temporary files start. Short enough for any name that the file system takes.
+// The beginning of the names of a target's temporary files. Short enough for any name that the file system accepts.
 std::string temporary_prefix(const std::string& target) {
   constexpr std::size_t kOfName = 100;
   return fs::path(target).filename().string().substr(0, kOfName) + ".tmp-";
@@ -39,7 +39,7 @@ std::string temporary_name(const std::string& target) {
   return (fs::path(target).parent_path() / concat(temporary_prefix(target), ::getpid(), "-", counter++)).string();
 }
 
-// Whether a name is one that temporary_name gives for some process: PREFIX, digits, '-', digits.
+// Whether a name is a possible result of temporary_name in some process: PREFIX, digits, '-', digits.
 bool is_temporary_name(std::string_view name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return false;
   const std::string_view numbers = name.substr(prefix.size());
@@ -66,22 +66,21 @@ void remove_unlocked(const std::string& path) {
   ::close(descriptor);
 }
 
-// Removes what killed processes have left of the same target. The kernel drops a process's locks when it dies, so a lock says
-// more than the process number in the name, which may belong to another process by now, to one on another machine that shares
-// the directory, or to one in another container. (A file without a name, O_TMPFILE, would leave nothing behind. But such a file
-// cannot replace an old one without a name of its own, and network file systems have none, so this would be needed all the
-// same.)
+// Removes the files that killed processes have left for the same target. The kernel drops a process's locks when it dies, so a
+// lock is more reliable than the process number in the name: the number may now belong to another process, to one on another
+// machine that shares the directory, or to one in another container. (A file without a name, O_TMPFILE, would leave nothing
+// behind. But it cannot replace an old file without getting a name first, and network file systems do not have it.)
 void remove_leftovers(const std::string& target, const std::string& directory) {
   const std::string prefix = temporary_prefix(target);
-  std::error_code error;  // of a directory that cannot be listed: nothing is removed
+  std::error_code error;  // for a directory that cannot be listed: nothing is removed
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
     if (is_temporary_name(entry->path().filename().string(), prefix)) remove_unlocked(entry->path().string());
   }
 }
 
-// What a path stands for: final symbolic links followed, to a file that need not be there.
+// The target of a path: final symbolic links are followed, to a file that need not exist.
 std::string followed(const std::string& path) {
-  constexpr int kMostLinks = 40;  // as Linux has it; what is still a link then is refused by stat
+  constexpr int kMostLinks = 40;  // as in Linux; stat rejects what is still a link then
   fs::path target(path);
   std::error_code error;
   for (int links = 0; links < kMostLinks && fs::is_symlink(target, error); ++links) {
@@ -99,7 +98,7 @@ AtomicFile::AtomicFile(std::string operation, std::string path) : operation_(std
   target_ = followed(path_);
   struct stat info {};
   if (::stat(target_.c_str(), &info) == 0) {
-    // A rename would put a plain file where a device or a pipe was.
+    // A rename would replace a device or a pipe by a plain file.
     if (!S_ISREG(info.st_mode)) fail("cannot be written", S_ISDIR(info.st_mode) ? EISDIR : ENOTSUP);
     if (::faccessat(AT_FDCWD, target_.c_str(), W_OK, AT_EACCESS) != 0) fail("cannot be written", errno);
     mode_ = info.st_mode & 07777U;
@@ -113,7 +112,7 @@ AtomicFile::AtomicFile(std::string operation, std::string path) : operation_(std
 AtomicFile::~AtomicFile() { discard(); }
 
 void AtomicFile::open_temporary() {
-  constexpr int kAttempts = 100;  // a name may be left over from a process of the same number that was killed
+  constexpr int kAttempts = 100;  // a killed process of the same number may have left a name
   for (int attempt = 0; descriptor_ < 0 && attempt < kAttempts; ++attempt) {
     temporary_ = temporary_name(target_);
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -128,15 +127,15 @@ void AtomicFile::open_temporary() {
   if (mode_ && ::fchmod(descriptor_, static_cast<mode_t>(*mode_)) != 0) fail("the old file's mode cannot be kept", errno);
 }
 
-// Marks the temporary file as that of a living process. False where another process has removed it, or is about to, as it came
-// between creation and lock. A file system without locks has no process that gets the lock to remove a file.
+// Marks the temporary file as that of a living process. False if another process has removed it, or is about to, between
+// creation and lock. On a file system without locks, no process gets the lock that is needed to remove a file.
 bool AtomicFile::lock_temporary() {
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) return errno != EWOULDBLOCK;
   return is_regular_file_of_name(descriptor_, temporary_);
 }
 
 void AtomicFile::write(const void* data, std::size_t bytes) {
-  constexpr std::size_t kLargestCall = std::size_t{1} << 30;  // Linux takes no more than 2 GiB at once
+  constexpr std::size_t kLargestCall = std::size_t{1} << 30;  // Linux accepts at most 2 GiB at once
   const char* next = static_cast<const char*>(data);
   for (std::size_t left = bytes; left > 0;) {
     const ssize_t count = ::write(descriptor_, next, std::min(left, kLargestCall));
@@ -152,7 +151,7 @@ void AtomicFile::write(const void* data, std::size_t bytes) {
 
 void AtomicFile::commit() {
   if (::fsync(descriptor_) != 0) fail(concat("fsync failed after ", written_, " bytes"), errno);
-  // Closing gives up the lock, so the file has its final name before.
+  // Closing releases the lock, so the file gets its final name first.
   if (std::rename(temporary_.c_str(), target_.c_str()) != 0) fail("renaming the finished file failed", errno);
   temporary_.clear();
   const int closed = ::close(descriptor_);
@@ -161,14 +160,14 @@ void AtomicFile::commit() {
   sync_directory();
 }
 
-// The new name lives in the directory, so it survives a power cut only once the directory is on the disk too.
+// The directory contains the new name, which survives a power failure only once the directory is on the disk too.
 void AtomicFile::sync_directory() {
   const int directory = ::open(directory_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory < 0) return;  // a directory that may be written but not read: nothing more can be done
   const int status = ::fsync(directory);
   const int error = errno;
   ::close(directory);
-  // Some network file systems know no fsync of a directory.
+  // Some network file systems do not support fsync of a directory.
   if (status != 0 && error != EINVAL && error != ENOTSUP && error != EROFS)
     fail("the file is there but fsync of its directory failed", error);
 }

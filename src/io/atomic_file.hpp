@@ -1,5 +1,5 @@
 #pragma once
-// Writing a file so that it is never seen half-written.
+// Writes a file so that it is never visible half-written.
 
 #include <cstddef>
 #include <optional>
@@ -7,17 +7,17 @@
 
 namespace polyphase {
 
-/// A file that appears whole, under its name, when commit() returns, and otherwise not at all.
+/// A file that appears complete, under its name, when commit() returns, and otherwise not at all.
 ///
-/// Bytes go to a temporary file in the same directory, which is fsynced and renamed over the name; then the directory is
-/// fsynced. Whoever opens the name meanwhile gets the old file or the new one. Without commit(), and after any error, the
-/// temporary file is removed and the old file is as it was. The temporary file of a process that was killed (NAME.tmp-PID-N) is
-/// removed when the next file of that name is begun; a living process holds a lock on its own, which keeps it. A symbolic link
-/// is followed, also to a file that is not there yet; the mode of an old file is kept.
+/// Bytes go to a temporary file in the same directory, which is fsynced and renamed to the final name; then the directory is
+/// fsynced. A reader sees the old file or the new one. Without commit(), and after any error, the temporary file is removed and
+/// the old file is unchanged. The temporary file of a killed process (NAME.tmp-PID-N) is removed when the next file of that
+/// name is begun; a living process holds a lock on its own, which protects it. A symbolic link is followed, even to a file that
+/// does not exist yet; the mode of an old file is kept.
 class AtomicFile {
  public:
-  /// Creates the temporary file. `operation` opens the error texts. Throws FormatError with the system's reason, also where the
-  /// name is taken by something that is not a regular file, or by a file that may not be written.
+  /// Creates the temporary file. `operation` begins the error texts. Throws FormatError with the system's reason, also if the
+  /// name belongs to something that is not a regular file, or to a file that may not be written.
   AtomicFile(std::string operation, std::string path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -25,7 +25,7 @@ class AtomicFile {
 
   /// Appends bytes. Throws FormatError with the offset and the system's reason (disk full, quota, ...).
   void write(const void* data, std::size_t bytes);
-  /// Makes the file permanent under its name; nothing may be written after. Throws FormatError.
+  /// Makes the file permanent under its name; no writes are allowed afterwards. Throws FormatError.
   void commit();
 
  private:
@@ -41,7 +41,7 @@ class AtomicFile {
   std::string temporary_;
   int descriptor_ = -1;
   std::size_t written_ = 0;
-  std::optional<unsigned> mode_;  // of the old file, where there is one
+  std::optional<unsigned> mode_;  // of the old file, if there is one
 };
 
 }  // namespace polyphase

@@ -24,7 +24,7 @@ constexpr int kVersion = 1;
 constexpr std::string_view kModelPrefix = "model/";
 constexpr std::string_view kStatePrefix = "state/";
 
-// The shortest decimal text that reads back as the same bits; unlike a JSON number it also knows inf and nan.
+// The shortest decimal text that reads back as the same bits; unlike a JSON number it can also be inf or nan.
 std::string text_of(double value) {
   std::array<char, 32> buffer{};
   const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
@@ -61,7 +61,7 @@ class Reader {
     });
   }
 
-  // The whole number of that name. JSON's own conversion would cut 2.7, wrap -1 and take true for 1.
+  // The integer of that name. JSON's own conversion would truncate 2.7, wrap -1 and accept true as 1.
   template <class T>
   T whole(const Json& json, const char* name) const {
     const Json& value = json.at(name);

@@ -1,5 +1,5 @@
 #pragma once
-// Everything a training run is, in one file, so that it goes on as if it had never stopped.
+// The whole state of a training run in one file, so that it continues as if it had never stopped.
 //
 //   pp::save_checkpoint("run.ckpt", {.model = net.state_dict(),
 //                                    .states = {{"optimizer", optimizer.state()}, {"schedule", schedule.state()}},
@@ -12,8 +12,8 @@
 //   schedule.load_state(saved.state("schedule"));
 //   pp::default_generator().set_state(saved.generator("default"));
 //
-// The file is a safetensors file (tensors model/NAME and state/OWNER/NAME; the rest as JSON in its metadata), so other
-// programs can read the weights.
+// The file is a safetensors file (tensors model/NAME and state/OWNER/NAME; the rest is JSON in its metadata), so other programs
+// can read the weights.
 
 #include <cstdint>
 #include <map>
@@ -25,7 +25,7 @@
 
 namespace polyphase {
 
-/// What a checkpoint holds. The names in the maps are the user's; those of `states` may not contain '/'.
+/// The contents of a checkpoint. The names in the maps are the user's; those of `states` must not contain '/'.
 struct Checkpoint {
   NamedTensors model{};                            ///< Module::state_dict
   std::map<std::string, OptimizerState> states{};  ///< optimizers, schedulers, weight averages: their state()
@@ -41,12 +41,12 @@ struct Checkpoint {
   [[nodiscard]] const std::string& text(const std::string& name) const;
 };
 
-/// Writes all of it; the file appears whole or not at all, so a crash or a full disk during a save leaves the last checkpoint
-/// as it was. Tensors and numbers keep their bits. Throws FormatError as save_safetensors does.
+/// Writes the checkpoint. The file appears complete or not at all, so a crash or a full disk during a save leaves the last
+/// checkpoint unchanged. Tensors and numbers keep their bits. Throws FormatError as save_safetensors does.
 void save_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 
-/// Reads a checkpoint; tensors lie on the CPU and refer to the mapped file until they are copied where they belong. Throws
-/// FormatError with the file's name where it is malformed or not a checkpoint.
+/// Reads a checkpoint; tensors are on the CPU and refer to the mapped file until they are copied. Throws FormatError with the
+/// file's name if it is malformed or not a checkpoint.
 [[nodiscard]] Checkpoint load_checkpoint(const std::string& path);
 
 }  // namespace polyphase

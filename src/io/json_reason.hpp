@@ -1,5 +1,5 @@
 #pragma once
-// What nlohmann_json's exceptions say, for a message that a user reads. Internal.
+// The reason in nlohmann_json's exceptions, for a user's message. Internal.
 
 #include <nlohmann/json.hpp>
 

@@ -40,7 +40,7 @@ std::uint64_t read_header_length(const std::string& path, const MappedFile& file
   return length;
 }
 
-// Every tensor gets a storage of its own, so that an in-place write to one is not taken for a write to all.
+// Every tensor gets a storage of its own, so that an in-place write to one does not count as a write to all.
 Tensor borrow(const std::shared_ptr<MappedFile>& file, char* data, const io::SafetensorsEntry& entry) {
   const std::size_t bytes = entry.end - entry.begin;
   const bool is_aligned = reinterpret_cast<std::uintptr_t>(data) % size_of(entry.dtype) == 0;
@@ -69,7 +69,7 @@ void check_names(const std::string& path, const NamedTensors& tensors) {
     const auto require_that = [&, &name = name](bool condition, const char* what) {
       require<FormatError>(condition, kSave, ": ", path, ": tensor ", io::in_quotes(name), " ", what);
     };
-    require_that(name != "__metadata__", "has the name that the format keeps for metadata");
+    require_that(name != "__metadata__", "has the name that the format reserves for metadata");
     require_that(names.insert(name).second, "appears twice");
     require_that(tensor.defined(), "is undefined");
   }

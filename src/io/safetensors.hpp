@@ -14,13 +14,13 @@
 
 namespace polyphase {
 
-/// Free text that travels with the tensors.
+/// Free text stored with the tensors.
 using Metadata = std::map<std::string, std::string>;
 
-/// What a file held: `net.load_state_dict(pp::load_safetensors("model.safetensors").tensors)`.
+/// The contents of a file: `net.load_state_dict(pp::load_safetensors("model.safetensors").tensors)`.
 struct SafetensorsFile {
   NamedTensors tensors;  ///< in the header's order
-  Metadata metadata;     ///< empty where the file has none
+  Metadata metadata;     ///< empty if the file has none
 
   /// The tensor of this name, or null.
   [[nodiscard]] const Tensor* find(std::string_view name) const;
@@ -32,14 +32,14 @@ struct SafetensorsFile {
 /// stay valid for as long as they live; writing to them does not change the file. Tensors that the file does not align to their
 /// element size are copied. On another `device` all are copied.
 ///
-/// Trusts nothing: the header is at most 100 MB and inside the file, valid UTF-8 JSON of exactly the documented form without
-/// duplicate names; shapes and offsets agree; the tensors cover the data without holes or overlap. Throws FormatError with the
-/// file's name, what is wrong and where; names a dtype that is known but not supported.
+/// Validates everything: the header is at most 100 MB and inside the file, valid UTF-8 JSON of exactly the documented form
+/// without duplicate names; shapes and offsets agree; the tensors cover the data without holes or overlap. Throws FormatError
+/// with the file's name, what is wrong and where; names a dtype that is known but not supported.
 [[nodiscard]] SafetensorsFile load_safetensors(const std::string& path, Device device = Device::cpu());
 
 /// Writes tensors of any strides and device, header in the given order, data aligned to the element size. The file appears
-/// whole or not at all (io/atomic_file.hpp). Throws FormatError naming the tensor on an undefined tensor, a duplicate or
-/// reserved name or a name that is not UTF-8, and with the system's reason where writing fails.
+/// complete or not at all (io/atomic_file.hpp). Throws FormatError naming the tensor for an undefined tensor, a duplicate or
+/// reserved name or a name that is not UTF-8, and with the system's reason if writing fails.
 void save_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata = {});
 
 }  // namespace polyphase

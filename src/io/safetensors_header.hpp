@@ -13,7 +13,7 @@
 
 namespace polyphase::io {
 
-inline constexpr std::uint64_t kLengthBytes = 8;             ///< the header's length stands before the header
+inline constexpr std::uint64_t kLengthBytes = 8;             ///< the header's length precedes the header
 inline constexpr std::uint64_t kMaxHeaderBytes = 100000000;  ///< the limit of the format's own library
 
 struct SafetensorsEntry {
@@ -40,7 +40,7 @@ struct SafetensorsHeader {
 [[nodiscard]] std::optional<DType> dtype_from_format(std::string_view name);
 [[nodiscard]] std::string_view dtype_to_format(DType dtype);
 
-/// `text` in quotes, fit for a terminal: control characters and non-ASCII as \xNN, cut after 80 characters.
+/// `text` in quotes, safe for a terminal: control characters and non-ASCII as \xNN, truncated after 80 characters.
 [[nodiscard]] std::string in_quotes(std::string_view text);
 
 }  // namespace polyphase::io

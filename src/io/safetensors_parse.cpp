@@ -12,11 +12,11 @@
 namespace polyphase::io {
 namespace {
 
-// Dtypes of the format that no Tensor has.
+// Dtypes of the format that a Tensor cannot have.
 constexpr std::array kUnsupported = {"BOOL",    "U8",      "I8",      "I16",     "U16",     "I32", "U32", "U64",
                                      "F8_E4M3", "F8_E5M2", "F8_E8M0", "F6_E2M3", "F6_E3M2", "F4",  "C64"};
 
-// A pointer that tells how far the parser has come, so that errors of meaning have an offset too.
+// An iterator that records the parser's position, so that semantic errors have an offset too.
 struct TrackedPointer {
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
@@ -36,8 +36,8 @@ struct TrackedPointer {
   bool operator!=(const TrackedPointer& other) const { return at != other.at; }
 };
 
-// Takes the parser's events and accepts only the one form a header may have. Nothing is built that is not asked for, so hostile
-// nesting costs nothing.
+// Receives the parser's events and accepts only the form that a header must have. Nothing else is built, so hostile nesting
+// costs nothing.
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   HeaderReader(const std::string& path, std::string_view text, std::uint64_t data_bytes)
@@ -95,7 +95,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   std::set<std::string> names_;
 
   Place place_ = Place::before;
-  std::string key_;               // of the value that comes next
+  std::string key_;               // of the next value
   std::set<std::string> fields_;  // of the tensor being read
   SafetensorsEntry entry_;
   std::vector<std::uint64_t> offsets_;
@@ -206,7 +206,7 @@ bool HeaderReader::end_object() {
 }
 
 bool HeaderReader::parse_error(std::size_t position, const std::string&, const nlohmann::json::exception& error) {
-  // "[json.exception.parse_error.101] parse error at line 1, column 9: syntax error ...": the end is what says something.
+  // "[json.exception.parse_error.101] parse error at line 1, column 9: syntax error ...": only the end is informative.
   std::string reason = error.what();
   for (const char* start : {"] ", "column ", ": "}) {
     const std::size_t found = reason.find(start);
@@ -218,12 +218,12 @@ bool HeaderReader::parse_error(std::size_t position, const std::string&, const n
 
 std::uint64_t HeaderReader::expected_bytes() const {
   const auto too_large = [&] { fail(tensor(), "shape ", entry_.shape, " does not fit 63 bits"); };
-  // Sizes are below 2^63, so a product that is too large shows in a division.
+  // Sizes are below 2^63, so a division detects an overflow of the product.
   std::uint64_t bytes = size_of(entry_.dtype);
   const bool has_zero = std::find(entry_.shape.begin(), entry_.shape.end(), 0) != entry_.shape.end();
   if (has_zero) {
     try {
-      static_cast<void>(contiguous_strides(entry_.shape));  // of which there are some all the same
+      static_cast<void>(contiguous_strides(entry_.shape));  // throws if they overflow
     } catch (const ShapeError&) {
       too_large();
     }
@@ -287,7 +287,7 @@ SafetensorsHeader parse_header(const std::string& path, std::string_view text, s
                       static_cast<std::int64_t>(offset));
   };
   if (text.empty() || text.front() != '{') refuse(0, "expected '{' as the first byte");
-  // The JSON parser takes a NUL for the end of the text and would leave what follows unread.
+  // The JSON parser takes a NUL for the end of the text and would ignore what follows.
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) refuse(nul, "not JSON: a NUL byte");
   return HeaderReader(path, text, data_bytes).read();
 }

@@ -13,7 +13,7 @@ using layers::PointwiseStream;
 
 namespace {
 
-// BigVGAN's guard against a division by zero.
+// BigVGAN's protection against a division by zero.
 constexpr double kSnakeEpsilon = 1e-9;
 
 Tensor snake_parameter(const char* layer, std::int64_t channels, const SnakeOptions& options) {

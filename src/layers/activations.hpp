@@ -6,7 +6,7 @@
 
 namespace polyphase {
 
-/// Base of modules that hold neither parameters nor children.
+/// Base of modules without parameters and children.
 class PlainModule : public Module {
  public:
   void visit(Visitor&) override {}
@@ -55,12 +55,12 @@ class GELU : public PointwiseModule {
   bool approximate_tanh_;
 };
 
-/// a*sigmoid(b) of the two halves a, b of dimension `dim`, 1 for the channels of (N, C, L).
+/// a*sigmoid(b), where a and b are the two halves along dimension `dim`; 1 is the channels of (N, C, L).
 class GLU : public PlainModule {
  public:
   explicit GLU(int dim = -1) : dim_(dim) {}
   [[nodiscard]] Tensor forward(const Tensor& x) override;
-  /// Where `dim` is the channels', of (N, C, L) or (N, L, C).
+  /// Only if `dim` is the channel dimension of (N, C, L) or (N, L, C).
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
  private:
@@ -94,10 +94,10 @@ struct SnakeOptions {
 /// x (N, C, L) or (C, L). Parameter: alpha (C).
 class Snake : public Module {
  public:
-  /// Throws ShapeError unless channels >= 1 and options.alpha > 0, DTypeError unless the dtype is a floating-point one.
+  /// Throws ShapeError unless channels >= 1 and options.alpha > 0, DTypeError unless the dtype is floating point.
   explicit Snake(std::int64_t channels, const SnakeOptions& options = {});
   void visit(Visitor& visitor) override { visitor.parameter("alpha", alpha_); }
-  /// What forward computes from x and the parameters, for Conv1d::forward_activated() and conv1d().
+  /// The function of forward with its parameters, for Conv1d::forward_activated() and conv1d().
   [[nodiscard]] ConvOutputOptions output_options() const;
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
@@ -107,17 +107,17 @@ class Snake : public Module {
   bool logscale_;
 };
 
-/// x + sin(alpha*x)^2/(beta + 1e-9): frequency and magnitude learned apart (BigVGAN, arXiv 2206.04658).
+/// x + sin(alpha*x)^2/(beta + 1e-9): frequency and magnitude are learned separately (BigVGAN, arXiv 2206.04658).
 /// x (N, C, L) or (C, L). Parameters: alpha (C), beta (C).
 class SnakeBeta : public Module {
  public:
-  /// Throws ShapeError unless channels >= 1 and options.alpha > 0, DTypeError unless the dtype is a floating-point one.
+  /// Throws ShapeError unless channels >= 1 and options.alpha > 0, DTypeError unless the dtype is floating point.
   explicit SnakeBeta(std::int64_t channels, const SnakeOptions& options = {});
   void visit(Visitor& visitor) override {
     visitor.parameter("alpha", alpha_);
     visitor.parameter("beta", beta_);
   }
-  /// What forward computes from x and the parameters, for Conv1d::forward_activated() and conv1d().
+  /// The function of forward with its parameters, for Conv1d::forward_activated() and conv1d().
   [[nodiscard]] ConvOutputOptions output_options() const;
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;

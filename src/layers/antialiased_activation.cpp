@@ -12,14 +12,14 @@ namespace polyphase {
 namespace {
 
 constexpr std::int64_t kTaps = 12;
-constexpr std::int64_t kReach = 5;  // inputs before and behind its own that an output depends on
+constexpr std::int64_t kReach = 5;  // inputs before and after its own that an output depends on
 
 Tensor half_band_filter(const AntialiasedActivation::Options& options) {
   return kaiser_sinc_filter(0.25, 0.3, kTaps, {.dtype = options.dtype, .device = options.device}).reshape({1, 1, kTaps});
 }
 
-// What a Snake or SnakeBeta computes; nothing of another module, or of a class derived from them, which might do something
-// else.
+// The function of a Snake or SnakeBeta. Nothing for other modules, including classes derived from these, which may compute
+// something else.
 std::optional<ConvOutputOptions> snake_of(const Module& module) {
   if (typeid(module) == typeid(Snake)) return static_cast<const Snake&>(module).output_options();
   if (typeid(module) == typeid(SnakeBeta)) return static_cast<const SnakeBeta&>(module).output_options();

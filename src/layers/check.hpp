@@ -1,5 +1,5 @@
 #pragma once
-// Checks that constructors of layers share. Not for users.
+// Checks shared by the constructors of layers. Not for users.
 
 #include <cstdint>
 
@@ -20,7 +20,7 @@ inline void require_divisible(const char* layer, const char* what, std::int64_t 
                       count, " and ", divisor_name, "=", divisor);
 }
 
-/// Throws DTypeError "LAYER: expected a floating-point dtype, got DTYPE" for parameters that could not be learned.
+/// Throws DTypeError "LAYER: expected a floating-point dtype, got DTYPE"; parameters of other dtypes cannot be learned.
 inline void require_floating(const char* layer, DType dtype) {
   require<DTypeError>(is_floating_point(dtype), layer, ": expected a floating-point dtype, got ", dtype);
 }

@@ -24,13 +24,13 @@ class Conv1d : public WeightedLayer {
     DType dtype = DType::f32;
     Device device = default_device();
   };
-  /// Throws ShapeError naming the option that is out of range, DTypeError unless the dtype is a floating-point one.
+  /// Throws ShapeError naming the option that is out of range, DTypeError unless the dtype is floating point.
   explicit Conv1d(const Options& options);
 
-  /// Throws what conv1d() throws.
+  /// Throws the errors of conv1d().
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
-  /// residual + scale*activation(forward(x)), as conv1d() with ConvOutputOptions; a Sequential and a Residual do it for their
+  /// residual + scale*activation(forward(x)), as conv1d() with ConvOutputOptions. Sequential and Residual use it for their
   /// layers.
   [[nodiscard]] Tensor forward_activated(const Tensor& x, const ConvOutputOptions& output) const;
   [[nodiscard]] const Options& options() const { return options_; }

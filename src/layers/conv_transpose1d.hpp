@@ -1,5 +1,5 @@
 #pragma once
-// The layer this library is about: a learned upsampling.
+// The transposed convolution: learned upsampling.
 
 #include <optional>
 
@@ -18,7 +18,7 @@ class ConvTranspose1d : public WeightedLayer {
     std::int64_t out_channels = 0;  ///< C_out, required
     std::int64_t kernel_size = 0;   ///< K, required
     std::int64_t stride = 1;
-    Padding padding = 0;  ///< taken off the output's ends; {left, right} may differ
+    Padding padding = 0;  ///< cropped from the output's ends; {left, right} may differ
     std::int64_t output_padding = 0;
     std::int64_t groups = 1;
     bool bias = true;
@@ -26,17 +26,17 @@ class ConvTranspose1d : public WeightedLayer {
     DType dtype = DType::f32;
     Device device = default_device();
   };
-  /// Throws ShapeError naming the option that is out of range, DTypeError unless the dtype is a floating-point one.
+  /// Throws ShapeError naming the option that is out of range, DTypeError unless the dtype is floating point.
   explicit ConvTranspose1d(const Options& options);
 
-  /// Throws what conv_transpose1d() throws.
+  /// Throws the errors of conv_transpose1d().
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
-  /// residual + scale*activation(forward(x)), as conv_transpose1d() with ConvOutputOptions; a Sequential and a Residual do it
-  /// for their layers.
+  /// residual + scale*activation(forward(x)), as conv_transpose1d() with ConvOutputOptions. Sequential and Residual use it for
+  /// their layers.
   [[nodiscard]] Tensor forward_activated(const Tensor& x, const ConvOutputOptions& output) const;
   using Module::operator();
-  /// Chooses the output padding so that the output has `output_size` positions; the layer's own must be 0.
+  /// Chooses the output padding that gives `output_size` positions; the layer's own output padding must be 0.
   [[nodiscard]] Tensor operator()(const Tensor& x, std::int64_t output_size);
   [[nodiscard]] const Options& options() const { return options_; }
 

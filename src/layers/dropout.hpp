@@ -1,18 +1,18 @@
 #pragma once
-// Random zeros while training.
+// Random zeros during training.
 
 #include "../layers/activations.hpp"
 
 namespace polyphase {
 
-/// While training, zeroes each element with probability p and scales the rest by 1/(1-p), drawing from the thread's default
-/// generator; x itself otherwise.
+/// In training, zeroes each element with probability p and scales the rest by 1/(1-p), drawing from the thread's default
+/// generator. Otherwise returns x itself.
 class Dropout : public PointwiseModule {
  public:
   /// Throws ShapeError unless 0 <= p < 1.
   explicit Dropout(double p = 0.5);
   [[nodiscard]] Tensor forward(const Tensor& x) override;
-  /// For evaluation: a push while training throws Error.
+  /// For evaluation: push() throws Error in training mode.
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
  private:

@@ -5,7 +5,7 @@
 
 namespace polyphase {
 
-/// index (...) i64 -> (..., embedding_dim). Parameter: weight (num_embeddings, embedding_dim), standard normal at first.
+/// index (...) i64 -> (..., embedding_dim). Parameter: weight (num_embeddings, embedding_dim), standard normal initially.
 class Embedding : public Module {
  public:
   struct Options {
@@ -14,10 +14,10 @@ class Embedding : public Module {
     DType dtype = DType::f32;
     Device device = default_device();
   };
-  /// Throws ShapeError unless both sizes are at least 1, DTypeError unless the dtype is a floating-point one.
+  /// Throws ShapeError unless both sizes are at least 1, DTypeError unless the dtype is floating point.
   explicit Embedding(const Options& options);
   void visit(Visitor& visitor) override;
-  /// Throws what embedding() throws.
+  /// Throws the errors of embedding().
   [[nodiscard]] Tensor forward(const Tensor& index) override;
   /// In a ChannelsLast: indices (N, n) -> (N, D, n), or (N, R, n) -> (N, R, D, n).
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;

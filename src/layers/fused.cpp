@@ -12,7 +12,7 @@
 namespace polyphase::layers {
 namespace {
 
-/// `module` as a T, null where it is not exactly one.
+/// `module` as a T; null if its type is not exactly T.
 template <class T>
 const T* exactly(const Module& module) {
   return typeid(module) == typeid(T) ? static_cast<const T*>(&module) : nullptr;
@@ -37,7 +37,7 @@ bool is_fusable(const Module& module) {
          exactly<Snake>(module) != nullptr || exactly<SnakeBeta>(module) != nullptr;
 }
 
-/// The pass of `length` modules from `first` on, which adds to `residual` if that is defined and it can.
+/// The pass of `length` modules from `first` on. It adds to `residual` if that is defined and the pass can.
 struct Pass {
   Tensor y;
   bool has_added = false;
@@ -52,7 +52,7 @@ Pass run_pass(Modules modules, std::size_t first, std::size_t length, const Tens
   return {exactly<ConvTranspose1d>(module)->forward_activated(x, output), adds};
 }
 
-/// residual + scale*(all modules of x).
+/// residual + scale*(all modules applied to x).
 Tensor forward_added(Modules modules, const Tensor& x, const Tensor& residual, double scale) {
   Pass pass{x};
   for (std::size_t i = 0, length = 0; i < modules.size(); i += length) {

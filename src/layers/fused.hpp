@@ -1,5 +1,5 @@
 #pragma once
-// Neighbouring layers that are one pass over memory. Not for users: Sequential and Residual run their modules by it.
+// Runs neighbouring layers in one pass over memory. Not for users: Sequential and Residual use it.
 
 #include <memory>
 #include <span>
@@ -10,17 +10,16 @@ namespace polyphase::layers {
 
 using Modules = std::span<const std::shared_ptr<Module>>;
 
-/// How many modules from `first` on are one pass: a Conv1d or ConvTranspose1d and the ReLU, LeakyReLU, Tanh, Snake or SnakeBeta
-/// behind it are two, each itself and not a class derived from it, which might do something else. Else one.
+/// How many modules from `first` on form one pass: two for a Conv1d or ConvTranspose1d followed by a ReLU, LeakyReLU, Tanh,
+/// Snake or SnakeBeta, each of exactly that type (a derived class may compute something else); otherwise one.
 [[nodiscard]] std::size_t pass_length(Modules modules, std::size_t first);
 
-/// Each module's output is the next one's input; x itself where there is none. In passes of pass_length(), which change no
-/// bits.
+/// Each module's output is the next one's input; returns x itself if there are none. Runs in passes of pass_length(), which do
+/// not change the bits.
 [[nodiscard]] Tensor forward_all(Modules modules, const Tensor& x);
 
-/// add_scaled(x, forward_all(modules, x), scale), where the result has x's shape. The last pass of `modules`, or of Sequentials
-/// that end them, adds x as well where it is a convolution's; that changes no bits. Throws ShapeError where the result has
-/// another shape.
+/// add_scaled(x, forward_all(modules, x), scale). If the last pass of `modules`, or of the Sequentials that end them, is a
+/// convolution's, it also adds x, which does not change the bits. Throws ShapeError if the result does not have x's shape.
 [[nodiscard]] Tensor forward_residual(Modules modules, const Tensor& x, double scale);
 
 }  // namespace polyphase::layers

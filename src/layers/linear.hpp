@@ -1,5 +1,5 @@
 #pragma once
-// A matrix product with the last dimension.
+// A matrix product along the last dimension.
 
 #include "../layers/weight.hpp"
 
@@ -16,11 +16,11 @@ class Linear : public WeightedLayer {
     DType dtype = DType::f32;
     Device device = default_device();
   };
-  /// Throws ShapeError unless both feature counts are at least 1, DTypeError unless the dtype is a floating-point one.
+  /// Throws ShapeError unless both feature counts are at least 1, DTypeError unless the dtype is floating point.
   explicit Linear(const Options& options);
-  /// Throws what linear() throws.
+  /// Throws the errors of linear().
   [[nodiscard]] Tensor forward(const Tensor& x) override;
-  /// Of x (N, L, in_features), in a ChannelsLast.
+  /// For x (N, L, in_features), in a ChannelsLast.
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
   [[nodiscard]] const Options& options() const { return options_; }
 

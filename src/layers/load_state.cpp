@@ -12,8 +12,8 @@
 namespace polyphase::layers {
 namespace {
 
-/// PyTorch 2 saves a weight norm as parametrizations.weight.original0 and 1, before that as weight_g and weight_v. Other names
-/// stay.
+/// PyTorch 2 saves a weight norm as parametrizations.weight.original0 and 1, earlier versions as weight_g and weight_v. Other
+/// names are unchanged.
 std::string canonical_name(const std::string& name) {
   static constexpr std::string_view kMarker = "parametrizations.";
   const std::size_t marker = name.rfind(kMarker);
@@ -37,7 +37,7 @@ void list(std::string& text, const std::string& item) {
   text += item;
 }
 
-/// g or v of a weight that the module holds folded.
+/// g or v of a weight that the module holds folded into one tensor.
 struct Half {
   std::string key;
   Tensor source;
@@ -70,7 +70,7 @@ class Planner {
     }
   }
 
-  /// To be called behind the last add().
+  /// Call after the last add().
   void finish(std::span<const Slot> slots) {
     for (const Halves& halves : halves_) fold(halves);
     for (const Slot& slot : slots)
@@ -96,7 +96,7 @@ class Planner {
     }
   }
 
-  /// Keeps `source` where it is g or v of a weight.
+  /// Keeps `source` if it is g or v of a weight.
   bool add_half(const std::string& key, const Tensor& source) {
     const std::string name = canonical_name(key);
     const bool is_g = name.ends_with("_g");

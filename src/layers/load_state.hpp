@@ -1,5 +1,5 @@
 #pragma once
-// How a state goes into the tensors of a module. Not for users: Module::load_state_dict does it.
+// How a state is loaded into the tensors of a module. Not for users: see Module::load_state_dict.
 
 #include <span>
 #include <string>
@@ -17,7 +17,7 @@ struct Slot {
   bool is_parameter;
 };
 
-/// What is to be copied where, and all that speaks against it: lists of keys.
+/// The copies to make, and lists of the keys that do not fit.
 struct LoadPlan {
   std::vector<std::pair<Tensor, Tensor>> copies;  // to, from
   std::string missing;
@@ -25,11 +25,12 @@ struct LoadPlan {
   std::string misshapen;
 };
 
-/// Finds the slot of each key. Beside the slots' own names it knows
-///   - both spellings of a weight norm, weight_g and weight_v, parametrizations.weight.original0 and 1: each for the other, and
-///     the two together for a `weight` that the module holds folded;
-///   - (1, C, 1) for an `alpha` (C), as DAC saves its Snake's.
-/// Throws Error where two slots have one name.
+/// Finds the slot of each key. Besides the slots' own names it accepts
+///   - both spellings of a weight norm (weight_g and weight_v, parametrizations.weight.original0 and 1), each for the other,
+/// and
+///     both together for a `weight` that the module holds folded;
+///   - (1, C, 1) for an `alpha` (C), the shape in which DAC saves its Snake's.
+/// Throws Error if two slots have the same name.
 [[nodiscard]] LoadPlan plan_load(std::span<const Slot> slots, const NamedTensors& state);
 
 }  // namespace polyphase::layers

@@ -25,16 +25,16 @@ void require_equal_shapes(const char* loss, const Tensor& input, const Tensor& t
                       ", got ", target.shape());
 }
 
-// A loss that is a function of single elements, and its derivative by the first.
+// A loss that is a function of single elements, and its derivative with respect to the first operand.
 struct ElementLoss {
   const char* name;
   MapOp value, gradient;
-  double beta;   // p of both
-  double slope;  // what the derivative is besides
+  double beta;   // p of both functions
+  double slope;  // factor of the derivative
 };
 
-// One pass each way, not composed: the backward pass reads the gradient of the result where it is and makes no tensor but its
-// own results.
+// One pass in each direction: the backward pass reads the gradient of the result in place and makes no tensors except its
+// results.
 Tensor element_loss(const ElementLoss& loss, const Tensor& input, const Tensor& target, Reduction reduction) {
   using autograd::promoted;
   using autograd::Saved;

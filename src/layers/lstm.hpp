@@ -1,5 +1,5 @@
 #pragma once
-// Layers of long short-term memory.
+// LSTM layers.
 
 #include <vector>
 
@@ -8,8 +8,8 @@
 
 namespace polyphase {
 
-/// (N, L, input_size) -> (N, L, hidden_size), PyTorch's LSTM with batch_first=True. Parameters of layer k: weight_ih_lk (4H,
-/// C), weight_hh_lk (4H, H), bias_ih_lk and bias_hh_lk (4H), gates i, f, g, o; uniform within 1/sqrt(H) at first.
+/// (N, L, input_size) -> (N, L, hidden_size): PyTorch's LSTM with batch_first=True. Parameters of layer k: weight_ih_lk (4H,
+/// C), weight_hh_lk (4H, H), bias_ih_lk and bias_hh_lk (4H), gates i, f, g, o; initially uniform within 1/sqrt(H).
 class LSTM : public Module {
  public:
   struct Options {
@@ -23,12 +23,13 @@ class LSTM : public Module {
   /// A state for each layer.
   using State = std::vector<LstmState>;
 
-  /// Throws ShapeError unless all sizes are at least 1, DTypeError unless the dtype is a floating-point one.
+  /// Throws ShapeError unless all sizes are at least 1, DTypeError unless the dtype is floating point.
   explicit LSTM(const Options& options);
   void visit(Visitor& visitor) override;
-  /// From zeros on. Throws what lstm() throws.
+  /// Starts from zeros. Throws the errors of lstm().
   [[nodiscard]] Tensor forward(const Tensor& x) override;
-  /// From `state` on, zeros where it is empty; it becomes the state after the last step. If an error is thrown it is unchanged.
+  /// Starts from `state`, or from zeros if it is empty; `state` becomes the state after the last step. An error leaves it
+  /// unchanged.
   [[nodiscard]] Tensor forward(const Tensor& x, State& state);
   /// In a ChannelsLast.
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;

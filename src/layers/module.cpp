@@ -36,7 +36,7 @@ class Collector : public Visitor {
   std::string prefix_;
 };
 
-/// Sets the mode of the children of one module; each does its own.
+/// Sets the mode of the children of one module; each child sets that of its own children.
 class TrainVisitor : public Visitor {
  public:
   explicit TrainVisitor(bool mode) : mode_(mode) {}
@@ -48,8 +48,8 @@ class TrainVisitor : public Visitor {
   bool mode_;
 };
 
-/// Replaces every floating-point tensor by convert(tensor) unless is_done(tensor); what was shared stays shared. All or
-/// nothing.
+/// Replaces every floating-point tensor by convert(tensor) unless is_done(tensor). Shared tensors stay shared. If an error
+/// occurs, nothing changes.
 template <class IsDone, class Convert>
 void convert_all(Module& module, const IsDone& is_done, const Convert& convert) {
   const NoGradGuard no_grad;

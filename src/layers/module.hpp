@@ -1,8 +1,8 @@
 #pragma once
 // The base of layers and networks.
 //
-// A module lists what it consists of in visit(); everything else (parameters, state_dict, to, train, weight counting) follows
-// from that list. So modules are values: they can be members, returned and moved, and nothing is registered by address.
+// A module lists its parts in visit(); everything else (parameters, state_dict, to, train, weight counting) follows from that
+// list. So modules are values: they can be members, returned and moved, and nothing is registered by address.
 //
 //   struct Block : pp::Module {
 //     pp::Conv1d conv{{.in_channels = 8, .out_channels = 8, .kernel_size = 3, .padding = 1}};
@@ -27,15 +27,15 @@ namespace polyphase {
 class Module;
 class ModuleStream;
 
-/// Receives what a module consists of, in the order of the module's state_dict.
+/// Receives the parts of a module, in the order of its state_dict.
 class Visitor {
  public:
   virtual ~Visitor() = default;
-  /// A learned tensor; undefined ones (no bias) are skipped. May be replaced by the visitor (to(device)).
+  /// A learned tensor; undefined ones (no bias) are skipped. The visitor may replace it, as to(device) does.
   virtual void parameter(std::string_view name, Tensor& tensor) = 0;
   /// State that is saved but not learned.
   virtual void buffer(std::string_view name, Tensor& tensor) = 0;
-  /// A child, whose keys begin with `name` and a dot; with an empty name they are among the module's own.
+  /// A child; its keys begin with `name` and a dot. With an empty name they become the module's own keys.
   virtual void module(std::string_view name, Module& child) = 0;
 };
 
@@ -48,31 +48,31 @@ class Module {
   virtual void visit(Visitor& visitor) = 0;
   [[nodiscard]] virtual Tensor forward(const Tensor& x) = 0;
   [[nodiscard]] Tensor operator()(const Tensor& x) { return forward(x); }
-  /// The module's state in a Stream (layers/streaming/stream.hpp), which uses the module. Throws NotImplemented with the
-  /// module's type where a module does not say how it is streamed, as this one.
+  /// The module's state in a Stream (layers/streaming/stream.hpp), which uses the module. This default throws NotImplemented
+  /// with the module's type.
   [[nodiscard]] virtual std::unique_ptr<ModuleStream> make_stream();
 
   /// Parameters with their PyTorch names ("0.weight", "2.bias"), in order, each tensor once.
   [[nodiscard]] NamedTensors named_parameters();
   [[nodiscard]] std::vector<Tensor> parameters();
-  /// Parameters and buffers, off the tape, sharing storage with the module.
+  /// Parameters and buffers, detached, sharing storage with the module.
   [[nodiscard]] NamedTensors state_dict();
   /// Copies tensors in by name. A weight norm may have either of PyTorch's spellings, weight_g and weight_v or
-  /// parametrizations.weight.original0 and 1; where the module holds a plain `weight`, it gets g * v/||v||. An `alpha` (C) may
-  /// come as (1, C, 1), DAC's shape. Throws Error naming every missing, unexpected (if `strict`) and misshapen key; then
+  /// parametrizations.weight.original0 and 1; if the module holds a plain `weight`, it gets g * v/||v||. An `alpha` (C) may
+  /// have the shape (1, C, 1), as in DAC. Throws Error naming every missing, unexpected (if `strict`) and misshapen key; then
   /// nothing has changed.
   void load_state_dict(const NamedTensors& state, bool strict = true);
   /// Moves or converts every floating-point parameter and buffer. Call before making an optimizer.
   void to(Device device);
   void to(DType dtype);
-  /// Training mode of this module and all below it; on at first.
+  /// Sets the training mode of this module and all modules below it; initially on.
   void train(bool mode = true);
   void eval() { train(false); }
   [[nodiscard]] bool is_training() const { return training_; }
   void set_requires_grad(bool value);
-  /// Forgets all gradients.
+  /// Drops all gradients.
   void zero_grad();
-  /// Elements of all parameters.
+  /// Number of elements of all parameters.
   [[nodiscard]] std::int64_t parameter_count();
 
  private:

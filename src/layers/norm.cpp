@@ -24,7 +24,7 @@ std::unique_ptr<ModuleStream> pointwise_stream(Module& module, Layout layout, bo
       module, layers::PointwiseStream::Options{.layout = layout, .only_in_eval = only_in_eval});
 }
 
-// The plain average of `count` batches, of which `batch` is the last. Nothing waits for the count, wherever it is.
+// The plain average of `count` batches; `batch` is the last one. Does not wait for the count on any device.
 Tensor including(const Tensor& average, const Tensor& batch, const Tensor& count) {
   const DType dtype = average.dtype() == DType::f64 ? DType::f64 : DType::f32;
   const Tensor before = average.to(dtype);

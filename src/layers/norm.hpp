@@ -7,7 +7,7 @@
 
 namespace polyphase {
 
-/// Each of `num_groups` groups of channels of each sample brought to mean 0 and variance 1, then scaled and shifted per
+/// Normalises each of `num_groups` groups of channels of each sample to mean 0 and variance 1, then scales and shifts per
 /// channel. x (N, C, ...). Parameters: weight (C), bias (C).
 class GroupNorm : public Module {
  public:
@@ -19,8 +19,7 @@ class GroupNorm : public Module {
     DType dtype = DType::f32;
     Device device = default_device();
   };
-  /// Throws ShapeError unless num_groups divides num_channels and epsilon >= 0, DTypeError unless the dtype is a floating-point
-  /// one.
+  /// Throws ShapeError unless num_groups divides num_channels and epsilon >= 0, DTypeError unless the dtype is floating point.
   explicit GroupNorm(const Options& options);
   void visit(Visitor& visitor) override;
   [[nodiscard]] Tensor forward(const Tensor& x) override;
@@ -31,22 +30,23 @@ class GroupNorm : public Module {
   Tensor bias_;    // (C)
 };
 
-/// The last dimension brought to mean 0 and variance 1, then scaled and shifted. x (..., C). Parameters: weight (C), bias (C).
+/// Normalises the last dimension to mean 0 and variance 1, then scales and shifts. x (..., C). Parameters: weight (C), bias
+/// (C).
 class LayerNorm : public Module {
  public:
   struct Options {
     std::int64_t normalized_shape = 0;  ///< C, required
     double epsilon = 1e-5;
-    bool elementwise_affine = true;  ///< with weight, and bias if that is true as well
+    bool elementwise_affine = true;  ///< with weight, and bias if `bias` is true as well
     bool bias = true;
     DType dtype = DType::f32;
     Device device = default_device();
   };
-  /// Throws ShapeError unless normalized_shape >= 1 and epsilon >= 0, DTypeError unless the dtype is a floating-point one.
+  /// Throws ShapeError unless normalized_shape >= 1 and epsilon >= 0, DTypeError unless the dtype is floating point.
   explicit LayerNorm(const Options& options);
   void visit(Visitor& visitor) override;
   [[nodiscard]] Tensor forward(const Tensor& x) override;
-  /// Of x (N, L, C), in a ChannelsLast.
+  /// For x (N, L, C), in a ChannelsLast.
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
  private:
@@ -55,21 +55,21 @@ class LayerNorm : public Module {
   Tensor bias_;    // (C)
 };
 
-/// The last dimension brought to a mean square of 1, then scaled. x (..., C). Parameter: weight (C).
+/// Normalises the last dimension to a mean square of 1, then scales. x (..., C). Parameter: weight (C).
 class RMSNorm : public Module {
  public:
   struct Options {
     std::int64_t normalized_shape = 0;  ///< C, required
-    std::optional<double> epsilon{};    ///< none: as rms_norm() says
+    std::optional<double> epsilon{};    ///< none: see rms_norm()
     bool elementwise_affine = true;     ///< with weight
     DType dtype = DType::f32;
     Device device = default_device();
   };
-  /// Throws ShapeError unless normalized_shape >= 1 and epsilon >= 0, DTypeError unless the dtype is a floating-point one.
+  /// Throws ShapeError unless normalized_shape >= 1 and epsilon >= 0, DTypeError unless the dtype is floating point.
   explicit RMSNorm(const Options& options);
   void visit(Visitor& visitor) override;
   [[nodiscard]] Tensor forward(const Tensor& x) override;
-  /// Of x (N, L, C), in a ChannelsLast.
+  /// For x (N, L, C), in a ChannelsLast.
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
  private:
@@ -77,7 +77,7 @@ class RMSNorm : public Module {
   Tensor weight_;  // (C)
 };
 
-/// x times one learned number per channel (Touvron et al. 2021, CaiT). Parameter: gamma (C), `init` at first.
+/// x times one learned number per channel (Touvron et al. 2021, CaiT). Parameter: gamma (C), initially `init`.
 class LayerScale : public Module {
  public:
   struct Options {
@@ -87,11 +87,11 @@ class LayerScale : public Module {
     DType dtype = DType::f32;
     Device device = default_device();
   };
-  /// Throws ShapeError unless channels >= 1, DTypeError unless the dtype is a floating-point one.
+  /// Throws ShapeError unless channels >= 1, DTypeError unless the dtype is floating point.
   explicit LayerScale(const Options& options);
   void visit(Visitor& visitor) override;
   [[nodiscard]] Tensor forward(const Tensor& x) override;
-  /// Where `dim` is the channels', of (N, C, L) or (N, L, C).
+  /// Only if `dim` is the channel dimension of (N, C, L) or (N, L, C).
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
  private:
@@ -99,27 +99,27 @@ class LayerScale : public Module {
   Tensor gamma_;  // (C)
 };
 
-/// Each channel brought to mean 0 and variance 1 over N and L: by the batch's statistics when training, by the running ones
+/// Normalises each channel to mean 0 and variance 1 over N and L, with the batch's statistics in training and the running ones
 /// otherwise. x (N, C) or (N, C, L). Parameters: weight (C), bias (C); buffers: running_mean (C), running_var (C),
-/// num_batches_tracked (), an i64 that Module::to leaves where it is.
+/// num_batches_tracked (), an i64 that Module::to does not move.
 class BatchNorm1d : public Module {
  public:
   struct Options {
     std::int64_t num_features = 0;  ///< C, required
     double epsilon = 1e-5;
-    std::optional<double> momentum = 0.1;  ///< share of the newest batch in the running statistics; none: plain average
+    std::optional<double> momentum = 0.1;  ///< weight of the newest batch in the running statistics; none: plain average
     bool affine = true;                    ///< with weight and bias
-    bool track_running_stats = true;       ///< without, the batch's statistics are used always
+    bool track_running_stats = true;       ///< if false, always uses the batch's statistics
     DType dtype = DType::f32;
     Device device = default_device();
   };
-  /// Throws ShapeError naming the option that is out of range, DTypeError unless the dtype is a floating-point one.
+  /// Throws ShapeError naming the option that is out of range, DTypeError unless the dtype is floating point.
   explicit BatchNorm1d(const Options& options);
   void visit(Visitor& visitor) override;
-  /// Updates the running statistics when training. Throws ShapeError when training on a single value per channel, DeviceError
-  /// in cuda::capture where plain averages on a GPU are divided by a counter on the host; then nothing has changed.
+  /// In training it updates the running statistics. Throws ShapeError in training with a single value per channel, and
+  /// DeviceError in cuda::capture for plain averages on a GPU whose counter is on the host; then nothing has changed.
   [[nodiscard]] Tensor forward(const Tensor& x) override;
-  /// Of x (N, C, L), with running statistics, for evaluation: a push while training throws Error.
+  /// For x (N, C, L), with running statistics, in evaluation: push() throws Error in training mode.
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// The weight of a layer, plain or weight-normalised, and the base of the layers that have one.
+// The weight of a layer, plain or weight-normalised, and the base of layers with weights.
 
 #include "../layers/module.hpp"
 
@@ -15,14 +15,14 @@ class Weight {
   Weight() = default;
   explicit Weight(Tensor plain) : plain_(std::move(plain)) {}
 
-  /// w; computed from g and v, and differentiable in both, when normalised.
+  /// w. If normalised, computed from g and v, and differentiable in both.
   [[nodiscard]] Tensor get() const;
   [[nodiscard]] bool is_normalised() const { return v_.defined(); }
-  /// Splits w into g = ||w|| and v = w. Does nothing when normalised already.
+  /// Splits w into g = ||w|| and v = w. Does nothing if already normalised.
   void normalise();
-  /// Puts g * v/||v|| back into one tensor. Does nothing when plain.
+  /// Folds g * v/||v|| into one tensor. Does nothing if plain.
   void fold();
-  /// Lists weight, bias or bias, weight_g, weight_v: PyTorch's orders.
+  /// Lists weight, bias; or bias, weight_g, weight_v: PyTorch's orders.
   void visit(Visitor& visitor, Tensor& bias);
 
  private:
@@ -31,23 +31,23 @@ class Weight {
   Tensor v_;  // w's shape
 };
 
-/// Base of Conv1d, ConvTranspose1d and Linear: a weight and maybe a bias.
+/// Base of Conv1d, ConvTranspose1d and Linear: a weight and an optional bias.
 class WeightedLayer : public Module {
  public:
   void visit(Visitor& visitor) override { weight_.visit(visitor, bias_); }
-  /// The weight that forward uses. Writing to it in place changes the layer only while it is not weight-normalised.
+  /// The weight that forward uses. In-place writes to it change the layer only if it is not weight-normalised.
   [[nodiscard]] Tensor weight() const { return weight_.get(); }
-  /// Undefined where the layer has none.
+  /// Undefined if the layer has none.
   [[nodiscard]] Tensor bias() const { return bias_; }
-  /// Behind weight_norm() and remove_weight_norm().
+  /// Used by weight_norm() and remove_weight_norm().
   void normalise_weight() { weight_.normalise(); }
   void fold_weight() { weight_.fold(); }
   [[nodiscard]] bool has_weight_norm() const { return weight_.is_normalised(); }
 
  protected:
   WeightedLayer() = default;
-  /// PyTorch's initialisation, kaiming_uniform with a = sqrt(5): weight, then bias, uniform within +-1/sqrt(fan_in),
-  /// fan_in = product of `weight_shape` but its first. `bias_size` 0 means none.
+  /// PyTorch's initialisation, kaiming_uniform with a = sqrt(5): weight, then bias, uniform within +-1/sqrt(fan_in), where
+  /// fan_in is the product of all sizes of `weight_shape` except the first. `bias_size` 0 means no bias.
   void initialise(const Shape& weight_shape, std::int64_t bias_size, const TensorOptions& options);
 
   Weight weight_;

@@ -8,19 +8,19 @@
 
 namespace polyphase {
 
-/// Splits the weight of the layer, or of every Conv1d, ConvTranspose1d and Linear below `module`, into magnitude weight_g and
+/// Splits the weight of the layer, or of every Conv1d, ConvTranspose1d and Linear in `module`, into magnitude weight_g and
 /// direction weight_v (Salimans and Kingma, arXiv 1602.07868; PyTorch's weight_norm with dim=0). The parameters are new
-/// tensors: call it before making an optimizer. Throws Error if there is no layer with a plain weight.
+/// tensors: call it before you make an optimizer. Throws Error if there is no layer with a plain weight.
 void weight_norm(Module& module);
 
-/// For use inside an expression: `pp::Sequential net(pp::weight_norm(pp::Conv1d({...})), ...)`.
+/// For use in an expression: `pp::Sequential net(pp::weight_norm(pp::Conv1d({...})), ...)`.
 template <std::derived_from<Module> M>
 [[nodiscard]] M weight_norm(M&& layer) {
   weight_norm(static_cast<Module&>(layer));
   return std::forward<M>(layer);
 }
 
-/// Folds weight_g and weight_v back into one `weight`, for inference or to export. Throws Error if there is nothing to fold.
+/// Folds weight_g and weight_v back into one `weight`, for inference or export. Throws Error if there is nothing to fold.
 void remove_weight_norm(Module& module);
 
 }  // namespace polyphase

@@ -21,8 +21,8 @@ namespace {
 
 enum class Keep : std::uint8_t { input, output };
 
-// `gradient` is the fused derivative, from x or y as `keep` says; `offered`: that of an activation which a convolution's
-// gradient can take with it.
+// `gradient` is the fused derivative, computed from x or y as `keep` says; `offered` is the derivative of an activation that a
+// convolution's gradient can apply.
 Tensor activation(const char* name, MapOp op, MapOp gradient, Keep keep, const Tensor& x, double p = 0,
                   Activation offered = Activation::none) {
   ops::require_floating(name, x);
@@ -37,7 +37,7 @@ Tensor activation(const char* name, MapOp op, MapOp gradient, Keep keep, const T
       std::move(derivative));
 }
 
-// alpha (C) as (C, 1), which lines up with x (N, C, L) and (C, L).
+// alpha (C) as (C, 1), which broadcasts with x (N, C, L) and (C, L).
 Tensor per_channel(const char* name, const char* parameter, const Tensor& x, const Tensor& values) {
   require<ShapeError>(x.rank() == 2 || x.rank() == 3, name, ": expected x (N, C, L) or (C, L), got ", x.shape());
   require<ShapeError>(values.rank() == 1 && values.size(0) == x.size(-2), name, ": expected ", parameter, " (C=", x.size(-2),
@@ -45,7 +45,7 @@ Tensor per_channel(const char* name, const char* parameter, const Tensor& x, con
   return values.unsqueeze(1);
 }
 
-// What x's gradient will be added to next, which is then formed with it; undefined where there is nothing.
+// The sum that x's gradient will be added to next, so that it is computed in the same pass; undefined if there is none.
 Tensor taken_sum(const Needs& needs, const Tensor& x) {
   if (!needs[0]) return {};
   const autograd::Onward onward = needs.onward();
@@ -54,7 +54,7 @@ Tensor taken_sum(const Needs& needs, const Tensor& x) {
   return onward.sum;
 }
 
-// alpha and beta are (C, 1) here; for Snake they are one tensor and the gradients add up on the tape's edges.
+// alpha and beta are (C, 1) here; for Snake they are one tensor, and the tape adds their gradients.
 Tensor snake_of(const char* name, const Tensor& x, const Tensor& alpha, const Tensor& beta) {
   if (autograd::promotes(x, alpha))
     return snake_of(name, autograd::promoted(x, alpha), autograd::promoted(alpha, x), autograd::promoted(beta, x));
@@ -121,7 +121,7 @@ Tensor dropout(const Tensor& x, double p, bool training) {
   require<ShapeError>(p >= 0 && p < 1, "dropout: expected p in [0, 1), got ", p);
   ops::require_floating("dropout", x);
   if (!training || p == 0) return x;
-  // Drawn in f32 whatever the dtype, so that a network drops the same elements in every precision.
+  // Drawn in f32 for every dtype, so that a network drops the same elements in every precision.
   const TensorOptions options{DType::f32, x.device()};
   const Tensor keep = greater_equal(Tensor::rand(x.shape(), options), Tensor::full({}, p, options));
   const Tensor mask = mul(keep, 1 / (1 - p)).to(x.dtype());

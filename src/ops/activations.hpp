@@ -1,5 +1,5 @@
 #pragma once
-// Activation functions, PyTorch's meanings and defaults. All differentiable.
+// Activation functions with PyTorch's meanings and defaults. All differentiable.
 
 #include "../tensor/tensor.hpp"
 
@@ -14,15 +14,15 @@ namespace polyphase {
 [[nodiscard]] Tensor tanh(const Tensor& x);
 [[nodiscard]] Tensor sigmoid(const Tensor& x);
 [[nodiscard]] Tensor softplus(const Tensor& x);
-/// a*sigmoid(b) of the two halves a, b of dimension `dim` (Dauphin et al., arXiv 1612.08083). Throws ShapeError unless its size
-/// is even.
+/// a*sigmoid(b), where a and b are the two halves along dimension `dim` (Dauphin et al., arXiv 1612.08083). Throws ShapeError
+/// unless its size is even.
 [[nodiscard]] Tensor glu(const Tensor& x, int dim = -1);
 /// x + sin(alpha*x)^2/alpha (Ziyin et al., arXiv 2006.08195). x (N, C, L) or (C, L); alpha (C).
 [[nodiscard]] Tensor snake(const Tensor& x, const Tensor& alpha);
 /// x + sin(alpha*x)^2/beta (BigVGAN, arXiv 2206.04658). x (N, C, L) or (C, L); alpha, beta (C).
 [[nodiscard]] Tensor snake_beta(const Tensor& x, const Tensor& alpha, const Tensor& beta);
-/// Zeroes elements with probability p in [0, 1) and scales the rest by 1/(1-p), drawing from the default generator;
-/// returns x itself when not training.
+/// Zeroes elements with probability p in [0, 1) and scales the rest by 1/(1-p), drawing from the default generator; returns x
+/// itself if not training.
 [[nodiscard]] Tensor dropout(const Tensor& x, double p = 0.5, bool training = true);
 
 }  // namespace polyphase

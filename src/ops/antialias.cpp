@@ -48,7 +48,7 @@ void check(const char* name, const Tensor& x, const Tensor& filter) {
   require<ShapeError>(x.rank() >= 1 && x.size(-1) >= 1, name, ": expected x (..., L >= 1), got ", x.shape());
 }
 
-// All rows as the batch of one channel, and back.
+// All rows as the batch of one channel, and the reverse.
 Tensor rows_of(const Tensor& x) {
   Shape shape = x.shape();
   const std::int64_t length = shape[x.rank() - 1];
@@ -60,7 +60,7 @@ Tensor shaped_like(const Tensor& rows, Shape shape) {
   return rows.reshape(shape);
 }
 
-// What antialias_snake() was given, in one dtype unless a guard casts.
+// Checks the arguments of antialias_snake(): one dtype unless a guard casts.
 void check_snake(const char* name, const AntialiasedSnake& in) {
   for (const Tensor& filter : {in.up, in.down}) check(name, in.x, filter);
   for (const auto& [role, values] : {std::pair{"alpha", in.alpha}, std::pair{"beta", in.beta}}) {
@@ -76,7 +76,7 @@ void check_snake(const char* name, const AntialiasedSnake& in) {
                          " and ", tensor.device());
 }
 
-// As a backend takes it.
+// In the form that a backend takes.
 AntialiasedSnake dense(const AntialiasedSnake& in) {
   const auto row = [](const Tensor& tensor) { return ops::reshaped_view(tensor.detach().contiguous(), {tensor.numel()}); };
   const Shape batched = in.x.rank() == 3 ? in.x.shape() : Shape{1, in.x.size(0), in.x.size(1)};

@@ -23,15 +23,15 @@ using autograd::Saved;
 
 namespace {
 
-constexpr std::int64_t kQueries = 128;  // of a block
-constexpr std::int64_t kKeys = 256;     // that one product sums; the CPU's sums up to so many terms one after another
+constexpr std::int64_t kQueries = 128;  // per block
+constexpr std::int64_t kKeys = 256;     // per product; the CPU's sums add up to this many terms one after another
 
 struct Range {
   std::int64_t begin, end;
   [[nodiscard]] std::int64_t size() const { return end - begin; }
 };
 
-// One call, all of it in f32 or f64.
+// One call, with everything in f32 or f64.
 struct Attention {
   std::int64_t queries, keys, window, first_key;
   bool causal;
@@ -65,7 +65,7 @@ Tensor exponentials(const Attention& a, const Tensor& q, const Tensor& k, Range 
   return exp(sub(scores, ops::reduce(ReduceOp::max, scores, kept)));
 }
 
-// e (N, H, B, K) times values (..., K, E), K cut at multiples of kKeys in the stream.
+// e (N, H, B, K) times values (..., K, E); K is split at multiples of kKeys in the stream.
 Tensor sum_over_keys(const Attention& a, const Tensor& e, const Tensor& values, Range seen) {
   Tensor total;
   for (std::int64_t begin = seen.begin; begin < seen.end;) {

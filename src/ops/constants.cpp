@@ -28,7 +28,7 @@ struct Table {
 Tensor constant(const char* operation, const std::array<std::int64_t, 3>& numbers, DType dtype, Device device,
                 const std::function<Tensor()>& make) {
   static std::mutex mutex;
-  static auto* const tables = new std::vector<Table>;  // never destroyed: a device may be gone before
+  static auto* const tables = new std::vector<Table>;  // never destroyed: a device may be gone by then
   const auto known = [&] {
     return std::find_if(tables->begin(), tables->end(), [&](const Table& table) {
       return table.operation == operation && table.numbers == numbers && table.dtype == dtype && table.device == device;
@@ -42,7 +42,7 @@ Tensor constant(const char* operation, const std::array<std::int64_t, 3>& number
   const OperationScope scope(operation);
   const Tensor values = make().to(dtype).to(device);
   if (static_cast<std::size_t>(values.numel()) * size_of(dtype) > kMostBytes) return values;
-  backend_of(device).synchronize();  // once: threads may use it on streams of their own from now on
+  backend_of(device).synchronize();  // once: threads may use it on other streams from now on
   const std::lock_guard lock(mutex);
   if (const auto found = known(); found != tables->end()) return found->values;  // another thread was faster
   if (tables->size() < kMostTables) tables->push_back({operation, numbers, dtype, device, values});

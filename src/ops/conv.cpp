@@ -25,8 +25,8 @@ using autograd::Saved;
 
 namespace {
 
-// One of the problem's directions with the algorithm and precision it was asked for. The same for both layers: forward and
-// dgrad change places (conv/problem.hpp).
+// One of the problem's directions with the requested algorithm and precision. Shared by both layers: forward and dgrad are
+// exchanged (conv/problem.hpp).
 struct Convolution {
   const char* name;
   ConvProblem problem;
@@ -81,7 +81,7 @@ struct Convolution {
   [[nodiscard]] Tensor output(const Tensor& input, const Tensor& w, const Tensor& bias, const ConvEpilogue& epilogue) const {
     return gather(output_direction(), input, w, bias, epilogue);
   }
-  /// With those of the steps behind it that its pass has room for.
+  /// With the following steps that its pass can apply.
   [[nodiscard]] Tensor input_gradient(const Tensor& g, const Tensor& w, Needs needs) const {
     const ConvDirection direction = transposed ? ConvDirection::dgrad : ConvDirection::forward;
     Onward onward = needs.onward();
@@ -97,9 +97,10 @@ struct Convolution {
  private:
   static Tensor dense(const Tensor& bias) { return bias.defined() ? bias.contiguous() : bias; }
 
-  /// The steps that are formed with a gradient; the others are dropped from `onward`. Where the kernel forms none of them,
-  /// those of an activation that stands alone are one launch behind it. One that has a bias' gradient to compute is better off
-  /// by itself then, and so is a sum; and where a cache holds the tensors, so that reading them again costs little.
+  /// The steps that are computed with a gradient; the others are removed from `onward`. The derivative of a separate activation
+  /// (Derivative::is_all) is always taken: a kernel that cannot fuse it launches it afterwards. Any other derivative is taken
+  /// only if the kernel fuses it and the tensor has at least 64 MiB: smaller ones stay in a cache, where reading them again costs
+  /// little. A sum alone is taken if the kernel fuses it.
   [[nodiscard]] ConvEpilogue steps_with(ConvDirection direction, const Tensor& g, Onward& onward) const {
     const auto lies_like_result = [&](const Tensor& tensor) {
       return tensor.is_contiguous() && tensor.shape() == result_shape(direction) && tensor.dtype() == g.dtype() &&
@@ -125,16 +126,16 @@ struct Convolution {
   }
 };
 
-// What the backward pass knows of an epilogue.
+// What the backward pass knows about an epilogue.
 struct Followed {
   Activation activation = Activation::none;
   double slope = 0, scale = 1;
   bool has_residual = false;
-  Saved value{};  // the activation's result; of snake its argument
+  Saved value{};  // the activation's result; for snake its argument
   Saved alpha{}, beta{};
 };
 
-// The gradients of what stands before the epilogue: of the sums, of the bias and of snake's parameters where they are wanted.
+// The gradients before the epilogue: of the sums, and of the bias and snake's parameters if they are needed.
 struct BeforeEpilogue {
   Tensor sums, bias{}, alpha{}, beta{};
 };
@@ -163,7 +164,7 @@ BeforeEpilogue epilogue_backward(const Followed& epilogue, const Tensor& grad, N
   return before;
 }
 
-// The parameters of snake and the residual as kernels read them.
+// The parameters of snake and the residual in the form that kernels read.
 ConvEpilogue dense(ConvEpilogue epilogue) {
   for (Tensor* tensor : {&epilogue.alpha, &epilogue.beta, &epilogue.residual})
     if (tensor->defined()) *tensor = tensor->detach().contiguous();
@@ -177,7 +178,7 @@ Tensor convolve(const Convolution& conv, const Tensor& x, const Tensor& weight, 
   }
   const std::array inputs{x, weight, bias, epilogue.alpha, epilogue.beta, epilogue.residual};
   const bool followed = autograd::should_record(inputs), is_snake = epilogue.activation == Activation::snake;
-  const Tensor input = x.detach().contiguous();  // saved in the form that the weight gradient wants
+  const Tensor input = x.detach().contiguous();  // saved in the form that the weight gradient needs
   if (is_snake && followed)
     epilogue.before = Tensor::empty(conv.result_shape(conv.output_direction()), {x.dtype(), x.device()});
   Tensor output = conv.output(input, weight.detach(), bias.defined() ? bias.detach() : bias, dense(epilogue));
@@ -247,7 +248,7 @@ bool fuses(const ConvEpilogue& epilogue, const Tensor& x, const Tensor& weight, 
       return !autocast_dtype() && fits(epilogue.alpha) && fits(epilogue.beta);
     }
     default:
-      // The derivative is known from the activation's result (leaky_relu: its sign), which a residual takes away.
+      // The derivative is computed from the activation's result (leaky_relu: its sign), which is not available with a residual.
       if (epilogue.activation == Activation::leaky_relu && !(epilogue.slope >= 0)) return false;
       return !epilogue.residual.defined() || !autograd::should_record(std::array{x, weight, bias, epilogue.residual});
   }
@@ -270,7 +271,7 @@ Tensor activated(const Tensor& x, const ConvEpilogue& epilogue) {
   return x;
 }
 
-// activation(convolution), then the residual as an operation of its own.
+// activation(convolution), then the residual as a separate operation.
 template <class Convolve>
 Tensor in_steps(const char* name, const ConvEpilogue& epilogue, bool fuses_activation, const Convolve& convolve) {
   ConvEpilogue first = epilogue;
@@ -283,7 +284,7 @@ Tensor in_steps(const char* name, const ConvEpilogue& epilogue, bool fuses_activ
   return add_scaled(epilogue.residual, active, epilogue.scale);
 }
 
-// What the backend is asked for. Throws Error where `output` says what has no meaning.
+// The epilogue for the backend. Throws Error if `output` contains a meaningless combination.
 ConvEpilogue epilogue_of(const char* name, const ConvOutputOptions& output) {
   const bool is_snake = output.activation == Activation::snake;
   require<Error>(!is_snake || output.alpha.defined(), name, ": expected alpha (C_out) with activation snake, got none");
@@ -299,7 +300,7 @@ ConvEpilogue epilogue_of(const char* name, const ConvOutputOptions& output) {
           .scale = output.scale};
 }
 
-// The whole epilogue in the convolution's pass, or its activation, or none of it.
+// The whole epilogue in the convolution's pass, or only its activation, or nothing.
 template <class Convolve>
 Tensor with_output(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias, int channel_dim,
                    std::int64_t groups, const ConvOutputOptions& output, const Convolve& convolve) {

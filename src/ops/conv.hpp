@@ -20,7 +20,7 @@ struct Padding {
   constexpr Padding(std::int64_t both) : left(both), right(both) {}  // NOLINT: implicit, so that `.padding = 3` reads
   constexpr Padding(int both) : left(both), right(both) {}           // NOLINT
   constexpr Padding(std::int64_t l, std::int64_t r) : left(l), right(r) {}
-  /// As much as keeps the length, the odd one on the right, as in PyTorch's padding='same'.
+  /// Keeps the length; an odd total puts the extra position on the right, as PyTorch's padding='same'.
   [[nodiscard]] static constexpr Padding same() {
     Padding padding;
     padding.is_same = true;
@@ -37,7 +37,7 @@ struct ConvTranspose1dOptions {
   std::int64_t output_padding = 0;
   std::int64_t dilation = 1;
   std::int64_t groups = 1;
-  /// Asks for this L_out; the output padding is derived from it (then `output_padding` must be 0).
+  /// Requests this L_out; the output padding is derived from it (then `output_padding` must be 0).
   std::optional<std::int64_t> output_size{};
 };
 
@@ -50,19 +50,20 @@ struct Conv1dOptions {
 };
 
 /// x (N, C_in, L_in) or (C_in, L_in), w (C_in, C_out/G, K), b (C_out) or undefined -> (N, C_out, L_out) or (C_out, L_out),
-/// L_out = (L_in - 1)*S - P_l - P_r + D*(K - 1) + OP + 1. Needs OP < max(S, D). Differentiable in x, w and b.
-/// f32, f64, f16, bf16, all tensors alike; the 16-bit types accumulate in f32. Algorithm and precision: conv/algorithm.hpp.
-/// Throws ShapeError (any misfit, L_out < 1), DTypeError, DeviceError, NotImplemented (an algorithm that cannot do it).
+/// L_out = (L_in - 1)*S - P_l - P_r + D*(K - 1) + OP + 1. Requires OP < max(S, D). Differentiable in x, w and b. f32, f64, f16,
+/// bf16, the same for all tensors; the 16-bit types accumulate in f32. Algorithm and precision: conv/algorithm.hpp. Throws
+/// ShapeError (sizes that do not fit, L_out < 1), DTypeError, DeviceError, and NotImplemented if the requested algorithm cannot
+/// compute it.
 [[nodiscard]] Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                                       const ConvTranspose1dOptions& options = {});
-/// An activation and a sum behind it, formed in the convolution's own pass over memory where the device can:
+/// A convolution followed by an activation and a sum, computed in the convolution's pass over memory if the device can:
 ///
 ///     pp::conv1d(x, w, b, {.padding = 1}, {.activation = pp::Activation::leaky_relu, .slope = 0.1, .residual = x})
 ///
-/// The bits and gradients are those of add_scaled(residual, leaky_relu(conv_transpose1d(x, w, b, options)), scale). Where
-/// gradients are recorded only the activation's result is kept (of snake its argument); with a residual, activations other than
-/// snake are then a pass of their own, and everything is under an AutocastGuard. Differentiable in alpha, beta and the
-/// residual, too. Throws what the steps throw; ShapeError, DTypeError or DeviceError where the residual is not like the output,
+/// The bits and gradients are those of add_scaled(residual, leaky_relu(conv_transpose1d(x, w, b, options)), scale). If
+/// gradients are recorded, only the activation's result is kept (for snake its argument). With a residual, activations other
+/// than snake are then a separate pass; under an AutocastGuard every step is. Also differentiable in alpha, beta and the
+/// residual. Throws the errors of the steps; ShapeError, DTypeError or DeviceError if the residual does not match the output;
 /// Error for a snake without alpha, for an alpha or beta without a snake, and for a scale without a residual.
 [[nodiscard]] Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                       const ConvTranspose1dOptions& options, const ConvOutputOptions& output);

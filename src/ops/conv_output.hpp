@@ -1,19 +1,19 @@
 #pragma once
-// What may follow the sums of a convolution in the same pass over memory.
+// What a convolution can apply to its sums in the same pass over memory.
 
 #include "../tensor/map_op.hpp"
 #include "../tensor/tensor.hpp"
 
 namespace polyphase {
 
-/// What a convolution does with its sums: residual + scale*activation(sums + bias), or the activation alone.
+/// What a convolution computes from its sums: residual + scale*activation(sums + bias), or the activation alone.
 struct ConvOutputOptions {
   Activation activation = Activation::none;
-  double slope = 0.01;  ///< of leaky_relu: leaky_relu()'s negative_slope
-  Tensor alpha{};       ///< of snake, (C_out), required
-  Tensor beta{};        ///< of snake, (C_out), as in snake_beta(); undefined: alpha, as in snake()
+  double slope = 0.01;  ///< for leaky_relu: leaky_relu()'s negative_slope
+  Tensor alpha{};       ///< for snake, (C_out), required
+  Tensor beta{};        ///< for snake, (C_out), as in snake_beta(); undefined: alpha, as in snake()
   Tensor residual{};    ///< of the output's shape, dtype and device; undefined: nothing is added
-  double scale = 1;     ///< of what is added to the residual
+  double scale = 1;     ///< factor of what is added to the residual
 };
 
 }  // namespace polyphase

@@ -9,9 +9,9 @@ namespace polyphase::ops {
 
 namespace {
 
-// Beyond this no product of two hyper-parameters and a length is sure to fit 64 bits.
+// Above this a product of two hyper-parameters and a length may not fit in 64 bits.
 constexpr std::int64_t kMaxParameter = std::int64_t{1} << 30;
-constexpr std::int64_t kMaxLength = std::int64_t{1} << 62;  // over what multiplies it
+constexpr std::int64_t kMaxLength = std::int64_t{1} << 62;  // divided by its factors
 
 void require_parameter(const char* operation, const char* name, std::int64_t value, std::int64_t least) {
   require<ShapeError>(value >= least, operation, ": expected ", name, " >= ", least, ", got ", value);
@@ -25,7 +25,7 @@ void require_parameters(const char* operation, std::int64_t stride, Padding padd
   require_parameter(operation, "padding", std::max(padding.left, padding.right), 0);
 }
 
-// What is common to both layers; `weight_form` names the weight's dimensions, dimension 0 being `weight_rows`.
+// The checks common to both layers; `weight_form` names the weight's dimensions, dimension 0 being `weight_rows`.
 void require_tensors(const char* operation, const Tensor& x, const Tensor& weight, const Tensor& bias, std::int64_t groups,
                      const char* weight_form, const char* weight_rows) {
   require_defined(operation, "x", x);
@@ -58,7 +58,7 @@ void require_bias(const char* operation, const Tensor& bias, std::int64_t channe
                         bias.shape());
 }
 
-// The output padding that gives the length asked for.
+// The output padding that gives the requested length.
 std::int64_t output_padding_for(const ConvProblem& problem, const ConvTranspose1dOptions& options, std::int64_t least) {
   require<ShapeError>(options.output_padding == 0, "conv_transpose1d: expected output_size or output_padding, got both (",
                       *options.output_size, " and ", options.output_padding, ")");

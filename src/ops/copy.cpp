@@ -18,7 +18,7 @@ Tensor converted(const Tensor& tensor, DType dtype) {
   return out;
 }
 
-// Contiguous, off the tape. Between two devices that are not the host the bytes pass through it.
+// Contiguous, off the tape. Copies between two devices other than the host pass through the host.
 Tensor moved(const Tensor& tensor, Device device) {
   Backend& target = backend_of(device);  // first, so that a missing device is named before anything is copied
   const Tensor from = tensor.is_contiguous() ? tensor : converted(tensor, tensor.dtype());

@@ -1,6 +1,6 @@
 #pragma once
-// The step between an operation and a device: checks that operands go together, allocates the output, broadcasts, calls the
-// backend. Not differentiable, not for users.
+// The step between an operation and a device: checks the operands, allocates the output, broadcasts, calls the backend. Not
+// differentiable, not for users.
 
 #include <initializer_list>
 #include <span>
@@ -17,23 +17,23 @@ void require_defined(const char* operation, const char* what, const Tensor& tens
 void require_floating(const char* operation, const Tensor& tensor);
 /// Whether the elements are f16 or bf16.
 [[nodiscard]] bool is_half(const Tensor& tensor);
-/// A fresh tensor of the broadcast shape holding op(inputs...). Throws Error where one of them is undefined, DTypeError where
-/// inputs of i64 meet a scalar that is none.
+/// A fresh tensor of the broadcast shape with op(inputs...). Throws Error if an input is undefined, DTypeError if inputs of i64
+/// are combined with a scalar that is not an integer.
 [[nodiscard]] Tensor map(const char* operation, MapOp op, std::initializer_list<Tensor> inputs, MapScalars scalars = {});
 
-/// The tensor seen in a shape that it broadcasts to, off the tape.
+/// The tensor as a view of a shape that it broadcasts to, off the tape.
 [[nodiscard]] Tensor broadcast_view(const Tensor& tensor, const Shape& shape);
-/// A contiguous tensor seen in another shape of the same size, off the tape.
+/// A contiguous tensor as a view of another shape of the same size, off the tape.
 [[nodiscard]] Tensor reshaped_view(const Tensor& tensor, const Shape& shape);
 /// A fresh () holding q times the sum of op(a, b), two of one shape, f32 or f64 (Backend::reduce_map); an empty sum is 0.
 [[nodiscard]] Tensor reduce_map(MapOp op, const Tensor& a, const Tensor& b, MapScalars scalars);
-/// Which of snake's gradients are wanted.
+/// Which of snake's gradients are needed.
 struct SnakeNeeds {
   bool x, alpha, beta;
 };
-/// Fresh tensors holding them, of x's shape, (C) and (C): from snake's argument x (N, C, L) or (C, L), alpha and beta (C), and
-/// the gradient of its result. `added` may be undefined, else is what x's gradient is added to (SnakeGradients::added), of x's
-/// shape. Sums over nothing are 0.
+/// Fresh tensors with these gradients, of x's shape, (C) and (C). Inputs: snake's argument x (N, C, L) or (C, L), alpha and
+/// beta (C), and the gradient of its result. `added`, unless undefined, is added to x's gradient (SnakeGradients::added) and
+/// has x's shape. Empty sums are 0.
 [[nodiscard]] SnakeGradients snake_backward(const Tensor& x, const Tensor& alpha, const Tensor& beta, const Tensor& gradient,
                                             const SnakeNeeds& needs, const Tensor& added = {});
 /// A fresh tensor of `out_shape` (x's rank, 1 where reduced) holding the reduction; an empty sum is 0.

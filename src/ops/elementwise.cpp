@@ -25,7 +25,7 @@ using ops::map;
 
 namespace {
 
-// Whether a guard brings the operands of `name` to one dtype first.
+// Whether a guard converts the operands of `name` to one dtype first.
 bool promotes(const char* name, const Tensor& a, const Tensor& b) {
   ops::require_defined(name, "a", a);
   ops::require_defined(name, "b", b);
@@ -41,7 +41,7 @@ Tensor scalar(const char* name, double value, const Tensor& like) {
   return Tensor::full({}, value, {like.dtype(), like.device()});
 }
 
-// A function of one floating-point tensor whose derivative is known from its input or its output.
+// A function of one floating-point tensor whose derivative is computed from its input or its output.
 enum class Keep : std::uint8_t { input, output };
 
 template <class Derivative>
@@ -54,7 +54,7 @@ Tensor unary(const char* name, MapOp op, const Tensor& a, Keep keep, Derivative 
   });
 }
 
-// Gradients of a function of two broadcast operands, brought back to their shapes.
+// Gradients of a function of two broadcast operands, reduced to their shapes.
 template <class First, class Second>
 autograd::BackwardFunction binary_backward(const Tensor& a, const Tensor& b, First first, Second second) {
   return [a_shape = a.shape(), b_shape = b.shape(), first, second](const Tensor& g, Needs needs) {
@@ -67,7 +67,7 @@ autograd::BackwardFunction binary_backward(const Tensor& a, const Tensor& b, Fir
 
 Tensor same(const Tensor& g) { return g; }
 
-// The larger (or smaller) operand: `loses` compares a with b. Beside NaN none loses, as in PyTorch.
+// The larger (or smaller) operand: `loses` compares a with b. If one is NaN, neither loses, as in PyTorch.
 Tensor extremum(const char* name, MapOp op, MapOp loses, const Tensor& a, const Tensor& b) {
   const bool followed = follows_gradients(a) || follows_gradients(b);
   const auto share = [name, loses](const Saved& self, const Saved& other, const Tensor& g) {
@@ -83,7 +83,7 @@ Tensor extremum(const char* name, MapOp op, MapOp loses, const Tensor& a, const 
                     [sa, sb, share](const Tensor& g) { return share(sb, sa, g); }));
 }
 
-// A bound past what i64 holds is none.
+// A bound outside the range of i64 has no effect.
 Tensor clamp_integers(const Tensor& a, double low, double high) {
   const bool has_low = !(low <= -0x1p63), has_high = !(high >= 0x1p63);
   if (has_low && has_high) return map("clamp", MapOp::clamp, {a}, {low, high});
@@ -91,14 +91,14 @@ Tensor clamp_integers(const Tensor& a, double low, double high) {
   return has_high ? map("clamp", MapOp::minimum, {a, scalar("clamp", high, a)}) : a.clone();
 }
 
-// |a - b|. Of integers in f64: exact to 2^53, and where their difference would wrap around.
+// |a - b|. For integers in f64: exact up to 2^53, and correct where their difference would wrap around.
 Tensor distance(const Tensor& a, const Tensor& b) {
   if (a.dtype() != DType::i64) return abs(sub(a, b));
   const Tensor exact = abs(sub(a, b)).to(DType::f64), wide = abs(sub(a.to(DType::f64), b.to(DType::f64)));
   return where(less(wide, scalar("allclose", 0x1p62, wide)), exact, wide);
 }
 
-// condition != 0 as 0 or 1, which every dtype holds.
+// condition != 0 as 0 or 1, which every dtype can represent.
 Tensor mask_of(const Tensor& condition) {
   return map("where", MapOp::where, {condition, scalar("where", 1, condition), scalar("where", 0, condition)});
 }
@@ -158,7 +158,8 @@ Tensor operator-(double a, const Tensor& b) {
   return record("sub", affine("sub", b, -1, a), {b}, [](const Tensor& g, Needs) { return Gradients{-g}; });
 }
 
-// A tensor of 16 bits would round the scalar: like other functions of one, the quotient is computed in f32 and rounded once.
+// A 16-bit tensor would round the scalar: as in other functions with a scalar, the quotient is computed in f32 and rounded
+// once.
 Tensor operator/(const Tensor& a, double b) {
   if (is_half(a)) return (a.to(DType::f32) / b).to(a.dtype());
   return div(a, scalar("div", b, a));  // rounded once, not a*(1/b)
@@ -276,7 +277,8 @@ bool allclose(const Tensor& a, const Tensor& b, double relative, double absolute
   const Tensor difference = distance(a, b);
   const Tensor size = abs(a.dtype() == DType::i64 ? b.to(difference.dtype()) : b);
   const Tensor within = less_equal(difference, add(mul(size, relative), absolute));
-  // An infinite b allows everything, so the difference must be finite; infinities of one sign are close although theirs is NaN.
+  // An infinite b makes the tolerance infinite, so the difference must be finite. Infinities of equal sign are close although
+  // their difference is NaN.
   const Tensor infinity = scalar("allclose", std::numeric_limits<double>::infinity(), difference);
   const Tensor good = maximum(mul(within, less(difference, infinity)), equal(a, b).to(difference.dtype()));
   const OperationScope scope("allclose");

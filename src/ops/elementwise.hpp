@@ -1,8 +1,8 @@
 #pragma once
-// Elementwise arithmetic with broadcasting. All differentiable unless said; all throw ShapeError, DTypeError and DeviceError,
-// naming the operation, when the operands do not go together. Operands must share dtype and device: convert with to(). A double
-// beside f16 or bf16 is taken in f32, in which the result is computed and from which it is rounded once; one beside i64 must be
-// a whole number that i64 holds (DTypeError).
+// Elementwise arithmetic with broadcasting. All functions are differentiable unless stated otherwise. All throw ShapeError,
+// DTypeError and DeviceError, naming the operation, if the operands do not fit. Operands must share dtype and device: convert
+// with to(). With f16 or bf16 a double is used in f32, where the result is computed and then rounded once. With i64 a double
+// must be an integer in its range (DTypeError).
 
 #include "../tensor/tensor.hpp"
 
@@ -41,8 +41,8 @@ namespace polyphase {
 [[nodiscard]] Tensor sin(const Tensor& a);
 [[nodiscard]] Tensor cos(const Tensor& a);
 [[nodiscard]] Tensor pow(const Tensor& a, double exponent);
-/// Values brought into [low, high]; a bound that i64 does not reach does not bound its values. The gradient passes inside and
-/// at the bounds, as in PyTorch.
+/// Limits values to [low, high]; a bound outside the range of i64 does not limit its values. The gradient passes inside and at
+/// the bounds, as in PyTorch.
 [[nodiscard]] Tensor clamp(const Tensor& a, double low, double high);
 /// Gradients go to the larger (smaller) operand, half to each where equal, as in PyTorch.
 [[nodiscard]] Tensor maximum(const Tensor& a, const Tensor& b);

@@ -21,7 +21,7 @@ Tensor embedding(const Tensor& index, const Tensor& weight) {
   Shape shape = index.shape();
   shape.push_back(D);
   const Tensor out = Tensor::empty(shape, {weight.dtype(), weight.device()});
-  Tensor elements;  // where each element of out is in the table, seen as one row
+  Tensor elements;  // the place of each element of out in the table, viewed as one row
   {
     const NoGradGuard no_grad;
     const Tensor rows = index.contiguous().reshape({index.numel()});

@@ -14,7 +14,7 @@
 namespace polyphase {
 namespace {
 
-// `operation` is "fill_" or "+=" or their like.
+// `operation` is "fill_", "+=" or similar.
 void require_unfollowed(const char* operation, const char* what, const Tensor& tensor) {
   if (!grad_enabled() || !tensor.requires_grad()) return;
   const bool is_operator = operation[1] == '=';
@@ -23,7 +23,7 @@ void require_unfollowed(const char* operation, const char* what, const Tensor& t
                              "use a NoGradGuard or detach()"));
 }
 
-// An expanded tensor has elements that share memory: which of several values would stay is not defined.
+// An expanded tensor has elements that share memory, so which of several values would stay is not defined.
 bool has_repeated_elements(const Tensor& tensor) {
   for (int d = 0; d < tensor.rank(); ++d) {
     if (tensor.size(d) > 1 && tensor.stride(d) == 0) return true;
@@ -46,7 +46,7 @@ bool is_same_view(const Tensor& a, const Tensor& b) {
   return a.offset() == b.offset() && a.shape() == b.shape() && a.strides() == b.strides();
 }
 
-// left = op(left, right) with the bits of the operation apart.
+// left = op(left, right), with the bits of the separate operation.
 Tensor& combine(const char* operation, MapOp op, Tensor& left, const Tensor& right) {
   ops::require_defined(operation, "the right side", right);
   require_writable(operation, left);

@@ -17,9 +17,9 @@ using autograd::save_if;
 
 namespace {
 
-constexpr std::size_t kMaxInputs = 64;  // of one node of the tape
+constexpr std::size_t kMaxInputs = 64;  // per node of the tape
 
-// What a guard makes of floating-point tensors of several dtypes.
+// Floating-point tensors of several dtypes after a guard's conversion.
 std::optional<std::vector<Tensor>> widened(const std::vector<Tensor>& tensors) {
   const auto differs = [&](const Tensor& tensor) { return autograd::promotes(tensors.front(), tensor); };
   if (std::none_of(tensors.begin(), tensors.end(), differs)) return std::nullopt;
@@ -35,7 +35,7 @@ Shape with_last(Shape shape, std::int64_t length) {
   return shape;
 }
 
-// The length of x times `scale`, where 64 bits hold it.
+// The length of x times `scale`, if it fits in 64 bits.
 std::int64_t upsampled_length(const Tensor& x, std::int64_t scale) {
   std::int64_t length = 0;
   require<ShapeError>(!__builtin_mul_overflow(x.size(-1), scale, &length), "upsample1d: the length of ", x.shape(), " times ",
@@ -43,7 +43,7 @@ std::int64_t upsampled_length(const Tensor& x, std::int64_t scale) {
   return length;
 }
 
-// The length of x with `padding`, where 64 bits hold it.
+// The length of x with `padding`, if it fits in 64 bits.
 std::int64_t padded_length(const Tensor& x, Padding padding) {
   std::int64_t length = 0;
   const bool fits =

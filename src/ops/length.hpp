@@ -10,15 +10,15 @@ namespace polyphase {
 
 enum class UpsampleMode : std::uint8_t { nearest, linear };
 
-/// Lengthens the last dimension on both ends. reflect needs left, right < L, replicate L >= 1; throws ShapeError.
+/// Pads the last dimension at both ends. reflect requires left, right < L, replicate L >= 1; throws ShapeError.
 [[nodiscard]] Tensor pad1d(const Tensor& x, Padding padding, PaddingMode mode = PaddingMode::zeros);
 /// (..., L) -> (..., L*scale). linear: half-pixel centres (PyTorch's align_corners=False).
 [[nodiscard]] Tensor upsample1d(const Tensor& x, std::int64_t scale, UpsampleMode mode = UpsampleMode::nearest);
 /// (N, C*r, L) -> (N, C, L*r): y[n, c, l*r + i] = x[n, c*r + i, l].
 [[nodiscard]] Tensor pixel_shuffle1d(const Tensor& x, std::int64_t upscale_factor);
-/// Elements of the last dimension by position: index (J) i64 in [0, L) -> (..., J). Throws ShapeError for a position outside:
-/// on the CPU at once, on a GPU from the next call that waits for it (item(), a copy to the host, synchronize()), so that the
-/// check costs no wait; the elements in question are 0 until then.
+/// Elements of the last dimension by position: index (J) i64 in [0, L) -> (..., J). Throws ShapeError for a position out of
+/// range: on the CPU at once, on a GPU from the next call that waits for it (item(), a copy to the host, synchronize()), so
+/// that the check does not wait; these elements are 0 until then.
 [[nodiscard]] Tensor index_select(const Tensor& x, const Tensor& index);
 /// Joins along an existing dimension; all other sizes equal; at least one tensor.
 [[nodiscard]] Tensor cat(const std::vector<Tensor>& tensors, int dim = 0);

@@ -31,7 +31,7 @@ Shape with_tail(Shape shape, std::int64_t rows, std::int64_t columns) {
   return shape;
 }
 
-// The backend's form: batch sizes broadcast and folded into one.
+// The backend's form: batch sizes are broadcast and merged into one.
 Tensor batched(const Tensor& a, const Shape& batch) {
   const Tensor wide = ops::broadcast_view(a, with_tail(batch, a.size(-2), a.size(-1)));
   return wide.reshape({batch.numel(), a.size(-2), a.size(-1)});

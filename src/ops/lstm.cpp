@@ -41,14 +41,14 @@ void check(const Tensor& x, const LstmWeights& weights, const LstmState& state) 
   require_shape("the cell state", state.cell, {x.size(0), H});
 }
 
-// What a pass over all steps leaves for the way back.
+// What a pass over all steps keeps for the backward pass.
 struct Kept {
-  Tensor gates, hidden, cells;  // as Backend::lstm has them
+  Tensor gates, hidden, cells;  // as in Backend::lstm
   Saved weight;
 };
 
-// Gradients of gates, weight, h and c, from that of the rows h_1 ... h_T, c_T:
-//   dc += dh o (1 - tanh(c)^2), then each gate's share through its activation, dc *= f, dh = dgates weight.
+// Gradients of gates, weight, h and c from that of the rows h_1 ... h_T, c_T:
+//   dc += dh o (1 - tanh(c)^2), then each gate's part through its activation, dc *= f, dh = dgates weight.
 Gradients way_back(const Kept& kept, const Tensor& g, Needs needs) {
   const std::int64_t T = kept.gates.size(0), N = kept.gates.size(1), H = kept.hidden.size(2);
   const Tensor weight = kept.weight.get();
@@ -79,7 +79,7 @@ Gradients way_back(const Kept& kept, const Tensor& g, Needs needs) {
   return gradients;
 }
 
-// h after each step and then the last c, (T + 1, N, H), from gates (T, N, 4H) before their activations.
+// h after each step, followed by the last c, (T + 1, N, H), from gates (T, N, 4H) before their activations.
 Tensor recurrence(const Tensor& input, const Tensor& weight, const Tensor& h, const Tensor& c) {
   const std::int64_t T = input.size(0), N = input.size(1), H = weight.size(1);
   Kept kept;

@@ -56,7 +56,7 @@ Tensor normalize(const char* name, const Tensor& x, const std::vector<int>& dims
   });
 }
 
-// A per-channel tensor lined up with x (N, C, ...).
+// A per-channel tensor in a shape that broadcasts with x (N, C, ...).
 Tensor lined_up(const Tensor& values, const Tensor& x) {
   Shape shape = Shape::filled(x.rank() - 1, 1);
   shape[0] = x.size(1);
@@ -69,7 +69,7 @@ Tensor scale_and_shift(Tensor y, const Tensor& weight, const Tensor& bias) {
   return y;
 }
 
-// Of normalisations over the last dimension.
+// For normalisations over the last dimension.
 void check_last(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   ops::require_floating(name, x);
   require<ShapeError>(x.rank() >= 1, name, ": expected x (..., C), got ", x.shape());
@@ -105,7 +105,7 @@ Tensor normalize_square(const Tensor& x, double epsilon) {
   });
 }
 
-// (x - mean)*scale + shift with one number of each a channel. Far from zero x*scale would lose what x - mean keeps.
+// (x - mean)*scale + shift with one of each per channel. Far from zero, x*scale would lose the digits that x - mean keeps.
 Tensor scale_around(const Tensor& x, const Tensor& mean, const Tensor& scale, const Tensor& shift) {
   const Tensor m = lined_up(mean.detach(), x), s = lined_up(scale.detach(), x);
   Tensor y = ops::map("batch_norm", MapOp::scale_around, {x, m, s, lined_up(shift.detach(), x)});
@@ -185,7 +185,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   check("batch_norm", x, {{{"running_mean", running_mean}, {"running_var", running_var}, {"weight", weight}, {"bias", bias}}});
   require<ShapeError>(x.rank() <= 3, "batch_norm: expected x (N, C) or (N, C, L), got ", x.shape());
   if (ops::is_half(x)) {
-    // Statistics are kept up in f32 and rounded back into the caller's tensors.
+    // Statistics are updated in f32 and rounded back into the caller's tensors.
     Tensor mean32 = to_f32(running_mean);
     Tensor var32 = to_f32(running_var);
     const Tensor y = batch_norm(to_f32(x), mean32, var32, to_f32(weight), to_f32(bias), options).to(x.dtype());

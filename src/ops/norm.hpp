@@ -7,18 +7,18 @@
 
 namespace polyphase {
 
-/// x (N, C, ...); each of `groups` groups of channels of each sample to mean 0, variance 1, then weight (C) and bias (C),
-/// either may be undefined. Biased variance, as in PyTorch.
+/// x (N, C, ...): normalises each of `groups` groups of channels of each sample to mean 0 and variance 1, then applies weight
+/// (C) and bias (C); either may be undefined. Biased variance, as in PyTorch.
 [[nodiscard]] Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {}, const Tensor& bias = {},
                                 double epsilon = 1e-5);
 
-/// The last dimension of x (..., C) to mean 0, variance 1, then weight (C) and bias (C), either may be undefined. Biased
-/// variance, as in PyTorch: y = (x - mean)/sqrt(variance + epsilon)*weight + bias (Ba, Kiros and Hinton 2016).
-/// For x (N, C, L) normalise x.transpose(1, 2).
+/// Normalises the last dimension of x (..., C) to mean 0 and variance 1, then applies weight (C) and bias (C); either may be
+/// undefined. Biased variance, as in PyTorch: y = (x - mean)/sqrt(variance + epsilon)*weight + bias (Ba, Kiros and Hinton
+/// 2016). For x (N, C, L) normalise x.transpose(1, 2).
 [[nodiscard]] Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {}, double epsilon = 1e-5);
-/// The last dimension of x (..., C) to a mean square of 1, then weight (C), which may be undefined:
-/// y = x/sqrt(mean(x^2) + epsilon)*weight (Zhang and Sennrich 2019). Without epsilon it is the distance from 1 to the next
-/// number of x's dtype, f32's for f16 and bf16.
+/// Normalises the last dimension of x (..., C) to a mean square of 1, then applies weight (C), which may be undefined: y =
+/// x/sqrt(mean(x^2) + epsilon)*weight (Zhang and Sennrich 2019). The default epsilon is the distance from 1 to the next number
+/// of x's dtype, f32's for f16 and bf16.
 [[nodiscard]] Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, std::optional<double> epsilon = std::nullopt);
 
 struct BatchNormOptions {
@@ -26,8 +26,9 @@ struct BatchNormOptions {
   double momentum = 0.1;
   double epsilon = 1e-5;
 };
-/// x (N, C) or (N, C, L); statistics over N and L when training (running ones updated in place, if defined, with the unbiased
-/// variance), the running ones otherwise. Throws ShapeError when training on a single value per channel.
+/// x (N, C) or (N, C, L). In training it uses the statistics over N and L, and updates the running ones in place, if defined,
+/// with the unbiased variance; otherwise it uses the running ones. Throws ShapeError in training with a single value per
+/// channel.
 [[nodiscard]] Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
                                 const Tensor& weight = {}, const Tensor& bias = {}, const BatchNormOptions& options = {});
 

@@ -22,7 +22,7 @@ using autograd::Saved;
 
 namespace {
 
-// What a reduction over some dimensions comes to.
+// A reduction over some dimensions.
 struct Plan {
   Shape kept;              // x's shape with 1 where reduced
   Shape dropped;           // without those dimensions
@@ -54,7 +54,7 @@ Tensor shaped(const Tensor& kept, const Plan& plan, bool keepdim) {
   return keepdim ? kept : ops::reshaped_view(kept, plan.dropped);
 }
 
-// A gradient of the result, seen in x's shape.
+// A gradient of the result, broadcast to x's shape.
 Tensor spread(const Tensor& g, const Plan& plan, const Shape& x_shape) {
   return ops::broadcast_view(ops::reshaped_view(g.contiguous(), plan.kept), x_shape);
 }
@@ -81,10 +81,10 @@ Tensor sum(const Tensor& x, const std::vector<int>& dims, bool keepdim) {
 Tensor mean(const Tensor& x, const std::vector<int>& dims, bool keepdim) {
   if (raises(x)) return mean(raised(x), dims, keepdim);
   ops::require_floating("mean", x);
-  // The 16-bit types reduce in f32, so that a sum past 65504 does not spoil a mean and the result is rounded once.
+  // 16-bit types are reduced in f32, so that a sum above 65504 does not spoil a mean and the result is rounded once.
   if (ops::is_half(x)) return mean(x.to(DType::f32), dims, keepdim).to(x.dtype());
   const Plan plan = plan_of("mean", x, dims);
-  // The mean of nothing is 0/0.
+  // The mean of an empty set is 0/0.
   const double scale = plan.count > 0 ? 1.0 / static_cast<double>(plan.count) : std::numeric_limits<double>::quiet_NaN();
   return mul(sum(x, dims, keepdim), scale);
 }
@@ -118,7 +118,7 @@ Tensor norm(const Tensor& x, const std::vector<int>& dims, bool keepdim) {
   return record("norm", shaped(norms, plan, keepdim), {x},
                 [plan, saved = save_if(follows_gradients(x), x), saved_norm = Saved(norms)](const Tensor& g, Needs) {
                   const Tensor& kept = saved_norm.get();
-                  // g/norm, or 0 where the norm is 0: all of x is 0 there.
+                  // g/norm, or 0 if the norm is 0: then all of x is 0.
                   const Tensor g_kept = ops::reshaped_view(g.contiguous(), plan.kept);
                   const Tensor scale = where(kept, div(g_kept, kept), Tensor::zeros({}, {g.dtype(), g.device()}));
                   return Gradients{mul(saved.get(), scale)};

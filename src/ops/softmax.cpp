@@ -15,7 +15,7 @@ using autograd::Needs;
 
 namespace {
 
-// x less its maximum over `dim`, and the sum of the exponentials of that.
+// x minus its maximum over `dim`, and the sum of its exponentials.
 struct Shifted {
   Tensor x, exponential, total;
 };

@@ -5,9 +5,10 @@
 
 namespace polyphase {
 
-/// exp(x)/sum(exp(x)) over dimension `dim`, from x - max(x) so that nothing overflows. -inf gives 0; NaN where all are -inf.
+/// exp(x)/sum(exp(x)) over dimension `dim`, computed from x - max(x) so that nothing overflows. -inf gives 0; NaN if all are
+/// -inf.
 [[nodiscard]] Tensor softmax(const Tensor& x, int dim = -1);
-/// x - log(sum(exp(x))) over dimension `dim`, likewise.
+/// x - log(sum(exp(x))) over dimension `dim`, computed in the same way.
 [[nodiscard]] Tensor log_softmax(const Tensor& x, int dim = -1);
 
 }  // namespace polyphase

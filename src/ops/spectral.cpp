@@ -75,7 +75,7 @@ Tensor power_spectrogram(const Tensor& x, const StftOptions& options) {
   const std::int64_t margin = options.n_fft - options.win_length;
   const Tensor window = ops::constant("power_spectrogram", {options.win_length, margin, 0}, x.dtype(), x.device(), [&] {
     return pad1d(hann_window(options.win_length, {x.dtype(), Device::cpu()}),
-                 {margin / 2, margin - margin / 2});  // as PyTorch centres it
+                 {margin / 2, margin - margin / 2});  // centred as in PyTorch
   });
   const Tensor padded = options.center ? pad1d(x, half, PaddingMode::reflect) : x;
   const Tensor spectrum = rfft(padded.unfold(options.n_fft, options.hop_length) * window);

@@ -24,7 +24,7 @@ Tensor make_view(const char* name, const Tensor& base, const Shape& shape, const
                           [adjoint = std::move(adjoint)](const Tensor& g, Needs) { return Gradients{adjoint(g)}; });
 }
 
-// The adjoint of taking a part: zeros everywhere but in the part. `take` finds the part in a tensor of the base's shape.
+// The adjoint of taking a part: zeros outside the part. `take` selects the part in a tensor of the base's shape.
 template <class Take>
 auto put_back(const Tensor& base, Take take) {
   return [shape = base.shape(), take = std::move(take)](const Tensor& g) {
@@ -40,7 +40,7 @@ auto reshape_back(const Tensor& base) {
   return [shape = base.shape()](const Tensor& g) { return g.reshape(shape); };
 }
 
-// Fills in the one size of -1, if there is one, and checks the number of elements.
+// Resolves a size of -1, if there is one, and checks the number of elements.
 Shape resolve_shape(const char* operation, const Tensor& tensor, const Shape& shape) {
   Shape resolved = shape;
   int unknown = -1;
@@ -61,7 +61,7 @@ Shape resolve_shape(const char* operation, const Tensor& tensor, const Shape& sh
   return resolved;
 }
 
-// Strides that give `shape` over the tensor's elements in row-major order; nothing where only a copy can.
+// Strides that give `shape` over the tensor's elements in row-major order; nothing if a copy is needed.
 std::optional<Shape> strides_for(const Tensor& tensor, const Shape& shape) {
   if (tensor.numel() == 0 || tensor.is_contiguous()) return contiguous_strides(shape);
   Shape strides = Shape::filled(shape.rank(), 1);
@@ -71,7 +71,7 @@ std::optional<Shape> strides_for(const Tensor& tensor, const Shape& shape) {
   for (int from = tensor.rank() - 1; from >= 0; --from) {
     if (run == 1) base_stride = tensor.stride(from);
     run *= tensor.size(from);
-    // The run goes on while the next dimension out continues it without a jump.
+    // The run continues if the next dimension out continues it without a gap.
     const bool continues = from > 0 && (tensor.size(from - 1) == 1 || run == 1 || tensor.stride(from - 1) == run * base_stride);
     if (continues) continue;
     std::int64_t taken = 1;
@@ -222,7 +222,7 @@ Tensor Tensor::unfold(std::int64_t size, std::int64_t step) const {
   const std::int64_t length = shape().back();
   require<ShapeError>(size >= 1 && size <= length && step >= 1, "unfold: expected 1 <= size <= L=", length,
                       " and step >= 1, got size ", size, " and step ", step);
-  step = std::min(step, length);  // which is never taken: there is one window
+  step = std::min(step, length);  // which is never applied: there is one window
   const int d = rank() - 1;
   Shape new_shape = shape();
   Shape new_strides = strides();

@@ -29,7 +29,7 @@ struct AdamWOptions {
 /// w -= learning_rate/(1 - beta1^t) * m / (sqrt(v)/sqrt(1 - beta2^t) + epsilon), as PyTorch computes it.
 class Adam : public Optimizer {
  public:
-  /// Throws ShapeError in words for a setting out of range.
+  /// Throws ShapeError naming a setting that is out of range.
   explicit Adam(std::vector<Tensor> parameters, const AdamOptions& options = {});
   explicit Adam(std::vector<ParameterGroup> groups, const AdamOptions& options = {});
 
@@ -42,10 +42,10 @@ class Adam : public Optimizer {
   bool decoupled_;
 };
 
-/// Adam with the weight decay taken off the weight itself instead of added to the gradient.
+/// Adam with the weight decay subtracted from the weight itself instead of added to the gradient.
 class AdamW : public Adam {
  public:
-  /// Throws ShapeError in words for a setting out of range.
+  /// Throws ShapeError naming a setting that is out of range.
   explicit AdamW(std::vector<Tensor> parameters, const AdamWOptions& options = {});
   explicit AdamW(std::vector<ParameterGroup> groups, const AdamWOptions& options = {});
 };

@@ -48,7 +48,7 @@ std::int64_t ExponentialMovingAverage::updates() const { return parts_.front().u
 
 void ExponentialMovingAverage::exchange() {
   const NoGradGuard no_grad;
-  // All copies first: running out of memory halfway must leave everything as it was.
+  // All copies first: if memory runs out halfway, nothing may have changed.
   std::vector<Tensor> weights;
   for (const Tensor& parameter : parameters_) weights.push_back(parameter.detach().clone());
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

@@ -1,5 +1,5 @@
 #pragma once
-// A slow copy of the weights, often better than the last ones.
+// A moving average of the weights, often better than the last ones.
 
 #include "../optim/optimizer.hpp"
 
@@ -7,36 +7,37 @@ namespace polyphase {
 
 struct EmaOptions {
   double decay = 0.999;
-  bool ramp = false;  ///< use min(decay, (1 + updates)/(10 + updates)), so that the first weights are soon forgotten
+  bool ramp = false;  ///< use min(decay, (1 + updates)/(10 + updates)), which discounts the first weights quickly
 };
 
-/// average = average + (1 - decay)*(weight - average) after every update(), starting from the weights it was made with.
-/// Averages parameters only; a module's buffers are not in them.
+/// average = average + (1 - decay)*(weight - average) after every update(), starting from the current weights. Averages
+/// parameters only, not a module's buffers.
 class ExponentialMovingAverage {
  public:
   /// Throws ShapeError unless decay is in [0, 1) and there is a parameter.
   explicit ExponentialMovingAverage(std::vector<Tensor> parameters, const EmaOptions& options = {});
 
-  /// Takes the weights in; call it after Optimizer::step. Does not wait for the device; may be recorded by cuda::capture, and
-  /// replays go on counting. Throws Error while the averages are applied.
+  /// Adds the weights to the average; call it after Optimizer::step. Does not wait for the device; may be recorded by
+  /// cuda::capture, and replays keep counting. Throws Error while the averages are applied.
   void update();
   /// Exchanges weights and averages, in place, to evaluate or save the averaged network. Throws Error if applied already.
   void apply();
   /// Exchanges them back. Throws Error unless applied.
   void restore();
   [[nodiscard]] bool is_applied() const { return applied_; }
-  /// Calls of update(). They are counted on the device: waits for it.
+  /// Number of calls of update(). It is counted on the device: waits for it.
   [[nodiscard]] std::int64_t updates() const;
 
   /// "updates" and the averages "0.average", "1.average", ... Throws Error while applied.
   [[nodiscard]] OptimizerState state() const;
-  /// Restores what state() gave. Throws Error naming the entry that does not fit, or while applied; then nothing has changed.
+  /// Restores the result of state(). Throws Error naming the entry that does not fit, or while applied; then nothing has
+  /// changed.
   void load_state(const OptimizerState& state);
 
  private:
   void exchange();
 
-  /// The parameters of one device; recorded updates know the tensors' addresses, so they are only written in place.
+  /// The parameters of one device. Recorded updates hold the tensors' addresses, so they are only written in place.
   struct Part {
     Device device;
     Tensor updates;                      // () i64

@@ -49,7 +49,7 @@ Tensor GradScaler::scale(const Tensor& loss) {
   if (!options_.enabled) return loss;
   if (!state_.defined()) make_state(loss.device());
   const Tensor scale = state_.select(0, static_cast<std::int64_t>(LossScaleField::scale));
-  // A copy: update() writes to the state, and the tape keeps this.
+  // A copy: update() writes to the state, and the tape keeps this tensor.
   return mul(loss, loss.dtype() == DType::f64 ? scale.clone() : scale.to(loss.dtype()));
 }
 
@@ -137,7 +137,7 @@ void GradScaler::load_state(const OptimizerState& state) {
   const auto skipped = static_cast<double>(reader.count("skipped"));
   reader.expect_size(0, 3);
   start_ = {scale, growth_tracker, skipped};
-  // In place: recorded steps know the address.
+  // In place: recorded steps hold the address.
   if (!state_.defined()) return;
   for (std::size_t i = 0; i < start_.size(); ++i) state_.select(0, static_cast<std::int64_t>(i)).fill_(start_[i]);
 }

@@ -11,13 +11,13 @@ namespace polyphase {
 
 struct GradScalerOptions {
   double initial_scale = 65536;
-  double growth_factor = 2;     ///< of the scale, after `growth_interval` good steps in a row
-  double backoff_factor = 0.5;  ///< of the scale, after a step with an infinite or NaN gradient
+  double growth_factor = 2;     ///< factor of the scale after `growth_interval` good steps in a row
+  double backoff_factor = 0.5;  ///< factor of the scale after a step with an infinite or NaN gradient
   std::int64_t growth_interval = 2000;
-  bool enabled = true;  ///< false: scale() gives back the loss, step() is the optimizer's, everything else does nothing
+  bool enabled = true;  ///< false: scale() returns the loss, step() is the optimizer's step, everything else does nothing
 };
 
-/// Scales a loss so that small gradients stay within f16's range, and leaves out steps whose gradients overflowed:
+/// Scales a loss so that small gradients stay within f16's range, and skips steps whose gradients overflowed:
 ///
 ///   pp::GradScaler scaler;
 ///   for (...) {
@@ -31,46 +31,45 @@ struct GradScalerOptions {
 ///     scaler.update();
 ///   }
 ///
-/// Scale, counts and the news of an overflow stay on the device, where the optimizer's kernels read them: nothing waits but the
-/// functions that say so, and all of it may be recorded by cuda::capture after one eager step. A left out step changes neither
+/// The scale, the counts and the overflow flag stay on the device, where the optimizer's kernels read them. Only the functions
+/// that say so wait, and everything may be recorded by cuda::capture after one eager step. A skipped step changes neither
 /// parameters nor the optimizer's moments and step counts.
 class GradScaler {
  public:
   /// Throws ShapeError unless initial_scale > 0, growth_factor > 1, 0 < backoff_factor < 1 and growth_interval >= 1.
   explicit GradScaler(const GradScalerOptions& options = {});
 
-  /// loss * scale, differentiable. The first loss says on which device the scaler's state will be.
+  /// loss * scale, differentiable. The device of the first loss becomes that of the scaler's state.
   [[nodiscard]] Tensor scale(const Tensor& loss);
-  /// Divides the gradients of the optimizer's parameters by the scale, in place, and notes whether one is not finite. step()
-  /// does it where it was not done. Throws Error if called twice between updates, after step(), before scale() or without
-  /// any gradient; DTypeError for gradients of f16, which unscaled would underflow; DeviceError unless all are on one device,
-  /// the loss's.
+  /// Divides the gradients of the optimizer's parameters by the scale, in place, and records whether one is not finite. step()
+  /// does this if it was not done. Throws Error if called twice between updates, after step(), before scale() or without any
+  /// gradient; DTypeError for gradients of f16, which would underflow; DeviceError unless all are on the loss's device.
   void unscale(Optimizer& optimizer);
-  /// The optimizer's step, left out where a gradient is not finite. Throws like unscale().
+  /// The optimizer's step, skipped if a gradient is not finite. Throws like unscale().
   void step(Optimizer& optimizer);
-  /// Changes the scale, once all optimizers have stepped: grows after good steps, backs off after a bad one. A scale that f32
-  /// cannot hold is not taken. Optimizers that are no more are forgotten. Throws Error where nothing was unscaled since the
+  /// Updates the scale after all optimizers have stepped: it grows after good steps and backs off after a bad one. A scale that
+  /// f32 cannot represent is not adopted. Destroyed optimizers are forgotten. Throws Error if nothing was unscaled since the
   /// last update.
   void update();
 
   [[nodiscard]] bool enabled() const { return options_.enabled; }
-  /// The scale as it is now; 1 if not enabled. Waits for the device, as the next two.
+  /// The current scale; 1 if not enabled. Waits for the device, like the next two functions.
   [[nodiscard]] double scale() const;
   /// Good steps since the scale last changed.
   [[nodiscard]] std::int64_t growth_tracker() const;
-  /// Steps left out so far.
+  /// Number of skipped steps.
   [[nodiscard]] std::int64_t skipped() const;
 
   /// Numbers "scale", "growth_tracker", "skipped". Waits for the device.
   [[nodiscard]] OptimizerState state() const;
-  /// Restores what state() gave. Throws Error naming the entry that does not fit; then nothing has changed.
+  /// Restores the result of state(). Throws Error naming the entry that does not fit; then nothing has changed.
   void load_state(const OptimizerState& state);
 
  private:
   enum class Stage : unsigned char { ready, unscaled, stepped };
   struct Entry {
     std::weak_ptr<const void> optimizer;
-    Tensor found;  // () f64: not 0 where a gradient was not finite
+    Tensor found;  // () f64: not 0 if a gradient was not finite
     Stage stage = Stage::ready;
   };
   /// In the order of the backend's LossScaleField.
@@ -80,8 +79,8 @@ class GradScaler {
   void unscale(Optimizer& optimizer, const char* operation);
 
   GradScalerOptions options_;
-  std::vector<double> start_;  // the values, before there is a device
-  Tensor state_;               // (3) f64, once there is
+  std::vector<double> start_;  // the values, before the device is known
+  Tensor state_;               // (3) f64, once the device is known
   std::vector<Entry> entries_;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// The gradients of a list of parameters, as backends want them. Not for users.
+// The gradients of a list of parameters, in the form of the backends. Not for users.
 
 #include <vector>
 
@@ -7,8 +7,8 @@
 
 namespace polyphase {
 
-/// The gradients that there are, made contiguous in their parameters. Throws DeviceError naming `operation` unless all are on
-/// one device.
+/// The existing gradients, made contiguous in their parameters. Throws DeviceError naming `operation` unless all are on one
+/// device.
 inline std::vector<Tensor> contiguous_gradients(const char* operation, const std::vector<Tensor>& parameters) {
   std::vector<Tensor> gradients;
   for (const Tensor& parameter : parameters) {

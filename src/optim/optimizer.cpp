@@ -18,7 +18,7 @@ void require_rate(const char* owner, const char* what, double value) {
   require<ShapeError>(std::isfinite(value) && value >= 0, owner, ": expected ", what, " >= 0, got ", value);
 }
 
-// In place where there is something already: recorded steps know its address.
+// In place if there is a tensor already: recorded steps hold its address.
 void take_into(Tensor& kept, const Tensor& loaded) {
   if (!kept.defined()) {
     kept = loaded;
@@ -83,7 +83,7 @@ struct Optimizer::Batch {
 void Optimizer::step(const Tensor& skip) {
   if (skip.defined()) check_skip(skip);
   const NoGradGuard no_grad;
-  const std::vector<Batch> batches = collect();  // all that can be refused or run out of memory, before anything changes
+  const std::vector<Batch> batches = collect();  // everything that can fail, before anything changes
   std::vector<Device> counted;
   for (const Batch& batch : batches) {
     const bool first = std::find(counted.begin(), counted.end(), batch.device) == counted.end();
@@ -165,7 +165,7 @@ std::vector<Tensor> Optimizer::parameters() const {
   return parameters;
 }
 
-// Of each parameter, then of step() itself.
+// The count of each parameter, then that of step() itself.
 std::vector<std::int64_t> Optimizer::read_counts() const {
   std::vector<std::int64_t> counts(entries_.size() + 1, 0);
   for (const DeviceState& state : states_) {

@@ -1,5 +1,5 @@
 #pragma once
-// The base of optimizers: parameters in groups, the moments kept for each, and the state a checkpoint saves.
+// The base of optimizers: parameters in groups, the moments of each, and the state that a checkpoint saves.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,21 +19,21 @@ class StateReader;
 struct OptimizerSlot;
 struct StepControl;
 
-/// Parameters with settings of their own; what is not set here is taken from the optimizer's options.
+/// Parameters with settings of their own; settings that are not set here come from the optimizer's options.
 struct ParameterGroup {
   std::vector<Tensor> parameters{};
   std::optional<double> learning_rate{};
   std::optional<double> weight_decay{};
 };
 
-/// Everything an optimizer, a scheduler or a weight average is, by name: what a checkpoint saves and restores.
-/// Tensors share storage with the object; clone() them to keep a snapshot. Every number must come back with the same bits.
+/// The state of an optimizer, a scheduler or a weight average, by name: what a checkpoint saves and restores. Tensors share
+/// storage with the object; clone() them to keep a snapshot. Every number must be restored with the same bits.
 struct OptimizerState {
   std::vector<std::pair<std::string, Tensor>> tensors{};
   std::vector<std::pair<std::string, double>> numbers{};
 };
 
-/// Changes parameters along their gradients. The parameters are handles on a module's tensors, so make the optimizer after
+/// Updates parameters from their gradients. The parameters are handles on a module's tensors, so make the optimizer after
 /// Module::to and weight_norm, which replace them.
 class Optimizer {
  public:
@@ -41,29 +41,29 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// One update of every parameter that has a gradient; the others, and their step counts, stay as they are. Never waits for
-  /// the device. May be recorded by cuda::capture after one eager step: replays go on counting and see the learning rate
-  /// that is set when they run. Throws DeviceError where state would have to be made while recording, DTypeError for a
-  /// parameter of f16 or bf16 on the host; then nothing has changed.
+  /// One update of every parameter that has a gradient; the others and their step counts are unchanged. Never waits for the
+  /// device. May be recorded by cuda::capture after one eager step: replays keep counting and use the learning rate that is set
+  /// when they run. Throws DeviceError if state would have to be created while recording, DTypeError for a parameter of f16 or
+  /// bf16 on the host; then nothing has changed.
   void step() { step({}); }
-  /// Changes and counts nothing where `skip`, one f64 on the parameters' device, is not 0. For GradScaler. Throws DTypeError,
+  /// Changes and counts nothing if `skip`, one f64 on the parameters' device, is not 0. For GradScaler. Throws DTypeError,
   /// ShapeError, DeviceError.
   void step(const Tensor& skip);
   /// Drops all gradients.
   void zero_grad();
 
-  /// Calls of step() so far that found a gradient and were not skipped. They are counted on the device: waits for it.
+  /// Number of calls of step() that found a gradient and were not skipped. It is counted on the device: waits for it.
   [[nodiscard]] std::int64_t steps() const;
   /// All parameters, group after group.
   [[nodiscard]] std::vector<Tensor> parameters() const;
   [[nodiscard]] std::size_t group_count() const { return groups_.size(); }
   /// Throws ShapeError if there is no such group.
   [[nodiscard]] double learning_rate(std::size_t group = 0) const;
-  /// The learning rate the group was made with: what schedulers start from.
+  /// The initial learning rate of the group, from which schedulers start.
   [[nodiscard]] double initial_learning_rate(std::size_t group = 0) const;
   [[nodiscard]] double weight_decay(std::size_t group = 0) const;
-  /// From the next step, or replay of a recorded one, on; does not wait. Throws ShapeError unless `value` is finite and >= 0,
-  /// DeviceError inside cuda::capture: a rate set there would be set again by every replay.
+  /// Takes effect with the next step, or replay of a recorded one; does not wait. Throws ShapeError unless `value` is finite
+  /// and >= 0, DeviceError inside cuda::capture, where every replay would set the rate again.
   void set_learning_rate(double value, std::size_t group);
   /// Sets all groups.
   void set_learning_rate(double value);
@@ -71,21 +71,21 @@ class Optimizer {
   /// Names: "parameters", "steps", "group0.learning_rate", "group0.initial_learning_rate", "group0.weight_decay", and by the
   /// parameter's position over all groups "3.steps", "3.momentum", "3.second" once it has been updated. Waits for the device.
   [[nodiscard]] OptimizerState state() const;
-  /// Restores what state() gave, for an optimizer made alike; recorded steps go on from there. Throws Error naming the entry
-  /// that does not fit; then nothing has changed.
+  /// Restores the result of state() of an optimizer made in the same way; recorded steps continue from there. Throws Error
+  /// naming the entry that does not fit; then nothing has changed.
   void load_state(const OptimizerState& state);
 
-  /// To be remembered by, through a weak pointer: another optimizer may be made at the address of one that is gone.
+  /// Identifies the optimizer through a weak pointer: another optimizer may get the address of a destroyed one.
   [[nodiscard]] const std::shared_ptr<const void>& identity() const { return identity_; }
 
  protected:
-  /// Tensors kept for each parameter.
+  /// Tensors kept per parameter.
   enum class Moments : unsigned char { none, momentum, momentum_and_second };
   struct Defaults {
     double learning_rate;
     double weight_decay;
   };
-  /// A group's settings as they are now.
+  /// A group's current settings.
   struct Group {
     double learning_rate = 0;
     double initial_learning_rate = 0;
@@ -94,7 +94,7 @@ class Optimizer {
     std::size_t end = 0;
   };
 
-  /// `name` is the class's, for error texts. Throws ShapeError, DTypeError or AutogradError unless every parameter is a
+  /// `name` is the class name for error texts. Throws ShapeError, DTypeError or AutogradError unless every parameter is a
   /// contiguous floating-point leaf, listed once, and the rates are finite and >= 0.
   Optimizer(const char* name, std::vector<ParameterGroup> groups, Defaults defaults, Moments moments);
 
@@ -108,7 +108,7 @@ class Optimizer {
     Tensor momentum;
     Tensor second;
   };
-  /// What kernels read and count, in the memory of one of the parameters' devices.
+  /// The values that kernels read and count, in the memory of one of the parameters' devices.
   struct DeviceState {
     Device device;
     Tensor learning_rates;  // (groups) f64

@@ -9,7 +9,7 @@
 
 namespace polyphase {
 
-/// Sets an optimizer's learning rates. Rates follow from the step number alone, not from the rate before, so that resuming is
+/// Sets an optimizer's learning rates. Rates depend on the step number alone, not on the previous rate, so that resuming is
 /// exact. Keeps a pointer: the optimizer must outlive it.
 ///
 ///   pp::WarmupLR schedule(optimizer, {.steps = 100}, pp::CosineAnnealingLR(optimizer, {.steps = 5000}));
@@ -17,17 +17,16 @@ namespace polyphase {
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
-  /// The rate after `step` calls of step(), for a group that started with `initial`.
+  /// The rate after `step` calls of step(), for a group with the initial rate `initial`.
   [[nodiscard]] virtual double learning_rate(double initial, std::int64_t step) const = 0;
 
-  /// Counts one step and sets every group's rate. Call it after Optimizer::step, or after the replay of a recorded one: not
-  /// inside cuda::capture, which Optimizer::set_learning_rate refuses. A step that throws is not
-  /// counted.
+  /// Counts one step and sets every group's rate. Call it after Optimizer::step, or after the replay of a recorded one, but not
+  /// inside cuda::capture, where Optimizer::set_learning_rate throws. A step that throws is not counted.
   void step();
   [[nodiscard]] std::int64_t steps() const { return steps_; }
   /// One number, "steps".
   [[nodiscard]] OptimizerState state() const;
-  /// Continues from what state() gave and sets every group's rate. Throws Error if the state is not a scheduler's.
+  /// Continues from the result of state() and sets every group's rate. Throws Error if the state is not a scheduler's.
   void load_state(const OptimizerState& state);
 
  protected:
@@ -72,7 +71,7 @@ class ExponentialLR : public Scheduler {
 };
 
 /// minimum + (initial - minimum)*(1 + cos(pi*step/steps))/2 (Loshchilov and Hutter, arXiv 1608.03983); stays at the minimum
-/// after `steps`, where PyTorch's would rise again.
+/// after `steps`, while PyTorch's rises again.
 class CosineAnnealingLR : public Scheduler {
  public:
   struct Options {
@@ -87,7 +86,7 @@ class CosineAnnealingLR : public Scheduler {
   Options options_;
 };
 
-/// initial * (step + 1)/steps for the first `steps` steps; then the initial rate, or another schedule from its beginning.
+/// initial * (step + 1)/steps for the first `steps` steps; then the initial rate, or another schedule from its start.
 class WarmupLR : public Scheduler {
  public:
   struct Options {

@@ -19,7 +19,7 @@ double StateReader::number(const std::string& name) const {
 
 std::int64_t StateReader::count(const std::string& name) const {
   const double value = number(name);
-  // Above 2^53 a double no longer holds every whole number.
+  // Above 2^53 a double cannot represent every integer.
   require<Error>(value >= 0 && value <= 0x1p53 && std::floor(value) == value, owner_, "::load_state: expected \"", name,
                  "\" to be a whole number >= 0, got ", value);
   return static_cast<std::int64_t>(value);

@@ -1,5 +1,5 @@
 #pragma once
-// The interface every device's memory comes through, and its statistics.
+// The interface of every device's memory, and its statistics.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,10 +8,10 @@ namespace polyphase {
 
 /// Bytes and counts since the start (or since the last reset of the peak).
 struct MemoryStats {
-  std::size_t live_bytes = 0;     ///< handed out and not yet given back
+  std::size_t live_bytes = 0;     ///< allocated and not yet freed
   std::size_t cached_bytes = 0;   ///< held from the system, free for reuse
   std::size_t peak_bytes = 0;     ///< highest live_bytes
-  std::uint64_t allocations = 0;  ///< calls of allocate so far
+  std::uint64_t allocations = 0;  ///< number of calls of allocate
   std::uint64_t live_blocks = 0;
 };
 
@@ -19,13 +19,13 @@ struct MemoryStats {
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  /// Throws OutOfMemory naming asked, live and cached bytes. `bytes` may be 0 (returns null).
+  /// Throws OutOfMemory naming requested, live and cached bytes. `bytes` may be 0 (returns null).
   [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
-  /// `bytes` as it was asked for. Never throws; null is ignored.
+  /// `bytes` as passed to allocate. Never throws; null is ignored.
   virtual void deallocate(void* pointer, std::size_t bytes) noexcept = 0;
   [[nodiscard]] virtual MemoryStats stats() const = 0;
   virtual void reset_peak() = 0;
-  /// Gives cached memory back to the system.
+  /// Returns cached memory to the system.
   virtual void trim() = 0;
 };
 

@@ -41,7 +41,7 @@ std::ostream& operator<<(std::ostream& out, const Device& device) { return out <
 Device default_device() { return thread_default(); }
 
 DeviceGuard::DeviceGuard(Device device) : previous_(thread_default()) {
-  (void)tensor_backend_of(device);  // throws where there is no such device
+  (void)tensor_backend_of(device);  // throws if there is no such device
   thread_default() = device;
 }
 

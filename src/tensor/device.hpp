@@ -1,5 +1,5 @@
 #pragma once
-// Where a tensor lives. `cpu` always exists; `cuda:i` where the build and the machine have it.
+// The place of a tensor's elements. `cpu` always exists; `cuda:i` if the build and the machine have it.
 
 #include <iosfwd>
 #include <string>
@@ -9,7 +9,7 @@ namespace polyphase {
 
 enum class DeviceType : unsigned char { cpu, cuda };
 
-/// A device type and its index. Cheap to copy and compare; naming a device does not touch it.
+/// A device type and its index. Cheap to copy and compare; a Device object alone does not use the device.
 struct Device {
   DeviceType type = DeviceType::cpu;
   int index = 0;
@@ -30,7 +30,7 @@ struct Device {
 [[nodiscard]] std::string to_string(const Device& device);
 std::ostream& operator<<(std::ostream& out, const Device& device);
 
-/// Where factories put tensors when not told: cpu unless set or guarded. Per thread.
+/// The device of new tensors by default: cpu unless set or guarded. Per thread.
 [[nodiscard]] Device default_device();
 
 /// Sets the calling thread's default device until the end of the scope. Throws DeviceError if the device does not exist.

@@ -38,11 +38,11 @@ Device device_from(const DLDevice& device) {
   require<DeviceError>(device.device_type == kDLCUDA && device.device_id >= 0,
                        "from_dlpack: expected device type 1 (cpu) or 2 (cuda), got type ", static_cast<int>(device.device_type),
                        ", index ", device.device_id);
-  (void)tensor_backend_of(Device::cuda(device.device_id));  // throws where there is no such device
+  (void)tensor_backend_of(Device::cuda(device.device_id));  // throws if there is no such device
   return Device::cuda(device.device_id);
 }
 
-// What an exported struct points to, and what keeps the elements alive.
+// The target of an exported struct; it keeps the elements alive.
 struct Export {
   DLManagedTensorVersioned managed{};
   Tensor tensor;
@@ -50,7 +50,7 @@ struct Export {
   Shape strides;
 };
 
-// The bytes from the first element to behind the last one.
+// The number of bytes from the first element to the end of the last one.
 std::size_t reach(const Shape& shape, const Shape& strides, std::size_t element) {
   if (shape.numel() == 0) return 0;
   std::int64_t elements = 1;
@@ -80,7 +80,7 @@ Layout layout_from(const DLTensor& tensor) {
   (void)layout.shape.numel();  // throws on negative sizes
   layout.strides = contiguous_strides(layout.shape);
   for (int i = 0; i < tensor.ndim && tensor.strides != nullptr; ++i) {
-    if (layout.shape[i] <= 1) continue;  // never used; some libraries leave anything there
+    if (layout.shape[i] <= 1) continue;  // never used; some libraries leave arbitrary values there
     require<ShapeError>(tensor.strides[i] >= 0, "from_dlpack: expected strides of at least 0, got ", tensor.strides[i],
                         " in dimension ", i);
     layout.strides[i] = tensor.strides[i];
@@ -120,7 +120,7 @@ DLManagedTensorVersioned* to_dlpack(const Tensor& tensor) {
 Tensor from_dlpack(DLManagedTensorVersioned* managed) {
   require<Error>(managed != nullptr, "from_dlpack: expected a tensor, got a null pointer");
   std::unique_ptr<DLManagedTensorVersioned, void (*)(DLManagedTensorVersioned*)> owner(managed, release);
-  // Of another major version only the fields before the tensor can be relied upon.
+  // In another major version only the fields before the tensor are reliable.
   require<NotImplemented>(managed->version.major == kVersion.major, "from_dlpack: expected DLPack version ", kVersion.major,
                           ".x, got ", managed->version.major, ".", managed->version.minor);
   const DLTensor& source = managed->dl_tensor;

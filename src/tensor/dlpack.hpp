@@ -1,8 +1,9 @@
 #pragma once
-// DLPack, the exchange format of array libraries (github.com/dmlc/dlpack, version 1.1): tensors go in and out without a copy.
+// DLPack, the exchange format of array libraries (github.com/dmlc/dlpack, version 1.1): tensors are imported and exported
+// without a copy.
 //
-// The structs below are the C ABI of DLPack's dlpack.h, in a namespace of their own so that a program may include both; cast
-// the pointers with reinterpret_cast there.
+// The structs below are the C ABI of DLPack's dlpack.h, in a separate namespace so that a program may include both; cast the
+// pointers with reinterpret_cast.
 
 #include <cstdint>
 
@@ -51,14 +52,14 @@ struct DLManagedTensorVersioned {
 
 }  // namespace dlpack
 
-/// Lends the tensor's elements to another library; the storage lives until that calls `deleter`. Waits for the device.
+/// Lends the tensor's elements to another library; the storage lives until that library calls `deleter`. Waits for the device.
 /// Throws AutogradError on a tensor that requires grad: detach() it.
 [[nodiscard]] dlpack::DLManagedTensorVersioned* to_dlpack(const Tensor& tensor);
 
-/// A tensor over another library's elements, whose `deleter` is called once: when the last handle on the storage goes, or
-/// before this function throws. A read-only tensor is copied, so that writes never reach it. Takes f32, f64, f16, bf16 and i64
-/// of one lane, on cpu and cuda, naturally aligned, with strides of at least 0. Throws NotImplemented (another major version),
-/// DTypeError, DeviceError, ShapeError, Error (null or misaligned data).
+/// A tensor over another library's elements. `deleter` is called once: when the last handle on the storage is destroyed, or
+/// before this function throws. A read-only tensor is copied, so that writes never reach it. Accepts f32, f64, f16, bf16 and
+/// i64 with one lane, on cpu and cuda, naturally aligned, with strides of at least 0. Throws NotImplemented (another major
+/// version), DTypeError, DeviceError, ShapeError, Error (null or misaligned data).
 [[nodiscard]] Tensor from_dlpack(dlpack::DLManagedTensorVersioned* managed);
 
 }  // namespace polyphase

@@ -7,7 +7,7 @@
 
 namespace polyphase {
 
-// Normal results round in integers; small ones by adding 0.5, whose unit in the last place is the smallest f16 (2^-24).
+// Normal results are rounded in integers; small ones by adding 0.5, whose unit in the last place is the smallest f16 (2^-24).
 Half::Half(float value) {
   const auto float_bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (float_bits >> 16) & 0x8000u;
@@ -25,7 +25,7 @@ Half::Half(float value) {
   bits = static_cast<std::uint16_t>(sign | result);
 }
 
-// The exponent is moved by a multiplication with 2^112, which also normalises subnormals; infinity and NaN get theirs set.
+// A multiplication by 2^112 moves the exponent and also normalises subnormals; infinity and NaN get their exponent set.
 Half::operator float() const {
   const std::uint32_t magnitude = static_cast<std::uint32_t>(bits & 0x7fffu) << 13;
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
@@ -33,7 +33,7 @@ Half::operator float() const {
   return std::bit_cast<float>(sign | (magnitude >= 0x0f800000u ? magnitude | 0x7f800000u : finite));
 }
 
-// Half a unit is added, less one where the kept part is even; a NaN is kept quiet instead.
+// Adds half a unit, less one if the kept part is even; a NaN becomes quiet instead.
 BFloat16::BFloat16(float value) {
   const auto float_bits = std::bit_cast<std::uint32_t>(value);
   const bool is_nan = (float_bits & 0x7fffffffu) > 0x7f800000u;

@@ -49,7 +49,7 @@ struct BFloat16 {
 std::ostream& operator<<(std::ostream& out, DType dtype);
 
 [[nodiscard]] constexpr bool is_floating_point(DType dtype) { return dtype != DType::i64; }
-/// Throws DTypeError naming `operation` where `dtype` is i64 and `value` no whole number that it holds.
+/// Throws DTypeError naming `operation` if `dtype` is i64 and `value` is not an integer in its range.
 void require_representable(const char* operation, double value, DType dtype);
 
 /// The DType of a C++ element type: `dtype_of<float>` is DType::f32.
@@ -78,7 +78,7 @@ struct DTypeOf<std::int64_t> {
 template <class T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;
 
-/// Calls `function(T{})` with the element type of `dtype`; the run-time to compile-time bridge.
+/// Calls `function(T{})` with the element type of `dtype`: from a run-time to a compile-time type.
 template <class Function>
 decltype(auto) dispatch(DType dtype, Function&& function) {
   switch (dtype) {

@@ -1,9 +1,9 @@
 #pragma once
-// Every exception the library throws, and the one helper that builds their texts.
+// Every exception of the library, and the helper that builds their texts.
 //
-// A text names the operation, what was expected and what came:
+// A text names the operation, what was expected and what it got:
 //   conv_transpose1d: expected x (N, C_in=16, L_in), got (4, 8, 100)
-// An object that threw is unchanged. Destructors never throw.
+// An object whose function threw is unchanged. Destructors never throw.
 
 #include <cstdint>
 #include <locale>
@@ -26,7 +26,7 @@ class ShapeError : public Error {
   using Error::Error;
 };
 
-/// A dtype that the operation does not take, or a mix of dtypes.
+/// A dtype that the operation does not accept, or a mix of dtypes.
 class DTypeError : public Error {
  public:
   using Error::Error;
@@ -38,7 +38,7 @@ class DeviceError : public Error {
   using Error::Error;
 };
 
-/// An allocation that failed; the text says how much was asked, live, cached, free and total.
+/// A failed allocation; the text gives the requested, live, cached, free and total bytes.
 class OutOfMemory : public Error {
  public:
   using Error::Error;
@@ -48,7 +48,7 @@ class OutOfMemory : public Error {
 class FormatError : public Error {
  public:
   explicit FormatError(const std::string& what, std::int64_t offset = -1) : Error(what), offset_(offset) {}
-  /// Byte offset in the file at which reading failed, or -1 where no offset applies.
+  /// Byte offset in the file at which reading failed, or -1 if there is none.
   [[nodiscard]] std::int64_t offset() const noexcept { return offset_; }
 
  private:
@@ -61,13 +61,13 @@ class AutogradError : public Error {
   using Error::Error;
 };
 
-/// Something that does not exist here; the text names the nearest thing that does.
+/// A feature that does not exist; the text names the nearest one that does.
 class NotImplemented : public Error {
  public:
   using Error::Error;
 };
 
-/// The parts streamed one after another into one string, the same under every global locale: files are written with it too.
+/// Streams the parts into one string, independent of the global locale: it is also used to write files.
 template <class... Parts>
 [[nodiscard]] std::string concat(const Parts&... parts) {
   std::ostringstream stream;

@@ -9,13 +9,13 @@ namespace {
 
 using Complex = std::complex<double>;
 
-// exp(-i pi a/(2b)), 2a <= b; in long double, as an angle of f64 is off by more than half of the result's last digit.
+// exp(-i pi a/(2b)), 2a <= b; in long double, because the error of an f64 angle exceeds half of the result's last digit.
 Complex small_root(std::int64_t a, std::int64_t b) {
   const long double angle = std::numbers::pi_v<long double> / 2 * static_cast<long double>(a) / static_cast<long double>(b);
   return {static_cast<double>(std::cos(angle)), -static_cast<double>(std::sin(angle))};
 }
 
-// The transform of `count` numbers `stride` apart, by its recursion; count has the prime factors 2, 3 and 5.
+// The transform of `count` numbers `stride` apart, by recursion; the prime factors of count are 2, 3 and 5.
 void transform(const Complex* in, std::int64_t stride, Complex* out, std::int64_t count, const std::vector<Complex>& roots) {
   if (count == 1) {
     *out = *in;
@@ -50,7 +50,7 @@ std::vector<std::int64_t> fft_radices(std::int64_t points) {
   std::vector<std::int64_t> radices;
   for (; points % 4 == 0; points /= 4) radices.push_back(4);
   for (std::int64_t radix = 2; points > 1; ++radix) {
-    if (radix * radix > points) radix = points;  // what is left is a prime
+    if (radix * radix > points) radix = points;  // the rest is a prime
     for (; points % radix == 0; points /= radix) radices.push_back(radix);
   }
   return radices;

@@ -1,5 +1,5 @@
 #pragma once
-// What the library has to say besides errors: plans chosen, files ignored. Nothing is said unless asked for.
+// Messages of the library besides errors: plans chosen, files ignored. Off by default.
 
 #include <functional>
 #include <string_view>
@@ -8,17 +8,17 @@ namespace polyphase {
 
 enum class LogLevel { info, warning };
 
-/// Where messages go. Called from whichever thread has something to say, one at a time.
+/// Receives messages. Called by any thread, one message at a time.
 using LogCallback = std::function<void(LogLevel, std::string_view)>;
 
-/// Replaces the callback. Default (also for an empty one): standard error if the environment variable POLYPHASE_LOG was set
-/// when the program started, else nowhere.
+/// Replaces the callback. The default (also for an empty one) is standard error if the environment variable POLYPHASE_LOG was
+/// set when the program started, else nothing.
 void set_log_callback(LogCallback callback);
 
-/// Whether POLYPHASE_LOG, a list of words, names `topic` (`plan`), or is `all`.
+/// Whether POLYPHASE_LOG, a list of words, contains `topic` (`plan`) or is `all`.
 [[nodiscard]] bool log_topic(std::string_view topic);
 
-/// Hands a message to the callback.
+/// Passes a message to the callback.
 void log_message(LogLevel level, std::string_view text);
 
 }  // namespace polyphase

@@ -63,7 +63,7 @@ Loop make_loop(const Tensor& out, std::span<const Tensor> inputs) {
     for (std::size_t k = 0; k < inputs.size(); ++k) loop.strides[k + 1][at(loop.rank)] = inputs[k].strides()[d];
     ++loop.rank;
   }
-  if (loop.rank == 0) {  // one element: any strides will do
+  if (loop.rank == 0) {  // one element: any strides are valid
     loop.sizes[0] = 1;
     for (int k = 0; k < loop.operands; ++k) loop.strides[at(k)][0] = 1;
     loop.rank = 1;

@@ -1,5 +1,5 @@
 #pragma once
-// How elementwise work sees strided tensors: one index space for all operands, with as few dimensions as possible. Internal to
+// Elementwise iteration over strided tensors: one index space for all operands, with as few dimensions as possible. Internal to
 // the library.
 
 #include <array>
@@ -12,8 +12,8 @@ namespace polyphase {
 
 inline constexpr int kMaxOperands = 5;  ///< an output and up to four inputs
 
-/// The index space of operand 0 (the output) and the others, which have its shape and their own strides. Sizes of 1 are
-/// dropped, dimensions that follow each other in memory in every operand are merged, operand 0's strides descend.
+/// The index space of operand 0 (the output) and the other operands, which have its shape and their own strides. Sizes of 1 are
+/// removed, dimensions that are contiguous in every operand are merged, and operand 0's strides descend.
 struct Loop {
   int rank = 1;
   int operands = 0;
@@ -25,13 +25,13 @@ struct Loop {
   [[nodiscard]] std::int64_t inner_stride(int operand) const {
     return strides[static_cast<std::size_t>(operand)][static_cast<std::size_t>(rank - 1)];
   }
-  /// True where the operand's elements follow each other over the whole index space.
+  /// Whether the operand is contiguous over the whole index space.
   [[nodiscard]] bool is_flat(int operand) const;
-  /// True where the operand is one element, broadcast.
+  /// Whether the operand is one element, broadcast.
   [[nodiscard]] bool is_constant(int operand) const;
 };
 
-/// The loop over `out` and `inputs`, which all have out's shape.
+/// The loop over `out` and `inputs`, which must all have out's shape.
 [[nodiscard]] Loop make_loop(const Tensor& out, std::span<const Tensor> inputs);
 
 }  // namespace polyphase

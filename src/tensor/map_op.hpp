@@ -1,11 +1,11 @@
 #pragma once
-// The elementwise functions and reductions a backend must know. On their own, so that kernels need not see tensors.
+// The elementwise functions and reductions of a backend. In a separate header, so that kernels need not include tensors.
 
 #include <cstdint>
 
 namespace polyphase {
 
-/// Elementwise functions. a, b, c, d are the inputs in order; p, q the scalars of MapScalars. g marks an incoming gradient.
+/// Elementwise functions. a, b, c, d are the inputs in order; p, q are the scalars of MapScalars; g is an incoming gradient.
 enum class MapOp : std::uint8_t {
   // clang-format off
   // arithmetic
@@ -42,10 +42,10 @@ struct MapScalars {
   double q = 0;
 };
 
-/// What may follow a convolution at once: the MapOp of the same name, or nothing.
+/// An activation that a convolution can apply: the MapOp of the same name, or none.
 enum class Activation : std::uint8_t { none, relu, leaky_relu, tanh, snake };
 
-/// What stands outside a row.
+/// The values outside a row.
 enum class PaddingMode : std::uint8_t { zeros, reflect, replicate };
 
 enum class ReduceOp : std::uint8_t { sum, sum_of_squares, sum_of_abs, max, min };

@@ -1,9 +1,9 @@
 #pragma once
-// What a copy between host and device is for, so that an error about it can say so. Internal to the library.
+// The purpose of a copy between host and device, for its error messages. Internal to the library.
 
 namespace polyphase {
 
-/// Names the calling thread's operation until the end of the scope; inside another scope that one's name stays.
+/// Names the calling thread's operation until the end of the scope; an outer scope's name has priority.
 class OperationScope {
  public:
   explicit OperationScope(const char* name) noexcept : is_outermost_(name_ == nullptr) {
@@ -15,7 +15,7 @@ class OperationScope {
   OperationScope(const OperationScope&) = delete;
   OperationScope& operator=(const OperationScope&) = delete;
 
-  /// Null outside of every scope.
+  /// Null outside of all scopes.
   [[nodiscard]] static const char* name() noexcept { return name_; }
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// The rounds of Philox 4x32-10, alone so that every device draws the same words. Internal to the library.
+// The rounds of Philox 4x32-10, in a separate header so that every device draws the same words. Internal to the library.
 
 #include <cstdint>
 

@@ -19,14 +19,14 @@ constexpr std::int64_t kThreshold = 1000;
 constexpr std::int64_t kEdgeItems = 3;
 constexpr std::size_t kLineWidth = 75;
 
-// A number in pieces: "-12" "." "5" and, in scientific notation, "+08".
+// The parts of a number: "-12" "." "5" and, in scientific notation, "+08".
 struct Number {
   std::string whole;
   std::string fraction;
   std::string exponent;
 };
 
-// The fewest digits that tell `value` from its neighbours, but no more than kPrecision after the point.
+// The fewest digits that distinguish `value` from its neighbours, but at most kPrecision after the point.
 template <class T>
 Number digits_of(T value, std::chars_format format) {
   std::array<char, 512> buffer;
@@ -46,7 +46,7 @@ Number digits_of(T value, std::chars_format format) {
   return number;
 }
 
-// Scientific where positional digits would hide small values or run long.
+// Scientific notation if positional digits would hide small values or be long.
 template <class T>
 bool wants_scientific(const std::vector<T>& values) {
   double largest = 0;
@@ -64,12 +64,12 @@ std::string right_aligned(std::string text, std::size_t width) {
   return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
 }
 
-// Points stand under points; trailing zeros are blanks (positional) or digits (scientific).
+// Points are aligned; trailing zeros are blanks (positional) or digits (scientific).
 template <class T>
 std::vector<std::string> format_floats(const std::vector<T>& values) {
   const bool scientific = wants_scientific(values);
   std::vector<Number> numbers;
-  Number widest;  // of each piece the longest
+  Number widest;  // the longest of each part
   const auto keep_longer = [](std::string& kept, const std::string& text) {
     if (text.size() > kept.size()) kept = text;
   };
@@ -116,7 +116,7 @@ std::vector<std::string> format_integers(const std::vector<std::int64_t>& values
   return words;
 }
 
-// Collects the elements that are shown and lays their words out in nested brackets.
+// Collects the elements that are shown and lays out their words in nested brackets.
 class Printer {
  public:
   explicit Printer(const Tensor& tensor) : host_(tensor.detach().cpu()), summarise_(tensor.numel() > kThreshold) {}
@@ -137,7 +137,7 @@ class Printer {
  private:
   [[nodiscard]] bool elides(int dim) const { return summarise_ && host_.size(dim) > 2 * kEdgeItems; }
 
-  // Calls at(i) for each shown index of a dimension, and gap() where some are left out.
+  // Calls at(i) for each shown index of a dimension, and gap() for omitted ones.
   template <class At, class Gap>
   void for_each_shown(int dim, const At& at, const Gap& gap) {
     const std::int64_t size = host_.size(dim);
@@ -163,7 +163,7 @@ class Printer {
     return values;
   }
 
-  // `width` is what brackets that close behind leave of the line.
+  // `width` is the line width without the brackets that close at its end.
   std::string layout(int dim, std::size_t indent, std::size_t width) {
     if (dim == host_.rank()) return words_[next_word_++];
     return dim + 1 == host_.rank() ? layout_row(dim, indent, width) : layout_block(dim, indent, width);
@@ -183,7 +183,7 @@ class Printer {
     };
     for_each_shown(
         dim, [&](std::int64_t) { add(words_[next_word_++]); }, [&] { add("..."); });
-    line.pop_back();  // the separator behind the last word
+    line.pop_back();  // the separator after the last word
     return "[" + (text + line).substr(indent) + "]";
   }
 

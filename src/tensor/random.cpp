@@ -41,7 +41,7 @@ GeneratorState Generator::take(std::uint64_t blocks) {
 std::int64_t Generator::integer(std::int64_t bound) {
   require<ShapeError>(bound >= 1, "integer: expected a bound of at least 1, got ", bound);
   const auto range = static_cast<std::uint64_t>(bound);
-  const std::uint64_t surplus = (0 - range) % range;  // 2^64 mod range: so many draws are refused, the rest divides evenly
+  const std::uint64_t surplus = (0 - range) % range;  // 2^64 mod range: so many values are rejected, the rest divides evenly
   for (;;) {
     const GeneratorState at = take(1);
     const std::uint64_t draw = two_words(philox4x32(at.seed, at.offset));

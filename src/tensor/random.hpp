@@ -9,7 +9,7 @@
 
 namespace polyphase {
 
-/// Everything a generator is: save it, restore it, and the same numbers follow.
+/// The whole state of a generator: if it is saved and restored, the same numbers follow.
 struct GeneratorState {
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;  ///< blocks of four 32-bit words drawn so far
@@ -29,7 +29,7 @@ class Generator {
   [[nodiscard]] GeneratorState state() const { return state_; }
   void set_state(GeneratorState state) { state_ = state; }
   void seed(std::uint64_t seed) { state_ = {seed, 0}; }
-  /// Takes `count` blocks: returns the state to draw them from and moves past them.
+  /// Takes `count` blocks: returns the state to draw them from and advances past them.
   GeneratorState take(std::uint64_t blocks);
   /// One integer uniform in [0, bound), without modulo bias; bound >= 1. Takes at least one block.
   [[nodiscard]] std::int64_t integer(std::int64_t bound);

@@ -1,5 +1,5 @@
 #pragma once
-// Shapes and strides: up to kMaxRank signed 64-bit numbers held in place.
+// Shapes and strides: up to kMaxRank signed 64-bit numbers, stored in place.
 
 #include <array>
 #include <cstdint>
@@ -32,7 +32,7 @@ class Shape {
   void push_back(std::int64_t value);  ///< throws ShapeError past kMaxRank
   void insert(int position, std::int64_t value);
   void erase(int position);
-  /// Product of all values; 1 for rank 0. Throws ShapeError if it does not fit 64 bits or a value is negative.
+  /// Product of all values; 1 for rank 0. Throws ShapeError if it does not fit in 64 bits or a value is negative.
   [[nodiscard]] std::int64_t numel() const;
 
   friend bool operator==(const Shape& a, const Shape& b) noexcept;
@@ -50,7 +50,7 @@ std::ostream& operator<<(std::ostream& out, const Shape& shape);
 [[nodiscard]] Shape contiguous_strides(const Shape& shape);
 /// NumPy's broadcasting rule. Throws ShapeError naming `operation` and both shapes.
 [[nodiscard]] Shape broadcast_shapes(const char* operation, const Shape& a, const Shape& b);
-/// `dim` in [-rank, rank) brought to [0, rank). Throws ShapeError naming `operation`.
+/// Maps `dim` in [-rank, rank) to [0, rank). Throws ShapeError naming `operation`.
 [[nodiscard]] int normalize_dim(const char* operation, std::int64_t dim, int rank);
 
 }  // namespace polyphase

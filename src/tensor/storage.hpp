@@ -12,7 +12,7 @@
 
 namespace polyphase {
 
-/// What a backend computed from the bytes of a block and keeps with it, such as weights in a kernel's own form.
+/// Data that a backend computed from the bytes of a block and keeps with it, such as packed weights of a kernel.
 class StorageCompanion {
  public:
   StorageCompanion() = default;
@@ -23,7 +23,7 @@ class StorageCompanion {
 
 class Storage;
 
-/// Told of every in-place write that the library makes on a thread, in bump_version().
+/// Is notified of every in-place write of the library on a thread, in bump_version().
 class WriteObserver {
  public:
   WriteObserver() = default;
@@ -31,32 +31,33 @@ class WriteObserver {
   WriteObserver& operator=(const WriteObserver&) = delete;
   virtual ~WriteObserver() = default;
   virtual void written(const Storage& storage) noexcept = 0;
-  /// Makes `observer` (null: none) the calling thread's; returns the one before.
+  /// Makes `observer` (null: none) the calling thread's observer; returns the previous one.
   static WriteObserver* exchange(WriteObserver* observer) noexcept;
 };
 
-/// A handle on a block of bytes. Copies share the block; the last one gives it back.
+/// A handle on a block of bytes. Copies share the block; the last one frees it.
 class Storage {
  public:
   Storage() = default;
   /// A fresh block from the device's allocator. Throws OutOfMemory.
   Storage(std::size_t bytes, Device device);
-  /// Borrows memory that somebody else owns; `release` (may be empty, must not throw) is called once when the last handle goes.
+  /// Borrows memory with another owner; `release` (may be empty, must not throw) is called once when the last handle is
+  /// destroyed.
   Storage(void* data, std::size_t bytes, Device device, std::function<void()> release);
 
   [[nodiscard]] void* data() const noexcept { return block_ ? block_->data : nullptr; }
   [[nodiscard]] std::size_t bytes() const noexcept { return block_ ? block_->bytes : 0; }
   [[nodiscard]] Device device() const noexcept { return block_ ? block_->device : Device::cpu(); }
-  /// Counts in-place writes, so that backward can tell when a saved tensor was changed, and packed weights when they are out of
-  /// date. Who writes through a raw pointer calls bump_version() after it.
+  /// Counts in-place writes, so that backward detects that a saved tensor was changed, and packed weights that they are out of
+  /// date. Code that writes through a raw pointer must call bump_version() afterwards.
   [[nodiscard]] std::uint64_t version() const noexcept { return block_ ? block_->version.load() : 0; }
   void bump_version() const noexcept;
-  /// Others than the library may write the bytes from now on, unseen by version().
+  /// From now on, code outside the library may write the bytes without a new version().
   void mark_exported() const noexcept {
     if (block_) block_->exported = true;
   }
-  /// The block's companion, which lives as long as the block; `make` is called once in its life. Null where others may write
-  /// the bytes: borrowed or exported memory, and a null handle.
+  /// The block's companion, which lives as long as the block; `make` is called at most once per block. Null if others may write
+  /// the bytes (borrowed or exported memory), and for a null handle.
   [[nodiscard]] StorageCompanion* companion(std::unique_ptr<StorageCompanion> (*make)()) const;
   [[nodiscard]] bool shares_with(const Storage& other) const noexcept { return block_ == other.block_; }
 
@@ -66,7 +67,7 @@ class Storage {
     void* data = nullptr;
     std::size_t bytes = 0;
     Device device;
-    std::atomic<std::uint64_t> version = 0;  // threads may write to parts of their own
+    std::atomic<std::uint64_t> version = 0;  // threads may write to different parts
     bool borrowed = false;
     std::atomic<bool> exported = false;
     std::function<void()> release;  // of borrowed memory; may be empty
@@ -84,7 +85,7 @@ class Storage {
 class WeakStorage {
  public:
   explicit WeakStorage(const Storage& storage) : block_(storage.block_) {}
-  /// Storage::bump_version where the block is still there, but no observer is told.
+  /// Storage::bump_version if the block still exists, but without notifying an observer.
   void bump_version() const noexcept {
     if (const auto block = block_.lock()) ++block->version;
   }

@@ -21,7 +21,7 @@ std::size_t bytes_of(const char* operation, const Shape& shape, DType dtype) {
   return static_cast<std::size_t>(numel * size);
 }
 
-// Where draws start, having moved the generator past them: four 32-bit words a block, two words an f64.
+// Returns the generator's state and advances it past a draw: four 32-bit words per block, two words per f64.
 GeneratorState take_blocks(Generator* generator, std::int64_t numel, DType dtype) {
   Generator& source = generator != nullptr ? *generator : default_generator();
   const std::uint64_t per_block = dtype == DType::f64 ? 2 : 4;

@@ -1,9 +1,9 @@
 #pragma once
 // The tensor: a shape over shared storage, with a place on the tape.
 //
-// A Tensor is a handle: copies refer to the same elements, as in PyTorch. Views (slice, transpose, expand, ...) share
-// storage too. Everything that computes and every view is differentiable and lives in ops/; in-place writes are not
-// recorded and are refused on tensors the tape follows.
+// A Tensor is a handle: copies refer to the same elements, as in PyTorch. Views (slice, transpose, expand, ...) share storage
+// too. All computations and views are differentiable and live in ops/. In-place writes are not recorded, and are rejected on
+// tensors that require gradients.
 
 #include <cstdint>
 #include <iosfwd>
@@ -25,7 +25,7 @@ namespace autograd {
 struct Meta;  // gradient, grad_fn: autograd/node.hpp
 }
 
-/// What a factory makes: `Tensor::zeros({2, 3}, {.dtype = DType::f64})`.
+/// The properties of a new tensor: `Tensor::zeros({2, 3}, {.dtype = DType::f64})`.
 struct TensorOptions {
   DType dtype = DType::f32;
   Device device = default_device();
@@ -43,19 +43,19 @@ class Tensor {
   [[nodiscard]] static Tensor zeros(const Shape& shape, const TensorOptions& options = {});
   [[nodiscard]] static Tensor ones(const Shape& shape, const TensorOptions& options = {});
   [[nodiscard]] static Tensor full(const Shape& shape, double value, const TensorOptions& options = {});
-  /// start, start + step, ... up to but without `end`.
+  /// start, start + step, ... excluding `end`.
   [[nodiscard]] static Tensor arange(double start, double end, double step = 1, const TensorOptions& options = {});
   [[nodiscard]] static Tensor arange(double end, const TensorOptions& options = {}) { return arange(0, end, 1, options); }
   /// Standard normal, from the thread's generator (GeneratorGuard) unless one is given.
   [[nodiscard]] static Tensor randn(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);
-  /// Uniform in [low, high), both as `dtype` has them; `low` where that is one number. f16 and bf16 are rounded from f32's.
+  /// Uniform in [low, high), both rounded to `dtype`; `low` if they are equal there. f16 and bf16 are rounded from f32.
   [[nodiscard]] static Tensor uniform(const Shape& shape, double low, double high, const TensorOptions& options = {},
                                       Generator* generator = nullptr);
   /// Uniform in [0, 1).
   [[nodiscard]] static Tensor rand(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr) {
     return uniform(shape, 0, 1, options, generator);
   }
-  /// Copies `values` in row-major order; dtype is T's. Throws ShapeError if their number is not the shape's.
+  /// Copies `values` in row-major order; dtype is T's. Throws ShapeError if their number does not match the shape.
   template <class T>
   [[nodiscard]] static Tensor from_vector(const std::vector<T>& values, const Shape& shape, Device device = default_device());
   /// A vector of rank 1.
@@ -115,15 +115,15 @@ class Tensor {
   [[nodiscard]] Tensor slice(int dim, std::int64_t start, std::int64_t end, std::int64_t step = 1) const;
   /// `length` elements from `start`, all of which must exist.
   [[nodiscard]] Tensor narrow(int dim, std::int64_t start, std::int64_t length) const;
-  /// One index; the dimension goes away.
+  /// One index; the dimension is removed.
   [[nodiscard]] Tensor select(int dim, std::int64_t index) const;
   [[nodiscard]] Tensor transpose(int dim0, int dim1) const;
   [[nodiscard]] Tensor permute(const std::vector<int>& dims) const;
-  /// Sizes of 1 stretched; -1 keeps a size.
+  /// Broadcasts sizes of 1; -1 keeps a size.
   [[nodiscard]] Tensor expand(const Shape& shape) const;
   /// Same elements, new shape; one size may be -1. A view where strides allow, else a copy.
   [[nodiscard]] Tensor reshape(const Shape& shape) const;
-  /// Like reshape, but throws ShapeError where a copy would be needed.
+  /// Like reshape, but throws ShapeError if a copy would be needed.
   [[nodiscard]] Tensor view(const Shape& shape) const;
   [[nodiscard]] Tensor flatten(int start_dim = 0, int end_dim = -1) const;
   [[nodiscard]] Tensor squeeze(int dim) const;
@@ -132,22 +132,22 @@ class Tensor {
   [[nodiscard]] Tensor unfold(std::int64_t size, std::int64_t step) const;
 
   // ---- copies and conversions, differentiable (ops/copy) ----------------------------------------------------------
-  /// This tensor if it is contiguous already, else a contiguous copy.
+  /// This tensor if it is contiguous, else a contiguous copy.
   [[nodiscard]] Tensor contiguous() const;
   [[nodiscard]] Tensor clone() const;
   [[nodiscard]] Tensor to(DType dtype) const;
-  /// To a GPU nothing waits for it; to the host waits for the GPU.
+  /// To a GPU: does not wait. To the host: waits for the GPU.
   [[nodiscard]] Tensor to(Device device) const;
   [[nodiscard]] Tensor cpu() const { return to(Device::cpu()); }
 
   // ---- in place: never recorded; refused while recording on, or from, a tensor that requires grad ------------------
-  /// Throws AutogradError, and DTypeError where the tensor is of i64 and cannot hold `value`.
+  /// Throws AutogradError, and DTypeError if the tensor is of i64 and cannot represent `value`.
   Tensor& fill_(double value);
   Tensor& zero_() { return fill_(0); }
   /// Broadcasts and converts dtype and device. Throws ShapeError, AutogradError.
   Tensor& copy_(const Tensor& source);
-  /// Writes `*this + other` (ops/elementwise.hpp) over this tensor's elements, which its views and copies share; the others
-  /// likewise. Only `other` broadcasts, and the dtype stays. Throws ShapeError, DTypeError, DeviceError, AutogradError; then
+  /// Writes `*this + other` (ops/elementwise.hpp) to this tensor's elements, which its views and copies share; likewise the
+  /// others. Only `other` broadcasts, and the dtype stays. Throws ShapeError, DTypeError, DeviceError, AutogradError; then
   /// nothing has changed.
   Tensor& operator+=(const Tensor& other);
   Tensor& operator-=(const Tensor& other);
@@ -160,17 +160,17 @@ class Tensor {
 
   // ---- the tape (autograd/) ---------------------------------------------------------------------------------------
   [[nodiscard]] bool requires_grad() const;
-  /// Makes a leaf follow gradients, or stop. Throws AutogradError on a non-leaf, DTypeError on i64.
+  /// Makes a leaf require gradients, or stop. Throws AutogradError on a non-leaf, DTypeError on i64.
   Tensor& set_requires_grad(bool value);
   [[nodiscard]] bool is_leaf() const;
   /// The accumulated gradient, undefined before the first backward.
   [[nodiscard]] Tensor grad() const;
   /// Replaces (or, with an undefined tensor, drops) the gradient. Throws ShapeError, DTypeError, DeviceError on mismatch.
   void set_grad(const Tensor& grad) const;
-  /// Same elements, off the tape.
+  /// The same elements, off the tape.
   [[nodiscard]] Tensor detach() const;
-  /// Adds d(this)/d(leaf) to every leaf's grad(). `gradient` (default 1, for a single element) has this tensor's shape.
-  /// The graph is freed on the way unless `retain_graph`. Throws AutogradError, ShapeError.
+  /// Adds d(this)/d(leaf) to every leaf's grad(). `gradient` (default 1, for a single element) has this tensor's shape. The
+  /// graph is freed during the pass unless `retain_graph`. Throws AutogradError, ShapeError.
   void backward(const Tensor& gradient = {}, bool retain_graph = false) const;
 
  private:
@@ -181,7 +181,7 @@ class Tensor {
     std::int64_t offset = 0;
     std::int64_t numel = 0;
     DType dtype = DType::f32;
-    std::shared_ptr<autograd::Meta> meta;  // null while nothing asks for gradients
+    std::shared_ptr<autograd::Meta> meta;  // null if no gradients are required
   };
   friend struct TensorAccess;
 
@@ -197,7 +197,7 @@ class Tensor {
   std::shared_ptr<Impl> impl_;
 };
 
-/// The autograd room's door into a tensor; not for users.
+/// Access to a tensor's internals for autograd; not for users.
 struct TensorAccess {
   [[nodiscard]] static const std::shared_ptr<autograd::Meta>& meta(const Tensor& tensor) { return tensor.get().meta; }
   static void set_meta(const Tensor& tensor, std::shared_ptr<autograd::Meta> meta) { tensor.impl_->meta = std::move(meta); }
@@ -205,8 +205,8 @@ struct TensorAccess {
   [[nodiscard]] static Tensor view(const Tensor& base, const Shape& shape, const Shape& strides, std::int64_t offset);
 };
 
-/// Like NumPy: nested brackets, aligned columns, long dimensions elided in the middle, then dtype and device where not f32 on
-/// cpu.
+/// Like NumPy: nested brackets, aligned columns, long dimensions abbreviated in the middle, then dtype and device unless they
+/// are f32 and cpu.
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 [[nodiscard]] std::string to_string(const Tensor& tensor);
 

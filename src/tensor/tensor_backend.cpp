@@ -13,7 +13,7 @@ template <class T>
 T before(T x) {
   if constexpr (std::is_floating_point_v<T>) {
     return std::nextafter(x, -std::numeric_limits<T>::infinity());
-  } else {  // a sign and a magnitude
+  } else {  // sign and magnitude
     const int step = (x.bits & 0x8000) != 0 ? 1 : -1;
     x.bits = x.bits == 0 ? std::uint16_t{0x8001} : static_cast<std::uint16_t>(x.bits + step);
     return x;

@@ -1,9 +1,9 @@
 #pragma once
-// What a device must be able to do with tensors. Not for users: nothing here is differentiable, and callers have checked
-// shapes, dtypes and devices. Convolutions and optimizers are in device/.
+// The tensor functions of a device. Not for users: nothing here is differentiable, and callers have checked shapes, dtypes and
+// devices. Convolutions and optimizers are in device/.
 //
-// Tensors passed in may have any strides unless said otherwise; `out` is allocated by the caller and fully overwritten.
-// On a device with streams all calls are asynchronous on the current stream, except where said.
+// Tensors may have any strides unless stated otherwise; the caller allocates `out`, which is fully overwritten. On a device
+// with streams all calls are asynchronous on the current stream, unless stated otherwise.
 
 #include <cstdint>
 #include <memory>
@@ -16,28 +16,28 @@
 
 namespace polyphase {
 
-/// What TensorBackend::moments computes: contiguous tensors of one floating-point dtype.
+/// The results of TensorBackend::moments: contiguous tensors of one floating-point dtype.
 struct Moments {
   Tensor mean;      ///< in's rank, 1 where reduced; rounded
-  Tensor rest;      ///< likewise: what rounding took from the mean
+  Tensor rest;      ///< likewise: the rounding error of the mean
   Tensor variance;  ///< likewise
   Tensor centred;   ///< of in's shape: in - mean
   /// The mean, a view of centred's shape.
   [[nodiscard]] Tensor mean_everywhere() const;
 };
 
-/// What TensorBackend::antialiased_snake takes, all contiguous, of any floating-point dtypes.
+/// The arguments of TensorBackend::antialiased_snake, all contiguous, of any floating-point dtypes.
 struct AntialiasedSnake {
   Tensor x;            ///< (N, C, L), L >= 1
   Tensor alpha, beta;  ///< (C)
   Tensor up, down;     ///< (kAntialiasTaps)
 };
-/// The gradients that it may be asked for, contiguous, each of the shape and dtype of its tensor; undefined where not wanted.
+/// Its gradients, contiguous, each of the shape and dtype of its tensor; undefined if not needed.
 struct AntialiasedSnakeGradients {
   Tensor x, alpha, beta;
 };
 
-/// A device's side of an Event (tensor/event.hpp), which asks only for moments that were recorded.
+/// A device's implementation of an Event (tensor/event.hpp); its functions are only called after record().
 class BackendEvent {
  public:
   virtual ~BackendEvent() = default;
@@ -45,7 +45,7 @@ class BackendEvent {
   virtual void record() = 0;
   [[nodiscard]] virtual bool is_done() const = 0;
   virtual void synchronize() const = 0;
-  /// To a moment of the same device; both are reached.
+  /// To a moment of the same device; both have been reached.
   [[nodiscard]] virtual double elapsed_ms(const BackendEvent& end) const = 0;
 };
 
@@ -65,68 +65,67 @@ class TensorBackend {
   virtual void fill(const Tensor& out, double value) = 0;
   /// out[i] = start + i*step, computed in f64 and rounded; contiguous.
   virtual void arange(const Tensor& out, double start, double step) = 0;
-  /// Host bytes to this device, in order with the stream; `host_data` may change as soon as this returns.
+  /// Copies host bytes to this device, in order with the stream; `host_data` may change as soon as this returns.
   virtual void copy_from_host(void* device_data, const void* host_data, std::size_t bytes) = 0;
-  /// Bytes of this device to the host; waits for them and for what was issued before.
+  /// Copies bytes of this device to the host; waits for them and for all earlier work.
   virtual void copy_to_host(void* host_data, const void* device_data, std::size_t bytes) = 0;
 
   // ---- elementwise, reduction, random -----------------------------------------------------------------------------
   /// out[i] = op(inputs[0][i], ...). Inputs have out's shape and dtype (broadcast ones have stride 0); at most 4.
   /// f16 and bf16 are computed in f32 and rounded once.
   virtual void map(MapOp op, const Tensor& out, std::span<const Tensor> inputs, MapScalars scalars) = 0;
-  /// Reduces the dimensions where out.size(d) == 1 and in.size(d) != 1; out is contiguous and has in's rank and dtype.
-  /// Sums of f32 and halves are accumulated in at least f32 with an error that grows no faster than log(n), in an order
-  /// fixed by the shape. An empty sum is 0; an empty max or min is refused by the caller.
+  /// Reduces the dimensions in which out.size(d) == 1 and in.size(d) != 1; out is contiguous and has in's rank and dtype. Sums
+  /// of f32 and 16-bit types are accumulated in at least f32 with an error that grows no faster than log(n), in an order fixed
+  /// by the shape. An empty sum is 0; the caller rejects an empty max or min.
   virtual void reduce(ReduceOp op, const Tensor& out, const Tensor& in) = 0;
-  /// out () = q * sum over i of op(a[i], b[i]) with op squared_difference or smooth_l1; summed as reduce() does, then rounded,
+  /// out () = q * sum over i of op(a[i], b[i]) with op squared_difference or smooth_l1; summed as in reduce(), then rounded,
   /// then scaled. a and b: contiguous, of one shape, not empty, f32 or f64.
   virtual void reduce_map(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars) = 0;
-  /// Over the dimensions that out.mean lacks: the mean, and q times the sum of (in - mean - rest)^2 as the variance, which so
-  /// keeps its digits however far the mean is from zero. Summed as reduce() does; f32 or f64; 0 and 0*q where there is nothing
-  /// to sum.
+  /// Over the dimensions in which out.mean has size 1: the mean, and q times the sum of (in - mean - rest)^2 as the variance,
+  /// which is accurate for any mean. Summed as in reduce(); f32 or f64; 0 and 0*q for empty sums.
   virtual void moments(const Moments& out, const Tensor& in, double q) = 0;
-  /// Contiguous out; element i from word i%4 of block offset + i/4 (uniform: 24 bits for f32, 53 for f64 from two words, none
-  /// past uniform_limit(); normal: Box-Muller on pairs of words). f16 and bf16 are rounded from f32.
+  /// Contiguous out; element i from word i%4 of block offset + i/4 (uniform: 24 bits for f32, 53 for f64 from two words, at
+  /// most uniform_limit(); normal: Box-Muller on pairs of words). f16 and bf16 are rounded from f32.
   virtual void uniform(const Tensor& out, GeneratorState state, double low, double high) = 0;
   virtual void normal(const Tensor& out, GeneratorState state, double mean, double deviation) = 0;
 
   // ---- linear algebra ---------------------------------------------------------------------------------------------
   /// out (B, M, N) = a (B, M, K) * b (B, K, N); out contiguous; a and b of any strides (0 in B broadcasts).
   virtual void matmul(const Tensor& out, const Tensor& a, const Tensor& b) = 0;
-  /// One layer of an LSTM over T steps, the recurrent part; f32 or f64, contiguous, T, N, H > 0. gates (T, N, 4H) holds what
-  /// comes from the input, biases included, and gets sigmoid(i), sigmoid(f), tanh(g), sigmoid(o), each (H). weight (4H, H).
-  /// hidden and cells (T+1, N, H): row 0 is given, row t + 1 is after step t:
+  /// The recurrent part of one LSTM layer over T steps; f32 or f64, contiguous, T, N, H > 0. On input gates (T, N, 4H) holds
+  /// the contribution of the layer's input with the biases; on output sigmoid(i), sigmoid(f), tanh(g), sigmoid(o), each (H).
+  /// weight (4H, H). In hidden and cells (T+1, N, H) row 0 is given, and row t + 1 is the state after step t:
   ///   (i, f, g, o) = gates[t] + weight hidden[t],  cells[t+1] = f*cells[t] + i*g,  hidden[t+1] = o*tanh(cells[t+1]).
-  /// Here by matmul() and map(), step by step.
+  /// The default uses matmul() and map(), step by step.
   virtual void lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells);
 
   // ---- along the last dimension -------------------------------------------------------------------------------------
-  /// Throws ShapeError where a position of index (J), i64 contiguous, is outside [0, length): at once, or on a device with
-  /// streams at the next call that waits for it, so that checking does not wait. Until then gather reads zero there.
+  /// Throws ShapeError if a position of index (J), i64 contiguous, is outside [0, length): at once, or on a device with streams
+  /// at the next call that waits for it, so that the check does not wait. Until then gather reads zero there.
   virtual void check_index(const Tensor& index, std::int64_t length) = 0;
   /// out (R, J): out[r, j] = in[r, index[j]]; index (J) i64 contiguous, all in range; out and in contiguous.
   virtual void gather(const Tensor& out, const Tensor& in, const Tensor& index) = 0;
   /// The adjoint: out (R, I) = 0, then out[r, index[j]] += in[r, j], in the order of j.
   virtual void scatter_add(const Tensor& out, const Tensor& in, const Tensor& index) = 0;
-  /// out (R, P) of in (R, L), P > 0: out[r, left + i] = in[r, i], and what `mode` says around it; contiguous. reflect: left < L
-  /// and P - L - left < L; replicate: L >= 1.
+  /// out (R, P) of in (R, L), P > 0: out[r, left + i] = in[r, i], padded as `mode` says; contiguous. reflect: left < L and P -
+  /// L - left < L; replicate: L >= 1.
   virtual void pad(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) = 0;
   /// The adjoint: out (R, L)[r, i] = the sum over all positions of in (R, P) that hold element i, ascending; more than kRun of
-  /// them in runs. reflect and replicate only.
+  /// them are summed in runs. reflect and replicate only.
   virtual void pad_backward(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) = 0;
-  /// out (R, L*S) of in (R, L): out[r, i*S + k] = in[r, i]*(1 - w) + w*in[r, i + 1 or i - 1], w = |2k + 1 - S|/2S, the
-  /// neighbour before i for 2k + 1 < S, else the one after it. Where there is none, or w = 0, in[r, i] as it is. Contiguous, no
+  /// out (R, L*S) of in (R, L): out[r, i*S + k] = in[r, i]*(1 - w) + w*in[r, i + 1 or i - 1] with w = |2k + 1 - S|/2S; the
+  /// neighbour is i - 1 for 2k + 1 < S, else i + 1. If there is no such neighbour or w = 0, it is in[r, i]. Contiguous, no
   /// integers.
   virtual void upsample_linear(const Tensor& out, const Tensor& in, std::int64_t scale) = 0;
-  /// The adjoint: out (R, L) of in (R, L*S); sums over k ascending, more than kRun/2 of them in runs.
+  /// The adjoint: out (R, L) of in (R, L*S); sums over k ascending, more than kRun/2 of them are summed in runs.
   virtual void upsample_linear_backward(const Tensor& out, const Tensor& in, std::int64_t scale) = 0;
-  /// In runs: n > kRun values are first summed to m = ceil(n/kRun), value j to sum j % m, and these in the same way.
+  /// Sums in runs: n > kRun values are first summed to m = ceil(n/kRun), value j to sum j % m, and these in the same way.
   static constexpr std::int64_t kRun = 64;
-  /// out of x's shape and dtype: the rows of x lengthened, y + sin(alpha*y)^2/beta at every position y, and shortened, as
-  /// antialias() with these filters, in one pass over memory. Halves are computed in f32 and rounded once. An output's bits do
-  /// not depend on its place, nor on inputs that it does not depend on (CPU).
+  /// out has x's shape and dtype: upsamples the rows of x, applies y + sin(alpha*y)^2/beta at every position y, and
+  /// downsamples, as antialias() with these filters, in one pass over memory. 16-bit types are computed in f32 and rounded
+  /// once. On the CPU an output's bits do not depend on its place, nor on inputs that it does not depend on.
   virtual void antialiased_snake(const Tensor& out, const AntialiasedSnake& in) = 0;
-  /// Its gradients from that of its result, `gradient`, of x's shape and dtype, contiguous. Sums as reduce() does.
+  /// Its gradients from `gradient`, that of its result, of x's shape and dtype, contiguous. Sums as in reduce().
   virtual void antialiased_snake_backward(const AntialiasedSnakeGradients& out, const AntialiasedSnake& in,
                                           const Tensor& gradient) = 0;
   static constexpr int kAntialiasTaps = 12;
@@ -134,17 +133,16 @@ class TensorBackend {
   virtual void fold(const Tensor& out, const Tensor& in, std::int64_t step) = 0;
   /// out (R, n/2+1, 2) = real DFT of in (R, n); n any positive even number; contiguous; f32 or f64.
   virtual void rfft(const Tensor& out, const Tensor& in) = 0;
-  /// The adjoint (not the inverse): out (R, n)[t] = sum over f of in[f,0]*cos(2 pi f t/n) - in[f,1]*sin(2 pi f t/n), f =
-  /// 0..n/2.
+  /// The adjoint (not the inverse): out (R, n)[t] = sum over f = 0..n/2 of in[f,0]*cos(2 pi f t/n) - in[f,1]*sin(2 pi f t/n).
   virtual void rfft_adjoint(const Tensor& out, const Tensor& in) = 0;
 };
 
-/// The largest number that TensorBackend::uniform draws: the one of `dtype` before `high`, but `low` where they are one number
-/// there.
+/// The largest number that TensorBackend::uniform draws: the one of `dtype` before `high`, but `low` if both are equal in
+/// `dtype`.
 [[nodiscard]] double uniform_limit(double low, double high, DType dtype);
-/// The backend of a device (device/backend.cpp). Throws DeviceError, naming what is missing, where the device does not exist.
+/// The backend of a device (device/backend.cpp). Throws DeviceError, naming what is missing, if the device does not exist.
 [[nodiscard]] TensorBackend& tensor_backend_of(Device device);
-/// How many devices of a type this build and machine have; 1 for cpu.
+/// The number of devices of a type that this build and machine have; 1 for cpu.
 [[nodiscard]] int device_count(DeviceType type);
 
 }  // namespace polyphase

@@ -189,7 +189,7 @@ TEST_CASE("training traces and generators have no tolerance in 16 bits and are s
     for (const DType dtype : {DType::f16, DType::bf16}) {
       const std::vector<Result> results = check_file(data(name), {.dtype = dtype});
       REQUIRE(results.size() == 1);
-      CHECK(results[0].skipped == concat("judged in f32 and f64 only, there is no tolerance for ", dtype));
+      CHECK(results[0].skipped == concat("it is checked in f32 and f64 only, there is no tolerance for ", dtype));
     }
   }
 }

@@ -152,7 +152,7 @@ TEST_CASE("what cannot be written is refused in words and the old file stays") {
   CHECK(error({{"a", one}, {"a", one}}) == "save_safetensors: " + path + ": tensor \"a\" appears twice");
   CHECK(error({{"a", Tensor()}}) == "save_safetensors: " + path + ": tensor \"a\" is undefined");
   CHECK(error({{"__metadata__", one}}) ==
-        "save_safetensors: " + path + ": tensor \"__metadata__\" has the name that the format keeps for metadata");
+        "save_safetensors: " + path + ": tensor \"__metadata__\" has the name that the format reserves for metadata");
   CHECK(error({{"\xc3\x28", one}}) == "save_safetensors: " + path + ": \"\\xc3(\" is not valid UTF-8");
   CHECK(read_bytes(path) == before);
   CHECK(directory.count() == 1);

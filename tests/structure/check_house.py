@@ -119,12 +119,43 @@ def nothing_is_unfinished() -> list[str]:
 
 # Names that the kernels had for terms of the field: suspect, aux, dynamic scheduler, fence, bf16.
 PRIVATE_WORDS = re.compile(r"doubtful|beside|drawn|settle|brain", re.IGNORECASE)
+# Private words and turned clauses of comments. Say: suspect, aux, load, broadcast, static or dynamic, fence, bf16, recompute; subject, verb, object.
+PRIVATE_COMMENTS = re.compile(
+    r"\b(doubtful|beside|settles?|brain|brings?|brought|told|dealt|whoever|handful|the way back|side by side|under way|"
+    r"hardly ever|knows nothing|gives? back|as it lies|so-manieth)\b|(?-i:(?:^|[.;:] )(?:Of|So does|What lies|Behind) )", re.IGNORECASE)
+
+
+def comments_of(path: Path) -> list[tuple[int, str]]:
+    """Line number and text of each comment line."""
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        match = re.search(r"//+<? ?(.*)", re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', line))
+        if match:
+            found.append((number, match[1]))
+    return found
 
 
 def kernels_use_terms_of_the_field() -> list[str]:
-    """Comments included."""
+    """Names in the code included."""
     return [f"{name(p)}:{n}: a private word: {line.strip()}" for p in files_under("src/cuda")
             for n, line in enumerate(p.read_text(encoding="utf-8").splitlines(), 1) if PRIVATE_WORDS.search(line)]
+
+
+def comments_are_plain() -> list[str]:
+    return [f"{name(p)}:{n}: a private word or a turned clause: {text}" for p in files_under("src") for n, text in comments_of(p)
+            if PRIVATE_COMMENTS.search(text)]
+
+
+def pages_are_plain() -> list[str]:
+    """The pages that people read first; docs/kernels/history and docs/benchmarks are records. A kernel's page has at most 100 lines."""
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/kernels/*.md"), *ROOT.glob("docs/decisions/*.md")]
+    problems = []
+    for page in sorted(pages):
+        lines = page.read_text(encoding="utf-8").splitlines()
+        problems += [f"{name(page)}:{n}: a private word: {line.strip()}" for n, line in enumerate(lines, 1) if PRIVATE_COMMENTS.search(line)]
+        if page.parent.name == "kernels" and len(lines) > 100:
+            problems.append(f"{name(page)} has {len(lines)} lines; ladders belong in docs/kernels/history")
+    return problems
 
 
 # The rooms of src/ from the lowest up, as docs/architecture.md draws them. Rooms of one line do not know each other.
@@ -248,8 +279,8 @@ def kernels_take_few_parameters() -> list[str]:
 
 
 RULES = [every_source_has_a_test, every_test_has_a_source, every_file_is_built, files_are_small, headers_are_guarded,
-         library_is_quiet, asm_has_one_room, nothing_is_unfinished, kernels_use_terms_of_the_field, includes_point_down,
-         cuda_includes_point_down, folders_are_small, functions_are_short, kernels_take_few_parameters]
+         library_is_quiet, asm_has_one_room, nothing_is_unfinished, kernels_use_terms_of_the_field, comments_are_plain, pages_are_plain,
+         includes_point_down, cuda_includes_point_down, folders_are_small, functions_are_short, kernels_take_few_parameters]
 
 
 def main() -> int:

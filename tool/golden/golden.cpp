@@ -29,8 +29,8 @@ void File::fail(const std::string& what) const { throw FormatError("check: " + p
 
 DType network_dtype(const Options& options) {
   const DType dtype = options.dtype.value_or(DType::f64);
-  require<NotImplemented>(dtype == DType::f32 || dtype == DType::f64, "judged in f32 and f64 only, there is no tolerance for ",
-                          dtype);
+  require<NotImplemented>(dtype == DType::f32 || dtype == DType::f64,
+                          "it is checked in f32 and f64 only, there is no tolerance for ", dtype);
   return dtype;
 }
 

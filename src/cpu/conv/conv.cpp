@@ -10,7 +10,7 @@
 namespace polyphase::cpu {
 namespace {
 
-/// `algorithm` made concrete, or the error that says why it cannot be.
+/// Resolves `algorithm` to a concrete one. Throws if it cannot compute the problem.
 Algorithm resolve(const ConvProblem& problem, ConvDirection direction, Algorithm algorithm) {
   require<DTypeError>(is_floating_point(problem.dtype), "convolution ", direction, ": expected a floating-point dtype, got ",
                       problem.dtype);

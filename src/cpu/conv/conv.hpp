@@ -1,6 +1,5 @@
 #pragma once
-// The CPU's convolutions, on plain contiguous arrays. No tensors here: a problem, pointers, and the thread count of
-// cpu/threads.hpp.
+// Convolutions on the CPU, on plain contiguous arrays: a problem, pointers, and the thread count of cpu/threads.hpp.
 
 #include <optional>
 #include <string>
@@ -10,20 +9,20 @@
 
 namespace polyphase::cpu {
 
-/// Why `algorithm` cannot compute this problem on the CPU, or nothing where it can. `automatic` can do every problem.
+/// Why `algorithm` cannot compute this problem on the CPU, or nothing if it can. `automatic` can compute every problem.
 [[nodiscard]] std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction,
                                                        Algorithm algorithm);
 
-/// What `automatic` stands for on this problem: `depthwise` where it applies and wins, else `gemm`.
+/// The algorithm that `automatic` uses for this problem: `depthwise` if it applies and is faster, else `gemm`.
 [[nodiscard]] Algorithm choose(const ConvProblem& problem, ConvDirection direction);
 
-/// y = forward(x, w) + bias. Arrays are contiguous, of `problem.dtype` (f32, f64, f16, bf16; halves accumulate in f32);
-/// `bias` (C_out) may be null. Every element of y is written. N, or either length, may be zero.
-/// Bits depend only on the problem and the algorithm (not on run, and not on the thread count). Throws NotImplemented with
-/// can_implement's reason, DTypeError for i64.
+/// y = forward(x, w) + bias. Arrays are contiguous, of `problem.dtype` (f32, f64, f16, bf16; 16-bit types accumulate in f32);
+/// `bias` (C_out) may be null. Every element of y is written. N and either length may be zero. The bits depend only on the
+/// problem and the algorithm, not on the thread count, and are the same every run. Throws NotImplemented with can_implement's
+/// reason, and DTypeError for i64.
 void conv_forward(const ConvProblem& problem, const void* x, const void* w, const void* bias, void* y, Algorithm algorithm);
 
-/// x = dgrad(y, w) + bias, where `bias` (C_in) may be null: this is also Conv1d's forward.
+/// x = dgrad(y, w) + bias; `bias` (C_in) may be null. This is also Conv1d's forward.
 void conv_dgrad(const ConvProblem& problem, const void* y, const void* w, const void* bias, void* x, Algorithm algorithm);
 
 /// w = wgrad(x, y): overwritten, not accumulated.

@@ -1,5 +1,5 @@
 #pragma once
-// From a problem's dtype to the element type of the convolution drivers. Internal to cpu/.
+// Maps a problem's dtype to the element type of the convolution drivers. Internal to cpu/.
 
 #include <cstdint>
 #include <type_traits>
@@ -9,8 +9,8 @@
 
 namespace polyphase::cpu {
 
-/// Calls `function(E{})` with the element type of `problem`. cpu/conv/conv.hpp has refused i64 before; the drivers are not
-/// compiled for it.
+/// Calls `function(E{})` with the element type of `problem`. cpu/conv/conv.hpp has already refused i64, for which the drivers
+/// are not compiled.
 template <class Function>
 void with_element(const ConvProblem& problem, const Function& function) {
   dispatch(problem.dtype, [&](auto element) {

@@ -1,7 +1,6 @@
 #pragma once
-// The vector kernels below the CPU convolutions, as tables of functions, one table per instruction set (cpu/isa.hpp).
-// The drivers (phase_gemm, phase_gemm_wgrad, depthwise) say what is to be computed; these say how, on raw arrays, without
-// bounds.
+// The vector kernels of the CPU convolutions as tables of functions, one table per instruction set (cpu/isa.hpp). The drivers
+// (phase_gemm, phase_gemm_wgrad, depthwise) decide what is computed; the kernels work on raw arrays without bounds checks.
 
 #include <cstdint>
 
@@ -10,7 +9,7 @@
 
 namespace polyphase::cpu {
 
-/// The type an element is computed in: halves in float.
+/// The type in which an element is computed: f32 for 16-bit types.
 template <class E>
 struct ComputeOf {
   using Type = float;
@@ -22,24 +21,24 @@ struct ComputeOf<double> {
 template <class E>
 using Compute = typename ComputeOf<E>::Type;
 
-/// The one inner loop of all three directions, a register tile of MR rows by NV vectors of positions:
+/// The inner loop of all three directions: a register tile of MR rows by NV vectors of positions:
 ///   out[m*pitch + p] = start[m] + sum over j < count of w[j*MR + m] * x[offset[j] + p]       m < MR, p < NV*lanes
-/// with `start` null standing for what out held before; summed in the order of j, one fused multiply-add at a time. `w` is read
-/// once, in order; `offset` makes x any set of rows, and has kOffsetSlack more entries after the last, which are prefetched but
-/// not used.
+/// If `start` is null, the sum starts from the previous contents of out. Summed in the order of j, one fused multiply-add at a
+/// time. `w` is read once, in order. `offset` selects any set of rows of x; kOffsetSlack more entries after the last are
+/// prefetched but not used.
 template <class T>
 using MicroKernel = void (*)(const T* w, const T* x, const std::int32_t* offset, std::int64_t count, const T* start, T* out,
                              std::int64_t pitch);
 
 inline constexpr int kOffsetSlack = 8;
-inline constexpr int kPanelKinds = 4;  ///< panels are 1, 2, 4 or 8 rows high: kind is the logarithm
+inline constexpr int kPanelKinds = 4;  ///< panels are 1, 2, 4 or 8 rows high: kind is the base-2 logarithm
 inline constexpr int kMaxVectors = 8;  ///< widest register tile
 
 /// The register tiles of one instruction set.
 template <class T>
 struct GemmKernels {
   int lanes;                                           ///< positions of one vector
-  int widest[kPanelKinds];                             ///< most vectors beside a panel of each kind; 0 where it is too high
+  int widest[kPanelKinds];                             ///< most vectors per panel kind; 0 if the panel is too high
   MicroKernel<T> micro[kPanelKinds][kMaxVectors + 1];  ///< [kind][vectors]
 };
 
@@ -47,14 +46,14 @@ struct GemmKernels {
 template <class E>
 struct PackKernels {
   using T = Compute<E>;
-  /// to[j] = from[first + j*stride] where that lies in [0, length), else 0; j < count.
+  /// to[j] = from[first + j*stride] if that index lies in [0, length), else 0; j < count.
   void (*gather_row)(const E* from, std::int64_t length, std::int64_t first, std::int64_t stride, T* to, std::int64_t count);
-  /// to[where[j]*pitch + m] = from[m*row_stride + j] for m < rows, 0 for rows <= m < padded; j < columns. `where` null:
-  /// where[j] = j; a negative where[j] leaves column j out. Writes nothing else.
+  /// to[where[j]*pitch + m] = from[m*row_stride + j] for m < rows, 0 for rows <= m < padded; j < columns. If `where` is null,
+  /// where[j] = j; a negative where[j] skips column j. Writes nothing else.
   void (*transpose)(const E* from, std::int64_t row_stride, std::int64_t rows, std::int64_t padded, std::int64_t columns,
                     const std::int64_t* where, T* to, std::int64_t pitch);
-  /// to[stride*p + r] = from[r*pitch + p] wherever stride*p + r < last; p < count, r < rows <= stride. Nothing else is written.
-  /// `from` is readable to the next whole vector of p.
+  /// to[stride*p + r] = from[r*pitch + p] if stride*p + r < last; p < count, r < rows <= stride. Writes nothing else. `from` is
+  /// readable up to the next whole vector of p.
   void (*interleave)(const T* from, std::int64_t pitch, std::int64_t rows, std::int64_t stride, std::int64_t count,
                      std::int64_t last, E* to);
   /// Whether none of `count` packed values is infinite or NaN.
@@ -63,8 +62,8 @@ struct PackKernels {
 
 inline constexpr std::int64_t kMostCorrelated = 8;  ///< shifted rows of one correlate call
 
-/// sums[k] += sum over p < count of x[p] * y[offset[k] + p], for k < taps: correlate[taps - 1]. Lanes are added in double. To
-/// the next whole vector x is zero and y readable, whatever it holds: an infinity there meets no zero.
+/// sums[k] += sum over p < count of x[p] * y[offset[k] + p], for k < taps: correlate[taps - 1]. Lanes are added in double. Up
+/// to the next whole vector x is zero and y is readable; an infinity in y must not occur there.
 template <class T>
 struct CorrelateKernels {
   int lanes;
@@ -78,7 +77,7 @@ const CorrelateKernels<T>& correlate_kernels();
 template <Isa isa, class E>
 const PackKernels<E>& pack_kernels();
 
-#ifndef POLYPHASE_ISA  // the choice is for callers, not for kernel sources
+#ifndef POLYPHASE_ISA  // for callers, not for kernel sources
 template <class T>
 const GemmKernels<T>& gemm_kernels() {
   return dispatch_isa([](auto tag) -> const GemmKernels<T>& { return gemm_kernels<tag.value, T>(); });

@@ -1,5 +1,5 @@
-// The inner loop of depthwise wgrad: one row against several shifted rows. An ISA source: the rules are in cpu/isa_target.hpp.
-// Per vector of x one load, per tap one (unaligned) load and one multiply-add: the loads are the limit, two a cycle.
+// The inner loop of depthwise wgrad: one row against several shifted rows. An ISA source: see the rules in cpu/isa_target.hpp.
+// One load per vector of x, and one (unaligned) load and one multiply-add per tap: limited by the loads, two per cycle.
 
 #include "cpu/conv/conv_kernels.hpp"
 #include "cpu/isa_target.hpp"

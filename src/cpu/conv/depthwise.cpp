@@ -1,6 +1,6 @@
-// Forward and dgrad, channel by channel: a chunk of a row is copied once (widened, zero past its ends, split by residue mod S),
-// every phase runs over it with the register tiles of phase_gemm, and the phases are woven into the output. All of it stays in
-// the L1.
+// Forward and dgrad, channel by channel. A chunk of a row is copied once (widened, zero past its ends, split by residue mod S),
+// every phase runs over it with the register tiles of phase_gemm, and the phases are interleaved into the output. All of it
+// stays in L1.
 
 #include "cpu/conv/depthwise.hpp"
 
@@ -21,7 +21,7 @@
 namespace polyphase::cpu {
 namespace {
 
-constexpr std::int64_t kChunkOutputs = 4096;  // elements of a chunk's output row: 16 KB of f32, a third of an L1
+constexpr std::int64_t kChunkOutputs = 4096;  // elements of a chunk's output row: 16 KB of f32, a third of L1
 
 template <class E>
 class DepthwiseGather {
@@ -84,7 +84,7 @@ class DepthwiseGather {
                          to + c * layout_.channel_pitch + s.base, s.span + padded);
   }
 
-  // The few weights of one group are put in order anew for every chunk: they are too few to be worth keeping.
+  // The few weights of one group are reordered for every chunk: there are too few to cache.
   void compute(std::int64_t g, const Panel& panel, std::int64_t count, const T* x, T* w, T* rows) const {
     T bias[std::size_t{1} << (kPanelKinds - 1)] = {};
     for (std::int64_t m = 0; bias_ != nullptr && m < panel.rows; ++m)

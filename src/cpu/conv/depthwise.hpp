@@ -1,6 +1,6 @@
 #pragma once
-// Channel-wise convolutions (C_in == G, any C_out/G): memory bound, so each row is read once, worked on in the L1 and written
-// once. Internal to cpu/.
+// Depthwise convolutions (C_in == G, any C_out/G). They are limited by memory, so each row is read once, processed in L1 and
+// written once. Internal to cpu/.
 
 #include <optional>
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace polyphase::cpu {
 
-/// Why this problem is not depthwise's, or nothing.
+/// Why this problem is not depthwise, or nothing.
 [[nodiscard]] std::optional<std::string> depthwise_can_implement(const ConvProblem& problem, ConvDirection direction);
 
-/// Arguments as of phase_gemm_gather.
+/// Arguments as for phase_gemm_gather.
 void depthwise_gather(const ConvProblem& problem, ConvDirection direction, const void* in, const void* w, const void* bias,
                       void* out);
 
-/// Arguments as of phase_gemm_wgrad.
+/// Arguments as for phase_gemm_wgrad.
 void depthwise_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w);
 
 }  // namespace polyphase::cpu

@@ -1,6 +1,6 @@
-// dw[g,m,k] = sum over n, i of x[n,g,i] * y[n,g*M+m, S*i + k*D - P_l]: chunks of rows, y split by residue so that every tap is
-// a shifted row, up to eight taps at a time beside one load of x. A chunk is summed in f32 lanes, chunks in double. The cut
-// into slices, which threads share, depends on the shape alone.
+// dw[g,m,k] = sum over n, i of x[n,g,i] * y[n,g*M+m, S*i + k*D - P_l]. Rows are processed in chunks; y is split by residue so
+// that every tap is a shifted row, and up to eight taps share one load of x. A chunk is summed in f32 lanes, chunks in double.
+// The slices, which threads share, depend on the shape alone.
 
 #include <algorithm>
 #include <atomic>
@@ -20,8 +20,8 @@
 namespace polyphase::cpu {
 namespace {
 
-constexpr std::int64_t kChunkElements = 4096;  // of y per channel
-constexpr std::int64_t kItems = 64;            // groups times slices, where there are enough chunks
+constexpr std::int64_t kChunkElements = 4096;  // of y, per channel
+constexpr std::int64_t kItems = 64;            // groups times slices, if there are enough chunks
 
 template <class E>
 class DepthwiseWgrad {
@@ -41,11 +41,11 @@ class DepthwiseWgrad {
         y_(y),
         w_(w) {}
 
-  /// Whether x is finite wherever a tap meets padding of y.
+  /// Whether x is finite at every position where a tap meets padding of y.
   [[nodiscard]] bool run() const {
     const std::int64_t chunks = p_.N * row_chunks();
     const std::int64_t slices = std::clamp<std::int64_t>(kItems / p_.G, 1, chunks);
-    const std::int64_t weights = p_.channels_out_per_group() * p_.K;  // of one group
+    const std::int64_t weights = p_.channels_out_per_group() * p_.K;  // per group
     Scratch<double> sums(p_.G * slices * weights);
     std::fill(sums.data(), sums.data() + p_.G * slices * weights, 0.0);
     const double operations = static_cast<double>(2 * weights * p_.N * p_.L_in) / static_cast<double>(slices);
@@ -89,7 +89,7 @@ class DepthwiseWgrad {
   GatherShape shape_;
   const CorrelateKernels<T>& kernels_;
   const PackKernels<E>& pack_;
-  std::int64_t chunk_;  // positions i of one chunk
+  std::int64_t chunk_;  // positions i per chunk
   TileLayout layout_;
   Interior inner_;
   const E* x_;

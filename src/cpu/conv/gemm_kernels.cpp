@@ -1,11 +1,12 @@
-// The register-tile kernels of the CPU convolutions. An ISA source: the rules are in cpu/isa_target.hpp.
+// The register-tile kernels of the CPU convolutions. An ISA source: see the rules in cpu/isa_target.hpp.
 //
 // out (MR rows, NV vectors) = start + sum over j of w[j] (MR) times x[offset[j]] (NV vectors). MR*NV accumulators stay in
-// registers for the whole sum, so that partial results never travel. Per step: NV unaligned loads (two load slots each where
-// they cross a cache line), MR broadcasts, one offset, MR*NV multiply-adds.
-//   AVX-512, 8 x 3: 24 accumulators of 32 registers; 15 loads against 24 multiply-adds, that is 12 cycles: the multipliers are
-//   the limit. AVX2,    4 x 3: 12 accumulators of 16 registers; 8 loads against 12 multiply-adds.
-// Few output channels get fewer rows and more vectors, to keep at least 8 independent sums in flight (latency 4, two per
+// registers for the whole sum, so partial results are never stored. Per step: NV unaligned loads (two load slots each if they
+// cross a cache line), MR broadcasts, one offset, MR*NV multiply-adds.
+//   AVX-512, 8 x 3: 24 accumulators of 32 registers; 15 loads against 24 multiply-adds, that is 12 cycles: limited by
+// arithmetic.
+//   AVX2,    4 x 3: 12 accumulators of 16 registers; 8 loads against 12 multiply-adds.
+// Few output channels get fewer rows and more vectors, to keep at least 8 independent sums outstanding (latency 4, two per
 // cycle).
 
 #include "cpu/conv/conv_kernels.hpp"
@@ -26,7 +27,7 @@ void micro_kernel(const T* w, const T* x, const std::int32_t* offset, std::int64
 #pragma GCC unroll 1
   for (std::int64_t j = 0; j < count; ++j, w += MR) {
     const T* from = x + offset[j];
-    // A step's rows are far apart, so that the hardware does not see the next ones coming: 4 % where x fills the L2.
+    // A step's rows are far apart, so the hardware does not prefetch the next ones: 4 % if x fills L2.
 #pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) __builtin_prefetch(x + offset[j + kOffsetSlack] + v * kLanes<T>);
     Vector<T> value[NV];
@@ -45,8 +46,8 @@ void micro_kernel(const T* w, const T* x, const std::int32_t* offset, std::int64
     for (int v = 0; v < NV; ++v) store<T>(out + m * pitch + v * kLanes<T>, acc[m][v]);
 }
 
-// Widest tiles whose accumulators, loaded vectors and one weight fit the registers. Baseline x86 needs one more for the
-// product.
+// The widest tiles whose accumulators, loaded vectors and one weight fit in registers. Baseline x86 needs one more register for
+// the product.
 constexpr int kWidest[kPanelKinds] = {8, kVectorRegisters == 32 ? 8 : 4,
                                       kVectorRegisters == 32 ? 6
                                       : kVectorBytes == 32   ? 3

@@ -1,5 +1,5 @@
 #pragma once
-// Elements of the user's arrays as vectors of the type they are computed in, for the ISA sources (rules: cpu/isa_target.hpp).
+// Elements of the user's arrays as vectors of the type in which they are computed, for the ISA sources (cpu/isa_target.hpp).
 
 #include "cpu/conv/conv_kernels.hpp"
 #include "cpu/isa_half.hpp"
@@ -16,7 +16,7 @@ POLYPHASE_INLINE void narrow(double value, double* to) { *to = value; }
 POLYPHASE_INLINE void narrow(float value, Half* to) { to->bits = f16_from_f32(value); }
 POLYPHASE_INLINE void narrow(float value, BFloat16* to) { to->bits = bf16_from_f32(value); }
 
-/// A vector of elements from unaligned memory, widened. The 16-bit loops below become a few vector instructions each.
+/// Loads and widens a vector of elements from unaligned memory. The 16-bit loops below become a few vector instructions each.
 POLYPHASE_INLINE Vector<float> load_as(const float* from) { return load(from); }
 POLYPHASE_INLINE Vector<double> load_as(const double* from) { return load(from); }
 template <class E>
@@ -26,7 +26,7 @@ POLYPHASE_INLINE Vector<float> load_as(const E* from) {
   return load(value);
 }
 
-/// A vector rounded to elements, to unaligned memory.
+/// Rounds a vector to elements and stores it to unaligned memory.
 POLYPHASE_INLINE void store_as(float* to, Vector<float> v) { store<float>(to, v); }
 POLYPHASE_INLINE void store_as(double* to, Vector<double> v) { store<double>(to, v); }
 template <class E>
@@ -36,7 +36,7 @@ POLYPHASE_INLINE void store_as(E* to, Vector<float> v) {
   for (int i = 0; i < kLanes<float>; ++i) narrow(value[i], to + i);
 }
 
-// bf16 as whole vectors: widening is a shift, rounding what isa_half.hpp's bf16_from_f32 does.
+// bf16 as whole vectors: widening is a shift; rounding is as in isa_half.hpp's bf16_from_f32.
 typedef std::uint16_t HalfBits __attribute__((vector_size(kVectorBytes / 2)));
 POLYPHASE_INLINE Vector<float> load_as(const BFloat16* from) {
   HalfBits half;

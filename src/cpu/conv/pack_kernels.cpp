@@ -1,5 +1,5 @@
-// The movers between the user's arrays and packed ones, all types. An ISA source: the rules are in cpu/isa_target.hpp.
-// Each does a handful of instructions per vector, against the dozens of multiply-adds that every moved vector then feeds.
+// Movers between the user's arrays and packed ones, for all types. An ISA source: see the rules in cpu/isa_target.hpp. Each
+// takes a few instructions per vector; every moved vector is then used by dozens of multiply-adds.
 
 #include "cpu/conv/conv_kernels.hpp"
 #include "cpu/conv/isa_element.hpp"
@@ -34,7 +34,7 @@ POLYPHASE_INLINE Vector<Compute<E>> load_strided(const E* from) {
   }
 }
 
-// Whole vectors of a strided row from j on, as long as nothing past `readable` is touched. Returns where it stopped.
+// Whole vectors of a strided row from j on, without reading past `readable`. Returns where it stopped.
 template <int stride, class E>
 Index gather_vectors(const E* from, Index readable, Compute<E>* to, Index j, Index end) {
   using T = Compute<E>;
@@ -49,7 +49,7 @@ void gather_row(const E* from, Index length, Index first, Index stride, Compute<
   const Index end = larger(begin, smaller(count, first_reaching(length, first, stride)));
   zero(to, begin);
   zero(to + end, count - end);
-  // `origin` may lie before the array; only elements from `begin` on are touched.
+  // `origin` may precede the array; only elements from `begin` on are read.
   const Index shift = first + begin * stride;
   const E* origin = from + (begin < end ? shift : 0);
   Compute<E>* out = to + begin;
@@ -74,7 +74,7 @@ POLYPHASE_INLINE Float8 load_eight(const E* from) {
   return v;
 }
 
-// Four rows a b c d to four vectors, the h-th holding column h of the lower halves and column h + 4 of the upper ones.
+// Turns four rows a b c d into four vectors; vector h holds column h of the lower halves and column h + 4 of the upper ones.
 POLYPHASE_INLINE void transpose_four(const Float8* row, Float8* to) {
   const Float8 ab_low = __builtin_shufflevector(row[0], row[1], 0, 8, 1, 9, 4, 12, 5, 13);
   const Float8 ab_high = __builtin_shufflevector(row[0], row[1], 2, 10, 3, 11, 6, 14, 7, 15);
@@ -86,7 +86,7 @@ POLYPHASE_INLINE void transpose_four(const Float8* row, Float8* to) {
   to[3] = __builtin_shufflevector(ab_high, cd_high, 2, 3, 10, 11, 6, 7, 14, 15);
 }
 
-// An 8 x 8 block, rows to columns.
+// Transposes an 8 x 8 block.
 template <class E>
 POLYPHASE_INLINE void transpose_block(const E* from, Index row_stride, const Index* where, Index column, float* to,
                                       Index pitch) {
@@ -130,7 +130,7 @@ void transpose(const E* from, Index row_stride, Index rows, Index padded, Index 
   transpose_scalar(from, row_stride, rows, padded, column, columns, where, to, pitch);
 }
 
-// The vector of positions [at, at + lanes) of the output, as far as it lies before `last`.
+// Writes the vector of positions [at, at + lanes) of the output up to `last`.
 template <class E, class V>
 POLYPHASE_INLINE void put(V v, Index at, Index last, E* to) {
   using T = Compute<E>;
@@ -140,7 +140,7 @@ POLYPHASE_INLINE void put(V v, Index at, Index last, E* to) {
   for (Index i = 0; i < last - at; ++i) narrow(value[i], to + at + i);
 }
 
-// Rows to one row for a power of two: each round moves the top bit of the element's index to its bottom.
+// Interleaves rows into one row for a power of two: each round moves the top bit of the element's index to the bottom.
 template <int stride, class E>
 void interleave_vectors(const Compute<E>* from, Index pitch, Index count, Index last, E* to) {
   using T = Compute<E>;
@@ -179,7 +179,7 @@ void interleave(const Compute<E>* from, Index pitch, Index rows, Index stride, I
   }
 }
 
-// 0 * inf and 0 * NaN are NaN, and stay so in a sum. Four sums, so that none waits for the one before.
+// 0 * inf and 0 * NaN are NaN, which stays in the sum. Four sums, so that none waits for the previous one.
 template <class T>
 bool all_finite(const T* values, Index count) {
   constexpr int kSums = 4;

@@ -13,14 +13,15 @@
 namespace polyphase::cpu {
 namespace {
 
-constexpr std::int64_t kTileBytes = 512 * 1024;    // packed input kept in a core's L2 while all weights pass by
-constexpr std::int64_t kChunkBytes = 768 * 1024;   // packed input and weights of a chunk of channels, also for the L2
+constexpr std::int64_t kTileBytes = 512 * 1024;    // packed input that stays in a core's L2 while all weights are processed
+constexpr std::int64_t kChunkBytes = 768 * 1024;   // packed input and weights of a chunk of channels, also for L2
 constexpr std::int64_t kResultBytes = 512 * 1024;  // results that wait for the next chunk
-constexpr std::int64_t kPanelsAtOnce = 4;          // that share a chunk of input
-constexpr std::int64_t kLeastSteps = 64;           // of a register tile, so that loading and storing it does not show
-constexpr std::int64_t kItemsPerThread = 8;        // so that equal shares of items are nearly equal shares of time
+constexpr std::int64_t kPanelsAtOnce = 4;          // panels that share a chunk of input
+constexpr std::int64_t kLeastSteps = 64;           // per register tile, so that loading and storing it takes little of the time
+constexpr std::int64_t kItemsPerThread = 8;        // so that equal shares of items take nearly equal time
 
-/// Long rows: weights packed once for all, each item a few tiles of one row that stay in the L2 while the panels pass.
+/// Long rows: weights are packed once for all; an item is a few tiles of one row that stay in L2 while the panels are
+/// processed.
 template <class E>
 class ByTiles {
   using T = Compute<E>;
@@ -66,9 +67,9 @@ class ByTiles {
   Scratch<T> weights_;  // (G, panels, panel_size)
 };
 
-/// Short rows under many weights: the input packed once for all, each item a few panels (read from memory once) over a share of
-/// the tiles. Where input and weights do not fit the L2 together, they are walked in chunks of channels, which leaves the order
-/// of every sum, and so the bits, as they were.
+/// Short rows with many weights: the input is packed once for all; an item is a few panels (read from memory once) over a share
+/// of the tiles. If input and weights do not fit in L2 together, they are processed in chunks of channels, which does not
+/// change the order of any sum and so not the bits.
 template <class E>
 class ByPanels {
   using T = Compute<E>;
@@ -76,7 +77,7 @@ class ByPanels {
  public:
   explicit ByPanels(const GatherSteps<E>& steps)
       : steps_(steps), tiles_(steps.shape.N * steps.tiles()), input_(steps.shape.G * tiles_ * steps.tile_size()) {
-    // Few panels for many threads: cut the tiles, too, though each part packs the panel anew.
+    // Few panels for many threads: the tiles are split too, although each part packs the panel again.
     const std::int64_t panels = steps.shape.G * steps.panels();
     parts_ = std::min(tiles_, ceil_div(2 * num_threads(), panels));
     choose_chunk(std::clamp<std::int64_t>(panels / (3 * num_threads()), 1, kPanelsAtOnce));
@@ -173,12 +174,12 @@ class ByPanels {
   const GatherSteps<E>& steps_;
   std::int64_t tiles_;           // of one group, all samples
   Scratch<T> input_;             // (G, tiles, tile_size)
-  std::int64_t parts_;           // shares the tiles are cut into
-  std::int64_t panels_at_once_;  // of one item
-  std::int64_t chunk_;           // channels
+  std::int64_t parts_;           // number of shares of the tiles
+  std::int64_t panels_at_once_;  // per item
+  std::int64_t chunk_;           // channels per chunk
 };
 
-/// What is smaller, input or weights, is packed beforehand, once; the other by each thread as it goes. Whether all weights
+/// The smaller of input and weights is packed once beforehand, the other by each thread as it goes. Returns whether all weights
 /// are finite.
 template <class E>
 bool gather(const GatherShape& shape, const void* in, const void* w, const void* bias, void* out) {
@@ -198,7 +199,7 @@ std::optional<std::string> phase_gemm_can_implement(const ConvProblem& problem, 
   const std::int64_t limit = (std::int64_t{1} << 31) / 256;
   const std::int64_t channels = std::max(problem.channels_in_per_group(), problem.channels_out_per_group());
   if (channels > limit / problem.K) return concat("C/G * K = ", channels, " * ", problem.K, " is above ", limit);
-  constexpr std::int64_t kMostPhases = 1 << 20;  // each has lists of its own, however short the rows
+  constexpr std::int64_t kMostPhases = 1 << 20;  // each phase has lists of its own, however short the rows
   if (direction == ConvDirection::forward && problem.S > kMostPhases)
     return concat("S = ", problem.S, " is above ", kMostPhases);
   return std::nullopt;

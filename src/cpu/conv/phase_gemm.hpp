@@ -1,7 +1,7 @@
 #pragma once
 // The polyphase GEMM on the CPU: forward and dgrad as one gather (cpu/conv/phase_plan.hpp), wgrad as a product over positions.
-// No zero is multiplied but at the ends of rows (cpu/conv/recompute_non_finite.hpp), and no column buffer is written. Internal
-// to cpu/; read cpu/conv/reference.cpp first.
+// No zero is multiplied except at the ends of rows (cpu/conv/recompute_non_finite.hpp), and no column buffer is written.
+// Internal to cpu/. Read cpu/conv/reference.cpp first.
 
 #include <optional>
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace polyphase::cpu {
 
-/// Why the polyphase GEMM cannot do this problem, or nothing.
+/// Why the polyphase GEMM cannot compute this problem, or nothing.
 [[nodiscard]] std::optional<std::string> phase_gemm_can_implement(const ConvProblem& problem, ConvDirection direction);
 
-/// out = forward(in = x) or dgrad(in = y), plus bias per output channel where it is not null. Arrays as in cpu/conv/conv.hpp.
+/// out = forward(in = x) or dgrad(in = y), plus a bias per output channel if it is not null. Arrays as in cpu/conv/conv.hpp.
 void phase_gemm_gather(const ConvProblem& problem, ConvDirection direction, const void* in, const void* w, const void* bias,
                        void* out);
 

@@ -1,6 +1,6 @@
 #pragma once
-// What the loops of cpu/conv/phase_gemm.cpp are made of: packing weights and input, one register tile of one panel, and writing
-// it out. Internal to cpu/.
+// The parts of the loops in cpu/conv/phase_gemm.cpp: packing weights and input, one register tile of one panel, and writing it
+// out. Internal to cpu/.
 
 #include <algorithm>
 #include <atomic>
@@ -19,7 +19,7 @@ template <class E>
 class GatherSteps {
  public:
   using T = Compute<E>;
-  static constexpr std::int64_t kPhasesAtOnce = 16;  ///< phases whose results are kept until they are woven together
+  static constexpr std::int64_t kPhasesAtOnce = 16;  ///< phases whose results are kept until they are interleaved
 
   GatherSteps(const GatherShape& gather, const E* in, const E* w, const E* bias, E* out)
       : shape(gather),
@@ -38,27 +38,27 @@ class GatherSteps {
 
   const GatherShape& shape;
 
-  [[nodiscard]] std::int64_t tiles() const { return static_cast<std::int64_t>(tiles_.size()); }    ///< of one row
-  [[nodiscard]] std::int64_t panels() const { return static_cast<std::int64_t>(panels_.size()); }  ///< of one group
+  [[nodiscard]] std::int64_t tiles() const { return static_cast<std::int64_t>(tiles_.size()); }    ///< per row
+  [[nodiscard]] std::int64_t panels() const { return static_cast<std::int64_t>(panels_.size()); }  ///< per group
   [[nodiscard]] std::int64_t channel_pitch() const { return layout_.channel_pitch; }
   [[nodiscard]] std::int64_t tile_size() const { return shape.R * layout_.channel_pitch; }
   /// Packed weights of one panel and one channel.
   [[nodiscard]] std::int64_t channel_weights() const { return shape.K * panels_.front().height; }
   [[nodiscard]] std::int64_t panel_size() const { return shape.R * channel_weights(); }
-  /// Results of one panel and tile, kPhasesAtOnce phases at most.
+  /// Results of one panel and tile, for at most kPhasesAtOnce phases.
   [[nodiscard]] std::int64_t result_size() const {
     return panels_.front().height * std::min(shape.out_stride, kPhasesAtOnce) * result_pitch();
   }
-  /// Operations of one tile under all panels, its packing included.
+  /// Operations of one tile for all panels, including packing.
   [[nodiscard]] double operations_per_tile() const {
     return 2.0 * static_cast<double>(shape.M * shape.R * shape.K * result_pitch()) + static_cast<double>(tile_size());
   }
 
-  /// The weights of channels [first, last) of a panel: per phase, in the order (channel, tap), `height` rows beside each other.
+  /// The weights of channels [first, last) of a panel: per phase, in the order (channel, tap), `height` neighbouring rows.
   void pack_panel(std::int64_t g, std::int64_t p, std::int64_t first, std::int64_t last, T* to) const {
     const Panel& panel = panels_[static_cast<std::size_t>(p)];
     const E* from = w_ + g * shape.w_group + panel.first * shape.w_row + first * shape.w_channel;
-    if (shape.phases.size() == 1 && shape.w_channel == shape.K)  // columns (channel, tap) already stand in order
+    if (shape.phases.size() == 1 && shape.w_channel == shape.K)  // columns (channel, tap) are already in order
       pack_.transpose(from, shape.w_row, panel.rows, panel.height, (last - first) * shape.K, nullptr, to, panel.height);
     else
       pack_by_phase(panel, from, last - first, to);
@@ -67,8 +67,8 @@ class GatherSteps {
   /// Whether every weight packed so far was finite.
   [[nodiscard]] bool weights_finite() const { return weights_finite_; }
 
-  /// The input under tiles [first, last) of one row: (tiles, R, channel_pitch). Channel by channel, so that memory is read in
-  /// long runs.
+  /// The input of tiles [first, last) of one row: (tiles, R, channel_pitch). Channel by channel, so that memory is read in long
+  /// runs.
   void pack_tiles(std::int64_t n, std::int64_t g, std::int64_t first, std::int64_t last, T* to) const {
     const E* from = in_ + (n * shape.G + g) * shape.R * shape.in_length;
     for (std::int64_t c = 0; c < shape.R; ++c, from += shape.in_length)
@@ -76,14 +76,14 @@ class GatherSteps {
         pack_channel(from, tiles_[static_cast<std::size_t>(t)], to + (t - first) * tile_size() + c * layout_.channel_pitch);
   }
 
-  /// All phases of one panel and tile over all channels, written to the output by way of `results`.
+  /// All phases of one panel and tile over all channels, written to the output through `results`.
   void compute(std::int64_t n, std::int64_t g, std::int64_t p, std::int64_t t, const T* w, const T* x, T* results) const {
     const Panel& panel = panels_[static_cast<std::size_t>(p)];
     const Tile& tile = tiles_[static_cast<std::size_t>(t)];
     if constexpr (std::is_same_v<E, T>) {
       const bool whole =
           panel.rows == panel.height && tile.first + std::int64_t{tile.vectors} * gemm_.lanes <= shape.out_length;
-      if (shape.out_stride == 1 && whole)  // nothing to weave: straight to the output
+      if (shape.out_stride == 1 && whole)  // nothing to interleave: directly to the output
         return accumulate_into(g, p, t, 0, 1, {0, shape.R}, w, x, out_row(n, g, p) + tile.first, shape.out_length);
     }
     for (std::int64_t r = 0; r < shape.out_stride; r += kPhasesAtOnce) {
@@ -93,8 +93,8 @@ class GatherSteps {
     }
   }
 
-  /// The same for channels [first, last) alone, whose weights and input `w` and `x` are: added to `results`, or started from
-  /// the bias where first is 0. For at most kPhasesAtOnce phases; to be followed by finish.
+  /// The same for channels [first, last) alone, with their weights `w` and input `x`: added to `results`, or started from the
+  /// bias if first is 0. For at most kPhasesAtOnce phases; call finish afterwards.
   void accumulate(std::int64_t g, std::int64_t p, std::int64_t t, std::int64_t first, std::int64_t last, const T* w, const T* x,
                   T* results) const {
     accumulate_into(g, p, t, 0, shape.out_stride, {first, last}, w, x, results, shape.out_stride * result_pitch());
@@ -115,7 +115,7 @@ class GatherSteps {
     return out_ + ((n * shape.G + g) * shape.M + panels_[static_cast<std::size_t>(p)].first) * shape.out_length;
   }
 
-  // A channel's weights of one panel are a short run far from the next: the hardware does not see them coming.
+  // A channel's weights of one panel are a short run far from the next, so the hardware does not prefetch them.
   static void prefetch(const E* from, std::int64_t count) {
     constexpr std::int64_t kLine = 64 / sizeof(E);
     for (std::int64_t i = 0; i < count; i += kLine) __builtin_prefetch(from + i);
@@ -162,7 +162,7 @@ class GatherSteps {
     }
   }
 
-  // Phases [r0, r0 + phases) to rows `pitch` apart, phases next to each other.
+  // Phases [r0, r0 + phases) to rows `pitch` apart; phases are neighbours.
   void accumulate_into(std::int64_t g, std::int64_t p, std::int64_t t, std::int64_t r0, std::int64_t phases, Channels channels,
                        const T* w, const T* x, T* results, std::int64_t pitch) const {
     const Panel& panel = panels_[static_cast<std::size_t>(p)];
@@ -192,17 +192,17 @@ class GatherSteps {
   const GemmKernels<T>& gemm_;
   const PackKernels<E>& pack_;
   std::vector<Panel> panels_;
-  int widest_;  // vectors of the widest tile
+  int widest_;  // vectors per widest tile
   std::vector<Tile> tiles_;
   TileLayout layout_;
   const E* in_;
   const E* w_;
   const E* bias_;
   E* out_;
-  std::vector<std::int64_t> phase_taps_before_;     // (phases) taps of the phases before
+  std::vector<std::int64_t> phase_taps_before_;     // (phases) number of taps of the previous phases
   std::vector<std::vector<std::int32_t>> offsets_;  // (phases, R*taps + slack) within a packed tile
   std::vector<std::int64_t> taps_before_, tap_index_,
-      taps_beside_;  // (K) taps of the phases before k's, of k's before k, of k's
+      taps_beside_;  // (K) number of taps: in the phases before k's; in k's phase before k; in k's phase
   mutable std::atomic<bool> weights_finite_ = true;
 };
 

@@ -1,9 +1,9 @@
-// wgrad: dw[ci,co,k] = sum over n, i of x[n,ci,i] * y[n,co, S*i + k*D - P_l], by the same register tiles as forward and dgrad:
-// the sum runs over positions (n, i), a panel is 8 input channels of x transposed, and the vectors run over (k, co) of y
-// transposed, with y's rows sorted by residue mod S so that consecutive i are consecutive rows. Positions are cut into blocks;
-// a block's sums are f32, and blocks are added in double, so that the error does not grow with the length. Blocks are gathered
-// in slices that threads share where there are many of them and few weights; else threads share the weights. Both cuts depend
-// on the shape alone, so that the bits do not depend on the number of threads.
+// wgrad: dw[ci,co,k] = sum over n, i of x[n,ci,i] * y[n,co, S*i + k*D - P_l], with the register tiles of forward and dgrad. The
+// sum runs over positions (n, i). A panel is 8 input channels of x, transposed. The vectors run over (k, co) of y, transposed,
+// with y's rows sorted by residue mod S, so that consecutive i are consecutive rows. Positions are split into blocks; a block's
+// sums are f32, and blocks are added in double, so that the error does not grow with the length. With many blocks and few
+// weights, blocks form slices that threads share; else threads share the weights. Both splits depend on the shape alone, so the
+// bits do not depend on the number of threads.
 
 #include <algorithm>
 #include <atomic>
@@ -27,7 +27,7 @@ constexpr std::int64_t kSliceBytes = 128 << 20;  // most memory for the sums of 
 constexpr std::int64_t kMostSlices = 32;
 constexpr std::int64_t kFewestSlices = 8;
 constexpr std::int64_t kMostBlocksAtOnce = 8;
-constexpr std::int64_t kTileBytes = 1 << 20;      // of y under one register tile, to stay in the L2
+constexpr std::int64_t kTileBytes = 1 << 20;      // of y for one register tile, to stay in L2
 constexpr std::int64_t kTileLanesBytes = 48 * 4;  // of one row of it
 
 template <class E>
@@ -55,7 +55,7 @@ class Wgrad {
     offset_.resize(offset_.size() + kOffsetSlack);
   }
 
-  /// Whether x is finite wherever a tap meets padding of y.
+  /// Whether x is finite at every position where a tap meets padding of y.
   [[nodiscard]] bool run() const {
     if (fits_at_once())
       run_at_once();
@@ -68,17 +68,17 @@ class Wgrad {
   static constexpr std::int64_t kMostLanes = 64 / sizeof(T) * kMaxVectors;
   static constexpr std::int64_t kMostRows = 1 << (kPanelKinds - 1);
 
-  /// A register tile: a panel of input channels beside vectors of output channels.
+  /// A register tile: a panel of input channels by vectors of output channels.
   struct TileItem {
     const Panel& panel;
     const Tile& tile;
     std::int64_t g;
-    std::int64_t row;           // the panel's first input channel, of all
+    std::int64_t row;           // the panel's first input channel, counted over all groups
     std::int64_t lanes;         // of the tile
-    std::int64_t panel_offset;  // of the panel within packed x
+    std::int64_t panel_offset;  // offset of the panel in packed x
   };
 
-  /// Item i of one lane group: neighbours share the columns of y.
+  /// Item i of one lane group: neighbouring items share the columns of y.
   [[nodiscard]] TileItem item_of(std::int64_t i) const {
     const std::int64_t panels = static_cast<std::int64_t>(panels_.size()), tiles = static_cast<std::int64_t>(tiles_.size());
     const std::int64_t p = i % panels, g = i / panels / tiles;
@@ -101,12 +101,12 @@ class Wgrad {
   [[nodiscard]] std::int64_t blocks() const { return row_blocks() * ceil_div(p_.N, block_.samples); }
   [[nodiscard]] std::int64_t sums_size() const { return p_.C_in * lane_groups() * sums_pitch_; }
   [[nodiscard]] std::int64_t block_positions() const { return block_.samples * block_.positions; }
-  // Less in the last block of a row: no zero of ours may meet an infinity of the user's.
+  // Fewer in the last block of a row: no padding zero may meet an infinity of the user's data.
   [[nodiscard]] std::int64_t valid_positions(std::int64_t block) const {
     if (block_.samples > 1) return block_.samples * block_.positions;
     return std::min(block_.positions, p_.L_in - block % row_blocks() * block_.positions);
   }
-  // Of one group of one block; y has a vector of slack, which joint tiles may read.
+  // For one group of one block; y has a vector of slack that joint tiles may read.
   [[nodiscard]] std::int64_t y_size() const {
     return ceil_div(block_.samples * layout_.rows * layout_.pitch + kMaxVectors * gemm_.lanes, gemm_.lanes) * gemm_.lanes;
   }
@@ -114,7 +114,7 @@ class Wgrad {
     return block_positions() * static_cast<std::int64_t>(panels_.size()) * panels_.front().height;
   }
 
-  /// How many sums are kept side by side: a function of the shape alone. One: threads share the weights instead.
+  /// The number of slices: a function of the shape alone. One: threads share the weights instead.
   [[nodiscard]] std::int64_t slice_count() const {
     const std::int64_t fitting = kSliceBytes / (sums_size() * static_cast<std::int64_t>(sizeof(double)));
     std::int64_t slices = kMostSlices;
@@ -156,7 +156,7 @@ class Wgrad {
     }
   }
 
-  /// Few positions under many weights: each register tile is summed over all of them, for every tap, and written to w.
+  /// Few positions with many weights: each register tile is summed over all positions for every tap, and written to w.
   [[nodiscard]] bool fits_at_once() const {
     const std::int64_t rows = blocks() * block_.samples * layout_.rows;
     return !layout_.joint && blocks() <= kMostBlocksAtOnce && rows * kTileLanesBytes <= kTileBytes;
@@ -183,7 +183,7 @@ class Wgrad {
                  });
   }
 
-  // (rows, K, lanes) to w's order (rows, lanes, K).
+  // Writes (rows, K, lanes) in w's order (rows, lanes, K).
   void write_taps(const TileItem& item, const T* taps) const {
     const std::int64_t channels = p_.channels_out_per_group();
     const std::int64_t count = std::min(item.lanes, channels - item.tile.first);
@@ -216,7 +216,7 @@ class Wgrad {
     return layout_.where.empty() ? block_.positions : static_cast<std::int64_t>(layout_.where.size());
   }
 
-  // Positions of a block past the end of a row, and samples past the last, are zero in x; y is then of no account.
+  // In x, positions past the end of a row and samples past the last are zero, so the values of y there do not matter.
   void pack_x(std::int64_t block, std::int64_t g, const Panel& panel, T* to) const {
     const std::int64_t first = block % row_blocks() * block_.positions;
     const std::int64_t count = std::min(block_.positions, p_.L_in - first);
@@ -256,7 +256,7 @@ class Wgrad {
 
   [[nodiscard]] static const PackKernels<T>& pack_compute() { return pack_kernels<T>(); }
 
-  /// One register tile of weights of one lane group over packed blocks `first` and on: total[m*lanes + lane].
+  /// One register tile of weights of one lane group over the packed blocks from `first` on: total[m*lanes + lane].
   void sum_tile(const TileItem& item, std::int64_t group, std::int64_t first, std::int64_t count, const T* x, const T* y,
                 double* total) const {
     const T zero[kMostRows] = {};
@@ -277,7 +277,7 @@ class Wgrad {
     }
   }
 
-  // The slices in order, rounded once, back to the order (co, k).
+  // Adds the slices in order, rounds once, and restores the order (co, k).
   void finish_row(std::int64_t row, std::int64_t slices, const double* sums) const {
     const std::int64_t channels = p_.channels_out_per_group();
     for (std::int64_t co = 0; co < channels; ++co) {
@@ -297,7 +297,7 @@ class Wgrad {
   WindowLayout layout_;
   Interior inner_;
   std::vector<Panel> panels_;
-  std::int64_t group_lanes_;  // vectors run over so many elements: (co), or (k, co) where joint
+  std::int64_t group_lanes_;  // elements that vectors run over: (co), or (k, co) if joint
   std::vector<Tile> tiles_;
   std::int64_t sums_pitch_;
   const E* x_;

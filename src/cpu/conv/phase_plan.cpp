@@ -81,7 +81,7 @@ TileLayout tile_layout(const GatherShape& shape, std::int64_t positions, std::in
     if (!layout.segments.empty()) layout.channel_pitch += (layout.segments.back().span + positions + lanes - 1) / lanes * lanes;
   };
   for (const Tap& tap : taps) {
-    // A row that would be copied more than twice over to reach the next tap is not worth sharing.
+    // A row that would be copied more than twice over to reach the next tap is not shared.
     const bool shared = !layout.segments.empty() && layout.segments.back().residue == tap.residue &&
                         tap.shift - layout.segments.back().first - layout.segments.back().span <= positions;
     if (!shared) {

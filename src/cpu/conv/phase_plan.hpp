@@ -1,13 +1,13 @@
 #pragma once
 // How a convolution's forward or dgrad becomes matrix products over packed rows. Internal to cpu/.
 //
-// Both are one form. With a virtual position q,
-//   out[m, out_stride*q + r] = sum over channels c and the taps of phase r of in[c, in_stride*(q + shift) + residue] * w[m, c,
-//   k] forward: out_stride = S, in_stride = 1; k*D - P_l = phase - S*shift, so that phase r is the outputs t with t mod S = r
+// Both have one form. With a virtual position q,
+//   out[m, out_stride*q + r] = sum over channels c and the taps of phase r of
+//                              in[c, in_stride*(q + shift) + residue] * w[m, c, k]
+//   forward: out_stride = S, in_stride = 1; k*D - P_l = phase - S*shift, so that phase r is the outputs t with t mod S = r
 //   dgrad:   out_stride = 1, in_stride = S; one phase; k*D - P_l = residue + S*shift
-// For a tile of consecutive q each (channel, residue) is a row of packed memory in which q advances by one element, whatever
-// the strides, so that a tap is an offset. Taps close to each other share a row (a segment); far ones (large D) get rows of
-// their own.
+// For a tile of consecutive q each (channel, residue) is a row of packed memory in which q advances by one element for any
+// strides, so a tap is an offset. Taps that are close share a row (a segment); distant ones (large D) get rows of their own.
 
 #include <cstdint>
 #include <vector>
@@ -44,7 +44,7 @@ struct Interior {
   std::int64_t end = 0;
 };
 
-/// The q at which every tap of `phase` reads an element of the row. At all others padding is read.
+/// The q at which every tap of `phase` reads an element of the row. At all other q some tap reads padding.
 [[nodiscard]] Interior interior(const GatherShape& shape, std::size_t phase);
 
 /// A packed row: positions [first, first + span + tile) of one residue, at `base` within its channel.
@@ -55,14 +55,14 @@ struct Segment {
   std::int64_t base = 0;
 };
 
-/// The layout of one packed tile (R, channel_pitch) and where each tap finds its row in it.
+/// The layout of one packed tile (R, channel_pitch) and the offset of each tap's row in it.
 struct TileLayout {
   std::vector<Segment> segments;
-  std::int64_t channel_pitch = 0;                     ///< elements per channel, a multiple of the vector
+  std::int64_t channel_pitch = 0;                     ///< elements per channel, a multiple of the vector length
   std::vector<std::vector<std::int64_t>> tap_offset;  ///< (phases, taps) within a channel
 };
 
-/// Rows long enough for tiles of `positions`; `lanes` is the vector.
+/// The layout of rows for tiles of `positions`; `lanes` is the vector length.
 [[nodiscard]] TileLayout tile_layout(const GatherShape& shape, std::int64_t positions, std::int64_t lanes);
 
 }  // namespace polyphase::cpu

@@ -1,5 +1,5 @@
-// Plain loops in double, as in cpu/conv/reference.cpp: they run where a number is infinite or NaN only. A sum that has become
-// NaN is given up at once, so that a network whose weights are all NaN does not wait here.
+// Plain loops in double, as in cpu/conv/reference.cpp: they run only if a number is infinite or NaN. A sum stops as soon as it
+// is NaN, so that a network whose weights are all NaN is not slow here.
 
 #include "cpu/conv/recompute_non_finite.hpp"
 
@@ -24,7 +24,8 @@ E rounded(double sum) {
   return static_cast<E>(static_cast<Compute<E>>(sum));
 }
 
-/// The output at virtual position q of a phase, from the elements of `in` (R, in_length) alone; `w` is its row of weights.
+/// The output at virtual position q of a phase, from the existing elements of `in` (R, in_length) only; `w` is its row of
+/// weights.
 template <class E>
 double output(const GatherShape& s, const std::vector<Tap>& taps, std::int64_t q, const E* in, const E* w, double bias) {
   double sum = bias;
@@ -46,10 +47,10 @@ class WeightSum {
         if (!std::isfinite(value(x_[n * p_.C_in * p_.L_in + i]))) spots_.emplace_back(n, i);
   }
 
-  /// Whether this row of x can have met padding with a product that is NaN.
+  /// Whether no element of this row of x can have met padding with a NaN product.
   [[nodiscard]] bool is_finite() const { return spots_.empty(); }
 
-  /// Of output channel m of the group, at tap k. The products that are most likely NaN come first.
+  /// For output channel m of the group at tap k. The products that are most likely NaN come first.
   [[nodiscard]] double operator()(std::int64_t m, std::int64_t k) const {
     double sum = 0;
     for (const auto& [n, i] : spots_) {

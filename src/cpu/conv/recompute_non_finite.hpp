@@ -1,7 +1,7 @@
 #pragma once
-// The fast convolutions read zeros past the ends of a row. A zero times an infinite or NaN number is NaN, in sums that have no
-// such product. The drivers notice such numbers while packing, which costs next to nothing, and call this afterwards: what came
-// out NaN is summed again from the products it has. Internal to cpu/.
+// The fast convolutions read zeros past the ends of a row. Such a zero times an infinite or NaN number is NaN, although the sum
+// has no such product. The drivers detect these numbers while packing, which costs next to nothing, and call this afterwards:
+// outputs that are NaN are summed again from their real products. Internal to cpu/.
 
 #include <algorithm>
 #include <cmath>
@@ -11,15 +11,15 @@
 
 namespace polyphase::cpu {
 
-/// After forward or dgrad with a weight that is not finite: the outputs that read padding. The others stay as they are.
+/// After forward or dgrad with a weight that is not finite: recomputes the outputs that read padding. The others are unchanged.
 void recompute_at_ends(const ConvProblem& problem, ConvDirection direction, const void* in, const void* w, const void* bias,
                        void* out);
 
 /// After wgrad with an x that is not finite at a position where a tap meets padding of y.
 void recompute_weights(const ConvProblem& problem, const void* x, const void* y, void* w);
 
-/// Whether packed x is finite wherever a tap meets padding: outside `inner`. `packed` holds positions [first, first + count) of
-/// a row, `height` numbers each. Inline, since most often there are a few of them.
+/// Whether packed x is finite at every position where a tap meets padding: outside `inner`. `packed` holds positions [first,
+/// first + count) of a row, `height` numbers each. Inline, because there are usually few of them.
 template <class T>
 [[nodiscard]] bool finite_at_ends(const Interior& inner, std::int64_t first, std::int64_t count, const T* packed,
                                   std::int64_t height) {

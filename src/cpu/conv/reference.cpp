@@ -1,6 +1,6 @@
-// y[n,co,t] = b[co] + sum over ci, k with t = S*i + k*D - P_l of x[n,ci,i] * w[ci,co,k], and its two gradients: per sample,
-// group and tap k one product of the matrix w(:, :, k) with the columns of x or y, everything in double. Slow on purpose: no
-// blocking, no threads, every operand converted first.
+// y[n,co,t] = b[co] + sum over ci, k with t = S*i + k*D - P_l of x[n,ci,i] * w[ci,co,k], and its two gradients. Per sample,
+// group and tap k it is one product of the matrix w(:, :, k) with the columns of x or y, all in double. Deliberately simple and
+// slow: no blocking, no threads, every operand is converted first.
 
 #include "cpu/conv/reference.hpp"
 
@@ -20,7 +20,7 @@ using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowM
 using Rows = Eigen::Map<Matrix>;  // (channels of one group, length) of one sample
 using TapWeights = Eigen::Map<Matrix, 0, Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>>;  // (C_in/G, C_out/G) of one tap
 
-/// One array in double, read from and written back to the user's type.
+/// One array in double, read from the user's type and written back to it.
 template <class E>
 std::vector<double> to_double(const void* from, std::int64_t count) {
   std::vector<double> values(static_cast<std::size_t>(count));
@@ -42,7 +42,7 @@ struct Columns {
   std::int64_t first, count;
 };
 
-/// The three arrays of a problem and the views of them that the sums are made of.
+/// The three arrays of a problem and the views that the sums use.
 struct Arrays {
   const ConvProblem& p;
   std::vector<double> x, w, y;
@@ -58,7 +58,7 @@ struct Arrays {
     return TapWeights(w.data() + g * group + k, p.channels_in_per_group(), p.channels_out_per_group(),
                       Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>(p.channels_out_per_group() * p.K, p.K));
   }
-  /// The first of x's columns i that tap k joins to a column S*i + k*D - P_l of y, and how many there are.
+  /// The first of x's columns i that tap k pairs with a column S*i + k*D - P_l of y, and their number.
   [[nodiscard]] Columns joined(std::int64_t k) const {
     std::int64_t first = 0, last = p.L_in;
     while (first < last && p.S * first + k * p.D < p.P_l) ++first;

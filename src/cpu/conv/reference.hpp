@@ -1,5 +1,5 @@
 #pragma once
-// The convolutions as plain sums, to compare everything else with. Start reading here. Internal to cpu/.
+// The convolutions as plain sums, the reference for all other algorithms. Start reading here. Internal to cpu/.
 
 #include "conv/problem.hpp"
 

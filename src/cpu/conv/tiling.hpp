@@ -1,5 +1,5 @@
 #pragma once
-// How output channels and positions are cut into register tiles. Internal to cpu/.
+// How output channels and positions are split into register tiles. Internal to cpu/.
 
 #include <cstdint>
 #include <vector>
@@ -14,7 +14,7 @@ struct Panel {
   int kind;
 };
 
-/// Positions [first, first + vectors*lanes); the last ones may lie past the end.
+/// Positions [first, first + vectors*lanes); the last ones may be past the end.
 struct Tile {
   std::int64_t first;
   int vectors;
@@ -23,10 +23,10 @@ struct Tile {
 /// As many full panels as fit, then one of the least height that covers the rest. `widest` is GemmKernels::widest.
 [[nodiscard]] std::vector<Panel> make_panels(std::int64_t rows, const int* widest);
 
-/// Tiles of at most `widest` vectors over [first, first + count), as equal as can be, since narrow ones are less efficient.
+/// Tiles of at most `widest` vectors over [first, first + count), of nearly equal size, because narrow ones are less efficient.
 [[nodiscard]] std::vector<Tile> make_tiles(std::int64_t first, std::int64_t count, int widest, int lanes);
 
-/// Items a thread should at least be given, so that waking it pays.
+/// The number of items that a thread needs at least, so that waking it pays.
 [[nodiscard]] std::int64_t worthwhile_grain(double operations_per_item);
 
 }  // namespace polyphase::cpu

@@ -16,10 +16,10 @@ WindowLayout window_layout(const ConvProblem& p, std::int64_t positions, std::in
   const std::int64_t channels = p.channels_out_per_group();
   const std::int64_t window = p.S * (positions - 1) + p.D * (p.K - 1) + 1;
   WindowLayout layout;
-  // Worth its unaligned rows where one tap alone would leave vectors or registers empty.
+  // Unaligned rows pay if a single tap would leave vectors or registers empty.
   const bool thin = channels < 2 * lanes || p.channels_in_per_group() <= 2;
   layout.joint = p.D == 1 && thin && window <= p.K * positions;
-  // One vector more than needed keeps rows from meeting in the same cache sets.
+  // One vector more than needed, so that rows do not map to the same cache sets.
   layout.pitch = layout.joint ? channels : (ceil_div(channels, lanes) + 1) * lanes;
   if (window > p.K * positions) {
     for (std::int64_t k = 0; k < p.K; ++k) layout.tap_row.push_back(k * positions);

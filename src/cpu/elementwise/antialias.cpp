@@ -2,8 +2,8 @@
 // 2m + 1 (odd):
 //   v[s] = 2 sum over i of u[s + 5 - 2i] x[clamp(i, 0, L - 1)]                                             0 <= s < 2L
 //   w[s] = v[s] + sin(alpha v[s])^2/beta,   out[t] = sum over k of d[k] w[clamp(2t + k - 5, 0, 2L - 1)]
-// A task is a chunk of a row: its inputs are copied with what is around them, widened; v and w live in two rows, one of even
-// and one of odd positions, that the L1 holds. The way back is the same with the steps turned around, from x and the gradient.
+// A task is a chunk of a row. Its inputs are copied with their surroundings and widened; v and w are stored in two rows, one of
+// even and one of odd positions, that stay in L1. The backward pass does the steps in reverse, from x and the gradient.
 
 #include "cpu/elementwise/antialias.hpp"
 
@@ -23,14 +23,14 @@ namespace {
 
 constexpr int kTaps = TensorBackend::kAntialiasTaps;
 constexpr std::int64_t kChunk = 1024;  // outputs of a task
-// Rows of the doubled rate begin 3 positions before a task's first output, and their inputs 3 before these; both have room for
+// Rows of the doubled rate begin 3 positions before a task's first output, and their inputs 3 before these. Both have room for
 // what kernels read and write past their ends.
 constexpr std::int64_t kBefore = 3;
-constexpr std::int64_t kBehind = 3;  // positions m behind a task's outputs that these depend on
+constexpr std::int64_t kBehind = 3;  // positions m after a task's outputs that these depend on
 constexpr std::int64_t kRoom = kChunk + 2 * kBefore + 2 * kBehind + 2 * (kAntialiasLanes + kAntialiasReach);
-constexpr std::int64_t kWork = 8;  // of an output, in elements of a light function
+constexpr std::int64_t kWork = 8;  // per output, in units of one element of a light function
 
-// The parameters in the type that is computed in.
+// The parameters in the type of the computation.
 template <class T>
 struct Parameters {
   std::array<T, kTaps> up, down;  // up: doubled
@@ -54,7 +54,7 @@ struct Chunk {
   std::int64_t r, number, t0, n;
 };
 
-// One thread's rows, at the lower rate from input t0 - kBefore - 3 on, at the doubled rate from m = t0 - kBefore on.
+// One thread's rows: at the lower rate from input t0 - kBefore - 3 on, at the doubled rate from m = t0 - kBefore on.
 template <class E>
 class Work {
  public:
@@ -68,14 +68,14 @@ class Work {
   [[nodiscard]] static std::int64_t whole_vectors(std::int64_t count) {
     return (count + kAntialiasLanes - 1) / kAntialiasLanes * kAntialiasLanes;
   }
-  // Elements first, ..., first + count - 1 of a row; outside of it the ends' values, or zeros.
+  // Reads elements first, ..., first + count - 1 of a row; outside the row the end elements, or zeros.
   void read(const E* row, std::int64_t first, std::int64_t count, bool repeats_ends, T* to) const {
     const std::int64_t from = std::max<std::int64_t>(first, 0), until = std::min(first + count, L_);
     convert_elements(dtype_of<T>, to + (from - first), dtype_of<E>, row + from, until - from);
     std::fill(to, to + (from - first), repeats_ends ? to[from - first] : T{0});
     std::fill(to + (until - first), to + count, repeats_ends ? to[until - first - 1] : T{0});
   }
-  // Where the row's last position m = L - 1 is in the rows of a chunk.
+  // The place of the row's last position m = L - 1 in the rows of a chunk.
   [[nodiscard]] std::int64_t last_of(const Chunk& chunk) const { return L_ - 1 - (chunk.t0 - kBefore); }
 
   const AntialiasKernels<T>& kernels_ = antialias_kernels<T>();
@@ -118,7 +118,7 @@ template <class E>
 class Backward : public Work<E> {
  public:
   using T = Compute<E>;
-  // `x` may be null; `sums`: two for each task, those of a row one after another.
+  // `x` may be null; `sums`: two per task, those of a row one after another.
   Backward(E* x, double* sums, std::int64_t row_tasks, const AntialiasedSnake& in, const Tensor& gradient,
            const Parameters<T>& parameters)
       : Work<E>(in, parameters), gradient_(gradient.data<E>()), dx_(x), sums_(sums), row_tasks_(row_tasks) {}
@@ -145,7 +145,7 @@ class Backward : public Work<E> {
   }
 
  private:
-  // The gradients of w at the row's ends get those of the positions past them, which are then zero.
+  // The gradients of w at the row's ends get those of the positions past them, which then become zero.
   void gather_ends(const Chunk& chunk, std::int64_t positions) {
     T *even = this->even_, *odd = this->odd_;
     if (chunk.t0 == 0)
@@ -161,7 +161,7 @@ class Backward : public Work<E> {
       even[j] = odd[j] = T{0};
     }
   }
-  // What the inputs past the ends, which repeat them, would get.
+  // Adds the gradients of the inputs past the ends, which repeat the end elements.
   void add_ends(const Chunk& chunk) {
     if (chunk.t0 == 0)
       for (std::int64_t i = -1; i >= -kBefore; --i) this->result_[0] += of_input(chunk, i);
@@ -187,7 +187,7 @@ class Backward : public Work<E> {
 
 std::int64_t chunks_of(std::int64_t L) { return (L + kChunk - 1) / kChunk; }
 
-// begin()(Chunk) for all rows of x; begin(), once per thread, makes what works on them.
+// Calls begin()(Chunk) for all rows of x; begin(), once per thread, makes the worker.
 template <class Begin>
 void for_each_chunk(const Tensor& x, const Begin& begin) {
   const std::int64_t L = x.size(2), chunks = chunks_of(L), grain = kElementGrain / kWork / std::min(L, kChunk) + 1;
@@ -200,7 +200,7 @@ void for_each_chunk(const Tensor& x, const Begin& begin) {
   });
 }
 
-// function(element) with the floating-point type of `dtype`.
+// Calls function(element) with the floating-point type of `dtype`.
 template <class Function>
 void dispatch_floating(DType dtype, const Function& function) {
   dispatch(dtype, [&](auto element) {
@@ -221,7 +221,7 @@ void antialiased_snake(const Tensor& out, const AntialiasedSnake& in) {
 void antialiased_snake_backward(const AntialiasedSnakeGradients& out, const AntialiasedSnake& in, const Tensor& gradient) {
   const std::int64_t N = in.x.size(0), C = in.x.size(1), chunks = chunks_of(in.x.size(2));
   const TensorOptions wide{.dtype = DType::f64, .device = Device::cpu()};
-  const Tensor sums = Tensor::empty({N, C, chunks, 2}, wide);  // before 1/beta and -1/beta^2
+  const Tensor sums = Tensor::empty({N, C, chunks, 2}, wide);  // before the factors 1/beta and -1/beta^2
   dispatch_floating(in.x.dtype(), [&]<class E>(E) {
     const Parameters<Compute<E>> parameters(in);
     E* const x = out.x.defined() ? out.x.data<E>() : nullptr;

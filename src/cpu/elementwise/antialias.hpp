@@ -5,7 +5,7 @@
 
 namespace polyphase::cpu {
 
-/// TensorBackend::antialiased_snake. Halves are computed in f32 and rounded once.
+/// TensorBackend::antialiased_snake. 16-bit types are computed in f32 and rounded once.
 void antialiased_snake(const Tensor& out, const AntialiasedSnake& in);
 /// TensorBackend::antialiased_snake_backward.
 void antialiased_snake_backward(const AntialiasedSnakeGradients& out, const AntialiasedSnake& in, const Tensor& gradient);

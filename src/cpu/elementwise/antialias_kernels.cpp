@@ -1,4 +1,4 @@
-// Filters of 12 taps as two phases of 6, and Snake between them. An ISA source: the rules are in cpu/isa_target.hpp.
+// Filters of 12 taps as two phases of 6, and Snake between them. An ISA source: see the rules in cpu/isa_target.hpp.
 
 #include "cpu/elementwise/antialias_kernels.hpp"
 
@@ -10,7 +10,7 @@ namespace POLYPHASE_ISA {
 namespace {
 
 constexpr int kTaps = 12;
-constexpr int kFlush = 32;  // vectors whose products are added before they go to the sums in f64
+constexpr int kFlush = 32;  // vectors whose products are added before they go to the f64 sums
 
 // The taps, each in all lanes.
 template <class T>
@@ -83,13 +83,13 @@ POLYPHASE_INLINE double sum_of(Vector<T> v) {
   return sum;
 }
 
-// Sums over lanes and vectors, of alpha's and beta's gradients.
+// Sums over lanes and vectors for the gradients of alpha and beta.
 template <class T>
 struct SnakeSums {
   Vector<T> alpha = Vector<T>{}, beta = Vector<T>{};
 };
 
-// The gradient g of snake(v) times its slope; adds to the sums where `counts` is not zero.
+// The gradient g of snake(v) times its slope; adds to the sums if `counts` is not zero.
 template <class T, class Mask>
 POLYPHASE_INLINE Vector<T> through_snake(Vector<T> v, Vector<T> g, Vector<T> a, Vector<T> b, Mask counts, SnakeSums<T>& sums) {
   const Vector<T> u = a * v, sine = sin(u), twice = constant<Vector<T>>(2) * sine * cos(u), zero = Vector<T>{};

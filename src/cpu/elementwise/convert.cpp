@@ -1,4 +1,4 @@
-// Halves to float and back, one pass, memory bound. An ISA source: the rules are in cpu/isa_target.hpp.
+// 16-bit types to float and back, one pass, memory bound. An ISA source: see the rules in cpu/isa_target.hpp.
 
 #include "cpu/elementwise/convert.hpp"
 
@@ -42,7 +42,7 @@ void f32_to_f16(const float* from, std::uint16_t* to, std::int64_t count) {
   for (; i < count; ++i) to[i] = f16_from_f32(from[i]);
 }
 
-// These two are plain integer arithmetic: the compiler vectorises them.
+// Plain integer arithmetic, which the compiler vectorises.
 void bf16_to_f32(const std::uint16_t* from, float* to, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = f32_from_bf16(from[i]);
 }

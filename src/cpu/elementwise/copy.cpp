@@ -14,10 +14,10 @@
 namespace polyphase::cpu {
 namespace {
 
-constexpr std::int64_t kTile = 32;  // a tile of a transposition: its rows and its columns both stay in the first-level cache
+constexpr std::int64_t kTile = 32;  // a tile of a transposition: its rows and its columns both stay in L1
 
-// The float next to `value` with its last bit set where it is not exact: rounded once more, to a half, it gives what one
-// rounding from double would (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+// Rounds to the neighbouring float with its last bit set if that is inexact. Rounded again to a 16-bit type, it gives the same
+// result as one rounding from double (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
 float round_to_odd(double value) {
   const auto nearest = static_cast<float>(value);
   if (static_cast<double>(nearest) == value || !std::isfinite(nearest) || (std::bit_cast<std::uint32_t>(nearest) & 1u) != 0)
@@ -56,7 +56,7 @@ To convert(From value) {
 std::uint16_t* bits(void* halves) { return static_cast<std::uint16_t*>(halves); }
 const std::uint16_t* bits(const void* halves) { return static_cast<const std::uint16_t*>(halves); }
 
-// The pairs that vector instructions know; false for the others.
+// The pairs that have vector instructions; false for the others.
 bool convert_by_kernel(DType to_type, void* to, DType from_type, const void* from, std::int64_t count) {
   const ConvertKernels& kernels = convert_kernels();
   if (from_type == DType::f32 && to_type == DType::f16) {
@@ -77,7 +77,7 @@ char* address(const Tensor& tensor, std::int64_t element) {
   return static_cast<char*>(tensor.raw()) + element * static_cast<std::int64_t>(size_of(tensor.dtype()));
 }
 
-// Flat positions [begin, end) through blocks: gather, convert, scatter, each only where needed.
+// Flat positions [begin, end) through blocks: gather, convert and scatter, each only if needed.
 void copy_range(const Loop& loop, const Tensor& out, const Tensor& in, std::int64_t begin, std::int64_t end) {
   const bool flat_out = loop.is_flat(0);
   const bool flat_in = loop.is_flat(1);
@@ -95,7 +95,7 @@ void copy_range(const Loop& loop, const Tensor& out, const Tensor& in, std::int6
   }
 }
 
-// The dimension along which `in` is contiguous, where that is not the innermost and both are worth tiling; else -1.
+// The dimension along which `in` is contiguous, if it is not the innermost and both are large enough for tiles; else -1.
 int transposed_dimension(const Loop& loop) {
   if (loop.inner_stride(0) != 1 || loop.inner_stride(1) <= 1 || loop.inner_size() < 4) return -1;
   for (int d = 0; d < loop.rank - 1; ++d)
@@ -109,14 +109,14 @@ void transpose_tile(const T* in, T* out, std::int64_t in_step, std::int64_t out_
     for (std::int64_t c = 0; c < columns; ++c) std::memcpy(&out[r * out_step + c], &in[c * in_step + r], sizeof(T));
 }
 
-// out(.., r, .., c) = in, contiguous along r in `in` and along c in `out`, by tiles. Each task is a band of kTile rows.
+// out(.., r, .., c) = in, contiguous along r in `in` and along c in `out`, in tiles. A task is a band of kTile rows.
 template <class T>
 void copy_transposed(const Loop& loop, int dimension, T* out, const T* in) {
   const auto d = static_cast<std::size_t>(dimension);
   const auto inner = static_cast<std::size_t>(loop.rank - 1);
   const std::int64_t rows = loop.sizes[d];
   const std::int64_t columns = loop.sizes[inner];
-  Loop rest = loop;  // what is left: the loop without these two dimensions
+  Loop rest = loop;  // the loop without these two dimensions
   rest.sizes[d] = rest.sizes[inner] = 1;
   rest.count = loop.count / (rows * columns);
   const std::int64_t bands = (rows + kTile - 1) / kTile;

@@ -11,7 +11,7 @@
 namespace polyphase::cpu {
 namespace {
 
-constexpr std::int64_t kShortRow = 64;  // rows below this are brought together into blocks first
+constexpr std::int64_t kShortRow = 64;  // shorter rows are gathered into blocks first
 constexpr int kMaxInputs = kMaxOperands - 1;
 
 // One piece of work for a row function: contiguous output, inputs contiguous or constant.
@@ -23,7 +23,7 @@ struct Piece {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-// The op's row function for a dtype, and what it needs; halves go through f32 blocks.
+// The op's row function for a dtype, with its buffers; 16-bit types are converted to f32 blocks.
 class RowRunner {
  public:
   RowRunner(MapOp op, DType dtype, int inputs, MapScalars scalars)
@@ -91,7 +91,7 @@ bool inner_is_simple(const Loop& loop) {
   return true;
 }
 
-// Row by row, straight from and to the tensors: every operand is contiguous or constant along a row.
+// Row by row, directly from and to the tensors: every operand is contiguous or constant along a row.
 void map_rows(const Operands& t, const RowRunner& run, std::int64_t begin, std::int64_t end) {
   LoopPosition position(t.loop, begin);
   Piece piece;
@@ -106,7 +106,7 @@ void map_rows(const Operands& t, const RowRunner& run, std::int64_t begin, std::
   }
 }
 
-// Block by block: what is not contiguous over the whole tensor is gathered, the result scattered if need be.
+// Block by block: operands that are not contiguous are gathered, and the result is scattered if necessary.
 void map_blocks(const Operands& t, const RowRunner& run, std::int64_t begin, std::int64_t end) {
   alignas(64) char gathered[kMaxInputs][kBlock * 8];
   alignas(64) char result[kBlock * 8];
@@ -132,7 +132,7 @@ void map_blocks(const Operands& t, const RowRunner& run, std::int64_t begin, std
   }
 }
 
-// Powers that have an operation of their own, which is exact or much faster.
+// Powers with an operation of their own, which is exact or much faster.
 MapOp simplify(MapOp op, MapScalars scalars) {
   if (op != MapOp::pow_scalar) return op;
   if (scalars.p == 2) return MapOp::square;

@@ -1,5 +1,5 @@
 #pragma once
-// Every MapOp as a function of vectors, for the ISA sources; the formulas are those beside the names in tensor/map_op.hpp.
+// Every MapOp as a function of vectors, for the ISA sources; the formulas are given in tensor/map_op.hpp.
 
 #include "cpu/elementwise/elementwise_math.hpp"
 #include "tensor/map_op.hpp"
@@ -18,7 +18,7 @@ inline constexpr double kSqrtTwoOverPi = 0.79788456080286535588;
 inline constexpr double kInverseSqrtTwoPi = 0.39894228040143267794;
 inline constexpr double kGeluCubic = 0.044715;
 
-// NaN in either operand is the result, as in PyTorch.
+// If either operand is NaN, so is the result, as in PyTorch.
 template <class V>
 POLYPHASE_INLINE V larger(V a, V b) {
   return a >= b ? a : b != b ? b : a != a ? a : b;
@@ -61,12 +61,12 @@ POLYPHASE_INLINE V arithmetic(const MapInputs<V>& in) {
   if constexpr (op == MapOp::where) return a != zero ? b : in.c;
 }
 
-/// The normal distribution function.
+/// The cumulative distribution function of the normal distribution.
 template <class V>
 POLYPHASE_INLINE V normal_below(V x) {
   return constant<V>(0.5) + constant<V>(0.5) * erf(x * constant<V>(kSqrtHalf));
 }
-/// GELU's tanh form is x * sigmoid(2u): no cancellation where tanh nears -1.
+/// GELU's tanh form as x * sigmoid(2u): no cancellation near tanh = -1.
 template <class V>
 POLYPHASE_INLINE V gelu_gate(V x) {
   return sigmoid(constant<V>(2 * kSqrtTwoOverPi) * (x + constant<V>(kGeluCubic) * (x * x * x)));
@@ -113,7 +113,7 @@ POLYPHASE_INLINE V silu_slope(V x) {
 template <MapOp op, class V>
 POLYPHASE_INLINE V gradient(const MapInputs<V>& in) {
   const V a = in.a, g = in.b, zero = constant<V>(0), one = constant<V>(1);
-  if constexpr (op == MapOp::relu_grad) return a <= zero ? zero : g;  // NaN hides no gradient, as in PyTorch
+  if constexpr (op == MapOp::relu_grad) return a <= zero ? zero : g;  // a NaN passes the gradient, as in PyTorch
   if constexpr (op == MapOp::leaky_relu_grad) return a > zero ? g : in.p * g;
   if constexpr (op == MapOp::elu_grad) return a > zero ? g : g * in.p * exp(a);
   if constexpr (op == MapOp::gelu_grad) return g * gelu_slope(a);
@@ -124,7 +124,7 @@ POLYPHASE_INLINE V gradient(const MapInputs<V>& in) {
   if constexpr (op == MapOp::softplus_grad) return g * sigmoid(a);
 }
 
-// For gradients g is the third input.
+// In gradients g is the third input.
 template <MapOp op, class V>
 POLYPHASE_INLINE V loss(const MapInputs<V>& in) {
   const V d = in.a - in.b, g = in.c, p = in.p, one = constant<V>(1);
@@ -135,12 +135,12 @@ POLYPHASE_INLINE V loss(const MapInputs<V>& in) {
     return m < p ? half * d * d / p : m - half * p;
   }
   if constexpr (op == MapOp::smooth_l1_grad) {
-    const V slope = d > p ? one : d < -p ? -one : d / (p > constant<V>(0) ? p : one);  // 0 at 0 where p is 0
+    const V slope = d > p ? one : d < -p ? -one : d / (p > constant<V>(0) ? p : one);  // 0 at 0 if p is 0
     return in.q * g * slope;
   }
 }
 
-// For the gradients of Snake g is the fourth input.
+// In the gradients of Snake g is the fourth input.
 template <MapOp op, class V>
 POLYPHASE_INLINE V snake_gradient(const MapInputs<V>& in) {
   const V x = in.a, alpha = in.b, beta = in.c, g = in.d;
@@ -161,7 +161,7 @@ constexpr bool is_gradient(MapOp op) {
 }
 constexpr bool is_loss(MapOp op) { return op >= MapOp::squared_difference; }
 
-/// How many inputs `op` takes.
+/// The number of inputs of `op`.
 constexpr int inputs_of(MapOp op) {
   if (is_snake_gradient(op) || op == MapOp::scale_around) return 4;
   if (is_loss(op)) return op == MapOp::squared_difference || op == MapOp::smooth_l1 ? 2 : 3;

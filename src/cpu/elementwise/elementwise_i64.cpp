@@ -8,12 +8,12 @@ namespace polyphase::cpu {
 namespace {
 
 using Int = std::int64_t;
-using Unsigned = std::uint64_t;  // arithmetic wraps around, as it does in PyTorch
+using Unsigned = std::uint64_t;  // arithmetic wraps around, as in PyTorch
 
 Int wrap(Unsigned value) { return static_cast<Int>(value); }
 Unsigned bits(Int value) { return static_cast<Unsigned>(value); }
 
-// The smallest value has no positive twin and -1 would trap; division by zero has no answer at all.
+// The smallest value has no positive counterpart and dividing it by -1 would trap; division by zero has no result.
 Int divide(Int a, Int b) {
   if (b == 0) return 0;
   return b == -1 ? wrap(0 - bits(a)) : a / b;
@@ -23,7 +23,7 @@ struct IntInputs {
   Int a, b, c;
 };
 
-// One element. Switching on each costs little beside the strided loads, and integers are never hot here.
+// One element. Integers are never performance critical, so switching for each is acceptable.
 Int apply(MapOp op, IntInputs in, MapScalars scalars) {
   const auto [a, b, c] = in;
   const auto p = static_cast<Int>(scalars.p);
@@ -79,7 +79,7 @@ Int load(const Tensor& tensor, std::int64_t offset) { return static_cast<const I
 }  // namespace
 
 void map_i64(MapOp op, const Tensor& out, std::span<const Tensor> inputs, MapScalars scalars) {
-  static_cast<void>(apply(op, {1, 1, 1}, scalars));  // refuses before anything is written
+  static_cast<void>(apply(op, {1, 1, 1}, scalars));  // throws before anything is written
   const Loop loop = make_loop(out, inputs);
   const auto operands = static_cast<int>(inputs.size());
   parallel_for(loop.count, kElementGrain, [&](std::int64_t begin, std::int64_t end) {

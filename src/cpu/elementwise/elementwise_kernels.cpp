@@ -1,4 +1,4 @@
-// One loop for every MapOp, f32 and f64. An ISA source: the rules are in cpu/isa_target.hpp.
+// One loop for every MapOp, f32 and f64. An ISA source: see the rules in cpu/isa_target.hpp.
 
 #include "cpu/elementwise/elementwise_kernels.hpp"
 
@@ -8,8 +8,8 @@ namespace polyphase::cpu {
 namespace POLYPHASE_ISA {
 namespace {
 
-// Where a row's next vector comes from. A constant is spread over one vector and read again and again (step 0), so that one
-// loop serves every mix of constant and contiguous inputs.
+// The source of a row's next vector. A constant fills one vector that is read again and again (step 0), so that one loop serves
+// every mix of constant and contiguous inputs.
 template <class T>
 struct Source {
   const T* data = nullptr;
@@ -45,7 +45,7 @@ void map_row(T* out, const T* const* inputs, const bool* constant, std::int64_t 
   for (; i + kStep <= count; i += kStep) store(out + i, apply<op>(load_inputs<kInputs>(sources, i, p, q)));
   if (i == count) return;
   const std::size_t left = static_cast<std::size_t>(count - i) * sizeof(T);
-  for (int k = 0; k < kInputs; ++k) {  // the rest through a padded vector, so that it meets the same instructions
+  for (int k = 0; k < kInputs; ++k) {  // the rest goes through a padded vector, so that the same instructions process it
     if (constant[k]) continue;
     store(sources[k].spread, broadcast(T{1}));
     std::memcpy(sources[k].spread, inputs[k] + i, left);

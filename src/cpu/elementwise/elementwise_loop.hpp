@@ -1,5 +1,5 @@
 #pragma once
-// How elementwise work walks over the index space of tensor/loop.hpp: in pieces along the innermost dimension.
+// How elementwise work iterates over the index space of tensor/loop.hpp: in pieces along the innermost dimension.
 
 #include <array>
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace polyphase::cpu {
 
-/// Elements a thread should at least get: below this, starting it costs more than it gains.
+/// Elements that a thread needs at least: with fewer, starting it costs more than it gains.
 inline constexpr std::int64_t kElementGrain = 32768;
-/// Elements of the blocks in which strided operands are brought together and halves converted; they fit the first-level cache.
+/// Elements of the blocks into which strided operands are gathered and 16-bit types converted; they fit in L1.
 inline constexpr std::int64_t kBlock = 512;
 
-/// A place in a Loop's index space: the index in each dimension and each operand's element offset.
+/// A position in a Loop's index space: the index in each dimension and each operand's element offset.
 class LoopPosition {
  public:
   LoopPosition(const Loop& loop, std::int64_t flat);
@@ -32,10 +32,10 @@ class LoopPosition {
   std::array<std::int64_t, kMaxOperands> offsets_{};
 };
 
-/// `count` elements of `size` bytes (2, 4 or 8) of one operand, from flat position `flat` on, into `to`.
+/// Copies `count` elements of `size` bytes (2, 4 or 8) of one operand, from flat position `flat` on, to `to`.
 void gather_elements(const Loop& loop, int operand, const void* base, std::int64_t flat, std::int64_t count, std::size_t size,
                      void* to);
-/// The other way: `from`, contiguous, to the operand's places.
+/// The reverse: copies `from`, contiguous, to the operand's places.
 void scatter_elements(const Loop& loop, int operand, void* base, std::int64_t flat, std::int64_t count, std::size_t size,
                       const void* from);
 

@@ -1,8 +1,8 @@
 #pragma once
-// exp, log, sin, cos, tanh, erf... of whole vectors, for the ISA sources; see cpu/isa_target.hpp for the rules they live under.
+// exp, log, sin, cos, tanh, erf... of whole vectors, for the ISA sources (rules: cpu/isa_target.hpp).
 //
-// f32: branchless polynomials, coefficients from Cephes (S. Moshier, single precision) unless said otherwise. Errors measured
-// by tests/cpu/test_elementwise.cpp: at most 2 ulp where not said otherwise. f64: the C library, lane by lane.
+// f32: branchless polynomials, coefficients from Cephes (S. Moshier, single precision) unless stated otherwise. Errors measured
+// by tests/cpu/test_elementwise.cpp: at most 2 ulp unless stated otherwise. f64: the C library, lane by lane.
 
 #include "cpu/isa_target.hpp"
 
@@ -99,7 +99,7 @@ POLYPHASE_INLINE F32 exp(F32 x) {
   x = x < -104.0f ? broadcast(-104.0f) : x;
   const ExpParts parts = split_exp(x);
   const F32 y = exp_fraction(parts.r) + 1.0f;
-  const I32 half = parts.n >> 1;  // two steps, for 2^n may not be a normal number
+  const I32 half = parts.n >> 1;  // two steps, because 2^n may not be a normal number
   return y * power_of_two(half) * power_of_two(parts.n - half);
 }
 /// exp(x) - 1 without cancellation, for x <= 0 (and NaN).
@@ -140,7 +140,7 @@ POLYPHASE_INLINE F32 log(F32 x) {
   return x >= 0.0f ? result : broadcast(__builtin_nanf(""));
 }
 
-/// log(1 + z) for 0 <= z <= 1: the rounding error of 1 + z is put back.
+/// log(1 + z) for 0 <= z <= 1: corrects the rounding error of 1 + z.
 POLYPHASE_INLINE F32 log1p_unit(F32 z) {
   const F32 u = 1.0f + z;
   return log(u) + (z - (u - 1.0f)) / u;
@@ -154,7 +154,7 @@ struct SinParts {
   F32 r;
   I32 n;
 };
-/// The largest |x| split_sin_double holds for: n times the first part of pi/2 (25 bits; from musl's __rem_pio2f) is exact.
+/// The largest |x| for split_sin_double: n times the first part of pi/2 (25 bits; from musl's __rem_pio2f) is exact.
 inline constexpr float kSinLimit = 0x1.921fb4p28f;
 
 POLYPHASE_INLINE void reduce_half(HalfF32 x, HalfF32& r, HalfI32& n) {
@@ -177,7 +177,7 @@ POLYPHASE_INLINE SinParts split_sin_double(F32 x) {
   return parts;
 }
 #if defined(__AVX2__) || defined(__aarch64__)
-/// With a fused multiply-add three floats for pi/2 do: x - n*first is exact, each further step is rounded once.
+/// With a fused multiply-add three floats suffice for pi/2: x - n*first is exact, each further step is rounded once.
 inline constexpr float kSinFastLimit = 0x1p16f;
 POLYPHASE_INLINE SinParts split_sin(F32 x) {
   const F32 rounded = fma(x, broadcast(6.36619772e-1f), broadcast(kRound));
@@ -191,7 +191,7 @@ POLYPHASE_INLINE SinParts split_sin(F32 x) {
 inline constexpr float kSinFastLimit = kSinLimit;
 POLYPHASE_INLINE SinParts split_sin(F32 x) { return split_sin_double(x); }
 #endif
-/// sin of n quarter turns and r more.
+/// sin of n quarter turns plus r.
 POLYPHASE_INLINE F32 sin_of_parts(F32 r, I32 n) {
   const F32 z = r * r;
   F32 s = broadcast(-1.9515295891e-4f);
@@ -211,7 +211,7 @@ POLYPHASE_INLINE F32 sin_fast(F32 x, int quarters) {
   const F32 result = sin_of_parts(parts.r, parts.n + quarters);
   return quarters == 0 ? (x == 0.0f ? x : result) : result;  // sin(-0) is -0
 }
-// Vectors with a lane beyond kSinFastLimit, infinite or NaN: rare. Each lane gets what it would get among any neighbours.
+// Vectors with a lane beyond kSinFastLimit, infinite or NaN: rare. A lane's result does not depend on the other lanes.
 [[gnu::noinline]] inline F32 sin_wide(F32 x, int quarters) {
   const SinParts parts = split_sin_double(x);
   F32 result = abs(x) <= kSinFastLimit ? sin_fast(x, quarters) : sin_of_parts(parts.r, parts.n + quarters);
@@ -276,7 +276,7 @@ POLYPHASE_INLINE F32 erf(F32 x) {
   return t > 0.927734375f ? (x < 0.0f ? -large : large) : small;
 }
 
-/// x^p, lane by lane: exponents of interest (2, 1/2, ...) have operations of their own.
+/// x^p, lane by lane: common exponents (2, 1/2, ...) have operations of their own.
 POLYPHASE_INLINE F32 pow(F32 x, F32 p) {
   for (int i = 0; i < kLanes<float>; ++i) x[i] = __builtin_powf(x[i], p[i]);
   return x;

@@ -13,7 +13,7 @@ namespace {
 
 template <class T>
 inline constexpr bool kIsHalf = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
-/// What sums of T are held in.
+/// The accumulator type for elements of T.
 template <class T>
 using SumOf = std::conditional_t<kIsHalf<T>, float, T>;
 
@@ -32,7 +32,7 @@ void gather_rows(T* out, const T* in, const std::int64_t* index, std::int64_t ro
   });
 }
 
-// One row per step: the sum goes to `sum`, which is the output itself where no wider type is needed.
+// One row per step: the sum goes to `sum`, which is the output itself if no wider type is needed.
 template <class T>
 void scatter_rows(T* out, const T* in, const std::int64_t* index, std::int64_t rows, std::int64_t J, std::int64_t I) {
   parallel_for(rows, kElementGrain / std::max<std::int64_t>(1, I + J) + 1, [=](std::int64_t begin, std::int64_t end) {
@@ -56,7 +56,7 @@ struct Frames {
   std::int64_t count, size, step;  // F frames of W elements, `step` apart
 };
 
-// Adds to sum[0, n), which stands for positions [begin, begin + n) of a row of L, all frames that reach into it.
+// Adds all frames that reach positions [begin, begin + n) of a row of L to sum[0, n).
 template <class T>
 void add_frames(SumOf<T>* sum, const T* frames, std::int64_t begin, std::int64_t n, Frames f) {
   const std::int64_t first = begin < f.size ? 0 : (begin - f.size) / f.step + 1;

@@ -10,7 +10,7 @@
 namespace polyphase::cpu {
 namespace {
 
-/// What sums of T are held in.
+/// The accumulator type for elements of T.
 template <class T>
 using SumOf = std::conditional_t<std::is_same_v<T, std::int64_t>, T, Compute<T>>;
 
@@ -47,11 +47,11 @@ void pad_columns(T* out, const T* in, std::int64_t begin, std::int64_t end, cons
   fill_edge(out + last - begin, in, last, end - last, row);
 }
 
-// Element i: all columns that hold it, ascending.
+// Element i: the sum of all columns that hold it, ascending.
 template <class T>
 T reflected_sum(const T* in, std::int64_t i, const Row& row) {
   using Sum = SumOf<T>;
-  const std::int64_t mirrored = 2 * (row.L - 1) - i + row.left;  // behind the row
+  const std::int64_t mirrored = 2 * (row.L - 1) - i + row.left;  // after the row
   Sum sum = static_cast<Sum>(in[row.left + i]);
   if (i >= 1 && i <= row.left) sum = static_cast<Sum>(in[row.left - i]) + sum;
   if (i <= row.L - 2 && mirrored < row.size) sum += static_cast<Sum>(in[mirrored]);
@@ -63,7 +63,7 @@ T replicated_sum(const T* in, std::int64_t i, const Row& row) {
   return static_cast<T>(run_sum<SumOf<T>>(in + begin, end - begin));
 }
 
-// Elements [begin, end) of one row: those that the padding holds too are sums, the others copies.
+// Elements [begin, end) of one row: those that the padding also holds are sums, the others are copies.
 template <class T>
 void add_columns(T* out, const T* in, std::int64_t begin, std::int64_t end, const Row& row) {
   const bool reflects = row.mode == PaddingMode::reflect;
@@ -76,7 +76,7 @@ void add_columns(T* out, const T* in, std::int64_t begin, std::int64_t end, cons
   for (std::int64_t i = high; i < end; ++i) out[i - begin] = sum(in, i, row);
 }
 
-// work(row, begin, end) for all columns [0, size) of all rows, in pieces that threads share.
+// Calls work(row, begin, end) for all columns [0, size) of all rows, in pieces that threads share.
 template <class Work>
 void for_each_piece(std::int64_t rows, std::int64_t size, const Work& work) {
   parallel_for(rows * size, kElementGrain, [&](std::int64_t begin, std::int64_t end) {

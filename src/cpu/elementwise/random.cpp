@@ -31,7 +31,7 @@ std::array<double, 2> unit_numbers(const Words& words, double) {
   return numbers;
 }
 
-// `largest` is the end that rounding may not pass.
+// `largest` is the limit that rounding may not exceed.
 template <class T>
 struct UniformTransform {
   double low, width;

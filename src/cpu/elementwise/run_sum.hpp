@@ -1,5 +1,5 @@
 #pragma once
-// Sums in an order that a GPU's many threads can keep too, and whose error grows with the logarithm of their length.
+// Sums in an order that a GPU's threads can also use, with an error that grows with the logarithm of the length.
 
 #include <algorithm>
 #include <cstdint>

@@ -15,12 +15,12 @@
 namespace polyphase::cpu {
 namespace {
 
-constexpr std::int64_t kInputs = 256;               // of a task: whole vectors of any instruction set
-constexpr std::int64_t kPhases = 16;                // whose outputs are woven into a row at once
-constexpr std::int64_t kMostParts = 1 << 16;        // values of a task's sums in runs, where that is more than one vector
-constexpr std::int64_t kTerms = Backend::kRun / 2;  // phases of a run: each gives an input at most two terms
+constexpr std::int64_t kInputs = 256;               // per task: whole vectors of any instruction set
+constexpr std::int64_t kPhases = 16;                // phases whose outputs are interleaved into a row at once
+constexpr std::int64_t kMostParts = 1 << 16;        // limit for a task's partial sums, if that is more than one vector
+constexpr std::int64_t kTerms = Backend::kRun / 2;  // phases per run: each contributes at most two terms to an input
 
-// Output i*S + k lies between input i and a neighbour.
+// Output i*S + k is between input i and a neighbour.
 template <class T>
 struct Scale {
   std::int64_t S;
@@ -32,12 +32,12 @@ struct Scale {
   [[nodiscard]] T weight(std::int64_t k) const { return static_cast<T>(std::abs(2 * k + 1 - S)) * inverse; }
 };
 
-// A task: n inputs from i0 on, of row r.
+// A task: n inputs of row r from i0 on.
 struct Piece {
   std::int64_t r, i0, n;
 };
 
-// work(Piece) for all rows of L in pieces of `width`; begin(), once per thread, makes what they work with.
+// Calls work(Piece) for all rows of L in pieces of `width`; begin(), once per thread, makes the worker.
 template <class Begin>
 void for_each_piece(std::int64_t rows, std::int64_t L, std::int64_t width, std::int64_t scale, const Begin& begin) {
   const std::int64_t pieces = (L + width - 1) / width;
@@ -50,7 +50,7 @@ void for_each_piece(std::int64_t rows, std::int64_t L, std::int64_t width, std::
   });
 }
 
-// One thread's work forward.
+// One thread's forward pass.
 template <class E>
 class Stretch {
  public:
@@ -91,7 +91,7 @@ class Stretch {
   std::vector<T> phases_;  // (kPhases, kInputs)
 };
 
-// One thread's work on the way back.
+// One thread's backward pass.
 template <class E>
 class Gather {
  public:
@@ -117,7 +117,7 @@ class Gather {
   }
 
  private:
-  // What phase k of all outputs gives the inputs of a piece.
+  // Adds the contributions of phase k of all outputs to the inputs of a piece.
   void add_phase(const E* row, const Piece& piece, std::int64_t k, T* sum) {
     const std::int64_t S = scale_.S, side = scale_.side(k);
     const T weight = scale_.weight(k);
@@ -125,7 +125,7 @@ class Gather {
     kernels_.accumulate(sum, phase_ + 1, T{1} - weight, piece.n);
     if (side != 0) kernels_.accumulate(sum, phase_ + 1 - side, weight, piece.n);
   }
-  // The first or last input of a row, which is held where it has no neighbour.
+  // The first or last input of a row, which is repeated where it has no neighbour.
   [[nodiscard]] T end_sum(const E* row, std::int64_t i) const {
     const std::int64_t S = scale_.S;
     std::vector<T> sums(static_cast<std::size_t>(runs_));
@@ -149,7 +149,7 @@ class Gather {
   const UpsampleKernels<T>& kernels_ = upsample_kernels<T>();
 };
 
-// function(element) with the floating-point type of `dtype`.
+// Calls function(element) with the floating-point type of `dtype`.
 template <class Function>
 void dispatch_floating(DType dtype, const Function& function) {
   dispatch(dtype, [&](auto element) {

@@ -1,4 +1,4 @@
-// Weighted sums of rows. An ISA source: the rules are in cpu/isa_target.hpp.
+// Weighted sums of rows. An ISA source: see the rules in cpu/isa_target.hpp.
 
 #include "cpu/elementwise/upsample_kernels.hpp"
 

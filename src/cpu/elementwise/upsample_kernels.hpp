@@ -7,21 +7,21 @@
 
 namespace polyphase::cpu {
 
-/// All go on to the end of the last whole vector, where their arrays must be readable and writable.
+/// All functions continue to the end of the last whole vector, where the arrays must be readable and writable.
 template <class T>
 struct UpsampleKernels {
-  /// out[p] = a_weight*a[p] + b_weight*b[p]; the second product is rounded by itself.
+  /// out[p] = a_weight*a[p] + b_weight*b[p]; the second product is rounded separately.
   void (*blend)(T* out, const T* a, T a_weight, const T* b, T b_weight, std::int64_t count);
   /// sum[p] += weight*x[p], fused.
   void (*accumulate)(T* sum, const T* x, T weight, std::int64_t count);
 };
 
-inline constexpr std::int64_t kMostLanes = 16;  ///< of any instruction set's vectors
+inline constexpr std::int64_t kMostLanes = 16;  ///< upper limit for the lanes of any instruction set
 
 template <Isa isa, class T>
 const UpsampleKernels<T>& upsample_kernels();
 
-#ifndef POLYPHASE_ISA  // the choice is for callers, not for kernel sources
+#ifndef POLYPHASE_ISA  // for callers, not for kernel sources
 template <class T>
 const UpsampleKernels<T>& upsample_kernels() {
   return dispatch_isa([](auto tag) -> const UpsampleKernels<T>& { return upsample_kernels<tag.value, T>(); });

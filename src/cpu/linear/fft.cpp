@@ -38,7 +38,7 @@ class FftPlan {
     for (std::int64_t k = 0; k <= m; ++k) push(unit_root(k, n));
     const std::size_t chirp = numbers_.size();
     if (convolution > 0) push_convolution(m);
-    for (std::size_t i = 0; i < passes_.size(); ++i) {  // now that the numbers stay where they are
+    for (std::size_t i = 0; i < passes_.size(); ++i) {  // the numbers no longer move
       passes_[i].twiddles = numbers_.data() + starts[2 * i];
       passes_[i].roots = numbers_.data() + starts[2 * i + 1];
     }
@@ -69,7 +69,7 @@ class FftPlan {
   FftTables<T> tables_{};
 };
 
-// Plans are made once per length and kept: a program uses a handful.
+// Plans are made once per length and kept: a program uses few lengths.
 template <class T>
 const FftTables<T>& tables_for(std::int64_t n) {
   static std::mutex mutex;
@@ -80,7 +80,7 @@ const FftTables<T>& tables_for(std::int64_t n) {
   return plan->tables();
 }
 
-// Runs `step` of `kernels` over groups of as many rows as they have lanes.
+// Runs `step` of `kernels` over groups of rows, as many rows as there are lanes.
 template <class T, class E, class Step>
 void run_rows(const FftFunctions<T, E>& kernels, Step FftFunctions<T, E>::*step, const Tensor& out, const Tensor& in,
               std::int64_t n, std::int64_t rows) {
@@ -103,7 +103,7 @@ void run_rows(const FftFunctions<T, E>& kernels, Step FftFunctions<T, E>::*step,
   });
 }
 
-// Calls run(kernels) with those for the dtype and length of `real` (R, n).
+// Calls run(kernels) with the kernels for the dtype and length of `real` (R, n).
 template <class Run>
 void with_kernels(const char* operation, const Tensor& real, const Run& run) {
   const DType dtype = real.dtype();

@@ -1,10 +1,10 @@
-// Real FFT of one row per vector lane. An ISA source: the rules are in cpu/isa_target.hpp.
+// Real FFT of one row per vector lane. An ISA source: see the rules in cpu/isa_target.hpp.
 //
 // A real row of n is read as n/2 complex points, transformed by Stockham's self-sorting passes of radix 4, 2 or any other
 // factor (C. Van Loan, "Computational frameworks for the fast Fourier transform", 1992, section 1.7), and split into the n/2 +
-// 1 bins. Where a prime factor is large the passes are those of a convolution that comes to the same (tensor/fourier.hpp).
-// Since lanes are rows, every operation is a whole vector and every twiddle a scalar; rows are transposed on the way in and
-// out. About 2.5 n log2 n operations a row.
+// 1 bins. For a large prime factor the passes are those of an equivalent convolution (tensor/fourier.hpp). Lanes are rows, so
+// every operation is a whole vector and every twiddle a scalar; rows are transposed on the way in and out. About 2.5 n log2 n
+// operations per row.
 
 #include "cpu/linear/fft_kernels.hpp"
 
@@ -74,8 +74,8 @@ void pass4(const FftPass<T>& pass, std::int64_t stride, const Complex<V>* x, Com
 
 constexpr std::int64_t kRun = 16;  // products that are summed together
 
-// The sums over j of (x_j + x_{R-j}) cos and of (x_j - x_{R-j}) sin, which `ahead` and `back` step through, with the k-th
-// powers of the roots.
+// The sums over j of (x_j + x_{R-j}) cos and of (x_j - x_{R-j}) sin, with the k-th powers of the roots; `ahead` and `back` step
+// through the points.
 template <class V>
 struct OddSums {
   Complex<V> even, odd;
@@ -87,7 +87,7 @@ POLYPHASE_INLINE OddSums<V> sum_pairs(const FftPass<T>& pass, const Complex<V>* 
   const std::int64_t pairs = pass.radix / 2;
   for (std::int64_t j = 0, turns = k; j < pairs;) {  // turns = (j + 1)*k mod radix
     const std::int64_t end = j + kRun < pairs ? j + kRun : pairs;
-    V run[4] = {};  // on its own, so that rounding does not grow with the root of the radix
+    V run[4] = {};  // summed separately, so that rounding does not grow with the square root of the radix
     for (; j < end; ++j) {
       const V cosine = broadcast(pass.roots[2 * turns]), sine = broadcast(pass.roots[2 * turns + 1]);
       run[0] = fma(ahead->re, cosine, run[0]);
@@ -104,7 +104,7 @@ POLYPHASE_INLINE OddSums<V> sum_pairs(const FftPass<T>& pass, const Complex<V>* 
   return {{sums[0], sums[1]}, {sums[2], sums[3]}};
 }
 
-// Any odd radix R, by its definition with x_j and x_{R-j} together: half of the products and of the roundings.
+// Any odd radix R, by its definition with x_j and x_{R-j} combined: half of the products and of the roundings.
 template <bool kInverse, class V, class T>
 void pass_odd(const FftPass<T>& pass, std::int64_t stride, Complex<V>* x, Complex<V>* y) {
   const std::int64_t radix = pass.radix, m = pass.length / radix, step = stride * m;
@@ -113,7 +113,7 @@ void pass_odd(const FftPass<T>& pass, std::int64_t stride, Complex<V>* x, Comple
       Complex<V>* from = x + q + stride * p;
       Complex<V>* to = y + q + stride * radix * p;
       Complex<V> total = from[0];
-      for (std::int64_t j = 1; j <= radix / 2; ++j) {  // x is free to be overwritten
+      for (std::int64_t j = 1; j <= radix / 2; ++j) {  // x may be overwritten
         const Complex<V> a = from[step * j], b = from[step * (radix - j)];
         from[step * j] = a + b;
         from[step * (radix - j)] = a - b;
@@ -130,7 +130,7 @@ void pass_odd(const FftPass<T>& pass, std::int64_t stride, Complex<V>* x, Comple
     }
 }
 
-/// Transforms x by the passes; the result is in x or in y, whichever is returned.
+/// Transforms x by the passes; returns whichever of x and y holds the result.
 template <bool kInverse, class V, class T>
 Complex<V>* run_passes(const FftTables<T>& tables, Complex<V>* x, Complex<V>* y) {
   std::int64_t stride = 1;
@@ -151,8 +151,8 @@ Complex<V>* run_passes(const FftTables<T>& tables, Complex<V>* x, Complex<V>* y)
   return x;
 }
 
-/// Transforms the n/2 points in x; the result is in x or in y, whichever is returned. The inverse of a convolution has every
-/// table conjugated, as its spectrum is even.
+/// Transforms the n/2 points in x; returns whichever of x and y holds the result. The inverse of a convolution has every table
+/// conjugated, because its spectrum is even.
 template <bool kInverse, class V, class T>
 Complex<V>* transform(const FftTables<T>& tables, Complex<V>* x, Complex<V>* y) {
   if (tables.chirp == nullptr) return run_passes<kInverse>(tables, x, y);
@@ -189,7 +189,7 @@ void lanes_to_rows(const T* in, std::int64_t count, std::int64_t rows, E* out) {
   }
 }
 
-// Complex vectors that an area of the scratch holds: the bins, or the points of a convolution.
+// Complex vectors in one area of the scratch: the bins, or the points of a convolution.
 template <class T>
 std::int64_t area_size(const FftTables<T>& tables) {
   return tables.points > tables.n / 2 ? tables.points : tables.n / 2 + 1;
@@ -200,7 +200,7 @@ std::int64_t scratch_size(const FftTables<T>& tables) {
   return 4 * area_size(tables) * kLanes<T>;
 }
 
-// The transform z of even + i odd samples to that of all: E_k = (z_k + conj z_{m-k})/2, O_k = -i (z_k - conj z_{m-k})/2,
+// From the transform z of even + i odd samples to that of all: E_k = (z_k + conj z_{m-k})/2, O_k = -i (z_k - conj z_{m-k})/2,
 // X_k = E_k + exp(-2 pi i k/n) O_k.
 template <class V, class T>
 void split_bins(const FftTables<T>& tables, const Complex<V>* z, Complex<V>* bins) {
@@ -213,7 +213,7 @@ void split_bins(const FftTables<T>& tables, const Complex<V>* z, Complex<V>* bin
   }
 }
 
-// The other way, for the adjoint. It sums each bin once, where an inverse transform counts all but the first and last twice.
+// The reverse, for the adjoint. It sums each bin once; an inverse transform counts all but the first and last twice.
 template <class V, class T>
 void join_bins(const FftTables<T>& tables, Complex<V>* bins, Complex<V>* z) {
   const std::int64_t m = tables.n / 2;

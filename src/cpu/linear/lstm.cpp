@@ -1,5 +1,5 @@
-// A step multiplies the weight by one vector for each sample of the batch: bound by reading the weight. So it is read where it
-// lies, not packed as matmul() would do at every step.
+// A step multiplies the weight by one vector per sample of the batch and is limited by reading the weight. So the weight is
+// read in place, not packed at every step as in matmul().
 
 #include "cpu/linear/lstm.hpp"
 

@@ -5,7 +5,7 @@
 
 namespace polyphase::cpu {
 
-/// Backend::lstm. What a step gives depends neither on the number of steps nor on the batch nor on the number of threads.
+/// Backend::lstm. The result of a step does not depend on the number of steps, the batch or the number of threads.
 void lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells);
 
 }  // namespace polyphase::cpu

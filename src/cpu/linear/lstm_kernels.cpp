@@ -1,4 +1,4 @@
-// Products of rows with one vector, and the gates of an LSTM. An ISA source: the rules are in cpu/isa_target.hpp.
+// Products of rows with one vector, and the gates of an LSTM. An ISA source: see the rules in cpu/isa_target.hpp.
 
 #include "cpu/linear/lstm_kernels.hpp"
 
@@ -8,10 +8,10 @@ namespace polyphase::cpu {
 namespace POLYPHASE_ISA {
 namespace {
 
-constexpr int kRows = 4;    // rows whose products are formed together
-constexpr int kChains = 2;  // sums of each row that do not wait for each other
+constexpr int kRows = 4;    // rows whose products are computed together
+constexpr int kChains = 2;  // independent sums per row
 
-// Up to a vector's elements, and zeros past them.
+// Loads up to a vector's elements, with zeros past them.
 template <class T>
 POLYPHASE_INLINE Vector<T> load_part(const T* from, std::int64_t count) {
   Vector<T> v{};

@@ -1,6 +1,6 @@
 // Blocked matrix product over packed panels (K. Goto and R. van de Geijn, "Anatomy of high-performance matrix multiplication",
-// 2008). Not Eigen's, which is compiled for the oldest x86-64, nor the convolution's with K=1, which wants contiguous operands
-// and one left operand for the whole batch: packing takes any strides.
+// 2008). Eigen's product is compiled for the oldest x86-64, and the convolution with K=1 needs contiguous operands and one left
+// operand for the whole batch; packing accepts any strides.
 
 #include "cpu/linear/matmul.hpp"
 
@@ -16,7 +16,7 @@
 namespace polyphase::cpu {
 namespace {
 
-// A block of a (kBlockRows, kBlockK) and one of b (kBlockK, kBlockColumns) fit the second-level cache together, in f64 too.
+// A block of a (kBlockRows, kBlockK) and one of b (kBlockK, kBlockColumns) fit in L2 together, in f64 too.
 constexpr std::int64_t kBlockRows = 192;
 constexpr std::int64_t kBlockColumns = 256;
 constexpr std::int64_t kBlockK = 256;
@@ -46,8 +46,8 @@ struct Strided {
   std::int64_t row, column;
 };
 
-// out (rows, columns) = a (rows, K) * b (K, columns), at most kBlockRows x kBlockColumns. K goes in order, block by block, so
-// that neither tiling nor threads change a bit.
+// out (rows, columns) = a (rows, K) * b (K, columns), at most kBlockRows x kBlockColumns. K is processed in order, block by
+// block, so that neither tiling nor threads change the bits.
 template <class T>
 void multiply_block(const MatmulTile<T>& tile, Strided<T> a, Strided<T> b, T* out, std::int64_t out_stride, std::int64_t rows,
                     std::int64_t columns, std::int64_t K, std::vector<T>& packed_a, std::vector<T>& packed_b) {

@@ -1,4 +1,4 @@
-// The register tile of a matrix product: kRows x 2 vectors of sums. An ISA source: the rules are in cpu/isa_target.hpp.
+// The register tile of a matrix product: kRows x 2 vectors of sums. An ISA source: see the rules in cpu/isa_target.hpp.
 
 #include "cpu/linear/matmul_kernels.hpp"
 

@@ -7,7 +7,7 @@
 
 namespace polyphase::cpu {
 
-/// One tile of a product of packed panels: its size is what fits the registers.
+/// One tile of a product of packed panels; its size is what fits in registers.
 template <class T>
 struct MatmulTile {
   std::int64_t rows, columns;
@@ -25,7 +25,7 @@ struct MatmulKernels {
 template <Isa isa>
 const MatmulKernels& matmul_kernels();
 
-#ifndef POLYPHASE_ISA  // the choice is for callers, not for kernel sources
+#ifndef POLYPHASE_ISA  // for callers, not for kernel sources
 inline const MatmulKernels& matmul_kernels() {
   return dispatch_isa([](auto tag) -> const MatmulKernels& { return matmul_kernels<tag.value>(); });
 }

@@ -31,7 +31,7 @@ struct ClassOf {
   std::size_t bytes;
 };
 
-// In units of 64 bytes: the four leading bits of (units - 1) name the class, the rest is rounded up.
+// In units of 64 bytes: the four leading bits of (units - 1) select the class; the size is rounded up.
 constexpr ClassOf class_of(std::size_t bytes) {
   const std::size_t last = (bytes + kAlignment - 1) / kAlignment - 1;
   if (last < 8) return {last, (last + 1) * kAlignment};
@@ -41,7 +41,7 @@ constexpr ClassOf class_of(std::size_t bytes) {
 static_assert(class_of(1).bytes == 64 && class_of(1024).bytes == 1024 && class_of(1025).bytes == 1152);
 static_assert(class_of(512).index == 7 && class_of(513).index == 8 && class_of(1024).index == 15);
 
-// What each class holds, the inverse of class_of.
+// The bytes of each class: the inverse of class_of.
 constexpr std::size_t class_bytes(std::size_t index) {
   if (index < 8) return (index + 1) * kAlignment;
   return ((index % 8 + 9) << (index / 8 - 1)) * kAlignment;
@@ -52,7 +52,7 @@ void* system_allocate(std::size_t bytes, std::size_t alignment) {
   void* pointer = nullptr;
   if (posix_memalign(&pointer, alignment, bytes) != 0) return nullptr;
 #if defined(MADV_HUGEPAGE)
-  if (alignment >= kHugePage) (void)madvise(pointer, bytes, MADV_HUGEPAGE);  // advice: it may be ignored
+  if (alignment >= kHugePage) (void)madvise(pointer, bytes, MADV_HUGEPAGE);  // a hint, which may be ignored
 #endif
   return pointer;
 }
@@ -93,7 +93,7 @@ void* HostAllocator::allocate(std::size_t bytes) {
   const std::scoped_lock lock(mutex_);
   void* pointer = nullptr;
   ClassOf size{0, bytes};
-  // More than there is would be promised by a system that overcommits, and the process killed at the first writes.
+  // A system that overcommits would grant more than there is, and kill the process at the first writes.
   const bool refused = failure_hook_ && failure_hook_(bytes);
   if (bytes <= physical_memory() && !refused) {
     size = class_of(bytes);
@@ -140,7 +140,7 @@ void HostAllocator::deallocate(void* pointer, std::size_t bytes) noexcept {
   ASAN_POISON_MEMORY_REGION(static_cast<char*>(pointer) + sizeof(FreeBlock), size.bytes - sizeof(FreeBlock));
 }
 
-// Brings the cache to where `bytes` more fit, by giving up the classes that were not used for the longest time.
+// Makes room for `bytes` more in the cache by releasing the classes that were not used for the longest time.
 bool HostAllocator::make_room(std::size_t bytes, std::size_t keep_class) noexcept {
   if (bytes > cache_limit_) return false;
   while (stats_.cached_bytes > cache_limit_ - bytes) {

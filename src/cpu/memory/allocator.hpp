@@ -1,6 +1,6 @@
 #pragma once
 // The caching allocator of the host: fresh pages from the system cost more than most operations on them, so freed blocks are
-// kept by size class and handed out again. Internal to the library; users see it through memory statistics.
+// kept by size class and reused. Internal to the library; users see it through memory statistics.
 
 #include <array>
 #include <cstddef>
@@ -12,20 +12,21 @@
 
 namespace polyphase::cpu {
 
-/// Where blocks come from. Tests put a failing one here.
+/// The source of blocks. Tests replace it by a failing one.
 struct SystemMemory {
-  void* (*allocate)(std::size_t bytes, std::size_t alignment);  ///< null where there is no memory
+  void* (*allocate)(std::size_t bytes, std::size_t alignment);  ///< null if there is no memory
   void (*release)(void* pointer);
 };
 
-/// malloc and free, with huge pages asked for where a block can use them.
+/// malloc and free, with huge pages requested for blocks that can use them.
 [[nodiscard]] SystemMemory system_memory();
 
 /// Blocks in size classes: multiples of 64 bytes up to 1 KiB, above that eight classes between powers of two, so that at most
-/// one ninth of a block is unused. Statistics count whole classes. Alignment is 64 bytes, from 2 MiB on 2 MiB.
+/// one ninth of a block is unused. Statistics count whole classes. The alignment is 64 bytes, and 2 MiB for blocks of 2 MiB and
+/// more.
 class HostAllocator final : public Allocator {
  public:
-  /// At most `cache_limit` bytes are kept; 0 keeps none.
+  /// Keeps at most `cache_limit` bytes; 0 keeps none.
   explicit HostAllocator(std::size_t cache_limit, SystemMemory system = system_memory());
   ~HostAllocator() override;
   HostAllocator(const HostAllocator&) = delete;
@@ -36,13 +37,13 @@ class HostAllocator final : public Allocator {
   [[nodiscard]] MemoryStats stats() const override;
   void reset_peak() override;
   void trim() override;
-  /// For tests: asked before every allocation; where it says true there is no memory. Empty takes it away.
+  /// For tests: called before every allocation, which fails if it returns true. An empty function removes the hook.
   void set_failure_hook(std::function<bool(std::size_t bytes)> hook);
-  /// Bytes a block of `bytes` really takes.
+  /// Bytes that a block of `bytes` takes.
   [[nodiscard]] static std::size_t block_size(std::size_t bytes);
 
  private:
-  struct FreeBlock {  // lies in the first bytes of the free block itself
+  struct FreeBlock {  // in the first bytes of the free block itself
     FreeBlock* next;
   };
   struct SizeClass {
@@ -65,7 +66,7 @@ class HostAllocator final : public Allocator {
   std::function<bool(std::size_t)> failure_hook_;
 };
 
-/// The one that all CPU tensors use; it keeps up to an eighth of the machine's memory. Never destroyed, so that tensors in
+/// The allocator of all CPU tensors; it keeps up to an eighth of the machine's memory. Never destroyed, so that tensors in
 /// static storage may outlive main.
 [[nodiscard]] HostAllocator& host_allocator();
 

@@ -8,7 +8,7 @@
 
 namespace polyphase::cpu {
 
-/// `count` elements of a trivial type, given back at the end of the scope. Throws OutOfMemory.
+/// `count` elements of a trivial type, freed at the end of the scope. Throws OutOfMemory.
 template <class T>
 class Scratch {
  public:

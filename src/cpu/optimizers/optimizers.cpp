@@ -17,7 +17,7 @@ std::vector<std::int64_t> sizes_of(std::span<const OptimizerSlot> slots) {
 
 bool skipped(const StepControl& control) { return control.skip.defined() && *control.skip.data<double>() != 0; }
 
-// Counts the step. Returns each slot's number of it, from 1.
+// Counts the step. Returns each slot's step number, from 1.
 std::vector<std::int64_t> advance(std::span<const OptimizerSlot> slots, const StepControl& control) {
   auto* const counts = control.counts.data<std::int64_t>();
   if (control.total >= 0) ++counts[control.total];

@@ -11,8 +11,8 @@
 
 namespace polyphase::cpu {
 
-/// Calls part(tensor, first element, count) for parts of all tensors that together are every element once, shared between
-/// threads as one long row; `sizes` are the tensors' numbers of elements.
+/// Calls part(tensor, first element, count) for parts that together cover every element once, shared between threads as one
+/// long row; `sizes` are the tensors' numbers of elements.
 template <class Part>
 void for_all_elements(const std::vector<std::int64_t>& sizes, const Part& part) {
   std::vector<std::int64_t> ends;

@@ -1,6 +1,6 @@
-// SGD and Adam over contiguous elements, one pass, memory bound. An ISA source: the rules are in cpu/isa_target.hpp.
+// SGD and Adam over contiguous elements, one pass, memory bound. An ISA source: see the rules in cpu/isa_target.hpp.
 //
-// A vector body and a scalar one of the same operations in the same order, so that an element's bits do not depend on its
+// A vector body and a scalar body have the same operations in the same order, so that an element's bits do not depend on its
 // place.
 
 #include "cpu/optimizers/optimizers_kernels.hpp"

@@ -7,7 +7,7 @@
 
 namespace polyphase::cpu {
 
-/// What is left of a step once everything that does not depend on the element is computed, in double.
+/// The coefficients of a step, computed in double from everything that does not depend on the element.
 struct SgdCoefficients {
   double learning_rate, momentum, gradient_weight, weight_decay;  ///< gradient_weight: 1 - dampening, in front of g in velocity
   bool nesterov, first;
@@ -20,7 +20,7 @@ struct AdamCoefficients {
   double parameter_factor;  ///< decoupled: 1 - learning rate * decay; else 1
 };
 
-/// `velocity` may be null, where there is no momentum.
+/// `velocity` may be null if there is no momentum.
 template <class T>
 struct OptimizerFunctions {
   void (*sgd)(T* parameter, const T* grad, T* velocity, std::int64_t count, const SgdCoefficients& step);
@@ -35,7 +35,7 @@ struct OptimizerKernels {
 template <Isa isa>
 const OptimizerKernels& optimizer_kernels();
 
-#ifndef POLYPHASE_ISA  // the choice is for callers, not for kernel sources
+#ifndef POLYPHASE_ISA  // for callers, not for kernel sources
 inline const OptimizerKernels& optimizer_kernels() {
   return dispatch_isa([](auto tag) -> const OptimizerKernels& { return optimizer_kernels<tag.value>(); });
 }

@@ -12,7 +12,7 @@
 namespace polyphase::cpu {
 namespace {
 
-constexpr std::int64_t kNormPiece = 4096;  // elements whose squares are summed on their own
+constexpr std::int64_t kNormPiece = 4096;  // elements whose squares are summed separately
 
 template <class T>
 constexpr bool kIsHalf = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
@@ -30,7 +30,7 @@ std::vector<std::int64_t> sizes_of(std::span<const Tensor> tensors) {
   return sizes;
 }
 
-// function(T{}) for floating-point T.
+// Calls function(T{}) for floating-point T.
 template <class Function>
 void dispatch_floating(const char* operation, DType dtype, const Function& function) {
   require<DTypeError>(is_floating_point(dtype), operation, ": expected floating-point tensors, got ", dtype);
@@ -39,7 +39,7 @@ void dispatch_floating(const char* operation, DType dtype, const Function& funct
   });
 }
 
-// In eight lanes, so that the compiler may use vectors.
+// In eight lanes, so that the compiler can use vectors.
 template <class T>
 double sum_of_squares(const T* x, std::int64_t count) {
   std::array<double, 8> lanes{};
@@ -79,7 +79,7 @@ double norm_of(std::span<const Tensor> tensors) {
   return std::sqrt(total);
 }
 
-// Every element x = function(x), x in f32 for halves.
+// x = function(x) for every element, with x in f32 for 16-bit types.
 template <class Function>
 void update_all(const char* operation, std::span<const Tensor> tensors, const Function& function) {
   for_all_elements(sizes_of(tensors), [&](std::size_t i, std::int64_t first, std::int64_t count) {

@@ -1,5 +1,5 @@
 #pragma once
-// What goes over a whole list of gradients or weights at once: clipping, unscaling, averaging; and the loss scale's rule.
+// Work on a whole list of gradients or weights at once: clipping, unscaling, averaging; and the loss scale's rule.
 
 #include <span>
 
@@ -7,7 +7,7 @@
 
 namespace polyphase::cpu {
 
-/// As Backend says. The norm has the same bits for every number of threads.
+/// As in Backend. The norm has the same bits for every number of threads.
 void clip_norm(std::span<const Tensor> tensors, double max_norm, bool finite_only, const Tensor& norm);
 void unscale(std::span<const Tensor> tensors, const Tensor& scale, const Tensor& found);
 void average(std::span<const Tensor> averages, std::span<const Tensor> values, const AverageStep& step, const Tensor& updates);

@@ -11,7 +11,7 @@
 namespace polyphase::cpu {
 namespace {
 
-// out = total*share rounded; `rest`, where it is defined, what rounding took.
+// out = total*share, rounded; `rest`, if defined, is the rounding error.
 template <class T>
 void average(const Tensor& total, double share, const Tensor& out, const Tensor& rest) {
   const double* from = total.data<double>();
@@ -33,7 +33,7 @@ void moments_as(const Moments& out, const Tensor& in, double q) {
   reduce(ReduceOp::sum, total, in);
   average<T>(total, 1 / count, out.mean, out.rest);
   map(MapOp::sub, out.centred, std::array{in, out.mean_everywhere()}, {});
-  if constexpr (std::is_same_v<T, double>) {  // the total has lost what the mean needs
+  if constexpr (std::is_same_v<T, double>) {  // the total does not have the bits that the mean needs
     reduce(ReduceOp::sum, total, out.centred);
     average<T>(total, 1 / count, out.rest, {});
   }

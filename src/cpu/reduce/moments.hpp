@@ -5,7 +5,7 @@
 
 namespace polyphase::cpu {
 
-/// As Backend::moments says; sums as reduce() adds them.
+/// As in Backend::moments; sums are added as in reduce().
 void moments(const Moments& out, const Tensor& in, double q);
 
 }  // namespace polyphase::cpu

@@ -15,12 +15,12 @@
 namespace polyphase::cpu {
 namespace {
 
-// Elements that one piece of a long reduction has at least; pieces are what threads share.
+// The fewest elements in a piece of a long reduction; threads share pieces.
 constexpr std::int64_t kPiece = 4096;
-// Columns accumulated side by side, and how many rows of them make a piece.
+// Columns that are accumulated together, and the rows of them that form a piece.
 constexpr std::int64_t kColumns = 1024;
 constexpr std::int64_t kColumnRows = 128;
-constexpr std::int64_t kShortReduction = 32;  // for fewer elements than this, starting and ending a row would dominate
+constexpr std::int64_t kShortReduction = 32;  // for fewer elements, starting and ending a row would dominate
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -30,7 +30,7 @@ double start_of(ReduceOp op) {
   return 0;
 }
 
-// Two partial results into one.
+// Combines two partial results.
 double merge(ReduceOp op, double a, double b) {
   if (op == ReduceOp::max) return std::isnan(a) || a > b ? a : b;
   if (op == ReduceOp::min) return std::isnan(a) || a < b ? a : b;
@@ -46,7 +46,7 @@ struct Dimension {
   std::int64_t size, stride;
 };
 
-// Dimensions walked together, outermost first; flat positions to element offsets.
+// Dimensions processed together, outermost first; maps flat positions to element offsets.
 struct Space {
   std::vector<Dimension> dimensions;
   std::int64_t count = 1;
@@ -67,7 +67,7 @@ struct Space {
     }
     return result;
   }
-  // The innermost dimension; one element where there is none.
+  // The innermost dimension; one element if there is none.
   [[nodiscard]] Dimension inner() const { return dimensions.empty() ? Dimension{1, 0} : dimensions.back(); }
   Dimension take_inner() {
     const Dimension taken = inner();
@@ -77,7 +77,7 @@ struct Space {
   }
 };
 
-// What is kept and what is reduced of an input, reduced dimensions in the order of memory.
+// The kept and the reduced dimensions of an input; the reduced ones in memory order.
 struct Split {
   Space kept, reduced;
 };
@@ -98,7 +98,8 @@ Split split(const Tensor& out, const Tensor& in) {
   return result;
 }
 
-// `count` <= kPiece elements from `offset` on as T (halves widened to float): in place where contiguous, else through `buffer`.
+// `count` <= kPiece elements from `offset` on as T (16-bit types widened to float): in place if contiguous, else through
+// `buffer`.
 template <class T>
 const T* load_row(const Tensor& in, std::int64_t offset, std::int64_t stride, std::int64_t count, T* buffer) {
   if (in.dtype() == dtype_of<T>) {
@@ -129,12 +130,13 @@ class Reduction {
     }
   }
 
-  // Columns where the kept elements are the ones that lie side by side or there is little to reduce for each; else rows.
+  // By columns if the kept elements are neighbours in memory or there is little to reduce for each; else by rows.
   void run() {
     const Dimension kept = spaces_.kept.inner();
     const Dimension reduced = spaces_.reduced.inner();
     const bool side_by_side = kept.stride == 1 && reduced.stride != 1 && kept.size >= 4;
-    const bool few = spaces_.reduced.count < kShortReduction;  // however many outputs, so that they do not change the order
+    const bool few =
+        spaces_.reduced.count < kShortReduction;  // for any number of outputs, so that the order does not depend on it
     side_by_side || few ? by_columns() : by_rows();
   }
 
@@ -173,7 +175,7 @@ class Reduction {
     return merge_pairwise(op_, lanes.data(), kReduceLanes);
   }
 
-  // Up to kColumns outputs that lie side by side, over up to kColumnRows rows, are one task.
+  // A task is up to kColumns neighbouring outputs over up to kColumnRows rows.
   void by_columns() {
     const Dimension inner = spaces_.kept.take_inner();
     const std::int64_t outer = spaces_.kept.count;

@@ -1,4 +1,4 @@
-// Reductions of rows and of columns, accumulated in double; memory bound. An ISA source: the rules are in cpu/isa_target.hpp.
+// Reductions of rows and of columns, accumulated in double; memory bound. An ISA source: see the rules in cpu/isa_target.hpp.
 
 #include "cpu/reduce/reduce_kernels.hpp"
 
@@ -13,7 +13,7 @@ POLYPHASE_INLINE F64 load_wide(const float* from) {
 #if defined(__AVX512F__)
   return _mm512_cvtps_pd(_mm256_loadu_ps(from));
 #elif defined(__AVX2__)
-  return _mm256_cvtps_pd(_mm_loadu_ps(from));  // GCC 12 makes three slow instructions of __builtin_convertvector
+  return _mm256_cvtps_pd(_mm_loadu_ps(from));  // GCC 12 compiles __builtin_convertvector to three slow instructions
 #elif defined(__x86_64__)
   return _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i_u*>(from))));
 #else
@@ -21,7 +21,7 @@ POLYPHASE_INLINE F64 load_wide(const float* from) {
 #endif
 }
 
-// V is F64 or double. A NaN, once met, stays: comparisons with it are false.
+// V is F64 or double. A NaN stays: comparisons with it are false.
 template <ReduceOp op, class V>
 POLYPHASE_INLINE V accumulate(V sum, V x) {
   if constexpr (op == ReduceOp::sum) return sum + x;

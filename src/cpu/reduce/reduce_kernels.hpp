@@ -8,11 +8,11 @@
 
 namespace polyphase::cpu {
 
-/// Partial sums (or maxima) of a row, element i going to lane i % kReduceLanes. The number is the same for every instruction
-/// set, so the bits are too.
+/// Partial sums (or maxima) of a row: element i goes to lane i % kReduceLanes. The number is the same for every instruction
+/// set, and so are the bits.
 inline constexpr int kReduceLanes = 16;
 
-/// Both keep what is in the accumulators and add to it, in double: a sum of n floats is off by n 2^-53 at most.
+/// Both add to the contents of the accumulators, in double: the error of a sum of n floats is at most n 2^-53.
 template <class T>
 struct ReduceFunctions {
   /// lanes[i % kReduceLanes] op= x[i]   for i < count; op as of ReduceOp.
@@ -32,7 +32,7 @@ struct ReduceKernels {
 template <Isa isa>
 const ReduceKernels& reduce_kernels();
 
-#ifndef POLYPHASE_ISA  // the choice is for callers, not for kernel sources
+#ifndef POLYPHASE_ISA  // for callers, not for kernel sources
 inline const ReduceKernels& reduce_kernels() {
   return dispatch_isa([](auto tag) -> const ReduceKernels& { return reduce_kernels<tag.value>(); });
 }

@@ -1,12 +1,12 @@
 #pragma once
-// All of the addresses of a convolution's arrays that the choice of a kernel depends on.
+// The part of a convolution's addresses that the choice of a kernel depends on.
 
 #include <cstdint>
 
 namespace polyphase::cuda {
 
-/// Bytes from a multiple of a sector of memory (32 bytes) to where arrays begin. The library's allocator hands out whole
-/// sectors: of its tensors both are 0, and what is chosen for them is a function of problem and device.
+/// Offsets of the arrays in a sector of memory (32 bytes). The library's allocator returns whole sectors, so both are 0 for its
+/// tensors and the choice is a function of problem and device alone.
 struct Alignment {
   int source = 0;
   int out = 0;

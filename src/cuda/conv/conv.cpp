@@ -19,7 +19,7 @@
 namespace polyphase::cuda {
 namespace {
 
-/// One call, whatever its direction: `first` and `second` are its operands.
+/// One call in any direction; `first` and `second` are its operands.
 struct Call {
   const ConvProblem& problem;
   ConvDirection direction;
@@ -29,10 +29,10 @@ struct Call {
   int device;
   cudaStream_t stream;
   Epilogue epilogue{};
-  const Weights* weights = nullptr;  // `second` of forward and dgrad, with the packings that are kept of it
+  const Weights* weights = nullptr;  // `second` of forward and dgrad, with its cached packings
 };
 
-/// How the call is done by `algorithm`. Of wgrad nothing depends on where arrays begin until its tiling is chosen.
+/// The plan of the call with `algorithm`. In wgrad the plan does not depend on addresses.
 const ConvPlan& plan_of(const Call& call, Algorithm algorithm) {
   const bool is_wgrad = call.direction == ConvDirection::wgrad;
   return conv_plan({call.problem, call.direction, call.precision, call.device, algorithm,
@@ -69,7 +69,7 @@ void issue(const Call& call, const ConvPlan& plan) {
   }
 }
 
-/// Returns the plan that the call was done by.
+/// Returns the plan that was used.
 const ConvPlan& run(const Call& call, Algorithm algorithm) {
   require<DTypeError>(is_floating_point(call.problem.dtype), "convolution ", call.direction,
                       ": expected a floating-point dtype, got ", call.problem.dtype);
@@ -89,7 +89,7 @@ const ConvPlan& run(const Call& call, Algorithm algorithm) {
 std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction, Algorithm algorithm,
                                          Precision precision, int device) {
   if (!is_floating_point(problem.dtype)) return concat("it needs a floating-point dtype, got ", problem.dtype);
-  thread_local PlanCache<ChoiceKey, std::optional<std::string>> remembered;  // it tries every kernel
+  thread_local PlanCache<ChoiceKey, std::optional<std::string>> remembered;  // cached: tensor_core's answer tries every kernel
   switch (algorithm) {
     case Algorithm::automatic:
     case Algorithm::direct:

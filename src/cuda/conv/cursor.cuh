@@ -1,9 +1,9 @@
 #pragma once
-// Where a kernel stands in its reduction.
+// Position of a kernel in its reduction.
 
 namespace polyphase::cuda {
 
-/// The counters of one step of gemm_k, advanced taps first, then planes, then rows.
+/// The counters of one step of gemm_k: taps advance first, then planes, then rows.
 struct Cursor {
   int row = 0, plane = 0, tap = 0;
   template <class Steps>

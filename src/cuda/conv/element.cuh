@@ -1,5 +1,5 @@
 #pragma once
-// From a problem's dtype to the element type of its kernels.
+// Maps a problem's dtype to the element type of its kernels.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

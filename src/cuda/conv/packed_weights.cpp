@@ -10,7 +10,7 @@
 namespace polyphase::cuda {
 namespace {
 
-constexpr std::size_t kMostPackings = 8;  // of one storage: forward, dgrad and a few tiles of each
+constexpr std::size_t kMostPackings = 8;  // per storage: forward, dgrad and a few tilings of each
 
 struct Packing {
   Packing(PackingKey packing_key, const void* weights, std::size_t bytes, int on, cudaStream_t stream)
@@ -20,13 +20,13 @@ struct Packing {
   const void* data;
   Buffer buffer;
   int device;
-  cudaStream_t home;  // its memory's
+  cudaStream_t home;  // of its memory
   cudaStream_t packed_on = nullptr;
   std::uint64_t version = 0;
   Event ready;
 
   void pack(const Weights::Pack& make, std::uint64_t now, cudaStream_t stream) {
-    // Who wrote the weights was ordered behind all that read them, and so behind all that read this packing of them.
+    // The writer of the weights was ordered after all readers of the weights, and so after all readers of this packing.
     if (packed_on != nullptr && packed_on != stream) ready.wait_on(stream);
     make(data, buffer.as<void>(), stream);
     ready.record(stream);
@@ -44,7 +44,7 @@ class Packings final : public StorageCompanion {
   static std::unique_ptr<StorageCompanion> make() { return std::make_unique<Packings>(); }
 
   std::mutex mutex;
-  std::vector<std::shared_ptr<Packing>> all;  // the one used last at the end
+  std::vector<std::shared_ptr<Packing>> all;  // the most recently used is last
 
   std::shared_ptr<Packing> find(const PackingKey& key, const void* data) {
     const auto found =
@@ -69,7 +69,7 @@ std::shared_ptr<const Buffer> Weights::packed(const PackingKey& key, std::size_t
     if (capturing() && is_current) {
       before_replay([packings, packing, pack, storage = storage_](cudaStream_t replay) {
         const std::scoped_lock replay_lock(packings->mutex);
-        // What was handed out since may be written without a new version.
+        // Memory that was exported since may be written without a new version.
         const bool is_known = storage.companion(&Packings::make) != nullptr;
         if (!is_known || packing->version != storage.version()) packing->pack(pack, storage.version(), replay);
         packing->use_on(replay);

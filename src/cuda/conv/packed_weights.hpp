@@ -1,5 +1,5 @@
 #pragma once
-// Weights as a convolution gets them, and as kernels pack them.
+// The weights of a convolution, and their packed copies.
 
 #include <cuda_runtime.h>
 
@@ -14,15 +14,15 @@
 
 namespace polyphase::cuda {
 
-/// Tells the packings of one weight tensor apart: the kernel, and all that its packing depends on.
+/// Identifies a packing of a weight tensor: the kernel, and everything its packing depends on.
 using PackingKey = std::vector<std::int64_t>;
 
-/// A contiguous weight array on the device. Made of a storage, its packings stay with that storage and are made again only
-/// when it was written (Storage::version); made of an address alone, they are made at each use.
+/// A contiguous weight array on the device. With a storage, its packings are cached with that storage and renewed only after it
+/// was written (Storage::version). With only an address, they are packed at each use.
 class Weights {
  public:
-  /// Writes the packing of `weights` to `to`; asynchronous on `stream`. It may be called again at any time while a graph that
-  /// was captured with the packing lives, so it holds all it needs by value.
+  /// Writes the packing of `weights` to `to`; asynchronous on `stream`. It may be called again while a graph captured with the
+  /// packing exists, so it holds everything it needs by value.
   using Pack = std::function<void(const void* weights, void* to, cudaStream_t stream)>;
 
   Weights(const void* data) : data_(data) {}  // NOLINT(google-explicit-constructor): an address is a weight array
@@ -30,9 +30,8 @@ class Weights {
 
   [[nodiscard]] const void* data() const { return data_; }
 
-  /// The packing `key`, of `bytes` bytes, up to date for work on `stream`. Nothing waits on the host. In a capture a kept
-  /// packing that is up to date is used as it is, and brought up to date before each replay; any other is packed by the graph
-  /// itself.
+  /// The packing `key`, of `bytes` bytes, up to date for work on `stream`. The host does not wait. During capture a cached
+  /// packing that is up to date is used and is updated before each replay; any other is packed by the graph itself.
   [[nodiscard]] std::shared_ptr<const Buffer> packed(const PackingKey& key, std::size_t bytes, int device, cudaStream_t stream,
                                                      const Pack& pack) const;
 

@@ -1,5 +1,5 @@
 #pragma once
-// Answers that a thread has found, and what the choices that it remembers depend on.
+// Per-thread caches of choices, and what these choices depend on.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace polyphase::cuda {
 
-/// A hash of all `values`, numbers and enumerators, that goes on from `seed`.
+/// A hash of all `values` (numbers and enumerators), continued from `seed`.
 template <class... Values>
 [[nodiscard]] std::size_t hash_of(std::size_t seed, const Values&... values) {
   constexpr std::size_t kGolden = 0x9e3779b97f4a7c15;
@@ -36,16 +36,16 @@ struct ChoiceKey {
   [[nodiscard]] std::size_t hash() const { return hash_of(hash_of(problem), direction, precision, device, limit); }
 };
 
-/// So that asking again costs less than a launch. One a thread: it is not locked. Keys have hash().
+/// A cache, so that a repeated request costs less than a launch. It is not locked: use one per thread. Keys have hash().
 template <class Key, class Answer>
 class PlanCache {
  public:
-  /// What find() says, or said for an equal key before. Valid until the next get().
+  /// The result of find(), or the cached result for an equal key. Valid until the next get().
   template <class Find>
   const Answer& get(const Key& key, const Find& find) {
     if (const auto known = answers_.find(key); known != answers_.end()) return known->second;
     Answer answer = find();
-    if (answers_.size() >= kMost) answers_.clear();  // lengths that never come again
+    if (answers_.size() >= kMost) answers_.clear();  // inputs of ever new lengths would fill it
     return answers_.emplace(key, std::move(answer)).first->second;
   }
 

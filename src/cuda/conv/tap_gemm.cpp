@@ -16,7 +16,7 @@ TapGemm make_tap_gemm(const ConvProblem& problem, ConvDirection direction) {
   gemm.taps = (problem.K + phase_classes - 1) / phase_classes;
   gemm.tap_step = problem.D / g;
   gemm.phase_classes = phase_classes;
-  const std::int64_t full = problem.K - (gemm.taps - 1) * phase_classes;  // classes that have all taps
+  const std::int64_t full = problem.K - (gemm.taps - 1) * phase_classes;  // classes with all taps
   if (direction == ConvDirection::forward) {
     gemm.rows = problem.channels_in_per_group();
     gemm.source_length = problem.L_in;

@@ -2,17 +2,20 @@
 // The common form of `forward` and `dgrad`, as the direct kernel computes them.
 //
 // With g = gcd(S, D), Sg = S/g, Dg = D/g write a tap as k = a + j*Sg. All taps of one class a reach the same phase, Dg low-rate
-// positions apart, and the high-rate index of (low-rate position m, class a) is S*m + a*D - P_l. So both directions are one
-// stride-1 product over `taps` windows of `planes` rows, with the high rate on the writing side (forward) or the reading side
-// (dgrad), and nothing in the inner loop divides or tests:
+// positions apart. The high-rate index of (low-rate position m, class a) is S*m + a*D - P_l. So both directions are one
+// stride-1 product over `taps` windows of `planes` rows. The high rate is on the writing side in forward and on the reading
+// side in dgrad. The inner loop contains no division and no test:
 //
-//   out[n, g, col, pos] = sum over row, plane, j of source[n, g, row, e(pos + j*tap_step, plane)] * weights[g, row, j, plane,
-//   col] e(u, plane) = source_stride*u + plane*source_plane_step + source_origin         (outside the row: zero) t(pos, a)   =
-//   out_stride*pos + a*out_class_step + out_origin                    (outside the row: not written)
+//   out[n, g, col, t(pos, a)] = sum over row, plane, j of
+//                               source[n, g, row, e(pos + j*tap_step, plane)] * weights[g, row, j, plane, col]
+//   e(u, plane) = source_stride*u + plane*source_plane_step + source_origin   (outside the row: zero)
+//   t(pos, a)   = out_stride*pos + a*out_class_step + out_origin              (outside the row: not written)
 //
 //            source   rows     planes  columns          pos
 //   forward  x        C_in/G   1       (C_out/G)*A      m
-//   dgrad    y        C_out/G  A       C_in/G           i          A = min(Sg, K) classes that have a tap
+//   dgrad    y        C_out/G  A       C_in/G           i
+//
+// A = min(Sg, K) is the number of classes that have a tap.
 
 #include <cstdint>
 
@@ -24,24 +27,24 @@ namespace polyphase::cuda {
 struct TapGemm {
   std::int64_t N, G;
   // the side that is read
-  std::int64_t rows;  ///< reduction channels of a group
+  std::int64_t rows;  ///< channels of a group that are summed
   std::int64_t source_length;
   std::int64_t source_stride, source_plane_step, source_origin;
-  std::int64_t planes;         ///< classes read apart
-  std::int64_t taps;           ///< windows of one plane
-  std::int64_t tap_step;       ///< low-rate positions between them: Dg
+  std::int64_t planes;         ///< classes that are read separately
+  std::int64_t taps;           ///< windows per plane
+  std::int64_t tap_step;       ///< low-rate positions between windows: Dg
   std::int64_t phase_classes;  ///< Sg
   // the side that is written
-  std::int64_t columns;       ///< out channels of a group times classes
+  std::int64_t columns;       ///< output channels of a group times classes
   std::int64_t classes;       ///< A on the writing side
-  std::int64_t out_channels;  ///< of a group
+  std::int64_t out_channels;  ///< per group
   std::int64_t out_length;
   std::int64_t out_stride, out_class_step, out_origin;
   std::int64_t out_gcd;  ///< g on the writing side: out_stride = (out_stride/g classes) * g
   std::int64_t position_begin, position_count;
   std::int64_t
-      full_classes;  ///< writing classes that have all `taps` taps; the others lack the last, which is window 0 of forward
-  std::int64_t full_planes;  ///< likewise of the planes read; the others lack the last window
+      full_classes;  ///< writing classes that have all `taps` taps; the others lack the last, which is window 0 in forward
+  std::int64_t full_planes;  ///< the same for the planes that are read; the others lack the last window
 
   /// Whether the columns of writing class `a` have no tap in window 0.
 #ifdef __CUDACC__

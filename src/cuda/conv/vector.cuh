@@ -5,7 +5,7 @@
 
 namespace polyphase::cuda {
 
-/// What sums of T are kept in.
+/// The accumulator type for elements of T.
 template <class T>
 struct AccumulatorOf {
   using type = float;

@@ -1,9 +1,10 @@
-// in = derivative(result) * gradient and sums[c] = sum of in over samples and positions, memory bound: 12 bytes an f32 element.
+// in = derivative(result) * gradient and sums[c] = sum of in over samples and positions. Memory bound: 12 bytes per f32
+// element.
 //
-// A block takes a piece of one channel: 16 bytes a load, four f64 accumulators a thread, a tree over the threads. Up to eight
-// pieces of a channel are a cluster, whose first block adds the others' sums from their shared memory in order; GPUs without
-// clusters, and few long channels, leave them to a second launch. The pieces and the order in them depend on the shape alone,
-// and not on the activation: the same bits as the derivative by map(), summed by a call without an activation.
+// A block processes a piece of one channel: 16 bytes per load, four f64 accumulators per thread, a tree over the threads. Up to
+// eight pieces of a channel are a cluster; its first block adds the others' sums from their shared memory in order. On GPUs
+// without clusters, and for few long channels, a second launch adds them. The pieces and their order depend on the shape alone,
+// not on the activation: the same bits as the derivative by map(), summed by a call without an activation.
 
 #include "cuda/elementwise/activation_backward.hpp"
 
@@ -24,7 +25,7 @@ constexpr int kBackwardThreads = 512;
 constexpr std::int64_t kPieceElements = 4096;
 constexpr std::int64_t kLongPieceElements = 65536;
 constexpr int kMostPieces = 256;
-constexpr int kUnroll = 4;  // packs of each array that a thread has in flight
+constexpr int kUnroll = 4;  // outstanding packs of each array per thread
 
 struct BackwardLaunch {
   std::int64_t C, row, packs, piece_packs;  // packs: of a row, of a channel, of a piece
@@ -35,7 +36,7 @@ struct BackwardLaunch {
   double slope;
 };
 
-/// A pack as registers hold it: 16-bit elements by themselves would take one each.
+/// A pack in registers: separate 16-bit elements would take one register each.
 template <class T, int kPack>
 struct Held {
   static constexpr int kOfWord = sizeof(T) == 2 && kPack > 1 ? 2 : 1;
@@ -80,7 +81,7 @@ __device__ __forceinline__ double sum_of_threads(double sum) {
   __shared__ double warps[kWarps];  // (warps)
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) sum += __shfl_down_sync(0xffffffffU, sum, step);
-  __syncthreads();  // the channel before has been read
+  __syncthreads();  // the previous channel's sums have been read
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = sum;
   __syncthreads();
   double total = 0;
@@ -98,11 +99,11 @@ __device__ __forceinline__ double sum_of_cluster(double total, int blocks) {
   if (threadIdx.x == 0) own = total;
   synchronize_cluster();
   if (threadIdx.x == 0 && blockIdx.x == 0) total = sum_of_blocks<double>(&own, blocks);
-  synchronize_cluster();  // nobody leaves, or writes again, before it is read
+  synchronize_cluster();  // no block leaves or writes again before it is read
   return total;
 }
 
-/// gradient = derivative * gradient, in the words of elementwise_functions.cuh.
+/// gradient = derivative * gradient, with the formulas of elementwise_functions.cuh.
 template <class T, int kPack>
 __device__ __forceinline__ void apply_derivative(Activation activation, MathOf<T> slope, const Pack<T, kPack>& result,
                                                  Pack<T, kPack>& gradient) {
@@ -161,7 +162,7 @@ __device__ __forceinline__ double walk_piece(const BackwardLaunch& launch, std::
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-/// Blocks (piece, channel). Without `partial` the pieces of a channel are one cluster.
+/// Blocks (piece, channel). Without `partial` the pieces of a channel form one cluster.
 template <class T, int kPack>
 __global__ void __launch_bounds__(kBackwardThreads, 2)
     activation_backward_kernel(const __grid_constant__ BackwardLaunch launch, const T* __restrict__ result,
@@ -191,7 +192,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// A function of the shape alone.
+/// Depends on the shape alone.
 int count_pieces(std::int64_t channels, std::int64_t elements) {
   const std::int64_t few = std::clamp<std::int64_t>((elements + kPieceElements - 1) / kPieceElements, 1, kMostCluster);
   const std::int64_t many = (elements + kLongPieceElements - 1) / kLongPieceElements;

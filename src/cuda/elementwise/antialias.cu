@@ -1,13 +1,13 @@
 // Upsampling by 2, Snake, downsampling by 2, with u and d the filters of 12 taps and x one row of L:
 //   v[s] = 2 sum over i of u[s + 5 - 2i] x[clamp(i, 0, L - 1)]                                             0 <= s < 2L
 //   w[s] = v[s] + sin(alpha v[s])^2/beta,   out[t] = sum over k of d[k] w[clamp(2t + k - 5, 0, 2L - 1)]
-// Positions s are held as two rows, even (s = 2m) and odd (2m + 1): six taps each of either filter. The way back is the same
-// with the steps turned around: D = down^T g, D (1 + alpha sin(2 alpha v)/beta), up^T of that; v is computed again from x.
+// Positions s are stored as two rows, even (s = 2m) and odd (2m + 1): six taps each of either filter. The backward pass does
+// the steps in reverse: D = down^T g, D (1 + alpha sin(2 alpha v)/beta), then up^T; v is recomputed from x.
 //
-// A block takes kOutputs outputs of a row. It reads their inputs once, with 6 before and 6 behind them, into shared memory,
-// where the doubled rate lives as well; a thread computes 4 neighbours of either phase and then 4 outputs, each from 16-byte
-// reads of shared memory. An f32 output moves 8 bytes (12 on the way back) and takes 24 multiply-adds and 2 sines. Shared
-// memory: 6.3 KB (8.4 KB) of f32. cpu/elementwise/antialias.cpp is the same on the host.
+// A block computes kOutputs outputs of a row. It reads their inputs once, with 6 before and 6 after them, into shared memory,
+// which also holds the doubled rate. A thread computes 4 neighbours of either phase and then 4 outputs, each from 16-byte reads
+// of shared memory. An f32 output moves 8 bytes (12 backward) and takes 24 multiply-adds and 2 sines. Shared memory: 6.3 KB
+// (8.4 KB) of f32. cpu/elementwise/antialias.cpp is the same on the host.
 
 #include "cuda/elementwise/antialias.hpp"
 
@@ -23,9 +23,9 @@ namespace {
 
 constexpr int kTaps = TensorBackend::kAntialiasTaps;
 constexpr int kBlock = 128;  // threads
-constexpr int kEach = 4;     // neighbours a thread computes
+constexpr int kEach = 4;     // neighbours per thread
 constexpr int kPositions = kBlock * kEach;
-constexpr int kBefore = 3;  // positions m before a block's first output, and 3 behind its last
+constexpr int kBefore = 3;  // positions m before a block's first output, and 3 after its last
 constexpr int kOutputs = kPositions - 2 * kEach;
 constexpr int kInputs = kPositions + 2 * kEach;  // the first is input t0 - kBefore - 3
 constexpr int kSumThreads = 128;
@@ -59,7 +59,7 @@ struct Launch {
   bool narrow, wide;  // wide: kEach outputs are one store
 };
 
-/// The sums of alpha's and beta's gradients before 1/beta and -1/beta^2.
+/// The sums for the gradients of alpha and beta, before the factors 1/beta and -1/beta^2.
 struct Sums {
   double alpha = 0, beta = 0;
 };
@@ -96,7 +96,7 @@ struct Tile {
   [[nodiscard]] __device__ __forceinline__ bool is_at_end(std::int64_t L) const { return t0 == 0 || t0 + n + kBefore >= L; }
 };
 
-/// The taps, once a block.
+/// Loads the taps, once per block.
 template <class A>
 __device__ __forceinline__ void load_taps(const Launch& launch, Shared<A>& shared) {
   if (threadIdx.x < kTaps) {
@@ -105,7 +105,7 @@ __device__ __forceinline__ void load_taps(const Launch& launch, Shared<A>& share
   }
 }
 
-/// A row's elements around a tile; outside of the row the ends' values, or zeros.
+/// A row's elements around a tile; outside the row the end elements, or zeros.
 template <bool kRepeatsEnds, class A, class T>
 __device__ __forceinline__ void load_row(const T* __restrict__ row, const Tile& tile, std::int64_t L, A* to) {
   for (int j = static_cast<int>(threadIdx.x); j < tile.inputs(); j += kBlock) {
@@ -137,7 +137,7 @@ __device__ __forceinline__ void store_pack(A* to, const A (&values)[kEach]) {
   *reinterpret_cast<Pack<A, kEach>*>(to) = pack;
 }
 
-/// even[j + v] = sum over q < 6 of taps[11 - 2q]*x[j + v + q], odd that of taps[10 - 2q]*x[j + v + 1 + q].
+/// even[j + v] = sum over q < 6 of taps[11 - 2q]*x[j + v + q]; odd[j + v] = the same with taps[10 - 2q]*x[j + v + 1 + q].
 template <class A>
 __device__ __forceinline__ Phases<A> lengthened(const A* x, int j, const A* taps) {
   A window[3 * kEach];
@@ -213,8 +213,8 @@ __global__ void __launch_bounds__(kBlock)
       store_pack(shared.odd + j, of.odd);
     }
     __syncthreads();
-    if (tile.is_at_end(launch.L)) {                                 // the ends repeat
-      const std::int64_t end = launch.L - 1 - (tile.t0 - kBefore);  // where position 2L - 1 is
+    if (tile.is_at_end(launch.L)) {                                 // the end elements repeat
+      const std::int64_t end = launch.L - 1 - (tile.t0 - kBefore);  // the place of position 2L - 1
       const A first = shared.even[kBefore], last = shared.odd[min(end, static_cast<std::int64_t>(kPositions))];
       for (int p = static_cast<int>(threadIdx.x); p < tile.groups * kEach; p += kBlock) {
         if (tile.t0 == 0 && p < kBefore) shared.even[p] = shared.odd[p] = first;
@@ -227,14 +227,14 @@ __global__ void __launch_bounds__(kBlock)
       shorten(shared.even, shared.odd, j, shared.down, values);
       store_outputs(out + tile.row * launch.L, tile, j, launch.wide, values);
     }
-    __syncthreads();  // before the next tile takes the place
+    __syncthreads();  // before the next tile overwrites it
   }
 }
 
 __device__ __forceinline__ void sine_and_cosine(float u, float* sine, float* cosine) { sincosf(u, sine, cosine); }
 __device__ __forceinline__ void sine_and_cosine(double u, double* sine, double* cosine) { sincos(u, sine, cosine); }
 
-/// The gradient of snake(value) times its slope; adds what alpha and beta get of it.
+/// The gradient of snake(value) times its slope; adds the contributions to alpha and beta.
 template <class A>
 __device__ __forceinline__ A through_snake(A value, A gradient, A alpha, A beta, A& of_alpha, A& of_beta) {
   A sine, cosine;
@@ -245,8 +245,8 @@ __device__ __forceinline__ A through_snake(A value, A gradient, A alpha, A beta,
   return gradient * (A(1) + alpha * (twice / beta));
 }
 
-/// Gradients at the doubled rate, by position v of a thread's: those past the row's ends go to the end, which repeats, and are
-/// 0.
+/// Gradients at the doubled rate, by a thread's position v. Those past the row's ends are added to the end element, which
+/// repeats, and are then 0.
 template <class A>
 __device__ __forceinline__ void gather_ends(const Tile& tile, std::int64_t L, const SharedBackward<A>& shared, int j,
                                             Phases<A>& of) {
@@ -264,7 +264,7 @@ __device__ __forceinline__ void gather_ends(const Tile& tile, std::int64_t L, co
   }
 }
 
-/// What the inputs past the ends, which repeat them, would get; to the outputs j, ... of a tile.
+/// Adds the gradients of the inputs past the ends, which repeat the end elements, to the outputs j, ... of a tile.
 template <class A>
 __device__ __forceinline__ void add_ends(const Tile& tile, std::int64_t L, const SharedBackward<A>& shared, int j,
                                          A (&values)[kEach]) {
@@ -300,7 +300,7 @@ __device__ __forceinline__ Sums sum_of_threads(Sums sums, Sums* warps) {
   return total;
 }
 
-/// `dx` may be null, `partial` (rows, tiles) too.
+/// `dx` may be null, and so may `partial` (rows, tiles).
 template <class T>
 __global__ void __launch_bounds__(kBlock)
     antialiased_snake_backward_kernel(const __grid_constant__ Launch launch, const T* __restrict__ x,
@@ -326,7 +326,7 @@ __global__ void __launch_bounds__(kBlock)
         A more_alpha(0), more_beta(0);
         of.even[v] = through_snake(value.even[v], of.even[v], alpha, beta, more_alpha, more_beta);
         of.odd[v] = through_snake(value.odd[v], of.odd[v], alpha, beta, more_alpha, more_beta);
-        const bool is_own = j + v >= kBefore && j + v < kBefore + tile.n;  // the others are another tile's
+        const bool is_own = j + v >= kBefore && j + v < kBefore + tile.n;  // the others belong to another tile
         of_alpha += is_own ? more_alpha : A(0);
         of_beta += is_own ? more_beta : A(0);
       }
@@ -344,7 +344,7 @@ __global__ void __launch_bounds__(kBlock)
       const Sums total = sum_of_threads<kBlock>({static_cast<double>(of_alpha), static_cast<double>(of_beta)}, shared.warps);
       if (threadIdx.x == 0) partial[flat] = total;
     }
-    __syncthreads();  // before the next tile takes the place
+    __syncthreads();  // before the next tile overwrites it
   }
 }
 
@@ -366,7 +366,7 @@ __device__ __forceinline__ void store_parameter(const Parameter& parameter, std:
   }
 }
 
-/// The parameters' gradients, a block for each channel, from the sums of its tiles; the data of either may be null.
+/// The parameters' gradients from the sums of the tiles, one block per channel; the data of either may be null.
 __global__ void __launch_bounds__(kSumThreads)
     add_tiles_kernel(const __grid_constant__ Launch launch, const Sums* __restrict__ partial, Parameter of_alpha,
                      Parameter of_beta) {
@@ -400,7 +400,7 @@ Launch launch_of(const AntialiasedSnake& in, const void* out) {
 
 unsigned blocks_of(const Launch& launch) { return grid_for(launch.count, 1); }
 
-// function(element) with the floating-point type of `dtype`.
+// Calls function(element) with the floating-point type of `dtype`.
 template <class Function>
 void dispatch_floating(DType dtype, const Function& function) {
   dispatch_element(dtype, [&]<class T>(T element) {

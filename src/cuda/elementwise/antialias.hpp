@@ -9,7 +9,7 @@ namespace polyphase::cuda {
 
 /// One launch.
 void antialiased_snake(const Tensor& out, const AntialiasedSnake& in, cudaStream_t stream);
-/// One launch; two where alpha or beta want a gradient.
+/// One launch; two if alpha or beta need a gradient.
 void antialiased_snake_backward(const AntialiasedSnakeGradients& out, const AntialiasedSnake& in, const Tensor& gradient,
                                 cudaStream_t stream);
 

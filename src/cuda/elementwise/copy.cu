@@ -1,8 +1,8 @@
-// Moving elements, memory bound. Four ways, from special to general:
+// Moves elements; memory bound. Four ways, from special to general:
 //   cudaMemcpyAsync           both sides flat, one dtype
-//   convert_kernel            both sides flat, two dtypes: four elements a thread (other layouts: with a copy before or after)
+//   convert_kernel            both sides flat, two dtypes: four elements per thread (other layouts need a copy before or after)
 //   transpose_kernel          one dtype, contiguous along different dimensions: tiles of 32 x 32 through shared memory
-//   copy_strided_kernel       every other layout: four neighbouring flat positions a thread
+//   copy_strided_kernel       every other layout: four neighbouring flat positions per thread
 
 #include "cuda/elementwise/copy.hpp"
 
@@ -15,9 +15,9 @@
 namespace polyphase::cuda {
 namespace {
 
-constexpr int kPack = 4;      // elements a thread moves
+constexpr int kPack = 4;      // elements per thread
 constexpr int kTile = 32;     // rows and columns of a tile of a transposition
-constexpr int kTileRows = 8;  // of a tile that a block of 32 x 8 threads moves at once
+constexpr int kTileRows = 8;  // rows of a tile that a block of 32 x 8 threads moves at once
 
 template <class To, class From>
 __global__ void __launch_bounds__(kThreads) convert_kernel(To* out, const From* in, std::int64_t count, bool aligned) {
@@ -36,14 +36,14 @@ __global__ void __launch_bounds__(kThreads) convert_kernel(To* out, const From* 
   }
 }
 
-// The CPU's two roundings, not one of a fused multiply-add.
+// Two roundings as on the CPU, not one of a fused multiply-add.
 template <class T>
 __global__ void __launch_bounds__(kThreads) arange_kernel(T* out, std::int64_t count, double start, double step) {
   for (std::int64_t i = thread_position(); i < count; i += thread_count())
     out[i] = convert<T>(__dadd_rn(start, __dmul_rn(static_cast<double>(i), step)));
 }
 
-// From one strided place to another. Loads come before stores, so that four are in flight.
+// Copies between two strided layouts. Loads come before stores, so that four are outstanding.
 template <class T>
 __global__ void __launch_bounds__(kThreads) copy_strided_kernel(T* out, const T* in, const __grid_constant__ Strided<2> space) {
   const int last = space.rank - 1;
@@ -83,13 +83,13 @@ struct Transposition {
   std::int64_t rows, columns, tasks;  // tasks: (batch, tile of rows, tile of columns)
   Divider by_row_tiles, by_column_tiles;
   bool narrow;                     // fewer than 2^31 tasks
-  std::int64_t out_step, in_step;  // of a row of out, of a column of in
+  std::int64_t out_step, in_step;  // from row to row of out, from column to column of in
 };
 
 template <class T>
 __global__ void __launch_bounds__(kTile* kTileRows)
     transpose_kernel(T* out, const T* in, const __grid_constant__ Transposition t) {
-  __shared__ T tile[kTile][kTile + 1];  // (column, row); one more against bank conflicts
+  __shared__ T tile[kTile][kTile + 1];  // (column, row); padded by one against bank conflicts
   const int x = threadIdx.x % kTile, y = threadIdx.x / kTile;
   for (std::int64_t task = blockIdx.x; task < t.tasks; task += gridDim.x) {
     std::int64_t column = task;
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kTile* kTileRows)
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-// The dimension along which `in` is contiguous, where that is not the innermost and both are worth tiling; else -1.
+// The dimension along which `in` is contiguous, if it is not the innermost and both are large enough for tiles; else -1.
 int transposed_dimension(const Loop& loop) {
   if (loop.inner_stride(0) != 1 || loop.inner_stride(1) <= 1 || loop.inner_size() < kTile / 2) return -1;
   for (int d = 0; d < loop.rank - 1; ++d)

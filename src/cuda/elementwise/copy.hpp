@@ -10,10 +10,10 @@ namespace polyphase::cuda {
 /// out = in, of one shape, any strides; dtype converted as on the CPU.
 void copy(const Tensor& out, const Tensor& in, cudaStream_t stream);
 void fill(const Tensor& out, double value, cudaStream_t stream);
-/// Contiguous.
+/// `out` is contiguous.
 void arange(const Tensor& out, double start, double step, cudaStream_t stream);
 
-/// Waits for the stream: for what was issued before and for the bytes. The other way: memory/staging.hpp.
+/// Waits for the stream: for earlier work and for the bytes. For the opposite direction see memory/staging.hpp.
 void copy_to_host(void* host_data, const void* device_data, std::size_t bytes, cudaStream_t stream);
 
 }  // namespace polyphase::cuda

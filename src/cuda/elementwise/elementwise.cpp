@@ -5,7 +5,7 @@
 namespace polyphase::cuda {
 namespace {
 
-// Powers that have an operation of their own, which is exact or much faster.
+// Powers with an operation of their own, which is exact or much faster.
 MapOp simplify(MapOp op, MapScalars scalars) {
   if (op != MapOp::pow_scalar) return op;
   if (scalars.p == 2) return MapOp::square;
@@ -49,7 +49,7 @@ void map_by_type(MapOp op, const Tensor& out, std::span<const Tensor> inputs, Ma
 void map(MapOp op, const Tensor& out, std::span<const Tensor> inputs, MapScalars scalars, cudaStream_t stream) {
   try {
     map_by_type(op, out, inputs, scalars, stream);
-  } catch (const DeviceError& error) {  // one kernel has many functions: say which
+  } catch (const DeviceError& error) {  // one kernel has many functions: name the one
     throw DeviceError(concat(kNames[static_cast<std::size_t>(op)], ": ", error.what()));
   }
 }

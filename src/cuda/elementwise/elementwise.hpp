@@ -10,7 +10,7 @@
 
 namespace polyphase::cuda {
 
-/// out[i] = op(inputs[0][i], ...) as tensor/tensor_backend.hpp says. Throws DTypeError where an i64 has no such function.
+/// out[i] = op(inputs[0][i], ...) as in tensor/tensor_backend.hpp. Throws DTypeError if i64 has no such function.
 void map(MapOp op, const Tensor& out, std::span<const Tensor> inputs, MapScalars scalars, cudaStream_t stream);
 
 // map() for one element type each (elementwise_f32.cu, ...); out is not empty.

@@ -1,9 +1,9 @@
 #pragma once
 // Every MapOp as a function of one element; the formulas and edge cases are those of cpu/elementwise/elementwise_functions.hpp.
 //
-// apply_light() has the operations of a few instructions, apply_heavy() those that call a function: kernels of the former keep
-// more vectors in flight. Each is a switch over the operation outside of the loop over a thread's elements, so that a launch
-// takes one uniform branch a thread.
+// apply_light() has the operations of a few instructions, apply_heavy() those that call a function; kernels of the former keep
+// more vectors outstanding. Each is a switch over the operation outside the loop over a thread's elements, so that a thread
+// takes one uniform branch.
 
 #include <type_traits>
 
@@ -11,7 +11,7 @@
 
 namespace polyphase::cuda {
 
-/// How many inputs `op` takes.
+/// The number of inputs of `op`.
 constexpr int inputs_of(MapOp op) {
   switch (op) {
     case MapOp::add:
@@ -53,7 +53,7 @@ constexpr int inputs_of(MapOp op) {
   }
 }
 
-/// True where `op` calls exp, sin, erf or the like, or reads four operands, which fill the loads in flight as well.
+/// Whether `op` calls exp, sin, erf or the like, or reads four operands, which also fill the outstanding loads.
 constexpr bool is_heavy(MapOp op) {
   switch (op) {
     case MapOp::scale_around:
@@ -92,7 +92,7 @@ inline constexpr double kSqrtTwoOverPi = 0.79788456080286535588;
 inline constexpr double kInverseSqrtTwoPi = 0.39894228040143267794;
 inline constexpr double kGeluCubic = 0.044715;
 
-// NaN in either operand is the result, as in PyTorch.
+// If either operand is NaN, so is the result, as in PyTorch.
 template <class A>
 __device__ __forceinline__ A larger(A a, A b) {
   return a >= b ? a : b != b ? b : a != a ? a : b;
@@ -102,18 +102,18 @@ __device__ __forceinline__ A smaller(A a, A b) {
   return a <= b ? a : b != b ? b : a != a ? a : b;
 }
 
-/// From exp(-|x|), so that nothing overflows and small results keep their digits.
+/// Computed from exp(-|x|), so that nothing overflows and small results keep their digits.
 template <class A>
 __device__ __forceinline__ A sigmoid(A x) {
   const A z = exp(-fabs(x));
   return (x < A(0) ? z : A(1)) / (A(1) + z);
 }
-/// The normal distribution function.
+/// The cumulative distribution function of the normal distribution.
 template <class A>
 __device__ __forceinline__ A normal_below(A x) {
   return A(0.5) + A(0.5) * erf(x * A(kSqrtHalf));
 }
-/// GELU's tanh form is x * sigmoid(2u): no cancellation where tanh nears -1.
+/// GELU's tanh form as x * sigmoid(2u): no cancellation near tanh = -1.
 template <class A>
 __device__ __forceinline__ A gelu_gate(A x) {
   return sigmoid(A(2 * kSqrtTwoOverPi) * (x + A(kGeluCubic) * (x * x * x)));
@@ -142,7 +142,7 @@ __device__ __forceinline__ A smooth_l1(A a, A b, A p) {
   const A d = a - b, m = fabs(d), half(0.5);
   return m < p ? half * d * d / p : m - half * p;
 }
-/// By d; 0 at 0 where p is 0.
+/// The derivative by d; 0 at 0 if p is 0.
 template <class A>
 __device__ __forceinline__ A smooth_l1_slope(A d, A p) {
   const A one(1);
@@ -191,7 +191,7 @@ __device__ __forceinline__ void apply_light(MapOp op, A p, A q, const Each& each
       case MapOp::div:
         return each([=](A a, A b, A, A) { return a / b; });
       case MapOp::add_scaled:
-        return each([=](A a, A b, A, A) { return fma(p, b, a); });  // as cuda/conv/epilogue/epilogue.cuh has it
+        return each([=](A a, A b, A, A) { return fma(p, b, a); });  // as in cuda/conv/epilogue/epilogue.cuh
       case MapOp::maximum:
         return each([=](A a, A b, A, A) { return larger(a, b); });
       case MapOp::minimum:

@@ -1,4 +1,4 @@
-// Integers: the functions of cpu/elementwise/elementwise_i64.cpp, element by element; never hot.
+// Integers: the functions of cpu/elementwise/elementwise_i64.cpp, element by element; never performance critical.
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@ namespace polyphase::cuda {
 namespace {
 
 using Int = std::int64_t;
-using Unsigned = std::uint64_t;  // arithmetic wraps around, as it does in PyTorch
+using Unsigned = std::uint64_t;  // arithmetic wraps around, as in PyTorch
 
 constexpr int kMaxInputs = 3;
 
@@ -40,7 +40,7 @@ bool has_integers(MapOp op) {
   }
 }
 
-// The smallest value has no positive twin; division by zero has no answer at all.
+// The smallest value has no positive counterpart, and division by zero has no result.
 __device__ Int divide(Int a, Int b) {
   if (b == 0) return 0;
   return b == -1 ? static_cast<Int>(0 - static_cast<Unsigned>(a)) : a / b;

@@ -1,12 +1,12 @@
 #pragma once
-// out[i] = op(inputs[0][i], ...) for one element type: f32, f64, f16 or bf16 (the halves computed in f32, rounded once).
+// out[i] = op(inputs[0][i], ...) for one element type: f32, f64, f16 or bf16 (16-bit types are computed in f32 and rounded
+// once).
 //
-// A thread owns kUnroll packs of kPack neighbouring flat positions. Operands that lie flat and aligned move by 16-byte (heavy
-// operations on halves: 8-byte) accesses, constants are read once, everything else goes element by element: the first position
-// of a pack is divided into an index, the others follow along the innermost dimension.
-// Bytes: every operand once; operations do not matter but for the heavy ones. Domain: up to 2^63 positions, kMaxRank
-// dimensions. Light: 2 packs a thread, so that unary operations keep 64 KB an SM in flight. Heavy: 1 pack, whose code is large
-// enough.
+// A thread processes kUnroll packs of kPack neighbouring flat positions. Flat aligned operands move in 16-byte accesses (8
+// bytes for heavy operations on 16-bit types), constants are read once, and everything else is read element by element: the
+// first position of a pack is divided into an index, the others follow along the innermost dimension. Bytes: every operand
+// once; operations matter only for the heavy ones. Domain: up to 2^63 positions, kMaxRank dimensions. Light: 2 packs per
+// thread, so that unary operations keep 64 KB per SM outstanding. Heavy: 1 pack, because the code is large.
 
 #include <algorithm>
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace polyphase::cuda {
 
-/// How an operand's elements lie over the flat positions.
+/// The layout of an operand's elements over the flat positions.
 enum class Access : std::uint8_t { packs, flat, constant, strided };
 
 template <int kInputs>
@@ -51,7 +51,7 @@ __device__ __forceinline__ void for_strided(const Strided<kOperands>& space, int
 #pragma unroll
   for (int i = 0; i < kPack; ++i) {
     if (i >= n) return;
-    if (index == inner) {  // on to the next row
+    if (index == inner) {  // continue in the next row
       index = 0;
       offset = space.offset(k, flat + i);
     }
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kThreads) map_kernel(const __grid_constant__ M
   constexpr int kPack = kMapPack<T, kHeavy>;
   constexpr int kUnroll = kStrided ? 1 : kMapUnroll<kHeavy>;
   const auto& space = launch.space;
-  const auto access_of = [&](int k) {  // so that the compiler drops the strided code where there is none
+  const auto access_of = [&](int k) {  // lets the compiler drop the strided code if it is not needed
     const Access access = launch.access[k];
     return !kStrided && access == Access::strided ? Access::flat : access;
   };

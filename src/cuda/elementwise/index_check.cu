@@ -1,5 +1,5 @@
-// One word of the host's memory per device, which the GPU sees too, holds the first bad position found; the host looks at it
-// after it has waited.
+// One word of host memory per device, mapped to the GPU, holds the first bad position found. The host reads it after it has
+// waited.
 
 #include "cuda/elementwise/index_check.hpp"
 
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-std::array<std::atomic<BadIndex*>, kDevices> places{};  // null: nothing was ever checked there
+std::array<std::atomic<BadIndex*>, kDevices> places{};  // null: nothing was checked there yet
 
 /// Made at first use, never freed.
 BadIndex* place_of(int device) {
@@ -46,7 +46,7 @@ BadIndex* place_of(int device) {
   if (place.load() == nullptr) {
     const DeviceScope scope(device);
     void* memory = nullptr;
-    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;  // the first check may be one that is recorded
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;  // the first check may be recorded
     CHECK_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
     const cudaError_t status = cudaHostAlloc(&memory, sizeof(BadIndex), cudaHostAllocMapped | cudaHostAllocPortable);
     CHECK_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
@@ -73,7 +73,7 @@ void report_bad_index(int device) {
   if (state.load(std::memory_order_acquire) != kWritten) return;
   const std::int64_t position = bad->position, length = bad->length;
   unsigned written = kWritten;
-  if (!state.compare_exchange_strong(written, kNothing)) return;  // another thread has told
+  if (!state.compare_exchange_strong(written, kNothing)) return;  // another thread has reported it
   throw ShapeError(concat("index_select: expected positions in [0, ", length, "), got ", position, " (on cuda:", device,
                           ", in an earlier call)"));
 }

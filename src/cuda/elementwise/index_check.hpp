@@ -1,5 +1,5 @@
 #pragma once
-// Positions that a user gave on the device, checked there: nothing waits, the error comes from a call that waits anyway.
+// Checks positions from the user on the device. Nothing waits; a later call that waits anyway reports the error.
 
 #include <cuda_runtime.h>
 
@@ -10,7 +10,7 @@ namespace polyphase::cuda {
 /// Notes a position of index (J), i64 contiguous, that is outside [0, length), if there is one.
 void check_index(const Tensor& index, std::int64_t length, cudaStream_t stream);
 
-/// Throws the ShapeError of a check that has failed on the device by now, once. To be called after waiting for the device.
+/// Throws the ShapeError of a failed check, once. Call it after waiting for the device.
 void report_bad_index(int device);
 
 }  // namespace polyphase::cuda

@@ -1,6 +1,6 @@
-// Work along the last dimension, memory bound; a thread owns one output.
+// Operations along the last dimension, memory bound; a thread computes one output.
 //
-// scatter_add turns its index (the same for every row) round first: a stable radix sort of (index[j], j) and the bounds of each
+// scatter_add inverts its index (the same for every row) first: a stable radix sort of (index[j], j) and the bounds of each
 // position's run in it. Then every output is a sum over its own j, ascending: no atomics, and the CPU's order.
 
 #include "cuda/elementwise/length.hpp"
@@ -33,7 +33,8 @@ __global__ void __launch_bounds__(kThreads)
     std::int64_t j = flat;
     const std::int64_t r = rows.by_length.split(j, rows.narrow);
     const std::int64_t i = index[j];
-    out[flat] = static_cast<std::uint64_t>(i) < static_cast<std::uint64_t>(I) ? in[r * I + i] : T(0);  // index_check.hpp tells
+    out[flat] =
+        static_cast<std::uint64_t>(i) < static_cast<std::uint64_t>(I) ? in[r * I + i] : T(0);  // index_check.hpp reports it
   }
 }
 
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// begins[i] = how many keys are below i, for i = 0..I.
+// begins[i] = the number of keys below i, for i = 0..I.
 __global__ void __launch_bounds__(kThreads)
     bounds_kernel(std::int64_t* begins, const std::uint64_t* __restrict__ keys, std::int64_t J, std::int64_t I) {
   for (std::int64_t i = thread_position(); i <= I; i += thread_count()) {

@@ -7,7 +7,7 @@
 
 namespace polyphase::cuda {
 
-// As tensor/tensor_backend.hpp says; sums in the order of j or of the frames, as on the CPU, so that their bits agree.
+// As in tensor/tensor_backend.hpp; sums in the order of j or of the frames, as on the CPU, so the bits agree.
 void gather(const Tensor& out, const Tensor& in, const Tensor& index, cudaStream_t stream);
 void scatter_add(const Tensor& out, const Tensor& in, const Tensor& index, cudaStream_t stream);
 void fold(const Tensor& out, const Tensor& in, std::int64_t step, cudaStream_t stream);

@@ -1,5 +1,5 @@
-// Longer rows, memory bound. A thread writes 16 aligned bytes. Where all of them are moved from one row they are cut out of 32
-// aligned bytes, whatever the distance between the two; what is at the ends of rows is taken element by element.
+// Padding of rows, memory bound. A thread writes 16 aligned bytes. If all of them come from one row, they are extracted from 32
+// aligned bytes at any distance; the ends of rows are copied element by element.
 
 #include "cuda/elementwise/pad.hpp"
 
@@ -18,7 +18,7 @@ struct PadRows {
   PaddingMode mode;
 };
 
-// A contiguous array that is only read.
+// A read-only contiguous array.
 template <class T>
 struct Source {
   const T* begin;
@@ -30,7 +30,7 @@ inline constexpr int kWide = 16 / static_cast<int>(sizeof(T));
 template <class T>
 using Wide = Pack<T, kWide<T>>;
 
-// kWide elements from `from` on; false where 16-byte pieces around them reach outside of the array.
+// kWide elements from `from` on; false if the 16-byte pieces around them reach outside the array.
 template <class T>
 __device__ __forceinline__ bool load_wide(Wide<T>& to, const T* from, const Source<T>& source) {
   const auto address = reinterpret_cast<std::uintptr_t>(from);
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Element i: all columns that hold it, ascending; at most Backend::kRun.
+// Element i: the sum of all columns that hold it, ascending; at most Backend::kRun of them.
 template <class T>
 __device__ __forceinline__ T column_sum(const T* row, std::int64_t i, const PadRows& rows) {
   using Sum = MathOf<T>;
@@ -110,14 +110,14 @@ __device__ __forceinline__ T column_sum(const T* row, std::int64_t i, const PadR
     for (std::int64_t j = begin + 1; j < end; ++j) sum += convert<Sum>(row[j]);
     return convert<T>(sum);
   }
-  const std::int64_t mirrored = 2 * (rows.L - 1) - i + rows.left;  // behind the row
+  const std::int64_t mirrored = 2 * (rows.L - 1) - i + rows.left;  // after the row
   Sum sum = convert<Sum>(row[rows.left + i]);
   if (i >= 1 && i <= rows.left) sum = convert<Sum>(row[rows.left - i]) + sum;
   if (i <= rows.L - 2 && mirrored < rows.size) sum += convert<Sum>(row[mirrored]);
   return convert<T>(sum);
 }
 
-// Elements [low, high) of a row are in no padding.
+// Elements [low, high) of a row are not in the padding.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     pad_backward_kernel(T* out, Source<T> source, std::int64_t count, PadRows rows, std::int64_t low, std::int64_t high,
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The end elements of a replicated padding that too many columns hold for one thread.
+// End elements of a replicated padding that are held by too many columns for one thread.
 template <class T>
 void sum_ends(T* out, const T* in, std::int64_t count, const PadRows& rows, int device, cudaStream_t stream) {
   const auto sum = [&](std::int64_t i) {

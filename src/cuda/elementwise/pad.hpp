@@ -1,5 +1,5 @@
 #pragma once
-// Longer rows on the device (Backend::pad, pad_backward).
+// Padding of rows on the device (Backend::pad, pad_backward).
 
 #include <cuda_runtime.h>
 
@@ -8,7 +8,7 @@
 
 namespace polyphase::cuda {
 
-// As tensor/tensor_backend.hpp says, with the CPU's bits.
+// As in tensor/tensor_backend.hpp, with the CPU's bits.
 void pad(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode, cudaStream_t stream);
 void pad_backward(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode, cudaStream_t stream);
 

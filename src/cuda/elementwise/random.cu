@@ -1,6 +1,6 @@
-// A thread draws one Philox block: four elements of f32 and the halves, two of f64. The arithmetic on top is the CPU's
-// (cpu/elementwise/random.cpp), in double and without contraction, so that uniform numbers agree bit for bit and normal ones
-// but for the last bit of a double logarithm.
+// A thread draws one Philox block: four elements of f32 or a 16-bit type, two of f64. The arithmetic is the CPU's
+// (cpu/elementwise/random.cpp), in double and without contraction: uniform numbers agree bit for bit, normal ones except for
+// the last bit of a double logarithm.
 
 #include "cuda/elementwise/random.hpp"
 
@@ -27,7 +27,7 @@ __device__ void unit_numbers(const PhiloxWords& words, double (&numbers)[2]) {
   }
 }
 
-// `largest` is the end that rounding may not pass.
+// `largest` is the limit that rounding may not exceed.
 template <class A>
 struct Uniform {
   double low, width;
@@ -62,7 +62,7 @@ struct Normal {
   }
 };
 
-// In a recorded graph the generator goes on from replay to replay.
+// In a recorded graph the generator continues from replay to replay.
 __device__ GeneratorState state_of_replay(GeneratorState state, const ReplayState* replay) {
   return replay == nullptr ? state : GeneratorState{replay->seed, state.offset + replay->offset};
 }

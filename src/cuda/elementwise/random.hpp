@@ -8,7 +8,7 @@
 
 namespace polyphase::cuda {
 
-/// Contiguous out; Philox words and their use as tensor/tensor_backend.hpp says. Throws DTypeError for i64.
+/// Contiguous out; Philox words and their use as in tensor/tensor_backend.hpp. Throws DTypeError for i64.
 void uniform(const Tensor& out, GeneratorState state, double low, double high, cudaStream_t stream);
 void normal(const Tensor& out, GeneratorState state, double mean, double deviation, cudaStream_t stream);
 

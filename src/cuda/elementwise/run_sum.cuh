@@ -1,5 +1,5 @@
 #pragma once
-// Sums of long runs in the order of Backend::kRun, all rows in one launch a level: the CPU's bits.
+// Sums of long runs in the order of Backend::kRun, with one launch per level for all rows: the CPU's bits.
 
 #include "cuda/kernel/elements.cuh"
 #include "cuda/kernel/strided.cuh"
@@ -9,14 +9,14 @@
 
 namespace polyphase::cuda {
 
-/// The first of the values of every row, and how far apart rows are.
+/// The first value of every row, and the row pitch.
 template <class T>
 struct RowsAt {
   T* first;
   std::int64_t step;
 };
 
-/// to[r][c] = the sum of from[r][j] for j = c, c + m, c + 2m, ... < count; m = by_sum.size sums a row, `sums` in all.
+/// to[r][c] = the sum of from[r][j] for j = c, c + m, c + 2m, ... < count; m = by_sum.size sums per row, `sums` in total.
 template <class To, class From>
 __global__ void __launch_bounds__(kThreads)
     run_sum_kernel(RowsAt<To> to, RowsAt<const From> from, std::int64_t count, std::int64_t sums, Divider by_sum, bool narrow) {

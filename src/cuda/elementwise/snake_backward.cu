@@ -1,9 +1,9 @@
-// With u = alpha*x and g the result's gradient, both parameters of x's channel:
+// With u = alpha*x, g the result's gradient and both parameters of x's channel:
 //   dx = g*(1 + alpha*sin(2u)/beta)   dalpha = sum of g*x*sin(2u)/beta   dbeta = -sum of g*sin(u)^2/beta^2
-// over samples and positions. Memory bound: 12 bytes an f32 element, 16 with a sum, and one sincos for all three.
+// over samples and positions. Memory bound: 12 bytes per f32 element, 16 with a sum, and one sincos for all three.
 //
-// A block takes a piece of one channel, 16 bytes a load, and adds in f64: one sum a thread and parameter, a tree over the
-// threads. A second launch adds the pieces of each channel in order. Pieces depend on the shape alone.
+// A block processes a piece of one channel, 16 bytes per load, and adds in f64: one sum per thread and parameter, a tree over
+// the threads. A second launch adds the pieces of each channel in order. Pieces depend on the shape alone.
 
 #include "cuda/elementwise/snake_backward.hpp"
 
@@ -40,7 +40,7 @@ __device__ __forceinline__ SnakeSums sum_of_threads(SnakeSums sums) {
     sums.alpha += __shfl_down_sync(0xffffffffU, sums.alpha, step);
     sums.beta += __shfl_down_sync(0xffffffffU, sums.beta, step);
   }
-  __syncthreads();  // the channel before has been read
+  __syncthreads();  // the previous channel's sums have been read
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = sums;
   __syncthreads();
   SnakeSums total;
@@ -50,14 +50,14 @@ __device__ __forceinline__ SnakeSums sum_of_threads(SnakeSums sums) {
   return total;
 }
 
-/// Sums of what has been rounded: the compiler would join a product and its sum.
+/// A sum of rounded terms: otherwise the compiler would fuse a product and its sum.
 __device__ __forceinline__ float rounded_sum(float a, float b) { return __fadd_rn(a, b); }
 __device__ __forceinline__ double rounded_sum(double a, double b) { return __dadd_rn(a, b); }
 
 __device__ __forceinline__ void sine_and_cosine(float u, float* sine, float* cosine) { sincosf(u, sine, cosine); }
 __device__ __forceinline__ void sine_and_cosine(double u, double* sine, double* cosine) { sincos(u, sine, cosine); }
 
-/// Blocks (piece, channel). `in` may be null, `added` and `partial` (C, pieces) too.
+/// Blocks (piece, channel). `in` may be null, and so may `added` and `partial` (C, pieces).
 template <class T, int kPack>
 __global__ void __launch_bounds__(kSnakeThreads, 5)
     snake_backward_kernel(const __grid_constant__ SnakeLaunch launch, const T* __restrict__ x, const T* __restrict__ alpha,

@@ -1,5 +1,5 @@
 #pragma once
-// The way back through snake: the gradients of its argument and of its channels' parameters in one pass.
+// The backward pass through snake: the gradients of its argument and of its channels' parameters in one pass.
 
 #include <cuda_runtime.h>
 
@@ -7,7 +7,7 @@
 
 namespace polyphase::cuda {
 
-/// Backend::snake_backward on `stream`. One launch; two where alpha or beta want a gradient.
+/// Backend::snake_backward on `stream`. One launch; two if alpha or beta need a gradient.
 void snake_backward(const Tensor& x, const Tensor& alpha, const Tensor& beta, const Tensor& gradient, const SnakeGradients& out,
                     cudaStream_t stream);
 

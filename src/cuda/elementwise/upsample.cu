@@ -1,5 +1,5 @@
-// Linear upsampling, memory bound. Rows follow one another, so that output flat = input*S + phase whatever the row: a thread
-// forms 16 aligned bytes of output and asks for the place in its row only to see the row's ends.
+// Linear upsampling, memory bound. Rows are contiguous, so output flat = input*S + phase for any row. A thread computes 16
+// aligned bytes of output and needs its place in the row only for the row's ends.
 
 #include "cuda/elementwise/upsample.hpp"
 
@@ -12,14 +12,14 @@
 namespace polyphase::cuda {
 namespace {
 
-constexpr std::int64_t kTerms = Backend::kRun / 2;  // phases of a run: each gives an input at most two terms
+constexpr std::int64_t kTerms = Backend::kRun / 2;  // phases per run: each contributes at most two terms to an input
 
 __device__ __forceinline__ float product(float a, float b) { return __fmul_rn(a, b); }
 __device__ __forceinline__ double product(double a, double b) { return __dmul_rn(a, b); }
 __device__ __forceinline__ float fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 __device__ __forceinline__ double fused(double a, double b, double c) { return __fma_rn(a, b, c); }
 
-// Output i*S + k lies between input i and a neighbour; as in cpu/elementwise/upsample.cpp.
+// Output i*S + k is between input i and a neighbour; as in cpu/elementwise/upsample.cpp.
 template <class Math>
 struct Scale {
   std::int64_t S, L;
@@ -33,9 +33,9 @@ struct Scale {
         by_scale(scale),
         by_length(length),
         narrow(outputs < std::int64_t{1} << 31) {}
-  __device__ __forceinline__ std::int64_t twice(std::int64_t k) const { return 2 * k + 1 - S; }  // its sign: the side
+  __device__ __forceinline__ std::int64_t twice(std::int64_t k) const { return 2 * k + 1 - S; }  // its sign gives the side
   __device__ __forceinline__ Math weight(std::int64_t distance) const {
-    return product(static_cast<Math>(distance < 0 ? -distance : distance), inverse);  // never fused with what follows
+    return product(static_cast<Math>(distance < 0 ? -distance : distance), inverse);  // not fused with what follows
   }
 };
 
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// to[i][c] = what phases k = c, c + runs, c + 2 runs, ... give input i.
+// to[i][c] = the contribution of phases k = c, c + runs, c + 2 runs, ... to input i.
 template <class To, class T>
 __global__ void __launch_bounds__(kThreads)
     upsample_backward_kernel(To* to, const T* __restrict__ in, std::int64_t count, Divider by_run,
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// function(element) with the floating-point type of `dtype`.
+// Calls function(element) with the floating-point type of `dtype`.
 template <class Function>
 void dispatch_floating(DType dtype, const Function& function) {
   dispatch_element(dtype, [&]<class T>(T element) {

@@ -7,7 +7,7 @@
 
 namespace polyphase::cuda {
 
-// As tensor/tensor_backend.hpp says, with the bits of a CPU that has fused multiply-adds.
+// As in tensor/tensor_backend.hpp, with the bits of a CPU that has fused multiply-adds.
 void upsample_linear(const Tensor& out, const Tensor& in, std::int64_t scale, cudaStream_t stream);
 void upsample_linear_backward(const Tensor& out, const Tensor& in, std::int64_t scale, cudaStream_t stream);
 

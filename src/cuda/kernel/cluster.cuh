@@ -1,5 +1,5 @@
 #pragma once
-// Clusters of blocks that read each other's shared memory (code for sm_90 on); elsewhere a block is a cluster of its own.
+// Clusters of blocks that read each other's shared memory (code for sm_90 and later); elsewhere a block is its own cluster.
 
 #include <cooperative_groups.h>
 #include <cuda_runtime.h>
@@ -10,13 +10,13 @@
 
 namespace polyphase::cuda {
 
-/// Blocks that every GPU with clusters can hold together.
+/// Cluster size that every GPU with clusters supports.
 inline constexpr int kMostCluster = 8;
-/// Blocks that a cluster of the device can have.
+/// The largest cluster on the device.
 [[nodiscard]] inline int most_cluster(int device) { return properties(device).code_arch >= 90 ? kMostCluster : 1; }
 
-/// kernel<<<grid, block, shared, stream>>>(arguments...) with `cluster` neighbouring blocks along x a cluster; 1 means none.
-/// check_launch() is the caller's.
+/// kernel<<<grid, block, shared, stream>>>(arguments...) with clusters of `cluster` neighbouring blocks along x; 1 means none.
+/// The caller calls check_launch().
 template <class... Parameters, class... Arguments>
 void launch_clusters(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared, cudaStream_t stream,
                      unsigned cluster, Arguments&&... arguments) {
@@ -34,7 +34,7 @@ void launch_clusters(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::
 }
 
 #ifdef __CUDACC__
-/// Where block `rank` of the cluster has what lies at `own` in this one's shared memory.
+/// The address in block `rank` of the cluster that corresponds to `own` in this block's shared memory.
 template <class A>
 __device__ __forceinline__ A* in_block(A* own, int rank) {
 #if __CUDA_ARCH__ >= 900
@@ -44,7 +44,7 @@ __device__ __forceinline__ A* in_block(A* own, int rank) {
 #endif
 }
 
-/// Waits for all threads of the cluster, and sees what they wrote.
+/// Waits for all threads of the cluster and makes their writes visible.
 __device__ __forceinline__ void synchronize_cluster() {
 #if __CUDA_ARCH__ >= 900
   cooperative_groups::this_cluster().sync();
@@ -53,8 +53,8 @@ __device__ __forceinline__ void synchronize_cluster() {
 #endif
 }
 
-/// The sum of one word of each block, in order of rank, in S. All are read before any is added: a word of another block is as
-/// far as one of L2.
+/// The sum of one word of each block, in order of rank, in S. All words are read before any is added: reading another block's
+/// word takes as long as reading L2.
 template <class S, class A>
 __device__ __forceinline__ S sum_of_blocks(A* own, int blocks) {
   A words[kMostCluster];

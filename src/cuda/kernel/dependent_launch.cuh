@@ -1,6 +1,6 @@
 #pragma once
-// A kernel that starts while the one before it ends (sm_90): its blocks are there when that one's results are, which hides
-// the few microseconds between two launches.
+// Programmatic dependent launch (sm_90): a kernel starts while the one before it ends, which hides the few microseconds between
+// two launches.
 
 #include <cuda_runtime.h>
 
@@ -10,10 +10,9 @@
 
 namespace polyphase::cuda {
 
-/// kernel<<<grid, block, shared, stream>>>(arguments...), started as soon as all blocks of the kernel before it on the stream
-/// have called let_dependents_start() or ended. Until wait_for_grid_before() it may touch nothing that others read or write.
-/// Where code for older GPUs runs, which does not wait, behind the other kernel's end.
-/// check_launch() is the caller's.
+/// kernel<<<grid, block, shared, stream>>>(arguments...), started as soon as all blocks of the previous kernel on the stream
+/// have called let_dependents_start() or ended. Before wait_for_grid_before() it must not touch anything that others read or
+/// write. Code for older GPUs does not wait, so there it starts after the other kernel's end. The caller calls check_launch().
 template <class... Parameters, class... Arguments>
 void launch_behind(void (*kernel)(Parameters...), unsigned grid, unsigned block, std::size_t shared, cudaStream_t stream,
                    Arguments&&... arguments) {
@@ -33,15 +32,15 @@ void launch_behind(void (*kernel)(Parameters...), unsigned grid, unsigned block,
 }
 
 #ifdef __CUDACC__
-/// Waits until the kernel before this one has ended and its writes can be seen; at once where it was not launched behind one.
+/// Waits until the previous kernel has ended and its writes are visible; returns at once without a dependent launch.
 __device__ __forceinline__ void wait_for_grid_before() {
 #if __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();
 #endif
 }
 
-/// Lets the kernel that is launched behind this one start, once all blocks have said so. Behind wait_for_grid_before(): three
-/// launches under way at a time have cost up to 40 us (docs/kernels/wgrad.md).
+/// Lets the next kernel start once all blocks have called this. Call it after wait_for_grid_before(): three overlapping
+/// launches have cost up to 40 us (docs/kernels/wgrad.md).
 __device__ __forceinline__ void let_dependents_start() {
 #if __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();

@@ -1,5 +1,5 @@
 #pragma once
-// The element types as kernels see them, and conversions that round like the CPU's (cpu/elementwise/copy.cpp).
+// The element types in kernels, and conversions that round like the CPU's (cpu/elementwise/copy.cpp).
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -15,7 +15,7 @@ namespace polyphase::cuda {
 template <class T>
 inline constexpr bool kIsHalf = std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>;
 
-/// What elements of T are computed in: f32 for the 16-bit types.
+/// The type in which elements of T are computed: f32 for the 16-bit types.
 template <class T>
 using MathOf = std::conditional_t<kIsHalf<T>, float, T>;
 
@@ -49,7 +49,7 @@ decltype(auto) dispatch_element(DType dtype, Function&& function) {
   return function(float{});
 }
 
-/// Calls function(T{}) with an unsigned integer of `bytes` (2, 4 or 8): for what only moves elements.
+/// Calls function(T{}) with an unsigned integer of `bytes` (2, 4 or 8), for code that only moves elements.
 template <class Function>
 decltype(auto) dispatch_size(std::size_t bytes, Function&& function) {
   if (bytes == 2) return function(std::uint16_t{});
@@ -57,21 +57,21 @@ decltype(auto) dispatch_size(std::size_t bytes, Function&& function) {
   return function(std::uint64_t{});
 }
 
-/// `kCount` neighbouring elements as one aligned object: loads and stores of it are as wide as the hardware has.
+/// `kCount` neighbouring elements as one aligned object: its loads and stores are as wide as the hardware supports.
 template <class T, int kCount>
 struct alignas(sizeof(T) * kCount <= 16 ? sizeof(T) * kCount : 16) Pack {
   T at[kCount];  // (kCount)
 };
 
-/// True where `pointer` is a multiple of `bytes`.
+/// Whether `pointer` is a multiple of `bytes`.
 inline bool is_aligned(const void* pointer, std::size_t bytes) {
   return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
 }
 
 #ifdef __CUDACC__
 
-/// double to bf16 with one rounding: the float that is next below in magnitude, its last bit set where it is not exact (Boldo
-/// and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+/// double to bf16 with one rounding: rounds to the float of next smaller magnitude and sets its last bit if that is inexact
+/// (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
 __device__ __forceinline__ __nv_bfloat16 bfloat16_from_double(double value) {
   const float below = __double2float_rz(value);
   const unsigned odd = static_cast<double>(below) != value ? 1u : 0u;

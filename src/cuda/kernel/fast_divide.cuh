@@ -1,5 +1,5 @@
 #pragma once
-// Division by a number that is known at launch: one multiply-high and a shift.
+// Division by a number that is known at launch: one multiply-high and one shift.
 
 #include <cstdint>
 

@@ -1,5 +1,5 @@
 #pragma once
-// An index space over strided operands, as a kernel's parameter: flat positions to element offsets.
+// An index space over strided operands as a kernel parameter: maps flat positions to element offsets.
 
 #include <algorithm>
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace polyphase::cuda {
 
-inline constexpr int kThreads = 256;  ///< of the blocks of memory-bound kernels
+inline constexpr int kThreads = 256;  ///< per block of memory-bound kernels
 
-/// Blocks of kThreads for `items` threads; kernels loop where a grid cannot be that large.
+/// Blocks of kThreads for `items` threads; kernels loop if the grid cannot be that large.
 inline unsigned grid_for(std::int64_t items, int threads = kThreads) {
   return static_cast<unsigned>(std::clamp<std::int64_t>((items + threads - 1) / threads, 1, 0x7fffffff));
 }
 
-/// Position of the calling thread in the whole launch, and how many threads that has.
+/// The calling thread's index in the launch, and the number of threads.
 #ifdef __CUDACC__
 __device__ __forceinline__ std::int64_t thread_position() {
   return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -27,7 +27,7 @@ __device__ __forceinline__ std::int64_t thread_count() { return static_cast<std:
 
 /// Division of a flat position by a size known at launch, by multiplication (fast_divide.cuh; here also for 63 bits).
 struct Divider {
-  FastDivide fast;               ///< where the size is below 2^31
+  FastDivide fast;               ///< for sizes below 2^31
   std::uint64_t multiplier = 1;  ///< for positions from 2^31 on
   std::uint32_t shift = 0;
   std::int64_t size = 1;

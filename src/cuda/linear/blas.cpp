@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kWorkspaceBytes = 8 << 20;
 
-/// A thread's handles, by device; destroyed with the thread.
+/// A thread's handles by device; destroyed with the thread.
 class Handles {
  public:
   Handles() = default;
@@ -52,7 +52,7 @@ void check_blas(cublasStatus_t status, const char* call, const char* file, int l
 }
 
 BlasScope::BlasScope(int device, cudaStream_t stream) : workspace_(kWorkspaceBytes, device), handle_(handle_of(device)) {
-  CHECK_CUBLAS(cublasSetStream(handle_, stream));  // this sets cuBLAS' own workspace, so ours comes after it
+  CHECK_CUBLAS(cublasSetStream(handle_, stream));  // sets cuBLAS' own workspace, so ours is set afterwards
   CHECK_CUBLAS(cublasSetWorkspace(handle_, workspace_.as<void>(), workspace_.bytes()));
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// cuBLAS: one handle a thread and device, made when the first product needs it. Internal: includes cuBLAS headers.
+// cuBLAS: one handle per thread and device, made for the first product. Internal: includes cuBLAS headers.
 
 #include <cublas_v2.h>
 
@@ -13,22 +13,22 @@ void check_blas(cublasStatus_t status, const char* call, const char* file = __bu
 #define CHECK_CUBLAS(call) ::polyphase::cuda::check_blas((call), #call)
 
 /// The calling thread's handle on a device, set to `stream`, with a workspace from the allocator until the end of the scope.
-/// Its size is the same for every product, so that the algorithm, and with it the bits, depend on nothing but the problem.
-/// Reduced-precision sums are off. Host pointers for scalars. The device must be current.
+/// The workspace has the same size for every product, so the algorithm and the bits depend on nothing but the problem.
+/// Reduced-precision sums are off. Scalars are host pointers. The device must be current.
 class BlasScope {
  public:
   BlasScope(int device, cudaStream_t stream);
   BlasScope(const BlasScope&) = delete;
   BlasScope& operator=(const BlasScope&) = delete;
   [[nodiscard]] cublasHandle_t handle() const { return handle_; }
-  operator cublasHandle_t() const { return handle_; }  // NOLINT: a handle where one is asked for
+  operator cublasHandle_t() const { return handle_; }  // NOLINT: convertible to the handle
 
  private:
   Buffer workspace_;
   cublasHandle_t handle_;
 };
 
-/// For one call: cublasX(blas_handle(device, stream), ...). The workspace goes back at the end of that statement.
+/// For one call: cublasX(blas_handle(device, stream), ...). The workspace is freed at the end of that statement.
 [[nodiscard]] inline BlasScope blas_handle(int device, cudaStream_t stream) { return {device, stream}; }
 
 }  // namespace polyphase::cuda

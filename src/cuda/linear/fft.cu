@@ -1,12 +1,12 @@
-// The real transform of n numbers as a complex one of m = n/2, any even n; a block transforms a row in shared memory.
+// The real transform of n numbers as a complex one of m = n/2, for any even n; a block transforms a row in shared memory.
 //
-// Stockham passes (Govindaraju et al., "High performance discrete Fourier transforms on graphics processors", SC 2008): a pass
-// of radix R after passes that make up N_s reads x[j + s*m/R], s < R, and writes y[j/N_s*N_s*R + j%N_s + r*N_s], r < R, j <
-// m/R. A thread computes one output as a sum of R products, in short runs, with roots from one table: R = 4 where it divides,
-// then 2, then what primes are left. Past a prime of kLargestRadix the passes are those of a convolution that comes to the same
-// (tensor/fourier.hpp), f32 rows in f64. Roots are computed in f64 and rounded once; error grows with the number of passes.
-// Bytes: rows in and out once. Operations: about 8*m*sum(R) a row, for n = 2048 below the time of the bytes. Shared memory 4
-// elements a point; rows that do not fit work in global memory instead.
+// Stockham passes (Govindaraju et al., "High performance discrete Fourier transforms on graphics processors", SC 2008): after
+// passes with product N_s, a pass of radix R reads x[j + s*m/R], s < R, and writes y[j/N_s*N_s*R + j%N_s + r*N_s], r < R, j <
+// m/R. A thread computes one output as a sum of R products, in short runs, with roots from one table. R = 4 as long as it
+// divides, then 2, then the remaining primes. For a prime beyond kLargestRadix the passes are those of an equivalent
+// convolution (tensor/fourier.hpp), f32 rows in f64. Roots are computed in f64 and rounded once; the error grows with the
+// number of passes. Bytes: rows in and out once. Operations: about 8*m*sum(R) per row; for n = 2048 they take less time than
+// the bytes. Shared memory: 4 elements per point; rows that do not fit use global memory instead.
 
 #include "cuda/linear/fft.hpp"
 
@@ -27,8 +27,9 @@
 namespace polyphase::cuda {
 namespace {
 
-constexpr int kMaxPasses = 32;      // at most 2^31 points
-constexpr std::uint32_t kRun = 16;  // products that are summed together, so that rounding does not grow with the radix' root
+constexpr int kMaxPasses = 32;  // at most 2^31 points
+constexpr std::uint32_t kRun =
+    16;  // products that are summed together, so that rounding does not grow with the square root of the radix
 
 struct FftPass {
   std::uint32_t radix, before;     // R, N_s
@@ -36,7 +37,7 @@ struct FftPass {
   FastDivide by_before, by_width;  // N_s, points/R
 };
 struct FftShape {
-  std::uint32_t m, points;  // of the transform; of the passes: m, or those of the convolution
+  std::uint32_t m, points;  // of the transform; of the passes (m, or that of the convolution)
   int passes;
   std::int64_t rows;
   FftPass pass[kMaxPasses];
@@ -56,9 +57,9 @@ template <class A>
 struct FftTables {
   const Complex<A>* split;     // (n): exp(-2 pi i k/n)
   const Complex<A>* roots;     // exp(-2 pi i k/points) is roots[k * stride]
-  std::uint32_t stride;        // 2 where the roots are those of n
+  std::uint32_t stride;        // 2 if the roots are those of n
   const Complex<A>* chirp;     // (m) of a convolution, else null
-  const Complex<A>* spectrum;  // (points) likewise
+  const Complex<A>* spectrum;  // (points) of a convolution, else null
 };
 
 template <class A>
@@ -83,7 +84,7 @@ __device__ void run_pass(const FftPass& pass, std::uint32_t points, const FftTab
   }
 }
 
-/// Transforms x, which everybody has written; the result is in x again, the areas exchanged if need be.
+/// Transforms x, which all threads have written. The result is in x again; the areas are exchanged if necessary.
 template <class A>
 __device__ void run_passes(const FftShape& shape, const FftTables<A>& tables, Complex<A>*& x, Complex<A>*& y) {
   __syncthreads();
@@ -95,7 +96,7 @@ __device__ void run_passes(const FftShape& shape, const FftTables<A>& tables, Co
   }
 }
 
-/// Likewise as a convolution with the chirp; x[k] belongs to thread k % blockDim before and after.
+/// The same as a convolution with the chirp; x[k] belongs to thread k % blockDim before and after.
 template <class A>
 __device__ void convolve(const FftShape& shape, const FftTables<A>& tables, Complex<A>*& x, Complex<A>*& y) {
   for (std::uint32_t k = threadIdx.x; k < shape.points; k += blockDim.x)
@@ -111,7 +112,7 @@ __device__ void convolve(const FftShape& shape, const FftTables<A>& tables, Comp
   __syncthreads();
 }
 
-// Row by row: load into x, passes between x and y, store. kAdjoint: conj(FFT(conj)) of the Hermitian spectrum's fold.
+// Row by row: load into x, passes between x and y, store. kAdjoint: conj(FFT(conj)) of the fold of the Hermitian spectrum.
 template <class T, class A, bool kAdjoint>
 __global__ void __launch_bounds__(kThreads)
     fft_kernel(T* out, const T* __restrict__ in, Complex<A>* global, const __grid_constant__ FftTables<A> tables,
@@ -180,7 +181,7 @@ FftShape make_shape(std::int64_t n, std::int64_t points, std::int64_t rows) {
   return shape;
 }
 
-/// The tables of a length on a device, one after another: roots of n, and of a convolution the roots of its points, the chirp
+/// The tables of a length on a device, one after another: roots of n; for a convolution also the roots of its points, the chirp
 /// and the spectrum.
 template <class A>
 std::vector<A> table_values(std::int64_t n, std::int64_t convolution) {
@@ -198,7 +199,7 @@ std::vector<A> table_values(std::int64_t n, std::int64_t convolution) {
   return values;
 }
 
-/// Made once per length and kept: a program uses a handful.
+/// Made once per length and kept: a program uses few lengths.
 template <class A>
 FftTables<A> tables_for(std::int64_t n, std::int64_t convolution, int device, cudaStream_t stream) {
   static std::mutex mutex;
@@ -220,7 +221,7 @@ FftTables<A> tables_for(std::int64_t n, std::int64_t convolution, int device, cu
   return {roots, roots + n, 1, chirp, chirp + n / 2};
 }
 
-/// Rows of T, computed in A; `convolution` points, 0 for a plain transform.
+/// Transforms rows of T, computed in A; `convolution` points, 0 for a plain transform.
 template <class T, class A, bool kAdjoint>
 void transform_in(const Tensor& out, const Tensor& in, std::int64_t n, std::int64_t convolution, cudaStream_t stream) {
   const int device = out.device().index;
@@ -240,7 +241,7 @@ void transform_in(const Tensor& out, const Tensor& in, std::int64_t n, std::int6
   check_launch(kAdjoint ? "rfft_adjoint" : "rfft");
 }
 
-/// `real` is the tensor of the two that holds rows of n.
+/// `real` is the one of the two tensors that holds rows of n.
 template <bool kAdjoint>
 void transform(const char* operation, const Tensor& out, const Tensor& in, const Tensor& real, cudaStream_t stream) {
   const DType dtype = real.dtype();

@@ -1,5 +1,5 @@
-// cuBLAS counts columns first, so out = a*b is asked for as out^T = b^T a^T: no operand is copied unless neither of its last
-// two strides is 1.
+// cuBLAS is column-major, so out = a*b is computed as out^T = b^T a^T. An operand is copied only if neither of its last two
+// strides is 1.
 
 #include "cuda/linear/matmul.hpp"
 
@@ -12,8 +12,7 @@
 namespace polyphase::cuda {
 namespace {
 
-/// A matrix (rows, columns) as cuBLAS takes its transpose: `operation` on a column-major array with leading dimension
-/// `leading`.
+/// The transpose of a matrix (rows, columns) for cuBLAS: `operation` on a column-major array with leading dimension `leading`.
 struct Layout {
   cublasOperation_t operation;
   std::int64_t leading;
@@ -62,7 +61,7 @@ cublasComputeType_t compute_of(DType dtype, Precision precision) {
   return precision == Precision::ieee ? CUBLAS_COMPUTE_32F_PEDANTIC : CUBLAS_COMPUTE_32F;
 }
 
-constexpr std::int64_t kMaxBatch = 65535;  // of one call: a grid's second and third sizes end there
+constexpr std::int64_t kMaxBatch = 65535;  // per call: the limit of a grid's second and third sizes
 
 }  // namespace
 

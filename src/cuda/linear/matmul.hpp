@@ -8,8 +8,8 @@
 
 namespace polyphase::cuda {
 
-/// As tensor/tensor_backend.hpp says. f32 in f32 arithmetic unless `precision` is tf32; halves with f32 sums. Throws DTypeError
-/// for i64.
+/// As in tensor/tensor_backend.hpp. f32 in f32 arithmetic unless `precision` is tf32; 16-bit types with f32 sums. Throws
+/// DTypeError for i64.
 void matmul(const Tensor& out, const Tensor& a, const Tensor& b, Precision precision, cudaStream_t stream);
 
 }  // namespace polyphase::cuda

@@ -51,7 +51,7 @@ DeviceAllocator& allocator(int device) {
   if (index < kDevices) {
     if (DeviceAllocator* found = known[index].load(std::memory_order_acquire)) return *found;
   }
-  (void)properties(device);  // throws where there is no such device
+  (void)properties(device);  // throws if there is no such device
   require<DeviceError>(index < kDevices, "cuda: expected a device below ", kDevices, ", got cuda:", device);
   const std::scoped_lock lock(mutex);
   if (known[index].load() == nullptr) known[index].store(make_allocator(device), std::memory_order_release);

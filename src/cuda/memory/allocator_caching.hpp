@@ -1,5 +1,5 @@
 #pragma once
-// The three device allocators; allocator.hpp says which is which. Internal: includes CUDA headers.
+// The three device allocators (see allocator.hpp). Internal: includes CUDA headers.
 
 #include <map>
 #include <mutex>
@@ -11,14 +11,14 @@
 
 namespace polyphase::cuda {
 
-/// Throws the OutOfMemory of a device: asked, live, cached, free and total.
+/// Throws the OutOfMemory of a device: requested, live, cached, free and total bytes.
 [[noreturn]] void throw_out_of_memory(int device, std::size_t bytes, const MemoryStats& stats, std::size_t limit);
 
 /// Blocks cached by stream over virtual memory.
 class CachingAllocator final : public DeviceAllocator {
  public:
   explicit CachingAllocator(int device) : device_(device), memory_(device), pool_(memory_, {.small_limit = kSmallLimit}) {}
-  ~CachingAllocator() override;  ///< waits for the device: work on freed blocks may still be under way
+  ~CachingAllocator() override;  ///< waits for the device: work on freed blocks may still be running
 
   [[nodiscard]] void* allocate(std::size_t bytes) override;
   void deallocate(void* pointer, std::size_t bytes) noexcept override;
@@ -34,9 +34,9 @@ class CachingAllocator final : public DeviceAllocator {
   void set_failure_hook(std::function<bool(std::size_t)> hook) override { pool_.set_failure_hook(std::move(hook)); }
   void release_graph(std::uint64_t graph) override { pool_.release_graph(graph); }
 
-  /// Replaying the training runs of tests/cuda/memory/test_block_pool.cpp: 4.6 % (228 MiB live), 2.9 % (142 MiB) and 3.4 % (166
-  /// MiB) are held beyond what is ever live; with 1 MiB here 4.6, 4.3 and 3.4, with 128 KiB 5.5, 2.9 and 4.6. Pieces of 2 MiB
-  /// do not allow much less.
+  /// In the training runs of tests/cuda/memory/test_block_pool.cpp the pool holds 4.6 % (228 MiB live), 2.9 % (142 MiB) and 3.4
+  /// % (166 MiB) more than is ever live; with 1 MiB here 4.6, 4.3 and 3.4, with 128 KiB 5.5, 2.9 and 4.6. Pieces of 2 MiB do
+  /// not allow much less.
   static constexpr std::size_t kSmallLimit = std::size_t{512} << 10U;
 
  private:
@@ -47,7 +47,7 @@ class CachingAllocator final : public DeviceAllocator {
   BlockPool pool_;
 };
 
-/// Wraps another allocator: | guard | block | guard |. A guard that was written is reported by the next allocate, as freeing
+/// Wraps another allocator: | guard | block | guard |. The next allocate reports a guard that was overwritten, because freeing
 /// cannot throw; its text names the block.
 class GuardedAllocator final : public DeviceAllocator {
  public:
@@ -77,8 +77,8 @@ class GuardedAllocator final : public DeviceAllocator {
   const int device_;
   DeviceAllocator& under_;
   std::mutex mutex_;
-  std::string damage_;                  // text for the next allocate; empty where all is well
-  std::unordered_set<void*> recorded_;  // blocks whose guards a graph writes, if it ever runs
+  std::string damage_;                  // text for the next allocate; empty if there is no damage
+  std::unordered_set<void*> recorded_;  // blocks whose guards a graph writes if it runs
 };
 
 /// cudaMalloc and cudaFree.
@@ -104,14 +104,14 @@ class PlainAllocator final : public DeviceAllocator {
   struct Allocation {
     std::size_t bytes;
     std::uint64_t serial;
-    std::uint64_t graph;  // that it was allocated for and that may still use it when freed; 0 for none
+    std::uint64_t graph;  // the graph it was allocated for, which may still use it when it is freed; 0 for none
   };
   void finish_capture(std::uint64_t) override {}
 
   const int device_;
   mutable std::mutex mutex_;
   std::map<Address, Allocation> live_;
-  std::vector<std::pair<std::uint64_t, void*>> kept_;  // freed, but a graph still uses it
+  std::vector<std::pair<std::uint64_t, void*>> kept_;  // freed, but still used by a graph
   MemoryStats stats_;
   std::size_t limit_ = std::numeric_limits<std::size_t>::max();
   std::function<bool(std::size_t)> failure_hook_;

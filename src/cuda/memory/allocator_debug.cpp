@@ -39,11 +39,11 @@ void GuardedAllocator::deallocate(void* pointer, std::size_t bytes) noexcept {
       const std::scoped_lock lock(mutex_);
       return recorded_.erase(base(pointer)) != 0;
     }();
-    // While a graph is captured nothing runs, so there is nothing to check; and NaN that it wrote into a block from before
-    // would be written at each replay, whoever has the block then.
+    // Nothing runs during a capture, so there is nothing to check. NaN written into an existing block would be written again at
+    // each replay, for any later owner of the block.
     if (!capturing()) {
       const DeviceScope scope(device_);
-      CHECK_CUDA(synchronize_device());  // guards may still be on their way, and other streams may use the block
+      CHECK_CUDA(synchronize_device());  // guards may still be in flight, and other streams may use the block
       if (!is_recorded) check_guards(pointer, bytes);
       CHECK_CUDA(cudaMemsetAsync(base(pointer), kPoison, bytes + 2 * kGuard, current_stream(device_)));
     }

@@ -51,7 +51,7 @@ PoolLists& BlockPool::lists_of(const PoolKey& key) {
     pools_.push_back(std::make_unique<PoolLists>(key, source_, table_, reserve));
     found = std::prev(pools_.end());
   }
-  if (!retired_.empty()) std::erase(retired_, key.stream);  // the handle is a new stream's
+  if (!retired_.empty()) std::erase(retired_, key.stream);  // the handle belongs to a new stream
   recent_ = found->get();
   return *recent_;
 }
@@ -71,13 +71,13 @@ Block* BlockPool::take_or_grow(PoolLists& lists, std::size_t bytes) {
   return lists.take(bytes);
 }
 
-/// What allocate does where the stream's own lists have nothing.
+/// The rest of allocate if the stream's own lists have no fitting block.
 Block* BlockPool::find(PoolLists& lists, std::size_t bytes) {
   const bool capturing = lists.key().graph != 0;
-  // Asking an event is not allowed while a thread captures.
+  // Events must not be queried while a thread captures.
   if (!capturing) (void)poll_pending(false);
   if (Block* block = take_or_grow(lists, bytes)) return block;
-  if (capturing) return nullptr;  // nothing may be waited for
+  if (capturing) return nullptr;  // waiting is not allowed
   if (Block* block = borrow(bytes, lists.key().stream)) return block;
   if (poll_pending(true)) {
     if (Block* block = lists.take(bytes)) return block;
@@ -124,15 +124,15 @@ void BlockPool::deallocate(void* pointer, StreamId stream, std::uint64_t graph) 
   }
   block->state = State::pending;
   pool_stats_.pending_bytes += block->size;
-  std::erase(retired_, stream);  // it is in use: the handle is a new stream's
+  std::erase(retired_, stream);  // it is in use: the handle belongs to a new stream
   try {
     give_or_defer(block, stream, graph);
   } catch (...) {
-    // Without an event nobody can tell when it is free: it stays pending for good, which is a leak and not a fault.
+    // Without an event nothing tells when it is free. It stays pending forever, which is a leak and not a fault.
   }
 }
 
-/// Sends a pending block to where it waits: for a capture's end, for events, or for nothing.
+/// Sends a pending block on: to wait for the end of a capture or for events, or to be freed at once.
 void BlockPool::give_or_defer(Block* block, StreamId stream, std::uint64_t graph) {
   const PoolKey& home = block->arena->lists->key();
   if (graph != 0) {
@@ -146,7 +146,7 @@ void BlockPool::give_or_defer(Block* block, StreamId stream, std::uint64_t graph
   users.erase(std::unique(users.begin(), users.end()), users.end());
   pending_.reserve(pending_.size() + 1);
   for (const StreamId user : users) {
-    // A graph's stream is its own; what else was given to it since is not known.
+    // A graph's stream is private, and nothing is known about its later work.
     const bool in_order = user == home.stream && home.graph == 0;
     if (!in_order && !is_retired(user)) block->events.push_back(source_.record(user));
   }
@@ -162,7 +162,7 @@ void BlockPool::free_pending(Block* block) {
   block->arena->lists->give(block);
 }
 
-/// Frees the pending blocks whose events are done, or, with `wait`, all. Whether any was freed.
+/// Frees the pending blocks whose events are done, or, with `wait`, all. Returns whether any was freed.
 bool BlockPool::poll_pending(bool wait) {
   const std::size_t before = pending_.size();
   for (std::size_t i = 0; i < pending_.size();) {
@@ -224,7 +224,7 @@ void BlockPool::end_capture(std::uint64_t graph) {
       std::stable_partition(deferred_.begin(), deferred_.end(), [&](const Deferred& d) { return d.graph != graph; });
   const std::vector<Deferred> ended(first, deferred_.end());
   deferred_.erase(first, deferred_.end());
-  // The captured work did not run, so only what was given to the blocks' own streams before can still use them.
+  // The captured work did not run, so only earlier work on the blocks' own streams can still use them.
   for (const Deferred& deferred : ended) give_or_defer(deferred.block, deferred.block->arena->lists->key().stream, 0);
 }
 

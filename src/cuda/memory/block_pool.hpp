@@ -1,14 +1,18 @@
 #pragma once
-// The pool behind the device's caching allocator: which block to hand out, to which stream, and when it may be used again. All
-// of it is bookkeeping on the host, over a MemorySource; block_pool_lists.hpp has the blocks of one stream. Internal.
+// The pool of the device's caching allocator: which block a request gets, on which stream, and when it may be reused. It is
+// bookkeeping on the host over a MemorySource; block_pool_lists.hpp has the blocks of one stream. Internal.
 //
 // Rules
-// - A block belongs to the stream that it was first cut for. Freed on that stream it is at once free for that stream, in order.
-// - Freed on another stream, or used by others (record_stream), it is pending until an event behind each of them is done.
-// - A stream that finds nothing and cannot grow borrows another stream's free block, behind an event.
-// - Then pending blocks are waited for; then everything free goes back to the system and growth is tried again; then it fails.
-// - Requests up to 1 MiB and larger ones have separate address space, so that a small block never splits a large one's room.
-// - Memory cut for a captured graph stays that graph's until release_graph; blocks of others that are freed during the capture
+// - A block belongs to the stream that it was first allocated for. Freed on that stream it is free for that stream at once, in
+// order.
+// - Freed on another stream, or used by others (record_stream), it is pending until an event on each of them is done.
+// - A stream that has no fitting block and cannot grow borrows a free block of another stream, ordered by an event.
+// - If that fails, pending blocks are waited for; then free memory goes back to the system and growth is tried again; then it
+// fails.
+// - Requests up to 1 MiB and larger ones have separate address space, so that small blocks never fragment the space of large
+// ones.
+// - Memory allocated for a captured graph belongs to that graph until release_graph. Other blocks that are freed during the
+// capture
 //   wait for its end.
 
 #include <atomic>
@@ -34,24 +38,24 @@ struct BlockPoolOptions {
   std::size_t large_reserve = std::size_t{64} << 30U;
 };
 
-/// What MemoryStats does not say. mapped = live + cached, always.
+/// Statistics beyond MemoryStats. mapped = live + cached, always.
 struct BlockPoolStats {
   std::size_t mapped_bytes = 0;  ///< memory held from the system
   std::size_t peak_mapped_bytes = 0;
-  std::size_t pending_bytes = 0;  ///< part of cached: given back, another stream may still use it
-  std::uint64_t growths = 0;      ///< times that memory was asked from the system
-  std::uint64_t borrowed = 0;     ///< blocks handed to another stream than their own
-  std::uint64_t trims = 0;        ///< times that cached memory went back because there was no more
+  std::size_t pending_bytes = 0;  ///< part of cached: freed, but another stream may still use it
+  std::uint64_t growths = 0;      ///< number of times that memory was requested from the system
+  std::uint64_t borrowed = 0;     ///< number of blocks lent to another stream
+  std::uint64_t trims = 0;        ///< number of times that cached memory was released for lack of memory
 };
 
-/// A block that is handed out.
+/// A block in use.
 struct LiveBlock {
   Address address = 0;
   std::size_t bytes = 0;     ///< rounded up to 512
-  std::uint64_t serial = 0;  ///< the how many-th allocation it was
+  std::uint64_t serial = 0;  ///< the number of its allocation
 };
 
-/// A lock that is free nearly always, at half of a mutex's cost: releasing it is a plain store. Who must wait lets others run.
+/// A lock that is almost always free, at half of a mutex's cost: releasing it is a plain store. A waiting thread yields.
 class PoolLock {
  public:
   void lock() {
@@ -74,24 +78,24 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  /// At least `bytes` (> 0) for work given to `stream` from now on, aligned to 512; null where there is no memory, with the
-  /// pool as it was. `graph` is not 0 while the calling thread captures.
+  /// At least `bytes` (> 0) for work issued to `stream` from now on, aligned to 512. Null if there is no memory; the pool is
+  /// then unchanged. `graph` is not 0 while the calling thread captures.
   [[nodiscard]] void* allocate(std::size_t bytes, StreamId stream, std::uint64_t graph = 0);
-  /// Takes a block back after all work given to `stream` (and to its record_stream()s) so far. Unknown pointers are ignored.
+  /// Frees a block after all work issued so far to `stream` and to its record_stream()s. Unknown pointers are ignored.
   void deallocate(void* pointer, StreamId stream, std::uint64_t graph = 0) noexcept;
-  /// Work on `stream` uses the block: once freed, it is not handed out before that work is done.
+  /// Declares that work on `stream` uses the block: after it is freed, it is not reused before that work is done.
   void record_stream(void* pointer, StreamId stream);
-  /// The stream is about to be destroyed, and everything given to it is done.
+  /// Call before the stream is destroyed, when all of its work is done.
   void retire_stream(StreamId stream);
 
   /// Blocks freed during the graph's capture are free now.
   void end_capture(std::uint64_t graph);
-  /// The graph will not run again, and its last run is done: its memory is as any other's.
+  /// The graph will not run again, and its last run is done: its memory becomes ordinary.
   void release_graph(std::uint64_t graph);
 
-  /// Waits for the streams that have cached memory and gives it back to the system.
+  /// Waits for the streams that have cached memory and returns it to the system.
   void trim();
-  /// The most memory to hold from the system. Lowering it gives cached memory back; what is live stays.
+  /// The most memory to hold from the system. A lower limit releases cached memory; memory in use stays.
   void set_limit(std::size_t bytes);
   [[nodiscard]] std::size_t limit() const;
 
@@ -102,10 +106,10 @@ class BlockPool {
   /// "blocks":
   /// [{"address", "bytes", "state"}]}]}]}`.
   [[nodiscard]] std::string snapshot() const;
-  /// Blocks still handed out that were allocated after the first `since` allocations, oldest first.
+  /// Blocks in use that were allocated after the first `since` allocations, oldest first.
   [[nodiscard]] std::vector<LiveBlock> live_blocks(std::uint64_t since = 0) const;
 
-  /// For tests: asked before every allocation; where it says true there is no memory. Empty takes it away.
+  /// For tests: called before every allocation, which fails if it returns true. An empty function removes the hook.
   void set_failure_hook(std::function<bool(std::size_t bytes)> hook);
 
  private:
@@ -135,7 +139,7 @@ class BlockPool {
   std::vector<std::uint64_t> live_graphs_;
   std::size_t limit_ = std::numeric_limits<std::size_t>::max();
   std::function<bool(std::size_t)> failure_hook_;
-  MemoryStats stats_;  // cached_bytes is made when asked for
+  MemoryStats stats_;  // cached_bytes is computed on request
   BlockPoolStats pool_stats_;
 };
 

@@ -11,8 +11,8 @@ using State = Block::State;
 
 std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 
-/// A piece goes back, or elsewhere, only whole, so it is small against all that is held: what few pieces strand is little. But
-/// where much is held small ones would be many, and each costs the driver about as much as a kernel launch or ten.
+/// A piece is returned or moved only as a whole, so it is small compared with what is held: a few stranded pieces are little
+/// memory. But many small pieces would be slow, because each costs the driver as much as one to ten kernel launches.
 std::size_t piece_size(std::size_t bytes, std::size_t held, std::size_t unit) {
   constexpr std::size_t kPiecesOfAll = 128, mib = 1024 * 1024;
   const std::size_t wanted = std::clamp(std::bit_floor((held + bytes) / kPiecesOfAll), 2 * mib, 64 * mib);
@@ -45,7 +45,7 @@ Block* PoolLists::take(std::size_t bytes) {
   const auto found = free_.lower_bound(bytes);
   if (found == free_.end()) return nullptr;
   Block* block = *found;
-  table_.emplace(block->address, block);  // first, as it may throw
+  table_.emplace(block->address, block);  // first, because it may throw
   free_.erase(found);
   block->state = State::used;
   if (block->size > bytes) free_.insert(split(block, bytes));
@@ -71,7 +71,7 @@ void PoolLists::flush_quick() {
   }
 }
 
-/// Cuts `block` to `bytes`; the rest is a new block of state free after it.
+/// Shrinks `block` to `bytes`; the rest becomes a new free block after it.
 Block* PoolLists::split(Block* block, std::size_t bytes) {
   auto* rest = new Block;
   rest->address = block->address + bytes;
@@ -85,7 +85,7 @@ Block* PoolLists::split(Block* block, std::size_t bytes) {
   return rest;
 }
 
-/// Takes the next block's room into `block`.
+/// Merges the next block into `block`.
 void PoolLists::join_next(Block* block) {
   Block* gone = block->next;
   block->size += gone->size;
@@ -108,7 +108,7 @@ void PoolLists::make_free(Block* block) {
   free_.insert(block);
 }
 
-/// The hole where `bytes` of room, with the free blocks next to it, takes the least new memory.
+/// The hole for which `bytes`, together with the free blocks next to it, need the least new memory.
 Block* PoolLists::best_hole(std::size_t bytes, std::size_t& to_map) const {
   Block* best = nullptr;
   for (const auto& arena : arenas_) {
@@ -166,10 +166,10 @@ std::optional<std::size_t> PoolLists::grow(std::size_t bytes, std::size_t budget
   return std::nullopt;
 }
 
-/// Fills the beginning of a hole, at most `bytes`, with memory that lies free in whole pieces. Returns how much.
+/// Fills the beginning of a hole, at most `bytes`, with free memory in whole pieces. Returns the number of bytes.
 std::size_t PoolLists::move_into(Block* hole, std::size_t bytes, PoolLists* other) {
-  // Blocks next to the hole serve the request where they are. And a pattern of requests that moves memory again and again is
-  // better served by growing: so much moving, and no more, is allowed.
+  // Blocks next to the hole serve the request in place. A pattern of requests that moves memory again and again is better
+  // served by growing, so the amount of moving is limited.
   constexpr std::size_t kMovesOfEachByte = 16;
   std::size_t filled = 0;
   for (PoolLists* lists : {this, other}) {
@@ -186,7 +186,7 @@ std::size_t PoolLists::move_into(Block* hole, std::size_t bytes, PoolLists* othe
   return filled;
 }
 
-/// The first row of whole pieces in a free block, at most `most` bytes of it, goes to `to`. Returns its bytes.
+/// Moves the first row of whole pieces in a free block, at most `most` bytes, to `to`. Returns the number of bytes.
 std::size_t PoolLists::move_from(Block* block, Arena& arena, Address to, std::size_t most) {
   auto& pieces = block->arena->pieces;
   const auto first = pieces.lower_bound(block->address);
@@ -241,7 +241,7 @@ void PoolLists::unmap_moved(Arena& arena) noexcept {
   arena.moved.clear();
 }
 
-/// Cuts [begin, end) out of a free block; what is left of it at either end stays free. The piece is in no list.
+/// Cuts [begin, end) out of a free block; the rest at either end stays free. The piece is in no list.
 Block* PoolLists::carve(Block* block, Address begin, Address end) {
   free_.erase(block);
   if (end < block->address + block->size) free_.insert(split(block, end - block->address));
@@ -251,7 +251,7 @@ Block* PoolLists::carve(Block* block, Address begin, Address end) {
   return piece;
 }
 
-/// Joins a block with neighbours of the same state, which are in no list. Returns what it is part of now.
+/// Merges a block with neighbours of the same state that are in no list. Returns the merged block.
 Block* PoolLists::join_alike(Block* block) {
   if (block->next != nullptr && block->next->state == block->state) join_next(block);
   if (block->previous == nullptr || block->previous->state != block->state) return block;
@@ -260,7 +260,7 @@ Block* PoolLists::join_alike(Block* block) {
   return block;
 }
 
-/// Unmaps the whole pieces inside a free block; what is left of it at either end stays free. Returns the bytes.
+/// Unmaps the whole pieces inside a free block; the rest at either end stays free. Returns the number of bytes.
 std::size_t PoolLists::punch(Block* block) {
   auto& pieces = block->arena->pieces;
   const Address block_end = block->address + block->size;

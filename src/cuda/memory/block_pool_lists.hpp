@@ -1,14 +1,14 @@
 #pragma once
-// The blocks of one stream: best fit with splitting and coalescing in address space that memory is mapped into as it is
-// needed. Knows no locks, events or statistics; block_pool.hpp has those. Internal.
+// The blocks of one stream: best fit with splitting and merging, in address space that memory is mapped into on demand. No
+// locks, events or statistics; block_pool.hpp has those. Internal.
 //
 // Address space is reserved in arenas far larger than the memory they hold. An arena is a row of blocks:
 //
 //   | used | free | used | quick | hole ........................ |
 //
-// A hole has no memory. Growth gives memory to the hole that needs least of it, next to free blocks, which it joins: first such
-// as lies free elsewhere on the same stream, moved by its address alone, then new memory. Trimming turns free blocks back into
-// holes. So any request can be met while enough memory is free anywhere: nothing is stranded.
+// A hole has no memory. Growth maps memory into the hole that needs the least of it and merges it with the free blocks next to
+// it. It first moves free memory of the same stream, by changing its address alone, then maps new memory. Trimming turns free
+// blocks back into holes. So any request succeeds while enough memory is free anywhere: nothing is stranded.
 
 #include <array>
 #include <cstddef>
@@ -30,11 +30,11 @@ class PoolLists;
 struct Block {
   enum class State : unsigned char {
     hole,     ///< address space without memory
-    moved,    ///< its memory is another block's; until a trim, work given before may still use it from here
+    moved,    ///< its memory belongs to another block; until a trim, earlier work may still use it from here
     free,     ///< in the size-ordered list
-    quick,    ///< free, not yet joined with its neighbours: waits for a request of exactly its size
-    used,     ///< handed out
-    pending,  ///< given back, waits for other streams
+    quick,    ///< free, not yet merged with its neighbours: waits for a request of exactly its size
+    used,     ///< in use
+    pending,  ///< freed, waits for other streams
   };
   Address address = 0;
   std::size_t size = 0;
@@ -43,7 +43,7 @@ struct Block {
   Block* previous = nullptr;  ///< neighbours by address
   Block* next = nullptr;
   Block* next_quick = nullptr;
-  StreamId user = 0;              ///< the stream it was handed out on
+  StreamId user = 0;              ///< the stream it was allocated on
   std::uint64_t serial = 0;       ///< counts allocations; names the block in a leak report
   std::vector<StreamId> streams;  ///< others that use it
   std::vector<EventId> events;    ///< of a pending block
@@ -54,8 +54,8 @@ struct Arena {
   std::size_t size = 0;
   PoolLists* lists = nullptr;
   Block* first = nullptr;
-  std::map<Address, std::size_t> pieces;  ///< what single calls of MemorySource::map gave
-  std::map<Address, std::size_t> moved;   ///< and where it was before it was moved
+  std::map<Address, std::size_t> pieces;  ///< the result of single calls of MemorySource::map
+  std::map<Address, std::size_t> moved;   ///< and their address before they were moved
 };
 
 /// Blocks that hold memory and are not in a free list, by address.
@@ -70,21 +70,22 @@ struct PoolKey {
 
 class PoolLists {
  public:
-  /// `table` is shared by all lists of a pool. New arenas take `reserve_bytes` of address space, or more for larger requests.
+  /// `table` is shared by all lists of a pool. New arenas reserve `reserve_bytes` of address space, or more for larger
+  /// requests.
   PoolLists(PoolKey key, MemorySource& source, BlockTable& table, std::size_t reserve_bytes);
   ~PoolLists();
   PoolLists(const PoolLists&) = delete;
   PoolLists& operator=(const PoolLists&) = delete;
 
   [[nodiscard]] const PoolKey& key() const { return key_; }
-  /// A free block of exactly `bytes` (a multiple of kBlockUnit), split off the smallest that holds it; null where none does.
+  /// A free block of exactly `bytes` (a multiple of kBlockUnit), split off the smallest one that fits; null if none fits.
   [[nodiscard]] Block* take(std::size_t bytes);
   /// Makes a used or pending block free.
   void give(Block* block) noexcept;
-  /// Makes take(bytes) succeed, by moving what lies free here and in `other` (of the same stream; or null) and mapping at most
-  /// `budget` bytes. Returns the bytes mapped; nothing where that cannot be.
+  /// Makes take(bytes) succeed, by moving free memory of these lists and of `other` (of the same stream; or null) and mapping
+  /// at most `budget` bytes. Returns the bytes mapped; nothing if it is not possible.
   [[nodiscard]] std::optional<std::size_t> grow(std::size_t bytes, std::size_t budget, PoolLists* other);
-  /// Unmaps all memory that no block uses; all work given to the stream is done. Returns the bytes.
+  /// Unmaps all memory that no block uses; all work of the stream must be done. Returns the number of bytes.
   std::size_t trim();
   [[nodiscard]] const std::vector<std::unique_ptr<Arena>>& arenas() const { return arenas_; }
 
@@ -128,7 +129,7 @@ class PoolLists {
   std::size_t quick_count_ = 0;
   std::set<Block*, BySize> free_;
   std::vector<std::unique_ptr<Arena>> arenas_;
-  std::size_t mapped_bytes_ = 0, moved_bytes_ = 0;  // held now; moved here ever
+  std::size_t mapped_bytes_ = 0, moved_bytes_ = 0;  // held now; moved in total
 };
 
 }  // namespace polyphase::cuda

@@ -1,6 +1,6 @@
 #pragma once
-// What a pool of device memory is built on: address space, memory mapped into it, and the order of streams. A GPU has one
-// (virtual_memory.hpp); tests have one of plain numbers. Internal; no CUDA headers.
+// The basis of a pool of device memory: address space, memory mapped into it, and the order of streams. A GPU implements it
+// (virtual_memory.hpp); tests use plain numbers. Internal; no CUDA headers.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,33 +9,33 @@ namespace polyphase::cuda {
 
 using Address = std::uintptr_t;
 using StreamId = std::uintptr_t;  ///< a cudaStream_t
-using EventId = std::uintptr_t;   ///< an event that was recorded; 0 is none
+using EventId = std::uintptr_t;   ///< a recorded event; 0 is none
 
-/// Called with the pool's lock held, so from one thread at a time.
+/// Called with the pool's lock held, so by one thread at a time.
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
 
-  /// Address space of `bytes` (a multiple of granularity()) without memory; 0 where there is none left.
+  /// Reserves address space of `bytes` (a multiple of granularity()) without memory; 0 if there is none.
   [[nodiscard]] virtual Address reserve(std::size_t bytes) = 0;
-  /// Gives back what reserve returned, all of it unmapped.
+  /// Releases what reserve returned; all of it is unmapped.
   virtual void release(Address address, std::size_t bytes) noexcept = 0;
-  /// Memory for [address, address + bytes), multiples of granularity(); false where there is none left.
+  /// Maps memory to [address, address + bytes), multiples of granularity(); false if there is none.
   [[nodiscard]] virtual bool map(Address address, std::size_t bytes) = 0;
-  /// Takes away what one call of map gave. Nothing uses it any more.
+  /// Unmaps the memory of one call of map. Nothing uses it any more.
   virtual void unmap(Address address, std::size_t bytes) noexcept = 0;
-  /// What one call of map gave to `from` is the memory of `to` from now on, contents undefined; false where that cannot be.
-  /// Work given before may still use it through `from`, which stays until it is unmapped; nothing new may.
+  /// Moves the memory of one call of map from `from` to `to`, contents undefined; false if that is not possible. Earlier work
+  /// may still use it through `from`, which stays valid until it is unmapped; new work may not.
   [[nodiscard]] virtual bool move(Address from, Address to, std::size_t bytes) = 0;
   [[nodiscard]] virtual std::size_t granularity() const = 0;
 
-  /// An event behind everything given to the stream so far. It lives until done() says yes or wait() returns.
+  /// Records an event after all work issued to the stream so far. It exists until done() returns true or wait() returns.
   [[nodiscard]] virtual EventId record(StreamId stream) = 0;
   [[nodiscard]] virtual bool done(EventId event) = 0;
   virtual void wait(EventId event) = 0;
-  /// What `later` is given from now on runs after all that `earlier` was given so far. The host does not wait.
+  /// Work issued to `later` from now on runs after all work issued to `earlier` so far. The host does not wait.
   virtual void order(StreamId earlier, StreamId later) = 0;
-  /// Waits on the host for everything given to the stream.
+  /// Waits on the host for all work issued to the stream.
   virtual void synchronize(StreamId stream) = 0;
 };
 

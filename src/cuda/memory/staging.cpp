@@ -13,11 +13,11 @@ namespace {
 
 struct Slot {
   void* data = nullptr;
-  Event read;  // behind the last copy out of it
+  Event read;  // recorded after the last copy out of it
   bool used = false;
 };
 
-/// A device's slots, used in turn.
+/// A device's slots, used in rotation.
 class Staging {
  public:
   void copy(char* to, const char* from, std::size_t bytes, cudaStream_t stream) {

@@ -22,7 +22,7 @@ void find(Function& function, const char* name) {
   function = reinterpret_cast<Function>(address);
 }
 
-/// The driver's functions used here, found once.
+/// The driver's functions used here, looked up once.
 struct Driver {
   PFN_cuMemAddressReserve_v10020 reserve = nullptr;
   PFN_cuMemAddressFree_v10020 release = nullptr;
@@ -68,7 +68,7 @@ CUmemAllocationProp properties_of(int device) {
   return properties;
 }
 
-/// Memory is also asked for while this thread captures a graph, which forbids such calls unless told that they are meant.
+/// A capturing thread also requests memory. CUDA forbids these calls then unless they are declared as intended.
 class AllowDuringCapture {
  public:
   AllowDuringCapture() { CHECK_CUDA(cudaThreadExchangeStreamCaptureMode(&mode_)); }
@@ -97,7 +97,7 @@ bool VirtualMemory::supported(int device) {
 
 VirtualMemory::VirtualMemory(int device) : device_(device) {
   const DeviceScope scope(device_);
-  CHECK_CUDA(cudaFree(nullptr));  // the device's context, which the driver's functions work in
+  CHECK_CUDA(cudaFree(nullptr));  // creates the device's context, in which the driver's functions work
   const CUmemAllocationProp properties = properties_of(device_);
   require_success(driver().granularity(&granularity_, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
                   "cuMemGetAllocationGranularity", 0);
@@ -110,7 +110,7 @@ Address VirtualMemory::reserve(std::size_t bytes) {
 
 void VirtualMemory::release(Address address, std::size_t bytes) noexcept { (void)driver().release(address, bytes); }
 
-/// False where there is no memory for the tables; then nothing is mapped.
+/// False if there is no memory for the tables; then nothing is mapped.
 bool VirtualMemory::map_handle(Address address, std::size_t bytes, unsigned long long handle) {
   CUresult status = driver().map(address, bytes, 0, handle, 0);
   if (status == CUDA_ERROR_OUT_OF_MEMORY) return false;
@@ -154,8 +154,8 @@ void VirtualMemory::unmap(Address address, std::size_t bytes) noexcept {
   handles_.erase(found);
 }
 
-// Both places may be mapped at once: what ran through the one is over before what runs through the other begins, as far as
-// the streams' order says so.
+// Both addresses may be mapped at once: the order of the streams ensures that work through the old address ends before work
+// through the new one begins.
 bool VirtualMemory::move(Address from, Address to, std::size_t bytes) {
   const DeviceScope scope(device_);
   const AllowDuringCapture allow;

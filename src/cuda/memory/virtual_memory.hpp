@@ -1,6 +1,6 @@
 #pragma once
-// The GPU as a MemorySource: address space and memory apart, through the driver's virtual memory management. The driver is
-// found at run time, so that neither building nor starting the library needs one. Internal: includes CUDA headers.
+// The GPU as a MemorySource: separate address space and memory, through the driver's virtual memory management. The driver is
+// loaded at run time, so that neither building nor starting the library needs one. Internal: includes CUDA headers.
 
 #include <unordered_map>
 #include <vector>
@@ -12,7 +12,7 @@ namespace polyphase::cuda {
 
 class VirtualMemory final : public MemorySource {
  public:
-  /// Whether the driver and the device can (all from sm_70 on, but not every virtual GPU).
+  /// Whether the driver and the device support it (all from sm_70 on, but not every virtual GPU).
   [[nodiscard]] static bool supported(int device);
   explicit VirtualMemory(int device);
 
@@ -34,7 +34,7 @@ class VirtualMemory final : public MemorySource {
 
   const int device_;
   std::size_t granularity_ = 0;
-  std::unordered_map<Address, unsigned long long> handles_;  // of the mapped pieces; 0 where the memory is another one's now
+  std::unordered_map<Address, unsigned long long> handles_;  // of the mapped pieces; 0 if the memory has moved
   std::vector<Event> spare_;
   std::unordered_map<EventId, Event> events_;
 };

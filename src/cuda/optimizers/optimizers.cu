@@ -1,10 +1,10 @@
-// All parameters of one dtype in one launch, memory bound: SGD reads and writes 12 to 20 bytes an f32 element, Adam 28.
+// All parameters of one dtype in one launch, memory bound: SGD reads and writes 12 to 20 bytes per f32 element, Adam 28.
 //
 // A launch before it counts the step. Each block reads its parameter's count and the learning rate from the device, so that a
-// step recorded in a graph goes on counting and follows the rate; and whether to do anything at all, so that a step with bad
-// gradients is left out without the host knowing.
-// Adam's bias corrections come by products and square roots that are exactly rounded, so that they have the same bits for a
-// count however it came about.
+// step recorded in a graph keeps counting and follows the rate. It also reads the skip flag there, so that a step with bad
+// gradients is skipped without the host.
+// Adam's bias corrections are computed by exactly rounded products and square roots, so that they have the same bits for a
+// count on the CPU and the GPU.
 
 #include "cuda/optimizers/optimizers.hpp"
 
@@ -27,12 +27,12 @@ struct SlotRow {
   std::int64_t count;
   std::uint32_t index;  // of its step count
 };
-/// What every kernel of a step reads from the device.
+/// The values that every kernel of a step reads from the device.
 struct Control {
   const double* learning_rate;
   const std::int64_t* counts;
   const double* skip;  // null: never
-  std::int64_t chunk;  // elements of a block
+  std::int64_t chunk;  // elements per block
 };
 struct SgdCoefficients {
   Control control;
@@ -151,7 +151,7 @@ void count_step(std::span<const OptimizerSlot> slots, const StepControl& control
   advance_counts(control.counts.data<std::int64_t>(), indices, control_of(control).skip, stream);
 }
 
-/// Small models are cut finer, so that more of the GPU takes part.
+/// Small models get smaller chunks, so that more of the GPU takes part.
 std::int64_t chunk_of(const std::vector<SlotRow>& rows) {
   constexpr std::int64_t kSmall = 1 << 20;
   std::int64_t elements = 0;

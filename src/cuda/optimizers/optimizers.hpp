@@ -10,8 +10,8 @@
 
 namespace polyphase::cuda {
 
-/// The formulas of cpu/optimizers/optimizers_kernels.cpp; halves are computed in f32. Learning rate, step counts and skip flag
-/// are read on the device. Throws DTypeError for i64.
+/// The formulas of cpu/optimizers/optimizers_kernels.cpp; 16-bit types are computed in f32. Learning rate, step counts and skip
+/// flag are read on the device. Throws DTypeError for i64.
 void sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step, const StepControl& control, cudaStream_t stream);
 void adam_step(std::span<const OptimizerSlot> slots, const AdamStep& step, const StepControl& control, cudaStream_t stream);
 

@@ -1,9 +1,9 @@
-// Norm, clipping, unscaling and averaging of whole lists, memory bound: the norm reads 4 bytes an f32 element, clipping, where
-// it scales, and unscaling 8, averaging 12. What depends on the norm, the loss scale or a count is read on the device, so that
-// nothing waits and all of it can be recorded in a graph.
+// Norm, clipping, unscaling and averaging of whole lists, memory bound: the norm reads 4 bytes per f32 element; clipping (if it
+// scales) and unscaling take 8, averaging 12. Values that depend on the norm, the loss scale or a count are read on the device,
+// so that nothing waits and everything can be recorded in a graph.
 //
-// The norm: a block sums the squares of a piece of one tensor in f64, in an order fixed by the sizes; the partial sums, a few
-// thousand at most, are added up again by every block of the scaling launch, which costs less than a launch in between.
+// The norm: a block sums the squares of a piece of one tensor in f64, in an order fixed by the sizes. The partial sums, a few
+// thousand at most, are added again by every block of the scaling launch, which costs less than another launch.
 
 #include "cuda/optimizers/optimizers_lists.hpp"
 
@@ -20,7 +20,7 @@ namespace polyphase::cuda {
 namespace {
 
 constexpr int kRuns = 16;
-constexpr std::int64_t kMostPieces = 1024;  // of a norm, unless there are more tensors
+constexpr std::int64_t kMostPieces = 1024;  // per norm, unless there are more tensors
 
 struct ListRow {
   void* data;
@@ -62,7 +62,7 @@ __device__ __forceinline__ double squares(const T* from) {
 // ---- the norm ---------------------------------------------------------------------------------------------------------
 
 struct NormStep {
-  double* sums;  // of the launch's blocks
+  double* sums;  // one per block of the launch
   std::int64_t piece;
 };
 
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(kThreads) unscale_kernel(const __grid_constant
     }
     *place = pack;
   });
-  if (bad) *table.step.found = 1;  // whoever comes, writes the same
+  if (bad) *table.step.found = 1;  // all threads write the same value
 }
 
 __global__ void update_loss_scale_kernel(double* state, const __grid_constant__ Table<ListRow, LossScaleStep> found) {
@@ -211,7 +211,7 @@ std::vector<ListRow> rows_of(std::span<const Tensor> tensors) {
   return rows;
 }
 
-/// run(T{}, rows of the tensors of that dtype) for each dtype there is.
+/// Calls run(T{}, rows of the tensors of that dtype) for each dtype that occurs.
 template <class Run>
 void for_each_type(const char* name, std::span<const Tensor> tensors, const Run& run) {
   for_each_floating_type(
@@ -224,7 +224,7 @@ struct Pieces {
   std::int64_t count;  // over all tensors
 };
 
-/// A function of the sizes alone, so that the sum's order is.
+/// A function of the sizes alone, and so is the order of the sum.
 Pieces cut(std::span<const Tensor> tensors) {
   const std::int64_t most = std::max(kMostPieces, 2 * static_cast<std::int64_t>(tensors.size()));
   for (std::int64_t size = kChunk;; size *= 2) {

@@ -1,6 +1,6 @@
 #pragma once
-// Lists of arrays as one kernel's parameter: a table of pointers (below 4 KB), each array cut into chunks, a block for each
-// chunk, which finds its array by bisection over the arrays' first blocks.
+// Lists of arrays as one kernel parameter: a table of pointers (below 4 KB). Each array is split into chunks, one block each; a
+// block finds its array by bisection over the arrays' first blocks.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace polyphase::cuda {
 
-inline constexpr std::int64_t kChunk = 4096;  ///< elements of a block, unless said
+inline constexpr std::int64_t kChunk = 4096;  ///< elements per block by default
 
-/// Row: pointers and `std::int64_t count`, their elements. Step: what all rows share.
+/// Row: pointers and `std::int64_t count`, the number of their elements. Step: what all rows share.
 template <class Row, class Step>
 struct Table {
   static constexpr std::size_t kRows = (4096 - sizeof(Step) - 24) / (sizeof(Row) + sizeof(std::uint32_t));
@@ -26,7 +26,7 @@ struct Table {
   Step step;
 };
 
-/// Calls launch(table, blocks) with tables that together have all rows but the empty ones.
+/// Calls launch(table, blocks) with tables that together contain all rows except empty ones.
 template <class Row, class Step, class Launch>
 void for_each_table(std::span<const Row> rows, const Step& step, const Launch& launch, std::int64_t chunk = kChunk) {
   Table<Row, Step> table{};
@@ -48,8 +48,8 @@ void for_each_table(std::span<const Row> rows, const Step& step, const Launch& l
   flush();
 }
 
-/// Calls run(T{}) for each floating-point element type that dtype_of(i) of one of `count` items is. Throws DTypeError naming
-/// `operation` for any other, first.
+/// Calls run(T{}) for each floating-point element type that dtype_of(i) of one of `count` items is. Before that, throws
+/// DTypeError naming `operation` for any other type.
 template <class DTypeOfItem, class Run>
 void for_each_floating_type(const char* operation, std::size_t count, const DTypeOfItem& dtype_of_item, const Run& run) {
   bool present[8] = {};
@@ -66,7 +66,7 @@ void for_each_floating_type(const char* operation, std::size_t count, const DTyp
 
 #ifdef __CUDACC__
 
-/// The row of the calling block: the last whose first block is not past it.
+/// The row of the calling block: the last one whose first block is not greater.
 template <class Row, class Step>
 __device__ __forceinline__ int row_of_block(const Table<Row, Step>& table) {
   int low = 0, high = table.rows - 1;
@@ -95,8 +95,8 @@ __device__ __forceinline__ std::uintptr_t address_bits(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
-/// The block's threads go over `count` elements of T: visit(width, i) for `width` (an integral_constant) elements from i on, 16
-/// bytes at once where the arrays are aligned; `addresses` is all their addresses or-ed.
+/// The block's threads process `count` elements of T: visit(width, i) for `width` (an integral_constant) elements from i on, 16
+/// bytes at once if the arrays are aligned; `addresses` is the bitwise OR of all their addresses.
 template <class T, class Visit>
 __device__ __forceinline__ void visit_chunk(std::uintptr_t addresses, int count, const Visit& visit) {
   constexpr int kPack = 16 / sizeof(T);

@@ -1,5 +1,5 @@
 #pragma once
-// Which thread and block this is, read anew where it is asked for: what is made of it needs no register before.
+// Thread and block index, read anew at each use, so that no register holds them or values computed from them.
 
 #include <cstdint>
 

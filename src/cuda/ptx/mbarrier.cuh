@@ -5,7 +5,7 @@
 
 namespace polyphase::cuda::ptx {
 
-/// The 32-bit shared address that PTX wants.
+/// The 32-bit shared address that PTX expects.
 __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
@@ -18,7 +18,7 @@ __device__ __forceinline__ void mbarrier_arrive(std::uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/// One arrival, and `bytes` more that bulk copies have to bring before the phase ends.
+/// One arrival, and `bytes` more that bulk copies have to deliver before the phase ends.
 __device__ __forceinline__ void mbarrier_arrive_expect(std::uint32_t barrier, std::uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
@@ -57,30 +57,30 @@ __device__ __forceinline__ void bulk_copy(std::uint32_t to, const void* from, st
 }
 
 /// `bytes` (a multiple of 16, both ends 16-byte aligned) from shared to global memory, in the group that bulk_commit() ends.
-/// What wrote them has to be behind fence_async_shared().
+/// fence_async_shared() must follow the writes to shared memory.
 __device__ __forceinline__ void bulk_store(void* to, std::uint32_t from, std::uint32_t bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes) : "memory");
 }
-/// Ends a group of this thread's bulk stores, an empty one too.
+/// Ends a group of this thread's bulk stores; the group may be empty.
 __device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-/// Until shared memory has been read by all of this thread's groups; by bulk_wait(), until they are written.
+/// Waits until all of this thread's groups have read shared memory; bulk_wait(): until they are written.
 template <int kPending = 0>
 __device__ __forceinline__ void bulk_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 __device__ __forceinline__ void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
-/// Waits for the other threads, `threads` in all (whole warps), that name the same barrier of the block: 1 to 15.
+/// Waits for the other threads that name the same barrier (1 to 15) of the block, `threads` in total (whole warps).
 __device__ __forceinline__ void named_barrier(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-/// The same without waiting: `threads` counts who arrives and who waits.
+/// The same without waiting: `threads` counts arriving and waiting threads.
 __device__ __forceinline__ void named_arrive(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-/// More registers for this warpgroup / fewer, given back.
+/// Increases / decreases the registers of this warpgroup.
 template <int kRegisters>
 __device__ __forceinline__ void registers_up() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));

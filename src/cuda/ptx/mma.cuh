@@ -1,7 +1,7 @@
 #pragma once
-// A warp multiplies 16 x 16 (A) by 16 x 8 (B) of a 16-bit type into floats (PTX ISA, "Matrix fragments for mma.m16n8k16").
-// Lane 4g + q holds pairs along gemm_k: a[0] = (g, 2q), a[1] = (g + 8, 2q), a[2] = (g, 2q + 8), a[3] = (g + 8, 2q + 8);
-// b[0] = (2q, g), b[1] = (2q + 8, g); and of the sums c[0], c[1] = (g, 2q + {0, 1}), c[2], c[3] = (g + 8, 2q + {0, 1}).
+// A warp multiplies 16 x 16 (A) by 16 x 8 (B) of a 16-bit type into floats (PTX ISA, "Matrix fragments for mma.m16n8k16"). Lane
+// 4g + q holds pairs along gemm_k: a[0] = (g, 2q), a[1] = (g + 8, 2q), a[2] = (g, 2q + 8), a[3] = (g + 8, 2q + 8); b[0] = (2q,
+// g), b[1] = (2q + 8, g); and the sums c[0], c[1] = (g, 2q + {0, 1}), c[2], c[3] = (g + 8, 2q + {0, 1}).
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -10,8 +10,8 @@
 
 namespace polyphase::cuda::ptx {
 
-/// Four 8 x 8 matrices out of shared memory. Lane 8i + r gives the address of row r of matrix i, 16 bytes at a multiple of 16;
-/// lane 4g + q gets elements 2q and 2q + 1 of row g of each.
+/// Loads four 8 x 8 matrices from shared memory. Lane 8i + r gives the address of row r of matrix i, 16 bytes at a multiple of
+/// 16; lane 4g + q gets elements 2q and 2q + 1 of row g of each.
 __device__ __forceinline__ void load_matrices(std::uint32_t (&to)[4], std::uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -26,7 +26,7 @@ __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&to)[4],
                : "memory");
 }
 
-/// What load_matrices() reads, written.
+/// Stores the matrices in the format of load_matrices().
 __device__ __forceinline__ void store_matrices(std::uint32_t address, const std::uint32_t (&from)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%4], {%0, %1, %2, %3};" ::"r"(from[0]), "r"(from[1]), "r"(from[2]),
                "r"(from[3]), "r"(address)
@@ -66,8 +66,8 @@ __device__ __forceinline__ void multiply(float (&c)[4], const std::uint32_t (&a)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b_low), "r"(b_high), "f"(0.0F));
 }
 
-/// c += a*b of tf32 numbers, 16 x 8 by 8 x 8: a[0] = (g, q), a[1] = (g + 8, q), a[2] = (g, q + 4), a[3] = (g + 8, q + 4);
-/// b[0] = (q, g), b[1] = (q + 4, g). Their last 13 bits count as zeros.
+/// c += a*b of tf32 numbers, 16 x 8 by 8 x 8: a[0] = (g, q), a[1] = (g + 8, q), a[2] = (g, q + 4), a[3] = (g + 8, q + 4); b[0]
+/// = (q, g), b[1] = (q + 4, g). Their last 13 bits are ignored.
 __device__ __forceinline__ void multiply_add_tf32(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
   asm volatile(
       "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"

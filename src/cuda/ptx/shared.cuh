@@ -17,7 +17,7 @@ __device__ __forceinline__ std::uint32_t load_shared(std::uint32_t from) {
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(from) : "memory");
   return word;
 }
-/// Two words, of a multiple of 8 bytes.
+/// Two words, from a multiple of 8 bytes.
 __device__ __forceinline__ uint2 load_shared_pair(std::uint32_t from) {
   uint2 pair;
   asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(pair.x), "=r"(pair.y) : "r"(from) : "memory");

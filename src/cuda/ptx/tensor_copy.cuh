@@ -7,7 +7,7 @@
 
 namespace polyphase::cuda::ptx {
 
-/// The box at (inner, middle, outer) of a map's three dimensions, each of which may be outside: zeros are there. The whole box
+/// Copies the box at (inner, middle, outer) of a map's three dimensions; parts outside the tensor are zero. The whole box
 /// counts on `barrier`. `map`: in constant or global memory.
 __device__ __forceinline__ void tensor_copy(std::uint32_t to, const CUtensorMap* map, int inner, int middle, int outer,
                                             std::uint32_t barrier) {
@@ -17,8 +17,7 @@ __device__ __forceinline__ void tensor_copy(std::uint32_t to, const CUtensorMap*
       : "memory");
 }
 
-/// For the second-level cache: lines that stay when others have to go, and such as there are without a policy (PTX ISA,
-/// "createpolicy").
+/// Cache policies for L2: lines that are evicted last, and the default (PTX ISA, "createpolicy").
 __device__ __forceinline__ std::uint64_t staying_lines() {
   std::uint64_t policy;
   asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
@@ -30,7 +29,7 @@ __device__ __forceinline__ std::uint64_t usual_lines() {
   return policy;
 }
 
-/// The same copy by a policy of the second-level cache.
+/// The same copy with a cache policy for L2.
 __device__ __forceinline__ void tensor_copy(std::uint32_t to, const CUtensorMap* map, int inner, int middle, int outer,
                                             std::uint32_t barrier, std::uint64_t policy) {
   asm volatile(
@@ -40,16 +39,16 @@ __device__ __forceinline__ void tensor_copy(std::uint32_t to, const CUtensorMap*
       : "memory");
 }
 
-/// The box of shared memory at `from` to (inner, middle, outer) of a map's tensor, in the group that bulk_commit() ends. All of
-/// it has to lie inside; what wrote it has to be behind fence_async_shared().
+/// Writes the box of shared memory at `from` to (inner, middle, outer) of a map's tensor, in the group that bulk_commit() ends.
+/// All of it must be inside the tensor; fence_async_shared() must follow the writes to shared memory.
 __device__ __forceinline__ void tensor_store(const CUtensorMap* map, int inner, int middle, int outer, std::uint32_t from) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map), "r"(from),
                "r"(inner), "r"(middle), "r"(outer)
                : "memory");
 }
 
-/// Four 8 x 8 blocks of 16-bit numbers: this lane names row lane%8 of block lane/8 and receives, of each block, columns
-/// 2*(lane%4) and the next of row lane/4 (PTX ISA, "ldmatrix").
+/// Loads four 8 x 8 blocks of 16-bit numbers: this lane gives the address of row lane%8 of block lane/8 and receives, of each
+/// block, columns 2*(lane%4) and the next of row lane/4 (PTX ISA, "ldmatrix").
 __device__ __forceinline__ void load_blocks(std::uint32_t address, std::uint32_t (&out)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
@@ -57,7 +56,7 @@ __device__ __forceinline__ void load_blocks(std::uint32_t address, std::uint32_t
                : "memory");
 }
 
-/// Makes the compiler take `value` for a new one, so that it computes again what depends on it.
+/// Makes `value` opaque to the compiler, which then recomputes what depends on it.
 __device__ __forceinline__ void opaque(std::uint32_t& value) { asm volatile("" : "+r"(value)); }
 __device__ __forceinline__ void opaque(int& value) { asm volatile("" : "+r"(value)); }
 

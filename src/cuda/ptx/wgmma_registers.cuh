@@ -1,6 +1,6 @@
 #pragma once
 // wgmma with A in registers: a warpgroup multiplies 64 x 16 (A) by 16 x n (B, in shared memory) into float registers. Fragment
-// of A (16-bit): row, row + 8 at gemm_k 2q, then both at 2q + 8, pairs; of the sums: wgmma.cuh.
+// of A (16-bit pairs): row and row + 8 at gemm_k 2q, then both at 2q + 8. Fragment of the sums: see wgmma.cuh.
 
 #include <cstdint>
 
@@ -9,12 +9,12 @@
 
 namespace polyphase::cuda::ptx {
 
-/// d += A*B, or d = A*B where not `accumulate`. B: contiguous along gemm_n, transposed_descriptor; else along gemm_k,
-/// operand_descriptor.
+/// d += A*B, or d = A*B if not `accumulate`. B: contiguous along gemm_n (transposed_descriptor) or along gemm_k
+/// (operand_descriptor).
 template <Tensor kType, int kN, bool kTransposed = true>
 struct WgmmaFromRegisters;
 
-// type, gemm_n, sums a thread, the numbers of the operands a, b and accumulate; B along gemm_n, and its flag
+// type, gemm_n, sums per thread, the numbers of the operands a, b and accumulate; B along gemm_n, and its flag
 #define POLYPHASE_WGMMA(type, n, sums, a_names, b_name, p_name, transposed, flag)                                   \
   template <>                                                                                                       \
   struct WgmmaFromRegisters<Tensor::type, n, transposed> {                                                          \
@@ -49,7 +49,7 @@ POLYPHASE_WGMMA(bf16, 208, 104, "%104, %105, %106, %107", "%108", "%109", false,
 POLYPHASE_WGMMA(bf16, 256, 128, "%128, %129, %130, %131", "%132", "%133", false, "0");
 #undef POLYPHASE_WGMMA
 
-/// After wgmma_wait: tells the compiler that up to here the products read A from these registers.
+/// After wgmma_wait: tells the compiler that the products read A from these registers until here.
 template <int kCount>
 __device__ __forceinline__ void opaque(std::uint32_t (&a)[kCount]) {
 #pragma unroll

@@ -1,5 +1,5 @@
 #pragma once
-// The float registers of wgmma's sums, 16 to 128 a thread: their names in the instruction, and the operands behind the names.
+// The float registers of wgmma's sums, 16 to 128 per thread: their names in the instruction, and the matching operands.
 
 // clang-format off
 #define POLYPHASE_NAMES_16 \

@@ -1,7 +1,7 @@
 // Backend::moments: mean = total/n, centred = in - mean, variance = q*(sum of centred^2 - n*rest^2).
 //
-// Totals are the reductions' own, kept in f64 between launches (reduce_kernel.cuh). In f32 the mean's rest is known from its
-// total; in f64 it is the mean of what is centred. Bytes: `in` twice, `centred` twice, in f64 three times.
+// Totals come from the reductions and stay in f64 between launches (reduce_kernel.cuh). In f32 the rest of the mean is known
+// from its total; in f64 it is the mean of the centred values. Bytes: `in` twice, `centred` twice, in f64 three times.
 
 #include "cuda/elementwise/copy.hpp"
 #include "cuda/elementwise/elementwise.hpp"
@@ -13,7 +13,7 @@
 namespace polyphase::cuda {
 namespace {
 
-/// out = total*share rounded; `rest`, unless null, what rounding took.
+/// out = total*share, rounded; `rest`, unless null, is the rounding error.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     average_kernel(const double* __restrict__ total, std::int64_t outputs, double share, T* out, T* rest) {
@@ -51,7 +51,7 @@ void moments_as(const Moments& out, const Tensor& in, double q, cudaStream_t str
   const Tensor operands[] = {in, out.mean_everywhere()};
   map(MapOp::sub, out.centred, operands, {}, stream);
   const ReduceSpaces spaces = split_dimensions(out.mean.shape(), in.shape(), out.centred.strides());
-  if constexpr (std::is_same_v<T, double>) {  // the total has lost what the mean needs
+  if constexpr (std::is_same_v<T, double>) {  // the total does not have the bits that the mean needs
     run_reduction<ReduceOp::sum>(spaces, centred, total, device, stream);
     average_kernel<<<grid_for(outputs), kThreads, 0, stream>>>(total, outputs, 1 / n, rest, static_cast<T*>(nullptr));
     check_launch("moments: rest");

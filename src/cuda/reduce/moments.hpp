@@ -7,7 +7,7 @@
 
 namespace polyphase::cuda {
 
-/// As tensor/tensor_backend.hpp says; sums as reduce() adds them.
+/// As in tensor/tensor_backend.hpp; sums are added as in reduce().
 void moments(const Moments& out, const Tensor& in, double q, cudaStream_t stream);
 
 }  // namespace polyphase::cuda

@@ -8,12 +8,12 @@
 
 namespace polyphase::cuda {
 
-/// As tensor/tensor_backend.hpp says; accumulated in f64 (i64: wrapping around), in an order that depends on the shape and
-/// strides alone. Throws ShapeError for max and min of nothing.
+/// As in tensor/tensor_backend.hpp. Accumulated in f64 (i64 wraps around), in an order that depends on shape and strides alone.
+/// Throws ShapeError for max and min of an empty set.
 void reduce(ReduceOp op, const Tensor& out, const Tensor& in, cudaStream_t stream);
 
-/// As tensor/tensor_backend.hpp says (reduce_map.cu): accumulated in f64, in an order that depends on the number of elements
-/// and on whether both tensors begin at a multiple of 16 bytes. One launch for up to kShortPair elements, else two.
+/// As in tensor/tensor_backend.hpp (reduce_map.cu): accumulated in f64, in an order that depends on the number of elements and
+/// on whether both tensors begin at a multiple of 16 bytes. One launch for up to kShortPair elements, else two.
 void reduce_map(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars, cudaStream_t stream);
 
 // reduce() for one element type each (reduce_f32.cu, ...); neither tensor is empty.

@@ -1,11 +1,11 @@
 #pragma once
 // Sums, sums of squares or magnitudes, maxima and minima of one element type, in a fixed order and without atomics.
 //
-// Two forms (reduce_plan.hpp chooses). Rows: the 256 or 32 threads of a task walk a piece of one output's elements side by
-// side, 16 bytes a load whatever the alignment (the ends of a row go one by one), four accumulators a thread, then a tree over
-// the threads. Columns: a thread owns one output over up to 128 rows; its neighbours' loads lie side by side. Where an output
-// has several pieces their results, in f64, are reduced again by the same code: log(n) error growth, two launches for nearly
-// everything. Bytes: every input element once; double additions stay below the memory's pace on GPUs with full f64 rate.
+// Two kernels (reduce_plan.hpp chooses). Rows: the 256 or 32 threads of a task read a piece of one output's elements together,
+// 16 bytes per load for any alignment (the ends of a row one by one), with four accumulators per thread, then a tree over the
+// threads. Columns: a thread computes one output over up to 128 rows; neighbouring threads load neighbouring elements. If an
+// output has several pieces, their f64 results are reduced again by the same code: log(n) error growth, two launches for nearly
+// everything. Bytes: every input element once. f64 additions are faster than memory on GPUs with full f64 rate.
 
 #include <limits>
 
@@ -22,7 +22,7 @@ template <class T>
 using ReduceAccumulator = std::conditional_t<std::is_same_v<T, std::int64_t>, std::int64_t, double>;
 
 struct RowsLaunch {
-  Strided<1> kept, rows;  // an output's place; a reduced row's place from there
+  Strided<1> kept, rows;  // an output's place; a reduced row's offset from there
   Dimension inner;
   Divider by_inner, by_pieces, by_cuts;
   RowPieces cut;
@@ -49,7 +49,7 @@ __device__ __forceinline__ A reduce_start() {
   }
 }
 
-// A NaN, once met, stays: comparisons with it are false. Integers wrap around.
+// A NaN stays: comparisons with it are false. Integers wrap around.
 template <ReduceOp op, class A>
 __device__ __forceinline__ A accumulate(A sum, A x) {
   if constexpr (op == ReduceOp::max) return x > sum ? x : x != x ? x : sum;
@@ -65,7 +65,7 @@ __device__ __forceinline__ A accumulate(A sum, A x) {
     if constexpr (op == ReduceOp::sum_of_abs) return static_cast<A>(s + (x < 0 ? 0 - w : w));
   }
 }
-/// The operation that brings partial results together.
+/// The operation that combines partial results.
 constexpr ReduceOp merging(ReduceOp op) { return op == ReduceOp::max || op == ReduceOp::min ? op : ReduceOp::sum; }
 
 template <class A, class In>
@@ -106,7 +106,7 @@ __device__ __forceinline__ void reduce_row(A (&sums)[4], const In* from, std::in
   }
 }
 
-/// Rows [first, last), each shorter than it has threads to share it, as one flat run.
+/// Rows [first, last) as one flat run; each is shorter than the number of threads that share it.
 template <ReduceOp op, class A, class In>
 __device__ __forceinline__ void reduce_short_rows(A (&sums)[4], const In* from, const RowsLaunch& launch, std::int64_t first,
                                                   std::int64_t last, int lane, int lanes) {
@@ -131,7 +131,7 @@ __device__ __forceinline__ A merge_lanes(A (&sums)[4], int lanes) {
   for (int step = 16; step > 0; step /= 2) total = accumulate<merge>(total, __shfl_down_sync(0xffffffffu, total, step));
   if (lanes == 32) return total;
   __shared__ A warps[kThreads / 32];  // (warps)
-  __syncthreads();                    // the task before has been read
+  __syncthreads();                    // the previous task's sums have been read
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = total;
   __syncthreads();
   if (threadIdx.x < kThreads / 32) {
@@ -142,7 +142,7 @@ __device__ __forceinline__ A merge_lanes(A (&sums)[4], int lanes) {
   return total;
 }
 
-/// Writes the result itself, or the partial one of a piece: one of `out` and `partial` is null.
+/// Writes the result, or the partial result of a piece: one of `out` and `partial` is null.
 template <class T, class A>
 __device__ __forceinline__ void store_total(T* out, A* partial, std::int64_t place, A total) {
   if (partial != nullptr) {
@@ -221,7 +221,7 @@ inline Strided<1> space_of(const Dimensions& dimensions) {
   return space;
 }
 
-/// In is T, or, for partial results, T's accumulator.
+/// In is T, or T's accumulator for partial results.
 template <ReduceOp op, class In, class T>
 void run_reduction(ReduceSpaces spaces, const In* in, T* out, int device, cudaStream_t stream) {
   using A = ReduceAccumulator<T>;

@@ -1,8 +1,8 @@
 // Backend::reduce_map: the sum of a function of two flat tensors, such as a loss.
 //
-// out = T(sum of f(a[i], b[i])) * q, f computed in T, the sum in f64. A thread walks over packs of 16 bytes where both tensors
-// are aligned, else over elements, four accumulators a thread, then a tree over lanes and warps; a second launch of one block
-// adds the blocks' sums the same way. No atomics: the same bits every run. Bytes: each operand once.
+// out = T(sum of f(a[i], b[i])) * q, with f computed in T and the sum in f64. A thread processes packs of 16 bytes if both
+// tensors are aligned, else elements, with four accumulators, then a tree over lanes and warps. A second launch of one block
+// adds the blocks' sums in the same way. No atomics: the same bits every run. Bytes: each operand once.
 
 #include "cuda/elementwise/elementwise_functions.cuh"
 #include "cuda/kernel/elements.cuh"
@@ -34,10 +34,10 @@ __device__ __forceinline__ double sum_of_block(double sum) {
   sum = sum_of_warp(sum);
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = sum;
   __syncthreads();
-  return threadIdx.x < 32 ? sum_of_warp(threadIdx.x < kWarps ? warps[threadIdx.x] : 0) : 0;  // whole warps go either way
+  return threadIdx.x < 32 ? sum_of_warp(threadIdx.x < kWarps ? warps[threadIdx.x] : 0) : 0;  // uniform in a warp
 }
 
-/// Writes T(sum) * q to `out`, or, where there is a second launch, the block's sum to its place in `partial`.
+/// Writes T(sum) * q to `out`, or, if there is a second launch, the block's sum to its place in `partial`.
 template <MapOp op, class T>
 __global__ void __launch_bounds__(kPairThreads) pair_kernel(const T* __restrict__ a, const T* __restrict__ b,
                                                             std::int64_t count, bool packs, T p, T q, T* out, double* partial) {

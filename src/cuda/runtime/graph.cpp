@@ -16,7 +16,7 @@ struct Graph::State final : WriteObserver {
   ~State() override;
 
   int device;
-  Stream stream;  // that the work was recorded on; nothing runs there
+  Stream stream;  // the work was recorded on it; nothing runs there
   std::uint64_t id = new_graph_id();
   GeneratorState start;  // the default generator's when the capture began
   std::uint64_t draws = 0;
@@ -27,7 +27,7 @@ struct Graph::State final : WriteObserver {
   cudaGraphExec_t executable = nullptr;
   std::uint64_t replays = 0;
   std::size_t steps = 0;
-  Event last;                        // behind the last replay
+  Event last;                        // recorded after the last replay
   std::vector<WeakStorage> targets;  // written by each replay
 
   void written(const Storage& storage) noexcept override;
@@ -49,12 +49,12 @@ namespace {
 
 constinit thread_local Graph::State* current = nullptr;
 
-/// The recording itself: while one lives, what the thread does on the device goes into the graph.
+/// A recording: while it exists, the thread's work on the device goes into the graph.
 class Recording {
  public:
   Recording(Graph::State& state, int device, const Stream& stream, std::uint64_t id)
       : guard_(stream), device_(device), stream_(stream.get()), id_(id) {
-    // Only this thread's calls are watched: others may go on, but for waiting for the whole device.
+    // Watches only this thread's calls: other threads may continue, but must not wait for the whole device.
     CHECK_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
     allocator(device_).begin_capture(id_);
     current = &state;
@@ -73,7 +73,7 @@ class Recording {
     current = nullptr;
     WriteObserver::exchange(nullptr);
     const cudaError_t status = cudaStreamEndCapture(stream_, graph);
-    // Of every device: memory of any that was freed meanwhile waits for this.
+    // On every device: memory freed there during the capture waits for its end.
     for_each_allocator([this](DeviceAllocator& each) { each.end_capture(id_); });
     return status;
   }
@@ -87,7 +87,7 @@ class Recording {
   bool ended_ = false;
 };
 
-/// Puts the default generator back: the numbers taken while recording are taken by the replays.
+/// Resets the default generator: the replays draw the numbers that the recording drew.
 class GeneratorRewind {
  public:
   explicit GeneratorRewind(GeneratorState state) : state_(state) {}
@@ -99,7 +99,7 @@ class GeneratorRewind {
   GeneratorState state_;
 };
 
-/// Memory cannot be returned and asked for again while recording, so there must be enough before.
+/// Memory cannot be released and requested again while recording, so there must be enough before.
 void make_room(int device) {
   std::size_t free = 0, total = 0;
   CHECK_CUDA(cudaMemGetInfo(&free, &total));
@@ -150,7 +150,7 @@ void Graph::replay() {
   const cudaStream_t stream = current_stream(state.device);
   if (state.replays > 0) {
     for (const auto& update : state.updates) update();
-    state.last.wait_on(stream);  // another stream may have run it last
+    state.last.wait_on(stream);  // the last replay may have used another stream
   }
   for (const auto& prepare : state.preparations) prepare(stream);
   if (state.values_used) {

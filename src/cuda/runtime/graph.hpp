@@ -1,5 +1,5 @@
 #pragma once
-// What device code and the backend must know of a capture. Internal; no CUDA headers.
+// What device code and the backend need to know about a capture. Internal; no CUDA headers.
 
 #include <cstdint>
 #include <functional>
@@ -9,24 +9,26 @@
 
 namespace polyphase::cuda {
 
-/// What changes from one replay to the next; in device memory, written before each replay.
+/// The values that change from one replay to the next; in device memory, written before each replay.
 struct ReplayState {
   std::uint64_t seed;
-  std::uint64_t offset;  ///< to be added to a recorded generator offset, modulo 2^64
+  std::uint64_t offset;  ///< added to a recorded generator offset, modulo 2^64
 };
 
-/// Null where the calling thread does not capture on `device`; else what recorded kernels read, for as long as the graph lives.
+/// Null if the calling thread does not capture on `device`; else the state that recorded kernels read, valid as long as the
+/// graph.
 [[nodiscard]] const ReplayState* replay_state(int device);
-/// The same for a kernel that draws random numbers from `state`. Throws DeviceError where that is not the default generator's.
+/// The same for a kernel that draws random numbers from `state`. Throws DeviceError if it is not the default generator's.
 [[nodiscard]] const ReplayState* replay_state(int device, const GeneratorState& state);
 
-/// Throws DeviceError where the calling thread captures: `operation` waits for the device, so that it cannot be recorded.
+/// Throws DeviceError if the calling thread captures: `operation` waits for the device and cannot be recorded.
 void refuse_capture(const char* operation);
-/// Throws DeviceError where the calling thread captures on another device: work on `device` would run now, and not be recorded.
+/// Throws DeviceError if the calling thread captures on another device: work on `device` would run now instead of being
+/// recorded.
 void refuse_other_device(int device);
 
-/// In capture(): has `work` called on the host before each replay, the first too and after on_replay's updates, with the stream
-/// that the replay is about to go to. Elsewhere it does nothing.
+/// In capture(): has `work` called on the host before each replay, including the first and after on_replay's updates, with the
+/// stream of the replay. Elsewhere it does nothing.
 void before_replay(std::function<void(CUstream_st* stream)> work);
 
 /// *state = value, on the device.

@@ -1,4 +1,4 @@
-// One store: the values travel as kernel arguments, so that the host need not keep them.
+// One store. The values are kernel arguments, so the host need not keep them.
 #include "cuda/runtime/graph.hpp"
 #include "cuda/runtime/runtime.hpp"
 

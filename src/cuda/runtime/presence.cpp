@@ -47,7 +47,7 @@ std::string archs_problem(int device, const std::string& name, int capability, s
 
 std::string driver_problem(int driver, int runtime) {
   if (driver == 0) return "no NVIDIA driver is installed";
-  if (driver / 1000 >= runtime / 1000) return "";  // a driver runs all of its major version, and what is older
+  if (driver / 1000 >= runtime / 1000) return "";  // a driver runs all of its major version, and older ones
   return concat("the NVIDIA driver supports CUDA ", version(driver), ", this build needs ", version(runtime));
 }
 

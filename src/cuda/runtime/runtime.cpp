@@ -20,7 +20,7 @@
 namespace polyphase::cuda {
 namespace {
 
-/// Devices, or why there are none; asked once. cudaGetDeviceCount does not create a context.
+/// The devices, or why there are none; queried once. cudaGetDeviceCount does not create a context.
 struct Presence {
   int count = 0;
   std::string reason;
@@ -58,7 +58,7 @@ bool launch_blocking() {
 
 constexpr std::size_t kDevices = 64;
 
-/// The stream every thread of the process shares on a device; made at first use, never destroyed (the driver may be gone by
+/// The stream that all threads of the process share on a device; made at first use, never destroyed (the driver may be gone by
 /// then).
 cudaStream_t shared_stream(int device) {
   static std::array<std::atomic<cudaStream_t>, kDevices> streams{};
@@ -67,7 +67,7 @@ cudaStream_t shared_stream(int device) {
   if (index < kDevices) {
     if (const cudaStream_t stream = streams[index].load(std::memory_order_acquire)) return stream;
   }
-  (void)properties(device);  // throws where there is no such device
+  (void)properties(device);  // throws if there is no such device
   const std::scoped_lock lock(mutex);
   if (streams[index].load() == nullptr) {
     const DeviceScope scope(device);
@@ -82,7 +82,7 @@ constinit thread_local std::array<cudaStream_t, kDevices> thread_streams{};  // 
 
 constinit thread_local std::uint64_t thread_waits = 0;
 
-/// Shared by the threads that record; who waits for a whole device has it alone.
+/// Threads that record hold it shared; a thread that waits for a whole device holds it exclusively.
 std::shared_mutex& recordings() {
   static std::shared_mutex instance;
   return instance;
@@ -90,7 +90,7 @@ std::shared_mutex& recordings() {
 
 constexpr const char* kEarlier = "; it may come from an earlier operation: POLYPHASE_LAUNCH_BLOCKING=1 names it";
 
-/// Faults of kernels: a call that has nothing to do with them is where they are seen, and the process has lost the GPU.
+/// Faults of kernels: an unrelated later call reports them, and the process cannot use the GPU any more.
 bool is_fault(cudaError_t status) {
   return status == cudaErrorIllegalAddress || status == cudaErrorMisalignedAddress || status == cudaErrorLaunchFailure ||
          status == cudaErrorIllegalInstruction || status == cudaErrorInvalidPc || status == cudaErrorInvalidAddressSpace ||
@@ -111,7 +111,7 @@ void wait_for_device() {
 
 cudaError_t synchronize_device() {
   std::unique_lock lock(recordings(), std::defer_lock);
-  if (!capturing()) lock.lock();  // what this thread records itself is CUDA's to refuse
+  if (!capturing()) lock.lock();  // what this thread records itself, CUDA refuses
   return cudaDeviceSynchronize();
 }
 
@@ -204,7 +204,7 @@ Stream::Stream(int device) : device_(device) {
 
 Stream::~Stream() {
   if (stream_ == nullptr) return;
-  // The handle may come back as a new stream, which must not find memory that is still used.
+  // A new stream may get this handle, and must not find memory that is still in use.
   (void)cudaStreamSynchronize(stream_);
   try {
     allocator(device_).retire_stream(reinterpret_cast<StreamId>(stream_));

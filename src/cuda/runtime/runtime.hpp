@@ -1,5 +1,5 @@
 #pragma once
-// The CUDA runtime in RAII: error checks, streams, events, the current device. Internal: includes CUDA headers.
+// RAII for the CUDA runtime: error checks, streams, events, the current device. Internal: includes CUDA headers.
 
 #include <cuda_runtime.h>
 
@@ -19,7 +19,7 @@ namespace polyphase::cuda {
 void check(cudaError_t status, const char* call, const char* file, int line);
 #define CHECK_CUDA(call) ::polyphase::cuda::check((call), #call, __FILE__, __LINE__)
 
-/// Call after every kernel launch. With POLYPHASE_LAUNCH_BLOCKING=1 waits for the kernel, so that a fault names `kernel`.
+/// Call after every kernel launch. With POLYPHASE_LAUNCH_BLOCKING=1 it waits for the kernel, so that a fault names `kernel`.
 void check_launch(const char* kernel);
 
 /// Lets `kernel` be launched with `bytes` of dynamic shared memory on the current device, from any thread: the limit is the
@@ -31,17 +31,17 @@ void allow_shared_memory(void (*kernel)(Parameters...), std::int64_t bytes, int 
   allow_shared_memory(reinterpret_cast<const void*>(kernel), bytes, shared_percent);
 }
 
-/// The host waits for everything given to the stream so far.
+/// Waits on the host for all work issued to the stream so far.
 void wait_for(cudaStream_t stream);
 /// The same for the whole current device.
 void wait_for_device();
-/// cudaDeviceSynchronize() on the current device, once no other thread records a graph: a device must not be waited for while
-/// one of its streams records, in no capture mode; CUDA refuses it, and the recording may be lost.
+/// cudaDeviceSynchronize() on the current device, once no other thread records a graph. CUDA refuses to wait for a device while
+/// one of its streams records, in any capture mode, and the recording may be lost.
 [[nodiscard]] cudaError_t synchronize_device();
-/// What a thread holds while it records: synchronize_device() on other threads waits for it.
+/// Held by a thread while it records: synchronize_device() on other threads waits for it.
 [[nodiscard]] std::shared_lock<std::shared_mutex> recording_lock();
 
-/// What the launchers need to know of a GPU; read once per device.
+/// The properties of a GPU that launchers need; read once per device.
 struct DeviceProperties {
   std::string name;
   int major = 0, minor = 0;
@@ -49,7 +49,7 @@ struct DeviceProperties {
   int l2_bytes = 0;
   int shared_bytes_per_block = 0;  ///< the opt-in limit
   std::size_t total_bytes = 0;
-  int code_arch = 0;  ///< of this build's code for it (presence.hpp): what its kernels were compiled for
+  int code_arch = 0;  ///< of the code in this build that it runs (presence.hpp)
   [[nodiscard]] int arch() const { return major * 10 + minor; }
 };
 [[nodiscard]] const DeviceProperties& properties(int device);
@@ -66,7 +66,7 @@ class DeviceScope {
   int previous_ = -1;
 };
 
-/// An owned event without timing unless asked for.
+/// An owned event, without timing unless requested.
 class Event {
  public:
   explicit Event(bool timing = false);
@@ -90,8 +90,8 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-/// The stream that the calling thread's operations on `device` go to: one non-blocking stream per device that all threads
-/// share, unless a StreamGuard is alive.
+/// The stream of the calling thread's operations on `device`: one non-blocking stream per device that all threads share, unless
+/// a StreamGuard exists.
 [[nodiscard]] cudaStream_t current_stream(int device);
 
 using StreamScope = StreamGuard;

@@ -6,7 +6,7 @@
 namespace polyphase {
 namespace {
 
-/// What its modules' streams do, which have the length last already.
+/// The stream of its modules; their streams already have the length last.
 class ChannelsLastStream : public layers::SequentialStream {
  public:
   explicit ChannelsLastStream(layers::Modules modules) : SequentialStream(modules, Layout::channels_last) {}

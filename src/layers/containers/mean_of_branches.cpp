@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kName = MeanOfBranches::kName;
 
-/// The sum of the branches before number `index` and of its result.
+/// The sum of the branches before branch `index`, plus its result.
 Tensor with_branch(const Tensor& total, const Tensor& y, std::size_t index) {
   require<ShapeError>(y.shape() == total.shape(), kName, ": expected branches of one shape, got ", total.shape(),
                       " from branch 0 and ", y.shape(), " from branch ", index);
@@ -69,7 +69,7 @@ class MeanOfBranchesStream : public ModuleStream {
 
  private:
   std::vector<std::unique_ptr<ModuleStream>> branches_;
-  std::vector<layers::HeldPositions> ahead_;  // of each branch: outputs for which another one waits
+  std::vector<layers::HeldPositions> ahead_;  // per branch: outputs that wait for another branch
   Layout layout_ = Layout::any;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Modules side by side.
+// Parallel modules.
 
 #include <utility>
 
@@ -7,9 +7,8 @@
 
 namespace polyphase {
 
-/// The mean of modules that are all given the same input, as HiFi-GAN and BigVGAN join their residual blocks:
-/// (r_0(x) + r_1(x) + ...)/n, summed in order and then divided, which are the bits of their code
-/// (jik876/hifi-gan@4769534:models.py).
+/// The mean of modules that all get the same input, as HiFi-GAN and BigVGAN combine their residual blocks: (r_0(x) + r_1(x) +
+/// ...)/n, summed in order and then divided, which gives the bits of their code (jik876/hifi-gan@4769534:models.py).
 ///
 ///     pp::MeanOfBranches(pp::named("resblocks.0", block(3)), pp::named("resblocks.1", block(7)))
 ///
@@ -19,16 +18,16 @@ class MeanOfBranches : public layers::ModuleSequence<MeanOfBranches> {
   static constexpr const char* kName = "MeanOfBranches";
 
   MeanOfBranches() = default;
-  /// Takes the modules over.
+  /// Takes ownership of the modules.
   template <layers::Child... M>
   requires(sizeof...(M) > 0 && !layers::kIsOneOf<MeanOfBranches, M...>) explicit MeanOfBranches(M... modules) {
     (push_back(std::move(modules)), ...);
   }
 
-  /// x of any shape that the branches take. Throws ShapeError without branches, or where their results differ in shape, and
-  /// what the branches throw.
+  /// x of any shape that the branches take. Throws ShapeError if there are no branches or their results differ in shape, and
+  /// the errors of the branches.
   [[nodiscard]] Tensor forward(const Tensor& x) override;
-  /// Branches of different latency wait for one another. Throws NotImplemented where branches differ in rate.
+  /// Branches of different latency wait for each other. Throws NotImplemented if branches differ in rate.
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Modules held together, for a network that calls each of them itself.
+// A list of modules for a network that calls each of them itself.
 
 #include <utility>
 
@@ -25,13 +25,13 @@ class ModuleList : public layers::ModuleSequence<ModuleList> {
   static constexpr const char* kName = "ModuleList";
 
   ModuleList() = default;
-  /// Takes the modules over: `pp::ModuleList convs(pp::Conv1d({...}), pp::Conv1d({...}))`.
+  /// Takes ownership of the modules: `pp::ModuleList convs(pp::Conv1d({...}), pp::Conv1d({...}))`.
   template <layers::Child... M>
   requires(sizeof...(M) > 0 && !layers::kIsOneOf<ModuleList, M...>) explicit ModuleList(M... modules) {
     (push_back(std::move(modules)), ...);
   }
 
-  /// Throws NotImplemented, as PyTorch's does: a list does not know how its modules go together.
+  /// Throws NotImplemented, as PyTorch's does: a list does not define how its modules are combined.
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// What Sequential and ModuleList share: modules held in order, each under its key.
+// The common part of Sequential and ModuleList: modules in order, each with its key.
 
 #include <algorithm>
 #include <concepts>
@@ -24,9 +24,9 @@ struct Named {
 
 }  // namespace layers
 
-/// Chooses a module's name in the Sequential, ModuleList or Residual that it is given to, so that the keys are those of a
-/// published network: `pp::Sequential(pp::named("conv", pp::Conv1d({...})), pp::ReLU())` has "conv.weight". Names may contain
-/// dots ("convs1.0"). An empty name puts the module's keys among those of what holds it.
+/// Sets a module's name in the Sequential, ModuleList or Residual that contains it, so that the keys are those of a published
+/// network: `pp::Sequential(pp::named("conv", pp::Conv1d({...})), pp::ReLU())` has "conv.weight". Names may contain dots
+/// ("convs1.0"). With an empty name the module's keys become keys of its parent.
 template <std::derived_from<Module> M>
 [[nodiscard]] layers::Named<M> named(std::string name, M module) {
   return {std::move(name), std::move(module)};
@@ -38,7 +38,7 @@ template <class T>
 inline constexpr bool kIsNamed = false;
 template <class M>
 inline constexpr bool kIsNamed<Named<M>> = true;
-/// What a list of modules is made from: modules, and modules with names.
+/// The elements of a list of modules: modules, with or without names.
 template <class T>
 concept Child = std::derived_from<T, Module> || kIsNamed<T>;
 
@@ -58,7 +58,7 @@ class ModuleSequence : public Module {
   Self& push_back(Named<M> child) {
     return push_back(std::move(child.name), std::make_shared<M>(std::move(child.module)));
   }
-  /// Appends a module that others hold too. Throws Error if it is null, or if another has its name.
+  /// Appends a shared module. Throws Error if it is null or if another module has its name.
   Self& push_back(std::shared_ptr<Module> module) { return push_back(std::to_string(size()), std::move(module)); }
   Self& push_back(std::string name, std::shared_ptr<Module> module) {
     require<Error>(module != nullptr, Self::kName, ": module ", size(), " is null");
@@ -90,7 +90,7 @@ class ModuleSequence : public Module {
   std::vector<std::shared_ptr<Module>> modules_;
 };
 
-/// A single module of a list's own type that is given to its constructor is copied, not wrapped.
+/// A single module of a list's own type is copied by its constructor, not wrapped.
 template <class Self, class... M>
 inline constexpr bool kIsOneOf = sizeof...(M) == 1 && (std::same_as<M, Self> && ...);
 

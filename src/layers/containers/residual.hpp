@@ -1,5 +1,5 @@
 #pragma once
-// Modules around which their input is added.
+// Residual blocks.
 
 #include <string>
 #include <utility>
@@ -12,11 +12,11 @@ namespace polyphase {
 ///
 ///     pp::Residual(pp::LeakyReLU(0.1), pp::Conv1d({..., .dilation = 3, .padding = 3}), pp::LeakyReLU(0.1), pp::Conv1d({...}))
 ///
-/// The block is the modules one after another, as in Sequential. Where it ends with a Conv1d or ConvTranspose1d, or with one
-/// and an activation that Sequential takes with it, the sum is formed in the convolution's pass over memory, with the bits of
-/// add_scaled(x, block(x), scale): sums + bias rounded, activation rounded, x + scale*that rounded once. An activation in front
-/// of the sum is a pass of its own again while gradients are recorded, unless it is a Snake.
-/// Children are named "block.0", "block.1", ..., as EnCodec and DAC name theirs, or as `name` and named() say: HiFi-GAN's
+/// The block is the modules one after another, as in Sequential. If it ends with a Conv1d or ConvTranspose1d, or with one
+/// followed by an activation that Sequential fuses with it, the sum is computed in the convolution's pass over memory, with the
+/// bits of add_scaled(x, block(x), scale): sums + bias are rounded, the activation is rounded, and x + scale times it is
+/// rounded once. While gradients are recorded, an activation before the sum is a separate pass unless it is a Snake.
+/// Children are named "block.0", "block.1", ..., as in EnCodec and DAC, or as `name` and named() say. HiFi-GAN's block
 ///
 ///     pp::Residual({.name = ""}, pp::LeakyReLU(0.1), pp::named("convs1.0", pp::Conv1d({...})), pp::LeakyReLU(0.1),
 ///                  pp::named("convs2.0", pp::Conv1d({...})))
@@ -26,9 +26,9 @@ class Residual : public Module {
  public:
   struct Options {
     double scale = 1;
-    std::string name = "block";  ///< stands before the names of the block's modules; may be empty
+    std::string name = "block";  ///< prefix of the names of the block's modules; may be empty
   };
-  /// Takes the modules over; a single Sequential is the block itself.
+  /// Takes ownership of the modules; a single Sequential becomes the block itself.
   template <layers::Child... M>
   requires(sizeof...(M) > 0) explicit Residual(M... modules) : block_(std::move(modules)...) {}
   template <layers::Child... M>
@@ -38,8 +38,8 @@ class Residual : public Module {
   [[nodiscard]] Sequential& block() { return block_; }
   [[nodiscard]] double scale() const { return scale_; }
   void visit(Visitor& visitor) override { visitor.module(name_, block_); }
-  /// x of any shape that the block keeps. Throws ShapeError where the block's result has another shape, and what the modules
-  /// throw.
+  /// x of any shape that the block keeps. Throws ShapeError if the block's result has another shape, and the errors of the
+  /// modules.
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 

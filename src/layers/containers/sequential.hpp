@@ -1,5 +1,5 @@
 #pragma once
-// Modules one after another.
+// Modules in sequence.
 
 #include <utility>
 
@@ -7,15 +7,14 @@
 
 namespace polyphase {
 
-/// Feeds each module's output to the next; a convolution and the activation behind it are one pass where that gives the same
-/// bits. Children are named by position, as in PyTorch, or by named(): "0.weight", "conv.bias".
-/// A copy shares the children.
+/// Feeds each module's output to the next; a convolution and the activation after it are one pass if that gives the same bits.
+/// Children are named by position, as in PyTorch, or by named(): "0.weight", "conv.bias". A copy shares the children.
 class Sequential : public layers::ModuleSequence<Sequential> {
  public:
   static constexpr const char* kName = "Sequential";
 
   Sequential() = default;
-  /// Takes the modules over: `pp::Sequential net(pp::Conv1d({...}), pp::ReLU())`.
+  /// Takes ownership of the modules: `pp::Sequential net(pp::Conv1d({...}), pp::ReLU())`.
   template <layers::Child... M>
   requires(sizeof...(M) > 0 && !layers::kIsOneOf<Sequential, M...>) explicit Sequential(M... modules) {
     (push_back(std::move(modules)), ...);

@@ -1,5 +1,5 @@
 #pragma once
-// Modules one after another in a Stream. Internal.
+// A sequence of modules in a Stream. Internal.
 
 #include <memory>
 #include <numeric>
@@ -12,7 +12,7 @@ namespace polyphase::layers {
 
 class SequentialStream : public ModuleStream {
  public:
-  /// Throws NotImplemented naming a module that cannot be streamed, or not in the layout of `inside` and of the modules before.
+  /// Throws NotImplemented naming a module that cannot be streamed, or whose layout differs from `inside` and earlier modules.
   explicit SequentialStream(Modules modules, Layout inside = Layout::any) : layout_(inside) {
     for (const auto& module : modules) {
       streams_.push_back(module->make_stream());

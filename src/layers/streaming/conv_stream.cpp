@@ -19,7 +19,7 @@ Tensor no_positions(const Tensor& x, std::int64_t channels) {
 
 Tensor without_first(const Tensor& x, std::int64_t count) { return x.narrow(2, count, x.size(2) - count); }
 
-/// The positions at one end of a row that its padding is made of.
+/// The number of positions at one end of a row that its padding is made from.
 std::int64_t copied_positions(PaddingMode mode, std::int64_t padding) {
   if (padding == 0 || mode == PaddingMode::zeros) return 0;
   return mode == PaddingMode::reflect ? padding + 1 : 1;
@@ -104,20 +104,20 @@ Tensor ConvTranspose1dStream::push(const Tensor& x, bool last) {
   const std::int64_t stride = options.stride, left = options.padding.left;
   const Tensor all = tail_.followed_by(x);
   inputs_ += x.size(2);
-  // Positions count from the first output before padding takes its part off. Inputs to come add to those from inputs_*stride
-  // on, and end the row no earlier than now.
+  // Positions count from the first output before the padding is cropped. Later inputs only add to positions from inputs_*stride
+  // on, and the row does not end before the current end.
   const std::int64_t complete = last ? output_length(inputs_) : std::min(inputs_ * stride - left, output_length(inputs_));
   const std::int64_t begin = returned_ + left, end = std::max(complete, returned_) + left;
   returned_ = end - left;
   const std::int64_t first_input = inputs_ - all.size(2);
-  // The next output's own input is kept in any case: no tap may reach it, and so may the last one be, for output padding.
+  // The next output's own input is always kept: perhaps no tap reaches it, and with output padding it may be the last one.
   const std::int64_t own = std::min(floor_div(end, stride), inputs_ - 1);
   const std::int64_t needed = std::max(std::min(ceil_div(end - reach_, stride), own), first_input);
   tail_.keep(without_first(all, needed - first_input));
   if (end == begin) return no_positions(x, options.out_channels);
 
   const std::int64_t origin = first_input * stride;
-  const std::int64_t length = (all.size(2) - 1) * stride + reach_ + 1;  // of all positions that `all` adds to
+  const std::int64_t length = (all.size(2) - 1) * stride + reach_ + 1;  // of all positions to which `all` contributes
   return conv_transpose1d(all, conv_.weight(), conv_.bias(),
                           {.stride = stride,
                            .padding = {begin - origin, std::max<std::int64_t>(length - (end - origin), 0)},

@@ -1,6 +1,6 @@
 #pragma once
-// The two convolutions in a Stream: the positions that the next outputs need are kept, and the sums of an output are formed at
-// once, as without a stream. Internal.
+// The two convolutions in a Stream: they keep the positions that the next outputs need, and sum an output at once, as without a
+// stream. Internal.
 
 #include <cstdint>
 
@@ -19,19 +19,19 @@ class Conv1dStream : public ModuleStream {
   [[nodiscard]] Rate rate() const override { return {1, conv_.options().stride}; }
 
  private:
-  /// `x` with the row's left padding in front of it, once that is known; until then nothing.
+  /// `x` with the row's left padding before it, once the padding is known; nothing until then.
   [[nodiscard]] Tensor with_left_padding(const Tensor& x, bool last);
-  /// `x` with the right padding of a row that ends with `end` behind it.
+  /// `x` followed by the right padding of a row that ends with `end`.
   [[nodiscard]] Tensor with_right_padding(const Tensor& x, const Tensor& end) const;
 
   const Conv1d& conv_;
   std::int64_t left_, right_;  // padding
   std::int64_t window_;        // positions from the first tap to the last
-  bool has_begun_ = false;     // the left padding has been put in front
-  HeldPositions beginning_;    // before that
+  bool has_begun_ = false;     // the left padding has been added
+  HeldPositions beginning_;    // positions before that
   HeldPositions tail_;         // for the next outputs
-  HeldPositions end_;          // what the right padding is made of
-  std::int64_t skipped_ = 0;   // positions to come that no output needs: a stride may be longer than the window
+  HeldPositions end_;          // what the right padding is made from
+  std::int64_t skipped_ = 0;   // later positions that no output needs: a stride may be longer than the window
 };
 
 class ConvTranspose1dStream : public ModuleStream {
@@ -48,7 +48,7 @@ class ConvTranspose1dStream : public ModuleStream {
 
   const ConvTranspose1d& conv_;
   std::int64_t reach_;         // D*(K - 1)
-  HeldPositions tail_;         // the last inputs: those that outputs to come depend on
+  HeldPositions tail_;         // the last inputs that later outputs depend on
   std::int64_t inputs_ = 0;    // pushed so far
   std::int64_t returned_ = 0;  // outputs
 };

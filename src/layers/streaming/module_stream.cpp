@@ -70,7 +70,7 @@ std::optional<Layout> layout_of_channels(int dim) {
 Tensor NeighbourStream::push(const Tensor& x, bool last) {
   const std::int64_t left = options_.left, right = options_.right, up = options_.up;
   const Tensor all = held_.followed_by(x);
-  const std::int64_t ready = last ? all.size(2) : std::max(done_, all.size(2) - right);  // those before it have their outputs
+  const std::int64_t ready = last ? all.size(2) : std::max(done_, all.size(2) - right);  // earlier positions have their outputs
   Tensor y = ready == done_ ? Tensor::empty({x.size(0), x.size(1) / options_.channel_divisor, 0}, {x.dtype(), x.device()})
                             : module_.forward(all).narrow(2, done_ * up, (ready - done_) * up).contiguous();
   const std::int64_t drop = std::max<std::int64_t>(ready - left, 0);

@@ -1,5 +1,5 @@
 #pragma once
-// What a module does in a Stream (layers/streaming/stream.hpp): takes its input piece by piece and returns outputs as soon as
+// A module's state in a Stream (layers/streaming/stream.hpp): takes its input piece by piece and returns outputs as soon as
 // they are determined.
 
 #include <cstdint>
@@ -26,47 +26,47 @@ struct Rate {
   std::int64_t down = 1;
 };
 
-/// The state of one module in a Stream. A module of one's own returns one from make_stream().
+/// The state of one module in a Stream. A user's module returns one from make_stream().
 class ModuleStream {
  public:
   /// The order of dimensions that the module's forward() takes: (N, C, L), (N, L, C), or any.
   enum class Layout : std::uint8_t { any, channels_first, channels_last };
-  /// A position before every other: what depends on all that came before has it as `first` (an LSTM).
+  /// A position before all others: `first` of modules that depend on the whole past (an LSTM).
   static constexpr std::int64_t kAllBefore = INT64_MIN / 4;
 
   virtual ~ModuleStream() = default;
-  /// Takes the next n >= 0 positions x (N, C, n) and returns the outputs (N, C', m), m >= 0, that no later position changes and
-  /// that were not returned before. `last`: nothing follows; returns all that is left.
+  /// Takes the next n >= 0 positions x (N, C, n). Returns the outputs (N, C', m), m >= 0, that no later position changes and
+  /// that were not returned before. `last`: no input follows; returns all remaining outputs.
   [[nodiscard]] virtual Tensor push(const Tensor& x, bool last) = 0;
-  /// Back to the state before the first push().
+  /// Resets to the state before the first push().
   virtual void reset() = 0;
-  /// The input positions that outputs depend on; they may lie before 0 or past the end, where padding is.
+  /// The input positions that outputs depend on; they may be before 0 or past the end, where the padding is.
   [[nodiscard]] virtual Span inputs_of(Span outputs) const = 0;
   [[nodiscard]] virtual Rate rate() const = 0;
-  /// push() has the length last whatever it is.
+  /// push() has the length last in any case.
   [[nodiscard]] virtual Layout layout() const { return Layout::channels_first; }
 };
 
 namespace layers {
 
-/// The name of a module's class, as messages have it.
+/// The class name of a module in messages.
 [[nodiscard]] std::string type_name(const Module& module);
-/// The layout of a module's place in a network, `place` before it was known what the module takes. Throws NotImplemented naming
-/// the module where its layout is the other.
+/// The layout of a module's place in a network; `place` is the layout before the module was considered. Throws NotImplemented
+/// naming the module if its layout is the other one.
 [[nodiscard]] ModuleStream::Layout joined(ModuleStream::Layout place, const ModuleStream& stream, const Module& module);
 
 /// (N, ..., L) as a view (N, L, ...), and back.
 [[nodiscard]] Tensor length_second(const Tensor& x);
 [[nodiscard]] Tensor length_last(const Tensor& x);
 
-/// Positions that a stream keeps between two pushes, (N, C, n); anything (A, B, n, ...) goes.
+/// Positions that a stream keeps between two pushes, (N, C, n), or (A, B, n, ...) in general.
 class HeldPositions {
  public:
   [[nodiscard]] bool is_empty() const { return !kept_.defined() || kept_.size(2) == 0; }
   [[nodiscard]] std::int64_t size() const { return kept_.defined() ? kept_.size(2) : 0; }
-  /// The kept positions and `x` behind them.
+  /// The kept positions followed by `x`.
   [[nodiscard]] Tensor followed_by(const Tensor& x) const;
-  /// Keeps a copy of `x`; in place where it has the size of what was kept, so that a push of a fixed size can be recorded once
+  /// Keeps a copy of `x`, in place if it has the size of the previous one, so that a push of a fixed size can be recorded once
   /// (cuda::capture) and replayed.
   void keep(const Tensor& x);
   void clear() { kept_ = {}; }
@@ -75,13 +75,13 @@ class HeldPositions {
   Tensor kept_;
 };
 
-/// A stream of a module each of whose output positions depends on the input position of its number alone. Inputs are
-/// (N, ..., n), indices (N, n) too, and outputs (N, ..., n).
+/// The stream of a module whose output positions each depend on the same input position alone. Inputs are (N, ..., n),
+/// including indices (N, n); outputs are (N, ..., n).
 class PointwiseStream : public ModuleStream {
  public:
   struct Options {
     Layout layout = Layout::any;
-    bool only_in_eval = false;  ///< push() throws Error while the module is training
+    bool only_in_eval = false;  ///< push() throws Error in training mode
   };
   explicit PointwiseStream(Module& module) : PointwiseStream(module, Options{}) {}
   PointwiseStream(Module& module, const Options& options) : module_(module), options_(options) {}
@@ -96,20 +96,18 @@ class PointwiseStream : public ModuleStream {
   Options options_;
 };
 
-/// The layout of a module of positions (N, C, L) or (N, L, C) whose channels are in dimension `dim`; nothing where that is none
-/// of the two.
+/// The layout of a module of (N, C, L) or (N, L, C) whose channels are in dimension `dim`; nothing if that is neither.
 [[nodiscard]] std::optional<ModuleStream::Layout> layout_of_channels(int dim);
 
-/// A stream of a module that has `up` outputs for each input, which depend on `left` inputs before theirs and `right` behind
-/// it, and which itself knows what to put past the ends: it is given its input with so much around it, and what that changes at
-/// the cuts is dropped.
+/// The stream of a module with `up` outputs per input that depend on `left` inputs before and `right` inputs after it, and that
+/// pads the ends itself. It gets its input with that many neighbours, and the outputs that the cuts change are dropped.
 class NeighbourStream : public ModuleStream {
  public:
   struct Options {
     std::int64_t left = 0;
     std::int64_t right = 0;
     std::int64_t up = 1;
-    std::int64_t channel_divisor = 1;  ///< channels of the input for one of the output
+    std::int64_t channel_divisor = 1;  ///< input channels per output channel
   };
   NeighbourStream(Module& module, const Options& options) : module_(module), options_(options) {}
   [[nodiscard]] Tensor push(const Tensor& x, bool last) override;
@@ -121,7 +119,7 @@ class NeighbourStream : public ModuleStream {
   Module& module_;
   Options options_;
   HeldPositions held_;
-  std::int64_t done_ = 0;  // of the held positions, those whose outputs were returned
+  std::int64_t done_ = 0;  // number of held positions whose outputs were returned
 };
 
 }  // namespace layers

@@ -9,7 +9,7 @@
 namespace polyphase {
 namespace {
 
-/// The numerator's quotient rounded down.
+/// The quotient rounded down.
 std::int64_t floor_div(std::int64_t numerator, std::int64_t denominator) {
   return numerator / denominator - (numerator % denominator < 0 ? 1 : 0);
 }
@@ -17,7 +17,7 @@ std::int64_t floor_div(std::int64_t numerator, std::int64_t denominator) {
 ReceptiveField field_of(const ModuleStream& stream) {
   const auto [up, down] = stream.rate();
   ReceptiveField field{INT64_MIN, INT64_MIN};
-  for (std::int64_t t = 0; t < up; ++t) {  // outputs repeat their dependences after `up` positions
+  for (std::int64_t t = 0; t < up; ++t) {  // dependences repeat after `up` outputs
     const std::int64_t own = floor_div(t * down, up);
     const Span inputs = stream.inputs_of({t, t});
     field.left = std::max(field.left, own - inputs.first);
@@ -52,7 +52,7 @@ Tensor Stream::push(const Tensor& x) {
   for (std::int64_t begin = 0; begin < positions; begin += max_positions_) {
     const std::int64_t count = std::min(max_positions_, positions - begin);
     pieces.push_back(stream_->push(x.narrow(-1, begin, count).contiguous(), false));
-    if (count == positions - begin) break;  // begin + max_positions_ may not be a number
+    if (count == positions - begin) break;  // begin + max_positions_ may overflow
   }
   return pieces.size() == 1 ? pieces.front() : cat(pieces, -1);
 }

@@ -1,13 +1,13 @@
 #pragma once
-// Networks that take their input piece by piece.
+// Runs networks on input that arrives piece by piece.
 //
 //     pp::Stream stream(net);
 //     while (more) play(stream.push(next_frames));   // (N, C, n), any n >= 1
 //     play(stream.finish());
 //
-// What push() and finish() return, one after another, is net(all frames at once), however the frames are cut: on the CPU bit
-// for bit; on a GPU within rounding, because its kernels add in an order that depends on the length. A causal network returns
-// the samples of a frame at once; another waits for the frames to come that these samples depend on, `latency()` of them.
+// The results of push() and finish(), concatenated, are net(all frames at once), for any split of the frames: bit for bit on
+// the CPU; within rounding on a GPU, because the order of its sums depends on the length. A causal network returns the samples
+// of a frame at once. Other networks wait for the later frames that these samples depend on, `latency()` of them.
 
 #include <cstdint>
 #include <memory>
@@ -17,43 +17,42 @@
 
 namespace polyphase {
 
-/// How far an output position looks, in input positions: before and behind its own, which is floor(t*down/up).
+/// How many input positions an output depends on, before and after its own, which is floor(t*down/up).
 struct ReceptiveField {
-  std::int64_t left = 0;   ///< -ModuleStream::kAllBefore and more where all the past counts
-  std::int64_t right = 0;  ///< what a Stream waits for
+  std::int64_t left = 0;   ///< -ModuleStream::kAllBefore or more if the whole past counts
+  std::int64_t right = 0;  ///< the latency of a Stream
   [[nodiscard]] bool is_causal() const { return right <= 0; }
 };
 /// Throws NotImplemented naming a module that cannot be streamed.
 [[nodiscard]] ReceptiveField receptive_field(Module& network);
 
-/// Feeds a network piece by piece. The network is used, not copied: it must live as long and keep its weights. Nothing is
-/// recorded for gradients. State is of a fixed size, and so are the work and the memory of a push() of a fixed size.
+/// Feeds a network piece by piece. The network is used, not copied: it must outlive the stream and keep its weights. Gradients
+/// are not recorded. The state has a fixed size, and so have the work and the memory of a push() of a fixed size.
 class Stream {
  public:
-  /// Throws NotImplemented naming a module that cannot be streamed (GroupNorm, whose statistics are of the whole length), or
-  /// one that takes (N, L, C) and is in no ChannelsLast.
+  /// Throws NotImplemented naming a module that cannot be streamed (such as GroupNorm, whose statistics cover the whole
+  /// length), or one that takes (N, L, C) outside a ChannelsLast.
   explicit Stream(Module& network);
 
-  /// Longer pieces are computed `max_positions` at a time. Once such a piece has been pushed, and the latency and the context
-  /// of attention (KeyValueRing) have passed, no push allocates memory of the device. Throws ShapeError unless max_positions
-  /// >= 1.
+  /// Processes longer pieces `max_positions` at a time. Once such a piece has been pushed, and the latency and the context of
+  /// attention (KeyValueRing) have passed, no push allocates device memory. Throws ShapeError unless max_positions >= 1.
   void reserve(std::int64_t max_positions);
-  /// The next n >= 1 positions x (N, C, n) -> (N, C', m), m >= 0; of indices also (N, n). N, C, dtype and device as at first.
-  /// Throws Error after finish(), ShapeError, and what the network throws; after an exception only reset() helps.
+  /// The next n >= 1 positions x (N, C, n), or indices (N, n) -> (N, C', m), m >= 0. N, C, dtype and device must not change.
+  /// Throws Error after finish(), ShapeError, and the errors of the network; after an exception only reset() is allowed.
   [[nodiscard]] Tensor push(const Tensor& x);
-  /// Ends the stream and returns what is left, (N, C', m), m >= 0. Throws Error where nothing was pushed.
+  /// Ends the stream and returns the remaining outputs (N, C', m), m >= 0. Throws Error if nothing was pushed.
   [[nodiscard]] Tensor finish();
-  /// Ready for another stream, of another N, too.
+  /// Resets for another stream, also of another N.
   void reset();
 
-  /// Positions to come that an output waits for.
+  /// The number of later positions that an output waits for.
   [[nodiscard]] std::int64_t latency() const;
   [[nodiscard]] Rate rate() const { return stream_->rate(); }
 
  private:
   std::unique_ptr<ModuleStream> stream_;
   std::int64_t max_positions_ = INT64_MAX;
-  Tensor empty_;  // of the input's shape with no positions; undefined before the first push
+  Tensor empty_;  // the input's shape with no positions; undefined before the first push
   bool is_finished_ = false;
 };
 

@@ -32,7 +32,7 @@ TEST_CASE("train, resume, evaluate, upsample") {
 
   const Outcome again = run(shop.train + "--steps 4");
   CHECK(again.code == 1);
-  CHECK(has(again.text, "holds a run already: go on with it (--resume) or choose another --out"));
+  CHECK(has(again.text, "already holds a run: continue it (--resume) or choose another --out"));
   const Outcome changed = run(shop.train + "--resume --seed 5");
   CHECK(changed.code == 1);
   CHECK(has(changed.text, "was started with seed = 0, got 5"));
@@ -161,7 +161,7 @@ TEST_CASE("mistakes are told in one sentence: 2 for usage, 1 for the rest") {
            Case{"train --heldout-fraction 2" + out, 2, "superres: train: expected --heldout-fraction between 0 and 1, got 2"},
            Case{"train --device tpu" + out, 2, "superres: device: expected \"cpu\""},
            Case{"train --device cuda:99" + out, 1, "cuda:99"},
-           Case{"train --resume" + out, 1, "there is no run to go on with"},
+           Case{"train --resume" + out, 1, "there is no run to continue"},
            Case{"eval --heldout-fraction 2", 2, "--heldout-fraction"},
            Case{"eval --model " + nowhere, 1, nowhere},
            Case{"upsample a.wav b.wav --model " + nowhere, 1, nowhere},

@@ -84,7 +84,7 @@ TEST_CASE("an interrupted run stops with a checkpoint and prints the command tha
   CHECK(run("eval --all --data " + shell_quoted(shop.data) + " --model " + shell_quoted(shop.last())).code == 0);
 
   const std::string said = child.text();
-  const std::string start = "\ngo on with\n  ";
+  const std::string start = "\ncontinue with\n  ";
   REQUIRE(has(said, start));
   const std::string command = said.substr(said.find(start) + start.size());
   const std::string line = command.substr(0, command.find('\n'));
@@ -123,7 +123,7 @@ TEST_CASE("a resumed run takes the sound it began with, or says what is differen
 
   const std::string moved = shop.folder.file("moved");
   fs::rename(shop.data, moved);
-  is_refused(shop.resume() + "--steps 4", "superres: train --resume: the run in " + shop.out + " learns from the sound in " +
+  is_refused(shop.resume() + "--steps 4", "superres: train --resume: the run in " + shop.out + " was trained on the sound in " +
                                               shop.data +
                                               ", and there is no such folder: expected --data with the folder's new place");
   CHECK(run(shop.resume() + "--steps 4 --data " + moved).code == 0);
@@ -143,10 +143,10 @@ TEST_CASE("a checkpoint that does not say which sound it learned from is resumed
   const Outcome refused = run(shop.resume() + "--steps 3");
   CHECK(refused.code == 1);
   CHECK(has(refused.text, "superres: train --resume: " + last +
-                              " does not say which sound the run learns from, as an older version wrote it: expected --data"));
+                              " has no record of its training sound, because an older version wrote it: expected --data"));
   const Outcome told = run(shop.resume() + "--steps 3 --data " + shop.data);
   CHECK(told.code == 0);
-  CHECK(has(told.text, "superres: warning: " + last + " does not say which sound the run learned from"));
+  CHECK(has(told.text, "superres: warning: " + last + " has no record of its training sound"));
   const Outcome known = run(shop.resume() + "--steps 4");
   CHECK(known.code == 0);
   CHECK_FALSE(has(known.text, "warning"));
@@ -254,7 +254,7 @@ TEST_CASE("of two trainings that begin together in a new folder one runs") {
   const int codes[] = {first.exit_code(), second.exit_code()};
   CHECK_MESSAGE(codes[0] + codes[1] == 1, first.text(), second.text());
   const std::string loser = codes[0] == 1 ? first.text() : second.text();
-  CHECK_MESSAGE((has(loser, "is in use by another training") || has(loser, "holds a run already")), loser);
+  CHECK_MESSAGE((has(loser, "is in use by another training") || has(loser, "already holds a run")), loser);
 }
 
 TEST_CASE("a closed terminal and a request to end save the run; under nohup a closed terminal is nothing") {
@@ -291,7 +291,7 @@ TEST_CASE("a folder that vanishes while a run writes to it is made again, with t
   fs::remove_all(shop.out);
   child.send(SIGTERM);
   CHECK(child.exit_code() == 130);
-  CHECK(has(child.text(), "superres: warning: " + shop.out + " was gone and is made again\n"));
+  CHECK(has(child.text(), "superres: warning: " + shop.out + " was missing and is created again\n"));
   const std::int64_t done = polyphase::load_checkpoint(shop.last()).step;
   const std::string log = read_bytes(shop.out + "/log.csv");
   CHECK(log.find("step,seconds,loss,snr_db,learning_rate,gradient_norm\n1,") == 0);

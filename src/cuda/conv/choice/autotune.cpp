@@ -18,10 +18,10 @@
 namespace polyphase::cuda {
 namespace {
 
-constexpr const char* kHeader = "polyphase autotune 1";  // changes with every kernel that changes the ranking
+constexpr const char* kHeader = "polyphase autotune 1";  // changes with every kernel change that affects the ranking
 constexpr int kRuns = 3;
 
-/// The process's choices, read from the file at first use.
+/// The process's choices, read from the file on first use.
 struct Memory {
   std::mutex mutex;
   AutotuneChoices choices;
@@ -38,7 +38,7 @@ Memory& memory() {
   return the_memory;
 }
 
-/// Milliseconds of the fastest of some runs after one that is not timed.
+/// Milliseconds of the fastest of several runs, after one that is not timed.
 float measure(cudaStream_t stream, const std::function<void()>& run) {
   run();
   float best = std::numeric_limits<float>::infinity();
@@ -106,7 +106,7 @@ Algorithm autotuned(const ConvProblem& problem, ConvDirection direction, Precisi
   const ConvPlan plan = make_conv_plan({problem, direction, precision, device});
   const std::string key = autotune_key(problem, direction, precision, properties(device).name);
   Memory& known = memory();
-  const std::scoped_lock lock(known.mutex);  // one measurement at a time: two would slow each other
+  const std::scoped_lock lock(known.mutex);  // one measurement at a time: two would slow each other down
   if (const auto found = known.choices.find(key); found != known.choices.end()) {
     const bool possible = std::any_of(plan.candidates.begin(), plan.candidates.end(),
                                       [&](const Candidate& candidate) { return candidate.algorithm == found->second; });
@@ -119,7 +119,7 @@ Algorithm autotuned(const ConvProblem& problem, ConvDirection direction, Precisi
     try {
       const float ms = measure(stream, [&] { issue(candidate.algorithm); });
       if (ms < best_ms) best_ms = ms, best = candidate.algorithm;
-    } catch (const OutOfMemory&) {  // its scratch has no room; another's may
+    } catch (const OutOfMemory&) {  // there is no room for its scratch memory; another algorithm may fit
     }
   }
   if (std::isinf(best_ms)) return best;  // nothing was measured, so nothing is remembered

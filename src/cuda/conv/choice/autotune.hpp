@@ -1,5 +1,5 @@
 #pragma once
-// Measured choices (autotune.hpp) and the file they are kept in.
+// Measured choices, and the file that keeps them.
 
 #include <cuda_runtime.h>
 
@@ -18,14 +18,14 @@ namespace polyphase::cuda {
 [[nodiscard]] Algorithm autotuned(const ConvProblem& problem, ConvDirection direction, Precision precision, int device,
                                   cudaStream_t stream, const std::function<void(Algorithm)>& issue);
 
-/// Every field of the problem, direction, precision, device and library version: what a choice is kept under.
+/// The key of a choice: every field of the problem, direction, precision, device and library version.
 [[nodiscard]] std::string autotune_key(const ConvProblem& problem, ConvDirection direction, Precision precision,
                                        const std::string& device_name);
 
 using AutotuneChoices = std::map<std::string, Algorithm>;
-/// The choices in a file; none, with a warning to the log, where it is malformed; none where it does not exist.
+/// The choices in a file. Empty if the file does not exist; empty, with a warning in the log, if it is malformed.
 [[nodiscard]] AutotuneChoices read_autotune_cache(const std::string& path);
-/// Replaces the file as a whole; a warning to the log where that fails.
+/// Replaces the whole file; logs a warning if that fails.
 void write_autotune_cache(const std::string& path, const AutotuneChoices& choices);
 
 }  // namespace polyphase::cuda

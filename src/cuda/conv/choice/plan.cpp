@@ -33,17 +33,17 @@ double tensor_bytes(const ConvProblem& p) {
   return elements * static_cast<double>(size_of(p.dtype));
 }
 
-/// How much of `count` rounded up to whole tiles is used.
+/// The used share of `count` rounded up to whole tiles.
 double used(std::int64_t count, std::int64_t tile) {
   return static_cast<double>(count) / static_cast<double>((count + tile - 1) / tile * tile);
 }
 
-/// How much of the GPU `blocks` blocks keep busy.
+/// The share of the GPU that `blocks` blocks keep busy.
 double filled(double blocks, const GpuRates& rates) { return std::min(1.0, std::max(blocks, 1.0) / rates.sm_count); }
 
-/// By the kernels' own choice of a tile.
+/// Seconds of the tile that the kernels choose.
 double direct_gather_seconds(const ConvProblem& p, ConvDirection direction, const GpuRates& rates) {
-  constexpr double kClock = 1.75e9, kSms = 132, kRate = GpuRates{}.ffma;  // of the GPU that the estimate was fitted on
+  constexpr double kClock = 1.75e9, kSms = 132, kRate = GpuRates{}.ffma;  // the GPU that the estimate was fitted on
   const TapGemm gemm = make_tap_gemm(p, direction);
   const direct::Choice choice = direct::choose(direct::kTiles32, gemm, rates.sm_count, true);
   const double cycles = direct::estimate_cycles(gemm, direct::kTiles32[choice.tile], choice.slices, rates.sm_count);
@@ -51,7 +51,7 @@ double direct_gather_seconds(const ConvProblem& p, ConvDirection direction, cons
   return std::max(slower * cycles / kClock, tensor_bytes(p) / (0.7 * rates.bandwidth)) + rates.launch;
 }
 
-/// Of the weight gradient by windows, with the sum of its slices: fitted to the toy step's layers on the GPU above.
+/// Seconds of the windowed weight gradient with the sum over its slices, fitted to small layers on the GPU above.
 double wgrad_window_seconds(const direct::WgradWindowPlan& plan, const GpuRates& rates) {
   constexpr double kHalfChunk = 7.0e-6, kEnds = 10e-6, kSms = 132, kRate = GpuRates{}.ffma;
   const double slower = kRate * rates.sm_count / kSms / rates.ffma;
@@ -97,7 +97,7 @@ double depthwise_seconds(const ConvProblem& p, ConvDirection direction, const Gp
   const double waste = 1 / used(p.L_in, 56);
   double seconds = std::max(waste * tensor_bytes(p) / (0.85 * rates.bandwidth), p.operations() / (0.4 * rates.ffma));
   if (depthwise::has_many_rows(p, direction)) return std::max(tensor_bytes(p) / (0.6 * rates.bandwidth), 1e-6) + rates.launch;
-  // dgrad walks the rows of y that belong to a row of x one after the other, waiting for each where blocks are few.
+  // dgrad adds the rows of y of a row of x one after another, and waits for each if there are few blocks.
   constexpr double kRowSeconds = 0.6e-6;
   if (direction == ConvDirection::dgrad)
     seconds = std::max(seconds, kRowSeconds * static_cast<double>(p.channels_out_per_group()));
@@ -121,26 +121,26 @@ double gemm_seconds(const ConvProblem& p, ConvDirection direction, Precision pre
       break;
   }
   rate *= used(ci, 32) * used(rows, 64) * filled(blocks, rates);
-  // Of 16 bits as slow as of 32: the passes over the columns are bound by their instructions.
+  // 16-bit data is as slow as 32-bit: the passes over the columns are limited by their instructions.
   const std::size_t word = std::max<std::size_t>(4, size_of(p.dtype));
   const double column_bytes = product({p.N, p.G, rows, p.L_in}) * static_cast<double>(word);
   const double pieces = std::ceil(column_bytes / (256.0 * (1 << 20)));
   const double products =
       direction == ConvDirection::wgrad ? static_cast<double>(p.N) : pieces * static_cast<double>(std::min(p.N, p.G));
-  // Weights of 16 bits are summed in floats, which are read and stored once more.
+  // Weight gradients of 16 bits are summed in f32 buffers, which are read and stored once more.
   const double sum_bytes = direction == ConvDirection::wgrad && size_of(p.dtype) < 4 ? 10 * product({p.C_in, rows}) : 0;
   return p.operations() / rate + (2 * column_bytes + tensor_bytes(p)) / (0.27 * rates.bandwidth) +
          sum_bytes / (0.5 * rates.bandwidth) + (pieces + products) * 2 * rates.launch;
 }
 
-/// With all that a call does: scales, packing, and the pass that puts right what cannot be split.
+/// Seconds of the whole call: scales, packing, and recompute.
 double tensor_core_seconds(const ConvProblem& p, ConvDirection direction, Precision precision, const GpuRates& rates) {
   const std::int64_t classes = std::min(p.S / std::gcd(p.S, p.D), p.K);
   const std::int64_t in = p.channels_in_per_group(), out = p.channels_out_per_group();
   const double kind = p.dtype != DType::f32          ? rates.tensor_half
                       : precision == Precision::tf32 ? rates.tensor_tf32
                                                      : rates.tensor_f32;
-  constexpr double kPasses = 40e-6;  // for all but the products, however small the problem
+  constexpr double kPasses = 40e-6;  // everything but the products, for any size
   double rate = kind, bandwidth = rates.bandwidth, blocks = 0, sums = 0;
   switch (direction) {
     case ConvDirection::forward:
@@ -157,13 +157,13 @@ double tensor_core_seconds(const ConvProblem& p, ConvDirection direction, Precis
       rate *= used(std::max(in, out), 64) * used(std::min(in, out), 32);
       bandwidth *= 0.6;
       blocks = product({p.N, p.G, (p.L_in + 511) / 512, (in + 63) / 64, (out + 63) / 64});
-      sums = 12 * product({p.C_in, out, p.K}) / (0.25 * rates.bandwidth);  // stored, and added up
+      sums = 12 * product({p.C_in, out, p.K}) / (0.25 * rates.bandwidth);  // stored and added
       break;
   }
   return std::max(p.operations() / (rate * filled(blocks, rates)), tensor_bytes(p) / bandwidth) + sums + kPasses;
 }
 
-/// The same where it is known how the problem is cut.
+/// The same if the tiling is known.
 std::optional<double> tensor_core_known_seconds(const ConvProblem& problem, ConvDirection direction, Precision precision,
                                                 int device, const Alignment& at) {
   const DeviceProperties& gpu = properties(device);
@@ -179,7 +179,7 @@ std::vector<Candidate> ranking(const PlanRequest& of) {
   std::vector<Candidate> all;
   for (const Algorithm algorithm : {Algorithm::depthwise, Algorithm::direct, Algorithm::tensor_core, Algorithm::gemm}) {
     if (can_implement(of.problem, of.direction, algorithm, of.precision, of.device)) continue;
-    // Where tensor_core knows its tiles it is known to be faster than the rates of the others say.
+    // If tensor_core knows its tiling, it is faster than the general rates of the others suggest.
     const auto known = algorithm == Algorithm::tensor_core
                            ? tensor_core_known_seconds(of.problem, of.direction, of.precision, of.device, of.at)
                            : std::nullopt;
@@ -189,7 +189,7 @@ std::vector<Candidate> ranking(const PlanRequest& of) {
   return all;
 }
 
-/// What decides about a plan.
+/// What a plan depends on.
 struct PlanKey {
   ChoiceKey call;
   Algorithm algorithm;
@@ -197,7 +197,7 @@ struct PlanKey {
   Activation activation;
   double slope;
   bool adds, keeps, derives;
-  std::int64_t aux;  // places of the aux operands in a sector, relative to the output
+  std::int64_t aux;  // offsets of the aux operands in a sector, relative to the output
   bool operator==(const PlanKey&) const = default;
   [[nodiscard]] std::size_t hash() const {
     return hash_of(call.hash(), algorithm, at.source, at.out, activation, slope, adds, keeps, derives, aux);
@@ -228,7 +228,7 @@ GpuRates rates_of(int device) {
   rates.blas_f64 *= scale * (gpu.arch() == 80 ? 0.4 : gpu.arch() == 90 ? 1.0 : 0.02);
   rates.direct_f64 *= scale * (gpu.arch() == 80 ? 0.4 : gpu.arch() == 90 ? 1.0 : 0.03);
   rates.blas_tf32 *= scale * (gpu.arch() == 90 ? 1.0 : 0.4);
-  // By mma.sync: half of what wgmma reaches, measured on an H200; of older GPUs' share of its tensor cores, an estimate.
+  // With mma.sync: half the rate of wgmma, measured on an H200. The share of older GPUs is an estimate.
   const double kind = !tensor_core::uses_mma(gpu.arch()) ? 1.0 : gpu.arch() == 90 ? 0.5 : 0.25;
   for (double* rate : {&rates.tensor_f32, &rates.tensor_tf32, &rates.tensor_half}) *rate *= scale * kind;
   rates.blas_half *= scale * (gpu.arch() == 90 ? 1.0 : 0.45);
@@ -260,7 +260,7 @@ ConvPlan make_conv_plan(const PlanRequest& of) {
                                 " on cuda:", of.device, ": ", *reason, "; 'automatic' can"));
   }
   plan.has_epilogue = of.epilogue.is_needed();
-  if (plan.algorithm == Algorithm::gemm)  // cuBLAS stores dgrad's results
+  if (plan.algorithm == Algorithm::gemm)  // cuBLAS stores the results of dgrad
     plan.fuses = !plan.has_epilogue || of.direction == ConvDirection::forward;
   if (plan.algorithm != Algorithm::tensor_core || of.direction == ConvDirection::wgrad) return plan;
   const tensor_core::KernelProblem asked{of.problem, of.direction, of.precision, of.at};

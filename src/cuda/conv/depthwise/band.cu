@@ -1,5 +1,4 @@
-// Plans and launches of the tensor-core kernels of Algorithm::depthwise. The kernels are in band.cuh and
-// band_wgrad.cuh.
+// Plans and launches of the tensor-core kernels of Algorithm::depthwise (band.cuh, band_wgrad.cuh).
 #include "cuda/conv/depthwise/band.hpp"
 
 #include <algorithm>
@@ -23,7 +22,7 @@ std::int64_t address_of(const void* pointer) {
   return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(pointer) / 2);
 }
 
-/// Multiplications of 16 source elements that a block of outputs needs, or 0 where these kernels cannot.
+/// Multiplications of 16 source elements per block of outputs, or 0 if these kernels cannot compute the problem.
 std::int64_t depth_of(const ConvProblem& p, ConvDirection direction, const void* source, const void* out) {
   if ((p.dtype != DType::f16 && p.dtype != DType::bf16) || p.G != p.C_in || p.D != 1) return 0;
   if (std::max({p.S * p.L_in, p.L_out, p.K, p.P_l}) >= kBandLongest) return 0;
@@ -32,7 +31,7 @@ std::int64_t depth_of(const ConvProblem& p, ConvDirection direction, const void*
     const std::int64_t window = 8 + std::max<std::int64_t>(0, p.K - 2 + p.S) / p.S + 7;
     return (p.S == 1 || p.S == 2 || p.S == 4) && window <= 32 ? 2 : 0;
   }
-  // Where all rows begin alike the shift is known.
+  // If all rows begin at the same offset, the shift is known.
   const std::int64_t y = address_of(source), x = address_of(out);
   const bool alike = p.L_in % kChunk == 0 && p.L_out % kChunk == 0 && x % kChunk == 0;
   const std::int64_t shift = alike ? ((y - p.P_l) % kChunk + kChunk) % kChunk : kChunk - 1;
@@ -54,8 +53,9 @@ Stages stages_of(const ConvProblem& p, ConvDirection direction, std::int64_t dep
   return {direction == ConvDirection::dgrad && p.C_out > p.G ? kBandStages : 1, chunks, aligned};
 }
 
-/// Slices of `items` for each of `owners`. `stationary` blocks run at once, and two thirds of them are as fast: what fills
-/// these two thirds, the GPU once, twice, ... or four times, whichever takes the least time, the fewest of equals.
+/// Number of slices of `items` for each of `owners`. `stationary` blocks run at once; a wave of fewer than two thirds of them
+/// still takes about two thirds of the time. Tries two thirds of a wave and one to four waves; takes the least time, and the
+/// fewest slices on a tie.
 std::int64_t slices_of(std::int64_t owners, std::int64_t items, std::int64_t stationary) {
   std::int64_t best = 0;
   double best_time = 0;
@@ -97,7 +97,7 @@ std::optional<BandPlan> make_band_plan(const ConvProblem& p, ConvDirection direc
   const std::int64_t depth = depth_of(p, direction, source, out);
   if (depth == 0) return std::nullopt;
   const bool is_forward = direction == ConvDirection::forward, is_wgrad = direction == ConvDirection::wgrad;
-  // Tiles of equal length, whole warps, as few as the largest block allows. Rows that begin inside a line need up to a line
+  // Tiles of equal length in whole warps, as few as the largest block allows. Rows that begin inside a line need up to a line
   // more.
   const std::int64_t row = is_forward ? p.L_out : p.L_in, of_warp = kBandGroups * kWarpBlocks * 8 * (is_forward ? p.S : 1);
   const bool whole_lines = address_of(out) % kBandLine == 0 && row % kBandLine == 0;
@@ -126,7 +126,7 @@ std::optional<BandPlan> make_band_plan(const ConvProblem& p, ConvDirection direc
   plan.by_tiles = divide(tiles), plan.by_channels = divide(channels), plan.by_outputs = divide(p.channels_out_per_group());
   plan.blocks = static_cast<int>(rows * tiles);
   if (is_wgrad) {
-    // Samples whose rows begin differently have slices of their own.
+    // Samples whose rows begin at different offsets have slices of their own.
     const bool alike = p.N == 1 || (p.C_in * p.L_in % kChunk == 0 && p.C_out * p.L_out % kChunk == 0);
     const std::int64_t units = alike ? 1 : p.N, unit_tiles = alike ? p.N * tiles : tiles;
     plan.shared_bytes = std::max(plan.shared_bytes, plan.threads / 32 * 16 * plan.depth * 8 * 4);

@@ -1,17 +1,17 @@
 #pragma once
-// The depthwise kernels for 16-bit types on tensor cores: forward and dgrad. Device code of band.cu; kernel.cuh
-// does every other shape and is the one to read first.
+// The depthwise kernels for 16-bit types on tensor cores: forward and dgrad. Device code of band.cu. Read kernel.cuh first,
+// which computes every other shape.
 //
-// Both directions are a short filter over a long row, so that blocks of N outputs meet the same taps, each block a bit further
-// on:
+// Both directions are a short filter over a long row. Blocks of N outputs use the same taps, each block at a later place in the
+// row:
 //   out[b*N + n] = sum over p of source[begin + 8*pitch*b + p] * band[p][n]
 //   forward  N = 8*S, pitch 1: band[p][n] = w[t + P - S*begin + n - S*p], t the tile's first output
 //   dgrad    N = 8, pitch S:   band[p][n] = w[p - S*n - shift], begin = S*i - P - shift, i the tile's first output
-// with w = 0 outside its K taps. Sixteen blocks are the rows of A, windows that overlap in shared memory; the band is B, a few
-// registers of each lane. Windows begin at 16 bytes of memory: the rest of a row's alignment shifts the band and costs nothing.
-// Copies begin at lines. Bytes: x and y once. One instruction multiplies 16 x 16 by 16 x 8, 128 outputs take two or three.
+// with w = 0 outside its K taps. Sixteen blocks are the rows of A: overlapping windows in shared memory. The band is B: a few
+// registers per lane. Windows begin at multiples of 16 bytes; the remaining misalignment of a row shifts the band at no cost.
+// Copies begin at lines. Bytes: x and y once. One instruction multiplies 16 x 16 by 16 x 8; 128 outputs take two or three.
 //
-// A zero of the band times an infinity is a NaN: a warp that meets one does its outputs again, tap by tap.
+// A zero of the band times an infinity is a NaN. A warp that finds one recomputes its outputs tap by tap.
 
 #include <cstdint>
 #include <type_traits>
@@ -24,13 +24,13 @@
 
 namespace polyphase::cuda::depthwise {
 
-inline constexpr int kChunk = 8;        // elements of 16 bytes
-inline constexpr int kBandLine = 64;    // elements of a line of memory
+inline constexpr int kChunk = 8;        // elements in 16 bytes
+inline constexpr int kBandLine = 64;    // elements in a line of memory
 inline constexpr int kWarpBlocks = 16;  // rows of A
-inline constexpr int kBandGroups = 4;   // A matrices of a warp and tile
-inline constexpr int kBandStages = 2;   // of a tile; wgrad has its own number
+inline constexpr int kBandGroups = 4;   // A matrices per warp and tile
+inline constexpr int kBandStages = 2;   // per tile; wgrad has its own number
 
-/// Blocks an SM: as many as registers allow without spilling, which GPUs before sm_90 make more of.
+/// Blocks per SM: as many as registers allow without spilling. Code for GPUs before sm_90 needs more of them.
 [[nodiscard]] constexpr int band_blocks(bool forward, bool plain, int outputs) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
   constexpr int kDgrad = 6;
@@ -41,13 +41,13 @@ inline constexpr int kBandStages = 2;   // of a tile; wgrad has its own number
   return plain || outputs < 4 ? 10 : 8;
 }
 
-/// w[index] or 0, in its 16 bits.
+/// w[index] or 0, as its 16 bits.
 template <class T>
 __device__ __forceinline__ std::uint32_t band_bits(const T* w, int index, int K) {
   return index >= 0 && index < K ? reinterpret_cast<const std::uint16_t*>(w)[index] : 0U;
 }
 
-/// Output `at` of a row as the definition has it. `source` is the row that is read, or the first of the M of dgrad.
+/// Output `at` of a row by the definition. `source` is the row that is read, or the first of dgrad's M rows.
 template <bool kForward, class T>
 __device__ __forceinline__ float add_taps(const BandPlan& plan, const T* source, const T* taps, int at) {
   float sum = 0;
@@ -81,7 +81,7 @@ __device__ __forceinline__ __nv_bfloat162 make_pair(float low, float high, __nv_
   return __floats2bfloat162_rn(low, high);
 }
 
-/// to[0 ... 2*kCount) <- pairs, of these [low, high). `to` is aligned to the pairs.
+/// to[0 ... 2*kCount) <- pairs, limited to [low, high). `to` is aligned to the pairs.
 template <int kCount, class T, class Pair>
 __device__ __forceinline__ void store_pairs(T* to, int low, int high, const Pair (&pairs)[kCount]) {
   if (low <= 0 && high >= 2 * kCount)
@@ -92,10 +92,10 @@ __device__ __forceinline__ void store_pairs(T* to, int low, int high, const Pair
   }
 }
 
-/// A tile of one row, the M rows that dgrad adds one after another. kN: multiplications side by side, N/8; for forward
-/// S. Column 2q + e of multiplication j is output 2*kN*q + 2*j + e of its block, so that a lane's outputs are neighbours.
-/// Shared memory: stages of the source. kPlain: no epilogue follows, and none of its instructions. Pointers without
-/// __restrict__: loads of what never changes would be free to move before the wait.
+/// Computes a tile of one row, adding dgrad's M rows one after another. kN is the number of multiplications along N (N/8),
+/// which is S in forward. Column 2q + e of multiplication j is output 2*kN*q + 2*j + e of its block, so that a lane's outputs
+/// are neighbours. Shared memory: stages of the source. kPlain: the kernel has no epilogue and none of its instructions.
+/// Pointers are not __restrict__: the compiler could move loads of constant data before the wait.
 template <class T, int kN, int kDepth, bool kForward, bool kPlain>
 __global__ void __launch_bounds__(kBandThreads, band_blocks(kForward, kPlain, kN))
     band_gather_kernel(const __grid_constant__ BandPlan plan, const T* source, const T* w, const T* bias, T* out,
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(kBandThreads, band_blocks(kForward, kPlain, kN
   const int begin = kForward ? (behind - (behind & (kN - 1))) / kN : plan.S * t - plan.P;
 
   std::uint32_t band[kN][kDepth][2];
-  int places[kDepth];  // of the lane's chunks, in bytes
+  int places[kDepth];  // byte offsets of the lane's chunks
   const auto enter_row = [&](int m) {
     const T* const first = from + static_cast<std::int64_t>(m) * source_length + begin;
     const T* const taps_of_m = taps + static_cast<std::int64_t>(m) * plan.K;
@@ -147,10 +147,10 @@ __global__ void __launch_bounds__(kBandThreads, band_blocks(kForward, kPlain, kN
   wait_for_grid_before();
   const float offset = bias != nullptr ? static_cast<float>(bias[channel]) : 0.0F;
   const LightActivation light(epilogue);
-  // A lane's outputs: kN pairs at `at`, the next 8 blocks on.
+  // A lane's outputs: kN pairs at `at`, the next ones 8 blocks further on.
   const int at = t + (first_block + lane / 4) * kBlock + lane % 4 * 2 * kN;
   const bool inside = t >= 0 && t + width <= length;
-  // Warps of outputs inside the row; the windows of the others are not read.
+  // Warps with outputs inside the row. The windows of the others are not read.
   const int warps = min(static_cast<int>(blockDim.x) / 32, (length - t + kWarp - 1) / kWarp);
   float sums[kForward ? 1 : V][kN][4];  // of the rows before
   pipeline<kBandStages>(
@@ -203,7 +203,7 @@ __global__ void __launch_bounds__(kBandThreads, band_blocks(kForward, kPlain, kN
           }
         }
         if (m + 1 < M) return enter_row(m + 1);
-        if (__any_sync(0xffffffffU, !__hbeq2(highest, highest))) {  // a NaN, perhaps not meant
+        if (__any_sync(0xffffffffU, !__hbeq2(highest, highest))) {  // a NaN, perhaps from a zero of the band
           __syncwarp();
           for (int i = lane; i < kWarp; i += 32) {
             const int one = t + first_block * kBlock + i;

@@ -3,19 +3,19 @@
 //
 // With p = S*n + k + shift, w[k] = sum over n < 8 of C[k + shift + S*n][n], where
 //   C[p][n] = sum over blocks b of y[begin + 8*S*b + p] * x[i + 8*b + n], begin = S*i - P - shift
-// is a matrix product over b, 16 blocks a multiplication: both operands are chunks of memory as they lie, transposed on the way
-// into registers. C has a few entries that belong to no tap; nobody reads them. A block owns an output channel and one slice of
-// the (sample, tile) pairs, every so-manieth, so that neighbouring blocks read neighbouring memory; each warp keeps C over the
-// slice.
+// is a matrix product over b, 16 blocks per multiplication. Both operands are chunks of memory in their natural order,
+// transposed on the way into registers. A few entries of C belong to no tap and are not read. A block computes one output
+// channel for one slice: every (slices)-th (sample, tile) pair, so that neighbouring blocks read neighbouring memory. Each warp
+// keeps C over the slice.
 
 #include "cuda/conv/depthwise/band.cuh"
 
 namespace polyphase::cuda::depthwise {
 
 inline constexpr int kBandWgradStages = 3;
-inline constexpr int kBandWgradBlocks = 6;  // an SM
+inline constexpr int kBandWgradBlocks = 6;  // per SM
 
-/// partial (slices, C_out, K). Shared memory: stages of y and x; in the end the warps' C. Pointers as in band_gather_kernel.
+/// partial (slices, C_out, K). Shared memory: stages of y and x, reused for the warps' C. Pointers as in band_gather_kernel.
 template <class T, int kDepth>
 __global__ void __launch_bounds__(kBandThreads, kBandWgradBlocks)
     band_wgrad_kernel(const __grid_constant__ BandPlan plan, const T* x, const T* y, float* partial) {
@@ -36,13 +36,13 @@ __global__ void __launch_bounds__(kBandThreads, kBandWgradBlocks)
   const T* row_of_x = x + (n * C_in + plan.by_outputs.divide(static_cast<unsigned>(channel))) * plan.L_in;
   const T* row_of_y = y + (n * C_out + channel) * plan.L_out;
   const int width = threads / 32 * V * kWarpBlocks * kChunk;
-  // The same in every row of the slice; whole chunks before it may differ.
+  // The same in every row of the slice; the number of whole chunks before it may differ.
   const int shift = misalignment(row_of_y - plan.S * misalignment(row_of_x, kBandLine) - plan.P, kChunk);
 
   const int first_block = thread / 32 * V * kWarpBlocks;
   wait_for_grid_before();
   float sums[kDepth][4] = {};
-  int leads = 0;  // of the fetches on their way, a byte each, the oldest lowest
+  int leads = 0;  // of the outstanding fetches, one byte each, the oldest lowest
   int fetches = 0;
   pipeline<kBandWgradStages>(
       (plan.unit_tiles - first_tile + unit_slices - 1) / unit_slices,
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kBandThreads, kBandWgradBlocks)
         int places[kDepth];
 #pragma unroll
         for (int d = 0; d < kDepth; ++d) places[d] = chunk_place(first_chunk + 2 * d, plan.swizzle) * 16;
-        float products[kDepth][4] = {};  // of one tile: tensor cores add less exactly than what follows
+        float products[kDepth][4] = {};  // of one tile: tensor cores add less exactly than the sums below
         std::uint32_t values[4];
 #pragma unroll
         for (int v = 0; v < V; ++v) {
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kBandThreads, kBandWgradBlocks)
         for (int i = 0; i < 4 * kDepth; ++i) sums[i / 4][i % 4] += products[i / 4][i % 4];
       });
 
-  __syncthreads();                                           // the stages are free
+  __syncthreads();                                           // no thread still reads the stages
   float* const of_warps = reinterpret_cast<float*>(memory);  // (warps, 16*kDepth, 8)
 #pragma unroll
   for (int i = 0; i < 4 * kDepth; ++i) {

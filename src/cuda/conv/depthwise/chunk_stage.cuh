@@ -1,9 +1,9 @@
 #pragma once
-// Rows of any alignment into shared memory, 16 bytes a copy.
+// Copies rows of any alignment into shared memory, 16 bytes per copy.
 //
-// A chunk is 16 bytes of memory, eight are a line. Where lines of memory become lines of shared memory a warp's copies take one
-// request a line; a layout with planes or padding took three times as many on an H200 (docs/kernels/depthwise.md). Rows that
-// are not aligned are: whoever reads the stage knows how many elements lie before its first.
+// A chunk is 16 bytes of memory; eight chunks are a line. If lines of memory become lines of shared memory, a warp's copies
+// take one request per line. A layout with planes or padding took three times as many on an H200 (docs/kernels/depthwise.md).
+// Unaligned rows are copied from an aligned address: the reader of the stage skips the elements before its first.
 
 #include <cuda_pipeline.h>
 
@@ -16,13 +16,13 @@ namespace polyphase::cuda {
 
 inline constexpr int kLineBytes = 128;
 
-/// Where chunk c of a stage lies: eight chunks that are swizzle + 1 = 2, 4 or 8 apart, which lanes read at once, lie in
+/// The place of chunk c in a stage: eight chunks that are swizzle + 1 = 2, 4 or 8 apart, which lanes read at once, lie in
 /// different banks. Multiples of 8*(swizzle + 1) chunks may be added before or after.
 __device__ __forceinline__ int chunk_place(int c, int swizzle) { return c ^ (c >> 3 & swizzle); }
 
-/// Starts to copy `chunks` chunks of a row from `begin` on, zeros outside [0, length). row + begin is 16-byte aligned, better
-/// a line's beginning. Blocks of kThreads threads, a multiple of 64, are fastest. Ready after the caller's next commit, wait
-/// and barrier.
+/// Starts the copy of `chunks` chunks of a row from `begin` on, with zeros outside [0, length). row + begin must be 16-byte
+/// aligned, preferably at the beginning of a line. Blocks of kThreads threads, a multiple of 64, are fastest. The data is ready
+/// after the caller's next commit, wait and barrier.
 template <int kThreads, class T>
 __device__ __forceinline__ void fetch_chunks(const T* row, int length, int begin, int chunks, int swizzle,
                                              std::uint32_t* stage) {
@@ -57,8 +57,8 @@ __device__ __forceinline__ void fetch_chunks(const T* row, int length, int begin
   for (int c = high + thread; c < chunks; c += threads) put(c);
 }
 
-/// Runs compute(n, stage) for n = 0 .. count - 1, each behind the barrier that makes its fetch(n, stage) visible; kStages - 1
-/// fetches are on their way meanwhile. prepare() runs once, while the first fetches are.
+/// Runs compute(n, stage) for n = 0 .. count - 1, each after the barrier that makes its fetch(n, stage) visible. kStages - 1
+/// fetches are outstanding meanwhile. prepare() runs once, during the first fetches.
 template <int kStages, class Fetch, class Prepare, class Compute>
 __device__ __forceinline__ void pipeline(int count, Fetch&& fetch, Prepare&& prepare, Compute&& compute) {
 #pragma unroll
@@ -70,7 +70,7 @@ __device__ __forceinline__ void pipeline(int count, Fetch&& fetch, Prepare&& pre
   int stage = 0, free_stage = kStages - 1;
   for (int n = 0; n < count; ++n) {
     __pipeline_wait_prior(kStages - 2);
-    __syncthreads();  // whoever read the free stage is done as well
+    __syncthreads();  // no thread still reads the free stage
     if (n + kStages - 1 < count) fetch(n + kStages - 1, free_stage);
     __pipeline_commit();
     compute(n, stage);
@@ -79,7 +79,7 @@ __device__ __forceinline__ void pipeline(int count, Fetch&& fetch, Prepare&& pre
   }
 }
 
-/// Calls run(integral_constant) with kLeast <= count <= kMost, so that loops over it unroll without tests.
+/// Calls run(integral_constant) for kLeast <= count <= kMost, so that loops over it unroll without tests.
 template <int kMost, int kLeast = 1, class Run>
 __device__ __forceinline__ void with_count(int count, Run&& run) {
   if constexpr (kMost == kLeast) {

@@ -1,6 +1,5 @@
-// Algorithm::depthwise: the general kernels' plans and launches, and the way to the tensor-core kernels (band.hpp),
-// the vector kernels (vector.hpp) or the one for many rows (rows.cuh) where they fit. The kernels are in
-// kernel.cuh and wgrad.cuh.
+// Algorithm::depthwise: plans and launches of the general kernels (kernel.cuh, wgrad.cuh), and the choice between them and the
+// tensor-core kernels (band.hpp), the vector kernels (vector.hpp) and the kernel for many rows (rows.cuh).
 #include "cuda/conv/depthwise/depthwise.hpp"
 
 #include <cuda_bf16.h>
@@ -26,13 +25,13 @@ namespace {
 
 // Tiles are whole groups and whole 16-byte pieces of any dtype: multiples of 7 * 8.
 constexpr int kPositions[] = {896, 448, 224, 112, 56};
-constexpr std::int64_t kComfortBytes = 28 * 1024;  // of shared memory: eight blocks an SM
+constexpr std::int64_t kComfortBytes = 28 * 1024;  // of shared memory: eight blocks per SM
 
 struct Layout {
   std::int64_t low_words, high_pitch, words;
 };
 
-/// Shared memory for a tile of `positions`.
+/// Shared memory of a tile of `positions`.
 Layout layout_of(const ConvProblem& problem, ConvDirection direction, int positions) {
   const std::int64_t span = (problem.K - 1) * problem.D;
   const std::int64_t taps = round_up(problem.K + problem.S, 8) + 8;
@@ -57,7 +56,7 @@ Layout layout_of(const ConvProblem& problem, ConvDirection direction, int positi
 
 std::int64_t word_bytes(DType dtype) { return dtype == DType::f64 ? 8 : 4; }
 
-/// The longest tile that leaves room for eight blocks an SM, else the longest that fits, else 0.
+/// The longest tile that leaves room for eight blocks per SM, else the longest that fits, else 0.
 int choose_positions(const ConvProblem& problem, ConvDirection direction, std::int64_t limit) {
   for (const std::int64_t bytes : {std::min(kComfortBytes, limit), limit}) {
     for (const int positions : kPositions) {

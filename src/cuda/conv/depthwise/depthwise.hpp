@@ -1,5 +1,5 @@
 #pragma once
-// Algorithm::depthwise: G = C_in with any number of outputs a channel, bound by memory. Source files depthwise*.cu.
+// Algorithm::depthwise: G = C_in with any number of outputs per channel. Limited by memory.
 
 #include <cuda_runtime.h>
 
@@ -11,15 +11,15 @@
 
 namespace polyphase::cuda::depthwise {
 
-/// Why the kernels cannot do this problem: it is not depthwise, or a tile does not fit shared memory.
+/// Why the kernels cannot compute this problem: it is not depthwise, or a tile does not fit in shared memory.
 [[nodiscard]] std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction, int device);
 
-/// out = epilogue(direction(source, w) + bias): forward reads x and writes y, dgrad reads y and writes x. Contiguous device
-/// arrays of problem.dtype; `bias` may be null. Asynchronous on `stream`, no scratch memory.
+/// out = epilogue(direction(source, w) + bias). Forward reads x and writes y; dgrad reads y and writes x. Arrays are contiguous
+/// device arrays of problem.dtype; `bias` may be null. Asynchronous on `stream`; uses no scratch memory.
 void gather(const ConvProblem& problem, ConvDirection direction, const void* source, const void* w, const void* bias, void* out,
             const Epilogue& epilogue, int device, cudaStream_t stream);
 
-/// w = wgrad(x, y), overwritten. Sums of fixed slices of the shape, added in order in f64.
+/// w = wgrad(x, y), overwritten. The slices depend on the shape alone and are added in order in f64.
 void wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, int device, cudaStream_t stream);
 
 }  // namespace polyphase::cuda::depthwise

@@ -1,12 +1,12 @@
 #pragma once
-// The depthwise kernels: every channel alone, M = C_out/G outputs a channel. Device code of depthwise.cu.
+// The general depthwise kernels: each channel by itself, M = C_out/G outputs per channel. Device code of depthwise.cu.
 //
-// Write a tap as k = a + j*Sg (tap_gemm.hpp): the taps of class a read the low rate Dg positions apart and meet one plane of
-// the high rate. A thread owns kGroup neighbouring low-rate positions and one class, and slides over the class's taps: kGroup +
-// taps - 1 words of shared memory for kGroup*taps FFMAs where Dg = 1. kGroup is odd, so that 32 threads meet 32 banks. A block
-// owns a tile of plan.positions low-rate positions of one row. Rows pass through shared memory in 16-byte pieces whatever their
-// length and alignment (row_stage.cuh): tiles of the written row begin at 128-byte boundaries of memory. Bytes: x, y once
-// (halos of K*D elements a tile again, from L2). Operations are far below: 2*K a low-rate element.
+// Write a tap as k = a + j*Sg (tap_gemm.hpp): the taps of class a read the low rate Dg positions apart and use one plane of the
+// high rate. A thread computes kGroup neighbouring low-rate positions of one class and slides over the class's taps: with Dg =
+// 1, kGroup + taps - 1 words of shared memory for kGroup*taps FFMAs. kGroup is odd, so that 32 threads use 32 banks. A block
+// computes a tile of plan.positions low-rate positions of one row. Rows pass through shared memory in 16-byte pieces for any
+// length and alignment (row_stage.cuh); tiles of the written row begin at 128-byte boundaries of memory. Bytes: x and y once
+// (plus halos of K*D elements per tile, from L2). Operations are far below the limit: 2*K per low-rate element.
 
 #include <cstdint>
 
@@ -17,25 +17,25 @@
 
 namespace polyphase::cuda::depthwise {
 
-inline constexpr int kGroup = 7;  // positions of a thread
+inline constexpr int kGroup = 7;  // positions per thread
 inline constexpr int kChunk = 8;  // taps of a class at a time
 inline constexpr int kThreads = 128;
 inline constexpr int kLine = 128;  // bytes
-// Blocks an SM of dgrad in f64, 0 leaves it open: then ptxas takes so few registers on sm_90 that some are spilled.
+// Blocks per SM of dgrad in f64; 0 leaves the number to ptxas, which then takes so few registers on sm_90 that some spill.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 inline constexpr int kDoubleBlocks = 0;
 #else
 inline constexpr int kDoubleBlocks = 9;
 #endif
 
-/// A launch, made on the host.
+/// A launch, computed on the host.
 struct Plan {
-  int M;  // outputs a channel
+  int M;  // outputs per channel
   int S, K;
-  int classes, taps, full_classes;  // taps of a class: `taps`, one less from class full_classes on
+  int classes, taps, full_classes;  // taps per class: `taps`, one less from class full_classes on
   int Sg, Dg;
   std::int64_t D;
-  int positions;  // low-rate positions of a tile
+  int positions;  // low-rate positions per tile
   int low_words;  // of the low-rate stage
   std::int64_t tiles_per_row, blocks;
   Planes low, high;  // low: one plane
@@ -50,7 +50,7 @@ __device__ __forceinline__ std::int64_t floor_divide(std::int64_t a, std::int64_
   return a >= 0 ? a / b : -((b - 1 - a) / b);
 }
 
-/// Calls use(j, window) for the taps j of a chunk, window(p) = from[p + j*step] of the kGroup positions.
+/// Calls use(j, window) for the taps j of a chunk; window(p) = from[p + j*step] for the kGroup positions.
 template <bool kSlide, class A, class Use>
 __device__ __forceinline__ void slide(const A* from, int step, int taps, Use&& use) {
   if constexpr (kSlide) {
@@ -96,7 +96,7 @@ __device__ __forceinline__ void put_group(A* to, int count, const A (&sums)[kGro
   }
 }
 
-/// y, one tile of one row. Shared memory: x (low_words), taps (classes x taps), y (S planes).
+/// Computes one tile of one row of y. Shared memory: x (low_words), taps (classes x taps), y (S planes).
 template <class T, class A>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ Plan plan, const T* __restrict__ x,
@@ -147,7 +147,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// x, one tile of one row: the sums over M output rows stay in registers. Shared memory: y (S planes), taps, x (positions).
+/// Computes one tile of one row of x; the sums over M output rows stay in registers. Shared memory: y (S planes), taps, x
+/// (positions).
 template <class T, class A>
 __global__ void __launch_bounds__(kThreads, sizeof(A) == 8 ? kDoubleBlocks : 0)
     dgrad_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ Plan plan, const T* __restrict__ y,

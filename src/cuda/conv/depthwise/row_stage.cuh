@@ -1,8 +1,8 @@
 #pragma once
-// Rows of any length and alignment between global and shared memory, 16 bytes of global memory at a time.
+// Copies rows of any length and alignment between global and shared memory, 16 bytes of global memory at a time.
 //
-// A stage holds a window of a row as `S` planes: element e of the window lies at plane e % S, index e / S. With the low rate on
-// the other side of a kernel its neighbouring positions are then neighbours in a plane, and inner loops need no division.
+// A stage holds a window of a row as `S` planes: element e of the window is in plane e % S at index e / S. Elements that belong
+// to neighbouring low-rate positions are then neighbours in a plane, and inner loops need no division.
 
 #include <cstdint>
 #include <type_traits>
@@ -15,13 +15,13 @@ namespace polyphase::cuda {
 template <class T>
 inline constexpr int kVectorOf = 16 / static_cast<int>(sizeof(T));
 
-/// How many elements past a multiple of `unit` elements `pointer` lies.
+/// Number of elements between the previous multiple of `unit` elements and `pointer`.
 template <class T>
 __device__ __forceinline__ int misalignment(const T* pointer, int unit) {
   return static_cast<int>(reinterpret_cast<std::uintptr_t>(pointer) / sizeof(T) % static_cast<unsigned>(unit));
 }
 
-/// kCount neighbouring words of shared memory, the first at a multiple of kCount (of 16 bytes where that is less).
+/// kCount neighbouring words of shared memory; the first is at a multiple of min(kCount words, 16 bytes).
 template <int kCount, class A>
 __device__ __forceinline__ void put_words(A* to, const A (&values)[kCount]) {
   constexpr int kPreconverted = kCount * static_cast<int>(sizeof(A)) >= 16 ? kVectorOf<A> : kCount;
@@ -50,13 +50,13 @@ __device__ __forceinline__ void get_words(const A* from, A (&values)[kCount]) {
   }
 }
 
-/// The planes of a stage; pitch a multiple of 8 words.
+/// The planes of a stage; the pitch is a multiple of 8 words.
 struct Planes {
   int S, pitch;
   FastDivide by_stride;
 };
 
-/// Elements e .. e + kCount - 1 of the window, e a multiple of kCount, into or out of the planes.
+/// Moves elements e .. e + kCount - 1 of the window, e a multiple of kCount, into or out of the planes.
 template <int kS, bool kPut, int kCount, class A>
 __device__ __forceinline__ void move_fixed(const Planes& planes, A* stage, int e, A (&values)[kCount]) {
   constexpr int kEach = kCount / kS;
@@ -94,8 +94,8 @@ __device__ __forceinline__ void move_planes(const Planes& planes, A* stage, int 
   }
 }
 
-/// stage <- row[begin .. begin + count), zero outside [0, length). row + begin is 16-byte aligned, count a multiple of a
-/// vector.
+/// stage <- row[begin .. begin + count), with zeros outside [0, length). row + begin is 16-byte aligned, count a multiple of
+/// the vector length.
 template <class T, class A>
 __device__ __forceinline__ void load_window(const T* __restrict__ row, std::int64_t length, std::int64_t begin, int count,
                                             const Planes& planes, A* stage) {

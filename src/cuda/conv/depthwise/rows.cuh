@@ -1,12 +1,12 @@
 #pragma once
-// The input gradient of many rows into one (Conv1d with few channels out). Device code and launch, for depthwise.cu.
+// The input gradient that sums many rows into one (Conv1d with few output channels). Device code and launch, for depthwise.cu.
 //
 // x[n,c,i] = sum over m, k of y[n, c*M + m, i + k - P] * w[c*M + m, k] for many rows m.
 //
-// A block has a tile of positions, and each of its warps every eighth row of them: nothing waits but for memory, several rows
-// of which a warp has under way. A thread owns four positions that begin where i - P is a multiple of four, so that it reads y
-// by quads, and its neighbours' from the L1 cache. The warps' sums are added in order through shared memory: same bits every
-// run. Bytes: y and x once.
+// A block has a tile of positions; each of its warps adds every eighth row. Nothing waits except for memory, and a warp has
+// several rows outstanding. A thread computes four positions that begin where i - P is a multiple of four. It reads y in quads,
+// and its neighbours' quads from the L1 cache. The sums of the warps are added in order through shared memory, so the result
+// has the same bits every run. Bytes: y and x once.
 
 #include <algorithm>
 #include <cstdint>
@@ -20,7 +20,7 @@
 namespace polyphase::cuda::depthwise {
 
 inline constexpr int kRowWarps = 8, kRowTile = 128;
-/// Blocks an SM: as many as registers allow without spilling, which GPUs before sm_90 do sooner.
+/// Blocks per SM: as many as registers allow without spilling. Code for GPUs before sm_90 needs more of them.
 [[nodiscard]] constexpr int row_blocks([[maybe_unused]] int quads, [[maybe_unused]] bool aligned) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
   if (aligned && (quads == 3 || quads == 4)) return 2;
@@ -28,15 +28,15 @@ inline constexpr int kRowWarps = 8, kRowTile = 128;
   return 3;
 }
 
-/// A launch, made on the host.
+/// A launch, computed on the host.
 struct RowsLaunch {
   int M, K, P, C;
-  int length, out_length;  // of a row of y, of x
+  int length, out_length;  // row lengths of y and of x
   std::int64_t blocks;
   int tiles;
 };
 
-/// Four neighbours of a row, zeros outside [0, length).
+/// Four neighbours of a row, with zeros outside [0, length).
 template <bool kAligned>
 __device__ __forceinline__ float4 read_quad(const float* __restrict__ row, int e, int length) {
   if constexpr (kAligned) {
@@ -55,8 +55,8 @@ struct Row {
   std::int64_t row;
   int channel;
 };
-/// The row of x that a block has a tile of. Where rows are aligned by divisions of 32 bits, for those of 64 are calls, which
-/// take registers from their caller; others have the registers.
+/// The row of x that a block works on. Aligned rows use 32-bit divisions, because a 64-bit division is a function call, which
+/// costs the caller registers; unaligned rows have registers to spare.
 template <bool kAligned>
 __device__ __forceinline__ Row row_of(const RowsLaunch& launch, std::int64_t block) {
   using Index = std::conditional_t<kAligned, std::uint32_t, std::int64_t>;
@@ -64,13 +64,13 @@ __device__ __forceinline__ Row row_of(const RowsLaunch& launch, std::int64_t blo
   return {static_cast<std::int64_t>(row), static_cast<int>(row % static_cast<Index>(launch.C))};
 }
 
-/// A tile of one row of x a block. `kAligned`: rows of y are whole quads at multiples of 16 bytes.
+/// Computes a tile of one row of x per block. `kAligned`: rows of y are whole quads at multiples of 16 bytes.
 template <int kQuads, bool kAligned>
 __global__ void __launch_bounds__(32 * kRowWarps, row_blocks(kQuads, kAligned))
     rows_kernel(const __grid_constant__ RowsLaunch launch, const __grid_constant__ Epilogue epilogue,
                 const float* __restrict__ y, const float* __restrict__ w, const float* __restrict__ bias, float* x) {
   constexpr int kWords = 4 * kQuads, kMost = kWords - 3;  // taps
-  constexpr int kAhead = kQuads <= 3 ? 4 : 2;             // rows of a warp under way
+  constexpr int kAhead = kQuads <= 3 ? 4 : 2;             // rows that a warp has outstanding
   __shared__ alignas(16) float parts[kRowWarps][kRowTile];
   extern __shared__ __align__(16) float weights[];  // (M, kWords)
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(32 * kRowWarps, row_blocks(kQuads, kAligned))
           reinterpret_cast<float4*>(window[a])[q] =
               read_quad<kAligned>(rows + static_cast<std::int64_t>(m) * launch.length, e + 4 * q, launch.length);
       }
-      if (!has_weights) {  // behind the first rows, so that both are under way
+      if (!has_weights) {  // after the first rows, so that both loads overlap
         has_weights = true;
         for (int i = static_cast<int>(threadIdx.x); i < M * kWords; i += 32 * kRowWarps) {
           const int m = i / kWords, k = i % kWords;
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(32 * kRowWarps, row_blocks(kQuads, kAligned))
       float* const to = x + row * launch.out_length + i;
       *to = epilogue.finish<float>(bias != nullptr ? sum + bias[channel] : sum, channel, to);
     }
-    __syncthreads();  // read before the next tile's sums
+    __syncthreads();  // read before the next tile's sums are written
   }
 }
 
@@ -138,7 +138,7 @@ void launch_stride1(const ConvProblem& problem, const float* y, const float* w, 
   launch.M = static_cast<int>(problem.channels_out_per_group()), launch.K = static_cast<int>(problem.K);
   launch.P = static_cast<int>(problem.P_l), launch.C = static_cast<int>(problem.C_in);
   launch.length = static_cast<int>(problem.L_out), launch.out_length = static_cast<int>(problem.L_in);
-  const std::int64_t before = (4 - problem.P_l % 4) % 4;  // positions of the first tile that lie before the row
+  const std::int64_t before = (4 - problem.P_l % 4) % 4;  // positions of the first tile that precede the row
   launch.tiles = static_cast<int>((problem.L_in + before + kRowTile - 1) / kRowTile);
   launch.blocks = problem.N * problem.C_in * launch.tiles;
   const auto grid = static_cast<unsigned>(std::min(launch.blocks, kMostBlocks));
@@ -149,7 +149,7 @@ void launch_stride1(const ConvProblem& problem, const float* y, const float* w, 
   check_launch("conv depthwise: many rows");
 }
 
-/// depthwise::gather of dgrad where has_many_rows().
+/// depthwise::gather for dgrad if has_many_rows().
 inline void rows_dgrad(const ConvProblem& problem, const float* y, const float* w, const float* bias, float* x,
                        const Epilogue& epilogue, cudaStream_t stream) {
   switch (row_quads(problem)) {

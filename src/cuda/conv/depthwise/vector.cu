@@ -20,20 +20,20 @@ int vectors_of_thread(ConvDirection direction) { return direction == ConvDirecti
 
 /// Shared memory of a block of `threads`. Stages that 16-byte copies fill begin at lines.
 struct Stages {
-  std::int64_t count = 0, words = 0;  // words of one
+  std::int64_t count = 0, words = 0;  // words per stage
   std::int64_t tap_words = 0, chunks = 0;
   [[nodiscard]] std::int64_t bytes() const { return 4 * (tap_words + count * words); }
 };
 Stages stages_of(const ConvProblem& p, ConvDirection direction, std::int64_t threads) {
   const std::int64_t vectors = threads * vectors_of_thread(direction);
   const std::int64_t steps = divide_up(p.K, p.S), shifted_steps = divide_up(p.K + p.S - 1, p.S);  // the latter for any sigma
-  // Windows are read up to three words past the last one that counts.
+  // Reads go up to three words past the last one used.
   const std::int64_t low_words = round_up(vectors * 4 / p.S + shifted_steps + 3, 4);
   switch (direction) {
     case ConvDirection::forward:
       return {1, low_words, round_up(shifted_steps * p.S, 4), 0};
     case ConvDirection::dgrad: {
-      // add_positions reads steps by twos, copies begin up to 7 chunks before the first that counts.
+      // add_positions reads two steps at a time, and copies begin up to 7 chunks before the first one used.
       const std::int64_t chunks = divide_up(p.S * (vectors * 4 + round_up(steps, 2) - 1) + 3, 4);
       const std::int64_t rows = p.channels_out_per_group();
       return {rows > 1 ? kVectorStages : 1, 4 * round_up(chunks + 7, 8), round_up((rows * steps + 1) * p.S, kVectorLine),
@@ -52,7 +52,7 @@ bool fits(const ConvProblem& p, ConvDirection direction) {
   return direction != ConvDirection::wgrad || p.N == 1 || p.C_out * p.L_out % p.S == 0;
 }
 
-/// Calls run(integral_constant) with the stride of a plan.
+/// Calls run(integral_constant) with the plan's stride.
 template <class Run>
 void with_vector_stride(const VectorPlan& plan, const Run& run) {
   if (plan.S == 1) return run(std::integral_constant<int, 1>());
@@ -73,8 +73,8 @@ std::optional<VectorPlan> make_vector_plan(const ConvProblem& p, ConvDirection d
                                            const VectorTuning& tuning) {
   if (!fits(p, direction)) return std::nullopt;
   const bool is_dgrad = direction == ConvDirection::dgrad, is_wgrad = direction == ConvDirection::wgrad;
-  // Tiles of equal length, whole warps, as few as the largest block allows that fits shared memory. Rows that begin inside a
-  // line need up to a line more.
+  // Tiles of equal length in whole warps, as few as the largest block that fits in shared memory allows. Rows that begin inside
+  // a line need up to a line more.
   const std::int64_t row = is_dgrad ? p.L_in : p.L_out, of_thread = 4 * vectors_of_thread(direction);
   const bool whole_lines = reinterpret_cast<std::uintptr_t>(vectors) % kLineBytes == 0 && row % kVectorLine == 0;
   const std::int64_t length = whole_lines ? row : row + kVectorLine - 1;

@@ -1,15 +1,15 @@
 #pragma once
-// The depthwise kernels for f32, D = 1 and strides that divide a 16-byte vector: forward and dgrad. Device code of
-// vector.cu; kernel.cuh does every other shape and is the one to read first.
+// The depthwise kernels for f32, D = 1 and strides that divide a 16-byte vector: forward and dgrad. Device code of vector.cu.
+// Read kernel.cuh first, which computes every other shape.
 //
-// A thread owns whole 16-byte vectors of the row that is written: four neighbouring elements, U = 4/S low-rate positions.
-// Vectors begin where memory says, so a row's first output has some phase; the taps are shifted by sigma, the steps up to the
-// next phase 0, and then every vector of the row meets the same taps (t the vector's first output, r < S, u < U):
+// A thread computes whole 16-byte vectors of the row that is written: four neighbouring elements, U = 4/S low-rate positions.
+// Vectors begin at multiples of 16 bytes, so the phase of a row's first output varies. The taps are shifted by sigma, the steps
+// up to the next phase 0, so that every vector of the row uses the same taps (t is the vector's first output, r < S, u < U):
 //   forward  y[t + u*S + r] = sum over j of x[(t + P + sigma)/S + u - (steps - 1) + j] * w[r + (steps - 1 - j)*S - sigma]
 //   dgrad    x[i + e]       = sum over j, r of y[S*(i + e + j) + r - P] * w[r + j*S]
-// Only the first and the last step miss some r. The row that is read comes through shared memory: for forward word by word from
-// any element, for dgrad in chunks of 16 bytes, an instance of the code for each of the four places where a row begins in its
-// first. What is written goes straight to memory. Bytes: x and y once. No division, no output stage.
+// Only the first and the last step lack some r. The row that is read passes through shared memory: word by word from any
+// element in forward, in chunks of 16 bytes in dgrad, which has an instance for each of the four offsets of a row in its first
+// chunk. Results are stored directly to memory. Bytes: x and y once. No division, no output stage.
 
 #include <cstdint>
 
@@ -21,17 +21,17 @@
 
 namespace polyphase::cuda::depthwise {
 
-inline constexpr int kVectorLine = kLineBytes / 4;  // elements of a line of memory
-inline constexpr int kVectorStages = 2;             // of a tile where dgrad adds rows; wgrad has its own number
+inline constexpr int kVectorLine = kLineBytes / 4;  // elements in a line of memory
+inline constexpr int kVectorStages = 2;             // per tile if dgrad adds rows; wgrad has its own number
 
-/// The most steps of a row; each number has its own code (dgrad: every second).
+/// The most steps per row; each number is an instance (dgrad: every second).
 template <int S>
 inline constexpr int kMostSteps = S == 1 ? 12 : 8;
 /// Vectors of a thread.
-inline constexpr int kVectors = 4;  // of forward and wgrad
+inline constexpr int kVectors = 4;  // in forward and wgrad
 inline constexpr int kDgradVectors = 2;
 
-/// sums = light(sums), where there is one.
+/// sums = light(sums), if there is a light activation.
 template <int V>
 __device__ __forceinline__ void activate(const LightActivation& light, float (&sums)[V][4]) {
   if (!light.is_there) return;
@@ -46,7 +46,7 @@ __device__ __forceinline__ void fill(float (&sums)[V][4], float value) {
 }
 
 /// sums[v][u*S + r] += sum over j < kCount of window(v, u + j) * taps[j*S + r]; the first step without r >= first_end, the last
-/// without r < last_begin. `stage` is the window of the first vector, that of the next lies 32*U on.
+/// without r < last_begin. `stage` is the window of the first vector; the next vector's window is 32*U further on.
 template <int S, int kCount, int V>
 __device__ __forceinline__ void add_steps(const float* stage, const float* taps, int first_end, int last_begin,
                                           float (&sums)[V][4]) {
@@ -74,8 +74,8 @@ __device__ __forceinline__ void add_steps(const float* stage, const float* taps,
   }
 }
 
-/// A tile of one row of y. Shared memory: taps (steps x S), x. kPlain: no epilogue follows, and none of its instructions.
-/// Pointers without __restrict__: loads of what never changes would be free to move before the wait.
+/// Computes a tile of one row of y. Shared memory: taps (steps x S), x. kPlain: the kernel has no epilogue and none of its
+/// instructions. Pointers are not __restrict__: the compiler could move loads of constant data before the wait.
 template <int S, bool kPlain>
 __global__ void __launch_bounds__(kVectorThreads, 8)
     vector_forward_kernel(const __grid_constant__ VectorPlan plan, const float* x, const float* w, const float* bias, float* y,
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kVectorThreads, 8)
   __pipeline_wait_prior(0);
   __syncthreads();
 
-  const int first_vector = thread / 32 * 32 * V + thread % 32;  // the others 32 on
+  const int first_vector = thread / 32 * 32 * V + thread % 32;  // the others are 32 further on
   const int t = t_begin + first_vector * 4;
   if (t >= plan.L_out) return;
   float sums[V][4];
@@ -120,9 +120,9 @@ __global__ void __launch_bounds__(kVectorThreads, 8)
     finish_stored<float>(epilogue, to, plan.L_out, t_begin + thread / 32 * 128 * V, 128 * V, channel, thread % 32, 32);
 }
 
-/// sums[v][e] += sum over j and r with j*S + r < K of window(kShift + S*(e + j) + r) * taps[j*S + r], K taps of kCount - 1 or
-/// kCount steps: an instance for every two, as there is one for each shift. `first` is the chunk where the first vector's
-/// window begins in `stage`, that of the next lies 32*S chunks on.
+/// sums[v][e] += sum over j and r with j*S + r < K of window(kShift + S*(e + j) + r) * taps[j*S + r], K taps in kCount - 1 or
+/// kCount steps: one instance for two counts, and one for each shift. `first` is the chunk where the first vector's window
+/// begins in `stage`; the next vector's window is 32*S chunks further on.
 template <int S, int kShift, int kCount, int V>
 __device__ __forceinline__ void add_positions(const std::uint32_t* stage, int first, const float* taps, int K,
                                               float (&sums)[V][4]) {
@@ -130,7 +130,7 @@ __device__ __forceinline__ void add_positions(const std::uint32_t* stage, int fi
   float window[V][kChunks * 4];
 #pragma unroll
   for (int j = 0; j < kCount; ++j) {
-    // The chunks that step j is the first to need.
+    // The first chunks that step j needs and earlier steps did not.
     const int known = j == 0 ? 0 : (kShift + S * (j + 3) + 3) / 4;
 #pragma unroll
     for (int chunk = known; chunk < (kShift + S * (j + 4) + 3) / 4; ++chunk) {
@@ -149,7 +149,8 @@ __device__ __forceinline__ void add_positions(const std::uint32_t* stage, int fi
   }
 }
 
-/// A tile of one row of x, the M rows of y one after another. Shared memory: taps (M x steps x S, a step more), stages of y.
+/// Computes a tile of one row of x, adding the M rows of y one after another. Shared memory: taps (M x steps x S, one step
+/// more), stages of y.
 template <int S, bool kPlain>
 __global__ void __launch_bounds__(kVectorThreads, 7)
     vector_dgrad_kernel(const __grid_constant__ VectorPlan plan, const float* y, const float* w, const float* bias, float* x,
@@ -169,7 +170,7 @@ __global__ void __launch_bounds__(kVectorThreads, 7)
   const int steps = (plan.K + S - 1) / S;
   wait_for_grid_before();
   const float offset = bias != nullptr ? bias[channel] : 0.0F;
-  const int first_vector = thread / 32 * 32 * V + thread % 32;  // the others 32 on
+  const int first_vector = thread / 32 * 32 * V + thread % 32;  // the others are 32 further on
   const auto row_of = [&](int m) { return from + static_cast<std::int64_t>(m) * plan.L_out; };
   const auto lead_of = [&](int m) { return misalignment(row_of(m) + y_begin, kVectorLine); };
   float sums[V][4];

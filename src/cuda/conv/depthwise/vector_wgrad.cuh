@@ -2,9 +2,9 @@
 // The depthwise weight gradient in vectors: read vector.cuh first. Device code of vector.cu.
 //
 //   w[r + (steps - 1 - j)*S - sigma] = sum over n, t, u of y[t + u*S + r] * x[(t + P + sigma)/S + u - (steps - 1) + j]
-// with t over a row's vectors. A block owns an output channel and one slice of the (sample, tile) pairs; a thread keeps the
-// steps x S sums of its vectors in registers over the whole slice. Rows of y reach their thread through its own 16 bytes of
-// shared memory, a tile ahead of time and without registers.
+// with t over a row's vectors. A block computes one output channel for one slice of the (sample, tile) pairs. A thread keeps
+// the steps x S sums of its vectors in registers over the whole slice. A thread copies its elements of y to its own 16 bytes of
+// shared memory one tile ahead, which needs no registers.
 
 #include "cuda/conv/depthwise/vector.cuh"
 
@@ -13,11 +13,11 @@ namespace polyphase::cuda::depthwise {
 inline constexpr int kWgradThreads = 64;  // at most: three stages of y and x in 18 KiB
 inline constexpr int kWgradStages = 3;
 
-/// Sums of a thread: a power of two of at least steps x S.
+/// Sums per thread: a power of two of at least steps x S.
 template <int S>
 inline constexpr int kWgradSums = S == 4 ? 32 : 16;
 
-/// Adds kCount sums over a warp, halving what a lane keeps from exchange to exchange: lane l returns sum l / (32/kCount).
+/// Adds kCount sums over a warp; each exchange halves the sums that a lane keeps. Lane l returns sum l / (32/kCount).
 template <int kCount, int kOffset = 16>
 __device__ __forceinline__ float fold_warp(const float (&sums)[kCount], int lane) {
   if constexpr (kOffset == 0) {
@@ -57,7 +57,7 @@ __device__ __forceinline__ void add_products(const float* stage, const float (&v
   }
 }
 
-/// A tile of one sample's row, and the way to the next.
+/// A tile of one sample's row, and the step to the next tile.
 template <int S>
 struct WgradTile {
   const float *x, *y;  // rows
@@ -81,7 +81,7 @@ struct WgradTile {
   }
 };
 
-/// partial (slices, C_out, K). Shared memory: stages of y (V vectors a thread) and x; in the end the warps' sums.
+/// partial (slices, C_out, K). Shared memory: stages of y (V vectors per thread) and x, reused for the warps' sums.
 template <int S>
 __global__ void __launch_bounds__(kWgradThreads, 8)
     vector_wgrad_kernel(const __grid_constant__ VectorPlan plan, const float* x, const float* y, float* partial) {
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kWgradThreads, 8)
   const int steps = (plan.K + sigma + S - 1) / S;
   place.enter_row(plan, width, steps);
   WgradTile<S> ahead = place;
-  const int first_vector = (thread / 32) * 32 * V + lane;  // the next 32 on
+  const int first_vector = (thread / 32) * 32 * V + lane;  // the next are 32 further on
 
   wait_for_grid_before();
   float sums[kSums] = {};
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kWgradThreads, 8)
         place.advance(plan, width, steps);
       });
 
-  __syncthreads();                                            // the stages are free
+  __syncthreads();                                            // no thread still reads the stages
   float* const warp_sums = reinterpret_cast<float*>(memory);  // (warps, kSums)
   const float sum = fold_warp(sums, lane);
   if (lane % (32 / kSums) == 0) warp_sums[thread / 32 * kSums + lane / (32 / kSums)] = sum;

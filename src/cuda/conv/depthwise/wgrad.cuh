@@ -1,9 +1,9 @@
 #pragma once
 // The depthwise weight gradient: read kernel.cuh first. Device code of depthwise.cu.
 //
-// A block owns one output row's channel, up to four jobs (a class and kChunk of its taps) and one slice of the (sample, tile)
-// pairs. A warp serves one job: its threads keep the job's sums in registers over the whole slice, then add them by shuffles in
-// a fixed order.
+// A block computes one output channel, up to four jobs (a class and kChunk of its taps) and one slice of the (sample, tile)
+// pairs. A warp has one job: its threads keep the job's sums in registers over the whole slice, then add them by shuffles in a
+// fixed order.
 
 #include "cuda/conv/depthwise/kernel.cuh"
 
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kThreads)
   const int warps_per_job = kWarps / jobs;
   const int job = job_group * kWarps + warp % jobs, share = warp / jobs;
   const int a = job / plan.chunks, first_tap = (job - a * plan.chunks) * kChunk;
-  const int taps = share < warps_per_job ? plan.taps_of(a) - first_tap : 0;  // may be none in the last chunk
+  const int taps = share < warps_per_job ? plan.taps_of(a) - first_tap : 0;  // the last chunk may have none
   A sums[kChunk] = {};
   const std::int64_t end = min(plan.tiles, (slice + 1) * plan.tiles_per_slice);
   const std::int64_t begin = slice * plan.tiles_per_slice;

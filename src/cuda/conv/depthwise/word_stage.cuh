@@ -1,7 +1,7 @@
 #pragma once
-// Rows of f32 of any alignment into shared memory word by word, and 16-byte vectors on either side.
+// Copies rows of f32 of any alignment into shared memory word by word, and 16-byte vectors in both directions.
 //
-// A stage begins at any element of the row: a lane copies one word by cp.async, a warp one line of memory, so a shift between
+// A stage begins at any element of the row. A lane copies one word by cp.async, a warp one line of memory, so a shift between
 // global and shared memory costs no register, no shuffle and no partial sector. chunk_stage.cuh copies 16 bytes at a time.
 
 #include <cuda_pipeline.h>
@@ -12,8 +12,8 @@
 
 namespace polyphase::cuda {
 
-/// Copies a row's window to a stage: `words` elements from `begin` on, zeros outside [0, length), kEach a thread and the few
-/// that are left. Ready after the caller's next commit, wait and barrier.
+/// Copies a row's window to a stage: `words` elements from `begin` on, with zeros outside [0, length). Each thread copies kEach
+/// words, then the remainder is copied. The data is ready after the caller's next commit, wait and barrier.
 template <int kEach>
 __device__ __forceinline__ void fetch_words(const float* row, int length, int begin, int words, float* stage) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
@@ -31,7 +31,7 @@ __device__ __forceinline__ void fetch_words(const float* row, int length, int be
       __pipeline_memcpy_async(stage + s, row + begin + s, 4);
     return;
   }
-  const int low = min(words, max(0, -begin)), high = max(low, min(words, length - begin));  // these lie in the row
+  const int low = min(words, max(0, -begin)), high = max(low, min(words, length - begin));  // inside the row
 #pragma unroll 4
   for (int s = thread - lead; s < high; s += threads) {
     if (s >= low) __pipeline_memcpy_async(stage + s, row + begin + s, 4);
@@ -44,8 +44,8 @@ struct alignas(16) RowVector {
   float element[4];
 };
 
-/// Starts to copy kCount vectors, 32 vectors apart on both sides, the first row[at ...), zeros outside [0, length). row + at is
-/// 16-byte aligned. Ready for this thread after its next commit and wait.
+/// Starts the copy of kCount vectors, 32 vectors apart on both sides, the first from row[at ...), with zeros outside [0,
+/// length). row + at is 16-byte aligned. Ready for this thread after its next commit and wait.
 template <int kCount>
 __device__ __forceinline__ void fetch_vectors(const float* row, int length, int at, float* to) {
   const float* from = row + at;
@@ -85,7 +85,7 @@ __device__ __forceinline__ void store_vectors(float* row, int length, int at, co
   }
 }
 
-/// kCount neighbouring words of shared memory to `to`, the first at a multiple of kCount.
+/// Reads kCount neighbouring words of shared memory to `to`; the first is at a multiple of kCount.
 template <int kCount>
 __device__ __forceinline__ void read_words(const float* from, float* to) {
   float words[kCount];

@@ -1,11 +1,11 @@
-// Algorithm::direct: from a problem to the kernel of its dtype.
+// Algorithm::direct: dispatches on the dtype.
 #include "cuda/conv/direct/direct.hpp"
 
 #include "cuda/conv/element.cuh"
 
 namespace polyphase::cuda::direct {
 
-// Defined once per dtype in direct_<dtype>.cu.
+// Defined in <dtype>.cu, once per dtype.
 template <class T>
 void gather_as(const ConvProblem& problem, ConvDirection direction, const T* source, const T* w, const T* bias, T* out,
                const Epilogue& epilogue, int device, cudaStream_t stream, int tile, int slices);

@@ -1,5 +1,5 @@
 #pragma once
-// Algorithm::direct: the general FFMA kernels for any parameter, forward, dgrad and wgrad. Source files direct_*.cu.
+// Algorithm::direct: the general FFMA kernels for any parameter, forward, dgrad and wgrad.
 
 #include <cuda_runtime.h>
 
@@ -8,15 +8,15 @@
 
 namespace polyphase::cuda::direct {
 
-/// out = epilogue(direction(source, w) + bias): forward reads x and writes y, dgrad reads y and writes x. Contiguous device
-/// arrays of problem.dtype; `bias` may be null. Asynchronous on `stream`; packs the weights into memory of the allocator first.
-/// f32 problems with long reductions and few outputs are cut into slices of gemm_k, added in order: same bits every run.
-/// `tile` and `slices` force a row of the tile table of tiling.hpp and a number of slices, where they are possible: for
-/// tests and tuning.
+/// out = epilogue(direction(source, w) + bias). Forward reads x and writes y; dgrad reads y and writes x. Arrays are contiguous
+/// device arrays of problem.dtype; `bias` may be null. Asynchronous on `stream`. The weights are packed into scratch memory
+/// first. f32 problems with a long reduction and few outputs are split into slices of gemm_k, which are added in order, so the
+/// result has the same bits every run. `tile` and `slices` force a row of the tile table (tiling.hpp) and a slice count where
+/// they are possible (for tests and tuning).
 void gather(const ConvProblem& problem, ConvDirection direction, const void* source, const void* w, const void* bias, void* out,
             const Epilogue& epilogue, int device, cudaStream_t stream, int tile = -1, int slices = 0);
 
-/// w = wgrad(x, y), overwritten. Sums of fixed slices of the shape, added in order in f64.
+/// w = wgrad(x, y), overwritten. The slices depend on the shape alone and are added in order in f64.
 void wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, int device, cudaStream_t stream);
 
 }  // namespace polyphase::cuda::direct

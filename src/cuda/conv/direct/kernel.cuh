@@ -1,13 +1,13 @@
 #pragma once
-// The general forward/dgrad kernel on FFMA: any S, P, OP, D, G, K and length (tap_gemm.hpp has the mathematics).
+// The general forward/dgrad kernel on FFMA: any S, P, OP, D, G, K and length. The mathematics are in tap_gemm.hpp.
 //
-// GEMM mapping: gemm_m = positions, gemm_n = columns (channel, class), gemm_k = (row, tap). A block owns kTileP positions of
-// one sample and group times kTileC columns; a thread kThreadP positions, 32 apart, times kThreadC neighbouring
-// columns. For every gemm_k step a thread reads kThreadP words of the source window and kThreadC/4 quads of weights for
-// kThreadP*kThreadC FFMAs. Source window and weights come through three stages of shared memory by cp.async (f32, f64) or
-// converted loads (f16, bf16), one barrier a step; each source element is loaded once per block and serves every tap. Results
-// leave through shared memory (store.cuh). Operations 2*N*C_in*C_out/G*K*L_in; bytes: source once per column tile, weights once
-// per block from L2, output once.
+// GEMM mapping: gemm_m = positions, gemm_n = columns (channel, class), gemm_k = (row, tap). A block computes kTileP positions
+// of one sample and group times kTileC columns. A thread computes kThreadP positions, 32 apart, times kThreadC neighbouring
+// columns. In each gemm_k step a thread reads kThreadP words of the source window and kThreadC/4 quads of weights for
+// kThreadP*kThreadC FFMAs. Source window and weights pass through three stages of shared memory, by cp.async (f32, f64) or
+// converted loads (f16, bf16), with one barrier per step. A block loads each source element once for all taps. Results are
+// stored through shared memory (store.cuh). Operations: 2*N*C_in*C_out/G*K*L_in. Bytes: the source once per column tile, the
+// weights once per block from L2, the output once.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -24,7 +24,7 @@
 
 namespace polyphase::cuda::direct {
 
-/// Where block number `block` works.
+/// The tile that block number `block` computes.
 template <int kTileP, int kTileC>
 __device__ __forceinline__ Place place_of(std::int64_t block, const TapGemm& gemm, const Steps& steps) {
   Place place;
@@ -53,7 +53,7 @@ __device__ __forceinline__ Place place_of(std::int64_t block, const TapGemm& gem
   return place;
 }
 
-/// source[row][window] from rows that hold the whole window: a warp a row, nothing tested.
+/// Loads source[row][window] when the rows hold the whole window: one warp per row, no bounds tests.
 template <class T, int kThreads>
 __device__ __forceinline__ void copy_rows(const T* __restrict__ from, std::int64_t length, int rows, int window, T* source) {
   constexpr int kWarps = kThreads / 32;
@@ -66,7 +66,7 @@ __device__ __forceinline__ void copy_rows(const T* __restrict__ from, std::int64
   }
 }
 
-/// Fills source[row][plane][window] of one step; zero outside the rows of the tensor.
+/// Fills source[row][plane][window] for one step, with zeros outside the rows of the tensor.
 template <class T, class A, int kThreads>
 __device__ __forceinline__ void load_source(const TapGemm& gemm, const Steps& steps, const Place& place, const Cursor& cursor,
                                             const T* __restrict__ global, A* source) {
@@ -83,7 +83,7 @@ __device__ __forceinline__ void load_source(const TapGemm& gemm, const Steps& st
       return copy_rows<T, kThreads>(base, gemm.source_length, rows, steps.window, source);
     }
   }
-  // Offsets from e0 stay within 32 bits: a window of a few hundred positions times the stride.
+  // Offsets from e0 fit in 32 bits: a window is a few hundred positions times the stride.
   const int first = static_cast<int>(max(-e0, static_cast<std::int64_t>(-0x7fffffff)));
   const int last = static_cast<int>(min(gemm.source_length - e0, static_cast<std::int64_t>(0x7fffffff)));
   for (int i = static_cast<int>(threadIdx.x); i < pitch; i += kThreads) {
@@ -109,7 +109,7 @@ __device__ __forceinline__ void load_source(const TapGemm& gemm, const Steps& st
   }
 }
 
-/// Fills weights[tap][plane][row][kTileC] of one step: one run of the packed weights.
+/// Fills weights[tap][plane][row][kTileC] for one step from a contiguous piece of the packed weights.
 template <class A, int kThreads>
 __device__ __forceinline__ void load_weights(const Steps& steps, const A* __restrict__ packed, A* weights) {
   constexpr int kVector = 16 / sizeof(A);
@@ -119,8 +119,8 @@ __device__ __forceinline__ void load_weights(const Steps& steps, const A* __rest
   }
 }
 
-/// The sums of one step. `masked` bits of columns that have no tap in window 0 (their class has one tap less) are skipped
-/// there, so that a non-finite source value never meets a weight that does not exist.
+/// Computes the sums of one step. Bits of `masked` mark columns whose class has one tap less, so that they have no tap in
+/// window 0. They are skipped there: a non-finite source value must not meet a weight that does not exist.
 template <class A, int kTileC, int kThreadP, int kThreadC>
 __device__ __forceinline__ void multiply(const TapGemm& gemm, const Steps& steps, const Cursor& cursor, const A* source,
                                          const A* weights, int position, int column, unsigned masked,
@@ -160,10 +160,10 @@ __device__ __forceinline__ void multiply(const TapGemm& gemm, const Steps& steps
   }
 }
 
-/// Blocks an SM holds: 128 sums a thread leave it half the threads of 64.
+/// Blocks per SM: a thread with more than 64 sums needs twice the registers, so half as many threads fit.
 constexpr int resident_blocks(int threads, std::size_t sum_words) { return (sum_words > 64 ? 256 : 512) / threads; }
 
-/// The kernel: see the top of the file. Dynamic shared memory: shared_words().
+/// See the top of the file. Dynamic shared memory: shared_words().
 template <class T, int kTileP, int kTileC, int kThreadP, int kThreadC>
 __global__ void __launch_bounds__(kTileP / kThreadP * (kTileC / kThreadC),
                                   resident_blocks(kTileP / kThreadP * (kTileC / kThreadC),
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(kTileP / kThreadP * (kTileC / kThreadC),
   constexpr int kWarpP = 32 * kThreadP, kWarpsP = kTileP / kWarpP;
   static_assert(kTileP % kWarpP == 0, "a warp shares its columns");
   extern __shared__ __align__(16) unsigned char memory[];
-  __shared__ Place place;                          // not in registers: the sums need them
+  __shared__ Place place;                          // in shared memory because the sums need the registers
   A* const stages = reinterpret_cast<A*>(memory);  // kStages x (source_words + weight_words)
   const int stage_words = steps.source_words + steps.weight_words;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
@@ -212,7 +212,7 @@ __global__ void __launch_bounds__(kTileP / kThreadP * (kTileC / kThreadC),
     int stage = 0;
     for (int step = 0; step < count; ++step) {
       __pipeline_wait_prior(kStages - 2);
-      __syncthreads();  // this step's stage is filled, and everybody has left the stage that is filled next
+      __syncthreads();  // this step's stage is filled, and no thread still reads the stage to fill next
       fetch(step + kStages - 1, stages + (stage == 0 ? kStages - 1 : stage - 1) * stage_words);
       const A* from = stages + stage * stage_words;
       multiply<A, kTileC, kThreadP, kThreadC>(gemm, steps, now, from, from + steps.source_words, position + lane, column,
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(kTileP / kThreadP * (kTileC / kThreadC),
       now.advance(steps);
       stage = stage + 1 == kStages ? 0 : stage + 1;
     }
-    __syncthreads();  // everybody has left the stages
+    __syncthreads();  // no thread still reads the stages
     const bool is_active = activate_early<T>(gemm, steps, place, column, bias, epilogue, sums);
     const WarpTile<A> own{lane, position, column, stages + warp * kThreadC * sum_pitch(kWarpP)};
 #pragma unroll

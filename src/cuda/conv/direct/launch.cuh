@@ -14,7 +14,7 @@
 
 namespace polyphase::cuda::direct {
 
-/// What every launch of one call shares.
+/// What all launches of one call share.
 template <class T>
 struct Call {
   const ConvProblem& problem;
@@ -47,7 +47,7 @@ void pack_weights(const Call<T>& call, const TapGemm& gemm, const Steps& steps, 
   check_launch("conv direct: pack weights");
 }
 
-/// Launches with `words` words of dynamic shared memory, one block for each of `blocks` as far as a grid goes.
+/// Launches with `words` words of dynamic shared memory, one block for each of `blocks` up to the grid limit.
 template <class Kernel, class... Arguments>
 void launch_blocks(Kernel* kernel, std::int64_t blocks, const Tile& tile, std::size_t shared, cudaStream_t stream,
                    Arguments... arguments) {
@@ -68,12 +68,12 @@ void launch_general(const Call<T>& call, const TapGemm& gemm, const Tile& tile) 
                 static_cast<const A*>(packed.as<A>()), call.bias, call.out);
 }
 
-/// By a window of the source, f32 alone: rows 8 to 13 of kTiles32.
+/// Runs the window kernel (f32 only): rows 8 to 13 of kTiles32.
 void launch_windows(const Call<float>& call, const TapGemm& gemm, const Choice& choice);
-/// From one channel, where is_row(gemm).
+/// Runs the kernel for one input channel, for problems with is_row(gemm).
 void launch_row(const Call<float>& call, const TapGemm& gemm);
 
-/// The body of gather() for one dtype.
+/// gather() for one dtype.
 template <class T>
 void gather_as(const ConvProblem& problem, ConvDirection direction, const T* source, const T* w, const T* bias, T* out,
                const Epilogue& epilogue, int device, cudaStream_t stream, int tile, int slices) {

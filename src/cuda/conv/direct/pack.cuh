@@ -9,8 +9,8 @@
 
 namespace polyphase::cuda::direct {
 
-/// Takes a mixed-radix number apart, the fastest digit first. Index: unsigned, of 32 bits where the number fits; a chain of
-/// divisions of 64 bits would take longer than everything else that packing does.
+/// Splits a mixed-radix number into digits, the fastest first. Index is unsigned, 32 bits wide if the number fits: a chain of
+/// 64-bit divisions would take longer than the rest of the packing.
 template <class Index>
 struct Digits {
   Index rest;
@@ -22,12 +22,12 @@ struct Digits {
   }
 };
 
-/// What meets one packed weight.
+/// The coordinates of one packed weight.
 struct PackedPlace {
   std::int64_t row, plane, window, column, g;
 };
 
-/// Element `i` of packed[g][column tile][row step][plane step][tap step], then the order of Steps::piece_taps, then
+/// Element `i` of packed[g][column tile][row step][plane step][tap step], then in the order of Steps::piece_taps, then
 /// [tile_columns].
 template <class Index>
 __device__ __forceinline__ PackedPlace packed_place(const Steps& steps, int tile_columns, Index i) {
@@ -56,7 +56,7 @@ __device__ __forceinline__ PackedPlace packed_place(const Steps& steps, int tile
   return place;
 }
 
-/// packed[i] = the weight that meets it; zero in the padding. Index holds `count` and what the grid steps beyond it.
+/// packed[i] = the weight for that place; zero in the padding. Index must hold `count` plus one grid stride.
 template <class T, class A, class Index>
 __global__ void pack_weights_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ Steps steps, std::int64_t K,
                                     int tile_columns, bool is_forward, Index count, const T* __restrict__ w,

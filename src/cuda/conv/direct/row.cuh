@@ -1,10 +1,10 @@
 #pragma once
-// The direct kernel for one channel in: f32, stride 1, taps side by side; forward and dgrad.
+// The direct kernel for one input channel: f32, stride 1, adjacent taps; forward and dgrad.
 //
-// Nothing is reduced over channels, so that a thread reads its window once, four positions and their taps, and meets the
-// weights of many columns with it: out[column][pos + p] = sum over k of window[p + k] * weights[column][k]. Lanes are
-// neighbours; a warp has 128 positions of two columns, so that even small problems are many warps. Bytes: the output once, the
-// source once for sixteen columns, from the L2 cache; bound by the output's stores.
+// There is no reduction over channels. A thread reads its window once (four positions and their taps) and applies the weights
+// of many columns: out[column][pos + p] = sum over k of window[p + k] * weights[column][k]. Lanes are neighbours; a warp
+// computes 128 positions of two columns, so even small problems have many warps. Bytes: the output once, the source once per
+// sixteen columns from L2. Limited by the output's stores.
 
 #include <cstdint>
 
@@ -16,13 +16,13 @@
 namespace polyphase::cuda::direct {
 
 inline constexpr int kRowPositions = 128, kRowWarps = 8;
-inline constexpr int kRowColumns = 2;    // of a warp
-inline constexpr int kMostRowQuads = 5;  // of a window
+inline constexpr int kRowColumns = 2;    // per warp
+inline constexpr int kMostRowQuads = 5;  // per window
 
 /// Quads that hold four positions and their taps.
 [[nodiscard]] inline int row_quads(const TapGemm& gemm) { return static_cast<int>((gemm.taps + 3 + 3) / 4); }
 
-/// Tiles of positions and of columns of one sample and group.
+/// Tiles of positions and columns of one sample and group.
 struct RowTiles {
   std::int64_t positions, columns, blocks;
 };
@@ -41,8 +41,8 @@ struct RowTiles {
          gemm.columns < std::int64_t{1} << 30 && row_tiles(gemm).blocks < std::int64_t{1} << 32;
 }
 
-/// `w` (G, columns, taps); where `flip`, tap j of the window is weight taps - 1 - j. Blocks (tile of columns, tile of
-/// positions, group, sample). `wide`: the rows of `out` begin at multiples of 16 bytes.
+/// `w` is (G, columns, taps); with `flip`, tap j of the window uses weight taps - 1 - j. Blocks are (column tile, position
+/// tile, group, sample). `wide`: the rows of `out` begin at multiples of 16 bytes.
 template <int kQuads>
 __global__ void __launch_bounds__(32 * kRowWarps)
     row_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ Epilogue epilogue,
@@ -59,13 +59,13 @@ __global__ void __launch_bounds__(32 * kRowWarps)
   const LightAuxFinish<float, float> late(epilogue);
   const float slope = epilogue.activation == Activation::leaky_relu ? static_cast<float>(epilogue.slope) : 1.0F;
   for (std::int64_t block = blockIdx.x; block < tiles.blocks; block += gridDim.x) {
-    // Of 32 bits: a division of 64 is a call, which takes registers from its caller.
+    // 32-bit: a 64-bit division is a function call, which costs the caller registers.
     const auto index = static_cast<std::uint32_t>(block), above32 = index / static_cast<std::uint32_t>(tiles.columns),
                row32 = above32 / static_cast<std::uint32_t>(tiles.positions);
     const std::int64_t above = above32, row = row32, g = row32 % static_cast<std::uint32_t>(gemm.G);
     const std::int64_t first = ((block - above * tiles.columns) * kRowWarps + warp) * kRowColumns;  // column
     const int columns = static_cast<int>(min(gemm.columns - first, std::int64_t{kRowColumns}));
-    // out's position t is pos + out_origin.
+    // Position t of out is pos + out_origin.
     const int t = static_cast<int>(above - row * tiles.positions) * kRowPositions + 4 * lane;
     const int e = t - static_cast<int>(gemm.out_origin) + static_cast<int>(gemm.source_origin);
     const int length = static_cast<int>(gemm.source_length), out_length = static_cast<int>(gemm.out_length);
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(32 * kRowWarps)
       const int c = i >= taps ? 1 : 0, j = i - c * taps;
       weights[warp][c][j] = w[(g * gemm.columns + first + c) * taps + (flip ? taps - 1 - j : j)];
     }
-    // The aux operand is read by vectors too, and asked for early.
+    // The aux operand is read in vectors too, and early.
     float* const own = out + (row * gemm.columns + first) * gemm.out_length + t;
     const bool whole = wide && t + 4 <= out_length;
     float4 added[kRowColumns], result[kRowColumns];

@@ -1,6 +1,6 @@
 #pragma once
-// How the direct kernels write their sums: each warp lays its own down in shared memory, by position, and writes words in a
-// row from there. Loops over columns stay rolled, so the stores take few registers from the sums and little code.
+// Stores of the direct kernels: each warp writes its sums to shared memory by position and stores neighbouring words from
+// there. Loops over columns stay rolled, which keeps the register count and the code small.
 
 #include <cstdint>
 #include <type_traits>
@@ -24,7 +24,7 @@ struct WarpTile {
   A* sums;
 };
 
-/// What is written where no tap reaches, or what a late epilogue makes it of.
+/// The value stored where no tap reaches: the bias, through the epilogue if it is applied at the store.
 template <class T, class A>
 __device__ __forceinline__ A without_taps(const TapGemm& gemm, const Place& place, std::int64_t channel,
                                           const T* __restrict__ bias, const Epilogue& epilogue) {
@@ -35,7 +35,7 @@ __device__ __forceinline__ A without_taps(const TapGemm& gemm, const Place& plac
 }
 
 /// Whether the outputs of one position are `kRun` neighbours: all classes of one channel, or one class and positions without a
-/// tap. Stride 1 is a run of one.
+/// tap. With stride 1 the run is one.
 __device__ __forceinline__ bool is_run(const TapGemm& gemm, int run, int thread_columns) {
   if (gemm.out_stride != run) return false;
   const bool by_class =
@@ -86,7 +86,7 @@ __device__ __forceinline__ void activate(const TapGemm& gemm, const Steps& steps
   __syncwarp();
 }
 
-/// Writes a warp's sums where is_run(kRun): 32 words in a row at once. `added` is the bias that the sums lack.
+/// Writes a warp's sums if is_run(kRun), 32 neighbouring words at once. `added` is the bias that the sums lack.
 template <int kRun, class T, class A, int kWarpP, int kThreadC>
 __device__ __forceinline__ void store_runs(const TapGemm& gemm, const Place& place, const T* __restrict__ bias,
                                            const T* __restrict__ added, const Epilogue& epilogue, T* __restrict__ out,
@@ -122,8 +122,8 @@ __device__ __forceinline__ void store_runs(const TapGemm& gemm, const Place& pla
   }
 }
 
-/// The same with an epilogue at the store, `run` 1, 2 or 4: the aux operands of kAhead words of a lane is read before
-/// any of them is written.
+/// The same with an epilogue at the store; `run` is 1, 2 or 4. A lane reads the aux operands of kAhead words before it writes
+/// any of them.
 template <class T, class A, int kWarpP, int kThreadC, class Finish>
 __device__ __forceinline__ void store_aux_runs(const TapGemm& gemm, const Place& place, int run, const T* __restrict__ bias,
                                                T* out, const WarpTile<A>& warp, const Finish& finish) {
@@ -161,7 +161,7 @@ __device__ __forceinline__ void store_aux_runs(const TapGemm& gemm, const Place&
   }
 }
 
-/// How store_aux_runs() finishes: any epilogue, or a light one.
+/// The epilogue of store_aux_runs(): any, or a light one.
 template <class T, class A>
 struct AnyFinish {
   const Epilogue& epilogue;
@@ -178,8 +178,8 @@ struct LightFinish : LightAuxFinish<T, A> {
   }
 };
 
-/// Asks for the aux operands of a block's outputs, from `columns` and `positions` on of `samples` samples, so
-/// that it is near when they are stored.
+/// Prefetches the aux operands of a block's outputs, from `columns` and `positions` on in `samples` samples, so that they are
+/// in cache when the outputs are stored.
 template <class T>
 __device__ __forceinline__ void prefetch_with_aux(const TapGemm& gemm, const Steps& steps, Place place, int positions,
                                                   int columns, const Epilogue& epilogue, const T* out, int samples = 1) {
@@ -251,7 +251,7 @@ __device__ __forceinline__ void store_phases(const TapGemm& gemm, const Steps& s
   }
 }
 
-/// What a warp's sums are of one sample. `late`: the epilogue is applied at the store.
+/// Stores the part of a warp's sums that belongs to one sample. `late`: the epilogue is applied at the store.
 template <class T, class A, int kWarpP, int kThreadC>
 __device__ __forceinline__ void store_sample(const TapGemm& gemm, const Steps& steps, const Place& place,
                                              const T* __restrict__ bias, const T* __restrict__ added, const Epilogue& epilogue,
@@ -276,8 +276,8 @@ __device__ __forceinline__ void store_sample(const TapGemm& gemm, const Steps& s
   }
 }
 
-/// out = epilogue(sums + bias) for a warp that has laid down its sums; `is_active`: they are past the epilogue. A tile of
-/// joined rows runs through `samples` samples: each stores what lies in its row.
+/// out = epilogue(sums + bias) for a warp whose sums are in shared memory; `is_active`: they are past the epilogue. A tile of
+/// joined rows covers `samples` samples; each stores the outputs of its own row.
 template <class T, class A, int kWarpP, int kThreadC>
 __device__ __forceinline__ void store_warp(const TapGemm& gemm, const Steps& steps, const Place& place,
                                            const T* __restrict__ bias, const Epilogue& epilogue, bool is_active,

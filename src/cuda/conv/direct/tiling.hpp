@@ -1,5 +1,5 @@
 #pragma once
-// How Algorithm::direct cuts a problem: the tile table, the choice of a tile, the steps of gemm_k. Plain host code.
+// The tilings of Algorithm::direct: the tile table, the choice of a tile, the steps of gemm_k. Plain host code.
 
 #include <algorithm>
 #include <array>
@@ -15,19 +15,19 @@ namespace polyphase::cuda::direct {
 inline constexpr int kStages = 3;     // of the general kernel's shared memory, filled by cp.async; one barrier a step
 inline constexpr int kPieceTaps = 4;  // taps that the window kernel computes from one set of registers
 
-/// Words from one column to the next of a warp's finished sums in shared memory; spreads a position's classes over the banks.
+/// Words from one column to the next in a warp's finished sums in shared memory; spreads a position's classes over the banks.
 constexpr int sum_pitch(int positions) { return positions + 4; }
 
-/// How one launch cuts gemm_k into steps; chosen on the host so that the stages fit shared memory.
+/// How one launch splits gemm_k into steps; chosen on the host so that the stages fit in shared memory.
 struct Steps {
   int rows, planes, taps;  // of one step
   int row_steps, plane_steps, tap_steps;
   int last_rows;                   // of the last step
   int window;                      // source positions of one row and plane in a step
-  int source_words, weight_words;  // of one stage; the packed weights of a step are weight_words in a row
-  int piece_taps;                  // weights of a step: 0 [tap][plane][row], else [piece][row][plane][tap of the piece]
-  int slices, slice_steps;         // parts of gemm_k that blocks of their own sum, and their row steps (window kernel)
-  int row_pitch;  // joined rows: positions from one sample's first to the next's; 0 where every tile is of one sample
+  int source_words, weight_words;  // of one stage; the packed weights of a step are weight_words neighbours
+  int piece_taps;                  // order of a step's weights: 0 [tap][plane][row], else [piece][row][plane][tap of the piece]
+  int slices, slice_steps;         // slices of gemm_k, each summed by blocks of its own, and their row steps (window kernel)
+  int row_pitch;  // joined rows: positions from one sample's first to the next's; 0 if every tile is of one sample
   std::int64_t position_tiles, column_tiles;
   std::int64_t blocks;  // of one slice
   FastDivide by_planes, by_stride, by_gcd, by_classes;
@@ -37,7 +37,7 @@ struct Steps {
 
 /// Which kernel a tile is for.
 enum class Body : std::uint8_t {
-  general,  ///< kernel.cuh: any problem, a word of shared memory read for every position of every tap
+  general,  ///< kernel.cuh: any problem; one shared-memory word read per position and tap
   window    ///< window.cuh: f32, classes of equal taps; a thread's positions are neighbours and share their window
 };
 
@@ -47,32 +47,31 @@ struct Tile {
   int positions, columns, thread_positions, thread_columns;
   int stages, stage_bytes;  ///< shared memory: decides how many blocks share an SM's 227 KB
   int products;             ///< (row, plane, tap) triples of a step: enough work between barriers
-  double rate;              ///< FFMA rate relative to the first, measured on an H200 (docs/kernels/direct.md)
+  double rate;              ///< FFMA rate relative to the first row, measured on an H200 (docs/kernels/direct.md)
   [[nodiscard]] constexpr int threads() const { return positions / thread_positions * (columns / thread_columns); }
 };
 
 inline constexpr std::array<Tile, 14> kTiles32 = {{
     {Body::general, 128, 128, 4, 16, kStages, 33 * 1024, 64, 1.00},
     {Body::general, 128, 64, 4, 16, kStages, 33 * 1024, 64, 0.96},
-    {Body::general, 128, 64, 4, 16, kStages, 18 * 1024, 64, 0.97},  // four blocks an SM: one's stores behind another's sums
+    {Body::general, 128, 64, 4, 16, kStages, 18 * 1024, 64, 0.97},  // four blocks per SM: stores of one overlap sums of another
     {Body::general, 256, 64, 8, 8, kStages, 33 * 1024, 64, 1.03},
     {Body::general, 128, 32, 4, 16, kStages, 9 * 1024, 64, 0.89},
     {Body::general, 256, 32, 8, 8, kStages, 18 * 1024, 64, 0.98},
-    {Body::general, 128, 16, 4, 4, kStages, 18 * 1024, 64, 0.60},  // many small blocks: where SMs would be idle
-    {Body::general, 512, 4, 4, 4, kStages, 18 * 1024, 64, 0.55},   // one to four channels out
+    {Body::general, 128, 16, 4, 4, kStages, 18 * 1024, 64, 0.60},  // many small blocks, for problems that would leave SMs idle
+    {Body::general, 512, 4, 4, 4, kStages, 18 * 1024, 64, 0.55},   // one to four output channels
     {Body::window, 256, 64, 8, 8, 2, 50 * 1024, 96, 1.29},
     {Body::window, 256, 32, 8, 8, 2, 27 * 1024, 96, 1.22},
     {Body::window, 128, 64, 4, 8, 3, 33 * 1024, 64, 1.20},  // short rows
-    {Body::window, 256, 16, 8, 8, 3, 9 * 1024, 64, 1.10},   // eight blocks an SM: few columns, many small blocks
+    {Body::window, 256, 16, 8, 8, 3, 9 * 1024, 64, 1.10},   // eight blocks per SM: few columns, many small blocks
     {Body::window, 128, 16, 4, 8, 3, 9 * 1024, 64, 1.00},   // many blocks of few positions
-    {Body::window, 128, 16, 4, 8, 3, 24 * 1024, 64, 1.00},  // small problems: the fewest steps, each waits for memory
+    {Body::window, 128, 16, 4, 8, 3, 24 * 1024, 64, 1.00},  // small problems: fewest steps, each limited by memory latency
 }};
 inline constexpr std::array<Tile, 2> kTiles64 = {
     {{Body::general, 128, 64, 4, 8, kStages, 33 * 1024, 64, 1.0}, {Body::general, 128, 16, 4, 4, kStages, 18 * 1024, 64, 0.7}}};
 
-/// Positions from one sample's first to the next's where samples are joined: a row with its halo, in whole quads, so that a
-/// tile may run from one sample into the next. 0 where that does not save a tile in 32: edges of samples within a tile take
-/// time as well.
+/// Positions from one sample's first to the next's when samples are joined: a row with its halo, in whole quads, so that a tile
+/// may span samples. 0 if that saves less than one tile in 32, because sample edges within a tile cost time too.
 [[nodiscard]] inline int joined_pitch(const TapGemm& gemm, const Tile& tile) {
   constexpr std::int64_t kLongest = 1 << 20;
   if (tile.body != Body::window || gemm.N == 1) return 0;
@@ -89,7 +88,7 @@ inline constexpr std::array<Tile, 2> kTiles64 = {
   return gemm.N * ((gemm.position_count + tile.positions - 1) / tile.positions);
 }
 
-/// Fills in what follows from rows, planes, taps and window.
+/// Computes the fields that follow from rows, planes, taps and window.
 inline void finish_steps(const TapGemm& gemm, const Tile& tile, Steps& steps) {
   steps.row_steps = static_cast<int>((gemm.rows + steps.rows - 1) / steps.rows);
   steps.last_rows = static_cast<int>(gemm.rows - static_cast<std::int64_t>(steps.row_steps - 1) * steps.rows);
@@ -113,7 +112,7 @@ inline void finish_steps(const TapGemm& gemm, const Tile& tile, Steps& steps) {
   }
 }
 
-/// Cuts gemm_k for the general kernel so that a stage fits. The last resort, one row, plane and tap, fits any problem.
+/// Splits gemm_k for the general kernel so that a stage fits. One row, plane and tap per step fits any problem.
 [[nodiscard]] inline Steps make_tiling(const TapGemm& gemm, const Tile& tile, int word_bytes) {
   Steps steps{};
   auto set = [&](std::int64_t rows, std::int64_t planes, std::int64_t taps) {
@@ -142,14 +141,14 @@ inline void finish_steps(const TapGemm& gemm, const Tile& tile, Steps& steps) {
   return steps;
 }
 
-/// Cuts gemm_k for the window kernel: a step holds all planes and taps of some rows. No rows at all (steps.rows is 0) where
-/// that kernel cannot compute `gemm`: a class or plane has a tap less than the others, the taps lie apart in a way that is
-/// not built, or a single row does not fit the stage.
+/// Splits gemm_k for the window kernel: a step holds all planes and taps of some rows. Returns steps.rows = 0 if that kernel
+/// cannot compute `gemm`: a class or plane has fewer taps than the others, the distance between taps has no instance, or a
+/// single row does not fit in a stage.
 [[nodiscard]] inline Steps make_window_steps(const TapGemm& gemm, const Tile& tile) {
   Steps steps{};
   const bool known_step = gemm.taps == 1 || gemm.tap_step <= 3 || gemm.tap_step % 4 == 0;
   if (!known_step || gemm.full_classes < gemm.classes || gemm.full_planes < gemm.planes) return steps;
-  // A piece begins at a quad of the window: four taps of any step, or single taps that are whole quads apart.
+  // A piece begins at a quad of the window: four taps for any step, or single taps that are whole quads apart.
   steps.piece_taps = gemm.taps > 1 && gemm.tap_step % 4 == 0 ? 1 : kPieceTaps;
   const std::int64_t halo = (gemm.taps - 1) * gemm.tap_step;
   const std::int64_t budget = tile.stage_bytes / 4;
@@ -177,8 +176,8 @@ inline void finish_steps(const TapGemm& gemm, const Tile& tile, Steps& steps) {
   return steps;
 }
 
-/// Whether the window kernel can copy the source by quads: its rows and planes lie at multiples of 16 bytes. If so, moves the
-/// first position back so that every tile's window begins at a quad; the added positions lie before the first output.
+/// Whether the window kernel can copy the source in quads: its rows and planes begin at multiples of 16 bytes. If so, moves the
+/// first position back so that every tile's window begins at a quad. The added positions precede the first output.
 inline bool shift_to_quads(TapGemm& gemm, const void* source) {
   const bool rows_aligned = reinterpret_cast<std::uintptr_t>(source) % 16 == 0 && gemm.source_length % 4 == 0;
   if (!rows_aligned || gemm.planes != 1 || gemm.source_stride != 1) return false;
@@ -188,7 +187,7 @@ inline bool shift_to_quads(TapGemm& gemm, const void* source) {
   return true;
 }
 
-/// Words of dynamic shared memory of a block: the stages, or in their place every warp's sums.
+/// Words of dynamic shared memory per block: the stages, reused for the sums of every warp.
 [[nodiscard]] inline std::size_t shared_words(const Tile& tile, const Steps& steps) {
   const std::size_t stages =
       static_cast<std::size_t>(tile.stages) * static_cast<std::size_t>(steps.source_words + steps.weight_words);
@@ -196,27 +195,27 @@ inline bool shift_to_quads(TapGemm& gemm, const void* source) {
   return std::max(stages, static_cast<std::size_t>(warps * tile.thread_columns * sum_pitch(32 * tile.thread_positions)));
 }
 
-/// Cuts the row steps into at most `slices` parts of equal length.
+/// Splits the row steps into at most `slices` slices of equal length.
 inline void split_steps(Steps& steps, int slices) {
   steps.slice_steps = (steps.row_steps + slices - 1) / slices;
   steps.slices = (steps.row_steps + steps.slice_steps - 1) / steps.slice_steps;
 }
 
-/// A row of the tile table and the parts of gemm_k.
+/// A row of the tile table and the slices of gemm_k.
 struct Choice {
   std::size_t tile;
   int slices;
 };
 
-/// Elements that are written.
+/// Number of elements written.
 [[nodiscard]] inline double output_elements(const TapGemm& gemm) {
   return static_cast<double>(gemm.N * gemm.G) * static_cast<double>(gemm.out_channels) * static_cast<double>(gemm.out_length);
 }
 
 inline constexpr int kMostSlices = 16;
-inline constexpr double kPartialBytes = 256.0 * 1024 * 1024;  // the most that partial sums may take
+inline constexpr double kPartialBytes = 256.0 * 1024 * 1024;  // limit for the partial sums
 
-/// Slices that gemm_k may be cut into; 0 where `tile` cannot compute `gemm` at all.
+/// The most slices that gemm_k may be split into; 0 if `tile` cannot compute `gemm` at all.
 [[nodiscard]] inline int most_slices(const TapGemm& gemm, const Tile& tile, bool is_f32) {
   if (tile.body == Body::general) return 1;
   const int row_steps = is_f32 ? make_window_steps(gemm, tile).row_steps : 0;
@@ -224,28 +223,31 @@ inline constexpr double kPartialBytes = 256.0 * 1024 * 1024;  // the most that p
   return std::min({row_steps, kMostSlices, std::max(1, static_cast<int>(std::min(kPartialBytes / bytes, 100.0)))});
 }
 
-/// Estimated cycles of the GPU: what the fullest SM computes.
+/// Estimated cycles: the work of the busiest SM.
 [[nodiscard]] inline double estimate_cycles(const TapGemm& gemm, const Tile& tile, int slices, int sm_count) {
   const double blocks = static_cast<double>(gemm.G) * slices * static_cast<double>(tiles_of_positions(gemm, tile)) *
                         static_cast<double>((gemm.columns + tile.columns - 1) / tile.columns);
   const double products = static_cast<double>(gemm.rows * gemm.planes * gemm.taps) / slices;
-  constexpr double kLanes = 82;  // FFMA lanes of an SM that the first tile keeps busy, of 128
-  // Storing, which other blocks of the SM hide the better the more there are; and once, filling the first stages.
+  constexpr double kLanes = 82;  // FFMA lanes of an SM, of 128, that the first tile keeps busy
+  // Store time, which the other blocks of the SM hide in part, and a constant for filling the first stages.
   constexpr double kSharedBytes = 227 * 1024, kStoreCycles = 0.45, kBegin = 4000;
   const double stationary = std::max(1.0, std::floor(kSharedBytes / (tile.stages * tile.stage_bytes)));
   const double area = static_cast<double>(tile.positions) * tile.columns;
   const double block_cycles = area * (products / (kLanes * tile.rate) + kStoreCycles / stationary);
   const double per_sm = blocks / sm_count < 8 ? std::ceil(blocks / sm_count) : blocks / sm_count;
   const double warps = std::min(16.0, per_sm * tile.threads() / 32);
-  const double busy = warps >= 16 ? 1.0 : warps >= 8 ? 0.85 : warps >= 4 ? 0.6 : 0.35;  // few warps do not hide their reads
+  const double busy = warps >= 16  ? 1.0
+                      : warps >= 8 ? 0.85
+                      : warps >= 4 ? 0.6
+                                   : 0.35;  // few warps do not hide the latency of their reads
   double cycles = kBegin + per_sm * block_cycles / busy;
-  constexpr double kLaunch = 7000, kBytesPerCycle = 16;  // of one SM
+  constexpr double kLaunch = 7000, kBytesPerCycle = 16;  // per SM
   if (slices > 1) cycles += kLaunch + 4 * (slices + 1) * output_elements(gemm) / (sm_count * kBytesPerCycle);
   return cycles;
 }
 
-/// The least estimated time; a pure function of the problem and the number of SMs. `tile` and
-/// `slices` are forced where they are given and possible.
+/// The choice with the least estimated time. A pure function of the problem and the number of SMs. `tile` and `slices` are
+/// forced if they are given and possible.
 template <std::size_t kCount>
 [[nodiscard]] Choice choose(const std::array<Tile, kCount>& tiles, const TapGemm& gemm, int sm_count, bool is_f32,
                             int tile = -1, int slices = 0) {

@@ -3,11 +3,11 @@
 //
 // GEMM mapping: gemm_m = ci, gemm_n = (tap, co), gemm_k = (n, i). Taps Sg apart read the same phase of y, Dg low-rate positions
 // apart (tap_gemm.hpp), so a tile of consecutive taps needs min(taps, Sg) planes of y: slot s holds y[S*(i + u) + (tap0 + s)*D
-// - P_l]. A chunk of kChunk positions of x and these planes is stored position-major in shared memory: a thread reads 8 ci and
-// 8 co of one position as four quads for 64 FFMAs. Three stages, filled by cp.async, one barrier a step. A block owns
-// ci_tile x (tap_tile x co_tile) weights of one group and one slice of gemm_k; slices are fixed by the shape and the number of
-// SMs, their partial sums are added in a fixed order in f64: same bits every run. The partial sums
-// lie in the order of the threads, so that a warp writes 32 words in a row; reduce_slices finds the places of the weights.
+// - P_l]. A chunk of kChunk positions of x and these planes is stored position-major in shared memory. A thread reads 8 ci and
+// 8 co of one position as four quads for 64 FFMAs. There are three stages, filled by cp.async, with one barrier per step. A
+// block computes ci_tile x (tap_tile x co_tile) weights of one group for one slice of gemm_k. The slices depend on the shape
+// and the number of SMs; their partial sums are added in a fixed order in f64, so the result has the same bits every run.
+// Partial sums are stored in thread order, so that a warp writes 32 neighbouring words; reduce_slices maps them to weights.
 
 #include <cuda_pipeline.h>
 
@@ -22,26 +22,26 @@
 
 namespace polyphase::cuda::direct {
 
-/// A launch of the weight-gradient kernel, made on the host.
+/// A launch of the weight-gradient kernel, computed on the host.
 struct WgradPlan {
-  int ci_tile, co_tile, tap_tile;  // of a block; ci_tile and co_tile multiples of 8
+  int ci_tile, co_tile, tap_tile;  // per block; ci_tile and co_tile are multiples of 8
   int ci_tiles, co_tiles, tap_tiles;
-  int planes, tap_step;  // slots of a tile of taps, Dg
+  int planes, tap_step;  // slots of a tile of taps; Dg
   int window;            // positions of one plane in a stage: odd
   int x_pitch, y_pitch, stage_words;
   int threads;             // ci_tile/8 * tap_tile * co_tile/8 rounded up to warps
-  int x_across, y_across;  // warps side by side along the channels of a copy, powers of two
+  int x_across, y_across;  // warps next to each other along the channels of a copy, powers of two
   std::int64_t chunks_per_row, chunks, slices, chunks_per_slice, blocks;
   std::int64_t slots;  // partial sums of a slice: (tile of weights, 64 sums of a thread, thread)
 };
 
-/// Where a position of y's window lies in the row, from the chunk's first, and in a stage.
+/// The place of a position of y's window in the row (from the chunk's first) and in a stage.
 struct alignas(16) YPlace {
   std::int64_t element;
   int slot;
 };
 
-/// Where a thread's sums begin and which they are.
+/// The coordinates of a thread's sums.
 struct WgradThread {
   int ci, column, tap, co;  // of its first sum, within the block's tile; column = (tap, co_lane)
   bool works;
@@ -55,7 +55,7 @@ struct WgradThread {
 /// The tile of weights that block `index` of a slice computes.
 struct WgradTile {
   std::int64_t g;
-  int ci, co, tap;  // its first
+  int ci, co, tap;  // its first ci, co and tap
 };
 template <class Index>
 [[nodiscard]] __host__ __device__ __forceinline__ WgradTile wgrad_tile(const WgradPlan& plan, Index index) {
@@ -68,7 +68,7 @@ template <class Index>
   return tile;
 }
 
-/// From a slot of the partial sums to its weight, or -1.
+/// Maps a slot of the partial sums to its weight, or to -1.
 struct WgradPlaceOf {
   WgradPlan plan;
   int ci_per_group, co_per_group, K;
@@ -95,9 +95,9 @@ struct WgradPlaceOf {
   }
 };
 
-/// to[slot(position)][channel] = from[channel][element(position)]: a warp moves eight positions by four channels, which meets
-/// every bank once, and `across` warps share the channels. `place(position)` says where; with kWhole all positions lie in the
-/// row [0, length) and all channels exist.
+/// to[slot(position)][channel] = from[channel][element(position)]. A warp moves eight positions of four channels, which uses
+/// every bank once; `across` warps share the channels. `place(position)` gives both indices. With kWhole all positions lie in
+/// the row [0, length) and all channels exist.
 template <bool kWhole, class T, class A, class Place>
 __device__ __forceinline__ void load_transposed(const T* __restrict__ from, std::int64_t origin, std::int64_t length,
                                                 int channels, int channel_tile, int count, int across, A* to, const T* any,
@@ -143,13 +143,13 @@ __global__ void __launch_bounds__(256, sizeof(A) == 4 ? 2 : 1)
   const WgradThread own = wgrad_thread(plan, static_cast<int>(threadIdx.x));
   const bool works = own.works && tap0 + own.tap < problem.K;
   const int own_slot = own.tap % plan.planes, own_window = own.tap / plan.planes;
-  const int x_offset = own.ci;  // this thread's channels: 4 here, 4 half a tile further
+  const int x_offset = own.ci;  // this thread's channels: 4 here, 4 half a tile further on
   const int y_offset = kChunk * plan.x_pitch + (own_slot * plan.window + own_window * plan.tap_step) * plan.y_pitch + own.co;
   const int x_half = plan.ci_tile / 2, y_half = plan.co_tile / 2;
 
   const std::int64_t first_chunk = static_cast<std::int64_t>(slice) * plan.chunks_per_slice;
   const int count = static_cast<int>(min(plan.chunks_per_slice, plan.chunks - first_chunk));
-  // Of each position of y's window: dividing for them at every step would cost a third of the products' time.
+  // One entry per position of y's window: dividing at every step would cost a third of the time of the products.
   YPlace* const places = reinterpret_cast<YPlace*>(stages + kWgradStages * plan.stage_words);  // (window * planes)
   for (int i = static_cast<int>(threadIdx.x); i < plan.window * plan.planes; i += plan.threads) {
     const int u = i / plan.planes, plane = i - u * plan.planes;
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(256, sizeof(A) == 4 ? 2 : 1)
   }
   const int x_channels = ci_per_group - ci0, y_channels = co_per_group - co0;
   const bool whole_tile = x_channels >= plan.ci_tile && y_channels >= plan.co_tile;
-  const std::int64_t reach = problem.S * (plan.window - 1) + (plan.planes - 1) * problem.D;  // of y's window
+  const std::int64_t reach = problem.S * (plan.window - 1) + (plan.planes - 1) * problem.D;  // length of y's window
   // The next chunk to fetch.
   const std::int64_t first_n = first_chunk / plan.chunks_per_row;
   std::int64_t i0 = (first_chunk - first_n * plan.chunks_per_row) * kChunk;
@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(256, sizeof(A) == 4 ? 2 : 1)
   int stage = 0, fetch_stage = kWgradStages - 1;
   for (int step = 0; step < count; ++step) {
     __pipeline_wait_prior(kWgradStages - 2);
-    __syncthreads();  // this step's stage is filled, and everybody has left the stage that is filled next
+    __syncthreads();  // this step's stage is filled, and no thread still reads the stage to fill next
     if (step + kWgradStages - 1 < count) fetch(fetch_stage);
     __pipeline_commit();
     if (works) {

@@ -1,5 +1,5 @@
 #pragma once
-// Host side of the direct weight gradient: the plan and the launches. Included by wgrad.cu.
+// Host side of the direct weight gradient: the plan and the launches.
 
 #include <algorithm>
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace polyphase::cuda::direct {
 
-/// Warps side by side along the channels where `count` positions of `channels` are copied: the fewest instructions of a warp.
+/// Warps next to each other along the channels that copy `count` positions of `channels` in the fewest warp instructions.
 [[nodiscard]] inline int warps_across(int warps, int channels, int count) {
   constexpr int kOfPosition = 14, kOfCopy = 5;
   int best = 1, least = INT32_MAX;
@@ -28,7 +28,7 @@ namespace polyphase::cuda::direct {
   return best;
 }
 
-/// Tiles, planes and pitches for ci_tile x (taps x co_tile) weights a block.
+/// Tiles, planes and pitches for ci_tile x (taps x co_tile) weights per block.
 [[nodiscard]] inline WgradPlan wgrad_tiles(const ConvProblem& problem, std::int64_t ci_tile, std::int64_t taps,
                                            std::int64_t co_tile) {
   const auto tiles_of = [](std::int64_t value, std::int64_t tile) { return static_cast<int>((value + tile - 1) / tile); };
@@ -40,7 +40,7 @@ namespace polyphase::cuda::direct {
   plan.co_tile = static_cast<int>(co_tile);
   plan.tap_tile = static_cast<int>(taps);
   plan.planes = static_cast<int>(planes);
-  // More than a block has room for, and less than an int holds.
+  // More than fits in a block, and within the range of int.
   const auto limited = [](std::int64_t value) { return static_cast<int>(std::min<std::int64_t>(value, 1 << 22)); };
   const std::int64_t window = (kChunk + ((taps + planes - 1) / planes - 1) * (problem.D / g)) | 1;
   plan.window = limited(window);
@@ -59,21 +59,21 @@ namespace polyphase::cuda::direct {
   return plan;
 }
 
-/// Cuts gemm_k into about `slices` slices.
+/// Splits gemm_k into about `slices` slices.
 inline void slice_wgrad(WgradPlan& plan, std::int64_t slices) {
   plan.chunks_per_slice = std::clamp<std::int64_t>((plan.chunks + slices - 1) / slices, 1, kSliceChunks);
   plan.slices = (plan.chunks + plan.chunks_per_slice - 1) / plan.chunks_per_slice;
   plan.blocks = plan.slots / 64 / plan.threads * plan.slices;
 }
 
-/// Blocks an SM holds, at 128 registers a thread.
+/// Blocks per SM at 128 registers a thread.
 [[nodiscard]] inline std::int64_t resident_wgrad_blocks(const WgradPlan& plan, int word_bytes) {
   constexpr std::int64_t kSharedBytes = 227 * 1024, kMostBlocks = 32;
   const std::int64_t by_memory = kSharedBytes / (std::int64_t{kWgradStages} * plan.stage_words * word_bytes + 1024);
   return std::clamp<std::int64_t>(std::min(by_memory, std::int64_t{512} / plan.threads), 1, kMostBlocks);
 }
 
-/// Estimated cycles of the GPU: what the fullest SM computes, and adding the slices.
+/// Estimated cycles: the work of the busiest SM, and the sum over the slices.
 [[nodiscard]] inline double wgrad_cycles(const WgradPlan& plan, int sm_count, int word_bytes) {
   constexpr double kLanes = 128, kStagingSlots = 24, kEdgeCycles = 3000, kBytesPerCycle = 16;
   const double products = 64.0 * plan.threads;
@@ -82,14 +82,15 @@ inline void slice_wgrad(WgradPlan& plan, std::int64_t slices) {
   const double per_sm = share < 8 ? std::ceil(share) : share;
   const double warps =
       std::min<double>(per_sm, static_cast<double>(resident_wgrad_blocks(plan, word_bytes))) * plan.threads / 32;
-  const double busy = std::min(1.0, 0.25 + 0.75 * std::min(warps, 16.0) / 16);  // few warps do not hide their reads
+  const double busy =
+      std::min(1.0, 0.25 + 0.75 * std::min(warps, 16.0) / 16);  // few warps do not hide the latency of their reads
   const double block_cycles = static_cast<double>(plan.chunks_per_slice) * chunk_cycles + products / 8;
   const double waves = std::ceil(per_sm / static_cast<double>(resident_wgrad_blocks(plan, word_bytes)));
   return per_sm * block_cycles / busy + waves * kEdgeCycles +
          static_cast<double>(plan.slices * plan.slots) * word_bytes / (sm_count * kBytesPerCycle);
 }
 
-/// The least estimated time over tiles and slices. A pure function of problem and SM count.
+/// The plan with the least estimated time over tiles and slices. A pure function of problem and SM count.
 [[nodiscard]] inline WgradPlan make_wgrad_plan(const ConvProblem& problem, int sm_count, int word_bytes) {
   const std::int64_t ci = problem.channels_in_per_group(), co = problem.channels_out_per_group();
   constexpr int kStageBytes = 36 * 1024;  // three stages and two blocks an SM within 227 KB
@@ -135,7 +136,7 @@ inline void launch_wgrad_window(const ConvProblem& problem, const WgradWindowPla
   reduce_slices(partial.as<float>(), plan.slots, plan.slices, w, stream, place_of);
 }
 
-/// The body of wgrad() for one dtype; N and L_in at least 1.
+/// wgrad() for one dtype; N and L_in are at least 1.
 template <class T>
 void wgrad_as(const ConvProblem& problem, const T* x, const T* y, T* w, int device, cudaStream_t stream) {
   using A = typename AccumulatorOf<T>::type;

@@ -1,5 +1,5 @@
 #pragma once
-// How the direct weight gradient cuts a problem for its window kernel (wgrad_window.cuh). Plain host code.
+// The tiling of the direct weight gradient's window kernel (wgrad_window.cuh). Plain host code.
 
 #include <algorithm>
 #include <cstddef>
@@ -10,41 +10,40 @@
 
 namespace polyphase::cuda::direct {
 
-inline constexpr int kChunk = 32;       // positions of a stage
-inline constexpr int kWgradStages = 3;  // one barrier a step
-// A slice sums at most this many chunks one after another: rounding errors grow with the root of that number.
+inline constexpr int kChunk = 32;       // positions per stage
+inline constexpr int kWgradStages = 3;  // one barrier per step
+// A slice sums at most this many chunks: rounding errors grow with the square root of the number.
 inline constexpr std::int64_t kSliceChunks = 512;
 
-inline constexpr int kWindowTaps = 8;     // of a thread
+inline constexpr int kWindowTaps = 8;     // per thread
 inline constexpr int kWindowXPitch = 36;  // eight rows of x begin in different banks
 inline constexpr int kWindowHalves = 2;
-inline constexpr int kWindowLanes = 8;                    // threads side by side along ci
-inline constexpr int kWindowChannels = 8 * kWindowLanes;  // ci of a tile
+inline constexpr int kWindowLanes = 8;                    // threads next to each other along ci
+inline constexpr int kWindowChannels = 8 * kWindowLanes;  // ci per tile
 
-/// Words of a row of y in a stage, and from one row to the next: four rows begin in different banks.
+/// Words of a row of y in a stage, and the pitch of these rows: four rows begin in different banks.
 constexpr int window_words(int stride) { return (stride * (kChunk - 1) + kWindowTaps + 3) / 4 * 4; }
 constexpr int window_pitch(int stride) { return window_words(stride) + (36 - window_words(stride) % 32) % 32; }
 
-/// A launch of the kernel, made on the host.
+/// A launch of the kernel, computed on the host.
 struct WgradWindowPlan {
   int co_tile;  // a tile is kWindowChannels x co_tile x kWindowTaps weights
   int ci_tiles, co_tiles, tap_tiles;
-  int threads;  // of a half: kWindowLanes * co_tile, whole warps
+  int threads;  // per half: kWindowLanes * co_tile, whole warps
   int stage_words;
-  int x_vector, y_vector;  // words of a copy
+  int x_vector, y_vector;  // words per copy
   std::int64_t chunks_per_row, chunks, chunks_per_half, slices, blocks;
   std::int64_t slots;  // partial sums of a slice: (tile of weights, 64 sums of a thread, thread)
 };
 
-/// Shared memory of a block: the stages of its halves, or in their place the second half's sums.
+/// Shared memory of a block: the stages of both halves, reused for the second half's sums.
 [[nodiscard]] inline std::size_t window_shared_bytes(const WgradWindowPlan& plan) {
   const int stages = kWindowHalves * kWgradStages * plan.stage_words;
   return sizeof(float) * static_cast<std::size_t>(std::max(stages, 64 * plan.threads));
 }
 
-/// The launch of the window kernel, or nothing where the general one is faster or has to do it: tiles that are less than three
-/// quarters full, or too few blocks. `x` and `y` say how wide copies can be. A pure function of problem, alignment and SM
-/// count.
+/// The launch of the window kernel, or nothing if the general kernel must be used or is faster: tiles less than three quarters
+/// full, or too few blocks. `x` and `y` determine the width of copies. A pure function of problem, alignment and SM count.
 [[nodiscard]] inline std::optional<WgradWindowPlan> make_wgrad_window_plan(const ConvProblem& problem, const void* x,
                                                                            const void* y, int sm_count) {
   if (problem.dtype != DType::f32 || problem.D != 1 || (problem.S != 1 && problem.S != 2 && problem.S != 4))
@@ -77,7 +76,7 @@ struct WgradWindowPlan {
   plan.chunks_per_half = std::clamp<std::int64_t>(of_slice, 1, kSliceChunks);
   plan.slices = (plan.chunks + kWindowHalves * plan.chunks_per_half - 1) / (kWindowHalves * plan.chunks_per_half);
   plan.blocks = tiles * plan.slices;
-  // A block has an SM to itself: the last turn of the SMs must not be half idle.
+  // One block fills an SM: the waves must be at least 90 % full on average.
   const std::int64_t turns = (plan.blocks + sm_count - 1) / sm_count;
   if (10 * plan.blocks < 9 * turns * sm_count || plan.blocks > INT32_MAX) return std::nullopt;
   return plan;

@@ -1,12 +1,13 @@
 #pragma once
-// The weight gradient on FFMA for f32, D = 1, S = 1, 2 or 4 and filters that fill tiles of eight taps; wgrad.cuh has the
-// general one, to be read first.
+// The weight gradient on FFMA for f32, D = 1, S = 1, 2 or 4 and filters that fill tiles of eight taps. Read the general kernel
+// in wgrad.cuh first.
 //
-// A thread owns 8 ci x 8 neighbouring taps of one co. Rows of x and y lie in shared memory as they are: for four positions it
-// reads 8 quads of x and the 3*S + 8 neighbouring words of y that their taps meet, 13 reads for 256 FFMAs with S = 4 (16 in the
-// general kernel), and copies take 16 or 8 bytes a lane where rows allow it (4, and a place to look up, in the general kernel).
-// A block has two halves, each with its own chunks, stages and barrier; the second gives its sums to the first through shared
-// memory, which halves the partial sums in global memory. Everything is added in a fixed order: same bits every run.
+// A thread computes 8 ci x 8 neighbouring taps of one co. Rows of x and y are stored unchanged in shared memory. For four
+// positions a thread reads 8 quads of x and the 3*S + 8 neighbouring words of y that their taps use: with S = 4, 13 reads for
+// 256 FFMAs (16 in the general kernel). Copies move 16 or 8 bytes per lane if the rows are aligned (4 bytes and a table look-up
+// in the general kernel). A block has two halves, each with its own chunks, stages and barrier. The second half adds its sums
+// to the first through shared memory, which halves the partial sums in global memory. Everything is added in a fixed order, so
+// the result has the same bits every run.
 
 #include <cuda_pipeline.h>
 
@@ -31,7 +32,7 @@ namespace polyphase::cuda::direct {
   return tile;
 }
 
-/// From a slot of the partial sums to its weight, or -1. Less than 2^31 slots.
+/// Maps a slot of the partial sums to its weight, or to -1. There are fewer than 2^31 slots.
 struct WgradWindowPlaceOf {
   WgradWindowPlan plan;
   int ci_per_group, co_per_group, K;
@@ -53,10 +54,10 @@ struct WgradWindowPlaceOf {
 struct WindowRows {
   const float* from;
   std::int64_t length;
-  int existing;  // rows that there are
+  int existing;  // number of rows that exist
 };
 
-/// stage[row][kWindowXPitch] <- 32 elements of x's rows from `begin` on, a warp four rows, zeros where there is none.
+/// stage[row][kWindowXPitch] <- 32 elements of x's rows from `begin` on, four rows per warp, zeros outside the tensor.
 template <int kVector>
 __device__ __forceinline__ void copy_window_x(const WindowRows& rows, std::int64_t begin, int thread, int threads, float* stage,
                                               const float* any) {
@@ -73,7 +74,8 @@ __device__ __forceinline__ void copy_window_x(const WindowRows& rows, std::int64
   }
 }
 
-/// stage[row][pitch] <- the windows of y's rows from `begin` on, a warp a row. Vectors are never half inside.
+/// stage[row][pitch] <- the windows of y's rows from `begin` on, one row per warp. A vector is either inside the row or
+/// outside.
 template <int kStride, int kVector>
 __device__ __forceinline__ void copy_window_y(const WindowRows& rows, std::int64_t begin, int co_tile, int warp, int warps,
                                               float* stage, const float* any) {
@@ -124,7 +126,7 @@ __global__ void __launch_bounds__(512, 1)
                 ci_per_group - tile.ci};
   WindowRows ys{y + ((first_n * problem.G + tile.g) * co_per_group + tile.co) * problem.L_out, problem.L_out,
                 co_per_group - tile.co};
-  // The sums need the registers: what threads and blocks are called is asked for where it is needed.
+  // The sums need the registers, so thread and block indices are read where they are used.
   auto fetch = [&](int to) {
     const int thread = static_cast<int>(ptx::thread_index()) - half * plan.threads, warp = thread / 32;
     float* stage = stages + to * plan.stage_words;
@@ -155,7 +157,8 @@ __global__ void __launch_bounds__(512, 1)
 #pragma unroll 1
   for (int left = count; left > 0; --left) {
     __pipeline_wait_prior(kWgradStages - 2);
-    ptx::named_barrier(1 + half, plan.threads);  // this step's stage is filled, and all have left the one that is filled next
+    ptx::named_barrier(1 + half,
+                       plan.threads);  // this step's stage is filled, and no thread still reads the stage to fill next
     if (left > kWgradStages - 1) fetch(stage == 0 ? kWgradStages - 1 : stage - 1);
     __pipeline_commit();
     const int thread = static_cast<int>(ptx::thread_index()) - half * plan.threads;
@@ -190,7 +193,7 @@ __global__ void __launch_bounds__(512, 1)
   }
   __syncthreads();
   if (is_second) return;
-  // Slices times tiles of weights, in this order.
+  // Index: (slice, tile of weights).
   float* out = partial + static_cast<std::int64_t>(ptx::block_index()) * 64 * plan.threads + own;
 #pragma unroll
   for (int i = 0; i < 64; ++i) out[i * plan.threads] = sums[i / 8][i % 8] + shared[i * plan.threads];

@@ -1,4 +1,4 @@
-// The direct kernels of f32 that read a window of the source once for several taps, and those from one channel.
+// Launches of the window kernel and of the kernel for one input channel (both f32).
 #include "cuda/conv/direct/launch.cuh"
 #include "cuda/conv/direct/row.cuh"
 #include "cuda/conv/direct/window.cuh"

@@ -1,30 +1,31 @@
 #pragma once
-// The forward/dgrad kernel on FFMA for f32 and classes of equal taps; kernel.cuh has the general one, to be read first.
+// The forward/dgrad kernel on FFMA for f32 and classes of equal taps. Read the general kernel in kernel.cuh first.
 //
-// The same product and the same cut into blocks, with a thread's positions four and four together: position = 128*group +
-// 4*lane + {0..3}. Four taps of a row then meet (3*step + 4) neighbouring words, read once as quads into registers, where the
-// general kernel reads a word for every position of every tap. With step = 1 a row of four taps costs a thread 4 quads of
-// source and 8 of weights for 256 FFMAs (12 reads; 40 in the general kernel with the same 8 x 8 sums). Rows of the source come
-// by 16-byte copies where all of them are 16-byte aligned, the tiles being shifted so that their windows begin at a quad.
-// A warp stores its sums through shared memory, so that it writes words in a row and the code of the stores stays small.
+// The product and the blocks are the same, but a thread's positions are neighbours in groups of four: position = 128*group +
+// 4*lane + {0..3}. Four taps of a row use (3*step + 4) neighbouring words, which are read once as quads into registers; the
+// general kernel reads one word per position and tap. With step = 1 a row of four taps costs a thread 4 quads of source and 8
+// of weights for 256 FFMAs: 12 reads, against 40 in the general kernel with the same 8 x 8 sums. Source rows are copied 16
+// bytes at a time if all of them are 16-byte aligned; tiles are then shifted so that their windows begin at a quad. A warp
+// stores its sums through shared memory, so that it writes neighbouring words and the code of the stores stays small.
 
 #include "cuda/conv/direct/kernel.cuh"
 
 namespace polyphase::cuda::direct {
 
-/// The 16-byte copies of one warp: quads lane, lane + 32, ... of a window row, zero outside [begin, end).
+/// The 16-byte copies of one warp: quads lane, lane + 32, ... of a window row, zeros outside [begin, end).
 struct QuadRange {
   int begin, end;  // quads of the window inside the tensor's row
 };
 
-/// Quads of the window that begins at element `e0` of a row of `length`; both are multiples of 4.
+/// The quads of the window that begins at element `e0` of a row of `length`; both are multiples of 4.
 __device__ __forceinline__ QuadRange quads_inside(std::int64_t e0, std::int64_t length, int quads) {
   const std::int64_t whole = quads;
   const std::int64_t begin = e0 < 0 ? -e0 / 4 : 0, end = (length - e0) / 4;
   return {static_cast<int>(min(begin, whole)), static_cast<int>(max(min(end, whole), std::int64_t{0}))};
 }
 
-/// source[row][window] of one step by 16-byte copies, a warp a row. `from` is the window's first word in the first row.
+/// Fills source[row][window] of one step with 16-byte copies, one row per warp. `from` is the window's first word in the first
+/// row.
 template <int kGroups, int kWarps>
 __device__ __forceinline__ void copy_quads(const float* __restrict__ any, const float* __restrict__ from, std::int64_t length,
                                            int rows, int window, const QuadRange& range, float* source) {
@@ -52,14 +53,14 @@ __device__ __forceinline__ void copy_quads(const float* __restrict__ any, const 
   }
 }
 
-/// Where a tile of joined samples begins, and where an element of its window lies.
+/// Where a tile of joined samples begins, and the address of an element of its window.
 struct JoinedRows {
   const float* first;           // row 0 of the step's rows in the first sample
-  std::int64_t sample, length;  // words from sample to sample and of a row
-  int begin, pitch, samples;    // the tile's first position within its sample; samples that are left
-  std::int64_t first_element;   // of position 0 of a sample
+  std::int64_t sample, length;  // words from sample to sample; row length
+  int begin, pitch, samples;    // the tile's first position within its sample; samples that remain
+  std::int64_t first_element;   // element of position 0 of a sample
 
-  /// Word `plane` of window position u in the first row, or null outside of the tensor.
+  /// Word `plane` of window position u in the first row; null outside the tensor.
   __device__ __forceinline__ const float* at(const TapGemm& gemm, const Steps& steps, int u, int plane) const {
     const auto position = static_cast<std::uint32_t>(begin + u);
     const int m = static_cast<int>(steps.by_row_pitch.divide(position));
@@ -69,7 +70,7 @@ struct JoinedRows {
   }
 };
 
-/// copy_quads for a tile that runs through several samples.
+/// copy_quads for a tile that spans samples.
 template <int kWarps>
 __device__ __forceinline__ void copy_joined_quads(const TapGemm& gemm, const Steps& steps, const JoinedRows& joined,
                                                   const float* __restrict__ any, int rows, float* source) {
@@ -87,7 +88,7 @@ __device__ __forceinline__ void copy_joined_quads(const TapGemm& gemm, const Ste
   }
 }
 
-/// load_source for such a tile: source[row][plane][window] word by word.
+/// load_source for a tile that spans samples: source[row][plane][window] word by word.
 template <int kThreads>
 __device__ __forceinline__ void copy_joined_words(const TapGemm& gemm, const Steps& steps, const JoinedRows& joined,
                                                   const float* __restrict__ any, int rows, float* source) {
@@ -130,8 +131,8 @@ __device__ __forceinline__ void multiply_piece(const float* x, const float* w, i
   }
 }
 
-/// The sums of one step whose taps lie kStep apart: pieces of four taps, then the rest. `piece_words` of weights belong to a
-/// piece of four taps.
+/// The sums of one step whose taps are kStep apart: pieces of four taps, then the rest. A piece of four taps has `piece_words`
+/// of weights.
 template <int kStep, int kTileC, int kThreadP, int kThreadC>
 __device__ __forceinline__ void multiply_taps(const float* x, const float* w, int taps, int rows, int pitch, int piece_words,
                                               float (&sums)[kThreadP][kThreadC]) {
@@ -146,11 +147,11 @@ __device__ __forceinline__ void multiply_taps(const float* x, const float* w, in
 /// What the threads of a block share.
 struct WindowBlock {
   Place place;
-  const float* rows;  // the window's first word in row 0, where copied by quads
+  const float* rows;  // the window's first word in row 0, if copied in quads
   JoinedRows joined;
-  int samples;           // that the tile runs through
+  int samples;           // that the tile spans
   const float* weights;  // of step 0
-  float* out;            // of this slice
+  float* out;            // for this slice
   QuadRange quads;
   int first_step, end_step;
 };
@@ -179,9 +180,9 @@ __device__ __forceinline__ WindowBlock window_block(const TapGemm& gemm, const S
           min(first + steps.slice_steps, steps.row_steps)};
 }
 
-/// The kernel: see the top of the file. A warp computes 128*kGroups positions of kThreadC columns. `by_quads`: rows begin at
-/// multiples of 16 bytes and tiles at multiples of 4 elements. `stage_count` is 2 or 3. With slices, `out` holds that many
-/// arrays of partial sums.
+/// See the top of the file. A warp computes 128*kGroups positions of kThreadC columns. `by_quads`: rows begin at multiples of
+/// 16 bytes and tiles at multiples of 4 elements. `stage_count` is 2 or 3. With slices, `out` holds one array of partial sums
+/// per slice.
 template <int kGroups, int kThreadC, int kWarps>
 __global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
     window_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ Steps steps,
@@ -189,7 +190,7 @@ __global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
                   const float* __restrict__ packed, const float* __restrict__ bias, float* __restrict__ out) {
   constexpr int kTileP = 128 * kGroups, kTileC = kThreadC * kWarps, kThreadP = 4 * kGroups, kThreads = 32 * kWarps;
   extern __shared__ __align__(16) unsigned char memory[];
-  __shared__ WindowBlock at;                               // not in registers: the sums need them
+  __shared__ WindowBlock at;                               // in shared memory because the sums need the registers
   float* const stages = reinterpret_cast<float*>(memory);  // stage_count x (source_words + weight_words)
   const int stage_words = steps.source_words + steps.weight_words;
   const int last_stage = (stage_count - 1) * stage_words;
@@ -228,7 +229,7 @@ __global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
     int stage = 0;  // in words
     for (int step = at.first_step; step < at.end_step; ++step) {
       stage_count == 2 ? __pipeline_wait_prior(0) : __pipeline_wait_prior(1);
-      __syncthreads();  // this step's stage is filled, and everybody has left the stage that is filled next
+      __syncthreads();  // this step's stage is filled, and no thread still reads the stage to fill next
       fetch(step + stage_count - 1, stages + (stage == 0 ? last_stage : stage - stage_words));
       const float* x = stages + stage + 4 * lane;
       const float* w = stages + stage + steps.source_words + column;
@@ -247,7 +248,7 @@ __global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
       }
       stage = stage == last_stage ? 0 : stage + stage_words;
     }
-    __syncthreads();  // everybody has left the stages
+    __syncthreads();  // no thread still reads the stages
     const bool is_active = activate_early<float>(gemm, steps, at.place, column, bias, epilogue, sums);
     const WarpTile<float> own{lane, 0, column, stages + column * sum_pitch(kTileP)};
 #pragma unroll
@@ -263,7 +264,7 @@ __global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
   }
 }
 
-/// out[i] = epilogue(sum over slices of partial[slice][i], in order, + bias[channel of i]); less than 2^31 elements.
+/// out[i] = epilogue(sum over slices of partial[slice][i], in order, + bias[channel of i]); fewer than 2^31 elements.
 template <class T>
 __global__ void add_slices_kernel(const __grid_constant__ FastDivide by_length, const __grid_constant__ FastDivide by_channels,
                                   const __grid_constant__ Epilogue epilogue, int slices, int elements,

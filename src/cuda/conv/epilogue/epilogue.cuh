@@ -1,6 +1,6 @@
 #pragma once
-// What happens to a finished sum (bias already added) before it is stored: the functions of
-// cuda/elementwise/elementwise_functions.cuh, so that a fused activation has the bits of one that is launched by itself.
+// The epilogue: what is applied to a finished sum (with its bias) before it is stored. It uses the functions of
+// cuda/elementwise/elementwise_functions.cuh, so a fused activation gives the same bits as one launched separately.
 
 #include <cstdint>
 
@@ -11,7 +11,7 @@ namespace polyphase::cuda {
 using polyphase::Activation;
 
 #ifdef __CUDACC__
-/// Not inlined: a kernel that finishes 64 sums would hold 64 copies.
+/// Not inlined: a kernel that finishes 64 sums would contain 64 copies.
 template <class A>
 __device__ __noinline__ A tanh_once(A value) {
   return tanh(value);
@@ -21,7 +21,8 @@ __device__ __noinline__ A snake_once(A value, A alpha, A beta) {
   const A s = sin(alpha * value);
   return value + s * s / beta;
 }
-/// Whether a gradient passes a ReLU or LeakyReLU that gave `result` as it is. Where that is NaN a ReLU's does, as in PyTorch.
+/// Whether a ReLU or LeakyReLU that gave `result` passes the gradient unchanged. If the result is NaN, ReLU passes it, as in
+/// PyTorch.
 template <class A>
 __device__ __forceinline__ bool passes(bool is_relu, A result) {
   return is_relu ? !(result <= A(0)) : result > A(0);
@@ -30,35 +31,34 @@ __device__ __forceinline__ bool passes(bool is_relu, A result) {
 
 struct Epilogue {
   Activation activation = Activation::none;
-  double slope = 0;             // leaky_relu
-  const void* alpha = nullptr;  // snake: (output channels), elements of the convolution's type
+  double slope = 0;             // for leaky_relu
+  const void* alpha = nullptr;  // for snake: (output channels), elements of the convolution's type
   const void* beta = nullptr;
-  // Distances in bytes from where an output is stored; 0: none. Tensors laid out like the output, whatever part of it a kernel
-  // works on.
-  std::int64_t residual = 0;  // to what `scale` times the activation is added to
+  // Byte distances from the output's address; 0 means none. These tensors have the output's layout.
+  std::int64_t residual = 0;  // to the residual, which is added to `scale` times the activation
   double scale = 1;
   std::int64_t before = 0;  // to where the activation's argument is kept
-  // To the activation's result. Then the sum is multiplied by the derivative that follows from it, instead of activated.
+  // To the activation's result. If set, the sum is multiplied by the activation's derivative instead of activated.
   std::int64_t derivative = 0;
 
   /// Whether stores need more than apply() or activate().
   [[nodiscard]] constexpr bool has_aux() const { return residual != 0 || before != 0 || derivative != 0; }
-  /// Whether there are two aux operands: tensors that are read at the output's place, a residual and what gives a derivative.
+  /// Whether there are two aux operands: a residual and the result that gives the derivative.
   [[nodiscard]] constexpr bool has_both() const { return residual != 0 && derivative != 0; }
-  /// The distance to what is read first: of both the activation's result; 0 where nothing is.
+  /// The distance to the first aux operand read (the activation's result if there are two); 0 if there is none.
   [[nodiscard]] constexpr std::int64_t first_aux() const { return derivative != 0 ? derivative : residual; }
-  /// Whether all but reading the aux operands is a few instructions a number.
+  /// Whether the epilogue, apart from reading aux operands, is a few instructions per number.
   [[nodiscard]] constexpr bool is_light() const {
     return before == 0 && activation != Activation::tanh && activation != Activation::snake;
   }
-  /// Whether LightAuxFinish is all there is to do with a sum.
+  /// Whether LightAuxFinish covers the whole epilogue.
   [[nodiscard]] constexpr bool is_light_aux() const {
     return has_aux() && is_light() && (derivative != 0 || activation == Activation::none);
   }
   [[nodiscard]] constexpr bool is_needed() const { return activation != Activation::none || has_aux(); }
 
 #ifdef __CUDACC__
-  /// All but snake, which needs its channel's parameters: activate().
+  /// All activations except snake, which needs its channel's parameters: see activate().
   template <class A>
   __device__ __forceinline__ A apply(A value) const {
     switch (activation) {
@@ -73,14 +73,14 @@ struct Epilogue {
     }
   }
 
-  /// The value that apply() made `result` of; NaN where that cannot be told.
+  /// The value from which apply() computed `result`; NaN if it cannot be recovered.
   __device__ __forceinline__ float undo(float result) const {
     if (activation == Activation::none) return result;
     if (activation != Activation::leaky_relu || !(slope > 0)) return __int_as_float(0x7fffffff);
     return result < 0.0F ? result / static_cast<float>(slope) : result;
   }
 
-  /// `value` of output channel `channel`, rounded to the element type T first, as it would be in a tensor.
+  /// Activates `value` of output channel `channel`, first rounded to the element type T as it would be in a tensor.
   template <class T, class A>
   __device__ __forceinline__ A activate(A value, std::int64_t channel) const {
     const A rounded = static_cast<A>(static_cast<T>(value));
@@ -89,7 +89,7 @@ struct Epilogue {
                       static_cast<A>(static_cast<const T*>(beta)[channel]));
   }
 
-  /// `gradient` times the activation's derivative where it gave `result`.
+  /// `gradient` times the derivative of the activation that gave `result`.
   template <class A>
   __device__ __forceinline__ A differentiate(A gradient, A result) const {
     switch (activation) {
@@ -102,12 +102,12 @@ struct Epilogue {
     }
   }
 
-  /// What lies `distance` bytes from an output's place.
+  /// The element `distance` bytes from an output's address.
   template <class T>
   static __device__ __forceinline__ T* aux(const T* to, std::int64_t distance) {
     return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(to) + static_cast<std::uintptr_t>(distance));
   }
-  /// What is added to the output stored at `to`.
+  /// The residual of the output stored at `to`.
   template <class A, class T>
   __device__ __forceinline__ A added(const T* to) const {
     return residual != 0 ? static_cast<A>(*aux(to, residual)) : A(0);
@@ -117,12 +117,12 @@ struct Epilogue {
   struct Others {
     A added, result;
   };
-  /// That of the output stored at `to`.
+  /// The aux operands of the output stored at `to`.
   template <class A, class T>
   __device__ __forceinline__ Others<A> others(const T* to) const {
     return {added<A>(to), derivative != 0 ? static_cast<A>(*aux(to, derivative)) : A(0)};
   }
-  /// The output for an activation's result of T's values, or a gradient through it, and what is added to it.
+  /// The output for an activation's result (or a gradient) with T's values, and the residual.
   template <class T, class A>
   __device__ __forceinline__ T summed(A result, A other) const {
     return static_cast<T>(residual != 0 ? fma(static_cast<A>(scale), result, other) : result);
@@ -134,7 +134,8 @@ struct Epilogue {
         derivative != 0 ? differentiate(static_cast<A>(static_cast<T>(value)), other.result) : activate<T>(value, channel);
     return summed<T>(static_cast<A>(static_cast<T>(active)), other.added);
   }
-  /// The same of the output that goes to `to`, its argument kept. `other` is others(to), read early so that many are under way.
+  /// The same for the output stored at `to`, also storing the argument if it is kept. `other` is others(to), read early so that
+  /// many loads overlap.
   template <class T, class A>
   __device__ __forceinline__ T finish(A value, std::int64_t channel, T* to, const Others<A>& other) const {
     if (before != 0) *aux(to, before) = static_cast<T>(value);
@@ -148,8 +149,8 @@ struct Epilogue {
 };
 
 #ifdef __CUDACC__
-/// finished() for a light epilogue whose activation, if it has one, is in the sum or is differentiated: with all it looks at
-/// in registers, one selection and one product with a sum. What is not there is read as what leaves a number as it is.
+/// finished() for a light epilogue whose activation, if any, is already in the sum or is differentiated. Its parameters are in
+/// registers, so a sum takes one selection and one product. Absent operands are read as neutral values.
 template <class T, class A>
 class LightAuxFinish {
  public:
@@ -176,9 +177,9 @@ class LightAuxFinish {
   A slope_, scale_;
 };
 
-/// Finishes row[begin, begin + count) inside [0, length), sums of output channel `channel` that this thread has just stored:
-/// its 16-byte vectors thread, thread + threads, ... from row + begin, which is aligned. So a kernel that writes such vectors
-/// needs no registers for the epilogue, and what is read again is still in the L2 cache.
+/// Finishes row[begin, begin + count) inside [0, length): sums of output channel `channel` that this thread has just stored, in
+/// the 16-byte vectors thread, thread + threads, ... from row + begin, which is aligned. A kernel that writes such vectors
+/// needs no registers for the epilogue, and the reads hit the L2 cache.
 template <class A, class T>
 __device__ __forceinline__ void finish_stored(const Epilogue& epilogue, T* row, std::int64_t length, std::int64_t begin,
                                               int count, std::int64_t channel, int thread, int threads) {
@@ -192,7 +193,7 @@ __device__ __forceinline__ void finish_stored(const Epilogue& epilogue, T* row, 
   Pack nothing, one;
 #pragma unroll
   for (int i = 0; i < kVector; ++i) nothing.at[i] = static_cast<T>(-0.0F), one.at[i] = static_cast<T>(1.0F);
-  __syncwarp();  // nothing of the stores is left to come, whatever type they were of
+  __syncwarp();  // the stores are complete, whatever type they had
 #pragma unroll 1
   for (int e = thread * kVector; e < count; e += threads * kVector) {
     const std::int64_t at = begin + e;

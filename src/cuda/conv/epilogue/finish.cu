@@ -1,6 +1,5 @@
-// out = epilogue(out), memory bound: an f32 element costs 8 bytes, and 4 for each of what is added to it, gives its derivative
-// or is kept behind a kernel that could not. Vectors of 16 bytes from an aligned address on; only snake has to know channels,
-// so all else is one long row.
+// out = epilogue(out). Memory bound: an f32 element costs 8 bytes, plus 4 for each aux operand that is read or kept. Vectors of
+// 16 bytes from an aligned address on. Only snake needs channels; everything else treats the tensor as one long row.
 
 #include "cuda/conv/epilogue/finish.hpp"
 
@@ -13,11 +12,11 @@ namespace polyphase::cuda {
 namespace {
 
 constexpr int kFinishThreads = 256;
-constexpr int kFinishVectors = 4;  // of a thread
+constexpr int kFinishVectors = 4;  // per thread
 
 struct FinishLaunch {
   Epilogue epilogue;
-  std::int64_t rows, length, channels, pieces;  // pieces: of a row
+  std::int64_t rows, length, channels, pieces;  // pieces per row
 };
 
 template <class T>
@@ -27,13 +26,14 @@ __global__ void __launch_bounds__(kFinishThreads)
   for (std::int64_t block = blockIdx.x; block < launch.rows * launch.pieces; block += gridDim.x) {
     const std::int64_t row = block / launch.pieces, piece = block - row * launch.pieces;
     T* const to = out + row * launch.length;
-    const auto ahead = static_cast<int>(reinterpret_cast<std::uintptr_t>(to) % 16 / sizeof(T));  // elements past an address
+    const auto ahead =
+        static_cast<int>(reinterpret_cast<std::uintptr_t>(to) % 16 / sizeof(T));  // elements past an aligned address
     finish_stored<MathOf<T>>(launch.epilogue, to, launch.length, piece * kPiece - ahead, kPiece, row % launch.channels,
                              static_cast<int>(threadIdx.x), kFinishThreads);
   }
 }
 
-/// The same of sums that are kept, and so are read there: out = epilogue(kept).
+/// The same for sums that were stored where the argument is kept: out = epilogue(kept).
 template <class T>
 __global__ void __launch_bounds__(kFinishThreads)
     finish_kept_kernel(const __grid_constant__ FinishLaunch launch, T* __restrict__ out) {

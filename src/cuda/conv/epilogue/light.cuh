@@ -1,5 +1,5 @@
 #pragma once
-// Epilogues that are a few instructions on a number in a register: ReLU or LeakyReLU, or its derivative, and a residual.
+// Light epilogues, a few instructions per number in a register: ReLU or LeakyReLU, or its derivative, and a residual.
 
 #include <cstdint>
 #include <type_traits>
@@ -8,15 +8,15 @@
 
 namespace polyphase::cuda {
 
-/// The words of Epilogue::apply() for float, with what it looks at in registers.
+/// Epilogue::apply() for float, with its parameters in registers.
 struct LightActivation {
   bool is_there, is_relu;
   float slope;
-  /// Whether it is one, or none.
+  /// Whether the activation is light or absent.
   [[nodiscard]] static __host__ __device__ constexpr bool is_light(Activation activation) {
     return activation == Activation::none || activation == Activation::relu || activation == Activation::leaky_relu;
   }
-  /// It is there where it is all that there is to do.
+  /// Enabled if the epilogue has nothing else to do.
   __device__ __forceinline__ explicit LightActivation(const Epilogue& epilogue)
       : LightActivation(epilogue, !epilogue.has_aux() && (epilogue.activation == Activation::relu ||
                                                           epilogue.activation == Activation::leaky_relu)) {}
@@ -27,8 +27,8 @@ struct LightActivation {
   }
 };
 
-/// Epilogue::finished() of an epilogue that is_light(), for sums in float with their bias and outputs of T: everything that it
-/// looks at in registers, no branch at a number. What is not there is read as what leaves a number as it is.
+/// Epilogue::finished() for an epilogue with is_light(), for float sums with their bias and outputs of T. All parameters are in
+/// registers and there is no branch per number. Absent operands are read as neutral values.
 template <class T>
 class StoreFinish {
  public:
@@ -40,12 +40,12 @@ class StoreFinish {
         slope_(epilogue.activation == Activation::leaky_relu ? static_cast<float>(epilogue.slope) : 1.0F),
         scale_(residual_ != 0 ? static_cast<float>(epilogue.scale) : 1.0F) {}
 
-  /// The aux operand of the output that goes to `to`: ask early, for many outputs at a time.
+  /// The aux operand of the output stored at `to`. Call it early, for many outputs at a time.
   [[nodiscard]] __device__ __forceinline__ Others others(const T* to) const {
     return {residual_ != 0 ? static_cast<float>(*Epilogue::aux(to, residual_)) : -0.0F,
             derivative_ != 0 ? static_cast<float>(*Epilogue::aux(to, derivative_)) : 1.0F};
   }
-  /// What others() gives where nothing is read.
+  /// The result of others() if nothing is read.
   [[nodiscard]] static __device__ __forceinline__ Others nothing() { return {-0.0F, 1.0F}; }
 
   /// The output, rounded to T.
@@ -63,16 +63,16 @@ class StoreFinish {
   float slope_, scale_;
 };
 
-/// What of an epilogue is done at a time: all of it, where it has one of the two (of both the derivative alone), or first its
-/// derivative and then its residual.
+/// The part of an epilogue that is applied at a time: all of it if it has one aux operand (or only the derivative), else first
+/// the derivative, then the residual.
 enum class FinishPart { all, derivative, residual };
 
-/// As an argument.
+/// A FinishPart as an argument.
 template <FinishPart kPart>
 using FinishPartOf = std::integral_constant<FinishPart, kPart>;
 
-/// Calls use(finish) once. finish(sum, aux) is the output, rounded to T, after such a part of an epilogue that is_light(). What
-/// the epilogue has is asked here, not at each sum; a constant takes a register only where it is needed.
+/// Calls use(finish) once. finish(sum, aux) is the output, rounded to T, after this part of a light epilogue. The epilogue's
+/// fields are tested here, not per sum; a constant takes a register only where it is needed.
 template <class T, FinishPart kPart, class Use>
 __device__ __forceinline__ void with_finish(const Epilogue& epilogue, const Use& use) {
   const auto rounded = [](float value) { return static_cast<float>(static_cast<T>(value)); };

@@ -1,7 +1,7 @@
 #pragma once
 // The column buffer of Algorithm::gemm: kernels between it and the high-rate side y.
 //
-// columns[(n, g)][co*K + k][i - i_begin] stands for y[n, co, S*i + k*D - P_l]; a piece holds the low-rate positions [i_begin,
+// columns[(n, g)][co*K + k][i - i_begin] holds y[n, co, S*i + k*D - P_l]; a piece covers the low-rate positions [i_begin,
 // i_end).
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace polyphase::cuda::gemm {
 
-/// A piece of the work: samples, groups and positions whose columns are in the buffer at the same time.
+/// A piece of the work: samples, groups and positions whose columns are in the buffer at once.
 struct Piece {
   std::int64_t n_begin, n_count;
   std::int64_t g_begin, g_count;
@@ -20,7 +20,7 @@ struct Piece {
   std::int64_t t_begin, t_count;  // outputs that col2im finishes
 };
 
-/// columns = the values of y they stand for, zero outside the row.
+/// columns = the corresponding values of y, zero outside the row.
 template <class T>
 __global__ void im2col_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ Piece piece,
                               const T* __restrict__ y, T* __restrict__ columns) {
@@ -41,7 +41,7 @@ __global__ void im2col_kernel(const __grid_constant__ ConvProblem problem, const
   }
 }
 
-/// y = epilogue(bias + the columns that meet in it, summed in the order of the taps).
+/// y = epilogue(bias + the sum of its columns in the order of the taps).
 template <class T, class A>
 __global__ void col2im_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ Piece piece,
                               const __grid_constant__ Epilogue epilogue, const A* __restrict__ columns,
@@ -58,7 +58,7 @@ __global__ void col2im_kernel(const __grid_constant__ ConvProblem problem, const
     const std::int64_t co = row % co_per_group, rest = row / co_per_group;
     const std::int64_t g = piece.g_begin + rest % piece.g_count, n = piece.n_begin + rest / piece.g_count;
     const std::int64_t channel = g * co_per_group + co;
-    // t + P_l - k*D = S*i + remainder, kept up to date from tap to tap.
+    // t + P_l - k*D = S*i + remainder, updated from tap to tap.
     std::int64_t i = (t + problem.P_l) / problem.S;
     std::int64_t remainder = t + problem.P_l - i * problem.S;
     A sum = 0;
@@ -75,7 +75,7 @@ __global__ void col2im_kernel(const __grid_constant__ ConvProblem problem, const
   }
 }
 
-/// x[n, ci, i] = bias[ci], for the GEMM to add to.
+/// x[n, ci, i] = bias[ci]; the GEMM adds to it.
 template <class T>
 __global__ void fill_bias_kernel(std::int64_t count, std::int64_t length, std::int64_t channels, const T* __restrict__ bias,
                                  T* __restrict__ x) {

@@ -1,5 +1,4 @@
-// Algorithm::gemm: pieces that fit the workspace limit, strided batched GEMMs over samples or groups, col2im or im2col around
-// them.
+// Algorithm::gemm: pieces that fit in the workspace limit, strided batched GEMMs over samples or groups, with col2im or im2col.
 //
 // In column-major terms, per sample and group, with i running fastest everywhere:
 //   forward  columns (i, co*K)  = x (i, ci) * w (co*K, ci)^T        then col2im
@@ -45,11 +44,11 @@ cublasComputeType_t compute_type(Precision precision) {
   return CUBLAS_COMPUTE_32F;
 }
 
-/// The shape of a problem as the pieces see it.
+/// The sizes of a problem that the pieces depend on.
 struct Sizes {
-  std::int64_t ci, rows;  // of a group; rows = C_out/G * K
-  std::int64_t halo;      // positions a piece of outputs needs in addition to its own
-  std::size_t word;       // of the column buffer
+  std::int64_t ci, rows;  // per group; rows = C_out/G * K
+  std::int64_t halo;      // positions that a piece of outputs needs in addition to its own
+  std::size_t word;       // bytes per element of the column buffer
 };
 
 bool in_accumulator(ConvDirection direction) { return direction == ConvDirection::forward; }
@@ -70,8 +69,8 @@ std::size_t weight_sum_bytes(const ConvProblem& problem, ConvDirection direction
   return static_cast<std::size_t>(problem.C_in * problem.channels_out_per_group() * problem.K) * 4;
 }
 
-/// Calls work(piece) for pieces that fit `bytes`: whole samples if they do, else groups, else positions. Pieces of positions
-/// end on whole outputs in the forward direction.
+/// Calls work(piece) for pieces that fit in `bytes`: whole samples if possible, else groups, else positions. In forward, pieces
+/// of positions end on whole outputs.
 template <class Work>
 void for_each_piece(const ConvProblem& problem, ConvDirection direction, std::size_t bytes, const Work& work) {
   const Sizes sizes = sizes_of(problem, direction);
@@ -106,7 +105,7 @@ void for_each_piece(const ConvProblem& problem, ConvDirection direction, std::si
 unsigned grid_for(std::int64_t blocks) { return static_cast<unsigned>(std::clamp<std::int64_t>(blocks, 1, 1 << 20)); }
 constexpr int kThreads = 256;
 
-/// One strided batched product. `count` of them, strides in elements.
+/// One strided batched product of `count` matrices; strides in elements.
 struct Matrix {
   const void* data;
   cudaDataType type;
@@ -127,7 +126,8 @@ void multiply(cublasHandle_t handle, Precision precision, cublasOperation_t op_a
              "cublasGemmStridedBatchedEx");
 }
 
-/// Calls product(n, g, samples, groups) so that each call is one batch: over the samples, or over the groups if they are more.
+/// Calls product(n, g, samples, groups) so that each call is one batch, over the samples or over the groups, whichever are
+/// more.
 template <class Product>
 void for_each_batch(const Piece& piece, const Product& product) {
   if (piece.n_count >= piece.g_count) {
@@ -249,7 +249,7 @@ void wgrad_as(const Arrays<T>& arrays, Precision precision, int device, cudaStre
   }
 }
 
-/// Column buffer bytes: what the whole problem needs, or what the limit leaves.
+/// Bytes of the column buffer: what the whole problem needs, at most the limit.
 std::size_t workspace_bytes(const ConvProblem& problem, ConvDirection direction) {
   const Sizes sizes = sizes_of(problem, direction);
   const double all =

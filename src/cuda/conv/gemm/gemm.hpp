@@ -12,16 +12,16 @@
 
 namespace polyphase::cuda::gemm {
 
-/// Why it cannot: not even one position's columns fit conv_workspace_limit().
+/// Why the problem cannot be computed: the columns of a single position exceed conv_workspace_limit().
 [[nodiscard]] std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction);
 
-/// out = epilogue(direction(source, w) + bias), of dgrad without the epilogue, which cuBLAS knows nothing of: forward reads x
-/// and writes y, dgrad reads y and writes x. Contiguous device arrays of problem.dtype; `bias` may be null. Asynchronous on
-/// `stream`; holds at most conv_workspace_limit() bytes of the allocator's memory.
+/// out = epilogue(direction(source, w) + bias); dgrad ignores the epilogue, because cuBLAS stores its results. Forward reads x
+/// and writes y; dgrad reads y and writes x. Arrays are contiguous device arrays of problem.dtype; `bias` may be null.
+/// Asynchronous on `stream`; uses at most conv_workspace_limit() bytes of scratch memory.
 void gather(const ConvProblem& problem, ConvDirection direction, const void* source, const void* w, const void* bias, void* out,
             const Epilogue& epilogue, Precision precision, int device, cudaStream_t stream);
 
-/// w = wgrad(x, y), overwritten. Halves are summed in f32 and rounded once.
+/// w = wgrad(x, y), overwritten. 16-bit results are summed in f32 and rounded once.
 void wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, Precision precision, int device,
            cudaStream_t stream);
 

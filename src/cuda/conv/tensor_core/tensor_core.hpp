@@ -14,11 +14,11 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Why a problem cannot be done, or nothing.
+/// Why the problem cannot be computed, or nothing.
 [[nodiscard]] std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction, Precision precision,
                                                        int device);
 
-/// Whether the sum with its bias can be told from an output.
+/// Whether the sum with its bias can be recovered from an output.
 [[nodiscard]] constexpr bool tells_sum(const Epilogue& epilogue) {
   return !epilogue.has_aux() &&
          (epilogue.activation == Activation::none || (epilogue.activation == Activation::leaky_relu && epilogue.slope > 0));
@@ -31,8 +31,8 @@ void wgrad(const ConvProblem& problem, Precision precision, const void* x, const
 
 struct WgradTiling;
 
-/// The same by one of wgrad_candidates() of this problem, precision and device, on sm_90a; x and y begin at multiples of 16
-/// bytes if they did for it.
+/// The same with one of wgrad_candidates() for this problem, precision and device, on sm_90a. If x and y began at multiples of
+/// 16 bytes for the candidate, they must here.
 void wgrad_by(const WgradTiling& tiling, const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w,
               int device, cudaStream_t stream);
 

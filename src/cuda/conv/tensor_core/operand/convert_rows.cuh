@@ -1,5 +1,5 @@
 #pragma once
-// What the kernels share that copy rows of a tensor to shared memory and convert them there.
+// Shared parts of the kernels that copy rows of a tensor to shared memory and convert them there.
 
 #include <cuda_fp16.h>
 
@@ -12,13 +12,13 @@ namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kConverters = 128;  // threads of a pair
 
-/// What numbers were like: the largest half, NaN included, the least half, and the least magnitude above zero of those rows in
-/// which a half was too small, where that is enough to know.
+/// The range of converted numbers: the largest half (NaN included), the least half, and the least nonzero magnitude in rows
+/// with a half that was too small, if that is enough to know.
 struct Seen {
   __half2 most = __half2half2(__float2half(0.0F)), fewest = __half2half2(__float2half(kLargestHalf));
 };
 
-/// v*scale as one or two halves; what they were like into `seen`.
+/// Converts v*scale to one or two halves and updates `seen`.
 template <class Operand>
 __device__ __forceinline__ void convert_seen(const float (&v)[8], float scale, uint4 (&parts)[Operand::kParts], Seen& seen) {
   __half2 high[4];
@@ -42,13 +42,13 @@ __device__ __forceinline__ void convert_seen(const float (&v)[8], float scale, u
   if constexpr (Operand::kParts == 2) parts[1] = make_uint4(low[0], low[1], low[2], low[3]);
 }
 
-/// The elements of a row that a step spans.
+/// The number of elements of a row in one step.
 __device__ __forceinline__ int span_of(const Tile& tile) {
   return tile.stride * (tile.window - 1) + (tile.planes - 1) * tile.plane_step + 1;
 }
 
-/// Bytes from the first of `kRows` rows that lie `raw_pitch` apart in shared memory to each row's first element: each was
-/// copied from the 16 bytes before it on. `base` is that of the first in the tensor.
+/// Byte offsets from the first of `kRows` rows, `raw_pitch` apart in shared memory, to each row's first element: each row was
+/// copied from the 16-byte boundary before it. `base` is the first element's address in the tensor.
 template <class T, class Tiling, int kRows>
 __device__ __forceinline__ void find_raw_rows(const T* base, const Tiling& tiling, int (&offsets)[kRows]) {
   const auto address = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(base));

@@ -1,8 +1,8 @@
 #pragma once
-// A whole tensor as an operand of wgmma in global memory, converted once: SourceLayout.
+// Converts a whole tensor once to an operand of wgmma in global memory: SourceLayout.
 //
-// Every tap, dilation, plane and alignment is then a start address that is a multiple of 16 bytes, and padding is zeros that
-// are there: the kernel that multiplies copies runs of bytes.
+// Every tap, dilation, plane and alignment is then a start address that is a multiple of 16 bytes, and padding is stored zeros.
+// The kernel that multiplies copies contiguous bytes.
 
 #include <algorithm>
 #include <cstdint>
@@ -20,33 +20,33 @@ namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kSampleBlocksOfSource = 32;
 
-/// What lies before an operand in memory.
+/// What precedes an operand in memory.
 struct OperandHeader {
-  std::uint32_t largest;        ///< of the weights: magnitude, as float bits
-  std::uint32_t suspect_count;  ///< of the weights: as make_operand counts them
+  std::uint32_t largest;        ///< of the weights: largest magnitude, as float bits
+  std::uint32_t suspect_count;  ///< of the weights: as make_operand counts it
   std::uint32_t unused[30];
   std::uint32_t sample[kSampleBlocksOfSource];  ///< of the source: the largest magnitudes of parts of a sample
 };
 static_assert(sizeof(OperandHeader) == kOperandHeaderBytes);
 
-/// The exponent of a source's scale; for whole warps.
+/// The exponent of a source's scale. Called by whole warps.
 __device__ __forceinline__ int source_exponent(const OperandHeader* header) {
   static_assert(kSampleBlocksOfSource == 32);
   return scale_exponent(__reduce_max_sync(0xffffffffU, header->sample[threadIdx.x % 32]), kSourceTarget);
 }
 
-/// log2 of what a sum has to be multiplied by; for whole warps.
+/// log2 of the factor for a sum. Called by whole warps.
 template <class Operand>
 __device__ __forceinline__ int sum_exponent(const OperandHeader* source, const OperandHeader* weights) {
   if constexpr (!Operand::kScaled) return 0;
   return -source_exponent(source) - scale_exponent(weights->largest, kWeightTarget);
 }
 
-/// How many numbers are too small to be split to 2^-22 of themselves, and kNever where one has no operand at all: beyond the
-/// largest half, or, of any type, infinite or NaN, which a zero times it would turn into NaN.
+/// How many numbers are too small to be split to 2^-22 of themselves. kNever is set if one has no operand at all: beyond the
+/// largest half, or (any type) Inf or NaN, which a zero operand would turn into NaN.
 inline constexpr std::uint32_t kNever = 0x80000000U;
 
-/// Eight numbers as the 16 bytes of each part; their faults.
+/// Converts eight numbers to the 16 bytes of each part; returns their suspect count.
 template <class Operand>
 __device__ __forceinline__ std::uint32_t make_operand(const typename Operand::Source (&v)[kPreconvertedRows], float scale,
                                                       const SplitRange& range, uint4 (&parts)[Operand::kParts]) {
@@ -83,20 +83,20 @@ __device__ __forceinline__ std::uint32_t make_operand(const typename Operand::So
 }
 
 __device__ __forceinline__ void add_suspect_count(std::uint32_t* to, std::uint32_t suspect_count) {
-  if ((suspect_count & ~kNever) != 0) atomicAdd(to, suspect_count & ~kNever);  // of integers: the order does not matter
+  if ((suspect_count & ~kNever) != 0) atomicAdd(to, suspect_count & ~kNever);  // integers: the order does not matter
   if ((suspect_count & kNever) != 0) atomicOr(to, kNever);
 }
 
 inline constexpr int kLargestThreads = 256, kLargestBatch = 8;
 inline constexpr std::int64_t kSourceSample = kSampleBlocksOfSource * kLargestThreads * kLargestBatch;
 
-/// Blocks of a launch of largest_kernel over `count` numbers.
+/// Blocks of largest_kernel for `count` numbers.
 [[nodiscard]] inline std::int64_t largest_blocks(std::int64_t count) {
   const std::int64_t all = (count + kLargestThreads * kLargestBatch - 1) / (kLargestThreads * kLargestBatch);
   return all < 1024 ? all : 1024;
 }
 
-/// The largest finite magnitude, as bits, of values[i * step], i < count; known to thread 0 of the block.
+/// The largest finite magnitude, as bits, of values[i * step], i < count. Only thread 0 of the block has it.
 __device__ __forceinline__ std::uint32_t largest_of_block(const float* __restrict__ values, std::int64_t count,
                                                           std::int64_t step) {
   __shared__ std::uint32_t of_warp[kLargestThreads / 32];
@@ -126,7 +126,7 @@ template <class T>
 __global__ void __launch_bounds__(kLargestThreads)
     largest_kernel(const T* __restrict__ values, std::int64_t count, std::uint32_t* __restrict__ largest) {
   const std::uint32_t most = largest_of_block(values, count, 1);
-  if (threadIdx.x == 0) atomicMax(largest, most);  // of integers: the order does not matter
+  if (threadIdx.x == 0) atomicMax(largest, most);  // integers: the order does not matter
 }
 
 /// header->sample = the largest magnitudes among every step-th of a source's values; flags and marks are set to zero. Launched
@@ -174,9 +174,9 @@ void with_operand(const ConvProblem& problem, Precision precision, const Run& ru
 }
 
 inline constexpr int kSourceThreads = 256;
-inline constexpr int kSourceItems = 2;  // (place, plane) of a thread
+inline constexpr int kSourceItems = 2;  // (place, plane) items per thread
 
-/// Blocks of a launch of source_kernel.
+/// Blocks of source_kernel.
 [[nodiscard]] inline std::int64_t source_blocks(const TapGemm& gemm, const SourceLayout& to) {
   return gemm.G * to.row_steps * kPreconvertedBlocks *
          ((to.items() + kSourceThreads * kSourceItems - 1) / (kSourceThreads * kSourceItems));
@@ -184,12 +184,12 @@ inline constexpr int kSourceItems = 2;  // (place, plane) of a thread
 
 /// Where an item of source_kernel reads and writes.
 struct SourceItem {
-  std::int64_t from, to;  // elements; vectors of 16 bytes
+  std::int64_t from, to;  // from: in elements; to: in vectors of 16 bytes
   std::int64_t flag;
   bool exists;
   __device__ __forceinline__ SourceItem(const TapGemm& gemm, const SourceLayout& layout, std::uint32_t g,
                                         std::uint32_t row_block, std::uint32_t item) {
-    // Neighbouring threads: neighbouring elements of a row, which with a stride lie in different planes.
+    // Neighbouring threads take neighbouring elements of a row; with a stride these are in different planes.
     const std::uint32_t place = layout.by_planes.divide(item), plane = item - place * layout.by_planes.divisor;
     const std::uint32_t tile = layout.by_places.divide(place), in_tile = place - tile * layout.by_places.divisor;
     const std::uint32_t position = tile * static_cast<std::uint32_t>(layout.tile_positions) + in_tile;
@@ -205,12 +205,12 @@ struct SourceItem {
     to = ((step * layout.planes + plane) * layout.parts * kPreconvertedBlocks + row_block % kPreconvertedBlocks) *
              layout.tile_places +
          in_tile;
-    // By the position that the element has without its tap: whoever reads it looks there.
+    // The flag of the position that the element would have without its tap: readers look there.
     flag = g * layout.flags + (position + tap * static_cast<std::uint32_t>(gemm.tap_step)) / kFlagPositions;
   }
 };
 
-/// operand = the source, scaled by what the header's sample asks for; flags[group][position / kFlagPositions] += the faults
+/// operand = the source, scaled according to the header's sample; flags[group][position / kFlagPositions] += the suspect counts
 /// there (null: they do not matter).
 template <class Operand>
 __global__ void __launch_bounds__(kSourceThreads)
@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(kSourceThreads)
   const std::uint32_t g = to.by_row_blocks.divide(above), row_block = above - g * to.by_row_blocks.divisor;
   const int rows = static_cast<int>(
       min(gemm.rows - static_cast<std::int64_t>(row_block) * kPreconvertedRows, std::int64_t{kPreconvertedRows}));
-  wait_for_grid_before();  // ptxas puts it ahead of the reads, __restrict__ as they are, wherever it stands
+  wait_for_grid_before();  // ptxas moves it before the __restrict__ reads wherever it stands
   T values[kSourceItems][kPreconvertedRows];
 #pragma unroll
   for (int i = 0; i < kSourceItems; ++i) {

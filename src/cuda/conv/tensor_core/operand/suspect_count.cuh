@@ -1,5 +1,6 @@
 #pragma once
-// How many numbers of a tile their operands lose, and from which magnitude on a sum is right all the same.
+// Counts the numbers of a tile that an operand does not represent exactly enough, and the magnitude from which a sum is right
+// anyway.
 
 #include <cuda_fp16.h>
 
@@ -9,37 +10,36 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// How many numbers of a tile are too small to be split, and kNeverSplit more for each that has no operand. A warp adds up the
-/// counts of its threads, of 2^15 numbers a thread.
+/// The count of a tile's numbers that are too small to be split, plus kNeverSplit for each that has no operand. A warp adds the
+/// counts of its threads (up to 2^15 numbers per thread).
 using SuspectCount = std::uint32_t;
 inline constexpr SuspectCount kNeverSplit = 1U << 20;
 
-/// Those of a thread's source numbers: `small` of them are too small, `most` are the largest halves.
+/// The count of a thread's source numbers: `small` of them are too small; `most` are the largest halves.
 __device__ __forceinline__ SuspectCount suspect_count_of(std::uint32_t small, __half2 most) {
   const float2 largest = __half22float2(most);
   return small + (largest.x <= kLargestHalf && largest.y <= kLargestHalf ? 0U : kNeverSplit);
 }
-/// Those of packed weights, of which each sum has up to `products`.
+/// The count of packed weights; each sum has up to `products` of them.
 __device__ __forceinline__ SuspectCount weight_suspect_count(Split worst, std::int64_t products) {
   if (worst == Split::never) return kNeverSplit;
   return worst == Split::small ? static_cast<SuspectCount>(products) : 0;
 }
-/// Those that four converting warps have found in a tile and left at `found` in shared memory, and those of the weights: the
-/// same in a warp, through a shuffle, so that the compiler knows it. Only the lane that gives the stage back reads them, so
-/// that none can be late.
+/// The counts that four converting warps left at `found` in shared memory, plus the weights' count. Through a shuffle the
+/// compiler knows that it is uniform in a warp. Only the lane that releases the stage reads them, so no read can be late.
 __device__ __forceinline__ SuspectCount suspect_count_of_tile(const unsigned char* found, SuspectCount of_weights, int lane) {
   uint4 of_warps{};
   if (lane == 0) of_warps = *reinterpret_cast<const uint4*>(found);
   return __shfl_sync(0xffffffffU, of_weights + of_warps.x + of_warps.y + of_warps.z + of_warps.w, 0);
 }
-/// The magnitude from which on a sum is right whatever it has lost: each number too small counts in it once.
+/// The magnitude from which a sum is right in spite of its lost parts: each number that is too small counts once.
 template <class Operand>
 __device__ __forceinline__ float least_right(SuspectCount suspect_count) {
   return static_cast<float>(Operand::kLeastSafe) * static_cast<float>(suspect_count);
 }
 
-/// Whether one of a warp's sums is below `least`, of 16 columns of which `columns` exist: a thread has two sums of column
-/// lane/4, then two of column lane/4 + 8, and so on. For whole warps.
+/// Whether one of a warp's sums is below `least`; `columns` of its 16 columns exist. A thread has two sums of column lane/4,
+/// then two of column lane/4 + 8, and so on. Called by whole warps.
 template <int kSums>
 __device__ __forceinline__ bool has_sum_below(float least, std::int64_t columns, const float (&sums)[kSums]) {
   float smallest[2] = {least, least};

@@ -1,5 +1,5 @@
 #pragma once
-// The shape of an operand tile in shared memory and of the rows it is made from. Plain data for both sides of a launch.
+// The shape of an operand tile in shared memory and of the rows it is made from. Plain data for host and device.
 
 #include <cstdint>
 

@@ -2,7 +2,7 @@
 // How numbers of a tensor become operands of wgmma.
 //
 // SplitF16: v*scale = high + low/2^11 with two f16, |v*scale - high - low/2^11| <= 2^-23 |v*scale| while high is a normal f16
-// (Ootomo and Yokota, arXiv 2203.03341). The products high*high and high*low + low*high are summed apart.
+// (Ootomo and Yokota, arXiv 2203.03341). The products high*high and high*low + low*high are summed separately.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -17,25 +17,26 @@ inline constexpr float kLeastNormalHalf = 6.103515625e-05F;  // 2^-14
 inline constexpr float kLargestHalf = 65504.0F;
 inline constexpr float kLowScale = 2048.0F;  // 2^11
 
-/// T as kParts_ numbers of 16 bits.
+/// T as kParts_ 16-bit numbers.
 template <class T, ptx::Tensor kType_, int kParts_>
 struct OperandTraits {
   using Source = T;
   static constexpr ptx::Tensor kType = kType_;
   static constexpr int kParts = kParts_, kVector = 8, kDepth = 16;
   static constexpr bool kSplit = kParts_ == 2;
-  static constexpr bool kScaled = sizeof(T) == 4;  ///< multiplied by a power of two, so that a half holds it
-  // A scaled sum this large loses less than 2^-24 of itself through a number too small, at most 2^-36 times the other's 2^16;
-  // of one part less than 2^-13, at most 2^-25 * 2^16.
+  static constexpr bool kScaled = sizeof(T) == 4;  ///< multiplied by a power of two, so that it fits a half
+  // A scaled sum this large loses less than 2^-24 of itself per number that is too small: at most 2^-36 times the other
+  // operand's 2^16. With one part it loses less than 2^-13: at most 2^-25 * 2^16.
   static constexpr double kLeastSafe = kSplit ? 32 : 16;
 };
 using SplitF16 = OperandTraits<float, ptx::Tensor::f16, 2>;
-/// Precision::tf32 without tf32: the high half alone has its ten bits, at twice the speed and half the memory.
+/// Precision::tf32 without tf32 instructions: the high half alone has the ten mantissa bits, at twice the speed and half the
+/// memory.
 using ScaledF16 = OperandTraits<float, ptx::Tensor::f16, 1>;
 using F16 = OperandTraits<__half, ptx::Tensor::f16, 1>;
 using Bf16 = OperandTraits<__nv_bfloat16, ptx::Tensor::bf16, 1>;
 
-/// kVector numbers as the 16 bytes of each part.
+/// Converts kVector numbers to the 16 bytes of each part.
 template <class Operand>
 __device__ __forceinline__ void convert(const typename Operand::Source (&v)[Operand::kVector], float scale,
                                         uint4 (&parts)[Operand::kParts]) {
@@ -72,14 +73,14 @@ __device__ __forceinline__ void convert(const typename Operand::Source (&v)[Oper
   }
 }
 
-/// What lies before packed weights: what their splitting was like, found on the device.
+/// Precedes packed weights in memory: the result of splitting them, found on the device.
 struct WeightHeader {
-  std::uint32_t largest;  // magnitude, as float bits
+  std::uint32_t largest;  // largest magnitude, as float bits
   std::uint32_t split;    // the worst Split of a weight
 };
 inline constexpr int kWeightHeaderBytes = 256;
 
-/// log2 of the power of two that brings numbers up to `largest` to [2^target, 2^(target+1)).
+/// log2 of the power of two that scales numbers up to `largest` into [2^target, 2^(target+1)).
 __device__ __forceinline__ int scale_exponent(std::uint32_t largest, int target) {
   const int exponent = static_cast<int>(largest >> 23) - 127;
   if (largest == 0 || exponent == 128) return 0;
@@ -92,17 +93,17 @@ __device__ __forceinline__ float power_of_two(int exponent) {
 inline constexpr int kWeightTarget = 14;  // the largest weight is known exactly
 inline constexpr int kSourceTarget = 12;  // the largest source element only from a sample
 
-/// How a number splits at a scale of 2^exponent.
+/// How accurately a number splits at a scale of 2^exponent.
 enum class Split : std::uint32_t {
   exact,  ///< to 2^-22 of itself
   small,  ///< below the normal halves: to 2^-36 of 2^-exponent
-  never,  ///< beyond the largest half, infinite or NaN
+  never,  ///< beyond the largest half, Inf or NaN
 };
 
 struct SplitRange {
   std::uint32_t least, largest;
   __device__ explicit SplitRange(int exponent) {
-    // A bound that is itself subnormal counts only for normal numbers.
+    // If the bound is subnormal, the least normal number takes its place.
     least = max(__float_as_uint(ldexpf(kLeastNormalHalf, -exponent)), 0x00800000U);
     largest = min(__float_as_uint(ldexpf(kLargestHalf, -exponent)), 0x7f7fffffU);
   }

@@ -7,10 +7,10 @@
 namespace polyphase::cuda::tensor_core {
 namespace {
 
-constexpr double kClock = 1.7e9, kSms = 132;  // of the GPU that rates were fitted on, under such load
-constexpr double kColumnsACycle = 2;          // of 64 rows, 16 deep, that the tensor cores of a multiprocessor multiply
+constexpr double kClock = 1.7e9, kSms = 132;  // of the GPU that the rates were fitted on, under such load
+constexpr double kColumnsACycle = 2;          // columns of 64 rows, 16 deep, per cycle and multiprocessor
 
-/// Four things that go on at a time, of which the longest counts most.
+/// Combines four overlapping times; the longest counts most.
 double overlapped(double a, double b, double c, double d) { return std::cbrt(a * a * a + b * b * b + c * c * c + d * d * d); }
 
 }  // namespace

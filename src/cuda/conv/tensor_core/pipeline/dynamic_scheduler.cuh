@@ -1,6 +1,6 @@
 #pragma once
-// The dynamic tile scheduler: a block takes its next tile when it gets free. Suspect sums are remembered by tile, in
-// global memory: nothing that is stored may depend on which block took which tile.
+// The dynamic tile scheduler: a block takes its next tile when it is free. Suspect sums are recorded per tile in global memory,
+// because results must not depend on which block took which tile.
 
 #include <cstdint>
 
@@ -12,30 +12,32 @@ namespace polyphase::cuda::tensor_core {
 
 inline constexpr std::uint32_t kNoTile = 0xffffffffU;
 
-/// Which tiles a block has, told in shared memory by whoever copies to whoever waits for a stage, of up to kRawMost raw ones.
+/// The tiles of a block, broadcast in shared memory by the producer to the warps that wait for a stage or one of up to kRawMost
+/// raw stages.
 template <int kRawMost>
 struct DynamicTiles {
   volatile std::uint32_t* words;
   __device__ __forceinline__ volatile std::uint32_t& of_raw(int stage) const { return words[stage]; }
   __device__ __forceinline__ volatile std::uint32_t& of_stage(int stage) const { return words[kRawMost + stage]; }
-  /// For a whole warp, by the lane that gives the stage back; through a shuffle the compiler knows it to be the same in a warp.
+  /// Called by a whole warp; the lane that releases the stage reads. Through a shuffle the compiler knows that it is uniform in
+  /// a warp.
   __device__ static __forceinline__ std::uint32_t read(volatile std::uint32_t& word, int lane) {
     return __shfl_sync(0xffffffffU, lane == 0 ? word : 0, 0);
   }
 };
 
-/// A counter of each tile of weights, then of each tile and warp the faults of its sums and the warp's tile before it that has
-/// any, or kNoTile.
+/// Layout: one counter per weight tile; then per (tile, warp) {suspect count, previous suspect tile or kNoTile}: a linked list.
 struct DynamicOrder {
   std::uint32_t* memory;
   static constexpr int kWarps = 4;
-  /// By one thread, which waits for it where it is used. An atomicAdd() would be one of the whole warp, and waited for at once.
+  /// Takes a tile. Called by one thread, which waits where the result is used. The compiler would aggregate an atomicAdd() over
+  /// the warp and wait at once.
   __device__ __forceinline__ std::uint32_t draw(const Walk& walk) const { return atomicInc(memory + walk.tile, kNoTile - 1); }
   __device__ __forceinline__ std::uint32_t* suspect_entry(const Tiling& tiling, const Walk& walk, int warp) const {
     const auto tiles = static_cast<std::uint32_t>(tiling.weight_tiles);
     return memory + tiles + (static_cast<std::int64_t>(walk.above) * tiles + walk.tile) * (2 * kWarps) + 2 * warp;
   }
-  /// By a whole warp: what SuspectTiles::add() remembers, but `suspect_tiles` has only the tile that was the last.
+  /// Called by a whole warp. Records what SuspectTiles::add() records, but `suspect_tiles` keeps only the last tile.
   __device__ __forceinline__ void add(const Tiling& tiling, const Walk& walk, int warp, SuspectCount suspect_count,
                                       std::uint32_t columns, SuspectTiles& suspect_tiles) const {
     if (threadIdx.x % 32 == 0) {
@@ -46,8 +48,8 @@ struct DynamicOrder {
     }
     suspect_tiles.count = 1;
   }
-  /// By a whole warp that sees what add() wrote: `suspect_tiles` is tile `walk.above` alone; the one that was the last before
-  /// it.
+  /// Called by a whole warp that sees what add() wrote. Sets `suspect_tiles` to tile `walk.above` alone and returns the suspect
+  /// tile before it.
   __device__ __forceinline__ std::uint32_t recall(const Tiling& tiling, const Walk& walk, int warp,
                                                   const SuspectTiles& suspect_tiles) const {
     const std::uint32_t* const entry = suspect_entry(tiling, walk, warp);

@@ -1,5 +1,5 @@
 #pragma once
-// What the choice of a kernel for forward and dgrad knows of each of them. Every kernel's folder has an entry.cpp with one, and
+// What the choice knows about a forward and dgrad kernel. Every kernel's folder has an entry.cpp with one entry, and
 // choice/kernels.cpp lists them.
 
 #include <optional>
@@ -13,21 +13,21 @@
 namespace polyphase::cuda::tensor_core {
 
 struct KernelEntry {
-  std::string_view name;  ///< of its folder
-  /// Nothing where the kernel cannot do the problem on such a GPU, which has wgmma. The preconverted kernel counts nothing.
+  std::string_view name;  ///< the folder's name
+  /// Nothing if the kernel cannot compute the problem on such a GPU (with wgmma). The preconverted kernel counts nothing.
   std::optional<CostCounts> (*counts)(const KernelProblem& asked, const TapGemm& gemm, const DeviceProperties& gpu) = nullptr;
   KindRates rates{};
-  /// Instead of counts and rates: the estimated seconds of all launches, weights packed.
+  /// Replaces counts and rates: the estimated seconds of all launches with packed weights.
   std::optional<double> (*seconds)(const KernelProblem& asked, const DeviceProperties& gpu) = nullptr;
-  /// Whether the kernel applies `epilogue` faster than a launch of its own would, of a problem that it can do.
+  /// Whether the kernel applies `epilogue` faster than a separate launch would, for a problem that it can compute.
   bool (*fuses)(const KernelProblem& asked, const Epilogue& epilogue, int device) = nullptr;
-  /// gather() of tensor_core.hpp for a problem that it can do.
+  /// gather() of tensor_core.hpp for a problem that the kernel can compute.
   void (*gather)(const Gather& call) = nullptr;
 };
 
-/// Whether a kernel that stages its outputs in rows applies an aux operand there, faster than a launch would. It comes to where
-/// they are staged: there is room for one thing, but `may_add` a residual to what went through a derivative, by vectors. Of 16
-/// bits everything comes by vectors, and of 32 columns two of four warps do it all, which takes longer than a launch
+/// Whether a kernel that stages its outputs in rows applies an aux operand there faster than a launch would. The aux operand is
+/// loaded into the staging, which holds one; with `may_add`, a residual is added in vectors after a derivative. In 16 bits
+/// everything is loaded in vectors. With 32 columns two of four warps do all of it, which takes longer than a launch
 /// (docs/kernels/launches.md).
 [[nodiscard]] bool staging_takes_aux(const KernelProblem& asked, const Epilogue& epilogue, bool may_add);
 

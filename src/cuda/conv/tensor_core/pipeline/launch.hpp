@@ -1,5 +1,5 @@
 #pragma once
-// What a launch of forward or dgrad is made from.
+// The arguments of a forward or dgrad launch.
 
 #include <cuda_runtime.h>
 
@@ -22,7 +22,7 @@ struct KernelProblem {
   Alignment at{};
 };
 
-/// A forward or dgrad: out = `source` convolved with the weights, plus `bias` unless null, through `epilogue`. On `stream`.
+/// A forward or dgrad: out = epilogue(direction(source, weights) + bias), `bias` may be null. On `stream`.
 struct Gather {
   const ConvProblem& problem;
   ConvDirection direction;
@@ -34,7 +34,7 @@ struct Gather {
   Epilogue epilogue;
   int device;
   cudaStream_t stream;
-  TapGemm gemm = make_tap_gemm(problem, direction);  ///< the problem as its kernels want it
+  TapGemm gemm = make_tap_gemm(problem, direction);  ///< the problem in the form of the kernels
 };
 
 }  // namespace polyphase::cuda::tensor_core

@@ -25,7 +25,7 @@ struct MmaColumns {
     for (int i = 0; i < 4; ++i) ptx::load_matrices(of[i], address + static_cast<std::uint32_t>(i) * 256);
   }
 };
-/// 16 rows of its positions, as B.
+/// 16 rows of a warp's positions, as B.
 template <int kPositions>
 struct MmaPositions {
   std::uint32_t of[kPositions / 16][4];

@@ -1,5 +1,5 @@
 #pragma once
-// The weights as operands.
+// Packs the weights as operands.
 
 #include <cstdint>
 
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kPackThreads)
     }
     uint4 parts[Operand::kParts];
     convert<Operand>(values, power_of_two(exponent), parts);
-    // i without its parts, with them put between plane and block, or block and column.
+    // i without its parts: they stand between plane and block, or between block and column.
     const std::int64_t of_part = tiling.has_parts_together ? tile_columns : static_cast<std::int64_t>(blocks) * tile_columns;
     const std::int64_t vector = i % of_part, above = i / of_part;
 #pragma unroll

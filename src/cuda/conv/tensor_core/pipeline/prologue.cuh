@@ -1,6 +1,6 @@
 #pragma once
-// What a launch of forward or dgrad has before its product where the product repairs its own sums: weights as operands, which
-// are kept with their tensor, and of scaled operands a sample of the source, during which the product begins.
+// What precedes the product in kernels that recompute their own suspect sums: the packed weights, which are cached with their
+// tensor, and for scaled operands a sample of the source. The product begins during the sampling.
 
 #include <algorithm>
 #include <memory>
@@ -35,10 +35,10 @@ void pack_weights(const ConvProblem& problem, ConvDirection direction, const Til
   check_launch("conv tensor_core: pack weights");
 }
 
-/// pack_weights' result, made again only where the weights were written.
+/// The result of pack_weights, renewed only after the weights were written.
 template <class Operand>
 std::shared_ptr<const Buffer> cached_weights(const Gather& call, const Tiling& tiling, int columns) {
-  constexpr std::int64_t kCachedPacking = -4;  // no ConvDirection, which the preconverted kernel has here
+  constexpr std::int64_t kCachedPacking = -4;  // not a ConvDirection, which the preconverted kernel's keys have here
   const ConvProblem& problem = call.problem;
   const PackingKey key{static_cast<std::int64_t>(Algorithm::tensor_core),
                        kCachedPacking,
@@ -66,8 +66,8 @@ std::shared_ptr<const Buffer> cached_weights(const Gather& call, const Tiling& t
       });
 }
 
-/// Global memory of the dynamic scheduler (DynamicOrder): counters, and for scaled operands the lists of suspect
-/// tiles. With static tiles, nothing.
+/// Global memory of the dynamic scheduler (DynamicOrder): counters, and for scaled operands the lists of suspect tiles. Nothing
+/// for the static scheduler.
 template <class Operand>
 class DynamicMemory {
  public:
@@ -84,14 +84,14 @@ class DynamicMemory {
   Buffer memory_;
 };
 
-/// `count` zeros, behind the launch before. What is launched behind this one may begin at once.
+/// Writes `count` zeros after the launch before. The next launch may begin at once.
 static __global__ void __launch_bounds__(kPackThreads) zeros_kernel(std::uint32_t* zeros, std::int64_t count) {
   wait_for_grid_before();
   let_dependents_start();
   for (std::int64_t i = threadIdx.x; i < count; i += kPackThreads) zeros[i] = 0;
 }
 
-/// A source's sample, on the call's stream; of operands that are not scaled, only the zeros.
+/// Samples a source on the call's stream; for operands that are not scaled, only writes the zeros.
 template <class Operand>
 class Sampled {
  public:
@@ -109,8 +109,8 @@ class Sampled {
     }
   }
 
-  /// kernel(arguments...), begun while the source is sampled: before it reads header() it calls wait_for_grid_before(). What
-  /// else it reads is there.
+  /// Launches kernel(arguments...) during the sampling: it calls wait_for_grid_before() before it reads header(). Its other
+  /// inputs are ready.
   template <class... Parameters, class... Arguments>
   void launch(void (*kernel)(Parameters...), unsigned grid, unsigned block, int shared, Arguments&&... arguments) const {
     allow_shared_memory(kernel, shared);

@@ -5,8 +5,7 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Where one side of a ring stands: a pair of barriers a buffer, each waited
-/// for by parity.
+/// The position of one side in a ring; each buffer has a pair of barriers, waited for by parity.
 struct Ring {
   int stage = 0;
   std::uint32_t parity = 0;
@@ -15,7 +14,7 @@ struct Ring {
     stage = 0;
     parity ^= 1;
   }
-  /// `count` buffers further.
+  /// Advances by `count` buffers.
   __device__ __forceinline__ void skip(int count, int stages) {
     for (stage += count; stage >= stages; stage -= stages) parity ^= 1;
   }

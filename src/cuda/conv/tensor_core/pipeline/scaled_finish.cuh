@@ -1,5 +1,5 @@
 #pragma once
-// From a sum of scaled operands to an output.
+// Turns a sum of scaled operands into an output.
 
 #include <cstdint>
 
@@ -8,8 +8,8 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// value = activation(sum * 2^exponent + offset), rounded in between as a tensor would be. Two factors, since no float holds
-/// every exponent here.
+/// value = activation(sum * 2^exponent + offset), rounded in between as in a tensor. The factor is applied in two steps,
+/// because no float holds every exponent that occurs.
 struct ScaledFinish {
   float first, second;
   Epilogue epilogue;
@@ -17,7 +17,7 @@ struct ScaledFinish {
       : first(power_of_two(exponent / 2)), second(power_of_two(exponent - exponent / 2)), epilogue(epilogue_) {}
   __device__ __forceinline__ float linear(float sum, float offset) const { return fmaf(sum * first, second, offset); }
 
-  /// All sums of a thread: those of two columns, of an output of T.
+  /// Finishes all sums of a thread, which belong to two columns, for an output of T.
   template <class T, int kSums>
   __device__ __forceinline__ void finish(float (&sums)[kSums], float offset, float offset_of_second) const {
 #pragma unroll
@@ -25,7 +25,7 @@ struct ScaledFinish {
     if (!epilogue.has_aux()) activate<T>(sums);
   }
 
-  /// The same of sums that are scaled and have their offsets.
+  /// The same for sums that are already scaled and have their offsets.
   template <class T, int kSums>
   __device__ __forceinline__ void activate(float (&sums)[kSums]) const {
     switch (epilogue.activation) {

@@ -1,5 +1,5 @@
 #pragma once
-// The static tile scheduler: the tiles of a pair are known from its place in the grid.
+// The static tile scheduler: the tiles of a pair follow from its place in the grid.
 
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 #pragma once
-// From a warp's staging in shared memory to rows of the output, each from a sector of 32 bytes on: a sector written in two
-// pieces costs several whole ones.
+// Writes rows of the output from a warp's staging in shared memory, each from a sector (32 bytes) on: a sector written in two
+// pieces costs as much as several whole ones.
 
 #include <cstdint>
 #include <type_traits>
@@ -11,16 +11,16 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// How a finished number waits for its store: numbers of 16 bits already rounded.
+/// The type of a staged output: 16-bit numbers are already rounded.
 template <class T>
 using Staged = std::conditional_t<sizeof(T) == 2, T, float>;
 
-/// What of a tile's rows is the tile's own to write, in elements from the tile's first.
+/// The part of a tile's rows that the tile itself writes, in elements from the tile's first.
 struct RowRange {
   int begins, ends;    // of the row
-  int length;          // of the tile's own, from its first sector on
-  std::uint32_t mask;  // elements of a sector, less one; 0: tiles do not overlap
-  bool is_whole;       // no row meets its ends here
+  int length;          // elements of the tile, from its first sector on
+  std::uint32_t mask;  // elements in a sector, less one; 0: tiles do not overlap
+  bool is_whole;       // the tile does not meet the ends of a row
 
   __device__ RowRange(const TapGemm& gemm, const Tiling& tiling, std::int64_t t0) {
     const auto stride = static_cast<int>(gemm.out_stride);
@@ -38,7 +38,8 @@ struct RowRange {
   }
 };
 
-/// Calls visit(row, element) for a lane's vectors of 16 bytes of kRows rows of kN elements, side by side among lanes.
+/// Calls visit(row, element) for a lane's 16-byte vectors of kRows rows of kN elements; neighbouring lanes have neighbouring
+/// vectors.
 template <class T, int kN, int kRows, class Visit>
 __device__ __forceinline__ void visit_vectors(int lane, const Visit& visit) {
   constexpr int kVector = 16 / static_cast<int>(sizeof(T)), kOfRow = kN / kVector;
@@ -49,13 +50,13 @@ __device__ __forceinline__ void visit_vectors(int lane, const Visit& visit) {
   }
 }
 
-/// The first `rows` of kRows rows of a tile, stride 1, where has_whole_sectors().
+/// Writes the first `rows` of kRows rows of a tile, stride 1, with has_whole_sectors().
 template <class T, int kN, int kPitch, int kRows>
 __device__ __forceinline__ void store_vectors(const RowRange& range, std::int64_t row_length, int rows,
                                               const Staged<T>* staging, int lane, T* __restrict__ to) {
   constexpr int kBytes = kN * static_cast<int>(sizeof(T));
   constexpr int kVectors = kBytes > 512 ? 2 : 4,
-                kAtOnce = kVectors * 512 / kBytes;  // of a lane, rows; no more registers are left
+                kAtOnce = kVectors * 512 / kBytes;  // rows per lane: as many as there are registers for
   static_assert(kRows % kAtOnce == 0 && sizeof(Staged<T>) == sizeof(T));
 #pragma unroll
   for (int first = 0; first < kRows; first += kAtOnce) {
@@ -74,7 +75,7 @@ __device__ __forceinline__ void store_vectors(const RowRange& range, std::int64_
   }
 }
 
-/// kRows rows of a tile that meets no row's ends, stride 1. Lanes take neighbouring words of four bytes.
+/// Writes kRows rows of a tile that meets no row's ends, stride 1. Lanes take neighbouring 4-byte words.
 template <class T, int kN, int kPitch, int kRows>
 __device__ __forceinline__ void store_whole_rows(const RowRange& range, std::int64_t row_length, const Staged<T>* staging,
                                                  int lane, T* __restrict__ to) {
@@ -90,7 +91,7 @@ __device__ __forceinline__ void store_whole_rows(const RowRange& range, std::int
     const Staged<T>* from = staging + shift;
     Word* own = reinterpret_cast<Word*>(to + shift);
     Word value[kPieces] = {};
-    // Behind a row's end lies what is another warp's.
+    // The words after a row's end belong to another warp.
     if (kWidth == 1 || shift % 2 == 0) {
 #pragma unroll
       for (int i = 0; i < kPieces; ++i)
@@ -186,7 +187,7 @@ __device__ __forceinline__ void store_phases(const RowRange& range, const FastDi
   }
 }
 
-/// The first `rows` of kRows rows of a tile, stride 1; `to`: where the first begins. kMayBeWhole: has_whole_sectors() may be.
+/// Writes the first `rows` of kRows rows of a tile, stride 1, beginning at `to`. kMayBeWhole: has_whole_sectors() may be true.
 template <class T, int kN, int kPitch, int kRows, bool kMayBeWhole>
 __device__ __forceinline__ void store_plain_rows(const TapGemm& gemm, const Tiling& tiling, const RowRange& range, int rows,
                                                  const Staged<T>* staging, int lane, T* __restrict__ to) {
@@ -197,7 +198,7 @@ __device__ __forceinline__ void store_plain_rows(const TapGemm& gemm, const Tili
   return store_edge_rows<T, kPitch>(range, gemm.out_length, rows, staging, lane, to);
 }
 
-/// Writes kRows columns of a warp from its staging, where they lie finished; `column` and `position` are the first.
+/// Writes kRows columns of a warp from its staging, where they are finished; `column` and `position` are the first.
 template <class T, int kN, int kPitch, int kRows, bool kMayBeWhole>
 __device__ __forceinline__ void store_rows(const TapGemm& gemm, const Tiling& tiling, std::int64_t row_of_sample,
                                            std::int64_t column, std::int64_t position, const T* __restrict__ bias,
@@ -222,7 +223,7 @@ __device__ __forceinline__ void store_rows(const TapGemm& gemm, const Tiling& ti
                                          bias != nullptr ? own_bias : nullptr, epilogue, staging, lane, to);
   for (int row = 0; row < rows;) {
     const int here = min(classes - first, rows - row);
-    // The block that holds a channel's last class also writes the phases that no tap reaches.
+    // The block with a channel's last class also writes the phases that no tap reaches.
     const int slots = (first + here == classes ? static_cast<int>(gemm.phase_classes) - first : here) * g;
     auto empty = static_cast<Staged<T>>(0.0F);
     if (slots > here && bias != nullptr) empty = static_cast<Staged<T>>(epilogue.apply(static_cast<float>(*own_bias)));

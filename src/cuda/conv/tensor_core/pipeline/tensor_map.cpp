@@ -47,7 +47,7 @@ CUtensorMap encode_tensor_map(const TensorMapOf& of) {
   CUtensorMap map;
   const cuuint64_t sizes[] = {of.numbers, of.rows, of.samples}, strides[] = {of.row_bytes, of.sample_bytes};
   const cuuint32_t box[] = {of.box_numbers, of.box_rows, of.box_samples}, every[] = {1, 1, 1};
-  // Integers: the bits of numbers stay what they are.
+  // An integer type, so that the copy keeps all bits.
   const CUtensorMapDataType type = of.bytes == 4 ? CU_TENSOR_MAP_DATA_TYPE_INT32 : CU_TENSOR_MAP_DATA_TYPE_UINT16;
   const CUresult result =
       function(&map, type, 3, reinterpret_cast<void*>(of.address), sizes, strides, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE,

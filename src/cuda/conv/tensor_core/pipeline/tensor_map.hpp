@@ -11,7 +11,7 @@ namespace polyphase::cuda::tensor_core {
 struct TensorMapOf {
   std::uint64_t address;
   std::uint64_t numbers, rows, samples;
-  std::uint64_t row_bytes, sample_bytes;  // from one to the next
+  std::uint64_t row_bytes, sample_bytes;  // pitches
   std::uint32_t box_numbers, box_rows, box_samples = 1;
   int bytes, offset;
   bool swizzled;

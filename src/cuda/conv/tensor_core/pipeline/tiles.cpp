@@ -7,7 +7,7 @@
 namespace polyphase::cuda::tensor_core {
 namespace {
 
-/// Rows that are whole sectors need no overlap, if tiles begin at one. False where they are not, or no tile can.
+/// Sets tiles without overlap if rows are whole sectors and tiles can begin at one; else returns false.
 bool choose_whole_sectors(const TapGemm& gemm, Tiling& tiling) {
   if (gemm.out_length % tiling.aligned != 0) return false;
   for (int before = 0; before < tiling.aligned; ++before) {

@@ -1,5 +1,5 @@
 #pragma once
-// Launches the tensor-core weight gradient of one operand type. Each type's kernels are compiled in a file of their own.
+// Launches the tensor-core weight gradient of one operand type. Each type's kernels are compiled in a separate file.
 
 #include "cuda/conv/tensor_core/wgrad/rows_kernel.cuh"
 #include "cuda/conv/tensor_core/wgrad/sums.cuh"

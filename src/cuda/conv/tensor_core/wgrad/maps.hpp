@@ -1,5 +1,5 @@
 #pragma once
-// The tensor maps through which the weight gradient by rows reads x and y. Host only.
+// The tensor maps of x and y for the weight gradient by rows. Host only.
 
 #include "conv/problem.hpp"
 #include "cuda/conv/tensor_core/pipeline/tensor_map.hpp"
@@ -7,7 +7,7 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Every classes-th row of a side. Dimensions: numbers, rows of the class, samples.
+/// One map per class: every classes-th row of a side. Dimensions: numbers, rows of the class, samples.
 struct WgradClasses {
   CUtensorMap map[kMostClasses];
   int offset[kMostClasses];  // of the row's first number: a map begins at a multiple of 16 bytes

@@ -1,5 +1,5 @@
 #pragma once
-// What comes before the product of a weight gradient.
+// The kernel that precedes the product of a weight gradient.
 
 #include <cstdint>
 
@@ -9,7 +9,7 @@
 namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kSampleThreads = 256;
-inline constexpr int kSampleLoads = 16;  // of a thread, all at once; at least half of them exist
+inline constexpr int kSampleLoads = 16;  // per thread, all at once; at least half of them exist
 
 /// The largest of samples of x and y, of all of it where there are few; a block for each of kSampleGroups of either. Sets the
 /// counts and `zeros` counts behind the scales to zero. What is launched behind it may read x and y at once: it starts when

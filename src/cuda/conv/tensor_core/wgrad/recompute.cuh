@@ -1,7 +1,6 @@
 #pragma once
-// Weights that the products on the tensor cores may have got wrong, computed again with FFMA, by a block or by a warp each: of
-// f32, what the splitting does not hold; of 16 bits, infinities and NaN that met a zero of the padding, where no product should
-// have been.
+// Recomputes suspect weights with FFMA, each by a block or by a warp. In f32: those whose numbers do not split exactly. In 16
+// bits: Inf and NaN that met a zero of the padding, where there should be no product.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -15,26 +14,25 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kRecomputeLoads = 8;  // of each side in flight a thread
+inline constexpr int kRecomputeLoads = 8;  // outstanding loads per side and thread
 
-/// A sum, scaled, that is at least this large loses little through numbers below the normal halves: each of `small` loses at
-/// most 2^-36 (2^-25 where a number is one half) times the other side's `most`, which has to be less than 2^-24 (2^-12) of the
-/// sum.
+/// A scaled sum at least this large loses little through numbers below the normal halves: each of `small` loses at most 2^-36
+/// (2^-25 with one part) times the other side's `most`, which has to be less than 2^-24 (2^-12) of the sum.
 __device__ __forceinline__ float least_safe_weight(SmallCount small, float most) {
   return static_cast<float>(small) * most * (1.0F / 2048);
 }
 
-/// Weights that are not at least `least` are computed again: NaN always, all of them where it is NaN itself, since a number
-/// had no half; of f32 else only those that are not at least what their own job asks for.
+/// Weights whose magnitude is not at least `least` are recomputed. NaN always is; all are if `least` is NaN, because some
+/// number had no half. Other f32 weights are recomputed only if they are below the bound of their own job.
 struct WgradTrust {
   float least, most;
-  int exponent;  // of a weight, less its scaled sum's
+  int exponent;  // of a weight, minus that of its scaled sum
 
-  /// What `small` numbers alone ask for.
+  /// The bound for `small` numbers alone.
   __device__ __forceinline__ float least_with(SmallCount small) const {
     return ldexpf(least_safe_weight(small, most), exponent);
   }
-  /// Whether some weights can be trusted and others not, by what their job's numbers are.
+  /// Whether trust depends on the numbers of a weight's job.
   __device__ __forceinline__ bool goes_by_job() const { return least > 0; }
 };
 
@@ -55,12 +53,12 @@ __device__ __forceinline__ WgradTrust trust_of(const WgradScales* scales) {
   return trust;
 }
 
-/// Threads that compute a weight again together.
+/// Threads that recompute a weight together.
 struct WgradTeam {
   int rank, size;
 };
 
-/// A weight's place.
+/// The coordinates of a weight.
 struct WgradTap {
   std::int64_t ci, co, k;
 };
@@ -75,7 +73,7 @@ __device__ __forceinline__ std::int64_t floor_divide(std::int64_t a, std::int64_
   return a >= 0 ? a / b : -((b - 1 - a) / b);
 }
 
-/// Whether a thread's share of positions from..to has an infinity or a NaN at row[start + step*position].
+/// Whether a thread's share of positions from..to has Inf or NaN at row[start + step*position].
 template <class T>
 __device__ __forceinline__ bool has_unusual(const WgradTeam& team, const T* row, std::int64_t from, std::int64_t to,
                                             std::int64_t step, std::int64_t start) {
@@ -86,11 +84,11 @@ __device__ __forceinline__ bool has_unusual(const WgradTeam& team, const T* row,
   return found;
 }
 
-/// The same of all the weight's numbers that have no partner, since padding is there.
+/// The same for all numbers that only pair with padding for this weight.
 template <class T>
 __device__ __forceinline__ bool meets_padding(const WgradTeam& team, const ConvProblem& problem, const T* x, const T* y,
                                               const WgradTap& tap) {
-  // Position i of x meets y at first + S*i, which y has for lowest <= i <= highest.
+  // Position i of x pairs with y at first + S*i, which exists for lowest <= i <= highest.
   const std::int64_t first = tap.k * problem.D - problem.P_l;
   const std::int64_t lowest = -floor_divide(first, problem.S), highest = floor_divide(problem.L_out - 1 - first, problem.S);
   bool found = false;
@@ -105,17 +103,17 @@ __device__ __forceinline__ bool meets_padding(const WgradTeam& team, const ConvP
   return found;
 }
 
-/// A thread's share of one weight: positions rank, + size, ... of those that exist, sample behind sample. NaN, which stays,
-/// ends it.
+/// A thread's share of one weight: positions rank, + size, ... of those that exist, sample after sample. Ends at a NaN, which
+/// stays.
 template <class T>
 __device__ __forceinline__ float share_of_sum(const WgradTeam& team, const ConvProblem& problem, const T* x, const T* y,
                                               const WgradTap& tap) {
-  // Position u of x meets y at first + S*u, which y has for lowest <= u < lowest + width.
+  // Position u of x pairs with y at first + S*u, which exists for lowest <= u < lowest + width.
   const std::int64_t first = tap.k * problem.D - problem.P_l;
   const std::int64_t lowest = max(-floor_divide(first, problem.S), std::int64_t{0});
   const std::int64_t width = min(floor_divide(problem.L_out - 1 - first, problem.S) + 1, problem.L_in) - lowest;
   if (width <= 0) return 0;
-  // From place to place: whole samples, then positions of which the last may carry one sample more.
+  // The step from place to place: whole samples, then positions; the last may carry into one more sample.
   const auto n_step = static_cast<int>(team.size / width), u_step = static_cast<int>(team.size % width);
   const std::int64_t x_sample = problem.C_in * problem.L_in, y_sample = problem.C_out * problem.L_out;
   const std::int64_t x_step = n_step * x_sample + u_step, y_step = n_step * y_sample + problem.S * u_step;
@@ -143,8 +141,8 @@ __device__ __forceinline__ float share_of_sum(const WgradTeam& team, const ConvP
   return sum;
 }
 
-/// Computes weight i again, by a warp or by all threads of a block of at most 1024; of 16 bits, where `scales` is null, only if
-/// padding explains what it is.
+/// Recomputes weight i, by a warp or by all threads of a block of at most 1024. In 16 bits (`scales` is null) only if padding
+/// explains the value.
 template <class T>
 __device__ __forceinline__ void recompute(const WgradTeam& team, const ConvProblem& problem, const T* x, const T* y, T* w,
                                           std::int64_t i, const WgradScales* scales) {

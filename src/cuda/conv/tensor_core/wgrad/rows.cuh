@@ -5,9 +5,9 @@
 // gemm_k = (n, i); which channels, planes and taps are gemm_m and gemm_n: tiling.hpp. A block sums a fixed slice of the
 // positions into partial sums; sums.cuh adds the slices in order. Every shift of the columns is a start address.
 //
-// The rows (gemm_m) are not shifted, so their positions are gemm_k as they lie: each consumer thread takes its part of the
-// registers' fragment from the raw rows and converts it. Only the columns, which are shifted, become an operand tile, by three
-// or seven warps; another issues the copies, a lane each. Raw rows of either side and tiles have rings of their own.
+// The rows (gemm_m) are not shifted, so their positions are gemm_k in memory order: each consumer thread reads its part of the
+// fragment from the raw rows and converts it. Only the columns, which are shifted, become an operand tile, converted by three
+// or seven warps. Another warp issues the copies, one per lane. Raw rows of either side and tiles have separate rings.
 
 #include <cstdint>
 
@@ -20,14 +20,14 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// What a block's threads look up; static: kRowsStaticBytes of tiling.cpp.
+/// The look-up data of a block's threads. Static shared memory: kRowsStaticBytes of tiling.cpp.
 struct WgradRowBlock {
   WgradPlace place;
   std::uint64_t barriers[3][2 * kWgradStages];
 };
 static_assert(sizeof(WgradRowBlock) <= 1024);
 
-/// One ring of a block: where it lies and its barriers, a full and an empty one a stage.
+/// One ring of a block: its address and its barriers, a full and an empty one per stage.
 struct WgradBuffer {
   unsigned char* stages;
   std::uint32_t barriers;
@@ -46,22 +46,22 @@ __device__ __forceinline__ std::int64_t window_begin(const WgradSide& side, cons
   return side.start + side.start_per_shift * shift + side.step * tiling.chunk * std::int64_t{chunk};
 }
 
-/// Numbers of a class before the window: a copy begins at a multiple of 16 bytes. The same at every chunk.
+/// Numbers of a class before the window: a copy begins at a multiple of 16 bytes. The same for every chunk.
 template <class T>
 __device__ __forceinline__ int numbers_before(const WgradClasses& classes, int c, std::int64_t begin) {
   return static_cast<int>(begin + classes.offset[c]) & (16 / static_cast<int>(sizeof(T)) - 1);
 }
 
-/// One of the copies of every step: of the columns' classes and boxes, then of the rows'.
+/// One of the copies of every step: those of the columns' classes and boxes, then those of the rows.
 struct __align__(16) WgradCopy {
-  std::int32_t inner;  // from the window's begin on: the coordinate
-  std::uint32_t to;    // byte of the raw rows
+  std::int32_t inner;  // the coordinate, relative to the window's begin
+  std::uint32_t to;    // byte in the raw rows
   const CUtensorMap* map;
 };
 
 __device__ __forceinline__ int copies_of(const WgradSide& side) { return side.raw.classes * side.raw.boxes; }
 
-/// Lists them; all threads of the block.
+/// Lists the copies; called by all threads of the block.
 template <class T>
 __device__ __forceinline__ void list_copies(const WgradTiling& tiling, const WgradMaps& maps, const WgradPlace& place,
                                             WgradCopy* list) {
@@ -76,7 +76,7 @@ __device__ __forceinline__ void list_copies(const WgradTiling& tiling, const Wgr
   }
 }
 
-/// All the copies of a block, by a warp: a lane each, since one thread would be busy with them for longer than they take.
+/// Issues all copies of a block, by a warp, one per lane: a single thread would take longer than the copies.
 __device__ __forceinline__ void copy_steps(const WgradTiling& tiling, const WgradPlace& place, const WgradBuffers& buffers,
                                            const WgradCopy* list) {
   const auto lane = static_cast<int>(threadIdx.x);
@@ -114,14 +114,14 @@ __device__ __forceinline__ void copy_steps(const WgradTiling& tiling, const Wgra
   }
 }
 
-/// What a converter does for one of its items in every step: 8 channels of a plane at one position, in pairs at two.
+/// What a converter does for one of its items in every step: 8 channels of a plane at one position, or at two in pairs.
 struct __align__(16) WgradRowItem {
-  std::uint32_t from;   // byte of the raw rows: of the first channel
-  std::uint32_t to;     // byte of the tile
-  std::int32_t within;  // number of the window
+  std::uint32_t from;   // byte in the raw rows, of the first channel
+  std::uint32_t to;     // byte in the tile
+  std::int32_t within;  // index in the window
   std::int32_t unused;
 };
-inline constexpr std::uint32_t kNoItem = 0xffffffff;  // in place of `to`
+inline constexpr std::uint32_t kNoItem = 0xffffffff;  // marks an empty item in `to`
 
 __device__ __forceinline__ WgradRowItem make_row_item(const WgradSide& side, int first_block, int index, int bytes) {
   const auto item = static_cast<std::uint32_t>(index);
@@ -149,7 +149,7 @@ __device__ __forceinline__ std::uint32_t raw_word(const unsigned char* at) {
 template <int kItems>
 __device__ __forceinline__ void hide_items(const WgradRowItem (&items)[kItems], int hidden, std::uint32_t (&words)[kItems][8]) {
   int zero = 0;
-  ptx::opaque(zero);  // or all of this is done where nothing is hidden, too
+  ptx::opaque(zero);  // else all of this is done even if nothing is hidden
 #pragma unroll
   for (int i = 0; i < kItems; ++i)
 #pragma unroll
@@ -157,15 +157,15 @@ __device__ __forceinline__ void hide_items(const WgradRowItem (&items)[kItems], 
       if (items[i].within < hidden) words[i][c] = static_cast<std::uint32_t>(zero);
 }
 
-/// An item of two positions: 8 channels at the first are written, then those at the second, their low halves `low_bytes` behind
-/// the high ones, either way.
+/// An item of two positions: the 8 channels at the first are written, then those at the second, with their low halves
+/// `low_bytes` after the high ones (may be negative).
 template <class Operand>
 __device__ __forceinline__ void convert_pair(const WgradRowItem* items, const unsigned char* from, unsigned char* to,
                                              int low_bytes, const int (&channel)[8], int hidden, float scale,
                                              WgradRange& range) {
   const auto load = [&](const WgradRowItem& item, std::uint32_t(&words)[2][8]) {
     auto first = static_cast<int>(item.from);
-    ptx::opaque(first);  // added to `from` once, not to every channel
+    ptx::opaque(first);  // added to `from` once, not for every channel
 #pragma unroll
     for (int c = 0; c < 8; ++c) {
       const uint2 pair = *reinterpret_cast<const uint2*>(from + first + channel[c]);
@@ -196,7 +196,7 @@ __device__ __forceinline__ void convert_pair(const WgradRowItem* items, const un
   }
 }
 
-/// All the steps of a converter. `items`: this thread's, those of kWarps warps apart. kLowFirst: wgrad_multiplies_together().
+/// All steps of a converter. `items`: this thread's, kWarps warps apart. kLowFirst: wgrad_multiplies_together().
 template <class Operand, int kWarps, int kItems, bool kPairs, bool kLowFirst>
 __device__ __forceinline__ void convert_steps(const WgradTiling& tiling, const WgradClasses& classes, const WgradPlace& place,
                                               const WgradBuffers& buffers, const WgradRowItem* items, int slots, float scale,
@@ -206,7 +206,7 @@ __device__ __forceinline__ void convert_steps(const WgradTiling& tiling, const W
   int channel[8];
 #pragma unroll
   for (int c = 0; c < 8; ++c) {
-    // In pairs every tile begins with shift 0: then the compiler sees that these are the same for all threads.
+    // In pairs every tile begins with shift 0: the compiler then sees that these are uniform.
     const std::int64_t begin = kPairs ? side.start : window_begin(side, tiling, place.shift, 0);
     const int before = numbers_before<T>(classes, c % side.raw.classes, begin);
     channel[c] = c % side.raw.classes * side.raw.class_bytes +
@@ -236,7 +236,7 @@ __device__ __forceinline__ void convert_steps(const WgradTiling& tiling, const W
         for (int i = 0; i < kItems; ++i) {
           own[i] = items[(slot + i) * kConverters];
           auto first = static_cast<int>(own[i].from);
-          ptx::opaque(first);  // added to `from` once, not to every channel
+          ptx::opaque(first);  // added to `from` once, not for every channel
 #pragma unroll
           for (int c = 0; c < 8; ++c) words[i][c] = raw_word<T>(from + first + channel[c]);
         }

@@ -28,7 +28,7 @@ __device__ __forceinline__ WgradRows<Operand> rows_of(const WgradTiling& tiling,
   return rows;
 }
 
-/// Adds the sums of two consumers in shared memory, (sums, threads of one). Whether they are this one's now.
+/// Adds the sums of two consumers in shared memory, (sums, threads of one). Returns whether this consumer has them now.
 template <int kShifts, int kSums>
 __device__ __forceinline__ bool add_turns(float* shared, int thread, bool keeps, float (&total)[kShifts][kSums]) {
   shared += thread;
@@ -44,11 +44,11 @@ __device__ __forceinline__ bool add_turns(float* shared, int thread, bool keeps,
   return keeps;
 }
 
-/// Where numbers are split, a consumer begins its products when half of the other's are on their way, or all, or both would
-/// convert and multiply at the same time. The named barrier at which the first of them waits; the second's is the next.
+/// With split numbers a consumer begins its products when half or all of the other's are issued; otherwise both would convert
+/// and multiply at the same time. The named barrier at which the first one waits; the second's is the next.
 inline constexpr int kFirstTurn = 2;
 
-/// All the steps of a consumer warpgroup.
+/// All steps of a consumer warpgroup.
 template <class Operand, int kN, int kShifts, int kProducers>
 __device__ __forceinline__ void consume_stride1(const ConvProblem& problem, const WgradTiling& tiling,
                                                 const WgradClasses& classes, const WgradPlace& place,
@@ -60,7 +60,7 @@ __device__ __forceinline__ void consume_stride1(const ConvProblem& problem, cons
   const int own_block = (turns ? 0 : group * 8) + 2 * warp;
   const int position = turns ? group * kChunk : 0;
   WgradRows<Operand> rows = rows_of<Operand>(tiling, classes, place, own_block, lane, position);
-  // Fragments of a step, fewer for want of registers.
+  // Fragments per step, fewer if registers are short.
   constexpr int kSums = kN * kShifts;
   constexpr int kAtOnce = kSums <= 256 - (Operand::kScaled ? 1 : 0) ? kChunk / 16 : kSums > 256 && Operand::kScaled ? 1 : 2;
   constexpr bool kDense = kSums > 192;
@@ -95,7 +95,7 @@ __device__ __forceinline__ void consume_stride1(const ConvProblem& problem, cons
       };
       const auto rows_read = [&] { ptx::mbarrier_arrive(buffers.rows.empty(raw.stage)); };
       const auto release = [&] { ptx::mbarrier_arrive(buffers.tiles.empty(tile.stage)); };
-      // Or every address stays in a register.
+      // Else every address stays in a register.
       ptx::opaque(rows.step);
       ptx::opaque(rows.position);
       ptx::opaque(rows.box_bytes);
@@ -128,8 +128,8 @@ __device__ __forceinline__ void consume_stride1(const ConvProblem& problem, cons
     }
     if (flush + 1 == flushes) let_dependents_start();
     int thread = static_cast<int>(threadIdx.x);
-    ptx::opaque(thread);  // or what follows from it stays in registers all the time
-    // No return: all that follows would no longer be known to be the same for a whole warp.
+    ptx::opaque(thread);  // else what follows from it stays in registers all the time
+    // No return: what follows would no longer be known to be uniform in a warp.
     bool keeps = true;
     if constexpr (kN == 32) {
       if (tiling.adds_turns) keeps = add_turns(place.free, thread % 128, group == 0, total);
@@ -142,7 +142,7 @@ __device__ __forceinline__ void consume_stride1(const ConvProblem& problem, cons
   }
 }
 
-/// Lays out a block's shared memory behind `base`, which is a multiple of kRowsAlignment; `*end`: what follows.
+/// Lays out a block's shared memory from `base`, a multiple of kRowsAlignment; `*end`: the first byte after it.
 __device__ __forceinline__ WgradBuffers lay_out(const WgradTiling& tiling, unsigned char* base, WgradRowBlock& block,
                                                 unsigned char** end) {
   WgradBuffers buffers;
@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kPar
   if (threadIdx.x < kProducers) {
     ptx::registers_down<kRegisters.converter>();
     if (threadIdx.x < 32) {
-      // What is scaled has been sampled: it is there when this kernel starts.
+      // Scaled operands have been sampled, so they are ready when this kernel starts.
       if constexpr (!Operand::kScaled) wait_for_grid_before();
       copy_steps(tiling, place, buffers, copies);
     } else {

@@ -1,6 +1,6 @@
 #pragma once
-// What the consumers of the weight gradient by rows do (rows.cuh): fragments of the rows from a step's raw
-// rows, and their products with the tile of the columns.
+// The consumers of the weight gradient by rows (rows.cuh): fragments of the rows from a step's raw rows, and their products
+// with the tile of the columns.
 
 #include <cstdint>
 #include <type_traits>
@@ -11,17 +11,17 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Rows of a block of 8 in the order of the lanes: what lanes read together then lies in different banks.
+/// Rows of a block of 8 in lane order, so that simultaneous reads of the lanes are in different banks.
 __device__ __forceinline__ int row_of_lane(int i) { return (i & 1) << 2 | (i & 2) | i >> 2; }
 
-/// Where a row of gemm_m is among a step's raw rows.
+/// The place of a row of gemm_m in a step's raw rows.
 struct WgradRow {
-  std::uint32_t byte;  // of box 0; with what the swizzle XORs into the bytes of the row
+  std::uint32_t byte;  // in box 0, including what the swizzle XORs into the bytes of the row
   int first;           // number of the window at position 0
   int before;          // numbers before the window
 };
 
-/// Row `row` of gemm_m, in the block's tile; one that does not exist is another one. `begin`: of the window.
+/// Row `row` of gemm_m in the block's tile; a row that does not exist is replaced by another one. `begin`: of the window.
 template <class T>
 __device__ __forceinline__ WgradRow raw_row(const WgradSide& side, const WgradClasses& classes, std::int64_t begin,
                                             int first_block, int own_block, int row) {
@@ -36,7 +36,7 @@ __device__ __forceinline__ WgradRow raw_row(const WgradSide& side, const WgradCl
           numbers_before<T>(classes, channel % side.raw.classes, begin)};
 }
 
-/// The numbers of a consumer thread's fragments: of two rows, or, for load_blocks, of one. A fragment is 16 positions of the
+/// The numbers of a consumer thread's fragments: of two rows, or of one for load_blocks. A fragment is 16 positions of the
 /// step: kCount of them from kFirst.
 template <class Operand>
 struct WgradRows {
@@ -44,25 +44,25 @@ struct WgradRows {
   static constexpr int kBytes = sizeof(T);
   const unsigned char* raw;  // of a stage
   WgradRow row[2];           // lane / 4 of a block of 8, and of the next
-  WgradRow named;            // that this lane names for load_blocks
+  WgradRow named;            // the row that this lane addresses for load_blocks
   const WgradSide& side;
   int step, box_bytes;
-  bool has_pairs;    // neighbouring numbers in one box, of which two are together where the first is even
+  bool has_pairs;    // neighbouring numbers in one box; two form a word if the first is even
   bool has_seconds;  // every second number, 64 of which are in a box
   int position;      // the first of this thread
 
-  /// Number of the window that is the first of two at `position` of row i % 2.
+  /// The number of the window that is the first of two at `position` of row i % 2.
   __device__ __forceinline__ int number(int fragment, int i) const {
     return (position + fragment * 16 + i / 2 * 8) * step + row[i % 2].first;
   }
 
-  /// Fragments from pairs of numbers at neighbouring positions, load(fragment, i) for number(fragment, i), two numbers of 16
-  /// bits in a word. Numbers of the window before `hidden` are not the row's.
+  /// Fragments from pairs of numbers at neighbouring positions: load(fragment, i) for number(fragment, i) returns two 16-bit
+  /// numbers in a word. Numbers of the window before `hidden` do not belong to the row.
   template <int kFirst, int kCount, class Load>
   __device__ __forceinline__ void take(float scale, int hidden, std::uint32_t (&high)[kCount][4],
                                        std::uint32_t (&low)[kCount][4], WgradRange& range, Load load) const {
     if constexpr (kBytes == 4) {
-      // All loads first, and one look at what is rare.
+      // All loads first, then one test for the rare case.
       std::uint32_t words[kCount][8];
 #pragma unroll
       for (int k = 0; k < kCount; ++k)
@@ -126,7 +126,7 @@ struct WgradRows {
         if (hidden > 0) hide(kFirst + k, hidden, high[k]);
       }
     } else {
-      // Boxes begin at multiples of 128 bytes: fragments of a row, like the swizzle, change only the end of an address.
+      // Boxes begin at multiples of 128 bytes: fragments of a row, like the swizzle, change only the low bits of an address.
       const auto own = static_cast<std::uint32_t>((position & 31) * kBytes);
       const std::uint32_t from = ptx::shared_address(raw) + static_cast<std::uint32_t>((position >> 5) * box_bytes);
       const std::uint32_t first[2] = {from + (own ^ row[0].byte), from + (own ^ row[1].byte)};
@@ -137,7 +137,7 @@ struct WgradRows {
     }
   }
 
-  /// Neighbouring numbers in one box, two of which are together where the first is even.
+  /// Neighbouring numbers in one box; two form a word if the first is even.
   template <int kFirst, int kCount>
   __device__ __forceinline__ void load_pairs(float scale, int hidden, std::uint32_t (&high)[kCount][4],
                                              std::uint32_t (&low)[kCount][4], WgradRange& range) const {
@@ -148,7 +148,7 @@ struct WgradRows {
     });
   }
 
-  /// Every second number, those of this warpgroup in one box.
+  /// Every second number; those of this warpgroup are in one box.
   template <int kFirst, int kCount>
   __device__ __forceinline__ void load_seconds(float scale, int hidden, std::uint32_t (&high)[kCount][4],
                                                std::uint32_t (&low)[kCount][4], WgradRange& range) const {
@@ -166,7 +166,7 @@ struct WgradRows {
   template <int kFirst, int kCount>
   __device__ __forceinline__ void load_sparse(float scale, int hidden, std::uint32_t (&high)[kCount][4],
                                               std::uint32_t (&low)[kCount][4], WgradRange& range) const {
-    int gap = box_bytes - side.raw.span * kBytes;  // from box to box beyond what is not in both
+    int gap = box_bytes - side.raw.span * kBytes;  // from box to box, without what is in both
     ptx::opaque(gap);
     const unsigned char* const from[2] = {raw + row[0].byte + row[0].before * kBytes,
                                           raw + row[1].byte + row[1].before * kBytes};
@@ -296,9 +296,9 @@ __device__ __forceinline__ void multiply_rows_split(const WgradOperands& at, con
   }
 }
 
-/// The same of few columns: high halves are multiplied by both halves of the columns at once, which lie side by side, and the
-/// sums of a shift are added up while the tensor cores are at the next one's. A thread's first kN / 2 of a shift are those of
-/// the mixed products. `on_way()` once all products are.
+/// The same for few columns: high halves are multiplied by both halves of the columns at once, which are neighbours, and the
+/// sums of a shift are added during the products of the next. A thread's first kN / 2 of a shift belong to the mixed products.
+/// Calls `on_way()` when all products are issued.
 template <class Operand, int kN, int kShifts, class RowsRead, class Release, class OnWay>
 __device__ __forceinline__ void multiply_rows_together(const WgradOperands& at, const std::uint32_t (&high)[kChunk / 16][4],
                                                        const std::uint32_t (&low)[kChunk / 16][4], RowsRead rows_read,
@@ -339,8 +339,8 @@ __device__ __forceinline__ void multiply_rows_together(const WgradOperands& at, 
   }
 }
 
-/// The same without splitting, of some of a step's positions from `kFirst` on: the sums stay in the tensor cores, which begin
-/// them anew where not `go_on`. Waits for them; then `done()`.
+/// The same without splitting, for some of a step's positions from `kFirst` on: the sums stay in the tensor cores, which
+/// restart them unless `go_on`. Waits for them, then calls `done()`.
 template <class Operand, int kN, int kShifts, int kFirst, int kCount, class Done>
 __device__ __forceinline__ void multiply_rows_once(const WgradOperands& at, const std::uint32_t (&rows)[kCount][4], bool go_on,
                                                    Done done, float (&total)[kShifts][kN / 2]) {
@@ -360,7 +360,7 @@ __device__ __forceinline__ void multiply_rows_once(const WgradOperands& at, cons
   for (int shift = 0; shift < kShifts; ++shift) ptx::fence_registers(total[shift]);
 }
 
-/// The rest of a step from its position kFirst on, kCount fragments at a time, of which the first are loaded.
+/// The rest of a step from position kFirst on, kCount fragments at a time; the first of them are loaded.
 template <class Operand, int kN, int kShifts, bool kDense, int kCount, int kFirst = 0, class Done>
 __device__ __forceinline__ void multiply_rows_on(const WgradRows<Operand>& rows, const WgradOperands& at, float scale,
                                                  int hidden, bool go_on, std::uint32_t (&high)[kCount][4],

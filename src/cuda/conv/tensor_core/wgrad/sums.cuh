@@ -1,6 +1,6 @@
 #pragma once
-// The last pass of the tensor-core weight gradient: adds the partial sums of the slices, and computes again the few weights
-// that the products may have got wrong (recompute.cuh).
+// The last pass of the tensor-core weight gradient: adds the partial sums of the slices, and recomputes the few suspect weights
+// (recompute.cuh).
 
 #include <algorithm>
 #include <cstdint>
@@ -22,14 +22,14 @@ inline constexpr int kShortSum = 512;     // products; so many weights as these 
 inline constexpr int kAddBlocks = 2;      // of a multiprocessor
 inline constexpr std::int64_t kManyWeights = std::int64_t{1} << 17;  // a thread each fills the device
 
-/// What a block of this pass shares.
+/// Shared data of a block of this pass.
 template <int kMost>
 struct WgradFound {
   WgradTrust trust;
-  int count;         // of a round
+  int count;         // per round
   int place[kMost];  // of each in the round, in any order: each is computed by itself
 
-  /// By one thread, before the first round.
+  /// Called by one thread before the first round.
   __device__ __forceinline__ void begin(const WgradScales* scales) {
     trust = trust_of(scales);
     count = 0;
@@ -38,7 +38,7 @@ struct WgradFound {
     place[atomicAdd(&count, 1)] = own;
     return true;
   }
-  /// Whether weight i, at place `own`, is to be computed again.
+  /// Notes weight i, at place `own`, if it is suspect. Returns whether it is.
   __device__ __forceinline__ bool note(float weight, int own, const WgradTiles& tiles, std::int64_t i, WgradScales* scales) {
     if (fabsf(weight) >= trust.least) return false;
     if (trust.goes_by_job() && tiles.jobs > 1 && fabsf(weight) >= trust.least_with(small_of_jobs(scales)[job_of(tiles, i)]))
@@ -65,8 +65,8 @@ struct WgradFound {
   }
 };
 
-/// w[i] = the sum over slices of partial[slice][i], in f64: `lanes` threads a weight add slices y, y + lanes, ... in order,
-/// then a tree over lanes. Without an early start of what follows, which would take longer than this does.
+/// w[i] = the sum over slices of partial[slice][i], in f64: `lanes` threads per weight add slices y, y + lanes, ... in order,
+/// then the lanes are added as a tree. No early start of the next launch, which would take longer than this pass.
 template <class T>
 __global__ void __launch_bounds__(kSumThreads, 1)
     wgrad_sums_kernel(const __grid_constant__ ConvProblem problem, const float* partial, std::int64_t weights,
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kSumThreads, 1)
   for (std::int64_t first = std::int64_t{blockIdx.x} * columns; first < weights; first += std::int64_t{gridDim.x} * columns) {
     const std::int64_t i = first + column, step = lanes * weights;
     const float* from = partial + lane * weights + i;
-    // Lanes past the last slice read nothing, and adding 0 changes no bit of a sum that began at 0.
+    // Lanes past the last slice read nothing; adding 0 does not change a sum that began at 0.
     std::int64_t left = i < weights && lane < slices ? (slices - lane + lanes - 1) / lanes : 0;
     double sum = 0;
     for (; left > 0; left -= kSliceLoads, from += kSliceLoads * step) {
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kSumThreads, 1)
 #endif
 }
 
-/// The same by a thread a weight, kAddWeights of them at a time.
+/// The same with one thread per weight, kAddWeights of them at a time.
 template <class T>
 __global__ void __launch_bounds__(kSumThreads, 1)
     wgrad_add_kernel(const __grid_constant__ ConvProblem problem, const float* partial, std::int64_t weights,
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kSumThreads, 1)
 #endif
 }
 
-/// A round of the look through weights that are there: some places of one job's box.
+/// A round of the test of stored weights: some places of one job's box.
 struct WgradRound {
   std::int64_t job, begin;
   WgradBox box;
@@ -163,8 +163,8 @@ struct WgradRound {
   }
 };
 
-/// Looks through weights that are there already, of f32 only through those of jobs with numbers too small: a round is
-/// kLookWeights of a thread. Without an early start of what follows either.
+/// Tests weights that are already stored; in f32 only those of jobs with numbers that are too small. A round is kLookWeights
+/// per thread. No early start of the next launch either.
 template <class T>
 __global__ void __launch_bounds__(kSumThreads, 1)
     wgrad_look_kernel(const __grid_constant__ ConvProblem problem, std::int64_t weights,
@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(kSumThreads, 1)
     const bool by_job = found.trust.goes_by_job() && tiles.jobs > 1;
     return by_job ? found.trust.least_with(small_of_jobs(scales)[job]) : found.trust.least;
   };
-  // Of this block's rounds every thread finds out whether one is worth it.
+  // Every thread finds out whether one of this block's rounds is worth it.
   for (std::int64_t first = blockIdx.x; first < tiles.jobs * rounds; first += std::int64_t{gridDim.x} * kSumThreads) {
     if (thread == 0) count = 0;
     __syncthreads();
@@ -224,7 +224,7 @@ __global__ void __launch_bounds__(kSumThreads, 1)
   return static_cast<unsigned>(std::min((all + of_block - 1) / of_block, most));
 }
 
-/// Launches the look behind the kernel before it.
+/// Launches the test after the kernel before it.
 template <class T>
 void recompute_wgrad(const WgradCall& call, const WgradTiles& tiles) {
   const ConvProblem& problem = call.problem;
@@ -237,7 +237,7 @@ void recompute_wgrad(const WgradCall& call, const WgradTiles& tiles) {
   check_launch("conv tensor_core: wgrad, what to compute again");
 }
 
-/// Launches the sums behind the kernel before them. Those of a single slice of f32 may be the weights already.
+/// Launches the sums after the kernel before them. Those of a single slice of f32 may already be the weights.
 template <class T>
 void add_wgrad_slices(const WgradCall& call, const WgradTiles& tiles, const float* partial, std::int64_t slices) {
   if (static_cast<const void*>(partial) == call.w) return recompute_wgrad<T>(call, tiles);

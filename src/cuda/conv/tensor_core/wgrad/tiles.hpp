@@ -1,5 +1,5 @@
 #pragma once
-// Which weights a block of the tensor-core weight gradient sums: what its numbers may have got wrong is among these.
+// The weights that a block of the tensor-core weight gradient sums: errors of its numbers affect only these.
 
 #include <algorithm>
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace polyphase::cuda::tensor_core {
 struct WgradTiles {
   /// Blocks of 8 channels of a plane, the plane the faster (WgradSide).
   struct Side {
-    std::int64_t channels, planes, tile, tiles;  // channels of a group; blocks of a tile
+    std::int64_t channels, planes, tile, tiles;  // channels per group; blocks per tile
     [[nodiscard]] constexpr std::int64_t tile_of(std::int64_t channel, std::int64_t plane) const {
       return (channel / 8 * planes + plane) / tile;
     }
-    /// Channels of a tile that has the most.
+    /// The most channels of a tile.
     [[nodiscard]] constexpr std::int64_t most_channels() const {
       const std::int64_t blocks = tile % planes == 0 ? tile / planes : planes % tile == 0 ? 1 : (tile - 1) / planes + 2;
       return 8 * blocks < channels ? 8 * blocks : channels;
@@ -25,7 +25,7 @@ struct WgradTiles {
   Side rows, columns;
   bool swapped;
   std::int64_t K, q, shifts, shift_tiles;
-  std::int64_t jobs = 1;  // blocks of a slice; 1: all weights are of one tile, the rest says nothing
+  std::int64_t jobs = 1;  // blocks per slice; 1: all weights are in one tile, and the rest is unused
 
   [[nodiscard]] constexpr const Side& of_x() const { return swapped ? columns : rows; }
   [[nodiscard]] constexpr const Side& of_y() const { return swapped ? rows : columns; }
@@ -41,14 +41,14 @@ struct WgradTiles {
   return ((ci / in * tiles.rows.tiles + row) * tiles.columns.tiles + column) * tiles.shift_tiles + k / tiles.q / tiles.shifts;
 }
 
-/// All taps of a job's channels: weights of other jobs, too, where planes or shifts are in several. Of a single job all
-/// weights.
+/// All taps of a job's channels; includes weights of other jobs if planes or shifts are split over several. With a single job
+/// all weights.
 struct WgradBox {
   std::int64_t first;      // weight
   std::int64_t step;       // weights from channel to channel of x
   std::uint32_t channels;  // of x
-  std::uint32_t run;       // weights that follow each other
-  /// The weight at place `own`, or -1 where there is none.
+  std::uint32_t run;       // consecutive weights
+  /// The weight at place `own`, or -1 if there is none.
   [[nodiscard]] constexpr std::int64_t at(std::int64_t own, std::int64_t weights) const {
     if (channels == 0) return own < weights ? own : -1;
     const std::uint32_t channel = static_cast<std::uint32_t>(own) / run;

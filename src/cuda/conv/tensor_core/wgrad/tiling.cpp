@@ -26,7 +26,7 @@ constexpr std::int64_t kLongestReach = 8192;      // of a row: more never fits
 constexpr std::int64_t kLongestSum = 16384;       // positions that the tensor cores add up without promotion
 constexpr std::int64_t kLongestSplitSum = 32768;  // positions that are added up in f32
 
-/// The operand of x or of y, before it is tiled.
+/// The operand of x or of y, before tiling.
 WgradSide side_of(const ConvProblem& problem, bool is_y, int planes, int d) {
   WgradSide side{};
   side.planes = is_y ? planes : 1;
@@ -54,7 +54,7 @@ void tile_side(WgradSide& side, int tile, std::int64_t window) {
 
 int whole(std::int64_t size, std::int64_t piece) { return static_cast<int>(divide_up(size, piece) * piece); }
 
-/// Whether every row of a class begins at the same place of 16 bytes, and every group's with class 0.
+/// Whether every row of a class has the same offset in 16 bytes, and every group's rows begin with class 0.
 bool has_classes(const WgradSide& side, const ConvProblem& problem, int classes) {
   return (problem.N == 1 || problem.G * side.channels % classes == 0) && (problem.G == 1 || side.channels % classes == 0) &&
          side.channels >= classes && side.length < INT32_MAX / 2;
@@ -63,10 +63,9 @@ bool has_classes(const WgradSide& side, const ConvProblem& problem, int classes)
 /// Numbers of a row that a step needs.
 std::int64_t reach_of(const WgradSide& side) { return side.step * (side.window - 1) + (side.planes - 1) * side.plane_step + 1; }
 
-/// How tensor copies bring the rows or the columns. Rows whose neighbouring numbers are
-/// needed and whose windows begin with a sector of 32 bytes come in swizzled runs of
-/// 128 bytes; others would touch five sectors for four that way and come in longer runs, an odd number of 16 bytes each, so
-/// that neighbouring rows lie in different banks.
+/// How tensor copies load the rows or the columns. Rows whose neighbouring numbers are needed and whose windows begin with a
+/// 32-byte sector come in swizzled runs of 128 bytes. Others would touch five sectors for four that way; they come in longer
+/// runs, an odd number of 16 bytes each, so that neighbouring rows are in different banks.
 WgradRaw raw_of(const WgradSide& side, int bytes, bool is_rows, bool aligned) {
   WgradRaw raw{};
   raw.classes = 16 / static_cast<int>(std::gcd<std::int64_t>(16, side.length * bytes));
@@ -101,7 +100,7 @@ WgradRaw raw_of(const WgradSide& side, int bytes, bool is_rows, bool aligned) {
   return raw;
 }
 
-/// Two positions to an item of f32 columns, where every row and window begins at a multiple of 8 bytes.
+/// Two positions per item of f32 columns, if every row and window begins at a multiple of 8 bytes.
 void pair_items(WgradTiling& tiling, bool aligned) {
   WgradSide& side = tiling.columns;
   if (!aligned || side.step != 1 || side.planes != 1 || side.raw.classes > 2 || side.window % 2 != 0 || side.start % 2 != 0 ||
@@ -189,8 +188,8 @@ void cut_slices(WgradTiling& tiling, const ConvProblem& problem, int parts, int 
                             static_cast<double>(problem.K) * 4.0;
   const auto allowed = std::max<std::int64_t>(
       1, static_cast<std::int64_t>(static_cast<double>(partial_limit) / (weight_bytes * static_cast<double>(turns))));
-  // The fewest rounds of blocks times what a block takes: its chunks, and about six more to begin and to end. Of the counts
-  // that take as many rounds the largest is best, and of those whose blocks are as long the least.
+  // Minimises rounds of blocks times the time of a block: its chunks, and about six more to begin and to end. For a given number
+  // of rounds the largest count is best; among counts with equally long blocks, the least.
   const std::int64_t most =
       std::min({allowed, std::max<std::int64_t>(1, tiling.chunks / 8), divide_up(4 * std::int64_t{sm_count}, tiling.jobs)});
   std::int64_t slices = 1, least = 0;
@@ -213,23 +212,23 @@ void cut_slices(WgradTiling& tiling, const ConvProblem& problem, int parts, int 
 
 /// How fast the kernel does what it has to do with one kind of numbers.
 struct RowsRates {
-  double bytes;               // a cycle, that are copied to a block
-  double longest, other;      // of what takes longest in a block, and of what it hides
-  double multiply, convert;   // times what the tensor cores need at least; cycles of a warp for its items
-  double store, store_tma16;  // cycles of a block for one of its sums: rows of x, of y
-  double apart, apart_own;    // cycles a position: rows read one by one, by a consumer of its own
+  double bytes;               // per cycle, copied to a block
+  double longest, other;      // weight of the longest part of a block, and of the parts that it hides
+  double multiply, convert;   // factor on the tensor cores' minimum; cycles of a warp for its items
+  double store, store_tma16;  // cycles of a block per sum: rows of x, of y
+  double apart, apart_own;    // cycles per position: rows read one by one; with a consumer of its own
   double unlike, unlike_own;  // likewise, rows that are not swizzled
-  double terabytes;           // a second, of partial sums
+  double terabytes;           // per second, for partial sums
   double fill;                // chunks
 };
-/// Fitted to the tiles of 51 problems on an H200 of 132 multiprocessors (tests/cuda/conv/tensor_core/wgrad/measured_wgrad.hpp).
-/// Of two halves of an f32, one, and 16 bits.
+/// Fitted to the tiles of 51 problems on an H200 with 132 multiprocessors
+/// (tests/cuda/conv/tensor_core/wgrad/measured_wgrad.hpp). For two halves of an f32, one half, and 16 bits.
 constexpr RowsRates kRowsRates[] = {{27, 0.668, 0.47, 4.03, 136, 1.46, 0.0711, 1.84, 12, 3.98, 5.19, 1.49, 5.3},
                                     {42.2, 1.13, 0.0871, 1.53, 147, 1.22, 0.419, 4.21, 12.1, 4.63, 10.3, 0.721, 0.01},
                                     {12.5, 0.282, 0.34, 1.69, 155, 1.52, 0.493, 3.24, 6.84, 3.46, 3.93, 0.722, 0.0143}};
-constexpr double kTensorTerabytes = 4.25;  // a second, of x and y, as a copy moves them
+constexpr double kTensorTerabytes = 4.25;  // per second, of x and y, as a copy moves them
 
-/// What a converting warp has to do of a step: items of one position, those that it has at a time rounded up.
+/// The work of a converting warp in a step: items of one position, rounded up to those that it has at a time.
 int items_of_warp(const WgradTiling& tiling, int parts, bool is_scaled) {
   const int warps = (tiling.row_threads - 256) / 32 - 1, slots = static_cast<int>(divide_up(tiling.columns.items / 32, warps));
   if (tiling.columns.in_pairs) return 2 * slots;
@@ -246,7 +245,7 @@ double rows_cost(const WgradTiling& tiling, const ConvProblem& problem, int part
   const double copy = arriving / rates.bytes;
   const double multiply = (tiling.own == 0 ? 64.0 : 128.0) * tiling.shape.columns * tiling.shape.shifts * rates.multiply / 2048;
   const double convert = items_of_warp(tiling, parts, bytes == 4) / chunk * rates.convert;
-  // Rows whose numbers are not neighbours are read one by one, which hides least where each consumer has rows of its own.
+  // Rows whose numbers are not neighbours are read one by one, which hides least if each consumer has rows of its own.
   const double apart = tiling.own == 0 ? rates.apart : rates.apart_own;
   const double unlike = tiling.own == 0 ? rates.unlike : rates.unlike_own;
   const double read = tiling.rows.step != 1 ? apart : tiling.rows.raw.is_swizzled ? 0.0 : unlike;
@@ -258,13 +257,13 @@ double rows_cost(const WgradTiling& tiling, const ConvProblem& problem, int part
   const double store = by_four ? 0.0 : (tiling.swapped ? rates.store_tma16 : rates.store) * sums;
   const auto rounds = static_cast<double>(divide_up(tiling.jobs * tiling.slices, sm_count));
   const double cycles = rounds * ((static_cast<double>(tiling.chunks_per_slice) + rates.fill) * chunk * position + store);
-  // Blocks are slower than memory, or memory than blocks; where they are alike they wait for each other.
+  // Either blocks or memory limit the time; if both take about as long, they wait for each other.
   const double tensors =
       bytes * static_cast<double>(problem.N) *
       (static_cast<double>(problem.C_in * problem.L_in) + static_cast<double>(problem.C_out * problem.L_out));
   const double share = sm_count / 132.0, block = cycles / clock, memory = tensors / (kTensorTerabytes * 1e12 * share);
   const double product = std::sqrt(std::hypot(block * block, memory * memory));
-  // Partial sums are read again and the weights written; of f32, all weights once more, as it was when this was fitted.
+  // Partial sums are read again and the weights are written; in f32 all weights are read once more (at the time of the fit).
   const double weights = static_cast<double>(problem.C_in) * static_cast<double>(problem.channels_out_per_group() * problem.K);
   const double bytes_of_weight =
       (tiling.partial_slices == 1 && bytes == 4 ? 0.0 : 4 * static_cast<double>(tiling.partial_slices) + bytes) +

@@ -1,9 +1,9 @@
 #pragma once
-// How a launch of the tensor-core weight gradient cuts the work. Host arithmetic only.
+// Tilings of the tensor-core weight gradient. Host arithmetic only.
 //
-// With q = S / gcd(S, D) and d = D / gcd(S, D), tap k = r + q*j of position i meets y[S*(i + j*d) + r*D - P_l]: "plane" r of y,
-// j*d positions further. So w[ci, co, r + q*j] = sum over i of x[ci, i] * y_r[co, i + j*d], and (co, r) are the columns of one
-// product for each j. Either side can be the rows; the other, the columns, is the one that is shifted.
+// With q = S / gcd(S, D) and d = D / gcd(S, D), tap k = r + q*j of position i pairs with y[S*(i + j*d) + r*D - P_l]: plane r of
+// y, j*d positions further on. So w[ci, co, r + q*j] = sum over i of x[ci, i] * y_r[co, i + j*d], and (co, r) are the columns
+// of one product for each j. Either side can be the rows; the other side, the columns, is shifted.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,7 @@ inline constexpr int kChunk = 64;       // positions of a step of a warpgroup
 inline constexpr int kWgradStages = 6;  // at most
 inline constexpr int kMostClasses = 8;
 
-/// A tile of a block: its columns (gemm_n) and its shifts, both fixed at compile time.
+/// A block's tile: its columns (gemm_n) and its shifts, both fixed at compile time.
 struct WgradShape {
   int columns, shifts;
 };
@@ -29,28 +29,28 @@ inline constexpr WgradShape kWgradShapes[] = {{64, 3}, {64, 2}, {64, 1}, {128, 1
 /// For operands of one part: twice the sums.
 inline constexpr WgradShape kWgradWideShapes[] = {{128, 3}, {128, 2}};
 
-/// The rows of a side as tensor copies bring them to shared memory. A copy's rows have to be a multiple of 16 bytes apart, so
-/// every `classes`-th row is a tensor of its own. [class][box][row of the class][width].
+/// The rows of a side as tensor copies load them to shared memory. The pitch of a copy's rows must be a multiple of 16 bytes,
+/// so every `classes`-th row is a separate tensor. [class][box][row of the class][width].
 struct WgradRaw {
   int classes;
   int rows;                           // of a class in a box
-  int boxes, width;                   // neighbouring boxes; numbers of a row of one
-  int span;                           // numbers from box to box: what follows is in both
+  int boxes, width;                   // neighbouring boxes; numbers per row of a box
+  int span;                           // numbers from box to box; the overlap is in both
   int span_log2;                      // of the rows
   bool is_exact;                      // rows begin with the window; else up to 16 bytes before it, where a copy can begin
-  bool is_swizzled;                   // boxes of 128 bytes a row, swizzled
-  int box_bytes, class_bytes, bytes;  // from box to box, from class to class, in all
-  int arriving;                       // bytes of a step
+  bool is_swizzled;                   // boxes of 128 bytes per row, swizzled
+  int box_bytes, class_bytes, bytes;  // from box to box, from class to class, in total
+  int arriving;                       // bytes per step
 };
 
 /// One operand. Its rows are blocks of 8 channels of a plane, the plane the faster: block b is channels 8*(b / planes).. of
-/// plane b % planes. In shared memory: [block][position][8 channels], 16 bytes a position.
+/// plane b % planes. In shared memory: [block][position][8 channels], 16 bytes per position.
 struct WgradSide {
   std::int64_t length;           // of a row
   std::int64_t start;            // element of plane 0 at position 0 for shift 0
-  std::int64_t start_per_shift;  // what is added for the block's first shift
+  std::int64_t start_per_shift;  // added for the block's first shift
   std::int64_t step, plane_step;
-  int channels;  // of a group
+  int channels;  // per group
   int planes, blocks;
   int tile;           // blocks of a tile
   int window, pitch;  // positions that are loaded, and from block to block
@@ -75,9 +75,9 @@ struct WgradTiling {
   int shared_bytes;  // dynamic
   int shifts;        // of the problem
   int row_tiles, column_tiles, shift_tiles;
-  std::int64_t jobs;  // blocks of a slice; with the slices fewer than 2^31
+  std::int64_t jobs;  // blocks per slice; fewer than 2^31 with the slices
   std::int64_t positions, chunks_per_row, chunks, chunks_per_slice, slices;
-  std::int64_t chunks_per_flush, flushes;  // partial sums a slice
+  std::int64_t chunks_per_flush, flushes;  // partial sums per slice
   bool adds_turns;                         // consumers that take turns add their sums before they store them
   std::int64_t partial_slices;
   double cost;  // the estimated seconds of all launches
@@ -103,13 +103,13 @@ struct WgradRegisters {
   return {consumer, wgrad_row_threads(shape, parts) == 384 ? 504 - 2 * consumer : 256 - consumer};
 }
 
-/// Items of one position that a converter has at a time. `is_scaled`: of f32.
+/// Items of one position that a converter has at a time. `is_scaled`: for f32.
 [[nodiscard]] constexpr int wgrad_items_at_once(WgradShape shape, int parts, bool is_scaled) {
   return is_scaled && wgrad_registers(shape, parts).converter < 56 ? 1 : 2;
 }
 
-/// Whether high halves of the rows are multiplied by both halves of the columns at once: where there are registers for two sets
-/// of such sums. The columns' low halves lie before the high ones then.
+/// Whether high halves of the rows are multiplied by both halves of the columns at once: if registers suffice for two sets of
+/// such sums. The columns' low halves then precede the high ones.
 [[nodiscard]] constexpr bool wgrad_multiplies_together(WgradShape shape, int parts) {
   return parts == 2 && shape.columns == 32 && shape.shifts == 5;
 }

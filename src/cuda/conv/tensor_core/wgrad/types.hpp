@@ -1,5 +1,5 @@
 #pragma once
-// The weight gradient by operand type: what the files that compile the kernels offer to wgrad.cu.
+// The weight gradient by operand type: the interface of the files that compile the kernels.
 
 #include <cuda_runtime.h>
 
@@ -12,20 +12,20 @@ namespace polyphase::cuda::tensor_core {
 
 struct WgradTiling;
 
-inline constexpr int kSampleGroups = 32;  // of a tensor
+inline constexpr int kSampleGroups = 32;  // per tensor
 
-/// How many numbers are below the normal halves, each as often as it was converted: for every tile that reads it.
-using SmallCount = unsigned long long;  // as atomicAdd() has it
+/// Counts the numbers below the normal halves, each once per tile that reads it.
+using SmallCount = unsigned long long;  // the type of atomicAdd()
 
-/// What the scaling of f32 operands needs to know of the tensors, found on the device. Behind it lies small_of_jobs().
+/// What the scaling of f32 operands needs to know of the tensors, found on the device. small_of_jobs() follows it in memory.
 struct __align__(16) WgradScales {
-  std::uint32_t x_largest[kSampleGroups], y_largest[kSampleGroups];  // float bits: of samples, largest_of
+  std::uint32_t x_largest[kSampleGroups], y_largest[kSampleGroups];  // float bits: of samples, see largest_of
   SmallCount small;
-  std::uint32_t most;  // float bits: the largest half there was; beyond 65504 some number has no half
+  std::uint32_t most;  // float bits: the largest half; beyond 65504 some number has no half
 };
 
 #ifdef __CUDACC__
-/// `small` of each job by itself (WgradTiling): what a weight has lost by them is of its own job's alone.
+/// `small` of each job (WgradTiling): a weight's loss depends on its own job alone.
 __device__ __forceinline__ SmallCount* small_of_jobs(WgradScales* scales) { return reinterpret_cast<SmallCount*>(scales + 1); }
 
 /// The largest of a tensor's samples.
@@ -44,7 +44,7 @@ struct WgradCall {
   const ConvProblem& problem;
   const void *x, *y;
   void* w;
-  WgradScales* scales;  // of f32 operands
+  WgradScales* scales;  // for f32 operands
   int device;
   cudaStream_t stream;
   const WgradTiling* tiling = nullptr;  // on sm_90a

@@ -4,16 +4,16 @@
 namespace polyphase::cuda::tensor_core {
 namespace {
 
-/// Bytes of an output from which on it is finished in its stores: a launch over fewer finds them in the second-level cache,
-/// where code of the stores that has run in no tile before takes longer (docs/kernels/launches.md).
+/// Outputs of at least so many bytes are finished in the stores. A separate launch over a smaller output finds it in L2; code
+/// in the stores that no earlier tile has run takes longer (docs/kernels/launches.md).
 constexpr std::int64_t kLeastBytesWithAux = std::int64_t{24} << 20;
 
 std::optional<double> seconds(const KernelProblem& asked, const DeviceProperties& gpu) {
   return preconverted_cost(asked.problem, asked.direction, asked.precision, gpu);
 }
 
-/// The aux operand comes to where its row is put together, while products run: there is room for one thing. Of 16 bits that
-/// costs more than a launch, where slices are added up nothing runs (docs/kernels/launches.md).
+/// The aux operand is loaded into the staging buffer during the products; the buffer holds one. In 16 bits that costs more than
+/// a launch. The kernel that adds slices has no products to overlap with (docs/kernels/launches.md).
 bool takes_aux(const KernelProblem& asked, const Epilogue& epilogue, int device) {
   if (asked.problem.dtype != DType::f32 || !epilogue.is_light() || epilogue.has_both()) return false;
   const TapGemm gemm = make_tap_gemm(asked.problem, asked.direction);
@@ -23,7 +23,7 @@ bool takes_aux(const KernelProblem& asked, const Epilogue& epilogue, int device)
   return plan && plan->tiling.slices == 1;
 }
 
-/// Sums are finished in registers, and those to compute again are found before.
+/// Sums are finished in registers, after the suspect ones are found.
 bool fuses(const KernelProblem& asked, const Epilogue& epilogue, int device) {
   if (epilogue.has_aux()) return takes_aux(asked, epilogue, device);
   return epilogue.activation != Activation::snake;

@@ -1,11 +1,11 @@
 #pragma once
-// Forward and dgrad on wgmma (sm_90a) where many tiles of columns read the same source; the mathematics are in
+// Forward and dgrad on wgmma (sm_90a) for problems in which many column tiles read the same source. The mathematics are in
 // cuda/conv/tap_gemm.hpp.
 //
-// gemm_m = columns (channel, class), gemm_n = positions of all samples one behind the other, gemm_k = (row, plane, tap). Both
-// operands lie ready in global memory (operand/convert_tensor.cuh, pack_weights.cuh), so a block's producer is one warp
-// that issues bulk copies. Two warpgroups multiply from shared memory, and give a stage back when the products of the next are
-// already issued: the tensor cores never wait for them.
+// gemm_m = columns (channel, class), gemm_n = positions of all samples, concatenated, gemm_k = (row, plane, tap). Both operands
+// are prepared in global memory (operand/convert_tensor.cuh, pack_weights.cuh), so the producer of a block is one warp that
+// issues bulk copies. Two warpgroups multiply from shared memory. They release a stage after the products of the next one are
+// issued, so the tensor cores never wait for them.
 
 #include <cstdint>
 
@@ -21,7 +21,7 @@
 namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kPreconvertedConsumers = kPreconvertedGroups * 128;
-/// The producer is a whole warpgroup, whose registers move to the consumers, though one thread of it works.
+/// The producer is a whole warpgroup, so that its registers can move to the consumers; only one of its threads works.
 inline constexpr int kPreconvertedThreads = kPreconvertedConsumers + 128;
 
 /// Shared memory: stages of source and weights, staging, barriers.
@@ -46,7 +46,7 @@ struct PreconvertedLayout {
   }
 };
 
-/// One thread issues a step's copies: source and weights are a run of bytes each.
+/// One thread issues a step's copies: source and weights are contiguous bytes.
 template <bool kAlongPositions>
 __device__ __forceinline__ void preconverted_produce(const PreconvertedTiling& tiling, const PreconvertedLayout& layout,
                                                      const unsigned char* __restrict__ source,
@@ -82,14 +82,14 @@ __device__ __forceinline__ void preconverted_produce(const PreconvertedTiling& t
   }
 }
 
-/// The products of up to two (plane, tap) of a step, issued in one go; start addresses and steps in units of 16 bytes.
+/// The products of up to two (plane, tap) of a step, issued together; start addresses and strides in units of 16 bytes.
 template <class Operand, int kN>
 struct WideUnits {
   using Mma = ptx::Wgmma<Operand::kType, kN>;
   std::uint64_t a0, b0, a1, b1;
   std::uint32_t a_depth, b_depth, a_part, b_part;
 
-  /// sums += high*high, or = where operands are split; cross += high*low + low*high, a group of its own.
+  /// sums += high*high (sums = high*high for split operands); cross += high*low + low*high in a separate group.
   template <int kPhased4, int kCross>
   __device__ __forceinline__ void multiply(float (&sums)[kN / 2], float (&cross)[kCross]) const {
     ptx::wgmma_fence();
@@ -120,7 +120,7 @@ __device__ __forceinline__ PreconvertedPlace preconverted_place(const Preconvert
   return {tile.g, subtile * tiling.usable, tile.position * tiling.tile_positions + (kAlongPositions ? group * kN : 0)};
 }
 
-/// Writes a warpgroup's sums, and those that its operands may have got wrong once more.
+/// Stores a warpgroup's sums, then recomputes the suspect ones.
 template <class Operand, class Store, int kSums>
 __device__ __forceinline__ void store_and_recompute(const TapGemm& gemm, const PreconvertedTiling& tiling,
                                                     const Epilogue& epilogue,
@@ -134,7 +134,7 @@ __device__ __forceinline__ void store_and_recompute(const TapGemm& gemm, const P
   store.store(place, sums);
   if (!suspicious) return;
   ptx::bulk_wait();
-  ptx::named_barrier(store.barrier, 128);  // of what is written twice, the second stays
+  ptx::named_barrier(store.barrier, 128);  // an element written twice must keep the second value
   recompute<Store>(gemm, tiling, epilogue, exact, bias, out, place, suspects);
 }
 
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(kPreconvertedThreads, 1)
   extern __shared__ __align__(16) unsigned char raw[];
   const std::uint32_t base = (ptx::shared_address(raw) + 127) & ~127U;
   unsigned char* memory = raw + (base - ptx::shared_address(raw));
-  constexpr int kStaging = 4 * preconverted_staging_of_warp(kPreconvertedStagedBytes);  // of a warpgroup
+  constexpr int kStaging = 4 * preconverted_staging_of_warp(kPreconvertedStagedBytes);  // per warpgroup
   const PreconvertedLayout layout(base, tiling, kStaging);
   if (threadIdx.x == 0) layout.begin_barriers(tiling);
   __syncthreads();
@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(kPreconvertedThreads, 1)
       1 + group};
   const SuspectFinder<typename Operand::Source> finder{gemm, tiling, exact, weight_header->suspect_count};
   constexpr int kTileColumns = kAlongPositions ? kPreconvertedSubtile : kPreconvertedSubtile * kPreconvertedGroups;
-  // In units of 16 bytes, like all steps of addresses here.
+  // In units of 16 bytes, like all address strides here.
   const auto places = static_cast<std::uint32_t>(tiling.source.tile_places);
   const int all_taps = tiling.source.taps_apart ? 1 : static_cast<int>(gemm.taps);
   const auto tap_step = static_cast<std::uint32_t>(gemm.tap_step);
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(kPreconvertedThreads, 1)
   Ring ring;
   for (std::int64_t block = blockIdx.x; block < tiling.blocks; block += gridDim.x) {
     const PreconvertedTile tile = preconverted_tile(block, tiling);
-    // Asked for here, needed when the products are done.
+    // Loaded here; needed after the products.
     const std::uint32_t any_suspect_number = finder.look(preconverted_place<kN, kAlongPositions>(tile, tiling, group), kN);
     float sums[kN / 2] = {};
     float cross[Operand::kSplit ? kN / 2 : 1] = {}, total[Operand::kSplit ? kN / 2 : 1] = {};
@@ -237,17 +237,17 @@ __global__ void __launch_bounds__(kPreconvertedThreads, 1)
         } else {
           units.template multiply<1>(sums, cross);
         }
-        ptx::wgmma_wait<1>();  // all but the products issued last
+        ptx::wgmma_wait<1>();  // all but the last products issued
         if (left == all && step != 0 && lane == 0) ptx::mbarrier_arrive(layout.empty(last));
         if constexpr (Operand::kSplit) {
-          // The tensor cores cut sums off instead of rounding them: a few are added up in ordinary arithmetic, while the mixed
-          // products run.
+          // The tensor cores truncate sums instead of rounding them, so short partial sums are added in ordinary f32
+          // arithmetic. This overlaps the mixed products.
           ptx::fence_registers(sums);
 #pragma unroll
           for (int i = 0; i < kN / 2; ++i) total[i] += sums[i];
         }
       }
-      // The aux operand comes while products run, when what was stored before has left its place.
+      // The aux operand is loaded during the products, once the previous tile has left the staging buffer.
       if constexpr (decltype(store)::kFinishesWithAux) {
         if (epilogue.has_aux() && step == tile.count / 2) {
           const int same = __shfl_sync(0xffffffffU, static_cast<int>(block), 0);
@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(kPreconvertedThreads, 1)
       last = ring.stage;
       ring.advance(tiling.stages);
     }
-    // Where the tile goes is found while the last products run, and again, since in registers it would be in the way of them.
+    // The tile's place is computed during the last products and again later: in registers it would compete with the sums.
     const int same = __shfl_sync(0xffffffffU, static_cast<int>(block), 0);
     const PreconvertedPlace place = preconverted_place<kN, kAlongPositions>(preconverted_tile(same, tiling), tiling, group);
     const bool suspicious = __any_sync(0xffffffffU, any_suspect_number != 0) != 0;
@@ -274,7 +274,7 @@ __global__ void __launch_bounds__(kPreconvertedThreads, 1)
 #endif
 }
 
-/// Adds up the slices of each tile, in their order, and stores it.
+/// Adds the slices of each tile in order and stores the sum.
 template <class Operand, int kN, bool kAlongPositions>
 __global__ void __launch_bounds__(kPreconvertedConsumers)
     preconverted_reduce_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ PreconvertedTiling tiling,

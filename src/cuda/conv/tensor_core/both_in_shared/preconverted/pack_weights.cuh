@@ -1,5 +1,5 @@
 #pragma once
-// The weights as operand of the preconverted kernel.
+// Packs the weights as the preconverted kernel's operand.
 
 #include <cstdint>
 
@@ -11,12 +11,12 @@ namespace polyphase::cuda::tensor_core {
 inline constexpr int kPackThreads = 256;
 inline constexpr int kPackFloats = 8192;  // weights in shared memory at a time
 
-/// Where the weights are read from: blocks of 8 reduction channels (rows) x some other channels x some taps.
+/// The weights that a block reads: blocks of 8 reduction channels (rows) x some other channels x some taps.
 struct PackSteps {
-  int others, taps;  // of a block
-  int row_blocks;    // of 8
+  int others, taps;  // per block
+  int row_blocks;    // blocks of 8 rows
   int other_blocks, tap_blocks;
-  std::int64_t blocks;  // of all groups
+  std::int64_t blocks;  // in all groups
 };
 
 [[nodiscard]] inline PackSteps make_pack_steps(const ConvProblem& problem, bool is_forward) {
@@ -34,9 +34,10 @@ struct PackSteps {
   return pack;
 }
 
-/// Where the weights of one block of 8 rows, plane and window lie in packed, for all columns of a group: in vectors of 8 rows.
+/// Where the weights of one block of 8 rows, plane and window lie in `packed`, for all columns of a group, in vectors of 8
+/// rows.
 struct PackedRow {
-  std::int64_t first;  // of column tile 0
+  std::int64_t first;  // in column tile 0
   std::int64_t tile_step;
   __device__ PackedRow(const TapGemm& gemm, const PreconvertedTiling& tiling, int parts, int g, int row_block, int plane,
                        int window) {
@@ -60,7 +61,7 @@ struct PackedRow {
   }
 };
 
-/// packed[group][column tile][step][tap][plane][part][block of rows][column][8 rows]. What no weight belongs to is not written.
+/// packed[group][column tile][step][tap][plane][part][block of rows][column][8 rows]. Places without a weight are not written.
 template <class Operand>
 __global__ void __launch_bounds__(kPackThreads)
     preconverted_pack_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ PreconvertedTiling tiling,
@@ -83,8 +84,8 @@ __global__ void __launch_bounds__(kPackThreads)
   const int row0 = row_block * kPreconvertedRows, K = static_cast<int>(problem.K);
   const int taps = min(pack.taps, K - k0), rows = min(kPreconvertedRows, static_cast<int>(gemm.rows) - row0);
   const int others = min(pack.others, (is_forward ? out_per_group : in_per_group) - other0);
-  // Memory: forward [row][other][tap], dgrad [other][row][tap]: as they lie, with a step from row to row that spreads the
-  // banks.
+  // Shared memory keeps the order of global memory (forward [row][other][tap], dgrad [other][row][tap]), with a row pitch that
+  // spreads the banks.
   const int pitch = ((is_forward ? others : kPreconvertedRows) * taps) | 1;
   const int outer_count = is_forward ? rows : others, inner_count = (is_forward ? others : rows) * taps;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -95,7 +96,7 @@ __global__ void __launch_bounds__(kPackThreads)
                       K;
   for (int outer = warp; outer < outer_count; outer += kWarps) {
     const T* row = from + static_cast<std::int64_t>(outer) * out_per_group * K;
-    constexpr int kBatch = 8;  // loads in flight
+    constexpr int kBatch = 8;  // outstanding loads
     for (int first = lane; first < inner_count; first += 32 * kBatch) {
       T values[kBatch];
 #pragma unroll
@@ -109,7 +110,7 @@ __global__ void __launch_bounds__(kPackThreads)
     }
   }
   __syncthreads();
-  // A warp packs 32 columns of a plane and window at a time: of forward the classes of a channel are neighbouring columns.
+  // A warp packs 32 columns of a plane and window at a time. In forward the classes of a channel are neighbouring columns.
   const auto classes = static_cast<int>(gemm.phase_classes);
   const bool by_class = is_forward && taps == K && classes <= K;
   const int chunks = by_class ? (taps + classes - 1) / classes * classes : taps;

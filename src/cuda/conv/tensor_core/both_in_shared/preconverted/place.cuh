@@ -1,5 +1,5 @@
 #pragma once
-// Which part of the output a block and a warpgroup compute.
+// The part of the output that a block or a warpgroup computes.
 
 #include <cstdint>
 
@@ -7,9 +7,9 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Where a block works.
+/// The tile of a block.
 struct PreconvertedTile {
-  std::int64_t g, column_tile, position;  // tile of positions
+  std::int64_t g, column_tile, position;  // position: the tile of positions
   int first_row_step, count;              // of its slice
 };
 
@@ -33,7 +33,7 @@ __device__ __forceinline__ PreconvertedTile preconverted_tile(std::int64_t block
   return {g, column, position, first, row_steps * tiling.plane_steps * tiling.tap_steps};
 }
 
-/// What a warpgroup writes: 64 columns of group g from `column`, positions from `position` of all samples.
+/// The part of a warpgroup: 64 columns of group g from `column`, positions from `position` of all samples.
 struct PreconvertedPlace {
   std::int64_t g, column, position;
 };

@@ -25,7 +25,7 @@ std::int64_t samples_that_fit(TapGemm gemm, const PreconvertedShape& shape, int 
   }
 }
 
-/// The first that takes hardly longer than the fastest: packed weights then serve other batches and lengths too.
+/// The first candidate that is hardly slower than the fastest, so that packed weights serve other batches and lengths too.
 std::vector<PreconvertedCandidate>::const_iterator best_of(const std::vector<PreconvertedCandidate>& all) {
   constexpr double kHardly = 1.02;
   const auto fastest =
@@ -67,7 +67,7 @@ std::optional<PreconvertedPlan> make_preconverted_plan(const ConvProblem& proble
 std::optional<PreconvertedPlan> preconverted_plan(const ConvProblem& problem, ConvDirection direction, Precision precision,
                                                   int device) {
   if (problem.N == 0) return std::nullopt;
-  thread_local PlanCache<ChoiceKey, std::optional<PreconvertedPlan>> remembered;  // some twenty microseconds of arithmetic
+  thread_local PlanCache<ChoiceKey, std::optional<PreconvertedPlan>> remembered;  // computing a plan takes about 20 us
   return remembered.get({problem, direction, precision, device}, [&] {
     const DeviceProperties& gpu = properties(device);
     const auto make = uses_mma(gpu.arch()) ? make_mma_plan : make_preconverted_plan;

@@ -25,7 +25,7 @@ struct Workspace {
   }
 };
 
-/// What the kernels of one call have in common.
+/// What the kernels of one call share.
 template <class Operand>
 struct Call {
   using T = typename Operand::Source;
@@ -56,7 +56,7 @@ struct Call {
     check_launch("conv tensor_core: preconverted slices");
   }
 
-  /// By mma.sync: `shape` as mma_shapes() counts them.
+  /// Runs the mma.sync kernel; `shape` is an index into mma_shapes().
   void multiply_by_mma(int shape) const {
     const auto* header = reinterpret_cast<const OperandHeader*>(workspace);
     const auto* packed = reinterpret_cast<const unsigned char*>(weights + 1);
@@ -65,7 +65,7 @@ struct Call {
         {gemm, tiling, epilogue, workspace + at.operand, packed, bias, out, partial, header, weights, exact, stream}, shape);
   }
 
-  /// `shape` as preconverted_shapes() counts them.
+  /// Runs the wgmma kernel; `shape` is an index into preconverted_shapes().
   void multiply(int shape) const {
     constexpr int kMost = Operand::kSplit ? 128 : 256;
     if (shape == 0) return multiply<kMost, false>();
@@ -74,16 +74,16 @@ struct Call {
   }
 };
 
-/// A zero times an infinite or missing number gives NaN: it matters where operands hold zeros that the problem has not.
+/// Whether operands contain zeros that the problem does not have: such a zero times Inf or NaN would give NaN.
 bool has_gaps(const TapGemm& gemm) { return gemm.full_classes < gemm.classes || gemm.full_planes < gemm.planes; }
 
-/// Whether numbers of the source can spoil sums.
+/// Whether numbers of the source can make sums suspect.
 template <class Operand>
 bool needs_flags(const TapGemm& gemm) {
   return Operand::kScaled || has_gaps(gemm);
 }
 
-/// operand = the source, header and flags what is to be known of it.
+/// Converts the source to an operand and writes header and flags.
 template <class Operand>
 void prepare(const TapGemm& gemm, const PreconvertedTiling& tiling, const typename Operand::Source* source,
              OperandHeader* header, std::uint32_t* flags, std::span<std::uint32_t> marks, unsigned char* operand,
@@ -103,7 +103,7 @@ void prepare(const TapGemm& gemm, const PreconvertedTiling& tiling, const typena
   check_launch("conv tensor_core: preconverted source");
 }
 
-/// As many samples as `problem` has, cut as `tiling` says.
+/// Computes all samples of `problem` with `tiling`.
 template <class Operand>
 void gather_as(const ConvProblem& problem, ConvDirection direction, const PreconvertedPlan& plan,
                const PreconvertedTiling& tiling, const void* source, const void* w, const void* packed, const void* bias,
@@ -137,7 +137,7 @@ void gather_as(const ConvProblem& problem, ConvDirection direction, const Precon
   wide.launch(header, &weights->largest);
 }
 
-/// The plan's steps for another number of samples.
+/// The plan's tiling for another number of samples.
 template <class Operand>
 PreconvertedTiling tiling_of(const PreconvertedPlan& plan, const TapGemm& gemm, const DeviceProperties& gpu) {
   const auto shape = static_cast<std::size_t>(plan.shape);
@@ -182,7 +182,7 @@ void preconverted_gather(const ConvProblem& problem, ConvDirection direction, Pr
   with_operand(problem, precision, [&]<class Operand>() {
     using T = typename Operand::Source;
     const bool is_forward = direction == ConvDirection::forward;
-    const std::int64_t x = problem.C_in * problem.L_in, y = problem.C_out * problem.L_out;  // elements of a sample
+    const std::int64_t x = problem.C_in * problem.L_in, y = problem.C_out * problem.L_out;  // elements per sample
     ConvProblem piece = problem;
     for (std::int64_t n = 0; n < problem.N; n += plan.samples) {
       piece.N = std::min(plan.samples, problem.N - n);

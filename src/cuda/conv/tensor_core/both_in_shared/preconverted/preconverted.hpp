@@ -1,5 +1,5 @@
 #pragma once
-// Forward and dgrad on wgmma for problems whose source is read by several tiles of columns. Host side of kernel.cuh.
+// Forward and dgrad on wgmma for problems whose source is read by several column tiles. Host side of kernel.cuh.
 
 #include <cuda_runtime.h>
 
@@ -18,51 +18,51 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// What a convolution is done with: one of preconverted_shapes(), and how it cuts the problem.
+/// How a convolution is computed: one of preconverted_shapes(), and its tiling.
 struct PreconvertedPlan {
   int shape = 0;
-  std::int64_t samples = 0;   ///< done at a time, for the sake of memory
-  PreconvertedTiling tiling;  ///< of so many
-  bool is_mma = false;        ///< by mma.sync: shape is one of mma_shapes()
+  std::int64_t samples = 0;   ///< samples per pass, limited by scratch memory
+  PreconvertedTiling tiling;  ///< for one pass
+  bool is_mma = false;        ///< on mma.sync: shape is one of mma_shapes()
 };
 
-/// A plan and its estimated seconds, all launches but that of packing the weights.
+/// A plan and its estimated seconds, for all launches except packing the weights.
 struct PreconvertedCandidate {
   PreconvertedPlan plan;
   double seconds;
 };
-/// Of every kernel there is and every number of slices, where they fit.
+/// Candidates for every kernel instance and every number of slices that fit.
 [[nodiscard]] std::vector<PreconvertedCandidate> preconverted_candidates(const ConvProblem& problem, ConvDirection direction,
                                                                          Precision precision, int sm_count, int shared_limit);
 
-/// Of these the one estimated to be fastest. Nothing where none fits, or where the source of one sample as
-/// operand would take more than conv_workspace_limit(). A pure function of its arguments and that limit.
+/// The candidate with the shortest estimated time. Nothing if none fits, or if the source operand of one sample would exceed
+/// conv_workspace_limit(). A pure function of its arguments and that limit.
 [[nodiscard]] std::optional<PreconvertedPlan> make_preconverted_plan(const ConvProblem& problem, ConvDirection direction,
                                                                      Precision precision, int sm_count, int shared_limit);
 
-/// The plan for a problem on `device`: make_preconverted_plan()'s, on a GPU that uses_mma() make_mma_plan()'s. Remembered.
+/// The plan for a problem on `device`, cached: make_preconverted_plan()'s, or make_mma_plan()'s on a GPU with uses_mma().
 [[nodiscard]] std::optional<PreconvertedPlan> preconverted_plan(const ConvProblem& problem, ConvDirection direction,
                                                                 Precision precision, int device);
 
-/// The estimated seconds of preconverted_gather by make_preconverted_plan()'s plan, weights packed. Nothing where there is
-/// none.
+/// The estimated seconds of preconverted_gather with make_preconverted_plan()'s plan and packed weights. Nothing if there is no
+/// plan.
 [[nodiscard]] std::optional<double> preconverted_cost(const ConvProblem& problem, ConvDirection direction, Precision precision,
                                                       const DeviceProperties& gpu);
 
-/// All that preconverted_pack_weights' result depends on but the weights. Mostly the same for any batch and length, so that the
-/// packed weights of a layer serve all of them.
+/// Everything that the packing depends on except the weights. Usually the same for any batch and length, so that the packed
+/// weights of a layer serve all of them.
 [[nodiscard]] PackingKey preconverted_weight_key(const ConvProblem& problem, ConvDirection direction, Precision precision,
                                                  const PreconvertedPlan& plan);
 
-/// Bytes of the weights as operand.
+/// Bytes of the packed weights.
 [[nodiscard]] std::int64_t preconverted_weight_bytes(const PreconvertedPlan& plan);
 
-/// Weights `w` as operand, to `packed`. On `stream`.
+/// Packs the weights `w` to `packed`. On `stream`.
 void preconverted_pack_weights(const ConvProblem& problem, ConvDirection direction, Precision precision,
                                const PreconvertedPlan& plan, const void* w, void* packed, cudaStream_t stream);
 
-/// out = source convolved with the weights, plus bias unless null, through `epilogue`. `packed` comes from
-/// preconverted_pack_weights with the same plan and w. On `stream`.
+/// out = epilogue(direction(source, weights) + bias); `bias` may be null. `packed` comes from preconverted_pack_weights with
+/// the same plan and w. On `stream`.
 void preconverted_gather(const ConvProblem& problem, ConvDirection direction, Precision precision, const PreconvertedPlan& plan,
                          const void* source, const void* w, const void* packed, const void* bias, void* out,
                          const Epilogue& epilogue, int device, cudaStream_t stream);

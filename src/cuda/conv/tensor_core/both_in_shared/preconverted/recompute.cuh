@@ -1,7 +1,7 @@
 #pragma once
-// What the operands of the preconverted kernels may have got wrong, recomputed: everything where a number had no
-// operand, else the sums so near zero that the numbers too small to split count: each loses at most 2^-36 times the other
-// operand's 2^16, so a sum of at least 32 times their number loses less than 2^-24 of itself.
+// Recomputes the suspect sums of the preconverted kernels. If a number has no operand, all sums that use it are suspect.
+// Otherwise a sum is suspect if it is so near zero that numbers too small to split can matter: each loses at most 2^-36 times
+// the other operand's 2^16, so a sum of at least 32 times their count loses less than 2^-24 of itself.
 
 #include <cstdint>
 
@@ -16,7 +16,7 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Which sums of a tile may be wrong. A run of kFlagPositions positions is 32 sums of each thread.
+/// Finds the suspect sums of a tile. A run of kFlagPositions positions is 32 sums of each thread.
 template <class T>
 struct SuspectFinder {
   static constexpr int kSumsOfRun = kFlagPositions / 8 * 4;
@@ -25,7 +25,7 @@ struct SuspectFinder {
   const FlaggedSource<T>& exact;
   std::uint32_t weight_suspect_count;
 
-  /// Flags that a run of positions has to do with, its own and those that later taps reach.
+  /// The number of flags that concern a run of positions: its own and those that later taps reach.
   __device__ __forceinline__ int flags_of_run() const {
     return 1 + static_cast<int>((kFlagPositions - 1 + (gemm.taps - 1) * gemm.tap_step) / kFlagPositions);
   }
@@ -33,14 +33,14 @@ struct SuspectFinder {
     const std::int64_t at = place.position / kFlagPositions + index;
     return exact.flags != nullptr && at < tiling.source.flags ? exact.flags[place.g * tiling.source.flags + at] : 0;
   }
-  /// This lane's share of all flags of a warpgroup's tile, joined: zero in all lanes where there is nothing to find.
+  /// This lane's share of all flags of a warpgroup's tile, combined by OR: zero in all lanes if no sum is suspect.
   __device__ __forceinline__ std::uint32_t look(const PreconvertedPlace& place, int positions) const {
     const int count = flags_of_run() + positions / kFlagPositions - 1;
     std::uint32_t suspect_count = weight_suspect_count;
     for (int i = static_cast<int>(threadIdx.x % 32); i < count; i += 32) suspect_count |= flag(place, i);
     return suspect_count;
   }
-  /// Below which magnitude sums of a run of positions, scaled as the operands are, may be wrong.
+  /// The magnitude below which sums of a run are suspect, in the scale of the operands.
   __device__ __forceinline__ float least(const PreconvertedPlace& place, int run) const {
     const auto products = static_cast<float>(gemm.rows * gemm.planes * gemm.taps);
     std::uint32_t never = weight_suspect_count;
@@ -53,7 +53,7 @@ struct SuspectFinder {
     }
     return (never & kNever) != 0 ? INFINITY : 32.0F * fminf(products, small);
   }
-  /// Bit i of suspects.of_run[run]: sums[32 * run + i] may be wrong.
+  /// Bit i of suspects.of_run[run]: sums[32 * run + i] is suspect.
   template <int kSums>
   __device__ __forceinline__ void find(const PreconvertedPlace& place, const float (&sums)[kSums],
                                        Suspects<kSums / kSumsOfRun>& suspects) const {
@@ -68,7 +68,7 @@ struct SuspectFinder {
   }
 };
 
-/// One suspect of a warp, `bit` of lane `of`, by FFMA.
+/// Recomputes one suspect of a warp with FFMA: `bit` of lane `of`.
 template <class Store, class T>
 __device__ __forceinline__ void recompute_one(const Store& store, const Epilogue& epilogue, const FlaggedSource<T>& exact,
                                               T* __restrict__ out, const PreconvertedPlace& place, int run, int bit, int of) {
@@ -89,7 +89,7 @@ __device__ __forceinline__ void recompute_one(const Store& store, const Epilogue
   *to = epilogue.finish<T>(sum + store.bias_of(place, channel), place.g * gemm.out_channels + channel, to);
 }
 
-/// Suspects of half a run of a warp, as RecomputeBlock<1, 4> has them.
+/// Maps the suspects of half a run of a warp to RecomputeBlock<1, 4>.
 template <class Store>
 __device__ __forceinline__ void recompute_half_run(const Store& store, const FlaggedSource<float>& exact,
                                                    const PreconvertedPlace& place, std::int64_t first, std::uint32_t suspects) {
@@ -109,8 +109,8 @@ __device__ __forceinline__ void recompute_half_run(const Store& store, const Fla
   });
 }
 
-/// Suspects of a warpgroup's tile. Not inlined, and given all by value or as the kernel's parameters: it is hardly ever called,
-/// and may not take registers from those who are.
+/// Recomputes the suspects of a warpgroup's tile. Not inlined, and everything is passed by value or is a kernel parameter: it
+/// is rarely called, and must not take registers from its caller.
 template <class Store, class T, int kRuns>
 __device__ __noinline__ void recompute(const TapGemm& gemm, const PreconvertedTiling& tiling, const Epilogue& epilogue,
                                        const FlaggedSource<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
@@ -120,7 +120,7 @@ __device__ __noinline__ void recompute(const TapGemm& gemm, const PreconvertedTi
 #pragma unroll 1
   for (int run = 0; run < kRuns; ++run) {
     std::uint32_t own = suspects.of_run[0];
-    // The next ones move to where the loop finds them: registers have no index.
+    // Shifts the next ones to where the loop reads them: registers cannot be indexed.
 #pragma unroll
     for (int i = 0; i + 1 < kRuns; ++i) suspects.of_run[i] = suspects.of_run[i + 1];
     if constexpr (sizeof(T) == 4) {

@@ -1,5 +1,5 @@
 #pragma once
-// From a warpgroup's 64 columns of sums to rows of the output, through shared memory.
+// Stores a warpgroup's 64 columns of sums as rows of the output, through shared memory.
 
 #include <cstdint>
 
@@ -13,11 +13,11 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// What happens to a sum and its aux operand: nothing, the sum of both, that with an activation of the first, or
-/// the first times the derivative that follows from the second.
+/// What is computed of a sum and its aux operand: the sum alone, sum + aux, activation(sum) + aux, or the sum times the
+/// derivative given by aux.
 enum class Aux { nothing, sum, activated_sum, derivative };
 
-/// StoreFinish (epilogue/light.cuh) for one of them.
+/// StoreFinish (epilogue/light.cuh) for one of these cases.
 template <class T>
 struct AuxFinish {
   bool is_relu;
@@ -42,8 +42,8 @@ template <class T, int kN, int kStagedBytes>
 struct PreconvertedStore {
   static constexpr int kVector = 16 / static_cast<int>(sizeof(T));
   static constexpr int kStagedMost = kStagedBytes / static_cast<int>(sizeof(T));
-  // Not of 16 bits, twice as many numbers that are unpacked and packed, in code that no cache holds; nor where slices are added
-  // up: such outputs are few.
+  // Not for 16 bits, which have twice as many numbers to unpack and pack in code that misses the instruction cache; nor for
+  // sums of slices, whose outputs are few.
   static constexpr bool kFinishesWithAux = sizeof(T) == 4 && kStagedBytes == kPreconvertedStagedBytes;
   static constexpr int kStaged = kN < kStagedMost ? kN : kStagedMost;  // positions at a time
 
@@ -53,7 +53,7 @@ struct PreconvertedStore {
   const T* __restrict__ bias;
   T* __restrict__ out;
   unsigned char* staging;  // of the warpgroup
-  int thread;              // of the warpgroup
+  int thread;              // in the warpgroup
   int barrier;
 
   __device__ __forceinline__ float bias_of(const PreconvertedPlace& place, std::int64_t channel) const {
@@ -67,7 +67,7 @@ struct PreconvertedStore {
 
   struct Where {
     std::uint32_t n;
-    std::int64_t in_sample, t0;  // t0: place of class 0 in its row
+    std::int64_t in_sample, t0;  // t0: the element of class 0 in its row
   };
   __device__ __forceinline__ Where where(std::int64_t flat_position) const {
     Where at;
@@ -78,8 +78,8 @@ struct PreconvertedStore {
     return at;
   }
 
-  /// Neighbouring positions of one sample and channel as they are written: base[e] is what staging has e elements behind the
-  /// beginning of the channel's, for e from first to last. Where base is a multiple of 16 bytes, whole vectors are alike.
+  /// Neighbouring positions of one sample and channel, as they are written: base[e] receives element e of the channel in the
+  /// staging, for e from first to last. Where base is a multiple of 16 bytes, so is the staging.
   struct Run {
     T* base;
     int first, last;
@@ -93,8 +93,7 @@ struct PreconvertedStore {
     return static_cast<int>((reinterpret_cast<std::uintptr_t>(address) / sizeof(T)) & (kVector - 1));
   }
 
-  /// Elements from one run to the next: where channels end at every eighth column, such that a warp's stores meet different
-  /// banks.
+  /// The pitch of the runs. With channels of eight columns it makes a warp's stores use different banks.
   template <bool kByWarps>
   __device__ __forceinline__ int pitch_of(int classes) const {
     int words = 4;
@@ -103,8 +102,9 @@ struct PreconvertedStore {
     return kStaged * classes + words * 4 / static_cast<int>(sizeof(T));
   }
 
-  /// A channel's classes side by side fill its row: runs are put together in shared memory, and copied from there while the
-  /// next tile is multiplied. By warps, each its 16 columns, where channels end at every eighth; else by the whole warpgroup.
+  /// If a channel's classes fill its row, runs are assembled in shared memory and copied from there during the next tile's
+  /// products. If channels end at every eighth column, each warp handles its 16 columns; else the whole warpgroup works
+  /// together.
   template <bool kByWarps, int kSums>
   __device__ __forceinline__ void store_interleaved(const PreconvertedPlace& place, const float (&sums)[kSums]) const {
     const int classes = static_cast<int>(gemm.classes), warp = thread / 32, lane = thread % 32;
@@ -117,7 +117,7 @@ struct PreconvertedStore {
     T* memory = reinterpret_cast<T*>(staging + (kByWarps ? warp * preconverted_staging_of_warp(kStagedBytes) : 0));
 #pragma unroll
     for (int pass = 0; pass < kN / kStaged; ++pass) {
-      // Lane r of each warp knows channel r: staging holds it as far from 16 bytes as its row does.
+      // Lane r of each warp handles channel r. The staging has the misalignment of the channel's row.
       const Where at = where(place.position + pass * kStaged);
       const int shift = lane < channels ? misaligned(out + (row_of(at.n, place.g, first_channel + lane) + at.t0)) : 0;
       bool has_aux = false, brought = false;
@@ -131,13 +131,13 @@ struct PreconvertedStore {
         }
       }
       if (!brought) {
-        ptx::bulk_wait_read();  // what lay here before is on its way
+        ptx::bulk_wait_read();  // the previous contents have been read
         meet<kByWarps>();
         stage<kByWarps, Aux::nothing>(memory, pitch, channels, shift, pass, sums);
       }
       ptx::fence_async_shared();
       meet<kByWarps>();
-      int begin = 0;  // position in the runs; mostly all are one sample's
+      int begin = 0;  // position in the runs; usually all belong to one sample
       do {
         const Where here = where(place.position + pass * kStaged + begin);
         if (here.n >= gemm.N) break;
@@ -173,7 +173,7 @@ struct PreconvertedStore {
                                         const float (&sums)[kSums]) const {
     const int classes = static_cast<int>(gemm.classes), warp = thread / 32, lane = thread % 32;
     const int own = (kByWarps ? 0 : warp * 16) + lane / 4, q = lane % 4;
-    // Eight floats side by side: half of the lanes begin with the second of their two positions, for the banks' sake.
+    // Eight neighbouring floats: half of the lanes begin with the second of their two positions, to avoid bank conflicts.
     const bool swaps = kByWarps && sizeof(T) == 4 && classes == 8 && q >= 2;
     const int one = swaps ? classes : 0, other = classes - one;
     const AuxFinish<T> with_aux(finish.epilogue);
@@ -197,8 +197,8 @@ struct PreconvertedStore {
     }
   }
 
-  /// The same of outputs with an aux operand, which is in their places. As few instructions as each case
-  /// takes: no cache holds what is done once a tile, and each costs a dozen cycles.
+  /// The same for outputs with an aux operand, which is in the staging. One instance per case, with as few instructions as
+  /// possible: code that runs once per tile misses the instruction cache, a dozen cycles per instruction.
   template <int kSums>
   __device__ __forceinline__ void stage_with_aux(T* memory, int pitch, int channels, int shift, int pass,
                                                  const float (&sums)[kSums]) const {
@@ -211,24 +211,24 @@ struct PreconvertedStore {
       stage<true, Aux::sum>(memory, pitch, channels, shift, pass, sums);
   }
 
-  /// The aux operand and is brought to their places in the staging, stride 1: the residual or what gives the
+  /// The distance to the aux operand that is loaded into the staging (stride 1): the residual, or the result that gives the
   /// derivative.
   __device__ __forceinline__ std::int64_t distance() const { return finish.epilogue.residual | finish.epilogue.derivative; }
-  /// Whether a pass of a tile is whole rows of one sample, and the aux operand as aligned as they are.
+  /// Whether a pass of a tile is whole rows of one sample and the aux operand has the same alignment.
   __device__ __forceinline__ bool is_brought(const Where& at) const {
     return distance() % 16 == 0 && at.n < gemm.N && at.in_sample + kStaged <= tiling.sample_positions && at.t0 >= 0 &&
            at.t0 + kStaged <= gemm.out_length;
   }
-  /// Begins to bring it for a warp's 16 columns, while products run. Vectors at both ends hold what is another tile's.
+  /// Starts to load it for a warp's 16 columns, during the products. Vectors at both ends contain elements of other tiles.
   __device__ __forceinline__ void bring(const PreconvertedPlace& place, int pass) const {
-    constexpr int kVectors = kStaged / kVector;  // of a row; one more where it begins inside a vector
+    constexpr int kVectors = kStaged / kVector;  // per row; one more if the row begins inside a vector
     static_assert(kVectors <= 32);
     const int lane = thread % 32, pitch = pitch_of<true>(1);
     const Where at = where(place.position + pass * kStaged);
     const std::int64_t first = place.column + thread / 32 * 16;
     const auto channels = static_cast<int>(min(static_cast<std::int64_t>(16), gemm.out_channels - first));
     if (!is_brought(at) || channels <= 0) return;
-    ptx::bulk_wait_read();  // what lay here before is on its way
+    ptx::bulk_wait_read();  // the previous contents have been read
     __syncwarp();
     const T* from = Epilogue::aux(out + row_of(at.n, place.g, first) + at.t0, distance());
     std::uint32_t to = ptx::shared_address(staging + thread / 32 * preconverted_staging_of_warp(kStagedBytes));
@@ -241,14 +241,15 @@ struct PreconvertedStore {
       to += static_cast<std::uint32_t>(pitch * static_cast<int>(sizeof(T)));
     }
   }
-  /// Until it is there, for all lanes.
+  /// Waits until it is loaded, for all lanes.
   static __device__ __forceinline__ void wait_for_brought() {
     ptx::copy_commit();
     ptx::copy_wait<0>();
     __syncwarp();
   }
 
-  /// Finishes what lies staged bare: where tiles meet the ends of rows, two rows' reads of a warp under way at a time.
+  /// Finishes sums in the staging that have no epilogue yet, where tiles meet the ends of rows. A warp reads two rows at a
+  /// time.
   __device__ __forceinline__ void finish_runs(const Run& run, T* memory, int pitch, int channels) const {
     constexpr int kRows = 2, kItems = kStaged / 32;
     const int lane = thread % 32;
@@ -280,8 +281,8 @@ struct PreconvertedStore {
     }
   }
 
-  /// Whole vectors by bulk copies, one of a lane; what is left of vectors at both ends of a run by several lanes each; and
-  /// runs that are not aligned as their channel's first element by element.
+  /// Writes whole vectors by bulk copies, one per lane, and the remainders at both ends of a run by several lanes each. Runs
+  /// whose alignment differs from that of their channel's first are written element by element.
   template <bool kByWarps>
   __device__ __forceinline__ void write_runs(const Run& run, const T* memory, int pitch, int channels) const {
     const int classes = static_cast<int>(gemm.classes), warp = thread / 32, lane = thread % 32;
@@ -312,7 +313,7 @@ struct PreconvertedStore {
     }
   }
 
-  /// Any classes, dilation and phases without taps: element by element, four numbers g of every j at a time.
+  /// Writes any classes, dilation and phases without taps, element by element: four numbers g of every j at a time.
   template <int kSums>
   __device__ __forceinline__ void store_scattered(const PreconvertedPlace& place, float (&sums)[kSums]) const {
     constexpr int kPitch = 33;
@@ -324,7 +325,7 @@ struct PreconvertedStore {
       ptx::named_barrier(barrier, 128);
 #pragma unroll
       for (int i = 0; i < 16; ++i) memory[(own + i % 4 / 2 * 8) * kPitch + i / 4 * 8 + j + i % 2] = sums[i];
-        // The next numbers move to where the loop finds them: registers have no index.
+        // Shifts the next numbers to where the loop reads them: registers cannot be indexed.
 #pragma unroll
       for (int i = 0; i + 16 < kSums; ++i) sums[i] = sums[i + 16];
       ptx::named_barrier(barrier, 128);
@@ -341,7 +342,7 @@ struct PreconvertedStore {
     }
   }
 
-  /// Next to class a lie positions that no tap reaches; the last class also has the phases without taps.
+  /// Next to class a are positions that no tap reaches; the last class also writes the phases without taps.
   __device__ __forceinline__ void fill_untouched(T* to, std::int64_t t0, std::uint32_t a, float offset) const {
     const std::int64_t end = a + 1 == gemm.classes ? gemm.phase_classes : a + 1;
     if (gemm.out_gcd == 1 && end == a + 1) return;
@@ -354,7 +355,7 @@ struct PreconvertedStore {
     }
   }
 
-  /// `sums` is used up.
+  /// Overwrites `sums`.
   template <int kSums>
   __device__ __forceinline__ void store(const PreconvertedPlace& place, float (&sums)[kSums]) const {
     if (place.column >= gemm.columns) return;

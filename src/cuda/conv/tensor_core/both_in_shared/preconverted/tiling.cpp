@@ -9,7 +9,7 @@
 namespace polyphase::cuda::tensor_core {
 namespace {
 
-/// Positions of a sample that any output needs: tighter by one than gemm.position_begin where rows allow.
+/// Positions of a sample that any output needs; one tighter than gemm.position_begin where rows allow.
 struct Range {
   std::int64_t begin, count;
 };
@@ -21,7 +21,7 @@ Range needed_positions(const TapGemm& gemm) {
   return {begin, end - begin};
 }
 
-/// Positions that a sample's end and the next one's beginning can share: both read nothing of their rows there.
+/// Positions that a sample's end and the next one's beginning can share: neither has elements there.
 std::int64_t shared_zeros(const TapGemm& gemm, const Range& range, std::int64_t most) {
   const std::int64_t last_plane = (gemm.planes - 1) * gemm.source_plane_step + gemm.source_origin;
   const std::int64_t last = range.begin + range.count - 1 + most;
@@ -31,10 +31,10 @@ std::int64_t shared_zeros(const TapGemm& gemm, const Range& range, std::int64_t 
   return trailing;
 }
 
-/// Sizes of a step, and how many of them fit. False where fewer than `least` do.
+/// The sizes of a step, and how many stages fit. False if fewer than `least` do.
 bool measure(const PreconvertedShape& shape, int planes, int taps, int available, int least, PreconvertedTiling& tiling) {
   const std::int64_t tiles = shape.along_positions ? kPreconvertedGroups : 1;
-  const std::int64_t vectors = static_cast<std::int64_t>(shape.parts) * planes * kPreconvertedBlocks;  // of a place or column
+  const std::int64_t vectors = static_cast<std::int64_t>(shape.parts) * planes * kPreconvertedBlocks;  // per place or column
   const std::int64_t source_bytes = tiles * vectors * tiling.source.tile_places * 16;
   const std::int64_t weight_bytes = vectors * taps * tiling.tile_columns * 16;
   if ((source_bytes + weight_bytes) * least > available) return false;
@@ -46,7 +46,7 @@ bool measure(const PreconvertedShape& shape, int planes, int taps, int available
   return true;
 }
 
-/// The steps of the reduction: as many planes and taps in one as leave three stages, else two.
+/// The steps of the reduction: as many planes and taps per step as leave three stages, else two.
 bool cut_reduction(const TapGemm& gemm, const PreconvertedShape& shape, int available, PreconvertedTiling& tiling) {
   const int all_taps = tiling.source.taps_apart ? 1 : static_cast<int>(gemm.taps);
   for (const int least : {3, 2}) {
@@ -64,7 +64,7 @@ bool cut_reduction(const TapGemm& gemm, const PreconvertedShape& shape, int avai
   return false;
 }
 
-/// How columns become subtiles, and how they are stored.
+/// How columns form subtiles, and how they are stored.
 void cut_columns(const TapGemm& gemm, PreconvertedTiling& tiling) {
   const bool fills_rows = gemm.out_gcd == 1 && gemm.out_stride == gemm.classes && gemm.classes <= kPreconvertedSubtile &&
                           (gemm.classes == 1 || (gemm.out_class_step == 1 && gemm.phase_classes == gemm.classes));
@@ -84,7 +84,7 @@ void lay_out_tile(const TapGemm& gemm, const PreconvertedShape& shape, SourceLay
   source.parts = shape.parts;
 }
 
-/// The source as operand: all samples in tiles.
+/// The layout of the source operand: all samples in tiles.
 void lay_out_source(const TapGemm& gemm, PreconvertedTiling& tiling) {
   const Range range = needed_positions(gemm);
   const std::int64_t reach = (gemm.taps - 1) * gemm.tap_step;
@@ -106,7 +106,7 @@ void lay_out_source(const TapGemm& gemm, PreconvertedTiling& tiling) {
 
 constexpr PreconvertedShape kSplitShapes[] = {{128, false, 2, 1}, {128, true, 2, 1}};
 constexpr PreconvertedShape kWholeShapes[] = {{256, false, 1, 1}, {256, true, 1, 1}, {128, false, 1, 1}};
-constexpr std::int64_t kCountMost = 0x40000000;  // of what is divided by FastDivide
+constexpr std::int64_t kCountMost = 0x40000000;  // limit for numbers divided by FastDivide
 
 }  // namespace
 
@@ -149,9 +149,9 @@ PreconvertedTiling make_preconverted_tiling(const TapGemm& gemm, const Preconver
 
 double preconverted_cost(const TapGemm& gemm, const PreconvertedTiling& tiling, const PreconvertedShape& shape,
                          int element_bytes, int sm_count) {
-  // All measured on an H200: what products take over the tensor cores' least, cycles a tile and an output's 128th, bytes a
-  // cycle of L2, clock where only a part of the multiprocessors has work, terabytes a second of the pass that makes operands
-  // and of the product.
+  // Measured on an H200: the time of the products relative to the tensor cores' minimum, cycles per tile and per 128 outputs,
+  // bytes per cycle from L2, the clock if only some multiprocessors have work, and TB/s of the converting pass and of the
+  // product.
   const double slower = element_bytes == 4 ? 1.22 : 1.13;
   constexpr double kTile = 2400, kStored = 4.6, kPartial = 41, kScattered = 0.93;
   constexpr double kOfL2 = 68, kPlacesOfL2 = 1.1, kClock = 1.7e9, kFaster = 0.26, kSms = 132;
@@ -175,7 +175,7 @@ double preconverted_cost(const TapGemm& gemm, const PreconvertedTiling& tiling, 
   const double memory = (operand + out) / (kMultiplied * share);
   // Outputs whose classes do not fill their rows are written one by one.
   const double scattered = tiling.interleaved ? 0 : kScattered * out / element_bytes / sm_count;
-  // A block of the sum over slices has a tile, and two of them are all that a multiprocessor's share of L2 gives.
+  // A block of the sum over slices has one tile, and two blocks use up a multiprocessor's share of L2 bandwidth.
   const double rate = kSummed * std::min(number(tiling.tiles), 2.0 * sm_count);
   const double sum = tiling.slices == 1 ? 0 : kSum + number(tiling.partial_bytes) / rate + stored;
   const double launches = element_bytes == 4 ? 11.3e-6 : 5.9e-6;

@@ -1,6 +1,6 @@
 #pragma once
-// The aux operand of kernel.cuh, stride 1: a residual and what gives a derivative, brought to where
-// outputs are staged, or added to what is staged there.
+// The aux operands of kernel.cuh, stride 1: a residual and the result that gives a derivative. They are loaded into the
+// staging, or added to what is staged.
 
 #include <cstdint>
 
@@ -14,8 +14,8 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// kRows columns of a tile, as store_plain_rows() writes them from a warp's staging, and what lies `distance` bytes from them.
-/// In 16 bits of tiles that has_whole_sectors() only, `distance` a multiple of 16.
+/// The aux elements `distance` bytes from kRows columns of a tile, in the order in which store_plain_rows() writes them from a
+/// warp's staging. In 16 bits only for tiles with has_whole_sectors(), `distance` a multiple of 16.
 template <class T, int kN, int kPitch, int kRows>
 class AuxRows {
  public:
@@ -27,7 +27,7 @@ class AuxRows {
         from_(Epilogue::aux(out + (row_of_sample + column) * gemm.out_length + position + gemm.out_origin, distance)),
         by_vectors_(sizeof(T) == 2 || (tiling.has_whole_sectors() && distance % 16 == 0)) {}
 
-  /// Asks for its lines.
+  /// Prefetches its lines.
   __device__ __forceinline__ void prefetch(int lane) const {
     constexpr int kLine = 128 / static_cast<int>(sizeof(T)), kLines = kN / kLine + 1;
     ptx::opaque(lane);
@@ -37,7 +37,7 @@ class AuxRows {
       if (is_inside(at)) ptx::prefetch_l2(from_ + i / kLines * row_length_ + at);
     }
   }
-  /// Begins to bring it to where outputs will be staged: one group of copies (async_copy.cuh).
+  /// Starts to load it into the staging, as one group of copies (async_copy.cuh).
   __device__ __forceinline__ void bring(const Staged<T>* staging, int lane) const {
     ptx::opaque(lane);
     if (by_vectors_)
@@ -46,7 +46,7 @@ class AuxRows {
       bring_units<1>(staging, lane);
     ptx::copy_commit();
   }
-  /// Adds it to `scale` times what is staged.
+  /// Adds it to `scale` times the staged elements.
   __device__ __forceinline__ void add(float scale, Staged<T>* staging, int lane) const {
     ptx::opaque(lane);
     if (by_vectors_)
@@ -57,17 +57,17 @@ class AuxRows {
 
  private:
   static constexpr int kVector = 16 / static_cast<int>(sizeof(T));
-  /// Lanes take neighbouring units of kWidth elements; where a row has fewer than 32, several rows.
+  /// Lanes take neighbouring units of kWidth elements. If a row has fewer than 32 units, a warp takes several rows.
   template <int kWidth>
   struct Units {
-    static constexpr int kLanes = kN / kWidth < 32 ? kN / kWidth : 32;  // of a row
+    static constexpr int kLanes = kN / kWidth < 32 ? kN / kWidth : 32;  // per row
     static constexpr int kEach = 32 / kLanes;                           // rows at a time
-    static constexpr int kPieces = kN / kWidth / kLanes;                // of a lane, of a row
-    static constexpr int kFurther = kLanes * kWidth;                    // elements from a piece to the next
+    static constexpr int kPieces = kN / kWidth / kLanes;                // per lane and row
+    static constexpr int kFurther = kLanes * kWidth;                    // elements from one piece to the next
   };
   [[nodiscard]] __device__ __forceinline__ bool is_inside(int at) const { return at >= range_.begins && at < range_.ends; }
 
-  /// The rows one after another, so that no addresses are kept.
+  /// Row after row, so that no addresses are kept.
   template <int kWidth>
   __device__ __forceinline__ void bring_units(const Staged<T>* staging, int lane) const {
     using U = Units<kWidth>;
@@ -90,7 +90,7 @@ class AuxRows {
     }
   }
 
-  /// Several reads of a lane under way: no more registers are left.
+  /// Several outstanding reads per lane: as many as there are registers for.
   template <int kWidth>
   __device__ __forceinline__ void add_units(float scale, Staged<T>* staging, int lane) const {
     using U = Units<kWidth>;
@@ -134,7 +134,7 @@ class AuxRows {
   bool by_vectors_;
 };
 
-/// Writes those columns from the staging.
+/// Writes these columns from the staging.
 template <class T, int kN, int kPitch, int kRows>
 __device__ __forceinline__ void store_unit_stride(const TapGemm& gemm, const Tiling& tiling, std::int64_t row_of_sample,
                                                   std::int64_t column, std::int64_t position, const Staged<T>* staging,

@@ -2,10 +2,10 @@
 // Forward and dgrad with few columns on wgmma (sm_90a): the weights of 64 columns stay in shared memory. The mathematics are in
 // cuda/conv/tap_gemm.hpp.
 //
-// gemm_m = 64 columns, gemm_n = positions, gemm_k = (row, plane, tap). A block is two pairs of warpgroups, each pair on tiles
-// of its own (64 x 128 of two parts, 64 x 256 of one): a producer brings rows by bulk copies and converts them, a consumer
-// multiplies and stores. Nothing synchronises the pairs, so that one's store overlaps the other's products. Sums of two parts
-// are not added up in between: reductions are short here.
+// gemm_m = 64 columns, gemm_n = positions, gemm_k = (row, plane, tap). A block is two pairs of warpgroups. Each pair has tiles
+// of its own (64 x 128 for two parts, 64 x 256 for one): a producer loads rows by bulk copies and converts them, a consumer
+// multiplies and stores. The pairs run independently, so that the stores of one overlap the products of the other. Sums of two
+// parts are not accumulated in f32 in between, because reductions are short here.
 
 #include <cstdint>
 
@@ -26,19 +26,18 @@ namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kStationaryThreads = kPairs * 256;
 
-/// gemm_n of a wgmma: with 512 threads ptxas compiles no wider one.
+/// gemm_n of one wgmma. With 512 threads ptxas compiles no wider one.
 inline constexpr int kStationaryN = 128;
 
-/// The products of one step, issued so that one group is always under way behind the next. Two parts: first += high*high,
-/// second
-/// += high*low + low*high. One part: first and second are the two halves of the positions, or first is all. `release`, a
-/// barrier unless 0, is arrived at when the first group is all that is under way.
+/// The products of one step, issued so that one group is always outstanding after the next. Two parts: first += high*high,
+/// second += high*low + low*high. One part: first and second are the two halves of the positions, or first is all. `release` is
+/// a barrier, or 0 for none; it is arrived at when only the first group is outstanding.
 template <class Operand, int kSecond>
 __device__ __forceinline__ void multiply_stationary(const StationaryTiling& tiling, std::uint32_t source, std::uint32_t weights,
                                                     std::uint32_t release, float (&first)[kStationaryN / 2],
                                                     float (&second)[kSecond]) {
   using Mma = ptx::Wgmma<Operand::kType, kStationaryN>;
-  const auto source_part = static_cast<std::uint32_t>(tiling.tile.items);  // in 16 bytes, as the address of a descriptor
+  const auto source_part = static_cast<std::uint32_t>(tiling.tile.items);  // in 16 bytes, as in the address of a descriptor
   const auto weight_part = static_cast<std::uint32_t>(tiling.rows / Operand::kVector) * kStationaryColumns;
   const std::uint64_t a0 = ptx::operand_descriptor(weights, kStationaryColumns * 16);
   const std::uint64_t b0 = ptx::operand_descriptor(source, static_cast<std::uint32_t>(tiling.tile.window) * 16);
@@ -63,7 +62,7 @@ __device__ __forceinline__ void multiply_stationary(const StationaryTiling& tili
   }
 }
 
-/// Half of a warp's sums, rows lane/4 of its eight columns, scaled, biased and through `function` into its staging.
+/// Writes half of a warp's sums (rows lane/4 of its eight columns), scaled, with bias and `function` applied, to its staging.
 template <class Operand, int kN, int kSecond, class Function>
 __device__ __forceinline__ void stage_half(int half, int lane, float factor, float addend,
                                            const float (&first)[kStationaryN / 2], const float (&second)[kSecond],
@@ -85,7 +84,7 @@ __device__ __forceinline__ void stage_half(int half, int lane, float factor, flo
   }
 }
 
-/// stage_half() with a light activation if it `activates`, of numbers rounded as they would be in a tensor.
+/// stage_half() with a light activation if `activates`; numbers are rounded first, as they would be in a tensor.
 template <class Operand, int kN, int kSecond>
 __device__ __forceinline__ void stage_light(const Epilogue& epilogue, bool activates, int half, int lane, float factor,
                                             float addend, const float (&first)[kStationaryN / 2],
@@ -103,7 +102,7 @@ __device__ __forceinline__ void stage_light(const Epilogue& epilogue, bool activ
   });
 }
 
-/// stage_half() with an aux operand, which lies in the staging where the outputs will be; `finish`: of with_finish().
+/// stage_half() with an aux operand that lies where the outputs will be staged; `finish` comes from with_finish().
 template <class Operand, int kN, class Finish, int kSecond>
 __device__ __forceinline__ void stage_aux(const Finish& finish, int half, int lane, float factor, float addend,
                                           const float (&first)[kStationaryN / 2], const float (&second)[kSecond],
@@ -112,7 +111,7 @@ __device__ __forceinline__ void stage_aux(const Finish& finish, int half, int la
   struct alignas(2 * sizeof(T)) Pair {
     T even, odd;
   };
-  constexpr int kAtOnce = 4;  // no read of shared memory passes a write to it
+  constexpr int kAtOnce = 4;  // a read of shared memory does not move before a write
   Pair* const to = reinterpret_cast<Pair*>(staging + lane / 4 * (kN + 8) + 2 * (lane % 4));
 #pragma unroll
   for (int begin = 0; begin < kN / 8; begin += kAtOnce) {
@@ -131,7 +130,7 @@ __device__ __forceinline__ void stage_aux(const Finish& finish, int half, int la
   }
 }
 
-/// Whether one of a warp's sums may be wrong in a tile with such faults, of 16 columns of which `columns` exist.
+/// Whether one of a warp's sums is suspect in a tile with this suspect count; `columns` of the 16 columns exist.
 template <class Operand, int kSecond>
 __device__ __forceinline__ bool is_suspect(SuspectCount suspect_count, std::int64_t columns,
                                            const float (&first)[kStationaryN / 2], const float (&second)[kSecond]) {
@@ -184,15 +183,15 @@ __device__ __forceinline__ void consume_stationary(const TapGemm& gemm, const St
       Operand::kScaled ? weight_suspect_count(static_cast<Split>(weight_header->split), gemm.rows * gemm.planes * gemm.taps)
                        : 0;
   SuspectTiles suspect_tiles{suspect_tile_count + warp * SuspectTiles::kMost};
-  // Exponents that no float has are put into the sums in two steps.
+  // Exponents outside the range of float are applied in two steps.
   const bool at_once = exponent >= -126 && exponent <= 127;
   const float factor = power_of_two(at_once ? exponent : exponent - exponent / 2);
-  // A derivative is brought; a residual as well is read when that is done. Of one part there are no registers for it.
+  // A derivative is loaded; a residual in addition is read afterwards. Operands of one part have no registers for that.
   const bool has_both = kAux && Operand::kParts == 2 && epilogue.has_both();
   ptx::mbarrier_wait(layout.weights_full, 0);
   Ring ring;
-  // Left alone, pairs that share the tensor cores end up in step, and store at the same time. So each waits to begin a tile
-  // until the other is far enough in its own.
+  // Without ordering, pairs that share the tensor cores end up in step and store at the same time. So each pair waits to begin
+  // a tile until the other has reached turn_step of its own.
   std::uint32_t turns = pair == 0 ? 1 : 0;
   Walk walk(tiling, pair);
   for (; walk.more(); walk.advance(), ++turns) {
@@ -229,7 +228,7 @@ __device__ __forceinline__ void consume_stationary(const TapGemm& gemm, const St
       for (int i = 0; i < kStationaryN / 2; ++i) first[i] += second[i] * (1.0F / kLowScale);
     }
     const TilePlace place = walk.place(tiling);
-    // What will be looked at again is stored bare, so that it tells its sums, and finished behind that.
+    // Suspect tiles are stored without the epilogue, so that recompute can check the sums, and are finished afterwards.
     bool finishes = true;
     if constexpr (Operand::kScaled) {
       finishes = suspect_tiles.count < SuspectTiles::kMost;
@@ -258,7 +257,7 @@ __device__ __forceinline__ void consume_stationary(const TapGemm& gemm, const St
         __syncwarp();
       }
       if (kAux && finishes)
-        with_finish<T, FinishPart::all>(epilogue, [&](const auto& finish) {  // of both the derivative
+        with_finish<T, FinishPart::all>(epilogue, [&](const auto& finish) {  // if there are both, the derivative
           stage_aux<Operand, kN>(finish, half, lane, factor, offset, first, second, staging);
         });
       else
@@ -301,12 +300,12 @@ __global__ void __launch_bounds__(kStationaryThreads, 1)
   const StationaryLayout layout(base, tiling, sizeof(Staged<T>), pair);
   if (group < kPairs && warp == 0 && lane == 0) {
     for (int stage = 0; stage < tiling.stages; ++stage) {
-      ptx::mbarrier_init(layout.full(stage), 128);  // each writer for itself
+      ptx::mbarrier_init(layout.full(stage), 128);  // each writer arrives for itself
       ptx::mbarrier_init(layout.empty(stage), 4);
     }
     for (int stage = 0; stage < tiling.raw_stages; ++stage) {
       ptx::mbarrier_init(layout.raw_full(stage), 4);
-      ptx::mbarrier_init(layout.raw_empty(stage), 128);  // each reader for itself
+      ptx::mbarrier_init(layout.raw_empty(stage), 128);  // each reader arrives for itself
     }
     ptx::mbarrier_init(layout.turn(pair), 4);
     if (pair == 0) ptx::mbarrier_init(layout.weights_full, 1);

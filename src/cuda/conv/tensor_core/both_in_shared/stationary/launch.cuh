@@ -10,7 +10,7 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Tiles of twice the positions where one part leaves room for them.
+/// Tiles with twice the positions if one part leaves room for them.
 template <class Operand>
 StationaryTiling stationary_tiling_of(const TapGemm& gemm, const Alignment& at, const DeviceProperties& gpu) {
   StationaryShape shape{256, Operand::kParts, sizeof(typename Operand::Source), at.source % 4 == 0, at.out == 0};
@@ -47,13 +47,13 @@ void launch_stationary(const Gather& call) {
   wide.launch(sampled.header(), &packed->template as<WeightHeader>()->largest);
 }
 
-/// kAux: with a residual or through a derivative.
+/// kAux: with a residual or a derivative.
 template <bool kAux>
 void gather_stationary(const Gather& call) {
   with_operand(call.problem, call.precision, [&]<class Operand>() { launch_stationary<Operand, kAux>(call); });
 }
 
-/// stationary_gather() of what has a residual or goes through a derivative, compiled by itself.
+/// stationary_gather() for an epilogue with a residual or a derivative, compiled separately.
 void stationary_gather_aux(const Gather& call);
 
 }  // namespace polyphase::cuda::tensor_core

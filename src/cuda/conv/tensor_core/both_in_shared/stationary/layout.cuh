@@ -1,5 +1,5 @@
 #pragma once
-// Where the shared memory of kernel.cuh lies.
+// The layout of shared memory in kernel.cuh.
 
 #include <cstdint>
 
@@ -7,7 +7,7 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Shared memory of a block: weights, then of each pair its rings and its staging, then barriers and faults, then wrong tiles.
+/// Shared memory of a block: weights; per pair its rings and its staging; barriers and suspect counts; suspect tiles.
 struct StationaryLayout {
   std::uint32_t weights, sources, raw, staging, weights_full, barriers, suspect_tiles;
   __device__ StationaryLayout(std::uint32_t base, const StationaryTiling& tiling, int staged_bytes, int pair) {
@@ -23,7 +23,7 @@ struct StationaryLayout {
     barriers = weights_full + 64 + static_cast<std::uint32_t>(pair) * kPairBarrierBytes;
     suspect_tiles = weights_full + 64 + kPairs * kPairBarrierBytes + static_cast<std::uint32_t>(pair) * kPairSuspectBytes;
   }
-  /// A pair says here, once a tile, that the other may begin its next one.
+  /// A pair signals here, once per tile, that the other may begin its next one.
   __device__ __forceinline__ std::uint32_t turn(int of_pair) const {
     return weights_full + 8 + static_cast<std::uint32_t>(of_pair) * 8;
   }
@@ -31,7 +31,7 @@ struct StationaryLayout {
   __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
   __device__ __forceinline__ std::uint32_t raw_full(int stage) const { return full(stage) + kPairBarrierBytes / 2; }
   __device__ __forceinline__ std::uint32_t raw_empty(int stage) const { return raw_full(stage) + 8; }
-  /// Four words: the faults that each converting warp has found in the tile that ends in the stage.
+  /// Four words: the suspect counts of the converting warps for the tile that ends in this stage.
   __device__ __forceinline__ std::uint32_t suspect_count(int stage) const { return full(stage) + kPairBarrierBytes / 4; }
 };
 static_assert(kStationaryStagesMost * 16 <= kPairBarrierBytes / 4, "barriers of stages, then their faults");

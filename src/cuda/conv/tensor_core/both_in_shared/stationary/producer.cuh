@@ -1,9 +1,9 @@
 #pragma once
-// The producers of kernel.cuh: rows of a tensor by bulk copies into a ring, from there, converted, into a ring of
-// operand tiles [part][plane][block of 8 rows][position][8 rows].
+// The producers of kernel.cuh. They load rows of a tensor by bulk copies into a ring, and convert them from there into a ring
+// of operand tiles [part][plane][block of 8 rows][position][8 rows].
 //
-// Bulk copies because nothing else keeps enough under way: of global loads into registers ptxas waits for all at once. They
-// begin at the 16-byte boundary before an element, and each row is read where that puts it.
+// Only bulk copies keep enough bytes outstanding: ptxas waits for all global loads into registers at once. A copy begins at the
+// 16-byte boundary before an element; the reader of a row accounts for that offset.
 
 #include <cstdint>
 #include <type_traits>
@@ -18,14 +18,14 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Where a pair stands in its sequence of tiles and steps, and where the source of that step is.
+/// A pair's position in its sequence of tiles and steps, and the source address of that step.
 template <class T>
 struct Progress {
   Walk walk;
-  const T* base = nullptr;   // row 0, plane 0, position 0 of the tile, and of the step where planes take several
-  int first = 0, last = 0;   // offsets from there that lie inside a row
-  int rows = 0, planes = 0;  // that exist from the step's first on
-  int left = 0;              // steps of the tile
+  const T* base = nullptr;   // row 0, plane 0, position 0 of the tile; of the step if planes take several steps
+  int first = 0, last = 0;   // offsets from there that are inside a row
+  int rows = 0, planes = 0;  // that exist, counted from the step's first
+  int left = 0;              // remaining steps of the tile
   int plane_step = 0;
 
   __device__ __forceinline__ void begin_tile(const TapGemm& gemm, const StationaryTiling& tiling, const T* source) {
@@ -41,7 +41,7 @@ struct Progress {
     plane_step = 0;
   }
 
-  /// True where a tile ends.
+  /// Returns true at the end of a tile.
   __device__ __forceinline__ bool advance(const TapGemm& gemm, const StationaryTiling& tiling, const T* source) {
     if (--left == 0) {
       walk.advance();
@@ -69,8 +69,8 @@ struct Progress {
   }
 };
 
-/// A lane's row of the steps of a tile, as bulk copies want it: from the 16-byte boundary before it on; what lies outside the
-/// row is not touched. Sixteen rows further the boundary is as far off again.
+/// A lane's row of a tile's steps, as a bulk copy: from the 16-byte boundary before it on; nothing outside the row is read.
+/// Rows sixteen apart have the same offset from that boundary.
 struct RowCopy {
   std::uintptr_t start = 0;
   std::uint32_t bytes = 0, offset = 0;  // offset: into the row's place in shared memory
@@ -87,8 +87,8 @@ struct RowCopy {
   }
 };
 
-/// Converts one step: an item is a position of a plane and of eight rows, or two neighbours of 16 bits; 128 threads take
-/// neighbouring items, so that addresses advance by constants.
+/// Converts one step. An item is a position of a plane and of eight rows (two neighbouring positions in 16 bits). 128 threads
+/// take neighbouring items, so that addresses advance by constants.
 template <class Operand, bool kPaired>
 struct Converter {
   using T = typename Operand::Source;
@@ -99,7 +99,7 @@ struct Converter {
   static_assert(kVector == 8 && (!kPaired || sizeof(T) == 2));
   const StationaryTiling& tiling;
   float scale;
-  std::uint32_t least;   // what twice a number's bits, less one, are below where it is too small to be split
+  std::uint32_t least;   // if twice a number's bits, less one, are below this, it is too small to be split
   int swaps;             // 0 or 1: which of a pair of positions is written first
   int offsets[kVector];  // bytes from a block's first row to each row's first element
   Seen seen{};
@@ -110,7 +110,7 @@ struct Converter {
   __device__ __forceinline__ void put(const Word (&v)[kVector], unsigned char* to) {
     auto* at = reinterpret_cast<uint4*>(to);
     if constexpr (kPaired) {
-      // Half of the lanes write their second position first: no two of a phase meet in a bank.
+      // Half of the lanes write their second position first, to avoid bank conflicts.
       const std::uint32_t low = swaps ? 0x7632 : 0x5410, high = low ^ 0x2222;
       at[swaps] = make_uint4(__byte_perm(v[0], v[1], low), __byte_perm(v[2], v[3], low), __byte_perm(v[4], v[5], low),
                              __byte_perm(v[6], v[7], low));
@@ -163,7 +163,7 @@ struct Converter {
     if (at.u >= window) {
       at.u -= window;
       ++at.block;
-      at.from += tiling.block_from;  // `to` goes on: blocks follow each other
+      at.from += tiling.block_from;  // `to` continues: blocks follow each other
     }
   }
 
@@ -172,7 +172,7 @@ struct Converter {
     for (int c = 0; c < kVector; ++c) v[c] = *reinterpret_cast<const Word*>(raw + at.from + offsets[c]);
   }
 
-  /// The same where not everything exists.
+  /// The same if some elements do not exist.
   __device__ __forceinline__ void load_at_edge(const unsigned char* raw, const Progress<T>& progress, const Where& at,
                                                Word (&v)[kVector]) const {
     const int rows = at.plane < progress.planes ? progress.rows - at.block * kVector : 0;
@@ -200,7 +200,7 @@ struct Converter {
     Where at = start;
     const int blocks = tile.rows / kVector;
     if (inside) {
-      // Two items at once where every lane of the warp has them.
+      // Two items at once if every lane of the warp has them.
 #pragma unroll 1
       for (int pairs = (tile.items / kWidth - (lead & ~31) + 96) / (2 * kConverters); pairs > 0; --pairs) {
         const Where early = at;
@@ -226,7 +226,7 @@ struct Converter {
     if constexpr (Operand::kScaled) {
       const float2 fewest = __half22float2(seen.fewest);
       if (fewest.x >= kLeastNormalHalf && fewest.y >= kLeastNormalHalf) return;
-      // Some were zero or too small: how many too small?
+      // Some were zero or too small: count those that are too small.
       seen.fewest = __half2half2(__float2half(kLargestHalf));
 #pragma unroll 1
       for (at = start; at.block < blocks; next(at)) {
@@ -254,7 +254,7 @@ __device__ __forceinline__ void produce_stationary(const TapGemm& gemm, const St
   now.begin_tile(gemm, tiling, source);
   Ring ahead_ring, raw_ring, ring;
   int lead = warp * 32 + lane;
-  const int each = tiling.rows / 4, own = warp * each + lane;  // of a step's rows: a bulk copy costs its warp some 50 cycles
+  const int each = tiling.rows / 4, own = warp * each + lane;  // of a step's rows: a bulk copy costs its warp about 50 cycles
   const std::uintptr_t further = static_cast<std::uintptr_t>(tiling.rows * tiling.tile.length) * sizeof(T);
   RowCopy copy;
   std::uint32_t whole = 0;  // bytes of the warp's rows if all exist
@@ -284,7 +284,7 @@ __device__ __forceinline__ void produce_stationary(const TapGemm& gemm, const St
     ahead_fresh = ahead.advance(gemm, tiling, source);
     ahead_ring.advance(tiling.raw_stages);
   };
-  // Where there are enough stages, one stays behind, so that no warp waits for the last of the others.
+  // With enough stages, one stays free, so that no warp waits for the slowest of the others.
   for (int i = tiling.raw_stages > 3 ? 2 : 1; i < tiling.raw_stages; ++i) fetch();
   if constexpr (Operand::kScaled) wait_for_grid_before();
   const int exponent = Operand::kScaled ? source_exponent(header) : 0;

@@ -7,21 +7,21 @@
 namespace polyphase::cuda::tensor_core {
 namespace {
 
-constexpr int kVector = 8, kDepth = 16;  // rows of an operand's 16 bytes, of one wgmma
+constexpr int kVector = 8, kDepth = 16;  // rows in an operand's 16 bytes; rows per wgmma
 constexpr int kThreads = 128;            // that convert
 constexpr int kLongestRowWindow = 8192;
-// Sums of two parts are not added up in between: at this many products the tensor cores' cutting off is still below twice the
-// rounding of plain f32 sums.
+// Sums of two parts are not accumulated in f32 in between. Up to this many products the truncation of the tensor cores stays
+// below twice the rounding of plain f32 sums.
 constexpr std::int64_t kLongestSplitSum = 640;
 
-/// Whether two neighbours of 16 bits are converted at a time.
+/// Whether two neighbouring 16-bit elements are converted at a time.
 void choose_pairs(const TapGemm& gemm, const StationaryShape& shape, StationaryTiling& tiling) {
   tiling.is_paired = shape.element_bytes == 2 && shape.positions == 256 && shape.is_word_aligned && gemm.planes == 1 &&
                      gemm.source_stride == 1 && gemm.source_length % 2 == 0 && tiling.position_step % 2 == 0;
   tiling.shift = tiling.is_paired ? static_cast<int>((tiling.position_begin + gemm.source_origin) & 1) : 0;
 }
 
-/// Sizes of a step of `rows` x `planes` x all taps.
+/// The sizes of a step of `rows` x `planes` x all taps.
 void measure(const TapGemm& gemm, const StationaryShape& shape, int rows, int planes, StationaryTiling& tiling) {
   tiling.rows = rows;
   tiling.planes = planes;
@@ -40,7 +40,7 @@ void measure(const TapGemm& gemm, const StationaryShape& shape, int rows, int pl
   tiling.raw_bytes = rows * tiling.raw_pitch;
 }
 
-/// Divides `available` bytes among the weights and the pairs' rings. False where fewer than `least` stages of rows are left.
+/// Divides `available` bytes among the weights and the pairs' rings. False if fewer than `least` raw stages are left.
 bool divide_memory(int available, int least, StationaryTiling& tiling) {
   const std::int64_t weights = static_cast<std::int64_t>(tiling.count) * tiling.weight_bytes;
   const std::int64_t each = (available - weights) / kPairs;
@@ -100,12 +100,12 @@ StationaryTiling make_stationary_tiling(const TapGemm& gemm, const StationarySha
   tiling.columns = kStationaryColumns;
   choose_tiles(gemm, shape.positions, shape.element_bytes, shape.is_sector_aligned, tiling);
   choose_pairs(gemm, shape, tiling);
-  if (shape.element_bytes == 2 && shape.positions == 256 && !tiling.is_paired) return {};  // there is no such kernel
+  if (shape.element_bytes == 2 && shape.positions == 256 && !tiling.is_paired) return {};  // there is no such instance
   bool found = false;
-  // Long steps for elements of 16 bits, whose conversion is short against what every step costs.
+  // Long steps for 16-bit elements: their conversion is short compared with the fixed cost of a step.
   const bool is_short = shape.element_bytes == 2;
-  // All planes of a row at once, if need be with less of the source under way: planes apart are copied as often as there are
-  // steps of them.
+  // All planes of a row at once, if necessary with less of the source outstanding. Planes in several steps are copied once per
+  // step.
   for (auto planes = static_cast<int>(gemm.planes); planes >= 1 && !found; planes = planes == 1 ? 0 : (planes + 1) / 2) {
     for (const int least : {is_short ? 2 : 3, 2}) {
       for (int rows = (is_short ? 4 : 2) * kDepth; rows >= kDepth && !found; rows /= 2) {
@@ -117,7 +117,7 @@ StationaryTiling make_stationary_tiling(const TapGemm& gemm, const StationarySha
   }
   if (!found || !count_tiles(gemm, sm_count, tiling)) return {};
   set_advances(shape, tiling);
-  // f32 of one part is quicker without: its stores are no longer than its products.
+  // f32 with one part is faster without ordering: its stores are no longer than its products.
   tiling.turn_step = shape.parts == 1 && shape.element_bytes == 4 ? -1 : (tiling.count - 1) / 2;
   tiling.shared_bytes = fixed + tiling.count * tiling.weight_bytes +
                         kPairs * (tiling.stages * tiling.source_bytes + tiling.raw_stages * tiling.raw_bytes);

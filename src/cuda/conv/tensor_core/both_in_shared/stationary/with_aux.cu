@@ -1,4 +1,4 @@
-// Weights of 64 columns in shared memory, with a residual or through a derivative, which come to where outputs are staged.
+// Instances of the stationary kernel with a residual or a derivative, which are loaded into the staging.
 
 #include <ostream>
 

@@ -18,7 +18,7 @@ std::optional<CostCounts> counts(const KernelProblem& asked, const TapGemm& gemm
   return counts_of_tiles(tiles, tile, asked, gemm);
 }
 
-/// Sums are finished in registers, and those to compute again are found before.
+/// Sums are finished in registers, after the suspect ones are found.
 bool fuses(const KernelProblem&, const Epilogue& epilogue, int) {
   return !epilogue.has_aux() && epilogue.activation != Activation::snake;
 }

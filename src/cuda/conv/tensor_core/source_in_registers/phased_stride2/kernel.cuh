@@ -1,15 +1,15 @@
 #pragma once
-// Forward of stride 2 with four taps on wgmma (sm_90a), weights in shared memory and the source from registers; the mathematics
-// are in cuda/conv/tap_gemm.hpp.
+// Forward of stride 2 with four taps on wgmma (sm_90a): weights in shared memory, source in registers. The mathematics are in
+// cuda/conv/tap_gemm.hpp. Read source_in_registers/stride1/kernel.cuh first, the same with stride 1.
 //
-// gemm_m = positions, gemm_n = channels of one class, gemm_k = (row, tap). A unit is the two outputs 2u and 2u + 1: its
-// classes' taps read three neighbours of a row, of which a thread holds those of two units, so its sums are four neighbouring
-// outputs, stored as they are. Nothing is converted beforehand: each tensor is moved once. One warpgroup copies rows, two
-// multiply and store, each tiles of its own.
+// gemm_m = positions, gemm_n = channels of one class, gemm_k = (row, tap). A unit is the two outputs 2u and 2u + 1. The taps of
+// its classes read three neighbours of a row. A thread holds these for two units, so its sums are four neighbouring outputs,
+// which are stored directly. There is no conversion pass: each tensor is moved once. One warpgroup copies rows; two multiply
+// and store, each its own tiles.
 //
-// Shared memory: weights (32 rows x 2 classes x 2 taps x channels x 2 bytes a step; 128 KB of 128 -> 128 channels), the rest
-// rings of stages of 32 rows. Roofline: the tensors' bytes; products take two thirds of their time at 128 channels. To be read
-// first: source_in_registers/stride1/kernel.cuh, the same with stride 1.
+// Shared memory: the weights (32 rows x 2 classes x 2 taps x channels x 2 bytes per step; 128 KB for 128 -> 128 channels); the
+// rest is rings of stages of 32 rows. Roofline: the bytes of the tensors; at 128 channels the products take two thirds of that
+// time.
 
 #include <cstdint>
 
@@ -27,8 +27,8 @@ namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kPhased2Threads = (kPhased2Groups + 1) * 128;
 
-/// What the threads of a consumer have in common, and where a thread's sums belong: positions 2*slot and the next, channels
-/// 8*j + 2*(lane%4) and the next.
+/// What the threads of a consumer share, and where a thread's sums belong: positions 2*slot and the next, channels 8*j +
+/// 2*(lane%4) and the next.
 template <class T>
 struct Phased2Store {
   const TapGemm& gemm;
@@ -67,7 +67,7 @@ struct Phased2Store {
     }
   }
 
-  /// Sums become outputs, but for being rounded.
+  /// Turns sums into outputs, not yet rounded.
   template <int kSums>
   __device__ __forceinline__ void finish_sums(float (&sums)[kPhased2Classes][kSums]) const {
 #pragma unroll
@@ -87,8 +87,8 @@ struct Phased2Store {
   }
 };
 
-/// Outputs of a warp that may be wrong, one after the other. Not inlined, and given all by value or as the kernel's parameters:
-/// it is hardly ever called, and may not take registers from those who are.
+/// Recomputes a warp's suspect outputs one after another. Not inlined, and everything is passed by value or is a kernel
+/// parameter: it is rarely called, and must not take registers from its caller.
 template <class T, int kRuns>
 __device__ __noinline__ void recompute_phases(const TapGemm& gemm, const Phased2Tiling& tiling, const Epilogue& epilogue,
                                               const ExactSource<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
@@ -99,7 +99,7 @@ __device__ __noinline__ void recompute_phases(const TapGemm& gemm, const Phased2
 #pragma unroll 1
   for (int run = 0; run < kRuns; ++run) {
     std::uint32_t own = suspects.of_run[0];
-    // The next ones move to where the loop finds them: registers have no index.
+    // Shifts the next ones to where the loop reads them: registers cannot be indexed.
 #pragma unroll
     for (int i = 0; i + 1 < kRuns; ++i) suspects.of_run[i] = suspects.of_run[i + 1];
     const int r = run % kPhased2Classes;
@@ -140,8 +140,8 @@ __device__ __noinline__ void recompute_phases(const TapGemm& gemm, const Phased2
   }
 }
 
-/// The products of 16 rows, a group: class r's tap j reads elements r + 1 - j of the first and r + 2 - j of the second
-/// position.
+/// The products of 16 rows, as one group: tap j of class r reads elements r + 1 - j for the first position and r + 2 - j for
+/// the second.
 template <class Operand, int kChannels>
 __device__ __forceinline__ void multiply_phased2(const Phased2Words& words, std::uint64_t weights,
                                                  float (&sums)[kPhased2Classes][kChannels / 2]) {
@@ -187,7 +187,7 @@ __device__ __forceinline__ void consume_phased2(const TapGemm& gemm, const Phase
     Phased2Words even{}, odd{};
     reader.begin_tile();
     std::uint64_t own = weights;
-    // One group of products is under way while the operands of the next are made.
+    // One group of products is outstanding while the operands of the next are converted.
 #pragma unroll 1
     for (int left = tiling.count; left > 0; --left, own += kPhased2Depths * kDepth) {
       const unsigned char* stage = ring + at.stage * tiling.stage_bytes;
@@ -203,7 +203,7 @@ __device__ __forceinline__ void consume_phased2(const TapGemm& gemm, const Phase
       odd.keep();
       reader.convert(raw, odd);
       multiply_phased2<Operand, kChannels>(odd, own + kDepth, sums);
-      // All that was read of the stage is in products that are issued: no read is still under way.
+      // All reads of the stage are complete: the products that use them are issued.
       ptx::mbarrier_arrive(layout.empty(at.stage));
       at.advance(tiling.stages);
     }
@@ -245,7 +245,7 @@ __global__ void __launch_bounds__(kPhased2Threads, 1)
   if (group < kPhased2Groups && warp == 0 && lane == 0) {
     for (int stage = 0; stage < tiling.stages; ++stage) {
       ptx::mbarrier_init(layout.full(stage), kPhased2Copiers);
-      ptx::mbarrier_init(layout.empty(stage), 128);  // each reader for itself
+      ptx::mbarrier_init(layout.empty(stage), 128);  // each reader arrives for itself
     }
     if (group == 0) ptx::mbarrier_init(layout.weights_full(), 1);
     ptx::fence_mbarrier_init();
@@ -271,14 +271,14 @@ __global__ void __launch_bounds__(kPhased2Threads, 1)
     return;
   }
   ptx::registers_up<232>();
-  wait_for_grid_before();  // of the source's scale
+  wait_for_grid_before();  // for the source's scale
   consume_phased2<Operand, kChannels>(gemm, tiling, epilogue, layout, raw + (layout.ring - base), exact, bias, out, biases,
                                       source_header, weight_header, group, warp, lane);
 #endif
 }
 
-/// packed[weight tile][step][16 rows][class][tap][8 rows][channel][8 of 16 rows]: row 4*(2*h + e) + q of 16 lies at 8*h + 2*q +
-/// e, where Phased2Reader puts it. Zero where there is no weight.
+/// packed[weight tile][step][16 rows][class][tap][8 rows][channel][8 of 16 rows]. Row 4*(2*h + e) + q of 16 is at 8*h + 2*q +
+/// e, the order of Phased2Reader. Zero where there is no weight.
 template <class Operand>
 __global__ void __launch_bounds__(kLargestThreads)
     phased_stride2_pack_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ Phased2Tiling tiling,

@@ -21,9 +21,9 @@ void pack(const ConvProblem& problem, const Phased2Tiling& tiling, const void* w
   check_launch("conv tensor_core: phased_stride2, weights");
 }
 
-/// All that pack's result depends on but the weights.
+/// Everything that the packing depends on except the weights.
 PackingKey key_of(const ConvProblem& problem, const Phased2Tiling& tiling) {
-  constexpr std::int64_t kPhased2Packing = -2;  // no ConvDirection, which the preconverted kernel has here
+  constexpr std::int64_t kPhased2Packing = -2;  // not a ConvDirection, which the preconverted kernel's keys have here
   return {static_cast<std::int64_t>(Algorithm::tensor_core),
           kPhased2Packing,
           static_cast<std::int64_t>(problem.dtype),

@@ -1,6 +1,5 @@
 #pragma once
-// How rows of the source come into shared memory as they are, and from there into the registers of wgmma
-// (kernel.cuh).
+// Copies rows of the source to shared memory unchanged, and reads them from there into the registers of wgmma (kernel.cuh).
 
 #include <cstdint>
 
@@ -13,10 +12,10 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kPhased2Copiers = 64;  // threads that copy for a consumer
-inline constexpr int kPhased2Elements = 4;  // of a row, that the two positions of a thread need
+inline constexpr int kPhased2Copiers = 64;  // threads that copy for one consumer
+inline constexpr int kPhased2Elements = 4;  // elements of a row for the two positions of a thread
 
-/// Shared memory of a block: the weights of its channels, of each consumer its ring, the channels' biases, barriers.
+/// Shared memory of a block: the weights of its channels, each consumer's ring, the channels' biases, barriers.
 struct Phased2Layout {
   std::uint32_t weights, ring, bias, barriers, own;
   __device__ Phased2Layout(std::uint32_t base, const Phased2Tiling& tiling, int group) {
@@ -47,7 +46,7 @@ struct Phased2Walk {
   __device__ __forceinline__ std::uint32_t group_of_channels(const Phased2Tiling& tiling) const {
     return tiling.by_channel_tiles.divide(weight_tile);
   }
-  /// Of its group.
+  /// Relative to its group.
   __device__ __forceinline__ std::int64_t first_channel(const Phased2Tiling& tiling) const {
     return static_cast<std::int64_t>(weight_tile - group_of_channels(tiling) * tiling.by_channel_tiles.divisor) *
            tiling.channels;
@@ -61,7 +60,7 @@ struct Phased2Walk {
   }
 };
 
-/// All steps of all tiles of a consumer; what lies outside the rows is zero.
+/// Copies all steps of all tiles of a consumer, with zeros outside the rows.
 template <class T>
 __device__ __forceinline__ void copy_phased2(const TapGemm& gemm, const Phased2Tiling& tiling, const Phased2Layout& layout,
                                              const T* __restrict__ source, int group, int thread) {
@@ -94,17 +93,17 @@ __device__ __forceinline__ void copy_phased2(const TapGemm& gemm, const Phased2T
   }
 }
 
-/// The elements of a thread's positions of 16 rows as wgmma takes them, in pairs of rows. A row's element 0 is an odd one.
+/// The elements of a thread's positions in 16 rows in the format of wgmma, as pairs of rows. A row's element 0 is an odd one.
 struct Phased2Words {
   std::uint32_t v[kPhased2Elements][2];
-  /// Until here they are where wgmma reads them.
+  /// Keeps them in the registers that wgmma reads until here.
   __device__ __forceinline__ void keep() {
 #pragma unroll
     for (int i = 0; i < kPhased2Elements; ++i) ptx::opaque(v[i]);
   }
 };
 
-/// Reads, of 16 rows, rows q, q + 4, q + 8 and q + 12: those lie in different banks. Packed weights have the same order.
+/// Reads rows q, q + 4, q + 8 and q + 12 of 16, which are in different banks. Packed weights have the same order.
 template <class Operand>
 struct Phased2Reader {
   using T = typename Operand::Source;
@@ -114,9 +113,9 @@ struct Phased2Reader {
   };
   int at;  // bytes from 16 rows of a stage to this thread's first pair
   float scale;
-  std::uint32_t tiny;  // of magnitudes that a half holds exactly, doubled less one
+  std::uint32_t tiny;  // limit for magnitudes that a half holds exactly, doubled less one
   __half2 most, fewest;
-  std::uint32_t small;  // how many were too small
+  std::uint32_t small;  // count of those that were too small
 
   __device__ __forceinline__ Phased2Reader(const Phased2Tiling& tiling, int exponent, int slot, int lane)
       : at(lane % 4 * kPitch + (2 * slot + tiling.lead - 1) * static_cast<int>(sizeof(T))),
@@ -165,7 +164,7 @@ struct Phased2Reader {
     if constexpr (Operand::kScaled) check(raw);
   }
 
-  /// Some were zero or too small: how many too small?
+  /// Some were zero or too small: counts those that are too small.
   __device__ __forceinline__ void check(const Raw& raw) {
     const float2 few = __half22float2(fewest);
     if (few.x >= kLeastNormalHalf && few.y >= kLeastNormalHalf) return;
@@ -177,8 +176,9 @@ struct Phased2Reader {
     }
   }
 
-  /// Sums at least this large are right whatever the tile's numbers, scaled to halves, have lost: each that is too small counts
-  /// in a sum once, as do such weights. For whole warps, whose sums depend on what they have read themselves.
+  /// Sums at least this large are right in spite of what the tile's numbers have lost as halves: each number that is too small
+  /// counts once per sum, and so does each such weight. Called by whole warps; the result depends on what the warp itself has
+  /// read.
   __device__ __forceinline__ float unsafe_below(float products, std::uint32_t weight_suspect_count) const {
     const std::uint32_t of_weights = weight_suspect_count & ~kNever;
     std::uint32_t own = 0;

@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::int64_t kLeastRows = 32, kLeastUnits = 256;
 constexpr int kChannelTiles[] = {32, 64, 96, 128};
-constexpr std::int64_t kLongest = 1 << 24;       // elements of a row
-constexpr std::int64_t kMostTiles = 0x40000000;  // of what is divided by FastDivide
+constexpr std::int64_t kLongest = 1 << 24;       // elements per row
+constexpr std::int64_t kMostTiles = 0x40000000;  // limit for numbers divided by FastDivide
 
 bool is_for_phased2(const ConvProblem& problem, std::int64_t element_bytes) {
   if (problem.S != kPhased2Classes || problem.K != kPhased2Classes * kPhased2Taps || problem.D != 1) return false;

@@ -1,5 +1,5 @@
 #pragma once
-// What kernel.cuh and f32_kernel.cuh multiply, and where their packed weights come from.
+// The products of kernel.cuh and f32_kernel.cuh, and the order of their packed weights.
 
 #include <cstdint>
 
@@ -11,11 +11,11 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// One product of kPhased4Rows rows: columns of a tile from `column` on, of the neighbour `shift` behind the first.
+/// One product of kPhased4Rows rows: columns of a tile from `column` on, with the neighbour `shift` after the first.
 struct Phased4Chunk {
   int shift, column, columns;
 };
-/// All products of kPhased4Rows rows, in the order in which weights are packed.
+/// All products of kPhased4Rows rows, in the order of the packed weights.
 struct Phased4Chunks {
   Phased4Chunk of[24];
   int count;
@@ -26,11 +26,11 @@ struct Phased4Chunks {
   }
 };
 
-/// Where a block works.
+/// The tile of a block.
 struct Phased4Place {
   std::int64_t n, unit;
   std::uint32_t column_tile;
-  std::int64_t g, first_channel;  // of its group
+  std::int64_t g, first_channel;  // relative to its group
 };
 /// The tiles of a block, one after another.
 struct Phased4Walk {
@@ -50,11 +50,11 @@ struct Phased4Walk {
   }
 };
 
-/// The weights of 16 bytes of packed ones: [column tile][16 rows][product][8 rows][column][8 of 16 rows], where row
-/// 4*(2*h + e) + q of 16 lies at 8*h + 2*q + e. Zero where there is no channel.
+/// The weights in 16 bytes of the packed ones: [column tile][16 rows][product][8 rows][column][8 of 16 rows]. Row 4*(2*h + e) +
+/// q of 16 is at 8*h + 2*q + e. Zero where there is no channel.
 template <class T>
 struct Phased4Piece {
-  int at, columns;  // among the pieces of its product, which has so many columns
+  int at, columns;  // the index in its product, and the product's number of columns
   T values[kPreconvertedRows];
   __device__ __forceinline__ Phased4Piece(const ConvProblem& problem, const Phased4Tiling& tiling, const Phased4Chunks& chunks,
                                           std::int64_t of_depth, std::int64_t index, const T* __restrict__ w) {
@@ -76,7 +76,7 @@ struct Phased4Piece {
   }
 };
 
-/// Output `t` of a channel of the place's group by FFMA, summed by a warp and written by lane `writer`.
+/// Computes output `t` of a channel of the place's group by FFMA: a warp sums it, lane `writer` writes it.
 template <class T>
 __device__ __forceinline__ void recompute_unit(const TapGemm& gemm, const Epilogue& epilogue, const ExactSource<T>& exact,
                                                const T* __restrict__ bias, T* __restrict__ out, const Phased4Place& place,

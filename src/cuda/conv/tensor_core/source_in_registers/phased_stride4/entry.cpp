@@ -12,14 +12,14 @@ std::optional<CostCounts> counts(const KernelProblem& asked, const TapGemm& gemm
   if (tiling.count == 0) return std::nullopt;
   const Phased4Pattern& pattern = kPhased4Patterns[tiling.pattern];
   const double columns = is_f32 ? f32_unit_columns(pattern) : pattern.columns();
-  // Two warpgroups of 64 units each; what they convert is what each product reads.
+  // Two warpgroups of 64 units each; each product reads what they convert.
   const TileCounts tile{number(tiling.count) * kPhased4Groups * products_of(parts_of(asked)), columns,
                         number(tiling.count) * kPhased4Rows * (is_f32 ? kPhased4F32Width : kPhased4Width),
                         number(is_f32 ? kPhased4F32Columns : kPhased4Columns) * kPhased4Positions};
   return counts_of_tiles(pieces(tiling.turns, gpu.sm_count), tile, asked, gemm);
 }
 
-/// Sums are finished in registers, and those to compute again are found before.
+/// Sums are finished in registers, after the suspect ones are found.
 bool fuses(const KernelProblem&, const Epilogue& epilogue, int) {
   return !epilogue.has_aux() && epilogue.activation != Activation::snake;
 }

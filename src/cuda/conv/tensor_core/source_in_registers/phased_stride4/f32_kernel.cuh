@@ -1,15 +1,15 @@
 #pragma once
-// Forward of f32 at f32 accuracy with stride 4 or 8 on wgmma (sm_90a): kernel.cuh with each number as two halves,
-// to be read first.
+// Forward of f32 at f32 accuracy with stride 4 or 8 on wgmma (sm_90a): kernel.cuh with each number as two halves. Read
+// kernel.cuh first.
 //
-// Three products of halves (operand/traits.cuh) need sums of their own: those of high*high are added to f32 totals behind every
-// stage, since tensor cores cut sums off, and those of high*low and low*high, which are 2^11 times too large, as well.
-// Registers have room for totals and one set of sums: tiles of 128 units x 128 columns, two warpgroups of 64 units each. The
-// columns are two halves, so that the sums of one are added while the other is multiplied; the next stage's low halves are
-// fetched meanwhile.
+// The three products of halves (operand/traits.cuh) need separate sums. Tensor cores truncate, so after every stage the sums of
+// high*high are added to f32 totals, and so are those of high*low and low*high, which are 2^11 times too large. Registers have
+// room for totals and one set of sums: tiles of 128 units x 128 columns, two warpgroups of 64 units each. The columns are two
+// halves, so that the sums of one are added during the products of the other. The low halves of the next stage are loaded
+// meanwhile.
 //
-// One thread streams weights, 51 KB a stage of 16 rows, and the source. Three warps make halves of it, once a tile; a consumer
-// reads them as words of two rows, which need no more than to be moved to where wgmma wants them.
+// One thread streams weights, 51 KB per stage of 16 rows, and the source. Three warps convert the source to halves once per
+// tile. A consumer reads them as words of two rows and only moves them to the registers of wgmma.
 
 #include <cstdint>
 #include <utility>
@@ -27,18 +27,18 @@ namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kPhased4F32Threads = (kPhased4Groups + 1) * 128;
 
-/// A thread's sums: of the halves of the columns, and of what a lone class has more, which has registers of its own: products
-/// of two sizes with the same ones are serialised.
+/// A thread's sums for the halves of the columns, and for the additional sums of a lone class, which has registers of its own:
+/// products of two sizes with the same registers are serialised.
 struct Phased4F32Sums {
   float v[2][kPhased4F32Sums], lone[kPhased4F32Sums / 2];
 };
 
-/// Whether a group has products already that its next ones are added to.
+/// Whether a group already has products to which the next ones are added.
 struct Phased4F32Begun {
   bool v, lone;
 };
 
-/// Product kIndex of a stage's, where it is of the half: one part of the source times one of the weights.
+/// Product kIndex of a stage, if it belongs to this half: one part of the source times one of the weights.
 template <int kPattern, int kHalf, bool kLowSource, bool kLowWeights, int kIndex>
 __device__ __forceinline__ void multiply_split_chunk(const Phased4F32Words<Phased4F32Layout<kPattern>::kFragments>& words,
                                                      std::uint64_t weights, Phased4F32Sums& sums, Phased4F32Begun& accumulate) {
@@ -59,8 +59,8 @@ __device__ __forceinline__ void multiply_split_chunk(const Phased4F32Words<Phase
   }
 }
 
-/// A stage's products of one part of the source and one of the weights, of a half of the columns: a group. In fresh sums, or
-/// added to those that there are.
+/// A stage's products of one part of the source and one of the weights, for a half of the columns, as one group. Into fresh
+/// sums, or added to existing ones.
 template <int kPattern, int kHalf, bool kLowSource, bool kLowWeights>
 __device__ __forceinline__ void multiply_split(const Phased4F32Words<Phased4F32Layout<kPattern>::kFragments>& words,
                                                std::uint64_t weights, Phased4F32Sums& sums, bool are_fresh) {
@@ -73,7 +73,7 @@ __device__ __forceinline__ void multiply_split(const Phased4F32Words<Phased4F32L
   ptx::wgmma_commit();
 }
 
-/// totals += factor * sums, of a half of the columns.
+/// totals += factor * sums, for a half of the columns.
 template <bool kHasLone, int kHalf>
 __device__ __forceinline__ void add_half(float (&totals)[2][kPhased4F32Sums], Phased4F32Sums& sums, float factor) {
   ptx::fence_registers(sums.v[kHalf]);
@@ -87,8 +87,8 @@ __device__ __forceinline__ void add_half(float (&totals)[2][kPhased4F32Sums], Ph
   }
 }
 
-/// Sums below this, scaled as the operands are, may be wrong (both_in_shared/preconverted/recompute.cuh). faults: of a tile's
-/// source, a word of each warp.
+/// Sums below this magnitude, in the scale of the operands, are suspect (both_in_shared/preconverted/recompute.cuh).
+/// suspect_count: of a tile's source, one word per warp.
 __device__ __forceinline__ float f32_unit_unsafe(const TapGemm& gemm, uint4 suspect_count, std::uint32_t of_weights) {
   if (((suspect_count.x | suspect_count.y | suspect_count.z | of_weights) & kNever) != 0) return INFINITY;
   const auto small = static_cast<float>(suspect_count.x + suspect_count.y + suspect_count.z) + static_cast<float>(of_weights);
@@ -118,7 +118,7 @@ __device__ __forceinline__ void consume_f32_units(const TapGemm& gemm, const Pha
       const unsigned char* source = own + static_cast<std::uint32_t>(at.stage) * Layout::kStageBytes;
       const std::uint64_t weights = ptx::operand_descriptor(layout.weights(at.stage), 0);
       ptx::mbarrier_wait(layout.full(at.stage), at.parity);
-      // Low halves come first, whose registers are free: products of the stage before are running.
+      // Low halves first: their registers are free while products of the previous stage run.
       load_f32_units(source + kPhased4F32Low, zero, words.low);
       words.keep(words.low);
       ptx::wgmma_wait<0>();
@@ -170,8 +170,7 @@ __device__ __forceinline__ void consume_f32_units(const TapGemm& gemm, const Pha
   }
 }
 
-/// Launched behind the sample of the source: nothing that it reads is declared unaliased, or it could be loaded before the
-/// wait.
+/// Launched after the sampling of the source. Pointers are not __restrict__: the compiler could move loads before the wait.
 template <int kStride, int kPattern>
 __global__ void __launch_bounds__(kPhased4F32Threads, 1)
     phased_stride4_f32_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ Phased4Tiling tiling,
@@ -187,7 +186,7 @@ __global__ void __launch_bounds__(kPhased4F32Threads, 1)
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < tiling.stages; ++stage) {
       ptx::mbarrier_init(layout.full(stage), 1 + kPhased4F32Makers);
-      ptx::mbarrier_init(layout.empty(stage), kPhased4Groups * 128);  // each reader for itself
+      ptx::mbarrier_init(layout.empty(stage), kPhased4Groups * 128);  // each reader arrives for itself
     }
     for (int stage = 0; stage < kPhased4F32Raws; ++stage) {
       ptx::mbarrier_init(layout.raw_full(stage), 1);
@@ -198,7 +197,7 @@ __global__ void __launch_bounds__(kPhased4F32Threads, 1)
   __syncthreads();
   if (group == kPhased4Groups) {
     ptx::registers_down<72>();
-    // The copies need no scale: what they read was there before the sample's launch let this one begin.
+    // The copies need no scale: their data was ready before the sampling's launch let this kernel begin.
     if (warp > 0) {
       wait_for_grid_before();
       f32_unit_sources<kPattern>(tiling, layout, raw + (base - ptx::shared_address(raw)), source_exponent(exact.header),
@@ -215,7 +214,7 @@ __global__ void __launch_bounds__(kPhased4F32Threads, 1)
 #endif
 }
 
-/// The packed weights, as Phased4Piece has them, of each product high halves, then low ones.
+/// The packed weights in the order of Phased4Piece; each product has its high halves, then its low ones.
 static __global__ void __launch_bounds__(kLargestThreads)
     phased_stride4_f32_pack_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ Phased4Tiling tiling,
                                    const __grid_constant__ Phased4Chunks chunks, const float* __restrict__ w,

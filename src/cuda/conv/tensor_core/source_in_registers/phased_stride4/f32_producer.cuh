@@ -1,5 +1,5 @@
 #pragma once
-// How weights and rows of the source come into shared memory, rows become halves, and those get into the registers of wgmma
+// Copies weights and rows of the source to shared memory, converts rows to halves, and reads these into the registers of wgmma
 // (f32_kernel.cuh).
 
 #include <cuda.h>
@@ -18,12 +18,12 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Which half of the columns a product is of; or, where only its second class reads the neighbour, a quarter.
+/// The half of the columns that a product belongs to; a quarter, if only its second class reads the neighbour.
 [[nodiscard]] __host__ __device__ constexpr int f32_unit_half(const Phased4Chunk& chunk) {
   return chunk.column / kPhased4F32Half;
 }
 [[nodiscard]] __host__ __device__ constexpr bool is_lone(const Phased4Chunk& chunk) { return chunk.columns < kPhased4F32Half; }
-/// Products of a half of the columns each, or of less.
+/// Products of half of the columns each, or fewer.
 __host__ __device__ constexpr Phased4Chunks f32_unit_chunks(const Phased4Pattern& pattern) {
   Phased4Chunks chunks{};
   for (int shift = pattern.shifts() - 1; shift >= 0; --shift) {
@@ -39,7 +39,7 @@ __host__ __device__ constexpr Phased4Chunks f32_unit_chunks(const Phased4Pattern
   return chunks;
 }
 
-/// Shared memory of a block: stages of weights and elements as halves, the source as it came, barriers.
+/// Shared memory of a block: stages of weights and elements as halves, the source unchanged, barriers.
 template <int kPattern>
 struct Phased4F32Layout {
   static constexpr Phased4Pattern kOwn = kPhased4Patterns[kPattern];
@@ -62,7 +62,7 @@ struct Phased4F32Layout {
     return stages + static_cast<std::uint32_t>(stage) * kStageBytes;
   }
   __device__ __forceinline__ std::uint32_t raw(int stage) const { return raws + static_cast<std::uint32_t>(stage) * kRawBytes; }
-  /// Of the tile whose last stage it is: a word of each warp that makes halves.
+  /// For the tile whose last stage this is: one word per converting warp.
   __device__ __forceinline__ std::uint32_t* suspect_count_of(unsigned char* memory, int stage) const {
     return reinterpret_cast<std::uint32_t*>(memory + (suspect_count - stages) + stage * 16);
   }
@@ -72,7 +72,7 @@ struct Phased4F32Layout {
   __device__ __forceinline__ std::uint32_t raw_empty(int stage) const { return raw_full(stage) + 8; }
 };
 
-/// One thread: all stages of all tiles, of the source as it lies and of weights.
+/// Run by one thread: copies all stages of all tiles, the source unchanged and the weights.
 template <int kPattern>
 __device__ __forceinline__ void copy_f32_units(const TapGemm& gemm, const Phased4Tiling& tiling,
                                                const Phased4F32Layout<kPattern>& layout, const CUtensorMap* map,
@@ -101,12 +101,12 @@ __device__ __forceinline__ void copy_f32_units(const TapGemm& gemm, const Phased
   }
 }
 
-/// Where rows q of element `e` lie among the high halves of 16 rows, and among the low ones: elements 2*i - 1 and 2*i are 64
-/// bytes, of each q 8 of the one and 8 of the other, as a thread reads them.
+/// The place of rows q of element `e` among the high halves of 16 rows, and among the low ones. Elements 2*i - 1 and 2*i take
+/// 64 bytes: for each q 8 of one and 8 of the other, in the order in which a thread reads them.
 __device__ __forceinline__ int f32_unit_element(int e, int q) { return (e + 1) / 2 * 64 + q * 16 + (e + 1) % 2 * 8; }
 
-/// What a thread that makes halves has seen of a stage: the largest high halves, and the least magnitude but zero, as bits of a
-/// float doubled less one.
+/// The range of a converting thread's numbers in a stage: the largest high halves, and the least nonzero magnitude, as the bits
+/// of a float doubled less one.
 struct Phased4F32Seen {
   __half2 most = __half2half2(__float2half(0.0F));
   std::uint32_t least = 0xffffffffU;
@@ -121,7 +121,7 @@ struct Phased4F32Seen {
   }
 };
 
-/// Rows q, q + 4 and q + 8, q + 12 of an element as high halves and as low ones, 8 bytes each.
+/// Writes rows q, q + 4 and q + 8, q + 12 of an element as high halves and as low ones, 8 bytes each.
 __device__ __forceinline__ void put_f32_unit(const float (&v)[4], float scale, unsigned char* to, Phased4F32Seen& seen) {
   std::uint32_t words[4];
 #pragma unroll
@@ -145,7 +145,7 @@ struct Phased4F32Maker {
   int from, to;  // bytes
   int items;     // of this thread
   float scale;
-  std::uint32_t tiny;  // of magnitudes that a half holds exactly, doubled less one
+  std::uint32_t tiny;  // limit for magnitudes that a half holds exactly, doubled less one
   __device__ __forceinline__ Phased4F32Maker(int exponent, int thread)
       : from((thread % 4 * kPhased4F32Width + thread / 4) * 4),
         to(f32_unit_element(thread / 4, thread % 4)),
@@ -158,7 +158,7 @@ struct Phased4F32Maker {
     for (int j = 0; j < 4; ++j)
       v[j] = *reinterpret_cast<const float*>(raw + from + (j * 4 * kPhased4F32Width + item * kEvery) * 4);
   }
-  /// 16 rows; some at a time, so that a warp does not wait for each.
+  /// Converts 16 rows, several elements at a time, so that a warp does not wait for each.
   __device__ __forceinline__ void make(const unsigned char* raw, unsigned char* elements, Phased4F32Seen& seen) const {
 #pragma unroll
     for (int first = 0; first < kItems; first += kBatch) {
@@ -172,7 +172,7 @@ struct Phased4F32Maker {
           put_f32_unit(v[i], scale, elements + to + (first + i) * (kEvery / 2) * 64, seen);
     }
   }
-  /// How many of them are too small.
+  /// Counts those that are too small.
   __device__ __forceinline__ std::uint32_t count_small(const unsigned char* raw) const {
     std::uint32_t count = 0;
 #pragma unroll 1
@@ -186,20 +186,20 @@ struct Phased4F32Maker {
   }
 };
 
-/// What is wrong with a thread's numbers of a tile.
+/// The suspect count of a thread's numbers in a tile.
 struct Phased4F32SuspectCount {
-  static constexpr std::uint32_t kMost = 1U << 24;  // of those too small: that many are as bad as more
+  static constexpr std::uint32_t kMost = 1U << 24;  // limit for those that are too small: more make no difference
   std::uint32_t small = 0;
   bool never = false;
-  /// Of a warp, for all of its lanes: as make_operand counts them.
+  /// The count of a warp, in all of its lanes, in the format of make_operand.
   __device__ __forceinline__ std::uint32_t of_warp() const {
     const std::uint32_t count = __reduce_add_sync(0xffffffffU, min(small, kMost));
     return __any_sync(0xffffffffU, never) ? count | kNever : count;
   }
 };
 
-/// kPhased4F32Makers threads: the elements of all stages of all tiles as halves, and, with a tile's last stage, what is wrong
-/// with them.
+/// Run by kPhased4F32Makers threads: converts the elements of all stages of all tiles to halves, and writes the suspect count
+/// with a tile's last stage.
 template <int kPattern>
 __device__ __forceinline__ void f32_unit_sources(const Phased4Tiling& tiling, const Phased4F32Layout<kPattern>& layout,
                                                  unsigned char* memory, int exponent, int thread) {
@@ -230,7 +230,7 @@ __device__ __forceinline__ void f32_unit_sources(const Phased4Tiling& tiling, co
   }
 }
 
-/// Fragments of a stage as wgmma takes them, of each neighbour: no register belongs to two.
+/// Fragments of a stage in the format of wgmma, for each neighbour: no register belongs to two.
 template <int kFragments>
 struct Phased4F32Words {
   std::uint32_t high[kFragments][4], low[kFragments][4];
@@ -240,7 +240,7 @@ struct Phased4F32Words {
   }
 };
 
-/// Reads one kind of halves of 16 rows, of elements 2*i - 1 and later: those of neighbour 0 are the first.
+/// Reads one kind of halves of 16 rows, of elements from 2*i - 1 on; those of neighbour 0 are the first.
 template <int kShifts>
 __device__ __forceinline__ void load_f32_units(const unsigned char* from, std::uint32_t zero, std::uint32_t (&to)[kShifts][4]) {
 #pragma unroll
@@ -253,7 +253,7 @@ __device__ __forceinline__ void load_f32_units(const unsigned char* from, std::u
         to[e][0] = first;
         to[e][2] = second;
       }
-      // A number of its own: what belongs to two fragments the compiler would copy for each product.
+      // A copy of its own: the compiler would copy a register of two fragments for each product.
       if (e > 0) {
         to[e - 1][1] = first ^ zero;
         to[e - 1][3] = second ^ zero;

@@ -1,6 +1,5 @@
 #pragma once
-// What becomes of the sums of f32_kernel.cuh: they are stored from registers, and those that may be wrong are
-// computed again.
+// Stores the sums of f32_kernel.cuh from registers, and recomputes the suspect ones.
 
 #include <cstdint>
 
@@ -15,10 +14,10 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kPhased4F32Sums = kPhased4F32Half / 2;  // of a thread and half
+inline constexpr int kPhased4F32Sums = kPhased4F32Half / 2;  // per thread and half
 using Phased4F32Totals = float[2][kPhased4F32Sums];
 
-/// What the threads of a consumer have in common, and where a thread's sums belong: units 2*slot and the next of the tile.
+/// What the threads of a consumer share, and where a thread's sums belong: units 2*slot and the next of the tile.
 template <int kStride>
 struct Phased4F32Store {
   static constexpr int kChannels = kPhased4F32Columns / kStride, kVectors = 2 * kStride / 4;
@@ -73,7 +72,7 @@ struct Phased4F32Store {
         if (b >= left) continue;
 #pragma unroll
         for (int i = 0; i < kVectors; ++i) {
-          // Vectors 2*i of both lanes are now one lane's first and second.
+          // Vectors 2*i of both lanes are now the first and second of one lane.
           const int at = 2 * (i / 2) + i % 2 * kVectors;
           if ((at + odd) * 4 / kStride < own_units) __stcs(reinterpret_cast<float4*>(to + at * 4), vectors[i]);
         }
@@ -83,7 +82,7 @@ struct Phased4F32Store {
   __device__ __forceinline__ static float& of(Phased4F32Totals& totals, int r, int j, int h, int b) {
     return totals[r / (kStride / 2)][kChannels / 2 * (r % (kStride / 2)) + 4 * j + 2 * h + b];
   }
-  /// The even lane's `first` and `second` become its own first and the odd one's first; the odd lane's the second ones.
+  /// The even lane gets the first vectors of both lanes, the odd lane the second ones.
   __device__ __forceinline__ static void exchange(bool odd, float4& first, float4& second) {
     const float4 send = odd ? first : second;
     const float4 got = make_float4(__shfl_xor_sync(0xffffffffU, send.x, 4), __shfl_xor_sync(0xffffffffU, send.y, 4),
@@ -92,8 +91,7 @@ struct Phased4F32Store {
   }
 };
 
-/// Outputs of a warp that may be wrong. Not inlined: it is hardly ever called, and may not take registers
-/// from those who are.
+/// Recomputes a warp's suspect outputs. Not inlined: it is rarely called, and must not take registers from its caller.
 template <int kStride>
 __device__ __noinline__ void recompute_f32_units(const TapGemm& gemm, const Phased4Tiling& tiling,
                                                  const ExactSource<float>& exact, Phased4Place place, int first,
@@ -110,7 +108,7 @@ __device__ __noinline__ void recompute_f32_units(const TapGemm& gemm, const Phas
 #pragma unroll
     for (int bit = 0; bit < Block::kOutputs; ++bit) {
       const int channel = lane / 4 + 8 * Block::column_of(bit), unit = Block::position_of(bit, lane);
-      const int of = unit / 2 * 4 + channel % 8 / 2;  // whose sum it was
+      const int of = unit / 2 * 4 + channel % 8 / 2;  // the lane that had the sum
       const std::uint32_t its = __shfl_sync(0xffffffffU, r < kOfRun ? suspects.of_run[0] : suspects.of_run[1], of);
       const int its_bit = r % kOfRun * (kChannels / 2) + channel / 8 * 4 + unit % 2 * 2 + channel % 2;
       const bool exists = place.first_channel + channel < gemm.out_channels && place.unit + first + unit < tiling.units;

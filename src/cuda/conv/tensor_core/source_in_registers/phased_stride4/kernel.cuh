@@ -1,14 +1,14 @@
 #pragma once
-// Forward of 16-bit types with stride 4 or 8 on wgmma (sm_90a), the source from registers as it lies in memory; the mathematics
-// are in cuda/conv/tap_gemm.hpp.
+// Forward of 16-bit types with stride 4 or 8 on wgmma (sm_90a), the source in registers in its original layout. The mathematics
+// are in cuda/conv/tap_gemm.hpp. Read source_in_registers/phased_stride2/kernel.cuh first, the same with resident weights.
 //
-// gemm_m = units: S neighbouring outputs; gemm_n = (class, channel); gemm_k = (neighbour, row). Output S*u + r reads elements
-// u + s of its rows, and the farthest ahead and behind belong to some classes only: their products have fewer columns, so
-// nothing is multiplied that is not there. A thread holds two neighbouring units of all classes: its sums are 2*S neighbouring
-// outputs, stored from registers by 16 bytes. Nothing is converted beforehand and nothing is staged: each tensor is moved once.
+// gemm_m = units of S neighbouring outputs; gemm_n = (class, channel); gemm_k = (neighbour, row). Output S*u + r reads elements
+// u + s of its rows. The farthest ahead and behind belong to some classes only, so their products have fewer columns, and
+// nothing is multiplied in vain. A thread holds two neighbouring units of all classes: its sums are 2*S neighbouring outputs,
+// stored from registers in 16-byte vectors. There is no conversion pass and no staging: each tensor is moved once.
 //
 // Tiles of 128 units x 256 columns; two warpgroups multiply 64 units each. One thread streams weights and boxes of the source
-// through a ring of stages. To be read first: source_in_registers/phased_stride2/kernel.cuh, the same with resident weights.
+// through a ring of stages.
 
 #include <cstdint>
 #include <utility>
@@ -24,10 +24,10 @@
 namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kPhased4Threads = (kPhased4Groups + 1) * 128;
-inline constexpr int kPhased4Sums = kPhased4Columns / 2;  // of a thread
+inline constexpr int kPhased4Sums = kPhased4Columns / 2;  // per thread
 
-/// One product, of the columns of chunk kIndex, where its neighbour is one of the half's. `weights`: of all of 16 rows, a
-/// descriptor without a pitch.
+/// One product, for the columns of chunk kIndex, if its neighbour belongs to the half. `weights`: of all 16 rows, a descriptor
+/// without a pitch.
 template <class Operand, int kPattern, class Half, int kIndex>
 __device__ __forceinline__ void multiply_chunk(const Phased4Words<Half::kShifts>& words, std::uint64_t weights,
                                                float (&sums)[kPhased4Sums]) {
@@ -42,7 +42,7 @@ __device__ __forceinline__ void multiply_chunk(const Phased4Words<Half::kShifts>
   }
 }
 
-/// The products of a half, a group.
+/// The products of a half, as one group.
 template <class Operand, int kPattern, class Half>
 __device__ __forceinline__ void multiply_units(const Phased4Words<Half::kShifts>& words, std::uint64_t weights,
                                                float (&sums)[kPhased4Sums]) {
@@ -54,7 +54,7 @@ __device__ __forceinline__ void multiply_units(const Phased4Words<Half::kShifts>
   ptx::wgmma_commit();
 }
 
-/// What the threads of a consumer have in common, and where a thread's sums belong: units 2*slot and the next of the tile.
+/// What the threads of a consumer share, and where a thread's sums belong: units 2*slot and the next of the tile.
 template <class T, int kStride>
 struct Phased4Store {
   static constexpr int kChannels = kPhased4Columns / kStride, kVectors = 2 * kStride / 8;
@@ -64,8 +64,8 @@ struct Phased4Store {
   T* out;
   int slot, lane;
 
-  /// sums[kChannels / 2 * r + 4*j + 2*h + b]: class r of unit h, channel 8*j + 2*(lane%4) + b. bias: of channels lane and
-  /// lane + 32.
+  /// sums[kChannels / 2 * r + 4*j + 2*h + b]: class r of unit h, channel 8*j + 2*(lane%4) + b. bias: of channels lane and lane
+  /// + 32.
   __device__ __forceinline__ void store(const Phased4Place& place, float (&sums)[kPhased4Sums], const float (&bias)[2]) const {
 #pragma unroll
     for (int j = 0; j < kChannels / 8; ++j) {
@@ -86,7 +86,7 @@ struct Phased4Store {
     finish.template activate<T>(sums);
     auto left = static_cast<int>(gemm.out_channels - place.first_channel) - lane % 4 * 2;
     const bool odd = slot % 2 != 0;
-    // Of eight outputs a unit two lanes exchange one, so that neighbouring lanes write neighbouring vectors.
+    // With eight outputs per unit two lanes exchange one vector, so that neighbouring lanes write neighbouring vectors.
     const std::int64_t unit = place.unit + 2 * slot - (kStride == 8 && odd ? 1 : 0);
     if (place.n >= gemm.N) return;
     T* to = out + ((place.n * gemm.G + place.g) * gemm.out_channels + place.first_channel + lane % 4 * 2) * gemm.out_length +
@@ -106,7 +106,7 @@ struct Phased4Store {
       }
     }
   }
-  /// Outputs of both units in their order.
+  /// The outputs of both units in order.
   __device__ __forceinline__ static void gather(const float (&sums)[kPhased4Sums], int j, int b, uint4 (&vectors)[kVectors]) {
     T outputs[2 * kStride];
 #pragma unroll
@@ -132,8 +132,8 @@ struct Phased4Store {
   }
 };
 
-/// All outputs of a warp's 16 units, one after the other: where weights have infinities or NaN, which zeros outside the rows
-/// would turn into NaN. Not inlined: it is hardly ever called, and may not take registers from those who are.
+/// Recomputes all outputs of a warp's 16 units one after another, if weights have Inf or NaN, which zeros outside the rows
+/// would turn into NaN. Not inlined: it is rarely called, and must not take registers from its caller.
 template <class T>
 __device__ __noinline__ void recompute_units(const TapGemm& gemm, const Phased4Tiling& tiling, const Epilogue& epilogue,
                                              const ExactSource<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
@@ -181,7 +181,7 @@ __device__ __forceinline__ void consume_units(const TapGemm& gemm, const Phased4
     ptx::fence_registers(sums);
     Phased4Words<First::kShifts> even{};
     Phased4Words<Second::kShifts> odd{};
-    // One group of products is under way while the operands of the next are made.
+    // One group of products is outstanding while the operands of the next are read.
 #pragma unroll 1
     for (int left = tiling.count / Layout::kDepths, all = left; left > 0; --left) {
       const unsigned char* source = own + static_cast<std::uint32_t>(at.stage) * Layout::kStageBytes;
@@ -215,7 +215,7 @@ __device__ __forceinline__ void consume_units(const TapGemm& gemm, const Phased4
     if (has_suspects) {
       recompute_units(gemm, tiling, epilogue, exact, bias, out, place, first);
     } else {
-      // Computed here, not kept in registers from tile to tile.
+      // Computed here, so that no register holds it from tile to tile.
       int own_lane = lane, own_first = first;
       ptx::opaque(own_lane);
       ptx::opaque(own_first);
@@ -226,7 +226,7 @@ __device__ __forceinline__ void consume_units(const TapGemm& gemm, const Phased4
   }
 }
 
-/// Launched behind the kernel before: nothing that it reads is declared unaliased, or it could be loaded before the wait.
+/// Launched after the kernel before. Pointers are not __restrict__: the compiler could move loads before the wait.
 template <class Operand, int kStride, int kPattern>
 __global__ void __launch_bounds__(kPhased4Threads, 1)
     phased_stride4_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ Phased4Tiling tiling,
@@ -260,7 +260,7 @@ __global__ void __launch_bounds__(kPhased4Threads, 1)
 #endif
 }
 
-/// The packed weights, as Phased4Piece has them.
+/// The packed weights in the order of Phased4Piece.
 template <class Operand>
 __global__ void __launch_bounds__(kLargestThreads)
     phased_stride4_pack_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ Phased4Tiling tiling,

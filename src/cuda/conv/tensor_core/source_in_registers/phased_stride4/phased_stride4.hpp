@@ -1,5 +1,5 @@
 #pragma once
-// Forward of 16-bit types and of f32 at f32 accuracy with stride 4 or 8, the source read as it lies. Host side of
+// Forward of 16-bit types and of f32 at f32 accuracy with stride 4 or 8, the source in its original layout. Host side of
 // kernel.cuh.
 
 #include "conv/problem.hpp"
@@ -9,12 +9,11 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// How the kernel for a forward of the problem cuts it: f16 or bf16, stride 4 or 8, taps of kPhased4Patterns, rows of whole
-/// vectors of 16 bytes; f32 at f32 accuracy with the longer of those. count == 0 where there is none.
+/// The tiling for a forward: f16 or bf16, stride 4 or 8, taps of kPhased4Patterns, rows of whole 16-byte vectors; f32 at f32
+/// accuracy with the longer pattern. count == 0 if there is none.
 [[nodiscard]] Phased4Tiling phased_stride4_tiling(const ConvProblem& problem, const DeviceProperties& gpu);
 
-/// gather() of tensor_core.hpp for a problem that phased_stride4_tiling() cuts. `source` and `out` lie at multiples of 16
-/// bytes.
+/// gather() of tensor_core.hpp for a problem with a phased_stride4_tiling(). `source` and `out` begin at multiples of 16 bytes.
 void phased_stride4_gather(const Gather& call);
 
 extern const KernelEntry kPhasedStride4;  // entry.cpp

@@ -1,6 +1,5 @@
 #pragma once
-// How weights and rows of the source come into shared memory, and from there into the registers of wgmma
-// (kernel.cuh).
+// Copies weights and rows of the source to shared memory, and reads them from there into the registers of wgmma (kernel.cuh).
 
 #include <cstdint>
 
@@ -14,11 +13,11 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Products of 64, 128 or 256 columns.
+/// The products, with 64, 128 or 256 columns each.
 __host__ __device__ constexpr Phased4Chunks unit_chunks(const Phased4Pattern& pattern) {
   Phased4Chunks chunks{};
   int shift = pattern.shifts() - 1;
-  // Sums are always cut alike: registers that belong to products of two sizes would be moved about.
+  // All products divide the sums in the same way: registers that belong to products of two sizes would be moved.
   const auto add = [&](int from, int until) {
     for (int q = from; q < until;) {
       int end = 4;
@@ -53,7 +52,7 @@ struct Phased4Layout {
   __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
 };
 
-/// One thread: all stages of all tiles.
+/// Run by one thread: copies all stages of all tiles.
 template <int kPattern>
 __device__ __forceinline__ void copy_units(const TapGemm& gemm, const Phased4Tiling& tiling,
                                            const Phased4Layout<kPattern>& layout, const CUtensorMap* map,
@@ -80,7 +79,7 @@ __device__ __forceinline__ void copy_units(const TapGemm& gemm, const Phased4Til
   }
 }
 
-/// A stage's products are two groups: those of 16 rows each, or of 16 rows the neighbours ahead and those behind.
+/// A stage's products form two groups: 16 rows each, or for 16 rows the neighbours ahead and those behind.
 template <int kPattern, int kHalf>
 struct Phased4Half {
   static constexpr Phased4Pattern kOwn = kPhased4Patterns[kPattern];
@@ -91,20 +90,20 @@ struct Phased4Half {
   static constexpr int kShifts = !kApart ? kAll : kHalf == 0 ? kAll - kAll / 2 : kAll / 2;
 };
 
-/// The elements of a thread's two units of 16 rows as wgmma takes them, of each neighbour: no register belongs to two, which
+/// The elements of a thread's two units in 16 rows in the format of wgmma, for each neighbour. No register belongs to two: it
 /// would be moved between products.
 template <int kShifts>
 struct Phased4Words {
   std::uint32_t v[kShifts][4];
-  /// Until here they are where wgmma reads them; from here on, what was written.
+  /// Keeps them in the registers that wgmma reads until here.
   __device__ __forceinline__ void keep() {
 #pragma unroll
     for (int i = 0; i < kShifts; ++i) ptx::opaque(v[i]);
   }
 };
 
-/// Reads, of 16 rows, rows q, q + 4, q + 8 and q + 12: those lie in different banks. Packed weights have the same order. The
-/// element of neighbour 0 is the second of a word.
+/// Reads rows q, q + 4, q + 8 and q + 12 of 16, which are in different banks. Packed weights have the same order. The element
+/// of neighbour 0 is the second of a word.
 template <class Half>
 struct Phased4Reader {
   static constexpr int kFirstWord = (Half::kFirst + 1) / 2, kPitch = kPhased4Width * 2;

@@ -9,14 +9,14 @@
 namespace polyphase::cuda::tensor_core {
 namespace {
 
-constexpr std::int64_t kLongest = 1 << 24;       // elements of a row
-constexpr std::int64_t kMostTiles = 0x40000000;  // of what is divided by FastDivide
+constexpr std::int64_t kLongest = 1 << 24;       // elements per row
+constexpr std::int64_t kMostTiles = 0x40000000;  // limit for numbers divided by FastDivide
 constexpr std::int64_t kMostRows = 0x7fffffff;   // of the source: coordinates of a box
 
-/// Output S*u + r has element u + s of its rows times tap r + P_l - S*s.
+/// Output S*u + r is the sum over s of element u + s of its rows times tap r + P_l - S*s.
 struct Reach {
   std::int64_t least, most;  // s
-  std::int64_t from, until;  // classes r that have the most from `from` on, the least before `until`
+  std::int64_t from, until;  // classes r that have the greatest s (from `from` on) and the least (before `until`)
 };
 Reach reach_of(const ConvProblem& problem) {
   const std::int64_t S = problem.S, P = problem.P_l, K = problem.K;
@@ -28,7 +28,7 @@ Reach reach_of(const ConvProblem& problem) {
   return reach;
 }
 
-/// Which of kPhased4Patterns, if any.
+/// The index in kPhased4Patterns, if any.
 std::optional<int> pattern_of(const ConvProblem& problem, const Reach& reach) {
   const std::int64_t S = problem.S;
   if (4 * reach.from % S != 0 || 4 * reach.until % S != 0) return std::nullopt;
@@ -58,13 +58,13 @@ Phased4Tiling make_phased4_tiling(const ConvProblem& problem, int sm_count, int 
   if (!is_for_phased4(problem)) return {};
   const Reach reach = reach_of(problem);
   const std::optional<int> pattern = pattern_of(problem, reach);
-  // Words of two neighbours begin with the one behind a unit's first.
+  // Words of two neighbours begin with the one after a unit's first.
   if (!pattern || reach.least % 2 == 0) return {};
   Phased4Tiling tiling{};
   tiling.pattern = *pattern;
   const bool is_split = problem.dtype == DType::f32;
-  // With few neighbours each stored number has few products: f32 takes longer so than by the preconverted kernel (hifigan_up1
-  // 0.203 ms for 0.202, dac_up2 0.213 for 0.187).
+  // With few neighbours each stored number has few products, and f32 is slower than the preconverted kernel (hifigan_up1 0.203
+  // against 0.202 ms, dac_up2 0.213 against 0.187 ms).
   if (is_split && kPhased4Patterns[*pattern].middle < 2) return {};
   const int columns = is_split ? kPhased4F32Columns : kPhased4Columns, width = is_split ? kPhased4F32Width : kPhased4Width;
   const int vector = is_split ? 4 : 8;

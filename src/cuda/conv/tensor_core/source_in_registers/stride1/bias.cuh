@@ -1,6 +1,6 @@
 #pragma once
-// How biases get into the sums of kernel.cuh. Those of 16-bit tensors are of the operands' type: sums begin
-// at a product with them, and are all when they end. To others they are added where a tile is stored.
+// Adds biases to the sums of kernel.cuh. 16-bit biases have the type of the operands: sums begin with a product of them and are
+// complete at the end. Other biases are added when a tile is stored.
 
 #include <cstdint>
 #include <type_traits>
@@ -13,7 +13,7 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Leaves this thread's column's bias in shared memory as rows_bias_bytes() has it.
+/// Writes this thread's column's bias to shared memory in the format of rows_bias_bytes().
 template <class Mode, int kN, class T>
 __device__ __forceinline__ void keep_bias(const TapGemm& gemm, const Stride1Tiling& tiling, const T* __restrict__ bias,
                                           unsigned char* to) {
@@ -23,7 +23,7 @@ __device__ __forceinline__ void keep_bias(const TapGemm& gemm, const Stride1Tili
   if (bias != nullptr && column < gemm.columns)
     own = bias[place.g * gemm.out_channels + tiling.by_classes.divide(static_cast<std::uint32_t>(column))];
   if constexpr (Mode::kBeginsAtBias) {
-    auto* const rows = reinterpret_cast<uint4*>(to) + threadIdx.x;  // of eight, the next eight kN further
+    auto* const rows = reinterpret_cast<uint4*>(to) + threadIdx.x;  // of eight; the next eight are kN further on
     rows[0] = make_uint4(*reinterpret_cast<const std::uint16_t*>(&own), 0, 0, 0);
     rows[kN] = make_uint4(0, 0, 0, 0);
     ptx::fence_async_shared();
@@ -32,9 +32,9 @@ __device__ __forceinline__ void keep_bias(const TapGemm& gemm, const Stride1Tili
   }
 }
 
-/// Rows of ones, whose products with (bias, 0, ...) are the biases: exact, whatever a bias is, since it meets no zero. Those of
-/// the second half are no other numbers than those of the first only where they meet a zero: were they the same, ptxas would
-/// make of both one product and 64 copies.
+/// Rows of ones: their products with (bias, 0, ...) are the biases. This is exact for any bias, because it meets no zero. The
+/// rows of the second half differ from those of the first only where they meet a zero: if they were equal, ptxas would merge
+/// both into one product and 64 copies.
 template <class Mode>
 struct OneRows {
   std::uint32_t of[Mode::kHalves][4];
@@ -43,7 +43,7 @@ struct OneRows {
 #pragma unroll
     for (int m = 0; m < Mode::kHalves; ++m) of[m][0] = of[m][1] = kOne, of[m][2] = of[m][3] = m == 0 ? 0 : kOne;
   }
-  /// Begins the sums of a tile; `biases`: keep_bias().
+  /// Starts the sums of a tile; `biases` comes from keep_bias().
   template <int kN>
   __device__ __forceinline__ void multiply(std::uint64_t biases, float (&sums)[Mode::kHalves][kN]) const {
     ptx::wgmma_fence();
@@ -52,15 +52,15 @@ struct OneRows {
       ptx::WgmmaFromRegisters<Mode::Operand::kType, 2 * kN, false>::multiply(sums[m], of[m], biases, false);
     ptx::wgmma_commit();
   }
-  /// Behind the wait for that.
+  /// Call after the wait for that.
   __device__ __forceinline__ void keep() {
 #pragma unroll
     for (auto& fragment : of) ptx::opaque(fragment);
   }
 };
 
-/// How a thread finishes columns 2q and 2q + 1 of every eight: by a factor and, if `adds`, the columns' biases, read ahead of
-/// the stores, which reads do not pass.
+/// Finishes columns 2q and 2q + 1 of every eight: a factor and, if `adds`, the columns' biases, which are read before the
+/// stores because reads do not overtake them.
 template <int kColumns>
 struct ScaledSums {
   float scale;
@@ -75,7 +75,7 @@ struct ScaledSums {
     return fmaf(sum, scale, b == 0 ? bias[i].x : bias[i].y);
   }
 };
-/// Sums that are all.
+/// Sums that are already complete.
 struct WholeSums {
   WholeSums() = default;
   __device__ __forceinline__ WholeSums(float, const float*, bool, int) {}

@@ -1,8 +1,8 @@
 #pragma once
-// How tiles whose rows begin at different places modulo a sector of 32 bytes are written. A block works on runs of neighbouring
-// tiles, its consumers in turns; what of a tile lies behind a row's last whole sector waits for the next one. So tiles do not
-// overlap, and each row is written from a sector on: through shared memory and tensor maps of the rows that begin alike. The
-// copies go on while the next tile is multiplied.
+// Stores tiles whose rows begin at different offsets in a 32-byte sector. A block works on runs of neighbouring tiles, its
+// consumers in turn; the part of a tile after a row's last whole sector is kept for the next tile. So tiles do not overlap, and
+// each row is written from a sector on, through shared memory and one tensor map per class of rows. The copies run during the
+// products of the next tile.
 
 #include <cstdint>
 #include <type_traits>
@@ -18,7 +18,7 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Two neighbours, stored as one.
+/// Two neighbours that are stored as one number.
 template <class S>
 struct __align__(2 * sizeof(S)) Pair {
   S even, odd;
@@ -37,8 +37,8 @@ __device__ __forceinline__ float2 choose(bool first, float2 a, float2 b) {
   return make_float2(first ? a.x : b.x, first ? a.y : b.y);
 }
 
-/// An activation of `count` staged numbers by a consumer's threads, eight at a time: in a loop of its own, since a store that
-/// does not fit the instruction cache takes half as long again.
+/// Activates `count` staged numbers with a consumer's threads, eight at a time. This is a separate loop because a store that
+/// exceeds the instruction cache takes half as long again.
 template <class S>
 __device__ __forceinline__ void activate_staged(const LightActivation& active, S* staged, int count, int thread) {
   struct alignas(16) Eight {
@@ -57,7 +57,8 @@ __device__ __forceinline__ void activate_staged(const LightActivation& active, S
   }
 }
 
-/// What is staged of a tile: of each column the positions from a sector on, of the first tile of a run from the second one on.
+/// The part of a tile that is staged: for each column the positions from a sector on; in the first tile of a run from the
+/// second sector on.
 struct CarryWindow {
   int t0;      // the tile's first position
   int skip;    // positions that its windows leave out
@@ -72,24 +73,24 @@ struct CarryWindow {
   __device__ __forceinline__ int shift(const StoreMaps& maps, int own) const { return (t0 + maps.offset[own]) & (sector - 1); }
 };
 
-/// Where the consumers of a block keep what the next tile stores: of each column a sector, the first of the next tile's window.
+/// Where the consumers of a block keep what the next tile stores: one sector per column, the first of the next tile's window.
 inline constexpr int kKeptBytes = 32;
 struct Kept {
   std::uint32_t own;            // this consumer's
-  const unsigned char* before;  // the other's, whose tile is the one before
-  std::uint32_t ready, filled;  // barriers: this consumer's is there and the other's is read; the other says so
+  const unsigned char* before;  // the other's, whose tile is the previous one
+  std::uint32_t ready, filled;  // barriers: this consumer's data is ready and the other's has been read; the other's signal
   std::uint32_t parity;         // of the other's tile
 };
 
-/// Where a thread stages columns 2q and 2q + 1 of every eight, two positions of each half of a warp's: what the next tile
-/// stores goes to what is kept, and what the tile leaves out to what of that means nothing. Half the lanes begin with the
-/// second half, so that eight lanes' numbers of one column do not meet those of more than one other in a bank.
+/// Where a thread stages columns 2q and 2q + 1 of every eight, two positions of each half of a warp's. Positions that the next
+/// tile stores go to the kept sectors; positions that the tile leaves out go to unused places there. Half of the lanes begin
+/// with the second half, so that bank conflicts are at most two-way.
 template <class S, int kPass>
 struct CarryPlace {
   bool swaps;
   std::uint32_t at[2][2];         // [column][first, second store]
-  std::uint32_t further[2][2];    // from there to that eight columns on
-  std::uint32_t next_pass[2][2];  // and to that of the next pass
+  std::uint32_t further[2][2];    // from there to eight columns further on
+  std::uint32_t next_pass[2][2];  // from there to the next pass
   __device__ __forceinline__ CarryPlace(const Stride1Tiling& tiling, const StoreMaps& maps, const CarryWindow& window, int row,
                                         int position, int half_step, int lane, std::uint32_t staging,
                                         std::uint32_t staged_further, std::uint32_t kept)
@@ -114,8 +115,8 @@ struct CarryPlace {
   }
 };
 
-/// What the tile before kept of a pass' columns, on its way into the staging: by one warp, two lanes a column. What of a sector
-/// is the tile's own is written behind that, by the same warp.
+/// The sectors that the previous tile kept of a pass' columns, copied into the staging by one warp, two lanes per column. The
+/// same warp writes the tile's own part of a sector afterwards.
 template <int kPass>
 struct CarriedSectors {
   static constexpr int kCount = kPass / 16;
@@ -124,7 +125,7 @@ struct CarriedSectors {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) of[i] = *reinterpret_cast<const uint4*>(kept + 16 * lane + 512 * i);
   }
-  /// `further`: bytes of a window to that eight columns on.
+  /// `further`: bytes from a window to that eight columns further on.
   __device__ __forceinline__ void stage(int classes, int row_bytes, int further, unsigned char* staging, int lane) const {
     const int place = 31 - __clz(classes), column = lane / 2, local = column & (classes - 1);
     staging += (local * (kPass >> place) + (column >> place)) * row_bytes + lane % 2 * 16;
@@ -134,7 +135,7 @@ struct CarriedSectors {
   }
 };
 
-/// Sends what is staged; every fourth class's box, one lane of each warp.
+/// Sends the staged data; one lane of each warp sends every fourth class's box.
 template <class S, int kPass>
 __device__ __forceinline__ void send_carried(const Stride1Tiling& tiling, const StoreMaps& maps, const CarryWindow& window,
                                              int row, int warp, std::uint32_t staging) {
@@ -150,7 +151,7 @@ __device__ __forceinline__ void send_carried(const Stride1Tiling& tiling, const 
   ptx::bulk_commit();
 }
 
-/// The same of a tile at the ends of its rows, or whose numbers are not finished, by finish(number, column).
+/// The same for a tile at the ends of its rows, or whose numbers are not finite, through finish(number, column).
 template <class T, class S, int kPass, class Finish>
 __device__ __forceinline__ void store_carried_edges(const Stride1Tiling& tiling, const StoreMaps& maps,
                                                     const CarryWindow& window, std::int64_t row, std::int64_t length, int warp,
@@ -169,8 +170,8 @@ __device__ __forceinline__ void store_carried_edges(const Stride1Tiling& tiling,
   }
 }
 
-/// Stages a tile and sends it. `row`: its first of all; `warp`: of the consumer, whose barrier is `barrier`. Where is_plain
-/// is false, what is staged goes through finish(number, column).
+/// Stages a tile and sends it. `row`: its first, counted over all rows; `warp`: of the consumer, whose barrier is `barrier`. If
+/// is_plain is false, staged numbers pass through finish(number, column).
 template <class Mode, int kN, int kPass, class T, class Finish>
 __device__ __forceinline__ void store_carried(const float (&sums)[2][kN / 2], float scale, const float* biases,
                                               bool is_finished, bool is_plain, const LightActivation& active,
@@ -185,7 +186,7 @@ __device__ __forceinline__ void store_carried(const float (&sums)[2][kN / 2], fl
   const std::uint32_t staged = ptx::shared_address(staging);
   const CarryPlace<S, kPass> place(tiling, maps, window, first_row, position, Mode::kHalfStep, lane, staged,
                                    static_cast<std::uint32_t>(further), kept.own);
-  // Warp 0 reads what the other keeps and, where a run begins, writes what means nothing; warp 3 alone has positions to keep.
+  // Warp 0 reads the other's kept sectors and, at the begin of a run, fills the unused ones; only warp 3 has positions to keep.
   const bool shares = warp == 0 || warp == 3;
   if (shares) ptx::mbarrier_wait(kept.filled, kept.parity);
 #pragma unroll

@@ -16,13 +16,13 @@ std::optional<CostCounts> counts(const KernelProblem& asked, const TapGemm& gemm
   return work;
 }
 
-/// ReLU and LeakyReLU of f32, whose products hide them, and of 16-bit types whose rows do not begin at sectors: else direct
-/// stores have no time for more. A residual and a derivative of f32 where pairs of outputs are stored, at their places, as one.
+/// Fuses ReLU and LeakyReLU in f32, where the products hide them, and in 16-bit types whose rows do not begin at sectors;
+/// direct stores have no time for more. Fuses a residual or a derivative of f32 if pairs of outputs are stored as one number.
 bool fuses(const KernelProblem& asked, const Epilogue& epilogue, int device) {
   if (!epilogue.is_light()) return false;
   const bool is_f32 = asked.problem.dtype == DType::f32;
   if (is_f32 && !epilogue.has_aux()) return true;
-  if (!is_f32 && epilogue.has_aux()) return false;  // hardly sooner than a launch
+  if (!is_f32 && epilogue.has_aux()) return false;  // hardly faster than a launch
   const Stride1Tiling tiling = stride1_tiling(asked, properties(device));
   if (!epilogue.has_aux()) return tiling.store_classes != 0;
   constexpr std::int64_t kPair = 2 * sizeof(float);

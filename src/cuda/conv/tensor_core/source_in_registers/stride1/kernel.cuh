@@ -1,11 +1,11 @@
 #pragma once
-// Forward and dgrad with few columns on wgmma (sm_90a), the source as operand from registers. The mathematics are in
+// Forward and dgrad with few columns on wgmma (sm_90a), with the source operand in registers. The mathematics are in
 // cuda/conv/tap_gemm.hpp.
 //
 // gemm_m = positions, gemm_n = columns, gemm_k = (row, plane, tap). A block keeps the weights of its columns in shared memory.
-// A producer warpgroup copies rows of the source as they are; two consumer warpgroups, each on tiles of its own, read what a
-// product needs from them, convert it and multiply from registers: shared memory is read for the weights only. One consumer
-// stores while the other multiplies.
+// A producer warpgroup copies rows of the source unchanged. Two consumer warpgroups, each with tiles of its own, read from them
+// what a product needs, convert it and multiply from registers, so that the products read shared memory for the weights only.
+// One consumer stores while the other multiplies.
 
 #include <cstdint>
 
@@ -29,7 +29,7 @@ namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kStride1Threads = (kPairs + 1) * 128;
 
-/// Shared memory of a block: weights, then of each consumer its ring and its staging, then the columns' biases, barriers.
+/// Shared memory of a block: the weights, each consumer's ring and staging, the columns' biases, barriers.
 struct Stride1Layout {
   std::uint32_t weights, ring, staging, bias, barriers, own;
   __device__ Stride1Layout(std::uint32_t base, const Stride1Tiling& tiling, int element_bytes, int pair) {
@@ -46,11 +46,11 @@ struct Stride1Layout {
     own = barriers + 64 + 16 * kBroadcastRuns + static_cast<std::uint32_t>(of_ring) * 128;
   }
   __device__ __forceinline__ std::uint32_t weights_full() const { return barriers; }
-  /// A consumer says here, once a tile, that the other may begin its next one.
+  /// A consumer signals here, once per tile, that the other may begin its next one.
   __device__ __forceinline__ std::uint32_t turn(int pair) const { return barriers + 8 + static_cast<std::uint32_t>(pair) * 8; }
-  /// A consumer says here that what it keeps for the other's next tile is there.
+  /// A consumer signals here that the sectors kept for the other's next tile are ready.
   __device__ __forceinline__ std::uint32_t kept(int pair) const { return barriers + 24 + static_cast<std::uint32_t>(pair) * 8; }
-  /// The block's run behind `turn` more than the first is there, and 8 bytes further which it is.
+  /// Signals that the block's run number `turn`, after the first, is known; its number is 8 bytes further on.
   __device__ __forceinline__ std::uint32_t broadcast(std::uint32_t turn) const {
     return barriers + 64 + turn % kBroadcastRuns * 16;
   }
@@ -58,8 +58,8 @@ struct Stride1Layout {
   __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
 };
 
-/// The products of a step's first or second turn of conversion, as one group. Two parts: high * (low, high) as one product of
-/// twice the columns, then low*high. In the first step of a tile nothing is there to be added to.
+/// The products of the first or second half of a step's conversion, as one group. Two parts: high * (low, high) as one product
+/// with twice the columns, then low*high. In the first step of a tile there are no sums to add to.
 template <class Mode, int kN, int kTurn>
 __device__ __forceinline__ void multiply_stride1(const Stride1Words<Mode>& words, std::uint64_t weights, bool adds,
                                                  Stride1Sums<Mode, kN>& sums) {
@@ -153,7 +153,7 @@ __device__ __forceinline__ void consume_stride1(
   Stride1Reader<Mode> reader(tiling, source_scale, warp, lane);
   const SuspectCount of_weights =
       Operand::kScaled ? weight_suspect_count(static_cast<Split>(weight_header->split), gemm.rows * gemm.taps) : 0;
-  std::uint32_t suspect = kNoTile;  // the last tile of which this warp has sums to compute again
+  std::uint32_t suspect = kNoTile;  // the last tile in which this warp has suspect sums
   const std::uint32_t weight_step = static_cast<std::uint32_t>(tiling.weight_bytes) / 16;
   const std::uint64_t weights = ptx::operand_descriptor(layout.weights, Operand::kParts * kN * 16);
   const std::uint64_t bias_rows = ptx::operand_descriptor(layout.bias, kN * 16);
@@ -167,12 +167,12 @@ __device__ __forceinline__ void consume_stride1(
   for (; walk.more(); walk.advance(tiling, layout), ++turns) {
     const TilePlace place = walk.place(tiling);
     reader.begin_tile(gemm, Stride1Tile<T>(gemm, place, source));
-    if constexpr (Mode::kAux && Operand::kParts == 2)  // of one part there is no time for it
+    if constexpr (Mode::kAux && Operand::kParts == 2)  // one part leaves no time for it
       prefetch_aux<Traits::kPositions>(gemm, place, epilogue, warp * 32 + lane, out);
     if (pair == 1 || turns > 1) ptx::mbarrier_wait(layout.turn(1 - pair), turns & 1);
     Stride1Sums<Mode, kN> sums;
     if constexpr (Mode::kBeginsAtBias) ones.multiply(bias_rows, sums.v);
-    // In strict turns the other begins when all of this tile is there; else it only must not fall into step.
+    // In strict turns the other begins when this tile's source has arrived; else the two only must not run in step.
     int until = Mode::kInTurns ? tiling.count - 1 : tiling.turn;
     const auto pass_turn = [&] {
       if (until-- == 0 && lane == 0) ptx::mbarrier_arrive(layout.turn(pair));
@@ -184,7 +184,7 @@ __device__ __forceinline__ void consume_stride1(
       reader.load(ring + at.stage * tiling.stage_bytes, raw);
     };
     Stride1Words<Mode> words;
-    // Two groups of products a step: one is under way while the operands of the other are made.
+    // Two groups of products per step: one is outstanding while the operands of the other are converted.
 #pragma unroll 1
     for (int left = tiling.count; left > 0; --left) {
       if (!Mode::kInTurns && left % 2 == 0) pass_turn();
@@ -194,8 +194,8 @@ __device__ __forceinline__ void consume_stride1(
       reader.template convert<0>(raw, words);
       const bool adds = Mode::kBeginsAtBias || left < tiling.count;
       multiply_stride1<Mode, kN, 0>(words, own, adds, sums);
-      // All that was read of the stage is in products that are issued: an arrival overtakes reads that wait behind others. Of
-      // one part it is no faster to give the stage back here, and five taps spill more.
+      // All reads of the stage are complete: the products that use them are issued. (An arrival can overtake outstanding
+      // reads.) With one part an early release is no faster, and five taps spill more.
       if constexpr (Operand::kParts == 2) ptx::mbarrier_arrive(layout.empty(at.stage));
       ptx::wgmma_wait<1>();
       if constexpr (Mode::kBeginsAtBias) ones.keep();
@@ -207,7 +207,7 @@ __device__ __forceinline__ void consume_stride1(
     }
     if (Mode::kInTurns) at.skip(tiling.count, tiling.stages);
     if (until >= 0 && lane == 0) ptx::mbarrier_arrive(layout.turn(pair));
-    // Where the tile goes is found while the last products are under way.
+    // The tile's place is computed during the last products.
     const std::int64_t first_bias = place.g * gemm.out_channels;
     const std::int64_t row_of_sample = place.n * gemm.G * gemm.out_channels + first_bias;
     const std::int64_t t0 = place.position + gemm.out_origin;
@@ -266,7 +266,7 @@ __global__ void __launch_bounds__(kStride1Threads, 1)
                    const __grid_constant__ ExactSource<> exact, const __grid_constant__ Stride1Order order) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Operand = typename Mode::Operand;
-  // Copiers of f32 with three taps would spill with 40.
+  // f32 copiers with three taps would spill with 40.
   constexpr int kCopierRegisters = Mode::kBytes == 4 && Mode::kTaps == 3 ? 56 : 40;
   constexpr int kMultiplierRegisters = (65536 / kStride1Threads * (kPairs + 1) - kCopierRegisters) / kPairs / 8 * 8;
   extern __shared__ __align__(128) unsigned char raw[];
@@ -277,10 +277,10 @@ __global__ void __launch_bounds__(kStride1Threads, 1)
   if (group < kPairs && warp == 0 && lane == 0) {
     for (int stage = 0; pair < tiling.rings && stage < tiling.stages; ++stage) {
       ptx::mbarrier_init(layout.full(stage), Mode::kCopiers);
-      ptx::mbarrier_init(layout.empty(stage), 128);  // each reader for itself
+      ptx::mbarrier_init(layout.empty(stage), 128);  // each reader arrives for itself
     }
     ptx::mbarrier_init(layout.turn(pair), 4);
-    ptx::mbarrier_init(layout.kept(pair), 2 * 32);  // each thread that shares for itself
+    ptx::mbarrier_init(layout.kept(pair), 2 * 32);  // each sharing thread arrives for itself
     if (pair == 0) {
       ptx::mbarrier_init(layout.weights_full(), 1);
       for (std::uint32_t turn = 0; turn < kBroadcastRuns; ++turn) ptx::mbarrier_init(layout.broadcast(turn), 1);

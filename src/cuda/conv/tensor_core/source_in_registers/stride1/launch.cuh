@@ -36,8 +36,8 @@ void launch_stride1(Stride1Kernel<Mode, kN>, const Gather& call, const Stride1Ti
   wide.launch(sampled.header(), &packed->template as<WeightHeader>()->largest);
 }
 
-/// Calls run(Stride1Kernel<Mode, kN>(), tiling) with the kernel for a problem, with kAux the one with a residual or through a
-/// derivative; false where there is none.
+/// Calls run(Stride1Kernel<Mode, kN>(), tiling) with the kernel for a problem; with kAux the one with a residual or a
+/// derivative. False if there is none.
 template <class Operand, bool kAux = false, class Run>
 bool with_stride1_kernel(const TapGemm& gemm, const Alignment& at, const DeviceProperties& gpu, const Run& run) {
   const auto attempt = [&]<int kN, int kTaps>() {
@@ -77,7 +77,7 @@ bool with_stride1_kernel(const TapGemm& gemm, const Alignment& at, const DeviceP
   return attempt.template operator()<128, 3>() || attempt.template operator()<128, 5>();
 }
 
-/// stride1_gather() of f16 and bf16, and of what has a residual or goes through a derivative: compiled by themselves.
+/// stride1_gather() for f16 and bf16, and for an epilogue with a residual or a derivative, compiled separately.
 void gather_stride1_16bit(const Gather& call);
 void gather_stride1_aux(const Gather& call);
 

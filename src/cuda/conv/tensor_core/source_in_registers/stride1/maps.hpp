@@ -1,5 +1,5 @@
 #pragma once
-// The tensor maps of the kernel of kernel.cuh. Host only but for the structures.
+// The tensor maps of kernel.cuh. Host only except for the structures.
 
 #include <cuda.h>
 
@@ -11,21 +11,21 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Every classes-th row of an array, of all samples and groups. Dimensions: numbers, rows of the class, 1.
+/// One map per class: every classes-th row of an array, over all samples and groups. Dimensions: numbers, rows of the class, 1.
 template <int kClassesMost>
 struct ClassMaps {
   CUtensorMap map[kClassesMost];
   int offset[kClassesMost];  // of the rows' first number: a map begins at the boundary before it
 };
 using Stride1Maps = ClassMaps<kStride1ClassesMost>;  // of the source, from multiples of 16 bytes
-/// Of the output, from sectors: boxes of a whole tile, and of one at the begin of a run.
+/// For the output, from sectors: boxes of a whole tile, and of a tile at the begin of a run.
 struct StoreMaps {
   CUtensorMap whole[kStoreClassesMost], begin[kStoreClassesMost];
   int offset[kStoreClassesMost];
 };
 
-/// The first `classes` of them: `rows` rows of `length` numbers; boxes of `width` numbers and all of `box_rows` rows that are
-/// in one class.
+/// The first `classes` of them: `rows` rows of `length` numbers; boxes of `width` numbers and of those of `box_rows` rows that
+/// are in one class.
 template <class Maps>
 [[nodiscard]] Maps make_class_maps(const void* array, std::int64_t rows, std::int64_t length, int bytes, int classes,
                                    std::uint64_t boundary, int width, int box_rows) {

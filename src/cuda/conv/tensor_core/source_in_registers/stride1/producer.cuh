@@ -1,6 +1,5 @@
 #pragma once
-// How rows of the source come into shared memory as they are, and from there into the registers of wgmma
-// (kernel.cuh).
+// Copies rows of the source to shared memory unchanged, and reads them from there into the registers of wgmma (kernel.cuh).
 
 #include <cstdint>
 #include <type_traits>
@@ -22,11 +21,11 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// The source of a tile: row 0 at the tile's first element, and which elements from there lie inside a row.
+/// The source of a tile: row 0 at the tile's first element, and the elements from there that are inside a row.
 template <class T>
 struct Stride1Tile {
   const T* base;
-  std::int64_t row, element;  // what base is in the tensor
+  std::int64_t row, element;  // where base is in the tensor
   int first, last;
   __device__ __forceinline__ Stride1Tile(const TapGemm& gemm, const TilePlace& place, const T* source)
       : row((place.n * gemm.G + place.g) * gemm.rows), element(place.position + gemm.source_origin) {
@@ -36,8 +35,8 @@ struct Stride1Tile {
   }
 };
 
-/// Dynamic runs: a counter of each tile of weights. Then of each tile and warp the warp's suspect tile before it, since
-/// nothing that is stored may depend on which block took which tile.
+/// Memory of the dynamic scheduler: one counter per weight tile; then per (tile, warp) the warp's previous suspect tile,
+/// because results must not depend on which block took which tile.
 struct Stride1Order {
   std::uint32_t* memory;
   static constexpr int kWarps = 4;
@@ -52,12 +51,12 @@ struct Stride1Order {
   }
 };
 
-/// The tiles of a consumer: every other one of a block's runs, of Stride1Tiling::run tiles with kRuns, else of two. With
-/// kBroadcast a thread that copies tells the block each run but the first, when all of the one before is on its way; else they
-/// are dealt out.
+/// The tiles of a consumer: every other one of a block's runs, which have Stride1Tiling::run tiles with kRuns, else two. With
+/// kBroadcast a copying thread broadcasts each run but the first to the block when all of the previous one has been issued;
+/// else runs are assigned statically.
 template <bool kRuns, bool kBroadcast>
 struct Stride1Walk : Walk {
-  int pair, at;                 // tile of the run
+  int pair, at;                 // at: tile of the run
   std::uint32_t broadcast = 0;  // runs
   __device__ Stride1Walk(const Tiling& tiling, int pair_) : Walk(tiling, pair_), pair(pair_), at(pair_) {
     if (!kRuns) return;
@@ -74,14 +73,14 @@ struct Stride1Walk : Walk {
     }
     const std::uint32_t slot = layout.broadcast(broadcast);
     ptx::mbarrier_wait(slot, broadcast / kBroadcastRuns & 1);
-    // Through a shuffle the compiler knows it to be the same in a warp.
+    // Through a shuffle the compiler knows that it is uniform in a warp.
     above = __shfl_sync(0xffffffffU, ptx::load_shared(slot + 8), 0) + static_cast<std::uint32_t>(kRuns ? 0 : pair);
     ++broadcast;
   }
   __device__ __forceinline__ bool ends_run(const Stride1Tiling& tiling) const {
     return kBroadcast && (!kRuns || at + kPairs >= length(tiling));
   }
-  /// The block's next run, as the first consumer's walk has it. The second one is dealt out: the counter may not be zero yet.
+  /// The block's next run, from the first consumer's walk. The second run is static: the counter may not be zero yet.
   __device__ __forceinline__ std::uint32_t draw(const Stride1Tiling& tiling, const Stride1Order& order) const {
     if (broadcast == 0 || !tiling.is_dynamic) return above + step;
     wait_for_grid_before();
@@ -93,12 +92,12 @@ struct Stride1Walk : Walk {
     ptx::store_shared(slot + 8, next);
     ptx::mbarrier_arrive(slot);
   }
-  /// Tiles of the run: a row's last one may have fewer.
+  /// Tiles of the run: the last run of a row may have fewer.
   __device__ __forceinline__ int length(const Stride1Tiling& tiling) const {
     const std::uint32_t n = tiling.by_position_tiles.divide(above);
     return above - n * tiling.by_position_tiles.divisor + 1 == tiling.by_position_tiles.divisor ? tiling.last_run : tiling.run;
   }
-  /// The tile's number, and the walk at it.
+  /// The tile's number, and its inverse.
   __device__ __forceinline__ std::uint32_t number(const Stride1Tiling& tiling) const {
     return kRuns ? above * static_cast<std::uint32_t>(tiling.run) + static_cast<std::uint32_t>(at) : above;
   }
@@ -107,7 +106,7 @@ struct Stride1Walk : Walk {
     above = number / run;
     if (kRuns) at = static_cast<int>(number - above * run);
   }
-  /// That of the consumer `further` behind this one.
+  /// The place of the consumer `further` after this one.
   __device__ __forceinline__ TilePlace place(const Stride1Tiling& tiling, int further = 0) const {
     Walk own = *this;
     if (!kRuns) own.above += static_cast<std::uint32_t>(further);
@@ -117,12 +116,12 @@ struct Stride1Walk : Walk {
   }
 };
 
-/// Where row `row` of a step lies in its stage, in rows: those of a map side by side.
+/// The place of row `row` of a step in its stage, in rows; rows of one map are neighbours.
 __device__ __forceinline__ int slot_of(const Stride1Tiling& tiling, int row) {
   return tiling.classes == 2 ? row % 2 * (kStride1RowsOfStep / 2) + row / 2 : row;
 }
 
-/// Brings a step that lies inside its rows, from row `row` of all and element `element` on: a box of each class.
+/// Copies a step that is inside its rows, from row `row` (counted over all) and element `element` on: one box per class.
 template <class T>
 __device__ __forceinline__ void copy_boxes(const Stride1Tiling& tiling, const Stride1Maps& maps, std::int64_t row,
                                            std::int64_t element, std::uint32_t to, std::uint32_t barrier) {
@@ -136,9 +135,9 @@ __device__ __forceinline__ void copy_boxes(const Stride1Tiling& tiling, const St
   }
 }
 
-/// All steps of a consumer's tiles, or of both's in turns, each row from the 16-byte boundary before it on; what lies outside
-/// the rows is zero. kThreads threads, in whose place one issues a few big copies where nothing is outside. Rows begin and end
-/// at whole words of 4 bytes.
+/// Copies all steps of a consumer's tiles (kBoth: of both, in turn), each row from the 16-byte boundary before it on, with
+/// zeros outside the rows. Uses kThreads threads, or one thread with a few large copies if nothing is outside. Rows begin and
+/// end at whole 4-byte words.
 template <class T, int kThreads, bool kBoth, bool kRuns, class Stride1Layout>
 __device__ __forceinline__ void copy_rows(const TapGemm& gemm, const Stride1Tiling& tiling, const Stride1Maps& maps,
                                           const Stride1Layout& layout, const Stride1Order& order, const T* __restrict__ source,
@@ -149,7 +148,7 @@ __device__ __forceinline__ void copy_rows(const TapGemm& gemm, const Stride1Tili
   const auto slot = static_cast<std::uint32_t>(slot_of(tiling, row) * tiling.pitch);
   Ring ring;
   Stride1Walk<kRuns, kBytes == 4> walk(tiling, kBoth ? 0 : pair);
-  std::uint32_t next = 0;  // run, in the thread that draws
+  std::uint32_t next = 0;  // run, in the thread that takes it
   for (bool is_second = false; walk.more();) {
     const bool draws = pair == 0 && thread == 0 && walk.ends_run(tiling);
     if (draws && !is_second) next = walk.draw(tiling, order);
@@ -158,7 +157,7 @@ __device__ __forceinline__ void copy_rows(const TapGemm& gemm, const Stride1Tili
     const auto offset = static_cast<int>(reinterpret_cast<std::uintptr_t>(begin) % 16), end = offset + tiling.span * kBytes;
     const auto* from = reinterpret_cast<const unsigned char*>(begin) - offset;
     const bool inside = tile.first <= 0 && tiling.span <= tile.last;
-    // Maps have zeros outside of their rows; before a row's first element lies the row before, where rows begin within a map.
+    // A map has zeros outside its rows. Before a row's first element is the previous row, if rows begin within a map.
     const bool by_maps = tiling.classes != 0 && (tile.first <= 0 || maps.offset[0] + maps.offset[kStride1ClassesMost - 1] == 0);
     auto rows = static_cast<int>(gemm.rows) - row;
     for (int step = 0; step < tiling.count; ++step, rows -= kStride1RowsOfStep, from += further) {
@@ -193,13 +192,13 @@ __device__ __forceinline__ void copy_rows(const TapGemm& gemm, const Stride1Tili
   }
 }
 
-/// How tiles are stored: carried where Stride1Tiling::store_classes is not zero, late with a residual or through a derivative.
-/// Kernels of their own: in one kernel with the code of the others, tf32 was up to a tenth slower without either.
+/// How tiles are stored: carried if Stride1Tiling::store_classes is not zero; aux with a residual or a derivative. These are
+/// separate kernels: tf32 was up to a tenth slower in one kernel that contained the others' code.
 enum class Stride1Stores : int { tiles, carried, aux };
 
-/// How a kernel's threads read rows: slot s of a warp has positions 2s and 2s + 1 of each of its two 16, so that a tap's
-/// elements are, but for one, those of the tap before. Halves share none: what the products of one read is not written while
-/// they are under way. kParity: Stride1Tiling::parity.
+/// How a kernel's threads read rows: slot s of a warp has positions 2s and 2s + 1 of each of its two groups of 16, so that a
+/// tap's elements are, except for one, those of the previous tap. The halves share none: a register that outstanding products
+/// read is not written. kParity: Stride1Tiling::parity.
 template <class Operand_, int kHalves_, int kTaps_, Stride1Parity kParity_, Stride1Stores kStores_ = Stride1Stores::tiles>
 struct Stride1Mode {
   using Operand = Operand_;
@@ -207,15 +206,15 @@ struct Stride1Mode {
   static constexpr Stride1Parity kParity = kParity_;
   static constexpr int kBytes = static_cast<int>(sizeof(typename Operand::Source));
   static constexpr bool kInTurns = takes_turns(Operand::kParts, kBytes);
-  static constexpr bool kBeginsAtBias = !Operand::kScaled;  // sums begin with a product of the biases, which are of its type
+  static constexpr bool kBeginsAtBias = !Operand::kScaled;  // sums begin with a product of the biases, which have its type
   static constexpr bool kCarries = kStores_ == Stride1Stores::carried;
   static constexpr bool kAux = kStores_ == Stride1Stores::aux;
   static constexpr int kCopiers = kInTurns ? 128 : 64;  // threads that fill a ring
   static constexpr int kWindow = 2 + kTaps - 1;         // elements of a row for two positions
   static constexpr int kElements = kHalves * kWindow;
-  static constexpr int kBefore = kParity == Stride1Parity::odd ? 1 : 0;  // elements of a pair that lie before the first
-  static constexpr int kPairsRead = (kBefore + kWindow + 1) / 2;         // that are read for a window
-  /// Of a warp: its second half lies so much behind the first that the numbers of a column are in other banks.
+  static constexpr int kBefore = kParity == Stride1Parity::odd ? 1 : 0;  // elements of a pair before the first
+  static constexpr int kPairsRead = (kBefore + kWindow + 1) / 2;         // read for a window
+  /// Per warp: its second half is placed so far after the first that the numbers of a column are in other banks.
   static constexpr int kHalfStep = kHalves == 1 ? 64 : 64 / kBytes;
   static constexpr int kWarpsBetween = kHalfStep / 16;
   static __device__ __forceinline__ int position(int warp) {
@@ -225,14 +224,14 @@ struct Stride1Mode {
   static constexpr int element(int m, int h, int tap) { return m * kWindow + h + tap; }
 };
 
-/// A thread's elements of a step as they are: rows 2q, 2q + 1, 2q + 8, 2q + 9; of 16 bits two in a word.
+/// A thread's unconverted elements of a step: rows 2q, 2q + 1, 2q + 8, 2q + 9; 16-bit elements are two per word.
 template <class Mode>
 struct Stride1Raw {
   static constexpr bool kPaired = Mode::kBytes == 2;
   std::conditional_t<kPaired, std::uint32_t, float> v[kPaired ? Mode::kHalves * Mode::kPairsRead : Mode::kElements][4];
 };
 
-/// The same converted, as wgmma takes them: pairs of rows.
+/// The same converted to the format of wgmma: pairs of rows.
 template <class Mode>
 struct Stride1Words {
   std::uint32_t v[Mode::kElements][Mode::Operand::kParts][2];
@@ -245,7 +244,7 @@ struct Stride1Reader {
   float scale;
   std::uint32_t least;     // of magnitudes that split exactly, doubled less one
   int position, lane_row;  // this thread's first ones
-  int at[2] = {};          // bytes from a stage to this thread's first element, of rows 2q and 2q + 1
+  int at[2] = {};          // bytes from a stage to this thread's first element, for rows 2q and 2q + 1
   Seen seen;
   SuspectCount small;  // elements of the tile that were too small
 
@@ -285,7 +284,7 @@ struct Stride1Reader {
     }
   }
 
-  /// The pairs of a window, from the one on that has its first element.
+  /// Loads the pairs of a window, from the pair with its first element on.
   static __device__ __forceinline__ void load_pairs(const unsigned char* from, int m, int row, Stride1Raw<Mode>& to) {
 #pragma unroll
     for (int i = 0; i < Mode::kPairsRead; ++i) {
@@ -300,13 +299,12 @@ struct Stride1Reader {
     }
   }
 
-  /// The first or the second part of the conversion: high halves, then low ones; of one part the elements of the first two
+  /// The first or the second half of the conversion: high halves, then low ones; with one part the elements of the first two
   /// positions, then the others.
   template <int kTurn>
   __device__ __forceinline__ void convert(const Stride1Raw<Mode>& raw, Stride1Words<Mode>& to) {
     if constexpr (Operand::kParts == 2) {
-      // As little as can be stands before a step's first products: what these
-      // do not want comes behind them.
+      // As little work as possible precedes a step's first products; the rest follows them.
       if constexpr (kTurn == 0) {
         convert_high<0, Mode::kElements>(raw, to);
       } else {
@@ -338,7 +336,7 @@ struct Stride1Reader {
     }
   }
 
-  /// Of high halves the largest and the least.
+  /// The largest and the least of the high halves.
   template <int kFirst, int kLast>
   __device__ __forceinline__ void see(const Stride1Words<Mode>& words) {
 #pragma unroll
@@ -377,7 +375,7 @@ struct Stride1Reader {
     }
   }
 
-  /// Counts what was too small.
+  /// Counts those that were too small.
   __device__ __forceinline__ void check(const Stride1Raw<Mode>& raw) {
     const float2 fewest = __half22float2(seen.fewest);
     if (fewest.x >= kLeastNormalHalf && fewest.y >= kLeastNormalHalf) return;
@@ -392,7 +390,7 @@ struct Stride1Reader {
     }
   }
 
-  /// Of the tile's elements that this warp has read.
+  /// The count for the tile's elements that this warp has read.
   __device__ __forceinline__ SuspectCount suspect_count() const {
     return __reduce_add_sync(0xffffffffU, suspect_count_of(small, seen.most));
   }

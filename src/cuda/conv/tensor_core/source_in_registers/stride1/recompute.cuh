@@ -1,5 +1,5 @@
 #pragma once
-// Which sums of the kernel of kernel.cuh may be wrong, and those recomputed when all is stored.
+// Finds the suspect sums of kernel.cuh, and recomputes them when everything is stored.
 
 #include <cstdint>
 
@@ -12,9 +12,8 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Makes NaN of a warp's sums that may be wrong in a tile with such faults: of all, or of those near zero. Nothing that happens
-/// to a sum on its way makes a number of it, so that what is NaN where it is stored is computed again, what comes out as NaN,
-/// too. Whether there are any.
+/// Sets a warp's suspect sums to NaN: all of them, or those near zero. NaN survives every later step, so a stored NaN is
+/// recomputed; results that are NaN by themselves are recomputed too. Returns whether there are any.
 template <class Operand, int kN, int kHalves>
 __device__ __forceinline__ bool mark_suspect(SuspectCount suspect_count, float (&sums)[kHalves][kN / 2]) {
   const float nan = __int_as_float(0x7fffffff), least = suspect_count < kNeverSplit ? least_right<Operand>(suspect_count) : nan;
@@ -31,7 +30,7 @@ __device__ __forceinline__ bool mark_suspect(SuspectCount suspect_count, float (
   return __any_sync(0xffffffffU, suspect_tiles != 0) != 0;
 }
 
-/// The positions of a tile that its block stores in one row, of which `address` is where the tile's first output goes.
+/// The positions of a tile that its block stores in one row; `address` is the address of the tile's first output.
 template <bool kRuns>
 struct OwnPositions {
   int begin, end;
@@ -48,7 +47,7 @@ struct OwnPositions {
   }
 };
 
-/// Computes again a warp's sums of one tile that were made NaN.
+/// Recomputes a warp's sums of one tile that were set to NaN.
 template <class Mode, int kColumnsOfTile>
 __device__ __forceinline__ void recompute_row_tile(const TapGemm& gemm, const Stride1Tiling& tiling, const ExactSource<>& exact,
                                                    float* out, const Stride1Walk<Mode::kCarries, true>& walk, int warp) {
@@ -83,8 +82,8 @@ __device__ __forceinline__ void recompute_row_tile(const TapGemm& gemm, const St
   }
 }
 
-/// Computes again what may be wrong in a warp's sums, whose tiles are all stored, by whichever warp of the block: of `number`
-/// and those before it. Not inlined: it has registers of its own.
+/// Recomputes a warp's suspect sums when all of its tiles are stored, by whichever warp of the block: those of tile `number`
+/// and of the tiles linked before it. Not inlined: it has registers of its own.
 template <class Mode, int kN>
 __device__ __noinline__ void recompute_rows(const TapGemm& gemm, const Stride1Tiling& tiling, const ExactSource<>& exact,
                                             float* out, const Stride1Order& order, std::uint32_t number, int pair, int warp) {

@@ -1,6 +1,5 @@
 #pragma once
-// From the sums of a consumer of kernel.cuh to its tile's outputs: straight from registers where neighbours
-// are pairs, else through shared memory.
+// Stores the sums of a consumer of kernel.cuh: directly from registers if neighbours are pairs, else through shared memory.
 
 #include <cstdint>
 #include <type_traits>
@@ -18,19 +17,19 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Of an operand and columns: halves of 64 positions of a tile, and how a consumer stores it.
+/// For an operand and a number of columns: the halves of 64 positions per tile, and how a consumer stores it.
 template <class Operand, int kN, int kTaps>
 struct Stride1Traits {
-  // One half only where sums and fragments of two would take more registers than there are.
+  // One half only, if sums and fragments of two would exceed the registers.
   static constexpr bool kIsNarrow = Operand::kParts == 2 && (kN > 32 || kTaps > 3);
   static constexpr int kHalves = kIsNarrow ? 1 : 2;
   static constexpr int kPositions = 64 * kHalves;
   static constexpr int kPass = kN < 128 ? kN : kIsNarrow ? 8 : 32;  // columns staged at a time
   using S = Staged<typename Operand::Source>;
   static constexpr int kPitch = kPositions + (kIsNarrow ? 4 : sizeof(S) == 2 ? 8 : 12);
-  // Unaligned reads may run over the end; boxes begin at a multiple of 128.
+  // Unaligned reads may go past the end; boxes begin at a multiple of 128.
   static constexpr int kStagingBytes = (kPass * kPitch * static_cast<int>(sizeof(S)) + 64 + 127) / 128 * 128;
-  // Of tiles that carry: columns at a time, and what they take with what is kept from tile to tile.
+  // For tiles that carry: columns at a time, and their bytes with what is kept from tile to tile.
   static constexpr int kCarryPass = kHalves == 1 || kN != 128 ? 0 : sizeof(S) == 2 ? 128 : 32;
   static constexpr int kCarryStaging = kCarryPass * kCarryPositions * static_cast<int>(sizeof(S));
   static constexpr int kCarryBytes = kCarryStaging + kN * kKeptBytes;
@@ -39,8 +38,9 @@ struct Stride1Traits {
 template <class Mode, int kN>
 using TraitsOf = Stride1Traits<typename Mode::Operand, kN, Mode::kTaps>;
 
-/// A thread's sums of a tile. Of two parts those of the mixed products lie before the others, so that they are the first
-/// columns of a product of twice as many: ptxas has both kinds of product in the same registers only from the first one on.
+/// A thread's sums of a tile. With two parts the sums of the mixed products precede the others, so that they are the first
+/// columns of a product of twice the size: only from the first column on does ptxas keep both kinds of product in the same
+/// registers.
 template <class Mode, int kN>
 struct Stride1Sums {
   static constexpr int kHalves = TraitsOf<Mode, kN>::kHalves, kOwn = kN / 2;
@@ -52,7 +52,7 @@ struct Stride1Sums {
   __device__ __forceinline__ float operator()(int m, int i) const {
     return kMixed == 0 ? v[m][i] : fmaf(v[m][i], 1.0F / kLowScale, v[m][kMixed + i]);
   }
-  /// Makes high() of them all. What is left of the others changes no number, should they be added once more.
+  /// Makes high() the complete sums. The rest of the others changes no number if they are added once more.
   __device__ __forceinline__ void join() {
     if constexpr (kMixed != 0) {
 #pragma unroll
@@ -64,10 +64,10 @@ struct Stride1Sums {
   }
 };
 
-/// What a tile's sums are multiplied by and how they end.
+/// The factor of a tile's sums and their activation.
 struct Stride1Finish {
   int exponent;
-  bool at_once;  // sum * scale + bias is all
+  bool at_once;  // sum * scale + bias is everything
   float scale;
   /// `activates`: stores apply a light activation themselves.
   __device__ Stride1Finish(const Epilogue& epilogue, int exponent_, bool activates)
@@ -77,7 +77,7 @@ struct Stride1Finish {
         scale(power_of_two(at_once ? exponent : 0)) {}
 };
 
-/// Columns kFirst.. of a thread's sums, finished into the staging of its warpgroup.
+/// Finishes columns kFirst.. of a thread's sums into the staging of its warpgroup.
 template <class Mode, int kN, int kFirst, int kSums>
 __device__ __forceinline__ void stage_columns(const float (&sums)[TraitsOf<Mode, kN>::kHalves][kSums],
                                               const Stride1Finish& finish, const float* biases, int position, int lane,
@@ -100,7 +100,7 @@ __device__ __forceinline__ void stage_columns(const float (&sums)[TraitsOf<Mode,
   }
 }
 
-/// What a staged number becomes where finishing takes more than a factor.
+/// Finishes a staged number if that takes more than a factor.
 template <class Mode>
 __device__ __forceinline__ float finish_staged(float staged, const Stride1Finish& finish, const LightActivation& active,
                                                const float* biases, int column) {
@@ -108,7 +108,7 @@ __device__ __forceinline__ float finish_staged(float staged, const Stride1Finish
   return active.is_there ? active(value) : value;
 }
 
-/// Does that to a thread's numbers.
+/// Applies it to a thread's numbers.
 template <class Mode, int kN>
 __device__ __forceinline__ void finish_columns(const Stride1Finish& finish, const LightActivation& active, const float* biases,
                                                int position, int lane, typename TraitsOf<Mode, kN>::S* staging) {
@@ -126,7 +126,7 @@ __device__ __forceinline__ void finish_columns(const Stride1Finish& finish, cons
   }
 }
 
-/// Stages the columns of pass `pass`: registers have no index.
+/// Stages the columns of pass `pass`: registers cannot be indexed.
 template <class Mode, int kN, int kPass, int kSums>
 __device__ __forceinline__ void stage_pass(int pass, const float (&sums)[TraitsOf<Mode, kN>::kHalves][kSums],
                                            const Stride1Finish& finish, const float* biases, int position, int lane,
@@ -138,8 +138,8 @@ __device__ __forceinline__ void stage_pass(int pass, const float (&sums)[TraitsO
   }
 }
 
-/// A tile whose neighbouring positions are neighbours in rows that lie inside the tensor, straight from registers; `to`: the
-/// thread's first output. Sums are made whole one by one between the stores: a burst of stores holds up the other consumer's
+/// Stores a tile directly from registers: neighbouring positions are neighbours in rows and inside the tensor. `to`: the
+/// thread's first output. Sums are completed one by one between the stores: a burst of stores holds up the other consumer's
 /// reads of shared memory.
 template <class Mode, int kN, bool kActive, class T>
 __device__ __forceinline__ void store_pairs(const Stride1Sums<Mode, kN>& sums, const Stride1Finish& finish,
@@ -165,7 +165,8 @@ __device__ __forceinline__ void store_pairs(const Stride1Sums<Mode, kN>& sums, c
   }
 }
 
-/// The aux operands of two neighbouring outputs, read as one number each: a residual or a derivative's result, or both.
+/// The aux operands of two neighbouring outputs, each pair read as one number: a residual, a result that gives a derivative, or
+/// both.
 template <bool kBoth>
 struct AuxPair {
   using Others = StoreFinish<float>::Others;
@@ -175,7 +176,7 @@ struct AuxPair {
     first = at(kBoth ? epilogue.residual : epilogue.residual + epilogue.derivative);  // else one of them is zero
     if constexpr (kBoth) second = at(epilogue.derivative);
   }
-  /// Of the even output and the odd one.
+  /// Those of the even output and of the odd one.
   [[nodiscard]] __device__ __forceinline__ Others even(bool adds) const { return others(first.x, second.x, adds); }
   [[nodiscard]] __device__ __forceinline__ Others odd(bool adds) const { return others(first.y, second.y, adds); }
 
@@ -187,8 +188,7 @@ struct AuxPair {
   }
 };
 
-/// store_pairs() of an epilogue with an aux operand: it is read kAhead stores before them, into registers that
-/// fragments leave free.
+/// store_pairs() with an aux operand, which is read kAhead stores ahead into registers that fragments leave free.
 template <class Mode, int kN, bool kBoth>
 __device__ __forceinline__ void store_pairs_and_aux(const Stride1Sums<Mode, kN>& sums, const Stride1Finish& finish,
                                                     const Epilogue& epilogue, const float* biases, std::int64_t row_length,
@@ -197,7 +197,7 @@ __device__ __forceinline__ void store_pairs_and_aux(const Stride1Sums<Mode, kN>&
   constexpr int kAhead = kBoth ? 8 / kHalves : 8, kEights = kAhead / kOfEight + 1;
   const StoreFinish<float> with_aux(epilogue);
   const bool adds = epilogue.residual != 0;
-  // Store i is that of half i % kHalves of column i / kHalves of the thread's, two of every eight.
+  // Store i is that of half i % kHalves of column i / kHalves of the thread's, which has two of every eight.
   const auto behind = [&](int i) -> std::int64_t {
     return i % kHalves < kHalves - 1 ? 0 : i / kHalves % 2 == 0 ? row_length : 7 * row_length;
   };
@@ -234,7 +234,7 @@ __device__ __forceinline__ void store_pairs_with_aux(const Stride1Sums<Mode, kN>
     store_pairs_and_aux<Mode, kN, false>(sums, finish, epilogue, biases, row_length, lane, to);
 }
 
-/// Finishes kRows rows of a tile that a warp has just stored as sums with their biases; `to`: where the first begins.
+/// Finishes kRows rows of a tile that a warp has just stored as sums with biases; `to`: the address of the first.
 template <int kPositions, int kRows>
 __device__ __forceinline__ void finish_stored_rows(const TapGemm& gemm, const Epilogue& epilogue, std::int64_t t0, int lane,
                                                    float* to) {
@@ -248,7 +248,7 @@ __device__ __forceinline__ void finish_stored_rows(const TapGemm& gemm, const Ep
     for (int at = begin + lane; at < end; at += 32) to[at] = with_aux(to[at], with_aux.others(to + at));
 }
 
-/// Asks for the aux operand, of whole columns each thread for one, where the tile is inside its rows.
+/// Prefetches the aux operand, one column per thread, if the tile is inside its rows.
 template <int kPositions>
 __device__ __forceinline__ void prefetch_aux(const TapGemm& gemm, const TilePlace& place, const Epilogue& epilogue, int thread,
                                              const float* out) {

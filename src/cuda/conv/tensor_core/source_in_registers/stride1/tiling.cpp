@@ -8,16 +8,17 @@
 namespace polyphase::cuda::tensor_core {
 namespace {
 
-constexpr int kVector = 8;                      // rows of an operand's 16 bytes
+constexpr int kVector = 8;                      // rows in an operand's 16 bytes
 constexpr int kSector = 32;                     // bytes
 constexpr std::int64_t kLongestSplitSum = 640;  // as in make_stationary_tiling
 constexpr int kStagesMost = 8;
-constexpr int kBytesOfRun = 4096;          // of a row, at most: pieces of rows far apart at a time cost more than is saved
-constexpr std::int64_t kCommonMost = 4;    // divisor of a row's runs and the blocks
-constexpr std::int64_t kDynamicLeast = 8;  // runs of a block: below that, what the counter costs may be more than it saves
+constexpr int kBytesOfRun =
+    4096;  // of a row, at most: blocks that work on distant parts of a row cost more than longer runs save
+constexpr std::int64_t kCommonMost = 4;    // common divisor of a row's runs and the blocks
+constexpr std::int64_t kDynamicLeast = 8;  // runs per block: below that, the counter may cost more than it saves
 constexpr std::int64_t kCoordinatesMost = std::int64_t{1} << 30;
 
-/// Where rows of tiles begin, in bytes behind a boundary of 16: begin, begin + grain, ...
+/// The offsets of tiles' rows from a 16-byte boundary: begin, begin + grain, ...
 struct Offsets {
   int begin, grain;
 };
@@ -35,28 +36,28 @@ Stride1Parity parity_of(const Offsets& offsets, int element_bytes) {
 
 bool has_whole_sectors(const TapGemm& gemm, int element_bytes) { return gemm.out_length * element_bytes % kSector == 0; }
 
-/// Classes of rows of the output modulo a sector, where they do not all begin at one; 0 where maps are no way to store them.
+/// Classes of output rows modulo a sector if they do not all begin at one; 0 if they cannot be stored through maps.
 int store_classes_of(const TapGemm& gemm, const Stride1Shape& shape) {
   const bool in_pairs = gemm.out_length % 2 == 0 && shape.out_address % (2 * shape.element_bytes) == 0 &&
                         (gemm.out_origin + gemm.position_begin) % 2 == 0;
   const bool fits = std::max(gemm.out_length, gemm.N * gemm.G * gemm.out_channels) < kCoordinatesMost;
-  // Rows of the source that begin at odd and even elements have no such kernel.
+  // There is no such kernel for source rows that begin at odd and at even elements.
   const bool is_needed =
       shape.carry_columns != 0 && gemm.source_length % 2 == 0 && !has_whole_sectors(gemm, shape.element_bytes);
   if (!is_needed || gemm.columns % shape.columns != 0 || !in_pairs || !fits) return 0;
   return static_cast<int>(kSector / std::gcd(gemm.out_length * shape.element_bytes, std::int64_t{kSector}));
 }
 
-/// Runs of so many tiles that the blocks have the least to do one after another; not where a row's runs and the blocks share a
-/// large divisor, so that blocks would work at the same places of row after row: that took half as long again. A run begins a
-/// sector before its first own position, and a row's last tile reaches as far behind its end.
+/// Sets the run length that gives the busiest block the least work, unless a row's runs and the blocks share a large divisor:
+/// blocks would then work at the same places of row after row, which took half as long again. A run begins a sector before its
+/// first own position, and a row's last tile reaches as far past its end.
 void choose_run(const TapGemm& gemm, const Stride1Shape& shape, int sm_count, Stride1Tiling& tiling) {
   const std::int64_t tile = kCarryPositions, sector = kSector / shape.element_bytes;
   const std::int64_t weight_tiles = divide_up(gemm.columns, shape.columns) * gemm.G;
   const std::int64_t blocks = std::max<std::int64_t>(sm_count / weight_tiles, 1);
   tiling.aligned = static_cast<int>(sector);
   std::int64_t least = 0;
-  // A few positions earlier, what a tile reads begins at a multiple of 16 bytes, if all rows begin alike.
+  // Moved back by a few positions, a tile's reads begin at a multiple of 16 bytes if all rows begin at the same offset.
   const std::int64_t first = shape.source_address + shape.element_bytes * (gemm.position_begin - sector + gemm.source_origin);
   const std::int64_t earlier = (first % 16 + 16) % 16 / shape.element_bytes / 2 * 2;
   const std::int64_t count = gemm.position_count + earlier + sector - 1;
@@ -71,12 +72,12 @@ void choose_run(const TapGemm& gemm, const Stride1Shape& shape, int sm_count, St
   tiling.position_step = static_cast<int>(tiling.run * tile - sector);
   tiling.position_begin = gemm.position_begin - sector - earlier;
   tiling.position_tiles = runs_of(tiling.run);
-  // Both consumers have as many.
+  // Both consumers have the same number.
   const std::int64_t last = count + sector - (tiling.position_tiles - 1) * tiling.position_step;
   tiling.last_run = static_cast<int>(divide_up(divide_up(last, tile), kPairs) * kPairs);
 }
 
-/// Tiles overlap so that stored rows begin at a sector, unless they do anyway, or that would cost an eighth of the products.
+/// Lets tiles overlap so that stored rows begin at a sector, unless they do anyway or it would cost an eighth of the products.
 void choose_row_tiles(const TapGemm& gemm, const Stride1Shape& shape, int sm_count, Stride1Tiling& tiling) {
   const int positions = 64 * shape.halves;
   choose_tiles(gemm, positions, shape.element_bytes, false, tiling);
@@ -125,8 +126,8 @@ Stride1Tiling make_stride1_tiling(const TapGemm& gemm, const Stride1Shape& shape
   const std::int64_t classes = 16 / std::gcd(gemm.source_length * shape.element_bytes, std::int64_t{16});
   const bool has_maps = std::max(gemm.source_length, gemm.N * gemm.G * gemm.rows) < kCoordinatesMost;
   tiling.classes = has_maps && classes <= kStride1ClassesMost ? static_cast<int>(classes) : 0;
-  // What a warp reads lies in different banks: every other row an odd multiple of 32 bytes further, of two classes every row.
-  // Whole pairs are read, the last of which may end behind the span.
+  // A warp's reads are in different banks: every other row (with two classes every row) is an odd multiple of 32 bytes further
+  // on. Whole pairs are read, the last of which may end after the span.
   const int unit = tiling.classes == 2 ? 32 : 16, row_bytes = (tiling.span + 1) * shape.element_bytes;
   tiling.pitch = static_cast<int>(divide_up(row_bytes + 16 - offsets.grain + offsets.begin, unit) | 1) * unit;
   tiling.stage_bytes = kStride1RowsOfStep * tiling.pitch;
@@ -149,7 +150,7 @@ Stride1Tiling make_stride1_tiling(const TapGemm& gemm, const Stride1Shape& shape
     tiling.grid =
         static_cast<unsigned>(std::min(sm_count / tiling.weight_tiles, gemm.N * tiling.position_tiles) * tiling.weight_tiles);
   const std::int64_t of_run = tiling.run > 1 ? 1 : kPairs;
-  // In 16 bits runs of a row are few, and being told of them costs 3 percent (A forward 0.699 -> 0.720 ms).
+  // In 16 bits rows have few runs, and the broadcast costs 3 percent (A forward 0.699 -> 0.720 ms).
   tiling.is_dynamic = shape.element_bytes == 4 && tiling.blocks >= kDynamicLeast * of_run * tiling.grid;
   return tiling;
 }

@@ -1,4 +1,4 @@
-// Rows of f32 with a residual or through a derivative (Stride1Stores::aux).
+// Instances of the stride1 kernel for f32 with a residual or a derivative (Stride1Stores::aux).
 
 #include "cuda/conv/tensor_core/source_in_registers/stride1/launch.cuh"
 

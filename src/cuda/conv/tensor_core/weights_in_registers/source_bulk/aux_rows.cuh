@@ -1,6 +1,5 @@
 #pragma once
-// The aux operand of kernel.cuh, stride 1: a residual or what gives a derivative, brought to where
-// they are staged.
+// The aux operand of kernel.cuh, stride 1: a residual or the result that gives a derivative, loaded into the staging.
 
 #include <cstdint>
 #include <type_traits>
@@ -15,8 +14,8 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Begins to bring what lies `distance` bytes from warp `warp`'s rows to where store_bulk_rows() will read them. In 16 bits
-/// of tiles that has_whole_sectors() only, `distance` a multiple of 16.
+/// Starts to load the elements `distance` bytes from warp `warp`'s rows to where store_bulk_rows() will read them. In 16 bits
+/// only for tiles with has_whole_sectors(), `distance` a multiple of 16.
 template <class T>
 __device__ __forceinline__ void load_aux_rows(const BulkTiling& tiling, const BulkRows<T>& rows, std::int64_t distance,
                                               const T* staging, int warp, int lane) {
@@ -44,7 +43,7 @@ __device__ __forceinline__ void load_aux_rows(const BulkTiling& tiling, const Bu
   ptx::copy_commit();
 }
 
-/// Asks for the lines that load_aux_rows() will read.
+/// Prefetches the lines that load_aux_rows() will read.
 template <class T>
 __device__ __forceinline__ void prefetch_aux_rows(const BulkTiling& tiling, const BulkRows<T>& rows, std::int64_t distance,
                                                   int warp, int lane) {
@@ -58,7 +57,7 @@ __device__ __forceinline__ void prefetch_aux_rows(const BulkTiling& tiling, cons
   }
 }
 
-/// stage_bulk() with an aux operand, which is in the staging, where the outputs will be; `finish`: of with_finish().
+/// stage_bulk() with an aux operand that lies where the outputs will be staged; `finish` comes from with_finish().
 template <class T, bool kStacked, class Finish, int kSums>
 __device__ __forceinline__ void stage_bulk_aux(const BulkTiling& tiling, const BulkRows<T>& rows, float factor,
                                                const float (&offsets)[2], const Finish& finish, T* staging, int warp, int lane,
@@ -66,7 +65,7 @@ __device__ __forceinline__ void stage_bulk_aux(const BulkTiling& tiling, const B
   struct alignas(2 * sizeof(T)) Pair {
     T even, odd;
   };
-  constexpr int kHalves = kStacked ? 1 : 2, kAtOnce = 4;  // no read of shared memory passes a write to it
+  constexpr int kHalves = kStacked ? 1 : 2, kAtOnce = 4;  // a read of shared memory does not move before a write
 #pragma unroll
   for (int half = 0; half < kHalves; ++half) {
     const int column = kStacked ? warp * 8 + lane / 4 : warp * 16 + lane / 4 + 8 * half;

@@ -1,11 +1,11 @@
 #pragma once
 // Forward and dgrad with few columns and short reductions on wgmma (sm_90a): weights in registers. The mathematics are in
-// cuda/conv/tap_gemm.hpp; both_in_shared/stationary/kernel.cuh is the one for longer reductions.
+// cuda/conv/tap_gemm.hpp; both_in_shared/stationary/kernel.cuh is for longer reductions.
 //
-// gemm_m = 64 columns, gemm_n = 128 positions, gemm_k = (tap, plane, row), all of it one stage. Of four warpgroups one copies
-// rows, one converts them, two multiply and store, in turn a tile each. Two parts: the mixed products come first, are scaled
-// down in the registers, and high*high is added to them. Of at most 32 columns the high and the low halves of weights are
-// gemm_m's rows r and r + 8, which are sums of one thread: two products instead of three.
+// gemm_m = 64 columns, gemm_n = 128 positions, gemm_k = (tap, plane, row), all in one stage. A block has four warpgroups: one
+// copies rows, one converts them, and two multiply and store, one tile each in turn. Two parts: the mixed products come first,
+// are scaled down in registers, and high*high is added to them. With at most 32 columns the high and the low halves of weights
+// are rows r and r + 8 of gemm_m, whose sums belong to one thread: two products instead of three.
 
 #include <cstdint>
 #include <type_traits>
@@ -28,19 +28,19 @@
 namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kBulkThreads = 512;
-inline constexpr int kBulkSums = kBulkPositions / 2;  // of a thread
+inline constexpr int kBulkSums = kBulkPositions / 2;  // per thread
 
-/// How outputs are staged: as rows, as vectors with a bias at every second place, or as rows of stride 1 with a residual or
-/// through a derivative, which is brought there.
+/// How outputs are staged: as rows, as vectors with a bias at every second place, or as rows of stride 1 with a residual or a
+/// derivative, which is loaded there.
 enum class BulkStore { rows, spread, aux };
 
-/// The weights of 64 rows of gemm_m as operands of up to kDepths products; zeros in what is left of them.
+/// The weights of 64 rows of gemm_m as operands of up to kDepths products, padded with zeros.
 template <class Operand, int kDepths, bool kStacked>
 struct BulkWeights {
   static constexpr int kSets = Operand::kParts == 2 && !kStacked ? 2 : 1;
   std::uint32_t of[kSets][kDepths][4];
 
-  /// From what pack_kernel wrote.
+  /// Loads the output of pack_kernel.
   __device__ __forceinline__ void load(const BulkTiling& tiling, const unsigned char* __restrict__ packed, int warp, int lane) {
     const int part = tiling.rows / Operand::kVector * tiling.columns;
 #pragma unroll
@@ -62,7 +62,7 @@ struct BulkWeights {
   }
 };
 
-/// All products of a tile; the sums are under way when this returns.
+/// All products of a tile; they are outstanding when this returns.
 template <class Operand, int kDepths, bool kStacked>
 __device__ __forceinline__ void multiply_bulk(const BulkTiling& tiling, std::uint32_t source, std::uint32_t zeros,
                                               const BulkWeights<Operand, kDepths, kStacked>& weights,
@@ -70,7 +70,7 @@ __device__ __forceinline__ void multiply_bulk(const BulkTiling& tiling, std::uin
   using Mma = ptx::WgmmaFromRegisters<Operand::kType, kBulkPositions, false>;
   const std::uint64_t high = ptx::operand_descriptor(source, static_cast<std::uint32_t>(tiling.tile.window) * 16);
   const std::uint64_t low = high + static_cast<std::uint32_t>(tiling.tile.items);
-  const std::uint64_t nothing = (zeros >> 4) & 0x3fff;  // 128 bytes, again and again
+  const std::uint64_t nothing = (zeros >> 4) & 0x3fff;  // the same 128 bytes again and again
   const auto at = [&](std::uint64_t from, int i) {
     if (Operand::kScaled || i < tiling.depths) return from + tiling.products[i].source;
     return nothing;
@@ -96,7 +96,7 @@ __device__ __forceinline__ void multiply_bulk(const BulkTiling& tiling, std::uin
   ptx::wgmma_commit();
 }
 
-/// A consumer's finished sums into its staging, whole rows of each channel.
+/// Writes a consumer's finished sums into its staging, as whole rows of each channel.
 template <class T, bool kStacked>
 __device__ __forceinline__ void stage_bulk(const TapGemm& gemm, const BulkTiling& tiling, const BulkRows<T>& rows, float factor,
                                            const float (&offsets)[2], const float (&blanks)[2], T* staging, int warp, int lane,
@@ -130,7 +130,7 @@ __device__ __forceinline__ void stage_bulk(const TapGemm& gemm, const BulkTiling
         stage(std::true_type());
       else
         stage(std::false_type());
-      // Phases without taps: the bias, activated.
+      // Phases without taps hold the bias, activated.
       if (a == classes - 1 && stride > classes) {
         const T nothing = static_cast<T>(blanks[half]);
 #pragma unroll 1
@@ -146,7 +146,7 @@ __device__ __forceinline__ void stage_bulk(const TapGemm& gemm, const BulkTiling
   }
 }
 
-/// Which of a warp's columns have a sum that may be wrong in a tile with such faults: bits as SuspectTiles::add() wants them.
+/// The warp's columns that have a suspect sum in a tile with this suspect count, as bits for SuspectTiles::add().
 template <class Operand, bool kStacked>
 __device__ __forceinline__ std::uint32_t suspect_columns(const BulkTiling& tiling, SuspectCount suspect_count, float scale,
                                                          int warp, int lane, const float (&sums)[kBulkSums]) {
@@ -164,7 +164,7 @@ __device__ __forceinline__ std::uint32_t suspect_columns(const BulkTiling& tilin
     const int column = kStacked ? warp * 8 + lane / 4 : warp * 16 + lane / 4 + 8 * half;
     is_suspect_tile = is_suspect_tile || (smallest < least && column < tiling.columns);
   }
-  const std::uint32_t lanes = __ballot_sync(0xffffffffU, is_suspect_tile);  // four of a column
+  const std::uint32_t lanes = __ballot_sync(0xffffffffU, is_suspect_tile);  // four lanes per column
   std::uint32_t columns = 0;
 #pragma unroll
   for (int i = 0; i < 8; ++i) columns |= (lanes >> 4 * i & 0xfU) != 0 ? 1U << i : 0U;
@@ -224,7 +224,7 @@ __device__ __forceinline__ void consume_bulk(const TapGemm& gemm, const BulkTili
   if (is_active) activate_all<T>(activation, blanks);
   if constexpr (Operand::kScaled) wait_for_grid_before();
   const int exponent = Operand::kScaled ? -source_exponent(header) - scale_exponent(weight_header->largest, kWeightTarget) : 0;
-  // Exponents that no float has are put into the sums in two steps.
+  // Exponents outside the range of float are applied in two steps.
   const float first_factor = power_of_two(exponent < -126 || exponent > 127 ? exponent / 2 : 0);
   const float factor = power_of_two(exponent < -126 || exponent > 127 ? exponent - exponent / 2 : exponent);
   const SuspectCount of_weights =
@@ -269,7 +269,7 @@ __device__ __forceinline__ void consume_bulk(const TapGemm& gemm, const BulkTili
     if (lane == 0) ptx::mbarrier_arrive(layout.empty(ring.stage));
     ring.advance(tiling.stages);
     ring.advance(tiling.stages);
-    // Until the staging is free again may take long: by now the source is given back.
+    // Waiting for free staging may take long; the source is already released.
     if constexpr (kStore == BulkStore::rows) ptx::bulk_wait_read();
     if constexpr (kAux) ptx::copy_wait<0>();
     if constexpr (!kSpread) meet();
@@ -278,7 +278,7 @@ __device__ __forceinline__ void consume_bulk(const TapGemm& gemm, const BulkTili
 #pragma unroll
       for (float& sum : sums) sum *= first_factor;
     }
-    // What will be looked at again is stored bare, so that it tells its sums, and finished behind that.
+    // Suspect tiles are stored without the epilogue, so that recompute can check the sums, and are finished afterwards.
     bool activates = kAux || is_active;
     if constexpr (Operand::kScaled) {
       activates = activates && suspect_tiles.count < SuspectTiles::kMost;
@@ -308,7 +308,7 @@ __device__ __forceinline__ void consume_bulk(const TapGemm& gemm, const BulkTili
   ptx::bulk_wait();
   if constexpr (Operand::kScaled) {
     meet();                                      // a warp may have stored another's sums
-    constexpr int kColumns = kStacked ? 8 : 16;  // of a warp
+    constexpr int kColumns = kStacked ? 8 : 16;  // per warp
     if (tiling.is_dynamic && suspect_tiles.count != 0) walk.above = suspect_tiles.of[0].above;
     while (suspect_tiles.count != 0) {
       const std::uint32_t before = tiling.is_dynamic ? order.recall(tiling, walk, warp, suspect_tiles) : kNoTile;

@@ -17,7 +17,7 @@ BulkTiling bulk_tiling_of(const TapGemm& gemm, const void* out, int device) {
   return make_bulk_tiling(gemm, shape, gpu.sm_count, gpu.shared_bytes_per_block);
 }
 
-/// The kernel with the fewest products that holds all of a tile's; with kAux the one with a residual or through a derivative.
+/// The kernel with the fewest products that holds all of a tile's; with kAux the one with a residual or a derivative.
 template <class Operand, bool kAux>
 auto source_bulk_kernel_of(const BulkTiling& tiling) {
   constexpr BulkStore kStore = kAux ? BulkStore::aux : BulkStore::rows;
@@ -51,13 +51,13 @@ void launch_source_bulk(const Gather& call) {
   wide.launch(sampled.header(), &packed->template as<WeightHeader>()->largest);
 }
 
-/// kAux: with a residual or through a derivative.
+/// kAux: with a residual or a derivative.
 template <bool kAux>
 void gather_source_bulk(const Gather& call) {
   with_operand(call.problem, call.precision, [&]<class Operand>() { launch_source_bulk<Operand, kAux>(call); });
 }
 
-/// source_bulk_gather() of what has a residual or goes through a derivative, compiled by itself.
+/// source_bulk_gather() for an epilogue with a residual or a derivative, compiled separately.
 void source_bulk_gather_aux(const Gather& call);
 
 }  // namespace polyphase::cuda::tensor_core

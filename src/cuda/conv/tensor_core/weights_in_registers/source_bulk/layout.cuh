@@ -1,5 +1,5 @@
 #pragma once
-// Which tiles the warpgroups of kernel.cuh work on, and where its shared memory lies.
+// The tiles of the warpgroups of kernel.cuh, and the layout of its shared memory.
 
 #include <cstdint>
 
@@ -11,7 +11,7 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// The tiles of a block, those of its two consumers in turn.
+/// The tiles of a block; its two consumers take them in turn.
 struct BlockWalk : Walk {
   bool is_second = false;
   __device__ explicit BlockWalk(const Tiling& tiling) : Walk(tiling, 0) {}
@@ -23,9 +23,9 @@ struct BlockWalk : Walk {
 
 using BulkTiles = DynamicTiles<kBulkRingMost>;
 
-/// Shared memory of a block: zeros, a ring of operand tiles, a ring of rows as they are, each consumer's staging, barriers,
-/// faults, wrong tiles, which tiles. The zeros come first: a product of nothing reads their 128 bytes again and again, where
-/// compute-sanitizer takes an operand's whole size from its address on to be read.
+/// Shared memory of a block: zeros, a ring of operand tiles, a ring of unconverted rows, each consumer's staging, barriers,
+/// suspect counts, suspect tiles, tile numbers. The zeros come first: a product of zeros reads their 128 bytes again and again,
+/// but compute-sanitizer assumes that it reads an operand's whole size from its address on.
 struct BulkLayout {
   std::uint32_t base, zeros, sources, raw, staging, barriers;
   __device__ BulkLayout(std::uint32_t base, const BulkTiling& tiling) : base(base), zeros(base) {
@@ -38,13 +38,13 @@ struct BulkLayout {
   __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(stage) + 8; }
   __device__ __forceinline__ std::uint32_t raw_full(int stage) const { return full(stage + 8); }
   __device__ __forceinline__ std::uint32_t raw_empty(int stage) const { return full(stage + 8) + 8; }
-  /// Four words: the faults that each converting warp has found in the stage's tile.
+  /// Four words: the suspect counts of the converting warps for the stage's tile.
   __device__ __forceinline__ std::uint32_t suspect_count(int stage) const { return full(stage + 8 + kBulkRingMost); }
-  /// What each of the consumers' warps has to compute again.
+  /// The suspect tiles of each of the consumers' warps.
   __device__ __forceinline__ std::uint32_t suspect_tiles(int warp) const {
     return full(2 * 8 + kBulkRingMost) + static_cast<std::uint32_t>(warp) * sizeof(SuspectTiles::Entry) * SuspectTiles::kMost;
   }
-  /// BulkTiles' words.
+  /// The words of BulkTiles.
   __device__ __forceinline__ std::uint32_t tiles() const { return suspect_tiles(4 * kPairs); }
 };
 static_assert((2 * 8 + kBulkRingMost) * 16 + 4 * kPairs * sizeof(SuspectTiles::Entry) * SuspectTiles::kMost +

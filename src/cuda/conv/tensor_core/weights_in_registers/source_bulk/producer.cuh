@@ -1,6 +1,6 @@
 #pragma once
-// What feeds kernel.cuh: one warpgroup copies rows as they are into a ring, 16 of them a stage; another converts
-// them to operand tiles [part][plane][block of 8 rows][position][8 rows], each element once.
+// The producers of kernel.cuh: one warpgroup copies rows unchanged into a ring, 16 per stage; another converts them to operand
+// tiles [part][plane][block of 8 rows][position][8 rows], each element once.
 
 #include <cstdint>
 
@@ -16,7 +16,7 @@ namespace polyphase::cuda::tensor_core {
 template <class T>
 struct BulkTile {
   const T* base;    // row 0, plane 0, position 0
-  int first, last;  // offsets from there that lie inside a row
+  int first, last;  // offsets from there that are inside a row
   __device__ __forceinline__ BulkTile(const TapGemm& gemm, const TilePlace& place, const T* source) {
     const std::int64_t e0 = gemm.source_stride * place.position + gemm.source_origin;
     base = source + (place.n * gemm.G + place.g) * gemm.rows * gemm.source_length + e0;
@@ -25,13 +25,13 @@ struct BulkTile {
   }
 };
 
-/// Which tiles a block has with the dynamic scheduler: those that fill its raw stages are static and copied before there is a
-/// counter, the others dynamic, taken one ahead.
+/// The tiles of a block with the dynamic scheduler: those that fill its raw stages are static and are copied before the counter
+/// exists; the others are dynamic, taken one ahead.
 struct BulkScheduler {
   const BulkTiles& tiles;
   const DynamicOrder& order;
   int static_tiles;          // tiles of the block that are still to be handed out
-  std::uint32_t all_static;  // to all blocks
+  std::uint32_t all_static;  // for all blocks
   std::uint32_t dynamic = 0;
   __device__ __forceinline__ BulkScheduler(const BulkTiling& tiling, const Walk& walk, const BulkTiles& to,
                                            const DynamicOrder& by)
@@ -40,8 +40,8 @@ struct BulkScheduler {
     static_tiles = kPairs * turns;
     all_static = static_cast<std::uint32_t>(turns) * walk.step;
   }
-  /// By the warpgroup that copies: `walk` is the block's next tile, whose first rows belong into raw stage `stage`, which is
-  /// free.
+  /// Called by the warpgroup that copies: `walk` becomes the block's next tile, whose first rows go to raw stage `stage`, which
+  /// is free.
   __device__ __forceinline__ void advance(int stage, Walk& walk, bool is_first) {
     if (is_first) {
       if (static_tiles <= 0) walk.above = all_static + dynamic;
@@ -55,7 +55,7 @@ struct BulkScheduler {
   }
 };
 
-/// Copies a block's rows, a lane a row, four rows a warp, from the 16-byte boundary before them on.
+/// Copies a block's rows from the 16-byte boundary before them on: one row per lane, four rows per warp.
 template <class T>
 __device__ __forceinline__ void copy_bulk(const TapGemm& gemm, const BulkTiling& tiling, const BulkLayout& layout,
                                           const T* __restrict__ source, const BulkTiles& tiles, const DynamicOrder& order,
@@ -92,10 +92,10 @@ __device__ __forceinline__ void copy_bulk(const TapGemm& gemm, const BulkTiling&
       ring.advance(tiling.raw_stages);
     }
   }
-  if (tiling.is_dynamic && lane == 0) ptx::mbarrier_arrive(layout.raw_full(ring.stage));  // that there is none
+  if (tiling.is_dynamic && lane == 0) ptx::mbarrier_arrive(layout.raw_full(ring.stage));  // signals that there is none
 }
 
-/// Converts tiles: a thread has a position of every plane and every eight rows, and some of those beyond the tile.
+/// Converts tiles: a thread has a position of every plane and every eight rows, and some positions of the halo.
 template <class Operand>
 struct BulkConverter {
   using T = typename Operand::Source;
@@ -103,14 +103,14 @@ struct BulkConverter {
   static_assert(kVector == 8);
   const BulkTiling& tiling;
   float scale;
-  std::uint32_t least;   // what twice a number's bits, less one, are below where it is too small to be split
+  std::uint32_t least;   // if twice a number's bits, less one, are below this, it is too small to be split
   int offsets[kVector];  // bytes from a block's first row to each row's first element
   Seen seen{};
   std::uint32_t small = 0;  // numbers of the tile that are too small
 
   __device__ __forceinline__ void align(const T* base) { find_raw_rows(base, tiling, offsets); }
 
-  /// What of a chunk exists.
+  /// The part of a chunk that exists.
   struct Part {
     int first, last, rows;
   };
@@ -133,7 +133,7 @@ struct BulkConverter {
     for (int p = 0; p < Operand::kParts; ++p) reinterpret_cast<uint4*>(to)[p * tiling.tile.items] = parts[p];
   }
 
-  /// Rows of a chunk, of which `raw` are the bytes and whose operand of plane 0 begins at `to`.
+  /// Converts rows of a chunk: `raw` are their bytes; their operand of plane 0 begins at `to`.
   template <bool kInside>
   __device__ __forceinline__ void run(const Part& part, const unsigned char* raw, unsigned char* to, int thread, int turn) {
     const Tile& tile = tiling.tile;
@@ -156,7 +156,7 @@ struct BulkConverter {
     }
   }
 
-  /// Some numbers were zero or too small: how many too small?
+  /// Some numbers were zero or too small: counts those that are too small.
   __device__ __forceinline__ void look_again(const Part& part, const unsigned char* raw, int thread, int turn) {
     const Tile& tile = tiling.tile;
     const int beyond = (thread + turn) % kConverters;
@@ -194,7 +194,7 @@ __device__ __forceinline__ void convert_bulk(const TapGemm& gemm, const BulkTili
   Converter converter{tiling, power_of_two(exponent), 2 * SplitRange(exponent).least - 1};
   const int span = span_of(tiling.tile), chunk_bytes = 2 * tiling.tile.window * 16;
   Ring raw_ring, ring;
-  int turn = 0;  // no warp always has the items beyond the tile
+  int turn = 0;  // no warp always has the positions of the halo
   for (BlockWalk walk(tiling);; walk.advance()) {
     if (tiling.is_dynamic) {
       ptx::mbarrier_wait(layout.raw_full(raw_ring.stage), raw_ring.parity);
@@ -233,7 +233,7 @@ __device__ __forceinline__ void convert_bulk(const TapGemm& gemm, const BulkTili
     ptx::mbarrier_arrive(layout.full(ring.stage));
     ring.advance(tiling.stages);
   }
-  for (int consumer = 0; tiling.is_dynamic && consumer < kPairs; ++consumer) {  // each is told that there is none
+  for (int consumer = 0; tiling.is_dynamic && consumer < kPairs; ++consumer) {  // tells each that there is none
     ptx::mbarrier_wait(layout.empty(ring.stage), ring.parity ^ 1);
     if (thread == 0) tiles.of_stage(ring.stage) = kNoTile;
     ptx::mbarrier_arrive(layout.full(ring.stage));

@@ -1,6 +1,6 @@
 #pragma once
-// From a consumer's sums to rows of the output, which lie whole in shared memory first: a bulk copy a row, from a sector of 32
-// bytes on.
+// Stores a consumer's sums as rows of the output. Whole rows are assembled in shared memory and written by one bulk copy per
+// row, from a sector (32 bytes) on.
 
 #include <cstdint>
 
@@ -13,14 +13,14 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Rows of a tile: channel `row` of it, all phases. Staged rows begin with up to 16 bytes of nothing, so that the first element
-/// that is the tile's own lies as in the tensor.
+/// The rows of a tile: all phases of channel `row`. A staged row begins with up to 16 unused bytes, so that the tile's first
+/// own element has the same alignment as in the tensor.
 template <class T>
 struct BulkRows {
   static constexpr int kVector = 16 / static_cast<int>(sizeof(T));
   T* first;             // row 0, element 0 of the tile
   std::int64_t length;  // of a row
-  int count;            // that exist
+  int count;            // number that exists
   RowRange range;
 
   __device__ __forceinline__ BulkRows(const TapGemm& gemm, const BulkTiling& tiling, const TilePlace& place, T* out)
@@ -43,7 +43,7 @@ struct BulkRows {
   }
 };
 
-/// Rows [begin, end) of a tile that meets no row's ends, by vectors of 16 bytes, half a warp a row where that is enough.
+/// Writes rows [begin, end) of a tile that meets no row's ends, in vectors of 16 bytes; half a warp per row if that is enough.
 template <class T>
 __device__ __forceinline__ void store_whole_bulk_rows(const BulkTiling& tiling, const BulkRows<T>& rows, const T* staging,
                                                       int begin, int end, int lane) {
@@ -81,7 +81,7 @@ __device__ __forceinline__ void store_whole_bulk_rows(const BulkTiling& tiling, 
   }
 }
 
-/// Warp `warp`'s rows from `staging` to the tensor; asynchronous where they are whole.
+/// Writes warp `warp`'s rows from `staging` to the tensor; asynchronous if they are whole.
 template <class T>
 __device__ __forceinline__ void store_bulk_rows(const BulkTiling& tiling, const BulkRows<T>& rows, const T* staging, int warp,
                                                 int lane) {
@@ -108,8 +108,8 @@ __device__ __forceinline__ void store_bulk_rows(const BulkTiling& tiling, const 
   }
 }
 
-/// A consumer's finished sums of two rows, biased and activated, as numbers of T; what is staged of them then is they times 1
-/// and -0 added. Two parts stacked: they are in the high sums.
+/// A consumer's finished sums of two rows, with bias and activation, as numbers of T; staging then multiplies them by 1 and
+/// adds -0. Two parts stacked: they are in the high sums.
 template <class T, bool kStacked, int kSums>
 __device__ __forceinline__ void activate_bulk(const LightActivation& activation, float(&factor), float (&offsets)[2],
                                               float (&sums)[kSums]) {
@@ -125,14 +125,14 @@ __device__ __forceinline__ void activate_bulk(const LightActivation& activation,
   offsets[0] = offsets[1] = -0.0F;
 }
 
-/// Where a thread stages the sums of one column, and what it makes of them.
+/// Where a thread stages the sums of one column, and their factor and offset.
 template <class T>
 struct BulkColumn {
   T* to;                 // of position 0
   float factor, offset;  // sum*factor + offset
   int stride;
   __device__ __forceinline__ T value(float sum) const { return static_cast<T>(fmaf(sum, factor, offset)); }
-  /// Positions `at` and the next. `is_paired`: they lie in one word, or two, that is aligned.
+  /// Stages positions `at` and the next. `is_paired`: they fill one aligned word, or two.
   template <bool kPaired>
   __device__ __forceinline__ void put(int at, float even, float odd) const {
     if constexpr (kPaired) {

@@ -1,9 +1,9 @@
 #pragma once
-// From a consumer's sums to rows where every second output is a bias: stride 2, taps for one phase only.
+// Stores a consumer's sums as rows in which every second output is a bias: stride 2, taps for one phase only.
 //
-// Two neighbouring sums of a thread and a bias behind each are four outputs, a vector. Rows begin anywhere in a vector of the
-// tensor, so it takes the bias before a sum instead of behind it at an odd place, and the second sum of its own pair and the
-// first one of the next from two on. A warp's rows lie in its own part of the staging, from their first sector on.
+// Two neighbouring sums of a thread, each followed by a bias, are four outputs: a vector. Rows begin anywhere in a vector of
+// the tensor. At an odd place a vector takes the bias before a sum instead of after it; from place two on it takes the second
+// sum of its own pair and the first of the next. A warp's rows are in its own part of the staging, from their first sector on.
 
 #include <cstdint>
 
@@ -12,18 +12,18 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Which vectors of a row a thread makes: four lanes have neighbouring ones, lane `quad` those at quad, quad + 4...
+/// The vectors of a row that a thread assembles: four lanes have neighbouring ones; lane `quad` has quad, quad + 4...
 template <class T>
 struct SpreadRow {
   static constexpr int kVector = 4;  // elements
   float bias;
-  T* staged;     // where vector `quad` belongs
-  int first;     // its place in the row as it is staged
+  T* staged;     // the place of vector `quad`
+  int first;     // its index in the staged row
   int count;     // vectors of the row
   bool is_odd;   // bias before sum
-  bool has_aux;  // the second sum of a pair, then the next pair's first
+  bool has_aux;  // the second sum of a pair, then the first of the next pair
 
-  /// `shift`: elements of the tile before the row's own; `length`: of the row from there on, which is to lie at `to`.
+  /// `shift`: elements of the tile before the row's own; `length`: of the row from there on; it is written to `to`.
   __device__ __forceinline__ SpreadRow(int shift, int length, float bias, int quad, T* to) : bias(bias) {
     const int lead = (shift + 1) % kVector - 1;  // elements before a vector, -1 to 2
     is_odd = (lead & 1) != 0;
@@ -38,13 +38,13 @@ struct SpreadRow {
     };
     if (i == 0 && first < 0) return;
     if (i == kBulkPositions / 8 - 1 && first + 4 * i >= count) return;
-    // Each element chosen for itself: no branch.
+    // Each element is selected by itself: no branch.
     *reinterpret_cast<Vector*>(staged + 16 * i) = {{static_cast<T>(is_odd ? bias : even), static_cast<T>(is_odd ? even : bias),
                                                     static_cast<T>(is_odd ? bias : odd), static_cast<T>(is_odd ? odd : bias)}};
   }
 };
 
-/// Half of a warp's sums, rows lane/4 of its eight, in its staging: sum*factor + offset of its column.
+/// Stages half of a warp's sums (rows lane/4 of its eight): sum*factor + offset of its column.
 template <class T>
 __device__ __forceinline__ void stage_spread(const BulkTiling& tiling, const BulkRows<T>& rows, float factor, float offset,
                                              T* staging, int half, int warp, int lane,
@@ -65,7 +65,7 @@ __device__ __forceinline__ void stage_spread(const BulkTiling& tiling, const Bul
   }
 }
 
-/// Rows [begin, begin + 8) of a tile from a warp's staging to the tensor; asynchronous where they are whole.
+/// Writes rows [begin, begin + 8) of a tile from a warp's staging to the tensor; asynchronous if they are whole.
 template <class T>
 __device__ __forceinline__ void store_spread(const BulkTiling& tiling, const BulkRows<T>& rows, const T* staging, int begin,
                                              int lane) {
@@ -89,14 +89,14 @@ __device__ __forceinline__ void store_spread(const BulkTiling& tiling, const Bul
   }
 }
 
-/// A warp's sums as rows of the tensor, eight at a time, so that some are on their way while others are staged.
+/// Writes a warp's sums as rows of the tensor, eight at a time: some are sent while others are staged.
 template <class T>
 __device__ __forceinline__ void stage_and_store_spread(const BulkTiling& tiling, const BulkRows<T>& rows, float factor,
                                                        const float (&offsets)[2], T* staging, int warp, int lane,
                                                        const float (&sums)[kBulkPositions / 2]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    ptx::bulk_wait_read<1>();  // of the tile before, these eight rows
+    ptx::bulk_wait_read<1>();  // the previous tile's copies of these eight rows
     __syncwarp();
     stage_spread<T>(tiling, rows, factor, offsets[half], staging, half, warp, lane, sums);
     ptx::fence_async_shared();

@@ -7,12 +7,12 @@
 namespace polyphase::cuda::tensor_core {
 namespace {
 
-constexpr int kVector = 8;                          // rows of an operand's 16 bytes
+constexpr int kVector = 8;                          // rows in an operand's 16 bytes
 constexpr int kColumns = 64;                        // gemm_m
 constexpr int kFixedBytes = 128 + kBulkFixedBytes;  // alignment
 constexpr int kLeastUnderWay = 48 * 1024;
 
-/// Sizes of a tile. False where its depths are too many.
+/// The sizes of a tile. False if it has too many depths.
 bool measure(const TapGemm& gemm, const BulkShape& shape, BulkTiling& tiling) {
   const std::int64_t rows = divide_up(gemm.rows, kBulkRows) * kBulkRows, depths = rows / kBulkRows * gemm.planes * gemm.taps;
   tiling.is_stacked = shape.parts == 2 && gemm.columns <= kColumns / 2;
@@ -35,17 +35,17 @@ bool measure(const TapGemm& gemm, const BulkShape& shape, BulkTiling& tiling) {
   return true;
 }
 
-/// Whether rows are staged by vectors of four elements, of which four lanes have at most as many as they have pairs of sums.
+/// Whether rows are staged in vectors of four elements; four lanes have at most as many of them as they have pairs of sums.
 bool choose_spread(const TapGemm& gemm, const BulkShape& shape, BulkTiling& tiling) {
   if (tiling.is_stacked || gemm.out_stride != 2 || gemm.classes != 1 || tiling.depths > kSpreadDepths) return false;
   tiling.is_spread = tiling.stores_bulk = true;
-  // Half a turn of the banks from row to row: no two of the rows that lanes write together meet.
+  // Half of the banks from row to row, so that rows that lanes write together do not conflict.
   tiling.out_pitch = 2 * kBulkPositions + 64 / shape.element_bytes;
   tiling.staging_bytes = 4 * kSpreadRows * tiling.out_pitch * shape.element_bytes;
   return true;
 }
 
-/// Columns of a tile are whole channels; how they are staged. False where rows cannot be staged whole.
+/// The columns of a tile are whole channels; how they are staged. False if rows cannot be staged whole.
 bool choose_columns(const TapGemm& gemm, const BulkShape& shape, BulkTiling& tiling) {
   const std::int64_t most = tiling.is_stacked ? kColumns / 2 : kColumns;
   if (gemm.classes > most) return false;
@@ -58,12 +58,12 @@ bool choose_columns(const TapGemm& gemm, const BulkShape& shape, BulkTiling& til
   }
   tiling.weight_bytes = shape.parts * tiling.taps * tiling.planes * (tiling.rows / kVector) * tiling.columns * 16;
   if (choose_spread(gemm, shape, tiling)) return true;
-  // Eight words beyond a multiple of 32 where rows are read in pairs of words, four where they are not: no conflicts of banks.
+  // Eight words past a multiple of 32 if rows are read in pairs of words, else four: no bank conflicts.
   const std::int64_t words = gemm.out_stride * kBulkPositions * shape.element_bytes / 4 + (gemm.out_stride == 1 ? 8 : 4);
   const std::int64_t pitch = divide_up(words, 4) * 4 * 4 / shape.element_bytes;
   const std::int64_t bytes = tiling.channels * pitch * shape.element_bytes;
   if (bytes > 80 * 1024) return false;
-  // A bulk copy costs its warp some hundred cycles a row, but no instructions: threads store rows themselves where little is
+  // A bulk copy costs its warp about a hundred cycles per row, but no instructions. Threads store rows themselves if little is
   // read and converted meanwhile.
   tiling.stores_bulk = shape.element_bytes == 2 || gemm.out_stride > 1 || gemm.rows * gemm.source_stride > gemm.out_channels;
   tiling.out_pitch = static_cast<int>(pitch);
@@ -84,7 +84,7 @@ bool divide_memory(int shared_limit, BulkTiling& tiling) {
   return true;
 }
 
-/// In the order of packed weights, [tap][plane][part][block of rows].
+/// The products in the order of packed weights, [tap][plane][part][block of rows].
 void list_products(const TapGemm& gemm, const BulkShape& shape, BulkTiling& tiling) {
   const int groups = tiling.rows / kBulkRows, blocks = tiling.rows / kVector;
   int count = 0;

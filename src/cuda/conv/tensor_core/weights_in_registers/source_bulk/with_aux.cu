@@ -1,4 +1,4 @@
-// Weights in registers, with a residual or through a derivative (BulkStore::aux).
+// Instances of the source_bulk kernel with a residual or a derivative (BulkStore::aux).
 
 #include <ostream>
 

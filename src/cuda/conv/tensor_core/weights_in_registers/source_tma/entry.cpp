@@ -14,18 +14,18 @@ std::optional<CostCounts> counts(const KernelProblem& asked, const TapGemm& gemm
   const int parts = parts_of(asked);
   const TmaTiling tiling = tiling_of(asked, gemm, gpu);
   if (tiling.count == 0) return std::nullopt;
-  // Of whole rows the low halves are sparse products, which take half the time.
+  // With whole rows the low halves are sparse products, which take half the time.
   const double each = tiling.kind == TmaRows::whole ? 1.5 : 2.0;
   const double products = tiling.depths * (parts == 2 && tiling.is_half ? each : products_of(parts));
-  // Where each row lies elsewhere, finding its numbers takes as long as converting them.
+  // If rows have different offsets, finding the numbers takes as long as converting them.
   const double finding = tiling.load_bits > 0 ? 2 : 1;
   const TileCounts tile{products, kTmaPositions, finding * number(tiling.rows) * (kTmaPositions + tiling.halo),
                         number(tiling.columns) * kTmaPositions, tiles_of_columns(tiling, gemm)};
   return counts_of_tiles(tiles_of_block(tiling), tile, asked, gemm);
 }
 
-/// A light epilogue whose aux operands lie multiples of 16 bytes from the outputs; a residual and a derivative at once where
-/// rows are whole sectors and weights leave registers.
+/// Fuses a light epilogue whose aux operands are at multiples of 16 bytes from the outputs; a residual and a derivative
+/// together only if rows are whole sectors and weights leave registers.
 bool fuses(const KernelProblem& asked, const Epilogue& epilogue, int device) {
   if (!epilogue.is_light() || (epilogue.residual | epilogue.derivative) % 16 != 0) return false;
   if (!epilogue.has_both()) return true;

@@ -1,7 +1,6 @@
 #pragma once
-// Forward and dgrad of stride 1 with few columns and short reductions on wgmma (sm_90a), rows in and out as boxes of tensor
-// maps. The mathematics are in cuda/conv/tap_gemm.hpp; weights_in_registers/source_bulk/kernel.cuh is the one for other
-// strides.
+// Forward and dgrad of stride 1 with few columns and short reductions on wgmma (sm_90a); rows are read and written as boxes of
+// tensor maps. The mathematics are in cuda/conv/tap_gemm.hpp; weights_in_registers/source_bulk/kernel.cuh is for other strides.
 
 #include <cstdint>
 #include <type_traits>
@@ -20,7 +19,7 @@
 namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kTmaThreads = 4 * 128;
-inline constexpr int kTmaSums = kTmaPositions / 2;  // of a thread
+inline constexpr int kTmaSums = kTmaPositions / 2;  // per thread
 
 template <class Operand_, int kDepths_, bool kHalf_, TmaRows kRows_, bool kAux_>
 struct TmaMode {
@@ -30,29 +29,29 @@ struct TmaMode {
   static constexpr TmaRows kRows = kRows_;
   static constexpr bool kAux = kAux_;  // a residual, a derivative's result, or both
   using Aux = std::conditional_t<kAux, TmaAuxes, TmaNoAux>;
-  // Has both at once: other kernels would spill.
+  // Both at once; other kernels would spill.
   static constexpr bool kBoth = kAux && kRows_ == TmaRows::whole && source_tma_has_both(Operand::kParts, kHalf, kDepths);
   static constexpr bool kMayBeDynamic = kRows_ != TmaRows::any;
-  static constexpr bool kSparse = kStacked && kRows_ == TmaRows::whole;    // products of the source's low halves
-  static constexpr int kColumns = kHalf ? 1 : 2;                           // of a thread
+  static constexpr bool kSparse = kStacked && kRows_ == TmaRows::whole;    // products of the source's low halves are sparse
+  static constexpr int kColumns = kHalf ? 1 : 2;                           // per thread
   static constexpr int kSets = Operand::kParts == 2 && !kStacked ? 2 : 1;  // of weights
-  // The tensor cores cut sums off: of more steps than this the first half's sums wait in the staging, to be added at the end.
+  // Tensor cores truncate: with more steps than this, the sums of the first half wait in the staging and are added at the end.
   static constexpr bool kHalves = Operand::kParts == 2 && kDepths > kChainMost;
   static_assert(!kHalves || (kStacked && kDepths <= 2 * kChainMost));
 
-  /// The staged row of number `half` of a thread's columns.
+  /// The staged row of column number `half` of a thread.
   __device__ static __forceinline__ int row_of(int warp, int lane, int half) {
     const int own = kRows == TmaRows::whole ? whole_row(lane / 4) : lane / 4;
     return kHalf ? warp * 8 + own : warp * 16 + own + 8 * half;
   }
 };
 
-/// The weights of 64 rows of gemm_m as operands of up to kDepths products; zeros in what is left of them.
+/// The weights of 64 rows of gemm_m as operands of up to kDepths products, padded with zeros.
 template <class Mode>
 struct TmaWeights {
   std::uint32_t of[Mode::kSets][Mode::kDepths][4];
 
-  /// Of two products that follow each other, one fragment of both's high halves and one of their low ones, and back again.
+  /// Turns two consecutive products' fragments into one with both high halves and one with both low halves, and back again.
   __device__ __forceinline__ void exchange() {
 #pragma unroll
     for (int i = 0; i < Mode::kDepths; i += 2) {
@@ -65,7 +64,7 @@ struct TmaWeights {
     }
   }
 
-  /// From what pack_kernel wrote.
+  /// Loads the output of pack_kernel.
   __device__ __forceinline__ void load(const TmaTiling& tiling, const unsigned char* __restrict__ packed, int warp, int lane) {
     const int part = tiling.rows / 8 * tiling.columns;
 #pragma unroll
@@ -87,13 +86,13 @@ struct TmaWeights {
   }
 };
 
-/// An operand `offset` times 16 bytes further, in the half of its descriptor that has the address: in one addition.
+/// An operand `offset` times 16 bytes further on: one addition in the half of its descriptor that holds the address.
 __device__ __forceinline__ std::uint64_t further_operand(std::uint64_t operand, std::uint32_t offset) {
   return (operand & ~std::uint64_t{0xffffffffU}) | (static_cast<std::uint32_t>(operand) + offset);
 }
 
-/// All products of a tile; the sums are under way when this returns. `meanwhile`: what there is to do while mixed products are;
-/// `put_aside`: takes the sums of the first half of the steps where the second begins anew (kHalves).
+/// All products of a tile; they are outstanding when this returns. `meanwhile` runs during the mixed products. `put_aside`
+/// takes the sums of the first half of the steps where the second half starts anew (kHalves).
 template <class Mode, class Meanwhile, class PutAside>
 __device__ __forceinline__ void multiply_tma(const TmaTiling& tiling, std::uint32_t source, TmaWeights<Mode>& weights,
                                              float (&sums)[kTmaSums], const Meanwhile& meanwhile, const PutAside& put_aside) {
@@ -141,7 +140,7 @@ __device__ __forceinline__ void multiply_tma(const TmaTiling& tiling, std::uint3
   ptx::wgmma_commit();
 }
 
-/// Whether one of a warp's sums may be wrong in a tile with such faults.
+/// Whether one of a warp's sums is suspect in a tile with this suspect count.
 template <class Mode>
 __device__ __forceinline__ bool is_suspect(const TmaTiling& tiling, SuspectCount suspect_count, int warp, int lane,
                                            const float (&sums)[kTmaSums]) {
@@ -164,7 +163,7 @@ __device__ __forceinline__ bool is_suspect(const TmaTiling& tiling, SuspectCount
 
 /// A tile whose outputs are staged.
 struct TmaStaged {
-  int row = -1, t0 = 0;  // of the output, its first; none is staged
+  int row = -1, t0 = 0;  // of the output, its first; -1: none is staged
 };
 
 template <class Mode>
@@ -193,11 +192,11 @@ __device__ __forceinline__ void consume_tma(const TapGemm& gemm, const TmaTiling
       reinterpret_cast<SuspectTiles::Entry*>(memory + (layout.suspect_tiles(4 * consumer + warp) - layout.base))};
   TmaTurn at(consumer);
   const bool is_dynamic = Mode::kMayBeDynamic && tiling.is_dynamic;
-  std::uint32_t last = kNoTile;  // of dynamic tiles: the last that has suspect sums of this warp
+  std::uint32_t last = kNoTile;  // with dynamic tiles: the last that has suspect sums of this warp
   const int staged_bytes = tiling.columns * kTmaLine * static_cast<int>(sizeof(float));  // of a line of whole rows
-  // By a vote the compiler knows it to be the same in a warp, and does not look again at each tile.
+  // Through a vote the compiler knows that it is uniform in a warp, and does not test it again for each tile.
   const bool is_rare = __any_sync(0xffffffffU, beyond != 0 || epilogue.is_needed()) != 0;
-  constexpr bool kSendsLate = Mode::Operand::kParts == 2;  // a tile is sent while the next one's mixed products are under way
+  constexpr bool kSendsLate = Mode::Operand::kParts == 2;  // a tile is sent during the next one's mixed products
   TmaStaged staged;
   const auto send = [&] {
     if (lane == 0)
@@ -240,7 +239,7 @@ __device__ __forceinline__ void consume_tma(const TapGemm& gemm, const TmaTiling
         static_cast<int>((n * static_cast<std::uint32_t>(gemm.G) + g) * static_cast<std::uint32_t>(gemm.out_channels)) +
         first_column;
     int t0 = static_cast<int>(tile) * tiling.position_step;
-    if constexpr (kSendsLate) {  // found here, while products are under way, not behind them
+    if constexpr (kSendsLate) {  // found here, during the products, not after them
       ptx::opaque(first_row);
       ptx::opaque(t0);
     }
@@ -249,13 +248,13 @@ __device__ __forceinline__ void consume_tma(const TapGemm& gemm, const TmaTiling
     if constexpr (!Mode::kHalves) wait_until_sent();
     const bool is_end = kWhole ? gemm.out_length % kTmaLine != 0 && t0 + kTmaPositions > static_cast<int>(gemm.out_length)
                                : t0 + kTmaPositions + 3 >= static_cast<int>(gemm.out_length);
-    // The aux operand is brought to where they will be staged, and waited for; of two things one by one.
+    // The aux operands are loaded into the staging and waited for, one by one.
     [[maybe_unused]] const auto bring = [&](int which, std::int64_t distance) {
       if constexpr (Mode::kAux) {
         if (is_end) {
           bring_ends<Mode::kRows, Mode::kHalf>(gemm, tiling, distance, t0, staging, out + first_row * gemm.out_length, warp,
                                                lane);
-          if (warp == 0 && lane == 0) ptx::mbarrier_arrive(layout.aux(consumer));  // what is brought is a phase each
+          if (warp == 0 && lane == 0) ptx::mbarrier_arrive(layout.aux(consumer));  // each load is a phase of the barrier
         } else if (warp == 0 && lane == 0) {
           load_aux_boxes<Mode::kRows, Mode::kHalf>(tiling, aux.of[which], first_row, t0,
                                                    layout.staging + static_cast<std::uint32_t>(consumer * tiling.staging_bytes),
@@ -289,7 +288,7 @@ __device__ __forceinline__ void consume_tma(const TapGemm& gemm, const TmaTiling
       }
     }
     const bool stays_plain =
-        is_suspect_tile || (!is_dynamic && suspect_tiles.count == SuspectTiles::kMost);  // until it is right
+        is_suspect_tile || (!is_dynamic && suspect_tiles.count == SuspectTiles::kMost);  // until it is recomputed
     const auto before = [&](int half) {
       return tma_before<Mode::kHalf>(gemm, tiling, out, first_row, Mode::row_of(warp, lane, half), q);
     };
@@ -382,7 +381,7 @@ __global__ void __launch_bounds__(kTmaThreads, 1)
   extern __shared__ __align__(16) unsigned char source_tma_memory[];
   const std::uint32_t base = (ptx::shared_address(source_tma_memory) + 1023) & ~1023U;
   unsigned char* memory = source_tma_memory + (base - ptx::shared_address(source_tma_memory));
-  // Through a shuffle the compiler knows them to be the same in a warp; else it serialises the wgmmas.
+  // Through a shuffle the compiler knows that it is uniform in a warp; otherwise it serialises the wgmmas.
   const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 % 4, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;

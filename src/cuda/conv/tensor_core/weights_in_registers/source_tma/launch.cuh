@@ -43,8 +43,7 @@ void launch_source_tma_as(const Gather& call, const TmaTiling& tiling) {
   launch_source_tma<TmaMode<Operand, kDepths, kHalf, TmaRows::any, kAux>>(call, tiling);
 }
 
-/// The kernel with the fewest products that holds all of a tile's; with kAux the one with a residual, through a derivative,
-/// or both.
+/// The kernel with the fewest products that holds all of a tile's; with kAux the one with a residual, a derivative, or both.
 template <class Operand, bool kAux>
 void gather_source_tma(const Gather& call) {
   const DeviceProperties& gpu = properties(call.device);
@@ -65,7 +64,7 @@ void gather_source_tma(const Gather& call) {
   launch_source_tma_as<Operand, 20, true, kAux>(call, tiling);
 }
 
-/// source_tma_gather() of what has a residual or goes through a derivative, compiled by itself.
+/// source_tma_gather() for an epilogue with a residual or a derivative, compiled separately.
 void source_tma_gather_aux(const Gather& call);
 
 }  // namespace polyphase::cuda::tensor_core

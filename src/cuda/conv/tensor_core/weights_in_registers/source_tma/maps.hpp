@@ -1,5 +1,5 @@
 #pragma once
-// The tensor maps of the kernel of kernel.cuh. Host only but for the structure.
+// The tensor maps of kernel.cuh. Host only except for the structure.
 
 #include <cuda.h>
 
@@ -12,20 +12,20 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Every classes-th row of the source and of the output, of all samples and groups. Dimensions: numbers, rows of the class, 1.
-/// Of whole output rows: numbers of a line, rows, lines.
+/// One map per class: every classes-th row of the source and of the output, over all samples and groups. Dimensions: numbers,
+/// rows of the class, 1. For whole output rows: numbers of a line, rows, lines.
 struct TmaMaps {
   CUtensorMap load[kTmaLoadMost], store[kTmaStoreMost];
   int load_offset[kTmaLoadMost], store_offset[kTmaStoreMost];  // of rows' first numbers: a map begins at a boundary before
-  int store_numbers[kTmaStoreMost];  // of a row that boxes store, the offset included: a store writes whole 16 bytes
+  int store_numbers[kTmaStoreMost];  // numbers of a row that boxes store, the offset included: a store writes whole 16 bytes
 };
 
-/// The same of the aux operand, from `offset` numbers behind a map's beginning on.
+/// The same for the aux operand, from `offset` numbers after a map's beginning on.
 struct TmaAux {
   CUtensorMap load[kTmaStoreMost];
   int offset[kTmaStoreMost];
 };
-/// Of a residual or of what gives a derivative; of both the latter first.
+/// For a residual or the result that gives a derivative; if both, the latter is first.
 struct TmaAuxes {
   TmaAux of[2];
 };

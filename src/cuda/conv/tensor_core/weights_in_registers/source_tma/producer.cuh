@@ -1,6 +1,6 @@
 #pragma once
-// What feeds kernel.cuh: boxes of rows come by copies through tensor maps into a ring, and are converted from there
-// to operand tiles [part][block of 8 rows][position][8 rows], each element once.
+// The producers of kernel.cuh: boxes of rows are copied through tensor maps into a ring, and converted from there to operand
+// tiles [part][block of 8 rows][position][8 rows], each element once.
 
 #include <cstdint>
 
@@ -18,8 +18,8 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Shared memory of a block: each consumer's staging, a ring of operand tiles, a ring of rows as they are, barriers, faults,
-/// wrong tiles.
+/// Shared memory of a block: each consumer's staging, a ring of operand tiles, a ring of unconverted rows, barriers, suspect
+/// counts, suspect tiles.
 struct TmaLayout {
   std::uint32_t base, sources, raw, staging, barriers;
   __device__ TmaLayout(std::uint32_t start, const TmaTiling& tiling) : base(start), staging(start) {
@@ -27,18 +27,18 @@ struct TmaLayout {
     raw = sources + static_cast<std::uint32_t>(tiling.stages * tiling.source_bytes);
     barriers = raw + static_cast<std::uint32_t>(tiling.raw_stages * tiling.raw_bytes);
   }
-  /// Of one of kTmaTurns tiles of a pipeline that follow each other.
+  /// For one of kTmaTurns consecutive tiles of a pipeline.
   __device__ __forceinline__ std::uint32_t full(int turn) const { return barriers + static_cast<std::uint32_t>(turn) * 16; }
   __device__ __forceinline__ std::uint32_t empty(int turn) const { return full(turn) + 8; }
   __device__ __forceinline__ std::uint32_t raw_full(int stage) const { return full(stage + kPairs * kTmaTurns); }
   __device__ __forceinline__ std::uint32_t raw_empty(int stage) const { return raw_full(stage) + 8; }
-  /// Four words: the faults that each converting warp has found in the stage's tile.
+  /// Four words: the suspect counts of the converting warps for the stage's tile.
   __device__ __forceinline__ std::uint32_t suspect_count(int stage) const { return raw_full(stage + kTmaRingMost); }
-  /// What each of the consumers' warps has to compute again.
+  /// The suspect tiles of each of the consumers' warps.
   __device__ __forceinline__ std::uint32_t suspect_tiles(int warp) const {
     return suspect_count(kTmaTurns) + static_cast<std::uint32_t>(warp) * sizeof(SuspectTiles::Entry) * SuspectTiles::kMost;
   }
-  /// Words: the tile of each raw stage, that of each stage of operands.
+  /// Words: the tile of each raw stage and of each stage of operands.
   __device__ __forceinline__ std::uint32_t tiles() const { return suspect_tiles(4 * kPairs); }
   /// The aux operand is in its staging.
   __device__ __forceinline__ std::uint32_t aux(int consumer) const {
@@ -53,11 +53,11 @@ static_assert((kPairs * kTmaTurns + kTmaRingMost + kTmaTurns) * 16 +
 
 using TmaTiles = DynamicTiles<kTmaRingMost>;
 
-/// Where a pipeline, a converting and a multiplying warpgroup, stands among the block's tiles: it has every kPairs-th. Both
-/// pipelines share the stages of operands in the tiles' order. Their barriers are a pipeline's own, so many that none can be
-/// a whole turn ahead of whoever waits.
+/// The position of a pipeline (a converting and a multiplying warpgroup) among the block's tiles: it has every kPairs-th. Both
+/// pipelines share the operand stages in tile order. Each pipeline has its own barriers, so many that none can be a whole round
+/// ahead of a waiting thread.
 struct TmaTurn {
-  int tile;   // of the block's
+  int tile;   // index among the block's tiles
   int stage;  // of operands
   __device__ explicit TmaTurn(int pipeline) : tile(pipeline), stage(pipeline) {}
   __device__ static __forceinline__ int barrier_of(int tile) {
@@ -68,7 +68,7 @@ struct TmaTurn {
   }
   __device__ __forceinline__ int barrier() const { return barrier_of(tile); }
   __device__ __forceinline__ std::uint32_t parity() const { return parity_of(tile); }
-  /// Until the stage's tile before this one has been multiplied.
+  /// Waits until the stage's previous tile has been multiplied.
   __device__ __forceinline__ void wait_for_stage(const TmaLayout& layout, int stages) const {
     const int before = tile - stages;
     if (before >= 0) ptx::mbarrier_wait(layout.empty(barrier_of(before)), parity_of(before));
@@ -80,7 +80,7 @@ struct TmaTurn {
   }
 };
 
-/// The next of a pipeline's own raw stages.
+/// Advances to the next of a pipeline's own raw stages.
 __device__ __forceinline__ void advance_pipeline(Ring& ring, int own, int stages) {
   ring.stage += kPairs;
   if (ring.stage < stages) return;
@@ -93,15 +93,15 @@ __device__ __forceinline__ int tma_begin(const TapGemm& gemm, const TmaTiling& t
   return static_cast<int>(tiling.position_begin + gemm.source_origin) + static_cast<int>(tile) * tiling.position_step;
 }
 
-/// A pipeline's chunks, which are copied one after another: where the next one is. Tiles that are dealt out are known to all
-/// threads, dynamic ones to the one that copies.
+/// The chunks of a pipeline, which are copied one after another: the place of the next one. Static tiles are known to all
+/// threads, dynamic ones only to the copying thread.
 template <bool kPlain>
 struct TmaCopier {
   Walk walk;
   TmaTiles tiles;
   DynamicOrder order;
   std::uint64_t policy;
-  int row;                                      // of a sample's: the group's first
+  int row;                                      // in a sample: the group's first
   std::uint32_t static_tiles = 0, dynamic = 0;  // the number of static tiles; the next dynamic one
   int chunk = 0;
   bool has_ended = false;
@@ -114,8 +114,8 @@ struct TmaCopier {
         policy(tiling.is_streamed ? ptx::staying_lines() : ptx::usual_lines()),
         row(static_cast<int>(tiling.by_column_tiles.divide(from.tile) * static_cast<std::uint32_t>(gemm.rows))) {}
 
-  /// One thread: copies the chunk to raw stage `stage`, if there is one. Behind the last dynamic one, the message that
-  /// there is none.
+  /// Run by one thread: copies the chunk to raw stage `stage`, if there is one. After the last dynamic chunk it sends the
+  /// message that there is none.
   __device__ __forceinline__ void copy(const TapGemm& gemm, const TmaTiling& tiling, const TmaMaps& maps,
                                        const TmaLayout& layout, int stage) {
     const std::uint32_t barrier = layout.raw_full(stage);
@@ -141,13 +141,13 @@ struct TmaCopier {
                          policy);
     }
   }
-  /// To the next chunk, of tiles that are dealt out.
+  /// Advances to the next chunk of static tiles.
   __device__ __forceinline__ void advance(const TmaTiling& tiling) {
     if (++chunk < tiling.chunks) return;
     chunk = 0;
     if (walk.more()) walk.advance();
   }
-  /// The same of dynamic ones.
+  /// Advances to the next chunk of dynamic tiles.
   __device__ __forceinline__ void advance_dynamic(const TmaTiling& tiling) {
     if (!walk.more() || ++chunk < tiling.chunks) return;
     chunk = 0;
@@ -186,12 +186,12 @@ struct TmaConverter {
     return kPlain ? 8 * kTmaPitch * 4 : (8 >> tiling.load_bits) * tiling.raw_pitch * 4;
   }
 
-  /// What of a chunk exists.
+  /// The part of a chunk that exists.
   struct Part {
     int first, rows;
   };
 
-  /// Position u of eight rows, from `from` on, of `left` that exist.
+  /// Position u of eight rows, from `from` on; `left` rows exist.
   template <bool kInside>
   __device__ __forceinline__ void load(const unsigned char* from, const Part& part, int left, int u, float (&v)[8]) const {
     const int rows = kInside || u >= part.first ? left : 0;
@@ -202,8 +202,8 @@ struct TmaConverter {
     }
   }
 
-  /// A position of two blocks of eight rows. `to`: where it is of the first; of operands that are mixed `low`: of the first of
-  /// the two blocks of their low halves.
+  /// Converts a position of two blocks of eight rows. `to`: the place of the first; for mixed operands `low`: the place of the
+  /// low halves of the first of the two blocks.
   __device__ __forceinline__ void put(const float (&a)[8], const float (&b)[8], unsigned char* to, unsigned char* low) {
     const int block_bytes = tiling.tile.window * 16;
     uint4 of_first[Operand::kParts], of_second[Operand::kParts];
@@ -217,11 +217,12 @@ struct TmaConverter {
       *reinterpret_cast<uint4*>(low + block_bytes) = kSparse ? make_uint4(one.z, other.z, one.w, other.w) : other;
     }
   }
-  /// Blocks that are converted together: of operands that are mixed the second lies 16 rows further, of a chunk's 32. From a
-  /// pair to the next.
+  /// The distance between blocks that are converted together (in mixed operands the second is 16 rows further on in a chunk of
+  /// 32), and from a pair to the next.
   static constexpr int kApart = kSparse ? 2 : 1, kNext = kSparse ? 1 : 2;
 
-  /// The positions of a chunk's pairs of blocks, two at most, one after another. `turn`: the warp that has the last of them.
+  /// Converts the positions of a chunk's pairs of blocks, two at most, one after another. `turn`: the warp that has the last of
+  /// them.
   template <bool kInside>
   __device__ __forceinline__ void run(const Part& part, const unsigned char* raw, unsigned char* to, int thread,
                                       std::uint32_t turn) {
@@ -244,7 +245,7 @@ struct TmaConverter {
     return static_cast<int>((static_cast<std::uint32_t>(thread) + turn * 32) % kConverters);
   }
 
-  /// How many of the numbers that run() has given to a thread are too small to be split.
+  /// How many of the numbers that run() gave to a thread are too small to be split.
   __device__ __forceinline__ std::uint32_t count_small(const Part& part, const unsigned char* raw, std::uint32_t least,
                                                        int thread, std::uint32_t turn) const {
     const int window = tiling.tile.window;
@@ -268,8 +269,8 @@ struct TmaConverter {
   }
 };
 
-/// Some of a thread's numbers of the chunk at `raw` in shared memory were zero or too small: how many too small? `least`: what
-/// twice such a number's bits, less one, are below. Apart, so that nothing of it lives in the loop that converts.
+/// Some of a thread's numbers of the chunk at `raw` in shared memory were zero or too small: counts those that are too small.
+/// `least`: the bound for twice a number's bits, less one. Separate, so that it takes no registers from the converting loop.
 template <class Operand, bool kPlain, bool kSparse>
 __device__ __noinline__ std::uint32_t count_small(const TmaTiling& tiling, int first, int rows, std::uint32_t raw,
                                                   std::uint32_t least, int thread, std::uint32_t turn) {
@@ -300,7 +301,7 @@ __device__ __forceinline__ void convert_tma(const TapGemm& gemm, const TmaTiling
   Ring raw_ring;
   raw_ring.stage = pipeline;
   TmaTurn at(pipeline);
-  std::uint32_t turn = 0;  // no warp always has the items beyond two a thread
+  std::uint32_t turn = 0;  // no warp always has the third item
   for (; is_dynamic || walk.more(); walk.advance()) {
     if (is_dynamic) {
       ptx::mbarrier_wait(layout.raw_full(raw_ring.stage), raw_ring.parity);
@@ -339,7 +340,7 @@ __device__ __forceinline__ void convert_tma(const TapGemm& gemm, const TmaTiling
       }
       __syncwarp();
       if (lane == 0) ptx::mbarrier_arrive(layout.raw_empty(raw_ring.stage));
-      // By warps in turn, but not by the one with the items beyond two a thread.
+      // The warps take turns, except the one that has the third item.
       const bool copies = is_dynamic ? warp == 0 : (static_cast<std::uint32_t>(warp) + turn) % 4 == 2;
       if (copies && lane == 0) {
         ptx::mbarrier_wait(layout.raw_empty(raw_ring.stage), raw_ring.parity);
@@ -361,7 +362,7 @@ __device__ __forceinline__ void convert_tma(const TapGemm& gemm, const TmaTiling
       suspect_count[4 * at.stage + warp] = all;
       ptx::mbarrier_arrive(layout.full(at.barrier()));
     }
-    ptx::mbarrier_arrive(layout.empty(at.barrier()));  // the stage's next tile may be the other pipeline's to convert
+    ptx::mbarrier_arrive(layout.empty(at.barrier()));  // the other pipeline may convert the stage's next tile
     at.advance(tiling.stages);
   }
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Sums of kernel.cuh that its products may have got wrong, computed again where they are stored.
+// Recomputes the suspect sums of kernel.cuh after they are stored.
 
 #include <cstdint>
 
@@ -12,8 +12,8 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Computes again what may be wrong in a warp's tiles, which are all stored as plain sums, and activates them. Sums became
-/// outputs by 2^exponent. Not inlined: it has registers of its own.
+/// Recomputes the suspect sums in a warp's tiles, which are all stored as plain sums, and activates them. Sums became outputs
+/// by a factor of 2^exponent. Not inlined: it has registers of its own.
 template <class Mode>
 __device__ __noinline__ void recompute_tma(const TapGemm& gemm, const TmaTiling& tiling, const ExactSource<>& exact,
                                            const float* bias, float* out, const Epilogue& epilogue, DynamicOrder order,

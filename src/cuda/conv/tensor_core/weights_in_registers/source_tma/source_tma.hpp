@@ -6,8 +6,8 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// forward or dgrad of a problem that it takes: out = source convolved with w, plus bias unless null, through an epilogue that
-/// its entry fuses. On `stream`.
+/// Forward or dgrad of a problem that the kernel takes: out = epilogue(direction(source, w) + bias), `bias` may be null; an
+/// epilogue that the entry fuses. On `stream`.
 void source_tma_gather(const Gather& call);
 
 extern const KernelEntry kSourceTma;  // entry.cpp

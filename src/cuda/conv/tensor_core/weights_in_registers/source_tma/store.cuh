@@ -1,6 +1,6 @@
 #pragma once
-// From a consumer's sums to rows of the output: staged as boxes of the rows that begin alike modulo a sector, each from a
-// sector on, which leave through tensor maps while the next tile is multiplied.
+// Stores a consumer's sums as rows of the output. They are staged as boxes, one per class of rows modulo a sector, each from a
+// sector on, and sent through tensor maps during the products of the next tile.
 
 #include <cstdint>
 
@@ -14,19 +14,19 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Rows of gemm_m are staged rows, whose classes follow each other: the column of one.
+/// The output column of a row of gemm_m. Staged rows are ordered by class.
 template <bool kHalf>
 __device__ __forceinline__ int tma_column(const TmaTiling& tiling, int row) {
   const int bits = (kHalf ? 5 : 6) - tiling.store_bits;
   return (row & ((1 << bits) - 1)) << tiling.store_bits | row >> bits;
 }
-/// Its shift.
+/// The row's shift.
 template <bool kHalf>
 __device__ __forceinline__ int tma_shift(const TmaTiling& tiling, int row) {
   return tiling.shift[row >> ((kHalf ? 5 : 6) - tiling.store_bits)];
 }
 
-/// Where a thread stages the sums of one column, and what it makes of them.
+/// Where a thread stages the sums of one column, and their factor and offset.
 struct TmaColumn {
   std::uint32_t place;  // whole rows: whole_place()
   bool exists;
@@ -35,12 +35,13 @@ struct TmaColumn {
   float factor, offset;
 };
 
-/// The numbers of an output row that lie before its first window.
+/// The numbers of an output row that precede its first window.
 struct TmaBefore {
   float* first;  // at position 2q
   int count;
 };
-/// Those of staged row `row`. `first_row`: of the output, the tile's first. What few tiles need is found where they need it.
+/// Those of staged row `row`. `first_row`: the output row of the tile's first. What only few tiles need is computed where they
+/// need it.
 template <bool kHalf>
 __device__ __forceinline__ TmaBefore tma_before(const TapGemm& gemm, const TmaTiling& tiling, float* out, int first_row,
                                                 int row, int q) {
@@ -50,12 +51,12 @@ __device__ __forceinline__ TmaBefore tma_before(const TapGemm& gemm, const TmaTi
           column < tiling.columns ? min(tma_shift<kHalf>(tiling, row), length) : 0};
 }
 
-/// What becomes of sums without an activation.
+/// Sums without an activation.
 struct TmaPlain {
   __device__ __forceinline__ float operator()(float value) const { return value; }
 };
 
-/// The outputs of sums `at` and at + 1 of a thread; where they are stacked their low parts are the two behind.
+/// The outputs of sums `at` and at + 1 of a thread; if they are stacked, their low parts are the two after them.
 template <bool kStacked, class Activation>
 __device__ __forceinline__ float2 tma_pair(const float (&sums)[kTmaPositions / 2], int at, float factor, float offset,
                                            const Activation& activation) {
@@ -67,7 +68,7 @@ __device__ __forceinline__ float2 tma_pair(const float (&sums)[kTmaPositions / 2
   return make_float2(activation(fmaf(even, factor, offset)), activation(fmaf(odd, factor, offset)));
 }
 
-/// Sums of the first half of the steps, in the staging: a thread's own, the low parts in them.
+/// Sums of the first half of the steps, in the staging: a thread's own, with the low parts added.
 template <class Mode>
 __device__ __forceinline__ void put_halves_aside(const float (&sums)[kTmaPositions / 2], float* staging, int thread) {
   auto* const own = reinterpret_cast<float2*>(staging) + thread;
@@ -86,19 +87,19 @@ __device__ __forceinline__ void add_halves(float (&sums)[kTmaPositions / 2], con
   }
 }
 
-/// Whether a row's window has position `own` of eight number i of a tile; rows that are no whole ones.
+/// Whether a row's window contains position `own` of group i of eight in a tile; for rows that are not whole.
 __device__ __forceinline__ bool is_in_window(int i, int own, int shift) {
   return i > 0 ? i < kTmaWidth / 8 || own < shift : own >= shift;
 }
 
-/// Which of eight staged rows of a whole tile the sums of row `row` of eight are: four rows whose pairs are written at a time
-/// lie in different banks, since the place of 16 bytes in a line has the bits of the line's number turned.
+/// The staged row, of eight in a whole tile, for the sums of row `row` of eight. Four rows whose pairs are written together are
+/// in different banks, because the place of 16 bytes in a line is XORed with the row's number.
 __device__ __forceinline__ int whole_row(int row) { return (row & 3) * 2 + (row >> 2); }
 
 /// Bytes from the staging of whole rows, [line][row][32], to positions 2q and 2q + 1 of a row.
 __device__ __forceinline__ int whole_place(int row, int q) { return row * 128 + (q / 2 ^ (row & 7)) * 16 + q % 2 * 8; }
 
-/// Where a thread's sums belong, and what becomes of them.
+/// Where a thread's sums belong, and their factor and offset.
 template <class Mode>
 __device__ __forceinline__ void find_columns(const TapGemm& gemm, const TmaTiling& tiling, const float* __restrict__ bias,
                                              std::uint32_t g, int first_column, float factor, float* staging, int warp,
@@ -119,13 +120,13 @@ __device__ __forceinline__ void find_columns(const TapGemm& gemm, const TmaTilin
   }
 }
 
-/// The same of eight number i, from `to` on, which is that of the first. `further`: bytes from a line to the next.
+/// The same for group i of eight, from `to` on, which belongs to the first. `further`: bytes from a line to the next.
 __device__ __forceinline__ float2* whole_pair(unsigned char* memory, std::uint32_t to, int i, int further) {
   return reinterpret_cast<float2*>(memory + (to ^ static_cast<std::uint32_t>(i % 4 * 32)) + i / 4 * further);
 }
 
-/// Sums 2q and 2q + 1 of every eight positions of a whole row, from `to` on, which is one of whole_place(). `further`: as in
-/// whole_pair().
+/// Stages sums 2q and 2q + 1 of every eight positions of a whole row, from `to` on, which comes from whole_place(). `further`:
+/// as in whole_pair().
 template <bool kStacked, class Activation>
 __device__ __forceinline__ void stage_whole(std::uint32_t to, float factor, float offset,
                                             const float (&sums)[kTmaPositions / 2], int half, int further,
@@ -136,7 +137,7 @@ __device__ __forceinline__ void stage_whole(std::uint32_t to, float factor, floa
   }
 }
 
-/// A whole tile at the end of rows that are no whole lines. `out`: of its first row.
+/// Stores a whole tile at the end of rows that are not whole lines. `out`: of its first row.
 __device__ __forceinline__ void store_whole(const TapGemm& gemm, const TmaTiling& tiling, int t0, const float* staging,
                                             float* out, int warp, int lane) {
 #pragma unroll 1
@@ -147,7 +148,7 @@ __device__ __forceinline__ void store_whole(const TapGemm& gemm, const TmaTiling
   }
 }
 
-/// Sums 2q and 2q + 1 of every eight positions: of number `half` of a thread's columns.
+/// Stages sums 2q and 2q + 1 of every eight positions, for column number `half` of a thread.
 template <TmaRows kRows, bool kStacked, class Activation>
 __device__ __forceinline__ void stage_boxes(const TmaColumn& column, const float (&sums)[kTmaPositions / 2], int half, int q,
                                             const Activation& activation) {
@@ -164,7 +165,7 @@ __device__ __forceinline__ void stage_boxes(const TmaColumn& column, const float
   }
 }
 
-/// Of a row's first tile: what lies before the row's first window.
+/// In a row's first tile: stores what precedes the row's first window.
 template <bool kStacked, class Activation>
 __device__ __forceinline__ void store_before(const TmaColumn& column, const TmaBefore& before,
                                              const float (&sums)[kTmaPositions / 2], int half, int q,
@@ -174,8 +175,8 @@ __device__ __forceinline__ void store_before(const TmaColumn& column, const TmaB
   if (2 * q + 1 < before.count) before.first[1] = pair.y;
 }
 
-/// What no box has of a tile that may hold the end of its rows: the last numbers of rows that do not end at 16 bytes. `out`: of
-/// the tile's first row.
+/// In a tile that may contain the end of its rows: stores the last numbers of rows that do not end at 16 bytes, which no box
+/// covers. `out`: of the tile's first row.
 template <bool kHalf>
 __device__ __forceinline__ void store_ends(const TapGemm& gemm, const TmaTiling& tiling, const TmaMaps& maps, int t0,
                                            const float* staging, float* out, int thread) {
@@ -191,7 +192,7 @@ __device__ __forceinline__ void store_ends(const TapGemm& gemm, const TmaTiling&
   }
 }
 
-/// One thread of each of four warps: sends what is staged of a tile.
+/// Run by one thread of each of four warps: sends the staged data of a tile.
 template <TmaRows kRows, bool kHalf>
 __device__ __forceinline__ void send_boxes(const TapGemm& gemm, const TmaTiling& tiling, const TmaMaps& maps, int row, int t0,
                                            std::uint32_t staging, int warp) {
@@ -212,8 +213,7 @@ __device__ __forceinline__ void send_boxes(const TapGemm& gemm, const TmaTiling&
   ptx::bulk_commit();
 }
 
-/// One thread: brings the aux operand to where they will be staged. Of tiles at their rows' ends see
-/// bring_ends().
+/// Run by one thread: loads the aux operand into the staging. For tiles at their rows' ends see bring_ends().
 template <TmaRows kRows, bool kHalf>
 __device__ __forceinline__ void load_aux_boxes(const TmaTiling& tiling, const TmaAux& maps, int row, int t0,
                                                std::uint32_t staging, std::uint32_t barrier) {
@@ -230,7 +230,7 @@ __device__ __forceinline__ void load_aux_boxes(const TmaTiling& tiling, const Tm
   }
 }
 
-/// The same by a consumer's threads, of a tile at its rows' ends. `out`: of the tile's first row.
+/// The same by a consumer's threads, for a tile at its rows' ends. `out`: of the tile's first row.
 template <TmaRows kRows, bool kHalf>
 __device__ __forceinline__ void bring_ends(const TapGemm& gemm, const TmaTiling& tiling, std::int64_t distance, int t0,
                                            float* staging, const float* out, int warp, int lane) {
@@ -252,8 +252,9 @@ __device__ __forceinline__ void bring_ends(const TapGemm& gemm, const TmaTiling&
   }
 }
 
-/// stage_whole() or stage_boxes() with an aux operand, which is in the staging, where the outputs will be; `finish`: of
-/// with_finish(). kPart residual: the sums are outputs up to there; derivative: they become such, and nothing is staged.
+/// stage_whole() or stage_boxes() with an aux operand that lies where the outputs will be staged; `finish` comes from
+/// with_finish(). kPart residual: the sums are already outputs except for it; derivative: the sums become that, and nothing is
+/// staged.
 template <TmaRows kRows, bool kStacked, FinishPart kPart, class Finish>
 __device__ __forceinline__ void stage_aux(const TmaColumn& column, float (&sums)[kTmaPositions / 2], int half, int q,
                                           int further, unsigned char* memory, const Finish& finish) {

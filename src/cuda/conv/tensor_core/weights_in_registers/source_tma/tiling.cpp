@@ -8,14 +8,14 @@
 namespace polyphase::cuda::tensor_core {
 namespace {
 
-constexpr int kVector = 8, kDepth = 16;  // rows of an operand's 16 bytes, of one wgmma
+constexpr int kVector = 8, kDepth = 16;  // rows in an operand's 16 bytes; rows per wgmma
 constexpr int kColumns = 64;             // gemm_m
 constexpr int kChunkRows = 32;           // of a raw stage, at most
 constexpr std::int64_t kLongest = 0x7fff0000;
 
 int log2_of(std::int64_t power) { return power <= 1 ? 0 : 1 + log2_of(power / 2); }
 
-/// Columns of a tile: all tiles have equally many.
+/// The columns of a tile: all tiles have the same number.
 bool choose_columns(const TapGemm& gemm, TmaTiling& tiling) {
   const std::int64_t tiles = divide_up(gemm.columns, kColumns);
   if (gemm.columns % tiles != 0) return false;
@@ -24,11 +24,11 @@ bool choose_columns(const TapGemm& gemm, TmaTiling& tiling) {
   return true;
 }
 
-/// Classes of rows, and where in a tile their windows begin.
+/// The classes of rows, and where in a tile their windows begin.
 bool choose_classes(const TapGemm& gemm, const TmaShape& shape, TmaTiling& tiling) {
   const std::int64_t loads = kTmaLoadMost / std::gcd<std::int64_t>(gemm.source_length, kTmaLoadMost);
   const std::int64_t stores = kTmaStoreMost / std::gcd<std::int64_t>(gemm.out_length, kTmaStoreMost);
-  // A tile's first row is of the first class.
+  // A tile's first row belongs to the first class.
   if (gemm.rows % loads != 0 || tiling.columns % stores != 0 || gemm.out_channels % stores != 0) return false;
   tiling.load_bits = log2_of(loads);
   tiling.store_bits = log2_of(stores);
@@ -39,7 +39,7 @@ bool choose_classes(const TapGemm& gemm, const TmaShape& shape, TmaTiling& tilin
     is_even = is_even && tiling.shift[own] % 2 == 0;
   }
   const bool is_plain = loads == 1 && shape.source_place % kTmaLoadMost == 0 && gemm.rows % kDepth == 0;
-  // Where the low halves of 32 rows are multiplied at a time, there are whole 32 of them.
+  // If the low halves of 32 rows are multiplied at a time, rows come in whole groups of 32.
   const bool has_depths = shape.parts == 1 || !tiling.is_half || gemm.rows % (2 * kDepth) == 0;
   const bool is_whole = stores == 1 && tiling.shift[0] == 0 && tiling.columns % 8 == 0 && has_depths;
   tiling.kind = !is_plain || !is_even ? TmaRows::any : is_whole ? TmaRows::whole : TmaRows::pairs;
@@ -65,7 +65,7 @@ int choose_chunk(std::int64_t rows) {
   return rows % kChunkRows == 0 ? kChunkRows : rows % kDepth == 0 ? kDepth : 0;
 }
 
-/// Sizes of a tile. False where its depths are too many.
+/// The sizes of a tile. False if it has too many depths.
 bool measure(const TapGemm& gemm, const TmaShape& shape, TmaTiling& tiling) {
   const std::int64_t rows = divide_up(gemm.rows, kDepth) * kDepth, depths = rows / kDepth * gemm.taps;
   if (depths * (shape.parts == 2 && !tiling.is_half ? 2 : 1) > kTmaDepthsMost) return false;
@@ -93,19 +93,19 @@ bool measure(const TapGemm& gemm, const TmaShape& shape, TmaTiling& tiling) {
   tiling.weight_bytes = shape.parts * tiling.taps * (tiling.rows / kVector) * tiling.columns * 16;
   tiling.staging_bytes = 4 * (tiling.kind == TmaRows::whole ? tiling.columns * kTmaPositions
                                                             : (tiling.is_half ? kColumns / 2 : kColumns) * kTmaWidth);
-  // Where sums of half the steps wait in it, it has room for all of them.
+  // If sums of half the steps wait in it, it has room for all of them.
   if (shape.parts == 2 && depths > kTmaWholeDepths)
     tiling.staging_bytes = std::max(tiling.staging_bytes, kColumns / 2 * kTmaPositions * 4);
   return true;
 }
 
-/// Each pipeline has as many raw stages as the other.
+/// Both pipelines have the same number of raw stages.
 bool divide_memory(int shared_limit, TmaTiling& tiling) {
   const int available = shared_limit - kTmaFixedBytes - kPairs * tiling.staging_bytes;
   const auto raw = [&](int stages) { return (available - stages * tiling.source_bytes) / (kPairs * tiling.raw_bytes); };
   tiling.stages = kTmaTurns;
   while (tiling.stages > kPairs && raw(tiling.stages) < 2) --tiling.stages;
-  // A pipeline that draws nothing any more leaves its stages to nobody.
+  // A pipeline that takes no more tiles cannot hand its stages over.
   if (tiling.is_dynamic) tiling.stages -= tiling.stages % kPairs;
   if (raw(tiling.stages) < 1) return false;
   tiling.raw_stages = kPairs * std::min(kTmaRingMost / kPairs, raw(tiling.stages));
@@ -114,7 +114,7 @@ bool divide_memory(int shared_limit, TmaTiling& tiling) {
   return true;
 }
 
-/// In the order of packed weights, [tap][part][block of rows].
+/// The products in the order of packed weights, [tap][part][block of rows].
 void list_products(const TapGemm& gemm, const TmaShape& shape, TmaTiling& tiling) {
   const int groups = tiling.rows / kDepth, blocks = tiling.rows / kVector;
   int count = 0;

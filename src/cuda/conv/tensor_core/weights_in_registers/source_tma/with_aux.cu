@@ -1,4 +1,4 @@
-// Boxes with a residual or through a derivative, which come to where outputs are staged (TmaMode::kAux).
+// Instances of the source_tma kernel with a residual or a derivative, which are loaded into the staging (TmaMode::kAux).
 
 #include <ostream>
 

@@ -15,7 +15,7 @@ std::optional<CostCounts> counts(const KernelProblem& asked, const TapGemm& gemm
   return counts_of_tiles(pieces(tiling.tiles, tiling.grid), tile, asked, gemm);
 }
 
-/// The aux operand comes by boxes to where outputs are staged: there is room for one.
+/// The aux operand is loaded in boxes into the staging, which holds one.
 bool fuses(const KernelProblem&, const Epilogue& epilogue, int) {
   return epilogue.is_light() && !epilogue.has_both() && epilogue.first_aux() % 32 == 0;
 }

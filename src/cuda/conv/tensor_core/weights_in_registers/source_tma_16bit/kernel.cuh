@@ -1,9 +1,9 @@
 #pragma once
-// 16-bit forward and dgrad with few columns and few products on wgmma (sm_90a): weights in registers, boxes of tensors in and
-// out, and a source that is turned by matrix loads. The mathematics are in cuda/conv/tap_gemm.hpp.
+// 16-bit forward and dgrad with few columns and few products on wgmma (sm_90a): weights in registers, tensors read and written
+// in boxes, and a source that is transposed by matrix loads. The mathematics are in cuda/conv/tap_gemm.hpp.
 //
-// gemm_m = 64 columns, gemm_n = 256 (208) positions, gemm_k = (tap, row), all of it one stage. Of three warpgroups one copies
-// and turns the source, two multiply and store, in turn a tile each.
+// gemm_m = 64 columns, gemm_n = 256 (208) positions, gemm_k = (tap, row), all in one stage. A block has three warpgroups: one
+// copies and transposes the source; two multiply and store, one tile each in turn.
 
 #include <cstdint>
 #include <type_traits>
@@ -23,7 +23,7 @@ inline constexpr int kTma16Threads = (kTma16Consumers + 1) * 128;
 template <class T>
 inline constexpr ptx::Tensor kTma16Type = std::is_same_v<T, __half> ? ptx::Tensor::f16 : ptx::Tensor::bf16;
 
-/// The column of sums d[0], d[1] (half 0) and d[2], d[3] of every four: of few columns each warp has some.
+/// The column of sums d[0], d[1] (half 0) and d[2], d[3] of every four; with few columns each warp has some.
 __device__ __forceinline__ int tma16_column(int columns, int thread, int half) {
   const int warp = thread / 32, row = thread % 32 / 4;
   if (columns <= kTma16Columns / 2) return half == 0 ? warp * 8 + row : kTma16Columns;
@@ -55,7 +55,7 @@ __device__ __forceinline__ void multiply_tma16(const Tma16Tiling& tiling, std::u
                                                const std::uint32_t (&weights)[kDepths][4], float (&sums)[kN / 2]) {
   using Mma = ptx::WgmmaFromRegisters<kTma16Type<T>, kN, false>;
   const std::uint64_t source = ptx::operand_descriptor(tile, static_cast<std::uint32_t>(tiling.slots) * 16);
-  const std::uint64_t nothing = (zeros >> 4) & 0x3fff;  // 128 bytes, again and again
+  const std::uint64_t nothing = (zeros >> 4) & 0x3fff;  // the same 128 bytes again and again
   ptx::wgmma_fence();
 #pragma unroll
   for (int i = 0; i < kDepths; ++i)
@@ -63,7 +63,7 @@ __device__ __forceinline__ void multiply_tma16(const Tma16Tiling& tiling, std::u
   ptx::wgmma_commit();
 }
 
-/// A consumer's finished sums into its staging.
+/// Writes a consumer's finished sums into its staging.
 template <Tma16Aux kAux, class T, Tma16Store kStore, int kSums>
 __device__ __forceinline__ void stage_tma16(const Tma16Tiling& tiling, const Tma16Column<T, kStore> (&columns)[2],
                                             const LightActivation& activation, const Tma16Finish& finish,
@@ -72,7 +72,7 @@ __device__ __forceinline__ void stage_tma16(const Tma16Tiling& tiling, const Tma
   for (int half = 0; half < 2; ++half) {
     Tma16Column<T, kStore> column = columns[half];
     if (!column.exists) continue;
-    ptx::opaque(column.from);  // else the tests of all tiles are made once, and kept in more registers than there are
+    ptx::opaque(column.from);  // else the tests of all tiles are hoisted and kept in more registers than there are
     const float offset = column.offset;
 #pragma unroll
     for (int i = 0; i < kSums / 4; ++i) {
@@ -112,12 +112,12 @@ __device__ __forceinline__ void consume_tma16(const Tma16Tiling& tiling, const T
   const int lane = thread % 32;
   const Tma16Column<T, kStore> columns[2] = {{tiling, staging, bias, tma16_column(tiling.columns, thread, 0), lane},
                                              {tiling, staging, bias, tma16_column(tiling.columns, thread, 1), lane}};
-  // With a residual, too, but not in a derivative's stead.
+  // With a residual too, but not in place of a derivative.
   const LightActivation activation(epilogue, kAux != Tma16Aux::derivative && epilogue.activation != Activation::none);
   const Tma16Finish finish(epilogue);
   Ring ring;
   ring.skip(consumer, tiling.stages);
-  std::uint32_t parity = 0;  // of the barrier of the aux operand
+  std::uint32_t parity = 0;  // of the barrier for the aux operand
   for (std::uint32_t index = blockIdx.x + static_cast<std::uint32_t>(consumer) * gridDim.x; index < tiling.tiles;
        index += kTma16Consumers * gridDim.x) {
     float sums[kN / 2];
@@ -155,7 +155,7 @@ __device__ __forceinline__ void consume_tma16(const Tma16Tiling& tiling, const T
   if (thread == 0) ptx::bulk_wait();
 }
 
-/// kAux: the aux operand, if anything does.
+/// kAux: the aux operand, if any.
 template <class T, int kDepths, int kN, Tma16Store kStore, Tma16Aux kAux>
 __global__ void __launch_bounds__(kTma16Threads, 1)
     source_tma_16bit_kernel(const __grid_constant__ Tma16Tiling tiling, const __grid_constant__ Tma16Maps maps,

@@ -1,5 +1,5 @@
 #pragma once
-// Where the tiles of kernel.cuh are, and where its shared memory lies.
+// The tiles of kernel.cuh, and the layout of its shared memory.
 
 #include <cuda.h>
 
@@ -13,11 +13,11 @@ namespace polyphase::cuda::tensor_core {
 struct Tma16Maps {
   CUtensorMap source;
   CUtensorMap out[kTma16MapsMost];
-  CUtensorMap aux[kTma16MapsMost];  // boxes like the output's, where has_aux
+  CUtensorMap aux[kTma16MapsMost];  // boxes like the output's, if has_aux
   bool has_aux;
 };
 
-/// Shared memory of a block: zeros, a ring of operand tiles, a ring of rows as they are, each consumer's staging, barriers.
+/// Shared memory of a block: zeros, a ring of operand tiles, a ring of unconverted rows, each consumer's staging, barriers.
 struct Tma16Layout {
   std::uint32_t zeros, tiles, raw, staging, barriers;
   __device__ Tma16Layout(std::uint32_t base, const Tma16Tiling& tiling) {

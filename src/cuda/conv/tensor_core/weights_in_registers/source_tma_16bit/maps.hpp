@@ -10,7 +10,7 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Of the 16-bit array at `array`, rows of `length` numbers, `count` in all, of which a box has `box_rows`.
+/// For the 16-bit array at `array`: `count` rows of `length` numbers in all; a box has `box_rows`.
 [[nodiscard]] inline CUtensorMap tma16_map(const Tma16Rows& rows, const void* array, std::int64_t count, std::int64_t length,
                                            int map, std::uint64_t boundary, std::int64_t numbers, int unit, int box_numbers,
                                            int box_rows) {
@@ -30,7 +30,7 @@ namespace polyphase::cuda::tensor_core {
   return encode_tensor_map(of);
 }
 
-/// Bytes of a number of the source's map: words where rows are whole ones.
+/// Bytes of a number in the source's map: words if rows are whole words.
 [[nodiscard]] inline int tma16_unit(const TapGemm& gemm, const Tma16Tiling& tiling) {
   return gemm.source_length % 2 == 0 && tiling.source_offset % 2 == 0 ? 4 : 2;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// What feeds kernel.cuh: boxes of rows as they are in the tensor, turned into operand tiles by matrices of 8 x 8
-// numbers: [block of 8 rows][slot][8 rows], of which a tap is a start address.
+// The producer of kernel.cuh: boxes of unconverted rows, transposed into operand tiles by matrices of 8 x 8 numbers: [block of
+// 8 rows][slot][8 rows]. A tap is a start address in such a tile.
 
 #include <cstdint>
 
@@ -12,7 +12,7 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Brings the box of a tile.
+/// Copies the box of a tile.
 __device__ __forceinline__ void copy_tma16(const Tma16Tiling& tiling, const Tma16Layout& layout, const Tma16Maps& maps,
                                            std::uint32_t index, int stage, int unit_place) {
   const Tma16Tile at(tiling, index);
@@ -23,7 +23,7 @@ __device__ __forceinline__ void copy_tma16(const Tma16Tiling& tiling, const Tma1
                    static_cast<int>(at.n) * (tiling.rows / tiling.source.classes), layout.raw_full(stage));
 }
 
-/// Turns rows: a warp two blocks of eight rows and two vectors of each row at once.
+/// Transposes rows: a warp handles two blocks of eight rows and two vectors of each row at once.
 struct Turner {
   static constexpr int kPairsMost = 4;  // pairs of blocks
   const Tma16Tiling& tiling;
@@ -44,7 +44,7 @@ struct Turner {
     }
   }
 
-  /// kInside: all slots lie inside the rows; else those in [begin, end).
+  /// kInside: all slots are inside the rows; else those in [begin, end).
   template <bool kInside>
   __device__ __forceinline__ void run(std::uint32_t raw, std::uint32_t tile, int warp, int begin, int end) const {
     const int vectors = tiling.pitch / 8, pairs = tiling.rows / 16;

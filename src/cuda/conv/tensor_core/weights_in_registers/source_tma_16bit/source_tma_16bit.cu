@@ -14,17 +14,17 @@ Tma16Tiling tiling_of(const TapGemm& gemm, Tma16Place place, int device) {
   return make_tma16_tiling(gemm, place, gpu.sm_count, gpu.shared_bytes_per_block);
 }
 
-/// Elements behind a multiple of `bytes` bytes.
+/// The number of elements after the previous multiple of `bytes` bytes.
 int elements_behind(const void* array, std::uintptr_t bytes) {
   return static_cast<int>(reinterpret_cast<std::uintptr_t>(array) % bytes / 2);
 }
 
 Tma16Place place_of(const void* source, const void* out) { return {elements_behind(source, 16), elements_behind(out, 32)}; }
 
-/// The weights as operands, kept with the layer.
+/// The weights packed as operands, cached with the layer.
 template <class T>
 std::shared_ptr<const Buffer> packed_weights(const Gather& call, const Tma16Tiling& tiling) {
-  constexpr std::int64_t kTma16Packing = -5;  // no ConvDirection, which the preconverted kernel has here
+  constexpr std::int64_t kTma16Packing = -5;  // not a ConvDirection, which the preconverted kernel's keys have here
   const ConvProblem& problem = call.problem;
   const PackingKey key{static_cast<std::int64_t>(Algorithm::tensor_core),
                        kTma16Packing,

@@ -1,6 +1,7 @@
 #pragma once
-// From a consumer's sums to boxes of the output: staged as rows that begin at a sector, of which neighbouring ones shift by
-// what their lengths are off. A residual, or a derivative's result, comes as boxes to the same places, before the sums do.
+// Stores a consumer's sums as boxes of the output. They are staged as rows that begin at a sector; neighbouring rows are
+// shifted by their difference in alignment. A residual, or a derivative's result, is loaded as boxes to the same places before
+// the sums.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -16,7 +17,7 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// How sums lie in the output: as neighbours in one word, as neighbours in two, or each next to an output without taps.
+/// The places of sums in the output: as neighbours in one word, as neighbours in two, or each next to an output without taps.
 enum class Tma16Store { words, halves, strided };
 
 template <class T>
@@ -37,8 +38,8 @@ __device__ __forceinline__ float2 as_floats(std::uint32_t word) {
     return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&word));
 }
 
-/// What becomes of an activated sum, and what lies in its place: nothing, a residual, or the result that a derivative follows
-/// from, which the sum goes through in an activation's stead.
+/// The aux operand at a sum's place: none, a residual (added to the activated sum), or the result that gives a derivative
+/// (multiplied with the sum instead of an activation).
 enum class Tma16Aux { nothing, sum, derivative };
 
 struct Tma16Finish {
@@ -55,10 +56,10 @@ struct Tma16Finish {
   }
 };
 
-/// The staged row of one column of a thread, positions 2*(lane%4) and the next of every eight.
+/// The staged row of one column of a thread: positions 2*(lane%4) and the next of every eight.
 template <class T, Tma16Store kStore>
 struct Tma16Column {
-  std::uint32_t to;  // shared address of the tile's first output, which may lie before the row
+  std::uint32_t to;  // shared address of the tile's first output, which may precede the row
   int from;          // from there to the row's first element
   float offset;      // bias
   bool exists;
@@ -72,7 +73,7 @@ struct Tma16Column {
     offset = exists && bias != nullptr ? static_cast<float>(bias[own]) : 0.0F;
   }
 
-  /// Outputs of positions 8*group and the next, of this thread's; `nothing`: the one without taps.
+  /// Outputs of this thread's positions 8*group and the next; `nothing`: the output without taps.
   template <Tma16Aux kAux>
   __device__ __forceinline__ void put(int group, float even, float odd, int window, std::uint32_t nothing,
                                       const Tma16Finish& finish) const {
@@ -83,7 +84,7 @@ struct Tma16Column {
       put_half<kAux>(8 * group, both, window, finish);
       put_half<kAux>(8 * group + 1, both >> 16, window, finish);
     } else {
-      // Each with the output without taps before or behind it, whichever shares its word.
+      // Each with the output without taps before or after it, whichever shares its word.
       const bool is_behind = (from & 1) != 0;
       const int at = 16 * group - (is_behind ? 1 : 0);
       put_word<kAux>(at, is_behind ? __byte_perm(nothing, both, 0x5410) : __byte_perm(both, nothing, 0x5410), window, finish);
@@ -116,12 +117,12 @@ struct Tma16Column {
   }
 };
 
-/// Whether all of a tile's windows lie inside the rows; `first`: its first output.
+/// Whether all of a tile's windows are inside the rows; `first`: its first output.
 __device__ __forceinline__ bool is_inside(const Tma16Tiling& tiling, std::int64_t length, std::int64_t first) {
   return first + tiling.least_shift >= 0 && first + tiling.most_shift + tiling.window <= length;
 }
 
-/// A tile that meets its rows' ends, element by element.
+/// Stores a tile that meets its rows' ends, element by element.
 template <class T>
 __device__ __noinline__ void store_tma16_ends(const Tma16Tiling& tiling, const Epilogue& epilogue, std::int64_t length,
                                               std::int64_t first, std::int64_t row, const T* staging, T* out, int thread) {
@@ -141,8 +142,8 @@ __device__ __noinline__ void store_tma16_ends(const Tma16Tiling& tiling, const E
   }
 }
 
-/// The boxes of a tile, one a map: of the aux operand to `staging`, counted on `barrier`, or the output's from
-/// there.
+/// The boxes of a tile, one per map: loads those of the aux operand to `staging`, counted on `barrier`, or stores those of the
+/// output from there.
 struct Tma16Boxes {
   const Tma16Tiling& tiling;
   const Tma16Maps& maps;

@@ -11,13 +11,13 @@ namespace {
 
 constexpr int kVector = 8, kSector = 16;  // elements
 constexpr int kFixedBytes = 128 + 512;    // alignment; zeros and barriers
-constexpr int kSkewMost = 24;             // elements of a tile that rows which do not begin alike may cost
+constexpr int kSkewMost = 24;             // elements of a tile that rows with different offsets may cost
 constexpr std::int64_t kShortest = 64;
-constexpr std::int64_t kLongest = 1 << 30;       // elements of a row
-constexpr std::int64_t kMostTiles = 0x40000000;  // of what is divided by FastDivide
+constexpr std::int64_t kLongest = 1 << 30;       // elements per row
+constexpr std::int64_t kMostTiles = 0x40000000;  // limit for numbers divided by FastDivide
 
-/// Rows of the source begin `skew` elements behind a vector, each later than the one before: what lies between a map's last
-/// number and the end of the tensor is never read.
+/// Each row of the source begins `skew` elements later in a vector than the one before. The memory between a map's last number
+/// and the end of the tensor is never read.
 Tma16Rows source_rows(std::int64_t length) {
   const auto skew = static_cast<int>(length % kVector);
   const int classes = kVector / std::gcd(kVector, skew);
@@ -41,7 +41,7 @@ bool is_of_this_kind(const TapGemm& gemm) {
   return gemm.source_length <= kLongest && gemm.out_length <= kLongest && gemm.rows * gemm.taps <= 16 * kTma16DepthsMost;
 }
 
-/// Tile 0 begins where the windows of all rows take the least of it, and none begins behind the row.
+/// Tile 0 begins where the windows of all rows use the least of it; no tile begins after the row's end.
 bool place_windows(const TapGemm& gemm, const Tma16Place& place, Tma16Tiling& tiling) {
   const Tma16Rows& out = tiling.out;
   const int spread = std::max(0, (out.group - 1) * out.skew);
@@ -67,7 +67,7 @@ bool place_windows(const TapGemm& gemm, const Tma16Place& place, Tma16Tiling& ti
     std::copy_n(shifts, out.maps, tiling.window_shift);
   }
   if (best < 0) return false;
-  // Odd multiples of 16 elements: staged rows then lie in different banks.
+  // Odd multiples of 16 elements: staged rows are then in different banks.
   const int room = tiling.stride * tiling.positions - tiling.most_shift;
   tiling.window = (room - kSector) / (2 * kSector) * 2 * kSector + kSector;
   tiling.is_even = true;
@@ -87,13 +87,13 @@ bool place_source(const TapGemm& gemm, const Tma16Place& place, Tma16Tiling& til
   tiling.source_first = floor_to(from, kVector);
   const auto lead = static_cast<int>(from - tiling.source_first);
   tiling.first_slot = lead + late;
-  // Odd multiples of a vector: rows lie in different banks.
+  // Odd multiples of a vector: rows are in different banks.
   const auto width = static_cast<int>(lead + late + tiling.positions + halo);
   tiling.pitch = static_cast<int>(ceil_to(width - kVector, 2 * kVector)) + kVector;
   tiling.slots = tiling.pitch + late;
   tiling.raw_bytes = static_cast<int>(ceil_to(std::int64_t{2} * tiling.rows * tiling.pitch, 128));
   tiling.tile_bytes = static_cast<int>(ceil_to(std::int64_t{2} * tiling.rows * tiling.slots, 128));
-  // Box dimensions are at most 256 units, of four bytes where rows are whole ones.
+  // Box dimensions are at most 256 units, which are four bytes if rows are whole words.
   const bool has_words = gemm.source_length % 2 == 0 && place.source % 2 == 0;
   return tiling.pitch <= (has_words ? 512 : 256);
 }

@@ -1,6 +1,5 @@
 #pragma once
-// How a launch of the kernel of kernel.cuh cuts its output into tiles, and which boxes of the tensors they are.
-// Host arithmetic only.
+// The tiling of kernel.cuh, and the boxes of the tensors that the tiles use. Host arithmetic only.
 
 #include <cstdint>
 
@@ -15,24 +14,24 @@ inline constexpr int kTma16MapsMost = 4;
 inline constexpr int kTma16RingMost = 8;
 inline constexpr int kTma16Consumers = 2;
 
-/// Where the arrays lie: elements behind a multiple of 16 and of 32 bytes.
+/// The offsets of the arrays, in elements after a multiple of 16 and of 32 bytes.
 struct Tma16Place {
   int source = 0, out = 0;
 };
 
-/// A tensor map takes rows that begin at different places of a vector as if they began alike: each begins `skew` elements
-/// later than it would. Its dimensions: numbers, `group` neighbouring rows, every `classes`-th row.
+/// A tensor map treats rows with different offsets in a vector as if they had the same: each begins `skew` elements later than
+/// the map says. Dimensions: numbers, `group` neighbouring rows, every `classes`-th row.
 struct Tma16Rows {
-  int classes;  // rows from one to the next that begins alike
-  int group;    // rows of one map that are neighbours
+  int classes;  // rows from one to the next with the same offset
+  int group;    // neighbouring rows in one map
   int maps;     // classes / group
   int skew;     // elements, of either sign
 };
 
 struct Tma16Tiling {
   int depths;                    // steps of gemm_k: products of 16 rows at one tap
-  int kernel_depths, positions;  // of the kernel: depths it has room for, positions of a tile
-  int rows, columns, stride;     // of the source and of the output; outputs a position
+  int kernel_depths, positions;  // of the kernel: the depths it has room for, positions per tile
+  int rows, columns, stride;     // of the source and of the output; outputs per position
   // Boxes of the source: all rows, `pitch` elements of each. Operand tiles: [block of 8 rows][slot][8 rows].
   Tma16Rows source;
   int pitch, slots, first_slot;             // the slot of a tile's first position at window 0
@@ -52,7 +51,7 @@ struct Tma16Tiling {
   unsigned grid;
   std::int64_t packed_bytes;
 
-  /// From a tile's first output to the window of row `c`, and where that row lies in staging, in rows.
+  /// From a tile's first output to the window of row `c`; and the place of that row in the staging, in rows.
   [[nodiscard]] constexpr int shift_of(int c) const {
     const int within = c % out.classes, map = within / out.group, i = within % out.group;
     return window_shift[map] - i * out.skew;
@@ -63,7 +62,7 @@ struct Tma16Tiling {
   }
 };
 
-/// depths == 0 where the problem is none of this kind, or does not fit: one group, one class and one plane of taps, up to 64
+/// depths == 0 if the problem is not of this kind or does not fit: one group, one class and one plane of taps, up to 64
 /// columns, rows in blocks of 16.
 [[nodiscard]] Tma16Tiling make_tma16_tiling(const TapGemm& gemm, Tma16Place place, int sm_count, int shared_limit);
 

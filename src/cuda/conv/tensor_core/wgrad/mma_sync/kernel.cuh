@@ -2,11 +2,10 @@
 // The weight gradient on mma.sync (sm_80 and later): w[ci, co, k] = sum over n, i of x[n, ci, i] * y[n, co, S*i + k*D - P_l].
 //
 // gemm_m = rows (channels of a plane of one side), gemm_n = columns (channels of a plane of the other, shift), gemm_k =
-// positions of all samples: tiling.hpp. Both tensors are made operands first
-// (operand.cuh), [block of 8 channels][position][8 channels]: every shift is a start address, and
-// ldmatrix.trans reads both across without conflicts. cp.async brings the runs of a step's positions into a ring of stages. A
-// warp has 64 rows x 64 columns (split: 32). A block sums a fixed slice of a piece into its own partial sums, to which the next
-// piece adds; reduce_slices adds the slices in order.
+// positions of all samples: see tiling.hpp. Both tensors are first converted to operands (operand.cuh), [block of 8
+// channels][position][8 channels]. Every shift is a start address, and ldmatrix.trans reads both without bank conflicts.
+// cp.async copies a step's positions into a ring of stages. A warp computes 64 rows x 64 columns (split: 32). A block sums a
+// fixed slice of a piece into its own partial sums, to which the next piece adds; reduce_slices adds the slices in order.
 
 #include <cstdint>
 
@@ -21,7 +20,7 @@ namespace polyphase::cuda::tensor_core {
 template <class Operand>
 inline constexpr int kMmaColumnsOfWarp = mma_columns_of_warp(Operand::kParts);
 
-/// What a block works on.
+/// The work of a block.
 struct MmaWgradPlace {
   int group, row_tile, column_tile, shift_tile;
   std::int64_t slice;
@@ -44,13 +43,13 @@ struct MmaWgradPlace {
   [[nodiscard]] __device__ __forceinline__ int last_shift(const MmaWgradTiling& tiling) const {
     return min(first_shift(tiling) + tiling.shifts_of_tile, tiling.shifts) - 1;
   }
-  /// Block of the columns that the tile's first vector belongs to.
+  /// The block of columns of the tile's first vector.
   [[nodiscard]] __device__ __forceinline__ int first_block(const MmaWgradTiling& tiling) const {
     return column_tile * tiling.vectors_of_tile / tiling.shifts_of_tile;
   }
 };
 
-/// A block's steps, to the memory of stages: runs of positions, one for each block of 8 channels and part. A warp copies a run.
+/// Copies a block's steps to the stages: runs of positions, one for each block of 8 channels and part. A warp copies a run.
 template <int kWarps>
 struct MmaWgradCopies {
   const unsigned char *rows, *columns;  // this lane's first vector of this warp's first run
@@ -114,7 +113,7 @@ struct MmaWgradStage {
     for (int i = 0; i < kPairs; ++i) ptx::load_matrices_transposed(to.of[i], b[i] + stage + at);
   }
 
-  /// As of a convolution (MmaStage): mixed products first, and fresh sums every 32 positions.
+  /// As in a convolution (MmaStage): mixed products first, and fresh sums every 32 positions.
   __device__ __forceinline__ void multiply_split(std::uint32_t stage, int positions, Sums& total) const {
 #pragma unroll 1
     for (std::uint32_t at = 0; at < static_cast<std::uint32_t>(positions) * 16; at += kMmaWgradDepth * 16) {
@@ -143,7 +142,7 @@ struct MmaWgradStage {
     }
   }
 
-  /// Operands are loaded while the tensor cores have those before them; behind the last, what is loaded is not used.
+  /// Loads operands during the products of the previous ones; the loads after the last product are not used.
   __device__ __forceinline__ void multiply_whole(std::uint32_t stage, int positions, Sums& sums) const {
     MmaColumns rows[2];
     MmaPositions<kColumns> columns[2];
@@ -163,13 +162,13 @@ struct MmaWgradStage {
   }
 };
 
-/// Where this lane's rows and columns are in the first stage.
+/// The addresses of this lane's rows and columns in the first stage.
 template <class Operand, int kRowWarps>
 __device__ __forceinline__ MmaWgradStage<Operand> mma_wgrad_stage(const MmaWgradTiling& tiling, const MmaWgradPlace& place,
                                                                   std::uint32_t memory) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   MmaWgradStage<Operand> stage;
-  // ldmatrix: lane 8i + r names row r of matrix i; of A the next matrix has the next channels, of B the next positions.
+  // ldmatrix: lane 8i + r addresses row r of matrix i. In A the next matrix has the next channels, in B the next positions.
   const int row_block = warp % kRowWarps * 8 + lane / 8 % 2;
   stage.a_part = static_cast<std::uint32_t>(tiling.step * 16);
   stage.a_next = 2 * Operand::kParts * stage.a_part;
@@ -180,7 +179,7 @@ __device__ __forceinline__ MmaWgradStage<Operand> mma_wgrad_stage(const MmaWgrad
   for (int i = 0; i < MmaWgradStage<Operand>::kPairs; ++i) {
     const int vector =
         place.column_tile * tiling.vectors_of_tile + warp / kRowWarps * (kMmaColumnsOfWarp<Operand> / 8) + 2 * i + lane / 16;
-    // What no vector or shift belongs to reads some other: it is not stored.
+    // Places without a vector or shift read some other one; their sums are not stored.
     const int own_block = vector / tiling.shifts_of_tile, shift = min(first + vector % tiling.shifts_of_tile, last);
     const int staged = vector < tiling.vectors ? own_block - block : 0;
     const int offset = (tiling.swapped ? last - shift : shift - first) * tiling.d;
@@ -191,7 +190,7 @@ __device__ __forceinline__ MmaWgradStage<Operand> mma_wgrad_stage(const MmaWgrad
   return stage;
 }
 
-/// The sums of a block's slice.
+/// Computes the sums of a block's slice.
 template <class Operand, int kRowWarps, int kColumnWarps>
 __device__ __forceinline__ void mma_wgrad_sums(const MmaWgradTiling& tiling, const MmaWgradPlace& place,
                                                const unsigned char* __restrict__ rows,
@@ -236,7 +235,7 @@ __global__ void __launch_bounds__(kRowWarps* kColumnWarps * 32, kBlocksPerSm)
   const MmaWgradPlace place(blockIdx.x, tiling);
   float sums[4][kColumns / 8][4] = {};
   mma_wgrad_sums<Operand, kRowWarps, kColumnWarps>(tiling, place, rows, columns, ptx::shared_address(raw), sums);
-  // In two factors: one alone could be beyond a float.
+  // Two factors: a single one could exceed the range of float.
   int exponent = 0;
   if constexpr (Operand::kScaled)
     exponent = -scale_exponent(largest_of(scales->x_largest), kSourceTarget) -
@@ -255,13 +254,13 @@ __global__ void __launch_bounds__(kRowWarps* kColumnWarps * 32, kBlocksPerSm)
   }
 }
 
-/// Which weight a partial sum belongs to, for reduce_slices.
+/// Maps a partial sum to its weight, for reduce_slices.
 template <class Operand, int kRowWarps, int kColumnWarps>
 struct MmaWgradOrder {
   MmaWgradTiling tiling;
   std::int64_t K;
 
-  /// -1 for what no weight belongs to.
+  /// -1 if there is no weight.
   __device__ __forceinline__ std::int64_t operator()(std::int64_t i) const {
     constexpr int kThreads = kRowWarps * kColumnWarps * 32, kVectors = kMmaColumnsOfWarp<Operand> / 8;
     constexpr int kSums = 4 * kVectors * 4 * kThreads;

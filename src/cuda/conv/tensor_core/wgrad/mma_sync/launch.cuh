@@ -12,7 +12,7 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Places of a piece of x or y as operand.
+/// Converts the places of a piece of x or y to operands.
 template <class Operand>
 void make_wgrad_operand(const WgradCall& call, const MmaWgradTiling& tiling, const MmaWgradPiece& piece, bool is_y,
                         unsigned char* operand) {

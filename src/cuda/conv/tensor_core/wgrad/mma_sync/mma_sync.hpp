@@ -16,11 +16,11 @@ namespace polyphase::cuda::tensor_core {
 [[nodiscard]] std::optional<std::string> mma_wgrad_problem(const ConvProblem& problem, Precision precision, int sm_count,
                                                            int shared_limit);
 
-/// The products and the sum of the slices, cut as `tiling` says. Operand: SplitF16, ScaledF16, F16 or Bf16.
+/// The products and the sum of the slices, with `tiling`. Operand: SplitF16, ScaledF16, F16 or Bf16.
 template <class Operand>
 void mma_wgrad(const WgradCall& call, const MmaWgradTiling& tiling);
 
-/// mma_wgrad by type and precision, as planned, or as `tiling` says. Scaling and repair of f32 are around it.
+/// mma_wgrad by type and precision, with the planned tiling or `tiling`. The caller scales f32 and recomputes suspect weights.
 void mma_wgrad_as(const WgradCall& call, Precision precision);
 void mma_wgrad_as(const WgradCall& call, Precision precision, const MmaWgradTiling& tiling);
 

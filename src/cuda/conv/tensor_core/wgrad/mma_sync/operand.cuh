@@ -1,5 +1,5 @@
 #pragma once
-// x and y as the operands of the weight gradient on mma.sync: MmaWgradSide.
+// Converts x and y to the operands of the weight gradient on mma.sync: MmaWgradSide.
 
 #include <cstdint>
 
@@ -10,9 +10,9 @@
 namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kWgradOperandThreads = 256;
-inline constexpr int kWgradOperandItems = 4;  // of a thread: 8 channels of a plane at a position
+inline constexpr int kWgradOperandItems = 4;  // per thread: 8 channels of a plane at a position
 
-/// Where a piece of the line of positions begins.
+/// The start of a piece on the line of positions.
 struct MmaWgradPiece {
   std::int64_t sample;   // of its first position
   std::uint32_t within;  // position in that sample
@@ -28,12 +28,12 @@ struct MmaWgradPiece {
   return groups * (side.blocks / side.planes) * wgrad_operand_pieces(side, places);
 }
 
-/// What the repair has to know of a thread's numbers.
+/// What recompute has to know of a thread's numbers.
 struct MmaWgradRange {
-  __half2 most = __float2half2_rn(0.0F);  // the largest halves there were; NaN stays
-  std::uint32_t small = 0;                // how many numbers are below the normal halves; zeros are exact and do not count
+  __half2 most = __float2half2_rn(0.0F);  // the largest halves; NaN stays
+  std::uint32_t small = 0;                // count of numbers below the normal halves; zeros are exact and do not count
 
-  /// Tells it for a warp. A stale value of scales->most costs only time.
+  /// Reports it for a warp. A stale value of scales->most costs only time.
   __device__ __forceinline__ void report(WgradScales* scales) const {
     const float2 both = __half22float2(most);
     const std::uint32_t of_warp = __reduce_max_sync(0xffffffffU, max(__float_as_uint(both.x), __float_as_uint(both.y)));
@@ -44,7 +44,7 @@ struct MmaWgradRange {
   }
 };
 
-/// Eight scaled numbers as the 16 bytes of each part.
+/// Converts eight scaled numbers to the 16 bytes of each part.
 template <int kParts>
 __device__ __forceinline__ void split_numbers(const float (&v)[kPreconvertedRows], float scale, MmaWgradRange& range,
                                               uint4 (&parts)[kParts]) {
@@ -73,7 +73,7 @@ __device__ __forceinline__ void split_numbers(const float (&v)[kPreconvertedRows
     parts[part] = make_uint4(words[part][0], words[part][1], words[part][2], words[part][3]);
 }
 
-/// operand = the places of a piece of one side. `largest`: of x or y, null where numbers are not scaled.
+/// operand = the places of a piece of one side. `largest`: of x or y, null if numbers are not scaled.
 template <class Operand>
 __global__ void __launch_bounds__(kWgradOperandThreads)
     mma_wgrad_operand_kernel(const __grid_constant__ MmaWgradSide side, const __grid_constant__ MmaWgradPiece piece,
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kWgradOperandThreads)
   MmaWgradRange range;
 #pragma unroll
   for (int i = 0; i < kWgradOperandItems; ++i) {
-    // Neighbouring threads: neighbouring elements of a row, which with a stride lie in different planes.
+    // Neighbouring threads take neighbouring elements of a row; with a stride these are in different planes.
     const std::uint32_t item = (part_of_line * kWgradOperandItems + i) * kWgradOperandThreads + threadIdx.x;
     if (item >= items) break;
     const std::uint32_t place = side.by_planes.divide(item), plane = item - place * side.by_planes.divisor;

@@ -1,7 +1,6 @@
 #pragma once
-// From partial sums that lie as registers do to weights: where slices are few
-// and weights are many, by blocks of 8 x 8 channels, so that both are read and
-// written in runs.
+// Turns partial sums in register order into weights. For few slices and many weights it works on blocks of 8 x 8 channels, so
+// that both are read and written in runs.
 
 #include <cstdint>
 
@@ -10,8 +9,8 @@
 namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kSumThreads = 256;
-inline constexpr int kSumTaps = 32;    // of a block, at most
-inline constexpr int kFewSlices = 12;  // with more of them, reduce_slices has more threads for a weight
+inline constexpr int kSumTaps = 32;    // per block, at most
+inline constexpr int kFewSlices = 12;  // with more slices reduce_slices has more threads per weight
 
 /// Blocks of a launch of mma_wgrad_sum_kernel.
 [[nodiscard]] inline std::int64_t wgrad_sum_blocks(const MmaWgradTiling& tiling, std::int64_t groups, std::int64_t K) {
@@ -19,8 +18,7 @@ inline constexpr int kFewSlices = 12;  // with more of them, reduce_slices has m
   return groups * blocks(tiling.rows) * blocks(tiling.columns) * ((K + kSumTaps - 1) / kSumTaps);
 }
 
-/// Where a tap's sums of 8 x 8 channels begin in a slice: two for each lane, 16
-/// bytes apart.
+/// The place of a tap's sums of 8 x 8 channels in a slice: two for each lane, 16 bytes apart.
 template <class Operand, int kRowWarps, int kColumnWarps>
 __device__ __forceinline__ std::int64_t sums_of_tap(const MmaWgradTiling& tiling, int group, int row_channels,
                                                     int column_channels, std::int64_t k) {
@@ -40,7 +38,7 @@ __device__ __forceinline__ std::int64_t sums_of_tap(const MmaWgradTiling& tiling
   return (job * (4 * kVectors) + quad) * (4 * kThreads) + warp * 128 + own_row % 2 * 2;
 }
 
-/// w = the slices of partial, added in their order in f64.
+/// w = the slices of partial, added in order in f64.
 template <class Operand, int kRowWarps, int kColumnWarps>
 __global__ void __launch_bounds__(kSumThreads)
     mma_wgrad_sum_kernel(const __grid_constant__ MmaWgradTiling tiling, std::int64_t K, const float* __restrict__ partial,

@@ -11,10 +11,10 @@ namespace {
 
 constexpr MmaWgradShape kSplitShapes[] = {{2, 4, 1}, {1, 4, 2}};
 constexpr MmaWgradShape kWholeShapes[] = {{2, 4, 1}, {1, 4, 2}, {2, 2, 2}};
-constexpr int kFarthestWindow = 48;               // positions that shifts of one tile lie apart
+constexpr int kFarthestWindow = 48;               // distance in positions between shifts of one tile
 constexpr std::int64_t kMostPositions = 1 << 28;  // of a piece times planes, and of a sample
-constexpr std::int64_t kLongestSum = 16384;       // positions that the tensor cores add up by themselves
-constexpr std::int64_t kLeastSteps = 8;           // of a slice
+constexpr std::int64_t kLongestSum = 16384;       // positions that the tensor cores accumulate by themselves
+constexpr std::int64_t kLeastSteps = 8;           // per slice
 constexpr std::int64_t kMostChannels = 1 << 27;   // of a side, times planes
 
 MmaWgradSide side_of(const ConvProblem& problem, bool is_y, int planes) {
@@ -32,7 +32,7 @@ MmaWgradSide side_of(const ConvProblem& problem, bool is_y, int planes) {
   return side;
 }
 
-/// Shifts that share a window, and the tiles of columns.
+/// The shifts that share a window, and the tiles of columns.
 void cut_columns(const MmaWgradShape& shape, int parts, MmaWgradTiling& tiling) {
   tiling.vectors_of_tile = shape.column_warps * mma_columns_of_warp(parts) / 8;
   const int most = std::min(tiling.vectors_of_tile, kFarthestWindow / std::max(tiling.d, 1) + 1);
@@ -45,7 +45,7 @@ void cut_columns(const MmaWgradShape& shape, int parts, MmaWgradTiling& tiling) 
   tiling.columns.tile = std::min(tiling.columns.blocks, touched);
 }
 
-/// As many positions a step as leave three stages, else two.
+/// As many positions per step as leave three stages, else two.
 bool cut_stages(const MmaWgradShape& shape, int parts, int shared_limit, MmaWgradTiling& tiling) {
   const int available = shared_limit / shape.blocks_per_sm - (shape.blocks_per_sm > 1 ? 1024 : 0);
   for (const int least : {3, 2}) {
@@ -62,7 +62,7 @@ bool cut_stages(const MmaWgradShape& shape, int parts, int shared_limit, MmaWgra
   return false;
 }
 
-/// The fewest rounds of blocks times what a block takes: its steps, and about six more to begin and to end.
+/// Minimises rounds of blocks times the time of a block: its steps, and about six more to begin and to end.
 std::int64_t choose_slices(const MmaWgradTiling& tiling, std::int64_t slots, std::int64_t most) {
   std::int64_t slices = 1, least = std::numeric_limits<std::int64_t>::max();
   for (std::int64_t count = 1; count <= most; ++count) {
@@ -72,7 +72,7 @@ std::int64_t choose_slices(const MmaWgradTiling& tiling, std::int64_t slots, std
   return slices;
 }
 
-/// Pieces of the line and slices of a piece.
+/// The pieces of the line and the slices of a piece.
 bool cut_line(const ConvProblem& problem, const MmaWgradShape& shape, int parts, int sm_count, std::size_t workspace_limit,
               MmaWgradTiling& tiling) {
   const auto limit = static_cast<std::int64_t>(std::min<std::size_t>(workspace_limit, std::size_t{1} << 40));
@@ -80,7 +80,7 @@ bool cut_line(const ConvProblem& problem, const MmaWgradShape& shape, int parts,
   tiling.sums = tiling.jobs * threads * mma_columns_of_warp(parts) * 2;
   const std::int64_t slice_bytes = tiling.sums * 4;
   const std::int64_t of_position = problem.G * (tiling.rows.blocks + tiling.columns.blocks) * parts * std::int64_t{16};
-  const std::int64_t slack = tiling.halo + kFarthestWindow + 2 * kMmaWgradDepth;  // places behind a piece
+  const std::int64_t slack = tiling.halo + kFarthestWindow + 2 * kMmaWgradDepth;  // places after a piece
   const std::int64_t most_slices = std::max<std::int64_t>(1, limit / 4 / slice_bytes);
   const std::int64_t for_operands = std::max(limit - most_slices * slice_bytes, std::int64_t{0});
   const int planes = std::max(tiling.rows.planes, tiling.columns.planes);
@@ -144,8 +144,8 @@ double mma_wgrad_cycles(const MmaWgradTiling& tiling, int parts, int sm_count) {
   const MmaWgradShape& kernel = mma_wgrad_shapes(parts)[static_cast<std::size_t>(tiling.shape)];
   const double products = parts == 2 ? 3 : 1;
   const double tile = 64.0 * kernel.row_warps * tiling.vectors_of_tile * 8;
-  const double multiply = tile * tiling.step * products / 1200;  // multiply-adds a cycle
-  const double load = tiling.stage_bytes / 20.0;                 // bytes a cycle
+  const double multiply = tile * tiling.step * products / 1200;  // multiply-adds per cycle
+  const double load = tiling.stage_bytes / 20.0;                 // bytes per cycle
   const double step = std::max(multiply, load) + 0.3 * std::min(multiply, load);
   const auto slots = static_cast<double>(std::int64_t{sm_count} * kernel.blocks_per_sm);
   const auto blocks = static_cast<double>(tiling.jobs * tiling.slices);

@@ -1,10 +1,10 @@
 #pragma once
-// Forward and dgrad on mma.sync (sm_80 and later): the operands of the preconverted wgmma kernel (operand/convert_tensor.cuh,
-// both_in_shared/preconverted/pack_weights.cuh), copied by cp.async into a ring of stages.
+// Forward and dgrad on mma.sync (sm_80 and later). The operands are those of the preconverted wgmma kernel
+// (operand/convert_tensor.cuh, both_in_shared/preconverted/pack_weights.cuh), copied by cp.async into a ring of stages.
 //
-// gemm_m = columns (channel, class), gemm_n = positions of all samples one behind the other, gemm_k = (row, plane, tap). A warp
-// has 64 columns x 64 positions (split: 32). An operand [block of 8 rows][column or position][8 rows] is what ldmatrix reads,
-// without conflicts. Several blocks on a multiprocessor hide each other's stores.
+// gemm_m = columns (channel, class), gemm_n = positions of all samples, concatenated, gemm_k = (row, plane, tap). A warp
+// computes 64 columns x 64 positions (split: 32). ldmatrix reads an operand [block of 8 rows][column or position][8 rows]
+// without bank conflicts. Several blocks on a multiprocessor hide each other's stores.
 
 #include <cstdint>
 #include <type_traits>
@@ -24,7 +24,8 @@ namespace polyphase::cuda::tensor_core {
 
 template <class Operand>
 inline constexpr int kMmaPositions = mma_positions_of_warp(Operand::kParts);
-/// A block's steps of operands, to the memory of stages: weights and source are a run of bytes each, or the source two.
+/// Copies a block's steps of operands to the stages. Weights and source are contiguous bytes each; the source may be two
+/// pieces.
 template <int kThreads, bool kHalves>
 struct MmaCopies {
   const PreconvertedTiling& tiling;
@@ -73,7 +74,7 @@ struct MmaCopies {
   }
 };
 
-/// The products of one stage. `a` and `b` are where this lane's rows of matrices begin.
+/// The products of one stage. `a` and `b` are the addresses of this lane's rows of the matrices.
 template <class Operand, int kTileColumns>
 struct MmaStage {
   static constexpr int kPositions = kMmaPositions<Operand>;
@@ -85,7 +86,7 @@ struct MmaStage {
   std::uint32_t a, b_of_tap, b, b_depth, b_part, b_plane, b_tap;
   int planes, missing_planes, plane = 0;
 
-  /// To the next plane or tap.
+  /// Advances to the next plane or tap.
   __device__ __forceinline__ void advance() {
     a += Operand::kParts * kPart;
     b += b_plane;
@@ -97,8 +98,8 @@ struct MmaStage {
     }
   }
 
-  /// The mixed products first: they are too small to be added to a large sum one by one. The tensor cores cut sums off instead
-  /// of rounding them: those of 32 rows are added up in ordinary arithmetic.
+  /// The mixed products come first: they are too small to be added to a large sum one by one. The tensor cores truncate sums
+  /// instead of rounding them, so the sums over 32 rows are added in ordinary f32 arithmetic.
   __device__ __forceinline__ void multiply_split(int groups, Sums& total) {
 #pragma unroll 1
     for (; groups > 0; --groups, advance()) {
@@ -127,7 +128,7 @@ struct MmaStage {
     }
   }
 
-  /// Operands are loaded while the tensor cores have those before them.
+  /// Loads operands during the products of the previous ones.
   __device__ __forceinline__ void multiply_whole(int groups, Sums& sums) {
     MmaColumns columns[2];
     MmaPositions<kPositions> positions[2];
@@ -151,7 +152,7 @@ __device__ __forceinline__ MmaPlace mma_place(const PreconvertedTile& tile, cons
   return {tile.g, tile.column_tile * kColumnWarps * tiling.usable, tile.position * tiling.tile_positions};
 }
 
-/// The sums of a tile's slice, by all warps of a block.
+/// The sums of a tile's slice, computed by all warps of a block.
 template <class Operand, int kColumnWarps, int kPositionWarps>
 __device__ __forceinline__ void mma_sums(const TapGemm& gemm, const PreconvertedTiling& tiling, const PreconvertedTile& tile,
                                          const unsigned char* __restrict__ source, const unsigned char* __restrict__ packed,
@@ -166,7 +167,7 @@ __device__ __forceinline__ void mma_sums(const TapGemm& gemm, const Preconverted
   }
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const auto places = static_cast<std::uint32_t>(tiling.source.tile_places);
-  // ldmatrix: lane 8i + r names row r of matrix i; of A the next matrix has the next columns, of B the next rows.
+  // ldmatrix: lane 8i + r addresses row r of matrix i. In A the next matrix has the next columns, in B the next rows.
   const auto own_column = static_cast<std::uint32_t>((lane / 16 * kColumnWarps + warp % kColumnWarps) * 64 + lane % 16);
   constexpr int kOfHalf = kHalves ? kPositionWarps / 2 : kPositionWarps;
   const int own_warp = warp / kColumnWarps;
@@ -207,7 +208,7 @@ __device__ __forceinline__ void mma_sums(const TapGemm& gemm, const Preconverted
   ptx::copy_wait<0>();
 }
 
-/// Of the warp alone.
+/// The place of one warp.
 template <int kColumnWarps, int kPositions>
 __device__ __forceinline__ PreconvertedPlace mma_place_of_warp(const PreconvertedTile& tile, const PreconvertedTiling& tiling) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -215,7 +216,7 @@ __device__ __forceinline__ PreconvertedPlace mma_place_of_warp(const Preconverte
           tile.position * tiling.tile_positions + warp / kColumnWarps * kPositions};
 }
 
-/// This lane's share of the flags of a warp's sums: zero in all lanes where there is nothing to find.
+/// This lane's share of the flags of a warp's sums: zero in all lanes if no sum is suspect.
 template <class Operand, int kColumnWarps>
 __device__ __forceinline__ std::uint32_t mma_suspect_count(const TapGemm& gemm, const PreconvertedTiling& tiling,
                                                            const FlaggedSource<typename Operand::Source>& exact,
@@ -224,8 +225,7 @@ __device__ __forceinline__ std::uint32_t mma_suspect_count(const TapGemm& gemm, 
   return finder.look(mma_place_of_warp<kColumnWarps, kMmaPositions<Operand>>(tile, tiling), kFlagPositions);
 }
 
-/// Writes a block's sums, and those that its operands may have got wrong once more. `suspect_count`: this lane's share of the
-/// flags.
+/// Stores a block's sums, then recomputes the suspect ones. `suspect_count`: this lane's share of the flags.
 template <class Operand, int kColumnWarps, int kPositionWarps>
 __device__ __forceinline__ void mma_store(const TapGemm& gemm, const PreconvertedTiling& tiling, int warps_of_pass,
                                           const Epilogue& epilogue, const FlaggedSource<typename Operand::Source>& exact,
@@ -246,7 +246,7 @@ __device__ __forceinline__ void mma_store(const TapGemm& gemm, const Preconverte
       bias,         out,    reinterpret_cast<T*>(memory),
       warps_of_pass};
   store.store(mma_place<kColumnWarps>(tile, tiling), sums);
-  // Of what is written twice, the second stays.
+  // An element written twice must keep the second value.
   if (__syncthreads_or(suspects.any() ? 1 : 0) != 0) mma_recompute<T>(gemm, tiling, epilogue, exact, bias, out, own, suspects);
 }
 
@@ -262,7 +262,7 @@ __global__ void __launch_bounds__(kColumnWarps* kPositionWarps * 32, kBlocksPerS
   extern __shared__ __align__(128) unsigned char raw[];
   wait_for_grid_before();
   const PreconvertedTile tile = preconverted_tile(blockIdx.x, tiling);
-  // Asked for here, needed when the products are done.
+  // Loaded here; needed after the products.
   const std::uint32_t suspect_count = mma_suspect_count<Operand, kColumnWarps>(gemm, tiling, exact, weight_header, tile);
   float sums[4][kPositions / 8][4] = {};
   mma_sums<Operand, kColumnWarps, kPositionWarps>(gemm, tiling, tile, source, packed, ptx::shared_address(raw), sums);
@@ -279,7 +279,7 @@ __global__ void __launch_bounds__(kColumnWarps* kPositionWarps * 32, kBlocksPerS
                                                    weight_header, blockIdx.x, suspect_count, sums);
 }
 
-/// Adds up the slices of each tile, in their order, and stores it.
+/// Adds the slices of each tile in order and stores the sum.
 template <class Operand, int kColumnWarps, int kPositionWarps>
 __global__ void __launch_bounds__(kColumnWarps* kPositionWarps * 32, 1)
     mma_reduce_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ PreconvertedTiling tiling,

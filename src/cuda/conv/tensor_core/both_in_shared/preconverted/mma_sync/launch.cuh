@@ -17,8 +17,8 @@ void launch_mma(const MmaCall<typename Operand::Source>& call) {
   const auto bytes = static_cast<std::size_t>(tiling.shared_bytes);
   auto* kernel = mma_kernel<Operand, kColumnWarps, kPositionWarps, kBlocksPerSm>;
   allow_shared_memory(kernel, tiling.shared_bytes);
-  // Where blocks are many, they start while the kernel that makes the operand of the source ends. Fewer would meet on the
-  // multiprocessors that are free first.
+  // With many blocks, they start while the kernel that converts the source ends. With fewer, they would share the
+  // multiprocessors that become free first.
   const auto blocks = static_cast<unsigned>(tiling.blocks);
   if (tiling.blocks >= 2 * std::int64_t{tiling.grid})
     launch_behind(kernel, blocks, kThreads, bytes, call.stream, call.gemm, tiling, warps, call.epilogue, call.source,

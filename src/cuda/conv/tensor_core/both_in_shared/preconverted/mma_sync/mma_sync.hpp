@@ -10,8 +10,8 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Of the kernels there are, the one estimated to be fastest, as make_preconverted_plan finds it; for preconverted_pack_weights
-/// and preconverted_gather.
+/// The plan with the shortest estimated time, as in make_preconverted_plan; for preconverted_pack_weights and
+/// preconverted_gather.
 [[nodiscard]] std::optional<PreconvertedPlan> make_mma_plan(const ConvProblem& problem, ConvDirection direction,
                                                             Precision precision, int sm_count, int shared_limit);
 
@@ -19,25 +19,24 @@ struct OperandHeader;
 template <class T>
 struct FlaggedSource;
 
-/// What mma_multiply() works on.
+/// The arguments of mma_multiply().
 template <class T>
 struct MmaCall {
   const TapGemm& gemm;
   const PreconvertedTiling& tiling;
   const Epilogue& epilogue;
-  const unsigned char* source;  ///< as operand
+  const unsigned char* source;  ///< as an operand
   const unsigned char* weights;
   const T* bias;
   T* out;
   float4* partial;
   const OperandHeader* source_header;
   const OperandHeader* weight_header;
-  const FlaggedSource<T>& exact;  ///< what sums that operands may have got wrong are computed again of
+  const FlaggedSource<T>& exact;  ///< the tensors that suspect sums are recomputed from
   cudaStream_t stream;
 };
 
-/// The products, the store and its repair, by the kernel of mma_shapes()[shape]. Operand: SplitF16, ScaledF16, F16
-/// or Bf16.
+/// The products, the stores and the recompute, by the kernel of mma_shapes()[shape]. Operand: SplitF16, ScaledF16, F16 or Bf16.
 template <class Operand>
 void mma_multiply(const MmaCall<typename Operand::Source>& call, int shape);
 

@@ -10,7 +10,8 @@ namespace {
 
 constexpr int kSlices[] = {1, 2, 3, 4, 6, 8, 12};
 
-/// Of as many samples as keep the workspace's limit, in turns of about as many; count == 0 where one does not.
+/// Tiling for as many samples as fit in the workspace limit, in passes of about equal size; count == 0 if one sample does not
+/// fit.
 PreconvertedTiling steps_that_fit(TapGemm& gemm, const MmaShape& shape, int parts, int element_bytes, int slices, int sm_count,
                                   int shared_limit) {
   const auto limit = static_cast<std::int64_t>(conv_workspace_limit());

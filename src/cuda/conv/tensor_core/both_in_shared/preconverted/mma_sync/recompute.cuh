@@ -1,6 +1,6 @@
 #pragma once
-// What the operands of a warp may have got wrong of its sums, computed again with FFMA when they are stored: the bounds are
-// those of both_in_shared/preconverted/recompute.cuh.
+// Recomputes the suspect sums of a warp after they are stored. The bounds are those of
+// both_in_shared/preconverted/recompute.cuh.
 
 #include <cstdint>
 
@@ -9,13 +9,13 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Bit 4 * j + c of of_columns[i]: sums[i][j][c] of this thread may be wrong.
+/// Bit 4 * j + c of of_columns[i]: sums[i][j][c] of this thread is suspect.
 struct MmaSuspects {
   std::uint32_t of_columns[4] = {};
   __device__ __forceinline__ bool any() const { return (of_columns[0] | of_columns[1] | of_columns[2] | of_columns[3]) != 0; }
 };
 
-/// `place` is the warp's, whose positions all have the same flags.
+/// `place` belongs to the warp, whose positions all have the same flags.
 template <class T, int kVectors>
 __device__ __forceinline__ MmaSuspects mma_suspects(const SuspectFinder<T>& finder, const PreconvertedPlace& place,
                                                     const float (&sums)[4][kVectors][4]) {
@@ -31,7 +31,7 @@ __device__ __forceinline__ MmaSuspects mma_suspects(const SuspectFinder<T>& find
   return suspects;
 }
 
-/// One suspect of a warp, `bit` of column group i of lane `of`, by FFMA.
+/// Recomputes one suspect of a warp with FFMA: `bit` of column group i of lane `of`.
 template <class T>
 __device__ __forceinline__ void mma_recompute_one(const TapGemm& gemm, const PreconvertedTiling& tiling,
                                                   const Epilogue& epilogue, const FlaggedSource<T>& exact,
@@ -55,7 +55,7 @@ __device__ __forceinline__ void mma_recompute_one(const TapGemm& gemm, const Pre
   *to = epilogue.finish<T>(sum + offset, own_channel, to);
 }
 
-/// Suspects of 16 columns and 8 * kN positions of a warp, as RecomputeBlock<1, kN> has them.
+/// Maps the suspects of 16 columns and 8 * kN positions of a warp to RecomputeBlock<1, kN>.
 template <int kN>
 __device__ __forceinline__ void mma_recompute_block(const TapGemm& gemm, const PreconvertedTiling& tiling,
                                                     const FlaggedSource<float>& exact, const PreconvertedPlace& place,
@@ -78,7 +78,7 @@ __device__ __forceinline__ void mma_recompute_block(const TapGemm& gemm, const P
   recompute_block<1, kN>(gemm, exact, place.g, columns, suspects, position);
 }
 
-/// Suspects of a warp. Not inlined: it is hardly ever called, and may not take registers from those who are.
+/// Recomputes the suspects of a warp. Not inlined: it is rarely called, and must not take registers from its caller.
 template <class T>
 __device__ __noinline__ void mma_recompute(const TapGemm& gemm, const PreconvertedTiling& tiling, const Epilogue& epilogue,
                                            const FlaggedSource<T>& exact, const T* __restrict__ bias, T* __restrict__ out,
@@ -87,7 +87,7 @@ __device__ __noinline__ void mma_recompute(const TapGemm& gemm, const Preconvert
 #pragma unroll 1
   for (int i = 0; i < 4; ++i) {
     std::uint32_t own = suspects.of_columns[0];
-    // The next ones move to where the loop finds them: registers have no index.
+    // Shifts the next ones to where the loop reads them: registers cannot be indexed.
 #pragma unroll
     for (int next = 0; next < 3; ++next) suspects.of_columns[next] = suspects.of_columns[next + 1];
     if constexpr (sizeof(T) == 4) {

@@ -1,5 +1,5 @@
 #pragma once
-// From a block's sums to rows of the output, through the memory of the stages.
+// Stores a block's sums as rows of the output, through the shared memory of the stages.
 
 #include <cstdint>
 
@@ -13,9 +13,9 @@ struct MmaPlace {
   std::int64_t g, column, position;
 };
 
-/// kColumnWarps x kPositionWarps warps of 64 columns x kWarpPositions positions each. Memory holds rows of numbers before the
-/// activation: a channel's classes side by side (interleaved), as misaligned as the row of the output is, else a row for each
-/// column.
+/// kColumnWarps x kPositionWarps warps of 64 columns x kWarpPositions positions each. Shared memory holds rows of numbers
+/// before the activation. Interleaved: a row has all classes of a channel, with the misalignment of the output row. Otherwise
+/// each column has a row.
 template <class T, int kColumnWarps, int kPositionWarps, int kWarpPositions>
 struct MmaStore {
   const TapGemm& gemm;
@@ -24,21 +24,21 @@ struct MmaStore {
   const T* __restrict__ bias;
   T* __restrict__ out;
   T* memory;
-  int warps_of_pass;  // of the warps along positions: as many as their sums fit the memory
+  int warps_of_pass;  // warps along positions per pass: as many as have room for their sums
 
   static constexpr int kWarps = kColumnWarps * kPositionWarps;
   static constexpr int kVector = 16 / static_cast<int>(sizeof(T));
   using Sums = float[4][kWarpPositions / 8][4];
 
-  /// Positions of one pass: `flat` the first of them, of sample n, where it is `in_sample`; t0: the output's element of class
-  /// 0.
+  /// Positions of one pass. `flat` is the first of them; it is position `in_sample` of sample n. t0: the output element of
+  /// class 0.
   struct Pass {
-    int positions, period, pitch;  // of memory
+    int positions, period, pitch;  // of shared memory
     std::uint32_t flat, n;
     std::int64_t in_sample, t0;
   };
 
-  /// `sums` is used up. The whole block, whose stages are no longer read or written after its next barrier.
+  /// Overwrites `sums`. Called by the whole block; its stages must not be in use after its next barrier.
   __device__ __forceinline__ void store(const MmaPlace& place, Sums& sums) const {
     if (place.column >= gemm.columns) return;
     add_bias(place, sums);
@@ -103,7 +103,7 @@ struct MmaStore {
     }
   }
 
-  /// A warp's sums to memory, whose positions begin at `first`.
+  /// Writes a warp's sums to shared memory; its positions begin at `first`.
   __device__ __forceinline__ void put(const MmaPlace& place, const Pass& pass, std::int64_t first_channel, int first,
                                       const Sums& sums) const {
     const int lane = static_cast<int>(threadIdx.x) % 32, at = (first + 2 * (lane % 4)) * pass.period;
@@ -129,7 +129,7 @@ struct MmaStore {
     }
   }
 
-  /// What no tap reaches, everywhere.
+  /// Fills all rows with the value of outputs that no tap reaches.
   __device__ __forceinline__ void fill(const MmaPlace& place, const Pass& pass, std::int64_t first_channel) const {
     const auto channels = static_cast<int>(channels_left(first_channel));
 #pragma unroll 1
@@ -141,15 +141,15 @@ struct MmaStore {
     __syncthreads();
   }
 
-  /// `channel`: of the group.
+  /// `channel` is relative to the group.
   __device__ __forceinline__ void write(const MmaPlace& place, T value, std::int64_t channel, T* to) const {
     const Epilogue& epilogue = finish.epilogue;
     *to =
         epilogue.is_needed() ? epilogue.finish<T>(static_cast<float>(value), place.g * gemm.out_channels + channel, to) : value;
   }
 
-  /// Elements [first, last) of a run in memory, to which `to` is aligned alike; both begin a vector, `shift` elements before
-  /// the run.
+  /// Writes elements [first, last) of a run in shared memory; `to` has the same alignment. Both begin a vector `shift` elements
+  /// before the run.
   __device__ __forceinline__ static void write_run(const T* from, T* to, int shift, int first, int last) {
     constexpr int kStep = 32 * kVector;
     const int skipped = (first + shift) / kStep * kStep + static_cast<int>(threadIdx.x) % 32 * kVector;
@@ -167,7 +167,7 @@ struct MmaStore {
     }
   }
 
-  /// Elements [first, last) of the runs are sample n's, whose element 0 would be the output's element t0.
+  /// Writes elements [first, last) of the runs, which belong to sample n; element 0 is the output element t0.
   __device__ __forceinline__ void write_piece(const MmaPlace& place, const Pass& pass, std::int64_t first_channel,
                                               std::uint32_t n, std::int64_t t0, int first, int last) const {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -175,7 +175,7 @@ struct MmaStore {
     first = static_cast<int>(max(-t0, static_cast<std::int64_t>(first)));
     last = static_cast<int>(min(gemm.out_length - t0, static_cast<std::int64_t>(last)));
     const bool is_plain = !finish.epilogue.is_needed();
-    const T* laid = out + row_of(pass.n, place.g, first_channel + warp) + pass.t0;  // memory is aligned as this is
+    const T* laid = out + row_of(pass.n, place.g, first_channel + warp) + pass.t0;  // shared memory has the same alignment
     T* row = out + row_of(n, place.g, first_channel + warp) + t0;
     const T* from = memory + warp * pass.pitch;
     const std::int64_t step = kWarps * gemm.out_length;
@@ -191,7 +191,7 @@ struct MmaStore {
     }
   }
 
-  /// Sample by sample: between two of them lie positions that are nobody's.
+  /// Writes sample by sample: the positions between two samples belong to neither.
   __device__ __forceinline__ void write_runs(const MmaPlace& place, const Pass& pass, std::int64_t first_channel) const {
     const int period = pass.period, pitch = static_cast<int>(tiling.source.by_sample.divisor);
     std::uint32_t n = pass.n;
@@ -206,7 +206,7 @@ struct MmaStore {
     }
   }
 
-  /// Any classes, dilation and phases without taps: element by element.
+  /// Writes any classes, dilation and phases without taps, element by element.
   __device__ __forceinline__ void write_columns(const MmaPlace& place, const Pass& pass) const {
     const int items = kColumnWarps * kPreconvertedSubtile * pass.positions;
 #pragma unroll 1
@@ -227,7 +227,7 @@ struct MmaStore {
     }
   }
 
-  /// Next to class a lie positions that no tap reaches; the last class also has the phases without taps.
+  /// Next to class a are positions that no tap reaches; the last class also writes the phases without taps.
   __device__ __forceinline__ void fill_untouched(const MmaPlace& place, T* to, std::int64_t t0, std::int64_t a,
                                                  std::uint32_t channel) const {
     const std::int64_t end = a + 1 == gemm.classes ? gemm.phase_classes : a + 1;
