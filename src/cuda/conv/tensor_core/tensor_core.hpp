@@ -24,8 +24,8 @@ namespace polyphase::cuda::tensor_core {
          (epilogue.activation == Activation::none || (epilogue.activation == Activation::leaky_relu && epilogue.slope > 0));
 }
 
-/// w = the weight gradient of x and y. On `stream`; partial sums and operands within conv_workspace_limit(). Of fp32 sums of
-/// few products are done with FFMA (wgrad/few.hpp).
+/// w = the weight gradient of x and y. On `stream`; partial sums and operands within conv_workspace_limit(). In fp32
+/// FFMA does sums of few products (wgrad/few.hpp).
 void wgrad(const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w, int device,
            cudaStream_t stream);
 

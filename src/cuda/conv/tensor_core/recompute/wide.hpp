@@ -29,7 +29,7 @@ struct WideCall {
   cudaStream_t stream;
 };
 
-/// The wide kernel behind a forward or dgrad. Of 16 bits it has no memory and does nothing.
+/// The wide kernel behind a forward or dgrad. For 16-bit tensors it takes no memory and does nothing.
 class WideGather {
  public:
   explicit WideGather(const Gather& call);

@@ -16,7 +16,7 @@ namespace {
 static_assert(kWideRows == kWideColumns && kWideWidth == kWidePositions);
 constexpr int kWideBlocksOfMultiprocessor = 2;
 constexpr std::int64_t kMostListed = 1 << 17, kListedOfBlock = 64;  // outputs; more mark their blocks
-// Powers of two that the largest numbers are brought to: sums stay below 2^127, and their smallest parts above 2^-126.
+// The largest numbers are scaled to these powers of two: sums stay below 2^127, and their smallest parts above 2^-126.
 constexpr int kWideSourceTarget = 50, kWideWeightTarget = 20;
 
 /// Where a block of outputs is.
@@ -84,10 +84,10 @@ class GatherLoader {
     const int rows = static_cast<int>(gemm_.rows) - row_;
     const float* w = w_ + k_;
 #pragma unroll
-    for (int i = 0; i < 4; ++i, w += steps_.row) a[i] = load_or_zero(w, has_tap && a_row() + i < rows);
+    for (int i = 0; i < 4; ++i, w += steps_.row) a[i] = ptx::load_or_zero(w, has_tap && a_row() + i < rows);
     const float* source = source_ + e_;
 #pragma unroll
-    for (int i = 0; i < 8; ++i, source += gemm_.source_length) b[i] = load_or_zero(source, exists && b_row() + i < rows);
+    for (int i = 0; i < 8; ++i, source += gemm_.source_length) b[i] = ptx::load_or_zero(source, exists && b_row() + i < rows);
     k_ += steps_.window_k;
     e_ += steps_.window_e;
     if (++window_ < static_cast<int>(gemm_.taps)) return;
@@ -262,7 +262,7 @@ void launch_wide(const WideCall& call, const OperandHeader* source, const std::u
   check_launch("conv tensor_core: wide");
 }
 
-/// What lies in a call's memory.
+/// The sizes of a call's memory.
 struct WideMemory {
   std::int64_t column_blocks, position_blocks;
   std::size_t words = 0;  // zeros at first

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "cuda/ptx/load.cuh"
 #include "cuda/ptx/mma.cuh"
 
 namespace polyphase::cuda::tensor_core {
@@ -16,7 +17,8 @@ inline constexpr int kWideThreads = 256;
 inline constexpr int kWideRowBytes = 48;      // 16 numbers, and room so that ldmatrix has no bank conflicts
 inline constexpr int kWideM = 2, kWideN = 4;  // fragments of a warp: 32 rows by 32
 
-/// Of a multiprocessor's memory, for two blocks; the rest is L1, where what the threads load again is found.
+/// Two blocks need so much of a multiprocessor's memory as shared memory. The rest is the L1 cache, which threads find loads
+/// in.
 inline constexpr int kWideSharedPercent = 58;
 
 /// The parts of f32 numbers, the largest first: v = the sum of kParts bf16 numbers + e, |e| <= 2^-9*kParts |v|.
@@ -47,15 +49,6 @@ __device__ __forceinline__ void store_sums(const WideSums& sums, float* tile) {
       for (int i = 0; i < 4; ++i) own[(16 * m + i / 2 * 8) * kWidePitch + 8 * n + i % 2] = sums[m][n][i];
     }
   }
-}
-
-/// *at, or zero where nothing is there. Loads stay where they are written: before the products of the step before.
-__device__ __forceinline__ float load_or_zero(const float* at, bool exists) {
-  float value;
-  asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n mov.f32 %0, 0f00000000;\n @p ld.global.f32 %0, [%1];\n}"
-               : "=f"(value)
-               : "l"(at), "r"(exists ? 1 : 0));
-  return value;
 }
 
 /// Splits kCount numbers times `scale` and stores the parts at `to`, `part_bytes` apart.

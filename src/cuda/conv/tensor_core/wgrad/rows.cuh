@@ -1,6 +1,6 @@
 #pragma once
 // The weight gradient on wgmma (sm_90a): w[ci, co, k] = sum over n, i of x[n, ci, i] * y[n, co, S*i + k*D - P_l]. Tensor copies
-// bring what a step needs of each row, as it is, to shared memory.
+// fill shared memory with the part of each row that a step needs.
 //
 // gemm_k = (n, i); which channels, planes and taps are gemm_m and gemm_n: tiling.hpp. A block sums a fixed slice of the
 // positions into partial sums; sums.cuh adds the slices in order. Every shift of the columns is a start address.

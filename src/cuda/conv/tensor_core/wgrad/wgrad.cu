@@ -22,7 +22,7 @@ void wgrad_by_mma(const WgradCall& call, Precision precision) {
 void wgrad_f32(WgradCall call, Precision precision) {
   const ConvProblem& problem = call.problem;
   const std::int64_t jobs = call.tiling != nullptr ? call.tiling->jobs : 0;
-  // Behind the scales lie counts of jobs and the wide kernel's marks, all of which are zeros at first.
+  // Counts of jobs and the wide kernel's marks follow the scales. They are zeros at first.
   const std::size_t mark_bytes = WideWeights::word_count(problem) * sizeof(std::uint32_t);
   const std::int64_t counts = jobs + static_cast<std::int64_t>((mark_bytes + sizeof(SmallCount) - 1) / sizeof(SmallCount));
   const Buffer buffer(sizeof(WgradScales) + static_cast<std::size_t>(counts) * sizeof(SmallCount), call.device);

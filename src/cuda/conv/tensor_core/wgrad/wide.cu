@@ -65,10 +65,10 @@ class WgradLoader {
     const int left = static_cast<int>(min(left_, std::int64_t{kWideDepth}));
     const float* x = x_;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) a[i] = load_or_zero(x + i, has_a_ && a_position() + i < left);
+    for (int i = 0; i < 4; ++i) a[i] = ptx::load_or_zero(x + i, has_a_ && a_position() + i < left);
     const float* y = y_;
 #pragma unroll
-    for (int i = 0; i < 8; ++i, y += problem_.S) b[i] = load_or_zero(y, has_b_ && b_position() + i < left);
+    for (int i = 0; i < 8; ++i, y += problem_.S) b[i] = ptx::load_or_zero(y, has_b_ && b_position() + i < left);
     left_ -= kWideDepth;
     x_ += kWideDepth;
     y_ += kWideDepth * problem_.S;

@@ -140,7 +140,7 @@ __device__ __forceinline__ bool is_suspect(SuspectCount suspect_count, std::int6
   return is || suspect_count >= kNeverSplit;
 }
 
-/// Asks for a warp's aux operands of a tile: brings the first eight rows of the one at `aux` to where they are staged.
+/// Starts to load a warp's aux operands of a tile: the first eight rows of the one at `aux` go to the staging buffer.
 template <class Aux, class Residual, class T>
 __device__ __forceinline__ void begin_aux(const TapGemm& gemm, const StationaryTiling& tiling, const Epilogue& epilogue,
                                           const TilePlace& place, std::int64_t aux, bool has_both, T* out, Staged<T>* staging,
@@ -163,7 +163,7 @@ __device__ __forceinline__ void scale_sums(float factor, float (&first)[kStation
   }
 }
 
-/// kAux: outputs have a residual or go through a derivative, brought to where they are staged; stride 1.
+/// kAux: outputs have a residual or go through a derivative, which is loaded into the staging buffer; stride 1.
 template <class Operand, int kN, bool kAux>
 __device__ __forceinline__ void consume_stationary(const TapGemm& gemm, const StationaryTiling& tiling,
                                                    const Epilogue& epilogue, const StationaryLayout& layout,
