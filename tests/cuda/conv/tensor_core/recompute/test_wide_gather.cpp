@@ -9,6 +9,7 @@
 #include "cuda/cuda.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "support/cuda_conv.hpp"
+#include "support/device.hpp"
 #include "support/skip.hpp"
 #include "support/tensor_core_grid.hpp"
 
@@ -50,7 +51,8 @@ std::uint64_t check_exact(const ConvArrays<float>& arrays, Precision precision) 
 }  // namespace
 
 TEST_CASE("blocks of tiny numbers lose no bit, and neither do single ones") {
-  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  if (cuda::properties(0).arch() < 80) SKIP_TEST("no tensor cores");
   for (const ConvProblem& p : problems()) {
     for (const Precision precision : {Precision::fp32, Precision::tf32}) {
       for (const std::int64_t step : {1, 997}) {
@@ -66,7 +68,8 @@ TEST_CASE("blocks of tiny numbers lose no bit, and neither do single ones") {
 }
 
 TEST_CASE("an infinity and a NaN among tiny numbers reach the outputs of their taps and no other") {
-  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  if (cuda::properties(0).arch() < 80) SKIP_TEST("no tensor cores");
   for (const ConvProblem& p : problems()) {
     ConvArrays<float> arrays(p, kSmallIntegers);
     make_tiny(arrays.x, 1);
@@ -81,7 +84,8 @@ TEST_CASE("an infinity and a NaN among tiny numbers reach the outputs of their t
 }
 
 TEST_CASE("magnitudes over 160 powers of two: as accurate as plain sums, and the same bits from run to run") {
-  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  if (cuda::properties(0).arch() < 80) SKIP_TEST("no tensor cores");
   for (const ConvProblem& p : problems()) {
     ConvArrays<float> arrays(p, kNormal);
     for (std::int64_t i = 0; i < arrays.x.size(); ++i)
