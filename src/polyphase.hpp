@@ -46,6 +46,7 @@
 #include "networks/registry.hpp"
 #include "ops/activations.hpp"
 #include "ops/antialias.hpp"
+#include "ops/argmin.hpp"
 #include "ops/attention.hpp"
 #include "ops/conv.hpp"
 #include "ops/conv_output.hpp"
