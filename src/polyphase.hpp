@@ -41,6 +41,8 @@
 #include "layers/upsample.hpp"
 #include "layers/weight.hpp"
 #include "layers/weight_norm.hpp"
+#include "networks/dac.hpp"
+#include "networks/factorized_quantizer.hpp"
 #include "networks/hifigan.hpp"
 #include "networks/network.hpp"
 #include "networks/registry.hpp"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "networks/dac.hpp"
 #include "networks/hifigan.hpp"
 
 namespace polyphase {
@@ -13,6 +14,8 @@ std::unique_ptr<Network> make(const std::string& config) {
 }
 
 constexpr NetworkEntry kEntries[] = {
+    {"dac", "Descript Audio Codec, 16, 24 and 44 kHz: codes to audio", make<DacDecoder, DacConfig>},
+    {"dac_encoder", "Descript Audio Codec: audio to codes", make<DacEncoder, DacConfig>},
     {"hifigan", "HiFi-GAN V1 to V3 and the decoder of VITS and Piper: mel or latent to speech", make<HifiGan, HifiGanConfig>},
 };
 

@@ -32,6 +32,8 @@ struct NetworkCheck {
   NamedTensors (*outputs)(const NetworkFile& file);
 };
 
+NamedTensors dac_decoder_outputs(const NetworkFile& file);
+NamedTensors dac_encoder_outputs(const NetworkFile& file);
 NamedTensors hifigan_outputs(const NetworkFile& file);
 
 }  // namespace polyphase::golden
