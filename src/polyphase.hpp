@@ -45,6 +45,7 @@
 #include "networks/factorized_quantizer.hpp"
 #include "networks/hifigan.hpp"
 #include "networks/network.hpp"
+#include "networks/oobleck.hpp"
 #include "networks/registry.hpp"
 #include "ops/activations.hpp"
 #include "ops/antialias.hpp"

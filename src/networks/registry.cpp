@@ -4,6 +4,7 @@
 
 #include "networks/dac.hpp"
 #include "networks/hifigan.hpp"
+#include "networks/oobleck.hpp"
 
 namespace polyphase {
 namespace {
@@ -17,6 +18,7 @@ constexpr NetworkEntry kEntries[] = {
     {"dac", "Descript Audio Codec, 16, 24 and 44 kHz: codes to audio", make<DacDecoder, DacConfig>},
     {"dac_encoder", "Descript Audio Codec: audio to codes", make<DacEncoder, DacConfig>},
     {"hifigan", "HiFi-GAN V1 to V3 and the decoder of VITS and Piper: mel or latent to speech", make<HifiGan, HifiGanConfig>},
+    {"oobleck", "the decoder of Stable Audio's autoencoder: latent to stereo audio", make<OobleckDecoder, OobleckConfig>},
 };
 
 }  // namespace

@@ -19,6 +19,7 @@ constexpr NetworkCheck kChecks[] = {
     {"DacEncoder", kDacF32, dac_encoder_outputs},
     {"HifiGan", kHifiGanF32, hifigan_outputs},
     {"HifiGan (VITS decoder)", kHifiGanF32, hifigan_outputs},
+    {"Oobleck", kOobleckF32, oobleck_outputs},
 };
 // clang-format on
 

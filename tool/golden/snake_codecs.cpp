@@ -1,6 +1,7 @@
-// The outputs of DAC, under the names that the files have.
+// The outputs of DAC and Oobleck, under the names that the files have.
 #include "golden/networks.hpp"
 #include "networks/dac.hpp"
+#include "networks/oobleck.hpp"
 
 namespace polyphase::golden {
 
@@ -16,6 +17,12 @@ NamedTensors dac_encoder_outputs(const NetworkFile& file) {
   file.prepare(net);
   const DacEncoder::Encoded result = net.encode(file.input("audio"));
   return {{"encoded", result.encoded}, {"codes", result.codes}, {"latents", result.latents}, {"z", result.quantized}};
+}
+
+NamedTensors oobleck_outputs(const NetworkFile& file) {
+  OobleckDecoder net(OobleckConfig::parse(file.config()));
+  file.prepare(net);
+  return {{"audio", net(file.input("latent"))}};
 }
 
 }  // namespace polyphase::golden

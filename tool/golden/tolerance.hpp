@@ -29,6 +29,7 @@ inline constexpr double kNetworkF64 = 1e-10;
 // In f32 the original code itself is a quarter as far off or less. Snake amplifies: its slope is up to 2, layer after layer.
 inline constexpr double kHifiGanF32 = 5e-6;
 inline constexpr double kDacF32 = 5e-5;
+inline constexpr double kOobleckF32 = 2e-4;
 // A tensor that is zero but for rounding (a bias in front of a normalisation) is measured against this part of its peers' norm.
 inline constexpr double kSmallestNorm = 1e-6;
 
