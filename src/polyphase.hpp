@@ -47,6 +47,7 @@
 #include "networks/network.hpp"
 #include "networks/oobleck.hpp"
 #include "networks/registry.hpp"
+#include "networks/snac.hpp"
 #include "ops/activations.hpp"
 #include "ops/antialias.hpp"
 #include "ops/argmin.hpp"

@@ -5,6 +5,7 @@
 #include "networks/dac.hpp"
 #include "networks/hifigan.hpp"
 #include "networks/oobleck.hpp"
+#include "networks/snac.hpp"
 
 namespace polyphase {
 namespace {
@@ -19,6 +20,7 @@ constexpr NetworkEntry kEntries[] = {
     {"dac_encoder", "Descript Audio Codec: audio to codes", make<DacEncoder, DacConfig>},
     {"hifigan", "HiFi-GAN V1 to V3 and the decoder of VITS and Piper: mel or latent to speech", make<HifiGan, HifiGanConfig>},
     {"oobleck", "the decoder of Stable Audio's autoencoder: latent to stereo audio", make<OobleckDecoder, OobleckConfig>},
+    {"snac", "SNAC, 24, 32 and 44 kHz, codebooks of different rates: codes to audio", make<SnacDecoder, SnacConfig>},
 };
 
 }  // namespace

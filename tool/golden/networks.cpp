@@ -20,6 +20,7 @@ constexpr NetworkCheck kChecks[] = {
     {"HifiGan", kHifiGanF32, hifigan_outputs},
     {"HifiGan (VITS decoder)", kHifiGanF32, hifigan_outputs},
     {"Oobleck", kOobleckF32, oobleck_outputs},
+    {"Snac", kSnacF32, snac_outputs},
 };
 // clang-format on
 

@@ -35,6 +35,7 @@ struct NetworkCheck {
 NamedTensors dac_decoder_outputs(const NetworkFile& file);
 NamedTensors dac_encoder_outputs(const NetworkFile& file);
 NamedTensors oobleck_outputs(const NetworkFile& file);
+NamedTensors snac_outputs(const NetworkFile& file);
 NamedTensors hifigan_outputs(const NetworkFile& file);
 
 }  // namespace polyphase::golden
