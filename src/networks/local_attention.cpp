@@ -36,11 +36,12 @@ class WindowStream : public ModuleStream {
     return ready == 0 ? x.narrow(2, 0, 0) : attention_.forward(all.narrow(2, 0, ready));
   }
   void reset() override { held_.clear(); }
-  /// Of some output at this distance from the ends of its window.
   [[nodiscard]] Span inputs_of(Span outputs) const override {
-    return {outputs.first - (window_ - 1), outputs.last + (window_ - 1)};
+    const auto window = [this](std::int64_t t) { return t >= 0 ? t / window_ : -((-t + window_ - 1) / window_); };
+    return {window(outputs.first) * window_, (window(outputs.last) + 1) * window_ - 1};
   }
   [[nodiscard]] Rate rate() const override { return {}; }
+  [[nodiscard]] std::int64_t period() const override { return window_; }
 
  private:
   LocalAttention& attention_;

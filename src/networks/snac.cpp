@@ -13,8 +13,8 @@
 namespace polyphase {
 namespace {
 
-constexpr std::int64_t kHead = 64;  // channels of a head of attention
-constexpr std::int64_t kLongestStride = 1024;
+constexpr std::int64_t kHead = 64;             // channels of a head of attention
+constexpr std::int64_t kLongestWindow = 1024;  // positions of the latent, of attention and of a codebook's stride
 
 void check(const SnacConfig& config) {
   const auto expect = [](bool condition, const auto&... what) { require<FormatError>(condition, "snac: config: ", what...); };
@@ -25,8 +25,10 @@ void check(const SnacConfig& config) {
   expect(product_of_rates(config.decoder_rates) <= kLargestFrame, "expected decoder_rates with a product of at most ",
          kLargestFrame);
   expect(codebooks >= 1 && codebooks <= kMostCodebooks, "expected 1 to ", kMostCodebooks, " vq_strides, got ", codebooks);
-  expect(config.vq_strides.front() <= kLongestStride, "expected vq_strides up to ", kLongestStride, ", got ",
+  expect(config.vq_strides.front() <= kLongestWindow, "expected vq_strides up to ", kLongestWindow, ", got ",
          config.vq_strides.front());
+  expect(config.attn_window_size <= kLongestWindow, "expected attn_window_size up to ", kLongestWindow, ", got ",
+         config.attn_window_size);
   for (const std::int64_t stride : config.vq_strides)
     expect(config.vq_strides.front() % stride == 0, "expected vq_strides that divide the first, ", config.vq_strides.front(),
            ", got ", stride);

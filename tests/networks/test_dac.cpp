@@ -188,10 +188,7 @@ TEST_CASE("fine-tuning, of the decoder and of the whole") {
       audio, audio);
   Dac codec(small());
   mse_loss(codec(audio), audio).backward();
-  for (const auto& [name, parameter] : codec.named_parameters()) {
-    CAPTURE(name);
-    CHECK(parameter.grad().defined());
-  }
+  for (const auto& entry : codec.named_parameters()) CHECK_MESSAGE(entry.second.grad().defined(), entry.first);
 }
 
 TEST_CASE("16 bits") {

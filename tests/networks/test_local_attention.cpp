@@ -4,6 +4,11 @@
 
 #include <cmath>
 
+#include "layers/containers/mean_of_branches.hpp"
+#include "layers/containers/residual.hpp"
+#include "layers/containers/sequential.hpp"
+#include "layers/conv_transpose1d.hpp"
+#include "layers/upsample.hpp"
 #include "support/network_checks.hpp"
 
 using namespace polyphase;
@@ -97,10 +102,7 @@ TEST_CASE("gradients reach every parameter and the input") {
   x.set_requires_grad(true);
   mse_loss(attention(x), Tensor::zeros({1, 64, 8})).backward();
   CHECK(x.grad().defined());
-  for (const auto& [name, parameter] : attention.named_parameters()) {
-    CAPTURE(name);
-    CHECK(parameter.grad().defined());
-  }
+  for (const auto& entry : attention.named_parameters()) CHECK_MESSAGE(entry.second.grad().defined(), entry.first);
 }
 
 TEST_CASE("a stream waits for whole windows") {
@@ -109,6 +111,17 @@ TEST_CASE("a stream waits for whole windows") {
   check_stream(attention, {2, 64, 88});
   CHECK(Stream(attention).latency() == 7);
   CHECK(receptive_field(attention).left == 7);
+  Sequential net(Upsample({.scale_factor = 4}), LocalAttention(64, 8), Upsample({.scale_factor = 3}));
+  CHECK(net.make_stream()->period() == 24);
+  CHECK(Stream(net).latency() == 1);  // a window is two positions and begins with one
+  Sequential across(ConvTranspose1d({.in_channels = 64, .out_channels = 64, .kernel_size = 3, .stride = 3}),
+                    LocalAttention(64, 8));
+  CHECK(across.make_stream()->period() == 24);
+  CHECK(Stream(across).latency() == 3);  // a window of 8 to 15 begins with input 2 and ends with input 5
+  CHECK(receptive_field(across).left == 3);
+  MeanOfBranches branches(LocalAttention(64, 8), Residual(LocalAttention(64, 12)));
+  CHECK(branches.make_stream()->period() == 24);
+  CHECK(Stream(branches).latency() == 11);
   Stream stream(attention);
   const Tensor some = Tensor::ones({1, 64, 11}, {DType::f64});
   CHECK(stream.push(some).size(2) == 8);

@@ -43,6 +43,9 @@ class ModuleStream {
   /// The input positions that outputs depend on; they may lie before 0 or past the end, where padding is.
   [[nodiscard]] virtual Span inputs_of(Span outputs) const = 0;
   [[nodiscard]] virtual Rate rate() const = 0;
+  /// Outputs so many positions apart depend on inputs that lie alike around theirs: a multiple of rate().up, larger where
+  /// positions are cut into windows.
+  [[nodiscard]] virtual std::int64_t period() const { return rate().up; }
   /// push() has the length last whatever it is.
   [[nodiscard]] virtual Layout layout() const { return Layout::channels_first; }
 };
