@@ -36,6 +36,11 @@ bool NetworkConfig::has(std::string_view key) const {
   return found != json_.end() && !found->is_null();
 }
 
+bool NetworkConfig::is_null(std::string_view key) const {
+  const auto found = json_.find(std::string(key));
+  return found != json_.end() && found->is_null();
+}
+
 const Json& NetworkConfig::at(std::string_view key) const {
   expect(has(key), "expected ", path_, key);
   return *json_.find(std::string(key));
@@ -90,6 +95,10 @@ std::int64_t NetworkConfig::count_or(std::string_view key, std::int64_t otherwis
 }
 
 std::vector<std::int64_t> NetworkConfig::counts(std::string_view key) const { return counts_of(at(key), concat(path_, key)); }
+
+std::vector<std::int64_t> NetworkConfig::count_or_counts(std::string_view key) const {
+  return at(key).is_array() ? counts(key) : std::vector<std::int64_t>{count(key)};
+}
 
 std::vector<std::vector<std::int64_t>> NetworkConfig::lists_of_counts(std::string_view key) const {
   const Json& value = at(key);

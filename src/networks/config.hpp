@@ -18,7 +18,8 @@ class NetworkConfig {
   /// The whole text.
   NetworkConfig(std::string network, const std::string& json);
 
-  [[nodiscard]] bool has(std::string_view key) const;  ///< and it is not null
+  [[nodiscard]] bool has(std::string_view key) const;      ///< and it is not null
+  [[nodiscard]] bool is_null(std::string_view key) const;  ///< it is there and null
   [[nodiscard]] NetworkConfig object(std::string_view key) const;
   [[nodiscard]] std::string text(std::string_view key) const;  ///< a number counts as its digits
   [[nodiscard]] std::string text(std::string_view key, std::string_view otherwise) const;
@@ -29,6 +30,7 @@ class NetworkConfig {
   [[nodiscard]] std::int64_t count_or(std::string_view key, std::int64_t otherwise, std::int64_t least = 1) const;
   /// Each at least 1; not empty.
   [[nodiscard]] std::vector<std::int64_t> counts(std::string_view key) const;
+  [[nodiscard]] std::vector<std::int64_t> count_or_counts(std::string_view key) const;  ///< one number is a list of one
   [[nodiscard]] std::vector<std::vector<std::int64_t>> lists_of_counts(std::string_view key) const;
 
   /// Throws FormatError "NETWORK: config: what" unless `condition`.

@@ -24,12 +24,17 @@ TEST_CASE("entries of every kind") {
   CHECK(config.count("a") == 3);
   CHECK(config.text("a") == "3");
   CHECK(config.counts("b") == std::vector<std::int64_t>{1, 2});
+  CHECK(config.count_or_counts("a") == std::vector<std::int64_t>{3});
+  CHECK(config.count_or_counts("b") == std::vector<std::int64_t>{1, 2});
   CHECK(config.lists_of_counts("c") == std::vector<std::vector<std::int64_t>>{{1}, {2, 3}});
   CHECK(config.text("d") == "x");
   CHECK(config.flag("e", false));
   CHECK(config.number("f", 1) == 0.5);
   CHECK(config.object("g").count("h") == 7);
   CHECK(!config.has("i"));
+  CHECK(config.is_null("i"));
+  CHECK(!config.is_null("j"));
+  CHECK(!config.is_null("a"));
 }
 
 TEST_CASE("entries that are absent or null have another value") {

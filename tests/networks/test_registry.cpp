@@ -16,6 +16,16 @@ TEST_CASE("entries are sorted by name, and each has a line about it") {
   for (const NetworkEntry& entry : entries) CHECK(!entry.what.empty());
 }
 
+TEST_CASE("codecs by their names") {
+  CHECK(make_network("dac", R"({"encoder_dim": 2, "decoder_dim": 16, "n_codebooks": 2})")->format().samples_per_frame == 512);
+  CHECK(make_network("dac_encoder", R"({"encoder_dim": 2, "decoder_dim": 16, "n_codebooks": 2})")->format().input ==
+        NetworkInput::audio);
+  CHECK(make_network("snac", R"({"encoder_dim": 2, "decoder_dim": 64, "codebook_size": 8})")->format().rows == 15);
+  CHECK(make_network("oobleck", R"({"model": {"decoder": {"type": "oobleck", "config": {"channels": 1, "latent_dim": 3}}}})")
+            ->format()
+            .rows == 3);
+}
+
 TEST_CASE("a network by its name") {
   const auto net = make_network("hifigan", R"({"resblock": "2", "upsample_rates": [4], "upsample_kernel_sizes": [8],
       "upsample_initial_channel": 4, "resblock_kernel_sizes": [3], "resblock_dilation_sizes": [[1]], "num_mels": 5})");

@@ -58,6 +58,10 @@ inline constexpr double kErrorOverPlain = 2;
 /// rounding, four times that in the tail.
 inline constexpr double kTf32Rounding = 2e-3;
 
+/// A small network of some thirty layers with Snake, each rounded to 16 bits, against f64: of the peak of its output.
+inline constexpr double kHalfNetwork = 8e-3;
+inline constexpr double kBFloat16Network = 5e-2;
+
 /// A training curve in other arithmetic against the CPU's, in units of what rounding the initial weights does to it.
 inline constexpr double kCurveOverRounding = 10;
 

@@ -13,10 +13,16 @@
 namespace polyphase::golden {
 namespace {
 
+// clang-format off
 constexpr NetworkCheck kChecks[] = {
-    {"HifiGan", 5e-6, hifigan_outputs},
-    {"HifiGan (VITS decoder)", 5e-6, hifigan_outputs},
+    {"DacDecoder", kDacF32, dac_decoder_outputs},
+    {"DacEncoder", kDacF32, dac_encoder_outputs},
+    {"HifiGan", kHifiGanF32, hifigan_outputs},
+    {"HifiGan (VITS decoder)", kHifiGanF32, hifigan_outputs},
+    {"Oobleck", kOobleckF32, oobleck_outputs},
+    {"Snac", kSnacF32, snac_outputs},
 };
+// clang-format on
 
 /// max |result - expected| / max |expected|; infinite on NaN and where the sizes differ.
 double error_by_peak(const std::vector<double>& result, const std::vector<double>& expected) {

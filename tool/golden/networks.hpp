@@ -32,6 +32,10 @@ struct NetworkCheck {
   NamedTensors (*outputs)(const NetworkFile& file);
 };
 
+NamedTensors dac_decoder_outputs(const NetworkFile& file);
+NamedTensors dac_encoder_outputs(const NetworkFile& file);
+NamedTensors oobleck_outputs(const NetworkFile& file);
+NamedTensors snac_outputs(const NetworkFile& file);
 NamedTensors hifigan_outputs(const NetworkFile& file);
 
 }  // namespace polyphase::golden

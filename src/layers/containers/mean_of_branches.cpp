@@ -1,6 +1,7 @@
 #include "layers/containers/mean_of_branches.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "layers/fused.hpp"
 #include "layers/streaming/module_stream.hpp"
@@ -65,6 +66,11 @@ class MeanOfBranchesStream : public ModuleStream {
     return all;
   }
   [[nodiscard]] Rate rate() const override { return branches_.front()->rate(); }
+  [[nodiscard]] std::int64_t period() const override {
+    std::int64_t all = 1;
+    for (const auto& branch : branches_) all = std::lcm(all, branch->period());
+    return all;
+  }
   [[nodiscard]] Layout layout() const override { return layout_; }
 
  private:

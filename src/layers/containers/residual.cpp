@@ -34,6 +34,7 @@ class ResidualStream : public ModuleStream {
     return {std::min(block.first, outputs.first), std::max(block.last, outputs.last)};
   }
   [[nodiscard]] Rate rate() const override { return {}; }
+  [[nodiscard]] std::int64_t period() const override { return block_->period(); }
   [[nodiscard]] Layout layout() const override { return block_->layout(); }
 
  private:

@@ -50,6 +50,16 @@ class SequentialStream : public ModuleStream {
     return all;
   }
 
+  [[nodiscard]] std::int64_t period() const override {
+    std::int64_t all = 1;  // of the modules so far
+    for (const auto& stream : streams_) {
+      const auto [up, down] = stream->rate();
+      const std::int64_t own = stream->period(), inputs = own / up * down;
+      all = own * (std::lcm(all, inputs) / inputs);
+    }
+    return all;
+  }
+
   [[nodiscard]] Layout layout() const override { return layout_; }
 
  private:

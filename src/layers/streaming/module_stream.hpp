@@ -43,7 +43,10 @@ class ModuleStream {
   /// The input positions that outputs depend on; they may be before 0 or past the end, where the padding is.
   [[nodiscard]] virtual Span inputs_of(Span outputs) const = 0;
   [[nodiscard]] virtual Rate rate() const = 0;
-  /// push() has the length last in any case.
+  /// Outputs so many positions apart depend on inputs that lie alike around theirs: a multiple of rate().up, larger where
+  /// positions are cut into windows.
+  [[nodiscard]] virtual std::int64_t period() const { return rate().up; }
+  /// push() has the length last whatever it is.
   [[nodiscard]] virtual Layout layout() const { return Layout::channels_first; }
 };
 

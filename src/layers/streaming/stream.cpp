@@ -16,8 +16,9 @@ std::int64_t floor_div(std::int64_t numerator, std::int64_t denominator) {
 
 ReceptiveField field_of(const ModuleStream& stream) {
   const auto [up, down] = stream.rate();
+  const std::int64_t period = stream.period();
   ReceptiveField field{INT64_MIN, INT64_MIN};
-  for (std::int64_t t = 0; t < up; ++t) {  // dependences repeat after `up` outputs
+  for (std::int64_t t = 0; t < period; ++t) {
     const std::int64_t own = floor_div(t * down, up);
     const Span inputs = stream.inputs_of({t, t});
     field.left = std::max(field.left, own - inputs.first);
