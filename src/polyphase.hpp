@@ -26,6 +26,7 @@
 #include "layers/containers/module_sequence.hpp"
 #include "layers/containers/residual.hpp"
 #include "layers/containers/sequential.hpp"
+#include "layers/containers/sum_of_branches.hpp"
 #include "layers/conv1d.hpp"
 #include "layers/conv_transpose1d.hpp"
 #include "layers/dropout.hpp"
