@@ -36,6 +36,7 @@
 #include "layers/lstm.hpp"
 #include "layers/module.hpp"
 #include "layers/norm.hpp"
+#include "layers/spectral/istft.hpp"
 #include "layers/streaming/key_value_ring.hpp"
 #include "layers/streaming/module_stream.hpp"
 #include "layers/streaming/stream.hpp"
