@@ -48,6 +48,7 @@
 #include "networks/registry.hpp"
 #include "ops/activations.hpp"
 #include "ops/antialias.hpp"
+#include "ops/argmin.hpp"
 #include "ops/attention.hpp"
 #include "ops/conv.hpp"
 #include "ops/conv_output.hpp"
