@@ -43,6 +43,7 @@
 #include "layers/upsample.hpp"
 #include "layers/weight.hpp"
 #include "layers/weight_norm.hpp"
+#include "networks/bigvgan.hpp"
 #include "networks/hifigan.hpp"
 #include "networks/network.hpp"
 #include "networks/registry.hpp"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "networks/bigvgan.hpp"
 #include "networks/hifigan.hpp"
 
 namespace polyphase {
@@ -13,6 +14,7 @@ std::unique_ptr<Network> make(const std::string& config) {
 }
 
 constexpr NetworkEntry kEntries[] = {
+    {"bigvgan", "BigVGAN v1 and v2: mel to audio", make<BigVgan, BigVganConfig>},
     {"hifigan", "HiFi-GAN V1 to V3 and the decoder of VITS and Piper: mel or latent to speech", make<HifiGan, HifiGanConfig>},
 };
 

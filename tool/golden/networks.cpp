@@ -14,6 +14,7 @@ namespace polyphase::golden {
 namespace {
 
 constexpr NetworkCheck kChecks[] = {
+    {"BigVgan", kBigVganF32, bigvgan_outputs},
     {"HifiGan", 5e-6, hifigan_outputs},
     {"HifiGan (VITS decoder)", 5e-6, hifigan_outputs},
 };

@@ -32,6 +32,7 @@ struct NetworkCheck {
   NamedTensors (*outputs)(const NetworkFile& file);
 };
 
+NamedTensors bigvgan_outputs(const NetworkFile& file);
 NamedTensors hifigan_outputs(const NetworkFile& file);
 
 }  // namespace polyphase::golden
