@@ -44,6 +44,8 @@
 #include "layers/weight.hpp"
 #include "layers/weight_norm.hpp"
 #include "networks/bigvgan.hpp"
+#include "networks/encodec.hpp"
+#include "networks/euclidean_quantizer.hpp"
 #include "networks/hifigan.hpp"
 #include "networks/network.hpp"
 #include "networks/registry.hpp"

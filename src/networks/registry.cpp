@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "networks/bigvgan.hpp"
+#include "networks/encodec.hpp"
 #include "networks/hifigan.hpp"
 
 namespace polyphase {
@@ -15,6 +16,7 @@ std::unique_ptr<Network> make(const std::string& config) {
 
 constexpr NetworkEntry kEntries[] = {
     {"bigvgan", "BigVGAN v1 and v2: mel to audio", make<BigVgan, BigVganConfig>},
+    {"encodec", "EnCodec, 24 and 48 kHz: codes to audio", make<Encodec, EncodecConfig>},
     {"hifigan", "HiFi-GAN V1 to V3 and the decoder of VITS and Piper: mel or latent to speech", make<HifiGan, HifiGanConfig>},
 };
 

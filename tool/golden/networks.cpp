@@ -15,6 +15,8 @@ namespace {
 
 constexpr NetworkCheck kChecks[] = {
     {"BigVgan", kBigVganF32, bigvgan_outputs},
+    {"Encodec", kEncodecF32, encodec_outputs},
+    {"EncodecEncoder", kEncodecF32, encodec_encoder_outputs},
     {"HifiGan", 5e-6, hifigan_outputs},
     {"HifiGan (VITS decoder)", 5e-6, hifigan_outputs},
 };

@@ -33,6 +33,8 @@ struct NetworkCheck {
 };
 
 NamedTensors bigvgan_outputs(const NetworkFile& file);
+NamedTensors encodec_outputs(const NetworkFile& file);
+NamedTensors encodec_encoder_outputs(const NetworkFile& file);
 NamedTensors hifigan_outputs(const NetworkFile& file);
 
 }  // namespace polyphase::golden
