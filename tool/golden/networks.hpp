@@ -36,5 +36,6 @@ NamedTensors bigvgan_outputs(const NetworkFile& file);
 NamedTensors encodec_outputs(const NetworkFile& file);
 NamedTensors encodec_encoder_outputs(const NetworkFile& file);
 NamedTensors hifigan_outputs(const NetworkFile& file);
+NamedTensors mel_outputs(const NetworkFile& file);
 
 }  // namespace polyphase::golden

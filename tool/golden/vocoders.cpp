@@ -1,6 +1,8 @@
 // BigVGAN, Vocos and the mel front ends on their golden files.
+#include "golden/compare.hpp"
 #include "golden/networks.hpp"
 #include "networks/bigvgan.hpp"
+#include "networks/mel.hpp"
 
 namespace polyphase::golden {
 
@@ -8,6 +10,16 @@ NamedTensors bigvgan_outputs(const NetworkFile& file) {
   BigVgan net(BigVganConfig::parse(file.config()));
   file.prepare(net);
   return {{"audio", net(file.input("mel"))}};
+}
+
+NamedTensors mel_outputs(const NetworkFile& file) {
+  MelSpectrogram mel = hifigan_mel(file.config());
+  const Tensor* filters = file.file.content.find("reference/mel_basis");
+  if (filters != nullptr && as_doubles(*filters) != as_doubles(mel_filters(mel.options().mel)))
+    file.file.fail("expected the mel filters of reference/mel_basis bit for bit, got others");
+  mel.to(file.dtype);
+  mel.to(file.device);
+  return {{"log_mel", mel(file.input("wav"))}};
 }
 
 }  // namespace polyphase::golden
