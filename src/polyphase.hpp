@@ -52,6 +52,7 @@
 #include "networks/mel.hpp"
 #include "networks/network.hpp"
 #include "networks/registry.hpp"
+#include "networks/vocos.hpp"
 #include "ops/activations.hpp"
 #include "ops/antialias.hpp"
 #include "ops/argmin.hpp"

@@ -5,6 +5,7 @@
 #include "networks/bigvgan.hpp"
 #include "networks/encodec.hpp"
 #include "networks/hifigan.hpp"
+#include "networks/vocos.hpp"
 
 namespace polyphase {
 namespace {
@@ -18,6 +19,7 @@ constexpr NetworkEntry kEntries[] = {
     {"bigvgan", "BigVGAN v1 and v2: mel to audio", make<BigVgan, BigVganConfig>},
     {"encodec", "EnCodec, 24 and 48 kHz: codes to audio", make<Encodec, EncodecConfig>},
     {"hifigan", "HiFi-GAN V1 to V3 and the decoder of VITS and Piper: mel or latent to speech", make<HifiGan, HifiGanConfig>},
+    {"vocos", "Vocos: mel or EnCodec's latent to audio by an inverse Fourier transform", make<Vocos, VocosConfig>},
 };
 
 }  // namespace

@@ -19,6 +19,7 @@ constexpr NetworkCheck kChecks[] = {
     {"EncodecEncoder", kEncodecF32, encodec_encoder_outputs},
     {"HifiGan", 5e-6, hifigan_outputs},
     {"HifiGan (VITS decoder)", 5e-6, hifigan_outputs},
+    {"Vocos", kVocosF32, vocos_outputs},
     {"mel_spectrogram", kMelF32, mel_outputs},
 };
 

@@ -36,6 +36,7 @@ NamedTensors bigvgan_outputs(const NetworkFile& file);
 NamedTensors encodec_outputs(const NetworkFile& file);
 NamedTensors encodec_encoder_outputs(const NetworkFile& file);
 NamedTensors hifigan_outputs(const NetworkFile& file);
+NamedTensors vocos_outputs(const NetworkFile& file);
 NamedTensors mel_outputs(const NetworkFile& file);
 
 }  // namespace polyphase::golden

@@ -29,6 +29,7 @@ inline constexpr double kNetworkF64 = 1e-10;
 // The original code itself is a quarter as far off in f32 or less.
 inline constexpr double kBigVganF32 = 1e-4;
 inline constexpr double kEncodecF32 = 5e-6;
+inline constexpr double kVocosF32 = 5e-6;
 inline constexpr double kMelF32 = 5e-6;
 // A tensor that is zero but for rounding (a bias in front of a normalisation) is measured against this part of its peers' norm.
 inline constexpr double kSmallestNorm = 1e-6;

@@ -3,6 +3,7 @@
 #include "golden/networks.hpp"
 #include "networks/bigvgan.hpp"
 #include "networks/mel.hpp"
+#include "networks/vocos.hpp"
 
 namespace polyphase::golden {
 
@@ -10,6 +11,13 @@ NamedTensors bigvgan_outputs(const NetworkFile& file) {
   BigVgan net(BigVganConfig::parse(file.config()));
   file.prepare(net);
   return {{"audio", net(file.input("mel"))}};
+}
+
+NamedTensors vocos_outputs(const NetworkFile& file) {
+  Vocos net(VocosConfig::parse(file.config()));
+  file.prepare(net);
+  if (file.has_input("bandwidth_id")) net.set_bandwidth_id(file.input("bandwidth_id").item<std::int64_t>());
+  return {{"audio", net(file.input("features")).squeeze(1)}};
 }
 
 NamedTensors mel_outputs(const NetworkFile& file) {
