@@ -19,8 +19,8 @@ std::string error_for(const std::string& json, const Read& read) {
 }  // namespace
 
 TEST_CASE("entries of every kind") {
-  const NetworkConfig config =
-      config_of(R"({"a": 3, "b": [1, 2], "c": [[1], [2, 3]], "d": "x", "e": true, "f": 0.5, "g": {"h": 7}, "i": null, "n": [1, 2.5]})");
+  const NetworkConfig config = config_of(
+      R"({"a": 3, "b": [1, 2], "c": [[1], [2, 3]], "d": "x", "e": true, "f": 0.5, "g": {"h": 7}, "i": null, "n": [1, 2.5]})");
   CHECK(config.count("a") == 3);
   CHECK(config.text("a") == "3");
   CHECK(config.counts("b") == std::vector<std::int64_t>{1, 2});
