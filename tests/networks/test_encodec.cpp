@@ -66,9 +66,15 @@ struct Plain {
     const std::int64_t left = config.causal ? 0 : ratio - ratio / 2;
     return whole.narrow(2, left, ratio * x.size(2));
   }
-  Tensor residual(const Tensor& x, const std::string& name) const {
-    const Tensor block = conv(elu(conv(elu(x), name + ".block.1")), name + ".block.3");
-    return conv(x, name + ".shortcut") + block;
+  // Residual units from number `index` on, which is counted up.
+  Tensor residuals(Tensor x, const std::string& at, std::int64_t& index) const {
+    std::int64_t dilation = 1;
+    for (std::int64_t i = 0; i < config.n_residual_layers; ++i, dilation *= config.dilation_base) {
+      const std::string name = concat(at, index++);
+      const Tensor block = conv(elu(conv(elu(x), name + ".block.1", 1, dilation)), name + ".block.3");
+      x = (config.true_skip ? x : conv(x, name + ".shortcut")) + block;
+    }
+    return x;
   }
   Tensor recurrent(const Tensor& x, const std::string& name) const {
     Tensor y = x.transpose(1, 2).contiguous();
@@ -83,8 +89,9 @@ struct Plain {
     Tensor x = recurrent(conv(latent, at + "0"), at + "1");
     std::int64_t index = 3;
     for (const std::int64_t ratio : config.ratios) {
-      x = residual(up(elu(x), concat(at, index), ratio), concat(at, index + 1));
-      index += 3;
+      x = up(elu(x), concat(at, index++), ratio);
+      x = residuals(x, at, index);
+      ++index;
     }
     return conv(elu(x), concat(at, index));
   }
@@ -93,8 +100,9 @@ struct Plain {
     Tensor x = conv(audio, at + "0");
     std::int64_t index = 1;
     for (auto ratio = config.ratios.rbegin(); ratio != config.ratios.rend(); ++ratio) {
-      x = conv(elu(residual(x, concat(at, index))), concat(at, index + 2), *ratio);
-      index += 3;
+      x = residuals(x, at, index);
+      x = conv(elu(x), concat(at, index + 1), *ratio);
+      index += 2;
     }
     return conv(elu(recurrent(x, concat(at, index))), concat(at, index + 2));
   }
@@ -140,8 +148,13 @@ TEST_CASE("EnCodec's decoder and encoder have the original's names, and take a w
 
 TEST_CASE("EnCodec is the original's network, step by step") {
   manual_seed(3);
-  for (const bool is_48khz : {false, true}) {
-    const EncodecConfig config = small(is_48khz);
+  std::vector<EncodecConfig> configs{small(), small(true), small()};
+  configs[2].n_residual_layers = 3;
+  configs[2].dilation_base = 3;
+  configs[2].residual_kernel_size = 5;
+  configs[2].true_skip = true;
+  configs[2].compress = 1;
+  for (const EncodecConfig& config : configs) {
     Encodec decoder(config);
     EncodecEncoder encoder(config);
     const NoGradGuard no_grad;
