@@ -162,7 +162,7 @@ Tensor EncodecEncoder::latent(const Tensor& audio) {
 Tensor EncodecEncoder::forward(const Tensor& audio) {
   const Tensor vectors = latent(audio);
   const Tensor quantized = (*quantizer_)(quantizer_->encode(vectors, config_.n_q));
-  return is_training() ? straight_through(vectors, quantized) : quantized;
+  return is_training() ? straight_through(vectors, quantized.to(vectors.dtype())) : quantized;
 }
 
 std::unique_ptr<ModuleStream> EncodecEncoder::make_stream() { return Module::make_stream(); }

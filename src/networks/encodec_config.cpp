@@ -15,7 +15,7 @@ std::int64_t frame_rate(const EncodecConfig& config) {
   return (config.sample_rate + config.hop_length() - 1) / config.hop_length();
 }
 
-// The largest of numbers that stand in a list; what EncodecModel._get_model derives n_q from.
+// n_q as EncodecModel._get_model derives it from the last bandwidth.
 std::int64_t codebooks_of(const NetworkConfig& json, const EncodecConfig& config) {
   const std::vector<double> bandwidths = json.numbers("target_bandwidths");
   const double codebooks = std::floor(1000 * bandwidths.back() / static_cast<double>(frame_rate(config) * 10));

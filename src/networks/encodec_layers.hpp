@@ -14,9 +14,9 @@ namespace polyphase::networks {
 /// which are cut off again.
 [[nodiscard]] Tensor reflect_padded(const Tensor& x, std::int64_t left, std::int64_t right);
 
-/// SConv1d: (N, C_in, L) -> (N, C_out, ceil(L/stride)). Padding reflects, K = (kernel_size - 1)*dilation + 1: K - stride
-/// positions in all, causal: all on the left; else half of them, rounded down, on the right. As many more stand on the right as
-/// the last stride needs. Children: conv.conv, and with `norm` conv.norm, a GroupNorm of one group.
+/// SConv1d: (N, C_in, L) -> (N, C_out, ceil(L/stride)). With K = (kernel_size - 1)*dilation + 1 the row is reflected by K -
+/// stride positions in all: on the left where causal, else half of them, rounded down, on the right. The right side also gets
+/// what the last stride lacks. Children: conv.conv, and with `norm` conv.norm, a GroupNorm of one group.
 class EncodecConv1d : public Module {
  public:
   struct Options {
@@ -32,7 +32,7 @@ class EncodecConv1d : public Module {
 
   [[nodiscard]] std::int64_t stride() const { return conv_.options().stride; }
   [[nodiscard]] std::int64_t left() const { return left_; }
-  /// Of `length` positions; of at most this much of any length:
+  /// The padding on the right of a row of `length` positions, and the most that any row has.
   [[nodiscard]] std::int64_t right(std::int64_t length) const;
   [[nodiscard]] std::int64_t most_right() const { return right_ + stride() - 1; }
 
@@ -42,8 +42,9 @@ class EncodecConv1d : public Module {
   std::int64_t left_ = 0, right_ = 0;
 };
 
-/// SConvTranspose1d: (N, C_in, L) -> (N, C_out, L*stride). Of its kernel_size - stride additional positions all are cut off on
-/// the right where causal, else half of them, rounded down; `norm` sees them all. Children: convtr.convtr, convtr.norm.
+/// SConvTranspose1d: (N, C_in, L) -> (N, C_out, L*stride). The convolution gives kernel_size - stride more positions. They are
+/// cut off on the right where causal, else half of them, rounded down; the norm comes before that. Children: convtr.convtr, and
+/// with `norm` convtr.norm.
 class EncodecConvTranspose1d : public Module {
  public:
   struct Options {

@@ -12,7 +12,7 @@ void check_encodec(const EncodecConfig& config);
 [[nodiscard]] Sequential seanet_encoder(const EncodecConfig& config);
 /// SEANetDecoder.model: (N, dimension, L) -> (N, channels, L*hop_length).
 [[nodiscard]] Sequential seanet_decoder(const EncodecConfig& config);
-/// Without codebooks' parameters, which a file has and neither side needs.
+/// Whether a checkpoint's key is a statistic that the original trains its codebooks by, which neither side needs.
 [[nodiscard]] bool is_unused_by_quantizer(std::string_view key);
 
 }  // namespace polyphase::networks

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "autograd/autocast.hpp"
 #include "autograd/no_grad.hpp"
 #include "autograd/node.hpp"
 #include "ops/argmin.hpp"
@@ -55,6 +56,7 @@ Tensor nearest_code(const Tensor& x, const Tensor& codebook) {
   require<ShapeError>(codebook.rank() == 2 && codebook.size(0) >= 1 && x.rank() >= 1 && x.size(-1) == codebook.size(1), kName,
                       ": expected x (..., D) and codebook (V >= 1, D), got ", x.shape(), " and ", codebook.shape());
   const NoGradGuard no_grad;
+  const AutocastGuard exact(std::nullopt);  // 16 bits would find other codes
   const auto wide = [](const Tensor& tensor) {
     return ops::is_half(tensor) ? tensor.detach().to(DType::f32) : tensor.detach();
   };

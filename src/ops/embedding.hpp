@@ -10,8 +10,8 @@ namespace polyphase {
 [[nodiscard]] Tensor embedding(const Tensor& index, const Tensor& weight);
 
 /// x (..., D), codebook (V, D) -> (...) i64: the row of the codebook with the smallest squared distance to x, the first one
-/// where several are equal. Not differentiable. f16 and bf16 are computed in f32. Throws ShapeError, DTypeError, DeviceError
-/// where the two do not go together.
+/// where several are equal. Not differentiable. f16 and bf16 are computed in f32, whatever AutocastGuard there is. Throws
+/// ShapeError, DTypeError, DeviceError where the two do not go together.
 [[nodiscard]] Tensor nearest_code(const Tensor& x, const Tensor& codebook);
 
 /// `value` forward, x backward: the elements of `value`, whose gradient goes to x as it is and not to `value` (Bengio et al.

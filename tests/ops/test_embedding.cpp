@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "autograd/autocast.hpp"
 #include "autograd/gradcheck.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/reduce.hpp"
@@ -91,6 +92,13 @@ TEST_CASE("nearest_code: the first of equal rows; 16 bits are compared in f32") 
   const Tensor far = Tensor::from_vector<double>({64, 0, 64.5, 0}, {2, 2});
   for (const DType dtype : {DType::f16, DType::bf16})
     CHECK(nearest_code(Tensor::from_vector<double>({64.5, 0}).to(dtype), far.to(dtype)).item<std::int64_t>() == 1);
+}
+
+TEST_CASE("nearest_code: an AutocastGuard changes no code") {
+  const Tensor x = random_f64({400, 8}, 1).to(DType::f32), codebook = random_f64({200, 8}, 2).to(DType::f32);
+  const std::vector<std::int64_t> codes = nearest_code(x, codebook).to_vector<std::int64_t>();
+  const AutocastGuard guard(DType::bf16);
+  CHECK(nearest_code(x, codebook).to_vector<std::int64_t>() == codes);
 }
 
 TEST_CASE("straight_through: the value forward, x's gradient backward") {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "autograd/autocast.hpp"
 #include "layers/module.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/reduce.hpp"
@@ -13,8 +14,17 @@
 
 namespace polyphase::testing {
 
-/// Ten steps of Adam towards `target`: the mean squared error falls by a tenth or more, and every parameter has a gradient that
-/// is a number.
+/// Every parameter of the network has a gradient that is a number.
+inline void require_gradients(Module& net) {
+  for (const auto& parameter : net.named_parameters()) {
+    CAPTURE(parameter.first);
+    REQUIRE(parameter.second.grad().defined());
+    REQUIRE(std::isfinite(sum(parameter.second.grad()).item()));
+  }
+}
+
+/// Ten steps of Adam towards `target`: the mean squared error falls by a tenth or more. Gradients are there after each, and in
+/// mixed precision.
 inline void check_fine_tuning(Module& net, const Tensor& input, const Tensor& target, double learning_rate = 2e-3) {
   net.train();
   Adam optimizer(net.parameters(), {.learning_rate = learning_rate});
@@ -24,14 +34,14 @@ inline void check_fine_tuning(Module& net, const Tensor& input, const Tensor& ta
     const Tensor loss = mean(square(net(input) - target));
     losses.push_back(loss.item());
     loss.backward();
-    for (const auto& parameter : net.named_parameters()) {
-      CAPTURE(parameter.first);
-      REQUIRE(parameter.second.grad().defined());
-      REQUIRE(std::isfinite(sum(parameter.second.grad()).item()));
-    }
+    require_gradients(net);
     optimizer.step();
   }
   CHECK(losses.back() < 0.9 * losses.front());
+  optimizer.zero_grad();
+  const AutocastGuard guard(DType::bf16);
+  mean(square(net(input) - target)).backward();
+  require_gradients(net);
 }
 
 }  // namespace polyphase::testing

@@ -1,7 +1,10 @@
 #include "layers/spectral/mel_spectrogram.hpp"
 
+#include <algorithm>
 #include <limits>
+#include <utility>
 
+#include "autograd/autocast.hpp"
 #include "layers/check.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/length.hpp"
@@ -29,6 +32,7 @@ Tensor MelSpectrogram::forward(const Tensor& x) {
   require<ShapeError>(x.rank() >= 1 && x.size(-1) > reflected && x.size(-1) + 2 * reflected >= mel.n_fft,
                       "MelSpectrogram: expected x (..., L >= ", std::max(reflected + 1, mel.n_fft - 2 * reflected), "), got ",
                       x.shape());
+  const AutocastGuard exact(std::nullopt);
   const DType dtype = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
   const Tensor padded = pad1d(x.to(dtype), reflected, PaddingMode::reflect);
   const Tensor spectrum =

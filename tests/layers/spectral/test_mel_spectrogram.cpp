@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "autograd/autocast.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/length.hpp"
 #include "ops/linear.hpp"
@@ -81,6 +82,9 @@ TEST_CASE("mel spectrogram: f32, and 16 bits computed in f32") {
   const Tensor rounded = x.to(DType::bf16);
   CHECK(max_difference(layer(rounded), layer(rounded.to(DType::f32)).to(DType::bf16)) == 0);
   CHECK(layer(rounded).dtype() == DType::bf16);
+  const Tensor exactly = layer(x.to(DType::f32));
+  const AutocastGuard guard(DType::bf16);
+  CHECK(max_difference(layer(x.to(DType::f32)), exactly) == 0);
 }
 
 TEST_CASE("mel spectrogram: what does not fit is said") {
