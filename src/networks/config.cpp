@@ -1,5 +1,6 @@
 #include "networks/config.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "io/json_reason.hpp"
@@ -70,6 +71,14 @@ double NetworkConfig::number(std::string_view key, double otherwise) const {
   const Json& value = at(key);
   expect(value.is_number(), "expected ", path_, key, " to be a number, got ", value.dump());
   return value.get<double>();
+}
+
+std::vector<double> NetworkConfig::numbers(std::string_view key) const {
+  const Json& value = at(key);
+  const bool fits = value.is_array() && !value.empty() &&
+                    std::all_of(value.begin(), value.end(), [](const Json& one) { return one.is_number(); });
+  expect(fits, "expected ", path_, key, " to be a list of numbers, got ", value.dump().substr(0, 80));
+  return value.get<std::vector<double>>();
 }
 
 std::int64_t NetworkConfig::count_of(const Json& value, const std::string& key, std::int64_t least) const {

@@ -25,6 +25,7 @@ class NetworkConfig {
   [[nodiscard]] std::string text(std::string_view key, std::string_view otherwise) const;
   [[nodiscard]] bool flag(std::string_view key, bool otherwise) const;
   [[nodiscard]] double number(std::string_view key, double otherwise) const;
+  [[nodiscard]] std::vector<double> numbers(std::string_view key) const;  ///< not empty
   /// At least `least`, at most 2^31.
   [[nodiscard]] std::int64_t count(std::string_view key, std::int64_t least = 1) const;
   [[nodiscard]] std::int64_t count_or(std::string_view key, std::int64_t otherwise, std::int64_t least = 1) const;

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
+#include "networks/bigvgan.hpp"
 #include "networks/dac.hpp"
+#include "networks/encodec.hpp"
 #include "networks/hifigan.hpp"
 #include "networks/oobleck.hpp"
 #include "networks/snac.hpp"
+#include "networks/vocos.hpp"
 
 namespace polyphase {
 namespace {
@@ -16,11 +19,14 @@ std::unique_ptr<Network> make(const std::string& config) {
 }
 
 constexpr NetworkEntry kEntries[] = {
+    {"bigvgan", "BigVGAN v1 and v2: mel to audio", make<BigVgan, BigVganConfig>},
     {"dac", "Descript Audio Codec, 16, 24 and 44 kHz: codes to audio", make<DacDecoder, DacConfig>},
     {"dac_encoder", "Descript Audio Codec: audio to codes", make<DacEncoder, DacConfig>},
+    {"encodec", "EnCodec, 24 and 48 kHz: codes to audio", make<Encodec, EncodecConfig>},
     {"hifigan", "HiFi-GAN V1 to V3 and the decoder of VITS and Piper: mel or latent to speech", make<HifiGan, HifiGanConfig>},
     {"oobleck", "the decoder of Stable Audio's autoencoder: latent to stereo audio", make<OobleckDecoder, OobleckConfig>},
     {"snac", "SNAC, 24, 32 and 44 kHz, codebooks of different rates: codes to audio", make<SnacDecoder, SnacConfig>},
+    {"vocos", "Vocos: mel or EnCodec's latent to audio by an inverse Fourier transform", make<Vocos, VocosConfig>},
 };
 
 }  // namespace

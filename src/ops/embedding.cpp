@@ -1,9 +1,15 @@
 #include "ops/embedding.hpp"
 
+#include <array>
+
+#include "autograd/autocast.hpp"
 #include "autograd/no_grad.hpp"
 #include "autograd/node.hpp"
+#include "ops/argmin.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
+#include "ops/linear.hpp"
+#include "ops/reduce.hpp"
 
 namespace polyphase {
 
@@ -40,6 +46,40 @@ Tensor embedding(const Tensor& index, const Tensor& weight) {
           .scatter_add(ops::reshaped_view(gradient, {1, size}), ops::reshaped_view(g.contiguous(), {1, count}), elements);
     return Gradients{gradient};
   });
+}
+
+Tensor nearest_code(const Tensor& x, const Tensor& codebook) {
+  static constexpr const char* kName = "nearest_code";
+  ops::require_floating(kName, x);
+  ops::require_floating(kName, codebook);
+  ops::require_alike(kName, std::array{x, codebook});
+  require<ShapeError>(codebook.rank() == 2 && codebook.size(0) >= 1 && x.rank() >= 1 && x.size(-1) == codebook.size(1), kName,
+                      ": expected x (..., D) and codebook (V >= 1, D), got ", x.shape(), " and ", codebook.shape());
+  const NoGradGuard no_grad;
+  const AutocastGuard exact(std::nullopt);  // 16 bits would find other codes
+  const auto wide = [](const Tensor& tensor) {
+    return ops::is_half(tensor) ? tensor.detach().to(DType::f32) : tensor.detach();
+  };
+  const Tensor rows = wide(codebook);
+  // |x - c|^2 is |x|^2, which all distances share, and twice this:
+  return argmin(mul(sum(square(rows), {1}), 0.5) - linear(wide(x), rows), -1);
+}
+
+Tensor straight_through(const Tensor& x, const Tensor& value) {
+  static constexpr const char* kName = "straight_through";
+  ops::require_floating(kName, x);
+  ops::require_floating(kName, value);
+  ops::require_alike(kName, std::array{x, value});
+  require<ShapeError>(x.shape() == value.shape(), kName, ": expected two tensors of one shape, got ", x.shape(), " and ",
+                      value.shape());
+  return autograd::record(kName, value.detach().clone(), {x},
+                          [](const Tensor& g, autograd::Needs) { return autograd::Gradients{g}; });
+}
+
+void check_codes(const char* operation, const Tensor& codes, std::int64_t size) {
+  if (!codes.device().is_cpu()) return;
+  for (const std::int64_t code : codes.to_vector<std::int64_t>())
+    require<ShapeError>(code >= 0 && code < size, operation, ": expected codes in [0, ", size, "), got ", code);
 }
 
 }  // namespace polyphase

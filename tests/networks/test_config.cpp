@@ -19,8 +19,8 @@ std::string error_for(const std::string& json, const Read& read) {
 }  // namespace
 
 TEST_CASE("entries of every kind") {
-  const NetworkConfig config =
-      config_of(R"({"a": 3, "b": [1, 2], "c": [[1], [2, 3]], "d": "x", "e": true, "f": 0.5, "g": {"h": 7}, "i": null})");
+  const NetworkConfig config = config_of(
+      R"({"a": 3, "b": [1, 2], "c": [[1], [2, 3]], "d": "x", "e": true, "f": 0.5, "g": {"h": 7}, "i": null, "n": [1, 2.5]})");
   CHECK(config.count("a") == 3);
   CHECK(config.text("a") == "3");
   CHECK(config.counts("b") == std::vector<std::int64_t>{1, 2});
@@ -30,6 +30,7 @@ TEST_CASE("entries of every kind") {
   CHECK(config.text("d") == "x");
   CHECK(config.flag("e", false));
   CHECK(config.number("f", 1) == 0.5);
+  CHECK(config.numbers("n") == std::vector<double>{1, 2.5});
   CHECK(config.object("g").count("h") == 7);
   CHECK(!config.has("i"));
   CHECK(config.is_null("i"));
@@ -62,6 +63,8 @@ TEST_CASE("what does not fit is said with its place") {
   CHECK(in_g([](const NetworkConfig& c) { return c.text("n"); }).find("g.n to be a text") != std::string::npos);
   CHECK(in_g([](const NetworkConfig& c) { return c.flag("h", true); }).find("true or false") != std::string::npos);
   CHECK(in_g([](const NetworkConfig& c) { return c.number("n", 0); }).find("a number") != std::string::npos);
+  CHECK(in_g([](const NetworkConfig& c) { return c.numbers("l"); }).find("g.l to be a list of numbers") != std::string::npos);
+  CHECK(in_g([](const NetworkConfig& c) { return c.numbers("h"); }).find("got -1") != std::string::npos);
   CHECK(in_g([](const NetworkConfig& c) { return c.count("z"); }) == "net: config: expected g.z");
   CHECK(in_g([](const NetworkConfig& c) { return c.object("h"); }) == "net: config: expected an object g.h, got -1");
 }

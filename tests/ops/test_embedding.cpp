@@ -2,7 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <vector>
+
+#include "autograd/autocast.hpp"
 #include "autograd/gradcheck.hpp"
+#include "ops/elementwise.hpp"
+#include "ops/reduce.hpp"
 #include "support/helpers.hpp"
 
 using namespace polyphase;
@@ -11,6 +16,26 @@ using namespace polyphase::testing;
 namespace {
 
 Tensor index_of(const std::vector<std::int64_t>& values, const Shape& shape) { return Tensor::from_vector(values, shape); }
+
+std::vector<std::int64_t> plain_nearest(const Tensor& x, const Tensor& codebook) {
+  const std::vector<double> rows = x.to_vector<double>(), codes = codebook.to_vector<double>();
+  const auto dimension = static_cast<std::size_t>(codebook.size(1));
+  std::vector<std::int64_t> found;
+  for (std::size_t r = 0; r < rows.size(); r += dimension) {
+    std::size_t best = 0;
+    double least = 1e300;
+    for (std::size_t c = 0; c < codes.size(); c += dimension) {
+      double distance = 0;
+      for (std::size_t d = 0; d < dimension; ++d) distance += (rows[r + d] - codes[c + d]) * (rows[r + d] - codes[c + d]);
+      if (distance < least) {
+        least = distance;
+        best = c / dimension;
+      }
+    }
+    found.push_back(static_cast<std::int64_t>(best));
+  }
+  return found;
+}
 
 }  // namespace
 
@@ -48,4 +73,52 @@ TEST_CASE("embedding: errors") {
   CHECK(error_of<DTypeError>([&] { return embedding(weight, weight); }) == "embedding: expected an index of i64, got f64");
   CHECK(error_of<ShapeError>([&] { return embedding(index_of({0}, {1}), random_f64({3})); }) ==
         "embedding: expected weight (V, D), got (3,)");
+}
+
+TEST_CASE("nearest_code: the row with the smallest distance, as searched one by one") {
+  const Tensor x = random_f64({3, 20, 5}, 1), codebook = random_f64({37, 5}, 2) * 0.8 + 0.1;
+  const Tensor codes = nearest_code(x, codebook);
+  CHECK(codes.shape() == Shape{3, 20});
+  CHECK(codes.to_vector<std::int64_t>() == plain_nearest(x, codebook));
+  CHECK(nearest_code(x.to(DType::f32), codebook.to(DType::f32)).to_vector<std::int64_t>() == plain_nearest(x, codebook));
+  CHECK(!nearest_code(leaf_f64({2, 5}), codebook).requires_grad());
+  CHECK(nearest_code(x.narrow(0, 0, 0), codebook).shape() == Shape{0, 20});
+}
+
+TEST_CASE("nearest_code: the first of equal rows; 16 bits are compared in f32") {
+  const Tensor codebook = Tensor::from_vector<double>({5, 5, 1, 0, 1, 0, 0, 1}, {4, 2});
+  CHECK(nearest_code(Tensor::from_vector<double>({0.9, 0.1}), codebook).item<std::int64_t>() == 1);
+  // Scores of about 2000 that differ by 1/4, which f16 does not tell apart.
+  const Tensor far = Tensor::from_vector<double>({64, 0, 64.5, 0}, {2, 2});
+  for (const DType dtype : {DType::f16, DType::bf16})
+    CHECK(nearest_code(Tensor::from_vector<double>({64.5, 0}).to(dtype), far.to(dtype)).item<std::int64_t>() == 1);
+}
+
+TEST_CASE("nearest_code: an AutocastGuard changes no code") {
+  const Tensor x = random_f64({400, 8}, 1).to(DType::f32), codebook = random_f64({200, 8}, 2).to(DType::f32);
+  const std::vector<std::int64_t> codes = nearest_code(x, codebook).to_vector<std::int64_t>();
+  const AutocastGuard guard(DType::bf16);
+  CHECK(nearest_code(x, codebook).to_vector<std::int64_t>() == codes);
+}
+
+TEST_CASE("straight_through: the value forward, x's gradient backward") {
+  const Tensor x = leaf_f64({2, 3}, 1), value = leaf_f64({2, 3}, 2), weights = random_f64({2, 3}, 3);
+  const Tensor y = straight_through(x, value);
+  CHECK(max_difference(y, value) == 0);
+  sum(y * weights).backward();
+  CHECK(max_difference(x.grad(), weights) == 0);
+  CHECK(!value.grad().defined());
+}
+
+TEST_CASE("codebook: what does not fit is said") {
+  const Tensor codebook = random_f64({4, 2});
+  CHECK(error_of<ShapeError>([&] { return nearest_code(random_f64({3}), codebook); }) ==
+        "nearest_code: expected x (..., D) and codebook (V >= 1, D), got (3,) and (4, 2)");
+  CHECK(error_of<DTypeError>([&] { return nearest_code(random_f64({2}).to(DType::f32), codebook); }) != "no error");
+  CHECK(error_of<ShapeError>([&] { return straight_through(random_f64({3}), codebook); }) ==
+        "straight_through: expected two tensors of one shape, got (3,) and (4, 2)");
+  const Tensor codes = Tensor::from_vector<std::int64_t>({0, 3, 4, -1});
+  CHECK(error_of<ShapeError>([&] { return check_codes("codec", codes, 4), 0; }) == "codec: expected codes in [0, 4), got 4");
+  CHECK(error_of<ShapeError>([&] { return check_codes("codec", codes, 5), 0; }) == "codec: expected codes in [0, 5), got -1");
+  check_codes("codec", codes.narrow(0, 0, 3), 5);
 }

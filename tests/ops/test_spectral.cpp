@@ -144,3 +144,125 @@ TEST_CASE("errors") {
         "power_spectrogram: expected x (..., L >= 513) for n_fft=1024, got (2, 100)");
   CHECK(error_of<ShapeError>([] { return hann_window(-1); }) == "hann_window: expected length >= 0, got -1");
 }
+
+namespace {
+
+// All samples that the frames cover: each frame's inverse transform times the window, summed, over the sum of squares.
+Values plain_istft(const Values& spectrum, const Values& window, std::size_t hop) {
+  const std::size_t n = window.size(), bins = n / 2 + 1, frames = spectrum.size() / (2 * bins);
+  Values sum((frames - 1) * hop + n, 0), squares(sum.size(), 0);
+  for (std::size_t frame = 0; frame < frames; ++frame)
+    for (std::size_t t = 0; t < n; ++t) {
+      double value = 0;
+      for (std::size_t f = 0; f < bins; ++f) {
+        const double phase = 2 * std::numbers::pi * static_cast<double>(f * t % n) / static_cast<double>(n);
+        const double real = spectrum[2 * (frame * bins + f)], imaginary = spectrum[2 * (frame * bins + f) + 1];
+        const double both = f == 0 || f == n / 2 ? 1 : 2;  // the mirrored bin, too
+        value += both * (real * std::cos(phase) - imaginary * std::sin(phase)) / static_cast<double>(n);
+      }
+      sum[frame * hop + t] += value * window[t];
+      squares[frame * hop + t] += window[t] * window[t];
+    }
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] /= squares[i];
+  return sum;
+}
+
+Values without_ends(const Values& x, std::size_t cut) {
+  return {x.begin() + static_cast<std::ptrdiff_t>(cut), x.end() - static_cast<std::ptrdiff_t>(cut)};
+}
+
+Tensor as_tensor(const Values& values) { return Tensor::from_vector(values); }
+
+}  // namespace
+
+TEST_CASE("irfft is the inverse of rfft, and passes over what a real signal cannot have") {
+  for (const std::int64_t n : {2, 4, 10, 64}) {
+    const Tensor x = random_f64({3, n});
+    CHECK(max_difference(irfft(rfft(x)), x) < kDoubleRounding);
+  }
+  Tensor spectrum = rfft(random_f64({10}));
+  const Tensor before = irfft(spectrum);
+  Values values = spectrum.to_vector<double>();
+  values[1] = 5;           // imaginary parts of the first
+  values[2 * 5 + 1] = -3;  // and of the last bin
+  CHECK(max_difference(irfft(Tensor::from_vector(values, {6, 2})), before) < kDoubleRounding);
+  CHECK(irfft(spectrum.to(DType::f32)).dtype() == DType::f32);
+  CHECK(irfft(Tensor::zeros({0, 6, 2})).shape() == Shape{0, 10});
+  CHECK(gradcheck([](const Inputs& x) { return irfft(x[0]); }, {leaf_f64({2, 4, 2})}) == "");
+}
+
+TEST_CASE("overlap_add sums frames, as unfold takes them apart") {
+  const Tensor frames = Tensor::from_vector<double>({1, 2, 3, 10, 20, 30, 100, 200, 300}, {3, 3});
+  CHECK(overlap_add(frames, 2).to_vector<double>() == Values{1, 2, 13, 20, 130, 200, 300});
+  CHECK(overlap_add(frames, 3).to_vector<double>() == frames.to_vector<double>());
+  CHECK(overlap_add(frames, 4).to_vector<double>() == Values{1, 2, 3, 0, 10, 20, 30, 0, 100, 200, 300});
+  CHECK(overlap_add(frames.to(DType::f16), 1).to(DType::f64).to_vector<double>() == Values{1, 12, 123, 230, 300});
+  CHECK(overlap_add(Tensor::zeros({2, 0, 3, 3}), 2).shape() == Shape{2, 0, 7});
+  CHECK(gradcheck([](const Inputs& x) { return overlap_add(x[0], 2); }, {leaf_f64({2, 3, 5})}) == "");
+}
+
+TEST_CASE("stft has both parts of every bin; a window of one's own") {
+  const StftOptions options{.n_fft = 8, .hop_length = 3, .win_length = 6};
+  const Tensor x = random_f64({2, 20});
+  const Tensor spectrum = stft(x, options);
+  CHECK(spectrum.shape() == Shape{2, 7, 5, 2});
+  CHECK(max_difference(power_spectrogram(x, options), spectrum.select(-1, 0) * spectrum.select(-1, 0) +
+                                                          spectrum.select(-1, 1) * spectrum.select(-1, 1)) < kDoubleRounding);
+  const Tensor window = uniform_f64({6}, 0.5, 1, 4);
+  const StftOptions bare{.n_fft = 8, .hop_length = 3, .win_length = 6, .center = false};
+  const Values samples = x.select(0, 1).to_vector<double>(), taps = window.to_vector<double>();
+  Values frame(8, 0);
+  for (std::size_t i = 0; i < 6; ++i) frame[i + 1] = samples[i + 4] * taps[i];
+  CHECK(max_difference(stft(x.select(0, 1), bare, window).select(0, 1).flatten(), as_tensor(plain_dft(frame))) <
+        kDoubleRounding);
+  CHECK(gradcheck([&](const Inputs& in) { return stft(in[0], options, in[1]); }, {leaf_f64({2, 9}), leaf_f64({6}, 2)}) == "");
+}
+
+TEST_CASE("istft: the formula, at either padding, with Hann's window and another") {
+  const Tensor spectrum = random_f64({6, 5, 2}, 2), window = uniform_f64({8}, 0.5, 1, 3);
+  const Values whole = plain_istft(spectrum.to_vector<double>(), window.to_vector<double>(), 3);
+  const IstftOptions center{.n_fft = 8, .hop_length = 3, .win_length = 8};
+  IstftOptions same = center;
+  same.padding = IstftPadding::same;
+  CHECK(max_difference(istft(spectrum, center, window), as_tensor(without_ends(whole, 4))) < kDoubleRounding);
+  CHECK(istft(spectrum, center, window).shape() == Shape{15});
+  CHECK(max_difference(istft(spectrum, same, window), as_tensor(without_ends(whole, 2))) < kDoubleRounding);  // 5/2
+  CHECK(max_difference(istft_part(spectrum, same, window, 7, 4), as_tensor(whole).narrow(0, 7, 4)) < kDoubleRounding);
+  const Tensor hann = hann_window(8, {.dtype = DType::f64});
+  CHECK(max_difference(istft(spectrum, center), istft(spectrum, center, hann)) < kDoubleRounding);
+  for (const IstftOptions& options : {center, same})
+    CHECK(gradcheck([&](const Inputs& x) { return istft(x[0], options, x[1]); },
+                    {leaf_f64({2, 3, 5, 2}), uniform_f64({8}, 0.5, 1).set_requires_grad(true)}) == "");
+  CHECK(istft(spectrum.narrow(0, 0, 1), center).shape() == Shape{0});
+}
+
+TEST_CASE("istft gives back what stft was given") {
+  const Tensor x = random_f64({2, 61});
+  for (const std::int64_t win : {16, 12}) {
+    const StftOptions options{.n_fft = 16, .hop_length = 4, .win_length = win};
+    const IstftOptions inverse{.n_fft = 16, .hop_length = 4, .win_length = win};
+    CHECK(max_difference(istft(stft(x, options), inverse), x.narrow(1, 0, 60)) < kDoubleRounding);
+  }
+}
+
+TEST_CASE("spectra that do not fit are refused in words") {
+  CHECK(error_of<ShapeError>([] {
+          return irfft(random_f64({3, 3}));
+        }) == "irfft: expected a spectrum (..., bins >= 2, 2), got (3, 3)");
+  CHECK(error_of<DTypeError>([] { return irfft(random_f64({3, 2}).to(DType::f16)); }) == "irfft: expected f32 or f64, got f16");
+  CHECK(error_of<ShapeError>([] { return overlap_add(random_f64({3, 4}), 0); }).find("step 0") != std::string::npos);
+  CHECK(error_of<ShapeError>([] { return overlap_add(random_f64({0, 4}), 1); }).find("(0, 4)") != std::string::npos);
+  const Tensor spectrum = random_f64({6, 5, 2});
+  const auto error = [&](const IstftOptions& options, const Tensor& window = {}) {
+    return error_of<ShapeError>([&] { return istft(spectrum, options, window); });
+  };
+  CHECK(error({.n_fft = 16, .hop_length = 4, .win_length = 16}) ==
+        "istft: expected a spectrum (..., frames >= 1, 9, 2) for n_fft=16, got (6, 5, 2)");
+  CHECK(error({.n_fft = 8, .hop_length = 9, .win_length = 8}) == "istft: expected hop_length <= n_fft=8, got 9");
+  CHECK(error({.n_fft = 8, .hop_length = 4, .win_length = 9}).find("win_length in [1, n_fft=8]") != std::string::npos);
+  CHECK(error({.n_fft = 8, .hop_length = 4, .win_length = 8}, random_f64({7})) ==
+        "istft: expected window (win_length=8), got (7,)");
+  CHECK(error({.n_fft = 8, .hop_length = 8, .win_length = 8}).find("add up to more than 0 everywhere") != std::string::npos);
+  CHECK(error_of<ShapeError>([] { return stft(random_f64({4}), {.n_fft = 8, .hop_length = 4, .win_length = 8}); }) ==
+        "stft: expected x (..., L >= 5) for n_fft=8, got (4,)");
+}

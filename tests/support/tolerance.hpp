@@ -52,6 +52,11 @@ inline constexpr double kBFloat16Unit = 0x1p-8;
 /// The share of f16 or bf16 numbers that may differ between two computations of one formula in f32, one of them with fused
 /// multiply-adds, each of five steps rounded: up to 0.017, where products of 8 bits end halfway between two numbers.
 inline constexpr double kRoundedApart = 0.05;
+/// A mel filter whose corners are rounded to f32, up to 2.5e-4 Hz each way where they are 30 Hz apart. Absolute.
+inline constexpr double kMelFloat = 5e-5;
+/// Of its peak: a small network of some twenty layers whose every result is rounded to f16 or bf16, against f32.
+inline constexpr double kNetworkHalf = 1e-2;
+inline constexpr double kNetworkBFloat16 = 8e-2;
 /// A convolution's largest error against float64, over that of the same sums done plainly one after another in f32.
 inline constexpr double kErrorOverPlain = 2;
 /// The largest error of ten thousand sums of products of numbers rounded to 11 bits, over the sums' root mean square: 2^-12 a

@@ -36,6 +36,11 @@ NamedTensors dac_decoder_outputs(const NetworkFile& file);
 NamedTensors dac_encoder_outputs(const NetworkFile& file);
 NamedTensors oobleck_outputs(const NetworkFile& file);
 NamedTensors snac_outputs(const NetworkFile& file);
+NamedTensors bigvgan_outputs(const NetworkFile& file);
+NamedTensors encodec_outputs(const NetworkFile& file);
+NamedTensors encodec_encoder_outputs(const NetworkFile& file);
 NamedTensors hifigan_outputs(const NetworkFile& file);
+NamedTensors vocos_outputs(const NetworkFile& file);
+NamedTensors mel_outputs(const NetworkFile& file);
 
 }  // namespace polyphase::golden

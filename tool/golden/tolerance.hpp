@@ -31,6 +31,10 @@ inline constexpr double kHifiGanF32 = 5e-6;
 inline constexpr double kDacF32 = 5e-5;
 inline constexpr double kOobleckF32 = 2e-4;
 inline constexpr double kSnacF32 = 2e-5;
+inline constexpr double kBigVganF32 = 1e-4;
+inline constexpr double kEncodecF32 = 5e-6;
+inline constexpr double kVocosF32 = 5e-6;
+inline constexpr double kMelF32 = 5e-6;
 // A tensor that is zero but for rounding (a bias in front of a normalisation) is measured against this part of its peers' norm.
 inline constexpr double kSmallestNorm = 1e-6;
 

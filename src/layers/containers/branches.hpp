@@ -1,0 +1,40 @@
+#pragma once
+// Modules that are given the same input and whose results are added: MeanOfBranches and SumOfBranches. Internal.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "layers/fused.hpp"
+#include "layers/streaming/module_stream.hpp"
+
+namespace polyphase::layers {
+
+/// What becomes of the sum.
+enum class BranchSum : std::uint8_t { plain, mean };
+
+/// The sum of the results of `modules`, in order; `mean` divides it by their number. Throws ShapeError that begins with `name`
+/// where there are none, or where their results differ in shape.
+[[nodiscard]] Tensor forward_branches(const char* name, Modules modules, const Tensor& x, BranchSum kind);
+
+/// The same in a Stream: branches of different latency wait for one another.
+class BranchesStream : public ModuleStream {
+ public:
+  /// Throws NotImplemented where branches differ in rate, ShapeError where there are none.
+  BranchesStream(const char* name, Modules modules, BranchSum kind);
+  [[nodiscard]] Tensor push(const Tensor& x, bool last) override;
+  void reset() override;
+  [[nodiscard]] Span inputs_of(Span outputs) const override;
+  [[nodiscard]] Rate rate() const override { return branches_.front()->rate(); }
+  [[nodiscard]] std::int64_t period() const override;
+  [[nodiscard]] Layout layout() const override { return layout_; }
+
+ private:
+  const char* name_;
+  BranchSum kind_;
+  std::vector<std::unique_ptr<ModuleStream>> branches_;
+  std::vector<HeldPositions> ahead_;  // of each branch: outputs for which another one waits
+  Layout layout_ = Layout::any;
+};
+
+}  // namespace polyphase::layers
