@@ -46,6 +46,12 @@ Tensor SiLU::forward(const Tensor& x) { return silu(x); }
 Tensor Tanh::forward(const Tensor& x) { return tanh(x); }
 Tensor Sigmoid::forward(const Tensor& x) { return sigmoid(x); }
 
+Clamp::Clamp(double low, double high) : low_(low), high_(high) {
+  require<ShapeError>(low <= high, "Clamp: expected low <= high, got ", low, " and ", high);
+}
+
+Tensor Clamp::forward(const Tensor& x) { return clamp(x, low_, high_); }
+
 Snake::Snake(std::int64_t channels, const SnakeOptions& options)
     : alpha_(snake_parameter("Snake", channels, options)), logscale_(options.alpha_logscale) {}
 

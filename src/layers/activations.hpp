@@ -83,6 +83,17 @@ class Sigmoid : public PointwiseModule {
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 };
 
+/// Values brought into [low, high].
+class Clamp : public PointwiseModule {
+ public:
+  /// Throws ShapeError unless low <= high.
+  Clamp(double low, double high);
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+
+ private:
+  double low_, high_;
+};
+
 struct SnakeOptions {
   double alpha = 1.0;           ///< initial value (also of beta), > 0
   bool alpha_logscale = false;  ///< learn log(alpha) and log(beta)
