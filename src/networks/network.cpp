@@ -16,8 +16,10 @@ bool is_half_of_weight_norm(std::string_view key) {
 void Network::visit(Visitor& visitor) { visitor.module("", body_); }
 
 void Network::check_input(const Tensor& input) const {
-  require<ShapeError>(input.rank() == 3 && input.size(1) == format_.rows && input.size(2) >= 1,
-                      "network: expected an input (N, ", format_.rows, ", frames >= 1), got ", input.shape());
+  const std::int64_t least = format_.least_rows > 0 ? format_.least_rows : format_.rows;
+  const std::string rows = least < format_.rows ? concat(least, " to ", format_.rows) : concat(format_.rows);
+  require<ShapeError>(input.rank() == 3 && input.size(1) >= least && input.size(1) <= format_.rows && input.size(2) >= 1,
+                      "network: expected an input (N, ", rows, ", frames >= 1), got ", input.shape());
   require<DTypeError>((input.dtype() == DType::i64) == (format_.input == NetworkInput::codes), "network: expected ",
                       format_.input == NetworkInput::codes ? "codes, i64" : "floating-point numbers", ", got ", input.dtype());
 }
@@ -31,11 +33,13 @@ std::unique_ptr<ModuleStream> Network::make_stream() { return body_.make_stream(
 
 bool Network::is_unused(std::string_view) const { return false; }
 
+std::string Network::own_name(std::string_view key) const { return std::string(key); }
+
 void Network::load_published(const NamedTensors& state) {
   NamedTensors own;
   for (const auto& [name, tensor] : state) {
     if (is_unused(name)) continue;
-    own.emplace_back(name, is_half_of_weight_norm(name) && tensor.defined() ? tensor.to(DType::f64) : tensor);
+    own.emplace_back(own_name(name), is_half_of_weight_norm(name) && tensor.defined() ? tensor.to(DType::f64) : tensor);
   }
   load_state_dict(own);
 }

@@ -16,6 +16,7 @@ enum class NetworkInput { mel, latent, codes };
 struct NetworkFormat {
   NetworkInput input = NetworkInput::mel;
   std::int64_t rows = 0;               ///< of the input: mel bands, channels of the latent, codes of a frame
+  std::int64_t least_rows = 0;         ///< that do, where fewer codes of a frame do; 0: all
   std::int64_t samples_per_frame = 0;  ///< of the audio, for one input position; a network may drop some at the ends
   std::int64_t audio_channels = 1;
   std::int64_t sampling_rate = 0;  ///< Hz; 0 where the configuration does not say it
@@ -32,7 +33,8 @@ class Network : public Module {
   [[nodiscard]] const NetworkFormat& format() const { return format_; }
 
   void visit(Visitor& visitor) override;
-  /// Throws ShapeError unless the input is (N, rows, frames) with frames >= 1, DTypeError unless codes are i64.
+  /// Throws ShapeError unless the input is (N, rows, frames) with frames >= 1 (of codes also fewer rows, where the network has
+  /// NetworkFormat::least_rows), DTypeError unless codes are i64.
   [[nodiscard]] Tensor forward(const Tensor& input) override;
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
@@ -45,6 +47,8 @@ class Network : public Module {
   Network(const NetworkFormat& format, Sequential body) : format_(format), body_(std::move(body)) {}
   /// Whether a checkpoint may have this key that the network has no tensor for.
   [[nodiscard]] virtual bool is_unused(std::string_view key) const;
+  /// The network's own name of what a checkpoint has under `key`, in whatever spelling.
+  [[nodiscard]] virtual std::string own_name(std::string_view key) const;
   [[nodiscard]] Sequential& body() { return body_; }
   /// What forward() requires of its input.
   void check_input(const Tensor& input) const;

@@ -15,8 +15,8 @@ namespace {
 
 class Plain : public Network {
  public:
-  explicit Plain(NetworkInput input = NetworkInput::latent)
-      : Network({.input = input, .rows = 3, .samples_per_frame = 1}, layers()) {}
+  explicit Plain(NetworkInput input = NetworkInput::latent, std::int64_t least_rows = 0)
+      : Network({.input = input, .rows = 3, .least_rows = least_rows, .samples_per_frame = 1}, layers()) {}
 
  private:
   static Sequential layers() {
@@ -24,6 +24,9 @@ class Plain : public Network {
                       named("last", Conv1d({.in_channels = 2, .out_channels = 1, .kernel_size = 1})));
   }
   [[nodiscard]] bool is_unused(std::string_view key) const override { return key == "encoder.weight"; }
+  [[nodiscard]] std::string own_name(std::string_view key) const override {
+    return std::string(key == "final.bias" ? "last.bias" : key);
+  }
 };
 
 }  // namespace
@@ -50,6 +53,16 @@ TEST_CASE("a checkpoint with weight norm is folded, and unused keys are passed o
   CHECK(relative_difference(f64_values(target(x)), f64_values(expected)) < 1e-6);
   state.emplace_back("decoder.weight", Tensor::ones({1}));
   CHECK(error_of<Error>([&] { return target.load_published(state), 0; }).find("decoder.weight") != std::string::npos);
+}
+
+TEST_CASE("a key in another spelling is loaded") {
+  Plain source;
+  Plain target;
+  NamedTensors state;
+  for (const auto& [name, tensor] : source.state_dict())
+    state.emplace_back(name == "last.bias" ? "final.bias" : name, tensor.clone());
+  target.load_published(state);
+  CHECK(max_difference(target.state_dict().back().second, source.state_dict().back().second) == 0);
 }
 
 TEST_CASE("weight norm is folded in f64") {
@@ -83,6 +96,14 @@ TEST_CASE("inputs that do not fit are refused in words") {
   CHECK(error_of<DTypeError>([&] {
           return net(Tensor::ones({1, 3, 5}, {DType::i64}));
         }).find("floating-point") != std::string::npos);
+  CHECK(error_of<ShapeError>([&] { return net(Tensor::ones({1, 2, 5})); }).find("(N, 3, ") != std::string::npos);
+  Plain fewer(NetworkInput::codes, 2);
+  CHECK(error_of<ShapeError>([&] {
+          return fewer(Tensor::ones({1, 1, 5}, {DType::i64}));
+        }) == "network: expected an input (N, 2 to 3, frames >= 1), got (1, 1, 5)");
+  CHECK(error_of<ShapeError>([&] {
+          return fewer(Tensor::ones({1, 4, 5}, {DType::i64}));
+        }).find("(1, 4, 5)") != std::string::npos);
   Plain codec(NetworkInput::codes);
   CHECK(error_of<DTypeError>([&] { return codec(Tensor::ones({1, 3, 5})); }).find("codes, i64") != std::string::npos);
 }
