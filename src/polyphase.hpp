@@ -42,6 +42,7 @@
 #include "layers/weight.hpp"
 #include "layers/weight_norm.hpp"
 #include "networks/hifigan.hpp"
+#include "networks/mimi.hpp"
 #include "networks/network.hpp"
 #include "networks/registry.hpp"
 #include "ops/activations.hpp"

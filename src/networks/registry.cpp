@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "networks/hifigan.hpp"
+#include "networks/mimi.hpp"
 
 namespace polyphase {
 namespace {
@@ -14,6 +15,7 @@ std::unique_ptr<Network> make(const std::string& config) {
 
 constexpr NetworkEntry kEntries[] = {
     {"hifigan", "HiFi-GAN V1 to V3 and the decoder of VITS and Piper: mel or latent to speech", make<HifiGan, HifiGanConfig>},
+    {"mimi", "Mimi's decoder: codes at 12.5 Hz to speech", make<Mimi, MimiConfig>},
 };
 
 }  // namespace

@@ -16,6 +16,7 @@ namespace {
 constexpr NetworkCheck kChecks[] = {
     {"HifiGan", 5e-6, hifigan_outputs},
     {"HifiGan (VITS decoder)", 5e-6, hifigan_outputs},
+    {"Mimi", 5e-5, mimi_outputs},
 };
 
 /// max |result - expected| / max |expected|; infinite on NaN and where the sizes differ.

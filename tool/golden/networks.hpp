@@ -33,5 +33,6 @@ struct NetworkCheck {
 };
 
 NamedTensors hifigan_outputs(const NetworkFile& file);
+NamedTensors mimi_outputs(const NetworkFile& file);
 
 }  // namespace polyphase::golden
