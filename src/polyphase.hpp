@@ -44,6 +44,7 @@
 #include "networks/hifigan.hpp"
 #include "networks/mimi.hpp"
 #include "networks/network.hpp"
+#include "networks/qwen3_12hz.hpp"
 #include "networks/registry.hpp"
 #include "ops/activations.hpp"
 #include "ops/antialias.hpp"

@@ -4,6 +4,7 @@
 
 #include "networks/hifigan.hpp"
 #include "networks/mimi.hpp"
+#include "networks/qwen3_12hz.hpp"
 
 namespace polyphase {
 namespace {
@@ -16,6 +17,7 @@ std::unique_ptr<Network> make(const std::string& config) {
 constexpr NetworkEntry kEntries[] = {
     {"hifigan", "HiFi-GAN V1 to V3 and the decoder of VITS and Piper: mel or latent to speech", make<HifiGan, HifiGanConfig>},
     {"mimi", "Mimi's decoder: codes at 12.5 Hz to speech", make<Mimi, MimiConfig>},
+    {"qwen3_12hz", "The decoder of Qwen3-TTS' 12 Hz tokenizer: codes to speech", make<Qwen3Tts12Hz, Qwen3Tts12HzConfig>},
 };
 
 }  // namespace

@@ -34,5 +34,6 @@ struct NetworkCheck {
 
 NamedTensors hifigan_outputs(const NetworkFile& file);
 NamedTensors mimi_outputs(const NetworkFile& file);
+NamedTensors qwen3_12hz_outputs(const NetworkFile& file);
 
 }  // namespace polyphase::golden

@@ -1,4 +1,4 @@
-// Mimi, also piece by piece as the original code does it.
+// Mimi and Qwen3-TTS, also piece by piece as the original code does it.
 
 #include <algorithm>
 #include <charconv>
@@ -6,6 +6,7 @@
 #include "golden/networks.hpp"
 #include "layers/streaming/stream.hpp"
 #include "networks/mimi.hpp"
+#include "networks/qwen3_12hz.hpp"
 #include "ops/length.hpp"
 
 namespace polyphase::golden {
@@ -35,6 +36,8 @@ Tensor streamed(Network& net, const Tensor& codes, std::int64_t frames) {
   return cat(audio, 2);
 }
 
+std::int64_t number(const NetworkFile& file, const std::string& name) { return file.input(name).item<std::int64_t>(); }
+
 }  // namespace
 
 NamedTensors mimi_outputs(const NetworkFile& file) {
@@ -50,6 +53,17 @@ NamedTensors mimi_outputs(const NetworkFile& file) {
   file.prepare(original);
   for (const std::int64_t frames : pieces)
     outputs.emplace_back(concat("audio_streamed.", frames), streamed(original, codes, frames));
+  return outputs;
+}
+
+NamedTensors qwen3_12hz_outputs(const NetworkFile& file) {
+  Qwen3Tts12Hz net(Qwen3Tts12HzConfig::parse(file.config()));
+  file.prepare(net);
+  const Tensor codes = file.input("codes");
+  NamedTensors outputs{{"audio", net(codes)}};
+  if (file.has_input("chunk_size"))
+    outputs.emplace_back("audio_chunked",
+                         net.chunked_decode(codes, number(file, "chunk_size"), number(file, "left_context_size")));
   return outputs;
 }
 
