@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "autograd/no_grad.hpp"
+#include "device/backend.hpp"
 #include "layers/streaming/stream.hpp"
 #include "networks/causal_attention.hpp"
 #include "ops/activations.hpp"
@@ -157,6 +158,24 @@ TEST_CASE("Mimi in pieces has the bits of the whole") {
     check_stream_of(net, some_codes({1, 2, 1}, 6));
   }
   CHECK(receptive_field(net).is_causal());
+}
+
+TEST_CASE("pushes of a fixed size take no more memory once the context has passed") {
+  manual_seed(10);
+  Mimi net(small());
+  const NoGradGuard no_grad;
+  Allocator& allocator = backend_of(default_device()).allocator();
+  for (const std::int64_t frames : {1, 4}) {
+    CAPTURE(frames);
+    Stream stream(net);
+    stream.reserve(frames);
+    const Tensor codes = some_codes({2, 3, frames}, 6);
+    for (std::int64_t i = 0; i < 6; ++i) static_cast<void>(stream.push(codes));
+    const MemoryStats before = allocator.stats();
+    for (int i = 0; i < 20; ++i) CHECK(stream.push(codes).size(2) == 24 * frames);
+    CHECK(allocator.stats().live_bytes == before.live_bytes);
+    CHECK(allocator.stats().cached_bytes == before.cached_bytes);
+  }
 }
 
 TEST_CASE("the original's streaming parts from the whole where the context is full") {
