@@ -55,7 +55,7 @@ double us_of(int count, const std::function<void()>& run, pp::Device device) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count() / count;
 }
 
-/// After a run that is not counted: half of what would be warm after it need not be measured to be known as slow.
+/// The first run is not counted, and where it is fast neither are two more.
 Times time_runs(const std::function<void()>& run, pp::Device device) {
   constexpr double kBurst = 2e6, kSustained = 1e6, kLongestRest = 1e5;  // us
   const double first = us_of(1, run, device);
@@ -120,7 +120,7 @@ class Table {
     const auto run = [&] { work.run(); };
     const Times eager_times = time_runs(run, asked_.device);
     report(name, precision, is_step, "eager", eager_times, work, work.problem());
-    // A step reads its loss once, a stream counts its positions on the host.
+    // A Stream counts its positions on the host, and a graph would repeat those that it was recorded with.
     if (asked_.device.is_cpu() || what.run == bench::NetworkRun::stream) return;
     const std::vector<float> eager = work.result();
     pp::cuda::Graph graph = pp::cuda::capture(run, asked_.device.index);
