@@ -120,7 +120,9 @@ def input_of(net, shape, device, dtype):
     if not hasattr(net, "codebook_size"):
         return torch.randn(shape, device=device, dtype=dtype)
     if isinstance(net, conv_models.Snac):
-        return [torch.randint(net.codebook_size, (shape[0], shape[-1] // stride), device=device) for stride in net.strides]
+        # A frame of the record has as many codes of each codebook as go into one of the slowest.
+        lengths = [shape[-1] * max(net.strides) // stride for stride in net.strides]
+        return [torch.randint(net.codebook_size, (shape[0], length), device=device) for length in lengths]
     return torch.randint(net.codebook_size, shape, device=device)
 
 

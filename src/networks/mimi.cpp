@@ -253,10 +253,10 @@ MimiConfig MimiConfig::parse(const std::string& text) {
 Mimi::Mimi(const MimiConfig& config)
     : Network({.input = NetworkInput::codes,
                .rows = config.quantizer.n_q,
-               .least_rows = config.quantizer.n_q_semantic,
                .samples_per_frame = hop_of(config.seanet) * static_cast<std::int64_t>(steps_per_frame(config)),
                .audio_channels = config.seanet.channels,
-               .sampling_rate = config.sample_rate},
+               .sampling_rate = config.sample_rate,
+               .least_rows = config.quantizer.n_q_semantic},
               decoder(config)) {}
 
 Tensor Mimi::latent(const Tensor& codes) {

@@ -16,10 +16,12 @@ bool is_half_of_weight_norm(std::string_view key) {
 void Network::visit(Visitor& visitor) { visitor.module("", body_); }
 
 void Network::check_input(const Tensor& input) const {
-  const std::int64_t least = format_.least_rows > 0 ? format_.least_rows : format_.rows;
-  const std::string rows = least < format_.rows ? concat(least, " to ", format_.rows) : concat(format_.rows);
-  require<ShapeError>(input.rank() == 3 && input.size(1) >= least && input.size(1) <= format_.rows && input.size(2) >= 1,
-                      "network: expected an input (N, ", rows, ", frames >= 1), got ", input.shape());
+  const std::int64_t rows = format_.rows, least = format_.least_rows == 0 ? rows : format_.least_rows;
+  const std::string expected = least == rows ? std::to_string(rows) : concat(least, " to ", rows);
+  require<ShapeError>(input.rank() == 3 && input.size(1) >= least && input.size(1) <= rows && input.size(2) >= 1,
+                      "network: expected an input (N, ", expected, ", frames >= 1), got ", input.shape());
+  require<ShapeError>(input.size(2) % format_.frame_multiple == 0, "network: expected a multiple of ", format_.frame_multiple,
+                      " frames, got ", input.size(2));
   require<DTypeError>((input.dtype() == DType::i64) == (format_.input == NetworkInput::codes), "network: expected ",
                       format_.input == NetworkInput::codes ? "codes, i64" : "floating-point numbers", ", got ", input.dtype());
 }

@@ -10,20 +10,22 @@
 
 namespace polyphase {
 
-enum class NetworkInput { mel, latent, codes };
+enum class NetworkInput { mel, latent, codes, audio };
 
 /// What goes into a network and what comes out.
 struct NetworkFormat {
   NetworkInput input = NetworkInput::mel;
-  std::int64_t rows = 0;               ///< of the input: mel bands, channels of the latent, codes of a frame
-  std::int64_t least_rows = 0;         ///< that do, where fewer codes of a frame do; 0: all
-  std::int64_t samples_per_frame = 0;  ///< of the audio, for one input position; a network may drop some at the ends
+  std::int64_t rows = 0;               ///< of the input: mel bands, channels of the latent, codes of a frame, audio channels
+  std::int64_t samples_per_frame = 0;  ///< of the audio, for one frame of the rest; a network may drop some at the ends
   std::int64_t audio_channels = 1;
-  std::int64_t sampling_rate = 0;  ///< Hz; 0 where the configuration does not say it
+  std::int64_t sampling_rate = 0;   ///< Hz; 0 where the configuration does not say it
+  std::int64_t least_rows = 0;      ///< so few rows are taken too, the first ones: codebooks; 0: `rows` only
+  std::int64_t frame_multiple = 1;  ///< the number of frames must be a multiple of it: windows of attention
 };
 
-/// A decoder: input (N, rows, frames) -> audio (N, audio_channels, samples). Codes are i64, everything else has the network's
-/// dtype. Parameters have the names of the original code, without weight norm: load_published() folds it.
+/// A decoder: input (N, rows, frames) -> audio (N, audio_channels, samples); or, where the input is audio, an encoder or a
+/// whole codec, whose class says what it gives. Codes are i64, everything else has the network's dtype. Parameters have the
+/// names of the original code, without weight norm: load_published() folds it.
 ///
 ///     pp::HifiGan net(pp::HifiGanConfig::parse(json));
 ///     net.load_published(pp::load_safetensors("generator.safetensors").tensors);
@@ -33,8 +35,8 @@ class Network : public Module {
   [[nodiscard]] const NetworkFormat& format() const { return format_; }
 
   void visit(Visitor& visitor) override;
-  /// Throws ShapeError unless the input is (N, rows, frames) with frames >= 1 (of codes also fewer rows, where the network has
-  /// NetworkFormat::least_rows), DTypeError unless codes are i64.
+  /// Throws ShapeError unless the input is (N, rows, frames) with frames >= 1, as the format says, DTypeError unless codes are
+  /// i64.
   [[nodiscard]] Tensor forward(const Tensor& input) override;
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 

@@ -15,8 +15,8 @@ namespace {
 
 class Plain : public Network {
  public:
-  explicit Plain(NetworkInput input = NetworkInput::latent, std::int64_t least_rows = 0)
-      : Network({.input = input, .rows = 3, .least_rows = least_rows, .samples_per_frame = 1}, layers()) {}
+  explicit Plain(NetworkInput input = NetworkInput::latent) : Plain({.input = input, .rows = 3, .samples_per_frame = 1}) {}
+  explicit Plain(const NetworkFormat& format) : Network(format, layers()) {}
 
  private:
   static Sequential layers() {
@@ -96,16 +96,23 @@ TEST_CASE("inputs that do not fit are refused in words") {
   CHECK(error_of<DTypeError>([&] {
           return net(Tensor::ones({1, 3, 5}, {DType::i64}));
         }).find("floating-point") != std::string::npos);
-  CHECK(error_of<ShapeError>([&] { return net(Tensor::ones({1, 2, 5})); }).find("(N, 3, ") != std::string::npos);
-  Plain fewer(NetworkInput::codes, 2);
-  CHECK(error_of<ShapeError>([&] {
-          return fewer(Tensor::ones({1, 1, 5}, {DType::i64}));
-        }) == "network: expected an input (N, 2 to 3, frames >= 1), got (1, 1, 5)");
-  CHECK(error_of<ShapeError>([&] {
-          return fewer(Tensor::ones({1, 4, 5}, {DType::i64}));
-        }).find("(1, 4, 5)") != std::string::npos);
   Plain codec(NetworkInput::codes);
   CHECK(error_of<DTypeError>([&] { return codec(Tensor::ones({1, 3, 5})); }).find("codes, i64") != std::string::npos);
+}
+
+TEST_CASE("a format may allow fewer rows, and ask for a multiple of frames") {
+  Plain net(NetworkFormat{.input = NetworkInput::latent, .rows = 3, .least_rows = 2, .frame_multiple = 4});
+  CHECK(net(Tensor::ones({1, 3, 8})).shape() == Shape{1, 1, 8});
+  CHECK(error_of<ShapeError>([&] {
+          return net(Tensor::ones({1, 1, 8}));
+        }) == "network: expected an input (N, 2 to 3, frames >= 1), got (1, 1, 8)");
+  CHECK(error_of<ShapeError>([&] { return net(Tensor::ones({1, 4, 8})); }).find("(N, 2 to 3,") != std::string::npos);
+  CHECK(error_of<ShapeError>([&] {
+          return net(Tensor::ones({1, 2, 8}));
+        }).find("network: ") == std::string::npos);  // its layer
+  CHECK(error_of<ShapeError>([&] {
+          return net(Tensor::ones({1, 3, 6}));
+        }) == "network: expected a multiple of 4 frames, got 6");
 }
 
 TEST_CASE("a network streams as its modules do") {
