@@ -80,7 +80,7 @@ def collect(arguments):
 
 
 def key_of(record):
-    return tuple(record.get(key) for key in ("suite", "shape", "direction", "precision", "algorithm", "data"))
+    return tuple(record.get(key) for key in ("suite", "shape", "network", "direction", "precision", "algorithm", "mode", "data"))
 
 
 def adopt(arguments):
@@ -273,6 +273,16 @@ def gpu_others(name, unit, scale):
     return render
 
 
+def whole_networks(data):
+    """Every network: what it takes, and how many times that each of its peers takes."""
+    records = suite(data, "networks")
+    peers = list(dict.fromkeys(peer for record in records for peer in record.get("peers", {})))
+    rows = [[r["network"], r["precision"], r["mode"], f"{r['us_burst'] / 1e3:.3f}", f"{r['us_sustained'] / 1e3:.3f}", f"{r['peak_mib']:.0f}",
+             *(f"{ratio(r, peer):.2f}" if peer in r.get("peers", {}) else "" for peer in peers)] for r in records]
+    header = ["network", "precision", "mode", "ms burst", "ms sustained", "peak MiB", *(f"x {peer}" for peer in peers)]
+    return table(header, rows, 3) if rows else None
+
+
 def gpu_memory(data):
     rows = [[r["shape"], f"{r['live_peak_bytes'] / 2**20:.1f}", f"{r['held_peak_bytes'] / 2**20:.1f}",
              f"{100 * (r['held_peak_bytes'] / r['live_peak_bytes'] - 1):.1f}"] for r in suite(data, "allocator") if "held_peak_bytes" in r]
@@ -308,6 +318,8 @@ def goals(arguments):
 TABLES = {
     "cpu_convolutions": ("cpu", cpu_convolutions),
     "cpu_steps": ("cpu", cpu_steps),
+    "cpu_networks": ("cpu", whole_networks),
+    "gpu_networks": ("h200", whole_networks),
     "gpu_convolutions": ("h200", gpu_convolutions),
     "gpu_tensor_cores": ("h200", gpu_tensor_cores),
     "gpu_gradients": ("h200", gpu_gradients),

@@ -3,9 +3,10 @@
 # compute-sanitizer, runs the golden files on the GPU and times it. Installs nothing and needs no network.
 #
 # usage: tools/gpu_check.sh [--only PART[,PART...]] [--match REGEX] [--quick] [--jobs N] [--seconds N] [--out FOLDER]
-#   --only PART   of build, test, sanitize, golden, bench; parts but the first need the build folder of an earlier run
-#   --match REGEX  of sanitize the checks whose tool and program it finds, as in 'racecheck.*choice'; it fails
-#                 where it finds none
+#   --only PART   of build, test, sanitize, golden, bench, and networks, which is the part of bench that times whole networks;
+#                 parts but the first need the build folder of an earlier run
+#   --match REGEX  of sanitize the checks whose tool and program it finds, as in 'racecheck.*choice'; of networks the cases whose
+#                 name it finds, as in 'mimi.*1x'; it fails where it finds none
 #   --quick       code for this GPU only (else for sm_80 too), the GPU's tests only, two sanitizers on three programs, four shapes
 #   --jobs N      sanitized programs at once (default: three quarters of the cores)
 #   --seconds N   for the tables of convolutions, about (default 240), and half as much for PyTorch on the same; what does not
@@ -64,10 +65,10 @@ status=0
 [[ "" =~ $match ]] || status=$?
 [ $status -lt 2 ] || die "--match: expected a regular expression, got '$match'"
 IFS=, read -r -a wanted <<<"$parts"
-[ ${#wanted[@]} -gt 0 ] || die "--only: expected a part of build, test, sanitize, golden, bench"
+[ ${#wanted[@]} -gt 0 ] || die "--only: expected a part of build, test, sanitize, golden, bench, networks"
 for part in "${wanted[@]}"; do
-  [[ $part =~ ^(build|test|sanitize|golden|bench)$ ]] ||
-    die "--only: expected a part of build, test, sanitize, golden, bench, got '$part'"
+  [[ $part =~ ^(build|test|sanitize|golden|bench|networks)$ ]] ||
+    die "--only: expected a part of build, test, sanitize, golden, bench, networks, got '$part'"
 done
 wants() { [[ ,$parts, == *,$1,* ]]; }
 
@@ -391,6 +392,23 @@ bench() {
 
 has_torch() { python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1; }
 
+# time_networks PART SECONDS: published networks at their full size, ours and PyTorch's.
+time_networks() {
+  local part=$1 budget=$2 networks=$work/networks.json options=()
+  if [ "$part" = networks ]; then options=(--match "$match"); fi
+  if [ $quick = yes ]; then options+=(--networks "hifigan_v1,mimi_decode" --precisions fp32); fi
+  rm -f "$networks"
+  run "$part" "networks" $((budget + 120)) $build/bench/networks --device cuda:0 "${options[@]}" --time-budget "$budget" --json "$networks" || true
+  [ -s "$networks" ] || return 0
+  if ! has_torch; then
+    record "$part" "PyTorch, networks" skipped 0 "python3 has no torch that sees the GPU"
+  elif [ ! -d "$golden/networks" ]; then
+    record "$part" "PyTorch, networks" skipped 0 "the golden files that its models are checked against are not in $golden/networks"
+  else
+    run "$part" "PyTorch, networks" $((budget + 120)) python3 bench/peers_torch_networks.py --golden "$golden" --time-budget "$budget" "$networks" || true
+  fi
+}
+
 part_bench() {
   local conv=$work/conv.json others=$work/others.json forms=$work/forms.json mma=$work/mma.json step=$work/step.json
   local blocks=$work/blocks.json allocator=$work/allocator.json cold=$work/cold.json data=$work/data.json data_options=(--seconds $((seconds / 2))) table=$build/bench/conv_transpose1d shapes="A,B,C,depthwise,rest"
@@ -411,6 +429,7 @@ part_bench() {
     bench "conv_transpose1d tf32, the sm_80 path" $((seconds / 10 + 40)) "$mma" env POLYPHASE_TENSOR_CORE=sm80 $table \
       --precisions tf32 --directions forward --algorithms tensor_core --time-budget $((seconds / 10)) --shapes A,B,C,rest --json "$mma"
   fi
+  time_networks bench $((seconds / 2))
   bench "data_independence" $((seconds / 2 + 90)) "$data" $build/bench/data_independence "${data_options[@]}" --json "$data"
   if has_torch; then
     run bench "PyTorch, training_step" 60 python3 bench/peers_torch_step.py "$step" || true
@@ -440,6 +459,10 @@ if [ ${#wanted[@]} -gt 0 ]; then
   if wants sanitize; then part_sanitize; fi
   if wants golden; then part_golden; fi
   if wants bench; then part_bench; fi
+  if wants networks; then
+    stage networks "whole networks, nothing beside them"
+    time_networks networks "$seconds"
+  fi
 fi
 
 printf '\n%s s; results in %s\n' "$SECONDS" "$out"

@@ -105,7 +105,7 @@ LayerScale::LayerScale(const Options& options) : options_(options) {
       Tensor::full({options.channels}, options.init, {.dtype = options.dtype, .device = options.device, .requires_grad = true});
 }
 
-void LayerScale::visit(Visitor& visitor) { visitor.parameter("gamma", gamma_); }
+void LayerScale::visit(Visitor& visitor) { visitor.parameter(options_.name, gamma_); }
 
 Tensor LayerScale::forward(const Tensor& x) {
   const int dim = normalize_dim("LayerScale", options_.dim, x.rank());

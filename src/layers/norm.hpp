@@ -2,6 +2,7 @@
 // Normalisations over groups of channels, over batches and over the last dimension; a learned scale per channel.
 
 #include <optional>
+#include <string>
 
 #include "../layers/module.hpp"
 
@@ -77,7 +78,8 @@ class RMSNorm : public Module {
   Tensor weight_;  // (C)
 };
 
-/// x times one learned number per channel (Touvron et al. 2021, CaiT). Parameter: gamma (C), initially `init`.
+/// x times one learned number per channel (Touvron et al. 2021, CaiT). Parameter: gamma (C), or as `name` says, `init` at
+/// first.
 class LayerScale : public Module {
  public:
   struct Options {
@@ -86,6 +88,7 @@ class LayerScale : public Module {
     int dim = -1;  ///< the dimension of x that holds the channels; 1 for (N, C, L)
     DType dtype = DType::f32;
     Device device = default_device();
+    std::string name = "gamma";  ///< of the parameter: "scale" in Mimi
   };
   /// Throws ShapeError unless channels >= 1, DTypeError unless the dtype is floating point.
   explicit LayerScale(const Options& options);

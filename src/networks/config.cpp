@@ -23,6 +23,15 @@ Json parsed(const std::string& network, const std::string& text) {
 
 }  // namespace
 
+std::int64_t bounded_product(const std::vector<std::int64_t>& factors) {
+  std::int64_t product = 1;
+  for (const std::int64_t factor : factors) {
+    if (product > INT64_MAX / factor) return INT64_MAX;
+    product *= factor;
+  }
+  return product;
+}
+
 NetworkConfig::NetworkConfig(std::string network, const std::string& json)
     : NetworkConfig(network, "", parsed(network, json)) {}
 

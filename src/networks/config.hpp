@@ -12,6 +12,9 @@
 
 namespace polyphase {
 
+/// The product of factors of at least 1, and the largest number there is where it would not fit.
+[[nodiscard]] std::int64_t bounded_product(const std::vector<std::int64_t>& factors);
+
 /// An object of a configuration. Every reader throws FormatError "NETWORK: config: ..." naming the key and what it holds.
 class NetworkConfig {
  public:

@@ -35,11 +35,13 @@ std::unique_ptr<ModuleStream> Network::make_stream() { return body_.make_stream(
 
 bool Network::is_unused(std::string_view) const { return false; }
 
+std::string Network::own_name(std::string_view key) const { return std::string(key); }
+
 void Network::load_published(const NamedTensors& state) {
   NamedTensors own;
   for (const auto& [name, tensor] : state) {
     if (is_unused(name)) continue;
-    own.emplace_back(name, is_half_of_weight_norm(name) && tensor.defined() ? tensor.to(DType::f64) : tensor);
+    own.emplace_back(own_name(name), is_half_of_weight_norm(name) && tensor.defined() ? tensor.to(DType::f64) : tensor);
   }
   load_state_dict(own);
 }

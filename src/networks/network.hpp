@@ -49,6 +49,8 @@ class Network : public Module {
   Network(const NetworkFormat& format, Sequential body) : format_(format), body_(std::move(body)) {}
   /// Whether a checkpoint may have this key that the network has no tensor for.
   [[nodiscard]] virtual bool is_unused(std::string_view key) const;
+  /// The network's own name of what a checkpoint has under `key`, in whatever spelling.
+  [[nodiscard]] virtual std::string own_name(std::string_view key) const;
   [[nodiscard]] Sequential& body() { return body_; }
   /// What forward() requires of its input.
   void check_input(const Tensor& input) const;

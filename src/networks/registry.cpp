@@ -6,7 +6,9 @@
 #include "networks/dac.hpp"
 #include "networks/encodec.hpp"
 #include "networks/hifigan.hpp"
+#include "networks/mimi.hpp"
 #include "networks/oobleck.hpp"
+#include "networks/qwen3_12hz.hpp"
 #include "networks/snac.hpp"
 #include "networks/vocos.hpp"
 
@@ -24,7 +26,9 @@ constexpr NetworkEntry kEntries[] = {
     {"dac_encoder", "Descript Audio Codec: audio to codes", make<DacEncoder, DacConfig>},
     {"encodec", "EnCodec, 24 and 48 kHz: codes to audio", make<Encodec, EncodecConfig>},
     {"hifigan", "HiFi-GAN V1 to V3 and the decoder of VITS and Piper: mel or latent to speech", make<HifiGan, HifiGanConfig>},
+    {"mimi", "Mimi's decoder: codes at 12.5 Hz to speech", make<Mimi, MimiConfig>},
     {"oobleck", "the decoder of Stable Audio's autoencoder: latent to stereo audio", make<OobleckDecoder, OobleckConfig>},
+    {"qwen3_12hz", "The decoder of Qwen3-TTS' 12 Hz tokenizer: codes to speech", make<Qwen3Tts12Hz, Qwen3Tts12HzConfig>},
     {"snac", "SNAC, 24, 32 and 44 kHz, codebooks of different rates: codes to audio", make<SnacDecoder, SnacConfig>},
     {"vocos", "Vocos: mel or EnCodec's latent to audio by an inverse Fourier transform", make<Vocos, VocosConfig>},
 };

@@ -56,6 +56,9 @@ TEST_CASE("activation layers: formulas and gradients") {
   check_pointwise(tanh_layer, [](double x) { return std::tanh(x); });
   Sigmoid sigmoid_layer;
   check_pointwise(sigmoid_layer, sigmoid_of);
+  Clamp clamp_layer(-1.5, 0.75);
+  check_pointwise(clamp_layer, [](double x) { return x < -1.5 ? -1.5 : x > 0.75 ? 0.75 : x; });
+  CHECK(error_of<ShapeError>([] { return Clamp(1, 0), 0; }) == "Clamp: expected low <= high, got 1 and 0");
 }
 
 TEST_CASE("snake layers: one alpha for each channel, starting at 1 as in BigVGAN") {

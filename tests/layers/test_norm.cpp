@@ -190,6 +190,8 @@ TEST_CASE("layer norm, RMS norm and layer scale: names, initial values, formula,
   CHECK(first(Tensor::ones({1, 2, 3}, {.dtype = DType::f64})).to_vector<double>() == std::vector<double>{2, 2, 2, 3, 3, 3});
   CHECK(testing::layer_gradcheck(last, {3, 2}) == "");
   CHECK(testing::layer_gradcheck(first, {3, 2, 4}) == "");
+  LayerScale scale({.channels = 2, .name = "scale"});
+  CHECK(scale.state_dict().front().first == "scale");
 }
 
 TEST_CASE("layer norm, RMS norm and layer scale: errors") {

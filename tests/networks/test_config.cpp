@@ -38,6 +38,13 @@ TEST_CASE("entries of every kind") {
   CHECK(!config.is_null("a"));
 }
 
+TEST_CASE("a product that does not fit is the largest number") {
+  CHECK(bounded_product({}) == 1);
+  CHECK(bounded_product({3, 4, 5}) == 60);
+  CHECK(bounded_product({std::int64_t{1} << 31, std::int64_t{1} << 31}) == std::int64_t{1} << 62);
+  CHECK(bounded_product({std::int64_t{1} << 31, std::int64_t{1} << 31, 2}) == INT64_MAX);
+}
+
 TEST_CASE("entries that are absent or null have another value") {
   const NetworkConfig config = config_of(R"({"i": null})");
   CHECK(config.count_or("i", 5) == 5);

@@ -24,6 +24,9 @@ class Plain : public Network {
                       named("last", Conv1d({.in_channels = 2, .out_channels = 1, .kernel_size = 1})));
   }
   [[nodiscard]] bool is_unused(std::string_view key) const override { return key == "encoder.weight"; }
+  [[nodiscard]] std::string own_name(std::string_view key) const override {
+    return std::string(key == "final.bias" ? "last.bias" : key);
+  }
 };
 
 }  // namespace
@@ -50,6 +53,16 @@ TEST_CASE("a checkpoint with weight norm is folded, and unused keys are passed o
   CHECK(relative_difference(f64_values(target(x)), f64_values(expected)) < 1e-6);
   state.emplace_back("decoder.weight", Tensor::ones({1}));
   CHECK(error_of<Error>([&] { return target.load_published(state), 0; }).find("decoder.weight") != std::string::npos);
+}
+
+TEST_CASE("a key in another spelling is loaded") {
+  Plain source;
+  Plain target;
+  NamedTensors state;
+  for (const auto& [name, tensor] : source.state_dict())
+    state.emplace_back(name == "last.bias" ? "final.bias" : name, tensor.clone());
+  target.load_published(state);
+  CHECK(max_difference(target.state_dict().back().second, source.state_dict().back().second) == 0);
 }
 
 TEST_CASE("weight norm is folded in f64") {

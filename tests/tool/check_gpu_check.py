@@ -42,6 +42,13 @@ case "$*" in
 esac
 echo "30 passed, 0 failed, 0 skipped; the worst uses 0.90 of its tolerance"
 """
+NETWORKS = r"""
+case "$*" in *"--match nothing"*) echo "networks: no case is asked for"; exit 1 ;; esac
+echo "$*" >"${0%/*}/networks.arguments"
+echo '{"suite": "networks", "device": "cuda:0", "records": [{"network": "mimi_decode_1x10s", "precision": "fp32", "direction": "forward",
+  "mode": "graph", "us_burst": 4000, "us_sustained": 4100, "peak_mib": 300}, {"network": "mimi_decode_1x10s", "precision": "fp32",
+  "direction": "forward", "mode": "eager", "us_burst": 5000, "us_sustained": 5100, "peak_mib": 300}]}' >"${@: -1}"
+"""
 
 
 def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
@@ -108,11 +115,32 @@ def check_run(folder: Path) -> None:
     page = (folder / "docs/benchmarks/h200_checks.md").read_text()
     expect("the page", adopted.returncode == 0 and "| gemm tf32 f32" in page and "not run yet" not in page, adopted)
 
+    check_networks(folder)
     check_adopt(folder)
     check_goals(folder)
     result = run(folder, "--only", "golden", POLYPHASE_COMMIT="def5678")
     data = json.loads((folder / "build-gpu/check/h200.json").read_text())
     expect("another commit's results are forgotten", {check["part"] for check in data["checks"]} == {"golden"}, result)
+
+
+def check_networks(folder: Path) -> None:
+    """Whole networks alone, those that are asked for; records that differ in mode alone are both kept, and shown."""
+    program(folder / "build-gpu/bench/networks", NETWORKS)
+    result = run(folder, "--only", "networks", "--match", "mimi.*1x", "--seconds", "30")
+    asked = (folder / "build-gpu/bench/networks.arguments").read_text()
+    expect("the networks that were asked for", asked.startswith("--device cuda:0 --match mimi.*1x --time-budget 30 --json "), result)
+    for line in (r"^passed +networks: networks ", r"^skipped +networks: PyTorch, networks .* no torch that sees the GPU$"):
+        expect(f"a line {line!r}", re.search(line, result.stdout, re.MULTILINE) is not None, result)
+    page = folder / "docs/networks.md"
+    page.write_text("<!-- table gpu_networks -->\n<!-- end -->\n")
+    adopted = subprocess.run([sys.executable, str(folder / "bench/report.py"), "adopt", str(folder / "build-gpu/check/h200.json")],
+                             capture_output=True, text=True, timeout=60)
+    rows = re.findall(r"^\| mimi_decode_1x10s \| fp32 .*\| (eager|graph) \| +([0-9.]+) \|", page.read_text(), re.MULTILINE)
+    expect("their table", adopted.returncode == 0 and rows == [("graph", "4.000"), ("eager", "5.000")], adopted)
+    page.unlink()
+    result = run(folder, "--only", "networks", "--match", "nothing")
+    expect("a match of no network fails", result.returncode == 1 and
+           re.search(r"^failed +networks: networks ", result.stdout, re.MULTILINE) is not None, result)
 
 
 def check_build(folder: Path) -> None:

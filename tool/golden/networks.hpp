@@ -42,5 +42,7 @@ NamedTensors encodec_encoder_outputs(const NetworkFile& file);
 NamedTensors hifigan_outputs(const NetworkFile& file);
 NamedTensors vocos_outputs(const NetworkFile& file);
 NamedTensors mel_outputs(const NetworkFile& file);
+NamedTensors mimi_outputs(const NetworkFile& file);
+NamedTensors qwen3_12hz_outputs(const NetworkFile& file);
 
 }  // namespace polyphase::golden

@@ -1,0 +1,58 @@
+#pragma once
+// The work of a case of bench/networks: a network with random weights and an input, to be run again and again.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "conv/algorithm.hpp"
+#include "network_cases.hpp"
+#include "networks/network.hpp"
+
+namespace polyphase {
+class Optimizer;
+class Stream;
+}  // namespace polyphase
+
+namespace polyphase::bench {
+
+/// What a column of precisions stands for.
+struct NetworkPrecision {
+  DType dtype = DType::f32;
+  Precision precision = Precision::fp32;
+};
+/// Of "fp32", "tf32", "ieee", "f16", "bf16" or "f64". Throws Error with these names.
+[[nodiscard]] NetworkPrecision network_precision(const std::string& name);
+
+class NetworkWork {
+ public:
+  /// Weights, input and target are the same at every call. A step in f16 or bf16 is an f32 network under autocast.
+  /// Throws what the registry throws, and Error where the configuration cannot be read.
+  NetworkWork(const NetworkCase& what, const NetworkPrecision& precision, Device device);
+  ~NetworkWork();
+  NetworkWork(const NetworkWork&) = delete;
+  NetworkWork& operator=(const NetworkWork&) = delete;
+
+  /// Once; nothing is waited for.
+  void run();
+  [[nodiscard]] const Shape& input_shape() const { return input_.shape(); }
+  /// Why the last result cannot be right, empty where it can: samples that are not as many as the format says or no numbers, a
+  /// loss that has not fallen. Waits.
+  [[nodiscard]] std::string problem() const;
+  /// The last result: samples, or the loss.
+  [[nodiscard]] std::vector<float> result() const;
+
+ private:
+  void run_step();
+
+  NetworkCase what_;
+  NetworkPrecision precision_;
+  std::unique_ptr<Network> net_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Tensor input_, target_, output_;
+  std::optional<double> first_loss_{};
+};
+
+}  // namespace polyphase::bench

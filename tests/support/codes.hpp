@@ -1,0 +1,44 @@
+#pragma once
+// Codes and trainings of small codec decoders.
+
+#include <cstdint>
+#include <vector>
+
+#include "layers/losses.hpp"
+#include "layers/module.hpp"
+#include "ops/elementwise.hpp"
+#include "optim/adam.hpp"
+#include "tensor/tensor.hpp"
+
+namespace polyphase::testing {
+
+/// Numbers below `bins` that jump about, (N, K, L).
+inline Tensor some_codes(const Shape& shape, std::int64_t bins) {
+  std::vector<std::int64_t> codes(static_cast<std::size_t>(shape.numel()));
+  std::uint64_t state = 7;
+  for (std::int64_t& code : codes) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    code = static_cast<std::int64_t>((state >> 33) % static_cast<std::uint64_t>(bins));
+  }
+  return Tensor::from_vector(codes, shape);
+}
+
+/// The mean squared difference from `target` before and after so many steps of Adam.
+struct Losses {
+  double first, last;
+};
+inline Losses fine_tuned(Module& net, const Tensor& input, const Tensor& target, int steps) {
+  Adam optimizer(net.parameters(), AdamOptions{.learning_rate = 2e-3});
+  Losses losses{};
+  for (int i = 0; i <= steps; ++i) {
+    const Tensor loss = mse_loss(net(input), target);
+    losses.last = loss.item();
+    if (i == 0) losses.first = losses.last;
+    optimizer.zero_grad();
+    loss.backward();
+    optimizer.step();
+  }
+  return losses;
+}
+
+}  // namespace polyphase::testing
