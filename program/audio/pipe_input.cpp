@@ -1,4 +1,4 @@
-#include "pipe_input.hpp"
+#include "program/audio/pipe_input.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -11,16 +11,12 @@
 #include <filesystem>
 #include <system_error>
 
-#include "interrupt.hpp"
+#include "program/audio/wav_format.hpp"
+#include "program/interrupt.hpp"
 #include "tensor/error.hpp"
-#include "wav_format.hpp"
 
-namespace superres {
+namespace polyphase::program {
 namespace {
-
-using polyphase::concat;
-using polyphase::FormatError;
-using polyphase::require;
 
 struct Descriptor {
   int value = -1;
@@ -35,7 +31,7 @@ bool is_pipe(const struct stat& info) { return S_ISFIFO(info.st_mode) || S_ISSOC
 
 // A file without a name.
 int open_copy(const std::string& name) {
-  std::string pattern = (std::filesystem::temp_directory_path() / "superres-XXXXXX").string();
+  std::string pattern = (std::filesystem::temp_directory_path() / "polyphase-XXXXXX").string();
   const int copy = ::mkostemp(pattern.data(), O_CLOEXEC);
   require<FormatError>(copy >= 0, name, ": what comes through a pipe is kept in ", pattern,
                        ", which cannot be created: ", system_reason());
@@ -56,7 +52,7 @@ void write_all(int copy, const unsigned char* data, ssize_t bytes, const std::st
 
 }  // namespace
 
-PipeInput::PipeInput(const std::string& name) : path_(name) {
+PipeInput::PipeInput(const std::string& name, PipeContent content) : path_(name) {
   const bool is_standard = name == kStandardStream;
   struct stat info {};
   const int status = is_standard ? ::fstat(STDIN_FILENO, &info) : ::stat(name.c_str(), &info);
@@ -74,7 +70,7 @@ PipeInput::PipeInput(const std::string& name) : path_(name) {
   copy_ = open_copy(name);
   path_ = concat("/dev/fd/", copy_);
   try {
-    copy(from.value, name);
+    copy(from.value, name, content);
   } catch (...) {
     ::close(copy_);
     throw;
@@ -85,11 +81,12 @@ PipeInput::~PipeInput() {
   if (copy_ >= 0) ::close(copy_);
 }
 
-void PipeInput::copy(int from, const std::string& name) {
+void PipeInput::copy(int from, const std::string& name, PipeContent content) {
   constexpr int kWait = 200;  // milliseconds, after which it looks whether the user has stopped the program
   std::array<unsigned char, 1 << 16> bytes{};
   std::size_t held = 0;  // at the front of `bytes`, until there are enough to know what it is
-  bool is_wav = false;
+  const bool takes_any = content == PipeContent::any;
+  bool is_wav = false;  // or anything, where that is taken
   for (;;) {
     const ssize_t count = ::read(from, bytes.data() + held, bytes.size() - held);
     if (count == 0) break;
@@ -97,8 +94,8 @@ void PipeInput::copy(int from, const std::string& name) {
       require<FormatError>(errno == EAGAIN || errno == EINTR, name, ": reading failed: ", system_reason());
     } else {
       held += static_cast<std::size_t>(count);
-      if (!is_wav && held >= wav::kOpeningBytes) {
-        is_wav = wav::opens_wav(bytes.data());
+      if (!is_wav && (takes_any || held >= wav::kOpeningBytes)) {
+        is_wav = takes_any || wav::opens_wav(bytes.data());
         require<FormatError>(is_wav, name, ": expected a WAV file, as nothing else is read from a pipe");
       }
       if (is_wav) {
@@ -113,8 +110,8 @@ void PipeInput::copy(int from, const std::string& name) {
       if (is_interrupted_) return;
     }
   }
-  require<FormatError>(is_wav, name, ": expected a WAV file, got a pipe that ",
+  require<FormatError>(is_wav, name, takes_any ? ": expected a file" : ": expected a WAV file", ", got a pipe that ",
                        held == 0 ? "nobody writes to" : concat("ends after ", held, " bytes"));
 }
 
-}  // namespace superres
+}  // namespace polyphase::program

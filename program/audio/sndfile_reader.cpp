@@ -1,4 +1,4 @@
-#include "sndfile_reader.hpp"
+#include "program/audio/sndfile_reader.hpp"
 
 #include <sndfile.h>
 
@@ -8,14 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "program/audio/wav_format.hpp"
 #include "tensor/error.hpp"
-#include "wav_format.hpp"
 
-namespace superres {
+namespace polyphase::program {
 namespace {
-
-using polyphase::FormatError;
-using polyphase::require;
 
 // A file as libsndfile sees it, the patch in place.
 class PatchedFile {
@@ -152,4 +149,4 @@ std::unique_ptr<AudioReader> open_with_sndfile(const std::string& path, const st
 
 bool reads_flac() { return true; }
 
-}  // namespace superres
+}  // namespace polyphase::program

@@ -1,4 +1,4 @@
-#include "text.hpp"
+#include "program/text.hpp"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,8 @@
 
 #include "support/skip.hpp"
 
-using namespace superres;
+using namespace polyphase;
+using namespace polyphase::program;
 
 TEST_CASE("numbers with a fixed count of digits") {
   CHECK(fixed(1.25, 1) == "1.2");

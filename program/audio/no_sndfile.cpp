@@ -1,7 +1,7 @@
 // Stands in for sndfile_reader.cpp in a build without libsndfile.
-#include "sndfile_reader.hpp"
+#include "program/audio/sndfile_reader.hpp"
 
-namespace superres {
+namespace polyphase::program {
 
 std::unique_ptr<AudioReader> open_with_sndfile(const std::string&, const std::string&, const std::optional<SizePatch>&) {
   return nullptr;
@@ -9,4 +9,4 @@ std::unique_ptr<AudioReader> open_with_sndfile(const std::string&, const std::st
 
 bool reads_flac() { return false; }
 
-}  // namespace superres
+}  // namespace polyphase::program

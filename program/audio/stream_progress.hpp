@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace superres {
+namespace polyphase::program {
 
 /// Goes to standard error, since standard output may be the sound.
 class StreamProgress {
@@ -29,4 +29,4 @@ class StreamProgress {
   Clock::time_point last_shown_ = start_;
 };
 
-}  // namespace superres
+}  // namespace polyphase::program

@@ -1,4 +1,4 @@
-#include "resample.hpp"
+#include "program/audio/resample.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,11 +9,8 @@
 
 #include "tensor/error.hpp"
 
-namespace superres {
+namespace polyphase::program {
 namespace {
-
-using polyphase::require;
-using polyphase::ShapeError;
 
 // Ratios of larger numbers take a filter of more than 75 MB; every ratio of two rates up to 192 kHz is within it.
 constexpr std::int64_t kLargestTerm = 192000;
@@ -74,11 +71,11 @@ std::vector<double> lowpass_kernel(std::int64_t up, std::int64_t down, const Fil
 }
 
 void require_convertible(const std::string& path, int rate, int wanted) {
-  require<polyphase::Error>(rate <= kLargestRatio * wanted && wanted <= kLargestRatio * rate, path, ": expected a rate within ",
-                            kLargestRatio, " times ", wanted, " Hz, up or down, got ", rate, " Hz");
+  require<Error>(rate <= kLargestRatio * wanted && wanted <= kLargestRatio * rate, path, ": expected a rate within ",
+                 kLargestRatio, " times ", wanted, " Hz, up or down, got ", rate, " Hz");
   const int common = std::gcd(rate, wanted);
-  require<polyphase::Error>(std::max(rate, wanted) / common <= kLargestTerm, path, ": expected a rate that can become ", wanted,
-                            " Hz by a ratio of numbers up to ", kLargestTerm, ", got ", rate, " Hz");
+  require<Error>(std::max(rate, wanted) / common <= kLargestTerm, path, ": expected a rate that can become ", wanted,
+                 " Hz by a ratio of numbers up to ", kLargestTerm, ", got ", rate, " Hz");
 }
 
 Resampler::Resampler(std::int64_t up, std::int64_t down, const FilterOptions& options) {
@@ -162,4 +159,4 @@ std::vector<float> interpolate_linear(std::span<const float> low, int factor) {
   return output;
 }
 
-}  // namespace superres
+}  // namespace polyphase::program

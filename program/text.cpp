@@ -1,9 +1,9 @@
-#include "text.hpp"
+#include "program/text.hpp"
 
 #include <charconv>
 #include <cmath>
 
-namespace superres {
+namespace polyphase::program {
 
 std::string fixed(double value, int digits) {
   char buffer[64];
@@ -52,4 +52,4 @@ std::string shell_quoted(const std::string& word) {
   return text + "'";
 }
 
-}  // namespace superres
+}  // namespace polyphase::program

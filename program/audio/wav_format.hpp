@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace superres::wav {
+namespace polyphase::program::wav {
 
 inline constexpr std::uint16_t kTagPcm = 1;
 inline constexpr std::uint16_t kTagFloat = 3;
@@ -32,4 +32,4 @@ inline constexpr std::size_t kOpeningBytes = 12;
   return (std::memcmp(text, "RIFF", 4) == 0 || std::memcmp(text, "RF64", 4) == 0) && std::memcmp(text + 8, "WAVE", 4) == 0;
 }
 
-}  // namespace superres::wav
+}  // namespace polyphase::program::wav

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace superres {
+namespace polyphase::program {
 
 /// The low-pass of a Resampler. Frequencies are relative to the lower of the two Nyquist frequencies.
 struct FilterOptions {
@@ -70,4 +70,4 @@ class Resampler {
 /// Straight lines between the given samples; the last one is held.
 [[nodiscard]] std::vector<float> interpolate_linear(std::span<const float> low, int factor);
 
-}  // namespace superres
+}  // namespace polyphase::program

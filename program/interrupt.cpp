@@ -1,6 +1,6 @@
-#include "interrupt.hpp"
+#include "program/interrupt.hpp"
 
-namespace superres {
+namespace polyphase::program {
 namespace {
 
 constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP};
@@ -34,4 +34,4 @@ InterruptGuard::~InterruptGuard() {
 
 bool InterruptGuard::interrupted() { return was_interrupted != 0; }
 
-}  // namespace superres
+}  // namespace polyphase::program

@@ -1,4 +1,4 @@
-#include "resample.hpp"
+#include "program/audio/resample.hpp"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
@@ -6,14 +6,14 @@
 #include <cmath>
 #include <numbers>
 
-#include "sound.hpp"
 #include "support/helpers.hpp"
+#include "support/sound.hpp"
 #include "support/tolerance.hpp"
 #include "tensor/error.hpp"
 
-using namespace superres;
-using namespace superres::testing;
-using polyphase::testing::error_of;
+using namespace polyphase;
+using namespace polyphase::program;
+using namespace polyphase::testing;
 
 namespace {
 

@@ -1,17 +1,14 @@
-#include "wav_reader.hpp"
+#include "program/audio/wav_reader.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <filesystem>
 
+#include "program/audio/wav_format.hpp"
 #include "tensor/error.hpp"
-#include "wav_format.hpp"
 
-namespace superres {
-
-using polyphase::FormatError;
-using polyphase::require;
+namespace polyphase::program {
 
 bool WavReader::recognises(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -28,8 +25,7 @@ WavReader::WavReader(const std::string& path, const std::string& name) : path_(n
 
 void WavReader::take(void* data, std::uint64_t bytes, const char* what) {
   file_.read(static_cast<char*>(data), static_cast<std::streamsize>(bytes));
-  if (!file_)
-    throw FormatError(polyphase::concat(path_, ": the file ends inside ", what), static_cast<std::int64_t>(position_));
+  if (!file_) throw FormatError(concat(path_, ": the file ends inside ", what), static_cast<std::int64_t>(position_));
   position_ += bytes;
 }
 
@@ -88,8 +84,8 @@ void WavReader::read_format(std::uint64_t size) {
 }
 
 std::string WavReader::format_name() const {
-  return polyphase::concat("format ", tag_, " with ", bits_, " bit in blocks of ", block_bytes_, " bytes for ", info_.channels,
-                           info_.channels == 1 ? " channel" : " channels");
+  return concat("format ", tag_, " with ", bits_, " bit in blocks of ", block_bytes_, " bytes for ", info_.channels,
+                info_.channels == 1 ? " channel" : " channels");
 }
 
 // Whether a data chunk's size stands for "whatever follows". Who writes into a pipe cannot know it, and leaves a 0, the largest
@@ -147,4 +143,4 @@ std::int64_t WavReader::read(float* samples, std::int64_t frames) {
   return frames;
 }
 
-}  // namespace superres
+}  // namespace polyphase::program

@@ -1,12 +1,12 @@
-#include "stream_progress.hpp"
+#include "program/audio/stream_progress.hpp"
 
 #include <unistd.h>
 
 #include <cstdio>
 
-#include "text.hpp"
+#include "program/text.hpp"
 
-namespace superres {
+namespace polyphase::program {
 
 StreamProgress::StreamProgress(std::int64_t frames, int rate)
     : terminal_(isatty(STDERR_FILENO) == 1), frames_(static_cast<double>(frames)), rate_(rate) {}
@@ -28,4 +28,4 @@ void StreamProgress::show(std::int64_t done) {
   shown_ = true;
 }
 
-}  // namespace superres
+}  // namespace polyphase::program

@@ -1,4 +1,4 @@
-#include "wav_writer.hpp"
+#include "program/audio/wav_writer.hpp"
 
 #include <unistd.h>
 
@@ -9,15 +9,12 @@
 #include <cstring>
 #include <system_error>
 
-#include "pipe_input.hpp"
+#include "program/audio/pipe_input.hpp"
+#include "program/audio/wav_format.hpp"
 #include "tensor/error.hpp"
-#include "wav_format.hpp"
 
-namespace superres {
+namespace polyphase::program {
 namespace {
-
-using polyphase::FormatError;
-using polyphase::require;
 
 int width_of(SampleFormat format) {
   switch (format) {
@@ -33,13 +30,14 @@ int width_of(SampleFormat format) {
 
 }  // namespace
 
-WavWriter::WavWriter(const std::string& path, const AudioInfo& info, SampleFormat format)
-    : path_(path), info_(info), format_(format) {
-  require<FormatError>(info.rate > 0 && info.channels > 0 && info.channels < 65536 && info.frames >= 0, path_,
+WavWriter::WavWriter(const std::string& path, const AudioInfo& info, SampleFormat format, Container container)
+    : path_(path), info_(info), format_(format), container_(container) {
+  require<FormatError>(info.rate > 0 && info.channels > 0 && info.channels < 65536 && (info.frames >= 0 || is_open()), path_,
                        ": expected a rate, channels and a length, got ", info.rate, " Hz, ", info.channels, " channels, ",
                        info.frames, " frames");
   if (path != kStandardStream) file_.emplace("write_wav", path);
-  write_header();
+  const std::vector<unsigned char> head = header(is_open() ? 0 : info_.frames);
+  write_bytes(head.data(), head.size());
 }
 
 void WavWriter::write_bytes(const void* data, std::size_t bytes) {
@@ -57,11 +55,16 @@ void WavWriter::write_bytes(const void* data, std::size_t bytes) {
   }
 }
 
-void WavWriter::write_header() {
+// A file of a length that nobody knows yet keeps a chunk free that becomes RF64's (EBU Tech 3306).
+std::vector<unsigned char> WavWriter::header(std::int64_t frames) const {
+  if (container_ == Container::raw) return {};
+  constexpr std::uint64_t kLargeBytes = 28;
   const int width = width_of(format_);
   const auto frame_bytes = static_cast<std::uint64_t>(info_.channels * width);
-  const std::uint64_t data = static_cast<std::uint64_t>(info_.frames) * frame_bytes;
-  const bool large = data > 0xFFFFFF00ULL;
+  const bool is_endless = is_open() && !file_;
+  const std::uint64_t data = static_cast<std::uint64_t>(frames) * frame_bytes;
+  const bool large = data > 0xFFFFFF00ULL, reserves = large || (is_open() && file_);
+  const std::uint64_t riff = 4 + (reserves ? 8 + kLargeBytes : 0U) + 24 + 8 + data + (data & 1);
   std::array<unsigned char, 96> head{};
   std::size_t used = 0;
   const auto text = [&](const char* name) {
@@ -72,16 +75,15 @@ void WavWriter::write_header() {
     wav::store(head.data() + used, value, bytes);
     used += static_cast<std::size_t>(bytes);
   };
-  const std::uint64_t riff = 4 + (large ? 36U : 0U) + 24 + 8 + data + (data & 1);
   text(large ? "RF64" : "RIFF");
-  number(large ? wav::kSizeElsewhere : riff, 4);
+  number(large || is_endless ? wav::kSizeElsewhere : riff, 4);
   text("WAVE");
-  if (large) {
-    text("ds64");
-    number(28, 4);
-    number(riff, 8);
-    number(data, 8);
-    number(static_cast<std::uint64_t>(info_.frames), 8);
+  if (reserves) {
+    text(large ? "ds64" : "JUNK");
+    number(kLargeBytes, 4);
+    number(large ? riff : 0, 8);
+    number(large ? data : 0, 8);
+    number(large ? static_cast<std::uint64_t>(frames) : 0, 8);
     number(0, 4);
   }
   text("fmt ");
@@ -93,8 +95,8 @@ void WavWriter::write_header() {
   number(frame_bytes, 2);
   number(static_cast<std::uint64_t>(8 * width), 2);
   text("data");
-  number(large ? wav::kSizeElsewhere : data, 4);
-  write_bytes(head.data(), used);
+  number(large || is_endless ? wav::kSizeElsewhere : data, 4);
+  return {head.begin(), head.begin() + static_cast<std::ptrdiff_t>(used)};
 }
 
 void WavWriter::encode(float value, unsigned char* out) {
@@ -112,8 +114,8 @@ void WavWriter::encode(float value, unsigned char* out) {
 }
 
 void WavWriter::write(const float* samples, std::int64_t frames) {
-  require<FormatError>(written_ + frames <= info_.frames, path_, ": expected ", info_.frames, " frames in all, got ",
-                       written_ + frames);
+  require<FormatError>(is_open() || written_ + frames <= info_.frames, path_, ": expected ", info_.frames,
+                       " frames in all, got ", written_ + frames);
   const auto width = static_cast<std::size_t>(width_of(format_));
   const auto count = static_cast<std::size_t>(frames * info_.channels);
   bytes_.resize(count * width);
@@ -123,10 +125,15 @@ void WavWriter::write(const float* samples, std::int64_t frames) {
 }
 
 void WavWriter::commit() {
-  require<FormatError>(written_ == info_.frames, path_, ": expected ", info_.frames, " frames, got ", written_);
+  require<FormatError>(is_open() || written_ == info_.frames, path_, ": expected ", info_.frames, " frames, got ", written_);
   const std::int64_t bytes = written_ * info_.channels * width_of(format_);
-  if (bytes % 2 != 0) write_bytes("", 1);  // chunks have an even length
-  if (file_) file_->commit();
+  if (bytes % 2 != 0 && container_ == Container::wav) write_bytes("", 1);  // chunks have an even length
+  if (!file_) return;
+  if (is_open()) {
+    const std::vector<unsigned char> head = header(written_);
+    file_->rewrite(0, head.data(), head.size());
+  }
+  file_->commit();
 }
 
 void write_wav(const std::string& path, const Audio& audio, SampleFormat format) {
@@ -140,4 +147,4 @@ void write_wav(const std::string& path, const Audio& audio, SampleFormat format)
   writer.commit();
 }
 
-}  // namespace superres
+}  // namespace polyphase::program

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace superres {
+namespace polyphase::program {
 
 /// "3.142" for (pi, 3).
 [[nodiscard]] std::string fixed(double value, int digits);
@@ -20,4 +20,4 @@ namespace superres {
 /// One word for a POSIX shell: in single quotes where it has anything but letters, digits and ./_-+=:,@%
 [[nodiscard]] std::string shell_quoted(const std::string& word);
 
-}  // namespace superres
+}  // namespace polyphase::program

@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "audio_file.hpp"
+#include "program/audio/audio_file.hpp"
 
-namespace superres {
+namespace polyphase::program {
 
 /// The size of a data chunk, read in place of one that the file leaves open.
 struct SizePatch {
@@ -21,4 +21,4 @@ struct SizePatch {
 [[nodiscard]] std::unique_ptr<AudioReader> open_with_sndfile(const std::string& path, const std::string& name,
                                                              const std::optional<SizePatch>& patch = {});
 
-}  // namespace superres
+}  // namespace polyphase::program

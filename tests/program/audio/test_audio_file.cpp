@@ -1,24 +1,20 @@
-#include "audio_file.hpp"
+#include "program/audio/audio_file.hpp"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
 #include <filesystem>
 
-#include "sound.hpp"
+#include "program/audio/wav_writer.hpp"
 #include "support/helpers.hpp"
+#include "support/sound.hpp"
 #include "support/temporary_directory.hpp"
 #include "support/tolerance.hpp"
 #include "tensor/error.hpp"
-#include "wav_writer.hpp"
 
-using namespace superres;
-using namespace superres::testing;
-using polyphase::FormatError;
-using polyphase::testing::error_of;
-using polyphase::testing::read_bytes;
-using polyphase::testing::TemporaryDirectory;
-using polyphase::testing::write_bytes;
+using namespace polyphase;
+using namespace polyphase::program;
+using namespace polyphase::testing;
 
 namespace {
 
@@ -244,4 +240,27 @@ TEST_CASE("names of sound files are known in any case") {
   CHECK(has_audio_name("y.flac"));
   CHECK_FALSE(has_audio_name("wav"));
   CHECK_FALSE(has_audio_name("y.wav.txt"));
+}
+
+TEST_CASE("sound of a length that nobody knew is written with it") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("a.wav");
+  const std::vector<float> samples = sine(440, 8000, 777);
+  WavWriter writer(path, {8000, 1, kUnknownLength}, SampleFormat::float32);
+  for (std::int64_t begin = 0; begin < 777; begin += 100)
+    writer.write(samples.data() + begin, std::min<std::int64_t>(100, 777 - begin));
+  writer.commit();
+  CHECK(read_audio(path).channels.at(0) == samples);
+  const std::string bytes = read_bytes(path);
+  CHECK(bytes.substr(12, 4) == "JUNK");
+  CHECK(static_cast<unsigned char>(bytes[4]) + 256U * static_cast<unsigned char>(bytes[5]) == bytes.size() - 8);
+}
+
+TEST_CASE("samples without a header") {
+  const TemporaryDirectory directory;
+  WavWriter writer(directory.file("a"), {8000, 1, kUnknownLength}, SampleFormat::pcm24, Container::raw);
+  const float half = 0.5F;
+  writer.write(&half, 1);
+  writer.commit();
+  CHECK(read_bytes(directory.file("a")) == std::string("\0\0\x40", 3));
 }

@@ -1,21 +1,17 @@
-#include "sndfile_reader.hpp"
+#include "program/audio/sndfile_reader.hpp"
 
 #include <doctest/doctest.h>
 #include <sndfile.h>
 
-#include "audio_file.hpp"
-#include "sound.hpp"
+#include "program/audio/audio_file.hpp"
 #include "support/helpers.hpp"
+#include "support/sound.hpp"
 #include "support/temporary_directory.hpp"
 #include "tensor/error.hpp"
 
-using namespace superres;
-using namespace superres::testing;
-using polyphase::FormatError;
-using polyphase::testing::error_of;
-using polyphase::testing::read_bytes;
-using polyphase::testing::TemporaryDirectory;
-using polyphase::testing::write_bytes;
+using namespace polyphase;
+using namespace polyphase::program;
+using namespace polyphase::testing;
 
 namespace {
 

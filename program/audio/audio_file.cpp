@@ -1,4 +1,4 @@
-#include "audio_file.hpp"
+#include "program/audio/audio_file.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,16 +7,12 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "sndfile_reader.hpp"
+#include "program/audio/sndfile_reader.hpp"
+#include "program/audio/wav_reader.hpp"
 #include "tensor/error.hpp"
-#include "wav_reader.hpp"
 
-namespace superres {
+namespace polyphase::program {
 namespace {
-
-using polyphase::concat;
-using polyphase::FormatError;
-using polyphase::require;
 
 std::string lower_extension(const std::string& path) {
   std::string extension = std::filesystem::path(path).extension().string();
@@ -91,4 +87,4 @@ bool has_audio_name(const std::string& path) {
   return std::find(kNames.begin(), kNames.end(), extension) != kNames.end();
 }
 
-}  // namespace superres
+}  // namespace polyphase::program

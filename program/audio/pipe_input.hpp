@@ -1,20 +1,27 @@
 #pragma once
 // Sound that comes through a pipe: kept in a file while the program runs, so that all of it can be read like any other file.
 
+#include <cstdint>
 #include <string>
 
-namespace superres {
+namespace polyphase::program {
 
 /// "-": standard input where sound is read, standard output where it is written.
 inline constexpr const char* kStandardStream = "-";
+
+/// What may come through a pipe.
+enum class PipeContent : std::uint8_t {
+  wav,
+  any  ///< but not nothing
+};
 
 /// Where the sound is that a name stands for: a file, or for "-" and pipes a copy of what came through, which has no name and
 /// goes with this object. Copies are kept in the folder for temporary files (TMPDIR).
 class PipeInput {
  public:
-  /// Reads a pipe to its end; only WAV comes through one. Never waits for a pipe that nobody writes to. Throws FormatError
-  /// naming the input, at once where it is a terminal, a device or no WAV.
-  explicit PipeInput(const std::string& name);
+  /// Reads a pipe to its end. Never waits for a pipe that nobody writes to. Throws FormatError
+  /// naming the input, at once where it is a terminal, a device or not of the content.
+  explicit PipeInput(const std::string& name, PipeContent content = PipeContent::wav);
   ~PipeInput();
   PipeInput(const PipeInput&) = delete;
   PipeInput& operator=(const PipeInput&) = delete;
@@ -25,11 +32,11 @@ class PipeInput {
   [[nodiscard]] bool is_interrupted() const { return is_interrupted_; }
 
  private:
-  void copy(int from, const std::string& name);
+  void copy(int from, const std::string& name, PipeContent content);
 
   std::string path_;
   int copy_ = -1;
   bool is_interrupted_ = false;
 };
 
-}  // namespace superres
+}  // namespace polyphase::program

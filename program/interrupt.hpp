@@ -5,7 +5,7 @@
 
 #include <array>
 
-namespace superres {
+namespace polyphase::program {
 
 /// While alive, the first SIGINT or SIGTERM only sets a flag; the second ends the program as usual. SIGHUP (a terminal that is
 /// closed) only sets the flag, any number of times, and does nothing under nohup.
@@ -24,4 +24,4 @@ class InterruptGuard {
 /// The exit code of a program that stopped because it was asked to: 128 + SIGINT.
 inline constexpr int kInterruptedExit = 130;
 
-}  // namespace superres
+}  // namespace polyphase::program

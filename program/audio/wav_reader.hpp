@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "audio_file.hpp"
-#include "sndfile_reader.hpp"
+#include "program/audio/audio_file.hpp"
+#include "program/audio/sndfile_reader.hpp"
 
-namespace superres {
+namespace polyphase::program {
 
 /// RIFF and RF64 WAVE files with PCM of 8, 16, 24, 32 bit or float of 32, 64 bit; one that was streamed and leaves
 /// its size open is read to its end. Of others the header is read, and no samples.
@@ -54,4 +54,4 @@ class WavReader : public AudioReader {
   std::vector<unsigned char> bytes_;
 };
 
-}  // namespace superres
+}  // namespace polyphase::program

@@ -6,7 +6,10 @@
 #include <string>
 #include <vector>
 
-namespace superres {
+namespace polyphase::program {
+
+/// The length of sound that nobody knows yet.
+inline constexpr std::int64_t kUnknownLength = -1;
 
 /// What a file says of itself.
 struct AudioInfo {
@@ -53,4 +56,4 @@ struct Audio {
 /// Whether the name ends like a file that open_audio may be able to read in this build: .wav, .flac, ... in any case.
 [[nodiscard]] bool has_audio_name(const std::string& path);
 
-}  // namespace superres
+}  // namespace polyphase::program
