@@ -9,6 +9,7 @@
 #include "layers/conv1d.hpp"
 #include "layers/conv_transpose1d.hpp"
 #include "networks/config.hpp"
+#include "networks/input_normalization.hpp"
 
 namespace polyphase {
 namespace {
@@ -62,6 +63,7 @@ Sequential generator(const HifiGanConfig& config) {
   check(config);
   std::int64_t channels = config.upsample_initial_channel;
   Sequential net;
+  if (config.normalizes_input) net.push_back(named("", InputNormalization(config.num_mels)));
   net.push_back(
       named("conv_pre", Conv1d({.in_channels = config.num_mels, .out_channels = channels, .kernel_size = 7, .padding = 3})));
   std::size_t block = 0;
@@ -103,7 +105,8 @@ HifiGanConfig HifiGanConfig::parse(const std::string& text) {
                        .resblock_dilation_sizes = json.lists_of_counts("resblock_dilation_sizes"),
                        .num_mels = json.count_or("num_mels", 80),
                        .sampling_rate = json.count_or("sampling_rate", 0, 0),
-                       .final_bias = json.flag("final_bias", true)};
+                       .final_bias = json.flag("final_bias", true),
+                       .normalizes_input = json.flag("normalize_before", false)};
   check(config);
   return config;
 }
