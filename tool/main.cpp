@@ -1,4 +1,4 @@
-// The polyphase command: what this build is, whether it computes rightly, how fast it is.
+// The polyphase command: runs published networks; what this build is, whether it computes rightly, how fast it is.
 //
 // Exit codes: 0 all well; 1 a check failed, a file could not be read, a device is missing; 2 wrong usage.
 
@@ -7,11 +7,16 @@
 
 int main(int argc, char** argv) {
   polyphase::wait_passively(argv);
-  return polyphase::program::run_main(argc, argv, "polyphase",
-                                      "polyphase: what this build is, whether it computes rightly, how fast it is",
-                                      [](CLI::App& app, polyphase::tool::Action& action) {
-                                        polyphase::tool::add_info(app, action);
-                                        polyphase::tool::add_check(app, action);
-                                        polyphase::tool::add_bench(app, action);
-                                      });
+  return polyphase::program::run_main(
+      argc, argv, "polyphase",
+      "polyphase: runs published networks; what this build is, whether it computes rightly, how fast it is",
+      [](CLI::App& app, polyphase::tool::Action& action) {
+        polyphase::tool::add_run(app, action);
+        polyphase::tool::add_networks(app, action);
+        polyphase::tool::add_inspect(app, action);
+        polyphase::tool::add_convert(app, action);
+        polyphase::tool::add_info(app, action);
+        polyphase::tool::add_check(app, action);
+        polyphase::tool::add_bench(app, action);
+      });
 }
