@@ -95,6 +95,8 @@ void add_check(CLI::App& app, Action& action) {
   program::add_dtype(command, options->golden.dtype,
                      "f32 (default for convolutions), f64 (default for the others), f16 or bf16 (convolutions only)");
   program::add_threads(command);
+  command.add_option("--weights", options->golden.weights,
+                     "the weights of a network whose golden file stores none: safetensors, a file of torch.save, ONNX");
   command.add_flag("-q,--quiet", options->quiet, "only failures and the summary");
   command.callback([options, &action] { action = [options] { return check(*options); }; });
 }

@@ -1,4 +1,4 @@
-// The polyphase command: information about the build, checks of its results, benchmarks.
+// The polyphase command: runs published networks; information about the build, checks of its results, benchmarks.
 //
 // Exit codes: 0 all well; 1 a check failed, a file could not be read, a device is missing; 2 wrong usage.
 
@@ -7,11 +7,15 @@
 
 int main(int argc, char** argv) {
   polyphase::wait_passively(argv);
-  return polyphase::program::run_main(argc, argv, "polyphase",
-                                      "polyphase: information about this build, checks of its results, benchmarks",
-                                      [](CLI::App& app, polyphase::tool::Action& action) {
-                                        polyphase::tool::add_info(app, action);
-                                        polyphase::tool::add_check(app, action);
-                                        polyphase::tool::add_bench(app, action);
-                                      });
+  return polyphase::program::run_main(
+      argc, argv, "polyphase", "polyphase: runs published networks; information about this build, checks of its results, benchmarks",
+      [](CLI::App& app, polyphase::tool::Action& action) {
+        polyphase::tool::add_run(app, action);
+        polyphase::tool::add_networks(app, action);
+        polyphase::tool::add_inspect(app, action);
+        polyphase::tool::add_convert(app, action);
+        polyphase::tool::add_info(app, action);
+        polyphase::tool::add_check(app, action);
+        polyphase::tool::add_bench(app, action);
+      });
 }

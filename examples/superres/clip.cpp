@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <map>
 
-#include "resample.hpp"
+#include "shared.hpp"
 #include "tensor/error.hpp"
 
 namespace superres {

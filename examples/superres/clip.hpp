@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "audio_file.hpp"
+#include "shared.hpp"
 
 namespace superres {
 

@@ -10,7 +10,7 @@
 #include "model.hpp"
 #include "run_folder.hpp"
 #include "settings.hpp"
-#include "wav_writer.hpp"
+#include "shared.hpp"
 
 namespace superres {
 

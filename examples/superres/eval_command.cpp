@@ -7,9 +7,8 @@
 #include "evaluation.hpp"
 #include "io/atomic_file.hpp"
 #include "plots.hpp"
-#include "resample.hpp"
+#include "shared.hpp"
 #include "split.hpp"
-#include "text.hpp"
 #include "trainer.hpp"
 #include "upsampler.hpp"
 

@@ -4,8 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "resample.hpp"
-#include "text.hpp"
+#include "shared.hpp"
 #include "upsampler.hpp"
 
 namespace superres {

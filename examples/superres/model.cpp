@@ -6,7 +6,7 @@
 #include "autograd/no_grad.hpp"
 #include "ops/activations.hpp"
 #include "ops/elementwise.hpp"
-#include "resample.hpp"
+#include "shared.hpp"
 
 namespace superres {
 namespace {

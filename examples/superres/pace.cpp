@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "evaluation.hpp"
-#include "text.hpp"
+#include "shared.hpp"
 
 namespace superres {
 namespace {

@@ -13,9 +13,9 @@
 #include "autograd/no_grad.hpp"
 #include "io/atomic_file.hpp"
 #include "ops/spectral.hpp"
+#include "shared.hpp"
 #include "tensor/error.hpp"
 #include "tensor/tensor.hpp"
-#include "text.hpp"
 
 namespace superres {
 namespace {

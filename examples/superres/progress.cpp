@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "text.hpp"
+#include "shared.hpp"
 
 namespace superres {
 namespace {

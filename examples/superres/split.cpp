@@ -8,8 +8,8 @@
 #include <system_error>
 #include <utility>
 
-#include "audio_file.hpp"
 #include "hash.hpp"
+#include "shared.hpp"
 #include "tensor/error.hpp"
 
 namespace superres {

@@ -8,11 +8,10 @@
 #include "cpu/threads.hpp"
 #include "csv_log.hpp"
 #include "evaluation.hpp"
-#include "interrupt.hpp"
 #include "pace.hpp"
 #include "progress.hpp"
 #include "run_lock.hpp"
-#include "text.hpp"
+#include "shared.hpp"
 #include "trainer.hpp"
 #include "training_sound.hpp"
 

@@ -6,11 +6,7 @@
 #include <utility>
 
 #include "commands.hpp"
-#include "interrupt.hpp"
-#include "pipe_input.hpp"
-#include "resample.hpp"
-#include "stream_progress.hpp"
-#include "text.hpp"
+#include "shared.hpp"
 #include "trainer.hpp"
 #include "upsampler.hpp"
 

@@ -149,6 +149,21 @@ void AtomicFile::write(const void* data, std::size_t bytes) {
   }
 }
 
+void AtomicFile::rewrite(std::size_t offset, const void* data, std::size_t bytes) {
+  require<FormatError>(bytes <= written_ && offset <= written_ - bytes, operation_, ": ", path_,
+                       ": expected to write over some of ", written_, " bytes, got ", bytes, " from byte ", offset);
+  const char* next = static_cast<const char*>(data);
+  for (std::size_t left = bytes; left > 0;) {
+    const ssize_t count = ::pwrite(descriptor_, next, left, static_cast<off_t>(offset + bytes - left));
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      fail(concat("writing over ", bytes, " bytes failed"), errno);
+    }
+    next += count;
+    left -= static_cast<std::size_t>(count);
+  }
+}
+
 void AtomicFile::commit() {
   if (::fsync(descriptor_) != 0) fail(concat("fsync failed after ", written_, " bytes"), errno);
   // Closing releases the lock, so the file gets its final name first.

@@ -25,6 +25,8 @@ class AtomicFile {
 
   /// Appends bytes. Throws FormatError with the offset and the system's reason (disk full, quota, ...).
   void write(const void* data, std::size_t bytes);
+  /// Writes over bytes that were appended before, from `offset` on. Throws FormatError, also past what was written.
+  void rewrite(std::size_t offset, const void* data, std::size_t bytes);
   /// Makes the file permanent under its name; no writes are allowed afterwards. Throws FormatError.
   void commit();
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "io/atomic_file.hpp"
+#include "io/file_tensor.hpp"
 #include "io/mapped_file.hpp"
 #include "io/safetensors_header.hpp"
 
@@ -38,19 +39,6 @@ std::uint64_t read_header_length(const std::string& path, const MappedFile& file
     refuse(path, concat("header of ", length, " bytes, the file has ", file.size() - io::kLengthBytes, " after its length"), 0);
   }
   return length;
-}
-
-// Every tensor gets a storage of its own, so that an in-place write to one does not count as a write to all.
-Tensor borrow(const std::shared_ptr<MappedFile>& file, char* data, const io::SafetensorsEntry& entry) {
-  const std::size_t bytes = entry.end - entry.begin;
-  const bool is_aligned = reinterpret_cast<std::uintptr_t>(data) % size_of(entry.dtype) == 0;
-  if (bytes == 0 || !is_aligned) {
-    Tensor copy = Tensor::empty(entry.shape, {.dtype = entry.dtype, .device = Device::cpu()});
-    if (bytes != 0) std::memcpy(copy.raw(), data, bytes);
-    return copy;
-  }
-  Storage storage(data, bytes, Device::cpu(), [file] {});
-  return Tensor::over(std::move(storage), entry.shape, contiguous_strides(entry.shape), 0, entry.dtype);
 }
 
 // Wide elements first: with data that starts at a multiple of 8 and no gaps, every tensor is then aligned.
@@ -98,7 +86,7 @@ SafetensorsFile load_safetensors(const std::string& path, Device device) {
   result.metadata = std::move(header.metadata);
   result.tensors.reserve(header.entries.size());
   for (io::SafetensorsEntry& entry : header.entries) {
-    Tensor tensor = borrow(file, file->data() + data_start + entry.begin, entry);
+    Tensor tensor = io::file_tensor(file, file->data() + data_start + entry.begin, entry.dtype, entry.shape);
     result.tensors.emplace_back(std::move(entry.name), device.is_cpu() ? std::move(tensor) : tensor.to(device));
   }
   return result;

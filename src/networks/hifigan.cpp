@@ -3,6 +3,7 @@
 #include "layers/activations.hpp"
 #include "layers/containers/residual.hpp"
 #include "networks/generator.hpp"
+#include "networks/input_normalization.hpp"
 
 namespace polyphase {
 namespace {
@@ -31,6 +32,7 @@ Sequential residual_block(std::int64_t channels, std::int64_t kernel_size, const
 Sequential generator(const HifiGanConfig& config) {
   networks::check_generator(kName, config);
   Sequential net;
+  if (config.normalizes_input) net.push_back(named("", InputNormalization(config.num_mels)));
   const std::int64_t channels = networks::add_stages(
       net, config, "", [](Sequential& stages) { stages.push_back(LeakyReLU(kSlope)); },
       [&](std::int64_t width, std::int64_t kernel_size, const std::vector<std::int64_t>& dilations) {
@@ -50,6 +52,7 @@ HifiGanConfig HifiGanConfig::parse(const std::string& text) {
   const NetworkConfig json(kName, text);
   HifiGanConfig config = networks::read_generator<HifiGanConfig>(json);
   config.final_bias = json.flag("final_bias", true);
+  config.normalizes_input = json.flag("normalize_before", false);
   networks::check_generator(kName, config);
   return config;
 }

@@ -20,7 +20,8 @@ struct HifiGanConfig {
   std::vector<std::vector<std::int64_t>> resblock_dilation_sizes{};  ///< one list for each kernel size
   std::int64_t num_mels = 80;
   std::int64_t sampling_rate = 0;
-  bool final_bias = true;  ///< key `final_bias`, ours: false for VITS and Piper
+  bool final_bias = true;         ///< key `final_bias`, ours: false for VITS and Piper
+  bool normalizes_input = false;  ///< key `normalize_before`, transformers': tensors `mean` and `scale` of the mel's rows
 
   /// Reads the JSON. Throws FormatError naming the entry that is missing or does not fit.
   [[nodiscard]] static HifiGanConfig parse(const std::string& json);

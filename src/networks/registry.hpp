@@ -1,6 +1,7 @@
 #pragma once
 // The networks that programs know by name.
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,12 +11,18 @@
 
 namespace polyphase {
 
+/// Turns audio (N, channels, samples), f32, into what a network takes: mel (N, rows, frames) or codes.
+using FrontEnd = std::function<Tensor(const Tensor& audio)>;
+
 /// A published network.
 struct NetworkEntry {
   std::string_view name;  ///< "hifigan"
   std::string_view what;  ///< a line about it
   /// From a published configuration (JSON). Throws FormatError naming the entry that is missing or does not fit.
   std::unique_ptr<Network> (*make)(const std::string& config);
+  /// Makes the network's front end, f32 on `device`: the mel it was trained with, or its encoder, which takes its tensors from
+  /// `weights` (names of the original code). Null where there is none. Throws as `make` and load_published() do.
+  FrontEnd (*make_front_end)(const std::string& config, const NamedTensors& weights, Device device) = nullptr;
 };
 
 /// Sorted by name.

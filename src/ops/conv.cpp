@@ -11,6 +11,7 @@
 #include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/length.hpp"
+#include "ops/mac_counter.hpp"
 
 namespace polyphase {
 
@@ -49,6 +50,7 @@ struct Convolution {
     const bool is_forward = direction == ConvDirection::forward;
     const Tensor out = Tensor::empty(result_shape(direction), {source.dtype(), source.device()});
     if (out.numel() == 0) return out;
+    ops::MacCounter::add(problem.operations() / 2);
     Backend& backend = backend_of(source.device());
     if (epilogue.is_needed()) {
       backend.conv_activated(problem, direction, source.contiguous(), w.contiguous(), dense(bias), out, epilogue, algorithm,

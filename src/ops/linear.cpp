@@ -6,6 +6,7 @@
 #include "autograd/no_grad.hpp"
 #include "autograd/node.hpp"
 #include "ops/dispatch.hpp"
+#include "ops/mac_counter.hpp"
 #include "ops/reduce.hpp"
 
 namespace polyphase {
@@ -45,6 +46,7 @@ Tensor multiply(const Tensor& a, const Tensor& b) {
     if (a.size(-1) == 0) {
       backend_of(a.device()).fill(out, 0);
     } else {
+      ops::MacCounter::add(static_cast<double>(out.numel()) * static_cast<double>(a.size(-1)));
       backend_of(a.device()).matmul(out, batched(a, batch), batched(b, batch));
     }
   }

@@ -8,6 +8,7 @@
 #include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/linear.hpp"
+#include "ops/mac_counter.hpp"
 #include "ops/reduce.hpp"
 
 namespace polyphase {
@@ -91,6 +92,7 @@ Tensor recurrence(const Tensor& input, const Tensor& weight, const Tensor& h, co
     kept.cells = Tensor::empty_like(kept.hidden);
     kept.hidden.select(0, 0).copy_(h);
     kept.cells.select(0, 0).copy_(c);
+    ops::MacCounter::add(static_cast<double>(T * N) * static_cast<double>(4 * H * H));
     backend_of(input.device()).lstm(kept.gates, weight.detach().contiguous(), kept.hidden, kept.cells);
     out = Tensor::empty_like(kept.hidden);
     out.narrow(0, 0, T).copy_(kept.hidden.narrow(0, 1, T));

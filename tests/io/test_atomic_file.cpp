@@ -315,3 +315,15 @@ TEST_CASE("whoever reads meanwhile sees the old file or the new one, whole") {
   reader.join();
   CHECK(torn == 0);
 }
+
+TEST_CASE("bytes that were written can be written over, and no others") {
+  const TemporaryDirectory directory;
+  AtomicFile file("save", directory.file("a"));
+  file.write("hello there", 11);
+  file.rewrite(6, "world", 5);
+  file.rewrite(0, "H", 1);
+  CHECK(error_of<FormatError>([&] { return file.rewrite(7, "world", 5), 0; }).find("from byte 7") != std::string::npos);
+  file.write("!", 1);
+  file.commit();
+  CHECK(read_bytes(directory.file("a")) == "Hello world!");
+}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(sys.argv[1]).resolve()
 CODE = (".cpp", ".hpp", ".cu", ".cuh")
-UNPAIRED_TESTS = {"golden", "regression", "structure", "headers", "install", "support"}
+UNPAIRED_TESTS = {"fuzz", "golden", "regression", "structure", "headers", "install", "support"}
 ROOF = 450
 KERNELS = ROOT / "src/cuda/conv"  # a folder for each
 

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -118,9 +119,9 @@ def check_polyphase(folder: Path) -> None:
     expect_error(["check", cases, "--dtype", "i64"], 2, r"expected f32, f64, f16 or bf16, got i64")
     expect_error(["check", cases, "--threads", "0"], 2, r"threads")
     expect_error(["check"], 2, r"expected at least one file")
-    expect_error([], 2, r"expected a subcommand: info, check or bench")
+    expect_error([], 2, r"expected a subcommand: run, networks, inspect, convert, info, check or bench")
     expect_error(["check", "--unknown"], 2, r"--unknown")
-    expect_error(["inf"], 2, r"expected a subcommand: info, check or bench, got inf \(see")
+    expect_error(["inf"], 2, r"expected a subcommand: run, networks, inspect, convert, info, check or bench, got inf \(see")
     expect_error(["check", cases, "--precision"], 2, r"--precision: 1 required")
     expect_error(["bench", "--repeat", "99999999999999999999"], 2, r"--repeat: .*99999999999999999999")
     expect_full_disk("info")
@@ -147,6 +148,69 @@ def check_polyphase(folder: Path) -> None:
     expect("a table that cannot be written, before anything is timed",
            result.returncode == 1 and "No such file" in result.stderr and not result.stdout, result)
     expect_error([*bench, "--algorithm", "tensor_core"], 1, r"bench: no case can be timed: .*tensor_core")
+    check_networks(folder)
+
+
+def npy(descr: str, shape: tuple, data: bytes) -> bytes:
+    header = repr({"descr": descr, "fortran_order": False, "shape": shape}).ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + data
+
+
+def check_networks(folder: Path) -> None:
+    """run, inspect, convert and networks, with the small generator of a golden file."""
+    golden = (DATA / "hifigan_resblock2.safetensors").read_bytes()
+    length = int.from_bytes(golden[:8], "little")
+    header = json.loads(golden[8:8 + length])
+    config = json.loads(header["__metadata__"]["config"])
+    rows = config["num_mels"]
+    (folder / "config.json").write_text(json.dumps({**config, "sampling_rate": 8000}))
+    kept = {name: value for name, value in header.items() if name.startswith("state_dict/")}
+    renamed, data = {}, b""
+    for name, value in kept.items():
+        begin, end = value["data_offsets"]
+        renamed["generator." + name.removeprefix("state_dict/")] = {**value, "data_offsets": [len(data), len(data) + end - begin]}
+        data += golden[8 + length + begin:8 + length + end]
+    text = json.dumps(renamed).encode()
+    model, mel = str(folder / "g_1"), str(folder / "mel.npy")
+    Path(model).write_bytes(len(text).to_bytes(8, "little") + text + data)
+    frames = 40
+    Path(mel).write_bytes(npy("<f4", (rows, frames), struct.pack(f"<{rows * frames}f", *(math.sin(i) for i in range(rows * frames)))))
+    expect_output(["networks"], 0, r"^hifigan +\S")
+    expect_output(["inspect", model], 0, r"^network +hifigan$", rf"^input +mel \(N, {rows}, frames\)$", r"^sees +\d+ frames", r"^work +\d+ thousand",
+                  r"^memory +\S+ MiB of weights", r"^  conv_pre +Conv1d +weight \(")
+    converted = str(folder / "g_1.safetensors")
+    expect_output(["convert", model, converted], 0, r"hifigan, \d+ parameters$")
+    for name, source, extra in (("a.npy", model, []), ("b.npy", converted, ["--chunk", "7"]), ("c.npy", converted, ["--stream", "3", "--threads", "1"]),
+                                ("d.npy", converted, ["--memory", "200MB"])):
+        result = run("run", source, mel, str(folder / name), *extra)
+        expect(f"{name} is written", result.returncode == 0 and "times real time" in result.stderr, result)
+    expect("the same samples in every way", len({(folder / name).read_bytes() for name in ("a.npy", "b.npy", "c.npy", "d.npy")}) == 1, result)
+    result = run("run", converted, mel, str(folder / "a.wav"), "--picture", str(folder / "a.png"), "--format", "float32")
+    wav, png = (folder / "a.wav").read_bytes(), (folder / "a.png").read_bytes()
+    expect("a WAV file and a picture", result.returncode == 0 and wav[:4] == b"RIFF" and png.startswith(b"\x89PNG") and
+           int.from_bytes(wav[4:8], "little") == len(wav) - 8, result)
+    piped = subprocess.run([PROGRAM, "run", converted, "-", "-", "--raw"], input=Path(mel).read_bytes(), capture_output=True, timeout=500, check=False)
+    expect("pipes", piped.returncode == 0 and len(piped.stdout) * 2 == len((folder / "a.npy").read_bytes()) - 128, piped)
+    (folder / "wide.npy").write_bytes(npy("<f4", (rows + 1, 2), bytes(8 * (rows + 1))))
+    (folder / "notes.txt").write_text("hello")
+    out = str(folder / "no.wav")
+    for arguments, code, pattern in (
+            (["run", model, mel], 2, r"expected MODEL IN OUT"),
+            (["run", model, str(folder / "wide.npy"), out], 1, rf"wide\.npy: expected mel \({rows}, frames\)"),
+            (["run", model, str(folder / "notes.txt"), out], 1, r"notes\.txt: .*begins with"),
+            (["run", str(folder / "notes.txt"), mel, out], 1, r"notes\.txt"),
+            (["run", model, mel, out, "--memory", "1"], 1, r"mel\.npy: decode: expected at least \d+ bytes"),
+            (["run", model, mel, out, "--memory", "much"], 2, r"--memory: expected a size as 800MB or 16GiB, got much"),
+            (["run", model, mel, out, "--chunk", "3", "--stream", "3"], 2, r"expected only one of them"),
+            (["run", model, mel, out, "--codebooks", "2"], 1, r"--codebooks: expected a network that takes codes"),
+            (["run", model, mel, out, "--precision", "fp8"], 2, r"--precision: expected fp32, tf32, ieee, f16, bf16 or f64, got fp8"),
+            (["run", model, mel, mel, out], 1, r"expected a folder for 2 inputs"),
+            (["run", model, mel, out, "--config", str(folder / "notes.txt")], 1, r"config: --config: "),
+            (["run", model, mel, out, "--network", "nonesuch"], 1, r"got nonesuch"),
+            (["inspect", mel], 1, r"mel\.npy: expected the tensors of one of"),
+            (["convert", model, str(folder / "no/such.safetensors")], 1, r"No such file")):
+        expect_error(arguments, code, pattern)
+    expect("nothing is written where something is wrong", not os.path.exists(out), result)
 
 
 def check_quickstart(folder: Path) -> None:

@@ -7,7 +7,9 @@
 //   a training trace    metadata net, optimizer, loss, steps and hyper-parameters
 //                       tensors init/KEY, x, target; expected first_output, first_grad/KEY, losses, final/KEY
 //   a generator         metadata config (HiFi-GAN's); tensors state_dict/KEY, mel; expected audio
-//   a network           metadata network, config; tensors weights/KEY, input/NAME; expected output/NAME
+//   a network           metadata network, config; tensors weights/KEY (or in a file of their own, Options::weights),
+//   input/NAME;
+//                       expected output/NAME
 
 #include <functional>
 #include <optional>
@@ -28,6 +30,8 @@ struct Options {
   Algorithm algorithm = Algorithm::automatic;
   /// f32 for convolution cases and f64 for traces and generators unless set; cases can also be f16 and bf16.
   std::optional<DType> dtype{};
+  /// The file of the weights of a network whose golden file stores none, in any format of load_weights().
+  std::string weights{};
 };
 
 /// The worst of one case. tolerance.hpp says what the numbers mean.

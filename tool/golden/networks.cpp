@@ -8,7 +8,10 @@
 #include "autograd/no_grad.hpp"
 #include "golden/compare.hpp"
 #include "golden/tolerance.hpp"
+#include "io/weights.hpp"
 #include "networks/hifigan.hpp"
+#include "networks/published_names.hpp"
+#include "networks/registry.hpp"
 
 namespace polyphase::golden {
 namespace {
@@ -69,6 +72,14 @@ double tolerance_of(const NetworkCheck& check, const NetworkFile& file, const Op
   return options.precision == Precision::tf32 ? kGeneratorTf32 : check.f32;
 }
 
+/// The network's part of a published file, as the golden file would store it.
+NamedTensors published_weights(const std::string& path, const std::string& config) {
+  const WeightsFile file = load_weights(path);
+  const std::string network = network_of(file.tensors);
+  require<FormatError>(!network.empty(), path, ": expected the weights of a published network");
+  return without_prefix(with_original_names(network, file.tensors), make_network(network, config)->state_dict());
+}
+
 }  // namespace
 
 Tensor NetworkFile::input(const std::string& name) const {
@@ -101,9 +112,14 @@ void check_network(const File& file, const Options& options, const Report& repor
   std::string known;
   for (const NetworkCheck& one : kChecks) known += concat(known.empty() ? "" : ", ", one.network);
   require<NotImplemented>(check != std::end(kChecks), "expected one of ", known, ", got the network ", name);
-  require<NotImplemented>(!file.content.metadata.contains("weights_package"), "the file stores no weights");
+  const bool stores_none = file.content.metadata.contains("weights_package");
+  require<NotImplemented>(!stores_none || !options.weights.empty(), "the file stores no weights; --weights takes ",
+                          stores_none ? file.metadata("weights_member") : "");
+  require<FormatError>(stores_none || options.weights.empty(), "--weights: expected a file that stores no weights");
   const NoGradGuard no_grad;
-  const NetworkFile network{file, weights_of(file), network_dtype(options), options.device};
+  const NetworkFile network{file,
+                            stores_none ? published_weights(options.weights, file.metadata("config")) : weights_of(file),
+                            network_dtype(options), options.device};
   const NamedTensors outputs = check->outputs(network);
   constexpr std::string_view kPrefix = "output/";
   for (const auto& [key, expected] : file.content.tensors) {

@@ -11,9 +11,9 @@
 
 #include "io/checkpoint.hpp"
 #include "model.hpp"
+#include "shared.hpp"
 #include "sound.hpp"
 #include "support/temporary_directory.hpp"
-#include "text.hpp"
 
 namespace superres::testing {
 

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "resample.hpp"
+#include "shared.hpp"
 #include "sound.hpp"
 #include "support/helpers.hpp"
 #include "support/temporary_directory.hpp"

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <set>
 
-#include "resample.hpp"
+#include "shared.hpp"
 #include "sound.hpp"
 #include "support/helpers.hpp"
 #include "support/temporary_directory.hpp"

@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <string>
 
-#include "audio_file.hpp"
 #include "device/backend.hpp"
 #include "program.hpp"
+#include "shared.hpp"
 #include "sound.hpp"
 #include "support/skip.hpp"
 #include "support/temporary_directory.hpp"

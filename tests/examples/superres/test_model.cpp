@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "autograd/no_grad.hpp"
-#include "resample.hpp"
+#include "shared.hpp"
 #include "sound.hpp"
 #include "support/helpers.hpp"
 #include "support/tolerance.hpp"

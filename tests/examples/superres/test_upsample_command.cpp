@@ -12,8 +12,8 @@
 #include <string>
 #include <utility>
 
-#include "audio_file.hpp"
 #include "program.hpp"
+#include "shared.hpp"
 #include "sound.hpp"
 
 using namespace superres;

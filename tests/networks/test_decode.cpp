@@ -1,0 +1,98 @@
+#include "networks/decode.hpp"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "autograd/no_grad.hpp"
+#include "networks/hifigan.hpp"
+#include "ops/length.hpp"
+#include "support/helpers.hpp"
+#include "tensor/memory.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+
+namespace {
+
+HifiGan generator() {
+  manual_seed(9);
+  HifiGan net({.upsample_rates = {4, 2},
+               .upsample_kernel_sizes = {8, 4},
+               .upsample_initial_channel = 32,
+               .resblock_kernel_sizes = {3, 7},
+               .resblock_dilation_sizes = {{1, 3}, {1}},
+               .num_mels = 6});
+  net.eval();
+  return net;
+}
+
+struct Decoded {
+  Tensor audio;
+  std::size_t pieces = 0;
+};
+
+Decoded decoded(Network& net, const Tensor& input, const DecodeOptions& options) {
+  std::vector<Tensor> pieces;
+  decode(net, input, options, [&](const Tensor& audio) { pieces.push_back(audio.cpu()); });
+  return {cat(pieces, 2), pieces.size()};
+}
+
+}  // namespace
+
+TEST_CASE("in pieces of any size the audio is the whole's, bit for bit on the CPU") {
+  HifiGan net = generator();
+  const Tensor mel = random_f64({2, 6, 41}).to(DType::f32);
+  const NoGradGuard no_grad;
+  const Tensor expected = net(mel).cpu();
+  for (const std::int64_t frames : {0, 1, 7, 40, 41, 1000}) {
+    CAPTURE(frames);
+    const Decoded got = decoded(net, mel, {.frames_at_a_time = frames});
+    if (default_device().is_cpu()) CHECK(max_difference(got.audio, expected) == 0);
+    CHECK(got.audio.shape() == expected.shape());
+    CHECK((got.pieces > 1) == (frames > 0 && frames < 41));
+  }
+}
+
+TEST_CASE("tensors stay within the memory that is given, and the audio is the same") {
+  HifiGan net = generator();
+  const Tensor mel = random_f64({1, 6, 3000}).to(DType::f32);
+  const Device device = default_device();
+  const NoGradGuard no_grad;
+  reset_peak_memory(device);
+  const std::size_t live = memory_stats(device).live_bytes;
+  Tensor expected = net(mel);
+  const std::size_t whole = memory_stats(device).peak_bytes;
+  const std::size_t memory = live + (whole - live) / 10;
+  const double sum = expected.to(DType::f64).to_vector<double>()[12345];
+  expected = {};
+  std::int64_t samples = 0;
+  double same = 0;
+  reset_peak_memory(device);
+  decode(net, mel, {.memory = memory}, [&](const Tensor& audio) {
+    const std::int64_t place = 12345 - samples;
+    if (place >= 0 && place < audio.size(2)) same = audio.to(DType::f64).to_vector<double>()[static_cast<std::size_t>(place)];
+    samples += audio.size(2);
+  });
+  CHECK(samples == 24000);
+  CHECK(memory_stats(device).peak_bytes <= memory);
+  if (device.is_cpu()) CHECK(same == sum);
+  CHECK(frames_within(net, mel.shape(), memory) < 3000);
+  CHECK(frames_within(net, mel.shape(), 4 * whole) == 3000);
+}
+
+TEST_CASE("what cannot be done is said") {
+  HifiGan net = generator();
+  const auto sink = [](const Tensor&) {};
+  const Tensor mel = Tensor::zeros({1, 6, 50});
+  CHECK(error_of<Error>([&] { return decode(net, mel, {.memory = 1000}, sink), 0; }).find("decode: expected at least ") !=
+        std::string::npos);
+  CHECK(error_of<Error>([&] { return decode(net, mel, {.frames_at_a_time = -1}, sink), 0; }).find("got -1") !=
+        std::string::npos);
+  CHECK(error_of<ShapeError>([&] {
+          return decode(net, Tensor::zeros({6, 50}), {}, sink), 0;
+        }).find("(6, 50)") != std::string::npos);
+  CHECK(error_of<ShapeError>([&] {
+          return decode(net, Tensor::zeros({1, 5, 50}), {}, sink), 0;
+        }).find("(N, 6, frames >= 1)") != std::string::npos);
+}

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Published weights through the polyphase command: they load, sound right and agree with the golden files.
+
+usage: check_real_weights.py POLYPHASE SOURCE_ROOT
+
+Fetches the weights by tools/fetch_weights.py; what cannot be had is skipped with the reason.
+"""
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+PROGRAM, ROOT = sys.argv[1], Path(sys.argv[2])
+COUNTS = {"passed": 0, "failed": 0, "skipped": 0}
+GOLDEN = Path(os.environ.get("POLYPHASE_GOLDEN", ROOT.parent / "shared/golden")) / "networks"
+
+
+def run(*arguments: str, data: bytes | None = None) -> subprocess.CompletedProcess:
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, input=data, timeout=900, check=False,
+                          env={**os.environ, "OMP_WAIT_POLICY": "passive"})
+
+
+def expect(what: str, condition: bool, result: subprocess.CompletedProcess) -> None:
+    COUNTS["passed" if condition else "failed"] += 1
+    if not condition:
+        print(f"failed: {what}\n  arguments: {result.args[1:]}\n  exit code: {result.returncode}\n  stdout: {result.stdout[-600:]!r}\n"
+              f"  stderr: {result.stderr[-600:]!r}")
+
+
+def skip(what: str, reason: str) -> None:
+    COUNTS["skipped"] += 1
+    print(f"skipped: {what}: {reason}")
+
+
+def fetched(name: str) -> Path | None:
+    result = subprocess.run([sys.executable, str(ROOT / "tools/fetch_weights.py"), name], capture_output=True, text=True, check=False)
+    if result.returncode == 3:
+        skip(name, result.stderr.strip())
+        return None
+    expect(f"{name} is fetched and has its hash", result.returncode == 0, result)
+    return Path(result.stdout.strip()) if result.returncode == 0 else None
+
+
+def check_golden(name: str, weights: Path) -> None:
+    file = GOLDEN / f"{name}.safetensors"
+    if not file.exists():
+        skip(f"{name} against its golden file", f"{file} is not here (POLYPHASE_GOLDEN names the folder)")
+        return
+    # In f32 with plain sums: how the fast ones round is not the weights' matter.
+    for numbers in (("--dtype", "f64"), ("--dtype", "f32", "--algorithm", "reference")):
+        result = run("check", file, "--weights", weights, *numbers)
+        expect(f"{name} with {numbers}", result.returncode == 0 and re.search(rb"^1 passed, 0 failed, 0 skipped", result.stdout, re.MULTILINE) is not None, result)
+
+
+def samples_of(npy: Path) -> tuple[float, ...]:
+    data = npy.read_bytes()
+    begin = 10 + int.from_bytes(data[8:10], "little")
+    return struct.unpack(f"<{(len(data) - begin) // 4}f", data[begin:])
+
+
+def check_hifigan(folder: Path) -> None:
+    weights, config, mel = fetched("hifigan_universal"), fetched("hifigan_config"), fetched("hifigan_mel")
+    if weights is None or config is None or mel is None:
+        return
+    check_golden("hifigan_universal_real", weights)
+    model = folder / "hifigan.safetensors"
+    result = run("convert", weights, model, "--config", config)
+    expect("converted", result.returncode == 0 and b"hifigan, 13926017 parameters" in result.stdout, result)
+    result = run("inspect", model)
+    expect("inspected", result.returncode == 0 and b"sees        13 frames before its own, 13 behind it" in result.stdout, result)
+    # 24 s of speech, in pieces and through pipes.
+    start = time.monotonic()
+    result = run("run", model, mel, folder / "a.npy", "--chunk", "300")
+    print(f"24 s of speech in {time.monotonic() - start:.1f} s")
+    expect("speech", result.returncode == 0 and b"times real time" in result.stderr, result)
+    samples = samples_of(folder / "a.npy")
+    rms = (sum(x * x for x in samples) / len(samples)) ** 0.5
+    expect("as loud as speech, as long as the mel", len(samples) == 2062 * 256 and 0.01 < rms < 0.2 and max(map(abs, samples)) <= 1, result)
+    result = run("run", weights, "-", "-", "--config", config, "--raw", "--stream", "100", data=mel.read_bytes())
+    pcm = struct.unpack(f"<{len(result.stdout) // 2}h", result.stdout)
+    apart = max((abs(a - 32768 * b) for a, b in zip(pcm, samples)), default=1e9)
+    expect("the same samples from the unconverted file, streamed through pipes", len(pcm) == len(samples) and apart <= 0.51, result)
+    other = fetched("hifigan_ljspeech")
+    if other is not None:
+        result = run("inspect", other, "--config", config)
+        expect("LJSpeech's weights load", result.returncode == 0 and b"13,926,017" in result.stdout, result)
+    cut = folder / "cut.pth"
+    cut.write_bytes(weights.read_bytes()[:30000000])
+    result = run("run", cut, mel, folder / "b.wav", "--config", config)
+    expect("a file that is cut off is refused in one line", result.returncode == 1 and result.stderr.count(b"\n") == 1 and b"cut.pth" in result.stderr and
+           not (folder / "b.wav").exists(), result)
+
+
+def check_piper(folder: Path) -> None:
+    voice = fetched("piper_joe")
+    if voice is None:
+        return
+    check_golden("piper_joe_real", voice)
+    result = run("convert", voice, folder / "piper.safetensors")
+    expect("the voice's decoder without a configuration", result.returncode == 0 and b"hifigan, 1662976 parameters" in result.stdout, result)
+
+
+with tempfile.TemporaryDirectory() as temporary:
+    check_hifigan(Path(temporary))
+    check_piper(Path(temporary))
+print("test cases: {passed} passed, {failed} failed, {skipped} skipped".format(**COUNTS))
+sys.exit(1 if COUNTS["failed"] else 0)

@@ -1,0 +1,135 @@
+// polyphase inspect: what a published network consists of and what it takes.
+
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+#include "autograd/no_grad.hpp"
+#include "commands.hpp"
+#include "layers/streaming/stream.hpp"
+#include "networks/model_file.hpp"
+#include "ops/mac_counter.hpp"
+#include "program/text.hpp"
+#include "run/input.hpp"
+#include "tensor/memory.hpp"
+
+namespace polyphase::tool {
+namespace {
+
+/// Prints a line for each module that has tensors of its own.
+class LayerPrinter : public Visitor {
+ public:
+  void print(Module& module, const std::string& name) {
+    LayerPrinter inside(name);
+    module.visit(inside);
+    if (!inside.shapes_.empty())
+      std::printf("  %-44s %-18s %s\n", name.c_str(), short_name(module).c_str(), inside.shapes_.c_str());
+    for (const auto& [child, below] : inside.children_) print(*below, child);
+  }
+
+  explicit LayerPrinter(std::string name = "") : name_(std::move(name)) {}
+  void parameter(std::string_view name, Tensor& tensor) override { add(name, tensor); }
+  void buffer(std::string_view name, Tensor& tensor) override { add(name, tensor); }
+  void module(std::string_view name, Module& child) override {
+    std::string whole = name_;
+    if (!name.empty()) whole += concat(whole.empty() ? "" : ".", name);
+    children_.emplace_back(whole, &child);
+  }
+
+ private:
+  static std::string short_name(const Module& module) {
+    const std::string whole = layers::type_name(module);
+    return whole.substr(whole.rfind(':') + 1);
+  }
+  void add(std::string_view name, const Tensor& tensor) {
+    if (tensor.defined()) shapes_ += concat(shapes_.empty() ? "" : ", ", name, " ", tensor.shape());
+  }
+
+  std::string name_;
+  std::string shapes_;
+  std::vector<std::pair<std::string, Module*>> children_;
+};
+
+Tensor zeros_for(const NetworkFormat& format, std::int64_t frames) {
+  return Tensor::zeros({1, format.rows, frames}, {.dtype = format.input == NetworkInput::codes ? DType::i64 : DType::f32});
+}
+
+double macs_of(Network& net, std::int64_t frames) {
+  const ops::MacCounter counter;
+  static_cast<void>(net(zeros_for(net.format(), frames)));
+  return counter.count();
+}
+
+std::string mib(std::size_t bytes) { return program::fixed(static_cast<double>(bytes) / 1048576, 1) + " MiB"; }
+
+void print_reach(Network& net) {
+  const NetworkFormat& format = net.format();
+  try {
+    const ReceptiveField field = receptive_field(net);
+    const std::string left = field.left >= -ModuleStream::kAllBefore / 2 ? "all" : std::to_string(field.left);
+    std::printf("sees        %s frames before its own, %lld behind it\n", left.c_str(), static_cast<long long>(field.right));
+    const auto latency = static_cast<double>(Stream(net).latency() * format.samples_per_frame);
+    if (format.sampling_rate > 0)
+      std::printf("latency     %.0f ms of a stream\n", 1000 * latency / static_cast<double>(format.sampling_rate));
+  } catch (const NotImplemented& error) {
+    std::printf("sees        the whole input: %s\n", error.what());
+  }
+}
+
+/// Of one frame among many: a longer input less a shorter one, so that the ends do not count.
+void print_work(Network& net) {
+  const NetworkFormat& format = net.format();
+  const NoGradGuard no_grad;
+  const std::int64_t few = 64, more = 96;
+  const double a_frame = (macs_of(net, more) - macs_of(net, few)) / static_cast<double>(more - few);
+  std::printf("work        %.0f thousand multiply-adds a sample",
+              a_frame / static_cast<double>(format.samples_per_frame) / 1e3);
+  if (format.sampling_rate > 0)
+    std::printf(", %.2f thousand million a second of audio",
+                a_frame * static_cast<double>(format.sampling_rate) / static_cast<double>(format.samples_per_frame) / 1e9);
+  std::printf("\n");
+  std::size_t own = 0;
+  for (const auto& [name, tensor] : net.state_dict()) own += static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype());
+  const std::size_t before = memory_stats(Device::cpu()).live_bytes;
+  reset_peak_memory(Device::cpu());
+  static_cast<void>(net(zeros_for(format, more)));
+  std::printf("memory      %s of weights, %s more for %lld frames at once\n", mib(own).c_str(),
+              mib(memory_stats(Device::cpu()).peak_bytes - before).c_str(), static_cast<long long>(more));
+}
+
+struct InspectOptions {
+  std::string model;
+  ModelOptions model_options{};
+  std::string config;
+};
+
+int inspect(InspectOptions& options) {
+  options.model_options.config = read_config(options.config);
+  const Model model = load_model(options.model, options.model_options);
+  Network& net = *model.net;
+  const NetworkFormat& format = net.format();
+  std::printf("network     %s\n", model.network.c_str());
+  std::printf("input       %s (N, %lld, frames)\n", word_of(format.input).c_str(), static_cast<long long>(format.rows));
+  std::printf("output      audio (N, %lld, samples), %lld samples a frame", static_cast<long long>(format.audio_channels),
+              static_cast<long long>(format.samples_per_frame));
+  if (format.sampling_rate > 0) std::printf(", %lld Hz", static_cast<long long>(format.sampling_rate));
+  std::printf("\nparameters  %s\n", program::grouped(net.parameter_count()).c_str());
+  print_reach(net);
+  print_work(net);
+  std::printf("layers\n");
+  LayerPrinter().print(net, "");
+  return 0;
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, Action& action) {
+  const auto options = std::make_shared<InspectOptions>();
+  CLI::App& command = *app.add_subcommand(
+      "inspect", "Prints what a published network takes and gives, how far it looks, what it computes, and its layers.");
+  command.add_option("model", options->model, "the network's file")->required();
+  add_model_options(command, options->model_options, options->config);
+  command.callback([options, &action] { action = [options] { return inspect(*options); }; });
+}
+
+}  // namespace polyphase::tool

@@ -1,0 +1,44 @@
+#pragma once
+// `polyphase run`: one file through a published network.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "conv/algorithm.hpp"
+#include "networks/model_file.hpp"
+#include "run/output.hpp"
+#include "tensor/device.hpp"
+
+namespace polyphase::tool {
+
+struct RunOptions {
+  std::string model;
+  ModelOptions model_options{};
+  std::vector<std::string> inputs;
+  std::string output;
+  Device device = Device::cpu();
+  Precision precision = Precision::fp32;
+  DType dtype = DType::f32;
+  std::int64_t codebooks = 0;  ///< 0: all of the input's
+  std::int64_t stream = 0;     ///< frames pushed at a time, each written at once; 0: off
+  std::int64_t chunk = 0;      ///< frames decoded at a time; 0: all
+  std::size_t memory = 0;      ///< bytes; 0: no limit
+  std::string picture{};       ///< of the result; empty: none
+  OutputOptions out{};
+};
+
+/// "1.5GB", "800MB", "64KiB", "12345" in bytes. Throws Error.
+[[nodiscard]] std::size_t parse_bytes(const std::string& text);
+
+/// The output of each input: `output` itself, or a file in that folder, named after the input. Throws Error where two would be
+/// the same, where several inputs have no folder, and where an output is its own input or the model.
+[[nodiscard]] std::vector<std::string> output_names(const RunOptions& options);
+
+/// Loads the model and takes every input through it. `say` hears what a user should know. Throws what loading, reading,
+/// decoding and writing throw, with the file's name; then that output is not there.
+void run(const RunOptions& options, const std::function<void(const std::string&)>& say);
+
+}  // namespace polyphase::tool

@@ -1,0 +1,14 @@
+#pragma once
+// A picture of sound.
+
+#include <vector>
+
+#include "run/png.hpp"
+
+namespace polyphase::tool {
+
+/// Time from left to right, frequency from 0 at the bottom to rate/2, brightness the level from 90 dB below the loudest point
+/// on. At most 1600 points wide and 512 high. Throws ShapeError where there are no samples.
+[[nodiscard]] Picture spectrogram(const std::vector<float>& signal, std::int64_t rate);
+
+}  // namespace polyphase::tool

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Speech by a published vocoder, from nothing: sets the machine up, builds the polyphase command, fetches HiFi-GAN's universal
+# generator and a mel of speech by name, and makes 24 s of speech and its spectrogram in runs/demo_vocoder. Needs a network
+# for the first run.
+#
+# usage: tools/demo_vocoder.sh [FILE.wav]      FILE.wav: speaks that recording again, where the build has HiFi-GAN's mel front end
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+case "${1:-}" in
+  -h | --help)
+    sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "tools/$(basename "$0")"
+    exit 0
+    ;;
+  -*)
+    echo "demo_vocoder: unknown option $1 (known: --help)" >&2
+    exit 2
+    ;;
+esac
+
+run=runs/demo_vocoder
+polyphase=build/tool/polyphase
+
+tools/build.sh build --target tool/polyphase
+mkdir -p $run
+
+fetch() { python3 tools/fetch_weights.py "$1" || { echo "demo_vocoder: the published weights are not to be had; try again with a network" >&2; exit 1; }; }
+weights=$(fetch hifigan_universal)
+config=$(fetch hifigan_config)
+input=${1:-$(fetch hifigan_mel)}
+
+$polyphase convert "$weights" $run/hifigan.safetensors --config "$config"
+$polyphase run $run/hifigan.safetensors "$input" $run/speech.wav --picture $run/speech.png
+
+cat <<END
+
+Listen    $run/speech.wav
+Look      $run/speech.png
+Your own  $polyphase run $run/hifigan.safetensors MEL.npy OUT.wav
+END
