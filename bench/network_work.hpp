@@ -44,6 +44,8 @@ class NetworkWork {
   [[nodiscard]] std::vector<float> result() const;
 
  private:
+  /// A Stream in whose past there is as much as it keeps, so that each push costs what the next one does.
+  void begin_stream();
   void run_step();
 
   NetworkCase what_;
