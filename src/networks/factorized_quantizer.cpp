@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 
+#include "autograd/autocast.hpp"
 #include "autograd/no_grad.hpp"
 #include "layers/check.hpp"
 #include "layers/streaming/module_stream.hpp"
@@ -55,6 +57,7 @@ Tensor FactorizedQuantizer::forward(const Tensor& codes) { return out_proj_(embe
 
 Tensor FactorizedQuantizer::nearest(const Tensor& projected) const {
   const NoGradGuard no_grad;
+  const AutocastGuard exact(std::nullopt);  // 16 bits would find other codes
   const DType dtype = projected.dtype() == DType::f64 ? DType::f64 : DType::f32;
   const std::int64_t N = projected.size(0), T = projected.size(2);
   const Tensor table = unit_rows(codebook_.to(dtype)), squares = sum(square(table), {1});

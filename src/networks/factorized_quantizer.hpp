@@ -33,7 +33,8 @@ class FactorizedQuantizer : public Module {
   /// codes (N, T) i64 in [0, V) -> (N, D, T). Throws ShapeError for a code outside, when embedding() does.
   [[nodiscard]] Tensor forward(const Tensor& codes) override;
   /// z (N, D, T). Gradients pass through the choice of a code as if the chosen row were in_proj(z) (straight-through, van den
-  /// Oord et al., arXiv 1711.00937). f16 and bf16 are compared in f32. Throws Error without in_proj.
+  /// Oord et al., arXiv 1711.00937). f16 and bf16 are compared in f32, whatever
+  /// AutocastGuard there is. Throws Error without in_proj.
   [[nodiscard]] Encoded encode(const Tensor& z);
   [[nodiscard]] const Options& options() const { return options_; }
 

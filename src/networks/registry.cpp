@@ -23,7 +23,6 @@ std::unique_ptr<Network> make(const std::string& config) {
 constexpr NetworkEntry kEntries[] = {
     {"bigvgan", "BigVGAN v1 and v2: mel to audio", make<BigVgan, BigVganConfig>},
     {"dac", "Descript Audio Codec, 16, 24 and 44 kHz: codes to audio", make<DacDecoder, DacConfig>},
-    {"dac_encoder", "Descript Audio Codec: audio to codes", make<DacEncoder, DacConfig>},
     {"encodec", "EnCodec, 24 and 48 kHz: codes to audio", make<Encodec, EncodecConfig>},
     {"hifigan", "HiFi-GAN V1 to V3 and the decoder of VITS and Piper: mel or latent to speech", make<HifiGan, HifiGanConfig>},
     {"mimi", "Mimi's decoder: codes at 12.5 Hz to speech", make<Mimi, MimiConfig>},

@@ -189,6 +189,8 @@ TEST_CASE("fine-tuning, of the decoder and of the whole") {
   Dac codec(small());
   mse_loss(codec(audio), audio).backward();
   for (const auto& entry : codec.named_parameters()) CHECK_MESSAGE(entry.second.grad().defined(), entry.first);
+  codec.zero_grad();
+  check_mixed_precision(codec, audio, audio);
 }
 
 TEST_CASE("16 bits") {

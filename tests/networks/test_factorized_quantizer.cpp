@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/autocast.hpp"
 #include "ops/conv.hpp"
 #include "ops/embedding.hpp"
 #include "ops/length.hpp"
@@ -87,6 +88,19 @@ TEST_CASE("the nearest direction is chosen, in every dtype and in any number of 
       CHECK(relative_difference(f64_values(encoded.quantized.detach()), f64_values(quantizer(encoded.codes).detach())) <
             kDoubleRounding);
   }
+}
+
+TEST_CASE("an AutocastGuard projects in 16 bits and compares in f32") {
+  manual_seed(7);
+  FactorizedQuantizer quantizer({.input_dim = 6, .codebook_size = 200, .codebook_dim = 3});
+  const AutocastGuard guard(DType::bf16);
+  const auto encoded = quantizer.encode(random_f64({2, 6, 400}).to(DType::f32));
+  CHECK(encoded.projected.dtype() == DType::bf16);
+  const Codes codes = encoded.codes.to_vector<std::int64_t>();
+  const Codes expected = plain_nearest(encoded.projected.detach(), StateOf(quantizer)["codebook.weight"]);
+  std::size_t apart = 0;
+  for (std::size_t i = 0; i < codes.size(); ++i) apart += codes[i] != expected[i];
+  CHECK(apart <= 2);
 }
 
 TEST_CASE("gradients pass straight through the choice, and codebooks have none") {

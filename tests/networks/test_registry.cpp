@@ -18,8 +18,6 @@ TEST_CASE("entries are sorted by name, and each has a line about it") {
 
 TEST_CASE("codecs by their names") {
   CHECK(make_network("dac", R"({"encoder_dim": 2, "decoder_dim": 16, "n_codebooks": 2})")->format().samples_per_frame == 512);
-  CHECK(make_network("dac_encoder", R"({"encoder_dim": 2, "decoder_dim": 16, "n_codebooks": 2})")->format().input ==
-        NetworkInput::audio);
   CHECK(make_network("snac", R"({"encoder_dim": 2, "decoder_dim": 64, "codebook_size": 8})")->format().rows == 15);
   CHECK(make_network("oobleck", R"({"model": {"decoder": {"type": "oobleck", "config": {"channels": 1, "latent_dim": 3}}}})")
             ->format()

@@ -218,6 +218,8 @@ TEST_CASE("fine-tuning") {
           return std::make_unique<SnacDecoder>(config);
         },
         random_codes({2, rows, 3}, 16), random_f64({2, 1, length}, 2).to(DType::f32).to(default_device()) * 0.3);
+    SnacDecoder decoder(config);
+    check_mixed_precision(decoder, random_codes({2, rows, 3}, 16), Tensor::zeros({2, 1, length}));
   }
 }
 

@@ -9,11 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "autograd/autocast.hpp"
 #include "autograd/no_grad.hpp"
 #include "io/checkpoint.hpp"
 #include "layers/losses.hpp"
 #include "layers/module.hpp"
 #include "ops/elementwise.hpp"
+#include "ops/reduce.hpp"
 #include "optim/adam.hpp"
 #include "support/helpers.hpp"
 #include "support/stream.hpp"
@@ -72,6 +74,18 @@ inline void check_halves(Module& net, const Tensor& input) {
     const Tensor y = net(is_codes ? input : input.to(dtype));
     CHECK(y.dtype() == dtype);
     CHECK(relative_difference(f64_values(y), expected) < (dtype == DType::f16 ? kHalfNetwork : kBFloat16Network));
+  }
+}
+
+/// A step of training in 16 bits under a guard gives every parameter a finite gradient.
+inline void check_mixed_precision(Module& net, const Tensor& input, const Tensor& target) {
+  net.train();
+  const AutocastGuard guard(DType::bf16);
+  mse_loss(net(input), target).backward();
+  for (const auto& entry : net.named_parameters()) {
+    const Tensor grad = entry.second.grad();
+    REQUIRE_MESSAGE(grad.defined(), entry.first);
+    CHECK_MESSAGE(std::isfinite(sum(grad).item()), entry.first);
   }
 }
 
