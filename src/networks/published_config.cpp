@@ -116,7 +116,6 @@ constexpr KeyName kEncodecSeanet[] = {{"hidden_size", "dimension"},
                                       {"residual_kernel_size", "residual_kernel_size"},
                                       {"dilation_growth_rate", "dilation_base"},
                                       {"compress", "compress"},
-                                      {"use_conv_shortcut", "conv_shortcut"},
                                       {"num_lstm_layers", "lstm"},
                                       {"pad_mode", "pad_mode"}};
 // .../mimi/configuration_mimi.py
@@ -146,6 +145,7 @@ Json speecht5(const Json& theirs) {
 Json encodec_of_transformers(const Json& theirs) {
   Json json = with_keys(theirs, kEncodec);
   json["seanet"] = with_keys(theirs, kEncodecSeanet);
+  json["seanet"]["true_skip"] = !theirs.value("use_conv_shortcut", true);
   std::int64_t hop = 1;
   for (const Json& ratio : theirs.at("upsampling_ratios")) hop *= ratio.get<std::int64_t>();
   double highest = 0;
@@ -164,7 +164,6 @@ Json encodec_of_transformers(const Json& theirs) {
 Json mimi_of_transformers(const Json& theirs) {
   Json json = with_keys(theirs, kMimi);
   json["seanet"] = with_keys(theirs, kEncodecSeanet);
-  json["seanet"].erase("conv_shortcut");
   json["seanet"].erase("lstm");
   json["seanet"]["true_skip"] = !theirs.value("use_conv_shortcut", false);
   json["quantizer"] = with_keys(theirs, kMimiQuantizer);

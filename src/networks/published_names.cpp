@@ -138,7 +138,7 @@ struct Sign {
 };
 constexpr Sign kSigns[] = {
     {"mimi", "quantizer.rvq_first.vq.layers.0._codebook.cluster_usage"},
-    {"qwen3_tts", "pre_transformer.layers.#"},
+    {"qwen3_12hz", "pre_transformer.layers.#"},
     {"encodec", "quantizer.vq.layers.0._codebook"},
     {"snac", "decoder.model.#.block.2.linear"},
     {"dac", "decoder.model.1.block.0.alpha"},

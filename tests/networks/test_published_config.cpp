@@ -76,6 +76,7 @@ TEST_CASE("transformers' and diffusers' configurations in the original's form") 
   CHECK(json["quantizer"] == Json::parse(R"({"dimension": 128, "n_q": 32, "bins": 1024})"));
   CHECK(json["seanet"]["ratios"] == Json{8, 5, 4, 2});
   CHECK(json["model_norm"] == "weight_norm");
+  CHECK(json["seanet"]["true_skip"] == false);
 
   json = config_of(
       "mimi",
