@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "../networks/euclidean_quantizer.hpp"
+#include "../networks/blocks/euclidean_quantizer.hpp"
 #include "../networks/network.hpp"
 
 namespace polyphase {
