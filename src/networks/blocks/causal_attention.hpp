@@ -37,7 +37,7 @@ class CausalAttention : public Module {
   explicit CausalAttention(const Options& options);
   void visit(Visitor& visitor) override;
   [[nodiscard]] Tensor forward(const Tensor& x) override;
-  /// Of the next positions of a stream, the past of which is in `ring`. Throws ShapeError for more than `window` positions with
+  /// The next positions of a stream; `ring` holds its past. Throws ShapeError for more than `window` positions with
   /// `sees_only_newest`.
   [[nodiscard]] Tensor forward(const Tensor& x, KeyValueRing& ring);
   /// In a ChannelsLast. Throws NotImplemented without a window: the past would have no bound.

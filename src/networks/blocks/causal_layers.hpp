@@ -6,7 +6,7 @@
 
 namespace polyphase {
 
-/// Of stride 1: all padding is in front, so that the length stays and output t depends on inputs up to t.
+/// Stride 1. All padding is in front, so that the length stays and output t depends on inputs up to t.
 [[nodiscard]] inline Conv1d causal_conv(Conv1d::Options options) {
   options.padding = {(options.kernel_size - 1) * options.dilation, 0};
   return Conv1d(options);

@@ -27,7 +27,7 @@ Conv1d pointwise(std::int64_t in, std::int64_t out) {
   return Conv1d({.in_channels = in, .out_channels = out, .kernel_size = 1});
 }
 
-/// Rows of x (R, d) brought to length 1.
+/// Rows of x (R, d) scaled to length 1.
 Tensor unit_rows(const Tensor& x) {
   return x / clamp(norm(x, {1}, /*keepdim=*/true), kSmallestLength, std::numeric_limits<double>::infinity());
 }

@@ -11,7 +11,7 @@
 namespace polyphase {
 
 /// One codebook. Code c stands for the vector out_proj(codebook[c]). To encode a vector z, in_proj(z) is compared with every
-/// row of the codebook, both brought to length 1; the nearest row is its code. Parameters: in_proj, out_proj (1x1
+/// row of the codebook, both scaled to length 1; the nearest row is its code. Parameters: in_proj, out_proj (1x1
 /// convolutions); buffer: codebook.weight (V, d), which no training changes.
 class FactorizedQuantizer : public Module {
  public:

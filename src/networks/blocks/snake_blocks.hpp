@@ -20,7 +20,7 @@ inline constexpr std::size_t kMostStages = 16;
 inline constexpr std::size_t kMostCodebooks = 1024;
 inline constexpr std::int64_t kLargestFrame = std::int64_t{1} << 20;  ///< samples
 
-/// Of numbers each at least 1; kLargestFrame + 1 where it is larger than kLargestFrame.
+/// The rates are at least 1. Returns kLargestFrame + 1 if the product is larger than kLargestFrame.
 [[nodiscard]] std::int64_t product_of_rates(const std::vector<std::int64_t>& rates);
 /// Whether only an encoder needs the tensor that the original code keeps under this key.
 [[nodiscard]] bool is_of_encoder(std::string_view key);

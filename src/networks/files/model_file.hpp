@@ -11,8 +11,8 @@ namespace polyphase {
 
 /// What a file does not say itself, or says otherwise.
 struct ModelOptions {
-  std::string network{};  ///< a name of network_entries(); empty: told by the names of the tensors
-  std::string config{};   ///< JSON; empty: from the file's metadata, or config.json beside it
+  std::string network{};  ///< a name of network_entries(); empty: the names of the tensors decide
+  std::string config{};   ///< JSON; empty: from the file's metadata, or config.json in the same folder
 };
 
 /// A network and what it was made from.
@@ -26,7 +26,7 @@ struct Model {
 /// CPU and in eval mode. Other parts of the checkpoint (discriminators, optimizers, an encoder in front) are passed over; names
 /// of transformers and diffusers are known for DAC, EnCodec, Mimi, Oobleck and SpeechT5's HiFi-GAN.
 ///
-///     pp::Model model = pp::load_model("g_02500000");   // config.json lies beside it
+///     pp::Model model = pp::load_model("g_02500000");   // with config.json in the same folder
 ///     const pp::Tensor audio = (*model.net)(mel);
 ///
 /// Throws FormatError naming the file: not readable, of no known network, without a configuration, with numbers that are not

@@ -219,7 +219,7 @@ std::optional<Json> from_beside(const std::string& path) {
   return parsed(beside, text_of(beside));
 }
 
-/// VITS and Piper have no weight norm in conv_pre, and no bias in conv_post; whoever trains HiFi-GAN has both.
+/// VITS and Piper have no weight norm in conv_pre, and no bias in conv_post; HiFi-GAN has both.
 bool is_vits(const NamedTensors& tensors) {
   return has_key_ending(tensors, "conv_pre.weight") && !has_key_ending(tensors, "conv_post.bias");
 }

@@ -117,7 +117,7 @@ constexpr NameRule kMimi[] = {
 // transformers@15ea02a:src/transformers/models/speecht5/modeling_speecht5.py
 constexpr NameRule kSpeechT5[] = {{"upsampler.#", "ups.{0}"}};
 
-/// Names of one library for one network, told by a name that the original does not have.
+/// Names of one library for one network. A name that the original does not have identifies them.
 struct Dialect {
   std::string_view network;
   std::string_view sign;
