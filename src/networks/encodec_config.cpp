@@ -4,9 +4,9 @@
 #include <limits>
 #include <numeric>
 
-#include "networks/blocks/encodec_seanet.hpp"
 #include "networks/config.hpp"
 #include "networks/encodec.hpp"
+#include "networks/encodec_seanet.hpp"
 
 namespace polyphase {
 namespace {

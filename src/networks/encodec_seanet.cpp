@@ -1,4 +1,4 @@
-#include "networks/blocks/encodec_seanet.hpp"
+#include "networks/encodec_seanet.hpp"
 
 #include "layers/activations.hpp"
 #include "layers/containers/channels_last.hpp"
