@@ -23,12 +23,10 @@
 #include "cuda/cuda.hpp"
 #include "data_case.hpp"
 #include "mixed_data.hpp"
+#include "program/audio/audio_file.hpp"
 #include "program/options.hpp"
 #include "program/program.hpp"
 #include "tensor/error.hpp"
-#ifdef POLYPHASE_BENCH_AUDIO
-#include "audio_file.hpp"
-#endif
 
 namespace {
 
@@ -89,15 +87,10 @@ void check(const Options& options) {
   for (const std::string& name : options.data)
     require<Error>(std::any_of(known.begin(), known.end(), [&](const MixedData& one) { return one.name == name; }),
                    "--data: no kind of mixed_data.cpp is called '", name, "'");
-#ifndef POLYPHASE_BENCH_AUDIO
-  require<Error>(options.audio.empty(), "--audio: this build has no reader of sound files (-Dexamples=enabled)");
-#endif
 }
 
 std::vector<float> recording_of(const Options& options) {
-#ifdef POLYPHASE_BENCH_AUDIO
-  if (!options.audio.empty()) return superres::read_audio(options.audio).channels.at(0);
-#endif
+  if (!options.audio.empty()) return program::read_audio(options.audio).channels.at(0);
   return bench::synthetic_speech();
 }
 

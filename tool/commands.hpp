@@ -1,7 +1,7 @@
 #pragma once
 // The subcommands of the polyphase program.
 
-#include "networks/model_file.hpp"
+#include "networks/files/model_file.hpp"
 #include "program/program.hpp"
 
 namespace polyphase::tool {

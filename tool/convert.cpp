@@ -5,7 +5,7 @@
 
 #include "commands.hpp"
 #include "io/weights.hpp"
-#include "networks/model_file.hpp"
+#include "networks/files/model_file.hpp"
 #include "networks/registry.hpp"
 
 namespace polyphase::tool {

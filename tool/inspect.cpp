@@ -7,7 +7,7 @@
 #include "autograd/no_grad.hpp"
 #include "commands.hpp"
 #include "layers/streaming/stream.hpp"
-#include "networks/model_file.hpp"
+#include "networks/files/model_file.hpp"
 #include "ops/mac_counter.hpp"
 #include "program/text.hpp"
 #include "run/input.hpp"

@@ -368,7 +368,7 @@ golden_check() {
 part_golden() {
   local algorithm precision dtype file convolutions=() all=()
   stage golden "golden files on the GPU"
-  for file in tests/golden/data/*.safetensors "$golden"/*.safetensors; do
+  for file in tests/golden/data/*.safetensors "$golden"/*.safetensors "$golden"/networks/*.safetensors; do
     [ -f "$file" ] || continue
     all+=("$file")
     case $file in */conv1d*) convolutions+=("$file") ;; esac
@@ -377,7 +377,7 @@ part_golden() {
     for precision in ieee fp32 tf32; do golden_check $algorithm $precision f32 "${convolutions[@]}"; done
     for dtype in f64 f16 bf16; do golden_check $algorithm fp32 $dtype "${convolutions[@]}"; done
   done
-  # Training traces and generators too, as they are and in the types that their tolerances know.
+  # Training traces, generators and published networks too, in the types that their tolerances know.
   for dtype in f64 f32; do golden_check automatic fp32 $dtype "${all[@]}"; done
   finish
 }

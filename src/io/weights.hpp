@@ -18,12 +18,12 @@ struct WeightsFile {
 };
 
 /// Reads safetensors, the JSON index of sharded safetensors ("model.safetensors.index.json"), torch.save's files in both
-/// formats, the initializers of ONNX, and .npy. The format is told by the file's first bytes, not by its name. Throws
+/// formats, the initializers of ONNX, and .npy. The file's first bytes decide the format, not its name. Throws
 /// FormatError naming the file and what is wrong with it.
 [[nodiscard]] WeightsFile load_weights(const std::string& path);
 
-/// Tensors of the shards that an index names, in the index's order. Shards lie beside the index. Throws FormatError naming the
-/// shard or the tensor that is missing.
+/// Tensors of the shards that an index names, in the index's order. Shards are in the folder of the index. Throws FormatError
+/// naming the shard or the tensor that is missing.
 [[nodiscard]] SafetensorsFile load_safetensors_index(const std::string& path);
 
 /// Throws FormatError "OPERATION: NAME, ... have numbers that are not finite" where floating-point tensors do.

@@ -83,7 +83,7 @@ class Sigmoid : public PointwiseModule {
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 };
 
-/// Values brought into [low, high].
+/// Limits values to [low, high].
 class Clamp : public PointwiseModule {
  public:
   /// Throws ShapeError unless low <= high.

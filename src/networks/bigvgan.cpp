@@ -3,7 +3,7 @@
 #include "layers/activations.hpp"
 #include "layers/antialiased_activation.hpp"
 #include "layers/containers/residual.hpp"
-#include "networks/generator.hpp"
+#include "networks/blocks/generator.hpp"
 
 namespace polyphase {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "layers/activations.hpp"
 #include "layers/streaming/module_stream.hpp"
+#include "networks/blocks/snake_blocks.hpp"
 #include "networks/config.hpp"
-#include "networks/snake_blocks.hpp"
 #include "ops/length.hpp"
 
 namespace polyphase {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "../networks/factorized_quantizer.hpp"
+#include "../networks/blocks/factorized_quantizer.hpp"
 #include "../networks/network.hpp"
 
 namespace polyphase {

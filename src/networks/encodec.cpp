@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "layers/streaming/module_stream.hpp"
+#include "networks/blocks/segment_overlap.hpp"
 #include "networks/encodec_seanet.hpp"
-#include "networks/segment_overlap.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/embedding.hpp"
 #include "ops/length.hpp"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "../networks/euclidean_quantizer.hpp"
+#include "../networks/blocks/euclidean_quantizer.hpp"
 #include "../networks/network.hpp"
 
 namespace polyphase {
@@ -46,7 +46,7 @@ struct EncodecConfig {
   [[nodiscard]] std::int64_t hop_length() const;  ///< samples of a frame: the product of ratios
   /// Codebooks for a bandwidth in kbit/s, from 1 to n_q.
   [[nodiscard]] std::int64_t codebooks_for(double bandwidth) const;
-  /// Of a segment: samples, samples to the next one, frames; 0 without segments.
+  /// Samples of a segment, samples to the next segment, frames of a segment; 0 without segments.
   [[nodiscard]] std::int64_t segment_length() const;
   [[nodiscard]] std::int64_t segment_stride() const;
   [[nodiscard]] std::int64_t segment_frames() const;

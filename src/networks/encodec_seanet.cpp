@@ -5,7 +5,7 @@
 #include "layers/containers/residual.hpp"
 #include "layers/containers/sum_of_branches.hpp"
 #include "layers/lstm.hpp"
-#include "networks/encodec_layers.hpp"
+#include "networks/blocks/encodec_layers.hpp"
 
 namespace polyphase::networks {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "layers/activations.hpp"
 #include "layers/containers/residual.hpp"
-#include "networks/generator.hpp"
-#include "networks/input_normalization.hpp"
+#include "networks/blocks/generator.hpp"
+#include "networks/blocks/input_normalization.hpp"
 
 namespace polyphase {
 namespace {

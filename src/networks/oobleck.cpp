@@ -6,8 +6,8 @@
 #include "layers/activations.hpp"
 #include "layers/antialiased_activation.hpp"
 #include "layers/upsample.hpp"
+#include "networks/blocks/snake_blocks.hpp"
 #include "networks/config.hpp"
-#include "networks/snake_blocks.hpp"
 
 namespace polyphase {
 namespace {

@@ -8,11 +8,11 @@
 #include "layers/containers/residual.hpp"
 #include "layers/linear.hpp"
 #include "layers/norm.hpp"
-#include "networks/causal_attention.hpp"
-#include "networks/causal_layers.hpp"
+#include "networks/blocks/causal_attention.hpp"
+#include "networks/blocks/causal_layers.hpp"
+#include "networks/blocks/gated_mlp.hpp"
+#include "networks/blocks/split_rvq.hpp"
 #include "networks/config.hpp"
-#include "networks/gated_mlp.hpp"
-#include "networks/split_rvq.hpp"
 #include "ops/length.hpp"
 
 namespace polyphase {

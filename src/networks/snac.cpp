@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "layers/activations.hpp"
+#include "networks/blocks/factorized_quantizer.hpp"
+#include "networks/blocks/local_attention.hpp"
+#include "networks/blocks/noise_block.hpp"
+#include "networks/blocks/snake_blocks.hpp"
 #include "networks/config.hpp"
-#include "networks/factorized_quantizer.hpp"
-#include "networks/local_attention.hpp"
-#include "networks/noise_block.hpp"
-#include "networks/snake_blocks.hpp"
 
 namespace polyphase {
 namespace {

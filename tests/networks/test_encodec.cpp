@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "layers/weight_norm.hpp"
-#include "networks/encodec_layers.hpp"
-#include "networks/segment_overlap.hpp"
+#include "networks/blocks/encodec_layers.hpp"
+#include "networks/blocks/segment_overlap.hpp"
 #include "ops/activations.hpp"
 #include "ops/length.hpp"
 #include "ops/lstm.hpp"

@@ -9,7 +9,7 @@
 #include "autograd/no_grad.hpp"
 #include "device/backend.hpp"
 #include "layers/streaming/stream.hpp"
-#include "networks/causal_attention.hpp"
+#include "networks/blocks/causal_attention.hpp"
 #include "ops/activations.hpp"
 #include "ops/conv.hpp"
 #include "ops/elementwise.hpp"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "autograd/no_grad.hpp"
-#include "networks/causal_attention.hpp"
+#include "networks/blocks/causal_attention.hpp"
 #include "ops/activations.hpp"
 #include "ops/conv.hpp"
 #include "ops/elementwise.hpp"

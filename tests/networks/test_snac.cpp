@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "layers/weight_norm.hpp"
-#include "networks/local_attention.hpp"
+#include "networks/blocks/local_attention.hpp"
 #include "ops/activations.hpp"
 #include "ops/conv.hpp"
 #include "ops/embedding.hpp"

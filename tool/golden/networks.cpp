@@ -9,8 +9,8 @@
 #include "golden/compare.hpp"
 #include "golden/tolerance.hpp"
 #include "io/weights.hpp"
+#include "networks/files/published_names.hpp"
 #include "networks/hifigan.hpp"
-#include "networks/published_names.hpp"
 #include "networks/registry.hpp"
 
 namespace polyphase::golden {
@@ -117,8 +117,7 @@ void check_network(const File& file, const Options& options, const Report& repor
                           stores_none ? file.metadata("weights_member") : "");
   require<FormatError>(stores_none || options.weights.empty(), "--weights: expected a file that stores no weights");
   const NoGradGuard no_grad;
-  const NetworkFile network{file,
-                            stores_none ? published_weights(options.weights, file.metadata("config")) : weights_of(file),
+  const NetworkFile network{file, stores_none ? published_weights(options.weights, file.metadata("config")) : weights_of(file),
                             network_dtype(options), options.device};
   const NamedTensors outputs = check->outputs(network);
   constexpr std::string_view kPrefix = "output/";

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "conv/algorithm.hpp"
-#include "networks/model_file.hpp"
+#include "networks/files/model_file.hpp"
 #include "run/output.hpp"
 #include "tensor/device.hpp"
 

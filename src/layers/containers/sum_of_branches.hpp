@@ -1,5 +1,5 @@
 #pragma once
-// Modules side by side whose results are added.
+// Modules with the same input whose results are added.
 
 #include <utility>
 
