@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/no_grad.hpp"
 #include "networks/bigvgan.hpp"
 #include "networks/dac.hpp"
 #include "networks/encodec.hpp"
@@ -20,9 +21,23 @@ std::unique_ptr<Network> make(const std::string& config) {
   return std::make_unique<N>(Config::parse(config));
 }
 
+/// The encoder of a codec, in evaluation.
+template <class E, class Config>
+FrontEnd make_encoder(const std::string& config, const NamedTensors& weights, Device device) {
+  const auto encoder = std::make_shared<E>(Config::parse(config));
+  encoder->load_published(weights);
+  encoder->to(device);
+  encoder->eval();
+  return [encoder](const Tensor& audio) {
+    const NoGradGuard no_grad;
+    return encoder->forward(audio);
+  };
+}
+
 constexpr NetworkEntry kEntries[] = {
     {"bigvgan", "BigVGAN v1 and v2: mel to audio", make<BigVgan, BigVganConfig>},
-    {"dac", "Descript Audio Codec, 16, 24 and 44 kHz: codes to audio", make<DacDecoder, DacConfig>},
+    {"dac", "Descript Audio Codec, 16, 24 and 44 kHz: codes to audio", make<DacDecoder, DacConfig>,
+     make_encoder<DacEncoder, DacConfig>},
     {"encodec", "EnCodec, 24 and 48 kHz: codes to audio", make<Encodec, EncodecConfig>},
     {"hifigan", "HiFi-GAN V1 to V3 and the decoder of VITS and Piper: mel or latent to speech", make<HifiGan, HifiGanConfig>},
     {"mimi", "Mimi's decoder: codes at 12.5 Hz to speech", make<Mimi, MimiConfig>},

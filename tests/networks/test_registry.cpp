@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "networks/dac.hpp"
 #include "support/helpers.hpp"
 
 using namespace polyphase;
@@ -22,6 +23,20 @@ TEST_CASE("codecs by their names") {
   CHECK(make_network("oobleck", R"({"model": {"decoder": {"type": "oobleck", "config": {"channels": 1, "latent_dim": 3}}}})")
             ->format()
             .rows == 3);
+}
+
+TEST_CASE("DAC's front end is its encoder") {
+  const std::string config = R"({"encoder_dim": 2, "decoder_dim": 16, "n_codebooks": 2, "codebook_size": 16})";
+  Dac codec(DacConfig::parse(config));
+  const auto entries = network_entries();
+  const auto dac = std::find_if(entries.begin(), entries.end(), [](const NetworkEntry& e) { return e.name == "dac"; });
+  const bool has_front_end = dac->make_front_end != nullptr;
+  REQUIRE(has_front_end);
+  const FrontEnd encode = dac->make_front_end(config, codec.state_dict(), default_device());
+  const Tensor audio = Tensor::randn({1, 1, 1000});
+  CHECK(encode(audio).to_vector<std::int64_t>() == codec.encode(audio).to_vector<std::int64_t>());
+  CHECK(error_of<Error>([&] { return dac->make_front_end(config, {}, default_device()) == nullptr; }).find("encoder.block.0") !=
+        std::string::npos);
 }
 
 TEST_CASE("a network by its name") {
