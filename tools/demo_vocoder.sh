@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Speech by a published vocoder, from nothing: sets the machine up, builds the polyphase command, fetches HiFi-GAN's universal
-# generator and a mel of speech by name, and makes 24 s of speech and its spectrogram in runs/demo_vocoder. Needs a network
-# for the first run.
+# generator by name, and speaks a clip that is shipped here again from its mel alone, with a spectrogram, in runs/demo_vocoder. Needs a
+# network for the first run.
 #
-# usage: tools/demo_vocoder.sh [FILE.wav]      FILE.wav: speaks that recording again, where the build has HiFi-GAN's mel front end
+# usage: tools/demo_vocoder.sh [FILE]      FILE: another recording, or a mel (.npy, .pt)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -27,7 +27,7 @@ mkdir -p $run
 fetch() { python3 tools/fetch_weights.py "$1" || { echo "demo_vocoder: the published weights are not to be had; try again with a network" >&2; exit 1; }; }
 weights=$(fetch hifigan_universal)
 config=$(fetch hifigan_config)
-input=${1:-$(fetch hifigan_mel)}
+input=${1:-examples/superres/data/heldout/slt_13.flac}
 
 $polyphase convert "$weights" $run/hifigan.safetensors --config "$config"
 $polyphase run $run/hifigan.safetensors "$input" $run/speech.wav --picture $run/speech.png

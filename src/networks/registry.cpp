@@ -7,6 +7,7 @@
 #include "networks/dac.hpp"
 #include "networks/encodec.hpp"
 #include "networks/hifigan.hpp"
+#include "networks/mel.hpp"
 #include "networks/mimi.hpp"
 #include "networks/oobleck.hpp"
 #include "networks/qwen3_12hz.hpp"
@@ -21,30 +22,54 @@ std::unique_ptr<Network> make(const std::string& config) {
   return std::make_unique<N>(Config::parse(config));
 }
 
-/// The encoder of a codec, in evaluation.
+template <MelSpectrogram (*kMel)(const std::string&)>
+FrontEnd mel_of(const std::string& config, const NamedTensors&, Device device) {
+  const auto mel = std::make_shared<MelSpectrogram>(kMel(config));
+  mel->to(device);
+  return [mel](const Tensor& audio) { return (*mel)(audio.select(1, 0)); };
+}
+
+/// A codec's encoder with its weights, in evaluation.
 template <class E, class Config>
-FrontEnd make_encoder(const std::string& config, const NamedTensors& weights, Device device) {
-  const auto encoder = std::make_shared<E>(Config::parse(config));
+std::shared_ptr<E> make_encoder(const Config& config, const NamedTensors& weights, Device device) {
+  auto encoder = std::make_shared<E>(config);
   encoder->load_published(weights);
   encoder->to(device);
   encoder->eval();
-  return [encoder](const Tensor& audio) {
+  return encoder;
+}
+
+FrontEnd dac_codes(const std::string& config, const NamedTensors& weights, Device device) {
+  return [encoder = make_encoder<DacEncoder>(DacConfig::parse(config), weights, device)](const Tensor& audio) {
     const NoGradGuard no_grad;
     return encoder->forward(audio);
   };
 }
 
+/// Only for audio in one piece: segments have scales, which codes do not hold.
+FrontEnd encodec_codes(const std::string& config, const NamedTensors& weights, Device device) {
+  const EncodecConfig parsed = EncodecConfig::parse(config);
+  require<NotImplemented>(!parsed.segment,
+                          "encodec: expected a model without segments, whose codes alone are the audio; got segments of ",
+                          parsed.segment.value_or(0), " s");
+  return [encoder = make_encoder<EncodecEncoder>(parsed, weights, device)](const Tensor& audio) {
+    const NoGradGuard no_grad;
+    return encoder->encode(audio).front().codes;
+  };
+}
+
 constexpr NetworkEntry kEntries[] = {
-    {"bigvgan", "BigVGAN v1 and v2: mel to audio", make<BigVgan, BigVganConfig>},
-    {"dac", "Descript Audio Codec, 16, 24 and 44 kHz: codes to audio", make<DacDecoder, DacConfig>,
-     make_encoder<DacEncoder, DacConfig>},
-    {"encodec", "EnCodec, 24 and 48 kHz: codes to audio", make<Encodec, EncodecConfig>},
-    {"hifigan", "HiFi-GAN V1 to V3 and the decoder of VITS and Piper: mel or latent to speech", make<HifiGan, HifiGanConfig>},
+    {"bigvgan", "BigVGAN v1 and v2: mel to audio", make<BigVgan, BigVganConfig>, mel_of<hifigan_mel>},
+    {"dac", "Descript Audio Codec, 16, 24 and 44 kHz: codes to audio", make<DacDecoder, DacConfig>, dac_codes},
+    {"encodec", "EnCodec, 24 and 48 kHz: codes to audio", make<Encodec, EncodecConfig>, encodec_codes},
+    {"hifigan", "HiFi-GAN V1 to V3 and the decoder of VITS and Piper: mel or latent to speech", make<HifiGan, HifiGanConfig>,
+     mel_of<hifigan_mel>},
     {"mimi", "Mimi's decoder: codes at 12.5 Hz to speech", make<Mimi, MimiConfig>},
     {"oobleck", "the decoder of Stable Audio's autoencoder: latent to stereo audio", make<OobleckDecoder, OobleckConfig>},
     {"qwen3_12hz", "The decoder of Qwen3-TTS' 12 Hz tokenizer: codes to speech", make<Qwen3Tts12Hz, Qwen3Tts12HzConfig>},
     {"snac", "SNAC, 24, 32 and 44 kHz, codebooks of different rates: codes to audio", make<SnacDecoder, SnacConfig>},
-    {"vocos", "Vocos: mel or EnCodec's latent to audio by an inverse Fourier transform", make<Vocos, VocosConfig>},
+    {"vocos", "Vocos: mel or EnCodec's latent to audio by an inverse Fourier transform", make<Vocos, VocosConfig>,
+     mel_of<vocos_mel>},
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "networks/dac.hpp"
+#include "networks/encodec.hpp"
 #include "support/helpers.hpp"
 
 using namespace polyphase;
@@ -37,6 +38,24 @@ TEST_CASE("DAC's front end is its encoder") {
   CHECK(encode(audio).to_vector<std::int64_t>() == codec.encode(audio).to_vector<std::int64_t>());
   CHECK(error_of<Error>([&] { return dac->make_front_end(config, {}, default_device()) == nullptr; }).find("encoder.block.0") !=
         std::string::npos);
+}
+
+TEST_CASE("EnCodec's front end is its encoder, unless the audio is in segments") {
+  const std::string model =
+      R"("seanet": {"dimension": 6, "n_filters": 2, "ratios": [4, 2], "compress": 2}, "quantizer": {"n_q": 3, "bins": 16})";
+  EncodecEncoder encoder(EncodecConfig::parse("{" + model + "}"));
+  encoder.eval();
+  const auto entries = network_entries();
+  const auto encodec = std::find_if(entries.begin(), entries.end(), [](const NetworkEntry& e) { return e.name == "encodec"; });
+  const bool has_front_end = encodec->make_front_end != nullptr;
+  REQUIRE(has_front_end);
+  const FrontEnd encode = encodec->make_front_end("{" + model + "}", encoder.state_dict(), Device::cpu());
+  const Tensor audio = Tensor::randn({1, 1, 100});
+  CHECK(encode(audio).to_vector<std::int64_t>() == encoder.encode(audio).front().codes.to_vector<std::int64_t>());
+  const std::string in_segments = R"({"segment": 1.0, )" + model + "}";
+  CHECK(error_of<NotImplemented>([&] {
+          return encodec->make_front_end(in_segments, {}, Device::cpu()) == nullptr;
+        }).find("segments of 1 s") != std::string::npos);
 }
 
 TEST_CASE("a network by its name") {
