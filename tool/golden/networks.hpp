@@ -30,6 +30,7 @@ struct NetworkCheck {
   double f32;                ///< tolerance in f32: max |difference| / peak of an output
   /// What the network gives, under the names that the files' outputs have behind "output/".
   NamedTensors (*outputs)(const NetworkFile& file);
+  double published_f32 = 0;  ///< the same with published weights, which a file names and does not store; 0: as f32
 };
 
 NamedTensors dac_decoder_outputs(const NetworkFile& file);
