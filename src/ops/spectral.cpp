@@ -53,7 +53,7 @@ Tensor framed_window(const char* name, const Tensor& window, std::int64_t win_le
   const std::int64_t margin = n_fft - win_length;
   const Padding centring{margin / 2, margin - margin / 2};
   if (!window.defined())
-    return ops::constant("hann_window", {win_length, margin, 0}, like.dtype(), like.device(), [&] {
+    return ops::constant(name, {win_length, margin, 0}, like.dtype(), like.device(), [&] {
       return pad1d(hann_window(win_length, {like.dtype(), Device::cpu()}), centring);
     });
   ops::require_alike(name, std::array{like, window});
@@ -143,14 +143,20 @@ Tensor overlap_add(const Tensor& frames, std::int64_t step) {
                           [size, step](const Tensor& g, Needs) { return Gradients{g.unfold(size, step).contiguous()}; });
 }
 
-Tensor stft(const Tensor& x, const StftOptions& options, const Tensor& window) {
-  static constexpr const char* kName = "stft";
-  if (autograd::raises(x)) return stft(autograd::raised(x), options, autograd::raised(window));
-  check_stft(kName, x, options);
-  const Tensor framed = framed_window(kName, window, options.win_length, options.n_fft, x);
+namespace {
+
+/// stft() for `name`, an operation that says so where something does not fit.
+Tensor stft_for(const char* name, const Tensor& x, const StftOptions& options, const Tensor& window) {
+  if (autograd::raises(x)) return stft_for(name, autograd::raised(x), options, autograd::raised(window));
+  check_stft(name, x, options);
+  const Tensor framed = framed_window(name, window, options.win_length, options.n_fft, x);
   const Tensor padded = options.center ? pad1d(x, options.n_fft / 2, PaddingMode::reflect) : x;
   return rfft(padded.unfold(options.n_fft, options.hop_length) * framed);
 }
+
+}  // namespace
+
+Tensor stft(const Tensor& x, const StftOptions& options, const Tensor& window) { return stft_for("stft", x, options, window); }
 
 Tensor istft(const Tensor& spectrum, const IstftOptions& options, const Tensor& window) {
   check_istft(spectrum, options);
@@ -180,8 +186,7 @@ std::int64_t istft_cut(const IstftOptions& options) {
 
 Tensor power_spectrogram(const Tensor& x, const StftOptions& options) {
   if (autograd::raises(x)) return power_spectrogram(autograd::raised(x), options);
-  check_stft("power_spectrogram", x, options);
-  return sum(square(stft(x, options)), {-1});
+  return sum(square(stft_for("power_spectrogram", x, options, {})), {-1});
 }
 
 }  // namespace polyphase

@@ -49,12 +49,12 @@ TEST_CASE("EnCodec's front end is its encoder, unless the audio is in segments")
   const auto encodec = std::find_if(entries.begin(), entries.end(), [](const NetworkEntry& e) { return e.name == "encodec"; });
   const bool has_front_end = encodec->make_front_end != nullptr;
   REQUIRE(has_front_end);
-  const FrontEnd encode = encodec->make_front_end("{" + model + "}", encoder.state_dict(), Device::cpu());
+  const FrontEnd encode = encodec->make_front_end("{" + model + "}", encoder.state_dict(), default_device());
   const Tensor audio = Tensor::randn({1, 1, 100});
   CHECK(encode(audio).to_vector<std::int64_t>() == encoder.encode(audio).front().codes.to_vector<std::int64_t>());
   const std::string in_segments = R"({"segment": 1.0, )" + model + "}";
   CHECK(error_of<NotImplemented>([&] {
-          return encodec->make_front_end(in_segments, {}, Device::cpu()) == nullptr;
+          return encodec->make_front_end(in_segments, {}, default_device()) == nullptr;
         }).find("segments of 1 s") != std::string::npos);
 }
 

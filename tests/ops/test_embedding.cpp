@@ -117,7 +117,7 @@ TEST_CASE("codebook: what does not fit is said") {
   CHECK(error_of<DTypeError>([&] { return nearest_code(random_f64({2}).to(DType::f32), codebook); }) != "no error");
   CHECK(error_of<ShapeError>([&] { return straight_through(random_f64({3}), codebook); }) ==
         "straight_through: expected two tensors of one shape, got (3,) and (4, 2)");
-  const Tensor codes = Tensor::from_vector<std::int64_t>({0, 3, 4, -1});
+  const Tensor codes = Tensor::from_vector<std::int64_t>({0, 3, 4, -1}, {4}, Device::cpu());  // a GPU does not wait
   CHECK(error_of<ShapeError>([&] { return check_codes("codec", codes, 4), 0; }) == "codec: expected codes in [0, 4), got 4");
   CHECK(error_of<ShapeError>([&] { return check_codes("codec", codes, 5), 0; }) == "codec: expected codes in [0, 5), got -1");
   check_codes("codec", codes.narrow(0, 0, 3), 5);

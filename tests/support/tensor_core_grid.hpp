@@ -112,14 +112,16 @@ inline void make_unusual(ConvArrays<float>& arrays, std::int64_t nan) {
 /// The same numbers, NaN wherever the other has one; there are infinities or NaN among them. `what` is said where they differ.
 template <class E, class What>
 void check_unusual(const Array<E>& got, const Array<E>& expected, const What& what) {
-  std::int64_t unusual = 0, wrong = 0;
+  std::int64_t unusual = 0, wrong = 0, first = 0;
   for (std::int64_t i = 0; i < got.size(); ++i) {
     const auto number = static_cast<float>(got[i]), right = static_cast<float>(expected[i]);
     unusual += std::isfinite(right) ? 0 : 1;
-    wrong += number == right || (std::isnan(number) && std::isnan(right)) ? 0 : 1;
+    const bool is_right = number == right || (std::isnan(number) && std::isnan(right));
+    if (!is_right && wrong++ == 0) first = i;
   }
   CHECK(unusual > 0);
-  CHECK_MESSAGE(wrong == 0, what);
+  CHECK_MESSAGE(wrong == 0, what, ": the first is ", first, ": ", static_cast<float>(got[first]), ", expected ",
+                static_cast<float>(expected[first]));
 }
 
 /// Small integers, but biases that are infinite or no numbers: each is that of its own channel alone.

@@ -66,9 +66,11 @@ TEST_CASE("a quantizer in pieces") {
 TEST_CASE("codes and vectors that do not fit are refused in words") {
   EuclideanQuantizer net = three();
   const auto codes = [](std::int64_t second) { return Tensor::from_vector<std::int64_t>({0, 1, second, 3}, {1, 2, 2}); };
-  CHECK(error_of<ShapeError>([&] { return net(codes(16)); }) ==
-        "EuclideanQuantizer: codebook 1: expected codes in [0, 16), got 16");
-  CHECK(error_of<ShapeError>([&] { return net(codes(-1)); }).find("codebook 1") != std::string::npos);
+  if (default_device().is_cpu()) {  // a GPU does not wait
+    CHECK(error_of<ShapeError>([&] { return net(codes(16)); }) ==
+          "EuclideanQuantizer: codebook 1: expected codes in [0, 16), got 16");
+    CHECK(error_of<ShapeError>([&] { return net(codes(-1)); }).find("codebook 1") != std::string::npos);
+  }
   CHECK(error_of<ShapeError>([&] {
           return net(Tensor::zeros({1, 4, 2}, {DType::i64}));
         }) == "EuclideanQuantizer: expected codes (N, 1 to 3, T), got (1, 4, 2)");

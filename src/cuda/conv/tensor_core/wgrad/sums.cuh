@@ -22,6 +22,11 @@ inline constexpr int kShortSum = 512;     // products; so many weights as these 
 inline constexpr int kAddBlocks = 2;      // of a multiprocessor
 inline constexpr std::int64_t kManyWeights = std::int64_t{1} << 17;  // a thread each fills the device
 
+/// Leaves weight i to the wide kernel. Not inlined: it is hardly ever called.
+static __device__ __noinline__ void recompute_by_block(const ConvProblem& problem, const WideWeights& wide, std::int64_t i) {
+  wide.mark(problem, i);
+}
+
 /// Shared data of a block of this pass.
 template <int kMost>
 struct WgradFound {
@@ -53,10 +58,10 @@ struct WgradFound {
     if (__syncthreads_or(any ? 1 : 0) == 0) return;
     const auto thread = static_cast<int>(threadIdx.x);
     const int again = count;
-    const bool is_wide = again > min(kFewWeights, round / 8) && wide.any != nullptr;
+    const bool is_wide = sizeof(T) == sizeof(float) && again > min(kFewWeights, round / 8) && wide.any != nullptr;
     const bool by_warps = problem.N * problem.L_in <= std::int64_t{kShortSum} * again;
     const WgradTeam team = by_warps ? WgradTeam{thread % 32, 32} : WgradTeam{thread, kSumThreads};
-    for (int i = thread; is_wide && i < again; i += kSumThreads) wide.mark(problem, at(place[i]));
+    for (int i = thread; is_wide && i < again; i += kSumThreads) recompute_by_block(problem, wide, at(place[i]));
     for (int i = by_warps ? thread / 32 : 0; !is_wide && i < again; i += kSumThreads / team.size)
       recompute(team, problem, x, y, w, at(place[i]), scales);
     __syncthreads();
