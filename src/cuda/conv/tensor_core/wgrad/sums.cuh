@@ -22,7 +22,7 @@ inline constexpr int kShortSum = 512;     // products; so many weights as these 
 inline constexpr int kAddBlocks = 2;      // of a multiprocessor
 inline constexpr std::int64_t kManyWeights = std::int64_t{1} << 17;  // a thread each fills the device
 
-/// Leaves weight i to the wide kernel. Not inlined: it is hardly ever called.
+/// Marks the block of weight i for the wide kernel. Not inlined, because the call is rare.
 static __device__ __noinline__ void recompute_by_block(const ConvProblem& problem, const WideWeights& wide, std::int64_t i) {
   wide.mark(problem, i);
 }
