@@ -8,7 +8,8 @@
 int main(int argc, char** argv) {
   polyphase::wait_passively(argv);
   return polyphase::program::run_main(
-      argc, argv, "polyphase", "polyphase: runs published networks; information about this build, checks of its results, benchmarks",
+      argc, argv, "polyphase",
+      "polyphase: runs published networks; information about this build, checks of its results, benchmarks",
       [](CLI::App& app, polyphase::tool::Action& action) {
         polyphase::tool::add_run(app, action);
         polyphase::tool::add_networks(app, action);

@@ -101,8 +101,8 @@ struct Convolution {
 
   /// The steps that are computed with a gradient; the others are removed from `onward`. The derivative of a separate activation
   /// (Derivative::is_all) is always taken: a kernel that cannot fuse it launches it afterwards. Any other derivative is taken
-  /// only if the kernel fuses it and the tensor has at least 64 MiB: smaller ones stay in a cache, where reading them again costs
-  /// little. A sum alone is taken if the kernel fuses it.
+  /// only if the kernel fuses it and the tensor has at least 64 MiB: smaller ones stay in a cache, where reading them again
+  /// costs little. A sum alone is taken if the kernel fuses it.
   [[nodiscard]] ConvEpilogue steps_with(ConvDirection direction, const Tensor& g, Onward& onward) const {
     const auto lies_like_result = [&](const Tensor& tensor) {
       return tensor.is_contiguous() && tensor.shape() == result_shape(direction) && tensor.dtype() == g.dtype() &&

@@ -188,8 +188,8 @@ void cut_slices(WgradTiling& tiling, const ConvProblem& problem, int parts, int 
                             static_cast<double>(problem.K) * 4.0;
   const auto allowed = std::max<std::int64_t>(
       1, static_cast<std::int64_t>(static_cast<double>(partial_limit) / (weight_bytes * static_cast<double>(turns))));
-  // Minimises rounds of blocks times the time of a block: its chunks, and about six more to begin and to end. For a given number
-  // of rounds the largest count is best; among counts with equally long blocks, the least.
+  // Minimises rounds of blocks times the time of a block: its chunks, and about six more to begin and to end. For a given
+  // number of rounds the largest count is best; among counts with equally long blocks, the least.
   const std::int64_t most =
       std::min({allowed, std::max<std::int64_t>(1, tiling.chunks / 8), divide_up(4 * std::int64_t{sm_count}, tiling.jobs)});
   std::int64_t slices = 1, least = 0;
