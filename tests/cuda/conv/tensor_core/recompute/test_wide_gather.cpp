@@ -29,7 +29,7 @@ std::vector<ConvProblem> problems() {
           sized({.N = 1, .C_in = 64, .C_out = 40, .L_in = 300, .K = 25, .S = 4, .P_l = 11, .P_r = 11, .OP = 1})};
 }
 
-/// Zeros but for every `step`-th number, which is tiny beside a one at the end, where a scale of the whole tensor comes from.
+/// Every `step`-th number becomes tiny, the others zero. The last is 1: the scale of the whole tensor comes from it.
 void make_tiny(Array<float>& array, std::int64_t step) {
   for (std::int64_t i = 0; i < array.size(); ++i) array[i] = i % step == 0 ? std::ldexp(array[i], -70) : 0.0F;
   array[array.size() - 1] = 1.0F;
