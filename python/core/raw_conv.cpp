@@ -1,7 +1,6 @@
 // Convolutions on raw addresses: what polyphase.torch and polyphase.jax call. The caller owns all memory, the result and the
 // workspace included. Nothing is kept after a call, nothing waits, and all work goes to the given stream.
 
-#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
 
 #include <array>
@@ -10,11 +9,11 @@
 #include <string_view>
 #include <tuple>
 
+#include "casters.hpp"
 #include "conv/autotune.hpp"
 #include "core.hpp"
 #include "cuda/cuda.hpp"
 #include "device/backend.hpp"
-#include "names.hpp"
 #include "ops/conv_problem.hpp"
 
 namespace polyphase::python {
@@ -33,7 +32,7 @@ struct Place {
   Device device;
 
   Place(std::string_view dtype_name, int device_index)
-      : dtype(parse_dtype(dtype_name)), device(device_index < 0 ? Device::cpu() : Device::cuda(device_index)) {}
+      : dtype(parse<DType>(dtype_name)), device(device_index < 0 ? Device::cpu() : Device::cuda(device_index)) {}
 
   /// A tensor over memory of the caller. Throws Error naming `what` if there is none.
   [[nodiscard]] Tensor borrow(const char* operation, const char* what, Address address, const Shape& shape) const {
@@ -104,7 +103,7 @@ std::int64_t output_length(const Problem& problem) { return Layer(problem, DType
 
 std::size_t workspace_bytes(const Problem& problem, std::string_view dtype, std::string_view direction,
                             std::string_view precision, int device_index) {
-  static_cast<void>(Layer(problem, parse_dtype(dtype)));
+  static_cast<void>(Layer(problem, parse<DType>(dtype)));
   static_cast<void>(parse_precision(precision));
   require<Error>(direction == "forward" || direction == "dgrad" || direction == "wgrad",
                  "workspace_bytes: expected a direction forward, dgrad or wgrad, got '", direction, "'");
@@ -123,7 +122,7 @@ void conv_forward(const Problem& layer_numbers, std::string_view dtype, Address 
   const Tensor x = place.borrow(operation, "x", x_ptr, layer.input), w = place.borrow(operation, "w", w_ptr, layer.weight),
                y = place.borrow(operation, "y", y_ptr, layer.output),
                bias = place.borrow_optional(operation, "bias", bias_ptr, {layer.channels});
-  ConvEpilogue epilogue{.activation = parse_activation(activation), .slope = slope, .scale = scale};
+  ConvEpilogue epilogue{.activation = parse<Activation>(activation), .slope = slope, .scale = scale};
   epilogue.residual = place.borrow_optional(operation, "residual", residual_ptr, layer.output);
   if (epilogue.activation == Activation::snake) {
     epilogue.alpha = place.borrow(operation, "alpha", alpha_ptr, {layer.channels});
