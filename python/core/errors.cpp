@@ -18,7 +18,7 @@ PyObject* make_class(nb::module_& module, const char* name, const char* doc, std
   const nb::object made = nb::handle(reinterpret_cast<PyObject*>(&PyType_Type))(name, nb::tuple(list), [&] {
     nb::dict members;
     members["__doc__"] = doc;
-    members["__module__"] = "polyphase";
+    members["__module__"] = "polyphase._core";
     return members;
   }());
   module.attr(name) = made;
