@@ -2,10 +2,13 @@
 
 #include "tensor/dlpack.hpp"
 
+#include <nanobind/stl/tuple.h>
+
 #include <array>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <tuple>
 
 #include "casters.hpp"
 #include "core.hpp"
@@ -294,20 +297,22 @@ nb::object to_list(const Tensor& tensor) {
   return made;
 }
 
-nb::tuple reduced(const Tensor& self) {
+using State = std::tuple<nb::bytes, Shape, DType, bool>;
+
+State state_of(const Tensor& self) {
   const Tensor host = self.detach().cpu().contiguous();
-  const nb::bytes bytes(host.raw(), static_cast<std::size_t>(host.numel()) * size_of(host.dtype()));
-  const nb::object rebuild = nb::module_::import_("polyphase._core").attr("_tensor_from_bytes");
-  return nb::make_tuple(rebuild, nb::make_tuple(bytes, host.shape(), host.dtype(), self.requires_grad() && self.is_leaf()));
+  return {nb::bytes(host.raw(), static_cast<std::size_t>(host.numel()) * size_of(host.dtype())), host.shape(), host.dtype(),
+          self.requires_grad() && self.is_leaf()};
 }
 
-Tensor tensor_from_bytes(const nb::bytes& bytes, const Shape& shape, DType dtype, bool requires_grad) {
+void set_state(Tensor& self, const State& state) {
+  const auto& [bytes, shape, dtype, requires_grad] = state;
   Tensor made = Tensor::empty(shape, {.dtype = dtype, .device = Device::cpu()});
   const std::size_t size = static_cast<std::size_t>(made.numel()) * size_of(dtype);
   require<ShapeError>(bytes.size() == size, "Tensor: expected ", size, " bytes for ", shape, " ", dtype, ", got ",
                       bytes.size());
   if (size > 0) std::memcpy(made.raw(), bytes.data(), size);
-  return made.set_requires_grad(requires_grad);
+  new (&self) Tensor(made.set_requires_grad(requires_grad));
 }
 
 }  // namespace
@@ -336,14 +341,15 @@ void bind_exchange(nb::module_& module, nb::class_<Tensor>& tensor) {
           "(BufferError).")
       .def("tolist", &to_list, nb::sig("def tolist(self) -> typing.Any"),
            "The elements as nested lists of numbers. Waits for the device.")
-      .def("__reduce__", &reduced)
+      .def("__getstate__", &state_of, nb::sig("def __getstate__(self) -> tuple[bytes, tuple[int, ...], str, bool]"))
+      .def("__setstate__", &set_state,
+           nb::sig("def __setstate__(self, state: tuple[bytes, tuple[int, ...], str, bool], /) -> None"))
       .def(
           "__deepcopy__",
           [](const Tensor& self, nb::handle) {
             return self.detach().clone().set_requires_grad(self.requires_grad() && self.is_leaf());
           },
           "memo"_a, "A copy, off the tape.");
-  module.def("_tensor_from_bytes", &tensor_from_bytes);
   module.def(
       "from_dlpack", &import_dlpack, "source"_a,
       R"(A tensor over the elements of an array of NumPy, PyTorch, JAX, CuPy or another library with DLPack, without a copy.

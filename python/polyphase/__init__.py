@@ -7,8 +7,20 @@
 
 Names are those of the C++ library. Importing starts no threads and uses no GPU.
 """
-from polyphase import _core
-from polyphase._core import *  # noqa: F403
-from polyphase._core import __version__
+import os as _os
+
+from polyphase import _packages
+
+_packages.refuse_two(_os.path.dirname(_os.path.dirname(_os.path.abspath(__file__))))
+try:
+    from polyphase import _core
+except ImportError as _error:
+    from polyphase import _libraries
+
+    _core = _libraries.import_with(_error, "polyphase._core")
+
+from polyphase._core import *  # noqa: E402, F403
+from polyphase._core import __version__  # noqa: E402
+from polyphase import cuda  # noqa: E402
 
 __all__ = [*_core.__all__, "__version__"]
