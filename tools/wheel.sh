@@ -127,9 +127,10 @@ install_and_test() {
     "$environment/bin/pip" install --quiet --disable-pip-version-check --no-index --no-deps "$wheel"
   fi
   mkdir "$scratch/tests"
-  cp -r tests/python examples/python "$scratch/tests"
+  cp -r tests/python "$scratch/tests"
+  cp -r examples/python "$scratch/examples"
   local status=0
-  (cd "$scratch/tests" && POLYPHASE_TEST_COUNTS=$counts POLYPHASE_EXAMPLES=$scratch/tests/examples/python OMP_WAIT_POLICY=passive \
+  (cd "$scratch/tests" && POLYPHASE_TEST_COUNTS=$counts POLYPHASE_EXAMPLES=$scratch/examples OMP_WAIT_POLICY=passive \
     "$environment/bin/python" -m pytest -q -p no:cacheprovider python) || status=$?
   [ $status -le 1 ] || fail "pytest ended with status $status"
 }
