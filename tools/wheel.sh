@@ -126,11 +126,14 @@ install_and_test() {
     "$environment/bin/pip" install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r tools/python_requirements.txt
     "$environment/bin/pip" install --quiet --disable-pip-version-check --no-index --no-deps "$wheel"
   fi
-  mkdir "$scratch/tests"
-  cp -r tests/python "$scratch/tests"
-  cp -r examples/python "$scratch/examples"
+  # What the tests look at, at its place in the tree, without the package.
+  mkdir -p "$scratch/tree/tests" "$scratch/tree/examples" "$scratch/tree/docs"
+  cp -r tests/python "$scratch/tree/tests"
+  cp -r examples/python "$scratch/tree/examples"
+  cp README.md "$scratch/tree"
+  cp docs/python.md "$scratch/tree/docs"
   local status=0
-  (cd "$scratch/tests" && POLYPHASE_TEST_COUNTS=$counts POLYPHASE_EXAMPLES=$scratch/examples OMP_WAIT_POLICY=passive \
+  (cd "$scratch/tree/tests" && POLYPHASE_TEST_COUNTS=$counts OMP_WAIT_POLICY=passive \
     "$environment/bin/python" -m pytest -q -p no:cacheprovider python) || status=$?
   [ $status -le 1 ] || fail "pytest ended with status $status"
 }

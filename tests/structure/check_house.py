@@ -73,7 +73,7 @@ def every_test_has_a_source() -> list[str]:
 
 def every_file_is_built() -> list[str]:
     problems = []
-    for path in files_under("src", "tests", "examples", "bench", "program", "tool"):
+    for path in files_under("src", "tests", "examples", "bench", "program", "tool", "python"):
         # A public header must be installed, and what is compiled must be listed; other headers are found by #include.
         if path.suffix not in (".cpp", ".cu"):
             continue
@@ -89,12 +89,12 @@ def every_file_is_built() -> list[str]:
 
 
 def files_are_small() -> list[str]:
-    lengths = {p: len(p.read_text(encoding="utf-8").splitlines()) for p in files_under("src", "tests", "examples", "bench", "program", "tool")}
+    lengths = {p: len(p.read_text(encoding="utf-8").splitlines()) for p in files_under("src", "tests", "examples", "bench", "program", "tool", "python")}
     return [f"{name(p)} has {n} lines; past {ROOF} it is two rooms" for p, n in lengths.items() if n > ROOF]
 
 
 def headers_are_guarded() -> list[str]:
-    headers = [p for p in files_under("src", "tests", "examples", "bench", "program", "tool") if p.suffix in (".hpp", ".cuh")]
+    headers = [p for p in files_under("src", "tests", "examples", "bench", "program", "tool", "python") if p.suffix in (".hpp", ".cuh")]
     return [f"{name(p)} has no #pragma once" for p in headers if "#pragma once" not in p.read_text(encoding="utf-8")]
 
 
@@ -111,7 +111,7 @@ def asm_has_one_room() -> list[str]:
 
 
 def nothing_is_unfinished() -> list[str]:
-    paths = files_under("src", "examples", "bench", "program", "tool")
+    paths = files_under("src", "examples", "bench", "program", "tool", "python")
     words = re.compile(r"\b(TODO|FIXME|XXX)\b")
     return [f"{name(p)}:{n}: {line.strip()}" for p in paths
             for n, line in enumerate(p.read_text(encoding="utf-8").splitlines(), 1) if words.search(line)]
@@ -254,7 +254,7 @@ LONG_FUNCTIONS = {"source_tma/kernel.cuh": 202}
 
 def functions_are_short() -> list[str]:
     problems = []
-    for path in files_under("src", "examples", "bench", "program", "tool"):
+    for path in files_under("src", "examples", "bench", "program", "tool", "python"):
         most = LONG_FUNCTIONS.get("/".join(path.parts[-2:]), 120)
         for first, last, text in blocks(path):
             if last - first >= most and not re.match(r"(namespace|class|struct|enum|template|extern|union)\b", text):

@@ -30,7 +30,7 @@ class Workspace {
   /// The part is free for the next take() if it was the last one taken, or if all are released.
   void release(const void* part, std::size_t bytes) noexcept;
   [[nodiscard]] bool contains(const void* part) const noexcept;
-  /// Of one that only counts: counts a block as if it were a part, until uncount(), which returns whether it was counted.
+  /// With only_counts(): counts a block as if it were a part, until uncount(), which returns whether it was counted.
   void count(int device, const void* block, std::size_t bytes);
   bool uncount(const void* block, std::size_t bytes) noexcept;
   /// The bytes that a workspace needs for the same calls.
