@@ -80,9 +80,11 @@ build() {
       --no-build-isolation --no-deps --wheel-dir "$built" -Cbuild-dir="build-$version" "${arguments[@]}"
   ) >"$log" 2>&1 || { tail -n 40 "$log" >&2; die "the wheel was not built; the errors are above"; }
   # libgomp goes into the wheel; the driver and cuBLAS stay outside.
+  PATH=$environment/bin:$PATH "$environment/bin/auditwheel" repair --wheel-dir "$scratch/repaired" --exclude 'libcublas*' \
+    --exclude libcuda.so.1 "$built"/*.whl >"$log" 2>&1 || { cat "$log" >&2; die "auditwheel refuses the wheel"; }
   mkdir -p dist
-  PATH=$environment/bin:$PATH "$environment/bin/auditwheel" repair --wheel-dir dist --exclude 'libcublas*' --exclude libcuda.so.1 "$built"/*.whl >"$log" 2>&1 || { cat "$log" >&2; die "auditwheel refuses the wheel"; }
-  wheel=$(sed -n 's/.*Fixed-up wheel written to \(.*\)/\1/p' "$log")
+  wheel=dist/$(basename "$scratch"/repaired/*.whl)
+  cp "$scratch"/repaired/*.whl dist/
   pass
 }
 
