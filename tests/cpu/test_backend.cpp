@@ -56,7 +56,7 @@ TEST_CASE("an epilogue and its way back are map() and reduce()") {
       backend.map(map_op_of(activation), expected, std::array{sums}, {0.25, 0});
       CHECK(max_difference(out, expected) == 0);
     }
-    // What the activation gave, scaled and added, and what it was given.
+    // The activation's result scaled and added to the residual, and the activation's argument.
     const Tensor residual = random(sums.shape(), 6), before = Tensor::full(sums.shape(), 7), sum = Tensor::empty(sums.shape());
     backend.map(MapOp::add_scaled, sum, std::array{residual, activation == Activation::none ? sums : expected}, {0.3, 0});
     backend.fill(out, std::numeric_limits<double>::quiet_NaN());
@@ -66,7 +66,7 @@ TEST_CASE("an epilogue and its way back are map() and reduce()") {
     CHECK(max_difference(before, sums) == 0);
     if (activation == Activation::snake) continue;
     CHECK_FALSE(backend.fuses(p, ConvDirection::forward, epilogue, Algorithm::automatic, Precision::fp32));
-    if (activation != Activation::none) {  // the derivative in place of the activation
+    if (activation != Activation::none) {  // the derivative instead of the activation
       const Tensor result = random(sums.shape(), 7);
       backend.map(derivative_of(activation), expected, std::array{result, sums}, {0.25, 0});
       backend.map(MapOp::add_scaled, sum, std::array{residual, expected}, {0.3, 0});

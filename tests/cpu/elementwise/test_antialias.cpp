@@ -16,7 +16,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-// Of one rounding of the result, and of the arithmetic before it: values up to some ten, slopes up to 5.
+// Tolerances: one rounding of the result, and the arithmetic before it (values up to about 10, slopes up to 5).
 double rounding_of(DType dtype) { return dtype == DType::f16 ? kHalfUnit : dtype == DType::bf16 ? kBFloat16Unit : 0; }
 double arithmetic_of(DType dtype) { return dtype == DType::f64 ? kDoubleRounding : 2 * kFloatFunction; }
 

@@ -28,7 +28,7 @@ Tensor adjoint(const Tensor& bins) {
   return out;
 }
 
-// Both by their definitions.
+// Both transforms by their definitions.
 Tensor plain_forward(const Tensor& x) {
   const std::int64_t R = x.size(0), n = x.size(1);
   Tensor out = Tensor::zeros({R, n / 2 + 1, 2}, {.dtype = DType::f64});

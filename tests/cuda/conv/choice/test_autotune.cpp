@@ -17,7 +17,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-/// What is logged while it lives.
+/// Keeps what is logged during its lifetime.
 struct Heard {
   std::vector<std::string> lines;
   Heard() {

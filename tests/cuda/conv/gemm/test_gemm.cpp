@@ -12,7 +12,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-constexpr std::size_t kBesides = (8 << 20) + 1024;  // cuBLAS' own workspace; two buffers rounded up to 512 bytes
+constexpr std::size_t kBesides = (8 << 20) + 1024;  // cuBLAS's own workspace; two buffers rounded up to 512 bytes
 
 struct LimitScope {
   std::size_t before = conv_workspace_limit();

@@ -28,7 +28,7 @@ TEST_CASE("tiles follow each other from before a row's start to behind its end, 
           overlapping += tiling.position_step < positions ? 1 : 0;
           if (!tensor_core::count_tiles(gemm, 132, tiling)) continue;
           CHECK(tiling.blocks == gemm.N * tiling.position_tiles * tiling.weight_tiles);
-          CHECK(tiling.grid % tiling.weight_tiles == 0);  // a block keeps its columns
+          CHECK(tiling.grid % tiling.weight_tiles == 0);  // a block keeps its weights' columns
           CHECK(tiling.grid <= 132);
         }
       }

@@ -23,8 +23,8 @@ namespace tensor_core = cuda::tensor_core;
 
 namespace {
 
-/// Rows of every kind: whole lines of 128 bytes, whole sectors, 16 bytes, even and odd ones, shorter than a tile and than a
-/// sector; groups, columns and rows that fill no tile, several chunks of rows, taps far apart.
+/// All kinds of rows: whole lines of 128 bytes, whole sectors, 16 bytes, even, odd, shorter than a tile, shorter than a sector.
+/// Groups, columns and rows that do not fill a tile, several chunks of rows, taps far apart.
 std::vector<ConvProblem> boxes_problems() {
   return {
       sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 1024, .K = 5, .D = 3}),
@@ -74,7 +74,7 @@ TEST_CASE("steps fit shared memory, list every product, and every position has o
         CHECK(tiling.shared_bytes <= kSharedOfHopper);
         CHECK(tiling.stages >= 2);
         CHECK(tiling.raw_stages >= 2);
-        // A pipeline that draws no tile any more must leave no stage to the other.
+        // A pipeline that has no more tiles must not leave a stage to the other pipeline.
         CHECK((!tiling.is_dynamic || (tiling.stages % 2 == 0 && tiling.kind != tensor_core::TmaRows::any)));
         CHECK(tiling.raw_stages <= tensor_core::kTmaRingMost);
         CHECK(tiling.rows >= gemm.rows);
@@ -87,7 +87,7 @@ TEST_CASE("steps fit shared memory, list every product, and every position has o
                 static_cast<unsigned>(tiling.source_bytes));
           CHECK(tiling.products[i].weights * 16 < static_cast<unsigned>(tiling.weight_bytes));
         }
-        // A tile's rows are whole turns through the classes, and its boxes what a map allows.
+        // A tile's rows are a multiple of the classes, and its boxes are within the limits of a tensor map.
         const int loads = 1 << tiling.load_bits, stores = 1 << tiling.store_bits;
         CHECK(tiling.chunk_rows % loads == 0);
         CHECK(loads * gemm.source_length % 4 == 0);
@@ -112,13 +112,13 @@ TEST_CASE("steps fit shared memory, list every product, and every position has o
         if (tiling.kind == tensor_core::TmaRows::whole) {
           CHECK(tiling.columns % 8 == 0);
           CHECK(tiling.staging_bytes % 1024 == 0);  // swizzled lines
-          // The low halves of two steps of gemm_k of one tap are multiplied at a time.
+          // The low parts of two steps of gemm_k of one tap are multiplied together.
           if (shape.parts == 2 && tiling.is_half) CHECK(tiling.rows % 32 == 0);
         }
         CHECK(tiling.position_step % 8 == 0);
         CHECK(gemm.position_begin + gemm.out_origin == 0);
         CHECK(tiling.position_tiles * tiling.position_step >= gemm.position_count);
-        CHECK(tiling.grid % tiling.weight_tiles == 0);  // a block keeps its columns
+        CHECK(tiling.grid % tiling.weight_tiles == 0);  // a block keeps its weights' columns
       }
     }
   }
@@ -233,7 +233,7 @@ TEST_CASE("an activation has the bits of one behind the plain sums, those comput
   int turn = 0;
   for (const ConvProblem& p : boxes_problems()) {
     ConvArrays<float> arrays(p, kNormal);
-    // Numbers that two halves cannot hold beside the others.
+    // Numbers that two f16 cannot hold at the scale of the others.
     for (std::int64_t i = 0; i < arrays.x.size(); i += 371) arrays.x[i] *= 1e-12F;
     for (std::int64_t i = 0; i < arrays.y.size(); i += 371) arrays.y[i] *= 1e-12F;
     arrays.x[arrays.x.size() / 2] = 1e20F;

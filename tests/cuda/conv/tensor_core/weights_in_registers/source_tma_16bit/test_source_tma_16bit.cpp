@@ -32,7 +32,7 @@ Tma16Tiling tiling_of(const ConvProblem& p, ConvDirection direction, Tma16Place 
   return tensor_core::make_tma16_tiling(cuda::make_tap_gemm(p, direction), place, kSmsOfHopper, kSharedOfHopper);
 }
 
-/// Problems around the tiles that the kernel takes, both directions; every length modulo a sector.
+/// Problems near the tile sizes of the kernel, in both directions; every length modulo a sector.
 struct Case {
   ConvProblem problem;
   ConvDirection direction;
@@ -120,7 +120,7 @@ TEST_CASE("windows of all tiles cover every row, from sectors on, and boxes have
     const int late = (tiling.source.group - 1) * tiling.source.skew;
     REQUIRE(position + gemm.source_origin == tiling.source_first - place.source - late + tiling.first_slot);
     const auto last = tiling.first_slot + static_cast<int>((gemm.taps - 1) * gemm.tap_step) + tiling.positions - 1;
-    // Of the rows that begin first and last.
+    // For the rows with the first and the last begin.
     REQUIRE((tiling.first_slot >= late && last < tiling.pitch));
     REQUIRE(tiling.shared_bytes <= kSharedOfHopper);
     REQUIRE(tiling.depths == tiling.rows / 16 * gemm.taps);
@@ -150,7 +150,7 @@ TEST_CASE("what is none of its kind is declined") {
   CHECK(!takes(with([](ConvProblem& o) { o.C_in = 24; })));
   CHECK(!takes(with([](ConvProblem& o) { o.C_in = 80; })));
   CHECK(!takes(with([](ConvProblem& o) { o.G = 2; })));
-  CHECK(!takes(with([](ConvProblem& o) { o.L_in = 1001; })));  // rows of whole words only
+  CHECK(!takes(with([](ConvProblem& o) { o.L_in = 1001; })));  // takes only rows of whole words
   CHECK(!takes(with([](ConvProblem& o) { o.L_in = 32; })));
   CHECK(!takes(with([](ConvProblem& o) { o.D = 100; })));
 }
