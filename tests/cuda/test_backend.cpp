@@ -63,12 +63,12 @@ TEST_CASE("a training step over every layer, activation and loss waits for the G
   const DeviceGuard device(Device::cuda());
   manual_seed(4);
   SmallTraining training;
-  (void)training.step();  // tables that are kept are made
+  (void)training.step();  // creates the tables that are cached
   (void)training.step();
   const std::uint64_t before = cuda::host_waits();
   for (int i = 0; i < 3; ++i) (void)training.step();
   CHECK(cuda::host_waits() == before);
-  // The counter counts.
+  // The counter works.
   (void)training.step().item();
   CHECK(cuda::host_waits() == before + 1);
   CHECK(std::isfinite(training.step().item()));

@@ -66,7 +66,7 @@ struct Plain {
     const std::int64_t left = config.causal ? 0 : ratio - ratio / 2;
     return whole.narrow(2, left, ratio * x.size(2));
   }
-  // Residual units from number `index` on, which is counted up.
+  // Residual units from number `index` on; increments `index`.
   Tensor residuals(Tensor x, const std::string& at, std::int64_t& index) const {
     std::int64_t dilation = 1;
     for (std::int64_t i = 0; i < config.n_residual_layers; ++i, dilation *= config.dilation_base) {
@@ -201,7 +201,7 @@ TEST_CASE("EnCodec's segments: codes one after another, scales, overlap") {
   CHECK(expected.shape() == Shape{2, 2, 36 + 36 + 16});
   CHECK(max_difference(net(codes), expected) == 0);
   CHECK(max_difference(net.decode(segments), expected * scale.reshape({2, 1, 1})) < kDoubleRounding);
-  // Segments of an encoder: 40 samples, 38, and the last 2, which are a frame of 8.
+  // An encoder's segments: 40 samples, 38, and the last 2, which make a frame of 8.
   EncodecEncoder encoder(config);
   encoder.to(DType::f64);
   const std::vector<EncodecSegment> sent = encoder.encode(random_f64({1, 2, 36 + 38}), 2);
@@ -313,7 +313,7 @@ TEST_CASE("EnCodec's streams: what they wait for, and what they refuse") {
 
 TEST_CASE("inputs of EnCodec that do not fit are refused in words") {
   Encodec net(small());
-  if (default_device().is_cpu())  // a GPU does not wait
+  if (default_device().is_cpu())  // a GPU does not wait for the result
     CHECK(error_of<ShapeError>([&] {
             return net(some_codes({1, 3, 5}, 31));
           }).find("expected codes in [0, 16), got") != std::string::npos);

@@ -50,7 +50,7 @@ TEST_CASE("copy_ within one storage reads before it writes") {
   Tensor row = Tensor::arange(5);
   row.slice(0, 1, 5).copy_(row.slice(0, 0, 4));
   CHECK(row.to_vector<float>() == Floats{0, 0, 1, 2, 3});
-  // Larger than the block that is read at once.
+  // Larger than the block that is read at a time.
   Tensor square = Tensor::arange(2500, {.dtype = DType::i64}).reshape({50, 50});
   const Tensor turned = square.transpose(0, 1).clone();
   square.copy_(square.transpose(0, 1));
@@ -116,7 +116,7 @@ namespace {
 
 std::vector<double> values(const Tensor& x) { return x.detach().to(DType::f64).to_vector<double>(); }
 
-/// The four operators, in place and apart.
+/// Calls `check` for the four operators, in place and not.
 template <class Right, class Check>
 void for_each_operator(const Right& b, const Check& check) {
   check([&](Tensor& a) { a += b; }, [&](const Tensor& a) { return a + b; });
@@ -157,7 +157,7 @@ TEST_CASE("+=, -=, *= and /= have the bits of the operation apart, in every dtyp
   const Tensor whole = Tensor::arange(-6, 6, 1, {.dtype = DType::i64}).reshape({3, 4});
   check_operators(whole, Tensor::arange(1, 5, 1, {.dtype = DType::i64}));
   check_operators(whole, 3);
-  // Not by way of f64.
+  // Not computed through f64.
   Tensor large = Tensor::full({1}, 0x1p62, {.dtype = DType::i64});
   large += 1;
   CHECK(large.item<std::int64_t>() == (std::int64_t{1} << 62) + 1);
@@ -252,7 +252,7 @@ TEST_CASE("+= and its like refuse to lose a gradient; under a NoGradGuard they w
   CHECK(leaf.is_leaf());
   Tensor loss = pp::sum(pp::square(leaf));
   leaf.detach() += 1;
-  CHECK_THROWS_AS(loss.backward(), pp::AutogradError);  // a saved tensor was written
+  CHECK_THROWS_AS(loss.backward(), pp::AutogradError);  // a saved tensor was changed
 }
 
 TEST_CASE("under an AutocastGuard the dtype of the left side stays") {

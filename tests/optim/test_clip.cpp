@@ -97,7 +97,7 @@ TEST_CASE("clip: hundreds of parameters of many sizes have the norm of all their
     parameters.push_back(parameter);
   }
   const int threads = num_threads();
-  std::vector<double> norms;  // by one thread and by several: the same bits
+  std::vector<double> norms;  // the same bits with one and several threads
   for (const int count : {1, 2, 3}) {
     set_num_threads(count);
     norms.push_back(clip_grad_norm(parameters, std::numeric_limits<double>::infinity()).item());

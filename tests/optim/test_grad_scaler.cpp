@@ -55,7 +55,7 @@ TEST_CASE("grad_scaler: scaled steps are the plain ones") {
     scaler.step(second);
     scaler.update();
   }
-  // Powers of two, so not a bit is lost.
+  // Powers of two, so no bit is lost.
   CHECK(scaled.parameter.to_vector<double>() == plain.parameter.to_vector<double>());
   CHECK(scaler.growth_tracker() == 5);
   CHECK(scaler.skipped() == 0);
@@ -105,7 +105,7 @@ TEST_CASE("grad_scaler: a first step that is left out leaves the second a first 
   optimizer.zero_grad();
   scaler.scale(problem.loss()).backward();
   scaler.step(optimizer);
-  // No dampening in it: velocity starts as the gradient.
+  // The first velocity has no dampening: it is the gradient.
   for (std::size_t i = 0; i < 3; ++i)
     CHECK(problem.parameter.to_vector<double>()[i] ==
           doctest::Approx(problem.w[i] - 0.25 * problem.gradient(i)).epsilon(kDoubleRounding));
@@ -260,7 +260,7 @@ TEST_CASE("grad_scaler: optimizers may come and go, at one address too") {
     problem.parameter.set_grad({});
     scaler.scale(problem.loss()).backward();
   };
-  std::vector<std::optional<SGD>> places(70);  // more than update() takes at once
+  std::vector<std::optional<SGD>> places(70);  // more than update() handles in one call
   for (std::optional<SGD>& optimizer : places) {
     optimizer.emplace(parameters);
     backward();

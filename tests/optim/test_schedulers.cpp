@@ -17,7 +17,7 @@ SGD two_groups() {
              {.learning_rate = 1});
 }
 
-// The rates of both groups, the second in tenths, after 0, 1, 2, ... steps.
+// The rates of both groups after 0, 1, 2, ... steps; the second is a tenth of the first.
 void check_sequence(SGD& optimizer, Scheduler& scheduler, const std::vector<double>& expected) {
   for (std::size_t step = 0; step < expected.size(); ++step) {
     CAPTURE(step);

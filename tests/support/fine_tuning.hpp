@@ -14,7 +14,7 @@
 
 namespace polyphase::testing {
 
-/// Every parameter of the network has a gradient that is a number.
+/// Checks that every parameter of the network has a finite gradient.
 inline void require_gradients(Module& net) {
   for (const auto& parameter : net.named_parameters()) {
     CAPTURE(parameter.first);
@@ -23,8 +23,8 @@ inline void require_gradients(Module& net) {
   }
 }
 
-/// Ten steps of Adam towards `target`: the mean squared error falls by a tenth or more. Gradients are there after each, and in
-/// mixed precision.
+/// Ten steps of Adam towards `target`: the mean squared error falls by a tenth or more. All parameters have gradients after
+/// each step, and in mixed precision.
 inline void check_fine_tuning(Module& net, const Tensor& input, const Tensor& target, double learning_rate = 2e-3) {
   net.train();
   Adam optimizer(net.parameters(), {.learning_rate = learning_rate});

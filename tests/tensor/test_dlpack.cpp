@@ -17,7 +17,7 @@ using pp::Tensor;
 
 namespace {
 
-// What another library would hand over: (2, 3) f32 holding 0..5, with a count of deleter calls.
+// A tensor of another library: (2, 3) f32 with 0..5, and a count of deleter calls.
 struct Foreign {
   alignas(64) std::array<float, 8> values = {0, 1, 2, 3, 4, 5, 6, 7};
   std::array<std::int64_t, 9> shape = {2, 3};
@@ -73,7 +73,7 @@ TEST_CASE("an export keeps the storage alive until its deleter is called") {
   {
     const Tensor tensor = Tensor::full({100}, 7);
     managed = pp::to_dlpack(tensor);
-    CHECK(tensor.storage().companion([] { return std::make_unique<pp::StorageCompanion>(); }) == nullptr);  // it is shared now
+    CHECK(tensor.storage().companion([] { return std::make_unique<pp::StorageCompanion>(); }) == nullptr);  // it is shared
   }
   CHECK(allocator.stats().live_blocks == before + 1);
   CHECK(static_cast<float*>(managed->dl_tensor.data)[99] == 7);

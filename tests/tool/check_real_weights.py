@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Published weights through the polyphase command: they load, sound right and agree with the golden files.
+"""Published weights through the polyphase command: they load, give correct sound and agree with the golden files.
 
 usage: check_real_weights.py POLYPHASE SOURCE_ROOT
 
-Fetches the weights by tools/fetch_weights.py; what cannot be had is skipped with the reason.
+Fetches the weights by tools/fetch_weights.py. Those that are not available are skipped with the reason.
 """
 import os
 import re

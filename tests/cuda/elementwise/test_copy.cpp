@@ -13,7 +13,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-// Copies in both worlds, from and to the same layouts, and counts what differs.
+// Copies on the host and on the GPU, from and to the same layouts, and counts the differences.
 std::int64_t copy_differs(const Tensor& in, const Tensor& out) {
   const Tensor gpu_in = mirrored(in), gpu_out = mirrored(out);
   host().copy(out, in);

@@ -16,7 +16,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-// A contiguous random tensor whose first element is `misalignment` elements past an aligned address.
+// A contiguous random tensor whose first element is `misalignment` elements after an aligned address.
 Tensor shifted(const Shape& shape, DType dtype, std::int64_t misalignment) {
   const Tensor all = random_f64({shape.numel() + misalignment}).to(dtype);
   return Tensor::over(all.storage(), shape, contiguous_strides(shape), misalignment, dtype);

@@ -77,10 +77,10 @@ TEST_CASE("a residual block's gradients are formed where the gradients behind th
   before.to(pp::Device::cuda());
   pp::Tensor x = pp::Tensor::randn({2, 8, 500}).to(pp::Device::cuda());
   const pp::Tensor gradient = pp::Tensor::randn({2, 8, 500}).to(pp::Device::cuda());
-  // `aside`: the block's input, and what its activations give, are followed by a launch more each.
+  // `aside`: the block's input and its activations' results are each used by one more operation.
   const auto steps = [&](bool aside) {
     const auto step = [&] {
-      before.zero_grad();  // what a capture allots holds nothing before it is replayed
+      before.zero_grad();  // memory allocated in a capture has no values before a replay
       block.zero_grad();
       std::vector<pp::Tensor> others;
       const auto seen = [&](const pp::Tensor& y) {
@@ -97,7 +97,7 @@ TEST_CASE("a residual block's gradients are formed where the gradients behind th
     step();
     return cuda::capture(step).steps();
   };
-  const std::size_t launches = 2, saved = 2;  // the activation's derivative by itself, and the sum of the two ways' gradients
+  const std::size_t launches = 2, saved = 2;  // a launch for the derivative, and one for the sum of two gradients
   CHECK(steps(true) == steps(false) + launches + saved);
 }
 
@@ -122,7 +122,7 @@ TEST_CASE("recorded work runs only when replayed, and again with each replay") {
   });
   CHECK_FALSE(cuda::capturing());
   CHECK(read(target) == 0x01010101);
-  cuda::allocator(0).trim();  // what is left on the device is the graph's
+  cuda::allocator(0).trim();  // memory that remains allocated belongs to the graph
   for (int i = 0; i < 3; ++i) {
     set(7);
     const cuda::Buffer other(4, 0);
@@ -163,7 +163,7 @@ TEST_CASE("who waits for the device on another thread waits for a capture, and s
     CHECK(other.wait_for(std::chrono::milliseconds(20)) == std::future_status::timeout);
     x.fill_(2.0);
   });
-  other.get();  // throws what it threw
+  other.get();  // rethrows its exception
   graph.replay();
   CHECK(x.item() == 2.0);
 }

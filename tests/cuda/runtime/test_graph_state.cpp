@@ -1,4 +1,4 @@
-// What a recorded step keeps up from replay to replay: everything that the eager one does.
+// State that a recorded step updates at each replay: the same as that of the eager step.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -42,8 +42,8 @@ pp::Tensor signal(const pp::Shape& shape, std::uint64_t seed) {
   return pp::Tensor::randn(shape, {.device = pp::Device::cpu()}, &generator).to(pp::Device::cuda());
 }
 
-/// A whole training step, plain or in mixed precision. The scale starts some sixteen times too high for
-/// f16, so that steps are left out, and the norm is some 0.03, so that it is clipped.
+/// A whole training step, plain or in mixed precision. The scale is about sixteen times too high for f16 at first, so that
+/// steps are skipped. The gradient's norm is about 0.03, so that it is clipped.
 struct Training {
   explicit Training(std::optional<pp::DType> autocast) : cast(autocast) {}
 
@@ -93,13 +93,13 @@ void check_same(const State& expected, const State& got) {
   }
 }
 
-/// The same inputs and learning rates, every step eager or all but the first two and the last replayed.
+/// Compares two runs with the same inputs and learning rates: all steps eager, and all but the first two and the last replayed.
 void check_replays(std::optional<pp::DType> cast) {
   Training eager(cast), recorded(cast);
   for (int i = 0; i < kWarm; ++i) eager.step(), recorded.step();
   check_same(eager.state(), recorded.state());
   cuda::Graph graph = cuda::capture([&] { recorded.step(); });
-  check_same(eager.state(), recorded.state());  // nothing has run
+  check_same(eager.state(), recorded.state());  // nothing has run yet
   for (int i = 1; i <= kReplays; ++i) {
     const auto seed = static_cast<std::uint64_t>(i);
     for (Training* training : {&eager, &recorded}) {
@@ -112,20 +112,20 @@ void check_replays(std::optional<pp::DType> cast) {
     CAPTURE(i);
     CHECK(eager.loss.item() == recorded.loss.item());
     const double expected = eager.norm.item(), got = recorded.norm.item();
-    CHECK((expected == got || (std::isnan(expected) && std::isnan(got))));  // an overflow may have no norm
+    CHECK((expected == got || (std::isnan(expected) && std::isnan(got))));  // after an overflow the norm may be NaN
     check_same(eager.state(), recorded.state());
   }
   CHECK(recorded.average.updates() == kWarm + kReplays);
   pp::OptimizerState middle = eager.optimizer.state();
   for (auto& [name, tensor] : middle.tensors) tensor = tensor.clone();
-  // And both can be mixed.
+  // Eager steps and replays can be mixed.
   eager.step(), recorded.step();
   check_same(eager.state(), recorded.state());
   eager.step();
   graph.replay();
   check_same(eager.state(), recorded.state());
   CHECK(recorded.optimizer.steps() + recorded.scaler.skipped() == kWarm + kReplays + 2);
-  // What is loaded is where replays read it.
+  // Loading writes to the memory that replays read.
   for (Training* training : {&eager, &recorded}) {
     training->average.apply();
     training->average.restore();

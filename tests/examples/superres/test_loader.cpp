@@ -64,7 +64,7 @@ TEST_CASE("windows come from everywhere") {
     const Batch batch = make_batch(clips, kOptions, step);
     for (std::size_t n = 0; n < 3; ++n) firsts.insert(batch.high[n * 2048]);
   }
-  CHECK(firsts.size() > 110);  // of 120 drawn from 6226 places
+  CHECK(firsts.size() > 110);  // 120 random windows from 6226 positions
 }
 
 TEST_CASE("what goes wrong in the thread comes out of next()") {

@@ -1,4 +1,4 @@
-// The program as a person meets it: its words, its exit codes, its files.
+// The program as a user sees it: texts, exit codes, files.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -44,7 +44,7 @@ TEST_CASE("train, resume, evaluate, upsample") {
   CHECK(has(fewer.text, "superres: train --resume: expected --steps of at least the 6 done, got 5"));
   const Outcome longer = run(shop.train + "--resume --minutes 0.01");
   CHECK(longer.code == 0);
-  CHECK(has(read_bytes(shop.out + "/log.csv"), "\n27,"));  // twenty steps to learn the speed, and what fits
+  CHECK(has(read_bytes(shop.out + "/log.csv"), "\n27,"));  // twenty steps to measure the speed, then as many as fit
 
   const std::string model = " --model " + shop.out + "/best.safetensors ";
   const Outcome scored = run("eval --heldout-fraction 0.3 --data " + shop.data + model + "--json " + shop.out + "/scores.json");

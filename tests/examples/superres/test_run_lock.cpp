@@ -38,7 +38,7 @@ std::string error_of_lock(const RunFolder& run) {
   return error_of<Error>([&] { return RunLock(run, no_warning), 0; });
 }
 
-/// Runs `body` in a process of its own and gives its exit code.
+/// Runs `body` in a separate process and returns its exit code.
 int exit_code_of(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) _exit(body());
@@ -47,7 +47,7 @@ int exit_code_of(const std::function<int()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000;
 }
 
-// From here on the process finds a file system without locks.
+// From now on file locks fail in this process, as on a file system without locks.
 bool forbid_locks() {
   std::array filter{
       sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -99,7 +99,7 @@ TEST_CASE("processes that come and go never hold the lock together") {
       try {
         const RunLock lock(run, [](const std::string&) {});
         ++held;
-        // Fails where another is inside: it made the folder.
+        // Fails while another process is inside, because that process has made the folder.
         if (::mkdir(folder.file("inside").c_str(), 0777) != 0 || ::rmdir(folder.file("inside").c_str()) != 0) return 1;
       } catch (const Error&) {
       }

@@ -17,7 +17,7 @@ using polyphase::testing::write_bytes;
 
 namespace {
 
-/// The split of a folder of which nothing has to be left out.
+/// The split of a folder; fails if a file is omitted.
 Split split_of(const std::string& folder, double fraction) {
   return split_folder(folder, fraction, [](const std::string& warning) { FAIL(warning); });
 }

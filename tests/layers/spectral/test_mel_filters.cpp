@@ -13,7 +13,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-// Each filter between its corners in Hz, in double.
+// Each filter from its corners in Hz, in f64.
 std::vector<double> plain_filters(const MelOptions& options, const std::vector<double>& corners) {
   std::vector<double> out;
   for (std::size_t m = 0; m + 2 < corners.size(); ++m)
@@ -57,7 +57,7 @@ TEST_CASE("HTK's mel scale: 2595 log10(1 + f/700), peaks of 1") {
   const double top = 2595 * std::log10(1 + 12000.0 / 700);
   std::vector<double> corners;
   for (int i = 0; i <= 101; ++i) corners.push_back(700 * (std::pow(10, top * i / 101 / 2595) - 1));
-  // Corners in f32 are off by 1e-3 Hz, of some 50 between them.
+  // Corners in f32 have errors of 1e-3 Hz; they are about 50 Hz apart.
   CHECK(max_difference(mel_filters(options), Tensor::from_vector(plain_filters(options, corners), {100, 513})) < kMelFloat);
   MelOptions normed = options;
   normed.is_normalized = true;

@@ -79,7 +79,7 @@ TEST_CASE("causal networks return at once what they can, others after their late
   std::int64_t samples = 0;
   for (int i = 0; i < 20; ++i) {
     samples += later.push(Tensor::ones({1, 3, 1})).size(2);
-    // All samples of a frame are there as soon as `latency` frames have followed it.
+    // All samples of a frame are available as soon as `latency` more frames have come.
     CHECK(samples >= std::max(0, i + 1 - 4) * 4);
     CHECK(samples <= std::max(0, i + 1 - 3) * 4);
   }

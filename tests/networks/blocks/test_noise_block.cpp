@@ -13,7 +13,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-/// A row of noise, f64.
+/// A row of noise in f64.
 std::vector<double> row(const NoiseSource& source, std::size_t block, std::int64_t first, std::int64_t count,
                         DType dtype = DType::f64) {
   return f64_values(source.row(block, first, count, Tensor::zeros({1, 1, count}, {dtype})));

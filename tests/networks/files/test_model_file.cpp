@@ -27,7 +27,7 @@ HifiGan random_generator(std::uint64_t seed = 4) {
   return net;
 }
 
-/// Its state as a training saves it: weight norm, behind "generator.", a discriminator's tensor in front.
+/// Its state as training code saves it: weight norm, the prefix "generator.", a discriminator's tensor first.
 NamedTensors checkpoint_of(HifiGan& net) {
   weight_norm(net);
   NamedTensors state{{"mpd.0.weight", Tensor::ones({1})}};

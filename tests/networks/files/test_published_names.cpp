@@ -103,7 +103,7 @@ TEST_CASE(
     "Mimi as transformers names it: three projections become one, with the rows of queries and keys in the original's order") {
   const std::int64_t rows = 128, columns = 3;
   const Tensor q = random_f64({rows, columns}, 1), k = random_f64({rows, columns}, 2), v = random_f64({rows, columns}, 3);
-  // The original's rows as transformers' converter turns them: within a head of 64 the even ones first.
+  // The original's rows in the order of transformers' converter: in each head of 64 the even rows first.
   const auto halves = [&](const Tensor& w) { return w.reshape({2, 32, 2, columns}).transpose(1, 2).reshape({rows, columns}); };
   const std::string layer = "decoder_transformer.layers.5.self_attn.";
   const NamedTensors original = with_original_names(
