@@ -1,4 +1,4 @@
-// polyphase inspect: what a published network consists of and what it takes.
+// polyphase inspect: lists a published network's layers, memory and work.
 
 #include <cstdio>
 #include <memory>
@@ -76,7 +76,7 @@ void print_reach(Network& net) {
   }
 }
 
-/// Of one frame among many: a longer input less a shorter one, so that the ends do not count.
+/// The work of one frame in the middle: a longer input minus a shorter one, so that the ends do not count.
 void print_work(Network& net) {
   const NetworkFormat& format = net.format();
   const NoGradGuard no_grad;

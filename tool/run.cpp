@@ -1,4 +1,4 @@
-// polyphase run: sound by a published network.
+// polyphase run: sends sound, a mel or codes through a published network.
 
 #include <cstdio>
 #include <memory>
@@ -11,7 +11,7 @@
 namespace polyphase::tool {
 namespace {
 
-/// A number format: that of products, and of everything.
+/// A number format: of the products only, or of all numbers.
 void parse_numbers(const std::string& text, RunOptions& options) {
   if (text == "f16" || text == "bf16" || text == "f64") {
     options.dtype = program::parse_dtype(text);
