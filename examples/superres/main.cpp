@@ -1,4 +1,4 @@
-// superres: trains a network that upsamples sound, measures it against interpolation, and uses it.
+// superres: trains a network that upsamples sound, measures it against interpolation, and applies it.
 
 #include <algorithm>
 #include <functional>
@@ -98,7 +98,7 @@ std::set<std::string> given_options(const CLI::App& app) {
   return names;
 }
 
-// The options that say how a run is computed and not what it is, as words for a shell.
+// The options that change how a run is computed but not its result, as words for a shell.
 std::vector<std::string> repeated_options(const CLI::App& app) {
   std::vector<std::string> words;
   for (const char* name : {"--device", "--threads", "--check-every", "--cache-mb"}) {
@@ -108,7 +108,8 @@ std::vector<std::string> repeated_options(const CLI::App& app) {
   return words;
 }
 
-// A subcommand, its own options added already, with those that all have. It acts on the device and with the threads asked for.
+// Adds a subcommand, which has its own options already, with the options that all have. It runs on the chosen device and
+// threads.
 template <class Command>
 void add_command(
     CLI::App& app, Action& action, const std::shared_ptr<Command>& command, int (*act)(const Command&),
@@ -128,7 +129,7 @@ void add_command(
   });
 }
 
-// `program`: as the user called it.
+// `program`: the name on the command line.
 void describe(CLI::App& app, Action& action, const char* program) {
   app.set_help_all_flag("--help-all", "all subcommands' options");
   CLI::App* train_app = app.add_subcommand("train", "train a network on a folder of sound");
