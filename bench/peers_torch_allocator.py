@@ -3,8 +3,8 @@
 
     peers_torch_allocator.py OURS.json [--json MERGED.json]
 
-Adds "torch_caching_allocator" to the peers of the library's own records, in microseconds. The calls go through Python, whose share is
-timed with an allocation of nothing and printed, not subtracted.
+Adds "torch_caching_allocator" to the peers of the library's own records, in microseconds. The calls go through Python; that overhead is
+timed with an empty allocation and printed, not subtracted.
 """
 
 import statistics

@@ -11,7 +11,9 @@ namespace polyphase::program::wav {
 inline constexpr std::uint16_t kTagPcm = 1;
 inline constexpr std::uint16_t kTagFloat = 3;
 inline constexpr std::uint16_t kTagExtensible = 0xFFFE;      ///< the real tag is then the beginning of the sub-format GUID
-inline constexpr std::uint32_t kSizeElsewhere = 0xFFFFFFFF;  // RF64: it is in the ds64 chunk; RIFF: it is unknown
+inline constexpr std::uint32_t kSizeElsewhere = 0xFFFFFFFF;  ///< RF64: it is in the ds64 chunk; RIFF: it is unknown
+
+/// Reads `bytes` bytes as an unsigned little-endian number.
 [[nodiscard]] inline std::uint64_t load(const unsigned char* data, int bytes) {
   std::uint64_t value = 0;
   for (int i = bytes - 1; i >= 0; --i) value = (value << 8) | data[i];
