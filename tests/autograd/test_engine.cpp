@@ -171,7 +171,7 @@ TEST_CASE("a leaf can be the root") {
   CHECK(grad_of(x) == Values{2});
 }
 
-TEST_CASE("inputs that want no gradient get none") {
+TEST_CASE("inputs that require no gradient get none") {
   const Tensor x = leaf_of({2});
   const Tensor constant = Tensor::from_vector<double>({3});
   (x * constant).backward();
@@ -336,7 +336,7 @@ TEST_CASE("no derivative is offered where the activation has other gradients, or
   CHECK_FALSE(offer.has_derivative);
 }
 
-TEST_CASE("a gradient may bring the sum of those that came before it") {
+TEST_CASE("a gradient may include the sum of earlier ones") {
   for (const bool takes : {true, false}) {
     Offer offer{takes};
     const Tensor x = leaf_of({-1, 3}), y = x * 3.0;
@@ -358,7 +358,7 @@ TEST_CASE("a gradient may bring the sum of those that came before it") {
   }
 }
 
-TEST_CASE("gradients meet in the same order, whoever takes the steps") {
+TEST_CASE("gradients are added in the same order, whichever function applies the steps") {
   for (const bool takes : {true, false}) {
     Offer offer{takes};
     const Tensor x = leaf_of({-1, 3}), y = x * 3.0;

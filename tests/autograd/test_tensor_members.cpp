@@ -10,7 +10,7 @@ using pp::DType;
 using pp::Tensor;
 using Floats = std::vector<float>;
 
-TEST_CASE("a tensor follows gradients when told to") {
+TEST_CASE("a tensor requires gradients on request") {
   Tensor x = Tensor::ones({2});
   CHECK_FALSE(x.requires_grad());
   CHECK(x.is_leaf());

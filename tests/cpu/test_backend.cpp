@@ -31,7 +31,7 @@ TEST_CASE("bytes to and from the host") {
   CHECK(back == from);
 }
 
-TEST_CASE("an epilogue and its way back are map() and reduce()") {
+TEST_CASE("an epilogue and its gradients are map() and reduce()") {
   ConvProblem p;
   p.N = 2, p.C_in = 3, p.C_out = 4, p.L_in = 9, p.K = 4, p.S = 2, p.P_l = p.P_r = 1;
   p = sized(p);
@@ -85,7 +85,7 @@ TEST_CASE("an epilogue and its way back are map() and reduce()") {
   }
 }
 
-TEST_CASE("the way back through snake is map() and reduce()") {
+TEST_CASE("snake's gradient is map() and reduce()") {
   const Shape shape{2, 3, 11};
   const Tensor x = random_f64(shape, 1), g = random_f64(shape, 2);
   const Tensor alpha = uniform_f64({3}, 0.5, 2, 3), beta = uniform_f64({3}, 0.5, 2, 4);
@@ -114,7 +114,7 @@ TEST_CASE("the way back through snake is map() and reduce()") {
   CHECK(max_difference(sum.x, expected) == 0);
 }
 
-TEST_CASE("convolutions are those of cpu/conv/conv.hpp, whatever the precision") {
+TEST_CASE("convolutions are those of cpu/conv/conv.hpp, for every precision") {
   ConvProblem p;
   p.N = 2, p.C_in = 3, p.C_out = 4, p.L_in = 9, p.K = 4, p.S = 2, p.P_l = p.P_r = 1;
   const ConvArrays<float> arrays(sized(p), kSmallIntegers);

@@ -104,7 +104,7 @@ class Writer {
 
 }  // namespace
 
-TEST_CASE("a committed file has the bytes and leaves nothing else behind") {
+TEST_CASE("a committed file has the bytes, and no other file remains") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("a");
   write_file(path, "first");
@@ -175,7 +175,7 @@ TEST_CASE("files whose names only look like a temporary's stay") {
   CHECK(directory.count() == 12);
 }
 
-TEST_CASE("many that write one name at once all succeed") {
+TEST_CASE("many processes that write one name at the same time all succeed") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("a");
   std::atomic<int> failures{0};
@@ -297,7 +297,7 @@ TEST_CASE("a file or directory without write permission is refused") {
   ::chmod(directory.path().c_str(), 0755);
 }
 
-TEST_CASE("whoever reads meanwhile sees the old file or the new one, whole") {
+TEST_CASE("a reader sees the complete old file or the complete new one") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("a");
   const std::string texts[] = {std::string(200000, 'a'), std::string(100000, 'b')};

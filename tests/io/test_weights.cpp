@@ -20,7 +20,7 @@ std::string error_for(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("the format is told by the content, whatever the name is") {
+TEST_CASE("the format is recognised by the content, not by the name") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("model.bin");
   const Tensor x = random_f64({2, 3});

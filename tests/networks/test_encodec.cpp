@@ -270,7 +270,7 @@ TEST_CASE("EnCodec learns, and computes in 16 bits") {
   check_fine_tuning(encoder, random_f64({2, 1, 40}).to(DType::f32), uniform_f64({2, 6, 5}, -0.5, 0.5).to(DType::f32), 5e-3);
 }
 
-TEST_CASE("EnCodec in pieces of codes, whatever the length") {
+TEST_CASE("EnCodec in pieces of codes of any length") {
   manual_seed(8);
   const auto check = [](const EncodecConfig& config) {
     Encodec net(config);

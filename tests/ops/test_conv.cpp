@@ -287,7 +287,7 @@ void check_gradients_through(DType dtype, std::int64_t channels, std::int64_t gr
 
 }  // namespace
 
-TEST_CASE("gradients that take an activation and a sum along have the bits of the steps apart") {
+TEST_CASE("gradients that include an activation and a sum have the bits of the separate steps") {
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
     CAPTURE(dtype);
     check_gradients_through(dtype, 6, 1);

@@ -74,7 +74,7 @@ std::vector<ConvOutputOptions> outputs_of(const std::vector<Tensor>& leaves) {
 
 }  // namespace
 
-TEST_CASE("an activation and a residual in the options have the bits and gradients of the steps apart") {
+TEST_CASE("an activation and a residual in the options have the bits and gradients of the separate steps") {
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16})
     for (const bool batched : {true, false}) {
       const std::vector<Tensor> leaves = output_leaves(dtype, batched);

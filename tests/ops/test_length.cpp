@@ -98,7 +98,7 @@ TEST_CASE("index_select: repeated positions add up in the gradient") {
   CHECK(index_select(ramp(), index.slice(0, 0, 0)).shape() == Shape{0});
 }
 
-TEST_CASE("index_select: an index written since is refused on the way back") {
+TEST_CASE("index_select: an index that was written to later is refused in the backward pass") {
   Tensor index = Tensor::from_vector<std::int64_t>({3, 0});
   const Tensor x = leaf_f64({4});
   const Tensor y = sum(index_select(x, index));

@@ -191,7 +191,7 @@ TEST_CASE("irfft is the inverse of rfft, and passes over what a real signal cann
   CHECK(gradcheck([](const Inputs& x) { return irfft(x[0]); }, {leaf_f64({2, 4, 2})}) == "");
 }
 
-TEST_CASE("overlap_add sums frames, as unfold takes them apart") {
+TEST_CASE("overlap_add sums the frames that unfold cuts") {
   const Tensor frames = Tensor::from_vector<double>({1, 2, 3, 10, 20, 30, 100, 200, 300}, {3, 3});
   CHECK(overlap_add(frames, 2).to_vector<double>() == Values{1, 2, 13, 20, 130, 200, 300});
   CHECK(overlap_add(frames, 3).to_vector<double>() == frames.to_vector<double>());
@@ -236,7 +236,7 @@ TEST_CASE("istft: the formula, at either padding, with Hann's window and another
   CHECK(istft(spectrum.narrow(0, 0, 1), center).shape() == Shape{0});
 }
 
-TEST_CASE("istft gives back what stft was given") {
+TEST_CASE("istft is the inverse of stft") {
   const Tensor x = random_f64({2, 61});
   for (const std::int64_t win : {16, 12}) {
     const StftOptions options{.n_fft = 16, .hop_length = 4, .win_length = win};

@@ -44,7 +44,7 @@ TEST_CASE("slice follows Python") {
   CHECK_THROWS_WITH_AS((void)x.slice(1, 0, 3), "slice: expected a dimension in [-1, 1), got 1", pp::ShapeError);
 }
 
-TEST_CASE("narrow and select want elements that exist") {
+TEST_CASE("narrow and select need elements that exist") {
   const Tensor x = range({2, 3});
   CHECK(x.narrow(1, 1, 2).to_vector<float>() == Floats{1, 2, 4, 5});
   CHECK(x.narrow(1, 3, 0).shape() == Shape{2, 0});

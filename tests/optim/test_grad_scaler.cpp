@@ -61,7 +61,7 @@ TEST_CASE("grad_scaler: scaled steps are the plain ones") {
   CHECK(scaler.skipped() == 0);
 }
 
-TEST_CASE("grad_scaler: a step with an infinite gradient is left out, counted, and halves the scale") {
+TEST_CASE("grad_scaler: a step with an infinite gradient is skipped and counted, and halves the scale") {
   const Quadratic problem;
   Adam optimizer({problem.parameter}, {.learning_rate = 0.1});
   GradScaler scaler({.initial_scale = 8, .growth_interval = 3});
@@ -171,7 +171,7 @@ TEST_CASE("grad_scaler: f16 training overflows, backs off and learns") {
   CHECK(std::isfinite(sum(w.detach()).item()));
 }
 
-TEST_CASE("grad_scaler: a restored state goes on, before and after the first loss") {
+TEST_CASE("grad_scaler: a restored state continues, before and after the first loss") {
   GradScaler scaler({.initial_scale = 4, .growth_interval = 2});
   scaler.load_state({{}, {{"scale", 16}, {"growth_tracker", 1}, {"skipped", 5}}});
   CHECK(scaler.scale() == 16);

@@ -180,7 +180,7 @@ TEST_CASE("optimizer: going on from a restored state gives the same bits") {
   check([](const Tensor& w) { return std::make_unique<SGD>(std::vector<Tensor>{w}, SgdOptions{.learning_rate = 0.1}); });
 }
 
-TEST_CASE("optimizer: a restored state brings the groups' settings along") {
+TEST_CASE("optimizer: a restored state includes the groups' settings") {
   const Tensor w = leaf({1});
   SGD first({w}, {.learning_rate = 0.5, .weight_decay = 0.25}), second({w}, {.learning_rate = 2});
   first.set_learning_rate(0.125);

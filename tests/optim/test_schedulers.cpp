@@ -65,7 +65,7 @@ TEST_CASE("schedulers: WarmupLR alone and before another") {
   check_sequence(optimizer, scheduler, {0.5, 1, 1, 1, 0.1, 0.1, 0.01});
 }
 
-TEST_CASE("schedulers: a restored state goes on with the same bits") {
+TEST_CASE("schedulers: a restored state continues with the same bits") {
   SGD optimizer = two_groups();
   CosineAnnealingLR first(optimizer, {.steps = 100});
   for (int i = 0; i < 37; ++i) first.step();

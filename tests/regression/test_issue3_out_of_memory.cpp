@@ -121,7 +121,7 @@ TEST_CASE("the first step, which makes the moments") {
   CHECK(bits_of(training) == bits_of(twin));
 }
 
-TEST_CASE("a training that is over leaves no block behind") {
+TEST_CASE("a finished training leaks no block") {
   const std::size_t live = [] {
     SmallTraining warm;  // constants and plans stay cached
     (void)warm.step();

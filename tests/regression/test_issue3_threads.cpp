@@ -33,7 +33,7 @@ Bits train(Device device, bool own_stream) {
 
 }  // namespace
 
-TEST_CASE("four threads at once get what one gets alone, with the tables made by whoever comes first") {
+TEST_CASE("four threads at the same time get the results of one, with tables that the first of them makes") {
   const Device device = default_device();
   std::vector<Bits> results(4);
   std::vector<std::thread> threads;

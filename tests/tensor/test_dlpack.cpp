@@ -94,7 +94,7 @@ TEST_CASE("what the tape follows does not go out") {
   CHECK(pp::from_dlpack(pp::to_dlpack(tensor.detach())).numel() == 2);
 }
 
-TEST_CASE("an import is given back once, with the last handle") {
+TEST_CASE("an import is released once, with the last handle") {
   Foreign foreign;
   {
     Tensor tensor = pp::from_dlpack(&foreign.managed);
@@ -132,7 +132,7 @@ TEST_CASE("the forms an import may have") {
     foreign.managed.version.minor = 9;
     CHECK(pp::from_dlpack(&foreign.managed).numel() == 6);
   }
-  SUBCASE("read-only: a copy, given back at once") {
+  SUBCASE("read-only: a copy, and the import is released immediately") {
     foreign.managed.flags = dl::kReadOnly;
     Tensor copy = pp::from_dlpack(&foreign.managed);
     CHECK(foreign.deleted == 1);
@@ -142,7 +142,7 @@ TEST_CASE("the forms an import may have") {
   CHECK(foreign.deleted == 1);
 }
 
-TEST_CASE("malformed imports are named and given back") {
+TEST_CASE("malformed imports are named and released") {
   Foreign foreign;
   dl::DLTensor& tensor = foreign.managed.dl_tensor;
   const auto refuses = [&](const char* text) {

@@ -43,7 +43,7 @@ TEST_CASE("every half has its value and comes back") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("between two halves the nearer is taken, and the even one at the middle") {
+TEST_CASE("between two f16 numbers the nearer is taken, and the even one at the middle") {
   int wrong = 0;
   for (std::uint32_t bits = 0; bits < 0x7bff; ++bits) {
     const auto low = static_cast<float>(half_value(bits));
@@ -57,7 +57,7 @@ TEST_CASE("between two halves the nearer is taken, and the even one at the middl
   CHECK(wrong == 0);
 }
 
-TEST_CASE("halves: overflow, underflow, infinity, NaN") {
+TEST_CASE("f16: overflow, underflow, infinity, NaN") {
   CHECK(half_bits(65504.0f) == 0x7bff);
   CHECK(half_bits(65519.996f) == 0x7bff);
   CHECK(half_bits(65520.0f) == 0x7c00);

@@ -129,7 +129,7 @@ TEST_CASE("random numbers: the error against float64 is at most twice that of pl
   });
 }
 
-TEST_CASE("the zeros behind a row of x meet no infinity of y in the weights' gradient") {
+TEST_CASE("the zeros after a row of x meet no infinity of y in the weights' gradient") {
   for (const ConvProblem& problem :
        {sized({.N = 1, .C_in = 3, .C_out = 4, .L_in = 1501, .K = 5, .S = 1, .P_l = 2, .P_r = 2}),
         sized({.N = 1, .C_in = 40, .C_out = 50, .L_in = 1027, .K = 7, .S = 2, .P_l = 1, .P_r = 1})})

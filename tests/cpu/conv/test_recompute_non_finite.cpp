@@ -148,7 +148,7 @@ TEST_CASE("batches, other types, rows of several tiles and blocks") {
   CHECK(seen.finite > 0);
 }
 
-TEST_CASE("several at once, and sums that are NaN for another reason stay NaN") {
+TEST_CASE("several together, and sums that are NaN for another reason stay NaN") {
   Seen seen;
   for (const std::int64_t G : {1, 4}) {
     ConvArrays<float> arrays(sized({.N = 2, .C_in = 4, .C_out = 8, .L_in = 9, .K = 4, .S = 2, .P_l = 1, .P_r = 2, .G = G}),

@@ -84,7 +84,7 @@ TEST_CASE("an output's bits are those of its inputs, wherever its task ends, and
   for (std::size_t t = 0; t < y.size(); ++t) CHECK((y[t] == whole[t]) == (t < 1017 || t > 1027));
 }
 
-TEST_CASE("gradients that nobody asks for are not written, and those of no samples are zero") {
+TEST_CASE("gradients that are not requested are not written, and those of no samples are zero") {
   const AntialiasedOperands operands = antialiased_operands({2, 3, 60}, DType::f32, DType::f32);
   const AntialiasedSnakeGradients all = gradients_of(operands);
   const AntialiasedSnakeGradients x{poisoned_like(all.x), {}, {}}, alpha{{}, poisoned_like(all.alpha), {}},

@@ -44,7 +44,7 @@ std::vector<float> hard_numbers() {
 
 }  // namespace
 
-TEST_CASE("every half to float") {
+TEST_CASE("every f16 and bf16 number to f32") {
   std::vector<std::uint16_t> halves(65536);
   for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<std::uint16_t>(i);
   for_each_isa([&] {
@@ -63,7 +63,7 @@ TEST_CASE("every half to float") {
   });
 }
 
-TEST_CASE("float to halves rounds to nearest even as the value types do") {
+TEST_CASE("f32 to f16 and bf16 rounds to nearest even as the value types do") {
   const std::vector<float> numbers = hard_numbers();
   const auto count = static_cast<std::int64_t>(numbers.size());
   for_each_isa([&] {

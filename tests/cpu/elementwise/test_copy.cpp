@@ -88,7 +88,7 @@ TEST_CASE("the thread count does not matter") {
   set_num_threads(before);
 }
 
-TEST_CASE("f64 to a half is rounded once") {
+TEST_CASE("f64 to f16 is rounded once") {
   // Just above the midpoint of two f16 numbers. Rounded to f32 first it would become the midpoint, then the even neighbour
   // below.
   const double above = 1 + 0x1p-11 + 0x1p-40, below = 1 + 3 * 0x1p-11 - 0x1p-40;

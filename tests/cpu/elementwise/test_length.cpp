@@ -57,7 +57,7 @@ TEST_CASE("scatter_add by hand") {
   CHECK(out.to_vector<float>() == std::vector<float>{2, 0, 8, 6, 0, 20});
 }
 
-TEST_CASE("sums of halves are rounded once") {
+TEST_CASE("sums of f16 are rounded once") {
   const Tensor out = Tensor::empty({1, 1}, {.dtype = DType::f16});
   cpu::scatter_add(out, Tensor::full({1, 4097}, 1, {.dtype = DType::f16}), Tensor::zeros({4097}, {.dtype = DType::i64}));
   CHECK(out.item() == 4096);  // in f16, 2048 + 1 is 2048: a sum in f16 would stop there

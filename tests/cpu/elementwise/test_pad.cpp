@@ -46,7 +46,7 @@ TEST_CASE("every column holds what the formula says") {
     });
 }
 
-TEST_CASE("on the way back every element gets the sum of its columns") {
+TEST_CASE("in the backward pass every element gets the sum of its columns") {
   for (const DType dtype : {DType::f32, DType::f64, DType::i64})  // exact sums; sums in 16 bits would be rounded
     for_each_case([&](const PadCase& at, PaddingMode mode) {
       if (mode == PaddingMode::zeros) return;
@@ -65,7 +65,7 @@ TEST_CASE("on the way back every element gets the sum of its columns") {
     });
 }
 
-TEST_CASE("a million gradients of one element: nothing is lost, and halves are rounded once") {
+TEST_CASE("a million gradients of one element: nothing is lost, and 16-bit sums are rounded once") {
   constexpr std::int64_t kMany = 1 << 20;  // the last one is the element's own; one more is its neighbour's
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     CAPTURE(dtype);

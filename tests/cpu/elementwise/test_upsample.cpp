@@ -67,7 +67,7 @@ TEST_CASE("f32 is off by no more than a unit in the last place of numbers as lar
   }
 }
 
-TEST_CASE("the ends are held, and so is the middle of an odd scale: bit for bit, whatever stands beside them") {
+TEST_CASE("the ends and the middle of an odd scale are exact, bit for bit, for any neighbours") {
   const Tensor x = Tensor::from_vector<float>({0.1F, kInfinity, 0.3F}, {1, 3});
   const std::vector<float> y = lengthened(x, 3).to_vector<float>();
   CHECK(y == std::vector<float>{0.1F, 0.1F, kInfinity, kInfinity, kInfinity, kInfinity, kInfinity, 0.3F, 0.3F});

@@ -76,7 +76,7 @@ TEST_CASE("both directions agree with their definitions") {
   }
 }
 
-TEST_CASE("f32 and f64 are as accurate as pocketfft, whatever the factors of the length") {
+TEST_CASE("f32 and f64 are as accurate as pocketfft, for all factors of the length") {
   for (const FftCase& item : reference_cases()) {
     const auto& [x, bins, bound] = item;
     const std::string row = concat(x.shape(), " of ", x.dtype());

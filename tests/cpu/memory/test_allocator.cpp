@@ -166,7 +166,7 @@ TEST_CASE("the cache has a limit, and gives up what was unused the longest") {
   CHECK(blocks_out == 0);
 }
 
-TEST_CASE("running out: the cache is given back first, then the error says what is where") {
+TEST_CASE("out of memory: the cache is freed first, then the error lists the memory") {
   blocks_left = 2;
   HostAllocator allocator(kMiB, kScarce);
   void* kept = allocator.allocate(1000);

@@ -34,7 +34,7 @@ std::vector<Tensor> layouts(DType dtype) {
 
 }  // namespace
 
-TEST_CASE("every dtype to every other, from every layout to every layout, and nothing beside it") {
+TEST_CASE("every dtype to every other, from every layout to every layout, and nothing around it is written") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   for (const DType from : kAllTypes)
     for (const DType to : kAllTypes)

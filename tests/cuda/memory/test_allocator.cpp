@@ -88,7 +88,7 @@ TEST_CASE("streams: a block goes to another one only after its first one's work"
   CHECK(allocator.pool_stats().borrowed > 0);
 }
 
-TEST_CASE("no memory: the text has the numbers, and the allocator goes on") {
+TEST_CASE("no memory: the text has the numbers, and the allocator continues") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   cuda::CachingAllocator allocator(0);
   void* kept = allocator.allocate(3 * kMiB);
@@ -125,7 +125,7 @@ TEST_CASE("leaks are reported by number") {
   allocator.deallocate(b, 1);
 }
 
-TEST_CASE("guards: an overrun is told with its block, freed and fresh memory are NaN") {
+TEST_CASE("guards: an overrun is reported with its block, freed and new memory are NaN") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   cuda::CachingAllocator under(0);
   cuda::GuardedAllocator allocator(0, under);
@@ -242,7 +242,7 @@ TEST_CASE("plain cudaMalloc: what a graph uses stays until the graph is gone, fr
   CHECK_FALSE(is_there(longer));
 }
 
-TEST_CASE("many threads and streams on the library's own allocator leave nothing behind") {
+TEST_CASE("many threads and streams on the library's own allocator leak nothing") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   cuda::DeviceAllocator& allocator = cuda::allocator(0);
   const pp::MemoryStats before = allocator.stats();

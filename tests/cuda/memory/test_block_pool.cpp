@@ -176,7 +176,7 @@ TEST_CASE("where memory cannot be moved, or was moved too often, new memory is t
   }
 }
 
-TEST_CASE("another stream gets a freed block only behind an event") {
+TEST_CASE("another stream gets a freed block only after an event") {
   FakeMemory memory(2 * kMiB);
   BlockPool pool(memory);
   void* a = pool.allocate(kMiB, kA);
@@ -221,7 +221,7 @@ TEST_CASE("record_stream and a free on another stream keep a block back until th
   }
 }
 
-TEST_CASE("a block given back on a stream that knows nothing of the work on it goes to nobody before that is done") {
+TEST_CASE("a block freed on a stream that is not ordered after its work is reused only when the work is done") {
   for (const bool borrowed : {false, true}) {
     CAPTURE(borrowed);
     FakeMemory memory(2 * kMiB);

@@ -38,7 +38,7 @@ bool arrives(std::size_t count, int seed, cudaStream_t stream) {
 
 }  // namespace
 
-TEST_CASE("every size arrives whole from memory that changes at once: below, at and past a slot and all slots") {
+TEST_CASE("every size arrives complete from memory that changes immediately: below, at and above a slot and all slots") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   const cudaStream_t stream = cuda::current_stream(0);
   constexpr std::size_t kAll = cuda::kStagingSlot * cuda::kStagingSlots;
@@ -50,7 +50,7 @@ TEST_CASE("every size arrives whole from memory that changes at once: below, at 
   }
 }
 
-TEST_CASE("behind long work what fits the slots does not wait, and a slot is used again only when it was read") {
+TEST_CASE("after long work a copy that fits the slots does not wait, and a slot is reused only after it was read") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   const cudaStream_t stream = cuda::current_stream(0);
   CHECK(arrives(cuda::kStagingSlot * cuda::kStagingSlots, 0, stream));  // all slots exist, none is in use

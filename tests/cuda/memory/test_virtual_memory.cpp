@@ -14,7 +14,7 @@ TEST_CASE("without a driver it is not supported, and asking throws nothing") {
   CHECK_FALSE(cuda::VirtualMemory::supported(0));
 }
 
-TEST_CASE("pieces mapped side by side are one range; what is unmapped goes back") {
+TEST_CASE("adjacent mapped pieces are one range; unmapped memory is returned") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   REQUIRE(cuda::VirtualMemory::supported(0));
   cuda::VirtualMemory memory(0);

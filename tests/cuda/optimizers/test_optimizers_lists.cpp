@@ -71,7 +71,7 @@ TEST_CASE("the norm of a list is the host's, and so is what it clips; the same b
   }
 }
 
-TEST_CASE("an infinite or NaN gradient: the norm says so, and clipping does as it was told") {
+TEST_CASE("an infinite or NaN gradient: the norm shows it, and clipping follows its option") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   const double infinity = std::numeric_limits<double>::infinity();
   const std::vector<Tensor> tensors{mirrored(Tensor::from_vector<float>({1, static_cast<float>(infinity)}, {2}, Device::cpu())),

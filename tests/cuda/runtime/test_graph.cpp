@@ -67,7 +67,7 @@ TEST_CASE("outside a capture nothing is refused, and there is no replay state") 
   cuda::on_replay([] { FAIL("nothing replays"); });
 }
 
-TEST_CASE("a residual block's gradients are formed where the gradients behind them are stored") {
+TEST_CASE("a residual block's gradients are computed by the kernels that store the next gradients") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   const pp::AlgorithmGuard direct(pp::Algorithm::direct);
   pp::Residual block(pp::LeakyReLU(0.1), pp::Conv1d({.in_channels = 8, .out_channels = 8, .kernel_size = 3, .padding = 1}),
@@ -168,7 +168,7 @@ TEST_CASE("who waits for the device on another thread waits for a capture, and s
   CHECK(x.item() == 2.0);
 }
 
-TEST_CASE("the replay state goes on where the generator is") {
+TEST_CASE("the replay state continues the generator's") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   pp::manual_seed(11);
   (void)pp::default_generator().take(5);

@@ -207,7 +207,7 @@ TEST_CASE("a guard around a capture has no part in its casts: replays see new we
   CHECK(y.item() == 3);
 }
 
-TEST_CASE("what replays would make anew is refused by name") {
+TEST_CASE("state that every replay would create again is refused by name") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   pp::Tensor w = pp::Tensor::ones({2}, {.device = pp::Device::cuda()}).set_requires_grad(true);
   w.set_grad(pp::Tensor::ones({2}, {.device = pp::Device::cuda()}));

@@ -31,7 +31,7 @@ TEST_CASE("a machine without a GPU has no devices and the library says why") {
   CHECK_THROWS_WITH_AS((void)cuda::properties(0), text.c_str(), pp::DeviceError);
 }
 
-TEST_CASE("a failed call names itself, its error and its place, and leaves no error behind") {
+TEST_CASE("a failed call reports its name, its error and its place, and clears the error") {
   const int line = __LINE__ + 2;
   try {
     CHECK_CUDA(cudaErrorInvalidValue);

@@ -110,7 +110,7 @@ TEST_CASE("two runs with one seed are one run, bit by bit") {
   CHECK(read_bytes(shop.out + "/best.safetensors") == first);
 }
 
-TEST_CASE("on a GPU: the same bits twice, the CPU's loss at the first step, and a run that goes on on the CPU") {
+TEST_CASE("on a GPU: the same bits twice, the CPU's loss at the first step, and a run that is resumed on the CPU") {
   if (polyphase::device_count(polyphase::DeviceType::cuda) == 0) SKIP_TEST("no CUDA device");
   const Workshop shop;
   const auto first_loss = [&] {
@@ -133,7 +133,7 @@ TEST_CASE("on a GPU: the same bits twice, the CPU's loss at the first step, and 
   CHECK(run(scored + " --device cuda").code == 0);
 }
 
-TEST_CASE("mistakes are told in one sentence: 2 for usage, 1 for the rest") {
+TEST_CASE("mistakes are reported in one sentence: 2 for usage, 1 for the rest") {
   const TemporaryDirectory folder;
   const std::string nowhere = folder.file("nowhere");
   struct Case {

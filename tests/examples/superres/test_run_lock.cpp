@@ -63,7 +63,7 @@ bool forbid_locks() {
 
 }  // namespace
 
-TEST_CASE("one process has the lock; the next is told which, and has it once that one is gone, killed or not") {
+TEST_CASE("one process has the lock; the next gets its number, and the lock once it has ended, killed or not") {
   const TemporaryDirectory folder;
   const RunFolder run{folder.path()};
   int ready[2];
@@ -121,7 +121,7 @@ TEST_CASE("where the file cannot be made it is said why") {
   CHECK(error_of_lock({folder.path()}) == "train: " + folder.file("lock") + ": cannot be created: Permission denied");
 }
 
-TEST_CASE("a file system without locks is told of, and used") {
+TEST_CASE("a file system without locks is reported and used") {
   const TemporaryDirectory folder;
   const int code = exit_code_of([&] {
     if (!forbid_locks()) return 1;

@@ -64,7 +64,7 @@ TEST_CASE("a linked folder is split like the folder itself, wherever the link le
   for (std::size_t i = 0; i < 10; ++i) CHECK(b.heldout[i] == linked.path() + a.heldout[i].substr(one.path().size()));
 }
 
-TEST_CASE("links that lead nowhere or back are named and left out") {
+TEST_CASE("broken and circular links are named and skipped") {
   const TemporaryDirectory folder;
   fill(folder, 4);
   std::filesystem::create_directory_symlink(".", folder.file("back"));

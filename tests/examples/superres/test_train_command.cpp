@@ -74,7 +74,7 @@ class Child {
 
 }  // namespace
 
-TEST_CASE("an interrupted run stops with a checkpoint and prints the command that goes on with it") {
+TEST_CASE("an interrupted run stops with a checkpoint and prints the command that resumes it") {
   const Workshop shop("it's a $HOME");
   Child child(shop.train + "--steps 1000000 --threads 2", shop.folder.file("text"));
   child.wait_for_steps(shop);

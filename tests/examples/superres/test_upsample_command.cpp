@@ -50,7 +50,7 @@ TEST_CASE("upsample lowers a rate only where it is asked to") {
   CHECK(run(command).code == 0);
 }
 
-TEST_CASE("upsample overwrites neither its input nor its model, whatever leads there") {
+TEST_CASE("upsample overwrites neither its input nor its model, through any link or name") {
   const Workshop shop;
   const std::string model = shop.untrained();
   const std::string input = shop.folder.file("in.wav");
@@ -102,7 +102,7 @@ TEST_CASE("upsample reads from pipes and writes to them") {
         "superres: write_wav: standard output: writing failed: No space left on device\n");
 }
 
-TEST_CASE("what upsample can neither read from nor write to is refused at once") {
+TEST_CASE("inputs and outputs that upsample cannot use are refused before any work") {
   const Workshop shop;
   const std::string end = " --model " + shop.untrained();
   const std::string input = shop.folder.file("in.wav");

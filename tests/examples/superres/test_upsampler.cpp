@@ -22,7 +22,7 @@ UpsamplingNetwork make(int factor, bool causal) {
 
 }  // namespace
 
-TEST_CASE("chunk by chunk gives what the whole gives, whatever the chunks and blocks") {
+TEST_CASE("the result in chunks equals that of the whole, for any chunks and blocks") {
   for (const int factor : {2, 4, 8}) {
     for (const bool causal : {false, true}) {
       UpsamplingNetwork network = make(factor, causal);
@@ -83,7 +83,7 @@ TEST_CASE("the memory it holds does not grow with the stream") {
   CHECK(upsample(network, {}).empty());
 }
 
-TEST_CASE("the memory it takes hardly grows with the channels, and they stay apart") {
+TEST_CASE("its memory hardly grows with the channels, which are independent") {
   UpsamplingNetwork network = make(4, false);
   const int channels = 600;
   const std::int64_t frames = 12000;

@@ -112,10 +112,18 @@ void check_all(DType dtype) {
 
 }  // namespace
 
-TEST_CASE("residual, f32: output and all gradients have the bits of the modules and the sum apart") { check_all(DType::f32); }
-TEST_CASE("residual, f64: output and all gradients have the bits of the modules and the sum apart") { check_all(DType::f64); }
-TEST_CASE("residual, f16: output and all gradients have the bits of the modules and the sum apart") { check_all(DType::f16); }
-TEST_CASE("residual, bf16: output and all gradients have the bits of the modules and the sum apart") { check_all(DType::bf16); }
+TEST_CASE("residual, f32: output and all gradients have the bits of the separate modules and the sum") {
+  check_all(DType::f32);
+}
+TEST_CASE("residual, f64: output and all gradients have the bits of the separate modules and the sum") {
+  check_all(DType::f64);
+}
+TEST_CASE("residual, f16: output and all gradients have the bits of the separate modules and the sum") {
+  check_all(DType::f16);
+}
+TEST_CASE("residual, bf16: output and all gradients have the bits of the separate modules and the sum") {
+  check_all(DType::bf16);
+}
 
 TEST_CASE("residual: every algorithm and precision, strides and phases without taps") {
   manual_seed(1);

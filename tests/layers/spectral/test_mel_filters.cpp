@@ -43,7 +43,7 @@ TEST_CASE("Slaney's mel scale: 15 mel of 200/3 Hz, then 27 for a factor of 6.4")
   CHECK(max_difference(mel_filters(plain), Tensor::from_vector(plain_filters(plain, corners), {41, 257})) < kFloatRounding);
 }
 
-TEST_CASE("Slaney's numbers are rounded before the norm and behind it, as librosa rounds them") {
+TEST_CASE("Slaney's numbers are rounded before and after the norm, as in librosa") {
   const MelOptions options{.sample_rate = 16000, .n_fft = 512, .n_mels = 41, .f_min = 0, .f_max = 6400};
   MelOptions plain = options;
   plain.is_normalized = false;

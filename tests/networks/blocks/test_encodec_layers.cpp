@@ -52,7 +52,7 @@ TEST_CASE("EnCodec's reflection, also of rows that are too short for it") {
     }
 }
 
-TEST_CASE("EnCodec's convolution: where the padding stands, and whole strides") {
+TEST_CASE("EnCodec's convolution: position of the padding, and whole strides") {
   manual_seed(1);
   for (const bool causal : {true, false})
     for (const std::int64_t length : {1, 2, 7, 12, 13}) {

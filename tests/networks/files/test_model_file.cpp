@@ -41,7 +41,7 @@ std::string error_for(const std::string& path, const ModelOptions& options = {})
 
 }  // namespace
 
-TEST_CASE("a checkpoint and the config.json beside it give the network") {
+TEST_CASE("a checkpoint and the config.json next to it give the network") {
   const TemporaryDirectory directory;
   HifiGan source = random_generator();
   const Tensor mel = random_f64({1, 6, 9}).to(DType::f32);

@@ -112,7 +112,7 @@ TEST_CASE("a file that was streamed, its size left open, is read to its end") {
   CHECK(read_audio(path).channels[0] == std::vector<float>(samples.begin(), samples.begin() + 10));
 }
 
-TEST_CASE("a size that a pipe's writer left open is seen as such, however it was left") {
+TEST_CASE("a size that a pipe's writer left open is recognised in all its forms") {
   const TemporaryDirectory folder;
   const std::string path = folder.file("a.wav");
   const std::vector<float> samples = noise(100);
@@ -162,7 +162,7 @@ TEST_CASE("what only libsndfile decodes is named in a build without it") {
   CHECK(open_error(path) == path + ": expected 4 bytes of samples, the file has 3");
 }
 
-TEST_CASE("samples that do not fill their bytes stand at the top of them") {
+TEST_CASE("samples that do not fill their bytes are left-aligned") {
   const TemporaryDirectory folder;
   const std::string path = folder.file("a.wav");
   const auto file = [](char block_bytes, char bits, const std::string& samples) {
@@ -242,7 +242,7 @@ TEST_CASE("names of sound files are known in any case") {
   CHECK_FALSE(has_audio_name("y.wav.txt"));
 }
 
-TEST_CASE("sound of a length that nobody knew is written with it") {
+TEST_CASE("sound of unknown length is written with its final length") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("a.wav");
   const std::vector<float> samples = sine(440, 8000, 777);

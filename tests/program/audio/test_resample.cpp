@@ -47,7 +47,7 @@ TEST_CASE("the anti-alias filter is flat where it passes and down 80 dB where it
   }
 }
 
-TEST_CASE("a sine below the cutoff comes out as the same sine, one above does not come out") {
+TEST_CASE("a sine below the cutoff is unchanged, one above is removed") {
   const std::vector<float> in = sine(1000, 16000, 16000);
   const std::vector<float> low = resample(in, 1, 4);
   const std::vector<float> wanted = sine(1000, 4000, 4000);

@@ -133,7 +133,7 @@ TEST_CASE("the same bits from run to run") {
   }
 }
 
-TEST_CASE_TEMPLATE("launches behind each other read what the ones before wrote, weights and bias too", E, float, BFloat16) {
+TEST_CASE_TEMPLATE("consecutive launches read what earlier ones wrote, weights and bias too", E, float, BFloat16) {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   for (const std::int64_t S : {1, 2, 4}) {
     const ConvArrays<E> arrays(

@@ -124,14 +124,20 @@ void check_all(DType dtype) {
 
 }  // namespace
 
-TEST_CASE("f32: every algorithm, activation, sum and kept argument has the bits of the steps apart") { check_all(DType::f32); }
-TEST_CASE("f64: every algorithm, activation, sum and kept argument has the bits of the steps apart") { check_all(DType::f64); }
-TEST_CASE("f16: every algorithm, activation, sum and kept argument has the bits of the steps apart") { check_all(DType::f16); }
-TEST_CASE("bf16: every algorithm, activation, sum and kept argument has the bits of the steps apart") {
+TEST_CASE("f32: every algorithm, activation, sum and kept argument has the bits of the separate steps") {
+  check_all(DType::f32);
+}
+TEST_CASE("f64: every algorithm, activation, sum and kept argument has the bits of the separate steps") {
+  check_all(DType::f64);
+}
+TEST_CASE("f16: every algorithm, activation, sum and kept argument has the bits of the separate steps") {
+  check_all(DType::f16);
+}
+TEST_CASE("bf16: every algorithm, activation, sum and kept argument has the bits of the separate steps") {
   check_all(DType::bf16);
 }
 
-TEST_CASE("f32: sums that tensor cores compute again behind the product, finished like the others") {
+TEST_CASE("f32: sums that are recomputed after the product get the same epilogue") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   int ran = 0, turn = 0;
   for (const ConvProblem& problem : problems()) ran += check_algorithms(problem, DType::f32, turn++ % 3, true);

@@ -124,7 +124,7 @@ TEST_CASE("fp32 is as accurate as plain f32 sums, over 160 powers of two in one 
   check_accuracy(sized({.N = 1, .C_in = 72, .C_out = 80, .L_in = 450, .K = 3, .S = 1, .P_l = 1, .P_r = 0}));
 }
 
-TEST_CASE("fp32 is as accurate where nearly all numbers are too small for two halves, in more tiles than a warp remembers") {
+TEST_CASE("fp32 is as accurate if nearly all numbers are too small for two f16, in more tiles than a warp's list holds") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
   ConvArrays<float> arrays(sized({.N = 1, .C_in = 8, .C_out = 8, .L_in = is_reduced() ? 600 : 600'000, .K = 1}), kNormal);
   for (std::int64_t i = 0; i < 8; ++i) arrays.bias_out[i] = 0;

@@ -201,7 +201,7 @@ TEST_CASE("a problem that one kernel alone can do is done by it, however few its
   CHECK(tensor_core::gather_kernels({gaps, ConvDirection::forward, Precision::fp32}, gpu).empty());
 }
 
-TEST_CASE("arrays that lie elsewhere take the forms that read them there") {
+TEST_CASE("arrays of another alignment take the kernels that can read them") {
   const cuda::DeviceProperties gpu = hopper();
   ConvProblem p =
       sized({.N = 2, .C_in = 64, .C_out = 32, .L_in = 4096, .K = 4, .S = 2, .P_l = 1, .P_r = 1, .dtype = DType::bf16});

@@ -150,7 +150,7 @@ TEST_CASE("rows of 128 columns add a residual and go through a derivative where 
   CHECK_FALSE(fuses({.activation = Activation::relu, .before = 16}));
 }
 
-TEST_CASE("tensor cores that keep weights in registers apply ReLU and LeakyReLU, behind the repair where sums may be wrong") {
+TEST_CASE("tensor cores with weights in registers apply ReLU and LeakyReLU, after the recompute of suspect sums") {
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
   using cuda::tensor_core::GatherKernel;
   // Most tiles have a number that is too small, and a warp has more suspect tiles than its list holds.
@@ -184,7 +184,7 @@ TEST_CASE("tensor cores that keep weights in registers apply ReLU and LeakyReLU,
   CHECK_FALSE(fuses({.activation = Activation::relu, .derivative = 16}));
 }
 
-TEST_CASE("boxes add a residual and go through a derivative where they stage outputs") {
+TEST_CASE("source_tma adds a residual and applies a derivative while it stages outputs") {
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
   using namespace cuda::tensor_core;
   const auto of_boxes = [](const KernelProblem& asked, const cuda::Epilogue& epilogue) {

@@ -9,7 +9,7 @@ using namespace polyphase;
 using namespace polyphase::testing;
 namespace tensor_core = cuda::tensor_core;
 
-TEST_CASE("tiles follow each other from before a row's start to behind its end, at sectors where rows are dense") {
+TEST_CASE("tiles are adjacent and cover a row, and begin at sectors if rows are dense") {
   int whole = 0, overlapping = 0;
   for (const ConvProblem& p : dense_problems()) {
     for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {

@@ -82,7 +82,7 @@ TEST_CASE("terms are those that the definition has") {
                                Precision::fp32) == FewTerms::none);
 }
 
-TEST_CASE("two halves exceed the bound of fp32 in sums of one product, and not in those of kLeastTerms") {
+TEST_CASE("two f16 exceed the bound of fp32 in sums of one product, and not in those of kLeastTerms") {
   constexpr double kRounding = 0x1p-24;
   const Worst one = worst_of(1, 400'000), least = worst_of(tensor_core::kLeastTerms, 400'000);
   CHECK(one.halves > kErrorOverPlain * one.plain + 4 * kRounding);

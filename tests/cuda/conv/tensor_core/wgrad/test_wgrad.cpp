@@ -421,7 +421,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("infinities of 16 bits beside the padding come out as from plain sums") {
+TEST_CASE("infinities of 16 bits next to the padding give the results of plain sums") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
   // By rows and on mma.sync: rows of x and of y, padding on both sides, no padding, and y longer than what x reaches.
   for (const ConvProblem& p :

@@ -10,7 +10,7 @@ using namespace polyphase;
 using namespace polyphase::testing;
 namespace tensor_core = cuda::tensor_core;
 
-TEST_CASE("resident steps fit shared memory, list every product and leave no position out") {
+TEST_CASE("stationary's steps fit shared memory and list every product and position") {
   int fitting = 0, whole = 0;
   for (const ConvProblem& p : dense_problems()) {
     for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {

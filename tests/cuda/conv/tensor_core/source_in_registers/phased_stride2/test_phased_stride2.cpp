@@ -161,7 +161,7 @@ TEST_CASE("infinities, NaN and numbers of all sizes come out as from plain sums"
   CHECK(wrong == 0);
 }
 
-TEST_CASE("numbers too small for a half cost few sums: as many as their count can have spoilt") {
+TEST_CASE("numbers too small for f16 cost few sums: only those that they can affect") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   ConvArrays<float> arrays(phases_problem(1, 192, 96, 4096), kNormal);
   for (std::int64_t i = 5; i < arrays.x.size(); i += 997) arrays.x[i] = std::ldexp(1.0F, -40);

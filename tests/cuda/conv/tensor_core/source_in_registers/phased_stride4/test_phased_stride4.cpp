@@ -257,7 +257,7 @@ TEST_CASE("numbers too small to be split cost few sums of f32: as many as their 
   }
 }
 
-TEST_CASE("a source half of which is zeros, as behind a ReLU, is as accurate, and nothing is computed again") {
+TEST_CASE("a source with half of its elements zero, as after a ReLU, is as accurate, and nothing is recomputed") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   const ConvProblem p = long_kernel(2, 64, 72, 152);
   ConvArrays<float> arrays(p, kNormal);

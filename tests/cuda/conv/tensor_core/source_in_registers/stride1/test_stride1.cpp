@@ -119,7 +119,7 @@ TEST_CASE("rows where a block has many runs, which it draws, and more tiles to c
   check_many_runs<Half>(whole, Precision::fp32);
 }
 
-TEST_CASE("rows of many tiles are drawn, those of a few dealt out") {
+TEST_CASE("problems with many tiles use the dynamic scheduler, those with few the static one") {
   const auto tiling = [](std::int64_t length, std::int64_t padding) {
     const ConvProblem p = sized({.N = 3, .C_in = 16, .C_out = 128, .L_in = length, .K = 3, .P_l = padding, .P_r = padding});
     return tensor_core::make_stride1_tiling(cuda::make_tap_gemm(p, ConvDirection::forward),

@@ -51,7 +51,7 @@ int check_narrow_bits(ConvProblem p, Precision precision) {
 
 }  // namespace
 
-TEST_CASE("narrow steps fit shared memory, list every product, and tiles follow each other from sector to sector") {
+TEST_CASE("source_bulk's steps fit shared memory, list every product, and its tiles are adjacent from sector to sector") {
   int fitting = 0, stacked = 0, whole = 0, spread = 0, drawn = 0;
   std::vector<ConvProblem> problems = dense_problems();
   for (const ConvProblem& p : spread_problems()) problems.push_back(p);
@@ -116,7 +116,7 @@ TEST_CASE("narrow steps fit shared memory, list every product, and tiles follow 
   CHECK(drawn < fitting);
 }
 
-TEST_CASE("small integers where a block has several tiles, drawn and dealt out, of one chunk of rows and of two") {
+TEST_CASE("small integers, several tiles a block, dynamic and static scheduler, one and two chunks of rows") {
   if (!has_wgmma()) SKIP_TEST("no wgmma");
   int runs = 0;
   const std::int64_t part = is_reduced() ? 50 : 1;
@@ -133,7 +133,7 @@ TEST_CASE("small integers where a block has several tiles, drawn and dealt out, 
   CHECK(runs > 16);
 }
 
-TEST_CASE("the same bits from run to run of tiles that are drawn, where a warp has to compute many of them again") {
+TEST_CASE("the same bits from run to run with the dynamic scheduler, if a warp recomputes many tiles") {
   if (!has_wgmma()) SKIP_TEST("no wgmma");
   const std::int64_t length = is_reduced() ? 3000 : 200'000;
   ConvArrays<float> arrays(sized({.N = 1, .C_in = 8, .C_out = 40, .L_in = length, .K = 3, .S = 2, .D = 2}), kNormal);

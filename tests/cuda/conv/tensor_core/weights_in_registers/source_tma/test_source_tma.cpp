@@ -166,7 +166,7 @@ TEST_CASE("small integers, bit for bit, wherever the arrays begin") {
   CHECK(norm > 0);
 }
 
-TEST_CASE("small integers where a block has several tiles, dealt out and drawn, of one chunk of rows and of two") {
+TEST_CASE("small integers, several tiles a block, static and dynamic scheduler, one and two chunks of rows") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   int runs = 0;
   for (const ConvProblem& p : {sized({.N = 2, .C_in = 8, .C_out = 64, .L_in = 102400, .K = 3, .P_l = 1, .P_r = 1}),
@@ -227,7 +227,7 @@ TEST_CASE("infinities, NaN and subnormal numbers come out as from plain sums, th
   }
 }
 
-TEST_CASE("an activation has the bits of one behind the plain sums, those computed again too") {
+TEST_CASE("an activation has the bits of a separate one, also for recomputed sums") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   constexpr float kSlope = 0.2F;
   int turn = 0;

@@ -89,7 +89,7 @@ double check_bits(Case of) {
 
 }  // namespace
 
-TEST_CASE("windows of all tiles cover every row, from sectors on, and boxes have what they need") {
+TEST_CASE("windows of all tiles cover every row, begin at sectors, and boxes contain what they need") {
   int odd = 0, several = 0;
   for (const Case& of : tma16_cases(3, 4000)) {
     const TapGemm gemm = cuda::make_tap_gemm(of.problem, of.direction);
@@ -196,7 +196,7 @@ TEST_CASE("random numbers against float64") {
   }
 }
 
-TEST_CASE("infinities and NaN stay with the sums that have them, beside padding and other tiles too") {
+TEST_CASE("infinities and NaN affect only the sums that contain them, also next to padding and other tiles") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   const ConvProblem p =
       sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1004, .K = 3, .P_l = 4, .P_r = 2, .D = 2, .dtype = DType::bf16});

@@ -201,7 +201,7 @@ TEST_CASE("many short samples in a tile, with and without an activation") {
   }
 }
 
-TEST_CASE("numbers too small for a half cost few sums, by every kernel, and sums near zero are put right") {
+TEST_CASE("numbers too small for f16 cost few sums in every kernel, and sums near zero are corrected") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
   const ConvProblem p = sized({.N = 3, .C_in = 72, .C_out = 40, .L_in = 160, .K = 8, .S = 4, .P_l = 2, .P_r = 2});
   for (const bool in_weights : {false, true}) {
