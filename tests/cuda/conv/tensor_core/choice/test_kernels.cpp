@@ -27,7 +27,7 @@ namespace {
 template <class Fuses>
 int check_light(const ConvProblem& problem, cuda::tensor_core::GatherKernel kernel, const Fuses& fuses,
                 std::int64_t misalignment = 0, std::int64_t further = 0, DType dtype = DType::f32) {
-  int late = 0;
+  int ran = 0;
   for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad})
     for (const Precision precision : {Precision::fp32, Precision::tf32})
       for (const bool is_spread : {false, true}) {
@@ -67,28 +67,28 @@ int check_light(const ConvProblem& problem, cuda::tensor_core::GatherKernel kern
               if (derives) epilogue.derivative = operands.result;
               const Tensor expected = operands.target(), out = operands.target();
               if (!fuses(asked, pointers_of(epilogue, operands, out))) continue;
-              late += adds || derives ? 1 : 0;
+              ran += adds || derives ? 1 : 0;
               gpu().copy(expected, plain);
               finish_in_place(gpu(), epilogue, expected);
               run(epilogue, out);
               CHECK(bytes_of(out) == bytes_of(expected));
             }
       }
-  return late;
+  return ran;
 }
 
 /// Whether check_light() ran all epilogues; in a reduced run, whether it ran any.
-bool is_all(int late, int all) { return is_reduced() ? late > 0 : late == all; }
+bool is_all(int ran, int all) { return is_reduced() ? ran > 0 : ran == all; }
 
 /// Whether an epilogue has at most one aux tensor, at an offset from the output that is a multiple of kBytes.
 template <std::int64_t kBytes>
-bool has_one_beside(const cuda::tensor_core::KernelProblem&, const cuda::Epilogue& epilogue) {
+bool has_one_aux(const cuda::tensor_core::KernelProblem&, const cuda::Epilogue& epilogue) {
   return epilogue.is_light() && (epilogue.residual == 0 || epilogue.derivative == 0) &&
          (epilogue.residual + epilogue.derivative) % kBytes == 0;
 }
 
 /// Whether an epilogue with an aux tensor has outputs of stride 1.
-bool is_not_late_or_stride_1(const cuda::tensor_core::KernelProblem& asked, const cuda::Epilogue& epilogue) {
+bool is_without_aux_or_stride_1(const cuda::tensor_core::KernelProblem& asked, const cuda::Epilogue& epilogue) {
   return epilogue.is_light() && (!epilogue.has_aux() || asked.direction == ConvDirection::dgrad || asked.problem.S == 1);
 }
 
@@ -128,13 +128,13 @@ TEST_CASE("rows of 128 columns add a residual and go through a derivative where 
   const auto of_rows = [](const KernelProblem& asked, const cuda::Epilogue& epilogue) {
     return kStride1.fuses(asked, epilogue, 0);
   };
-  const auto late_of = [&](const ConvProblem& problem) { return check_light(problem, GatherKernel::stride1, of_rows); };
+  const auto ran_of = [&](const ConvProblem& problem) { return check_light(problem, GatherKernel::stride1, of_rows); };
   // Whole tiles and ends of rows, samples that begin inside and outside of the padding, one and two halves of a tile. The third
   // problem tests the release of a stage in fp32 with two aux tensors, where the reads of the stage wait for those of the
   // residual.
-  CHECK(is_all(late_of(sized({.N = 3, .C_in = 128, .C_out = 128, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1})), 7 * 8));
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 128, .C_out = 64, .L_in = 1440, .K = 5})), 7 * 4));
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 256, .C_out = 256, .L_in = 384, .K = 3, .P_l = 4, .P_r = 6, .G = 2})), 7 * 8));
+  CHECK(is_all(ran_of(sized({.N = 3, .C_in = 128, .C_out = 128, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1})), 7 * 8));
+  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 128, .C_out = 64, .L_in = 1440, .K = 5})), 7 * 4));
+  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 256, .C_out = 256, .L_in = 384, .K = 3, .P_l = 4, .P_r = 6, .G = 2})), 7 * 8));
   ConvProblem p = sized({.N = 64, .C_in = 128, .C_out = 128, .L_in = 8192, .K = 3, .P_l = 1, .P_r = 1});
   const auto fuses = [&](const cuda::Epilogue& epilogue, Precision precision = Precision::fp32, std::uintptr_t out = 0) {
     return cuda::tensor_core::fuses({p, ConvDirection::forward, precision, {.out = static_cast<int>(out)}}, epilogue, 0);
@@ -187,28 +187,28 @@ TEST_CASE("tensor cores with weights in registers apply ReLU and LeakyReLU, afte
 TEST_CASE("source_tma adds a residual and applies a derivative while it stages outputs") {
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
   using namespace cuda::tensor_core;
-  const auto of_boxes = [](const KernelProblem& asked, const cuda::Epilogue& epilogue) {
+  const auto fuses_staged = [](const KernelProblem& asked, const cuda::Epilogue& epilogue) {
     return kSourceTma.fuses(asked, epilogue, 0);
   };
-  const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0) {
-    return check_light(problem, GatherKernel::source_tma, of_boxes, misalignment, further);
+  const auto ran_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0) {
+    return check_light(problem, GatherKernel::source_tma, fuses_staged, misalignment, further);
   };
   // Rows of whole 128-byte lines, of whole sectors, even, odd, shorter than a tile, shorter than a sector; dynamic and static
   // scheduler; groups.
   constexpr int kEach = 5, kAll = 7;  // for each direction, precision and kind of data; kAll: both aux tensors too
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1024, .K = 7, .P_l = 3, .P_r = 3})), 8 * kAll));
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1}), 0, 4), 8 * kAll));
+  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1024, .K = 7, .P_l = 3, .P_r = 3})), 8 * kAll));
+  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1}), 0, 4), 8 * kAll));
   if (!is_reduced()) {  // racecheck takes minutes for the cases above
-    CHECK(is_all(late_of(sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 1016, .K = 2, .P_r = 1})), 8 * kAll));
-    CHECK(late_of(sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 512, .K = 9, .P_l = 4, .P_r = 4})) > 0);  // fp32: not both
+    CHECK(is_all(ran_of(sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 1016, .K = 2, .P_r = 1})), 8 * kAll));
+    CHECK(ran_of(sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 512, .K = 9, .P_l = 4, .P_r = 4})) > 0);  // fp32: not both
   }
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 700, .K = 5, .P_l = 6, .P_r = 6, .D = 3}), 0, 8),
+  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 700, .K = 5, .P_l = 6, .P_r = 6, .D = 3}), 0, 8),
                8 * kEach));
-  CHECK(late_of(sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 702, .K = 3}), 2, 4) > 0);
-  CHECK(late_of(sized({.N = 1, .C_in = 64, .C_out = 64, .L_in = 701, .K = 3, .P_l = 1, .P_r = 1}), 1, 12) > 0);
-  CHECK(late_of(sized({.N = 3, .C_in = 8, .C_out = 8, .L_in = 5, .K = 9, .P_l = 3, .P_r = 4})) > 0);
-  CHECK(late_of(sized({.N = 2, .C_in = 48, .C_out = 80, .L_in = 256, .K = 2, .D = 7, .G = 2})) > 0);
-  CHECK(is_all(late_of(sized({.N = is_reduced() ? 10 : 150, .C_in = 16, .C_out = 32, .L_in = 512, .K = 3, .P_l = 1, .P_r = 1})),
+  CHECK(ran_of(sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 702, .K = 3}), 2, 4) > 0);
+  CHECK(ran_of(sized({.N = 1, .C_in = 64, .C_out = 64, .L_in = 701, .K = 3, .P_l = 1, .P_r = 1}), 1, 12) > 0);
+  CHECK(ran_of(sized({.N = 3, .C_in = 8, .C_out = 8, .L_in = 5, .K = 9, .P_l = 3, .P_r = 4})) > 0);
+  CHECK(ran_of(sized({.N = 2, .C_in = 48, .C_out = 80, .L_in = 256, .K = 2, .D = 7, .G = 2})) > 0);
+  CHECK(is_all(ran_of(sized({.N = is_reduced() ? 10 : 150, .C_in = 16, .C_out = 32, .L_in = 512, .K = 3, .P_l = 1, .P_r = 1})),
                6 * kAll + 2 * kEach));  // 16 rows of a source are less than a step of sparse products
   const ConvProblem p = sized({.N = 16, .C_in = 64, .C_out = 64, .L_in = 65536, .K = 5, .P_l = 2, .P_r = 2});
   const auto fuses = [&](const cuda::Epilogue& epilogue) {
@@ -228,15 +228,15 @@ TEST_CASE("16-bit convolutions of few channels add a residual or go through a de
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
   using cuda::tensor_core::GatherKernel;
   for (const DType dtype : {DType::f16, DType::bf16}) {
-    const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0) {
-      return check_light(problem, GatherKernel::source_tma_16bit, has_one_beside<2>, misalignment, further, dtype);
+    const auto ran_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0) {
+      return check_light(problem, GatherKernel::source_tma_16bit, has_one_aux<2>, misalignment, further, dtype);
     };
     // Rows of whole words and odd rows; in the second problem single elements only; outputs without taps.
     constexpr int kEach = 5;
-    CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1024, .K = 7, .P_l = 3, .P_r = 3})), 2 * kEach));
-    CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1}), 0, 1), 2 * kEach));
-    CHECK(late_of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 702, .K = 5, .P_l = 6, .P_r = 6, .D = 3}), 2, 16) > 0);
-    CHECK(late_of(sized({.N = 3, .C_in = 16, .C_out = 16, .L_in = 1500, .K = 4, .S = 2, .P_l = 1, .P_r = 2, .D = 2})) > 0);
+    CHECK(is_all(ran_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1024, .K = 7, .P_l = 3, .P_r = 3})), 2 * kEach));
+    CHECK(is_all(ran_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1}), 0, 1), 2 * kEach));
+    CHECK(ran_of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 702, .K = 5, .P_l = 6, .P_r = 6, .D = 3}), 2, 16) > 0);
+    CHECK(ran_of(sized({.N = 3, .C_in = 16, .C_out = 16, .L_in = 1500, .K = 4, .S = 2, .P_l = 1, .P_r = 2, .D = 2})) > 0);
   }
 }
 
@@ -245,30 +245,30 @@ TEST_CASE("weights in shared memory add a residual and go through a derivative w
   using namespace cuda::tensor_core;
   const auto of_stationary = [](const KernelProblem& asked, const cuda::Epilogue& epilogue) {
     const bool is_split = asked.problem.dtype == DType::f32 && asked.precision == Precision::fp32;
-    return is_not_late_or_stride_1(asked, epilogue) && (is_split || has_one_beside<4>(asked, epilogue));
+    return is_without_aux_or_stride_1(asked, epilogue) && (is_split || has_one_aux<4>(asked, epilogue));
   };
-  const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0,
-                           DType dtype = DType::f32) {
+  const auto ran_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0,
+                          DType dtype = DType::f32) {
     return check_light(problem, GatherKernel::stationary, of_stationary, misalignment, further, dtype);
   };
   // Rows and tiles of whole sectors, the last one short; even and odd rows of other lengths; a residual with a better or worse
   // alignment than the output; a last tile with fewer columns; groups; a strided source; more suspect tiles than a warp's list
   // holds.
   constexpr int kOne = 5, kAll = 7, kEach = kAll + kOne;  // for fp32, which also fuses both aux tensors, and tf32
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 1000, .K = 7, .P_l = 3, .P_r = 3})), 4 * kEach));
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 64, .C_out = 40, .L_in = 1000, .K = 3}), 0, 3), 4 * kEach));
-  CHECK(is_all(late_of(sized({.N = 1, .C_in = 64, .C_out = 80, .L_in = 701, .K = 5, .P_l = 4, .P_r = 6, .D = 3}), 1, 4),
+  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 1000, .K = 7, .P_l = 3, .P_r = 3})), 4 * kEach));
+  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 64, .C_out = 40, .L_in = 1000, .K = 3}), 0, 3), 4 * kEach));
+  CHECK(is_all(ran_of(sized({.N = 1, .C_in = 64, .C_out = 80, .L_in = 701, .K = 5, .P_l = 4, .P_r = 6, .D = 3}), 1, 4),
                4 * kEach));
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 96, .C_out = 144, .L_in = 254, .K = 3, .P_l = 1, .P_r = 1, .G = 2}), 2),
-               4 * kEach));
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 520, .K = 4, .S = 2, .P_l = 1, .P_r = 1})), 2 * kEach));
+  CHECK(
+      is_all(ran_of(sized({.N = 2, .C_in = 96, .C_out = 144, .L_in = 254, .K = 3, .P_l = 1, .P_r = 1, .G = 2}), 2), 4 * kEach));
+  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 520, .K = 4, .S = 2, .P_l = 1, .P_r = 1})), 2 * kEach));
   // A reduced run still has several tiles of each kind.
   const std::int64_t L = is_reduced() ? 96 : 8192;
-  CHECK(is_all(late_of(sized({.N = is_reduced() ? 600 : 72, .C_in = 16, .C_out = 8, .L_in = L, .K = 3, .P_l = 1, .P_r = 1})),
+  CHECK(is_all(ran_of(sized({.N = is_reduced() ? 600 : 72, .C_in = 16, .C_out = 8, .L_in = L, .K = 3, .P_l = 1, .P_r = 1})),
                4 * kEach));
   for (const DType dtype : {DType::f16, DType::bf16}) {
     if (is_reduced() && dtype == DType::bf16) continue;
-    const auto of = [&](const ConvProblem& problem, std::int64_t further) { return late_of(problem, 0, further, dtype); };
+    const auto of = [&](const ConvProblem& problem, std::int64_t further) { return ran_of(problem, 0, further, dtype); };
     CHECK(is_all(of(sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 1008, .K = 7, .P_l = 3, .P_r = 3}), 0), 2 * kOne));
     CHECK(
         is_all(of(sized({.N = 1, .C_in = 96, .C_out = 80, .L_in = 272, .K = 11, .P_l = 25, .P_r = 25, .D = 5}), 8), 2 * kOne));
@@ -297,27 +297,27 @@ TEST_CASE("weights in registers add a residual or go through a derivative where 
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
   using namespace cuda::tensor_core;
   const auto of_narrow = [](const KernelProblem& asked, const cuda::Epilogue& epilogue) {
-    return is_not_late_or_stride_1(asked, epilogue) && has_one_beside<4>(asked, epilogue) &&
+    return is_without_aux_or_stride_1(asked, epilogue) && has_one_aux<4>(asked, epilogue) &&
            source_bulk_activates(asked, cuda::properties(0));
   };
-  const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0,
-                           DType dtype = DType::f32) {
+  const auto ran_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0,
+                          DType dtype = DType::f32) {
     return check_light(problem, GatherKernel::source_bulk, of_narrow, misalignment, further, dtype);
   };
   // As above; few and many columns, few and many products; static and dynamic scheduler.
   constexpr int kEach = 5;
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1000, .K = 7, .P_l = 9, .P_r = 9, .D = 3})), 8 * kEach));
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 48, .C_out = 48, .L_in = 1000, .K = 3}), 0, 3), 8 * kEach));
-  CHECK(is_all(late_of(sized({.N = 1, .C_in = 64, .C_out = 96, .L_in = 701, .K = 1}), 1, 4), 8 * kEach));
+  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1000, .K = 7, .P_l = 9, .P_r = 9, .D = 3})), 8 * kEach));
+  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 48, .C_out = 48, .L_in = 1000, .K = 3}), 0, 3), 8 * kEach));
+  CHECK(is_all(ran_of(sized({.N = 1, .C_in = 64, .C_out = 96, .L_in = 701, .K = 1}), 1, 4), 8 * kEach));
   CHECK(
-      is_all(late_of(sized({.N = 2, .C_in = 48, .C_out = 80, .L_in = 254, .K = 3, .P_l = 1, .P_r = 1, .G = 2}), 2), 8 * kEach));
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 520, .K = 4, .S = 2, .P_l = 1, .P_r = 1})), 4 * kEach));
+      is_all(ran_of(sized({.N = 2, .C_in = 48, .C_out = 80, .L_in = 254, .K = 3, .P_l = 1, .P_r = 1, .G = 2}), 2), 8 * kEach));
+  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 520, .K = 4, .S = 2, .P_l = 1, .P_r = 1})), 4 * kEach));
   const std::int64_t L = is_reduced() ? 96 : 8192;
-  CHECK(is_all(late_of(sized({.N = is_reduced() ? 600 : 72, .C_in = 8, .C_out = 16, .L_in = L, .K = 3, .P_l = 1, .P_r = 1})),
+  CHECK(is_all(ran_of(sized({.N = is_reduced() ? 600 : 72, .C_in = 8, .C_out = 16, .L_in = L, .K = 3, .P_l = 1, .P_r = 1})),
                8 * kEach));
   for (const DType dtype : {DType::f16, DType::bf16}) {
     if (is_reduced() && dtype == DType::bf16) continue;
-    const auto of = [&](const ConvProblem& problem, std::int64_t further) { return late_of(problem, 0, further, dtype); };
+    const auto of = [&](const ConvProblem& problem, std::int64_t further) { return ran_of(problem, 0, further, dtype); };
     CHECK(is_all(of(sized({.N = 2, .C_in = 64, .C_out = 96, .L_in = 1008, .K = 3, .P_l = 1, .P_r = 1}), 0), 2 * kEach));
     CHECK(is_all(of(sized({.N = 1, .C_in = 96, .C_out = 80, .L_in = 272, .K = 1}), 8), 2 * kEach));
   }
@@ -355,7 +355,7 @@ TEST_CASE("the preconverted kernel of f32 adds a residual, or takes a derivative
   // Whether the kernel stores it, whatever the size.
   const auto stores = [](const cuda::tensor_core::KernelProblem& asked, const cuda::Epilogue& epilogue) {
     const auto plan = cuda::tensor_core::preconverted_plan(asked.problem, asked.direction, asked.precision, 0);
-    return has_one_beside<4>(asked, epilogue) && is_not_late_or_stride_1(asked, epilogue) && plan && plan->tiling.slices == 1;
+    return has_one_aux<4>(asked, epilogue) && is_without_aux_or_stride_1(asked, epilogue) && plan && plan->tiling.slices == 1;
   };
   // Rows of whole vectors and others, tiles that end inside of a vector, groups, strides.
   const std::int64_t most = is_reduced() ? 2 : 9;

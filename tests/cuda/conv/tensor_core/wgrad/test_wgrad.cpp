@@ -126,7 +126,7 @@ float plain_sum(const ConvArrays<E>& arrays, std::int64_t i) {
 
 /// An infinity or NaN at either end of some rows of x and y: only existing products may meet them.
 template <class E>
-void check_beside_padding(ConvProblem p) {
+void check_around_padding(ConvProblem p) {
   p.dtype = dtype_of<E>;
   if (!can(p, Precision::fp32)) return;
   ConvArrays<E> arrays(p, kSmallIntegers);
@@ -429,7 +429,7 @@ TEST_CASE("infinities of 16 bits next to the padding give the results of plain s
         sized({.N = 2, .C_in = 64, .C_out = 16, .L_in = 136, .K = 3, .P_l = 1, .P_r = 1}),
         sized({.N = 3, .C_in = 17, .C_out = 19, .L_in = 131, .K = 4, .S = 3, .P_l = 1, .OP = 2}),
         sized({.N = 1, .C_in = 8, .C_out = 8, .L_in = 70, .K = 1, .S = 2, .OP = 1})}) {
-    check_beside_padding<Half>(p);
-    check_beside_padding<BFloat16>(p);
+    check_around_padding<Half>(p);
+    check_around_padding<BFloat16>(p);
   }
 }

@@ -52,7 +52,7 @@ int check_narrow_bits(ConvProblem p, Precision precision) {
 }  // namespace
 
 TEST_CASE("source_bulk's steps fit shared memory, list every product, and its tiles are adjacent from sector to sector") {
-  int fitting = 0, stacked = 0, whole = 0, spread = 0, drawn = 0;
+  int fitting = 0, stacked = 0, whole = 0, spread = 0, dynamic = 0;
   std::vector<ConvProblem> problems = dense_problems();
   for (const ConvProblem& p : spread_problems()) problems.push_back(p);
   for (const ConvProblem& p : problems) {
@@ -65,7 +65,7 @@ TEST_CASE("source_bulk's steps fit shared memory, list every product, and its ti
         ++fitting;
         stacked += tiling.is_stacked ? 1 : 0;
         spread += tiling.is_spread ? 1 : 0;
-        drawn += tiling.is_dynamic ? 1 : 0;
+        dynamic += tiling.is_dynamic ? 1 : 0;
         CHECK(tiling.shared_bytes <= kSharedOfHopper);
         CHECK(tiling.stages >= 2);
         CHECK(tiling.raw_stages >= 2);
@@ -112,8 +112,8 @@ TEST_CASE("source_bulk's steps fit shared memory, list every product, and its ti
   CHECK(stacked > 0);
   CHECK(spread > 0);
   CHECK(whole > 0);
-  CHECK(drawn > 0);
-  CHECK(drawn < fitting);
+  CHECK(dynamic > 0);
+  CHECK(dynamic < fitting);
 }
 
 TEST_CASE("small integers, several tiles a block, dynamic and static scheduler, one and two chunks of rows") {

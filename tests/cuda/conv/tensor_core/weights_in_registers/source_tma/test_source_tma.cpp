@@ -60,7 +60,7 @@ bool takes(const ConvProblem& p, ConvDirection direction, Precision precision) {
 }  // namespace
 
 TEST_CASE("steps fit shared memory, list every product, and every position has one box") {
-  int fitting = 0, halves = 0, drawn = 0, of_kind[3] = {};
+  int fitting = 0, halves = 0, dynamic = 0, of_kind[3] = {};
   for (const ConvProblem& p : boxes_problems()) {
     for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
       const cuda::TapGemm gemm = cuda::make_tap_gemm(p, direction);
@@ -69,7 +69,7 @@ TEST_CASE("steps fit shared memory, list every product, and every position has o
         if (tiling.count == 0) continue;
         ++fitting;
         halves += tiling.is_half ? 1 : 0;
-        drawn += tiling.is_dynamic ? 1 : 0;
+        dynamic += tiling.is_dynamic ? 1 : 0;
         ++of_kind[static_cast<int>(tiling.kind)];
         CHECK(tiling.shared_bytes <= kSharedOfHopper);
         CHECK(tiling.stages >= 2);
@@ -124,8 +124,8 @@ TEST_CASE("steps fit shared memory, list every product, and every position has o
   }
   CHECK(fitting > 30);
   CHECK(halves > 0);
-  CHECK(drawn > 0);
-  CHECK(drawn < fitting);
+  CHECK(dynamic > 0);
+  CHECK(dynamic < fitting);
   for (const int count : of_kind) CHECK(count > 0);
 }
 
