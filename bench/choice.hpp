@@ -35,7 +35,7 @@ class ChoiceLog {
     if (cases_.empty()) return;
     constexpr double kMuch = 1.05;
     const std::streamsize digits = out.precision(4);
-    out << "choice: what is chosen takes " << mean() << " times the fastest one's time (geometric mean of " << cases_.size()
+    out << "choice: the chosen kernels take " << mean() << " times the fastest one's time (geometric mean of " << cases_.size()
         << " cases), at worst " << worst() << '\n';
     for (const Case& one : cases_)
       if (one.times > kMuch)

@@ -445,5 +445,6 @@ int main(int argc, char** argv) {
     app.callback([&] { program::as_usage([&] { bench::check(options); }); });  // fails before anything is timed
     action = [&] { return run_all(options); };
   };
-  return program::run_main(argc, argv, "conv_transpose1d", "Times ConvTranspose1d on a GPU beside cuDNN.", describe);
+  return program::run_main(argc, argv, "conv_transpose1d", "Times ConvTranspose1d on a GPU in comparison with cuDNN.",
+                           describe);
 }

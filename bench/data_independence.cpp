@@ -302,9 +302,10 @@ void add_options(CLI::App& app, Options& options) {
       ->delimiter(',');
   app.add_option("--directions", options.directions, "of the layer: forward, dgrad, wgrad")->delimiter(',');
   app.add_option("--precisions", options.precisions, "fp32, tf32")->delimiter(',');
-  app.add_option("--kernels", options.kernels, "automatic, the names of kernels, all: each that can; automatic,all without")
+  app.add_option("--kernels", options.kernels,
+                 "automatic, the names of kernels, or all (each that can compute the problem); default: automatic,all")
       ->delimiter(',');
-  app.add_option("--data", options.data, "kinds of data, as mixed_data.cpp calls them; all without")->delimiter(',');
+  app.add_option("--data", options.data, "kinds of data, with their names in mixed_data.cpp; default: all")->delimiter(',');
   app.add_option("--audio", options.audio, "a recording for the kind speech; synthetic without");
   app.add_option("--json", options.json, "file for the records");
 }
@@ -319,5 +320,5 @@ int main(int argc, char** argv) {
     action = [&] { return run_all(options); };
   };
   return program::run_main(argc, argv, "data_independence",
-                           "Times convolutions on numbers of mixed magnitudes beside normal ones.", describe);
+                           "Times convolutions on numbers of mixed magnitudes in comparison with normal ones.", describe);
 }

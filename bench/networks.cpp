@@ -90,7 +90,7 @@ class Table {
     if (!unknown_.empty()) std::printf("not in the registry, left out: %s\n", unknown_.c_str());
     if (!left_out_.empty())
       std::printf("out of time: %zu cases left out, from %s on\n", left_out_.size(), left_out_.front().c_str());
-    if (records_.empty() && left_out_.empty()) throw pp::Error("no case is asked for: see --networks and --match");
+    if (records_.empty() && left_out_.empty()) throw pp::Error("no case is selected: see --networks and --match");
     if (!asked_.json.empty()) save();
     return ok_ ? 0 : 1;
   }
@@ -191,13 +191,13 @@ int main(int argc, char** argv) {
   Asked asked;
   const auto describe = [&](CLI::App& app, pp::program::Action& action) {
     pp::program::add_device(app, asked.device);
-    app.add_option("--networks", asked.networks, "names in network_cases.hpp; all without")->delimiter(',');
-    app.add_option("--match", asked.match, "only cases whose name this regular expression finds, as in 'mimi.*1x'");
+    app.add_option("--networks", asked.networks, "names in network_cases.hpp; default: all")->delimiter(',');
+    app.add_option("--match", asked.match, "only cases whose name matches this regular expression, such as 'mimi.*1x'");
     app.add_option("--precisions", asked.precisions,
                    "fp32, tf32, ieee, f16, bf16, f64; by default fp32 on the CPU, else fp32, tf32, f16, bf16")
         ->delimiter(',');
     pp::program::add_threads(app);
-    app.add_option("--time-budget", asked.time_budget, "seconds after which no new case is begun")
+    app.add_option("--time-budget", asked.time_budget, "seconds after which no new case begins")
         ->check(pp::program::above_zero());
     app.add_option("--json", asked.json, "file for the records");
     action = [&] {

@@ -35,7 +35,7 @@ def main():
     alloc, delete = torch.cuda.caching_allocator_alloc, torch.cuda.caching_allocator_delete
     device, stream = torch.cuda.current_device(), torch.cuda.current_stream().cuda_stream
     alone = pair_us(lambda: 0, lambda _: None)
-    print(f"a pair of calls of nothing takes Python {alone:.3f} us")
+    print(f"an empty pair of calls takes Python {alone:.3f} us")
     for record in data["records"]:
         if record["algorithm"] != "polyphase" or not record["shape"].startswith("pair_"):
             continue

@@ -43,7 +43,7 @@ esac
 echo "30 passed, 0 failed, 0 skipped; the worst uses 0.90 of its tolerance"
 """
 NETWORKS = r"""
-case "$*" in *"--match nothing"*) echo "networks: no case is asked for"; exit 1 ;; esac
+case "$*" in *"--match nothing"*) echo "networks: no case is selected"; exit 1 ;; esac
 echo "$*" >"${0%/*}/networks.arguments"
 echo '{"suite": "networks", "device": "cuda:0", "records": [{"network": "mimi_decode_1x10s", "precision": "fp32", "direction": "forward",
   "mode": "graph", "us_burst": 4000, "us_sustained": 4100, "peak_mib": 300}, {"network": "mimi_decode_1x10s", "precision": "fp32",

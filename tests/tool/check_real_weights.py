@@ -70,7 +70,7 @@ def check_hifigan(folder: Path) -> None:
     result = run("convert", weights, model, "--config", config)
     expect("converted", result.returncode == 0 and b"hifigan, 13926017 parameters" in result.stdout, result)
     result = run("inspect", model)
-    expect("inspected", result.returncode == 0 and b"sees        13 frames before its own, 13 behind it" in result.stdout, result)
+    expect("inspected", result.returncode == 0 and b"sees        13 frames before its own, 13 after it" in result.stdout, result)
     # 24 s of speech, in pieces and through pipes.
     start = time.monotonic()
     result = run("run", model, mel, folder / "a.npy", "--chunk", "300")

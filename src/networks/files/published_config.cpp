@@ -234,7 +234,7 @@ std::string published_config(const std::string& network, const std::string& path
   if (!found && network == "hifigan" && has_key_ending(tensors, "dec.conv_pre.weight")) found = piper(tensors);
   if (!found && network == "encodec") found = encodec(tensors);
   require<FormatError>(found.has_value(), path,
-                       ": expected the network's configuration, given, or as config.json beside the file");
+                       ": expected the network's configuration: --config, or config.json next to the file");
   Json config = in_original_form(network, path, *found);
   if (network == "hifigan" && !config.contains("final_bias") && is_vits(tensors)) config["final_bias"] = false;
   return config.dump();

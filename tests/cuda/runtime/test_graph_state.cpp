@@ -218,11 +218,11 @@ TEST_CASE("state that every replay would create again is refused by name") {
     CHECK_THROWS_WITH_AS((void)cuda::capture(work), text, pp::DeviceError);
   };
   refused([&] { adam.step(); },
-          "Adam::step: moments would be made anew by every replay; call step() once before cuda::capture");
+          "Adam::step: moments would be created again by every replay; call step() once before cuda::capture");
   refused([&] { sgd.step(); },
-          "SGD::step: step counts would be made anew by every replay; call step() once before cuda::capture");
+          "SGD::step: step counts would be created again by every replay; call step() once before cuda::capture");
   refused([&] { (void)scaler.scale(w.detach()); },
-          "GradScaler: its state would be made anew by every replay; run one step before cuda::capture");
+          "GradScaler: every replay would create its state again; run one step before cuda::capture");
   refused([&] { adam.set_learning_rate(0.5); },
           "Adam::set_learning_rate: a rate set in cuda::capture would be set again by every replay; set it, or call "
           "Scheduler::step, after Graph::replay");

@@ -174,7 +174,7 @@ TEST_CASE("what it declines, and why") {
         "it needs 8 channels a group on both sides, got 4 and 16");
   ConvProblem dense = sized({.N = 1, .C_in = 16, .C_out = 16, .L_in = 9, .K = 3, .S = 2});
   CHECK(tensor_core::can_implement(dense, ConvDirection::forward, Precision::ieee, 0) ==
-        "precision ieee wants unrounded products");
+        "precision ieee needs unrounded products");
   // A phase has fewer taps than the others. Its sums that meet an infinity are recomputed.
   for (const Precision precision : {Precision::fp32, Precision::tf32})
     CHECK(!tensor_core::can_implement(dense, ConvDirection::forward, precision, 0).has_value());
