@@ -1,5 +1,5 @@
 #pragma once
-// Real Fourier transforms of several rows at once, per instruction set. Internal to the library.
+// Real Fourier transforms of several rows in one call, per instruction set. Internal to the library.
 
 #include <cstdint>
 

@@ -85,7 +85,7 @@ class ResidualQuantizer : public Module {
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
   /// codes (N, rows, frames) i64 -> (N, D, frames*positions_per_frame). With all strides 1 fewer rows are taken: the first
-  /// codebooks alone. Throws ShapeError naming the codebook of a code out of range: on the CPU at once, on a GPU as
+  /// codebooks alone. Throws ShapeError naming the codebook of a code out of range: on the CPU immediately, on a GPU as
   /// embedding().
   [[nodiscard]] Tensor decode(const Tensor& codes);
   /// z (N, D, T). Throws Error where the role is that of a decoder.

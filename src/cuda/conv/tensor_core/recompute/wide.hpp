@@ -4,7 +4,7 @@
 // A number is the sum of bf16 numbers, three for fp32 and two for tf32, which have the exponent of f32. They take twice the
 // products of the scaled f16 operands, and no number is too small or too large for them. A kernel of scaled operands marks the
 // blocks whose sums it may have got wrong, and the wide kernel behind it computes all outputs of these blocks again. Where no
-// block is marked it ends at once.
+// block is marked it ends immediately.
 
 #include <cstddef>
 #include <cstdint>
