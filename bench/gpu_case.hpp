@@ -20,7 +20,7 @@ struct Mode {
   DType dtype;
   Precision precision;
 };
-/// Of "ieee", "fp32", "tf32", "bf16", "f16" or "f64"; throws Error on other names.
+/// Parses "ieee", "fp32", "tf32", "bf16", "f16" or "f64"; throws Error on other names.
 [[nodiscard]] Mode mode_of(const std::string& name);
 
 /// What is timed: one direction, or all three one after another, as training runs them.
@@ -28,7 +28,7 @@ struct Pass {
   std::string name;
   std::vector<ConvDirection> directions;
 };
-/// Of "forward", "dgrad", "wgrad" or "step"; throws Error on other names.
+/// Parses "forward", "dgrad", "wgrad" or "step"; throws Error on other names.
 [[nodiscard]] Pass pass_of(const std::string& name);
 
 /// The allowed error of a result over its root mean square: rounding of the operands or of the sums.

@@ -8,7 +8,7 @@
 
 namespace polyphase::bench {
 
-/// forward: the whole input at once. stream: pushes into a Stream, one after another. step: forward, backward and update.
+/// forward: the whole input in one call. stream: pushes into a Stream, one after another. step: forward, backward and update.
 enum class NetworkRun { forward, stream, step };
 
 struct NetworkCase {

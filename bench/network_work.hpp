@@ -22,7 +22,7 @@ struct NetworkPrecision {
   DType dtype = DType::f32;
   Precision precision = Precision::fp32;
 };
-/// Of "fp32", "tf32", "ieee", "f16", "bf16" or "f64". Throws Error with these names.
+/// Parses "fp32", "tf32", "ieee", "f16", "bf16" or "f64". Throws Error with these names.
 [[nodiscard]] NetworkPrecision network_precision(const std::string& name);
 
 class NetworkWork {

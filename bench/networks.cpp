@@ -1,7 +1,7 @@
 // Times published networks at their full size with random weights (network_cases.hpp; configurations in networks/).
 //   networks [--device cpu] [--networks NAME,...] [--match REGEX] [--precisions fp32,...] [--threads T] [--time-budget S]
 //            [--json FILE]
-// Of each case and precision: the burst, which is the median of runs that are waited for, with a rest between them on a GPU;
+// For each case and precision: the burst, which is the median of runs that are waited for, with a rest between them on a GPU;
 // and the mean of runs one after another for about a second. On a GPU both for the eager network and for a CUDA graph of it.
 // The exit status is 1, with a message, if a result is not finite or too short, a loss does not fall, or a graph's result
 // differs from the eager one in a bit. Networks that the registry lacks are named and omitted. bench/peers_torch_networks.py

@@ -93,7 +93,7 @@ void print_work(Network& net) {
   const std::size_t before = memory_stats(Device::cpu()).live_bytes;
   reset_peak_memory(Device::cpu());
   static_cast<void>(net(zeros_for(format, more)));
-  std::printf("memory      %s of weights, %s more for %lld frames at once\n", mib(own).c_str(),
+  std::printf("memory      %s of weights, %s more for %lld frames in one call\n", mib(own).c_str(),
               mib(memory_stats(Device::cpu()).peak_bytes - before).c_str(), static_cast<long long>(more));
 }
 

@@ -227,7 +227,7 @@ part_build() {
   # shellcheck disable=SC2016  # for the inner shell
   run build "release, every program" 590 bash -o pipefail -c 'ninja -C "$1" | tee -a "$1/ninja.log"' ninja $build || return 1
   run build "no kernel spills, no wgmma is serialised" 300 python3 tests/structure/check_ptxas.py $build --log $build/ninja.log || true
-  run build "no barrier is told before a read is there" 300 python3 tests/structure/check_arrivals.py $build || true
+  run build "no barrier is reached before a read has finished" 300 python3 tests/structure/check_arrivals.py $build || true
 }
 
 # meson_test NAME ARGUMENT...: counts the cases of all programs.
@@ -412,7 +412,7 @@ time_networks() {
 part_bench() {
   local conv=$work/conv.json others=$work/others.json forms=$work/forms.json mma=$work/mma.json step=$work/step.json
   local blocks=$work/blocks.json allocator=$work/allocator.json cold=$work/cold.json data=$work/data.json data_options=(--seconds $((seconds / 2))) table=$build/bench/conv_transpose1d shapes="A,B,C,depthwise,rest"
-  stage bench "benchmarks, nothing beside them"
+  stage bench "benchmarks, nothing else running"
   if [ $quick = yes ]; then shapes="A,B,C,depthwise" data_options=(--quick); fi
   bench "training_step" 60 "$step" $build/bench/training_step --device cuda:0 --graph --json "$step"
   bench "allocator" 60 "$allocator" $build/bench/allocator --json "$allocator"
@@ -460,7 +460,7 @@ if [ ${#wanted[@]} -gt 0 ]; then
   if wants golden; then part_golden; fi
   if wants bench; then part_bench; fi
   if wants networks; then
-    stage networks "whole networks, nothing beside them"
+    stage networks "whole networks, nothing else running"
     time_networks networks "$seconds"
   fi
 fi

@@ -1,5 +1,5 @@
 #pragma once
-// Pictures drawn by gnuplot. The numbers and scripts stay next to the pictures, so that nothing is lost without gnuplot.
+// Pictures made by gnuplot. The numbers and scripts stay next to the pictures, so that nothing is lost without gnuplot.
 
 #include <span>
 #include <string>

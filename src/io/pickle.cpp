@@ -73,7 +73,7 @@ class Machine {
   [[nodiscard]] std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   /// What was pushed since the last mark, which goes.
   std::vector<Value*> pop_to_mark() {
-    reader_.expect(!marks_.empty(), "the pickle goes back to a mark that is not there");
+    reader_.expect(!marks_.empty(), "the pickle returns to a mark that does not exist");
     const auto begin = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
     std::vector<Value*> taken(begin, stack_.end());
     stack_.erase(begin, stack_.end());
@@ -84,7 +84,7 @@ class Machine {
   Kind& top(const char* what) {
     reader_.expect(stack_.size() > floor(), "the pickle takes a value from an empty stack");
     Kind* const content = std::get_if<Kind>(&stack_.back()->content);
-    reader_.expect(content != nullptr, "the pickle expects ", what, " where there is none");
+    reader_.expect(content != nullptr, "the pickle expects ", what, " and has none");
     return *content;
   }
   void push_text(std::uint64_t length) { push(std::string(reader_.take(length))); }
@@ -259,7 +259,7 @@ bool Machine::call(std::uint8_t opcode) {
       const Value* const name = pop();
       const Value* const module = pop();
       reader_.expect(name->as<std::string>() != nullptr && module->as<std::string>() != nullptr,
-                     "the pickle expects a name where there is none");
+                     "the pickle expects a name and has none");
       push_global(*module->as<std::string>(), *name->as<std::string>());
       return true;
     }
@@ -353,7 +353,7 @@ void Machine::reduce() {
   const Value* const function = pop();
   const auto* const name = function->as<PickleGlobal>();
   const auto* const list = arguments->as<PickleList>();
-  reader_.expect(name != nullptr && list != nullptr, "the pickle calls what is no function");
+  reader_.expect(name != nullptr && list != nullptr, "the pickle calls something other than a function");
   if (name->name == kOrderedDict) {
     push(PickleDict{});
     if (list->items.empty()) return;

@@ -50,7 +50,7 @@ class NetworkConfig {
   [[nodiscard]] std::vector<std::int64_t> counts_of(const nlohmann::json& value, const std::string& key) const;
 
   std::string network_;
-  std::string path_;  // of this object, with a dot behind it
+  std::string path_;  // of this object, with a dot at its end
   nlohmann::json json_;
 };
 

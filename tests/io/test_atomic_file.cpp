@@ -259,7 +259,7 @@ TEST_CASE("a name may be as long as the file system takes") {
   CHECK(directory.count() == 1);
 }
 
-TEST_CASE("a file that nobody may read stays one") {
+TEST_CASE("an unreadable file stays unreadable") {
   if (::geteuid() != 0) SKIP_TEST("only root may write a file of mode 000");
   const TemporaryDirectory directory;
   write_file(directory.file("a"), "old");

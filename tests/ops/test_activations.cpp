@@ -100,8 +100,8 @@ TEST_CASE("16-bit types") {
     CAPTURE(c.name);
     const Tensor half = x.to(DType::f16);
     CHECK(max_difference(c.function(half), c.function(half.to(DType::f64))) <= kHalfRounding);
-    const Tensor brain = x.to(DType::bf16);
-    CHECK(max_difference(c.function(brain), c.function(brain.to(DType::f64))) <= kBFloat16Rounding);
+    const Tensor lowered = x.to(DType::bf16);
+    CHECK(max_difference(c.function(lowered), c.function(lowered.to(DType::f64))) <= kBFloat16Rounding);
   }
 }
 

@@ -3,8 +3,11 @@
 
 Prints what breaks a rule, then how many rules hold.
 """
+import ast
+import io
 import re
 import sys
+import tokenize
 from pathlib import Path
 
 ROOT = Path(sys.argv[1]).resolve()
@@ -119,42 +122,75 @@ def nothing_is_unfinished() -> list[str]:
 
 # Names that the kernels had for terms of the field: suspect, aux, dynamic scheduler, fence, bf16.
 PRIVATE_WORDS = re.compile(r"doubtful|beside|drawn|settle|brain", re.IGNORECASE)
-# Private words and turned clauses of comments. Say: suspect, aux, load, broadcast, static or dynamic, fence, bf16, recompute; subject, verb, object.
-PRIVATE_COMMENTS = re.compile(
-    r"\b(doubtful|beside|settles?|brain|brings?|brought|told|dealt|whoever|handful|the way back|side by side|under way|"
-    r"hardly ever|knows nothing|gives? back|as it lies|so-manieth)\b|(?-i:(?:^|[.;:] )(?:Of|So does|What lies|Behind) )", re.IGNORECASE)
+# Private or archaic words, and turned clauses. Say: suspect, aux, load, broadcast, static or dynamic, fence, bf16, recompute, next to, together,
+# immediately, again, reported, whole; subject, verb, object.
+PRIVATE_TEXT = re.compile(
+    r"\b(doubtful|beside|settles?|brain|brings?|brought|told|dealt|drawn|whoever|handful|the way back|side by side|under way|hardly ever|"
+    r"knows nothing|gives? back|given back|as (?:it|they) lies?|so-manieth|anew|likewise|whence|wherefore|thereof|lest|forth|nought|at once|"
+    r"once more|in force|astray|second-level cache)\b|(?-i:(?:^|[.;:] )(?:Of|So does|What lies|Behind) )", re.IGNORECASE)
+# Everything that people write; licences and data are not ours.
+WRITTEN = ("src", "tests", "tool", "bench", "examples", "program", "tools", "packaging", "docs")
+SCRIPTS = (".py", ".sh")
+
+
+def script_comments(path: Path, text: str) -> list[tuple[int, str]]:
+    """Comments and docstrings of a script or of a meson.build."""
+    if path.suffix != ".py":
+        return [(n, m[1]) for n, line in enumerate(text.splitlines(), 1) if (m := re.search(r"(?:^|\s)#(?!!) ?(.*)", line))]
+    found = [(t.start[0], t.string) for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type == tokenize.COMMENT]
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and (doc := ast.get_docstring(node, clean=False)) is not None:
+            found += [(node.body[0].lineno + n, line) for n, line in enumerate(doc.splitlines())]
+    return found
 
 
 def comments_of(path: Path) -> list[tuple[int, str]]:
     """Line number and text of each comment line."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix not in CODE:
+        return script_comments(path, text)
     found = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(text.splitlines(), 1):
         match = re.search(r"//+<? ?(.*)", re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', line))
         if match:
             found.append((number, match[1]))
     return found
 
 
+def strings_of(path: Path) -> list[tuple[int, str]]:
+    """Line number and text of each string in C++: errors, help, names of test cases."""
+    return [(number, match[1]) for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+            for match in re.finditer(r'"((?:[^"\\\n]|\\.)*)"', re.sub(r"//[^\n]*|#include.*", "", line)) if " " in match[1]]
+
+
 def kernels_use_terms_of_the_field() -> list[str]:
     """Names in the code included."""
-    return [f"{name(p)}:{n}: a private word: {line.strip()}" for p in files_under("src/cuda")
+    return [f"{name(p)}:{n}: a private word: {line.strip()}" for p in files_under("src/cuda", "tests/cuda")
             for n, line in enumerate(p.read_text(encoding="utf-8").splitlines(), 1) if PRIVATE_WORDS.search(line)]
 
 
 def comments_are_plain() -> list[str]:
-    return [f"{name(p)}:{n}: a private word or a turned clause: {text}" for p in files_under("src") for n, text in comments_of(p)
-            if PRIVATE_COMMENTS.search(text)]
+    """In sources, scripts and meson.build, of every folder; and the strings of C++."""
+    files = [p for folder in WRITTEN for p in (ROOT / folder).rglob("*") if p.suffix in (*CODE, *SCRIPTS) or p.name == "meson.build"]
+    files += [ROOT / "meson.build", ROOT / ".ci/run"]
+    problems = []
+    for path in sorted(p for p in files if p != Path(__file__).resolve()):
+        texts = comments_of(path) + (strings_of(path) if path.suffix in CODE else [])
+        problems += [f"{name(path)}:{n}: a private word or a turned clause: {text}" for n, text in texts if PRIVATE_TEXT.search(text)]
+    return problems
 
 
 def pages_are_plain() -> list[str]:
-    """The pages that people read first; docs/kernels/history and docs/benchmarks are records. A kernel's page has at most 100 lines."""
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/kernels/*.md"), *ROOT.glob("docs/decisions/*.md")]
+    """Every page but tables of records (docs/benchmarks). A kernel's page has at most 100 lines, docs/benchmarks.md 40 kB."""
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
     problems = []
-    for page in sorted(pages):
+    for page in sorted(p for p in pages if p.parent.name != "benchmarks"):
         lines = page.read_text(encoding="utf-8").splitlines()
-        problems += [f"{name(page)}:{n}: a private word: {line.strip()}" for n, line in enumerate(lines, 1) if PRIVATE_COMMENTS.search(line)]
+        problems += [f"{name(page)}:{n}: a private word: {line.strip()}" for n, line in enumerate(lines, 1) if PRIVATE_TEXT.search(line)]
         if page.parent.name == "kernels" and len(lines) > 100:
             problems.append(f"{name(page)} has {len(lines)} lines; ladders belong in docs/kernels/history")
+    if (size := (ROOT / "docs/benchmarks.md").stat().st_size) > 40_000:
+        problems.append(f"docs/benchmarks.md has {size} bytes; past 40000 its tables belong in docs/benchmarks")
     return problems
 
 

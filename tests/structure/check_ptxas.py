@@ -23,7 +23,7 @@ from pathlib import Path
 ALLOWED = {
     r"stride1_kernelINS1_11Stride1ModeINS1_13OperandTraitsIfLNS0_3ptx6TensorE0ELi[12]EEELi[12]ELi5E":
         "rows of f32 with five taps: fragments of all taps and 128 sums. Elements read twice, and what a thread knows of itself read "
-        "anew, spill nothing and take 1 to 4 % longer (tf32, 16 x 128 x 65536: 441 to 462 us, 506 to 515 us).",
+        "again, spill nothing and take 1 to 4 % longer (tf32, 16 x 128 x 65536: 441 to 462 us, 506 to 515 us).",
     r"phased_stride4_f32_kernel":
         "five reads and writes of registers, for the call that leaves suspects to the wide kernel (wavegan's fp32 forward: 468 us on an H100; no "
         "version without them was timed).",

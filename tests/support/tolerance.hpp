@@ -13,7 +13,7 @@ inline constexpr double kDoubleSum = 1e-11;
 inline constexpr double kLongDoubleSum = 4e-16;
 /// A formula of a few operations computed in f32, against f64.
 inline constexpr double kFloatRounding = 1e-6;
-/// A formula of several f32 functions of arguments up to 10, against f64. Of max(1, |value|).
+/// A formula of several f32 functions of arguments up to 10, against f64, relative to max(1, |value|).
 inline constexpr double kFloatFunction = 2e-6;
 /// exp, log, sin, ... of one f32, in units in the last place: measured up to 2.4.
 inline constexpr double kFunctionUlps = 2.5;

@@ -65,7 +65,7 @@ class ResidualQuantizer : public Module {
     std::int64_t input_dim = 0;                 ///< D, required
     std::int64_t codebook_size = 0;             ///< V, required
     std::vector<std::int64_t> codebook_dims{};  ///< one for each codebook, required
-    std::vector<std::int64_t> strides{};        ///< likewise; empty: all 1
+    std::vector<std::int64_t> strides{};        ///< the same; empty: all 1
     Role role = Role::decoder;
   };
   struct Encoded {

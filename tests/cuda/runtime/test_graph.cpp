@@ -226,8 +226,7 @@ TEST_CASE("a capture is of one device: another is refused") {
                        "cuda::capture: expected work on cuda:0 alone, got some on cuda:1", pp::DeviceError);
 }
 
-TEST_CASE(
-    "a capture leaves nothing behind on another device: work there is refused, and memory that is freed there comes back") {
+TEST_CASE("a capture leaks nothing on another device: work there is refused, and memory that is freed there is returned") {
   if (cuda::device_count() < 2) SKIP_TEST("fewer than two CUDA devices");
   const pp::TensorOptions there{.device = pp::Device::cuda(1)};
   pp::Tensor x = pp::Tensor::ones({1000}, there);

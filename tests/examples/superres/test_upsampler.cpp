@@ -94,7 +94,7 @@ TEST_CASE("its memory hardly grows with the channels, which are independent") {
   const std::size_t before = pp::memory_stats(pp::Device::cpu()).live_bytes;
   upsampler.process(low, output);
   upsampler.flush(output);
-  // If it were computed at once, the first convolution alone would need 600*12000*8 floats.
+  // If it were computed in one pass, the first convolution alone would need 600*12000*8 floats.
   CHECK(pp::memory_stats(pp::Device::cpu()).peak_bytes - before < 40'000'000);
   REQUIRE(output.size() == low.size() * 4);
   for (const std::size_t c : {0U, 7U, 599U}) {
