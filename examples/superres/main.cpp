@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "commands.hpp"
+#include "commands/commands.hpp"
 #include "cpu/threads.hpp"
 #include "program/options.hpp"
 #include "program/program.hpp"

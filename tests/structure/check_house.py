@@ -15,10 +15,20 @@ CODE = (".cpp", ".hpp", ".cu", ".cuh")
 UNPAIRED_TESTS = {"fuzz", "golden", "regression", "structure", "headers", "install", "support"}
 ROOF = 450
 KERNELS = ROOT / "src/cuda/conv"  # a folder for each
+PROGRAMS = ("src", "tests", "examples", "bench", "program", "tool")
+# Everything that people write; licences and data are not ours.
+WRITTEN = (*PROGRAMS, "tools", "packaging", "docs", "python")
+SCRIPTS = (".py", ".sh")
 
 
 def files_under(*folders: str) -> list[Path]:
     return sorted(p for f in folders for p in (ROOT / f).rglob("*") if p.suffix in CODE)
+
+
+def written() -> list[Path]:
+    """Sources, scripts and meson.build files of every folder."""
+    files = [p for folder in WRITTEN for p in (ROOT / folder).rglob("*") if p.suffix in (*CODE, *SCRIPTS) or p.name == "meson.build"]
+    return sorted([*files, ROOT / "meson.build", ROOT / ".ci/run"])
 
 
 def name(path: Path) -> str:
@@ -76,7 +86,7 @@ def every_test_has_a_source() -> list[str]:
 
 def every_file_is_built() -> list[str]:
     problems = []
-    for path in files_under("src", "tests", "examples", "bench", "program", "tool"):
+    for path in files_under(*PROGRAMS):
         # A public header must be installed, and what is compiled must be listed; other headers are found by #include.
         if path.suffix not in (".cpp", ".cu"):
             continue
@@ -92,12 +102,14 @@ def every_file_is_built() -> list[str]:
 
 
 def files_are_small() -> list[str]:
-    lengths = {p: len(p.read_text(encoding="utf-8").splitlines()) for p in files_under("src", "tests", "examples", "bench", "program", "tool")}
+    """Sources and scripts."""
+    files = files_under(*PROGRAMS) + [p for p in written() if p.suffix in SCRIPTS]
+    lengths = {p: len(p.read_text(encoding="utf-8").splitlines()) for p in files}
     return [f"{name(p)} has {n} lines; past {ROOF} it is two rooms" for p, n in lengths.items() if n > ROOF]
 
 
 def headers_are_guarded() -> list[str]:
-    headers = [p for p in files_under("src", "tests", "examples", "bench", "program", "tool") if p.suffix in (".hpp", ".cuh")]
+    headers = [p for p in files_under(*PROGRAMS) if p.suffix in (".hpp", ".cuh")]
     return [f"{name(p)} has no #pragma once" for p in headers if "#pragma once" not in p.read_text(encoding="utf-8")]
 
 
@@ -128,9 +140,6 @@ PRIVATE_TEXT = re.compile(
     r"\b(doubtful|beside|settles?|brain|brings?|brought|told|dealt|drawn|whoever|handful|the way back|side by side|under way|hardly ever|"
     r"knows nothing|gives? back|given back|as (?:it|they) lies?|so-manieth|anew|likewise|whence|wherefore|thereof|lest|forth|nought|at once|"
     r"once more|in force|astray|second-level cache)\b|(?-i:(?:^|[.;:] )(?:Of|So does|What lies|Behind) )", re.IGNORECASE)
-# Everything that people write; licences and data are not ours.
-WRITTEN = ("src", "tests", "tool", "bench", "examples", "program", "tools", "packaging", "docs")
-SCRIPTS = (".py", ".sh")
 
 
 def script_comments(path: Path, text: str) -> list[tuple[int, str]]:
@@ -171,10 +180,8 @@ def kernels_use_terms_of_the_field() -> list[str]:
 
 def comments_are_plain() -> list[str]:
     """In sources, scripts and meson.build, of every folder; and the strings of C++."""
-    files = [p for folder in WRITTEN for p in (ROOT / folder).rglob("*") if p.suffix in (*CODE, *SCRIPTS) or p.name == "meson.build"]
-    files += [ROOT / "meson.build", ROOT / ".ci/run"]
     problems = []
-    for path in sorted(p for p in files if p != Path(__file__).resolve()):
+    for path in (p for p in written() if p != Path(__file__).resolve()):
         texts = comments_of(path) + (strings_of(path) if path.suffix in CODE else [])
         problems += [f"{name(path)}:{n}: a private word or a turned clause: {text}" for n, text in texts if PRIVATE_TEXT.search(text)]
     return problems
@@ -262,7 +269,7 @@ def cuda_includes_point_down() -> list[str]:
 
 def folders_are_small() -> list[str]:
     problems = []
-    for folder in sorted({p.parent for p in files_under("src")}):
+    for folder in sorted({p.parent for p in files_under(*PROGRAMS)}):
         most = 25 if KERNELS in (folder, *folder.parents) else 40
         count = sum(p.suffix in CODE for p in folder.iterdir())
         if count > most:
@@ -276,6 +283,7 @@ def blocks(path: Path) -> list[tuple[int, int, str]]:
     for number, line in enumerate(code_of(path).split("\n"), 1):
         indent = len(line) - len(line.lstrip())
         if line.strip() and not line.startswith("#"):
+            open_at = {at: opened for at, opened in open_at.items() if at <= indent}
             if re.match(r"\s*}", line) and indent in open_at:
                 first, text = open_at.pop(indent)
                 found.append((first, number, text))
@@ -290,7 +298,7 @@ LONG_FUNCTIONS = {"source_tma/kernel.cuh": 202}
 
 def functions_are_short() -> list[str]:
     problems = []
-    for path in files_under("src", "examples", "bench", "program", "tool"):
+    for path in files_under(*PROGRAMS):
         most = LONG_FUNCTIONS.get("/".join(path.parts[-2:]), 120)
         for first, last, text in blocks(path):
             if last - first >= most and not re.match(r"(namespace|class|struct|enum|template|extern|union)\b", text):

@@ -58,7 +58,7 @@ def run(folder: Path, *arguments: str, **variables: str) -> subprocess.Completed
 
 def check_names() -> None:
     """The programs that are sanitized exist as tests."""
-    text = (ROOT / "tools/gpu_check.sh").read_text(encoding="utf-8")
+    text = (ROOT / "tools/gpu_check_sanitized.sh").read_text(encoding="utf-8")
     names = re.findall(r'^  "([a-z0-9_/]+)(?: [a-z]+(?::[0-9]+)?)*"$', text, re.MULTILINE)
     missing = [name for name in names if not list((ROOT / "tests" / name).parent.glob(f"test_{name.split('/')[-1]}.c*"))]
     COUNTS["passed" if len(names) > 10 and not missing else "failed"] += 1
@@ -222,7 +222,7 @@ def check_goals(folder: Path) -> None:
 
 with tempfile.TemporaryDirectory() as temporary:
     scratch = Path(temporary)
-    for name in ("tools/gpu_check.sh", "tools/count_tests.py", "bench/report.py", "bench/report_goals.py", "docs/benchmarks/goals.json"):
+    for name in ("tools/gpu_check.sh", "tools/gpu_check_sanitized.sh", "tools/count_tests.py", "bench/report.py", "bench/report_goals.py", "docs/benchmarks/goals.json"):
         (scratch / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, scratch / name)
     (scratch / "docs/benchmarks/h200_checks.md").write_text("<!-- table gpu_checks -->\nnot run yet\n<!-- end -->\n")
