@@ -88,9 +88,11 @@ class Tensor {
   [[nodiscard]] bool is_same(const Tensor& other) const noexcept { return impl_ == other.impl_; }
 
   // ---- elements -------------------------------------------------------------------------------------------------
-  /// Address of the first element, untyped. On a device this is a device pointer.
+  /// Address of the first element, untyped; null where the storage has no bytes. On a device this is a device pointer.
   [[nodiscard]] void* raw() const {
-    return static_cast<char*>(get().storage.data()) + get().offset * static_cast<std::int64_t>(size_of(get().dtype));
+    const Impl& impl = get();
+    char* const first = static_cast<char*>(impl.storage.data());
+    return first == nullptr ? nullptr : first + impl.offset * static_cast<std::int64_t>(size_of(impl.dtype));
   }
   /// Address of the first element. Throws DTypeError unless T is this tensor's element type.
   template <class T>

@@ -266,8 +266,12 @@ TEST_CASE("EnCodec learns, and computes in 16 bits") {
       CHECK(relative_difference(f64_values(net(codes)), exact) < (dtype == DType::f16 ? kNetworkHalf : kNetworkBFloat16));
     }
   }
-  EncodecEncoder encoder(small());
-  check_fine_tuning(encoder, random_f64({2, 1, 40}).to(DType::f32), uniform_f64({2, 6, 5}, -0.5, 0.5).to(DType::f32), 5e-3);
+  EncodecConfig fine = small();  // enough codes that the loss can fall, whatever the initial weights
+  fine.n_q = 8;
+  fine.bins = 256;
+  EncodecEncoder encoder(fine);
+  check_fine_tuning(encoder, random_f64({2, 1, 40}).to(DType::f32), uniform_f64({2, 6, 5}, -0.5, 0.5).to(DType::f32), 2e-2,
+                    /*steps=*/40);
 }
 
 TEST_CASE("EnCodec in pieces of codes of any length") {

@@ -82,6 +82,9 @@ TEST_CASE("empty tensors and impossible ones") {
   CHECK(empty.numel() == 0);
   CHECK(empty.is_contiguous());
   CHECK(empty.to_vector<float>().empty());
+  const Tensor row = Tensor::zeros({2, 3, 0}).select(1, 2);  // a view that begins after the first of no elements
+  CHECK(row.raw() == nullptr);
+  CHECK(row.to_vector<float>().empty());
   CHECK(Tensor::randn({0}).numel() == 0);
   CHECK_THROWS_WITH_AS((void)Tensor::zeros({2, -1}), "shape: expected sizes of at least 0, got (2, -1)", pp::ShapeError);
   CHECK_THROWS_WITH_AS((void)Tensor::empty({std::int64_t{1} << 62}),
