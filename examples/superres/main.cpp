@@ -1,10 +1,10 @@
-// superres: trains a network that upsamples sound, measures it against interpolation, and applies it.
+// superres: trains a network that upsamples sound, measures it against interpolation, and uses it.
 
 #include <algorithm>
 #include <functional>
 #include <memory>
 
-#include "commands/commands.hpp"
+#include "commands.hpp"
 #include "cpu/threads.hpp"
 #include "program/options.hpp"
 #include "program/program.hpp"
@@ -98,7 +98,7 @@ std::set<std::string> given_options(const CLI::App& app) {
   return names;
 }
 
-// The options that change how a run is computed but not its result, as words for a shell.
+// The options that say how a run is computed and not what it is, as words for a shell.
 std::vector<std::string> repeated_options(const CLI::App& app) {
   std::vector<std::string> words;
   for (const char* name : {"--device", "--threads", "--check-every", "--cache-mb"}) {
@@ -108,8 +108,7 @@ std::vector<std::string> repeated_options(const CLI::App& app) {
   return words;
 }
 
-// Adds a subcommand, which has its own options already, with the options that all have. It runs on the chosen device and
-// threads.
+// A subcommand, its own options added already, with those that all have. It acts on the device and with the threads asked for.
 template <class Command>
 void add_command(
     CLI::App& app, Action& action, const std::shared_ptr<Command>& command, int (*act)(const Command&),
@@ -129,7 +128,7 @@ void add_command(
   });
 }
 
-// `program`: the name on the command line.
+// `program`: as the user called it.
 void describe(CLI::App& app, Action& action, const char* program) {
   app.set_help_all_flag("--help-all", "all subcommands' options");
   CLI::App* train_app = app.add_subcommand("train", "train a network on a folder of sound");
