@@ -104,7 +104,10 @@ Weights in any format of load_weights(). The network's name comes from the tenso
   module.def(
       "load_front_end",
       [](const Model& model, const std::string& path, DeviceArg device) -> FrontEnd {
-        return load_front_end(model, path, device.device);
+        return [front_end = load_front_end(model, path, device.device)](const Tensor& audio) {
+          const nb::gil_scoped_release released;
+          return front_end(audio);
+        };
       },
       "model"_a, "path"_a, "device"_a = nb::none(),
       "A function from audio (N, channels, samples) to the input of a model that was read from path. Raises NotImplemented "
