@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "../program.hpp"
 #include "io/checkpoint.hpp"
+#include "program.hpp"
 
 using namespace superres;
 using namespace superres::testing;

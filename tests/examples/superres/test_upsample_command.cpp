@@ -12,9 +12,9 @@
 #include <string>
 #include <utility>
 
-#include "../program.hpp"
-#include "../sound.hpp"
+#include "program.hpp"
 #include "shared.hpp"
+#include "sound.hpp"
 
 using namespace superres;
 using namespace superres::testing;
