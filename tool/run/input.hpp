@@ -9,9 +9,13 @@
 
 namespace polyphase::tool {
 
-/// One of both.
+/// A file's tensor `scales`: the volume of the segments of its codes.
+inline constexpr const char* kScales = "scales";
+
+/// A tensor or sound.
 struct RunInput {
   Tensor tensor{};                        ///< (1, rows, frames)
+  Tensor scales{};                        ///< (1, segments), where the file has them
   std::optional<program::Audio> audio{};  ///< of any rate and number of channels
 };
 
@@ -19,9 +23,9 @@ struct RunInput {
 [[nodiscard]] std::string word_of(NetworkInput input);
 
 /// Reads the file `name`, or standard input for "-": WAV and other sound, or a tensor from .npy, safetensors or a file of
-/// torch.save: the only one, or the one that is called as what the network takes. Throws FormatError naming the file where it
-/// is none of these, or where it does not go with `format`: another number of rows, codes that are no whole numbers, numbers
-/// that are not finite, nothing.
+/// torch.save: the only one, or the one that is called as what the network takes, and the segments' scales. Throws FormatError
+/// naming the file where it is none of these, or where it does not go with `format`: another number of rows, codes that are no
+/// whole numbers, numbers that are not finite, nothing.
 [[nodiscard]] RunInput read_input(const std::string& name, const NetworkFormat& format);
 
 /// The first `count` codebooks of codes; all where count is 0. Throws Error naming --codebooks where the network takes another
