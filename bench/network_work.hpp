@@ -37,6 +37,8 @@ class NetworkWork {
   /// Once; nothing is waited for.
   void run();
   [[nodiscard]] const Shape& input_shape() const { return input_.shape(); }
+  /// Of audio that the input stands for, all samples of the batch together.
+  [[nodiscard]] double seconds() const;
   /// Why the last result cannot be right, empty where it can: samples that are not as many as the format says or no numbers, a
   /// loss that has not fallen. Waits.
   [[nodiscard]] std::string problem() const;
