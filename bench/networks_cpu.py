@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Times published networks on the CPU beside PyTorch, by turns: docs/benchmarks/networks_cpu.json and the tables made from it.
+"""Times published networks and PyTorch on the CPU. Writes docs/benchmarks/networks_cpu.json and the tables made from it.
 
     networks_cpu.py BUILD [--threads 2] [--rounds 3] [--networks REGEX] [--golden FOLDER] [--folder F]
 
-BUILD has bench/networks. The Python that runs this has PyTorch. Of each network in turn ours and then PyTorch's cases are timed, `--rounds` times, and
-the least time of each counts, so that what else the machine does meets both. Networks in pieces and single frames are timed on one core too. The
-load before and after is in the file. A quiet machine takes about 15 minutes a round.
+BUILD is a build folder with bench/networks. Run it with a Python that has PyTorch. For each network it times our cases and then PyTorch's, and repeats
+that `--rounds` times. The least time of each case counts. Streams and single frames are timed on one core too. The file contains the load average
+before and after.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def measure(arguments, threads, match, path):
 
 
 def part(arguments, threads, families, suffix, folder):
-    """The file of these networks at this number of threads, of cases whose name has `suffix`; nothing where there are none."""
+    """The file of these networks at this number of threads, of the cases whose name contains `suffix`; an empty list if there are none."""
     best, data = {}, {}
     for family in families:
         if arguments.networks not in family:

@@ -47,8 +47,8 @@ FrontEnd dac_codes(const std::string& config, const NamedTensors& weights, Devic
   };
 }
 
-/// The segments' codes one after another, as the decoder takes them apart again: each but the last has all its frames. A
-/// shorter one reaches the end of the audio, so that the piece behind it, which it covers, is left out.
+/// The codes of all segments, one after another. The decoder cuts them every `frames`, so only the last segment may be shorter.
+/// A shorter one reaches the end of the audio: the next one lies inside it and is dropped.
 FrontEndOutput joined(const std::vector<EncodecSegment>& segments, std::int64_t frames) {
   std::vector<Tensor> codes, scales;
   for (const EncodecSegment& segment : segments) {

@@ -14,7 +14,7 @@ namespace polyphase {
 /// What a network takes of some audio.
 struct FrontEndOutput {
   Tensor input;     ///< mel (N, rows, frames) or codes (N, codebooks, frames)
-  Tensor scales{};  ///< for set_scales(), where segments have scales
+  Tensor scales{};  ///< for set_scales(), if segments have scales
 };
 /// Turns audio (N, channels, samples), f32, into what a network takes.
 using FrontEnd = std::function<FrontEndOutput(const Tensor& audio)>;

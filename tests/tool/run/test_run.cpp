@@ -105,7 +105,7 @@ TEST_CASE("sound goes through the network's mel front end, and the mel may be ha
   CHECK(program::read_audio(options.output).channels == again.channels);
 }
 
-TEST_CASE("every network runs from its file, streamed as at once") {
+TEST_CASE("every network runs from its file, and a stream gives the same samples") {
   struct Case {
     const char *network, *config;
     std::int64_t codebook_size = 0;
