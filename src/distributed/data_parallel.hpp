@@ -19,17 +19,20 @@ struct DataParallelOptions {
   std::int64_t check_every = 100;
   /// Ends all ranks if a rank's gradient is infinite or NaN, naming rank and parameter. None: on the CPU only (it waits).
   std::optional<bool> check_finite{};
-  /// Sums micro-batches in a fixed order, so that 1, 2, 4, ... ranks get the same bits: the number of micro-batches of a step over all
-  /// ranks, a power of two that world divides. Rank r computes those from r*n to (r + 1)*n, n = micro_batches/world, each
-  /// with its own backward(). 0: off.
+  /// Sums micro-batches in a fixed order, so that 1, 2, 4, ... ranks get the same bits: the number of micro-batches of a step
+  /// over all ranks, a power of two that world divides. Rank r computes those from r*n to (r + 1)*n, n = micro_batches/world,
+  /// each with its own backward(). 0: off.
   std::int64_t micro_batches = 0;
+  /// For a ShardedOptimizer: a rank receives only its share of the averages, and grad() is undefined elsewhere.
+  bool shard_gradients = false;
   /// Settings that must be the same on all ranks, compared as text in the constructor: batch size, learning rate, ...
   std::string settings{};
 };
 
 /// Averages the gradients of `module`'s parameters over the ranks during backward(), in buckets that are sent as soon as they
-/// are full: in the reverse order of the parameters, which is fixed, so that every run has the same bits. Gradients are views into
-/// the buckets. When backward() returns they are averages on all ranks, so clip_grad_norm and GradScaler agree without more.
+/// are full: in the reverse order of the parameters, which is fixed, so that every run has the same bits. Gradients are views
+/// into the buckets. When backward() returns they are averages on all ranks, so clip_grad_norm and GradScaler agree without
+/// more.
 ///
 /// The constructor broadcasts rank 0's parameters and buffers, and throws DistributedError if names, shapes, dtypes, options or
 /// settings differ. Make it after Module::to and weight_norm, and before the optimizer has state. With one rank (and no

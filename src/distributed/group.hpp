@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "../distributed/communicator.hpp"
 #include "../distributed/place.hpp"
@@ -30,8 +31,8 @@ struct GroupOptions {
   /// None: cuda:LOCAL_RANK if there is a GPU for every process of the host, else cpu. A GPU needs NCCL (libnccl.so.2), which is
   /// loaded at run time from POLYPHASE_NCCL or the library path.
   std::optional<Device> device{};
-  /// A rank that does not answer, or does not reach an operation in which others wait, for this long is hung. None: POLYPHASE_TIMEOUT in
-  /// seconds, else 30 s.
+  /// A rank that does not answer, or does not reach an operation in which others wait, for this long is hung. None:
+  /// POLYPHASE_TIMEOUT in seconds, else 30 s.
   std::optional<std::chrono::milliseconds> timeout{};
   /// SIGTERM makes end_step() return false instead of ending the process.
   bool stop_on_sigterm = true;
@@ -47,8 +48,10 @@ class Group {
   [[nodiscard]] bool is_first() const { return rank() == 0; }
   /// The device of this process' tensors.
   [[nodiscard]] Device device() const;
-  /// Throws Error for a group of one process, which has none.
+  /// Of tensors on device(). Throws Error for a group of one process, which has none.
   [[nodiscard]] Communicator& communicator() const;
+  /// Of tensors on the CPU, over TCP.
+  [[nodiscard]] Communicator& host_communicator() const;
   /// `stream` on rank 0; on the others a stream that discards everything.
   [[nodiscard]] std::ostream& out(std::ostream& stream) const;
 
@@ -60,14 +63,21 @@ class Group {
   void set_step(std::int64_t step);
   /// Makes end_step() return false on all ranks soon. From any thread.
   void request_stop();
-  /// Has `check` called by end_step() with the number of finished steps, until the returned handle is destroyed. All ranks must add the
-  /// same checks in the same order.
+  /// Has `check` called by end_step() with the number of finished steps, until the returned handle is destroyed. All ranks must
+  /// add the same checks in the same order.
   [[nodiscard]] std::shared_ptr<void> on_step(std::function<void(std::int64_t step)> check);
 
-  /// Ends all ranks with `what`, naming this rank and its host: throws DistributedError here, and there from what they wait in.
+  /// Ends all ranks: throws DistributedError here, and there from what they wait in. The text is "rank 1 on HOST: `what` (step
+  /// 12)".
   [[noreturn]] void fail(const std::string& what);
+  /// The same for a failure that all ranks have found together: each calls it with the same `what` and `who`, which is the
+  /// guilty rank (name()) or empty.
+  [[noreturn]] void fail(const std::string& what, const std::string& who, bool should_print);
+  /// "rank 1 on HOST".
+  [[nodiscard]] std::string name() const { return name_of(rank()); }
+  [[nodiscard]] std::string name_of(int rank) const;
   /// Returns when all ranks have called it.
-  void barrier(const char* label = "barrier");
+  void barrier(std::string_view label = "barrier");
 
   struct State;  // not for users
   explicit Group(std::shared_ptr<State> state) : state_(std::move(state)) {}

@@ -9,10 +9,9 @@ namespace polyphase::distributed {
 
 /// The place of a process in its job.
 struct Place {
-  int rank = 0;         ///< 0 to world - 1
-  int world = 1;        ///< number of processes
-  int local_rank = 0;   ///< among the processes of this host: the index of its GPU
-  int local_world = 1;  ///< number of processes of this host
+  int rank = 0;        ///< 0 to world - 1
+  int world = 1;       ///< number of processes
+  int local_rank = 0;  ///< among the processes of this host: the index of its GPU
   /// "POLYPHASE_RANK", "torchrun", "Open MPI", "MPICH" or "Slurm"; empty without a launcher.
   std::string launcher{};
   /// Where the processes meet: "HOST:PORT", the path of a file that all can reach (it contains a '/'), or empty: rank 0
