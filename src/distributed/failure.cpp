@@ -35,9 +35,19 @@ void Failure::raise(const std::string& what, std::chrono::milliseconds patience)
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, patience, [&] { return is_set(); });
   }
-  set(what, true);
+  set(with_notes(what), true);
   check();
   throw DistributedError(what);
+}
+
+void Failure::add_note(const std::string& note) {
+  const std::lock_guard lock(mutex_);
+  notes_ += "; " + note;
+}
+
+std::string Failure::with_notes(const std::string& what) const {
+  const std::lock_guard lock(mutex_);
+  return what + notes_;
 }
 
 std::string Failure::what() const {

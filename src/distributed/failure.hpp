@@ -25,6 +25,9 @@ class Failure {
   /// For a thread that sees an effect whose cause another one will name: waits for the cause, at most `patience`, then sets
   /// `what`, and throws DistributedError.
   [[noreturn]] void raise(const std::string& what, std::chrono::milliseconds patience);
+  /// Something that may explain a later failure: added to the texts of raise() and with_notes().
+  void add_note(const std::string& note);
+  [[nodiscard]] std::string with_notes(const std::string& what) const;
   /// A descriptor that poll() finds readable once it is set.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
   [[nodiscard]] std::string what() const;
@@ -36,6 +39,7 @@ class Failure {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::string what_;
+  std::string notes_;
   bool should_print_ = false;
 };
 

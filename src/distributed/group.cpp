@@ -116,10 +116,11 @@ void Group::State::abort() const {
 
 Group::State::~State() {
   if (!watchdog) return;
-  if (std::uncaught_exceptions() > exceptions) {
-    watchdog->leave_with_error();
-    failure->set("this process ends with an error of its own", false);  // what waits in operations of other ranks ends
-  }
+  // The others learn that this process ends; it prints its own error.
+  if (std::uncaught_exceptions() > exceptions)
+    failure->set(concat("rank ", place.rank, " on ", hosts[static_cast<std::size_t>(place.rank)],
+                        " ended with an error of its own at step ", watchdog->step()),
+                 false);
   {
     const std::lock_guard lock(mutex);
     nccl.reset();

@@ -114,10 +114,6 @@ class Watchdog::State {
     const std::lock_guard lock(mutex_);
     step_ = step;
   }
-  void leave_with_error() {
-    const std::lock_guard lock(mutex_);
-    leaves_with_error_ = true;
-  }
 
  private:
   [[nodiscard]] bool is_judge() const { return options_.rank == 0; }
@@ -144,7 +140,7 @@ class Watchdog::State {
       next = Clock::now() + period_;
       beat();
     }
-    leave();
+    for (Peer& peer : peers_) tell(peer, word(Word::goodbye));
   }
 
   void wait_until(Clock::time_point time) {
@@ -204,7 +200,7 @@ class Watchdog::State {
         break;
       case Word::failed: {
         const std::string what = message.text();
-        convict(peer.rank, what);
+        convict(peer.rank, failure_->with_notes(what));
         break;
       }
       case Word::verdict: {
@@ -227,6 +223,7 @@ class Watchdog::State {
         break;
       case Word::goodbye:
         peer.has_left = true;
+        failure_->add_note(name_of(peer.rank) + " has left");
         break;
     }
   }
@@ -325,19 +322,6 @@ class Watchdog::State {
   }
 
   // ---- ending ----------------------------------------------------------------------------------------------------
-  void leave() {
-    const bool has_error = [&] {
-      const std::lock_guard lock(mutex_);
-      return leaves_with_error_;
-    }();
-    if (has_error) {
-      const std::string what = concat(name_of(options_.rank), " ended with an error of its own at step ", step());
-      is_judge() ? tell_verdict(0, what) : tell(peers_[0], word(Word::failed).put(what));
-    } else {
-      for (const Peer& peer : peers_) tell(peer, word(Word::goodbye));
-    }
-  }
-
   // The job has failed. The main thread gets the text from what it waits in; it may be stuck somewhere else.
   void end() {
     const std::string what = failure_->what();
@@ -373,7 +357,6 @@ class Watchdog::State {
   bool is_asked_ = false;
   std::optional<std::int64_t> stop_at_;
   bool is_leaving_ = false;
-  bool leaves_with_error_ = false;
   std::thread thread_;
 };
 
@@ -383,6 +366,5 @@ Watchdog::~Watchdog() = default;
 bool Watchdog::end_step() { return state_->end_step(); }
 std::int64_t Watchdog::step() const { return state_->step(); }
 void Watchdog::set_step(std::int64_t step) { state_->set_step(step); }
-void Watchdog::leave_with_error() { state_->leave_with_error(); }
 
 }  // namespace polyphase::distributed

@@ -39,7 +39,7 @@ struct WatchdogOptions {
 class Watchdog {
  public:
   Watchdog(WatchdogOptions options, std::shared_ptr<Failure> failure);
-  /// Tells the others that this rank leaves: properly, or with an error that it does not know the text of.
+  /// Tells the others that this rank leaves, or its failure.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
@@ -48,8 +48,6 @@ class Watchdog {
   [[nodiscard]] bool end_step();
   [[nodiscard]] std::int64_t step() const;
   void set_step(std::int64_t step);
-  /// The next destruction is one by an error.
-  void leave_with_error();
 
   class State;  // not for users
 
