@@ -65,6 +65,7 @@ class DataParallel {
   [[nodiscard]] std::size_t bucket_count() const;
 
   struct State;  // not for users
+  [[nodiscard]] State& state() const { return *state_; }
 
  private:
   std::unique_ptr<State> state_;

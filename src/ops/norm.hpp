@@ -21,10 +21,24 @@ namespace polyphase {
 /// of x's dtype, f32's for f16 and bf16.
 [[nodiscard]] Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, std::optional<double> epsilon = std::nullopt);
 
+/// Sums statistics over the processes that train one network together (distributed/sync_batch_norm.hpp).
+class StatisticsSum {
+ public:
+  StatisticsSum() = default;
+  StatisticsSum(const StatisticsSum&) = delete;
+  StatisticsSum& operator=(const StatisticsSum&) = delete;
+  virtual ~StatisticsSum() = default;
+  /// In place; all processes call it in the same order with `values` (n) f64, contiguous.
+  virtual void sum(const Tensor& values) = 0;
+};
+
 struct BatchNormOptions {
   bool training = false;
   double momentum = 0.1;
   double epsilon = 1e-5;
+  /// In training the statistics are those of all processes' batches, whose gradients they share. Null: of x only. Must outlive
+  /// the backward pass.
+  StatisticsSum* over = nullptr;
 };
 /// x (N, C) or (N, C, L). In training it uses the statistics over N and L, and updates the running ones in place, if defined,
 /// with the unbiased variance; otherwise it uses the running ones. Throws ShapeError in training with a single value per

@@ -2,14 +2,11 @@
 
 #include <doctest/doctest.h>
 
-#include <cmath>
 #include <limits>
 #include <vector>
 
 #include "distributed/data_parallel_buckets.hpp"
 #include "distributed/data_parallel_tree.hpp"
-#include "layers/activations.hpp"
-#include "layers/containers/sequential.hpp"
 #include "layers/conv1d.hpp"
 #include "layers/losses.hpp"
 #include "ops/elementwise.hpp"
@@ -18,8 +15,8 @@
 #include "optim/clip.hpp"
 #include "support/helpers.hpp"
 #include "support/ranks.hpp"
+#include "support/small_net.hpp"
 #include "support/tolerance.hpp"
-#include "tensor/random.hpp"
 
 using namespace polyphase;
 using namespace polyphase::distributed;
@@ -27,65 +24,33 @@ using namespace polyphase::testing;
 
 namespace {
 
-Sequential make_net(std::uint64_t seed) {
-  Generator generator(seed);
-  const GeneratorGuard guard(generator);
-  return Sequential(Conv1d({.in_channels = 2, .out_channels = 6, .kernel_size = 3, .padding = 1}), Tanh(),
-                    Conv1d({.in_channels = 6, .out_channels = 5, .kernel_size = 3, .padding = 1}), LeakyReLU(0.1),
-                    Conv1d({.in_channels = 5, .out_channels = 2, .kernel_size = 1}));
-}
-
-// (8, 2, 20): the batch of a step.
-Tensor batch_of(std::int64_t step, std::uint64_t what) {
-  Generator generator(1000 * static_cast<std::uint64_t>(step) + what);
-  return Tensor::randn({8, 2, 20}, {}, &generator);
-}
-
-Tensor part(const Tensor& batch, int i, int parts) {
-  const std::int64_t size = batch.size(0) / parts;
-  return batch.narrow(0, i * size, size);
-}
-
-using Bits = std::vector<float>;
-
-Bits bits_of(Module& net) {
-  Bits bits;
-  for (const auto& [name, tensor] : net.state_dict())
-    for (const float value : tensor.to_vector<float>()) bits.push_back(value);
-  return bits;
-}
-
-double difference(const Bits& a, const Bits& b) {
-  double worst = a.size() == b.size() ? 0 : std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < a.size(); ++i) worst = worse(worst, std::abs(static_cast<double>(a[i]) - b[i]));
-  return worst;
-}
-
 constexpr int kSteps = 5;
 
 // Trains on the whole batch in one process.
-Bits trained_alone() {
-  Sequential net = make_net(1);
+Weights trained_alone() {
+  Sequential net = make_small_net(1);
   AdamW optimizer(net.parameters());
   for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
-    mse_loss(net(batch_of(step, 1)), batch_of(step, 2)).backward();
+    mse_loss(net(small_batch(step, 1)), small_batch(step, 2)).backward();
     (void)clip_grad_norm(net.parameters(), 0.5);
     optimizer.step();
   }
-  return bits_of(net);
+  return weights_of(net);
 }
 
 // Trains on this rank's part, in `parts` backward passes.
-Bits trained_together(Group group, const DataParallelOptions& options, int passes = 1) {
-  Sequential net = make_net(static_cast<std::uint64_t>(group.rank()) + 1);  // rank 0's weights count
+Weights trained_together(Group group, const DataParallelOptions& options, int passes = 1) {
+  Sequential net = make_small_net(static_cast<std::uint64_t>(group.rank()) + 1);  // rank 0's weights count
   DataParallel parallel(group, net, options);
   AdamW optimizer(net.parameters());
   for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
     for (int pass = 0; pass < passes; ++pass) {
-      const auto mine = [&](const Tensor& batch) { return part(batch, group.rank() * passes + pass, group.world() * passes); };
-      const Tensor loss = mse_loss(net(mine(batch_of(step, 1))), mine(batch_of(step, 2)));
+      const auto mine = [&](const Tensor& batch) {
+        return part_of(batch, group.rank() * passes + pass, group.world() * passes);
+      };
+      const Tensor loss = mse_loss(net(mine(small_batch(step, 1))), mine(small_batch(step, 2)));
       if (options.micro_batches > 0) {
         loss.backward();
       } else if (pass + 1 < passes) {
@@ -100,7 +65,7 @@ Bits trained_together(Group group, const DataParallelOptions& options, int passe
     (void)group.end_step();
   }
   parallel.check_parameters();
-  return bits_of(net);
+  return weights_of(net);
 }
 
 // The text of the first rank that fails where two ranks make a DataParallel of `make(rank)`.
@@ -113,47 +78,48 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 }  // namespace
 
 TEST_CASE("data parallel: 2, 3 and 4 ranks train as one process does on the whole batch") {
-  const Bits alone = trained_alone();
+  const Weights alone = trained_alone();
   for (const int world : {2, 4})
     for (const std::int64_t bytes : {1, 300, 1 << 20})
       CHECK(run_ranks(world, [&](Group group) {
-              const Bits bits = trained_together(group, {.first_bucket_bytes = bytes, .bucket_bytes = bytes, .check_every = 1});
+              const Weights bits =
+                  trained_together(group, {.first_bucket_bytes = bytes, .bucket_bytes = bytes, .check_every = 1});
               RANK_CHECK(difference(bits, alone) < kFloatTraining);
             }) == "");
   CHECK(run_ranks(3, [](Group group) {  // world divides neither the buckets nor the batch
-          Sequential net = make_net(1);
+          Sequential net = make_small_net(1);
           DataParallel parallel(group, net);
-          mse_loss(net(batch_of(group.rank(), 1)), batch_of(group.rank(), 2)).backward();
+          mse_loss(net(small_batch(group.rank(), 1)), small_batch(group.rank(), 2)).backward();
           parallel.check_parameters();
         }) == "");
 }
 
 TEST_CASE("data parallel: gradient accumulation sends once and has the same result") {
-  const Bits alone = trained_alone();
+  const Weights alone = trained_alone();
   CHECK(run_ranks(2, [&](Group group) { RANK_CHECK(difference(trained_together(group, {}, 2), alone) < kFloatTraining); }) ==
         "");
 }
 
 TEST_CASE("data parallel: the fixed order has the same bits on 1, 2 and 4 ranks, and from run to run") {
   const DataParallelOptions options{.micro_batches = 8};
-  const Bits alone = trained_together(init({.place = Place{}, .device = Device::cpu()}), options, 8);
+  const Weights alone = trained_together(init({.place = Place{}, .device = Device::cpu()}), options, 8);
   CHECK(difference(alone, trained_alone()) < kFloatTraining);
   for (const int world : {2, 4})
     CHECK(run_ranks(world, [&](Group group) { RANK_CHECK(trained_together(group, options, 8 / world) == alone); }) == "");
 }
 
 TEST_CASE("data parallel: one rank has no observer and no bucket") {
-  Sequential net = make_net(1);
+  Sequential net = make_small_net(1);
   DataParallel parallel(init({.place = Place{}, .device = Device::cpu()}), net);
   CHECK(parallel.bucket_count() == 0);
-  mse_loss(net(batch_of(0, 1)), batch_of(0, 2)).backward();
+  mse_loss(net(small_batch(0, 1)), small_batch(0, 2)).backward();
   const Tensor gradient = net.parameters()[0].grad();
   CHECK(gradient.storage().bytes() == static_cast<std::size_t>(gradient.numel()) * sizeof(float));
 }
 
 TEST_CASE("data parallel: parameters that a pass does not reach get no gradient, and zeros are sent for them") {
   CHECK(run_ranks(2, [](Group group) {
-          Sequential net = make_net(1);
+          Sequential net = make_small_net(1);
           Conv1d unused({.in_channels = 2, .out_channels = 2, .kernel_size = 1});
           struct Both : Module {
             Module &a, &b;
@@ -162,7 +128,7 @@ TEST_CASE("data parallel: parameters that a pass does not reach get no gradient,
             Tensor forward(const Tensor& x) override { return x; }
           } both(net, unused);
           DataParallel parallel(group, both, {.first_bucket_bytes = 64, .bucket_bytes = 64});
-          mse_loss(net(batch_of(0, 1)), batch_of(0, 2)).backward();
+          mse_loss(net(small_batch(0, 1)), small_batch(0, 2)).backward();
           RANK_CHECK(net.parameters()[0].grad().defined());
           RANK_CHECK(!unused.parameters()[0].grad().defined());
         }) == "");
@@ -175,7 +141,7 @@ TEST_CASE("data parallel: networks, options and settings that differ are an erro
                  }),
                  "the networks or options differ between ranks: it has weight (5, 2, 3) f32, rank 0 has weight (4, 2, 3) f32"));
   CHECK(contains(error_of([](Group& group) {
-                   Sequential net = make_net(1);
+                   Sequential net = make_small_net(1);
                    DataParallel parallel(group, net, {.settings = concat("batch ", group.rank())});
                  }),
                  "it has batch 1, rank 0 has batch 0"));
@@ -183,11 +149,11 @@ TEST_CASE("data parallel: networks, options and settings that differ are an erro
 
 TEST_CASE("data parallel: a NaN on one rank is named with its parameter") {
   const std::string text = error_of([](Group& group) {
-    Sequential net = make_net(1);
+    Sequential net = make_small_net(1);
     DataParallel parallel(group, net);
     group.set_step(7);
     const double factor = group.rank() == 1 ? std::numeric_limits<double>::quiet_NaN() : 1;
-    (mse_loss(net(batch_of(0, 1)), batch_of(0, 2)) * factor).backward();
+    (mse_loss(net(small_batch(0, 1)), small_batch(0, 2)) * factor).backward();
   });
   CHECK(contains(text, "rank 1 on "));
   CHECK(contains(text, "the gradient of "));
@@ -196,7 +162,7 @@ TEST_CASE("data parallel: a NaN on one rank is named with its parameter") {
 
 TEST_CASE("data parallel: a rank whose parameters differ has diverged") {
   const std::string text = run_ranks(3, [](Group group) {
-    Sequential net = make_net(1);
+    Sequential net = make_small_net(1);
     DataParallel parallel(group, net, {.check_every = 2});
     for (int step = 0; step < 4; ++step) {
       if (step == 2 && group.rank() == 1) net.parameters()[0].detach().copy_(Tensor::ones({6, 2, 3}));
@@ -208,7 +174,7 @@ TEST_CASE("data parallel: a rank whose parameters differ has diverged") {
 }
 
 TEST_CASE("data parallel: options out of range are refused") {
-  Sequential net = make_net(1);
+  Sequential net = make_small_net(1);
   const Group group = init({.place = Place{}, .device = Device::cpu()});
   CHECK_THROWS_WITH_AS(DataParallel(group, net, {.micro_batches = 6}),
                        "DataParallel: expected micro_batches to be a power of two that world=1 divides, got 6", ShapeError);
