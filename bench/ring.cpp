@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "distributed/group.hpp"
-#include "distributed/ring_transfer.hpp"
-#include "distributed/socket.hpp"
+#include "distributed/network/ring_transfer.hpp"
+#include "distributed/network/socket.hpp"
 #include "program/program.hpp"
 
 namespace {

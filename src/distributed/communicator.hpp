@@ -80,7 +80,7 @@ class Communicator {
   /// May be called from any thread.
   [[nodiscard]] virtual Activity activity() const = 0;
   /// Ends operations that do not look at the group's failure themselves. May be called from any thread.
-  virtual void abort() {}
+  virtual void cancel() {}
   /// Finishes what was started; no operation may follow.
   virtual void close() {}
 };

@@ -10,9 +10,9 @@
 #include <streambuf>
 
 #include "distributed/group_state.hpp"
-#include "distributed/meeting.hpp"
-#include "distributed/nccl.hpp"
-#include "distributed/ring.hpp"
+#include "distributed/network/meeting.hpp"
+#include "distributed/network/nccl.hpp"
+#include "distributed/network/ring.hpp"
 #include "tensor/tensor_backend.hpp"
 
 namespace polyphase::distributed {
@@ -82,7 +82,7 @@ void connect(Group::State& state, const GroupOptions& options) {
                                                               .hosts = connections.hosts,
                                                               .controls = std::move(connections.controls),
                                                               .activity = [&state] { return state.activity(); },
-                                                              .abort = [&state] { state.abort(); },
+                                                              .cancel = [&state] { state.cancel(); },
                                                               .stop_requested = [&state] { return state.should_stop(); }},
                                               state.failure);
   if (!state.device.is_cuda()) return;
@@ -109,9 +109,9 @@ Activity Group::State::activity() const {
   return sum;
 }
 
-void Group::State::abort() const {
+void Group::State::cancel() const {
   const std::lock_guard lock(mutex);
-  if (nccl) nccl->abort();
+  if (nccl) nccl->cancel();
 }
 
 Group::State::~State() {

@@ -48,9 +48,9 @@ class Group {
   [[nodiscard]] bool is_first() const { return rank() == 0; }
   /// The device of this process' tensors.
   [[nodiscard]] Device device() const;
-  /// Of tensors on device(). Throws Error for a group of one process, which has none.
+  /// For tensors on device(). Throws Error for a group of one process, which has none.
   [[nodiscard]] Communicator& communicator() const;
-  /// Of tensors on the CPU, over TCP.
+  /// For tensors on the CPU, over TCP.
   [[nodiscard]] Communicator& host_communicator() const;
   /// `stream` on rank 0; on the others a stream that discards everything.
   [[nodiscard]] std::ostream& out(std::ostream& stream) const;

@@ -38,7 +38,7 @@ struct Group::State {
   ~State();
   [[nodiscard]] bool should_stop() const;
   [[nodiscard]] Activity activity() const;
-  void abort() const;
+  void cancel() const;
 };
 
 }  // namespace polyphase::distributed

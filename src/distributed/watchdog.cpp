@@ -331,7 +331,7 @@ class Watchdog::State {
       const std::lock_guard lock(mutex_);
       changed_.notify_all();
     }
-    options_.abort();
+    options_.cancel();
     {
       std::unique_lock lock(mutex_);
       if (changed_.wait_for(lock, options_.timeout, [&] { return is_leaving_; })) return;
@@ -343,7 +343,7 @@ class Watchdog::State {
   std::shared_ptr<Failure> failure_;
   milliseconds period_;
   int wake_;
-  // Of the thread only.
+  // Only the thread uses these.
   std::vector<Peer> peers_;  // of rank 0 in order: rank r is element r - 1
   Clock::time_point last_beat_ = Clock::now();
   bool has_told_ = false;

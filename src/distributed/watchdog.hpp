@@ -10,7 +10,7 @@
 
 #include "distributed/communicator.hpp"
 #include "distributed/failure.hpp"
-#include "distributed/socket.hpp"
+#include "distributed/network/socket.hpp"
 
 namespace polyphase::distributed {
 
@@ -22,8 +22,8 @@ struct WatchdogOptions {
   /// What this rank does; called by the watchdog's thread.
   std::function<Activity()> activity{};
   /// Ends operations that do not look at the failure themselves; called by the watchdog's thread once it is set.
-  std::function<void()> abort{};
-  /// Whether this process was told to stop.
+  std::function<void()> cancel{};
+  /// Whether this process shall stop.
   std::function<bool()> stop_requested{};
 };
 
@@ -44,7 +44,7 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Counts a step, and returns whether training goes on. Waits for the ranks to agree after one was told to stop.
+  /// Counts a step, and returns whether training goes on. Waits for the ranks to agree when one shall stop.
   [[nodiscard]] bool end_step();
   [[nodiscard]] std::int64_t step() const;
   void set_step(std::int64_t step);

@@ -9,7 +9,6 @@
 #include "autograd/node.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
-#include "ops/norm_synchronized.hpp"
 #include "ops/reduce.hpp"
 
 namespace polyphase {

@@ -46,4 +46,19 @@ struct BatchNormOptions {
 [[nodiscard]] Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
                                 const Tensor& weight = {}, const Tensor& bias = {}, const BatchNormOptions& options = {});
 
+namespace ops {
+
+/// Not for users: the results of normalize_synchronized().
+struct SynchronizedBatch {
+  Tensor normal;    ///< x's shape: (x - mean)/sqrt(variance + epsilon), on the tape
+  Tensor mean;      ///< (C), of all processes' batches
+  Tensor unbiased;  ///< (C), their variance times count/(count - 1)
+};
+/// Not for users: batch_norm() over the batches of several processes. x (N, C) or (N, C, L), f32 or f64. The statistics are
+/// summed in f64: first the means, then the squares around the common mean. The gradient is that of the common statistics too.
+/// Throws ShapeError for an empty batch.
+[[nodiscard]] SynchronizedBatch normalize_synchronized(const Tensor& x, double epsilon, StatisticsSum& over);
+
+}  // namespace ops
+
 }  // namespace polyphase

@@ -1,4 +1,4 @@
-#include "ops/norm_synchronized.hpp"
+#include "ops/norm.hpp"
 
 #include <vector>
 

@@ -75,8 +75,10 @@ TEST_CASE("sharded optimizer: the norm is the whole gradient's, and clipping sca
             Sequential net = make_small_net(1);
             DataParallel parallel(group, net, small_buckets(shards));
             backward(group, net, 0);
-            if (!shards)
-              return std::pair(clip_grad_norm(net.parameters(), 0.01).item(), clip_grad_norm(net.parameters(), 1).item());
+            if (!shards) {
+              const double before = clip_grad_norm(net.parameters(), 0.01).item();
+              return std::pair(before, clip_grad_norm(net.parameters(), 1).item());
+            }
             ShardedOptimizer optimizer(parallel, make_adam);
             const double before = optimizer.clip_grad_norm(0.01).item();
             return std::pair(before, optimizer.clip_grad_norm(1).item());

@@ -1,4 +1,4 @@
-#include "distributed/meeting.hpp"
+#include "distributed/network/meeting.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "distributed/distributed_error.hpp"
-#include "distributed/meeting_mpi.hpp"
+#include "distributed/network/meeting_mpi.hpp"
 
 namespace polyphase::distributed {
 namespace {

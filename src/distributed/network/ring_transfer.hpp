@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "distributed/failure.hpp"
-#include "distributed/socket.hpp"
+#include "distributed/network/socket.hpp"
 #include "tensor/dtype.hpp"
 
 namespace polyphase::distributed {

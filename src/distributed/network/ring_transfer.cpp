@@ -1,4 +1,4 @@
-#include "distributed/ring_transfer.hpp"
+#include "distributed/network/ring_transfer.hpp"
 
 #include <poll.h>
 

@@ -1,4 +1,4 @@
-#include "distributed/meeting_mpi.hpp"
+#include "distributed/network/meeting_mpi.hpp"
 
 #include <array>
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "distributed/distributed_error.hpp"
-#include "distributed/shared_library.hpp"
+#include "distributed/network/shared_library.hpp"
 
 namespace polyphase::distributed {
 namespace {

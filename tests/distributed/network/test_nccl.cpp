@@ -1,4 +1,4 @@
-#include "distributed/nccl.hpp"
+#include "distributed/network/nccl.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,11 +1,11 @@
-#include "distributed/ring.hpp"
+#include "distributed/network/ring.hpp"
 
 #include <doctest/doctest.h>
 
 #include <cstdint>
 #include <vector>
 
-#include "distributed/ring_transfer.hpp"
+#include "distributed/network/ring_transfer.hpp"
 #include "ops/elementwise.hpp"
 #include "support/helpers.hpp"
 #include "support/ranks.hpp"
@@ -68,7 +68,7 @@ TEST_CASE("ring: every operation of every dtype on 2, 3 and 4 ranks, sizes that 
   for (const int world : {2, 3, 4})
     CHECK(run_ranks(world, [](Group group) {
             for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i64})
-              for (const std::int64_t count : {0, 1, 2, 5, 1000}) check_collectives(group, count, dtype);
+              for (const std::int64_t count : {0, 1, 5, 100}) check_collectives(group, count, dtype);
             check_collectives(group, 300'001, DType::f32);
           }) == "");
 }

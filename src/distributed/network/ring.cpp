@@ -1,4 +1,4 @@
-#include "distributed/ring.hpp"
+#include "distributed/network/ring.hpp"
 
 #include <array>
 #include <condition_variable>
@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "distributed/ring_transfer.hpp"
+#include "distributed/network/ring_transfer.hpp"
 
 namespace polyphase::distributed {
 namespace {

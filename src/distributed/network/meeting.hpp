@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "distributed/network/socket.hpp"
 #include "distributed/place.hpp"
-#include "distributed/socket.hpp"
 
 namespace polyphase::distributed {
 

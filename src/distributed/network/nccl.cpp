@@ -1,4 +1,4 @@
-#include "distributed/nccl.hpp"
+#include "distributed/network/nccl.hpp"
 
 #include <array>
 #include <climits>
@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "cuda/cuda.hpp"
-#include "distributed/shared_library.hpp"
-#include "distributed/socket.hpp"
+#include "distributed/network/shared_library.hpp"
+#include "distributed/network/socket.hpp"
 #include "tensor/event.hpp"
 
 namespace polyphase::distributed {
@@ -104,7 +104,7 @@ class Nccl : public Communicator {
   ~Nccl() override {
     // Work of the stream is finished first; a failed job's is ended.
     if (!failure_->is_set()) stream_.synchronize();
-    Nccl::abort();
+    Nccl::cancel();
   }
 
   [[nodiscard]] int rank() const override { return options_.rank; }
@@ -151,7 +151,7 @@ class Nccl : public Communicator {
     return activity;
   }
 
-  void abort() override {
+  void cancel() override {
     const std::lock_guard lock(mutex_);
     if (comm_ != nullptr) (void)nccl_.abort(std::exchange(comm_, nullptr));
   }
@@ -204,7 +204,7 @@ class Nccl : public Communicator {
     while (result == kInProgress) {
       failure_->check();
       if (Clock::now() > deadline) {
-        abort();
+        cancel();
         throw DistributedError(concat(call, " on ", options_.device, " of rank ", rank(), " on ",
                                       options_.hosts[static_cast<std::size_t>(rank())], " did not end within ",
                                       static_cast<double>(options_.timeout.count()) / 1000, " s"));

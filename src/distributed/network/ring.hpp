@@ -7,7 +7,7 @@
 
 #include "distributed/communicator.hpp"
 #include "distributed/failure.hpp"
-#include "distributed/socket.hpp"
+#include "distributed/network/socket.hpp"
 
 namespace polyphase::distributed {
 

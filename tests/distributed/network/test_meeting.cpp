@@ -1,4 +1,4 @@
-#include "distributed/meeting.hpp"
+#include "distributed/network/meeting.hpp"
 
 #include <doctest/doctest.h>
 

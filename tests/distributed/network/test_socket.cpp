@@ -1,4 +1,4 @@
-#include "distributed/socket.hpp"
+#include "distributed/network/socket.hpp"
 
 #include <doctest/doctest.h>
 
