@@ -171,16 +171,35 @@ TEST_CASE("meeting: strangers at rank 0's port are ignored") {
   for (const RankResult& result : job.wait()) CHECK(result.code == 0);
 }
 
-// Started by the next case, once for each rank.
-TEST_CASE("meeting: a rank under mpirun" * doctest::skip(std::getenv("OMPI_COMM_WORLD_RANK") == nullptr)) {
-  Group group = init();
-  CHECK(group.place().launcher == "Open MPI");
+namespace {
+
+bool is_launched() { return std::getenv("OMPI_COMM_WORLD_RANK") != nullptr || std::getenv("TORCHELASTIC_RUN_ID") != nullptr; }
+
+// Runs this program's case for launched ranks three times by `launcher`.
+bool launch(const std::string& launcher) {
+  const std::string program = "/proc/" + std::to_string(::getpid()) + "/exe";
+  return std::system((launcher + " " + program + " --test-case='meeting: a launched rank' > /dev/null 2>&1").c_str()) == 0;
+}
+
+bool exists(const std::string& command) { return std::system((command + " > /dev/null 2>&1").c_str()) == 0; }
+
+}  // namespace
+
+// Started by the next cases, once for each rank.
+TEST_CASE("meeting: a launched rank" * doctest::skip(!is_launched())) {
+  Group group = init({.device = Device::cpu()});
+  CHECK_FALSE(group.place().launcher.empty());
   CHECK(count_ranks(group) == 3);
 }
 
-TEST_CASE("meeting: under mpirun, through MPI" * doctest::skip(std::getenv("OMPI_COMM_WORLD_RANK") != nullptr)) {
-  if (std::system("mpirun --version > /dev/null 2>&1") != 0) SKIP_TEST("no mpirun on this machine");
-  const std::string command = "env -u POLYPHASE_RANK timeout 60 mpirun --allow-run-as-root --oversubscribe -n 3 /proc/" +
-                              std::to_string(::getpid()) + "/exe --test-case='meeting: a rank under mpirun' > /dev/null";
-  CHECK(std::system(command.c_str()) == 0);
+TEST_CASE("meeting: under mpirun, through MPI" * doctest::skip(is_launched())) {
+  if (!exists("mpirun --version")) SKIP_TEST("no mpirun on this machine");
+  CHECK(launch("timeout 60 mpirun --allow-run-as-root --oversubscribe -n 3"));
+}
+
+// torchrun takes many seconds to load PyTorch.
+TEST_CASE("meeting: under torchrun, which has a server at MASTER_PORT" * doctest::skip(is_launched())) {
+  const char* torchrun = std::getenv("POLYPHASE_TORCHRUN");
+  if (torchrun == nullptr) SKIP_TEST("POLYPHASE_TORCHRUN names no torchrun");
+  CHECK(launch(concat("timeout 300 ", torchrun, " --no-python --nproc-per-node 3 --master-port ", free_port())));
 }
