@@ -9,6 +9,7 @@
 #include <ostream>
 #include <streambuf>
 
+#include "cuda/runtime/presence.hpp"
 #include "distributed/group_state.hpp"
 #include "distributed/network/meeting.hpp"
 #include "distributed/network/nccl.hpp"
@@ -68,7 +69,10 @@ void check(const Place& place) {
 void connect(Group::State& state, const GroupOptions& options) {
   const Place& place = state.place;
   const milliseconds timeout = timeout_of(options);
-  Connections connections = meet(place, state.device.is_cuda() ? "GPUs" : "no GPU", timeout);
+  // Ranks with other GPUs or another version of the library would have other bits.
+  const std::string settings =
+      concat("polyphase of protocol 1 on ", state.device.is_cuda() ? cuda::describe_device(state.device.index) : "the CPU");
+  Connections connections = meet(place, settings, timeout);
   state.hosts = connections.hosts;
   state.failure = std::make_shared<Failure>();
   state.host = make_ring({.rank = place.rank,

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <limits>
 #include <vector>
 
@@ -106,6 +107,31 @@ TEST_CASE("data parallel: the fixed order has the same bits on 1, 2 and 4 ranks,
   CHECK(difference(alone, trained_alone()) < kFloatTraining);
   for (const int world : {2, 4})
     CHECK(run_ranks(world, [&](Group group) { RANK_CHECK(trained_together(group, options, 8 / world) == alone); }) == "");
+}
+
+TEST_CASE("data parallel: every launch has the same bits") {
+  const char* given = std::getenv("POLYPHASE_LAUNCHES");  // 20 by hand
+  const int launches = given != nullptr ? std::atoi(given) : 2;
+  const TemporaryDirectory folder;
+  std::string first;
+  for (int launch = 0; launch < launches; ++launch) {
+    CHECK(run_ranks(3, [&](Group group) {
+            Sequential net = make_small_net(1);
+            DataParallel parallel(group, net, {.first_bucket_bytes = 600, .bucket_bytes = 600});
+            AdamW optimizer(net.parameters());
+            for (int step = 0; step < 50; ++step) {
+              optimizer.zero_grad();
+              mse_loss(net(small_batch(3 * step + group.rank(), 1)), small_batch(3 * step + group.rank(), 2)).backward();
+              optimizer.step();
+            }
+            const Weights weights = weights_of(net);
+            const std::string bytes(reinterpret_cast<const char*>(weights.data()), weights.size() * sizeof(float));
+            if (group.is_first()) write_bytes(folder.file("weights"), bytes);
+          }) == "");
+    const std::string bytes = read_bytes(folder.file("weights"));
+    if (launch == 0) first = bytes;
+    CHECK(bytes == first);
+  }
 }
 
 TEST_CASE("data parallel: one rank has no observer and no bucket") {
