@@ -1,4 +1,5 @@
-// Times an all-reduce over the TCP ring of two processes of this machine against what two plain sockets move both ways at once.
+// Times an all-reduce over the TCP ring of two processes of this machine against what two plain sockets move in both directions
+// together.
 //   ring [--megabytes M] [--repeat R] [--json FILE]
 // Per all-reduce of M megabytes each of two ranks sends and receives M megabytes, and adds half as many. The plain sockets send
 // and receive as much, by a thread each way or by one thread for both, whatever is faster. The three take turns; medians are

@@ -48,9 +48,9 @@ class Pending {
 };
 
 /// Moves tensors between the processes of a group. All ranks must call the same operations in the same order with tensors of
-/// the same size and dtype: over TCP anything else is an error that names the ranks. An operation starts at once and does not
-/// wait; its tensors must not be read or written until wait(). Tensors are contiguous, all on the group's device. `label` names
-/// the operation in errors, by its first 39 characters. Results have the same bits on all ranks and in every run.
+/// the same size and dtype: over TCP anything else is an error that names the ranks. An operation starts immediately and does
+/// not wait; its tensors must not be read or written until wait(). Tensors are contiguous, all on the group's device. `label`
+/// names the operation in errors, by its first 39 characters. Results have the same bits on all ranks and in every run.
 ///
 /// f16 and bf16 are rounded after every addition. Throws ShapeError, DTypeError, DeviceError for tensors that do not fit.
 class Communicator {

@@ -12,8 +12,9 @@
 namespace polyphase::distributed {
 namespace {
 
-// Large enough for few system calls, small enough that received elements are still in a core's cache when they are added. With 64 KiB
-// to 128 KiB an all-reduce reached 53 to 71 % of plain sockets' speed on two busy cores, with 1 MiB 81 to 86 % (bench/ring).
+// Large enough for few system calls, small enough that received elements are still in a core's cache when they are added. With
+// 64 KiB to 128 KiB an all-reduce reached 53 to 71 % of plain sockets' speed on two busy cores, with 1 MiB 81 to 86 %
+// (bench/ring).
 constexpr std::size_t kChunk = std::size_t{1} << 20U;
 
 template <class T>

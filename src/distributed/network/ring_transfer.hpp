@@ -19,7 +19,7 @@ struct Piece {
   bool scales = false;  ///< and then multiplied by RingTransfer::scale
 };
 
-/// `sends` are the bytes to the next rank, in order. The first `ready` of them can be sent at once; byte ready + i is final
+/// `sends` are the bytes to the next rank, in order. The first `ready` of them can be sent immediately; byte ready + i is final
 /// when i bytes of `receives` have been processed.
 struct RingTransfer {
   std::vector<Piece> sends{};
@@ -41,8 +41,8 @@ struct RingTransfer {
 [[nodiscard]] RingTransfer all_reduce_transfer(char* data, std::int64_t count, DType dtype, int rank, int world, double scale);
 [[nodiscard]] RingTransfer broadcast_transfer(char* data, std::int64_t count, DType dtype, int rank, int world, int root);
 
-/// Sends and receives until all is done, both ways at once. Throws DistributedError if a connection breaks or `failure` is set
-/// meanwhile. `scratch` is memory of the caller, kept from one transfer to the next.
+/// Sends and receives until all is done, in both directions together. Throws DistributedError if a connection breaks or
+/// `failure` is set meanwhile. `scratch` is memory of the caller, kept from one transfer to the next.
 void run(const RingTransfer& transfer, const Socket& next, const Socket& previous, const Failure& failure,
          std::vector<char>& scratch);
 

@@ -43,7 +43,8 @@ class Socket {
 
   void send(const void* data, std::size_t bytes, Clock::time_point deadline) const;
   void receive(void* data, std::size_t bytes, Clock::time_point deadline) const;
-  /// Bytes sent or received at once, 0 if the other side is not ready. receive_some() throws when the connection is closed.
+  /// The number of bytes that can be sent or received without waiting, 0 if the other side is not ready. receive_some() throws
+  /// when the connection is closed.
   [[nodiscard]] std::size_t send_some(const void* data, std::size_t bytes) const;
   [[nodiscard]] std::size_t receive_some(void* data, std::size_t bytes) const;
   void close() noexcept;
