@@ -99,6 +99,14 @@ void connect(Group::State& state, const GroupOptions& options) {
 
 }  // namespace
 
+void Group::State::watch_sigterm() {
+  struct sigaction action {};
+  action.sa_handler = on_sigterm;
+  action.sa_flags = SA_RESTART;
+  watches_sigterm = ::sigaction(SIGTERM, &action, &previous_action) == 0;
+  if (previous_action.sa_handler != on_sigterm) terminated.store(false);  // one that ended an earlier group
+}
+
 bool Group::State::should_stop() const { return (watches_sigterm && terminated.load()) || stop_requested.load(); }
 
 Activity Group::State::activity() const {
@@ -119,6 +127,7 @@ void Group::State::cancel() const {
 }
 
 Group::State::~State() {
+  if (watches_sigterm) (void)::sigaction(SIGTERM, &previous_action, nullptr);
   if (!watchdog) return;
   // The others learn that this process ends; it prints its own error.
   if (std::uncaught_exceptions() > exceptions)
@@ -205,13 +214,7 @@ Group init(const GroupOptions& options) {
   state->place = options.place ? *options.place : find_place();
   check(state->place);
   state->device = device_of(options, state->place);
-  state->watches_sigterm = options.stop_on_sigterm;
-  if (options.stop_on_sigterm) {
-    struct sigaction action {};
-    action.sa_handler = on_sigterm;
-    action.sa_flags = SA_RESTART;
-    (void)::sigaction(SIGTERM, &action, nullptr);
-  }
+  if (options.stop_on_sigterm) state->watch_sigterm();
   if (state->place.world > 1) connect(*state, options);
   return Group(std::move(state));
 }

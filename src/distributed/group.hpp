@@ -34,7 +34,7 @@ struct GroupOptions {
   /// A rank that does not answer, or does not reach an operation in which others wait, for this long is hung. None:
   /// POLYPHASE_TIMEOUT in seconds, else 30 s.
   std::optional<std::chrono::milliseconds> timeout{};
-  /// SIGTERM makes end_step() return false instead of ending the process.
+  /// SIGTERM makes end_step() return false instead of ending the process, until the group is destroyed.
   bool stop_on_sigterm = true;
 };
 

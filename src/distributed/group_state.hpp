@@ -1,6 +1,8 @@
 #pragma once
 // What a Group refers to. Internal.
 
+#include <signal.h>
+
 #include <atomic>
 #include <exception>
 #include <functional>
@@ -28,6 +30,7 @@ struct Group::State {
   std::vector<std::weak_ptr<std::function<void(std::int64_t)>>> checks;
   std::atomic<bool> stop_requested{false};
   bool watches_sigterm = false;
+  struct sigaction previous_action {};
   int exceptions = std::uncaught_exceptions();
   mutable std::mutex mutex;  // of nccl, which the watchdog's thread looks at
 
@@ -36,6 +39,8 @@ struct Group::State {
   State& operator=(const State&) = delete;
   /// Leaves the group.
   ~State();
+  /// SIGTERM is noted from now on, until the group is left.
+  void watch_sigterm();
   [[nodiscard]] bool should_stop() const;
   [[nodiscard]] Activity activity() const;
   void cancel() const;
