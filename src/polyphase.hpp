@@ -20,6 +20,7 @@
 #include "distributed/data_parallel.hpp"
 #include "distributed/distributed_error.hpp"
 #include "distributed/group.hpp"
+#include "distributed/length_parallel.hpp"
 #include "distributed/place.hpp"
 #include "distributed/sharded_optimizer.hpp"
 #include "distributed/sync_batch_norm.hpp"
