@@ -44,7 +44,7 @@ TEST_CASE("group: SIGTERM is noted while there is a group") {
 
 TEST_CASE("group: a timeout or device that does not fit is refused") {
   CHECK_THROWS_WITH_AS(
-      init({.place = Place{.world = 2, .address = "/nowhere/at/all"}, .timeout = std::chrono::milliseconds(5)}),
+      (void)init({.place = Place{.world = 2, .address = "/nowhere/at/all"}, .timeout = std::chrono::milliseconds(5)}),
       "distributed::init: expected a timeout of at least 100 ms, got 5 ms", DistributedError);
   CHECK_THROWS_AS(
       (void)init({.place = Place{.world = 2, .address = "/nowhere/at/all"}, .timeout = std::chrono::milliseconds(200)}),

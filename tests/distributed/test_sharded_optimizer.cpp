@@ -114,7 +114,7 @@ TEST_CASE("sharded optimizer: its state is that without shards, and continues wi
               RANK_CHECK(back.tensors.size() == plain.tensors.size());
               for (const auto& [name, tensor] : plain.tensors) {
                 const auto found = std::find_if(back.tensors.begin(), back.tensors.end(),
-                                                [&](const auto& entry) { return entry.first == name; });
+                                                [&key = name](const auto& entry) { return entry.first == key; });
                 RANK_CHECK(found != back.tensors.end());
                 RANK_CHECK(max_difference(found->second, tensor) == 0);
               }
