@@ -268,15 +268,27 @@ Tensor from_numbers(nb::handle data) {
   return Tensor::from_vector(numbers.values, numbers.shape, Device::cpu());
 }
 
+/// The numbers of a buffer of any format that memoryview knows; whole numbers of other sizes become i64.
+Tensor copy_of_buffer(nb::handle source) {
+  const nb::object view = nb::steal(PyMemoryView_FromObject(source.ptr()));
+  if (!view.is_valid()) throw nb::python_error();
+  const auto format = nb::cast<std::string>(view.attr("format"));
+  const bool is_other_integer = std::string_view("?bBhHiIL").find(format.back()) != std::string_view::npos;
+  if (!is_other_integer) return from_buffer(source);
+  Numbers numbers;
+  collect(view.attr("tolist")(), 0, numbers);
+  return Tensor::from_vector(numbers.integers, nb::cast<Shape>(view.attr("shape")), Device::cpu());
+}
+
 /// A copy of numbers, an array or a tensor.
 Tensor tensor_of(nb::handle data, const std::optional<std::string>& dtype, DeviceArg device, bool requires_grad) {
   Tensor source;
   if (nb::isinstance<Tensor>(data)) {
     source = nb::cast<const Tensor&>(data).detach();
+  } else if (PyObject_CheckBuffer(data.ptr()) != 0) {
+    source = copy_of_buffer(data);
   } else if (nb::hasattr(data, "__dlpack__")) {
     source = import_dlpack(data);
-  } else if (PyObject_CheckBuffer(data.ptr()) != 0) {
-    source = from_buffer(data);
   } else {
     source = from_numbers(data);
     if (!dtype && source.dtype() == DType::f64) source = source.to(DType::f32);
@@ -363,7 +375,7 @@ Elements are float, double, half or int64. Read-only memory is copied. Raises Ty
   module.def("tensor", &tensor_of, "data"_a, "dtype"_a = nb::none(), "device"_a = nb::none(), "requires_grad"_a = false,
              R"(A copy of numbers, nested lists of them, an array or a tensor.
 
-Floats become f32 and ints i64 unless dtype is given; arrays keep their dtype. Raises TypeError, ShapeError, DTypeError.)");
+Floats become f32, ints and whole numbers of any size i64, unless dtype is given; other arrays keep their dtype. Raises TypeError, ShapeError, DTypeError.)");
 }
 
 }  // namespace polyphase::python

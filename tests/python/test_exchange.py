@@ -102,6 +102,10 @@ def test_copies_by_tensor():
     x = pp.tensor(a)
     a[0] = 9
     assert x.dtype == "f64" and x[0].item() == 0
+    for small in (np.arange(6, dtype=np.int32).reshape(2, 3), np.array([[True, False]]), np.zeros((0, 2), np.uint8)):
+        assert pp.tensor(small).dtype == "i64" and pp.tensor(small).tolist() == small.astype(int).tolist()
+        assert pp.tensor(small, dtype="f32").dtype == "f32"
+    assert pp.tensor(array.array("h", [-5, 7]), dtype="f32").tolist() == [-5, 7]
     assert pp.tensor(pp.arange(3), dtype="f16").dtype == "f16" and pp.tensor(np.float32(2)).item() == 2
 
 
