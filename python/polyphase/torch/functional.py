@@ -5,7 +5,7 @@ import torch
 from polyphase import _core
 
 from . import fused, gradients, kernels
-from .layer import Layer, both_ends, single
+from polyphase._layer import Layer, both_ends, single
 from .precision import check as check_precision
 from .precision import current_precision
 

@@ -11,7 +11,7 @@ torch 2.4 and later have.
 import torch
 from torch.autograd import forward_ad
 
-from . import batching, calls, kernels
+from . import calls, kernels, vmap_rules
 
 HAS_OPERATORS = hasattr(torch.library, "register_fake")
 _func_is_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
@@ -196,7 +196,7 @@ class Convolution(torch.autograd.Function):
 
     @staticmethod
     def vmap(info, in_dims, x, weight, bias, layer):
-        return batching.convolve(convolve, info.batch_size, in_dims[:3], layer, x, weight, bias)
+        return vmap_rules.convolve(convolve, info.batch_size, in_dims[:3], layer, x, weight, bias)
 
 
 @function
@@ -223,7 +223,7 @@ class InputGrad(torch.autograd.Function):
 
     @staticmethod
     def vmap(info, in_dims, grad, weight, layer, length):
-        return batching.input_grad(input_grad, info.batch_size, in_dims[:2], layer, grad, weight, length)
+        return vmap_rules.input_grad(input_grad, info.batch_size, in_dims[:2], layer, grad, weight, length)
 
 
 @function
@@ -253,4 +253,4 @@ class WeightGrad(torch.autograd.Function):
 
     @staticmethod
     def vmap(info, in_dims, x, grad, layer, kernel_size, with_bias):
-        return batching.weight_grad(weight_grad, info.batch_size, in_dims[:2], layer, x, grad, kernel_size, with_bias)
+        return vmap_rules.weight_grad(weight_grad, info.batch_size, in_dims[:2], layer, x, grad, kernel_size, with_bias)

@@ -4,8 +4,8 @@ sense autocast and vmap."""
 import torch
 from torch.autograd import forward_ad
 
-from . import batching, calls, fused, gradients, kernels
-from .layer import Layer
+from . import calls, fused, gradients, kernels, vmap_rules
+from polyphase._layer import Layer
 
 _LIBRARY = torch.library.Library("polyphase", "DEF")
 _LAYER = "bool transposed, int stride, int[2] padding, SymInt output_padding, int dilation, int groups, str precision"
@@ -60,7 +60,7 @@ def _define_layer(name, schema, layer_of, inputs):
 
     def vmap(info, in_dims, x, weight, bias=None, *numbers, **named):
         dims = (*in_dims, None, None, None)[:3]
-        return batching.convolve(calls.convolve, info.batch_size, dims, layer_of(*numbers, **named), x, weight, bias)
+        return vmap_rules.convolve(calls.convolve, info.batch_size, dims, layer_of(*numbers, **named), x, weight, bias)
 
     _define(name, schema, kernel, fake, backward, setup_context, vmap)
 
@@ -97,7 +97,7 @@ def _input_grad_setup(ctx, inputs, output):
 
 
 def _input_grad_vmap(info, in_dims, grad, weight, length, *layer):
-    return batching.input_grad(calls.input_grad, info.batch_size, in_dims[:2], _layer(*layer), grad, weight, length)
+    return vmap_rules.input_grad(calls.input_grad, info.batch_size, in_dims[:2], _layer(*layer), grad, weight, length)
 
 
 _define("conv_input_grad", f"(Tensor grad, Tensor weight, SymInt length, {_LAYER}) -> Tensor", _input_grad_kernel, _input_grad_fake,
@@ -119,7 +119,7 @@ def _weight_grad_setup(ctx, inputs, output):
 
 
 def _weight_grad_vmap(info, in_dims, x, grad, kernel_size, with_bias, *layer):
-    return batching.weight_grad(calls.weight_grad, info.batch_size, in_dims[:2], _layer(*layer), x, grad, kernel_size, with_bias)
+    return vmap_rules.weight_grad(calls.weight_grad, info.batch_size, in_dims[:2], _layer(*layer), x, grad, kernel_size, with_bias)
 
 
 _define("conv_weight_grad", f"(Tensor input, Tensor grad, SymInt kernel_size, bool with_bias, {_LAYER}) -> (Tensor, Tensor)",

@@ -1,4 +1,4 @@
-"""A convolution without its tensors, and the check that tensors fit it. Works on symbolic sizes too."""
+"""A convolution without its arrays, and the check that arrays fit it: for polyphase.torch, with its symbolic sizes, and polyphase.jax."""
 
 from typing import NamedTuple, Tuple
 
