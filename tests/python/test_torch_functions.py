@@ -260,6 +260,64 @@ class Fused(unittest.TestCase):
         self.assertTrue(torch.allclose(torch.func.vmap(call)(x), torch.stack([call(part) for part in x])))
 
 
+class Antialiased(unittest.TestCase):
+    def tensors(self, dtype=torch.float64, grad=True, length=9):
+        taps = torch.kaiser_window(12, periodic=False, dtype=torch.float64) * torch.sinc(0.5 * (torch.arange(-6, 6) + 0.5))
+        taps = (taps / taps.sum()).to(dtype)
+        alpha, beta = (random(3, dtype=dtype, seed=seed).abs().add(0.5).detach().requires_grad_(grad) for seed in (1, 2))
+        return random(2, 3, length, dtype=dtype, grad=grad), alpha, beta, taps.reshape(1, 1, 12), taps.flip(0)
+
+    def expected(self, x, alpha, beta, up, down):
+        """BigVGAN's Activation1d in torch's functions."""
+        up, down = (taps.reshape(1, 1, 12).expand(3, 1, 12) for taps in (up, down))
+        y = 2 * F.conv_transpose1d(F.pad(x, (5, 5), "replicate"), up, stride=2, groups=3)[..., 15:-15]
+        y = y + torch.sin(alpha[:, None] * y) ** 2 / beta[:, None]
+        return F.conv1d(F.pad(y, (5, 6), "replicate"), down, stride=2, groups=3)
+
+    def test_values_and_gradients(self):
+        for length in (1, 2, 9):
+            tensors = self.tensors(length=length)
+            y = pt.antialias_snake(*tensors)
+            self.assertTrue(torch.allclose(y, self.expected(*tensors)))
+            self.assertTrue(torch.equal(pt.antialias_snake(tensors[0][1], *tensors[1:]), y[1]))
+            call = lambda x, alpha, beta: pt.antialias_snake(x, alpha, beta, *tensors[3:])
+            self.assertTrue(torch.autograd.gradcheck(call, tensors[:3]))
+            self.assertTrue(torch.autograd.gradgradcheck(call, tensors[:3]))
+
+    def test_16_bit_and_autocast(self):
+        for dtype in (torch.bfloat16, torch.float16):
+            tensors = self.tensors(dtype)
+            wide = [t.detach().double().requires_grad_(t.requires_grad) for t in tensors]
+            pairs = zip(*(torch.autograd.grad(f(*t).sum(), t[:3]) for f, t in ((pt.antialias_snake, tensors), (self.expected, wide))))
+            for got, expected in pairs:
+                self.assertLessEqual((got.double() - expected).abs().max(), 4 * torch.finfo(dtype).eps * expected.abs().max())
+        with torch.autocast("cpu", torch.bfloat16):
+            self.assertEqual(pt.antialias_snake(*self.tensors(torch.float32)).dtype, torch.bfloat16)
+
+    def test_no_samples(self):
+        x, *others = self.tensors(torch.float32)
+        grads = torch.autograd.grad(pt.antialias_snake(x[:0], *others).sum(), (x, *others[:2]))
+        self.assertEqual([float(g.abs().sum()) for g in grads], [0, 0, 0])
+
+    def test_bad_input(self):
+        x, alpha, beta, up, down = self.tensors(grad=False)
+        for error, words, arguments in ((polyphase.ShapeError, "alpha \\(C=3\\), got \\(2,\\)", (x, alpha[:2], beta, up, down)),
+                                        (polyphase.ShapeError, "filter down \\(12\\)", (x, alpha, beta, up, down[:6])),
+                                        (polyphase.DTypeError, "float64 and torch.float32", (x, alpha, beta.float(), up, down)),
+                                        (polyphase.Error, "without gradients, got up", (x, alpha, beta, up.clone().requires_grad_(), down))):
+            with self.assertRaisesRegex(error, words):
+                pt.antialias_snake(*arguments)
+
+    @unittest.skipUnless(HAS_OPERATORS, NO_OPERATORS)
+    def test_operator(self):
+        tensors = self.tensors()
+        torch.library.opcheck(torch.ops.polyphase.antialias_snake, tensors)
+        x, *others = self.tensors(torch.float32)
+        compiled = torch.compile(pt.antialias_snake, fullgraph=True, dynamic=True, backend="aot_eager")
+        grads = [torch.autograd.grad(f(x, *others).sin().sum(), (x, *others[:2])) for f in (compiled, pt.antialias_snake)]
+        self.assertTrue(all(torch.allclose(a, e) for a, e in zip(*grads)))
+
+
 @unittest.skipUnless(HAS_OPERATORS, NO_OPERATORS)
 class Operators(unittest.TestCase):
     def test_opcheck(self):

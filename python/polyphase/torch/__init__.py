@@ -6,6 +6,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("polyphase.torch needs PyTorch; install the package torch") from error
 
 from . import gradients as _gradients
+from .antialias import antialias_snake
 from .functional import conv1d, conv_transpose1d
 from .modules import Conv1d, ConvTranspose1d
 from .precision import current_precision, precision
@@ -18,6 +19,7 @@ __all__ = [
     "Conv1d",
     "ConvTranspose1d",
     "Report",
+    "antialias_snake",
     "conv1d",
     "conv_transpose1d",
     "current_precision",

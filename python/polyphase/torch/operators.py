@@ -4,7 +4,7 @@ sense autocast and vmap."""
 import torch
 from torch.autograd import forward_ad
 
-from . import calls, fused, gradients, kernels, vmap_rules
+from . import antialias, calls, fused, gradients, kernels, vmap_rules
 from polyphase._layer import Layer
 
 _LIBRARY = torch.library.Library("polyphase", "DEF")
@@ -16,7 +16,7 @@ def _layer(transposed, stride, padding, output_padding, dilation, groups, precis
     return Layer(transposed, stride, padding, output_padding, dilation, groups, precision)
 
 
-def _define(name, schema, kernel, fake, backward, setup_context, vmap=None):
+def _define(name, schema, kernel, fake, backward=None, setup_context=None, vmap=None):
     def without_tangents(*args, **named):
         if forward_ad._current_level >= 0:  # the dispatcher would drop them
             raise NotImplementedError(f"torch.ops.polyphase.{name}: expected no forward-mode differentiation, which only the functions of "
@@ -27,7 +27,8 @@ def _define(name, schema, kernel, fake, backward, setup_context, vmap=None):
     for key in ("CPU", "CUDA"):
         _LIBRARY.impl(name, without_tangents, key)
     torch.library.register_fake(f"polyphase::{name}", fake, lib=_LIBRARY)
-    torch.library.register_autograd(f"polyphase::{name}", backward, setup_context=setup_context, lib=_LIBRARY)
+    if backward is not None:
+        torch.library.register_autograd(f"polyphase::{name}", backward, setup_context=setup_context, lib=_LIBRARY)
     if vmap is not None and hasattr(torch.library, "register_vmap"):
         torch.library.register_vmap(f"polyphase::{name}", vmap, lib=_LIBRARY)
 
@@ -157,6 +158,20 @@ _define("conv_activated", "(Tensor input, Tensor weight, Tensor? bias, Tensor? a
         lambda ctx, *given: _pad(fused.backward(ctx, *given), 17), _activated_setup)
 
 
+# ---- the anti-aliased activation ------------------------------------------------------------------------------------------------------
+
+
+def _antialias_fake(x, *others):
+    antialias.check(x, *others, is_fake=True)
+    return x.new_empty(x.shape)
+
+
+_define("antialias_snake", "(Tensor input, Tensor alpha, Tensor beta, Tensor up, Tensor down) -> Tensor", antialias.forward, _antialias_fake,
+        lambda ctx, grad: _pad(antialias.saved_backward(ctx, grad), 5), lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
+_define("antialias_snake_backward", "(Tensor grad, Tensor input, Tensor alpha, Tensor beta, Tensor up, Tensor down) -> (Tensor, Tensor, Tensor)",
+        antialias.backward, lambda grad, x, alpha, beta, *_: (x.new_empty(x.shape), torch.empty_like(alpha), torch.empty_like(beta)))
+
+
 # ---- autocast -----------------------------------------------------------------------------------------------------------------------
 
 
@@ -172,6 +187,6 @@ def _define_autocast(name, device_type, key):
     _LIBRARY.impl(name, kernel, key)
 
 
-for _name in ("conv_transpose1d", "conv1d", "conv_activated"):
+for _name in ("conv_transpose1d", "conv1d", "conv_activated", "antialias_snake"):
     _define_autocast(_name, "cpu", "AutocastCPU")
     _define_autocast(_name, "cuda", "AutocastCUDA")
