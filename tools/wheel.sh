@@ -80,9 +80,11 @@ build() {
       --no-build-isolation --no-deps --wheel-dir "$built" -Cbuild-dir="build-$version" "${arguments[@]}"
   ) >"$log" 2>&1 || { tail -n 40 "$log" >&2; die "the wheel was not built; the errors are above"; }
   # libgomp goes into the wheel; the driver and cuBLAS stay outside.
+  PATH=$environment/bin:$PATH "$environment/bin/auditwheel" repair --wheel-dir "$scratch/repaired" --exclude 'libcublas*' \
+    --exclude libcuda.so.1 "$built"/*.whl >"$log" 2>&1 || { cat "$log" >&2; die "auditwheel refuses the wheel"; }
   mkdir -p dist
-  PATH=$environment/bin:$PATH "$environment/bin/auditwheel" repair --wheel-dir dist --exclude 'libcublas*' --exclude libcuda.so.1 "$built"/*.whl >"$log" 2>&1 || { cat "$log" >&2; die "auditwheel refuses the wheel"; }
-  wheel=$(sed -n 's/.*Fixed-up wheel written to \(.*\)/\1/p' "$log")
+  wheel=dist/$(basename "$scratch"/repaired/*.whl)
+  cp "$scratch"/repaired/*.whl dist/
   pass
 }
 
@@ -126,10 +128,14 @@ install_and_test() {
     "$environment/bin/pip" install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r tools/python_requirements.txt
     "$environment/bin/pip" install --quiet --disable-pip-version-check --no-index --no-deps "$wheel"
   fi
-  mkdir "$scratch/tests"
-  cp -r tests/python examples/python "$scratch/tests"
+  # What the tests look at, at its place in the tree, without the package.
+  mkdir -p "$scratch/tree/tests" "$scratch/tree/examples" "$scratch/tree/docs"
+  cp -r tests/python "$scratch/tree/tests"
+  cp -r examples/python "$scratch/tree/examples"
+  cp README.md "$scratch/tree"
+  cp docs/python.md "$scratch/tree/docs"
   local status=0
-  (cd "$scratch/tests" && POLYPHASE_TEST_COUNTS=$counts POLYPHASE_EXAMPLES=$scratch/tests/examples/python OMP_WAIT_POLICY=passive \
+  (cd "$scratch/tree/tests" && POLYPHASE_TEST_COUNTS=$counts OMP_WAIT_POLICY=passive \
     "$environment/bin/python" -m pytest -q -p no:cacheprovider python) || status=$?
   [ $status -le 1 ] || fail "pytest ended with status $status"
 }

@@ -1,6 +1,6 @@
 """Continues the training of a published vocoder on recordings of a voice.
 
-usage: python finetune_vocoder.py MODEL OUTPUT.safetensors RECORDING.wav... [--steps N] [--seconds S] [--learning-rate R]
+usage: python finetune_vocoder.py MODEL OUTPUT.safetensors RECORDING.wav... [--steps N] [--seconds S] [--learning-rate R] [--seed I]
 
 MODEL is a HiFi-GAN, BigVGAN or Vocos in any format of polyphase.load_model(). Recordings are mono WAV files of 16 bits at the model's
 sampling rate. The generator alone is trained, on the distance of log mels and of spectrograms at three resolutions.
@@ -32,6 +32,7 @@ def main():
     arguments.add_argument("--steps", type=int, default=1000)
     arguments.add_argument("--seconds", type=float, default=0.4, help="of audio in a step")
     arguments.add_argument("--learning-rate", type=float, default=1e-4)
+    arguments.add_argument("--seed", type=int, default=0, help="of the choice of recordings and places")
     given = arguments.parse_args()
 
     device = pp.best_device()
@@ -49,6 +50,7 @@ def main():
 
     optimizer = pp.AdamW(net.parameters(), given.learning_rate, betas=(0.8, 0.99))
     schedule = pp.WarmupLR(optimizer, steps=max(1, given.steps // 20))
+    random.seed(given.seed)
     for step in range(1, given.steps + 1):
         samples = random.choice(recordings)
         begin = random.randrange(samples.numel() - length + 1)
@@ -62,7 +64,7 @@ def main():
         pp.clip_grad_norm(net.parameters(), 10)
         optimizer.step()
         schedule.step()
-        if step % 50 == 0 or step == given.steps:
+        if step == 1 or step % 50 == 0 or step == given.steps:
             print(f"step {step}: loss {loss.item():.4f}")
     net.eval()
     net.to("cpu")

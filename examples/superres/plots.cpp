@@ -25,9 +25,9 @@ namespace pp = polyphase;
 
 constexpr int kFramesPerSecond = 125;
 constexpr double kWindowSeconds = 0.032;  // long enough to show a voice's harmonics
-constexpr double kDecibelRange = 90;      // below the loudest point of all panels, the rest is black
+constexpr double kDecibelRange = 90;      // below the loudest point of all panels; everything below is black
 
-constexpr int kNoGnuplot = 127;  // exit code of a shell, and ours, for a program that is not there
+constexpr int kNoGnuplot = 127;  // exit code of a shell, and ours, for a program that is not installed
 
 void write_text(const std::string& path, const std::string& text) {
   pp::AtomicFile file("eval", path);
@@ -58,7 +58,8 @@ double write_matrix(const std::string& path, const SpectrogramPanel& panel) {
   const std::int64_t frames = power.size(0);
   const std::int64_t bins = power.size(1);
   const std::vector<float> values = power.to_vector<float>();
-  // Equal tones look equal at every rate: a tone's power grows with the square of the window's length.
+  // Divided by the square of the window's length, with which a tone's power grows, so that equal tones look equal at every
+  // rate.
   const double scale = 4.0 / (static_cast<double>(window) * static_cast<double>(window));
   double loudest = -1000;
   std::string text;

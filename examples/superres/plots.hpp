@@ -1,5 +1,5 @@
 #pragma once
-// Pictures through gnuplot. The numbers and the scripts stay beside the pictures, so that without gnuplot nothing is lost.
+// Pictures made by gnuplot. The numbers and scripts stay next to the pictures, so that nothing is lost without gnuplot.
 
 #include <span>
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace superres {
 
-/// Runs `script`, a file in `folder`, which writes `picture` there. Returns false where gnuplot is not installed; throws Error
-/// with gnuplot's exit code where it fails.
+/// Runs `script`, a file in `folder`, which writes `picture` there. Returns false if gnuplot is not installed; throws Error
+/// with gnuplot's exit code if it fails.
 bool run_gnuplot(const std::string& folder, const std::string& script, const std::string& picture);
 
 /// One spectrogram of a picture.
@@ -19,8 +19,8 @@ struct SpectrogramPanel {
   int rate = 0;
 };
 
-/// Writes spectrograms.gp and a matrix of dB per panel (rows: frequencies, columns: times) into `folder`; two panels a row, all
-/// with the axes of the highest rate and one colour scale. Throws FormatError.
+/// Writes spectrograms.gp and a matrix of dB per panel (rows: frequencies, columns: times) into `folder`. Two panels a row, all
+/// with the axes of the highest rate and the same colour scale. Throws FormatError.
 void write_spectrograms(const std::string& folder, std::span<const SpectrogramPanel> panels);
 inline constexpr const char* kSpectrogramScript = "spectrograms.gp";
 inline constexpr const char* kSpectrogramPicture = "spectrograms.png";

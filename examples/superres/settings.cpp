@@ -9,7 +9,7 @@ namespace {
 using polyphase::Error;
 using polyphase::require;
 
-// The shortest text that reads back as the same number.
+// The shortest text that is read back as the same number.
 template <class T>
 std::string text_of(T value) {
   char buffer[64];

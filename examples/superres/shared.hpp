@@ -1,5 +1,5 @@
 #pragma once
-// Sound files, resampling and words that all programs share (program/), under this program's own names.
+// Sound files, resampling and text functions of program/, in this program's namespace.
 
 #include "program/audio/audio_file.hpp"
 #include "program/audio/pipe_input.hpp"

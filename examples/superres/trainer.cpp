@@ -14,7 +14,7 @@
 namespace superres {
 namespace {
 
-constexpr double kEnergyFloor = 1e-8;  // a digitally silent window must not rule the batch
+constexpr double kEnergyFloor = 1e-8;  // a digitally silent window must not dominate the batch
 constexpr double kClipNorm = 5;
 constexpr double kAverageDecay = 0.99;
 constexpr std::int64_t kWarmupSteps = 50;
@@ -40,7 +40,7 @@ bool is_finite(const pp::Tensor& tensor) {
   return pp::sum(tensor.detach().to(pp::DType::f32) * 0.0).item<float>() == 0;
 }
 
-// What may be saved of a run.
+// A checkpoint that may be saved.
 pp::Checkpoint require_finite(pp::Checkpoint checkpoint, const TrainSettings& settings) {
   const std::string name = not_finite(checkpoint);
   pp::require<Diverged>(name.empty(), "train: at step ", checkpoint.step, " ", name,
@@ -111,7 +111,7 @@ StepResult Trainer::step(const TensorBatch& batch) {
   optimizer_.zero_grad();
   loss.backward();
 
-  // The numbers of a step come to the host together, as each time waits for the device.
+  // The numbers of a step are copied to the host together, because each copy waits for the device.
   const StepResult result = [&] {
     const pp::NoGradGuard no_grad;
     const pp::Tensor noise = pp::sum(pp::square(output.detach() - target)), energy = pp::sum(pp::square(target));
@@ -175,7 +175,7 @@ UpsamplingNetwork load_network(const std::string& path) {
   if (checkpoint.states.contains("average")) {
     pp::ExponentialMovingAverage average = make_average(network);
     average.load_state(checkpoint.state("average"));
-    average.apply();  // and never restored: these are the weights from here on
+    average.apply();  // never restored, so these are the weights from now on
   }
   network.eval();
   return network;

@@ -1,5 +1,5 @@
 #pragma once
-// The sound that a run learns from and is checked on.
+// The sound that a run is trained and checked on.
 
 #include <optional>
 #include <string>
@@ -16,12 +16,12 @@ struct TrainingSound {
   SoundRecord record;
 };
 
-/// The folder that a resumed run takes its sound from: --data where it was given, else the one of the record. Throws Error
-/// where neither says, or the record's folder is gone.
+/// The folder of a resumed run's sound: --data if it was given, else the folder of the record. Throws Error if there is
+/// neither, or if the record's folder does not exist.
 [[nodiscard]] std::string sound_folder(const TrainCommand& command, const std::optional<SoundRecord>& before);
 
-/// Opens the sound in command.data. The model's rate comes from `model`, or from the files where that is 0. Throws Error where
-/// the files are not those of `before`, with what is different.
+/// Opens the sound in command.data. The model's rate is that of `model`, or of the files if that is 0. Throws Error with the
+/// differences if the files are not those of `before`.
 [[nodiscard]] TrainingSound open_sound(const TrainCommand& command, const ModelOptions& model, const TrainSettings& settings,
                                        const std::optional<SoundRecord>& before, const Warn& warn);
 

@@ -28,6 +28,8 @@ void name_the_library(nb::module_& module) {
 
 NB_MODULE(_core, module) {
   using namespace polyphase::python;
+  // Modules in Python that refer to what holds them stay until the process ends; that is no reason for lines on its way out.
+  nb::set_leak_warnings(false);
   module.doc() = "The compiled part of polyphase; use the package `polyphase`.";
   bind_build(module);
   bind_errors(module);

@@ -118,7 +118,7 @@ an underscore; define visit(self, visitor) to list them otherwise.)")
       .def("train", &Module::train, "mode"_a = true, "Sets the training mode of this module and all below it.")
       .def("eval", &Module::eval, "train(False).")
       .def_prop_ro("is_training", &Module::is_training, "Whether the module is in training mode, as it is at first.")
-      .def("set_requires_grad", &Module::set_requires_grad, "value"_a, "Of every parameter.")
+      .def("set_requires_grad", &Module::set_requires_grad, "value"_a, "Sets requires_grad of every parameter.")
       .def("zero_grad", &Module::zero_grad, "Drops all gradients.")
       .def("parameter_count", &Module::parameter_count, "The number of elements of all parameters.");
 

@@ -28,9 +28,9 @@ void bind_base(nb::module_& module) {
   nb::class_<NetworkFormat>(module, "NetworkFormat", "What goes into a network and what comes out.")
       .def_ro("input", &NetworkFormat::input, "mel, latent, codes or audio.")
       .def_ro("rows", &NetworkFormat::rows,
-              "Of the input: mel bands, channels of the latent, codes of a frame, audio channels.")
-      .def_ro("samples_per_frame", &NetworkFormat::samples_per_frame, "Of the audio, for one frame.")
-      .def_ro("audio_channels", &NetworkFormat::audio_channels, "Of the audio.")
+              "Rows of the input: mel bands, channels of the latent, codes of a frame, audio channels.")
+      .def_ro("samples_per_frame", &NetworkFormat::samples_per_frame, "Samples of the audio for one frame.")
+      .def_ro("audio_channels", &NetworkFormat::audio_channels, "Channels of the audio.")
       .def_ro("sampling_rate", &NetworkFormat::sampling_rate, "In Hz; 0 where the configuration does not say it.")
       .def_ro("least_rows", &NetworkFormat::least_rows, "So few rows are taken too, the first ones; 0: `rows` only.")
       .def_ro("frame_multiple", &NetworkFormat::frame_multiple, "The number of frames must be a multiple of it.");
@@ -91,7 +91,7 @@ void bind_models(nb::module_& module) {
       R"(A published network from its file, f32 on the CPU and in eval mode.
 
 Weights in any format of load_weights(). The network's name comes from the tensors' names unless `network` says it; the configuration
-(JSON) from the file, config.json beside it, or `config`. Raises FormatError and Error naming what does not fit.)");
+(JSON) from the file, config.json in its folder, or `config`. Raises FormatError and Error naming what does not fit.)");
   module.def("save_model", &save_model, "path"_a, "model"_a, kUnlocked,
              "Writes a Model as safetensors that load_model() reads alone.");
   module.def(

@@ -60,7 +60,7 @@ void bind_base(nb::module_& module) {
       .def_prop_ro("group_count", &Optimizer::group_count, "The number of groups.")
       .def("learning_rate", &Optimizer::learning_rate, "group"_a = 0, "Raises ShapeError if there is no such group.")
       .def("initial_learning_rate", &Optimizer::initial_learning_rate, "group"_a = 0, "The rate from which schedules start.")
-      .def("weight_decay", &Optimizer::weight_decay, "group"_a = 0, "Of a group.")
+      .def("weight_decay", &Optimizer::weight_decay, "group"_a = 0, "The weight decay of a group.")
       .def(
           "set_learning_rate",
           [](Optimizer& self, double value, std::optional<std::size_t> group) {
@@ -70,7 +70,7 @@ void bind_base(nb::module_& module) {
               self.set_learning_rate(value);
             }
           },
-          "value"_a, "group"_a = nb::none(), "Of one group, or of all. Raises ShapeError unless finite and >= 0.");
+          "value"_a, "group"_a = nb::none(), "Sets the rate of one group, or of all. Raises ShapeError unless finite and >= 0.");
   bind_state<Optimizer>(optimizer);
 }
 

@@ -2,12 +2,19 @@
 
 #include <nanobind/stl/tuple.h>
 
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <string>
 
 #include "casters.hpp"
 #include "conv/autotune.hpp"
 #include "core.hpp"
 #include "cuda/cuda.hpp"
+#include "cuda/memory/workspace.hpp"
+#include "cuda/runtime/dry_run.hpp"
 #include "device/backend.hpp"
 #include "ops/conv_problem.hpp"
 
@@ -20,12 +27,18 @@ Tensor shaped(const Shape& shape, DType dtype) {
   return Tensor::over(element, shape, Shape::filled(shape.rank(), 0), 0, dtype);
 }
 
+/// Execution::workspace_size of a call whose caller has made the Workspace.
+constexpr std::size_t kOutside = SIZE_MAX;
+
 /// One call's stream and workspace on this thread, and its convolutions.
 class Call {
  public:
   Call(const Place& place, const Execution& execution)
       : precision_(parse_precision(execution.precision)), autotune_(false), backend_(backend_of(place.device)) {
-    if (place.device.is_cuda()) stream_.emplace(place.device.index, reinterpret_cast<CUstream_st*>(execution.stream));
+    if (place.device.is_cpu()) return;
+    stream_.emplace(place.device.index, reinterpret_cast<CUstream_st*>(execution.stream));
+    if (execution.workspace_size != kOutside)
+      workspace_.emplace(place.device.index, reinterpret_cast<void*>(execution.workspace), execution.workspace_size);
   }
   void gather(const Layer& layer, ConvDirection direction, const Tensor& source, const Tensor& w, const Tensor& bias,
               const Tensor& out) {
@@ -49,7 +62,41 @@ class Call {
   AutotuneGuard autotune_;  // off: measuring would wait
   Backend& backend_;
   std::optional<cuda::StreamGuard> stream_;
+  std::optional<cuda::Workspace> workspace_;
 };
+
+/// The most workspace of the calls that may follow: outputs and inputs anywhere, with anything that conv_forward() can apply.
+std::size_t measure(const Problem& problem, const Layer& layer, const Place& place, std::string_view direction,
+                    std::string_view precision) {
+  // Kernels are not run and read nothing, but gradients are set to zero and must exist.
+  const Tensor weights = Tensor::empty(layer.weight, {place.dtype, place.device});
+  const Tensor sums = Tensor::empty({layer.channels}, {place.dtype, place.device});
+  const auto dw = reinterpret_cast<Address>(weights.raw()), db = reinterpret_cast<Address>(sums.raw());
+  constexpr Address kAligned = Address{1} << 40;
+  const std::string name(name_of(place.dtype));
+  std::size_t most = 0;
+  const auto count = [&](const std::function<void(const Execution&)>& call) {
+    most = std::max(most, cuda::measure_workspace(place.device.index, [&](CUstream_st* stream) {
+                      call({0, kOutside, place.device.index, reinterpret_cast<Address>(stream), precision});
+                    }));
+  };
+  const Address element = kAligned + size_of(place.dtype);
+  for (const Address in :
+       {kAligned, kAligned + 16, element})  // the choice of a kernel depends on the places in a sector of 32 bytes
+    for (const Address out : {kAligned, element}) {
+      if (direction == "dgrad") count([&](const Execution& execution) { conv_dgrad(problem, name, in, dw, out, execution); });
+      if (direction == "wgrad")
+        count([&](const Execution& execution) { conv_wgrad(problem, name, in, out, dw, db, execution); });
+      if (direction != "forward") continue;
+      for (const char* activation : {"none", "relu", "leaky_relu", "tanh", "snake"})
+        for (const Address residual : {Address{0}, out})
+          for (const Address before : {Address{0}, out}) {
+            const Following following{residual, activation, 0.1, db, db, 1, before};
+            count([&](const Execution& execution) { conv_forward(problem, name, in, dw, db, out, following, execution); });
+          }
+    }
+  return most;
+}
 
 ConvEpilogue epilogue_of(const char* operation, const Place& place, const Layer& layer, const Following& following) {
   ConvEpilogue epilogue{
@@ -103,10 +150,17 @@ std::size_t workspace_bytes(const Problem& problem, std::string_view dtype, std:
                             std::string_view precision, int device) {
   const Place place(dtype, device);
   const Layer layer(problem, place.dtype);
-  static_cast<void>(parse_precision(precision));
+  const Precision exactness = parse_precision(precision);
   require<Error>(direction == "forward" || direction == "dgrad" || direction == "wgrad",
                  "workspace_bytes: expected a direction forward, dgrad or wgrad, got '", direction, "'");
-  return 0;
+  if (place.device.is_cpu() || layer.problem.N == 0) return 0;
+  static std::mutex mutex;
+  static std::map<std::tuple<Problem, DType, std::string, Precision, int>, std::size_t> measured;
+  const std::tuple key{problem, place.dtype, std::string(direction), exactness, device};
+  const std::scoped_lock lock(mutex);
+  const auto found = measured.find(key);
+  return found != measured.end() ? found->second
+                                 : measured.emplace(key, measure(problem, layer, place, direction, precision)).first->second;
 }
 
 void conv_forward(const Problem& problem, std::string_view dtype, Address x, Address w, Address bias, Address y,
@@ -160,7 +214,7 @@ problem: (transposed, N, C_in, C_out, L_in, K, S, P_l, P_r, OP, D, G) of a ConvT
   module.def(
       "workspace_bytes", &workspace_bytes, "problem"_a, "dtype"_a, "direction"_a, "precision"_a, "device"_a, kUnlocked,
       R"(The bytes of workspace that conv_forward (direction "forward"), conv_dgrad ("dgrad") or conv_wgrad ("wgrad") needs on
-a device (-1: CPU). 0 on the CPU.)");
+a device (-1: CPU), whatever follows the convolution. 0 on the CPU. On a GPU the first call for a problem takes a few milliseconds.)");
   module.def(
       "conv_forward",
       [](const Problem& problem, std::string_view dtype, Address x, Address w, Address bias, Address residual, Address y,

@@ -49,8 +49,8 @@ struct Layer {
 
 /// Where and how a call computes.
 struct Execution {
-  Address workspace = 0;
-  std::size_t workspace_size = 0;  ///< in bytes, at least workspace_bytes()
+  Address workspace = 0;           ///< a multiple of 256
+  std::size_t workspace_size = 0;  ///< in bytes, at least workspace_bytes(); less throws OutOfMemory
   int device = -1;                 ///< a GPU's index; -1: the CPU
   Address stream = 0;              ///< a cudaStream_t; not used on the CPU
   std::string_view precision = "fp32";

@@ -17,7 +17,7 @@ enum class UpsampleMode : std::uint8_t { nearest, linear };
 /// (N, C*r, L) -> (N, C, L*r): y[n, c, l*r + i] = x[n, c*r + i, l].
 [[nodiscard]] Tensor pixel_shuffle1d(const Tensor& x, std::int64_t upscale_factor);
 /// Elements of the last dimension by position: index (J) i64 in [0, L) -> (..., J). Throws ShapeError for a position out of
-/// range: on the CPU at once, on a GPU from the next call that waits for it (item(), a copy to the host, synchronize()), so
+/// range: on the CPU immediately, on a GPU from the next call that waits for it (item(), a copy to the host, synchronize()), so
 /// that the check does not wait; these elements are 0 until then.
 [[nodiscard]] Tensor index_select(const Tensor& x, const Tensor& index);
 /// Joins along an existing dimension; all other sizes equal; at least one tensor.

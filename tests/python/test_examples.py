@@ -1,7 +1,7 @@
-"""The programs of examples/python, as a user starts them."""
+"""The programs of examples/python, as a user starts them, and the code of the pages."""
 import array
 import json
-import os
+import re
 import subprocess
 import sys
 import wave
@@ -11,7 +11,8 @@ import numpy as np
 import polyphase as pp
 import pytest
 
-EXAMPLES = Path(os.environ.get("POLYPHASE_EXAMPLES", Path(__file__).parents[2] / "examples" / "python"))
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "python"
 CONFIG = json.dumps({
     "resblock": "1", "upsample_rates": [4, 4], "upsample_kernel_sizes": [8, 8], "upsample_initial_channel": 16,
     "resblock_kernel_sizes": [3], "resblock_dilation_sizes": [[1, 3, 5]], "num_mels": 8, "sampling_rate": 8000,
@@ -48,7 +49,7 @@ def test_a_vocoder_is_tuned(model, tmp_path):
         file.writeframes(samples.tobytes())
     out, _ = run("finetune_vocoder.py", model, tmp_path / "tuned.safetensors", tmp_path / "voice.wav", "--steps", 100, "--learning-rate", 2e-3)
     losses = [float(line.split()[-1]) for line in out.decode().splitlines()]
-    assert len(losses) == 2 and losses[1] < losses[0]
+    assert len(losses) == 3 and losses[2] < losses[0]
     assert pp.load_model(str(tmp_path / "tuned.safetensors")).network == "hifigan"
     _, errors = run("finetune_vocoder.py", model, tmp_path / "tuned.safetensors", tmp_path / "voice.wav", "--seconds", 100, ok=False)
     assert "at least" in errors
@@ -62,3 +63,13 @@ def test_a_stream_is_played(model, tmp_path):
         whole = pp.load_model(str(model)).net(mel.unsqueeze(0))
     assert len(out) == 2 * whole.numel() and "latency" in errors
     assert np.abs(np.array(array.array("h", out)) - 32767 * whole.numpy().ravel()).max() <= 1
+
+
+@pytest.mark.parametrize("page, least", [("README.md", 1), ("docs/python.md", 3)])
+def test_the_code_of_a_page_runs(page, least, tmp_path, monkeypatch):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.S)
+    blocks = [block for block in blocks if "torch" not in block and "jax" not in block]
+    assert len(blocks) >= least
+    monkeypatch.chdir(tmp_path)
+    for block in blocks:
+        exec(compile(block, page, "exec"), {"__name__": page})

@@ -1,4 +1,5 @@
 """The package in a process: import, threads, fork, signals, other packages."""
+import ast
 import multiprocessing
 import os
 import signal
@@ -6,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import polyphase as pp
 import pytest
@@ -172,3 +174,12 @@ def test_cublas_of_a_wheel_is_found(tmp_path, monkeypatch):
         _libraries.import_with(error, "polyphase._core")
     with pytest.raises(ImportError, match="undefined symbol"):
         _libraries.import_with(ImportError("undefined symbol: x"), "polyphase._core")
+
+
+def test_stubs_have_every_name():
+    stubs = Path(pp.__file__).parent / "_core"
+    names = {node.name for node in ast.walk(ast.parse((stubs / "__init__.pyi").read_text(encoding="utf-8")))
+             if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+    assert set(pp._core.__all__) - names <= {"cuda", "no_grad"}
+    ast.parse((stubs / "cuda.pyi").read_text(encoding="utf-8"))
+    assert (Path(pp.__file__).parent / "py.typed").is_file()

@@ -1,5 +1,5 @@
 #pragma once
-// Sound made up for the tests, under this program's names.
+// Synthetic sound for the tests, in this program's namespace.
 
 #include "shared.hpp"
 #include "support/sound.hpp"
