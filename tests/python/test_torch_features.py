@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """polyphase.torch's layers under what PyTorch does with layers: copies, files, autocast, compilers, export, modes, processes, threads."""
 
+import contextlib
 import copy
 import io
 import os
+import pathlib
 import pickle
+import re
 import socket
 import subprocess
 import sys
@@ -23,6 +26,7 @@ import cases
 import polyphase.torch as pt
 from polyphase.torch import kernels
 
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "python.md"
 HAS_OPERATORS = hasattr(torch.library, "register_fake")
 NO_OPERATORS = f"torch {torch.__version__} has no torch.library.register_fake; operators need torch 2.4"
 
@@ -326,6 +330,16 @@ class Compiled(unittest.TestCase):
         with Names():
             vocoder()(torch.randn(2, 8, 10))
         self.assertEqual(sum("polyphase.conv" in name for name in names), 3)
+
+
+class Pages(unittest.TestCase):
+    @unittest.skipUnless(PAGE.is_file(), f"{PAGE.name} is not here: this is not the source tree")
+    def test_the_code_of_the_page_runs(self):
+        blocks = [block for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S) if "polyphase.torch" in block]
+        self.assertGreaterEqual(len(blocks), 2)
+        for block in blocks:
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(compile(block, PAGE.name, "exec"), {})
 
 
 class Set(torch.utils.data.Dataset):

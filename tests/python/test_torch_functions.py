@@ -176,7 +176,7 @@ class Gradients(unittest.TestCase):
 
     @unittest.skipUnless(HAS_FUNC, NO_FUNC)
     def test_vmap(self):
-        """Of any of the tensors, by the functions and by the operators; also gradients of each sample."""
+        """Any of the tensors is mapped, by the functions and by the operators; also gradients of each sample."""
         for ours, theirs, x, w, b, numbers in layers():
             many = [torch.stack([t, 2 * t, t - 1], dim) for t, dim in ((x, 1), (w, 0), (b, 1))]
             forms = [ours]

@@ -1,4 +1,4 @@
-"""The rules of torch's vmap, by polyphase._vmap."""
+"""The rules of torch's vmap, by polyphase._batching."""
 
 import torch
 
@@ -12,14 +12,14 @@ def _prepared(dims, tensors):
 
 def convolve(call, size, dims, layer, *tensors):
     mapped, tensors = _prepared(dims, tensors)
-    return _vmap.convolve(call, torch.broadcast_to, size, mapped, layer, *tensors), 0
+    return _batching.convolve(call, torch.broadcast_to, size, mapped, layer, *tensors), 0
 
 
 def input_grad(call, size, dims, layer, grad, weight, length):
     mapped, tensors = _prepared(dims, (grad, weight))
-    return _vmap.input_grad(call, torch.broadcast_to, size, mapped, layer, *tensors, length), 0
+    return _batching.input_grad(call, torch.broadcast_to, size, mapped, layer, *tensors, length), 0
 
 
 def weight_grad(call, size, dims, layer, x, grad, kernel_size, with_bias):
     mapped, tensors = _prepared(dims, (x, grad))
-    return _vmap.weight_grad(call, torch.broadcast_to, size, mapped, layer, *tensors, kernel_size, with_bias), (0, 0)
+    return _batching.weight_grad(call, torch.broadcast_to, size, mapped, layer, *tensors, kernel_size, with_bias), (0, 0)
