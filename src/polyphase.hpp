@@ -56,6 +56,7 @@
 #include "networks/decode.hpp"
 #include "networks/encodec.hpp"
 #include "networks/files/model_file.hpp"
+#include "networks/generator_config.hpp"
 #include "networks/hifigan.hpp"
 #include "networks/mel.hpp"
 #include "networks/mimi.hpp"

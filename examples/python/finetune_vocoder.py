@@ -37,7 +37,7 @@ def main():
 
     device = pp.best_device()
     model = pp.load_model(given.model)
-    mel_of = pp.load_front_end(model, given.model, device)
+    front_end = pp.load_front_end(model, given.model, device)
     net = model.net
     net.train()
     net.to(device)
@@ -56,9 +56,9 @@ def main():
         begin = random.randrange(samples.numel() - length + 1)
         target = samples[begin:begin + length].reshape((1, 1, length)).to(device)
         with pp.no_grad():
-            mel = mel_of(target)
+            mel = front_end(target).input
         audio = net(mel)[:, :, :length]
-        loss = 45 * pp.l1_loss(mel_of(audio), mel) + pp.multi_resolution_stft_loss(audio, target)
+        loss = 45 * pp.l1_loss(front_end(audio).input, mel) + pp.multi_resolution_stft_loss(audio, target)
         optimizer.zero_grad()
         loss.backward()
         pp.clip_grad_norm(net.parameters(), 10)

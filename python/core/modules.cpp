@@ -6,6 +6,7 @@
 
 #include "casters.hpp"
 #include "core.hpp"
+#include "layers/streaming/module_stream.hpp"
 #include "layers/weight.hpp"
 #include "layers/weight_norm.hpp"
 
@@ -47,14 +48,21 @@ class PythonModule : public Module {
       visit_attributes(nb_trampoline.base(), visitor);
     }
   }
+  [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override {
+    const nb::gil_scoped_acquire held;
+    throw NotImplemented(
+        concat("stream: ", class_name(), " is a module in Python, which cannot take its input piece by piece"));
+  }
   [[nodiscard]] Tensor forward(const Tensor& x) override {
     const nb::gil_scoped_acquire held;
     const nb::detail::ticket ticket(nb_trampoline, "forward", nb::detail::str_hash("forward"), false);
     if (!ticket.key.is_valid())
-      throw NotImplemented(concat("Module: ", nb::cast<std::string>(nb_trampoline.base().type().attr("__name__")),
-                                  " has no forward(); define forward(self, x)"));
+      throw NotImplemented(concat("Module: ", class_name(), " has no forward(); define forward(self, x)"));
     return nb::cast<Tensor>(nb_trampoline.base().attr(ticket.key)(x));
   }
+
+ private:
+  [[nodiscard]] std::string class_name() const { return nb::cast<std::string>(nb_trampoline.base().type().attr("__name__")); }
 };
 
 /// To a dtype or a device, which have no name in common.

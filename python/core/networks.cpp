@@ -36,6 +36,11 @@ void bind_base(nb::module_& module) {
       .def_ro("frame_multiple", &NetworkFormat::frame_multiple, "The number of frames must be a multiple of it.");
   nb::class_<Network, Module>(module, "Network", "A published decoder: (N, rows, frames) -> audio (N, channels, samples).")
       .def_prop_ro("format", &Network::format, nb::rv_policy::copy, "A NetworkFormat.")
+      .def(
+          "set_scales", [](Network& self, const Tensor* scales) { self.set_scales(or_undefined(scales)); }, "scales"_a.none(),
+          kUnlocked,
+          "The volumes of segments of later inputs, FrontEndOutput.scales; None: 1. Raises NotImplemented for a network "
+          "without segments.")
       .def("load_published", &Network::load_published, "state"_a, kUnlocked,
            "Copies a checkpoint of the original code in, weight norm folded. Raises Error naming every key that does not fit.");
 }
@@ -101,13 +106,22 @@ Weights in any format of load_weights(). The network's name comes from the tenso
       },
       "source"_a, "target"_a, "network"_a = "", "config"_a = "", kUnlocked,
       "Reads a model as load_model() does and writes all tensors of its part of the checkpoint as safetensors.");
+  nb::class_<FrontEndOutput>(module, "FrontEndOutput", "What a network takes of some audio.")
+      .def_ro("input", &FrontEndOutput::input, "mel (N, rows, frames) or codes (N, codebooks, frames).")
+      .def_prop_ro(
+          "scales", [](const FrontEndOutput& self) { return or_none(self.scales); },
+          nb::sig("def scales(self) -> Tensor | None"), "For Network.set_scales(), if segments have scales.");
   module.def(
       "load_front_end",
       [](const Model& model, const std::string& path, DeviceArg device) -> FrontEnd {
-        return load_front_end(model, path, device.device);
+        return [front_end = load_front_end(model, path, device.device)](const Tensor& audio) {
+          const nb::gil_scoped_release released;
+          return front_end(audio);
+        };
       },
       "model"_a, "path"_a, "device"_a = nb::none(),
-      "A function from audio (N, channels, samples) to the input of a model that was read from path. Raises NotImplemented "
+      "A function from audio (N, channels, samples) to a FrontEndOutput, for a model that was read from path. Raises "
+      "NotImplemented "
       "where there\n"
       "is none.");
   module.def(

@@ -70,7 +70,8 @@ void bind_base(nb::module_& module) {
               self.set_learning_rate(value);
             }
           },
-          "value"_a, "group"_a = nb::none(), "Sets the rate of one group, or of all. Raises ShapeError unless finite and >= 0.");
+          "value"_a, "group"_a = nb::none(),
+          "Sets the rate of one group, or of all. Raises ShapeError unless finite and >= 0.");
   bind_state<Optimizer>(optimizer);
 }
 

@@ -174,6 +174,8 @@ def test_a_stream_gives_the_bits_of_the_whole():
     assert stream.push(x).shape[2] == pieces[0].shape[2] + pieces[1].shape[2] + pieces[2].shape[2]
     with pytest.raises(pp.NotImplemented, match="GroupNorm"):
         pp.Stream(pp.Sequential(pp.GroupNorm(1, 2)))
+    with pytest.raises(pp.NotImplemented, match="Block is a module in Python"):
+        pp.Stream(pp.Sequential(Block(2)))
 
 
 def test_a_stream_keeps_its_network():
