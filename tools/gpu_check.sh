@@ -4,8 +4,7 @@
 #
 # usage: tools/gpu_check.sh [--only PART[,PART...]] [--match REGEX] [--quick] [--jobs N] [--seconds N] [--out FOLDER]
 #   --only PART   one of build, test, sanitize, golden, bench, networks (the part of bench that times whole networks) and python
-#                 (the wheel of polyphase-cuda13 in the folder POLYPHASE_WHEELS, or dist, with PyTorch and JAX); networks and python
-#                 run only if they are asked for; all parts but build need the build folder of an earlier run
+#                 (times of the wheel's layers in PyTorch); networks and python run only if they are asked for; all parts but build need the build folder of an earlier run
 #   --match REGEX  selects checks of sanitize by tool and program ('racecheck.*choice') and cases of networks by name
 #                 ('mimi.*1x'); fails if none matches
 #   --quick       code for this GPU only (else for sm_80 too), the GPU's tests only, two sanitizers on three programs, four shapes
@@ -353,14 +352,11 @@ bench() {
 
 has_torch() { python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1; }
 
-# The wheel polyphase-cuda13 in the folder POLYPHASE_WHEELS, in an environment that sees the system's PyTorch and JAX.
+# The wheel polyphase-cuda13 in dist, in an environment that sees the system's PyTorch. The part test runs the wheel's tests.
 part_python() {
-  local environment=$work/python name overhead=$work/python.json
-  stage python "the Python package with PyTorch and JAX"
-  if ! run python "install the wheel" 120 tools/install_wheel.sh "$environment" "${POLYPHASE_WHEELS:-dist}"; then return; fi
-  for name in torch_gpu torch_functions torch_features torch_replacement kernelbench jax; do
-    run python "$name" 590 env OMP_WAIT_POLICY=passive PYTHONPATH=tests/python "$environment/bin/python" "tests/python/test_$name.py" || true
-  done
+  local environment=$work/python overhead=$work/python.json
+  stage python "PyTorch's layers and the Python package's, nothing else running"
+  if ! run python "install the wheel" 120 tools/install_wheel.sh "$environment" dist; then return; fi
   rm -f "$overhead"
   run python "python_overhead" $((seconds + 60)) "$environment/bin/python" bench/python_overhead.py --device cuda:0 --time-budget "$seconds" --json "$overhead" || true
 }
