@@ -1,5 +1,5 @@
-// The anti-aliased SnakeBeta on raw addresses: what polyphase.torch calls. As raw_conv.hpp: the caller owns all memory, nothing waits,
-// and all work goes to the given stream.
+// The anti-aliased SnakeBeta on raw addresses: what polyphase.torch calls. As raw_conv.hpp: the caller owns all memory, nothing
+// waits, and all work goes to the given stream.
 
 #include <nanobind/stl/tuple.h>
 
@@ -28,7 +28,8 @@ struct Arguments {
   Arguments(const char* name, const Sizes& sizes, std::string_view dtype, int device, Address stream_address)
       : operation(name), place(dtype, device) {
     const auto [N, C, L] = sizes;
-    require<ShapeError>(N >= 0 && C >= 1 && L >= 1, operation, ": expected N >= 0, C >= 1 and L >= 1, got N=", N, " C=", C, " L=", L);
+    require<ShapeError>(N >= 0 && C >= 1 && L >= 1, operation, ": expected N >= 0, C >= 1 and L >= 1, got N=", N, " C=", C,
+                        " L=", L);
     shape = {N, C, L};
     if (place.device.is_cuda()) stream.emplace(device, reinterpret_cast<CUstream_st*>(stream_address));
   }
@@ -75,9 +76,10 @@ void bind_raw_antialias(nb::module_& module) {
 
 sizes: (N, C, L). operands: the addresses of x (N, C, L), alpha (C), beta (C), up (12) and down (12), all contiguous and of one dtype.
 device, stream and errors as of conv_forward.)");
-  module.def("antialias_snake_backward", &backward, "sizes"_a, "dtype"_a, "operands"_a, "dy"_a, "dx"_a, "dalpha"_a, "dbeta"_a, "device"_a,
-             "stream"_a, kUnlocked,
-             "The gradients dx (N, C, L), dalpha (C) and dbeta (C) from dy; each address may be 0. Otherwise as antialias_snake_forward.");
+  module.def("antialias_snake_backward", &backward, "sizes"_a, "dtype"_a, "operands"_a, "dy"_a, "dx"_a, "dalpha"_a, "dbeta"_a,
+             "device"_a, "stream"_a, kUnlocked,
+             "The gradients dx (N, C, L), dalpha (C) and dbeta (C) from dy; each address may be 0. Otherwise as "
+             "antialias_snake_forward.");
 }
 
 }  // namespace polyphase::python

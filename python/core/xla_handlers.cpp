@@ -23,18 +23,22 @@ using Out = ffi::Result<ffi::AnyBuffer>;
 
 Problem problem_of(Numbers numbers) {
   require<Error>(numbers.size() == 12, "polyphase.jax: expected a problem of 12 numbers, got ", numbers.size());
-  return [&]<std::size_t... I>(std::index_sequence<I...>) {
-    return Problem{numbers[0] != 0, numbers[I + 1]...};
-  }(std::make_index_sequence<11>());
+  return [&]<std::size_t... I>(std::index_sequence<I...>) { return Problem{numbers[0] != 0, numbers[I + 1]...}; }
+  (std::make_index_sequence<11>());
 }
 
 std::string_view dtype_of(const ffi::AnyBuffer& buffer) {
   switch (buffer.element_type()) {
-    case ffi::DataType::F32: return "f32";
-    case ffi::DataType::F64: return "f64";
-    case ffi::DataType::F16: return "f16";
-    case ffi::DataType::BF16: return "bf16";
-    default: throw DTypeError("polyphase.jax: expected float32, float64, float16 or bfloat16 arrays");
+    case ffi::DataType::F32:
+      return "f32";
+    case ffi::DataType::F64:
+      return "f64";
+    case ffi::DataType::F16:
+      return "f16";
+    case ffi::DataType::BF16:
+      return "bf16";
+    default:
+      throw DTypeError("polyphase.jax: expected float32, float64, float16 or bfloat16 arrays");
   }
 }
 
@@ -44,8 +48,8 @@ Address address_of(const ffi::AnyBuffer& buffer) {
 
 /// Throws ShapeError unless a buffer has as many elements as the kernel reads or writes.
 void require_size(const char* what, const ffi::AnyBuffer& buffer, const Shape& shape) {
-  require<ShapeError>(static_cast<std::int64_t>(buffer.element_count()) == shape.numel(), "polyphase.jax: expected ", what, " ", shape,
-                      ", got ", buffer.element_count(), " elements");
+  require<ShapeError>(static_cast<std::int64_t>(buffer.element_count()) == shape.numel(), "polyphase.jax: expected ", what, " ",
+                      shape, ", got ", buffer.element_count(), " elements");
 }
 
 /// Where a call runs: the CPU, or a GPU with XLA's stream and memory for the workspace.
@@ -99,7 +103,8 @@ ffi::Error forward(const Platform& platform, ffi::AnyBuffer x, ffi::AnyBuffer w,
   });
 }
 
-ffi::Error dgrad(const Platform& platform, ffi::AnyBuffer dy, ffi::AnyBuffer w, Out dx, Numbers numbers, std::string_view precision) {
+ffi::Error dgrad(const Platform& platform, ffi::AnyBuffer dy, ffi::AnyBuffer w, Out dx, Numbers numbers,
+                 std::string_view precision) {
   return guarded([&] {
     const Problem problem = problem_of(numbers);
     const std::string_view dtype = dtype_of(dy);
@@ -193,7 +198,8 @@ POLYPHASE_HANDLER(wgrad_cpu) {
   return handler->Call(frame);
 }
 POLYPHASE_HANDLER(forward_cuda) {
-  static auto handler = three_to_one(gpu()).To(&on_cuda<forward, Buffer, Buffer, Buffer, Out, Numbers, std::string_view>, kGraphs);
+  static auto handler =
+      three_to_one(gpu()).To(&on_cuda<forward, Buffer, Buffer, Buffer, Out, Numbers, std::string_view>, kGraphs);
   return handler->Call(frame);
 }
 POLYPHASE_HANDLER(dgrad_cuda) {

@@ -328,6 +328,29 @@ class Operators(unittest.TestCase):
                     if len(arguments) > 2 or w.shape[:2] in ((6, 12), (12, 6)):  # the defaults have one group
                         torch.library.opcheck(op, arguments)
 
+    def test_fakes_have_the_strides_of_results(self):
+        """Also for inputs that lie densely in another order, whose strides a fake must not copy; opcheck does not look."""
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        mode = FakeTensorMode()
+        ops = torch.ops.polyphase
+        for ours, _, x, w, b, numbers in layers():
+            op = getattr(ops, ours.__name__)
+            transposed = ours is pt.conv_transpose1d
+            stride, padding, *rest = numbers
+            layer = (transposed, stride, (padding, padding), rest[0] if transposed else 0, numbers[-1 if transposed else -2],
+                     numbers[-2 if transposed else -1], "fp32")
+            turned = lambda t: t.transpose(1, 2).contiguous().transpose(1, 2)
+            dy = op(x, w, b, *numbers)
+            for x, dy in ((x, dy), (turned(x), turned(dy))):
+                for call, arguments in ((op, (x, w, b, *numbers)), (ops.conv_input_grad, (dy, w, x.shape[2], *layer)),
+                                        (ops.conv_weight_grad, (x, dy, w.shape[2], True, *layer)),
+                                        (ops.conv_activated, (x, w, b, None, None, dy, "relu", 0.0, 1.0, True, *layer))):
+                    real = call(*arguments)
+                    with mode:
+                        fake = call(*(mode.from_tensor(a) if torch.is_tensor(a) else a for a in arguments))
+                    for a, e in zip(fake if isinstance(fake, tuple) else (fake,), real if isinstance(real, tuple) else (real,)):
+                        self.assertEqual((a.shape, a.stride(), a.dtype), (e.shape, e.stride(), e.dtype), str(call))
+
     def test_opcheck_of_gradients(self):
         x, w, dy = random(2, 6, 7, grad=True), random(6, 4, 5, grad=True), random(2, 4, 23, grad=True)
         layer = (True, 3, (0, 0), 0, 1, 1, "fp32")
