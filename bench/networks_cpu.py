@@ -23,6 +23,7 @@ import torch
 from peers_torch_networks import MODELS
 
 HERE = pathlib.Path(__file__).resolve().parent
+RECORDS = HERE.parent / "docs" / "benchmarks"
 FAMILIES = [name.removesuffix("_decode") for name in MODELS]
 STREAMED = ["encodec_24k", "mimi", "vocos_24k", "qwen3_12hz"]
 
@@ -79,7 +80,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--networks", default="", help="only those whose name has this in it")
     parser.add_argument("--golden", type=pathlib.Path)
-    parser.add_argument("--folder", type=pathlib.Path, default=HERE.parent / "docs" / "benchmarks", help="where networks_cpu.json goes")
+    parser.add_argument("--folder", type=pathlib.Path, default=RECORDS, help="where networks_cpu.json goes; the tables are made in docs/benchmarks only")
     arguments = parser.parse_args()
     commit = subprocess.run(["git", "-C", HERE, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     before = os.getloadavg()[0]
@@ -94,7 +95,8 @@ def main():
         date = datetime.date.today().isoformat()
         subprocess.run([sys.executable, HERE / "report.py", "collect", "networks_cpu", *parts, "--commit", commit, "--date", date,
                         "--folder", arguments.folder, *settings], check=True)
-    subprocess.run([sys.executable, HERE / "report.py", "tables"], check=True)
+    if arguments.folder == RECORDS:
+        subprocess.run([sys.executable, HERE / "report.py", "tables"], check=True)
 
 
 if __name__ == "__main__":

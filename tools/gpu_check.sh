@@ -358,7 +358,7 @@ part_python() {
   stage python "PyTorch's layers and the Python package's, nothing else running"
   if ! run python "install the wheel" 120 tools/install_wheel.sh "$environment" dist; then return; fi
   rm -f "$overhead"
-  run python "python_overhead" $((seconds + 60)) "$environment/bin/python" bench/python_overhead.py --device cuda:0 --time-budget "$seconds" --json "$overhead" || true
+  run python "python_torch" $((seconds + 60)) "$environment/bin/python" bench/python_torch.py --device cuda:0 --time-budget "$seconds" --json "$overhead" || true
 }
 
 # time_networks PART SECONDS: published networks at their full size, the library's and PyTorch's.

@@ -76,7 +76,8 @@ TEST_CASE("EnCodec's segments are joined, and the decoder takes them apart again
   const NoGradGuard no_grad;
   const FrontEnd encode = entry_of("encodec").make_front_end(config, encoder.state_dict(), default_device());
   // Segments of 400 samples, 50 frames, begin 360 apart: three; two, the second shorter; two, a third within the second.
-  for (const auto& [samples, used] : {std::pair<std::int64_t, std::size_t>{960, 3}, {700, 2}, {725, 2}}) {
+  for (const auto& [length, used] : {std::pair<std::int64_t, std::size_t>{960, 3}, {700, 2}, {725, 2}}) {
+    const std::int64_t samples = length;  // clang's lambdas capture no structured binding
     CAPTURE(samples);
     const Tensor audio = Tensor::randn({1, 1, samples});
     std::vector<EncodecSegment> segments = encoder.encode(audio);

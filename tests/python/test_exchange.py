@@ -84,6 +84,19 @@ def test_legacy_capsules_are_read():
     assert pp.from_dlpack(x).data_ptr == x.data_ptr
 
 
+def test_pytorchs_tensors_are_shared():
+    torch = pytest.importorskip("torch", reason="there is no PyTorch")
+    for dtype in (torch.float32, torch.bfloat16, torch.int64):
+        source = torch.arange(6).to(dtype).reshape(2, 3)
+        x = pp.from_dlpack(source.T)
+        again = torch.from_dlpack(x)
+        assert x.shape == (3, 2) and x.data_ptr == source.data_ptr() == again.data_ptr() and again.dtype == dtype
+        x[2, 1] = 9
+        assert source[1, 2] == 9
+    with pytest.raises(RuntimeError):
+        pp.from_dlpack(torch.ones(2, requires_grad=True))
+
+
 def test_read_only_memory_is_copied():
     a = np.arange(4, dtype=np.float32)
     a.flags.writeable = False

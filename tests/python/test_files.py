@@ -104,3 +104,26 @@ def test_ctrl_c_ends_a_decoding():
 def test_what_does_not_fit_is_named(make, error, text):
     with pytest.raises(error, match=text):
         make()
+
+
+def test_a_codec_both_ways():
+    config = json.dumps({"encoder_dim": 4, "encoder_rates": [2, 2], "decoder_dim": 16, "decoder_rates": [2, 2], "n_codebooks": 2,
+                         "codebook_size": 8, "codebook_dim": 4, "sample_rate": 8000})
+    codec, audio = pp.Dac(config), pp.randn((1, 1, 32))
+    codec.eval()
+    with pp.no_grad():
+        codes = codec.encode(audio)
+        assert codes.shape == (1, 2, 8) and codes.dtype == "i64"
+        assert codec.decode(codes).tolist() == codec(audio).tolist()
+    with pytest.raises(pp.DTypeError, match="i64"):
+        pp.DacDecoder(config)(pp.zeros((1, 2, 8)))
+
+
+def test_a_codec_of_segments():
+    config = json.dumps({"sample_rate": 8000, "seanet": {"n_filters": 4, "dimension": 8, "ratios": [2, 2]},
+                         "quantizer": {"bins": 8, "dimension": 8, "n_q": 2}})
+    encoder, decoder = pp.EncodecEncoder(config), pp.Encodec(config)
+    with pp.no_grad():
+        segments = encoder.encode(pp.randn((1, 1, 64)))
+        assert len(segments) == 1 and segments[0].codes.dtype == "i64" and segments[0].scale is None
+        assert decoder.decode(segments).shape == (1, 1, 64)

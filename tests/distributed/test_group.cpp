@@ -1,0 +1,60 @@
+#include "distributed/group.hpp"
+
+#include <doctest/doctest.h>
+
+#include <signal.h>
+
+#include <chrono>
+#include <sstream>
+
+#include "support/ranks.hpp"
+
+using namespace polyphase;
+using namespace polyphase::distributed;
+using namespace polyphase::testing;
+
+TEST_CASE("group: a process alone is rank 0 of 1, counts steps and starts nothing") {
+  Group group = init({.place = Place{}, .device = Device::cpu()});
+  CHECK(group.rank() == 0);
+  CHECK(group.world() == 1);
+  CHECK(group.is_first());
+  CHECK(group.end_step());
+  CHECK(group.step() == 1);
+  group.barrier();
+  CHECK_THROWS_WITH_AS((void)group.communicator(), "Group::communicator: a group of one process has none", Error);
+  group.request_stop();
+  CHECK_FALSE(group.end_step());
+}
+
+TEST_CASE("group: SIGTERM is noted while there is a group") {
+  struct sigaction before {
+  }, during{}, after{};
+  ::sigaction(SIGTERM, nullptr, &before);
+  {
+    Group group = init({.place = Place{}, .device = Device::cpu()});
+    ::sigaction(SIGTERM, nullptr, &during);
+    CHECK(group.end_step());
+    ::raise(SIGTERM);
+    CHECK_FALSE(group.end_step());
+  }
+  ::sigaction(SIGTERM, nullptr, &after);
+  CHECK((during.sa_handler != before.sa_handler));
+  CHECK((after.sa_handler == before.sa_handler));
+}
+
+TEST_CASE("group: a timeout or device that does not fit is refused") {
+  CHECK_THROWS_WITH_AS(
+      init({.place = Place{.world = 2, .address = "/nowhere/at/all"}, .timeout = std::chrono::milliseconds(5)}),
+      "distributed::init: expected a timeout of at least 100 ms, got 5 ms", DistributedError);
+  CHECK_THROWS_AS(
+      (void)init({.place = Place{.world = 2, .address = "/nowhere/at/all"}, .timeout = std::chrono::milliseconds(200)}),
+      DistributedError);
+}
+
+TEST_CASE("group: out() writes on rank 0 only") {
+  CHECK(run_ranks(2, [](Group group) {
+          std::ostringstream text;
+          group.out(text) << "loss " << 1.5;
+          RANK_CHECK(text.str() == (group.rank() == 0 ? "loss 1.5" : ""));
+        }) == "");
+}
