@@ -80,7 +80,7 @@ def collect(arguments):
 
 
 def key_of(record):
-    return tuple(record.get(key) for key in ("suite", "shape", "network", "direction", "precision", "algorithm", "mode", "data"))
+    return tuple(record.get(key) for key in ("suite", "shape", "case", "network", "direction", "precision", "algorithm", "mode", "data"))
 
 
 def adopt(arguments):

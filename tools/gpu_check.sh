@@ -3,8 +3,8 @@
 # the golden files on the GPU, and times the library. Installs nothing and needs no network.
 #
 # usage: tools/gpu_check.sh [--only PART[,PART...]] [--match REGEX] [--quick] [--jobs N] [--seconds N] [--out FOLDER]
-#   --only PART   one of build, test, sanitize, golden, bench and networks (the part of bench that times whole networks);
-#                 all parts but build need the build folder of an earlier run
+#   --only PART   one of build, test, sanitize, golden, bench, networks (the part of bench that times whole networks) and python
+#                 (times of the wheel's layers in PyTorch); networks and python run only if they are asked for; all parts but build need the build folder of an earlier run
 #   --match REGEX  selects checks of sanitize by tool and program ('racecheck.*choice') and cases of networks by name
 #                 ('mimi.*1x'); fails if none matches
 #   --quick       code for this GPU only (else for sm_80 too), the GPU's tests only, two sanitizers on three programs, four shapes
@@ -65,10 +65,10 @@ status=0
 [[ "" =~ $match ]] || status=$?
 [ $status -lt 2 ] || die "--match: expected a regular expression, got '$match'"
 IFS=, read -r -a wanted <<<"$parts"
-[ ${#wanted[@]} -gt 0 ] || die "--only: expected a part of build, test, sanitize, golden, bench, networks"
+[ ${#wanted[@]} -gt 0 ] || die "--only: expected a part of build, test, sanitize, golden, bench, networks, python"
 for part in "${wanted[@]}"; do
-  [[ $part =~ ^(build|test|sanitize|golden|bench|networks)$ ]] ||
-    die "--only: expected a part of build, test, sanitize, golden, bench, networks, got '$part'"
+  [[ $part =~ ^(build|test|sanitize|golden|bench|networks|python)$ ]] ||
+    die "--only: expected a part of build, test, sanitize, golden, bench, networks, python, got '$part'"
 done
 wants() { [[ ,$parts, == *,$1,* ]]; }
 
@@ -352,6 +352,15 @@ bench() {
 
 has_torch() { python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1; }
 
+# The wheel polyphase-cuda13 in dist, in an environment that sees the system's PyTorch. The part test runs the wheel's tests.
+part_python() {
+  local environment=$work/python overhead=$work/python.json
+  stage python "PyTorch's layers and the Python package's, nothing else running"
+  if ! run python "install the wheel" 120 tools/install_wheel.sh "$environment" dist; then return; fi
+  rm -f "$overhead"
+  run python "python_torch" $((seconds + 60)) "$environment/bin/python" bench/python_torch.py --device cuda:0 --time-budget "$seconds" --json "$overhead" || true
+}
+
 # time_networks PART SECONDS: published networks at their full size, the library's and PyTorch's.
 time_networks() {
   local part=$1 budget=$2 networks=$work/networks.json options=()
@@ -419,6 +428,7 @@ if [ ${#wanted[@]} -gt 0 ]; then
   if wants sanitize; then part_sanitize; fi
   if wants golden; then part_golden; fi
   if wants bench; then part_bench; fi
+  if wants python; then part_python; fi
   if wants networks; then
     stage networks "whole networks, nothing else running"
     time_networks networks "$seconds"

@@ -47,4 +47,8 @@ NB_MODULE(_core, module) {
   bind_cuda(module);
   name_the_library(module);
   bind_raw_conv(module);
+  bind_raw_antialias(module);
+#if POLYPHASE_WITH_JAX
+  bind_xla_handlers(module);
+#endif
 }

@@ -32,6 +32,9 @@ void bind_networks(nb::module_& module);
 void bind_cuda(nb::module_& module);
 /// Convolutions on raw addresses, for other libraries' tensors.
 void bind_raw_conv(nb::module_& module);
+void bind_raw_antialias(nb::module_& module);
+/// The handlers of XLA's foreign function interface, for polyphase.jax.
+void bind_xla_handlers(nb::module_& module);
 
 /// For calls that compute: other Python threads run meanwhile.
 inline constexpr nb::call_guard<nb::gil_scoped_release> kUnlocked{};

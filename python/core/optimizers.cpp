@@ -183,7 +183,7 @@ void bind_training(nb::module_& module) {
           "__init__",
           [](GradScaler* self, double initial_scale, double growth_factor, double backoff_factor, std::int64_t growth_interval,
              bool enabled) {
-            new (self) GradScaler({initial_scale, growth_factor, backoff_factor, growth_interval, enabled});
+            new (self) GradScaler({initial_scale, growth_factor, backoff_factor, growth_interval, {}, enabled});
           },
           "initial_scale"_a = 65536.0, "growth_factor"_a = 2.0, "backoff_factor"_a = 0.5, "growth_interval"_a = 2000,
           "enabled"_a = true)

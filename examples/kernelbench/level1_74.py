@@ -1,0 +1,20 @@
+"""KernelBench level 1, problem 74: ConvTranspose1d, dilated."""
+
+import torch
+from torch import nn
+
+import polyphase.torch
+
+
+class ModelNew(nn.Module):
+    """The layer has torch's constructor and draws its parameters in torch's order: one seed gives the reference's weights."""
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1, padding: int = 0, dilation: int = 1,
+                 bias: bool = False):
+        super().__init__()
+        self.conv1d_transpose = polyphase.torch.ConvTranspose1d(in_channels, out_channels, kernel_size, stride=stride, padding=padding,
+                                                                dilation=dilation, bias=bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x (N, in_channels, L) -> (N, out_channels, L_out)"""
+        return self.conv1d_transpose(x)
