@@ -23,7 +23,7 @@ from torch.nn.utils import spectral_norm, weight_norm
 NOTE = (
     "number(name, i), i from 0: z = fnv1a64(name) + (i + 1)*0x9e3779b97f4a7c15; splitmix64's finaliser of z; u = (z >> 11)*2^-53; "
     "2u - 1. Weights in the state dict's order: weight_g and alpha, beta: 0.75 + 0.25*number and 0.3*number; weight_v, weight_orig, "
-    "weight: number/sqrt(elements of a row); all others, without the filters: 0.1*number. The name has the network before it: "
+    "weight: number/sqrt(elements of a row); the low-pass filters: the tensor `filter`; all others: 0.1*number. The name has the network before it: "
     "'generator.', 'mpd.', 'msd.', 'mrd.'. Sound of row n at sample t in step s: 0.4*sin(0.05*(n + 1)*(t + 100*s)) + "
     "0.1*number('audio', (s*rows + n)*segment + t)."
 )
@@ -363,7 +363,7 @@ CASES = {
     "hifigan_v1": (HIFIGAN, 1),
     "hifigan_small": ({**HIFIGAN, "upsample_initial_channel": 32, "discriminator_channel_mult": 0.125}, 2),
     "bigvgan_base": (BIGVGAN, 1),
-    "bigvgan_small": ({**BIGVGAN, "upsample_initial_channel": 32, "discriminator_channel_mult": 0.125}, 2),
+    "bigvgan_small": ({**BIGVGAN, "upsample_initial_channel": 32, "discriminator_channel_mult": 0.125, "clip_grad_norm": 100}, 2),
 }
 
 
@@ -383,7 +383,10 @@ def main() -> None:
         h, rows = CASES[name]
         losses, norms = run(h, rows, steps=10)
         about = {"config": json.dumps(h), "rows": str(rows), "note": NOTE, "made_by": f"PyTorch {torch.__version__}, float64"}
-        save(Path(sys.argv[1]) / f"gan_{name}.safetensors", {"losses": losses, "norms": norms}, about)
+        tensors = {"losses": losses, "norms": norms}
+        if "activation" in h:
+            tensors["filter"] = low_pass().numpy()
+        save(Path(sys.argv[1]) / f"gan_{name}.safetensors", tensors, about)
 
 
 if __name__ == "__main__":
