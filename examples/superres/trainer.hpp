@@ -6,12 +6,14 @@
 #include <string>
 
 #include "io/checkpoint.hpp"
-#include "loader.hpp"
 #include "model.hpp"
 #include "optim/adam.hpp"
 #include "optim/ema.hpp"
 #include "optim/schedulers.hpp"
 #include "settings.hpp"
+#include "shared.hpp"
+#include "training/finite.hpp"
+#include "training/loader.hpp"
 
 namespace superres {
 
@@ -26,12 +28,6 @@ struct StepResult {
 /// which is the negative SNR up to a constant (so that loud and soft windows count alike), plus weight * distance of log
 /// spectra.
 [[nodiscard]] pp::Tensor training_loss(const pp::Tensor& output, const pp::Tensor& target, double spectral_weight);
-
-/// A run that has left the numbers: its loss, gradients or weights are infinite or NaN.
-class Diverged : public pp::Error {
- public:
-  using Error::Error;
-};
 
 class Trainer {
  public:
@@ -80,14 +76,6 @@ class Trainer {
   pp::ExponentialMovingAverage average_;
   std::optional<pp::WarmupLR> schedule_;
 };
-
-/// The name of the first tensor with an element that is infinite or no number: "first.weight", or "state exp_avg.3 of
-/// optimizer"; empty where there is none.
-[[nodiscard]] std::string not_finite(const pp::Checkpoint& checkpoint);
-
-/// Reads a checkpoint of this program. Throws FormatError; also with the tensor's name where one is not finite, as nothing that
-/// is computed with it would be.
-[[nodiscard]] pp::Checkpoint load_finite_checkpoint(const std::string& path);
 
 /// The network of a checkpoint, averaged weights where it has them, ready for use. Throws as load_finite_checkpoint, and Error.
 [[nodiscard]] UpsamplingNetwork load_network(const std::string& path);

@@ -62,7 +62,7 @@ GanRecipe GanRecipe::parse(const std::string& config) {
   json.expect(recipe.clip_norm >= 0, "expected clip_grad_norm of at least 0, got ", recipe.clip_norm);
   recipe.mel_weight = positive(json, "lambda_melloss", recipe.mel_weight);
   recipe.seed = static_cast<std::uint64_t>(json.count_or("seed", 1234, 0));
-  for (const char* key : {"use_spectral_norm", "mrd_use_spectral_norm"})
+  for (const char* key : {"use_spectral_norm", "mrd_use_spectral_norm", "use_cqtd_instead_of_mrd", "use_multiscale_melloss"})
     require<NotImplemented>(!json.flag(key, false), kName, ": config: expected ", key, " false, got true");
   recipe.config = config;
   return recipe;
@@ -82,9 +82,9 @@ NamedDiscriminators make_discriminators(const GanRecipe& recipe) {
   return list;
 }
 
-MelSpectrogram gan_loss_mel(const GanRecipe& recipe) {
-  MelSpectrogram::Options options = hifigan_mel(recipe.config).options();
-  options.mel.f_max = NetworkConfig(kName, recipe.config).number("fmax_for_loss", 0);
+MelSpectrogram gan_loss_mel(const std::string& config) {
+  MelSpectrogram::Options options = hifigan_mel(config).options();
+  options.mel.f_max = NetworkConfig(kName, config).number("fmax_for_loss", 0);
   return MelSpectrogram(options);
 }
 

@@ -30,7 +30,8 @@ struct GanRecipe {
   std::string config;  ///< the JSON itself
 
   /// Throws FormatError naming the entry that is missing or does not fit, and NotImplemented for a discriminator or loss that
-  /// is not here: spectral norm in all of BigVGAN's, more or fewer than three resolutions.
+  /// is not here: spectral norm in all of BigVGAN's, and what BigVGAN v2's configurations ask for, the CQT discriminator and
+  /// the mel loss at several scales. Set these keys to false to train a v2 generator by the recipe of v1.
   [[nodiscard]] static GanRecipe parse(const std::string& config);
 };
 
@@ -40,7 +41,7 @@ struct GanRecipe {
 using NamedDiscriminators = std::vector<std::pair<std::string, std::unique_ptr<Discriminator>>>;
 [[nodiscard]] NamedDiscriminators make_discriminators(const GanRecipe& recipe);
 /// The mel spectrogram that the loss compares: as the generator's input (networks/mel.hpp), but up to fmax_for_loss, half the
-/// sampling rate where that is absent or null. Throws as GanRecipe::parse() does.
-[[nodiscard]] MelSpectrogram gan_loss_mel(const GanRecipe& recipe);
+/// sampling rate where that is absent or null. Throws as hifigan_mel().
+[[nodiscard]] MelSpectrogram gan_loss_mel(const std::string& config);
 
 }  // namespace polyphase

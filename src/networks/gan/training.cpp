@@ -132,7 +132,7 @@ GanTraining::GanTraining(Network& generator, const GanRecipe& recipe)
       recipe_(recipe),
       discriminators_(discriminators_like(recipe, like_of(generator))),
       input_mel_(on_device(hifigan_mel(recipe.config), like_of(generator))),
-      loss_mel_(on_device(gan_loss_mel(recipe), like_of(generator))),
+      loss_mel_(on_device(gan_loss_mel(recipe.config), like_of(generator))),
       generator_optimizer_(learned(generator), options_of(recipe)),
       discriminator_optimizer_(learned(discriminators_), options_of(recipe)) {
   require<ShapeError>(generator.format().input == NetworkInput::mel && generator.format().samples_per_frame == recipe.hop_size,

@@ -29,7 +29,7 @@ TEST_CASE("a recipe: the originals' keys and defaults") {
   CHECK(hifigan.segment_size == 256);
   CHECK(hifigan.learning_rate == 0.001);
   CHECK(hifigan.clip_norm == 0);
-  CHECK(gan_loss_mel(hifigan).options().mel.f_max == 0);  // half the rate
+  CHECK(gan_loss_mel(hifigan.config).options().mel.f_max == 0);  // half the rate
   CHECK(make_discriminators(hifigan)[1].first == "msd");
   const GanRecipe bigvgan = GanRecipe::parse(config(R"(, "activation": "snakebeta", "resolutions": [[64, 16, 32]])"));
   CHECK(bigvgan.network == "bigvgan");
