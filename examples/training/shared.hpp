@@ -8,6 +8,7 @@
 #include "program/audio/wav_writer.hpp"
 #include "program/interrupt.hpp"
 #include "program/text.hpp"
+#include "tensor/error.hpp"
 
 namespace training {
 namespace pp = polyphase;

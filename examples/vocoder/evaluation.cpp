@@ -57,7 +57,8 @@ std::vector<ClipScores> evaluate(const Vocoder& vocoder, const ClipSet& clips) {
 }
 
 ClipScores mean_of(const std::vector<ClipScores>& scores) {
-  ClipScores mean{.name = "mean"};
+  ClipScores mean;
+  mean.name = "mean";
   const auto count = static_cast<double>(std::max<std::size_t>(scores.size(), 1));
   for (const ClipScores& one : scores) {
     mean.seconds += one.seconds;

@@ -183,7 +183,7 @@ class MultiResolutionDiscriminator::Part : public ConvStack<BinConv> {
     weight_norm(*this);
   }
 
-  // (N, 1, L) -> magnitudes (N, bins, 1, frames).
+  // (N, 1, L) -> magnitudes (N, 1, bins, frames).
   [[nodiscard]] Tensor picture(const Tensor& audio) const {
     const auto& [n_fft, hop, win] = resolution_;
     const std::int64_t margin = (n_fft - hop) / 2;
@@ -193,7 +193,7 @@ class MultiResolutionDiscriminator::Part : public ConvStack<BinConv> {
     const Tensor padded = pad1d(audio.squeeze(1).to(dtype), margin, PaddingMode::reflect);
     const Tensor spectrum = stft(padded, {.n_fft = n_fft, .hop_length = hop, .win_length = win, .center = false},
                                  Tensor::ones({win}, {.dtype = dtype, .device = audio.device()}));  // (N, frames, bins, 2)
-    return norm(spectrum, {-1}).transpose(1, 2).unsqueeze(2).to(audio.dtype());
+    return norm(spectrum, {-1}).transpose(1, 2).unsqueeze(1).to(audio.dtype());
   }
 
  private:

@@ -28,7 +28,7 @@ class ColumnConv : public WeightedLayer {
 };
 
 /// Conv2d with a kernel (bins, K), both odd, a stride along the frames, and zeros around that keep the number of bins and, at
-/// stride 1, of frames: (N, bins, C_in, frames) -> (N, bins, C_out, frames/stride rounded up). Parameters: weight (C_out, C_in,
+/// stride 1, of frames: (N, C_in, bins, frames) -> (N, C_out, bins, frames/stride rounded up). Parameters: weight (C_out, C_in,
 /// bins, K), bias (C_out).
 class BinConv : public WeightedLayer {
  public:

@@ -49,9 +49,11 @@ class GanStep {
   explicit GanStep(const Tensor& numbers) : numbers_(numbers) {}
   /// Waits for the device.
   [[nodiscard]] GanNumbers read() const;
+  /// f64, the members of GanNumbers in order; does not wait.
+  [[nodiscard]] const Tensor& numbers() const { return numbers_; }
 
  private:
-  Tensor numbers_;  // f64: the members of GanNumbers in order
+  Tensor numbers_;
 };
 
 struct GanStepOptions {

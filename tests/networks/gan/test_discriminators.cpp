@@ -18,14 +18,14 @@ Tensor audio(std::int64_t length) { return uniform_f64({2, 1, length}, -1, 1).to
 
 }  // namespace
 
-// The counts: arXiv 2010.05646's discriminators as the original code has them, weight norm and biases included.
+// The numbers of weights are those of PyTorch's modules (tests/golden/make_gan.py), which the original code agrees with.
 TEST_CASE("the published discriminators have the originals' names, shapes and numbers of weights") {
   MultiPeriodDiscriminator periods;
   const StateOf of_periods(periods);
   CHECK(of_periods["discriminators.4.convs.3.weight_v"].shape() == Shape{1024, 512, 5, 1});
   CHECK(of_periods["discriminators.0.convs.0.weight_g"].shape() == Shape{32, 1, 1, 1});
   CHECK(of_periods["discriminators.1.conv_post.bias"].shape() == Shape{1});
-  CHECK(periods.parameter_count() == 41'104'900 + 5 * 5);
+  CHECK(periods.parameter_count() == 41'105'770);
   MultiScaleDiscriminator scales;
   const StateOf of_scales(scales);
   CHECK(of_scales["discriminators.0.convs.1.weight_orig"].shape() == Shape{128, 32, 41});
@@ -33,6 +33,8 @@ TEST_CASE("the published discriminators have the originals' names, shapes and nu
   CHECK(of_scales["discriminators.0.convs.1.weight_v"].shape() == Shape{32 * 41});
   CHECK(of_scales["discriminators.2.convs.4.weight_v"].shape() == Shape{1024, 32, 41});
   MultiResolutionDiscriminator resolutions;
+  CHECK(scales.parameter_count() == 29'618'821);
+  CHECK(resolutions.parameter_count() == 280'902);
   CHECK(StateOf(resolutions)["discriminators.2.convs.1.weight_v"].shape() == Shape{32, 32, 3, 9});
 }
 
