@@ -1,9 +1,9 @@
-// Times what a warm allocation costs: a pair of allocate and free of one size, and a step of many sizes, in ns a pair.
+// Times a warm allocation: a pair of allocate and free of one size, and a step of many sizes, in ns a pair.
 //   allocator [--repeat R] [--json FILE]
-// "host": the pool alone, over a memory that is only counted; runs anywhere. With a GPU also the device's allocator beside
-// cudaMalloc and cudaMallocAsync, and the memory that it held at most over a training run beside what was live at most. A pool
-// that hands out overlapping blocks, or maps again in a warm run, ends with exit status 1. bench/peers_torch_allocator.py times
-// PyTorch's.
+// "host": the pool alone, over simulated memory; runs on any machine. With a GPU also the device's allocator compared with
+// cudaMalloc and cudaMallocAsync, and the peak of its memory over a training run compared with the peak of live memory. If a
+// pool hands out overlapping blocks, or maps memory again in a warm run, the exit status is 1. bench/peers_torch_allocator.py
+// times PyTorch's allocator.
 
 #include <algorithm>
 #include <chrono>
@@ -53,7 +53,7 @@ struct Record {
   std::size_t live_peak = 0, held_peak = 0;  // of a training run, which has no time
 };
 
-/// The sizes of a small network's step: live together, freed in reverse, one after the other in the same order again.
+/// The allocations of a small network's step: they live together and are freed in reverse order.
 const std::vector<std::size_t>& step_sizes() {
   static const std::vector<std::size_t> sizes = [] {
     std::vector<std::size_t> all;
@@ -101,7 +101,7 @@ bool time_host(std::vector<Record>& records, int repeat) {
   time_all(
       records, "host", repeat, 100000, [&](std::size_t bytes) { return pool.allocate(bytes, 1); },
       [&](void* pointer, std::size_t) { pool.deallocate(pointer, 1); });
-  // Again: a warm pool must not ask for memory, and blocks that live together must lie apart.
+  // Repeat: a warm pool must not map memory, and blocks that live together must not overlap.
   const std::uint64_t growths = pool.pool_stats().growths;
   std::vector<std::pair<char*, std::size_t>> blocks;
   for (const std::size_t bytes : step_sizes()) blocks.emplace_back(static_cast<char*>(pool.allocate(bytes, 1)), bytes);
@@ -113,8 +113,8 @@ bool time_host(std::vector<Record>& records, int repeat) {
 }
 
 #ifdef POLYPHASE_BENCH_CUDA
-/// The most that tensors had and the most that was held from the device, over the steps of a small vocoder-like network. For
-/// the start of the process: later the peaks are others'.
+/// The peak of the tensors' memory and of the memory held from the device, over the steps of a small vocoder-like network. Must
+/// run first in the process: later the peaks include other work.
 void training_peak(std::vector<Record>& records) {
   namespace pp = polyphase;
   pp::Sequential net(pp::Conv1d({.in_channels = 1, .out_channels = 64, .kernel_size = 7, .padding = 3}), pp::LeakyReLU(0.1),
@@ -171,7 +171,7 @@ void time_device(std::vector<Record>&, int) { std::printf("no GPU: %s\n", cuda::
 
 int time_and_tell(int repeat, const std::string& json_path) {
   std::vector<Record> records;
-  // A second thread, as any program with a GPU has: a process of one thread locks for less.
+  // A second thread, since every program with a GPU has one: locks are cheaper in a process with one thread.
   std::jthread idle([](const std::stop_token& stop) {
     while (!stop.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   });

@@ -1,5 +1,5 @@
 #pragma once
-// What the library's choice loses against the fastest of all that was timed.
+// The time that the library's choice loses against the fastest of all timed kernels.
 
 #include <algorithm>
 #include <cmath>
@@ -12,13 +12,13 @@ namespace polyphase::bench {
 
 class ChoiceLog {
  public:
-  /// In the case `name` what the library chooses took `times` as long as `fastest`, which may be itself.
+  /// In the case `name` the library's choice took `times` as long as `fastest`, which may be the choice itself.
   void add(std::string name, double times, std::string fastest) {
     cases_.push_back({std::move(name), times, std::move(fastest)});
   }
 
   [[nodiscard]] std::size_t cases() const { return cases_.size(); }
-  /// Geometric mean and worst of the times; 1 without a case.
+  /// Geometric mean and maximum of the ratios; 1 without a case.
   [[nodiscard]] double mean() const {
     double logs = 0;
     for (const Case& one : cases_) logs += std::log(one.times);
@@ -30,12 +30,12 @@ class ChoiceLog {
     return most;
   }
 
-  /// The sum of it, and each case that loses more than 5 %.
+  /// The summary, and each case that loses more than 5 %.
   void print(std::ostream& out) const {
     if (cases_.empty()) return;
     constexpr double kMuch = 1.05;
     const std::streamsize digits = out.precision(4);
-    out << "choice: what is chosen takes " << mean() << " times the fastest one's time (geometric mean of " << cases_.size()
+    out << "choice: the chosen kernels take " << mean() << " times the fastest one's time (geometric mean of " << cases_.size()
         << " cases), at worst " << worst() << '\n';
     for (const Case& one : cases_)
       if (one.times > kMuch)

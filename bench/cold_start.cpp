@@ -1,7 +1,7 @@
-// The time from a process's start to its first result: a small vocoder-like network, one forward pass, one line printed when
-// the result is on the host. bench/cold_start.py times it from outside.
+// The time from a process's start to its first result: a small vocoder-like network, one forward pass, and one line printed
+// when the result is on the host. bench/cold_start.py times it from outside.
 //   cold_start [DEVICE]        cuda:0 without
-// Prints `first result: SUM after SECONDS s in main`; then compares with the CPU and exits with 1 where they differ.
+// Prints `first result: SUM after SECONDS s in main`, then compares with the CPU and exits with 1 if they differ.
 
 #include <chrono>
 #include <cmath>

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Times the program cold_start from its start to the line that says its first result, and PyTorch doing the same.
+"""Times the program cold_start from its start to the line with its first result, and the same program in PyTorch.
 
     cold_start.py PROGRAM [--device cuda:0] [--repeat R] [--json FILE]
 
-The median of R starts after one that is not counted (the system reads the files from disk then). PyTorch is left out where python3
-has none that sees the device. Exits with 1 where the program fails or its result is wrong.
+The median of R starts after one that is not counted (it reads the files from disk). PyTorch is omitted if python3 has none that sees the
+device. Exits with 1 if the program fails or its result is wrong.
 """
 
 import argparse
@@ -27,7 +27,7 @@ with torch.no_grad():
 
 
 def first_result_us(command):
-    """From the start to the first line; the program is then left to end, and must end well."""
+    """Seconds from the start to the first line. The program must then end without an error."""
     start = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         line = process.stdout.readline()

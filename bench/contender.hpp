@@ -1,5 +1,5 @@
 #pragma once
-// What bench/conv_transpose1d times: a case, those that do it in turns, and what the library would choose.
+// Types of bench/conv_transpose1d: a case, the contenders that are timed in turns, and the library's choice.
 
 #include <cstdint>
 #include <functional>
@@ -24,27 +24,27 @@ struct Case {
   [[nodiscard]] std::string name() const { return concat(shape.name, " ", pass.name, " ", precision); }
 };
 
-/// A peer is only held to three times the error: it has to compute the same, not as well.
+/// A peer may have three times the allowed error: it must compute the same function, not as accurately.
 inline constexpr double kPeersShare = 3;
 
-/// One of those that take turns.
+/// A convolution that is timed in turns with others.
 struct Contender {
   std::string name;                        // of a peer
   std::optional<Algorithm> algorithm{};    // ours
-  bool is_form = false;                    // ours too: one of an algorithm's forms, beside the one it chooses
-  std::optional<PackedWeights> weights{};  // nothing: it takes them as they are, or is a peer
+  bool is_form = false;                    // one of an algorithm's kernels or tilings that it did not choose
+  std::optional<PackedWeights> weights{};  // empty: takes the weights as they are, or is a peer
   std::function<void(Sets::Set&)> run;
   Verdict verdict{};
-  std::uint64_t again = 0;  ///< sums that a run on each set computes again, which depends on the data
+  std::uint64_t again = 0;  ///< sums that one run on each set recomputes, which depends on the data
   double us = 0;
   [[nodiscard]] bool is_peer() const { return !algorithm && !is_form; }
-  /// Stands beside the same algorithm with kept weights.
+  /// Timed in addition to the same algorithm with cached packed weights.
   [[nodiscard]] bool shows_packing(const Case& what) const {
     return weights == PackedWeights::made && what.pass.directions.size() == 1;
   }
 };
 
-/// What `automatic` comes to, and the share of time that it loses where it was compared with others.
+/// The result of `automatic`, and the share of time that it loses if it was compared with others.
 struct Choice {
   std::optional<Algorithm> algorithm;
   std::optional<double> lost;

@@ -34,7 +34,7 @@ std::string name_of(const cuda::tensor_core::PreconvertedPlan& plan) {
   return concat("preconverted ", plan.shape, " in ", plan.tiling.slices);
 }
 
-/// Every tile of the direct kernels but the one that they choose.
+/// Every tile of the direct kernels except the chosen one.
 std::vector<Form> direct_forms(const ConvProblem& problem, ConvDirection direction, cudaStream_t stream) {
   using namespace cuda::direct;
   const cuda::TapGemm gemm = cuda::make_tap_gemm(problem, direction);
@@ -51,8 +51,8 @@ std::vector<Form> direct_forms(const ConvProblem& problem, ConvDirection directi
   return forms;
 }
 
-/// Every plan of the preconverted kernel but `chosen`, with each set's weights packed, as those of the chosen one are kept: a
-/// single pack for all sets would stay in the L2, and not every set's weights have numbers that are too small to be split.
+/// Every plan of the preconverted kernel except `chosen`. Each set's weights are packed, as for the chosen plan: one packed
+/// copy for all sets would stay in the L2, and only some sets have weights that are too small to be split.
 void add_preconverted(const ConvProblem& problem, ConvDirection direction, Precision precision, const std::string& chosen,
                       Sets& sets, cudaStream_t stream, std::vector<Form>& forms) {
   using namespace cuda::tensor_core;
@@ -96,13 +96,13 @@ std::vector<Form> tensor_core_forms(const ConvProblem& problem, ConvDirection di
   return forms;
 }
 
-/// The weight gradient's tiles.
+/// The weight gradient's tilings.
 std::string name_of(const cuda::tensor_core::WgradTiling& tiling) {
   if (tiling.stages == 0) return "mma_sync";
   return concat("rows ", tiling.shape.columns, 'x', tiling.shape.shifts, tiling.swapped ? " of y" : " of x");
 }
 
-/// Operand parts and bytes of an element, which make_wgrad_tiling() wants to know.
+/// Operand parts and bytes of an element, for make_wgrad_tiling().
 struct WgradKind {
   int parts, bytes;
 };

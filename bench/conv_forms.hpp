@@ -1,5 +1,5 @@
 #pragma once
-// The other forms of an algorithm's kernels that could do a problem, to be timed beside the one that it takes.
+// The other kernels and tilings of an algorithm that can compute a problem, to be timed in addition to the chosen one.
 
 #include <cuda_runtime.h>
 
@@ -15,16 +15,16 @@ namespace polyphase::bench {
 
 struct Form {
   std::string name;
-  std::function<void(Sets::Set&)> run;  ///< with the weights of the first set, in packed as the kernel wants them
+  std::function<void(Sets::Set&)> run;  ///< with the weights of the first set, which are packed if the kernel needs that
 };
 
-/// What `chosen` does a problem with: of tensor_core the form, of the wide one its shape and slices too; of its weight gradient
-/// the tile; else its own name.
+/// The name of what `chosen` runs: for tensor_core the kernel, for the preconverted one also its shape and slices; for its
+/// weight gradient the tiling; otherwise the algorithm's name.
 [[nodiscard]] std::string chosen_kernel(const ConvProblem& problem, ConvDirection direction, Algorithm chosen,
                                         Precision precision);
 
-/// The forms that `chosen` did not take though they fit. Of tensor_core: every form, of the wide one every plan, of the weight
-/// gradient every tile; of direct in f32: every tile. None of other algorithms.
+/// The kernels and tilings that `chosen` did not take although they fit. For tensor_core every kernel, for the preconverted one
+/// every plan, for the weight gradient every tiling; for direct in f32 every tile. Other algorithms have none.
 [[nodiscard]] std::vector<Form> other_forms(const ConvProblem& problem, ConvDirection direction, Algorithm chosen,
                                             Precision precision, Sets& sets, cudaStream_t stream);
 

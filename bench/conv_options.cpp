@@ -36,7 +36,7 @@ void add_options(CLI::App& app, Options& options) {
   app.add_flag("--sustained", options.sustained,
                "also 300 launches in a row of the chosen algorithm, at most one second, after everything else");
   app.add_option("--time-budget", options.time_budget,
-                 "seconds after which no new case is begun; --sustained takes a tenth of them")
+                 "seconds after which no new case begins; --sustained takes a tenth of them")
       ->check(program::above_zero());
   app.add_flag("--progress", options.progress,
                "a line for each case on standard error: its seconds by purpose; always on a terminal");

@@ -1,12 +1,12 @@
-// Times ConvTranspose1d on a GPU: shapes of shapes.hpp at their quoted batch, forward, dgrad, wgrad and all three (a
-// training step), in several precisions, by every algorithm that can, in turns with cuDNN (both layouts, its best algorithm)
-// where the build has it. Every result, cuDNN's too, is verified in float64 on a sample. Kernels that want the weights in a
-// form of their own keep it from call to call, as a layer does, but in the step, where training would have changed the weights.
+// Times ConvTranspose1d on a GPU: shapes of shapes.hpp at their batch, forward, dgrad, wgrad and all three (a training step),
+// in several precisions, with every algorithm that can compute them, in turns with cuDNN (both layouts, its fastest algorithm)
+// if the build has it. Every result, cuDNN's too, is verified in float64 on a sample. Packed weights are cached from call to
+// call, as in a layer, except in the step, where training would have changed them.
 //   conv_transpose1d [--shapes A,B,rest] [--directions forward,step] [--precisions fp32,tf32,bf16,f16,ieee,f64]
 //                    [--algorithms direct,gemm] [--no-peers] [--forms] [--sustained] [--time-budget SECONDS] [--progress]
 //                    [--json FILE]
-// Exits with 1 where a result of ours is wrong, 2 on a bad argument. The file is written anew after each case, so that a run
-// that is stopped leaves what it had. bench/peers_torch_cuda.py times PyTorch on the cases of the file.
+// Exits with 1 if a result of ours is wrong, 2 on a bad argument. The file is written again after each case, so that a stopped
+// run leaves its results. bench/peers_torch_cuda.py times PyTorch on the cases of the file.
 
 #include <algorithm>
 #include <chrono>
@@ -50,7 +50,7 @@ using bench::Options;
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-constexpr double kOfSustained = 0.1;  // of a time budget
+constexpr double kOfSustained = 0.1;  // share of a time budget
 
 Json to_json(const ConvProblem& p) {
   return {{"N", p.N}, {"C_in", p.C_in}, {"C_out", p.C_out}, {"L_in", p.L_in}, {"L_out", p.L_out}, {"K", p.K},
@@ -83,7 +83,7 @@ class Bench {
               << std::endl;
   }
 
-  /// Forward, or all that is asked for but that.
+  /// Runs forward, or all requested directions except forward.
   void run(const bench::Shape& shape, const std::string& precision, bool is_forward) {
     const bench::Mode mode = bench::mode_of(precision);
     ConvProblem p = bench::problem_of(shape);
@@ -95,7 +95,7 @@ class Bench {
     for (const std::string& direction : options_.directions) {
       if ((direction == "forward") != is_forward) continue;
       const Case what{shape, p, bench::pass_of(direction), precision, mode};
-      if (has_aux(options_.sustained ? kOfSustained : 0)) {
+      if (is_over(options_.sustained ? kOfSustained : 0)) {
         left_out_.push_back(what.name());
         continue;
       }
@@ -106,14 +106,14 @@ class Bench {
     }
   }
 
-  /// Adds what a record's algorithm takes without a rest, to all records of a shape and precision that are chosen.
+  /// Adds the sustained time (without rests) of each chosen algorithm to the records of a shape and precision.
   void sustain(const bench::Shape& shape, const std::string& precision) {
     const bench::Mode mode = bench::mode_of(precision);
     ConvProblem p = bench::problem_of(shape);
     p.dtype = mode.dtype;
     std::optional<bench::Sets> sets;
     for (Json& record : records_) {
-      if (!record.contains("chosen") || record["shape"] != shape.name || record["precision"] != precision || has_aux(0))
+      if (!record.contains("chosen") || record["shape"] != shape.name || record["precision"] != precision || is_over(0))
         continue;
       if (!sets) fill(sets, p);
       const auto span = progress_.span("sustained");
@@ -130,7 +130,7 @@ class Bench {
     }
   }
 
-  /// What is lost where the plan's choice is not the fastest, and what time was too short for.
+  /// Prints the losses where the plan's choice is not the fastest, and the cases that the time budget left out.
   void finish() {
     choices_.print(std::cout);
     std::cout << "seconds:" << std::setprecision(3);
@@ -144,8 +144,8 @@ class Bench {
   [[nodiscard]] bool ok() const { return ok_; }
 
  private:
-  /// Whether all of the budget but a share is used up.
-  [[nodiscard]] bool has_aux(double share) const {
+  /// Whether less than the share `share` of the budget is left.
+  [[nodiscard]] bool is_over(double share) const {
     const auto left = std::chrono::duration<double>(end_ - Clock::now()).count();
     return options_.time_budget > 0 && left <= share * options_.time_budget;
   }
@@ -156,7 +156,7 @@ class Bench {
     CHECK_CUDA(cudaStreamSynchronize(stream_));
   }
 
-  /// Other forms beside them make other records of the same cases, and so does Hopper without its wgmma.
+  /// Runs with --forms, and runs on Hopper without wgmma, make different records of the same cases.
   [[nodiscard]] std::string suite() const {
     if (gpu_.arch() == 90 && cuda::tensor_core::uses_mma(90)) return "conv_transpose1d_sm80";
     return options_.forms ? "conv_forms" : "conv_transpose1d";
@@ -191,7 +191,7 @@ class Bench {
       contenders.push_back({.name = std::move(form.name), .is_form = true, .run = std::move(form.run)});
   }
 
-  /// Of forward, tensor_core that packs its weights stands beside the one that keeps them.
+  /// For forward, tensor_core is also timed with weights that are packed in each call.
   void add_own(const Case& what, std::vector<Contender>& contenders) {
     const bool is_step = what.pass.directions.size() > 1;
     for (const Algorithm algorithm : algorithms_for(what)) {
@@ -211,7 +211,7 @@ class Bench {
                           }});
   }
 
-  /// cuDNN in both layouts; where it has nothing the reason is said.
+  /// cuDNN in both layouts; if it has no algorithm, the reason is printed.
   void add_peers([[maybe_unused]] const Case& what, [[maybe_unused]] bench::Sets& sets,
                  [[maybe_unused]] std::vector<Contender>& contenders) {
 #ifdef POLYPHASE_BENCH_CUDNN
@@ -232,7 +232,7 @@ class Bench {
   }
 
 #ifdef POLYPHASE_BENCH_CUDNN
-  /// Searched for once; a step uses what was found for its directions.
+  /// Searched once; a step uses the results of its directions.
   std::shared_ptr<bench::CudnnPeer> peer(const Case& what, ConvDirection direction, bench::Layout layout,
                                          const std::string& name, const bench::Sets::Set& set) {
     const auto key = std::pair(direction, layout);
@@ -248,7 +248,7 @@ class Bench {
   }
 #endif
 
-  /// Whether it takes part: ours do although they are wrong, and are then told so; who throws does not.
+  /// Whether the contender is timed. Ours are also timed if they are wrong, with a message; a contender that throws is not.
   bool verified(const Case& what, bench::Sets& sets, Contender& contender) {
     const auto span = progress_.span("verification");
     try {
@@ -286,18 +286,18 @@ class Bench {
     const auto span = progress_.span("bursts");
     std::vector<bench::Launch> launches;
     for (const Contender& contender : contenders) {
-      // What is kept is made once for each set's weights.
+      // Packed weights are made once for each set.
       const bool keeps = contender.weights == bench::PackedWeights::kept || contender.is_form;
       for (int i = 0; keeps && i < sets.size(); ++i) contender.run(sets.at(i));
       launches.push_back([&](int i) { contender.run(sets.at(i)); });
     }
-    // Of some thirty forms most are far from the fastest.
+    // Most of the thirty kernels and tilings are far from the fastest.
     const bench::Patience patience = options_.forms ? bench::Patience{1.35, false} : bench::Patience{};
     const std::vector<double> times = bench::time_alternating(launches, stream_, patience);
     for (std::size_t i = 0; i < times.size(); ++i) contenders[i].us = times[i];
   }
 
-  /// What the library takes by itself, compared with the fastest that was timed.
+  /// The library's choice, compared with the fastest contender that was timed.
   Choice judge_choice(const Case& what, const std::vector<Contender>& contenders) {
     if (what.pass.directions.size() > 1) return {};
     Choice choice{cuda::make_conv_plan({what.problem, what.pass.directions.front(), what.mode.precision}).algorithm, {}};
@@ -316,7 +316,7 @@ class Bench {
     return choice;
   }
 
-  /// A line for a case: its form, the fastest one and the others.
+  /// Prints a line for a case: the chosen kernel, the fastest one and the others.
   void tell_forms(const Case& what, const std::vector<Contender>& contenders, const Contender& own, const Contender& fastest) {
     std::cout << what.name() << " | "
               << bench::chosen_kernel(what.problem, what.pass.directions.front(), *own.algorithm, what.mode.precision)
@@ -373,7 +373,7 @@ class Bench {
     if (is_chosen) record["chosen"] = true;
     if (is_chosen && choice.lost) record["lost"] = *choice.lost;
     record["peers"] = peers;
-    // The arrays begin at multiples of all that a choice among forms depends on.
+    // The arrays have every alignment that a choice among kernels depends on.
     if (what.pass.directions.size() == 1 && (is_chosen || contender.algorithm == Algorithm::tensor_core))
       record["form"] =
           bench::chosen_kernel(what.problem, what.pass.directions.front(), *contender.algorithm, what.mode.precision);
@@ -420,7 +420,7 @@ class Bench {
   bool ok_ = true;
 };
 
-/// What is wanted most comes first, so that a budget leaves out the least.
+/// The most important cases come first, so that a budget leaves out the least important ones.
 int run_all(const Options& options) {
   require<DeviceError>(cuda::device_count() > 0, cuda::unavailable_reason());
   Bench bench(options);
@@ -442,8 +442,9 @@ int main(int argc, char** argv) {
   Options options;
   const auto describe = [&](CLI::App& app, program::Action& action) {
     bench::add_options(app, options);
-    app.callback([&] { program::as_usage([&] { bench::check(options); }); });  // before anything is timed
+    app.callback([&] { program::as_usage([&] { bench::check(options); }); });  // fails before anything is timed
     action = [&] { return run_all(options); };
   };
-  return program::run_main(argc, argv, "conv_transpose1d", "Times ConvTranspose1d on a GPU beside cuDNN.", describe);
+  return program::run_main(argc, argv, "conv_transpose1d", "Times ConvTranspose1d on a GPU in comparison with cuDNN.",
+                           describe);
 }

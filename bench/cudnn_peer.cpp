@@ -18,7 +18,7 @@ void check(cudnnStatus_t status, const char* what) {
   require<DeviceError>(status == CUDNN_STATUS_SUCCESS, "cudnn: ", what, ": ", cudnnGetErrorString(status));
 }
 
-/// One for all: making it takes as long as many convolutions.
+/// One handle for all: making it takes as long as many convolutions.
 cudnnHandle_t shared_handle(cudaStream_t stream) {
   static const cudnnHandle_t handle = [] {
     cudnnHandle_t made = nullptr;
@@ -70,7 +70,7 @@ struct Descriptors {
 constexpr float kOne = 1, kZero = 0;
 constexpr std::size_t kAlgorithms = 16;  // more than any direction has, with and without tensor cores
 
-/// Those that it says it can run, in its order.
+/// The algorithms that cuDNN can run, in its order.
 template <class Perf>
 std::vector<CudnnAlgorithm> possible(const std::array<Perf, kAlgorithms>& listed, int count) {
   std::vector<CudnnAlgorithm> all;
@@ -115,10 +115,10 @@ class Peer final : public CudnnPeer {
   }
 
  private:
-  /// The fastest that it has.
+  /// The fastest of its algorithms.
   CudnnAlgorithm search(const DeviceOperands& at) {
-    constexpr double kHopeless = 3;    // times the fastest so far
-    constexpr double kLoadingMs = 20;  // what a first run may spend on loading its kernel
+    constexpr double kHopeless = 3;    // times the fastest so far: not timed further
+    constexpr double kLoadingMs = 20;  // a first run may spend this on loading its kernel
     double best_ms = 0;
     CudnnAlgorithm best;
     for (const CudnnAlgorithm& candidate : list()) {
@@ -131,7 +131,7 @@ class Peer final : public CudnnPeer {
     return best;
   }
 
-  /// All algorithms, those first that cuDNN expects to be fast.
+  /// All algorithms, in cuDNN's expected order of speed.
   std::vector<CudnnAlgorithm> list() {
     int count = 0;
     if (direction_ == ConvDirection::forward) {
@@ -156,14 +156,14 @@ class Peer final : public CudnnPeer {
 
   void take(const CudnnAlgorithm& found) {
     algorithm_ = found.algorithm;
-    // What is listed for FMA may be the default, which stands for tf32.
+    // An algorithm listed for FMA may have the default math type, which means tf32.
     if (math_ != CUDNN_FMA_MATH)
       check(cudnnSetConvolutionMathType(d_.conv, static_cast<cudnnMathType_t>(found.math)), "math type");
     workspace_.reset();
     workspace_ = std::make_unique<cuda::Buffer>(found.workspace, 0);
   }
 
-  /// Milliseconds of a run, the mean of `runs` behind some others; nothing where it refuses, or no memory is left for it.
+  /// Milliseconds of a run: the mean of `runs` after `before` others. Empty if it refuses, or there is not enough memory.
   std::optional<double> time(const CudnnAlgorithm& found, const DeviceOperands& at, int before, int runs) {
     try {
       take(found);
@@ -197,7 +197,7 @@ std::unique_ptr<CudnnPeer> make_cudnn_peer(const ConvProblem& problem, ConvDirec
     reason = "cudnn: it needs even padding and an output padding below the stride";
     return nullptr;
   }
-  // The default lets f32 be rounded to tf32 and no further.
+  // The default math type allows rounding of f32 to tf32 and no further.
   const bool is_half = problem.dtype == DType::f16 || problem.dtype == DType::bf16;
   const cudnnMathType_t math = is_half                                                       ? CUDNN_TENSOR_OP_MATH
                                : problem.dtype == DType::f32 && precision != Precision::tf32 ? CUDNN_FMA_MATH

@@ -1,5 +1,5 @@
 #pragma once
-// cuDNN's convolutions, the way PyTorch uses them: ConvTranspose1d's forward is a convolution's backward-data.
+// cuDNN's convolutions as PyTorch uses them: ConvTranspose1d's forward is a convolution's backward-data.
 
 #include <cuda_runtime.h>
 
@@ -26,7 +26,7 @@ struct CudnnAlgorithm {
 class CudnnPeer {
  public:
   virtual ~CudnnPeer() = default;
-  /// Operands and result as conv/problem.hpp has them; in `nhwc` their elements count as laid out that way.
+  /// Operands and result as in conv/problem.hpp; with `nhwc` the elements are those of that layout.
   virtual void run(const DeviceOperands& at) = 0;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// What bench/data_independence times: shapes, and the device that runs a case.
+// Cases of bench/data_independence: shapes, and the device that runs a case.
 
 #include <array>
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace polyphase::bench {
 
-/// A Conv1d whose input has the length of its output; its input is the problem's y.
+/// A Conv1d whose input and output have the same length; its input is the problem's y.
 struct Conv1dShape {
   std::string_view name;
   std::int64_t N, channels, length, K;
@@ -27,7 +27,7 @@ inline constexpr std::array kConv1dShapes = {
     Conv1dShape{"conv64_k7", 16, 64, 110208, 7},  Conv1dShape{"conv32_k11", 4, 32, 110208, 11},
     Conv1dShape{"conv_tiny", 2, 8, 96, 3}};
 
-/// A problem by its name in kConv1dShapes or shapes.hpp, or "up_tiny". Its directions are those of the layer: `forward` of a
+/// A problem with its name in kConv1dShapes or shapes.hpp, or "up_tiny". Directions are those of the layer: `forward` of a
 /// Conv1d is the problem's dgrad.
 struct DataShape {
   std::string name;
@@ -57,20 +57,20 @@ struct DataTimes {
   double us_burst, us_normal;
 };
 
-/// Kernels are called by name: "automatic" is what the library chooses.
+/// Kernels are called by name: "automatic" is the library's choice.
 class DataDevice {
  public:
   virtual ~DataDevice() = default;
   [[nodiscard]] virtual Device device() const = 0;
   [[nodiscard]] virtual std::string name() const = 0;
-  /// The kernels besides "automatic" that can do the case.
+  /// The kernels besides "automatic" that can compute the case.
   [[nodiscard]] virtual std::vector<std::string> kernels(const DataCase& what, DataArrays& arrays) = 0;
-  /// What "automatic" comes to.
+  /// The kernel that "automatic" takes.
   [[nodiscard]] virtual std::string chosen(const DataCase& what) = 0;
   virtual void run(const DataCase& what, const std::string& kernel, DataArrays& arrays) = 0;
-  /// The two in turns. Where one launch of the first takes several times as long as one of the second it is timed once.
+  /// Times the two in turns. If one launch of the first takes several times as long as one of the second, it is timed once.
   [[nodiscard]] virtual DataTimes time(const std::function<void()>& mixed, const std::function<void()>& normal) = 0;
-  /// The elements `samples` of the result in float64, and as they are.
+  /// The elements `samples` of the result: in float64, and as computed.
   [[nodiscard]] virtual std::vector<SampledOutput> sampled(const DataCase& what, DataArrays& arrays,
                                                            const std::vector<std::int64_t>& samples) = 0;
   /// Sums that were recomputed so far.

@@ -61,7 +61,7 @@ class GpuDataDevice final : public DataDevice {
   }
 
   [[nodiscard]] DataTimes time(const std::function<void()>& mixed, const std::function<void()>& normal) override {
-    constexpr double kMuch = 4, kLong = 4000;  // times the normal one's, us
+    constexpr double kMuch = 4, kLong = 4000;  // kMuch: times the normal case's time; kLong: us
     const Launch run_mixed = [&](int) { mixed(); }, run_normal = [&](int) { normal(); };
     const double once = time_once(run_mixed, stream_), normal_once = time_once(run_normal, stream_);
     if (once > kLong && once > kMuch * normal_once) return {once, time_alternating({run_normal}, stream_).front()};

@@ -1,10 +1,10 @@
-// Times convolutions of f32 on numbers whose magnitudes differ, beside normal numbers, in turns: whether the time depends on
-// the data. Kinds of data: mixed_data.cpp. Shapes: data_case.hpp and shapes.hpp. On a GPU also by each kernel that can do the
+// Times convolutions of f32 on numbers of different magnitudes, in turns with normal numbers: does the time depend on the data?
+// Kinds of data: mixed_data.cpp. Shapes: data_case.hpp and shapes.hpp. On a GPU also with each kernel that can compute the
 // problem.
 //   data_independence [--device cpu] [--quick] [--seconds S] [--shapes conv128_k7,C] [--directions forward,dgrad,wgrad]
 //                     [--precisions fp32,tf32] [--kernels automatic,all] [--data half_1e-5,speech] [--audio FILE] [--json FILE]
-// Results are compared with float64 on a sample; it exits with 1 where one is wrong, 2 on a bad argument. The file is written
-// anew after each case, so that a run that is stopped leaves what it had.
+// Results are compared with float64 on a sample. Exits with 1 if one is wrong, 2 on a bad argument. The file is written again
+// after each case, so that a stopped run leaves its results.
 
 #include <algorithm>
 #include <chrono>
@@ -42,7 +42,7 @@ struct Options {
   std::vector<std::string> shapes, directions = {"forward", "dgrad", "wgrad"}, precisions, kernels, data;
   std::string device, audio, json;
   bool quick = false;
-  double seconds = 0;  // 0: as long as it takes
+  double seconds = 0;  // 0: no limit
 };
 
 const std::vector<std::string> kGpuShapes = {
@@ -114,15 +114,15 @@ std::vector<std::int64_t> samples_of(std::int64_t size, ConvDirection direction)
   return samples;
 }
 
-/// What an error may be, of the sum of the terms' magnitudes (docs/precision.md): a product in fp32 may be off by 3 * 2^-22,
-/// one in tf32 by 2^-10, and four roundings of f32 are left for the sum.
+/// The allowed error over the sum of the terms' magnitudes (docs/precision.md): 3 * 2^-22 for a product in fp32, 2^-10 for one
+/// in tf32, plus four roundings of f32 for the sum.
 double allowed_error(const std::string& precision) {
   constexpr double kSum = 0x1p-22;
   return precision == "tf32" ? 0x1p-10 + kSum : 3 * 0x1p-22 + kSum;
 }
 
-/// The worst |result - exact| over the terms' magnitudes. A term below f32's normal numbers is taken for the smallest of them,
-/// since it is rounded as if it were.
+/// The largest |result - exact| over the terms' magnitudes. A term below f32's normal numbers counts as the smallest of them,
+/// because it is rounded like that.
 double worst_error(const std::vector<bench::SampledOutput>& outputs, double terms) {
   double worst = 0;
   for (const bench::SampledOutput& one : outputs) {
@@ -140,13 +140,13 @@ double terms_of(const ConvProblem& p, ConvDirection direction) {
                              p.K);
 }
 
-/// As the layer's user knows it: the forward of a Conv1d is its problem's dgrad.
+/// The layer's direction: the forward of a Conv1d is its problem's dgrad.
 ConvDirection problem_direction(ConvDirection layer, bool is_conv1d) {
   if (!is_conv1d || layer == ConvDirection::wgrad) return layer;
   return layer == ConvDirection::forward ? ConvDirection::dgrad : ConvDirection::forward;
 }
 
-/// The array that a kind of data changes, and what its dimensions are.
+/// The array that a kind of data changes, and the meaning of its dimensions.
 struct Place {
   Tensor DataArrays::*array;
   bench::Dimensions dimensions;
@@ -173,7 +173,7 @@ class Bench {
               << "\nshape | direction | precision | kernel | data | mixed | us | us normal | ratio | sums again | error\n";
   }
 
-  /// By the kernel that the library chooses, or by each of the others that are asked for.
+  /// With the kernel that the library chooses, or with each of the other requested kernels.
   void run(const DataShape& shape, ConvDirection layer, const std::string& precision, bool is_automatic) {
     const DataCase what{shape.name, shape.problem, shape.is_conv1d, problem_direction(layer, shape.is_conv1d), precision};
     if (is_automatic && !is_wanted("automatic", false)) return;
@@ -281,7 +281,7 @@ class Bench {
   bool ok_ = true;
 };
 
-/// What the library chooses comes first, so that a limit of time leaves out the least.
+/// The library's choice comes first, so that a limit of time leaves out the least important cases.
 int run_all(Options options) {
   use_defaults(options);
   Bench bench(options);
@@ -302,9 +302,10 @@ void add_options(CLI::App& app, Options& options) {
       ->delimiter(',');
   app.add_option("--directions", options.directions, "of the layer: forward, dgrad, wgrad")->delimiter(',');
   app.add_option("--precisions", options.precisions, "fp32, tf32")->delimiter(',');
-  app.add_option("--kernels", options.kernels, "automatic, the names of kernels, all: each that can; automatic,all without")
+  app.add_option("--kernels", options.kernels,
+                 "automatic, the names of kernels, or all (each that can compute the problem); default: automatic,all")
       ->delimiter(',');
-  app.add_option("--data", options.data, "kinds of data, as mixed_data.cpp calls them; all without")->delimiter(',');
+  app.add_option("--data", options.data, "kinds of data, with their names in mixed_data.cpp; default: all")->delimiter(',');
   app.add_option("--audio", options.audio, "a recording for the kind speech; synthetic without");
   app.add_option("--json", options.json, "file for the records");
 }
@@ -315,9 +316,9 @@ int main(int argc, char** argv) {
   Options options;
   const auto describe = [&](CLI::App& app, program::Action& action) {
     add_options(app, options);
-    app.callback([&] { program::as_usage([&] { check(options); }); });  // before anything is timed
+    app.callback([&] { program::as_usage([&] { check(options); }); });  // fails before anything is timed
     action = [&] { return run_all(options); };
   };
   return program::run_main(argc, argv, "data_independence",
-                           "Times convolutions on numbers of mixed magnitudes beside normal ones.", describe);
+                           "Times convolutions on numbers of mixed magnitudes in comparison with normal ones.", describe);
 }

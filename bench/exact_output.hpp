@@ -22,13 +22,13 @@ struct ExactSum {
   }
 };
 
-/// An element of a result: the formula, the sum of its terms' magnitudes, and the result.
+/// An element of a result: by the formula, the sum of its terms' magnitudes, and as computed.
 struct SampledOutput {
   double exact, magnitude, result;
 };
 
-/// The arrays of a problem; with `nhwc` their channels are innermost: x (N, L_in, C_in), w (C_in, K, C_out/G), y (N, L_out,
-/// C_out). Results are counted as conv/problem.hpp lays them out, whatever `nhwc`.
+/// The arrays of a problem. With `nhwc` the channels are innermost: x (N, L_in, C_in), w (C_in, K, C_out/G), y (N, L_out,
+/// C_out). Results are always numbered as conv/problem.hpp lays them out.
 template <class T>
 struct ExactOutput {
   ConvProblem p;
@@ -47,7 +47,7 @@ struct ExactOutput {
     return static_cast<double>(w[nhwc ? (ci * p.K + k) * M + m : (ci * M + m) * p.K + k]);
   }
 
-  /// What the arrays have as result number `index`.
+  /// The arrays' value of result number `index`.
   POLYPHASE_BENCH_BOTH double result(std::int64_t index) const {
     if (direction == ConvDirection::forward) return y_at(index / p.L_out / p.C_out, index / p.L_out % p.C_out, index % p.L_out);
     if (direction == ConvDirection::dgrad) return x_at(index / p.L_in / p.C_in, index / p.L_in % p.C_in, index % p.L_in);

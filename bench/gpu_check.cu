@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// A block a sample; its threads share the sum.
+/// One block for each sample; its threads share the sum.
 template <class T>
 __global__ void sample_kernel(const __grid_constant__ ExactOutput<T> output, const std::int64_t* __restrict__ samples,
                               SampledOutput* __restrict__ outputs) {

@@ -1,5 +1,5 @@
 #pragma once
-// Elements of a convolution's result on the GPU against the formula of conv/problem.hpp in float64.
+// Compares elements of a convolution's result on the GPU with the formula of conv/problem.hpp in float64.
 
 #include <cuda_runtime.h>
 
@@ -11,7 +11,7 @@
 
 namespace polyphase::bench {
 
-/// Device arrays of problem.dtype; `result` is x, w or y itself, as the direction has it.
+/// Device arrays of problem.dtype; `result` is x, w or y, depending on the direction.
 struct DeviceOperands {
   void *x, *w, *y;
 };
@@ -21,9 +21,9 @@ struct DeviceOperands {
                                                          const DeviceOperands& operands, bool nhwc,
                                                          const std::vector<std::int64_t>& samples, cudaStream_t stream);
 
-/// The worst |result - formula| of the sampled elements over the root mean square of the formula; infinity for NaN. Waits.
-/// `samples` are indices as conv/problem.hpp lays the result out; with `nhwc` the arrays have the channels innermost:
-/// x (N, L_in, C_in), w (C_in, K, C_out/G), y (N, L_out, C_out).
+/// The largest |result - formula| of the sampled elements over the root mean square of the formula; infinity for NaN. Waits.
+/// `samples` are indices as conv/problem.hpp lays the result out. With `nhwc` the arrays' channels are innermost: x (N, L_in,
+/// C_in), w (C_in, K, C_out/G), y (N, L_out, C_out).
 [[nodiscard]] double sampled_error(const ConvProblem& problem, ConvDirection direction, const DeviceOperands& operands,
                                    bool nhwc, const std::vector<std::int64_t>& samples, cudaStream_t stream);
 

@@ -19,8 +19,8 @@ namespace {
 
 using cuda::Event;
 
-/// Microseconds a launch of `count` in a row behind number `first`, which is not timed: an event on a GPU that has nothing to
-/// do is stamped at once, and the launch behind it comes 5 to 50 us later, after the host's work for it.
+/// Microseconds per launch of `count` launches in a row. Launch number `first` before them is not timed: an event on an idle
+/// GPU is recorded immediately, and the next launch comes 5 to 50 us later, because the host has to prepare it.
 double run_many(const Launch& launch, int first, int count, cudaStream_t stream, const std::function<void()>& meanwhile = {}) {
   Event begin(true), end(true);
   launch(first);
@@ -34,17 +34,17 @@ double run_many(const Launch& launch, int first, int count, cudaStream_t stream,
 
 constexpr int kBurst = 12;
 
-/// One burst, and then a rest: products of a millisecond in a row draw so much power that the card lowers its clock, for
-/// whoever comes next as well (measured on an H200: 1575 MHz instead of 1980). How it is then, time_sustained() says.
+/// One burst, then a rest. Products of a millisecond in a row draw so much power that the card lowers its clock, also for the
+/// next contender (measured on an H200: 1575 MHz instead of 1980). time_sustained() measures that state.
 double run_burst(const Launch& launch, int round, cudaStream_t stream) {
-  constexpr double kRests = 2, kLongestRest = 1e5;  // times the burst, us
+  constexpr double kRests = 2, kLongestRest = 1e5;  // kRests: times the burst; kLongestRest: us
   const double us = run_many(launch, round * kBurst, kBurst, stream);
   const double rest = std::min(kRests * us * kBurst, kLongestRest);
   std::this_thread::sleep_for(std::chrono::microseconds(static_cast<std::int64_t>(rest)));
   return us;
 }
 
-/// The driver's management library, asked in the process: nvidia-smi takes longer than what is measured.
+/// The driver's management library, called in this process: nvidia-smi takes longer than a measurement.
 class Management {
  public:
   Management() : library_(::dlopen("libnvidia-ml.so.1", RTLD_NOW)) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kPositions = 2;  // the dimension of a source's positions
 
-/// `normal` times scale_of(i), i being the index along `dim`.
+/// Multiplies `normal` by scale_of(i), where i is the index along `dim`.
 Tensor scaled_along(const Tensor& normal, int dim, const std::function<double(std::int64_t)>& scale_of) {
   std::vector<float> scales;
   for (std::int64_t i = 0; i < normal.size(dim); ++i) scales.push_back(static_cast<float>(scale_of(i)));
@@ -23,7 +23,7 @@ Tensor scaled_along(const Tensor& normal, int dim, const std::function<double(st
   return normal * Tensor::from_vector(scales, Shape(sizes), normal.device());
 }
 
-/// A kind that scales along one dimension, chosen by `dim_of`; undefined where that has fewer than two indices.
+/// A kind that scales along one dimension, selected by `dim_of`; undefined if that dimension has fewer than two indices.
 template <class DimOf, class ScaleOf>
 MixedData along(const std::string& name, Changed changed, const DimOf& dim_of, const ScaleOf& scale_of,
                 Mixed mixed = Mixed::between) {
@@ -83,7 +83,7 @@ void add_tensors(std::vector<MixedData>& all) {
   all.push_back(along("weights_by_input", Changed::weights, input_channels_of, all_powers));
 }
 
-/// Each channel of a sample is another stretch of the recording, which is repeated.
+/// Each channel of a sample is another part of the recording, which is repeated.
 MixedData speech(const std::vector<float>& recording) {
   return {"speech", Mixed::between, Changed::source, [=](const Tensor& normal, const Dimensions&) {
             const std::int64_t channels = normal.size(1), length = normal.size(2);
@@ -97,7 +97,7 @@ MixedData speech(const std::vector<float>& recording) {
           }};
 }
 
-/// Magnitudes are normal ones times a number between `range` and 1 whose logarithm is uniform.
+/// Magnitudes are normal ones times a log-uniform number between `range` and 1.
 MixedData log_uniform(int exponent) {
   return {"log_uniform_" + power(exponent), Mixed::within, Changed::source, [=](const Tensor& normal, const Dimensions&) {
             return normal * exp(Tensor::uniform(normal.shape(), exponent * std::numbers::ln10, 0,
@@ -105,7 +105,7 @@ MixedData log_uniform(int exponent) {
           }};
 }
 
-/// One number is 1e10. At the tensor's beginning the sample that the scale comes from has it; in its middle hardly ever.
+/// One number is 1e10. At the tensor's beginning it is in the sample from which the scale is computed; in the middle rarely.
 MixedData outlier(const std::string& name, bool is_first) {
   return {name, Mixed::within, Changed::source, [=](const Tensor& normal, const Dimensions&) {
             Tensor changed = normal.clone();
@@ -114,7 +114,7 @@ MixedData outlier(const std::string& name, bool is_first) {
           }};
 }
 
-/// One number of a thousand is normal, the others are 1e-6 of that.
+/// One number of a thousand is normal, the others are 1e-6 times that.
 MixedData spikes() {
   return {"spikes", Mixed::within, Changed::source, [](const Tensor& normal, const Dimensions&) {
             const TensorOptions options{.dtype = normal.dtype(), .device = normal.device()};
@@ -143,7 +143,7 @@ std::vector<MixedData> mixed_data(const std::vector<float>& recording) {
 }
 
 std::vector<float> synthetic_speech() {
-  constexpr int kRate = 16000, kSeconds = 10, kBurst = 3200, kPeriod = 5600;  // frames of a burst, and of it and its pause
+  constexpr int kRate = 16000, kSeconds = 10, kBurst = 3200, kPeriod = 5600;  // in frames: a burst, a burst and its pause
   constexpr double kFaint = 3e-5, kLoudest = 0.3;
   std::mt19937 random(11);
   std::normal_distribution<double> noise;

@@ -1,5 +1,5 @@
 #pragma once
-// What bench/networks times: published networks at their full size, by the names of their records.
+// The cases of bench/networks: published networks at their full size, with the names of their records.
 
 #include <array>
 #include <cstdint>
@@ -8,24 +8,24 @@
 
 namespace polyphase::bench {
 
-/// forward: the whole input at once. stream: pushes into a Stream, one after another. step: forward, backward and update. gan:
+/// forward: the whole input in one call. stream: pushes into a Stream, one after another. step: forward, backward and update. gan:
 /// a step of the generator and its discriminators, as published.
 enum class NetworkRun { forward, stream, step, gan };
 
 [[nodiscard]] constexpr bool is_training(NetworkRun run) { return run == NetworkRun::step || run == NetworkRun::gan; }
 
 struct NetworkCase {
-  std::string_view name;     ///< in records: what is before the size, and the name of networks/NAME.json without `config`
+  std::string_view name;     ///< in records: the part before the size, and the name of networks/NAME.json without `config`
   std::string_view network;  ///< in the registry
   NetworkRun run = NetworkRun::forward;
   std::int64_t N = 1;
   std::int64_t frames = 0;       ///< of the input; 0: ten seconds of audio
-  std::string_view label{};      ///< in records: what is behind the name; by default the size
+  std::string_view label{};      ///< in records: the part after the name; by default the size
   std::string_view config{};     ///< networks/CONFIG.json
   std::int64_t codebook_size{};  ///< for networks of codes
 };
 
-/// The rows that most networks have: 16 and one of ten seconds, and one short piece.
+/// Most networks have these cases: 16 and one of ten seconds, and one short piece.
 constexpr std::array<NetworkCase, 3> usual(std::string_view name, std::string_view network, std::int64_t piece,
                                            std::int64_t codebook_size = 0) {
   return {NetworkCase{.name = name, .network = network, .N = 16, .codebook_size = codebook_size},
@@ -37,7 +37,7 @@ inline constexpr std::array kNetworkCases = {
     NetworkCase{.name = "hifigan_v1", .network = "hifigan", .N = 16, .frames = 861, .label = "16x861"},
     NetworkCase{.name = "hifigan_v1", .network = "hifigan", .frames = 861, .label = "1x861"},
     NetworkCase{.name = "hifigan_v1", .network = "hifigan", .frames = 32, .label = "1x32"},
-    // 8192 samples, as it was trained.
+    // 8192 samples, the size of its training
     NetworkCase{.name = "hifigan_v1", .network = "hifigan", .run = NetworkRun::step, .N = 16, .frames = 32, .label = "train"},
     NetworkCase{.name = "hifigan_v1_gan",
                 .network = "hifigan",
@@ -69,7 +69,7 @@ inline constexpr std::array kNetworkCases = {
                 .codebook_size = 1024},
     usual("snac_24k", "snac", 32, 4096)[0],
     usual("snac_24k", "snac", 32, 4096)[1],
-    // Our frame is four of its fastest codebook's.
+    // Our frame is four of the fastest codebook's frames.
     NetworkCase{.name = "snac_24k", .network = "snac", .frames = 8, .label = "1x32frames", .codebook_size = 4096},
     NetworkCase{.name = "mimi_decode", .network = "mimi", .N = 16, .config = "mimi", .codebook_size = 2048},
     NetworkCase{.name = "mimi_decode", .network = "mimi", .config = "mimi", .codebook_size = 2048},

@@ -29,7 +29,7 @@ std::string config_of(const NetworkCase& what) {
 
 std::int64_t frames_of(const NetworkCase& what, const NetworkFormat& format) {
   constexpr std::int64_t kSeconds = 10;
-  constexpr std::int64_t kUsualRate = 24000;  // of networks whose configuration does not say it
+  constexpr std::int64_t kUsualRate = 24000;  // if the configuration does not give it
   const std::int64_t rate = format.sampling_rate > 0 ? format.sampling_rate : kUsualRate;
   return what.frames > 0 ? what.frames : kSeconds * rate / format.samples_per_frame;
 }
@@ -84,7 +84,7 @@ NetworkWork::NetworkWork(const NetworkCase& what, const NetworkPrecision& precis
 NetworkWork::~NetworkWork() = default;
 
 void NetworkWork::begin_stream() {
-  constexpr std::int64_t kPast = 128;  // frames: no network here waits for so many, and attention's contexts are full
+  constexpr std::int64_t kPast = 128;  // frames: more than any latency here, and attention's contexts are full
   const PrecisionGuard precision(precision_.precision);
   NetworkCase past = what_;
   past.frames = kPast;
@@ -131,7 +131,7 @@ std::string NetworkWork::problem() const {
     return values.front() < *first_loss_ ? ""
                                          : concat("the loss has not fallen from ", *first_loss_, ", it is ", values.front());
   const std::int64_t samples = input_.size(2) * net_->format().samples_per_frame, off = std::abs(output_.size(-1) - samples);
-  // A network may drop some at the ends.
+  // A network may drop some samples at the ends.
   if (off > (what_.run == NetworkRun::stream ? 0 : net_->format().samples_per_frame))
     return concat("expected ", samples, " samples, got ", output_.shape());
   return "";

@@ -1,5 +1,5 @@
 #pragma once
-// The work of a case of bench/networks: a network with random weights and an input, to be run again and again.
+// The work of a case of bench/networks: a network with random weights and an input, run repeatedly.
 
 #include <memory>
 #include <optional>
@@ -18,34 +18,34 @@ class Stream;
 
 namespace polyphase::bench {
 
-/// What a column of precisions stands for.
+/// The meaning of a column of precisions.
 struct NetworkPrecision {
   DType dtype = DType::f32;
   Precision precision = Precision::fp32;
 };
-/// Of "fp32", "tf32", "ieee", "f16", "bf16" or "f64". Throws Error with these names.
+/// Parses "fp32", "tf32", "ieee", "f16", "bf16" or "f64". Throws Error with these names.
 [[nodiscard]] NetworkPrecision network_precision(const std::string& name);
 
 class NetworkWork {
  public:
-  /// Weights, input and target are the same at every call. A step in f16 or bf16 is an f32 network under autocast.
-  /// Throws what the registry throws, and Error where the configuration cannot be read.
+  /// Weights, input and target are the same in every call. A step in f16 or bf16 is an f32 network under autocast.
+  /// Throws the registry's errors, and Error if the configuration cannot be read.
   NetworkWork(const NetworkCase& what, const NetworkPrecision& precision, Device device);
   ~NetworkWork();
   NetworkWork(const NetworkWork&) = delete;
   NetworkWork& operator=(const NetworkWork&) = delete;
 
-  /// Once; nothing is waited for.
+  /// Runs once, without waiting.
   void run();
   [[nodiscard]] const Shape& input_shape() const { return input_.shape(); }
-  /// Why the last result cannot be right, empty where it can: samples that are not as many as the format says or no numbers, a
-  /// loss that has not fallen. Waits.
+  /// Why the last result cannot be right, empty if it can: a wrong number of samples, NaN or infinity, a loss that has not
+  /// fallen. Waits.
   [[nodiscard]] std::string problem() const;
   /// The last result: samples, or the loss, of a GAN the mel loss.
   [[nodiscard]] std::vector<float> result() const;
 
  private:
-  /// A Stream in whose past there is as much as it keeps, so that each push costs what the next one does.
+  /// A Stream whose past is complete, so that each push costs the same.
   void begin_stream();
   void run_step();
   void run_gan();

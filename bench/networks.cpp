@@ -1,11 +1,11 @@
 // Times published networks at their full size with random weights (network_cases.hpp; configurations in networks/).
 //   networks [--device cpu] [--networks NAME,...] [--match REGEX] [--precisions fp32,...] [--threads T] [--time-budget S]
 //            [--json FILE]
-// Of each case and precision the burst, the median of runs that are waited for and have a rest between them on a GPU, and the
-// mean of runs one after another for about a second; on a GPU of the eager network and of a CUDA graph of it. A result that is
-// not finite or too short, a loss that does not fall, or a graph whose result is not the eager one's bit for bit is said, and
-// the exit status is 1. Networks that the registry does not have are named and left out. bench/peers_torch_networks.py times
-// PyTorch.
+// For each case and precision: the burst, which is the median of runs that are waited for, with a rest between them on a GPU;
+// and the mean of runs one after another for about a second. On a GPU both for the eager network and for a CUDA graph of it.
+// The exit status is 1, with a message, if a result is not finite or too short, a loss does not fall, or a graph's result
+// differs from the eager one in a bit. Networks that the registry lacks are named and omitted. bench/peers_torch_networks.py
+// times PyTorch.
 
 #include <algorithm>
 #include <chrono>
@@ -55,7 +55,7 @@ double us_of(int count, const std::function<void()>& run, pp::Device device) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count() / count;
 }
 
-/// The first run is not counted, and where it is fast neither are two more.
+/// The first run is not counted; if it is fast, two more are not.
 Times time_runs(const std::function<void()>& run, pp::Device device) {
   constexpr double kBurst = 2e6, kSustained = 1e6, kLongestRest = 1e5;  // us
   const double first = us_of(1, run, device);
@@ -90,7 +90,7 @@ class Table {
     if (!unknown_.empty()) std::printf("not in the registry, left out: %s\n", unknown_.c_str());
     if (!left_out_.empty())
       std::printf("out of time: %zu cases left out, from %s on\n", left_out_.size(), left_out_.front().c_str());
-    if (records_.empty() && left_out_.empty()) throw pp::Error("no case is asked for: see --networks and --match");
+    if (records_.empty() && left_out_.empty()) throw pp::Error("no case is selected: see --networks and --match");
     if (!asked_.json.empty()) save();
     return ok_ ? 0 : 1;
   }
@@ -110,7 +110,7 @@ class Table {
   void time_case(const bench::NetworkCase& what, const std::string& name, const std::string& precision) {
     const bool is_step = bench::is_training(what.run);
     const bench::NetworkPrecision asked = bench::network_precision(precision);
-    if (is_step && (asked.dtype == pp::DType::f16 || asked.dtype == pp::DType::f64)) return;  // f16 wants a scaled loss
+    if (is_step && (asked.dtype == pp::DType::f16 || asked.dtype == pp::DType::f64)) return;  // f16 needs a scaled loss
     const std::chrono::duration<double> spent = Clock::now() - begin_;
     if (asked_.time_budget > 0 && spent.count() > asked_.time_budget) return left_out_.push_back(name + " " + precision);
     pp::Allocator& allocator = pp::backend_of(asked_.device).allocator();
@@ -120,7 +120,7 @@ class Table {
     const auto run = [&] { work.run(); };
     const Times eager_times = time_runs(run, asked_.device);
     report(name, precision, is_step, "eager", eager_times, work, work.problem());
-    // A Stream counts its positions on the host, and a graph would repeat those that it was recorded with.
+    // A Stream counts its positions on the host; a graph would repeat the recorded positions.
     if (asked_.device.is_cpu() || what.run == bench::NetworkRun::stream) return;
     const std::vector<float> eager = work.result();
     pp::cuda::Graph graph = pp::cuda::capture(run, asked_.device.index);
@@ -137,7 +137,7 @@ class Table {
                 times.us_sustained / 1e3, peak, problem.empty() ? "" : "  WRONG: ", problem.c_str());
     std::fflush(stdout);
     ok_ = ok_ && problem.empty();
-    if (!problem.empty()) return;  // what is printed as a time is a time of a right result
+    if (!problem.empty()) return;  // a time is printed only after its result was found right
     std::vector<std::int64_t> input;
     for (int d = 0; d < work.input_shape().rank(); ++d) input.push_back(work.input_shape()[d]);
     records_.push_back({{"network", name},
@@ -191,13 +191,13 @@ int main(int argc, char** argv) {
   Asked asked;
   const auto describe = [&](CLI::App& app, pp::program::Action& action) {
     pp::program::add_device(app, asked.device);
-    app.add_option("--networks", asked.networks, "names in network_cases.hpp; all without")->delimiter(',');
-    app.add_option("--match", asked.match, "only cases whose name this regular expression finds, as in 'mimi.*1x'");
+    app.add_option("--networks", asked.networks, "names in network_cases.hpp; default: all")->delimiter(',');
+    app.add_option("--match", asked.match, "only cases whose name matches this regular expression, such as 'mimi.*1x'");
     app.add_option("--precisions", asked.precisions,
                    "fp32, tf32, ieee, f16, bf16, f64; by default fp32 on the CPU, else fp32, tf32, f16, bf16")
         ->delimiter(',');
     pp::program::add_threads(app);
-    app.add_option("--time-budget", asked.time_budget, "seconds after which no new case is begun")
+    app.add_option("--time-budget", asked.time_budget, "seconds after which no new case begins")
         ->check(pp::program::above_zero());
     app.add_option("--json", asked.json, "file for the records");
     action = [&] {

@@ -1,4 +1,4 @@
-"""What the scripts that time peers share: the file of our results, read and written; tables; PyTorch's GPU timing."""
+"""Functions for the scripts that time peers: reading and writing the file of our results, tables, PyTorch's GPU timing."""
 
 import argparse
 import json
@@ -8,7 +8,7 @@ import time
 
 
 def parser(doc):
-    """Takes OURS.json, and --json for where to write it with the peers; without, it is written over."""
+    """Adds the arguments OURS.json and --json for the file with the peers; without --json OURS.json is overwritten."""
     result = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     result.add_argument("ours", type=pathlib.Path, help="JSON written by our benchmark")
     result.add_argument("--json", type=pathlib.Path, help="where to write the records with the peers (default: back)")
@@ -20,7 +20,7 @@ def read(arguments):
 
 
 def write(arguments, data):
-    """Whole or not at all: the file may be the only copy of our results."""
+    """Written as a whole or not at all, because the file may be the only copy of our results."""
     path = arguments.json or arguments.ours
     new = path.with_suffix(".new")
     new.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
@@ -43,7 +43,7 @@ def print_means(ratios):
 
 
 class Budget:
-    """Seconds after which no new case is begun; None: as long as it takes."""
+    """Seconds after which no new case begins; None: no limit."""
 
     def __init__(self, seconds):
         self.end = None if seconds is None else time.perf_counter() + seconds

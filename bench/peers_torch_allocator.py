@@ -3,8 +3,8 @@
 
     peers_torch_allocator.py OURS.json [--json MERGED.json]
 
-Adds "torch_caching_allocator" to the peers of the library's own records, in microseconds. The calls go through Python, whose share is
-timed with an allocation of nothing and printed, not subtracted.
+Adds "torch_caching_allocator" to the peers of the library's own records, in microseconds. The calls go through Python; that overhead is
+timed with an empty allocation and printed, not subtracted.
 """
 
 import statistics
@@ -35,7 +35,7 @@ def main():
     alloc, delete = torch.cuda.caching_allocator_alloc, torch.cuda.caching_allocator_delete
     device, stream = torch.cuda.current_device(), torch.cuda.current_stream().cuda_stream
     alone = pair_us(lambda: 0, lambda _: None)
-    print(f"a pair of calls of nothing takes Python {alone:.3f} us")
+    print(f"an empty pair of calls takes Python {alone:.3f} us")
     for record in data["records"]:
         if record["algorithm"] != "polyphase" or not record["shape"].startswith("pair_"):
             continue

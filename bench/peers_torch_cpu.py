@@ -4,8 +4,8 @@
     peers_torch_cpu.py OURS.json [--json MERGED.json] [--repeat R]
 
 Same shapes, threads and rotation over sets of arrays as in OURS.json; operands in the user's layout, weights not prepacked. PyTorch
-allocates its results, as it does for its users. dgrad and wgrad are timed alone, through aten::convolution_backward. Adds
-"peers": {"torch_cpu": microseconds} to every record, and prints a table with the geometric mean of the ratios per direction.
+allocates its results, as it does for its users. dgrad and wgrad are timed separately, through aten::convolution_backward. Adds "peers":
+{"torch_cpu": microseconds} to every record, and prints a table with the geometric mean of the ratios per direction.
 """
 
 import statistics
@@ -18,7 +18,7 @@ import peers
 
 def runner(problem, direction, x, w, dy):
     """A function that computes one direction once."""
-    # Where the two sides' paddings differ PyTorch has no such layer; the list of shapes has none.
+    # PyTorch has no such layer if the two paddings differ; no shape in the list has that.
     assert problem["P_l"] == problem["P_r"]
     stride, padding, dilation = [problem["S"]], [problem["P_l"]], [problem["D"]]
     output_padding, groups = [problem["OP"]], problem["G"]

@@ -4,8 +4,8 @@
     peers_torch_cuda.py OURS.json [--json MERGED.json] [--time-budget SECONDS]
 
 Adds "torch_fp32", "torch_tf32", "torch_bf16" or "torch_f16" to the peers of every record, in microseconds: bursts of 12 launches between
-device events, the median of five (three where one takes more than 100 ms), sets of arrays larger than the L2, cuDNN's own search on.
-"step" is forward and then both gradients in one backward call, as autograd makes it.
+device events, the median of five (three if one takes more than 100 ms), sets of arrays larger than the L2, with cuDNN's own search.
+"step" is forward and then both gradients in one backward call, as in autograd.
 """
 
 import statistics
@@ -21,7 +21,7 @@ MASKS = {"dgrad": [True, False, False], "wgrad": [False, True, False], "step": [
 
 
 def burst_us(launch, sets, count):
-    """Behind a launch that is not timed, and then a rest, as bench/gpu_timing.cpp does it."""
+    """After a launch that is not timed, and followed by a rest, as in bench/gpu_timing.cpp."""
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     launch(sets[0])
     begin.record()
@@ -47,7 +47,7 @@ def make_sets(p, dtype):
 
 
 def measure(record):
-    """(peer's name, microseconds); None where PyTorch has no such layer or refuses it."""
+    """(peer's name, microseconds); None if PyTorch has no such layer or refuses it."""
     p = record["problem"]
     dtype, tf32, name = PRECISIONS[record["precision"]]
     torch.backends.cudnn.allow_tf32 = tf32

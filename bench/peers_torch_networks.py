@@ -3,14 +3,14 @@
 
     peers_torch_networks.py OURS.json [--json MERGED.json] [--golden FOLDER] [--time-budget S] [--check]
 
-The models are torch_networks.py's and torch_transformers.py's: plain PyTorch, weight norm removed, at the sizes of networks/*.json. Each is
-first checked in float64 on the CPU against a golden file of the original code, in FOLDER ($POLYPHASE_GOLDEN or ../shared/golden, in it
-networks/); one that differs is an error and is not timed. --check does that alone, for every model, and needs no OURS.json.
+The models are those of torch_networks.py and torch_transformers.py: plain PyTorch, weight norm removed, at the sizes of networks/*.json.
+Each is first checked in float64 on the CPU against a golden file of the original code, in FOLDER/networks ($POLYPHASE_GOLDEN or
+../shared/golden). One that differs is an error and is not timed. --check only checks every model, and needs no OURS.json.
 
-Same inputs, precisions, device, threads and way of timing as in OURS.json. Adds to the records' peers microseconds: on the CPU
-"torch_cpu"; on a GPU "torch_eager", "torch_graph" (a CUDA graph), "torch_compiled" (torch.compile), "torch_nhwc" and "torch_nhwc_compiled"
-(every convolution as a two-dimensional one in channels-last layout). A step is of a network with weight norm and a fused AdamW. A Stream has
-no peer here: the plain models keep no state.
+Same inputs, precisions, device, threads and method of timing as in OURS.json. Adds microseconds to the records' peers: on the CPU
+"torch_cpu"; on a GPU "torch_eager", "torch_graph" (a CUDA graph), "torch_compiled" (torch.compile), "torch_nhwc" and
+"torch_nhwc_compiled" (every convolution as a two-dimensional one in channels-last layout). A step is that of a network with weight norm
+and a fused AdamW. A Stream has no peer here, because the plain models keep no state.
 """
 
 import contextlib
@@ -31,9 +31,9 @@ import torch_networks as conv_models
 import torch_transformers as transformer_models
 
 HERE = pathlib.Path(__file__).resolve().parent
-TOLERANCE = 1e-9  # of the peak, in float64
+TOLERANCE = 1e-9  # relative to the peak, in float64
 
-# Of a record's network up to its size: the model, its configuration in networks/, and the golden file it is checked against.
+# By the part of a record's network before the size: the model, its configuration in networks/, and the golden file that checks it.
 MODELS = {
     "hifigan_v1": (conv_models.HifiGan, "hifigan_v1", "hifigan_v1"),
     "hifigan_v2": (conv_models.HifiGan, "hifigan_v2", "hifigan_v1"),
@@ -69,7 +69,7 @@ def golden_input(net, tensors):
 
 
 def check(name, golden):
-    """The largest difference from the golden file's audio, of its peak."""
+    """The largest difference from the golden file's audio, relative to its peak."""
     model, _, file = MODELS[name]
     path = golden / "networks" / f"{file}.safetensors"
     if not path.is_file():
@@ -85,7 +85,7 @@ def check(name, golden):
     print(f"{name}: {difference:.1e} of the peak from {path.name}", flush=True)
 
 
-# ---- what is timed ----------------------------------------------------------------------------------------------------------------
+# ---- timing ----------------------------------------------------------------------------------------------------------------------
 
 
 class Flat(nn.Module):
@@ -120,7 +120,7 @@ def input_of(net, shape, device, dtype):
     if not hasattr(net, "codebook_size"):
         return torch.randn(shape, device=device, dtype=dtype)
     if isinstance(net, conv_models.Snac):
-        # A frame of the record has as many codes of each codebook as go into one of the slowest.
+        # A frame of a record has one code of the slowest codebook and correspondingly more of the others.
         lengths = [shape[-1] * max(net.strides) // stride for stride in net.strides]
         return [torch.randint(net.codebook_size, (shape[0], length), device=device) for length in lengths]
     return torch.randint(net.codebook_size, shape, device=device)
@@ -136,7 +136,7 @@ class Forward:
 
 
 class Step:
-    """As network_work.cpp's: mean squared difference, AdamW; f16 and bf16 by autocast."""
+    """As in network_work.cpp: mean squared difference, AdamW; f16 and bf16 by autocast."""
 
     def __init__(self, net, x, dtype, capturable):
         for module in net.modules():
@@ -213,7 +213,7 @@ class Case:
         return Step(copy.deepcopy(net), self.x, self.dtype, capturable) if self.is_step else Forward(net, self.x)
 
     def ways(self):
-        """(peer, function that makes what is timed)."""
+        """(peer, function that returns the function to time)."""
         if self.device == "cpu":
             return [("torch_cpu", lambda: self.work(self.net))]
         ways = [("torch_eager", lambda: self.work(self.net)), ("torch_graph", lambda: captured(self.work(self.net, True)))]
@@ -269,7 +269,7 @@ def compare(arguments):
                 ratios.setdefault(f"{record['precision']} {record['mode']} over {name}", []).append(ratio)
             print(f"{record['network']:34}{record['precision']:6}{record['mode']:7}{record['us_burst'] / 1e3:10.3f}  "
                   + ", ".join(f"{name} {ratio:.2f}" for name, ratio in shown.items()), flush=True)
-        peers.write(arguments, ours)  # what was measured stays
+        peers.write(arguments, ours)  # earlier measurements stay in the file
     peers.print_means(ratios)
     if budget.left_out:
         print(f"out of time: {budget.left_out} cases left out")

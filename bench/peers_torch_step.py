@@ -3,8 +3,8 @@
 
     peers_torch_step.py OURS.json [--json MERGED.json] [--repeat R]
 
-The same network, batches, device, threads and way of timing: on the CPU each step is waited for; on a GPU the median of R groups of 20
-steps, waited for once a group. Adds "torch_cpu", "torch_eager" or "torch_graph" (of a whole step, capturable Adam) to the peers.
+The same network, batches, device, threads and method of timing: on the CPU each step is waited for; on a GPU the median of R groups of 20
+steps, each group waited for once. Adds "torch_cpu", "torch_eager" or "torch_graph" (of a whole step, capturable Adam) to the peers.
 """
 
 import statistics

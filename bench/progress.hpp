@@ -1,5 +1,5 @@
 #pragma once
-// Where a benchmark's own time goes: a line for each case, and sums over all of them.
+// How a benchmark spends its own time: a line for each case, and sums over all of them.
 
 #include <chrono>
 #include <map>
@@ -16,7 +16,7 @@ class Progress {
   /// `out`: gets a line when a case is done; null: none.
   explicit Progress(std::ostream* out) : out_(out) {}
 
-  /// The time until it goes is spent on `purpose`.
+  /// The time until its destruction counts for `purpose`.
   class Span {
    public:
     Span(Progress& progress, std::string purpose) : progress_(progress), purpose_(std::move(purpose)) {}
@@ -32,7 +32,7 @@ class Progress {
 
   [[nodiscard]] Span span(std::string purpose) { return {*this, std::move(purpose)}; }
 
-  /// `name` is done: what was spent since the last one.
+  /// Ends the case `name`: prints the time since the last one.
   void done(const std::string& name) {
     if (out_ != nullptr) {
       *out_ << name << ':';
@@ -42,7 +42,7 @@ class Progress {
     case_.clear();
   }
 
-  /// Seconds by purpose, of all.
+  /// Seconds for each purpose, over all cases.
   [[nodiscard]] const std::map<std::string, double>& seconds() const { return all_; }
 
  private:

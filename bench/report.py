@@ -8,12 +8,12 @@
     report.py goals NAME.json [--picture PNG]
 
 `collect` joins the records of several programs' --json files into F/NAME.json (cpu, h200, ...; F is docs/benchmarks without
---folder), with what they were measured on; CHECKS.tsv (tools/gpu_check.sh) adds its checks and leaves their table beside it.
-`adopt` takes files that `collect` made elsewhere into docs/benchmarks, the parts of one run joined, and writes the tables. Checks that
-passed before what failed was repaired and run again may be of another commit, which their notes say; numbers may not.
-`tables` writes every table anew from docs/benchmarks, between its markers; one without records stays as it is.
+--folder), with the machine and its software. CHECKS.tsv (tools/gpu_check.sh) adds its checks and writes their table next to it.
+`adopt` takes files that `collect` made elsewhere into docs/benchmarks, joins the parts of one run, and writes the tables. Checks that
+passed before a failed check was repaired and repeated may be of another commit, which their notes name; measurements may not.
+`tables` writes every table again from docs/benchmarks, between its markers; a table without records is unchanged.
 `pictures` draws with gnuplot docs/pictures/precision.png, time against error of shape A's forward in every precision, and goals.png.
-`goals` prints what docs/benchmarks/goals.json asks for beside what was measured, reached or missed by how much; PNG shows it.
+`goals` compares the goals of docs/benchmarks/goals.json with the measurements: reached, or missed by how much; PNG shows it.
 """
 
 import argparse
@@ -26,9 +26,9 @@ import subprocess
 import report_goals
 
 DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
-SHARED = ("device", "isa", "threads", "torch")  # said once by a program, true of all its records
+SHARED = ("device", "isa", "threads", "torch")  # printed once by a program, valid for all its records
 GOAL_COLUMNS = ["what", "measure", "wanted", "measured", "verdict"]
-TOP = ("copy_bytes_per_s", "blas_operations_per_s", "cudnn")  # the machine's, as measured in the run
+TOP = ("copy_bytes_per_s", "blas_operations_per_s", "cudnn")  # rates of the machine, measured in the run
 
 
 def read(path):
@@ -36,7 +36,7 @@ def read(path):
 
 
 def write(path, data):
-    """Whole or not at all."""
+    """Written as a whole or not at all."""
     new = path.with_suffix(".new")
     new.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     new.replace(path)
@@ -152,7 +152,7 @@ def cpu_steps(data):
 
 
 def best_ratio(record, wanted):
-    """How many times the record's time the fastest of the peers takes whose name `wanted` takes; empty without one."""
+    """The time of the fastest peer whose name `wanted` accepts, over the record's time; empty without one."""
     times = [us for name, us in record.get("peers", {}).items() if wanted(name)]
     return f"{min(times) / record['us_burst']:.2f}" if times else ""
 
@@ -174,8 +174,8 @@ def gpu_convolutions(data):
 
 
 def gpu_tensor_cores(data):
-    """Forward of every shape by the algorithm that is chosen, beside cuDNN: f32 at f32 accuracy against cuDNN's tf32 and fp32 in the
-    user's layout, tf32 and bf16 against its best in any layout."""
+    """Forward of every shape with the chosen algorithm, compared with cuDNN: f32 at f32 accuracy with cuDNN's tf32 and fp32 in the user's
+    layout, tf32 and bf16 with its fastest layout."""
     records = {(r["shape"], r["precision"]): r for r in suite(data, "conv_transpose1d") if r["direction"] == "forward" and r.get("chosen")}
 
     def cudnn(shape, precision, ending):
@@ -204,7 +204,7 @@ def gpu_tensor_cores(data):
 
 
 def gpu_gradients(data):
-    """dgrad and wgrad of every shape by the algorithm that is chosen, beside cuDNN's fastest of the same precision in any layout."""
+    """dgrad and wgrad of every shape with the chosen algorithm, compared with cuDNN's fastest layout in the same precision."""
     records = {(r["shape"], r["direction"], r["precision"]): r for r in suite(data, "conv_transpose1d") if r.get("chosen")}
     columns = [(direction, precision) for direction in ("dgrad", "wgrad") for precision in ("fp32", "tf32", "bf16")]
     rows = []
@@ -220,7 +220,7 @@ def gpu_gradients(data):
 
 
 def gpu_forms(data):
-    """Which form of the chosen algorithm's kernels a case takes, how far it is from the roofline, and what the choice has lost."""
+    """The kernel or tiling of each case, its distance from the roofline, and the loss of the choice."""
     rows = [[r["shape"], r["direction"], r["precision"], r["algorithm"], r["form"], f"{r['us_burst'] / 1e3:.3f}",
              f"{100 * r['roofline_us'] / r['us_burst']:.0f}", f"{100 * r['lost']:.1f}" if "lost" in r else ""]
             for r in suite(data, "conv_forms") if r.get("chosen") and "form" in r]
@@ -233,7 +233,7 @@ def times_normal(record):
 
 
 def gpu_data_kernels(data):
-    """The same of each kernel where it was asked for by name: the worst over shapes, directions and precisions, and for which data."""
+    """The same for each kernel that was requested by name: the largest ratio over shapes, directions and precisions, and its data."""
     records = [r for r in suite(data, "data_independence") if r["algorithm"] != "automatic"]
     rows = []
     for kernel in dict.fromkeys(r["algorithm"] for r in records):
@@ -247,7 +247,7 @@ def gpu_data_kernels(data):
 
 
 def gpu_data(data):
-    """The worst time on each kind of data over that of normal data, of the kernels that the library chooses, and in which shape."""
+    """The largest ratio of a kind of data to normal data, for the kernels that the library chooses, and its shape."""
     records = [r for r in suite(data, "data_independence") if r["algorithm"] == "automatic"]
     columns = list(dict.fromkeys((r["direction"], r["precision"]) for r in records))
     rows = []
@@ -262,7 +262,7 @@ def gpu_data(data):
 
 
 def gpu_others(name, unit, scale):
-    """The table of a suite whose records differ in shape and algorithm, with each one's peers in a column."""
+    """The table of a suite whose records differ in shape and algorithm, with a column for each peer."""
     def render(data):
         records = suite(data, name)
         peers = list(dict.fromkeys(peer for record in records for peer in record.get("peers", {})))
@@ -274,7 +274,7 @@ def gpu_others(name, unit, scale):
 
 
 def whole_networks(data):
-    """Every network: what it takes, and how many times that each of its peers takes."""
+    """Every network: its time, and the ratio of each of its peers' times."""
     records = suite(data, "networks")
     peers = list(dict.fromkeys(peer for record in records for peer in record.get("peers", {})))
     rows = [[r["network"], r["precision"], r["mode"], f"{r['us_burst'] / 1e3:.3f}", f"{r['us_sustained'] / 1e3:.3f}", f"{r['peak_mib']:.0f}",
@@ -362,7 +362,7 @@ def tables(_):
 
 def pictures(_):
     data = read(DOCS / "benchmarks" / "h200.json")
-    # What is chosen in each precision, and the plain f32 kernel; labels above and below by turns.
+    # The chosen algorithm in each precision, and the plain f32 kernel; labels alternate above and below.
     points = sorted((r["us_burst"] / 1e3, r["error"], f"{r['algorithm']} {r['precision']}") for r in suite(data, "conv_transpose1d")
                     if r["shape"] == "A" and r["direction"] == "forward" and r["error"]
                     and (r.get("chosen") or (r["algorithm"], r["precision"]) == ("direct", "fp32")))

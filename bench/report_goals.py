@@ -1,7 +1,7 @@
-"""What the library sets itself to reach (docs/benchmarks/goals.json) against what a run measured. Used by report.py.
+"""Compares the library's goals (docs/benchmarks/goals.json) with the measurements of a run. Used by report.py.
 
-A goal names the records that it is about by their fields; a list stands for a goal with each of its values. `algorithm` is the one that the
-library chooses where none is named. `measure` is a key of MEASURES, or `x PEER`: how many times the record's time that peer takes.
+A goal selects its records by their fields; a list means one goal for each of its values. `algorithm` defaults to the library's choice.
+`measure` is a key of MEASURES, or `x PEER`: the peer's time over the record's time.
 """
 
 import itertools
@@ -39,13 +39,13 @@ def is_meant(record, goal):
 
 
 def peer_time(records, record, peer):
-    """A peer is timed beside its own precision, which may be another record's."""
+    """A peer is timed with its own precision, which may be that of another record."""
     same = lambda other: all(other.get(key) == record.get(key) for key in ("suite", "shape", "direction"))
     return next((other["peers"][peer] for other in records if same(other) and peer in other.get("peers", {})), None)
 
 
 def measured(records, goal):
-    """The worst of the records that are meant; nothing without one."""
+    """The worst of the selected records; None without one."""
     values = []
     for record in (record for record in records if is_meant(record, goal)):
         if goal["measure"].startswith("x "):
@@ -57,7 +57,7 @@ def measured(records, goal):
 
 
 def judge(goals, records):
-    """(what, measure, wanted, measured, share) of each goal; a share up to 1 is reached, one of 1.1 misses by 10 %."""
+    """(what, measure, wanted, measured, share) of each goal; a share up to 1 is reached, 1.1 misses by 10 %."""
     rows = []
     for goal in expand(goals):
         bound, more = (goal["at_least"], True) if "at_least" in goal else (goal["at_most"], False)
@@ -86,7 +86,7 @@ def summary(rows):
 
 
 def draw(rows, picture, title):
-    """A bar a goal with gnuplot: how far the measured value is from the wanted one, which is the line at 1."""
+    """Draws one bar for each goal with gnuplot: the measured value over the wanted one, which is the line at 1."""
     rows = [(what, measure, wanted, share) for what, measure, wanted, _, share in rows if share is not None]
     bars = "\n".join(f'{share:.4f} {-i} "{what}: {measure} {wanted}" {0x2e8b57 if share <= 1 else 0xc0504d}'
                      for i, (what, measure, wanted, share) in enumerate(rows))

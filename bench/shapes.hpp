@@ -1,5 +1,5 @@
 #pragma once
-// The one list of convolution shapes that benchmarks are run on; scripts read it from the programs' JSON.
+// The list of convolution shapes for all benchmarks; scripts read it from the programs' JSON.
 
 #include <array>
 #include <string_view>
@@ -8,10 +8,10 @@
 
 namespace polyphase::bench {
 
-/// A layer of a published network (or a letter for a synthetic one), with the batch it is quoted at.
+/// A layer of a published network (or a letter for a synthetic one), with its batch.
 struct Shape {
   std::string_view name;
-  ConvProblem problem;  ///< L_out is filled in by `problem_of`
+  ConvProblem problem;  ///< `problem_of` computes L_out
 };
 
 inline constexpr std::array kShapes = {
@@ -34,8 +34,8 @@ inline constexpr std::array kShapes = {
     Shape{"grouped", {.N = 16, .C_in = 256, .C_out = 256, .L_in = 8192, .K = 7, .S = 2, .P_l = 3, .P_r = 3, .OP = 1, .G = 4}},
 };
 
-/// Stride 1: the convolutions of residual blocks of vocoders, `blockC_kK_dD`. They are no part of kShapes: the choice among
-/// kernels is checked on them.
+/// Stride 1: the convolutions of vocoders' residual blocks, `blockC_kK_dD`. They are not in kShapes; they test the choice among
+/// kernels.
 inline constexpr std::array kBlocks = {
     Shape{"block256_k1", {.N = 16, .C_in = 256, .C_out = 256, .L_in = 8192, .K = 1}},
     Shape{"block256_k3", {.N = 16, .C_in = 256, .C_out = 256, .L_in = 8192, .K = 3, .P_l = 1, .P_r = 1}},
@@ -74,7 +74,7 @@ inline constexpr std::array kBlocks = {
     Shape{"block32_k11_d5", {.N = 16, .C_in = 32, .C_out = 32, .L_in = 65536, .K = 11, .P_l = 25, .P_r = 25, .D = 5}},
 };
 
-/// The shape of that name; null if there is none.
+/// The shape with that name; null if there is none.
 [[nodiscard]] constexpr const Shape* find_shape(std::string_view name) {
   for (const Shape& shape : kShapes)
     if (shape.name == name) return &shape;
@@ -83,7 +83,7 @@ inline constexpr std::array kBlocks = {
   return nullptr;
 }
 
-/// The shape's problem at batch `N` (0: the quoted one).
+/// The shape's problem with batch `N` (0: the shape's own).
 [[nodiscard]] inline ConvProblem problem_of(const Shape& shape, std::int64_t N = 0) {
   ConvProblem p = shape.problem;
   if (N > 0) p.N = N;

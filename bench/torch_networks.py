@@ -1,5 +1,5 @@
-"""Published networks in plain PyTorch, weight norm folded: what peers_torch_networks.py times. Parameters have the names of the original
-code, so that each can be checked against its golden file. Sources: the headers in src/networks."""
+"""Published networks in plain PyTorch, weight norm folded, for peers_torch_networks.py. Parameters have the names of the original code,
+so that each network can be checked against its golden file. Sources: the headers in src/networks."""
 
 import json
 import math
@@ -26,7 +26,7 @@ def read_safetensors(path):
 
 
 def load(net, weights):
-    """Loads a state dict in float64 with both spellings of weight norm folded. Keys that the network has not are passed over."""
+    """Loads a state dict in float64 and folds weight norm, with both spellings of its names. Ignores keys that the network lacks."""
     state = {name: tensor.double() for name, tensor in weights.items()}
     for g, v in ((".weight_g", ".weight_v"), (".parametrizations.weight.original0", ".parametrizations.weight.original1")):
         for name in [name for name in state if name.endswith(g)]:
@@ -74,7 +74,7 @@ class SnakeBeta(nn.Module):
 
 
 class Causal(nn.Module):
-    """A convolution that looks back, or a transposed one cut at its end; its keys begin with `name`."""
+    """A causal convolution, or a transposed one cut at its end; its keys begin with `name`."""
 
     def __init__(self, name, conv, mode="constant"):
         super().__init__()
@@ -99,7 +99,7 @@ class Causal(nn.Module):
 
 
 class Branch(nn.Module):
-    """x + what the modules make of it, under the names given; `shortcut` of x where there is one."""
+    """x + the output of the modules, which have the given names; `shortcut` is applied to x if there is one."""
 
     def __init__(self, modules, shortcut=None):
         super().__init__()
@@ -338,7 +338,7 @@ class Oobleck(nn.Module):
 
 
 class ConvNext(nn.Module):
-    """`causal`: under the names of Qwen3-TTS."""
+    """`causal`: with the names of Qwen3-TTS."""
 
     def __init__(self, channels, hidden, causal=False):
         super().__init__()
@@ -386,6 +386,6 @@ class Vocos(nn.Module):
 
 
 def renamed(net, weights):
-    """The weights under the network's own names, where those differ from the original's."""
+    """The weights with the network's own names, if those differ from the original's."""
     rename = getattr(net, "renamed", lambda name: name)
     return {rename(name): tensor for name, tensor in weights.items()}

@@ -1,4 +1,4 @@
-"""Mimi and Qwen3-TTS in plain PyTorch, as torch_networks.py has the others."""
+"""Mimi and Qwen3-TTS in plain PyTorch, like the networks of torch_networks.py."""
 
 import math
 
@@ -14,7 +14,7 @@ class Codebook(nn.Module):
         super().__init__()
         self.register_buffer("cluster_usage", torch.ones(size))
         self.register_buffer("embedding_sum", torch.randn(size, dim))
-        self.register_buffer("embedding", torch.empty(0), persistent=False)  # what the original keeps after its first use
+        self.register_buffer("embedding", torch.empty(0), persistent=False)  # computed by the original in its first use
 
     def forward(self, codes):
         if self.embedding.shape != self.embedding_sum.shape or self.embedding.dtype != self.embedding_sum.dtype:
@@ -41,7 +41,7 @@ class SplitRvq(nn.Module):
 
 
 def place(length, size, base, interleaved, x):
-    """What rotates heads of `size`: cos and sin as they meet the elements, and the mask's positions."""
+    """The rotation of heads of `size`: cos and sin in the order of the elements, and the mask's positions."""
     turn = base ** (-torch.arange(0, size, 2, device=x.device, dtype=torch.float64) / size)
     angle = torch.arange(length, device=x.device, dtype=torch.float64)[:, None] * turn
     angle = angle.repeat_interleave(2, dim=-1) if interleaved else torch.cat([angle, angle], dim=-1)

@@ -1,9 +1,9 @@
 // Times a training step of a small vocoder-like network (1->64 k7, up 64->64 k8 s4, up 64->32 k8 s4, 32->1 k7; MSE, Adam):
 // forward, backward and update, batches of 32 x 512 and 4 x 64 low-rate samples.
 //   training_step [--device cpu] [--graph] [--threads T] [--repeat R] [--json FILE]
-// On the CPU each step is waited for, on a GPU each group of 20: nobody reads every step's loss. --graph times the step
-// captured as one CUDA graph beside the eager one. The loss must fall over the timed steps, and the graph's last loss be the
-// eager one's, bit for bit; else it exits with 1. bench/peers_torch_step.py times PyTorch on the same steps.
+// On the CPU each step is waited for, on a GPU each group of 20, since a program does not read every step's loss. --graph also
+// times the step captured as one CUDA graph. The exit status is 1 if the loss does not fall over the timed steps, or if the
+// graph's last loss differs from the eager one in a bit. bench/peers_torch_step.py times PyTorch on the same steps.
 
 #include <algorithm>
 #include <chrono>
@@ -37,7 +37,7 @@ pp::Sequential make_network() {
       pp::LeakyReLU(0.1), pp::Conv1d({.in_channels = 32, .out_channels = 1, .kernel_size = 7, .padding = 3}), pp::Tanh());
 }
 
-/// The network, its data and what is done to it.
+/// The network, its data and the step.
 class Training {
  public:
   Training(const Batch& batch, pp::Device device) : net_(make_network()) {
@@ -68,8 +68,8 @@ struct Result {
   bool ok = false;
 };
 
-/// The median over `repeat` groups of `group` steps, each waited for; two groups before are not timed. Steps before the groups:
-/// 3, in which a graph's memory and the optimizer's state come to be.
+/// The median over `repeat` groups of `group` steps, each waited for, after two groups that are not timed. Before the groups
+/// there are 3 steps, in which the graph's memory and the optimizer's state are allocated.
 Result time_steps(const Batch& batch, pp::Device device, bool graph, int group, int repeat) {
   pp::manual_seed(1);
   Training training(batch, device);
@@ -93,7 +93,7 @@ Result time_steps(const Batch& batch, pp::Device device, bool graph, int group, 
   return result;
 }
 
-/// Every way of one batch.
+/// All results for one batch.
 std::vector<Result> time_batch(const Batch& batch, pp::Device device, bool graph, int repeat) {
   const int group = device.is_cpu() ? 1 : 20;
   std::vector<Result> results = {time_steps(batch, device, false, group, repeat)};

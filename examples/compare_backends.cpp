@@ -1,5 +1,5 @@
-// Runs one ConvTranspose1d twice, each time on a device, with an algorithm and in a precision of one's own choice, and shows
-// how far both are from float64 and from each other, and how long they take.
+// Runs one ConvTranspose1d twice, each time with a chosen device, algorithm and precision. Prints the difference of both from
+// float64 and from each other, and the times.
 //   compare_backends --a cpu,gemm --b cpu,reference --shape 4,64,32,8,256,4,2
 //   compare_backends --a cuda,direct,ieee --b cuda,tensor_core,tf32
 
@@ -21,9 +21,9 @@ namespace pp = polyphase;
 namespace {
 
 constexpr std::array kDirections = {"forward", "dgrad", "wgrad"};
-constexpr int kRuns = 9;  // timed; the median is shown
+constexpr int kRuns = 9;  // timed runs; the median is printed
 
-// Device, algorithm and precision, with commas between; what is left out has its default.
+// Device, algorithm and precision, separated by commas; missing ones have their defaults.
 struct Backend {
   std::string text;
   pp::Device device;
@@ -31,7 +31,7 @@ struct Backend {
   pp::Precision precision = pp::Precision::fp32;
 };
 
-// N, C_in, C_out, K, L_in, S, P, D, OP, G, as docs/notation.md has them.
+// N, C_in, C_out, K, L_in, S, P, D, OP, G, as in docs/notation.md.
 struct Layer {
   std::array<std::int64_t, 10> sizes = {4, 64, 32, 8, 512, 4, 2, 1, 0, 1};
   [[nodiscard]] pp::Shape x() const { return {sizes[0], sizes[1], sizes[4]}; }
@@ -80,7 +80,7 @@ double median_microseconds(pp::Device device, const Function& function) {
   for (int run = 0; run <= kRuns; ++run) {
     const auto start = std::chrono::steady_clock::now();
     const pp::Tensor result = function();
-    if (device.is_cuda()) static_cast<void>(result.flatten().slice(0, 0, 1).cpu());  // waits for the device
+    if (device.is_cuda()) static_cast<void>(result.flatten().slice(0, 0, 1).cpu());  // synchronises the device
     const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;
     if (run > 0) times.push_back(time.count());  // the first warms up
   }
@@ -116,7 +116,7 @@ Outcome run(const Layer& layer, const Inputs& inputs, const Backend& backend, pp
   return outcome;
 }
 
-// Largest difference over the root mean square of what is compared with.
+// The largest difference over the root mean square of the reference.
 double error_of(const pp::Tensor& result, const pp::Tensor& expected) {
   const double size = std::sqrt(pp::mean(pp::square(expected)).item<double>());
   const double difference = pp::max(pp::abs(result - expected)).item<double>();

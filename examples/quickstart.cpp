@@ -1,6 +1,6 @@
-// The library in thirty lines: a network learns to upsample signals four times.
+// The library in thirty lines: a network learns to upsample signals by four.
 //   quickstart [MODEL.safetensors]
-// The signals are random sums of sines, so it needs no data; the model is saved where the argument says, else in the temporary
+// The signals are random sums of sines, so it needs no data. The model is saved to the argument's path, else to the temporary
 // directory.
 
 #include <polyphase/polyphase.hpp>
@@ -26,7 +26,7 @@ std::pair<pp::Tensor, pp::Tensor> make_batch(pp::Device device) {
   const pp::Tensor time = pp::Tensor::arange(kLength);
   pp::Tensor high = pp::Tensor::zeros({kRows, 1, kLength});
   for (int i = 0; i < kSines; ++i) {
-    // Below an eighth of the sampling rate, which the low rate can still carry.
+    // Below an eighth of the sampling rate, so that the low rate can represent it.
     const pp::Tensor frequency = pp::Tensor::uniform({kRows, 1, 1}, 0.01, 0.12);
     const pp::Tensor phase = pp::Tensor::uniform({kRows, 1, 1}, 0, two_pi);
     high = high + pp::sin(frequency * time * two_pi + phase) / double{kSines};
@@ -68,7 +68,7 @@ void run(const std::string& path) {
   std::printf("new signals: network %.1f dB, linear interpolation %.1f dB\n", snr(net(low), high),
               snr(pp::upsample1d(low, kFactor, pp::UpsampleMode::linear), high));
 
-  pp::save_safetensors(path, net.state_dict());  // keys as PyTorch names them: 0.weight, 2.bias, ...
+  pp::save_safetensors(path, net.state_dict());  // keys with PyTorch's names: 0.weight, 2.bias, ...
   net.load_state_dict(pp::load_safetensors(path).tensors);
   std::printf("saved %s\n", path.c_str());
 }

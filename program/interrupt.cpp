@@ -20,8 +20,8 @@ InterruptGuard::InterruptGuard() {
     if (hangup && before_[i].sa_handler == SIG_IGN) continue;  // nohup
     struct sigaction action {};
     action.sa_handler = note_interrupt;
-    // SA_RESETHAND: the second signal finds the default action. Not of SIGHUP, which a closed terminal sends twice: from the
-    // kernel and from the shell.
+    // SA_RESETHAND: for a second signal the default action is restored. Not for SIGHUP, which arrives twice when a terminal is
+    // closed: from the kernel and from the shell.
     action.sa_flags = SA_RESTART | (hangup ? 0 : static_cast<int>(SA_RESETHAND));
     sigemptyset(&action.sa_mask);
     sigaction(kSignals[i], &action, nullptr);

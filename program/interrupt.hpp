@@ -1,5 +1,5 @@
 #pragma once
-// Ctrl-C as a question that the program asks, not as its end.
+// Ctrl-C sets a flag that the program asks for.
 
 #include <signal.h>
 
@@ -7,8 +7,8 @@
 
 namespace polyphase::program {
 
-/// While alive, the first SIGINT or SIGTERM only sets a flag; the second ends the program as usual. SIGHUP (a terminal that is
-/// closed) only sets the flag, any number of times, and does nothing under nohup.
+/// During its lifetime the first SIGINT or SIGTERM only sets a flag; a second one ends the program as usual. SIGHUP (a closed
+/// terminal) only sets the flag, any number of times, and does nothing under nohup.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -21,7 +21,7 @@ class InterruptGuard {
   std::array<struct sigaction, 3> before_{};
 };
 
-/// The exit code of a program that stopped because it was asked to: 128 + SIGINT.
+/// The exit code of a program that stopped on request: 128 + SIGINT.
 inline constexpr int kInterruptedExit = 130;
 
 }  // namespace polyphase::program

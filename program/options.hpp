@@ -1,5 +1,5 @@
 #pragma once
-// Options that several programs share, so that they are spelt and refused alike.
+// Options that several programs share, so that names and errors are the same.
 
 #include <CLI/CLI.hpp>
 
@@ -14,7 +14,7 @@
 
 namespace polyphase::program {
 
-/// An option whose text `parse` turns into `value`; where it throws Error the text is wrong usage.
+/// An option whose text `parse` turns into `value`; if `parse` throws Error, the usage is wrong.
 template <class Value, class Parse>
 CLI::Option* add_parsed(CLI::App& app, const std::string& name, Value& value, const std::string& help, const Parse& parse) {
   return app.add_option_function<std::string>(
@@ -66,7 +66,7 @@ inline CLI::Validator above_zero() {
           ""};
 }
 
-/// Takes effect while the command line is read.
+/// Adds --threads, which takes effect while the command line is read.
 inline void add_threads(CLI::App& app) {
   app.add_option_function<int>(
          "--threads", [](int count) { set_num_threads(count); }, "CPU threads (default: all cores)")

@@ -24,7 +24,7 @@ bool is_a(const std::string& text) {
   return parsed.ec == std::errc() && parsed.ptr == end;
 }
 
-// CLI11's own conversion wraps -1 to 2^64 - 1 and takes the nearest number for one that does not fit.
+// CLI11's own conversion turns -1 into 2^64 - 1, and numbers out of range into the nearest number.
 void check_numbers(CLI::App& app) {
   const auto check = [](CLI::Option* option, const char* expected, bool (*accepts)(const std::string&)) {
     option->check(CLI::Validator(
@@ -48,7 +48,7 @@ std::string subcommands_of(const CLI::App& app) {
   return text;
 }
 
-// CLI11 calls a misspelt subcommand an argument that was not expected, and does not say which are.
+// CLI11 reports a misspelt subcommand as an unexpected argument and does not list the subcommands.
 std::string sentence_of_parse(const CLI::App& app, const CLI::ParseError& error) {
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && app.get_subcommands().empty()) {
     const std::string known = subcommands_of(app);
@@ -83,7 +83,7 @@ int parse_and_act(int argc, char** argv, CLI::App& app, const std::function<void
   }
 }
 
-// A full disk shows when buffers are written: without this the program would end as if all were well.
+// A full disk is detected when buffers are written: without this the program would end with success.
 int finish_output(const std::string& name, int code) {
   errno = 0;
   std::cout.flush();
@@ -117,7 +117,7 @@ int run_main(int argc, char** argv, const std::string& name, const std::string& 
   try {
     CLI::App app(description, name);
     app.set_version_flag("--version", name + " " POLYPHASE_VERSION);
-    app.require_subcommand(0, 1);  // CLI11 would ask for one before it names an unknown word
+    app.require_subcommand(0, 1);  // otherwise CLI11 would report a missing subcommand before an unknown word
     code = parse_and_act(argc, argv, app, describe);
   } catch (const std::exception& error) {
     std::fflush(stdout);

@@ -1,5 +1,5 @@
 #pragma once
-// Numbers as a person reads them, and words as a shell does.
+// Numbers for people to read, and words for a shell.
 
 #include <cstdint>
 #include <string>
@@ -14,10 +14,10 @@ namespace polyphase::program {
 [[nodiscard]] std::string grouped(std::int64_t value);
 /// "1 thread", "2 threads".
 [[nodiscard]] std::string counted(std::int64_t count, const std::string& noun);
-/// Spaces put before or after, up to `width` characters.
+/// Pads with spaces on the left or right to `width` characters.
 [[nodiscard]] std::string pad_left(const std::string& text, std::size_t width);
 [[nodiscard]] std::string pad_right(const std::string& text, std::size_t width);
-/// One word for a POSIX shell: in single quotes where it has anything but letters, digits and ./_-+=:,@%
+/// One word for a POSIX shell: in single quotes if it has other characters than letters, digits and ./_-+=:,@%
 [[nodiscard]] std::string shell_quoted(const std::string& word);
 
 }  // namespace polyphase::program

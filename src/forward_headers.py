@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lays out include/polyphase/ROOM/NAME.hpp, one line each, forwarding to the headers that stand beside their sources.
+"""Lays out include/polyphase/ROOM/NAME.hpp, one line each, forwarding to the headers next to their sources.
 
 usage: forward_headers.py SOURCE_ROOT INCLUDE_DIR HEADER:HEADER:...
 Files that are already right are left alone, so nothing is rebuilt; forwards to headers that went away are removed.

@@ -44,7 +44,7 @@ void save_json(const std::string& path, const std::vector<bench::ConvBenchRecord
 
 int run(const BenchOptions& options) {
   if (!options.json.empty())
-    AtomicFile("bench", options.json);  // where that cannot be written it is said before anything is timed
+    AtomicFile("bench", options.json);  // if the file cannot be written, this fails before anything is timed
   std::cout << "ConvTranspose1d on the CPU, f32, N=" << options.conv.batch << ", " << num_threads() << " threads, " << cpu_isa()
             << '\n';
   bench::print_header(std::cout);

@@ -24,7 +24,7 @@ struct Totals {
   int failed = 0;
   int skipped = 0;
   int unreadable = 0;
-  double worst_share = 0;  // of its tolerance
+  double worst_share = 0;  // share of its tolerance
   std::string worst;
 };
 
@@ -74,7 +74,7 @@ int check(const CheckOptions& options) {
   if (!totals.worst.empty())
     std::printf("; the worst uses %.2f of its tolerance: %s", totals.worst_share, totals.worst.c_str());
   std::printf("\n");
-  // Nothing checked is not a success.
+  // If nothing was checked, this is no success.
   return totals.failed + totals.unreadable > 0 || totals.passed == 0 ? 1 : 0;
 }
 

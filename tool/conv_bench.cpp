@@ -24,14 +24,14 @@ std::int64_t x_size(const ConvProblem& p) { return p.N * p.C_in * p.L_in; }
 std::int64_t w_size(const ConvProblem& p) { return p.C_in * p.channels_out_per_group() * p.K; }
 std::int64_t y_size(const ConvProblem& p) { return p.N * p.C_out * p.L_out; }
 
-/// One set of arrays: the two operands random, the result overwritten.
+/// One set of arrays: two random operands, and the result, which is overwritten.
 struct Arrays {
   std::vector<float> x, w, y;
 
   Arrays(const ConvProblem& p, unsigned seed) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
-    std::vector<float> noise(65521);  // a prime: copies at every offset look random enough
+    std::vector<float> noise(65521);  // a prime number: copies that begin at different offsets differ
     for (float& value : noise) value = normal(random);
     const auto fill = [&](std::vector<float>& to, std::int64_t size) {
       const std::size_t shift = random();
@@ -107,7 +107,7 @@ double terms(const ConvProblem& p, ConvDirection direction) {
   return static_cast<double>(p.channels_in_per_group() * p.K);
 }
 
-/// Both ends and random elements between, `record.error` being the worst relative to their root mean square.
+/// Verifies both ends and random elements between. `record.error` is the largest error relative to the root mean square.
 void verify(const ConvProblem& p, ConvDirection direction, Arrays& arrays, ConvBenchRecord& record) {
   const std::vector<float>& result = arrays.result(direction);
   const int samples = direction == ConvDirection::wgrad ? 60 : 400;
@@ -126,7 +126,7 @@ void verify(const ConvProblem& p, ConvDirection direction, Arrays& arrays, ConvB
     squares += exact * exact;
   }
   record.error = worst / std::sqrt(squares / samples);
-  // Rounding errors of a sum grow like the root of its length; 8 covers the worst of a few hundred samples.
+  // Rounding errors of a sum grow like the root of its length; a factor of 8 covers the largest of a few hundred samples.
   record.ok = squares > 0 && record.error <= 8 * 0x1p-24 * std::sqrt(terms(p, direction));
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Times the CPU convolutions on the shapes of bench/shapes.hpp, each result verified. What `polyphase bench` does.
+// Times the CPU convolutions on the shapes of bench/shapes.hpp and verifies each result. `polyphase bench` runs it.
 
 #include <functional>
 #include <iosfwd>
@@ -15,7 +15,7 @@ struct ConvBenchOptions {
   std::vector<std::string> shapes;  ///< names; empty: all
   std::vector<ConvDirection> directions = {ConvDirection::forward, ConvDirection::dgrad, ConvDirection::wgrad};
   Algorithm algorithm = Algorithm::automatic;
-  std::int64_t batch = 1;  ///< N of every shape; 0: the one quoted with the shape
+  std::int64_t batch = 1;  ///< N of every shape; 0: the shape's own
   int repeat = 15;         ///< timed runs of each case, after one that is not timed
 };
 
@@ -27,25 +27,25 @@ struct ConvBenchRecord {
   double us = 0;       ///< median of the runs
   double us_best = 0;  ///< fastest run
   double gflops = 0;   ///< operations over the median
-  double error = 0;    ///< largest difference to the formula in double on a sample of outputs, over their root mean square
-  bool ok = false;     ///< error within what f32 sums of this length may have
+  double error = 0;    ///< largest difference from the formula in f64 on a sample of outputs, over their root mean square
+  bool ok = false;     ///< error within the bound for f32 sums of this length
 };
 
-/// Runs every case on random normal data in f32, with num_threads() threads, rotating over several sets of arrays (64 MB in
-/// all, at most 8 sets) so that no run finds its data in the caches nearest to it only because the run before used the same.
-/// The output array exists beforehand. `progress` is called after each case; one that the algorithm cannot do is left out.
-/// Throws Error on an unknown shape name, listing the known ones, and NotImplemented with the reason where no case is left.
+/// Runs every case on random normal data in f32, with num_threads() threads. It rotates over several sets of arrays (64 MB in
+/// all, at most 8 sets), so that a run does not find its data in the nearest caches only because the run before used the same.
+/// The output array is allocated before. `progress` is called after each case; cases that the algorithm cannot compute are
+/// omitted. Throws Error on an unknown shape name, with the known ones, and NotImplemented with the reason if no case is left.
 std::vector<ConvBenchRecord> bench_convolutions(const ConvBenchOptions& options,
                                                 const std::function<void(const ConvBenchRecord&)>& progress);
 
-/// One aligned line of the table, and the line above all others.
+/// One aligned line of the table, and its header.
 void print_header(std::ostream& out);
 void print_record(std::ostream& out, const ConvBenchRecord& record);
 
-/// `{suite, device, isa, threads, records: [...]}`, a record holding what the struct holds and `problem` field by field.
+/// `{suite, device, isa, threads, records: [...]}`. A record has the fields of the struct and, in `problem`, of the problem.
 void write_json(std::ostream& out, const std::vector<ConvBenchRecord>& records);
 
-/// How many sets of arrays a problem is rotated over.
+/// Number of sets of arrays for a problem.
 [[nodiscard]] int rotating_sets(const ConvProblem& problem);
 
 }  // namespace polyphase::bench

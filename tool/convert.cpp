@@ -1,4 +1,4 @@
-// polyphase convert: weights of any format as safetensors. polyphase networks: what is known.
+// polyphase convert: writes weights of any format as safetensors. polyphase networks: lists the known networks.
 
 #include <cstdio>
 #include <memory>

@@ -1,4 +1,4 @@
-// polyphase info: what this build and this machine are.
+// polyphase info: describes this build and this machine.
 
 #include <unistd.h>
 

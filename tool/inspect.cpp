@@ -1,4 +1,4 @@
-// polyphase inspect: what a published network consists of and what it takes.
+// polyphase inspect: lists a published network's layers, memory and work.
 
 #include <cstdio>
 #include <memory>
@@ -67,7 +67,7 @@ void print_reach(Network& net) {
   try {
     const ReceptiveField field = receptive_field(net);
     const std::string left = field.left >= -ModuleStream::kAllBefore / 2 ? "all" : std::to_string(field.left);
-    std::printf("sees        %s frames before its own, %lld behind it\n", left.c_str(), static_cast<long long>(field.right));
+    std::printf("sees        %s frames before its own, %lld after it\n", left.c_str(), static_cast<long long>(field.right));
     const auto latency = static_cast<double>(Stream(net).latency() * format.samples_per_frame);
     if (format.sampling_rate > 0)
       std::printf("latency     %.0f ms of a stream\n", 1000 * latency / static_cast<double>(format.sampling_rate));
@@ -76,7 +76,7 @@ void print_reach(Network& net) {
   }
 }
 
-/// Of one frame among many: a longer input less a shorter one, so that the ends do not count.
+/// The work of one frame in the middle: a longer input minus a shorter one, so that the ends do not count.
 void print_work(Network& net) {
   const NetworkFormat& format = net.format();
   const NoGradGuard no_grad;
@@ -93,7 +93,7 @@ void print_work(Network& net) {
   const std::size_t before = memory_stats(Device::cpu()).live_bytes;
   reset_peak_memory(Device::cpu());
   static_cast<void>(net(zeros_for(format, more)));
-  std::printf("memory      %s of weights, %s more for %lld frames at once\n", mib(own).c_str(),
+  std::printf("memory      %s of weights, %s more for %lld frames in one call\n", mib(own).c_str(),
               mib(memory_stats(Device::cpu()).peak_bytes - before).c_str(), static_cast<long long>(more));
 }
 
@@ -126,7 +126,7 @@ int inspect(InspectOptions& options) {
 void add_inspect(CLI::App& app, Action& action) {
   const auto options = std::make_shared<InspectOptions>();
   CLI::App& command = *app.add_subcommand(
-      "inspect", "Prints what a published network takes and gives, how far it looks, what it computes, and its layers.");
+      "inspect", "Prints a published network's input and output, its context, work and memory, and its layers.");
   command.add_option("model", options->model, "the network's file")->required();
   add_model_options(command, options->model_options, options->config);
   command.callback([options, &action] { action = [options] { return inspect(*options); }; });

@@ -1,6 +1,6 @@
-// The polyphase command: runs published networks; information about the build, checks of its results, benchmarks.
+// The polyphase command: runs published networks, describes the build, checks results, and times convolutions.
 //
-// Exit codes: 0 all well; 1 a check failed, a file could not be read, a device is missing; 2 wrong usage.
+// Exit codes: 0 success; 1 a check failed, a file could not be read, a device is missing; 2 wrong usage.
 
 #include "commands.hpp"
 #include "cpu/threads.hpp"

@@ -1,4 +1,4 @@
-// polyphase run: sound by a published network.
+// polyphase run: sends sound, a mel or codes through a published network.
 
 #include <cstdio>
 #include <memory>
@@ -11,7 +11,7 @@
 namespace polyphase::tool {
 namespace {
 
-/// A number format: that of products, and of everything.
+/// A number format: of the products only, or of all numbers.
 void parse_numbers(const std::string& text, RunOptions& options) {
   if (text == "f16" || text == "bf16" || text == "f64") {
     options.dtype = program::parse_dtype(text);
@@ -56,8 +56,10 @@ int run_words(Words& words) {
 }  // namespace
 
 void add_model_options(CLI::App& command, ModelOptions& options, std::string& config) {
-  command.add_option("--config", config, "the network's configuration, JSON (default: in the model, or config.json beside it)");
-  command.add_option("--network", options.network, "its name in `polyphase networks` (default: told by the tensors' names)");
+  command.add_option("--config", config,
+                     "the network's configuration, JSON (default: in the model, or config.json next to it)");
+  command.add_option("--network", options.network,
+                     "its name in `polyphase networks` (default: recognised by the tensors' names)");
 }
 
 std::string read_config(const std::string& path) { return path.empty() ? "" : text_of_file(path); }
@@ -83,7 +85,7 @@ void add_run(CLI::App& app, Action& action) {
   command.add_option("--codebooks", options.codebooks, "only the first so many codes of each frame")
       ->check(program::above_zero());
   CLI::Option* stream =
-      command.add_option("--stream", options.stream, "push so many frames at a time and write each result at once")
+      command.add_option("--stream", options.stream, "push this many frames at a time and write each result immediately")
           ->check(program::above_zero());
   command.add_option("--chunk", options.chunk, "decode so many frames at a time; the result is the same")
       ->check(program::above_zero())

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sets the machine up (tools/setup.sh), configures a build folder once and builds it. A new folder's first line says whether it has
-# CUDA and why. On a terminal it then shows Ninja's progress; in a pipe it says nothing more unless something is wrong.
+# Sets the machine up (tools/setup.sh), configures a build folder once and builds it. For a new folder the first line says whether it has
+# CUDA and why. On a terminal it then shows Ninja's progress; in a pipe it prints nothing more unless there is an error.
 #
 # usage: tools/build.sh FOLDER [--target NAME] [MESON OPTION...]      e.g. tools/build.sh build -Dbench=disabled
 set -euo pipefail
@@ -27,7 +27,7 @@ if [ -z "${CXX:-}" ] && [ -f .venv/cxx ]; then
   if command -v ccache >/dev/null; then CXX="ccache $CXX"; fi
 fi
 
-# Where the CUDA toolkit installs itself; Meson looks for nvcc on PATH only.
+# The CUDA toolkit's default folder; Meson looks for nvcc on PATH only.
 if ! command -v nvcc >/dev/null && [ -x /usr/local/cuda/bin/nvcc ]; then
   export PATH=$PATH:/usr/local/cuda/bin
 fi
@@ -36,7 +36,7 @@ if [ -z "${NVCC:-}" ] && command -v nvcc >/dev/null && command -v ccache >/dev/n
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 if [ -f "$folder/build.ninja" ]; then
-  # Options given again are set again, so that a folder made by hand does what is asked.
+  # Options on the command line are always set, also in a folder that was configured by hand.
   [ $# -eq 0 ] || .venv/bin/meson configure "$folder" "$@" >"$log" 2>&1 || { cat "$log" >&2; die "Meson refuses $*"; }
 else
   .venv/bin/meson setup "$folder" "$@" >"$log" 2>&1 || { grep -A 2 ERROR "$log" >&2 || tail -n 20 "$log" >&2; die "Meson could not configure $folder"; }

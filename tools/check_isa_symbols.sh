@@ -1,7 +1,7 @@
 #!/bin/sh
-# Fails where an object compiled for one instruction set defines a weak symbol outside that instruction set's namespace: the linker
-# would merge it with other copies and run, say, AVX-512 code on a CPU without it. Usage: check_isa_symbols.sh LIBRARY.a...
-# Explicit specialisations of the accessors are strong symbols and carry the instruction set as a template argument.
+# Fails if an object compiled for one instruction set defines a weak symbol outside that instruction set's namespace: the linker would merge
+# it with other copies and, for example, run AVX-512 code on a CPU without it. Usage: check_isa_symbols.sh LIBRARY.a...
+# Explicit specialisations of the accessors are strong symbols and have the instruction set as a template argument.
 status=0
 for library in "$@"; do
   isa=$(basename "$library" .a)

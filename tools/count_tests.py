@@ -2,9 +2,9 @@
 """Adds up test cases over the programs of one `meson test` run.
 
 usage: count_tests.py TESTLOG.json [OUTPUT]
-Prints why tests were skipped, then `N passed, N failed, N skipped` (and appends it to the file OUTPUT, where one is given).
-A program says its own counts in a line `test cases: N passed, N failed, N skipped`; one that says nothing counts as
-one test, and one that fails without a failed case (a crash, a sanitizer's report, a timeout) as one more failure.
+Prints why tests were skipped, then `N passed, N failed, N skipped` (and appends it to the file OUTPUT, if given). A program prints its
+own counts in a line `test cases: N passed, N failed, N skipped`. One without that line counts as one test; one that fails without a
+failed case (a crash, a sanitizer's report, a timeout) adds one failure.
 """
 import json
 import re

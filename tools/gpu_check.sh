@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
-# Everything that wants an NVIDIA GPU, in one command: builds, runs every test, runs the GPU's tests again under
-# compute-sanitizer, runs the golden files on the GPU and times it. Installs nothing and needs no network.
+# Every check that needs an NVIDIA GPU, in one command: builds, runs every test, runs the GPU's tests again under compute-sanitizer, runs
+# the golden files on the GPU, and times the library. Installs nothing and needs no network.
 #
 # usage: tools/gpu_check.sh [--only PART[,PART...]] [--match REGEX] [--quick] [--jobs N] [--seconds N] [--out FOLDER]
-#   --only PART   of build, test, sanitize, golden, bench, and networks, which is the part of bench that times whole networks;
-#                 parts but the first need the build folder of an earlier run
-#   --match REGEX  of sanitize the checks whose tool and program it finds, as in 'racecheck.*choice'; of networks the cases whose
-#                 name it finds, as in 'mimi.*1x'; it fails where it finds none
+#   --only PART   one of build, test, sanitize, golden, bench and networks (the part of bench that times whole networks);
+#                 all parts but build need the build folder of an earlier run
+#   --match REGEX  selects checks of sanitize by tool and program ('racecheck.*choice') and cases of networks by name
+#                 ('mimi.*1x'); fails if none matches
 #   --quick       code for this GPU only (else for sm_80 too), the GPU's tests only, two sanitizers on three programs, four shapes
-#   --jobs N      sanitized programs at once (default: three quarters of the cores)
-#   --seconds N   for the tables of convolutions, about (default 240), and half as much for PyTorch on the same; what does not
-#                 fit is left out and named
+#   --jobs N      sanitized programs at a time (default: three quarters of the cores)
+#   --seconds N   for the tables of convolutions, about (default 240), and half as much for PyTorch on the same cases;
+#                 what does not fit is omitted and named
 #   --out FOLDER  where the results go (default build-gpu/check)
 #
-# FOLDER holds, kept up to date as results come, so that a run that is stopped leaves what it had:
+# FOLDER holds these files. They are updated after each result, so that a stopped run leaves its results:
 #   GPU.json       (h200.json on an H200) every check and every measurement; `bench/report.py adopt` takes it into docs/
 #   gpu_check.md   the table: check, result, seconds
-#   goals.md       on an H200 what the library sets itself to reach, reached or missed by how much; goals.png where gnuplot is
+#   goals.md       on an H200 the library's goals, reached or missed by how much; goals.png if gnuplot is installed
 #   failures.log   the beginning and the end of what each failed check printed
-# The last line says `N passed, N failed, N skipped`. Exit code 1 where one failed; 2 on a bad argument or without a GPU.
-# POLYPHASE_COMMIT names the commit where the folder is no git repository; POLYPHASE_GOLDEN the folder of more golden files.
+# The last line is `N passed, N failed, N skipped`. Exit code 1 if one failed; 2 on a bad argument or without a GPU.
+# POLYPHASE_COMMIT names the commit if the folder is no git repository; POLYPHASE_GOLDEN is the folder of more golden files.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -99,7 +99,7 @@ root=$PWD
 work=$root/$build/gpu_check
 mkdir -p "$work"
 checks=$work/checks.tsv # part, name, result, seconds, note
-# Parts run one by one add up to one result, as long as it is the same commit.
+# Parts that are run separately make one result if they have the same commit.
 if [ "$parts" = build,test,sanitize,golden,bench ] || [ "$(cat "$work/commit" 2>/dev/null)" != "$commit" ]; then
   rm -rf "$work"
   mkdir -p "$work"
@@ -109,7 +109,7 @@ touch "$checks"
 : >"$out/failures.log"
 export OMP_WAIT_POLICY=passive
 
-# ---- results as they come
+# ---- results as they arrive
 
 seconds_since() { awk -v a="$1" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }'; }
 
@@ -131,7 +131,7 @@ record() {
   write_results
 }
 
-# stage PART TITLE: forgets what an earlier run of this part found.
+# stage PART TITLE: deletes the results of an earlier run of this part.
 stage() {
   printf '\n== %s (%d s)\n' "$2" "$SECONDS"
   sed -i "/^$1\t/d" "$checks"
@@ -139,7 +139,7 @@ stage() {
 
 last_line() { { grep -aiE "$1" "$2" || true; } | tail -n 1 | sed 's/^=* *//' | cut -c 1-160; }
 
-# What an exit status and a log come to: sets verdict and note.
+# Turns an exit status and a log into verdict and note.
 judge() {
   local status=$1 log=$2 limit=$3
   note=$(last_line '^(test cases: )?[0-9]+ passed, [0-9]+ failed' "$log")
@@ -151,22 +151,22 @@ judge() {
     124 | 137) verdict=failed note="stopped after $limit s" ;;
     *) verdict=failed note="exit status $status: $(last_line 'error|fail|wrong' "$log")" ;;
   esac
-  # Nothing that could be checked: an algorithm that takes none of the cases.
+  # No case could be checked: the algorithm takes none of them.
   if [ "$status" = 1 ] && grep -aqE '^0 passed, 0 failed, [1-9][0-9]* skipped' "$log"; then
     verdict=skipped note="no case is for it"
   fi
-  # Cases that pass and ask nothing of the GPU, which a sanitizer calls an error.
+  # Cases that pass without using the GPU, which a sanitizer reports as an error.
   if [ "$status" = 255 ] && grep -aq 'terminated before first instrumented API call' "$log" &&
     grep -aqE '^test cases: [0-9]+ passed, 0 failed' "$log"; then
     verdict=skipped note="its cases use no GPU"
   fi
-  # A GPU's test that found no GPU has tested nothing.
+  # A test of the GPU that found no GPU has tested nothing.
   if [ "$verdict" = passed ] && grep -aqE '^skipped: .*(no CUDA device|cuda:0)' "$log"; then
     verdict=failed note="a test saw no GPU"
   fi
 }
 
-# run PART NAME LIMIT COMMAND...: one check, waited for. Returns 1 where it failed.
+# run PART NAME LIMIT COMMAND...: runs one check and waits for it. Returns 1 if it failed.
 run() {
   local part=$1 name=$2 limit=$3 log begin=$EPOCHREALTIME status=0 verdict note
   shift 3
@@ -177,7 +177,7 @@ run() {
   [ "$verdict" != failed ]
 }
 
-# launch PART NAME LIMIT COMMAND...: the same beside others, at most $jobs at once; finish waits for all of them.
+# launch PART NAME LIMIT COMMAND...: the same in parallel, at most $jobs at a time; finish waits for all of them.
 declare -A running=()
 launch() {
   local part=$1 name=$2 limit=$3 log
@@ -223,14 +223,14 @@ part_build() {
     if [ "$arch" != 80 ] && [ $quick = no ]; then archs=80,$arch; fi
     run build configure 120 "$meson" setup $build -Dbuildtype=release -Dcuda=enabled "-Dgpu_archs=$archs" || return 1
   fi
-  # What the compilers said of each object is kept, for the check behind it.
+  # The compilers' messages for each object are kept, for the next check.
   # shellcheck disable=SC2016  # for the inner shell
   run build "release, every program" 590 bash -o pipefail -c 'ninja -C "$1" | tee -a "$1/ninja.log"' ninja $build || return 1
   run build "no kernel spills, no wgmma is serialised" 300 python3 tests/structure/check_ptxas.py $build --log $build/ninja.log || true
-  run build "no barrier is told before a read is there" 300 python3 tests/structure/check_arrivals.py $build || true
+  run build "no barrier is reached before a read has finished" 300 python3 tests/structure/check_arrivals.py $build || true
 }
 
-# meson_test NAME ARGUMENT...: the cases are counted over all programs.
+# meson_test NAME ARGUMENT...: counts the cases of all programs.
 meson_test() {
   local name=$1
   shift
@@ -247,69 +247,23 @@ meson_test() {
 part_test() {
   stage test tests
   meson_test "suite cuda" --suite cuda
-  # The scripts look at sources and compilers, not at the GPU: .ci/run runs them.
+  # The checks of scripts look at sources and compilers, not at the GPU: .ci/run runs them.
   if [ $quick = no ]; then meson_test "all others" --no-suite cuda --no-suite script --no-suite slow; fi
 }
 
-# Which programs are run under which of compute-sanitizer's tools, beside memcheck, which all are.
-#   racecheck and synccheck: kernels with shared memory; initcheck: all that read what others wrote, but not what cuBLAS' f16 and
-#   bf16 products on Hopper wrote, which it does not see
-#   TOOL:N: in N runs beside each other, of two test cases each, the last of what is left
-sanitized=(
-  "cuda/conv/direct/direct racecheck:6 synccheck initcheck"
-  "cuda/conv/depthwise/depthwise racecheck:8 synccheck initcheck"
-  "cuda/conv/gemm/gemm racecheck synccheck initcheck"
-  "cuda/conv/conv racecheck:2 synccheck initcheck"
-  "cuda/conv/tensor_core/tensor_core racecheck:4 synccheck"
-  "cuda/conv/tensor_core/weights_in_registers/source_tma/source_tma racecheck synccheck"
-  "cuda/conv/tensor_core/choice/kernels racecheck:4 synccheck"
-  "cuda/conv/tensor_core/weights_in_registers/source_bulk/source_bulk racecheck synccheck"
-  "cuda/conv/tensor_core/source_in_registers/phased_stride2/phased_stride2 racecheck synccheck"
-  "cuda/conv/tensor_core/source_in_registers/stride1/stride1 racecheck synccheck"
-  "cuda/conv/tensor_core/weights_in_registers/source_tma_16bit/source_tma_16bit racecheck synccheck"
-  "cuda/conv/tensor_core/source_in_registers/phased_stride4/phased_stride4 racecheck synccheck"
-  "cuda/conv/tensor_core/both_in_shared/preconverted/preconverted racecheck synccheck"
-  "cuda/conv/tensor_core/wgrad/wgrad racecheck:3 synccheck"
-  "cuda/conv/tensor_core/wgrad/few initcheck"
-  "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync racecheck synccheck"
-  "cuda/conv/tensor_core/wgrad/mma_sync/mma_sync racecheck synccheck"
-  "cuda/reduce/reduce racecheck synccheck initcheck"
-  "cuda/reduce/moments racecheck synccheck initcheck"
-  "cuda/elementwise/copy racecheck synccheck initcheck"
-  "cuda/linear/fft racecheck synccheck initcheck"
-  "cuda/optimizers/optimizers racecheck synccheck initcheck"
-  "cuda/optimizers/optimizers_lists initcheck"
-  "cuda/elementwise/elementwise initcheck"
-  "cuda/elementwise/length initcheck"
-  "cuda/elementwise/pad initcheck"
-  "cuda/elementwise/upsample initcheck"
-  "cuda/elementwise/random initcheck"
-  "cuda/linear/matmul"
-  "cuda/runtime/graph initcheck"
-  "cuda/runtime/graph_state"
-  "cuda/pinned"
-  "cuda/memory/staging"
-  "cuda/elementwise/index_check initcheck"
-  "layers/conv_transpose1d initcheck"
-  "layers/norm racecheck synccheck initcheck"
-  "optim/adam initcheck"
-)
-# Cases that take minutes there and show a sanitizer nothing new: sizes past 2^31, many runs of the same.
-left_out='*2^31*,*hundred*,*twenty*,*grid of*,*behind long work*'
-# racecheck loses track of launches from several threads ("Internal Sanitizer Error") and counts that as a hazard; every tile of the
-# weight gradient takes it minutes, the tiles that are chosen are in the cases before.
-left_out_of_racecheck="$left_out,*several threads*,*every tile*"
+# shellcheck source=tools/gpu_check_sanitized.sh
+source tools/gpu_check_sanitized.sh
 
 part_sanitize() {
   local line name tool program options=() own_port device has_port=no port=55000 pieces piece label cases exclude found=no
   stage sanitize "compute-sanitizer, reduced grids, plain cudaMalloc"
   command -v compute-sanitizer >/dev/null || { record sanitize all failed 0 "there is no compute-sanitizer"; return; }
   if compute-sanitizer --help 2>&1 | grep -q -- --report-api-errors; then
-    # The tests make calls that must fail; faults of memory are what is looked for.
+    # The tests make calls that must fail; only memory errors count here.
     options+=(--report-api-errors no)
   fi
   if compute-sanitizer --help 2>&1 | grep -q -- --base-port; then has_port=yes; fi
-  # Some machines lend their GPU but not what the sanitizer needs of it.
+  # On some machines the GPU is available but not what the sanitizer needs.
   timeout 60 compute-sanitizer --tool memcheck "${options[@]}" $build/tests/cuda/test_cuda_linear_blas >"$work/probe.log" 2>&1 || true
   if grep -qiE 'device not supported|failed to initialize' "$work/probe.log"; then
     record sanitize all skipped 0 "$(last_line 'device not supported|failed to initialize' "$work/probe.log")"
@@ -326,7 +280,7 @@ part_sanitize() {
         [[ $name =~ ^cuda/(conv/direct|conv/depthwise|reduce)$ && $tool =~ ^(memcheck|racecheck)$ ]] || continue
       fi
       found=yes
-      # Programs of src/cuda's rooms lie together.
+      # The programs of a folder of src/cuda are adjacent.
       case $name in
         cuda/conv/*) program=cuda/conv ;;
         cuda/*) program=cuda ;;
@@ -377,12 +331,12 @@ part_golden() {
     for precision in ieee fp32 tf32; do golden_check $algorithm $precision f32 "${convolutions[@]}"; done
     for dtype in f64 f16 bf16; do golden_check $algorithm fp32 $dtype "${convolutions[@]}"; done
   done
-  # Training traces, generators and published networks too, in the types that their tolerances know.
+  # Also training traces, generators and published networks, in the dtypes that have tolerances.
   for dtype in f64 f32; do golden_check automatic fp32 $dtype "${all[@]}"; done
   finish
 }
 
-# bench NAME LIMIT RESULT COMMAND...: a benchmark that writes the file RESULT, which may be there although it failed.
+# bench NAME LIMIT RESULT COMMAND...: a benchmark that writes the file RESULT, which may exist although the benchmark failed.
 bench() {
   local name=$1 limit=$2 result=$3
   shift 3
@@ -392,7 +346,7 @@ bench() {
 
 has_torch() { python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1; }
 
-# time_networks PART SECONDS: published networks at their full size, ours and PyTorch's.
+# time_networks PART SECONDS: published networks at their full size, the library's and PyTorch's.
 time_networks() {
   local part=$1 budget=$2 networks=$work/networks.json options=()
   if [ "$part" = networks ]; then options=(--match "$match"); fi
@@ -412,7 +366,7 @@ time_networks() {
 part_bench() {
   local conv=$work/conv.json others=$work/others.json forms=$work/forms.json mma=$work/mma.json step=$work/step.json
   local blocks=$work/blocks.json allocator=$work/allocator.json cold=$work/cold.json data=$work/data.json data_options=(--seconds $((seconds / 2))) table=$build/bench/conv_transpose1d shapes="A,B,C,depthwise,rest"
-  stage bench "benchmarks, nothing beside them"
+  stage bench "benchmarks, nothing else running"
   if [ $quick = yes ]; then shapes="A,B,C,depthwise" data_options=(--quick); fi
   bench "training_step" 60 "$step" $build/bench/training_step --device cuda:0 --graph --json "$step"
   bench "allocator" 60 "$allocator" $build/bench/allocator --json "$allocator"
@@ -460,7 +414,7 @@ if [ ${#wanted[@]} -gt 0 ]; then
   if wants golden; then part_golden; fi
   if wants bench; then part_bench; fi
   if wants networks; then
-    stage networks "whole networks, nothing beside them"
+    stage networks "whole networks, nothing else running"
     time_networks networks "$seconds"
   fi
 fi

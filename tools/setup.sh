@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Makes this machine able to build polyphase: installs what is missing (Debian, Ubuntu) and puts the Meson that the
-# project is built with under .venv. Says what it installs; installs nothing that is there; works without a network
-# when nothing is missing. With CXX=clang++ it also looks for clang's OpenMP.
+# Prepares this machine for building polyphase: installs missing packages (Debian, Ubuntu) and puts the project's version of Meson under
+# .venv. Prints what it installs, installs nothing that exists, and works without a network if nothing is missing. With CXX=clang++ it also
+# looks for clang's OpenMP.
 #
 # usage: tools/setup.sh
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 meson_version=1.12.0
-meson_sha256=71f133147fa0fcfe8f4df49fa1045771064947834538409e5d97b3613aac8b4e # of its wheel
+meson_sha256=71f133147fa0fcfe8f4df49fa1045771064947834538409e5d97b3613aac8b4e # the hash of its wheel
 packages=()
 
 die() {
@@ -18,10 +18,10 @@ die() {
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# at_least HAVE WANT, as versions
+# at_least HAVE WANT: compares versions
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
-# The compiler: $CXX where it is set, else the first that is new enough; Ubuntu 22.04's plain g++ is not.
+# The compiler: $CXX if it is set, else the first that is new enough; Ubuntu 22.04's plain g++ is not.
 new_enough() {
   local version
   version=$("$@" -dumpversion 2>/dev/null) || return 1
@@ -45,21 +45,21 @@ find_compiler() {
   compiler=
 }
 
-# g++ where the distribution's default will do, else the oldest that does.
+# g++ if the distribution's default is new enough, else the oldest that is.
 new_enough_package() {
   local candidate
   candidate=$(apt-cache policy g++ 2>/dev/null | sed -n 's/^ *Candidate: \([0-9]*:\)\?//p')
   if [ -z "$candidate" ] || at_least "$candidate" 12; then echo g++; else echo g++-12; fi
 }
 
-# Does the compiler find this header? Its own answer counts, wherever the header lies.
+# Whether the compiler finds this header. Only the compiler knows where headers are.
 has_header() {
   [ -n "$compiler" ] || return 1
   # shellcheck disable=SC2086
   printf '#if !__has_include(<%s>)\n#error\n#endif\n' "$1" | $compiler -std=c++20 ${2:-} -E -x c++ - >/dev/null 2>&1
 }
 
-# The list of Debian packages whose work is not done by anything on this machine.
+# The Debian packages whose purpose nothing on this machine serves yet.
 find_missing() {
   packages=()
   find_compiler
@@ -92,7 +92,7 @@ find_meson() {
   done
 }
 
-# apt-get as root; its many lines go to a log, of which the last error is shown where it fails.
+# apt-get as root; its output goes to a log, and the last error is printed if it fails.
 apt() {
   local log
   log=$(mktemp)
@@ -119,7 +119,7 @@ install_packages() {
   apt install -y --no-install-recommends "${packages[@]}" || die "apt-get could not install them (no network?); when it can, run: apt-get install $list"
 }
 
-# .venv/bin/meson is what the other scripts call: a link to the system's Meson where that is new enough.
+# .venv/bin/meson is the Meson that the other scripts call: a link to the system's Meson if that is new enough.
 install_meson() {
   if [ "$meson" = .venv/bin/meson ]; then return; fi
   if [ -n "$meson" ]; then
@@ -139,7 +139,7 @@ install_meson() {
   fi
 }
 
-# What Meson would not choose by itself is left in .venv/cxx for tools/build.sh.
+# The compiler is stored in .venv/cxx for tools/build.sh if Meson would not choose it itself.
 note_compiler() {
   case $compiler in
     c++) rm -f .venv/cxx ;;

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Sets the machine up, builds and runs every test. The last line says `N passed, N failed, N skipped`, counted in test
-# cases over all programs; exits 1 where one failed.
+# Sets the machine up, builds and runs every test. The last line is `N passed, N failed, N skipped`, counted in test cases over all
+# programs; exits 1 if one failed.
 #
 # usage: tools/test.sh [--sanitize] [--werror] [--cuda] [--slow] [TEST...]
 #   --sanitize   with AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan/
 #   --werror     warnings are errors
-#   --cuda       with CUDA where nvcc is found: every kernel for sm_90a, and for sm_80 those of GPUs without wgmma; without it
-#                only for a GPU that is here
+#   --cuda       with CUDA if nvcc is found: every kernel for sm_90a, and for sm_80 those of GPUs without wgmma; without this
+#                option CUDA is built only for a GPU of this machine
 #   --slow       also the tests that compile the whole library again
 #   TEST         only these tests, as `meson test --list` names them
 # POLYPHASE_TEST_COUNTS=FILE appends the last line to FILE as well.
@@ -42,7 +42,7 @@ while [ $# -gt 0 ]; do
 done
 
 if [ $folder = build-asan ]; then
-  # b_lundef: clang links the sanitizers' run time only into programs, not into the library.
+  # b_lundef: clang links the sanitizers' runtime only into programs, not into the library.
   options+=(-Dbuildtype=plain -Doptimization=1 -Dcpp_args=-g1 "-Db_sanitize=address,undefined" -Db_lundef=false -Dcuda=disabled
     -Dbench=disabled)
   # Tests that only run scripts and compilers gain nothing from sanitizers.

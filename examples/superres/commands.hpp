@@ -1,6 +1,6 @@
 #pragma once
-// The three things the program does. Each returns the program's exit code and throws polyphase::Error. Options are those that
-// validate() takes.
+// The program's three commands. Each returns the program's exit code and throws polyphase::Error. validate() checks the
+// options.
 
 #include <cstdint>
 #include <set>
@@ -21,17 +21,17 @@ struct TrainCommand {
   RunFolder run{kDefaultRun};
   ModelOptions model{};  ///< rate 0: the one most files have
   TrainSettings settings{};
-  double minutes = 0;  ///< instead of steps where above 0; of a resumed run, from there on
+  double minutes = 0;  ///< replaces steps if above 0; a resumed run counts from its start
   bool resume = false;
   std::int64_t check_every = 0;  ///< steps between held-out checks; 0: a tenth of the run
   std::int64_t cache_megabytes = 1024;
   std::set<std::string> given{};        ///< names of the options that were on the command line
-  std::string program = "superres";     ///< as the user called it
-  std::vector<std::string> repeated{};  ///< options on the command line that a checkpoint does not hold, and their values
+  std::string program = "superres";     ///< the program's name on the command line
+  std::vector<std::string> repeated{};  ///< options on the command line that a checkpoint does not hold, with their values
 };
-/// Throws Error naming an option, its range and what came, where no training can have it.
+/// Throws Error with the option, its range and its value for options that no training can have.
 void validate(const TrainCommand& command);
-/// Trains until the steps are done (0) or it is interrupted (kInterruptedExit); either way with a checkpoint.
+/// Trains until the steps are done (returns 0) or it is interrupted (kInterruptedExit). Saves a checkpoint in both cases.
 int train(const TrainCommand& command);
 
 struct EvalCommand {
@@ -39,7 +39,7 @@ struct EvalCommand {
   std::string data;
   std::string out;   ///< folder for pictures and sound; empty: "eval", next to the model
   std::string json;  ///< file for the numbers; empty: none
-  std::string clip;  ///< the one to draw; empty: the first
+  std::string clip;  ///< the file to draw; empty: the first
   double heldout_fraction = 0.1;
   bool all_files = false;  ///< score every file, not only the held-out ones
 };

@@ -22,7 +22,7 @@ constexpr double kPictureSeconds = 5;
 
 void warn(const std::string& text) { std::fprintf(stderr, "superres: warning: %s\n", text.c_str()); }
 
-// JSON has no infinity; nlohmann writes null, which is what a perfect SNR becomes.
+// JSON has no infinity; nlohmann writes null instead, here for the SNR of a perfect output.
 Json to_json(const Scores& scores) { return {{"snr_db", scores.snr}, {"si_sdr_db", scores.si_sdr}, {"lsd", scores.lsd}}; }
 
 Json to_json(const ClipScores& scores) {
@@ -66,7 +66,7 @@ std::size_t find_clip(const ClipSet& clips, const std::string& name) {
                              clips.clips[0].name(), "'"));
 }
 
-// One clip by every method, as sound and as the panels of a picture.
+// One clip upsampled by every method, as sound and as the panels of a picture.
 void write_sound_and_panels(const std::string& out, UpsamplingNetwork& network, const Clip& clip, const ClipScores& scores) {
   const ModelOptions& model = network.options();
   const std::vector<float> original = clip.high(0, clip.length());
@@ -87,7 +87,7 @@ void write_sound_and_panels(const std::string& out, UpsamplingNetwork& network, 
   write_spectrograms(out, panels);
 }
 
-// The log of the run that the network lies in, where there is one.
+// Draws the log of the run whose folder contains the network, if there is one.
 bool write_log_picture(const std::string& model_path, const std::string& out) {
   const RunFolder run{fs::path(model_path).parent_path().string()};
   if (!fs::exists(run.log()) || !fs::exists(run.heldout_log())) return false;

@@ -43,7 +43,7 @@ ClipScores mean_of(const std::vector<ClipScores>& scores) {
 double lsd_gain(const ClipScores& scores) { return 1 - scores.network.lsd / scores.sinc.lsd; }
 
 double selection_score(const ClipScores& scores) {
-  // In this order what is no number stays none, and is never the best.
+  // In this order NaN stays NaN, and is never the best.
   return 1 - lsd_gain(scores) + std::max(scores.sinc.snr - scores.network.snr - kAllowedLoss, 0.0);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The network beside plain interpolation, clip by clip.
+// Compares the network with plain interpolation, clip by clip.
 
 #include <string>
 #include <vector>
@@ -20,17 +20,17 @@ struct ClipScores {
   Scores network;
 };
 
-/// Scores every clip; each must have at least kLsdWindow samples.
+/// Scores every clip. Each must have at least kLsdWindow samples.
 [[nodiscard]] std::vector<ClipScores> evaluate(UpsamplingNetwork& network, const ClipSet& clips);
 
 /// The means over clips, under the name "mean"; seconds is their sum.
 [[nodiscard]] ClipScores mean_of(const std::vector<ClipScores>& scores);
 
-/// By how much the network's log-spectral distance lies below windowed sinc's, as a share: 0.25 is 25 %.
+/// How far the network's log-spectral distance is below windowed sinc's, as a share: 0.25 is 25 %.
 [[nodiscard]] double lsd_gain(const ClipScores& scores);
 
-/// One number to choose checkpoints by, less is better: the network's log-spectral distance as a share of sinc's, plus a
-/// penalty of 1 for each dB of SNR that it loses against sinc past kAllowedLoss.
+/// One number to choose checkpoints by; less is better. It is the network's log-spectral distance as a share of sinc's, plus 1
+/// for each dB of SNR that it loses against sinc beyond kAllowedLoss.
 [[nodiscard]] double selection_score(const ClipScores& scores);
 inline constexpr double kAllowedLoss = 0.2;  ///< dB
 

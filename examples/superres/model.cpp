@@ -16,11 +16,11 @@ constexpr std::int64_t kEndKernel = 7;    // of the first and last convolution
 constexpr std::int64_t kStageKernel = 8;  // of the ConvTranspose1d stages: four taps per phase
 constexpr std::int64_t kStageStride = 2;
 constexpr std::int64_t kHighKernel = 11;  // of the block at the output's rate
-constexpr std::int64_t kCausalTaps = 16;  // low-rate samples that the causal interpolation looks back at
+constexpr std::int64_t kCausalTaps = 16;  // low-rate samples that the causal interpolation uses
 
 pp::Tensor activate(const pp::Tensor& x) { return pp::leaky_relu(x, kSlope); }
 
-// A convolution that keeps the length, looking both ways or back only.
+// A convolution that keeps the length, centred or causal.
 pp::Conv1d same_conv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t dilation, bool causal) {
   const std::int64_t reach = (kernel - 1) * dilation;
   return pp::Conv1d({.in_channels = in,
@@ -37,7 +37,7 @@ Context context_of(const pp::Conv1d& conv) {
 
 Context operator+(const Context& a, const Context& b) { return {a.left + b.left, a.right + b.right}; }
 
-// Output t reads input i where t + P_l - k = S*i for a tap k: carries a context at the output's rate to the input's.
+// Output t depends on input i if t + P_l - k = S*i for a tap k: converts a context at the output's rate to the input's rate.
 Context through(const pp::ConvTranspose1d& stage, const Context& high) {
   const auto& options = stage.options();
   const std::int64_t left = high.left + options.kernel_size - 1 - options.padding.left;
@@ -45,7 +45,7 @@ Context through(const pp::ConvTranspose1d& stage, const Context& high) {
   return {(left + options.stride - 1) / options.stride, (right + options.stride - 1) / options.stride};
 }
 
-// Doubles the rate: L_out = 2*L_in, centred, or with no tap before its time.
+// Doubles the rate: L_out = 2*L_in; centred, or without taps from the future.
 pp::ConvTranspose1d make_stage(std::int64_t in, std::int64_t out, bool causal) {
   constexpr std::int64_t kSpare = kStageKernel - kStageStride;
   return pp::ConvTranspose1d({.in_channels = in,
@@ -60,7 +60,7 @@ std::int64_t base_kernel(const ModelOptions& options) {
   return options.causal ? kCausalTaps * options.factor : 2 * kInterpolation.zero_crossings * options.factor + 1;
 }
 
-// Windowed sinc; causal: the last sample held, which training then improves.
+// Windowed sinc; causal: repeats the last sample at first, and the training improves it.
 pp::ConvTranspose1d make_base(const ModelOptions& options) {
   const std::int64_t factor = options.factor;
   const pp::NoGradGuard no_grad;
@@ -100,7 +100,7 @@ std::vector<ResidualBlock> make_blocks(const ModelOptions& options) {
   return blocks;
 }
 
-// Channels before each stage and after it: halved from stage to stage, down to high_channels, which the last one has.
+// Channels before and after each stage: halved from stage to stage, down to high_channels after the last one.
 std::vector<std::pair<std::int64_t, std::int64_t>> stage_channels(const ModelOptions& options) {
   std::vector<std::pair<std::int64_t, std::int64_t>> stages;
   std::int64_t channels = options.channels;
@@ -226,7 +226,7 @@ UpsamplingNetwork::UpsamplingNetwork(const ModelOptions& options)
       stages_(make_stages(options)),
       last_block_(options.high_channels, kHighKernel, 1, options.causal),
       last_(same_conv(options.high_channels, 1, kEndKernel, 1, options.causal)) {
-  // The network starts close to the interpolation it improves on.
+  // At the start the network is almost the interpolation.
   const pp::NoGradGuard no_grad;
   last_.weight().copy_(last_.weight() * 0.1);
   last_.bias().zero_();

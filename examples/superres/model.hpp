@@ -4,7 +4,7 @@
 //   low-rate x ─┬─ windowed-sinc interpolation ────────────────────────────────────────┬─ + ── y
 //               └─ conv ─ residual blocks ─ (ConvTranspose1d, stride 2)* ─ block ─ conv ┘
 //
-// The interpolation is right below the low rate's Nyquist frequency; the network adds what is missing above it. One
+// The interpolation is correct below the low rate's Nyquist frequency; the network adds what is missing above it. Each
 // ConvTranspose1d stage doubles the rate, so a factor of 2, 4 or 8 has 1, 2 or 3 of them.
 
 #include <cstdint>
@@ -22,11 +22,11 @@ namespace superres {
 
 namespace pp = polyphase;
 
-/// All that decides the network's shape; travels in every checkpoint.
+/// All options that determine the network's shape; every checkpoint has them.
 struct ModelOptions {
   int factor = 4;          ///< 2, 4 or 8
   int rate = 16000;        ///< of the output, in Hz
-  bool causal = false;     ///< an output sample depends on no low-rate sample after it: delay 0, padding on the left only
+  bool causal = false;     ///< an output sample depends on no later low-rate sample: delay 0, padding on the left only
   int channels = 64;       ///< at the low rate
   int high_channels = 32;  ///< at the output's rate
   int blocks = 3;          ///< residual blocks at the low rate, dilations 1, 3, 9, ...
@@ -35,19 +35,19 @@ struct ModelOptions {
   [[nodiscard]] int low_rate() const { return rate / factor; }
 };
 
-/// Throws Error naming the option, its range and what came.
+/// Throws Error with the option, its range and its value.
 void validate(const ModelOptions& options);
-/// Options as text for a checkpoint, and back; from_texts throws Error naming an entry that is missing or no number.
+/// Options as text for a checkpoint, and back. from_texts throws Error with the name of an entry that is missing or no number.
 [[nodiscard]] std::map<std::string, std::string> to_texts(const ModelOptions& options);
 [[nodiscard]] ModelOptions from_texts(const std::map<std::string, std::string>& texts);
 
-/// Names and shapes of the state_dict of a network with these options, without a network.
+/// Names and shapes of the state_dict of a network with these options, computed without a network.
 [[nodiscard]] std::vector<std::pair<std::string, pp::Shape>> state_shapes(const ModelOptions& options);
-/// The options that a checkpoint's texts give. Throws Error as from_texts does, and where its tensors are not those of such a
-/// network: so texts never decide how much memory is taken before the file has shown as much.
+/// The options in a checkpoint's texts. Throws Error like from_texts, and if the checkpoint's tensors are not those of such a
+/// network: the texts alone never decide how much memory is allocated.
 [[nodiscard]] ModelOptions options_of(const pp::Checkpoint& checkpoint);
 
-/// Low-rate samples before and after its own place that an output sample depends on.
+/// Low-rate samples before and after its own position that affect an output sample.
 struct Context {
   std::int64_t left = 0;
   std::int64_t right = 0;
@@ -59,7 +59,7 @@ class ResidualBlock : public pp::Module {
   ResidualBlock(std::int64_t channels, std::int64_t kernel, std::int64_t dilation, bool causal);
   void visit(pp::Visitor& visitor) override;
   [[nodiscard]] pp::Tensor forward(const pp::Tensor& x) override;
-  /// Samples that an output depends on, to the left and right at its own rate.
+  /// Samples to the left and right, at the output's rate, that affect an output.
   [[nodiscard]] Context context() const;
 
  private:
@@ -76,12 +76,12 @@ class UpsamplingNetwork : public pp::Module {
   [[nodiscard]] pp::Tensor forward(const pp::Tensor& low) override;
   void visit(pp::Visitor& visitor) override;
   [[nodiscard]] const ModelOptions& options() const { return options_; }
-  /// How far the whole network looks: cut further away, a signal gives the same output.
+  /// The context of the whole network: outputs this far from a cut are unchanged.
   [[nodiscard]] Context context() const;
 
  private:
   ModelOptions options_;
-  pp::ConvTranspose1d base_;  // the interpolation: fixed, or learned where causal
+  pp::ConvTranspose1d base_;  // the interpolation: fixed; causal: trained
   pp::Conv1d first_;
   std::vector<ResidualBlock> blocks_;
   std::vector<pp::ConvTranspose1d> stages_;

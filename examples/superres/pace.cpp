@@ -11,7 +11,7 @@
 namespace superres {
 namespace {
 
-constexpr double kLeastSeconds = 2;  // measured: shorter times hang on what else the machine does
+constexpr double kLeastSeconds = 2;  // measured: shorter times depend on other processes
 constexpr std::size_t kLeastSteps = 5;
 
 template <class Work>
@@ -28,11 +28,11 @@ Pace measure_pace(Trainer& trainer, const TrainingSound& sound) {
   std::vector<double> steps;
   double measured = 0;
   while (measured < kLeastSeconds || steps.size() < kLeastSteps) {
-    const Batch batch = make_batch(sound.train, trial.loader_options(), trial.steps());  // in training another thread makes it
+    const Batch batch = make_batch(sound.train, trial.loader_options(), trial.steps());  // in a run: another thread
     steps.push_back(seconds_of([&] { trial.step(batch); }));
     measured += steps.back();
   }
-  // The first steps also allocate, and now and then another process takes the machine: the median is neither.
+  // The first steps also allocate, and other processes delay some steps: the median ignores both.
   std::nth_element(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2), steps.end());
 
   const auto shortest = std::min_element(sound.heldout.clips.begin(), sound.heldout.clips.end(),

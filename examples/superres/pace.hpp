@@ -1,5 +1,5 @@
 #pragma once
-// How long a training will take on this machine, told before it begins.
+// The time that a training will take on this machine, estimated before it begins.
 
 #include <cstdint>
 #include <string>
@@ -14,11 +14,11 @@ struct Pace {
   double check = 0;  ///< seconds of a check on all held-out clips
 };
 
-/// A shorter run is over before its pace is measured.
+/// A shorter run ends before its pace is measured.
 inline constexpr std::int64_t kShortestTimed = 100;
 
-/// Takes some steps on a copy of the run, which stays as it is, and scores the shortest held-out clip: two to four seconds
-/// with the defaults.
+/// Runs some steps on a copy of the run, which is unchanged, and scores the shortest held-out clip: two to four seconds with
+/// the defaults.
 [[nodiscard]] Pace measure_pace(Trainer& trainer, const TrainingSound& sound);
 
 /// "about 40 seconds", "about 2.5 minutes", "about 3 hours": rounded to less than a fifth.

@@ -20,11 +20,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kTimingSteps = 20;  // after which --minutes is turned into steps
+constexpr std::int64_t kTimingSteps = 20;  // after these --minutes is converted into steps
 
 void warn(const std::string& text) { std::fprintf(stderr, "superres: warning: %s\n", text.c_str()); }
 
-// A run may only go on as what it was: options that shape it must agree with the checkpoint where they are given again.
+// A run can only be resumed unchanged: options that shape it must agree with the checkpoint if they are given again.
 void require_same_settings(const TrainCommand& command, const pp::Checkpoint& saved) {
   auto wanted = to_texts(command.settings);
   wanted.merge(to_texts(command.model));
@@ -81,7 +81,7 @@ class TrainRun {
   TrainingSound sound_;
   std::optional<Trainer> trainer_;
   std::int64_t first_step_ = 0;
-  std::int64_t saved_step_ = 0;  // that the last checkpoint has; 0: there is none
+  std::int64_t saved_step_ = 0;  // step of the last checkpoint; 0: there is none
   double best_score_ = std::numeric_limits<double>::infinity();
   double seconds_before_ = 0;  // spent before this run was resumed
   double seconds_ = 0;
@@ -134,7 +134,7 @@ void TrainRun::resume() {
                            " done, got ", command_.settings.steps);
     trainer_->set_total_steps(command_.settings.steps);
   }
-  // Room for the steps that tell how many fit.
+  // Room for the steps that measure the speed.
   if (command_.minutes > 0) trainer_->set_total_steps(std::max(trainer_->settings().steps, done + kTimingSteps));
   best_score_ = saved.number("best_score");
   seconds_before_ = saved.number("seconds");
@@ -175,10 +175,10 @@ void TrainRun::announce_time() {
       const Pace pace = measure_pace(*trainer_, sound_);
       const std::int64_t every = check_interval();
       const std::int64_t checks =
-          last / every - first_step_ / every + (last % every == 0 ? 1 : 2);  // and the scores at the end
+          last / every - first_step_ / every + (last % every == 0 ? 1 : 2);  // plus the scores at the end
       const double seconds = pace.step * static_cast<double>(last - first_step_) + pace.check * static_cast<double>(checks);
       std::printf("time     %s on this machine\n", roughly(seconds).c_str());
-    } catch (const Diverged&) {  // the run itself will tell, with its step
+    } catch (const Diverged&) {  // the run itself will report it, with its step
     }
   }
   std::fflush(stdout);
@@ -212,7 +212,7 @@ void TrainRun::after_step(const StepResult& result, Progress& progress) {
   progress.show(step, std::move(parts));
 }
 
-// The length of the run follows from the speed of its first steps: then, and only then, the result depends on the machine.
+// The length of the run depends on the speed of its first steps. Only in this case does the result depend on the machine.
 void TrainRun::fit_to_minutes(Progress& progress) {
   const double left = command_.minutes * 60 - seconds_;
   const auto more = static_cast<std::int64_t>(left * 0.97 * static_cast<double>(kTimingSteps) / seconds_);
@@ -221,7 +221,7 @@ void TrainRun::fit_to_minutes(Progress& progress) {
 }
 
 void TrainRun::check(Progress& progress) {
-  const pp::Checkpoint average = trainer_->averaged();  // first, as it throws before anything is scored, logged or saved
+  const pp::Checkpoint average = trainer_->averaged();  // first, because it throws before anything is scored, logged or saved
   const ClipScores mean = mean_of(trainer_->with_average([&] { return evaluate(trainer_->network(), sound_.heldout); }));
   require_folder();
   files_->heldout_log().write(trainer_->steps(), {mean.network.snr, mean.network.si_sdr, mean.network.lsd, mean.sinc.snr,
@@ -251,11 +251,11 @@ void TrainRun::save_last() {
   if (!fs::exists(command_.run.best())) pp::save_checkpoint(command_.run.best(), trainer_->averaged());
 }
 
-// The command that goes on with this run, to be pasted into a shell: the checkpoint knows all but how the run is computed.
+// The command that resumes this run, for a shell. The checkpoint has all options except those of the computation.
 std::string TrainRun::resume_line() const {
   std::string line = shell_quoted(command_.program) + " train --resume --out " + shell_quoted(command_.run.path);
   for (const std::string& word : command_.repeated) line += " " + shell_quoted(word);
-  // Before the steps that fit are known, the checkpoint has the default number of steps.
+  // Until the number of steps is known, the checkpoint has the default number.
   const bool still_timing = trainer_->steps() - first_step_ < kTimingSteps;
   if (command_.minutes > 0 && still_timing) line += " --minutes " + pp::concat(command_.minutes);
   return line;
@@ -282,12 +282,12 @@ void TrainRun::conclude(bool finished) {
 
 void validate(const TrainCommand& command) {
   if (command.resume) {
-    // All else must be what the run was started with.
+    // All other options must be those of the run's start.
     pp::require<pp::Error>(command.settings.steps >= 1, "train: expected --steps of at least 1, got ", command.settings.steps);
     return;
   }
   ModelOptions model = command.model;
-  if (model.rate == 0) model.rate = model.factor;  // any rate that passes, until the files tell
+  if (model.rate == 0) model.rate = model.factor;  // any valid rate, until the files give theirs
   validate(model);
   validate(command.settings, model);
 }

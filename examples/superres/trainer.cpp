@@ -14,7 +14,7 @@
 namespace superres {
 namespace {
 
-constexpr double kEnergyFloor = 1e-8;  // a digitally silent window must not rule the batch
+constexpr double kEnergyFloor = 1e-8;  // a digitally silent window must not dominate the batch
 constexpr double kClipNorm = 5;
 constexpr double kAverageDecay = 0.99;
 constexpr std::int64_t kWarmupSteps = 50;
@@ -98,7 +98,7 @@ StepResult Trainer::step(const TensorBatch& batch) {
   optimizer_.zero_grad();
   loss.backward();
 
-  // The numbers of a step come to the host together, as each time waits for the device.
+  // The numbers of a step are copied to the host together, because each copy waits for the device.
   const StepResult result = [&] {
     const pp::NoGradGuard no_grad;
     const pp::Tensor noise = pp::sum(pp::square(output.detach() - target)), energy = pp::sum(pp::square(target));
@@ -143,7 +143,7 @@ UpsamplingNetwork load_network(const std::string& path) {
   if (checkpoint.states.contains("average")) {
     pp::ExponentialMovingAverage average = make_average(network);
     average.load_state(checkpoint.state("average"));
-    average.apply();  // and never restored: these are the weights from here on
+    average.apply();  // never restored, so these are the weights from now on
   }
   network.eval();
   return network;

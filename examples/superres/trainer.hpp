@@ -1,5 +1,5 @@
 #pragma once
-// A training run: network, optimizer, schedule and averaged weights, and how they are saved together.
+// A training run: network, optimizer, schedule and averaged weights, and their checkpoint.
 
 #include <cstdint>
 #include <optional>
@@ -17,42 +17,41 @@
 
 namespace superres {
 
-/// What a step came to.
+/// The results of a step.
 struct StepResult {
   double loss = 0;
-  double snr = 0;            ///< of the batch, in dB; not finite where the batch is silent, or without error
+  double snr = 0;            ///< of the batch, in dB; not finite if the batch is silent or has no error
   double gradient_norm = 0;  ///< before clipping
 };
 
-/// The loss of outputs (N, 1, L) against targets, to be minimised: the mean over windows of the log of the error's energy,
-/// which is the negative SNR up to a constant (so that loud and soft windows count alike), plus weight * distance of log
-/// spectra.
+/// The loss of outputs (N, 1, L) against targets. It is the mean over windows of the log of the error's energy plus weight *
+/// distance of log spectra. The first term is the negative SNR up to a constant, so that loud and soft windows count equally.
 [[nodiscard]] pp::Tensor training_loss(const pp::Tensor& output, const pp::Tensor& target, double spectral_weight);
 
 class Trainer {
  public:
-  /// A new run; weights from settings.seed. Throws as validate() does.
+  /// A new run with weights from settings.seed. Throws like validate().
   Trainer(const ModelOptions& model, const TrainSettings& settings);
-  /// The run as a checkpoint left it. Throws Error where it is not one of this program's, or its settings are out of range.
+  /// The run of a checkpoint. Throws Error if it is not one of this program's, or its settings are out of range.
   explicit Trainer(const pp::Checkpoint& checkpoint);
 
-  /// One update. Throws Diverged where loss or gradients are no longer finite; nothing is updated then.
+  /// One update. Throws Diverged if loss or gradients are not finite; then nothing is updated.
   StepResult step(const TensorBatch& batch);
   StepResult step(const Batch& batch) { return step(tensors_of(batch, pp::default_device())); }
   [[nodiscard]] std::int64_t steps() const { return schedule_->steps(); }
   [[nodiscard]] double learning_rate() const { return optimizer_.learning_rate(); }
-  /// Changes the length of the run, and with it the rest of the schedule.
+  /// Changes the length of the run, and thereby the rest of the schedule.
   void set_total_steps(std::int64_t steps);
 
   [[nodiscard]] UpsamplingNetwork& network() { return network_; }
   [[nodiscard]] const TrainSettings& settings() const { return settings_; }
-  /// Windows as this run wants them.
+  /// The windows of this run.
   [[nodiscard]] LoaderOptions loader_options() const;
 
-  /// All that the run is: Trainer(checkpoint()) goes on bit by bit. Throws Diverged where a weight is no longer finite, as a
-  /// step may leave it: such weights must not replace good ones.
+  /// The complete state: Trainer(checkpoint()) continues bit by bit. Throws Diverged if a weight is not finite, as a step may
+  /// leave it, so that such weights never replace good ones.
   [[nodiscard]] pp::Checkpoint checkpoint();
-  /// The averaged network alone, for use. Throws as checkpoint().
+  /// The averaged network alone, for use. Throws like checkpoint().
   [[nodiscard]] pp::Checkpoint averaged();
   /// Calls `use` while the network has its averaged weights.
   template <class Use>

@@ -13,9 +13,9 @@
 namespace superres {
 namespace {
 
-constexpr int kMostChannels = 1024;  // as many as libsndfile takes; what is held of each grows with them
+constexpr int kMostChannels = 1024;  // libsndfile's limit; the memory used grows with the channels
 
-// Frames read at a time: bounded with all their channels, before and after a change of rate.
+// Frames read at a time: limits the memory for all channels, before and after a change of rate.
 std::int64_t block_of(const AudioInfo& info, int low_rate) {
   constexpr std::int64_t kFrames = 16384;
   constexpr std::int64_t kSamples = 1 << 20;
@@ -29,7 +29,7 @@ class FrameResampler {
   FrameResampler(int channels, int to, int from)
       : channels_(static_cast<std::size_t>(channels)), resamplers_(channels_, Resampler(to, from)) {}
 
-  // `frames` empty ends the stream.
+  // Empty `frames` end the stream.
   std::vector<float> process(std::span<const float> frames) {
     std::vector<float> output;
     for (std::size_t c = 0; c < channels_; ++c) {
@@ -52,20 +52,20 @@ class FrameResampler {
   std::vector<Resampler> resamplers_;
 };
 
-// Names of the standard streams are those streams.
+// Turns the names of the standard streams into those streams.
 UpsampleCommand with_streams(UpsampleCommand command) {
   if (command.input == "/dev/stdin") command.input = kStandardStream;
   if (command.output == "/dev/stdout") command.output = kStandardStream;
   return command;
 }
 
-// The output would take the place of either, whatever name or link leads there.
+// The output must not replace the input or the model, by whatever name or link it is given.
 void require_own_output(const UpsampleCommand& command) {
   const auto file_of = [](const std::string& name, const char* stream) { return name == kStandardStream ? stream : name; };
   const std::string output = file_of(command.output, "/dev/stdout");
   for (const auto& [path, what] :
        {std::pair(file_of(command.input, "/dev/stdin"), "input"), std::pair(command.model, "model")}) {
-    std::error_code ignored;  // of a file that is not there, which is then no other file's
+    std::error_code ignored;  // set if the file does not exist; then it is no other file either
     const bool is_file = std::filesystem::is_regular_file(path, ignored);
     pp::require<pp::Error>(!is_file || !std::filesystem::equivalent(path, output, ignored), command.output,
                            ": expected an output of its own, got the ", what, "'s file");
@@ -95,7 +95,7 @@ void write_frames(WavWriter& writer, std::vector<float>& frames, int channels) {
   frames.clear();
 }
 
-// Takes all of the input through the network; false where the user stopped it.
+// Runs the whole input through the network; false if the user stopped it.
 bool stream(AudioReader& reader, const UpsampleCommand& command, UpsamplingNetwork& network, WavWriter& writer) {
   const AudioInfo& info = reader.info();
   const int low_rate = network.options().low_rate();

@@ -8,9 +8,9 @@
 namespace superres {
 namespace {
 
-constexpr std::int64_t kMostHeld = 1 << 20;      // samples of all channels that are to be computed next
-constexpr std::int64_t kLeastFrames = 1024;      // or the overlap would be most of the work
-constexpr std::int64_t kMostComputed = 1 << 16;  // samples that go through the network together, unless one channel has more
+constexpr std::int64_t kMostHeld = 1 << 20;      // most samples of all channels that wait to be computed
+constexpr std::int64_t kLeastFrames = 1024;      // with fewer frames the overlap would be most of the work
+constexpr std::int64_t kMostComputed = 1 << 16;  // most samples in one pass of the network, unless one channel has more
 
 }  // namespace
 
@@ -32,7 +32,7 @@ void Upsampler::flush(std::vector<float>& output) {
   done_ = 0;
 }
 
-// Computes the next `count` frames from what lies around them, then forgets what no later frame looks at.
+// Computes the next `count` frames with their context, then drops what no later frame needs.
 void Upsampler::run(std::int64_t count, std::vector<float>& output) {
   const pp::NoGradGuard no_grad;
   const std::int64_t seen = std::min(held(), done_ + count + context_.right);

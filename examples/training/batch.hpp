@@ -1,5 +1,5 @@
 #pragma once
-// The input and target of one training step: as the loader makes them, and as the network takes them.
+// The input and target of one training step: from the loader, and for the network.
 
 #include <cstdint>
 #include <vector>

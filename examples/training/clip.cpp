@@ -14,7 +14,7 @@ using polyphase::concat;
 using polyphase::Error;
 using polyphase::require;
 
-// Copies `source`, whose first sample stands at `first`, into [start, start + count) of silence.
+// Copies `source`, whose first sample is at position `first`, into the window [start, start + count); the rest is silence.
 std::vector<float> window_of(const std::vector<float>& source, std::int64_t first, std::int64_t start, std::int64_t count) {
   std::vector<float> window(static_cast<std::size_t>(count), 0.0F);
   const std::int64_t begin = std::max(start, first);
@@ -66,12 +66,12 @@ std::vector<float> Clip::high(std::int64_t start, std::int64_t count) const {
   return window_of(begin < end ? read(begin, end - begin) : std::vector<float>{}, begin, start, count);
 }
 
-// Reads the part of the file under [start, start + count), with what the rate converter reaches on either side.
+// Reads the part of the file for [start, start + count), plus what the rate converter needs on either side.
 std::vector<float> Clip::read(std::int64_t start, std::int64_t count) const {
   Resampler resampler(rate_, info_.rate);
   const bool same_rate = resampler.up() == 1 && resampler.down() == 1;
   const std::int64_t reach = same_rate ? 0 : resampler.reach();
-  // Output multiples of `up` lie exactly on input samples: starting there, the filter meets the same phases as in the whole
+  // Output multiples of `up` are exactly at input samples. If the filter starts there, it has the same phases as in the whole
   // file.
   const std::int64_t blocks = start / resampler.up() - (reach + resampler.down() - 1) / resampler.down();
   const std::int64_t aligned = blocks * resampler.up();
@@ -91,7 +91,7 @@ std::vector<float> Clip::low(std::int64_t start, std::int64_t count) const {
   const std::int64_t margin = kAntiAlias.zero_crossings + 1;
   const std::vector<float> source = high((start - margin) * factor_, (count + 2 * margin) * factor_);
   std::vector<float> window = window_of(resample(source, 1, factor_), start - margin, start, count);
-  // Outside the clip there is silence, not what the filter smears there.
+  // Outside of the clip there is silence, without the filter's ringing.
   for (std::int64_t i = 0; i < count; ++i) {
     if (start + i < 0 || start + i >= length_ / factor_) window[static_cast<std::size_t>(i)] = 0;
   }
@@ -109,7 +109,7 @@ int most_common_rate(const std::vector<std::string>& paths) {
   for (const auto& path : paths) {
     try {
       ++counts[open_audio(path)->info().rate];
-    } catch (const Error&) {  // open_clips will say what is wrong with it
+    } catch (const Error&) {  // open_clips will report the error
     }
   }
   const auto most =

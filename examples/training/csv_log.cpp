@@ -24,7 +24,7 @@ using polyphase::require;
 
 std::string reason() { return std::generic_category().message(errno); }
 
-// The lines behind the first of `text` that end, have as many columns as the header and belong to a step up to `last`.
+// The complete lines after the header of `text` that have as many columns as the header and belong to a step up to `last`.
 std::string whole_lines(const std::string& text, const std::string& header, std::int64_t last) {
   std::string kept;
   std::size_t begin = std::min(text.find('\n'), text.size() - 1) + 1;
@@ -93,7 +93,7 @@ void CsvLog::restore() {
   descriptor_ = descriptor;
 }
 
-// What was written so far can be read as long as the file is open, also where it has no name any more.
+// The content written so far can be read while the file is open, also after its name was removed.
 std::string CsvLog::read_open_file() const {
   std::string text;
   std::array<char, 1 << 16> block{};

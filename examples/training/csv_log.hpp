@@ -1,5 +1,5 @@
 #pragma once
-// Numbers as they come, one line each, for whoever watches and for the plots.
+// Numbers of a run, one line for each step, for people who watch and for the plots.
 
 #include <cstdint>
 #include <initializer_list>
@@ -10,16 +10,16 @@ namespace training {
 /// A CSV file whose first column is the step.
 class CsvLog {
  public:
-  /// Opens for appending; lines of an earlier run past `keep_until` (what a resumed run does again) are taken out first, all of
-  /// them where it is 0, and so are lines that are not whole, as a process that was killed leaves behind. Throws FormatError.
+  /// Opens for appending. First removes lines of an earlier run after step `keep_until` (which a resumed run repeats; all lines
+  /// if 0), and incomplete lines, which a killed process may leave. Throws FormatError.
   CsvLog(const std::string& path, const std::string& header, std::int64_t keep_until);
   ~CsvLog();
   CsvLog(const CsvLog&) = delete;
   CsvLog& operator=(const CsvLog&) = delete;
 
-  /// Appends a line, at once visible to readers. Throws FormatError where it cannot be written.
+  /// Appends a line, which readers can see immediately. Throws FormatError if it cannot be written.
   void write(std::int64_t step, std::initializer_list<double> values);
-  /// Writes all of it again where somebody removed or moved the file. Throws FormatError.
+  /// Writes the whole content again if the file was removed or moved. Throws FormatError.
   void restore();
 
  private:

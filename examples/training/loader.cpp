@@ -8,7 +8,7 @@
 namespace training {
 namespace {
 
-// Blocks of random numbers set apart for one row; a row takes two, or a few more where a draw is repeated.
+// Blocks of random numbers reserved for one row. A row uses two, and more if a draw is repeated.
 constexpr std::uint64_t kBlocksPerRow = 16;
 
 struct Place {
@@ -16,7 +16,7 @@ struct Place {
   std::int64_t start;  // in low-rate samples
 };
 
-// Picks a start among all starts of all clips.
+// Draws a start, uniform over all starts of all clips.
 Place draw_place(const ClipSet& clips, const LoaderOptions& options, std::uint64_t row) {
   polyphase::Generator generator(options.seed);
   generator.set_state({options.seed, row * kBlocksPerRow});

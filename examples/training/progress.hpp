@@ -1,5 +1,5 @@
 #pragma once
-// One line that shows how far a long job is: rewritten in place on a terminal, now and then a new one in a pipe.
+// One line with the progress of a long job: rewritten in place on a terminal, a new line from time to time in a pipe.
 
 #include <chrono>
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace training {
 
 class Progress {
  public:
-  /// Counts from `first` (where a resumed run stands) to `total`.
+  /// Counts from `first` (nonzero for a resumed run) to `total`.
   Progress(std::int64_t first, std::int64_t total);
   ~Progress();
   Progress(const Progress&) = delete;
@@ -37,7 +37,7 @@ class Progress {
   bool shown_ = false;
   std::int64_t first_;
   std::int64_t total_;
-  double rate_ = 0;  // steps a second, the recent ones counting most
+  double rate_ = 0;  // steps a second; recent ones have the largest weight
   Clock::time_point start_;
   Clock::time_point last_shown_;
   Clock::time_point last_step_;

@@ -1,5 +1,5 @@
 #pragma once
-// Where a training run keeps its files.
+// The files of a training run.
 
 #include <string>
 
@@ -7,13 +7,13 @@ namespace training {
 
 struct RunFolder {
   std::string path;
-  /// All that the run is, to go on from.
+  /// The complete state of the run, to resume it.
   [[nodiscard]] std::string last() const { return path + "/last.safetensors"; }
-  /// The averaged network at its best, for use.
+  /// The averaged network with the best score, for use.
   [[nodiscard]] std::string best() const { return path + "/best.safetensors"; }
   [[nodiscard]] std::string log() const { return path + "/log.csv"; }
   [[nodiscard]] std::string heldout_log() const { return path + "/heldout.csv"; }
-  /// There while a training writes to the folder.
+  /// Exists while a training writes to the folder.
   [[nodiscard]] std::string lock() const { return path + "/lock"; }
 };
 

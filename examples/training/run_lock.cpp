@@ -31,7 +31,7 @@ RunLock::~RunLock() {
   ::close(descriptor_);
 }
 
-// One attempt; false where the training that held the lock ended meanwhile.
+// One attempt; false if the training that held the lock ended in the meantime.
 bool RunLock::take(const Warn& warn) {
   const std::string path = run_.lock();
   descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -46,7 +46,7 @@ bool RunLock::take(const Warn& warn) {
   ::close(descriptor_);
   descriptor_ = -1;
   if (error == 0 || error == EINTR || (is_held && lock.l_type == F_UNLCK)) return false;
-  // Of another container or machine there is no number.
+  // A process in another container or machine has no number here.
   const std::string holder = lock.l_pid > 0 ? concat("process ", lock.l_pid) : "a process elsewhere";
   require<Error>(!is_held, "train: ", run_.path, " is in use by another training (", holder,
                  "): wait for its end or choose another --out");
@@ -54,7 +54,7 @@ bool RunLock::take(const Warn& warn) {
   return true;
 }
 
-// Whether the file at the lock's path is the one that is locked: its last holder removes it.
+// Whether the file at the lock's path is the locked one: its last holder removes it.
 bool RunLock::is_in_place() const {
   struct stat mine {};
   struct stat there {};

@@ -1,5 +1,5 @@
 #pragma once
-// Keeps a second training out of a run's folder.
+// Prevents a second training in a run's folder.
 
 #include <string>
 
@@ -8,19 +8,19 @@
 
 namespace training {
 
-/// A lock on the file RunFolder::lock(), held until the object or the process ends, however it ends. The file goes with the
-/// object; one that a killed process left behind is in nobody's way.
+/// A lock on the file RunFolder::lock(), held until the object or the process ends, in whatever way. The object removes the
+/// file; a file that a killed process left has no effect.
 ///
-/// A lock of fcntl(), as it knows the process that holds it and works on NFS. A file system without locks gets none, and `warn`
-/// hears of it.
+/// It is a lock of fcntl(), which knows the process that holds it and works on NFS. On a file system without locks there is
+/// none, and `warn` is called.
 class RunLock {
  public:
-  /// The folder must be there. Throws Error with the process that holds the lock, or the reason why the file cannot be made.
+  /// The folder must exist. Throws Error with the process that holds the lock, or the reason why the file cannot be made.
   RunLock(const RunFolder& run, const Warn& warn);
   ~RunLock();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
-  /// False once somebody has removed or moved the file, and others can lock a new one.
+  /// False once the file was removed or moved, so that another process could lock a new one.
   [[nodiscard]] bool holds() const { return descriptor_ < 0 || is_in_place(); }
 
  private:

@@ -23,7 +23,7 @@ constexpr const char* kFilesText = "data-files";
 constexpr std::uint64_t kBlocks = 4;
 constexpr std::string_view kHexDigits = "0123456789abcdef";
 
-// Any path as one line of UTF-8, which a checkpoint's texts must be: bytes outside plain ASCII, and '%', as %XX.
+// Any path as one line of UTF-8, as a checkpoint's texts must be: bytes outside plain ASCII, and '%', become %XX.
 std::string encoded(const std::string& path) {
   std::string text;
   for (const char c : path) {
@@ -59,7 +59,7 @@ std::string decoded(std::string_view text) {
   return path;
 }
 
-// The hash of what could be read. Blocks of a large file are evenly spread from its first byte to its last.
+// The hash of the readable content. For a large file it reads blocks evenly spread from the first byte to the last.
 std::uint64_t content_hash(const std::string& path, std::uint64_t bytes) {
   std::ifstream file(path, std::ios::binary);
   const std::uint64_t blocks = bytes > kMostHashed ? kBlocks : 1;
@@ -82,7 +82,7 @@ FileMark mark_of(const std::string& path, const fs::path& folder) {
   return mark;
 }
 
-// One mark for each folder, of all marks below it; `marks` are by name.
+// One mark for each folder, made of all marks below it; `marks` are sorted by name.
 std::vector<FileMark> by_folder(const std::vector<FileMark>& marks) {
   std::map<std::string, FileMark> folders;
   for (const FileMark& mark : marks) {
@@ -97,7 +97,7 @@ std::vector<FileMark> by_folder(const std::vector<FileMark>& marks) {
   return merged;
 }
 
-// "2 files are gone (a.wav, b.wav)", of one kind of difference; the first of a list has the noun.
+// "2 files are gone (a.wav, b.wav)", for one kind of difference; the first of a list has the noun.
 void add_difference(std::string& text, const std::vector<std::string>& names, const char* one, const char* many) {
   constexpr std::size_t kShown = 3;
   if (names.empty()) return;

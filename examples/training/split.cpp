@@ -21,7 +21,7 @@ using polyphase::require;
 
 std::string kinds() { return reads_flac() ? "WAV or FLAC" : "WAV"; }
 
-// FNV-1a, then a mix so that names that differ in one digit fall far apart (splitmix64's finaliser).
+// FNV-1a, then a mix that spreads names which differ in one digit (splitmix64's finaliser).
 std::uint64_t hash_of(const std::string& text) {
   std::uint64_t hash = fnv1a(text);
   hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -34,7 +34,7 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, ignored);
 }
 
-// Walks through a folder and those below it, links too; what cannot be looked at is named and left out.
+// Walks through a folder and its subfolders, links included. What cannot be read is reported and dropped.
 class Search {
  public:
   explicit Search(const Warn& warn) : warn_(warn) {}
@@ -48,7 +48,7 @@ class Search {
     for (fs::directory_iterator next(folder, error), end; !error && next != end; next.increment(error))
       entries.push_back(next->path());
     if (error) leave_out(folder, error.message());
-    std::sort(entries.begin(), entries.end());  // so that of two links to one folder the same is followed everywhere
+    std::sort(entries.begin(), entries.end());  // so that of two links to a folder the same is followed everywhere
     for (const fs::path& entry : entries) {
       const fs::file_status status = fs::status(entry, error);
       if (error) {

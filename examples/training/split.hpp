@@ -1,5 +1,5 @@
 #pragma once
-// Which files of a folder are learned from and which are held out.
+// Divides the files of a folder into training files and held-out files.
 
 #include <functional>
 #include <string>
@@ -13,17 +13,17 @@ struct Split {
   std::vector<std::string> heldout;
 };
 
-/// Hears what is left out, and why.
+/// Called with what is dropped, and why.
 using Warn = std::function<void(const std::string&)>;
 
-/// All sound files of a folder and the folders below it, links followed, sorted by path. What cannot be looked at, and a link
-/// to a folder that is among them already, is left out and `warn` hears why. Throws Error if the folder does not exist.
+/// All sound files of a folder and its subfolders, links followed, sorted by path. Calls `warn` for what cannot be read, and
+/// for a link to a folder that is already in the list. Throws Error if the folder does not exist.
 [[nodiscard]] std::vector<std::string> find_audio(const std::string& folder, const Warn& warn);
 
-/// Where `folder` has the subfolders train and heldout, these; else the share `fraction` of its files (at least one, and never
-/// all) is held out, chosen by a hash of their path below the folder, links as they are named: the same files on every
-/// machine and in every run. Throws Error with the numbers: no file, a single file, an empty subfolder, fraction outside (0,
-/// 1).
+/// If `folder` has the subfolders train and heldout, uses these. Otherwise holds out the share `fraction` of its files (at
+/// least one, never all), chosen by a hash of their paths below the folder, with links by their own names: the same files on
+/// every machine and in every run. Throws Error with the numbers: no file, a single file, an empty subfolder, fraction outside
+/// (0, 1).
 [[nodiscard]] Split split_folder(const std::string& folder, double fraction, const Warn& warn);
 
 }  // namespace training

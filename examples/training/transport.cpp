@@ -12,7 +12,7 @@ TensorBatch tensors_of(const Batch& batch, pp::Device device) {
 }
 
 Transport transport_to(pp::Device device) {
-  (void)pp::backend_of(device);  // a missing device is named here, not in the loader's thread
+  (void)pp::backend_of(device);  // a missing device is reported here, not in the loader's thread
   if (device.is_cpu()) {
     return [](const Batch& batch) -> Arrival { return [tensors = tensors_of(batch, pp::Device::cpu())] { return tensors; }; };
   }

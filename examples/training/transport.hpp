@@ -1,8 +1,8 @@
 #pragma once
-// How a batch gets from the loader's thread to the device that trains.
+// Moves a batch from the loader's thread to the training device.
 //
-// To a GPU it goes through page-locked memory: the loader's thread fills a buffer and starts the copy, on a stream kept for
-// uploads, while earlier steps run. The thread that trains only orders its stream behind the copy.
+// For a GPU it uses page-locked memory. The loader's thread fills a buffer and starts the copy on a separate stream, while
+// earlier steps run. The training thread only orders its stream after the copy.
 
 #include <algorithm>
 #include <cstring>
@@ -16,18 +16,18 @@
 
 namespace training {
 
-/// A batch on its way; called once, by the thread that trains.
+/// A batch that is being sent; the training thread calls it once.
 using Arrival = std::function<TensorBatch()>;
-/// Sends a batch off; called by the loader's thread.
+/// Sends a batch; the loader's thread calls it.
 using Transport = std::function<Arrival(const Batch&)>;
 
-/// The way to a device. Throws DeviceError where there is no such device.
+/// The transport to a device. Throws DeviceError if the device does not exist.
 [[nodiscard]] Transport transport_to(pp::Device device);
 
 /// The batch copied to a device by the calling thread.
 [[nodiscard]] TensorBatch tensors_of(const Batch& batch, pp::Device device);
 
-/// Page-locked memory of a GPU and copies out of it: what RingTransport is built on.
+/// Page-locked memory of a GPU and copies out of it, for RingTransport.
 struct PinnedMemory {
   int device = 0;
   [[nodiscard]] pp::cuda::PinnedBuffer make(std::size_t bytes) const { return pp::cuda::PinnedBuffer(bytes, device); }
@@ -36,13 +36,13 @@ struct PinnedMemory {
   }
 };
 
-/// Sends batches through a few buffers in turn. Memory::make(bytes) gives a buffer whose as<float>() waits until its last
+/// Sends batches through a few buffers in rotation. Memory::make(bytes) makes a buffer whose as<float>() waits until its last
 /// upload has read it; Memory::upload(buffer, shape) starts a copy, whose get() is the tensor.
 template <class Memory>
 class RingTransport {
  public:
   static constexpr std::size_t kBuffers = 2;   ///< one is filled while the other is read
-  static constexpr std::int64_t kAlign = 128;  ///< floats: both parts of a buffer start on a 512-byte boundary
+  static constexpr std::int64_t kAlign = 128;  ///< in floats: both parts of a buffer start on a 512-byte boundary
 
   explicit RingTransport(Memory memory) : memory_(std::move(memory)) {}
 

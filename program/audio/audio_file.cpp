@@ -54,7 +54,7 @@ Audio read_audio(AudioReader& reader, const std::string& path, std::int64_t star
   audio.rate = info.rate;
   const auto channels = static_cast<std::size_t>(info.channels);
   audio.channels.assign(channels, {});
-  // A header may speak of more than there is, so memory is taken as samples come.
+  // A header may promise more samples than the file has, so memory is allocated as samples come.
   constexpr std::int64_t kMostAhead = 1 << 20;
   for (auto& channel : audio.channels) channel.reserve(static_cast<std::size_t>(std::min(frames, kMostAhead)));
   const std::int64_t block_frames =

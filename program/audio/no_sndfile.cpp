@@ -1,4 +1,4 @@
-// Stands in for sndfile_reader.cpp in a build without libsndfile.
+// Replaces sndfile_reader.cpp in a build without libsndfile.
 #include "program/audio/sndfile_reader.hpp"
 
 namespace polyphase::program {

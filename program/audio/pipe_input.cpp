@@ -56,7 +56,7 @@ PipeInput::PipeInput(const std::string& name, PipeContent content) : path_(name)
   const bool is_standard = name == kStandardStream;
   struct stat info {};
   const int status = is_standard ? ::fstat(STDIN_FILENO, &info) : ::stat(name.c_str(), &info);
-  if (!is_standard && (status != 0 || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode))) return;  // open_audio has the words
+  if (!is_standard && (status != 0 || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode))) return;  // open_audio reports the error
   require<FormatError>(status == 0, name, ": expected sound on standard input, got none: ", system_reason());
   if (S_ISREG(info.st_mode)) {
     path_ = "/dev/stdin";
@@ -64,7 +64,7 @@ PipeInput::PipeInput(const std::string& name, PipeContent content) : path_(name)
   }
   require<FormatError>(is_pipe(info), name, ": expected a sound file or a pipe, got a ",
                        S_ISCHR(info.st_mode) && is_standard && ::isatty(STDIN_FILENO) == 1 ? "terminal" : "device");
-  // Without O_NONBLOCK, opening a pipe nobody writes to would wait for ever.
+  // Without O_NONBLOCK, opening a pipe without a writer would block forever.
   const Descriptor from{is_standard ? ::dup(STDIN_FILENO) : ::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   require<FormatError>(from.value >= 0, name, ": cannot be opened: ", system_reason());
   copy_ = open_copy(name);
@@ -82,11 +82,11 @@ PipeInput::~PipeInput() {
 }
 
 void PipeInput::copy(int from, const std::string& name, PipeContent content) {
-  constexpr int kWait = 200;  // milliseconds, after which it looks whether the user has stopped the program
+  constexpr int kWait = 200;  // milliseconds between checks whether the user has stopped the program
   std::array<unsigned char, 1 << 16> bytes{};
-  std::size_t held = 0;  // at the front of `bytes`, until there are enough to know what it is
+  std::size_t held = 0;  // bytes at the front of `bytes`, until there are enough to recognise the format
   const bool takes_any = content == PipeContent::any;
-  bool is_wav = false;  // or anything, where that is taken
+  bool is_wav = false;  // or any content, if that is allowed
   for (;;) {
     const ssize_t count = ::read(from, bytes.data() + held, bytes.size() - held);
     if (count == 0) break;

@@ -1,34 +1,34 @@
 #pragma once
-// Sound that comes through a pipe: kept in a file while the program runs, so that all of it can be read like any other file.
+// Sound from a pipe: copied to a file while the program runs, so that it can be read like any other file.
 
 #include <cstdint>
 #include <string>
 
 namespace polyphase::program {
 
-/// "-": standard input where sound is read, standard output where it is written.
+/// "-": standard input for reading, standard output for writing.
 inline constexpr const char* kStandardStream = "-";
 
-/// What may come through a pipe.
+/// What a pipe may contain.
 enum class PipeContent : std::uint8_t {
   wav,
-  any  ///< but not nothing
+  any  ///< any content, but not empty
 };
 
-/// Where the sound is that a name stands for: a file, or for "-" and pipes a copy of what came through, which has no name and
-/// goes with this object. Copies are kept in the folder for temporary files (TMPDIR).
+/// The file behind a name: the file itself, or for "-" and pipes a copy of the pipe's content. The copy has no name, lives as
+/// long as this object, and is in the folder for temporary files (TMPDIR).
 class PipeInput {
  public:
-  /// Reads a pipe to its end. Never waits for a pipe that nobody writes to. Throws FormatError
-  /// naming the input, at once where it is a terminal, a device or not of the content.
+  /// Reads a pipe to its end. Never waits for a pipe without a writer. Throws FormatError with the input's name; without
+  /// reading on if it is a terminal, a device or has the wrong content.
   explicit PipeInput(const std::string& name, PipeContent content = PipeContent::wav);
   ~PipeInput();
   PipeInput(const PipeInput&) = delete;
   PipeInput& operator=(const PipeInput&) = delete;
 
-  /// A path to read from, once.
+  /// A path for reading, valid once.
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// Whether the user stopped the program before the pipe's end (InterruptGuard); there is nothing to read then.
+  /// Whether the user stopped the program before the pipe's end (InterruptGuard). Then there is nothing to read.
   [[nodiscard]] bool is_interrupted() const { return is_interrupted_; }
 
  private:

@@ -12,9 +12,9 @@
 namespace polyphase::program {
 namespace {
 
-// Ratios of larger numbers take a filter of more than 75 MB; every ratio of two rates up to 192 kHz is within it.
+// Ratios of larger numbers would need a filter of more than 75 MB; all ratios of two rates up to 192 kHz are allowed.
 constexpr std::int64_t kLargestTerm = 192000;
-// Rates further apart are a mistake rather than sound, and a filter would reach over seconds of it.
+// A larger ratio is probably an error, and its filter would be seconds long.
 constexpr std::int64_t kLargestRatio = 256;
 
 // Modified Bessel function of order 0, by its power series. libc++ has no std::cyl_bessel_i.
@@ -28,7 +28,7 @@ double bessel_i0(double x) {
   return sum;
 }
 
-// Eight partial sums, so that the compiler may use vectors; their order is fixed.
+// Eight partial sums, so that the compiler can use vectors; their order is fixed.
 float dot(const float* a, const float* b, std::int64_t count) {
   std::array<float, 8> sums{};
   std::int64_t i = 0;
@@ -90,7 +90,7 @@ Resampler::Resampler(std::int64_t up, std::int64_t down, const FilterOptions& op
   taps_ = 2 * half_ / up_ + 1;
   std::vector<float> phases(static_cast<std::size_t>(up_ * taps_), 0.0F);
   for (std::int64_t phase = 0; phase < up_; ++phase) {
-    // The last input that reaches an output at this phase lies `last` kernel samples after it.
+    // The last input that affects an output at this phase is `last` kernel samples after it.
     const std::int64_t last = floor_divide(phase + half_, up_) * up_ - phase;
     for (std::int64_t j = 0; j < taps_; ++j) {
       const std::int64_t n = (taps_ - 1 - j) * up_ - last;
@@ -103,7 +103,7 @@ Resampler::Resampler(std::int64_t up, std::int64_t down, const FilterOptions& op
   first_ = -taps_;
 }
 
-// Computes outputs up to `outputs` that need no input at or past `received`.
+// Computes the outputs below number `outputs` that need no input from `received` on.
 void Resampler::emit(std::int64_t received, std::int64_t outputs, std::vector<float>& output) {
   for (; produced_ < outputs; ++produced_) {
     const std::int64_t position = produced_ * down_;
@@ -112,7 +112,7 @@ void Resampler::emit(std::int64_t received, std::int64_t outputs, std::vector<fl
     const float* input = history_.data() + (last - taps_ + 1 - first_);
     output.push_back(dot(input, phases_->data() + (position % up_) * taps_, taps_));
   }
-  // What no later output reaches is dropped once it is the larger part.
+  // Inputs that no later output needs are dropped once they are the larger part.
   const std::int64_t needed = floor_divide(produced_ * down_ + half_, up_) - taps_ + 1;
   const std::int64_t spare = std::min(needed - first_, static_cast<std::int64_t>(history_.size()));
   if (spare > static_cast<std::int64_t>(history_.size()) / 2) {

@@ -16,9 +16,9 @@ struct FilterOptions {
   double attenuation = 80;  ///< of the stop band, in dB
 };
 
-/// Makes the low-rate side: passes up to 0.89 of its Nyquist frequency, is down 80 dB at 1.0.
+/// For the low-rate side: passes up to 0.89 of its Nyquist frequency, attenuates by 80 dB at 1.0.
 inline constexpr FilterOptions kAntiAlias{};
-/// The textbook interpolation: keeps every given sample as it is and fills in between.
+/// The textbook interpolation: keeps every given sample unchanged and adds samples between them.
 inline constexpr FilterOptions kInterpolation{.zero_crossings = 32, .cutoff = 1.0, .attenuation = 80};
 
 /// Kaiser's beta for a stop-band attenuation in dB (Kaiser 1974; Oppenheim & Schafer, "Discrete-Time Signal Processing", 7.6).
@@ -26,20 +26,21 @@ inline constexpr FilterOptions kInterpolation{.zero_crossings = 32, .cutoff = 1.
 /// Windowed sinc of length 2*half + 1 at `up` times the input rate, half = zero_crossings*max(up, down); its sum is `up`.
 [[nodiscard]] std::vector<double> lowpass_kernel(std::int64_t up, std::int64_t down, const FilterOptions& options);
 
-/// Throws Error naming the file and its rate unless a Resampler can bring that to another: one may be at most 256 times the
-/// other, and in lowest terms both at most 192000.
+/// Throws Error with the file's name and rate unless a Resampler can convert it to the other rate: one may be at most 256 times
+/// the other, and in lowest terms both at most 192000.
 void require_convertible(const std::string& path, int rate, int wanted);
 
-/// Changes the rate of a stream by up/down without delay: output m stands at input time m*down/up, silence outside the stream.
-/// The bits of the output do not depend on how the stream is cut into blocks. A copy shares the filter, which is most of it.
+/// Changes the rate of a stream by up/down without delay: output m is at input time m*down/up; outside of the stream there is
+/// silence. The output's bits do not depend on how the stream is divided into blocks. Copies share the filter, which is most of
+/// the memory.
 class Resampler {
  public:
-  /// up and down >= 1 are brought to lowest terms. Throws ShapeError.
+  /// up and down >= 1 are reduced to lowest terms. Throws ShapeError.
   Resampler(std::int64_t up, std::int64_t down, const FilterOptions& options = kAntiAlias);
 
-  /// Appends to `output` all samples that `input`, and what came before, decide.
+  /// Appends to `output` all samples that `input` and earlier inputs determine.
   void process(std::span<const float> input, std::vector<float>& output);
-  /// Ends the stream: appends the rest, up to output_length(samples so far), and starts anew.
+  /// Ends the stream: appends the remaining samples, up to output_length(samples so far), and resets the object.
   void flush(std::vector<float>& output);
   /// ceil(length*up/down).
   [[nodiscard]] std::int64_t output_length(std::int64_t length) const { return (length * up_ + down_ - 1) / down_; }
@@ -67,7 +68,7 @@ class Resampler {
                                           const FilterOptions& options = kAntiAlias);
 /// Windowed-sinc interpolation by a whole factor: the baseline every number is compared with.
 [[nodiscard]] std::vector<float> interpolate_sinc(std::span<const float> low, int factor);
-/// Straight lines between the given samples; the last one is held.
+/// Linear interpolation between the given samples; the last one is repeated.
 [[nodiscard]] std::vector<float> interpolate_linear(std::span<const float> low, int factor);
 
 }  // namespace polyphase::program

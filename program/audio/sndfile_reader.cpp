@@ -14,7 +14,7 @@
 namespace polyphase::program {
 namespace {
 
-// A file as libsndfile sees it, the patch in place.
+// A file with the patch applied, as libsndfile sees it.
 class PatchedFile {
  public:
   PatchedFile(const std::string& path, const std::optional<SizePatch>& patch)
@@ -85,14 +85,14 @@ class SndfileReader : public AudioReader {
   void seek(std::int64_t frame) override {
     require<FormatError>(frame >= 0 && frame <= info_.frames, path_, ": expected a frame in 0..", info_.frames, ", got ",
                          frame);
-    if (frame == position_) return;  // seeking in FLAC decodes again
+    if (frame == position_) return;  // seeking in FLAC would decode again
     if (is_seekable_) {
       require<FormatError>(sf_seek(file_.get(), frame, SEEK_SET) == frame, path_, ": frame ", frame, " of ", info_.frames,
                            " cannot be reached");
       position_ = frame;
       return;
     }
-    // GSM and some ADPCM are decoded from their start.
+    // GSM and some ADPCM must be decoded from their start.
     if (frame < position_) static_cast<void>(open());
     require<FormatError>(skip(frame - position_) == 0, path_, ": frame ", frame, " of ", info_.frames, " cannot be reached");
   }
@@ -114,7 +114,7 @@ class SndfileReader : public AudioReader {
     return info;
   }
 
-  // Reads up to `frames` frames for nobody; returns how many there were not.
+  // Reads up to `frames` frames and drops them; returns how many were missing.
   std::int64_t skip(std::int64_t frames) {
     constexpr std::int64_t kBlock = 4096;
     std::vector<float> block(static_cast<std::size_t>(kBlock * info_.channels));
@@ -126,14 +126,14 @@ class SndfileReader : public AudioReader {
     return frames;
   }
 
-  // FLAC that was streamed does not say how long it is.
+  // Streamed FLAC does not give its length.
   std::int64_t count_frames() {
     const std::int64_t frames = SF_COUNT_MAX - skip(SF_COUNT_MAX);
     static_cast<void>(open());
     return frames;
   }
 
-  std::string path_;  // for the texts
+  std::string path_;  // for error texts
   std::unique_ptr<PatchedFile> bytes_;
   std::unique_ptr<SNDFILE, Close> file_;
   bool is_seekable_ = false;

@@ -1,15 +1,15 @@
 #pragma once
-// How far a file is on its way through the network: a line on a terminal, nothing in a pipe.
+// Progress of a file through the network: a line on a terminal, nothing in a pipe.
 
 #include <chrono>
 #include <cstdint>
 
 namespace polyphase::program {
 
-/// Goes to standard error, since standard output may be the sound.
+/// Writes to standard error, since standard output may be the sound.
 class StreamProgress {
  public:
-  /// `frames` in all, at `rate` Hz.
+  /// `frames` in total, at `rate` Hz.
   StreamProgress(std::int64_t frames, int rate);
   ~StreamProgress();
   StreamProgress(const StreamProgress&) = delete;

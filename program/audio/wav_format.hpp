@@ -1,5 +1,5 @@
 #pragma once
-// What a WAV header is made of, shared by reader and writer. Numbers are little-endian in the file.
+// The parts of a WAV header, for reader and writer. Numbers are little-endian in the file.
 
 #include <array>
 #include <cstddef>
@@ -10,8 +10,8 @@ namespace polyphase::program::wav {
 
 inline constexpr std::uint16_t kTagPcm = 1;
 inline constexpr std::uint16_t kTagFloat = 3;
-inline constexpr std::uint16_t kTagExtensible = 0xFFFE;      ///< the real tag then opens the sub-format GUID
-inline constexpr std::uint32_t kSizeElsewhere = 0xFFFFFFFF;  ///< RF64: it stands in the ds64 chunk; RIFF: nobody knew it
+inline constexpr std::uint16_t kTagExtensible = 0xFFFE;      ///< the real tag is then the beginning of the sub-format GUID
+inline constexpr std::uint32_t kSizeElsewhere = 0xFFFFFFFF;  ///< RF64: it is in the ds64 chunk; RIFF: it is unknown
 
 /// Reads `bytes` bytes as an unsigned little-endian number.
 [[nodiscard]] inline std::uint64_t load(const unsigned char* data, int bytes) {
@@ -26,7 +26,7 @@ inline void store(unsigned char* data, std::uint64_t value, int bytes) {
 }
 
 inline constexpr std::size_t kOpeningBytes = 12;
-/// Whether a file's first kOpeningBytes are those of a WAV file.
+/// Whether the first kOpeningBytes of a file are those of a WAV file.
 [[nodiscard]] inline bool opens_wav(const void* bytes) {
   const auto* text = static_cast<const char*>(bytes);
   return (std::memcmp(text, "RIFF", 4) == 0 || std::memcmp(text, "RF64", 4) == 0) && std::memcmp(text + 8, "WAVE", 4) == 0;

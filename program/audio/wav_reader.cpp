@@ -29,7 +29,7 @@ void WavReader::take(void* data, std::uint64_t bytes, const char* what) {
   position_ += bytes;
 }
 
-// Chunks are a name, a size and that many bytes, padded to an even number; unknown ones are skipped.
+// A chunk is a name, a size and that many bytes, padded to an even number; unknown chunks are skipped.
 void WavReader::read_chunks() {
   unsigned char head[12];
   take(head, sizeof head, "the RIFF header");
@@ -72,7 +72,7 @@ void WavReader::read_format(std::uint64_t size) {
   block_bytes_ = static_cast<int>(wav::load(head + 12, 2));
   bits_ = static_cast<int>(wav::load(head + 14, 2));
   if (tag_ == wav::kTagExtensible && size >= 40) tag_ = static_cast<std::uint16_t>(wav::load(head + 24, 2));
-  // Samples fill whole bytes, from the top; containers may be wider than need be.
+  // Samples take whole bytes and are left-aligned; they may take more bytes than necessary.
   const int width = info_.channels > 0 && block_bytes_ % info_.channels == 0 ? block_bytes_ / info_.channels : 0;
   const bool pcm = tag_ == wav::kTagPcm && bits_ > 0 && bits_ <= 8 * width && width <= 4 && (width == 1 || bits_ > 8);
   const bool floating = tag_ == wav::kTagFloat && bits_ == 8 * width && (bits_ == 32 || bits_ == 64);
@@ -88,13 +88,13 @@ std::string WavReader::format_name() const {
                 info_.channels == 1 ? " channel" : " channels");
 }
 
-// Whether a data chunk's size stands for "whatever follows". Who writes into a pipe cannot know it, and leaves a 0, the largest
-// number, or one just below 2^31.
+// Whether a data chunk's size means "to the end of the file". A program that writes into a pipe does not know the size and
+// writes 0, the largest number, or one just below 2^31.
 bool WavReader::is_open(std::uint64_t size) const {
   constexpr std::uint64_t kNearlySigned = 0x7FFFF000;
   constexpr std::uint64_t kSigned = 0x80000000;
   const std::uint64_t rest = file_bytes_ - data_start_;
-  if (size == 0) return riff_end_ <= data_start_ || riff_end_ > file_bytes_ + 1;  // else other chunks follow an empty one
+  if (size == 0) return riff_end_ <= data_start_ || riff_end_ > file_bytes_ + 1;  // else other chunks follow it
   if (size == (large_data_ ? ~std::uint64_t{0} : wav::kSizeElsewhere)) return true;
   return size >= kNearlySigned && size < kSigned && size > rest;
 }
@@ -124,8 +124,8 @@ float WavReader::decode(const unsigned char* sample) const {
   if (tag_ == wav::kTagFloat) {
     return bits_ == 32 ? std::bit_cast<float>(static_cast<std::uint32_t>(raw)) : static_cast<float>(std::bit_cast<double>(raw));
   }
-  if (bits_ == 8) return (static_cast<float>(raw) - 128.0F) / 128.0F;  // the one unsigned width
-  // Moved to the top of 32 bits, so that the sign is in place.
+  if (bits_ == 8) return (static_cast<float>(raw) - 128.0F) / 128.0F;  // the only unsigned width
+  // Shifted to the top of 32 bits, so that the sign bit is in its place.
   const auto value = static_cast<std::int32_t>(static_cast<std::uint32_t>(raw << (32 - bits_)));
   return static_cast<float>(value) * (1.0F / 2147483648.0F);
 }

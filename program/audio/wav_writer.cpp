@@ -55,7 +55,7 @@ void WavWriter::write_bytes(const void* data, std::size_t bytes) {
   }
 }
 
-// A file of a length that nobody knows yet keeps a chunk free that becomes RF64's (EBU Tech 3306).
+// If the length is not known yet, the header reserves a chunk that can become RF64's (EBU Tech 3306).
 std::vector<unsigned char> WavWriter::header(std::int64_t frames) const {
   if (container_ == Container::raw) return {};
   constexpr std::uint64_t kLargeBytes = 28;
@@ -106,7 +106,7 @@ void WavWriter::encode(float value, unsigned char* out) {
   }
   const float scale = format_ == SampleFormat::pcm16 ? 32768.0F : 8388608.0F;
   float scaled = std::nearbyint(value * scale);
-  if (!(scaled >= -scale && scaled <= scale - 1)) {  // also where it is not a number
+  if (!(scaled >= -scale && scaled <= scale - 1)) {  // also true for NaN
     ++clipped_;
     scaled = scaled > 0 ? scale - 1 : (scaled < 0 ? -scale : 0);
   }

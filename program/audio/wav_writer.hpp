@@ -1,5 +1,5 @@
 #pragma once
-// Writing WAV, block by block; the file appears whole or not at all.
+// Writes WAV block by block. A file appears as a whole or not at all.
 
 #include <cstdint>
 #include <optional>
@@ -14,26 +14,26 @@ namespace polyphase::program {
 enum class SampleFormat : std::uint8_t { pcm16, pcm24, float32 };
 enum class Container : std::uint8_t {
   wav,
-  raw  ///< samples without a header, little endian
+  raw  ///< samples without a header, little-endian
 };
 
-/// A WAV file (RF64 where it passes 4 GiB). "-" is standard output, which gets the bytes at once.
+/// A WAV file (RF64 above 4 GiB). "-" is standard output, which gets the bytes immediately.
 class WavWriter {
  public:
-  /// The length may be kUnknownLength: a file's header is then written last, and standard output gets a header that leaves the
+  /// The length may be kUnknownLength: then a file's header is written last, and standard output gets a header that leaves the
   /// size open. Throws FormatError with the system's reason.
   WavWriter(const std::string& path, const AudioInfo& info, SampleFormat format, Container container = Container::wav);
-  /// Appends frames, channels interleaved, full scale = 1; PCM is rounded to nearest and clipped. Throws FormatError, also past
-  /// info.frames.
+  /// Appends frames, channels interleaved, full scale = 1; PCM is rounded to nearest and clipped. Throws FormatError, also for
+  /// more than info.frames frames.
   void write(const float* samples, std::int64_t frames);
-  /// Makes the file appear. Throws FormatError unless exactly info.frames frames have come, where that is known.
+  /// Makes the file appear. Throws FormatError unless exactly info.frames frames were written, if that is known.
   void commit();
-  /// Samples that had to be clipped so far.
+  /// Samples clipped so far.
   [[nodiscard]] std::int64_t clipped() const { return clipped_; }
 
  private:
   [[nodiscard]] bool is_open() const { return info_.frames == kUnknownLength; }
-  /// Of so many frames.
+  /// The header for a file of this many frames.
   [[nodiscard]] std::vector<unsigned char> header(std::int64_t frames) const;
   void write_bytes(const void* data, std::size_t bytes);
   void encode(float value, unsigned char* out);

@@ -14,7 +14,7 @@ void set_num_threads(int count);
 
 /// For programs, to be called first in main: threads that wait for work sleep instead of spinning. That is as fast on idle
 /// cores and much faster on busy ones. OpenMP reads OMP_WAIT_POLICY when it is loaded, before main, so this function sets it to
-/// "passive" and starts the program once more, in the same process and with the same arguments. Does nothing if OMP_WAIT_POLICY
+/// "passive" and starts the program again, in the same process and with the same arguments. Does nothing if OMP_WAIT_POLICY
 /// or GOMP_SPINCOUNT is already set, or if the program cannot be started again.
 void wait_passively(char** argv);
 

@@ -84,7 +84,7 @@ Upload upload_async(const PinnedBuffer& from, const Shape& shape, DType dtype) {
                       shape, " ", dtype, " of ", bytes);
   const DeviceScope scope(buffer.device);
   const Stream& stream = upload_stream(buffer.device);
-  // The memory belongs to the upload stream, so the copy does not wait for work of other streams. If nobody asks for the
+  // The memory belongs to the upload stream, so the copy does not wait for work of other streams. If no caller asks for the
   // tensor, the next owner of the memory still comes after the copy.
   const StreamGuard guard(stream);
   Upload upload;

@@ -16,7 +16,7 @@ struct ConvEpilogue {
   Activation activation = Activation::none;
   double slope = 0;  ///< for leaky_relu
   Tensor alpha{};    ///< for snake: (C), of the output's channels and dtype, contiguous
-  Tensor beta{};     ///< likewise
+  Tensor beta{};     ///< same as alpha
   /// May be undefined; else of the output's shape and dtype, contiguous, and out = residual + scale*activation(sums + bias)
   /// with one rounding of the product's sum (MapOp::add_scaled).
   Tensor residual{};

@@ -135,7 +135,7 @@ bool AtomicFile::lock_temporary() {
 }
 
 void AtomicFile::write(const void* data, std::size_t bytes) {
-  constexpr std::size_t kLargestCall = std::size_t{1} << 30;  // Linux accepts at most 2 GiB at once
+  constexpr std::size_t kLargestCall = std::size_t{1} << 30;  // Linux accepts at most 2 GiB a call
   const char* next = static_cast<const char*>(data);
   for (std::size_t left = bytes; left > 0;) {
     const ssize_t count = ::write(descriptor_, next, std::min(left, kLargestCall));

@@ -11,7 +11,7 @@
 namespace polyphase::io {
 
 /// A tensor over the mapped bytes at `data`, which hold its elements; a copy where they are not aligned. Every tensor has a
-/// storage of its own, so that an in-place write to one is not taken for a write to all.
+/// storage of its own, so that an in-place write to one does not count as a write to all.
 [[nodiscard]] Tensor file_tensor(const std::shared_ptr<MappedFile>& file, char* data, DType dtype, const Shape& shape);
 
 /// The element types of files: a Tensor's own, and those of whole numbers and truth values, which become i64.

@@ -60,7 +60,7 @@ class HeaderReader {
       }
     }
     expect(seen == std::array{true, true, true}, "expected descr, fortran_order and shape");
-    expect(text_.find_first_not_of(" \n") == text_.npos, "more behind the header's end");
+    expect(text_.find_first_not_of(" \n") == text_.npos, "data after the header's end");
     return header;
   }
 

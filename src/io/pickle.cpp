@@ -65,7 +65,7 @@ class Machine {
     stack_.push_back(&values_.back());
   }
   Value* pop() {
-    reader_.expect(!stack_.empty() && stack_.size() > floor(), "the pickle takes a value that is not there");
+    reader_.expect(!stack_.empty() && stack_.size() > floor(), "the pickle takes a value from an empty stack");
     Value* const value = stack_.back();
     stack_.pop_back();
     return value;
@@ -73,7 +73,7 @@ class Machine {
   [[nodiscard]] std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   /// What was pushed since the last mark, which goes.
   std::vector<Value*> pop_to_mark() {
-    reader_.expect(!marks_.empty(), "the pickle goes back to a mark that is not there");
+    reader_.expect(!marks_.empty(), "the pickle returns to a mark that does not exist");
     const auto begin = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
     std::vector<Value*> taken(begin, stack_.end());
     stack_.erase(begin, stack_.end());
@@ -82,9 +82,9 @@ class Machine {
   }
   template <class Kind>
   Kind& top(const char* what) {
-    reader_.expect(stack_.size() > floor(), "the pickle takes a value that is not there");
+    reader_.expect(stack_.size() > floor(), "the pickle takes a value from an empty stack");
     Kind* const content = std::get_if<Kind>(&stack_.back()->content);
-    reader_.expect(content != nullptr, "the pickle expects ", what, " where there is none");
+    reader_.expect(content != nullptr, "the pickle expects ", what, " and has none");
     return *content;
   }
   void push_text(std::uint64_t length) { push(std::string(reader_.take(length))); }
@@ -216,12 +216,12 @@ bool Machine::container(std::uint8_t opcode) {
 
 bool Machine::memo(std::uint8_t opcode) {
   const auto remember = [&](std::uint32_t index) {
-    reader_.expect(stack_.size() > floor(), "the pickle takes a value that is not there");
+    reader_.expect(stack_.size() > floor(), "the pickle takes a value from an empty stack");
     memo_[index] = stack_.back();
   };
   const auto recall = [&](std::uint32_t index) {
     const auto found = memo_.find(index);
-    reader_.expect(found != memo_.end(), "the pickle refers to a value ", index, " that it has not kept");
+    reader_.expect(found != memo_.end(), "the pickle refers to a value ", index, " that it has not stored");
     stack_.push_back(found->second);
   };
   switch (opcode) {
@@ -259,7 +259,7 @@ bool Machine::call(std::uint8_t opcode) {
       const Value* const name = pop();
       const Value* const module = pop();
       reader_.expect(name->as<std::string>() != nullptr && module->as<std::string>() != nullptr,
-                     "the pickle expects a name where there is none");
+                     "the pickle expects a name and has none");
       push_global(*module->as<std::string>(), *name->as<std::string>());
       return true;
     }
@@ -353,25 +353,25 @@ void Machine::reduce() {
   const Value* const function = pop();
   const auto* const name = function->as<PickleGlobal>();
   const auto* const list = arguments->as<PickleList>();
-  reader_.expect(name != nullptr && list != nullptr, "the pickle calls what is no function");
+  reader_.expect(name != nullptr && list != nullptr, "the pickle calls something other than a function");
   if (name->name == kOrderedDict) {
     push(PickleDict{});
     if (list->items.empty()) return;
     const auto* const pairs = list->items.front()->as<PickleList>();
-    reader_.expect(pairs != nullptr, "the pickle makes a dict of what is no list");
+    reader_.expect(pairs != nullptr, "the pickle makes a dict from something other than a list");
     PickleDict& dict = top<PickleDict>("a dict");
     for (const Value* item : pairs->items) {
       const auto* const pair = item->as<PickleList>();
-      reader_.expect(pair != nullptr && pair->items.size() == 2, "the pickle makes a dict of what are no pairs");
+      reader_.expect(pair != nullptr && pair->items.size() == 2, "the pickle makes a dict from something other than pairs");
       dict.items.emplace_back(pair->items[0], pair->items[1]);
     }
   } else if (name->name == kSize) {
     const auto* const sizes = list->items.empty() ? nullptr : list->items.front()->as<PickleList>();
-    reader_.expect(sizes != nullptr, "the pickle makes a torch.Size of what is no list");
+    reader_.expect(sizes != nullptr, "the pickle makes a torch.Size from something other than a list");
     push(PickleList{sizes->items});
   } else if (name->name == kParameter) {
     const auto* const data = list->items.empty() ? nullptr : list->items.front()->as<PickleTensor>();
-    reader_.expect(data != nullptr, "the pickle makes a parameter of what is no tensor");
+    reader_.expect(data != nullptr, "the pickle makes a parameter from something other than a tensor");
     push(PickleTensor(*data));
   } else {
     reader_.expect(name->name == kTensor || name->name == kTensor2, "the pickle calls ", name->name);

@@ -1,7 +1,7 @@
 #pragma once
 // The part of Python's pickle format that torch.save writes for tensors in plain containers. Internal.
 //
-// Reading executes nothing. A pickle names functions to call; here six names are known and stand for what they would make
+// Reading executes nothing. A pickle names functions to call; here six names are known, and the reader makes their objects
 // (a storage, a tensor, an ordered dict, ...), and every other name is refused. Opcodes:
 // python/cpython@v3.11.0:Lib/pickletools.py. What PyTorch writes: pytorch/pytorch@v2.1.0:torch/serialization.py, _utils.py.
 
@@ -33,7 +33,7 @@ struct PickleDict {
 struct PickleGlobal {
   std::string_view name;
 };
-/// The elements of tensors, which lie outside the pickle.
+/// The elements of tensors, which are outside of the pickle.
 struct PickleStorage {
   FileType type = FileType::f32;
   std::string key{};

@@ -93,7 +93,7 @@ SafetensorsFile load_safetensors_index(const std::string& path) {
     require<FormatError>(shard.is_string(), kLoad, ": ", path, ": expected the file name of the tensor ", io::in_quotes(name));
     const auto file = shard.get<std::string>();
     require<FormatError>(!file.empty() && file.find('/') == file.npos && file != "..", kLoad, ": ", path,
-                         ": expected a file beside the index, got ", io::in_quotes(file));
+                         ": expected a file next to the index, got ", io::in_quotes(file));
     auto found = shards.find(file);
     if (found == shards.end()) {
       SafetensorsFile content = load_safetensors((folder / file).string());

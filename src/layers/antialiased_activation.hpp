@@ -43,7 +43,7 @@ class AntialiasedActivation : public Module {
  private:
   std::shared_ptr<Module> activation_;
   Tensor up_;    // (1, 1, 12)
-  Tensor down_;  // likewise
+  Tensor down_;  // same as up_
 };
 
 }  // namespace polyphase

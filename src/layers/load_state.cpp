@@ -134,7 +134,7 @@ class Planner {
     if (!fits_g || !fits_v) return;
     const DType dtype = halves.v->source.dtype() == DType::f64 ? DType::f64 : DType::f32;  // 16 bits would be rounded twice
     const auto wide = [&](const Half& half) { return half.source.detach().to(dtype).to(target.device()); };
-    // At once in the target's dtype, so that the wide product's memory is there for the next one.
+    // Converted to the dtype of the target immediately, so that the memory of the wide product is free for the next one.
     plan_.copies.emplace_back(target, fold_weight_norm(wide(*halves.g), wide(*halves.v)).to(target.dtype()));
   }
 

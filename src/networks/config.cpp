@@ -1,6 +1,7 @@
 #include "networks/config.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "io/json_reason.hpp"
@@ -35,25 +36,25 @@ std::int64_t bounded_product(const std::vector<std::int64_t>& factors) {
 NetworkConfig::NetworkConfig(std::string network, const std::string& json)
     : NetworkConfig(network, "", parsed(network, json)) {}
 
-NetworkConfig::NetworkConfig(std::string network, std::string path, Json json)
-    : network_(std::move(network)), path_(std::move(path)), json_(std::move(json)) {
-  expect(json_.is_object(), "expected ", path_.empty() ? "an object" : "an object " + path_.substr(0, path_.size() - 1),
-         ", got ", json_.dump().substr(0, 80));
+NetworkConfig::NetworkConfig(std::string network, std::string path, const Json& json)
+    : network_(std::move(network)), path_(std::move(path)), json_(std::make_shared<const Json>(json)) {
+  expect(json.is_object(), "expected ", path_.empty() ? "an object" : "an object " + path_.substr(0, path_.size() - 1),
+         ", got ", json.dump().substr(0, 80));
 }
 
 bool NetworkConfig::has(std::string_view key) const {
-  const auto found = json_.find(std::string(key));
-  return found != json_.end() && !found->is_null();
+  const auto found = json_->find(std::string(key));
+  return found != json_->end() && !found->is_null();
 }
 
 bool NetworkConfig::is_null(std::string_view key) const {
-  const auto found = json_.find(std::string(key));
-  return found != json_.end() && found->is_null();
+  const auto found = json_->find(std::string(key));
+  return found != json_->end() && found->is_null();
 }
 
 const Json& NetworkConfig::at(std::string_view key) const {
   expect(has(key), "expected ", path_, key);
-  return *json_.find(std::string(key));
+  return *json_->find(std::string(key));
 }
 
 NetworkConfig NetworkConfig::object(std::string_view key) const { return {network_, concat(path_, key, "."), at(key)}; }

@@ -2,11 +2,12 @@
 // Reads a published configuration, JSON with the original's keys. Internal.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "tensor/error.hpp"
 
@@ -44,14 +45,14 @@ class NetworkConfig {
   }
 
  private:
-  NetworkConfig(std::string network, std::string path, nlohmann::json json);
+  NetworkConfig(std::string network, std::string path, const nlohmann::json& json);
   [[nodiscard]] const nlohmann::json& at(std::string_view key) const;
   [[nodiscard]] std::int64_t count_of(const nlohmann::json& value, const std::string& key, std::int64_t least) const;
   [[nodiscard]] std::vector<std::int64_t> counts_of(const nlohmann::json& value, const std::string& key) const;
 
   std::string network_;
-  std::string path_;  // of this object, with a dot behind it
-  nlohmann::json json_;
+  std::string path_;                            // of this object, with a dot at its end
+  std::shared_ptr<const nlohmann::json> json_;  // by pointer: its header takes a compiler seconds
 };
 
 }  // namespace polyphase

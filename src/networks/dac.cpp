@@ -74,7 +74,7 @@ Sequential encoder(const DacConfig& config) {
   return model;
 }
 
-/// Puts zeros behind the last position, up to a multiple of `frame`.
+/// Puts zeros after the last position, up to a multiple of `frame`.
 class PadToFrames : public PlainModule {
  public:
   explicit PadToFrames(std::int64_t frame) : frame_(frame) {}

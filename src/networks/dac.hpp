@@ -41,7 +41,7 @@ class DacDecoder : public Network {
   [[nodiscard]] bool is_unused(std::string_view key) const override;
 };
 
-/// audio (N, 1, samples) -> codes (N, n_codebooks, frames); zeros are put behind the audio up to whole frames, each of as many
+/// audio (N, 1, samples) -> codes (N, n_codebooks, frames); zeros are put after the audio up to whole frames, each of as many
 /// samples as the product of encoder_rates. Loads whole checkpoints and those without a decoder.
 class DacEncoder : public Network {
  public:

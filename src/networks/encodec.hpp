@@ -22,7 +22,7 @@ struct EncodecConfig {
   bool causal = true;
   bool time_group_norm = false;     ///< model_norm "time_group_norm"; else "weight_norm" or "none", which weights show
   bool audio_normalize = false;     ///< each segment is encoded at the volume 1 and has a scale
-  std::optional<double> segment{};  ///< seconds; none: the whole audio at once
+  std::optional<double> segment{};  ///< seconds; none: the whole audio in one piece
   double overlap = 0.01;            ///< of segments, as a part of one
 
   std::int64_t dimension = 128;  ///< of the latent

@@ -37,8 +37,8 @@ struct SnacConfig {
 /// time: with strides 4, 2, 1 rows 0 | 1 2 | 3 4 5 6. pack() and unpack() go between that and a tensor for each codebook. With
 /// attention the number of frames is a multiple of format().frame_multiple.
 ///
-/// The original adds noise at each stage, drawn anew at every call. Here, in evaluation, it is a function of a seed and of the
-/// position, so that a stream, a second call and every sample of a batch have the same; in training it is drawn from the
+/// The original adds noise at each stage, new in every call. Here, in evaluation, it is a function of a seed and of the
+/// position, so that a stream, a second call and every sample of a batch have the same; in training it comes from the
 /// thread's generator. A copy of the network shares the noise.
 class SnacDecoder : public Network {
  public:

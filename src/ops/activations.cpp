@@ -121,7 +121,7 @@ Tensor dropout(const Tensor& x, double p, bool training) {
   require<ShapeError>(p >= 0 && p < 1, "dropout: expected p in [0, 1), got ", p);
   ops::require_floating("dropout", x);
   if (!training || p == 0) return x;
-  // Drawn in f32 for every dtype, so that a network drops the same elements in every precision.
+  // Generated in f32 for every dtype, so that a network drops the same elements in every precision.
   const TensorOptions options{DType::f32, x.device()};
   const Tensor keep = greater_equal(Tensor::rand(x.shape(), options), Tensor::full({}, p, options));
   const Tensor mask = mul(keep, 1 / (1 - p)).to(x.dtype());

@@ -26,7 +26,7 @@ struct AvgPool1dOptions {
 /// ShapeError naming the option that is out of range, or if no window fits; DTypeError for i64.
 [[nodiscard]] Tensor avg_pool1d(const Tensor& x, const AvgPool1dOptions& options);
 /// Elements of the last dimension by position: index (J) i64 in [0, L) -> (..., J). Throws ShapeError for a position out of
-/// range: on the CPU at once, on a GPU from the next call that waits for it (item(), a copy to the host, synchronize()), so
+/// range: on the CPU immediately, on a GPU from the next call that waits for it (item(), a copy to the host, synchronize()), so
 /// that the check does not wait; these elements are 0 until then.
 [[nodiscard]] Tensor index_select(const Tensor& x, const Tensor& index);
 /// Joins along an existing dimension; all other sizes equal; at least one tensor.

@@ -23,7 +23,7 @@ void require_scale(double scale) {
 
 void require_not_recording(Device device) {
   require<DeviceError>(!device.is_cuda() || !cuda::capturing(), kName,
-                       ": its state would be made anew by every replay; run one step before cuda::capture");
+                       ": every replay would create its state again; run one step before cuda::capture");
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ void Optimizer::step(const Tensor& skip) {
 
 void Optimizer::require_not_recording(const char* what, Device device) const {
   require<DeviceError>(!device.is_cuda() || !cuda::capturing(), name_, "::step: ", what,
-                       " would be made anew by every replay; call step() once before cuda::capture");
+                       " would be created again by every replay; call step() once before cuda::capture");
 }
 
 void Optimizer::allocate_moments(Entry& entry) const {

@@ -12,7 +12,7 @@ namespace polyphase {
 /// The whole state of a generator: if it is saved and restored, the same numbers follow.
 struct GeneratorState {
   std::uint64_t seed = 0;
-  std::uint64_t offset = 0;  ///< blocks of four 32-bit words drawn so far
+  std::uint64_t offset = 0;  ///< blocks of four 32-bit words used so far
   friend bool operator==(const GeneratorState&, const GeneratorState&) = default;
 };
 

@@ -88,9 +88,11 @@ class Tensor {
   [[nodiscard]] bool is_same(const Tensor& other) const noexcept { return impl_ == other.impl_; }
 
   // ---- elements -------------------------------------------------------------------------------------------------
-  /// Address of the first element, untyped. On a device this is a device pointer.
+  /// Address of the first element, untyped; null where the storage has no bytes. On a device this is a device pointer.
   [[nodiscard]] void* raw() const {
-    return static_cast<char*>(get().storage.data()) + get().offset * static_cast<std::int64_t>(size_of(get().dtype));
+    const Impl& impl = get();
+    char* const first = static_cast<char*>(impl.storage.data());
+    return first == nullptr ? nullptr : first + impl.offset * static_cast<std::int64_t>(size_of(impl.dtype));
   }
   /// Address of the first element. Throws DTypeError unless T is this tensor's element type.
   template <class T>
@@ -146,9 +148,9 @@ class Tensor {
   Tensor& zero_() { return fill_(0); }
   /// Broadcasts and converts dtype and device. Throws ShapeError, AutogradError.
   Tensor& copy_(const Tensor& source);
-  /// Writes `*this + other` (ops/elementwise.hpp) to this tensor's elements, which its views and copies share; likewise the
-  /// others. Only `other` broadcasts, and the dtype stays. Throws ShapeError, DTypeError, DeviceError, AutogradError; then
-  /// nothing has changed.
+  /// Writes `*this + other` (ops/elementwise.hpp) to this tensor's elements, which its views and copies share. The other operators
+  /// do the same. Only `other` broadcasts, and the dtype stays. Throws ShapeError, DTypeError, DeviceError, AutogradError;
+  /// then nothing has changed.
   Tensor& operator+=(const Tensor& other);
   Tensor& operator-=(const Tensor& other);
   Tensor& operator*=(const Tensor& other);

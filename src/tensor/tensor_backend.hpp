@@ -19,8 +19,8 @@ namespace polyphase {
 /// The results of TensorBackend::moments: contiguous tensors of one floating-point dtype.
 struct Moments {
   Tensor mean;      ///< in's rank, 1 where reduced; rounded
-  Tensor rest;      ///< likewise: the rounding error of the mean
-  Tensor variance;  ///< likewise
+  Tensor rest;      ///< same shape: the rounding error of the mean
+  Tensor variance;  ///< same shape
   Tensor centred;   ///< of in's shape: in - mean
   /// The mean, a view of centred's shape.
   [[nodiscard]] Tensor mean_everywhere() const;
@@ -100,8 +100,8 @@ class TensorBackend {
   virtual void lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells);
 
   // ---- along the last dimension -------------------------------------------------------------------------------------
-  /// Throws ShapeError if a position of index (J), i64 contiguous, is outside [0, length): at once, or on a device with streams
-  /// at the next call that waits for it, so that the check does not wait. Until then gather reads zero there.
+  /// Throws ShapeError if a position of index (J), i64 contiguous, is outside [0, length): immediately, or on a device with
+  /// streams at the next call that waits for it, so that the check does not wait. Until then gather reads zero there.
   virtual void check_index(const Tensor& index, std::int64_t length) = 0;
   /// out (R, J): out[r, j] = in[r, index[j]]; index (J) i64 contiguous, all in range; out and in contiguous.
   virtual void gather(const Tensor& out, const Tensor& in, const Tensor& index) = 0;

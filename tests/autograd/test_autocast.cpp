@@ -39,7 +39,7 @@ struct Named {
   std::function<Tensor(const Tensor&)> apply;
 };
 
-// 8 x 3 x 4 in, small enough for every one.
+// Every operation that autocast lowers, with its inputs: 8 x 3 x 4 elements, few enough to compare all.
 const std::vector<Named> kLowered = {
     {"conv1d",
      [](const Tensor& x) {
@@ -117,7 +117,7 @@ const std::vector<Named> kPromoted = {
      }},
 };
 
-// What the operation gives in `dtype` and its gradient, against f32.
+// Compares the operation's result in `dtype` and its gradient with f32.
 void check(const Named& operation, DType guard, DType in, DType out, double tolerance) {
   CAPTURE(operation.name);
   CAPTURE(guard);
@@ -232,7 +232,7 @@ TEST_CASE("autocast: a parameter is cast once, and again when it was written") {
   SGD optimizer({w}, {.learning_rate = 1});
   optimizer.step();
   CHECK(autograd::lowered(w).to(DType::f32).to_vector<float>()[0] == 2);
-  // What is no parameter is not kept.
+  // Only parameters are cached.
   const Tensor x = random_f32({2});
   CHECK(autograd::lowered(x).raw() != autograd::lowered(x).raw());
 }

@@ -26,7 +26,7 @@ using Values = std::vector<double>;
 
 Values grad_of(const Tensor& leaf) { return leaf.grad().to_vector<double>(); }
 
-// Passes the gradient on and counts how often it was asked.
+// Passes the gradient on and counts its calls.
 Tensor counted(const Tensor& x, int& calls) {
   return autograd::record("counted", x.clone(), {x}, [&calls](const Tensor& g, Needs) {
     ++calls;
@@ -34,18 +34,18 @@ Tensor counted(const Tensor& x, int& calls) {
   });
 }
 
-// Returns `gradient` whatever comes in.
+// Returns `gradient`, whatever the output's gradient is.
 Tensor with_gradient(const Tensor& x, const Tensor& gradient) {
   return autograd::record("odd", x.clone(), {x}, [gradient](const Tensor&, Needs) { return Gradients{gradient}; });
 }
 
-// What a backward function was offered, and whether it is to take it.
+// What a backward function was offered, and whether it takes it.
 struct Offer {
   bool takes = true;
   bool has_derivative = false, has_sum = false;
 };
 
-// 2*x. Its gradient takes the steps behind it, the way a convolution does.
+// 2*x. Like a convolution, its backward function can apply the steps that come next.
 Tensor doubled(const Tensor& x, Offer& offer) {
   return autograd::record("doubled", x.detach() * 2.0, {x}, [&offer](const Tensor& g, Needs needs) {
     const Onward onward = needs.onward();
@@ -160,7 +160,7 @@ TEST_CASE("what a backward function returns is checked") {
   const Tensor y = autograd::record("short", x.clone(), {x}, [](const Tensor&, Needs) { return Gradients{}; });
   CHECK(error_of<AutogradError>([&] { return sum(y).backward(), 0; }) == "backward of short: expected 1 gradients, got 0");
   CHECK_FALSE(x.grad().defined());
-  sum(with_gradient(x, {})).backward();  // undefined means zero: nothing flows
+  sum(with_gradient(x, {})).backward();  // undefined means zero: no gradient is passed on
   CHECK_FALSE(x.grad().defined());
 }
 
@@ -171,7 +171,7 @@ TEST_CASE("a leaf can be the root") {
   CHECK(grad_of(x) == Values{2});
 }
 
-TEST_CASE("inputs that want no gradient get none") {
+TEST_CASE("inputs that require no gradient get none") {
   const Tensor x = leaf_of({2});
   const Tensor constant = Tensor::from_vector<double>({3});
   (x * constant).backward();
@@ -205,7 +205,7 @@ TEST_CASE("every leaf's gradient is contiguous and its own") {
   const Tensor a = leaf_of({1, 2});
   const Tensor b = leaf_of({3, 4});
   const Tensor gradient = Tensor::from_vector<double>({1, 1});
-  (a + b).backward(gradient);  // add hands the same tensor to both
+  (a + b).backward(gradient);  // add passes the same tensor to both inputs
   a.grad().fill_(9);
   CHECK(grad_of(b) == Values{1, 1});
   CHECK(gradient.to_vector<double>() == Values{1, 1});
@@ -219,7 +219,7 @@ TEST_CASE("every leaf's gradient is contiguous and its own") {
   const Tensor c = leaf_of({1});
   const Tensor d = leaf_of({2});
   square(cat({c, d})).backward(Tensor::from_vector<double>({1, 1}));
-  CHECK(c.grad().storage().bytes() == sizeof(double));  // not a window of the joint gradient
+  CHECK(c.grad().storage().bytes() == sizeof(double));  // not a view of the joint gradient
 }
 
 TEST_CASE("gradients stay off the tape") {
@@ -246,7 +246,7 @@ TEST_CASE("saved memory is freed while the pass goes") {
   y = Tensor();
   loss.backward();
   REQUIRE(live.size() == kSteps);
-  // Each step back gives at least the output that exp saved.
+  // Each backward step frees at least the output that exp saved.
   CHECK(live.front() - live.back() >= (kSteps - 2) * kLength * sizeof(double));
   CHECK(x.grad().defined());
 }
@@ -255,7 +255,7 @@ TEST_CASE("what was saved goes even while a tensor of the graph is held") {
   constexpr std::int64_t kLength = 10'000;
   const Allocator& allocator = backend_of(default_device()).allocator();
   const Tensor x = Tensor::ones({kLength}, {.dtype = DType::f64, .requires_grad = true});
-  const Tensor held = square(x * 2.0);  // saves the product, which nothing else holds
+  const Tensor held = square(x * 2.0);  // saves the product, which has no other owner
   const std::size_t before = allocator.stats().live_bytes;
   sum(held).backward();
   x.set_grad({});
@@ -269,7 +269,7 @@ TEST_CASE("what was saved goes even while a tensor of the graph is held") {
     loss = sum(square(leaf));
     loss.backward();
   }
-  CHECK(allocator.stats().live_bytes < without + kLength * sizeof(double));  // nor does it hold the leaf's gradient
+  CHECK(allocator.stats().live_bytes < without + kLength * sizeof(double));  // the leaf's gradient is freed too
 }
 
 TEST_CASE("a long chain is run through") {
@@ -317,12 +317,12 @@ TEST_CASE("no derivative is offered where the activation has other gradients, or
   const Tensor first = doubled(y, offer), second = square(y);
   sum(first + second).backward();
   CHECK_FALSE(offer.has_derivative);
-  CHECK(offer.has_sum);  // of the square
+  CHECK(offer.has_sum);  // the square's gradient
   CHECK(grad_of(x) == Values{0, 8});
 
   x.set_grad({});
   y = relu(x);
-  const Tensor before = square(y);  // whose gradient comes after
+  const Tensor before = square(y);  // its gradient is computed later
   sum(before + doubled(y, offer)).backward();
   CHECK_FALSE(offer.has_derivative);
   CHECK_FALSE(offer.has_sum);
@@ -336,7 +336,7 @@ TEST_CASE("no derivative is offered where the activation has other gradients, or
   CHECK_FALSE(offer.has_derivative);
 }
 
-TEST_CASE("a gradient may bring the sum of those that came before it") {
+TEST_CASE("a gradient may include the sum of earlier ones") {
   for (const bool takes : {true, false}) {
     Offer offer{takes};
     const Tensor x = leaf_of({-1, 3}), y = x * 3.0;
@@ -358,11 +358,11 @@ TEST_CASE("a gradient may bring the sum of those that came before it") {
   }
 }
 
-TEST_CASE("gradients meet in the same order, whoever takes the steps") {
+TEST_CASE("gradients are added in the same order, whichever function applies the steps") {
   for (const bool takes : {true, false}) {
     Offer offer{takes};
     const Tensor x = leaf_of({-1, 3}), y = x * 3.0;
-    const Tensor active = relu(y), between = square(y);  // recorded behind the activation, so its gradient is there before
+    const Tensor active = relu(y), between = square(y);  // recorded after the activation, so its gradient is ready earlier
     sum(between + doubled(active, offer) + y).backward();
     CHECK(offer.has_derivative);
     CHECK_FALSE(offer.has_sum);

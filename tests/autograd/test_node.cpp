@@ -39,7 +39,7 @@ TEST_CASE("record follows gradients only where an input does") {
   CHECK(identity(constant).is_leaf());
 }
 
-TEST_CASE("an edge is made only to inputs that want a gradient") {
+TEST_CASE("an edge is made only to inputs that require a gradient") {
   const Tensor leaf = leaf_of({1});
   const Tensor constant = Tensor::from_vector<double>({2});
   const Tensor made = identity(leaf);
@@ -80,7 +80,7 @@ TEST_CASE("Saved keeps the elements off the tape and notices writes") {
   CHECK(autograd::save_if(true, x).defined());
 }
 
-TEST_CASE("a graph of a million nodes is taken apart without recursion") {
+TEST_CASE("a graph of a million nodes is freed without recursion") {
   const auto link = [](const Tensor& a, const Tensor& b) {
     return autograd::record("link", a.detach(), {a, b}, [](const Tensor& g, Needs) { return Gradients{g, g}; });
   };

@@ -10,7 +10,7 @@ using pp::DType;
 using pp::Tensor;
 using Floats = std::vector<float>;
 
-TEST_CASE("a tensor follows gradients when told to") {
+TEST_CASE("a tensor requires gradients on request") {
   Tensor x = Tensor::ones({2});
   CHECK_FALSE(x.requires_grad());
   CHECK(x.is_leaf());
@@ -58,7 +58,7 @@ TEST_CASE("set_grad takes what fits") {
   CHECK_THROWS_WITH_AS(x.set_grad(Tensor::ones({2}, {.dtype = DType::f64})), "set_grad: expected a gradient of f32, got f64",
                        pp::DTypeError);
   CHECK(x.grad().to_vector<float>() == Floats{5, 5});
-  x.set_grad(x * x);  // off the tape
+  x.set_grad(x * x);  // not recorded
   CHECK_FALSE(x.grad().requires_grad());
 }
 

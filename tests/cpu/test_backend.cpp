@@ -31,7 +31,7 @@ TEST_CASE("bytes to and from the host") {
   CHECK(back == from);
 }
 
-TEST_CASE("an epilogue and its way back are map() and reduce()") {
+TEST_CASE("an epilogue and its gradients are map() and reduce()") {
   ConvProblem p;
   p.N = 2, p.C_in = 3, p.C_out = 4, p.L_in = 9, p.K = 4, p.S = 2, p.P_l = p.P_r = 1;
   p = sized(p);
@@ -56,7 +56,7 @@ TEST_CASE("an epilogue and its way back are map() and reduce()") {
       backend.map(map_op_of(activation), expected, std::array{sums}, {0.25, 0});
       CHECK(max_difference(out, expected) == 0);
     }
-    // What the activation gave, scaled and added, and what it was given.
+    // The activation's result scaled and added to the residual, and the activation's argument.
     const Tensor residual = random(sums.shape(), 6), before = Tensor::full(sums.shape(), 7), sum = Tensor::empty(sums.shape());
     backend.map(MapOp::add_scaled, sum, std::array{residual, activation == Activation::none ? sums : expected}, {0.3, 0});
     backend.fill(out, std::numeric_limits<double>::quiet_NaN());
@@ -66,7 +66,7 @@ TEST_CASE("an epilogue and its way back are map() and reduce()") {
     CHECK(max_difference(before, sums) == 0);
     if (activation == Activation::snake) continue;
     CHECK_FALSE(backend.fuses(p, ConvDirection::forward, epilogue, Algorithm::automatic, Precision::fp32));
-    if (activation != Activation::none) {  // the derivative in place of the activation
+    if (activation != Activation::none) {  // the derivative instead of the activation
       const Tensor result = random(sums.shape(), 7);
       backend.map(derivative_of(activation), expected, std::array{result, sums}, {0.25, 0});
       backend.map(MapOp::add_scaled, sum, std::array{residual, expected}, {0.3, 0});
@@ -85,7 +85,7 @@ TEST_CASE("an epilogue and its way back are map() and reduce()") {
   }
 }
 
-TEST_CASE("the way back through snake is map() and reduce()") {
+TEST_CASE("snake's gradient is map() and reduce()") {
   const Shape shape{2, 3, 11};
   const Tensor x = random_f64(shape, 1), g = random_f64(shape, 2);
   const Tensor alpha = uniform_f64({3}, 0.5, 2, 3), beta = uniform_f64({3}, 0.5, 2, 4);
@@ -114,7 +114,7 @@ TEST_CASE("the way back through snake is map() and reduce()") {
   CHECK(max_difference(sum.x, expected) == 0);
 }
 
-TEST_CASE("convolutions are those of cpu/conv/conv.hpp, whatever the precision") {
+TEST_CASE("convolutions are those of cpu/conv/conv.hpp, for every precision") {
   ConvProblem p;
   p.N = 2, p.C_in = 3, p.C_out = 4, p.L_in = 9, p.K = 4, p.S = 2, p.P_l = p.P_r = 1;
   const ConvArrays<float> arrays(sized(p), kSmallIntegers);

@@ -1,5 +1,5 @@
 #pragma once
-// A stream that is late, so that whoever should wait for it and does not is found out.
+// Delays a stream, so that a missing wait for the stream is detected.
 
 #include <atomic>
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace polyphase::testing {
 
-/// What the stream is given behind it begins 20 ms later. The GPU is free meanwhile, and other streams go on.
+/// Work that is added to the stream after it begins 20 ms later. The GPU is free in the meantime, and other streams continue.
 class Delay {
  public:
   explicit Delay(cudaStream_t stream) {
@@ -18,7 +18,7 @@ class Delay {
     CHECK_CUDA(cudaLaunchHostFunc(stream, run, mine.get()));
     (void)mine.release();  // run()'s now
   }
-  /// Whether it is past.
+  /// Whether the delay is over.
   [[nodiscard]] bool over() const { return *over_; }
 
  private:

@@ -35,7 +35,7 @@ TEST_CASE("one backend a device, with an allocator of its own") {
   CHECK(x.to_vector<float>() == std::vector<float>(10, 1));
 }
 
-TEST_CASE("elements go there and come back in every dtype") {
+TEST_CASE("elements are copied to the GPU and back in every dtype") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   for (const DType dtype : kAllTypes) {
     const Tensor x = counting({3, 7}, dtype), there = x.to(Device::cuda());
@@ -58,23 +58,23 @@ TEST_CASE("convolutions of both layers reach the GPU") {
   CHECK_FALSE(gpu().can_implement(p, ConvDirection::forward, Algorithm::automatic, Precision::fp32).has_value());
 }
 
-TEST_CASE("a training step over every layer, activation and loss waits for the GPU nowhere") {
+TEST_CASE("a training step over every layer, activation and loss never waits for the GPU") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   const DeviceGuard device(Device::cuda());
   manual_seed(4);
   SmallTraining training;
-  (void)training.step();  // tables that are kept are made
+  (void)training.step();  // creates the tables that are cached
   (void)training.step();
   const std::uint64_t before = cuda::host_waits();
   for (int i = 0; i < 3; ++i) (void)training.step();
   CHECK(cuda::host_waits() == before);
-  // The counter counts.
+  // The counter works.
   (void)training.step().item();
   CHECK(cuda::host_waits() == before + 1);
   CHECK(std::isfinite(training.step().item()));
 }
 
-TEST_CASE("fresh tensors, copies to the GPU and positions to select wait for it nowhere") {
+TEST_CASE("new tensors, copies to the GPU and positions to select never wait for it") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   const TensorOptions on_gpu{.device = Device::cuda()};
   const Tensor image = Tensor::randn({3, 100}, {.device = Device::cpu()});
@@ -96,7 +96,7 @@ TEST_CASE("fresh tensors, copies to the GPU and positions to select wait for it 
   CHECK(max_difference(kept, image) == 0);
 }
 
-TEST_CASE("an event is reached behind the work of the thread's own stream, and has no place in a graph") {
+TEST_CASE("an event is reached after the work of the thread's stream, and is refused in a graph") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   cuda::Stream stream;
   Event begin(Device::cuda()), end(Device::cuda());

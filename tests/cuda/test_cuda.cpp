@@ -43,7 +43,7 @@ TEST_CASE("statistics, snapshot and limit of the device") {
   cuda::synchronize();
 }
 
-TEST_CASE("an application's stream that goes is waited for; its memory is given back and its tensors live on") {
+TEST_CASE("an application's stream that ends is waited for; its memory is returned and its tensors stay valid") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   constexpr std::size_t kBytes = std::size_t{64} << 20U;
   const pp::TensorOptions on_gpu{.device = pp::Device::cuda()};

@@ -13,8 +13,8 @@
 using namespace polyphase;
 using namespace polyphase::testing;
 
-// A copy of 64 MiB takes the bus more than a millisecond: what does not wait for it comes before its end.
-TEST_CASE("batches arrive whole while the buffer is used again at once, on whichever stream they are wanted") {
+// A copy of 64 MiB takes more than a millisecond, so that work that does not wait for it runs before its end.
+TEST_CASE("batches arrive complete while the buffer is reused immediately, on any stream") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   constexpr std::int64_t kCount = 1 << 24;
   const cuda::PinnedBuffer buffers[2] = {cuda::PinnedBuffer(kCount * sizeof(float)),
@@ -29,7 +29,7 @@ TEST_CASE("batches arrive whole while the buffer is used again at once, on which
     const cuda::PinnedBuffer& buffer = buffers[batch % 2];
     std::copy(expected.begin(), expected.end(), buffer.as<float>());
     const cuda::Upload upload = cuda::upload_async(buffer, {1024, kCount / 1024});
-    const Tensor seen = upload.get().clone();                  // behind the copy
+    const Tensor seen = upload.get().clone();                  // ordered after the copy
     std::fill_n(buffer.as<float>() + kCount - 64, 64, -1.0F);  // waits for the copy, which reads these last
     CHECK(seen.shape() == Shape{1024, kCount / 1024});
     CHECK(seen.to_vector<float>() == expected);
@@ -48,7 +48,7 @@ TEST_CASE("a batch outlives its buffer and goes to any stream") {
   CHECK(upload.get().to_vector<double>() == std::vector<double>(4, 2.5));
 }
 
-TEST_CASE("an upload that nobody takes up is given up, whether or not the stream it was asked for on is still there") {
+TEST_CASE("an unused upload is dropped, whether its stream still exists or not") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   const cuda::PinnedBuffer buffer(std::size_t{16} << 20U);
   cuda::Upload upload;

@@ -2,7 +2,8 @@
 """The programs in the pages compile with one include path, run, and exit 0.
 
 usage: check_code.py SOURCE_ROOT BUILD_ROOT COMPILER...
-A page marks a program with a line `<!-- run -->` before its ```cpp block. README's is compiled only: it trains for long.
+A program on a page has the line `<!-- run -->` before its ```cpp block. README's program is only compiled, because it trains for a long
+time.
 """
 import re
 import subprocess
@@ -16,7 +17,7 @@ FIRST = re.compile(r"```cpp\n(.*?)```", re.DOTALL)
 
 
 def compile_and_run(name: str, text: str, folder: Path, run: bool) -> str:
-    """What is wrong with a program; empty where nothing is."""
+    """The error of a program; empty if there is none."""
     source, program = folder / f"{name}.cpp", folder / name
     source.write_text(text)
     command = [*COMPILER, "-std=c++20", "-O0", "-Wall", "-Wextra", "-Werror", f"-I{BUILD / 'src/include'}", str(source), "-o", str(program),

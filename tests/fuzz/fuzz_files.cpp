@@ -1,9 +1,10 @@
-// Broken and hostile files by the thousand: valid ones with bytes changed, cut out, put in and cut off.
+// Thousands of broken and hostile files: valid files with bytes changed, removed, inserted, or cut off.
 //
 // usage: fuzz_files FORMAT COUNT [SEED]      FORMAT: torch, torch_before_archive, onnx, npy, safetensors
 //
-// Every file must load, or be refused in one sentence. Prints the input's number where one does neither; a crash names it in
-// the file's copy, which stays in the folder for temporary files. Run under AddressSanitizer (tools/test.sh --sanitize).
+// Every file must load or be refused in one sentence. If one does neither, the program prints the input's number. After a crash
+// the input is in a copy of the file in the folder for temporary files. Run it under AddressSanitizer (tools/test.sh
+// --sanitize).
 
 #include <array>
 #include <cstdio>
@@ -28,7 +29,7 @@ namespace {
 using namespace polyphase;
 using namespace polyphase::testing;
 
-// Tensors of a file are its bytes; whole numbers of 8 bits become 64.
+// A tensor takes as many bytes as it has in the file, except that 8-bit integers become 64-bit integers.
 constexpr std::size_t kBytesForOne = 16;
 constexpr std::size_t kSlack = 1 << 16;
 
@@ -64,7 +65,7 @@ class Mutator {
       case 4:
         if (below(4) == 0) bytes.resize(at);
         break;
-      case 5: {  // a number that is rarely thought of
+      case 5: {  // an extreme number
         constexpr std::array<std::string_view, 6> kNumbers{
             "\xff\xff\xff\xff", "\xff\xff\xff\x7f",   "\xff\xff\xff\xff\xff\xff\xff\xff", "\xff\xff\xff\xff\xff\xff\xff\x7f",
             "\x80\x80\x80\x80", "9999999999999999999"};
@@ -72,7 +73,7 @@ class Mutator {
         bytes.replace(at, std::min(number.size(), bytes.size() - at), number);
         break;
       }
-      default: {  // a piece of it at another place
+      default: {  // a piece of the file at another position
         const std::string piece = bytes.substr(below(bytes.size()), 1 + below(40));
         bytes.insert(at, piece);
       }
@@ -94,7 +95,7 @@ std::string pickled() {
 std::string six() { return bytes_of(std::vector<float>{0, 1, 2, 3, 4, 5}); }
 std::string four() { return bytes_of(std::vector<float>{6, 7, 8, 9}); }
 
-/// A broken file: either the whole bytes are changed, or what lies inside the container.
+/// A broken file: the change is applied to the whole file or to the contents of its container.
 using Maker = std::function<std::string(Mutator&)>;
 
 Maker maker_of(const std::string& format) {
@@ -172,7 +173,7 @@ int main(int argc, char** argv) {
   Counts counts;
   for (long i = 0; i < count && counts.wrong < 10; ++i) try_one(path, make(mutator), i, counts);
   std::printf("%s: %ld inputs: %ld loaded, %ld refused\n", argv[1], count, counts.loaded, counts.refused);
-  // Mutations that all fail, or none, test nothing.
+  // If all mutations fail, or none, nothing is tested.
   const bool is_useful = counts.loaded > 0 && counts.refused > 0;
   const bool passed = counts.wrong == 0 && is_useful;
   std::printf("test cases: %d passed, %d failed, 0 skipped\n", passed ? 1 : 0, passed ? 0 : 1);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes the small golden files that the tests carry. usage: make_data.py GOLDEN_FOLDER
+"""Makes the small golden files in the repository. usage: make_data.py GOLDEN_FOLDER
 
-From the golden files that PyTorch computed: convolution cases cut to the smallest of each kind, training traces as they are.
-Generators are computed here, in float64 and plain Python, after the reference implementation of HiFi-GAN.
+From the golden files that PyTorch computed: the smallest convolution cases of each kind, and whole training traces.
+Generators are computed here, in float64 and plain Python, following the reference implementation of HiFi-GAN.
 """
 import json
 import math
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent / "data"
-CASE_BYTES = 4000  # larger convolution cases are left out
+CASE_BYTES = 4000  # larger convolution cases are omitted
 SIZES = {"F32": 4, "F64": 8}
 CODES = {"F32": "f", "F64": "d"}
 
@@ -53,7 +53,7 @@ def cut_cases(source: Path) -> None:
           {n: t for n, t in tensors.items() if n.split("/")[0] in kept}, dict(sorted(kept.items())))
 
 
-# ---- HiFi-GAN, a tensor being a list of rows ----------------------------------------------------------------------------
+# ---- HiFi-GAN; a tensor is a list of rows -------------------------------------------------------------------------------
 
 def leaky(x: list, slope: float) -> list:
     return [[v if v > 0 else slope * v for v in row] for row in x]

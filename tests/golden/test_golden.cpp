@@ -1,4 +1,4 @@
-// The library against PyTorch's float64 results: the small files in data/, and the large ones where they are at hand.
+// The library against PyTorch's float64 results: the small files in data/, and the large ones if they are available.
 #include "golden/golden.hpp"
 
 #include <doctest/doctest.h>
@@ -52,7 +52,7 @@ std::vector<std::string> public_files() {
 
 bool holds_convolutions(const std::string& file) { return std::filesystem::path(file).filename().string().starts_with("conv"); }
 
-/// Runs the files on GPU 0. Every case must pass, or be skipped where `may_skip`; returns how many passed.
+/// Runs the files on GPU 0. Every case must pass, or may be skipped if `may_skip`. Returns how many passed.
 std::ptrdiff_t passed_on_gpu(const std::vector<std::string>& files, Options options, bool may_skip = false) {
   options.device = Device::cuda();
   std::ptrdiff_t passed = 0;
@@ -67,7 +67,7 @@ std::ptrdiff_t passed_on_gpu(const std::vector<std::string>& files, Options opti
   return passed;
 }
 
-// How many cases fail after `change` has spoilt the file's tensors.
+// How many cases fail after `change` has modified the file's tensors.
 template <class Function>
 std::ptrdiff_t failures_after(const std::string& name, const Options& options, const Function& change) {
   const TemporaryDirectory directory;
@@ -150,7 +150,7 @@ TEST_CASE("a result of the wrong accuracy fails") {
     };
   };
   const auto cases = static_cast<std::ptrdiff_t>(check_file(data("conv1d_small"), {}).size());
-  // A tf32 rounding everywhere must not pass for float32, nor a float32 rounding for float64.
+  // A tf32 rounding everywhere must not pass as float32, nor a float32 rounding as float64.
   for (const char* tensor : {"/y", "/grad_x", "/grad_weight"}) {
     CAPTURE(tensor);
     CHECK(failures_after("conv1d_small", {}, scaled(tensor, 1 + 0x1p-11)) == cases);

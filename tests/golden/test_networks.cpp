@@ -1,4 +1,4 @@
-// Published networks against the original code's float64 results, where the files are at hand.
+// Published networks against the original code's float64 results, if the files are available.
 #include "golden/networks.hpp"
 
 #include <doctest/doctest.h>
@@ -31,7 +31,7 @@ std::vector<std::string> files() {
   return found;
 }
 
-/// Outputs that passed; the others are failures, or skipped with a reason.
+/// The number of outputs that passed. The others fail, or are skipped with a reason.
 int passed(const Options& options) {
   int count = 0;
   for (const std::string& file : files()) {

@@ -16,7 +16,7 @@ std::vector<double> integers(std::int64_t count, Generator& generator) {
   return values;
 }
 
-// One pass over the definition: visit(x index, w index, y index) for every product there is.
+// One pass over the definition: calls visit(x index, w index, y index) for every product.
 template <class Function>
 void for_each_product(const ConvProblem& p, const Function& visit) {
   const std::int64_t width = p.C_out / p.G;

@@ -2,7 +2,7 @@
 """Installs the library into a temporary folder and builds and runs a client against it.
 
 usage: check_install.py pkg-config|cmake|subproject SOURCE_ROOT BUILD_ROOT COMPILER...
-Exits 77 (skipped) where the tool asked for is not there.
+Exits 77 (skipped) if the requested tool is not installed.
 """
 import os
 import shutil
@@ -35,7 +35,7 @@ def install(folder: Path) -> Path:
 
 def through_pkg_config(folder: Path) -> None:
     lib = install(folder)
-    # The sysroot puts the temporary folder before the prefix that the file names; nothing of the system is found by it.
+    # The sysroot puts the temporary folder before the prefix in the file, so that nothing of the system is found.
     environment = {"PKG_CONFIG_LIBDIR": str(lib / "pkgconfig"), "PKG_CONFIG_SYSROOT_DIR": str(folder / "root")}
     for kind, extra in (("shared", []), ("static", ["--static"])):
         flags = run(["pkg-config", *extra, "--cflags", "--libs", "polyphase"], folder, **environment).split()
@@ -50,7 +50,7 @@ def through_pkg_config(folder: Path) -> None:
 def through_cmake(folder: Path) -> None:
     lib = install(folder)
     prefix = lib.parent if lib.name in ("lib", "lib64") else lib.parent.parent
-    moved = folder / "moved"  # the package must not care where it lies
+    moved = folder / "moved"  # the package must work in any folder
     prefix.rename(moved)
     environment = {"CXX": compiler[-1], "CC": "cc"}
     run(["cmake", "-S", client, "-B", "build", f"-DCMAKE_PREFIX_PATH={moved}"], folder, **environment)
@@ -70,7 +70,7 @@ def as_subproject(folder: Path) -> None:
         folder / "client", CXX=cxx)
     run(["ninja", "-C", "build"], folder / "client")
     run([folder / "client/build/client"], folder)
-    # What Meson and CMake try their compilers with lies in meson-private.
+    # Meson's and CMake's compiler checks are in meson-private.
     built = {path.name for path in (folder / "client/build").rglob("*")
              if path.is_file() and os.access(path, os.X_OK) and "meson-private" not in path.parts}
     if built != {"client"}:

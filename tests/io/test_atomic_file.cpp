@@ -29,7 +29,7 @@ void write_file(const std::string& path, const std::string& text) {
   file.commit();
 }
 
-// Files larger than `bytes` cannot be written while it lives: what a full disk looks like to a program.
+// During its lifetime no file can grow beyond `bytes`; to a program this is a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
@@ -46,7 +46,7 @@ class FileSizeLimit {
   rlimit previous_{};
 };
 
-// Another process that has begun a file and neither ends nor goes on by itself.
+// Another process that has begun a file and waits for a command.
 class Writer {
  public:
   explicit Writer(const std::string& path) {
@@ -69,7 +69,7 @@ class Writer {
   Writer& operator=(const Writer&) = delete;
 
   void kill() { end(SIGKILL); }
-  // Whether the file could be finished.
+  // Returns whether the file could be finished.
   bool finish() {
     CHECK(::write(go_, "", 1) == 1);
     return end(0) == 0;
@@ -104,7 +104,7 @@ class Writer {
 
 }  // namespace
 
-TEST_CASE("a committed file has the bytes and leaves nothing else behind") {
+TEST_CASE("a committed file has the bytes, and no other file remains") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("a");
   write_file(path, "first");
@@ -141,7 +141,7 @@ TEST_CASE("what a killed process left goes when the next file of that name is be
   write_file(directory.file("link"), "new");
   CHECK(read_bytes(path) == "new");
   CHECK(directory.count() == 3);
-  // That the process number in the name is a living one's says nothing: numbers are used again, and on every machine.
+  // A running process with the number in the file's name proves nothing: numbers are reused, and machines have the same ones.
   write_bytes(directory.file(concat("a.tmp-", ::getpid(), "-0")), "left over");
   write_bytes(directory.file("a.tmp-1-12"), "left over");
   write_file(path, "newer");
@@ -169,13 +169,13 @@ TEST_CASE("files whose names only look like a temporary's stay") {
   std::filesystem::create_symlink("b.tmp-1-2", directory.file("a.tmp-5-6"));
   REQUIRE(::mkfifo(directory.file("a.tmp-7-8").c_str(), 0600) == 0);
   const int reader =
-      ::open(directory.file("a.tmp-7-8").c_str(), O_RDONLY | O_NONBLOCK);  // else it could not be opened to write
+      ::open(directory.file("a.tmp-7-8").c_str(), O_RDONLY | O_NONBLOCK);  // else it could not be opened for writing
   write_file(directory.file("a"), "new");
   ::close(reader);
   CHECK(directory.count() == 12);
 }
 
-TEST_CASE("many that write one name at once all succeed") {
+TEST_CASE("many processes that write one name at the same time all succeed") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("a");
   std::atomic<int> failures{0};
@@ -259,7 +259,7 @@ TEST_CASE("a name may be as long as the file system takes") {
   CHECK(directory.count() == 1);
 }
 
-TEST_CASE("a file that nobody may read stays one") {
+TEST_CASE("an unreadable file stays unreadable") {
   if (::geteuid() != 0) SKIP_TEST("only root may write a file of mode 000");
   const TemporaryDirectory directory;
   write_file(directory.file("a"), "old");
@@ -297,7 +297,7 @@ TEST_CASE("a file or directory without write permission is refused") {
   ::chmod(directory.path().c_str(), 0755);
 }
 
-TEST_CASE("whoever reads meanwhile sees the old file or the new one, whole") {
+TEST_CASE("a reader sees the complete old file or the complete new one") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("a");
   const std::string texts[] = {std::string(200000, 'a'), std::string(100000, 'b')};

@@ -25,7 +25,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-// A training run as a program would hold it. Everything random comes from `generator`.
+// A training run with the state that a program keeps. All random numbers come from `generator`.
 class Run {
  public:
   explicit Run(std::uint64_t seed)
@@ -101,7 +101,7 @@ TEST_CASE("2N steps are N steps, saved, loaded into fresh objects, and N more: t
     first.save(directory.file("half"));
   }
   {
-    Run second(99);  // other weights, other random numbers: all must come from the file
+    Run second(99);  // other weights and random numbers: all state must come from the file
     second.load(directory.file("half"));
     second.train(10);
     second.save(directory.file("resumed"));

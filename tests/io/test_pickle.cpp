@@ -60,13 +60,13 @@ TEST_CASE("an ordered dict of pairs, a torch.Size, a parameter, a state dict's _
 
 TEST_CASE("a pickle that is not well formed") {
   const auto has = [](const std::string& value, const char* part) { return error_for(value).find(part) != std::string::npos; };
-  CHECK(has("0", "a value that is not there"));
-  CHECK(has("(0", "a value that is not there"));
-  CHECK(has("t", "a mark that is not there"));
-  CHECK(has("h\x07", "has not kept"));
+  CHECK(has("0", "a value from an empty stack"));
+  CHECK(has("(0", "a value from an empty stack"));
+  CHECK(has("t", "a mark that does not exist"));
+  CHECK(has("h\x07", "has not stored"));
   CHECK(has("K\x01K\x02\x61", "expects a list"));
   CHECK(has("}(K\x01u", "a key and no value"));
-  CHECK(has("K\x01)R", "no function"));
+  CHECK(has("K\x01)R", "other than a function"));
   CHECK(has("K\x01Q", "a storage of another form"));
   CHECK(has("\x8a\x09zzzzzzzzz", "expected at most 8"));
   CHECK(has(std::string("X\xff\xff\xff\xff", 5), "more bytes"));

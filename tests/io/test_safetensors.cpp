@@ -49,7 +49,7 @@ TEST_CASE("every dtype comes back with its bits, in the order given") {
     CHECK(bytes_of(tensor) == bytes_of(tensors[i].second));
     CHECK(reinterpret_cast<std::uintptr_t>(tensor.raw()) % size_of(tensor.dtype()) == 0);
   }
-  // In the file itself too, so that reading copies nothing.
+  // Also aligned in the file, so that reading copies nothing.
   const std::string bytes = read_bytes(path);
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), sizeof length);
@@ -78,7 +78,7 @@ TEST_CASE("the same tensors give the same file, and what was read writes the sam
   const SafetensorsFile file = load_safetensors(directory.file("1"));
   save_safetensors(directory.file("2"), file.tensors, file.metadata);
   CHECK(read_bytes(directory.file("1")) == read_bytes(directory.file("2")));
-  // Onto the file that the tensors are mapped from.
+  // Overwrites the file that the tensors are mapped from.
   save_safetensors(directory.file("1"), file.tensors, file.metadata);
   CHECK(read_bytes(directory.file("1")) == read_bytes(directory.file("2")));
 }

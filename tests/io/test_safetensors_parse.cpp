@@ -1,4 +1,4 @@
-// Hostile and broken files. Every one must end in one FormatError that says what is wrong; none may crash, hang or be read.
+// Hostile and broken files. Each must end in one FormatError that names the error; none may crash, hang or load.
 
 #include <doctest/doctest.h>
 
@@ -44,7 +44,7 @@ std::string f32(const std::string& shape, const std::string& offsets) { return t
 struct Hostile {
   std::string header;
   std::size_t data_bytes;
-  std::string error;  // how the text begins
+  std::string error;  // the beginning of the text
 };
 
 const char* const kTooLarge = "header: tensor \"a\": shape: expected whole numbers of at least 0 that fit 63 bits, got ";

@@ -20,7 +20,7 @@ std::string error_for(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("the format is told by the content, whatever the name is") {
+TEST_CASE("the format is recognised by the content, not by the name") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("model.bin");
   const Tensor x = random_f64({2, 3});
@@ -79,7 +79,7 @@ TEST_CASE("shards are put together as their index says") {
   write(R"("d": "model-3.safetensors")");
   CHECK(error_for(index).find("model-3.safetensors: cannot be opened") != std::string::npos);
   write(R"("d": "../model-2.safetensors")");
-  CHECK(error_for(index).find("a file beside the index") != std::string::npos);
+  CHECK(error_for(index).find("a file next to the index") != std::string::npos);
   write(R"("d": 5)");
   CHECK(error_for(index).find("expected the file name") != std::string::npos);
   write_bytes(index, "{\"a\": 1}");

@@ -16,7 +16,7 @@ std::string error_for(const std::string& archive) {
 
 }  // namespace
 
-TEST_CASE("members are found where they are, also with a comment behind the archive") {
+TEST_CASE("members are found at their positions, also with a comment after the archive") {
   std::string archive = zip_of({{"a/b", "hello"}, {"c", ""}});
   archive[archive.size() - 2] = 3;
   archive += "PK\x05";

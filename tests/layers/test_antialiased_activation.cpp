@@ -44,7 +44,7 @@ TEST_CASE("antialiased activation: the function with the layer's activation and 
 }
 
 TEST_CASE("antialiased activation: Snake and SnakeBeta, linear and log scale, in one pass; others step by step") {
-  // Itself and nothing else: a derived class may do something else.
+  // Only the class itself is fused, because a derived class may compute something else.
   struct Other : SnakeBeta {
     using SnakeBeta::SnakeBeta;
     Tensor forward(const Tensor& x) override { return SnakeBeta::forward(x) + 1.0; }

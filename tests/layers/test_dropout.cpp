@@ -32,7 +32,7 @@ TEST_CASE("dropout layer: nothing happens in eval or with p = 0") {
   const Tensor x = Tensor::randn({100});
   CHECK(layer(x).to_vector<float>() == x.to_vector<float>());
   layer.train();
-  CHECK(max(layer(Tensor::ones({100}))).item() == 2);  // by default a half goes
+  CHECK(max(layer(Tensor::ones({100}))).item() == 2);  // half of the elements by default
   Dropout none(0.0);
   CHECK(none(x).to_vector<float>() == x.to_vector<float>());
 }

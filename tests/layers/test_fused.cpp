@@ -73,7 +73,7 @@ std::vector<std::shared_ptr<Module>> activations(std::int64_t channels, DType dt
 
 std::vector<double> values(const Tensor& tensor) { return tensor.detach().to(DType::f64).to_vector<double>(); }
 
-/// The output, the gradient of x and those of all parameters, by `forward`.
+/// The output and the gradients of x and of all parameters, with `forward`.
 std::vector<std::vector<double>> results(const Pair& pair, const Tensor& x,
                                          const std::function<Tensor(const Tensor&)>& forward) {
   Tensor leaf = x.clone();
@@ -112,11 +112,11 @@ void check_all_pairs(DType dtype) {
     }
 }
 
-/// Twice what LeakyReLU gives.
+/// Twice the result of LeakyReLU.
 struct Doubling : LeakyReLU {
   Tensor forward(const Tensor& x) override { return LeakyReLU::forward(x) * 2.0; }
 };
-/// A convolution whose forward is its own.
+/// A convolution with another forward().
 struct Negated : Conv1d {
   using Conv1d::Conv1d;
   Tensor forward(const Tensor& x) override { return -Conv1d::forward(x); }

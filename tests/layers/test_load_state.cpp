@@ -23,7 +23,7 @@ ConvTranspose1d transposed(DType dtype = DType::f32) {
   return ConvTranspose1d({.in_channels = 3, .out_channels = 2, .kernel_size = 4, .stride = 2, .bias = false, .dtype = dtype});
 }
 
-/// w[i, ...] = g[i] * v[i, ...] / sqrt(sum of the squares of v[i, ...]), one after another in f64.
+/// w[i, ...] = g[i] * v[i, ...] / sqrt(sum of the squares of v[i, ...]), element by element in f64.
 std::vector<double> by_definition(const Tensor& g, const Tensor& v) {
   const std::vector<double> gs = g.to(DType::f64).to_vector<double>();
   std::vector<double> w = v.to(DType::f64).to_vector<double>();
@@ -36,7 +36,7 @@ std::vector<double> by_definition(const Tensor& g, const Tensor& v) {
   return w;
 }
 
-/// Loads g and v of `w_shape` under both spellings into plain layers made by `make`.
+/// Loads g and v of `w_shape` with both spellings of their names into plain layers made by `make`.
 template <class Make>
 void check_folded(const Make& make, const Shape& w_shape, const Shape& g_shape) {
   const Tensor g = random_f64(g_shape, 1), v = random_f64(w_shape, 2);
@@ -49,7 +49,7 @@ void check_folded(const Make& make, const Shape& w_shape, const Shape& g_shape) 
     net.load_state_dict({{v_key, v}, {g_key, g}});
     CHECK(max_difference(weight, expected) <= kDoubleSum);
     CHECK(weight.requires_grad());
-    // f32 and 16 bits are folded in f32, with the bits of a layer that holds g and v and is folded then.
+    // f32 and 16-bit weights are folded in f32, with the bits of a layer that loads g and v and is folded afterwards.
     for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
       Sequential plain(make(DType::f32)), normalised(make(DType::f32));
       plain.load_state_dict({{g_key, g.to(dtype)}, {v_key, v.to(dtype)}});
@@ -74,7 +74,7 @@ std::string problems(Module& net, const NamedTensors& state) {
   return text.substr(std::min(text.size(), std::string("load_state_dict: the state does not fit the module; ").size()));
 }
 
-/// A module whose own names are PyTorch 2's.
+/// A module that has the names of PyTorch 2 itself.
 struct Parametrized : Module {
   Tensor g = Tensor::zeros({2, 1}), v = Tensor::zeros({2, 3});
   void visit(Visitor& visitor) override {
@@ -101,7 +101,7 @@ TEST_CASE("load_state: a weight norm goes folded into plain layers; its norm is 
         return Conv1d({.in_channels = 3, .out_channels = 5, .kernel_size = 4, .bias = false, .dtype = dtype});
       },
       {5, 3, 4}, {5, 1, 1});
-  // Of a transposed convolution that is C_in.
+  // For a transposed convolution it is C_in.
   check_folded([](DType dtype) { return transposed(dtype); }, {3, 2, 4}, {3, 1, 1});
   check_folded([](DType dtype) { return Linear({.in_features = 3, .out_features = 2, .bias = false, .dtype = dtype}); }, {2, 3},
                {2, 1});

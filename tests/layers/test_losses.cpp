@@ -23,7 +23,7 @@ Tensor signal(const Shape& shape, std::uint64_t seed) {
   return Tensor::randn(shape, {.dtype = DType::f64}, &generator);
 }
 
-// |DFT|^2 of Hann-windowed frames of a reflect-padded row, straight from the definitions.
+// |DFT|^2 of Hann-windowed frames of a row padded by reflection, from the definitions.
 std::vector<double> power_of(const std::vector<double>& row, const StftResolution& r) {
   const auto n = static_cast<std::size_t>(r.n_fft);
   const auto half = n / 2;

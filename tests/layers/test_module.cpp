@@ -101,7 +101,7 @@ TEST_CASE("module: load_state_dict copies values by name in any order and dtype"
   }
   const Tensor before = to.in.weight();
   to.load_state_dict(state);
-  CHECK(to.in.weight().is_same(before));  // optimizers hold the handle
+  CHECK(to.in.weight().is_same(before));  // optimizers keep the handle
   CHECK(to.in.weight().dtype() == DType::f32);
   CHECK(to.in.weight().requires_grad());
   CHECK(to.in.weight().to_vector<float>() == from.in.weight().to_vector<float>());
@@ -187,7 +187,7 @@ TEST_CASE("module: zero_grad and set_requires_grad") {
   for (const Tensor& parameter : net.parameters()) CHECK_FALSE(parameter.grad().defined());
   net.set_requires_grad(false);
   CHECK_FALSE(net(Tensor::ones({2, 1, 4})).requires_grad());
-  BatchNorm1d buffers({.num_features = 1, .affine = false});  // and nothing to learn
+  BatchNorm1d buffers({.num_features = 1, .affine = false});  // without parameters
   buffers.eval();
   buffers.set_requires_grad(true);
   CHECK_FALSE(buffers(Tensor::ones({2, 1, 4})).requires_grad());

@@ -30,7 +30,7 @@ Tensor state_of(Module& module, const std::string& name) {
   return {};
 }
 
-// Gives a layer a counter that no average can be divided by.
+// Sets a layer's counter of batches to a value for which no average exists.
 struct CounterOfTwo : Visitor {
   void parameter(std::string_view, Tensor&) override {}
   void buffer(std::string_view name, Tensor& tensor) override {

@@ -93,7 +93,7 @@ TEST_CASE("weight: the normalised weight is the plain one up to rounding, and a 
   weight.normalise();
   CHECK(allclose(weight.get(), plain, testing::kFloatRounding, 0));
   CHECK_FALSE(weight.get().requires_grad());
-  weight.normalise();  // once more changes nothing
+  weight.normalise();  // a second call changes nothing
   CHECK(weight.is_normalised());
   weight.fold();
   CHECK_FALSE(weight.get().requires_grad());

@@ -54,7 +54,7 @@ TEST_CASE("weight_norm: gradients through g and v") {
   CHECK(testing::layer_gradcheck(linear, {4, 3}) == "");
 }
 
-TEST_CASE("weight_norm: a whole network at once") {
+TEST_CASE("weight_norm: a whole network in one call") {
   Sequential net(Conv1d({.in_channels = 1, .out_channels = 3, .kernel_size = 3}), ReLU(), Sequential(transposed()));
   weight_norm(net);
   std::vector<std::string> names;

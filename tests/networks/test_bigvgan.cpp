@@ -92,7 +92,7 @@ TEST_CASE("BigVGAN has the original's names, and filters among its buffers") {
         "resblocks.0.activations.3.act.beta", "resblocks.1.activations.1.upsample.filter",
         "resblocks.1.activations.0.downsample.lowpass.filter", "activation_post.act.alpha", "conv_post.bias"})
     CHECK_MESSAGE(of.has(name), name);
-  // 3 for each convolution and 4 for each activation, two of both in each of 2 stages' 3 residuals.
+  // 3 for each convolution and 4 for each activation; two of both in each of 3 residual units of 2 stages.
   CHECK(net.state_dict().size() == 3 * (2 + 2 + 2 * 6) + 4 * (2 * 6 + 1));
   CHECK(net.parameters().size() == 3 * (2 + 2 + 2 * 6) + 2 * (2 * 6 + 1));
   BigVganConfig second = small(false);
@@ -123,7 +123,7 @@ TEST_CASE("BigVGAN is the formula of the paper, step by step") {
         const Tensor expected = plain_generator(config, NetworkState(net), mel);
         CHECK(relative_difference(f64_values(net(mel)), f64_values(expected)) < kDoubleRounding);
         CHECK(expected.shape() == Shape{2, 1, 56});
-        CHECK(max(abs(expected)).item() < 1);  // neither 1 whatever the network
+        CHECK(max(abs(expected)).item() < 1);  // it never reaches 1
       }
 }
 

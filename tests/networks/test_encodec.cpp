@@ -66,7 +66,7 @@ struct Plain {
     const std::int64_t left = config.causal ? 0 : ratio - ratio / 2;
     return whole.narrow(2, left, ratio * x.size(2));
   }
-  // Residual units from number `index` on, which is counted up.
+  // Residual units from number `index` on; increments `index`.
   Tensor residuals(Tensor x, const std::string& at, std::int64_t& index) const {
     std::int64_t dilation = 1;
     for (std::int64_t i = 0; i < config.n_residual_layers; ++i, dilation *= config.dilation_base) {
@@ -201,7 +201,7 @@ TEST_CASE("EnCodec's segments: codes one after another, scales, overlap") {
   CHECK(expected.shape() == Shape{2, 2, 36 + 36 + 16});
   CHECK(max_difference(net(codes), expected) == 0);
   CHECK(max_difference(net.decode(segments), expected * scale.reshape({2, 1, 1})) < kDoubleRounding);
-  // Segments of an encoder: 40 samples, 38, and the last 2, which are a frame of 8.
+  // An encoder's segments: 40 samples, 38, and the last 2, which make a frame of 8.
   EncodecEncoder encoder(config);
   encoder.to(DType::f64);
   const std::vector<EncodecSegment> sent = encoder.encode(random_f64({1, 2, 36 + 38}), 2);
@@ -257,7 +257,7 @@ TEST_CASE("EnCodec learns, and computes in 16 bits") {
     Encodec net(small(is_48khz));
     const Tensor codes = some_codes({2, 2, 7});
     const Shape shape = net(codes).shape();
-    check_fine_tuning(net, codes, uniform_f64(shape, -0.5, 0.5).to(DType::f32));
+    check_fine_tuning(net, codes, uniform_f64(shape, -0.5, 0.5).to(DType::f32), 1e-2);
     const NoGradGuard no_grad;
     const std::vector<double> exact = f64_values(net(codes));
     for (const DType dtype : {DType::f16, DType::bf16}) {
@@ -266,11 +266,15 @@ TEST_CASE("EnCodec learns, and computes in 16 bits") {
       CHECK(relative_difference(f64_values(net(codes)), exact) < (dtype == DType::f16 ? kNetworkHalf : kNetworkBFloat16));
     }
   }
-  EncodecEncoder encoder(small());
-  check_fine_tuning(encoder, random_f64({2, 1, 40}).to(DType::f32), uniform_f64({2, 6, 5}, -0.5, 0.5).to(DType::f32), 5e-3);
+  EncodecConfig fine = small();  // enough codes that the loss can fall, whatever the initial weights
+  fine.n_q = 8;
+  fine.bins = 256;
+  EncodecEncoder encoder(fine);
+  check_fine_tuning(encoder, random_f64({2, 1, 40}).to(DType::f32), uniform_f64({2, 6, 5}, -0.5, 0.5).to(DType::f32), 2e-2,
+                    /*steps=*/40);
 }
 
-TEST_CASE("EnCodec in pieces of codes, whatever the length") {
+TEST_CASE("EnCodec in pieces of codes of any length") {
   manual_seed(8);
   const auto check = [](const EncodecConfig& config) {
     Encodec net(config);
@@ -313,7 +317,7 @@ TEST_CASE("EnCodec's streams: what they wait for, and what they refuse") {
 
 TEST_CASE("inputs of EnCodec that do not fit are refused in words") {
   Encodec net(small());
-  if (default_device().is_cpu())  // a GPU does not wait
+  if (default_device().is_cpu())  // a GPU does not wait for the result
     CHECK(error_of<ShapeError>([&] {
             return net(some_codes({1, 3, 5}, 31));
           }).find("expected codes in [0, 16), got") != std::string::npos);

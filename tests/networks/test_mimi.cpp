@@ -67,7 +67,7 @@ class State {
   NamedTensors state_;
 };
 
-/// The layers behind the codebooks in plain operations: from the latent.
+/// The layers after the codebooks in plain operations, from the latent on.
 Tensor plain(const State& w, const Tensor& latent) {
   const auto up = [&](const Tensor& x, const std::string& name, std::int64_t stride, std::int64_t groups, bool bias) {
     return conv_transpose1d(x, w[name + ".weight"], bias ? w[name + ".bias"] : Tensor(), {.stride = stride, .groups = groups})
@@ -194,7 +194,8 @@ TEST_CASE("the original's streaming parts from the whole where the context is fu
   for (const std::int64_t frames : {1, 2}) {
     CAPTURE(frames);
     const Tensor pieces = streamed(original, codes, {frames});
-    // Step q of a push that ends with step e sees the keys from e - 4 on: the first to miss one is in the push of step 5.
+    // Step q of a push that ends with step e sees the keys from e - 4 on, so the push with step 5 is the first that misses a
+    // key.
     const std::int64_t same = (5 / (2 * frames)) * 2 * frames * 12;
     CHECK(relative_difference(f64_values(pieces.narrow(2, 0, same)), f64_values(audio.narrow(2, 0, same))) < 1e-13);
     CHECK(max_difference(pieces, audio) > 1e-6);
@@ -300,7 +301,7 @@ TEST_CASE("codes of Mimi that do not fit are refused in words") {
           return net(some_codes({1, 4, 2}, 6));
         }) == "network: expected an input (N, 1 to 3, frames >= 1), got (1, 4, 2)");
   CHECK(error_of<DTypeError>([&] { return net.latent(Tensor::ones({1, 3, 2})); }).find("codes, i64") != std::string::npos);
-  if (default_device().is_cuda()) return;  // which reports it later
+  if (default_device().is_cuda()) return;  // a GPU reports it later
   CHECK(error_of<ShapeError>([&] {
           return net(Tensor::full({1, 3, 2}, 6, {.dtype = DType::i64}));
         }).find("got 6") != std::string::npos);

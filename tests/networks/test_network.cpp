@@ -109,7 +109,7 @@ TEST_CASE("a format may allow fewer rows, and ask for a multiple of frames") {
   CHECK(error_of<ShapeError>([&] { return net(Tensor::ones({1, 4, 8})); }).find("(N, 2 to 3,") != std::string::npos);
   CHECK(error_of<ShapeError>([&] {
           return net(Tensor::ones({1, 2, 8}));
-        }).find("network: ") == std::string::npos);  // its layer
+        }).find("network: ") == std::string::npos);  // the error names the layer
   CHECK(error_of<ShapeError>([&] {
           return net(Tensor::ones({1, 3, 6}));
         }) == "network: expected a multiple of 4 frames, got 6");

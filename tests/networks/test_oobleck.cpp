@@ -28,7 +28,7 @@ std::string error_for(const std::string& json) {
   return error_of<FormatError>([&] { return OobleckConfig::parse(json); });
 }
 
-/// The config of a decoder, in the place where a model's file has it.
+/// A decoder's config, nested as in a model's file.
 std::string in_model(const std::string& config) {
   return R"({"model": {"decoder": {"type": "oobleck", "config": )" + config + "}}}";
 }

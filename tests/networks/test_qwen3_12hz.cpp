@@ -55,14 +55,14 @@ std::string error_for(const std::string& json) {
 Qwen3Tts12Hz network(std::uint64_t seed) {
   manual_seed(seed);
   Qwen3Tts12Hz net(small());
-  // Gammas that are not nearly 0, frequencies that differ.
+  // Scales that are not almost 0, and different frequencies.
   for (auto& [name, tensor] : net.state_dict())
     if (name.ends_with("gamma") || name.ends_with("alpha") || name.ends_with("beta"))
       tensor.copy_(Tensor::uniform(tensor.shape(), -0.5, 0.5));
   return net;
 }
 
-/// The layers behind the codebooks in plain operations.
+/// The layers after the codebooks in plain operations.
 class Plain {
  public:
   explicit Plain(Module& net) : state_(net.state_dict()) {}
@@ -149,7 +149,7 @@ TEST_CASE("Qwen3-TTS' decoder has the original's names and is the formula, step 
   net.to(DType::f64);
   const NoGradGuard no_grad;
   const Tensor codes = some_codes({2, 3, 7}, 6);
-  // The codebooks by their own module, which has its own test.
+  // The codebooks are computed by their own module, which has a separate test.
   const Tensor quantized = [&] {
     const Plain w(net);
     const auto part = [&](std::int64_t row, const std::string& book, const std::string& projection) {
@@ -265,7 +265,7 @@ TEST_CASE("codes of Qwen3-TTS that do not fit are refused in words") {
   CHECK(error_of<ShapeError>([&] {
           return net(some_codes({1, 2, 2}, 6));
         }) == "network: expected an input (N, 3, frames >= 1), got (1, 2, 2)");
-  if (default_device().is_cuda()) return;  // which reports it later
+  if (default_device().is_cuda()) return;  // a GPU reports it later
   CHECK(error_of<ShapeError>([&] {
           return net(Tensor::full({1, 3, 2}, -1, {.dtype = DType::i64}));
         }).find("got -1") != std::string::npos);

@@ -38,12 +38,12 @@ std::string error_for(const std::string& json) {
   return error_of<FormatError>([&] { return SnacConfig::parse(json); });
 }
 
-/// Noise for the two blocks of small(), for so many positions of the latent.
+/// Noise for the two blocks of small(), for this many positions of the latent.
 std::vector<Tensor> some_noise(std::int64_t positions) {
   return {random_f64({1, 1, 3 * positions}, 5), random_f64({1, 1, 6 * positions}, 6)};
 }
 
-/// Convolutions that know their groups by their weight.
+/// A convolution; the weight's shape gives the groups.
 Tensor plain_conv(const StateOf& state, const std::string& name, const Tensor& x, std::int64_t dilation = 1) {
   const Tensor w = state[name + ".weight"];
   return conv1d(x, w, state[name + ".bias"],
@@ -162,7 +162,7 @@ TEST_CASE("noise: seeded, given, or none") {
   const Tensor codes = random_codes({2, 7, 3}, 16);
   const Tensor first = decoder(codes);
   CHECK(max_difference(decoder(codes), first) == 0);
-  const Tensor alone = decoder(codes.narrow(0, 1, 1));  // as in a batch, but for the order of sums on a GPU
+  const Tensor alone = decoder(codes.narrow(0, 1, 1));  // as in a batch, except for the order of sums on a GPU
   CHECK(max_difference(alone, first.narrow(0, 1, 1)) <= (default_device().is_cpu() ? 0 : kFloatSum));
   decoder.set_noise_seed(1);
   CHECK(max_difference(decoder(codes), first) > 0);
@@ -204,8 +204,8 @@ TEST_CASE("what the published models wait for") {
   CHECK(Stream(plain).latency() == 3);  // 10 positions of the latent, 4 in a frame
   SnacDecoder attention({.latent_dim = 8, .decoder_dim = 64, .decoder_rates = {8, 8, 3, 2}, .codebook_size = 4});
   CHECK(attention.format().frame_multiple == 4);
-  // A sample needs attention's result up to 7 positions later, which may lie in the next window of 4 frames; and the window's
-  // last result needs 3 positions of the window after that.
+  // A sample needs attention's result up to 7 positions later, which may be in the next window of 4 frames. That window's last
+  // result needs 3 positions of the window after it.
   CHECK(Stream(attention).latency() == 5);
 }
 

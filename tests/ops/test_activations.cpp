@@ -20,7 +20,7 @@ namespace {
 using Inputs = std::vector<Tensor>;
 using Function = std::function<Tensor(const Tensor&)>;
 
-// Values that keep clear of the corners at 0.
+// Values away from the corners at 0.
 const std::vector<double> kValues = {-3, -1.2, -0.4, 0.3, 1, 2.7};
 
 struct Case {
@@ -100,8 +100,8 @@ TEST_CASE("16-bit types") {
     CAPTURE(c.name);
     const Tensor half = x.to(DType::f16);
     CHECK(max_difference(c.function(half), c.function(half.to(DType::f64))) <= kHalfRounding);
-    const Tensor brain = x.to(DType::bf16);
-    CHECK(max_difference(c.function(brain), c.function(brain.to(DType::f64))) <= kBFloat16Rounding);
+    const Tensor lowered = x.to(DType::bf16);
+    CHECK(max_difference(c.function(lowered), c.function(lowered.to(DType::f64))) <= kBFloat16Rounding);
   }
 }
 
@@ -183,7 +183,7 @@ TEST_CASE("snake's gradient and what else its argument gets have the bits of a s
     const auto gradients = [&](bool apart) {
       for (const Tensor& t : {x, alpha}) Tensor(t).set_grad({});
       const Tensor in = x * 0.7;
-      const Tensor other = apart ? in * 1.0 : in;  // recorded before the snake, so that its gradient comes after
+      const Tensor other = apart ? in * 1.0 : in;  // recorded before the snake, so that its gradient is computed later
       const Tensor y = other + snake(in, alpha);
       square(y).backward(Tensor::full(y.shape(), 0.3, {.dtype = dtype, .device = y.device()}));
       return std::array{x.grad().to(DType::f64).to_vector<double>(), alpha.grad().to(DType::f64).to_vector<double>()};
@@ -206,7 +206,7 @@ TEST_CASE("glu: formula, gradients, dtypes, nothing, errors") {
       CHECK(gradcheck([&](const std::vector<Tensor>& in) { return glu(in[0], dim); }, {leaf_f64(shape)}) == "");
   CHECK(max_difference(glu(x.to(DType::f32)), glu(x)) <= 4 * kFloatRounding);
   for (const auto& [dtype, rounding] : {std::pair{DType::f16, kHalfRounding}, std::pair{DType::bf16, kBFloat16Rounding}})
-    CHECK(max_difference(glu(x.to(dtype)), glu(x.to(dtype).to(DType::f64))) <= 2 * rounding);  // the sigmoid is rounded too
+    CHECK(max_difference(glu(x.to(dtype)), glu(x.to(dtype).to(DType::f64))) <= 2 * rounding);  // the sigmoid is also rounded
   CHECK(error_of<ShapeError>([&] {
           return glu(random_f64({2, 3}));
         }) == "glu: expected an even size of dimension 1, got (2, 3)");

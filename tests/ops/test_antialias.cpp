@@ -54,7 +54,7 @@ Values plain_down(const Values& x, const Values& f) {
   return y;
 }
 
-// I0(x) as its integral, (1/pi) integral over [0, pi] of exp(x cos u), which this rule has exactly for a periodic function.
+// I0(x) as the integral (1/pi) of exp(x cos u) over [0, pi]; this rule is exact for a periodic function.
 double integral_i0(double x) {
   double total = 0;
   for (int i = 0; i < 64; ++i) total += std::exp(x * std::cos(std::numbers::pi * (i + 0.5) / 64)) / 64;
@@ -149,7 +149,7 @@ TEST_CASE("antialias_snake is antialias with snake_beta: shapes, filters, gradie
     CHECK(gradcheck(pass, {leaf_f64(shape), a, b, f, other}) == "");
   CHECK(gradcheck(pass, {leaf_f64({2, 2, 9}), a.detach(), b.detach(), f, other}) == "");
   CHECK(gradcheck(pass, {random_f64({2, 2, 9}), a, b.detach(), f, other}) == "");
-  // Filters that are learned, and of another length: step by step.
+  // Filters that require gradients, and filters of another length, are computed step by step.
   CHECK(gradcheck(pass, {leaf_f64({2, 2, 5}), a, b, leaf_f64({12}, 2), leaf_f64({12}, 3)}) == "");
   CHECK(max_difference(pass({strided, alpha, beta, random_f64({6}), f}), steps({strided, alpha, beta, random_f64({6}), f})) ==
         0);

@@ -15,7 +15,7 @@ namespace {
 
 using Positions = std::vector<std::int64_t>;
 
-/// Element by element, over the last of two dimensions.
+/// A plain search over the last of two dimensions.
 Positions plain_argmin(const Tensor& x) {
   const std::vector<double> values = x.to(DType::f64).to_vector<double>();
   const auto columns = static_cast<std::size_t>(x.size(1));
@@ -43,7 +43,7 @@ TEST_CASE("positions by hand, over either dimension") {
 TEST_CASE("every dtype, and rows that are no multiple of a vector") {
   for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
     CAPTURE(name_of(dtype));
-    const Tensor x = random_f64({37, 1031}, 3).to(dtype);  // in 16 bits some numbers are there twice
+    const Tensor x = random_f64({37, 1031}, 3).to(dtype);  // in 16 bits some numbers are equal
     CHECK(argmin(x, 1).to_vector<std::int64_t>() == plain_argmin(x));
     CHECK(argmax(x, 1).to_vector<std::int64_t>() == plain_argmin(x.to(DType::f64) * -1.0));
   }

@@ -49,7 +49,7 @@ TEST_CASE("attention agrees with its formula, within a block and across blocks")
   }
 }
 
-TEST_CASE("attention: batches and heads are apart, dtypes, nothing") {
+TEST_CASE("attention: batches and heads are independent, dtypes, empty inputs") {
   const Tensor q = random_f64({2, 3, 4, 8}), k = random_f64({2, 3, 6, 8}, 2), v = random_f64({2, 3, 6, 8}, 3);
   const Tensor y = scaled_dot_product_attention(q, k, v, {.causal = true});
   const auto one = [](const Tensor& x) { return x.narrow(0, 1, 1).narrow(1, 2, 1); };

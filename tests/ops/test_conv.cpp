@@ -26,7 +26,7 @@ double at(const Tensor& t, std::int64_t i, std::int64_t j, std::int64_t k) {
   return t.data<double>()[(i * t.size(1) + j) * t.size(2) + k];
 }
 
-// The sums of docs/notation.md, position by position; all tensors f64, contiguous and batched.
+// The sums of docs/notation.md, one position at a time; all tensors are f64, contiguous and batched.
 Tensor plain_transposed(const Tensor& there_x, const Tensor& there_w, const Tensor& b, const ConvTranspose1dOptions& o) {
   const Tensor x = there_x.detach().cpu(), w = there_w.detach().cpu();
   const std::int64_t in_group = w.size(0) / o.groups;
@@ -72,7 +72,7 @@ struct Sizes {
   std::int64_t K, S, P_l, P_r, OP, D, G, L;
 };
 
-// Every parameter at its edges: K below, at and above S; S and D sharing a factor (phases without taps); depthwise; L = 1.
+// Every parameter at its limits: K below, at and above S; S and D with a common factor (phases without taps); depthwise; L = 1.
 const std::vector<Sizes> kGrid = {
     {1, 1, 0, 0, 0, 1, 1, 1}, {1, 1, 0, 0, 0, 1, 1, 5}, {3, 1, 1, 1, 0, 1, 1, 5}, {2, 2, 0, 0, 0, 1, 1, 4},
     {4, 2, 1, 1, 0, 1, 1, 5}, {3, 2, 1, 1, 1, 1, 1, 5}, {5, 3, 2, 0, 2, 1, 1, 4}, {1, 3, 0, 0, 2, 1, 1, 4},
@@ -214,7 +214,7 @@ TEST_CASE("the algorithm is chosen when the operation is recorded, and refused w
     y = conv_transpose1d(x, w);
   }
   {
-    // Were the backward pass to ask again, tensor_core would be refused on the CPU.
+    // If the backward pass used this guard, tensor_core would be refused on the CPU.
     const AlgorithmGuard guard(Algorithm::tensor_core);
     sum(y).backward();
     const std::string text = error_of<NotImplemented>([&] { return conv_transpose1d(x, w); });
@@ -236,9 +236,9 @@ namespace {
 
 std::vector<double> values(const Tensor& tensor) { return tensor.detach().to(DType::f64).to_vector<double>(); }
 
-/// An up-sampling layer, then two blocks c + conv(act(conv(act(c)))) on its output, one fused and one not. `apart`: every
-/// activation and sum has another follower as well, whose gradient nobody asks for, so that none is formed with another's pass.
-/// Returns the gradients of all leaves.
+/// An upsampling layer, then two blocks c + conv(act(conv(act(c)))), one fused and one not. `apart`: every activation and sum
+/// is also used by another operation, which gets no gradient; this prevents the fusion of backward passes. Returns the
+/// gradients of all leaves.
 std::vector<std::vector<double>> gradients_through(const std::vector<Tensor>& leaves, Activation activation,
                                                    std::int64_t groups, bool apart) {
   std::vector<Tensor> aside;
@@ -287,7 +287,7 @@ void check_gradients_through(DType dtype, std::int64_t channels, std::int64_t gr
 
 }  // namespace
 
-TEST_CASE("gradients that take an activation and a sum along have the bits of the steps apart") {
+TEST_CASE("gradients that include an activation and a sum have the bits of the separate steps") {
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
     CAPTURE(dtype);
     check_gradients_through(dtype, 6, 1);
@@ -329,7 +329,7 @@ TEST_CASE("a gradient through an activation whose argument is NaN: fused or not,
       return activation == Activation::relu ? relu(y) : leaky_relu(y, 0.25);
     };
     const Tensor active = fused ? conv1d(x, w, {}, {}, output) : unfused();
-    sum(conv1d(active, w)).backward();  // whose input gradient may go through the activation on its way
+    sum(conv1d(active, w)).backward();  // its input gradient may include the activation's derivative
     return values(x.grad());
   };
   for (const bool fused : {false, true}) {
@@ -342,7 +342,7 @@ TEST_CASE("a gradient through an activation of non-contiguous values, and throug
   const Tensor x = leaf_f64({2, 9, 4}, 1), w = random_f64({4, 3, 3}, 2);
   const auto through = [&](bool apart) {
     x.set_grad({});
-    const Tensor active = leaky_relu(x.transpose(1, 2), 0.25);  // keeps its argument, as it lies
+    const Tensor active = leaky_relu(x.transpose(1, 2), 0.25);  // keeps its argument with its strides
     const Tensor aside = apart ? active * 2.0 : Tensor();
     sum(square(conv_transpose1d(active, w))).backward();
     return values(x.grad());

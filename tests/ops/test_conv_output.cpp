@@ -18,14 +18,14 @@ using Inputs = std::vector<Tensor>;
 
 std::vector<double> values(const Tensor& tensor) { return tensor.detach().to(DType::f64).to_vector<double>(); }
 
-/// conv1d or, `up`, conv_transpose1d of `leaves` x, w, b, alpha, beta, residual, which keeps their length.
+/// conv1d or, if `up`, conv_transpose1d of `leaves` (x, w, b, alpha, beta, residual). Both keep the length.
 Tensor convolved(const std::vector<Tensor>& leaves, bool up, const ConvOutputOptions* output) {
   const Tensor &x = leaves[0], &w = leaves[1], &b = leaves[2];
   if (output == nullptr) return up ? conv_transpose1d(x, w, b, {.padding = 1}) : conv1d(x, w, b, {.padding = 1});
   return up ? conv_transpose1d(x, w, b, {.padding = 1}, *output) : conv1d(x, w, b, {.padding = 1}, *output);
 }
 
-/// The same by an operation for each step.
+/// The same with one operation for each step.
 Tensor in_steps(const std::vector<Tensor>& leaves, bool up, const ConvOutputOptions& output) {
   Tensor y = convolved(leaves, up, nullptr);
   if (output.activation == Activation::relu) y = relu(y);
@@ -74,7 +74,7 @@ std::vector<ConvOutputOptions> outputs_of(const std::vector<Tensor>& leaves) {
 
 }  // namespace
 
-TEST_CASE("an activation and a residual in the options have the bits and gradients of the steps apart") {
+TEST_CASE("an activation and a residual in the options have the bits and gradients of the separate steps") {
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16})
     for (const bool batched : {true, false}) {
       const std::vector<Tensor> leaves = output_leaves(dtype, batched);
@@ -111,7 +111,7 @@ TEST_CASE("an activation and a residual in the options: gradients agree with dif
         [](const Inputs& in) { return ConvOutputOptions{.activation = Activation::snake, .alpha = in[3]}; });
   check({leaves[0], leaves[1], leaves[2], leaves[5]},
         [](const Inputs& in) { return ConvOutputOptions{.activation = Activation::tanh, .residual = in[3]}; });
-  // The residual may be the input, of both of which the gradient is the sum.
+  // The residual may be the input; its gradient is the sum of both.
   check({leaves[0], leaves[1], leaves[2]},
         [](const Inputs& in) { return ConvOutputOptions{.activation = Activation::tanh, .residual = in[0], .scale = 2}; });
 }

@@ -25,7 +25,7 @@ std::string check(Tensor (*function)(const Tensor&), const Values& values) {
   return gradcheck([function](const Inputs& in) { return function(in[0]); }, {leaf_of(values)});
 }
 
-// a op b for every pair of shapes that broadcasts; b stays away from 0.
+// a op b for every pair of shapes that can be broadcast; b is away from 0.
 std::string check_broadcast(Tensor (*function)(const Tensor&, const Tensor&)) {
   const std::vector<std::pair<Shape, Shape>> shapes = {{{2, 3}, {2, 3}}, {{2, 3}, {3}},      {{3}, {2, 3}}, {{2, 1}, {1, 3}},
                                                        {{2, 3}, {}},     {{}, {2, 2}},       {{}, {}},      {{0, 3}, {3}},
@@ -194,7 +194,7 @@ TEST_CASE("gradients at the corners, as in PyTorch") {
   const Tensor e = leaf_of({1, std::nan("")});
   CHECK(gradient(d, maximum(d, e)) == Values{1, 1});
   CHECK(e.grad().to_vector<double>() == Values{1, 1});
-  CHECK(gradient(d, minimum(d, e)) == Values{2, 2});  // added to the ones before
+  CHECK(gradient(d, minimum(d, e)) == Values{2, 2});  // added to the earlier gradients
 }
 
 TEST_CASE("graphs that share parts") {
@@ -240,7 +240,7 @@ TEST_CASE("allclose") {
   CHECK(allclose(vector({1, inf}), vector({1 + 1e-9, inf})));
   CHECK_FALSE(allclose(vector({1}), vector({1.1})));
   CHECK(allclose(vector({1}), vector({1.1}), 0, 0.2));
-  // By default 1e-5 of b and 1e-8, as in PyTorch.
+  // By default 1e-5 * |b| and 1e-8, as in PyTorch.
   CHECK(allclose(vector({1e3 + 0.009}), vector({1e3})));
   CHECK_FALSE(allclose(vector({1e3 + 0.011}), vector({1e3})));
   CHECK(allclose(vector({0.9e-8}), vector({0})));
@@ -259,7 +259,7 @@ TEST_CASE("allclose of integers") {
   CHECK_FALSE(allclose(integer(5), integer(6)));
   CHECK(allclose(integer(5), integer(6), 0, 1));
   CHECK(allclose(integer(100), integer(99), 0.02));
-  CHECK_FALSE(allclose(integer(kLarge + 1), integer(kLarge), 0, 0.5));  // one number in f64
+  CHECK_FALSE(allclose(integer(kLarge + 1), integer(kLarge), 0, 0.5));  // equal in f64
   CHECK(allclose(integer(kLarge + 1), integer(kLarge), 0, 1));
   CHECK_FALSE(allclose(integer(kMax), integer(-kMax), 0, 10));  // their difference wraps around to -2
 }

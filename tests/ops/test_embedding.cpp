@@ -88,7 +88,7 @@ TEST_CASE("nearest_code: the row with the smallest distance, as searched one by 
 TEST_CASE("nearest_code: the first of equal rows; 16 bits are compared in f32") {
   const Tensor codebook = Tensor::from_vector<double>({5, 5, 1, 0, 1, 0, 0, 1}, {4, 2});
   CHECK(nearest_code(Tensor::from_vector<double>({0.9, 0.1}), codebook).item<std::int64_t>() == 1);
-  // Scores of about 2000 that differ by 1/4, which f16 does not tell apart.
+  // Scores of about 2000 that differ by 1/4: equal in f16.
   const Tensor far = Tensor::from_vector<double>({64, 0, 64.5, 0}, {2, 2});
   for (const DType dtype : {DType::f16, DType::bf16})
     CHECK(nearest_code(Tensor::from_vector<double>({64.5, 0}).to(dtype), far.to(dtype)).item<std::int64_t>() == 1);

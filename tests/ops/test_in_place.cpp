@@ -50,7 +50,7 @@ TEST_CASE("copy_ within one storage reads before it writes") {
   Tensor row = Tensor::arange(5);
   row.slice(0, 1, 5).copy_(row.slice(0, 0, 4));
   CHECK(row.to_vector<float>() == Floats{0, 0, 1, 2, 3});
-  // Larger than the block that is read at once.
+  // Larger than the block that is read at a time.
   Tensor square = Tensor::arange(2500, {.dtype = DType::i64}).reshape({50, 50});
   const Tensor turned = square.transpose(0, 1).clone();
   square.copy_(square.transpose(0, 1));
@@ -116,7 +116,7 @@ namespace {
 
 std::vector<double> values(const Tensor& x) { return x.detach().to(DType::f64).to_vector<double>(); }
 
-/// The four operators, in place and apart.
+/// Calls `check` for the four operators, in place and not.
 template <class Right, class Check>
 void for_each_operator(const Right& b, const Check& check) {
   check([&](Tensor& a) { a += b; }, [&](const Tensor& a) { return a + b; });
@@ -141,7 +141,7 @@ void check_operators(const Tensor& start, const Right& b) {
 
 }  // namespace
 
-TEST_CASE("+=, -=, *= and /= have the bits of the operation apart, in every dtype") {
+TEST_CASE("+=, -=, *= and /= have the bits of +, -, * and /, in every dtype") {
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
     CAPTURE(dtype);
     const auto random = [&](const pp::Shape& shape, std::uint64_t seed) {
@@ -157,13 +157,13 @@ TEST_CASE("+=, -=, *= and /= have the bits of the operation apart, in every dtyp
   const Tensor whole = Tensor::arange(-6, 6, 1, {.dtype = DType::i64}).reshape({3, 4});
   check_operators(whole, Tensor::arange(1, 5, 1, {.dtype = DType::i64}));
   check_operators(whole, 3);
-  // Not by way of f64.
+  // Not computed through f64.
   Tensor large = Tensor::full({1}, 0x1p62, {.dtype = DType::i64});
   large += 1;
   CHECK(large.item<std::int64_t>() == (std::int64_t{1} << 62) + 1);
 }
 
-TEST_CASE("+= and its like write the elements of a view and no others") {
+TEST_CASE("in-place operators write the elements of a view and no others") {
   Tensor x = Tensor::arange(12).reshape({3, 4});
   x.select(1, 1) += 10;
   x.slice(1, 2, 4).slice(0, 0, 3, 2) *= Tensor::from_vector<float>({2, 3});
@@ -178,7 +178,7 @@ TEST_CASE("+= and its like write the elements of a view and no others") {
   CHECK(nothing.numel() == 0);
 }
 
-TEST_CASE("+= and its like read what both sides share before they write") {
+TEST_CASE("in-place operators read elements that both sides share before they write") {
   Tensor x = Tensor::arange(1, 5);
   x += x;
   CHECK(x.to_vector<float>() == Floats{2, 4, 6, 8});
@@ -192,7 +192,7 @@ TEST_CASE("+= and its like read what both sides share before they write") {
   CHECK(values(square) == values(expected));
 }
 
-TEST_CASE("+= and its like refuse what does not fit, and leave the tensor as it was") {
+TEST_CASE("in-place operators refuse operands that do not fit, and leave the tensor unchanged") {
   Tensor x = Tensor::ones({2, 3});
   CHECK_THROWS_WITH_AS(x += Tensor::zeros({2}), "+=: expected shapes that broadcast together, got (2, 3) and (2,)",
                        pp::ShapeError);
@@ -222,7 +222,7 @@ TEST_CASE("+= and its like refuse what does not fit, and leave the tensor as it 
   CHECK(whole.to_vector<std::int64_t>() == std::vector<std::int64_t>{1, 1});
 }
 
-TEST_CASE("+= and its like refuse to lose a gradient; under a NoGradGuard they write") {
+TEST_CASE("in-place operators refuse to lose a gradient; under a NoGradGuard they write") {
   Tensor leaf = Tensor::ones({2}, {.requires_grad = true});
   const char* text =
       "+=: the left side requires grad and in-place writes are not recorded; write a = a + b, or use a NoGradGuard or detach()";
@@ -252,7 +252,7 @@ TEST_CASE("+= and its like refuse to lose a gradient; under a NoGradGuard they w
   CHECK(leaf.is_leaf());
   Tensor loss = pp::sum(pp::square(leaf));
   leaf.detach() += 1;
-  CHECK_THROWS_AS(loss.backward(), pp::AutogradError);  // a saved tensor was written
+  CHECK_THROWS_AS(loss.backward(), pp::AutogradError);  // a saved tensor was changed
 }
 
 TEST_CASE("under an AutocastGuard the dtype of the left side stays") {

@@ -26,7 +26,7 @@ TEST_CASE("pad1d by hand") {
   CHECK(pad1d(ramp(), {1, 2}).to_vector<double>() == Values{0, 1, 2, 3, 4, 0, 0});
   CHECK(pad1d(ramp(), {3, 2}, PaddingMode::reflect).to_vector<double>() == Values{4, 3, 2, 1, 2, 3, 4, 3, 2});
   CHECK(pad1d(ramp(), {1, 2}, PaddingMode::replicate).to_vector<double>() == Values{1, 1, 2, 3, 4, 4, 4});
-  CHECK(pad1d(ramp(), {1, 0}, PaddingMode::replicate).to_vector<double>() == Values{1, 1, 2, 3, 4});  // not the table before
+  CHECK(pad1d(ramp(), {1, 0}, PaddingMode::replicate).to_vector<double>() == Values{1, 1, 2, 3, 4});  // another table
   const Tensor x = ramp();
   CHECK(pad1d(x, 0, PaddingMode::reflect).is_same(x));
   CHECK(pad1d(random_f64({0, 3}), 2, PaddingMode::reflect).shape() == Shape{0, 7});
@@ -98,7 +98,7 @@ TEST_CASE("index_select: repeated positions add up in the gradient") {
   CHECK(index_select(ramp(), index.slice(0, 0, 0)).shape() == Shape{0});
 }
 
-TEST_CASE("index_select: an index written since is refused on the way back") {
+TEST_CASE("index_select: an index that was written to later is refused in the backward pass") {
   Tensor index = Tensor::from_vector<std::int64_t>({3, 0});
   const Tensor x = leaf_f64({4});
   const Tensor y = sum(index_select(x, index));
@@ -123,7 +123,7 @@ TEST_CASE("cat and stack") {
                 return cat({in[0], in[1], in[0]}, dim);
               },
               {leaf_f64({2, 2, 2}), leaf_f64({2, 2, 2}, 2)}) == "");
-  // Of several lengths, the middle one without a gradient.
+  // Tensors of several lengths, the middle one without a gradient.
   CHECK(gradcheck(
             [](const Inputs& in) {
               return cat({in[0], in[1], in[2]});
@@ -152,7 +152,7 @@ TEST_CASE("lengths that memory cannot hold are refused in numbers") {
     const auto refused = [&](const auto& function) {
       const std::string error = error_of<Error>(function);
       CAPTURE(error);
-      // How many bytes were asked for, or the shape that 64 bits cannot count.
+      // The error has the number of bytes, or the shape whose size exceeds 64 bits.
       CHECK((error.find("out of memory: asked ") != std::string::npos || error.find("64 bits") != std::string::npos));
     };
     refused([&] { return upsample1d(Tensor::ones({1, 1, 4}), huge); });
@@ -191,7 +191,7 @@ TEST_CASE("errors") {
           return pixel_shuffle1d(random_f64({1, 5, 2}), 2);
         }) == "pixel_shuffle1d: expected x (N, C*2, L), got (1, 5, 2)");
   CHECK(error_of<ShapeError>([&] { return pixel_shuffle1d(x, 0); }) == "pixel_shuffle1d: expected upscale_factor >= 1, got 0");
-  // On a GPU the copy to the host tells.
+  // On a GPU the copy to the host reports the error.
   CHECK(error_of<ShapeError>([&] {
           return index_select(x, Tensor::from_vector<std::int64_t>({1, 4})).cpu();
         }).starts_with("index_select: expected positions in [0, 4), got 4"));

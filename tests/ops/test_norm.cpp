@@ -18,7 +18,7 @@ using Inputs = std::vector<Tensor>;
 
 const BatchNormOptions kTraining = {.training = true};
 
-// (x - mean)/sqrt(var + eps) over dims, of primitive operations.
+// (x - mean)/sqrt(var + eps) over dims, from elementary operations.
 Tensor plain_normalize(const Tensor& x, const std::vector<int>& dims, double epsilon) {
   return (x - mean(x, dims, true)) / sqrt(var(x, dims, true, 0) + epsilon);
 }
@@ -118,7 +118,7 @@ TEST_CASE("layer_norm and rms_norm: the bits of a row do not depend on the numbe
       for (std::int64_t i = 0; i < 70; i += 7) {
         CHECK(max_difference(layer_norm(rows.narrow(0, i, 1)), normal.narrow(0, i, 1)) == 0);
         CHECK(max_difference(rms_norm(rows.narrow(0, i, 1)), root.narrow(0, i, 1)) == 0);
-        const Tensor column = rows.transpose(0, 1).contiguous().narrow(1, i, 1).transpose(0, 1);  // of channels first
+        const Tensor column = rows.transpose(0, 1).contiguous().narrow(1, i, 1).transpose(0, 1);  // channels are first
         CHECK(max_difference(layer_norm(column), normal.narrow(0, i, 1)) == 0);
         CHECK(max_difference(rms_norm(rows.transpose(0, 1).contiguous().transpose(0, 1)), root) == 0);
       }
@@ -186,7 +186,7 @@ TEST_CASE("normalising keeps its digits far from zero") {
     const Tensor mean64 = state(0, DType::f64), var64 = state(0, DType::f64);
     const BatchNormOptions newest = {.training = true, .momentum = 1};
     const Tensor y = batch_norm(x, mean32, var32, {}, {}, newest), expected = batch_norm(wide, mean64, var64, {}, {}, newest);
-    CHECK(max_difference(y, expected) <= kFloatRounding * 4);  // numbers up to 4
+    CHECK(max_difference(y, expected) <= kFloatRounding * 4);  // magnitudes up to 4
     CHECK(max_difference(mean32, mean64) <= std::abs(offset) * 0x1p-24 + kFloatRounding);
     CHECK(max_difference(div(var32.to(DType::f64), var64), Tensor::ones({2}, {.dtype = DType::f64})) <= 2 * kFloatVariance);
     CHECK(max_difference(group_norm(x, 2), group_norm(wide, 2)) <= kFloatRounding * 4);

@@ -81,7 +81,7 @@ TEST_CASE("the variance keeps its digits however far the mean is from zero") {
       const Tensor wide = x.to(DType::f64);
       CHECK(relative(var(wide, {0}).item() - expected, expected) <= kDoubleRounding);
     }
-  const Tensor far = random_f64({1000}) + 1e12;  // where even f64 loses half of its digits with the mean
+  const Tensor far = random_f64({1000}) + 1e12;  // even f64 loses half of its digits to a mean of this size
   CHECK(relative(var(far, {0}).item() - plain_variance(far), plain_variance(far)) <= kDoubleRounding);
   for (const DType half : {DType::f16, DType::bf16}) {
     const Tensor x = (random_f64({1000}) + 100.0).to(half);
@@ -99,7 +99,7 @@ TEST_CASE("the variance's gradient far from zero") {
   wide.set_requires_grad(true);
   var(x, {0}).backward();
   var(wide, {0}).backward();
-  CHECK(max_difference(x.grad() * 999.0, wide.grad() * 999.0) <= kFloatRounding * 8);  // 2*(x - mean), up to 7
+  CHECK(max_difference(x.grad() * 999.0, wide.grad() * 999.0) <= kFloatRounding * 8);  // 2*(x - mean) is at most about 7
 }
 
 TEST_CASE("empty tensors and rank 0") {
@@ -159,7 +159,7 @@ TEST_CASE("16-bit means do not overflow on the way") {
   CHECK(mean(x).dtype() == DType::f16);
   CHECK(norm(Tensor::full({4}, 1000, {.dtype = DType::f16})).item() == 2000);
   CHECK(var(x, {0}).item() == 0);
-  CHECK(sum(Tensor::full({300}, 1, {.dtype = DType::bf16})).item() == 300);  // 257 is no bf16: the sum runs in f32
+  CHECK(sum(Tensor::full({300}, 1, {.dtype = DType::bf16})).item() == 300);  // bf16 has no 257: the sum must run in f32
 }
 
 TEST_CASE("long f32 sums stay exact to a few roundings") {

@@ -19,7 +19,7 @@ namespace {
 using Inputs = std::vector<Tensor>;
 using Values = std::vector<double>;
 
-// Real and imaginary part of every bin up to n/2.
+// Real and imaginary part of each bin up to n/2.
 Values plain_dft(const Values& x) {
   Values out;
   for (std::size_t f = 0; f <= x.size() / 2; ++f) {
@@ -35,7 +35,7 @@ Values plain_dft(const Values& x) {
   return out;
 }
 
-// Sample i of a signal continued by reflection at both ends.
+// Sample i of a signal padded by reflection at both ends.
 double reflected(const Values& x, std::int64_t i) {
   const auto last = static_cast<std::int64_t>(x.size()) - 1;
   if (i < 0) i = -i;
@@ -116,7 +116,7 @@ TEST_CASE("power_spectrogram agrees with frames taken and transformed by hand") 
                                         {.n_fft = 16, .hop_length = 5, .win_length = 11},
                                         {.n_fft = 16, .hop_length = 7, .win_length = 10, .center = false},
                                         {.n_fft = 12, .hop_length = 20, .win_length = 12},
-                                        {.n_fft = 20, .hop_length = 6, .win_length = 16}};  // the first one's window, wider
+                                        {.n_fft = 20, .hop_length = 6, .win_length = 16}};  // the first one's window, padded
   for (const StftOptions& options : all) {
     CAPTURE(options.win_length);
     const Values expected = plain_spectrogram(x.to_vector<double>(), options);
@@ -147,7 +147,7 @@ TEST_CASE("errors") {
 
 namespace {
 
-// All samples that the frames cover: each frame's inverse transform times the window, summed, over the sum of squares.
+// All samples that the frames cover: the sum of each frame's inverse transform times the window, over the sum of squares.
 Values plain_istft(const Values& spectrum, const Values& window, std::size_t hop) {
   const std::size_t n = window.size(), bins = n / 2 + 1, frames = spectrum.size() / (2 * bins);
   Values sum((frames - 1) * hop + n, 0), squares(sum.size(), 0);
@@ -157,7 +157,7 @@ Values plain_istft(const Values& spectrum, const Values& window, std::size_t hop
       for (std::size_t f = 0; f < bins; ++f) {
         const double phase = 2 * std::numbers::pi * static_cast<double>(f * t % n) / static_cast<double>(n);
         const double real = spectrum[2 * (frame * bins + f)], imaginary = spectrum[2 * (frame * bins + f) + 1];
-        const double both = f == 0 || f == n / 2 ? 1 : 2;  // the mirrored bin, too
+        const double both = f == 0 || f == n / 2 ? 1 : 2;  // also counts the mirrored bin
         value += both * (real * std::cos(phase) - imaginary * std::sin(phase)) / static_cast<double>(n);
       }
       sum[frame * hop + t] += value * window[t];
@@ -183,15 +183,15 @@ TEST_CASE("irfft is the inverse of rfft, and passes over what a real signal cann
   Tensor spectrum = rfft(random_f64({10}));
   const Tensor before = irfft(spectrum);
   Values values = spectrum.to_vector<double>();
-  values[1] = 5;           // imaginary parts of the first
-  values[2 * 5 + 1] = -3;  // and of the last bin
+  values[1] = 5;           // the imaginary parts of the first
+  values[2 * 5 + 1] = -3;  // and the last bin are ignored
   CHECK(max_difference(irfft(Tensor::from_vector(values, {6, 2})), before) < kDoubleRounding);
   CHECK(irfft(spectrum.to(DType::f32)).dtype() == DType::f32);
   CHECK(irfft(Tensor::zeros({0, 6, 2})).shape() == Shape{0, 10});
   CHECK(gradcheck([](const Inputs& x) { return irfft(x[0]); }, {leaf_f64({2, 4, 2})}) == "");
 }
 
-TEST_CASE("overlap_add sums frames, as unfold takes them apart") {
+TEST_CASE("overlap_add sums the frames that unfold cuts") {
   const Tensor frames = Tensor::from_vector<double>({1, 2, 3, 10, 20, 30, 100, 200, 300}, {3, 3});
   CHECK(overlap_add(frames, 2).to_vector<double>() == Values{1, 2, 13, 20, 130, 200, 300});
   CHECK(overlap_add(frames, 3).to_vector<double>() == frames.to_vector<double>());
@@ -236,7 +236,7 @@ TEST_CASE("istft: the formula, at either padding, with Hann's window and another
   CHECK(istft(spectrum.narrow(0, 0, 1), center).shape() == Shape{0});
 }
 
-TEST_CASE("istft gives back what stft was given") {
+TEST_CASE("istft is the inverse of stft") {
   const Tensor x = random_f64({2, 61});
   for (const std::int64_t win : {16, 12}) {
     const StftOptions options{.n_fft = 16, .hop_length = 4, .win_length = win};
@@ -262,7 +262,7 @@ TEST_CASE("spectra that do not fit are refused in words") {
   CHECK(error({.n_fft = 8, .hop_length = 4, .win_length = 9}).find("win_length in [1, n_fft=8]") != std::string::npos);
   CHECK(error({.n_fft = 8, .hop_length = 4, .win_length = 8}, random_f64({7})) ==
         "istft: expected window (win_length=8), got (7,)");
-  if (default_device().is_cpu())  // a GPU does not wait
+  if (default_device().is_cpu())  // a GPU does not wait for the result
     CHECK(error({.n_fft = 8, .hop_length = 8, .win_length = 8}).find("add up to more than 0 everywhere") != std::string::npos);
   CHECK(error_of<ShapeError>([] { return stft(random_f64({4}), {.n_fft = 8, .hop_length = 4, .win_length = 8}); }) ==
         "stft: expected x (..., L >= 5) for n_fft=8, got (4,)");

@@ -20,7 +20,7 @@ Tensor range(const Shape& shape) { return Tensor::arange(static_cast<double>(sha
 
 bool shares(const Tensor& a, const Tensor& b) { return a.storage().shares_with(b.storage()); }
 
-// Empty where the tape's gradient of `view` agrees with differences.
+// Compares the tape's gradient of `view` with finite differences; empty if they agree.
 std::string check(const Shape& shape, const std::function<Tensor(const Tensor&)>& view) {
   Tensor x = Tensor::randn(shape, {.dtype = DType::f64, .requires_grad = true});
   return pp::gradcheck([&](const std::vector<Tensor>& inputs) { return view(inputs[0]); }, {x});
@@ -44,7 +44,7 @@ TEST_CASE("slice follows Python") {
   CHECK_THROWS_WITH_AS((void)x.slice(1, 0, 3), "slice: expected a dimension in [-1, 1), got 1", pp::ShapeError);
 }
 
-TEST_CASE("narrow and select want elements that exist") {
+TEST_CASE("narrow and select need elements that exist") {
   const Tensor x = range({2, 3});
   CHECK(x.narrow(1, 1, 2).to_vector<float>() == Floats{1, 2, 4, 5});
   CHECK(x.narrow(1, 3, 0).shape() == Shape{2, 0});
@@ -101,7 +101,7 @@ TEST_CASE("reshape is a view where it can be") {
   CHECK(part.reshape({4, 3}).to_vector<float>() == part.to_vector<float>());
   CHECK_FALSE(shares(x.slice(2, 0, 3).reshape({18}), x));
   CHECK(shares(x.slice(2, 0, 3).reshape({6, 3}), x));
-  // (2, 4, 1, 3), strides (24, 3, 48, 1): the stride of a dimension of size 1 is of no account
+  // (2, 4, 1, 3), strides (24, 3, 48, 1): the stride of a dimension of size 1 does not count
   const Tensor thin = range({5, 2, 8, 3}).slice(0, 0, 1).slice(2, 0, 4).permute({1, 2, 0, 3});
   CHECK(shares(thin.reshape({2, 12}), thin));
   CHECK(thin.reshape({2, 12}).to_vector<float>() == thin.to_vector<float>());

@@ -11,7 +11,7 @@ using namespace polyphase;
 
 namespace {
 
-// PyTorch's Adam and AdamW, written out for one element at a time.
+// PyTorch's Adam and AdamW, one element at a time.
 template <class Optimizer, class Options>
 void check(const Options& options, bool decoupled) {
   testing::Quadratic problem;

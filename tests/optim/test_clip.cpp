@@ -21,7 +21,7 @@ Tensor with_grad(const std::vector<double>& grad) {
 
 }  // namespace
 
-TEST_CASE("clip: a large norm is brought to max_norm, over all parameters together") {
+TEST_CASE("clip: a large norm is reduced to max_norm, over all parameters together") {
   const std::vector<Tensor> parameters{with_grad({3, 0}), with_grad({4}), Tensor::zeros({2}, {.requires_grad = true})};
   CHECK(clip_grad_norm(parameters, 1).item() == 5);
   const double scale = 1 / (5 + 1e-6);
@@ -97,7 +97,7 @@ TEST_CASE("clip: hundreds of parameters of many sizes have the norm of all their
     parameters.push_back(parameter);
   }
   const int threads = num_threads();
-  std::vector<double> norms;  // by one thread and by several: the same bits
+  std::vector<double> norms;  // the same bits with one and several threads
   for (const int count : {1, 2, 3}) {
     set_num_threads(count);
     norms.push_back(clip_grad_norm(parameters, std::numeric_limits<double>::infinity()).item());

@@ -79,7 +79,7 @@ TEST_CASE("ema: apply and restore exchange in place and keep every bit") {
   CHECK(weights.values() == averaged);
 }
 
-TEST_CASE("ema: a restored state goes on with the same bits") {
+TEST_CASE("ema: a restored state continues with the same bits") {
   Weights weights;
   ExponentialMovingAverage first({weights.w}, {.decay = 0.9, .ramp = true});
   weights.set(0.1, 0.2);

@@ -55,13 +55,13 @@ TEST_CASE("grad_scaler: scaled steps are the plain ones") {
     scaler.step(second);
     scaler.update();
   }
-  // Powers of two, so not a bit is lost.
+  // Powers of two, so no bit is lost.
   CHECK(scaled.parameter.to_vector<double>() == plain.parameter.to_vector<double>());
   CHECK(scaler.growth_tracker() == 5);
   CHECK(scaler.skipped() == 0);
 }
 
-TEST_CASE("grad_scaler: a step with an infinite gradient is left out, counted, and halves the scale") {
+TEST_CASE("grad_scaler: a step with an infinite gradient is skipped and counted, and halves the scale") {
   const Quadratic problem;
   Adam optimizer({problem.parameter}, {.learning_rate = 0.1});
   GradScaler scaler({.initial_scale = 8, .growth_interval = 3});
@@ -105,7 +105,7 @@ TEST_CASE("grad_scaler: a first step that is left out leaves the second a first 
   optimizer.zero_grad();
   scaler.scale(problem.loss()).backward();
   scaler.step(optimizer);
-  // No dampening in it: velocity starts as the gradient.
+  // The first velocity has no dampening: it is the gradient.
   for (std::size_t i = 0; i < 3; ++i)
     CHECK(problem.parameter.to_vector<double>()[i] ==
           doctest::Approx(problem.w[i] - 0.25 * problem.gradient(i)).epsilon(kDoubleRounding));
@@ -171,7 +171,7 @@ TEST_CASE("grad_scaler: f16 training overflows, backs off and learns") {
   CHECK(std::isfinite(sum(w.detach()).item()));
 }
 
-TEST_CASE("grad_scaler: a restored state goes on, before and after the first loss") {
+TEST_CASE("grad_scaler: a restored state continues, before and after the first loss") {
   GradScaler scaler({.initial_scale = 4, .growth_interval = 2});
   scaler.load_state({{}, {{"scale", 16}, {"growth_tracker", 1}, {"skipped", 5}}});
   CHECK(scaler.scale() == 16);
@@ -260,7 +260,7 @@ TEST_CASE("grad_scaler: optimizers may come and go, at one address too") {
     problem.parameter.set_grad({});
     scaler.scale(problem.loss()).backward();
   };
-  std::vector<std::optional<SGD>> places(70);  // more than update() takes at once
+  std::vector<std::optional<SGD>> places(70);  // more than update() handles in one call
   for (std::optional<SGD>& optimizer : places) {
     optimizer.emplace(parameters);
     backward();

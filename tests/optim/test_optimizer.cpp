@@ -59,7 +59,7 @@ TEST_CASE("optimizer: groups with a learning rate and weight decay of their own"
   CHECK(a.item() == 0.75);
   CHECK(b.item() == 0.5);
   CHECK(c.item() == 0.5);
-  CHECK(optimizer.steps() == 1);  // of three groups
+  CHECK(optimizer.steps() == 1);  // the step count of three groups
   optimizer.set_learning_rate(0.125);
   CHECK(optimizer.learning_rate(1) == 0.125);
   optimizer.set_learning_rate(1, 0);
@@ -78,7 +78,7 @@ TEST_CASE("optimizer: a parameter without gradient stays, and its step count wit
   optimizer.step();
   CHECK(late.item() == 1);
   CHECK(optimizer.steps() == 2);
-  // The first step of Adam is learning_rate*sign(g), whenever it comes.
+  // Adam's first step is learning_rate*sign(g), also when it comes later.
   set_grads({late}, 1);
   optimizer.step();
   CHECK(late.item() == doctest::Approx(0.5));
@@ -150,7 +150,7 @@ TEST_CASE("optimizer: going on from a restored state gives the same bits") {
       optimizer.step();
     }
   };
-  // `used`: the optimizer that goes on has made steps of its own before.
+  // `used`: the optimizer that loads the state has already made steps.
   const auto check_one = [&](auto make, bool used) {
     const testing::Quadratic straight;
     auto first = make(straight.parameter);
@@ -180,7 +180,7 @@ TEST_CASE("optimizer: going on from a restored state gives the same bits") {
   check([](const Tensor& w) { return std::make_unique<SGD>(std::vector<Tensor>{w}, SgdOptions{.learning_rate = 0.1}); });
 }
 
-TEST_CASE("optimizer: a restored state brings the groups' settings along") {
+TEST_CASE("optimizer: a restored state includes the groups' settings") {
   const Tensor w = leaf({1});
   SGD first({w}, {.learning_rate = 0.5, .weight_decay = 0.25}), second({w}, {.learning_rate = 2});
   first.set_learning_rate(0.125);
@@ -203,7 +203,7 @@ TEST_CASE("optimizer: a restored state is written where the old one was, so that
   optimizer.load_state(early);
   CHECK(optimizer.state().tensors[0].second.raw() == moment.raw());
   CHECK(moment.to_vector<double>() == early.tensors[0].second.to_vector<double>());
-  CHECK(late.item() == 0);  // b had not been updated
+  CHECK(late.item() == 0);  // b had no update yet
   CHECK(optimizer.state().numbers == early.numbers);
 }
 

@@ -17,7 +17,7 @@ SGD two_groups() {
              {.learning_rate = 1});
 }
 
-// The rates of both groups, the second in tenths, after 0, 1, 2, ... steps.
+// The rates of both groups after 0, 1, 2, ... steps; the second is a tenth of the first.
 void check_sequence(SGD& optimizer, Scheduler& scheduler, const std::vector<double>& expected) {
   for (std::size_t step = 0; step < expected.size(); ++step) {
     CAPTURE(step);
@@ -65,7 +65,7 @@ TEST_CASE("schedulers: WarmupLR alone and before another") {
   check_sequence(optimizer, scheduler, {0.5, 1, 1, 1, 0.1, 0.1, 0.01});
 }
 
-TEST_CASE("schedulers: a restored state goes on with the same bits") {
+TEST_CASE("schedulers: a restored state continues with the same bits") {
   SGD optimizer = two_groups();
   CosineAnnealingLR first(optimizer, {.steps = 100});
   for (int i = 0; i < 37; ++i) first.step();

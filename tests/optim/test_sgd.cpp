@@ -9,7 +9,7 @@ using namespace polyphase;
 
 namespace {
 
-// PyTorch's SGD, written out for one element at a time.
+// PyTorch's SGD, one element at a time.
 void check(const SgdOptions& options) {
   testing::Quadratic problem;
   SGD optimizer({problem.parameter}, options);

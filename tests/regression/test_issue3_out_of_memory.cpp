@@ -1,5 +1,5 @@
-// Memory that runs out at every single allocation of a training step: nothing is half done, nothing leaks, and the next try is
-// the step that would have been.
+// Memory runs out at each allocation of a training step in turn. Nothing is half done, nothing leaks, and the next attempt
+// computes the same step.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -22,7 +22,7 @@ void set_failure_hook(std::function<bool(std::size_t)> hook) {
   dynamic_cast<cuda::DeviceAllocator&>(backend_of(device).allocator()).set_failure_hook(std::move(hook));
 }
 
-/// Fails one allocation, counted from 0, while it lives.
+/// Fails one allocation, counted from 0, during its lifetime.
 class FailAt {
  public:
   explicit FailAt(std::int64_t at) : left_(std::make_shared<std::int64_t>(at)) {
@@ -50,9 +50,10 @@ Bits bits_of(SmallTraining& training) {
 
 std::size_t live_blocks() { return backend_of(default_device()).allocator().stats().live_blocks; }
 
-constexpr std::int64_t kFarMore = 20000;  // allocations than a step has
+constexpr std::int64_t kFarMore = 20000;  // far more allocations than a step has
 
-/// Steps until one gets through, failing one allocation later each time; returns how many failed. `check` runs after each.
+/// Repeats a step until it succeeds; attempt i fails at allocation i. Returns how many attempts failed. `check` runs after
+/// each.
 std::int64_t fail_until_done(SmallTraining& training, const std::function<void()>& check) {
   const GeneratorState generator = default_generator().state();
   for (std::int64_t at = 0; at < kFarMore; ++at) {
@@ -65,7 +66,7 @@ std::int64_t fail_until_done(SmallTraining& training, const std::function<void()
       } catch (const OutOfMemory&) {
         failed = true;
       }
-      CHECK(failed == hook.reached());  // an error of memory comes out as one, never swallowed
+      CHECK(failed == hook.reached());  // every failed allocation is reported as an error
     }
     if (!failed) return at;
     check();
@@ -120,9 +121,9 @@ TEST_CASE("the first step, which makes the moments") {
   CHECK(bits_of(training) == bits_of(twin));
 }
 
-TEST_CASE("a training that is over leaves no block behind") {
+TEST_CASE("a finished training leaks no block") {
   const std::size_t live = [] {
-    SmallTraining warm;  // constants and plans are kept for the next
+    SmallTraining warm;  // constants and plans stay cached
     (void)warm.step();
     return std::size_t{0};
   }() + live_blocks();

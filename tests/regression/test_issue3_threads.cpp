@@ -1,4 +1,4 @@
-// Threads that train at the same time, each on a stream of its own where the device has streams: nobody's numbers change.
+// Threads that train at the same time, each on its own stream if the device has streams, get the same numbers as alone.
 #include <doctest/doctest.h>
 
 #include <optional>
@@ -33,12 +33,12 @@ Bits train(Device device, bool own_stream) {
 
 }  // namespace
 
-TEST_CASE("four threads at once get what one gets alone, with the tables made by whoever comes first") {
+TEST_CASE("four threads at the same time get the results of one, with tables that the first of them makes") {
   const Device device = default_device();
   std::vector<Bits> results(4);
   std::vector<std::thread> threads;
   for (std::size_t id = 0; id < results.size(); ++id)
-    threads.emplace_back([&, id] { results[id] = train(device, id > 0); });  // one of them on the shared stream
+    threads.emplace_back([&, id] { results[id] = train(device, id > 0); });  // one of them on the default stream
   for (std::thread& thread : threads) thread.join();
   const Bits alone = train(device, false);
   for (const Bits& result : results) CHECK(result == alone);

@@ -1,4 +1,4 @@
-// What check_ptxas.py has to find: a kernel that spills, and one whose wgmmas ptxas has to serialise.
+// Two kernels that check_ptxas.py must find: one spills, and the wgmmas of the other must be serialised by ptxas.
 
 #include <cstdint>
 
@@ -6,7 +6,7 @@
 
 namespace ptx = polyphase::cuda::ptx;
 
-/// 64 sums in the 32 registers that blocks of 1024 threads, two an SM, have.
+/// 64 sums in 32 registers: that is what a thread has when two blocks of 1024 threads share an SM.
 __global__ void __launch_bounds__(1024, 2) spills(const float* __restrict__ from, float* __restrict__ to, int steps) {
   float sums[64] = {};
   for (int step = 0; step < steps; ++step) {
@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(1024, 2) spills(const float* __restrict__ from
   for (int i = 0; i < 64; ++i) to[i * blockDim.x + threadIdx.x] = sums[i];
 }
 
-/// Looks at sums while a wgmma may still be writing them.
+/// Reads sums while a wgmma may still be writing them.
 __global__ void serialised(std::uint64_t a, std::uint64_t b, float* __restrict__ to) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   float sums[64] = {};

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The API reference builds without a warning, and a mistake in a comment makes it fail.
+"""The API reference builds without a warning, and the build fails for a wrong comment.
 
 usage: check_api_reference.py BUILD_PY VERSION HEADER:HEADER:...
 """

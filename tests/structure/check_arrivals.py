@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""No warp arrives at a barrier of shared memory while a number that it has read from there is still on its way: the arrival overtakes the
-read, and whoever waits for it writes the next numbers first. ptxas keeps such an arrival where it stands behind the read, and moves it
-over wgmma.fence, and no sanitizer sees it (docs/kernels/stride1.md). A number is there where an instruction wants it.
+"""No warp arrives at a barrier of shared memory while its read of that memory is still in progress. The arrival could overtake the read,
+and another warp would overwrite the memory too early. ptxas keeps such an arrival after the read but moves it across wgmma.fence, and no
+sanitizer reports it (docs/kernels/stride1.md). A read is finished before the first instruction that uses its result.
 
 usage: check_arrivals.py BUILD_ROOT
-Reads what cuobjdump prints of the build's CUDA objects, in the order of the code, branches left aside. Exits 77 (skipped) where there are
-none, or no cuobjdump.
+Reads the output of cuobjdump for the build's CUDA objects in code order, ignoring branches. Exits 77 (skipped) without CUDA objects or
+cuobjdump.
 """
 import os
 import re
@@ -15,7 +15,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-# Kernels that may: a regular expression for the mangled name, and what else they arrive for.
+# Exempt kernels: a regular expression for the mangled name, and the other purpose of their arrivals.
 ALLOWED = {
     r"stride1_kernelINS1_11Stride1ModeINS1_13OperandTraitsIfLNS0_3ptx6TensorE0ELi1EEE": "the other consumer's turn to multiply, who writes nothing that is read here",
     r"phased_stride4_kernelINS1_13OperandTraitsI(6__half|13__nv_bfloat16)": "a stage before the one that is read",
@@ -27,14 +27,14 @@ WORDS = {".64": 2, ".128": 4}
 
 
 def words_of(name: str) -> int:
-    """Registers that an operand of an instruction stands for."""
+    """Registers that an operand of an instruction names."""
     if name.startswith("LDSM"):
         return int(match[1]) if (match := re.search(r"\.([124])$", name)) else 1
     return 4 if name.startswith("HGMMA") else max([WORDS[part] for part in WORDS if part in name], default=1)
 
 
 def early_arrivals(text: str) -> dict[str, int]:
-    """Kernel -> arrivals behind which a read of shared memory is first wanted."""
+    """Kernel -> arrivals that come before the first use of an earlier read of shared memory."""
     found: dict[str, int] = {}
     kernel, under_way = "", set()
     for line in text.splitlines():

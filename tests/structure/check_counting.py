@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The closing line counts what happened: cases, not programs; skipped is not passed; a crash is a failure.
+"""The last line counts results: cases, not programs; skipped is not passed; a crash is a failure.
 
 usage: check_counting.py COUNTING_SAMPLE COUNT_TESTS
 """

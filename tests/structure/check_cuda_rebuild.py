@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The Meson in use rebuilds a CUDA object when a header that it includes changes (Meson 1.0 did not), and only then.
+"""Meson rebuilds a CUDA object when a header that it includes changes, and only then. (Meson 1.0 did not.)
 
 usage: check_cuda_rebuild.py BUILD_ROOT      exits 77 (skipped) where there is no working nvcc
-A project of two .cu files is made in a temporary folder, built, and one header changed.
+Makes a project of two .cu files in a temporary folder, builds it, and changes one header.
 """
 import os
 import re

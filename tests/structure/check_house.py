@@ -3,8 +3,11 @@
 
 Prints what breaks a rule, then how many rules hold.
 """
+import ast
+import io
 import re
 import sys
+import tokenize
 from pathlib import Path
 
 ROOT = Path(sys.argv[1]).resolve()
@@ -12,10 +15,20 @@ CODE = (".cpp", ".hpp", ".cu", ".cuh")
 UNPAIRED_TESTS = {"fuzz", "golden", "regression", "structure", "headers", "install", "support"}
 ROOF = 450
 KERNELS = ROOT / "src/cuda/conv"  # a folder for each
+PROGRAMS = ("src", "tests", "examples", "bench", "program", "tool")
+# Everything that people write; licences and data are not ours.
+WRITTEN = (*PROGRAMS, "tools", "packaging", "docs", "python")
+SCRIPTS = (".py", ".sh")
 
 
 def files_under(*folders: str) -> list[Path]:
     return sorted(p for f in folders for p in (ROOT / f).rglob("*") if p.suffix in CODE)
+
+
+def written() -> list[Path]:
+    """Sources, scripts and meson.build files of every folder."""
+    files = [p for folder in WRITTEN for p in (ROOT / folder).rglob("*") if p.suffix in (*CODE, *SCRIPTS) or p.name == "meson.build"]
+    return sorted([*files, ROOT / "meson.build", ROOT / ".ci/run"])
 
 
 def name(path: Path) -> str:
@@ -73,7 +86,7 @@ def every_test_has_a_source() -> list[str]:
 
 def every_file_is_built() -> list[str]:
     problems = []
-    for path in files_under("src", "tests", "examples", "bench", "program", "tool"):
+    for path in files_under(*PROGRAMS):
         # A public header must be installed, and what is compiled must be listed; other headers are found by #include.
         if path.suffix not in (".cpp", ".cu"):
             continue
@@ -89,12 +102,14 @@ def every_file_is_built() -> list[str]:
 
 
 def files_are_small() -> list[str]:
-    lengths = {p: len(p.read_text(encoding="utf-8").splitlines()) for p in files_under("src", "tests", "examples", "bench", "program", "tool")}
+    """Sources and scripts."""
+    files = files_under(*PROGRAMS) + [p for p in written() if p.suffix in SCRIPTS]
+    lengths = {p: len(p.read_text(encoding="utf-8").splitlines()) for p in files}
     return [f"{name(p)} has {n} lines; past {ROOF} it is two rooms" for p, n in lengths.items() if n > ROOF]
 
 
 def headers_are_guarded() -> list[str]:
-    headers = [p for p in files_under("src", "tests", "examples", "bench", "program", "tool") if p.suffix in (".hpp", ".cuh")]
+    headers = [p for p in files_under(*PROGRAMS) if p.suffix in (".hpp", ".cuh")]
     return [f"{name(p)} has no #pragma once" for p in headers if "#pragma once" not in p.read_text(encoding="utf-8")]
 
 
@@ -119,42 +134,70 @@ def nothing_is_unfinished() -> list[str]:
 
 # Names that the kernels had for terms of the field: suspect, aux, dynamic scheduler, fence, bf16.
 PRIVATE_WORDS = re.compile(r"doubtful|beside|drawn|settle|brain", re.IGNORECASE)
-# Private words and turned clauses of comments. Say: suspect, aux, load, broadcast, static or dynamic, fence, bf16, recompute; subject, verb, object.
-PRIVATE_COMMENTS = re.compile(
-    r"\b(doubtful|beside|settles?|brain|brings?|brought|told|dealt|whoever|handful|the way back|side by side|under way|"
-    r"hardly ever|knows nothing|gives? back|as it lies|so-manieth)\b|(?-i:(?:^|[.;:] )(?:Of|So does|What lies|Behind) )", re.IGNORECASE)
+# Private or archaic words, and turned clauses. Say: suspect, aux, load, broadcast, static or dynamic, fence, bf16, recompute, next to, together,
+# immediately, again, reported, whole; subject, verb, object.
+PRIVATE_TEXT = re.compile(
+    r"\b(doubtful|beside|settles?|brain|brings?|brought|told|dealt|drawn|whoever|handful|the way back|side by side|under way|hardly ever|"
+    r"knows nothing|gives? back|given back|as (?:it|they) lies?|so-manieth|anew|likewise|whence|wherefore|thereof|lest|forth|nought|at once|"
+    r"once more|in force|astray|second-level cache)\b|(?-i:(?:^|[.;:] )(?:Of|So does|What lies|Behind) )", re.IGNORECASE)
+
+
+def script_comments(path: Path, text: str) -> list[tuple[int, str]]:
+    """Comments and docstrings of a script or of a meson.build."""
+    if path.suffix != ".py":
+        return [(n, m[1]) for n, line in enumerate(text.splitlines(), 1) if (m := re.search(r"(?:^|\s)#(?!!) ?(.*)", line))]
+    found = [(t.start[0], t.string) for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type == tokenize.COMMENT]
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and (doc := ast.get_docstring(node, clean=False)) is not None:
+            found += [(node.body[0].lineno + n, line) for n, line in enumerate(doc.splitlines())]
+    return found
 
 
 def comments_of(path: Path) -> list[tuple[int, str]]:
     """Line number and text of each comment line."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix not in CODE:
+        return script_comments(path, text)
     found = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(text.splitlines(), 1):
         match = re.search(r"//+<? ?(.*)", re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', line))
         if match:
             found.append((number, match[1]))
     return found
 
 
+def strings_of(path: Path) -> list[tuple[int, str]]:
+    """Line number and text of each string in C++: errors, help, names of test cases."""
+    return [(number, match[1]) for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+            for match in re.finditer(r'"((?:[^"\\\n]|\\.)*)"', re.sub(r"//[^\n]*|#include.*", "", line)) if " " in match[1]]
+
+
 def kernels_use_terms_of_the_field() -> list[str]:
     """Names in the code included."""
-    return [f"{name(p)}:{n}: a private word: {line.strip()}" for p in files_under("src/cuda")
+    return [f"{name(p)}:{n}: a private word: {line.strip()}" for p in files_under("src/cuda", "tests/cuda")
             for n, line in enumerate(p.read_text(encoding="utf-8").splitlines(), 1) if PRIVATE_WORDS.search(line)]
 
 
 def comments_are_plain() -> list[str]:
-    return [f"{name(p)}:{n}: a private word or a turned clause: {text}" for p in files_under("src") for n, text in comments_of(p)
-            if PRIVATE_COMMENTS.search(text)]
+    """In sources, scripts and meson.build, of every folder; and the strings of C++."""
+    problems = []
+    for path in (p for p in written() if p != Path(__file__).resolve()):
+        texts = comments_of(path) + (strings_of(path) if path.suffix in CODE else [])
+        problems += [f"{name(path)}:{n}: a private word or a turned clause: {text}" for n, text in texts if PRIVATE_TEXT.search(text)]
+    return problems
 
 
 def pages_are_plain() -> list[str]:
-    """The pages that people read first; docs/kernels/history and docs/benchmarks are records. A kernel's page has at most 100 lines."""
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/kernels/*.md"), *ROOT.glob("docs/decisions/*.md")]
+    """Every page but tables of records (docs/benchmarks). A kernel's page has at most 100 lines, docs/benchmarks.md 40 kB."""
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
     problems = []
-    for page in sorted(pages):
+    for page in sorted(p for p in pages if p.parent.name != "benchmarks"):
         lines = page.read_text(encoding="utf-8").splitlines()
-        problems += [f"{name(page)}:{n}: a private word: {line.strip()}" for n, line in enumerate(lines, 1) if PRIVATE_COMMENTS.search(line)]
+        problems += [f"{name(page)}:{n}: a private word: {line.strip()}" for n, line in enumerate(lines, 1) if PRIVATE_TEXT.search(line)]
         if page.parent.name == "kernels" and len(lines) > 100:
             problems.append(f"{name(page)} has {len(lines)} lines; ladders belong in docs/kernels/history")
+    if (size := (ROOT / "docs/benchmarks.md").stat().st_size) > 40_000:
+        problems.append(f"docs/benchmarks.md has {size} bytes; past 40000 its tables belong in docs/benchmarks")
     return problems
 
 
@@ -226,7 +269,7 @@ def cuda_includes_point_down() -> list[str]:
 
 def folders_are_small() -> list[str]:
     problems = []
-    for folder in sorted({p.parent for p in files_under("src")}):
+    for folder in sorted({p.parent for p in files_under(*PROGRAMS)}):
         most = 25 if KERNELS in (folder, *folder.parents) else 40
         count = sum(p.suffix in CODE for p in folder.iterdir())
         if count > most:
@@ -240,6 +283,7 @@ def blocks(path: Path) -> list[tuple[int, int, str]]:
     for number, line in enumerate(code_of(path).split("\n"), 1):
         indent = len(line) - len(line.lstrip())
         if line.strip() and not line.startswith("#"):
+            open_at = {at: opened for at, opened in open_at.items() if at <= indent}
             if re.match(r"\s*}", line) and indent in open_at:
                 first, text = open_at.pop(indent)
                 found.append((first, number, text))
@@ -254,7 +298,7 @@ LONG_FUNCTIONS = {"source_tma/kernel.cuh": 202}
 
 def functions_are_short() -> list[str]:
     problems = []
-    for path in files_under("src", "examples", "bench", "program", "tool"):
+    for path in files_under(*PROGRAMS):
         most = LONG_FUNCTIONS.get("/".join(path.parts[-2:]), 120)
         for first, last, text in blocks(path):
             if last - first >= most and not re.match(r"(namespace|class|struct|enum|template|extern|union)\b", text):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""No kernel spills registers and no wgmma is serialised (ptxas' C7510 to C7520): either costs up to half of the speed without any
-other sign. Reads what the build has made and compiles nothing again but two small kernels that must be found.
+"""No kernel spills registers and no wgmma is serialised (ptxas' C7510 to C7520). Either costs up to half of the speed without any other
+sign. Reads the results of the build; compiles only two small kernels that it must find.
 
 usage: check_ptxas.py BUILD_ROOT [--log NINJA_LOG] [--bad BAD_KERNELS] [OBJECT NAME PART...]
-Spills are noted in the objects, which cuobjdump prints. What ptxas said is in NINJA_LOG, the output of `ninja` for this folder,
-several runs of it behind each other or none; for the objects that are not in it ccache says it again. Exits 77 (skipped) where the
-build folder has no CUDA, or the machine no way to look.
+cuobjdump prints the spills that the objects record. NINJA_LOG holds the messages of ptxas: the output of `ninja` for this folder, of one
+or more runs. For objects that are not in it ccache repeats the messages. Exits 77 (skipped) if the build folder has no CUDA, or the
+machine has no cuobjdump.
 """
 import argparse
 import json
@@ -19,11 +19,11 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-# Kernels that may spill: a regular expression for the mangled name, and why with what was measured (an H200, bursts of 12).
+# Kernels that may spill: a regular expression for the mangled name, and the reason with measurements (an H200, bursts of 12).
 ALLOWED = {
     r"stride1_kernelINS1_11Stride1ModeINS1_13OperandTraitsIfLNS0_3ptx6TensorE0ELi[12]EEELi[12]ELi5E":
         "rows of f32 with five taps: fragments of all taps and 128 sums. Elements read twice, and what a thread knows of itself read "
-        "anew, spill nothing and take 1 to 4 % longer (tf32, 16 x 128 x 65536: 441 to 462 us, 506 to 515 us).",
+        "again, spill nothing and take 1 to 4 % longer (tf32, 16 x 128 x 65536: 441 to 462 us, 506 to 515 us).",
     r"phased_stride4_f32_kernel":
         "five reads and writes of registers, for the call that leaves suspects to the wide kernel (wavegan's fp32 forward: 468 us on an H100; no "
         "version without them was timed).",
@@ -35,7 +35,7 @@ ALLOWED = {
         "46.9 us), but 10 % more for rows of 48 (12.1 to 13.4 us).",
 }
 
-# Functions that a kernel calls when its tiles are done, and only where sums are suspect: what lives across their calls may be spilled.
+# Functions that a kernel calls after its tiles, and only for suspect sums. Values that live across these calls may be spilled.
 COLD = re.compile(r"\d+(?:mma_)?recompute|\d+finish_tiles|\d+store_(?:list|block)")
 SYMBOL = re.compile(r"\s+0x[0-9a-f]+\s+0x([0-9a-f]+)\s+0x([0-9a-f]+)\s+FUNC\s.*\s\$([^$\s]+)\$(\S+)$")
 SPILL = re.compile(r"SpillRefill\s*:\s*Offset\s*:\s*0x([0-9a-f]+)")
@@ -58,7 +58,7 @@ def run(command: list[str], folder: Path) -> str:
 
 
 def cuda_commands(build: Path, parts: list[str]) -> dict[str, list[str]]:
-    """The command of each of the library's CUDA objects; of those that are not built by default where they have been."""
+    """The compile command of each CUDA object of the library; objects that are not built by default are included if they exist."""
     entries = json.loads(run(["ninja", "-t", "compdb"], build))
     found = {}
     for entry in entries:
@@ -70,7 +70,7 @@ def cuda_commands(build: Path, parts: list[str]) -> dict[str, list[str]]:
 
 
 def said_to(command: list[str], build: Path, output: str, source: str | None = None) -> str:
-    """What a compilation says, the object and its list of headers elsewhere; of `source` in place of its own."""
+    """The messages of a compilation. Its object and dependency file go elsewhere; `source` replaces its source."""
     command = list(command)
     command[command.index("-o") + 1] = output
     if "-MF" in command:
@@ -81,8 +81,8 @@ def said_to(command: list[str], build: Path, output: str, source: str | None = N
 
 
 def spills_in(path: Path) -> tuple[dict[tuple[str, str], int], int]:
-    """(architecture, kernel) -> reads and writes of spilled registers in the code, but for its functions of COLD; and the number of
-    kernels."""
+    """(architecture, kernel) -> number of loads and stores of spilled registers in the code, without the functions of COLD; and the
+    number of kernels."""
     spills: dict[tuple[str, str], int] = {}
     cold: dict[str, list[range]] = {}
     kernels, arch, kernel = 0, "", ""
@@ -103,13 +103,13 @@ def spills_in(path: Path) -> tuple[dict[tuple[str, str], int], int]:
 
 
 def logged(text: str) -> dict[str, str]:
-    """What was said of each CUDA object that the log has, when it was last compiled."""
+    """The messages of the last compilation of each CUDA object in the log."""
     pieces = re.split(r"^\[\d+/\d+\] (.*)$", text, flags=re.MULTILINE)
     return {title.split()[-1]: said for title, said in zip(pieces[1::2], pieces[2::2]) if title.startswith("Compiling Cuda object")}
 
 
 def plain(name: str) -> str:
-    """A kernel's name as it is written, where c++filt is there."""
+    """A kernel's readable name, if c++filt is installed."""
     if shutil.which("c++filt") is None:
         return name
     name = subprocess.run(["c++filt", name], capture_output=True, text=True).stdout.strip()
@@ -148,7 +148,7 @@ def check_serialised(build: Path, commands: dict[str, list[str]], log: str) -> N
 
 
 def check_the_check(build: Path, command: list[str], bad: Path, looks_at_objects: bool) -> None:
-    """Both are found where they are, for each architecture."""
+    """Both kernels are found for each architecture."""
     archs = re.findall(r"code=(sm_\w+)", " ".join(command))
     with tempfile.TemporaryDirectory() as folder:
         said = said_to(command, build, f"{folder}/bad.o", str(bad))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A change in a header rebuilds exactly what includes it. usage: check_rebuild.py SOURCE_ROOT BUILD_ROOT
 
-Compares what Ninja has recorded for every object with what a reading of the #include lines says, the compiler's own -MM
-deciding where they differ; then touches one header and looks at what Ninja would do (its time is put back after).
+Compares the dependencies that Ninja has recorded for every object with the #include lines; where they differ, the compiler's -MM decides.
+Then touches one header, asks Ninja what it would rebuild, and restores the header's time.
 """
 import json
 import os
@@ -39,7 +39,7 @@ def read_includes(path: Path, found: set[Path], folders: list[Path]) -> set[Path
 
 
 def recorded() -> dict[str, set[Path]]:
-    """What `ninja -t deps` holds: object -> the project's files it was made from."""
+    """The output of `ninja -t deps`: object -> the project's files that it depends on."""
     result, current = {}, None
     for line in ninja("-t", "deps").splitlines():
         if line.startswith(" "):

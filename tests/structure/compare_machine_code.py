@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Whether two builds have the same kernels, whatever these are called and wherever they stand: for a change that only moves and renames.
+"""Whether two builds have the same kernels, regardless of names and places: for a change that only moves and renames.
 
 usage: compare_machine_code.py OLD NEW
-OLD and NEW are libraries, objects, cubins or build folders (then every CUDA object under src/ of it). A kernel is its architecture, its
-instructions with their encodings in order, and its registers, stack and shared memory. Kernels are matched by these alone, each as often
-as it occurs. Prints how many are identical and which are in one build only; exits 1 where there is one, 77 without cuobjdump.
+OLD and NEW are libraries, objects, cubins or build folders (which stand for every CUDA object under their src/). A kernel is its
+architecture, its instructions with their encodings in order, and its registers, stack and shared memory. Kernels are matched by these
+alone, with multiplicity. Prints how many are identical and which are in one build only. Exits 1 if there is a difference, 77 without
+cuobjdump.
 """
 import hashlib
 import os
@@ -20,7 +21,7 @@ from typing import NamedTuple
 ARCH = re.compile(r"^arch = (\S+)|^\tcode for (\S+)")
 FUNCTION = re.compile(r"^\s*Function\s*:?\s*([^\s:]+)")
 CODE = re.compile(r"^\s+/\*[0-9a-f]{4,6}\*/\s+(.*?)\s*/\* 0x[0-9a-f]+ \*/|^\s+(/\* 0x[0-9a-f]+ \*/)")
-# Names in instructions: of functions that are called and of variables.
+# Names in instructions: called functions and variables.
 NAME = re.compile(r"[`$]\(?[\w.$]+\)?|\b_Z\w+|\b_GLOBAL_\w+")
 USAGE = re.compile(r"\b(REG|STACK|SHARED|LOCAL):(\d+)")
 
@@ -33,8 +34,8 @@ class Kernel(NamedTuple):
 
 
 def kernels_of(sass: str, usage: str) -> list[tuple[Kernel, str]]:
-    """Each kernel that `cuobjdump -sass` prints, with what `cuobjdump -res-usage` says of it, and its mangled name. Of a cubin the latter
-    leaves the architecture out."""
+    """Each kernel of `cuobjdump -sass`, with its line of `cuobjdump -res-usage`, and its mangled name. For a cubin `-res-usage` does not
+    print the architecture."""
     resources: dict[tuple[str, str], str] = {}
     arch = name = ""
     for line in usage.splitlines():
@@ -69,10 +70,10 @@ def kernels_in(path: Path) -> list[tuple[Kernel, str]]:
 
 
 def build(path: Path) -> dict[Kernel, list[str]]:
-    """The kernels of a build, and for each the names of those that are like it."""
+    """The kernels of a build, and for each the names of all identical ones."""
     if not path.exists():
         raise SystemExit(f"{path}: expected a library, an object or a build folder, there is nothing")
-    # The objects of one library: Meson compiles each twice where it builds a static one, too.
+    # The objects of one library: Meson compiles each twice if it also builds a static one.
     files = sorted({each.name: each for each in path.glob("src/**/*.cu.o")}.values()) if path.is_dir() else [path]
     kernels: dict[Kernel, list[str]] = defaultdict(list)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -85,7 +86,7 @@ def build(path: Path) -> dict[Kernel, list[str]]:
 
 
 def compare(old: dict[Kernel, list[str]], new: dict[Kernel, list[str]]) -> tuple[int, list[tuple[Kernel, str]], list[tuple[Kernel, str]]]:
-    """How many kernels are in both, which are in `old` only and which in `new` only."""
+    """How many kernels are in both builds, which only in `old` and which only in `new`."""
     same, left = 0, ([], [])
     for kernel in {**old, **new}:
         names = old.get(kernel, []), new.get(kernel, [])
@@ -107,7 +108,7 @@ SAMPLE_USAGE = "arch = sm_90a\n Function _Z3oldPi:\n  REG:8 STACK:0 SHARED:0 LOC
 
 
 def check_the_check() -> None:
-    """A new name is no difference; another encoding, register count or architecture is."""
+    """A new name makes no difference; another encoding, register count or architecture does."""
     old = kernels_of(SAMPLE, SAMPLE_USAGE)
     assert len(old) == 1 and old[0][0].instructions == 2 and old[0][0].usage == "REG:8 STACK:0 SHARED:0 LOCAL:0", old
     renamed = kernels_of(SAMPLE.replace("_Z3old", "_Z3new"), SAMPLE_USAGE.replace("_Z3old", "_Z3new"))
@@ -118,7 +119,7 @@ def check_the_check() -> None:
 
 
 def plain(names: list[str]) -> list[str]:
-    """Kernels' names as they are written, where c++filt is there."""
+    """Readable names of kernels, if c++filt is installed."""
     if not names or shutil.which("c++filt") is None:
         return names
     said = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True).stdout

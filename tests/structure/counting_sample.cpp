@@ -1,4 +1,4 @@
-// Not a test: check_counting.py runs it and looks at what is counted. Two cases pass, one fails, two are skipped.
+// Not a test: check_counting.py runs it and checks the counts. Two cases pass, one fails, two are skipped.
 #include <doctest/doctest.h>
 
 #include <stdexcept>

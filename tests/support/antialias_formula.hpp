@@ -10,11 +10,12 @@
 
 namespace polyphase::testing {
 
-/// Rows whose ends overlap, whole vectors and tasks of either device's kernels, one more and one less.
+/// Lengths of rows whose ends overlap, of whole vectors, and of whole tasks of both devices' kernels; each also plus and minus
+/// one.
 inline constexpr std::int64_t kAntialiasLengths[] = {1,   2,   3,   4,    5,    6,    11,   12,   33,   500,  503, 504,
                                                      505, 507, 508, 1021, 1022, 1023, 1024, 1025, 1026, 1027, 2051};
 
-/// Everything of x's shape or (C); `size`: the sums of magnitudes of what alpha's and beta's gradients sum.
+/// Tensors of x's shape or (C); `size`: the sums of magnitudes of the terms of alpha's and beta's gradients.
 struct AntialiasedFormula {
   Tensor y, x, alpha, beta, alpha_size, beta_size;
 };
@@ -33,7 +34,7 @@ inline AntialiasedFormula antialiased_formula(const AntialiasedSnake& in, const 
     const double *x = in.x.data<double>() + row * L, *gradient = g.data<double>() + row * L;
     std::vector<double> v(static_cast<std::size_t>(2 * L)), dw(v.size());
     const auto at = [](std::vector<double>& values, std::int64_t s) -> double& { return values[static_cast<std::size_t>(s)]; };
-    // fold(i, k) for every input i, past the ends too, and every tap k that position s has of it.
+    // Calls fold(i, k) for every input i, also outside of the row, and its tap k at position s.
     const auto for_taps = [&](std::int64_t s, const auto& fold) {
       for (std::int64_t i = s / 2 - K; i <= s / 2 + K; ++i)
         if (const std::int64_t k = s + K / 2 - 1 - 2 * i; k >= 0 && k < K) fold(clamped(i, L), k);
@@ -60,7 +61,7 @@ inline AntialiasedFormula antialiased_formula(const AntialiasedSnake& in, const 
   return out;
 }
 
-/// Random operands, as they are in f64 after they were rounded to their dtypes: x and g in `dtype`, the rest in `parameters`.
+/// Random operands in f64, rounded to their dtypes before: x and g to `dtype`, the others to `parameters`.
 struct AntialiasedOperands {
   AntialiasedSnake in;
   Tensor g;
@@ -79,7 +80,7 @@ inline AntialiasedOperands in_f64(const AntialiasedOperands& from) {
   return {{wide(from.in.x), wide(from.in.alpha), wide(from.in.beta), wide(from.in.up), wide(from.in.down)}, wide(from.g)};
 }
 
-/// The largest |difference| of gradients that are sums, over the sum of magnitudes, with `unit` of the result taken off.
+/// The largest |difference| of gradients that are sums, minus `unit` times the result, over the sum of magnitudes.
 inline double sum_error(const Tensor& got, const Tensor& expected, const Tensor& size, double unit) {
   double worst = 0;
   const std::vector<double> values = got.to(Device::cpu()).to(DType::f64).to_vector<double>();

@@ -1,5 +1,5 @@
 #pragma once
-// Codes and trainings of small codec decoders.
+// Codes for small codec decoders, and a training of such a decoder.
 
 #include <cstdint>
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace polyphase::testing {
 
-/// Numbers below `bins` that jump about, (N, K, L).
+/// Irregular codes below `bins`, (N, K, L).
 inline Tensor some_codes(const Shape& shape, std::int64_t bins) {
   std::vector<std::int64_t> codes(static_cast<std::size_t>(shape.numel()));
   std::uint64_t state = 7;
@@ -23,7 +23,7 @@ inline Tensor some_codes(const Shape& shape, std::int64_t bins) {
   return Tensor::from_vector(codes, shape);
 }
 
-/// The mean squared difference from `target` before and after so many steps of Adam.
+/// The mean squared difference from `target` before and after this many steps of Adam.
 struct Losses {
   double first, last;
 };

@@ -31,7 +31,7 @@ double as_double(E value) {
     return static_cast<double>(static_cast<float>(value));
 }
 
-/// Elements of E that start `misalignment` elements past an aligned address, so that kernels meet odd pointers.
+/// Elements of E that start `misalignment` elements after an aligned address, so that kernels get unaligned pointers.
 template <class E>
 class Array {
  public:
@@ -58,7 +58,7 @@ class Array {
     for (std::int64_t i = 0; i < size(); ++i) (*this)[i] = static_cast<E>(distribution(random));
     return *this;
   }
-  /// What no kernel may leave behind: every bit set, a NaN of a kind that none writes.
+  /// Sets every bit: a NaN with bits that no kernel writes.
   Array& poison() {
     if (size() > 0) std::memset(static_cast<void*>(data()), 0xff, static_cast<std::size_t>(size()) * sizeof(E));
     return *this;
@@ -109,7 +109,7 @@ struct ConvArrays {
     return out;
   }
 
-  /// The same in `Sum` arithmetic, product by product, straight from the formula.
+  /// The same in `Sum` arithmetic, one product after another, directly from the formula.
   template <class Sum>
   std::vector<Sum> formula(ConvDirection direction) const {
     std::vector<Sum> out;
@@ -142,7 +142,7 @@ inline constexpr auto kSmallIntegers = [](auto& array, unsigned seed) { array.sm
 inline constexpr auto kNormal = [](auto& array, unsigned seed) { array.normal(seed); };
 inline constexpr ConvDirection kDirections[] = {ConvDirection::forward, ConvDirection::dgrad, ConvDirection::wgrad};
 
-/// Calls function() once with every instruction set this machine has, then goes back to the one in use before.
+/// Calls function() once with every instruction set of this machine, then restores the previous one.
 template <class Function>
 void for_each_isa(const Function& function) {
   const Isa before = cpu::current_isa();

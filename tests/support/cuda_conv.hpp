@@ -1,5 +1,5 @@
 #pragma once
-// Convolutions of conv.hpp run on a GPU: arrays uploaded, the output poisoned, what surrounds it watched.
+// Runs convolutions of conv.hpp on a GPU: uploads arrays, poisons the output, checks the memory around it.
 
 #include <cuda_runtime.h>
 #include <doctest/doctest.h>
@@ -18,7 +18,7 @@ namespace polyphase::testing {
 
 inline constexpr std::int64_t kGuard = 64;  // elements before and after an array that must stay as they are
 
-/// How many of `count` elements have every bit set, as before a call: no NaN that a kernel writes has.
+/// How many of `count` elements still have every bit set, as before the call. No kernel writes such a NaN.
 inline std::int64_t count_unwritten(const void* elements, std::int64_t count, std::size_t bytes_each) {
   const auto* element = static_cast<const unsigned char*>(elements);
   std::int64_t unwritten = 0;
@@ -53,11 +53,11 @@ class DeviceArray {
     if (size_ > 0)
       std::memcpy(static_cast<void*>(image_.data() + offset_), host.data(), static_cast<std::size_t>(size_) * sizeof(E));
     CHECK_CUDA(cudaMemcpy(memory_.data(), image_.data(), image_.size() * sizeof(E), cudaMemcpyHostToDevice));
-    // From pageable memory cudaMemcpy may return before the data is there, and our streams do not wait for the default one.
+    // cudaMemcpy from pageable memory may return before the data arrives, and our streams do not wait for the default one.
     CHECK_CUDA(cudaDeviceSynchronize());
   }
   [[nodiscard]] E* data() const { return static_cast<E*>(memory_.data()) + offset_; }
-  /// The device's values; `intact` says whether the guards are.
+  /// The device's values; `intact` says whether the guards are unchanged.
   [[nodiscard]] Array<E> download(bool& intact) const {
     std::vector<E> now(image_.size());
     CHECK_CUDA(cudaMemcpy(now.data(), memory_.data(), now.size() * sizeof(E), cudaMemcpyDeviceToHost));
@@ -77,7 +77,7 @@ class DeviceArray {
   DeviceBytes memory_;
 };
 
-/// What one call does: operands and output as device pointers, on the stream given.
+/// What one call runs: operands and output as device pointers, on the given stream.
 struct GpuCall {
   const ConvProblem& problem;
   ConvDirection direction;

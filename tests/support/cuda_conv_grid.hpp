@@ -1,5 +1,5 @@
 #pragma once
-// The grid every algorithm of the GPU is tested on: bit for bit against the reference on small integers.
+// The grid on which every GPU algorithm is tested: bit for bit against the reference on small integers.
 
 #include <doctest/doctest.h>
 
@@ -12,7 +12,7 @@
 
 namespace polyphase::testing {
 
-/// Every direction that `can(problem, direction)` allows, against the CPU's reference; returns the sum of the norms.
+/// Every direction that `can(problem, direction)` allows, compared with the CPU's reference. Returns the sum of the norms.
 template <class E, class Call>
 double check_gpu_bits(const ConvProblem& problem, const Call& call, std::int64_t misalignment = 0) {
   const ConvArrays<E> arrays(problem, kSmallIntegers);
@@ -28,8 +28,8 @@ double check_gpu_bits(const ConvProblem& problem, const Call& call, std::int64_t
   return norm;
 }
 
-/// Strides, kernels, dilations, paddings on both sides; lengths around 1, 32 and the tiles; `depthwise`: one channel a group.
-/// Thinned in a reduced run.
+/// Strides, kernels, dilations, paddings on both sides; lengths near 1, 32 and the tile sizes; `depthwise`: one channel a
+/// group. A reduced run takes fewer.
 inline std::vector<ConvProblem> grid_problems(bool depthwise) {
   std::vector<ConvProblem> problems;
   const auto add = [&](ConvProblem p) {

@@ -1,5 +1,5 @@
 #pragma once
-// The same tensors on the host and on a GPU, layout for layout, and how the results compare.
+// The same tensors on the host and on a GPU, with the same layouts, and comparisons of results.
 
 #include <algorithm>
 #include <cmath>
@@ -25,7 +25,8 @@ inline Tensor mirrored(const Tensor& tensor) {
   return Tensor::over(storage, tensor.shape(), tensor.strides(), tensor.offset(), tensor.dtype());
 }
 
-/// Every bit set: NaN, or -1 in i64. Starts `misalignment` elements past an aligned address, and three more follow it.
+/// Every bit set: NaN, or -1 in i64. Starts `misalignment` elements after an aligned address and has three more elements after
+/// it.
 inline Tensor poisoned(const Shape& shape, DType dtype, std::int64_t misalignment = 0) {
   const auto elements = static_cast<std::size_t>(shape.numel() + misalignment + 3);
   Storage storage(elements * size_of(dtype), Device::cpu());
@@ -33,13 +34,13 @@ inline Tensor poisoned(const Shape& shape, DType dtype, std::int64_t misalignmen
   return Tensor::over(storage, shape, contiguous_strides(shape), misalignment, dtype);
 }
 
-/// Poison with room for any view: `view(base)` is what is written to.
+/// Poisoned storage for any view: `view(base)` is what is written.
 template <class View>
 Tensor poisoned_view(const Shape& base, DType dtype, const View& view) {
   return view(poisoned(base, dtype));
 }
 
-/// Elements of both storages, whole, that differ in their bits; NaNs are one. What lies between and around views counts too.
+/// Elements of the two whole storages, also outside of the views, that differ in their bits. All NaNs count as equal.
 inline std::int64_t different(const Tensor& on_host, const Tensor& on_gpu) {
   const std::size_t bytes = on_host.storage().bytes();
   std::vector<char> back(bytes);
@@ -63,7 +64,7 @@ inline std::int64_t different(const Tensor& on_host, const Tensor& on_gpu) {
   return count;
 }
 
-/// The largest |a - b| / max(1, |a|) of two equally shaped tensors; infinities and NaNs must agree, else infinity.
+/// The largest |a - b| / max(1, |a|) of two tensors of one shape; infinity if infinities or NaNs differ.
 inline double worst_difference(const Tensor& expected, const Tensor& got) {
   if (!(expected.shape() == got.shape())) return std::numeric_limits<double>::infinity();
   const std::vector<double> a = expected.detach().cpu().to(DType::f64).to_vector<double>();

@@ -1,5 +1,5 @@
 #pragma once
-// The operands of a convolution that is finished with an epilogue, on the GPU.
+// The operands of a convolution with an epilogue, on the GPU.
 
 #include <cmath>
 #include <cstdint>
@@ -20,7 +20,7 @@ inline std::vector<char> bytes_of(const Tensor& tensor) {
   return bytes;
 }
 
-/// Whether every element of a result that target() gave was written.
+/// Whether every element of a tensor made by target() was written.
 inline bool is_written(const Tensor& result) {
   const std::vector<char> bytes = bytes_of(result);
   const std::size_t size = size_of(result.dtype());
@@ -35,7 +35,7 @@ struct Operands {
   Shape shape;  // of the result
   Tensor source, w, bias, alpha, beta, residual, result;
 
-  /// What lies beside outputs begins `further` elements further.
+  /// Aux tensors begin `further` elements later than outputs.
   Operands(const ConvProblem& p, ConvDirection direction_, DType dtype, std::int64_t misalignment_, bool is_spread = false,
            std::int64_t further = 0)
       : problem(p), direction(direction_), misalignment(misalignment_) {
@@ -44,7 +44,7 @@ struct Operands {
     const Shape x{p.N, p.C_in, p.L_in}, y{p.N, p.C_out, p.L_out};
     shape = is_forward ? y : x;
     const Tensor values = random_f64(is_forward ? x : y, 1);
-    // Numbers that two halves cannot hold beside the others: many too small, one too large.
+    // Numbers that two f16 cannot hold at one scale: many are too small, one is too large.
     if (is_spread) {
       auto* const numbers = values.data<double>();
       for (std::int64_t i = 0; i < values.numel(); i += 37) numbers[i] *= 1e-12;

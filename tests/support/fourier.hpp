@@ -1,5 +1,5 @@
 #pragma once
-// Fourier transforms by their definition in long double, and how far others are from them.
+// Fourier transforms by their definition in long double, and the errors of other transforms.
 
 #include <cmath>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace polyphase::testing {
 
-/// Outputs that are looked at: all of a short row, some two hundred spread over a long one.
+/// Distance of the outputs that are compared: all of a short row, about two hundred of a long one.
 inline std::int64_t fft_sample(std::int64_t outputs) { return outputs / 200 + 1; }
 
 /// cos and sin of 2 pi k/n, k < n.
@@ -27,7 +27,7 @@ struct Circle {
   }
 };
 
-/// The norm of what bins (R, n/2 + 1, 2) are off the transform of x (R, n), over that transform's norm.
+/// The norm of the error of bins (R, n/2 + 1, 2) as the transform of x (R, n), over that transform's norm.
 inline double fft_error(const Tensor& x, const Tensor& bins) {
   const std::int64_t R = x.size(0), n = x.size(1), outputs = n / 2 + 1;
   const auto from = x.cpu().to(DType::f64).to_vector<double>(), got = bins.cpu().to(DType::f64).to_vector<double>();
@@ -48,7 +48,7 @@ inline double fft_error(const Tensor& x, const Tensor& bins) {
   return static_cast<double>(std::sqrt(off / all));
 }
 
-/// The same of x (R, n) and the adjoint transform of bins (R, n/2 + 1, 2).
+/// The same for x (R, n) as the adjoint transform of bins (R, n/2 + 1, 2).
 inline double fft_adjoint_error(const Tensor& bins, const Tensor& x) {
   const std::int64_t R = x.size(0), n = x.size(1), inputs = n / 2 + 1;
   const auto from = bins.cpu().to(DType::f64).to_vector<double>(), got = x.cpu().to(DType::f64).to_vector<double>();
@@ -69,12 +69,12 @@ inline double fft_adjoint_error(const Tensor& bins, const Tensor& x) {
   return static_cast<double>(std::sqrt(off / all));
 }
 
-/// Rows to transform, their adjoints' input, and how far off either result may be.
+/// Rows to transform, their adjoints' input, and the allowed error of either result.
 struct FftCase {
   Tensor x, bins;
   double bound;
 };
-/// Every length of kReferenceFft in both types.
+/// Every length of kReferenceFft, in f32 and f64.
 inline std::vector<FftCase> reference_cases() {
   std::vector<FftCase> cases;
   for (const ReferenceFft& reference : kReferenceFft)

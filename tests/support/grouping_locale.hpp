@@ -1,5 +1,5 @@
 #pragma once
-// The C++ locale of a program that writes numbers for people: 2000 as 2,000.
+// The C++ locale of a program that writes numbers with separators: 2000 as 2,000.
 
 #include <locale>
 #include <string>

@@ -1,5 +1,5 @@
 #pragma once
-// Small things that many tests want.
+// Small functions for many tests.
 
 #include <algorithm>
 #include <cmath>
@@ -47,7 +47,7 @@ inline Tensor elsewhere(const Shape& shape, DType dtype = DType::f64) {
   return Tensor::over(Storage(nothing, bytes, Device::cuda(0), {}), shape, contiguous_strides(shape), 0, dtype);
 }
 
-/// The text of the E that `function` throws, else what happened instead.
+/// The text of the exception E that `function` throws; otherwise what happened instead.
 template <class E, class Function>
 std::string error_of(Function&& function) {
   try {
@@ -60,15 +60,15 @@ std::string error_of(Function&& function) {
   return "no error";
 }
 
-/// The larger error. One that is no number, which std::max() would pass over, is infinite.
+/// The larger error; infinite if one is NaN, which std::max() would ignore.
 inline double worse(double worst, double error) {
   return std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(worst, error);
 }
 
-/// |difference| by its magnitude; 0 where there is no difference, as of a sum of nothing.
+/// |difference| over magnitude; 0 if there is no difference, as in an empty sum.
 inline double relative(double difference, double magnitude) { return difference == 0 ? 0 : std::abs(difference) / magnitude; }
 
-/// The largest |a - b|, computed in f64 on the host; infinity where the shapes differ or a NaN turns up.
+/// The largest |a - b|, computed in f64 on the host; infinity if the shapes differ or there is a NaN.
 inline double max_difference(const Tensor& a, const Tensor& b) {
   if (!(a.shape() == b.shape())) return std::numeric_limits<double>::infinity();
   const std::vector<double> left = a.detach().to(DType::f64).to_vector<double>();

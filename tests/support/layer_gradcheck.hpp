@@ -1,5 +1,5 @@
 #pragma once
-// gradcheck through a whole module: its input and all its parameters.
+// gradcheck of a whole module: its input and all its parameters.
 
 #include <string>
 #include <utility>
@@ -11,7 +11,7 @@
 
 namespace polyphase::testing {
 
-/// Puts other tensors where a module holds its parameters, in order.
+/// Replaces a module's parameters by other tensors, in order.
 class ParameterReplacer : public Visitor {
  public:
   ParameterReplacer(Module& module, std::vector<Tensor> parameters) : parameters_(std::move(parameters)) {
@@ -28,7 +28,8 @@ class ParameterReplacer : public Visitor {
   std::size_t next_ = 0;
 };
 
-/// Empty, or the worst disagreement in words. The module becomes f64; input 0 is x (normal random), the rest its parameters.
+/// Returns the worst disagreement in words, empty if there is none. The module becomes f64; input 0 is x (normal random), the
+/// rest are its parameters.
 inline std::string layer_gradcheck(Module& module, const Shape& x_shape) {
   module.to(DType::f64);
   Generator generator(11);

@@ -1,8 +1,8 @@
 // The main of every test program: doctest's, plus a last line `test cases: P passed, F failed, S skipped` that
 // tools/count_tests.py adds up over all programs.
 //
-// POLYPHASE_TEST_DEVICE=cuda:0 makes that device the default of the run, so that tests written for no device in particular test
-// it; where it does not exist the program is skipped (exit status 77).
+// POLYPHASE_TEST_DEVICE=cuda:0 makes that device the default of the run, so that tests without a device of their own test it.
+// If the device does not exist, the program is skipped (exit status 77).
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -21,7 +21,7 @@ struct Counts {
   int passed = 0;
   int failed = 0;
   int skipped = 0;
-  std::string skip_reason;  // of the case now running; empty where it has not been skipped
+  std::string skip_reason;  // the reason why the current case is skipped; empty if it is not
 };
 
 Counts& counts() {
@@ -29,7 +29,7 @@ Counts& counts() {
   return instance;
 }
 
-// Counts cases, which doctest's own summary mixes with what was filtered out.
+// Counts cases. doctest's own summary also counts cases that were filtered out.
 struct CountingListener : doctest::IReporter {
   explicit CountingListener(const doctest::ContextOptions&) {}
 
@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
     }
   }
   const int status = context.run();
-  if (context.shouldExit()) return status;  // a query such as --list-test-cases
+  if (context.shouldExit()) return status;  // a query, such as --list-test-cases
   const Counts& total = counts();
   std::printf("test cases: %d passed, %d failed, %d skipped\n", total.passed, total.failed, total.skipped);
   if (status == 0 && total.passed + total.failed + total.skipped == 0) {

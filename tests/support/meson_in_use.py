@@ -1,4 +1,4 @@
-"""The very Meson that made a build folder, whatever is on PATH."""
+"""The Meson that made a build folder, whatever PATH has."""
 import re
 import shlex
 from pathlib import Path

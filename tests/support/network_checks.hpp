@@ -1,5 +1,5 @@
 #pragma once
-// What the tests of published networks share.
+// Checks that the tests of published networks share.
 
 #include <doctest/doctest.h>
 
@@ -60,7 +60,7 @@ inline Tensor plain_snake(const Tensor& x, const Tensor& alpha) {
   return x + square(sin(x * a)) / (a + 1e-9);
 }
 
-/// The network in 16 bits against f64, of the largest number.
+/// Compares the network in 16 bits with f64, relative to the largest number.
 inline void check_halves(Module& net, const Tensor& input) {
   const NoGradGuard no_grad;
   net.eval();

@@ -1,5 +1,5 @@
 #pragma once
-// Where the elements of a padded row come from, by the plain formula.
+// Which element each position of a padded row has, by the plain formula.
 
 #include <algorithm>
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace polyphase::testing {
 
 inline constexpr PaddingMode kPaddingModes[] = {PaddingMode::zeros, PaddingMode::reflect, PaddingMode::replicate};
 
-/// A row of L with elements on both sides.
+/// A row of L elements and its padding on both sides.
 struct PadCase {
   std::int64_t rows, L, left, right;
   [[nodiscard]] bool reflects() const { return left < L && right < L; }
@@ -21,7 +21,7 @@ inline constexpr PadCase kPadCases[] = {{1, 1, 0, 1},         {3, 1, 5, 2},     
                                         {5, 8, 3, 4},         {7, 9, 1, 0},       {1, 20, 0, 200}, {3, 1000, 3, 70},
                                         {2, 4097, 4096, 513}, {1, 5, 70000, 4097}};
 
-/// The element that column j holds; -1: none.
+/// The index of the element in column j; -1: zero padding.
 inline std::int64_t padded_from(std::int64_t j, const PadCase& at, PaddingMode mode) {
   const std::int64_t i = j - at.left;
   if (i >= 0 && i < at.L) return i;

@@ -1,5 +1,5 @@
 #pragma once
-// A small problem for optimizers, with its gradient known: loss = sum of a*(w - c)^2/2.
+// A small problem for optimizers with a known gradient: loss = sum of a*(w - c)^2/2.
 
 #include <vector>
 

@@ -15,7 +15,7 @@ inline bool is_reduced() {
   return value != nullptr && std::string_view(value) == "1";
 }
 
-/// The whole grid, or in a reduced run every 11th of it, starting with the first: 11 shares no factor with the turns by which
+/// The whole grid, or in a reduced run every 11th element from the first on. 11 shares no factor with the periods in which
 /// tests vary dtypes and misalignments, nor with the lengths of the grid's own loops.
 template <class T>
 std::vector<T> thinned(std::vector<T> grid) {

@@ -1,15 +1,15 @@
 #pragma once
-// doctest decides before a run which cases it leaves out. A test that finds out only while running that it cannot be
-// run here (no GPU, no clang) says so with SKIP_TEST and is reported as skipped, with the reason, never as passed.
+// doctest decides before a run which cases it omits. A test that finds out while it runs that it cannot run here (no GPU, no
+// clang) calls SKIP_TEST. It is reported as skipped, with the reason, never as passed.
 
 namespace polyphase::testing {
 
-/// Marks the running test case as skipped; an assertion that fails before or after still makes it a failure.
+/// Marks the running test case as skipped; if an assertion fails before or after, the case still fails.
 void mark_skipped(const char* reason);
 
 }  // namespace polyphase::testing
 
-/// Leaves the test case (or the function returning void that it is in): `if (no_gpu) SKIP_TEST("no CUDA device");`
+/// Leaves the test case, or the void function that contains it: `if (no_gpu) SKIP_TEST("...");`
 #define SKIP_TEST(reason)                       \
   do {                                          \
     ::polyphase::testing::mark_skipped(reason); \

@@ -1,5 +1,5 @@
 #pragma once
-// A training of every layer, loss and activation on small tensors, on the default device: what the tests of whole steps run.
+// A training of every layer, loss and activation on small tensors, on the default device. The tests of whole steps use it.
 
 #include <memory>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace polyphase::testing {
 
-/// Pads by copies, reflected and repeated.
+/// Pads by reflected and repeated elements.
 class PadBothWays : public Module {
  public:
   [[nodiscard]] Tensor forward(const Tensor& x) override {
@@ -17,7 +17,7 @@ class PadBothWays : public Module {
   void visit(Visitor&) override {}
 };
 
-/// The activations that have no class of their own above.
+/// The activations without a class above.
 class ManyActivations : public Module {
  public:
   [[nodiscard]] Tensor forward(const Tensor& x) override {
@@ -54,7 +54,7 @@ struct SmallTraining {
     return mse_loss(output, y) + l1_loss(output, y) + smooth_l1_loss(output, y) +
            multi_resolution_stft_loss(output, y, kSpectra);
   }
-  /// One update; the loss, on the device.
+  /// One update; returns the loss, on the device.
   Tensor step() {
     optimizer->zero_grad();
     const Tensor value = loss();

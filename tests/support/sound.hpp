@@ -1,5 +1,5 @@
 #pragma once
-// Sound made up for the tests.
+// Synthetic sound for the tests.
 
 #include <cmath>
 #include <cstdint>

@@ -1,4 +1,4 @@
-"""What tests of scripts share: programs that stand in for the real ones, and a count of what held."""
+"""What tests of scripts share: programs that replace the real ones, and a count of passed checks."""
 import subprocess
 from pathlib import Path
 

@@ -1,5 +1,5 @@
 #pragma once
-// A network piece by piece beside the network at once.
+// Compares a network that runs in pieces with the same network on the whole input.
 
 #include <doctest/doctest.h>
 
@@ -19,7 +19,7 @@ namespace polyphase::testing {
 
 inline std::vector<double> f64_values(const Tensor& tensor) { return tensor.to(DType::f64).to_vector<double>(); }
 
-/// What a stream returns for x pushed in pieces of `sizes`, one after another and again from the first.
+/// The result of a stream for x pushed in pieces of `sizes`, repeated until x ends.
 inline Tensor streamed(Module& net, const Tensor& x, const std::vector<std::int64_t>& sizes) {
   Stream stream(net);
   std::vector<Tensor> pieces;
@@ -44,9 +44,9 @@ inline double relative_difference(const std::vector<double>& a, const std::vecto
   return difference == 0 ? 0 : difference / largest;
 }
 
-/// The stream's results are the network's, however the input is cut: on the CPU bit for bit; on a GPU, whose kernels add in an
-/// order that depends on the length, within the rounding of some twenty sums. `x`: the input, of which the network is in
-/// eval().
+/// Checks that the stream's results are the network's, however the input is divided: on the CPU bit for bit; on a GPU, whose
+/// kernels add in an order that depends on the length, within the rounding of about twenty sums. `x`: the input. The network
+/// must be in eval().
 inline void check_stream_of(Module& net, const Tensor& x) {
   const NoGradGuard no_grad;
   const Tensor whole = net(x);
@@ -63,7 +63,7 @@ inline void check_stream_of(Module& net, const Tensor& x) {
   }
 }
 
-/// The same of a network of either dtype, for random numbers of a shape.
+/// The same in f32 and f64, for random numbers of a shape.
 inline void check_stream(Module& net, const Shape& shape) {
   net.eval();
   for (const DType dtype : {DType::f32, DType::f64}) {

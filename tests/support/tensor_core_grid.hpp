@@ -1,5 +1,5 @@
 #pragma once
-// Random problems around the tiles of Algorithm::tensor_core, the same ones for the same seed, and unusual numbers for it.
+// Random problems near the tile sizes of Algorithm::tensor_core (the same for the same seed), and unusual numbers.
 
 #include <doctest/doctest.h>
 
@@ -32,7 +32,7 @@ class Picker {
 };
 
 /// For forward and dgrad: strides, dilations, groups, paddings and batches; with `far_taps` also dilations that the stride
-/// divides, and that taps of a phase do not share a window at.
+/// divides, and dilations at which the taps of a phase share no window.
 inline std::vector<ConvProblem> random_gathers(unsigned seed, const std::vector<std::int64_t>& lengths, bool far_taps) {
   std::vector<ConvProblem> problems;
   Picker pick(seed);
@@ -57,8 +57,8 @@ inline std::vector<ConvProblem> random_gathers(unsigned seed, const std::vector<
   return problems;
 }
 
-/// For the weight gradient: strides that divide the dilation and not, tiles that are full and not, taps that share a window and
-/// that do not.
+/// For the weight gradient: strides that divide the dilation and others, tiles that are full and others, taps that share a
+/// window and others.
 inline std::vector<ConvProblem> random_wgrads(unsigned seed, int turns) {
   std::vector<ConvProblem> problems;
   Picker pick(seed);
@@ -84,7 +84,7 @@ inline std::vector<ConvProblem> random_wgrads(unsigned seed, int turns) {
   return problems;
 }
 
-/// Stride and dilation of 2: every second output is a bias. Rows of whole sectors and odd ones, tiles that are full and not.
+/// Stride and dilation of 2: every second output is a bias. Rows of whole sectors and odd rows, tiles that are full and others.
 inline std::vector<ConvProblem> spread_problems() {
   std::vector<ConvProblem> problems;
   int turn = 0;
@@ -102,14 +102,15 @@ inline std::vector<ConvProblem> spread_problems() {
   return thinned(std::move(problems));
 }
 
-/// Puts infinities into x and y, and at `nan` into x a NaN.
+/// Puts infinities into x and y, and a NaN into x at position `nan`.
 inline void make_unusual(ConvArrays<float>& arrays, std::int64_t nan) {
   arrays.x[123] = std::numeric_limits<float>::infinity();
   arrays.x[nan] = std::numeric_limits<float>::quiet_NaN();
   arrays.y[777] = -std::numeric_limits<float>::infinity();
 }
 
-/// The same numbers, NaN wherever the other has one; there are infinities or NaN among them. `what` is said where they differ.
+/// Checks that the numbers are equal, with NaN at the same places, and that infinities or NaN are among them. On a difference
+/// `what` is printed.
 template <class E, class What>
 void check_unusual(const Array<E>& got, const Array<E>& expected, const What& what) {
   std::int64_t unusual = 0, wrong = 0, first = 0;
@@ -124,7 +125,7 @@ void check_unusual(const Array<E>& got, const Array<E>& expected, const What& wh
                 static_cast<float>(expected[first]));
 }
 
-/// Small integers, but biases that are infinite or no numbers: each is that of its own channel alone.
+/// Small integers with biases that are infinite or NaN: each must affect its own channel only.
 template <class E>
 void check_unusual_biases(ConvProblem problem) {
   problem.dtype = dtype_of<E>;
@@ -138,8 +139,8 @@ void check_unusual_biases(ConvProblem problem) {
   check_unusual(got, arrays.run(ConvDirection::forward, Algorithm::reference), problem);
 }
 
-/// The largest error of `got`, each against its sum of |x||w|, is at most kErrorOverPlain times that of plain f32 sums. `what`
-/// is said where it is not.
+/// Checks that the largest error of `got`, each relative to its sum of |x||w|, is at most kErrorOverPlain times that of plain
+/// f32 sums. On failure `what` is printed.
 template <class What>
 void check_as_accurate_as_plain(const Array<float>& got, ConvArrays<float> arrays, ConvDirection direction, const What& what) {
   const std::vector<float> plain = arrays.formula<float>(direction);
@@ -156,7 +157,7 @@ void check_as_accurate_as_plain(const Array<float>& got, ConvArrays<float> array
   CHECK_MESSAGE(worst <= kErrorOverPlain * worst_plain, what, ": ", worst, " against ", worst_plain);
 }
 
-/// Strides, dilations, groups, paddings and lengths around the tiles, with channels enough for the tensor cores.
+/// Strides, dilations, groups, paddings and lengths near the tile sizes, with enough channels for the tensor cores.
 inline std::vector<ConvProblem> dense_problems() {
   std::vector<ConvProblem> problems;
   Picker pick(5);
@@ -180,7 +181,7 @@ inline std::vector<ConvProblem> dense_problems() {
   return thinned(std::move(problems));
 }
 
-/// Stride and dilation 1 and many channels: what is done with the source in registers. Some rows are whole sectors, some odd.
+/// Stride and dilation 1 and many channels: problems for the source in registers. Some rows are whole sectors, some are odd.
 inline std::vector<ConvProblem> row_problems() {
   std::vector<ConvProblem> problems;
   const std::int64_t channels[][2] = {{128, 128}, {70, 128}, {128, 97}, {16, 200}};
@@ -203,7 +204,7 @@ inline std::vector<ConvProblem> row_problems() {
     }
   }
   problems = thinned(std::move(problems));
-  // Even rows that do not begin at sectors, in every grid: tiles that carry, in runs of more than one block's, too.
+  // In every grid: even rows that do not begin at sectors, whose tiles carry, also in runs of more than one block.
   problems.push_back(sized({.N = 2, .C_in = 128, .C_out = 128, .L_in = 640, .K = 3}));
   problems.push_back(sized({.N = 1, .C_in = 40, .C_out = 128, .L_in = 512, .K = 5, .P_l = 1, .P_r = 1}));
   problems.push_back(sized({.N = 3, .C_in = 24, .C_out = 128, .L_in = 1200, .K = 3, .G = 1}));

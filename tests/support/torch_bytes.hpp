@@ -39,7 +39,7 @@ inline std::string sizes(const std::vector<int>& values) {
   for (const int value : values) items += number(value);
   return tuple(items);
 }
-/// _rebuild_tensor_v2 over the storage `key` of `numel` elements.
+/// _rebuild_tensor_v2 over the storage `key` with `numel` elements.
 inline std::string tensor(const std::string& key, int numel, const std::vector<int>& shape, const std::vector<int>& strides,
                           int offset = 0, const std::string& storage = "FloatStorage") {
   const std::string id = tuple(text("storage") + global("torch", storage) + text(key) + text("cpu") + number(numel));
@@ -65,7 +65,7 @@ inline std::string zip_of(const std::vector<std::pair<std::string, std::string>>
          u32(directory.size()) + u32(begin) + u16(0);
 }
 
-/// torch.save(value) with these storages, the format since PyTorch 1.6.
+/// torch.save(value) with these storages, in the format since PyTorch 1.6.
 inline std::string torch_archive(const std::string& value, const std::vector<std::pair<std::string, std::string>>& storages) {
   std::vector<std::pair<std::string, std::string>> members{{"archive/data.pkl", pickle::whole(value)}};
   for (const auto& [key, data] : storages) members.emplace_back("archive/data/" + key, data);
@@ -73,7 +73,7 @@ inline std::string torch_archive(const std::string& value, const std::vector<std
   return zip_of(members);
 }
 
-/// torch.save(value) in the format before, of storages of f32.
+/// torch.save(value) in the older format, with storages of f32.
 inline std::string torch_before_archive(const std::string& value,
                                         const std::vector<std::pair<std::string, std::vector<float>>>& storages) {
   std::string keys, data;

@@ -1,5 +1,5 @@
 #pragma once
-// Permissions mean nothing to root, and tests often run as root in a container.
+// Permissions do not apply to root, and tests often run as root in a container.
 
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 
 namespace polyphase::testing {
 
-/// Where the process is root, makes it the user nobody (effectively) until the end of the scope.
+/// If the process is root, makes it the user nobody (effectively) until the end of the scope.
 class Unprivileged {
  public:
   Unprivileged() : was_root_(::geteuid() == 0) {
@@ -15,7 +15,7 @@ class Unprivileged {
     if (was_root_ && ::seteuid(kNobody) != 0) throw std::runtime_error("seteuid failed");
   }
   ~Unprivileged() {
-    if (was_root_ && ::seteuid(0) != 0) _exit(1);  // going on as the wrong user would spoil every later test
+    if (was_root_ && ::seteuid(0) != 0) _exit(1);  // to continue as the wrong user would spoil every later test
   }
   Unprivileged(const Unprivileged&) = delete;
   Unprivileged& operator=(const Unprivileged&) = delete;

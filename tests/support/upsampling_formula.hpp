@@ -1,5 +1,6 @@
 #pragma once
-// Linear upsampling by its definition: y[j] = x at (j + 0.5)/S - 0.5, between its two neighbours, the ends held.
+// Linear upsampling by its definition: y[j] = x at (j + 0.5)/S - 0.5, interpolated between its two neighbours, constant beyond
+// the ends.
 
 #include <algorithm>
 #include <cstdint>
@@ -16,7 +17,7 @@ inline constexpr UpsampleCase kUpsampleCases[] = {{1, 1, 2},   {2, 1, 5},    {3,
                                                   {3, 257, 3}, {1, 1000, 4}, {2, 600, 5}, {1, 513, 16}, {2, 70, 17},
                                                   {2, 9, 33},  {3, 20, 100}, {1, 3, 5000}};
 
-/// What output j of a row takes: two elements and the second one's weight.
+/// The operands of output j of a row: two elements and the second one's weight.
 struct Between {
   std::int64_t lower, upper;
   double weight;

@@ -17,7 +17,7 @@ using pp::Tensor;
 
 namespace {
 
-// What another library would hand over: (2, 3) f32 holding 0..5, with a count of deleter calls.
+// A tensor of another library: (2, 3) f32 with 0..5, and a count of deleter calls.
 struct Foreign {
   alignas(64) std::array<float, 8> values = {0, 1, 2, 3, 4, 5, 6, 7};
   std::array<std::int64_t, 9> shape = {2, 3};
@@ -73,7 +73,7 @@ TEST_CASE("an export keeps the storage alive until its deleter is called") {
   {
     const Tensor tensor = Tensor::full({100}, 7);
     managed = pp::to_dlpack(tensor);
-    CHECK(tensor.storage().companion([] { return std::make_unique<pp::StorageCompanion>(); }) == nullptr);  // it is shared now
+    CHECK(tensor.storage().companion([] { return std::make_unique<pp::StorageCompanion>(); }) == nullptr);  // it is shared
   }
   CHECK(allocator.stats().live_blocks == before + 1);
   CHECK(static_cast<float*>(managed->dl_tensor.data)[99] == 7);
@@ -94,7 +94,7 @@ TEST_CASE("what the tape follows does not go out") {
   CHECK(pp::from_dlpack(pp::to_dlpack(tensor.detach())).numel() == 2);
 }
 
-TEST_CASE("an import is given back once, with the last handle") {
+TEST_CASE("an import is released once, with the last handle") {
   Foreign foreign;
   {
     Tensor tensor = pp::from_dlpack(&foreign.managed);
@@ -132,7 +132,7 @@ TEST_CASE("the forms an import may have") {
     foreign.managed.version.minor = 9;
     CHECK(pp::from_dlpack(&foreign.managed).numel() == 6);
   }
-  SUBCASE("read-only: a copy, given back at once") {
+  SUBCASE("read-only: a copy, and the import is released immediately") {
     foreign.managed.flags = dl::kReadOnly;
     Tensor copy = pp::from_dlpack(&foreign.managed);
     CHECK(foreign.deleted == 1);
@@ -142,7 +142,7 @@ TEST_CASE("the forms an import may have") {
   CHECK(foreign.deleted == 1);
 }
 
-TEST_CASE("malformed imports are named and given back") {
+TEST_CASE("malformed imports are named and released") {
   Foreign foreign;
   dl::DLTensor& tensor = foreign.managed.dl_tensor;
   const auto refuses = [&](const char* text) {

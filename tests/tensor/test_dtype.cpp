@@ -14,7 +14,7 @@ namespace {
 std::uint16_t half_bits(float value) { return pp::Half(value).bits; }
 std::uint16_t bfloat_bits(float value) { return pp::BFloat16(value).bits; }
 
-// Independent of the code under test: the value of a half by its definition.
+// Independent of the code under test: the value of an f16 by its definition.
 double half_value(std::uint32_t bits) {
   const int exponent = static_cast<int>(bits >> 10) & 0x1f;
   const double fraction = static_cast<double>(bits & 0x3ff) / 1024;
@@ -43,12 +43,12 @@ TEST_CASE("every half has its value and comes back") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("between two halves the nearer is taken, and the even one at the middle") {
+TEST_CASE("between two f16 numbers the nearer is taken, and the even one at the middle") {
   int wrong = 0;
   for (std::uint32_t bits = 0; bits < 0x7bff; ++bits) {
     const auto low = static_cast<float>(half_value(bits));
     const auto high = static_cast<float>(half_value(bits + 1));
-    const float middle = (low + high) / 2;  // exact: one bit more than a half
+    const float middle = (low + high) / 2;  // exact: one bit more than f16 has
     wrong += half_bits(middle) != ((bits & 1) != 0 ? bits + 1 : bits);
     wrong += half_bits(std::nextafter(middle, 0.0f)) != bits;
     wrong += half_bits(std::nextafter(middle, 1e9f)) != bits + 1;
@@ -57,7 +57,7 @@ TEST_CASE("between two halves the nearer is taken, and the even one at the middl
   CHECK(wrong == 0);
 }
 
-TEST_CASE("halves: overflow, underflow, infinity, NaN") {
+TEST_CASE("f16: overflow, underflow, infinity, NaN") {
   CHECK(half_bits(65504.0f) == 0x7bff);
   CHECK(half_bits(65519.996f) == 0x7bff);
   CHECK(half_bits(65520.0f) == 0x7c00);

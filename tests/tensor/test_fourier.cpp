@@ -67,7 +67,7 @@ TEST_CASE("the chirp of a convolution and its spectrum by their definitions") {
   }
   CHECK(worst_chirp <= kRootRounding);
   for (std::int64_t f = 0; f < points; ++f) {
-    long double re = 0, im = 0;  // the sequence is even: c_k stands at k and at points - k
+    long double re = 0, im = 0;  // the sequence is even: c_k is at k and at points - k
     for (std::int64_t k = 0; k < m; ++k) {
       const auto turn = static_cast<std::size_t>(k * k % (2 * m));
       const long double twice = (k == 0 ? 1 : 2) * circle.cosine[static_cast<std::size_t>(f * k % points)];

@@ -24,7 +24,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 
 }  // namespace
 
-TEST_CASE("points stand under points, needless digits are blank") {
+TEST_CASE("decimal points are aligned, unneeded digits are blank") {
   CHECK(text({1, 2.5f, 3.14159265f}) == "[1.     2.5    3.1416]");
   CHECK(text({0.1f, 0.2f, 0.3f}) == "[0.1 0.2 0.3]");
   CHECK(text({1, -2, 3}) == "[ 1. -2.  3.]");

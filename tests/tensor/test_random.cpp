@@ -52,7 +52,7 @@ TEST_CASE("integers are in range and even") {
 }
 
 TEST_CASE("large bounds have no modulo bias") {
-  // With 3/4 of 2^63 a plain remainder would put two thirds of the draws into the lower third of 2^64's surplus.
+  // With a bound of 3/4 of 2^63, a plain remainder would put two thirds of the numbers into the lower third of the range.
   const std::int64_t bound = std::int64_t{3} << 61;
   pp::Generator generator(9);
   int low = 0;

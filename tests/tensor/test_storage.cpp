@@ -74,7 +74,7 @@ TEST_CASE("no write of several threads is lost") {
   CHECK(storage.version() == 2'000'000);
 }
 
-TEST_CASE("a failed allocation leaves nothing behind") {
+TEST_CASE("a failed allocation leaks nothing") {
   pp::Allocator& allocator = pp::backend_of(Device::cpu()).allocator();
   const std::size_t before = allocator.stats().live_bytes;
   CHECK_THROWS_AS(Storage(std::size_t{1} << 60, Device::cpu()), pp::OutOfMemory);
@@ -112,7 +112,7 @@ TEST_CASE("a companion is made once and goes with the block; none where others m
   CHECK(Counting::made == 1);
 }
 
-TEST_CASE("writes are told to the thread's observer, and a weak handle keeps nothing alive") {
+TEST_CASE("writes are reported to the thread's observer, and a weak handle keeps nothing alive") {
   struct Last final : pp::WriteObserver {
     const void* data = nullptr;
     int count = 0;

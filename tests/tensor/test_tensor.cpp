@@ -55,7 +55,7 @@ TEST_CASE("arange") {
   CHECK(Tensor::arange(4).to_vector<float>() == std::vector<float>{0, 1, 2, 3});
   CHECK(Tensor::arange(1, 2, 0.25, {.dtype = DType::f64}).to_vector<double>() == std::vector<double>{1, 1.25, 1.5, 1.75});
   CHECK(Tensor::arange(3, 0, -1).to_vector<float>() == std::vector<float>{3, 2, 1});
-  CHECK(Tensor::arange(0, 7, 3).to_vector<float>() == std::vector<float>{0, 3, 6});  // a last step that is cut short
+  CHECK(Tensor::arange(0, 7, 3).to_vector<float>() == std::vector<float>{0, 3, 6});  // the last step is shorter
   CHECK(Tensor::arange(3, 0).numel() == 0);
   CHECK_THROWS_WITH_AS((void)Tensor::arange(0, 1, 0),
                        "arange: expected finite bounds and a step other than 0, got start 0, end 1, step 0", pp::ShapeError);
@@ -82,6 +82,9 @@ TEST_CASE("empty tensors and impossible ones") {
   CHECK(empty.numel() == 0);
   CHECK(empty.is_contiguous());
   CHECK(empty.to_vector<float>().empty());
+  const Tensor row = Tensor::zeros({2, 3, 0}).select(1, 2);  // a view that begins after the first of no elements
+  CHECK(row.raw() == nullptr);
+  CHECK(row.to_vector<float>().empty());
   CHECK(Tensor::randn({0}).numel() == 0);
   CHECK_THROWS_WITH_AS((void)Tensor::zeros({2, -1}), "shape: expected sizes of at least 0, got (2, -1)", pp::ShapeError);
   CHECK_THROWS_WITH_AS((void)Tensor::empty({std::int64_t{1} << 62}),
@@ -191,7 +194,7 @@ TEST_CASE("contiguity") {
   CHECK_FALSE(tensor.transpose(0, 1).is_contiguous());
   CHECK_FALSE(tensor.slice(2, 0, 4, 2).is_contiguous());
   CHECK(tensor.slice(0, 1, 2).is_contiguous());
-  CHECK(Tensor::zeros({2, 1, 3}).transpose(0, 1).is_contiguous());  // a stride that is never used
+  CHECK(Tensor::zeros({2, 1, 3}).transpose(0, 1).is_contiguous());  // the stride of a dimension of size 1 does not count
   CHECK_FALSE(Tensor::zeros({1, 3}).expand({2, 3}).is_contiguous());
   CHECK(Tensor::zeros({}).is_contiguous());
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether a build has CUDA: src/cuda/cuda_choice.py over a stand-in for the driver and for nvcc, Meson with it, and the scripts.
+"""Whether a build has CUDA: src/cuda/cuda_choice.py with replacements of the driver and nvcc, Meson with it, and the scripts.
 
 usage: check_cuda_choice.py SOURCE_ROOT BUILD_ROOT COMPILER...
 """
@@ -64,7 +64,7 @@ def check_choices(folder: Path) -> None:
             ("auto", "75", "good", "", r"the NVIDIA GPU here is sm_75, older than sm_80 \(-Dcuda=enabled builds it\)"),
             ("auto", "90", "good", "90a", "an NVIDIA GPU is here"),
             ("auto", "90 75 80", "good", "80 90a", "an NVIDIA GPU is here"),
-            ("auto", "120", "good", "80 90a", "an NVIDIA GPU is here"),  # this nvcc does not know it: PTX of sm_80 runs there
+            ("auto", "120", "good", "80 90a", "an NVIDIA GPU is here"),  # unknown to this nvcc; it runs PTX of sm_80
             ("auto", "90", "silent", "", r"nvcc \(.*bin/nvcc\) does not say its version: exit status 1, it prints nothing"),
             ("auto 80 90a", "", "good", "80 90a", "asked for by -Dgpu_archs"),
             ("auto 89", "90", "good", "89", "asked for by -Dgpu_archs"),
@@ -107,7 +107,7 @@ def check_meson(folder: Path) -> None:
         return
     program(folder / "bin/nvcc", f'exec {real} "$@"')
     result = setup("with", GPUS="90")
-    if "exit status" in result.stdout:  # an nvcc that does not work here
+    if "exit status" in result.stdout:  # an nvcc that fails here
         return
     expect("for the GPU that is here", re.search(r"^Message: CUDA [0-9.]+ for 90a: an NVIDIA GPU is here$", result.stdout, re.MULTILINE)
            is not None, result)
@@ -117,7 +117,7 @@ def check_meson(folder: Path) -> None:
 
 
 def check_scripts(folder: Path) -> None:
-    """What tools/build.sh says of a new folder, and that .ci/run compiles every kernel."""
+    """What tools/build.sh prints for a new folder, and that .ci/run compiles every kernel."""
     for name in ("tools/build.sh", ".ci/run", "tools/test.sh"):
         (folder / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, folder / name)

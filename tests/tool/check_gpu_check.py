@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/gpu_check.sh as far as no GPU is needed: its help, its refusals, and a run over stand-ins for everything that it calls.
+"""tools/gpu_check.sh without a GPU: its help, its refusals, and a run in which replacements stand for all programs that it calls.
 
 usage: check_gpu_check.py SOURCE_ROOT
 """
@@ -43,7 +43,7 @@ esac
 echo "30 passed, 0 failed, 0 skipped; the worst uses 0.90 of its tolerance"
 """
 NETWORKS = r"""
-case "$*" in *"--match nothing"*) echo "networks: no case is asked for"; exit 1 ;; esac
+case "$*" in *"--match nothing"*) echo "networks: no case is selected"; exit 1 ;; esac
 echo "$*" >"${0%/*}/networks.arguments"
 echo '{"suite": "networks", "device": "cuda:0", "records": [{"network": "mimi_decode_1x10s", "precision": "fp32", "direction": "forward",
   "mode": "graph", "us_burst": 4000, "us_sustained": 4100, "peak_mib": 300}, {"network": "mimi_decode_1x10s", "precision": "fp32",
@@ -57,8 +57,8 @@ def run(folder: Path, *arguments: str, **variables: str) -> subprocess.Completed
 
 
 def check_names() -> None:
-    """The programs that are sanitized are tests that exist."""
-    text = (ROOT / "tools/gpu_check.sh").read_text(encoding="utf-8")
+    """The programs that are sanitized exist as tests."""
+    text = (ROOT / "tools/gpu_check_sanitized.sh").read_text(encoding="utf-8")
     names = re.findall(r'^  "([a-z0-9_/]+)(?: [a-z]+(?::[0-9]+)?)*"$', text, re.MULTILINE)
     missing = [name for name in names if not list((ROOT / "tests" / name).parent.glob(f"test_{name.split('/')[-1]}.c*"))]
     COUNTS["passed" if len(names) > 10 and not missing else "failed"] += 1
@@ -124,7 +124,7 @@ def check_run(folder: Path) -> None:
 
 
 def check_networks(folder: Path) -> None:
-    """Whole networks alone, those that are asked for; records that differ in mode alone are both kept, and shown."""
+    """The part 'networks' alone, with selected cases. Records that differ only in mode are both kept and shown."""
     program(folder / "build-gpu/bench/networks", NETWORKS)
     result = run(folder, "--only", "networks", "--match", "mimi.*1x", "--seconds", "30")
     asked = (folder / "build-gpu/bench/networks.arguments").read_text()
@@ -144,7 +144,7 @@ def check_networks(folder: Path) -> None:
 
 
 def check_build(folder: Path) -> None:
-    """What Ninja says is kept, behind what an earlier build said, for the check of the kernels, which is one of the checks."""
+    """Ninja's output is appended to that of earlier builds, for the check of the kernels, which is one of the checks."""
     program(folder / "bin/ninja", 'echo "[1/1] Compiling Cuda object src/a.cu.o"; exit $(cat ninja_status)')
     (folder / "ninja_status").write_text("0")
     (folder / "tests/structure").mkdir(parents=True, exist_ok=True)
@@ -163,7 +163,7 @@ def check_build(folder: Path) -> None:
 
 
 def check_adopt(folder: Path) -> None:
-    """What was run again after a repair takes the place of what failed; the checks of before say where they are from."""
+    """Repeated checks replace those that failed; the notes of earlier checks name their commit."""
     record = {"suite": "allocator", "shape": "pair", "us_burst": 1}
 
     def part(name: str, commit: str, results: dict[str, tuple[str, str]], records: list) -> str:
@@ -191,7 +191,7 @@ def check_adopt(folder: Path) -> None:
 
 
 def check_goals(folder: Path) -> None:
-    """Goals are compared with the records that they mean: reached, missed by how much, not measured; each kind of measure once."""
+    """Goals are compared with their records: reached, missed by how much, not measured; each kind of measure once."""
     conv = {"suite": "conv_transpose1d", "shape": "A", "direction": "forward", "precision": "fp32", "roofline_us": 900}
     records = [{**conv, "algorithm": "direct", "us_burst": 9000, "peers": {"cudnn_fp32_ncl": 20000}},
                {**conv, "algorithm": "tensor_core", "us_burst": 2000, "chosen": True, "lost": 0.02, "peers": {"cudnn_fp32_ncl": 20000}},
@@ -207,7 +207,7 @@ def check_goals(folder: Path) -> None:
     for row in (r"A, fp32 forward +\| ms +\| +<= 1.85 +\| +2 \| +missed by 8 %",
                 r"A, fp32 forward +\| x cudnn_fp32_ncl +\| +>= 9 +\| +10 \| +reached",
                 r"A, fp32 forward +\| x cudnn_tf32_ncl +\| +>= 2 +\| +1.5 \| +missed by 33 %",
-                r"A, tf32 forward +\| ms +\| +<= 1.2 +\| +\| +not measured",  # its algorithm was not the chosen one
+                r"A, tf32 forward +\| ms +\| +<= 1.2 +\| +\| +not measured",  # the algorithm was not the chosen one
                 r"training_step, toy_4x64, graph +\| ms +\| +<= 0.12 +\| +0.15 \| +missed by 25 %",
                 r"data_independence, every shape, automatic fp32 forward between +\| times normal data +\| +<= 1.5 +\| +1.8 +\| +missed by 20 %",
                 r"data_independence, every shape, automatic fp32 forward within +\| times normal data +\| +<= 2.5 +\| +2 +\| +reached",
@@ -222,7 +222,7 @@ def check_goals(folder: Path) -> None:
 
 with tempfile.TemporaryDirectory() as temporary:
     scratch = Path(temporary)
-    for name in ("tools/gpu_check.sh", "tools/count_tests.py", "bench/report.py", "bench/report_goals.py", "docs/benchmarks/goals.json"):
+    for name in ("tools/gpu_check.sh", "tools/gpu_check_sanitized.sh", "tools/count_tests.py", "bench/report.py", "bench/report_goals.py", "docs/benchmarks/goals.json"):
         (scratch / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, scratch / name)
     (scratch / "docs/benchmarks/h200_checks.md").write_text("<!-- table gpu_checks -->\nnot run yet\n<!-- end -->\n")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a program as a user would: what it prints, its exit codes, one sentence for every mistake.
+"""Runs a program as a user would: its output, its exit codes, one sentence for every mistake.
 
 usage: check_programs.py polyphase|superres|quickstart|compare_backends|training_step|allocator|cold_start|data_independence PROGRAM DATA_FOLDER
 """
@@ -18,7 +18,7 @@ COUNTS = {"passed": 0, "failed": 0}
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess:
-    # Other tests run at the same time: threads that wait must not spin on a core that somebody else needs.
+    # Other tests run at the same time, so threads that wait must not occupy a core.
     return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=500,
                           env={**os.environ, "OMP_WAIT_POLICY": "passive"})
 
@@ -39,7 +39,7 @@ def expect_output(arguments: list, code: int, *patterns: str) -> subprocess.Comp
 
 
 def expect_error(arguments: list, code: int, pattern: str) -> None:
-    """One line that starts with the program's name, and nothing on stdout that looks like success."""
+    """One line that starts with the program's name, and no sign of success on stdout."""
     result = run(*arguments)
     lines = result.stderr.splitlines()
     good = result.returncode == code and len(lines) == 1 and lines[0].startswith(NAME + ": ") and re.search(pattern, lines[0])
@@ -47,7 +47,7 @@ def expect_error(arguments: list, code: int, pattern: str) -> None:
 
 
 def expect_full_disk(*arguments: str) -> None:
-    """What cannot be printed is an error."""
+    """Output that cannot be written is an error."""
     if not os.path.exists("/dev/full"):
         return
     with open("/dev/full", "w", encoding="utf-8") as full:
@@ -89,7 +89,7 @@ def check_polyphase(folder: Path) -> None:
                           "passed, 0 failed")
     expect("one line when quiet", len(quiet.stdout.splitlines()) == 1, quiet)
     expect_output(["check", cases, "--algorithm", "depthwise"], 0, r"^skip +\S+ +.*needs G == C_in", r"[1-9]\d* skipped")
-    # Nothing could be checked: not a success.
+    # Nothing was checked, so this is no success.
     expect_output(["check", trace, "--algorithm", "depthwise"], 1, r"^0 passed, 0 failed, 1 skipped$")
 
     spoilt = bytearray((DATA / "hifigan_resblock2.safetensors").read_bytes())
@@ -275,7 +275,7 @@ def check_superres(folder: Path) -> None:
         expect_error(arguments + (out if arguments[:1] == ["train"] else []), 2, pattern)
     result = run("upsample", "in.wav", "out.wav", "--format", "mp3")
     expect("only characters that can be printed", result.stderr.rstrip("\n").isprintable(), result)
-    # A name that the system refuses to look at: the library's exception says "filesystem error: ...".
+    # The system refuses to look at this name; the library's exception says "filesystem error: ...".
     result = run("eval", "--model", "x" * 5000 + "/y")
     expect("one sentence for a name that is too long", result.returncode == 1 and len(result.stderr.splitlines()) == 1 and
            "filesystem error" not in result.stderr and "File name too long" in result.stderr, result)

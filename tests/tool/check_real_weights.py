@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Published weights through the polyphase command: they load, sound right and agree with the golden files.
+"""Published weights through the polyphase command: they load, give correct sound and agree with the golden files.
 
 usage: check_real_weights.py POLYPHASE SOURCE_ROOT
 
-Fetches the weights by tools/fetch_weights.py; what cannot be had is skipped with the reason.
+Fetches the weights by tools/fetch_weights.py. Those that are not available are skipped with the reason.
 """
 import os
 import re
@@ -70,7 +70,7 @@ def check_hifigan(folder: Path) -> None:
     result = run("convert", weights, model, "--config", config)
     expect("converted", result.returncode == 0 and b"hifigan, 13926017 parameters" in result.stdout, result)
     result = run("inspect", model)
-    expect("inspected", result.returncode == 0 and b"sees        13 frames before its own, 13 behind it" in result.stdout, result)
+    expect("inspected", result.returncode == 0 and b"sees        13 frames before its own, 13 after it" in result.stdout, result)
     # 24 s of speech, in pieces and through pipes.
     start = time.monotonic()
     result = run("run", model, mel, folder / "a.npy", "--chunk", "300")

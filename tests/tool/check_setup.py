@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/setup.sh installs the very Meson that it names, over stand-ins for everything that it calls.
+"""tools/setup.sh installs exactly the Meson that it names; replacements stand for all programs that it calls.
 
 usage: check_setup.py SOURCE_ROOT
 """

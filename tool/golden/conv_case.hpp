@@ -1,5 +1,5 @@
 #pragma once
-// What a convolution case asks for, read from its JSON.
+// A convolution case of a golden file, read from its JSON.
 
 #include <cstdint>
 #include <string>
@@ -18,15 +18,15 @@ struct ConvCase {
   std::int64_t dilation = 1;
   std::int64_t groups = 1;
   std::int64_t output_padding = 0;
-  /// As conv/problem.hpp has it: for conv1d its y is the case's x and its x the case's y.
+  /// As in conv/problem.hpp: for conv1d its y is the case's x and its x the case's y.
   ConvProblem problem;
 };
 
-/// Reads metadata entry `name`, with the shapes of NAME/x, NAME/weight and NAME/y. Throws FormatError naming the case and what
-/// is missing, unknown or does not fit.
+/// Reads metadata entry `name`, with the shapes of NAME/x, NAME/weight and NAME/y. Throws FormatError with the case's name and
+/// what is missing, unknown or inconsistent.
 [[nodiscard]] ConvCase read_conv_case(const File& file, const std::string& name);
 
-/// "conv_transpose1d (4,16,100) x (16,8,4) S=2 P=1": what differs from the defaults.
+/// "conv_transpose1d (4,16,100) x (16,8,4) S=2 P=1": the differences from the defaults.
 [[nodiscard]] std::string describe(const ConvCase& item, const Shape& x, const Shape& weight);
 
 }  // namespace polyphase::golden

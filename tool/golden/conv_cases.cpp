@@ -17,7 +17,7 @@ namespace {
 
 using Values = std::map<std::string, std::vector<double>>;  // by tensor: "y", "grad_x", "grad_weight", "grad_bias"
 
-// ---- what the library gives -------------------------------------------------------------------------------------------
+// ---- the library's results --------------------------------------------------------------------------------------------
 
 Tensor run_forward(const ConvCase& item, const Tensor& x, const Tensor& w, const Tensor& b) {
   const Padding padding(item.padding_left, item.padding_right);
@@ -36,7 +36,7 @@ Values run_library(const File& file, const ConvCase& item, const Options& option
   const auto input = [&](const char* name, bool follows) {
     const Tensor* found = file.content.find(item.name + "/" + name);
     if (found == nullptr) return Tensor{};
-    // A clone: what converts to itself would otherwise be the file's own tensor.
+    // A clone, because a conversion to the same dtype returns the file's own tensor.
     Tensor copy = found->to(dtype).to(options.device).clone().detach();
     return copy.set_requires_grad(follows);
   };
@@ -54,7 +54,7 @@ Values run_library(const File& file, const ConvCase& item, const Options& option
   return values;
 }
 
-// ---- what plain arithmetic gives --------------------------------------------------------------------------------------
+// ---- results of plain arithmetic --------------------------------------------------------------------------------------
 
 double round_to(double value, DType dtype) {
   if (dtype == DType::f16) return static_cast<double>(static_cast<float>(Half(static_cast<float>(value))));
@@ -62,7 +62,7 @@ double round_to(double value, DType dtype) {
   return dtype == DType::f64 ? value : static_cast<double>(static_cast<float>(value));
 }
 
-// tf32 keeps 10 bits of a float's 23; to nearest, ties to even.
+// tf32 keeps 10 bits of a float's 23; rounds to nearest, ties to even.
 double round_to_tf32(double value) {
   const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
   const std::uint32_t half = 0xfffU + ((bits >> 13) & 1U);
@@ -115,7 +115,7 @@ Inputs mapped(Inputs inputs, const Function& function) {
 }
 
 Values run_plain(const ConvCase& item, const Inputs& inputs, DType dtype, Precision precision) {
-  if (dtype == DType::f64) dtype = DType::f32;  // tolerance_of() scales it
+  if (dtype == DType::f64) dtype = DType::f32;  // tolerance_of() scales the error to f64
   const bool is_tf32 = dtype == DType::f32 && precision == Precision::tf32;
   const Inputs rounded = mapped(inputs, [&](double v) { return is_tf32 ? round_to_tf32(v) : round_to(v, dtype); });
   Values values = sums<float>(item, rounded);
@@ -125,16 +125,16 @@ Values run_plain(const ConvCase& item, const Inputs& inputs, DType dtype, Precis
   return values;
 }
 
-// ---- the two together -------------------------------------------------------------------------------------------------
+// ---- the comparison ---------------------------------------------------------------------------------------------------
 
-// How far off each tensor may be; `exact` and `magnitude` are the sums of the inputs and of their absolute values in float64.
+// The allowed error of each tensor. `exact` and `magnitude` are the sums of the inputs and of their absolute values in f64.
 double tolerance_of(const std::vector<double>& plain, const std::vector<double>& exact, const std::vector<double>& magnitude,
                     DType dtype, Precision precision) {
   const Roundoff roundoff = roundoff_of(dtype, precision);
   const double extra = kExtraRoundings * std::max(roundoff.result, roundoff.input);
   const double plain_error = componentwise_error(plain, exact, magnitude);
   if (dtype != DType::f64) return kTimesPlain * plain_error + extra;
-  // Float64 cannot be measured against itself, but the same sums round alike in float32, and the golden result has rounded too.
+  // f64 cannot be measured against itself. The same sums have similar rounding errors in f32; one more for the golden result.
   return (kTimesPlain + 1) * plain_error * (roundoff.result / roundoff_of(DType::f32, Precision::ieee).result) + extra;
 }
 

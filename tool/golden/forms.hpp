@@ -1,5 +1,5 @@
 #pragma once
-// The forms of golden file, each with its checker. `report` is called once per case.
+// The kinds of golden files, each with its checker. `report` is called once per case.
 
 #include <functional>
 #include <string>
@@ -15,16 +15,16 @@ struct File {
   std::string path;
   SafetensorsFile content;
 
-  /// Throws FormatError naming the file and the tensor or the metadata that is missing.
+  /// Throws FormatError with the names of the file and of the missing tensor or metadata.
   [[nodiscard]] const Tensor& tensor(const std::string& name) const;
   [[nodiscard]] const std::string& metadata(const std::string& name) const;
-  /// The tensors under `prefix`, which is taken off. Throws FormatError where there is none.
+  /// The tensors with `prefix` in front, which is removed from their names. Throws FormatError if there is none.
   [[nodiscard]] NamedTensors under(const std::string& prefix) const;
   /// Throws FormatError "check: FILE: what".
   [[noreturn]] void fail(const std::string& what) const;
 };
 
-/// What a trace or a generator computes in. Throws NotImplemented where it is asked for a dtype without a tolerance for them.
+/// The dtype in which a trace or a generator computes. Throws NotImplemented for a dtype without a tolerance for them.
 [[nodiscard]] DType network_dtype(const Options& options);
 
 [[nodiscard]] bool is_conv_cases(const File& file);

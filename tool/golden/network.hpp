@@ -12,12 +12,13 @@ namespace polyphase::golden {
 /// Whether the layer at this position has a bias.
 using HasBias = std::function<bool(std::size_t index)>;
 
-/// Builds a Sequential, float64 on the CPU. Layers stand apart by white space; arguments are numbers in the order of PyTorch's
+/// Builds a Sequential, float64 on the CPU. Layers are separated by white space; arguments are numbers in the order of
+/// PyTorch's
 /// constructor, then settings as a letter and a number:
 ///   Conv1d(C_in,C_out,K) and ConvTranspose1d(C_in,C_out,K) with s (stride) p (padding) d (dilation) g (groups) op (output
 ///   padding) Linear(in,out)  Snake(C)  SnakeBeta(C)  GroupNorm(groups,C)  BatchNorm1d(C) ReLU  LeakyReLU(slope)  ELU(alpha)
 ///   GELU  SiLU  Tanh  Sigmoid  Upsample(scale)  PixelShuffle1d(factor)
-/// Throws FormatError naming the layer that cannot be read.
+/// Throws FormatError with the layer that cannot be read.
 [[nodiscard]] Sequential parse_network(std::string_view text, const HasBias& has_bias);
 
 }  // namespace polyphase::golden

@@ -34,7 +34,7 @@ constexpr NetworkCheck kChecks[] = {
 };
 // clang-format on
 
-/// max |result - expected| / max |expected|; infinite on NaN and where the sizes differ.
+/// max |result - expected| / max |expected|; infinite on NaN and if the sizes differ.
 double error_by_peak(const std::vector<double>& result, const std::vector<double>& expected) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (result.size() != expected.size()) return kInfinity;
@@ -51,7 +51,7 @@ double error_by_peak(const std::vector<double>& result, const std::vector<double
 Result compared(const std::string& name, const Tensor* got, const Tensor& expected, double tolerance) {
   Result result{.name = name, .what = concat(expected.dtype() == DType::i64 ? "codes " : "", expected.shape())};
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  // Codes are the same or they are wrong.
+  // Codes must be equal.
   const bool are_codes = expected.dtype() == DType::i64;
   double error = got == nullptr ? kInfinity : error_by_peak(as_doubles(*got), as_doubles(expected));
   if (are_codes && error > 0) error = kInfinity;
@@ -59,7 +59,7 @@ Result compared(const std::string& name, const Tensor* got, const Tensor& expect
   return result;
 }
 
-/// None where the file is of a layer that has none: a mel front end.
+/// Empty if the file is of a layer without weights: a mel front end.
 NamedTensors weights_of(const File& file) {
   const auto& tensors = file.content.tensors;
   const bool has_weights =
@@ -74,7 +74,7 @@ double tolerance_of(const NetworkCheck& check, const NetworkFile& file, const Op
   return is_published && check.published_f32 > 0 ? check.published_f32 : check.f32;
 }
 
-/// The network's part of a published file, as the golden file would store it.
+/// The network's tensors of a published file, with the names of the golden file.
 NamedTensors published_weights(const std::string& path, const std::string& config) {
   const WeightsFile file = load_weights(path);
   const std::string network = network_of(file.tensors);
@@ -126,7 +126,7 @@ void check_network(const File& file, const Options& options, const Report& repor
   for (const auto& [key, expected] : file.content.tensors) {
     if (!key.starts_with(kPrefix)) continue;
     const std::string output = key.substr(kPrefix.size());
-    if (output == "smallest_gap") continue;  // says how near two codes are
+    if (output == "smallest_gap") continue;  // the smallest distance between two codes, no output
     const auto got = std::find_if(outputs.begin(), outputs.end(), [&](const auto& one) { return one.first == output; });
     report(compared(output, got == outputs.end() ? nullptr : &got->second, expected, tolerance_of(*check, network, options)));
   }

@@ -9,7 +9,7 @@
 
 namespace polyphase::golden {
 
-/// A golden file and what to compute it with.
+/// A golden file and the options for it.
 struct NetworkFile {
   const File& file;
   NamedTensors weights;  ///< names of the original code
@@ -18,19 +18,19 @@ struct NetworkFile {
 
   [[nodiscard]] const std::string& config() const { return file.metadata("config"); }
   [[nodiscard]] bool has_input(const std::string& name) const { return file.content.find("input/" + name) != nullptr; }
-  /// On the device; in the dtype unless it holds codes. Throws FormatError where the file has none.
+  /// On the device; in the dtype, unless it holds codes. Throws FormatError if the file has none.
   [[nodiscard]] Tensor input(const std::string& name) const;
   /// Loads the weights and moves the network to the dtype and the device.
   void prepare(Network& network) const;
 };
 
-/// How the files of one network are computed.
+/// How the outputs of one network are computed.
 struct NetworkCheck {
   std::string_view network;  ///< as the files' metadata has it
   double f32;                ///< tolerance in f32: max |difference| / peak of an output
-  /// What the network gives, under the names that the files' outputs have behind "output/".
+  /// The network's outputs, with the names that the files have after "output/".
   NamedTensors (*outputs)(const NetworkFile& file);
-  double published_f32 = 0;  ///< the same with published weights, which a file names and does not store; 0: as f32
+  double published_f32 = 0;  ///< the same with published weights, which a file names but does not contain; 0: as f32
 };
 
 NamedTensors dac_decoder_outputs(const NetworkFile& file);

@@ -1,6 +1,6 @@
 #pragma once
-// The three sums of a convolution as a child would write them, to say how accurate plain arithmetic is. Shares nothing with the
-// library's own kernels, not even with the reference ones.
+// The three sums of a convolution in the simplest form, to measure the accuracy of plain arithmetic. Shares nothing with the
+// library's kernels, not even with the reference ones.
 
 #include <algorithm>
 #include <cstddef>
@@ -48,7 +48,7 @@ class PlainConv {
     return w;
   }
 
-  /// Sums of `values` (N, channels, length) over all but the channel: the gradient of a bias.
+  /// Sums of `values` (N, channels, length) over all dimensions except the channel: the gradient of a bias.
   [[nodiscard]] static std::vector<T> bias_grad(const std::vector<T>& values, std::int64_t N, std::int64_t channels,
                                                 std::int64_t length) {
     std::vector<T> sums(at(channels));

@@ -1,4 +1,4 @@
-// The outputs of DAC, Oobleck and SNAC, under the names that the files have.
+// The outputs of DAC, Oobleck and SNAC, with the names of the files.
 #include "golden/networks.hpp"
 #include "networks/dac.hpp"
 #include "networks/oobleck.hpp"

@@ -1,4 +1,4 @@
-// Training traces: a small network trained for some steps, compared at the first step and at the end.
+// Training traces: a small network trained for some steps, compared after the first step and at the end.
 
 #include <charconv>
 #include <memory>
@@ -14,7 +14,7 @@
 namespace polyphase::golden {
 namespace {
 
-// The metadata, with PyTorch's defaults for what is not there.
+// The metadata, with PyTorch's defaults for missing entries.
 class Settings {
  public:
   explicit Settings(const File& file) : file_(file) {}
@@ -33,7 +33,7 @@ class Settings {
   [[nodiscard]] AdamBetas betas() const {
     const auto found = file_.content.metadata.find("betas");
     if (found == file_.content.metadata.end()) return {number("beta1", 0.9), number("beta2", 0.999)};
-    const std::string& text = found->second;  // "0.9, 0.999", bare or in brackets
+    const std::string& text = found->second;  // "0.9, 0.999", with or without brackets
     const std::size_t comma = text.find(',');
     const std::size_t first = text.find_first_not_of("[( ");
     const std::size_t second = text.find_first_not_of(" ", comma + 1);
@@ -88,7 +88,7 @@ Tensor loss_of(const File& file, const Tensor& output, const Tensor& target) {
   file.fail("loss: expected mse, l1 or smooth_l1, got " + name);
 }
 
-// The worst of several tensors; ones that are zero but for rounding are measured against the largest.
+// The worst of several tensors; tensors that are zero except for rounding are compared with the norm of the largest.
 Result compare_all(const File& file, const std::string& name, const NamedTensors& results, double tolerance) {
   const NamedTensors expected = file.under(name + "/");
   double largest = 0;
@@ -111,7 +111,7 @@ double tolerance_for(DType dtype, Precision precision) {
 Sequential make_network(const File& file, DType dtype, Device device) {
   const auto has_bias = [&](std::size_t index) { return file.content.find(concat("init/", index, ".bias")) != nullptr; };
   Sequential network = parse_network(file.metadata("net"), has_bias);
-  // Buffers of normalisations start at their defaults where the file does not hold them.
+  // Buffers of normalisations have their defaults if the file does not contain them.
   NamedTensors state = network.state_dict();
   for (auto& [key, tensor] : state) {
     if (const Tensor* initial = file.content.find("init/" + key)) tensor = initial->to(tensor.dtype());

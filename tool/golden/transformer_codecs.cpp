@@ -1,4 +1,4 @@
-// Mimi and Qwen3-TTS, also piece by piece as the original code does it.
+// Mimi and Qwen3-TTS, also in pieces as the original code computes them.
 
 #include <algorithm>
 #include <charconv>
@@ -12,7 +12,7 @@
 namespace polyphase::golden {
 namespace {
 
-/// The numbers N of outputs "audio_streamed.N": frames in a piece.
+/// The numbers N of the outputs "audio_streamed.N": frames in a piece.
 std::vector<std::int64_t> pieces_of(const File& file) {
   constexpr std::string_view kPrefix = "output/audio_streamed.";
   std::vector<std::int64_t> found;

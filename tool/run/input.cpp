@@ -12,7 +12,7 @@
 namespace polyphase::tool {
 namespace {
 
-/// The names that a tensor of this kind has in files, the first is the best.
+/// The names that a tensor of this kind has in files, the preferred one first.
 std::vector<std::string> names_of(NetworkInput input) {
   if (input == NetworkInput::codes) return {"codes", "audio_codes", "input/codes"};
   if (input == NetworkInput::mel) return {"mel", "features", "input/mel", "log_mel"};

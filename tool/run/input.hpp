@@ -1,5 +1,5 @@
 #pragma once
-// What `polyphase run` reads: a mel, a latent or codes as a tensor, or sound.
+// The input of `polyphase run`: a mel, a latent or codes as a tensor, or sound.
 
 #include <optional>
 #include <string>
@@ -9,27 +9,27 @@
 
 namespace polyphase::tool {
 
-/// One of both.
+/// Either a tensor or sound.
 struct RunInput {
   Tensor tensor{};                        ///< (1, rows, frames)
   std::optional<program::Audio> audio{};  ///< of any rate and number of channels
 };
 
-/// What a network takes, in a word: "mel", "latent", "codes" or "audio".
+/// A network's input in a word: "mel", "latent", "codes" or "audio".
 [[nodiscard]] std::string word_of(NetworkInput input);
 
-/// Reads the file `name`, or standard input for "-": WAV and other sound, or a tensor from .npy, safetensors or a file of
-/// torch.save: the only one, or the one that is called as what the network takes. Throws FormatError naming the file where it
-/// is none of these, or where it does not go with `format`: another number of rows, codes that are no whole numbers, numbers
-/// that are not finite, nothing.
+/// Reads the file `name`, or standard input for "-". It may be WAV or other sound, or a tensor from .npy, safetensors or a file
+/// of torch.save. If a file has several tensors, takes the one whose name fits the network's input. Throws FormatError with the
+/// file's name if it is none of these, or does not fit `format`: another number of rows, codes that are not integers, numbers
+/// that are not finite, no data.
 [[nodiscard]] RunInput read_input(const std::string& name, const NetworkFormat& format);
 
-/// The first `count` codebooks of codes; all where count is 0. Throws Error naming --codebooks where the network takes another
+/// The first `count` codebooks of codes; all if count is 0. Throws Error with the name --codebooks if the network takes another
 /// number, or no codes.
 [[nodiscard]] Tensor first_codebooks(const Tensor& codes, const NetworkFormat& format, std::int64_t count);
 
-/// Sound as a network takes it, (1, channels, samples) f32: resampled, several channels averaged to one, one channel repeated.
-/// `note` hears of each change. Throws FormatError where that is not possible.
+/// Sound as the network takes it, (1, channels, samples) f32: resampled; several channels averaged to one, or one channel
+/// repeated. Calls `note` for each change. Throws FormatError if that is not possible.
 [[nodiscard]] Tensor as_network_audio(const program::Audio& audio, const std::string& name, std::int64_t rate,
                                       std::int64_t channels, const std::function<void(const std::string&)>& note);
 

@@ -1,5 +1,5 @@
 #pragma once
-// What `polyphase run` writes, piece by piece.
+// The output of `polyphase run`, in pieces.
 
 #include <cstdint>
 #include <optional>
@@ -17,22 +17,22 @@ struct OutputOptions {
   bool keeps_samples = false;  ///< for samples()
 };
 
-/// Sound on its way to a file, or to standard output for "-": WAV, raw PCM, or where the name ends with .npy an array of f32
-/// (channels, samples). A file appears whole, at commit(), or not at all; standard output gets each piece at once.
+/// Writes sound to a file, or to standard output for "-": WAV, raw PCM, or, if the name ends with .npy, an array of f32
+/// (channels, samples). A file appears as a whole, at commit(), or not at all; standard output gets each piece immediately.
 class AudioOutput {
  public:
-  /// Throws FormatError with the system's reason, and where standard output is a terminal.
+  /// Throws FormatError with the system's reason, and if standard output is a terminal.
   AudioOutput(const std::string& path, std::int64_t rate, std::int64_t channels, const OutputOptions& options);
   /// Appends audio (1, channels, m) of any dtype and device. Throws FormatError.
   void write(const Tensor& audio);
   /// Throws FormatError.
   void commit();
 
-  /// Written so far, of one channel.
+  /// Samples of one channel written so far.
   [[nodiscard]] std::int64_t frames() const { return frames_; }
-  /// Samples that PCM had to clip.
+  /// Samples that were clipped to PCM's range.
   [[nodiscard]] std::int64_t clipped() const { return wav_ ? wav_->clipped() : 0; }
-  /// The first channel, where the options keep it.
+  /// The first channel, if the options keep it.
   [[nodiscard]] const std::vector<float>& samples() const { return samples_; }
 
  private:

@@ -46,7 +46,7 @@ void append_chunk(std::string& png, const char* type, const std::string& data) {
   append_big_endian(png, crc_of(checked));
 }
 
-/// A zlib stream of blocks that are stored as they are (RFC 1950, RFC 1951).
+/// A zlib stream of stored blocks (RFC 1950, RFC 1951).
 std::string zlib_stored(std::string_view data) {
   constexpr std::size_t kLargestBlock = 65535;
   std::string stream("\x78\x01", 2);
@@ -74,7 +74,7 @@ std::string to_png(const Picture& picture) {
   std::string header;
   append_big_endian(header, static_cast<std::uint32_t>(picture.width));
   append_big_endian(header, static_cast<std::uint32_t>(picture.height));
-  header.append("\x08\x03\x00\x00\x00", 5);  // 8 bits of a palette, no interlacing
+  header.append("\x08\x03\x00\x00\x00", 5);  // 8 bits per pixel, a palette, no interlacing
   std::string palette;
   for (const Color& color : picture.palette)
     for (const std::uint8_t part : {color.red, color.green, color.blue}) palette += static_cast<char>(part);

@@ -20,9 +20,9 @@ struct Picture {
   std::vector<std::uint8_t> points;  ///< (height, width)
 };
 
-/// The bytes of a PNG file. Throws ShapeError unless both sizes are in 1..65535 and there is a point for each place.
+/// The bytes of a PNG file. Throws ShapeError unless both sizes are in 1..65535 and match the number of pixels.
 [[nodiscard]] std::string to_png(const Picture& picture);
-/// The file appears whole or not at all. Throws FormatError.
+/// Writes the file as a whole or not at all. Throws FormatError.
 void write_png(const std::string& path, const Picture& picture);
 
 }  // namespace polyphase::tool

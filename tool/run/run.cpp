@@ -28,7 +28,7 @@ using Say = std::function<void(const std::string&)>;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// An open model and where it computes.
+/// An open model and its device.
 class Runner {
  public:
   Runner(const RunOptions& options, const Say& say)
@@ -57,7 +57,7 @@ class Runner {
   }
 
  private:
-  /// What the network takes of this sound: its mel, or its codes.
+  /// The network's input for this sound: its mel, or its codes.
   Tensor network_input(const program::Audio& audio, const std::string& name) {
     const NetworkFormat& format = model_.net->format();
     if (!front_end_) front_end_ = load_front_end(model_, options_.model, options_.device);

@@ -1,5 +1,5 @@
 #pragma once
-// `polyphase run`: one file through a published network.
+// `polyphase run`: sends files through a published network.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,22 +23,22 @@ struct RunOptions {
   Precision precision = Precision::fp32;
   DType dtype = DType::f32;
   std::int64_t codebooks = 0;  ///< 0: all of the input's
-  std::int64_t stream = 0;     ///< frames pushed at a time, each written at once; 0: off
+  std::int64_t stream = 0;     ///< frames pushed at a time, each result written immediately; 0: off
   std::int64_t chunk = 0;      ///< frames decoded at a time; 0: all
   std::size_t memory = 0;      ///< bytes; 0: no limit
-  std::string picture{};       ///< of the result; empty: none
+  std::string picture{};       ///< path of the picture; empty: none
   OutputOptions out{};
 };
 
 /// "1.5GB", "800MB", "64KiB", "12345" in bytes. Throws Error.
 [[nodiscard]] std::size_t parse_bytes(const std::string& text);
 
-/// The output of each input: `output` itself, or a file in that folder, named after the input. Throws Error where two would be
-/// the same, where several inputs have no folder, and where an output is its own input or the model.
+/// The output path of each input: `output` itself, or a file in that folder, named after the input. Throws Error if two would
+/// be the same, if there are several inputs and no folder, and if an output is its own input or the model.
 [[nodiscard]] std::vector<std::string> output_names(const RunOptions& options);
 
-/// Loads the model and takes every input through it. `say` hears what a user should know. Throws what loading, reading,
-/// decoding and writing throw, with the file's name; then that output is not there.
+/// Loads the model and runs every input through it. Calls `say` with information for the user. Throws what loading, reading,
+/// decoding and writing throw, with the file's name; that output then does not exist.
 void run(const RunOptions& options, const std::function<void(const std::string&)>& say);
 
 }  // namespace polyphase::tool

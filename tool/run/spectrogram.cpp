@@ -14,7 +14,7 @@ constexpr std::int64_t kWidth = 1600, kHeight = 512;
 constexpr double kWindowSeconds = 0.046;
 constexpr double kRange = 90;  // dB
 
-// From black over violet and orange to a light yellow, equal steps of brightness.
+// A palette from black through violet and orange to light yellow, in equal steps of brightness.
 constexpr Color kStops[] = {{0, 0, 4},     {29, 17, 71},   {81, 18, 124},   {131, 38, 129}, {183, 55, 121},
                             {231, 82, 99}, {252, 137, 97}, {254, 196, 136}, {252, 253, 191}};
 

@@ -7,8 +7,8 @@
 
 namespace polyphase::tool {
 
-/// Time from left to right, frequency from 0 at the bottom to rate/2, brightness the level from 90 dB below the loudest point
-/// on. At most 1600 points wide and 512 high. Throws ShapeError where there are no samples.
+/// Time from left to right, frequency from 0 at the bottom to rate/2. Brightness is the level, from 90 dB below the loudest
+/// point. At most 1600 pixels wide and 512 high. Throws ShapeError if there are no samples.
 [[nodiscard]] Picture spectrogram(const std::vector<float>& signal, std::int64_t rate);
 
 }  // namespace polyphase::tool

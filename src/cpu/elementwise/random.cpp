@@ -59,7 +59,7 @@ struct NormalTransform {
   }
 };
 
-// Numbers are drawn as T, float or double, and rounded to out's dtype a buffer at a time.
+// Numbers are generated as T, float or double, and rounded to out's dtype a buffer at a time.
 template <class T, class Transform>
 void fill_typed(const Tensor& out, GeneratorState state, const Transform& transform) {
   constexpr std::int64_t kPerBlock = std::is_same_v<T, float> ? 4 : 2;

@@ -16,7 +16,7 @@ namespace polyphase::cpu {
 namespace {
 
 constexpr std::int64_t kInputs = 256;               // per task: whole vectors of any instruction set
-constexpr std::int64_t kPhases = 16;                // phases whose outputs are interleaved into a row at once
+constexpr std::int64_t kPhases = 16;                // phases whose outputs are interleaved into a row together
 constexpr std::int64_t kMostParts = 1 << 16;        // limit for a task's partial sums, if that is more than one vector
 constexpr std::int64_t kTerms = Backend::kRun / 2;  // phases per run: each contributes at most two terms to an input
 

@@ -1,5 +1,5 @@
 #pragma once
-// Real Fourier transforms of several rows at once, per instruction set. Internal to the library.
+// Real Fourier transforms of several rows in one call, per instruction set. Internal to the library.
 
 #include <cstdint>
 
@@ -31,7 +31,7 @@ struct FftTables {
 /// Transforms rows of E, computed in T.
 template <class T, class E>
 struct FftFunctions {
-  std::int64_t lanes;  ///< rows that are transformed at once
+  std::int64_t lanes;  ///< rows that are transformed together
   /// Number of T's of scratch that either function needs.
   std::int64_t (*scratch)(const FftTables<T>& tables);
   /// in (rows, n) to out (rows, n/2 + 1, 2); rows <= lanes. Scratch is aligned to 64 bytes.

@@ -1,5 +1,5 @@
 #pragma once
-// One optimizer step over all parameters at once; formulas as in PyTorch's torch.optim.
+// One optimizer step over all parameters; formulas as in PyTorch's torch.optim.
 
 #include <span>
 

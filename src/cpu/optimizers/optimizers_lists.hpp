@@ -1,5 +1,5 @@
 #pragma once
-// Work on a whole list of gradients or weights at once: clipping, unscaling, averaging; and the loss scale's rule.
+// Work on a whole list of gradients or weights: clipping, unscaling, averaging; and the loss scale's rule.
 
 #include <span>
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kPack = 4;      // elements per thread
 constexpr int kTile = 32;     // rows and columns of a tile of a transposition
-constexpr int kTileRows = 8;  // rows of a tile that a block of 32 x 8 threads moves at once
+constexpr int kTileRows = 8;  // rows of a tile that a block of 32 x 8 threads moves at a time
 
 template <class To, class From>
 __global__ void __launch_bounds__(kThreads) convert_kernel(To* out, const From* in, std::int64_t count, bool aligned) {

@@ -32,7 +32,7 @@ void launch_behind(void (*kernel)(Parameters...), unsigned grid, unsigned block,
 }
 
 #ifdef __CUDACC__
-/// Waits until the previous kernel has ended and its writes are visible; returns at once without a dependent launch.
+/// Waits until the previous kernel has ended and its writes are visible; returns immediately without a dependent launch.
 __device__ __forceinline__ void wait_for_grid_before() {
 #if __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();

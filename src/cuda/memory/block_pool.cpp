@@ -128,11 +128,11 @@ void BlockPool::deallocate(void* pointer, StreamId stream, std::uint64_t graph) 
   try {
     give_or_defer(block, stream, graph);
   } catch (...) {
-    // Without an event nothing tells when it is free. It stays pending forever, which is a leak and not a fault.
+    // Without an event it is unknown when it is free. It stays pending forever, which is a leak and not a fault.
   }
 }
 
-/// Sends a pending block on: to wait for the end of a capture or for events, or to be freed at once.
+/// Sends a pending block on: to wait for the end of a capture or for events, or to be freed immediately.
 void BlockPool::give_or_defer(Block* block, StreamId stream, std::uint64_t graph) {
   const PoolKey& home = block->arena->lists->key();
   if (graph != 0) {

@@ -3,8 +3,8 @@
 // bookkeeping on the host over a MemorySource; block_pool_lists.hpp has the blocks of one stream. Internal.
 //
 // Rules
-// - A block belongs to the stream that it was first allocated for. Freed on that stream it is free for that stream at once, in
-// order.
+// - A block belongs to the stream that it was first allocated for. Freed on that stream it is free for that stream immediately,
+// in order.
 // - Freed on another stream, or used by others (record_stream), it is pending until an event on each of them is done.
 // - A stream that has no fitting block and cannot grow borrows a free block of another stream, ordered by an event.
 // - If that fails, pending blocks are waited for; then free memory goes back to the system and growth is tried again; then it

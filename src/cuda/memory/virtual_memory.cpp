@@ -154,8 +154,8 @@ void VirtualMemory::unmap(Address address, std::size_t bytes) noexcept {
   handles_.erase(found);
 }
 
-// Both addresses may be mapped at once: the order of the streams ensures that work through the old address ends before work
-// through the new one begins.
+// Both addresses may be mapped at the same time: the order of the streams ensures that work through the old address ends before
+// work through the new one begins.
 bool VirtualMemory::move(Address from, Address to, std::size_t bytes) {
   const DeviceScope scope(device_);
   const AllowDuringCapture allow;

@@ -96,7 +96,7 @@ __device__ __forceinline__ std::uintptr_t address_bits(const void* pointer) {
 }
 
 /// The block's threads process `count` elements of T: visit(width, i) for `width` (an integral_constant) elements from i on, 16
-/// bytes at once if the arrays are aligned; `addresses` is the bitwise OR of all their addresses.
+/// bytes at a time if the arrays are aligned; `addresses` is the bitwise OR of all their addresses.
 template <class T, class Visit>
 __device__ __forceinline__ void visit_chunk(std::uintptr_t addresses, int count, const Visit& visit) {
   constexpr int kPack = 16 / sizeof(T);

@@ -1,5 +1,5 @@
 #pragma once
-// Thread and block index, read anew at each use, so that no register holds them or values computed from them.
+// Thread and block index, read again at each use, so that no register holds them or values computed from them.
 
 #include <cstdint>
 

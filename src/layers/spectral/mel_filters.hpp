@@ -20,7 +20,7 @@ struct MelOptions {
   bool is_normalized = true;  ///< each filter by 2 over its width in Hz, so that its area is 1; else its peak is 1
 };
 /// Triangles whose corners are equally far apart in mel: (n_mels, n_fft/2 + 1), f32 on the CPU. With slaney the numbers are
-/// those of librosa.filters.mel bit for bit: computed in f64, rounded to f32 before the norm and behind it. With htk they are
+/// those of librosa.filters.mel bit for bit: computed in f64, rounded to f32 before the norm and after it. With htk they are
 /// computed in f32 throughout, as torchaudio.functional.melscale_fbanks does it. Throws ShapeError unless n_fft is even,
 /// n_mels >= 1 and 0 <= f_min < f_max.
 [[nodiscard]] Tensor mel_filters(const MelOptions& options);

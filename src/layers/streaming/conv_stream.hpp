@@ -1,6 +1,6 @@
 #pragma once
-// The two convolutions in a Stream: they keep the positions that the next outputs need, and sum an output at once, as without a
-// stream. Internal.
+// The two convolutions in a Stream: they keep the positions that the next outputs need, and sum an output in one pass, as
+// without a stream. Internal.
 
 #include <cstdint>
 

@@ -5,9 +5,9 @@
 //     while (more) play(stream.push(next_frames));   // (N, C, n), any n >= 1
 //     play(stream.finish());
 //
-// The results of push() and finish(), concatenated, are net(all frames at once), for any split of the frames: bit for bit on
+// The results of push() and finish(), concatenated, are net(all frames), for any split of the frames: bit for bit on
 // the CPU; within rounding on a GPU, because the order of its sums depends on the length. A causal network returns the samples
-// of a frame at once. Other networks wait for the later frames that these samples depend on, `latency()` of them.
+// of a frame immediately. Other networks wait for the later frames that these samples depend on, `latency()` of them.
 
 #include <cstdint>
 #include <memory>

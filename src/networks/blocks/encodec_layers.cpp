@@ -18,7 +18,7 @@ std::optional<GroupNorm> norm_of(bool wanted, std::int64_t channels) {
       "stream: expected EnCodec's convolutions without time_group_norm, whose statistics are of the whole length");
 }
 
-// The convolution's own stream, without padding, behind what puts the reflected positions around the row.
+// The convolution's own stream, without padding, after the step that puts the reflected positions around the row.
 class PaddedConvStream : public ModuleStream {
  public:
   PaddedConvStream(const EncodecConv1d& padding, Conv1d& conv)
@@ -54,7 +54,7 @@ class PaddedConvStream : public ModuleStream {
   [[nodiscard]] Rate rate() const override { return conv_->rate(); }
 
  private:
-  // `piece` and behind it, where the row ends, its reflection. `x`: the positions of the row that are new.
+  // `piece` and, at the row's end, its reflection after it. `x`: the positions of the row that are new.
   Tensor with_end(const Tensor& piece, const Tensor& x, bool last) {
     const std::int64_t most = padding_.most_right();
     if (most == 0) return piece;

@@ -60,7 +60,7 @@ class EncodecConvTranspose1d : public Module {
  private:
   ConvTranspose1d conv_;
   std::optional<GroupNorm> norm_{};
-  Padding cut_{0};  // behind the norm
+  Padding cut_{0};  // after the norm
 };
 
 }  // namespace polyphase::networks

@@ -23,7 +23,7 @@ class EuclideanQuantizer : public Module {
   void visit(Visitor& visitor) override;
 
   /// codes (N, K, T) i64 in [0, bins), K from 1 to `codebooks` -> (N, D, T): the sum of the first K codebooks' rows. Throws
-  /// ShapeError, naming the codebook of a code that is out of range: on the CPU at once, on a GPU as embedding().
+  /// ShapeError, naming the codebook of a code that is out of range: on the CPU immediately, on a GPU as embedding().
   [[nodiscard]] Tensor forward(const Tensor& codes) override;
   /// x (N, D, T) -> codes (N, K, T) i64 by the first K codebooks. f16 and bf16 are compared in f32.
   [[nodiscard]] Tensor encode(const Tensor& x, std::int64_t codebooks) const;

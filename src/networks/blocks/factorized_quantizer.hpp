@@ -65,7 +65,7 @@ class ResidualQuantizer : public Module {
     std::int64_t input_dim = 0;                 ///< D, required
     std::int64_t codebook_size = 0;             ///< V, required
     std::vector<std::int64_t> codebook_dims{};  ///< one for each codebook, required
-    std::vector<std::int64_t> strides{};        ///< likewise; empty: all 1
+    std::vector<std::int64_t> strides{};        ///< the same; empty: all 1
     Role role = Role::decoder;
   };
   struct Encoded {
@@ -85,7 +85,7 @@ class ResidualQuantizer : public Module {
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
 
   /// codes (N, rows, frames) i64 -> (N, D, frames*positions_per_frame). With all strides 1 fewer rows are taken: the first
-  /// codebooks alone. Throws ShapeError naming the codebook of a code out of range: on the CPU at once, on a GPU as
+  /// codebooks alone. Throws ShapeError naming the codebook of a code out of range: on the CPU immediately, on a GPU as
   /// embedding().
   [[nodiscard]] Tensor decode(const Tensor& codes);
   /// z (N, D, T). Throws Error where the role is that of a decoder.

@@ -72,8 +72,9 @@ template <class Config>
                  .dilation = dilation});
 }
 
-/// conv_pre and the stages: a transposed convolution each, named "ups.STAGE" and `suffix`, behind what `add_before` appends,
-/// and the mean of its residual blocks, `block(channels, kernel_size, dilations)`. Returns the channels behind the last stage.
+/// conv_pre and the stages: a transposed convolution each, named "ups.STAGE" and `suffix`, after the layers that `add_before`
+/// appends, and the mean of its residual blocks, `block(channels, kernel_size, dilations)`. Returns the channels after the last
+/// stage.
 template <class Config, class AddBefore, class Block>
 std::int64_t add_stages(Sequential& net, const Config& config, const char* suffix, const AddBefore& add_before,
                         const Block& block) {

@@ -68,7 +68,7 @@ class NoiseBlock::NoiseStream : public ModuleStream {
   [[nodiscard]] Tensor push(const Tensor& x, bool) override {
     require<Error>(!block_.is_training(),
                    "stream: expected the network after eval(), got it in training, where its noise is "
-                   "drawn anew each time");
+                   "new in each call");
     const std::int64_t first = std::exchange(position_, position_ + x.size(2));
     return x.size(2) == 0 ? x : block_.with_noise(x, first);
   }

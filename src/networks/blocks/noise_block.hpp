@@ -31,8 +31,8 @@ class NoiseSource {
   std::vector<Tensor> rows_;
 };
 
-/// x + noise * linear(x), x (N, C, L); linear is a 1x1 convolution without bias. While training seeded noise is drawn anew each
-/// time, from the thread's generator and for each sample of the batch, as the original does it.
+/// x + noise * linear(x), x (N, C, L); linear is a 1x1 convolution without bias. While training seeded noise is new in each
+/// call, from the thread's generator and for each sample of the batch, as the original does it.
 class NoiseBlock : public Module {
  public:
   NoiseBlock(std::int64_t channels, std::size_t block, std::shared_ptr<const NoiseSource> source);

@@ -16,7 +16,7 @@ class SegmentOverlap {
   /// stride >= 1.
   explicit SegmentOverlap(std::int64_t stride) : stride_(stride) {}
   /// segment (N, C, n), n at most the length of the first -> (N, C, stride), or what there is where n is less. Throws
-  /// ShapeError for a longer segment, and for one behind a segment shorter than the stride.
+  /// ShapeError for a longer segment, and for one after a segment shorter than the stride.
   [[nodiscard]] Tensor add(const Tensor& segment);
   /// What is left of the last segment, (N, C, m). Throws Error before add().
   [[nodiscard]] Tensor finish();

@@ -212,11 +212,11 @@ std::optional<Json> inside(const std::string& path, const WeightsFile& weights) 
   return std::nullopt;
 }
 
-std::optional<Json> from_beside(const std::string& path) {
-  const std::string beside = (std::filesystem::path(path).parent_path() / "config.json").string();
+std::optional<Json> from_folder(const std::string& path) {
+  const std::string config = (std::filesystem::path(path).parent_path() / "config.json").string();
   std::error_code ignored;
-  if (!std::filesystem::is_regular_file(beside, ignored)) return std::nullopt;
-  return parsed(beside, text_of(beside));
+  if (!std::filesystem::is_regular_file(config, ignored)) return std::nullopt;
+  return parsed(config, text_of(config));
 }
 
 /// VITS and Piper have no weight norm in conv_pre, and no bias in conv_post; HiFi-GAN has both.
@@ -230,11 +230,11 @@ std::string published_config(const std::string& network, const std::string& path
                              const std::string& given) {
   const NamedTensors& tensors = weights.tensors;
   std::optional<Json> found = given.empty() ? inside(path, weights) : parsed("--config", given);
-  if (!found) found = from_beside(path);
+  if (!found) found = from_folder(path);
   if (!found && network == "hifigan" && has_key_ending(tensors, "dec.conv_pre.weight")) found = piper(tensors);
   if (!found && network == "encodec") found = encodec(tensors);
   require<FormatError>(found.has_value(), path,
-                       ": expected the network's configuration, given, or as config.json beside the file");
+                       ": expected the network's configuration: --config, or config.json next to the file");
   Json config = in_original_form(network, path, *found);
   if (network == "hifigan" && !config.contains("final_bias") && is_vits(tensors)) config["final_bias"] = false;
   return config.dump();

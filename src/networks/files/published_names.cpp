@@ -192,7 +192,7 @@ std::string filled(std::string_view to, const Match& found, std::int64_t count) 
   return text;
 }
 
-/// The highest number behind each "decoder.block.", "encoder.layers.", ... by the first word.
+/// The highest number after each "decoder.block.", "encoder.layers.", ... by the first word.
 std::map<std::string, std::int64_t, std::less<>> last_of_lists(const NamedTensors& tensors) {
   std::map<std::string, std::int64_t, std::less<>> last;
   for (const auto& [name, tensor] : tensors)
@@ -292,7 +292,7 @@ NamedTensors with_original_names(std::string_view network, const NamedTensors& t
 NamedTensors without_prefix(const NamedTensors& tensors, const NamedTensors& own) {
   std::unordered_set<std::string> names;
   for (const auto& [name, tensor] : own) names.insert(name);
-  std::map<std::string, std::size_t> found;  // names of the network behind each prefix
+  std::map<std::string, std::size_t> found;  // names of the network after each prefix
   for (const auto& [name, tensor] : tensors) {
     const std::string folded = folded_name(name);
     for (std::size_t at = 0; at != std::string::npos; at = folded.find('.', at)) {

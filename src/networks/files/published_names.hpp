@@ -16,7 +16,7 @@ namespace polyphase {
 /// Oobleck, SpeechT5's HiFi-GAN. Where the names are the original's, nothing changes.
 [[nodiscard]] NamedTensors with_original_names(std::string_view network, const NamedTensors& tensors);
 
-/// The tensors that belong to `own`, a network's state: those behind the prefix that most of its names are found behind
+/// The tensors that belong to `own`, a network's state: those with the prefix that most of its names have
 /// ("generator.", "state_dict.", "dec.", nothing), without it. Weight norm may have any spelling. What has another prefix is
 /// another part of the checkpoint.
 [[nodiscard]] NamedTensors without_prefix(const NamedTensors& tensors, const NamedTensors& own);

@@ -31,7 +31,7 @@ TEST_CASE("a stride far beyond the rows takes no memory of its own") {
   }
 }
 
-TEST_CASE("automatic gives the bits of what it stands for; depthwise problems can be done by every algorithm") {
+TEST_CASE("automatic gives the bits of the chosen algorithm; every algorithm can compute depthwise problems") {
   const ConvArrays<float> arrays(sized({.N = 2, .C_in = 4, .C_out = 8, .L_in = 50, .K = 4, .S = 2, .P_l = 1, .P_r = 1, .G = 4}),
                                  kNormal);
   const ConvArrays<float> integers(arrays.p, kSmallIntegers);

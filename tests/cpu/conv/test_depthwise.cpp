@@ -57,7 +57,7 @@ TEST_CASE("long rows, other types, odd pointers") {
         sized({.N = 2, .C_in = 2, .C_out = 4, .L_in = 5003, .K = 12, .S = 2, .P_l = 5, .P_r = 5, .OP = 1, .G = 2});
     CHECK(check_bits<float>(p, 1) > 0);
     CHECK(check_bits<double>(p, 1) > 0);
-    // halves count exactly to 2048 and 256 only
+    // f16 has all integers up to 2048, bf16 up to 256
     const ConvProblem few = sized({.N = 1, .C_in = 3, .C_out = 3, .L_in = 60, .K = 4, .S = 2, .P_l = 1, .P_r = 1, .G = 3});
     CHECK(check_bits<Half>(few, 1) > 0);
     CHECK(check_bits<BFloat16>(sized({.N = 1, .C_in = 3, .C_out = 3, .L_in = 20, .K = 4, .S = 2, .P_l = 1, .P_r = 1, .G = 3}),
@@ -100,7 +100,7 @@ void check_threads() {
 
 }  // namespace
 
-// In f64 the order of the partial sums shows, which f32 rounds away.
+// In f64 a change of the order of the sums is visible; in f32 rounding may hide it.
 TEST_CASE("same bits with every number of threads") {
   check_threads<float>();
   check_threads<double>();

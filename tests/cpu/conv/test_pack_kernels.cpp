@@ -51,7 +51,7 @@ void check_transpose() {
       for (const bool scattered : {false, true}) {
         const std::int64_t stride = columns + 2, padded = rows + 2, pitch = padded + 1;
         const std::vector<E> from = counting<E>(static_cast<std::size_t>(rows * stride));
-        std::vector<std::int64_t> where;  // reversed, every third column left out
+        std::vector<std::int64_t> where;  // reversed, every third column omitted
         for (std::int64_t j = 0; j < columns; ++j) where.push_back(j % 3 == 2 ? -1 : columns - 1 - j);
         std::vector<T> to(static_cast<std::size_t>(columns * pitch), T{-1}), expected = to;
         pack_kernels<E>().transpose(from.data(), stride, rows, padded, columns, scattered ? where.data() : nullptr, to.data(),
@@ -95,7 +95,7 @@ void check_all_finite() {
   int wrong = 0;
   for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{16}, std::size_t{77}, std::size_t{300}}) {
     std::vector<T> values(count + 1, std::numeric_limits<T>::max());
-    values[count] = std::numeric_limits<T>::infinity();  // behind the last
+    values[count] = std::numeric_limits<T>::infinity();  // after the last
     const auto finite = [&] { return pack_kernels<E>().all_finite(values.data(), static_cast<std::int64_t>(count)); };
     wrong += !finite();
     for (std::size_t i = 0; i < count; ++i)

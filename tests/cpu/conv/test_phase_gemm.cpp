@@ -69,7 +69,7 @@ TEST_CASE("lengths around the tile, batches, groups and channels around the pane
 
 TEST_CASE("weights larger than the input, many samples, long sums") {
   CHECK(check_bits<float>(sized({.N = 2, .C_in = 96, .C_out = 80, .L_in = 5, .K = 16, .S = 8, .P_l = 4, .P_r = 4})) > 0);
-  // channels in chunks: forward, then dgrad
+  // chunks of channels: first in forward, then in dgrad
   CHECK(check_bits<float>(sized({.N = 1, .C_in = 700, .C_out = 37, .L_in = 100, .K = 16, .S = 8, .P_l = 4, .P_r = 4})) > 0);
   CHECK(check_bits<float>(sized({.N = 2, .C_in = 41, .C_out = 700, .L_in = 20, .K = 16, .S = 8, .P_l = 4, .P_r = 4})) > 0);
   CHECK(check_bits<float>(sized({.N = 70, .C_in = 4, .C_out = 6, .L_in = 33, .K = 3, .S = 1, .P_l = 1, .P_r = 1})) > 0);
@@ -90,7 +90,7 @@ TEST_CASE("other types, and pointers that are not aligned") {
       CHECK(check_bits<Half>(p, 1) > 0);
       CHECK(check_bits<float>(p, 3) > 0);
     }
-    // bf16 counts exactly to 256 only: sums of few products.
+    // bf16 has all integers up to 256 only, so the sums have few products.
     CHECK(check_bits<BFloat16>(sized({.N = 1, .C_in = 5, .C_out = 3, .L_in = 9, .K = 3, .S = 2, .P_l = 1}), 1) > 0);
   });
 }
@@ -129,7 +129,7 @@ TEST_CASE("random numbers: the error against float64 is at most twice that of pl
   });
 }
 
-TEST_CASE("the zeros behind a row of x meet no infinity of y in the weights' gradient") {
+TEST_CASE("the zeros after a row of x meet no infinity of y in the weights' gradient") {
   for (const ConvProblem& problem :
        {sized({.N = 1, .C_in = 3, .C_out = 4, .L_in = 1501, .K = 5, .S = 1, .P_l = 2, .P_r = 2}),
         sized({.N = 1, .C_in = 40, .C_out = 50, .L_in = 1027, .K = 7, .S = 2, .P_l = 1, .P_r = 1})})
@@ -167,7 +167,7 @@ void check_threads() {
 
 }  // namespace
 
-// In f64 the order of the partial sums shows, which f32 rounds away.
+// In f64 a change of the order of the sums is visible; in f32 rounding may hide it.
 TEST_CASE("same bits in every run and with every number of threads") {
   check_threads<float>();
   check_threads<double>();

@@ -17,7 +17,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNonFinite[] = {kInfinity, -kInfinity, std::numeric_limits<double>::quiet_NaN()};
 constexpr Algorithm kAlgorithms[] = {Algorithm::reference, Algorithm::gemm, Algorithm::depthwise};
 
-/// Outputs seen so far: a test in which all were of one kind would show nothing.
+/// Kinds of outputs seen so far: a test whose outputs are all of one kind would prove nothing.
 struct Seen {
   std::int64_t finite = 0, infinite = 0, nan = 0;
 };
@@ -27,7 +27,7 @@ E element(double value) {
   return static_cast<E>(static_cast<cpu::Compute<E>>(value));
 }
 
-/// How many outputs differ from the formula's, which has no product with padding. NaN is NaN whatever its bits.
+/// How many outputs differ from the formula, which has no products with padding. All NaNs count as equal.
 template <class E>
 int count_wrong(const std::vector<double>& expected, const Array<E>& got, Seen& seen) {
   int wrong = 0;
@@ -39,7 +39,7 @@ int count_wrong(const std::vector<double>& expected, const Array<E>& got, Seen& 
   return wrong;
 }
 
-/// All algorithms on these arrays. Says something only where it goes wrong: there are many of these.
+/// Runs all algorithms on these arrays. Checks only on a difference, since there are many cases.
 template <class E>
 void check_direction(const ConvArrays<E>& arrays, ConvDirection direction, Seen& seen, const char* operand, std::int64_t at) {
   const std::vector<double> expected = arrays.template formula<double>(direction);
@@ -51,7 +51,7 @@ void check_direction(const ConvArrays<E>& arrays, ConvDirection direction, Seen&
   }
 }
 
-/// Each direction with a number that is not finite at element `at` of `array`, one of its two operands.
+/// Each direction with `value`, which is not finite, at element `at` of `array`, one of its two operands.
 template <class E>
 void check_at(ConvArrays<E>& arrays, Array<E>& array, std::int64_t at, const char* operand, double value, Seen& seen) {
   const E before = array[at];
@@ -66,7 +66,7 @@ void check_at(ConvArrays<E>& arrays, Array<E>& array, std::int64_t at, const cha
 template <class E>
 void check_everywhere(const ConvProblem& problem, Seen& seen) {
   ConvArrays<E> arrays(problem, kSmallIntegers);
-  arrays.x[problem.L_in / 2] = element<E>(0);  // what meets it with an infinite weight is NaN
+  arrays.x[problem.L_in / 2] = element<E>(0);  // the product with an infinite weight is NaN
   int turn = 0;
   for (std::int64_t k = 0; k < problem.K; ++k) {
     check_at(arrays, arrays.w, k, "w", kNonFinite[turn++ % 3], seen);
@@ -133,7 +133,7 @@ TEST_CASE("batches, other types, rows of several tiles and blocks") {
       sized({.N = 1, .C_in = 3, .C_out = 4, .L_in = 1501, .K = 5, .S = 1, .P_l = 2, .P_r = 2}),
       sized({.N = 1, .C_in = 2, .C_out = 2, .L_in = 5001, .K = 9, .S = 2, .P_l = 4, .P_r = 3, .D = 3, .G = 2}),
       sized({.N = 40, .C_in = 3, .C_out = 33, .L_in = 20, .K = 4, .S = 2, .P_l = 2, .P_r = 1}),
-      // weights larger than the input, in chunks of channels; then many channels out
+      // more weights than inputs, in chunks of channels; then many output channels
       sized({.N = 1, .C_in = 700, .C_out = 9, .L_in = 30, .K = 16, .S = 8, .P_l = 4, .P_r = 4}),
       sized({.N = 1, .C_in = 5, .C_out = 90, .L_in = 6, .K = 16, .S = 8, .P_l = 4, .P_r = 4})};
   for (const ConvProblem& p : problems) {
@@ -148,7 +148,7 @@ TEST_CASE("batches, other types, rows of several tiles and blocks") {
   CHECK(seen.finite > 0);
 }
 
-TEST_CASE("several at once, and sums that are NaN for another reason stay NaN") {
+TEST_CASE("several together, and sums that are NaN for another reason stay NaN") {
   Seen seen;
   for (const std::int64_t G : {1, 4}) {
     ConvArrays<float> arrays(sized({.N = 2, .C_in = 4, .C_out = 8, .L_in = 9, .K = 4, .S = 2, .P_l = 1, .P_r = 2, .G = G}),
@@ -182,8 +182,8 @@ TEST_CASE("outputs that an infinite weight does not reach keep their bits") {
       reached += !std::isfinite(after[t]);
       kept += after[t] == before[t];
     }
-    CHECK(reached == p.L_in - 1);                    // the tap's product with position 0 is cut off
-    CHECK(kept + reached >= p.C_out * p.L_out - 1);  // the last of its phase met padding and was summed in double
+    CHECK(reached == p.L_in - 1);                    // the tap's product with position 0 does not exist
+    CHECK(kept + reached >= p.C_out * p.L_out - 1);  // the last output of its phase meets padding and is summed in f64
   });
 }
 

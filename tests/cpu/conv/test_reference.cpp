@@ -12,7 +12,7 @@ TEST_CASE("by hand: stride 2, kernel 3, one channel") {
   REQUIRE(p.L_out == 4);
   const float x[] = {1, 10}, w[] = {1, 2, 3}, bias[] = {100};
   float y[4];
-  cpu::reference_forward(p, x, w, bias, y);  // uncut: 1 2 3+10 20 30, less the first
+  cpu::reference_forward(p, x, w, bias, y);  // before padding removes the first: 1 2 3+10 20 30
   CHECK(y[0] == 102);
   CHECK(y[1] == 113);
   CHECK(y[2] == 120);

@@ -23,7 +23,7 @@ TEST_CASE("panels cover all rows once, full ones first") {
         next += panel.rows;
       }
       CHECK(next == rows);
-      // the widest tile of the first panel must exist for all that follow
+      // later panels must have a kernel as wide as the first panel's
       const auto panels = make_panels(rows, kernels.widest);
       for (const Panel& panel : panels) CHECK(kernels.widest[panel.kind] >= kernels.widest[panels.front().kind]);
     }

@@ -16,7 +16,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-// Of one rounding of the result, and of the arithmetic before it: values up to some ten, slopes up to 5.
+// Tolerances: one rounding of the result, and the arithmetic before it (values up to about 10, slopes up to 5).
 double rounding_of(DType dtype) { return dtype == DType::f16 ? kHalfUnit : dtype == DType::bf16 ? kBFloat16Unit : 0; }
 double arithmetic_of(DType dtype) { return dtype == DType::f64 ? kDoubleRounding : 2 * kFloatFunction; }
 
@@ -84,7 +84,7 @@ TEST_CASE("an output's bits are those of its inputs, wherever its task ends, and
   for (std::size_t t = 0; t < y.size(); ++t) CHECK((y[t] == whole[t]) == (t < 1017 || t > 1027));
 }
 
-TEST_CASE("gradients that nobody asks for are not written, and those of no samples are zero") {
+TEST_CASE("gradients that are not requested are not written, and those of no samples are zero") {
   const AntialiasedOperands operands = antialiased_operands({2, 3, 60}, DType::f32, DType::f32);
   const AntialiasedSnakeGradients all = gradients_of(operands);
   const AntialiasedSnakeGradients x{poisoned_like(all.x), {}, {}}, alpha{{}, poisoned_like(all.alpha), {}},

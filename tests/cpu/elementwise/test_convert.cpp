@@ -26,7 +26,7 @@ H from_bits(std::uint16_t bits) {
   return half;
 }
 
-/// Numbers around everything that can go wrong: the halves' neighbours and midpoints, and random bits.
+/// Hard cases: neighbours and midpoints of f16 and bf16 numbers, and random bits.
 std::vector<float> hard_numbers() {
   std::vector<float> numbers = {0.0F,      -0.0F,    INFINITY,  -INFINITY, NAN,   65504.0F,
                                 65519.99F, 65520.0F, -65536.0F, 3.4e38F,   1e-45F};
@@ -44,11 +44,11 @@ std::vector<float> hard_numbers() {
 
 }  // namespace
 
-TEST_CASE("every half to float") {
+TEST_CASE("every f16 and bf16 number to f32") {
   std::vector<std::uint16_t> halves(65536);
   for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<std::uint16_t>(i);
   for_each_isa([&] {
-    for (const std::int64_t count : {std::int64_t{65536}, std::int64_t{65521}}) {  // whole vectors, and a rest
+    for (const std::int64_t count : {std::int64_t{65536}, std::int64_t{65521}}) {  // whole vectors, and a remainder
       std::vector<float> f16(halves.size(), 7.0F), bf16(halves.size(), 7.0F);
       cpu::convert_kernels().f16_to_f32(halves.data(), f16.data(), count);
       cpu::convert_kernels().bf16_to_f32(halves.data(), bf16.data(), count);
@@ -63,7 +63,7 @@ TEST_CASE("every half to float") {
   });
 }
 
-TEST_CASE("float to halves rounds to nearest even as the value types do") {
+TEST_CASE("f32 to f16 and bf16 rounds to nearest even as the value types do") {
   const std::vector<float> numbers = hard_numbers();
   const auto count = static_cast<std::int64_t>(numbers.size());
   for_each_isa([&] {

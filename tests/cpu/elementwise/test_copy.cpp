@@ -24,7 +24,7 @@ Tensor copied(const Tensor& in, DType dtype) {
   return out;
 }
 
-// The elements in row-major order, one by one, so that no copy is needed to look at them. Small integers.
+// The elements in row-major order, read one by one without a copy. Small integers.
 Doubles elements(const Tensor& t) {
   Doubles values;
   const Shape walk = contiguous_strides(t.shape());
@@ -88,8 +88,9 @@ TEST_CASE("the thread count does not matter") {
   set_num_threads(before);
 }
 
-TEST_CASE("f64 to a half is rounded once") {
-  // Just above the middle of two halves: rounded to f32 first it would be the middle, then go to the even neighbour below.
+TEST_CASE("f64 to f16 is rounded once") {
+  // Just above the midpoint of two f16 numbers. Rounded to f32 first it would become the midpoint, then the even neighbour
+  // below.
   const double above = 1 + 0x1p-11 + 0x1p-40, below = 1 + 3 * 0x1p-11 - 0x1p-40;
   CHECK(copied(Tensor::from_vector<double>({above, below, -above}), DType::f16).to(DType::f64).to_vector<double>() ==
         Doubles{1 + 0x1p-10, 1 + 0x1p-10, -1 - 0x1p-10});

@@ -189,7 +189,7 @@ int inputs_of(MapOp op) {
   return op >= MapOp::greater && op <= MapOp::equal ? 2 : 1;
 }
 
-// Functions that want a positive argument get one; the third input divides, so it keeps away from 0.
+// Functions defined for positive arguments get positive ones. The third input is a divisor, so it keeps away from 0.
 std::vector<Tensor> make_inputs(MapOp op, const Shape& shape, DType dtype) {
   const bool positive = op == MapOp::pow_scalar || op == MapOp::sqrt || op == MapOp::rsqrt || op == MapOp::log;
   std::vector<Tensor> inputs;
@@ -197,7 +197,7 @@ std::vector<Tensor> make_inputs(MapOp op, const Shape& shape, DType dtype) {
     const double low = positive || k == 2 ? 0.5 : -3;
     inputs.push_back(uniform_f64(shape, low, 3, static_cast<std::uint64_t>(k + 1)).to(dtype));
   }
-  // Some equal and some zero elements, for the comparisons and for `where`.
+  // Some elements are equal and some zero, for the comparisons and for `where`.
   if (inputs.size() == 2) inputs[1].slice(-1, 0, shape.back(), 3).copy_(inputs[0].slice(-1, 0, shape.back(), 3));
   if (op == MapOp::where) inputs[0].slice(-1, 0, shape.back(), 2).zero_();
   return inputs;
@@ -209,7 +209,7 @@ Tensor run(MapOp op, const std::vector<Tensor>& inputs, MapScalars scalars = kSc
   return out;
 }
 
-// The largest error over the error allowed, which is `relative` of max(1, |value|) and one rounding to the dtype.
+// The largest error over the allowed error: `relative` times max(1, |value|), plus one rounding to the dtype.
 double worst_error(MapOp op, DType dtype, double relative) {
   const std::vector<Tensor> inputs = make_inputs(op, {3, 41}, dtype);
   const std::vector<double> got = run(op, inputs).to(DType::f64).to_vector<double>();
@@ -232,7 +232,7 @@ bool same(const Tensor& a, const Tensor& b) {
          std::memcmp(left.raw(), right.raw(), static_cast<std::size_t>(left.numel()) * size_of(left.dtype())) == 0;
 }
 
-// Views of fresh values whose shape is (4, 6, 70), in layouts that no path of the walk misses.
+// Views of new values of shape (4, 6, 70). Their layouts cover every path of the loop.
 std::vector<Tensor> layouts(DType dtype, std::uint64_t seed) {
   const auto values = [&](const Shape& shape) { return uniform_f64(shape, 0.5, 3, seed).to(dtype); };
   return {values({4, 6, 70}),
@@ -301,7 +301,7 @@ TEST_CASE("neither the thread count nor the place changes a bit") {
 
 namespace {
 
-// Distance in units in the last place of the float nearest to `want`.
+// Distance from `want` in units in the last place of the nearest float.
 double ulps(float got, double want) {
   const auto nearest = static_cast<float>(want);
   if (std::isnan(nearest)) return std::isnan(got) ? 0 : std::numeric_limits<double>::infinity();
@@ -310,7 +310,7 @@ double ulps(float got, double want) {
   return std::abs(static_cast<double>(got) - want) / std::ldexp(1.0, exponent);
 }
 
-// The worst over floats of every size, sign and kind: bit patterns `step` apart, and the special ones.
+// The largest distance over floats of every size, sign and kind: bit patterns `step` apart, and the special values.
 double worst_ulps(MapOp op, double (*function)(double), std::uint32_t step) {
   std::vector<float> x = {0.0F,
                           -0.0F,
@@ -372,7 +372,7 @@ TEST_CASE("a large argument changes only its own element") {
   for (const MapOp op : {MapOp::sin, MapOp::cos})
     for (const float large : {1e5F, 1e30F}) {
       std::vector<float> disturbed = x;
-      for (std::size_t i = 0; i < x.size(); i += 4) disturbed[i] = large;  // one in every vector
+      for (std::size_t i = 0; i < x.size(); i += 4) disturbed[i] = large;  // one in each vector
       const std::vector<float> y = run(op, {Tensor::from_vector(x)}).to_vector<float>();
       std::vector<float> z = run(op, {Tensor::from_vector(disturbed)}).to_vector<float>();
       for (std::size_t i = 0; i < x.size(); i += 4) z[i] = y[i];

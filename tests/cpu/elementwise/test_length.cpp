@@ -13,7 +13,7 @@ namespace {
 
 constexpr DType kTypes[] = {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i64};
 
-// Integers from -8 to 8, exact in every dtype, and so are their sums here.
+// Integers from -8 to 8. They and their sums here are exact in every dtype.
 Tensor integers(const Shape& shape, DType dtype, std::uint64_t seed = 1) {
   return uniform_f64(shape, -8, 9, seed).to(DType::i64).to(dtype);
 }
@@ -57,10 +57,10 @@ TEST_CASE("scatter_add by hand") {
   CHECK(out.to_vector<float>() == std::vector<float>{2, 0, 8, 6, 0, 20});
 }
 
-TEST_CASE("sums of halves are rounded once") {
+TEST_CASE("sums of f16 are rounded once") {
   const Tensor out = Tensor::empty({1, 1}, {.dtype = DType::f16});
   cpu::scatter_add(out, Tensor::full({1, 4097}, 1, {.dtype = DType::f16}), Tensor::zeros({4097}, {.dtype = DType::i64}));
-  CHECK(out.item() == 4096);  // 2048 + 1 is 2048 in f16: a sum in f16 would stop there
+  CHECK(out.item() == 4096);  // in f16, 2048 + 1 is 2048: a sum in f16 would stop there
   const Tensor folded = Tensor::empty({1, 1}, {.dtype = DType::bf16});
   cpu::fold(folded, Tensor::full({1, 1, 1}, 3, {.dtype = DType::bf16}), 1);
   CHECK(folded.item() == 3);

@@ -16,7 +16,7 @@ constexpr DType kTypes[] = {DType::f32, DType::f64, DType::f16, DType::bf16, DTy
 
 std::vector<double> values_of(const Tensor& tensor) { return tensor.to(DType::f64).to_vector<double>(); }
 
-// function(case, mode) for every pair that exists.
+// Calls function(case, mode) for every valid pair.
 template <class Function>
 void for_each_case(const Function& function) {
   for (const PadCase& at : kPadCases)
@@ -46,8 +46,8 @@ TEST_CASE("every column holds what the formula says") {
     });
 }
 
-TEST_CASE("on the way back every element gets the sum of its columns") {
-  for (const DType dtype : {DType::f32, DType::f64, DType::i64})  // exact sums: the halves' would be rounded
+TEST_CASE("in the backward pass every element gets the sum of its columns") {
+  for (const DType dtype : {DType::f32, DType::f64, DType::i64})  // exact sums; sums in 16 bits would be rounded
     for_each_case([&](const PadCase& at, PaddingMode mode) {
       if (mode == PaddingMode::zeros) return;
       CAPTURE(dtype);
@@ -65,8 +65,8 @@ TEST_CASE("on the way back every element gets the sum of its columns") {
     });
 }
 
-TEST_CASE("a million gradients of one element: nothing is lost, and halves are rounded once") {
-  constexpr std::int64_t kMany = 1 << 20;  // of them the last is the element's own, and one more the next one's
+TEST_CASE("a million gradients of one element: nothing is lost, and 16-bit sums are rounded once") {
+  constexpr std::int64_t kMany = 1 << 20;  // the last one is the element's own; one more is its neighbour's
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     CAPTURE(dtype);
     const Tensor g = Tensor::full({1, kMany + 1}, 0.03125 / 4096 * 1.25, {.dtype = dtype});

@@ -64,7 +64,7 @@ TEST_CASE("which word makes which element") {
 }
 
 TEST_CASE("known values: a saved seed must mean the same numbers for ever") {
-  // The words are the published ones of Philox 4x32-10 for a zero key and counter: 6627e8d5 e169c58d bc57ac4c 9b00dbd8.
+  // These words are published for Philox 4x32-10 with a zero key and counter: 6627e8d5 e169c58d bc57ac4c 9b00dbd8.
   const GeneratorState zero{0, 0};
   CHECK(uniform(4, DType::f32, 0, 1, zero).to_vector<float>() ==
         std::vector<float>{0x1.989fap-2F, 0x1.c2d38ap-1F, 0x1.78af58p-1F, 0x1.3601b6p-1F});

@@ -19,7 +19,7 @@ namespace {
 constexpr DType kTypes[] = {DType::f32, DType::f64, DType::f16, DType::bf16};
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Of one value of order 1, of which a few roundings remain.
+// Tolerance for a value of order 1 after a few roundings.
 double rounding_of(DType dtype) {
   return dtype == DType::f64   ? kDoubleRounding
          : dtype == DType::f32 ? kFloatRounding
@@ -48,7 +48,7 @@ TEST_CASE("every output is what the definition says, on every instruction set") 
         CAPTURE(at.scale);
         const Tensor x = uniform_f64({at.rows, at.L}, -2, 2).to(dtype), y = lengthened(x, at.scale);
         CHECK(max_difference(y, upsampled(x.to(DType::f64), at.scale)) <= rounding_of(dtype));
-        // On the way back: sums of 2*scale terms, of which every one is rounded; gradients as large as their mean.
+        // Backward: sums of 2*scale terms, each rounded; the gradients are scaled so that their sum is of order 1.
         const double most = 2.0 / static_cast<double>(at.scale);
         const Tensor g = uniform_f64(y.shape(), -most, most, 3).to(dtype);
         const Tensor back = Tensor::full(x.shape(), 99, {.dtype = dtype});
@@ -67,7 +67,7 @@ TEST_CASE("f32 is off by no more than a unit in the last place of numbers as lar
   }
 }
 
-TEST_CASE("the ends are held, and so is the middle of an odd scale: bit for bit, whatever stands beside them") {
+TEST_CASE("the ends and the middle of an odd scale are exact, bit for bit, for any neighbours") {
   const Tensor x = Tensor::from_vector<float>({0.1F, kInfinity, 0.3F}, {1, 3});
   const std::vector<float> y = lengthened(x, 3).to_vector<float>();
   CHECK(y == std::vector<float>{0.1F, 0.1F, kInfinity, kInfinity, kInfinity, kInfinity, kInfinity, 0.3F, 0.3F});

@@ -28,7 +28,7 @@ Tensor adjoint(const Tensor& bins) {
   return out;
 }
 
-// Both by their definitions.
+// Both transforms by their definitions.
 Tensor plain_forward(const Tensor& x) {
   const std::int64_t R = x.size(0), n = x.size(1);
   Tensor out = Tensor::zeros({R, n / 2 + 1, 2}, {.dtype = DType::f64});
@@ -76,7 +76,7 @@ TEST_CASE("both directions agree with their definitions") {
   }
 }
 
-TEST_CASE("f32 and f64 are as accurate as pocketfft, whatever the factors of the length") {
+TEST_CASE("f32 and f64 are as accurate as pocketfft, for all factors of the length") {
   for (const FftCase& item : reference_cases()) {
     const auto& [x, bins, bound] = item;
     const std::string row = concat(x.shape(), " of ", x.dtype());

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-// A system with a set number of blocks to give; none when it is 0.
+// A system that has only `blocks_left` blocks.
 int blocks_left = 0;
 int blocks_out = 0;
 void* scarce_allocate(std::size_t bytes, std::size_t alignment) {
@@ -33,7 +33,7 @@ void scarce_release(void* pointer) {
 }
 constexpr pp::cpu::SystemMemory kScarce = {scarce_allocate, scarce_release};
 
-// A system that notices when a second thread comes in, and gives it time to.
+// A system that detects a second thread inside a call, and waits so that one can enter.
 std::atomic<bool> occupied = false;
 std::atomic<int> overlaps = 0;
 void look_around() {
@@ -166,13 +166,13 @@ TEST_CASE("the cache has a limit, and gives up what was unused the longest") {
   CHECK(blocks_out == 0);
 }
 
-TEST_CASE("running out: the cache is given back first, then the error says what is where") {
+TEST_CASE("out of memory: the cache is freed first, then the error lists the memory") {
   blocks_left = 2;
   HostAllocator allocator(kMiB, kScarce);
   void* kept = allocator.allocate(1000);
   allocator.deallocate(allocator.allocate(2000), 2000);
   CHECK(allocator.stats().cached_bytes == 2048);
-  void* other = allocator.allocate(3000);  // only by giving the 2048 back
+  void* other = allocator.allocate(3000);  // only possible after the 2048 bytes are released
   CHECK(allocator.stats().cached_bytes == 0);
   const pp::MemoryStats before = allocator.stats();
   CHECK_THROWS_WITH_AS((void)allocator.allocate(5000),
@@ -186,7 +186,7 @@ TEST_CASE("running out: the cache is given back first, then the error says what 
 }
 
 TEST_CASE("threads take turns") {
-  HostAllocator allocator(0, kNosy);  // no cache: every call reaches the system, inside the lock
+  HostAllocator allocator(0, kNosy);  // no cache: every call reaches the system, under the lock
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&allocator] {

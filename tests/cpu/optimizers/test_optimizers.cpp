@@ -22,7 +22,7 @@ StepControl control_for(std::int64_t parameters, double learning_rate) {
   return {Tensor::full({}, learning_rate, kDouble), Tensor::zeros({parameters + 1}, {.dtype = DType::i64}), {}, parameters};
 }
 
-// One parameter as plain numbers, stepped by PyTorch's formulas.
+// One parameter as plain numbers, updated by PyTorch's formulas.
 struct Plain {
   std::vector<double> w, g, m, v;
 
@@ -193,8 +193,8 @@ TEST_CASE("a step counts for its own parameters, and in all; a skipped one chang
   CHECK(second.parameter.to_vector<float>() != before);
 }
 
-TEST_CASE("the norm of a list is summed in f64, whatever the dtypes, and clips where it is too large") {
-  const double big = 1e25;  // whose square f32 cannot hold
+TEST_CASE("the norm of a list is summed in f64 for all dtypes, and clips if it is too large") {
+  const double big = 1e25;  // its square overflows f32
   const std::vector<Tensor> tensors{Tensor::full({9001}, 0.5, {.dtype = DType::f16}), Tensor::full({0}, 1),
                                     Tensor::full({4}, 3, {.dtype = DType::bf16}), Tensor::full({2}, 2, kDouble),
                                     Tensor::full({7}, -1)};
@@ -214,7 +214,7 @@ TEST_CASE("the norm of a list is summed in f64, whatever the dtypes, and clips w
   CHECK(large[0].to_vector<float>()[0] == doctest::Approx(0.5).epsilon(kFloatRounding));
 }
 
-TEST_CASE("a norm that is not finite scales, unless told otherwise") {
+TEST_CASE("a norm that is not finite scales, unless an option says otherwise") {
   const double infinity = std::numeric_limits<double>::infinity();
   const std::vector<Tensor> tensors{Tensor::from_vector<double>({1, infinity})};
   const Tensor norm = Tensor::full({}, 0, kDouble);
@@ -239,7 +239,7 @@ TEST_CASE("unscaling divides and finds what is not finite, even where dividing h
   CHECK(found.item() == 1);
   tensors.pop_back();
   cpu::unscale(tensors, scale, found);
-  CHECK(found.item() == 1);  // only update_loss_scale forgets
+  CHECK(found.item() == 1);  // only update_loss_scale clears it
 }
 
 TEST_CASE("averages follow by the decay, or by the ramp while that is smaller") {

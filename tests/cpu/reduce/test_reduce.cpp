@@ -48,7 +48,7 @@ long double step(ReduceOp op, long double sum, long double x) {
   return std::min(sum, x);
 }
 
-// Element by element in long double.
+// One element at a time in long double.
 std::vector<double> plain(ReduceOp op, const Tensor& in, unsigned dims) {
   const Shape shape = in.shape(), out = reduced_shape(shape, dims), strides = contiguous_strides(out);
   const long double infinity = std::numeric_limits<long double>::infinity();
@@ -66,8 +66,8 @@ std::vector<double> plain(ReduceOp op, const Tensor& in, unsigned dims) {
   return {sums.begin(), sums.end()};
 }
 
-// The largest difference from plain(), over the sum of magnitudes, which bounds what rounding can do; 2^-14 where f16 is
-// subnormal.
+// The largest difference from plain() over the sum of magnitudes, which bounds the rounding error; at least 2^-14, below which
+// f16 is subnormal.
 double worst_error(ReduceOp op, const Tensor& in, unsigned dims) {
   const std::vector<double> got = run(op, in, dims).to(DType::f64).to_vector<double>();
   const std::vector<double> want = plain(op, in, dims);
@@ -84,7 +84,7 @@ bool same(const Tensor& a, const Tensor& b) {
   return std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.numel()) * size_of(a.dtype())) == 0;
 }
 
-// Half a unit in the last place, and what summing in f64 adds.
+// Half a unit in the last place, plus the rounding of the f64 sum.
 double tolerance_of(DType dtype) {
   const double rounding = dtype == DType::f16 ? 0x1p-11 : dtype == DType::bf16 ? 0x1p-8 : dtype == DType::f32 ? 0x1p-24 : 0;
   return rounding + kDoubleRounding;

@@ -25,10 +25,10 @@ ConvProblem small_depthwise() {
   return sized({.N = 2, .C_in = 6, .C_out = 6, .L_in = 700, .K = 7, .S = 2, .P_l = 3, .P_r = 3, .G = 6});
 }
 
-/// Long enough for weight gradients in several slices.
+/// Long enough for several slices of the weight gradient.
 ConvProblem dense() { return sized({.N = 3, .C_in = 24, .C_out = 20, .L_in = 5000, .K = 5, .S = 2, .P_l = 2, .P_r = 1}); }
 
-/// Largest error against the formula in f64 over the largest error of the same sums done one after another in f32.
+/// The largest error against the formula in f64, over the largest error of the same sums computed term by term in f32.
 double error_over_plain(const ConvArrays<float>& arrays, ConvDirection direction, Algorithm algorithm) {
   const std::vector<double> exact = arrays.formula<double>(direction);
   const std::vector<float> plain = arrays.formula<float>(direction);
@@ -44,8 +44,9 @@ double error_over_plain(const ConvArrays<float>& arrays, ConvDirection direction
 
 constexpr std::int64_t kWindow = 4096;  // low-rate positions of a window
 
-/// A problem too large for the host, with operands that are zero but for two windows of the last sample: around element 2^31 of
-/// y and at the rows' end. There the results are those of a problem of the windows' size; a weight gradient is the sum of both.
+/// A problem too large for the host. Its operands are zero except in two windows of the last sample: around element 2^31 of y
+/// and at the end of the rows. In the windows the results equal those of a problem of the windows' size; a weight gradient is
+/// the sum of both.
 class Large {
  public:
   explicit Large(const ConvProblem& problem)
@@ -56,7 +57,7 @@ class Large {
         w_(static_cast<std::size_t>(w_size(p_)) * sizeof(Half)) {
     p_.dtype = DType::f16;
     const std::int64_t last_row = y_size(p_) - p_.L_out, boundary = (std::int64_t{1} << 31) - last_row;
-    starts_[0] = (boundary - kWindow) / p_.S;  // the window's middle feeds element 2^31
+    starts_[0] = (boundary - kWindow) / p_.S;  // the middle of the window contributes to element 2^31
     starts_[1] = p_.L_in - kWindow;
   }
 
@@ -105,7 +106,7 @@ class Large {
     return sized(p);
   }
   static std::size_t bytes(std::int64_t elements) { return static_cast<std::size_t>(elements) * sizeof(Half); }
-  /// Poison where it is written to; else the windows' values in silence.
+  /// The array that is written is poisoned; the others are zero except in the windows.
   void fill(const DeviceBytes& to, const Array<Half>& values, std::int64_t channels, std::int64_t length, std::int64_t step,
             bool poison) {
     CHECK_CUDA(cudaMemset(to.data(), poison ? 0xff : 0, bytes(p_.N * channels * length)));
@@ -206,7 +207,7 @@ TEST_CASE("several threads, each with its own stream and a problem of its own si
       const cuda::Stream stream(0);
       const cuda::StreamScope scope(stream);
       ConvProblem problem = small_depthwise();
-      problem.K += 4 * static_cast<std::int64_t>(id);  // the same kernels want more shared memory
+      problem.K += 4 * static_cast<std::int64_t>(id);  // the same kernels with more shared memory
       const ConvArrays<float> arrays(
           sized(problem), [&](auto& array, unsigned seed) { array.small_integers(seed + 10 * static_cast<unsigned>(id)); });
       for (int turn = 0; turn < (is_reduced() ? 2 : 20); ++turn)
@@ -227,7 +228,7 @@ TEST_CASE("more than 2^31 elements: windows at the boundary and at the end, sile
   CHECK_CUDA(cudaMemGetInfo(&free, &total));
   if (free < (std::size_t{16} << 30)) SKIP_TEST("less than 16 GiB of free device memory");
   constexpr std::int64_t k29 = std::int64_t{1} << 29;
-  // One row of y with 2^31 elements and 2^21 more; four rows of 2^29 and 2^19 more, dense and one channel a group.
+  // One row of y with 2^31 + 2^21 elements; four rows of 2^29 + 2^19 elements, dense and with one channel a group.
   check_large({.N = 1, .C_in = 1, .C_out = 1, .L_in = 2 * k29 + (1 << 20), .K = 4, .S = 2}, kAlgorithms);
   constexpr Algorithm kDense[] = {Algorithm::direct, Algorithm::gemm};
   check_large({.N = 2, .C_in = 2, .C_out = 2, .L_in = k29 / 2 + (1 << 18), .K = 4, .S = 2}, kDense);

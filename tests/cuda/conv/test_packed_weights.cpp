@@ -27,7 +27,7 @@ pp::Tensor weights_of(float value) { return pp::Tensor::full({8}, value, {.devic
 
 struct Uses {
   int packs = 0;
-  /// The first element of the form of weights that begin at `offset`, into `out` (1).
+  /// Writes the first element of the packed copy of the weights that begin at `offset` to `out` (1).
   void use(const pp::Tensor& w, const pp::Tensor& out, std::int64_t key = 0, std::int64_t offset = 0, bool keep = true) {
     const cudaStream_t stream = cuda::current_stream(0);
     const void* data = w.data<float>() + offset;
@@ -138,11 +138,11 @@ TEST_CASE("a graph uses the form that is there, and replays see what was written
   CHECK(uses.value(w) == 7);
   CHECK(replayed() == 7);
   CHECK(uses.packs == 3);
-  for (int key = 1; key < 20; ++key) CHECK(uses.value(w, key) == 7);  // its form leaves the storage, not the graph
+  for (int key = 1; key < 20; ++key) CHECK(uses.value(w, key) == 7);  // the storage drops its copy, the graph keeps it
   w.fill_(9);
   CHECK(replayed() == 9);
   pp::Tensor handed_out = pp::from_dlpack(pp::to_dlpack(w));
-  handed_out.fill_(11);  // and w's version stays
+  handed_out.fill_(11);  // and the version of w is unchanged
   CHECK(replayed() == 11);
 }
 
@@ -164,7 +164,7 @@ TEST_CASE("a graph packs by itself what it writes, and what was never packed") {
     CHECK(out.select(0, 1).item() == turn);
   }
   CHECK(uses.packs == 3);
-  CHECK(uses.value(w) == 7);  // what replays wrote is known outside too
+  CHECK(uses.value(w) == 7);  // values that replays wrote are visible outside too
   graph.replay();
   CHECK(uses.value(w) == 8);
 }
@@ -189,7 +189,7 @@ TEST_CASE("a graph that uses the form and writes the weights after it, and uses 
 
 namespace {
 
-/// `taps` weights of each channel reach an output in the middle.
+/// `taps` weights of each channel contribute to an output in the middle.
 struct Layer {
   std::int64_t in, out, kernel, stride, taps;
 };
@@ -229,14 +229,14 @@ TEST_CASE("a convolution on tensor cores sees every write to its weights: in pla
   const pp::NoGradGuard no_grad;
   const pp::AlgorithmGuard guard(pp::Algorithm::tensor_core);
   check_writes({32, 64, 8, 4, 2});     // many columns
-  check_writes({32, 16, 4, 2, 2});     // few, weights in registers
+  check_writes({32, 16, 4, 2, 2});     // few columns, weights in registers
   check_writes({64, 40, 11, 1, 11});   // weights in shared memory
-  check_writes({64, 128, 3, 1, 3});    // and the source in registers
-  check_writes({512, 16, 15, 1, 15});  // neither
+  check_writes({64, 128, 3, 1, 3});    // source in registers
+  check_writes({512, 16, 15, 1, 15});  // neither fits
   const Layer converted{128, 20, 9, 3, 3}, long_taps{16, 16, 200, 1, 101};
-  check_writes(converted);  // weights in shared memory, the source converted there
-  check_writes(long_taps);  // neither, and few channels
-  // Sums that 16 bits hold. Whatever form takes them, it keeps their weights.
+  check_writes(converted);  // weights in shared memory, source converted before
+  check_writes(long_taps);  // neither fits, and few channels
+  // Sums of 16-bit operands. Every kernel keeps its packed weights.
   for (const pp::DType dtype : {pp::DType::f16, pp::DType::bf16})
     for (const Layer& layer : {Layer{32, 16, 8, 4, 2}, Layer{32, 16, 4, 2, 2}, Layer{64, 32, 4, 1, 4}, Layer{32, 16, 16, 8, 2},
                                Layer{64, 128, 3, 1, 3}, Layer{128, 64, 8, 4, 2}})

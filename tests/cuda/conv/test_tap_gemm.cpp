@@ -12,8 +12,8 @@ using namespace polyphase::testing;
 
 namespace {
 
-/// The formula in tap_gemm.hpp, with weights 1 and element e of the source worth e + 1: out[t] of one channel, and how often t
-/// is met.
+/// The formula of tap_gemm.hpp with all weights 1 and element e of the source equal to e + 1: out[t] of one channel, and how
+/// often t is written.
 std::map<std::int64_t, std::pair<double, int>> evaluate(const cuda::TapGemm& gemm) {
   std::map<std::int64_t, std::pair<double, int>> out;
   for (std::int64_t pos = gemm.position_begin; pos < gemm.position_begin + gemm.position_count; ++pos)

@@ -48,10 +48,10 @@ void check_backward(Activation activation, const Shape& shape, DType dtype, bool
   CHECK(worst_difference(sums, sums_there) <= bound_of(dtype));
   const auto bits = [](const Tensor& tensor) { return tensor.to(DType::f64).cpu().to_vector<double>(); };
   if (activation == Activation::none) {
-    CHECK(different(in, in_there) == 0);  // left alone
+    CHECK(different(in, in_there) == 0);  // unchanged
     return;
   }
-  // The same bits as by one function after the other, and when only one of the two is asked for.
+  // The same bits as from separate functions, and when only one of the two outputs is requested.
   CHECK(worst_difference(in, in_there) <= bound_of(dtype));
   gpu().map(derivative_of(activation), mapped, std::array{there, gradient_there}, {epilogue.slope, 0});
   CHECK(bits(mapped) == bits(in_there));

@@ -19,7 +19,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-// As on the host: one rounding of the result, and the arithmetic before it.
+// Tolerances, as on the host: one rounding of the result, and the arithmetic before it.
 double rounding_of(DType dtype) { return dtype == DType::f16 ? kHalfUnit : dtype == DType::bf16 ? kBFloat16Unit : 0; }
 double arithmetic_of(DType dtype) { return dtype == DType::f64 ? kDoubleRounding : 2 * kFloatFunction; }
 
@@ -44,7 +44,7 @@ void check_all(const Shape& shape, DType dtype, DType parameters, std::int64_t m
   CHECK(worst_difference(expected.x, all.x) <= rounding_of(dtype) + 2 * arithmetic_of(dtype));
   CHECK(sum_error(all.alpha, expected.alpha, expected.alpha_size, rounding_of(parameters)) <= arithmetic_of(dtype));
   CHECK(sum_error(all.beta, expected.beta, expected.beta_size, rounding_of(parameters)) <= arithmetic_of(dtype));
-  // The same bits again, and when only some are asked for.
+  // The same bits on a second call, and when only some gradients are requested.
   const auto bits = [](const Tensor& tensor) { return tensor.to(DType::f64).cpu().to_vector<double>(); };
   const AntialiasedSnakeGradients x{target(operands.in.x), {}, {}}, alpha{{}, target(operands.in.alpha), {}},
       beta{{}, {}, target(operands.in.beta)};

@@ -13,7 +13,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-// Copies in both worlds, from and to the same layouts, and counts what differs.
+// Copies on the host and on the GPU, from and to the same layouts, and counts the differences.
 std::int64_t copy_differs(const Tensor& in, const Tensor& out) {
   const Tensor gpu_in = mirrored(in), gpu_out = mirrored(out);
   host().copy(out, in);
@@ -34,7 +34,7 @@ std::vector<Tensor> layouts(DType dtype) {
 
 }  // namespace
 
-TEST_CASE("every dtype to every other, from every layout to every layout, and nothing beside it") {
+TEST_CASE("every dtype to every other, from every layout to every layout, and nothing around it is written") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   for (const DType from : kAllTypes)
     for (const DType to : kAllTypes)

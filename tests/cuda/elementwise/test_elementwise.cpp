@@ -23,7 +23,8 @@ double bound_of(DType dtype) {
   return dtype == DType::f16 ? kHalfRounding : dtype == DType::bf16 ? kBFloat16Rounding : 0;
 }
 
-// The inputs an operation takes: the first of any sign, the others kept away from 0, where quotients would magnify rounding.
+// The inputs of an operation: the first of any sign, the others away from 0, since small divisors would magnify rounding
+// errors.
 std::vector<Tensor> inputs_for(MapOp op, const Shape& shape, DType dtype) {
   std::vector<Tensor> inputs;
   for (int k = 0; k < cuda::inputs_of(op); ++k)
@@ -31,7 +32,7 @@ std::vector<Tensor> inputs_for(MapOp op, const Shape& shape, DType dtype) {
   return inputs;
 }
 
-// Both results; the device's bits outside of the view must be as they were.
+// Compares both results; the device's bits outside of the view must be unchanged.
 double map_differs(MapOp op, const Tensor& out, const std::vector<Tensor>& inputs) {
   std::vector<Tensor> device_inputs;
   for (const Tensor& input : inputs) device_inputs.push_back(mirrored(input));

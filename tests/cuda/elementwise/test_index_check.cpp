@@ -48,7 +48,7 @@ TEST_CASE("good positions: no error, and no wait") {
   CHECK(y.to_vector<float>() == std::vector<float>{4, 0, 2});
 }
 
-TEST_CASE("a bad position is told once, by the next call that waits; it reads 0") {
+TEST_CASE("a bad position is reported once, by the next call that waits; it reads 0") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   const Tensor x = Tensor::arange(1, 6, 1, {.device = Device::cuda()});
   const Tensor y = index_select(x, on_gpu({4, 7, 2}));
@@ -61,7 +61,7 @@ TEST_CASE("a bad position is told once, by the next call that waits; it reads 0"
   gpu().synchronize();
 }
 
-TEST_CASE("the gradient of a bad position goes nowhere else in memory") {
+TEST_CASE("the gradient of a bad position is written nowhere") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   Tensor x = Tensor::ones({2, 5}, {.device = Device::cuda()});
   x.set_requires_grad(true);

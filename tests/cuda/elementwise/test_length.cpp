@@ -21,7 +21,7 @@ Tensor index_of(std::int64_t J, std::int64_t I, int kind) {
 
 }  // namespace
 
-TEST_CASE("gather and scatter_add give the host's bits, whatever the index") {
+TEST_CASE("gather and scatter_add give the host's bits, for every index") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   for (const DType dtype : kAllTypes)
     for (const std::int64_t rows : {1, 3, 65})

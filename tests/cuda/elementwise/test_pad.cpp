@@ -16,7 +16,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-// A contiguous random tensor whose first element is `misalignment` elements past an aligned address.
+// A contiguous random tensor whose first element is `misalignment` elements after an aligned address.
 Tensor shifted(const Shape& shape, DType dtype, std::int64_t misalignment) {
   const Tensor all = random_f64({shape.numel() + misalignment}).to(dtype);
   return Tensor::over(all.storage(), shape, contiguous_strides(shape), misalignment, dtype);
@@ -24,7 +24,7 @@ Tensor shifted(const Shape& shape, DType dtype, std::int64_t misalignment) {
 
 }  // namespace
 
-TEST_CASE("padding and its way back give the host's bits, wherever rows begin") {
+TEST_CASE("padding and its gradient give the host's bits, for every alignment of rows") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   for (const DType dtype : kAllTypes)
     for (const PadCase& at : kPadCases)
@@ -64,7 +64,7 @@ TEST_CASE("a padding of a million on each side") {
   }
 }
 
-TEST_CASE("long paddings are recorded in a graph, on the way back too, by the function and by Conv1d") {
+TEST_CASE("long paddings are recorded in a graph, forward and backward, by the function and by Conv1d") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   for (const PaddingMode mode : kPaddingModes) {
     CAPTURE(static_cast<int>(mode));

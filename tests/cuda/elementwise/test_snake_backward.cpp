@@ -14,21 +14,21 @@ using namespace polyphase::testing;
 
 namespace {
 
-// What the result's dtype costs, once, and the arithmetic before it: of 16 bits in f32, from products that are exact.
+// Tolerances: one rounding of the result, and the arithmetic before it; for 16 bits it runs in f32, with exact products.
 double rounding_of(DType dtype) { return dtype == DType::f16 ? kHalfUnit : dtype == DType::bf16 ? kBFloat16Unit : 0; }
 double arithmetic_of(DType dtype) {
   if (dtype == DType::f64) return 4 * kDoubleSum;
   return (dtype == DType::f32 ? 4 : 8) * kFloatRounding;
 }
 
-/// `values` in a dtype and where `misalignment` says, with numbers around them that nobody may read.
+/// `values` in a dtype, at a misaligned address, between numbers that must not be read.
 Tensor placed(const Tensor& values, DType dtype, std::int64_t misalignment) {
   Tensor to = poisoned(values.shape(), dtype, misalignment);
   to.copy_(values.to(dtype));
   return to;
 }
 
-/// Against the host, which maps and reduces in f64.
+/// Compares with the host, which maps and reduces in f64.
 void check_gradients(const Shape& shape, DType dtype, std::int64_t misalignment) {
   CAPTURE(shape);
   CAPTURE(dtype);
@@ -47,17 +47,17 @@ void check_gradients(const Shape& shape, DType dtype, std::int64_t misalignment)
   const SnakeGradients all{target(shape), target(channels), target(channels)};
   gpu().snake_backward(x_there, alpha_there, beta_there, g_there, all);
   CHECK(worst_difference(expected.x, all.x) <= rounding_of(dtype) + arithmetic_of(dtype));
-  // Sums of numbers of both signs: their size is that of a walk as long.
+  // A sum of n numbers of both signs has a magnitude of about sqrt(n).
   const double walk = std::sqrt(static_cast<double>(shape.numel() / shape[1]));
   CHECK(worst_difference(expected.alpha, all.alpha) <= rounding_of(dtype) + arithmetic_of(dtype) * walk);
   CHECK(worst_difference(expected.beta, all.beta) <= rounding_of(dtype) + arithmetic_of(dtype) * walk);
-  // The same bits again, and when only some are asked for.
+  // The same bits on a second call, and when only some gradients are requested.
   const auto bits = [](const Tensor& tensor) { return tensor.to(DType::f64).cpu().to_vector<double>(); };
   const SnakeGradients first{target(shape), {}, {}}, second{{}, target(channels), {}}, third{{}, {}, target(channels)};
   for (const SnakeGradients* some : {&first, &second, &third})
     gpu().snake_backward(x_there, alpha_there, beta_there, g_there, *some);
   CHECK(bits(first.x) == bits(all.x));
-  // Added to what was there, each rounded.
+  // The sum of the result and the old value, each rounded.
   const SnakeGradients with{target(shape), target(channels), target(channels),
                             mirrored(placed(random_f64(shape, 5), dtype, misalignment))};
   gpu().snake_backward(x_there, alpha_there, beta_there, g_there, with);

@@ -16,7 +16,7 @@
 using namespace polyphase;
 using namespace polyphase::testing;
 
-TEST_CASE("linear upsampling and its way back give the bits of a host with fused multiply-adds") {
+TEST_CASE("linear upsampling and its gradient give the bits of a host with fused multiply-adds") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   if (cpu_isa() == "baseline") SKIP_TEST("no fused multiply-adds on this CPU");
   for (const DType dtype : kFloatTypes)

@@ -55,7 +55,7 @@ TEST_CASE("f32 keeps six digits of the largest bin against f64") {
   }
 }
 
-TEST_CASE("f32 and f64 are as accurate as pocketfft, whatever the factors of the length") {
+TEST_CASE("f32 and f64 are as accurate as pocketfft, for all factors of the length") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   for (const FftCase& item : reference_cases()) {
     const auto& [x, bins, bound] = item;
@@ -78,7 +78,7 @@ TEST_CASE("more rows than a grid of one block each needs, twice the same bits") 
   CHECK(one.to_vector<float>() == two.to_vector<float>());
 }
 
-TEST_CASE("halves are refused") {
+TEST_CASE("16-bit dtypes are refused") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   const Tensor x = Tensor::zeros({1, 4}, {.dtype = DType::f16, .device = Device::cuda()});
   CHECK(error_of<DTypeError>([&] {

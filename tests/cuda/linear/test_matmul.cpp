@@ -11,7 +11,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-// Both backends on the same layouts. Small integers: sums are exact, so results must be equal.
+// Runs both backends on the same layouts. With small integers the sums are exact, so results must be equal.
 double product_differs(const Tensor& a, const Tensor& b) {
   const Tensor expected = poisoned({a.size(0), a.size(1), b.size(2)}, a.dtype()), got = mirrored(expected);
   host().matmul(expected, a, b);

@@ -1,5 +1,5 @@
 #pragma once
-// A GPU of plain numbers: memory that is only counted, streams that run when told to, and a record of who may touch what.
+// A simulated GPU: memory is only counted, streams run on command, and every use of memory is recorded and checked.
 
 #include <algorithm>
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace polyphase::testing {
 
-/// Every stream counts the work given to it. `seen[a][b]` is how much of b's work a's next work runs after.
+/// Each stream counts its work items. `seen[a][b]`: the next item of stream a runs after this many items of stream b.
 class FakeMemory final : public cuda::MemorySource {
  public:
   explicit FakeMemory(std::size_t total) : total_(total) {}
@@ -59,7 +59,7 @@ class FakeMemory final : public cuda::MemorySource {
     if (next != pieces_.begin() && std::prev(next)->first + std::prev(next)->second > to) ++faults;
     pieces_[to] = bytes;
     left_.insert(from);
-    std::vector<std::pair<cuda::Address, Use>> behind;  // what uses it there still does, whatever it is called
+    std::vector<std::pair<cuda::Address, Use>> behind;  // work on the memory continues, also after the move to other addresses
     for (const auto& [begin, use] : uses_) {
       if (begin >= from + bytes || use.end <= from) continue;
       const cuda::Address end = std::min(use.end, from + bytes);
@@ -99,8 +99,8 @@ class FakeMemory final : public cuda::MemorySource {
     run(stream, given_[stream]);
   }
 
-  /// Gives the stream a piece of work on [address, address + bytes). False where that is not mapped, or where work of another
-  /// stream on it may not be over.
+  /// Adds work on [address, address + bytes) to the stream. Returns false if the range is not mapped, or if work of another
+  /// stream on it may still be running.
   bool use(cuda::StreamId stream, cuda::Address address, std::size_t bytes) {
     const cuda::Address end = address + bytes;
     for (cuda::Address at = address; at < end;) {
@@ -122,10 +122,10 @@ class FakeMemory final : public cuda::MemorySource {
     uses_.insert({address, {end, stream, ++given_[stream]}});
     return true;
   }
-  /// Runs what the stream was given, up to `count`.
+  /// Runs the stream's first `count` work items.
   void run(cuda::StreamId stream, std::uint64_t count) { completed_[stream] = std::max(completed_[stream], count); }
   void run_all(cuda::StreamId stream) { run(stream, given_[stream]); }
-  /// From now on the stream is not there, until a new one gets its number.
+  /// The stream does not exist from now on, until create() reuses its number.
   void destroy(cuda::StreamId stream) { gone_.insert(stream); }
   void create(cuda::StreamId stream) { gone_.erase(stream); }
 
@@ -136,7 +136,7 @@ class FakeMemory final : public cuda::MemorySource {
 
   std::size_t reserve_limit = std::size_t{1} << 46U;
   int moves_left = std::numeric_limits<int>::max(), moves = 0;
-  int faults = 0;  ///< calls that a GPU would have refused, or that pull memory from under running work
+  int faults = 0;  ///< calls that a GPU would have refused, and calls that unmap memory while work on it runs
 
   static constexpr std::size_t kUnit = std::size_t{2} << 20U;
 

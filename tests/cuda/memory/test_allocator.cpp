@@ -78,7 +78,7 @@ TEST_CASE("streams: a block goes to another one only after its first one's work"
     CHECK_CUDA(cudaMemsetAsync(first, 1, 60 * kMiB, cuda::current_stream(0)));
     allocator.deallocate(first, 60 * kMiB);
     const cuda::StreamGuard guard(other);
-    void* second = allocator.allocate(60 * kMiB);  // only the other stream's is left
+    void* second = allocator.allocate(60 * kMiB);  // only memory of the other stream is left
     CHECK_CUDA(cudaMemsetAsync(second, 2, 60 * kMiB, other.get()));
     CHECK_CUDA(cudaDeviceSynchronize());
     const auto bytes = read(static_cast<char*>(second) + 59 * kMiB, kMiB);
@@ -88,7 +88,7 @@ TEST_CASE("streams: a block goes to another one only after its first one's work"
   CHECK(allocator.pool_stats().borrowed > 0);
 }
 
-TEST_CASE("no memory: the text has the numbers, and the allocator goes on") {
+TEST_CASE("no memory: the text has the numbers, and the allocator continues") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   cuda::CachingAllocator allocator(0);
   void* kept = allocator.allocate(3 * kMiB);
@@ -125,7 +125,7 @@ TEST_CASE("leaks are reported by number") {
   allocator.deallocate(b, 1);
 }
 
-TEST_CASE("guards: an overrun is told with its block, freed and fresh memory are NaN") {
+TEST_CASE("guards: an overrun is reported with its block, freed and new memory are NaN") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   cuda::CachingAllocator under(0);
   cuda::GuardedAllocator allocator(0, under);
@@ -133,8 +133,8 @@ TEST_CASE("guards: an overrun is told with its block, freed and fresh memory are
   for (const unsigned char byte : read(block, 1000)) REQUIRE(byte == 0xFF);
   CHECK_CUDA(cudaMemsetAsync(block, 0, 1000, cuda::current_stream(0)));
   allocator.deallocate(block, 1000);
-  for (const unsigned char byte : read(block, 1000)) REQUIRE(byte == 0xFF);  // the pool has it, with its memory
-  block = static_cast<char*>(allocator.allocate(1000));                      // the first was in order
+  for (const unsigned char byte : read(block, 1000)) REQUIRE(byte == 0xFF);  // the pool keeps the block mapped
+  block = static_cast<char*>(allocator.allocate(1000));                      // no overrun of the first was found
   SUBCASE("after") {
     CHECK_CUDA(cudaMemsetAsync(block, 0, 1003, cuda::current_stream(0)));
     allocator.deallocate(block, 1000);
@@ -149,7 +149,7 @@ TEST_CASE("guards: an overrun is told with its block, freed and fresh memory are
                          "cuda:0: memory overrun: 1 of the 512 bytes before a block of 1000 bytes were written",
                          pp::DeviceError);
   }
-  allocator.deallocate(allocator.allocate(1), 1);  // told once
+  allocator.deallocate(allocator.allocate(1), 1);  // reported only once
   CHECK(under.stats().live_blocks == 0);
 }
 
@@ -186,7 +186,7 @@ TEST_CASE("guards: a free waits for every stream before it looks and writes") {
       block = static_cast<char*>(allocator.allocate(1000));
     }
     allocator.deallocate(block, 1000);
-    allocator.deallocate(allocator.allocate(1), 1);  // no overrun is told of
+    allocator.deallocate(allocator.allocate(1), 1);  // no overrun is reported
   }
   CHECK(under.stats().live_blocks == 0);
 }
@@ -198,7 +198,7 @@ TEST_CASE("guards: those that a graph would write are not missed where it never 
   void* block = nullptr;
   const cuda::Graph graph = cuda::capture([&] { block = allocator.allocate(1000); });
   allocator.deallocate(block, 1000);
-  allocator.deallocate(allocator.allocate(1), 1);  // no overrun is told of
+  allocator.deallocate(allocator.allocate(1), 1);  // no overrun is reported
   CHECK(under.stats().live_blocks == 0);
 }
 
@@ -242,7 +242,7 @@ TEST_CASE("plain cudaMalloc: what a graph uses stays until the graph is gone, fr
   CHECK_FALSE(is_there(longer));
 }
 
-TEST_CASE("many threads and streams on the library's own allocator leave nothing behind") {
+TEST_CASE("many threads and streams on the library's own allocator leak nothing") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   cuda::DeviceAllocator& allocator = cuda::allocator(0);
   const pp::MemoryStats before = allocator.stats();

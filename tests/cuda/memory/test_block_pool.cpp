@@ -43,10 +43,10 @@ TEST_CASE("blocks are rounded to 512 bytes, split, used again and joined") {
   CHECK(memory.mapped() == 2 * kMiB);
 
   pool.deallocate(b, kA);
-  CHECK(pool.allocate(1000, kA) == b);  // the same size comes back at once
+  CHECK(pool.allocate(1000, kA) == b);  // a block of the same size is reused immediately
   pool.deallocate(b, kA);
   pool.deallocate(a, kA);
-  CHECK(pool.allocate(1536, kA) == a);  // a and b in one
+  CHECK(pool.allocate(1536, kA) == a);  // a and b merged
   pool.deallocate(c, kA);
   pool.deallocate(a, kA);
   void* all = pool.allocate(kMiB, kA);
@@ -70,7 +70,7 @@ TEST_CASE("the smallest free block that holds a request is the one that is split
   std::vector<void*> blocks, walls;
   for (const std::size_t size : sizes) {
     blocks.push_back(pool.allocate(size, kA));
-    walls.push_back(pool.allocate(2 * kMiB, kA));  // keeps the free ones from joining
+    walls.push_back(pool.allocate(2 * kMiB, kA));  // prevents the free blocks from merging
   }
   for (void* block : blocks) pool.deallocate(block, kA);
   CHECK(pool.allocate(7 * kMiB, kA) == blocks[1]);
@@ -88,10 +88,10 @@ TEST_CASE("growth joins the free memory at the end, and free memory between live
   pool.trim();
   void* grown = pool.allocate(3 * kMiB, kA);
   pool.deallocate(grown, kA);
-  CHECK(pool.allocate(4 * kMiB, kA) == grown);  // 4 MiB, where its 4 MiB were
+  CHECK(pool.allocate(4 * kMiB, kA) == grown);  // 4 MiB at the address of the block that grew
   CHECK(memory.mapped() == 40 * kMiB);
 
-  // Every second block: 20 MiB free in five places, none of 8.
+  // Free every second block: 20 MiB in five pieces, none of 8 MiB or more.
   for (std::size_t i = 0; i < 10; i += 2) pool.deallocate(blocks[i], kA);
   void* large = pool.allocate(20 * kMiB, kA);
   CHECK(large != nullptr);
@@ -112,13 +112,13 @@ TEST_CASE("free memory is moved while work given before still uses it where it w
   for (void* block : {first, second}) CHECK(memory.use(kA, address(block), 4 * kMiB));
   pool.deallocate(first, kA);
   pool.deallocate(second, kA);
-  void* other = pool.allocate(8 * kMiB, kB);  // not out of the first stream's
+  void* other = pool.allocate(8 * kMiB, kB);  // not from the first stream's blocks
   CHECK(memory.mapped() == 24 * kMiB);
   void* large = pool.allocate(8 * kMiB, kA);
   CHECK(memory.mapped() == 24 * kMiB);
   CHECK(memory.moves == 4);
   CHECK(pool.pool_stats().growths == 5);
-  CHECK_FALSE(memory.use(kA, address(first), 512));  // there is nothing any more
+  CHECK_FALSE(memory.use(kA, address(first), 512));  // the address is no longer mapped
   CHECK_FALSE(memory.use(kB, address(large), 8 * kMiB));
   CHECK(memory.use(kA, address(large), 8 * kMiB));
   CHECK(pool.stats().cached_bytes == 0);
@@ -153,7 +153,7 @@ TEST_CASE("where memory cannot be moved, or was moved too often, new memory is t
     FakeMemory memory(4096 * kMiB);
     memory.moves_left = moves;
     BlockPool pool(memory);
-    // Two patterns by turns, each in the gaps of the other.
+    // Two alternating patterns; each fits into the gaps of the other.
     std::size_t mapped = 0;
     for (int turn = 0; turn < 240; ++turn) {
       std::vector<void*> blocks;
@@ -167,7 +167,7 @@ TEST_CASE("where memory cannot be moved, or was moved too often, new memory is t
       REQUIRE(pool.stats().cached_bytes == memory.mapped());
       if (turn == 200) mapped = memory.mapped();
     }
-    CHECK(memory.mapped() == mapped);  // settled
+    CHECK(memory.mapped() == mapped);  // no growth any more
     CHECK(memory.moves <= moves);
     CHECK(memory.moves <= 16 * static_cast<int>(memory.mapped() / (2 * kMiB)));
     pool.trim();
@@ -176,20 +176,20 @@ TEST_CASE("where memory cannot be moved, or was moved too often, new memory is t
   }
 }
 
-TEST_CASE("another stream gets a freed block only behind an event") {
+TEST_CASE("another stream gets a freed block only after an event") {
   FakeMemory memory(2 * kMiB);
   BlockPool pool(memory);
   void* a = pool.allocate(kMiB, kA);
   REQUIRE(memory.use(kA, address(a), kMiB));
   pool.deallocate(a, kA);
-  void* b = pool.allocate(kMiB, kB);  // no memory left to grow into: borrowed from A
+  void* b = pool.allocate(kMiB, kB);  // no memory is left to map, so the block is borrowed from A
   REQUIRE(b != nullptr);
   CHECK(pool.pool_stats().borrowed == 1);
   CHECK(memory.use(kB, address(b), kMiB));
   pool.deallocate(b, kB);  // its owner A must wait for B
   CHECK(pool.pool_stats().pending_bytes == kMiB);
   CHECK(pool.stats().live_bytes == 0);
-  void* c = pool.allocate(2 * kMiB, kA);  // needs all of it, so B is waited for
+  void* c = pool.allocate(2 * kMiB, kA);  // needs all memory, so the pool waits for B
   REQUIRE(c != nullptr);
   CHECK(memory.use(kA, address(c), 2 * kMiB));
   CHECK(pool.pool_stats().pending_bytes == 0);
@@ -199,7 +199,7 @@ TEST_CASE("another stream gets a freed block only behind an event") {
 
 TEST_CASE("record_stream and a free on another stream keep a block back until they are done") {
   for (const bool freed_there : {false, true}) {
-    for (const bool done : {false, true}) {  // found to be done, or waited for as there is nothing else
+    for (const bool done : {false, true}) {  // work is found finished, or waited for if nothing else is free
       CAPTURE(freed_there);
       CAPTURE(done);
       FakeMemory memory(2 * kMiB);
@@ -221,7 +221,7 @@ TEST_CASE("record_stream and a free on another stream keep a block back until th
   }
 }
 
-TEST_CASE("a block given back on a stream that knows nothing of the work on it goes to nobody before that is done") {
+TEST_CASE("a block freed on a stream that is not ordered after its work is reused only when the work is done") {
   for (const bool borrowed : {false, true}) {
     CAPTURE(borrowed);
     FakeMemory memory(2 * kMiB);
@@ -244,18 +244,18 @@ TEST_CASE("a stream that goes is asked nothing any more, and leaves its memory t
   BlockPool pool(memory);
   void* kept = pool.allocate(1024, kB);
   pool.deallocate(pool.allocate(2 * kMiB, kA), kA);
-  void* used = pool.allocate(2 * kMiB, kB);  // the first stream's
+  void* used = pool.allocate(2 * kMiB, kB);  // from the first stream
   for (void* block : {kept, used}) REQUIRE(memory.use(kB, address(block), 1024));
   memory.run_all(kB);
   pool.retire_stream(kB);
   memory.destroy(kB);
   pool.deallocate(kept, kA);
   memory.run_all(kA);
-  void* borrowed = pool.allocate(1024, kC);  // there is no more memory
+  void* borrowed = pool.allocate(1024, kC);  // no memory is left
   CHECK(pool.pool_stats().borrowed == 2);
   for (void* block : {borrowed, used}) pool.deallocate(block, kA);
   SUBCASE("for good") {
-    CHECK(pool.allocate(4 * kMiB, kA) != nullptr);  // all that there is
+    CHECK(pool.allocate(4 * kMiB, kA) != nullptr);  // all memory
   }
   SUBCASE("and a new one gets its handle") {
     memory.create(kB);
@@ -324,7 +324,7 @@ TEST_CASE("the hook takes memory away; the pool is as before") {
   CHECK(pool.stats().live_blocks == 3);
   CHECK(pool.allocate(std::numeric_limits<std::size_t>::max(), kA) == nullptr);
   pool.deallocate(nullptr, kA);
-  pool.deallocate(reinterpret_cast<void*>(address(a) + 256), kA);  // nobody's
+  pool.deallocate(reinterpret_cast<void*>(address(a) + 256), kA);  // not a block's address
   pool.deallocate(a, kA);
   pool.deallocate(a, kA);  // twice
   CHECK(pool.stats().live_blocks == 2);
@@ -359,7 +359,7 @@ TEST_CASE("snapshot and leak report name the blocks") {
   pool.deallocate(a, kA);
 
   const auto json = nlohmann::json::parse([&] {
-    const polyphase::testing::GroupingLocale locale;  // JSON knows no other than the classic one
+    const polyphase::testing::GroupingLocale locale;  // JSON needs numbers in the classic locale
     return pool.snapshot();
   }());
   CHECK(json["stats"]["live_bytes"] == 3 * kMiB + 1024);
@@ -374,9 +374,9 @@ TEST_CASE("snapshot and leak report name the blocks") {
 }
 
 TEST_CASE("the allocations of a training run: exact counts, and at most 5 % more memory than was ever live") {
-  // superres on the CPU, 16 windows of 8192 samples, made and three steps trained; the network of bench/training_step on a GPU,
-  // 32 x 512 samples, twenty steps, its input gradients by Algorithm::direct and by the tensor cores, which want a converted
-  // source: "+BYTES", and "-I" for the I-th of those.
+  // Recorded allocations: superres on the CPU, 16 windows of 8192 samples, set-up and three training steps; the network of
+  // bench/training_step on a GPU, 32 x 512 samples, twenty steps, with input gradients by Algorithm::direct and by the tensor
+  // cores, which need a converted source. Format: "+BYTES", and "-I" frees the I-th of those.
   std::string name;
   int runs = 1;
   SUBCASE("superres") {
@@ -391,10 +391,10 @@ TEST_CASE("the allocations of a training run: exact counts, and at most 5 % more
   for (std::string line; std::getline(file, line);) events.push_back(line);
   REQUIRE(events.size() > 400);
   FakeMemory memory(std::size_t{16} << 30U);
-  BlockPool pool(memory, {.small_limit = std::size_t{512} << 10U});  // as the device's allocator has it
+  BlockPool pool(memory, {.small_limit = std::size_t{512} << 10U});  // as in the device's allocator
   std::size_t mapped = 0;
   for (int run = 0; run < runs; ++run) {
-    std::vector<std::pair<void*, std::size_t>> blocks;  // null: given back
+    std::vector<std::pair<void*, std::size_t>> blocks;  // null: freed
     std::size_t live = 0, peak = 0, count = 0;
     const std::uint64_t before = pool.stats().allocations;
     pool.reset_peak();
@@ -419,7 +419,7 @@ TEST_CASE("the allocations of a training run: exact counts, and at most 5 % more
     CHECK(pool.stats().allocations - before == blocks.size());
     CHECK(peak > 100 * kMiB);
     CHECK(static_cast<double>(pool.pool_stats().peak_mapped_bytes) <= 1.05 * static_cast<double>(peak));
-    if (run > 0) CHECK(memory.mapped() == mapped);  // the same again asks for nothing
+    if (run > 0) CHECK(memory.mapped() == mapped);  // the same requests again map no new memory
     mapped = memory.mapped();
     for (const auto& [pointer, bytes] : blocks) pool.deallocate(pointer, kA);
     CHECK(pool.stats().live_bytes == 0);

@@ -1,5 +1,5 @@
-// The pool against a simple model: many streams, random requests, and every use of a block checked against who used its memory
-// before. Then the same from many threads.
+// Compares the pool with a simple model: many streams, random requests, and every use of a block checked against earlier uses
+// of its memory. Then the same from many threads.
 #include "cuda/memory/block_pool_lists.hpp"
 
 #include <doctest/doctest.h>
@@ -28,7 +28,7 @@ struct Held {
 
 std::size_t rounded(std::size_t bytes) { return (bytes + 511) / 512 * 512; }
 
-/// What must hold at any time: live blocks apart from each other, counts exact.
+/// What must always hold: live blocks do not overlap, and the counts are exact.
 class Model {
  public:
   void take(void* pointer, std::size_t bytes) {
@@ -67,7 +67,7 @@ std::size_t random_size(std::mt19937& random) {
 }  // namespace
 
 TEST_CASE("random requests on many streams agree with a model") {
-  for (const std::size_t total : {512 * kMiB, 64 * kMiB}) {  // the smaller one runs out often
+  for (const std::size_t total : {512 * kMiB, 64 * kMiB}) {  // the smaller one is often exhausted
     CAPTURE(total);
     FakeMemory memory(total);
     BlockPool pool(memory, {.small_limit = kMiB, .small_reserve = 16 * kMiB, .large_reserve = 48 * kMiB});
@@ -91,7 +91,7 @@ TEST_CASE("random requests on many streams agree with a model") {
         }
       } else if (what < 92 && !held.empty()) {
         const std::size_t i = below(held.size());
-        // A last use on the stream that frees it, whichever that is. The user has ordered it after the others.
+        // A last use on the stream that frees the block. The user has ordered it after the work of the other streams.
         for (StreamId other = 1; other <= 4; ++other) memory.order(other, stream);
         REQUIRE(memory.use(stream, reinterpret_cast<Address>(held[i].pointer), held[i].bytes));
         pool.deallocate(held[i].pointer, stream);
@@ -131,7 +131,7 @@ TEST_CASE("threads with a stream each never get each other's blocks") {
         model.take(pointer, bytes);
         held.push_back({pointer, bytes});
       } else if (!held.empty()) {
-        const std::scoped_lock lock(mutex);  // the model must not see the block again before it has let go of it
+        const std::scoped_lock lock(mutex);  // the model must release the block before the pool can hand it out again
         model.give(held.back().pointer);
         pool.deallocate(held.back().pointer, stream);
         held.pop_back();
@@ -161,11 +161,11 @@ TEST_CASE("a repeated training step holds hardly more than its live peak") {
   for (std::size_t& size : sizes) size = (1 + random() % 64) * 131072;
   for (int step = 0; step < 20; ++step) {
     std::vector<void*> kept;
-    for (const std::size_t size : sizes) {  // forward: an output that stays and scratch that does not
+    for (const std::size_t size : sizes) {  // forward: an output that stays, and a temporary buffer
       kept.push_back(pool.allocate(size, 1));
       pool.deallocate(pool.allocate(size / 2 + 512, 1), 1);
     }
-    while (!kept.empty()) {  // backward: a gradient beside each, in reverse
+    while (!kept.empty()) {  // backward: a gradient for each output, in reverse order
       void* gradient = pool.allocate(sizes[kept.size() - 1], 1);
       pool.deallocate(kept.back(), 1);
       kept.pop_back();

@@ -25,7 +25,7 @@ std::vector<char> bytes_of(std::size_t count, int seed) {
   return bytes;
 }
 
-/// Stages `bytes` from memory that is overwritten at once, and reads them back.
+/// Stages `bytes` from memory that is overwritten immediately afterwards, and reads them back.
 bool arrives(std::size_t count, int seed, cudaStream_t stream) {
   const std::vector<char> sent = bytes_of(count, seed);
   std::vector<char> memory = sent, received(count);
@@ -38,7 +38,7 @@ bool arrives(std::size_t count, int seed, cudaStream_t stream) {
 
 }  // namespace
 
-TEST_CASE("every size arrives whole from memory that changes at once: below, at and past a slot and all slots") {
+TEST_CASE("every size arrives complete from memory that changes immediately: below, at and above a slot and all slots") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   const cudaStream_t stream = cuda::current_stream(0);
   constexpr std::size_t kAll = cuda::kStagingSlot * cuda::kStagingSlots;
@@ -50,10 +50,10 @@ TEST_CASE("every size arrives whole from memory that changes at once: below, at 
   }
 }
 
-TEST_CASE("behind long work what fits the slots does not wait, and a slot is used again only when it was read") {
+TEST_CASE("after long work a copy that fits the slots does not wait, and a slot is reused only after it was read") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   const cudaStream_t stream = cuda::current_stream(0);
-  CHECK(arrives(cuda::kStagingSlot * cuda::kStagingSlots, 0, stream));  // all slots made, none in use
+  CHECK(arrives(cuda::kStagingSlot * cuda::kStagingSlots, 0, stream));  // all slots exist, none is in use
   constexpr std::size_t kTurns = 2;
   const cuda::Buffer target(kTurns * 4096 * cuda::kStagingSlots, 0);
   const Delay delay(stream);
@@ -73,7 +73,7 @@ TEST_CASE("what is larger than all slots has left when the call returns, page-lo
   const cudaStream_t stream = cuda::current_stream(0);
   const std::size_t count = cuda::kStagingSlot * cuda::kStagingSlots + 1;
   const std::vector<char> sent = bytes_of(count, 3);
-  const cuda::PinnedBuffer memory(count);  // the driver copies of pageable memory what it needs before it returns
+  const cuda::PinnedBuffer memory(count);  // for pageable memory the driver copies the data before it returns
   std::copy(sent.begin(), sent.end(), memory.as<char>());
   const cuda::Buffer target(count, 0);
   const Delay delay(stream);

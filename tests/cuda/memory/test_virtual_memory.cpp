@@ -14,7 +14,7 @@ TEST_CASE("without a driver it is not supported, and asking throws nothing") {
   CHECK_FALSE(cuda::VirtualMemory::supported(0));
 }
 
-TEST_CASE("pieces mapped side by side are one range; what is unmapped goes back") {
+TEST_CASE("adjacent mapped pieces are one range; unmapped memory is returned") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   REQUIRE(cuda::VirtualMemory::supported(0));
   cuda::VirtualMemory memory(0);
@@ -52,14 +52,14 @@ TEST_CASE("moved memory is the same memory at another address, while the old one
   CHECK(first == 3);
   memory.unmap(space, unit);
   CHECK_CUDA(cudaMemset(reinterpret_cast<void*>(space + 4 * unit), 9, unit));
-  REQUIRE(memory.move(space + 4 * unit, space, unit));  // and back, where it had been
+  REQUIRE(memory.move(space + 4 * unit, space, unit));  // and back to the old address
   CHECK_CUDA(cudaMemcpy(&first, reinterpret_cast<void*>(space + unit - 1), 1, cudaMemcpyDeviceToHost));
   CHECK(first == 9);
   for (const std::size_t place : {0, 1, 4}) memory.unmap(space + place * unit, unit);
   memory.release(space, 8 * unit);
 }
 
-// Not by asking how much memory is free: other processes take and give back theirs meanwhile.
+// The amount of free memory is no measure, since other processes allocate and free memory at the same time.
 TEST_CASE("unmapped memory can be had again, more often than there is memory") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   cuda::VirtualMemory memory(0);

@@ -14,7 +14,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-// Parameters of odd sizes, some misaligned, twice: on the host and on the GPU. More than one launch has room for.
+// The same parameters on the host and on the GPU: odd sizes, some misaligned, more than fit into one launch.
 struct Twins {
   std::vector<OptimizerSlot> host, gpu;
   StepControl host_control, gpu_control;
@@ -44,12 +44,12 @@ struct Twins {
       for (const auto member : kMembers) worst = worse(worst, worst_difference(host[i].*member, gpu[i].*member));
     return worst;
   }
-  // The host's numbers become those of the dtype, as the GPU's are after every step.
+  // Rounds the host's numbers to the dtype, as the GPU does after every step.
   void round_host(DType dtype) const {
     for (const OptimizerSlot& slot : host)
       for (const auto member : kMembers) Tensor(slot.*member).copy_((slot.*member).to(dtype));
   }
-  // Which part of `member` differs at all.
+  // The share of elements of `member` that differ.
   [[nodiscard]] double share_apart(Tensor OptimizerSlot::*member) const {
     std::size_t apart = 0, all = 0;
     for (std::size_t i = 0; i < host.size(); ++i) {
@@ -64,7 +64,7 @@ struct Twins {
   static constexpr std::array kMembers{&OptimizerSlot::parameter, &OptimizerSlot::momentum, &OptimizerSlot::second};
 };
 
-// In 16 bits one of five roundings may go the other way, a step of 2 units, and what follows from it.
+// In 16 bits about one of five roundings may differ: a difference of 2 units, which later steps carry on.
 double bound_of(DType dtype) {
   return dtype == DType::f64   ? kDoubleRounding
          : dtype == DType::f32 ? kFloatRounding
@@ -123,7 +123,7 @@ TEST_CASE("five steps of Adam and AdamW follow the host's") {
 TEST_CASE("a step counts what it updates, in any order and with gaps, and follows the learning rate on the device") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   const Twins twins(DType::f32, DType::f32, 0.5);
-  std::vector<OptimizerSlot> host_some, gpu_some;  // 0, 1, 3, 4, 6, ...: more runs than one launch counts
+  std::vector<OptimizerSlot> host_some, gpu_some;  // 0, 1, 3, 4, 6, ...: more runs than one launch can take
   for (std::size_t i = 0; i < twins.host.size(); ++i) {
     if (i % 3 == 2) continue;
     host_some.push_back(twins.host[i]);

@@ -17,7 +17,7 @@ namespace {
 
 const TensorOptions kDouble{.dtype = DType::f64, .device = Device::cpu()};
 
-// Lists of odd sizes and mixed dtypes, some misaligned, on the host and on the GPU; more than one launch has room for.
+// Lists of odd sizes and mixed dtypes, some misaligned, on the host and on the GPU; more than fit into one launch.
 struct Lists {
   std::vector<Tensor> host, gpu;
   explicit Lists(std::uint64_t seed, bool large = false) {
@@ -34,7 +34,7 @@ struct Lists {
       if (host[i].dtype() == dtype) worst = worse(worst, worst_difference(host[i], gpu[i]));
     return worst;
   }
-  // The halves' last bits may differ: f32 arithmetic contracts differently.
+  // The last bits of 16-bit numbers may differ, because the compilers contract f32 arithmetic differently.
   void check_close() const {
     CHECK(worst(DType::f32) <= kFloatRounding);
     CHECK(worst(DType::f64) <= kDoubleRounding);
@@ -55,7 +55,7 @@ TEST_CASE("the norm of a list is the host's, and so is what it clips; the same b
     const Tensor host_norm = Tensor::full({}, NAN, kDouble), gpu_norm = on_gpu(NAN), again = on_gpu(NAN);
     const double infinity = std::numeric_limits<double>::infinity();
     host().clip_norm(lists.host, infinity, true, host_norm);
-    gpu().clip_norm(lists.gpu, infinity, true, gpu_norm);  // only measures
+    gpu().clip_norm(lists.gpu, infinity, true, gpu_norm);  // measures only
     CHECK(lists.worst(DType::f32) == 0);
     CHECK(gpu_norm.item() == doctest::Approx(host_norm.item()).epsilon(kDoubleRounding));
     CHECK(gpu_norm.item() > 1);
@@ -71,7 +71,7 @@ TEST_CASE("the norm of a list is the host's, and so is what it clips; the same b
   }
 }
 
-TEST_CASE("an infinite or NaN gradient: the norm says so, and clipping does as it was told") {
+TEST_CASE("an infinite or NaN gradient: the norm shows it, and clipping follows its option") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   const double infinity = std::numeric_limits<double>::infinity();
   const std::vector<Tensor> tensors{mirrored(Tensor::from_vector<float>({1, static_cast<float>(infinity)}, {2}, Device::cpu())),

@@ -24,7 +24,7 @@ Both moments_of(const Tensor& in, const Shape& kept, double q) {
   return out;
 }
 
-// Of positive numbers.
+// The largest ratio of two tensors of positive numbers.
 double largest_ratio(const Tensor& expected, const Tensor& got) {
   const auto a = expected.to(DType::f64).to_vector<double>(), b = got.cpu().to(DType::f64).to_vector<double>();
   double worst = 0;
@@ -49,7 +49,7 @@ TEST_CASE("the variance at any distance from zero is the host's in f64") {
           const Both exact = moments_of(x.to(DType::f64), {3, 1}, 0.25);
           CHECK(largest_ratio(exact.host.variance, got.gpu.variance) <=
                 (dtype == DType::f32 ? kFloatVariance : kDoubleRounding));
-          // Where the totals differ in f64, the mean and what is centred may be those of a neighbouring number.
+          // If the totals differ in f64, the mean and the centred values may be neighbouring numbers.
           CHECK(max_difference(got.host.mean + got.host.rest, (got.gpu.mean + got.gpu.rest).cpu()) <=
                 kFloatRounding * (std::abs(offset) + scale));
           CHECK(max_difference(x - got.gpu.mean.cpu(), got.gpu.centred.cpu()) == 0);

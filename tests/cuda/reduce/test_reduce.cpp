@@ -163,7 +163,7 @@ TEST_CASE("pairs: one block for few elements, never more than the second launch 
   CHECK(cuda::pair_blocks(std::int64_t{1} << 40) == cuda::kPairBlocks);
 }
 
-TEST_CASE("short rows of one piece are read side by side") {
+TEST_CASE("short rows of one piece are read together") {
   CHECK(cuda::cut_rows(32, 512).row_lanes == 32);  // the bias of a training batch
   CHECK(cuda::cut_rows(32, 2048).row_lanes == 128);
   CHECK(cuda::cut_rows(32, 8192).row_lanes == 256);

@@ -67,7 +67,7 @@ TEST_CASE("outside a capture nothing is refused, and there is no replay state") 
   cuda::on_replay([] { FAIL("nothing replays"); });
 }
 
-TEST_CASE("a residual block's gradients are formed where the gradients behind them are stored") {
+TEST_CASE("a residual block's gradients are computed by the kernels that store the next gradients") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   const pp::AlgorithmGuard direct(pp::Algorithm::direct);
   pp::Residual block(pp::LeakyReLU(0.1), pp::Conv1d({.in_channels = 8, .out_channels = 8, .kernel_size = 3, .padding = 1}),
@@ -77,10 +77,10 @@ TEST_CASE("a residual block's gradients are formed where the gradients behind th
   before.to(pp::Device::cuda());
   pp::Tensor x = pp::Tensor::randn({2, 8, 500}).to(pp::Device::cuda());
   const pp::Tensor gradient = pp::Tensor::randn({2, 8, 500}).to(pp::Device::cuda());
-  // `aside`: the block's input, and what its activations give, are followed by a launch more each.
+  // `aside`: the block's input and its activations' results are each used by one more operation.
   const auto steps = [&](bool aside) {
     const auto step = [&] {
-      before.zero_grad();  // what a capture allots holds nothing before it is replayed
+      before.zero_grad();  // memory allocated in a capture has no values before a replay
       block.zero_grad();
       std::vector<pp::Tensor> others;
       const auto seen = [&](const pp::Tensor& y) {
@@ -97,7 +97,7 @@ TEST_CASE("a residual block's gradients are formed where the gradients behind th
     step();
     return cuda::capture(step).steps();
   };
-  const std::size_t launches = 2, saved = 2;  // the activation's derivative by itself, and the sum of the two ways' gradients
+  const std::size_t launches = 2, saved = 2;  // a launch for the derivative, and one for the sum of two gradients
   CHECK(steps(true) == steps(false) + launches + saved);
 }
 
@@ -122,7 +122,7 @@ TEST_CASE("recorded work runs only when replayed, and again with each replay") {
   });
   CHECK_FALSE(cuda::capturing());
   CHECK(read(target) == 0x01010101);
-  cuda::allocator(0).trim();  // what is left on the device is the graph's
+  cuda::allocator(0).trim();  // memory that remains allocated belongs to the graph
   for (int i = 0; i < 3; ++i) {
     set(7);
     const cuda::Buffer other(4, 0);
@@ -163,12 +163,12 @@ TEST_CASE("who waits for the device on another thread waits for a capture, and s
     CHECK(other.wait_for(std::chrono::milliseconds(20)) == std::future_status::timeout);
     x.fill_(2.0);
   });
-  other.get();  // throws what it threw
+  other.get();  // rethrows its exception
   graph.replay();
   CHECK(x.item() == 2.0);
 }
 
-TEST_CASE("the replay state goes on where the generator is") {
+TEST_CASE("the replay state continues the generator's") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   pp::manual_seed(11);
   (void)pp::default_generator().take(5);
@@ -226,8 +226,7 @@ TEST_CASE("a capture is of one device: another is refused") {
                        "cuda::capture: expected work on cuda:0 alone, got some on cuda:1", pp::DeviceError);
 }
 
-TEST_CASE(
-    "a capture leaves nothing behind on another device: work there is refused, and memory that is freed there comes back") {
+TEST_CASE("a capture leaks nothing on another device: work there is refused, and memory that is freed there is returned") {
   if (cuda::device_count() < 2) SKIP_TEST("fewer than two CUDA devices");
   const pp::TensorOptions there{.device = pp::Device::cuda(1)};
   pp::Tensor x = pp::Tensor::ones({1000}, there);

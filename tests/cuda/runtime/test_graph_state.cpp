@@ -1,4 +1,4 @@
-// What a recorded step keeps up from replay to replay: everything that the eager one does.
+// State that a recorded step updates at each replay: the same as that of the eager step.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -42,8 +42,8 @@ pp::Tensor signal(const pp::Shape& shape, std::uint64_t seed) {
   return pp::Tensor::randn(shape, {.device = pp::Device::cpu()}, &generator).to(pp::Device::cuda());
 }
 
-/// A whole training step, plain or in mixed precision. The scale starts some sixteen times too high for
-/// f16, so that steps are left out, and the norm is some 0.03, so that it is clipped.
+/// A whole training step, plain or in mixed precision. The scale is about sixteen times too high for f16 at first, so that
+/// steps are skipped. The gradient's norm is about 0.03, so that it is clipped.
 struct Training {
   explicit Training(std::optional<pp::DType> autocast) : cast(autocast) {}
 
@@ -93,13 +93,13 @@ void check_same(const State& expected, const State& got) {
   }
 }
 
-/// The same inputs and learning rates, every step eager or all but the first two and the last replayed.
+/// Compares two runs with the same inputs and learning rates: all steps eager, and all but the first two and the last replayed.
 void check_replays(std::optional<pp::DType> cast) {
   Training eager(cast), recorded(cast);
   for (int i = 0; i < kWarm; ++i) eager.step(), recorded.step();
   check_same(eager.state(), recorded.state());
   cuda::Graph graph = cuda::capture([&] { recorded.step(); });
-  check_same(eager.state(), recorded.state());  // nothing has run
+  check_same(eager.state(), recorded.state());  // nothing has run yet
   for (int i = 1; i <= kReplays; ++i) {
     const auto seed = static_cast<std::uint64_t>(i);
     for (Training* training : {&eager, &recorded}) {
@@ -112,20 +112,20 @@ void check_replays(std::optional<pp::DType> cast) {
     CAPTURE(i);
     CHECK(eager.loss.item() == recorded.loss.item());
     const double expected = eager.norm.item(), got = recorded.norm.item();
-    CHECK((expected == got || (std::isnan(expected) && std::isnan(got))));  // an overflow may have no norm
+    CHECK((expected == got || (std::isnan(expected) && std::isnan(got))));  // after an overflow the norm may be NaN
     check_same(eager.state(), recorded.state());
   }
   CHECK(recorded.average.updates() == kWarm + kReplays);
   pp::OptimizerState middle = eager.optimizer.state();
   for (auto& [name, tensor] : middle.tensors) tensor = tensor.clone();
-  // And both can be mixed.
+  // Eager steps and replays can be mixed.
   eager.step(), recorded.step();
   check_same(eager.state(), recorded.state());
   eager.step();
   graph.replay();
   check_same(eager.state(), recorded.state());
   CHECK(recorded.optimizer.steps() + recorded.scaler.skipped() == kWarm + kReplays + 2);
-  // What is loaded is where replays read it.
+  // Loading writes to the memory that replays read.
   for (Training* training : {&eager, &recorded}) {
     training->average.apply();
     training->average.restore();
@@ -207,7 +207,7 @@ TEST_CASE("a guard around a capture has no part in its casts: replays see new we
   CHECK(y.item() == 3);
 }
 
-TEST_CASE("what replays would make anew is refused by name") {
+TEST_CASE("state that every replay would create again is refused by name") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   pp::Tensor w = pp::Tensor::ones({2}, {.device = pp::Device::cuda()}).set_requires_grad(true);
   w.set_grad(pp::Tensor::ones({2}, {.device = pp::Device::cuda()}));
@@ -218,11 +218,11 @@ TEST_CASE("what replays would make anew is refused by name") {
     CHECK_THROWS_WITH_AS((void)cuda::capture(work), text, pp::DeviceError);
   };
   refused([&] { adam.step(); },
-          "Adam::step: moments would be made anew by every replay; call step() once before cuda::capture");
+          "Adam::step: moments would be created again by every replay; call step() once before cuda::capture");
   refused([&] { sgd.step(); },
-          "SGD::step: step counts would be made anew by every replay; call step() once before cuda::capture");
+          "SGD::step: step counts would be created again by every replay; call step() once before cuda::capture");
   refused([&] { (void)scaler.scale(w.detach()); },
-          "GradScaler: its state would be made anew by every replay; run one step before cuda::capture");
+          "GradScaler: every replay would create its state again; run one step before cuda::capture");
   refused([&] { adam.set_learning_rate(0.5); },
           "Adam::set_learning_rate: a rate set in cuda::capture would be set again by every replay; set it, or call "
           "Scheduler::step, after Graph::replay");

@@ -31,7 +31,7 @@ TEST_CASE("a machine without a GPU has no devices and the library says why") {
   CHECK_THROWS_WITH_AS((void)cuda::properties(0), text.c_str(), pp::DeviceError);
 }
 
-TEST_CASE("a failed call names itself, its error and its place, and leaves no error behind") {
+TEST_CASE("a failed call reports its name, its error and its place, and clears the error") {
   const int line = __LINE__ + 2;
   try {
     CHECK_CUDA(cudaErrorInvalidValue);
@@ -42,7 +42,7 @@ TEST_CASE("a failed call names itself, its error and its place, and leaves no er
         std::to_string(line);
     CHECK(error.what() == text);
   }
-  // Without a driver every call fails anew.
+  // Without a driver every call fails again.
   if (cuda::device_count() > 0) CHECK(cudaGetLastError() == cudaSuccess);
 }
 
@@ -105,7 +105,8 @@ TEST_CASE("a stream waits for another; the host waits for a stream, for one that
 
 namespace {
 
-/// What one of the cases below prints in a process of its own, which a fault takes the GPU from. `setting` is its environment.
+/// The output of the test case `name` in a separate process, because a fault makes the GPU unusable for its process. `setting`:
+/// environment.
 std::string printed_by_child(const std::string& name, const std::string& setting) {
   const std::string command = setting + " /proc/" + std::to_string(::getpid()) + "/exe --no-skip -tc='" + name + "' 2>&1";
   FILE* const pipe = popen(command.c_str(), "r");
@@ -117,13 +118,13 @@ std::string printed_by_child(const std::string& name, const std::string& setting
   return text;
 }
 
-/// A tensor on the GPU where there is no memory.
+/// A tensor on the GPU at an address without memory.
 pp::Tensor nowhere() {
   void* const address = reinterpret_cast<void*>(std::uintptr_t{0x1000});
   return pp::Tensor::over(pp::Storage(address, 4096, pp::Device::cuda(), {}), {1024}, {1}, 0, pp::DType::f32);
 }
 
-/// Runs `use` and prints what it threw, call for call.
+/// Runs `use` and prints what it threw, after the name `call`.
 template <class Use>
 void print_error(const char* call, const Use& use) {
   try {
@@ -143,7 +144,7 @@ TEST_CASE("child: a kernel that faults" * doctest::skip()) {
   cuda::synchronize();
   print_error("first", [&] { (void)pp::sub(one, nowhere()); });
   print_error("second", [] { cuda::synchronize(); });
-  std::_Exit(0);  // nothing can be given back to a GPU that is lost
+  std::_Exit(0);  // a lost GPU cannot free anything
 }
 
 TEST_CASE("a fault names the operation with POLYPHASE_LAUNCH_BLOCKING=1, else the next call tells of it and of that setting") {

@@ -1,5 +1,5 @@
 #pragma once
-// The program as a person calls it, for tests.
+// Runs the program from tests as a user does.
 
 #include <cstdint>
 #include <cstdio>
@@ -25,7 +25,7 @@ struct Workshop {
   std::string out;
   std::string train;  // the command
 
-  /// Data and run lie in a folder of this name.
+  /// The data and the run are in a folder of this name.
   explicit Workshop(const std::string& name = "shop") : data(folder.file(name + "/data")), out(folder.file(name + "/run")) {
     train = "train --data " + shell_quoted(data) + " --out " + shell_quoted(out) +
             " --channels 4 --high-channels 4 --blocks 1 --batch 2 --window 2048 --heldout-fraction 0.3 ";
@@ -34,7 +34,7 @@ struct Workshop {
       write_sound(data + "/c" + std::to_string(i) + ".wav", 16000, {noise(12000, static_cast<std::uint64_t>(i + 1), 0.1)});
     }
   }
-  // A network, 4000 Hz to 16000 Hz, with the weights it starts from.
+  // A network from 4000 Hz to 16000 Hz with its initial weights.
   [[nodiscard]] std::string untrained(ModelOptions options = {.channels = 4, .high_channels = 4, .blocks = 1}) const {
     const std::string path = folder.file("untrained.safetensors");
     UpsamplingNetwork network(options);

@@ -1,4 +1,4 @@
-// The program as a person meets it: its words, its exit codes, its files.
+// The program as a user sees it: texts, exit codes, files.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -44,7 +44,7 @@ TEST_CASE("train, resume, evaluate, upsample") {
   CHECK(has(fewer.text, "superres: train --resume: expected --steps of at least the 6 done, got 5"));
   const Outcome longer = run(shop.train + "--resume --minutes 0.01");
   CHECK(longer.code == 0);
-  CHECK(has(read_bytes(shop.out + "/log.csv"), "\n27,"));  // twenty steps to learn the speed, and what fits
+  CHECK(has(read_bytes(shop.out + "/log.csv"), "\n27,"));  // twenty steps to measure the speed, then as many as fit
 
   const std::string model = " --model " + shop.out + "/best.safetensors ";
   const Outcome scored = run("eval --heldout-fraction 0.3 --data " + shop.data + model + "--json " + shop.out + "/scores.json");
@@ -110,7 +110,7 @@ TEST_CASE("two runs with one seed are one run, bit by bit") {
   CHECK(read_bytes(shop.out + "/best.safetensors") == first);
 }
 
-TEST_CASE("on a GPU: the same bits twice, the CPU's loss at the first step, and a run that goes on on the CPU") {
+TEST_CASE("on a GPU: the same bits twice, the CPU's loss at the first step, and a run that is resumed on the CPU") {
   if (polyphase::device_count(polyphase::DeviceType::cuda) == 0) SKIP_TEST("no CUDA device");
   const Workshop shop;
   const auto first_loss = [&] {
@@ -133,7 +133,7 @@ TEST_CASE("on a GPU: the same bits twice, the CPU's loss at the first step, and 
   CHECK(run(scored + " --device cuda").code == 0);
 }
 
-TEST_CASE("mistakes are told in one sentence: 2 for usage, 1 for the rest") {
+TEST_CASE("mistakes are reported in one sentence: 2 for usage, 1 for the rest") {
   const TemporaryDirectory folder;
   const std::string nowhere = folder.file("nowhere");
   struct Case {

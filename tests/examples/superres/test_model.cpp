@@ -21,7 +21,7 @@ ModelOptions small(int factor, bool causal) {
   return {.factor = factor, .causal = causal, .channels = 6, .high_channels = 4, .blocks = 2, .kernel = 3};
 }
 
-// The last convolution starts small, and its bias at 0; a test of what depends on what wants plain numbers.
+// The last convolution is small at first and has a bias of 0; tests of dependences need ordinary numbers.
 UpsamplingNetwork make(const ModelOptions& options) {
   pp::Generator generator(3);
   const pp::GeneratorGuard guard(generator);
@@ -32,7 +32,7 @@ pp::Tensor signal(std::int64_t length, std::uint64_t seed = 1) {
   return pp::Tensor::from_vector(noise(length, seed), {1, 1, length});
 }
 
-// The first and last output that differ when input `place` changes.
+// The first and the last output that change with input `place`.
 std::pair<std::int64_t, std::int64_t> touched(UpsamplingNetwork& network, std::int64_t length, std::int64_t place) {
   const pp::NoGradGuard no_grad;
   const pp::Tensor x = signal(length);
@@ -66,7 +66,7 @@ TEST_CASE("every factor gives factor times the length, for any length and batch"
 TEST_CASE("a fresh network is close to windowed-sinc interpolation") {
   for (const int factor : {2, 4, 8}) {
     UpsamplingNetwork network = make(small(factor, false));
-    // With the last convolution silenced it is exactly that.
+    // If the last convolution is zero, the output is exactly the interpolation.
     for (auto& [name, tensor] : network.named_parameters()) {
       if (name.starts_with("last.")) {
         const pp::NoGradGuard no_grad;
@@ -100,10 +100,10 @@ TEST_CASE("the context is how far the network looks") {
       const Context context = network.context();
       const std::int64_t place = 300;
       const auto [first, last] = touched(network, 600, place);
-      // Output t looks at inputs t/factor - left .. t/factor + right, so input `place` reaches these outputs and no others.
+      // Output t depends on inputs t/factor - left .. t/factor + right, so input `place` affects these outputs only.
       CHECK(first >= (place - context.right) * factor);
       CHECK(last < (place + context.left + 1) * factor);
-      // And the context is not much wider than need be.
+      // The context is not much wider than necessary.
       CHECK(first < (place - context.right + 4) * factor);
       CHECK(last >= (place + context.left - 4) * factor);
     }

@@ -1,4 +1,4 @@
-// Training as a person meets it: what is kept when it is stopped, killed or led astray.
+// Training as a user sees it: what remains when it is stopped or killed or diverges.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -25,10 +25,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The program running beside the test, its words in a file.
+/// The program, running in parallel to the test; its output goes to a file.
 class Child {
  public:
-  /// The signals that end a program are as in a terminal, however the test was started; under nohup SIGHUP is ignored.
+  /// The signals that end a program have their defaults, however the test was started; under nohup SIGHUP is ignored.
   Child(const std::string& arguments, std::string text_path, bool under_nohup = false) : text_path_(std::move(text_path)) {
     const std::string command = "exec " + command_of(arguments) + " > " + shell_quoted(text_path_) + " 2>&1";
     pid_ = fork();
@@ -49,7 +49,7 @@ class Child {
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] std::string text() const { return read_bytes(text_path_); }
   void send(int signal) const { CHECK(kill(pid_, signal) == 0); }
-  /// Waits for its end, which may take two minutes; 1000 + the signal where one ended it.
+  /// Waits up to two minutes for its end. Returns 1000 + the signal if a signal ended it.
   int exit_code() {
     int status = 0;
     pid_t ended = 0;
@@ -61,7 +61,7 @@ class Child {
     CHECK(ended == std::exchange(pid_, -1));
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
   }
-  /// Once the log has a step in it the run is under way.
+  /// The run is in progress once the log has a step.
   static void wait_for_steps(const Workshop& shop) {
     for (int i = 0; i < 600 && !has(read_bytes(shop.out + "/log.csv"), "\n1,"); ++i) usleep(100000);
     REQUIRE(has(read_bytes(shop.out + "/log.csv"), "\n1,"));
@@ -74,7 +74,7 @@ class Child {
 
 }  // namespace
 
-TEST_CASE("an interrupted run stops with a checkpoint and prints the command that goes on with it") {
+TEST_CASE("an interrupted run stops with a checkpoint and prints the command that resumes it") {
   const Workshop shop("it's a $HOME");
   Child child(shop.train + "--steps 1000000 --threads 2", shop.folder.file("text"));
   child.wait_for_steps(shop);
@@ -200,7 +200,7 @@ TEST_CASE("a run that leaves the numbers stops with the step, and what was saved
   CHECK_MESSAGE(has(never_saved.text, ": try a smaller --lr than 1e+30 (nothing is saved yet)\n"), never_saved.text);
   CHECK_FALSE(fs::exists(shop.last()));
 
-  // The first step makes the weights infinite, and a check follows before any loss can tell.
+  // The first step makes the weights infinite, and a check runs before any loss shows it.
   const Outcome at_check = run(shop.train + "--steps 400 --check-every 1 --lr 1e41");
   CHECK(at_check.code == 1);
   CHECK_MESSAGE(has(at_check.text, "superres: train: at step 1 "), at_check.text);
@@ -210,7 +210,7 @@ TEST_CASE("a run that leaves the numbers stops with the step, and what was saved
   CHECK_FALSE(fs::exists(shop.best()));
   CHECK_FALSE(has(read_bytes(shop.out + "/heldout.csv"), "\n1,"));
 
-  // A good run whose learning rate the checkpoint turns into an absurd one.
+  // A good run; then its checkpoint gets an absurd learning rate.
   CHECK(run(shop.train + "--steps 2").code == 0);
   polyphase::Checkpoint checkpoint = polyphase::load_checkpoint(shop.last());
   for (auto& [name, number] : checkpoint.states.at("optimizer").numbers) {
@@ -264,7 +264,7 @@ TEST_CASE("a closed terminal and a request to end save the run; under nohup a cl
     Child child(shop.train + "--steps 1000000", shop.folder.file("text"));
     child.wait_for_steps(shop);
     child.send(signal);
-    usleep(2000);                              // or the two are one
+    usleep(2000);                              // else both are delivered as one
     if (signal == SIGHUP) child.send(signal);  // from the kernel and from the shell
     CHECK(child.exit_code() == 130);
     CHECK(fs::exists(shop.last()));

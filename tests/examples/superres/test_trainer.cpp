@@ -30,7 +30,7 @@ namespace {
 const ModelOptions kModel{.factor = 4, .rate = 16000, .channels = 8, .high_channels = 4, .blocks = 1, .kernel = 3};
 const TrainSettings kSettings{.steps = 12, .batch = 2, .window = 2048, .learning_rate = 3e-3, .seed = 7};
 
-// Sound whose high band follows from its low band: harmonics of a gliding tone.
+// Sound whose high band follows from its low band: harmonics of a tone of rising frequency.
 ClipSet harmonic_clips(const TemporaryDirectory& folder) {
   std::vector<float> sound(24000, 0.0F);
   for (int k = 1; k < 20; ++k) {
@@ -50,7 +50,7 @@ bool same_bits(const pp::NamedTensors& a, const pp::NamedTensors& b) {
   return true;
 }
 
-/// Loss and gradient norm of the first steps, one after the other.
+/// Loss and gradient norm of the first steps, alternating.
 std::vector<double> curve_of(const ClipSet& clips, const TrainSettings& settings, double perturbation = 0,
                              std::uint64_t seed = 0) {
   constexpr std::int64_t kSteps = 3;
@@ -71,8 +71,8 @@ std::vector<double> curve_of(const ClipSet& clips, const TrainSettings& settings
   return curve;
 }
 
-/// How far `got` is from the CPU's curve, in units of what a change of the initial weights by half their last bit does; the
-/// worst of all numbers.
+/// The largest distance of `got` from the CPU's curve, in units of the change that follows when the initial weights change by
+/// half of their last bit.
 double deviation(const ClipSet& clips, const TrainSettings& settings, const std::vector<double>& got) {
   const pp::DeviceGuard cpu(pp::Device::cpu());
   const std::vector<double> exact = curve_of(clips, settings);

@@ -1,4 +1,4 @@
-// `superres upsample` as a person meets it: what it takes, what it refuses and what it leaves.
+// `superres upsample` as a user sees it: inputs, refusals, files.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -46,11 +46,11 @@ TEST_CASE("upsample lowers a rate only where it is asked to") {
   CHECK(run(command + " --allow-lower-rate").code == 0);
   CHECK(read_audio(output).rate == 16000);
   CHECK(read_audio(output).frames() == 1600);
-  write_sound(input, 16000, {noise(1600)});  // as high as the model's
+  write_sound(input, 16000, {noise(1600)});  // the same rate as the model's output
   CHECK(run(command).code == 0);
 }
 
-TEST_CASE("upsample overwrites neither its input nor its model, whatever leads there") {
+TEST_CASE("upsample overwrites neither its input nor its model, through any link or name") {
   const Workshop shop;
   const std::string model = shop.untrained();
   const std::string input = shop.folder.file("in.wav");
@@ -102,7 +102,7 @@ TEST_CASE("upsample reads from pipes and writes to them") {
         "superres: write_wav: standard output: writing failed: No space left on device\n");
 }
 
-TEST_CASE("what upsample can neither read from nor write to is refused at once") {
+TEST_CASE("inputs and outputs that upsample cannot use are refused before any work") {
   const Workshop shop;
   const std::string end = " --model " + shop.untrained();
   const std::string input = shop.folder.file("in.wav");
@@ -131,7 +131,7 @@ TEST_CASE("what upsample can neither read from nor write to is refused at once")
            Case{program + "- " + input + " < " + input, input + ": expected an output of its own, got the input's file"},
            Case{program + input + " - 1<> " + input, "-: expected an output of its own, got the input's file"},
        }) {
-    const Outcome outcome = shell(one.line + end);  // options may come last, behind redirections too
+    const Outcome outcome = shell(one.line + end);  // options may come last, also after redirections
     CHECK_MESSAGE(outcome.code == 1, one.line, ": ", outcome.text);
     CHECK_MESSAGE(outcome.text == "superres: " + one.words + "\n", outcome.text);
     CHECK_FALSE(fs::exists(output));
@@ -167,7 +167,7 @@ TEST_CASE("upsample shows on a terminal how far it is, and Ctrl-C leaves nothing
   std::string shown;
   const auto next = [&] {
     char buffer[256];
-    const ssize_t got = read(terminal, buffer, sizeof buffer);  // an error once the child is gone
+    const ssize_t got = read(terminal, buffer, sizeof buffer);  // an error after the child has ended
     if (got > 0) shown.append(buffer, static_cast<std::size_t>(got));
     return got > 0;
   };
@@ -178,7 +178,7 @@ TEST_CASE("upsample shows on a terminal how far it is, and Ctrl-C leaves nothing
   CHECK(kill(child, SIGINT) == 0);
   const std::size_t before = shown.size();
   while (next()) continue;
-  std::size_t lines = 0;  // of progress that came after the signal
+  std::size_t lines = 0;  // lines of progress after the signal
   for (std::size_t at = shown.find(" left", before); at != std::string::npos; at = shown.find(" left", at + 1)) ++lines;
   CHECK(lines <= 2);
   close(terminal);
@@ -195,7 +195,7 @@ TEST_CASE("Ctrl-C ends the wait for a pipe") {
   const Workshop shop;
   const std::string fifo = shop.folder.file("fifo");
   REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
-  const int writer = open(fifo.c_str(), O_RDWR);  // and never writes
+  const int writer = open(fifo.c_str(), O_RDWR);  // never writes
   REQUIRE(writer >= 0);
   const Outcome outcome = shell("timeout --preserve-status -k 60 -s INT 1 " + kProgram + "upsample " + fifo + " " +
                                 shop.folder.file("out.wav") + " --model " + shop.untrained());

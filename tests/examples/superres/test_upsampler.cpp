@@ -22,7 +22,7 @@ UpsamplingNetwork make(int factor, bool causal) {
 
 }  // namespace
 
-TEST_CASE("chunk by chunk gives what the whole gives, whatever the chunks and blocks") {
+TEST_CASE("the result in chunks equals that of the whole, for any chunks and blocks") {
   for (const int factor : {2, 4, 8}) {
     for (const bool causal : {false, true}) {
       UpsamplingNetwork network = make(factor, causal);
@@ -31,7 +31,7 @@ TEST_CASE("chunk by chunk gives what the whole gives, whatever the chunks and bl
       const pp::NoGradGuard no_grad;
       const std::vector<float> whole = network(pp::Tensor::from_vector(low, {1, 1, length})).to_vector<float>();
       for (const std::int64_t chunk : {1, 100, 333, 1503, 5000}) {
-        if (chunk == 1 && factor != 4) continue;  // slow, and the same at every factor
+        if (chunk == 1 && factor != 4) continue;  // slow, and equal for every factor
         Upsampler upsampler(network, 1, chunk);
         std::vector<float> output;
         for (std::int64_t begin = 0; begin < length; begin += 250) {
@@ -79,11 +79,11 @@ TEST_CASE("the memory it holds does not grow with the stream") {
     most = std::max(most, output.size());
     output.clear();
   }
-  CHECK(most <= 2048);  // one or two chunks a block, never a backlog
+  CHECK(most <= 2048);  // one or two chunks for each block; nothing accumulates
   CHECK(upsample(network, {}).empty());
 }
 
-TEST_CASE("the memory it takes hardly grows with the channels, and they stay apart") {
+TEST_CASE("its memory hardly grows with the channels, which are independent") {
   UpsamplingNetwork network = make(4, false);
   const int channels = 600;
   const std::int64_t frames = 12000;
@@ -94,7 +94,7 @@ TEST_CASE("the memory it takes hardly grows with the channels, and they stay apa
   const std::size_t before = pp::memory_stats(pp::Device::cpu()).live_bytes;
   upsampler.process(low, output);
   upsampler.flush(output);
-  // All at once the first convolution alone gives 600*12000*8 floats.
+  // If it were computed in one pass, the first convolution alone would need 600*12000*8 floats.
   CHECK(pp::memory_stats(pp::Device::cpu()).peak_bytes - before < 40'000'000);
   REQUIRE(output.size() == low.size() * 4);
   for (const std::size_t c : {0U, 7U, 599U}) {

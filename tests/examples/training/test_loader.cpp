@@ -45,7 +45,7 @@ TEST_CASE("batches depend on seed and step alone, not on the thread or where it 
   CHECK(make_batch(clips, other, 4).high != make_batch(clips, kOptions, 4).high);
 }
 
-TEST_CASE("the low-rate rows are the high-rate ones behind the filter, with their context") {
+TEST_CASE("the low-rate rows are the high-rate ones after the filter, with their context") {
   const TemporaryDirectory folder;
   const ClipSet clips = two_clips(folder, 1 << 30);
   const Batch batch = make_batch(clips, kOptions, 0);
@@ -64,10 +64,10 @@ TEST_CASE("windows come from everywhere") {
     const Batch batch = make_batch(clips, kOptions, step);
     for (std::size_t n = 0; n < 3; ++n) firsts.insert(batch.high[n * 2048]);
   }
-  CHECK(firsts.size() > 110);  // of 120 drawn from 6226 places
+  CHECK(firsts.size() > 110);  // 120 random windows from 6226 positions
 }
 
-TEST_CASE("what goes wrong in the thread comes out of next()") {
+TEST_CASE("next() throws the errors of the thread") {
   const TemporaryDirectory folder;
   const ClipSet clips = two_clips(folder, 0);
   std::filesystem::remove(folder.file("a.wav"));

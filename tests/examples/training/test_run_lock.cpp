@@ -38,7 +38,7 @@ std::string error_of_lock(const RunFolder& run) {
   return error_of<Error>([&] { return RunLock(run, no_warning), 0; });
 }
 
-/// Runs `body` in a process of its own and gives its exit code.
+/// Runs `body` in a separate process and returns its exit code.
 int exit_code_of(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) _exit(body());
@@ -47,7 +47,7 @@ int exit_code_of(const std::function<int()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000;
 }
 
-// From here on the process finds a file system without locks.
+// From now on file locks fail in this process, as on a file system without locks.
 bool forbid_locks() {
   std::array filter{
       sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -63,7 +63,7 @@ bool forbid_locks() {
 
 }  // namespace
 
-TEST_CASE("one process has the lock; the next is told which, and has it once that one is gone, killed or not") {
+TEST_CASE("one process has the lock; the next gets its number, and the lock once it has ended, killed or not") {
   const TemporaryDirectory folder;
   const RunFolder run{folder.path()};
   int ready[2];
@@ -99,7 +99,7 @@ TEST_CASE("processes that come and go never hold the lock together") {
       try {
         const RunLock lock(run, [](const std::string&) {});
         ++held;
-        // Fails where another is inside: it made the folder.
+        // Fails while another process is inside, because that process has made the folder.
         if (::mkdir(folder.file("inside").c_str(), 0777) != 0 || ::rmdir(folder.file("inside").c_str()) != 0) return 1;
       } catch (const Error&) {
       }
@@ -121,7 +121,7 @@ TEST_CASE("where the file cannot be made it is said why") {
   CHECK(error_of_lock({folder.path()}) == "train: " + folder.file("lock") + ": cannot be created: Permission denied");
 }
 
-TEST_CASE("a file system without locks is told of, and used") {
+TEST_CASE("a file system without locks is reported and used") {
   const TemporaryDirectory folder;
   const int code = exit_code_of([&] {
     if (!forbid_locks()) return 1;

@@ -32,7 +32,7 @@ void fill(const std::string& folder) {
 
 }  // namespace
 
-TEST_CASE("files are told apart by name, size and content, wherever the folder is") {
+TEST_CASE("files are distinguished by name, size and content, in any folder") {
   const TemporaryDirectory one;
   const TemporaryDirectory other;
   fill(one.path());
@@ -87,7 +87,7 @@ TEST_CASE("of many files the folders have marks") {
   CHECK(difference(before, record(folder.path(), 2)) == "1 file has changed (sub)");
 }
 
-TEST_CASE("a record goes through a checkpoint's texts, whatever bytes its names have") {
+TEST_CASE("a record survives a checkpoint's texts, for any bytes in its names") {
   const TemporaryDirectory parent;
   const std::string folder = parent.file("f\xff %41\n");
   fill(folder);

@@ -17,7 +17,7 @@ using polyphase::testing::write_bytes;
 
 namespace {
 
-/// The split of a folder of which nothing has to be left out.
+/// The split of a folder; fails if a file is omitted.
 Split split_of(const std::string& folder, double fraction) {
   return split_folder(folder, fraction, [](const std::string& warning) { FAIL(warning); });
 }
@@ -64,7 +64,7 @@ TEST_CASE("a linked folder is split like the folder itself, wherever the link le
   for (std::size_t i = 0; i < 10; ++i) CHECK(b.heldout[i] == linked.path() + a.heldout[i].substr(one.path().size()));
 }
 
-TEST_CASE("links that lead nowhere or back are named and left out") {
+TEST_CASE("broken and circular links are named and skipped") {
   const TemporaryDirectory folder;
   fill(folder, 4);
   std::filesystem::create_directory_symlink(".", folder.file("back"));

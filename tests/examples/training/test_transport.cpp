@@ -31,7 +31,7 @@ void check_same(const TensorBatch& got, const Batch& sent) {
   CHECK(got.high.to_vector<float>() == sent.high);
 }
 
-// A GPU of the test's own: an upload reads its buffer only when it must, as late as a real one may.
+// A simulated GPU: an upload reads its buffer as late as a real GPU may.
 struct LateMemory {
   struct Copy {
     const std::vector<float>* from;
@@ -97,7 +97,7 @@ TEST_CASE("a larger batch gets larger buffers") {
     const Batch batch = batch_of(rows, rows, 40, 160);
     check_same(ring.send(batch)(), batch);
   }
-  CHECK(*memory.made == 4);  // for 1, 2 and 5 rows, and the buffer of 2 rows once more for 3
+  CHECK(*memory.made == 4);  // for 1, 2 and 5 rows, and one more when the buffer of 2 rows grows to 3
 }
 
 TEST_CASE("to the host: the tensors themselves") {

@@ -28,7 +28,7 @@ ConvTranspose1d twice_as_long(std::int64_t in, std::int64_t out) {
   return ConvTranspose1d({.in_channels = in, .out_channels = out, .kernel_size = 4, .stride = 2, .padding = 1});
 }
 
-/// Upsamples by 4, calling the modules of the list itself.
+/// Upsamples by 4; calls the list's modules one by one.
 struct Upsampler : Module {
   ModuleList ups{twice_as_long(3, 2), twice_as_long(2, 1)};
   void visit(Visitor& v) override { v.module("ups", ups); }

@@ -24,7 +24,7 @@ namespace {
 
 std::vector<double> values(const Tensor& tensor) { return tensor.detach().to(DType::f64).to_vector<double>(); }
 
-/// The output, the gradient of x and those of all parameters, by `forward`.
+/// The output and the gradients of x and of all parameters, with `forward`.
 std::vector<std::vector<double>> results(Module& net, const Tensor& x, const std::function<Tensor(const Tensor&)>& forward) {
   Tensor leaf = x.clone();
   leaf.set_requires_grad(true);
@@ -37,7 +37,7 @@ std::vector<std::vector<double>> results(Module& net, const Tensor& x, const std
   return all;
 }
 
-/// `net` has the bits of its modules one after the other and a sum, recorded or not.
+/// `net` has the bits of its modules called one after another plus a sum, with and without recording.
 void check_residual(Residual& net, const Tensor& x) {
   const auto apart = [&](const Tensor& in) {
     Tensor y = in;
@@ -112,17 +112,25 @@ void check_all(DType dtype) {
 
 }  // namespace
 
-TEST_CASE("residual, f32: output and all gradients have the bits of the modules and the sum apart") { check_all(DType::f32); }
-TEST_CASE("residual, f64: output and all gradients have the bits of the modules and the sum apart") { check_all(DType::f64); }
-TEST_CASE("residual, f16: output and all gradients have the bits of the modules and the sum apart") { check_all(DType::f16); }
-TEST_CASE("residual, bf16: output and all gradients have the bits of the modules and the sum apart") { check_all(DType::bf16); }
+TEST_CASE("residual, f32: output and all gradients have the bits of the separate modules and the sum") {
+  check_all(DType::f32);
+}
+TEST_CASE("residual, f64: output and all gradients have the bits of the separate modules and the sum") {
+  check_all(DType::f64);
+}
+TEST_CASE("residual, f16: output and all gradients have the bits of the separate modules and the sum") {
+  check_all(DType::f16);
+}
+TEST_CASE("residual, bf16: output and all gradients have the bits of the separate modules and the sum") {
+  check_all(DType::bf16);
+}
 
 TEST_CASE("residual: every algorithm and precision, strides and phases without taps") {
   manual_seed(1);
   int ran = 0;
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const std::int64_t channels : {16, 40}) {
-      // Rows of one length on both sides: 40 = (40 - 1) + 3 - 2, 40 = (20 - 1)*2 + 4 - 2.
+      // Rows of the same length before and after: 40 = (40 - 1) + 3 - 2, 40 = (20 - 1)*2 + 4 - 2.
       Residual same =
           Residual({.scale = 0.5},
                    Conv1d({.in_channels = channels, .out_channels = channels, .kernel_size = 3, .padding = 1, .dtype = dtype}));

@@ -39,7 +39,7 @@ TEST_CASE("ISTFT in pieces: frames wait for those that they overlap with") {
   for (const IstftPadding padding : {IstftPadding::center, IstftPadding::same})
     for (const auto& [n_fft, hop, win] : {std::tuple{16, 4, 16}, {16, 5, 16}, {16, 7, 12}, {8, 1, 8}, {12, 11, 12}}) {
       ISTFT layer({.n_fft = n_fft, .hop_length = hop, .win_length = win, .padding = padding});
-      // A window without zeros, so that hops of its length do.
+      // A window without zeros, so that a hop of the window's length is allowed.
       layer.load_state_dict({{"window", uniform_f64({win}, 0.5, 1)}});
       for (const std::int64_t frames : {2, 3, 9, 70}) {
         CAPTURE(frames);
@@ -67,7 +67,7 @@ TEST_CASE("ISTFT: what does not fit is said") {
   CHECK(error_of<ShapeError>([&] {
           return layer(Tensor::ones({1, 9, 3}));
         }) == "ISTFT: expected x (N, n_fft + 2=10, frames >= 1), got (1, 9, 3)");
-  if (!default_device().is_cpu()) return;  // a GPU does not wait
+  if (!default_device().is_cpu()) return;  // a GPU does not wait for the result
   ISTFT zeros({.n_fft = 8, .hop_length = 8});
   CHECK(error_of<ShapeError>([&] {
           return zeros(Tensor::ones({1, 10, 3}));

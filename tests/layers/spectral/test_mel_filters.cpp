@@ -13,7 +13,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-// Each filter between its corners in Hz, in double.
+// Each filter from its corners in Hz, in f64.
 std::vector<double> plain_filters(const MelOptions& options, const std::vector<double>& corners) {
   std::vector<double> out;
   for (std::size_t m = 0; m + 2 < corners.size(); ++m)
@@ -43,7 +43,7 @@ TEST_CASE("Slaney's mel scale: 15 mel of 200/3 Hz, then 27 for a factor of 6.4")
   CHECK(max_difference(mel_filters(plain), Tensor::from_vector(plain_filters(plain, corners), {41, 257})) < kFloatRounding);
 }
 
-TEST_CASE("Slaney's numbers are rounded before the norm and behind it, as librosa rounds them") {
+TEST_CASE("Slaney's numbers are rounded before and after the norm, as in librosa") {
   const MelOptions options{.sample_rate = 16000, .n_fft = 512, .n_mels = 41, .f_min = 0, .f_max = 6400};
   MelOptions plain = options;
   plain.is_normalized = false;
@@ -57,7 +57,7 @@ TEST_CASE("HTK's mel scale: 2595 log10(1 + f/700), peaks of 1") {
   const double top = 2595 * std::log10(1 + 12000.0 / 700);
   std::vector<double> corners;
   for (int i = 0; i <= 101; ++i) corners.push_back(700 * (std::pow(10, top * i / 101 / 2595) - 1));
-  // Corners in f32 are off by 1e-3 Hz, of some 50 between them.
+  // Corners in f32 have errors of 1e-3 Hz; they are about 50 Hz apart.
   CHECK(max_difference(mel_filters(options), Tensor::from_vector(plain_filters(options, corners), {100, 513})) < kMelFloat);
   MelOptions normed = options;
   normed.is_normalized = true;

@@ -63,7 +63,7 @@ TEST_CASE("a pointwise stream depends on its own position alone") {
   CHECK(stream.rate().up == 1);
 }
 
-TEST_CASE("a neighbour stream waits for the inputs behind its own") {
+TEST_CASE("a side stream waits for the inputs of its own stream") {
   Upsample linear({.scale_factor = 2, .mode = UpsampleMode::linear});
   layers::NeighbourStream stream(linear, {.left = 1, .right = 1, .up = 2});
   const NoGradGuard no_grad;

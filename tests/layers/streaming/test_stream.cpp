@@ -58,7 +58,7 @@ TEST_CASE("a whole decoder: up, residual blocks, down") {
   check_stream(net, {1, 10, 1});
 }
 
-TEST_CASE("causal networks return at once what they can, others after their latency") {
+TEST_CASE("causal networks return their outputs immediately, others after their latency") {
   manual_seed(10);
   Sequential causal(Conv1d({.in_channels = 3, .out_channels = 4, .kernel_size = 7, .padding = {6, 0}}), ELU(),
                     ConvTranspose1d({.in_channels = 4, .out_channels = 2, .kernel_size = 8, .stride = 4, .padding = {0, 4}}));
@@ -79,7 +79,7 @@ TEST_CASE("causal networks return at once what they can, others after their late
   std::int64_t samples = 0;
   for (int i = 0; i < 20; ++i) {
     samples += later.push(Tensor::ones({1, 3, 1})).size(2);
-    // All samples of a frame are there as soon as `latency` frames have followed it.
+    // All samples of a frame are available as soon as `latency` more frames have come.
     CHECK(samples >= std::max(0, i + 1 - 4) * 4);
     CHECK(samples <= std::max(0, i + 1 - 3) * 4);
   }

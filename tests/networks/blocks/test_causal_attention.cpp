@@ -48,7 +48,7 @@ CausalAttention::Options apart(std::int64_t window) {
           .output = "o"};
 }
 
-/// 0 where query q sees key k, else -infinity; `newest`: keys from this number on.
+/// 0 where query q sees key k, else -infinity. `oldest`: for each query its first key.
 Tensor mask(std::int64_t length, std::int64_t window, const std::vector<std::int64_t>& oldest) {
   std::vector<double> values;
   for (std::int64_t q = 0; q < length; ++q)
@@ -59,7 +59,7 @@ Tensor mask(std::int64_t length, std::int64_t window, const std::vector<std::int
   return Tensor::from_vector(values, {length, length});
 }
 
-/// Head by head, with plain products and a mask. `oldest`: of each query, the oldest key there is.
+/// One head at a time, with plain products and a mask. `oldest`: for each query its first key.
 Tensor plain(CausalAttention& attention, const Tensor& x, const std::vector<std::int64_t>& oldest) {
   const CausalAttention::Options& options = attention.options();
   const NamedTensors state = attention.state_dict();
@@ -111,7 +111,7 @@ TEST_CASE("attention without positions") {
   options.rotates = false;
   CausalAttention attention(options);
   attention.to(DType::f64);
-  // The last position sees three inputs, whatever their order was before it.
+  // The last position sees three inputs; the order of those before it makes no difference.
   const Tensor x = random_f64({1, 3, 8}), y = cat({x.narrow(1, 1, 1), x.narrow(1, 0, 1), x.narrow(1, 2, 1)}, 1);
   CHECK(max_difference(attention(x).narrow(1, 2, 1), attention(y).narrow(1, 2, 1)) < kDoubleRounding);
   CHECK(max_difference(attention(x).narrow(1, 1, 1), attention(y).narrow(1, 1, 1)) > 1e-3);

@@ -18,7 +18,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-// Position by position: the row continued by zeros up to the length that reflection needs, then reflected.
+// One position at a time: the row is padded by zeros to the length that reflection needs, then reflected.
 std::vector<double> plain_reflection(const std::vector<double>& x, std::int64_t left, std::int64_t right) {
   std::vector<double> row = x;
   const auto needed = static_cast<std::size_t>(std::max(left, right)) + 1;
@@ -52,7 +52,7 @@ TEST_CASE("EnCodec's reflection, also of rows that are too short for it") {
     }
 }
 
-TEST_CASE("EnCodec's convolution: where the padding stands, and whole strides") {
+TEST_CASE("EnCodec's convolution: position of the padding, and whole strides") {
   manual_seed(1);
   for (const bool causal : {true, false})
     for (const std::int64_t length : {1, 2, 7, 12, 13}) {

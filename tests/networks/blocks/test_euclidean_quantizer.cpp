@@ -66,7 +66,7 @@ TEST_CASE("a quantizer in pieces") {
 TEST_CASE("codes and vectors that do not fit are refused in words") {
   EuclideanQuantizer net = three();
   const auto codes = [](std::int64_t second) { return Tensor::from_vector<std::int64_t>({0, 1, second, 3}, {1, 2, 2}); };
-  if (default_device().is_cpu()) {  // a GPU does not wait
+  if (default_device().is_cpu()) {  // a GPU does not wait for the result
     CHECK(error_of<ShapeError>([&] { return net(codes(16)); }) ==
           "EuclideanQuantizer: codebook 1: expected codes in [0, 16), got 16");
     CHECK(error_of<ShapeError>([&] { return net(codes(-1)); }).find("codebook 1") != std::string::npos);

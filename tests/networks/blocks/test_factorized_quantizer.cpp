@@ -20,7 +20,7 @@ namespace {
 using Codes = std::vector<std::int64_t>;
 using Role = ResidualQuantizer::Role;
 
-/// The row of the table whose direction is nearest to each vector's, one after another.
+/// For each vector the table's row with the nearest direction, by a plain search.
 Codes plain_nearest(const Tensor& projected, const Tensor& codebook) {
   const std::vector<double> z = f64_values(projected.transpose(1, 2).contiguous()), table = f64_values(codebook);
   const auto d = static_cast<std::size_t>(codebook.size(1));
@@ -82,9 +82,9 @@ TEST_CASE("the nearest direction is chosen, in every dtype and in any number of 
     REQUIRE(codes.size() == expected.size());
     std::size_t apart = 0;
     for (std::size_t i = 0; i < codes.size(); ++i) apart += codes[i] != expected[i];
-    // In f32 two directions may be nearer to each other than rounding.
+    // In f32 the difference between two directions may be less than the rounding error.
     CHECK(apart <= (dtype == DType::f64 ? 0U : 2U));
-    if (dtype == DType::f64)  // x + (y - x) has one rounding
+    if (dtype == DType::f64)  // x + (y - x) is rounded once
       CHECK(relative_difference(f64_values(encoded.quantized.detach()), f64_values(quantizer(encoded.codes).detach())) <
             kDoubleRounding);
   }

@@ -19,7 +19,7 @@ namespace {
 using Values = std::vector<double>;
 constexpr std::size_t kHead = 64;
 
-/// The module, number by number: x is C rows of L positions, L positions in windows.
+/// The module in plain arithmetic: x has C rows of L positions, in windows of positions.
 Values plain_attention(const StateOf& state, const Values& x, std::size_t C, std::size_t L, std::size_t window) {
   const auto of = [&](const char* name) { return f64_values(state[name]); };
   const Values gain = of("norm.weight"), shift = of("norm.bias"), to_qkv = of("to_qkv.weight"), to_out = of("to_out.weight"),
@@ -33,7 +33,7 @@ Values plain_attention(const StateOf& state, const Values& x, std::size_t C, std
       for (std::size_t c = 0; c < C; ++c)
         qkv[t * 3 * C + row] += to_qkv[row * C + c] * ((x[c * L + t] - mean) / std::sqrt(variance + 1e-5) * gain[c] + shift[c]);
   }
-  // q and k turned: element i with i + 32.
+  // q and k rotated: element i with i + 32.
   for (std::size_t t = 0; t < L; ++t)
     for (std::size_t head = 0; head < 2 * C; head += kHead)
       for (std::size_t i = 0; i < kHead / 2; ++i) {

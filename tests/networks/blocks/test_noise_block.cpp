@@ -13,7 +13,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-/// A row of noise, f64.
+/// A row of noise in f64.
 std::vector<double> row(const NoiseSource& source, std::size_t block, std::int64_t first, std::int64_t count,
                         DType dtype = DType::f64) {
   return f64_values(source.row(block, first, count, Tensor::zeros({1, 1, count}, {dtype})));
@@ -65,7 +65,7 @@ TEST_CASE("the block is x + noise*linear(x), with seeded, given and no noise") {
   CHECK(max_difference(source->row(2, 0, 9, x), Tensor::zeros({1, 1, 9}, {DType::f64})) == 0);
 }
 
-TEST_CASE("in training noise is drawn anew, for each sample of the batch") {
+TEST_CASE("in training the noise is new in each call, for each sample of the batch") {
   const auto source = std::make_shared<NoiseSource>();
   NoiseBlock block(1, 0, source);
   const Tensor x = Tensor::ones({2, 1, 50});

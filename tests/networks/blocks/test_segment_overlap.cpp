@@ -43,7 +43,7 @@ Tensor joined(const std::vector<Tensor>& segments, std::int64_t stride) {
 
 }  // namespace
 
-TEST_CASE("segments overlap with triangular weights, whatever the last one's length") {
+TEST_CASE("segments overlap with triangular weights, for any length of the last one") {
   for (const std::int64_t last : {20, 11, 7, 5}) {
     const std::vector<Tensor> segments{random_f64({1, 1, 20}, 1), random_f64({1, 1, 20}, 2), random_f64({1, 1, last}, 3)};
     const Tensor got = joined(segments, 16);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kSize = 5, kChannels = 3, kOut = 4;
 
-/// Four codebooks, one of them first, of f64, with an entry that was never used.
+/// Four codebooks in f64, the first one separate, with an entry that was never used.
 SplitRvq codebooks() {
   manual_seed(3);
   SplitRvq rvq({.codebooks = 4, .size = kSize, .channels = kChannels, .output_channels = kOut});
@@ -91,7 +91,7 @@ TEST_CASE("codes that do not fit are refused in words") {
   CHECK(error({1, 0, 2}).find("(1, 0, 2)") != std::string::npos);
   CHECK(error({4, 2}).find("(4, 2)") != std::string::npos);
   CHECK(error_of<DTypeError>([&] { return rvq(Tensor::ones({1, 4, 2})); }) == "codebooks: expected codes of i64, got f32");
-  if (default_device().is_cuda()) return;  // which reports it later
+  if (default_device().is_cuda()) return;  // a GPU reports it later
   for (const std::int64_t wrong : {std::int64_t{-1}, kSize}) {
     const Tensor codes = Tensor::from_vector(std::vector<std::int64_t>{0, 0, wrong, 0}, {1, 4, 1});
     CHECK(error_of<ShapeError>([&] { return rvq(codes); }).find(std::to_string(wrong)) != std::string::npos);

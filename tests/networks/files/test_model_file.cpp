@@ -27,7 +27,7 @@ HifiGan random_generator(std::uint64_t seed = 4) {
   return net;
 }
 
-/// Its state as a training saves it: weight norm, behind "generator.", a discriminator's tensor in front.
+/// Its state as training code saves it: weight norm, the prefix "generator.", a discriminator's tensor first.
 NamedTensors checkpoint_of(HifiGan& net) {
   weight_norm(net);
   NamedTensors state{{"mpd.0.weight", Tensor::ones({1})}};
@@ -41,7 +41,7 @@ std::string error_for(const std::string& path, const ModelOptions& options = {})
 
 }  // namespace
 
-TEST_CASE("a checkpoint and the config.json beside it give the network") {
+TEST_CASE("a checkpoint and the config.json next to it give the network") {
   const TemporaryDirectory directory;
   HifiGan source = random_generator();
   const Tensor mel = random_f64({1, 6, 9}).to(DType::f32);

@@ -27,7 +27,7 @@ using Names = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("a network is told by its names, with anything in front") {
+TEST_CASE("a network is recognised by its tensors' names, with any prefix") {
   const auto network = [](const Names& names) { return network_of(named_ones(names)); };
   CHECK(network({"generator.conv_pre.weight_g", "generator.ups.0.weight_v"}) == "hifigan");
   CHECK(network({"dec.ups.0.weight"}) == "hifigan");
@@ -103,7 +103,7 @@ TEST_CASE(
     "Mimi as transformers names it: three projections become one, with the rows of queries and keys in the original's order") {
   const std::int64_t rows = 128, columns = 3;
   const Tensor q = random_f64({rows, columns}, 1), k = random_f64({rows, columns}, 2), v = random_f64({rows, columns}, 3);
-  // The original's rows as transformers' converter turns them: within a head of 64 the even ones first.
+  // The original's rows in the order of transformers' converter: in each head of 64 the even rows first.
   const auto halves = [&](const Tensor& w) { return w.reshape({2, 32, 2, columns}).transpose(1, 2).reshape({rows, columns}); };
   const std::string layer = "decoder_transformer.layers.5.self_attn.";
   const NamedTensors original = with_original_names(
@@ -132,7 +132,7 @@ TEST_CASE(
         }).find("q_proj, k_proj and v_proj") != std::string::npos);
 }
 
-TEST_CASE("the prefix that most of the network's names stand behind is taken off, other parts are left out") {
+TEST_CASE("the prefix of most of the network's names is removed, other parts are ignored") {
   const NamedTensors own = named_ones({"conv.weight", "conv.bias", "ups.0.weight"});
   const NamedTensors file =
       named_ones({"mpd.conv.weight", "generator.conv.weight_g", "generator.conv.weight_v", "generator.conv.bias",

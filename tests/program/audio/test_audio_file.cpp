@@ -103,16 +103,16 @@ TEST_CASE("a file that was streamed, its size left open, is read to its end") {
   const std::string open_size(4, '\xFF');
   const std::string ds64 =
       std::string("ds64\x1C\0\0\0", 8) + std::string(8, '\0') + std::string("\x28\0\0\0\0\0\0\0", 8) + std::string(12, '\0');
-  const std::string body = whole.substr(12, 28) + open_size + whole.substr(44) + "ab";  // and half a frame
+  const std::string body = whole.substr(12, 28) + open_size + whole.substr(44) + "ab";  // plus half a frame
   write_bytes(path, "RIFF" + open_size + "WAVE" + body);
   CHECK(read_audio(path).channels[0] == samples);
-  write_bytes(path, "RIFF" + open_size + "WAVE" + ds64 + body);  // that chunk is RF64's
+  write_bytes(path, "RIFF" + open_size + "WAVE" + ds64 + body);  // only RF64 has that chunk
   CHECK(read_audio(path).channels[0] == samples);
   write_bytes(path, "RF64" + open_size + "WAVE" + ds64 + body);
   CHECK(read_audio(path).channels[0] == std::vector<float>(samples.begin(), samples.begin() + 10));
 }
 
-TEST_CASE("a size that a pipe's writer left open is seen as such, however it was left") {
+TEST_CASE("a size that a pipe's writer left open is recognised in all its forms") {
   const TemporaryDirectory folder;
   const std::string path = folder.file("a.wav");
   const std::vector<float> samples = noise(100);
@@ -128,13 +128,13 @@ TEST_CASE("a size that a pipe's writer left open is seen as such, however it was
   const std::string arecord("\0\xFF\xFF\x7F", 4);
   for (const auto& [riff, data] : {std::pair(largest, largest), std::pair(zero, zero), std::pair(header_only, zero),
                                    std::pair(largest, zero), std::pair(sox, sox), std::pair(arecord, arecord)}) {
-    with_sizes(riff, data, "a");  // and a quarter of a sample
+    with_sizes(riff, data, "a");  // plus a quarter of a sample
     CHECK(read_audio(path).channels[0] == samples);
   }
-  // No samples, and a chunk behind them: that file is closed.
+  // No samples, and a chunk after them: the file is complete.
   write_bytes(path, "RIFF" + std::string("\x30\0\0\0", 4) + whole.substr(8, 32) + zero + std::string("LIST\x04\0\0\0INFO", 12));
   CHECK(read_audio(path).frames() == 0);
-  // Just short of what its header says: that file is cut.
+  // A few bytes less than the header says: the file is truncated.
   with_sizes(header_only, std::string("\x94\x01\0\0", 4), "");
   CHECK(open_error(path) == path + ": expected 404 bytes of samples, the file has 400");
 }
@@ -157,12 +157,12 @@ TEST_CASE("what only libsndfile decodes is named in a build without it") {
   const Audio audio = read_audio(path);
   CHECK(audio.rate == 8000);
   CHECK(audio.channels[0] == std::vector<float>{-32124.0F / 32768, 32124.0F / 32768, 0.0F, 8.0F / 32768});
-  // Cut short: libsndfile would read what is left without a word.
+  // Truncated: libsndfile would read the rest without an error.
   write_bytes(path, bytes.substr(0, bytes.size() - 1));
   CHECK(open_error(path) == path + ": expected 4 bytes of samples, the file has 3");
 }
 
-TEST_CASE("samples that do not fill their bytes stand at the top of them") {
+TEST_CASE("samples that do not fill their bytes are left-aligned") {
   const TemporaryDirectory folder;
   const std::string path = folder.file("a.wav");
   const auto file = [](char block_bytes, char bits, const std::string& samples) {
@@ -173,7 +173,7 @@ TEST_CASE("samples that do not fill their bytes stand at the top of them") {
   CHECK(read_audio(path).channels[0] == std::vector<float>{0.5F, -0.5F});
   write_bytes(path, file(2, 12, std::string("\x10\0\0\x80", 4)));
   CHECK(read_audio(path).channels[0] == std::vector<float>{1.0F / 2048, -1.0F});
-  write_bytes(path, file(4, 7, std::string("\0\0\0\x40", 4)));  // unsigned, or from the top? Nobody says
+  write_bytes(path, file(4, 7, std::string("\0\0\0\x40", 4)));  // unsigned or left-aligned? The format does not say
   if (!reads_flac())
     CHECK(open_error(path).find("got format 1 with 7 bit in blocks of 4 bytes for 1 channel") != std::string::npos);
 }
@@ -242,7 +242,7 @@ TEST_CASE("names of sound files are known in any case") {
   CHECK_FALSE(has_audio_name("y.wav.txt"));
 }
 
-TEST_CASE("sound of a length that nobody knew is written with it") {
+TEST_CASE("sound of unknown length is written with its final length") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("a.wav");
   const std::vector<float> samples = sine(440, 8000, 777);

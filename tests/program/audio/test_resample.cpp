@@ -17,7 +17,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-// Gain in dB of a kernel at a frequency relative to the Nyquist frequency of the lower rate.
+// Gain in dB of a kernel at a frequency, relative to the Nyquist frequency of the lower rate.
 double gain(const std::vector<double>& kernel, std::int64_t widest, double frequency, double dc) {
   double re = 0;
   double im = 0;
@@ -47,7 +47,7 @@ TEST_CASE("the anti-alias filter is flat where it passes and down 80 dB where it
   }
 }
 
-TEST_CASE("a sine below the cutoff comes out as the same sine, one above does not come out") {
+TEST_CASE("a sine below the cutoff is unchanged, one above is removed") {
   const std::vector<float> in = sine(1000, 16000, 16000);
   const std::vector<float> low = resample(in, 1, 4);
   const std::vector<float> wanted = sine(1000, 4000, 4000);
@@ -83,7 +83,7 @@ TEST_CASE("the bits do not depend on the blocks") {
   for (const auto& [up, down] : {std::pair{3, 2}, std::pair{1, 4}, std::pair{4, 1}, std::pair{160, 441}}) {
     const std::vector<float> whole = resample(in, up, down);
     Resampler resampler(up, down);
-    for (int round = 0; round < 2; ++round) {  // a flush starts anew
+    for (int round = 0; round < 2; ++round) {  // flush() resets it
       std::vector<float> pieces;
       std::size_t begin = 0;
       for (std::size_t size = 1; begin < in.size(); size = size * 3 % 1001 + 1) {
@@ -144,7 +144,7 @@ TEST_CASE("copies share their filter") {
     return usage.ru_maxrss;
   };
   const long before = peak_kilobytes();
-  const std::vector<Resampler> copies(64, Resampler(4000, 31999));  // 12 MB, and 25 MB while it is made
+  const std::vector<Resampler> copies(64, Resampler(4000, 31999));  // 12 MB, and 25 MB during construction
   CHECK(copies.size() == 64);
   CHECK(peak_kilobytes() - before < 200000);
 }

@@ -21,7 +21,7 @@ struct Kind {
   double accuracy;  // root mean square of the error, relative to the signal
 };
 
-// What libsndfile 1.2 writes into WAV and our reader does not decode. GSM knows one channel.
+// WAV formats that libsndfile 1.2 writes and our reader does not decode. GSM allows one channel.
 const Kind kKinds[] = {{SF_FORMAT_ULAW, 2, 0.03},       {SF_FORMAT_ALAW, 2, 0.03},  {SF_FORMAT_IMA_ADPCM, 2, 0.05},
                        {SF_FORMAT_MS_ADPCM, 2, 0.05},   {SF_FORMAT_GSM610, 1, 0.3}, {SF_FORMAT_G721_32, 1, 0.05},
                        {SF_FORMAT_NMS_ADPCM_32, 1, 0.1}};
@@ -59,7 +59,7 @@ TEST_CASE("every WAV that libsndfile knows is read, whole or a part of it") {
     const Audio audio = read_audio(path);
     CHECK(audio.rate == 8000);
     REQUIRE(audio.channels.size() == static_cast<std::size_t>(kind.channels));
-    REQUIRE(audio.frames() >= kFrames);  // blocks are filled up with silence
+    REQUIRE(audio.frames() >= kFrames);  // the last block is padded with silence
     CHECK(audio.frames() < kFrames + 600);
     for (int c = 0; c < kind.channels; ++c) {
       const std::vector<float>& samples = audio.channels[static_cast<std::size_t>(c)];
@@ -67,7 +67,7 @@ TEST_CASE("every WAV that libsndfile knows is read, whole or a part of it") {
       for (std::size_t i = 0; i < error.size(); ++i) error[i] -= samples[i];
       CHECK(rms(error, 0, error.size()) <= kind.accuracy * rms(tone(c), 0, error.size()));
     }
-    // Forward, and back again, in formats that libsndfile cannot seek in as well.
+    // Seeks forward and back, also in formats in which libsndfile cannot seek.
     const auto reader = open_audio(path);
     for (const std::int64_t start : {4000, 1000, 0, 1003}) {
       const Audio part = read_audio(*reader, path, start, 500);
@@ -104,7 +104,7 @@ TEST_CASE("FLAC that does not say how long it is is read to its end") {
   const TemporaryDirectory folder;
   const std::string original = std::string(SUPERRES_DATA) + "/heldout/slt_13.flac";
   std::string bytes = read_bytes(original);
-  bytes[21] = static_cast<char>(bytes[21] & 0xF0);  // 36 bits of the stream's information hold the number of samples
+  bytes[21] = static_cast<char>(bytes[21] & 0xF0);  // 36 bits of STREAMINFO hold the number of samples
   for (std::size_t i = 22; i < 26; ++i) bytes[i] = 0;
   write_bytes(folder.file("a.flac"), bytes);
   const Audio audio = read_audio(folder.file("a.flac"));
@@ -117,7 +117,7 @@ TEST_CASE("what libsndfile does not know is refused with its reason") {
   const std::string path = folder.file("a.wav");
   write(path, kKinds[0]);
   std::string bytes = read_bytes(path);
-  bytes[20] = 77;  // a format that nobody has registered
+  bytes[20] = 77;  // an unregistered format
   write_bytes(path, bytes);
   CHECK(error_of<FormatError>([&] { return read_audio(path); }).find(path + ": expected a sound file: ") == 0);
 }

@@ -78,7 +78,7 @@ TEST_CASE("the first codebooks") {
         }).find("this one takes mel") != std::string::npos);
 }
 
-TEST_CASE("sound of another rate and other channels, and who is told") {
+TEST_CASE("sound of another rate and other channels, and the notes about it") {
   std::vector<std::string> notes;
   const auto note = [&](const std::string& sentence) { notes.push_back(sentence); };
   const program::Audio stereo{16000, {sine(500, 16000, 1600, 0.5), sine(500, 16000, 1600, 0.25)}};

@@ -48,7 +48,7 @@ TEST_CASE("raw samples, and how many were clipped") {
   const std::string bytes = read_bytes(path);
   REQUIRE(bytes.size() == 16);
   CHECK(bytes.substr(0, 4) == std::string("\x00\x7c\x00\x84", 4));
-  CHECK(out.clipped() == 3);  // 1, -65/64 and 65/64: -1 can be written
+  CHECK(out.clipped() == 3);  // 1, -65/64 and 65/64: -1 can be stored
 }
 
 TEST_CASE("an array of samples") {

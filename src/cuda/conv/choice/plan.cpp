@@ -127,7 +127,7 @@ double gemm_seconds(const ConvProblem& p, ConvDirection direction, Precision pre
   const double pieces = std::ceil(column_bytes / (256.0 * (1 << 20)));
   const double products =
       direction == ConvDirection::wgrad ? static_cast<double>(p.N) : pieces * static_cast<double>(std::min(p.N, p.G));
-  // Weight gradients of 16 bits are summed in f32 buffers, which are read and stored once more.
+  // Weight gradients of 16 bits are summed in f32 buffers, which are read and stored again.
   const double sum_bytes = direction == ConvDirection::wgrad && size_of(p.dtype) < 4 ? 10 * product({p.C_in, rows}) : 0;
   return p.operations() / rate + (2 * column_bytes + tensor_bytes(p)) / (0.27 * rates.bandwidth) +
          sum_bytes / (0.5 * rates.bandwidth) + (pieces + products) * 2 * rates.launch;

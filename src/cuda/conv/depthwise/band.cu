@@ -53,9 +53,9 @@ Stages stages_of(const ConvProblem& p, ConvDirection direction, std::int64_t dep
   return {direction == ConvDirection::dgrad && p.C_out > p.G ? kBandStages : 1, chunks, aligned};
 }
 
-/// Number of slices of `items` for each of `owners`. `stationary` blocks run at once; a wave of fewer than two thirds of them
-/// still takes about two thirds of the time. Tries two thirds of a wave and one to four waves; takes the least time, and the
-/// fewest slices on a tie.
+/// Number of slices of `items` for each of `owners`. `stationary` blocks run at the same time; a wave of fewer than two thirds
+/// of them still takes about two thirds of the time. Tries two thirds of a wave and one to four waves; takes the least time,
+/// and the fewest slices on a tie.
 std::int64_t slices_of(std::int64_t owners, std::int64_t items, std::int64_t stationary) {
   std::int64_t best = 0;
   double best_time = 0;

@@ -20,7 +20,7 @@ template <class T, int kDepth>
 __global__ void __launch_bounds__(kBandThreads, kBandWgradBlocks)
     band_wgrad_kernel(const __grid_constant__ BandPlan plan, const T* x, const T* y, float* partial) {
   constexpr int V = kBandGroups;
-  static_assert(V % 2 == 0, "x is loaded for two groups at once");
+  static_assert(V % 2 == 0, "x is loaded for two groups together");
   extern __shared__ __align__(16) unsigned char memory[];
   std::uint32_t* const stages = reinterpret_cast<std::uint32_t*>(memory);
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x), lane = thread % 32;

@@ -16,7 +16,7 @@ namespace polyphase::cuda {
 
 inline constexpr int kLineBytes = 128;
 
-/// The place of chunk c in a stage: eight chunks that are swizzle + 1 = 2, 4 or 8 apart, which lanes read at once, lie in
+/// The place of chunk c in a stage: eight chunks that are swizzle + 1 = 2, 4 or 8 apart, which lanes read together, are in
 /// different banks. Multiples of 8*(swizzle + 1) chunks may be added before or after.
 __device__ __forceinline__ int chunk_place(int c, int swizzle) { return c ^ (c >> 3 & swizzle); }
 
@@ -37,7 +37,7 @@ __device__ __forceinline__ void fetch_chunks(const T* row, int length, int begin
       __pipeline_memcpy_async(to, from, 16);
     return;
   }
-  // Chunks [low, high) lie in the row.
+  // Chunks [low, high) are in the row.
   const int low = begin >= 0 ? 0 : min(chunks, (kChunk - 1 - begin) / kChunk);
   const int high = max(low, min(chunks, max(0, length - begin) / kChunk));
   const T* from = row + begin + thread * kChunk;

@@ -86,7 +86,7 @@ __device__ __forceinline__ void activate(const TapGemm& gemm, const Steps& steps
   __syncwarp();
 }
 
-/// Writes a warp's sums if is_run(kRun), 32 neighbouring words at once. `added` is the bias that the sums lack.
+/// Writes a warp's sums if is_run(kRun), 32 neighbouring words together. `added` is the bias that the sums lack.
 template <int kRun, class T, class A, int kWarpP, int kThreadC>
 __device__ __forceinline__ void store_runs(const TapGemm& gemm, const Place& place, const T* __restrict__ bias,
                                            const T* __restrict__ added, const Epilogue& epilogue, T* __restrict__ out,

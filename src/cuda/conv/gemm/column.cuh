@@ -12,7 +12,7 @@
 
 namespace polyphase::cuda::gemm {
 
-/// A piece of the work: samples, groups and positions whose columns are in the buffer at once.
+/// A piece of the work: samples, groups and positions whose columns are in the buffer together.
 struct Piece {
   std::int64_t n_begin, n_count;
   std::int64_t g_begin, g_count;

@@ -17,7 +17,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-/// What is logged while it lives.
+/// Keeps what is logged during its lifetime.
 struct Heard {
   std::vector<std::string> lines;
   Heard() {
@@ -59,7 +59,7 @@ TEST_CASE("a malformed file is ignored with a warning that names the line") {
         start + "3: algorithm: expected one of automatic, direct, depthwise, tensor_core, gemm, reference; got 'fft'");
 }
 
-TEST_CASE("keys tell every field, the direction, the precision and the device apart") {
+TEST_CASE("keys differ in every field, the direction, the precision and the device") {
   const ConvProblem p = sized({.N = 1, .C_in = 2, .C_out = 4, .L_in = 9, .K = 3, .S = 1});
   const std::string key = cuda::autotune_key(p, ConvDirection::forward, Precision::fp32, "GPU");
   ConvProblem other = p;

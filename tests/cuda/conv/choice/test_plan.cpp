@@ -42,12 +42,12 @@ TEST_CASE("the model ranks the known cases as they are measured") {
   for (const ConvDirection direction : kDirections) {
     CHECK(seconds(a, Algorithm::tensor_core, direction) < seconds(a, Algorithm::direct, direction));
     CHECK(seconds(tf32, Algorithm::tensor_core, direction) < seconds(tf32, Algorithm::gemm, direction));
-    // A small problem is launches.
+    // The time of a small problem is the time of its launches.
     const ConvProblem small =
         of_type({.N = 4, .C_in = 64, .C_out = 64, .L_in = 64, .K = 8, .S = 4, .P_l = 2, .P_r = 2}, DType::f32);
     CHECK(seconds(small, Algorithm::direct, direction) < seconds(small, Algorithm::tensor_core, direction));
   }
-  // 19 million weights: cuBLAS sums them in floats, 214 us against 200 on an H200.
+  // 19 million weights, which cuBLAS sums in f32: 214 us, against 200 on an H200.
   const ConvProblem dac =
       of_type({.N = 1, .C_in = 1536, .C_out = 768, .L_in = 432, .K = 16, .S = 8, .P_l = 4, .P_r = 4}, DType::bf16);
   const auto known = cuda::tensor_core::wgrad_cost(dac, Precision::fp32, 132, 232448);
@@ -73,7 +73,7 @@ TEST_CASE("weights that a training step packs count where a layer is small, and 
     REQUIRE(!forms.empty());
     return seconds(p, Algorithm::direct) < forms.front().seconds + cuda::kWrittenWeights;
   };
-  // The upsamplers of bench/training_step: on an H200, in a step, 12 and 12 us against 18 and 19; 41 and 74 against 30 and 38.
+  // The upsamplers of bench/training_step. In a step on an H200: 12 and 12 us against 18 and 19; 41 and 74 against 30 and 38.
   CHECK(is_direct(4, 64, 64));
   CHECK(is_direct(4, 256, 32));
   CHECK(!is_direct(32, 512, 64));

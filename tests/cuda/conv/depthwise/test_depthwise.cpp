@@ -53,7 +53,7 @@ TEST_CASE("the vector and tensor-core kernels: strides 1, 2 and 4, every phase, 
   double norm = 0;
   for (const std::int64_t S : {1, 2, 4}) {
     for (const std::int64_t L_in : lengths) {
-      const std::int64_t channels = pick(1, 3), K = pick(1, S == 1 ? 13 : S == 2 ? 16 : 30);  // one past the rule as well
+      const std::int64_t channels = pick(1, 3), K = pick(1, S == 1 ? 13 : S == 2 ? 16 : 30);  // one more than the rule allows
       const std::int64_t P = std::min(pick(0, 6), ((L_in - 1) * S + K - 1) / 2);
       const ConvProblem p = sized({.N = pick(1, 2),
                                    .C_in = channels,
@@ -76,7 +76,7 @@ TEST_CASE("the vector and tensor-core kernels: strides 1, 2 and 4, every phase, 
 TEST_CASE("many rows into one: every number of taps, edge and misalignment, an activation") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   int turn = 0;
-  for (std::int64_t K = 1; K <= 18; ++K)  // one past the rule as well
+  for (std::int64_t K = 1; K <= 18; ++K)  // one more than the rule allows
     for (const std::int64_t L_in : {1, 17, 128, 500, 1024}) {
       if (++turn % 7 != 0 && is_reduced()) continue;
       const std::int64_t P = std::min((K - 1) / 2 + turn % 2, (L_in + K - 2) / 2), channels = turn % 2 + 1;
@@ -133,7 +133,7 @@ TEST_CASE("the same bits from run to run") {
   }
 }
 
-TEST_CASE_TEMPLATE("launches behind each other read what the ones before wrote, weights and bias too", E, float, BFloat16) {
+TEST_CASE_TEMPLATE("consecutive launches read what earlier ones wrote, weights and bias too", E, float, BFloat16) {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   for (const std::int64_t S : {1, 2, 4}) {
     const ConvArrays<E> arrays(
@@ -199,7 +199,7 @@ TEST_CASE("the tensor-core kernels: strides to 8, filters to their limit, many o
   double norm = 0;
   for (const std::int64_t S : {1, 2, 3, 4, 5, 6, 7}) {
     for (const std::int64_t L_in : {1, 40, 515, 1024, 2600}) {
-      const std::int64_t channels = pick(1, 3), K = pick(1, 57 - 7 * S + 1);  // one past the rule as well
+      const std::int64_t channels = pick(1, 3), K = pick(1, 57 - 7 * S + 1);  // one more than the rule allows
       const ConvProblem p = sized({.N = pick(1, 3),
                                    .C_in = channels,
                                    .C_out = channels * pick(1, 5),
@@ -289,7 +289,7 @@ TEST_CASE("which shapes the vector kernels do") {
   CHECK_FALSE(fits(with([](ConvProblem& p) { p.dtype = DType::f64; })));
   CHECK_FALSE(fits(with([](ConvProblem& p) { p.dtype = DType::bf16; })));
   CHECK_FALSE(fits(with([](ConvProblem& p) { p.L_in = std::int64_t{1} << 29; })));
-  // An odd distance between the samples' rows changes the phase from sample to sample.
+  // If a sample has an odd number of elements, the alignment changes from sample to sample.
   const ConvProblem odd = with([](ConvProblem& p) { p.OP = 1; });
   CHECK(sized(odd).C_out * sized(odd).L_out % 2 == 1);
   CHECK(fits(odd));

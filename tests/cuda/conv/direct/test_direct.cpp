@@ -162,7 +162,7 @@ TEST_CASE("slices of long reductions: the same bits twice, positions without a t
 TEST_CASE("one channel in: every number of taps, edge and misalignment, groups, activations") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   int turn = 0;
-  for (std::int64_t K = 1; K <= 18; ++K)  // one past the rule as well
+  for (std::int64_t K = 1; K <= 18; ++K)  // one more than the rule allows
     for (const std::int64_t L_in : {1, 17, 128, 500}) {
       if (++turn % 7 != 0 && is_reduced()) continue;
       const std::int64_t P = std::min((K - 1) / 2, (L_in + K - 2) / 2), G = turn % 2 + 1, many = G * (1 + turn * 5 % 37);
@@ -243,8 +243,8 @@ TEST_CASE("the weight gradient by windows: which shapes, and that its blocks cov
   };
   CHECK(!changed([](ConvProblem& p) { p.D = 2; }));
   CHECK(!changed([](ConvProblem& p) { p.S = 3; }));
-  CHECK(!changed([](ConvProblem& p) { p.K = 3; }));      // taps that fill no tile
-  CHECK(!changed([](ConvProblem& p) { p.C_in = 16; }));  // nor channels
+  CHECK(!changed([](ConvProblem& p) { p.K = 3; }));      // taps that do not fill a tile
+  CHECK(!changed([](ConvProblem& p) { p.C_in = 16; }));  // channels that do not fill a tile
   CHECK(!changed([](ConvProblem& p) { p.N = 1, p.L_in = 64; }));
   CHECK(!changed([](ConvProblem& p) { p.dtype = DType::f64; }));
 }
@@ -276,9 +276,9 @@ TEST_CASE("the window tiles take what they can, nothing else") {
   CHECK(tiling_of(a, ConvDirection::dgrad).rows > 0);
   CHECK(tiling_of({.C_in = 32, .C_out = 64, .L_in = 100, .K = 5, .D = 3}).rows > 0);
   CHECK(tiling_of({.C_in = 32, .C_out = 64, .L_in = 100, .K = 16, .S = 8}, ConvDirection::dgrad).rows > 0);
-  CHECK(tiling_of({.C_in = 32, .C_out = 64, .L_in = 100, .K = 5, .S = 2}).rows == 0);      // a class lacks a tap
+  CHECK(tiling_of({.C_in = 32, .C_out = 64, .L_in = 100, .K = 5, .S = 2}).rows == 0);      // a class has fewer taps
   CHECK(tiling_of({.C_in = 32, .C_out = 64, .L_in = 100, .K = 3, .D = 5}).rows == 0);      // taps five apart
-  CHECK(tiling_of({.C_in = 32, .C_out = 64, .L_in = 9999, .K = 3, .D = 4000}).rows == 0);  // a window of which little is used
+  CHECK(tiling_of({.C_in = 32, .C_out = 64, .L_in = 9999, .K = 3, .D = 4000}).rows == 0);  // most of the window is unused
   const auto chosen = [](const ConvProblem& p, bool is_f32) {
     return kTiles32[cuda::direct::choose(kTiles32, form_of(p), kH200Sms, is_f32).tile].body;
   };

@@ -16,7 +16,8 @@ namespace {
 constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::leaky_relu, Activation::tanh,
                                        Activation::snake};
 
-/// `run(epilogue, out)` gives the bits of `plain` finished by map(), with every activation, with and without the rest.
+/// `run(epilogue, out)` has the bits of `plain` followed by map(), for every activation, with and without residual and
+/// argument.
 template <class Run>
 void check_epilogues(const Operands& operands, const Tensor& plain, const Run& run) {
   CHECK_MESSAGE(is_written(plain), operands.problem, ' ', operands.direction);
@@ -32,7 +33,7 @@ void check_epilogues(const Operands& operands, const Tensor& plain, const Run& r
         CAPTURE(operands.misalignment);
         ConvEpilogue epilogue{activation, 0.25, operands.alpha, operands.beta, {}, 0.3};
         if (adds) epilogue.residual = operands.residual;
-        // Where the argument is kept need not begin like the output.
+        // The kept argument may be aligned differently from the output.
         if (keeps) epilogue.before = operands.target(operands.misalignment % 2);
         const Tensor expected = operands.target(), out = operands.target();
         gpu().copy(expected, plain);
@@ -46,7 +47,7 @@ void check_epilogues(const Operands& operands, const Tensor& plain, const Run& r
       }
 }
 
-/// The same of a product with an activation's derivative, with and without a sum.
+/// The same for a product with an activation's derivative, with and without a sum.
 template <class Run>
 void check_derivatives(const Operands& operands, const Tensor& plain, const Run& run) {
   for (const Activation activation : {Activation::relu, Activation::leaky_relu, Activation::tanh})
@@ -66,7 +67,7 @@ void check_derivatives(const Operands& operands, const Tensor& plain, const Run&
     }
 }
 
-/// As many as there are algorithms and precisions that can do it.
+/// Runs every algorithm and precision that can compute the problem and returns how many there are.
 int check_algorithms(const ConvProblem& problem, DType dtype, std::int64_t misalignment, bool is_spread = false) {
   int ran = 0;
   for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
@@ -89,7 +90,7 @@ int check_algorithms(const ConvProblem& problem, DType dtype, std::int64_t misal
   return ran;
 }
 
-/// Ways of storing: strides, gaps between taps, groups, rows that begin anywhere, few and many channels.
+/// Cases of storing: strides, gaps between taps, groups, rows of any alignment, few and many channels.
 std::vector<ConvProblem> problems() {
   return thinned(std::vector<ConvProblem>{
       sized({.N = 2, .C_in = 3, .C_out = 18, .L_in = 150, .K = 5}),
@@ -123,14 +124,20 @@ void check_all(DType dtype) {
 
 }  // namespace
 
-TEST_CASE("f32: every algorithm, activation, sum and kept argument has the bits of the steps apart") { check_all(DType::f32); }
-TEST_CASE("f64: every algorithm, activation, sum and kept argument has the bits of the steps apart") { check_all(DType::f64); }
-TEST_CASE("f16: every algorithm, activation, sum and kept argument has the bits of the steps apart") { check_all(DType::f16); }
-TEST_CASE("bf16: every algorithm, activation, sum and kept argument has the bits of the steps apart") {
+TEST_CASE("f32: every algorithm, activation, sum and kept argument has the bits of the separate steps") {
+  check_all(DType::f32);
+}
+TEST_CASE("f64: every algorithm, activation, sum and kept argument has the bits of the separate steps") {
+  check_all(DType::f64);
+}
+TEST_CASE("f16: every algorithm, activation, sum and kept argument has the bits of the separate steps") {
+  check_all(DType::f16);
+}
+TEST_CASE("bf16: every algorithm, activation, sum and kept argument has the bits of the separate steps") {
   check_all(DType::bf16);
 }
 
-TEST_CASE("f32: sums that tensor cores compute again behind the product, finished like the others") {
+TEST_CASE("f32: sums that are recomputed after the product get the same epilogue") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   int ran = 0, turn = 0;
   for (const ConvProblem& problem : problems()) ran += check_algorithms(problem, DType::f32, turn++ % 3, true);
@@ -171,5 +178,5 @@ TEST_CASE("which algorithms form a derivative where they store") {
   CHECK(fuses(p, Algorithm::direct));
   CHECK(fuses(apart, Algorithm::depthwise));
   CHECK(fuses(apart, Algorithm::automatic));
-  CHECK_FALSE(fuses(p, Algorithm::gemm));  // cuBLAS stores
+  CHECK_FALSE(fuses(p, Algorithm::gemm));  // cuBLAS stores the result
 }

@@ -18,8 +18,8 @@ std::vector<char> bytes_of(const Tensor& tensor) {
   return bytes;
 }
 
-/// finish() has the bits of the steps by map(), and leaves what lies around `out` alone. Tensors begin `shift` elements past an
-/// aligned address, what the derivative follows from `shift` and one.
+/// finish() has the bits of the steps by map() and changes nothing around `out`. Tensors begin `shift` elements after an
+/// aligned address; the alignment of the derivative's operand follows from `shift` and one.
 void check(const ConvEpilogue& of, bool adds, bool keeps, const Shape& shape, DType dtype, std::int64_t shift) {
   CAPTURE(static_cast<int>(of.activation));
   CAPTURE(of.derivative.defined());
@@ -53,7 +53,7 @@ void check(const ConvEpilogue& of, bool adds, bool keeps, const Shape& shape, DT
   CHECK(bytes_of(out) == bytes_of(expected));
   if (!keeps) return;
   CHECK(bytes_of(epilogue.before) == kept);
-  // Of sums that a kernel left where they are kept.
+  // From sums that a kernel left in the buffer of the kept argument.
   const Tensor again = mirrored(poisoned(shape, dtype, shift));
   const cuda::Epilogue from_kept{epilogue.activation,
                                  epilogue.slope,

@@ -12,7 +12,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-constexpr std::size_t kBesides = (8 << 20) + 1024;  // cuBLAS' own workspace; two buffers rounded up to 512 bytes
+constexpr std::size_t kWorkspace = (8 << 20) + 1024;  // cuBLAS's own workspace; two buffers rounded up to 512 bytes
 
 struct LimitScope {
   std::size_t before = conv_workspace_limit();
@@ -48,7 +48,7 @@ TEST_CASE("pieces: any limit gives the same integers and is kept") {
       cuda::allocator(0).reset_peak();
       CHECK(check_gpu_bits<float>(p, by_algorithm(Algorithm::gemm)) > 0);
       CHECK(check_gpu_bits<Half>(p, by_algorithm(Algorithm::gemm)) > 0);
-      CHECK(cuda::allocator(0).stats().peak_bytes - before.live_bytes <= limit + kBesides);
+      CHECK(cuda::allocator(0).stats().peak_bytes - before.live_bytes <= limit + kWorkspace);
     }
   }
 }

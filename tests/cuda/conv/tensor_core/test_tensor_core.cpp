@@ -28,7 +28,8 @@ bool can(const ConvProblem& p, ConvDirection direction, Precision precision) {
 
 bool has_tensor_cores() { return cuda::device_count() > 0 && cuda::properties(0).arch() >= 80; }
 
-/// Every direction that can, bit for bit against the reference on small integers; the norm of what was compared.
+/// Every direction that the algorithm can compute, bit for bit against the reference on small integers. Returns the norm of
+/// what was compared.
 template <class E>
 double check_bits(ConvProblem p, Precision precision, std::int64_t misalignment) {
   p.dtype = dtype_of<E>;
@@ -83,7 +84,7 @@ TEST_CASE("small integers, bit for bit: every type and precision, forward and bo
 
 TEST_CASE("a bias of 16 bits that is infinite or no number is that of its own channel alone") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
-  // Rows that are carried from tile to tile, and of whole sectors.
+  // Rows whose end is carried from tile to tile, and rows of whole sectors.
   for (const std::int64_t length : {402, 398}) {
     const ConvProblem p = sized({.N = 2, .C_in = 128, .C_out = 128, .L_in = length, .K = 3});
     check_unusual_biases<Half>(p);
@@ -110,7 +111,7 @@ void check_accuracy(const ConvProblem& problem) {
         arrays.y[i] = std::ldexp(arrays.y[i], static_cast<int>(random() % 80) - 60);
     }
     for (const ConvDirection direction : kDirections) {
-      if (wide && direction == ConvDirection::wgrad) continue;  // sums of squares that no float holds
+      if (wide && direction == ConvDirection::wgrad) continue;  // sums of squares that overflow f32
       check_against_plain(arrays, direction, wide ? " wide" : "");
     }
   }
@@ -123,7 +124,7 @@ TEST_CASE("fp32 is as accurate as plain f32 sums, over 160 powers of two in one 
   check_accuracy(sized({.N = 1, .C_in = 72, .C_out = 80, .L_in = 450, .K = 3, .S = 1, .P_l = 1, .P_r = 0}));
 }
 
-TEST_CASE("fp32 is as accurate where nearly all numbers are too small for two halves, in more tiles than a warp remembers") {
+TEST_CASE("fp32 is as accurate if nearly all numbers are too small for two f16, in more tiles than a warp's list holds") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
   ConvArrays<float> arrays(sized({.N = 1, .C_in = 8, .C_out = 8, .L_in = is_reduced() ? 600 : 600'000, .K = 1}), kNormal);
   for (std::int64_t i = 0; i < 8; ++i) arrays.bias_out[i] = 0;
@@ -148,7 +149,7 @@ TEST_CASE("infinities, NaN and subnormal numbers come out of fp32 as from plain 
   check_unusual(sized({.N = 1, .C_in = 16, .C_out = 16, .L_in = 400, .K = 3, .S = 2, .P_l = 1, .P_r = 1}));
   check_unusual(sized({.N = 1, .C_in = 32, .C_out = 64, .L_in = 400, .K = 3, .S = 2, .P_l = 1, .P_r = 1, .D = 2}));
   check_unusual(sized({.N = 1, .C_in = 70, .C_out = 66, .L_in = 400, .K = 3, .S = 1, .P_l = 1, .P_r = 1}));
-  // Rows of whole sectors and others, which overlap or carry: a warp repairs what another has stored.
+  // Rows of whole sectors, and rows whose tiles overlap or carry: a warp recomputes what another warp has stored.
   for (const Precision precision : {Precision::fp32, Precision::tf32})
     for (const std::int64_t length : {400, 402, 401})
       check_unusual(sized({.N = 2, .C_in = 128, .C_out = 128, .L_in = length, .K = 3, .S = 1}), precision);
@@ -173,8 +174,8 @@ TEST_CASE("what it declines, and why") {
         "it needs 8 channels a group on both sides, got 4 and 16");
   ConvProblem dense = sized({.N = 1, .C_in = 16, .C_out = 16, .L_in = 9, .K = 3, .S = 2});
   CHECK(tensor_core::can_implement(dense, ConvDirection::forward, Precision::ieee, 0) ==
-        "precision ieee wants unrounded products");
-  // A phase lacks a tap that others have. Sums that meet an infinity there are recomputed.
+        "precision ieee needs unrounded products");
+  // A phase has fewer taps than the others. Its sums that meet an infinity are recomputed.
   for (const Precision precision : {Precision::fp32, Precision::tf32})
     CHECK(!tensor_core::can_implement(dense, ConvDirection::forward, precision, 0).has_value());
   dense.dtype = DType::bf16;

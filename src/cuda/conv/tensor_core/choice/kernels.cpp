@@ -96,7 +96,7 @@ std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirecti
   if (gpu.arch() < 80)
     return concat("it needs a GPU of compute capability 8.0 or later, cuda:", device, " has ", gpu.major, '.', gpu.minor);
   if (problem.dtype == DType::f64) return "there are no tensor cores for f64 convolutions here";
-  if (problem.dtype == DType::f32 && precision == Precision::ieee) return "precision ieee wants unrounded products";
+  if (problem.dtype == DType::f32 && precision == Precision::ieee) return "precision ieee needs unrounded products";
   const std::int64_t in = problem.channels_in_per_group(), out = problem.channels_out_per_group();
   if (in < kLeastChannels || out < kLeastChannels)
     return concat("it needs ", kLeastChannels, " channels a group on both sides, got ", in, " and ", out);

@@ -145,8 +145,8 @@ __global__ void __launch_bounds__(kLargestThreads)
   if (threadIdx.x == 0) header->sample[blockIdx.x] = most;
 }
 
-/// header->sample of a convolution's whole source and zeros to `flags` and `marks`, on `stream`, behind the launch before it.
-/// What is launched behind this one may read the source at once, header and flags after wait_for_grid_before().
+/// header->sample of a convolution's whole source and zeros to `flags` and `marks`, on `stream`, after the launch before it.
+/// The next launch may read the source immediately, header and flags after wait_for_grid_before().
 inline void sample_source(const TapGemm& gemm, const float* source, OperandHeader* header, cudaStream_t stream,
                           std::span<std::uint32_t> flags, std::span<std::uint32_t> marks) {
   const std::int64_t count = gemm.N * gemm.G * gemm.rows * gemm.source_length, sampled = std::min(count, kSourceSample);

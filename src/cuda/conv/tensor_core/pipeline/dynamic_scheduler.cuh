@@ -31,7 +31,7 @@ struct DynamicOrder {
   std::uint32_t* memory;
   static constexpr int kWarps = 4;
   /// Takes a tile. Called by one thread, which waits where the result is used. The compiler would aggregate an atomicAdd() over
-  /// the warp and wait at once.
+  /// the warp and wait together.
   __device__ __forceinline__ std::uint32_t draw(const Walk& walk) const { return atomicInc(memory + walk.tile, kNoTile - 1); }
   __device__ __forceinline__ std::uint32_t* suspect_entry(const Tiling& tiling, const Walk& walk, int warp) const {
     const auto tiles = static_cast<std::uint32_t>(tiling.weight_tiles);

@@ -84,7 +84,7 @@ class DynamicMemory {
   Buffer memory_;
 };
 
-/// Writes `count` zeros after the launch before. The next launch may begin at once.
+/// Writes `count` zeros after the launch before. The next launch may begin immediately.
 static __global__ void __launch_bounds__(kPackThreads) zeros_kernel(std::uint32_t* zeros, std::int64_t count) {
   wait_for_grid_before();
   let_dependents_start();

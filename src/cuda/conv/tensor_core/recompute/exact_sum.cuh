@@ -10,7 +10,7 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Summed by a warp: its lanes take neighbouring rows of a plane and window, and many loads are in flight at once.
+/// Summed by a warp: its lanes take neighbouring rows of a plane and window, and many loads are in flight together.
 template <class T>
 __device__ __forceinline__ float exact_sum(const TapGemm& gemm, const ConvProblem& problem, bool is_forward, std::int64_t n,
                                            std::int64_t g, std::int64_t column, std::int64_t position,

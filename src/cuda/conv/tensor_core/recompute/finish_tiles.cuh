@@ -1,5 +1,5 @@
 #pragma once
-// The activation of outputs that were stored without it, so that they tell their sums to who looks for wrong ones.
+// Applies the activation to outputs that were stored without it, so that the recompute could check their sums.
 
 #include <cstdint>
 #include <type_traits>

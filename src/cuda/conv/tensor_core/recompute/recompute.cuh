@@ -28,7 +28,7 @@ struct LightColumns {
   float offsets[2];
 };
 
-/// Recomputes what may be wrong of 16 columns' `count` outputs at `position` and behind, which are stored as sums and biases:
+/// Recomputes what may be wrong of 16 columns' `count` outputs from `position` on, which are stored as sums and biases:
 /// at_of(c, i) is the place of output i in the lane's row c, or negative.
 template <class AtOf>
 __device__ __forceinline__ void recompute_light(const TapGemm& gemm, const ExactSource<>& exact, std::int64_t n, std::int64_t g,

@@ -3,8 +3,8 @@
 //
 // A number is the sum of bf16 numbers, three for fp32 and two for tf32, which have the exponent of f32. They take twice the
 // products of the scaled f16 operands, and no number is too small or too large for them. A kernel of scaled operands marks the
-// blocks whose sums it may have got wrong, and the wide kernel behind it computes all outputs of these blocks again. Where no
-// block is marked it ends at once.
+// blocks whose sums it may have got wrong, and the wide kernel after it computes all outputs of these blocks again. Where no
+// block is marked it ends immediately.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// A forward or dgrad of f32, as its kernel and the wide kernel behind it compute it.
+/// A forward or dgrad of f32, as its kernel and the wide kernel after it compute it.
 struct WideCall {
   const TapGemm& gemm;
   ExactSource<> exact;  // without marks
@@ -29,7 +29,7 @@ struct WideCall {
   cudaStream_t stream;
 };
 
-/// The wide kernel behind a forward or dgrad. For 16-bit tensors it takes no memory and does nothing.
+/// The wide kernel after a forward or dgrad. For 16-bit tensors it takes no memory and does nothing.
 class WideGather {
  public:
   explicit WideGather(const Gather& call);

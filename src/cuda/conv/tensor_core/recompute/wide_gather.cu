@@ -39,7 +39,7 @@ struct GatherSteps {
   std::int64_t window_e;           // positions of the source, from window to window,
   std::int64_t plane_e;            // in addition from plane to plane,
   std::int64_t first_e;            // and in addition back to the first
-  int window_k, plane_k, first_k;  // taps, likewise
+  int window_k, plane_k, first_k;  // the same for taps
 
   GatherSteps(const TapGemm& gemm, const ExactSource<>& exact)
       : row((exact.is_forward ? exact.problem.channels_out_per_group() : 1) * exact.problem.K),
@@ -190,7 +190,7 @@ __device__ __noinline__ void store_list(const WideOutputs& outputs) {
   for (std::uint32_t i = blockIdx.x + threadIdx.x / 32 * gridDim.x; i < listed; i += step) outputs.store_listed(wide.list[i]);
 }
 
-/// The outputs of a block, whose sums lie in `tile` and are to be multiplied by 2^power. Returns how many this thread stored.
+/// The outputs of a block, whose sums are in `tile` and must be multiplied by 2^power. Returns how many this thread stored.
 __device__ __noinline__ int store_block(const WideOutputs& outputs, std::int64_t block, const float* tile, int power) {
   const WidePlace place(outputs.gemm, outputs.exact.wide, block);
   int done = 0;

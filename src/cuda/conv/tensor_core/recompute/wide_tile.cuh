@@ -1,6 +1,6 @@
 #pragma once
 // The product of the wide kernels: a block of 256 threads multiplies kWideRows rows by kWideWidth rows of numbers, both along
-// the reduction, by mma.sync. A row's 16 numbers of a step lie behind each other in shared memory.
+// the reduction, by mma.sync. A row's 16 numbers of a step are contiguous in shared memory.
 
 #include <cuda_bf16.h>
 

@@ -9,10 +9,10 @@
 namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kSampleThreads = 256;
-inline constexpr int kSampleLoads = 16;  // per thread, all at once; at least half of them exist
+inline constexpr int kSampleLoads = 16;  // per thread, all together; at least half of them exist
 
 /// The largest of samples of x and y, of all of it where there are few; a block for each of kSampleGroups of either. Sets the
-/// counts and `zeros` counts behind the scales to zero. What is launched behind it may read x and y at once: it starts when
+/// counts and `zeros` counts after the scales to zero. The next launch may read x and y immediately: it starts when
 /// they are there.
 __global__ void __launch_bounds__(kSampleThreads)
     wgrad_scales_kernel(const float* x, std::int64_t x_count, const float* y, std::int64_t y_count, std::int64_t zeros,

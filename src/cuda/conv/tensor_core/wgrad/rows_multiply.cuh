@@ -296,7 +296,7 @@ __device__ __forceinline__ void multiply_rows_split(const WgradOperands& at, con
   }
 }
 
-/// The same for few columns: high halves are multiplied by both halves of the columns at once, which are neighbours, and the
+/// The same for few columns: high halves are multiplied by both halves of the columns together, which are neighbours, and the
 /// sums of a shift are added during the products of the next. A thread's first kN / 2 of a shift belong to the mixed products.
 /// Calls `on_way()` when all products are issued.
 template <class Operand, int kN, int kShifts, class RowsRead, class Release, class OnWay>

@@ -217,7 +217,7 @@ struct RowsRates {
   double multiply, convert;   // factor on the tensor cores' minimum; cycles of a warp for its items
   double store, store_tma16;  // cycles of a block per sum: rows of x, of y
   double apart, apart_own;    // cycles per position: rows read one by one; with a consumer of its own
-  double unlike, unlike_own;  // likewise, rows that are not swizzled
+  double unlike, unlike_own;  // the same for rows that are not swizzled
   double terabytes;           // per second, for partial sums
   double fill;                // chunks
 };
@@ -263,7 +263,7 @@ double rows_cost(const WgradTiling& tiling, const ConvProblem& problem, int part
       (static_cast<double>(problem.C_in * problem.L_in) + static_cast<double>(problem.C_out * problem.L_out));
   const double share = sm_count / 132.0, block = cycles / clock, memory = tensors / (kTensorTerabytes * 1e12 * share);
   const double product = std::sqrt(std::hypot(block * block, memory * memory));
-  // Partial sums are read again and the weights are written; in f32 all weights are read once more (at the time of the fit).
+  // Partial sums are read again and the weights are written; in f32 all weights are read again (at the time of the fit).
   const double weights = static_cast<double>(problem.C_in) * static_cast<double>(problem.channels_out_per_group() * problem.K);
   const double bytes_of_weight =
       (tiling.partial_slices == 1 && bytes == 4 ? 0.0 : 4 * static_cast<double>(tiling.partial_slices) + bytes) +
@@ -285,7 +285,7 @@ std::vector<WgradTiling> wgrad_candidates(const ConvProblem& problem, int parts,
     for (const WgradShape& shape : shapes) {
       for (const bool swapped : {false, true}) {
         WgradTiling tiling = make_tiling(problem, shape, swapped, parts, bytes, aligned, shared_limit);
-        // The widest kernels have registers only for rows that are taken as they lie: x's.
+        // The widest kernels have registers only for rows that are used without a change of layout: x's.
         if (tiling.stages < 2 || (shape.columns * shape.shifts > 192 && (swapped || !tiling.rows.raw.is_swizzled))) continue;
         cut_slices(tiling, problem, parts, sm_count, partial_limit);
         if (tiling.jobs * tiling.slices > INT32_MAX) continue;

@@ -108,7 +108,7 @@ struct WgradRegisters {
   return is_scaled && wgrad_registers(shape, parts).converter < 56 ? 1 : 2;
 }
 
-/// Whether high halves of the rows are multiplied by both halves of the columns at once: if registers suffice for two sets of
+/// Whether high halves of the rows are multiplied by both halves of the columns together: if registers suffice for two sets of
 /// such sums. The columns' low halves then precede the high ones.
 [[nodiscard]] constexpr bool wgrad_multiplies_together(WgradShape shape, int parts) {
   return parts == 2 && shape.columns == 32 && shape.shifts == 5;

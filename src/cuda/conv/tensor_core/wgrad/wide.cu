@@ -73,7 +73,7 @@ class WgradLoader {
     x_ += kWideDepth;
     y_ += kWideDepth * problem_.S;
     if (left_ > 0) return;
-    // On to the next sample, from behind the last step of this one.
+    // Continues with the next sample, after the last step of this one.
     const std::int64_t past = steps_of_sample() * kWideDepth;
     left_ = width_;
     x_ += problem_.C_in * problem_.L_in - past;

@@ -37,7 +37,7 @@ struct WideWeights {
 #endif
 };
 
-/// Launches the wide kernel of f32 behind the kernels that mark call.wide.
+/// Launches the wide kernel of f32 after the kernels that mark call.wide.
 void wgrad_wide(const WgradCall& call, Precision precision);
 
 }  // namespace polyphase::cuda::tensor_core

@@ -1,11 +1,11 @@
 #pragma once
-// What the forms of choice/kernels.hpp took in two runs of bench/conv_transpose1d --forms, of its shapes and of its blocks:
-// NVIDIA H200, 2026-11-23.
+// Times of the kernels of choice/kernels.cpp in two runs of bench/conv_transpose1d --forms (its shapes and its blocks): NVIDIA
+// H200, 2026-11-23.
 
 namespace polyphase::testing {
 
-/// A case a line, by its name in bench/shapes.hpp: forms and their microseconds, the fastest first; the middle of five bursts
-/// of 12, weights packed. `preconverted1/2` is the preconverted kernel's shape 1 in 2 slices.
+/// One case a line, by its name in bench/shapes.hpp: kernels and their microseconds, the fastest first; the median of five
+/// bursts of 12, with packed weights. `preconverted1/2` is shape 1 of the preconverted kernel in 2 slices.
 inline constexpr const char* kMeasuredKernels = R"(
 B forward fp32 source_bulk 365.7 stationary 416.2
 B forward bf16 source_bulk 191.6 source_tma_16bit 243.1

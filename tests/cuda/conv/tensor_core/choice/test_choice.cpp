@@ -62,7 +62,7 @@ Measured parse(const std::string& line) {
   return one;
 }
 
-/// A form as the table names it: of the preconverted kernel the plan too.
+/// A kernel's name in the table; for the preconverted kernel with its plan.
 std::string name_in_table(const Measured& one, GatherKernel kernel, const cuda::DeviceProperties& gpu) {
   if (kernel != GatherKernel::preconverted) return std::string(tensor_core::name_of(kernel));
   const auto plan =
@@ -73,7 +73,7 @@ std::string name_in_table(const Measured& one, GatherKernel kernel, const cuda::
 
 constexpr double kMostLost = 1.05;
 
-/// Small ones of every kind that a form is for.
+/// Small problems; each kernel takes some of them.
 std::vector<ConvProblem> problems() {
   return {sized({.N = 2, .C_in = 32, .C_out = 24, .L_in = 520, .K = 4, .S = 2, .P_l = 1, .P_r = 1}),
           sized({.N = 1, .C_in = 64, .C_out = 40, .L_in = 256, .K = 16, .S = 8, .P_l = 4, .P_r = 4}),
@@ -84,13 +84,13 @@ std::vector<ConvProblem> problems() {
           sized({.N = 1, .C_in = 64, .C_out = 32, .L_in = 128, .K = 25, .S = 4, .P_l = 11, .P_r = 11, .OP = 1})};
 }
 
-/// Makes numbers differ in magnitude, between places that a tile may have to itself or within every tile.
+/// Makes magnitudes differ, either between regions as large as a tile or within every tile.
 struct Mixture {
   const char* name;
   std::function<void(ConvArrays<float>&)> make;
 };
 
-/// array[i] *= 2^exponent_of(i / inner % size): along one dimension.
+/// array[i] *= 2^exponent_of(i / inner % size), which varies along one dimension.
 template <class ExponentOf>
 void scale_along(Array<float>& array, std::int64_t inner, std::int64_t size, const ExponentOf& exponent_of) {
   for (std::int64_t i = 0; i < array.size(); ++i) array[i] = std::ldexp(array[i], exponent_of(i / inner % size));
@@ -190,7 +190,7 @@ TEST_CASE("a problem that one kernel alone can do is done by it, however few its
   const cuda::DeviceProperties gpu = hopper();
   ConvProblem gaps = sized({.N = 1, .C_in = 16, .C_out = 16, .L_in = 90, .K = 3, .S = 2});
   CHECK(tensor_core::gather_kernels({gaps, ConvDirection::forward, Precision::fp32}, gpu).size() > 1);
-  gaps.dtype = DType::bf16;  // a zero in the place of a tap would turn an infinity into NaN: others leave it alone
+  gaps.dtype = DType::bf16;  // kernels that fill in a zero tap would turn an infinity into NaN
   for (const std::int64_t channels : {8, 16, 32}) {
     gaps.C_in = channels;
     const auto all = tensor_core::gather_kernels({gaps, ConvDirection::forward, Precision::fp32}, gpu);
@@ -201,7 +201,7 @@ TEST_CASE("a problem that one kernel alone can do is done by it, however few its
   CHECK(tensor_core::gather_kernels({gaps, ConvDirection::forward, Precision::fp32}, gpu).empty());
 }
 
-TEST_CASE("arrays that lie elsewhere take the forms that read them there") {
+TEST_CASE("arrays of another alignment take the kernels that can read them") {
   const cuda::DeviceProperties gpu = hopper();
   ConvProblem p =
       sized({.N = 2, .C_in = 64, .C_out = 32, .L_in = 4096, .K = 4, .S = 2, .P_l = 1, .P_r = 1, .dtype = DType::bf16});
@@ -254,7 +254,7 @@ TEST_CASE("numbers of mixed magnitudes: every kernel's fp32 is as accurate as pl
     for (const Mixture& mixture : mixtures()) {
       ConvArrays<float> arrays(p, kNormal);
       mixture.make(arrays);
-      // No bias, which would hide what small sums lose.
+      // No bias: it would hide the errors of small sums.
       for (Array<float>* bias : {&arrays.bias_in, &arrays.bias_out})
         for (std::int64_t i = 0; i < bias->size(); ++i) (*bias)[i] = 0;
       for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
@@ -274,7 +274,7 @@ TEST_CASE("numbers of mixed magnitudes: every kernel's fp32 is as accurate as pl
       }
     }
   }
-  // Others are of one part, or of 16 bits.
+  // The other kernels have one part, or 16-bit operands.
   CHECK(seen.count(GatherKernel::phased_stride4) + seen.count(GatherKernel::preconverted) +
             seen.count(GatherKernel::source_tma) + seen.count(GatherKernel::source_bulk) + seen.count(GatherKernel::stride1) +
             seen.count(GatherKernel::stationary) ==

@@ -21,13 +21,13 @@ using namespace polyphase::testing;
 
 namespace {
 
-/// By one form, f32 in fp32 and tf32, with and without sums to compute again: what `fuses` says of activations of a few
-/// instructions, a residual and a derivative has the bits of the steps apart. Of how many with one of the last two. Reduced:
-/// LeakyReLU alone, with sums to compute again, forward in fp32 and dgrad in tf32.
+/// Runs one kernel on f32 in fp32 and tf32, with and without sums to recompute. Where `fuses` allows an epilogue (a light
+/// activation, a residual, a derivative), its result has the bits of the separate steps. Returns how many epilogues had a
+/// residual or a derivative. A reduced run tests LeakyReLU alone, with sums to recompute, forward in fp32 and dgrad in tf32.
 template <class Fuses>
 int check_light(const ConvProblem& problem, cuda::tensor_core::GatherKernel kernel, const Fuses& fuses,
                 std::int64_t misalignment = 0, std::int64_t further = 0, DType dtype = DType::f32) {
-  int late = 0;
+  int ran = 0;
   for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad})
     for (const Precision precision : {Precision::fp32, Precision::tf32})
       for (const bool is_spread : {false, true}) {
@@ -67,28 +67,28 @@ int check_light(const ConvProblem& problem, cuda::tensor_core::GatherKernel kern
               if (derives) epilogue.derivative = operands.result;
               const Tensor expected = operands.target(), out = operands.target();
               if (!fuses(asked, pointers_of(epilogue, operands, out))) continue;
-              late += adds || derives ? 1 : 0;
+              ran += adds || derives ? 1 : 0;
               gpu().copy(expected, plain);
               finish_in_place(gpu(), epilogue, expected);
               run(epilogue, out);
               CHECK(bytes_of(out) == bytes_of(expected));
             }
       }
-  return late;
+  return ran;
 }
 
-/// Whether check_light() ran as many as there are; reduced, whether any.
-bool is_all(int late, int all) { return is_reduced() ? late > 0 : late == all; }
+/// Whether check_light() ran all epilogues; in a reduced run, whether it ran any.
+bool is_all(int ran, int all) { return is_reduced() ? ran > 0 : ran == all; }
 
-/// Whether an epilogue has one thing beside outputs at most, at a multiple of kBytes from them.
+/// Whether an epilogue has at most one aux tensor, at an offset from the output that is a multiple of kBytes.
 template <std::int64_t kBytes>
-bool has_one_beside(const cuda::tensor_core::KernelProblem&, const cuda::Epilogue& epilogue) {
+bool has_one_aux(const cuda::tensor_core::KernelProblem&, const cuda::Epilogue& epilogue) {
   return epilogue.is_light() && (epilogue.residual == 0 || epilogue.derivative == 0) &&
          (epilogue.residual + epilogue.derivative) % kBytes == 0;
 }
 
-/// Whether outputs that are late have stride 1.
-bool is_not_late_or_stride_1(const cuda::tensor_core::KernelProblem& asked, const cuda::Epilogue& epilogue) {
+/// Whether an epilogue with an aux tensor has outputs of stride 1.
+bool is_without_aux_or_stride_1(const cuda::tensor_core::KernelProblem& asked, const cuda::Epilogue& epilogue) {
   return epilogue.is_light() && (!epilogue.has_aux() || asked.direction == ConvDirection::dgrad || asked.problem.S == 1);
 }
 
@@ -110,7 +110,7 @@ TEST_CASE("tensor cores that keep their weights apply ReLU and LeakyReLU, and so
     CHECK_FALSE(fuses(DType::bf16, {.activation = Activation::leaky_relu, .slope = 0.1, .residual = 16, .derivative = 16}));
     CHECK_FALSE(fuses(DType::bf16, {Activation::tanh}));
     CHECK_FALSE(fuses(DType::bf16, {Activation::snake}));
-    CHECK(fuses(DType::f32, {Activation::relu}));  // boxes
+    CHECK(fuses(DType::f32, {Activation::relu}));  // source_tma
     CHECK(fuses(DType::f32, {.activation = Activation::leaky_relu, .slope = 0.1, .residual = 16}));
     CHECK_FALSE(fuses(DType::f32, {Activation::tanh}));
   }
@@ -128,12 +128,13 @@ TEST_CASE("rows of 128 columns add a residual and go through a derivative where 
   const auto of_rows = [](const KernelProblem& asked, const cuda::Epilogue& epilogue) {
     return kStride1.fuses(asked, epilogue, 0);
   };
-  const auto late_of = [&](const ConvProblem& problem) { return check_light(problem, GatherKernel::stride1, of_rows); };
-  // Whole tiles and rows' ends, samples that begin inside and outside of the padding, one and two halves of a tile. The third
-  // showed what a stage that is given back before it is read does, in fp32 with both: reads wait behind those of the residual.
-  CHECK(is_all(late_of(sized({.N = 3, .C_in = 128, .C_out = 128, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1})), 7 * 8));
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 128, .C_out = 64, .L_in = 1440, .K = 5})), 7 * 4));
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 256, .C_out = 256, .L_in = 384, .K = 3, .P_l = 4, .P_r = 6, .G = 2})), 7 * 8));
+  const auto ran_of = [&](const ConvProblem& problem) { return check_light(problem, GatherKernel::stride1, of_rows); };
+  // Whole tiles and ends of rows, samples that begin inside and outside of the padding, one and two halves of a tile. The third
+  // problem tests the release of a stage in fp32 with two aux tensors, where the reads of the stage wait for those of the
+  // residual.
+  CHECK(is_all(ran_of(sized({.N = 3, .C_in = 128, .C_out = 128, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1})), 7 * 8));
+  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 128, .C_out = 64, .L_in = 1440, .K = 5})), 7 * 4));
+  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 256, .C_out = 256, .L_in = 384, .K = 3, .P_l = 4, .P_r = 6, .G = 2})), 7 * 8));
   ConvProblem p = sized({.N = 64, .C_in = 128, .C_out = 128, .L_in = 8192, .K = 3, .P_l = 1, .P_r = 1});
   const auto fuses = [&](const cuda::Epilogue& epilogue, Precision precision = Precision::fp32, std::uintptr_t out = 0) {
     return cuda::tensor_core::fuses({p, ConvDirection::forward, precision, {.out = static_cast<int>(out)}}, epilogue, 0);
@@ -142,17 +143,17 @@ TEST_CASE("rows of 128 columns add a residual and go through a derivative where 
   REQUIRE((kernel && kernel->kernel == cuda::tensor_core::GatherKernel::stride1));
   CHECK(fuses({.residual = 16}));
   CHECK(fuses({.residual = 8}));
-  CHECK_FALSE(fuses({.residual = 4}));  // pairs of it are not aligned
+  CHECK_FALSE(fuses({.residual = 4}));  // pairs of elements are not aligned
   CHECK_FALSE(fuses({.residual = 16}, Precision::fp32, 4));
   CHECK(fuses({.activation = Activation::leaky_relu, .slope = 0.1, .residual = 16, .derivative = 32}));
   CHECK_FALSE(fuses({.activation = Activation::tanh, .derivative = 16}));
   CHECK_FALSE(fuses({.activation = Activation::relu, .before = 16}));
 }
 
-TEST_CASE("tensor cores that keep weights in registers apply ReLU and LeakyReLU, behind the repair where sums may be wrong") {
+TEST_CASE("tensor cores with weights in registers apply ReLU and LeakyReLU, after the recompute of suspect sums") {
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
   using cuda::tensor_core::GatherKernel;
-  // Most tiles have a number that is too small, and a warp has more of them than it remembers.
+  // Most tiles have a number that is too small, and a warp has more suspect tiles than its list holds.
   const std::int64_t N = is_reduced() ? 3 : 150;
   const ConvProblem p = sized({.N = N, .C_in = 16, .C_out = 16, .L_in = 2048, .K = 8, .S = 4, .P_l = 2, .P_r = 2});
   Tensor values = Tensor::randn({N, 16, 2048});
@@ -183,31 +184,32 @@ TEST_CASE("tensor cores that keep weights in registers apply ReLU and LeakyReLU,
   CHECK_FALSE(fuses({.activation = Activation::relu, .derivative = 16}));
 }
 
-TEST_CASE("boxes add a residual and go through a derivative where they stage outputs") {
+TEST_CASE("source_tma adds a residual and applies a derivative while it stages outputs") {
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
   using namespace cuda::tensor_core;
-  const auto of_boxes = [](const KernelProblem& asked, const cuda::Epilogue& epilogue) {
+  const auto fuses_staged = [](const KernelProblem& asked, const cuda::Epilogue& epilogue) {
     return kSourceTma.fuses(asked, epilogue, 0);
   };
-  const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0) {
-    return check_light(problem, GatherKernel::source_tma, of_boxes, misalignment, further);
+  const auto ran_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0) {
+    return check_light(problem, GatherKernel::source_tma, fuses_staged, misalignment, further);
   };
-  // Rows of whole lines, whole sectors, even and odd ones, shorter than a tile and than a sector; drawn and dealt out; groups.
-  constexpr int kEach = 5, kAll = 7;  // of a direction, a precision and numbers; of rows of whole sectors both at once, too
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1024, .K = 7, .P_l = 3, .P_r = 3})), 8 * kAll));
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1}), 0, 4), 8 * kAll));
-  if (!is_reduced()) {  // racecheck takes minutes for what is above
-    CHECK(is_all(late_of(sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 1016, .K = 2, .P_r = 1})), 8 * kAll));
-    CHECK(late_of(sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 512, .K = 9, .P_l = 4, .P_r = 4})) > 0);  // fp32: not both
+  // Rows of whole 128-byte lines, of whole sectors, even, odd, shorter than a tile, shorter than a sector; dynamic and static
+  // scheduler; groups.
+  constexpr int kEach = 5, kAll = 7;  // for each direction, precision and kind of data; kAll: both aux tensors too
+  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1024, .K = 7, .P_l = 3, .P_r = 3})), 8 * kAll));
+  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1}), 0, 4), 8 * kAll));
+  if (!is_reduced()) {  // racecheck takes minutes for the cases above
+    CHECK(is_all(ran_of(sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 1016, .K = 2, .P_r = 1})), 8 * kAll));
+    CHECK(ran_of(sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 512, .K = 9, .P_l = 4, .P_r = 4})) > 0);  // fp32: not both
   }
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 700, .K = 5, .P_l = 6, .P_r = 6, .D = 3}), 0, 8),
+  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 700, .K = 5, .P_l = 6, .P_r = 6, .D = 3}), 0, 8),
                8 * kEach));
-  CHECK(late_of(sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 702, .K = 3}), 2, 4) > 0);
-  CHECK(late_of(sized({.N = 1, .C_in = 64, .C_out = 64, .L_in = 701, .K = 3, .P_l = 1, .P_r = 1}), 1, 12) > 0);
-  CHECK(late_of(sized({.N = 3, .C_in = 8, .C_out = 8, .L_in = 5, .K = 9, .P_l = 3, .P_r = 4})) > 0);
-  CHECK(late_of(sized({.N = 2, .C_in = 48, .C_out = 80, .L_in = 256, .K = 2, .D = 7, .G = 2})) > 0);
-  CHECK(is_all(late_of(sized({.N = is_reduced() ? 10 : 150, .C_in = 16, .C_out = 32, .L_in = 512, .K = 3, .P_l = 1, .P_r = 1})),
-               6 * kAll + 2 * kEach));  // 16 rows of a source are no step of sparse products
+  CHECK(ran_of(sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 702, .K = 3}), 2, 4) > 0);
+  CHECK(ran_of(sized({.N = 1, .C_in = 64, .C_out = 64, .L_in = 701, .K = 3, .P_l = 1, .P_r = 1}), 1, 12) > 0);
+  CHECK(ran_of(sized({.N = 3, .C_in = 8, .C_out = 8, .L_in = 5, .K = 9, .P_l = 3, .P_r = 4})) > 0);
+  CHECK(ran_of(sized({.N = 2, .C_in = 48, .C_out = 80, .L_in = 256, .K = 2, .D = 7, .G = 2})) > 0);
+  CHECK(is_all(ran_of(sized({.N = is_reduced() ? 10 : 150, .C_in = 16, .C_out = 32, .L_in = 512, .K = 3, .P_l = 1, .P_r = 1})),
+               6 * kAll + 2 * kEach));  // 16 rows of a source are less than a step of sparse products
   const ConvProblem p = sized({.N = 16, .C_in = 64, .C_out = 64, .L_in = 65536, .K = 5, .P_l = 2, .P_r = 2});
   const auto fuses = [&](const cuda::Epilogue& epilogue) {
     return cuda::tensor_core::fuses({p, ConvDirection::forward, Precision::tf32}, epilogue, 0);
@@ -226,15 +228,15 @@ TEST_CASE("16-bit convolutions of few channels add a residual or go through a de
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
   using cuda::tensor_core::GatherKernel;
   for (const DType dtype : {DType::f16, DType::bf16}) {
-    const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0) {
-      return check_light(problem, GatherKernel::source_tma_16bit, has_one_beside<2>, misalignment, further, dtype);
+    const auto ran_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0) {
+      return check_light(problem, GatherKernel::source_tma_16bit, has_one_aux<2>, misalignment, further, dtype);
     };
-    // Rows of whole words and odd ones, and, the second, nothing but elements one by one; outputs without taps.
+    // Rows of whole words and odd rows; in the second problem single elements only; outputs without taps.
     constexpr int kEach = 5;
-    CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1024, .K = 7, .P_l = 3, .P_r = 3})), 2 * kEach));
-    CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1}), 0, 1), 2 * kEach));
-    CHECK(late_of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 702, .K = 5, .P_l = 6, .P_r = 6, .D = 3}), 2, 16) > 0);
-    CHECK(late_of(sized({.N = 3, .C_in = 16, .C_out = 16, .L_in = 1500, .K = 4, .S = 2, .P_l = 1, .P_r = 2, .D = 2})) > 0);
+    CHECK(is_all(ran_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1024, .K = 7, .P_l = 3, .P_r = 3})), 2 * kEach));
+    CHECK(is_all(ran_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1}), 0, 1), 2 * kEach));
+    CHECK(ran_of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 702, .K = 5, .P_l = 6, .P_r = 6, .D = 3}), 2, 16) > 0);
+    CHECK(ran_of(sized({.N = 3, .C_in = 16, .C_out = 16, .L_in = 1500, .K = 4, .S = 2, .P_l = 1, .P_r = 2, .D = 2})) > 0);
   }
 }
 
@@ -243,30 +245,30 @@ TEST_CASE("weights in shared memory add a residual and go through a derivative w
   using namespace cuda::tensor_core;
   const auto of_stationary = [](const KernelProblem& asked, const cuda::Epilogue& epilogue) {
     const bool is_split = asked.problem.dtype == DType::f32 && asked.precision == Precision::fp32;
-    return is_not_late_or_stride_1(asked, epilogue) && (is_split || has_one_beside<4>(asked, epilogue));
+    return is_without_aux_or_stride_1(asked, epilogue) && (is_split || has_one_aux<4>(asked, epilogue));
   };
-  const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0,
-                           DType dtype = DType::f32) {
+  const auto ran_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0,
+                          DType dtype = DType::f32) {
     return check_light(problem, GatherKernel::stationary, of_stationary, misalignment, further, dtype);
   };
-  // Rows and tiles of whole sectors, of which the last is short; rows of no whole sectors, even and odd ones; a residual nearer
-  // to or further from 16 bytes than the output; columns that a tile lacks, groups, a strided source; and more tiles with sums
-  // to compute again than a warp remembers.
-  constexpr int kOne = 5, kAll = 7, kEach = kAll + kOne;  // of fp32, which has both at once, and tf32
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 1000, .K = 7, .P_l = 3, .P_r = 3})), 4 * kEach));
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 64, .C_out = 40, .L_in = 1000, .K = 3}), 0, 3), 4 * kEach));
-  CHECK(is_all(late_of(sized({.N = 1, .C_in = 64, .C_out = 80, .L_in = 701, .K = 5, .P_l = 4, .P_r = 6, .D = 3}), 1, 4),
+  // Rows and tiles of whole sectors, the last one short; even and odd rows of other lengths; a residual with a better or worse
+  // alignment than the output; a last tile with fewer columns; groups; a strided source; more suspect tiles than a warp's list
+  // holds.
+  constexpr int kOne = 5, kAll = 7, kEach = kAll + kOne;  // for fp32, which also fuses both aux tensors, and tf32
+  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 1000, .K = 7, .P_l = 3, .P_r = 3})), 4 * kEach));
+  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 64, .C_out = 40, .L_in = 1000, .K = 3}), 0, 3), 4 * kEach));
+  CHECK(is_all(ran_of(sized({.N = 1, .C_in = 64, .C_out = 80, .L_in = 701, .K = 5, .P_l = 4, .P_r = 6, .D = 3}), 1, 4),
                4 * kEach));
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 96, .C_out = 144, .L_in = 254, .K = 3, .P_l = 1, .P_r = 1, .G = 2}), 2),
-               4 * kEach));
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 520, .K = 4, .S = 2, .P_l = 1, .P_r = 1})), 2 * kEach));
-  // Reduced, still several tiles of each.
+  CHECK(
+      is_all(ran_of(sized({.N = 2, .C_in = 96, .C_out = 144, .L_in = 254, .K = 3, .P_l = 1, .P_r = 1, .G = 2}), 2), 4 * kEach));
+  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 520, .K = 4, .S = 2, .P_l = 1, .P_r = 1})), 2 * kEach));
+  // A reduced run still has several tiles of each kind.
   const std::int64_t L = is_reduced() ? 96 : 8192;
-  CHECK(is_all(late_of(sized({.N = is_reduced() ? 600 : 72, .C_in = 16, .C_out = 8, .L_in = L, .K = 3, .P_l = 1, .P_r = 1})),
+  CHECK(is_all(ran_of(sized({.N = is_reduced() ? 600 : 72, .C_in = 16, .C_out = 8, .L_in = L, .K = 3, .P_l = 1, .P_r = 1})),
                4 * kEach));
   for (const DType dtype : {DType::f16, DType::bf16}) {
     if (is_reduced() && dtype == DType::bf16) continue;
-    const auto of = [&](const ConvProblem& problem, std::int64_t further) { return late_of(problem, 0, further, dtype); };
+    const auto of = [&](const ConvProblem& problem, std::int64_t further) { return ran_of(problem, 0, further, dtype); };
     CHECK(is_all(of(sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 1008, .K = 7, .P_l = 3, .P_r = 3}), 0), 2 * kOne));
     CHECK(
         is_all(of(sized({.N = 1, .C_in = 96, .C_out = 80, .L_in = 272, .K = 11, .P_l = 25, .P_r = 25, .D = 5}), 8), 2 * kOne));
@@ -295,27 +297,27 @@ TEST_CASE("weights in registers add a residual or go through a derivative where 
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
   using namespace cuda::tensor_core;
   const auto of_narrow = [](const KernelProblem& asked, const cuda::Epilogue& epilogue) {
-    return is_not_late_or_stride_1(asked, epilogue) && has_one_beside<4>(asked, epilogue) &&
+    return is_without_aux_or_stride_1(asked, epilogue) && has_one_aux<4>(asked, epilogue) &&
            source_bulk_activates(asked, cuda::properties(0));
   };
-  const auto late_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0,
-                           DType dtype = DType::f32) {
+  const auto ran_of = [&](const ConvProblem& problem, std::int64_t misalignment = 0, std::int64_t further = 0,
+                          DType dtype = DType::f32) {
     return check_light(problem, GatherKernel::source_bulk, of_narrow, misalignment, further, dtype);
   };
-  // As above; few and many columns, few and many products; tiles that are dealt out and such that are drawn.
+  // As above; few and many columns, few and many products; static and dynamic scheduler.
   constexpr int kEach = 5;
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1000, .K = 7, .P_l = 9, .P_r = 9, .D = 3})), 8 * kEach));
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 48, .C_out = 48, .L_in = 1000, .K = 3}), 0, 3), 8 * kEach));
-  CHECK(is_all(late_of(sized({.N = 1, .C_in = 64, .C_out = 96, .L_in = 701, .K = 1}), 1, 4), 8 * kEach));
+  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1000, .K = 7, .P_l = 9, .P_r = 9, .D = 3})), 8 * kEach));
+  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 48, .C_out = 48, .L_in = 1000, .K = 3}), 0, 3), 8 * kEach));
+  CHECK(is_all(ran_of(sized({.N = 1, .C_in = 64, .C_out = 96, .L_in = 701, .K = 1}), 1, 4), 8 * kEach));
   CHECK(
-      is_all(late_of(sized({.N = 2, .C_in = 48, .C_out = 80, .L_in = 254, .K = 3, .P_l = 1, .P_r = 1, .G = 2}), 2), 8 * kEach));
-  CHECK(is_all(late_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 520, .K = 4, .S = 2, .P_l = 1, .P_r = 1})), 4 * kEach));
+      is_all(ran_of(sized({.N = 2, .C_in = 48, .C_out = 80, .L_in = 254, .K = 3, .P_l = 1, .P_r = 1, .G = 2}), 2), 8 * kEach));
+  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 520, .K = 4, .S = 2, .P_l = 1, .P_r = 1})), 4 * kEach));
   const std::int64_t L = is_reduced() ? 96 : 8192;
-  CHECK(is_all(late_of(sized({.N = is_reduced() ? 600 : 72, .C_in = 8, .C_out = 16, .L_in = L, .K = 3, .P_l = 1, .P_r = 1})),
+  CHECK(is_all(ran_of(sized({.N = is_reduced() ? 600 : 72, .C_in = 8, .C_out = 16, .L_in = L, .K = 3, .P_l = 1, .P_r = 1})),
                8 * kEach));
   for (const DType dtype : {DType::f16, DType::bf16}) {
     if (is_reduced() && dtype == DType::bf16) continue;
-    const auto of = [&](const ConvProblem& problem, std::int64_t further) { return late_of(problem, 0, further, dtype); };
+    const auto of = [&](const ConvProblem& problem, std::int64_t further) { return ran_of(problem, 0, further, dtype); };
     CHECK(is_all(of(sized({.N = 2, .C_in = 64, .C_out = 96, .L_in = 1008, .K = 3, .P_l = 1, .P_r = 1}), 0), 2 * kEach));
     CHECK(is_all(of(sized({.N = 1, .C_in = 96, .C_out = 80, .L_in = 272, .K = 1}), 8), 2 * kEach));
   }
@@ -327,7 +329,7 @@ TEST_CASE("weights in registers add a residual or go through a derivative where 
   REQUIRE((kernel && kernel->kernel == GatherKernel::source_bulk));
   CHECK(fuses({.residual = 4}));
   CHECK(fuses({.activation = Activation::leaky_relu, .slope = 0.1, .derivative = 16}));
-  CHECK_FALSE(fuses({.activation = Activation::relu, .residual = 16, .derivative = 32}));  // no room for two
+  CHECK_FALSE(fuses({.activation = Activation::relu, .residual = 16, .derivative = 32}));  // one aux tensor fits
   CHECK_FALSE(fuses({.activation = Activation::tanh, .residual = 16}));
 }
 
@@ -344,18 +346,18 @@ TEST_CASE("the preconverted kernel of f32 adds a residual, or takes a derivative
     CHECK(fuses(DType::f32, epilogue));
     CHECK_FALSE(fuses(DType::bf16, epilogue));
   }
-  CHECK_FALSE(fuses(DType::f32, {.activation = Activation::relu, .residual = 16, .derivative = 32}));  // no room for two
+  CHECK_FALSE(fuses(DType::f32, {.activation = Activation::relu, .residual = 16, .derivative = 32}));  // one fits
   CHECK_FALSE(fuses(DType::f32, {.activation = Activation::tanh, .derivative = 16}));
   CHECK_FALSE(fuses(DType::f32, {.activation = Activation::snake, .before = 16}));
-  p.N = 2;  // in the second-level cache
+  p.N = 2;  // fits in the L2 cache
   CHECK_FALSE(fuses(DType::f32, sum));
 
-  // What it stores so, whatever the size.
+  // Whether the kernel stores it, whatever the size.
   const auto stores = [](const cuda::tensor_core::KernelProblem& asked, const cuda::Epilogue& epilogue) {
     const auto plan = cuda::tensor_core::preconverted_plan(asked.problem, asked.direction, asked.precision, 0);
-    return has_one_beside<4>(asked, epilogue) && is_not_late_or_stride_1(asked, epilogue) && plan && plan->tiling.slices == 1;
+    return has_one_aux<4>(asked, epilogue) && is_without_aux_or_stride_1(asked, epilogue) && plan && plan->tiling.slices == 1;
   };
-  // Rows of whole vectors and others, tiles that end within them, groups, strides.
+  // Rows of whole vectors and others, tiles that end inside of a vector, groups, strides.
   const std::int64_t most = is_reduced() ? 2 : 9;
   const std::vector<ConvProblem> problems{
       sized({.N = most, .C_in = 64, .C_out = 192, .L_in = 1024, .K = 3, .P_l = 1, .P_r = 1}),

@@ -10,7 +10,7 @@ using namespace polyphase;
 using namespace polyphase::testing;
 using namespace polyphase::cuda::tensor_core;
 
-TEST_CASE("the longest of what goes on at a time decides, and what nothing hides is added") {
+TEST_CASE("the longest of overlapping times counts, and times without overlap are added") {
   cuda::DeviceProperties gpu;
   gpu.sm_count = 132;
   const CostRates rates{.multiply = 2,

@@ -37,5 +37,5 @@ TEST_CASE("rows that are staged take an aux operand where it comes as they are s
   CHECK(!takes(one, true, {.out = 16}));
   p.dtype = DType::f32;
   p = sized({.N = 1, .C_in = 64, .C_out = 64, .L_in = 96, .K = 4, .S = 2});
-  CHECK(!takes(one));  // neighbouring outputs are of two phases
+  CHECK(!takes(one));  // neighbouring outputs have two different phases
 }

@@ -25,7 +25,7 @@ TEST_CASE("a map of what TMA can copy is made, of anything else refused with its
                               .bytes = 4,
                               .offset = 0,
                               .swizzled = true};
-  cuda::synchronize();  // the driver makes no map without a context
+  cuda::synchronize();  // the driver makes no tensor map without a context
   CHECK_NOTHROW((void)tensor_core::encode_tensor_map(of));
   of.address = 4097;
   CHECK_THROWS_WITH_AS((void)tensor_core::encode_tensor_map(of), doctest::Contains("2 x 7 x 100"), DeviceError);

@@ -9,7 +9,7 @@ using namespace polyphase;
 using namespace polyphase::testing;
 namespace tensor_core = cuda::tensor_core;
 
-TEST_CASE("tiles follow each other from before a row's start to behind its end, at sectors where rows are dense") {
+TEST_CASE("tiles are adjacent and cover a row, and begin at sectors if rows are dense") {
   int whole = 0, overlapping = 0;
   for (const ConvProblem& p : dense_problems()) {
     for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
@@ -28,7 +28,7 @@ TEST_CASE("tiles follow each other from before a row's start to behind its end, 
           overlapping += tiling.position_step < positions ? 1 : 0;
           if (!tensor_core::count_tiles(gemm, 132, tiling)) continue;
           CHECK(tiling.blocks == gemm.N * tiling.position_tiles * tiling.weight_tiles);
-          CHECK(tiling.grid % tiling.weight_tiles == 0);  // a block keeps its columns
+          CHECK(tiling.grid % tiling.weight_tiles == 0);  // a block keeps its weights' columns
           CHECK(tiling.grid <= 132);
         }
       }

@@ -17,7 +17,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-/// How many sums the tensor cores' run of one direction has computed again.
+/// How many sums a run of one direction on the tensor cores has recomputed.
 std::uint64_t again(const ConvArrays<float>& arrays, ConvDirection direction, Precision precision = Precision::fp32) {
   const std::uint64_t before = cuda::computed_again();
   bool intact = false;
@@ -26,7 +26,8 @@ std::uint64_t again(const ConvArrays<float>& arrays, ConvDirection direction, Pr
   return cuda::computed_again() - before;
 }
 
-/// One for each form that f32 takes: few channels, rows, kernels that fit and that do not, strides, parts that lack taps.
+/// One problem for each kernel of f32: few channels, rows, weights that fit shared memory and that do not, strides, phases with
+/// fewer taps.
 std::vector<ConvProblem> problems() {
   return {sized({.N = 1, .C_in = 32, .C_out = 64, .L_in = 2048, .K = 5, .D = 3}),
           sized({.N = 1, .C_in = 128, .C_out = 128, .L_in = 2048, .K = 3}),

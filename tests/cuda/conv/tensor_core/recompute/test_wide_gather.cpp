@@ -19,7 +19,7 @@ namespace tensor_core = cuda::tensor_core;
 
 namespace {
 
-/// One for each kernel of f32, with groups, classes that lack a tap, and outputs that are no whole blocks.
+/// One problem for each kernel of f32, with groups, classes that have fewer taps, and outputs that do not fill a block.
 std::vector<ConvProblem> problems() {
   return {sized({.N = 2, .C_in = 32, .C_out = 72, .L_in = 900, .K = 5, .P_l = 2, .D = 3}),
           sized({.N = 1, .C_in = 128, .C_out = 128, .L_in = 1024, .K = 3}),
@@ -29,7 +29,7 @@ std::vector<ConvProblem> problems() {
           sized({.N = 1, .C_in = 64, .C_out = 40, .L_in = 300, .K = 25, .S = 4, .P_l = 11, .P_r = 11, .OP = 1})};
 }
 
-/// Every `step`-th number becomes tiny, the others zero. The last is 1: the scale of the whole tensor comes from it.
+/// Makes every `step`-th number tiny and the others zero. The last is 1 and sets the scale of the whole tensor.
 void make_tiny(Array<float>& array, std::int64_t step) {
   for (std::int64_t i = 0; i < array.size(); ++i) array[i] = i % step == 0 ? std::ldexp(array[i], -70) : 0.0F;
   array[array.size() - 1] = 1.0F;

@@ -1,11 +1,11 @@
 #pragma once
-// What the tiles of the weight gradient took in one run of bench/conv_transpose1d --forms: NVIDIA H200, 2026-11-23, c50805f;
-// oobleck0, which cuBLAS has, of the day before.
+// Times of the tilings of the weight gradient in one run of bench/conv_transpose1d --forms: NVIDIA H200, 2026-11-23, c50805f;
+// those of oobleck0, which cuBLAS computes, are of the day before.
 
 namespace polyphase::testing {
 
-/// A case a line, by its name in bench/shapes.hpp: tiles and their microseconds, the fastest first; the middle of five bursts
-/// of 12. `r64x2x`: 64 columns and 2 shifts, the rows x's; `y` at the end: the rows are y's.
+/// One case a line, by its name in bench/shapes.hpp: tilings and their microseconds, the fastest first; the median of five
+/// bursts of 12. `r64x2x`: 64 columns and 2 shifts, the rows are x's; `y` at the end: the rows are y's.
 inline constexpr const char* kMeasuredWgrads = R"(
 B fp32 r32x3y 334.6 r32x5y 342.6 r32x3x 392.1 r32x5x 490.3
 B bf16 r32x3y 180.5 r64x3y 181.8 r32x5y 182.3 r64x3x 189.4 r128x3x 201.9 r32x3x 235.1 r32x5x 250.2

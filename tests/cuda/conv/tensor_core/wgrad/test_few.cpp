@@ -16,7 +16,7 @@ namespace tensor_core = cuda::tensor_core;
 
 namespace {
 
-/// Sums of one product, of few, and of few only at the taps that mostly meet padding.
+/// Sums of one product, of few products, and of few products only at the taps that mostly meet padding.
 std::vector<ConvProblem> problems() {
   return {sized({.N = 1, .C_in = 8, .C_out = 17, .L_in = 1, .K = 8, .S = 4, .P_l = 1, .P_r = 1, .OP = 3, .D = 5}),
           sized({.N = 1, .C_in = 32, .C_out = 8, .L_in = 1, .K = 7, .S = 2, .D = 2}),
@@ -26,7 +26,7 @@ std::vector<ConvProblem> problems() {
           sized({.N = 2, .C_in = 24, .C_out = 33, .L_in = 16, .K = 31, .S = 1, .P_l = 15, .P_r = 15})};
 }
 
-/// A number as tensor_core's two halves of it.
+/// A number as the two f16 of tensor_core.
 struct Halves {
   double high, low;
   explicit Halves(float value)
@@ -34,7 +34,7 @@ struct Halves {
         low(static_cast<double>(static_cast<float>(Half((value - static_cast<float>(Half(value))) * 2048.0F))) / 2048) {}
 };
 
-/// The largest errors of `count` sums of `terms` products, by their sums of magnitudes: of two halves, and plain.
+/// The largest errors of `count` sums of `terms` products over their sums of magnitudes: with two f16, and in plain f32.
 struct Worst {
   double halves = 0, plain = 0;
 };
@@ -82,7 +82,7 @@ TEST_CASE("terms are those that the definition has") {
                                Precision::fp32) == FewTerms::none);
 }
 
-TEST_CASE("two halves exceed the bound of fp32 in sums of one product, and not in those of kLeastTerms") {
+TEST_CASE("two f16 exceed the bound of fp32 in sums of one product, and not in those of kLeastTerms") {
   constexpr double kRounding = 0x1p-24;
   const Worst one = worst_of(1, 400'000), least = worst_of(tensor_core::kLeastTerms, 400'000);
   CHECK(one.halves > kErrorOverPlain * one.plain + 4 * kRounding);

@@ -16,7 +16,7 @@ namespace tensor_core = cuda::tensor_core;
 
 namespace {
 
-/// The job that stores each weight, by what the kernels store: rows, columns and shifts of a tile.
+/// The job that stores each weight, computed from the rows, columns and shifts of a tile as the kernels store them.
 std::vector<std::int64_t> jobs_that_store(const ConvProblem& p, const tensor_core::WgradTiling& tiling) {
   const std::int64_t in = p.C_in / p.G, out = p.C_out / p.G;
   std::vector<std::int64_t> jobs(static_cast<std::size_t>(p.C_in * out * p.K), -1);
@@ -45,7 +45,7 @@ std::vector<std::int64_t> jobs_that_store(const ConvProblem& p, const tensor_cor
   return jobs;
 }
 
-/// How many weights have another job than the one that stores them, or lie not once in its box.
+/// How many weights are listed for another job than the one that stores them, or are not exactly once in its box.
 std::int64_t wrong_weights(const ConvProblem& p, const tensor_core::WgradTiling& tiling) {
   const tensor_core::WgradTiles tiles = tensor_core::make_wgrad_tiles(p, tiling);
   const std::vector<std::int64_t> jobs = jobs_that_store(p, tiling);

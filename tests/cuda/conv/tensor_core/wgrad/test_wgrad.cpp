@@ -34,11 +34,11 @@ namespace tensor_core = cuda::tensor_core;
 
 namespace {
 
-/// Strides that divide the dilation and not, tiles that are full and not, taps that share a window and that do not.
+/// Strides that divide the dilation and others, tiles that are full and others, taps that share a window and others.
 std::vector<ConvProblem> problems() {
   std::vector<ConvProblem> out = random_wgrads(11, 48);
-  // One for each tile: many channels and three taps, two, one; few channels and five taps, three. By rows, then, since an odd
-  // number of odd rows is no multiple of 16 bytes, on mma.sync.
+  // One problem for each tile: many channels and three taps, two, one; few channels and five taps, three. Then the same by rows
+  // on mma.sync, since an odd number of odd rows is no multiple of 16 bytes.
   for (const std::int64_t more : {0, 1})
     for (const auto& [in, out_channels, K] : {std::array<std::int64_t, 3>{128, 128, 3},
                                               {128, 128, 2},
@@ -49,10 +49,10 @@ std::vector<ConvProblem> problems() {
                                               {32, 64, 3}})
       out.push_back(
           sized({.N = 2, .C_in = in + more, .C_out = out_channels + more, .L_in = 400 + more, .K = K, .P_l = 1, .P_r = K / 2}));
-  // A tile that begins with another plane than the first.
+  // A tile that does not begin with the first plane.
   out.push_back(
       sized({.N = 1, .C_in = 140, .C_out = 86, .L_in = 60, .K = 20, .S = 17, .P_l = 117, .P_r = 50, .OP = 22, .D = 35}));
-  // By rows: every distance of a row from a multiple of 16 bytes, padding before it, windows of several boxes.
+  // By rows: every alignment of a row modulo 16 bytes, padding before it, windows of several boxes.
   for (const std::int64_t L : {401, 402, 404, 408})
     for (const std::int64_t S : {1, 2, 8})
       out.push_back(sized({.N = 2, .C_in = 24, .C_out = 40, .L_in = L, .K = 2 * S, .S = S, .P_l = S, .P_r = 1}));
@@ -84,7 +84,7 @@ double check_bits(ConvProblem p, Precision precision, std::int64_t misalignment)
   return expected.norm();
 }
 
-/// All tiles of a problem, which it gives.
+/// Checks all tilings of a problem and returns them.
 template <class E>
 std::vector<tensor_core::WgradTiling> check_tiles(ConvProblem p, Precision precision) {
   p.dtype = dtype_of<E>;
@@ -107,7 +107,7 @@ std::vector<tensor_core::WgradTiling> check_tiles(ConvProblem p, Precision preci
   return all;
 }
 
-/// Weight i of one group from the products that exist alone; the CPU reference multiplies the padding's zeros too.
+/// Weight i of one group, summed over existing products only; the CPU reference also multiplies the padding's zeros.
 template <class E>
 float plain_sum(const ConvArrays<E>& arrays, std::int64_t i) {
   const ConvProblem& p = arrays.p;
@@ -124,9 +124,9 @@ float plain_sum(const ConvArrays<E>& arrays, std::int64_t i) {
   return sum;
 }
 
-/// An infinity or NaN at either end of some rows of x and y: only products that exist may see them.
+/// An infinity or NaN at either end of some rows of x and y: only existing products may meet them.
 template <class E>
-void check_beside_padding(ConvProblem p) {
+void check_around_padding(ConvProblem p) {
   p.dtype = dtype_of<E>;
   if (!can(p, Precision::fp32)) return;
   ConvArrays<E> arrays(p, kSmallIntegers);
@@ -150,7 +150,7 @@ void check_beside_padding(ConvProblem p) {
   CHECK_MESSAGE(wrong == 0, p);
 }
 
-/// What tensor copies ask for, and that a step's windows are in the boxes.
+/// Checks the requirements of tensor copies, and that the boxes contain a step's windows.
 void check_raw(const ConvProblem& p, const tensor_core::WgradTiling& tiling) {
   constexpr int kBytes = 4;
   CHECK(tiling.rows_stages >= 2);
@@ -181,7 +181,7 @@ void check_raw(const ConvProblem& p, const tensor_core::WgradTiling& tiling) {
   }
 }
 
-/// That a tile's steps cover the problem and fit.
+/// Checks that a tile's steps cover the problem and fit.
 void check_steps(const ConvProblem& p, const tensor_core::WgradTiling& tiling, int parts, std::int64_t limit) {
   check_raw(p, tiling);
   CHECK(tiling.stages >= 2);
@@ -202,7 +202,7 @@ void check_steps(const ConvProblem& p, const tensor_core::WgradTiling& tiling, i
   CHECK(4 * tiling.partial_slices * p.C_in * (p.C_out / p.G) * p.K <= limit);
 }
 
-/// The one that make_wgrad_tiling() takes is one of those of least cost.
+/// Checks that make_wgrad_tiling() takes a tiling of least cost.
 void check_choice(const tensor_core::WgradTiling& tiling, const std::vector<tensor_core::WgradTiling>& all) {
   int better = 0, same = 0;
   for (const tensor_core::WgradTiling& other : all) {
@@ -213,7 +213,7 @@ void check_choice(const tensor_core::WgradTiling& tiling, const std::vector<tens
   CHECK(same > 0);
 }
 
-/// What the tile that is taken is known to take at most of the fastest one's time, where that is more than 5 % longer
+/// Known losses: the time of the chosen tiling over the fastest one's, where it is more than 5 % longer
 /// (docs/kernels/wgrad.md).
 const std::map<std::string, double> kLost{{"block96_k11 tf32", 1.09}};
 
@@ -226,9 +226,9 @@ TEST_CASE("tiles, slices and flushes cover the problem, fit shared memory and ke
     for (const int parts : {1, 2}) {
       for (const std::size_t limit : {std::size_t{1} << 28, std::size_t{1} << 20}) {
         const auto all = tensor_core::wgrad_candidates(p, parts, 4, kSmsOfHopper, kSharedOfHopper, limit);
-        if (all.empty()) {  // mma_sync/ does it
+        if (all.empty()) {  // computed by mma_sync/
           CHECK(tensor_core::make_wgrad_tiling(p, parts, 4, kSmsOfHopper, kSharedOfHopper, limit).stages == 0);
-          // Its operands want a workspace: of a mebibyte other algorithms have to do.
+          // Its operands need a workspace. With one mebibyte other algorithms must compute the problem.
           const bool fits = tensor_core::plan_mma_wgrad(p, parts, kSmsOfHopper, kSharedOfHopper, limit).has_value();
           CHECK_MESSAGE((fits || limit < (std::size_t{1} << 28)), p);
           without += fits ? 1 : 0;
@@ -242,7 +242,7 @@ TEST_CASE("tiles, slices and flushes cover the problem, fit shared memory and ke
       }
     }
   }
-  // Every kernel has its problem here.
+  // Every kernel takes a problem of this list.
   CHECK(shapes.size() == std::size(tensor_core::kWgradShapes) + std::size(tensor_core::kWgradWideShapes));
   CHECK(without > 0);
 }
@@ -250,7 +250,7 @@ TEST_CASE("tiles, slices and flushes cover the problem, fit shared memory and ke
 TEST_CASE("asking for the tiles of a problem again, as every call does, costs less than a launch") {
   using Clock = std::chrono::steady_clock;
   constexpr int kCalls = 20;
-  double least_us = 1e9;  // of some batches: others want the processor too
+  double least_us = 1e9;  // the least of several batches, since other processes use the processor too
   for (int batch = 0; batch < 50; ++batch) {
     const auto begin = Clock::now();
     for (int call = 0; call < kCalls; ++call) {
@@ -366,7 +366,7 @@ TEST_CASE("as accurate as its precision: fp32 no worse than plain f32 sums, tf32
   CHECK(worst_plain > 0);
   CHECK_MESSAGE(worst[0] <= kErrorOverPlain * worst_plain, worst[0], " against ", worst_plain);
   CHECK_MESSAGE(worst[1] <= kTf32Rounding, worst[1]);
-  CHECK(worst[1] > worst[0]);  // it is the other kernel
+  CHECK(worst[1] > worst[0]);  // a different kernel ran
 }
 
 TEST_CASE("infinities, NaN, zeros and numbers far below the largest come out of fp32 and tf32 as from plain sums") {
@@ -374,7 +374,7 @@ TEST_CASE("infinities, NaN, zeros and numbers far below the largest come out of 
   for (const Precision precision : {Precision::fp32, Precision::tf32}) {
     ConvArrays<float> arrays(sized({.N = 1, .C_in = 16, .C_out = 16, .L_in = 400, .K = 3, .S = 2, .P_l = 1, .P_r = 1}),
                              kSmallIntegers);
-    // Channel 3 of x is tiny: what it gives is the sum of tiny products alone, and no bit of it may be lost.
+    // Channel 3 of x is tiny: its weights' gradients are sums of tiny products alone and must be exact.
     for (std::int64_t i = 3 * 400; i < 4 * 400; ++i) arrays.x[i] = std::ldexp(arrays.x[i], -60);
     CHECK(same_bits(run(arrays, precision), arrays.run(ConvDirection::wgrad, Algorithm::reference)));
     make_unusual(arrays, 1500);
@@ -388,8 +388,8 @@ TEST_CASE(
     "tiny numbers of some channels: every bit of what they give is there, and not all weights of many blocks are computed "
     "again") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
-  // Weights in place, in the tiles of many blocks; slices that a thread a weight adds; some slices, and many: of either few and
-  // many weights at a time; groups.
+  // Weights stored directly, in the tiles of many blocks; slices added by one thread per weight; some slices and many slices,
+  // for few and for many weights; groups.
   for (const ConvProblem& p : {sized({.N = 1, .C_in = 300, .C_out = 200, .L_in = 64, .K = 16, .S = 8, .P_l = 4, .P_r = 4}),
                                sized({.N = 1, .C_in = 256, .C_out = 136, .L_in = 1100, .K = 4, .S = 2, .P_l = 1, .P_r = 1}),
                                sized({.N = 4, .C_in = 130, .C_out = 70, .L_in = 500, .K = 5, .S = 3, .P_l = 2}),
@@ -413,7 +413,7 @@ TEST_CASE(
       const auto again = static_cast<std::int64_t>(cuda::computed_again() - before);
       CHECK_MESSAGE(same_bits(got, expected), p, ' ', precision);
       CHECK(again > 0);
-      // By mma.sync all weights are of one job, which is suspect as a whole.
+      // With mma.sync all weights belong to one job, which is suspect as a whole.
       const bool has_many_jobs =
           p.G == 1 && p.C_in > 4 * tensor_core::kWideInputs && !tensor_core::uses_mma(cuda::properties(0).arch());
       if (has_many_jobs) CHECK_MESSAGE(again < got.size(), p, ' ', precision, ": ", again, " of ", got.size());
@@ -421,15 +421,15 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("infinities of 16 bits beside the padding come out as from plain sums") {
+TEST_CASE("infinities of 16 bits next to the padding give the results of plain sums") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
-  // By rows and on mma.sync, x's rows and y's, padding before and behind, no padding, and y beyond what x meets.
+  // By rows and on mma.sync: rows of x and of y, padding on both sides, no padding, and y longer than what x reaches.
   for (const ConvProblem& p :
        {sized({.N = 2, .C_in = 16, .C_out = 32, .L_in = 400, .K = 5, .S = 2, .P_l = 3, .P_r = 2, .D = 3}),
         sized({.N = 2, .C_in = 64, .C_out = 16, .L_in = 136, .K = 3, .P_l = 1, .P_r = 1}),
         sized({.N = 3, .C_in = 17, .C_out = 19, .L_in = 131, .K = 4, .S = 3, .P_l = 1, .OP = 2}),
         sized({.N = 1, .C_in = 8, .C_out = 8, .L_in = 70, .K = 1, .S = 2, .OP = 1})}) {
-    check_beside_padding<Half>(p);
-    check_beside_padding<BFloat16>(p);
+    check_around_padding<Half>(p);
+    check_around_padding<BFloat16>(p);
   }
 }

@@ -2,8 +2,8 @@
 // The producers of kernel.cuh. They load rows of a tensor by bulk copies into a ring, and convert them from there into a ring
 // of operand tiles [part][plane][block of 8 rows][position][8 rows].
 //
-// Only bulk copies keep enough bytes outstanding: ptxas waits for all global loads into registers at once. A copy begins at the
-// 16-byte boundary before an element; the reader of a row accounts for that offset.
+// Only bulk copies keep enough bytes outstanding: ptxas waits for all global loads into registers together. A copy begins at
+// the 16-byte boundary before an element; the reader of a row accounts for that offset.
 
 #include <cstdint>
 #include <type_traits>
@@ -200,7 +200,7 @@ struct Converter {
     Where at = start;
     const int blocks = tile.rows / kVector;
     if (inside) {
-      // Two items at once if every lane of the warp has them.
+      // Two items at a time if every lane of the warp has them.
 #pragma unroll 1
       for (int pairs = (tile.items / kWidth - (lead & ~31) + 96) / (2 * kConverters); pairs > 0; --pairs) {
         const Where early = at;

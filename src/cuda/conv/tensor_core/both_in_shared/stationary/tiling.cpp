@@ -104,8 +104,8 @@ StationaryTiling make_stationary_tiling(const TapGemm& gemm, const StationarySha
   bool found = false;
   // Long steps for 16-bit elements: their conversion is short compared with the fixed cost of a step.
   const bool is_short = shape.element_bytes == 2;
-  // All planes of a row at once, if necessary with less of the source outstanding. Planes in several steps are copied once per
-  // step.
+  // All planes of a row in one step, if necessary with less of the source outstanding. Planes in several steps are copied once
+  // per step.
   for (auto planes = static_cast<int>(gemm.planes); planes >= 1 && !found; planes = planes == 1 ? 0 : (planes + 1) / 2) {
     for (const int least : {is_short ? 2 : 3, 2}) {
       for (int rows = (is_short ? 4 : 2) * kDepth; rows >= kDepth && !found; rows /= 2) {

@@ -52,7 +52,7 @@ struct Stride1Sums {
   __device__ __forceinline__ float operator()(int m, int i) const {
     return kMixed == 0 ? v[m][i] : fmaf(v[m][i], 1.0F / kLowScale, v[m][kMixed + i]);
   }
-  /// Makes high() the complete sums. The rest of the others changes no number if they are added once more.
+  /// Makes high() the complete sums. The rest of the others changes no number if they are added again.
   __device__ __forceinline__ void join() {
     if constexpr (kMixed != 0) {
 #pragma unroll

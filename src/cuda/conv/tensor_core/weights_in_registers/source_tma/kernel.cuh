@@ -29,7 +29,7 @@ struct TmaMode {
   static constexpr TmaRows kRows = kRows_;
   static constexpr bool kAux = kAux_;  // a residual, a derivative's result, or both
   using Aux = std::conditional_t<kAux, TmaAuxes, TmaNoAux>;
-  // Both at once; other kernels would spill.
+  // Both together; other kernels would spill.
   static constexpr bool kBoth = kAux && kRows_ == TmaRows::whole && source_tma_has_both(Operand::kParts, kHalf, kDepths);
   static constexpr bool kMayBeDynamic = kRows_ != TmaRows::any;
   static constexpr bool kSparse = kStacked && kRows_ == TmaRows::whole;    // products of the source's low halves are sparse
@@ -92,7 +92,7 @@ __device__ __forceinline__ std::uint64_t further_operand(std::uint64_t operand, 
 }
 
 /// All products of a tile; they are outstanding when this returns. `meanwhile` runs during the mixed products. `put_aside`
-/// takes the sums of the first half of the steps where the second half starts anew (kHalves).
+/// takes the sums of the first half of the steps where the second half starts again from zero (kHalves).
 template <class Mode, class Meanwhile, class PutAside>
 __device__ __forceinline__ void multiply_tma(const TmaTiling& tiling, std::uint32_t source, TmaWeights<Mode>& weights,
                                              float (&sums)[kTmaSums], const Meanwhile& meanwhile, const PutAside& put_aside) {

@@ -29,7 +29,7 @@ inline constexpr int kTmaLoadMost = 4, kTmaStoreMost = 8;
 /// The alignment of a problem's rows.
 enum class TmaRows : int {
   whole,  ///< source: all at multiples of 16 bytes, steps of 16 rows; output: whole sectors, columns in groups of eight
-  pairs,  ///< source: likewise; output: each row from an even position on
+  pairs,  ///< source: the same; output: each row from an even position on
   any,
 };
 

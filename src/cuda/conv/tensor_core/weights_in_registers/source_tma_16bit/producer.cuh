@@ -23,7 +23,7 @@ __device__ __forceinline__ void copy_tma16(const Tma16Tiling& tiling, const Tma1
                    static_cast<int>(at.n) * (tiling.rows / tiling.source.classes), layout.raw_full(stage));
 }
 
-/// Transposes rows: a warp handles two blocks of eight rows and two vectors of each row at once.
+/// Transposes rows: a warp handles two blocks of eight rows and two vectors of each row at a time.
 struct Turner {
   static constexpr int kPairsMost = 4;  // pairs of blocks
   const Tma16Tiling& tiling;

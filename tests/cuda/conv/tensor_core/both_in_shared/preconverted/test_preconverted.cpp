@@ -23,7 +23,8 @@ namespace {
 
 constexpr ConvDirection kGathers[] = {ConvDirection::forward, ConvDirection::dgrad};
 
-/// Strides, dilations, groups, paddings, batches and lengths around the tiles; classes that fill a row and that do not.
+/// Strides, dilations, groups, paddings, batches and lengths near the tile sizes; classes that fill a row and classes that do
+/// not.
 std::vector<ConvProblem> preconverted_problems() {
   return thinned(random_gathers(11, {1, 2, 31, 64, 65, 95, 96, 127, 128, 129, 160, 255, 256, 257, 513}, false));
 }
@@ -43,8 +44,7 @@ auto by_plan(const tensor_core::PreconvertedPlan& plan, Precision precision) {
   };
 }
 
-/// Every kernel there is, forward and dgrad, bit for bit against the reference on small integers; the norm of what was
-/// compared.
+/// Every kernel, forward and dgrad, bit for bit against the reference on small integers. Returns the norm of what was compared.
 template <class E>
 double check_bits(ConvProblem p, Precision precision, int slices, std::int64_t misalignment) {
   p.dtype = dtype_of<E>;
@@ -56,7 +56,7 @@ double check_bits(ConvProblem p, Precision precision, int slices, std::int64_t m
     const auto shapes = tensor_core::preconverted_shapes(parts);
     for (std::size_t shape = 0; shape < shapes.size(); ++shape) {
       ConvProblem piece = p;
-      piece.N = slices > 1 ? (p.N + 1) / 2 : p.N;  // samples in two turns, the second maybe with fewer
+      piece.N = slices > 1 ? (p.N + 1) / 2 : p.N;  // samples in two passes; the second may have fewer
       const cuda::DeviceProperties& gpu = cuda::properties(0);
       const tensor_core::PreconvertedPlan plan{
           static_cast<int>(shape), piece.N,
@@ -97,11 +97,11 @@ TEST_CASE("steps fit shared memory, cover the reduction, and every position once
             CHECK(tiling.usable % (tiling.interleaved ? gemm.classes : 1) == 0);
             CHECK(tiling.column_tiles * tiling.tile_columns / tensor_core::kPreconvertedSubtile * tiling.usable >=
                   gemm.columns);
-            // All samples' positions lie in the tiles, and no two samples share one.
+            // The tiles contain all samples' positions, and no two samples share one.
             CHECK(tiling.source.sample_pitch >= tiling.sample_positions);
             CHECK((p.N - 1) * tiling.source.sample_pitch + tiling.sample_positions <=
                   tiling.position_tiles * tiling.tile_positions);
-            // The phases that the positions leave out lie outside the row.
+            // The phases outside of the positions are outside of the row.
             const std::int64_t before = tiling.source.position_begin - 1;
             const std::int64_t farthest =
                 gemm.out_stride * before + (gemm.phase_classes - 1) * gemm.out_class_step + gemm.out_gcd - 1 + gemm.out_origin;
@@ -120,8 +120,8 @@ TEST_CASE("plans: few positions are cut into slices, a plan keeps the workspace'
   const auto plan = tensor_core::make_preconverted_plan(few, ConvDirection::dgrad, Precision::fp32, 132, kSharedOfHopper);
   REQUIRE(plan.has_value());
   CHECK(plan->tiling.slices > 1);
-  CHECK(tensor_core::preconverted_weight_bytes(*plan) >= 4 * 1536 * 768 * 16);  // two halves a weight
-  // As fast as the least of all candidates, of which there are several cuttings.
+  CHECK(tensor_core::preconverted_weight_bytes(*plan) >= 4 * 1536 * 768 * 16);  // two f16 a weight
+  // The plan has the least cost of several candidates.
   const auto candidates =
       tensor_core::preconverted_candidates(few, ConvDirection::dgrad, Precision::fp32, 132, kSharedOfHopper);
   const auto least = std::min_element(candidates.begin(), candidates.end(),
@@ -180,7 +180,7 @@ TEST_CASE("small integers, bit for bit: every kernel, type and precision, one sl
 
 TEST_CASE("infinities, NaN and numbers of all sizes come out as from plain sums") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
-  // Three classes of which one lacks a tap, so that operands hold zeros beside the infinity.
+  // One of three classes has fewer taps, so that operands hold zeros next to the infinity.
   const ConvProblem p = sized({.N = 2, .C_in = 40, .C_out = 48, .L_in = 300, .K = 5, .S = 3, .P_l = 2, .P_r = 1});
   ConvArrays<float> arrays(p, kSmallIntegers);
   make_unusual(arrays, 15000);
@@ -199,7 +199,7 @@ TEST_CASE("sums of numbers that have no operand are put right in the columns of 
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   const ConvProblem p = sized({.N = 2, .C_in = 40, .C_out = 96, .L_in = 700, .K = 16, .S = 8, .P_l = 4, .P_r = 4});
   ConvArrays<float> arrays(p, kSmallIntegers);
-  // Zeros, then numbers far below the least half at any scale that the others ask for, then zeros: no sum mixes the two kinds.
+  // Zeros, then numbers far below the smallest f16 at the scale of the other numbers, then zeros: no sum has both kinds.
   const auto shrink = [](Array<float>& rows, std::int64_t length, std::int64_t begin, std::int64_t end, std::int64_t margin) {
     for (std::int64_t row = 0; row < rows.size(); row += length) {
       for (std::int64_t i = begin - margin; i < end + margin; ++i)

@@ -10,7 +10,7 @@ using namespace polyphase;
 using namespace polyphase::testing;
 namespace tensor_core = cuda::tensor_core;
 
-TEST_CASE("resident steps fit shared memory, list every product and leave no position out") {
+TEST_CASE("stationary's steps fit shared memory and list every product and position") {
   int fitting = 0, whole = 0;
   for (const ConvProblem& p : dense_problems()) {
     for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
@@ -31,7 +31,7 @@ TEST_CASE("resident steps fit shared memory, list every product and leave no pos
           CHECK((tiling.products[i].source + shape.positions) * 16 <= static_cast<unsigned>(tiling.source_bytes));
           CHECK(tiling.products[i].weights * 16 < static_cast<unsigned>(tiling.weight_bytes));
         }
-        // Every row's tiles, from their first sector on, follow each other from before its start to behind its end.
+        // The tiles of each row are adjacent, begin at a sector, and cover the row from before its start to after its end.
         const std::int64_t first = gemm.out_stride * tiling.position_begin + gemm.out_origin;
         const std::int64_t behind = first + gemm.out_stride * tiling.position_tiles * tiling.position_step;
         CHECK(tiling.position_step * gemm.out_stride % tiling.aligned == 0);
@@ -46,7 +46,7 @@ TEST_CASE("resident steps fit shared memory, list every product and leave no pos
         CHECK(tiling.position_begin + tiling.position_tiles * tiling.position_step >=
               gemm.position_begin + gemm.position_count);
         CHECK(behind >= gemm.out_length - gemm.out_stride * gemm.out_class_step * gemm.classes);
-        CHECK(tiling.grid % tiling.weight_tiles == 0);  // a block keeps its columns
+        CHECK(tiling.grid % tiling.weight_tiles == 0);  // a block keeps its weights' columns
       }
     }
   }

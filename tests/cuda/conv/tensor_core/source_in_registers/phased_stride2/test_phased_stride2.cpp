@@ -28,7 +28,7 @@ ConvProblem phases_problem(std::int64_t N, std::int64_t C_in, std::int64_t C_out
   return sized({.N = N, .C_in = C_in, .C_out = C_out, .L_in = L_in, .K = 4, .S = 2, .P_l = P_l, .P_r = P_r, .G = G});
 }
 
-/// Channels around the tiles, rows around them, groups, paddings; rows of whole vectors of every type.
+/// Channels near the tile sizes, rows near the tile sizes, groups, paddings; rows of whole vectors of every type.
 std::vector<ConvProblem> phases_problems() {
   return {
       phases_problem(1, 32, 32, 512),          phases_problem(2, 40, 33, 520),          phases_problem(1, 64, 64, 1024),
@@ -80,7 +80,7 @@ TEST_CASE("steps fit shared memory, cover the reduction, the channels and every 
         CHECK(tiling.weight_tiles * channels >= p.C_out);
         CHECK(tiling.tiles * tensor_core::kPhased2Positions * tensor_core::kPhased2Classes >= p.N * p.L_out);
         CHECK(tiling.grid % tiling.weight_tiles == 0);
-        // What the first and the last position of a tile need lies in the vectors that it reads.
+        // The vectors that a tile reads contain all that its first and last position need.
         const auto vector = static_cast<int>(16 / size_of(dtype));
         CHECK(tiling.first % vector == 0);
         CHECK(tiling.lead >= 1);
@@ -142,7 +142,7 @@ TEST_CASE("infinities, NaN and numbers of all sizes come out as from plain sums"
   ConvArrays<float> arrays(p, kSmallIntegers);
   arrays.x[123] = std::numeric_limits<float>::infinity();
   arrays.x[15000] = std::numeric_limits<float>::quiet_NaN();
-  // Zeros, then numbers far below the least half at any scale that the others ask for, then zeros: no sum mixes the two kinds.
+  // Zeros, then numbers far below the smallest f16 at the scale of the other numbers, then zeros: no sum has both kinds.
   for (std::int64_t row = 0; row < arrays.x.size(); row += p.L_in) {
     for (std::int64_t i = 398; i < 502; ++i)
       arrays.x[row + i] = i < 400 || i >= 500 ? 0.0F : std::ldexp(arrays.x[row + i], -60);
@@ -161,7 +161,7 @@ TEST_CASE("infinities, NaN and numbers of all sizes come out as from plain sums"
   CHECK(wrong == 0);
 }
 
-TEST_CASE("numbers too small for a half cost few sums: as many as their count can have spoilt") {
+TEST_CASE("numbers too small for f16 cost few sums: only those that they can affect") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   ConvArrays<float> arrays(phases_problem(1, 192, 96, 4096), kNormal);
   for (std::int64_t i = 5; i < arrays.x.size(); i += 997) arrays.x[i] = std::ldexp(1.0F, -40);
@@ -170,5 +170,5 @@ TEST_CASE("numbers too small for a half cost few sums: as many as their count ca
   const Array<float> got = run_on_gpu(arrays, ConvDirection::forward, kByPhases, intact);
   const std::uint64_t again = cuda::computed_again() - before;
   CHECK(got.norm() > 0);
-  CHECK(again < 100);  // of 786432; some hundreds where one such number puts all of its tile's sums in doubt
+  CHECK(again < 100);  // of 786432; it would be some hundreds if one such number made all sums of its tile suspect
 }

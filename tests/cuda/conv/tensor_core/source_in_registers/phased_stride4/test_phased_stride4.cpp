@@ -25,19 +25,19 @@ namespace tensor_core = cuda::tensor_core;
 
 namespace {
 
-/// K = 2*S, padded so that outputs begin and end with half of a unit's taps.
+/// K = 2*S, padded so that the first and last outputs use half of a unit's taps.
 ConvProblem doubled(std::int64_t N, std::int64_t C_in, std::int64_t C_out, std::int64_t L_in, std::int64_t S,
                     std::int64_t G = 1, std::int64_t P_r = 0) {
   return sized(
       {.N = N, .C_in = C_in, .C_out = C_out, .L_in = L_in, .K = 2 * S, .S = S, .P_l = S / 2, .P_r = S / 2 + P_r, .G = G});
 }
-/// As WaveGAN's.
+/// The shape of WaveGAN's layers.
 ConvProblem long_kernel(std::int64_t N, std::int64_t C_in, std::int64_t C_out, std::int64_t L_in, std::int64_t P = 11,
                         std::int64_t G = 1) {
   return sized({.N = N, .C_in = C_in, .C_out = C_out, .L_in = L_in, .K = 25, .S = 4, .P_l = P, .P_r = P, .OP = 1, .G = G});
 }
 
-/// Channels and units around the tiles, groups, several paddings, an odd and an even number of tiles.
+/// Channels and units near the tile sizes, groups, several paddings, an odd and an even number of tiles.
 std::vector<ConvProblem> units_problems() {
   return {doubled(1, 32, 32, 128, 8),     doubled(3, 64, 33, 136, 8),  doubled(2, 96, 70, 40, 8, 1, 8),
           doubled(1, 64, 64, 256, 4),     doubled(3, 32, 130, 264, 4), doubled(2, 192, 80, 72, 4, 2, 16),
@@ -90,7 +90,7 @@ TEST_CASE("steps fit shared memory, cover the reduction, the channels and every 
     CHECK(tiling.column_tiles * tiling.channels >= p.C_out);
     CHECK(tiling.tiles * tensor_core::kPhased4Positions * p.S >= p.N * p.L_out);
     CHECK(tiling.turns == tiling.tiles * tiling.column_tiles);
-    // What the first and the last unit of a tile need lies in the box that it reads.
+    // The box that a tile reads contains all that its first and last unit need.
     const tensor_core::Phased4Pattern& pattern = tensor_core::kPhased4Patterns[tiling.pattern];
     CHECK(tiling.first % 8 == 0);
     CHECK(tiling.lead % 2 == 1);
@@ -102,7 +102,7 @@ TEST_CASE("steps of f32 fit shared memory, and products have as many columns as 
   int fitting = 0;
   for (const ConvProblem& p : units_problems()) {
     const tensor_core::Phased4Tiling tiling = tiling_of(p, DType::f32);
-    // K = 2*S is the preconverted kernel's, and padded by 3 the box would begin too far before what a tile reads.
+    // The preconverted kernel takes K = 2*S. With a padding of 3 the box would begin too far before the tile.
     CHECK((tiling.count != 0) == (p.K == 25 && p.P_l == 11));
     if (tiling.count == 0) continue;
     ++fitting;
@@ -221,7 +221,7 @@ TEST_CASE("infinities and NaN of f32 come out as from plain sums, and sums of su
       ConvArrays<float> arrays(p, kSmallIntegers);
       if (kind == Kind::source) make_unusual(arrays, 1500);
       if (kind == Kind::weights) arrays.w[7] = std::numeric_limits<float>::infinity();
-      // Alone: beside larger numbers what is left of them depends on the order.
+      // Without larger numbers: in a sum with them the result would depend on the order.
       for (std::int64_t i = 0; kind == Kind::subnormal && i < arrays.x.size(); ++i)
         arrays.x[i] = i % 3 == 0 ? std::ldexp(3.0F, -140) : 0.0F;
       for (std::int64_t i = 0; kind == Kind::subnormal && i < arrays.bias_out.size(); ++i) arrays.bias_out[i] = 0.0F;
@@ -257,7 +257,7 @@ TEST_CASE("numbers too small to be split cost few sums of f32: as many as their 
   }
 }
 
-TEST_CASE("a source half of which is zeros, as behind a ReLU, is as accurate, and nothing is computed again") {
+TEST_CASE("a source with half of its elements zero, as after a ReLU, is as accurate, and nothing is recomputed") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   const ConvProblem p = long_kernel(2, 64, 72, 152);
   ConvArrays<float> arrays(p, kNormal);

@@ -20,8 +20,8 @@ namespace tensor_core = cuda::tensor_core;
 
 namespace {
 
-/// The stride1 kernel of a problem whose second sample, of f32, is too small for halves beside the others, so that all of its
-/// sums are computed again: twice, against the reference.
+/// Runs the stride1 kernel twice on an f32 problem and compares with the reference. The second sample is too small for f16 at
+/// the scale of the others, so that all of its sums are recomputed.
 template <class E>
 void check_many_runs(ConvProblem p, Precision precision) {
   p.dtype = dtype_of<E>;
@@ -73,7 +73,8 @@ TEST_CASE("row steps fit shared memory and leave no position out") {
         CHECK((tiling.classes == 0 || tiling.classes * gemm.source_length * shape.element_bytes % 16 == 0));
         CHECK((!carries || tiling.store_classes * gemm.out_length * shape.element_bytes % 32 == 0));
         CHECK((!carries || (gemm.out_origin + tiling.position_begin) % 2 == 0));
-        // Runs begin a sector early, both consumers have as many tiles of one, and what a row's last tile carries is no output.
+        // A run of tiles begins one sector early. Both consumers have the same number of its tiles. The columns that a row's
+        // last tile carries are no outputs.
         CHECK((carries ? tiling.run % 2 == 0 && tiling.last_run % 2 == 0 : tiling.run == 1));
         CHECK((!carries || (tiling.aligned * shape.element_bytes == 32 && tiling.last_run <= tiling.run &&
                             tiling.position_begin + tiling.aligned <= gemm.position_begin)));
@@ -87,7 +88,7 @@ TEST_CASE("row steps fit shared memory and leave no position out") {
         CHECK(tiling.position_begin <= gemm.position_begin);
         CHECK(tiling.position_begin + tiling.position_tiles * tiling.position_step >=
               gemm.position_begin + gemm.position_count);
-        CHECK(tiling.grid % tiling.weight_tiles == 0);  // a block keeps its columns
+        CHECK(tiling.grid % tiling.weight_tiles == 0);  // a block keeps its weights' columns
         CHECK((shape.element_bytes == 4 || carries || gemm.out_length % 16 == 0));
         CHECK((shape.element_bytes == 2 || tiling.stages * tiling.rings <= tensor_core::kStride1TilesAhead * tiling.count * 2));
         CHECK_FALSE(tiling.is_dynamic);
@@ -118,7 +119,7 @@ TEST_CASE("rows where a block has many runs, which it draws, and more tiles to c
   check_many_runs<Half>(whole, Precision::fp32);
 }
 
-TEST_CASE("rows of many tiles are drawn, those of a few dealt out") {
+TEST_CASE("problems with many tiles use the dynamic scheduler, those with few the static one") {
   const auto tiling = [](std::int64_t length, std::int64_t padding) {
     const ConvProblem p = sized({.N = 3, .C_in = 16, .C_out = 128, .L_in = length, .K = 3, .P_l = padding, .P_r = padding});
     return tensor_core::make_stride1_tiling(cuda::make_tap_gemm(p, ConvDirection::forward),

@@ -29,7 +29,8 @@ auto by_source_bulk(Precision precision) {
   };
 }
 
-/// Every direction that the source_bulk kernel takes, bit for bit against plain sums on small integers; how many those are.
+/// Every direction that the source_bulk kernel takes, bit for bit against plain sums on small integers. Returns the number of
+/// directions.
 template <class E>
 int check_narrow_bits(ConvProblem p, Precision precision) {
   p.dtype = dtype_of<E>;
@@ -50,8 +51,8 @@ int check_narrow_bits(ConvProblem p, Precision precision) {
 
 }  // namespace
 
-TEST_CASE("narrow steps fit shared memory, list every product, and tiles follow each other from sector to sector") {
-  int fitting = 0, stacked = 0, whole = 0, spread = 0, drawn = 0;
+TEST_CASE("source_bulk's steps fit shared memory, list every product, and its tiles are adjacent from sector to sector") {
+  int fitting = 0, stacked = 0, whole = 0, spread = 0, dynamic = 0;
   std::vector<ConvProblem> problems = dense_problems();
   for (const ConvProblem& p : spread_problems()) problems.push_back(p);
   for (const ConvProblem& p : problems) {
@@ -64,7 +65,7 @@ TEST_CASE("narrow steps fit shared memory, list every product, and tiles follow 
         ++fitting;
         stacked += tiling.is_stacked ? 1 : 0;
         spread += tiling.is_spread ? 1 : 0;
-        drawn += tiling.is_dynamic ? 1 : 0;
+        dynamic += tiling.is_dynamic ? 1 : 0;
         CHECK(tiling.shared_bytes <= kSharedOfHopper);
         CHECK(tiling.stages >= 2);
         CHECK(tiling.raw_stages >= 2);
@@ -76,10 +77,10 @@ TEST_CASE("narrow steps fit shared memory, list every product, and tiles follow 
                 static_cast<unsigned>(tiling.source_bytes));
           CHECK(tiling.products[i].weights * 16 < static_cast<unsigned>(tiling.weight_bytes));
         }
-        // A tile is whole channels, whose staged rows have all their phases.
+        // A tile is whole channels, and its staged rows have all their phases.
         CHECK(tiling.columns >= tiling.channels * gemm.classes);
         CHECK(tiling.channels * gemm.classes <= (tiling.is_stacked ? 32 : 64));
-        if (tiling.is_spread) {  // a lane has 15 or 16 vectors of four elements, and at most three of four lanes one less
+        if (tiling.is_spread) {  // a lane has 15 or 16 vectors of four elements; at most three of four lanes have 15
           CHECK((gemm.out_stride == 2 && gemm.classes == 1 && !tiling.is_stacked));
           CHECK(gemm.out_stride * tiling.position_step >= 15 * 16);
           CHECK(gemm.out_stride * tiling.position_step <= 16 * 16);
@@ -92,7 +93,7 @@ TEST_CASE("narrow steps fit shared memory, list every product, and tiles follow 
         CHECK((tiling.is_by_warps || tiling.columns % gemm.classes == 0));
         const std::int64_t first = gemm.out_stride * tiling.position_begin + gemm.out_origin;
         CHECK(tiling.position_step * gemm.out_stride % tiling.aligned == 0);
-        if (tiling.position_step == tiling.positions) {  // no row needs a window of its own
+        if (tiling.position_step == tiling.positions) {  // every row has the same window
           ++whole;
           CHECK(first % tiling.aligned == 0);
           CHECK(gemm.out_length % tiling.aligned == 0);
@@ -103,7 +104,7 @@ TEST_CASE("narrow steps fit shared memory, list every product, and tiles follow 
         CHECK(tiling.position_begin <= gemm.position_begin);
         CHECK(tiling.position_begin + tiling.position_tiles * tiling.position_step >=
               gemm.position_begin + gemm.position_count);
-        CHECK(tiling.grid % tiling.weight_tiles == 0);  // a block keeps its columns
+        CHECK(tiling.grid % tiling.weight_tiles == 0);  // a block keeps its weights' columns
       }
     }
   }
@@ -111,11 +112,11 @@ TEST_CASE("narrow steps fit shared memory, list every product, and tiles follow 
   CHECK(stacked > 0);
   CHECK(spread > 0);
   CHECK(whole > 0);
-  CHECK(drawn > 0);
-  CHECK(drawn < fitting);
+  CHECK(dynamic > 0);
+  CHECK(dynamic < fitting);
 }
 
-TEST_CASE("small integers where a block has several tiles, drawn and dealt out, of one chunk of rows and of two") {
+TEST_CASE("small integers, several tiles a block, dynamic and static scheduler, one and two chunks of rows") {
   if (!has_wgmma()) SKIP_TEST("no wgmma");
   int runs = 0;
   const std::int64_t part = is_reduced() ? 50 : 1;
@@ -132,11 +133,11 @@ TEST_CASE("small integers where a block has several tiles, drawn and dealt out, 
   CHECK(runs > 16);
 }
 
-TEST_CASE("the same bits from run to run of tiles that are drawn, where a warp has to compute many of them again") {
+TEST_CASE("the same bits from run to run with the dynamic scheduler, if a warp recomputes many tiles") {
   if (!has_wgmma()) SKIP_TEST("no wgmma");
   const std::int64_t length = is_reduced() ? 3000 : 200'000;
   ConvArrays<float> arrays(sized({.N = 1, .C_in = 8, .C_out = 40, .L_in = length, .K = 3, .S = 2, .D = 2}), kNormal);
-  // Positions of which every number is too small, and a few tiles without operands.
+  // At some positions every number is too small, and a few tiles have no operands.
   for (std::int64_t i = 0; i < arrays.x.size(); ++i)
     if (i % length / 8 % 32 == 0) arrays.x[i] *= 1e-12F;
   for (std::int64_t i = 1; i < arrays.x.size(); i += 50'021) arrays.x[i] = std::numeric_limits<float>::infinity();

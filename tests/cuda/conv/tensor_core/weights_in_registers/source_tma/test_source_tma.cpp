@@ -23,8 +23,8 @@ namespace tensor_core = cuda::tensor_core;
 
 namespace {
 
-/// Rows of every kind: whole lines of 128 bytes, whole sectors, 16 bytes, even and odd ones, shorter than a tile and than a
-/// sector; groups, columns and rows that fill no tile, several chunks of rows, taps far apart.
+/// All kinds of rows: whole lines of 128 bytes, whole sectors, 16 bytes, even, odd, shorter than a tile, shorter than a sector.
+/// Groups, columns and rows that do not fill a tile, several chunks of rows, taps far apart.
 std::vector<ConvProblem> boxes_problems() {
   return {
       sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 1024, .K = 5, .D = 3}),
@@ -60,7 +60,7 @@ bool takes(const ConvProblem& p, ConvDirection direction, Precision precision) {
 }  // namespace
 
 TEST_CASE("steps fit shared memory, list every product, and every position has one box") {
-  int fitting = 0, halves = 0, drawn = 0, of_kind[3] = {};
+  int fitting = 0, halves = 0, dynamic = 0, of_kind[3] = {};
   for (const ConvProblem& p : boxes_problems()) {
     for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
       const cuda::TapGemm gemm = cuda::make_tap_gemm(p, direction);
@@ -69,12 +69,12 @@ TEST_CASE("steps fit shared memory, list every product, and every position has o
         if (tiling.count == 0) continue;
         ++fitting;
         halves += tiling.is_half ? 1 : 0;
-        drawn += tiling.is_dynamic ? 1 : 0;
+        dynamic += tiling.is_dynamic ? 1 : 0;
         ++of_kind[static_cast<int>(tiling.kind)];
         CHECK(tiling.shared_bytes <= kSharedOfHopper);
         CHECK(tiling.stages >= 2);
         CHECK(tiling.raw_stages >= 2);
-        // A pipeline that draws no tile any more must leave no stage to the other.
+        // A pipeline that has no more tiles must not leave a stage to the other pipeline.
         CHECK((!tiling.is_dynamic || (tiling.stages % 2 == 0 && tiling.kind != tensor_core::TmaRows::any)));
         CHECK(tiling.raw_stages <= tensor_core::kTmaRingMost);
         CHECK(tiling.rows >= gemm.rows);
@@ -87,7 +87,7 @@ TEST_CASE("steps fit shared memory, list every product, and every position has o
                 static_cast<unsigned>(tiling.source_bytes));
           CHECK(tiling.products[i].weights * 16 < static_cast<unsigned>(tiling.weight_bytes));
         }
-        // A tile's rows are whole turns through the classes, and its boxes what a map allows.
+        // A tile's rows are a multiple of the classes, and its boxes are within the limits of a tensor map.
         const int loads = 1 << tiling.load_bits, stores = 1 << tiling.store_bits;
         CHECK(tiling.chunk_rows % loads == 0);
         CHECK(loads * gemm.source_length % 4 == 0);
@@ -112,20 +112,20 @@ TEST_CASE("steps fit shared memory, list every product, and every position has o
         if (tiling.kind == tensor_core::TmaRows::whole) {
           CHECK(tiling.columns % 8 == 0);
           CHECK(tiling.staging_bytes % 1024 == 0);  // swizzled lines
-          // The low halves of two steps of gemm_k of one tap are multiplied at a time.
+          // The low parts of two steps of gemm_k of one tap are multiplied together.
           if (shape.parts == 2 && tiling.is_half) CHECK(tiling.rows % 32 == 0);
         }
         CHECK(tiling.position_step % 8 == 0);
         CHECK(gemm.position_begin + gemm.out_origin == 0);
         CHECK(tiling.position_tiles * tiling.position_step >= gemm.position_count);
-        CHECK(tiling.grid % tiling.weight_tiles == 0);  // a block keeps its columns
+        CHECK(tiling.grid % tiling.weight_tiles == 0);  // a block keeps its weights' columns
       }
     }
   }
   CHECK(fitting > 30);
   CHECK(halves > 0);
-  CHECK(drawn > 0);
-  CHECK(drawn < fitting);
+  CHECK(dynamic > 0);
+  CHECK(dynamic < fitting);
   for (const int count : of_kind) CHECK(count > 0);
 }
 
@@ -166,7 +166,7 @@ TEST_CASE("small integers, bit for bit, wherever the arrays begin") {
   CHECK(norm > 0);
 }
 
-TEST_CASE("small integers where a block has several tiles, dealt out and drawn, of one chunk of rows and of two") {
+TEST_CASE("small integers, several tiles a block, static and dynamic scheduler, one and two chunks of rows") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   int runs = 0;
   for (const ConvProblem& p : {sized({.N = 2, .C_in = 8, .C_out = 64, .L_in = 102400, .K = 3, .P_l = 1, .P_r = 1}),
@@ -227,13 +227,13 @@ TEST_CASE("infinities, NaN and subnormal numbers come out as from plain sums, th
   }
 }
 
-TEST_CASE("an activation has the bits of one behind the plain sums, those computed again too") {
+TEST_CASE("an activation has the bits of a separate one, also for recomputed sums") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   constexpr float kSlope = 0.2F;
   int turn = 0;
   for (const ConvProblem& p : boxes_problems()) {
     ConvArrays<float> arrays(p, kNormal);
-    // Numbers that two halves cannot hold beside the others.
+    // Numbers that two f16 cannot hold at the scale of the others.
     for (std::int64_t i = 0; i < arrays.x.size(); i += 371) arrays.x[i] *= 1e-12F;
     for (std::int64_t i = 0; i < arrays.y.size(); i += 371) arrays.y[i] *= 1e-12F;
     arrays.x[arrays.x.size() / 2] = 1e20F;

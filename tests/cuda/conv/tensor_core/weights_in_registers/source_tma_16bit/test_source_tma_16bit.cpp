@@ -32,7 +32,7 @@ Tma16Tiling tiling_of(const ConvProblem& p, ConvDirection direction, Tma16Place 
   return tensor_core::make_tma16_tiling(cuda::make_tap_gemm(p, direction), place, kSmsOfHopper, kSharedOfHopper);
 }
 
-/// Problems around the tiles that the kernel takes, both directions; every length modulo a sector.
+/// Problems near the tile sizes of the kernel, in both directions; every length modulo a sector.
 struct Case {
   ConvProblem problem;
   ConvDirection direction;
@@ -89,7 +89,7 @@ double check_bits(Case of) {
 
 }  // namespace
 
-TEST_CASE("windows of all tiles cover every row, from sectors on, and boxes have what they need") {
+TEST_CASE("windows of all tiles cover every row, begin at sectors, and boxes contain what they need") {
   int odd = 0, several = 0;
   for (const Case& of : tma16_cases(3, 4000)) {
     const TapGemm gemm = cuda::make_tap_gemm(of.problem, of.direction);
@@ -120,7 +120,7 @@ TEST_CASE("windows of all tiles cover every row, from sectors on, and boxes have
     const int late = (tiling.source.group - 1) * tiling.source.skew;
     REQUIRE(position + gemm.source_origin == tiling.source_first - place.source - late + tiling.first_slot);
     const auto last = tiling.first_slot + static_cast<int>((gemm.taps - 1) * gemm.tap_step) + tiling.positions - 1;
-    // Of the rows that begin first and last.
+    // For the rows with the first and the last begin.
     REQUIRE((tiling.first_slot >= late && last < tiling.pitch));
     REQUIRE(tiling.shared_bytes <= kSharedOfHopper);
     REQUIRE(tiling.depths == tiling.rows / 16 * gemm.taps);
@@ -150,7 +150,7 @@ TEST_CASE("what is none of its kind is declined") {
   CHECK(!takes(with([](ConvProblem& o) { o.C_in = 24; })));
   CHECK(!takes(with([](ConvProblem& o) { o.C_in = 80; })));
   CHECK(!takes(with([](ConvProblem& o) { o.G = 2; })));
-  CHECK(!takes(with([](ConvProblem& o) { o.L_in = 1001; })));  // rows of whole words only
+  CHECK(!takes(with([](ConvProblem& o) { o.L_in = 1001; })));  // takes only rows of whole words
   CHECK(!takes(with([](ConvProblem& o) { o.L_in = 32; })));
   CHECK(!takes(with([](ConvProblem& o) { o.D = 100; })));
 }
@@ -196,7 +196,7 @@ TEST_CASE("random numbers against float64") {
   }
 }
 
-TEST_CASE("infinities and NaN stay with the sums that have them, beside padding and other tiles too") {
+TEST_CASE("infinities and NaN affect only the sums that contain them, also next to padding and other tiles") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   const ConvProblem p =
       sized({.N = 2, .C_in = 32, .C_out = 32, .L_in = 1004, .K = 3, .P_l = 4, .P_r = 2, .D = 2, .dtype = DType::bf16});

@@ -24,8 +24,8 @@ std::vector<ConvProblem> problems() { return thinned(random_wgrads(23, 40)); }
 
 bool has_tensor_cores() { return cuda::device_count() > 0 && cuda::properties(0).arch() >= 80; }
 
-/// Every kernel and side that `limit` bytes of workspace allow, bit for bit against the reference on small integers; the norm
-/// of what was compared.
+/// Every kernel and side that fits into `limit` bytes of workspace, bit for bit against the reference on small integers.
+/// Returns the norm of what was compared.
 template <class E>
 double check_bits(ConvProblem p, Precision precision, std::int64_t misalignment, std::size_t limit) {
   p.dtype = dtype_of<E>;
@@ -94,7 +94,7 @@ TEST_CASE("tiles, slices and pieces cover the problem, fit shared memory and kee
               CHECK(tiling.places >= tiling.piece + tiling.halo + tiling.window - tiling.step);
               CHECK(tiling.slices * tiling.steps_of_slice >= tiling.steps);
               CHECK((tiling.slices - 1) * tiling.steps_of_slice < tiling.steps);
-              // Every tile's columns have their blocks in shared memory.
+              // Shared memory has room for the blocks of every tile's columns.
               for (int tile = 0; tile < tiling.column_tiles; ++tile) {
                 const int first = tile * tiling.vectors_of_tile;
                 const int last = std::min(first + tiling.vectors_of_tile, tiling.vectors) - 1;

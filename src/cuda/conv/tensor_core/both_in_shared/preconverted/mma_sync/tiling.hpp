@@ -22,7 +22,7 @@ constexpr int mma_positions_of_warp(int parts) { return parts == 2 ? 32 : 64; }
 [[nodiscard]] PreconvertedTiling make_mma_tiling(const TapGemm& gemm, const MmaShape& shape, int parts, int element_bytes,
                                                  int slices, int sm_count, int shared_limit);
 
-/// How many of the warps along positions have their sums in shared memory at once when a block stores them.
+/// How many of the warps along positions have their sums in shared memory together when a block stores them.
 [[nodiscard]] int mma_warps_of_pass(const TapGemm& gemm, const PreconvertedTiling& tiling, const MmaShape& shape,
                                     int element_bytes);
 

@@ -27,8 +27,8 @@ namespace {
 constexpr int kSharedLeast = 99 * 1024, kSharedOfAmpere = 163 * 1024;
 constexpr ConvDirection kGathers[] = {ConvDirection::forward, ConvDirection::dgrad};
 
-/// Strides, dilations, groups, paddings, batches and lengths around the tiles; classes that fill a row, with runs between them
-/// that no tap reaches, and that do not; taps that share a window and that lie apart.
+/// Strides, dilations, groups, paddings, batches and lengths near the tile sizes. Classes that fill a row, and classes with
+/// outputs between them that no tap reaches. Taps that share a window and taps that are far apart.
 std::vector<ConvProblem> mma_problems() {
   return thinned(random_gathers(17, {1, 2, 31, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 513}, true));
 }
@@ -51,7 +51,7 @@ auto by_plan(const tensor_core::PreconvertedPlan& plan, Precision precision, con
   };
 }
 
-/// One kernel's plan for all samples; nothing where it does not fit.
+/// One kernel's plan for all samples; empty if it does not fit.
 std::optional<tensor_core::PreconvertedPlan> plan_of(const ConvProblem& p, ConvDirection direction, std::size_t shape,
                                                      int parts, int slices) {
   const cuda::DeviceProperties& gpu = cuda::properties(0);
@@ -62,8 +62,7 @@ std::optional<tensor_core::PreconvertedPlan> plan_of(const ConvProblem& p, ConvD
   return tensor_core::PreconvertedPlan{static_cast<int>(shape), p.N, tiling, true};
 }
 
-/// Every kernel there is, forward and dgrad, bit for bit against the reference on small integers; the norm of what was
-/// compared.
+/// Every kernel, forward and dgrad, bit for bit against the reference on small integers. Returns the norm of what was compared.
 template <class E>
 double check_bits(ConvProblem p, Precision precision, int slices, std::int64_t misalignment) {
   p.dtype = dtype_of<E>;
@@ -76,7 +75,7 @@ double check_bits(ConvProblem p, Precision precision, int slices, std::int64_t m
     const Array<E> expected = arrays.run(direction, Algorithm::reference);
     for (std::size_t shape = 0; shape < shapes.size(); ++shape) {
       ConvProblem piece = p;
-      piece.N = slices > 1 ? (p.N + 1) / 2 : p.N;  // samples in two turns, the second maybe with fewer
+      piece.N = slices > 1 ? (p.N + 1) / 2 : p.N;  // samples in two passes; the second may have fewer
       const tensor_core::PreconvertedTiling tiling =
           tensor_core::make_mma_tiling(cuda::make_tap_gemm(piece, direction), shapes[shape], parts, int{sizeof(E)}, slices,
                                        gpu.sm_count, gpu.shared_bytes_per_block);
@@ -161,7 +160,7 @@ TEST_CASE("small integers, bit for bit: every kernel, type and precision, one sl
 
 TEST_CASE("infinities, NaN and numbers of all sizes come out as from plain sums") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
-  // Three classes of which one lacks a tap, so that operands hold zeros beside the infinity.
+  // One of three classes has fewer taps, so that operands hold zeros next to the infinity.
   const ConvProblem p = sized({.N = 2, .C_in = 40, .C_out = 48, .L_in = 300, .K = 5, .S = 3, .P_l = 2, .P_r = 1});
   const cuda::DeviceProperties& gpu = cuda::properties(0);
   ConvArrays<float> arrays(p, kSmallIntegers);
@@ -179,7 +178,7 @@ TEST_CASE("infinities, NaN and numbers of all sizes come out as from plain sums"
 
 TEST_CASE("many short samples in a tile, with and without an activation") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
-  // Lengths of rows that are multiples of 16 bytes, and that are not.
+  // Rows whose length is a multiple of 16 bytes, and others.
   for (const std::int64_t right : {4, 3}) {
     const ConvProblem p = sized({.N = 41, .C_in = 40, .C_out = 24, .L_in = 9, .K = 16, .S = 8, .P_l = 4, .P_r = right});
     const ConvArrays<float> arrays(p, kSmallIntegers);
@@ -202,7 +201,7 @@ TEST_CASE("many short samples in a tile, with and without an activation") {
   }
 }
 
-TEST_CASE("numbers too small for a half cost few sums, by every kernel, and sums near zero are put right") {
+TEST_CASE("numbers too small for f16 cost few sums in every kernel, and sums near zero are corrected") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 8.0 or later");
   const ConvProblem p = sized({.N = 3, .C_in = 72, .C_out = 40, .L_in = 160, .K = 8, .S = 4, .P_l = 2, .P_r = 2});
   for (const bool in_weights : {false, true}) {
@@ -210,7 +209,7 @@ TEST_CASE("numbers too small for a half cost few sums, by every kernel, and sums
     auto& spoilt = in_weights ? arrays.w : arrays.x;
     for (std::int64_t i = 0; i < spoilt.size(); ++i)
       if (i % 4999 == 5) spoilt[i] = std::ldexp(1.0F, -40);
-    // Of the last sample nothing but what is too small is left.
+    // The last sample has only numbers that are too small.
     for (std::int64_t i = 0; i < arrays.bias_out.size(); ++i) arrays.bias_out[i] = 0;
     for (std::int64_t i = 2 * p.C_in * p.L_in; !in_weights && i < arrays.x.size(); ++i) arrays.x[i] *= 0x1p-40F;
     for (std::size_t shape = 0; shape < tensor_core::mma_shapes(2).size(); ++shape) {
