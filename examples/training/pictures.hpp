@@ -1,5 +1,5 @@
 #pragma once
-// Pictures through gnuplot. The numbers and the scripts stay beside the pictures, so that without gnuplot nothing is lost.
+// Pictures made by gnuplot. The numbers and scripts stay next to the pictures, so that nothing is lost without gnuplot.
 
 #include <cstdint>
 #include <span>

@@ -16,15 +16,15 @@ bool make_folder(const std::string& path);
 
 class RunFiles {
  public:
-  /// Locks the folder if it is there, at once, as reading the sound takes its time. Throws Error: for a new run where the
-  /// folder holds one already, for a resumed one where it holds none, and as RunLock does.
+  /// Locks the folder if it exists. Make the object before reading the sound, which takes time. Throws Error if the folder of a
+  /// new run holds a run, if that of a resumed one holds none, and like RunLock.
   RunFiles(const RunFolder& run, bool resumes, Warn warn);
-  /// Makes and locks the folder if that was not done, and opens the logs; lines past `keep_until` of an earlier run go. Throws
-  /// Error, FormatError.
+  /// Makes and locks a new folder, and opens the logs. Removes an earlier run's lines after step `keep_until`. Throws Error,
+  /// FormatError.
   void open_logs(const std::string& header, const std::string& heldout_header, std::int64_t keep_until);
   [[nodiscard]] CsvLog& log() { return *log_; }
   [[nodiscard]] CsvLog& heldout_log() { return *heldout_log_; }
-  /// Makes everything again that somebody has removed or moved since: a long run shall not end for that. Throws Error.
+  /// Makes folder, lock and logs again if they were removed or moved. A long run must not end because of that. Throws Error.
   void restore();
 
  private:

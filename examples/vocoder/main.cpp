@@ -50,7 +50,7 @@ void add_train(CLI::App& app, TrainCommand& command) {
 
 void add_model(CLI::App& app, std::string& model, std::string& config) {
   app.add_option("--model", model, "a run's best.safetensors, or a published checkpoint")->capture_default_str();
-  app.add_option("--config", config, "JSON, where the model has none itself or config.json beside it");
+  app.add_option("--config", config, "JSON, for a model with neither its own nor a config.json in its folder");
 }
 
 void add_evaluate(CLI::App& app, EvaluateCommand& command) {

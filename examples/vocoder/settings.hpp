@@ -1,5 +1,5 @@
 #pragma once
-// What a training run is told; all of it travels in the run's checkpoints.
+// The settings of a training run. Checkpoints hold all of them.
 
 #include <cstdint>
 #include <map>

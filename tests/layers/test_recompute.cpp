@@ -34,7 +34,7 @@ Run run_of(const Apply& apply, bool follows_x) {
   Tensor x = Tensor::randn({3, 2, 9});
   x.set_requires_grad(follows_x);
   const Tensor y = apply(net, x * 2.0);
-  const Tensor other = Tensor::rand({3, 2, 9});  // as many numbers were drawn either way
+  const Tensor other = Tensor::rand({3, 2, 9});  // recompute() must draw as many numbers as the module
   sum(square(y) * other).backward();
   Run run{y.to_vector<float>(), follows_x ? x.grad().to_vector<float>() : std::vector<float>{}, {}};
   for (const Tensor& parameter : net.parameters()) run.gradients.push_back(parameter.grad().to_vector<float>());

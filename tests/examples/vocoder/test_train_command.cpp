@@ -45,7 +45,7 @@ std::vector<std::vector<float>> weights_of(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("three steps, resumed in the middle: the bits of three steps at once; then scores and sound") {
+TEST_CASE("three steps, resumed in the middle, have the bits of an unbroken run; then scores and sound") {
   const Workshop shop;
   const Outcome whole = run(shop.train("whole", "--steps 3"));
   REQUIRE_MESSAGE(whole.code == 0, whole.text);

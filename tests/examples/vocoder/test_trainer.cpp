@@ -71,7 +71,7 @@ TEST_CASE("weights leave under the originals' names, and come back with their bi
 }
 
 // As load_torch() gives a do_* file: tensors by path, and the rest as JSON.
-TEST_CASE("a do_* file brings the optimizers' states and the epoch") {
+TEST_CASE("a do_* file holds the optimizers' states and the epoch") {
   const TemporaryDirectory folder;
   Trainer trainer(settings());
   trainer.step(audio(0));

@@ -84,7 +84,7 @@ TEST_CASE("the discriminators' weights get gradients in their own step only") {
   CHECK(small.generator->parameters()[0].grad().defined());
 }
 
-TEST_CASE("learning rates decay when told; numbers come in the order of the discriminators") {
+TEST_CASE("learning rates decay as set; numbers are in the order of the discriminators") {
   Small small;
   CHECK(small.training->learning_rate() == 2e-4);
   small.training->set_decays(2);
