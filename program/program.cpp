@@ -10,6 +10,8 @@
 #include <new>
 #include <sstream>
 
+#include "distributed/distributed_error.hpp"
+
 namespace polyphase::program {
 namespace {
 
@@ -119,6 +121,9 @@ int run_main(int argc, char** argv, const std::string& name, const std::string& 
     app.set_version_flag("--version", name + " " POLYPHASE_VERSION);
     app.require_subcommand(0, 1);  // otherwise CLI11 would report a missing subcommand before an unknown word
     code = parse_and_act(argc, argv, app, describe);
+  } catch (const distributed::DistributedError& error) {
+    std::fflush(stdout);
+    if (error.should_print()) std::fprintf(stderr, "%s: %s\n", name.c_str(), error.what());  // once in a job
   } catch (const std::exception& error) {
     std::fflush(stdout);
     std::fprintf(stderr, "%s: %s\n", name.c_str(), sentence_of(error).c_str());

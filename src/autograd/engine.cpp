@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <queue>
 #include <unordered_map>
@@ -43,6 +44,15 @@ struct Arrived {
   Tensor sum;
   bool is_differentiated = false;  // already multiplied by the node's derivative
 };
+
+// A leaf that the pass has reached.
+struct Reached {
+  std::shared_ptr<Meta> leaf;
+  Tensor gradient{};
+  bool is_finished = false;  // `gradient` came from the leaf's observer
+};
+
+std::atomic<std::int64_t> observed_leaves{0};
 
 class BackwardPass;
 
@@ -89,9 +99,35 @@ class BackwardPass {
       accumulate(sum, gradient);
     } else {
       const auto [place, is_new] = leaf_index_.try_emplace(edge.leaf.get(), leaves_.size());
-      if (is_new) leaves_.emplace_back(edge.leaf, Tensor());
-      accumulate(leaves_[place->second].second, gradient);
+      if (is_new) leaves_.push_back({edge.leaf});
+      accumulate(leaves_[place->second].gradient, gradient);
     }
+  }
+
+  // Counts the edges to observed leaves, so that the pass knows when a leaf's gradient is whole.
+  void count_edges(const Edge& root) {
+    is_counting_ = true;
+    std::vector<const Node*> open;
+    std::unordered_set<const Node*> seen;
+    const auto count = [&](const Edge& edge) {
+      if (edge.leaf && edge.leaf->observer != nullptr) ++awaited_[edge.leaf.get()];
+      if (edge.node && seen.insert(edge.node.get()).second) open.push_back(edge.node.get());
+    };
+    count(root);
+    while (!open.empty()) {
+      const Node* node = open.back();
+      open.pop_back();
+      for (const Edge& edge : node->edges) count(edge);
+    }
+  }
+
+  // The edge has been followed: nothing more comes along it.
+  void followed(const Edge& edge) {
+    if (!is_counting_ || !edge.leaf) return;
+    const auto found = awaited_.find(edge.leaf.get());
+    if (found == awaited_.end() || --found->second > 0) return;
+    const auto place = leaf_index_.find(edge.leaf.get());
+    if (place != leaf_index_.end()) finish(leaves_[place->second]);
   }
 
   void run() {
@@ -117,15 +153,38 @@ class BackwardPass {
   // `root_gradient` is the caller's tensor, or one shared by all passes, so no leaf may keep it.
   void store_leaves(const Tensor& root_gradient) {
     static std::mutex mutex;  // passes of several threads may end at the same leaves
+    end_observed();
     const std::lock_guard lock(mutex);
-    std::erase_if(leaves_, [](const auto& leaf) { return !leaf.first->requires_grad; });
+    std::erase_if(leaves_, [](const Reached& reached) { return !reached.leaf->requires_grad; });
     std::unordered_set<const void*> taken{root_gradient.storage().data()};
-    for (auto& [leaf, gradient] : leaves_)
+    for (auto& [leaf, gradient, is_finished] : leaves_) {
+      if (is_finished) continue;
       gradient = leaf->grad.defined() ? sum_of(leaf->grad, gradient) : own(gradient, taken);
-    for (auto& [leaf, gradient] : leaves_) leaf->grad = std::move(gradient);
+    }
+    for (Reached& reached : leaves_) reached.leaf->grad = std::move(reached.gradient);
   }
 
  private:
+  static void finish(Reached& reached) {
+    Meta& leaf = *reached.leaf;
+    if (reached.is_finished || leaf.observer == nullptr || !leaf.requires_grad) return;
+    reached.gradient = leaf.observer->finish_leaf(leaf.number, leaf.grad, reached.gradient);
+    reached.is_finished = true;
+  }
+
+  // A leaf behind a node that did not run still waits for it.
+  void end_observed() {
+    if (!is_counting_) return;
+    std::vector<LeafObserver*> observers;
+    for (Reached& reached : leaves_) {
+      finish(reached);
+      LeafObserver* observer = reached.is_finished ? reached.leaf->observer : nullptr;
+      if (observer != nullptr && std::find(observers.begin(), observers.end(), observer) == observers.end())
+        observers.push_back(observer);
+    }
+    for (LeafObserver* observer : observers) observer->end_pass();
+  }
+
   // Whether a gradient along the edge, the only one of its node, may be multiplied by the node's derivative in advance.
   [[nodiscard]] bool offers(const Edge& edge) const {
     if (!edge.node) return false;
@@ -147,12 +206,12 @@ class BackwardPass {
       return found != gradients_.end() ? found->second.sum : Tensor();
     }
     const auto found = leaf_index_.find(edge.leaf.get());
-    return found != leaf_index_.end() ? leaves_[found->second].second : Tensor();
+    return found != leaf_index_.end() ? leaves_[found->second].gradient : Tensor();
   }
 
   // Replaces the previous gradient, which is included in the new one.
   void settle(const Edge& edge, const Tensor& gradient) {
-    (edge.node ? gradients_[edge.node.get()].sum : leaves_[leaf_index_[edge.leaf.get()]].second) = gradient;
+    (edge.node ? gradients_[edge.node.get()].sum : leaves_[leaf_index_[edge.leaf.get()]].gradient) = gradient;
   }
 
   // Sends the first input's gradient, to which the steps in `done` have been applied.
@@ -166,6 +225,7 @@ class BackwardPass {
       return ready_.push(node);
     }
     arrive(node->edges.front());
+    followed(node->edges.front());
     if (retain_graph_) return;
     node->backward = nullptr, node->derivative = {}, node->freed = true;
     node->edges.clear();
@@ -180,9 +240,12 @@ class BackwardPass {
                            " gradients, got ", results.size());
     for (std::size_t i = 0; i < results.size(); ++i) {
       const Edge& edge = node.edges[i];
-      if (!edge || !results[i].defined()) continue;
-      check(node, edge, results[i], i);
-      i == 0 ? send_on(node, results[i], turn.done()) : send(edge, results[i]);
+      if (!edge) continue;
+      if (results[i].defined()) {
+        check(node, edge, results[i], i);
+        i == 0 ? send_on(node, results[i], turn.done()) : send(edge, results[i]);
+      }
+      followed(edge);
     }
     if (!retain_graph_) node.edges.clear();
   }
@@ -209,8 +272,10 @@ class BackwardPass {
   bool retain_graph_;
   std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, RunsLater> ready_;
   std::unordered_map<const Node*, Arrived> gradients_;
-  std::vector<std::pair<std::shared_ptr<Meta>, Tensor>> leaves_;  // in order of arrival
+  std::vector<Reached> leaves_;  // in order of arrival
   std::unordered_map<const Meta*, std::size_t> leaf_index_;
+  bool is_counting_ = false;
+  std::unordered_map<const Meta*, std::int64_t> awaited_;  // edges to observed leaves that have not been followed
 };
 
 }  // namespace
@@ -269,9 +334,22 @@ void run_backward(const Tensor& root, const Tensor& gradient, bool retain_graph)
   } else {
     edge.leaf = meta;
   }
+  if (observed_leaves.load(std::memory_order_relaxed) > 0) pass.count_edges(edge);
   pass.send(edge, start);
+  pass.followed(edge);
   pass.run();
   pass.store_leaves(start);
+}
+
+void observe_leaf(const Tensor& leaf, LeafObserver* observer, std::size_t number) {
+  require<AutogradError>(leaf.is_leaf() && (observer == nullptr || leaf.requires_grad()),
+                         "observe_leaf: expected a leaf that requires gradients");
+  Meta& meta = *TensorAccess::meta(leaf);
+  require<AutogradError>(observer == nullptr || meta.observer == nullptr, "observe_leaf: the leaf ", leaf.shape(),
+                         " has another observer");
+  observed_leaves += (observer != nullptr ? 1 : 0) - (meta.observer != nullptr ? 1 : 0);
+  meta.observer = observer;
+  meta.number = number;
 }
 
 }  // namespace polyphase::autograd

@@ -12,6 +12,14 @@ namespace polyphase::autograd {
 /// nothing. Threads may run graphs with common leaves. Throws AutogradError if the graph was freed before or root does not
 /// require gradients, ShapeError, DTypeError or DeviceError if `gradient` does not fit, and the errors of the backward
 /// functions.
+///
+/// Leaves with an observer get the gradients that it returns. It is called while the pass runs, so after an error it may have
+/// been called for some of them.
 void run_backward(const Tensor& root, const Tensor& gradient, bool retain_graph);
+
+/// Has `observer` called in backward passes with `number` and the gradient of `leaf`; null: no longer. A pass with an observed
+/// leaf in the program first counts the edges of its graph; without one, passes are as they were. Throws AutogradError unless
+/// `leaf` is a leaf that requires gradients, or if it has another observer.
+void observe_leaf(const Tensor& leaf, LeafObserver* observer, std::size_t number = 0);
 
 }  // namespace polyphase::autograd

@@ -13,6 +13,7 @@
 // output; an operation with several outputs consists of several nodes.
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -30,11 +31,28 @@ struct Edge;
 struct Onward;
 class Turn;
 
+/// Receives gradients of leaves during a backward pass, each as soon as nothing can be added to it. Called on the pass's thread
+/// with recording off. An exception ends the pass. Set by observe_leaf() of autograd/engine.hpp.
+class LeafObserver {
+ public:
+  LeafObserver() = default;
+  LeafObserver(const LeafObserver&) = delete;
+  LeafObserver& operator=(const LeafObserver&) = delete;
+  virtual ~LeafObserver() = default;
+  /// `gradient` is the pass's whole gradient of the leaf that was given this number, `before` the leaf's grad() (may be
+  /// undefined). The result becomes the leaf's gradient when the pass ends.
+  virtual Tensor finish_leaf(std::size_t number, const Tensor& before, const Tensor& gradient) = 0;
+  /// Called once at the end of a pass that called finish_leaf(), before leaves get their gradients.
+  virtual void end_pass() = 0;
+};
+
 /// The tape's data of one tensor, shared by the tensor's handles and by the edges that lead to it.
 struct Meta {
   bool requires_grad = false;
-  std::shared_ptr<Node> node;  ///< the operation that made the tensor; null for a leaf
-  Tensor grad;                 ///< leaves only
+  std::shared_ptr<Node> node;        ///< the operation that made the tensor; null for a leaf
+  Tensor grad;                       ///< leaves only
+  LeafObserver* observer = nullptr;  ///< leaves only
+  std::size_t number = 0;            ///< of the leaf at its observer
 };
 
 /// Which inputs need a gradient, by position; and the state of the pass that calls the backward function.

@@ -23,7 +23,9 @@ namespace polyphase::cuda {
 /// An owned stream: its work runs in order, concurrently with other streams. The destructor waits for it.
 class Stream {
  public:
-  explicit Stream(int device = 0);
+  explicit Stream(int device = 0) : Stream(device, false) {}
+  /// With `is_urgent` the device prefers its work to that of other streams.
+  Stream(int device, bool is_urgent);
   ~Stream();
   Stream(Stream&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)), device_(other.device_) {}
   Stream& operator=(Stream&& other) noexcept {
@@ -40,6 +42,11 @@ class Stream {
   void synchronize() const;
   /// Work issued to this stream from now on runs after all work issued to `other` so far. The host does not wait.
   void wait_for(const Stream& other) const;
+  /// The same for the calling thread's current stream on this stream's device.
+  void wait_for_current() const;
+  /// The calling thread's operations on the stream's device run, from now on, after all work issued to this stream so far. The
+  /// host does not wait.
+  void let_current_wait() const;
 
  private:
   CUstream_st* stream_ = nullptr;
@@ -60,6 +67,19 @@ class StreamGuard {
  private:
   int device_;
   CUstream_st* previous_;
+};
+
+/// Makes a device current on the calling thread until the end of the scope, for calls of other CUDA libraries. The functions of
+/// this library need no current device.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(int device);
+  ~CurrentDevice();
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+
+ private:
+  int previous_ = -1;
 };
 
 /// Call this before you destroy a stream of the application that a StreamGuard used. It waits for the stream and releases the

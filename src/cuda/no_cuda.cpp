@@ -25,13 +25,18 @@ int device_count() noexcept { return 0; }
 std::string describe_device(int device) { refuse(device); }
 std::string unavailable_reason() { return "this build of polyphase has no CUDA support"; }
 
-Stream::Stream(int device) : device_(device) { refuse(device); }
+Stream::Stream(int device, bool) : device_(device) { refuse(device); }
 Stream::~Stream() = default;
 void Stream::synchronize() const { refuse(device_); }
 void Stream::wait_for(const Stream&) const { refuse(device_); }
+void Stream::wait_for_current() const { refuse(device_); }
+void Stream::let_current_wait() const { refuse(device_); }
 
 StreamGuard::StreamGuard(int device, CUstream_st* stream) : device_(device), previous_(stream) { refuse(device_); }
 StreamGuard::~StreamGuard() = default;
+
+CurrentDevice::CurrentDevice(int device) { refuse(device); }
+CurrentDevice::~CurrentDevice() = default;
 
 void retire_stream(int device, CUstream_st*) { refuse(device); }
 void synchronize(int device) { refuse(device); }

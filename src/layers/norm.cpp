@@ -155,8 +155,10 @@ Tensor BatchNorm1d::forward(const Tensor& x) {
                       ", L), got ", x.shape());
   const bool tracks = num_batches_tracked_.defined();
   const bool updates = tracks && is_training();
-  const BatchNormOptions options{
-      .training = is_training() || !tracks, .momentum = options_.momentum.value_or(1), .epsilon = options_.epsilon};
+  const BatchNormOptions options{.training = is_training() || !tracks,
+                                 .momentum = options_.momentum.value_or(1),
+                                 .epsilon = options_.epsilon,
+                                 .over = over_.get()};
   const bool averages = updates && !options_.momentum;
   const Tensor mean = averages ? Tensor::zeros_like(running_mean_) : running_mean_;
   const Tensor var = averages ? Tensor::zeros_like(running_var_) : running_var_;

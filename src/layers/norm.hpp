@@ -8,6 +8,8 @@
 
 namespace polyphase {
 
+class StatisticsSum;
+
 /// Normalises each of `num_groups` groups of channels of each sample to mean 0 and variance 1, then scales and shifts per
 /// channel. x (N, C, ...). Parameters: weight (C), bias (C).
 class GroupNorm : public Module {
@@ -124,9 +126,12 @@ class BatchNorm1d : public Module {
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   /// For x (N, C, L), with running statistics, in evaluation: push() throws Error in training mode.
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
+  /// From now on training uses the statistics of all processes' batches; null: of its own batch.
+  void set_statistics_sum(std::shared_ptr<StatisticsSum> over) { over_ = std::move(over); }
 
  private:
   Options options_;
+  std::shared_ptr<StatisticsSum> over_;
   Tensor weight_;               // (C)
   Tensor bias_;                 // (C)
   Tensor running_mean_;         // (C)

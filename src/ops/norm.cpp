@@ -131,6 +131,13 @@ void update(Tensor running, const Tensor& value, double momentum) {
 
 Tensor batch_norm_training(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
                            const BatchNormOptions& options) {
+  if (options.over != nullptr) {
+    const ops::SynchronizedBatch batch = ops::normalize_synchronized(x, options.epsilon, *options.over);
+    const NoGradGuard no_grad;
+    if (running_mean.defined()) update(running_mean, batch.mean, options.momentum);
+    if (running_var.defined()) update(running_var, batch.unbiased, options.momentum);
+    return batch.normal;
+  }
   const std::int64_t count = x.size(1) > 0 ? x.numel() / x.size(1) : 0;
   require<ShapeError>(count > 1, "batch_norm: expected more than one value per channel when training, got x ", x.shape());
   Moments moments;

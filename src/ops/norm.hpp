@@ -21,15 +21,44 @@ namespace polyphase {
 /// of x's dtype, f32's for f16 and bf16.
 [[nodiscard]] Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, std::optional<double> epsilon = std::nullopt);
 
+/// Sums statistics over the processes that train one network together (distributed/sync_batch_norm.hpp).
+class StatisticsSum {
+ public:
+  StatisticsSum() = default;
+  StatisticsSum(const StatisticsSum&) = delete;
+  StatisticsSum& operator=(const StatisticsSum&) = delete;
+  virtual ~StatisticsSum() = default;
+  /// In place; all processes call it in the same order with `values` (n) f64, contiguous.
+  virtual void sum(const Tensor& values) = 0;
+};
+
 struct BatchNormOptions {
   bool training = false;
   double momentum = 0.1;
   double epsilon = 1e-5;
+  /// In training the statistics are those of all processes' batches, whose gradients they share. Null: of x only. Must outlive
+  /// the backward pass.
+  StatisticsSum* over = nullptr;
 };
 /// x (N, C) or (N, C, L). In training it uses the statistics over N and L, and updates the running ones in place, if defined,
 /// with the unbiased variance; otherwise it uses the running ones. Throws ShapeError in training with a single value per
 /// channel.
 [[nodiscard]] Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
                                 const Tensor& weight = {}, const Tensor& bias = {}, const BatchNormOptions& options = {});
+
+namespace ops {
+
+/// Not for users: the results of normalize_synchronized().
+struct SynchronizedBatch {
+  Tensor normal;    ///< x's shape: (x - mean)/sqrt(variance + epsilon), on the tape
+  Tensor mean;      ///< (C), of all processes' batches
+  Tensor unbiased;  ///< (C), their variance times count/(count - 1)
+};
+/// Not for users: batch_norm() over the batches of several processes. x (N, C) or (N, C, L), f32 or f64. The statistics are
+/// summed in f64: first the means, then the squares around the common mean. The gradient is that of the common statistics too.
+/// Throws ShapeError for an empty batch.
+[[nodiscard]] SynchronizedBatch normalize_synchronized(const Tensor& x, double epsilon, StatisticsSum& over);
+
+}  // namespace ops
 
 }  // namespace polyphase

@@ -82,6 +82,7 @@ void GradScaler::unscale(Optimizer& optimizer, const char* operation) {
                         ": expected gradients of f32 (parameters of f32 under an AutocastGuard), got f16");
   const Tensor scale = state_.select(0, static_cast<std::int64_t>(LossScaleField::scale));
   backend_of(state_.device()).unscale(gradients, scale, entry.found);
+  if (options_.agree) options_.agree(entry.found);
   for (const Tensor& gradient : gradients) gradient.storage().bump_version();
   entry.stage = Stage::unscaled;
 }

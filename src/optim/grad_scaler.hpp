@@ -2,6 +2,7 @@
 // Loss scaling, for training in f16 (Micikevicius et al., arXiv 1710.03740): PyTorch's torch.amp.GradScaler.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -14,6 +15,9 @@ struct GradScalerOptions {
   double growth_factor = 2;     ///< factor of the scale after `growth_interval` good steps in a row
   double backoff_factor = 0.5;  ///< factor of the scale after a step with an infinite or NaN gradient
   std::int64_t growth_interval = 2000;
+  /// Called after each unscale() with the flag, () f64 on the device, that is not 0 if a gradient is not finite; may add to it.
+  /// ShardedOptimizer::agree() sums it over the ranks of a job. Empty: none.
+  std::function<void(const Tensor& found)> agree{};
   bool enabled = true;  ///< false: scale() returns the loss, step() is the optimizer's step, everything else does nothing
 };
 

@@ -2,8 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <vector>
+
+#include "autograd/engine.hpp"
 #include "autograd/no_grad.hpp"
+#include "ops/activations.hpp"
 #include "ops/elementwise.hpp"
+#include "ops/reduce.hpp"
 #include "support/helpers.hpp"
 
 using namespace polyphase;
@@ -91,4 +97,92 @@ TEST_CASE("a graph of a million nodes is freed without recursion") {
     x = Tensor();
     CHECK_FALSE(x.defined());
   }
+}
+
+namespace {
+
+using Values = std::vector<double>;
+
+Values grad_of(const Tensor& leaf) { return leaf.grad().to_vector<double>(); }
+
+// Passes the gradient on and counts how often it was asked.
+Tensor counted(const Tensor& x, int& calls) {
+  return autograd::record("counted", x.clone(), {x}, [&calls](const Tensor& g, Needs) {
+    ++calls;
+    return Gradients{g};
+  });
+}
+
+// Gives its input no gradient.
+Tensor without_gradient(const Tensor& x) {
+  return autograd::record("without", x.clone(), {x}, [](const Tensor&, Needs) { return Gradients{Tensor()}; });
+}
+
+// Notes in which order leaves are finished, and gives them twice their gradient.
+struct NotingObserver : autograd::LeafObserver {
+  std::vector<std::size_t> finished;
+  std::vector<int> calls_before;  // of `counted`, when a leaf was finished
+  int passes = 0;
+  const int* calls = nullptr;
+  Tensor finish_leaf(std::size_t number, const Tensor& before, const Tensor& gradient) override {
+    finished.push_back(number);
+    if (calls != nullptr) calls_before.push_back(*calls);
+    const Tensor twice = gradient * 2.0;
+    return before.defined() ? before + twice : twice;
+  }
+  void end_pass() override { ++passes; }
+};
+
+}  // namespace
+
+TEST_CASE("observer: it gets a leaf's gradient once, when all of its uses have been differentiated") {
+  const Tensor early = Tensor::full({2}, 3, {.dtype = DType::f64, .requires_grad = true});
+  const Tensor late = Tensor::full({2}, 5, {.dtype = DType::f64, .requires_grad = true});
+  const Tensor plain = Tensor::full({2}, 7, {.dtype = DType::f64, .requires_grad = true});
+  int calls = 0;
+  NotingObserver observer;
+  observer.calls = &calls;
+  autograd::observe_leaf(early, &observer, 10);
+  autograd::observe_leaf(late, &observer, 11);
+  const auto loss = [&] { return sum(counted(counted(early, calls) * early, calls) * late * plain + late); };
+  loss().backward();
+  CHECK(observer.finished == std::vector<std::size_t>{11, 10});
+  CHECK(observer.calls_before == std::vector<int>{0, 2});  // the late leaf before the rest of the pass has run
+  CHECK(observer.passes == 1);
+  CHECK(grad_of(early) == Values{2 * 6 * 5 * 7, 2 * 6 * 5 * 7});
+  CHECK(grad_of(late) == Values{2 * (9 * 7 + 1), 2 * (9 * 7 + 1)});
+  CHECK(grad_of(plain) == Values{45, 45});
+  loss().backward();
+  CHECK(grad_of(late) == Values{4 * (9 * 7 + 1), 4 * (9 * 7 + 1)});
+  CHECK(grad_of(plain) == Values{90, 90});
+  // A frozen leaf and one without observer are not reported; a pass that reaches no observed leaf does not call it.
+  Tensor(early).set_requires_grad(false);
+  autograd::observe_leaf(late, nullptr);
+  observer.finished.clear();
+  sum(late * plain).backward();
+  CHECK(observer.finished.empty());
+  CHECK(observer.passes == 2);
+  Tensor(early).set_requires_grad(true);
+  autograd::observe_leaf(early, nullptr);
+}
+
+TEST_CASE("observer: an observed leaf behind a fused activation, a missing gradient or at the root is finished too") {
+  const Tensor leaf = Tensor::full({1}, 0.5, {.dtype = DType::f64, .requires_grad = true});
+  NotingObserver observer;
+  autograd::observe_leaf(leaf, &observer, 1);
+  tanh(leaf).backward();
+  CHECK(grad_of(leaf)[0] == doctest::Approx(2 * (1 - std::tanh(0.5) * std::tanh(0.5))));
+  leaf.set_grad({});
+  // The second use gives no gradient.
+  add(leaf * 3.0, without_gradient(leaf * 4.0)).backward();
+  CHECK(grad_of(leaf) == Values{6});
+  leaf.set_grad({});
+  leaf.backward();
+  CHECK(grad_of(leaf) == Values{2});
+  CHECK(observer.finished.size() == 3);
+  CHECK(observer.passes == 3);
+  NotingObserver other;
+  CHECK_THROWS_AS(autograd::observe_leaf(leaf, &other, 1), AutogradError);
+  CHECK_THROWS_AS(autograd::observe_leaf(Tensor::ones({1}), &other, 1), AutogradError);
+  autograd::observe_leaf(leaf, nullptr);
 }

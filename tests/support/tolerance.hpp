@@ -38,6 +38,11 @@ inline constexpr double kErrorOverReferenceFft = 1.5;
 /// A variance in f32, against long double: each difference from the mean is rounded once and squared, and the result is
 /// rounded.
 inline constexpr double kFloatVariance = 0x3p-24;
+/// A normalisation in f64 of values 1000 times their deviation, summed in another order. Absolute.
+inline constexpr double kDoubleFar = 1e-10;
+/// A few steps of AdamW at a rate of 1e-3 in f32 whose gradients are summed in another order: it divides them by their own size.
+/// Absolute.
+inline constexpr double kFloatTraining = 2e-5;
 /// Sums of up to a few hundred terms of order 1 in f32, against f64.
 inline constexpr double kFloatSum = 1e-5;
 /// Sums of about five hundred products of order 1 in f32, against f64: roundings of partial sums up to 100. Absolute.

@@ -183,7 +183,7 @@ const DeviceProperties& properties(int device) {
   return *known[index];
 }
 
-DeviceScope::DeviceScope(int device) {
+CurrentDevice::CurrentDevice(int device) {
   CHECK_CUDA(cudaGetDevice(&previous_));
   if (previous_ == device) {
     previous_ = -1;
@@ -192,14 +192,16 @@ DeviceScope::DeviceScope(int device) {
   }
 }
 
-DeviceScope::~DeviceScope() {
+CurrentDevice::~CurrentDevice() {
   if (previous_ >= 0) (void)cudaSetDevice(previous_);
 }
 
-Stream::Stream(int device) : device_(device) {
+Stream::Stream(int device, bool is_urgent) : device_(device) {
   (void)properties(device);
   const DeviceScope scope(device);
-  CHECK_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  int least = 0, greatest = 0;
+  CHECK_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  CHECK_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, is_urgent ? greatest : least));
 }
 
 Stream::~Stream() {
@@ -219,12 +221,21 @@ void Stream::synchronize() const {
   cuda::wait_for(stream_);
 }
 
-void Stream::wait_for(const Stream& other) const {
-  const DeviceScope scope(other.device_);
+namespace {
+
+// `later` runs on after the work that `earlier` has now; both are streams of `device` or, for `later`, of another one.
+void order(int device, cudaStream_t earlier, cudaStream_t later) {
+  const DeviceScope scope(device);
   Event event;
-  event.record(other.stream_);
-  event.wait_on(stream_);
+  event.record(earlier);
+  event.wait_on(later);
 }
+
+}  // namespace
+
+void Stream::wait_for(const Stream& other) const { order(other.device_, other.stream_, stream_); }
+void Stream::wait_for_current() const { order(device_, current_stream(device_), stream_); }
+void Stream::let_current_wait() const { order(device_, stream_, current_stream(device_)); }
 
 Event::Event(bool timing) { CHECK_CUDA(cudaEventCreateWithFlags(&event_, timing ? cudaEventDefault : cudaEventDisableTiming)); }
 

@@ -54,17 +54,7 @@ struct DeviceProperties {
 };
 [[nodiscard]] const DeviceProperties& properties(int device);
 
-/// Makes `device` current on the calling thread until the end of the scope.
-class DeviceScope {
- public:
-  explicit DeviceScope(int device);
-  ~DeviceScope();
-  DeviceScope(const DeviceScope&) = delete;
-  DeviceScope& operator=(const DeviceScope&) = delete;
-
- private:
-  int previous_ = -1;
-};
+using DeviceScope = CurrentDevice;
 
 /// An owned event, without timing unless requested.
 class Event {
