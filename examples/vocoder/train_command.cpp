@@ -6,6 +6,7 @@
 
 #include "commands.hpp"
 #include "cpu/threads.hpp"
+#include "distributed/group.hpp"
 #include "evaluation.hpp"
 #include "io/safetensors.hpp"
 #include "published.hpp"
@@ -42,16 +43,18 @@ void require_same_settings(const TrainCommand& command, const pp::Checkpoint& sa
 
 class TrainRun {
  public:
-  explicit TrainRun(const TrainCommand& command) : command_(command) {}
+  TrainRun(const TrainCommand& command, const pp::distributed::Group& group) : command_(command), group_(group) {}
 
   int run() {
-    files_.emplace(command_.run, command_.resume, warn);
+    if (group_.is_first()) files_.emplace(command_.run, command_.resume, warn);
     command_.resume ? resume() : start();
+    trainer_->distribute(group_);
     trainer_->set_steps_per_epoch(
         std::max<std::int64_t>(static_cast<std::int64_t>(sound_.train.clips.size()) / trainer_->settings().batch, 1));
     first_step_ = trainer_->steps();
-    files_->open_logs("step,seconds,discriminators,adversarial,features,mel,generator_norm,learning_rate",
-                      "step,mel_distance,stft_distance", first_step_);
+    if (files_)
+      files_->open_logs("step,seconds,discriminators,adversarial,features,mel,generator_norm,learning_rate",
+                        "step,mel_distance,stft_distance", first_step_);
     announce();
     const bool finished = loop();
     conclude(finished);
@@ -78,7 +81,8 @@ class TrainRun {
   }
 
   TrainCommand command_;
-  std::optional<RunFiles> files_;
+  pp::distributed::Group group_;
+  std::optional<RunFiles> files_;  // of the first process, which writes
   TrainingSound sound_;
   std::optional<Trainer> trainer_;
   std::int64_t first_step_ = 0;
@@ -103,6 +107,7 @@ SoundRequest TrainRun::sound_request(const TrainSettings& settings) const {
 }
 
 void TrainRun::start() {
+  command_.settings = complete(command_.settings, group_.world());
   sound_ = open_sound(sound_request(command_.settings), std::nullopt, warn);
   trainer_.emplace(command_.settings);
   trainer_->load_published(command_.generator, command_.discriminators);
@@ -112,6 +117,7 @@ void TrainRun::resume() {
   const pp::Checkpoint saved = load_finite_checkpoint(command_.run.last());
   require_same_settings(command_, saved);
   trainer_.emplace(saved);
+  static_cast<void>(complete(trainer_->settings(), group_.world()));
   const std::int64_t done = saved_step_ = trainer_->steps();
   if (command_.given.contains("steps")) {
     pp::require<pp::Error>(command_.settings.steps >= done, "train --resume: expected --steps of at least the ", done,
@@ -146,6 +152,9 @@ void TrainRun::announce() {
               static_cast<long long>(settings.steps), counted(settings.batch, "segment").c_str(),
               static_cast<long long>(settings.segment), static_cast<unsigned long long>(settings.seed),
               counted(pp::num_threads(), "thread").c_str());
+  if (group_.world() > 1)
+    std::printf("ranks    %d processes, each with %s of a step\n", group_.world(),
+                counted(settings.batch / group_.world(), "segment").c_str());
   std::fflush(stdout);
 }
 
@@ -153,13 +162,23 @@ bool TrainRun::loop() {
   const InterruptGuard guard;
   const TrainSettings& settings = trainer_->settings();
   Progress progress(first_step_, settings.steps);
-  Loader loader(sound_.train, {.batch = settings.batch, .window = settings.segment, .factor = 1, .seed = settings.seed},
+  Loader loader(sound_.train,
+                {.batch = settings.batch / group_.world(),
+                 .window = settings.segment,
+                 .factor = 1,
+                 .seed = settings.seed,
+                 .rank = group_.rank(),
+                 .world = group_.world()},
                 first_step_);
+  group_.set_step(first_step_);
+  bool goes_on = true;
   try {
-    while (trainer_->steps() < settings.steps && !InterruptGuard::interrupted()) {
+    while (trainer_->steps() < settings.steps && goes_on) {
       const pp::GanNumbers numbers = trainer_->step(loader.next().high);
       seconds_ = progress.seconds();
       after_step(numbers, progress);
+      if (InterruptGuard::interrupted()) group_.request_stop();
+      goes_on = group_.end_step();  // on all ranks after the same step
     }
   } catch (const Diverged& error) {
     throw pp::Error(pp::concat(
@@ -167,18 +186,20 @@ bool TrainRun::loop() {
         saved_step_ > 0 ? pp::concat(command_.run.last(), " keeps step ", saved_step_) : std::string("nothing is saved yet"),
         ")"));
   }
-  if (InterruptGuard::interrupted()) {
+  const bool finished = trainer_->steps() >= settings.steps;
+  if (!finished && files_) {
     restore_folder();
     save_last();
   }
-  return !InterruptGuard::interrupted();
+  return finished;
 }
 
 void TrainRun::after_step(const pp::GanNumbers& numbers, Progress& progress) {
   const std::int64_t step = trainer_->steps();
   mel_ += (step - first_step_ == 1 ? 1 : 0.05) * (numbers.mel - mel_);
-  files_->log().write(step, {seconds_before_ + seconds_, numbers.discriminator, numbers.adversarial, numbers.features,
-                             numbers.mel, numbers.generator_norm, trainer_->gan().learning_rate()});
+  if (files_)
+    files_->log().write(step, {seconds_before_ + seconds_, numbers.discriminator, numbers.adversarial, numbers.features,
+                               numbers.mel, numbers.generator_norm, trainer_->gan().learning_rate()});
   if (step % check_interval() == 0 || step == trainer_->settings().steps) check(progress);
   std::vector<std::string> parts{"mel " + fixed(mel_, 2), "D " + fixed(numbers.discriminator, 2)};
   if (!heldout_text_.empty()) parts.push_back(heldout_text_);
@@ -186,14 +207,16 @@ void TrainRun::after_step(const pp::GanNumbers& numbers, Progress& progress) {
 }
 
 void TrainRun::check(Progress& progress) {
+  // By all ranks, so that none waits for another's scores.
   const Scores mean = trainer_->with_average([&] { return mean_of(evaluate(vocoder(), sound_.heldout)).scores; });
+  heldout_text_ = "held out " + fixed(mean.mel, 3);
+  if (!files_) return;
   restore_folder();
   files_->heldout_log().write(trainer_->steps(), {mean.mel, mean.stft});
   const bool is_best = mean.mel < best_score_;
   if (is_best) best_score_ = mean.mel;
   save_last();  // first, as it throws where a weight is not finite
   if (is_best) save_best();
-  heldout_text_ = "held out " + fixed(mean.mel, 3);
   seconds_ = progress.seconds();
 }
 
@@ -223,6 +246,7 @@ std::string TrainRun::resume_line() const {
 }
 
 void TrainRun::conclude(bool finished) {
+  if (!files_) return;
   const RunFolder& run = command_.run;
   const auto steps = static_cast<double>(trainer_->steps() - first_step_);
   std::printf("\n%s after %lld steps in %s (%s steps/s)\n", finished ? "done" : "interrupted",
@@ -242,6 +266,15 @@ void TrainRun::conclude(bool finished) {
 
 }  // namespace
 
-int train(const TrainCommand& command) { return TrainRun(command).run(); }
+int train(const TrainCommand& command) {
+  pp::distributed::GroupOptions options{.stop_on_sigterm = false};
+  const bool is_alone = pp::distributed::find_place().world == 1;
+  if (is_alone || command.given.contains("device")) options.device = pp::default_device();  // --device; else each its own GPU
+  const pp::distributed::Group group = pp::distributed::init(options);
+  const pp::DeviceGuard device(group.device());
+  // The first process speaks for all.
+  if (!group.is_first() && std::freopen("/dev/null", "w", stdout) == nullptr) throw pp::Error("train: cannot open /dev/null");
+  return TrainRun(command, group).run();
+}
 
 }  // namespace vocoder

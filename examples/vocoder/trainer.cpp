@@ -26,6 +26,11 @@ pp::NamedTensors without_prefix(const std::string& prefix, const pp::NamedTensor
   return own;
 }
 
+/// While it has scopes, gradients are added and not sent.
+struct Accumulating {
+  std::vector<std::unique_ptr<pp::distributed::DataParallel::NoSync>> scopes;
+};
+
 }  // namespace
 
 Trainer::Trainer(const TrainSettings& settings) : settings_(settings) {
@@ -56,6 +61,18 @@ void Trainer::load_published(const std::string& generator, const std::string& di
     settings_.decays_before = gan_->recipe().network == "bigvgan" ? run.steps : run.epochs;
   }
   if (average_) average_.emplace(generator_->parameters(), pp::EmaOptions{.decay = settings_.average_decay, .ramp = true});
+}
+
+void Trainer::distribute(const pp::distributed::Group& group) {
+  std::string settings;
+  for (const auto& [name, text] : to_texts(settings_)) settings += name + " " + text + "\n";
+  parallel_.emplace_back(group, *generator_, pp::distributed::DataParallelOptions{.settings = settings});
+  for (const auto& [name, discriminator] : gan_->discriminators()) parallel_.emplace_back(group, *discriminator);
+  gan_->on_backward([this, waiting = std::make_shared<Accumulating>()](bool is_last) {
+    waiting->scopes.clear();
+    for (pp::distributed::DataParallel& parallel : parallel_)
+      if (!is_last) waiting->scopes.push_back(std::make_unique<pp::distributed::DataParallel::NoSync>(parallel));
+  });
 }
 
 // A function of the step alone, so that a resumed run has the same rate.

@@ -5,7 +5,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "distributed/data_parallel.hpp"
 #include "io/checkpoint.hpp"
 #include "networks/gan/training.hpp"
 #include "optim/ema.hpp"
@@ -27,6 +29,9 @@ class Trainer {
   /// Starts from published weights: generator, discriminators and, where the file has them, optimizers; an empty path is none.
   /// Before the first step. Throws FormatError.
   void load_published(const std::string& generator, const std::string& discriminators);
+  /// From here on all processes of the group take steps together, each on its rows of the batch, and start from the first one's
+  /// weights. The run must have been made or resumed by all of them. Throws DistributedError where their settings differ.
+  void distribute(const pp::distributed::Group& group);
   /// How many steps make an epoch, which HiFi-GAN's learning rates decay by: as many segments as there are clips.
   void set_steps_per_epoch(std::int64_t steps) { steps_per_epoch_ = steps; }
 
@@ -67,6 +72,7 @@ class Trainer {
   std::unique_ptr<pp::Network> generator_;
   std::optional<pp::GanTraining> gan_;
   std::optional<pp::ExponentialMovingAverage> average_;
+  std::vector<pp::distributed::DataParallel> parallel_;
   std::int64_t steps_ = 0;
   std::int64_t steps_per_epoch_ = 1;
 };

@@ -76,6 +76,10 @@ inline constexpr double kBFloat16Network = 5e-2;
 /// of small gradients grow.
 inline constexpr double kGanTraining = 1e-6;
 
+/// The second step of a small f32 training whose gradients are summed in another order: Adam's first step divides by the
+/// gradient's magnitude, so that roundings of small gradients move weights.
+inline constexpr double kCurveRounding = 1e-3;
+
 /// A training curve in other arithmetic against the CPU's, in units of the change that rounding the initial weights makes.
 
 /// A training curve in other arithmetic against the CPU's, in units of the change that rounding the initial weights makes.

@@ -5,12 +5,15 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "../training/sound.hpp"
 #include "io/checkpoint.hpp"
 #include "shared.hpp"
 #include "small.hpp"
 #include "support/temporary_directory.hpp"
+#include "support/tolerance.hpp"
 
 using namespace vocoder;
 using namespace vocoder::testing;
@@ -43,6 +46,17 @@ std::vector<std::vector<float>> weights_of(const std::string& path) {
   return values;
 }
 
+// The columns of a log's last line.
+std::vector<double> last_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line, last;
+  while (std::getline(file, line)) last = line;
+  std::vector<double> values;
+  std::stringstream columns(last);
+  for (std::string column; std::getline(columns, column, ',');) values.push_back(std::stod(column));
+  return values;
+}
+
 }  // namespace
 
 TEST_CASE("three steps, resumed in the middle, have the bits of an unbroken run; then scores and sound") {
@@ -70,6 +84,21 @@ TEST_CASE("three steps, resumed in the middle, have the bits of an unbroken run;
                                                          shop.folder.file("whole/best.safetensors") + " --discriminators " +
                                                          shop.folder.file("whole/best_discriminators.safetensors")));
   CHECK_MESSAGE(fine_tuned.code == 0, fine_tuned.text);
+}
+
+// The ranks' gradients are averaged in another order than one process adds them up in f32.
+TEST_CASE("two processes take the steps of one, within rounding") {
+  const Workshop shop;
+  REQUIRE(run(shop.train("one", "--steps 2")).code == 0);
+  const std::string rank = shell_quoted(VOCODER_PROGRAM) + " " + shop.train("two", "--steps 2 --threads 1");
+  const std::string job = "POLYPHASE_WORLD=2 POLYPHASE_ADDRESS=" + shop.folder.file("meeting");
+  const Outcome both =
+      run_shell("(" + job + " POLYPHASE_RANK=1 " + rank + " & " + job + " POLYPHASE_RANK=0 " + rank + "; wait)");
+  CHECK_MESSAGE(has(both.text, "2 processes, each with 1 segment"), both.text);
+  const std::vector<double> one = last_line(shop.folder.file("one/log.csv")), two = last_line(shop.folder.file("two/log.csv"));
+  REQUIRE_MESSAGE(two.size() == one.size(), both.text);
+  for (const std::size_t column : {2U, 3U, 4U, 5U, 6U})
+    CHECK(two[column] == doctest::Approx(one[column]).epsilon(polyphase::testing::kCurveRounding));
 }
 
 TEST_CASE("bad input: one sentence, and no run") {
