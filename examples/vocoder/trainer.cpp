@@ -64,6 +64,7 @@ void Trainer::load_published(const std::string& generator, const std::string& di
 }
 
 void Trainer::distribute(const pp::distributed::Group& group) {
+  group_ = group;
   std::string settings;
   for (const auto& [name, text] : to_texts(settings_)) settings += name + " " + text + "\n";
   parallel_.emplace_back(group, *generator_, pp::distributed::DataParallelOptions{.settings = settings});
@@ -85,7 +86,10 @@ pp::GanNumbers Trainer::step(const pp::Tensor& audio) {
   decay();
   std::optional<pp::AutocastGuard> autocast;
   if (settings_.precision == "bf16") autocast.emplace(pp::DType::bf16);
-  const pp::GanNumbers numbers = gan_->step(audio, {.parts = settings_.parts, .recomputes = settings_.recomputes}).read();
+  const pp::GanStep result = gan_->step(audio, {.parts = settings_.parts, .recomputes = settings_.recomputes});
+  if (group_ && group_->world() > 1)  // losses are of this process' rows
+    group_->communicator().all_reduce(result.numbers(), pp::distributed::Combine::average, "the losses").wait();
+  const pp::GanNumbers numbers = result.read();
   ++steps_;
   pp::require<Diverged>(numbers.is_finite(), "train: at step ", steps_, " the discriminators' loss is ", numbers.discriminator,
                         ", the generator's ", numbers.generator(), " and its gradient's norm ", numbers.generator_norm,

@@ -72,6 +72,7 @@ class Trainer {
   std::unique_ptr<pp::Network> generator_;
   std::optional<pp::GanTraining> gan_;
   std::optional<pp::ExponentialMovingAverage> average_;
+  std::optional<pp::distributed::Group> group_;
   std::vector<pp::distributed::DataParallel> parallel_;
   std::int64_t steps_ = 0;
   std::int64_t steps_per_epoch_ = 1;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes gan_NAME.safetensors: ten training steps of a vocoder against its discriminators, computed by PyTorch in float64.
 
-usage: make_gan.py OUT_DIR NAME...      NAME: hifigan_v1, hifigan_small, bigvgan_small, bigvgan_base (needs PyTorch and NumPy)
+usage: make_gan.py OUT_DIR NAME...      NAME: hifigan_v1, hifigan_small, bigvgan_small (needs PyTorch and NumPy)
 
 The models are written from the architectures (jik876/hifi-gan@4769534, NVIDIA/BigVGAN@7d2b454). "small" configurations have the
 published structure with fewer channels. A file holds, per step, the tensors `losses` (discriminators, adversarial, feature matching,
@@ -362,7 +362,6 @@ BIGVGAN = {
 CASES = {
     "hifigan_v1": (HIFIGAN, 1),
     "hifigan_small": ({**HIFIGAN, "upsample_initial_channel": 32, "discriminator_channel_mult": 0.125}, 2),
-    "bigvgan_base": (BIGVGAN, 1),
     "bigvgan_small": ({**BIGVGAN, "upsample_initial_channel": 32, "discriminator_channel_mult": 0.125, "clip_grad_norm": 100}, 2),
 }
 

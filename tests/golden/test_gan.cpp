@@ -106,11 +106,8 @@ TEST_CASE("BigVGAN's structure with fewer channels: ten steps as PyTorch's") {
   CHECK(worst_of_run("bigvgan_small") <= kGanTraining);
 }
 
-// Minutes and some 4 GB: POLYPHASE_LONG_TESTS=1 build/tests/golden/test_golden_gan
-TEST_CASE("HiFi-GAN V1 and BigVGAN base in full size: ten steps as PyTorch's") {
+// Takes a minute or more and 5 GB: POLYPHASE_LONG_TESTS=1 build/tests/golden/test_golden_gan
+TEST_CASE("HiFi-GAN V1 in full size: ten steps as PyTorch's") {
   if (std::getenv("POLYPHASE_LONG_TESTS") == nullptr) SKIP_TEST("takes minutes: set POLYPHASE_LONG_TESTS=1");
-  for (const char* name : {"hifigan_v1", "bigvgan_base"}) {
-    CAPTURE(name);
-    CHECK(worst_of_run(name) <= kGanTraining);
-  }
+  CHECK(worst_of_run("hifigan_v1") <= kGanTraining);
 }
