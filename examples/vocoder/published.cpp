@@ -1,7 +1,10 @@
 #include "published.hpp"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <vector>
 
 #include "io/weights.hpp"
 #include "layers/weight_norm.hpp"
@@ -36,17 +39,46 @@ void named_load(const std::string& path, const Load& load) {
   }
 }
 
-// PyTorch's AdamW: state.N.{step, exp_avg, exp_avg_sq}, N the parameter's position.
-void load_optimizer(pp::Optimizer& optimizer, const pp::NamedTensors& tensors, const Json& plain) {
+// Where the original registers what a parameter's name begins with: its lists one after another, ours in the order of use.
+std::vector<std::int64_t> original_place(const std::string& name) {
+  static const std::map<std::string, std::int64_t> kOrder = {{"conv_pre", 0},        {"ups", 1},       {"resblocks", 2},
+                                                             {"activation_post", 3}, {"conv_post", 4}, {"convs", 0},
+                                                             {"convs1", 0},          {"convs2", 1},    {"activations", 2}};
+  std::vector<std::int64_t> place;
+  std::size_t begin = 0;
+  for (std::size_t end = 0; (end = name.find('.', begin)) != std::string::npos; begin = end + 1) {
+    const std::string word = name.substr(begin, end - begin);
+    const auto known = kOrder.find(word);
+    const bool is_number = word.find_first_not_of("0123456789") == std::string::npos;
+    place.push_back(known != kOrder.end() ? known->second : is_number ? std::stoll(word) : 0);
+  }
+  return place;
+}
+
+// Our position of each of the generator's parameters in the original's order.
+std::vector<std::size_t> generator_positions(pp::Network& generator) {
+  const pp::NamedTensors parameters = generator.named_parameters();
+  std::vector<std::size_t> positions(parameters.size());
+  std::iota(positions.begin(), positions.end(), std::size_t{0});
+  std::stable_sort(positions.begin(), positions.end(), [&](std::size_t a, std::size_t b) {
+    return original_place(parameters[a].first) < original_place(parameters[b].first);
+  });
+  return positions;
+}
+
+// PyTorch's AdamW: state.N.{step, exp_avg, exp_avg_sq}, N the parameter's position there; `positions`: its position here.
+void load_optimizer(pp::Optimizer& optimizer, const pp::NamedTensors& tensors, const Json& plain,
+                    const std::vector<std::size_t>& positions) {
   pp::OptimizerState state;
   for (const auto& [name, value] : optimizer.state().numbers)
     if (!name.ends_with(".steps")) state.numbers.emplace_back(name, value);
   double most = 0;
   const Json states = plain.is_object() ? plain.value("state", Json::object()) : Json::object();
-  for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
-    const std::string entry = pp::concat("state.", i, ".");
+  for (std::size_t n = 0; n < positions.size(); ++n) {
+    const std::size_t i = positions[n];
+    const std::string entry = pp::concat("state.", n, ".");
     double steps = 0;
-    if (const auto number = states.find(std::to_string(i)); number != states.end()) steps = number->value("step", 0.0);
+    if (const auto number = states.find(std::to_string(n)); number != states.end()) steps = number->value("step", 0.0);
     for (const auto& [name, tensor] : tensors) {
       if (name == entry + "step") steps = tensor.item<double>();
       if (name == entry + "exp_avg") state.tensors.emplace_back(pp::concat(i, ".momentum"), tensor);
@@ -86,12 +118,14 @@ PublishedRun load_discriminators(pp::GanTraining& training, const std::string& p
     });
   const auto text = file.metadata.find("plain");
   const Json plain = text == file.metadata.end() ? Json::object() : Json::parse(text->second);
-  for (const auto& [name, optimizer] : {std::pair<const char*, pp::Optimizer*>{"optim_g", &training.generator_optimizer()},
-                                        {"optim_d", &training.discriminator_optimizer()}}) {
-    const pp::NamedTensors own = below(file.tensors, std::string(name) + ".");
-    if (!own.empty())
-      named_load(path, [&, name = name, optimizer = optimizer] { load_optimizer(*optimizer, own, plain.value(name, Json())); });
-  }
+  std::vector<std::size_t> in_order(training.discriminator_optimizer().parameters().size());
+  std::iota(in_order.begin(), in_order.end(), std::size_t{0});
+  const auto load_state = [&](const std::string& name, pp::Optimizer& optimizer, const std::vector<std::size_t>& positions) {
+    const pp::NamedTensors own = below(file.tensors, name + ".");
+    if (!own.empty()) named_load(path, [&] { load_optimizer(optimizer, own, plain.value(name, Json()), positions); });
+  };
+  load_state("optim_g", training.generator_optimizer(), generator_positions(training.generator()));
+  load_state("optim_d", training.discriminator_optimizer(), in_order);
   return {.steps = plain.value("steps", std::int64_t{0}), .epochs = plain.value("epoch", std::int64_t{0})};
 }
 
