@@ -27,11 +27,14 @@ std::string config_of(const NetworkCase& what) {
   return text;
 }
 
+std::int64_t rate_of(const NetworkFormat& format) {
+  constexpr std::int64_t kUsualRate = 24000;  // of networks whose configuration does not say it
+  return format.sampling_rate > 0 ? format.sampling_rate : kUsualRate;
+}
+
 std::int64_t frames_of(const NetworkCase& what, const NetworkFormat& format) {
   constexpr std::int64_t kSeconds = 10;
-  constexpr std::int64_t kUsualRate = 24000;  // if the configuration does not give it
-  const std::int64_t rate = format.sampling_rate > 0 ? format.sampling_rate : kUsualRate;
-  return what.frames > 0 ? what.frames : kSeconds * rate / format.samples_per_frame;
+  return what.frames > 0 ? what.frames : kSeconds * rate_of(format) / format.samples_per_frame;
 }
 
 Tensor input_of(const NetworkCase& what, const NetworkFormat& format) {
@@ -121,6 +124,12 @@ void NetworkWork::run_gan() {
   constexpr std::int64_t kMel = 3;  // GanNumbers::mel
   output_ = gan_->step(input_).numbers().narrow(0, kMel, 1);
   if (!first_loss_) first_loss_ = output_.item();
+}
+
+double NetworkWork::seconds() const {
+  const NetworkFormat& format = net_->format();
+  const std::int64_t samples = input_.size(2) * (what_.run == NetworkRun::gan ? 1 : format.samples_per_frame);
+  return static_cast<double>(input_.size(0) * samples) / static_cast<double>(rate_of(format));
 }
 
 std::string NetworkWork::problem() const {

@@ -38,6 +38,8 @@ class NetworkWork {
   /// Runs once, without waiting.
   void run();
   [[nodiscard]] const Shape& input_shape() const { return input_.shape(); }
+  /// Seconds of audio in the input, all samples of the batch together.
+  [[nodiscard]] double seconds() const;
   /// Why the last result cannot be right, empty if it can: a wrong number of samples, NaN or infinity, a loss that has not
   /// fallen. Waits.
   [[nodiscard]] std::string problem() const;

@@ -145,6 +145,7 @@ class Table {
                         {"direction", is_step ? "step" : "forward"},
                         {"mode", mode},
                         {"input", input},
+                        {"seconds", work.seconds()},
                         {"us_burst", times.us_burst},
                         {"us_sustained", times.us_sustained},
                         {"peak_mib", peak}});

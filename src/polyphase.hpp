@@ -69,6 +69,7 @@
 #include "networks/gan/discriminators.hpp"
 #include "networks/gan/recipe.hpp"
 #include "networks/gan/training.hpp"
+#include "networks/generator_config.hpp"
 #include "networks/hifigan.hpp"
 #include "networks/mel.hpp"
 #include "networks/mimi.hpp"

@@ -72,7 +72,7 @@ void add_run(CLI::App& app, Action& action) {
                                           "IN a mel, a latent or codes (.npy, safetensors, .pt)\n"
                                           "or a WAV file, OUT a WAV file, - for standard output, .npy for samples, or a folder "
                                           "for several inputs. From a WAV file, OUT .npy\n"
-                                          "gets the mel or the codes.");
+                                          "gets the mel or the codes; OUT .safetensors also the volume of EnCodec's segments.");
   command.add_option("model", options.model, "the network's file")->required();
   command.add_option("files", words->files, "inputs, and last the output")->required();
   add_model_options(command, options.model_options, words->config);

@@ -37,7 +37,10 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 if [ -f "$folder/build.ninja" ]; then
   # Options on the command line are always set, also in a folder that was configured by hand.
-  [ $# -eq 0 ] || .venv/bin/meson configure "$folder" "$@" >"$log" 2>&1 || { cat "$log" >&2; die "Meson refuses $*"; }
+  # A folder of an older checkout reads the project's options again first, in case they are new.
+  if [ $# -gt 0 ]; then
+    { ninja -C "$folder" build.ninja && .venv/bin/meson configure "$folder" "$@"; } >"$log" 2>&1 || { cat "$log" >&2; die "Meson refuses $*"; }
+  fi
 else
   .venv/bin/meson setup "$folder" "$@" >"$log" 2>&1 || { grep -A 2 ERROR "$log" >&2 || tail -n 20 "$log" >&2; die "Meson could not configure $folder"; }
   sed -n 's/^Message: CUDA /build: CUDA /p' "$log"

@@ -249,6 +249,12 @@ part_test() {
   meson_test "suite cuda" --suite cuda
   # The checks of scripts look at sources and compilers, not at the GPU: .ci/run runs them.
   if [ $quick = no ]; then meson_test "all others" --no-suite cuda --no-suite script --no-suite slow; fi
+  # tools/wheel.sh --cuda makes the wheel, on a machine that reaches a package index; this one may not.
+  if compgen -G 'dist/polyphase_cuda13-*.whl' >/dev/null; then
+    run test "the Python wheel in dist" 590 tools/wheel.sh --cuda --no-index dist || true
+  else
+    record test "the Python wheel in dist" skipped 0 "dist has no polyphase_cuda13 wheel; tools/wheel.sh --cuda makes it"
+  fi
 }
 
 # shellcheck source=tools/gpu_check_sanitized.sh

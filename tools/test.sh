@@ -2,11 +2,12 @@
 # Sets the machine up, builds and runs every test. The last line is `N passed, N failed, N skipped`, counted in test cases over all
 # programs; exits 1 if one failed.
 #
-# usage: tools/test.sh [--sanitize] [--werror] [--cuda] [--slow] [TEST...]
+# usage: tools/test.sh [--sanitize] [--werror] [--cuda] [--python] [--slow] [TEST...]
 #   --sanitize   with AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan/
 #   --werror     warnings are errors
 #   --cuda       with CUDA if nvcc is found: every kernel for sm_90a, and for sm_80 those of GPUs without wgmma; without this
 #                option CUDA is built only for a GPU of this machine
+#   --python     with the Python package, if what it is built and tested with can be installed
 #   --slow       also the tests that compile the whole library again
 #   TEST         only these tests, as `meson test --list` names them
 # POLYPHASE_TEST_COUNTS=FILE appends the last line to FILE as well.
@@ -19,6 +20,7 @@ selection=()
 suites=()
 slow=no
 cuda=no
+python=no
 while [ $# -gt 0 ]; do
   case $1 in
     --sanitize) folder=build-asan ;;
@@ -26,6 +28,7 @@ while [ $# -gt 0 ]; do
       cuda=yes
       options+=(-Dgpu_archs=90a)
       ;;
+    --python) python=yes ;;
     --slow) slow=yes ;;
     --werror) options+=(-Dwerror=true) ;;
     -h | --help)
@@ -33,7 +36,7 @@ while [ $# -gt 0 ]; do
       exit 0
       ;;
     -*)
-      echo "test: unknown option $1 (known: --sanitize --werror --cuda --slow --help)" >&2
+      echo "test: unknown option $1 (known: --sanitize --werror --cuda --python --slow --help)" >&2
       exit 2
       ;;
     *) selection+=("$1") ;;
@@ -52,6 +55,16 @@ if [ $folder = build-asan ]; then
 fi
 
 [ $slow = yes ] || [ ${#selection[@]} -gt 0 ] || suites+=(--no-suite slow)
+
+if [ $python = yes ]; then
+  tools/setup.sh
+  if reason=$(tools/python_setup.sh); then
+    options+=(-Dpython=enabled)
+  else
+    echo "skipped: the Python package: $reason"
+    [ -z "${POLYPHASE_TEST_COUNTS:-}" ] || echo "0 passed, 0 failed, 1 skipped" >>"$POLYPHASE_TEST_COUNTS"
+  fi
+fi
 
 tools/build.sh $folder "${options[@]}"
 # The kernels for GPUs without wgmma are compiled for sm_80 apart from the library.

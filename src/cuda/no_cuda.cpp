@@ -2,6 +2,7 @@
 
 #include "cuda/cuda.hpp"
 #include "cuda/pinned.hpp"
+#include "cuda/runtime/dry_run.hpp"
 #include "cuda/runtime/presence.hpp"
 #include "device/backend.hpp"
 #include "tensor/error.hpp"
@@ -45,6 +46,7 @@ MemoryStats memory_stats(int device) { refuse(device); }
 std::string memory_snapshot(int device) { refuse(device); }
 void set_memory_limit(int device, std::size_t) { refuse(device); }
 std::uint64_t computed_again(int device) { refuse(device); }
+std::size_t measure_workspace(int device, const std::function<void(CUstream_st*)>&) { refuse(device); }
 
 struct Graph::State {};
 Graph::Graph(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}

@@ -59,7 +59,8 @@ Sequential generator(const BigVganConfig& config) {
 
 BigVganConfig BigVganConfig::parse(const std::string& text) {
   const NetworkConfig json(kName, text);
-  BigVganConfig config = networks::read_generator<BigVganConfig>(json);
+  BigVganConfig config;
+  networks::read_generator(json, config);
   const std::string activation = json.text("activation");
   json.expect(activation == "snake" || activation == "snakebeta", "expected activation snake or snakebeta, got ", activation);
   config.has_beta = activation == "snakebeta";

@@ -28,7 +28,7 @@ class SegmentStream : public ModuleStream {
     std::vector<Tensor> audio;
     while (held.size(2) >= frames || (last && held.size(2) > 0)) {
       const std::int64_t count = std::min(frames, held.size(2));
-      audio.push_back(overlap_.add(net_.decode_latent(net_.latent(held.narrow(2, 0, count)))));
+      audio.push_back(overlap_.add(net_.decode_segment({.codes = held.narrow(2, 0, count), .scale = net_.scale_of(done_++)})));
       held = held.narrow(2, count, held.size(2) - count);
     }
     held_.keep(held);
@@ -41,6 +41,7 @@ class SegmentStream : public ModuleStream {
   void reset() override {
     held_.clear();
     overlap_.reset();
+    done_ = 0;
   }
 
   [[nodiscard]] Span inputs_of(Span outputs) const override {
@@ -57,6 +58,7 @@ class SegmentStream : public ModuleStream {
   Encodec& net_;
   networks::SegmentOverlap overlap_;
   layers::HeldPositions held_;  // codes of a segment that is not complete
+  std::int64_t done_ = 0;       // segments
 };
 
 NetworkFormat format_of(const EncodecConfig& config, NetworkInput input) {
@@ -100,20 +102,35 @@ bool Encodec::is_unused(std::string_view key) const {
 Tensor Encodec::latent(const Tensor& codes) { return (*quantizer_)(codes); }
 Tensor Encodec::decode_latent(const Tensor& latent) { return (*decoder_)(latent); }
 
+void Encodec::set_scales(const Tensor& scales) {
+  require<ShapeError>(!scales.defined() || (scales.rank() == 2 && is_floating_point(scales.dtype())),
+                      "encodec: expected scales (N, segments) of floating-point numbers, got ",
+                      scales.defined() ? concat(scales.shape(), " of ", scales.dtype()) : "");
+  if (!config_.segment) return Network::set_scales(scales);
+  scales_ = scales;
+}
+
+Tensor Encodec::scale_of(std::int64_t index) const {
+  return scales_.defined() && index < scales_.size(1) ? scales_.narrow(1, index, 1) : Tensor();
+}
+
+Tensor Encodec::decode_segment(const EncodecSegment& segment) {
+  check_input(segment.codes);
+  const Tensor audio = decode_latent(latent(segment.codes));
+  if (!segment.scale.defined()) return audio;
+  require<ShapeError>(segment.scale.numel() == audio.size(0), "encodec: expected a scale (", audio.size(0), ", 1), got ",
+                      segment.scale.shape());
+  return audio * segment.scale.reshape({audio.size(0), 1, 1}).to(audio.dtype()).to(audio.device());
+}
+
 Tensor Encodec::decode(std::span<const EncodecSegment> segments) {
   require<ShapeError>(!segments.empty(), "encodec: expected at least one segment");
   require<ShapeError>(config_.segment || segments.size() == 1, "encodec: expected one segment, got ", segments.size(),
                       " for a configuration without segments");
   networks::SegmentOverlap overlap(std::max<std::int64_t>(config_.segment_stride(), 1));
   std::vector<Tensor> pieces;
-  for (const auto& [codes, scale] : segments) {
-    check_input(codes);
-    Tensor audio = decode_latent(latent(codes));
-    if (scale.defined()) {
-      require<ShapeError>(scale.numel() == audio.size(0), "encodec: expected a scale (", audio.size(0), ", 1), got ",
-                          scale.shape());
-      audio = audio * scale.reshape({audio.size(0), 1, 1});
-    }
+  for (const EncodecSegment& segment : segments) {
+    const Tensor audio = decode_segment(segment);
     if (!config_.segment) return audio;
     pieces.push_back(overlap.add(audio));
   }
@@ -126,7 +143,8 @@ Tensor Encodec::forward(const Tensor& codes) {
   std::vector<EncodecSegment> segments;
   const std::int64_t frames = config_.segment ? config_.segment_frames() : codes.size(2);
   for (std::int64_t begin = 0; begin < codes.size(2); begin += frames)
-    segments.push_back({.codes = codes.narrow(2, begin, std::min(frames, codes.size(2) - begin))});
+    segments.push_back({.codes = codes.narrow(2, begin, std::min(frames, codes.size(2) - begin)),
+                        .scale = scale_of(static_cast<std::int64_t>(segments.size()))});
   return decode(segments);
 }
 

@@ -61,8 +61,8 @@ struct EncodecSegment {
 /// codes (N, 1 to n_q, frames) -> audio (N, channels, samples).
 ///
 /// Without segments samples = frames*hop_length. With them, forward() takes the codes of all segments one after another, each
-/// of segment_frames() but the last, with a scale of 1, and so does a Stream, which returns a segment's audio as soon as it has
-/// its codes; decode() takes the segments apart. Loads whole checkpoints and those without an encoder.
+/// of segment_frames() but the last, with the scales of set_scales(), and so does a Stream, which returns a segment's audio as
+/// soon as it has its codes; decode() takes the segments apart. Loads whole checkpoints and those without an encoder.
 class Encodec : public Network {
  public:
   /// Throws FormatError where the configuration's numbers do not go together.
@@ -71,11 +71,17 @@ class Encodec : public Network {
   [[nodiscard]] Tensor forward(const Tensor& codes) override;
   /// Throws NotImplemented with time_group_norm and no segments: its statistics are of the whole length.
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
+  /// Throws ShapeError unless `scales` is (N, segments) and floating point.
+  void set_scales(const Tensor& scales) override;
   /// Segments of segment_length() samples overlap and add up, the last one may be shorter; without segments there is one.
   /// Throws ShapeError where they do not go together.
   [[nodiscard]] Tensor decode(std::span<const EncodecSegment> segments);
   /// What the codes of a segment stand for: (N, dimension, frames).
   [[nodiscard]] Tensor latent(const Tensor& codes);
+  /// The scale of segment `index`, (N, 1): of set_scales(), else undefined.
+  [[nodiscard]] Tensor scale_of(std::int64_t index) const;
+  /// The audio of a segment, (N, channels, frames*hop_length), scaled. Throws ShapeError where the two do not go together.
+  [[nodiscard]] Tensor decode_segment(const EncodecSegment& segment);
   /// The audio of a segment's latent, before its scale: (N, dimension, frames) -> (N, channels, frames*hop_length).
   [[nodiscard]] Tensor decode_latent(const Tensor& latent);
   [[nodiscard]] const EncodecConfig& config() const { return config_; }
@@ -88,6 +94,7 @@ class Encodec : public Network {
   EncodecConfig config_;
   std::shared_ptr<EuclideanQuantizer> quantizer_;
   std::shared_ptr<Sequential> decoder_;
+  Tensor scales_;  // (N, segments)
 };
 
 /// audio (N, channels, samples) -> codes. Loads whole checkpoints and those without a decoder.

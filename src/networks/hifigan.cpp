@@ -50,7 +50,8 @@ Sequential generator(const HifiGanConfig& config) {
 
 HifiGanConfig HifiGanConfig::parse(const std::string& text) {
   const NetworkConfig json(kName, text);
-  HifiGanConfig config = networks::read_generator<HifiGanConfig>(json);
+  HifiGanConfig config;
+  networks::read_generator(json, config);
   config.final_bias = json.flag("final_bias", true);
   config.normalizes_input = json.flag("normalize_before", false);
   networks::check_generator(kName, config);

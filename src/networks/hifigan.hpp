@@ -2,25 +2,15 @@
 // HiFi-GAN's generator (Kong et al., arXiv 2010.05646; jik876/hifi-gan@4769534:models.py), V1 to V3, and the decoder of VITS
 // and Piper, which is the same without a bias in its last layer.
 
-#include <cstdint>
 #include <string>
-#include <vector>
 
+#include "../networks/generator_config.hpp"
 #include "../networks/network.hpp"
 
 namespace polyphase {
 
-/// The part of the original's configuration that shapes the generator.
-struct HifiGanConfig {
-  bool two_convolutions = true;  ///< in a residual: resblock "1"; else "2"
-  std::vector<std::int64_t> upsample_rates{};
-  std::vector<std::int64_t> upsample_kernel_sizes{};  ///< one for each rate
-  std::int64_t upsample_initial_channel = 0;
-  std::vector<std::int64_t> resblock_kernel_sizes{};
-  std::vector<std::vector<std::int64_t>> resblock_dilation_sizes{};  ///< one list for each kernel size
-  std::int64_t num_mels = 80;
-  std::int64_t sampling_rate = 0;
-  bool final_bias = true;         ///< key `final_bias`, ours: false for VITS and Piper
+/// The part of the original's configuration that shapes the generator. final_bias is a key of ours: false for VITS and Piper.
+struct HifiGanConfig : GeneratorConfig {
   bool normalizes_input = false;  ///< key `normalize_before`, transformers': tensors `mean` and `scale` of the mel's rows
 
   /// Reads the JSON. Throws FormatError naming the entry that is missing or does not fit.

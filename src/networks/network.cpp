@@ -33,6 +33,11 @@ Tensor Network::forward(const Tensor& input) {
 
 std::unique_ptr<ModuleStream> Network::make_stream() { return body_.make_stream(); }
 
+void Network::set_scales(const Tensor& scales) {
+  require<NotImplemented>(!scales.defined(), "network: expected no scales, because there are no segments, got ",
+                          scales.defined() ? scales.shape() : Shape{});
+}
+
 bool Network::is_unused(std::string_view) const { return false; }
 
 std::string Network::own_name(std::string_view key) const { return std::string(key); }

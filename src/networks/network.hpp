@@ -39,6 +39,10 @@ class Network : public Module {
   /// i64.
   [[nodiscard]] Tensor forward(const Tensor& input) override;
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
+  /// Sets the volume of each segment, (N, segments). forward() and every Stream multiply each segment by its volume. Segments
+  /// past the last one have the volume 1, and so have all segments if `scales` is undefined. Throws NotImplemented unless the
+  /// network decodes in segments (EnCodec).
+  virtual void set_scales(const Tensor& scales);
 
   /// Copies a checkpoint of the original code in: weight norm in any spelling is folded in f64, and keys that decoding does not
   /// need are passed over. Throws Error naming every missing, unexpected and misshapen key; then nothing has changed.

@@ -13,6 +13,7 @@
 #include "networks/qwen3_12hz.hpp"
 #include "networks/snac.hpp"
 #include "networks/vocos.hpp"
+#include "ops/length.hpp"
 
 namespace polyphase {
 namespace {
@@ -26,7 +27,7 @@ template <MelSpectrogram (*kMel)(const std::string&)>
 FrontEnd mel_of(const std::string& config, const NamedTensors&, Device device) {
   const auto mel = std::make_shared<MelSpectrogram>(kMel(config));
   mel->to(device);
-  return [mel](const Tensor& audio) { return (*mel)(audio.select(1, 0)); };
+  return [mel](const Tensor& audio) { return FrontEndOutput{(*mel)(audio.select(1, 0))}; };
 }
 
 /// A codec's encoder with its weights, in evaluation.
@@ -42,19 +43,27 @@ std::shared_ptr<E> make_encoder(const Config& config, const NamedTensors& weight
 FrontEnd dac_codes(const std::string& config, const NamedTensors& weights, Device device) {
   return [encoder = make_encoder<DacEncoder>(DacConfig::parse(config), weights, device)](const Tensor& audio) {
     const NoGradGuard no_grad;
-    return encoder->forward(audio);
+    return FrontEndOutput{encoder->forward(audio)};
   };
 }
 
-/// Only for audio in one piece: segments have scales, which codes do not hold.
+/// The codes of all segments, one after another. The decoder cuts them every `frames`, so only the last segment may be shorter.
+/// A shorter one reaches the end of the audio: the next one lies inside it and is dropped.
+FrontEndOutput joined(const std::vector<EncodecSegment>& segments, std::int64_t frames) {
+  std::vector<Tensor> codes, scales;
+  for (const EncodecSegment& segment : segments) {
+    codes.push_back(segment.codes);
+    if (segment.scale.defined()) scales.push_back(segment.scale);
+    if (segment.codes.size(2) < frames) break;
+  }
+  return {.input = cat(codes, 2), .scales = scales.empty() ? Tensor() : cat(scales, 1)};
+}
+
 FrontEnd encodec_codes(const std::string& config, const NamedTensors& weights, Device device) {
   const EncodecConfig parsed = EncodecConfig::parse(config);
-  require<NotImplemented>(!parsed.segment,
-                          "encodec: expected a model without segments, whose codes alone are the audio; got segments of ",
-                          parsed.segment.value_or(0), " s");
   return [encoder = make_encoder<EncodecEncoder>(parsed, weights, device)](const Tensor& audio) {
     const NoGradGuard no_grad;
-    return encoder->encode(audio).front().codes;
+    return joined(encoder->encode(audio), encoder->config().segment_frames());
   };
 }
 

@@ -11,8 +11,13 @@
 
 namespace polyphase {
 
-/// Turns audio (N, channels, samples), f32, into what a network takes: mel (N, rows, frames) or codes.
-using FrontEnd = std::function<Tensor(const Tensor& audio)>;
+/// What a network takes of some audio.
+struct FrontEndOutput {
+  Tensor input;     ///< mel (N, rows, frames) or codes (N, codebooks, frames)
+  Tensor scales{};  ///< for set_scales(), if segments have scales
+};
+/// Turns audio (N, channels, samples), f32, into what a network takes.
+using FrontEnd = std::function<FrontEndOutput(const Tensor& audio)>;
 
 /// A published network.
 struct NetworkEntry {

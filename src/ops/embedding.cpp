@@ -1,6 +1,8 @@
 #include "ops/embedding.hpp"
 
+#include <algorithm>
 #include <array>
+#include <vector>
 
 #include "autograd/autocast.hpp"
 #include "autograd/no_grad.hpp"
@@ -8,6 +10,7 @@
 #include "ops/argmin.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
+#include "ops/length.hpp"
 #include "ops/linear.hpp"
 #include "ops/reduce.hpp"
 
@@ -15,6 +18,12 @@ namespace polyphase {
 
 using autograd::Gradients;
 using autograd::Needs;
+
+namespace {
+
+constexpr std::int64_t kComparedAtOnce = 4096;  // vectors: each has a distance to every row of the codebook
+
+}  // namespace
 
 Tensor embedding(const Tensor& index, const Tensor& weight) {
   ops::require_defined("embedding", "index", index);
@@ -60,9 +69,18 @@ Tensor nearest_code(const Tensor& x, const Tensor& codebook) {
   const auto wide = [](const Tensor& tensor) {
     return ops::is_half(tensor) ? tensor.detach().to(DType::f32) : tensor.detach();
   };
-  const Tensor rows = wide(codebook);
-  // |x - c|^2 is |x|^2, which all distances share, and twice this:
-  return argmin(mul(sum(square(rows), {1}), 0.5) - linear(wide(x), rows), -1);
+  const Tensor rows = wide(codebook), halves = mul(sum(square(rows), {1}), 0.5);
+  Shape shape = x.shape();
+  shape.erase(x.rank() - 1);
+  const std::int64_t count = shape.numel();
+  const Tensor vectors = wide(x).reshape({count, x.size(-1)});
+  std::vector<Tensor> codes;
+  for (std::int64_t begin = 0; begin < count; begin += kComparedAtOnce) {
+    const Tensor some = vectors.narrow(0, begin, std::min(kComparedAtOnce, count - begin));
+    // |x - c|^2 is |x|^2, which all distances share, and twice this:
+    codes.push_back(argmin(halves - linear(some, rows), 1));
+  }
+  return codes.empty() ? Tensor::zeros(shape, {DType::i64, x.device()}) : cat(codes).reshape(shape);
 }
 
 Tensor straight_through(const Tensor& x, const Tensor& value) {

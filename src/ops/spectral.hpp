@@ -40,7 +40,7 @@ struct IstftOptions {
 };
 /// The inverse of stft(): spectrum (..., frames >= 1, n_fft/2 + 1, 2) -> (..., samples). Each frame is transformed back and
 /// multiplied by the window, frames are overlap-added, and each sample is divided by its sum of squared windows (Griffin and
-/// Lim 1984; "same" as gemelo-ai/vocos@c859e3b:vocos/spectral_ops.py). `window` (win_length), Hann's unless given. Throws
+/// Lim 1984; "same" as `gemelo-ai/vocos@c859e3b:vocos/spectral_ops.py`). `window` (win_length), Hann's unless given. Throws
 /// ShapeError where the operands do not go together, and on the CPU where a sum of squared windows is below 1e-11; on a GPU
 /// such a sample is no number.
 [[nodiscard]] Tensor istft(const Tensor& spectrum, const IstftOptions& options = {}, const Tensor& window = {});

@@ -148,9 +148,9 @@ class Tensor {
   Tensor& zero_() { return fill_(0); }
   /// Broadcasts and converts dtype and device. Throws ShapeError, AutogradError.
   Tensor& copy_(const Tensor& source);
-  /// Writes `*this + other` (ops/elementwise.hpp) to this tensor's elements, which its views and copies share. The other operators
-  /// do the same. Only `other` broadcasts, and the dtype stays. Throws ShapeError, DTypeError, DeviceError, AutogradError;
-  /// then nothing has changed.
+  /// Writes `*this + other` (ops/elementwise.hpp) to this tensor's elements, which its views and copies share. The other
+  /// operators do the same. Only `other` broadcasts, and the dtype stays. Throws ShapeError, DTypeError, DeviceError,
+  /// AutogradError; then nothing has changed.
   Tensor& operator+=(const Tensor& other);
   Tensor& operator-=(const Tensor& other);
   Tensor& operator*=(const Tensor& other);

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cuda/cuda.hpp"
+#include "cuda/runtime/dry_run.hpp"
 #include "device/backend.hpp"
 
 namespace pp = polyphase;
@@ -32,6 +33,7 @@ TEST_CASE("streams, graphs and memory say so too") {
   CHECK_THROWS_WITH_AS((void)cuda::memory_snapshot(), text, pp::DeviceError);
   CHECK_THROWS_WITH_AS(cuda::set_memory_limit(0, 1), text, pp::DeviceError);
   CHECK_THROWS_WITH_AS((void)cuda::capture([] {}), text, pp::DeviceError);
+  CHECK_THROWS_WITH_AS((void)cuda::measure_workspace(0, [](CUstream_st*) {}), text, pp::DeviceError);
   CHECK_FALSE(cuda::capturing());
   CHECK(cuda::host_waits() == 0);
   cuda::on_replay([] {});

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(sys.argv[1])
-FOLDERS = "src|tests|docs|bench|tools|examples|program|tool"
+FOLDERS = "src|tests|docs|bench|tools|examples|program|tool|python"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED = re.compile(rf"(?<![\w/.])((?:{FOLDERS})/[\w./-]*\.(?:md|hpp|cpp|cuh|cu|py|sh|json))\b")
 

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "support/file_bytes.hpp"
 #include "support/helpers.hpp"
 #include "support/temporary_directory.hpp"
 #include "support/torch_bytes.hpp"
@@ -21,18 +22,9 @@ std::string header(const std::string& descr, const std::string& order, const std
   return "{'descr': '" + descr + "', 'fortran_order': " + order + ", 'shape': " + shape + ", }   \n";
 }
 
-Tensor loaded(const std::string& bytes) {
-  static const TemporaryDirectory directory;
-  write_bytes(directory.file("f.npy"), bytes);
-  return load_npy(directory.file("f.npy"));
-}
+Tensor loaded(const std::string& bytes) { return loaded_from(bytes, load_npy); }
 
-bool refused(const std::string& bytes, const char* part) {
-  const std::string error = error_of<FormatError>([&] { return loaded(bytes); });
-  CAPTURE(error);
-  CHECK(error.starts_with("load_npy: "));
-  return error.find(part) != std::string::npos;
-}
+bool refused(const std::string& bytes, const char* part) { return refuses(bytes, "load_npy", part, load_npy); }
 
 const std::string kSix = bytes_of(std::vector<float>{0, 1, 2, 3, 4, 5});
 

@@ -12,6 +12,7 @@
 #include "ops/elementwise.hpp"
 #include "ops/reduce.hpp"
 #include "support/fine_tuning.hpp"
+#include "support/generator.hpp"
 #include "support/network_state.hpp"
 #include "support/stream.hpp"
 #include "support/tolerance.hpp"
@@ -21,15 +22,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-BigVganConfig small(bool two_convolutions) {
-  return {.two_convolutions = two_convolutions,
-          .upsample_rates = {4, 2},
-          .upsample_kernel_sizes = {8, 4},
-          .upsample_initial_channel = 8,
-          .resblock_kernel_sizes = {3, 5},
-          .resblock_dilation_sizes = {{1, 3}, {1}},
-          .num_mels = 6};
-}
+BigVganConfig small(bool two_convolutions) { return {small_generator(two_convolutions)}; }
 
 const std::string kStart = R"({"resblock":"1","upsample_initial_channel":8,"upsample_rates":[2],"upsample_kernel_sizes":[4],)"
                            R"("resblock_kernel_sizes":[3],"resblock_dilation_sizes":[[1]])";

@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "autograd/no_grad.hpp"
+#include "networks/bigvgan.hpp"
 #include "networks/hifigan.hpp"
 #include "ops/length.hpp"
+#include "support/generator.hpp"
 #include "support/helpers.hpp"
 #include "tensor/memory.hpp"
 
@@ -17,12 +19,12 @@ namespace {
 
 HifiGan generator() {
   manual_seed(9);
-  HifiGan net({.upsample_rates = {4, 2},
-               .upsample_kernel_sizes = {8, 4},
-               .upsample_initial_channel = 32,
-               .resblock_kernel_sizes = {3, 7},
-               .resblock_dilation_sizes = {{1, 3}, {1}},
-               .num_mels = 6});
+  HifiGan net({{.upsample_rates = {4, 2},
+                .upsample_kernel_sizes = {8, 4},
+                .upsample_initial_channel = 32,
+                .resblock_kernel_sizes = {3, 7},
+                .resblock_dilation_sizes = {{1, 3}, {1}},
+                .num_mels = 6}});
   net.eval();
   return net;
 }
@@ -79,6 +81,29 @@ TEST_CASE("tensors stay within the memory that is given, and the audio is the sa
   if (device.is_cpu()) CHECK(same == sum);
   CHECK(frames_within(net, mel.shape(), memory) < 3000);
   CHECK(frames_within(net, mel.shape(), 4 * whole) == 3000);
+}
+
+TEST_CASE("memory does not grow with the length: BigVGAN, ten times as long within the same limit") {
+  manual_seed(10);
+  BigVgan net({small_generator(true)});
+  net.eval();
+  const Device device = default_device();
+  const auto peak_of = [&](std::int64_t frames, std::size_t memory) {
+    const Tensor mel = Tensor::zeros({1, 6, frames});
+    const std::size_t own = device.is_cpu() ? static_cast<std::size_t>(mel.numel()) * sizeof(float) : 0;  // lies there too
+    reset_peak_memory(device);
+    std::int64_t samples = 0, pieces = 0;
+    decode(net, mel, {.memory = memory == 0 ? 0 : memory + own},
+           [&](const Tensor& audio) { samples += audio.size(2), ++pieces; });
+    CHECK(samples == 8 * frames);
+    CHECK((pieces > 1) == (memory > 0));
+    return memory_stats(device).peak_bytes - own;
+  };
+  const std::size_t memory = peak_of(300, 0), first = peak_of(400, memory), longer = peak_of(4000, memory);
+  CHECK(first <= memory);
+  CHECK(longer <= memory);
+  CHECK(longer <= first + first / 20);
+  CHECK(peak_of(4000, 0) > 5 * memory);
 }
 
 TEST_CASE("what cannot be done is said") {

@@ -12,6 +12,7 @@
 #include "ops/activations.hpp"
 #include "ops/conv.hpp"
 #include "ops/elementwise.hpp"
+#include "support/generator.hpp"
 #include "support/helpers.hpp"
 #include "support/stream.hpp"
 #include "tensor/random.hpp"
@@ -21,15 +22,7 @@ using namespace polyphase::testing;
 
 namespace {
 
-HifiGanConfig small(bool two_convolutions) {
-  return {.two_convolutions = two_convolutions,
-          .upsample_rates = {4, 2},
-          .upsample_kernel_sizes = {8, 4},
-          .upsample_initial_channel = 8,
-          .resblock_kernel_sizes = {3, 5},
-          .resblock_dilation_sizes = {{1, 3}, {1}},
-          .num_mels = 6};
-}
+HifiGanConfig small(bool two_convolutions) { return {small_generator(two_convolutions)}; }
 
 std::string error_for(const std::string& json) {
   return error_of<FormatError>([&] { return HifiGanConfig::parse(json); });

@@ -15,9 +15,9 @@ CODE = (".cpp", ".hpp", ".cu", ".cuh")
 UNPAIRED_TESTS = {"fuzz", "golden", "regression", "structure", "headers", "install", "support"}
 ROOF = 450
 KERNELS = ROOT / "src/cuda/conv"  # a folder for each
-PROGRAMS = ("src", "tests", "examples", "bench", "program", "tool")
+PROGRAMS = ("src", "tests", "examples", "bench", "program", "tool", "python")
 # Everything that people write; licences and data are not ours.
-WRITTEN = (*PROGRAMS, "tools", "packaging", "docs", "python")
+WRITTEN = (*PROGRAMS, "tools", "packaging", "docs")
 SCRIPTS = (".py", ".sh")
 
 
@@ -268,10 +268,14 @@ def cuda_includes_point_down() -> list[str]:
     return problems
 
 
+# Folders that are about to be divided. They may not grow.
+LARGE_FOLDERS = {"examples/superres": 43}
+
+
 def folders_are_small() -> list[str]:
     problems = []
     for folder in sorted({p.parent for p in files_under(*PROGRAMS)}):
-        most = 25 if KERNELS in (folder, *folder.parents) else 40
+        most = 25 if KERNELS in (folder, *folder.parents) else LARGE_FOLDERS.get(name(folder), 40)
         count = sum(p.suffix in CODE for p in folder.iterdir())
         if count > most:
             problems.append(f"{name(folder)} has {count} files; past {most} it is two rooms")
@@ -293,16 +297,11 @@ def blocks(path: Path) -> list[tuple[int, int, str]]:
     return found
 
 
-# Consumers of kernels whose one loop holds the sums in registers. They may not grow.
-LONG_FUNCTIONS = {"source_tma/kernel.cuh": 202}
-
-
 def functions_are_short() -> list[str]:
     problems = []
     for path in files_under(*PROGRAMS):
-        most = LONG_FUNCTIONS.get("/".join(path.parts[-2:]), 120)
         for first, last, text in blocks(path):
-            if last - first >= most and not re.match(r"(namespace|class|struct|enum|template|extern|union)\b", text):
+            if last - first >= 120 and not re.match(r"(namespace|class|struct|enum|template|extern|union)\b", text):
                 problems.append(f"{name(path)}:{first}: {last - first + 1} lines: {text[:80]}")
     return problems
 

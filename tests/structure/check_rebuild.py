@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 source_root, build_root = (Path(a).resolve() for a in sys.argv[1:3])
-FOLDERS = ("src", "tests", "examples", "bench", "program", "tool")
+FOLDERS = ("src", "tests", "examples", "bench", "program", "tool", "python")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
 
 

@@ -54,6 +54,14 @@ inline Tensor random_codes(const Shape& shape, std::int64_t size, std::uint64_t 
   return Tensor::from_vector(values, shape, default_device());
 }
 
+/// A code outside the codebooks is an error that names it; on a GPU, which reports it later, nothing is checked.
+inline void check_refuses_code(Module& net, const Shape& shape, std::int64_t code) {
+  if (default_device().is_cuda()) return;
+  const std::string error =
+      error_of<ShapeError>([&] { return net(Tensor::full(shape, static_cast<double>(code), {.dtype = DType::i64})); });
+  CHECK_MESSAGE(error.find(concat("got ", code)) != std::string::npos, error);
+}
+
 /// x + sin(alpha x)^2/(alpha + 1e-9), alpha (C).
 inline Tensor plain_snake(const Tensor& x, const Tensor& alpha) {
   const Tensor a = alpha.reshape({-1, 1});

@@ -63,6 +63,15 @@ inline void check_stream_of(Module& net, const Tensor& x) {
   }
 }
 
+/// The same for a causal network of codes in f32 and f64, for each of `inputs`.
+inline void check_causal_stream_of_codes(Module& net, const std::vector<Tensor>& inputs) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    net.to(dtype);
+    for (const Tensor& codes : inputs) check_stream_of(net, codes);
+  }
+  CHECK(receptive_field(net).is_causal());
+}
+
 /// The same in f32 and f64, for random numbers of a shape.
 inline void check_stream(Module& net, const Shape& shape) {
   net.eval();

@@ -31,6 +31,18 @@ const Tensor& chosen(const std::string& name, const WeightsFile& file, NetworkIn
                            file.tensors.size(), found.empty() ? "" : ": ", found));
 }
 
+/// The volumes that a file has for segments, (1, segments); undefined: none.
+Tensor scales_of(const std::string& name, const WeightsFile& file) {
+  for (const auto& [own, tensor] : file.tensors) {
+    if (own != kScales) continue;
+    require<FormatError>(tensor.rank() == 1 && tensor.numel() >= 1 && is_floating_point(tensor.dtype()), name, ": expected ",
+                         kScales, " (segments) of floating-point numbers, got ", tensor.shape(), " of ", tensor.dtype());
+    require_finite(name, {{kScales, tensor}});
+    return tensor.unsqueeze(0);
+  }
+  return {};
+}
+
 Tensor fitted(const std::string& name, const Tensor& tensor, const NetworkFormat& format) {
   const std::string word = word_of(format.input);
   Tensor input = tensor.rank() == 2 ? tensor.unsqueeze(0) : tensor;
@@ -70,7 +82,7 @@ RunInput read_input(const std::string& name, const NetworkFormat& format) {
     return {.audio = std::move(audio)};
   }
   const WeightsFile file = load_weights(pipe.path());
-  return {.tensor = fitted(name, chosen(name, file, format.input), format)};
+  return {.tensor = fitted(name, chosen(name, file, format.input), format), .scales = scales_of(name, file)};
 }
 
 Tensor first_codebooks(const Tensor& codes, const NetworkFormat& format, std::int64_t count) {

@@ -9,9 +9,13 @@
 
 namespace polyphase::tool {
 
+/// A file's tensor `scales`: the volume of the segments of its codes.
+inline constexpr const char* kScales = "scales";
+
 /// Either a tensor or sound.
 struct RunInput {
   Tensor tensor{};                        ///< (1, rows, frames)
+  Tensor scales{};                        ///< (1, segments), if the file has them
   std::optional<program::Audio> audio{};  ///< of any rate and number of channels
 };
 
@@ -19,9 +23,9 @@ struct RunInput {
 [[nodiscard]] std::string word_of(NetworkInput input);
 
 /// Reads the file `name`, or standard input for "-". It may be WAV or other sound, or a tensor from .npy, safetensors or a file
-/// of torch.save. If a file has several tensors, takes the one whose name fits the network's input. Throws FormatError with the
-/// file's name if it is none of these, or does not fit `format`: another number of rows, codes that are not integers, numbers
-/// that are not finite, no data.
+/// of torch.save. If a file has several tensors, takes the one whose name fits the network's input, and the segments' scales.
+/// Throws FormatError with the file's name if it is none of these, or does not fit `format`: another number of rows, codes that
+/// are not integers, numbers that are not finite, no data.
 [[nodiscard]] RunInput read_input(const std::string& name, const NetworkFormat& format);
 
 /// The first `count` codebooks of codes; all if count is 0. Throws Error with the name --codebooks if the network takes another

@@ -18,12 +18,13 @@ void require_no_terminal(const std::string& path) {
 
 }  // namespace
 
-bool is_array_name(const std::string& path) { return path.ends_with(".npy"); }
+bool is_npy_name(const std::string& path) { return path.ends_with(".npy"); }
+bool is_array_name(const std::string& path) { return is_npy_name(path) || path.ends_with(".safetensors"); }
 
 AudioOutput::AudioOutput(const std::string& path, std::int64_t rate, std::int64_t channels, const OutputOptions& options)
     : path_(path), options_(options) {
   require_no_terminal(path);
-  if (!is_array_name(path))
+  if (!is_npy_name(path))
     wav_.emplace(path, program::AudioInfo{static_cast<int>(rate), static_cast<int>(channels), program::kUnknownLength},
                  options.format, options.container);
 }

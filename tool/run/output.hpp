@@ -48,6 +48,8 @@ class AudioOutput {
 void write_array(const std::string& path, const Tensor& tensor);
 
 /// Whether the name ends with .npy.
+[[nodiscard]] bool is_npy_name(const std::string& path);
+/// Whether the name ends with .npy or .safetensors, so that sound becomes what the network takes and no sound.
 [[nodiscard]] bool is_array_name(const std::string& path);
 
 }  // namespace polyphase::tool

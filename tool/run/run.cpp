@@ -10,6 +10,7 @@
 
 #include "autograd/no_grad.hpp"
 #include "conv/algorithm.hpp"
+#include "io/safetensors.hpp"
 #include "layers/streaming/stream.hpp"
 #include "networks/decode.hpp"
 #include "networks/registry.hpp"
@@ -40,14 +41,13 @@ class Runner {
   void run(const std::string& input, const std::string& output) {
     const NetworkFormat& format = model_.net->format();
     RunInput content = read_input(input, format);
-    if (content.audio) content.tensor = network_input(*content.audio, input);
-    if (content.audio && is_array_name(output)) {
-      write_array(output, content.tensor.select(0, 0));
-      say_(concat(output, ": ", word_of(format.input), " ", content.tensor.select(0, 0).shape()));
-      return;
-    }
+    const bool is_sound = content.audio.has_value();
+    if (is_sound) content = network_input(*content.audio, input);
+    if (is_sound && is_array_name(output)) return write_input(content, output);
+    require<Error>(!is_array_name(output) || is_npy_name(output), output, ": expected a WAV file or .npy for the samples");
     const Tensor tensor = first_codebooks(content.tensor, format, options_.codebooks);
     try {
+      model_.net->set_scales(content.scales);
       decode_to(tensor, output);
     } catch (const FormatError&) {
       throw;
@@ -58,12 +58,30 @@ class Runner {
 
  private:
   /// The network's input for this sound: its mel, or its codes.
-  Tensor network_input(const program::Audio& audio, const std::string& name) {
+  RunInput network_input(const program::Audio& audio, const std::string& name) {
     const NetworkFormat& format = model_.net->format();
     if (!front_end_) front_end_ = load_front_end(model_, options_.model, options_.device);
     const std::int64_t channels = format.input == NetworkInput::codes ? format.audio_channels : 1;
     const Tensor sound = as_network_audio(audio, name, format.sampling_rate, channels, say_);
-    return front_end_(sound.to(options_.device)).detach().cpu();
+    const FrontEndOutput made = front_end_(sound.to(options_.device));
+    return {.tensor = made.input.detach().cpu(), .scales = made.scales.defined() ? made.scales.detach().cpu() : Tensor()};
+  }
+
+  /// Writes what a sound became. An array holds the codes alone, safetensors the volume of segments too.
+  void write_input(const RunInput& content, const std::string& output) {
+    const std::string word = word_of(model_.net->format().input);
+    const Tensor tensor = content.tensor.select(0, 0);
+    std::string what = concat(output, ": ", word, " ", tensor.shape());
+    if (is_npy_name(output)) {
+      write_array(output, tensor);
+      if (content.scales.defined())
+        what += "; the volume of its segments is left out, and is 1 when they are decoded; a name with .safetensors keeps it";
+    } else {
+      NamedTensors tensors{{word, tensor}};
+      if (content.scales.defined()) tensors.emplace_back(kScales, content.scales.select(0, 0));
+      save_safetensors(output, tensors);
+    }
+    say_(what);
   }
 
   void decode_to(const Tensor& tensor, const std::string& output) {

@@ -104,6 +104,36 @@ POLYPHASE_INLINE void transpose_block(const E* from, Index row_stride, const Ind
   }
 }
 
+template <class T>
+struct FourOf {
+  typedef T Type __attribute__((vector_size(4 * sizeof(T))));
+};
+
+// Transposes a 4 x 4 block.
+template <class E>
+POLYPHASE_INLINE void transpose_small(const E* from, Index row_stride, const Index* where, Index column, Compute<E>* to,
+                                      Index pitch) {
+  using T = Compute<E>;
+  using Four = typename FourOf<T>::Type;
+  Four row[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i)
+    row[i] = Four{widen(from[i * row_stride]), widen(from[i * row_stride + 1]), widen(from[i * row_stride + 2]),
+                  widen(from[i * row_stride + 3])};
+  const Four ab_low = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5),
+             ab_high = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7);
+  const Four cd_low = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5),
+             cd_high = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
+  const Four columns[4] = {
+      __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
+      __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const Index at = where != nullptr ? where[column + j] : column + j;
+    if (at >= 0) std::memcpy(to + at * pitch, &columns[j], sizeof columns[j]);
+  }
+}
+
 template <class E>
 POLYPHASE_INLINE void transpose_scalar(const E* from, Index row_stride, Index rows, Index padded, Index begin, Index end,
                                        const Index* where, Compute<E>* to, Index pitch) {
@@ -118,14 +148,21 @@ POLYPHASE_INLINE void transpose_scalar(const E* from, Index row_stride, Index ro
 template <class E>
 void transpose(const E* from, Index row_stride, Index rows, Index padded, Index columns, const Index* where, Compute<E>* to,
                Index pitch) {
-  Index column = 0, done = 0;
+  const Index done = rows / 4 * 4;
+  Index column = 0;
   if constexpr (sizeof(Compute<E>) == sizeof(float)) {
     const Index whole = rows / 8 * 8;
-    for (; whole > 0 && column + 8 <= columns; column += 8)
+    for (; whole > 0 && column + 8 <= columns; column += 8) {
       for (Index m = 0; m < whole; m += 8)
         transpose_block(from + m * row_stride + column, row_stride, where, column, to + m, pitch);
-    done = column > 0 ? whole : 0;
+      if (done > whole)
+        for (Index part = 0; part < 8; part += 4)
+          transpose_small(from + whole * row_stride + column + part, row_stride, where, column + part, to + whole, pitch);
+    }
   }
+  for (; column + 4 <= columns; column += 4)
+    for (Index m = 0; m < done; m += 4)
+      transpose_small(from + m * row_stride + column, row_stride, where, column, to + m, pitch);
   transpose_scalar(from + done * row_stride, row_stride, rows - done, padded - done, 0, column, where, to + done, pitch);
   transpose_scalar(from, row_stride, rows, padded, column, columns, where, to, pitch);
 }

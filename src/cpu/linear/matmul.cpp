@@ -5,9 +5,9 @@
 #include "cpu/linear/matmul.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
+#include "cpu/conv/conv_kernels.hpp"
 #include "cpu/elementwise/copy.hpp"
 #include "cpu/elementwise/elementwise_loop.hpp"
 #include "cpu/linear/matmul_kernels.hpp"
@@ -23,40 +23,11 @@ constexpr std::int64_t kBlockK = 256;
 
 std::int64_t panels(std::int64_t size, std::int64_t width) { return (size + width - 1) / width; }
 
-template <class T>
-struct FourOf {
-  typedef T Type __attribute__((vector_size(4 * sizeof(T)), aligned(alignof(T)), may_alias));
-};
-
-// to[k][i] = from[i][k] of four by four: rows of `from` are `stride` apart, rows of `to` are `width`.
-template <class T>
-void transpose_four(const T* from, std::int64_t stride, std::int64_t width, T* to) {
-  using Four = typename FourOf<T>::Type;
-  const auto row = [&](std::int64_t i) { return *reinterpret_cast<const Four*>(from + i * stride); };
-  const Four a = row(0), b = row(1), c = row(2), d = row(3);
-  const Four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-  const Four cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-  const auto store = [&](std::int64_t k, const Four& value) { *reinterpret_cast<Four*>(to + k * width) = value; };
-  store(0, __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5));
-  store(1, __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7));
-  store(2, __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5));
-  store(3, __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7));
-}
-
-// One panel of `valid` rows of K elements, each contiguous: a linear layer's weight. Four by four, what is over one by one.
-template <class T>
-void pack_transposed(const T* panel, std::int64_t stride, std::int64_t valid, std::int64_t K, std::int64_t width, T* to) {
-  const std::int64_t rows = valid / 4 * 4, columns = K / 4 * 4;
-  for (std::int64_t k = 0; k < columns; k += 4)
-    for (std::int64_t i = 0; i < rows; i += 4) transpose_four(panel + i * stride + k, stride, width, to + k * width + i);
-  for (std::int64_t i = 0; i < valid; ++i)
-    for (std::int64_t k = i < rows ? columns : 0; k < K; ++k) to[k * width + i] = panel[i * stride + k];
-}
-
 // `size` x K elements in panels of `width`: to[panel][k][i], zero past `size`. Strides: along the panel, along K.
 template <class T>
 void pack(const T* from, std::int64_t stride, std::int64_t k_stride, std::int64_t size, std::int64_t K, std::int64_t width,
           T* to) {
+  const auto transpose = pack_kernels<T>().transpose;
   for (std::int64_t first = 0; first < size; first += width, to += width * K) {
     const std::int64_t valid = std::min(width, size - first);
     const T* panel = from + first * stride;
@@ -64,7 +35,7 @@ void pack(const T* from, std::int64_t stride, std::int64_t k_stride, std::int64_
     if (stride == 1) {
       for (std::int64_t k = 0; k < K; ++k) std::copy(panel + k * k_stride, panel + k * k_stride + valid, to + k * width);
     } else if (k_stride == 1) {
-      pack_transposed(panel, stride, valid, K, width, to);
+      transpose(panel, stride, valid, width, K, nullptr, to, width);
     } else {
       for (std::int64_t i = 0; i < valid; ++i)
         for (std::int64_t k = 0; k < K; ++k) to[k * width + i] = panel[i * stride + k * k_stride];

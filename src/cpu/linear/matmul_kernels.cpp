@@ -1,4 +1,4 @@
-// The register tile of a matrix product: kRows x 2 vectors of sums. An ISA source: see the rules in cpu/isa_target.hpp.
+// The register tile of a matrix product: kRows x kVectors vectors of sums. An ISA source: see the rules in cpu/isa_target.hpp.
 
 #include "cpu/linear/matmul_kernels.hpp"
 
@@ -8,29 +8,33 @@ namespace polyphase::cpu {
 namespace POLYPHASE_ISA {
 namespace {
 
-// Sums take 2 * kRows registers; two more hold b, one a.
-constexpr int kRows = kVectorRegisters == 32 ? 12 : 6;
+// Sums take kRows * kVectors registers, kVectors more hold b, one a. Fewer than there are with 32 registers: 16 sums hide the
+// latency of a multiply-add, and a product of few rows fills 8 better than 12. Both numbers of rows suit the blocks of a
+// transposition.
+constexpr int kRows = kVectorRegisters == 32 ? 8 : 4;
+constexpr int kVectors = kVectorRegisters == 32 ? 2 : 3;
 
 template <class T>
 void multiply(const T* a, const T* b, std::int64_t K, T* out, std::int64_t out_stride, std::int64_t valid_rows,
               std::int64_t valid_columns, bool accumulate) {
   constexpr int kStep = kLanes<T>;
-  Vector<T> sums[kRows][2]{};
-  for (std::int64_t k = 0; k < K; ++k, a += kRows, b += 2 * kStep) {
-    const Vector<T> b0 = load(b), b1 = load(b + kStep);
-#pragma GCC unroll 12
+  Vector<T> sums[kRows][kVectors]{};
+  for (std::int64_t k = 0; k < K; ++k, a += kRows, b += kVectors * kStep) {
+    Vector<T> b_k[kVectors];
+#pragma GCC unroll 3
+    for (int v = 0; v < kVectors; ++v) b_k[v] = load(b + v * kStep);
+#pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const Vector<T> a_r = broadcast(a[r]);
-      sums[r][0] = fma(a_r, b0, sums[r][0]);
-      sums[r][1] = fma(a_r, b1, sums[r][1]);
+#pragma GCC unroll 3
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = fma(a_r, b_k[v], sums[r][v]);
     }
   }
-  T tile[kRows][2 * kStep];
-#pragma GCC unroll 12
-  for (int r = 0; r < kRows; ++r) {
-    store(&tile[r][0], sums[r][0]);
-    store(&tile[r][kStep], sums[r][1]);
-  }
+  T tile[kRows][kVectors * kStep];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 3
+    for (int v = 0; v < kVectors; ++v) store(&tile[r][v * kStep], sums[r][v]);
   for (std::int64_t r = 0; r < valid_rows; ++r)
     for (std::int64_t c = 0; c < valid_columns; ++c) {
       T& to = out[r * out_stride + c];
@@ -38,7 +42,8 @@ void multiply(const T* a, const T* b, std::int64_t K, T* out, std::int64_t out_s
     }
 }
 
-constexpr MatmulKernels kKernels = {{kRows, 2 * kLanes<float>, multiply<float>}, {kRows, 2 * kLanes<double>, multiply<double>}};
+constexpr MatmulKernels kKernels = {{kRows, kVectors* kLanes<float>, multiply<float>},
+                                    {kRows, kVectors* kLanes<double>, multiply<double>}};
 
 }  // namespace
 }  // namespace POLYPHASE_ISA

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "cuda/memory/allocator_caching.hpp"
+#include "cuda/memory/workspace.hpp"
 #include "cuda/runtime/graph.hpp"
 
 namespace polyphase::cuda {
@@ -18,7 +19,7 @@ constexpr std::size_t kDevices = 64;
 std::array<std::atomic<DeviceAllocator*>, kDevices> known{};  // null: not made yet
 
 /// Made at first use and never destroyed: tensors in static storage may outlive main.
-DeviceAllocator* make_allocator(int device) {
+DeviceAllocator* make_chosen(int device) {
   const char* setting = std::getenv("POLYPHASE_CUDA_ALLOCATOR");
   const std::string_view kind = setting != nullptr ? setting : "cache";
   require<DeviceError>(kind.empty() || kind == "cache" || kind == "debug" || kind == "malloc",
@@ -29,7 +30,35 @@ DeviceAllocator* make_allocator(int device) {
   return caching;
 }
 
+DeviceAllocator* make_allocator(int device) { return new WorkspaceAllocator(device, *make_chosen(device)); }
+
 }  // namespace
+
+void* WorkspaceAllocator::allocate(std::size_t bytes) {
+  Workspace* const workspace = Workspace::current();
+  if (workspace == nullptr) return under_.allocate(bytes);
+  if (!workspace->only_counts()) return workspace->take(device_, bytes);
+  void* const block = under_.allocate(bytes);
+  try {
+    workspace->count(device_, block, bytes);
+  } catch (const Error&) {
+    under_.deallocate(block, bytes);
+    throw;
+  }
+  return block;
+}
+
+void WorkspaceAllocator::deallocate(void* pointer, std::size_t bytes) noexcept {
+  Workspace* const workspace = Workspace::current();
+  if (workspace != nullptr && workspace->contains(pointer)) return workspace->release(pointer, bytes);
+  if (workspace != nullptr && workspace->only_counts()) (void)workspace->uncount(pointer, bytes);
+  under_.deallocate(pointer, bytes);
+}
+
+void WorkspaceAllocator::record_stream(void* pointer, StreamId stream) {
+  const Workspace* const workspace = Workspace::current();
+  if (workspace == nullptr || !workspace->contains(pointer)) under_.record_stream(pointer, stream);
+}
 
 std::uint64_t DeviceAllocator::captured_graph() { return thread_graph; }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The three device allocators (see allocator.hpp). Internal: includes CUDA headers.
+// The three device allocators, and what stands before them (see allocator.hpp). Internal: includes CUDA headers.
 
 #include <map>
 #include <mutex>
@@ -79,6 +79,32 @@ class GuardedAllocator final : public DeviceAllocator {
   std::mutex mutex_;
   std::string damage_;                  // text for the next allocate; empty if there is no damage
   std::unordered_set<void*> recorded_;  // blocks whose guards a graph writes if it runs
+};
+
+/// Stands before another allocator: a thread that has a Workspace gets parts of it.
+class WorkspaceAllocator final : public DeviceAllocator {
+ public:
+  WorkspaceAllocator(int device, DeviceAllocator& under) : device_(device), under_(under) {}
+
+  [[nodiscard]] void* allocate(std::size_t bytes) override;
+  void deallocate(void* pointer, std::size_t bytes) noexcept override;
+  [[nodiscard]] MemoryStats stats() const override { return under_.stats(); }
+  void reset_peak() override { under_.reset_peak(); }
+  void trim() override { under_.trim(); }
+  void record_stream(void* pointer, StreamId stream) override;
+  void retire_stream(StreamId stream) override { under_.retire_stream(stream); }
+  void set_limit(std::size_t bytes) override { under_.set_limit(bytes); }
+  [[nodiscard]] std::string snapshot() const override { return under_.snapshot(); }
+  [[nodiscard]] BlockPoolStats pool_stats() const override { return under_.pool_stats(); }
+  [[nodiscard]] std::vector<LiveBlock> live_blocks(std::uint64_t since) const override { return under_.live_blocks(since); }
+  void set_failure_hook(std::function<bool(std::size_t)> hook) override { under_.set_failure_hook(std::move(hook)); }
+  void release_graph(std::uint64_t graph) override { under_.release_graph(graph); }
+
+ private:
+  void finish_capture(std::uint64_t graph) override { under_.end_capture(graph); }
+
+  const int device_;
+  DeviceAllocator& under_;
 };
 
 /// cudaMalloc and cudaFree.

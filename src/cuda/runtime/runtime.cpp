@@ -1,5 +1,7 @@
 #include "cuda/runtime/runtime.hpp"
 
+#include <pthread.h>
+
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -20,11 +22,18 @@
 namespace polyphase::cuda {
 namespace {
 
+/// CUDA does not work in a child that was forked after its parent initialised it.
+std::atomic<bool> was_forked = false;
+constexpr const char* kForked =
+    "this process was forked from one that had used CUDA, which only works there; start it another way (in Python with "
+    "multiprocessing's method spawn or forkserver)";
+
 /// The devices, or why there are none; queried once. cudaGetDeviceCount does not create a context.
 struct Presence {
   int count = 0;
   std::string reason;
   Presence() {
+    [[maybe_unused]] const int failed = pthread_atfork(nullptr, nullptr, [] { was_forked = true; });
     const cudaError_t status = cudaGetDeviceCount(&count);
     if (status == cudaSuccess && count > 0) return;
     (void)cudaGetLastError();
@@ -157,19 +166,22 @@ void check_launch(const char* kernel) {
 
 int device_count() noexcept {
   try {
-    return presence().count;
+    return was_forked ? 0 : presence().count;
   } catch (...) {
     return 0;
   }
 }
 
-std::string unavailable_reason() { return presence().reason; }
+std::string unavailable_reason() { return was_forked ? kForked : presence().reason; }
 
 const DeviceProperties& properties(int device) {
   static std::mutex mutex;
   static std::vector<std::unique_ptr<DeviceProperties>> known;
-  require<DeviceError>(device >= 0 && device < device_count(), "cuda: expected a device below ", device_count(),
-                       ", got cuda:", device, presence().reason.empty() ? "" : "; ", presence().reason);
+  if (const int count = device_count(); device < 0 || device >= count) {
+    const std::string reason = unavailable_reason();
+    throw DeviceError(
+        concat("cuda: expected a device below ", count, ", got cuda:", device, reason.empty() ? "" : "; ", reason));
+  }
   const std::scoped_lock lock(mutex);
   const auto index = static_cast<std::size_t>(device);
   if (known.size() <= index) known.resize(index + 1);

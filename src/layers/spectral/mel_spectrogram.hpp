@@ -10,7 +10,7 @@ namespace polyphase {
 /// window. f16 and bf16 are computed in f32, whatever AutocastGuard there is. Buffer: mel_basis (n_mels, n_fft/2 + 1). The
 /// defaults are HiFi-GAN's and BigVGAN's (jik876/hifi-gan@4769534:meldataset.py); Vocos' are .mel = {.scale = MelScale::htk,
 /// .is_normalized = false}, .padding = center, .power_floor = 0, .clip = 1e-7
-/// (gemelo-ai/vocos@c859e3b:vocos/feature_extractors.py). networks/mel.hpp reads either's configuration.
+/// (`gemelo-ai/vocos@c859e3b:vocos/feature_extractors.py`). networks/mel.hpp reads either's configuration.
 class MelSpectrogram : public Module {
  public:
   enum class Padding : std::uint8_t {

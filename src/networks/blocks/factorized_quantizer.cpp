@@ -9,27 +9,24 @@
 #include "autograd/no_grad.hpp"
 #include "layers/check.hpp"
 #include "layers/streaming/module_stream.hpp"
-#include "ops/argmin.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/embedding.hpp"
 #include "ops/length.hpp"
-#include "ops/linear.hpp"
 #include "ops/reduce.hpp"
 
 namespace polyphase {
 namespace {
 
-constexpr std::int64_t kComparedAtOnce = 4096;  // vectors: each has a distance to every row of the codebook
-constexpr std::int64_t kLargestFrame = 65536;   // positions
-constexpr double kSmallestLength = 1e-12;       // as torch.nn.functional.normalize has it
+constexpr std::int64_t kLargestFrame = 65536;  // positions
+constexpr double kSmallestLength = 1e-12;      // as torch.nn.functional.normalize has it
 
 Conv1d pointwise(std::int64_t in, std::int64_t out) {
   return Conv1d({.in_channels = in, .out_channels = out, .kernel_size = 1});
 }
 
-/// Rows of x (R, d) scaled to length 1.
-Tensor unit_rows(const Tensor& x) {
-  return x / clamp(norm(x, {1}, /*keepdim=*/true), kSmallestLength, std::numeric_limits<double>::infinity());
+/// Vectors of x (..., d) scaled to length 1.
+Tensor unit_vectors(const Tensor& x) {
+  return x / clamp(norm(x, {-1}, /*keepdim=*/true), kSmallestLength, std::numeric_limits<double>::infinity());
 }
 
 FactorizedQuantizer::Options checked(const FactorizedQuantizer::Options& options) {
@@ -59,15 +56,7 @@ Tensor FactorizedQuantizer::nearest(const Tensor& projected) const {
   const NoGradGuard no_grad;
   const AutocastGuard exact(std::nullopt);  // 16 bits would find other codes
   const DType dtype = projected.dtype() == DType::f64 ? DType::f64 : DType::f32;
-  const std::int64_t N = projected.size(0), T = projected.size(2);
-  const Tensor table = unit_rows(codebook_.to(dtype)), squares = sum(square(table), {1});
-  const Tensor rows = projected.to(dtype).transpose(1, 2).reshape({N * T, options_.codebook_dim});
-  std::vector<Tensor> codes;
-  for (std::int64_t begin = 0; begin < N * T; begin += kComparedAtOnce) {
-    const Tensor some = unit_rows(rows.narrow(0, begin, std::min(kComparedAtOnce, N * T - begin)));
-    codes.push_back(argmin(sum(square(some), {1}, true) - 2.0 * linear(some, table) + squares, 1));
-  }
-  return codes.empty() ? Tensor::zeros({N, T}, {DType::i64, projected.device()}) : cat(codes).reshape({N, T});
+  return nearest_code(unit_vectors(projected.to(dtype).transpose(1, 2)), unit_vectors(codebook_.to(dtype)));
 }
 
 FactorizedQuantizer::Encoded FactorizedQuantizer::encode(const Tensor& z) {
@@ -75,8 +64,8 @@ FactorizedQuantizer::Encoded FactorizedQuantizer::encode(const Tensor& z) {
   Encoded result;
   result.projected = in_proj_(z);
   result.codes = nearest(result.projected);
-  const Tensor chosen = embedding(result.codes, codebook_).transpose(1, 2);
-  result.quantized = out_proj_(result.projected + (chosen - result.projected).detach());
+  const Tensor chosen = embedding(result.codes, codebook_.to(result.projected.dtype())).transpose(1, 2);
+  result.quantized = out_proj_(straight_through(result.projected, chosen));
   return result;
 }
 

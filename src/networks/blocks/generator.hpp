@@ -1,6 +1,5 @@
 #pragma once
-// What the generators of HiFi-GAN and BigVGAN share. `Config` is HifiGanConfig or BigVganConfig, whose entries have the same
-// names. Internal.
+// What the generators of HiFi-GAN and BigVGAN share. Internal.
 
 #include <cstdint>
 #include <functional>
@@ -13,13 +12,13 @@
 #include "layers/conv1d.hpp"
 #include "layers/conv_transpose1d.hpp"
 #include "networks/config.hpp"
+#include "networks/generator_config.hpp"
 #include "networks/network.hpp"
 
 namespace polyphase::networks {
 
 /// Throws FormatError "NETWORK: config: ..." where the numbers do not go together.
-template <class Config>
-void check_generator(const char* network, const Config& config) {
+inline void check_generator(const char* network, const GeneratorConfig& config) {
   const auto expect = [network](bool condition, const auto&... what) {
     require<FormatError>(condition, network, ": config: ", what...);
   };
@@ -36,12 +35,10 @@ void check_generator(const char* network, const Config& config) {
          config.upsample_initial_channel);
 }
 
-/// The entries that both have. Throws FormatError naming the one that is missing or does not fit.
-template <class Config>
-[[nodiscard]] Config read_generator(const NetworkConfig& json) {
+/// Reads the entries that both have under the same key. Throws FormatError naming the one that is missing or does not fit.
+inline void read_generator(const NetworkConfig& json, GeneratorConfig& config) {
   const std::string kind = json.text("resblock");
   json.expect(kind == "1" || kind == "2", "expected resblock 1 or 2, got ", kind);
-  Config config;
   config.two_convolutions = kind == "1";
   config.upsample_rates = json.counts("upsample_rates");
   config.upsample_kernel_sizes = json.counts("upsample_kernel_sizes");
@@ -50,12 +47,10 @@ template <class Config>
   config.resblock_dilation_sizes = json.lists_of_counts("resblock_dilation_sizes");
   config.num_mels = json.count_or("num_mels", 80);
   config.sampling_rate = json.count_or("sampling_rate", 0, 0);
-  return config;
 }
 
 /// Mels in, audio out.
-template <class Config>
-[[nodiscard]] NetworkFormat generator_format(const Config& config) {
+[[nodiscard]] inline NetworkFormat generator_format(const GeneratorConfig& config) {
   return {.input = NetworkInput::mel,
           .rows = config.num_mels,
           .samples_per_frame =
@@ -75,8 +70,8 @@ template <class Config>
 /// conv_pre and the stages: a transposed convolution each, named "ups.STAGE" and `suffix`, after the layers that `add_before`
 /// appends, and the mean of its residual blocks, `block(channels, kernel_size, dilations)`. Returns the channels after the last
 /// stage.
-template <class Config, class AddBefore, class Block>
-std::int64_t add_stages(Sequential& net, const Config& config, const char* suffix, const AddBefore& add_before,
+template <class AddBefore, class Block>
+std::int64_t add_stages(Sequential& net, const GeneratorConfig& config, const char* suffix, const AddBefore& add_before,
                         const Block& block) {
   std::int64_t channels = config.upsample_initial_channel;
   net.push_back(

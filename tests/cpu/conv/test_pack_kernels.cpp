@@ -46,7 +46,7 @@ template <class E>
 void check_transpose() {
   using T = Compute<E>;
   int wrong = 0;
-  for (const std::int64_t rows : {1, 3, 8, 11, 16})
+  for (const std::int64_t rows : {1, 3, 4, 7, 8, 11, 12, 16})
     for (const std::int64_t columns : {0, 1, 7, 8, 21})
       for (const bool scattered : {false, true}) {
         const std::int64_t stride = columns + 2, padded = rows + 2, pitch = padded + 1;

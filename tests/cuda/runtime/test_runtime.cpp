@@ -1,6 +1,7 @@
 #include "cuda/runtime/runtime.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -29,6 +30,26 @@ TEST_CASE("a machine without a GPU has no devices and the library says why") {
   CHECK(pp::Device::best() == pp::Device::cpu());
   const std::string text = "cuda: expected a device below 0, got cuda:0; " + cuda::unavailable_reason();
   CHECK_THROWS_WITH_AS((void)cuda::properties(0), text.c_str(), pp::DeviceError);
+}
+
+TEST_CASE("a child forked after CUDA was used has no devices and says why") {
+  (void)cuda::device_count();
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    bool refused = cuda::device_count() == 0 && cuda::unavailable_reason().find("forked") != std::string::npos;
+    try {
+      (void)pp::cuda_backend(0);
+      refused = false;
+    } catch (const pp::DeviceError& error) {
+      refused = refused && std::string(error.what()).find("forked") != std::string::npos;
+    }
+    _exit(refused ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
 }
 
 TEST_CASE("a failed call reports its name, its error and its place, and clears the error") {

@@ -4,8 +4,12 @@
 
 #include "autograd/no_grad.hpp"
 #include "io/npy.hpp"
+#include "io/safetensors.hpp"
+#include "networks/encodec.hpp"
 #include "networks/hifigan.hpp"
+#include "networks/registry.hpp"
 #include "program/audio/audio_file.hpp"
+#include "support/codes.hpp"
 #include "support/helpers.hpp"
 #include "support/sound.hpp"
 #include "support/temporary_directory.hpp"
@@ -99,6 +103,111 @@ TEST_CASE("sound goes through the network's mel front end, and the mel may be ha
   options.output = place.file("from_mel.wav");
   place(options);
   CHECK(program::read_audio(options.output).channels == again.channels);
+}
+
+TEST_CASE("every network runs from its file, and a stream gives the same samples") {
+  struct Case {
+    const char *network, *config;
+    std::int64_t codebook_size = 0;
+  };
+  constexpr Case kCases[] = {
+      {"bigvgan", R"({"resblock": "1", "activation": "snakebeta", "upsample_rates": [4, 2], "upsample_kernel_sizes": [8, 4],
+        "upsample_initial_channel": 8, "resblock_kernel_sizes": [3], "resblock_dilation_sizes": [[1, 3]], "num_mels": 6,
+        "sampling_rate": 8000})"},
+      {"dac", R"({"encoder_dim": 2, "encoder_rates": [2, 4], "decoder_dim": 16, "decoder_rates": [4, 2], "n_codebooks": 3,
+        "codebook_size": 16, "codebook_dim": 2, "sample_rate": 8000})",
+       16},
+      {"encodec", R"({"sample_rate": 8000, "seanet": {"dimension": 6, "n_filters": 2, "ratios": [4, 2], "compress": 2},
+        "quantizer": {"n_q": 3, "bins": 16}})",
+       16},
+      {"hifigan", kConfig},
+      {"mimi", R"({"sample_rate": 8000, "channels": 1, "frame_rate": 500,
+        "seanet": {"dimension": 8, "causal": true, "n_filters": 2, "n_residual_layers": 1, "ratios": [4, 2], "last_kernel_size": 3,
+          "pad_mode": "constant", "true_skip": true},
+        "quantizer": {"dimension": 4, "n_q": 3, "bins": 16, "output_dimension": 8},
+        "transformer": {"d_model": 8, "num_heads": 2, "num_layers": 2, "causal": true, "layer_scale": 0.5, "context": 5,
+          "conv_layout": true, "positional_embedding": "rope", "dim_feedforward": 12, "input_dimension": 8,
+          "output_dimensions": [8]}})",
+       16},
+      {"oobleck", R"({"sample_rate": 8000, "model": {"decoder": {"type": "oobleck", "config": {"out_channels": 2, "channels": 4,
+        "c_mults": [1, 2], "strides": [2, 4], "latent_dim": 3}}}})"},
+      {"qwen3_12hz", R"({"codebook_size": 16, "codebook_dim": 8, "num_quantizers": 3, "latent_dim": 6, "hidden_size": 8,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "sliding_window": 5,
+        "intermediate_size": 10, "upsampling_ratios": [2], "upsample_rates": [3, 2], "decoder_dim": 8})",
+       16},
+      {"snac", R"({"sampling_rate": 8000, "encoder_dim": 2, "encoder_rates": [2, 2], "decoder_dim": 8, "decoder_rates": [2, 2],
+        "codebook_size": 16, "codebook_dim": 2, "vq_strides": [4, 2, 1], "attn_window_size": null})",
+       16},
+      {"vocos", R"({"feature_extractor": {"class_path": "vocos.feature_extractors.MelSpectrogramFeatures",
+        "init_args": {"sample_rate": 8000, "n_fft": 64, "hop_length": 16, "n_mels": 6}},
+        "backbone": {"class_path": "vocos.models.VocosBackbone", "init_args": {"input_channels": 6, "dim": 8, "intermediate_dim": 12, "num_layers": 2}},
+        "head": {"class_path": "vocos.heads.ISTFTHead", "init_args": {"dim": 8, "n_fft": 64, "hop_length": 16, "padding": "center"}}})"},
+  };
+  CHECK(std::size(kCases) == network_entries().size());
+  Place place;
+  for (const Case& what : kCases) {
+    CAPTURE(what.network);
+    manual_seed(3);
+    Model model{what.network, what.config, make_network(what.network, what.config)};
+    save_model(place.file("model"), model);
+    const Shape shape{model.net->format().rows, 24};
+    save_npy(place.file("in.npy"),
+             what.codebook_size > 0 ? some_codes(shape, what.codebook_size) : random_f64(shape).to(DType::f32));
+    RunOptions options = place.options("whole.npy");
+    options.inputs = {place.file("in.npy")};
+    place(options);
+    const Tensor whole = load_npy(options.output);
+    CHECK(whole.size(0) == model.net->format().audio_channels);
+    options.output = place.file("pieces.npy");
+    options.stream = 3;
+    place(options);
+    CHECK(max_difference(load_npy(options.output), whole) == 0);
+    options.stream = 0;
+    options.output = place.file("a.wav");
+    place(options);
+    CHECK(program::read_audio(options.output).frames() == whole.size(1));
+  }
+}
+
+TEST_CASE("EnCodec in segments: sound to codes and their volumes, and back") {
+  constexpr const char* kSegments = R"({"sample_rate": 400, "channels": 2, "segment": 1.0, "overlap": 0.1, "causal": false,
+      "audio_normalize": true, "model_norm": "time_group_norm",
+      "seanet": {"dimension": 6, "n_filters": 2, "ratios": [4, 2], "compress": 2}, "quantizer": {"n_q": 3, "bins": 16}})";
+  Place place;
+  const EncodecConfig config = EncodecConfig::parse(kSegments);
+  Encodec decoder(config);
+  NamedTensors weights = decoder.state_dict();
+  EncodecEncoder encoder(config);
+  for (const auto& [name, tensor] : encoder.state_dict())
+    if (name.starts_with("encoder.")) weights.emplace_back(name, tensor);
+  save_safetensors(place.file("model"), weights, {{"network", "encodec"}, {"config", kSegments}});
+  program::write_wav(place.file("sound.wav"), {400, {noise(960), noise(960)}}, program::SampleFormat::float32);
+  const auto made = [&](const char* from, const char* to) {
+    RunOptions options = place.options(to);
+    options.inputs = {place.file(from)};
+    options.out.format = program::SampleFormat::float32;
+    place(options);
+    return options.output;
+  };
+  const auto sound = [&](const char* from) { return program::read_audio(made(from, "out.wav")).channels; };
+  const auto direct = sound("sound.wav");
+  CHECK(direct.size() == 2);
+  CHECK(direct.front().size() == 960);
+  made("sound.wav", "codes.safetensors");
+  CHECK(sound("codes.safetensors") == direct);
+  made("sound.wav", "codes.npy");
+  CHECK(place.said.back().find("the volume of its segments is left out") != std::string::npos);
+  CHECK(load_npy(place.file("codes.npy")).shape() == Shape{3, 130});
+  CHECK(sound("codes.npy") != direct);
+  RunOptions options = place.options("again.safetensors");
+  options.inputs = {place.file("codes.npy")};
+  CHECK(place.error(options).find("again.safetensors: expected a WAV file or .npy for the samples") != std::string::npos);
+  save_safetensors(place.file("bad.safetensors"),
+                   {{"codes", load_npy(place.file("codes.npy"))}, {"scales", Tensor::ones({1, 3})}});
+  options = place.options("out.wav");
+  options.inputs = {place.file("bad.safetensors")};
+  CHECK(place.error(options).find("bad.safetensors: expected scales (segments) of floating-point numbers, got (1, 3)") !=
+        std::string::npos);
 }
 
 TEST_CASE("several inputs go into a folder under their own names") {

@@ -9,6 +9,7 @@
 #include "cuda/conv/tensor_core/operand/traits.cuh"
 #include "cuda/conv/tensor_core/pipeline/ring.cuh"
 #include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
+#include "cuda/conv/tensor_core/weights_in_registers/source_tma/finish.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma/producer.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma/recompute.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma/store.cuh"
@@ -161,18 +162,13 @@ __device__ __forceinline__ bool is_suspect(const TmaTiling& tiling, SuspectCount
   return __any_sync(0xffffffffU, is_suspect_tile) != 0;
 }
 
-/// A tile whose outputs are staged.
-struct TmaStaged {
-  int row = -1, t0 = 0;  // of the output, its first; -1: none is staged
-};
-
 template <class Mode>
 __device__ __forceinline__ void consume_tma(const TapGemm& gemm, const TmaTiling& tiling, const TmaMaps& maps,
                                             const typename Mode::Aux& aux, const TmaLayout& layout,
                                             const unsigned char* __restrict__ packed, const float* __restrict__ bias,
                                             float* __restrict__ out, const OperandHeader* header, const ExactSource<>& exact,
                                             const Epilogue& epilogue, const TmaTiles& tiles, const DynamicOrder& order,
-                                            unsigned char* memory, float* staging, int consumer, int warp, int lane) {
+                                            unsigned char* memory, float* staged, int consumer, int warp, int lane) {
   Walk walk(tiling, consumer);
   const std::uint32_t g = tiling.by_column_tiles.divide(walk.tile);
   const auto first_column = static_cast<int>(walk.tile - g * tiling.by_column_tiles.divisor) * tiling.columns;
@@ -184,30 +180,20 @@ __device__ __forceinline__ void consume_tma(const TapGemm& gemm, const TmaTiling
   wait_for_grid_before();
   const int exponent = -source_exponent(header) - weight_exponent;
   const int beyond = exponent < -126 || exponent > 127 ? exponent / 2 : 0;  // no float has it
-  const int q = lane % 4;
   constexpr bool kWhole = Mode::kRows == TmaRows::whole;
   TmaColumn columns[Mode::kColumns];
-  find_columns<Mode>(gemm, tiling, bias, g, first_column, power_of_two(exponent - beyond), staging, warp, lane, columns);
+  find_columns<Mode>(gemm, tiling, bias, g, first_column, power_of_two(exponent - beyond), staged, warp, lane, columns);
   SuspectTiles suspect_tiles{
       reinterpret_cast<SuspectTiles::Entry*>(memory + (layout.suspect_tiles(4 * consumer + warp) - layout.base))};
   TmaTurn at(consumer);
   const bool is_dynamic = Mode::kMayBeDynamic && tiling.is_dynamic;
   std::uint32_t last = kNoTile;  // with dynamic tiles: the last that has suspect sums of this warp
-  const int staged_bytes = tiling.columns * kTmaLine * static_cast<int>(sizeof(float));  // of a line of whole rows
   // Through a vote the compiler knows that it is uniform in a warp, and does not test it again for each tile.
   const bool is_rare = __any_sync(0xffffffffU, beyond != 0 || epilogue.is_needed()) != 0;
+  const TmaFinish<Mode> finish{epilogue, columns, out, beyond, tiling.columns * kTmaLine * static_cast<int>(sizeof(float)),
+                               is_rare};
   constexpr bool kSendsLate = Mode::Operand::kParts == 2;  // a tile is sent during the next one's mixed products
-  TmaStaged staged;
-  const auto send = [&] {
-    if (lane == 0)
-      send_boxes<Mode::kRows, Mode::kHalf>(gemm, tiling, maps, staged.row, staged.t0,
-                                           layout.staging + static_cast<std::uint32_t>(consumer * tiling.staging_bytes), warp);
-    staged.row = -1;
-  };
-  const auto wait_for_staging = [&] {
-    ptx::fence_async_shared();
-    ptx::named_barrier(1 + consumer, 128);
-  };
+  TmaStaging<Mode> staging{gemm, tiling, maps, layout, staged, consumer, warp, lane};
   for (; is_dynamic || walk.more(); walk.advance()) {
     float sums[kTmaSums];
     ptx::mbarrier_wait(layout.full(at.barrier()), at.parity());
@@ -218,20 +204,13 @@ __device__ __forceinline__ void consume_tma(const TapGemm& gemm, const TmaTiling
         break;
       }
     }
-    const auto wait_until_sent = [&] {  // the staging is free again
-      if (lane == 0) ptx::bulk_wait_read();
-      ptx::named_barrier(1 + consumer, 128);
-    };
-    const auto send_staged = [&] {
-      if (staged.row < 0) return;
-      wait_for_staging();
-      send();
-    };
-    multiply_tma<Mode>(tiling, layout.sources + static_cast<std::uint32_t>(at.stage * tiling.source_bytes), weights, sums,
-                       send_staged, [&] {
-                         wait_until_sent();
-                         put_halves_aside<Mode>(sums, staging, warp * 32 + lane);
-                       });
+    multiply_tma<Mode>(
+        tiling, layout.sources + static_cast<std::uint32_t>(at.stage * tiling.source_bytes), weights, sums,
+        [&] { staging.send_staged(); },
+        [&] {
+          staging.wait_until_sent();
+          put_halves_aside<Mode>(sums, staged, warp * 32 + lane);
+        });
 
     const std::uint32_t n = tiling.by_position_tiles.divide(walk.above);
     const std::uint32_t tile = walk.above - n * tiling.by_position_tiles.divisor;
@@ -245,124 +224,47 @@ __device__ __forceinline__ void consume_tma(const TapGemm& gemm, const TmaTiling
     }
     const SuspectCount suspect_count =
         suspect_count_of_tile(memory + (layout.suspect_count(at.stage) - layout.base), of_weights, lane);
-    if constexpr (!Mode::kHalves) wait_until_sent();
+    if constexpr (!Mode::kHalves) staging.wait_until_sent();
     const bool is_end = kWhole ? gemm.out_length % kTmaLine != 0 && t0 + kTmaPositions > static_cast<int>(gemm.out_length)
                                : t0 + kTmaPositions + 3 >= static_cast<int>(gemm.out_length);
+    const TmaPlace place{first_row, t0, tile, is_end};
     // The aux operands are loaded into the staging and waited for, one by one.
-    [[maybe_unused]] const auto bring = [&](int which, std::int64_t distance) {
-      if constexpr (Mode::kAux) {
-        if (is_end) {
-          bring_ends<Mode::kRows, Mode::kHalf>(gemm, tiling, distance, t0, staging, out + first_row * gemm.out_length, warp,
-                                               lane);
-          if (warp == 0 && lane == 0) ptx::mbarrier_arrive(layout.aux(consumer));  // each load is a phase of the barrier
-        } else if (warp == 0 && lane == 0) {
-          load_aux_boxes<Mode::kRows, Mode::kHalf>(tiling, aux.of[which], first_row, t0,
-                                                   layout.staging + static_cast<std::uint32_t>(consumer * tiling.staging_bytes),
-                                                   layout.aux(consumer));
-        }
-      }
-    };
-    [[maybe_unused]] const auto await_brought = [&](int phase) {
-      if (is_end) ptx::named_barrier(1 + consumer, 128);
-      ptx::mbarrier_wait(layout.aux(consumer), static_cast<std::uint32_t>(phase & 1));
-    };
-    if constexpr (Mode::kAux && !Mode::kHalves) bring(0, epilogue.first_aux());
+    if constexpr (!Mode::kHalves) bring_aux<Mode>(staging, aux, 0, epilogue.first_aux(), place, out);
     ptx::wgmma_wait<0>();
     if (lane == 0) ptx::mbarrier_arrive(layout.empty(at.barrier()));
     at.advance(tiling.stages);
     ptx::fence_registers(sums);
     if constexpr (Mode::kHalves) {
-      add_halves<Mode>(sums, staging, warp * 32 + lane);
-      wait_for_staging();  // all have added theirs
-      if constexpr (Mode::kAux) bring(0, epilogue.first_aux());
+      add_halves<Mode>(sums, staged, warp * 32 + lane);
+      staging.wait();  // all have added theirs
+      bring_aux<Mode>(staging, aux, 0, epilogue.first_aux(), place, out);
     }
     bool is_suspect_tile = false;
-    if (suspect_count != 0) {
-      is_suspect_tile = is_suspect<Mode>(tiling, suspect_count, warp, lane, sums);
-      if (is_suspect_tile && is_dynamic) {
-        std::uint32_t* const entry = order.suspect_entry(tiling, walk, warp);
-        if (lane == 0) entry[0] = suspect_count, entry[1] = last;
-        last = walk.above;
-      } else if (is_suspect_tile) {
-        suspect_tiles.add(walk.above, suspect_count);
-      }
-    }
+    if (suspect_count != 0)
+      is_suspect_tile = record_suspects<Mode>(tiling, suspect_count, walk, is_dynamic, order, suspect_tiles, last, warp, lane,
+                                              is_suspect<Mode>(tiling, suspect_count, warp, lane, sums));
     const bool stays_plain =
         is_suspect_tile || (!is_dynamic && suspect_tiles.count == SuspectTiles::kMost);  // until it is recomputed
-    const auto before = [&](int half) {
-      return tma_before<Mode::kHalf>(gemm, tiling, out, first_row, Mode::row_of(warp, lane, half), q);
-    };
-    const auto stage = [&](const auto& made) {
-#pragma unroll
-      for (int half = 0; half < Mode::kColumns; ++half) {
-        const TmaColumn& own = columns[half];
-        if constexpr (kWhole) {
-          if (own.exists)
-            stage_whole<Mode::kStacked>(own.place, own.factor, own.offset, sums, half, staged_bytes,
-                                        reinterpret_cast<unsigned char*>(staging), made);
-        } else {
-          stage_boxes<Mode::kRows, Mode::kStacked>(own, sums, half, q, made);
-          if (!Mode::kAux && tile == 0) store_before<Mode::kStacked>(own, before(half), sums, half, q, made);
-        }
-      }
-    };
-    if constexpr (Mode::kAux) {
-      if (beyond != 0) {
-#pragma unroll
-        for (float& sum : sums) sum *= power_of_two(beyond);
-      }
-      if (!kWhole && tile == 0) {
-#pragma unroll
-        for (int half = 0; half < Mode::kColumns; ++half)
-          finish_before<Mode::kStacked>(columns[half], before(half), sums, half, q, epilogue, stays_plain);
-      }
-      const auto finish = [&](auto part, int phase) {
-        constexpr FinishPart kPart = decltype(part)::value;
-        await_brought(phase);
-        if (stays_plain) return;
-        with_finish<float, kPart>(epilogue, [&](const auto& own) {
-#pragma unroll
-          for (int half = 0; half < Mode::kColumns; ++half)
-            stage_aux<Mode::kRows, Mode::kStacked, kPart>(columns[half], sums, half, q, staged_bytes,
-                                                          reinterpret_cast<unsigned char*>(staging), own);
-        });
-      };
-      if (Mode::kBoth && epilogue.has_both()) {
-        finish(FinishPartOf<FinishPart::derivative>(), 0);
-        wait_for_staging();  // all have read it
-        bring(1, epilogue.residual);
-        finish(FinishPartOf<FinishPart::residual>(), 1);
-      } else {
-        finish(FinishPartOf<FinishPart::all>(), at.tile / kPairs - 1);  // of this tile
-      }
-      if (stays_plain) stage(TmaPlain());
-    } else if (!is_rare) {
-      stage(TmaPlain());
-    } else {
-      LightActivation activation(epilogue);
-      if (!epilogue.is_needed() || stays_plain) activation.is_relu = false, activation.slope = 1.0F;
-      if (beyond != 0) {
-#pragma unroll
-        for (float& sum : sums) sum *= power_of_two(beyond);
-      }
-      stage(activation);
-    }
-    staged.row = first_row;
-    staged.t0 = t0;
+    if constexpr (Mode::kAux)
+      finish.with_aux(staging, aux, place, sums, stays_plain, at);
+    else
+      finish.without_aux(staging, place, sums, stays_plain);
+    staging.row = first_row;
+    staging.t0 = t0;
     if (kSendsLate && !is_end) continue;
-    wait_for_staging();
+    staging.wait();
     if (is_end) {
-      float* const first = out + staged.row * gemm.out_length;
+      float* const first = out + staging.row * gemm.out_length;
       if constexpr (kWhole)
-        store_whole(gemm, tiling, staged.t0, staging, first, warp, lane), staged.row = -1;
+        store_whole(gemm, tiling, staging.t0, staged, first, warp, lane), staging.row = -1;
       else
-        store_ends<Mode::kHalf>(gemm, tiling, maps, staged.t0, staging, first, warp * 32 + lane);
+        store_ends<Mode::kHalf>(gemm, tiling, maps, staging.t0, staged, first, warp * 32 + lane);
     }
-    if (staged.row >= 0) send();
+    if (staging.row >= 0) staging.send();
   }
-  if (staged.row >= 0) {
-    wait_for_staging();
-    send();
+  if (staging.row >= 0) {
+    staging.wait();
+    staging.send();
   }
   if (lane == 0) ptx::bulk_wait();
   ptx::named_barrier(1 + consumer, 128);  // each warp's first thread has stored all warps' sums

@@ -1,0 +1,91 @@
+// The functions conv1d and conv_transpose1d, and the losses.
+
+#include "ops/conv.hpp"
+
+#include <nanobind/stl/tuple.h>
+#include "casters.hpp"
+#include "core.hpp"
+
+#include "layers/losses.hpp"
+
+namespace polyphase::python {
+namespace {
+
+using namespace nb::literals;
+
+ConvOutputOptions output_options(Activation activation, double slope, const Tensor* alpha, const Tensor* beta,
+                                 const Tensor* residual, double scale) {
+  return {activation, slope, or_undefined(alpha), or_undefined(beta), or_undefined(residual), scale};
+}
+
+}  // namespace
+
+void bind_conv(nb::module_& module) {
+  module.def(
+      "conv_transpose1d",
+      [](const Tensor& x, const Tensor& weight, const Tensor* bias, std::int64_t stride, Padding padding,
+         std::int64_t output_padding, std::int64_t groups, std::int64_t dilation, std::optional<std::int64_t> output_size,
+         Activation activation, double slope, const Tensor* alpha, const Tensor* beta, const Tensor* residual, double scale) {
+        return conv_transpose1d(x, weight, or_undefined(bias), {stride, padding, output_padding, dilation, groups, output_size},
+                                output_options(activation, slope, alpha, beta, residual, scale));
+      },
+      "x"_a, "weight"_a, "bias"_a.none() = nb::none(), "stride"_a = 1, "padding"_a = 0, "output_padding"_a = 0, "groups"_a = 1,
+      "dilation"_a = 1, nb::kw_only(), "output_size"_a = nb::none(), "activation"_a = "none", "slope"_a = 0.01,
+      "alpha"_a.none() = nb::none(), "beta"_a.none() = nb::none(), "residual"_a.none() = nb::none(), "scale"_a = 1.0, kUnlocked,
+      R"(The transposed convolution, and what follows it in the same pass over memory.
+
+x (N, C_in, L_in) or (C_in, L_in), weight (C_in, C_out/G, K), bias (C_out) -> (N, C_out, L_out) or (C_out, L_out) with
+L_out = (L_in - 1)*stride - left - right + dilation*(K - 1) + output_padding + 1. padding is a number or (left, right);
+output_padding < max(stride, dilation), or output_size requests L_out. Then residual + scale*activation(...), with activation
+none, relu, leaky_relu (slope), tanh or snake (alpha, beta (C_out)). Differentiable.
+Raises ShapeError, DTypeError, DeviceError, NotImplemented.)");
+  module.def(
+      "conv1d",
+      [](const Tensor& x, const Tensor& weight, const Tensor* bias, std::int64_t stride, Padding padding, std::int64_t dilation,
+         std::int64_t groups, PaddingMode padding_mode, Activation activation, double slope, const Tensor* alpha,
+         const Tensor* beta, const Tensor* residual, double scale) {
+        return conv1d(x, weight, or_undefined(bias), {stride, padding, dilation, groups, padding_mode},
+                      output_options(activation, slope, alpha, beta, residual, scale));
+      },
+      "x"_a, "weight"_a, "bias"_a.none() = nb::none(), "stride"_a = 1, "padding"_a = 0, "dilation"_a = 1, "groups"_a = 1,
+      nb::kw_only(), "padding_mode"_a = "zeros", "activation"_a = "none", "slope"_a = 0.01, "alpha"_a.none() = nb::none(),
+      "beta"_a.none() = nb::none(), "residual"_a.none() = nb::none(), "scale"_a = 1.0, kUnlocked,
+      R"(The convolution, and what follows it in the same pass over memory.
+
+x (N, C_in, L_in) or (C_in, L_in), weight (C_out, C_in/G, K), bias (C_out) -> (N, C_out, L_out) or (C_out, L_out) with
+L_out = floor((L_in + left + right - dilation*(K - 1) - 1)/stride) + 1. padding is a number, (left, right) or "same";
+padding_mode zeros, reflect or replicate. What follows is as in conv_transpose1d. Differentiable.
+Raises ShapeError, DTypeError, DeviceError, NotImplemented.)");
+}
+
+void bind_losses(nb::module_& module) {
+  module.def("mse_loss", &mse_loss, "input"_a, "target"_a, "reduction"_a = "mean", kUnlocked,
+             "(input - target)^2; reduction mean, sum or none. Raises ShapeError unless both shapes are equal, DTypeError.");
+  module.def("l1_loss", &l1_loss, "input"_a, "target"_a, "reduction"_a = "mean", kUnlocked,
+             "|input - target|; the gradient is 0 where they are equal. Otherwise as mse_loss.");
+  module.def("smooth_l1_loss", &smooth_l1_loss, "input"_a, "target"_a, "beta"_a = 1.0, "reduction"_a = "mean", kUnlocked,
+             "d^2/(2*beta) if |d| < beta, else |d| - beta/2, with d = input - target. Otherwise as mse_loss.");
+  module.def(
+      "multi_resolution_stft_loss",
+      [](const Tensor& input, const Tensor& target,
+         const std::optional<std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>>>& resolutions,
+         double spectral_convergence_weight, double log_magnitude_weight, double epsilon) {
+        MultiResolutionStftOptions options;
+        options.spectral_convergence_weight = spectral_convergence_weight;
+        options.log_magnitude_weight = log_magnitude_weight;
+        options.epsilon = epsilon;
+        if (resolutions) options.resolutions.clear();
+        if (resolutions)
+          for (const auto& [n_fft, hop_length, win_length] : *resolutions)
+            options.resolutions.push_back({n_fft, hop_length, win_length});
+        return multi_resolution_stft_loss(input, target, options);
+      },
+      "input"_a, "target"_a, "resolutions"_a = nb::none(), "spectral_convergence_weight"_a = 1.0,
+      "log_magnitude_weight"_a = 1.0, "epsilon"_a = 1e-7, kUnlocked,
+      R"(The mean over the resolutions of the weighted sum of spectral convergence and the mean distance of log magnitudes.
+
+resolutions: tuples (n_fft, hop_length, win_length); None: Parallel WaveGAN's three. Input and target (..., L), f32 or f64.
+Raises ShapeError unless both shapes are equal and every n_fft/2 is below L.)");
+}
+
+}  // namespace polyphase::python
