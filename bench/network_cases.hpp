@@ -8,8 +8,8 @@
 
 namespace polyphase::bench {
 
-/// forward: the whole input in one call. stream: pushes into a Stream, one after another. step: forward, backward and update. gan:
-/// a step of the generator and its discriminators, as published.
+/// forward: the whole input in one call. stream: pushes into a Stream, one after another. step: forward, backward and update.
+/// gan: a step of the generator and its discriminators, as published.
 enum class NetworkRun { forward, stream, step, gan };
 
 [[nodiscard]] constexpr bool is_training(NetworkRun run) { return run == NetworkRun::step || run == NetworkRun::gan; }
