@@ -123,7 +123,7 @@ pp::Checkpoint Trainer::checkpoint() {
   checkpoint.step = steps();
   checkpoint.texts = to_texts(options_);
   checkpoint.texts.merge(to_texts(settings_));
-  return require_finite(std::move(checkpoint), settings_.learning_rate);
+  return require_finite(std::move(checkpoint), pp::concat("a smaller --lr than ", settings_.learning_rate));
 }
 
 pp::Checkpoint Trainer::averaged() {
@@ -133,7 +133,7 @@ pp::Checkpoint Trainer::averaged() {
   with_average([&] {
     for (const auto& [name, tensor] : network_.state_dict()) checkpoint.model.emplace_back(name, tensor.clone());
   });
-  return require_finite(std::move(checkpoint), settings_.learning_rate);
+  return require_finite(std::move(checkpoint), pp::concat("a smaller --lr than ", settings_.learning_rate));
 }
 
 UpsamplingNetwork load_network(const std::string& path) {

@@ -17,10 +17,9 @@ bool is_finite(const pp::Tensor& tensor) {
 
 }  // namespace
 
-pp::Checkpoint require_finite(pp::Checkpoint checkpoint, double learning_rate) {
+pp::Checkpoint require_finite(pp::Checkpoint checkpoint, const std::string& advice) {
   const std::string name = not_finite(checkpoint);
-  pp::require<Diverged>(name.empty(), "train: at step ", checkpoint.step, " ", name,
-                        " became infinite or NaN: try a smaller learning rate than ", learning_rate);
+  pp::require<Diverged>(name.empty(), "train: at step ", checkpoint.step, " ", name, " became infinite or NaN: try ", advice);
   return checkpoint;
 }
 

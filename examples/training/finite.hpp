@@ -17,8 +17,8 @@ class Diverged : public polyphase::Error {
 /// optimizer"; empty where there is none.
 [[nodiscard]] std::string not_finite(const polyphase::Checkpoint& checkpoint);
 
-/// What may be saved of a run. Throws Diverged with the step and the tensor where one is not finite.
-[[nodiscard]] polyphase::Checkpoint require_finite(polyphase::Checkpoint checkpoint, double learning_rate);
+/// What may be saved of a run. Throws Diverged with the step, the tensor and the advice if one is not finite.
+[[nodiscard]] polyphase::Checkpoint require_finite(polyphase::Checkpoint checkpoint, const std::string& advice);
 
 /// Reads a checkpoint. Throws FormatError; also with the tensor's name where one is not finite, as nothing that is computed
 /// with it would be.

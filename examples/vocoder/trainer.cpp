@@ -111,7 +111,7 @@ pp::Checkpoint Trainer::checkpoint() {
   if (average_) checkpoint.states["average"] = average_->state();
   checkpoint.step = steps_;
   checkpoint.texts = to_texts(settings_);
-  return require_finite(std::move(checkpoint), gan_->learning_rate());
+  return require_finite(std::move(checkpoint), pp::concat("a smaller learning_rate than ", gan_->learning_rate()));
 }
 
 void Trainer::save_generator(const std::string& path) {
