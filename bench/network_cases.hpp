@@ -9,7 +9,10 @@
 namespace polyphase::bench {
 
 /// forward: the whole input in one call. stream: pushes into a Stream, one after another. step: forward, backward and update.
-enum class NetworkRun { forward, stream, step };
+/// gan: a step of the generator and its discriminators, as published.
+enum class NetworkRun { forward, stream, step, gan };
+
+[[nodiscard]] constexpr bool is_training(NetworkRun run) { return run == NetworkRun::step || run == NetworkRun::gan; }
 
 struct NetworkCase {
   std::string_view name;     ///< in records: the part before the size, and the name of networks/NAME.json without `config`
@@ -36,6 +39,13 @@ inline constexpr std::array kNetworkCases = {
     NetworkCase{.name = "hifigan_v1", .network = "hifigan", .frames = 32, .label = "1x32"},
     // 8192 samples, the size of its training
     NetworkCase{.name = "hifigan_v1", .network = "hifigan", .run = NetworkRun::step, .N = 16, .frames = 32, .label = "train"},
+    NetworkCase{.name = "hifigan_v1_gan",
+                .network = "hifigan",
+                .run = NetworkRun::gan,
+                .N = 16,
+                .frames = 32,
+                .label = "16x8192",
+                .config = "hifigan_v1"},
     NetworkCase{.name = "hifigan_v2", .network = "hifigan", .frames = 861, .label = "1x861"},
     NetworkCase{.name = "hifigan_v3", .network = "hifigan", .frames = 861, .label = "1x861"},
     usual("bigvgan_v2_24k_256x", "bigvgan", 32)[0],

@@ -10,6 +10,7 @@
 #include "layers/losses.hpp"
 #include "layers/streaming/stream.hpp"
 #include "layers/weight_norm.hpp"
+#include "networks/gan/training.hpp"
 #include "networks/registry.hpp"
 #include "optim/adam.hpp"
 #include "tensor/random.hpp"
@@ -63,7 +64,7 @@ NetworkWork::NetworkWork(const NetworkCase& what, const NetworkPrecision& precis
   manual_seed(1);
   net_ = make_network(what.network, config_of(what));
   input_ = input_of(what, net_->format());
-  if (what.run == NetworkRun::step) {
+  if (is_training(what.run)) {
     const std::int64_t samples = input_.size(2) * net_->format().samples_per_frame;
     target_ = Tensor::uniform({what.N, net_->format().audio_channels, samples}, -0.5, 0.5).to(device);
     weight_norm(*net_);
@@ -77,6 +78,10 @@ NetworkWork::NetworkWork(const NetworkCase& what, const NetworkPrecision& precis
   if (what.run == NetworkRun::step)
     optimizer_ = std::make_unique<AdamW>(net_->parameters(), AdamWOptions{.learning_rate = 2e-4, .betas = {0.8, 0.99}});
   if (what.run == NetworkRun::stream) begin_stream();
+  if (what.run == NetworkRun::gan) {
+    input_ = target_;  // the mels are made of it
+    gan_ = std::make_unique<GanTraining>(*net_, GanRecipe::parse(config_of(what)));
+  }
 }
 
 NetworkWork::~NetworkWork() = default;
@@ -95,6 +100,7 @@ void NetworkWork::begin_stream() {
 void NetworkWork::run() {
   const PrecisionGuard precision(precision_.precision);
   if (what_.run == NetworkRun::step) return run_step();
+  if (what_.run == NetworkRun::gan) return run_gan();
   const NoGradGuard no_grad;
   output_ = what_.run == NetworkRun::stream ? stream_->push(input_) : (*net_)(input_);
 }
@@ -112,16 +118,25 @@ void NetworkWork::run_step() {
   if (is_first) first_loss_ = output_.item();
 }
 
+void NetworkWork::run_gan() {
+  std::optional<AutocastGuard> autocast;
+  if (precision_.dtype == DType::bf16) autocast.emplace(precision_.dtype);
+  constexpr std::int64_t kMel = 3;  // GanNumbers::mel
+  output_ = gan_->step(input_).numbers().narrow(0, kMel, 1);
+  if (!first_loss_) first_loss_ = output_.item();
+}
+
 double NetworkWork::seconds() const {
   const NetworkFormat& format = net_->format();
-  return static_cast<double>(input_.size(0) * input_.size(2) * format.samples_per_frame) / static_cast<double>(rate_of(format));
+  const std::int64_t samples = input_.size(2) * (what_.run == NetworkRun::gan ? 1 : format.samples_per_frame);
+  return static_cast<double>(input_.size(0) * samples) / static_cast<double>(rate_of(format));
 }
 
 std::string NetworkWork::problem() const {
   const std::vector<float> values = result();
   if (!std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); }))
     return "the result is not finite";
-  if (what_.run == NetworkRun::step)
+  if (is_training(what_.run))
     return values.front() < *first_loss_ ? ""
                                          : concat("the loss has not fallen from ", *first_loss_, ", it is ", values.front());
   const std::int64_t samples = input_.size(2) * net_->format().samples_per_frame, off = std::abs(output_.size(-1) - samples);

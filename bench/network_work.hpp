@@ -11,6 +11,7 @@
 #include "networks/network.hpp"
 
 namespace polyphase {
+class GanTraining;
 class Optimizer;
 class Stream;
 }  // namespace polyphase
@@ -42,19 +43,21 @@ class NetworkWork {
   /// Why the last result cannot be right, empty if it can: a wrong number of samples, NaN or infinity, a loss that has not
   /// fallen. Waits.
   [[nodiscard]] std::string problem() const;
-  /// The last result: samples, or the loss.
+  /// The last result: samples, or the loss, of a GAN the mel loss.
   [[nodiscard]] std::vector<float> result() const;
 
  private:
   /// A Stream whose past is complete, so that each push costs the same.
   void begin_stream();
   void run_step();
+  void run_gan();
 
   NetworkCase what_;
   NetworkPrecision precision_;
   std::unique_ptr<Network> net_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<GanTraining> gan_;
   Tensor input_, target_, output_;
   std::optional<double> first_loss_{};
 };

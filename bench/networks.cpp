@@ -108,7 +108,7 @@ class Table {
   }
 
   void time_case(const bench::NetworkCase& what, const std::string& name, const std::string& precision) {
-    const bool is_step = what.run == bench::NetworkRun::step;
+    const bool is_step = bench::is_training(what.run);
     const bench::NetworkPrecision asked = bench::network_precision(precision);
     if (is_step && (asked.dtype == pp::DType::f16 || asked.dtype == pp::DType::f64)) return;  // f16 needs a scaled loss
     const std::chrono::duration<double> spent = Clock::now() - begin_;

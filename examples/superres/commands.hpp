@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "model.hpp"
-#include "run_folder.hpp"
 #include "settings.hpp"
 #include "shared.hpp"
+#include "training/run_folder.hpp"
 
 namespace superres {
+
+inline constexpr const char* kDefaultRun = "runs/superres";
 
 struct TrainCommand {
   std::string data;

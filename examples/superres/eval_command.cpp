@@ -8,8 +8,8 @@
 #include "io/atomic_file.hpp"
 #include "plots.hpp"
 #include "shared.hpp"
-#include "split.hpp"
 #include "trainer.hpp"
+#include "training/split.hpp"
 #include "upsampler.hpp"
 
 namespace superres {
@@ -91,7 +91,7 @@ void write_sound_and_panels(const std::string& out, UpsamplingNetwork& network, 
 bool write_log_picture(const std::string& model_path, const std::string& out) {
   const RunFolder run{fs::path(model_path).parent_path().string()};
   if (!fs::exists(run.log()) || !fs::exists(run.heldout_log())) return false;
-  write_loss_curve(out, run.log(), run.heldout_log());
+  write_loss_curve(out, run);
   return true;
 }
 

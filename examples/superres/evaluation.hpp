@@ -4,9 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "clip.hpp"
 #include "metrics.hpp"
 #include "model.hpp"
+#include "shared.hpp"
+#include "training/clip.hpp"
 
 namespace superres {
 

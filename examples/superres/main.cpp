@@ -9,21 +9,12 @@
 #include "program/options.hpp"
 #include "program/program.hpp"
 #include "tensor/device.hpp"
+#include "training/command_line.hpp"
 
 namespace {
 
 using namespace superres;
 using polyphase::program::Action;
-
-struct Shared {
-  int threads = 0;
-  std::string device = "cpu";
-};
-
-void add_shared(CLI::App& app, Shared& shared) {
-  app.add_option("--threads", shared.threads, "CPU threads (default: all cores)")->check(CLI::Range(1, 1024));
-  app.add_option("--device", shared.device, "where to compute: cpu, cuda or cuda:1")->capture_default_str();
-}
 
 void add_train(CLI::App& app, TrainCommand& command) {
   app.add_option("--data", command.data, "folder of WAV or FLAC files (for a resumed run: its training folder)")
@@ -86,48 +77,6 @@ void add_upsample(CLI::App& app, UpsampleCommand& command) {
   app.add_flag("--allow-lower-rate", command.allow_lower_rate, "accept an input with a higher rate than the model's output");
 }
 
-// The long names of the options that were on the command line.
-std::set<std::string> given_options(const CLI::App& app) {
-  std::set<std::string> names;
-  for (const CLI::Option* option : app.get_options([](const CLI::Option* one) { return one->count() > 0; })) {
-    std::string name = option->get_single_name();
-    std::replace(name.begin(), name.end(), '-', '_');
-    names.insert(option->get_single_name());
-    names.insert(name);  // the model's names in a checkpoint have underscores
-  }
-  return names;
-}
-
-// The options that say how a run is computed and not what it is, as words for a shell.
-std::vector<std::string> repeated_options(const CLI::App& app) {
-  std::vector<std::string> words;
-  for (const char* name : {"--device", "--threads", "--check-every", "--cache-mb"}) {
-    const CLI::Option* option = app.get_option(name);
-    if (option->count() > 0) words.insert(words.end(), {name, option->results().back()});
-  }
-  return words;
-}
-
-// A subcommand, its own options added already, with those that all have. It acts on the device and with the threads asked for.
-template <class Command>
-void add_command(
-    CLI::App& app, Action& action, const std::shared_ptr<Command>& command, int (*act)(const Command&),
-    const std::function<void()>& check = [] {}) {
-  const auto shared = std::make_shared<Shared>();
-  add_shared(app, *shared);
-  app.callback([&action, command, shared, act, check] {
-    const auto where = polyphase::program::as_usage([&] {
-      check();
-      return polyphase::Device::parse(shared->device);
-    });
-    action = [command, shared, act, where] {
-      if (shared->threads > 0) polyphase::set_num_threads(shared->threads);
-      const polyphase::DeviceGuard device(where);
-      return act(*command);
-    };
-  });
-}
-
 // `program`: as the user called it.
 void describe(CLI::App& app, Action& action, const char* program) {
   app.set_help_all_flag("--help-all", "all subcommands' options");
@@ -140,20 +89,20 @@ void describe(CLI::App& app, Action& action, const char* program) {
   train_command->model.rate = 0;
   train_command->program = program;
   add_train(*train_app, *train_command);
-  add_command(*train_app, action, train_command, train, [train_app, train_command] {
+  training::add_command(*train_app, action, train_command, train, [train_app, train_command] {
     validate(*train_command);
-    train_command->given = given_options(*train_app);
-    train_command->repeated = repeated_options(*train_app);
+    train_command->given = training::given_options(*train_app);
+    train_command->repeated = training::repeated_options(*train_app);
   });
 
   const auto eval_command = std::make_shared<EvalCommand>();
   eval_command->data = SUPERRES_DATA;
   add_eval(*eval_app, *eval_command);
-  add_command(*eval_app, action, eval_command, eval);
+  training::add_command(*eval_app, action, eval_command, eval);
 
   const auto upsample_command = std::make_shared<UpsampleCommand>();
   add_upsample(*upsample_app, *upsample_command);
-  add_command(*upsample_app, action, upsample_command, upsample);
+  training::add_command(*upsample_app, action, upsample_command, upsample);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "trainer.hpp"
-#include "training_sound.hpp"
+#include "training/training_sound.hpp"
 
 namespace superres {
 

@@ -1,31 +1,16 @@
 #include "settings.hpp"
 
-#include <charconv>
 #include <cmath>
+
+#include "training/texts.hpp"
 
 namespace superres {
 namespace {
 
 using polyphase::Error;
 using polyphase::require;
-
-// The shortest text that is read back as the same number.
-template <class T>
-std::string text_of(T value) {
-  char buffer[64];
-  const auto [end, error] = std::to_chars(buffer, buffer + sizeof buffer, value);
-  return {buffer, end};
-}
-
-template <class T>
-void read(const std::map<std::string, std::string>& texts, const char* name, T& value) {
-  const auto entry = texts.find(name);
-  require<Error>(entry != texts.end(), "train: the checkpoint does not say '", name, "': it cannot be resumed");
-  const std::string& text = entry->second;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  require<Error>(error == std::errc() && end == text.data() + text.size(), "train: expected a number for '", name, "', got '",
-                 text, "'");
-}
+using training::read_text;
+using training::text_of;
 
 }  // namespace
 
@@ -54,13 +39,13 @@ std::map<std::string, std::string> to_texts(const TrainSettings& settings) {
 
 TrainSettings train_settings_from(const std::map<std::string, std::string>& texts) {
   TrainSettings settings;
-  read(texts, "steps", settings.steps);
-  read(texts, "batch", settings.batch);
-  read(texts, "window", settings.window);
-  read(texts, "lr", settings.learning_rate);
-  read(texts, "spectral-weight", settings.spectral_weight);
-  read(texts, "seed", settings.seed);
-  read(texts, "heldout-fraction", settings.heldout_fraction);
+  read_text(texts, "steps", settings.steps);
+  read_text(texts, "batch", settings.batch);
+  read_text(texts, "window", settings.window);
+  read_text(texts, "lr", settings.learning_rate);
+  read_text(texts, "spectral-weight", settings.spectral_weight);
+  read_text(texts, "seed", settings.seed);
+  read_text(texts, "heldout-fraction", settings.heldout_fraction);
   return settings;
 }
 

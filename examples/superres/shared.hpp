@@ -1,14 +1,8 @@
 #pragma once
-// Sound files, resampling and text functions of program/, in this program's namespace.
+// What the examples that train share (examples/training/), under this program's own names.
 
-#include "program/audio/audio_file.hpp"
-#include "program/audio/pipe_input.hpp"
-#include "program/audio/resample.hpp"
-#include "program/audio/stream_progress.hpp"
-#include "program/audio/wav_writer.hpp"
-#include "program/interrupt.hpp"
-#include "program/text.hpp"
+#include "training/shared.hpp"
 
 namespace superres {
-using namespace polyphase::program;
+using namespace training;
 }

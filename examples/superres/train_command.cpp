@@ -6,14 +6,14 @@
 
 #include "commands.hpp"
 #include "cpu/threads.hpp"
-#include "csv_log.hpp"
 #include "evaluation.hpp"
+#include "metrics.hpp"
 #include "pace.hpp"
-#include "progress.hpp"
-#include "run_lock.hpp"
 #include "shared.hpp"
 #include "trainer.hpp"
-#include "training_sound.hpp"
+#include "training/progress.hpp"
+#include "training/run_files.hpp"
+#include "training/training_sound.hpp"
 
 namespace superres {
 namespace {
@@ -35,14 +35,6 @@ void require_same_settings(const TrainCommand& command, const pp::Checkpoint& sa
                            command.run.path, " was started with ", name, " = ",
                            before == saved.texts.end() ? "" : before->second, ", got ", value);
   }
-}
-
-// True if the folder is new.
-bool make_folder(const std::string& path) {
-  std::error_code error;
-  const bool made = fs::create_directories(path, error);
-  pp::require<pp::Error>(!error, path, ": the folder cannot be made: ", error.message());
-  return made;
 }
 
 class TrainRun {
@@ -69,6 +61,7 @@ class TrainRun {
   void prepare();
   void start();
   void resume();
+  [[nodiscard]] SoundRequest sound_request(const ModelOptions& model, const TrainSettings& settings) const;
   void announce();
   void announce_time();
   bool loop();
@@ -84,11 +77,9 @@ class TrainRun {
   }
 
   TrainCommand command_;
-  std::optional<RunLock> lock_;
+  std::optional<RunFiles> files_;
   TrainingSound sound_;
   std::optional<Trainer> trainer_;
-  std::optional<CsvLog> log_;
-  std::optional<CsvLog> heldout_log_;
   std::int64_t first_step_ = 0;
   std::int64_t saved_step_ = 0;  // step of the last checkpoint; 0: there is none
   double best_score_ = std::numeric_limits<double>::infinity();
@@ -101,39 +92,37 @@ class TrainRun {
 };
 
 void TrainRun::prepare() {
-  const RunFolder& run = command_.run;
-  std::error_code ignored;
-  if (fs::is_directory(run.path, ignored)) lock_.emplace(run, warn);  // first, because reading the sound takes time
+  files_.emplace(command_.run, command_.resume, warn);
   command_.resume ? resume() : start();
   first_step_ = trainer_->steps();
-  log_.emplace(run.log(), "step,seconds,loss,snr_db,learning_rate,gradient_norm", first_step_);
-  heldout_log_.emplace(run.heldout_log(), "step,snr_db,si_sdr_db,lsd,sinc_snr_db,sinc_si_sdr_db,sinc_lsd", first_step_);
+  files_->open_logs("step,seconds,loss,snr_db,learning_rate,gradient_norm",
+                    "step,snr_db,si_sdr_db,lsd,sinc_snr_db,sinc_si_sdr_db,sinc_lsd", first_step_);
+}
+
+SoundRequest TrainRun::sound_request(const ModelOptions& model, const TrainSettings& settings) const {
+  return {.folder = command_.data,
+          .is_given = command_.given.contains("data"),
+          .run = command_.run,
+          .rate = model.rate,
+          .factor = model.factor,
+          .window = settings.window,
+          .shortest_heldout = kLsdWindow,
+          .heldout_fraction = settings.heldout_fraction,
+          .cache_megabytes = command_.cache_megabytes};
 }
 
 void TrainRun::start() {
-  const RunFolder& run = command_.run;
-  const auto require_new = [&] {
-    pp::require<pp::Error>(!fs::exists(run.last()), run.path,
-                           " already holds a run: continue it (--resume) or choose another --out");
-  };
-  require_new();
-  sound_ = open_sound(command_, command_.model, command_.settings, std::nullopt, warn);
+  sound_ = open_sound(sound_request(command_.model, command_.settings), std::nullopt, warn);
   command_.model.rate = sound_.train.rate;
   trainer_.emplace(command_.model, command_.settings);
-  if (lock_) return;
-  make_folder(run.path);
-  lock_.emplace(run, warn);
-  require_new();  // another training may have used the folder in the meantime
 }
 
 void TrainRun::resume() {
   const RunFolder& run = command_.run;
-  pp::require<pp::Error>(fs::exists(run.last()), "train --resume: there is no run to continue: ", run.last(),
-                         " does not exist");
   const pp::Checkpoint saved = load_finite_checkpoint(run.last());
   require_same_settings(command_, saved);
   const std::optional<SoundRecord> before = sound_record_from(saved.texts);
-  command_.data = sound_folder(command_, before);
+  command_.data = sound_folder(sound_request(command_.model, command_.settings), before);
   if (!before) {
     warn(pp::concat(run.last(), " has no record of its training sound, because an older version wrote it: continuing with ",
                     command_.data));
@@ -149,7 +138,7 @@ void TrainRun::resume() {
   if (command_.minutes > 0) trainer_->set_total_steps(std::max(trainer_->settings().steps, done + kTimingSteps));
   best_score_ = saved.number("best_score");
   seconds_before_ = saved.number("seconds");
-  sound_ = open_sound(command_, trainer_->network().options(), trainer_->settings(), before, warn);
+  sound_ = open_sound(sound_request(trainer_->network().options(), trainer_->settings()), before, warn);
 }
 
 void TrainRun::announce() {
@@ -214,7 +203,8 @@ void TrainRun::after_step(const StepResult& result, Progress& progress) {
   const double share = step - first_step_ == 1 ? 1 : 0.05;
   if (std::isfinite(result.snr)) snr_ = snr_ ? *snr_ + share * (result.snr - *snr_) : result.snr;
   loss_ += share * (result.loss - loss_);
-  log_->write(step, {seconds_before_ + seconds_, result.loss, result.snr, trainer_->learning_rate(), result.gradient_norm});
+  files_->log().write(step,
+                      {seconds_before_ + seconds_, result.loss, result.snr, trainer_->learning_rate(), result.gradient_norm});
   if (command_.minutes > 0 && step - first_step_ == kTimingSteps) fit_to_minutes(progress);
   if (step % check_interval() == 0 || step == trainer_->settings().steps) check(progress);
   std::vector<std::string> parts{"loss " + fixed(loss_, 3), "SNR " + (snr_ ? fixed(*snr_, 1) : "-") + " dB"};
@@ -234,8 +224,8 @@ void TrainRun::check(Progress& progress) {
   const pp::Checkpoint average = trainer_->averaged();  // first, because it throws before anything is scored, logged or saved
   const ClipScores mean = mean_of(trainer_->with_average([&] { return evaluate(trainer_->network(), sound_.heldout); }));
   require_folder();
-  heldout_log_->write(trainer_->steps(), {mean.network.snr, mean.network.si_sdr, mean.network.lsd, mean.sinc.snr,
-                                          mean.sinc.si_sdr, mean.sinc.lsd});
+  files_->heldout_log().write(trainer_->steps(), {mean.network.snr, mean.network.si_sdr, mean.network.lsd, mean.sinc.snr,
+                                                  mean.sinc.si_sdr, mean.sinc.lsd});
   const double score = selection_score(mean);
   if (score < best_score_) {
     best_score_ = score;
@@ -246,17 +236,9 @@ void TrainRun::check(Progress& progress) {
   seconds_ = progress.seconds();
 }
 
-// The folder may have been removed or moved since the last save. A long run must not end because of that.
 void TrainRun::require_folder() {
-  const RunFolder& run = command_.run;
-  if (make_folder(run.path)) warn(run.path + " was missing and is created again");
-  if (!lock_->holds()) {
-    lock_.reset();
-    lock_.emplace(run, warn);
-  }
-  log_->restore();
-  heldout_log_->restore();
-  if (!fs::exists(run.best())) best_score_ = std::numeric_limits<double>::infinity();
+  files_->restore();
+  if (!fs::exists(command_.run.best())) best_score_ = std::numeric_limits<double>::infinity();
 }
 
 void TrainRun::save_last() {

@@ -35,19 +35,6 @@ pp::ExponentialMovingAverage make_average(UpsamplingNetwork& network) {
   return pp::ExponentialMovingAverage(learned(network), {.decay = kAverageDecay, .ramp = true});
 }
 
-bool is_finite(const pp::Tensor& tensor) {
-  const pp::NoGradGuard no_grad;
-  return pp::sum(tensor.detach().to(pp::DType::f32) * 0.0).item<float>() == 0;
-}
-
-// A checkpoint that may be saved.
-pp::Checkpoint require_finite(pp::Checkpoint checkpoint, const TrainSettings& settings) {
-  const std::string name = not_finite(checkpoint);
-  pp::require<Diverged>(name.empty(), "train: at step ", checkpoint.step, " ", name,
-                        " became infinite or NaN: try a smaller --lr than ", settings.learning_rate);
-  return checkpoint;
-}
-
 const TrainSettings& validated(const TrainSettings& settings, const ModelOptions& model) {
   validate(settings, model);
   return settings;
@@ -136,7 +123,7 @@ pp::Checkpoint Trainer::checkpoint() {
   checkpoint.step = steps();
   checkpoint.texts = to_texts(options_);
   checkpoint.texts.merge(to_texts(settings_));
-  return require_finite(std::move(checkpoint), settings_);
+  return require_finite(std::move(checkpoint), pp::concat("a smaller --lr than ", settings_.learning_rate));
 }
 
 pp::Checkpoint Trainer::averaged() {
@@ -146,26 +133,7 @@ pp::Checkpoint Trainer::averaged() {
   with_average([&] {
     for (const auto& [name, tensor] : network_.state_dict()) checkpoint.model.emplace_back(name, tensor.clone());
   });
-  return require_finite(std::move(checkpoint), settings_);
-}
-
-std::string not_finite(const pp::Checkpoint& checkpoint) {
-  for (const auto& [name, tensor] : checkpoint.model) {
-    if (!is_finite(tensor)) return name;
-  }
-  for (const auto& [owner, state] : checkpoint.states) {
-    for (const auto& [name, tensor] : state.tensors) {
-      if (!is_finite(tensor)) return pp::concat("state ", name, " of ", owner);
-    }
-  }
-  return "";
-}
-
-pp::Checkpoint load_finite_checkpoint(const std::string& path) {
-  pp::Checkpoint checkpoint = pp::load_checkpoint(path);
-  const std::string name = not_finite(checkpoint);
-  pp::require<pp::FormatError>(name.empty(), path, ": expected finite numbers in ", name, ", got NaN or infinity");
-  return checkpoint;
+  return require_finite(std::move(checkpoint), pp::concat("a smaller --lr than ", settings_.learning_rate));
 }
 
 UpsamplingNetwork load_network(const std::string& path) {

@@ -6,12 +6,14 @@
 #include <string>
 
 #include "io/checkpoint.hpp"
-#include "loader.hpp"
 #include "model.hpp"
 #include "optim/adam.hpp"
 #include "optim/ema.hpp"
 #include "optim/schedulers.hpp"
 #include "settings.hpp"
+#include "shared.hpp"
+#include "training/finite.hpp"
+#include "training/loader.hpp"
 
 namespace superres {
 
@@ -25,12 +27,6 @@ struct StepResult {
 /// The loss of outputs (N, 1, L) against targets. It is the mean over windows of the log of the error's energy plus weight *
 /// distance of log spectra. The first term is the negative SNR up to a constant, so that loud and soft windows count equally.
 [[nodiscard]] pp::Tensor training_loss(const pp::Tensor& output, const pp::Tensor& target, double spectral_weight);
-
-/// Thrown if a run's loss, gradients or weights are infinite or NaN.
-class Diverged : public pp::Error {
- public:
-  using Error::Error;
-};
 
 class Trainer {
  public:
@@ -80,15 +76,7 @@ class Trainer {
   std::optional<pp::WarmupLR> schedule_;
 };
 
-/// The name of the first tensor with an infinite or NaN element: "first.weight", or "state exp_avg.3 of optimizer"; empty
-/// if there is none.
-[[nodiscard]] std::string not_finite(const pp::Checkpoint& checkpoint);
-
-/// Reads a checkpoint of this program. Throws FormatError; also, with the tensor's name, if a tensor is not finite.
-[[nodiscard]] pp::Checkpoint load_finite_checkpoint(const std::string& path);
-
-/// The network of a checkpoint, with averaged weights if it has them, ready for use. Throws like load_finite_checkpoint, and
-/// Error.
+/// The network of a checkpoint, averaged weights where it has them, ready for use. Throws as load_finite_checkpoint, and Error.
 [[nodiscard]] UpsamplingNetwork load_network(const std::string& path);
 
 }  // namespace superres

@@ -28,4 +28,13 @@ std::unique_ptr<ModuleStream> PixelShuffle1d::make_stream() {
       *this, layers::NeighbourStream::Options{.up = upscale_factor_, .channel_divisor = upscale_factor_});
 }
 
+AvgPool1d::AvgPool1d(const Options& options) : options_(options) {
+  layers::require_at_least("AvgPool1d", "kernel_size", options.kernel_size, 1);
+  layers::require_at_least("AvgPool1d", "stride", options.stride, 0);
+  require<ShapeError>(options.padding >= 0 && options.padding <= options.kernel_size / 2,
+                      "AvgPool1d: expected padding in [0, kernel_size/2=", options.kernel_size / 2, "], got ", options.padding);
+}
+
+Tensor AvgPool1d::forward(const Tensor& x) { return avg_pool1d(x, options_); }
+
 }  // namespace polyphase

@@ -1,5 +1,5 @@
 #pragma once
-// Upsampling without weights.
+// Upsampling and pooling without weights.
 
 #include "../layers/activations.hpp"
 #include "../ops/length.hpp"
@@ -32,6 +32,19 @@ class PixelShuffle1d : public PlainModule {
 
  private:
   std::int64_t upscale_factor_;
+};
+
+/// Means of windows: (..., L) -> (..., (L + 2*padding - kernel_size)/stride + 1), rounded down.
+class AvgPool1d : public PlainModule {
+ public:
+  using Options = AvgPool1dOptions;
+  /// Throws ShapeError naming the option that is out of range.
+  explicit AvgPool1d(const Options& options);
+  /// Throws what avg_pool1d() throws.
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+
+ private:
+  Options options_;
 };
 
 }  // namespace polyphase

@@ -1,9 +1,12 @@
 #include "layers/weight.hpp"
 
 #include <cmath>
+#include <limits>
 
+#include "autograd/autocast.hpp"
 #include "autograd/no_grad.hpp"
 #include "ops/elementwise.hpp"
+#include "ops/linear.hpp"
 #include "ops/reduce.hpp"
 
 namespace polyphase {
@@ -15,11 +18,32 @@ Tensor norm_except_first(const Tensor& v) {
   return norm(v, dims, /*keepdim=*/true);
 }
 
+// x/max(||x||, 1e-12), PyTorch's normalize().
+Tensor unit(const Tensor& x) { return x / clamp(norm(x), 1e-12, std::numeric_limits<double>::infinity()); }
+
 }  // namespace
 
 Tensor fold_weight_norm(const Tensor& g, const Tensor& v) { return v * (g / norm_except_first(v)); }
 
-Tensor Weight::get() const { return is_normalised() ? fold_weight_norm(g_, v_) : plain_; }
+Tensor Weight::get(bool iterates) const {
+  if (is_normalised()) return fold_weight_norm(g_, v_);
+  return has_spectral_norm() ? over_spectrum(iterates) : plain_;
+}
+
+// The vectors of this step are new tensors: the next step must not change what the tape holds.
+Tensor Weight::over_spectrum(bool iterates) const {
+  const AutocastGuard exact(std::nullopt);
+  const Tensor matrix = plain_.reshape({plain_.size(0), -1});
+  Tensor left = left_, right = right_;
+  if (iterates) {
+    const NoGradGuard no_grad;
+    right = unit(matmul(left.unsqueeze(0), matrix).squeeze(0));
+    left = unit(matmul(matrix, right.unsqueeze(1)).squeeze(1));
+    Tensor(left_).copy_(left);
+    Tensor(right_).copy_(right);
+  }
+  return plain_ / sum(left * matmul(matrix, right.unsqueeze(1)).squeeze(1));
+}
 
 void Weight::normalise() {
   if (is_normalised()) return;
@@ -32,21 +56,34 @@ void Weight::normalise() {
   plain_ = {};
 }
 
+void Weight::normalise_spectrum() {
+  const NoGradGuard no_grad;
+  const TensorOptions options{.dtype = plain_.dtype(), .device = plain_.device()};
+  left_ = unit(Tensor::randn({plain_.size(0)}, options));
+  right_ = unit(Tensor::randn({plain_.numel() / plain_.size(0)}, options));
+}
+
 void Weight::fold() {
-  if (!is_normalised()) return;
+  if (!is_normalised() && !has_spectral_norm()) return;
   const NoGradGuard no_grad;
   Tensor folded = get();
-  plain_ = folded.set_requires_grad(v_.requires_grad() || g_.requires_grad());
-  g_ = {};
-  v_ = {};
+  const bool learned = is_normalised() ? v_.requires_grad() || g_.requires_grad() : plain_.requires_grad();
+  plain_ = folded.set_requires_grad(learned);
+  g_ = v_ = left_ = right_ = {};
 }
 
 void Weight::visit(Visitor& visitor, Tensor& bias) {
-  if (plain_.defined()) visitor.parameter("weight", plain_);
+  const bool is_plain = plain_.defined() && !has_spectral_norm();
+  if (is_plain) visitor.parameter("weight", plain_);
   if (bias.defined()) visitor.parameter("bias", bias);
-  if (!is_normalised()) return;
-  visitor.parameter("weight_g", g_);
-  visitor.parameter("weight_v", v_);
+  if (is_normalised()) {
+    visitor.parameter("weight_g", g_);
+    visitor.parameter("weight_v", v_);
+  } else if (has_spectral_norm()) {
+    visitor.parameter("weight_orig", plain_);
+    visitor.buffer("weight_u", left_);
+    visitor.buffer("weight_v", right_);
+  }
 }
 
 void WeightedLayer::initialise(const Shape& weight_shape, std::int64_t bias_size, const TensorOptions& options) {

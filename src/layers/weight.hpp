@@ -1,5 +1,5 @@
 #pragma once
-// The weight of a layer, plain or weight-normalised, and the base of layers with weights.
+// The weight of a layer, plain or normalised, and the base of layers with weights.
 
 #include "../layers/module.hpp"
 
@@ -8,41 +8,54 @@ namespace polyphase {
 /// g * v/||v||, the norm taken over all dimensions but the first: v (n, ...), g (n, 1, ...) -> (n, ...). Differentiable.
 [[nodiscard]] Tensor fold_weight_norm(const Tensor& g, const Tensor& v);
 
-/// A weight w: a tensor of its own, or w = g * v/||v|| with the norm taken over all dimensions but the first
-/// (Salimans and Kingma, arXiv 1602.07868; PyTorch's weight_norm with dim=0).
+/// A weight w: a tensor of its own; or w = g * v/||v|| with the norm taken over all dimensions but the first (Salimans and
+/// Kingma, arXiv 1602.07868; PyTorch's weight_norm with dim=0); or w = W/sigma(W), sigma the largest singular value of W as a
+/// matrix (size(0), rest), estimated by one step of power iteration (Miyato et al., arXiv 1802.05957; PyTorch's spectral_norm
+/// with dim=0 and eps=1e-12).
 class Weight {
  public:
   Weight() = default;
   explicit Weight(Tensor plain) : plain_(std::move(plain)) {}
 
-  /// w. If normalised, computed from g and v, and differentiable in both.
-  [[nodiscard]] Tensor get() const;
+  /// w, differentiable in what it is computed from. Under spectral norm, a step of power iteration comes first if `iterates`.
+  [[nodiscard]] Tensor get(bool iterates = false) const;
   [[nodiscard]] bool is_normalised() const { return v_.defined(); }
+  [[nodiscard]] bool has_spectral_norm() const { return left_.defined(); }
   /// Splits w into g = ||w|| and v = w. Does nothing if already normalised.
   void normalise();
-  /// Folds g * v/||v|| into one tensor. Does nothing if plain.
+  /// Makes w = W/sigma(W), with singular vectors that start random. The weight must be plain.
+  void normalise_spectrum();
+  /// Folds w into one tensor, without power iteration. Does nothing if plain.
   void fold();
-  /// Lists weight, bias; or bias, weight_g, weight_v: PyTorch's orders.
+  /// Lists weight, bias; or bias, weight_g, weight_v; or bias, weight_orig and the buffers weight_u, weight_v: PyTorch's
+  /// orders.
   void visit(Visitor& visitor, Tensor& bias);
 
  private:
-  Tensor plain_;
-  Tensor g_;  // (size(0), 1, ...)
-  Tensor v_;  // w's shape
+  [[nodiscard]] Tensor over_spectrum(bool iterates) const;
+
+  Tensor plain_;  // under spectral norm W
+  Tensor g_;      // (size(0), 1, ...)
+  Tensor v_;      // w's shape
+  Tensor left_;   // (size(0)), estimate of the singular vector
+  Tensor right_;  // (product of the other sizes)
 };
 
 /// Base of Conv1d, ConvTranspose1d and Linear: a weight and an optional bias.
 class WeightedLayer : public Module {
  public:
   void visit(Visitor& visitor) override { weight_.visit(visitor, bias_); }
-  /// The weight that forward uses. In-place writes to it change the layer only if it is not weight-normalised.
-  [[nodiscard]] Tensor weight() const { return weight_.get(); }
+  /// The weight that forward uses. In-place writes to it change the layer only if it is plain. Under spectral norm each call in
+  /// training mode runs one step of power iteration, as each forward of PyTorch's does.
+  [[nodiscard]] Tensor weight() const { return weight_.get(is_training()); }
   /// Undefined if the layer has none.
   [[nodiscard]] Tensor bias() const { return bias_; }
-  /// Used by weight_norm() and remove_weight_norm().
+  /// Used by weight_norm(), spectral_norm() and what removes them.
   void normalise_weight() { weight_.normalise(); }
+  void normalise_spectrum() { weight_.normalise_spectrum(); }
   void fold_weight() { weight_.fold(); }
   [[nodiscard]] bool has_weight_norm() const { return weight_.is_normalised(); }
+  [[nodiscard]] bool has_spectral_norm() const { return weight_.has_spectral_norm(); }
 
  protected:
   WeightedLayer() = default;

@@ -1,5 +1,6 @@
 #include "layers/weight_norm.hpp"
 
+#include "layers/conv_transpose1d.hpp"
 #include "layers/weight.hpp"
 
 namespace polyphase {
@@ -19,23 +20,41 @@ class WeightedLayers : public Visitor {
   std::vector<WeightedLayer*> found;
 };
 
-std::vector<WeightedLayer*> layers_where(Module& module, bool normalised) {
+template <class Condition>
+std::vector<WeightedLayer*> layers_where(Module& module, const Condition& condition) {
   std::vector<WeightedLayer*> layers = WeightedLayers(module).found;
-  std::erase_if(layers, [normalised](const WeightedLayer* layer) { return layer->has_weight_norm() != normalised; });
+  std::erase_if(layers, [&](const WeightedLayer* layer) { return !condition(*layer); });
   return layers;
 }
+
+bool is_plain(const WeightedLayer& layer) { return !layer.has_weight_norm() && !layer.has_spectral_norm(); }
 
 }  // namespace
 
 void weight_norm(Module& module) {
-  const std::vector<WeightedLayer*> layers = layers_where(module, false);
+  const std::vector<WeightedLayer*> layers = layers_where(module, is_plain);
   require<Error>(!layers.empty(), "weight_norm: expected a layer with a plain weight, found none");
   for (WeightedLayer* layer : layers) layer->normalise_weight();
 }
 
 void remove_weight_norm(Module& module) {
-  const std::vector<WeightedLayer*> layers = layers_where(module, true);
+  const auto layers = layers_where(module, [](const WeightedLayer& layer) { return layer.has_weight_norm(); });
   require<Error>(!layers.empty(), "remove_weight_norm: expected a weight-normalised layer, found none");
+  for (WeightedLayer* layer : layers) layer->fold_weight();
+}
+
+void spectral_norm(Module& module) {
+  const std::vector<WeightedLayer*> layers = layers_where(module, is_plain);
+  require<Error>(!layers.empty(), "spectral_norm: expected a layer with a plain weight, found none");
+  for (const WeightedLayer* layer : layers)
+    require<NotImplemented>(dynamic_cast<const ConvTranspose1d*>(layer) == nullptr,
+                            "spectral_norm: expected Conv1d or Linear, got a ConvTranspose1d");
+  for (WeightedLayer* layer : layers) layer->normalise_spectrum();
+}
+
+void remove_spectral_norm(Module& module) {
+  const auto layers = layers_where(module, [](const WeightedLayer& layer) { return layer.has_spectral_norm(); });
+  require<Error>(!layers.empty(), "remove_spectral_norm: expected a layer under spectral norm, found none");
   for (WeightedLayer* layer : layers) layer->fold_weight();
 }
 

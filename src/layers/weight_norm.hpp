@@ -1,5 +1,5 @@
 #pragma once
-// Weight normalisation of whole layers and networks.
+// Weight and spectral normalisation of whole layers and networks.
 
 #include <concepts>
 #include <utility>
@@ -22,5 +22,19 @@ template <std::derived_from<Module> M>
 
 /// Folds weight_g and weight_v back into one `weight`, for inference or export. Throws Error if there is nothing to fold.
 void remove_weight_norm(Module& module);
+
+/// Divides the weight of the layer, or of every Conv1d and Linear in `module`, by an estimate of its largest singular value
+/// (Miyato et al., arXiv 1802.05957; PyTorch's spectral_norm): parameter weight_orig, buffers weight_u and weight_v. Each
+/// forward in training mode improves the estimate by one step. The start of the estimate is random. Throws Error if there is no
+/// layer with a plain weight, NotImplemented for a ConvTranspose1d; then nothing has changed.
+void spectral_norm(Module& module);
+template <std::derived_from<Module> M>
+[[nodiscard]] M spectral_norm(M&& layer) {
+  spectral_norm(static_cast<Module&>(layer));
+  return std::forward<M>(layer);
+}
+
+/// Folds the division into one `weight`. Throws Error if there is nothing to fold.
+void remove_spectral_norm(Module& module);
 
 }  // namespace polyphase

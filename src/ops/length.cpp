@@ -6,6 +6,8 @@
 #include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "ops/dispatch.hpp"
+#include "ops/elementwise.hpp"
+#include "ops/reduce.hpp"
 
 namespace polyphase {
 
@@ -115,6 +117,21 @@ Tensor pixel_shuffle1d(const Tensor& x, std::int64_t upscale_factor) {
   require<ShapeError>(x.rank() == 3 && x.size(1) % r == 0, "pixel_shuffle1d: expected x (N, C*", r, ", L), got ", x.shape());
   const std::int64_t channels = x.size(1) / r;
   return x.reshape({x.size(0), channels, r, x.size(2)}).transpose(2, 3).reshape({x.size(0), channels, x.size(2) * r});
+}
+
+Tensor avg_pool1d(const Tensor& x, const AvgPool1dOptions& options) {
+  const std::int64_t size = options.kernel_size, step = options.stride == 0 ? size : options.stride, padding = options.padding;
+  require<ShapeError>(size >= 1 && step >= 1, "avg_pool1d: expected kernel_size >= 1 and stride >= 1, got ", size, " and ",
+                      step);
+  require<ShapeError>(padding >= 0 && padding <= size / 2, "avg_pool1d: expected padding in [0, kernel_size/2=", size / 2,
+                      "], got ", padding);
+  require<ShapeError>(x.rank() >= 1 && x.size(-1) + 2 * padding >= size,
+                      "avg_pool1d: expected x (..., L >= ", size - 2 * padding, "), got ", x.shape());
+  ops::require_floating("avg_pool1d", x);
+  const auto windows = [&](const Tensor& of) { return pad1d(of, padding).unfold(size, step); };
+  if (options.count_include_pad || padding == 0) return mean(windows(x), {-1});
+  const Tensor counts = sum(windows(Tensor::ones({x.size(-1)}, {x.dtype(), x.device()})), {-1});
+  return sum(windows(x), {-1}) / counts;
 }
 
 Tensor index_select(const Tensor& x, const Tensor& index) {

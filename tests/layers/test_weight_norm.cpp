@@ -8,10 +8,13 @@
 #include "layers/conv_transpose1d.hpp"
 #include "layers/linear.hpp"
 #include "ops/elementwise.hpp"
+#include "ops/reduce.hpp"
+#include "support/helpers.hpp"
 #include "support/layer_gradcheck.hpp"
 #include "support/tolerance.hpp"
 
 using namespace polyphase;
+using testing::max_difference;
 
 namespace {
 
@@ -68,4 +71,46 @@ TEST_CASE("weight_norm: nothing to do is an error") {
   CHECK_THROWS_WITH_AS(remove_weight_norm(net), "remove_weight_norm: expected a weight-normalised layer, found none", Error);
   ConvTranspose1d layer = weight_norm(transposed());
   CHECK_THROWS_AS(weight_norm(layer), Error);
+}
+
+// PyTorch's formula on a matrix of two rows: v = W^T u/||W^T u||, u = W v/||W v||, w = W/(u^T W v).
+TEST_CASE("spectral_norm: a step of power iteration by hand, in training only") {
+  Linear layer({.in_features = 2, .out_features = 2, .bias = false, .dtype = DType::f64});
+  spectral_norm(layer);
+  const NamedTensors state = layer.state_dict();
+  REQUIRE(state.size() == 3);
+  CHECK(state[0].first == "weight_orig");
+  CHECK(state[1].first == "weight_u");
+  CHECK(state[2].first == "weight_v");
+  layer.load_state_dict({{"weight_orig", Tensor::from_vector<double>({3, 0, 4, 5}, {2, 2})},
+                         {"weight_u", Tensor::from_vector<double>({1, 0})},
+                         {"weight_v", Tensor::from_vector<double>({0, 1})}});
+  const Tensor first = layer.weight();  // v = (1, 0), u = (3, 4)/5, u^T W v = 5
+  CHECK(max_difference(first, Tensor::from_vector<double>({0.6, 0, 0.8, 1}, {2, 2})) <= testing::kDoubleRounding);
+  CHECK(max_difference(layer.state_dict()[1].second, Tensor::from_vector<double>({0.6, 0.8})) <= testing::kDoubleRounding);
+  CHECK(layer.state_dict()[2].second.to_vector<double>() == std::vector<double>{1, 0});
+  layer.eval();
+  CHECK(layer.weight().to_vector<double>() == first.to_vector<double>());  // the vectors stay
+  layer.train();
+  CHECK(layer.weight().to_vector<double>() != first.to_vector<double>());
+}
+
+TEST_CASE("spectral_norm: gradients, two forwards before a backward, folding") {
+  Conv1d conv = spectral_norm(Conv1d({.in_channels = 4, .out_channels = 6, .kernel_size = 3, .groups = 2}));
+  conv.eval();  // so that all evaluations have the same vectors
+  CHECK(testing::layer_gradcheck(conv, {2, 4, 5}) == "");
+  conv.train();
+  const Tensor x = testing::random_f64({1, 4, 5});
+  const Tensor twice = conv(x) + conv(x);
+  CHECK_NOTHROW(sum(twice).backward());
+  conv.eval();
+  const Tensor before = conv(x);
+  CHECK_THROWS_WITH_AS(weight_norm(conv), "weight_norm: expected a layer with a plain weight, found none", Error);
+  remove_spectral_norm(conv);
+  CHECK(conv(x).to_vector<double>() == before.to_vector<double>());
+  CHECK(conv.state_dict()[0].first == "weight");
+  CHECK_THROWS_WITH_AS(remove_spectral_norm(conv), "remove_spectral_norm: expected a layer under spectral norm, found none",
+                       Error);
+  ConvTranspose1d up = transposed();
+  CHECK_THROWS_AS(spectral_norm(up), NotImplemented);
 }

@@ -220,3 +220,27 @@ TEST_CASE("errors") {
           return stack({x, random_f64({2, 3})});
         }) == "stack: expected equal shapes, got (2, 4) and (2, 3)");
 }
+
+TEST_CASE("avg_pool1d by hand, as PyTorch") {
+  const Tensor x = Tensor::from_vector<double>({1, 2, 3, 4, 5});
+  CHECK(avg_pool1d(x, {.kernel_size = 2}).to_vector<double>() == Values{1.5, 3.5});
+  CHECK(avg_pool1d(x, {.kernel_size = 4, .stride = 2, .padding = 2}).to_vector<double>() == Values{0.75, 2.5, 3});
+  CHECK(avg_pool1d(x, {.kernel_size = 4, .stride = 2, .padding = 2, .count_include_pad = false}).to_vector<double>() ==
+        Values{1.5, 2.5, 4});
+  CHECK(avg_pool1d(random_f64({2, 3, 7}), {.kernel_size = 3, .stride = 2}).shape() == Shape{2, 3, 3});
+}
+
+TEST_CASE("avg_pool1d: gradients, and what it refuses") {
+  for (const bool counts : {true, false}) {
+    const AvgPool1dOptions options{.kernel_size = 4, .stride = 2, .padding = 2, .count_include_pad = counts};
+    CHECK(gradcheck([&](const Inputs& in) { return avg_pool1d(in[0], options); }, {leaf_f64({2, 1, 7})}) == "");
+  }
+  CHECK(gradcheck([](const Inputs& in) { return avg_pool1d(in[0], {.kernel_size = 2, .stride = 3}); }, {leaf_f64({2, 6})}) ==
+        "");
+  const Tensor x = random_f64({1, 2});
+  CHECK_THROWS_WITH_AS(avg_pool1d(x, {.kernel_size = 3}), "avg_pool1d: expected x (..., L >= 3), got (1, 2)", ShapeError);
+  CHECK_THROWS_WITH_AS(avg_pool1d(x, {.kernel_size = 0}), "avg_pool1d: expected kernel_size >= 1 and stride >= 1, got 0 and 0",
+                       ShapeError);
+  CHECK_THROWS_WITH_AS(avg_pool1d(x, {.kernel_size = 3, .padding = 2}),
+                       "avg_pool1d: expected padding in [0, kernel_size/2=1], got 2", ShapeError);
+}

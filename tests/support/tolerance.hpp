@@ -40,8 +40,8 @@ inline constexpr double kErrorOverReferenceFft = 1.5;
 inline constexpr double kFloatVariance = 0x3p-24;
 /// A normalisation in f64 of values 1000 times their deviation, summed in another order. Absolute.
 inline constexpr double kDoubleFar = 1e-10;
-/// A few steps of AdamW at a rate of 1e-3 in f32 whose gradients are summed in another order: it divides them by their own size.
-/// Absolute.
+/// A few steps of AdamW at a rate of 1e-3 in f32 whose gradients are summed in another order: it divides them by their own
+/// size. Absolute.
 inline constexpr double kFloatTraining = 2e-5;
 /// Sums of up to a few hundred terms of order 1 in f32, against f64.
 inline constexpr double kFloatSum = 1e-5;
@@ -71,6 +71,16 @@ inline constexpr double kTf32Rounding = 2e-3;
 /// A small network of about thirty layers with Snake, each rounded to 16 bits, against f64, relative to the peak of its output.
 inline constexpr double kHalfNetwork = 8e-3;
 inline constexpr double kBFloat16Network = 5e-2;
+
+/// Losses and gradient norms of ten steps in f64 against PyTorch's in f64: Adam divides by the root of squares, so that
+/// roundings of small gradients grow.
+inline constexpr double kGanTraining = 1e-6;
+
+/// The second step of a small f32 training whose gradients are summed in another order: Adam's first step divides by the
+/// gradient's magnitude, so that roundings of small gradients move weights.
+inline constexpr double kCurveRounding = 1e-3;
+
+/// A training curve in other arithmetic against the CPU's, in units of the change that rounding the initial weights makes.
 
 /// A training curve in other arithmetic against the CPU's, in units of the change that rounding the initial weights makes.
 inline constexpr double kCurveOverRounding = 10;

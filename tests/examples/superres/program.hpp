@@ -1,14 +1,12 @@
 #pragma once
 // Runs the program from tests as a user does.
 
-#include <stdlib.h>
-#include <sys/wait.h>
-
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <string>
 
+#include "../training/program.hpp"
 #include "io/checkpoint.hpp"
 #include "model.hpp"
 #include "shared.hpp"
@@ -17,25 +15,8 @@
 
 namespace superres::testing {
 
-struct Outcome {
-  int code = -1;
-  std::string text;  // both streams
-};
-
-inline Outcome run_shell(const std::string& command) {
-  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  Outcome outcome;
-  char buffer[4096];
-  while (const std::size_t got = fread(buffer, 1, sizeof buffer, pipe)) outcome.text.append(buffer, got);
-  const int status = pclose(pipe);
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 1000;
-  return outcome;
-}
-
 inline std::string command_of(const std::string& arguments) { return shell_quoted(SUPERRES_PROGRAM) + " " + arguments; }
 inline Outcome run(const std::string& arguments) { return run_shell(command_of(arguments)); }
-
-inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // A folder of three clips and a network small enough for a test.
 struct Workshop {

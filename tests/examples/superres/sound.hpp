@@ -1,12 +1,8 @@
 #pragma once
-// Synthetic sound for the tests, in this program's namespace.
+// What the examples' tests share, under this program's names.
 
-#include "shared.hpp"
-#include "support/sound.hpp"
+#include "../training/sound.hpp"
 
 namespace superres::testing {
-using polyphase::testing::noise;
-using polyphase::testing::rms;
-using polyphase::testing::sine;
-using polyphase::testing::write_sound;
-}  // namespace superres::testing
+using namespace training::testing;
+}

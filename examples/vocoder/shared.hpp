@@ -1,0 +1,8 @@
+#pragma once
+// What the examples that train share (examples/training/), under this program's own names.
+
+#include "training/shared.hpp"
+
+namespace vocoder {
+using namespace training;
+}
