@@ -63,7 +63,7 @@ class MultiScaleDiscriminator : public Discriminator {
 
 /// BigVGAN's multi-resolution discriminator (Lee et al., arXiv 2206.04658; NVIDIA/BigVGAN@7d2b454:discriminators.py):
 /// magnitudes of STFTs without a window. Maps are (N, channels, bins, frames); weights have Conv2d's shape (out, in, 3, k), the
-/// first dimension of the kernel along the bins (docs/decisions/0014).
+/// first dimension of the kernel along the bins (docs/decisions/0015).
 class MultiResolutionDiscriminator : public Discriminator {
  public:
   struct Resolution {
