@@ -80,7 +80,8 @@ def collect(arguments):
 
 
 def key_of(record):
-    return tuple(record.get(key) for key in ("suite", "shape", "case", "network", "direction", "precision", "algorithm", "mode", "data"))
+    return tuple(record.get(key) for key in ("suite", "shape", "case", "network", "direction", "precision", "algorithm", "mode", "data",
+                                          "gpus"))
 
 
 def adopt(arguments):

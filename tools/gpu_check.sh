@@ -3,8 +3,9 @@
 # the golden files on the GPU, and times the library. Installs nothing and needs no network.
 #
 # usage: tools/gpu_check.sh [--only PART[,PART...]] [--match REGEX] [--quick] [--jobs N] [--seconds N] [--out FOLDER]
-#   --only PART   one of build, test, sanitize, golden, bench, networks (the part of bench that times whole networks) and python
-#                 (times of the wheel's layers in PyTorch); networks and python run only if they are asked for; all parts but build need the build folder of an earlier run
+#   --only PART   one of build, test, sanitize, golden, bench, networks (the part of bench that times whole networks), scaling (training on
+#                 two GPUs) and python (times of the wheel's layers in PyTorch); the last three run only if they are asked for; all parts
+#                 but build need the build folder of an earlier run
 #   --match REGEX  selects checks of sanitize by tool and program ('racecheck.*choice') and cases of networks by name
 #                 ('mimi.*1x'); fails if none matches
 #   --quick       code for this GPU only (else for sm_80 too), the GPU's tests only, two sanitizers on three programs, four shapes
@@ -65,10 +66,10 @@ status=0
 [[ "" =~ $match ]] || status=$?
 [ $status -lt 2 ] || die "--match: expected a regular expression, got '$match'"
 IFS=, read -r -a wanted <<<"$parts"
-[ ${#wanted[@]} -gt 0 ] || die "--only: expected a part of build, test, sanitize, golden, bench, networks, python"
+[ ${#wanted[@]} -gt 0 ] || die "--only: expected a part of build, test, sanitize, golden, bench, networks, scaling, python"
 for part in "${wanted[@]}"; do
-  [[ $part =~ ^(build|test|sanitize|golden|bench|networks|python)$ ]] ||
-    die "--only: expected a part of build, test, sanitize, golden, bench, networks, python, got '$part'"
+  [[ $part =~ ^(build|test|sanitize|golden|bench|networks|scaling|python)$ ]] ||
+    die "--only: expected a part of build, test, sanitize, golden, bench, networks, scaling, python, got '$part'"
 done
 wants() { [[ ,$parts, == *,$1,* ]]; }
 
@@ -378,6 +379,24 @@ time_networks() {
   fi
 }
 
+# time_scaling PART: a training step of HiFi-GAN as published on one GPU and, data parallel, on two; and NCCL's operations.
+time_scaling() {
+  local part=$1 gpus precision file
+  for gpus in 1 2; do
+    if [ $gpus -gt "$(nvidia-smi --list-gpus | grep -c .)" ]; then
+      record "$part" "scaling, 2 GPUs" skipped 0 "this machine has one GPU"
+      return 0
+    fi
+    for precision in fp32 tf32 bf16; do
+      file=$work/scaling_${gpus}_$precision.json
+      rm -f "$file"
+      run "$part" "scaling, $gpus GPU, $precision" 180 env NCCL_NVLS_ENABLE=0 $build/bench/scaling \
+        --config bench/networks/hifigan_v1.json --gpus $gpus --precision $precision --json "$file" || true
+    done
+  done
+  run "$part" "NCCL" 180 env NCCL_NVLS_ENABLE=0 $build/tests/distributed/network/test_distributed_network_nccl || true
+}
+
 part_bench() {
   local conv=$work/conv.json others=$work/others.json forms=$work/forms.json mma=$work/mma.json step=$work/step.json
   local blocks=$work/blocks.json allocator=$work/allocator.json cold=$work/cold.json data=$work/data.json data_options=(--seconds $((seconds / 2))) table=$build/bench/conv_transpose1d shapes="A,B,C,depthwise,rest"
@@ -432,6 +451,10 @@ if [ ${#wanted[@]} -gt 0 ]; then
   if wants networks; then
     stage networks "whole networks, nothing else running"
     time_networks networks "$seconds"
+  fi
+  if wants scaling; then
+    stage scaling "training on one and two GPUs, nothing else running"
+    time_scaling scaling
   fi
 fi
 

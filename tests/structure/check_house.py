@@ -268,14 +268,10 @@ def cuda_includes_point_down() -> list[str]:
     return problems
 
 
-# Folders that are about to be divided. They may not grow.
-LARGE_FOLDERS = {"examples/superres": 43}
-
-
 def folders_are_small() -> list[str]:
     problems = []
     for folder in sorted({p.parent for p in files_under(*PROGRAMS)}):
-        most = 25 if KERNELS in (folder, *folder.parents) else LARGE_FOLDERS.get(name(folder), 40)
+        most = 25 if KERNELS in (folder, *folder.parents) else 40
         count = sum(p.suffix in CODE for p in folder.iterdir())
         if count > most:
             problems.append(f"{name(folder)} has {count} files; past {most} it is two rooms")

@@ -49,6 +49,12 @@ echo '{"suite": "networks", "device": "cuda:0", "records": [{"network": "mimi_de
   "mode": "graph", "us_burst": 4000, "us_sustained": 4100, "peak_mib": 300}, {"network": "mimi_decode_1x10s", "precision": "fp32",
   "direction": "forward", "mode": "eager", "us_burst": 5000, "us_sustained": 5100, "peak_mib": 300}]}' >"${@: -1}"
 """
+SCALING = r"""
+[ "$NCCL_NVLS_ENABLE" = 0 ] || exit 9
+while [ $# -gt 0 ]; do case $1 in --gpus) gpus=$2 ;; --precision) precision=$2 ;; --json) file=$2 ;; esac; shift; done
+echo "{\"suite\": \"scaling\", \"device\": \"cuda:0\", \"records\": [{\"network\": \"hifigan_v1_gan\", \"precision\": \"$precision\", \"gpus\": $gpus,
+  \"us_burst\": ${gpus}000, \"us_sustained\": ${gpus}100, \"peers\": {}}]}" >"$file"
+"""
 
 
 def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
@@ -116,11 +122,29 @@ def check_run(folder: Path) -> None:
     expect("the page", adopted.returncode == 0 and "| gemm tf32 f32" in page and "not run yet" not in page, adopted)
 
     check_networks(folder)
+    check_scaling(folder)
     check_adopt(folder)
     check_goals(folder)
     result = run(folder, "--only", "golden", POLYPHASE_COMMIT="def5678")
     data = json.loads((folder / "build-gpu/check/h200.json").read_text())
     expect("another commit's results are forgotten", {check["part"] for check in data["checks"]} == {"golden"}, result)
+
+
+def check_scaling(folder: Path) -> None:
+    """The part 'scaling': one GPU is timed, two are skipped with the reason; where there are two, both are timed, without NVLink multicast."""
+    program(folder / "build-gpu/bench/scaling", SCALING)
+    result = run(folder, "--only", "scaling")
+    for line in (r"^passed +scaling: scaling, 1 GPU, bf16 ", r"^skipped +scaling: scaling, 2 GPUs .* this machine has one GPU$"):
+        expect(f"a line {line!r}", re.search(line, result.stdout, re.MULTILINE) is not None, result)
+    program(folder / "bin/nvidia-smi", 'case "$1" in --list-gpus) echo one; echo two ;; *) ' + GPU + " ;; esac")
+    (folder / "build-gpu/tests/distributed/network").mkdir(parents=True, exist_ok=True)
+    program(folder / "build-gpu/tests/distributed/network/test_distributed_network_nccl", 'echo "test cases: 2 passed, 0 failed, 0 skipped"')
+    result = run(folder, "--only", "scaling")
+    expect("NCCL's operations", re.search(r"^passed +scaling: NCCL ", result.stdout, re.MULTILINE) is not None, result)
+    data = json.loads((folder / "build-gpu/check/h200.json").read_text())
+    records = {(r["gpus"], r["precision"]): r["us_burst"] for r in data["records"] if r["suite"] == "scaling"}
+    expect("a record for each number of GPUs and precision", len(records) == 6 and records[2, "tf32"] == 2000, result)
+    program(folder / "bin/nvidia-smi", GPU)
 
 
 def check_networks(folder: Path) -> None:
