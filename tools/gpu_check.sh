@@ -353,14 +353,8 @@ bench() {
 
 has_torch() { python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1; }
 
-# The wheel polyphase-cuda13 in dist, in an environment that sees the system's PyTorch. The part test runs the wheel's tests.
-part_python() {
-  local environment=$work/python overhead=$work/python.json
-  stage python "PyTorch's layers and the Python package's, nothing else running"
-  if ! run python "install the wheel" 120 tools/install_wheel.sh "$environment" dist; then return; fi
-  rm -f "$overhead"
-  run python "python_torch" $((seconds + 60)) "$environment/bin/python" bench/python_torch.py --device cuda:0 --time-budget "$seconds" --json "$overhead" || true
-}
+# shellcheck source=tools/gpu_check_on_request.sh
+source tools/gpu_check_on_request.sh
 
 # time_networks PART SECONDS: published networks at their full size, the library's and PyTorch's.
 time_networks() {
@@ -377,24 +371,6 @@ time_networks() {
   else
     run "$part" "PyTorch, networks" $((budget + 120)) python3 bench/peers_torch_networks.py --golden "$golden" --time-budget "$budget" "$networks" || true
   fi
-}
-
-# time_scaling PART: a training step of HiFi-GAN as published on one GPU and, data parallel, on two; and NCCL's operations.
-time_scaling() {
-  local part=$1 gpus precision file
-  for gpus in 1 2; do
-    if [ $gpus -gt "$(nvidia-smi --list-gpus | grep -c .)" ]; then
-      record "$part" "scaling, 2 GPUs" skipped 0 "this machine has one GPU"
-      return 0
-    fi
-    for precision in fp32 tf32 bf16; do
-      file=$work/scaling_${gpus}_$precision.json
-      rm -f "$file"
-      run "$part" "scaling, $gpus GPU, $precision" 180 env NCCL_NVLS_ENABLE=0 $build/bench/scaling \
-        --config bench/networks/hifigan_v1.json --gpus $gpus --precision $precision --json "$file" || true
-    done
-  done
-  run "$part" "NCCL" 180 env NCCL_NVLS_ENABLE=0 $build/tests/distributed/network/test_distributed_network_nccl || true
 }
 
 part_bench() {
@@ -452,10 +428,7 @@ if [ ${#wanted[@]} -gt 0 ]; then
     stage networks "whole networks, nothing else running"
     time_networks networks "$seconds"
   fi
-  if wants scaling; then
-    stage scaling "training on one and two GPUs, nothing else running"
-    time_scaling scaling
-  fi
+  if wants scaling; then part_scaling; fi
 fi
 
 printf '\n%s s; results in %s\n' "$SECONDS" "$out"

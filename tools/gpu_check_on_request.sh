@@ -1,0 +1,30 @@
+# shellcheck shell=bash disable=SC2154  # read by tools/gpu_check.sh, which sources this file and sets its variables
+# Parts that run only if they are asked for.
+
+# The wheel polyphase-cuda13 in dist, in an environment that sees the system's PyTorch. The part test runs the wheel's tests.
+part_python() {
+  local environment=$work/python overhead=$work/python.json
+  stage python "PyTorch's layers and the Python package's, nothing else running"
+  if ! run python "install the wheel" 120 tools/install_wheel.sh "$environment" dist; then return; fi
+  rm -f "$overhead"
+  run python "python_torch" $((seconds + 60)) "$environment/bin/python" bench/python_torch.py --device cuda:0 --time-budget "$seconds" --json "$overhead" || true
+}
+
+# A training step of HiFi-GAN as published on one GPU and, data parallel, on two; and NCCL's operations.
+part_scaling() {
+  local gpus precision file
+  stage scaling "training on one and two GPUs, nothing else running"
+  for gpus in 1 2; do
+    if [ $gpus -gt "$(nvidia-smi --list-gpus | grep -c .)" ]; then
+      record scaling "scaling, 2 GPUs" skipped 0 "this machine has one GPU"
+      return 0
+    fi
+    for precision in fp32 tf32 bf16; do
+      file=$work/scaling_${gpus}_$precision.json
+      rm -f "$file"
+      run scaling "scaling, $gpus GPU, $precision" 180 env NCCL_NVLS_ENABLE=0 $build/bench/scaling \
+        --config bench/networks/hifigan_v1.json --gpus $gpus --precision $precision --json "$file" || true
+    done
+  done
+  run scaling "NCCL" 180 env NCCL_NVLS_ENABLE=0 $build/tests/distributed/network/test_distributed_network_nccl || true
+}
