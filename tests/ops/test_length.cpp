@@ -238,9 +238,9 @@ TEST_CASE("avg_pool1d: gradients, and what it refuses") {
   CHECK(gradcheck([](const Inputs& in) { return avg_pool1d(in[0], {.kernel_size = 2, .stride = 3}); }, {leaf_f64({2, 6})}) ==
         "");
   const Tensor x = random_f64({1, 2});
-  CHECK_THROWS_WITH_AS(avg_pool1d(x, {.kernel_size = 3}), "avg_pool1d: expected x (..., L >= 3), got (1, 2)", ShapeError);
-  CHECK_THROWS_WITH_AS(avg_pool1d(x, {.kernel_size = 0}), "avg_pool1d: expected kernel_size >= 1 and stride >= 1, got 0 and 0",
-                       ShapeError);
-  CHECK_THROWS_WITH_AS(avg_pool1d(x, {.kernel_size = 3, .padding = 2}),
+  CHECK_THROWS_WITH_AS((void)avg_pool1d(x, {.kernel_size = 3}), "avg_pool1d: expected x (..., L >= 3), got (1, 2)", ShapeError);
+  CHECK_THROWS_WITH_AS((void)avg_pool1d(x, {.kernel_size = 0}),
+                       "avg_pool1d: expected kernel_size >= 1 and stride >= 1, got 0 and 0", ShapeError);
+  CHECK_THROWS_WITH_AS((void)avg_pool1d(x, {.kernel_size = 3, .padding = 2}),
                        "avg_pool1d: expected padding in [0, kernel_size/2=1], got 2", ShapeError);
 }
