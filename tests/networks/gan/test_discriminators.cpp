@@ -65,7 +65,7 @@ TEST_CASE("a period's maps follow gradients to the audio, each sample once") {
 
 TEST_CASE("what discriminators refuse") {
   MultiPeriodDiscriminator periods({.periods = {11}, .channel_mult = kSixteenth});
-  CHECK_THROWS_WITH_AS(periods.features(Tensor::ones({2, 2, 9})),
+  CHECK_THROWS_WITH_AS((void)periods.features(Tensor::ones({2, 2, 9})),
                        "MultiPeriodDiscriminator: expected audio (N, 1, L >= 1), got (2, 2, 9)", ShapeError);
   CHECK_THROWS_AS(MultiPeriodDiscriminator({.periods = {0}}), ShapeError);
   CHECK_THROWS_WITH_AS(MultiPeriodDiscriminator({.channel_mult = 0.01}),
@@ -73,7 +73,7 @@ TEST_CASE("what discriminators refuse") {
   CHECK_THROWS_AS(MultiScaleDiscriminator({.channel_mult = 0.05}), ShapeError);
   MultiResolutionDiscriminator resolutions({.resolutions = {{64, 16, 32}}, .channel_mult = kSixteenth});
   CHECK_THROWS_WITH_AS(
-      resolutions.features(audio(24)),
+      (void)resolutions.features(audio(24)),
       "MultiResolutionDiscriminator: expected audio of more than 24 samples for an n_fft of 64, got (2, 1, 24)", ShapeError);
   CHECK_THROWS_AS(MultiResolutionDiscriminator({.resolutions = {{64, 128, 32}}}), ShapeError);
 }
