@@ -138,7 +138,7 @@ def check_scripts(folder: Path) -> None:
     expect("only on request", "sm80_kernels" not in result.stdout, result)
     program(folder / "tools/test.sh", 'echo "tested with: $*"; echo "1 passed, 0 failed, 0 skipped" >>"$POLYPHASE_TEST_COUNTS"')
     result = run([".ci/run"], folder)
-    expect(".ci/run compiles CUDA", "tested with: --werror --slow --cuda\n" in result.stdout, result)
+    expect(".ci/run compiles CUDA", "tested with: --werror --slow --cuda --python\n" in result.stdout, result)
 
 
 with tempfile.TemporaryDirectory() as temporary:
