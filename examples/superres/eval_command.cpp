@@ -100,7 +100,7 @@ bool write_log_picture(const std::string& model_path, const std::string& out) {
 int eval(const EvalCommand& command) {
   UpsamplingNetwork network = load_network(command.model);
   const ClipSet clips = open_heldout(command, network.options());
-  const std::size_t drawn = find_clip(clips, command.clip);
+  const std::size_t shown = find_clip(clips, command.clip);
   const std::vector<ClipScores> scores = evaluate(network, clips);
   std::printf("%s\nthe network: %s\n\n", table_of(scores).c_str(), verdict(mean_of(scores)).c_str());
   if (!command.json.empty()) {
@@ -112,8 +112,8 @@ int eval(const EvalCommand& command) {
   std::error_code error;
   fs::create_directories(out, error);
   pp::require<pp::Error>(!error, out, ": the folder cannot be made: ", error.message());
-  write_sound_and_panels(out, network, clips.clips[drawn], scores[drawn]);
-  std::printf("sound    %s/%s.{low,sinc,network,original}.wav\n", out.c_str(), clips.clips[drawn].name().c_str());
+  write_sound_and_panels(out, network, clips.clips[shown], scores[shown]);
+  std::printf("sound    %s/%s.{low,sinc,network,original}.wav\n", out.c_str(), clips.clips[shown].name().c_str());
   const bool has_log = write_log_picture(command.model, out);
   bool drew = run_gnuplot(out, kSpectrogramScript, kSpectrogramPicture);
   if (drew) std::printf("pictures %s/%s", out.c_str(), kSpectrogramPicture);

@@ -59,9 +59,9 @@ int evaluate_command(const EvaluateCommand& command) {
   }
   const std::string out = command.out.empty() ? (fs::path(command.model).parent_path() / "eval").string() : command.out;
   make_folder(out);
-  const Clip& drawn = clips.clips.front();
-  write_clip(out, vocoder, drawn, clips.rate);
-  std::printf("sound    %s/%s.{original,vocoder}.wav\n", out.c_str(), drawn.name().c_str());
+  const Clip& shown = clips.clips.front();
+  write_clip(out, vocoder, shown, clips.rate);
+  std::printf("sound    %s/%s.{original,vocoder}.wav\n", out.c_str(), shown.name().c_str());
   draw(out, false);
   return 0;
 }

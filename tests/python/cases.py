@@ -1,5 +1,8 @@
 """What the tests of the Python package share: how they are run and counted, and how far a result may be from float64's."""
 
+import os
+import socket
+import subprocess
 import sys
 import unittest
 
@@ -29,3 +32,17 @@ def bound(torch, expected, absolute_sum, terms, dtype):
     eps = torch.finfo(dtype).eps
     eps_of_sum = eps if dtype == torch.float64 else torch.finfo(torch.float32).eps
     return (4 + terms ** 0.5) * eps_of_sum * absolute_sum + eps * expected.abs()
+
+
+def run_two_workers(file):
+    """Exit codes and joined output of two processes `file --ddp-worker` that meet as torchrun's do."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    workers = []
+    for rank in range(2):
+        environment = dict(os.environ, RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        workers.append(subprocess.Popen([sys.executable, file, "--ddp-worker"], env=environment, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True))
+    outputs = [worker.communicate(timeout=300)[0] for worker in workers]
+    return [worker.returncode for worker in workers], "\n".join(outputs)

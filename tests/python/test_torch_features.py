@@ -8,8 +8,6 @@ import os
 import pathlib
 import pickle
 import re
-import socket
-import subprocess
 import sys
 import threading
 import unittest
@@ -383,16 +381,8 @@ class Processes(unittest.TestCase):
     @unittest.skipUnless(torch.distributed.is_available(), "this torch has no torch.distributed")
     def test_distributed_data_parallel(self):
         """Two processes over gloo have the gradients of one with both halves of the batch."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        workers = []
-        for rank in range(2):
-            environment = dict(os.environ, RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-            workers.append(subprocess.Popen([sys.executable, __file__, "--ddp-worker"], env=environment, stdout=subprocess.PIPE,
-                                            stderr=subprocess.STDOUT, text=True))
-        outputs = [worker.communicate(timeout=300)[0] for worker in workers]
-        self.assertEqual([worker.returncode for worker in workers], [0, 0], "\n".join(outputs))
+        codes, output = cases.run_two_workers(__file__)
+        self.assertEqual(codes, [0, 0], output)
 
 
 def ddp_worker():

@@ -2,8 +2,6 @@
 """polyphase.torch on GPUs: values, streams, CUDA graphs, compilers, several devices, processes. Skipped without a GPU."""
 
 import os
-import socket
-import subprocess
 import sys
 import unittest
 
@@ -167,16 +165,8 @@ class Gpu(unittest.TestCase):
 
     @unittest.skipIf(GPUS < 2, f"{GPUS} GPUs; two are needed")
     def test_distributed_data_parallel(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        workers = []
-        for rank in range(2):
-            environment = dict(os.environ, RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-            workers.append(subprocess.Popen([sys.executable, __file__, "--ddp-worker"], env=environment, stdout=subprocess.PIPE,
-                                            stderr=subprocess.STDOUT, text=True))
-        outputs = [worker.communicate(timeout=300)[0] for worker in workers]
-        self.assertEqual([worker.returncode for worker in workers], [0, 0], "\n".join(outputs))
+        codes, output = cases.run_two_workers(__file__)
+        self.assertEqual(codes, [0, 0], output)
 
 
 def ddp_worker():

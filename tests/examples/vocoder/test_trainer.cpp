@@ -67,17 +67,17 @@ TEST_CASE("weights leave under the originals' names, and come back with their bi
   const TemporaryDirectory folder;
   Trainer trainer(settings());
   trainer.step(audio(0));
-  const std::string path = folder.file("best.safetensors"), beside = folder.file("do.safetensors");
+  const std::string path = folder.file("best.safetensors"), discriminators = folder.file("do.safetensors");
   trainer.save_generator(path);
-  pp::save_safetensors(beside, discriminator_state(trainer.gan()));
+  pp::save_safetensors(discriminators, discriminator_state(trainer.gan()));
   CHECK(pp::load_safetensors(path).find("ups.1.weight_v") != nullptr);
-  CHECK(pp::load_safetensors(beside).find("msd.discriminators.0.convs.0.weight_orig") != nullptr);
+  CHECK(pp::load_safetensors(discriminators).find("msd.discriminators.0.convs.0.weight_orig") != nullptr);
   CHECK(pp::load_model(path).network == "hifigan");
 
   TrainSettings other = settings();
   other.seed = 99;
   Trainer fresh(other);
-  fresh.load_published(path, beside);
+  fresh.load_published(path, discriminators);
   CHECK(same(fresh.gan().generator().state_dict(), trainer.gan().generator().state_dict()));
   CHECK(same(discriminator_state(fresh.gan()), discriminator_state(trainer.gan())));
 }
