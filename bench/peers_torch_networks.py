@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times PyTorch on the networks of bench/networks' JSON, and compares.
 
-    peers_torch_networks.py OURS.json [--json MERGED.json] [--golden FOLDER] [--time-budget S] [--check]
+    peers_torch_networks.py OURS.json [--json MERGED.json] [--golden FOLDER] [--time-budget S] [--peers NAMES] [--check]
 
 The models are those of torch_networks.py and torch_transformers.py: plain PyTorch, weight norm removed, at the sizes of networks/*.json.
 Each is first checked in float64 on the CPU against a golden file of the original code, in FOLDER/networks ($POLYPHASE_GOLDEN or
@@ -10,7 +10,8 @@ Each is first checked in float64 on the CPU against a golden file of the origina
 Same inputs, precisions, device, threads and method of timing as in OURS.json. Adds microseconds to the records' peers: on the CPU
 "torch_cpu"; on a GPU "torch_eager", "torch_graph" (a CUDA graph), "torch_compiled" (torch.compile), "torch_nhwc" and
 "torch_nhwc_compiled" (every convolution as a two-dimensional one in channels-last layout). A step is that of a network with weight norm
-and a fused AdamW. A Stream has no peer here, because the plain models keep no state.
+and a fused AdamW. A Stream has no peer here, because the plain models keep no state. --peers times only these of them: compiling takes
+most of the time.
 """
 
 import contextlib
@@ -196,8 +197,8 @@ def burst_us(work, device):
 class Case:
     """All records of one network, precision and direction."""
 
-    def __init__(self, records, device):
-        self.records, self.device = records, device
+    def __init__(self, records, device, only):
+        self.records, self.device, self.only = records, device, only
         record = records[0]
         model, config, _ = MODELS[model_of(record["network"])]
         self.is_step = record["direction"] == "step"
@@ -221,7 +222,7 @@ class Case:
             flat = lambda: flattened(copy.deepcopy(self.net))
             ways += [("torch_compiled", lambda: self.work(torch.compile(self.net))), ("torch_nhwc", lambda: self.work(flat())),
                      ("torch_nhwc_compiled", lambda: self.work(torch.compile(flat())))]
-        return ways
+        return [way for way in ways if not self.only or way[0] in self.only]
 
     def measure(self, budget):
         for name, make in self.ways():
@@ -260,7 +261,7 @@ def compare(arguments):
     for records in groups.values():
         if budget.spent():
             continue
-        Case(records, device).measure(budget)
+        Case(records, device, arguments.peers).measure(budget)
         if device != "cpu":
             torch.cuda.empty_cache()
         for record in records:
@@ -283,6 +284,7 @@ def main():
     parser.add_argument("--golden", type=pathlib.Path,
                         default=pathlib.Path(os.environ.get("POLYPHASE_GOLDEN", HERE.parent.parent / "shared" / "golden")))
     parser.add_argument("--time-budget", type=float, help="seconds after which no new case is begun")
+    parser.add_argument("--peers", type=lambda text: text.split(","), default=[], help="such as torch_eager,torch_graph; default: all")
     parser.add_argument("--check", action="store_true", help="only check every model against its golden file")
     arguments = parser.parse_args()
     if arguments.check:

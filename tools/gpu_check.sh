@@ -87,7 +87,8 @@ command -v nvcc >/dev/null || die "there is no nvcc, neither on PATH nor under /
 cuda=$(nvcc --version | sed -n 's/^.*release \([0-9.]*\),.*$/\1/p')
 arch=${capability/./}
 [ "$arch" != 90 ] || arch=90a
-gpu_file=$(tr '[:upper:]' '[:lower:]' <<<"${gpu##* }" | tr -cd 'a-z0-9_-')
+# Its last word, without the memory that some names end in: h200 of "NVIDIA H200", h100 of "NVIDIA H100 80GB HBM3".
+gpu_file=$(sed 's/ [0-9]*GB\b.*//; s/^.* //' <<<"$gpu" | tr '[:upper:]' '[:lower:]' | tr -cd 'a-z0-9_-')
 commit=${POLYPHASE_COMMIT:-$(git rev-parse --short HEAD 2>/dev/null || echo unknown)}
 golden=${POLYPHASE_GOLDEN:-../shared/golden}
 if [ -d "$golden" ]; then
