@@ -73,6 +73,8 @@ Functions load() {
   set_default("NCCL_ALGO", "Ring");
   set_default("NCCL_PROTO", "Simple");
   set_default("NCCL_NVLS_ENABLE", "0");
+  // A recorded operation would register its memory with the other GPUs, which outlives a tensor of the caching allocator.
+  set_default("NCCL_GRAPH_REGISTER", "0");
   const SharedLibrary library("POLYPHASE_NCCL", {"libnccl.so.2", "libnccl.so"}, "NCCL");
   Functions functions{};
   const auto find = [&](auto& function, const char* name) {
