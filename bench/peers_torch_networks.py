@@ -240,7 +240,8 @@ class Case:
 def cases_of(data):
     groups = {}
     for record in data["records"]:
-        if "_stream_" not in record["network"] and model_of(record["network"]) is not None:
+        is_plain = "_stream_" not in record["network"] and "_gan_" not in record["network"]  # peers_torch_gan.py times those
+        if is_plain and model_of(record["network"]) is not None:
             groups.setdefault((record["network"], record["precision"], record["direction"]), []).append(record)
     return groups
 

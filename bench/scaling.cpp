@@ -1,9 +1,11 @@
 // Times a training step of HiFi-GAN V1 as published (generator and discriminators, src/networks/gan) on several GPUs of this
 // machine, one process for each, 16 segments of 8192 samples a GPU.
-//   scaling --config FILE [--gpus N] [--precision fp32|tf32|bf16] [--batch N] [--segment L] [--seconds S] [--json FILE]
+//   scaling --config FILE [--gpus N] [--precision fp32|tf32|bf16] [--batch N] [--segment L] [--seconds S] [--graph] [--json
+//   FILE]
 // Without a launcher it starts itself once for each GPU. us_burst is a step of the first 12 after a rest, us_sustained one of
-// those of S seconds. The parameters must be the same on all ranks afterwards, and all numbers finite; else it exits with 1. On
-// a machine without GPUs it runs on the CPU: to see that it works.
+// those of S seconds. With --graph both are of the step as a CUDA graph, collectives included; us_burst_eager is always of the
+// step as a program's calls, which is timed and written first. The parameters must be the same on all ranks afterwards, and all
+// numbers finite; else it exits with 1. On a machine without GPUs it runs on the CPU: to see that it works.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,6 +39,7 @@ struct Settings {
   int gpus = 1;
   std::int64_t batch = 16, segment = 8192;
   double seconds = 10;
+  bool graph = false;
 };
 
 /// The training of one rank.
@@ -58,7 +61,11 @@ class Ranked {
     audio_ = pp::Tensor::uniform({settings.batch, 1, settings.segment}, -0.5, 0.5, {}, &noise).to(group.device());
   }
 
-  void step() { last_ = training_->step(audio_); }
+  void step() { graph_ ? graph_->replay() : void(last_ = training_->step(audio_)); }
+  /// From here on a step is the replay of one that is recorded now.
+  void capture() {
+    graph_.emplace(pp::cuda::capture([this] { last_ = training_->step(audio_); }, group_.device().index));
+  }
 
   /// Whether the last step's numbers are finite; waits.
   [[nodiscard]] bool is_finite() const { return last_->read().is_finite(); }
@@ -80,6 +87,7 @@ class Ranked {
   std::vector<std::unique_ptr<dist::DataParallel>> parallel_;
   pp::Tensor audio_;
   std::optional<pp::GanStep> last_;
+  std::optional<pp::cuda::Graph> graph_;  // before the group is left
 };
 
 void wait(pp::Device device) {
@@ -105,30 +113,46 @@ int steps_of(dist::Group& group, double seconds, double us) {
   return steps.item<int>();
 }
 
+/// What rank 0 says and writes: times in microseconds.
+void report(const dist::Group& group, const Settings& settings, const char* mode, double eager, double burst,
+            double sustained) {
+  if (!group.is_first()) return;
+  std::printf("%d x %s, %s, %s: %.2f ms a step, sustained %.2f ms\n", group.world(), group.device().is_cuda() ? "GPU" : "CPU",
+              settings.precision.c_str(), mode, burst / 1e3, sustained / 1e3);
+  std::fflush(stdout);
+  if (settings.json.empty()) return;
+  const nlohmann::json record = {{"network", "hifigan_v1_gan"}, {"precision", settings.precision},
+                                 {"gpus", group.world()},       {"mode", mode},
+                                 {"us_burst", burst},           {"us_burst_eager", eager},
+                                 {"us_sustained", sustained},   {"peers", nlohmann::json::object()}};
+  std::ofstream(settings.json)
+      << nlohmann::json{{"suite", "scaling"}, {"device", to_string(group.device())}, {"records", {record}}}.dump(1) << '\n';
+}
+
 int run_rank(const Settings& settings) {
   dist::Group group = dist::init();
   const pp::DeviceGuard guard(group.device());
   const pp::PrecisionGuard precision(settings.precision == "tf32" ? pp::Precision::tf32 : pp::Precision::fp32);
   std::optional<pp::AutocastGuard> autocast;
   if (settings.precision == "bf16") autocast.emplace(pp::DType::bf16);
-  Ranked training(group, settings);
   const bool on_gpu = group.device().is_cuda();
+  if (settings.graph && !on_gpu) throw pp::Error("--graph: expected GPUs, there is none");
+  Ranked training(group, settings);
   (void)time_steps(group, training, on_gpu ? 5 : 1);  // plans, optimizer state, memory
   std::this_thread::sleep_for(std::chrono::seconds(on_gpu ? 2 : 0));
-  const double burst = time_steps(group, training, on_gpu ? 12 : 1);
-  const double sustained = time_steps(group, training, steps_of(group, settings.seconds, burst));
+  const double eager = time_steps(group, training, on_gpu ? 12 : 1);
+  double sustained = time_steps(group, training, steps_of(group, settings.seconds, eager));
+  report(group, settings, "eager", eager, eager, sustained);
+  if (settings.graph) {
+    training.capture();
+    (void)time_steps(group, training, 2);
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    const double burst = time_steps(group, training, 12);
+    sustained = time_steps(group, training, steps_of(group, settings.seconds, burst));
+    report(group, settings, "graph", eager, burst, sustained);
+  }
   training.check();
   if (!training.is_finite()) throw pp::Error("scaling: a loss is infinite or NaN");
-  if (!group.is_first()) return 0;
-  std::printf("%d x %s, %s: %.2f ms a step, sustained %.2f ms\n", group.world(), on_gpu ? "GPU" : "CPU",
-              settings.precision.c_str(), burst / 1e3, sustained / 1e3);
-  if (!settings.json.empty()) {
-    const nlohmann::json record = {{"network", "hifigan_v1_gan"}, {"precision", settings.precision},
-                                   {"gpus", group.world()},       {"us_burst", burst},
-                                   {"us_sustained", sustained},   {"peers", nlohmann::json::object()}};
-    std::ofstream(settings.json)
-        << nlohmann::json{{"suite", "scaling"}, {"device", to_string(group.device())}, {"records", {record}}}.dump(1) << '\n';
-  }
   return 0;
 }
 
@@ -176,6 +200,7 @@ int main(int argc, char** argv) {
         app.add_option("--segment", settings.segment, "samples of each, a multiple of 256 (default 8192)")
             ->check(CLI::Range(256, 1 << 20));
         app.add_option("--seconds", settings.seconds, "of the sustained run (default 10)")->check(pp::program::above_zero());
+        app.add_flag("--graph", settings.graph, "on GPUs, also the step as a CUDA graph");
         app.add_option("--json", settings.json, "writes the record there");
         action = [] { return run_all(settings); };
       });

@@ -372,6 +372,9 @@ time_networks() {
   else
     run "$part" "PyTorch, networks" $((budget + 120)) python3 bench/peers_torch_networks.py --golden "$golden" --time-budget "$budget" "$networks" || true
   fi
+  if has_torch && grep -q '"hifigan_v1_gan_' "$networks"; then
+    run "$part" "PyTorch, GAN step" 180 python3 bench/peers_torch_gan.py --time-budget 120 "$networks" || true
+  fi
 }
 
 part_bench() {

@@ -10,21 +10,29 @@ part_python() {
   run python "python_torch" $((seconds + 60)) "$environment/bin/python" bench/python_torch.py --device cuda:0 --time-budget "$seconds" --json "$overhead" || true
 }
 
-# A training step of HiFi-GAN as published on one GPU and, data parallel, on two; and NCCL's operations.
+# A training step of HiFi-GAN as published on one GPU and, data parallel, on two, PyTorch's on the same; and NCCL's operations.
 part_scaling() {
-  local gpus precision file
+  local gpus precision file files=() options=(--graph) most budget=240
   stage scaling "training on one and two GPUs, nothing else running"
-  for gpus in 1 2; do
-    if [ $gpus -gt "$(nvidia-smi --list-gpus | grep -c .)" ]; then
-      record scaling "scaling, 2 GPUs" skipped 0 "this machine has one GPU"
-      return 0
-    fi
-    for precision in fp32 tf32 bf16; do
+  most=$(nvidia-smi --list-gpus | grep -c .)
+  if [ "$most" -gt 2 ]; then most=2; fi
+  if [ "$quick" = yes ]; then options+=(--seconds 2) budget=130; fi
+  if [ "$most" = 2 ]; then
+    run scaling "NCCL" 180 env NCCL_NVLS_ENABLE=0 $build/tests/distributed/network/test_distributed_network_nccl || true
+  fi
+  for precision in fp32 tf32 bf16; do
+    for ((gpus = 1; gpus <= most; ++gpus)); do
       file=$work/scaling_${gpus}_$precision.json
       rm -f "$file"
       run scaling "scaling, $gpus GPU, $precision" 180 env NCCL_NVLS_ENABLE=0 $build/bench/scaling \
-        --config bench/networks/hifigan_v1.json --gpus $gpus --precision $precision --json "$file" || true
+        --config bench/networks/hifigan_v1.json --gpus $gpus --precision $precision "${options[@]}" --json "$file" || true
+      if [ -s "$file" ]; then files+=("$file"); fi
     done
   done
-  run scaling "NCCL" 180 env NCCL_NVLS_ENABLE=0 $build/tests/distributed/network/test_distributed_network_nccl || true
+  if [ "$most" = 1 ]; then record scaling "scaling, 2 GPUs" skipped 0 "this machine has one GPU"; fi
+  if ! has_torch; then
+    record scaling "PyTorch, GAN step" skipped 0 "python3 has no torch that sees the GPU"
+  elif [ ${#files[@]} -gt 0 ]; then
+    run scaling "PyTorch, GAN step" $((budget + 60)) env NCCL_NVLS_ENABLE=0 python3 bench/peers_torch_gan.py --time-budget $budget "${files[@]}" || true
+  fi
 }

@@ -134,6 +134,7 @@ Group::State::~State() {
     failure->set(concat("rank ", place.rank, " on ", hosts[static_cast<std::size_t>(place.rank)],
                         " ended with an error of its own at step ", watchdog->step()),
                  false);
+  if (nccl) nccl->close();  // without the mutex: the watchdog looks on while this waits
   {
     const std::lock_guard lock(mutex);
     nccl.reset();
@@ -214,6 +215,8 @@ Group init(const GroupOptions& options) {
   state->place = options.place ? *options.place : find_place();
   check(state->place);
   state->device = device_of(options, state->place);
+  // Else every call of the runtime on this thread would also take memory of device 0.
+  if (state->device.is_cuda()) cuda::make_current(state->device.index);
   if (options.stop_on_sigterm) state->watch_sigterm();
   if (state->place.world > 1) connect(*state, options);
   return Group(std::move(state));

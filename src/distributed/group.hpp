@@ -87,8 +87,9 @@ class Group {
   std::shared_ptr<State> state_;
 };
 
-/// Meets the other processes of the job. With one process it connects to nothing and starts no thread. Throws DistributedError
-/// in one sentence if a process does not come within the timeout, the address is in use, or device and options do not fit.
+/// Meets the other processes of the job. A GPU becomes the calling thread's current device. With one process it connects to
+/// nothing and starts no thread. Throws DistributedError in one sentence if a process does not come within the timeout, the
+/// address is in use, or device and options do not fit.
 [[nodiscard]] Group init(const GroupOptions& options = {});
 
 }  // namespace polyphase::distributed

@@ -331,12 +331,14 @@ class Watchdog::State {
       const std::lock_guard lock(mutex_);
       changed_.notify_all();
     }
-    options_.cancel();
+    std::thread canceller(options_.cancel);  // a device that is stuck may hold it up
+    bool is_left = false;
     {
       std::unique_lock lock(mutex_);
-      if (changed_.wait_for(lock, options_.timeout, [&] { return is_leaving_; })) return;
+      is_left = changed_.wait_for(lock, options_.timeout, [&] { return is_leaving_; });
     }
-    end_process(what, failure_->should_print());
+    if (!is_left) end_process(what, failure_->should_print());
+    canceller.join();
   }
 
   WatchdogOptions options_;

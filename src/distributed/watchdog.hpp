@@ -21,7 +21,8 @@ struct WatchdogOptions {
   std::vector<Socket> controls{};    ///< Connections::controls
   /// What this rank does; called by the watchdog's thread.
   std::function<Activity()> activity{};
-  /// Ends operations that do not look at the failure themselves; called by the watchdog's thread once it is set.
+  /// Ends operations that do not look at the failure themselves; called once it is set, by a thread of its own,
+  /// as it may wait.
   std::function<void()> cancel{};
   /// Whether this process shall stop.
   std::function<bool()> stop_requested{};

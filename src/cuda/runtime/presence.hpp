@@ -27,4 +27,8 @@ namespace polyphase::cuda {
 /// Throws DeviceError.
 [[nodiscard]] std::string describe_device(int device);
 
+/// Makes a device current on the calling thread, for good. A thread that never does so has device 0, and its first call of the
+/// runtime takes memory there even if the process uses another device. Throws DeviceError.
+void make_current(int device);
+
 }  // namespace polyphase::cuda

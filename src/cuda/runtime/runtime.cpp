@@ -195,6 +195,13 @@ const DeviceProperties& properties(int device) {
   return *known[index];
 }
 
+void make_current(int device) {
+  (void)properties(device);
+  int now = -1;
+  CHECK_CUDA(cudaGetDevice(&now));
+  if (now != device) CHECK_CUDA(cudaSetDevice(device));
+}
+
 CurrentDevice::CurrentDevice(int device) {
   CHECK_CUDA(cudaGetDevice(&previous_));
   if (previous_ == device) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cuda/cuda.hpp"
+#include "cuda/runtime/presence.hpp"
 #include "distributed/network/shared_library.hpp"
 #include "distributed/network/socket.hpp"
 #include "tensor/event.hpp"
@@ -32,6 +33,7 @@ struct Config {  // ncclConfig_t of 2.14
   int blocking = 0;
 };
 constexpr int kSum = 0, kAverage = 4;
+constexpr int kBusyAttempts = 1000;
 
 int type_of(DType dtype) {
   switch (dtype) {
@@ -56,6 +58,7 @@ struct Functions {
   Result (*init)(Comm*, int, UniqueId, int, Config*);
   Result (*get_async_error)(Comm, Result*);
   Result (*abort)(Comm);
+  Result (*destroy)(Comm);
   Result (*all_reduce)(const void*, void*, std::size_t, int, int, Comm, CUstream_st*);
   Result (*reduce_scatter)(const void*, void*, std::size_t, int, int, Comm, CUstream_st*);
   Result (*all_gather)(const void*, void*, std::size_t, int, Comm, CUstream_st*);
@@ -70,6 +73,8 @@ Functions load() {
   set_default("NCCL_ALGO", "Ring");
   set_default("NCCL_PROTO", "Simple");
   set_default("NCCL_NVLS_ENABLE", "0");
+  // A recorded operation would register its memory with the other GPUs, which outlives a tensor of the caching allocator.
+  set_default("NCCL_GRAPH_REGISTER", "0");
   const SharedLibrary library("POLYPHASE_NCCL", {"libnccl.so.2", "libnccl.so"}, "NCCL");
   Functions functions{};
   const auto find = [&](auto& function, const char* name) {
@@ -81,6 +86,7 @@ Functions load() {
   find(functions.init, "ncclCommInitRankConfig");
   find(functions.get_async_error, "ncclCommGetAsyncError");
   find(functions.abort, "ncclCommAbort");
+  find(functions.destroy, "ncclCommDestroy");
   find(functions.all_reduce, "ncclAllReduce");
   find(functions.reduce_scatter, "ncclReduceScatter");
   find(functions.all_gather, "ncclAllGather");
@@ -101,11 +107,7 @@ class Nccl : public Communicator {
     connect(share_id(host));
   }
 
-  ~Nccl() override {
-    // Work of the stream is finished first; a failed job's is ended.
-    if (!failure_->is_set()) stream_.synchronize();
-    Nccl::cancel();
-  }
+  ~Nccl() override { Nccl::close(); }
 
   [[nodiscard]] int rank() const override { return options_.rank; }
   [[nodiscard]] int world() const override { return options_.world; }
@@ -143,7 +145,12 @@ class Nccl : public Communicator {
 
   [[nodiscard]] Activity activity() const override {
     const std::lock_guard lock(mutex_);
-    forget_finished();
+    try {
+      cuda::make_current(options_.device.index);  // of the watchdog's thread
+      forget_finished();
+    } catch (const DeviceError& error) {
+      failure_->set(concat(name_of(rank()), ": ", error.what()), true);
+    }
     Activity activity{.started = started_, .finished = started_ - static_cast<std::int64_t>(running_.size())};
     if (running_.empty()) return activity;
     activity.label = running_.front().label;
@@ -154,6 +161,18 @@ class Nccl : public Communicator {
   void cancel() override {
     const std::lock_guard lock(mutex_);
     if (comm_ != nullptr) (void)nccl_.abort(std::exchange(comm_, nullptr));
+  }
+
+  // Destroying returns when the other GPUs of this host no longer read this one's memory. A failed job's work is ended.
+  void close() override {
+    if (!has_ended()) return cancel();
+    Comm comm = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      comm = std::exchange(comm_, nullptr);
+      running_.clear();
+    }
+    if (comm != nullptr) (void)nccl_.destroy(comm);
   }
 
  private:
@@ -178,6 +197,25 @@ class Nccl : public Communicator {
     Tensor tensor_;
   };
 
+  // Waits for the stream's work, as long as the job has not failed. Called by destructors.
+  [[nodiscard]] bool has_ended() const noexcept {
+    try {
+      Event end(options_.device);
+      {
+        const cuda::StreamGuard guard(stream_);
+        end.record();
+      }
+      while (!failure_->is_set() && !end.is_done()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+      return !failure_->is_set();
+    } catch (const std::exception&) {
+      return false;  // the device is lost
+    }
+  }
+
+  [[nodiscard]] std::string name_of(int rank) const {
+    return concat("rank ", rank, " on ", options_.hosts[static_cast<std::size_t>(rank)]);
+  }
+
   static std::size_t count_of(const Tensor& tensor) { return static_cast<std::size_t>(tensor.numel()); }
 
   [[nodiscard]] std::size_t share_of(const char* operation, const Tensor& tensor) const {
@@ -201,15 +239,17 @@ class Nccl : public Communicator {
 
   // Calls do not block; this waits until the last one is through, unless the job fails meanwhile.
   void finish_call(const char* call, Result result, Clock::time_point deadline) {
-    while (result == kInProgress) {
+    for (int attempt = 0; result == kInProgress; ++attempt) {
       failure_->check();
       if (Clock::now() > deadline) {
-        cancel();
-        throw DistributedError(concat(call, " on ", options_.device, " of rank ", rank(), " on ",
-                                      options_.hosts[static_cast<std::size_t>(rank())], " did not end within ",
-                                      static_cast<double>(options_.timeout.count()) / 1000, " s"));
+        // Ending it may wait too: the watchdog does that.
+        failure_->set(concat(call, " on ", options_.device, " of ", name_of(rank()), " did not end within ",
+                             static_cast<double>(options_.timeout.count()) / 1000, " s"),
+                      true);
+        failure_->check();
       }
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
+      // An operation is launched within some tens of microseconds; connecting takes longer.
+      attempt < kBusyAttempts ? std::this_thread::yield() : std::this_thread::sleep_for(std::chrono::microseconds(20));
       const std::lock_guard lock(mutex_);
       if (comm_ == nullptr) continue;  // aborted: the failure is set
       const Result status = nccl_.get_async_error(comm_, &result);
@@ -225,9 +265,8 @@ class Nccl : public Communicator {
     host.all_gather(all, "NCCL's version").wait();
     for (int r = 0; r < world(); ++r) {
       const auto version = static_cast<int>(all.data<std::int64_t>()[r]);
-      require<DistributedError>(version == version_, "distributed::init: rank ", r, " on ",
-                                options_.hosts[static_cast<std::size_t>(r)], " has ", version_text(version), ", rank ", rank(),
-                                " has ", version_text(version_));
+      require<DistributedError>(version == version_, "distributed::init: ", name_of(r), " has ", version_text(version),
+                                ", rank ", rank(), " has ", version_text(version_));
     }
   }
 
