@@ -16,6 +16,7 @@
 #include <cstdint>
 
 #include "cuda/memory/allocator.hpp"
+#include "cuda/ptx/relaxed.cuh"
 #include "cuda/runtime/runtime.hpp"
 #include "tensor/error.hpp"
 
@@ -45,14 +46,6 @@ __device__ __forceinline__ void read_first(const Recurrence& r, int sample, int 
   for (int j = 0; j < kColumns; ++j) h[j] = k + j < r.H ? row[k + j] : 0.0F;
 }
 
-/// The words of two neighbouring elements, read past the L1 cache. Each is whole; they are not read at the same time.
-__device__ __forceinline__ void load_words(const unsigned long long* from, unsigned long long (&words)[kColumns]) {
-  asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(words[0]), "=l"(words[1]) : "l"(from) : "memory");
-}
-__device__ __forceinline__ void store_word(unsigned long long* to, unsigned long long word) {
-  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
-}
-
 /// The same for a later step, for kCount samples from `sample` on, as soon as they are published.
 template <int kCount>
 __device__ __forceinline__ void read_published(const Recurrence& r, std::int64_t step, int sample, int k,
@@ -68,7 +61,7 @@ __device__ __forceinline__ void read_published(const Recurrence& r, std::int64_t
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       if (sample + i >= r.samples) continue;
-      load_words(row + i * static_cast<std::int64_t>(r.pitch), words[i]);
+      ptx::load_relaxed(row + i * static_cast<std::int64_t>(r.pitch), words[i]);
     }
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
@@ -173,8 +166,8 @@ __global__ void __launch_bounds__(kMostThreads) lstm_kernel(const __grid_constan
         c = forget * c + mine * candidate;
         const float h = output * tanhf(c);
         if (step + 1 < r.steps)
-          store_word(r.published + (((step + 1) & 1) * r.samples + sample) * static_cast<std::int64_t>(r.pitch) + unit,
-                     static_cast<unsigned long long>(static_cast<unsigned>(step + 1)) << 32 | __float_as_uint(h));
+          ptx::store_relaxed(r.published + (((step + 1) & 1) * r.samples + sample) * static_cast<std::int64_t>(r.pitch) + unit,
+                             static_cast<unsigned long long>(static_cast<unsigned>(step + 1)) << 32 | __float_as_uint(h));
         const std::int64_t place = ((step + 1) * r.N + r.first + sample) * H + unit;
         r.hidden[place] = h;
         r.cells[place] = c;
