@@ -202,7 +202,7 @@ TEST_CASE("numbers of another generator are recorded under a RepeatedNumbersGuar
     return pp::Tensor::randn({100}, on_gpu, &own);
   };
   const std::vector<float> expected = draw().to_vector<float>();
-  const pp::Tensor out = pp::Tensor::zeros({100}, on_gpu);
+  pp::Tensor out = pp::Tensor::zeros({100}, on_gpu);
   CHECK_THROWS_AS((void)cuda::capture([&] { out.copy_(draw()); }), pp::DeviceError);
   cuda::Graph graph = cuda::capture([&] {
     const pp::RepeatedNumbersGuard repeated;
