@@ -31,6 +31,10 @@ inline constexpr std::array kShapes = {
     Shape{"demucs", {.N = 4, .C_in = 384, .C_out = 192, .L_in = 8192, .K = 8, .S = 4, .P_l = 2, .P_r = 2}},
     Shape{"wavegan", {.N = 64, .C_in = 256, .C_out = 128, .L_in = 1024, .K = 25, .S = 4, .P_l = 11, .P_r = 11, .OP = 1}},
     Shape{"depthwise", {.N = 8, .C_in = 256, .C_out = 256, .L_in = 16384, .K = 12, .S = 2, .P_l = 5, .P_r = 5, .G = 256}},
+    Shape{"istft", {.N = 1, .C_in = 1026, .C_out = 1, .L_in = 224, .K = 1024, .S = 256}},
+    Shape{"short", {.N = 16, .C_in = 512, .C_out = 512, .L_in = 32, .K = 6, .S = 3, .P_l = 2, .P_r = 2, .OP = 1}},
+    Shape{"short_depthwise",
+          {.N = 16, .C_in = 512, .C_out = 512, .L_in = 32, .K = 6, .S = 3, .P_l = 2, .P_r = 2, .OP = 1, .G = 512}},
     Shape{"grouped", {.N = 16, .C_in = 256, .C_out = 256, .L_in = 8192, .K = 7, .S = 2, .P_l = 3, .P_r = 3, .OP = 1, .G = 4}},
 };
 

@@ -123,8 +123,7 @@ check_size() {
 install_and_test() {
   local environment=$scratch/env
   if [ -n "$folder" ]; then
-    "$python" -m venv --system-site-packages "$environment"
-    "$environment/bin/pip" install --quiet --disable-pip-version-check --no-index --no-deps "$wheel"
+    tools/install_wheel.sh "$environment" "$folder" "$name" "$python" || die "the wheel cannot be installed; the error is above"
     "$environment/bin/python" -c 'import pytest' 2>/dev/null ||
       "$environment/bin/pip" install --quiet --disable-pip-version-check --no-index --find-links "$folder" pytest ||
       die "this machine has no pytest, and $folder has no wheels of it"

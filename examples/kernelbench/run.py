@@ -109,9 +109,9 @@ def main():
             print(f"{problem:>8} {mode:8} {str(record['correct']):8}{record['ms']:9.3f}{record['peers']['torch_eager']:10.3f}"
                   f"{record['peers']['torch_compiled']:10.3f}  {record['outside_tolerance']:.1%}; {record['reference_error']:.1e}, "
                   f"{record['solution_error']:.1e}", flush=True)
-    if arguments.json is not None:
-        whole = {"suite": "kernelbench", "device": torch.cuda.get_device_name(0), "torch": torch.__version__, "records": records}
-        arguments.json.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+            if arguments.json is not None:  # after every record, so that a stopped run leaves its results
+                whole = {"suite": "kernelbench", "device": torch.cuda.get_device_name(0), "torch": torch.__version__, "records": records}
+                arguments.json.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

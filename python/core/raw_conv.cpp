@@ -84,9 +84,10 @@ std::size_t measure(const Problem& problem, const Layer& layer, const Place& pla
   for (const Address in :
        {kAligned, kAligned + 16, element})  // the choice of a kernel depends on the places in a sector of 32 bytes
     for (const Address out : {kAligned, element}) {
-      if (direction == "dgrad") count([&](const Execution& execution) { conv_dgrad(problem, name, in, dw, out, execution); });
+      if (direction == "dgrad")
+        count([&](const Execution& execution) { conv_backward(problem, name, 0, dw, in, {out, 0, 0}, execution); });
       if (direction == "wgrad")
-        count([&](const Execution& execution) { conv_wgrad(problem, name, in, out, dw, db, execution); });
+        count([&](const Execution& execution) { conv_backward(problem, name, in, 0, out, {0, dw, db}, execution); });
       if (direction != "forward") continue;
       for (const char* activation : {"none", "relu", "leaky_relu", "tanh", "snake"})
         for (const Address residual : {Address{0}, out})
@@ -176,32 +177,23 @@ void conv_forward(const Problem& problem, std::string_view dtype, Address x, Add
               epilogue);
 }
 
-void conv_dgrad(const Problem& problem, std::string_view dtype, Address dy, Address w, Address dx, const Execution& execution) {
-  const char* const operation = "conv_dgrad";
+void conv_backward(const Problem& problem, std::string_view dtype, Address x, Address w, Address dy_address,
+                   const Gradients& gradients, const Execution& execution) {
+  const char* const operation = "conv_backward";
   const Place place(dtype, execution.device);
   const Layer layer(problem, place.dtype);
-  Call call(place, execution);
-  if (layer.input.numel() == 0) return;
-  call.gather(layer, layer.input_direction(), place.borrow(operation, "dy", dy, layer.output),
-              place.borrow(operation, "w", w, layer.weight), {}, place.borrow(operation, "dx", dx, layer.input));
-}
-
-void conv_wgrad(const Problem& problem, std::string_view dtype, Address x_address, Address dy_address, Address dw_address,
-                Address db_address, const Execution& execution) {
-  const char* const operation = "conv_wgrad";
-  const Place place(dtype, execution.device);
-  const Layer layer(problem, place.dtype);
-  const Tensor dw = place.borrow_optional(operation, "dw", dw_address, layer.weight),
-               db = place.borrow_optional(operation, "db", db_address, {1, layer.channels, 1});
+  const Tensor dx = place.borrow_optional(operation, "dx", gradients.x, layer.input),
+               dw = place.borrow_optional(operation, "dw", gradients.weight, layer.weight),
+               db = place.borrow_optional(operation, "db", gradients.bias, {1, layer.channels, 1});
   Call call(place, execution);
   if (layer.problem.N == 0) {
     for (const Tensor& sum : {dw, db})
       if (sum.defined()) call.backend().fill(sum, 0);
     return;
   }
-  const Tensor x = place.borrow(operation, "x", x_address, layer.input),
-               dy = place.borrow(operation, "dy", dy_address, layer.output);
-  if (dw.defined()) call.wgrad(layer, x, dy, dw);
+  const Tensor dy = place.borrow(operation, "dy", dy_address, layer.output);
+  if (dx.defined()) call.gather(layer, layer.input_direction(), dy, place.borrow(operation, "w", w, layer.weight), {}, dx);
+  if (dw.defined()) call.wgrad(layer, place.borrow(operation, "x", x, layer.input), dy, dw);
   if (db.defined()) call.backend().reduce(ReduceOp::sum, db, dy);
 }
 
@@ -213,8 +205,8 @@ problem: (transposed, N, C_in, C_out, L_in, K, S, P_l, P_r, OP, D, G) of a ConvT
 (N, C_in, L_in). OP is not used for Conv1d. Raises ShapeError if the numbers do not fit.)");
   module.def(
       "workspace_bytes", &workspace_bytes, "problem"_a, "dtype"_a, "direction"_a, "precision"_a, "device"_a, kUnlocked,
-      R"(The bytes of workspace that conv_forward (direction "forward"), conv_dgrad ("dgrad") or conv_wgrad ("wgrad") needs on
-a device (-1: CPU), whatever follows the convolution. 0 on the CPU. On a GPU the first call for a problem takes a few milliseconds.)");
+      R"(The bytes of workspace that conv_forward (direction "forward") or conv_backward ("dgrad" for dx, "wgrad" for dw and
+db, the larger one for all) needs on a device (-1: CPU), whatever follows the convolution. 0 on the CPU. On a GPU the first call for a problem takes a few milliseconds.)");
   module.def(
       "conv_forward",
       [](const Problem& problem, std::string_view dtype, Address x, Address w, Address bias, Address residual, Address y,
@@ -233,22 +225,15 @@ activation: "none", "relu", "leaky_relu" (slope), "tanh" or "snake" (alpha and b
 receives sums + bias. precision: "ieee", "fp32" or "tf32". All work goes to `stream` (a cudaStream_t; not used on the CPU); nothing
 waits. Raises ShapeError, DTypeError, DeviceError, Error.)");
   module.def(
-      "conv_dgrad",
-      [](const Problem& problem, std::string_view dtype, Address dy, Address w, Address dx, Address workspace,
-         std::size_t workspace_size, int device, Address stream, std::string_view precision) {
-        conv_dgrad(problem, dtype, dy, w, dx, {workspace, workspace_size, device, stream, precision});
+      "conv_backward",
+      [](const Problem& problem, std::string_view dtype, Address x, Address w, Address dy, Address dx, Address dw, Address db,
+         Address workspace, std::size_t workspace_size, int device, Address stream, std::string_view precision) {
+        conv_backward(problem, dtype, x, w, dy, {dx, dw, db}, {workspace, workspace_size, device, stream, precision});
       },
-      "problem"_a, "dtype"_a, "dy"_a, "w"_a, "dx"_a, "workspace"_a, "workspace_size"_a, "device"_a, "stream"_a, "precision"_a,
-      kUnlocked, "The gradient dx (N, C_in, L_in) of the layer's input from dy (N, C_out, L_out). Otherwise as conv_forward.");
-  module.def(
-      "conv_wgrad",
-      [](const Problem& problem, std::string_view dtype, Address x, Address dy, Address dw, Address db, Address workspace,
-         std::size_t workspace_size, int device, Address stream, std::string_view precision) {
-        conv_wgrad(problem, dtype, x, dy, dw, db, {workspace, workspace_size, device, stream, precision});
-      },
-      "problem"_a, "dtype"_a, "x"_a, "dy"_a, "dw"_a, "db"_a, "workspace"_a, "workspace_size"_a, "device"_a, "stream"_a,
-      "precision"_a, kUnlocked,
-      "The gradients dw (of w's shape) and db (C_out) from x and dy; either address may be 0. Otherwise as conv_forward.");
+      "problem"_a, "dtype"_a, "x"_a, "w"_a, "dy"_a, "dx"_a, "dw"_a, "db"_a, "workspace"_a, "workspace_size"_a, "device"_a,
+      "stream"_a, "precision"_a, kUnlocked, R"(The gradients dx, dw and db of x, w and the bias, each unless its address is 0.
+
+dy (N, C_out, L_out). w may be 0 without dx, x without dw. Otherwise as conv_forward.)");
 }
 
 }  // namespace polyphase::python

@@ -66,6 +66,13 @@ struct Following {
   Address before = 0;           ///< (N, C_out, L_out): receives sums + bias
 };
 
+/// Where conv_backward writes; 0: nowhere.
+struct Gradients {
+  Address x = 0;       ///< (N, C_in, L_in)
+  Address weight = 0;  ///< of the weight's shape
+  Address bias = 0;    ///< (C_out)
+};
+
 /// L_out.
 [[nodiscard]] std::int64_t output_length(const Problem& problem);
 /// The workspace of a call in a direction "forward", "dgrad" or "wgrad"; 0 on the CPU.
@@ -74,10 +81,8 @@ struct Following {
 /// y = residual + scale*activation(layer(x) + bias).
 void conv_forward(const Problem& problem, std::string_view dtype, Address x, Address w, Address bias, Address y,
                   const Following& following, const Execution& execution);
-/// The input's gradient dx from dy.
-void conv_dgrad(const Problem& problem, std::string_view dtype, Address dy, Address w, Address dx, const Execution& execution);
-/// The weight's gradient dw and the bias' db from x and dy; dw and db may be 0.
-void conv_wgrad(const Problem& problem, std::string_view dtype, Address x, Address dy, Address dw, Address db,
-                const Execution& execution);
+/// The gradients from dy (N, C_out, L_out); w may be 0 without that of x, x without the weight's.
+void conv_backward(const Problem& problem, std::string_view dtype, Address x, Address w, Address dy, const Gradients& gradients,
+                   const Execution& execution);
 
 }  // namespace polyphase::python

@@ -10,6 +10,7 @@
 
 #include "casters.hpp"
 #include "core.hpp"
+#include "cuda/memory/workspace.hpp"
 #include "raw_conv.hpp"
 #include "xla/ffi/api/ffi.h"
 
@@ -63,9 +64,11 @@ struct Platform {
     const std::size_t size = device < 0 ? 0 : workspace_bytes(problem, dtype, direction, precision, device);
     Execution made{0, size, device, reinterpret_cast<Address>(stream), precision};
     if (size > 0) {
-      const auto memory = scratch->Allocate(size, 256);
+      // XLA gives memory for an alignment of at most 16 bytes.
+      constexpr std::size_t kGiven = 16, kAlignment = cuda::Workspace::kAlignment;
+      const auto memory = scratch->Allocate(size + kAlignment - kGiven, kGiven);
       require<OutOfMemory>(memory.has_value(), "polyphase.jax: XLA has no ", size, " bytes for the workspace of ", direction);
-      made.workspace = reinterpret_cast<Address>(*memory);
+      made.workspace = (reinterpret_cast<Address>(*memory) + kAlignment - 1) / kAlignment * kAlignment;
     }
     return made;
   }
@@ -112,8 +115,8 @@ ffi::Error dgrad(const Platform& platform, ffi::AnyBuffer dy, ffi::AnyBuffer w, 
     require_size("dy", dy, layer.output);
     require_size("w", w, layer.weight);
     require_size("dx", *dx, layer.input);
-    conv_dgrad(problem, dtype, address_of(dy), address_of(w), address_of(*dx),
-               platform.execution(problem, dtype, "dgrad", precision));
+    conv_backward(problem, dtype, 0, address_of(w), address_of(dy), {address_of(*dx), 0, 0},
+                  platform.execution(problem, dtype, "dgrad", precision));
   });
 }
 
@@ -127,8 +130,8 @@ ffi::Error wgrad(const Platform& platform, ffi::AnyBuffer x, ffi::AnyBuffer dy, 
     require_size("dy", dy, layer.output);
     require_size("dw", *dw, layer.weight);
     if (db->element_count() > 0) require_size("db", *db, {layer.channels});
-    conv_wgrad(problem, dtype, address_of(x), address_of(dy), address_of(*dw), address_of(*db),
-               platform.execution(problem, dtype, "wgrad", precision));
+    conv_backward(problem, dtype, address_of(x), 0, address_of(dy), {0, address_of(*dw), address_of(*db)},
+                  platform.execution(problem, dtype, "wgrad", precision));
   });
 }
 

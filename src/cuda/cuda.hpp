@@ -58,7 +58,8 @@ class Stream {
 class StreamGuard {
  public:
   explicit StreamGuard(const Stream& stream) : StreamGuard(stream.device(), stream.get()) {}
-  /// Uses a stream of the application, which must outlive the guard. Call retire_stream() before you destroy the stream.
+  /// Uses a stream of the application, which must outlive the guard; null is CUDA's default stream. Call retire_stream() before
+  /// you destroy the stream.
   StreamGuard(int device, CUstream_st* stream);
   ~StreamGuard();
   StreamGuard(const StreamGuard&) = delete;

@@ -3,10 +3,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "cuda/delay.hpp"
 #include "cuda/memory/allocator.hpp"
+#include "ops/elementwise.hpp"
 #include "support/skip.hpp"
 #include "tensor/error.hpp"
 #include "tensor/tensor.hpp"
@@ -41,6 +44,20 @@ TEST_CASE("statistics, snapshot and limit of the device") {
   }
   CHECK(cuda::memory_stats().live_bytes == before.live_bytes);
   cuda::synchronize();
+}
+
+TEST_CASE("a guard with a null stream sends work to CUDA's default stream") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  const pp::Tensor x = pp::Tensor::zeros({1000}, {.device = pp::Device::cuda()});
+  cuda::synchronize();
+  const pp::testing::Delay delay(nullptr);
+  CHECK_CUDA(cudaMemsetAsync(x.raw(), 0x3f, 1000 * sizeof(float), nullptr));
+  const cuda::StreamGuard guard(0, nullptr);
+  const pp::Tensor y = x + 1.0;
+  CHECK(cudaStreamQuery(nullptr) == cudaErrorNotReady);
+  const std::vector<float> values = y.to_vector<float>();
+  CHECK(delay.over());
+  CHECK(values == std::vector<float>(1000, std::bit_cast<float>(0x3f3f3f3f) + 1));
 }
 
 TEST_CASE("an application's stream that ends is waited for; its memory is returned and its tensors stay valid") {

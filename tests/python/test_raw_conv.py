@@ -57,8 +57,13 @@ def test_gradients_are_the_adjoints(problem):
     x, w, dy = random_case(problem)
     dx, dw, db = np.full_like(x, np.nan), np.full_like(w, np.nan), np.full(problem[3], np.nan)
     tail = (0, 0, -1, 0, "fp32")
-    _core.conv_dgrad(problem, "f64", dy.ctypes.data, w.ctypes.data, dx.ctypes.data, *tail)
-    _core.conv_wgrad(problem, "f64", x.ctypes.data, dy.ctypes.data, dw.ctypes.data, db.ctypes.data, *tail)
+    addresses = [array.ctypes.data for array in (x, w, dy, dx, dw, db)]
+    _core.conv_backward(problem, "f64", *addresses, *tail)
+    alone = [np.empty_like(array) for array in (dx, dw, db)]
+    for position, (array, together) in enumerate(zip(alone, (dx, dw, db))):
+        only = [array.ctypes.data if position == other else 0 for other in range(3)]
+        _core.conv_backward(problem, "f64", x.ctypes.data if position == 1 else 0, w.ctypes.data if position == 0 else 0, dy.ctypes.data, *only, *tail)
+        assert (array == together).all()
     for index in np.ndindex(x.shape):
         other = np.zeros_like(x)
         other[index] = 1
@@ -89,7 +94,7 @@ def test_an_empty_batch():
     problem = (True, 0, 3, 4, 5, 4, 2, 1, 1, 0, 1, 1)
     dw, db = np.ones((3, 4, 4)), np.ones(4)
     _core.conv_forward(problem, "f64", 0, dw.ctypes.data, 0, 0, 0, 0, 0, -1, 0, "fp32")
-    _core.conv_wgrad(problem, "f64", 0, 0, dw.ctypes.data, db.ctypes.data, 0, 0, -1, 0, "fp32")
+    _core.conv_backward(problem, "f64", 0, 0, 0, 0, dw.ctypes.data, db.ctypes.data, 0, 0, -1, 0, "fp32")
     assert (dw == 0).all() and (db == 0).all()
 
 
@@ -124,5 +129,7 @@ def test_bad_arguments_are_named():
         bad[position] = value
         with pytest.raises(error, match=text):
             _core.conv_forward(*bad)
+    with pytest.raises(pp.Error, match="conv_backward: expected the address of w, got 0"):
+        _core.conv_backward(CASES[0], "f64", 0, 0, y.ctypes.data, x.ctypes.data, 0, 0, 0, 0, -1, 0, "fp32")
     with pytest.raises(pp.Error, match="sideways"):
         _core.workspace_bytes(CASES[0], "f32", "sideways", "fp32", -1)

@@ -93,20 +93,25 @@ class Gpu(unittest.TestCase):
                 for a, e in zip(got, work()):
                     self.assertTrue(torch.equal(a, e))
 
-    def test_side_stream(self):
-        """The result waits for what is in front of it on the current stream, and nothing else does."""
+    def test_streams(self):
+        """The result waits for what is in front of it on the current stream, the default one or another, and nothing else does."""
         layer = pt.ConvTranspose1d(32, 16, 8, 4, 2).cuda()
-        x, data = torch.zeros(2, 32, 100, device="cuda"), torch.randn(2, 32, 100, device="cuda")
+        data = torch.randn(2, 32, 100, device="cuda")
         expected = layer(data)
-        stream = torch.cuda.Stream()
-        torch.cuda.synchronize()
-        with torch.cuda.stream(stream), torch.no_grad():
-            torch.cuda._sleep(int(2e8))
-            x.copy_(data)
-            y = layer(x)
-            self.assertFalse(stream.query())  # the host was not held up
-        stream.synchronize()
-        self.assertTrue(torch.equal(y, expected))
+        gradients = torch.autograd.grad(expected, list(layer.parameters()), torch.ones_like(expected))
+        for stream in (torch.cuda.default_stream(), torch.cuda.Stream()):
+            with self.subTest(stream=stream):
+                x = torch.zeros_like(data)
+                torch.cuda.synchronize()
+                with torch.cuda.stream(stream):
+                    torch.cuda._sleep(int(2e8))
+                    x.copy_(data)
+                    y = layer(x)
+                    got = torch.autograd.grad(y, list(layer.parameters()), torch.ones_like(y))
+                    self.assertFalse(stream.query())  # the host was not held up
+                stream.synchronize()
+                for a, e in zip((y, *got), (expected, *gradients)):
+                    self.assertTrue(torch.equal(a, e))
 
     def test_autocast(self):
         net = vocoder().cuda()

@@ -98,6 +98,9 @@ def convolve_backward(ctx, grad):
 def layer_backward(layer, grad, x, weight, length, kernel_size, needs):
     """The gradients of x, weight and bias, each if it is needed."""
     way, dx, dw, db = way_of(grad, x, weight), None, None, None
+    if way is kernels and (needs[0] or needs[1]):
+        dx, dw, db = kernels.backward(layer, grad, x if needs[1] else None, weight if needs[0] else None, length, kernel_size, needs[2])
+        return dx, dw, grad.sum((0, 2)) if needs[2] and db is None else db
     if needs[0]:
         dx = way.input_grad(layer, grad, weight, length)
     if needs[1]:

@@ -19,7 +19,7 @@ class Epilogue(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A layer on tensors of given shapes, dtype and device."""
+    """A layer, forward or backward, on tensors of given shapes, dtype and device."""
 
     problem: tuple
     input: tuple   # (N, C_in, L_in)
@@ -28,13 +28,14 @@ class Plan(NamedTuple):
     dtype: str
     device: int    # -1: the CPU
     precision: str
+    workspace: int  # in bytes
     is_empty: bool  # without samples
 
-    def arguments(self, direction, like):
-        """The workspace of a direction, and the arguments that follow it. The workspace must live until the call returns."""
+    def execution(self, like):
+        """The workspace, which must live until the call returns, and the last arguments of a call."""
         if self.device < 0:
             return None, (0, 0, -1, 0, self.precision)
-        size = _core.workspace_bytes(self.problem, self.dtype, direction, self.precision, self.device)
+        size = self.workspace
         workspace = like.new_empty((size,), dtype=torch.uint8) if size else None
         return workspace, (workspace.data_ptr() if size else 0, size, self.device, _raw_stream(self.device), self.precision)
 
@@ -58,10 +59,11 @@ def _remember(key, plan):
     return plan
 
 
-def _make_plan(layer, like, x, weight, bias=None):
-    """From shapes; `like` has the dtype and the device."""
-    output = layer.output_shape(x, weight, bias)
-    return Plan(layer.problem(x, weight), tuple(x), tuple(weight), output, DTYPES[like.dtype], like.get_device(), layer.precision, x[0] == 0)
+def _make_plan(directions, layer, like, x, weight, bias=None):
+    """For calls of `directions`, "forward", "dgrad" or "wgrad". `like` has the dtype and the device."""
+    output, problem, dtype, device = layer.output_shape(x, weight, bias), layer.problem(x, weight), DTYPES[like.dtype], like.get_device()
+    workspace = max(_core.workspace_bytes(problem, dtype, direction, layer.precision, device) for direction in directions)
+    return Plan(problem, tuple(x), tuple(weight), output, dtype, device, layer.precision, workspace, x[0] == 0)
 
 
 def _plan_of_convolve(layer, x, weight, bias):
@@ -70,27 +72,21 @@ def _plan_of_convolve(layer, x, weight, bias):
     if plan is not None:
         return plan
     require_alike(layer.name, (x, weight, bias))
-    return _remember(key, _make_plan(layer, x, x.shape, weight.shape, None if bias is None else bias.shape))
+    return _remember(key, _make_plan(("forward",), layer, x, x.shape, weight.shape, None if bias is None else bias.shape))
 
 
-def _plan_of_input_grad(layer, grad, weight, length):
-    key = ("dgrad", layer, *_facts(grad), *_facts(weight), length)
+def _plan_of_backward(layer, grad, x, weight, length, kernel_size):
+    """x is None without the weight's gradient, the weight without x's."""
+    given = grad if x is None else x, grad if weight is None else weight
+    key = ("backward", layer, *_facts(grad), *_facts(given[0]), *_facts(given[1]), length, kernel_size, x is None, weight is None)
     plan = _plans.get(key)
     if plan is not None:
         return plan
-    require_alike(layer.name, (grad, weight))
-    plan = _make_plan(layer, grad, (grad.shape[0], layer.in_channels(weight.shape), length), weight.shape)
-    _require_shape(layer, grad, plan.output)
-    return _remember(key, plan)
-
-
-def _plan_of_weight_grad(layer, x, grad, kernel_size):
-    key = ("wgrad", layer, *_facts(x), *_facts(grad), kernel_size)
-    plan = _plans.get(key)
-    if plan is not None:
-        return plan
-    require_alike(layer.name, (x, grad))
-    plan = _make_plan(layer, x, x.shape, layer.weight_shape(x.shape[1], grad.shape[1], kernel_size))
+    require_alike(layer.name, (grad, *given))
+    of_weight = layer.weight_shape(x.shape[1], grad.shape[1], kernel_size) if weight is None else weight.shape
+    of_x = (grad.shape[0], layer.in_channels(of_weight), length) if x is None else x.shape
+    directions = [name for name, needed in (("dgrad", weight is not None), ("wgrad", x is not None)) if needed]
+    plan = _make_plan(directions, layer, grad, of_x, of_weight)
     _require_shape(layer, grad, plan.output)
     return _remember(key, plan)
 
@@ -133,8 +129,8 @@ def convolve(layer, x, weight, bias=None):
     if plan.is_empty:
         return y
     x, weight, bias = dense(x), dense(weight), None if bias is None else dense(bias)
-    workspace, arguments = plan.arguments("forward", x)
-    _core.conv_forward(plan.problem, plan.dtype, x.data_ptr(), weight.data_ptr(), _address(bias), 0, y.data_ptr(), *arguments)
+    workspace, execution = plan.execution(x)
+    _core.conv_forward(plan.problem, plan.dtype, x.data_ptr(), weight.data_ptr(), _address(bias), 0, y.data_ptr(), *execution)
     return y
 
 
@@ -147,32 +143,38 @@ def activated(layer, epilogue, x, weight, bias, alpha, beta, residual, keep):
         return y, before
     x, weight = dense(x), dense(weight)
     bias, alpha, beta, residual = (None if t is None else dense(t) for t in (bias, alpha, beta, residual))
-    workspace, arguments = plan.arguments("forward", x)
+    workspace, execution = plan.execution(x)
     _core.conv_forward(plan.problem, plan.dtype, x.data_ptr(), weight.data_ptr(), _address(bias), _address(residual), y.data_ptr(),
-                       *arguments, epilogue.activation, epilogue.slope, _address(alpha), _address(beta), epilogue.scale,
+                       *execution, epilogue.activation, epilogue.slope, _address(alpha), _address(beta), epilogue.scale,
                        before.data_ptr() if keep else 0)
     return y, before
 
 
+def backward(layer, grad, x, weight, length, kernel_size, with_bias):
+    """The gradients of x (N, C_in, `length`), of the weight and of the bias from the output's (N, C_out, L_out), in one call: that of x
+    if there is a weight, that of the weight if there is an x, that of the bias `with_bias` and an x; else None."""
+    plan = _plan_of_backward(layer, grad, x, weight, length, kernel_size)
+    dx = None if weight is None else grad.new_empty(plan.input)
+    dw = None if x is None else grad.new_empty(plan.weight)
+    db = grad.new_empty((plan.output[1],)) if with_bias and x is not None else None
+    if plan.is_empty:
+        for sums in (dw, db):
+            if sums is not None:
+                sums.zero_()
+        return dx, dw, db
+    grad, x, weight = dense(grad), None if x is None else dense(x), None if weight is None else dense(weight)
+    workspace, execution = plan.execution(grad)
+    _core.conv_backward(plan.problem, plan.dtype, _address(x), _address(weight), grad.data_ptr(), _address(dx), _address(dw), _address(db),
+                        *execution)
+    return dx, dw, db
+
+
 def input_grad(layer, grad, weight, length):
     """The input's gradient (N, C_in, `length`) from the output's (N, C_out, L_out)."""
-    plan = _plan_of_input_grad(layer, grad, weight, length)
-    dx = grad.new_empty(plan.input)
-    if plan.is_empty:
-        return dx
-    grad, weight = dense(grad), dense(weight)
-    workspace, arguments = plan.arguments("dgrad", grad)
-    _core.conv_dgrad(plan.problem, plan.dtype, grad.data_ptr(), weight.data_ptr(), dx.data_ptr(), *arguments)
-    return dx
+    return backward(layer, grad, None, weight, length, weight.shape[2], False)[0]
 
 
 def weight_grad(layer, x, grad, kernel_size, with_bias=False):
     """The gradients of the weight, and of the bias if `with_bias`, else a tensor without elements."""
-    plan = _plan_of_weight_grad(layer, x, grad, kernel_size)
-    dw, db = x.new_empty(plan.weight), x.new_empty((grad.shape[1] if with_bias else 0,))
-    if plan.is_empty:
-        return dw.zero_(), db.zero_()
-    x, grad = dense(x), dense(grad)
-    workspace, arguments = plan.arguments("wgrad", x)
-    _core.conv_wgrad(plan.problem, plan.dtype, x.data_ptr(), grad.data_ptr(), dw.data_ptr(), db.data_ptr() if with_bias else 0, *arguments)
-    return dw, db
+    _, dw, db = backward(layer, grad, x, None, x.shape[2], kernel_size, with_bias)
+    return dw, x.new_empty((0,)) if db is None else db

@@ -10,6 +10,7 @@
 
 #include "cuda/kernel/elements.cuh"
 #include "cuda/kernel/strided.cuh"
+#include "cuda/runtime/dry_run.hpp"
 #include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda {
@@ -220,6 +221,7 @@ void copy(const Tensor& out, const Tensor& in, cudaStream_t stream) {
   if (out.dtype() != in.dtype()) return convert_any(loop, out, in, stream);
   const std::size_t size = size_of(out.dtype());
   if (loop.is_flat(0) && loop.is_flat(1)) {
+    if (in_dry_run()) return;
     CHECK_CUDA(
         cudaMemcpyAsync(out.raw(), in.raw(), static_cast<std::size_t>(loop.count) * size, cudaMemcpyDeviceToDevice, stream));
     return;

@@ -46,4 +46,9 @@ std::size_t measure_workspace(int device, const std::function<void(CUstream_st*)
   return counting.most_bytes();
 }
 
+bool in_dry_run() noexcept {
+  const Workspace* const workspace = Workspace::current();
+  return workspace != nullptr && workspace->only_counts();
+}
+
 }  // namespace polyphase::cuda

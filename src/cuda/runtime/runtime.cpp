@@ -296,7 +296,8 @@ cudaStream_t current_stream(int device) {
 
 StreamGuard::StreamGuard(int device, cudaStream_t stream) : device_(device) {
   (void)properties(device);
-  previous_ = std::exchange(thread_streams.at(static_cast<std::size_t>(device)), stream);
+  // A null entry means that no guard is there, so CUDA's default stream goes by its other name.
+  previous_ = std::exchange(thread_streams.at(static_cast<std::size_t>(device)), stream == nullptr ? cudaStreamLegacy : stream);
 }
 
 StreamGuard::~StreamGuard() { thread_streams[static_cast<std::size_t>(device_)] = previous_; }

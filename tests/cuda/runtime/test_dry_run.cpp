@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <stdexcept>
 #include <vector>
 
@@ -78,6 +79,31 @@ TEST_CASE("a convolution runs in the workspace that was measured, with the same 
       const cuda::Workspace workspace(0, memory.as<void>(), bytes - cuda::Workspace::kAlignment);
       CHECK_THROWS_AS(all.run(), pp::OutOfMemory);
     }
+}
+
+TEST_CASE("what is measured reads and copies no memory") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  for (const pp::DType dtype : {pp::DType::f32, pp::DType::f16, pp::DType::f64})
+    for (const pp::Activation activation : {pp::Activation::none, pp::Activation::tanh}) {
+      CAPTURE(dtype);
+      const pp::ConvProblem problem = problem_of(16, 100, dtype);
+      const auto nowhere = [&](const pp::Shape& shape) {
+        void* const address = reinterpret_cast<void*>(std::uintptr_t{1} << 40U);
+        const auto bytes = static_cast<std::size_t>(shape.numel()) * pp::size_of(dtype);
+        return pp::Tensor::over(pp::Storage(address, bytes, pp::Device::cuda(), {}), shape, pp::contiguous_strides(shape), 0,
+                                dtype);
+      };
+      const pp::Tensor x = nowhere({2, 16, 100}), y = nowhere({2, 16, problem.L_out}), w = nowhere({16, 16, 4});
+      pp::ConvEpilogue epilogue{.activation = activation};
+      epilogue.residual = nowhere(y.shape()), epilogue.before = nowhere(y.shape());
+      CHECK_NOTHROW((void)cuda::measure_workspace(0, [&](CUstream_st*) {
+        pp::backend_of(x.device())
+            .conv_activated(problem, pp::ConvDirection::forward, x, w, {}, y, epilogue, pp::Algorithm::automatic,
+                            pp::Precision::fp32);
+      }));
+    }
+  CHECK_FALSE(cuda::in_dry_run());
+  CHECK(pp::Tensor::ones({3}, {.device = pp::Device::cuda()}).to_vector<float>() == std::vector<float>{1, 1, 1});
 }
 
 TEST_CASE("an exception of the work passes through, and the device works afterwards") {
