@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 
 import torch
 from torch import nn
@@ -36,6 +37,7 @@ import make_gan  # noqa: E402
 import peers  # noqa: E402
 import torch_networks  # noqa: E402
 
+warnings.filterwarnings("ignore", category=FutureWarning)  # weight_norm is what the published code uses
 GOLDEN = HERE.parent / "tests" / "golden" / "gan_hifigan_small.safetensors"
 TOLERANCE = 1e-9  # relative, in float64
 DEFAULT_WAYS = {1: ("torch_eager", "torch_graph"), 2: ("torch_ddp", "torch_ddp_graph")}

@@ -24,6 +24,7 @@ import re
 import subprocess
 
 import report_goals
+import report_scaling
 
 DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
 SHARED = ("device", "isa", "threads", "torch")  # printed once by a program, valid for all its records
@@ -334,6 +335,7 @@ def goals(arguments):
 
 
 TABLES = {
+    "scaling": ("scaling", lambda data: table(*rows) if (rows := report_scaling.rows(suite(data, "scaling"))) else None),
     "cpu_convolutions": ("cpu", cpu_convolutions),
     "cpu_steps": ("cpu", cpu_steps),
     "cpu_networks": ("networks_cpu", cpu_networks),

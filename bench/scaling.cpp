@@ -47,6 +47,7 @@ class Ranked {
  public:
   Ranked(dist::Group group, const Settings& settings)
       : group_(group),
+        precision_(settings.precision),
         recipe_(pp::GanRecipe::parse(read(settings.config))),
         generator_(pp::make_network(recipe_.network, recipe_.config)) {
     pp::weight_norm(*generator_);
@@ -61,10 +62,10 @@ class Ranked {
     audio_ = pp::Tensor::uniform({settings.batch, 1, settings.segment}, -0.5, 0.5, {}, &noise).to(group.device());
   }
 
-  void step() { graph_ ? graph_->replay() : void(last_ = training_->step(audio_)); }
+  void step() { graph_ ? graph_->replay() : compute(); }
   /// From here on a step is the replay of one that is recorded now.
   void capture() {
-    graph_.emplace(pp::cuda::capture([this] { last_ = training_->step(audio_); }, group_.device().index));
+    graph_.emplace(pp::cuda::capture([this] { compute(); }, group_.device().index));
   }
 
   /// Whether the last step's numbers are finite; waits.
@@ -80,7 +81,16 @@ class Ranked {
     return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
   }
 
+  // The guards are made in the step: inside a recording they keep weights that were cast there.
+  void compute() {
+    const pp::PrecisionGuard precision(precision_ == "tf32" ? pp::Precision::tf32 : pp::Precision::fp32);
+    std::optional<pp::AutocastGuard> autocast;
+    if (precision_ == "bf16") autocast.emplace(pp::DType::bf16);
+    last_ = training_->step(audio_);
+  }
+
   dist::Group group_;
+  std::string precision_;
   pp::GanRecipe recipe_;
   std::unique_ptr<pp::Network> generator_;
   std::optional<pp::GanTraining> training_;
@@ -132,9 +142,6 @@ void report(const dist::Group& group, const Settings& settings, const char* mode
 int run_rank(const Settings& settings) {
   dist::Group group = dist::init();
   const pp::DeviceGuard guard(group.device());
-  const pp::PrecisionGuard precision(settings.precision == "tf32" ? pp::Precision::tf32 : pp::Precision::fp32);
-  std::optional<pp::AutocastGuard> autocast;
-  if (settings.precision == "bf16") autocast.emplace(pp::DType::bf16);
   const bool on_gpu = group.device().is_cuda();
   if (settings.graph && !on_gpu) throw pp::Error("--graph: expected GPUs, there is none");
   Ranked training(group, settings);

@@ -22,6 +22,7 @@ struct TrainCommand {
   std::string discriminators;  ///< a do_* file or the like; empty: random
   TrainSettings settings{};    ///< of a new run as complete() gives them
   bool resume = false;
+  bool graph = false;            ///< on a GPU: steps are recorded and replayed
   std::int64_t check_every = 0;  ///< steps between held-out checks; 0: a tenth of the run
   std::int64_t cache_megabytes = 1024;
   std::set<std::string> given{};        ///< names of the options that were on the command line

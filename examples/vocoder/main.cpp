@@ -36,7 +36,8 @@ void add_train(CLI::App& app, TrainCommand& command) {
   app.add_flag("--recompute", settings.recomputes, "compute the generator's activations twice, for less memory");
   app.add_option("--ema", settings.average_decay, "decay of the generator's averaged weights; 0: none, as published")
       ->capture_default_str();
-  app.add_option("--precision", settings.precision, "fp32, or bf16 (autocast)")->capture_default_str();
+  app.add_flag("--graph", command.graph, "on a GPU, replay a recorded step (CUDA graph): the same bits, less work for the CPU");
+  app.add_option("--precision", settings.precision, "fp32, tf32, or bf16 (autocast)")->capture_default_str();
   app.add_option("--seed", settings.seed, "seed of weights and segments")->capture_default_str();
   app.add_option("--heldout-fraction", settings.heldout_fraction,
                  "share of the files held out, unless --data has subfolders train and heldout")

@@ -27,8 +27,8 @@ TrainSettings complete(TrainSettings settings, std::int64_t world) {
                          settings.average_decay);
   pp::require<pp::Error>(settings.heldout_fraction > 0 && settings.heldout_fraction < 1,
                          "train: expected --heldout-fraction between 0 and 1, got ", settings.heldout_fraction);
-  pp::require<pp::Error>(settings.precision == "fp32" || settings.precision == "bf16",
-                         "train: expected --precision fp32 or bf16, got ", settings.precision);
+  pp::require<pp::Error>(settings.precision == "fp32" || settings.precision == "tf32" || settings.precision == "bf16",
+                         "train: expected --precision fp32, tf32 or bf16, got ", settings.precision);
   return settings;
 }
 

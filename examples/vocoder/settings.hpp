@@ -21,7 +21,7 @@ struct TrainSettings {
   std::uint64_t seed = 1234;       ///< of weights and segments
   double heldout_fraction = 0.1;   ///< of a folder without train and heldout subfolders
   std::int64_t decays_before = 0;  ///< of the learning rate, in the run that the initial weights come from
-  std::string precision = "fp32";  ///< or "bf16": autocast
+  std::string precision = "fp32";  ///< or "tf32" (GPUs), or "bf16": autocast
 };
 
 /// Fills in what the configuration says, and checks everything. Throws Error naming the option, its range and what came, and as

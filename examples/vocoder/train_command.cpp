@@ -49,6 +49,7 @@ class TrainRun {
     if (group_.is_first()) files_.emplace(command_.run, command_.resume, warn);
     command_.resume ? resume() : start();
     trainer_->distribute(group_);
+    if (command_.graph) trainer_->record_steps();
     trainer_->set_steps_per_epoch(
         std::max<std::int64_t>(static_cast<std::int64_t>(sound_.train.clips.size()) / trainer_->settings().batch, 1));
     first_step_ = trainer_->steps();

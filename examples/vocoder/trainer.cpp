@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "autograd/autocast.hpp"
+#include "conv/algorithm.hpp"
 #include "io/safetensors.hpp"
 #include "layers/weight_norm.hpp"
 #include "networks/registry.hpp"
@@ -12,6 +13,7 @@ namespace vocoder {
 namespace {
 
 constexpr const char* kGenerator = "generator.";
+constexpr std::int64_t kEagerSteps = 3;  // before one is recorded: plans, optimizer states, NCCL's connections
 
 pp::NamedTensors with_prefix(const std::string& prefix, const pp::NamedTensors& tensors) {
   pp::NamedTensors named;
@@ -82,11 +84,37 @@ void Trainer::decay() {
   gan_->set_decays(settings_.decays_before + (by_steps ? steps_ : steps_ / steps_per_epoch_));
 }
 
-pp::GanNumbers Trainer::step(const pp::Tensor& audio) {
-  decay();
+void Trainer::record_steps() {
+  const pp::Device device = generator_->parameters().front().device();
+  pp::require<pp::Error>(device.is_cuda(), "train: expected a GPU for --graph, got ", device);
+  records_ = true;
+}
+
+// The guards are made in the step: inside a recording they keep weights that were cast there.
+pp::GanStep Trainer::compute(const pp::Tensor& audio) {
+  std::optional<pp::PrecisionGuard> precision;
+  if (settings_.precision == "tf32") precision.emplace(pp::Precision::tf32);
   std::optional<pp::AutocastGuard> autocast;
   if (settings_.precision == "bf16") autocast.emplace(pp::DType::bf16);
-  const pp::GanStep result = gan_->step(audio, {.parts = settings_.parts, .recomputes = settings_.recomputes});
+  return gan_->step(audio, {.parts = settings_.parts, .recomputes = settings_.recomputes});
+}
+
+pp::GanStep Trainer::replay(const pp::Tensor& audio) {
+  if (!graph_) {
+    audio_ = audio.clone();
+    graph_.emplace(pp::cuda::capture([this] { recorded_.emplace(compute(audio_)); }, audio.device().index));
+  }
+  pp::require<pp::ShapeError>(audio.shape() == audio_.shape(), "train: expected audio of the recorded step's shape ",
+                              audio_.shape(), ", got ", audio.shape());
+  audio_.copy_(audio);
+  graph_->replay();
+  return *recorded_;
+}
+
+pp::GanNumbers Trainer::step(const pp::Tensor& audio) {
+  decay();
+  const pp::GanStep result = records_ && eager_steps_ >= kEagerSteps ? replay(audio) : compute(audio);
+  ++eager_steps_;
   if (group_ && group_->world() > 1)  // losses are of this process' rows
     group_->communicator().all_reduce(result.numbers(), pp::distributed::Combine::average, "the losses").wait();
   const pp::GanNumbers numbers = result.read();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/cuda.hpp"
 #include "distributed/data_parallel.hpp"
 #include "io/checkpoint.hpp"
 #include "networks/gan/training.hpp"
@@ -32,6 +33,9 @@ class Trainer {
   /// From here on all processes of the group take steps together, each on its rows of the batch, and start from the first one's
   /// weights. The run must have been made or resumed by all of them. Throws DistributedError where their settings differ.
   void distribute(const pp::distributed::Group& group);
+  /// From the fourth step on, a step is recorded once and replayed (cuda::capture): the same bits, less work on the host. All
+  /// of their audio must have one shape. Throws Error unless the networks are on a GPU.
+  void record_steps();
   /// How many steps make an epoch, which HiFi-GAN's learning rates decay by: as many segments as there are clips.
   void set_steps_per_epoch(std::int64_t steps) { steps_per_epoch_ = steps; }
 
@@ -67,6 +71,9 @@ class Trainer {
  private:
   [[nodiscard]] pp::NamedTensors model_state();
   void decay();
+  /// All of a step that runs on the device alone.
+  [[nodiscard]] pp::GanStep compute(const pp::Tensor& audio);
+  [[nodiscard]] pp::GanStep replay(const pp::Tensor& audio);
 
   TrainSettings settings_;
   std::unique_ptr<pp::Network> generator_;
@@ -76,6 +83,12 @@ class Trainer {
   std::vector<pp::distributed::DataParallel> parallel_;
   std::int64_t steps_ = 0;
   std::int64_t steps_per_epoch_ = 1;
+  // The recorded step, which is destroyed before the group is left.
+  bool records_ = false;
+  std::int64_t eager_steps_ = 0;
+  pp::Tensor audio_;
+  std::optional<pp::GanStep> recorded_;
+  std::optional<pp::cuda::Graph> graph_;
 };
 
 }  // namespace vocoder

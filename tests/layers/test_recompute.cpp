@@ -4,15 +4,22 @@
 
 #include "autograd/autocast.hpp"
 #include "layers/activations.hpp"
+#include "layers/containers/channels_last.hpp"
+#include "layers/containers/residual.hpp"
 #include "layers/containers/sequential.hpp"
 #include "layers/conv1d.hpp"
+#include "layers/conv_transpose1d.hpp"
 #include "layers/dropout.hpp"
+#include "layers/lstm.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/reduce.hpp"
 #include "support/helpers.hpp"
+#include "support/tolerance.hpp"
+#include "tensor/memory.hpp"
 #include "tensor/random.hpp"
 
 using namespace polyphase;
+using namespace polyphase::testing;
 
 namespace {
 
@@ -57,6 +64,77 @@ TEST_CASE("recompute: under autocast") {
     };
   };
   CHECK(run_of(under(recompute), true) == run_of(under(plain), true));
+}
+
+namespace {
+
+// Strides up and down, dilation, and paddings on both sides.
+Sequential make_resampling_net() {
+  Generator generator(4);
+  const GeneratorGuard guard(generator);
+  return Sequential(Conv1d({.in_channels = 2, .out_channels = 6, .kernel_size = 5, .stride = 2, .padding = 2}), LeakyReLU(0.1),
+                    ConvTranspose1d({.in_channels = 6, .out_channels = 4, .kernel_size = 8, .stride = 4, .padding = 2}),
+                    Snake(4),
+                    Residual(Conv1d({.in_channels = 4, .out_channels = 4, .kernel_size = 3, .padding = 3, .dilation = 3})),
+                    Conv1d({.in_channels = 4, .out_channels = 1, .kernel_size = 7, .padding = 3}), Tanh());
+}
+
+struct Gradients {
+  Tensor y, dx;
+  std::vector<Tensor> parameters{};
+};
+
+template <class Apply>
+Gradients gradients_of(std::int64_t length, const Apply& apply) {
+  Sequential net = make_resampling_net();
+  net.to(DType::f64);
+  Generator generator(5);
+  Tensor x = Tensor::randn({2, 2, length}, {.dtype = DType::f64}, &generator);
+  x.set_requires_grad(true);
+  const Tensor y = apply(net, x);
+  sum(square(y) * Tensor::rand(y.shape(), {.dtype = DType::f64}, &generator)).backward();
+  Gradients result{y.detach(), x.grad(), {}};
+  for (const Tensor& parameter : net.parameters()) result.parameters.push_back(parameter.grad());
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("recompute in pieces: the output's bits, and gradients within rounding, whatever the piece") {
+  for (const std::int64_t length : {64, 101}) {
+    const Gradients whole = gradients_of(length, plain);
+    for (const std::int64_t piece : {1, 7, 16, 50, 1000}) {
+      const Gradients pieces =
+          gradients_of(length, [&](Module& net, const Tensor& x) { return recompute_in_pieces(net, x, piece); });
+      CAPTURE(length);
+      CAPTURE(piece);
+      CHECK(pieces.y.to_vector<double>() == whole.y.to_vector<double>());
+      CHECK(max_difference(pieces.dx, whole.dx) < kDoubleSum);
+      for (std::size_t i = 0; i < whole.parameters.size(); ++i)
+        CHECK(max_difference(pieces.parameters[i], whole.parameters[i]) < kDoubleSum);
+    }
+  }
+}
+
+TEST_CASE("recompute in pieces: a long sequence needs the memory of a piece") {
+  const auto peak = [](const auto& apply) {
+    Sequential net = make_resampling_net();
+    const Tensor x = Tensor::ones({1, 2, 40000});
+    const std::size_t before = memory_stats(Device::cpu()).live_bytes;
+    reset_peak_memory(Device::cpu());
+    sum(apply(net, x)).backward();
+    return memory_stats(Device::cpu()).peak_bytes - before;
+  };
+  CHECK(peak([](Module& net, const Tensor& x) { return recompute_in_pieces(net, x, 1000); }) < peak(plain) / 4);
+}
+
+TEST_CASE("recompute in pieces: what cannot be cut is refused") {
+  Sequential net = make_resampling_net();
+  CHECK_THROWS_WITH_AS((void)recompute_in_pieces(net, Tensor::ones({2, 9}), 4),
+                       "recompute_in_pieces: expected x (N, C, L) and a piece of at least 1, got (2, 9) and 4", ShapeError);
+  CHECK_THROWS_AS((void)recompute_in_pieces(net, Tensor::ones({1, 2, 9}), 0), ShapeError);
+  ChannelsLast lstm(LSTM({.input_size = 2, .hidden_size = 3}));
+  CHECK_THROWS_AS((void)recompute_in_pieces(lstm, Tensor::ones({1, 2, 9}), 4), NotImplemented);
 }
 
 TEST_CASE("recompute: nothing is recorded where nothing follows gradients") {

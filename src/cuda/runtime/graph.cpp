@@ -128,7 +128,8 @@ void Graph::State::record(const std::function<void()>& work) {
   const GeneratorState end = default_generator().state();
   draws = end.offset - start.offset;
   cudaError_t status = cudaGraphGetNodes(graph, nullptr, &steps);
-  if (status == cudaSuccess) status = cudaGraphInstantiate(&executable, graph, 0);
+  // With the priorities of the streams that the work was recorded on: collectives run between the kernels of a step.
+  if (status == cudaSuccess) status = cudaGraphInstantiate(&executable, graph, cudaGraphInstantiateFlagUseNodePriority);
   (void)cudaGraphDestroy(graph);
   CHECK_CUDA(status);
   require<DeviceError>(end.seed == start.seed, "cuda::capture: expected work that leaves the default generator's seed ",

@@ -3,12 +3,15 @@
 #include <doctest/doctest.h>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cuda/cuda.hpp"
@@ -149,6 +152,33 @@ TEST_CASE("nccl: operations of a rank" * doctest::skip(!is_rank())) {
   group.barrier();
 }
 
+// Sums until the group fails; the error's text. Rank 1 does something else after a hundred sums.
+template <class End>
+std::string sums_until_failure(const End& end) {
+  Group group = init({.timeout = std::chrono::seconds(4)});
+  const DeviceGuard on_gpu(group.device());
+  const Tensor tensor = Tensor::ones({100'000});
+  try {
+    for (int i = 0;; ++i) {
+      if (group.rank() == 1 && i == 100) end();
+      group.communicator().all_reduce(tensor, Combine::average, "sum").wait();
+      (void)tensor.narrow(0, 0, 1).to_vector<float>();
+    }
+  } catch (const DistributedError& error) {
+    return error.what();
+  }
+}
+
+TEST_CASE("nccl: a rank that is killed" * doctest::skip(!is_rank())) {
+  const std::string text = sums_until_failure([] { ::raise(SIGKILL); });
+  CHECK_MESSAGE(text.find("ended without a word") != std::string::npos, text);
+}
+
+TEST_CASE("nccl: a rank that hangs" * doctest::skip(!is_rank())) {
+  const std::string text = sums_until_failure([] { std::this_thread::sleep_for(std::chrono::minutes(2)); });
+  CHECK_MESSAGE(text.find("is hung") != std::string::npos, text);
+}
+
 TEST_CASE("nccl: training of a rank" * doctest::skip(!is_rank())) {
   Group group = init();
   REQUIRE(group.device() == Device::cuda(group.rank()));
@@ -156,6 +186,8 @@ TEST_CASE("nccl: training of a rank" * doctest::skip(!is_rank())) {
   const Weights together = trained(group, false);
   CHECK(difference(together, alone) < kFloatTraining);
   CHECK(trained(group, true) == together);
+  if (const char* file = std::getenv("POLYPHASE_TEST_RESULT"); file != nullptr && group.is_first())
+    write_bytes(file, {reinterpret_cast<const char*>(together.data()), together.size() * sizeof(float)});
   group.barrier();
 }
 
@@ -166,5 +198,22 @@ TEST_CASE("nccl: two GPUs of this machine, operations" * doctest::skip(is_rank()
 
 TEST_CASE("nccl: two GPUs of this machine, training, eager and recorded" * doctest::skip(is_rank())) {
   if (cuda::device_count() < 2) SKIP_TEST("fewer than two GPUs");
-  CHECK(run_case("nccl: training of a rank", 2) == std::vector<int>{0, 0});
+  const char* given = std::getenv("POLYPHASE_LAUNCHES");  // 20 by hand
+  const int launches = given != nullptr ? std::atoi(given) : 2;
+  const TemporaryDirectory folder;
+  ::setenv("POLYPHASE_TEST_RESULT", folder.file("weights").c_str(), 1);
+  std::string first;
+  for (int launch = 0; launch < launches; ++launch) {
+    REQUIRE(run_case("nccl: training of a rank", 2) == std::vector<int>{0, 0});
+    const std::string weights = read_bytes(folder.file("weights"));
+    if (launch == 0) first = weights;
+    CHECK(weights == first);
+  }
+  ::unsetenv("POLYPHASE_TEST_RESULT");
+}
+
+TEST_CASE("nccl: two GPUs of this machine, a killed and a hung rank end the other" * doctest::skip(is_rank())) {
+  if (cuda::device_count() < 2) SKIP_TEST("fewer than two GPUs");
+  CHECK(run_case("nccl: a rank that is killed", 2) == std::vector<int>{0, 124});
+  CHECK(run_case("nccl: a rank that hangs", 2) == std::vector<int>{0, 1});
 }

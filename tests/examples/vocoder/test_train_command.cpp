@@ -111,7 +111,8 @@ TEST_CASE("bad input: one sentence, and no run") {
   };
   is_refused("--batch 3 --accumulate 2", 2, "train: expected --accumulate that divides a process' batch of 3, got 2");
   is_refused("--segment 100", 2, "train: expected --segment to be a multiple of hop_size=64 up to 16777216, got 100");
-  is_refused("--precision f16", 2, "train: expected --precision fp32 or bf16, got f16");
+  is_refused("--precision f16", 2, "train: expected --precision fp32, tf32 or bf16, got f16");
+  is_refused("--graph --device cpu", 1, "train: expected a GPU for --graph, got cpu");
   is_refused("--ema 1", 2, "train: expected --ema in [0, 1), got 1");
   is_refused("--generator " + shop.data + "/c0.wav", 1, "c0.wav: ");
   write_file(shop.config, "{}");

@@ -10,6 +10,7 @@
 #include "published.hpp"
 #include "small.hpp"
 #include "support/helpers.hpp"
+#include "support/skip.hpp"
 #include "support/temporary_directory.hpp"
 
 using namespace vocoder;
@@ -61,6 +62,26 @@ TEST_CASE("a run that stops and goes on has the bits of one that did not") {
   CHECK(same(got.model, expected.model));
   for (const auto& [name, state] : expected.states) CHECK(same(got.state(name).tensors, state.tensors));
   CHECK(second.gan().learning_rate() == 0.0005);  // one epoch was over before the last step
+}
+
+TEST_CASE("recorded steps have the bits of eager ones, and the learning rates of their steps") {
+  if (pp::cuda::device_count() == 0) SKIP_TEST("it needs cuda:0");
+  const pp::DeviceGuard on_gpu(pp::Device::cuda(0));
+  for (const char* precision : {"fp32", "tf32", "bf16"}) {
+    TrainSettings wanted = settings();
+    wanted.precision = precision;
+    wanted.average_decay = 0.9;
+    Trainer eager(wanted), recorded(wanted);
+    recorded.record_steps();
+    for (Trainer* trainer : {&eager, &recorded}) trainer->set_steps_per_epoch(5);
+    for (std::uint64_t step = 0; step < 8; ++step) {
+      const pp::Tensor sound = audio(step).to(pp::Device::cuda(0));
+      CHECK(recorded.step(sound).generator() == eager.step(sound).generator());
+    }
+    CHECK(recorded.gan().learning_rate() == 0.0005);
+    CHECK(same(recorded.checkpoint().model, eager.checkpoint().model));
+    CHECK_THROWS_AS((void)recorded.step(audio(0).narrow(0, 0, 1).to(pp::Device::cuda(0))), pp::ShapeError);
+  }
 }
 
 TEST_CASE("weights leave under the originals' names, and come back with their bits") {
