@@ -127,8 +127,12 @@ class Table {
     const auto run = [&] { work.run(); };
     const Times eager_times = time_runs(run, asked_.device);
     report(name, precision, is_step, "eager", eager_times, work, work.problem());
-    // A Stream counts its positions on the host; a graph would repeat the recorded positions.
-    if (asked_.device.is_cpu() || what.run == bench::NetworkRun::stream) return;
+    if (asked_.device.is_cpu()) return;
+    if (what.run == bench::NetworkRun::stream) {
+      work.record_stream();
+      const Times recorded = time_runs(run, asked_.device);
+      return report(name, precision, is_step, "graph", recorded, work, work.problem());
+    }
     const std::vector<float> eager = work.result();
     pp::cuda::Graph graph = pp::cuda::capture(run, asked_.device.index);
     const Times times = time_runs([&] { graph.replay(); }, asked_.device);

@@ -71,6 +71,7 @@ class NoiseBlock::NoiseStream : public ModuleStream {
     require<Error>(!block_.is_training(),
                    "stream: expected the network after eval(), got it in training, where its noise is "
                    "new in each call");
+    layers::note_new_state();  // the noise depends on the position
     const std::int64_t first = std::exchange(position_, position_ + x.size(2));
     return x.size(2) == 0 ? x : block_.with_noise(x, first);
   }
