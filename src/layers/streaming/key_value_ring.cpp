@@ -29,6 +29,11 @@ Tensor KeyValueRing::next_positions(std::int64_t count, Device device) {
   return Tensor::arange(0, static_cast<double>(count), 1, {.dtype = DType::i64, .device = device}) + next_;
 }
 
+std::int64_t KeyValueRing::positions() const {
+  layers::note_new_state();
+  return positions_;
+}
+
 void KeyValueRing::reset() {
   positions_ = 0;
   next_ = {};

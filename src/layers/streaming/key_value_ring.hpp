@@ -31,8 +31,8 @@ class KeyValueRing {
   /// Takes the keys (N, H, n, D) and values (N, H, n, E) of the next n >= 0 positions. Throws ShapeError unless their numbers
   /// are equal; then nothing has changed.
   [[nodiscard]] Seen push(const Tensor& keys, const Tensor& values);
-  /// Number of positions pushed so far.
-  [[nodiscard]] std::int64_t positions() const { return positions_; }
+  /// Number of positions pushed so far. A push that asks for it is not recorded, since its replays would see the same number.
+  [[nodiscard]] std::int64_t positions() const;
   /// The numbers of the next `count` positions on a device, (count) i64: RopeOptions::positions of their queries and keys. They
   /// go on in a recorded push too.
   [[nodiscard]] Tensor next_positions(std::int64_t count, Device device);
