@@ -97,6 +97,12 @@ void NetworkWork::begin_stream() {
   static_cast<void>(stream_->push(input.to(input_.device())));
 }
 
+void NetworkWork::record_stream() {
+  stream_->record_pushes();
+  for (int push = 0; push < 8 && !stream_->has_replayed(); ++push) run();
+  require<Error>(stream_->has_replayed(), "bench/networks: expected a network whose pushes can be recorded");
+}
+
 void NetworkWork::run() {
   const PrecisionGuard precision(precision_.precision);
   if (what_.run == NetworkRun::step) return run_step();

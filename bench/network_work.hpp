@@ -37,6 +37,8 @@ class NetworkWork {
 
   /// Runs once, without waiting.
   void run();
+  /// Has a Stream record its pushes; the next run() replays one. Throws Error if the network's pushes cannot be recorded.
+  void record_stream();
   [[nodiscard]] const Shape& input_shape() const { return input_.shape(); }
   /// Seconds of audio in the input, all samples of the batch together.
   [[nodiscard]] double seconds() const;

@@ -3,14 +3,13 @@
 //            [--json FILE]
 // For each case and precision: the burst, which is the median of runs that are waited for, with a rest between them on a GPU;
 // and the mean of runs one after another for about a second. On a GPU both for the eager network and for a CUDA graph of it.
-// The exit status is 1, with a message, if a result is not finite or too short, a loss does not fall, or a graph's result
-// differs from the eager one in a bit. Networks that the registry lacks are named and omitted. bench/peers_torch_networks.py
-// times PyTorch.
+// A case that fails is named, and the others run; the file is written again after each case. The exit status is 1 if one
+// failed, or if a result is not finite or too short, a loss does not fall, or a graph's result differs from the eager one in a
+// bit. Networks that the registry lacks are named and omitted. bench/peers_torch_networks.py times PyTorch.
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -21,6 +20,7 @@
 #include "cpu/threads.hpp"
 #include "cuda/cuda.hpp"
 #include "device/backend.hpp"
+#include "io/atomic_file.hpp"
 #include "network_work.hpp"
 #include "networks/registry.hpp"
 #include "program/options.hpp"
@@ -85,13 +85,20 @@ class Table {
     for (const bench::NetworkCase& what : bench::kNetworkCases) {
       const std::string name = bench::name_of(what);
       if (!is_asked(what, name, match)) continue;
-      for (const std::string& precision : asked_.precisions) time_case(what, name, precision);
+      for (const std::string& precision : asked_.precisions) {
+        try {
+          time_case(what, name, precision);
+        } catch (const std::exception& error) {
+          std::printf("%-34s %-6s FAILED: %s\n", name.c_str(), precision.c_str(), error.what());
+          ok_ = false;
+        }
+        if (!asked_.json.empty()) save();
+      }
     }
     if (!unknown_.empty()) std::printf("not in the registry, left out: %s\n", unknown_.c_str());
     if (!left_out_.empty())
       std::printf("out of time: %zu cases left out, from %s on\n", left_out_.size(), left_out_.front().c_str());
     if (records_.empty() && left_out_.empty()) throw pp::Error("no case is selected: see --networks and --match");
-    if (!asked_.json.empty()) save();
     return ok_ ? 0 : 1;
   }
 
@@ -120,8 +127,12 @@ class Table {
     const auto run = [&] { work.run(); };
     const Times eager_times = time_runs(run, asked_.device);
     report(name, precision, is_step, "eager", eager_times, work, work.problem());
-    // A Stream counts its positions on the host; a graph would repeat the recorded positions.
-    if (asked_.device.is_cpu() || what.run == bench::NetworkRun::stream) return;
+    if (asked_.device.is_cpu()) return;
+    if (what.run == bench::NetworkRun::stream) {
+      work.record_stream();
+      const Times recorded = time_runs(run, asked_.device);
+      return report(name, precision, is_step, "graph", recorded, work, work.problem());
+    }
     const std::vector<float> eager = work.result();
     pp::cuda::Graph graph = pp::cuda::capture(run, asked_.device.index);
     const Times times = time_runs([&] { graph.replay(); }, asked_.device);
@@ -152,13 +163,13 @@ class Table {
   }
 
   void save() const {
-    std::ofstream file(asked_.json);
     nlohmann::json all{{"suite", "networks"}, {"device", pp::to_string(asked_.device)}, {"records", records_}};
     if (asked_.device.is_cpu()) all["threads"] = pp::num_threads();
     if (!left_out_.empty()) all["left_out"] = left_out_;
-    file << all.dump(1) << '\n';
-    file.close();
-    if (!file) throw pp::Error("cannot write '" + asked_.json + "'");
+    pp::AtomicFile file("bench/networks", asked_.json);
+    const std::string text = all.dump(1) + "\n";
+    file.write(text.data(), text.size());
+    file.commit();
   }
 
   const Asked& asked_;

@@ -81,7 +81,11 @@ def graph_of(work):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         work()
-    return graph.replay
+
+    def replay():
+        graph.replay()
+    replay.work = work  # the graph reads its tensors, and the next one's capture empties torch's cache
+    return replay
 
 
 def work_of(layer, x, direction, mode):

@@ -170,6 +170,12 @@ copied. Gradients are not recorded. Raises NotImplemented naming a module that c
       .def("finish", &Stream::finish, kUnlocked,
            "Ends the stream: the remaining outputs (N, C', m). Raises Error if nothing was pushed.")
       .def("reset", &Stream::reset, "For another stream, also of another N.")
+      .def("record_pushes", &Stream::record_pushes, "wanted"_a = true,
+           R"(On a GPU, records pushes of one size as a CUDA graph and replays it: almost no work on the host.
+
+Recording begins once three pushes of the same size have left the sizes of the state as they were. The result of a replayed push is
+overwritten by the next push.)")
+      .def_prop_ro("has_replayed", &Stream::has_replayed, "Whether the last push was replayed.")
       .def("reserve", &Stream::reserve, "max_positions"_a, "Processes longer pieces max_positions at a time.")
       .def_prop_ro("latency", &Stream::latency, "The number of later positions that an output waits for.")
       .def_prop_ro(

@@ -18,6 +18,7 @@
 #include "cuda/elementwise/snake_backward.hpp"
 #include "cuda/elementwise/upsample.hpp"
 #include "cuda/linear/fft.hpp"
+#include "cuda/linear/lstm.hpp"
 #include "cuda/linear/matmul.hpp"
 #include "cuda/memory/allocator.hpp"
 #include "cuda/memory/staging.hpp"
@@ -163,6 +164,11 @@ void CudaBackend::normal(const Tensor& out, GeneratorState state, double mean, d
 void CudaBackend::matmul(const Tensor& out, const Tensor& a, const Tensor& b) {
   const Turn turn(device_);
   cuda::matmul(out, a, b, current_precision(), turn.stream);
+}
+void CudaBackend::lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells) {
+  if (!cuda::lstm_fits(gates.dtype(), weight.size(1), device_)) return Backend::lstm(gates, weight, hidden, cells);
+  const Turn turn(device_);
+  cuda::lstm(gates, weight, hidden, cells, turn.stream);
 }
 
 void CudaBackend::check_index(const Tensor& index, std::int64_t length) {

@@ -29,6 +29,7 @@ class CudaBackend final : public Backend {
 
   /// f32 in the calling thread's precision.
   void matmul(const Tensor& out, const Tensor& a, const Tensor& b) override;
+  void lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells) override;
 
   void check_index(const Tensor& index, std::int64_t length) override;
   void gather(const Tensor& out, const Tensor& in, const Tensor& index) override;

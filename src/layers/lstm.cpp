@@ -31,6 +31,7 @@ class LstmStream : public ModuleStream {
     for (std::size_t k = 0; k < state.size(); ++k) {
       if (state_.size() == k) {
         state_.push_back({state[k].hidden.clone(), state[k].cell.clone()});
+        layers::note_new_state();
       } else {
         state_[k].hidden.copy_(state[k].hidden);
         state_[k].cell.copy_(state[k].cell);

@@ -86,7 +86,7 @@ class PadToFrames : public PlainModule {
    public:
     explicit PadStream(const PadToFrames& pad) : pad_(pad) {}
     [[nodiscard]] Tensor push(const Tensor& x, bool last) override {
-      length_ += x.size(2);
+      layers::count_on(length_, x.size(2));
       return last ? pad_.padded(x, length_) : x;
     }
     void reset() override { length_ = 0; }

@@ -24,6 +24,7 @@ class SegmentStream : public ModuleStream {
 
   [[nodiscard]] Tensor push(const Tensor& codes, bool last) override {
     const std::int64_t frames = net_.config().segment_frames();
+    layers::note_new_state();  // each segment has a volume of its own
     Tensor held = held_.followed_by(codes);
     std::vector<Tensor> audio;
     while (held.size(2) >= frames || (last && held.size(2) > 0)) {

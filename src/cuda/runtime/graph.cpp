@@ -5,6 +5,7 @@
 #include "cuda/memory/allocator.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "tensor/operation.hpp"
+#include "tensor/repeated_numbers.hpp"
 #include "tensor/storage.hpp"
 
 namespace polyphase::cuda {
@@ -190,7 +191,7 @@ const ReplayState* replay_state(int device) {
 }
 
 const ReplayState* replay_state(int device, const GeneratorState& state) {
-  if (current == nullptr) return nullptr;
+  if (current == nullptr || RepeatedNumbersGuard::is_active()) return nullptr;
   const GeneratorState now = default_generator().state();
   const bool known =
       state.seed == current->start.seed && state.offset - current->start.offset <= now.offset - current->start.offset;

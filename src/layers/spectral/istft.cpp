@@ -18,12 +18,12 @@ class IstftStream : public ModuleStream {
   [[nodiscard]] Tensor push(const Tensor& x, bool last) override {
     const auto& [n_fft, hop, win, padding] = layer_.options();
     const Tensor all = held_.followed_by(x);
-    frames_ += x.size(2);
+    layers::count_on(frames_, x.size(2));
     const std::int64_t first = frames_ - all.size(2);
     const std::int64_t end_if_last = (frames_ - 1) * hop + n_fft - istft_cut(layer_.options());
     const std::int64_t end = std::max(last ? end_if_last : std::min(frames_ * hop, end_if_last), returned_);
     const std::int64_t begin = returned_;
-    returned_ = end;
+    layers::count_on(returned_, end - begin);
     const std::int64_t needed = std::clamp(divided_down(end - n_fft, hop) + 1, first, frames_);
     held_.keep(all.narrow(2, needed - first, frames_ - needed));
     if (end == begin) return Tensor::empty({x.size(0), 1, 0}, {x.dtype(), x.device()});

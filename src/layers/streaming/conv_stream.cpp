@@ -72,6 +72,7 @@ Tensor Conv1dStream::push(const Tensor& x, bool last) {
   const std::int64_t used = std::min(outputs * options.stride, all.size(2));
   tail_.keep(without_first(all, used));
   skipped_ += outputs * options.stride - used;
+  if (skipped != 0 || skipped_ != 0) note_new_state();
   if (outputs == 0) return no_positions(x, options.out_channels);
   return conv1d(all.narrow(2, 0, (outputs - 1) * options.stride + window_), conv_.weight(), conv_.bias(),
                 {.stride = options.stride, .dilation = options.dilation, .groups = options.groups});
@@ -103,12 +104,12 @@ Tensor ConvTranspose1dStream::push(const Tensor& x, bool last) {
   const ConvTranspose1d::Options& options = conv_.options();
   const std::int64_t stride = options.stride, left = options.padding.left;
   const Tensor all = tail_.followed_by(x);
-  inputs_ += x.size(2);
+  count_on(inputs_, x.size(2));
   // Positions count from the first output before the padding is cropped. Later inputs only add to positions from inputs_*stride
   // on, and the row does not end before the current end.
   const std::int64_t complete = last ? output_length(inputs_) : std::min(inputs_ * stride - left, output_length(inputs_));
   const std::int64_t begin = returned_ + left, end = std::max(complete, returned_) + left;
-  returned_ = end - left;
+  count_on(returned_, end - left - returned_);
   const std::int64_t first_input = inputs_ - all.size(2);
   // The next output's own input is always kept: perhaps no tap reaches it, and with output padding it may be the last one.
   const std::int64_t own = std::min(floor_div(end, stride), inputs_ - 1);

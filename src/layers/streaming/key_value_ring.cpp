@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/elementwise.hpp"
+
 namespace polyphase {
 
 KeyValueRing::KeyValueRing(std::int64_t context) : context_(context) {
@@ -16,12 +18,20 @@ KeyValueRing::Seen KeyValueRing::push(const Tensor& keys, const Tensor& values) 
   const std::int64_t all = seen.keys.size(2), kept = std::min(all, context_ - 1);
   keys_.keep(seen.keys.narrow(2, all - kept, kept));
   values_.keep(seen.values.narrow(2, all - kept, kept));
-  positions_ += keys.size(2);
+  layers::count_on(positions_, keys.size(2));
+  if (next_.defined()) next_ += static_cast<double>(keys.size(2));
   return seen;
+}
+
+Tensor KeyValueRing::next_positions(std::int64_t count, Device device) {
+  if (!next_.defined() || next_.device() != device)
+    next_ = Tensor::full({1}, static_cast<double>(positions_), {.dtype = DType::i64, .device = device});
+  return Tensor::arange(0, static_cast<double>(count), 1, {.dtype = DType::i64, .device = device}) + next_;
 }
 
 void KeyValueRing::reset() {
   positions_ = 0;
+  next_ = {};
   keys_.clear();
   values_.clear();
 }

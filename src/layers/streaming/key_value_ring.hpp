@@ -9,7 +9,7 @@ namespace polyphase {
 
 /// Keeps the newest keys and values of causal attention over a window, for a module's stream:
 ///
-///     const pp::RopeOptions place{.offset = ring.positions()};
+///     const pp::RopeOptions place{.positions = ring.next_positions(q.size(2), q.device())};
 ///     const auto seen = ring.push(pp::rope(k, place), v);
 ///     y = pp::scaled_dot_product_attention(pp::rope(q, place), seen.keys, seen.values,
 ///                                          {.causal = true, .window = ring.context(), .first_key = seen.first_key});
@@ -31,8 +31,11 @@ class KeyValueRing {
   /// Takes the keys (N, H, n, D) and values (N, H, n, E) of the next n >= 0 positions. Throws ShapeError unless their numbers
   /// are equal; then nothing has changed.
   [[nodiscard]] Seen push(const Tensor& keys, const Tensor& values);
-  /// Number of positions pushed so far: the number of the next position, and RopeOptions::offset of its query and key.
+  /// Number of positions pushed so far.
   [[nodiscard]] std::int64_t positions() const { return positions_; }
+  /// The numbers of the next `count` positions on a device, (count) i64: RopeOptions::positions of their queries and keys. They
+  /// go on in a recorded push too.
+  [[nodiscard]] Tensor next_positions(std::int64_t count, Device device);
   [[nodiscard]] std::int64_t context() const { return context_; }
   /// Resets to no positions.
   void reset();
@@ -40,6 +43,7 @@ class KeyValueRing {
  private:
   std::int64_t context_;
   std::int64_t positions_ = 0;
+  Tensor next_;                 // positions_ on the device of the last next_positions(), (1)
   layers::HeldPositions keys_;  // at most context - 1 of each
   layers::HeldPositions values_;
 };

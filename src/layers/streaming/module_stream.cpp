@@ -7,6 +7,7 @@
 #include <typeinfo>
 #include <vector>
 
+#include "cuda/cuda.hpp"
 #include "layers/module.hpp"
 #include "ops/length.hpp"
 
@@ -42,6 +43,21 @@ Tensor length_last(const Tensor& x) {
   return x.permute(dims);
 }
 
+void count_on(std::int64_t& counter, std::int64_t count) {
+  counter += count;
+  cuda::on_replay([&counter, count] { counter += count; });
+}
+
+namespace {
+std::uint64_t& noted() {
+  thread_local std::uint64_t count = 0;
+  return count;
+}
+}  // namespace
+
+void note_new_state() { ++noted(); }
+std::uint64_t new_states() { return noted(); }
+
 Tensor HeldPositions::followed_by(const Tensor& x) const {
   if (is_empty()) return x;
   return x.size(2) == 0 ? kept_ : cat({kept_, x}, 2);
@@ -52,6 +68,7 @@ void HeldPositions::keep(const Tensor& x) {
     kept_.copy_(x);
   } else {
     kept_ = x.clone();
+    note_new_state();
   }
 }
 
@@ -75,6 +92,7 @@ Tensor NeighbourStream::push(const Tensor& x, bool last) {
                             : module_.forward(all).narrow(2, done_ * up, (ready - done_) * up).contiguous();
   const std::int64_t drop = std::max<std::int64_t>(ready - left, 0);
   held_.keep(all.narrow(2, drop, all.size(2) - drop));
+  if (done_ != ready - drop) note_new_state();
   done_ = ready - drop;
   return y;
 }

@@ -62,6 +62,13 @@ namespace layers {
 [[nodiscard]] Tensor length_second(const Tensor& x);
 [[nodiscard]] Tensor length_last(const Tensor& x);
 
+/// What a push changes on the host. A push that is recorded once and replayed (Stream::record_pushes) runs no code of the host,
+/// so counters go on by count_on(), and note_new_state() says that the next push will not be like this one.
+void count_on(std::int64_t& counter, std::int64_t count);
+void note_new_state();
+/// How often the calling thread has noted it.
+[[nodiscard]] std::uint64_t new_states();
+
 /// Positions that a stream keeps between two pushes, (N, C, n), or (A, B, n, ...) in general.
 class HeldPositions {
  public:

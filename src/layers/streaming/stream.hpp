@@ -33,6 +33,9 @@ class Stream {
   /// Throws NotImplemented naming a module that cannot be streamed (such as GroupNorm, whose statistics cover the whole
   /// length), or one that takes (N, L, C) outside a ChannelsLast.
   explicit Stream(Module& network);
+  ~Stream();
+  Stream(Stream&&) noexcept;
+  Stream& operator=(Stream&&) noexcept;
 
   /// Processes longer pieces `max_positions` at a time. Once such a piece has been pushed, and the latency and the context of
   /// attention (KeyValueRing) have passed, no push allocates device memory. Throws ShapeError unless max_positions >= 1.
@@ -40,6 +43,15 @@ class Stream {
   /// The next n >= 1 positions x (N, C, n), or indices (N, n) -> (N, C', m), m >= 0. N, C, dtype and device must not change.
   /// Throws Error after finish(), ShapeError, and the errors of the network; after an exception only reset() is allowed.
   [[nodiscard]] Tensor push(const Tensor& x);
+  /// On a GPU, records pushes of one size as a CUDA graph (cuda::capture) and replays it: the same work, almost none of it on
+  /// the host. Recording begins once three pushes of the same size have left the sizes of the state as they were: after the
+  /// latency and the context of attention have passed. A push of another size runs as before and ends the recording. The result
+  /// of a replayed push is overwritten by the next push. Noise that depends on the position (SNAC) and segments with volumes of
+  /// their own (EnCodec at 48 kHz) are never recorded. On the CPU it does nothing. A push inside a cuda::capture() of the
+  /// caller is not recorded by itself.
+  void record_pushes(bool wanted = true);
+  /// Whether the last push was replayed.
+  [[nodiscard]] bool has_replayed() const { return has_replayed_; }
   /// Ends the stream and returns the remaining outputs (N, C', m), m >= 0. Throws Error if nothing was pushed.
   [[nodiscard]] Tensor finish();
   /// Resets for another stream, also of another N.
@@ -50,7 +62,15 @@ class Stream {
   [[nodiscard]] Rate rate() const { return stream_->rate(); }
 
  private:
+  struct Recording;
+  [[nodiscard]] Tensor push_piece(const Tensor& x);
+  [[nodiscard]] Tensor push_and_observe(const Tensor& x);
+
   std::unique_ptr<ModuleStream> stream_;
+  std::unique_ptr<Recording> recording_;  // destroyed before what it refers to
+  bool records_ = false, has_replayed_ = false;
+  Shape last_shape_;        // of the last piece
+  std::int64_t alike_ = 0;  // pushes in a row that had this shape and left the sizes of the state as they were
   std::int64_t max_positions_ = INT64_MAX;
   Tensor empty_;  // the input's shape with no positions; undefined before the first push
   bool is_finished_ = false;

@@ -50,7 +50,7 @@ void CausalAttention::visit(Visitor& visitor) {
   visitor.module(options_.output, output_);
 }
 
-CausalAttention::Parts CausalAttention::parts_of(const Tensor& x, std::int64_t offset) {
+CausalAttention::Parts CausalAttention::parts_of(const Tensor& x, const Tensor& positions) {
   std::vector<Tensor> projected;
   for (Linear& input : inputs_) projected.push_back(input(x));
   const Tensor all = projected.size() == 1 ? projected.front() : cat(projected, 2);
@@ -61,7 +61,7 @@ CausalAttention::Parts CausalAttention::parts_of(const Tensor& x, std::int64_t o
   const std::int64_t H = options_.heads, K = options_.key_heads;
   Tensor turned = heads(0, H + K);  // queries and keys turn alike
   if (options_.rotates)
-    turned = rope(turned, {.base = options_.rope_base, .interleaved = options_.interleaved, .offset = offset});
+    turned = rope(turned, {.base = options_.rope_base, .interleaved = options_.interleaved, .positions = positions});
   return {turned.narrow(1, 0, H), turned.narrow(1, H, K), heads(H + K, K)};
 }
 
@@ -73,12 +73,12 @@ Tensor CausalAttention::attended(const Parts& parts, std::int64_t first_key) {
   return output_(y.transpose(1, 2).reshape({y.size(0), y.size(2), options_.heads * options_.head_size}));
 }
 
-Tensor CausalAttention::forward(const Tensor& x) { return attended(parts_of(x, 0), 0); }
+Tensor CausalAttention::forward(const Tensor& x) { return attended(parts_of(x, {}), 0); }
 
 Tensor CausalAttention::forward(const Tensor& x, KeyValueRing& ring) {
   require<ShapeError>(!options_.sees_only_newest || x.size(1) <= options_.window, "attention: expected at most ",
                       options_.window, " positions in a push, the context, got ", x.size(1));
-  Parts parts = parts_of(x, ring.positions());
+  Parts parts = parts_of(x, ring.next_positions(x.size(1), x.device()));
   KeyValueRing::Seen seen = ring.push(parts.keys, parts.values);
   if (options_.sees_only_newest) {
     const std::int64_t all = seen.keys.size(2), kept = std::min(all, options_.window);

@@ -48,7 +48,7 @@ class CausalAttention : public Module {
   struct Parts {
     Tensor queries, keys, values;  // (N, H, L, head_size)
   };
-  [[nodiscard]] Parts parts_of(const Tensor& x, std::int64_t offset);
+  [[nodiscard]] Parts parts_of(const Tensor& x, const Tensor& positions);
   [[nodiscard]] Tensor attended(const Parts& parts, std::int64_t first_key);
 
   Options options_;

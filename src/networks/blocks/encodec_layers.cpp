@@ -25,7 +25,7 @@ class PaddedConvStream : public ModuleStream {
       : padding_(padding), conv_(conv.make_stream()), unpadded_(conv.options()) {}
 
   [[nodiscard]] Tensor push(const Tensor& x, bool last) override {
-    length_ += x.size(2);
+    layers::count_on(length_, x.size(2));
     if (has_begun_) return conv_->push(with_end(x, x, last), last);
     const Tensor all = beginning_.followed_by(x);
     const bool is_long_enough = length_ > std::max(padding_.left(), padding_.most_right());

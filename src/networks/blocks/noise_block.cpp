@@ -6,6 +6,7 @@
 #include "networks/blocks/snake_blocks.hpp"
 #include "ops/elementwise.hpp"
 #include "tensor/random.hpp"
+#include "tensor/repeated_numbers.hpp"
 
 namespace polyphase {
 namespace {
@@ -45,6 +46,7 @@ Tensor NoiseSource::row(std::size_t block, std::int64_t first, std::int64_t coun
   Generator generator;
   generator.set_state(
       {seed_, static_cast<std::uint64_t>(block) << kBitsOfPosition | static_cast<std::uint64_t>(first / kNumbersAtOnce)});
+  const RepeatedNumbersGuard repeated;  // in a CUDA graph too: the numbers are a function of seed and position
   const Tensor numbers = Tensor::randn({1, 1, lead + count}, {DType::f32, x.device()}, &generator);
   return numbers.narrow(2, lead, count).to(x.dtype());
 }
@@ -69,6 +71,7 @@ class NoiseBlock::NoiseStream : public ModuleStream {
     require<Error>(!block_.is_training(),
                    "stream: expected the network after eval(), got it in training, where its noise is "
                    "new in each call");
+    layers::note_new_state();  // the noise depends on the position
     const std::int64_t first = std::exchange(position_, position_ + x.size(2));
     return x.size(2) == 0 ? x : block_.with_noise(x, first);
   }

@@ -14,6 +14,7 @@
 #include "cuda/memory/allocator.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "support/skip.hpp"
+#include "tensor/repeated_numbers.hpp"
 
 namespace pp = polyphase;
 namespace cuda = polyphase::cuda;
@@ -191,6 +192,28 @@ TEST_CASE("the replay state continues the generator's") {
     CHECK(values.offset == 100 + 10 * i);
   }
   CHECK(pp::default_generator().state().offset == 125);
+}
+
+TEST_CASE("numbers of another generator are recorded under a RepeatedNumbersGuard alone, and every replay draws them") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  const pp::TensorOptions on_gpu{.device = pp::Device::cuda()};
+  const auto draw = [&] {
+    pp::Generator own(7);
+    return pp::Tensor::randn({100}, on_gpu, &own);
+  };
+  const std::vector<float> expected = draw().to_vector<float>();
+  pp::Tensor out = pp::Tensor::zeros({100}, on_gpu);
+  CHECK_THROWS_AS((void)cuda::capture([&] { out.copy_(draw()); }), pp::DeviceError);
+  cuda::Graph graph = cuda::capture([&] {
+    const pp::RepeatedNumbersGuard repeated;
+    out.copy_(draw());
+  });
+  for (int replay = 0; replay < 2; ++replay) {
+    out.fill_(0);
+    graph.replay();
+    CHECK(out.to_vector<float>() == expected);
+  }
+  CHECK_FALSE(pp::RepeatedNumbersGuard::is_active());
 }
 
 TEST_CASE("what cannot be recorded is named, and nothing has changed") {

@@ -172,6 +172,31 @@ TEST_CASE("pushes of a fixed size take no more memory from the device after the 
   }
 }
 
+TEST_CASE("recorded pushes: the same samples, from the fourth push of a size on, also after one of another size and a reset") {
+  manual_seed(14);
+  Sequential net(Conv1d({.in_channels = 4, .out_channels = 8, .kernel_size = 7, .padding = 3}),
+                 ChannelsLast(LSTM({.input_size = 8, .hidden_size = 8})),
+                 ConvTranspose1d({.in_channels = 8, .out_channels = 4, .kernel_size = 8, .stride = 4, .padding = 2}), Tanh());
+  net.eval();
+  const NoGradGuard no_grad;
+  const bool on_gpu = default_device().is_cuda();
+  Stream eager(net), recorded(net);
+  recorded.record_pushes();
+  for (int stream = 0; stream < 2; ++stream) {
+    int replays = 0;
+    for (const std::int64_t size : {2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 2, 2, 2, 2, 2, 2, 2, 2}) {
+      const Tensor x = random_f64({1, 4, size}, static_cast<std::uint64_t>(replays + size)).to(DType::f32);
+      const std::vector<double> expected = f64_values(eager.push(x));
+      CHECK(f64_values(recorded.push(x)) == expected);
+      if (recorded.has_replayed()) ++replays;
+    }
+    CHECK((on_gpu ? replays >= 6 : replays == 0));
+    CHECK(f64_values(recorded.finish()) == f64_values(eager.finish()));
+    recorded.reset();
+    eager.reset();
+  }
+}
+
 TEST_CASE("indices (N, n) are for networks that begin with an embedding") {
   Sequential net(Conv1d({.in_channels = 4, .out_channels = 4, .kernel_size = 3}));
   Stream stream(net);

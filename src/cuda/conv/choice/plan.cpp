@@ -59,7 +59,15 @@ double wgrad_window_seconds(const direct::WgradWindowPlan& plan, const GpuRates&
   return slower * (turns * static_cast<double>(plan.chunks_per_half) * kHalfChunk + kEnds) + rates.launch;
 }
 
-double direct_seconds(const ConvProblem& p, ConvDirection direction, const GpuRates& rates) {
+/// How much longer the direct kernels take where each of many phases reads or writes sectors of its own: the STFT layer of
+/// bench/shapes.hpp, 256 phases, takes an H200 4 to 9 times the estimate, its weight gradient 19 to 25 times.
+double slowed_by_phases(const ConvProblem& p, ConvDirection direction) {
+  constexpr std::int64_t kMostPhases = 32;
+  if (std::min(p.S / std::gcd(p.S, p.D), p.K) <= kMostPhases) return 1;
+  return direction == ConvDirection::wgrad ? 20 : 5;
+}
+
+double unslowed_direct_seconds(const ConvProblem& p, ConvDirection direction, const GpuRates& rates) {
   const bool is_gather = direction != ConvDirection::wgrad && p.N > 0 && p.L_in > 0 && p.L_out > 0;
   if (p.dtype == DType::f32 && is_gather) return direct_gather_seconds(p, direction, rates);
   if (direction == ConvDirection::wgrad && p.N > 0 && p.L_in > 0) {
@@ -91,6 +99,10 @@ double direct_seconds(const ConvProblem& p, ConvDirection direction, const GpuRa
                       (direction == ConvDirection::wgrad ? 0.65 * used(positions, 8) * used(columns, 8)
                                                          : used(columns, tile) * used(positions, 128));
   return std::max(p.operations() / rate, tensor_bytes(p) / (0.7 * rates.bandwidth)) + 2 * rates.launch;
+}
+
+double direct_seconds(const ConvProblem& p, ConvDirection direction, const GpuRates& rates) {
+  return slowed_by_phases(p, direction) * unslowed_direct_seconds(p, direction, rates);
 }
 
 double depthwise_seconds(const ConvProblem& p, ConvDirection direction, const GpuRates& rates) {

@@ -41,11 +41,16 @@ __global__ void im2col_kernel(const __grid_constant__ ConvProblem problem, const
   }
 }
 
+/// The taps of an output are `period` = S/g apart, g = gcd(S, D), and their inputs `back` = D/g.
+struct TapSteps {
+  std::int64_t period, back;
+};
+
 /// y = epilogue(bias + the sum of its columns in the order of the taps).
 template <class T, class A>
 __global__ void col2im_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ Piece piece,
-                              const __grid_constant__ Epilogue epilogue, const A* __restrict__ columns,
-                              const T* __restrict__ bias, T* __restrict__ y) {
+                              const __grid_constant__ TapSteps steps, const __grid_constant__ Epilogue epilogue,
+                              const A* __restrict__ columns, const T* __restrict__ bias, T* __restrict__ y) {
   const std::int64_t co_per_group = problem.C_out / problem.G;
   const std::int64_t rows = piece.n_count * piece.g_count * co_per_group;
   const std::int64_t spans = (piece.t_count + blockDim.x - 1) / blockDim.x;
@@ -63,12 +68,15 @@ __global__ void col2im_kernel(const __grid_constant__ ConvProblem problem, const
     std::int64_t remainder = t + problem.P_l - i * problem.S;
     A sum = 0;
     const A* from = columns + row * problem.K * piece.i_count - piece.i_begin;
-    for (std::int64_t k = 0; k < problem.K; ++k, from += piece.i_count) {
-      if (remainder == 0 && i >= 0 && i < problem.L_in) sum += from[i];
+    std::int64_t k = 0;  // the first tap, if there is one among `period`
+    for (; remainder != 0 && k < min(problem.K, steps.period); ++k) {
       i -= whole;
       remainder -= part;
       if (remainder < 0) remainder += problem.S, --i;
     }
+    if (remainder == 0)
+      for (; k < problem.K && i >= 0; k += steps.period, i -= steps.back)
+        if (i < problem.L_in) sum += from[k * piece.i_count + i];
     if (bias != nullptr) sum += static_cast<A>(bias[channel]);
     T* const to = y + (n * problem.C_out + channel) * problem.L_out + t;
     *to = epilogue.finish<T>(sum, channel, to);

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <ostream>
 
 #include "conv/workspace.hpp"
@@ -176,6 +177,8 @@ void forward_as(const Arrays<T>& arrays, const T* bias, const Epilogue& epilogue
   const ConvProblem& problem = arrays.problem;
   const Sizes& sizes = arrays.sizes;
   const Buffer buffer(bytes, device);
+  const std::int64_t common = std::gcd(problem.S, problem.D);
+  const TapSteps steps{problem.S / common, problem.D / common};
   for_each_piece(problem, ConvDirection::forward, bytes, [&](const Piece& piece) {
     if (piece.i_count > 0) {
       for_each_batch(piece, [&](std::int64_t n, std::int64_t g, std::int64_t samples, std::int64_t groups) {
@@ -189,7 +192,7 @@ void forward_as(const Arrays<T>& arrays, const T* bias, const Epilogue& epilogue
     }
     const std::int64_t rows = piece.n_count * piece.g_count * problem.channels_out_per_group();
     col2im_kernel<T, A><<<grid_for(rows * ((piece.t_count + kThreads - 1) / kThreads)), kThreads, 0, stream>>>(
-        problem, piece, epilogue, buffer.as<A>(), bias, arrays.y);
+        problem, piece, steps, epilogue, buffer.as<A>(), bias, arrays.y);
     check_launch("conv gemm: col2im");
   });
 }

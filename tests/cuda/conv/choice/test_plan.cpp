@@ -30,6 +30,11 @@ ConvProblem of_type(ConvProblem p, DType dtype) {
 TEST_CASE("the model ranks the known cases as they are measured") {
   const ConvProblem a = of_type({.N = 64, .C_in = 128, .C_out = 128, .L_in = 65536, .K = 3}, DType::f32);
   CHECK(seconds(a, Algorithm::direct) < seconds(a, Algorithm::gemm));
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const ConvProblem istft = of_type({.N = 1, .C_in = 1026, .C_out = 1, .L_in = 224, .K = 1024, .S = 256}, dtype);
+    for (const ConvDirection direction : kDirections)
+      CHECK(seconds(istft, Algorithm::gemm, direction) < seconds(istft, Algorithm::direct, direction));
+  }
   const ConvProblem depthwise =
       of_type({.N = 8, .C_in = 256, .C_out = 256, .L_in = 16384, .K = 12, .S = 2, .P_l = 5, .P_r = 5, .G = 256}, DType::f32);
   CHECK(seconds(depthwise, Algorithm::depthwise) < seconds(depthwise, Algorithm::direct));
