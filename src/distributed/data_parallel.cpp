@@ -80,6 +80,7 @@ Tensor DataParallel::State::finish_leaf(std::size_t number, const Tensor& before
   const BucketPlace& place = places[number];
   const Tensor& view = place.view;
   Backend& backend = backend_of(view.device());
+  if (arrived_[place.bucket][place.slot]) fill(place.bucket);  // an earlier pass failed: its gradient must not be written later
   if (!before.defined() || uses_tree()) {
     if (view.numel() > 0 && gradient.is_contiguous() && gradient.dtype() == view.dtype()) {
       kept_[place.bucket].views.push_back(view);
