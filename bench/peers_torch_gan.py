@@ -40,7 +40,7 @@ import torch_networks  # noqa: E402
 warnings.filterwarnings("ignore", category=FutureWarning)  # weight_norm is what the published code uses
 GOLDEN = HERE.parent / "tests" / "golden" / "gan_hifigan_small.safetensors"
 TOLERANCE = 1e-9  # relative, in float64
-DEFAULT_WAYS = {1: ("torch_eager", "torch_graph"), 2: ("torch_ddp", "torch_ddp_graph")}
+DEFAULT_WAYS = ("torch_ddp", "torch_graph", "torch_ddp_graph", "torch_eager")  # what is wanted most first
 
 
 class Mel(nn.Module):
@@ -252,7 +252,22 @@ def measure_two(cases, gpus, seconds):
             job.terminate()  # torchrun ends its processes
             job.wait()
         done = path.with_suffix(".done")
-        return json.loads(done.read_text(encoding="utf-8"))["cases"] if done.exists() else []
+        cases = json.loads(done.read_text(encoding="utf-8"))["cases"] if done.exists() else []
+        return [case for case in cases if "us" in case]
+
+
+def measured_here(cases, device, left):
+    """The cases with their times, in this process."""
+    for case in cases:
+        if left() <= 0:
+            return
+        try:
+            case["us"] = measure(case["way"], case["precision"], case["shape"], device, False)
+            yield case
+        except RuntimeError as error:
+            print(f"{case['way']} {case['precision']}: {str(error).splitlines()[0]}", file=sys.stderr)
+        if device != "cpu":
+            torch.cuda.empty_cache()
 
 
 def gpus_of(record):
@@ -260,6 +275,19 @@ def gpus_of(record):
     if record.get("network") == "hifigan_v1_gan":
         return record["gpus"]
     return 1 if record.get("network") == "hifigan_v1_gan_16x8192" and record.get("direction") == "step" else 0
+
+
+def write(files, times):
+    """Adds the times by (gpus, precision, way) to the records; each file is written as a whole or not at all."""
+    for path, data in files.items():
+        for record in data["records"]:
+            for (gpus, precision, way), us in times.items():
+                if (gpus, precision) == (gpus_of(record), record.get("precision")):
+                    peers.add(record, way, us)
+        data["torch"] = torch.__version__
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+        new.replace(path)
 
 
 def compare(arguments):
@@ -272,34 +300,16 @@ def compare(arguments):
     begin = time.perf_counter()
     left = lambda: float("inf") if arguments.time_budget is None else arguments.time_budget - (time.perf_counter() - begin)
     times = {}
-    for gpus in sorted({gpus_of(record) for record in records}, reverse=True):
-        ways = [way for way in arguments.peers or DEFAULT_WAYS[min(gpus, 2)] if ("ddp" in way) == (gpus > 1)]
+    numbers = sorted({gpus_of(record) for record in records})
+    for way, gpus in ((way, gpus) for way in arguments.peers or DEFAULT_WAYS for gpus in numbers if ("ddp" in way) == (gpus > 1)):
         precisions = [name for name in ("fp32", "tf32", "bf16") if any(r["precision"] == name and gpus_of(r) == gpus for r in records)]
-        cases = [{"way": way, "precision": precision, "shape": shape} for precision in precisions for way in ways
-                 if not (is_cpu and "graph" in way)]
-        if gpus > 1:  # a job for each way: one that fails ends
-            by_way = [[case for case in cases if case["way"] == way] for way in ways]
-            cases = [case for some in by_way if some and left() > 0 for case in measure_two(some, gpus, min(left(), 3600))]
-        for case in cases:
-            if gpus == 1 and left() > 0:
-                try:
-                    case["us"] = measure(case["way"], case["precision"], shape, "cpu" if is_cpu else "cuda", False)
-                except RuntimeError as error:
-                    print(f"{case['way']} {case['precision']}: {str(error).splitlines()[0]}", file=sys.stderr)
-            if "us" in case:
-                times[gpus, case["precision"], case["way"]] = case["us"]
-                print(f"{gpus} x {'CPU' if is_cpu else 'GPU'} {case['precision']:5}{case['way']:16}{case['us'] / 1e3:10.2f} ms", flush=True)
-            if not is_cpu:
-                torch.cuda.empty_cache()
-    for path, data in files.items():
-        for record in data["records"]:
-            for (gpus, precision, way), us in times.items():
-                if (gpus, precision) == (gpus_of(record), record.get("precision")):
-                    peers.add(record, way, us)
-        data["torch"] = torch.__version__
-        new = path.with_suffix(".new")
-        new.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-        new.replace(path)
+        cases = [{"way": way, "precision": precision, "shape": shape} for precision in precisions if not (is_cpu and "graph" in way)]
+        if left() <= 0 or not cases:
+            continue
+        for case in measure_two(cases, gpus, min(left(), 3600)) if gpus > 1 else measured_here(cases, "cpu" if is_cpu else "cuda", left):
+            times[gpus, case["precision"], way] = case["us"]
+            print(f"{gpus} x {'CPU' if is_cpu else 'GPU'} {case['precision']:5}{way:16}{case['us'] / 1e3:10.2f} ms", flush=True)
+        write(files, times)  # after each way: a stopped run keeps them
     if not times:
         raise SystemExit("peers_torch_gan.py: nothing was timed")
 

@@ -1,28 +1,45 @@
 #include "program/interrupt.hpp"
 
+#include <time.h>
+
+#include <atomic>
+
 namespace polyphase::program {
 namespace {
 
 constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP};
 
-volatile sig_atomic_t was_interrupted = 0;
+constexpr long long kRepeatMs = 1000;  // a signal so soon after the first is the same request
 
-extern "C" void note_interrupt(int) { was_interrupted = 1; }
+std::atomic<long long> first_ms{0};  // when the first signal came; 0: none came
+static_assert(std::atomic<long long>::is_always_lock_free);
+
+long long now_ms() {
+  timespec time{};
+  (void)::clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * 1000LL + time.tv_nsec / 1'000'000 + 1;
+}
+
+// Calls only what a handler may call.
+extern "C" void note_interrupt(int number) {
+  const long long now = now_ms();
+  long long first = 0;
+  if (first_ms.compare_exchange_strong(first, now) || number == SIGHUP || now - first < kRepeatMs) return;
+  (void)::signal(number, SIG_DFL);
+  (void)::raise(number);  // takes effect when the handler returns
+}
 
 }  // namespace
 
 InterruptGuard::InterruptGuard() {
   static_assert(kSignals.size() == std::tuple_size_v<decltype(before_)>);
-  was_interrupted = 0;
+  first_ms.store(0);
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     sigaction(kSignals[i], nullptr, &before_[i]);
-    const bool hangup = kSignals[i] == SIGHUP;
-    if (hangup && before_[i].sa_handler == SIG_IGN) continue;  // nohup
+    if (kSignals[i] == SIGHUP && before_[i].sa_handler == SIG_IGN) continue;  // nohup
     struct sigaction action {};
     action.sa_handler = note_interrupt;
-    // SA_RESETHAND: for a second signal the default action is restored. Not for SIGHUP, which arrives twice when a terminal is
-    // closed: from the kernel and from the shell.
-    action.sa_flags = SA_RESTART | (hangup ? 0 : static_cast<int>(SA_RESETHAND));
+    action.sa_flags = SA_RESTART;
     sigemptyset(&action.sa_mask);
     sigaction(kSignals[i], &action, nullptr);
   }
@@ -32,6 +49,6 @@ InterruptGuard::~InterruptGuard() {
   for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
 }
 
-bool InterruptGuard::interrupted() { return was_interrupted != 0; }
+bool InterruptGuard::interrupted() { return first_ms.load() != 0; }
 
 }  // namespace polyphase::program

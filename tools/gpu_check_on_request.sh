@@ -16,7 +16,7 @@ part_scaling() {
   stage scaling "training on one and two GPUs, nothing else running"
   most=$(nvidia-smi --list-gpus | grep -c .)
   if [ "$most" -gt 2 ]; then most=2; fi
-  if [ "$quick" = yes ]; then options+=(--seconds 2) budget=130; fi
+  if [ "$quick" = yes ]; then options+=(--seconds 2) budget=110; fi
   if [ "$most" = 2 ]; then
     run scaling "NCCL" 180 env NCCL_NVLS_ENABLE=0 $build/tests/distributed/network/test_distributed_network_nccl || true
   fi

@@ -165,6 +165,7 @@ void CpuBackend::average(std::span<const Tensor> averages, std::span<const Tenso
                          const Tensor& updates) {
   cpu::average(averages, values, step, updates);
 }
+void CpuBackend::copy_list(std::span<const Tensor> out, std::span<const Tensor> in) { cpu::copy_list(out, in); }
 void CpuBackend::update_loss_scale(const Tensor& state, std::span<const Tensor> found, const LossScaleStep& step) {
   cpu::update_loss_scale(state, found, step);
 }

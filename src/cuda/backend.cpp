@@ -291,6 +291,10 @@ void CudaBackend::average(std::span<const Tensor> averages, std::span<const Tens
   const Turn turn(device_);
   cuda::average(averages, values, step, updates, turn.stream);
 }
+void CudaBackend::copy_list(std::span<const Tensor> out, std::span<const Tensor> in) {
+  const Turn turn(device_);
+  cuda::copy_list(out, in, turn.stream);
+}
 void CudaBackend::update_loss_scale(const Tensor& state, std::span<const Tensor> found, const LossScaleStep& step) {
   const Turn turn(device_);
   cuda::update_loss_scale(state, found, step, turn.stream);

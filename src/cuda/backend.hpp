@@ -66,6 +66,7 @@ class CudaBackend final : public Backend {
   void sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step, const StepControl& control) override;
   void adam_step(std::span<const OptimizerSlot> slots, const AdamStep& step, const StepControl& control) override;
   void clip_norm(std::span<const Tensor> tensors, double max_norm, bool finite_only, const Tensor& norm) override;
+  void copy_list(std::span<const Tensor> out, std::span<const Tensor> in) override;
   void unscale(std::span<const Tensor> tensors, const Tensor& scale, const Tensor& found) override;
   void average(std::span<const Tensor> averages, std::span<const Tensor> values, const AverageStep& step,
                const Tensor& updates) override;

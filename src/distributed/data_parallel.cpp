@@ -60,6 +60,7 @@ DataParallel::State::State(const Group& joined, Module& trained, const DataParal
     missing_.push_back(bucket.slots.size());
   }
   pending_.resize(buckets.size());
+  kept_.resize(buckets.size());
   trees_.resize(uses_tree() ? buckets.size() : 0);
   for (std::size_t i = 0; i < parameters.size(); ++i) autograd::observe_leaf(parameters[i], this, i);
   if (options.check_every > 0 && group.world() > 1)
@@ -73,13 +74,20 @@ DataParallel::State::~State() {
   for (const Tensor& parameter : parameters) autograd::observe_leaf(parameter, nullptr);
 }
 
-// Writes the gradient where it will be sent from.
+// The gradient will be sent from its place in the bucket. Most are kept until the bucket is full: a copy for each of hundreds
+// of parameters would take longer than sending them.
 Tensor DataParallel::State::finish_leaf(std::size_t number, const Tensor& before, const Tensor& gradient) {
   const BucketPlace& place = places[number];
   const Tensor& view = place.view;
   Backend& backend = backend_of(view.device());
+  if (arrived_[place.bucket][place.slot]) fill(place.bucket);  // an earlier pass failed: its gradient must not be written later
   if (!before.defined() || uses_tree()) {
-    if (view.numel() > 0) backend.copy(view, gradient);
+    if (view.numel() > 0 && gradient.is_contiguous() && gradient.dtype() == view.dtype()) {
+      kept_[place.bucket].views.push_back(view);
+      kept_[place.bucket].gradients.push_back(gradient.detach());
+    } else if (view.numel() > 0) {
+      backend.copy(view, gradient);
+    }
   } else if (view.numel() > 0) {
     backend.map(MapOp::add, view, std::array{before, gradient}, {});
   }
@@ -97,7 +105,17 @@ void DataParallel::State::send_full_buckets() {
   while (next_ < buckets.size() && missing_[next_] == 0) send(next_++);
 }
 
+void DataParallel::State::fill(std::size_t bucket) {
+  Kept& kept = kept_[bucket];
+  if (kept.views.empty()) return;
+  backend_of(group.device()).copy_list(kept.views, kept.gradients);
+  buckets[bucket].buffer.storage().bump_version();
+  kept.views.clear();
+  kept.gradients.clear();
+}
+
 void DataParallel::State::send(std::size_t bucket) {
+  fill(bucket);
   if (checks_finite) require_finite(bucket);
   if (group.world() == 1) return;
   Communicator& communicator = group.communicator();
@@ -134,6 +152,7 @@ void DataParallel::State::fill_missing(std::size_t bucket) {
 }
 
 void DataParallel::State::end_pass() {
+  for (std::size_t b = 0; b < buckets.size(); ++b) fill(b);
   if (uses_tree()) {
     add_micro_batch();
   } else if (syncs) {

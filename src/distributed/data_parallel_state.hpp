@@ -33,6 +33,8 @@ struct DataParallel::State : autograd::LeafObserver {
   std::shared_ptr<void> check;      // of the parameters, every few steps
 
  private:
+  /// Writes gradients that were only kept into the bucket, all in one call of the device.
+  void fill(std::size_t bucket);
   void send(std::size_t bucket);
   void send_full_buckets();
   void fill_missing(std::size_t bucket);
@@ -43,7 +45,11 @@ struct DataParallel::State : autograd::LeafObserver {
 
   std::vector<std::vector<bool>> arrived_;  // by bucket and slot, in the pass
   std::vector<std::size_t> missing_;        // by bucket
-  std::size_t next_ = 0;                    // the bucket to be sent next
+  struct Kept {
+    std::vector<Tensor> views, gradients;
+  };
+  std::vector<Kept> kept_;  // by bucket
+  std::size_t next_ = 0;    // the bucket to be sent next
   std::vector<Pending> pending_;
   std::vector<MicroBatchTree> trees_;  // by bucket
 };

@@ -51,52 +51,77 @@ std::vector<Tensor> inputs_of(Module& module, const Tensor& x) {
   return inputs;
 }
 
-/// The positions of x that the outputs first, ..., last are computed from, begun where the module repeats itself.
-Span cut_for(const ModuleStream& stream, Span outputs, std::int64_t length) {
-  const auto [up, down] = stream.rate();
-  const std::int64_t step = stream.period() * down / up;
-  const Span inputs = stream.inputs_of(outputs);
-  const std::int64_t first = std::clamp<std::int64_t>(inputs.first, 0, length - 1);
-  return {first / step * step, std::clamp<std::int64_t>(inputs.last, first, length - 1)};
-}
+/// How a module's outputs are cut into pieces, and which positions of its input each is computed from.
+class Pieces {
+ public:
+  /// Throws NotImplemented where the module cannot be cut, Error where it is in training and depends on the whole then.
+  Pieces(Module& module, const Tensor& x, std::int64_t piece) : stream_(module.make_stream()), length_(x.size(-1)) {
+    const ReceptiveField field = receptive_field(module);
+    require<NotImplemented>(field.left < -ModuleStream::kAllBefore / 2,
+                            "recompute_in_pieces: expected a network of a finite receptive field, got one whose outputs depend "
+                            "on the whole past");
+    const NoGradGuard no_grad;
+    (void)Stream(module).push(x.detach().narrow(-1, 0, 1));
+    const auto [up, down] = stream_->rate();
+    each_ = std::max<std::int64_t>(piece * up / down, 1);
+    step_ = stream_->period() * down / up;
+    least_ = field.left + field.right + 1;
+  }
 
-/// Outputs of pieces of x: (first, last) of each.
-std::vector<Span> output_pieces(const ModuleStream& stream, std::int64_t outputs, std::int64_t piece) {
-  const auto [up, down] = stream.rate();
-  const std::int64_t each = std::max<std::int64_t>(piece * up / down, 1);
-  std::vector<Span> pieces;
-  for (std::int64_t begin = 0; begin < outputs; begin += each) pieces.push_back({begin, std::min(begin + each, outputs) - 1});
-  return pieces;
-}
+  /// Outputs of one piece.
+  [[nodiscard]] std::int64_t each() const { return each_; }
+  /// The positions of x that outputs first, ..., last are computed from: begun where the module repeats itself, and enough for
+  /// an output.
+  [[nodiscard]] Span cut_for(Span outputs) const {
+    const Span inputs = stream_->inputs_of(outputs);
+    const std::int64_t first = std::clamp<std::int64_t>(std::min(inputs.first, length_ - least_), 0, length_ - 1);
+    return {first / step_ * step_, std::clamp<std::int64_t>(inputs.last, first, length_ - 1)};
+  }
+  [[nodiscard]] bool reaches_end(Span cut) const { return cut.last == length_ - 1; }
+  /// The number of the first output of module(x from cut.first on).
+  [[nodiscard]] std::int64_t first_output(Span cut) const {
+    const auto [up, down] = stream_->rate();
+    return cut.first * up / down;
+  }
 
-Tensor streamed(Module& module, const Tensor& x, std::int64_t piece) {
+ private:
+  std::unique_ptr<ModuleStream> stream_;
+  std::int64_t length_, each_ = 1, step_ = 1, least_ = 1;
+};
+
+Tensor part_of(const Tensor& x, Span cut) { return x.detach().narrow(-1, cut.first, cut.last - cut.first + 1).clone(); }
+
+Tensor forward_in_pieces(Module& module, const Tensor& x, const Pieces& pieces) {
   const NoGradGuard no_grad;
-  Stream stream(module);
-  stream.reserve(piece);
-  const Tensor begin = stream.push(x.detach());
-  return cat({begin, stream.finish()}, -1).detach();
+  std::vector<Tensor> results;
+  for (std::int64_t begin = 0, end = 0;; begin = end) {
+    const Span cut = pieces.cut_for({begin, begin + pieces.each() - 1});
+    const Tensor y = module(part_of(x, cut));
+    const std::int64_t first = pieces.first_output(cut), all = first + y.size(-1);
+    end = std::min(begin + pieces.each(), all);
+    if (end > begin) results.push_back(y.narrow(-1, begin - first, end - begin).clone());
+    if (end <= begin || (end == all && pieces.reaches_end(cut))) return results.empty() ? y : cat(results, -1);
+  }
 }
 
 /// Goes through the module piece by piece; the gradient of x, or undefined.
-Tensor backward_in_pieces(Module& module, const Tensor& x, const Tensor& g, std::int64_t piece, const Circumstances& then,
+Tensor backward_in_pieces(Module& module, const Tensor& x, const Tensor& g, const Pieces& pieces, const Circumstances& then,
                           bool needs_x) {
-  const std::unique_ptr<ModuleStream> stream = module.make_stream();
-  const auto [up, down] = stream->rate();
   Tensor dx = needs_x ? Tensor::zeros_like(x) : Tensor();
-  for (const Span& outputs : output_pieces(*stream, g.size(-1), piece)) {
-    const Span cut = cut_for(*stream, outputs, x.size(-1));
-    const std::int64_t count = cut.last - cut.first + 1;
-    Tensor part = x.narrow(-1, cut.first, count).detach().clone();
+  const std::int64_t all = g.size(-1);
+  for (std::int64_t begin = 0; begin < all; begin += pieces.each()) {
+    const std::int64_t size = std::min(pieces.each(), all - begin);
+    const Span cut = pieces.cut_for({begin, begin + size - 1});
+    Tensor part = part_of(x, cut);
     if (needs_x) part.set_requires_grad(true);
-    const std::int64_t size = outputs.last - outputs.first + 1;
     Tensor y;
     {
       const GradModeGuard recording(true);
-      y = computed_again(module, part, then).narrow(-1, outputs.first - cut.first * up / down, size);
+      y = computed_again(module, part, then).narrow(-1, begin - pieces.first_output(cut), size);
     }
     if (!y.requires_grad()) continue;  // the piece's outputs depend on nothing that is trained
-    autograd::run_backward(y, g.narrow(-1, outputs.first, size).contiguous(), /*retain_graph=*/false);
-    if (needs_x) dx.narrow(-1, cut.first, count) += part.grad();
+    autograd::run_backward(y, g.narrow(-1, begin, size).contiguous(), /*retain_graph=*/false);
+    if (needs_x) dx.narrow(-1, cut.first, cut.last - cut.first + 1) += part.grad();
   }
   return dx;
 }
@@ -125,22 +150,19 @@ Tensor recompute(Module& module, const Tensor& x) {
 }
 
 Tensor recompute_in_pieces(Module& module, const Tensor& x, std::int64_t piece) {
-  require<ShapeError>(x.rank() == 3 && piece >= 1, "recompute_in_pieces: expected x (N, C, L) and a piece of at least 1, got ",
-                      x.shape(), " and ", piece);
-  const ReceptiveField field = receptive_field(module);
-  require<NotImplemented>(
-      field.left < -ModuleStream::kAllBefore / 2,
-      "recompute_in_pieces: expected a network of a finite receptive field, got one whose outputs depend on "
-      "the whole past");
+  require<ShapeError>(x.rank() == 3 && x.size(2) >= 1 && piece >= 1,
+                      "recompute_in_pieces: expected x (N, C, L >= 1) and a piece of at least 1, got ", x.shape(), " and ",
+                      piece);
+  const auto pieces = std::make_shared<Pieces>(module, x, piece);
   const Circumstances now;
-  const Tensor y = streamed(module, x, piece);
+  const Tensor y = forward_in_pieces(module, x, *pieces).detach();
   const std::vector<Tensor> inputs = inputs_of(module, x);
   if (!autograd::should_record(inputs)) return y;
   return autograd::record(
       "recompute_in_pieces", y, inputs,
-      [&module, saved = autograd::Saved(x), now, piece, count = inputs.size()](const Tensor& g, autograd::Needs needs) {
+      [&module, saved = autograd::Saved(x), now, pieces, count = inputs.size()](const Tensor& g, autograd::Needs needs) {
         autograd::Gradients gradients(count);
-        gradients[0] = backward_in_pieces(module, saved.get().detach(), g, piece, now, needs[0]);
+        gradients[0] = backward_in_pieces(module, saved.get(), g, *pieces, now, needs[0]);
         return gradients;
       });
 }

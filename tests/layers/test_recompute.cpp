@@ -11,6 +11,7 @@
 #include "layers/conv_transpose1d.hpp"
 #include "layers/dropout.hpp"
 #include "layers/lstm.hpp"
+#include "layers/norm.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/reduce.hpp"
 #include "support/helpers.hpp"
@@ -116,6 +117,25 @@ TEST_CASE("recompute in pieces: the output's bits, and gradients within rounding
   }
 }
 
+TEST_CASE("recompute in pieces: a network that waits for nothing, under autocast, and one that is not trained") {
+  Sequential net(Conv1d({.in_channels = 2, .out_channels = 3, .kernel_size = 1}), Tanh());
+  Generator generator(6);
+  const Tensor x = Tensor::randn({1, 2, 20}, {}, &generator);
+  const auto gradient_of = [&](const auto& apply) {
+    net.zero_grad();
+    const AutocastGuard autocast(DType::bf16);
+    sum(apply(net, x).to(DType::f32)).backward();
+    return net.parameters().front().grad().clone();
+  };
+  const Tensor whole = gradient_of(plain);
+  const Tensor pieces = gradient_of([](Module& module, const Tensor& input) { return recompute_in_pieces(module, input, 6); });
+  CHECK(max_difference(pieces, whole) < kBFloat16Rounding * 10);  // each piece's gradient is rounded to bf16
+  net.set_requires_grad(false);
+  const Tensor y = recompute_in_pieces(net, x, 6);
+  CHECK(!y.requires_grad());
+  CHECK(y.to_vector<float>() == net(x).to_vector<float>());
+}
+
 TEST_CASE("recompute in pieces: a long sequence needs the memory of a piece") {
   const auto peak = [](const auto& apply) {
     Sequential net = make_resampling_net();
@@ -131,8 +151,11 @@ TEST_CASE("recompute in pieces: a long sequence needs the memory of a piece") {
 TEST_CASE("recompute in pieces: what cannot be cut is refused") {
   Sequential net = make_resampling_net();
   CHECK_THROWS_WITH_AS((void)recompute_in_pieces(net, Tensor::ones({2, 9}), 4),
-                       "recompute_in_pieces: expected x (N, C, L) and a piece of at least 1, got (2, 9) and 4", ShapeError);
+                       "recompute_in_pieces: expected x (N, C, L >= 1) and a piece of at least 1, got (2, 9) and 4",
+                       ShapeError);
   CHECK_THROWS_AS((void)recompute_in_pieces(net, Tensor::ones({1, 2, 9}), 0), ShapeError);
+  Sequential normalised(BatchNorm1d({.num_features = 2}));
+  CHECK_THROWS_AS((void)recompute_in_pieces(normalised, Tensor::ones({1, 2, 9}), 4), Error);
   ChannelsLast lstm(LSTM({.input_size = 2, .hidden_size = 3}));
   CHECK_THROWS_AS((void)recompute_in_pieces(lstm, Tensor::ones({1, 2, 9}), 4), NotImplemented);
 }

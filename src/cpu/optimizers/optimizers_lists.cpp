@@ -125,6 +125,15 @@ void average(std::span<const Tensor> averages, std::span<const Tensor> values, c
   ++count;
 }
 
+void copy_list(std::span<const Tensor> out, std::span<const Tensor> in) {
+  for_all_elements(sizes_of(out), [&](std::size_t i, std::int64_t first, std::int64_t size) {
+    dispatch_floating("copy_list", out[i].dtype(), [&]<class T>(T) {
+      const T* from = in[i].data<T>() + first;
+      std::copy(from, from + size, out[i].data<T>() + first);
+    });
+  });
+}
+
 void update_loss_scale(const Tensor& state, std::span<const Tensor> found, const LossScaleStep& step) {
   const auto at = [values = state.data<double>()](LossScaleField field) -> double& {
     return values[static_cast<std::size_t>(field)];

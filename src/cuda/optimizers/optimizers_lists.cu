@@ -1,6 +1,6 @@
 // Norm, clipping, unscaling and averaging of whole lists, memory bound: the norm reads 4 bytes per f32 element; clipping (if it
-// scales) and unscaling take 8, averaging 12. Values that depend on the norm, the loss scale or a count are read on the device,
-// so that nothing waits and everything can be recorded in a graph.
+// scales), unscaling and copying take 8, averaging 12. Values that depend on the norm, the loss scale or a count are read on
+// the device, so that nothing waits and everything can be recorded in a graph.
 //
 // The norm: a block sums the squares of a piece of one tensor in f64, in an order fixed by the sizes. The partial sums, a few
 // thousand at most, are added again by every block of the scaling launch, which costs less than another launch.
@@ -24,6 +24,11 @@ constexpr std::int64_t kMostPieces = 1024;  // per norm, unless there are more t
 
 struct ListRow {
   void* data;
+  std::int64_t count;
+};
+struct CopyRow {
+  void* out;
+  const void* in;
   std::int64_t count;
 };
 struct PairRow {
@@ -189,6 +194,20 @@ __global__ void __launch_bounds__(kThreads) average_kernel(const __grid_constant
   });
 }
 
+struct NoStep {};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) copy_list_kernel(const __grid_constant__ Table<CopyRow, NoStep> table) {
+  const int row = row_of_block(table);
+  const auto [start, count] = chunk_of_block(table, row);
+  T* out = static_cast<T*>(table.row[row].out) + start;
+  const T* in = static_cast<const T*>(table.row[row].in) + start;
+  visit_chunk<T>(address_bits(out) | address_bits(in), count, [&](auto width, int i) {
+    using P = Pack<T, decltype(width)::value>;
+    *reinterpret_cast<P*>(out + i) = *reinterpret_cast<const P*>(in + i);
+  });
+}
+
 /// Runs [begin, end) of indices.
 struct Runs {
   std::uint32_t begin[kRuns], end[kRuns];  // (kRuns)
@@ -289,6 +308,19 @@ void average(std::span<const Tensor> averages, std::span<const Tensor> values, c
   });
   const std::int64_t only = 0;
   advance_counts(updates.data<std::int64_t>(), {&only, 1}, nullptr, stream);
+}
+
+void copy_list(std::span<const Tensor> out, std::span<const Tensor> in, cudaStream_t stream) {
+  const auto dtype_of_pair = [&](std::size_t i) { return out[i].dtype(); };
+  for_each_floating_type("copy_list", out.size(), dtype_of_pair, [&]<class T>(T) {
+    std::vector<CopyRow> rows;
+    for (std::size_t i = 0; i < out.size(); ++i)
+      if (out[i].dtype() == dtype_of_element<T>) rows.push_back({out[i].raw(), in[i].raw(), out[i].numel()});
+    for_each_table(std::span<const CopyRow>(rows), NoStep{}, [&](const Table<CopyRow, NoStep>& table, std::uint32_t blocks) {
+      copy_list_kernel<T><<<blocks, kThreads, 0, stream>>>(table);
+      check_launch("copy_list");
+    });
+  });
 }
 
 void update_loss_scale(const Tensor& state, std::span<const Tensor> found, const LossScaleStep& step, cudaStream_t stream) {

@@ -1,6 +1,6 @@
 #pragma once
-// Work on whole lists of gradients or weights on the device (Backend::clip_norm, unscale, average, update_loss_scale), and the
-// counters of recorded steps.
+// Work on whole lists of gradients or weights on the device (Backend::clip_norm, unscale, average, copy_list,
+// update_loss_scale), and the counters of recorded steps.
 
 #include <cuda_runtime.h>
 
@@ -19,6 +19,8 @@ void unscale(std::span<const Tensor> tensors, const Tensor& scale, const Tensor&
 /// Two launches, the first of which counts.
 void average(std::span<const Tensor> averages, std::span<const Tensor> values, const AverageStep& step, const Tensor& updates,
              cudaStream_t stream);
+/// One launch for up to 145 pairs of a dtype.
+void copy_list(std::span<const Tensor> out, std::span<const Tensor> in, cudaStream_t stream);
 void update_loss_scale(const Tensor& state, std::span<const Tensor> found, const LossScaleStep& step, cudaStream_t stream);
 
 /// counts[i] += 1 for every i of `indices` (ascending), unless `skip` is not 0 (null: none). One launch for up to 16 runs of

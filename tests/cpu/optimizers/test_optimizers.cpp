@@ -242,6 +242,15 @@ TEST_CASE("unscaling divides and finds what is not finite, even where dividing h
   CHECK(found.item() == 1);  // only update_loss_scale clears it
 }
 
+TEST_CASE("a list is copied, dtypes mixed and sizes of 0 and many") {
+  const Tensor a = random_f64({70000}, 1).to(DType::f32), b = random_f64({3}, 2).to(DType::f16), c = Tensor::zeros({0});
+  const std::vector<Tensor> in{a, b, c},
+      out{Tensor::zeros({70000}), Tensor::zeros({3}, {.dtype = DType::f16}), Tensor::zeros({0})};
+  cpu::copy_list(out, in);
+  for (std::size_t i = 0; i < in.size(); ++i)
+    CHECK(out[i].to(DType::f64).to_vector<double>() == in[i].to(DType::f64).to_vector<double>());
+}
+
 TEST_CASE("averages follow by the decay, or by the ramp while that is smaller") {
   const Tensor a = Tensor::full({50000}, 1), b = Tensor::full({3}, 2, {.dtype = DType::f16});
   const Tensor x = Tensor::full({50000}, 11), y = Tensor::full({3}, 4, {.dtype = DType::f16});

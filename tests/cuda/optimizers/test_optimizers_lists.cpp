@@ -133,6 +133,27 @@ TEST_CASE("averages are the host's, by decay and ramp, and are counted") {
   }
 }
 
+TEST_CASE("a list is copied bit for bit, into tensors of other alignment") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  const Lists from(5, /*large=*/true);
+  std::vector<Tensor> host_out, gpu_out;
+  for (std::size_t i = 0; i < from.gpu.size(); ++i) {
+    const std::int64_t size = from.gpu[i].numel(), offset = static_cast<std::int64_t>(i) % 3;
+    const DType dtype = from.gpu[i].dtype();
+    const auto make = [&](Device device) {
+      return Tensor::full({size + 4}, 7, {.dtype = dtype, .device = device}).slice(0, offset, offset + size);
+    };
+    host_out.push_back(make(Device::cpu()));
+    gpu_out.push_back(make(Device::cuda(0)));
+  }
+  host().copy_list(host_out, from.host);
+  gpu().copy_list(gpu_out, from.gpu);
+  for (std::size_t i = 0; i < gpu_out.size(); ++i) {
+    CHECK(max_difference(host_out[i].to(DType::f64), from.host[i].to(DType::f64)) == 0);
+    CHECK(different(host_out[i], gpu_out[i]) == 0);
+  }
+}
+
 TEST_CASE("the loss scale follows the host's through good and bad steps") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   const Tensor host_state = Tensor::from_vector<double>({0x1p126, 0, 0}, {3}, Device::cpu()), gpu_state = mirrored(host_state);

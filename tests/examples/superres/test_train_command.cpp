@@ -259,13 +259,13 @@ TEST_CASE("of two trainings that begin together in a new folder one runs") {
 
 TEST_CASE("a closed terminal and a request to end save the run; under nohup a closed terminal is nothing") {
   const Workshop shop;
-  for (const int signal : {SIGHUP, SIGTERM}) {
+  for (const int signal : {SIGHUP, SIGTERM, SIGINT}) {
     fs::remove_all(shop.out);
     Child child(shop.train + "--steps 1000000", shop.folder.file("text"));
     child.wait_for_steps(shop);
     child.send(signal);
-    usleep(2000);                              // else both are delivered as one
-    if (signal == SIGHUP) child.send(signal);  // from the kernel and from the shell
+    usleep(2000);        // else both are delivered as one
+    child.send(signal);  // from the kernel and from the shell, or from the terminal and from a launcher
     CHECK(child.exit_code() == 130);
     CHECK(fs::exists(shop.last()));
   }

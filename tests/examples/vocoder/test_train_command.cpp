@@ -101,6 +101,30 @@ TEST_CASE("two processes take the steps of one, within rounding") {
     CHECK(two[column] == doctest::Approx(one[column]).epsilon(polyphase::testing::kCurveRounding));
 }
 
+TEST_CASE("SIGTERM to one of two processes: both leave after the same step, saved, and one process goes on") {
+  const Workshop shop;
+  const std::string job = "POLYPHASE_WORLD=2 POLYPHASE_ADDRESS=" + shop.folder.file("meeting");
+  const std::string rank =
+      " exec " + shell_quoted(VOCODER_PROGRAM) + " " + shop.train("run", "--steps 100000 --check-every 100000 --threads 1");
+  const auto start = [&](int r) { return "(export " + job + " POLYPHASE_RANK=" + std::to_string(r) + ";" + rank + ") & "; };
+  // Three lines of the log are two steps.
+  const Outcome both =
+      run_shell("{ " + start(0) + "a=$!; " + start(1) + "b=$!; until [ $(wc -l < " + shop.folder.file("run/log.csv") +
+                ") -ge 3 ]; do kill -0 $a || exit 9; sleep 0.1; done; kill -TERM $b; begin=$(date +%s); " +
+                "wait $a; echo first $?; wait $b; echo second $?; echo took $(($(date +%s) - begin)); }");
+  CHECK_MESSAGE(has(both.text, "first 130"), both.text);
+  CHECK_MESSAGE(has(both.text, "second 130"), both.text);
+  CHECK(has(both.text, "continue with"));
+  const std::size_t took = both.text.find("took ");
+  REQUIRE(took != std::string::npos);
+  CHECK(std::stoi(both.text.substr(took + 5)) < 10);
+  const auto done = static_cast<int>(last_line(shop.folder.file("run/log.csv"))[0]);
+  CHECK(polyphase::load_checkpoint(shop.folder.file("run/last.safetensors")).step == done);
+  const Outcome alone = run("train --resume --out " + shop.folder.file("run") + " --steps " + std::to_string(done + 1));
+  CHECK_MESSAGE(alone.code == 0, alone.text);
+  CHECK(last_line(shop.folder.file("run/log.csv"))[0] == done + 1);
+}
+
 TEST_CASE("bad input: one sentence, and no run") {
   const Workshop shop;
   const auto is_refused = [&](const std::string& more, int code, const std::string& sentence) {
