@@ -4,7 +4,7 @@
     run.py KERNELBENCH [--problems 64,74,79] [--modes fp32,bf16,default] [--correct-trials 5] [--trials 100] [--json FILE]
 
 KERNELBENCH is a checkout of the public repository ScalingIntelligence/KernelBench, which needs the packages torch, numpy, requests and
-pydantic. Modes:
+pydantic, and imports python-dotenv, openai and litellm, which the evaluator does not use. Modes:
   fp32     float32 with TF32 off in the reference too
   bf16     both in bfloat16
   default  float32 as torch is set by default: the reference's cuDNN may round its operands to TF32. The solution does not, so the evaluator
