@@ -8,6 +8,7 @@
 #include "autograd/node.hpp"
 #include "conv/algorithm.hpp"
 #include "conv/autotune.hpp"
+#include "conv/length_invariant.hpp"
 #include "conv/problem.hpp"
 #include "conv/workspace.hpp"
 #include "cpu/isa.hpp"

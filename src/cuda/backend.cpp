@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "conv/length_invariant.hpp"
 #include "cuda/conv/conv.hpp"
 #include "cuda/conv/epilogue/finish.hpp"
 #include "cuda/elementwise/activation_backward.hpp"
@@ -18,6 +19,7 @@
 #include "cuda/elementwise/snake_backward.hpp"
 #include "cuda/elementwise/upsample.hpp"
 #include "cuda/linear/fft.hpp"
+#include "cuda/linear/fixed_order.hpp"
 #include "cuda/linear/lstm.hpp"
 #include "cuda/linear/matmul.hpp"
 #include "cuda/memory/allocator.hpp"
@@ -163,6 +165,7 @@ void CudaBackend::normal(const Tensor& out, GeneratorState state, double mean, d
 
 void CudaBackend::matmul(const Tensor& out, const Tensor& a, const Tensor& b) {
   const Turn turn(device_);
+  if (LengthInvariantGuard::is_active() && is_floating_point(out.dtype())) return matmul_in_order(out, a, b, turn.stream);
   cuda::matmul(out, a, b, current_precision(), turn.stream);
 }
 void CudaBackend::lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells) {

@@ -3,6 +3,7 @@
 #include <ostream>
 #include <string>
 
+#include "conv/length_invariant.hpp"
 #include "conv/workspace.hpp"
 #include "cuda/conv/choice/autotune.hpp"
 #include "cuda/conv/choice/plan.hpp"
@@ -64,9 +65,17 @@ void issue(const Call& call, const ConvPlan& plan) {
       return;
     default:
       if (is_wgrad) return direct::wgrad(call.problem, call.first, call.second, call.out, call.device, call.stream);
+      if (LengthInvariantGuard::is_active())
+        return direct::gather(call.problem, call.direction, call.first, call.second, call.bias, out, epilogue, call.device,
+                              call.stream, direct::tile_of_any_length(call.problem, call.direction, call.device), 1);
       return direct::gather(call.problem, call.direction, call.first, call.second, call.bias, out, epilogue, call.device,
                             call.stream);
   }
+}
+
+/// Algorithm::direct under a LengthInvariantGuard.
+Algorithm in_guard(ConvDirection direction, Algorithm algorithm) {
+  return direction != ConvDirection::wgrad && LengthInvariantGuard::is_active() ? Algorithm::direct : algorithm;
 }
 
 /// Returns the plan that was used.
@@ -75,6 +84,7 @@ const ConvPlan& run(const Call& call, Algorithm algorithm) {
                       ": expected a floating-point dtype, got ", call.problem.dtype);
   const DeviceScope device(call.device);
   const StreamScope stream(call.device, call.stream);  // scratch memory is ordered on the current stream
+  algorithm = in_guard(call.direction, algorithm);
   if (algorithm == Algorithm::automatic && autotune_enabled()) {
     algorithm = autotuned(call.problem, call.direction, call.precision, call.device, call.stream,
                           [&](Algorithm candidate) { issue(call, plan_of(call, candidate)); });
@@ -128,7 +138,7 @@ bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& 
            Precision precision, int device) {
   const Call call{problem, direction, nullptr, nullptr, nullptr, nullptr, precision, device, nullptr, epilogue};
   const DeviceScope scope(device);
-  return plan_of(call, algorithm).fuses;
+  return plan_of(call, in_guard(direction, algorithm)).fuses;
 }
 
 void conv_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, Algorithm algorithm, Precision precision,

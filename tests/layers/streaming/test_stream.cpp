@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "autograd/no_grad.hpp"
+#include "conv/length_invariant.hpp"
 #include "device/backend.hpp"
 #include "layers/activations.hpp"
 #include "layers/antialiased_activation.hpp"
@@ -194,6 +195,38 @@ TEST_CASE("recorded pushes: the same samples, from the fourth push of a size on,
     CHECK(f64_values(recorded.finish()) == f64_values(eager.finish()));
     recorded.reset();
     eager.reset();
+  }
+}
+
+TEST_CASE("under a LengthInvariantGuard a stream has the bits of the whole on every device") {
+  manual_seed(15);
+  const auto block = [](std::int64_t channels, std::int64_t kernel_size, std::int64_t dilation) {
+    return Residual(Snake(channels), Conv1d({.in_channels = channels,
+                                             .out_channels = channels,
+                                             .kernel_size = kernel_size,
+                                             .padding = (kernel_size - 1) / 2 * dilation,
+                                             .dilation = dilation}));
+  };
+  Sequential net(Conv1d({.in_channels = 80, .out_channels = 64, .kernel_size = 7, .padding = 3}),
+                 Residual(ChannelsLast(LSTM({.input_size = 64, .hidden_size = 64}))), LeakyReLU(0.1),
+                 ConvTranspose1d({.in_channels = 64, .out_channels = 32, .kernel_size = 16, .stride = 8, .padding = 4}),
+                 MeanOfBranches(block(32, 3, 1), block(32, 7, 5), block(32, 11, 3)),
+                 ConvTranspose1d({.in_channels = 32, .out_channels = 8, .kernel_size = 5, .stride = 3, .padding = 1}),
+                 block(8, 3, 9), Conv1d({.in_channels = 8, .out_channels = 1, .kernel_size = 7, .padding = 3}), Tanh());
+  net.eval();
+  const NoGradGuard no_grad;
+  const LengthInvariantGuard guard;
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
+    CAPTURE(dtype);
+    net.to(dtype);
+    const Tensor x = random_f64({2, 80, 70}, 6).to(dtype);
+    const std::vector<double> whole = f64_values(net(x));
+    CHECK(f64_values(net(x.narrow(0, 1, 1))) ==
+          std::vector<double>(whole.begin() + static_cast<std::ptrdiff_t>(whole.size() / 2), whole.end()));
+    for (const std::vector<std::int64_t>& sizes : {std::vector<std::int64_t>{1}, {3}, {64}, {5, 1, 17, 2}}) {
+      CAPTURE(sizes.front());
+      CHECK(f64_values(streamed(net, x, sizes)) == whole);
+    }
   }
 }
 

@@ -1,7 +1,9 @@
 // Algorithm::direct: dispatches on the dtype.
 #include "cuda/conv/direct/direct.hpp"
 
+#include "cuda/conv/direct/tiling.hpp"
 #include "cuda/conv/element.cuh"
+#include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::direct {
 
@@ -19,6 +21,19 @@ void gather(const ConvProblem& problem, ConvDirection direction, const void* sou
     gather_as<T>(problem, direction, static_cast<const T*>(source), static_cast<const T*>(w), static_cast<const T*>(bias),
                  result, epilogue, device, stream, tile, slices);
   });
+}
+
+int tile_of_any_length(const ConvProblem& problem, ConvDirection direction, int device) {
+  constexpr std::int64_t kLength = 1 << 16;
+  ConvProblem any = problem;
+  any.N = 1;
+  any.L_out += (kLength - any.L_in) * any.S;
+  any.L_in = kLength;
+  const TapGemm gemm = make_tap_gemm(any, direction);
+  const int sms = properties(device).sm_count;
+  const Choice choice = any.dtype == DType::f64 ? choose(kTiles64, gemm, sms, false, -1, 1)
+                                                : choose(kTiles32, gemm, sms, any.dtype == DType::f32, -1, 1);
+  return static_cast<int>(choice.tile);
 }
 
 }  // namespace polyphase::cuda::direct

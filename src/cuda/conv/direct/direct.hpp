@@ -16,6 +16,10 @@ namespace polyphase::cuda::direct {
 void gather(const ConvProblem& problem, ConvDirection direction, const void* source, const void* w, const void* bias, void* out,
             const Epilogue& epilogue, int device, cudaStream_t stream, int tile = -1, int slices = 0);
 
+/// The tile of gather() for problems of any batch and length with these channels and taps. With one slice it adds up every
+/// output in one order.
+[[nodiscard]] int tile_of_any_length(const ConvProblem& problem, ConvDirection direction, int device);
+
 /// w = wgrad(x, y), overwritten. The slices depend on the shape alone and are added in order in f64.
 void wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, int device, cudaStream_t stream);
 
