@@ -7,6 +7,7 @@
 #include "autograd/no_grad.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/linear.hpp"
+#include "ops/norm.hpp"
 #include "ops/reduce.hpp"
 
 namespace polyphase {
@@ -26,7 +27,7 @@ Tensor unit(const Tensor& x) { return x / clamp(norm(x), 1e-12, std::numeric_lim
 Tensor fold_weight_norm(const Tensor& g, const Tensor& v) { return v * (g / norm_except_first(v)); }
 
 Tensor Weight::get(bool iterates) const {
-  if (is_normalised()) return fold_weight_norm(g_, v_);
+  if (is_normalised()) return weight_norm_of(v_, g_);
   return has_spectral_norm() ? over_spectrum(iterates) : plain_;
 }
 

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "autograd/gradcheck.hpp"
+#include "layers/weight.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/reduce.hpp"
 #include "support/helpers.hpp"
@@ -260,4 +261,30 @@ TEST_CASE("errors") {
         "rms_norm: expected tensors of one dtype, got f64 and f32");
   CHECK(error_of<DTypeError>([&] { return group_norm(x, 2, Tensor::ones({6})); }) ==
         "group_norm: expected tensors of one dtype, got f64 and f32");
+}
+
+TEST_CASE("weight_norm has the bits of the separate operations, for a view of v too") {
+  for (const Shape& shape : {Shape{5, 3, 7}, Shape{1, 1, 1}, Shape{4, 9}}) {
+    const Tensor v = random_f64(shape);
+    Shape kept = Shape::filled(shape.rank(), 1);
+    kept[0] = shape[0];
+    const Tensor g = random_f64(kept);
+    CHECK(max_difference(weight_norm_of(v, g), fold_weight_norm(g, v)) == 0);
+    const Tensor view = v.transpose(0, 1).contiguous().transpose(0, 1);
+    CHECK(max_difference(weight_norm_of(view, g), fold_weight_norm(g, v)) <= kDoubleRounding);
+  }
+}
+
+TEST_CASE("weight_norm: gradients, zero rows, errors") {
+  const auto f = [](const std::vector<Tensor>& in) { return weight_norm_of(in[0], in[1]); };
+  CHECK(gradcheck(f, {leaf_f64({3, 2, 5}), leaf_f64({3, 1, 1})}) == "");
+  const auto zero = weight_norm_of(Tensor::zeros({2, 3}), Tensor::ones({2, 1})).to_vector<float>();
+  for (const float value : zero) CHECK(std::isnan(value));
+  CHECK_THROWS_AS((void)weight_norm_of(Tensor::ones({2, 3}), Tensor::ones({2})), ShapeError);
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const Tensor v = random_f64({3, 4}).to(dtype), g = random_f64({3, 1}).to(dtype);
+    const Tensor expected = fold_weight_norm(g.to(DType::f32), v.to(DType::f32)).to(dtype);
+    CHECK(weight_norm_of(v, g).dtype() == dtype);
+    CHECK(max_difference(weight_norm_of(v, g), expected) == 0);
+  }
 }
