@@ -13,14 +13,14 @@ namespace polyphase {
 /// the backward pass. Its parameters' gradients are added while the pass runs, not at its end. Throws what the module throws.
 [[nodiscard]] Tensor recompute(Module& module, const Tensor& x);
 
-/// The same for a sequence x (N, C, L) whose activations do not fit into memory: at no time are there those of more than `piece`
-/// positions of x and of their receptive field. The module runs on one piece after another, forward and again in the backward
-/// pass, each with the inputs that its outputs depend on. The outputs are module(x)'s, on the CPU bit for bit, else within
-/// rounding. The pieces' gradients are added in order: those of x and of the parameters agree with module(x)'s within rounding,
-/// and have the same bits every run. Work for the receptive field is done again for each piece. With DataParallel every piece
-/// sends its gradients. Throws ShapeError unless x is (N, C, L >= 1) and piece >= 1; NotImplemented naming a module that cannot
-/// be streamed, or a network whose outputs depend on the whole past; Error as a Stream does for modules that need the whole
-/// sequence in training (BatchNorm).
+/// The same for a sequence x (N, C, L) whose activations do not fit into memory: at no time are there those of more than
+/// `piece` positions of x and of their receptive field. The module runs on one piece after another, forward and again in the
+/// backward pass, each with the inputs that its outputs depend on. The outputs are module(x)'s, on the CPU bit for bit, else
+/// within rounding. The pieces' gradients are added in order: those of x and of the parameters agree with module(x)'s within
+/// rounding, and have the same bits every run. Work for the receptive field is done again for each piece. With DataParallel
+/// every piece sends its gradients. Throws ShapeError unless x is (N, C, L >= 1) and piece >= 1; NotImplemented naming a module
+/// that cannot be streamed, or a network whose outputs depend on the whole past; Error as a Stream does for modules that need
+/// the whole sequence in training (BatchNorm).
 [[nodiscard]] Tensor recompute_in_pieces(Module& module, const Tensor& x, std::int64_t piece);
 
 }  // namespace polyphase

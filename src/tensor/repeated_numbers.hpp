@@ -3,8 +3,8 @@
 
 namespace polyphase {
 
-/// Until the end of the scope, a CUDA graph that the calling thread records draws the same numbers in every replay. Outside such a
-/// scope a graph takes numbers of the default generator alone, which continue from replay to replay (cuda::capture).
+/// Until the end of the scope, a CUDA graph that the calling thread records draws the same numbers in every replay. Outside
+/// such a scope a graph takes numbers of the default generator alone, which continue from replay to replay (cuda::capture).
 class RepeatedNumbersGuard {
  public:
   RepeatedNumbersGuard();
