@@ -29,8 +29,8 @@ chmod +x .venv/bin/meson
 PYTHON = 'case "$*" in *"venv .venv"*) mkdir -p .venv/bin; cp bin/fake_pip .venv/bin/pip ;; esac'
 
 
-def run(folder: Path, mode: str) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "PIP_MODE": mode}
+def run(folder: Path, mode: str, missing: str = "none") -> subprocess.CompletedProcess:
+    environment = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "PIP_MODE": mode, "MISSING_HEADER": missing}
     environment.pop("CXX", None)
     return subprocess.run([str(folder / "tools/setup.sh")], capture_output=True, text=True, timeout=60, env=environment)
 
@@ -40,7 +40,7 @@ with tempfile.TemporaryDirectory() as temporary:
     (scratch / "tools").mkdir()
     shutil.copy(ROOT / "tools/setup.sh", scratch / "tools/setup.sh")
     for name, text in (("fake_pip", PIP), ("python3", PYTHON), ("meson", "echo 0"),
-                       ("c++", 'case "$*" in -dumpversion) echo 13 ;; *" -") cat >/dev/null ;; esac'),
+                       ("c++", 'case "$*" in -dumpversion) echo 13 ;; *" -") ! grep -q "<$MISSING_HEADER>" ;; esac'),
                        ("ninja", ""), ("pkg-config", ""), ("gnuplot", ""), ("apt-get", "exit 1")):
         program(scratch / "bin" / name, text)
     for mode, words in (("other", "not the file whose hash"), ("offline", "no network")):
@@ -50,6 +50,11 @@ with tempfile.TemporaryDirectory() as temporary:
                words in lines[0] and not (scratch / ".venv").exists(), failed)
     result = run(scratch, "good")
     expect("it ends well", result.returncode == 0 and (scratch / ".venv/bin/meson").exists(), result)
+    without_sound = run(scratch, "good", "sndfile.h")
+    expect("without what is optional it goes on, and says so", without_sound.returncode == 0 and
+           "going on without libsndfile1-dev" in without_sound.stdout, without_sound)
+    without_eigen = run(scratch, "good", "Eigen/Core")
+    expect("without what is needed it ends", without_eigen.returncode == 1 and "libeigen3-dev" in without_eigen.stderr, without_eigen)
     arguments, wanted = (scratch / "pip_arguments").read_text(), (scratch / "pip_requirements").read_text()
     expect(f"pip takes only files of a known hash, got {arguments}", "--require-hashes" in arguments.split(), result)
     expect(f"one version with one hash, got {wanted}",
