@@ -100,7 +100,9 @@ def test_other_threads_run_while_one_computes():
 
 def test_ctrl_c_ends_a_loop():
     code = """
+import signal
 import polyphase as pp
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job begins with Ctrl-C ignored
 net = pp.Sequential(pp.Conv1d(1, 8, 3, padding=1), pp.Conv1d(8, 1, 3, padding=1))
 x = pp.zeros((1, 1, 200))
 print("ready", flush=True)
