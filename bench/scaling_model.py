@@ -5,7 +5,7 @@ usage: scaling_model.py FILE.json [--network hifigan_v1_gan] [--precision fp32] 
            [--bucket 25e6] [--pair-gb-s 300] [--gpus-per-host 8] [--host-gb-s 50] [--latency-us 10]
 
 FILE.json has records of suite "scaling" of 1 and 2 GPUs of one host (bench/report.py collect). From them come the step of one GPU and what two
-GPUs lose besides: the kernels of an all-reduce take multiprocessors and memory from those of the backward pass, and ranks wait for the slower one.
+GPUs lose in addition: the kernels of an all-reduce take multiprocessors and memory from those of the backward pass, and ranks wait for the slower one.
 That loss is taken to be the same for any number of GPUs. --pair-gb-s is the bandwidth between GPUs of a host; 300 GB/s is what PyTorch's NCCL
 reaches on two H200 (340 MB in 1.13 ms). --host-gb-s, the bandwidth of a GPU to other hosts, and --latency-us, of one message, cannot come from
 one host.

@@ -210,14 +210,14 @@ class BackwardPass {
   }
 
   // Replaces the previous gradient, which is included in the new one.
-  void settle(const Edge& edge, const Tensor& gradient) {
+  void replace(const Edge& edge, const Tensor& gradient) {
     (edge.node ? gradients_[edge.node.get()].sum : leaves_[leaf_index_[edge.leaf.get()]].gradient) = gradient;
   }
 
   // Sends the first input's gradient, to which the steps in `done` have been applied.
   void send_on(const Node& from, const Tensor& gradient, const Onward& done) {
     const Edge& edge = from.edges.front();
-    const auto arrive = [&](const Edge& at) { done.sum.defined() ? settle(at, gradient) : send(at, gradient); };
+    const auto arrive = [&](const Edge& at) { done.sum.defined() ? replace(at, gradient) : send(at, gradient); };
     if (done.derivative == nullptr) return arrive(edge);
     const std::shared_ptr<Node>& node = edge.node;
     if (!passes(from)) {

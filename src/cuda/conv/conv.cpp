@@ -65,11 +65,12 @@ void issue(const Call& call, const ConvPlan& plan) {
       return;
     default:
       if (is_wgrad) return direct::wgrad(call.problem, call.first, call.second, call.out, call.device, call.stream);
-      if (LengthInvariantGuard::is_active())
+      {
+        const bool any_length = LengthInvariantGuard::is_active();
+        const int tile = any_length ? direct::tile_of_any_length(call.problem, call.direction, call.device) : -1;
         return direct::gather(call.problem, call.direction, call.first, call.second, call.bias, out, epilogue, call.device,
-                              call.stream, direct::tile_of_any_length(call.problem, call.direction, call.device), 1);
-      return direct::gather(call.problem, call.direction, call.first, call.second, call.bias, out, epilogue, call.device,
-                            call.stream);
+                              call.stream, tile, any_length ? 1 : 0);
+      }
   }
 }
 
