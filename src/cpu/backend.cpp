@@ -7,9 +7,11 @@
 #include "cpu/elementwise/antialias.hpp"
 #include "cpu/elementwise/copy.hpp"
 #include "cpu/elementwise/elementwise.hpp"
+#include "cpu/elementwise/embedding.hpp"
 #include "cpu/elementwise/length.hpp"
 #include "cpu/elementwise/pad.hpp"
 #include "cpu/elementwise/random.hpp"
+#include "cpu/elementwise/rope.hpp"
 #include "cpu/elementwise/upsample.hpp"
 #include "cpu/linear/fft.hpp"
 #include "cpu/linear/lstm.hpp"
@@ -74,8 +76,12 @@ void CpuBackend::matmul(const Tensor& out, const Tensor& a, const Tensor& b) { c
 void CpuBackend::lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells) {
   cpu::lstm(gates, weight, hidden, cells);
 }
+void CpuBackend::rope(const Tensor& out, const Tensor& x, const Rotation& rotation) { cpu::rope(out, x, rotation); }
 
 void CpuBackend::check_index(const Tensor& index, std::int64_t length) { cpu::check_index(index, length); }
+void CpuBackend::embed(const Tensor& out, const Tensor& codes, std::span<const EmbeddingTable> tables, double least_usage) {
+  cpu::embed(out, codes, tables, least_usage);
+}
 void CpuBackend::gather(const Tensor& out, const Tensor& in, const Tensor& index) { cpu::gather(out, in, index); }
 void CpuBackend::scatter_add(const Tensor& out, const Tensor& in, const Tensor& index) { cpu::scatter_add(out, in, index); }
 void CpuBackend::pad(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) {

@@ -28,7 +28,9 @@ class CpuBackend final : public Backend {
   void matmul(const Tensor& out, const Tensor& a, const Tensor& b) override;
   void lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells) override;
 
+  void rope(const Tensor& out, const Tensor& x, const Rotation& rotation) override;
   void check_index(const Tensor& index, std::int64_t length) override;
+  void embed(const Tensor& out, const Tensor& codes, std::span<const EmbeddingTable> tables, double least_usage) override;
   void gather(const Tensor& out, const Tensor& in, const Tensor& index) override;
   void scatter_add(const Tensor& out, const Tensor& in, const Tensor& index) override;
   void pad(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) override;

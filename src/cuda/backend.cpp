@@ -10,14 +10,18 @@
 #include "cuda/conv/epilogue/finish.hpp"
 #include "cuda/elementwise/activation_backward.hpp"
 #include "cuda/elementwise/antialias.hpp"
+#include "cuda/elementwise/average.hpp"
 #include "cuda/elementwise/copy.hpp"
 #include "cuda/elementwise/elementwise.hpp"
+#include "cuda/elementwise/embedding.hpp"
 #include "cuda/elementwise/index_check.hpp"
 #include "cuda/elementwise/length.hpp"
 #include "cuda/elementwise/pad.hpp"
 #include "cuda/elementwise/random.hpp"
+#include "cuda/elementwise/rope.hpp"
 #include "cuda/elementwise/snake_backward.hpp"
 #include "cuda/elementwise/upsample.hpp"
+#include "cuda/linear/attention.hpp"
 #include "cuda/linear/fft.hpp"
 #include "cuda/linear/fixed_order.hpp"
 #include "cuda/linear/lstm.hpp"
@@ -28,6 +32,7 @@
 #include "cuda/optimizers/optimizers_lists.hpp"
 #include "cuda/reduce/moments.hpp"
 #include "cuda/reduce/reduce.hpp"
+#include "cuda/reduce/row_norm.hpp"
 #include "cuda/runtime/graph.hpp"
 #include "cuda/runtime/presence.hpp"
 #include "cuda/runtime/runtime.hpp"
@@ -162,6 +167,11 @@ void CudaBackend::normal(const Tensor& out, GeneratorState state, double mean, d
   const Turn turn(device_);
   cuda::normal(out, state, mean, deviation, turn.stream);
 }
+bool CudaBackend::normalize_rows(const NormalizedRows& out, const RowNorm& in) {
+  const Turn turn(device_);
+  cuda::normalize_rows(out, in, turn.stream);
+  return true;
+}
 
 void CudaBackend::matmul(const Tensor& out, const Tensor& a, const Tensor& b) {
   const Turn turn(device_);
@@ -173,10 +183,24 @@ void CudaBackend::lstm(const Tensor& gates, const Tensor& weight, const Tensor& 
   const Turn turn(device_);
   cuda::lstm(gates, weight, hidden, cells, turn.stream);
 }
+void CudaBackend::rope(const Tensor& out, const Tensor& x, const Rotation& rotation) {
+  const Turn turn(device_);
+  cuda::rope(out, x, rotation, turn.stream);
+}
+bool CudaBackend::attention(const Tensor& out, const AttentionInputs& in) {
+  if (!cuda::attention_fits(in)) return false;
+  const Turn turn(device_);
+  cuda::attention(out, in, turn.stream);
+  return true;
+}
 
 void CudaBackend::check_index(const Tensor& index, std::int64_t length) {
   const Turn turn(device_);
   cuda::check_index(index, length, turn.stream);
+}
+void CudaBackend::embed(const Tensor& out, const Tensor& codes, std::span<const EmbeddingTable> tables, double least_usage) {
+  const Turn turn(device_);
+  cuda::embed(out, codes, tables, least_usage, turn.stream);
 }
 void CudaBackend::gather(const Tensor& out, const Tensor& in, const Tensor& index) {
   const Turn turn(device_);
@@ -193,6 +217,12 @@ void CudaBackend::pad(const Tensor& out, const Tensor& in, std::int64_t left, Pa
 void CudaBackend::pad_backward(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) {
   const Turn turn(device_);
   cuda::pad_backward(out, in, left, mode, turn.stream);
+}
+void CudaBackend::average_of(const Tensor& out, std::span<const Tensor> parts, double divisor, Activation activation,
+                             double slope) {
+  if (parts.size() > cuda::kAveragedMost) return Backend::average_of(out, parts, divisor, activation, slope);
+  const Turn turn(device_);
+  cuda::average_of(out, parts, divisor, activation, slope, turn.stream);
 }
 void CudaBackend::upsample_linear(const Tensor& out, const Tensor& in, std::int64_t scale) {
   const Turn turn(device_);

@@ -28,14 +28,20 @@ class CudaBackend final : public Backend {
   void normal(const Tensor& out, GeneratorState state, double mean, double deviation) override;
 
   /// f32 in the calling thread's precision.
+  [[nodiscard]] bool normalize_rows(const NormalizedRows& out, const RowNorm& in) override;
   void matmul(const Tensor& out, const Tensor& a, const Tensor& b) override;
   void lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells) override;
 
+  void rope(const Tensor& out, const Tensor& x, const Rotation& rotation) override;
+  [[nodiscard]] bool attention(const Tensor& out, const AttentionInputs& in) override;
   void check_index(const Tensor& index, std::int64_t length) override;
+  void embed(const Tensor& out, const Tensor& codes, std::span<const EmbeddingTable> tables, double least_usage) override;
   void gather(const Tensor& out, const Tensor& in, const Tensor& index) override;
   void scatter_add(const Tensor& out, const Tensor& in, const Tensor& index) override;
   void pad(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) override;
   void pad_backward(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) override;
+  void average_of(const Tensor& out, std::span<const Tensor> parts, double divisor, Activation activation,
+                  double slope) override;
   void upsample_linear(const Tensor& out, const Tensor& in, std::int64_t scale) override;
   void upsample_linear_backward(const Tensor& out, const Tensor& in, std::int64_t scale) override;
   void antialiased_snake(const Tensor& out, const AntialiasedSnake& in) override;

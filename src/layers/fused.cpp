@@ -1,9 +1,15 @@
 #include "layers/fused.hpp"
 
+#include <type_traits>
 #include <typeinfo>
+#include <utility>
 
 #include "layers/activations.hpp"
+#include "layers/containers/branches.hpp"
+#include "layers/containers/mean_of_branches.hpp"
+#include "layers/containers/residual.hpp"
 #include "layers/containers/sequential.hpp"
+#include "layers/containers/sum_of_branches.hpp"
 #include "layers/conv1d.hpp"
 #include "layers/conv_transpose1d.hpp"
 #include "ops/elementwise.hpp"
@@ -13,9 +19,10 @@ namespace polyphase::layers {
 namespace {
 
 /// `module` as a T; null if its type is not exactly T.
-template <class T>
-const T* exactly(const Module& module) {
-  return typeid(module) == typeid(T) ? static_cast<const T*>(&module) : nullptr;
+template <class T, class M>
+auto* exactly(M& module) {
+  using Exact = std::conditional_t<std::is_const_v<M>, const T, T>;
+  return typeid(module) == typeid(T) ? static_cast<Exact*>(&module) : nullptr;
 }
 
 ConvOutputOptions output_options_of(const Module& module) {
@@ -32,9 +39,28 @@ bool is_convolution(const Module& module) {
   return exactly<Conv1d>(module) != nullptr || exactly<ConvTranspose1d>(module) != nullptr;
 }
 
+bool is_sum_of_branches(const Module& module) {
+  return exactly<MeanOfBranches>(module) != nullptr || exactly<SumOfBranches>(module) != nullptr;
+}
+
 bool is_fusable(const Module& module) {
   return exactly<ReLU>(module) != nullptr || exactly<LeakyReLU>(module) != nullptr || exactly<Tanh>(module) != nullptr ||
          exactly<Snake>(module) != nullptr || exactly<SnakeBeta>(module) != nullptr;
+}
+
+/// Whether a sum of branches applies the activation in its pass: its derivative follows from the result.
+bool is_fusable_with_sum(const Module& module) {
+  const auto* leaky = exactly<LeakyReLU>(module);
+  return leaky != nullptr ? leaky->negative_slope() >= 0 : exactly<ReLU>(module) != nullptr;
+}
+
+/// The sum or mean of branches with an activation; undefined if `module` is neither.
+Tensor run_branches(Module& module, Tensor&& x, const ConvOutputOptions& output) {
+  if (auto* mean = exactly<MeanOfBranches>(module))
+    return forward_branches(MeanOfBranches::kName, mean->modules(), std::move(x), BranchSum::mean, output);
+  if (auto* total = exactly<SumOfBranches>(module))
+    return forward_branches(SumOfBranches::kName, total->modules(), std::move(x), BranchSum::plain, output);
+  return {};
 }
 
 /// The pass of `length` modules from `first` on. It adds to `residual` if that is defined and the pass can.
@@ -42,25 +68,26 @@ struct Pass {
   Tensor y;
   bool has_added = false;
 };
-Pass run_pass(Modules modules, std::size_t first, std::size_t length, const Tensor& x, const Tensor& residual, double scale) {
+Pass run_pass(Modules modules, std::size_t first, std::size_t length, Tensor x, const Tensor& residual, double scale) {
   Module& module = *modules[first];
   const bool adds = residual.defined() && is_convolution(module);
-  if (length == 1 && !adds) return {module.forward(x)};
+  if (length == 1 && !adds) return {forward_one(module, std::move(x))};
   ConvOutputOptions output = length == 2 ? output_options_of(*modules[first + 1]) : ConvOutputOptions{};
+  if (is_sum_of_branches(module)) return {run_branches(module, std::move(x), output)};
   if (adds) output.residual = residual, output.scale = scale;
   if (const auto* conv = exactly<Conv1d>(module)) return {conv->forward_activated(x, output), adds};
   return {exactly<ConvTranspose1d>(module)->forward_activated(x, output), adds};
 }
 
 /// residual + scale*(all modules applied to x).
-Tensor forward_added(Modules modules, const Tensor& x, const Tensor& residual, double scale) {
-  Pass pass{x};
+Tensor forward_added(Modules modules, Tensor x, const Tensor& residual, double scale) {
+  Pass pass{std::move(x)};
   for (std::size_t i = 0, length = 0; i < modules.size(); i += length) {
     length = pass_length(modules, i);
     const bool is_last = i + length == modules.size();
     const auto* inner = exactly<Sequential>(*modules[i]);
-    if (is_last && inner != nullptr) return forward_added(inner->modules(), pass.y, residual, scale);
-    pass = run_pass(modules, i, length, pass.y, is_last ? residual : Tensor(), scale);
+    if (is_last && inner != nullptr) return forward_added(inner->modules(), std::move(pass.y), residual, scale);
+    pass = run_pass(modules, i, length, std::move(pass.y), is_last ? residual : Tensor(), scale);
   }
   if (pass.has_added) return pass.y;
   require<ShapeError>(pass.y.shape() == residual.shape(), "Residual: expected its modules to keep the shape ", residual.shape(),
@@ -71,19 +98,33 @@ Tensor forward_added(Modules modules, const Tensor& x, const Tensor& residual, d
 }  // namespace
 
 std::size_t pass_length(Modules modules, std::size_t first) {
-  const bool is_pair = first + 1 < modules.size() && is_convolution(*modules[first]) && is_fusable(*modules[first + 1]);
+  if (first + 1 >= modules.size()) return 1;
+  const Module &module = *modules[first], &next = *modules[first + 1];
+  const bool is_pair =
+      (is_convolution(module) && is_fusable(next)) || (is_sum_of_branches(module) && is_fusable_with_sum(next));
   return is_pair ? 2 : 1;
 }
 
-Tensor forward_all(Modules modules, const Tensor& x) {
-  Tensor y = x;
+Tensor forward_all(Modules modules, Tensor x) {
+  Tensor y = std::move(x);
   for (std::size_t i = 0, length = 0; i < modules.size(); i += length) {
     length = pass_length(modules, i);
-    y = run_pass(modules, i, length, y, {}, 1).y;
+    y = run_pass(modules, i, length, std::move(y), {}, 1).y;
   }
   return y;
 }
 
-Tensor forward_residual(Modules modules, const Tensor& x, double scale) { return forward_added(modules, x, x, scale); }
+Tensor forward_one(Module& module, Tensor x) {
+  if (const auto* inner = exactly<Sequential>(module)) return forward_all(inner->modules(), std::move(x));
+  if (auto* residual = exactly<Residual>(module))
+    return forward_residual(residual->block().modules(), std::move(x), residual->scale());
+  if (is_sum_of_branches(module)) return run_branches(module, std::move(x), {});
+  return module.forward(x);
+}
+
+Tensor forward_residual(Modules modules, Tensor x, double scale) {
+  const Tensor residual = std::move(x);
+  return forward_added(modules, residual, residual, scale);
+}
 
 }  // namespace polyphase::layers

@@ -10,16 +10,21 @@ namespace polyphase::layers {
 
 using Modules = std::span<const std::shared_ptr<Module>>;
 
-/// How many modules from `first` on form one pass: two for a Conv1d or ConvTranspose1d followed by a ReLU, LeakyReLU, Tanh,
-/// Snake or SnakeBeta, each of exactly that type (a derived class may compute something else); otherwise one.
+/// How many modules from `first` on form one pass, each of exactly these types (a derived class may compute something else):
+/// two for a Conv1d or ConvTranspose1d followed by a ReLU, LeakyReLU, Tanh, Snake or SnakeBeta, and for a MeanOfBranches or
+/// SumOfBranches followed by a ReLU or LeakyReLU; otherwise one.
 [[nodiscard]] std::size_t pass_length(Modules modules, std::size_t first);
+
+// The functions below take tensors by value: memory of a tensor that the caller moves in is free as soon as it has been read.
 
 /// Each module's output is the next one's input; returns x itself if there are none. Runs in passes of pass_length(), which do
 /// not change the bits.
-[[nodiscard]] Tensor forward_all(Modules modules, const Tensor& x);
+[[nodiscard]] Tensor forward_all(Modules modules, Tensor x);
+/// module.forward(x).
+[[nodiscard]] Tensor forward_one(Module& module, Tensor x);
 
 /// add_scaled(x, forward_all(modules, x), scale). If the last pass of `modules`, or of the Sequentials that end them, is a
 /// convolution's, it also adds x, which does not change the bits. Throws ShapeError if the result does not have x's shape.
-[[nodiscard]] Tensor forward_residual(Modules modules, const Tensor& x, double scale);
+[[nodiscard]] Tensor forward_residual(Modules modules, Tensor x, double scale);
 
 }  // namespace polyphase::layers

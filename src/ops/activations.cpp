@@ -128,4 +128,34 @@ Tensor dropout(const Tensor& x, double p, bool training) {
   return mul(x, mask);
 }
 
+Tensor average_of(std::span<const Tensor> parts, double divisor, Activation activation, double slope) {
+  constexpr const char* name = "average_of";
+  require<Error>(!parts.empty(), name, ": expected at least one tensor, got none");
+  const bool active = activation != Activation::none, leaky = activation == Activation::leaky_relu;
+  require<Error>(!active || activation == Activation::relu || (leaky && slope >= 0), name,
+                 ": expected no activation, relu, or leaky_relu with a slope of at least 0");
+  for (const Tensor& part : parts) {
+    ops::require_floating(name, part);
+    require<ShapeError>(part.shape() == parts[0].shape(), name, ": expected tensors of one shape, got ", parts[0].shape(),
+                        " and ", part.shape());
+  }
+  ops::require_alike(name, parts);
+  std::vector<Tensor> dense;
+  for (const Tensor& part : parts) dense.push_back(part.detach().contiguous());
+  Tensor y = Tensor::empty(parts[0].shape(), {parts[0].dtype(), parts[0].device()});
+  if (y.numel() != 0) backend_of(y.device()).average_of(y, dense, divisor, activation, slope);
+  Derivative derivative;
+  if (active) derivative = {activation, slope, save_if(autograd::should_record(parts), y)};
+  const Saved result = derivative.result;
+  return record(
+      name, std::move(y), parts,
+      [activation, slope, divisor, active, result, count = parts.size()](const Tensor& grad, Needs needs) {
+        Tensor g = grad;
+        if (active && !needs.is_differentiated()) g = map(name, derivative_of(activation), {result.get(), g}, {slope, 0});
+        if (divisor != 1) g = div(g, Tensor::full({}, divisor, {g.dtype(), g.device()}));
+        return Gradients(count, g);
+      },
+      std::move(derivative));
+}
+
 }  // namespace polyphase

@@ -1,6 +1,9 @@
 #pragma once
 // Activation functions with PyTorch's meanings and defaults. All differentiable.
 
+#include <span>
+
+#include "../tensor/map_op.hpp"
 #include "../tensor/tensor.hpp"
 
 namespace polyphase {
@@ -24,5 +27,12 @@ namespace polyphase {
 /// Zeroes elements with probability p in [0, 1) and scales the rest by 1/(1-p), drawing from the default generator; returns x
 /// itself if not training.
 [[nodiscard]] Tensor dropout(const Tensor& x, double p = 0.5, bool training = true);
+
+/// activation((parts[0] + parts[1] + ...)/divisor) in one pass over memory where the device can, with the bits of add(), div()
+/// and the activation one after another. At least one part, all of one shape, dtype and device; divisor: a value of that dtype.
+/// activation: none, relu, or leaky_relu with a slope >= 0. Differentiable. Throws DTypeError for integers, Error without parts
+/// or with another activation, ShapeError and DeviceError for parts that do not fit.
+[[nodiscard]] Tensor average_of(std::span<const Tensor> parts, double divisor, Activation activation = Activation::none,
+                                double slope = 0);
 
 }  // namespace polyphase

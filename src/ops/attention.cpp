@@ -13,12 +13,14 @@
 #include "ops/elementwise.hpp"
 #include "ops/length.hpp"
 #include "ops/linear.hpp"
+#include "ops/mac_counter.hpp"
 #include "ops/reduce.hpp"
 
 namespace polyphase {
 
 using autograd::Gradients;
 using autograd::Needs;
+using autograd::save_if;
 using autograd::Saved;
 
 namespace {
@@ -90,13 +92,11 @@ void for_blocks(const Attention& a, const Body& body) {
   }
 }
 
-Tensor attend(const Attention& a, const Tensor& q, const Tensor& k, const Tensor& v) {
-  const Tensor out = Tensor::empty({q.size(0), q.size(1), a.queries, v.size(3)}, {q.dtype(), q.device()});
+void attend(const Attention& a, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out) {
   for_blocks(a, [&](Range block, Range seen) {
     const Tensor e = exponentials(a, q, k, block, seen);
     rows(out, block).copy_(div(sum_over_keys(a, e, rows(v, seen), seen), total_of(a, e, seen)));
   });
-  return out;
 }
 
 // With shares s = e/total: dv = s^T g, ds = s*(g v^T - sum(g*y)), dq = scale ds k, dk = scale ds^T q.
@@ -112,6 +112,32 @@ Gradients way_back(const Attention& a, const std::array<Tensor, 4>& kept, const 
     rows(dk, seen) += mul(matmul(products.transpose(-2, -1), rows(q, block)), a.scale);
   });
   return {dq, dk, dv};
+}
+
+// In one kernel if the device has one that is faster, else in products of blocks.
+Tensor attended(const Attention& a, const Tensor& q, const Tensor& k, const Tensor& v) {
+  // (N, L, H, E) in memory: the projection that follows reads a position's heads as one row.
+  const Tensor out = Tensor::empty({q.size(0), a.queries, q.size(1), v.size(3)}, {q.dtype(), q.device()}).transpose(1, 2);
+  if (out.numel() == 0) return out;
+  const AttentionInputs in{q.detach(), k.detach(), v.detach(), a.scale, a.causal, a.window};
+  if (!backend_of(q.device()).attention(out, in)) {
+    attend(a, q, k, v, out);
+  } else {
+    const std::int64_t seen = a.window > 0 ? std::min(a.window, a.keys) : a.keys;
+    ops::MacCounter::add(static_cast<double>(out.numel() / v.size(3) * seen) * static_cast<double>(q.size(3) + v.size(3)));
+  }
+  return out;
+}
+
+// x (..., L, D), turned, off the tape.
+Tensor turned(const Tensor& x, const Rotation& rotation) {
+  const Tensor out = Tensor::empty(x.shape(), {x.dtype(), x.device()});
+  if (out.numel() == 0) return out;
+  const bool is_flat = x.rank() != 4;
+  const Shape shape{1, x.numel() / (x.size(-2) * x.size(-1)), x.size(-2), x.size(-1)};
+  const NoGradGuard no_grad;
+  backend_of(x.device()).rope(is_flat ? out.reshape(shape) : out, is_flat ? x.reshape(shape) : x, rotation);
+  return out;
 }
 
 void check(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
@@ -147,8 +173,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   Tensor y;
   {
     const NoGradGuard no_grad;
-    const Shape shape{q.size(0), q.size(1), a.queries, v.size(3)};
-    y = shape.numel() == 0 ? Tensor::empty(shape, {q.dtype(), q.device()}) : attend(a, q, k, v);
+    y = attended(a, q, k, v);
   }
   return autograd::record(
       "scaled_dot_product_attention", y, {q, k, v},
@@ -171,29 +196,19 @@ Tensor rope(const Tensor& x, const RopeOptions& options) {
   require<ShapeError>(!frequencies.defined() || frequencies.shape() == Shape{half}, "rope: expected inv_freq (D/2=", half,
                       "), got ", frequencies.defined() ? frequencies.shape() : Shape{});
   if (ops::is_half(x)) return rope(x.to(DType::f32), options).to(x.dtype());
-  Tensor cosine, sine;  // (L, D/2)
-  {
-    const NoGradGuard no_grad;
-    const AutocastGuard off(std::nullopt);
-    const TensorOptions wide{DType::f64, x.device()};
-    const auto at = static_cast<double>(options.offset);
-    const Tensor place =
-        positions.defined() ? positions.to(DType::f64) : Tensor::arange(at, at + static_cast<double>(L), 1, wide);
-    const Tensor turn = frequencies.defined()
-                            ? frequencies.to(DType::f64)
-                            : exp(mul(Tensor::arange(0, static_cast<double>(half), 1, wide),
-                                      -std::log(options.base) / static_cast<double>(std::max<std::int64_t>(1, half))));
-    const Tensor angle = mul(place.unsqueeze(1), turn);
-    cosine = cos(angle).to(x.dtype());
-    sine = sin(angle).to(x.dtype());
-  }
-  Shape pairs = x.shape();
-  pairs[x.rank() - 1] = options.interleaved ? half : 2;
-  pairs.push_back(options.interleaved ? 2 : half);
-  const int dim = options.interleaved ? -1 : -2;
-  const Tensor paired = x.reshape(pairs), a = paired.select(dim, 0), b = paired.select(dim, 1);
-  const Tensor first = sub(mul(a, cosine), mul(b, sine)), second = add(mul(b, cosine), mul(a, sine));
-  return stack({first, second}, dim == -1 ? x.rank() : x.rank() - 1).reshape(x.shape());
+  Rotation rotation{.offset = options.offset, .base = options.base, .interleaved = options.interleaved};
+  if (positions.defined()) rotation.positions = positions.detach().to(x.device()).contiguous();
+  if (frequencies.defined()) rotation.frequencies = frequencies.detach().to(DType::f64).to(x.device()).contiguous();
+  const bool followed = autograd::follows_gradients(x);
+  return autograd::record("rope", turned(x.detach(), rotation), {x},
+                          [rotation, places = save_if(followed && positions.defined(), rotation.positions),
+                           turns = save_if(followed && frequencies.defined(), rotation.frequencies)](const Tensor& g, Needs) {
+                            Rotation back = rotation;
+                            if (places.defined()) back.positions = places.get();
+                            if (turns.defined()) back.frequencies = turns.get();
+                            back.reversed = true;
+                            return Gradients{turned(g, back)};
+                          });
 }
 
 }  // namespace polyphase

@@ -23,6 +23,40 @@ namespace {
 
 constexpr std::int64_t kComparedAtOnce = 4096;  // vectors: each has a distance to every row of the codebook
 
+/// The gradient of a table (V, D) of which the rows index (J) were taken, from that of the rows, g (J, D).
+Tensor table_gradient(const Shape& table, const Tensor& index, const Tensor& g) {
+  const std::int64_t D = table[1], count = index.numel() * D;
+  const Tensor gradient = Tensor::zeros(table, {g.dtype(), g.device()});
+  if (count == 0) return gradient;
+  const Tensor columns = Tensor::arange(0, static_cast<double>(D), 1, {DType::i64, g.device()});
+  const Tensor elements = add(mul(index.unsqueeze(1), static_cast<double>(D)), columns).reshape({count});
+  backend_of(g.device())
+      .scatter_add(ops::reshaped_view(gradient, {1, table.numel()}), ops::reshaped_view(g.contiguous(), {1, count}), elements);
+  return gradient;
+}
+
+/// codes (N, Q, L) and Q tables (V, D) -> (N, L, D), on the tape of the tables.
+Tensor summed(const Tensor& codes, const std::vector<Tensor>& weights) {
+  const Tensor& first = weights.front();
+  const Tensor out = Tensor::empty({codes.size(0), codes.size(2), first.size(1)}, {first.dtype(), first.device()});
+  std::vector<EmbeddingTable> tables;
+  std::vector<Shape> shapes;
+  for (const Tensor& weight : weights) tables.push_back({weight.detach().contiguous()}), shapes.push_back(weight.shape());
+  backend_of(first.device()).embed(out, codes, tables, 0);
+  const bool followed = autograd::should_record(weights);
+  return autograd::record(
+      "embedding", out, weights, [shapes, saved = autograd::save_if(followed, codes)](const Tensor& g, Needs needs) {
+        const Tensor& index = saved.get();
+        const Tensor rows = g.reshape({index.size(0) * index.size(2), g.size(2)});
+        Gradients gradients(shapes.size());
+        for (std::size_t q = 0; q < shapes.size(); ++q)
+          if (needs[static_cast<int>(q)])
+            gradients[q] =
+                table_gradient(shapes[q], index.select(1, static_cast<std::int64_t>(q)).contiguous().flatten(), rows);
+        return gradients;
+      });
+}
+
 }  // namespace
 
 Tensor embedding(const Tensor& index, const Tensor& weight) {
@@ -32,29 +66,38 @@ Tensor embedding(const Tensor& index, const Tensor& weight) {
   require<DeviceError>(index.device() == weight.device(), "embedding: expected index and weight on one device, got ",
                        index.device(), " and ", weight.device());
   require<ShapeError>(weight.rank() == 2, "embedding: expected weight (V, D), got ", weight.shape());
-  const std::int64_t D = weight.size(1), count = index.numel() * D, size = weight.numel();
   Shape shape = index.shape();
-  shape.push_back(D);
-  const Tensor out = Tensor::empty(shape, {weight.dtype(), weight.device()});
-  Tensor elements;  // the place of each element of out in the table, viewed as one row
-  {
-    const NoGradGuard no_grad;
-    const Tensor rows = index.contiguous().reshape({index.numel()});
-    Backend& backend = backend_of(weight.device());
-    backend.check_index(rows, weight.size(0));
-    if (count > 0) {
-      const Tensor columns = Tensor::arange(0, static_cast<double>(D), 1, {DType::i64, weight.device()});
-      elements = add(mul(rows.unsqueeze(1), static_cast<double>(D)), columns).reshape({count});
-      backend.gather(ops::reshaped_view(out, {1, count}), ops::reshaped_view(weight.contiguous(), {1, size}), elements);
-    }
+  shape.push_back(weight.size(1));
+  const Tensor rows = index.detach().contiguous();
+  return summed(ops::reshaped_view(rows, {1, 1, rows.numel()}), {weight}).reshape(shape);
+}
+
+Tensor embedding_sum(const Tensor& codes, const std::vector<Tensor>& weights) {
+  constexpr const char* name = "embedding_sum";
+  ops::require_defined(name, "codes", codes);
+  require<DTypeError>(codes.dtype() == DType::i64, name, ": expected codes of i64, got ", codes.dtype());
+  const auto Q = static_cast<std::int64_t>(weights.size());
+  require<ShapeError>(Q >= 1 && codes.rank() == 3 && codes.size(1) == Q, name, ": expected codes (N, Q=", Q, " >= 1, L), got ",
+                      codes.shape());
+  for (const Tensor& weight : weights) {
+    ops::require_floating(name, weight);
+    require<ShapeError>(weight.rank() == 2 && weight.size(1) == weights[0].size(1), name,
+                        ": expected weights (V, D) of one D, got ", weights[0].shape(), " and ", weight.shape());
+    require<DeviceError>(codes.device() == weight.device(), name, ": expected codes and weights on one device, got ",
+                         codes.device(), " and ", weight.device());
   }
-  return autograd::record("embedding", out, {weight}, [elements, count, size, w = weight.shape()](const Tensor& g, Needs) {
-    const Tensor gradient = Tensor::zeros(w, {g.dtype(), g.device()});
-    if (count > 0)
-      backend_of(g.device())
-          .scatter_add(ops::reshaped_view(gradient, {1, size}), ops::reshaped_view(g.contiguous(), {1, count}), elements);
-    return Gradients{gradient};
-  });
+  ops::require_alike(name, weights);
+  return summed(codes.detach(), weights);
+}
+
+Tensor entries_of_means(const Tensor& codes, const std::vector<EmbeddingTable>& tables, double least_usage) {
+  const Tensor& first = tables.front().rows;
+  const Tensor out = Tensor::empty({codes.size(0), codes.size(2), first.size(1)}, {first.dtype(), first.device()});
+  std::vector<EmbeddingTable> dense;
+  for (const EmbeddingTable& table : tables)
+    dense.push_back({table.rows.detach().contiguous(), table.usage.detach().contiguous()});
+  backend_of(first.device()).embed(out, codes.detach(), dense, least_usage);
+  return out;
 }
 
 Tensor nearest_code(const Tensor& x, const Tensor& codebook) {

@@ -150,6 +150,36 @@ Tensor batch_norm_training(const Tensor& x, const Tensor& running_mean, const Te
   return y;
 }
 
+// Layer norm (`centres`) or RMS norm in the device's kernel; undefined if it has none. x (..., C), f32 or f64, not empty:
+//   dx = (g - mean(g) - y*mean(g*y))*scale with g = weight*dy, without mean(g) for RMS norm
+Tensor normalized_rows(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
+                       bool centres) {
+  const std::int64_t C = x.size(-1), R = x.numel() / C;
+  const TensorOptions options{x.dtype(), x.device()};
+  const auto dense = [](const Tensor& tensor) { return tensor.defined() ? tensor.detach().contiguous() : tensor; };
+  const bool followed = autograd::should_record(std::array{x, weight, bias});
+  const RowNorm in{ops::reshaped_view(dense(x), {R, C}), dense(weight), dense(bias), epsilon, centres};
+  NormalizedRows out{Tensor::empty({R, C}, options)};
+  if (followed) out.normal = Tensor::empty({R, C}, options), out.scale = Tensor::empty({R, 1}, options);
+  if (!backend_of(x.device()).normalize_rows(out, in)) return {};
+  return autograd::record(
+      name, ops::reshaped_view(out.y, x.shape()), {x, weight, bias},
+      [normal = autograd::save_if(followed, out.normal), scale = out.scale, centres, shape = x.shape(), R, C,
+       saved_weight = autograd::save_if(followed && weight.defined(), weight)](const Tensor& gradient, Needs needs) {
+        const Tensor g = gradient.reshape({R, C});
+        Gradients gradients(3);
+        if (needs[0]) {
+          const Tensor gw = saved_weight.defined() ? mul(g, saved_weight.get()) : g;
+          const Tensor centred = centres ? sub(gw, mean(gw, {1}, true)) : gw;
+          const Tensor along = mean(mul(gw, normal.get()), {1}, true);
+          gradients[0] = mul(sub(centred, mul(normal.get(), along)), scale).reshape(shape);
+        }
+        if (needs[1]) gradients[1] = sum(mul(g, normal.get()), {0});
+        if (needs[2]) gradients[2] = sum(g, {0});
+        return gradients;
+      });
+}
+
 }  // namespace
 
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double epsilon) {
@@ -170,6 +200,7 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   check_last("layer_norm", x, weight, bias);
   if (ops::is_half(x)) return layer_norm(to_f32(x), to_f32(weight), to_f32(bias), epsilon).to(x.dtype());
   if (x.numel() == 0) return scale_and_shift_last(x, weight, bias);
+  if (Tensor y = normalized_rows("layer_norm", x, weight, bias, epsilon, true); y.defined()) return y;
   Moments moments;
   return scale_and_shift_last(normalize("layer_norm", x.contiguous(), {x.rank() - 1}, epsilon, moments), weight, bias);
 }
@@ -180,6 +211,7 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, std::optional<double> eps
   if (ops::is_half(x)) return rms_norm(to_f32(x), to_f32(weight), epsilon).to(x.dtype());
   if (x.numel() == 0) return scale_and_shift_last(x, weight, {});
   const double least = x.dtype() == DType::f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+  if (Tensor y = normalized_rows("rms_norm", x, weight, {}, epsilon.value_or(least), false); y.defined()) return y;
   return scale_and_shift_last(normalize_square(x.contiguous(), epsilon.value_or(least)), weight, {});
 }
 

@@ -42,6 +42,22 @@ Tensor Moments::mean_everywhere() const {
   return Tensor::over(mean.storage(), centred.shape(), strides, mean.offset(), mean.dtype());
 }
 
+bool TensorBackend::normalize_rows(const NormalizedRows&, const RowNorm&) { return false; }
+bool TensorBackend::attention(const Tensor&, const AttentionInputs&) { return false; }
+
+void TensorBackend::average_of(const Tensor& out, std::span<const Tensor> parts, double divisor, Activation activation,
+                               double slope) {
+  if (parts.size() == 1) copy(out, parts[0]);
+  for (std::size_t i = 1; i < parts.size(); ++i) map(MapOp::add, out, std::array{i == 1 ? parts[0] : out, parts[i]}, {});
+  if (divisor != 1) {
+    const Tensor number = Tensor::full({}, divisor, {out.dtype(), out.device()});
+    const Tensor everywhere = TensorAccess::view(number, out.shape(), Shape::filled(out.rank(), 0), 0);
+    map(MapOp::div, out, std::array{out, everywhere}, {});
+  }
+  if (activation == Activation::relu) map(MapOp::relu, out, std::array{out}, {});
+  if (activation == Activation::leaky_relu) map(MapOp::leaky_relu, out, std::array{out}, {slope, 0});
+}
+
 void TensorBackend::lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells) {
   const std::int64_t T = gates.shape()[0], N = gates.shape()[1], H = weight.shape()[1];
   // `count` columns of step t from column `first` on, as (1, N, count).

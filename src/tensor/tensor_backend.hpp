@@ -37,6 +37,45 @@ struct AntialiasedSnakeGradients {
   Tensor x, alpha, beta;
 };
 
+/// The arguments of TensorBackend::rope besides its tensors.
+struct Rotation {
+  Tensor positions{};    ///< (L) i64, contiguous; undefined: offset, offset + 1, ...
+  Tensor frequencies{};  ///< (D/2) f64, contiguous: angle per position; undefined: base^(-2i/D)
+  std::int64_t offset = 0;
+  double base = 10000;
+  bool interleaved = false;  ///< pairs are 2i and 2i + 1; else i and i + D/2
+  bool reversed = false;     ///< turns back, which is the adjoint
+};
+
+/// The arguments of TensorBackend::attention: q (N, H, Lq, D), k (N, H, Lk, D), v (N, H, Lk, E), all of f32 or f64, not empty,
+/// of any strides. Query i has position i + Lk - Lq; with `causal` it sees the keys up to it, with a `window` > 0 only so many.
+struct AttentionInputs {
+  Tensor q, k, v;
+  double scale = 1;
+  bool causal = false;
+  std::int64_t window = 0;
+};
+
+/// A codebook: rows (V, D), floating point; where usage (V) is defined, entry i is rows[i]/usage[i]. Contiguous.
+struct EmbeddingTable {
+  Tensor rows;
+  Tensor usage{};
+};
+
+/// The arguments of TensorBackend::normalize_rows: x (R, C), weight and bias (C) or undefined, f32 or f64, contiguous, not
+/// empty.
+struct RowNorm {
+  Tensor x, weight{}, bias{};
+  double epsilon = 0;
+  bool centres = true;  ///< layer norm; else RMS norm, which subtracts no mean
+};
+/// Its results, contiguous: y = normal*weight + bias, with normal = (x - mean)*scale, scale = 1/sqrt(variance + epsilon).
+struct NormalizedRows {
+  Tensor y;         ///< (R, C)
+  Tensor normal{};  ///< (R, C); may be undefined
+  Tensor scale{};   ///< (R, 1); may be undefined
+};
+
 /// A device's implementation of an Event (tensor/event.hpp); its functions are only called after record().
 class BackendEvent {
  public:
@@ -74,6 +113,11 @@ class TensorBackend {
   /// out[i] = op(inputs[0][i], ...). Inputs have out's shape and dtype (broadcast ones have stride 0); at most 4.
   /// f16 and bf16 are computed in f32 and rounded once.
   virtual void map(MapOp op, const Tensor& out, std::span<const Tensor> inputs, MapScalars scalars) = 0;
+  /// out = activation((parts[0] + parts[1] + ...)/divisor), every step rounded to the dtype as by map(); at least one part; all
+  /// contiguous, of one shape and floating-point dtype, `out` apart from all of them. divisor: a value of that dtype.
+  /// activation: none, relu or leaky_relu (of `slope`). The default uses map(), step by step.
+  virtual void average_of(const Tensor& out, std::span<const Tensor> parts, double divisor, Activation activation,
+                          double slope);
   /// Reduces the dimensions in which out.size(d) == 1 and in.size(d) != 1; out is contiguous and has in's rank and dtype. Sums
   /// of f32 and 16-bit types are accumulated in at least f32 with an error that grows no faster than log(n), in an order fixed
   /// by the shape. An empty sum is 0; the caller rejects an empty max or min.
@@ -89,6 +133,10 @@ class TensorBackend {
   virtual void uniform(const Tensor& out, GeneratorState state, double low, double high) = 0;
   virtual void normal(const Tensor& out, GeneratorState state, double mean, double deviation) = 0;
 
+  /// Layer norm or RMS norm of rows in one kernel, sums in f64; a row's bits do not depend on the others. Returns false, with
+  /// `out` untouched, where there is no such kernel: the default always does.
+  [[nodiscard]] virtual bool normalize_rows(const NormalizedRows& out, const RowNorm& in);
+
   // ---- linear algebra ---------------------------------------------------------------------------------------------
   /// out (B, M, N) = a (B, M, K) * b (B, K, N); out contiguous; a and b of any strides (0 in B broadcasts).
   virtual void matmul(const Tensor& out, const Tensor& a, const Tensor& b) = 0;
@@ -99,10 +147,21 @@ class TensorBackend {
   /// The default uses matmul() and map(), step by step.
   virtual void lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells);
 
+  /// out (A, B, L, D) = the pairs of x's last dimension turned by their positions' angles, which are computed in f64; D even,
+  /// f32 or f64; out contiguous, x of any strides.
+  virtual void rope(const Tensor& out, const Tensor& x, const Rotation& rotation) = 0;
+  /// out (N, H, Lq, E), of any strides but 1 in its last dimension = softmax(scale q k^T) v over the keys that each query sees.
+  /// Returns false, with `out` untouched, where matmul() and map() do it better: the default always does.
+  [[nodiscard]] virtual bool attention(const Tensor& out, const AttentionInputs& in);
+
   // ---- along the last dimension -------------------------------------------------------------------------------------
   /// Throws ShapeError if a position of index (J), i64 contiguous, is outside [0, length): immediately, or on a device with
   /// streams at the next call that waits for it, so that the check does not wait. Until then gather reads zero there.
   virtual void check_index(const Tensor& index, std::int64_t length) = 0;
+  /// out (N, L, D), contiguous = the entries codes[n, q, l] of the tables (of out's dtype, D columns each), summed in the order
+  /// of q, each sum rounded. A divided entry is rows/max(usage, least_usage), computed in at least f32 and rounded. codes (N,
+  /// Q, L) i64 of any strides, Q = tables.size() >= 1; codes outside [0, V) as in check_index.
+  virtual void embed(const Tensor& out, const Tensor& codes, std::span<const EmbeddingTable> tables, double least_usage) = 0;
   /// out (R, J): out[r, j] = in[r, index[j]]; index (J) i64 contiguous, all in range; out and in contiguous.
   virtual void gather(const Tensor& out, const Tensor& in, const Tensor& index) = 0;
   /// The adjoint: out (R, I) = 0, then out[r, index[j]] += in[r, j], in the order of j.

@@ -136,7 +136,7 @@ TEST_CASE("watchdog: a rank that leaves early is named") {
   CHECK(results[1].code == 0);
   CHECK(results[0].code == 1);
   CAPTURE(results[0].text);
-  CHECK(contains(results[0].text, concat("; rank 1 on ", host_name(), " has left")));
+  CHECK(contains(results[0].text, concat("rank 1 on ", host_name(), " has left")));
 }
 
 TEST_CASE("watchdog: fail() ends all ranks with its text") {

@@ -211,3 +211,24 @@ TEST_CASE("glu: formula, gradients, dtypes, nothing, errors") {
           return glu(random_f64({2, 3}));
         }) == "glu: expected an even size of dimension 1, got (2, 3)");
 }
+
+TEST_CASE("average_of: sums in order, divides, activates; gradients and errors") {
+  const std::vector<Tensor> parts{random_f64({2, 3}), random_f64({2, 3}, 2), random_f64({2, 3}, 3)};
+  const Tensor mean = (parts[0] + parts[1] + parts[2]) / 3.0;
+  CHECK(max_difference(average_of(parts, 3), mean) == 0);
+  CHECK(max_difference(average_of(parts, 3, Activation::leaky_relu, 0.2), leaky_relu(mean, 0.2)) == 0);
+  CHECK(max_difference(average_of(parts, 1, Activation::relu), relu(parts[0] + parts[1] + parts[2])) == 0);
+  const auto function = [](const std::vector<Tensor>& in) { return average_of(in, 2, Activation::leaky_relu, 0.3); };
+  CHECK(gradcheck(function, {leaf_f64({2, 3}), leaf_f64({2, 3}, 2), leaf_f64({2, 3}, 3)}) == "");
+  CHECK(gradcheck([](const std::vector<Tensor>& in) { return average_of(in, 4); }, {leaf_f64({5})}) == "");
+  const Tensor leaf = leaf_f64({2});  // twice in one sum
+  average_of(std::vector<Tensor>{leaf, leaf}, 2).backward(Tensor::ones({2}, {.dtype = DType::f64}));
+  CHECK(leaf.grad().to_vector<double>() == std::vector<double>{1, 1});
+  CHECK(average_of(std::vector<Tensor>{random_f64({0, 3})}, 1).shape() == Shape{0, 3});
+  CHECK(error_of<Error>([&] { return average_of({}, 1); }) == "average_of: expected at least one tensor, got none");
+  CHECK(error_of<Error>([&] { return average_of(parts, 1, Activation::tanh); }) ==
+        "average_of: expected no activation, relu, or leaky_relu with a slope of at least 0");
+  CHECK(error_of<ShapeError>([&] {
+          return average_of(std::vector<Tensor>{parts[0], random_f64({3, 2})}, 1);
+        }) == "average_of: expected tensors of one shape, got (2, 3) and (3, 2)");
+}

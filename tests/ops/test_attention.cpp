@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "autograd/gradcheck.hpp"
 #include "support/helpers.hpp"
 #include "support/skip.hpp"
@@ -64,6 +67,45 @@ TEST_CASE("attention: batches and heads are independent, dtypes, empty inputs") 
   }
   CHECK(scaled_dot_product_attention(q.narrow(2, 0, 0), k, v).shape() == Shape{2, 3, 0, 8});
   CHECK(scaled_dot_product_attention(q.narrow(0, 0, 0), k.narrow(0, 0, 0), v.narrow(0, 0, 0)).shape() == Shape{0, 3, 4, 8});
+}
+
+TEST_CASE("attention: interleaved heads, wide and odd heads, few and many queries") {
+  struct Sizes {
+    std::int64_t N, H, Lq, Lk, D, E, window;
+  };
+  for (const Sizes& s : {Sizes{1, 2, 1, 1, 64, 64, 0},
+                         {2, 3, 2, 251, 64, 64, 250},
+                         {1, 2, 5, 40, 7, 5, 33},
+                         {1, 1, 3, 300, 128, 128, 0},
+                         {1, 2, 2, 70, 130, 129, 64},
+                         {2, 2, 33, 65, 12, 100, 32},
+                         {1, 8, 600, 600, 64, 64, 500}}) {
+    CAPTURE(s.D);
+    CAPTURE(s.Lk);
+    const auto side_by_side = [&](std::int64_t L, std::int64_t width, std::uint64_t seed) {
+      return random_f64({s.N, L, s.H, width}, seed).transpose(1, 2);
+    };
+    const Tensor q = side_by_side(s.Lq, s.D, 1), k = side_by_side(s.Lk, s.D, 2), v = side_by_side(s.Lk, s.E, 3);
+    const AttentionOptions options{.causal = true, .window = s.window};
+    const Tensor y = scaled_dot_product_attention(q, k, v, options);
+    const Tensor low = scaled_dot_product_attention(q.to(DType::f32), k.to(DType::f32), v.to(DType::f32), options);
+    CHECK(max_difference(low, y) <= kFloatSum);
+    for (std::int64_t n = 0; n < s.N; ++n)
+      for (std::int64_t h = 0; h < s.H; h += s.H == 1 ? 1 : s.H - 1) {
+        const auto one = [&](const Tensor& x) { return x.narrow(0, n, 1).narrow(1, h, 1); };
+        CHECK(max_difference(one(y), plain_attention(one(q), one(k), one(v), options)) <= kDoubleSum);
+      }
+  }
+}
+
+TEST_CASE("attention: what is not a number stays so, and stays in its query") {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+  for (const double bad : {nan, infinity}) {
+    const Tensor q = random_f64({1, 1, 40, 8}), k = random_f64({1, 1, 40, 8}, 2), v = random_f64({1, 1, 40, 8}, 3);
+    k.narrow(2, 37, 1).fill_(bad);
+    const auto y = scaled_dot_product_attention(q, k, v, {.causal = true}).to_vector<double>();
+    for (std::size_t i = 0; i < y.size(); ++i) CHECK(std::isfinite(y[i]) == (i / 8 < 37));
+  }
 }
 
 TEST_CASE("attention: gradients, across blocks of queries too") {
@@ -142,6 +184,9 @@ TEST_CASE("rope: gradients, dtypes, nothing, errors") {
   for (const bool interleaved : {true, false})
     CHECK(gradcheck([&](const std::vector<Tensor>& in) { return rope(in[0], {.interleaved = interleaved, .offset = 3}); },
                     {leaf_f64({2, 3, 4})}) == "");
+  const Tensor side_by_side = random_f64({2, 5, 3, 4}).transpose(1, 2);  // heads of a projection
+  CHECK(max_difference(rope(side_by_side), rope(side_by_side.contiguous())) == 0);
+  CHECK(max_difference(rope(side_by_side.narrow(3, 1, 2)), rope(side_by_side.narrow(3, 1, 2).contiguous())) == 0);
   const Tensor x = random_f64({2, 9, 8});
   CHECK(max_difference(rope(x.to(DType::f32)), rope(x)) <= 4 * kFloatRounding);
   for (const auto& [dtype, rounding] : {std::pair{DType::f16, kHalfRounding}, std::pair{DType::bf16, kBFloat16Rounding}}) {

@@ -63,6 +63,32 @@ TEST_CASE("embedding: gradients of rows taken several times add up") {
   CHECK(weight.grad().to_vector<double>() == std::vector<double>{2, 0, 13});
 }
 
+TEST_CASE("embedding_sum: the sum of embeddings, in order, and its gradients") {
+  const Tensor codes = index_of({2, 0, 2, 1, 1, 0, 3, 3, 0, 1, 2, 0}, {2, 3, 2});
+  const std::vector<Tensor> weights{random_f64({4, 5}), random_f64({3, 5}, 2), random_f64({4, 5}, 3)};
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+    std::vector<Tensor> tables;
+    for (const Tensor& weight : weights) tables.push_back(weight.to(dtype));
+    Tensor total;
+    for (std::int64_t q = 0; q < 3; ++q) {
+      const Tensor rows = embedding(codes.select(1, q), tables[static_cast<std::size_t>(q)]);
+      total = q == 0 ? rows : total + rows;
+    }
+    CHECK(embedding_sum(codes, tables).shape() == Shape{2, 2, 5});
+    CHECK(max_difference(embedding_sum(codes, tables), total) == 0);
+  }
+  CHECK(gradcheck([&](const std::vector<Tensor>& in) { return embedding_sum(codes, in); },
+                  {leaf_f64({4, 2}), leaf_f64({3, 2}, 2), leaf_f64({4, 2}, 3)}) == "");
+  CHECK(embedding_sum(codes.narrow(2, 0, 0), weights).shape() == Shape{2, 0, 5});
+  CHECK(error_of<ShapeError>([&] { return embedding_sum(codes, {weights[0]}); }) ==
+        "embedding_sum: expected codes (N, Q=1 >= 1, L), got (2, 3, 2)");
+  CHECK(error_of<ShapeError>([&] {
+          return embedding_sum(codes, {weights[0], random_f64({3, 4}), weights[2]});
+        }) == "embedding_sum: expected weights (V, D) of one D, got (4, 5) and (3, 4)");
+  CHECK(error_of<ShapeError>([&] { return embedding_sum(codes, {}); }) ==
+        "embedding_sum: expected codes (N, Q=0 >= 1, L), got (2, 3, 2)");
+}
+
 TEST_CASE("embedding: errors") {
   const Tensor weight = random_f64({3, 2});
   const auto synchronized = [&](std::int64_t at) {

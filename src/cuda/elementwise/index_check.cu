@@ -7,6 +7,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "cuda/elementwise/index_check.cuh"
 #include "cuda/kernel/strided.cuh"
 #include "cuda/runtime/runtime.hpp"
 
@@ -15,30 +16,19 @@ namespace {
 
 constexpr std::size_t kDevices = 64;
 
-enum State : unsigned { kNothing, kClaimed, kWritten };
-
-struct BadIndex {
-  unsigned state;  // a State
-  std::int64_t position, length;
-};
-
 __global__ void __launch_bounds__(kThreads)
     check_index_kernel(BadIndex* bad, const std::int64_t* __restrict__ index, std::int64_t J, std::int64_t length) {
   for (std::int64_t j = thread_position(); j < J; j += thread_count()) {
     if (index[j] >= 0 && index[j] < length) continue;
-    if (atomicCAS(&bad->state, kNothing, kClaimed) != kNothing) return;  // one is enough
-    bad->position = index[j];
-    bad->length = length;
-    __threadfence_system();
-    *static_cast<volatile unsigned*>(&bad->state) = kWritten;
-    return;
+    return note_bad_index(bad, index[j], length);  // one is enough
   }
 }
 
 std::array<std::atomic<BadIndex*>, kDevices> places{};  // null: nothing was checked there yet
 
-/// Made at first use, never freed.
-BadIndex* place_of(int device) {
+}  // namespace
+
+BadIndex* bad_index_of(int device) {
   static std::mutex mutex;
   std::atomic<BadIndex*>& place = places.at(static_cast<std::size_t>(device));
   if (BadIndex* known = place.load(std::memory_order_acquire)) return known;
@@ -56,12 +46,10 @@ BadIndex* place_of(int device) {
   return place.load();
 }
 
-}  // namespace
-
 void check_index(const Tensor& index, std::int64_t length, cudaStream_t stream) {
   const std::int64_t J = index.numel();
   if (J == 0) return;
-  BadIndex* const bad = place_of(index.device().index);
+  BadIndex* const bad = bad_index_of(index.device().index);
   check_index_kernel<<<grid_for(J), kThreads, 0, stream>>>(bad, index.data<std::int64_t>(), J, length);
   check_launch("index_select: check");
 }
@@ -70,10 +58,10 @@ void report_bad_index(int device) {
   BadIndex* const bad = places.at(static_cast<std::size_t>(device)).load(std::memory_order_acquire);
   if (bad == nullptr) return;
   const std::atomic_ref<unsigned> state(bad->state);
-  if (state.load(std::memory_order_acquire) != kWritten) return;
+  if (state.load(std::memory_order_acquire) != BadIndex::kWritten) return;
   const std::int64_t position = bad->position, length = bad->length;
-  unsigned written = kWritten;
-  if (!state.compare_exchange_strong(written, kNothing)) return;  // another thread has reported it
+  unsigned written = BadIndex::kWritten;
+  if (!state.compare_exchange_strong(written, BadIndex::kNothing)) return;  // another thread has reported it
   throw ShapeError(concat("index_select: expected positions in [0, ", length, "), got ", position, " (on cuda:", device,
                           ", in an earlier call)"));
 }

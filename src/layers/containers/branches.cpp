@@ -1,9 +1,12 @@
 #include "layers/containers/branches.hpp"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
+#include <utility>
 
 #include "layers/module.hpp"
+#include "ops/activations.hpp"
 #include "ops/elementwise.hpp"
 
 namespace polyphase::layers {
@@ -13,25 +16,37 @@ void require_branches(const char* name, std::size_t count) {
   require<ShapeError>(count > 0, name, ": expected at least one branch, got none");
 }
 
-/// The sum of the branches before number `index` and of its result.
-Tensor with_branch(const char* name, const Tensor& total, const Tensor& y, std::size_t index) {
-  require<ShapeError>(y.shape() == total.shape(), name, ": expected branches of one shape, got ", total.shape(),
-                      " from branch 0 and ", y.shape(), " from branch ", index);
-  return total + y;
+void require_alike(const char* name, const std::vector<Tensor>& results) {
+  const Tensor& first = results.front();
+  for (std::size_t i = 1; i < results.size(); ++i)
+    require<ShapeError>(results[i].shape() == first.shape(), name, ": expected branches of one shape, got ", first.shape(),
+                        " from branch 0 and ", results[i].shape(), " from branch ", i);
 }
 
-Tensor finished(const Tensor& total, std::size_t branches, BranchSum kind) {
-  if (branches == 1 || kind == BranchSum::plain) return total;
-  return div(total, Tensor::full({}, static_cast<double>(branches), {total.dtype(), total.device()}));
+/// The sum of the branches' results, or their mean, and an activation of it.
+Tensor combined(const char* name, const std::vector<Tensor>& results, BranchSum kind, const ConvOutputOptions& output) {
+  require_alike(name, results);
+  const Tensor& first = results.front();
+  const bool is_active = output.activation != Activation::none;
+  if (results.size() == 1 && !is_active) return first;
+  const double divisor = kind == BranchSum::mean ? static_cast<double>(results.size()) : 1;
+  const auto is_alike = [&](const Tensor& y) { return y.dtype() == first.dtype() && y.device() == first.device(); };
+  if (is_floating_point(first.dtype()) && std::ranges::all_of(results, is_alike))
+    return average_of(results, divisor, output.activation, output.slope);
+  Tensor total = first;  // add() says what does not fit
+  for (std::size_t i = 1; i < results.size(); ++i) total = total + results[i];
+  if (divisor != 1) total = div(total, Tensor::full({}, divisor, {total.dtype(), total.device()}));
+  return is_active ? average_of(std::array{total}, 1, output.activation, output.slope) : total;
 }
 
 }  // namespace
 
-Tensor forward_branches(const char* name, Modules modules, const Tensor& x, BranchSum kind) {
+Tensor forward_branches(const char* name, Modules modules, Tensor x, BranchSum kind, const ConvOutputOptions& output) {
   require_branches(name, modules.size());
-  Tensor total = modules[0]->forward(x);
-  for (std::size_t i = 1; i < modules.size(); ++i) total = with_branch(name, total, modules[i]->forward(x), i);
-  return finished(total, modules.size(), kind);
+  std::vector<Tensor> results;
+  for (std::size_t i = 0; i + 1 < modules.size(); ++i) results.push_back(forward_one(*modules[i], x));
+  results.push_back(forward_one(*modules.back(), std::move(x)));
+  return combined(name, results, kind, output);
 }
 
 BranchesStream::BranchesStream(const char* name, Modules modules, BranchSum kind)
@@ -52,14 +67,11 @@ Tensor BranchesStream::push(const Tensor& x, bool last) {
   for (std::size_t i = 0; i < branches_.size(); ++i) results.push_back(ahead_[i].followed_by(branches_[i]->push(x, last)));
   std::int64_t ready = results.front().size(2);
   for (const Tensor& result : results) ready = std::min(ready, result.size(2));
-  Tensor total;
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const Tensor& y = results[i];
-    const Tensor part = last ? y : y.narrow(2, 0, ready);
-    total = i == 0 ? part : with_branch(name_, total, part, i);
-    ahead_[i].keep(y.narrow(2, ready, y.size(2) - ready));
-  }
-  return finished(total, results.size(), kind_);
+  std::vector<Tensor> parts;
+  for (const Tensor& y : results) parts.push_back(last ? y : y.narrow(2, 0, ready));
+  Tensor total = combined(name_, parts, kind_, {});
+  for (std::size_t i = 0; i < results.size(); ++i) ahead_[i].keep(results[i].narrow(2, ready, results[i].size(2) - ready));
+  return total;
 }
 
 void BranchesStream::reset() {

@@ -7,15 +7,18 @@
 
 #include "layers/fused.hpp"
 #include "layers/streaming/module_stream.hpp"
+#include "ops/conv_output.hpp"
 
 namespace polyphase::layers {
 
 /// What becomes of the sum.
 enum class BranchSum : std::uint8_t { plain, mean };
 
-/// The sum of the results of `modules`, in order; `mean` divides it by their number. Throws ShapeError that begins with `name`
-/// where there are none, or where their results differ in shape.
-[[nodiscard]] Tensor forward_branches(const char* name, Modules modules, const Tensor& x, BranchSum kind);
+/// The sum of the results of `modules`, in order; `mean` divides it by their number. Then the activation of `output`: none,
+/// relu or leaky_relu. Throws ShapeError that begins with `name` where there are no modules, or where their results differ in
+/// shape. The last module is given the only handle on `x` that this has: memory of x is free as soon as it is read.
+[[nodiscard]] Tensor forward_branches(const char* name, Modules modules, Tensor x, BranchSum kind,
+                                      const ConvOutputOptions& output = {});
 
 /// The same in a Stream: branches of different latency wait for one another.
 class BranchesStream : public ModuleStream {

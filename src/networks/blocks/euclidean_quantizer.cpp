@@ -29,14 +29,10 @@ Tensor EuclideanQuantizer::forward(const Tensor& codes) {
   require<DTypeError>(codes.dtype() == DType::i64, kName, ": expected codes of i64, got ", codes.dtype());
   require<ShapeError>(codes.rank() == 3 && codes.size(1) >= 1 && codes.size(1) <= options_.codebooks, kName,
                       ": expected codes (N, 1 to ", options_.codebooks, ", T), got ", codes.shape());
-  Tensor total;
-  for (std::int64_t q = 0; q < codes.size(1); ++q) {
-    const Tensor own = codes.select(1, q);
-    check_codes(concat(kName, ": codebook ", q).c_str(), own, options_.bins);
-    const Tensor rows = embedding(own, embed_[static_cast<std::size_t>(q)]);  // (N, T, D)
-    total = q == 0 ? rows : total + rows;
-  }
-  return total.transpose(1, 2).contiguous();
+  for (std::int64_t q = 0; q < codes.size(1); ++q)
+    check_codes(concat(kName, ": codebook ", q).c_str(), codes.select(1, q), options_.bins);
+  const std::vector<Tensor> tables(embed_.begin(), embed_.begin() + codes.size(1));
+  return embedding_sum(codes, tables).transpose(1, 2).contiguous();
 }
 
 Tensor EuclideanQuantizer::encode(const Tensor& x, std::int64_t codebooks) const {

@@ -1,7 +1,9 @@
 #include "networks/blocks/split_rvq.hpp"
 
 #include <limits>
+#include <vector>
 
+#include "autograd/node.hpp"
 #include "layers/streaming/module_stream.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
@@ -46,6 +48,14 @@ void SplitRvq::visit(Visitor& visitor) {
 }
 
 Tensor SplitRvq::decoded(const Tensor& codes, std::int64_t begin, std::int64_t count, Conv1d& projection) const {
+  std::vector<EmbeddingTable> tables;
+  bool followed = false;  // the codebooks are buffers, but a user may train them
+  for (std::int64_t i = begin; i < begin + count; ++i) {
+    const Codebook& codebook = codebooks_[static_cast<std::size_t>(i)];
+    followed = followed || autograd::follows_gradients(codebook.sum) || autograd::follows_gradients(codebook.usage);
+    tables.push_back({codebook.sum, codebook.usage});
+  }
+  if (!followed) return projection(entries_of_means(codes.narrow(1, begin, count), tables, kLeastUsage).transpose(1, 2));
   Tensor total;  // (N, L, D)
   for (std::int64_t i = begin; i < begin + count; ++i) {
     const Codebook& codebook = codebooks_[static_cast<std::size_t>(i)];

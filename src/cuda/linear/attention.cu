@@ -1,0 +1,183 @@
+// softmax(scale q k^T) v for few queries, where launches would take longer than the work. A block computes one query of one
+// head. Its warps take turns at groups of 32 keys: a lane computes the score of one key, then all lanes add the group's values,
+// each its own columns. The softmax is online (Milakov and Gimelshein, arXiv 1805.02867): every warp keeps the maximum of its
+// scores and the sums relative to it, and the block adds the warps' sums in order. No atomics, so equal calls give equal bits.
+//
+// Bytes: a query reads all of its keys and values, which lie in the L2 cache after the first query of the head.
+
+#include "cuda/linear/attention.hpp"
+
+#include <algorithm>
+
+#include "cuda/kernel/elements.cuh"
+#include "cuda/runtime/runtime.hpp"
+
+namespace polyphase::cuda {
+namespace {
+
+constexpr int kHeadMost = 128;                              // numbers of a query, and of a value
+constexpr std::int64_t kTermsMost = std::int64_t{1} << 27;  // products of all queries
+constexpr int kWarps = 8;
+constexpr int kColumns = kHeadMost / 32;  // of the values, per lane
+
+template <class T>
+struct Operand {
+  const T* from;
+  std::int64_t samples, heads, positions;  // strides, in elements; the last dimension has stride 1
+  __device__ __forceinline__ const T* row(std::int64_t n, std::int64_t h, std::int64_t l) const {
+    return from + n * samples + h * heads + l * positions;
+  }
+};
+
+template <class T>
+struct AttentionLaunch {
+  Operand<T> q, k, v;
+  T* out;
+  std::int64_t out_samples, out_heads, out_positions;  // strides
+  std::int64_t blocks, H, Lq, Lk, window;
+  int D, E;
+  T scale;
+  bool causal, by_vectors;  // k's rows are whole 16-byte vectors
+};
+
+template <class T>
+__device__ __forceinline__ T warp_max(T value) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) {
+    const T other = __shfl_xor_sync(~0U, value, step);
+    value = other > value || isnan(other) ? other : value;
+  }
+  return value;
+}
+template <class T>
+__device__ __forceinline__ T warp_sum(T value) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(~0U, value, step);
+  return value;
+}
+
+template <class T>
+__device__ __forceinline__ T dot(const AttentionLaunch<T>& launch, const T* query, const T* key) {
+  T sum = 0;
+  if (launch.by_vectors) {
+    constexpr int kPack = 16 / static_cast<int>(sizeof(T));
+    using Elements = Pack<T, kPack>;
+#pragma unroll 4
+    for (int d = 0; d < launch.D; d += kPack) {
+      const Elements pack = *reinterpret_cast<const Elements*>(key + d);
+#pragma unroll
+      for (int i = 0; i < kPack; ++i) sum += query[d + i] * pack.at[i];
+    }
+    return sum;
+  }
+  for (int d = 0; d < launch.D; ++d) sum += query[d] * key[d];
+  return sum;
+}
+
+/// A warp's part of the softmax: sums relative to its greatest score. Column lane + 32*c of the values is sums[c].
+template <class T>
+struct Part {
+  T greatest, total, sums[kColumns];
+};
+
+/// The keys first + 32*(own warp), first + 32*(own warp + kWarps), ... up to `end`.
+template <class T>
+__device__ __forceinline__ Part<T> part_of(const AttentionLaunch<T>& launch, const T* query, std::int64_t n, std::int64_t h,
+                                           std::int64_t first, std::int64_t end, int warp, int lane) {
+  const T lowest = -static_cast<T>(INFINITY);
+  Part<T> part{lowest, T(0), {}};
+  for (std::int64_t group = first + warp * 32; group < end; group += kWarps * 32) {
+    const bool is_key = group + lane < end;
+    const T score = is_key ? dot(launch, query, launch.k.row(n, h, group + lane)) : lowest;
+    const T group_greatest = warp_max(score), before = part.greatest;
+    part.greatest = group_greatest > before || isnan(group_greatest) ? group_greatest : before;
+    const T shrink = before == lowest ? T(0) : exp(before - part.greatest);
+    const T weight = is_key ? exp(score - part.greatest) : T(0);
+    part.total = part.total * shrink + warp_sum(weight);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) part.sums[c] *= shrink;
+    const int keys = static_cast<int>(end - group < 32 ? end - group : 32);
+#pragma unroll 4
+    for (int j = 0; j < keys; ++j) {
+      const T own = __shfl_sync(~0U, weight, j);
+      const T* const value = launch.v.row(n, h, group + j);
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c)
+        if (lane + 32 * c < launch.E) part.sums[c] += own * value[lane + 32 * c];
+    }
+  }
+  return part;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kWarps * 32) attention_kernel(const __grid_constant__ AttentionLaunch<T> launch) {
+  __shared__ T query[kHeadMost], greatest[kWarps], total[kWarps], sums[kWarps][kHeadMost];
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
+  for (std::int64_t block = blockIdx.x; block < launch.blocks; block += gridDim.x) {
+    const std::int64_t i = block % launch.Lq, h = block / launch.Lq % launch.H, n = block / launch.Lq / launch.H;
+    const std::int64_t position = i + launch.Lk - launch.Lq, end = launch.causal ? position + 1 : launch.Lk;
+    const std::int64_t begin =
+        launch.causal && launch.window > 0 && position >= launch.window ? position - launch.window + 1 : 0;
+    __syncthreads();  // the block before has been written
+    if (thread < launch.D) query[thread] = launch.scale * launch.q.row(n, h, i)[thread];
+    __syncthreads();
+    const Part<T> part = part_of(launch, query, n, h, begin, end, warp, lane);
+    if (lane == 0) greatest[warp] = part.greatest, total[warp] = part.total;
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c)
+      if (lane + 32 * c < launch.E) sums[warp][lane + 32 * c] = part.sums[c];
+    __syncthreads();
+    if (thread < launch.E) {
+      T most = greatest[0];
+      for (int w = 1; w < kWarps; ++w) most = greatest[w] > most || isnan(greatest[w]) ? greatest[w] : most;
+      T all = 0, sum = 0;
+      for (int w = 0; w < kWarps; ++w) {
+        if (begin + w * 32 >= end) break;  // the warp had no keys
+        const T factor = exp(greatest[w] - most);
+        all += total[w] * factor, sum += sums[w][thread] * factor;
+      }
+      launch.out[n * launch.out_samples + h * launch.out_heads + i * launch.out_positions + thread] = sum / all;
+    }
+  }
+}
+
+template <class T>
+void launch_attention(const Tensor& out, const AttentionInputs& in, cudaStream_t stream) {
+  const auto operand = [](const Tensor& x) {
+    return Operand<T>{static_cast<const T*>(x.raw()), x.stride(0), x.stride(1), x.stride(2)};
+  };
+  const std::int64_t D = in.q.size(3);
+  AttentionLaunch<T> launch{};
+  launch.q = operand(in.q), launch.k = operand(in.k), launch.v = operand(in.v), launch.out = static_cast<T*>(out.raw());
+  launch.out_samples = out.stride(0), launch.out_heads = out.stride(1), launch.out_positions = out.stride(2);
+  launch.H = in.q.size(1), launch.Lq = in.q.size(2), launch.Lk = in.k.size(2), launch.window = in.window;
+  launch.blocks = in.q.size(0) * launch.H * launch.Lq;
+  launch.D = static_cast<int>(D), launch.E = static_cast<int>(in.v.size(3));
+  launch.scale = static_cast<T>(in.scale), launch.causal = in.causal;
+  constexpr std::int64_t kPack = 16 / sizeof(T);
+  launch.by_vectors =
+      (D | launch.k.samples | launch.k.heads | launch.k.positions) % kPack == 0 && is_aligned(launch.k.from, 16);
+  const auto grid = static_cast<unsigned>(std::min<std::int64_t>(launch.blocks, 1 << 20));
+  attention_kernel<T><<<grid, kWarps * 32, 0, stream>>>(launch);
+}
+
+}  // namespace
+
+bool attention_fits(const AttentionInputs& in) {
+  const std::int64_t D = in.q.size(3), E = in.v.size(3);
+  if (D > kHeadMost || E > kHeadMost) return false;
+  if (in.q.stride(3) != 1 || in.k.stride(3) != 1 || in.v.stride(3) != 1) return false;
+  const std::int64_t keys = in.causal && in.window > 0 ? std::min(in.window, in.k.size(2)) : in.k.size(2);
+  return static_cast<double>(in.q.size(0) * in.q.size(1) * in.q.size(2)) * static_cast<double>(keys * (D + E)) <=
+         static_cast<double>(kTermsMost);
+}
+
+void attention(const Tensor& out, const AttentionInputs& in, cudaStream_t stream) {
+  if (out.dtype() == DType::f64)
+    launch_attention<double>(out, in, stream);
+  else
+    launch_attention<float>(out, in, stream);
+  check_launch("attention");
+}
+
+}  // namespace polyphase::cuda

@@ -1,0 +1,42 @@
+#include "cuda/linear/attention.hpp"
+
+#include <doctest/doctest.h>
+
+#include "ops/attention.hpp"
+#include "support/device.hpp"
+#include "support/skip.hpp"
+#include "support/tolerance.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+
+TEST_CASE("few queries are one kernel, and wide heads or many products are not") {
+  const auto fits = [](std::int64_t H, std::int64_t Lq, std::int64_t Lk, std::int64_t D, std::int64_t window = 0) {
+    const auto tensor = [&](std::int64_t L) { return Tensor::empty({1, H, L, D}, {.device = Device::cpu()}); };
+    return cuda::attention_fits({tensor(Lq), tensor(Lk), tensor(Lk), 1, window > 0, window});
+  };
+  CHECK(fits(8, 2, 251, 64, 250));
+  CHECK(fits(8, 250, 250, 64, 250));
+  CHECK(fits(1, 1, 1, 128));
+  CHECK_FALSE(fits(1, 1, 1, 129));
+  CHECK_FALSE(fits(16, 4000, 4000, 64));
+  CHECK(fits(16, 4000, 4000, 64, 16));
+}
+
+TEST_CASE("a query's bits do not depend on the other queries, nor on keys that it does not see") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const auto tensor = [&](std::uint64_t seed) { return random_f64({2, 4, 130, 64}, seed).to(dtype).to(Device::cuda()); };
+    const Tensor q = tensor(1), k = tensor(2), v = tensor(3);
+    const Tensor all = scaled_dot_product_attention(q, k, v, {.causal = true, .window = 50});
+    for (const std::int64_t at : {0, 49, 50, 129}) {
+      const std::int64_t first = std::max<std::int64_t>(0, at - 49);
+      const Tensor one = scaled_dot_product_attention(q.narrow(2, at, 1), k.narrow(2, first, at + 1 - first),
+                                                      v.narrow(2, first, at + 1 - first), {.causal = true, .window = 50});
+      CHECK(max_difference(one, all.narrow(2, at, 1)) == 0);
+    }
+    const Tensor wide = scaled_dot_product_attention(q.to(Device::cpu()), k.to(Device::cpu()), v.to(Device::cpu()),
+                                                     {.causal = true, .window = 50});
+    CHECK(max_difference(all.to(Device::cpu()), wide) <= (dtype == DType::f32 ? kFloatSum : kDoubleSum));
+  }
+}
