@@ -5,9 +5,9 @@ namespace polyphase {
 
 /// Until the end of the scope, the calling thread's convolutions (forward and input gradient) and matrix products on a GPU add
 /// up each output in one order, whatever the length of the input, the batch and the position. So a Stream has the bits of the
-/// whole input, for networks of convolutions, LSTM and element-wise layers. They run in FFMA arithmetic, f16 and bf16 with f32
-/// sums: several times as slow as without the guard. Normalisation and attention keep their own order. On the CPU nothing
-/// changes: its results never depend on the length.
+/// whole input, for networks of convolutions, LSTM, attention over a window with heads of at most 128 numbers, LayerNorm,
+/// RMSNorm and element-wise layers. Convolutions and products run in FFMA arithmetic, f16 and bf16 with f32 sums: several times
+/// as slow as without the guard. On the CPU nothing changes: its results never depend on the length.
 class LengthInvariantGuard {
  public:
   LengthInvariantGuard();

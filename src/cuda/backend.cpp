@@ -188,7 +188,7 @@ void CudaBackend::rope(const Tensor& out, const Tensor& x, const Rotation& rotat
   cuda::rope(out, x, rotation, turn.stream);
 }
 bool CudaBackend::attention(const Tensor& out, const AttentionInputs& in) {
-  if (!cuda::attention_fits(in)) return false;
+  if (!cuda::attention_can(in) || !(cuda::attention_is_fast(in) || LengthInvariantGuard::is_active())) return false;
   const Turn turn(device_);
   cuda::attention(out, in, turn.stream);
   return true;

@@ -163,10 +163,13 @@ void launch_attention(const Tensor& out, const AttentionInputs& in, cudaStream_t
 
 }  // namespace
 
-bool attention_fits(const AttentionInputs& in) {
+bool attention_can(const AttentionInputs& in) {
+  return in.q.size(3) <= kHeadMost && in.v.size(3) <= kHeadMost && in.q.stride(3) == 1 && in.k.stride(3) == 1 &&
+         in.v.stride(3) == 1;
+}
+
+bool attention_is_fast(const AttentionInputs& in) {
   const std::int64_t D = in.q.size(3), E = in.v.size(3);
-  if (D > kHeadMost || E > kHeadMost) return false;
-  if (in.q.stride(3) != 1 || in.k.stride(3) != 1 || in.v.stride(3) != 1) return false;
   const std::int64_t keys = in.causal && in.window > 0 ? std::min(in.window, in.k.size(2)) : in.k.size(2);
   return static_cast<double>(in.q.size(0) * in.q.size(1) * in.q.size(2)) * static_cast<double>(keys * (D + E)) <=
          static_cast<double>(kTermsMost);

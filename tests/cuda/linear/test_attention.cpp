@@ -13,7 +13,8 @@ using namespace polyphase::testing;
 TEST_CASE("few queries are one kernel, and wide heads or many products are not") {
   const auto fits = [](std::int64_t H, std::int64_t Lq, std::int64_t Lk, std::int64_t D, std::int64_t window = 0) {
     const auto tensor = [&](std::int64_t L) { return Tensor::empty({1, H, L, D}, {.device = Device::cpu()}); };
-    return cuda::attention_fits({tensor(Lq), tensor(Lk), tensor(Lk), 1, window > 0, window});
+    const AttentionInputs in{tensor(Lq), tensor(Lk), tensor(Lk), 1, window > 0, window};
+    return cuda::attention_can(in) && cuda::attention_is_fast(in);
   };
   CHECK(fits(8, 2, 251, 64, 250));
   CHECK(fits(8, 250, 250, 64, 250));

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "autograd/no_grad.hpp"
+#include "conv/length_invariant.hpp"
 #include "layers/containers/channels_last.hpp"
+#include "layers/norm.hpp"
 #include "layers/streaming/key_value_ring.hpp"
 #include "ops/attention.hpp"
 #include "ops/elementwise.hpp"
@@ -165,4 +167,24 @@ TEST_CASE("attention without a window cannot be streamed") {
   ChannelsLast net{CausalAttention(joined(0))};
   CHECK(error_of<NotImplemented>([&] { return receptive_field(net).left; }) ==
         "stream: attention without a context keeps all of its past");
+}
+
+TEST_CASE("causal attention: under a LengthInvariantGuard a stream has the bits of the whole on every device") {
+  manual_seed(4);
+  ChannelsLast net(
+      LayerNorm({.normalized_shape = 24}),
+      CausalAttention(
+          {.channels = 24, .heads = 4, .key_heads = 2, .head_size = 8, .window = 20, .inputs = {"q", "k", "v"}, .output = "o"}),
+      RMSNorm({.normalized_shape = 24}));
+  const NoGradGuard no_grad;
+  const LengthInvariantGuard guard;
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    net.to(dtype);
+    const Tensor x = random_f64({2, 24, 70}, 6).to(dtype);
+    const Tensor whole = net(x);
+    for (const std::vector<std::int64_t>& sizes : {std::vector<std::int64_t>{1}, {3}, {64}, {5, 1, 17, 2}}) {
+      CAPTURE(sizes.front());
+      CHECK(max_difference(streamed(net, x, sizes), whole) == 0);
+    }
+  }
 }
