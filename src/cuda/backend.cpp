@@ -9,6 +9,7 @@
 #include "cuda/conv/conv.hpp"
 #include "cuda/conv/epilogue/finish.hpp"
 #include "cuda/elementwise/activation_backward.hpp"
+#include "cuda/elementwise/advance.hpp"
 #include "cuda/elementwise/antialias.hpp"
 #include "cuda/elementwise/average.hpp"
 #include "cuda/elementwise/copy.hpp"
@@ -217,6 +218,11 @@ void CudaBackend::pad(const Tensor& out, const Tensor& in, std::int64_t left, Pa
 void CudaBackend::pad_backward(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) {
   const Turn turn(device_);
   cuda::pad_backward(out, in, left, mode, turn.stream);
+}
+void CudaBackend::advance(const Tensor& all, const Tensor& kept, const Tensor& x) {
+  if (!cuda::advance_fits(all)) return Backend::advance(all, kept, x);
+  const Turn turn(device_);
+  cuda::advance(all, kept, x, turn.stream);
 }
 void CudaBackend::average_of(const Tensor& out, std::span<const Tensor> parts, double divisor, Activation activation,
                              double slope) {

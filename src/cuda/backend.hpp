@@ -40,6 +40,7 @@ class CudaBackend final : public Backend {
   void scatter_add(const Tensor& out, const Tensor& in, const Tensor& index) override;
   void pad(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) override;
   void pad_backward(const Tensor& out, const Tensor& in, std::int64_t left, PaddingMode mode) override;
+  void advance(const Tensor& all, const Tensor& kept, const Tensor& x) override;
   void average_of(const Tensor& out, std::span<const Tensor> parts, double divisor, Activation activation,
                   double slope) override;
   void upsample_linear(const Tensor& out, const Tensor& in, std::int64_t scale) override;

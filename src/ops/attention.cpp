@@ -20,7 +20,6 @@ namespace polyphase {
 
 using autograd::Gradients;
 using autograd::Needs;
-using autograd::save_if;
 using autograd::Saved;
 
 namespace {
@@ -190,25 +189,24 @@ Tensor rope(const Tensor& x, const RopeOptions& options) {
   require<ShapeError>(x.rank() >= 2 && x.size(-1) % 2 == 0, "rope: expected x (..., L, D) with an even D, got ", x.shape());
   const std::int64_t L = x.size(-2), half = x.size(-1) / 2;
   const Tensor &positions = options.positions, &frequencies = options.inv_freq;
-  require<ShapeError>(!positions.defined() || positions.shape() == Shape{L}, "rope: expected positions (L=", L, "), got ",
-                      positions.defined() ? positions.shape() : Shape{});
+  require<ShapeError>(!positions.defined() || positions.shape() == Shape{L} || positions.shape() == Shape{1},
+                      "rope: expected positions (L=", L, ") or (1), got ", positions.defined() ? positions.shape() : Shape{});
   require<DTypeError>(!positions.defined() || positions.dtype() == DType::i64, "rope: expected positions of i64");
   require<ShapeError>(!frequencies.defined() || frequencies.shape() == Shape{half}, "rope: expected inv_freq (D/2=", half,
                       "), got ", frequencies.defined() ? frequencies.shape() : Shape{});
   if (ops::is_half(x)) return rope(x.to(DType::f32), options).to(x.dtype());
   Rotation rotation{.offset = options.offset, .base = options.base, .interleaved = options.interleaved};
+  const bool followed = autograd::should_record(std::array{x});
   if (positions.defined()) rotation.positions = positions.detach().to(x.device()).contiguous();
   if (frequencies.defined()) rotation.frequencies = frequencies.detach().to(DType::f64).to(x.device()).contiguous();
-  const bool followed = autograd::follows_gradients(x);
-  return autograd::record("rope", turned(x.detach(), rotation), {x},
-                          [rotation, places = save_if(followed && positions.defined(), rotation.positions),
-                           turns = save_if(followed && frequencies.defined(), rotation.frequencies)](const Tensor& g, Needs) {
-                            Rotation back = rotation;
-                            if (places.defined()) back.positions = places.get();
-                            if (turns.defined()) back.frequencies = turns.get();
-                            back.reversed = true;
-                            return Gradients{turned(g, back)};
-                          });
+  const Tensor y = turned(x.detach(), rotation);
+  if (followed && positions.defined()) rotation.positions = rotation.positions.clone();  // a stream counts its own on
+  if (followed && frequencies.defined()) rotation.frequencies = rotation.frequencies.clone();
+  return autograd::record("rope", y, {x}, [rotation](const Tensor& g, Needs) {
+    Rotation back = rotation;
+    back.reversed = true;
+    return Gradients{turned(g, back)};
+  });
 }
 
 }  // namespace polyphase

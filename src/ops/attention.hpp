@@ -28,7 +28,7 @@ struct RopeOptions {
   /// Which elements form a pair: 2i and 2i + 1 if true, else i and i + D/2.
   bool interleaved = false;
   std::int64_t offset = 0;  ///< the position of the first element along L
-  Tensor positions{};       ///< (L) i64 instead of offset, offset + 1, ...; may be undefined
+  Tensor positions{};       ///< (L) i64, or (1): the first of consecutive ones, instead of `offset`; may be undefined
   Tensor inv_freq{};        ///< (D/2) angle per position instead of base^(-2i/D); may be undefined
 };
 /// Rotary position embedding (Su et al., arXiv 2104.09864): x (..., L, D), D even; pair i at position p is rotated by

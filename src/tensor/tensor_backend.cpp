@@ -42,6 +42,17 @@ Tensor Moments::mean_everywhere() const {
   return Tensor::over(mean.storage(), centred.shape(), strides, mean.offset(), mean.dtype());
 }
 
+void TensorBackend::advance(const Tensor& all, const Tensor& kept, const Tensor& x) {
+  const std::int64_t K = kept.shape()[2], n = x.shape()[2], C = all.shape()[3];
+  const auto rows = [&](std::int64_t first, std::int64_t count) {
+    Shape shape = all.shape();
+    shape[2] = count;
+    return TensorAccess::view(all, shape, all.strides(), all.offset() + first * C);
+  };
+  if (K > 0) copy(rows(0, K), kept);
+  if (n > 0) copy(rows(K, n), x);
+  if (K > 0 && n > 0) copy(kept, rows(n, K));
+}
 bool TensorBackend::normalize_rows(const NormalizedRows&, const RowNorm&) { return false; }
 bool TensorBackend::attention(const Tensor&, const AttentionInputs&) { return false; }
 

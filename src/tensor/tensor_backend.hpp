@@ -39,7 +39,7 @@ struct AntialiasedSnakeGradients {
 
 /// The arguments of TensorBackend::rope besides its tensors.
 struct Rotation {
-  Tensor positions{};    ///< (L) i64, contiguous; undefined: offset, offset + 1, ...
+  Tensor positions{};    ///< (L) i64, contiguous, or (1), the first; undefined: offset, offset + 1, ...
   Tensor frequencies{};  ///< (D/2) f64, contiguous: angle per position; undefined: base^(-2i/D)
   std::int64_t offset = 0;
   double base = 10000;
@@ -102,6 +102,9 @@ class TensorBackend {
   /// out = in, same shape, same device, any strides, dtype converted (round to nearest).
   virtual void copy(const Tensor& out, const Tensor& in) = 0;
   virtual void fill(const Tensor& out, double value) = 0;
+  /// all (A, B, K + n, C), contiguous = kept (A, B, K, C), contiguous, followed by x (A, B, n, C) of any strides; then kept =
+  /// the last K rows of `all`. One dtype. The default copies three times.
+  virtual void advance(const Tensor& all, const Tensor& kept, const Tensor& x);
   /// out[i] = start + i*step, computed in f64 and rounded; contiguous.
   virtual void arange(const Tensor& out, double start, double step) = 0;
   /// Copies host bytes to this device, in order with the stream; `host_data` may change as soon as this returns.

@@ -177,6 +177,8 @@ TEST_CASE("rope turns pairs by position times frequency") {
       options.offset = 0;
       options.positions = Tensor::from_vector<std::int64_t>({7, 8, 9, 10, 11});
       CHECK(max_difference(rope(x, options), Tensor::from_vector(ys, x.shape())) == 0);
+      options.positions = Tensor::from_vector<std::int64_t>({7});
+      CHECK(max_difference(rope(x, options), Tensor::from_vector(ys, x.shape())) == 0);
     }
 }
 

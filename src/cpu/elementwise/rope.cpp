@@ -19,6 +19,7 @@ struct Turn {
 template <class T>
 std::vector<Turn<T>> turns(std::int64_t L, std::int64_t half, const Rotation& rotation) {
   const auto* const positions = rotation.positions.defined() ? rotation.positions.data<std::int64_t>() : nullptr;
+  const bool is_listed = positions != nullptr && rotation.positions.numel() == L;
   std::vector<double> frequencies(static_cast<std::size_t>(half));
   const double step = -std::log(rotation.base) / static_cast<double>(std::max<std::int64_t>(1, half));
   for (std::int64_t i = 0; i < half; ++i)
@@ -28,7 +29,9 @@ std::vector<Turn<T>> turns(std::int64_t L, std::int64_t half, const Rotation& ro
   parallel_for(L, 64, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t l = begin; l < end; ++l)
       for (std::int64_t i = 0; i < half; ++i) {
-        const auto position = static_cast<double>(positions != nullptr ? positions[l] : rotation.offset + l);
+        const auto position = static_cast<double>(positions == nullptr ? rotation.offset + l
+                                                  : is_listed          ? positions[l]
+                                                                       : positions[0] + l);
         const double angle = position * frequencies[static_cast<std::size_t>(i)];
         const double sine = std::sin(angle);
         all[static_cast<std::size_t>(l * half + i)] = {static_cast<T>(std::cos(angle)),

@@ -23,7 +23,7 @@ struct RopeLaunch {
   const double* frequencies;
   std::int64_t offset;
   double step;  // of the frequencies' logarithms
-  bool interleaved, reversed;
+  bool interleaved, reversed, is_listed;
 };
 
 template <class T>
@@ -38,16 +38,17 @@ __global__ void __launch_bounds__(kThreads)
     std::int64_t b = launch.by_L.split(l, narrow);
     const std::int64_t a = launch.by_B.split(b, narrow);
     const T* const in = x + a * launch.strides[0] + b * launch.strides[1] + l * launch.strides[2];
-    const double position = static_cast<double>(launch.positions != nullptr ? launch.positions[l] : launch.offset + l);
+    const std::int64_t first = launch.positions == nullptr ? launch.offset : launch.positions[launch.is_listed ? l : 0];
+    const double position = static_cast<double>(launch.is_listed ? first : first + l);
     const double frequency =
         launch.frequencies != nullptr ? launch.frequencies[i] : exp(__dmul_rn(static_cast<double>(i), launch.step));
     double sine = 0, cosine = 1;
     sincos(__dmul_rn(position, frequency), &sine, &cosine);
     const T s = static_cast<T>(launch.reversed ? -sine : sine), c = static_cast<T>(cosine);
-    const T first = in[i * pair * launch.strides[3]], second = in[(i * pair + other) * launch.strides[3]];
+    const T left = in[i * pair * launch.strides[3]], right = in[(i * pair + other) * launch.strides[3]];
     T* const to = out + row * 2 * half;
-    to[i * pair] = product(first, c) - product(second, s);
-    to[i * pair + other] = product(second, c) + product(first, s);
+    to[i * pair] = product(left, c) - product(right, s);
+    to[i * pair + other] = product(right, c) + product(left, s);
   }
 }
 
@@ -61,6 +62,7 @@ void rope(const Tensor& out, const Tensor& x, const Rotation& rotation, cudaStre
   launch.by_half = Divider(half), launch.by_L = Divider(x.size(2)), launch.by_B = Divider(x.size(1));
   for (int d = 0; d < 4; ++d) launch.strides[d] = x.stride(d);
   launch.positions = rotation.positions.defined() ? static_cast<const std::int64_t*>(rotation.positions.raw()) : nullptr;
+  launch.is_listed = rotation.positions.defined() && rotation.positions.numel() == x.size(2);
   launch.frequencies = rotation.frequencies.defined() ? static_cast<const double*>(rotation.frequencies.raw()) : nullptr;
   launch.offset = rotation.offset;
   launch.step = -std::log(rotation.base) / static_cast<double>(std::max<std::int64_t>(1, half));

@@ -62,16 +62,14 @@ Tensor Conv1dStream::push(const Tensor& x, bool last) {
   const Tensor end = end_.followed_by(x);
   if (copied > 0) end_.keep(without_first(end, std::max<std::int64_t>(end.size(2) - copied, 0)));
 
-  Tensor all = tail_.followed_by(with_left_padding(x, last));
-  if (last) all = with_right_padding(all, end);
-  const std::int64_t skipped = std::min(skipped_, all.size(2));
-  all = without_first(all, skipped);
-  skipped_ -= skipped;
-
-  const std::int64_t outputs = all.size(2) < window_ ? 0 : (all.size(2) - window_) / options.stride + 1;
-  const std::int64_t used = std::min(outputs * options.stride, all.size(2));
-  tail_.keep(without_first(all, used));
-  skipped_ += outputs * options.stride - used;
+  const Tensor next = with_left_padding(x, last);
+  const Tensor padded = last ? with_right_padding(tail_.followed_by(next), end) : Tensor();
+  const std::int64_t length = last ? padded.size(2) : tail_.size() + next.size(2), skipped = std::min(skipped_, length);
+  const std::int64_t inputs = length - skipped, outputs = inputs < window_ ? 0 : (inputs - window_) / options.stride + 1;
+  const std::int64_t used = std::min(outputs * options.stride, inputs);
+  const Tensor all = without_first(last ? padded : tail_.advance(next, inputs - used), skipped);
+  if (last) tail_.keep(without_first(all, used));
+  skipped_ += outputs * options.stride - used - skipped;
   if (skipped != 0 || skipped_ != 0) note_new_state();
   if (outputs == 0) return no_positions(x, options.out_channels);
   return conv1d(all.narrow(2, 0, (outputs - 1) * options.stride + window_), conv_.weight(), conv_.bias(),
@@ -103,18 +101,18 @@ std::int64_t ConvTranspose1dStream::output_length(std::int64_t inputs) const {
 Tensor ConvTranspose1dStream::push(const Tensor& x, bool last) {
   const ConvTranspose1d::Options& options = conv_.options();
   const std::int64_t stride = options.stride, left = options.padding.left;
-  const Tensor all = tail_.followed_by(x);
+  const std::int64_t held = tail_.size() + x.size(2);
   count_on(inputs_, x.size(2));
   // Positions count from the first output before the padding is cropped. Later inputs only add to positions from inputs_*stride
   // on, and the row does not end before the current end.
   const std::int64_t complete = last ? output_length(inputs_) : std::min(inputs_ * stride - left, output_length(inputs_));
   const std::int64_t begin = returned_ + left, end = std::max(complete, returned_) + left;
   count_on(returned_, end - left - returned_);
-  const std::int64_t first_input = inputs_ - all.size(2);
+  const std::int64_t first_input = inputs_ - held;
   // The next output's own input is always kept: perhaps no tap reaches it, and with output padding it may be the last one.
   const std::int64_t own = std::min(floor_div(end, stride), inputs_ - 1);
   const std::int64_t needed = std::max(std::min(ceil_div(end - reach_, stride), own), first_input);
-  tail_.keep(without_first(all, needed - first_input));
+  const Tensor all = tail_.advance(x, held - (needed - first_input));
   if (end == begin) return no_positions(x, options.out_channels);
 
   const std::int64_t origin = first_input * stride;

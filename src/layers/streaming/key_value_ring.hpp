@@ -9,7 +9,7 @@ namespace polyphase {
 
 /// Keeps the newest keys and values of causal attention over a window, for a module's stream:
 ///
-///     const pp::RopeOptions place{.positions = ring.next_positions(q.size(2), q.device())};
+///     const pp::RopeOptions place{.positions = ring.next_position(q.device())};
 ///     const auto seen = ring.push(pp::rope(k, place), v);
 ///     y = pp::scaled_dot_product_attention(pp::rope(q, place), seen.keys, seen.values,
 ///                                          {.causal = true, .window = ring.context(), .first_key = seen.first_key});
@@ -36,6 +36,8 @@ class KeyValueRing {
   /// The numbers of the next `count` positions on a device, (count) i64: RopeOptions::positions of their queries and keys. They
   /// go on in a recorded push too.
   [[nodiscard]] Tensor next_positions(std::int64_t count, Device device);
+  /// The first of them, (1) i64, which stands for all in RopeOptions::positions. The next push() counts it on.
+  [[nodiscard]] Tensor next_position(Device device);
   [[nodiscard]] std::int64_t context() const { return context_; }
   /// Resets to no positions.
   void reset();
@@ -43,7 +45,7 @@ class KeyValueRing {
  private:
   std::int64_t context_;
   std::int64_t positions_ = 0;
-  Tensor next_;                 // positions_ on the device of the last next_positions(), (1)
+  Tensor next_;                 // positions_ on the device of the last next_position(), (1)
   layers::HeldPositions keys_;  // at most context - 1 of each
   layers::HeldPositions values_;
 };

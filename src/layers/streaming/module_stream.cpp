@@ -3,11 +3,15 @@
 #include <cxxabi.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <typeinfo>
 #include <vector>
 
+#include "autograd/no_grad.hpp"
+#include "autograd/node.hpp"
 #include "cuda/cuda.hpp"
+#include "device/backend.hpp"
 #include "layers/module.hpp"
 #include "ops/length.hpp"
 
@@ -61,6 +65,33 @@ std::uint64_t new_states() { return noted(); }
 Tensor HeldPositions::followed_by(const Tensor& x) const {
   if (is_empty()) return x;
   return x.size(2) == 0 ? kept_ : cat({kept_, x}, 2);
+}
+
+void HeldPositions::require_like(const Tensor& x) const {
+  if (!kept_.defined()) return;
+  Shape expected = kept_.shape();
+  if (x.rank() == kept_.rank()) expected[2] = x.size(2);
+  require<ShapeError>(x.shape() == expected, "stream: expected positions like those before, ", kept_.shape(), ", got ",
+                      x.shape());
+}
+
+Tensor HeldPositions::advance(const Tensor& x, std::int64_t kept) {
+  const bool stays = size() == kept && kept > 0 && x.size(2) > 0 && (kept_.rank() == 3 || kept_.rank() == 4) &&
+                     x.dtype() == kept_.dtype() && x.device() == kept_.device() && !autograd::should_record(std::array{x});
+  if (!stays) {
+    const Tensor all = followed_by(x);
+    keep(all.narrow(2, all.size(2) - kept, kept));
+    return all;
+  }
+  require_like(x);
+  Shape shape = kept_.shape();
+  shape[2] += x.size(2);
+  const Tensor all = Tensor::empty(shape, {x.dtype(), x.device()});
+  const auto wide = [](const Tensor& tensor) { return tensor.rank() == 4 ? tensor : tensor.unsqueeze(3); };
+  const NoGradGuard no_grad;
+  backend_of(x.device()).advance(wide(all), wide(kept_), wide(x.detach()));
+  kept_.storage().bump_version();
+  return all;
 }
 
 void HeldPositions::keep(const Tensor& x) {

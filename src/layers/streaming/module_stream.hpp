@@ -76,6 +76,10 @@ class HeldPositions {
   [[nodiscard]] std::int64_t size() const { return kept_.defined() ? kept_.size(2) : 0; }
   /// The kept positions followed by `x`.
   [[nodiscard]] Tensor followed_by(const Tensor& x) const;
+  /// Throws ShapeError unless x can follow what is kept.
+  void require_like(const Tensor& x) const;
+  /// followed_by(x), of which the last `kept` positions are then kept: one launch if it held as many before.
+  [[nodiscard]] Tensor advance(const Tensor& x, std::int64_t kept);
   /// Keeps a copy of `x`, in place if it has the size of the previous one, so that a push of a fixed size can be recorded once
   /// (cuda::capture) and replayed.
   void keep(const Tensor& x);

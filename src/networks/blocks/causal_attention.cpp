@@ -78,7 +78,7 @@ Tensor CausalAttention::forward(const Tensor& x) { return attended(parts_of(x, {
 Tensor CausalAttention::forward(const Tensor& x, KeyValueRing& ring) {
   require<ShapeError>(!options_.sees_only_newest || x.size(1) <= options_.window, "attention: expected at most ",
                       options_.window, " positions in a push, the context, got ", x.size(1));
-  Parts parts = parts_of(x, ring.next_positions(x.size(1), x.device()));
+  Parts parts = parts_of(x, ring.next_position(x.device()));
   KeyValueRing::Seen seen = ring.push(parts.keys, parts.values);
   if (options_.sees_only_newest) {
     const std::int64_t all = seen.keys.size(2), kept = std::min(all, options_.window);

@@ -26,6 +26,22 @@ Tensor positions(std::int64_t first, std::int64_t count) {
 
 }  // namespace
 
+TEST_CASE("held positions: advancing is following and keeping, also where the number changes") {
+  layers::HeldPositions held;
+  std::int64_t first = 0, before = 0;
+  for (const auto& [added, kept] :
+       {std::pair<std::int64_t, std::int64_t>{3, 2}, {2, 2}, {4, 2}, {0, 2}, {3, 4}, {1, 0}, {2, 2}}) {
+    const Tensor all = held.advance(positions(first, added), kept);
+    CHECK(max_difference(all, positions(first - before, before + added)) == 0);
+    CHECK(held.size() == kept);
+    first += added, before = kept;
+  }
+  CHECK(error_of<ShapeError>([&] {
+          return held.advance(Tensor::ones({1, 2, 3}), 2);
+        }) == "stream: expected positions like those before, (1, 1, 2), got (1, 2, 3)");
+  CHECK(max_difference(held.followed_by(positions(first, 1)), positions(first - 2, 3)) == 0);
+}
+
 TEST_CASE("held positions: what is kept comes before what follows") {
   layers::HeldPositions held;
   CHECK(held.is_empty());
