@@ -68,7 +68,7 @@ void issue(const Call& call, const ConvPlan& plan) {
       {
         const bool any_length = LengthInvariantGuard::is_active();
         const int tile = any_length ? direct::tile_of_any_length(call.problem, call.direction, call.device) : -1;
-        return direct::gather(call.problem, call.direction, call.first, call.second, call.bias, out, epilogue, call.device,
+        return direct::gather(call.problem, call.direction, call.first, *call.weights, call.bias, out, epilogue, call.device,
                               call.stream, tile, any_length ? 1 : 0);
       }
   }

@@ -3,7 +3,7 @@
 
 namespace polyphase::cuda::direct {
 
-template void gather_as<__nv_bfloat16>(const ConvProblem&, ConvDirection, const __nv_bfloat16*, const __nv_bfloat16*,
+template void gather_as<__nv_bfloat16>(const ConvProblem&, ConvDirection, const __nv_bfloat16*, const Weights&,
                                        const __nv_bfloat16*, __nv_bfloat16*, const Epilogue&, int, cudaStream_t, int, int);
 
 }  // namespace polyphase::cuda::direct

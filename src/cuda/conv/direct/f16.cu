@@ -3,7 +3,7 @@
 
 namespace polyphase::cuda::direct {
 
-template void gather_as<__half>(const ConvProblem&, ConvDirection, const __half*, const __half*, const __half*, __half*,
+template void gather_as<__half>(const ConvProblem&, ConvDirection, const __half*, const Weights&, const __half*, __half*,
                                 const Epilogue&, int, cudaStream_t, int, int);
 
 }  // namespace polyphase::cuda::direct

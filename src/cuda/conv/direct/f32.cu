@@ -3,7 +3,7 @@
 
 namespace polyphase::cuda::direct {
 
-template void gather_as<float>(const ConvProblem&, ConvDirection, const float*, const float*, const float*, float*,
+template void gather_as<float>(const ConvProblem&, ConvDirection, const float*, const Weights&, const float*, float*,
                                const Epilogue&, int, cudaStream_t, int, int);
 
 }  // namespace polyphase::cuda::direct

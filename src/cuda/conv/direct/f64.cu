@@ -3,7 +3,7 @@
 
 namespace polyphase::cuda::direct {
 
-template void gather_as<double>(const ConvProblem&, ConvDirection, const double*, const double*, const double*, double*,
+template void gather_as<double>(const ConvProblem&, ConvDirection, const double*, const Weights&, const double*, double*,
                                 const Epilogue&, int, cudaStream_t, int, int);
 
 }  // namespace polyphase::cuda::direct

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <type_traits>
 
+#include "conv/algorithm.hpp"
 #include "cuda/conv/direct/direct.hpp"
 #include "cuda/conv/direct/kernel.cuh"
 #include "cuda/conv/direct/pack.cuh"
 #include "cuda/conv/direct/row.cuh"
+#include "cuda/conv/packed_weights.hpp"
 #include "cuda/memory/allocator.hpp"
 #include "cuda/runtime/runtime.hpp"
 
@@ -20,7 +23,9 @@ struct Call {
   const ConvProblem& problem;
   ConvDirection direction;
   const Epilogue& epilogue;
-  const T *source, *w, *bias;
+  const T* source;
+  const Weights& weights;
+  const T* bias;
   T* out;
   int device;
   cudaStream_t stream;
@@ -30,21 +35,45 @@ struct Call {
   return gemm.G * steps.column_tiles * steps.row_steps * steps.plane_steps * steps.tap_steps * steps.weight_words;
 }
 
+/// The weights in the order in which `steps` reads them, as the accumulator's type A. Weights with a storage keep them.
 template <class T, class A>
-void pack_weights(const Call<T>& call, const TapGemm& gemm, const Steps& steps, const Tile& tile, A* packed) {
+std::shared_ptr<const Buffer> packed_weights(const Call<T>& call, const TapGemm& gemm, const Steps& steps, const Tile& tile) {
+  const ConvProblem& problem = call.problem;
+  const PackingKey key{static_cast<std::int64_t>(Algorithm::direct),
+                       static_cast<std::int64_t>(call.direction),
+                       static_cast<std::int64_t>(problem.dtype),
+                       problem.C_in,
+                       problem.C_out,
+                       problem.G,
+                       problem.K,
+                       problem.S,
+                       problem.D,
+                       tile.columns,
+                       steps.rows,
+                       steps.planes,
+                       steps.taps,
+                       steps.row_steps,
+                       steps.plane_steps,
+                       steps.tap_steps,
+                       steps.piece_taps,
+                       steps.column_tiles,
+                       steps.weight_words};
   const std::int64_t count = packed_words(gemm, steps);
-  const auto grid = static_cast<unsigned>(std::min<std::int64_t>((count + 255) / 256, 4096));
-  const auto pack = [&]<class Index>(Index) {
-    pack_weights_kernel<T, A, Index><<<grid, 256, 0, call.stream>>>(gemm, steps, call.problem.K, tile.columns,
-                                                                    call.direction == ConvDirection::forward,
-                                                                    static_cast<Index>(count), call.w, packed);
+  const auto pack = [gemm, steps, count, K = problem.K, columns = tile.columns,
+                     is_forward = call.direction == ConvDirection::forward](const void* w, void* to, cudaStream_t stream) {
+    const auto grid = static_cast<unsigned>(std::min<std::int64_t>((count + 255) / 256, 4096));
+    const auto launch = [&]<class Index>(Index) {
+      pack_weights_kernel<T, A, Index><<<grid, 256, 0, stream>>>(gemm, steps, K, columns, is_forward, static_cast<Index>(count),
+                                                                 static_cast<const T*>(w), static_cast<A*>(to));
+    };
+    if (count < std::int64_t{1} << 31) {
+      launch(std::uint32_t{});
+    } else {
+      launch(std::uint64_t{});
+    }
+    check_launch("conv direct: pack weights");
   };
-  if (count < std::int64_t{1} << 31) {
-    pack(std::uint32_t{});
-  } else {
-    pack(std::uint64_t{});
-  }
-  check_launch("conv direct: pack weights");
+  return call.weights.packed(key, static_cast<std::size_t>(count) * sizeof(A), call.device, call.stream, pack);
 }
 
 /// Launches with `words` words of dynamic shared memory, one block for each of `blocks` up to the grid limit.
@@ -61,11 +90,10 @@ template <class T, int kTileP, int kTileC, int kThreadP, int kThreadC>
 void launch_general(const Call<T>& call, const TapGemm& gemm, const Tile& tile) {
   using A = typename AccumulatorOf<T>::type;
   const Steps steps = make_tiling(gemm, tile, sizeof(A));
-  const Buffer packed(static_cast<std::size_t>(packed_words(gemm, steps)) * sizeof(A), call.device);
-  pack_weights(call, gemm, steps, tile, packed.as<A>());
+  const auto packed = packed_weights<T, A>(call, gemm, steps, tile);
   launch_blocks(tap_gemm_kernel<T, kTileP, kTileC, kThreadP, kThreadC>, steps.blocks, tile,
                 shared_words(tile, steps) * sizeof(A), call.stream, gemm, steps, call.epilogue, call.source,
-                static_cast<const A*>(packed.as<A>()), call.bias, call.out);
+                static_cast<const A*>(packed->template as<A>()), call.bias, call.out);
 }
 
 /// Runs the window kernel (f32 only): rows 8 to 13 of kTiles32.
@@ -75,11 +103,11 @@ void launch_row(const Call<float>& call, const TapGemm& gemm);
 
 /// gather() for one dtype.
 template <class T>
-void gather_as(const ConvProblem& problem, ConvDirection direction, const T* source, const T* w, const T* bias, T* out,
-               const Epilogue& epilogue, int device, cudaStream_t stream, int tile, int slices) {
+void gather_as(const ConvProblem& problem, ConvDirection direction, const T* source, const Weights& weights, const T* bias,
+               T* out, const Epilogue& epilogue, int device, cudaStream_t stream, int tile, int slices) {
   const TapGemm gemm = make_tap_gemm(problem, direction);
   const int sms = properties(device).sm_count;
-  const Call<T> call{problem, direction, epilogue, source, w, bias, out, device, stream};
+  const Call<T> call{problem, direction, epilogue, source, weights, bias, out, device, stream};
   if constexpr (std::is_same_v<T, double>) {
     const std::size_t i = choose(kTiles64, gemm, sms, false, tile).tile;
     if (i == 0) return launch_general<T, 128, 64, 4, 8>(call, gemm, kTiles64[i]);

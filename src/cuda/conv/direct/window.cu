@@ -11,12 +11,11 @@ void launch_window(const Call<float>& call, TapGemm gemm, const Tile& tile, int 
   const bool by_quads = shift_to_quads(gemm, call.source);
   Steps steps = make_window_steps(gemm, tile);
   split_steps(steps, slices);
-  const Buffer packed(static_cast<std::size_t>(packed_words(gemm, steps)) * sizeof(float), call.device);
-  pack_weights(call, gemm, steps, tile, packed.as<float>());
+  const auto packed = packed_weights<float, float>(call, gemm, steps, tile);
   auto run = [&](const Epilogue& epilogue, const float* bias, float* out) {
     launch_blocks(window_kernel<kGroups, kThreadC, kWarps>, steps.blocks * steps.slices, tile,
                   shared_words(tile, steps) * sizeof(float), call.stream, gemm, steps, epilogue, by_quads, tile.stages,
-                  call.source, static_cast<const float*>(packed.as<float>()), bias, out);
+                  call.source, static_cast<const float*>(packed->as<float>()), bias, out);
   };
   if (steps.slices == 1) return run(call.epilogue, call.bias, call.out);
   const std::int64_t rows = gemm.N * gemm.G * gemm.out_channels, elements = rows * gemm.out_length;
@@ -37,7 +36,8 @@ void launch_row_of(const Call<float>& call, const TapGemm& gemm) {
   const auto grid = static_cast<unsigned>(std::min(tiles.blocks, kMostBlocks));
   const bool wide = reinterpret_cast<std::uintptr_t>(call.out) % 16 == 0 && gemm.out_length % 4 == 0;
   row_kernel<kQuads><<<grid, 32 * kRowWarps, 0, call.stream>>>(
-      gemm, call.epilogue, tiles, call.direction == ConvDirection::forward, wide, call.source, call.w, call.bias, call.out);
+      gemm, call.epilogue, tiles, call.direction == ConvDirection::forward, wide, call.source,
+      static_cast<const float*>(call.weights.data()), call.bias, call.out);
   check_launch("conv direct: one channel in");
 }
 
