@@ -9,19 +9,19 @@
 #include "cuda/conv/conv.hpp"
 #include "cuda/conv/epilogue/finish.hpp"
 #include "cuda/elementwise/activation_backward.hpp"
-#include "cuda/elementwise/advance.hpp"
 #include "cuda/elementwise/antialias.hpp"
 #include "cuda/elementwise/average.hpp"
 #include "cuda/elementwise/copy.hpp"
 #include "cuda/elementwise/elementwise.hpp"
 #include "cuda/elementwise/embedding.hpp"
 #include "cuda/elementwise/index_check.hpp"
-#include "cuda/elementwise/length.hpp"
-#include "cuda/elementwise/pad.hpp"
 #include "cuda/elementwise/random.hpp"
 #include "cuda/elementwise/rope.hpp"
 #include "cuda/elementwise/snake_backward.hpp"
-#include "cuda/elementwise/upsample.hpp"
+#include "cuda/length/advance.hpp"
+#include "cuda/length/length.hpp"
+#include "cuda/length/pad.hpp"
+#include "cuda/length/upsample.hpp"
 #include "cuda/linear/attention.hpp"
 #include "cuda/linear/fft.hpp"
 #include "cuda/linear/fixed_order.hpp"
@@ -34,6 +34,7 @@
 #include "cuda/reduce/moments.hpp"
 #include "cuda/reduce/reduce.hpp"
 #include "cuda/reduce/row_norm.hpp"
+#include "cuda/reduce/weight_norm.hpp"
 #include "cuda/runtime/graph.hpp"
 #include "cuda/runtime/presence.hpp"
 #include "cuda/runtime/runtime.hpp"
@@ -229,6 +230,15 @@ void CudaBackend::average_of(const Tensor& out, std::span<const Tensor> parts, d
   if (parts.size() > cuda::kAveragedMost) return Backend::average_of(out, parts, divisor, activation, slope);
   const Turn turn(device_);
   cuda::average_of(out, parts, divisor, activation, slope, turn.stream);
+}
+void CudaBackend::weight_norm(const Tensor& w, const Tensor& norms, const Tensor& v, const Tensor& g) {
+  const Turn turn(device_);
+  cuda::weight_norm(w, norms, v, g, turn.stream);
+}
+void CudaBackend::weight_norm_backward(const Tensor& dv, const Tensor& dg, const Tensor& dw, const Tensor& v, const Tensor& g,
+                                       const Tensor& norms) {
+  const Turn turn(device_);
+  cuda::weight_norm_backward(dv, dg, dw, v, g, norms, turn.stream);
 }
 void CudaBackend::upsample_linear(const Tensor& out, const Tensor& in, std::int64_t scale) {
   const Turn turn(device_);

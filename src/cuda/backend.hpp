@@ -43,6 +43,9 @@ class CudaBackend final : public Backend {
   void advance(const Tensor& all, const Tensor& kept, const Tensor& x) override;
   void average_of(const Tensor& out, std::span<const Tensor> parts, double divisor, Activation activation,
                   double slope) override;
+  void weight_norm(const Tensor& w, const Tensor& norms, const Tensor& v, const Tensor& g) override;
+  void weight_norm_backward(const Tensor& dv, const Tensor& dg, const Tensor& dw, const Tensor& v, const Tensor& g,
+                            const Tensor& norms) override;
   void upsample_linear(const Tensor& out, const Tensor& in, std::int64_t scale) override;
   void upsample_linear_backward(const Tensor& out, const Tensor& in, std::int64_t scale) override;
   void antialiased_snake(const Tensor& out, const AntialiasedSnake& in) override;

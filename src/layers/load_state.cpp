@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "layers/weight.hpp"
+#include "ops/norm.hpp"
 
 namespace polyphase::layers {
 namespace {
@@ -135,7 +135,7 @@ class Planner {
     const DType dtype = halves.v->source.dtype() == DType::f64 ? DType::f64 : DType::f32;  // 16 bits would be rounded twice
     const auto wide = [&](const Half& half) { return half.source.detach().to(dtype).to(target.device()); };
     // Converted to the dtype of the target immediately, so that the memory of the wide product is free for the next one.
-    plan_.copies.emplace_back(target, fold_weight_norm(wide(*halves.g), wide(*halves.v)).to(target.dtype()));
+    plan_.copies.emplace_back(target, weight_norm_of(wide(*halves.v), wide(*halves.g)).to(target.dtype()));
   }
 
   LoadPlan& plan_;

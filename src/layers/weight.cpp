@@ -24,10 +24,9 @@ Tensor unit(const Tensor& x) { return x / clamp(norm(x), 1e-12, std::numeric_lim
 
 }  // namespace
 
-Tensor fold_weight_norm(const Tensor& g, const Tensor& v) { return v * (g / norm_except_first(v)); }
-
 Tensor Weight::get(bool iterates) const {
-  if (is_normalised()) return weight_norm_of(v_, g_);
+  if (held_.defined()) return held_;
+  if (is_normalised()) return weight_norm_of(v_, g_, autocast_dtype());
   return has_spectral_norm() ? over_spectrum(iterates) : plain_;
 }
 
@@ -64,9 +63,16 @@ void Weight::normalise_spectrum() {
   right_ = unit(Tensor::randn({plain_.numel() / plain_.size(0)}, options));
 }
 
+void Weight::hold() {
+  if (!is_normalised()) return;
+  const NoGradGuard no_grad;
+  held_ = get();
+}
+
 void Weight::fold() {
   if (!is_normalised() && !has_spectral_norm()) return;
   const NoGradGuard no_grad;
+  const AutocastGuard exact(std::nullopt);
   Tensor folded = get();
   const bool learned = is_normalised() ? v_.requires_grad() || g_.requires_grad() : plain_.requires_grad();
   plain_ = folded.set_requires_grad(learned);

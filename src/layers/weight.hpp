@@ -5,9 +5,6 @@
 
 namespace polyphase {
 
-/// g * v/||v||, the norm taken over all dimensions but the first: v (n, ...), g (n, 1, ...) -> (n, ...). Differentiable.
-[[nodiscard]] Tensor fold_weight_norm(const Tensor& g, const Tensor& v);
-
 /// A weight w: a tensor of its own; or w = g * v/||v|| with the norm taken over all dimensions but the first (Salimans and
 /// Kingma, arXiv 1602.07868; PyTorch's weight_norm with dim=0); or w = W/sigma(W), sigma the largest singular value of W as a
 /// matrix (size(0), rest), estimated by one step of power iteration (Miyato et al., arXiv 1802.05957; PyTorch's spectral_norm
@@ -18,6 +15,7 @@ class Weight {
   explicit Weight(Tensor plain) : plain_(std::move(plain)) {}
 
   /// w, differentiable in what it is computed from. Under spectral norm, a step of power iteration comes first if `iterates`.
+  /// Under weight norm and an AutocastGuard it has the guard's dtype; after hold() it is the held one.
   [[nodiscard]] Tensor get(bool iterates = false) const;
   [[nodiscard]] bool is_normalised() const { return v_.defined(); }
   [[nodiscard]] bool has_spectral_norm() const { return left_.defined(); }
@@ -25,6 +23,10 @@ class Weight {
   void normalise();
   /// Makes w = W/sigma(W), with singular vectors that start random. The weight must be plain.
   void normalise_spectrum();
+  /// Computes w under weight norm now, once for all calls of get() until release(), off the tape. Does nothing if w is not
+  /// under weight norm.
+  void hold();
+  void release() { held_ = {}; }
   /// Folds w into one tensor, without power iteration. Does nothing if plain.
   void fold();
   /// Lists weight, bias; or bias, weight_g, weight_v; or bias, weight_orig and the buffers weight_u, weight_v: PyTorch's
@@ -39,6 +41,7 @@ class Weight {
   Tensor v_;      // w's shape
   Tensor left_;   // (size(0)), estimate of the singular vector
   Tensor right_;  // (product of the other sizes)
+  Tensor held_;   // undefined: get() computes w
 };
 
 /// Base of Conv1d, ConvTranspose1d and Linear: a weight and an optional bias.
@@ -54,6 +57,9 @@ class WeightedLayer : public Module {
   void normalise_weight() { weight_.normalise(); }
   void normalise_spectrum() { weight_.normalise_spectrum(); }
   void fold_weight() { weight_.fold(); }
+  /// Used by HeldWeights.
+  void hold_weight() { weight_.hold(); }
+  void release_weight() { weight_.release(); }
   [[nodiscard]] bool has_weight_norm() const { return weight_.is_normalised(); }
   [[nodiscard]] bool has_spectral_norm() const { return weight_.has_spectral_norm(); }
 

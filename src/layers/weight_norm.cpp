@@ -43,6 +43,15 @@ void remove_weight_norm(Module& module) {
   for (WeightedLayer* layer : layers) layer->fold_weight();
 }
 
+HeldWeights::HeldWeights(Module& module)
+    : layers_(layers_where(module, [](const WeightedLayer& layer) { return layer.has_weight_norm(); })) {
+  for (WeightedLayer* layer : layers_) layer->hold_weight();
+}
+
+HeldWeights::~HeldWeights() {
+  for (WeightedLayer* layer : layers_) layer->release_weight();
+}
+
 void spectral_norm(Module& module) {
   const std::vector<WeightedLayer*> layers = layers_where(module, is_plain);
   require<Error>(!layers.empty(), "spectral_norm: expected a layer with a plain weight, found none");

@@ -241,25 +241,25 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
                       bias.defined() ? bias : Tensor::zeros_like(running_mean));
 }
 
-Tensor weight_norm_of(const Tensor& v, const Tensor& g) {
+Tensor weight_norm_of(const Tensor& v, const Tensor& g, std::optional<DType> dtype) {
   ops::require_floating("weight_norm", v);
   Shape kept = Shape::filled(v.rank(), 1);
   if (v.rank() > 0) kept[0] = v.size(0);
   require<ShapeError>(g.shape() == kept, "weight_norm: expected g of shape ", kept, ", got ", g.shape());
-  if (ops::is_half(v)) return weight_norm_of(v.to(DType::f32), g.to(DType::f32)).to(v.dtype());
-  const Tensor norms = ops::map("weight_norm", MapOp::sqrt, {ops::reduce(ReduceOp::sum_of_squares, v, kept)});
-  const Tensor scale = ops::map("weight_norm", MapOp::div, {g, norms});
-  Tensor w = ops::map("weight_norm", MapOp::mul, {v, scale});
-  return autograd::record("weight_norm", std::move(w), {v, g},
-                          [saved_v = autograd::Saved(v), saved_norms = autograd::Saved(norms),
-                           saved_scale = autograd::Saved(scale), kept](const Tensor& dw, Needs) {
-                            // dg = <dw, v>/||v||, dv = g/||v|| * (dw - v * <dw, v>/||v||^2)
-                            const Tensor& direction = saved_v.get();
-                            const Tensor& length = saved_norms.get();
-                            const Tensor dg = div(sum_to(mul(dw, direction), kept), length);
-                            const Tensor along = mul(saved_scale.get(), div(dg, length));
-                            return Gradients{sub(mul(dw, saved_scale.get()), mul(direction, along)), dg};
-                          });
+  if (ops::is_half(v)) return weight_norm_of(v.to(DType::f32), g.to(DType::f32), v.dtype());
+  const Tensor direction = v.detach().contiguous(), length = g.detach().contiguous();
+  Tensor w = Tensor::empty(v.shape(), {dtype && v.dtype() == DType::f32 ? *dtype : v.dtype(), v.device()});
+  const Tensor norms = Tensor::empty(kept, {v.dtype(), v.device()});
+  if (w.numel() != 0) backend_of(v.device()).weight_norm(w, norms, direction, length);
+  return autograd::record(
+      "weight_norm", std::move(w), {v, g},
+      [saved_v = Saved(v), saved_g = Saved(g), saved_norms = Saved(norms)](const Tensor& dw, Needs) {
+        const Tensor direction = saved_v.get().contiguous(), length = saved_g.get().contiguous();
+        const Tensor dv = Tensor::empty_like(direction), dg = Tensor::empty_like(length);
+        if (dv.numel() != 0)
+          backend_of(dv.device()).weight_norm_backward(dv, dg, dw.contiguous(), direction, length, saved_norms.get());
+        return Gradients{dv, dg};
+      });
 }
 
 }  // namespace polyphase

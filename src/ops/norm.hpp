@@ -62,8 +62,9 @@ struct SynchronizedBatch {
 }  // namespace ops
 
 /// g * v/||v||, the norm taken over all dimensions but the first: v (n, ...), g (n, 1, ...) -> (n, ...), on the device's
-/// current stream. Differentiable in both. f16 and bf16 are computed in f32. A row of zeros gives NaN, as in PyTorch. Throws
-/// ShapeError if g has another shape.
-[[nodiscard]] Tensor weight_norm_of(const Tensor& v, const Tensor& g);
+/// current stream. Differentiable in both. f16 and bf16 are computed in f32. The result has v's dtype; with `dtype` f16 or bf16
+/// an f32 result is rounded to it, as to() would, in the same pass. A row of zeros gives NaN, as in PyTorch. Throws ShapeError
+/// if g has another shape.
+[[nodiscard]] Tensor weight_norm_of(const Tensor& v, const Tensor& g, std::optional<DType> dtype = std::nullopt);
 
 }  // namespace polyphase

@@ -20,6 +20,13 @@ T before(T x) {
   }
 }
 
+/// (R, 1, ...) as rows of `shape` (R, ...), which are not copied.
+Tensor along_rows(const Tensor& rows, const Shape& shape) {
+  Shape strides = Shape::filled(shape.rank(), 0);
+  strides[0] = 1;
+  return TensorAccess::view(rows, shape, strides, rows.offset());
+}
+
 }  // namespace
 
 double uniform_limit(double low, double high, DType dtype) {
@@ -67,6 +74,32 @@ void TensorBackend::average_of(const Tensor& out, std::span<const Tensor> parts,
   }
   if (activation == Activation::relu) map(MapOp::relu, out, std::array{out}, {});
   if (activation == Activation::leaky_relu) map(MapOp::leaky_relu, out, std::array{out}, {slope, 0});
+}
+
+void TensorBackend::weight_norm(const Tensor& w, const Tensor& norms, const Tensor& v, const Tensor& g) {
+  reduce(ReduceOp::sum_of_squares, norms, v);
+  map(MapOp::sqrt, norms, std::array{norms}, {});
+  const Tensor scale = Tensor::empty_like(norms);
+  map(MapOp::div, scale, std::array{g, norms}, {});
+  const Tensor product = w.dtype() == v.dtype() ? w : Tensor::empty_like(v);
+  map(MapOp::mul, product, std::array{v, along_rows(scale, v.shape())}, {});
+  if (w.dtype() != v.dtype()) copy(w, product);
+}
+
+void TensorBackend::weight_norm_backward(const Tensor& dv, const Tensor& dg, const Tensor& dw, const Tensor& v, const Tensor& g,
+                                         const Tensor& norms) {
+  const Tensor product = Tensor::empty_like(v), scale = Tensor::empty_like(norms), along = Tensor::empty_like(norms);
+  const Tensor in = dw.dtype() == v.dtype() ? dw : Tensor::empty_like(v);
+  if (dw.dtype() != v.dtype()) copy(in, dw);
+  map(MapOp::mul, product, std::array{in, v}, {});
+  reduce(ReduceOp::sum, dg, product);
+  map(MapOp::div, dg, std::array{dg, norms}, {});
+  map(MapOp::div, scale, std::array{g, norms}, {});
+  map(MapOp::div, along, std::array{dg, norms}, {});
+  map(MapOp::mul, along, std::array{scale, along}, {});
+  map(MapOp::mul, dv, std::array{in, along_rows(scale, v.shape())}, {});
+  map(MapOp::mul, product, std::array{v, along_rows(along, v.shape())}, {});
+  map(MapOp::sub, dv, std::array{dv, product}, {});
 }
 
 void TensorBackend::lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells) {

@@ -131,6 +131,13 @@ class TensorBackend {
   /// Over the dimensions in which out.mean has size 1: the mean, and q times the sum of (in - mean - rest)^2 as the variance,
   /// which is accurate for any mean. Summed as in reduce(); f32 or f64; 0 and 0*q for empty sums.
   virtual void moments(const Moments& out, const Tensor& in, double q) = 0;
+  /// w = v*(g/norms) and norms = the square roots of v's sums of squares, for rows: v and w (R, ...), g and norms (R, 1, ...).
+  /// All contiguous, not empty, of one dtype, f32 or f64, but w may be of 16 bits; every step rounded, sums as in reduce(). The
+  /// default uses reduce() and map().
+  virtual void weight_norm(const Tensor& w, const Tensor& norms, const Tensor& v, const Tensor& g);
+  /// Its gradients: dg = <dw, v>/norms and dv = (g/norms)*(dw - v*dg/norms). As for weight_norm(): dw may be of 16 bits.
+  virtual void weight_norm_backward(const Tensor& dv, const Tensor& dg, const Tensor& dw, const Tensor& v, const Tensor& g,
+                                    const Tensor& norms);
   /// Contiguous out; element i from word i%4 of block offset + i/4 (uniform: 24 bits for f32, 53 for f64 from two words, at
   /// most uniform_limit(); normal: Box-Muller on pairs of words). f16 and bf16 are rounded from f32.
   virtual void uniform(const Tensor& out, GeneratorState state, double low, double high) = 0;

@@ -2,12 +2,15 @@
 
 #include <doctest/doctest.h>
 
+#include "autograd/autocast.hpp"
 #include "layers/activations.hpp"
 #include "layers/containers/sequential.hpp"
 #include "layers/conv1d.hpp"
 #include "layers/conv_transpose1d.hpp"
 #include "layers/linear.hpp"
+#include "ops/conv.hpp"
 #include "ops/elementwise.hpp"
+#include "ops/norm.hpp"
 #include "ops/reduce.hpp"
 #include "support/helpers.hpp"
 #include "support/layer_gradcheck.hpp"
@@ -63,6 +66,41 @@ TEST_CASE("weight_norm: a whole network in one call") {
   remove_weight_norm(net);
   CHECK(net.state_dict()[0].first == "0.weight");
   CHECK(net.parameters().size() == 4);
+}
+
+TEST_CASE("HeldWeights: weights are computed once in the scope") {
+  Conv1d conv = weight_norm(Conv1d({.in_channels = 3, .out_channels = 4, .kernel_size = 5}));
+  const Tensor x = Tensor::randn({2, 3, 20}), expected = conv(x);
+  {
+    const HeldWeights held(conv);
+    CHECK(conv.weight().raw() == conv.weight().raw());
+    CHECK_FALSE(conv.weight().requires_grad());
+    CHECK(max_difference(conv(x), expected) == 0);
+  }
+  const Tensor one = conv.weight(), other = conv.weight();
+  CHECK(one.raw() != other.raw());
+  CHECK(conv.weight().requires_grad());
+}
+
+TEST_CASE("weight_norm: under autocast the weight is rounded where it is computed, with the gradients of a cast") {
+  Conv1d conv = weight_norm(Conv1d({.in_channels = 3, .out_channels = 4, .kernel_size = 5}));
+  const std::vector<Tensor> parameters = conv.parameters();
+  const Tensor &g = parameters[1], &v = parameters[2];
+  const Tensor x = Tensor::randn({2, 3, 20});
+  const auto gradients = [&](const Tensor& y) {
+    g.set_grad({}), v.set_grad({});
+    sum(y * y).backward();
+    return std::array{g.grad().clone(), v.grad().clone()};
+  };
+  const AutocastGuard guard(DType::bf16);
+  CHECK(conv.weight().dtype() == DType::bf16);
+  const Tensor y = conv(x);
+  const auto fused = gradients(y);
+  const Tensor w = weight_norm_of(v, g).to(DType::bf16), expected = conv1d(x, w, conv.bias());
+  CHECK(max_difference(y, expected) == 0);
+  const auto separate = gradients(expected);
+  CHECK(max_difference(fused[0], separate[0]) == 0);
+  CHECK(max_difference(fused[1], separate[1]) == 0);
 }
 
 TEST_CASE("weight_norm: nothing to do is an error") {

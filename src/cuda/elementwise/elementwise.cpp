@@ -2,6 +2,9 @@
 
 #include <iterator>
 
+#include "cuda/elementwise/activation.hpp"
+#include "cuda/elementwise/snake.hpp"
+
 namespace polyphase::cuda {
 namespace {
 
@@ -32,6 +35,8 @@ void map_by_type(MapOp op, const Tensor& out, std::span<const Tensor> inputs, Ma
   if (out.dtype() == DType::i64) return map_i64(op, out, inputs, scalars, stream);
   if (out.numel() == 0) return;
   op = simplify(op, scalars);
+  if (op == MapOp::snake && snake_rows(out, inputs, stream)) return;
+  if (inputs.size() == 1 && activate(op, out, inputs[0], scalars.p, stream)) return;
   switch (out.dtype()) {
     case DType::f64:
       return map_f64(op, out, inputs, scalars, stream);

@@ -1,5 +1,5 @@
-// out[n, l, :] = the sum over q of table q's entry codes[n, q, l]. A thread adds the entries of one column; its loads do not
-// depend on one another, so several are outstanding. Bytes: the entries and the output; codes come from the cache.
+// out[n, l, :] = the sum over q of table q's entry codes[n, q, l]. A thread adds the entries of one column; it loads the codes
+// of kTogether tables, then their entries. Bytes: the entries and the output; codes come from the cache.
 
 #include "cuda/elementwise/embedding.hpp"
 
@@ -13,7 +13,8 @@
 namespace polyphase::cuda {
 namespace {
 
-constexpr int kTables = 64;  // per launch: their addresses are kernel parameters
+constexpr int kTables = 64;    // per launch: their addresses are kernel parameters
+constexpr int kTogether = 16;  // tables whose entries a thread loads before it adds them: enough loads outstanding
 
 template <class T>
 struct EmbedLaunch {
@@ -41,19 +42,27 @@ __global__ void __launch_bounds__(kThreads) embed_kernel(const __grid_constant__
     const std::int64_t n = launch.by_L.split(l, narrow);
     const std::int64_t* const codes = launch.codes + n * launch.strides[0] + l * launch.strides[2];
     A sum = launch.adds ? convert<A>(launch.out[flat]) : A(0);
-    const auto add = [&](int q) {
-      const std::int64_t code = codes[q * launch.strides[1]];
-      const bool fits = code >= 0 && code < launch.sizes[q];
-      if (!fits && d == 0) note_bad_index(launch.bad, code, launch.sizes[q]);
-      A value = fits ? convert<A>(launch.rows[q][code * launch.by_D.size + d]) : A(0);
-      if (launch.usage[q] != nullptr && fits) {
-        const A usage = convert<A>(launch.usage[q][code]);
-        value = convert<A>(convert<T>(value / (usage < launch.least_usage ? launch.least_usage : usage)));
-      }
-      sum = q == 0 && !launch.adds ? value : convert<A>(convert<T>(sum + value));
-    };
-#pragma unroll 8
-    for (int q = 0; q < launch.tables; ++q) add(q);
+    for (int first = 0; first < launch.tables; first += kTogether) {
+      std::int64_t code[kTogether];
+      A value[kTogether], usage[kTogether];
+      const auto for_tables = [&](const auto& use) {
+#pragma unroll
+        for (int j = 0; j < kTogether; ++j)
+          if (first + j < launch.tables) use(j, first + j);
+      };
+      for_tables([&](int j, int q) { code[j] = codes[q * launch.strides[1]]; });
+      for_tables([&](int j, int q) {
+        const bool fits = code[j] >= 0 && code[j] < launch.sizes[q];
+        if (!fits && d == 0) note_bad_index(launch.bad, code[j], launch.sizes[q]);
+        value[j] = fits ? convert<A>(launch.rows[q][code[j] * launch.by_D.size + d]) : A(0);
+        usage[j] = launch.usage[q] != nullptr && fits ? convert<A>(launch.usage[q][code[j]]) : A(1);
+      });
+      for_tables([&](int j, int q) {
+        if (launch.usage[q] != nullptr)
+          value[j] = convert<A>(convert<T>(value[j] / (usage[j] < launch.least_usage ? launch.least_usage : usage[j])));
+        sum = q == 0 && !launch.adds ? value[j] : convert<A>(convert<T>(sum + value[j]));
+      });
+    }
     launch.out[flat] = convert<T>(sum);
   }
 }

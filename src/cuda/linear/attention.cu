@@ -19,6 +19,7 @@ constexpr int kHeadMost = 128;                              // numbers of a quer
 constexpr std::int64_t kTermsMost = std::int64_t{1} << 27;  // products of all queries
 constexpr int kWarps = 8;
 constexpr int kColumns = kHeadMost / 32;  // of the values, per lane
+constexpr int kTogether = 8;              // keys whose values a lane loads before it adds them: enough loads outstanding
 
 template <class T>
 struct Operand {
@@ -62,7 +63,7 @@ __device__ __forceinline__ T dot(const AttentionLaunch<T>& launch, const T* quer
   if (launch.by_vectors) {
     constexpr int kPack = 16 / static_cast<int>(sizeof(T));
     using Elements = Pack<T, kPack>;
-#pragma unroll 4
+#pragma unroll 16
     for (int d = 0; d < launch.D; d += kPack) {
       const Elements pack = *reinterpret_cast<const Elements*>(key + d);
 #pragma unroll
@@ -79,6 +80,14 @@ template <class T>
 struct Part {
   T greatest, total, sums[kColumns];
 };
+
+/// Columns lane, lane + 32, ... of a value.
+template <class T>
+__device__ __forceinline__ void load_values(const AttentionLaunch<T>& launch, const T* row, int lane, T (&values)[kColumns]) {
+#pragma unroll
+  for (int c = 0; c < kColumns; ++c)
+    if (lane + 32 * c < launch.E) values[c] = row[lane + 32 * c];
+}
 
 /// The keys first + 32*(own warp), first + 32*(own warp + kWarps), ... up to `end`.
 template <class T>
@@ -97,13 +106,19 @@ __device__ __forceinline__ Part<T> part_of(const AttentionLaunch<T>& launch, con
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) part.sums[c] *= shrink;
     const int keys = static_cast<int>(end - group < 32 ? end - group : 32);
-#pragma unroll 4
-    for (int j = 0; j < keys; ++j) {
-      const T own = __shfl_sync(~0U, weight, j);
-      const T* const value = launch.v.row(n, h, group + j);
+    for (int first_key = 0; first_key < keys; first_key += kTogether) {
+      T values[kTogether][kColumns];
 #pragma unroll
-      for (int c = 0; c < kColumns; ++c)
-        if (lane + 32 * c < launch.E) part.sums[c] += own * value[lane + 32 * c];
+      for (int j = 0; j < kTogether; ++j)
+        if (first_key + j < keys) load_values(launch, launch.v.row(n, h, group + first_key + j), lane, values[j]);
+#pragma unroll
+      for (int j = 0; j < kTogether; ++j) {
+        if (first_key + j >= keys) break;
+        const T own = __shfl_sync(~0U, weight, first_key + j);
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c)
+          if (lane + 32 * c < launch.E) part.sums[c] += own * values[j][c];
+      }
     }
   }
   return part;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "cuda/reduce/block_sum.cuh"
 #include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda {
@@ -22,18 +23,6 @@ struct RowNormLaunch {
   double epsilon;
   bool centres;
 };
-
-__device__ __forceinline__ double block_sum(double value, double* partial, int thread) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(~0U, value, step);
-  __syncthreads();  // the sum before has been read
-  if (thread % 32 == 0) partial[thread / 32] = value;
-  __syncthreads();
-  double sum = 0;
-#pragma unroll
-  for (int w = 0; w < kWarps; ++w) sum += partial[w];
-  return sum;
-}
 
 template <class T>
 __global__ void __launch_bounds__(kRowThreads) row_norm_kernel(const __grid_constant__ RowNormLaunch<T> launch) {
@@ -60,14 +49,14 @@ __global__ void __launch_bounds__(kRowThreads) row_norm_kernel(const __grid_cons
     if (launch.centres) {
       double sum = 0;
       for_columns([&](std::int64_t, T value) { sum += static_cast<double>(value); });
-      mean = block_sum(sum, partial, thread) * share;
+      mean = block_sum(sum, partial) * share;
     }
     double squares = 0;
     for_columns([&](std::int64_t, T value) {
       const double centred = static_cast<double>(value) - mean;
       squares = fma(centred, centred, squares);
     });
-    const double variance = block_sum(squares, partial, thread) * share;
+    const double variance = block_sum(squares, partial) * share;
     const T scale = static_cast<T>(1 / sqrt(variance + launch.epsilon)), near = static_cast<T>(mean);
     const T rest = static_cast<T>(mean - static_cast<double>(near));  // mean = near + rest
     for_columns([&](std::int64_t c, T value) {

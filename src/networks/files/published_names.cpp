@@ -9,8 +9,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "layers/weight.hpp"
 #include "ops/length.hpp"
+#include "ops/norm.hpp"
 
 namespace polyphase {
 namespace {
@@ -332,7 +332,7 @@ NamedTensors with_folded_weights(const NamedTensors& tensors) {
     if (is_whole) {
       result.emplace_back(name, tensor);
     } else if (&tensor == pair->second.v) {  // in its place
-      const Tensor weight = fold_weight_norm(pair->second.g->to(DType::f64), tensor.to(DType::f64));
+      const Tensor weight = weight_norm_of(tensor.to(DType::f64), pair->second.g->to(DType::f64));
       result.emplace_back(folded, weight.to(tensor.dtype()));
     }
   }

@@ -53,6 +53,31 @@ void check_audio(const char* name, const Tensor& audio) {
                       ": expected audio (N, 1, L >= 1), got ", audio.shape());
 }
 
+/// The maps of two arranged batches by one stack of convolutions.
+struct MapsOfTwo {
+  FeatureMaps first, second;
+};
+template <class Stack>
+MapsOfTwo maps_of_two(Stack& stack, const Tensor& first, const Tensor& second) {
+  MapsOfTwo maps;
+  const std::int64_t rows = first.size(0);
+  for (const Tensor& both : stack.features(cat({first, second}))) {
+    maps.first.push_back(both.narrow(0, 0, rows));
+    maps.second.push_back(both.narrow(0, rows, rows));
+  }
+  return maps;
+}
+
+void add(FeaturesOfTwo& all, MapsOfTwo maps) {
+  all.first.push_back(std::move(maps.first));
+  all.second.push_back(std::move(maps.second));
+}
+
+void check_pair(const char* name, const Tensor& first, const Tensor& second) {
+  require<ShapeError>(first.shape() == second.shape(), name, ": expected two batches of one shape, got ", first.shape(),
+                      " and ", second.shape());
+}
+
 template <class Parts>
 void visit_parts(Visitor& visitor, const Parts& parts) {
   for (std::size_t i = 0; i < parts.size(); ++i) visitor.module(concat("discriminators.", i), *parts[i]);
@@ -64,6 +89,11 @@ Tensor Discriminator::forward(const Tensor& audio) {
   std::vector<Tensor> scores;
   for (const FeatureMaps& maps : features(audio)) scores.push_back(maps.back().reshape({audio.size(0), -1}));
   return cat(scores, 1);
+}
+
+FeaturesOfTwo Discriminator::features_of_two(const Tensor& first, const Tensor& second) {
+  std::vector<FeatureMaps> of_first = features(first);  // in this order: spectral norm counts forwards
+  return {std::move(of_first), features(second)};
 }
 
 // ---- periods ----------------------------------------------------------------------------------------------------------
@@ -116,13 +146,22 @@ std::vector<FeatureMaps> MultiPeriodDiscriminator::features(const Tensor& audio)
   return all;
 }
 
+FeaturesOfTwo MultiPeriodDiscriminator::features_of_two(const Tensor& first, const Tensor& second) {
+  check_audio("MultiPeriodDiscriminator", first);
+  check_pair("MultiPeriodDiscriminator", first, second);
+  FeaturesOfTwo all;
+  for (const auto& part : parts_) add(all, maps_of_two(*part, part->columns(first), part->columns(second)));
+  return all;
+}
+
 // ---- scales -----------------------------------------------------------------------------------------------------------
 
 class MultiScaleDiscriminator::Part : public ConvStack<Conv1d> {
  public:
-  Part(double mult, bool has_spectral_norm) : ConvStack(convs(mult), post(mult)) {
+  Part(double mult, bool has_spectral_norm) : ConvStack(convs(mult), post(mult)), has_spectral_norm_(has_spectral_norm) {
     has_spectral_norm ? spectral_norm(*this) : weight_norm(*this);
   }
+  [[nodiscard]] bool has_spectral_norm() const { return has_spectral_norm_; }
 
  private:
   static constexpr const char* kName = "MultiScaleDiscriminator";
@@ -150,7 +189,15 @@ class MultiScaleDiscriminator::Part : public ConvStack<Conv1d> {
   static Conv1d post(double mult) {
     return Conv1d({.in_channels = scaled(kName, 1024, mult), .out_channels = 1, .kernel_size = 3, .padding = 1});
   }
+
+  bool has_spectral_norm_;
 };
+
+namespace {
+
+Tensor halved(const Tensor& audio) { return avg_pool1d(audio, {.kernel_size = 4, .stride = 2, .padding = 2}); }
+
+}  // namespace
 
 MultiScaleDiscriminator::MultiScaleDiscriminator(const Options& options) {
   for (const bool has_spectral_norm : {true, false, false})
@@ -164,8 +211,25 @@ std::vector<FeatureMaps> MultiScaleDiscriminator::features(const Tensor& audio) 
   std::vector<FeatureMaps> all;
   Tensor x = audio;
   for (const auto& part : parts_) {
-    if (!all.empty()) x = avg_pool1d(x, {.kernel_size = 4, .stride = 2, .padding = 2});
+    if (!all.empty()) x = halved(x);
     all.push_back(part->features(x));
+  }
+  return all;
+}
+
+FeaturesOfTwo MultiScaleDiscriminator::features_of_two(const Tensor& first, const Tensor& second) {
+  check_audio("MultiScaleDiscriminator", first);
+  check_pair("MultiScaleDiscriminator", first, second);
+  FeaturesOfTwo all;
+  Tensor a = first, b = second;
+  for (const auto& part : parts_) {
+    if (!all.first.empty()) a = halved(a), b = halved(b);
+    if (part->has_spectral_norm()) {
+      FeatureMaps of_a = part->features(a);  // first: spectral norm counts forwards
+      add(all, {std::move(of_a), part->features(b)});
+    } else {
+      add(all, maps_of_two(*part, a, b));
+    }
   }
   return all;
 }
@@ -227,6 +291,14 @@ std::vector<FeatureMaps> MultiResolutionDiscriminator::features(const Tensor& au
   check_audio("MultiResolutionDiscriminator", audio);
   std::vector<FeatureMaps> all;
   for (const auto& part : parts_) all.push_back(part->features(part->picture(audio)));
+  return all;
+}
+
+FeaturesOfTwo MultiResolutionDiscriminator::features_of_two(const Tensor& first, const Tensor& second) {
+  check_audio("MultiResolutionDiscriminator", first);
+  check_pair("MultiResolutionDiscriminator", first, second);
+  FeaturesOfTwo all;
+  for (const auto& part : parts_) add(all, maps_of_two(*part, part->picture(first), part->picture(second)));
   return all;
 }
 

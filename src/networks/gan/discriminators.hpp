@@ -12,12 +12,20 @@ namespace polyphase {
 /// The outputs of a discriminator's layers behind their LeakyReLU(0.1), and last its scores. Layouts are the discriminator's.
 using FeatureMaps = std::vector<Tensor>;
 
+/// The maps of two batches.
+struct FeaturesOfTwo {
+  std::vector<FeatureMaps> first, second;
+};
+
 /// Several discriminators, each of which sees the audio in its own way. Parameters are under weight norm (spectral norm where
 /// said), "discriminators.0.convs.0.weight_g" and so on, with the shapes of the original code.
 class Discriminator : public Module {
  public:
   /// audio (N, 1, L) -> the maps of each discriminator. Throws ShapeError.
   [[nodiscard]] virtual std::vector<FeatureMaps> features(const Tensor& audio) = 0;
+  /// features(first) and features(second), of one shape, within rounding. Where no state counts the forwards, as that of
+  /// spectral norm does, both are one batch, which needs half of the launches.
+  [[nodiscard]] virtual FeaturesOfTwo features_of_two(const Tensor& first, const Tensor& second);
   /// All scores: (N, number of scores).
   [[nodiscard]] Tensor forward(const Tensor& audio) override;
 };
@@ -37,6 +45,7 @@ class MultiPeriodDiscriminator : public Discriminator {
   explicit MultiPeriodDiscriminator(const Options& options);
   void visit(Visitor& visitor) override;
   [[nodiscard]] std::vector<FeatureMaps> features(const Tensor& audio) override;
+  [[nodiscard]] FeaturesOfTwo features_of_two(const Tensor& first, const Tensor& second) override;
 
  private:
   class Part;
@@ -55,6 +64,7 @@ class MultiScaleDiscriminator : public Discriminator {
   explicit MultiScaleDiscriminator(const Options& options);
   void visit(Visitor& visitor) override;
   [[nodiscard]] std::vector<FeatureMaps> features(const Tensor& audio) override;
+  [[nodiscard]] FeaturesOfTwo features_of_two(const Tensor& first, const Tensor& second) override;
 
  private:
   class Part;
@@ -81,6 +91,7 @@ class MultiResolutionDiscriminator : public Discriminator {
   void visit(Visitor& visitor) override;
   /// Throws ShapeError where L is too short to be reflected.
   [[nodiscard]] std::vector<FeatureMaps> features(const Tensor& audio) override;
+  [[nodiscard]] FeaturesOfTwo features_of_two(const Tensor& first, const Tensor& second) override;
 
  private:
   class Part;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "autograd/no_grad.hpp"
 #include "layers/losses.hpp"
 #include "layers/recompute.hpp"
+#include "layers/weight_norm.hpp"
 #include "networks/mel.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/length.hpp"
@@ -68,10 +70,13 @@ AdamWOptions options_of(const GanRecipe& recipe) {
   return {.learning_rate = recipe.learning_rate, .betas = {recipe.beta1, recipe.beta2}};
 }
 
-/// No gradients for the discriminators' weights in the scope.
+/// No gradients for the discriminators' weights in the scope. Those under weight norm are computed once.
 class Frozen {
  public:
-  explicit Frozen(const NamedDiscriminators& discriminators) : parameters_(learned(discriminators)) { set(false); }
+  explicit Frozen(const NamedDiscriminators& discriminators) : parameters_(learned(discriminators)) {
+    set(false);
+    for (const auto& [name, discriminator] : discriminators) held_.emplace_back(*discriminator);
+  }
   ~Frozen() { set(true); }
   Frozen(const Frozen&) = delete;
   Frozen& operator=(const Frozen&) = delete;
@@ -81,6 +86,7 @@ class Frozen {
     for (Tensor& parameter : parameters_) parameter.set_requires_grad(value);
   }
   std::vector<Tensor> parameters_;
+  std::deque<HeldWeights> held_;
 };
 
 std::vector<Tensor> parts_of(const Tensor& audio, std::int64_t count) {
@@ -203,8 +209,8 @@ Tensor GanTraining::learn_discriminators(const std::vector<Tensor>& audio, const
     const Tensor fake = generated[i].detach();
     std::vector<Tensor> terms;
     for (const auto& [name, discriminator] : discriminators_) {
-      const std::vector<FeatureMaps> real = discriminator->features(audio[i]);  // first: spectral norm counts forwards
-      terms.push_back(lsgan_discriminator_loss(real, discriminator->features(fake)));
+      const FeaturesOfTwo maps = discriminator->features_of_two(audio[i], fake);
+      terms.push_back(lsgan_discriminator_loss(maps.first, maps.second));
     }
     losses.push_back(total(terms) * share);
     run_backward(losses.back(), i + 1 == audio.size());

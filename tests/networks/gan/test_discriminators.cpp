@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
+
 #include "ops/elementwise.hpp"
 #include "support/helpers.hpp"
 #include "support/network_checks.hpp"
@@ -53,6 +55,32 @@ TEST_CASE("maps: one for each layer, the scores last; forward() joins the scores
   CHECK(of_scales[0].size() == 8);
   CHECK(of_scales[1][0].shape() == Shape{2, 16, 129});
   CHECK(of_scales[2][0].shape() == Shape{2, 16, 65});
+}
+
+TEST_CASE("features_of_two gives what two calls of features give, also under spectral norm") {
+  const auto check = [](const auto& make) {
+    const Tensor first = uniform_f64({2, 1, 700}, -1, 1, 1), second = uniform_f64({2, 1, 700}, -1, 1, 2);
+    default_generator().seed(5);
+    auto together = make();
+    default_generator().seed(5);
+    auto apart = make();
+    for (Module* module : std::array<Module*, 2>{&together, &apart}) module->to(DType::f64);
+    for (int step = 0; step < 2; ++step) {
+      const FeaturesOfTwo maps = together.features_of_two(first, second);
+      const std::vector<FeatureMaps> of_first = apart.features(first), of_second = apart.features(second);
+      REQUIRE(maps.first.size() == of_first.size());
+      REQUIRE(maps.second.size() == of_second.size());
+      for (std::size_t i = 0; i < of_first.size(); ++i)
+        for (std::size_t k = 0; k < of_first[i].size(); ++k) {
+          CHECK(max_difference(maps.first[i][k], of_first[i][k]) <= 1e-12);
+          CHECK(max_difference(maps.second[i][k], of_second[i][k]) <= 1e-12);
+        }
+    }
+    CHECK_THROWS_AS((void)together.features_of_two(first, uniform_f64({1, 1, 700}, -1, 1, 2)), ShapeError);
+  };
+  check([] { return MultiPeriodDiscriminator({.periods = {2, 3}, .channel_mult = kSixteenth}); });
+  check([] { return MultiScaleDiscriminator({.channel_mult = 0.125}); });
+  check([] { return MultiResolutionDiscriminator({.resolutions = {{64, 16, 32}}, .channel_mult = 0.125}); });
 }
 
 TEST_CASE("a period's maps follow gradients to the audio, each sample once") {

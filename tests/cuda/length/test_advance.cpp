@@ -1,4 +1,4 @@
-#include "cuda/elementwise/advance.hpp"
+#include "cuda/length/advance.hpp"
 
 #include <doctest/doctest.h>
 

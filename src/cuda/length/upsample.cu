@@ -1,11 +1,11 @@
 // Linear upsampling, memory bound. Rows are contiguous, so output flat = input*S + phase for any row. A thread computes 16
 // aligned bytes of output and needs its place in the row only for the row's ends.
 
-#include "cuda/elementwise/upsample.hpp"
+#include "cuda/length/upsample.hpp"
 
-#include "cuda/elementwise/run_sum.cuh"
 #include "cuda/kernel/elements.cuh"
 #include "cuda/kernel/strided.cuh"
+#include "cuda/length/run_sum.cuh"
 #include "cuda/runtime/runtime.hpp"
 #include "device/backend.hpp"
 

@@ -1,4 +1,4 @@
-#include "cuda/elementwise/pad.hpp"
+#include "cuda/length/pad.hpp"
 
 #include <doctest/doctest.h>
 

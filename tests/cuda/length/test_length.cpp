@@ -1,4 +1,4 @@
-#include "cuda/elementwise/length.hpp"
+#include "cuda/length/length.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,11 +1,11 @@
 // Padding of rows, memory bound. A thread writes 16 aligned bytes. If all of them come from one row, they are extracted from 32
 // aligned bytes at any distance; the ends of rows are copied element by element.
 
-#include "cuda/elementwise/pad.hpp"
+#include "cuda/length/pad.hpp"
 
-#include "cuda/elementwise/run_sum.cuh"
 #include "cuda/kernel/elements.cuh"
 #include "cuda/kernel/strided.cuh"
+#include "cuda/length/run_sum.cuh"
 #include "cuda/runtime/runtime.hpp"
 #include "device/backend.hpp"
 

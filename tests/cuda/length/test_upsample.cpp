@@ -1,4 +1,4 @@
-#include "cuda/elementwise/upsample.hpp"
+#include "cuda/length/upsample.hpp"
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 // scatter_add inverts its index (the same for every row) first: a stable radix sort of (index[j], j) and the bounds of each
 // position's run in it. Then every output is a sum over its own j, ascending: no atomics, and the CPU's order.
 
-#include "cuda/elementwise/length.hpp"
+#include "cuda/length/length.hpp"
 
 #include <cub/device/device_radix_sort.cuh>
 
