@@ -49,7 +49,7 @@ class Call {
               const ConvEpilogue& epilogue) {
     const ConvDirection direction = layer.output_direction();
     if (!epilogue.is_needed()) return gather(layer, direction, source, w, bias, out);
-    backend_.conv_activated(layer.problem, direction, source, w, bias, out, epilogue, Algorithm::automatic, precision_);
+    backend_.conv_activated(layer.problem, direction, source, w, bias, out, {}, epilogue, Algorithm::automatic, precision_);
   }
   void wgrad(const Layer& layer, const Tensor& x, const Tensor& dy, const Tensor& dw) {
     backend_.conv_wgrad(layer.problem, layer.transposed ? x : dy, layer.transposed ? dy : x, dw, Algorithm::automatic,

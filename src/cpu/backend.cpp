@@ -123,10 +123,11 @@ void CpuBackend::conv_wgrad(const ConvProblem& problem, const Tensor& x, const T
 }
 
 void CpuBackend::conv_activated(const ConvProblem& problem, ConvDirection direction, const Tensor& source, const Tensor& w,
-                                const Tensor& bias, const Tensor& out, const ConvEpilogue& epilogue, Algorithm algorithm,
-                                Precision /*precision*/) {
+                                const Tensor& bias, const Tensor& out, const ConvPrologue& prologue,
+                                const ConvEpilogue& epilogue, Algorithm algorithm, Precision /*precision*/) {
+  const Tensor read = activated_source(*this, prologue, source);
   const auto convolve = direction == ConvDirection::forward ? cpu::conv_forward : cpu::conv_dgrad;
-  convolve(problem, source.raw(), w.raw(), address_or_null(bias), out.raw(), algorithm);
+  convolve(problem, read.raw(), w.raw(), address_or_null(bias), out.raw(), algorithm);
   finish_in_place(*this, epilogue, out);
 }
 void CpuBackend::activation_backward(const ConvEpilogue& epilogue, const Tensor& result, const Tensor& gradient,

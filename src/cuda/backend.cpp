@@ -292,12 +292,18 @@ void CudaBackend::conv_wgrad(const ConvProblem& problem, const Tensor& x, const 
 }
 
 void CudaBackend::conv_activated(const ConvProblem& problem, ConvDirection direction, const Tensor& source, const Tensor& w,
-                                 const Tensor& bias, const Tensor& out, const ConvEpilogue& epilogue, Algorithm algorithm,
-                                 Precision precision) {
+                                 const Tensor& bias, const Tensor& out, const ConvPrologue& prologue,
+                                 const ConvEpilogue& epilogue, Algorithm algorithm, Precision precision) {
   const Turn turn(device_);
   const Epilogue pointers = pointers_of(epilogue, out);
-  const bool is_done = cuda::conv_activated(problem, direction, source.raw(), weights_of(w), address_or_null(bias), out.raw(),
-                                            pointers, algorithm, precision, device_, turn.stream);
+  const bool reads_active = prologue.is_needed() && cuda::activates_source(problem, direction, source.raw(), out.raw(),
+                                                                           pointers, algorithm, precision, device_);
+  const Tensor read = reads_active ? source : activated_source(*this, prologue, source);
+  const float slope = !reads_active                             ? 1.0F
+                      : prologue.activation == Activation::relu ? 0.0F
+                                                                : static_cast<float>(prologue.slope);
+  const bool is_done = cuda::conv_activated(problem, direction, read.raw(), slope, weights_of(w), address_or_null(bias),
+                                            out.raw(), pointers, algorithm, precision, device_, turn.stream);
   if (is_done) return;
   if (pointers.has_aux())
     cuda::finish(pointers, out.dtype(), out.size(0), out.size(1), out.size(2), out.raw(), turn.stream, keeps_first(pointers));

@@ -64,8 +64,8 @@ class CudaBackend final : public Backend {
   void conv_wgrad(const ConvProblem& problem, const Tensor& x, const Tensor& y, const Tensor& w, Algorithm algorithm,
                   Precision precision) override;
   void conv_activated(const ConvProblem& problem, ConvDirection direction, const Tensor& source, const Tensor& w,
-                      const Tensor& bias, const Tensor& out, const ConvEpilogue& epilogue, Algorithm algorithm,
-                      Precision precision) override;
+                      const Tensor& bias, const Tensor& out, const ConvPrologue& prologue, const ConvEpilogue& epilogue,
+                      Algorithm algorithm, Precision precision) override;
   void snake_backward(const Tensor& x, const Tensor& alpha, const Tensor& beta, const Tensor& gradient,
                       const SnakeGradients& out) override;
   bool fuses(const ConvProblem& problem, ConvDirection direction, const ConvEpilogue& epilogue, Algorithm algorithm,

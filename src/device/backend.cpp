@@ -32,6 +32,13 @@ void activate_in_place(Backend& backend, const ConvEpilogue& epilogue, const Ten
 
 }  // namespace
 
+Tensor activated_source(Backend& backend, const ConvPrologue& prologue, const Tensor& source) {
+  if (!prologue.is_needed()) return source;
+  const Tensor read = Tensor::empty_like(source);
+  backend.map(map_op_of(prologue.activation), read, std::array{source}, {prologue.slope, 0});
+  return read;
+}
+
 void finish_in_place(Backend& backend, const ConvEpilogue& epilogue, const Tensor& out) {
   if (out.numel() == 0) return;
   if (epilogue.before.defined()) backend.copy(epilogue.before, out);

@@ -11,6 +11,8 @@ namespace polyphase {
 /// One device. There is one Backend per device for the whole program.
 class Backend : public TensorBackend, public ConvBackend, public OptimizerBackend {};
 
+/// prologue(source) by map(); `source` itself if there is no activation.
+[[nodiscard]] Tensor activated_source(Backend& backend, const ConvPrologue& prologue, const Tensor& source);
 /// out (N, C, L) = epilogue(out) by backend.map(), in place.
 void finish_in_place(Backend& backend, const ConvEpilogue& epilogue, const Tensor& out);
 

@@ -11,6 +11,13 @@
 
 namespace polyphase {
 
+/// The prologue: what is computed of the source, rounded as by the MapOp.
+struct ConvPrologue {
+  Activation activation = Activation::none;  ///< none, relu or leaky_relu
+  double slope = 0;                          ///< for leaky_relu
+  [[nodiscard]] bool is_needed() const { return activation != Activation::none; }
+};
+
 /// The epilogue: what follows the sums of a convolution, computed and rounded as by the MapOps one after another.
 struct ConvEpilogue {
   Activation activation = Activation::none;
@@ -52,11 +59,11 @@ class ConvBackend {
   virtual void conv_wgrad(const ConvProblem& problem, const Tensor& x, const Tensor& y, const Tensor& w, Algorithm algorithm,
                           Precision precision) = 0;
 
-  /// out = epilogue(direction(source, w) + bias), direction forward or dgrad, `bias` of out's channels; the bits of the
-  /// convolution followed by map() for the activation and map() for the residual.
+  /// out = epilogue(direction(prologue(source), w) + bias), direction forward or dgrad, `bias` of out's channels; the bits of
+  /// map() for the prologue, the convolution, map() for the activation and map() for the residual.
   virtual void conv_activated(const ConvProblem& problem, ConvDirection direction, const Tensor& source, const Tensor& w,
-                              const Tensor& bias, const Tensor& out, const ConvEpilogue& epilogue, Algorithm algorithm,
-                              Precision precision) = 0;
+                              const Tensor& bias, const Tensor& out, const ConvPrologue& prologue, const ConvEpilogue& epilogue,
+                              Algorithm algorithm, Precision precision) = 0;
   /// Whether conv_activated() applies the epilogue where it stores its results, without an extra pass over memory. Only the
   /// presence of `epilogue`'s tensors matters.
   [[nodiscard]] virtual bool fuses(const ConvProblem& problem, ConvDirection direction, const ConvEpilogue& epilogue,

@@ -37,8 +37,8 @@ Tensor Conv1d::forward(const Tensor& x) { return conv1d(x, weight(), bias(), fun
 
 std::unique_ptr<ModuleStream> Conv1d::make_stream() { return std::make_unique<layers::Conv1dStream>(*this); }
 
-Tensor Conv1d::forward_activated(const Tensor& x, const ConvOutputOptions& output) const {
-  return conv1d(x, weight(), bias(), function_options(), output);
+Tensor Conv1d::forward_activated(const Tensor& x, const ConvOutputOptions& output, const ConvInputOptions& input) const {
+  return conv1d(x, weight(), bias(), function_options(), output, input);
 }
 
 }  // namespace polyphase

@@ -30,9 +30,10 @@ class Conv1d : public WeightedLayer {
   /// Throws the errors of conv1d().
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
-  /// residual + scale*activation(forward(x)), as conv1d() with ConvOutputOptions. Sequential and Residual use it for their
-  /// layers.
-  [[nodiscard]] Tensor forward_activated(const Tensor& x, const ConvOutputOptions& output) const;
+  /// residual + scale*activation(forward(x)), x activated first as `input` says, as conv1d() with ConvOutputOptions. Sequential
+  /// and Residual use it for their layers.
+  [[nodiscard]] Tensor forward_activated(const Tensor& x, const ConvOutputOptions& output,
+                                         const ConvInputOptions& input = {}) const;
   [[nodiscard]] const Options& options() const { return options_; }
 
  private:

@@ -44,8 +44,9 @@ Tensor ConvTranspose1d::operator()(const Tensor& x, std::int64_t output_size) {
 
 std::unique_ptr<ModuleStream> ConvTranspose1d::make_stream() { return std::make_unique<layers::ConvTranspose1dStream>(*this); }
 
-Tensor ConvTranspose1d::forward_activated(const Tensor& x, const ConvOutputOptions& output) const {
-  return conv_transpose1d(x, weight(), bias(), function_options({}), output);
+Tensor ConvTranspose1d::forward_activated(const Tensor& x, const ConvOutputOptions& output,
+                                          const ConvInputOptions& input) const {
+  return conv_transpose1d(x, weight(), bias(), function_options({}), output, input);
 }
 
 }  // namespace polyphase

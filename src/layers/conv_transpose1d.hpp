@@ -32,9 +32,10 @@ class ConvTranspose1d : public WeightedLayer {
   /// Throws the errors of conv_transpose1d().
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
-  /// residual + scale*activation(forward(x)), as conv_transpose1d() with ConvOutputOptions. Sequential and Residual use it for
-  /// their layers.
-  [[nodiscard]] Tensor forward_activated(const Tensor& x, const ConvOutputOptions& output) const;
+  /// residual + scale*activation(forward(x)), x activated first as `input` says, as conv_transpose1d() with ConvOutputOptions.
+  /// Sequential and Residual use it for their layers.
+  [[nodiscard]] Tensor forward_activated(const Tensor& x, const ConvOutputOptions& output,
+                                         const ConvInputOptions& input = {}) const;
   using Module::operator();
   /// Chooses the output padding that gives `output_size` positions; the layer's own output padding must be 0.
   [[nodiscard]] Tensor operator()(const Tensor& x, std::int64_t output_size);

@@ -4,6 +4,7 @@
 #include <typeinfo>
 #include <utility>
 
+#include "autograd/no_grad.hpp"
 #include "layers/activations.hpp"
 #include "layers/containers/branches.hpp"
 #include "layers/containers/mean_of_branches.hpp"
@@ -48,6 +49,13 @@ bool is_fusable(const Module& module) {
          exactly<Snake>(module) != nullptr || exactly<SnakeBeta>(module) != nullptr;
 }
 
+/// Whether `module` and the convolution behind it are in one pass: an activation that a convolution applies to what it reads.
+/// With recording it is an operation of its own, which keeps its result for the backward pass.
+bool is_read_by(const Module& module, const Module& next) {
+  const bool is_active = exactly<ReLU>(module) != nullptr || exactly<LeakyReLU>(module) != nullptr;
+  return is_active && is_convolution(next) && !grad_enabled();
+}
+
 /// Whether a sum of branches applies the activation in its pass: its derivative follows from the result.
 bool is_fusable_with_sum(const Module& module) {
   const auto* leaky = exactly<LeakyReLU>(module);
@@ -69,14 +77,20 @@ struct Pass {
   bool has_added = false;
 };
 Pass run_pass(Modules modules, std::size_t first, std::size_t length, Tensor x, const Tensor& residual, double scale) {
-  Module& module = *modules[first];
+  const std::size_t before = length > 1 && is_read_by(*modules[first], *modules[first + 1]) ? 1 : 0;
+  Module& module = *modules[first + before];
   const bool adds = residual.defined() && is_convolution(module);
   if (length == 1 && !adds) return {forward_one(module, std::move(x))};
-  ConvOutputOptions output = length == 2 ? output_options_of(*modules[first + 1]) : ConvOutputOptions{};
+  ConvOutputOptions output = length == before + 2 ? output_options_of(*modules[first + before + 1]) : ConvOutputOptions{};
   if (is_sum_of_branches(module)) return {run_branches(module, std::move(x), output)};
   if (adds) output.residual = residual, output.scale = scale;
-  if (const auto* conv = exactly<Conv1d>(module)) return {conv->forward_activated(x, output), adds};
-  return {exactly<ConvTranspose1d>(module)->forward_activated(x, output), adds};
+  ConvInputOptions input;
+  if (before == 1) {
+    const ConvOutputOptions read = output_options_of(*modules[first]);
+    input = {read.activation, read.slope};
+  }
+  if (const auto* conv = exactly<Conv1d>(module)) return {conv->forward_activated(x, output, input), adds};
+  return {exactly<ConvTranspose1d>(module)->forward_activated(x, output, input), adds};
 }
 
 /// residual + scale*(all modules applied to x).
@@ -98,11 +112,13 @@ Tensor forward_added(Modules modules, Tensor x, const Tensor& residual, double s
 }  // namespace
 
 std::size_t pass_length(Modules modules, std::size_t first) {
-  if (first + 1 >= modules.size()) return 1;
-  const Module &module = *modules[first], &next = *modules[first + 1];
+  const std::size_t left = modules.size() - first;
+  const std::size_t before = left > 1 && is_read_by(*modules[first], *modules[first + 1]) ? 1 : 0;
+  if (left < before + 2) return before + 1;
+  const Module &module = *modules[first + before], &next = *modules[first + before + 1];
   const bool is_pair =
       (is_convolution(module) && is_fusable(next)) || (is_sum_of_branches(module) && is_fusable_with_sum(next));
-  return is_pair ? 2 : 1;
+  return before + (is_pair ? 2 : 1);
 }
 
 Tensor forward_all(Modules modules, Tensor x) {

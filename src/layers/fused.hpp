@@ -12,7 +12,8 @@ using Modules = std::span<const std::shared_ptr<Module>>;
 
 /// How many modules from `first` on form one pass, each of exactly these types (a derived class may compute something else):
 /// two for a Conv1d or ConvTranspose1d followed by a ReLU, LeakyReLU, Tanh, Snake or SnakeBeta, and for a MeanOfBranches or
-/// SumOfBranches followed by a ReLU or LeakyReLU; otherwise one.
+/// SumOfBranches followed by a ReLU or LeakyReLU; without recording one more for a ReLU or LeakyReLU before a convolution;
+/// otherwise one.
 [[nodiscard]] std::size_t pass_length(Modules modules, std::size_t first);
 
 // The functions below take tensors by value: memory of a tensor that the caller moves in is free as soon as it has been read.

@@ -45,16 +45,16 @@ struct Convolution {
 
   // y (N, C_out, L_out) from x, or x (N, C_in, L_in) from y
   [[nodiscard]] Tensor gather(ConvDirection direction, const Tensor& source, const Tensor& w, const Tensor& bias = {},
-                              const ConvEpilogue& epilogue = {}) const {
+                              const ConvEpilogue& epilogue = {}, const ConvPrologue& prologue = {}) const {
     require_algorithm(source.device(), direction);
     const bool is_forward = direction == ConvDirection::forward;
     const Tensor out = Tensor::empty(result_shape(direction), {source.dtype(), source.device()});
     if (out.numel() == 0) return out;
     ops::MacCounter::add(problem.operations() / 2);
     Backend& backend = backend_of(source.device());
-    if (epilogue.is_needed()) {
-      backend.conv_activated(problem, direction, source.contiguous(), w.contiguous(), dense(bias), out, epilogue, algorithm,
-                             precision);
+    if (epilogue.is_needed() || prologue.is_needed()) {
+      backend.conv_activated(problem, direction, source.contiguous(), w.contiguous(), dense(bias), out, prologue, epilogue,
+                             algorithm, precision);
     } else if (is_forward) {
       backend.conv_forward(problem, source.contiguous(), w.contiguous(), dense(bias), out, algorithm, precision);
     } else {
@@ -80,8 +80,9 @@ struct Convolution {
     return {problem.N, problem.C_in, problem.L_in};
   }
   [[nodiscard]] ConvDirection output_direction() const { return transposed ? ConvDirection::forward : ConvDirection::dgrad; }
-  [[nodiscard]] Tensor output(const Tensor& input, const Tensor& w, const Tensor& bias, const ConvEpilogue& epilogue) const {
-    return gather(output_direction(), input, w, bias, epilogue);
+  [[nodiscard]] Tensor output(const Tensor& input, const Tensor& w, const Tensor& bias, const ConvPrologue& prologue,
+                              const ConvEpilogue& epilogue) const {
+    return gather(output_direction(), input, w, bias, epilogue, prologue);
   }
   /// With the following steps that its pass can apply.
   [[nodiscard]] Tensor input_gradient(const Tensor& g, const Tensor& w, Needs needs) const {
@@ -173,17 +174,19 @@ ConvEpilogue dense(ConvEpilogue epilogue) {
   return epilogue;
 }
 
-Tensor convolve(const Convolution& conv, const Tensor& x, const Tensor& weight, const Tensor& bias, ConvEpilogue epilogue) {
+// The prologue is only for calls that record no gradients.
+Tensor convolve(const Convolution& conv, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                const ConvPrologue& prologue, ConvEpilogue epilogue) {
   if (x.rank() == 2) {
     if (epilogue.residual.defined()) epilogue.residual = epilogue.residual.unsqueeze(0);
-    return convolve(conv, x.unsqueeze(0), weight, bias, epilogue).squeeze(0);
+    return convolve(conv, x.unsqueeze(0), weight, bias, prologue, epilogue).squeeze(0);
   }
   const std::array inputs{x, weight, bias, epilogue.alpha, epilogue.beta, epilogue.residual};
   const bool followed = autograd::should_record(inputs), is_snake = epilogue.activation == Activation::snake;
   const Tensor input = x.detach().contiguous();  // saved in the form that the weight gradient needs
   if (is_snake && followed)
     epilogue.before = Tensor::empty(conv.result_shape(conv.output_direction()), {x.dtype(), x.device()});
-  Tensor output = conv.output(input, weight.detach(), bias.defined() ? bias.detach() : bias, dense(epilogue));
+  Tensor output = conv.output(input, weight.detach(), bias.defined() ? bias.detach() : bias, prologue, dense(epilogue));
   Followed of{epilogue.activation, epilogue.slope, epilogue.scale, epilogue.residual.defined()};
   of.value = save_if(followed && epilogue.activation != Activation::none, is_snake ? epilogue.before : output);
   of.alpha = save_if(followed && is_snake, epilogue.alpha);
@@ -217,24 +220,24 @@ void require_residual(const Convolution& conv, const Tensor& x, const Tensor& re
 }
 
 Tensor conv_transpose1d_of(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTranspose1dOptions& options,
-                           const ConvEpilogue& epilogue) {
+                           const ConvPrologue& prologue, const ConvEpilogue& epilogue) {
   const Tensor in = lowered(x), w = lowered(weight), b = lowered(bias);
   const Convolution conv{"conv_transpose1d", ops::conv_transpose1d_problem(in, w, b, options), true};
   require_residual(conv, in, epilogue.residual);
-  return convolve(conv, in, w, b, epilogue);
+  return convolve(conv, in, w, b, prologue, epilogue);
 }
 
 Tensor conv1d_of(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv1dOptions& options,
-                 const ConvEpilogue& epilogue) {
+                 const ConvPrologue& prologue, const ConvEpilogue& epilogue) {
   const Tensor in = lowered(x), w = lowered(weight), b = lowered(bias);
   const Convolution conv{"conv1d", ops::conv1d_problem(in, w, b, options), false};
   require_residual(conv, in, epilogue.residual);
-  if (options.padding_mode == PaddingMode::zeros) return convolve(conv, in, w, b, epilogue);
+  if (options.padding_mode == PaddingMode::zeros) return convolve(conv, in, w, b, prologue, epilogue);
 
   const Tensor padded = pad1d(in, {conv.problem.P_l, conv.problem.P_r}, options.padding_mode);
   Conv1dOptions unpadded = options;
   unpadded.padding = 0;
-  return convolve({"conv1d", ops::conv1d_problem(padded, w, b, unpadded), false}, padded, w, b, epilogue);
+  return convolve({"conv1d", ops::conv1d_problem(padded, w, b, unpadded), false}, padded, w, b, prologue, epilogue);
 }
 
 // Whether the convolution's pass can apply the epilogue.
@@ -302,6 +305,31 @@ ConvEpilogue epilogue_of(const char* name, const ConvOutputOptions& output) {
           .scale = output.scale};
 }
 
+// The prologue for the backend. Throws Error for an activation that has none.
+ConvPrologue prologue_of(const char* name, const ConvInputOptions& input) {
+  switch (input.activation) {
+    case Activation::none:
+    case Activation::relu:
+      return {input.activation, 0};
+    case Activation::leaky_relu:
+      return {input.activation, input.slope};
+    default:
+      throw Error(concat(name, ": expected none, relu or leaky_relu as the input's activation, got tanh or snake"));
+  }
+}
+
+// convolve(x, prologue): the activation of x is a separate operation if gradients are recorded, or x is cast first.
+template <class Convolve>
+Tensor with_input(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOutputOptions& output,
+                  const ConvInputOptions& input, const Convolve& convolve) {
+  const ConvPrologue prologue = prologue_of(name, input);
+  if (!prologue.is_needed()) return convolve(x, prologue);
+  ops::require_defined(name, "x", x);
+  const std::array inputs{x, weight, bias, output.alpha, output.beta, output.residual};
+  if (!autocast_dtype() && !autograd::should_record(inputs)) return convolve(x, prologue);
+  return convolve(prologue.activation == Activation::relu ? relu(x) : leaky_relu(x, prologue.slope), ConvPrologue{});
+}
+
 // The whole epilogue in the convolution's pass, or only its activation, or nothing.
 template <class Convolve>
 Tensor with_output(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias, int channel_dim,
@@ -331,23 +359,30 @@ std::ostream& operator<<(std::ostream& out, PaddingMode mode) {
 }
 
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTranspose1dOptions& options) {
-  return conv_transpose1d_of(x, weight, bias, options, {});
+  return conv_transpose1d_of(x, weight, bias, options, {}, {});
 }
 
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv1dOptions& options) {
-  return conv1d_of(x, weight, bias, options, {});
+  return conv1d_of(x, weight, bias, options, {}, {});
 }
 
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTranspose1dOptions& options,
-                        const ConvOutputOptions& output) {
-  return with_output("conv_transpose1d", x, weight, bias, 1, options.groups, output,
-                     [&](const ConvEpilogue& fused) { return conv_transpose1d_of(x, weight, bias, options, fused); });
+                        const ConvOutputOptions& output, const ConvInputOptions& input) {
+  static constexpr const char* kName = "conv_transpose1d";
+  return with_input(kName, x, weight, bias, output, input, [&](const Tensor& read, const ConvPrologue& prologue) {
+    return with_output(kName, read, weight, bias, 1, options.groups, output, [&](const ConvEpilogue& fused) {
+      return conv_transpose1d_of(read, weight, bias, options, prologue, fused);
+    });
+  });
 }
 
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv1dOptions& options,
-              const ConvOutputOptions& output) {
-  return with_output("conv1d", x, weight, bias, 0, 1, output,
-                     [&](const ConvEpilogue& fused) { return conv1d_of(x, weight, bias, options, fused); });
+              const ConvOutputOptions& output, const ConvInputOptions& input) {
+  static constexpr const char* kName = "conv1d";
+  return with_input(kName, x, weight, bias, output, input, [&](const Tensor& read, const ConvPrologue& prologue) {
+    return with_output(kName, read, weight, bias, 0, 1, output,
+                       [&](const ConvEpilogue& fused) { return conv1d_of(read, weight, bias, options, prologue, fused); });
+  });
 }
 
 }  // namespace polyphase

@@ -65,14 +65,18 @@ struct Conv1dOptions {
 /// than snake are then a separate pass; under an AutocastGuard every step is. Also differentiable in alpha, beta and the
 /// residual. Throws the errors of the steps; ShapeError, DTypeError or DeviceError if the residual does not match the output;
 /// Error for a snake without alpha, for an alpha or beta without a snake, and for a scale without a residual.
+///
+/// `input` is an activation of x, which the convolution applies as it reads x if no gradients are recorded and the device can;
+/// else it is a separate pass. Its bits are the same. Error for an activation that is not none, relu or leaky_relu.
 [[nodiscard]] Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias,
-                                      const ConvTranspose1dOptions& options, const ConvOutputOptions& output);
+                                      const ConvTranspose1dOptions& options, const ConvOutputOptions& output,
+                                      const ConvInputOptions& input = {});
 
 /// x (N, C_in, L_in) or (C_in, L_in), w (C_out, C_in/G, K), b (C_out) or undefined -> (N, C_out, L_out) or (C_out, L_out),
 /// L_out = (L_in + P_l + P_r - D*(K - 1) - 1)/S + 1 rounded down. Otherwise as conv_transpose1d.
 [[nodiscard]] Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv1dOptions& options = {});
 /// residual + scale*activation(conv1d(x, w, b, options)), as conv_transpose1d() with ConvOutputOptions.
 [[nodiscard]] Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv1dOptions& options,
-                            const ConvOutputOptions& output);
+                            const ConvOutputOptions& output, const ConvInputOptions& input = {});
 
 }  // namespace polyphase

@@ -1,10 +1,16 @@
 #pragma once
-// What a convolution can apply to its sums in the same pass over memory.
+// What a convolution can apply to its input and to its sums in the same pass over memory.
 
 #include "../tensor/map_op.hpp"
 #include "../tensor/tensor.hpp"
 
 namespace polyphase {
+
+/// What a convolution reads: activation(x).
+struct ConvInputOptions {
+  Activation activation = Activation::none;  ///< none, relu or leaky_relu
+  double slope = 0.01;                       ///< for leaky_relu: leaky_relu()'s negative_slope
+};
 
 /// What a convolution computes from its sums: residual + scale*activation(sums + bias), or the activation alone.
 struct ConvOutputOptions {

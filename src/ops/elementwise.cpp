@@ -161,7 +161,12 @@ Tensor operator-(double a, const Tensor& b) {
 // A 16-bit tensor would round the scalar: as in other functions with a scalar, the quotient is computed in f32 and rounded
 // once.
 Tensor operator/(const Tensor& a, double b) {
-  if (is_half(a)) return (a.to(DType::f32) / b).to(a.dtype());
+  if (is_half(a)) {
+    require_representable("div", b, DType::f32);
+    return record("div", map("div", MapOp::div_scalar, {a}, {b, 0}), {a}, [b](const Tensor& g, Needs) {
+      return Gradients{map("div", MapOp::div_scalar, {g}, {b, 0})};
+    });
+  }
   return div(a, scalar("div", b, a));  // rounded once, not a*(1/b)
 }
 

@@ -45,7 +45,7 @@ TEST_CASE("an epilogue and its gradients are map() and reduce()") {
        {Activation::none, Activation::relu, Activation::leaky_relu, Activation::tanh, Activation::snake}) {
     backend.fill(out, std::numeric_limits<double>::quiet_NaN());
     const ConvEpilogue epilogue{activation, 0.25, alpha, beta};
-    backend.conv_activated(p, ConvDirection::forward, x, w, b, out, epilogue, Algorithm::automatic, Precision::fp32);
+    backend.conv_activated(p, ConvDirection::forward, x, w, b, out, {}, epilogue, Algorithm::automatic, Precision::fp32);
     if (activation == Activation::none) {
       CHECK(max_difference(out, sums) == 0);
     } else if (activation == Activation::snake) {
@@ -60,10 +60,19 @@ TEST_CASE("an epilogue and its gradients are map() and reduce()") {
     const Tensor residual = random(sums.shape(), 6), before = Tensor::full(sums.shape(), 7), sum = Tensor::empty(sums.shape());
     backend.map(MapOp::add_scaled, sum, std::array{residual, activation == Activation::none ? sums : expected}, {0.3, 0});
     backend.fill(out, std::numeric_limits<double>::quiet_NaN());
-    backend.conv_activated(p, ConvDirection::forward, x, w, b, out, {activation, 0.25, alpha, beta, residual, 0.3, before},
+    backend.conv_activated(p, ConvDirection::forward, x, w, b, out, {}, {activation, 0.25, alpha, beta, residual, 0.3, before},
                            Algorithm::automatic, Precision::fp32);
     CHECK(max_difference(out, sum) == 0);
     CHECK(max_difference(before, sums) == 0);
+    if (activation == Activation::relu || activation == Activation::leaky_relu) {  // of the source
+      const Tensor read = Tensor::empty(x.shape());
+      backend.map(map_op_of(activation), read, std::array{x}, {0.25, 0});
+      backend.conv_forward(p, read, w, b, expected, Algorithm::automatic, Precision::fp32);
+      backend.conv_activated(p, ConvDirection::forward, x, w, b, out, {activation, 0.25}, {}, Algorithm::automatic,
+                             Precision::fp32);
+      CHECK(max_difference(out, expected) == 0);
+      backend.map(map_op_of(activation), expected, std::array{sums}, {0.25, 0});
+    }
     if (activation == Activation::snake) continue;
     CHECK_FALSE(backend.fuses(p, ConvDirection::forward, epilogue, Algorithm::automatic, Precision::fp32));
     if (activation != Activation::none) {  // the derivative instead of the activation
@@ -72,10 +81,10 @@ TEST_CASE("an epilogue and its gradients are map() and reduce()") {
       backend.map(MapOp::add_scaled, sum, std::array{residual, expected}, {0.3, 0});
       const ConvEpilogue way_back{
           .activation = activation, .slope = 0.25, .residual = residual, .scale = 0.3, .derivative = result};
-      backend.conv_activated(p, ConvDirection::forward, x, w, b, out, way_back, Algorithm::automatic, Precision::fp32);
+      backend.conv_activated(p, ConvDirection::forward, x, w, b, out, {}, way_back, Algorithm::automatic, Precision::fp32);
       CHECK(max_difference(out, sum) == 0);
     }
-    backend.conv_activated(p, ConvDirection::forward, x, w, b, out, epilogue, Algorithm::automatic, Precision::fp32);
+    backend.conv_activated(p, ConvDirection::forward, x, w, b, out, {}, epilogue, Algorithm::automatic, Precision::fp32);
     const Tensor in = Tensor::full(sums.shape(), 7), totals = Tensor::full({4}, 7), total = Tensor::empty({1, 4, 1});
     backend.activation_backward(epilogue, out, sums, in, totals);
     if (activation != Activation::none) backend.map(derivative_of(activation), expected, std::array{out, sums}, {0.25, 0});

@@ -202,6 +202,15 @@ TEST_CASE("fused pairs: derived classes keep their own forward, other layers are
   CHECK(length(leaky, leaky) == 1);
   CHECK(length(conv, conv) == 1);
   CHECK(length(conv, leaky) == 2);
+  {
+    const NoGradGuard no_grad;
+    CHECK(length(leaky, conv) == 2);
+    CHECK(length(leaky, leaky) == 1);
+    CHECK(length(sigmoid, conv) == 1);
+    CHECK(length(leaky, negated) == 1);
+    CHECK(layers::pass_length(std::array{leaky, conv, leaky}, 0) == 3);
+    CHECK(layers::pass_length(std::array{leaky, conv, sigmoid}, 0) == 2);
+  }
   CHECK(layers::pass_length(std::array{conv, leaky}, 1) == 1);
   check_pair({conv, doubling}, x);
   check_pair({negated, leaky}, x);

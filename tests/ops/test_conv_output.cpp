@@ -116,6 +116,32 @@ TEST_CASE("an activation and a residual in the options: gradients agree with dif
         [](const Inputs& in) { return ConvOutputOptions{.activation = Activation::tanh, .residual = in[0], .scale = 2}; });
 }
 
+TEST_CASE("an activation of the input has the bits and gradients of the separate step, with an output's options too") {
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16})
+    for (const ConvInputOptions& input : {ConvInputOptions{Activation::relu}, ConvInputOptions{Activation::leaky_relu, 0.1},
+                                          ConvInputOptions{Activation::leaky_relu, -0.5}}) {
+      CAPTURE(dtype);
+      CAPTURE(input.slope);
+      Tensor x = random_f64({2, 16, 40}, 1).to(dtype), w = random_f64({16, 16, 3}, 2).to(dtype);
+      const Tensor residual = random_f64({2, 16, 40}, 3).to(dtype);
+      for (Tensor* leaf : {&x, &w}) *leaf = leaf->to(default_device()).set_requires_grad(true);
+      const ConvOutputOptions output{.activation = Activation::leaky_relu, .slope = 0.2, .residual = residual.to(x.device())};
+      const auto active = [&] { return input.activation == Activation::relu ? relu(x) : leaky_relu(x, input.slope); };
+      const std::vector<Tensor> leaves{x, w};
+      const auto down = [&] { return conv1d(x, w, {}, {.padding = 1}, output, input); };
+      const auto expected = output_and_gradients(leaves, [&] { return conv1d(active(), w, {}, {.padding = 1}, output); });
+      CHECK(output_and_gradients(leaves, down) == expected);
+      const NoGradGuard no_grad;
+      CHECK(values(down()) == expected[0]);
+      CHECK(values(conv_transpose1d(x, w, {}, {.stride = 2}, {}, input)) ==
+            values(conv_transpose1d(active(), w, {}, {.stride = 2})));
+    }
+  const Tensor x = random_f64({1, 2, 5}), w = random_f64({2, 2, 1});
+  CHECK(error_of<Error>([&] { return conv1d(x, w, {}, {}, {}, {Activation::tanh}); }) ==
+        "conv1d: expected none, relu or leaky_relu as the input's activation, got tanh or snake");
+  CHECK(error_of<Error>([&] { return conv1d({}, w, {}, {}, {}, {Activation::relu}); }) == "conv1d: x is undefined");
+}
+
 TEST_CASE("options of the output that have no meaning are refused") {
   const Tensor x = random_f64({2, 3, 7}, 1), w = random_f64({4, 3, 3}, 2), alpha = uniform_f64({4}, 0.5, 2, 3);
   const auto refused = [&](const ConvOutputOptions& output) {

@@ -41,6 +41,7 @@ POLYPHASE_INLINE V arithmetic(const MapInputs<V>& in) {
   if constexpr (op == MapOp::maximum) return larger(a, b);
   if constexpr (op == MapOp::minimum) return smaller(a, b);
   if constexpr (op == MapOp::pow_scalar) return pow(a, in.p);
+  if constexpr (op == MapOp::div_scalar) return a / in.p;
   if constexpr (op == MapOp::neg) return -a;
   if constexpr (op == MapOp::abs) return abs(a);
   if constexpr (op == MapOp::sign) return a > zero ? one : a < zero ? -one : zero;

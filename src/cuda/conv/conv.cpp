@@ -31,6 +31,7 @@ struct Call {
   cudaStream_t stream;
   Epilogue epilogue{};
   const Weights* weights = nullptr;  // `second` of forward and dgrad, with its cached packings
+  float source_slope = 1;
 };
 
 /// The plan of the call with `algorithm`. In wgrad the plan does not depend on addresses.
@@ -59,9 +60,12 @@ void issue(const Call& call, const ConvPlan& plan) {
     case Algorithm::tensor_core:
       if (is_wgrad)
         return tensor_core::wgrad(call.problem, call.precision, call.first, call.second, call.out, call.device, call.stream);
-      if (plan.kernel)
-        tensor_core::gather_by(*plan.kernel, {call.problem, call.direction, call.precision, call.first, *call.weights,
-                                              call.bias, out, epilogue, call.device, call.stream});
+      if (plan.kernel) {
+        tensor_core::Gather gather{call.problem, call.direction, call.precision, call.first, *call.weights, call.bias,
+                                   out,          epilogue,       call.device,    call.stream};
+        gather.gemm.source_slope = call.source_slope;
+        tensor_core::gather_by(*plan.kernel, gather);
+      }
       return;
     default:
       if (is_wgrad) return direct::wgrad(call.problem, call.first, call.second, call.out, call.device, call.stream);
@@ -128,11 +132,19 @@ void conv_dgrad(const ConvProblem& problem, const void* y, const Weights& w, con
   run({problem, ConvDirection::dgrad, y, w.data(), bias, x, precision, device, stream, {}, &w}, algorithm);
 }
 
-bool conv_activated(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& w, const void* bias,
-                    void* out, const Epilogue& epilogue, Algorithm algorithm, Precision precision, int device,
-                    cudaStream_t stream) {
-  const Call call{problem, direction, source, w.data(), bias, out, precision, device, stream, epilogue, &w};
+bool conv_activated(const ConvProblem& problem, ConvDirection direction, const void* source, float source_slope,
+                    const Weights& w, const void* bias, void* out, const Epilogue& epilogue, Algorithm algorithm,
+                    Precision precision, int device, cudaStream_t stream) {
+  const Call call{problem, direction, source, w.data(), bias, out, precision, device, stream, epilogue, &w, source_slope};
   return run(call, algorithm).fuses;
+}
+
+bool activates_source(const ConvProblem& problem, ConvDirection direction, const void* source, const void* out,
+                      const Epilogue& epilogue, Algorithm algorithm, Precision precision, int device) {
+  if (algorithm == Algorithm::automatic && autotune_enabled()) return false;  // any of its candidates may run
+  const Call call{problem, direction, source, nullptr, nullptr, const_cast<void*>(out), precision, device, nullptr, epilogue};
+  const DeviceScope scope(device);
+  return plan_of(call, in_guard(direction, algorithm)).activates_source;
 }
 
 bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, Algorithm algorithm,

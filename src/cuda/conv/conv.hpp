@@ -31,9 +31,14 @@ void conv_dgrad(const ConvProblem& problem, const void* y, const Weights& w, con
 
 /// out = epilogue(direction(source, w) + bias), direction forward or dgrad, if that takes no extra pass; else without the
 /// epilogue. Returns whether the epilogue was applied. `bias` and the epilogue's tensors belong to out's channels.
-[[nodiscard]] bool conv_activated(const ConvProblem& problem, ConvDirection direction, const void* source, const Weights& w,
-                                  const void* bias, void* out, const Epilogue& epilogue, Algorithm algorithm,
+/// `source_slope` other than 1 (TapGemm::source_slope) only where activates_source() is true.
+[[nodiscard]] bool conv_activated(const ConvProblem& problem, ConvDirection direction, const void* source, float source_slope,
+                                  const Weights& w, const void* bias, void* out, const Epilogue& epilogue, Algorithm algorithm,
                                   Precision precision, int device, cudaStream_t stream);
+
+/// Whether conv_activated() with these arguments can apply LeakyReLU as it reads the source.
+[[nodiscard]] bool activates_source(const ConvProblem& problem, ConvDirection direction, const void* source, const void* out,
+                                    const Epilogue& epilogue, Algorithm algorithm, Precision precision, int device);
 
 /// Whether conv_activated() applies `epilogue`; only the presence of its parts matters. A pure function of the arguments and
 /// the device. With tuned choices it answers for the untuned choice.

@@ -21,7 +21,7 @@ MapOp simplify(MapOp op, MapScalars scalars) {
 // In MapOp's order.
 // clang-format off
 constexpr const char* kNames[] = {
-    "add", "sub", "mul", "div", "add_scaled", "affine", "scale_around", "maximum", "minimum", "pow_scalar", "neg", "abs", "sign",
+    "add", "sub", "mul", "div", "add_scaled", "affine", "scale_around", "maximum", "minimum", "pow_scalar", "div_scalar", "neg", "abs", "sign",
     "square", "sqrt", "rsqrt", "reciprocal", "exp", "log", "sin", "cos", "clamp", "greater", "greater_equal", "less",
     "less_equal", "equal", "where", "relu", "leaky_relu", "elu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid",
     "relu_grad", "leaky_relu_grad", "elu_grad", "gelu_grad", "gelu_tanh_grad", "silu_grad", "tanh_grad",

@@ -157,6 +157,8 @@ __device__ __forceinline__ void apply_light(MapOp op, A p, A q, const Each& each
     switch (op) {
       case MapOp::affine:
         return each([=](A a, A, A, A) { return p * a + q; });
+      case MapOp::div_scalar:
+        return each([=](A a, A, A, A) { return a / p; });
       case MapOp::neg:
         return each([=](A a, A, A, A) { return -a; });
       case MapOp::abs:

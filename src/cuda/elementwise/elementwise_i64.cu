@@ -27,6 +27,7 @@ bool has_integers(MapOp op) {
   switch (op) {
     case MapOp::scale_around:
     case MapOp::pow_scalar:
+    case MapOp::div_scalar:
     case MapOp::sqrt:
     case MapOp::rsqrt:
     case MapOp::reciprocal:

@@ -3,10 +3,11 @@
 // once).
 //
 // A thread processes kUnroll packs of kPack neighbouring flat positions. Flat aligned operands move in 16-byte accesses (8
-// bytes for heavy operations on 16-bit types), constants are read once, and everything else is read element by element: the
-// first position of a pack is divided into an index, the others follow along the innermost dimension. Bytes: every operand
-// once; operations matter only for the heavy ones. Domain: up to 2^63 positions, kMaxRank dimensions. Light: 2 packs per
-// thread, so that unary operations keep 64 KB per SM outstanding. Heavy: 1 pack, because the code is large.
+// bytes for heavy operations on 16-bit types), constants are read once, operands that are the same along rows once per pack,
+// and everything else element by element: the first position of a pack is divided into an index, the others follow along the
+// innermost dimension. Bytes: every operand once; operations matter only for the heavy ones. Domain: up to 2^63 positions,
+// kMaxRank dimensions. Light: 2 packs per thread, so that unary operations keep 64 KB per SM outstanding. Heavy: 1 pack,
+// because the code is large.
 
 #include <algorithm>
 #include <cstdint>
@@ -19,8 +20,8 @@
 
 namespace polyphase::cuda {
 
-/// The layout of an operand's elements over the flat positions.
-enum class Access : std::uint8_t { packs, flat, constant, strided };
+/// The layout of an operand's elements over the flat positions. rows: one element for a row of whole packs.
+enum class Access : std::uint8_t { packs, flat, constant, rows, strided };
 
 template <int kInputs>
 struct MapLaunch {
@@ -69,6 +70,10 @@ __device__ __forceinline__ Pack<T, kPack> load_pack(const Strided<kOperands>& sp
     pack = *reinterpret_cast<const Pack<T, kPack>*>(from + flat);
   } else if (access == Access::constant) {
     const T value = *from;
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) pack.at[i] = value;
+  } else if (access == Access::rows) {
+    const T value = from[space.offset(k, flat)];
 #pragma unroll
     for (int i = 0; i < kPack; ++i) pack.at[i] = value;
   } else if (access == Access::strided) {
@@ -154,7 +159,8 @@ void launch_map(MapOp op, const Tensor& out, std::span<const Tensor> inputs, Map
     if (k > 0) launch.input[k - 1] = data;
     launch.access[k] = loop.is_flat(k)       ? is_aligned(data, sizeof(T) * kPack) ? Access::packs : Access::flat
                        : loop.is_constant(k) ? Access::constant
-                                             : Access::strided;
+                       : k > 0 && loop.inner_stride(k) == 0 && loop.inner_size() % kPack == 0 ? Access::rows
+                                                                                              : Access::strided;
     strided = strided || launch.access[k] == Access::strided;
   }
   const unsigned grid = grid_for(loop.count, kThreads * kPack * (strided ? 1 : kMapUnroll<kHeavy>));

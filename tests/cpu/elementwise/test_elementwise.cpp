@@ -63,6 +63,8 @@ double arithmetic(MapOp op, const In& in) {
       return std::min(a, b);
     case MapOp::pow_scalar:
       return std::pow(a, p);
+    case MapOp::div_scalar:
+      return a / p;
     case MapOp::neg:
       return -a;
     case MapOp::abs:
@@ -180,6 +182,7 @@ int inputs_of(MapOp op) {
       return 3;
     case MapOp::affine:
     case MapOp::pow_scalar:
+    case MapOp::div_scalar:
     case MapOp::softplus:
       return 1;
     default:

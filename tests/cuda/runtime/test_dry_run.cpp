@@ -98,7 +98,7 @@ TEST_CASE("what is measured reads and copies no memory") {
       epilogue.residual = nowhere(y.shape()), epilogue.before = nowhere(y.shape());
       CHECK_NOTHROW((void)cuda::measure_workspace(0, [&](CUstream_st*) {
         pp::backend_of(x.device())
-            .conv_activated(problem, pp::ConvDirection::forward, x, w, {}, y, epilogue, pp::Algorithm::automatic,
+            .conv_activated(problem, pp::ConvDirection::forward, x, w, {}, y, {}, epilogue, pp::Algorithm::automatic,
                             pp::Precision::fp32);
       }));
     }

@@ -280,6 +280,7 @@ ConvPlan make_conv_plan(const PlanRequest& of) {
   if (!chosen) return plan;  // an empty batch
   plan.fuses = !plan.has_epilogue || tensor_core::fuses(chosen->kernel, asked, of.epilogue, of.device);
   plan.kernel = chosen->kernel;
+  plan.activates_source = tensor_core::entry_of(chosen->kernel).activates_source;
   plan.tiling = tensor_core::tiling_text(chosen->kernel, asked, of.device);
   return plan;
 }

@@ -61,6 +61,7 @@ struct ConvPlan {
   std::optional<tensor_core::GatherKernel> kernel{};  ///< of forward and dgrad with tensor_core
   std::string tiling{};                               ///< of that kernel, in words
   bool has_epilogue = false;                          ///< whether there is an epilogue
+  bool activates_source = false;                      ///< whether the kernel applies TapGemm::source_slope
   bool fuses = true;  ///< whether the kernel applies the epilogue; else it takes launches of its own
 };
 

@@ -78,7 +78,7 @@ int check_algorithms(const ConvProblem& problem, DType dtype, std::int64_t misal
         if (gpu().can_implement(operands.problem, direction, algorithm, precision)) continue;
         CAPTURE(algorithm);
         const auto run = [&](const ConvEpilogue& epilogue, const Tensor& out) {
-          gpu().conv_activated(operands.problem, direction, operands.source, operands.w, operands.bias, out, epilogue,
+          gpu().conv_activated(operands.problem, direction, operands.source, operands.w, operands.bias, out, {}, epilogue,
                                algorithm, precision);
         };
         const Tensor plain = operands.plain(algorithm, precision);

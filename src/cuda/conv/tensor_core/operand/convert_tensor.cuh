@@ -96,9 +96,10 @@ inline constexpr std::int64_t kSourceSample = kSampleBlocksOfSource * kLargestTh
   return all < 1024 ? all : 1024;
 }
 
-/// The largest finite magnitude, as bits, of values[i * step], i < count. Only thread 0 of the block has it.
+/// The largest finite magnitude, as bits, of values[i * step], i < count, negative ones times `slope`. Only thread 0 of the
+/// block has it.
 __device__ __forceinline__ std::uint32_t largest_of_block(const float* __restrict__ values, std::int64_t count,
-                                                          std::int64_t step) {
+                                                          std::int64_t step, float slope) {
   __shared__ std::uint32_t of_warp[kLargestThreads / 32];
   std::uint32_t most = 0;
   for (std::int64_t first = blockIdx.x * static_cast<std::int64_t>(kLargestThreads * kLargestBatch) + threadIdx.x;
@@ -111,7 +112,7 @@ __device__ __forceinline__ std::uint32_t largest_of_block(const float* __restric
     }
 #pragma unroll
     for (int i = 0; i < kLargestBatch; ++i) {
-      const std::uint32_t magnitude = __float_as_uint(v[i]) & 0x7fffffffU;
+      const std::uint32_t magnitude = __float_as_uint(v[i] < 0.0F ? slope * v[i] : v[i]) & 0x7fffffffU;
       if (magnitude < 0x7f800000U) most = max(most, magnitude);
     }
   }
@@ -125,15 +126,15 @@ __device__ __forceinline__ std::uint32_t largest_of_block(const float* __restric
 template <class T>
 __global__ void __launch_bounds__(kLargestThreads)
     largest_kernel(const T* __restrict__ values, std::int64_t count, std::uint32_t* __restrict__ largest) {
-  const std::uint32_t most = largest_of_block(values, count, 1);
+  const std::uint32_t most = largest_of_block(values, count, 1, 1.0F);
   if (threadIdx.x == 0) atomicMax(largest, most);  // integers: the order does not matter
 }
 
-/// header->sample = the largest magnitudes among every step-th of a source's values; flags and marks are set to zero. Launched
-/// with kSampleBlocksOfSource blocks. T is float.
+/// header->sample = the largest magnitudes among every step-th of a source's values as they are read (TapGemm::source_slope);
+/// flags and marks are set to zero. Launched with kSampleBlocksOfSource blocks. T is float.
 template <class T>
 __global__ void __launch_bounds__(kLargestThreads)
-    sample_kernel(const T* __restrict__ values, std::int64_t count, std::int64_t step, std::int64_t flag_count,
+    sample_kernel(const T* __restrict__ values, std::int64_t count, std::int64_t step, float slope, std::int64_t flag_count,
                   std::uint32_t* __restrict__ flags, std::int64_t mark_count, std::uint32_t* __restrict__ marks,
                   OperandHeader* __restrict__ header) {
   wait_for_grid_before();  // which may have made the source
@@ -141,7 +142,7 @@ __global__ void __launch_bounds__(kLargestThreads)
   const std::int64_t first = blockIdx.x * kLargestThreads + threadIdx.x;
   for (std::int64_t i = first; i < flag_count; i += kSampleBlocksOfSource * kLargestThreads) flags[i] = 0;
   for (std::int64_t i = first; i < mark_count; i += kSampleBlocksOfSource * kLargestThreads) marks[i] = 0;
-  const std::uint32_t most = largest_of_block(values, count, step);
+  const std::uint32_t most = largest_of_block(values, count, step, slope);
   if (threadIdx.x == 0) header->sample[blockIdx.x] = most;
 }
 
@@ -151,8 +152,8 @@ inline void sample_source(const TapGemm& gemm, const float* source, OperandHeade
                           std::span<std::uint32_t> flags, std::span<std::uint32_t> marks) {
   const std::int64_t count = gemm.N * gemm.G * gemm.rows * gemm.source_length, sampled = std::min(count, kSourceSample);
   launch_behind(sample_kernel<float>, kSampleBlocksOfSource, kLargestThreads, 0, stream, source, sampled, count / sampled,
-                static_cast<std::int64_t>(flags.size()), flags.data(), static_cast<std::int64_t>(marks.size()), marks.data(),
-                header);
+                gemm.source_slope, static_cast<std::int64_t>(flags.size()), flags.data(),
+                static_cast<std::int64_t>(marks.size()), marks.data(), header);
   check_launch("conv tensor_core: scale");
 }
 
@@ -210,8 +211,8 @@ struct SourceItem {
   }
 };
 
-/// operand = the source, scaled according to the header's sample; flags[group][position / kFlagPositions] += the suspect counts
-/// there (null: they do not matter).
+/// operand = the source as it is read (TapGemm::source_slope), scaled according to the header's sample; flags[group][position /
+/// kFlagPositions] += the suspect counts there (null: they do not matter).
 template <class Operand>
 __global__ void __launch_bounds__(kSourceThreads)
     source_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ SourceLayout to,
@@ -235,6 +236,12 @@ __global__ void __launch_bounds__(kSourceThreads)
 #pragma unroll
     for (int c = 0; c < kPreconvertedRows; ++c)
       values[i][c] = exists && c < rows ? source[item.from + c * gemm.source_length] : T(0.0F);
+  }
+  if (gemm.source_slope != 1.0F) {
+#pragma unroll
+    for (int i = 0; i < kSourceItems; ++i)
+#pragma unroll
+      for (int c = 0; c < kPreconvertedRows; ++c) values[i][c] = gemm.activated(values[i][c]);
   }
   const int exponent = Operand::kScaled ? source_exponent(header) : 0;
   const float scale = power_of_two(exponent);

@@ -21,6 +21,8 @@ struct KernelEntry {
   std::optional<double> (*seconds)(const KernelProblem& asked, const DeviceProperties& gpu) = nullptr;
   /// Whether the kernel applies `epilogue` faster than a separate launch would, for a problem that it can compute.
   bool (*fuses)(const KernelProblem& asked, const Epilogue& epilogue, int device) = nullptr;
+  /// Whether the kernel applies TapGemm::source_slope as it reads the source.
+  bool activates_source = false;
   /// gather() of tensor_core.hpp for a problem that the kernel can compute.
   void (*gather)(const Gather& call) = nullptr;
 };

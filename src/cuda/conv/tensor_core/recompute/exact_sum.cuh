@@ -36,7 +36,7 @@ __device__ __forceinline__ float exact_sum(const TapGemm& gemm, const ConvProble
       const std::int64_t e =
           gemm.source_stride * (position + window * gemm.tap_step) + plane * gemm.source_plane_step + gemm.source_origin;
       const bool exists = first + i < steps && row < gemm.rows && k < problem.K && e >= 0 && e < gemm.source_length;
-      x[i] = exists ? static_cast<float>(own_source[row * gemm.source_length + e]) : 0.0F;
+      x[i] = exists ? static_cast<float>(gemm.activated(own_source[row * gemm.source_length + e])) : 0.0F;
       y[i] = exists ? static_cast<float>(own_w[row * row_step + k]) : 0.0F;
     }
 #pragma unroll

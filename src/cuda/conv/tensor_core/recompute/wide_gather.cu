@@ -87,7 +87,8 @@ class GatherLoader {
     for (int i = 0; i < 4; ++i, w += steps_.row) a[i] = ptx::load_or_zero(w, has_tap && a_row() + i < rows);
     const float* source = source_ + e_;
 #pragma unroll
-    for (int i = 0; i < 8; ++i, source += gemm_.source_length) b[i] = ptx::load_or_zero(source, exists && b_row() + i < rows);
+    for (int i = 0; i < 8; ++i, source += gemm_.source_length)
+      b[i] = gemm_.activated(ptx::load_or_zero(source, exists && b_row() + i < rows));
     k_ += steps_.window_k;
     e_ += steps_.window_e;
     if (++window_ < static_cast<int>(gemm_.taps)) return;

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <array>
 #include <vector>
 
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
@@ -368,4 +369,55 @@ TEST_CASE("the preconverted kernel of f32 adds a residual, or takes a derivative
   for (const ConvProblem& problem : thinned(problems))
     for (const std::int64_t further : {0, 1})
       CHECK(check_light(problem, cuda::tensor_core::GatherKernel::preconverted, stores, 0, further) > 0);
+}
+
+TEST_CASE("kernels that activate their source as they read it: the bits of a pass before them, also of sums made again") {
+  if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
+  using namespace cuda::tensor_core;
+  struct Kind {
+    DType dtype;
+    Precision precision;
+  };
+  for (const GatherKernel kernel : kGatherKernels) {
+    if (!entry_of(kernel).activates_source) continue;
+    int ran = 0;
+    for (const ConvProblem& p : {sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 1000, .K = 7, .P_l = 9, .P_r = 9, .D = 3}),
+                                 sized({.N = 2, .C_in = 48, .C_out = 24, .L_in = 777, .K = 8, .S = 4, .P_l = 2, .P_r = 2}),
+                                 sized({.N = 3, .C_in = 32, .C_out = 40, .L_in = 515, .K = 11, .P_l = 5, .P_r = 5}),
+                                 sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 2048, .K = 3, .P_l = 1, .P_r = 1, .G = 2})})
+      for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad})
+        for (const auto& [dtype, precision] : {Kind{DType::f32, Precision::fp32},
+                                               {DType::f32, Precision::tf32},
+                                               {DType::f16, Precision::fp32},
+                                               {DType::bf16, Precision::fp32}})
+          for (const bool is_spread : {false, true}) {
+            if (is_spread && dtype != DType::f32) continue;
+            const Operands operands(p, direction, dtype, 0, is_spread);
+            const KernelProblem asked{operands.problem, direction, precision};
+            if (!kernel_cost(kernel, asked, cuda::properties(0))) continue;
+            for (const float slope : {0.0F, 0.1F}) {
+              CAPTURE(name_of(kernel));
+              CAPTURE(p);
+              CAPTURE(direction);
+              CAPTURE(dtype);
+              CAPTURE(precision);
+              CAPTURE(is_spread);
+              const Tensor active = operands.placed(Tensor::zeros(operands.source.shape(), {.device = Device::cpu()}));
+              gpu().map(MapOp::leaky_relu, active, std::array{operands.source}, {slope, 0});
+              const auto run = [&](const Tensor& source, float source_slope) {
+                const Tensor out = operands.target();
+                Gather call{
+                    operands.problem, direction, precision, source.raw(),           operands.w.raw(), operands.bias.raw(),
+                    out.raw(),        {},        0,         cuda::current_stream(0)};
+                call.gemm.source_slope = source_slope;
+                gather_by(kernel, call);
+                return bytes_of(out);
+              };
+              CHECK(run(operands.source, slope) == run(active, 1));
+              CHECK(run(operands.source, slope) != run(operands.source, 1));
+              ++ran;
+            }
+          }
+    CHECK(ran >= 16);
+  }
 }

@@ -40,12 +40,13 @@ void gather(const Gather& call) {
   const auto packed =
       call.weights.packed(preconverted_weight_key(problem, direction, precision, *plan),
                           static_cast<std::size_t>(preconverted_weight_bytes(*plan)), call.device, call.stream, pack);
-  preconverted_gather(problem, direction, precision, *plan, call.source, call.weights.data(), packed->as<void>(), call.bias,
-                      call.out, call.epilogue, call.device, call.stream);
+  preconverted_gather(problem, direction, precision, *plan, call.source, call.gemm.source_slope, call.weights.data(),
+                      packed->as<void>(), call.bias, call.out, call.epilogue, call.device, call.stream);
 }
 
 }  // namespace
 
-constinit const KernelEntry kPreconverted{.name = "preconverted", .seconds = seconds, .fuses = fuses, .gather = gather};
+constinit const KernelEntry kPreconverted{
+    .name = "preconverted", .seconds = seconds, .fuses = fuses, .activates_source = true, .gather = gather};
 
 }  // namespace polyphase::cuda::tensor_core

@@ -106,10 +106,11 @@ void prepare(const TapGemm& gemm, const PreconvertedTiling& tiling, const typena
 /// Computes all samples of `problem` with `tiling`.
 template <class Operand>
 void gather_as(const ConvProblem& problem, ConvDirection direction, const PreconvertedPlan& plan,
-               const PreconvertedTiling& tiling, const void* source, const void* w, const void* packed, const void* bias,
-               void* out, const Epilogue& epilogue, int device, cudaStream_t stream) {
+               const PreconvertedTiling& tiling, const void* source, float source_slope, const void* w, const void* packed,
+               const void* bias, void* out, const Epilogue& epilogue, int device, cudaStream_t stream) {
   using T = typename Operand::Source;
-  const TapGemm gemm = make_tap_gemm(problem, direction);
+  TapGemm gemm = make_tap_gemm(problem, direction);
+  gemm.source_slope = source_slope;
   const Workspace at(gemm, tiling);
   const Buffer buffer(static_cast<std::size_t>(at.bytes), device);
   auto* workspace = buffer.as<unsigned char>();
@@ -176,7 +177,7 @@ void preconverted_pack_weights(const ConvProblem& problem, ConvDirection directi
 }
 
 void preconverted_gather(const ConvProblem& problem, ConvDirection direction, Precision precision, const PreconvertedPlan& plan,
-                         const void* source, const void* w, const void* packed, const void* bias, void* out,
+                         const void* source, float source_slope, const void* w, const void* packed, const void* bias, void* out,
                          const Epilogue& epilogue, int device, cudaStream_t stream) {
   const DeviceProperties& gpu = properties(device);
   with_operand(problem, precision, [&]<class Operand>() {
@@ -188,8 +189,8 @@ void preconverted_gather(const ConvProblem& problem, ConvDirection direction, Pr
       piece.N = std::min(plan.samples, problem.N - n);
       const PreconvertedTiling tiling =
           piece.N == plan.samples ? plan.tiling : tiling_of<Operand>(plan, make_tap_gemm(piece, direction), gpu);
-      gather_as<Operand>(piece, direction, plan, tiling, static_cast<const T*>(source) + n * (is_forward ? x : y), w, packed,
-                         bias, static_cast<T*>(out) + n * (is_forward ? y : x), epilogue, device, stream);
+      gather_as<Operand>(piece, direction, plan, tiling, static_cast<const T*>(source) + n * (is_forward ? x : y), source_slope,
+                         w, packed, bias, static_cast<T*>(out) + n * (is_forward ? y : x), epilogue, device, stream);
     }
   });
 }

@@ -55,6 +55,7 @@ constinit const KernelEntry kStationary{.name = "stationary",
                                                            .terabytes = 3.6,
                                                            .microseconds = 5}},
                                         .fuses = fuses,
+                                        .activates_source = true,
                                         .gather = stationary_gather};
 
 }  // namespace polyphase::cuda::tensor_core

@@ -101,11 +101,33 @@ struct Converter {
   float scale;
   std::uint32_t least;   // if twice a number's bits, less one, are below this, it is too small to be split
   int swaps;             // 0 or 1: which of a pair of positions is written first
+  float slope;           // TapGemm::source_slope
   int offsets[kVector];  // bytes from a block's first row to each row's first element
   Seen seen{};
   std::uint32_t small = 0;  // numbers of the tile that are too small
 
   __device__ __forceinline__ void align(const T* base) { find_raw_rows(base, tiling, offsets); }
+
+  /// What is read of a word's elements.
+  __device__ __forceinline__ void activate(Word (&v)[kVector]) const {
+    if (slope == 1.0F) return;
+#pragma unroll
+    for (int c = 0; c < kVector; ++c) {
+      if constexpr (kPaired) {
+        const auto active = [this](float value) { return value < 0.0F ? slope * value : value; };
+        if constexpr (std::is_same_v<T, __half>) {
+          const float2 both = __half22float2(*reinterpret_cast<const __half2*>(&v[c]));
+          *reinterpret_cast<__half2*>(&v[c]) = __floats2half2_rn(active(both.x), active(both.y));
+        } else {
+          const float2 both = __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&v[c]));
+          *reinterpret_cast<__nv_bfloat162*>(&v[c]) = __floats2bfloat162_rn(active(both.x), active(both.y));
+        }
+      } else {
+        const auto value = static_cast<float>(v[c]);
+        if (value < 0.0F) v[c] = static_cast<T>(slope * value);
+      }
+    }
+  }
 
   __device__ __forceinline__ void put(const Word (&v)[kVector], unsigned char* to) {
     auto* at = reinterpret_cast<uint4*>(to);
@@ -210,6 +232,8 @@ struct Converter {
         Word a[kVector], b[kVector];
         load(raw, early, a);
         load(raw, late, b);
+        activate(a);
+        activate(b);
         put(a, stage + early.to);
         put(b, stage + late.to);
       }
@@ -221,6 +245,7 @@ struct Converter {
         load(raw, at, v);
       else
         load_at_edge(raw, progress, at, v);
+      activate(v);
       put(v, stage + at.to);
     }
     if constexpr (Operand::kScaled) {
@@ -232,6 +257,7 @@ struct Converter {
       for (at = start; at.block < blocks; next(at)) {
         Word v[kVector];
         load_at_edge(raw, progress, at, v);
+        activate(v);
 #pragma unroll
         for (int c = 0; c < kVector; ++c) {
           const std::uint32_t bits = __float_as_uint(v[c]);
@@ -288,7 +314,8 @@ __device__ __forceinline__ void produce_stationary(const TapGemm& gemm, const St
   for (int i = tiling.raw_stages > 3 ? 2 : 1; i < tiling.raw_stages; ++i) fetch();
   if constexpr (Operand::kScaled) wait_for_grid_before();
   const int exponent = Operand::kScaled ? source_exponent(header) : 0;
-  Converter<Operand, kPaired> converter{tiling, power_of_two(exponent), 2 * SplitRange(exponent).least - 1, lane / 4 % 2};
+  Converter<Operand, kPaired> converter{tiling, power_of_two(exponent), 2 * SplitRange(exponent).least - 1, lane / 4 % 2,
+                                        gemm.source_slope};
   bool fresh = true;
 #pragma unroll 1
   while (now.walk.more()) {
