@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kThreads)
       }
     };
     for_packs([&](Packed& pack, std::int64_t flat) { pack = *reinterpret_cast<const Packed*>(x + flat); });
-    apply_heavy<A, 1>(kOp, p, [&](auto function) {
+    const auto each = [&](auto function) {
       for_packs([&](Packed& pack, std::int64_t flat) {
 #pragma unroll
         for (T& value : pack.at) value = convert<T>(static_cast<A>(function(convert<A>(value), A(0), A(0), A(0))));
@@ -39,7 +39,12 @@ __global__ void __launch_bounds__(kThreads)
       });
       const std::int64_t rest = count % kPack, at = count - rest + threadIdx.x;
       if (start == 0 && threadIdx.x < rest) y[at] = convert<T>(static_cast<A>(function(convert<A>(x[at]), A(0), A(0), A(0))));
-    });
+    };
+    if constexpr (is_heavy(kOp)) {
+      apply_heavy<A, 1>(kOp, p, each);
+    } else {
+      apply_light<A, 1>(kOp, p, A(0), each);
+    }
   }
 }
 
@@ -60,6 +65,12 @@ void launch(const Tensor& out, const Tensor& x, double p, cudaStream_t stream) {
 bool activate(MapOp op, const Tensor& out, const Tensor& x, double p, cudaStream_t stream) {
   if (!out.is_contiguous() || !x.is_contiguous() || !is_aligned(out.raw(), 16) || !is_aligned(x.raw(), 16)) return false;
   switch (op) {
+    case MapOp::relu:
+      launch<MapOp::relu>(out, x, p, stream);
+      return true;
+    case MapOp::leaky_relu:
+      launch<MapOp::leaky_relu>(out, x, p, stream);
+      return true;
     case MapOp::elu:
       launch<MapOp::elu>(out, x, p, stream);
       return true;

@@ -13,7 +13,8 @@ using namespace polyphase::testing;
 
 namespace {
 
-constexpr MapOp kActivations[] = {MapOp::elu, MapOp::gelu, MapOp::gelu_tanh, MapOp::silu, MapOp::tanh, MapOp::sigmoid};
+constexpr MapOp kActivations[] = {MapOp::relu,      MapOp::leaky_relu, MapOp::elu,  MapOp::gelu,
+                                  MapOp::gelu_tanh, MapOp::silu,       MapOp::tanh, MapOp::sigmoid};
 
 }  // namespace
 
@@ -41,7 +42,7 @@ TEST_CASE("activations of contiguous tensors have the bits of the general kernel
 TEST_CASE("other operations and layouts are left to the general kernel") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   const Tensor x = Tensor::zeros({8, 8}, {.device = Device::cuda()}), y = Tensor::zeros_like(x);
-  CHECK_FALSE(cuda::activate(MapOp::relu, y, x, 0, nullptr));
+  CHECK_FALSE(cuda::activate(MapOp::neg, y, x, 0, nullptr));
   CHECK_FALSE(cuda::activate(MapOp::silu, y, x.transpose(0, 1), 0, nullptr));
   CHECK_FALSE(cuda::activate(MapOp::silu, y.flatten().narrow(0, 1, 8), x.flatten().narrow(0, 0, 8), 0, nullptr));
 }

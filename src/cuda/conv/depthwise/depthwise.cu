@@ -11,7 +11,7 @@
 #include <type_traits>
 
 #include "cuda/conv/depthwise/band.hpp"
-#include "cuda/conv/depthwise/rows.cuh"
+#include "cuda/conv/depthwise/rows.hpp"
 #include "cuda/conv/depthwise/vector.hpp"
 #include "cuda/conv/depthwise/wgrad.cuh"
 #include "cuda/conv/element.cuh"
@@ -137,9 +137,7 @@ void gather(const ConvProblem& problem, ConvDirection direction, const void* sou
             const Epilogue& epilogue, int device, cudaStream_t stream) {
   const bool is_forward = direction == ConvDirection::forward;
   if (problem.N == 0 || problem.C_in == 0 || (is_forward ? problem.L_out : problem.L_in) == 0) return;
-  if (has_many_rows(problem, direction))
-    return rows_dgrad(problem, static_cast<const float*>(source), static_cast<const float*>(w), static_cast<const float*>(bias),
-                      static_cast<float*>(out), epilogue, stream);
+  if (has_many_rows(problem, direction)) return rows_dgrad(problem, source, w, bias, out, epilogue, stream);
   const int sm_count = properties(device).sm_count;
   if (const auto plan = make_band_plan(problem, direction, source, out, sm_count))
     return band_gather(problem, direction, *plan, source, w, bias, out, epilogue, stream);

@@ -1,5 +1,6 @@
 #pragma once
-// The input gradient that sums many rows into one (Conv1d with few output channels). Device code and launch, for depthwise.cu.
+// The input gradient that sums many rows into one (Conv1d with few output channels). Device code and launch, for rows.cu and
+// rows_16bit.cu. Sums in f32.
 //
 // x[n,c,i] = sum over m, k of y[n, c*M + m, i + k - P] * w[c*M + m, k] for many rows m.
 //
@@ -15,6 +16,7 @@
 #include "cuda/conv/depthwise/rows.hpp"
 #include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/vector.cuh"
+#include "cuda/kernel/elements.cuh"
 #include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::depthwise {
@@ -37,18 +39,17 @@ struct RowsLaunch {
 };
 
 /// Four neighbours of a row, with zeros outside [0, length).
-template <bool kAligned>
-__device__ __forceinline__ float4 read_quad(const float* __restrict__ row, int e, int length) {
+template <bool kAligned, class T>
+__device__ __forceinline__ Pack<T, 4> read_quad(const T* __restrict__ row, int e, int length) {
+  Pack<T, 4> quad{};
   if constexpr (kAligned) {
-    return e >= 0 && e < length ? *reinterpret_cast<const float4*>(row + e) : float4{};
+    if (e >= 0 && e < length) quad = *reinterpret_cast<const Pack<T, 4>*>(row + e);
   } else {
-    float4 quad{};
-    if (e >= 0 && e < length) quad.x = row[e];
-    if (e + 1 >= 0 && e + 1 < length) quad.y = row[e + 1];
-    if (e + 2 >= 0 && e + 2 < length) quad.z = row[e + 2];
-    if (e + 3 >= 0 && e + 3 < length) quad.w = row[e + 3];
-    return quad;
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (e + i >= 0 && e + i < length) quad.at[i] = row[e + i];
   }
+  return quad;
 }
 
 struct Row {
@@ -64,11 +65,11 @@ __device__ __forceinline__ Row row_of(const RowsLaunch& launch, std::int64_t blo
   return {static_cast<std::int64_t>(row), static_cast<int>(row % static_cast<Index>(launch.C))};
 }
 
-/// Computes a tile of one row of x per block. `kAligned`: rows of y are whole quads at multiples of 16 bytes.
-template <int kQuads, bool kAligned>
+/// Computes a tile of one row of x per block. `kAligned`: rows of y are whole quads at multiples of a quad's bytes.
+template <class T, int kQuads, bool kAligned>
 __global__ void __launch_bounds__(32 * kRowWarps, row_blocks(kQuads, kAligned))
-    rows_kernel(const __grid_constant__ RowsLaunch launch, const __grid_constant__ Epilogue epilogue,
-                const float* __restrict__ y, const float* __restrict__ w, const float* __restrict__ bias, float* x) {
+    rows_kernel(const __grid_constant__ RowsLaunch launch, const __grid_constant__ Epilogue epilogue, const T* __restrict__ y,
+                const T* __restrict__ w, const T* __restrict__ bias, T* x) {
   constexpr int kWords = 4 * kQuads, kMost = kWords - 3;  // taps
   constexpr int kAhead = kQuads <= 3 ? 4 : 2;             // rows that a warp has outstanding
   __shared__ alignas(16) float parts[kRowWarps][kRowTile];
@@ -79,26 +80,26 @@ __global__ void __launch_bounds__(32 * kRowWarps, row_blocks(kQuads, kAligned))
     const auto [row, channel] = row_of<kAligned>(launch, block);
     const int first = static_cast<int>(block - row * launch.tiles) * kRowTile + (skew == 0 ? 0 : skew - 4);
     const int e = first + 4 * lane - launch.P;  // a multiple of four
-    const float* const rows = y + row * M * launch.length;
+    const T* const rows = y + row * M * launch.length;
     float sums[4] = {};
     bool has_weights = false;
 #pragma unroll 1
     for (int m0 = warp; m0 < M; m0 += kAhead * kRowWarps) {
-      alignas(16) float window[kAhead][kWords];
+      alignas(16) T window[kAhead][kWords];
 #pragma unroll
       for (int a = 0; a < kAhead; ++a) {
         const int m = m0 + a * kRowWarps;
         if (m >= M) break;
 #pragma unroll
         for (int q = 0; q < kQuads; ++q)
-          reinterpret_cast<float4*>(window[a])[q] =
+          reinterpret_cast<Pack<T, 4>*>(window[a])[q] =
               read_quad<kAligned>(rows + static_cast<std::int64_t>(m) * launch.length, e + 4 * q, launch.length);
       }
       if (!has_weights) {  // after the first rows, so that both loads overlap
         has_weights = true;
         for (int i = static_cast<int>(threadIdx.x); i < M * kWords; i += 32 * kRowWarps) {
           const int m = i / kWords, k = i % kWords;
-          if (k < K) weights[i] = w[(static_cast<std::int64_t>(channel) * M + m) * K + k];
+          if (k < K) weights[i] = convert<float>(w[(static_cast<std::int64_t>(channel) * M + m) * K + k]);
         }
         __syncthreads();
       }
@@ -112,7 +113,7 @@ __global__ void __launch_bounds__(32 * kRowWarps, row_blocks(kQuads, kAligned))
         for (int k = 0; k < kMost; ++k) {
           if (k > kMost - 4 && k >= K) break;
 #pragma unroll
-          for (int p = 0; p < 4; ++p) sums[p] += window[a][p + k] * ws[k];
+          for (int p = 0; p < 4; ++p) sums[p] += convert<float>(window[a][p + k]) * ws[k];
         }
       }
     }
@@ -123,16 +124,16 @@ __global__ void __launch_bounds__(32 * kRowWarps, row_blocks(kQuads, kAligned))
       float sum = parts[0][thread];
 #pragma unroll
       for (int other = 1; other < kRowWarps; ++other) sum += parts[other][thread];
-      float* const to = x + row * launch.out_length + i;
-      *to = epilogue.finish<float>(bias != nullptr ? sum + bias[channel] : sum, channel, to);
+      T* const to = x + row * launch.out_length + i;
+      *to = epilogue.finish<T>(bias != nullptr ? sum + convert<float>(bias[channel]) : sum, channel, to);
     }
     __syncthreads();  // read before the next tile's sums are written
   }
 }
 
-template <int kQuads>
-void launch_stride1(const ConvProblem& problem, const float* y, const float* w, const float* bias, float* x,
-                    const Epilogue& epilogue, cudaStream_t stream) {
+template <class T, int kQuads>
+void launch_stride1(const ConvProblem& problem, const T* y, const T* w, const T* bias, T* x, const Epilogue& epilogue,
+                    cudaStream_t stream) {
   constexpr std::int64_t kMostBlocks = 1 << 20;
   RowsLaunch launch{};
   launch.M = static_cast<int>(problem.channels_out_per_group()), launch.K = static_cast<int>(problem.K);
@@ -143,26 +144,31 @@ void launch_stride1(const ConvProblem& problem, const float* y, const float* w, 
   launch.blocks = problem.N * problem.C_in * launch.tiles;
   const auto grid = static_cast<unsigned>(std::min(launch.blocks, kMostBlocks));
   const std::size_t shared = static_cast<std::size_t>(launch.M) * kQuads * 16;
-  const bool aligned = reinterpret_cast<std::uintptr_t>(y) % 16 == 0 && problem.L_out % 4 == 0;
-  auto* const kernel = aligned ? rows_kernel<kQuads, true> : rows_kernel<kQuads, false>;
+  const bool aligned = reinterpret_cast<std::uintptr_t>(y) % (4 * sizeof(T)) == 0 && problem.L_out % 4 == 0;
+  auto* const kernel = aligned ? rows_kernel<T, kQuads, true> : rows_kernel<T, kQuads, false>;
   kernel<<<grid, 32 * kRowWarps, shared, stream>>>(launch, epilogue, y, w, bias, x);
   check_launch("conv depthwise: many rows");
 }
 
-/// depthwise::gather for dgrad if has_many_rows().
-inline void rows_dgrad(const ConvProblem& problem, const float* y, const float* w, const float* bias, float* x,
-                       const Epilogue& epilogue, cudaStream_t stream) {
+/// rows_dgrad() for one element type.
+template <class T>
+void rows_dgrad_as(const ConvProblem& problem, const void* y, const void* w, const void* bias, void* x,
+                   const Epilogue& epilogue, cudaStream_t stream) {
+  const auto launch = [&]<int kQuads>(std::integral_constant<int, kQuads>) {
+    launch_stride1<T, kQuads>(problem, static_cast<const T*>(y), static_cast<const T*>(w), static_cast<const T*>(bias),
+                              static_cast<T*>(x), epilogue, stream);
+  };
   switch (row_quads(problem)) {
     case 1:
-      return launch_stride1<1>(problem, y, w, bias, x, epilogue, stream);
+      return launch(std::integral_constant<int, 1>{});
     case 2:
-      return launch_stride1<2>(problem, y, w, bias, x, epilogue, stream);
+      return launch(std::integral_constant<int, 2>{});
     case 3:
-      return launch_stride1<3>(problem, y, w, bias, x, epilogue, stream);
+      return launch(std::integral_constant<int, 3>{});
     case 4:
-      return launch_stride1<4>(problem, y, w, bias, x, epilogue, stream);
+      return launch(std::integral_constant<int, 4>{});
     default:
-      return launch_stride1<5>(problem, y, w, bias, x, epilogue, stream);
+      return launch(std::integral_constant<int, 5>{});
   }
 }
 

@@ -90,7 +90,15 @@ TEST_CASE("many rows into one: every number of taps, edge and misalignment, an a
                                    .G = channels});
       CHECK(cuda::depthwise::has_many_rows(p, ConvDirection::dgrad) == (K <= 17));
       CHECK(check_gpu_bits<float>(p, by_algorithm(Algorithm::depthwise), turn % 4) > 0);
+      CHECK(check_gpu_bits<Half>(p, by_algorithm(Algorithm::depthwise), turn % 4) > 0);
+      CHECK(check_gpu_bits<BFloat16>(p, by_algorithm(Algorithm::depthwise), turn % 4) > 0);
     }
+  // Long rows of 16 bits stay on the tensor cores.
+  ConvProblem post = sized({.N = 16, .C_in = 1, .C_out = 32, .L_in = 220416, .K = 7, .P_l = 3, .P_r = 3});
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
+    post.dtype = dtype;
+    CHECK(cuda::depthwise::has_many_rows(post, ConvDirection::dgrad) == (dtype == DType::f32));
+  }
   const ConvProblem p = sized({.N = 2, .C_in = 1, .C_out = 32, .L_in = 300, .K = 7, .P_l = 3, .P_r = 3});
   const ConvArrays<float> arrays(p, kSmallIntegers);
   bool intact = false;

@@ -37,8 +37,8 @@ void launch_wgrad(const WgradCall& call) {
   auto* kernel = wgrad_rows_kernel_of<Operand>(tiling.shape);
   allow_shared_memory(kernel, tiling.shared_bytes);
   launch_behind(kernel, blocks, static_cast<unsigned>(tiling.row_threads), static_cast<std::size_t>(tiling.shared_bytes),
-                call.stream, problem, tiling, make_wgrad_maps(tiling, problem, call.x, call.y, sizeof(T)), partial,
-                call.scales);
+                call.stream, *call.source.problem, tiling,
+                make_wgrad_maps(tiling, *call.source.problem, call.source.x, call.source.y, sizeof(T)), partial, call.scales);
   check_launch("conv tensor_core: wgrad");
   add_wgrad_slices<T>(call, make_wgrad_tiles(problem, tiling), partial, tiling.partial_slices);
 }

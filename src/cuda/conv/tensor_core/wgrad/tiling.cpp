@@ -321,20 +321,32 @@ WgradTiling make_wgrad_tiling(const ConvProblem& problem, int parts, int bytes, 
   });
 }
 
+WgradPlan make_wgrad_plan(const ConvProblem& problem, int parts, int bytes, int sm_count, int shared_limit,
+                          std::size_t partial_limit, bool aligned) {
+  constexpr double kGain = 0.9;  // the estimate's error
+  const WgradPlan apart{make_wgrad_tiling(problem, parts, bytes, sm_count, shared_limit, partial_limit, aligned)};
+  const auto joined = join_samples(problem);
+  if (!joined || static_cast<std::size_t>(joined_bytes(*joined)) > partial_limit) return apart;
+  WgradPlan together{make_wgrad_tiling(joined->problem, parts, bytes, sm_count, shared_limit, partial_limit), joined};
+  together.tiling.cost += join_seconds(*joined);
+  const bool is_faster = apart.tiling.stages == 0 || together.tiling.cost < kGain * apart.tiling.cost;
+  return together.tiling.stages > 0 && is_faster ? together : apart;
+}
+
 std::optional<double> wgrad_cost(const ConvProblem& problem, Precision precision, int sm_count, int shared_limit) {
   const bool is_f32 = problem.dtype == DType::f32;
   const int parts = is_f32 && precision != Precision::tf32 ? 2 : 1;
-  const WgradTiling tiling = make_wgrad_tiling(problem, parts, is_f32 ? 4 : 2, sm_count, shared_limit, conv_workspace_limit());
-  if (tiling.stages == 0) return std::nullopt;
-  return tiling.cost;
+  const WgradPlan plan = make_wgrad_plan(problem, parts, is_f32 ? 4 : 2, sm_count, shared_limit, conv_workspace_limit());
+  if (plan.tiling.stages == 0) return std::nullopt;
+  return plan.tiling.cost;
 }
 
 bool has_wgrad_tiling(const ConvProblem& problem, Precision precision, int sm_count, int shared_limit) {
   const bool is_f32 = problem.dtype == DType::f32;
   const int parts = is_f32 && precision != Precision::tf32 ? 2 : 1;
   const auto has = [&](bool aligned) {
-    return make_wgrad_tiling(problem, parts, is_f32 ? 4 : 2, sm_count, shared_limit, conv_workspace_limit(), aligned).stages >
-           0;
+    return make_wgrad_plan(problem, parts, is_f32 ? 4 : 2, sm_count, shared_limit, conv_workspace_limit(), aligned)
+               .tiling.stages > 0;
   };
   return has(true) && has(false);
 }

@@ -13,6 +13,7 @@
 
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
+#include "cuda/conv/tensor_core/wgrad/joined/joined.hpp"
 #include "cuda/kernel/fast_divide.cuh"
 
 namespace polyphase::cuda::tensor_core {
@@ -130,6 +131,16 @@ struct WgradRegisters {
 /// make_wgrad_tiling() is the one of least cost.
 [[nodiscard]] std::vector<WgradTiling> wgrad_candidates(const ConvProblem& problem, int parts, int bytes, int sm_count,
                                                         int shared_limit, std::size_t partial_limit, bool aligned = true);
+
+/// A tiling of the problem, or of its samples joined.
+struct WgradPlan {
+  WgradTiling tiling;
+  std::optional<JoinedSamples> joined{};
+};
+
+/// make_wgrad_tiling()'s for the problem, or for its samples joined where that takes less time and they fit `partial_limit`.
+[[nodiscard]] WgradPlan make_wgrad_plan(const ConvProblem& problem, int parts, int bytes, int sm_count, int shared_limit,
+                                        std::size_t partial_limit, bool aligned = true);
 
 /// The estimated seconds of the weight gradient, all its launches included; nothing where mma_sync/ does it. Fitted to
 /// measurements on an H200 of 132 multiprocessors, within 20 percent on 46 of 47. A pure function of its arguments

@@ -40,6 +40,12 @@ __device__ __forceinline__ std::uint32_t largest_of(const std::uint32_t* samples
 }
 #endif
 
+/// What the kernel by rows reads: the tensors of a problem, or their samples joined (joined.hpp).
+struct WgradSource {
+  const ConvProblem* problem;
+  const void *x, *y;
+};
+
 struct WgradCall {
   const ConvProblem& problem;
   const void *x, *y;
@@ -49,6 +55,7 @@ struct WgradCall {
   cudaStream_t stream;
   const WgradTiling* tiling = nullptr;  // on sm_90a
   WideWeights wide{};                   // of f32
+  WgradSource source{&problem, x, y};
 };
 
 void wgrad_split(const WgradCall& call);  // f32 as two f16

@@ -49,17 +49,40 @@ void wgrad_call(const WgradCall& call, Precision precision) {
   is_half ? wgrad_f16(call) : wgrad_bf16(call);
 }
 
+/// The samples of x and y, joined. In memory of its own.
+class Joined {
+ public:
+  Joined(const JoinedSamples& joined, const WgradCall& call)
+      : problem_(joined.problem),
+        x_(bytes_of(problem_.C_in, problem_.L_in), call.device),
+        y_(bytes_of(problem_.C_out, problem_.L_out), call.device) {
+    const ConvProblem& p = call.problem;
+    copy_joined(x_.as<void>(), call.x, size_of(p.dtype), p.N, p.C_in, p.L_in, joined.pitch, problem_.L_in, call.stream);
+    copy_joined(y_.as<void>(), call.y, size_of(p.dtype), p.N, p.C_out, p.L_out, joined.pitch * p.S, problem_.L_out,
+                call.stream);
+  }
+  [[nodiscard]] WgradSource source() const { return {&problem_, x_.as<void>(), y_.as<void>()}; }
+
+ private:
+  [[nodiscard]] std::size_t bytes_of(std::int64_t C, std::int64_t L) const {
+    return static_cast<std::size_t>(C * L) * size_of(problem_.dtype);
+  }
+  ConvProblem problem_;
+  Buffer x_, y_;
+};
+
 void wgrad_as_planned(WgradCall call, Precision precision) {
   const ConvProblem& problem = call.problem;
   const DeviceProperties& gpu = properties(call.device);
-  WgradTiling tiling{};
-  if (!uses_mma(gpu.arch())) {
-    const bool aligned = (reinterpret_cast<std::uintptr_t>(call.x) | reinterpret_cast<std::uintptr_t>(call.y)) % 16 == 0;
-    const int parts = problem.dtype == DType::f32 && precision != Precision::tf32 ? 2 : 1;
-    tiling = make_wgrad_tiling(problem, parts, static_cast<int>(size_of(problem.dtype)), gpu.sm_count,
-                               gpu.shared_bytes_per_block, conv_workspace_limit(), aligned);
-    if (tiling.stages > 0) call.tiling = &tiling;
-  }
+  if (uses_mma(gpu.arch())) return wgrad_call(call, precision);
+  const bool aligned = (reinterpret_cast<std::uintptr_t>(call.x) | reinterpret_cast<std::uintptr_t>(call.y)) % 16 == 0;
+  const int parts = problem.dtype == DType::f32 && precision != Precision::tf32 ? 2 : 1;
+  const WgradPlan plan = make_wgrad_plan(problem, parts, static_cast<int>(size_of(problem.dtype)), gpu.sm_count,
+                                         gpu.shared_bytes_per_block, conv_workspace_limit(), aligned);
+  if (plan.tiling.stages > 0) call.tiling = &plan.tiling;
+  if (!plan.joined) return wgrad_call(call, precision);
+  const Joined joined(*plan.joined, call);
+  call.source = joined.source();
   wgrad_call(call, precision);
 }
 

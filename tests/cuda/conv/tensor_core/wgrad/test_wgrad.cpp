@@ -266,11 +266,15 @@ TEST_CASE("asking for the tiles of a problem again, as every call does, costs le
 
 TEST_CASE("rows of which no tensor copy begins at 16 bytes have no tile and no estimate: mma.sync does them") {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    ConvProblem odd = sized({.N = 2, .C_in = 129, .C_out = 129, .L_in = 401, .K = 3});
+    // Joined, the samples would exceed the workspace.
+    ConvProblem odd = sized({.N = 2, .C_in = 129, .C_out = 129, .L_in = 300001, .K = 3});
     odd.dtype = dtype;
     CHECK_FALSE(tensor_core::has_wgrad_tiling(odd, Precision::fp32, kSmsOfHopper, kSharedOfHopper));
     CHECK_FALSE(tensor_core::wgrad_cost(odd, Precision::fp32, kSmsOfHopper, kSharedOfHopper));
     CHECK_FALSE(tensor_core::mma_wgrad_problem(odd, Precision::fp32, kSmsOfHopper, kSharedOfHopper));
+    ConvProblem joined = sized({.N = 2, .C_in = 129, .C_out = 129, .L_in = 401, .K = 3});
+    joined.dtype = dtype;
+    CHECK(tensor_core::has_wgrad_tiling(joined, Precision::fp32, kSmsOfHopper, kSharedOfHopper));
     ConvProblem even = sized({.N = 2, .C_in = 128, .C_out = 128, .L_in = 400, .K = 3});
     even.dtype = dtype;
     CHECK(tensor_core::has_wgrad_tiling(even, Precision::fp32, kSmsOfHopper, kSharedOfHopper));
