@@ -379,11 +379,12 @@ time_networks() {
 
 part_bench() {
   local conv=$work/conv.json others=$work/others.json forms=$work/forms.json mma=$work/mma.json step=$work/step.json
-  local blocks=$work/blocks.json allocator=$work/allocator.json cold=$work/cold.json data=$work/data.json data_options=(--seconds $((seconds / 2))) table=$build/bench/conv_transpose1d shapes="A,B,C,depthwise,rest"
+  local blocks=$work/blocks.json allocator=$work/allocator.json elementwise=$work/elementwise.json cold=$work/cold.json data=$work/data.json data_options=(--seconds $((seconds / 2))) table=$build/bench/conv_transpose1d shapes="A,B,C,depthwise,rest"
   stage bench "benchmarks, nothing else running"
   if [ $quick = yes ]; then shapes="A,B,C,depthwise" data_options=(--quick); fi
   bench "training_step" 60 "$step" $build/bench/training_step --device cuda:0 --graph --json "$step"
   bench "allocator" 60 "$allocator" $build/bench/allocator --json "$allocator"
+  bench "elementwise" 60 "$elementwise" $build/bench/elementwise --json "$elementwise"
   bench "cold_start" 60 "$cold" python3 bench/cold_start.py $build/bench/cold_start --json "$cold"
   bench "conv_transpose1d fp32, tf32, bf16" $((seconds * 2 / 3 + 40)) "$conv" $table --precisions fp32,tf32,bf16 --sustained \
     --time-budget $((seconds * 2 / 3)) --shapes "$shapes" --json "$conv"

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "cuda/kernel/elements.cuh"
+#include "cuda/kernel/quotient.cuh"
 #include "cuda/kernel/strided.cuh"
 #include "cuda/memory/allocator.hpp"
 #include "cuda/runtime/runtime.hpp"
@@ -66,7 +67,8 @@ __global__ void __launch_bounds__(kSnakeThreads, 5)
   using A = MathOf<T>;
   using Packed = Pack<T, kPack>;
   for (std::int64_t channel = blockIdx.y; channel < launch.C; channel += gridDim.y) {
-    const A a = convert<A>(alpha[channel]), b = convert<A>(beta[channel]);
+    const A a = convert<A>(alpha[channel]);
+    const Quotient<A> over_beta(convert<A>(beta[channel]));
     SnakeSums sums;
     const std::int64_t begin = blockIdx.x * launch.piece_packs, end = min(begin + launch.piece_packs, launch.packs);
     for (std::int64_t first = begin + threadIdx.x; first < end; first += kSnakeThreads) {
@@ -83,7 +85,7 @@ __global__ void __launch_bounds__(kSnakeThreads, 5)
         const A twice = A(2) * sine * cosine;
         sums.alpha += static_cast<double>(incoming * (value * twice));
         sums.beta += static_cast<double>(incoming * (sine * sine));
-        values.at[k] = convert<T>(incoming * (A(1) + a * (twice / b)));
+        values.at[k] = convert<T>(incoming * (A(1) + a * over_beta.of(twice)));
         if (added != nullptr) values.at[k] = convert<T>(rounded_sum(convert<A>(other.at[k]), convert<A>(values.at[k])));
       }
       if (in != nullptr) *reinterpret_cast<Packed*>(in + at) = values;

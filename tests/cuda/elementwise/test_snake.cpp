@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <utility>
 
 #include "support/device.hpp"
 #include "support/skip.hpp"
@@ -39,7 +40,11 @@ TEST_CASE("rows with their channels' parameters have the bits of the general ker
         const Shape channels{shape[1]};
         const Tensor x = mirrored(placed(random_f64(shape, 1), dtype, misalignment));
         const Tensor alpha = mirrored(placed(uniform_f64(channels, 0.5, 4, 2), dtype, misalignment));
-        const Tensor beta = mirrored(placed(uniform_f64(channels, 0.5, 4, 3), dtype, misalignment));
+        const Tensor betas = uniform_f64(channels, 0.5, 4, 3);
+        if (shape[1] == 7)  // infinities, and beyond what reciprocals serve
+          for (const auto& [c, value] : {std::pair{0, 0.0}, {1, 1e-35}, {2, 1e35}, {3, -2.0}, {4, 1e-3}, {5, 3e3}})
+            betas.data<double>()[c] = value;
+        const Tensor beta = mirrored(placed(betas, dtype, misalignment));
         const Tensor on_host = poisoned(shape, dtype, misalignment);
         const Tensor expected = mirrored(on_host), y = mirrored(on_host);
         const std::array<Tensor, 3> general{x, per_element(alpha, shape), per_element(beta, shape)};

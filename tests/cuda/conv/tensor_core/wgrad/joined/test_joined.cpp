@@ -113,14 +113,11 @@ TEST_CASE("short samples are joined, long ones are not") {
     CHECK(plan.tiling.cost == *tensor_core::wgrad_cost(p, Precision::fp32, kSmsOfHopper, kSharedOfHopper));
   }
   for (ConvProblem batch : wide_batches())
-    for (const DType dtype : {DType::f32, DType::bf16})
-      for (const int parts : {1, 2}) {
-        if (dtype == DType::bf16 && parts == 2) continue;
-        CAPTURE(batch);
-        CAPTURE(parts);
-        batch.dtype = dtype;
-        CHECK(plan_of(batch, parts).joined);
-      }
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      CAPTURE(batch);
+      batch.dtype = dtype;
+      CHECK(plan_of(batch, dtype == DType::f32 ? 2 : 1).joined);
+    }
   const ConvProblem whole = sized({.N = 16, .C_in = 64, .C_out = 64, .L_in = 4096, .K = 3, .P_l = 1, .P_r = 1});
   CHECK_FALSE(plan_of(whole, 2).joined);
 }
