@@ -42,10 +42,11 @@ struct Operands {
         y(pp::Tensor::randn({kN, kC, kL}, options)),
         z(pp::Tensor::randn({kN, kC, kL}, options)),
         channels(pp::Tensor::uniform({kC, 1}, 0.5, 2, options)),
+        last(pp::Tensor::randn({kL}, options)),
         alpha(pp::Tensor::uniform({kC}, 0.5, 2, options)),
         beta(pp::Tensor::uniform({kC}, 0.5, 2, options)),
         filter(pp::kaiser_sinc_filter(0.25, 0.3, 12, options)) {}
-  pp::Tensor x, y, z, channels, alpha, beta, filter;
+  pp::Tensor x, y, z, channels, last, alpha, beta, filter;
 };
 
 struct Operation {
@@ -78,6 +79,7 @@ const std::vector<Operation>& operations() {
   static const std::vector<Operation> all{
       {"add", 3, [](In in) { return in.x + in.y; }},
       {"mul_channel", 2, [](In in) { return in.x * in.channels; }},
+      {"add_last_dim", 2, [](In in) { return in.x + in.last; }},
       {"div_number", 2, [](In in) { return in.x / 3.0; }},
       {"average_of_3", 4,
        [](In in) {

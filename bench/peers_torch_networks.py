@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times PyTorch on the networks of bench/networks' JSON, and compares.
 
-    peers_torch_networks.py OURS.json [--json MERGED.json] [--golden FOLDER] [--time-budget S] [--peers NAMES] [--check]
+    peers_torch_networks.py OURS.json [--json MERGED.json] [--golden FOLDER] [--time-budget S] [--peers NAMES] [--no-search] [--check]
 
 The models are those of torch_networks.py and torch_transformers.py: plain PyTorch, weight norm removed, at the sizes of networks/*.json.
 Each is first checked in float64 on the CPU against a golden file of the original code, in FOLDER/networks ($POLYPHASE_GOLDEN or
@@ -11,7 +11,8 @@ Same inputs, precisions, device, threads and method of timing as in OURS.json. A
 "torch_cpu"; on a GPU "torch_eager", "torch_graph" (a CUDA graph), "torch_compiled" (torch.compile), "torch_nhwc" and
 "torch_nhwc_compiled" (every convolution as a two-dimensional one in channels-last layout). A step is that of a network with weight norm
 and a fused AdamW. A Stream has no peer here, because the plain models keep no state. --peers times only these of them: compiling takes
-most of the time.
+most of the time. --no-search leaves cuDNN's algorithms to its heuristics, as PyTorch does by default: its search takes minutes on large
+batches.
 """
 
 import contextlib
@@ -250,7 +251,7 @@ def compare(arguments):
     ours = peers.read(arguments)
     if ours["device"] != "cpu":
         peers.require_gpu(torch)
-        torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.benchmark = not arguments.no_search
     else:
         torch.set_num_threads(ours["threads"])
     groups = cases_of(ours)
@@ -286,6 +287,7 @@ def main():
                         default=pathlib.Path(os.environ.get("POLYPHASE_GOLDEN", HERE.parent.parent / "shared" / "golden")))
     parser.add_argument("--time-budget", type=float, help="seconds after which no new case is begun")
     parser.add_argument("--peers", type=lambda text: text.split(","), default=[], help="such as torch_eager,torch_graph; default: all")
+    parser.add_argument("--no-search", action="store_true", help="cuDNN's heuristics instead of its search of algorithms")
     parser.add_argument("--check", action="store_true", help="only check every model against its golden file")
     arguments = parser.parse_args()
     if arguments.check:

@@ -6,7 +6,6 @@
 #include <array>
 
 #include "cuda/kernel/elements.cuh"
-#include "cuda/kernel/quotient.cuh"
 #include "cuda/kernel/strided.cuh"
 #include "cuda/runtime/runtime.hpp"
 #include "tensor/loop.hpp"
@@ -15,12 +14,6 @@ namespace polyphase::cuda {
 namespace {
 
 constexpr int kUnroll = 2;  // packs of a thread: enough loads outstanding
-
-// Not contracted to a fused multiply-add, as in the general kernel, where a division separates them.
-__device__ __forceinline__ float times(float a, float b) { return __fmul_rn(a, b); }
-__device__ __forceinline__ double times(double a, double b) { return __dmul_rn(a, b); }
-__device__ __forceinline__ float rounded_sum(float a, float b) { return __fadd_rn(a, b); }
-__device__ __forceinline__ double rounded_sum(double a, double b) { return __dadd_rn(a, b); }
 
 /// Rows of `row` packs; row r has the parameters of channel r mod C.
 template <class T>
@@ -57,11 +50,10 @@ __global__ void __launch_bounds__(kThreads) snake_rows_kernel(const __grid_const
     for (int u = 0; u < kUnroll; ++u) {
       const std::int64_t at = first + u * kThreads;
       if (at >= rows.packs) break;
-      const Quotient<A> over_beta(beta[u]);
 #pragma unroll
       for (int k = 0; k < kPack; ++k) {
         const A value = convert<A>(values[u].at[k]), sine = sin(alpha[u] * value);
-        values[u].at[k] = convert<T>(rounded_sum(value, over_beta.of(times(sine, sine))));
+        values[u].at[k] = convert<T>(value + sine * sine / beta[u]);
       }
       y[at] = values[u];
     }

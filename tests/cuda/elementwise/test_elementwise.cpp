@@ -89,6 +89,12 @@ TEST_CASE("every layout of operands, with rows that begin anywhere") {
         CHECK(map_differs(op, poisoned(shape, dtype), inputs) <= bound_of(dtype));
         inputs[0] = uniform_f64({3, 4, 2 * length}, -4, 4, 8).to(dtype).slice(2, 0, 2 * length, 2);
         CHECK(map_differs(op, poisoned({length, 4, 3}, dtype).transpose(0, 2), inputs) <= bound_of(dtype));
+        // One row for all, and rows within longer ones, from aligned elements on and from others.
+        if (inputs.size() > 1) inputs[1] = uniform_f64({length}, 0.5, 2, 9).to(dtype).expand(shape);
+        for (const std::int64_t first : {8, 3}) {
+          inputs[0] = uniform_f64({3, 4, length + 8}, -4, 4, 10).to(dtype).slice(2, first, first + length);
+          CHECK(map_differs(op, poisoned(shape, dtype), inputs) <= bound_of(dtype));
+        }
       }
 }
 

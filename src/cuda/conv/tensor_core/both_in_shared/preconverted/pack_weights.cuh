@@ -94,22 +94,20 @@ __global__ void __launch_bounds__(kPackThreads)
                   (static_cast<std::int64_t>(g * in_per_group + (is_forward ? row0 : other0)) * out_per_group +
                    (is_forward ? other0 : row0)) *
                       K;
-  // Every thread has several loads outstanding, of whichever row: the time of a block is their latency.
-  constexpr int kBatch = 8;
-  const int count = outer_count * inner_count;
-  for (int first = static_cast<int>(threadIdx.x); first < count; first += kPackThreads * kBatch) {
-    T values[kBatch];
-    int places[kBatch];
+  for (int outer = warp; outer < outer_count; outer += kWarps) {
+    const T* row = from + static_cast<std::int64_t>(outer) * out_per_group * K;
+    constexpr int kBatch = 8;  // outstanding loads
+    for (int first = lane; first < inner_count; first += 32 * kBatch) {
+      T values[kBatch];
 #pragma unroll
-    for (int j = 0; j < kBatch; ++j) {
-      const int i = first + kPackThreads * j, outer = i / inner_count, at = i - outer * inner_count;
-      places[j] = outer * pitch + at;
-      const std::int64_t row = static_cast<std::int64_t>(outer) * out_per_group * K;
-      if (i < count) values[j] = from[row + (taps == K ? at : at / taps * K + at % taps)];
+      for (int j = 0; j < kBatch; ++j) {
+        const int at = first + 32 * j;
+        if (at < inner_count) values[j] = row[taps == K ? at : at / taps * K + at % taps];
+      }
+#pragma unroll
+      for (int j = 0; j < kBatch; ++j)
+        if (first + 32 * j < inner_count) memory[outer * pitch + first + 32 * j] = values[j];
     }
-#pragma unroll
-    for (int j = 0; j < kBatch; ++j)
-      if (first + kPackThreads * j < count) memory[places[j]] = values[j];
   }
   __syncthreads();
   // A warp packs 32 columns of a plane and window at a time. In forward the classes of a channel are neighbouring columns.
