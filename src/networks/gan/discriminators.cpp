@@ -78,6 +78,17 @@ void check_pair(const char* name, const Tensor& first, const Tensor& second) {
                       " and ", second.shape());
 }
 
+/// features_of_two() of parts that see arrange(part, audio).
+template <class Parts, class Arrange>
+FeaturesOfTwo features_of_parts(const char* name, const Parts& parts, const Tensor& first, const Tensor& second,
+                                const Arrange& arrange) {
+  check_audio(name, first);
+  check_pair(name, first, second);
+  FeaturesOfTwo all;
+  for (const auto& part : parts) add(all, maps_of_two(*part, arrange(*part, first), arrange(*part, second)));
+  return all;
+}
+
 template <class Parts>
 void visit_parts(Visitor& visitor, const Parts& parts) {
   for (std::size_t i = 0; i < parts.size(); ++i) visitor.module(concat("discriminators.", i), *parts[i]);
@@ -147,11 +158,8 @@ std::vector<FeatureMaps> MultiPeriodDiscriminator::features(const Tensor& audio)
 }
 
 FeaturesOfTwo MultiPeriodDiscriminator::features_of_two(const Tensor& first, const Tensor& second) {
-  check_audio("MultiPeriodDiscriminator", first);
-  check_pair("MultiPeriodDiscriminator", first, second);
-  FeaturesOfTwo all;
-  for (const auto& part : parts_) add(all, maps_of_two(*part, part->columns(first), part->columns(second)));
-  return all;
+  return features_of_parts("MultiPeriodDiscriminator", parts_, first, second,
+                           [](const Part& part, const Tensor& audio) { return part.columns(audio); });
 }
 
 // ---- scales -----------------------------------------------------------------------------------------------------------
@@ -295,11 +303,8 @@ std::vector<FeatureMaps> MultiResolutionDiscriminator::features(const Tensor& au
 }
 
 FeaturesOfTwo MultiResolutionDiscriminator::features_of_two(const Tensor& first, const Tensor& second) {
-  check_audio("MultiResolutionDiscriminator", first);
-  check_pair("MultiResolutionDiscriminator", first, second);
-  FeaturesOfTwo all;
-  for (const auto& part : parts_) add(all, maps_of_two(*part, part->picture(first), part->picture(second)));
-  return all;
+  return features_of_parts("MultiResolutionDiscriminator", parts_, first, second,
+                           [](const Part& part, const Tensor& audio) { return part.picture(audio); });
 }
 
 }  // namespace polyphase
