@@ -139,10 +139,10 @@ bool conv_activated(const ConvProblem& problem, ConvDirection direction, const v
   return run(call, algorithm).fuses;
 }
 
-bool activates_source(const ConvProblem& problem, ConvDirection direction, const void* source, const void* out,
+bool activates_source(const ConvProblem& problem, ConvDirection direction, const void* source, void* out,
                       const Epilogue& epilogue, Algorithm algorithm, Precision precision, int device) {
   if (algorithm == Algorithm::automatic && autotune_enabled()) return false;  // any of its candidates may run
-  const Call call{problem, direction, source, nullptr, nullptr, const_cast<void*>(out), precision, device, nullptr, epilogue};
+  const Call call{problem, direction, source, nullptr, nullptr, out, precision, device, nullptr, epilogue};
   const DeviceScope scope(device);
   return plan_of(call, in_guard(direction, algorithm)).activates_source;
 }

@@ -37,7 +37,7 @@ void conv_dgrad(const ConvProblem& problem, const void* y, const Weights& w, con
                                   Precision precision, int device, cudaStream_t stream);
 
 /// Whether conv_activated() with these arguments can apply LeakyReLU as it reads the source.
-[[nodiscard]] bool activates_source(const ConvProblem& problem, ConvDirection direction, const void* source, const void* out,
+[[nodiscard]] bool activates_source(const ConvProblem& problem, ConvDirection direction, const void* source, void* out,
                                     const Epilogue& epilogue, Algorithm algorithm, Precision precision, int device);
 
 /// Whether conv_activated() applies `epilogue`; only the presence of its parts matters. A pure function of the arguments and

@@ -86,10 +86,10 @@ void launch_advance(const Tensor& all, const Tensor& kept, const Tensor& x, std:
   if (pack == 1) launch.strides[3] = x.stride(3);
   const auto count = static_cast<int>(positions * columns);
   const int threads = std::min((count + 31) / 32 * 32, kMostThreads);
-  auto *const kernel = count <= kMostThreads       ? advance_kernel<T, 1>
-                       : count <= 4 * kMostThreads ? advance_kernel<T, 4>
-                                                   : advance_kernel < T,
-              sizeof(T) == 16 ? kHeldVectors : kHeld > ;
+  constexpr int kMost = sizeof(T) == 16 ? kHeldVectors : kHeld;
+  auto* kernel = advance_kernel<T, kMost>;
+  if (count <= 4 * kMostThreads) kernel = advance_kernel<T, 4>;
+  if (count <= kMostThreads) kernel = advance_kernel<T, 1>;
   const dim3 grid(static_cast<unsigned>(all.size(0) * all.size(1)), static_cast<unsigned>(slices));
   kernel<<<grid, static_cast<unsigned>(threads), 0, stream>>>(launch, static_cast<T*>(all.raw()), static_cast<T*>(kept.raw()),
                                                               static_cast<const T*>(x.raw()));

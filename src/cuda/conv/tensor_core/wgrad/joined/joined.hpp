@@ -26,12 +26,11 @@ struct JoinedSamples {
 /// Bytes of the joined x and y.
 [[nodiscard]] std::int64_t joined_bytes(const JoinedSamples& joined);
 
-/// The estimated seconds of both copies, measured on an H100.
+/// The estimated seconds of both copies. An assumption, not a fit.
 [[nodiscard]] double join_seconds(const JoinedSamples& joined);
 
-/// to (C, length) = the samples of `from` (N, C, L), each `pitch` behind the one before it, and zeros. Elements of `bytes`, 2
-/// or
-/// 4. On `stream`.
+/// to (C, length) = the samples of `from` (N, C, L), each `pitch` behind the one before it, and zeros. Elements have `bytes`
+/// bytes, 2 or 4. On `stream`.
 void copy_joined(void* to, const void* from, std::size_t bytes, std::int64_t N, std::int64_t C, std::int64_t L,
                  std::int64_t pitch, std::int64_t length, CUstream_st* stream);
 
