@@ -1,51 +1,55 @@
 #pragma once
-// Packs the weights as the preconverted kernel's operand.
+// Packs the weights as the preconverted kernel's operand. Neighbouring threads read neighbouring weights; each writes the
+// vectors of 8 rows of one tap and one other channel, which need no other thread.
 
 #include <cstdint>
 
 #include "conv/problem.hpp"
 #include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/kernel/fast_divide.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kPackThreads = 256;
-inline constexpr int kPackFloats = 8192;  // weights in shared memory at a time
+inline constexpr int kPreconvertedPackThreads = 128;
 
-/// The weights that a block reads: blocks of 8 reduction channels (rows) x some other channels x some taps.
-struct PackSteps {
-  int others, taps;  // per block
-  int row_blocks;    // blocks of 8 rows
-  int other_blocks, tap_blocks;
-  std::int64_t blocks;  // in all groups
+/// The order of threads: those of 8 reduction channels (rows) of a group take the weights of the other channels and taps in
+/// their order in memory.
+struct PackOrder {
+  std::int64_t blocks;
+  std::uint32_t others;
+  FastDivide by_pieces, by_row_blocks, by_kernel;             // pieces of kPreconvertedPackThreads vectors of 8 rows
+  FastDivide by_phase_classes, by_step_planes, by_step_taps;  // of TapGemm and PreconvertedTiling
+
+  PackOrder(const TapGemm& gemm, const PreconvertedTiling& tiling, const ConvProblem& problem, bool is_forward)
+      : others(static_cast<std::uint32_t>((is_forward ? problem.C_out : problem.C_in) / problem.G)) {
+    const auto divide_by = [](std::int64_t size) { return FastDivide(static_cast<std::uint32_t>(size)); };
+    const std::int64_t vectors = others * problem.K,
+                       pieces = (vectors + kPreconvertedPackThreads - 1) / kPreconvertedPackThreads;
+    const std::int64_t row_blocks = (gemm.rows + kPreconvertedRows - 1) / kPreconvertedRows;
+    blocks = problem.G * row_blocks * pieces;
+    by_pieces = divide_by(pieces);
+    by_row_blocks = divide_by(row_blocks);
+    by_kernel = divide_by(problem.K);
+    by_phase_classes = divide_by(gemm.phase_classes);
+    by_step_planes = divide_by(tiling.planes);
+    by_step_taps = divide_by(tiling.taps);
+  }
 };
-
-[[nodiscard]] inline PackSteps make_pack_steps(const ConvProblem& problem, bool is_forward) {
-  const std::int64_t rows = is_forward ? problem.C_in / problem.G : problem.C_out / problem.G;
-  const std::int64_t others = is_forward ? problem.C_out / problem.G : problem.C_in / problem.G;
-  PackSteps pack{};
-  const auto pieces = [](std::int64_t size, std::int64_t piece) { return static_cast<int>((size + piece - 1) / piece); };
-  pack.taps = static_cast<int>(problem.K < 512 ? problem.K : 512);
-  const int most = kPackFloats / kPreconvertedRows / (pack.taps + 1);
-  pack.others = most < 1 ? 1 : most < 32 ? most : 32;
-  pack.row_blocks = pieces(rows, kPreconvertedRows);
-  pack.other_blocks = pieces(others, pack.others);
-  pack.tap_blocks = pieces(problem.K, pack.taps);
-  pack.blocks = problem.G * pack.row_blocks * pack.other_blocks * static_cast<std::int64_t>(pack.tap_blocks);
-  return pack;
-}
 
 /// Where the weights of one block of 8 rows, plane and window lie in `packed`, for all columns of a group, in vectors of 8
 /// rows.
 struct PackedRow {
   std::int64_t first;  // in column tile 0
   std::int64_t tile_step;
-  __device__ PackedRow(const TapGemm& gemm, const PreconvertedTiling& tiling, int parts, int g, int row_block, int plane,
-                       int window) {
+  __device__ PackedRow(const TapGemm& gemm, const PreconvertedTiling& tiling, const PackOrder& order, int parts, int g,
+                       int row_block, int plane, int window) {
     if (tiling.source.taps_apart) {
       plane += window * static_cast<int>(gemm.planes);
       window = 0;
     }
-    const int row_step = row_block / kPreconvertedBlocks, plane_step = plane / tiling.planes, tap_step = window / tiling.taps;
+    const int row_step = row_block / kPreconvertedBlocks;
+    const auto plane_step = static_cast<int>(order.by_step_planes.divide(static_cast<std::uint32_t>(plane)));
+    const auto tap_step = static_cast<int>(order.by_step_taps.divide(static_cast<std::uint32_t>(window)));
     const std::int64_t step_size =
         static_cast<std::int64_t>(tiling.taps) * tiling.planes * parts * kPreconvertedBlocks * tiling.tile_columns;
     tile_step = tiling.count * step_size;
@@ -63,88 +67,45 @@ struct PackedRow {
 
 /// packed[group][column tile][step][tap][plane][part][block of rows][column][8 rows]. Places without a weight are not written.
 template <class Operand>
-__global__ void __launch_bounds__(kPackThreads)
+__global__ void __launch_bounds__(kPreconvertedPackThreads)
     preconverted_pack_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ PreconvertedTiling tiling,
-                             const __grid_constant__ PackSteps pack, const __grid_constant__ ConvProblem problem,
+                             const __grid_constant__ PackOrder order, const __grid_constant__ ConvProblem problem,
                              bool is_forward, const typename Operand::Source* __restrict__ w,
                              OperandHeader* __restrict__ header, unsigned char* __restrict__ packed) {
   using T = typename Operand::Source;
-  __shared__ T memory[kPackFloats + 64];
-  const auto out_per_group = static_cast<int>(problem.C_out / problem.G),
-             in_per_group = static_cast<int>(problem.C_in / problem.G);
-  std::uint32_t rest = blockIdx.x;
-  const auto take = [&rest](int size) {
-    const std::uint32_t above = rest / static_cast<std::uint32_t>(size),
-                        digit = rest - above * static_cast<std::uint32_t>(size);
-    rest = above;
-    return static_cast<int>(digit);
-  };
-  const int k0 = take(pack.tap_blocks) * pack.taps, other0 = take(pack.other_blocks) * pack.others;
-  const int row_block = take(pack.row_blocks), g = static_cast<int>(rest);
-  const int row0 = row_block * kPreconvertedRows, K = static_cast<int>(problem.K);
-  const int taps = min(pack.taps, K - k0), rows = min(kPreconvertedRows, static_cast<int>(gemm.rows) - row0);
-  const int others = min(pack.others, (is_forward ? out_per_group : in_per_group) - other0);
-  // Shared memory keeps the order of global memory (forward [row][other][tap], dgrad [other][row][tap]), with a row pitch that
-  // spreads the banks.
-  const int pitch = ((is_forward ? others : kPreconvertedRows) * taps) | 1;
-  const int outer_count = is_forward ? rows : others, inner_count = (is_forward ? others : rows) * taps;
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  constexpr int kWarps = kPackThreads / 32;
-  const T* from = w + k0 +
-                  (static_cast<std::int64_t>(g * in_per_group + (is_forward ? row0 : other0)) * out_per_group +
-                   (is_forward ? other0 : row0)) *
-                      K;
-  for (int outer = warp; outer < outer_count; outer += kWarps) {
-    const T* row = from + static_cast<std::int64_t>(outer) * out_per_group * K;
-    constexpr int kBatch = 8;  // outstanding loads
-    for (int first = lane; first < inner_count; first += 32 * kBatch) {
-      T values[kBatch];
+  const std::uint32_t slab = order.by_pieces.divide(blockIdx.x);  // a group's block of rows
+  const std::uint32_t vector = (blockIdx.x - slab * order.by_pieces.divisor) * kPreconvertedPackThreads + threadIdx.x;
+  const std::uint32_t other = order.by_kernel.divide(vector);
+  const bool exists = other < order.others;
+  const auto k = static_cast<int>(vector - other * order.by_kernel.divisor);
+  const auto g = static_cast<int>(order.by_row_blocks.divide(slab));
+  const int row_block = static_cast<int>(slab) - g * static_cast<int>(order.by_row_blocks.divisor);
+  const int row0 = row_block * kPreconvertedRows, rows = exists ? static_cast<int>(gemm.rows) - row0 : 0;
+  const std::int64_t out_per_group = problem.C_out / problem.G, in_per_group = problem.C_in / problem.G;
+  const std::int64_t ci = g * in_per_group + (is_forward ? row0 : other), co = is_forward ? other : row0;
+  const std::int64_t row_pitch = is_forward ? out_per_group * problem.K : problem.K;
+  const T* from = w + (ci * out_per_group + co) * problem.K + k;
+  T values[kPreconvertedRows];
 #pragma unroll
-      for (int j = 0; j < kBatch; ++j) {
-        const int at = first + 32 * j;
-        if (at < inner_count) values[j] = row[taps == K ? at : at / taps * K + at % taps];
-      }
-#pragma unroll
-      for (int j = 0; j < kBatch; ++j)
-        if (first + 32 * j < inner_count) memory[outer * pitch + first + 32 * j] = values[j];
-    }
-  }
-  __syncthreads();
-  // A warp packs 32 columns of a plane and window at a time. In forward the classes of a channel are neighbouring columns.
-  const auto classes = static_cast<int>(gemm.phase_classes);
-  const bool by_class = is_forward && taps == K && classes <= K;
-  const int chunks = by_class ? (taps + classes - 1) / classes * classes : taps;
+  for (int c = 0; c < kPreconvertedRows; ++c) values[c] = c < rows ? from[c * row_pitch] : T(0.0F);
+  const auto j = static_cast<int>(order.by_phase_classes.divide(static_cast<std::uint32_t>(k)));
+  const int a = k - j * static_cast<int>(gemm.phase_classes);
+  const PackedRow to(gemm, tiling, order, Operand::kParts, g, row_block, is_forward ? 0 : a,
+                     is_forward ? static_cast<int>(gemm.taps) - 1 - j : j);
+  const int column = is_forward ? static_cast<int>(other * gemm.classes) + a : static_cast<int>(other);
   const int exponent = Operand::kScaled ? scale_exponent(header->largest, kWeightTarget) : 0;
-  const SplitRange range(exponent);
-  const float scale = power_of_two(exponent);
-  std::uint32_t suspect_count = 0;
-  for (int chunk = warp; chunk < chunks; chunk += kWarps) {
-    const int j = (k0 + (by_class ? chunk / classes * classes : chunk)) / classes;
-    int other = lane, k = chunk;
-    if (by_class) {
-      const int i = (chunk - j * classes) * 32 + lane;
-      other = i / classes;
-      k = j * classes + i - other * classes;
-    }
-    if (k >= taps || other >= others) continue;
-    const int a = k0 + k - j * classes;
-    const PackedRow to(gemm, tiling, Operand::kParts, g, row_block, is_forward ? 0 : a,
-                       is_forward ? static_cast<int>(gemm.taps) - 1 - j : j);
-    const int column = is_forward ? (other0 + other) * static_cast<int>(gemm.classes) + a : other0 + other;
-    T values[kPreconvertedRows];
-    const T* own = memory + (is_forward ? other * taps : other * pitch) + k;
-    const int row_pitch = is_forward ? pitch : taps;
-#pragma unroll
-    for (int c = 0; c < kPreconvertedRows; ++c) values[c] = c < rows ? own[c * row_pitch] : T(0.0F);
-    uint4 parts[Operand::kParts];
-    const std::uint32_t own_suspect_count = make_operand<Operand>(values, scale, range, parts);
-    suspect_count =
-        ((suspect_count | own_suspect_count) & kNever) | ((suspect_count & ~kNever) + (own_suspect_count & ~kNever));
+  uint4 parts[Operand::kParts];
+  const std::uint32_t suspect_count = make_operand<Operand>(values, power_of_two(exponent), SplitRange(exponent), parts);
+  if (exists) {
     const std::int64_t at = to.at(tiling, column), part_step = kPreconvertedBlocks * tiling.tile_columns;
 #pragma unroll
     for (int part = 0; part < Operand::kParts; ++part) reinterpret_cast<uint4*>(packed)[at + part * part_step] = parts[part];
   }
-  if (suspect_count != 0) add_suspect_count(&header->suspect_count, suspect_count);
+  if (__any_sync(0xffffffffU, suspect_count != 0) != 0) {  // one atomic for a warp
+    const std::uint32_t never = __reduce_or_sync(0xffffffffU, suspect_count & kNever);
+    const std::uint32_t small = __reduce_add_sync(0xffffffffU, suspect_count & ~kNever);
+    if (threadIdx.x % 32 == 0) add_suspect_count(&header->suspect_count, never | small);
+  }
 }
 
 }  // namespace polyphase::cuda::tensor_core

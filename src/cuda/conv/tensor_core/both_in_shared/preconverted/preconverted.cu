@@ -162,9 +162,9 @@ void pack_as(const ConvProblem& problem, ConvDirection direction, const Preconve
   CHECK_CUDA(cudaMemsetAsync(packed, 0, static_cast<std::size_t>(zeros), stream));
   if constexpr (Operand::kScaled) find_largest_weight(problem, weights, &header->largest, stream);
   const bool is_forward = direction == ConvDirection::forward;
-  const PackSteps pack = make_pack_steps(problem, is_forward);
-  preconverted_pack_kernel<Operand><<<static_cast<unsigned>(pack.blocks), kPackThreads, 0, stream>>>(
-      gemm, tiling, pack, problem, is_forward, weights, header, reinterpret_cast<unsigned char*>(header + 1));
+  const PackOrder order(gemm, tiling, problem, is_forward);
+  preconverted_pack_kernel<Operand><<<static_cast<unsigned>(order.blocks), kPreconvertedPackThreads, 0, stream>>>(
+      gemm, tiling, order, problem, is_forward, weights, header, reinterpret_cast<unsigned char*>(header + 1));
   check_launch("conv tensor_core: preconverted weights");
 }
 
