@@ -1,7 +1,7 @@
 // Times a training step of HiFi-GAN V1 as published (generator and discriminators, src/networks/gan) on several GPUs of this
 // machine, one process for each, 16 segments of 8192 samples a GPU.
-//   scaling --config FILE [--gpus N] [--precision fp32|tf32|bf16] [--batch N] [--segment L] [--seconds S] [--graph] [--json
-//   FILE]
+//   scaling --config FILE [--gpus N] [--precision fp32|tf32|bf16] [--batch N] [--segment L] [--bucket MIB] [--seconds S]
+//   [--graph] [--json FILE]
 // Without a launcher it starts itself once for each GPU. us_burst is a step of the first 12 after a rest, us_sustained one of
 // those of S seconds. With --graph both are of the step as a CUDA graph, collectives included; us_burst_eager is always of the
 // step as a program's calls, which is timed and written first. The parameters must be the same on all ranks afterwards, and all
@@ -39,6 +39,7 @@ struct Settings {
   int gpus = 1;
   std::int64_t batch = 16, segment = 8192;
   double seconds = 10;
+  std::int64_t bucket = 0;  // MiB
   bool graph = false;
 };
 
@@ -53,8 +54,9 @@ class Ranked {
     pp::weight_norm(*generator_);
     generator_->to(group.device());
     training_.emplace(*generator_, recipe_);
-    const dist::DataParallelOptions options{.check_every = 0,
-                                            .settings = pp::concat("batch ", settings.batch, " of ", settings.segment)};
+    dist::DataParallelOptions options{.check_every = 0,
+                                      .settings = pp::concat("batch ", settings.batch, " of ", settings.segment)};
+    if (settings.bucket > 0) options.first_bucket_bytes = options.bucket_bytes = settings.bucket << 20;
     parallel_.push_back(std::make_unique<dist::DataParallel>(group, *generator_, options));
     for (auto& [name, discriminator] : training_->discriminators())
       parallel_.push_back(std::make_unique<dist::DataParallel>(group, *discriminator, options));
@@ -206,6 +208,8 @@ int main(int argc, char** argv) {
         app.add_option("--batch", settings.batch, "segments of each GPU (default 16)")->check(CLI::Range(1, 1024));
         app.add_option("--segment", settings.segment, "samples of each, a multiple of 256 (default 8192)")
             ->check(CLI::Range(256, 1 << 20));
+        app.add_option("--bucket", settings.bucket, "MiB of each bucket (default: as the library's)")
+            ->check(CLI::Range(1, 1024));
         app.add_option("--seconds", settings.seconds, "of the sustained run (default 10)")->check(pp::program::above_zero());
         app.add_flag("--graph", settings.graph, "on GPUs, also the step as a CUDA graph");
         app.add_option("--json", settings.json, "writes the record there");
