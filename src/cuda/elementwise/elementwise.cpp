@@ -2,7 +2,6 @@
 
 #include <iterator>
 
-#include "cuda/elementwise/activation.hpp"
 #include "cuda/elementwise/snake.hpp"
 
 namespace polyphase::cuda {
@@ -36,7 +35,6 @@ void map_by_type(MapOp op, const Tensor& out, std::span<const Tensor> inputs, Ma
   if (out.numel() == 0) return;
   op = simplify(op, scalars);
   if (op == MapOp::snake && snake_rows(out, inputs, stream)) return;
-  if (inputs.size() == 1 && activate(op, out, inputs[0], scalars.p, stream)) return;
   switch (out.dtype()) {
     case DType::f64:
       return map_f64(op, out, inputs, scalars, stream);
@@ -54,7 +52,7 @@ void map_by_type(MapOp op, const Tensor& out, std::span<const Tensor> inputs, Ma
 void map(MapOp op, const Tensor& out, std::span<const Tensor> inputs, MapScalars scalars, cudaStream_t stream) {
   try {
     map_by_type(op, out, inputs, scalars, stream);
-  } catch (const DeviceError& error) {  // one kernel has many functions: name the one
+  } catch (const DeviceError& error) {  // the kernels are launched in one place: name the function
     throw DeviceError(concat(kNames[static_cast<std::size_t>(op)], ": ", error.what()));
   }
 }

@@ -1,15 +1,14 @@
 #pragma once
 // Every MapOp as a function of one element; the formulas and edge cases are those of cpu/elementwise/elementwise_functions.hpp.
-//
-// apply_light() has the operations of a few instructions, apply_heavy() those that call a function; kernels of the former keep
-// more vectors outstanding. Each is a switch over the operation outside the loop over a thread's elements, so that a thread
-// takes one uniform branch.
 
-#include <type_traits>
+#include <cstddef>
+#include <utility>
 
 #include "tensor/map_op.hpp"
 
 namespace polyphase::cuda {
+
+using MapOps = std::make_index_sequence<static_cast<std::size_t>(MapOp::smooth_l1_grad) + 1>;
 
 /// The number of inputs of `op`.
 constexpr int inputs_of(MapOp op) {
@@ -53,27 +52,12 @@ constexpr int inputs_of(MapOp op) {
   }
 }
 
-/// Whether `op` calls exp, sin, erf or the like, or reads four operands, which also fill the outstanding loads.
-constexpr bool is_heavy(MapOp op) {
+/// Whether `op` takes so many instructions that the code for 16 elements is not worth its size.
+constexpr bool is_long(MapOp op) {
   switch (op) {
-    case MapOp::scale_around:
     case MapOp::pow_scalar:
-    case MapOp::exp:
-    case MapOp::log:
     case MapOp::sin:
     case MapOp::cos:
-    case MapOp::elu:
-    case MapOp::gelu:
-    case MapOp::gelu_tanh:
-    case MapOp::silu:
-    case MapOp::tanh:
-    case MapOp::sigmoid:
-    case MapOp::softplus:
-    case MapOp::elu_grad:
-    case MapOp::gelu_grad:
-    case MapOp::gelu_tanh_grad:
-    case MapOp::silu_grad:
-    case MapOp::softplus_grad:
     case MapOp::snake:
     case MapOp::snake_grad_x:
     case MapOp::snake_grad_alpha:
@@ -149,159 +133,146 @@ __device__ __forceinline__ A smooth_l1_slope(A d, A p) {
   return d > p ? one : d < -p ? -one : d / (p > A(0) ? p : one);
 }
 
-/// Calls each(function of (a, b, c, d)) with the function of `op`; p and q are the scalars.
-template <class A, int kInputs, class Each>
-__device__ __forceinline__ void apply_light(MapOp op, A p, A q, const Each& each) {
+/// The functions of one input.
+template <MapOp kOp, class A>
+__device__ __forceinline__ A evaluate_unary(A a, A p, A q) {
   const A zero(0), one(1);
-  if constexpr (kInputs == 1) {
-    switch (op) {
-      case MapOp::affine:
-        return each([=](A a, A, A, A) { return p * a + q; });
-      case MapOp::div_scalar:
-        return each([=](A a, A, A, A) { return a / p; });
-      case MapOp::neg:
-        return each([=](A a, A, A, A) { return -a; });
-      case MapOp::abs:
-        return each([=](A a, A, A, A) { return fabs(a); });
-      case MapOp::sign:
-        return each([=](A a, A, A, A) { return a > zero ? one : a < zero ? -one : zero; });
-      case MapOp::square:
-        return each([=](A a, A, A, A) { return a * a; });
-      case MapOp::sqrt:
-        return each([=](A a, A, A, A) { return sqrt(a); });
-      case MapOp::rsqrt:
-        return each([=](A a, A, A, A) { return one / sqrt(a); });
-      case MapOp::reciprocal:
-        return each([=](A a, A, A, A) { return one / a; });
-      case MapOp::clamp:
-        return each([=](A a, A, A, A) { return a < p ? p : a > q ? q : a; });
-      case MapOp::relu:
-        return each([=](A a, A, A, A) { return a < zero ? zero : a; });
-      case MapOp::leaky_relu:
-        return each([=](A a, A, A, A) { return a < zero ? p * a : a; });
-      default:
-        return;
-    }
-  } else if constexpr (kInputs == 2) {
-    switch (op) {
-      case MapOp::add:
-        return each([=](A a, A b, A, A) { return a + b; });
-      case MapOp::sub:
-        return each([=](A a, A b, A, A) { return a - b; });
-      case MapOp::mul:
-        return each([=](A a, A b, A, A) { return a * b; });
-      case MapOp::div:
-        return each([=](A a, A b, A, A) { return a / b; });
-      case MapOp::add_scaled:
-        return each([=](A a, A b, A, A) { return fma(p, b, a); });  // as in cuda/conv/epilogue/epilogue.cuh
-      case MapOp::maximum:
-        return each([=](A a, A b, A, A) { return larger(a, b); });
-      case MapOp::minimum:
-        return each([=](A a, A b, A, A) { return smaller(a, b); });
-      case MapOp::greater:
-        return each([=](A a, A b, A, A) { return a > b ? one : zero; });
-      case MapOp::greater_equal:
-        return each([=](A a, A b, A, A) { return a >= b ? one : zero; });
-      case MapOp::less:
-        return each([=](A a, A b, A, A) { return a < b ? one : zero; });
-      case MapOp::less_equal:
-        return each([=](A a, A b, A, A) { return a <= b ? one : zero; });
-      case MapOp::equal:
-        return each([=](A a, A b, A, A) { return a == b ? one : zero; });
-      case MapOp::relu_grad:
-        return each([=](A a, A g, A, A) { return a <= zero ? zero : g; });
-      case MapOp::leaky_relu_grad:
-        return each([=](A a, A g, A, A) { return a > zero ? g : p * g; });
-      case MapOp::tanh_grad:
-        return each([=](A a, A g, A, A) { return g * (one - a * a); });
-      case MapOp::sigmoid_grad:
-        return each([=](A a, A g, A, A) { return g * (a * (one - a)); });
-      case MapOp::smooth_l1:
-        return each([=](A a, A b, A, A) { return smooth_l1(a, b, p); });
-      case MapOp::squared_difference:
-        return each([=](A a, A b, A, A) { return squared_difference(a, b); });
-      default:
-        return;
-    }
-  } else if constexpr (kInputs == 3) {
-    switch (op) {
-      case MapOp::squared_difference_grad:
-        return each([=](A a, A b, A g, A) { return q * g * (a - b); });
-      case MapOp::smooth_l1_grad:
-        return each([=](A a, A b, A g, A) { return q * g * smooth_l1_slope(a - b, p); });
-      default:  // where
-        return each([=](A a, A b, A c, A) { return a != zero ? b : c; });
-    }
+  if constexpr (kOp == MapOp::affine)
+    return p * a + q;
+  else if constexpr (kOp == MapOp::div_scalar)
+    return a / p;
+  else if constexpr (kOp == MapOp::neg)
+    return -a;
+  else if constexpr (kOp == MapOp::abs)
+    return fabs(a);
+  else if constexpr (kOp == MapOp::sign)
+    return a > zero ? one : a < zero ? -one : zero;
+  else if constexpr (kOp == MapOp::square)
+    return a * a;
+  else if constexpr (kOp == MapOp::sqrt)
+    return sqrt(a);
+  else if constexpr (kOp == MapOp::rsqrt)
+    return one / sqrt(a);
+  else if constexpr (kOp == MapOp::reciprocal)
+    return one / a;
+  else if constexpr (kOp == MapOp::clamp)
+    return a < p ? p : a > q ? q : a;
+  else if constexpr (kOp == MapOp::relu)
+    return a < zero ? zero : a;
+  else if constexpr (kOp == MapOp::leaky_relu)
+    return a < zero ? p * a : a;
+  else if constexpr (kOp == MapOp::pow_scalar)
+    return pow(a, p);
+  else if constexpr (kOp == MapOp::exp)
+    return exp(a);
+  else if constexpr (kOp == MapOp::log)
+    return log(a);
+  else if constexpr (kOp == MapOp::sin)
+    return sin(a);
+  else if constexpr (kOp == MapOp::cos)
+    return cos(a);
+  else if constexpr (kOp == MapOp::elu)
+    return a > zero ? a : p * expm1(a > zero ? zero : a);
+  else if constexpr (kOp == MapOp::gelu)
+    return a * normal_below(a);
+  else if constexpr (kOp == MapOp::gelu_tanh)
+    return a * gelu_gate(a);
+  else if constexpr (kOp == MapOp::silu)
+    return a * sigmoid(a);
+  else if constexpr (kOp == MapOp::tanh)
+    return tanh(a);
+  else if constexpr (kOp == MapOp::sigmoid)
+    return sigmoid(a);
+  else if constexpr (kOp == MapOp::softplus)
+    return (a < zero ? zero : a) + log1p(exp(-fabs(a)));
+}
+
+/// The functions of two inputs.
+template <MapOp kOp, class A>
+__device__ __forceinline__ A evaluate_binary(A a, A b, A p) {
+  const A zero(0), one(1);
+  if constexpr (kOp == MapOp::add)
+    return a + b;
+  else if constexpr (kOp == MapOp::sub)
+    return a - b;
+  else if constexpr (kOp == MapOp::mul)
+    return a * b;
+  else if constexpr (kOp == MapOp::div)
+    return a / b;
+  else if constexpr (kOp == MapOp::add_scaled)
+    return fma(p, b, a);  // as in cuda/conv/epilogue/epilogue.cuh
+  else if constexpr (kOp == MapOp::maximum)
+    return larger(a, b);
+  else if constexpr (kOp == MapOp::minimum)
+    return smaller(a, b);
+  else if constexpr (kOp == MapOp::greater)
+    return a > b ? one : zero;
+  else if constexpr (kOp == MapOp::greater_equal)
+    return a >= b ? one : zero;
+  else if constexpr (kOp == MapOp::less)
+    return a < b ? one : zero;
+  else if constexpr (kOp == MapOp::less_equal)
+    return a <= b ? one : zero;
+  else if constexpr (kOp == MapOp::equal)
+    return a == b ? one : zero;
+  else if constexpr (kOp == MapOp::relu_grad)
+    return a <= zero ? zero : b;
+  else if constexpr (kOp == MapOp::leaky_relu_grad)
+    return a > zero ? b : p * b;
+  else if constexpr (kOp == MapOp::tanh_grad)
+    return b * (one - a * a);
+  else if constexpr (kOp == MapOp::sigmoid_grad)
+    return b * (a * (one - a));
+  else if constexpr (kOp == MapOp::smooth_l1)
+    return smooth_l1(a, b, p);
+  else if constexpr (kOp == MapOp::squared_difference)
+    return squared_difference(a, b);
+  else if constexpr (kOp == MapOp::elu_grad)
+    return a > zero ? b : b * p * exp(a);
+  else if constexpr (kOp == MapOp::gelu_grad)
+    return b * gelu_slope(a);
+  else if constexpr (kOp == MapOp::gelu_tanh_grad)
+    return b * gelu_tanh_slope(a);
+  else if constexpr (kOp == MapOp::silu_grad)
+    return b * silu_slope(a);
+  else if constexpr (kOp == MapOp::softplus_grad)
+    return b * sigmoid(a);
+}
+
+/// The function of `kOp`; p and q are the scalars. Inputs and scalars that it does not have are ignored.
+template <MapOp kOp, class A>
+__device__ __forceinline__ A evaluate(A a, A b, A c, A d, A p, A q) {
+  if constexpr (inputs_of(kOp) == 1)
+    return evaluate_unary<kOp>(a, p, q);
+  else if constexpr (inputs_of(kOp) == 2)
+    return evaluate_binary<kOp>(a, b, p);
+  else if constexpr (kOp == MapOp::squared_difference_grad)
+    return q * c * (a - b);
+  else if constexpr (kOp == MapOp::smooth_l1_grad)
+    return q * c * smooth_l1_slope(a - b, p);
+  else if constexpr (kOp == MapOp::scale_around)
+    return (a - b) * c + d;
+  else if constexpr (kOp == MapOp::snake_grad_x)
+    return d * (A(1) + b * (sin(b * a + b * a) / c));
+  else if constexpr (kOp == MapOp::snake_grad_alpha)
+    return d * (a * (sin(b * a + b * a) / c));
+  else if constexpr (kOp == MapOp::where)
+    return a != A(0) ? b : c;
+  else {
+    static_assert(kOp == MapOp::snake || kOp == MapOp::snake_grad_beta);
+    const A s = sin(b * a);
+    return kOp == MapOp::snake ? a + s * s / c : -d * (s * s) / (c * c);
   }
 }
 
-template <class A, int kInputs, class Each>
-__device__ __forceinline__ void apply_heavy(MapOp op, A p, const Each& each) {
-  const A zero(0), one(1);
-  if constexpr (kInputs == 1) {
-    switch (op) {
-      case MapOp::pow_scalar:
-        return each([=](A a, A, A, A) { return pow(a, p); });
-      case MapOp::exp:
-        return each([=](A a, A, A, A) { return exp(a); });
-      case MapOp::log:
-        return each([=](A a, A, A, A) { return log(a); });
-      case MapOp::sin:
-        return each([=](A a, A, A, A) { return sin(a); });
-      case MapOp::cos:
-        return each([=](A a, A, A, A) { return cos(a); });
-      case MapOp::elu:
-        return each([=](A a, A, A, A) { return a > zero ? a : p * expm1(a > zero ? zero : a); });
-      case MapOp::gelu:
-        return each([=](A a, A, A, A) { return a * normal_below(a); });
-      case MapOp::gelu_tanh:
-        return each([=](A a, A, A, A) { return a * gelu_gate(a); });
-      case MapOp::silu:
-        return each([=](A a, A, A, A) { return a * sigmoid(a); });
-      case MapOp::tanh:
-        return each([=](A a, A, A, A) { return tanh(a); });
-      case MapOp::sigmoid:
-        return each([=](A a, A, A, A) { return sigmoid(a); });
-      case MapOp::softplus:
-        return each([=](A a, A, A, A) { return (a < zero ? zero : a) + log1p(exp(-fabs(a))); });
-      default:
-        return;
-    }
-  } else if constexpr (kInputs == 2) {
-    switch (op) {
-      case MapOp::elu_grad:
-        return each([=](A a, A g, A, A) { return a > zero ? g : g * p * exp(a); });
-      case MapOp::gelu_grad:
-        return each([=](A a, A g, A, A) { return g * gelu_slope(a); });
-      case MapOp::gelu_tanh_grad:
-        return each([=](A a, A g, A, A) { return g * gelu_tanh_slope(a); });
-      case MapOp::silu_grad:
-        return each([=](A a, A g, A, A) { return g * silu_slope(a); });
-      case MapOp::softplus_grad:
-        return each([=](A a, A g, A, A) { return g * sigmoid(a); });
-      default:
-        return;
-    }
-  } else if constexpr (kInputs == 3) {
-    return each([=](A x, A alpha, A beta, A) {  // snake
-      const A s = sin(alpha * x);
-      return x + s * s / beta;
-    });
-  } else {
-    switch (op) {
-      case MapOp::scale_around:
-        return each([=](A a, A b, A c, A d) { return (a - b) * c + d; });
-      case MapOp::snake_grad_x:
-        return each([=](A x, A alpha, A beta, A g) { return g * (one + alpha * (sin(alpha * x + alpha * x) / beta)); });
-      case MapOp::snake_grad_alpha:
-        return each([=](A x, A alpha, A beta, A g) { return g * (x * (sin(alpha * x + alpha * x) / beta)); });
-      default:  // snake_grad_beta
-        return each([=](A x, A alpha, A beta, A g) {
-          const A s = sin(alpha * x);
-          return -g * (s * s) / (beta * beta);
-        });
-    }
-  }
+/// Calls use<op>() if `op` has kInputs inputs.
+template <int kInputs, class Use, std::size_t... kOps>
+__device__ __forceinline__ void with_op(MapOp op, const Use& use, std::index_sequence<kOps...>) {
+  const auto try_op = [&]<MapOp kOp>() {
+    if constexpr (inputs_of(kOp) == kInputs)
+      if (op == kOp) use.template operator()<kOp>();
+  };
+  (try_op.template operator()<static_cast<MapOp>(kOps)>(), ...);
 }
 
 #endif

@@ -2,15 +2,18 @@
 // out[i] = op(inputs[0][i], ...) for one element type: f32, f64, f16 or bf16 (16-bit types are computed in f32 and rounded
 // once).
 //
-// A thread processes kUnroll packs of kPack neighbouring flat positions. Flat aligned operands move in 16-byte accesses (8
-// bytes for heavy operations on 16-bit types), constants are read once, operands that are the same along rows once per pack,
-// and everything else element by element: the first position of a pack is divided into an index, the others follow along the
-// innermost dimension. Bytes: every operand once; operations matter only for the heavy ones. Domain: up to 2^63 positions,
-// kMaxRank dimensions. Light: 2 packs per thread, so that unary operations keep 64 KB per SM outstanding. Heavy: 1 pack,
-// because the code is large.
+// A thread processes packs of neighbouring flat positions. If every operand is flat or has contiguous rows of whole packs,
+// aligned, or is the same along whole packs, packs move in 16-byte accesses (8 bytes for long operations on 16-bit types), and
+// every operation has a kernel of its own: one body with all of them takes so many registers that too few threads of an SM
+// remain to keep the memory busy. Else one kernel moves packs element by element: their first position is divided into an
+// index, the others follow along the innermost dimension. Bytes: every operand once; operations matter only for the long ones.
+// Domain: up to 2^63 positions, kMaxRank dimensions.
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 
 #include "cuda/elementwise/elementwise.hpp"
 #include "cuda/elementwise/elementwise_functions.cuh"
@@ -20,8 +23,11 @@
 
 namespace polyphase::cuda {
 
-/// The layout of an operand's elements over the flat positions. rows: one element for a row of whole packs.
-enum class Access : std::uint8_t { packs, flat, constant, rows, strided };
+/// The layout of an operand's elements over the flat positions. row_packs: rows of whole aligned packs. rows: one element for a
+/// row of whole packs.
+enum class Access : std::uint8_t { packs, row_packs, rows, constant, flat, strided };
+/// Whether every pack is one element or one aligned access.
+[[nodiscard]] constexpr bool is_whole(Access access) { return access < Access::flat; }
 
 template <int kInputs>
 struct MapLaunch {
@@ -29,14 +35,38 @@ struct MapLaunch {
   Access access[kInputs + 1];
   const void* input[kInputs];
   void* out;
-  MapOp op;
   double p, q;
 };
 
-template <class T, bool kHeavy>
-inline constexpr int kMapPack = (kHeavy && kIsHalf<T> ? 8 : 16) / static_cast<int>(sizeof(T));
-template <bool kHeavy>
-inline constexpr int kMapUnroll = kHeavy ? 1 : 2;
+/// Elements of a pack, and packs of a thread: enough loads outstanding for the memory, without many registers.
+template <class T, MapOp kOp>
+inline constexpr int kMapPack = (is_long(kOp) && kIsHalf<T> ? 8 : 16) / static_cast<int>(sizeof(T));
+template <MapOp kOp>
+inline constexpr int kMapUnroll = is_long(kOp) ? 1 : 2;
+inline constexpr int kStridedPack = 4;
+
+/// The function of the elements input(0), input(1), ...; what it gives for others is ignored.
+template <MapOp kOp, class A, class Input>
+__device__ __forceinline__ A map_one(A p, A q, const Input& input) {
+  return evaluate<kOp>(input(0), input(1), input(2), input(3), p, q);
+}
+
+/// `values` rounded to T, two 16-bit numbers by one instruction.
+template <class T, int kPack>
+__device__ __forceinline__ Pack<T, kPack> rounded(const MathOf<T> (&values)[kPack]) {
+  Pack<T, kPack> pack;
+#pragma unroll
+  for (int i = 0; i < kPack; i += 2) {
+    if constexpr (std::is_same_v<T, __half>) {
+      *reinterpret_cast<__half2*>(&pack.at[i]) = __floats2half2_rn(values[i], values[i + 1]);
+    } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+      *reinterpret_cast<__nv_bfloat162*>(&pack.at[i]) = __floats2bfloat162_rn(values[i], values[i + 1]);
+    } else {
+      pack.at[i] = values[i], pack.at[i + 1] = values[i + 1];
+    }
+  }
+  return pack;
+}
 
 /// Calls at(i, element offset of operand k) for the `n` positions from `flat` on.
 template <int kOperands, int kPack, class At>
@@ -62,112 +92,130 @@ __device__ __forceinline__ void for_strided(const Strided<kOperands>& space, int
   }
 }
 
-template <class T, int kPack, int kOperands>
-__device__ __forceinline__ Pack<T, kPack> load_pack(const Strided<kOperands>& space, Access access, int k, const T* from,
-                                                    std::int64_t flat, std::int64_t n) {
-  Pack<T, kPack> pack{};
-  if (access == Access::packs && n >= kPack) {
-    pack = *reinterpret_cast<const Pack<T, kPack>*>(from + flat);
-  } else if (access == Access::constant) {
-    const T value = *from;
+template <bool kFlat, class T, int kPack, int kOperands>
+__device__ __forceinline__ Pack<T, kPack> load_whole(const Strided<kOperands>& space, Access access, int k, const T* from,
+                                                     std::int64_t flat) {
+  const std::int64_t offset = access == Access::packs      ? flat
+                              : access == Access::constant ? 0
+                              : kFlat                      ? flat
+                                                           : space.offset(k, flat);
+  if (access == Access::packs || (!kFlat && access == Access::row_packs))
+    return *reinterpret_cast<const Pack<T, kPack>*>(from + offset);
+  Pack<T, kPack> pack;
+  const T value = from[offset];
 #pragma unroll
-    for (int i = 0; i < kPack; ++i) pack.at[i] = value;
-  } else if (access == Access::rows) {
-    const T value = from[space.offset(k, flat)];
-#pragma unroll
-    for (int i = 0; i < kPack; ++i) pack.at[i] = value;
-  } else if (access == Access::strided) {
-    for_strided<kOperands, kPack>(space, k, flat, n, [&](int i, std::int64_t offset) { pack.at[i] = from[offset]; });
-  } else {
-#pragma unroll
-    for (int i = 0; i < kPack; ++i)
-      if (i < n) pack.at[i] = from[flat + i];
-  }
+  for (int i = 0; i < kPack; ++i) pack.at[i] = value;
   return pack;
 }
 
-template <class T, int kPack, int kOperands>
-__device__ __forceinline__ void store_pack(const Strided<kOperands>& space, Access access, T* to, std::int64_t flat,
-                                           std::int64_t n, const Pack<T, kPack>& pack) {
-  if (access == Access::packs && n >= kPack) {
-    *reinterpret_cast<Pack<T, kPack>*>(to + flat) = pack;
-  } else if (access == Access::strided) {
-    for_strided<kOperands, kPack>(space, 0, flat, n, [&](int i, std::int64_t offset) { to[offset] = pack.at[i]; });
-  } else {
-#pragma unroll
-    for (int i = 0; i < kPack; ++i)
-      if (i < n) to[flat + i] = pack.at[i];
-  }
-}
-
-/// One element type and number of inputs. kStrided: some operand is neither flat nor constant.
-template <class T, int kInputs, bool kHeavy, bool kStrided>
-__global__ void __launch_bounds__(kThreads) map_kernel(const __grid_constant__ MapLaunch<kInputs> launch) {
+/// For operands whose access is whole, with kFlat packs or constants. Behind the last pack only such operands have elements.
+template <class T, MapOp kOp, bool kFlat>
+__global__ void __launch_bounds__(kThreads) map_kernel(const __grid_constant__ MapLaunch<inputs_of(kOp)> launch) {
   using A = MathOf<T>;
-  constexpr int kPack = kMapPack<T, kHeavy>;
-  constexpr int kUnroll = kStrided ? 1 : kMapUnroll<kHeavy>;
+  constexpr int kInputs = inputs_of(kOp), kPack = kMapPack<T, kOp>, kUnroll = kMapUnroll<kOp>;
   const auto& space = launch.space;
-  const auto access_of = [&](int k) {  // lets the compiler drop the strided code if it is not needed
-    const Access access = launch.access[k];
-    return !kStrided && access == Access::strided ? Access::flat : access;
-  };
+  const auto p = static_cast<A>(launch.p), q = static_cast<A>(launch.q);
+  const auto input_of = [&](int k) { return static_cast<const T*>(launch.input[k]); };
+  auto* const to = static_cast<T*>(launch.out);
   const std::int64_t block = static_cast<std::int64_t>(kThreads) * kPack * kUnroll;
   for (std::int64_t start = blockIdx.x * block; start < space.count; start += gridDim.x * block) {
-    const std::int64_t first = start + threadIdx.x * kPack;
-    Pack<T, kPack> in[kUnroll][4];  // (packs of a thread, inputs)
+    Pack<T, kPack> in[kUnroll][kInputs];
+    const auto for_packs = [&](const auto& use) {
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const std::int64_t flat = first + u * (kThreads * kPack);
+      for (int u = 0; u < kUnroll; ++u) {
+        const std::int64_t flat = start + (u * kThreads + threadIdx.x) * kPack;
+        if (flat + kPack <= space.count) use(in[u], flat);
+      }
+    };
+    for_packs([&](auto& packs, std::int64_t flat) {
 #pragma unroll
       for (int k = 0; k < kInputs; ++k)
-        if (flat < space.count)
-          in[u][k] = load_pack<T, kPack>(space, access_of(k + 1), k + 1, static_cast<const T*>(launch.input[k]), flat,
-                                         space.count - flat);
-    }
-    Pack<T, kPack> out[kUnroll];
-    const auto each = [&](auto function) {
+        packs[k] = load_whole<kFlat, T, kPack>(space, launch.access[k + 1], k + 1, input_of(k), flat);
+    });
+    for_packs([&](auto& packs, std::int64_t flat) {
+      A values[kPack];
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u)
+      for (int i = 0; i < kPack; ++i)
+        values[i] = map_one<kOp>(p, q, [&](int k) { return k < kInputs ? convert<A>(packs[k % kInputs].at[i]) : A(0); });
+      const std::int64_t offset = kFlat || launch.access[0] == Access::packs ? flat : space.offset(0, flat);
+      *reinterpret_cast<Pack<T, kPack>*>(to + offset) = rounded<T>(values);
+    });
+  }
+  const std::int64_t rest = space.count % kPack, at = space.count - rest + threadIdx.x;
+  if (blockIdx.x > 0 || threadIdx.x >= rest) return;
+  to[at] = convert<T>(map_one<kOp>(p, q, [&](int k) {
+    return k < kInputs ? convert<A>(input_of(k % kInputs)[launch.access[k % kInputs + 1] == Access::constant ? 0 : at]) : A(0);
+  }));
+}
+
+/// Any layout.
+template <class T, int kInputs>
+__global__ void __launch_bounds__(kThreads) map_strided_kernel(const __grid_constant__ MapLaunch<kInputs> launch, MapOp op) {
+  using A = MathOf<T>;
+  using Packed = Pack<T, kStridedPack>;
+  const auto& space = launch.space;
+  const std::int64_t block = static_cast<std::int64_t>(kThreads) * kStridedPack;
+  for (std::int64_t start = blockIdx.x * block; start < space.count; start += gridDim.x * block) {
+    const std::int64_t flat = start + threadIdx.x * kStridedPack, n = space.count - flat;
+    const auto for_elements = [&](int k, const auto& use) {
+      const Access access = launch.access[k];
+      if (access == Access::packs || access == Access::flat) {
 #pragma unroll
-        for (int i = 0; i < kPack; ++i) {
-          const auto input = [&](int k) { return k < kInputs ? convert<A>(in[u][k].at[i]) : A(0); };
-          out[u].at[i] = convert<T>(static_cast<A>(function(input(0), input(1), input(2), input(3))));
-        }
+        for (int i = 0; i < kStridedPack; ++i)
+          if (i < n) use(i, flat + i);
+      } else if (n > 0) {
+        for_strided<kInputs + 1, kStridedPack>(space, k, flat, n, use);
+      }
     };
-    if constexpr (kHeavy) {
-      apply_heavy<A, kInputs>(launch.op, static_cast<A>(launch.p), each);
-    } else {
-      apply_light<A, kInputs>(launch.op, static_cast<A>(launch.p), static_cast<A>(launch.q), each);
-    }
+    Packed in[kInputs], out;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const std::int64_t flat = first + u * (kThreads * kPack);
-      if (flat < space.count)
-        store_pack<T, kPack>(space, access_of(0), static_cast<T*>(launch.out), flat, space.count - flat, out[u]);
-    }
+    for (int k = 0; k < kInputs; ++k)
+      for_elements(k + 1, [&](int i, std::int64_t offset) { in[k].at[i] = static_cast<const T*>(launch.input[k])[offset]; });
+    with_op<kInputs>(
+        op,
+        [&]<MapOp kOp>() {
+#pragma unroll
+          for (int i = 0; i < kStridedPack; ++i)
+            out.at[i] = convert<T>(map_one<kOp>(static_cast<A>(launch.p), static_cast<A>(launch.q),
+                                                [&](int k) { return k < kInputs ? convert<A>(in[k % kInputs].at[i]) : A(0); }));
+        },
+        MapOps());
+    for_elements(0, [&](int i, std::int64_t offset) { static_cast<T*>(launch.out)[offset] = out.at[i]; });
   }
 }
 
-template <class T, int kInputs, bool kHeavy>
-void launch_map(MapOp op, const Tensor& out, std::span<const Tensor> inputs, MapScalars scalars, cudaStream_t stream) {
-  constexpr int kPack = kMapPack<T, kHeavy>;
+/// How a kernel of packs of `pack` elements reaches the operand at `data`.
+inline Access access_of(const Loop& loop, int operand, const void* data, int pack, std::size_t pack_bytes) {
+  const bool aligned = is_aligned(data, pack_bytes);
+  if (loop.is_flat(operand)) return aligned ? Access::packs : Access::flat;
+  if (loop.is_constant(operand)) return Access::constant;
+  if (loop.inner_size() % pack != 0) return Access::strided;
+  if (loop.inner_stride(operand) == 0) return Access::rows;
+  const auto& strides = loop.strides[static_cast<std::size_t>(operand)];
+  const bool whole_packs =
+      std::all_of(strides.begin(), strides.begin() + loop.rank - 1, [&](std::int64_t stride) { return stride % pack == 0; });
+  return aligned && whole_packs && loop.inner_stride(operand) == 1 ? Access::row_packs : Access::strided;
+}
+
+template <class T, MapOp kOp>
+void launch_map(const Tensor& out, std::span<const Tensor> inputs, MapScalars scalars, cudaStream_t stream) {
+  constexpr int kInputs = inputs_of(kOp), kPack = kMapPack<T, kOp>;
   const Loop loop = make_loop(out, inputs);
-  MapLaunch<kInputs> launch{Strided<kInputs + 1>(loop), {}, {}, out.raw(), op, scalars.p, scalars.q};
-  bool strided = false;
+  MapLaunch<kInputs> launch{Strided<kInputs + 1>(loop), {}, {}, out.raw(), scalars.p, scalars.q};
+  bool whole = true, flat = true;
   for (int k = 0; k <= kInputs; ++k) {
     const void* data = k == 0 ? out.raw() : inputs[static_cast<std::size_t>(k - 1)].raw();
     if (k > 0) launch.input[k - 1] = data;
-    launch.access[k] = loop.is_flat(k)       ? is_aligned(data, sizeof(T) * kPack) ? Access::packs : Access::flat
-                       : loop.is_constant(k) ? Access::constant
-                       : k > 0 && loop.inner_stride(k) == 0 && loop.inner_size() % kPack == 0 ? Access::rows
-                                                                                              : Access::strided;
-    strided = strided || launch.access[k] == Access::strided;
+    const Access access = access_of(loop, k, data, kPack, sizeof(T) * kPack);
+    launch.access[k] = access;
+    whole = whole && is_whole(access);
+    flat = flat && (access == Access::packs || access == Access::constant);
   }
-  const unsigned grid = grid_for(loop.count, kThreads * kPack * (strided ? 1 : kMapUnroll<kHeavy>));
-  if (strided) {
-    map_kernel<T, kInputs, kHeavy, true><<<grid, kThreads, 0, stream>>>(launch);
+  if (whole) {
+    auto* const kernel = flat ? map_kernel<T, kOp, true> : map_kernel<T, kOp, false>;
+    kernel<<<grid_for(loop.count, kThreads * kPack * kMapUnroll<kOp>), kThreads, 0, stream>>>(launch);
   } else {
-    map_kernel<T, kInputs, kHeavy, false><<<grid, kThreads, 0, stream>>>(launch);
+    map_strided_kernel<T, kInputs><<<grid_for(loop.count, kThreads * kStridedPack), kThreads, 0, stream>>>(launch, kOp);
   }
   check_launch("map");
 }
@@ -175,20 +223,11 @@ void launch_map(MapOp op, const Tensor& out, std::span<const Tensor> inputs, Map
 /// map() for one element type; out is not empty.
 template <class T>
 void map_as(MapOp op, const Tensor& out, std::span<const Tensor> inputs, MapScalars scalars, cudaStream_t stream) {
-  const bool heavy = is_heavy(op);
-  switch (inputs_of(op)) {
-    case 1:
-      return heavy ? launch_map<T, 1, true>(op, out, inputs, scalars, stream)
-                   : launch_map<T, 1, false>(op, out, inputs, scalars, stream);
-    case 2:
-      return heavy ? launch_map<T, 2, true>(op, out, inputs, scalars, stream)
-                   : launch_map<T, 2, false>(op, out, inputs, scalars, stream);
-    case 3:
-      return heavy ? launch_map<T, 3, true>(op, out, inputs, scalars, stream)
-                   : launch_map<T, 3, false>(op, out, inputs, scalars, stream);
-    default:
-      return launch_map<T, 4, true>(op, out, inputs, scalars, stream);
+  constexpr auto kLaunch = []<std::size_t... kOps>(std::index_sequence<kOps...>) {
+    return std::array{&launch_map<T, static_cast<MapOp>(kOps)>...};
   }
+  (MapOps());
+  kLaunch[static_cast<std::size_t>(op)](out, inputs, scalars, stream);
 }
 
 }  // namespace polyphase::cuda

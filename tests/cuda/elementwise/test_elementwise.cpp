@@ -94,7 +94,32 @@ TEST_CASE("every layout of operands, with rows that begin anywhere") {
         for (const std::int64_t first : {8, 3}) {
           inputs[0] = uniform_f64({3, 4, length + 8}, -4, 4, 10).to(dtype).slice(2, first, first + length);
           CHECK(map_differs(op, poisoned(shape, dtype), inputs) <= bound_of(dtype));
+          CHECK(map_differs(op, poisoned({3, 4, length + 8}, dtype).slice(2, first, first + length), inputs) <=
+                bound_of(dtype));
         }
+      }
+}
+
+TEST_CASE("a result has the same bits in every layout") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  for (int i = 0; i < kOps; ++i)
+    for (const DType dtype : kFloatTypes)
+      for (const std::int64_t length : {7, 4096, 5003}) {
+        const auto op = static_cast<MapOp>(i);
+        CAPTURE(i);
+        CAPTURE(dtype);
+        CAPTURE(length);
+        std::vector<Tensor> inputs, spread_inputs;
+        for (const Tensor& input : inputs_for(op, {length}, dtype)) {
+          inputs.push_back(mirrored(input));
+          spread_inputs.push_back(mirrored(poisoned({length, 2}, dtype)).select(1, 0));
+          spread_inputs.back().copy_(inputs.back());
+        }
+        const Tensor expected = poisoned({length}, dtype), y = mirrored(expected), from_spread = mirrored(expected);
+        gpu().map(op, y, inputs, kScalars);
+        gpu().map(op, from_spread, spread_inputs, kScalars);
+        gpu().copy_to_host(expected.storage().data(), from_spread.storage().data(), expected.storage().bytes());
+        CHECK(different(expected, y) == 0);
       }
 }
 
