@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -35,6 +36,7 @@ namespace program = polyphase::program;
 struct CountedMemory final : cuda::MemorySource {
   cuda::Address reserve(std::size_t bytes) override { return std::exchange(next, next + bytes); }
   void release(cuda::Address, std::size_t) noexcept override {}
+  std::size_t available() override { return std::numeric_limits<std::size_t>::max(); }
   bool map(cuda::Address, std::size_t) override { return true; }
   void unmap(cuda::Address, std::size_t) noexcept override {}
   bool move(cuda::Address, cuda::Address, std::size_t) override { return true; }

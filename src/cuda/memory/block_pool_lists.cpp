@@ -169,8 +169,8 @@ std::optional<std::size_t> PoolLists::grow(std::size_t bytes, std::size_t budget
 /// Fills the beginning of a hole, at most `bytes`, with free memory in whole pieces. Returns the number of bytes.
 std::size_t PoolLists::move_into(Block* hole, std::size_t bytes, PoolLists* other) {
   // Blocks next to the hole serve the request in place. A pattern of requests that moves memory again and again is better
-  // served by growing, so the amount of moving is limited.
-  constexpr std::size_t kMovesOfEachByte = 16;
+  // served by growing, so the amount of moving is limited: the host takes longer to move memory than a kernel to use it.
+  constexpr std::size_t kMovesOfEachByte = 3;
   std::size_t filled = 0;
   for (PoolLists* lists : {this, other}) {
     if (lists == nullptr) continue;
@@ -213,6 +213,8 @@ std::size_t PoolLists::move_from(Block* block, Arena& arena, Address to, std::si
 }
 
 bool PoolLists::map_pieces(Arena& arena, Address begin, std::size_t bytes) {
+  // A request that cannot succeed must not take what is left of the device, not even for a moment: others need it.
+  if (bytes > source_.available()) return false;
   const Address end = begin + bytes;
   for (Address at = begin; at < end;) {
     const std::size_t piece = piece_size(end - at, mapped_bytes_, source_.granularity());

@@ -20,6 +20,8 @@ class MemorySource {
   [[nodiscard]] virtual Address reserve(std::size_t bytes) = 0;
   /// Releases what reserve returned; all of it is unmapped.
   virtual void release(Address address, std::size_t bytes) noexcept = 0;
+  /// Bytes that map() may find, at most.
+  [[nodiscard]] virtual std::size_t available() = 0;
   /// Maps memory to [address, address + bytes), multiples of granularity(); false if there is none.
   [[nodiscard]] virtual bool map(Address address, std::size_t bytes) = 0;
   /// Unmaps the memory of one call of map. Nothing uses it any more.

@@ -123,6 +123,14 @@ bool VirtualMemory::map_handle(Address address, std::size_t bytes, unsigned long
   return false;
 }
 
+std::size_t VirtualMemory::available() {
+  const DeviceScope scope(device_);
+  const AllowDuringCapture allow;
+  std::size_t free = 0, total = 0;
+  CHECK_CUDA(cudaMemGetInfo(&free, &total));
+  return free;
+}
+
 bool VirtualMemory::map(Address address, std::size_t bytes) {
   const DeviceScope scope(device_);
   const AllowDuringCapture allow;

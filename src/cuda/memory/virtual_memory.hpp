@@ -18,6 +18,7 @@ class VirtualMemory final : public MemorySource {
 
   [[nodiscard]] Address reserve(std::size_t bytes) override;
   void release(Address address, std::size_t bytes) noexcept override;
+  [[nodiscard]] std::size_t available() override;
   [[nodiscard]] bool map(Address address, std::size_t bytes) override;
   void unmap(Address address, std::size_t bytes) noexcept override;
   [[nodiscard]] bool move(Address from, Address to, std::size_t bytes) override;

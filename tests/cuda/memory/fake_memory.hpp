@@ -32,7 +32,11 @@ class FakeMemory final : public cuda::MemorySource {
     spaces_.erase(address);
     reserved_ -= bytes;
   }
+  std::size_t available() override {
+    return claims_more ? std::numeric_limits<std::size_t>::max() : total_ > mapped_ ? total_ - mapped_ : 0;
+  }
   bool map(cuda::Address address, std::size_t bytes) override {
+    ++map_calls;
     if (mapped_ + bytes > total_) return false;
     if (address % kUnit != 0 || bytes % kUnit != 0 || bytes == 0) ++faults;
     const auto next = pieces_.lower_bound(address);
@@ -135,8 +139,9 @@ class FakeMemory final : public cuda::MemorySource {
   void set_total(std::size_t bytes) { total_ = bytes; }
 
   std::size_t reserve_limit = std::size_t{1} << 46U;
-  int moves_left = std::numeric_limits<int>::max(), moves = 0;
-  int faults = 0;  ///< calls that a GPU would have refused, and calls that unmap memory while work on it runs
+  int moves_left = std::numeric_limits<int>::max(), moves = 0, map_calls = 0;
+  bool claims_more = false;  ///< available() is wrong, as if another process were faster
+  int faults = 0;            ///< calls that a GPU would have refused, and calls that unmap memory while work on it runs
 
   static constexpr std::size_t kUnit = std::size_t{2} << 20U;
 

@@ -169,7 +169,7 @@ TEST_CASE("where memory cannot be moved, or was moved too often, new memory is t
     }
     CHECK(memory.mapped() == mapped);  // no growth any more
     CHECK(memory.moves <= moves);
-    CHECK(memory.moves <= 16 * static_cast<int>(memory.mapped() / (2 * kMiB)));
+    CHECK(memory.moves <= 3 * static_cast<int>(memory.mapped() / (2 * kMiB)));
     pool.trim();
     CHECK(memory.mapped() == 0);
     CHECK(memory.faults == 0);
@@ -334,6 +334,10 @@ TEST_CASE("memory that runs out while a request grows is all returned") {
   FakeMemory memory(70 * kMiB);
   BlockPool pool(memory);
   CHECK(pool.allocate(80 * kMiB, kA) == nullptr);
+  CHECK(memory.map_calls == 0);  // it takes nothing that others might need meanwhile
+  memory.claims_more = true;
+  CHECK(pool.allocate(80 * kMiB, kA) == nullptr);
+  CHECK(memory.map_calls > 0);
   CHECK(memory.mapped() == 0);
   CHECK(memory.reserved() == 0);
   CHECK(pool.stats().cached_bytes == 0);
