@@ -85,6 +85,7 @@ class Job {
     ::setenv("POLYPHASE_WORLD", std::to_string(world).c_str(), 1);
     ::setenv("POLYPHASE_ADDRESS", address.c_str(), 1);
     ::setenv("POLYPHASE_TIMEOUT", std::to_string(timeout_s).c_str(), 1);
+    ::setenv("CUDA_VISIBLE_DEVICES", "", 1);  // of these jobs, the ranks may be more than the GPUs; test_nccl.cpp has GPUs
     int code = 0;
     try {
       work(rank);
