@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <thread>
 
@@ -53,11 +55,16 @@ TEST_CASE("watchdog: a killed rank at a random moment ends all others with its n
   for (int i = 0; i < kills; ++i) {
     const int world = 2 + i % 3;
     const int guilty = static_cast<int>(random() % static_cast<unsigned>(world));
-    Job job(world, [](int) {
+    const TemporaryDirectory folder;
+    const auto met = [&](int rank) { return folder.file(concat("met", rank)); };
+    Job job(world, [&](int rank) {
       Group group = init();
+      std::ofstream(met(rank)).flush();
       train(group, kForEver);
     });
-    sleep_ms(150 + static_cast<int>(random() % 300));
+    for (int rank = 0; rank < world; ++rank)
+      for (int turn = 0; turn < 2000 && !std::filesystem::exists(met(rank)); ++turn) sleep_ms(10);
+    sleep_ms(static_cast<int>(random() % 300));
     job.signal(guilty, SIGKILL);
     const std::vector<RankResult> results = job.wait();
     CHECK(results[static_cast<std::size_t>(guilty)].code == 128 + SIGKILL);

@@ -108,7 +108,7 @@ __device__ __forceinline__ Pack<T, kPack> load_whole(const Strided<kOperands>& s
   return pack;
 }
 
-/// For operands whose access is whole, with kFlat packs or constants. Behind the last pack only such operands have elements.
+/// For operands whose access is whole, with kFlat packs or constants. Elements after the last pack are those of such operands.
 template <class T, MapOp kOp, bool kFlat>
 __global__ void __launch_bounds__(kThreads) map_kernel(const __grid_constant__ MapLaunch<inputs_of(kOp)> launch) {
   using A = MathOf<T>;

@@ -89,9 +89,10 @@ TEST_CASE("three steps, resumed in the middle, have the bits of an unbroken run;
 // The ranks' gradients are averaged in another order than one process adds them up in f32.
 TEST_CASE("two processes take the steps of one, within rounding") {
   const Workshop shop;
-  REQUIRE(run(shop.train("one", "--steps 2")).code == 0);
+  // Two processes need two GPUs or none.
+  REQUIRE(run_shell("CUDA_VISIBLE_DEVICES= " + shell_quoted(VOCODER_PROGRAM) + " " + shop.train("one", "--steps 2")).code == 0);
   const std::string rank = shell_quoted(VOCODER_PROGRAM) + " " + shop.train("two", "--steps 2 --threads 1");
-  const std::string job = "POLYPHASE_WORLD=2 POLYPHASE_ADDRESS=" + shop.folder.file("meeting");
+  const std::string job = "CUDA_VISIBLE_DEVICES= POLYPHASE_WORLD=2 POLYPHASE_ADDRESS=" + shop.folder.file("meeting");
   const Outcome both =
       run_shell("(" + job + " POLYPHASE_RANK=1 " + rank + " & " + job + " POLYPHASE_RANK=0 " + rank + "; wait)");
   CHECK_MESSAGE(has(both.text, "2 processes, each with 1 segment"), both.text);
@@ -103,7 +104,7 @@ TEST_CASE("two processes take the steps of one, within rounding") {
 
 TEST_CASE("SIGTERM to one of two processes: both leave after the same step, saved, and one process goes on") {
   const Workshop shop;
-  const std::string job = "POLYPHASE_WORLD=2 POLYPHASE_ADDRESS=" + shop.folder.file("meeting");
+  const std::string job = "CUDA_VISIBLE_DEVICES= POLYPHASE_WORLD=2 POLYPHASE_ADDRESS=" + shop.folder.file("meeting");
   const std::string rank =
       " exec " + shell_quoted(VOCODER_PROGRAM) + " " + shop.train("run", "--steps 100000 --check-every 100000 --threads 1");
   const auto start = [&](int r) { return "(export " + job + " POLYPHASE_RANK=" + std::to_string(r) + ";" + rank + ") & "; };
