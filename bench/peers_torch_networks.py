@@ -140,8 +140,8 @@ class Forward:
 class Step:
     """As in network_work.cpp: mean squared difference, AdamW; f16 and bf16 by autocast."""
 
-    def __init__(self, net, x, dtype, capturable):
-        for module in net.modules():
+    def __init__(self, net, x, dtype, capturable, weight_norm=True):
+        for module in net.modules() if weight_norm else ():
             if isinstance(module, (nn.Conv1d, nn.ConvTranspose1d)):
                 nn.utils.weight_norm(module)
         self.net, self.x, self.dtype = net.train(), x, dtype

@@ -8,6 +8,7 @@ part_python() {
   if ! run python "install the wheel" 120 tools/install_wheel.sh "$environment" dist; then return; fi
   rm -f "$overhead"
   run python "python_torch" $((seconds + 60)) "$environment/bin/python" bench/python_torch.py --device cuda:0 --time-budget "$seconds" --json "$overhead" || true
+  run python "python_replace" $((seconds + 60)) "$environment/bin/python" bench/python_replace.py --device cuda:0 --time-budget "$seconds" --json "$overhead" || true
 }
 
 # A training step of HiFi-GAN as published on one GPU and, data parallel, on two, PyTorch's on the same; and NCCL's operations.

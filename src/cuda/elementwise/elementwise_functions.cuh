@@ -117,6 +117,33 @@ __device__ __forceinline__ A silu_slope(A x) {
   return gate * (A(1) + x * (A(1) - gate));
 }
 
+// The same for results of 16 bits: relative errors up to 2e-6, a two-hundredth of f16's rounding, in a third of the
+// instructions. f32's functions would take longer than the memory takes to move the elements.
+__device__ __forceinline__ float rough_sigmoid(float x) {
+  const float z = __expf(-fabsf(x));
+  return __fdividef(x < 0.0F ? z : 1.0F, 1.0F + z);
+}
+__device__ __forceinline__ float rough_expm1(float x) {
+  const float series = x * (1.0F + x * (0.5F + x * (1.0F / 6 + x * (1.0F / 24 + x * (1.0F / 120)))));
+  return x > -0.25F ? series : __expf(x) - 1.0F;
+}
+/// Half of erfc(|x|/sqrt(2)), mirrored for x > 0: Press et al., "Numerical Recipes in C", 2nd edition, 6.2 (erfcc).
+__device__ __forceinline__ float rough_normal_below(float x) {
+  const float z = fabsf(x) * static_cast<float>(kSqrtHalf), t = __fdividef(1.0F, 1.0F + 0.5F * z);
+  float power = 0.17087277F;
+  power = -0.82215223F + t * power;
+  power = 1.48851587F + t * power;
+  power = -1.13520398F + t * power;
+  power = 0.27886807F + t * power;
+  power = -0.18628806F + t * power;
+  power = 0.09678418F + t * power;
+  power = 0.37409196F + t * power;
+  power = 1.00002368F + t * power;
+  power = -1.26551223F + t * power;
+  const float below = 0.5F * t * __expf(power - z * z);
+  return x > 0.0F ? 1.0F - below : below;
+}
+
 template <class A>
 __device__ __forceinline__ A squared_difference(A a, A b) {
   return (a - b) * (a - b);
@@ -133,11 +160,21 @@ __device__ __forceinline__ A smooth_l1_slope(A d, A p) {
   return d > p ? one : d < -p ? -one : d / (p > A(0) ? p : one);
 }
 
-/// The functions of one input.
-template <MapOp kOp, class A>
+/// The functions of one input. kIs16Bit: the result is rounded to 16 bits.
+template <MapOp kOp, bool kIs16Bit, class A>
 __device__ __forceinline__ A evaluate_unary(A a, A p, A q) {
   const A zero(0), one(1);
-  if constexpr (kOp == MapOp::affine)
+  if constexpr (kIs16Bit && kOp == MapOp::elu)
+    return a > zero ? a : p * rough_expm1(a > zero ? zero : a);
+  else if constexpr (kIs16Bit && kOp == MapOp::gelu)
+    return a * rough_normal_below(a);
+  else if constexpr (kIs16Bit && kOp == MapOp::gelu_tanh)
+    return a * rough_sigmoid(A(2 * kSqrtTwoOverPi) * (a + A(kGeluCubic) * (a * a * a)));
+  else if constexpr (kIs16Bit && kOp == MapOp::silu)
+    return a * rough_sigmoid(a);
+  else if constexpr (kIs16Bit && kOp == MapOp::sigmoid)
+    return rough_sigmoid(a);
+  else if constexpr (kOp == MapOp::affine)
     return p * a + q;
   else if constexpr (kOp == MapOp::div_scalar)
     return a / p;
@@ -240,10 +277,10 @@ __device__ __forceinline__ A evaluate_binary(A a, A b, A p) {
 }
 
 /// The function of `kOp`; p and q are the scalars. Inputs and scalars that it does not have are ignored.
-template <MapOp kOp, class A>
+template <MapOp kOp, bool kIs16Bit, class A>
 __device__ __forceinline__ A evaluate(A a, A b, A c, A d, A p, A q) {
   if constexpr (inputs_of(kOp) == 1)
-    return evaluate_unary<kOp>(a, p, q);
+    return evaluate_unary<kOp, kIs16Bit>(a, p, q);
   else if constexpr (inputs_of(kOp) == 2)
     return evaluate_binary<kOp>(a, b, p);
   else if constexpr (kOp == MapOp::squared_difference_grad)

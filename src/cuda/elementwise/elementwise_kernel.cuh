@@ -46,9 +46,9 @@ inline constexpr int kMapUnroll = is_long(kOp) ? 1 : 2;
 inline constexpr int kStridedPack = 4;
 
 /// The function of the elements input(0), input(1), ...; what it gives for others is ignored.
-template <MapOp kOp, class A, class Input>
-__device__ __forceinline__ A map_one(A p, A q, const Input& input) {
-  return evaluate<kOp>(input(0), input(1), input(2), input(3), p, q);
+template <class T, MapOp kOp, class Input>
+__device__ __forceinline__ MathOf<T> map_one(MathOf<T> p, MathOf<T> q, const Input& input) {
+  return evaluate<kOp, kIsHalf<T>>(input(0), input(1), input(2), input(3), p, q);
 }
 
 /// `values` rounded to T, two 16-bit numbers by one instruction.
@@ -136,14 +136,14 @@ __global__ void __launch_bounds__(kThreads) map_kernel(const __grid_constant__ M
       A values[kPack];
 #pragma unroll
       for (int i = 0; i < kPack; ++i)
-        values[i] = map_one<kOp>(p, q, [&](int k) { return k < kInputs ? convert<A>(packs[k % kInputs].at[i]) : A(0); });
+        values[i] = map_one<T, kOp>(p, q, [&](int k) { return k < kInputs ? convert<A>(packs[k % kInputs].at[i]) : A(0); });
       const std::int64_t offset = kFlat || launch.access[0] == Access::packs ? flat : space.offset(0, flat);
       *reinterpret_cast<Pack<T, kPack>*>(to + offset) = rounded<T>(values);
     });
   }
   const std::int64_t rest = space.count % kPack, at = space.count - rest + threadIdx.x;
   if (blockIdx.x > 0 || threadIdx.x >= rest) return;
-  to[at] = convert<T>(map_one<kOp>(p, q, [&](int k) {
+  to[at] = convert<T>(map_one<T, kOp>(p, q, [&](int k) {
     return k < kInputs ? convert<A>(input_of(k % kInputs)[launch.access[k % kInputs + 1] == Access::constant ? 0 : at]) : A(0);
   }));
 }
@@ -176,8 +176,9 @@ __global__ void __launch_bounds__(kThreads) map_strided_kernel(const __grid_cons
         [&]<MapOp kOp>() {
 #pragma unroll
           for (int i = 0; i < kStridedPack; ++i)
-            out.at[i] = convert<T>(map_one<kOp>(static_cast<A>(launch.p), static_cast<A>(launch.q),
-                                                [&](int k) { return k < kInputs ? convert<A>(in[k % kInputs].at[i]) : A(0); }));
+            out.at[i] = convert<T>(map_one<T, kOp>(static_cast<A>(launch.p), static_cast<A>(launch.q), [&](int k) {
+              return k < kInputs ? convert<A>(in[k % kInputs].at[i]) : A(0);
+            }));
         },
         MapOps());
     for_elements(0, [&](int i, std::int64_t offset) { static_cast<T*>(launch.out)[offset] = out.at[i]; });
