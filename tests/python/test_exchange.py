@@ -93,7 +93,7 @@ def test_pytorchs_tensors_are_shared():
         assert x.shape == (3, 2) and x.data_ptr == source.data_ptr() == again.data_ptr() and again.dtype == dtype
         x[2, 1] = 9
         assert source[1, 2] == 9
-    with pytest.raises(RuntimeError):
+    with pytest.raises((RuntimeError, BufferError)):  # which of them depends on PyTorch's version
         pp.from_dlpack(torch.ones(2, requires_grad=True))
 
 
