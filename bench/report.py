@@ -348,7 +348,7 @@ TABLES = {
     "gpu_steps": ("h200", gpu_others("training_step", "ms", 1e3)),
     "gpu_allocator": ("h200", gpu_others("allocator", "us", 1)),
     "gpu_memory": ("h200", gpu_memory),
-    "gpu_elementwise": ("elementwise_h100", lambda data: table(*report_elementwise.rows(suite(data, "elementwise")))),
+    "gpu_elementwise": ("elementwise_h200", lambda data: table(*report_elementwise.rows(suite(data, "elementwise")))),
     "gpu_cold_start": ("h200", gpu_others("cold_start", "s", 1e6)),
     "gpu_data": ("h200", gpu_data),
     "gpu_data_kernels": ("h200", gpu_data_kernels),

@@ -63,11 +63,18 @@ copy_tree() {
   sed -i "s/^name = \"polyphase\"/name = \"$name\"/" "$tree/pyproject.toml"
 }
 
+# add_jax PYTHON: installs JAX into PYTHON's environment, or says why it cannot. polyphase.jax is built with its headers.
+add_jax() {
+  "$1" -m pip install --quiet --disable-pip-version-check --retries 1 --only-binary :all: --require-hashes -r tools/jax_requirements.txt \
+    >"$scratch/jax.log" 2>&1 || { tail -n 1 "$scratch/jax.log" && return 1; }
+}
+
 build() {
   local environment=$root/build-wheel/$version-env arguments=() built=$scratch/built
   [ -x "$environment/bin/python" ] || "$python" -m venv "$environment" || die "$python -m venv failed; install python3-venv"
   local reason
   reason=$(tools/python_setup.sh "$environment/bin/python") || die "$reason"
+  reason=$(add_jax "$environment/bin/python") || skip "polyphase.jax, which this wheel lacks: JAX cannot be installed: $reason"
   copy_tree
   if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 12))'; then
     arguments+=(-Csetup-args=-Dpython.allow_limited_api=true)
@@ -130,6 +137,7 @@ install_and_test() {
   else
     "$python" -m venv "$environment"
     "$environment/bin/pip" install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r tools/python_requirements.txt
+    add_jax "$environment/bin/python" >/dev/null || true # then its tests are skipped, with the reason
     "$environment/bin/pip" install --quiet --disable-pip-version-check --no-index --no-deps "$wheel"
   fi
   # What the tests look at, at its place in the tree, without the package.
