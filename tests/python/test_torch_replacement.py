@@ -3,6 +3,7 @@
 
 import copy
 import pathlib
+import pickle
 import sys
 import unittest
 
@@ -74,6 +75,23 @@ class Layers(unittest.TestCase):
         yield "older spectral norm", nn.utils.spectral_norm, nn.utils.remove_spectral_norm
         yield ("newer spectral norm", nn.utils.parametrizations.spectral_norm,
                lambda layer: nn.utils.parametrize.remove_parametrizations(layer, "weight"))
+
+    def test_numbers_may_change_between_calls(self):
+        x, theirs = torch.randn(2, 4, 20), nn.Conv1d(4, 6, 3)
+        layer = copy.deepcopy(theirs)
+        pt.replace(layer)
+        changes = [lambda each: setattr(each, "stride", (2,)), lambda each: setattr(each, "padding", (1,)),
+                   lambda each: setattr(each, "stride", [1]), lambda each: each.stride.__setitem__(0, 3),  # the same list
+                   lambda each: (setattr(each, "stride", (1,)), setattr(each, "padding", "same")),
+                   lambda each: setattr(each, "weight", nn.Parameter(torch.linspace(0, 1, 6 * 4 * 5).reshape(6, 4, 5))),
+                   lambda each: setattr(each, "dilation", (2,))]
+        for number, change in enumerate([lambda each: None, *changes]):
+            for each in (layer, theirs):
+                change(each)
+            torch.testing.assert_close(layer(x), theirs(x), msg=f"change {number}")
+        self.assertIs(pickle.loads(pickle.dumps(layer)).__class__, pt.Conv1d)
+        pt.restore(layer)
+        self.assertEqual(set(vars(layer)), set(vars(theirs)))
 
     def test_norms(self):
         """They keep working, can be added and removed on replaced layers, and copies are independent."""

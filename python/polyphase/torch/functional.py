@@ -32,7 +32,7 @@ def conv_transpose1d(input, weight, bias=None, stride=1, padding=0, output_paddi
                   single("conv_transpose1d", "output_padding", output_padding), single("conv_transpose1d", "dilation", dilation), groups,
                   _precision(precision))
     if activation == "none" and residual is None:
-        return _convolve(layer, input, weight, bias, alpha, beta, scale)
+        return _plain(layer, input, weight, bias, alpha, beta, scale)
     return _activated(layer, kernels.Epilogue(activation, slope, scale), input, weight, bias, alpha, beta, residual)
 
 
@@ -48,7 +48,7 @@ def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, 
     layer = Layer(False, stride, both_ends("conv1d", padding, weight.shape[-1], stride, dilation), 0, dilation, groups,
                   _precision(precision))
     if activation == "none" and residual is None:
-        return _convolve(layer, input, weight, bias, alpha, beta, scale)
+        return _plain(layer, input, weight, bias, alpha, beta, scale)
     return _activated(layer, kernels.Epilogue(activation, slope, scale), input, weight, bias, alpha, beta, residual)
 
 
@@ -56,17 +56,22 @@ def _precision(precision):
     return current_precision() if precision is None else check_precision(precision)
 
 
-def _convolve(layer, x, weight, bias, alpha, beta, scale):
-    if alpha is not None or beta is not None or scale != 1:
-        _reject_epilogue(layer, alpha, beta, scale)
+def convolve(layer, x, weight, bias=None):
+    """The convolution of `layer`, a _layer.Layer, on x (N, C_in, L_in) or (C_in, L_in)."""
     dtype = autocast_dtype(x)
     if dtype is not None:
         with torch.autocast(x.device.type, enabled=False):
-            return _convolve(layer, gradients.lowered(x, dtype), gradients.lowered(weight, dtype),
-                             None if bias is None else gradients.lowered(bias, dtype), None, None, 1)
+            return convolve(layer, gradients.lowered(x, dtype), gradients.lowered(weight, dtype),
+                            None if bias is None else gradients.lowered(bias, dtype))
     if x.dim() == 2:
         return gradients.convolve(layer, x.unsqueeze(0), weight, bias).squeeze(0)
     return gradients.convolve(layer, x, weight, bias)
+
+
+def _plain(layer, x, weight, bias, alpha, beta, scale):
+    if alpha is not None or beta is not None or scale != 1:
+        _reject_epilogue(layer, alpha, beta, scale)
+    return convolve(layer, x, weight, bias)
 
 
 def _reject_epilogue(layer, alpha, beta, scale):

@@ -15,7 +15,7 @@ from . import calls, kernels, vmap_rules
 
 HAS_OPERATORS = hasattr(torch.library, "register_fake")
 _func_is_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
-_is_compiling = torch.compiler.is_compiling if HAS_OPERATORS else lambda: False
+is_compiling = torch.compiler.is_compiling if HAS_OPERATORS else lambda: False
 _tracing_state = torch._C._get_tracing_state
 _mode_count = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) if hasattr(torch.nn, "Buffer") else (torch.Tensor, torch.nn.Parameter)
@@ -25,7 +25,7 @@ def needs_operator(*tensors):
     """Whether a call must be seen by torch's dispatcher."""
     if not HAS_OPERATORS:
         return False
-    if _is_compiling() or _mode_count() > 0 or _tracing_state() is not None:
+    if is_compiling() or _mode_count() > 0 or _tracing_state() is not None:
         return True
     for tensor in tensors:
         if tensor is not None and (type(tensor) not in _PLAIN or tensor.is_meta):
@@ -85,14 +85,18 @@ class Functions:
 
 def save_for_convolve(ctx, layer, x, weight):
     needs_x, needs_weight, *_ = ctx.needs_input_grad
-    ctx.layer, ctx.length, ctx.kernel_size = layer, x.shape[2], weight.shape[2]
+    ctx.layer = layer
+    if not (needs_x and needs_weight):
+        ctx.length, ctx.kernel_size = x.shape[2], weight.shape[2]
     ctx.save_for_backward(x if needs_weight else None, weight if needs_x else None)
 
 
 def convolve_backward(ctx, grad):
     """The gradients of x, weight and bias."""
     (x, weight), needs = ctx.saved_tensors, (*ctx.needs_input_grad, False)  # an operator may be called without the bias
-    return layer_backward(ctx.layer, grad, x, weight, ctx.length, ctx.kernel_size, needs)
+    length = ctx.length if x is None else x.shape[2]
+    kernel_size = ctx.kernel_size if weight is None else weight.shape[2]
+    return layer_backward(ctx.layer, grad, x, weight, length, kernel_size, needs)
 
 
 def layer_backward(layer, grad, x, weight, length, kernel_size, needs):
@@ -182,9 +186,10 @@ class Convolution(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx, inputs, output):
         x, weight, bias, layer = inputs
-        ctx.output_shape = output.shape
         save_for_convolve(ctx, layer, x, weight)
-        save_for_jvp(ctx, x, weight)
+        if forward_ad._current_level >= 0:
+            ctx.output_shape = output.shape
+            ctx.save_for_forward(x, weight)
 
     @staticmethod
     def backward(ctx, grad):

@@ -1,10 +1,13 @@
 """torch's layers with polyphase's convolutions."""
 
-import torch
 from torch import nn
 
+from polyphase._layer import Layer, both_ends, single
+
 from . import functional
+from .gradients import is_compiling
 from .precision import check as check_precision
+from .precision import current_precision
 
 
 class ConvTranspose1d(nn.ConvTranspose1d):
@@ -22,9 +25,8 @@ class ConvTranspose1d(nn.ConvTranspose1d):
 
     def forward(self, input, output_size=None):
         if output_size is None:
-            output_padding = self.output_padding[0]
-        else:
-            output_padding = self._output_padding(input, output_size, self.stride, self.padding, self.kernel_size, 1, self.dilation)[0]
+            return functional.convolve(_layer_of(self, True), input, self.weight, self.bias)
+        output_padding = self._output_padding(input, output_size, self.stride, self.padding, self.kernel_size, 1, self.dilation)[0]
         return functional.conv_transpose1d(input, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups,
                                            self.dilation, precision=self.precision)
 
@@ -47,7 +49,9 @@ class Conv1d(nn.Conv1d):
         _set_precision(self, precision)
 
     def forward(self, input):
-        return self.forward_activated(input)
+        if self.padding_mode != "zeros":
+            return self.forward_activated(input)
+        return functional.convolve(_layer_of(self, False), input, self.weight, self.bias)
 
     def forward_activated(self, input, activation="none", **output):
         """forward() and what follows it: the arguments of polyphase.torch.conv1d from `activation` on."""
@@ -59,6 +63,30 @@ class Conv1d(nn.Conv1d):
 
     def extra_repr(self):
         return _with_precision(self, super().extra_repr())
+
+
+def _layer_of(module, transposed):
+    """The module's numbers as a Layer. It is kept with what it was made from: checking the numbers takes longer than a small convolution."""
+    padding = module.padding
+    given = (module.stride, padding, module.output_padding, module.dilation, module.groups, module.precision or current_precision(),
+             module.weight.shape[-1] if isinstance(padding, str) else 0)
+    if is_compiling():
+        return _make_layer(transposed, *given)
+    kept = module.__dict__.get("_kept_layer")
+    if kept is not None and kept[0] == given:
+        return kept[1]
+    layer = _make_layer(transposed, *given)
+    if not any(isinstance(value, list) for value in given):  # which may change without being another
+        module.__dict__["_kept_layer"] = given, layer
+    return layer
+
+
+def _make_layer(transposed, stride, padding, output_padding, dilation, groups, precision, kernel_size):
+    name = "conv_transpose1d" if transposed else "conv1d"
+    stride, dilation = single(name, "stride", stride), single(name, "dilation", dilation)
+    ends = both_ends(name, padding, None, None, None) if transposed else both_ends(name, padding, kernel_size, stride, dilation)
+    return Layer(transposed, stride, ends, single(name, "output_padding", output_padding) if transposed else 0, dilation, groups,
+                 check_precision(precision))
 
 
 def _set_precision(module, precision):

@@ -73,7 +73,8 @@ def restore(model):
             report.left[name] = f"{_plain_class(module).__name__} is a subclass of polyphase.torch's layer"
             continue
         _set_class(module, _TORCHS)
-        module.__dict__.pop("precision", None)
+        for own in ("precision", "_kept_layer"):
+            module.__dict__.pop(own, None)
         report.replaced.append(name)
     return report
 
