@@ -6,7 +6,7 @@
 Two copies of one model in one process: PyTorch's layers, and the same after one line. Cases: "replace_hifigan_v1_16x861" (direction forward:
 16 mels of 861 frames under no_grad, without weight norm) and "replace_hifigan_v1_train" (direction step: forward, backward and AdamW of 16 x 32
 frames, with weight norm; f16 and bf16 by autocast). Eager and, on a GPU, as a CUDA graph. A record: {case, direction, precision, mode, us_burst,
-peers: {"torch": microseconds}}: the medians of bursts, each of both in turn. The outputs of both must agree within the precision's rounding, and
+peers: {"torch": microseconds}}: as python_torch.py times them. The outputs of both must agree within the precision's rounding, and
 every layer must have been replaced. FILE may exist: then its other records stay. --small: sizes that show that it works.
 """
 
@@ -14,8 +14,6 @@ import argparse
 import copy
 import json
 import pathlib
-import statistics
-import time
 
 import torch
 from torch import nn
@@ -25,9 +23,9 @@ import polyphase
 import polyphase.torch as pt
 import torch_networks
 from peers_torch_networks import Step, captured
+from python_torch import PRECISIONS, alternating_us
 
 HERE = pathlib.Path(__file__).resolve().parent
-DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 BOUNDS = {"fp32": 1e-4, "tf32": 2e-2, "f16": 2e-2, "bf16": 0.15}  # of the peak, after 98 layers
 
 
@@ -45,9 +43,9 @@ def replaced(net, precision):
 
 def forwards(config, size, precision, device):
     torch.manual_seed(1)
-    theirs = torch_networks.HifiGan(config).to(device, DTYPES[precision]).eval()
+    theirs = torch_networks.HifiGan(config).to(device, PRECISIONS[precision]).eval()
     ours = replaced(theirs, precision)
-    x = torch.randn(size, device=device, dtype=DTYPES[precision])
+    x = torch.randn(size, device=device, dtype=PRECISIONS[precision])
 
     def work_of(net):
         def work():
@@ -69,29 +67,7 @@ def steps(config, size, precision, device, capturable):
         if isinstance(module, (nn.Conv1d, nn.ConvTranspose1d)):
             nn.utils.parametrizations.weight_norm(module)
     x = torch.randn(size, device=device)
-    return [Step(each, x, DTYPES[precision], capturable, weight_norm=False) for each in (replaced(net, precision), net)]
-
-
-def burst_us(work, device, count):
-    if device != "cpu":
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(count):
-        work()
-    if device != "cpu":
-        torch.cuda.synchronize()
-    return (time.perf_counter() - start) * 1e6 / count
-
-
-def alternating_us(works, device):
-    """The medians of five bursts of each, of at least 30 ms, in turn."""
-    first = max(min(burst_us(work, device, 1) for _ in range(2)) for work in works)
-    count = max(1, int(3e4 / first))
-    times = [[] for _ in works]
-    for _ in range(5):
-        for work, of_work in zip(works, times):
-            of_work.append(burst_us(work, device, count))
-    return [statistics.median(of_work) for of_work in times]
+    return [Step(each, x, PRECISIONS[precision], capturable, weight_norm=False) for each in (replaced(net, precision), net)]
 
 
 def measure(case, precision, mode, device, small):
@@ -123,7 +99,7 @@ def main():
         whole["records"] = json.loads(arguments.json.read_text(encoding="utf-8"))["records"]
     print(f"{'case':28}{'':6}{'':9}{'':7}{'ms':>10}{'torch ms':>10}{'ratio':>8}")
     for case in ("replace_hifigan_v1_16x861", "replace_hifigan_v1_train"):
-        for precision in ("fp32",) if device == "cpu" else DTYPES:
+        for precision in ("fp32",) if device == "cpu" else PRECISIONS:
             if case.endswith("train") and precision == "f16":
                 continue  # it needs a scaled loss
             for mode in ("eager",) if device == "cpu" else ("eager", "graph"):

@@ -28,9 +28,7 @@ def conv_transpose1d(input, weight, bias=None, stride=1, padding=0, output_paddi
 
     Raises ShapeError (a ValueError), DTypeError (a TypeError), DeviceError, Error.
     """
-    layer = Layer(True, single("conv_transpose1d", "stride", stride), both_ends("conv_transpose1d", padding, None, None, None),
-                  single("conv_transpose1d", "output_padding", output_padding), single("conv_transpose1d", "dilation", dilation), groups,
-                  _precision(precision))
+    layer = make_layer(True, stride, padding, output_padding, dilation, groups, precision, None)
     if activation == "none" and residual is None:
         return _plain(layer, input, weight, bias, alpha, beta, scale)
     return _activated(layer, kernels.Epilogue(activation, slope, scale), input, weight, bias, alpha, beta, residual)
@@ -44,12 +42,18 @@ def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, 
     L_out = (L_in + P_l + P_r - dilation*(K - 1) - 1)/stride + 1 rounded down. `padding` is one number, (P_l, P_r), "valid" or, with
     stride 1, "same". Otherwise as conv_transpose1d.
     """
-    stride, dilation = single("conv1d", "stride", stride), single("conv1d", "dilation", dilation)
-    layer = Layer(False, stride, both_ends("conv1d", padding, weight.shape[-1], stride, dilation), 0, dilation, groups,
-                  _precision(precision))
+    layer = make_layer(False, stride, padding, 0, dilation, groups, precision, weight.shape[-1])
     if activation == "none" and residual is None:
         return _plain(layer, input, weight, bias, alpha, beta, scale)
     return _activated(layer, kernels.Epilogue(activation, slope, scale), input, weight, bias, alpha, beta, residual)
+
+
+def make_layer(transposed, stride, padding, output_padding, dilation, groups, precision, kernel_size):
+    """A Layer from the arguments of conv_transpose1d or conv1d; kernel_size counts for conv1d's padding="same"."""
+    name = "conv_transpose1d" if transposed else "conv1d"
+    stride, dilation = single(name, "stride", stride), single(name, "dilation", dilation)
+    ends = both_ends(name, padding, None, None, None) if transposed else both_ends(name, padding, kernel_size, stride, dilation)
+    return Layer(transposed, stride, ends, single(name, "output_padding", output_padding), dilation, groups, _precision(precision))
 
 
 def _precision(precision):

@@ -2,8 +2,6 @@
 
 from torch import nn
 
-from polyphase._layer import Layer, both_ends, single
-
 from . import functional
 from .gradients import is_compiling
 from .precision import check as check_precision
@@ -68,25 +66,17 @@ class Conv1d(nn.Conv1d):
 def _layer_of(module, transposed):
     """The module's numbers as a Layer. It is kept with what it was made from: checking the numbers takes longer than a small convolution."""
     padding = module.padding
-    given = (module.stride, padding, module.output_padding, module.dilation, module.groups, module.precision or current_precision(),
-             module.weight.shape[-1] if isinstance(padding, str) else 0)
+    given = (module.stride, padding, module.output_padding if transposed else 0, module.dilation, module.groups,
+             module.precision or current_precision(), module.weight.shape[-1] if isinstance(padding, str) else 0)
     if is_compiling():
-        return _make_layer(transposed, *given)
+        return functional.make_layer(transposed, *given)
     kept = module.__dict__.get("_kept_layer")
     if kept is not None and kept[0] == given:
         return kept[1]
-    layer = _make_layer(transposed, *given)
+    layer = functional.make_layer(transposed, *given)
     if not any(isinstance(value, list) for value in given):  # which may change without being another
         module.__dict__["_kept_layer"] = given, layer
     return layer
-
-
-def _make_layer(transposed, stride, padding, output_padding, dilation, groups, precision, kernel_size):
-    name = "conv_transpose1d" if transposed else "conv1d"
-    stride, dilation = single(name, "stride", stride), single(name, "dilation", dilation)
-    ends = both_ends(name, padding, None, None, None) if transposed else both_ends(name, padding, kernel_size, stride, dilation)
-    return Layer(transposed, stride, ends, single(name, "output_padding", output_padding) if transposed else 0, dilation, groups,
-                 check_precision(precision))
 
 
 def _set_precision(module, precision):
