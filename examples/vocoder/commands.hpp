@@ -26,6 +26,7 @@ struct TrainCommand {
   std::int64_t check_every = 0;  ///< steps between held-out checks; 0: a tenth of the run
   std::int64_t cache_megabytes = 1024;
   std::set<std::string> given{};        ///< names of the options that were on the command line
+  bool names_one_device = false;        ///< --device was given, and not as `cuda`: in a job that is each process' own GPU
   std::string program = "vocoder";      ///< as the user called it
   std::vector<std::string> repeated{};  ///< options on the command line that a checkpoint does not hold, and their values
 };

@@ -85,6 +85,8 @@ void describe(CLI::App& app, Action& action, const char* program) {
       train_command->settings = complete(train_command->settings, 1);
     }
     train_command->given = training::given_options(*train_app);
+    const CLI::Option* device = train_app->get_option("--device");
+    train_command->names_one_device = device->count() > 0 && device->as<std::string>() != "cuda";
     train_command->repeated = training::repeated_options(*train_app);
   });
 

@@ -270,7 +270,7 @@ void TrainRun::conclude(bool finished) {
 int train(const TrainCommand& command) {
   pp::distributed::GroupOptions options{.stop_on_sigterm = false};
   const bool is_alone = pp::distributed::find_place().world == 1;
-  if (is_alone || command.given.contains("device")) options.device = pp::default_device();  // --device; else each its own GPU
+  if (is_alone || command.names_one_device) options.device = pp::default_device();  // --device; else each its own GPU
   const pp::distributed::Group group = pp::distributed::init(options);
   const pp::DeviceGuard device(group.device());
   // The first process speaks for all.

@@ -24,6 +24,7 @@ namespace cuda {
 
 int device_count() noexcept { return 0; }
 std::string describe_device(int device) { refuse(device); }
+std::array<std::int64_t, 2> device_uuid(int device) { refuse(device); }
 void make_current(int device) { refuse(device); }
 std::string unavailable_reason() { return "this build of polyphase has no CUDA support"; }
 

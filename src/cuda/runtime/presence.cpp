@@ -1,6 +1,7 @@
 #include "cuda/runtime/presence.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 
 #include "cuda/built_archs.hpp"
@@ -58,6 +59,12 @@ std::string describe_device(int device) {
   CHECK_CUDA(cudaRuntimeGetVersion(&runtime));
   return concat(gpu.name, ", sm_", gpu.arch(), ", ", gpu.sm_count, " multiprocessors, ", gpu.total_bytes >> 20U,
                 " MiB; driver for CUDA ", version(driver), ", built with ", version(runtime), " for ", built_archs());
+}
+
+std::array<std::int64_t, 2> device_uuid(int device) {
+  cudaDeviceProp found{};
+  CHECK_CUDA(cudaGetDeviceProperties(&found, device));
+  return std::bit_cast<std::array<std::int64_t, 2>>(found.uuid);
 }
 
 }  // namespace polyphase::cuda

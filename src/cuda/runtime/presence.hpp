@@ -1,6 +1,8 @@
 #pragma once
 // Whether this build can use a machine's driver and GPUs, and if not, why. Internal; no CUDA headers, no GPU needed.
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -26,6 +28,9 @@ namespace polyphase::cuda {
 /// A GPU in one line: `NVIDIA H200, sm_90, 132 multiprocessors, 143771 MiB; driver for CUDA 13.0, built with 13.0 for 80 90a`.
 /// Throws DeviceError.
 [[nodiscard]] std::string describe_device(int device);
+
+/// A number that no other GPU has, nor any other part of a GPU that is divided (MIG). Throws DeviceError.
+[[nodiscard]] std::array<std::int64_t, 2> device_uuid(int device);
 
 /// Makes a device current on the calling thread, for good. A thread that never does so has device 0, and its first call of the
 /// runtime takes memory there even if the process uses another device. Throws DeviceError.

@@ -1,11 +1,13 @@
 #include "distributed/network/nccl.hpp"
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -104,6 +106,7 @@ class Nccl : public Communicator {
       : options_(options), failure_(std::move(failure)), nccl_(load()), stream_(options.device.index, true) {
     check("ncclGetVersion", nccl_.get_version(&version_));
     require_same_version(host);
+    require_own_gpu(host);
     connect(share_id(host));
   }
 
@@ -267,6 +270,20 @@ class Nccl : public Communicator {
       const auto version = static_cast<int>(all.data<std::int64_t>()[r]);
       require<DistributedError>(version == version_, "distributed::init: ", name_of(r), " has ", version_text(version),
                                 ", rank ", rank(), " has ", version_text(version_));
+    }
+  }
+
+  // NCCL itself only says "invalid usage".
+  void require_own_gpu(Communicator& host) const {
+    const Tensor all = Tensor::zeros({world(), 2}, {.dtype = DType::i64, .device = Device::cpu()});
+    std::ranges::copy(cuda::device_uuid(options_.device.index), all.data<std::int64_t>() + 2 * rank());
+    host.all_gather(all, "the GPUs").wait();
+    std::map<std::array<std::int64_t, 2>, int> owners;
+    for (int r = 0; r < world(); ++r) {
+      const std::int64_t* uuid = all.data<std::int64_t>() + 2 * static_cast<std::ptrdiff_t>(r);
+      const auto [owner, is_new] = owners.try_emplace({uuid[0], uuid[1]}, r);
+      require<DistributedError>(is_new, "distributed::init: expected a GPU for each rank, ", name_of(owner->second), " and ",
+                                name_of(r), " have the same");
     }
   }
 

@@ -191,6 +191,16 @@ TEST_CASE("nccl: training of a rank" * doctest::skip(!is_rank())) {
   group.barrier();
 }
 
+TEST_CASE("nccl: a rank on the GPU of another" * doctest::skip(!is_rank())) {
+  CHECK_THROWS_WITH_AS((void)init({.device = Device::cuda(0)}),
+                       doctest::Contains("expected a GPU for each rank, rank 0 on "), DistributedError);
+}
+
+TEST_CASE("nccl: two ranks with one GPU are refused" * doctest::skip(is_rank())) {
+  if (cuda::device_count() < 1) SKIP_TEST("no GPU");
+  CHECK(run_case("nccl: a rank on the GPU of another", 2) == std::vector<int>{0, 0});
+}
+
 TEST_CASE("nccl: two GPUs of this machine, operations" * doctest::skip(is_rank())) {
   if (cuda::device_count() < 2) SKIP_TEST("fewer than two GPUs");
   CHECK(run_case("nccl: operations of a rank", 2) == std::vector<int>{0, 0});
