@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times HiFi-GAN V1 in PyTorch before and after polyphase.torch.replace(), and adds the records to those of the suite "python".
 
-    python_replace.py [--device cuda:0] [--json FILE] [--time-budget SECONDS] [--small]
+    python_replace.py [--device cuda:0] [--json FILE] [--match REGEX] [--time-budget SECONDS] [--small]
 
 Two copies of one model in one process: PyTorch's layers, and the same after one line. Cases: "replace_hifigan_v1_16x861" (direction forward:
 16 mels of 861 frames under no_grad, without weight norm) and "replace_hifigan_v1_train" (direction step: forward, backward and AdamW of 16 x 32
@@ -14,6 +14,7 @@ import argparse
 import copy
 import json
 import pathlib
+import re
 
 import torch
 from torch import nn
@@ -83,10 +84,15 @@ def measure(case, precision, mode, device, small):
     return {"case": case, "direction": direction, "precision": precision, "mode": mode, "us_burst": ours, "peers": {"torch": theirs}}
 
 
+def name_of(record):
+    return record["case"], record["precision"], record["mode"]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--match", default="", help="only records whose name 'case precision mode' this finds")
     parser.add_argument("--time-budget", type=float, help="seconds after which no new case is begun")
     parser.add_argument("--small", action="store_true")
     arguments = parser.parse_args()
@@ -103,14 +109,14 @@ def main():
             if case.endswith("train") and precision == "f16":
                 continue  # it needs a scaled loss
             for mode in ("eager",) if device == "cpu" else ("eager", "graph"):
-                if budget.spent():
+                if not re.search(arguments.match, f"{case} {precision} {mode}") or budget.spent():
                     continue
                 record = measure(case, precision, mode, device, arguments.small)
                 new.append(record)
                 print(f"{case:28}{precision:6}{record['direction']:9}{mode:7}{record['us_burst'] / 1e3:10.2f}"
                       f"{record['peers']['torch'] / 1e3:10.2f}{peers.ratio(record, 'torch'):8.2f}", flush=True)
                 if arguments.json is not None:  # what was measured stays
-                    kept = [r for r in whole["records"] if all(r["case"] != n["case"] for n in new)]
+                    kept = [r for r in whole["records"] if all(name_of(r) != name_of(n) for n in new)]
                     arguments.json.write_text(json.dumps({**whole, "records": kept + new}, indent=1) + "\n", encoding="utf-8")
     if budget.left_out:
         print(f"out of time: {budget.left_out} records left out")

@@ -23,7 +23,7 @@ import peers
 import polyphase
 import polyphase.torch as pt
 
-# C_in, C_out, K, S, P, OP, G, N, L
+# C_in, C_out, K, S, P, OP, G, N, L, D (1)
 CASES = {
     "tiny": (4, 4, 3, 2, 0, 0, 1, 1, 4),
     "pytorch_41382": (64, 32, 4, 2, 1, 0, 1, 1, 40000),
@@ -38,6 +38,14 @@ CASES = {
     "hifigan_up0": (512, 256, 16, 8, 4, 0, 1, 16, 32),
     "hifigan_up2": (128, 64, 4, 2, 1, 0, 1, 16, 2048),
     "kernelbench_64": (128, 128, 3, 1, 0, 0, 1, 64, 65536),
+    # of bench/shapes.hpp, where A is the case above
+    "bench_B": (32, 64, 3, 2, 1, 0, 1, 16, 131072, 2),
+    "bench_C": (32, 64, 5, 1, 0, 0, 1, 32, 131072, 3),
+    "bench_hifigan_up0": (512, 256, 16, 8, 4, 0, 1, 16, 256),
+    "bench_hifigan_up1": (256, 128, 16, 8, 4, 0, 1, 16, 2048),
+    "bench_hifigan_up2": (128, 64, 4, 2, 1, 0, 1, 16, 16384),
+    "bench_hifigan_up3": (64, 32, 4, 2, 1, 0, 1, 16, 32768),
+    "bench_depthwise": (256, 256, 12, 2, 5, 0, 256, 8, 16384),
 }
 PRECISIONS = {"fp32": torch.float32, "tf32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
@@ -105,14 +113,14 @@ def work_of(layer, x, direction, mode):
 
 
 def measure(name, case, precision, direction, mode, device):
-    C_in, C_out, K, S, P, OP, G, N, L = case
+    C_in, C_out, K, S, P, OP, G, N, L, D = (*case, 1)[:10]
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
     made = []
     for layers, named in ((pt, {"precision": "tf32" if precision == "tf32" else "fp32"}), (nn, {})):
-        layer = layers.ConvTranspose1d(C_in, C_out, K, S, P, OP, G, **named).to(device, PRECISIONS[precision])
+        layer = layers.ConvTranspose1d(C_in, C_out, K, S, P, OP, G, dilation=D, **named).to(device, PRECISIONS[precision])
         made.append(work_of(layer, torch.randn(N, C_in, L, device=device, dtype=PRECISIONS[precision]), direction, mode))
     ours, theirs = alternating_us(made, device)
-    problem = {"N": N, "C_in": C_in, "C_out": C_out, "L_in": L, "K": K, "S": S, "P_l": P, "P_r": P, "OP": OP, "D": 1, "G": G}
+    problem = {"N": N, "C_in": C_in, "C_out": C_out, "L_in": L, "K": K, "S": S, "P_l": P, "P_r": P, "OP": OP, "D": D, "G": G}
     return {"case": name, "direction": direction, "precision": precision, "mode": mode, "us_burst": ours,
             "peers": {"torch": theirs}, "problem": problem}
 
