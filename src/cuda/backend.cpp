@@ -314,6 +314,12 @@ bool CudaBackend::fuses(const ConvProblem& problem, ConvDirection direction, con
                         Precision precision) {
   return cuda::fuses(problem, direction, parts_of(epilogue), algorithm, precision, device_);
 }
+bool CudaBackend::residual_unit(const ResidualUnit& unit, const Tensor& x, const std::array<Tensor, 2>& weights,
+                                const std::array<Tensor, 2>& biases, const Tensor& out) {
+  const Turn turn(device_);
+  return cuda::residual_unit(unit, x.raw(), {weights_of(weights[0]), weights_of(weights[1])},
+                             {address_or_null(biases[0]), address_or_null(biases[1])}, out.raw(), device_, turn.stream);
+}
 void CudaBackend::activation_backward(const ConvEpilogue& epilogue, const Tensor& result, const Tensor& gradient,
                                       const Tensor& in, const Tensor& sums) {
   const Turn turn(device_);

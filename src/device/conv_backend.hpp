@@ -1,11 +1,13 @@
 #pragma once
 // The convolutions of a device, and what is fused with them. Not for users. Tensors are contiguous.
 
+#include <array>
 #include <optional>
 #include <string>
 
 #include "conv/algorithm.hpp"
 #include "conv/problem.hpp"
+#include "conv/residual_unit.hpp"
 #include "tensor/map_op.hpp"
 #include "tensor/tensor.hpp"
 
@@ -68,6 +70,13 @@ class ConvBackend {
   /// presence of `epilogue`'s tensors matters.
   [[nodiscard]] virtual bool fuses(const ConvProblem& problem, ConvDirection direction, const ConvEpilogue& epilogue,
                                    Algorithm algorithm, Precision precision) = 0;
+  /// Computes `unit` into `out` in one kernel and returns true; returns false, with nothing done, if the device has none for it
+  /// or computes it faster in steps. Biases may be undefined; `out` is not x.
+  [[nodiscard]] virtual bool residual_unit(const ResidualUnit& /*unit*/, const Tensor& /*x*/,
+                                           const std::array<Tensor, 2>& /*weights*/, const std::array<Tensor, 2>& /*biases*/,
+                                           const Tensor& /*out*/) {
+    return false;
+  }
   /// The backward pass: in = map(derivative, result, gradient) and sums (C) = in summed over the other two dimensions, in an
   /// order fixed by the shape. `result` is the result of the activation, which is not snake; (N, C, L), contiguous, not empty.
   /// Without an activation `result` and `in` are not used and `gradient` is summed. `sums` may be undefined.

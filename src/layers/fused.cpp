@@ -93,6 +93,31 @@ Pass run_pass(Modules modules, std::size_t first, std::size_t length, Tensor x, 
   return {exactly<ConvTranspose1d>(module)->forward_activated(x, output, input), adds};
 }
 
+/// The convolution as one of residual_unit(), reading what `before` makes; without a weight if it is none.
+UnitConv1d unit_conv_of(const Module& before, const Module& module) {
+  if (!is_read_by(before, module)) return {};
+  const auto* conv = exactly<Conv1d>(module);
+  if (conv == nullptr) return {};
+  const Conv1d::Options& options = conv->options();
+  const std::int64_t extent = options.dilation * (options.kernel_size - 1);
+  const bool is_centred = options.padding.is_same || options.padding == Padding(extent / 2);
+  if (extent % 2 != 0 || !is_centred || options.stride != 1 || options.groups != 1 ||
+      options.in_channels != options.out_channels || options.padding_mode != PaddingMode::zeros)
+    return {};
+  const ConvOutputOptions read = output_options_of(before);
+  return {conv->weight(), conv->bias(), options.dilation, {read.activation, read.slope}};
+}
+
+/// x + scale*(modules applied to x) by residual_unit(); undefined if the modules are none: activation, convolution, twice.
+Tensor run_unit(Modules modules, const Tensor& x, double scale) {
+  if (modules.size() != 4) return {};
+  const UnitConv1d first = unit_conv_of(*modules[0], *modules[1]);
+  if (!first.weight.defined()) return {};
+  const UnitConv1d second = unit_conv_of(*modules[2], *modules[3]);
+  if (!second.weight.defined() || second.weight.size(0) != first.weight.size(0)) return {};
+  return residual_unit(x, first, second, scale);
+}
+
 /// residual + scale*(all modules applied to x).
 Tensor forward_added(Modules modules, Tensor x, const Tensor& residual, double scale) {
   Pass pass{std::move(x)};
@@ -140,6 +165,7 @@ Tensor forward_one(Module& module, Tensor x) {
 
 Tensor forward_residual(Modules modules, Tensor x, double scale) {
   const Tensor residual = std::move(x);
+  if (const Tensor y = run_unit(modules, residual, scale); y.defined()) return y;
   return forward_added(modules, residual, residual, scale);
 }
 

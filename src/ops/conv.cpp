@@ -6,6 +6,7 @@
 #include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "conv/algorithm.hpp"
+#include "conv/residual_unit.hpp"
 #include "ops/activations.hpp"
 #include "ops/conv_problem.hpp"
 #include "ops/dispatch.hpp"
@@ -344,6 +345,37 @@ Tensor with_output(const char* name, const Tensor& x, const Tensor& weight, cons
   return in_steps(name, epilogue, fuses(without, x, weight, bias, channels), convolve);
 }
 
+// The same padding at both ends.
+Conv1dOptions options_of(const char* name, const UnitConv1d& conv) {
+  ops::require_defined(name, "weight", conv.weight);
+  const std::int64_t K = conv.weight.rank() == 3 ? conv.weight.size(2) : 1, extent = conv.dilation * (K - 1);
+  require<ShapeError>(extent % 2 == 0, name, ": expected an even dilation*(K - 1), got ", conv.dilation, "*", K - 1);
+  return {.padding = extent / 2, .dilation = conv.dilation};
+}
+
+// The unit in one kernel; undefined if it has to be computed in steps.
+Tensor in_one_kernel(const char* name, const Tensor& x, const std::array<UnitConv1d, 2>& convs, double scale) {
+  const std::array inputs{x, convs[0].weight, convs[0].bias, convs[1].weight, convs[1].bias};
+  if (x.rank() != 3 || x.numel() == 0 || autocast_dtype() || current_algorithm() != Algorithm::automatic ||
+      autograd::should_record(inputs))
+    return {};
+  ResidualUnit unit{.N = x.size(0), .C = x.size(1), .L = x.size(2), .scale = scale, .dtype = x.dtype()};
+  std::array<Tensor, 2> weights, biases;
+  double operations = 0;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const ConvPrologue prologue = prologue_of(name, convs[i].input);
+    unit.K[i] = convs[i].weight.size(2), unit.D[i] = convs[i].dilation;
+    unit.slope[i] = prologue.is_needed() ? prologue.slope : 1;
+    weights[i] = convs[i].weight.detach().contiguous();
+    if (convs[i].bias.defined()) biases[i] = convs[i].bias.detach().contiguous();
+    operations += ops::conv1d_problem(x, weights[i], biases[i], options_of(name, convs[i])).operations();
+  }
+  const Tensor source = x.detach().contiguous(), out = Tensor::empty(x.shape(), {x.dtype(), x.device()});
+  if (!backend_of(x.device()).residual_unit(unit, source, weights, biases, out)) return {};
+  ops::MacCounter::add(operations / 2);
+  return out;
+}
+
 }  // namespace
 
 std::ostream& operator<<(std::ostream& out, PaddingMode mode) {
@@ -383,6 +415,19 @@ Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
     return with_output(kName, read, weight, bias, 0, 1, output,
                        [&](const ConvEpilogue& fused) { return conv1d_of(read, weight, bias, options, prologue, fused); });
   });
+}
+
+Tensor residual_unit(const Tensor& x, const UnitConv1d& first, const UnitConv1d& second, double scale) {
+  static constexpr const char* kName = "residual_unit";
+  ops::require_defined(kName, "x", x);
+  const Conv1dOptions of_first = options_of(kName, first), of_second = options_of(kName, second);
+  require<ShapeError>(first.weight.rank() == 3 && first.weight.size(0) == first.weight.size(1) &&
+                          second.weight.shape() == Shape{first.weight.size(0), first.weight.size(0), second.weight.size(-1)},
+                      kName, ": expected weights (C, C, K), got ", first.weight.shape(), " and ", second.weight.shape());
+  if (const Tensor y = in_one_kernel(kName, x, {first, second}, scale); y.defined()) return y;
+  const Tensor middle = conv1d(x, first.weight, first.bias, of_first,
+                               {.activation = second.input.activation, .slope = second.input.slope}, first.input);
+  return conv1d(middle, second.weight, second.bias, of_second, {.residual = x, .scale = scale});
 }
 
 }  // namespace polyphase

@@ -142,6 +142,42 @@ TEST_CASE("an activation of the input has the bits and gradients of the separate
   CHECK(error_of<Error>([&] { return conv1d({}, w, {}, {}, {}, {Activation::relu}); }) == "conv1d: x is undefined");
 }
 
+TEST_CASE("a residual unit has the bits and gradients of its steps") {
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16})
+    for (const double scale : {1.0, 0.5})
+      for (const bool batched : {true, false}) {
+        CAPTURE(dtype);
+        CAPTURE(scale);
+        CAPTURE(batched);
+        std::vector<Tensor> leaves{random_f64({2, 6, 21}, 1), random_f64({6, 6, 3}, 2), random_f64({6}, 3),
+                                   random_f64({6, 6, 5}, 4)};
+        if (!batched) leaves[0] = leaves[0].select(0, 0).clone();
+        for (Tensor& leaf : leaves) leaf = leaf.to(dtype).to(default_device()).detach().set_requires_grad(true);
+        const UnitConv1d first{leaves[1], leaves[2], 3, {Activation::leaky_relu, 0.25}},
+            second{leaves[3], {}, 1, {Activation::relu}};
+        const auto unit = [&] { return residual_unit(leaves[0], first, second, scale); };
+        const auto steps = [&] {
+          const Tensor middle = conv1d(leaky_relu(leaves[0], 0.25), leaves[1], leaves[2], {.padding = 3, .dilation = 3});
+          return add_scaled(leaves[0], conv1d(relu(middle), leaves[3], {}, {.padding = 2}), scale);
+        };
+        const auto expected = output_and_gradients(leaves, steps);
+        CHECK(output_and_gradients(leaves, unit) == expected);
+        const NoGradGuard no_grad;
+        CHECK(values(unit()) == expected[0]);
+      }
+  const Tensor x = random_f64({1, 2, 8}), w = random_f64({2, 2, 3}), even = random_f64({2, 2, 4}),
+               other = random_f64({3, 2, 3});
+  CHECK(error_of<ShapeError>([&] { return residual_unit(x, {w}, {even}); }) ==
+        "residual_unit: expected an even dilation*(K - 1), got 1*3");
+  CHECK(error_of<ShapeError>([&] { return residual_unit(x, {w}, {other}); }) ==
+        "residual_unit: expected weights (C, C, K), got (2, 2, 3) and (3, 2, 3)");
+  CHECK(error_of<Error>([&] { return residual_unit(x, {w}, {}); }) == "residual_unit: weight is undefined");
+  CHECK(error_of<Error>([&] { return residual_unit({}, {w}, {w}); }) == "residual_unit: x is undefined");
+  CHECK(error_of<Error>([&] {
+          return residual_unit(x, {w, {}, 1, {Activation::tanh}}, {w});
+        }) == "residual_unit: expected none, relu or leaky_relu as the input's activation, got tanh or snake");
+}
+
 TEST_CASE("options of the output that have no meaning are refused") {
   const Tensor x = random_f64({2, 3, 7}, 1), w = random_f64({4, 3, 3}, 2), alpha = uniform_f64({4}, 0.5, 2, 3);
   const auto refused = [&](const ConvOutputOptions& output) {

@@ -231,7 +231,7 @@ CUDA_ROOMS = [
     ["cuda/reduce", "cuda/linear", "cuda/optimizers"], [f"{CONV}/epilogue"],
     [f"{TENSOR_CORE}/operand"], [f"{TENSOR_CORE}/pipeline"], [f"{TENSOR_CORE}/recompute"],
     [f"{CONV}/direct", f"{CONV}/depthwise", f"{CONV}/gemm", f"{TENSOR_CORE}/both_in_shared/*", f"{TENSOR_CORE}/source_in_registers/*",
-     f"{TENSOR_CORE}/weights_in_registers/*", f"{TENSOR_CORE}/wgrad"],
+     f"{TENSOR_CORE}/weights_in_registers/*", f"{TENSOR_CORE}/residual_unit", f"{TENSOR_CORE}/wgrad"],
     [f"{TENSOR_CORE}/choice"], [f"{CONV}/choice"]]
 # Headers that stand above rooms: interfaces, and what all kernels share. Their sources put the rooms together.
 CUDA_SHARED = {"cuda", CONV, TENSOR_CORE}

@@ -13,6 +13,7 @@
 #include "cuda/conv/gemm/gemm.hpp"
 #include "cuda/conv/plan_cache.hpp"
 #include "cuda/conv/tensor_core/choice/kernels.hpp"
+#include "cuda/conv/tensor_core/residual_unit/residual_unit.hpp"
 #include "cuda/conv/tensor_core/tensor_core.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "tensor/error.hpp"
@@ -152,6 +153,14 @@ bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& 
   const Call call{problem, direction, nullptr, nullptr, nullptr, nullptr, precision, device, nullptr, epilogue};
   const DeviceScope scope(device);
   return plan_of(call, in_guard(direction, algorithm)).fuses;
+}
+
+bool residual_unit(const ResidualUnit& unit, const void* x, const std::array<Weights, 2>& weights,
+                   const std::array<const void*, 2>& biases, void* out, int device, cudaStream_t stream) {
+  if (LengthInvariantGuard::is_active()) return false;
+  const DeviceScope scope(device);
+  const StreamScope on(device, stream);
+  return tensor_core::residual_unit(unit, x, weights, biases, out, device, stream);
 }
 
 void conv_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, Algorithm algorithm, Precision precision,

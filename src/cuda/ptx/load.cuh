@@ -1,5 +1,7 @@
 #pragma once
-// Loads from global memory under a predicate (PTX ISA, "ld").
+// Loads from global memory under a predicate, and stores that stay whole (PTX ISA, "ld", "st").
+
+#include <vector_types.h>
 
 namespace polyphase::cuda::ptx {
 
@@ -10,6 +12,12 @@ __device__ __forceinline__ float load_or_zero(const float* at, bool exists) {
                : "=f"(value)
                : "l"(at), "r"(exists ? 1 : 0));
   return value;
+}
+
+/// 16 bytes to a multiple of 16, in one instruction: the compiler may split an assignment into four.
+__device__ __forceinline__ void store_vector(void* to, uint4 value) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w)
+               : "memory");
 }
 
 }  // namespace polyphase::cuda::ptx

@@ -33,6 +33,13 @@ __device__ __forceinline__ void store_matrices(std::uint32_t address, const std:
                : "memory");
 }
 
+/// The same, transposed: lane 4g + q has elements (2q, g) and (2q + 1, g).
+__device__ __forceinline__ void store_matrices_transposed(std::uint32_t address, const std::uint32_t (&from)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%4], {%0, %1, %2, %3};" ::"r"(from[0]), "r"(from[1]),
+               "r"(from[2]), "r"(from[3]), "r"(address)
+               : "memory");
+}
+
 /// c += a*b. The last argument names the type.
 __device__ __forceinline__ void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b_low,
                                              std::uint32_t b_high, __half) {

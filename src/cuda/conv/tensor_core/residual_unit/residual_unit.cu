@@ -1,0 +1,66 @@
+#include "cuda/conv/tensor_core/residual_unit/residual_unit.hpp"
+
+#include "conv/algorithm.hpp"
+#include "cuda/conv/alignment.hpp"
+#include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
+#include "cuda/conv/tensor_core/residual_unit/kernel.cuh"
+
+namespace polyphase::cuda::tensor_core {
+namespace {
+
+template <class T>
+std::shared_ptr<const Buffer> packed_weights(const ResidualUnit& unit, std::size_t i, const Weights& weights, int device,
+                                             cudaStream_t stream) {
+  constexpr std::int64_t kUnitPacking = -5;  // not a ConvDirection, which other keys have here, nor prologue.cuh's packing
+  const auto channels = static_cast<int>(unit.C), taps = static_cast<int>(unit.K[i]);
+  const PackingKey key{static_cast<std::int64_t>(Algorithm::tensor_core), kUnitPacking, static_cast<std::int64_t>(unit.dtype),
+                       unit.C, unit.K[i]};
+  const int vectors = taps * channels * channels / 8;
+  return weights.packed(key, static_cast<std::size_t>(vectors) * 16, device, stream,
+                        [channels, taps, vectors](const void* w, void* to, cudaStream_t on) {
+                          const auto grid = static_cast<unsigned>((vectors + kUnitPackThreads - 1) / kUnitPackThreads);
+                          residual_unit_pack_kernel<<<grid, kUnitPackThreads, 0, on>>>(channels, taps, static_cast<const T*>(w),
+                                                                                       static_cast<T*>(to));
+                          check_launch("residual unit: pack weights");
+                        });
+}
+
+template <class Operand, class Shape>
+void launch(const ResidualUnit& unit, const UnitTiling& tiling, const void* x, const std::array<Weights, 2>& weights,
+            const std::array<const void*, 2>& biases, void* out, int device, cudaStream_t stream) {
+  using T = typename Operand::Source;
+  const auto first = packed_weights<T>(unit, 0, weights[0], device, stream);
+  const auto second = packed_weights<T>(unit, 1, weights[1], device, stream);
+  auto* const kernel = residual_unit_kernel<Operand, Shape>;
+  allow_shared_memory(kernel, tiling.shared_bytes, 100);
+  kernel<<<static_cast<unsigned>(tiling.blocks), Shape::kThreads, static_cast<std::size_t>(tiling.shared_bytes), stream>>>(
+      tiling, static_cast<const T*>(x), first->template as<unsigned char>(), static_cast<const T*>(biases[0]),
+      second->template as<unsigned char>(), static_cast<const T*>(biases[1]), static_cast<T*>(out));
+  check_launch("residual unit");
+}
+
+}  // namespace
+
+bool residual_unit(const ResidualUnit& unit, const void* x, const std::array<Weights, 2>& weights,
+                   const std::array<const void*, 2>& biases, void* out, int device, cudaStream_t stream) {
+  const DeviceProperties& gpu = properties(device);
+  if (gpu.arch() != 90 || uses_mma(gpu.arch())) return false;
+  if (reinterpret_cast<std::uintptr_t>(x) % 16 != 0 || reinterpret_cast<std::uintptr_t>(out) % 16 != 0) return false;
+  const auto tiling = make_unit_tiling(unit, gpu);
+  if (!tiling) return false;
+  const auto run = [&]<int kChannels>() {
+    if (unit.dtype == DType::f16)
+      launch<F16, UnitShape<kChannels>>(unit, *tiling, x, weights, biases, out, device, stream);
+    else
+      launch<Bf16, UnitShape<kChannels>>(unit, *tiling, x, weights, biases, out, device, stream);
+  };
+  if (unit.C == 32)
+    run.template operator()<32>();
+  else if (unit.C == 64)
+    run.template operator()<64>();
+  else
+    run.template operator()<128>();
+  return true;
+}
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,19 @@
+#pragma once
+// A residual unit in one kernel, on sm_90a. Host side.
+
+#include <array>
+#include <optional>
+
+#include <cuda_runtime.h>
+
+#include "conv/residual_unit.hpp"
+#include "cuda/conv/packed_weights.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+/// Computes the unit on `stream` and returns true; returns false, with nothing done, where it is computed faster in steps or no
+/// kernel does it. Contiguous arrays of `unit.dtype`; biases may be null; `out` is not x.
+[[nodiscard]] bool residual_unit(const ResidualUnit& unit, const void* x, const std::array<Weights, 2>& weights,
+                                 const std::array<const void*, 2>& biases, void* out, int device, cudaStream_t stream);
+
+}  // namespace polyphase::cuda::tensor_core

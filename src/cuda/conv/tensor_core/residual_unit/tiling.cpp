@@ -1,0 +1,67 @@
+#include "cuda/conv/tensor_core/residual_unit/tiling.hpp"
+
+#include <algorithm>
+
+namespace polyphase::cuda::tensor_core {
+namespace {
+
+constexpr std::int64_t kMostLength = 1 << 30;
+
+int rounded_up(std::int64_t value) { return static_cast<int>((value + 7) / 8 * 8); }
+
+/// Whether the steps take less time, as measured on an H200 in f16 (docs/kernels/residual_unit.md).
+bool is_faster_in_steps(const ResidualUnit& unit, const UnitTiling& tiling, const DeviceProperties& gpu) {
+  return unit.C == 128 && unit.K[0] + unit.K[1] > 14 && tiling.blocks < gpu.sm_count / 2;
+}
+
+template <int kChannels>
+std::optional<UnitTiling> tiling_of(const ResidualUnit& unit, const DeviceProperties& gpu) {
+  using Shape = UnitShape<kChannels>;
+  const std::int64_t first = unit.padding(0), second = unit.padding(1);
+  if (2 * (first + second) > Shape::kPositions / 2) return std::nullopt;  // more is computed twice
+  UnitTiling tiling;
+  tiling.length = unit.L;
+  tiling.tile = static_cast<int>((Shape::kPositions - 2 * second) / 8 * 8);
+  tiling.tiles = static_cast<int>((unit.L + tiling.tile - 1) / tiling.tile);
+  tiling.pad = static_cast<int>(second);
+  tiling.before = rounded_up(first + second);
+  tiling.offset = tiling.before - static_cast<int>(first + second);
+  tiling.source_blocks = rounded_up(tiling.tile + 2 * (first + second) + tiling.offset) / 8;
+  // The outputs are staged where the source was, 8 positions more than a block has.
+  tiling.source_pitch = std::max(rounded_up(Shape::kPositions + 2 * first + tiling.offset), Shape::kPositions + 8) + 1;
+  tiling.middle_pitch = rounded_up(Shape::kPositions + 2 * second) + 1;
+  for (std::size_t i = 0; i < 2; ++i) {
+    tiling.taps[i] = static_cast<int>(unit.K[i]);
+    tiling.step[i] = static_cast<int>(unit.D[i]);
+    tiling.slope[i] = static_cast<float>(unit.slope[i]);
+  }
+  tiling.scale = static_cast<float>(unit.scale);
+  tiling.blocks = unit.N * tiling.tiles;
+  tiling.resident = gpu.sm_count * Shape::kBlocksPerSm;
+  tiling.shared_bytes = 128 + Shape::kBarrierBytes + Shape::kBiasBytes +
+                        (tiling.source_pitch + tiling.middle_pitch) * Shape::kVectors * 16 +
+                        Shape::kStages * Shape::kStageBytes;
+  constexpr int kReserved = 1024;  // by the system, of each block
+  const int available = (gpu.shared_bytes_per_block + kReserved) / Shape::kBlocksPerSm - kReserved;
+  if (tiling.shared_bytes > available || tiling.blocks > INT32_MAX) return std::nullopt;
+  if (is_faster_in_steps(unit, tiling, gpu)) return std::nullopt;
+  return tiling;
+}
+
+}  // namespace
+
+std::optional<UnitTiling> make_unit_tiling(const ResidualUnit& unit, const DeviceProperties& gpu) {
+  if ((unit.dtype != DType::f16 && unit.dtype != DType::bf16) || unit.L % 8 != 0 || unit.L > kMostLength) return std::nullopt;
+  switch (unit.C) {
+    case 32:
+      return tiling_of<32>(unit, gpu);
+    case 64:
+      return tiling_of<64>(unit, gpu);
+    case 128:
+      return tiling_of<128>(unit, gpu);
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,50 @@
+#pragma once
+// The tiling of a residual unit that is one kernel (kernel.cuh). Plain host code.
+
+#include <cstdint>
+#include <optional>
+
+#include "conv/residual_unit.hpp"
+#include "cuda/runtime/runtime.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+/// What follows from the number of channels, 32, 64 or 128.
+template <int kChannels_>
+struct UnitShape {
+  static constexpr int kChannels = kChannels_;
+  static constexpr int kPositions = kChannels == 32 ? 512 : 256;  ///< of a block
+  static constexpr int kGroups = kChannels == 128 ? 4 : 2;        ///< warpgroups
+  static constexpr int kBlocks = kPositions / (64 * kGroups);     ///< of 64 positions of a warpgroup: 64 sums a thread
+  static constexpr int kThreads = 128 * kGroups;
+  static constexpr int kBlocksPerSm = kChannels == 128 ? 1 : 2;
+  static constexpr int kVectors = kChannels / 8;                  ///< of 8 channels
+  static constexpr int kStageDepths = kChannels == 32 ? 2 : 4;    ///< of 16 channels of a stage of weights
+  static constexpr int kParts = kChannels / (16 * kStageDepths);  ///< stages of a tap
+  static constexpr int kStageBytes = kStageDepths * 16 * kChannels * 2;
+  static constexpr int kStages = kChannels == 32 ? 8 : kChannels == 64 ? 4 : 3;
+  static constexpr int kBarrierBytes = 128, kBiasBytes = 2 * kChannels * 4;
+};
+
+/// A launch. Positions count from the first of a block's source.
+struct UnitTiling {
+  std::int64_t length = 0;
+  int tile = 0;           ///< outputs of a block, a multiple of 8
+  int tiles = 0;          ///< of a sample
+  int before = 0;         ///< the source begins this many positions before the outputs, a multiple of 8
+  int offset = 0;         ///< of the first position that the first convolution reads
+  int pad = 0;            ///< of the second convolution: the middle begins this many positions before the outputs
+  int source_blocks = 0;  ///< of 8 positions that are loaded
+  int source_pitch = 0, middle_pitch = 0;  ///< positions; the vectors of a position are in different banks
+  int taps[2] = {}, step[2] = {};
+  float slope[2] = {};
+  float scale = 1;
+  int shared_bytes = 0;
+  int resident = 0;  ///< blocks that run at a time
+  std::int64_t blocks = 0;
+};
+
+/// The launch, or nothing if the kernel cannot compute the unit, or if its blocks do not fill the GPU.
+[[nodiscard]] std::optional<UnitTiling> make_unit_tiling(const ResidualUnit& unit, const DeviceProperties& gpu);
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,225 @@
+#include "cuda/conv/tensor_core/residual_unit/residual_unit.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "autograd/no_grad.hpp"
+#include "conv/length_invariant.hpp"
+#include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
+#include "cuda/cuda.hpp"
+#include "cuda/runtime/runtime.hpp"
+#include "device/backend.hpp"
+#include "layers/activations.hpp"
+#include "layers/containers/residual.hpp"
+#include "layers/conv1d.hpp"
+#include "ops/conv.hpp"
+#include "ops/elementwise.hpp"
+#include "support/helpers.hpp"
+#include "support/skip.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+
+namespace {
+
+constexpr double kSlope = 0.5;
+
+/// A unit's tensors in f64 on the CPU.
+struct Operands {
+  Tensor x, weights[2], biases[2];
+};
+
+UnitConv1d conv_of(const Operands& operands, std::size_t i, std::int64_t dilation, DType dtype, Device device) {
+  const auto moved = [&](const Tensor& tensor) { return tensor.defined() ? tensor.to(dtype).to(device) : tensor; };
+  return {moved(operands.weights[i]), moved(operands.biases[i]), dilation, {Activation::leaky_relu, kSlope}};
+}
+
+/// The kernel's result in f64; undefined where it refuses.
+Tensor computed(const ResidualUnit& unit, const Operands& operands) {
+  const Device gpu = Device::cuda(0);
+  const UnitConv1d first = conv_of(operands, 0, unit.D[0], unit.dtype, gpu),
+                   second = conv_of(operands, 1, unit.D[1], unit.dtype, gpu);
+  const Tensor x = operands.x.to(unit.dtype).to(gpu), out = Tensor::full(x.shape(), 77, {.dtype = unit.dtype, .device = gpu});
+  if (!backend_of(gpu).residual_unit(unit, x, {first.weight, second.weight}, {first.bias, second.bias}, out)) return {};
+  return out.cpu().to(DType::f64);
+}
+
+/// The steps in `dtype` on the CPU, in f64; `dtype` f64 has no roundings but those of the operands to the unit's dtype.
+Tensor in_steps(const ResidualUnit& unit, const Operands& operands, DType dtype) {
+  Operands rounded = operands;
+  const auto round = [&](Tensor& tensor) {
+    if (tensor.defined()) tensor = tensor.to(unit.dtype).to(DType::f64);
+  };
+  round(rounded.x);
+  for (std::size_t i = 0; i < 2; ++i) round(rounded.weights[i]), round(rounded.biases[i]);
+  const NoGradGuard no_grad;
+  return residual_unit(rounded.x.to(dtype), conv_of(rounded, 0, unit.D[0], dtype, Device::cpu()),
+                       conv_of(rounded, 1, unit.D[1], dtype, Device::cpu()), unit.scale)
+      .to(DType::f64);
+}
+
+/// Small integers, mostly zeros: all sums are exact in 8 bits.
+Tensor sparse_integers(const Shape& shape, double share, std::uint64_t seed) {
+  const std::vector<double> random = uniform_f64(shape, -1, 1, seed).to_vector<double>();
+  std::vector<double> values(random.size());
+  std::transform(random.begin(), random.end(), values.begin(), [share](double v) {
+    if (std::abs(v) < 1 - share) return 0.0;
+    return v < 0 ? -2.0 : 2.0;
+  });
+  return Tensor::from_vector(values, shape);
+}
+
+/// `per_sum`: about how many terms of a sum are not zero.
+Operands integer_operands(const ResidualUnit& unit, double per_sum, bool with_bias) {
+  Operands operands{.x = sparse_integers({unit.N, unit.C, unit.L}, 0.5, 1), .weights = {}, .biases = {}};
+  for (std::size_t i = 0; i < 2; ++i) {
+    const double share = std::min(1.0, per_sum / static_cast<double>(unit.C * unit.K[i]));
+    operands.weights[i] = sparse_integers({unit.C, unit.C, unit.K[i]}, share, 2 + i);
+    if (with_bias) operands.biases[i] = sparse_integers({unit.C}, 0.5, 4 + i);
+  }
+  return operands;
+}
+
+Operands random_operands(const ResidualUnit& unit) {
+  Operands operands{.x = random_f64({unit.N, unit.C, unit.L}, 1), .weights = {}, .biases = {}};
+  for (std::size_t i = 0; i < 2; ++i) {
+    const double deviation = 1 / std::sqrt(static_cast<double>(unit.C * unit.K[i]));
+    operands.weights[i] = random_f64({unit.C, unit.C, unit.K[i]}, 2 + i) * deviation;
+    operands.biases[i] = random_f64({unit.C}, 4 + i);
+  }
+  return operands;
+}
+
+std::vector<double> values(const Tensor& tensor) { return tensor.detach().cpu().to(DType::f64).to_vector<double>(); }
+
+bool has_kernel() { return cuda::device_count() > 0 && cuda::properties(0).arch() == 90 && !cuda::tensor_core::uses_mma(90); }
+
+}  // namespace
+
+TEST_CASE("residual unit: sums of small integers are exact") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  struct Case {
+    std::int64_t C, K, D, L, N;
+  };
+  const std::vector<Case> cases{{32, 3, 1, 504, 140},  {32, 11, 5, 1000, 70}, {32, 7, 3, 8, 140},     {64, 3, 5, 248, 140},
+                                {64, 7, 1, 512, 70},   {64, 11, 5, 1480, 30}, {128, 3, 3, 256, 140},  {128, 7, 5, 744, 50},
+                                {128, 11, 5, 480, 70}, {64, 1, 1, 264, 140},  {128, 11, 1, 2000, 20}, {32, 5, 2, 4096, 20}};
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const Case& c : cases) {
+      ResidualUnit unit{
+          .N = c.N, .C = c.C, .L = c.L, .K = {c.K, c.K}, .D = {c.D, 1}, .slope = {kSlope, kSlope}, .dtype = dtype};
+      unit.scale = c.K == 7 ? 2 : 1;
+      CAPTURE(dtype);
+      CAPTURE(c.C);
+      CAPTURE(c.K);
+      CAPTURE(c.D);
+      CAPTURE(c.L);
+      const Operands operands = integer_operands(unit, dtype == DType::f16 ? 8 : 3, c.L % 16 == 0);
+      const Tensor y = computed(unit, operands);
+      REQUIRE(y.defined());
+      const Tensor exact = in_steps(unit, operands, DType::f64);
+      // bf16 has 8 bits.
+      REQUIRE(max_difference(exact, Tensor::zeros(exact.shape(), {.dtype = DType::f64})) <= (dtype == DType::f16 ? 2000 : 240));
+      CHECK(max_difference(y, exact) == 0);
+    }
+}
+
+TEST_CASE("residual unit: convolutions of different sizes, the second one dilated") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  for (const std::int64_t C : {32, 64, 128}) {
+    const ResidualUnit unit{
+        .N = 70, .C = C, .L = 600, .K = {7, 3}, .D = {1, 4}, .slope = {kSlope, kSlope}, .dtype = DType::f16};
+    const Operands operands = integer_operands(unit, 8, true);
+    CAPTURE(C);
+    CHECK(max_difference(computed(unit, operands), in_steps(unit, operands, DType::f64)) == 0);
+  }
+}
+
+TEST_CASE("residual unit: random numbers are as near to f64 as the steps, with the same bits every time") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const std::int64_t C : {32, 64, 128})
+      for (const std::int64_t K : {3, 11}) {
+        const ResidualUnit unit{
+            .N = 24, .C = C, .L = 2048, .K = {K, K}, .D = {5, 1}, .slope = {kSlope, kSlope}, .dtype = dtype};
+        const Operands operands = random_operands(unit);
+        CAPTURE(dtype);
+        CAPTURE(C);
+        CAPTURE(K);
+        const Tensor y = computed(unit, operands), exact = in_steps(unit, operands, DType::f64);
+        REQUIRE(y.defined());
+        CHECK(max_difference(y, exact) <= 1.5 * max_difference(in_steps(unit, operands, dtype), exact));
+        const std::vector<double> first = values(y);
+        for (int run = 0; run < 20; ++run) CHECK(values(computed(unit, operands)) == first);
+      }
+}
+
+TEST_CASE("residual unit: NaN and infinity reach what reads them, and nothing else, nor the next call") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  const ResidualUnit unit{
+      .N = 140, .C = 64, .L = 504, .K = {3, 3}, .D = {5, 1}, .slope = {kSlope, kSlope}, .dtype = DType::f16};
+  Operands operands = random_operands(unit);
+  const std::vector<double> clean = values(computed(unit, operands));
+  std::vector<double> x = operands.x.to_vector<double>();
+  const std::int64_t at = 250;  // of sample 7, at the edge of two blocks
+  x[static_cast<std::size_t>((7 * 64 + 3) * 504 + at)] = std::numeric_limits<double>::quiet_NaN();
+  Operands spoilt = operands;
+  spoilt.x = Tensor::from_vector(x, operands.x.shape());
+  const std::vector<double> y = values(computed(unit, spoilt));
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const auto l = static_cast<std::int64_t>(i % 504), sample = static_cast<std::int64_t>(i / 504 / 64);
+    // Three taps of 5, then three of 1: -6 to -4, -1 to 1, 4 to 6.
+    const std::int64_t d = std::abs(l - at);
+    const bool is_reached = sample == 7 && (d <= 1 || (d >= 4 && d <= 6));
+    if (std::isnan(y[i]) != is_reached || (!is_reached && y[i] != clean[i])) {
+      FAIL_CHECK("sample ", sample, ", position ", l, ": ", y[i]);
+      break;
+    }
+  }
+  CHECK(values(computed(unit, operands)) == clean);
+}
+
+TEST_CASE("residual unit: residual_unit() and Residual use it, a guard of the length does not") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  const DeviceGuard on_gpu(Device::cuda(0));
+  const NoGradGuard no_grad;
+  const ResidualUnit unit{.N = 40, .C = 32, .L = 2000, .K = {7, 7}, .D = {3, 1}, .slope = {0.1, 0.1}, .dtype = DType::bf16};
+  Residual layers(
+      {.name = ""}, LeakyReLU(0.1),
+      Conv1d({.in_channels = 32, .out_channels = 32, .kernel_size = 7, .padding = 9, .dilation = 3, .dtype = DType::bf16}),
+      LeakyReLU(0.1), Conv1d({.in_channels = 32, .out_channels = 32, .kernel_size = 7, .padding = 3, .dtype = DType::bf16}));
+  const std::vector<Tensor> p = layers.parameters();
+  REQUIRE(p.size() == 4);
+  const Tensor x = random_f64({40, 32, 2000}, 1).to(DType::bf16).to(Device::cuda(0)), out = Tensor::empty_like(x);
+  REQUIRE(backend_of(x.device()).residual_unit(unit, x, {p[0], p[2]}, {p[1], p[3]}, out));
+  const std::vector<double> fused = values(out);
+  CHECK(values(layers(x)) == fused);
+  const UnitConv1d first{p[0], p[1], 3, {Activation::leaky_relu, 0.1}}, second{p[2], p[3], 1, {Activation::leaky_relu, 0.1}};
+  CHECK(values(residual_unit(x, first, second)) == fused);
+  const LengthInvariantGuard guard;
+  CHECK_FALSE(backend_of(x.device()).residual_unit(unit, x, {p[0], p[2]}, {p[1], p[3]}, out));
+}
+
+TEST_CASE("residual unit: a recorded graph follows new weights") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  const DeviceGuard on_gpu(Device::cuda(0));
+  const NoGradGuard no_grad;
+  const auto make = [&](const Shape& shape, std::uint64_t seed) {
+    return (random_f64(shape, seed) * 0.1).to(DType::f16).to(Device::cuda(0));
+  };
+  const Tensor x = make({140, 64, 256}, 1), b = make({64}, 2);
+  Tensor w1 = make({64, 64, 3}, 3), w2 = make({64, 64, 3}, 4), y;
+  const auto run = [&] { return residual_unit(x, {w1, b, 1, {}}, {w2, b, 1, {}}); };
+  (void)run();
+  cuda::Graph graph = cuda::capture([&] { y = run(); }, 0);
+  graph.replay();
+  CHECK(values(y) == values(run()));
+  w1.copy_(make({64, 64, 3}, 5));
+  graph.replay();
+  CHECK(values(y) == values(run()));
+}
