@@ -1,11 +1,19 @@
 // polyphase inspect: lists a published network's layers, memory and work.
 
 #include <cstdio>
+#include <map>
 #include <memory>
+#include <typeinfo>
+#include <utility>
 #include <vector>
 
 #include "autograd/no_grad.hpp"
 #include "commands.hpp"
+#include "layers/activations.hpp"
+#include "layers/antialiased_activation.hpp"
+#include "layers/containers/residual.hpp"
+#include "layers/containers/sequential.hpp"
+#include "layers/fused.hpp"
 #include "layers/streaming/stream.hpp"
 #include "networks/files/model_file.hpp"
 #include "ops/mac_counter.hpp"
@@ -16,18 +24,92 @@
 namespace polyphase::tool {
 namespace {
 
+std::string short_name(const Module& module) {
+  const std::string whole = layers::type_name(module);
+  return whole.substr(whole.rfind(':') + 1);
+}
+
+template <class... Types>
+bool is_any_of(const Module& module) {
+  return ((typeid(module) == typeid(Types)) || ...);
+}
+
+/// What runs in one pass over memory in inference, and why other activations do not.
+class Passes {
+ public:
+  explicit Passes(Module& net) { add(net); }
+
+  /// What is fused with a module, or nothing.
+  [[nodiscard]] std::string fused_with(const Module& module) const {
+    const auto found = fused_.find(&module);
+    return found == fused_.end() ? "" : found->second;
+  }
+  /// (type, reason) -> how many activations are passes of their own.
+  [[nodiscard]] const std::map<std::pair<std::string, std::string>, int>& alone() const { return alone_; }
+
+ private:
+  struct Children : Visitor {
+    std::vector<Module*> modules;
+    void parameter(std::string_view, Tensor&) override {}
+    void buffer(std::string_view, Tensor&) override {}
+    void module(std::string_view, Module& child) override { modules.push_back(&child); }
+  };
+
+  void add(Module& module) {
+    if (typeid(module) == typeid(Residual)) return add_all(static_cast<Residual&>(module).block().modules(), true);
+    if (typeid(module) == typeid(Sequential)) return add_all(static_cast<Sequential&>(module).modules(), false);
+    Children children;
+    module.visit(children);
+    for (Module* child : children.modules) add(*child);
+  }
+
+  void add_all(layers::Modules modules, bool is_residual) {
+    for (const layers::Pass& pass : layers::passes_of(modules, is_residual)) {
+      if (pass.is_unit) {
+        for (const std::size_t i : {1, 3})
+          fused_[modules[i].get()] = concat("reads ", short_name(*modules[i - 1]), i == 1 ? "" : ", adds the residual",
+                                            "; one kernel for both where residual_unit() has one");
+        continue;
+      }
+      const Module& main = *modules[pass.main];
+      std::string text = pass.main > pass.first ? "reads " + short_name(*modules[pass.first]) : "";
+      if (pass.first + pass.length > pass.main + 1)
+        text += concat(text.empty() ? "" : ", ", "then ", short_name(*modules[pass.main + 1]));
+      if (pass.adds_residual) text += concat(text.empty() ? "" : ", ", "adds the residual");
+      if (!text.empty()) fused_[&main] = text;
+      if (const std::string reason = pass.length == 1 ? why_alone(main) : ""; !reason.empty())
+        ++alone_[{short_name(main), reason}];
+    }
+    for (const auto& module : modules) add(*module);
+  }
+
+  /// Why an activation that is a pass is not part of another; empty for other modules.
+  static std::string why_alone(const Module& module) {
+    if (is_any_of<ReLU, LeakyReLU>(module)) return "no convolution is next to it";
+    if (is_any_of<Tanh, Snake, SnakeBeta>(module)) return "a convolution applies it to its sums, and none is before it";
+    if (is_any_of<ELU, GELU, SiLU, Sigmoid, Clamp, AntialiasedActivation>(module)) return "no convolution applies it";
+    return "";
+  }
+
+  std::map<const Module*, std::string> fused_;
+  std::map<std::pair<std::string, std::string>, int> alone_;
+};
+
 /// Prints a line for each module that has tensors of its own.
 class LayerPrinter : public Visitor {
  public:
   void print(Module& module, const std::string& name) {
-    LayerPrinter inside(name);
+    LayerPrinter inside(passes_, name);
     module.visit(inside);
-    if (!inside.shapes_.empty())
-      std::printf("  %-44s %-18s %s\n", name.c_str(), short_name(module).c_str(), inside.shapes_.c_str());
+    if (!inside.shapes_.empty()) {
+      const std::string fused = passes_.fused_with(module);
+      std::printf("  %-44s %-18s %s%s%s\n", name.c_str(), short_name(module).c_str(), inside.shapes_.c_str(),
+                  fused.empty() ? "" : "; ", fused.c_str());
+    }
     for (const auto& [child, below] : inside.children_) print(*below, child);
   }
 
-  explicit LayerPrinter(std::string name = "") : name_(std::move(name)) {}
+  explicit LayerPrinter(const Passes& passes, std::string name = "") : passes_(passes), name_(std::move(name)) {}
   void parameter(std::string_view name, Tensor& tensor) override { add(name, tensor); }
   void buffer(std::string_view name, Tensor& tensor) override { add(name, tensor); }
   void module(std::string_view name, Module& child) override {
@@ -37,14 +119,11 @@ class LayerPrinter : public Visitor {
   }
 
  private:
-  static std::string short_name(const Module& module) {
-    const std::string whole = layers::type_name(module);
-    return whole.substr(whole.rfind(':') + 1);
-  }
   void add(std::string_view name, const Tensor& tensor) {
     if (tensor.defined()) shapes_ += concat(shapes_.empty() ? "" : ", ", name, " ", tensor.shape());
   }
 
+  const Passes& passes_;
   std::string name_;
   std::string shapes_;
   std::vector<std::pair<std::string, Module*>> children_;
@@ -116,8 +195,12 @@ int inspect(InspectOptions& options) {
   std::printf("\nparameters  %s\n", program::grouped(net.parameter_count()).c_str());
   print_reach(net);
   print_work(net);
-  std::printf("layers\n");
-  LayerPrinter().print(net, "");
+  const Passes passes(net);
+  std::printf("layers, and what is fused with them in inference\n");
+  LayerPrinter(passes).print(net, "");
+  if (!passes.alone().empty()) std::printf("activations that are passes of their own\n");
+  for (const auto& [what, count] : passes.alone())
+    std::printf("  %3d %-21s %s\n", count, what.first.c_str(), what.second.c_str());
   return 0;
 }
 

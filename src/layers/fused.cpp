@@ -71,12 +71,13 @@ Tensor run_branches(Module& module, Tensor&& x, const ConvOutputOptions& output)
   return {};
 }
 
-/// The pass of `length` modules from `first` on. It adds to `residual` if that is defined and the pass can.
-struct Pass {
+/// What a pass computed.
+struct Ran {
   Tensor y;
   bool has_added = false;
 };
-Pass run_pass(Modules modules, std::size_t first, std::size_t length, Tensor x, const Tensor& residual, double scale) {
+/// The pass of `length` modules from `first` on. It adds to `residual` if that is defined and the pass can.
+Ran run_pass(Modules modules, std::size_t first, std::size_t length, Tensor x, const Tensor& residual, double scale) {
   const std::size_t before = length > 1 && is_read_by(*modules[first], *modules[first + 1]) ? 1 : 0;
   Module& module = *modules[first + before];
   const bool adds = residual.defined() && is_convolution(module);
@@ -93,34 +94,34 @@ Pass run_pass(Modules modules, std::size_t first, std::size_t length, Tensor x, 
   return {exactly<ConvTranspose1d>(module)->forward_activated(x, output, input), adds};
 }
 
-/// The convolution as one of residual_unit(), reading what `before` makes; without a weight if it is none.
-UnitConv1d unit_conv_of(const Module& before, const Module& module) {
-  if (!is_read_by(before, module)) return {};
+/// The channels of a convolution that may be one of residual_unit(), reading what `before` makes; 0 if it may not.
+std::int64_t unit_channels(const Module& before, const Module& module) {
   const auto* conv = exactly<Conv1d>(module);
-  if (conv == nullptr) return {};
+  if (conv == nullptr || !is_read_by(before, module)) return 0;
   const Conv1d::Options& options = conv->options();
   const std::int64_t extent = options.dilation * (options.kernel_size - 1);
-  const bool is_centred = options.padding.is_same || options.padding == Padding(extent / 2);
-  if (extent % 2 != 0 || !is_centred || options.stride != 1 || options.groups != 1 ||
-      options.in_channels != options.out_channels || options.padding_mode != PaddingMode::zeros)
-    return {};
-  const ConvOutputOptions read = output_options_of(before);
-  return {conv->weight(), conv->bias(), options.dilation, {read.activation, read.slope}};
+  const bool is_centred = extent % 2 == 0 && (options.padding.is_same || options.padding == Padding(extent / 2));
+  const bool is_plain = options.stride == 1 && options.groups == 1 && options.padding_mode == PaddingMode::zeros;
+  return is_centred && is_plain && options.in_channels == options.out_channels ? options.in_channels : 0;
 }
 
-/// x + scale*(modules applied to x) by residual_unit(); undefined if the modules are none: activation, convolution, twice.
-Tensor run_unit(Modules modules, const Tensor& x, double scale) {
-  if (modules.size() != 4) return {};
-  const UnitConv1d first = unit_conv_of(*modules[0], *modules[1]);
-  if (!first.weight.defined()) return {};
-  const UnitConv1d second = unit_conv_of(*modules[2], *modules[3]);
-  if (!second.weight.defined() || second.weight.size(0) != first.weight.size(0)) return {};
-  return residual_unit(x, first, second, scale);
+/// Whether residual_unit() computes the modules of a Residual: activation, convolution, twice.
+bool is_unit(Modules modules) {
+  if (modules.size() != 4) return false;
+  const auto is_half = [&](std::size_t i) { return unit_channels(*modules[i], *modules[i + 1]); };
+  return is_half(0) > 0 && is_half(0) == is_half(2);
+}
+
+/// The convolution as one of residual_unit(), reading what `before` makes.
+UnitConv1d unit_conv_of(const Module& before, const Module& module) {
+  const auto* conv = exactly<Conv1d>(module);
+  const ConvOutputOptions read = output_options_of(before);
+  return {conv->weight(), conv->bias(), conv->options().dilation, {read.activation, read.slope}};
 }
 
 /// residual + scale*(all modules applied to x).
 Tensor forward_added(Modules modules, Tensor x, const Tensor& residual, double scale) {
-  Pass pass{std::move(x)};
+  Ran pass{std::move(x)};
   for (std::size_t i = 0, length = 0; i < modules.size(); i += length) {
     length = pass_length(modules, i);
     const bool is_last = i + length == modules.size();
@@ -146,6 +147,19 @@ std::size_t pass_length(Modules modules, std::size_t first) {
   return before + (is_pair ? 2 : 1);
 }
 
+std::vector<Pass> passes_of(Modules modules, bool is_residual) {
+  const NoGradGuard no_grad;
+  if (is_residual && is_unit(modules)) return {{.first = 0, .length = 4, .main = 1, .adds_residual = true, .is_unit = true}};
+  std::vector<Pass> passes;
+  for (std::size_t i = 0; i < modules.size(); i += passes.back().length) {
+    const std::size_t length = pass_length(modules, i);
+    const std::size_t main = i + (length > 1 && is_read_by(*modules[i], *modules[i + 1]) ? 1 : 0);
+    const bool adds = is_residual && i + length == modules.size() && is_convolution(*modules[main]);
+    passes.push_back({.first = i, .length = length, .main = main, .adds_residual = adds});
+  }
+  return passes;
+}
+
 Tensor forward_all(Modules modules, Tensor x) {
   Tensor y = std::move(x);
   for (std::size_t i = 0, length = 0; i < modules.size(); i += length) {
@@ -165,7 +179,8 @@ Tensor forward_one(Module& module, Tensor x) {
 
 Tensor forward_residual(Modules modules, Tensor x, double scale) {
   const Tensor residual = std::move(x);
-  if (const Tensor y = run_unit(modules, residual, scale); y.defined()) return y;
+  if (is_unit(modules))
+    return residual_unit(residual, unit_conv_of(*modules[0], *modules[1]), unit_conv_of(*modules[2], *modules[3]), scale);
   return forward_added(modules, residual, residual, scale);
 }
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "layers/module.hpp"
 
@@ -15,6 +16,17 @@ using Modules = std::span<const std::shared_ptr<Module>>;
 /// SumOfBranches followed by a ReLU or LeakyReLU; without recording one more for a ReLU or LeakyReLU before a convolution;
 /// otherwise one.
 [[nodiscard]] std::size_t pass_length(Modules modules, std::size_t first);
+
+/// One pass over memory of forward_all() or forward_residual() without recording, as far as the modules decide it: a device may
+/// need more for an activation or a sum that its kernel cannot fuse.
+struct Pass {
+  std::size_t first = 0, length = 1;  ///< its modules
+  std::size_t main = 0;               ///< the module that computes; the others are activations before and after it
+  bool adds_residual = false;
+  bool is_unit = false;  ///< residual_unit(): all modules
+};
+/// The passes of `modules`, which are a Residual's if `is_residual`.
+[[nodiscard]] std::vector<Pass> passes_of(Modules modules, bool is_residual);
 
 // The functions below take tensors by value: memory of a tensor that the caller moves in is free as soon as it has been read.
 

@@ -124,6 +124,30 @@ struct Negated : Conv1d {
 
 }  // namespace
 
+TEST_CASE("the passes of a list of modules name what is fused") {
+  const auto conv = [](std::int64_t dilation, std::int64_t stride = 1) {
+    return share(Conv1d(
+        {.in_channels = 6, .out_channels = 6, .kernel_size = 3, .stride = stride, .padding = dilation, .dilation = dilation}));
+  };
+  using Expected = std::vector<std::array<int, 5>>;  // first, length, main, adds, unit
+  const auto passes = [](const std::vector<std::shared_ptr<Module>>& modules, bool is_residual) {
+    Expected found;
+    for (const layers::Pass& pass : layers::passes_of(modules, is_residual))
+      found.push_back({static_cast<int>(pass.first), static_cast<int>(pass.length), static_cast<int>(pass.main),
+                       pass.adds_residual ? 1 : 0, pass.is_unit ? 1 : 0});
+    return found;
+  };
+  const auto leaky = share(LeakyReLU(0.1)), tanh = share(Tanh()), snake = share(Snake(6)), elu = share(ELU());
+  const std::vector<std::shared_ptr<Module>> unit{leaky, conv(3), leaky, conv(1)};
+  CHECK(passes(unit, true) == Expected{{0, 4, 1, 1, 1}});
+  CHECK(passes(unit, false) == Expected{{0, 3, 1, 0, 0}, {3, 1, 3, 0, 0}});
+  CHECK(passes({leaky, conv(3), snake, conv(1)}, true) == Expected{{0, 3, 1, 0, 0}, {3, 1, 3, 1, 0}});
+  CHECK(passes({leaky, conv(3, 2), leaky, conv(1)}, true) == Expected{{0, 3, 1, 0, 0}, {3, 1, 3, 1, 0}});
+  CHECK(passes({snake, conv(1), tanh, elu}, false) == Expected{{0, 1, 0, 0, 0}, {1, 2, 1, 0, 0}, {3, 1, 3, 0, 0}});
+  CHECK(passes({elu, leaky}, true) == Expected{{0, 1, 0, 0, 0}, {1, 1, 1, 0, 0}});
+  CHECK(passes({}, true).empty());
+}
+
 TEST_CASE("f32: output and all gradients have the bits of one layer after the other") { check_all_pairs(DType::f32); }
 TEST_CASE("f64: output and all gradients have the bits of one layer after the other") { check_all_pairs(DType::f64); }
 TEST_CASE("f16: output and all gradients have the bits of one layer after the other") { check_all_pairs(DType::f16); }

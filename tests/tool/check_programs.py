@@ -177,7 +177,8 @@ def check_networks(folder: Path) -> None:
     Path(mel).write_bytes(npy("<f4", (rows, frames), struct.pack(f"<{rows * frames}f", *(math.sin(i) for i in range(rows * frames)))))
     expect_output(["networks"], 0, r"^hifigan +\S")
     expect_output(["inspect", model], 0, r"^network +hifigan$", rf"^input +mel \(N, {rows}, frames\)$", r"^sees +\d+ frames", r"^work +\d+ thousand",
-                  r"^memory +\S+ MiB of weights", r"^  conv_pre +Conv1d +weight \(")
+                  r"^memory +\S+ MiB of weights", r"^layers, and what is fused", r"^  conv_pre +Conv1d +weight \(.*; then LeakyReLU$",
+                  r"^  resblocks\.0\.convs\.0 +Conv1d +weight .*; reads LeakyReLU, adds the residual$", r"^  conv_post .*; then Tanh$")
     converted = str(folder / "g_1.safetensors")
     expect_output(["convert", model, converted], 0, r"hifigan, \d+ parameters$")
     for name, source, extra in (("a.npy", model, []), ("b.npy", converted, ["--chunk", "7"]), ("c.npy", converted, ["--stream", "3", "--threads", "1"]),
