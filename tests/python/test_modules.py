@@ -184,7 +184,22 @@ def test_a_stream_keeps_its_network():
     assert stream.push(pp.zeros((1, 1, 4))).shape == (1, 1, 4)
 
 
+def test_a_residual_unit_is_its_steps():
+    x, w1, b1, w2 = pp.randn((2, 4, 16)), pp.randn((4, 4, 3)), pp.randn((4,)), pp.randn((4, 4, 5))
+    w1.requires_grad = True
+    unit = pp.residual_unit(x, w1, b1, w2, None, dilation=(3, 1), slope=0.2, scale=0.5)
+    middle = pp.conv1d(pp.leaky_relu(x, 0.2), w1, b1, padding=3, dilation=3)
+    steps = pp.conv1d(pp.leaky_relu(middle, 0.2), w2, padding=2, residual=x, scale=0.5)
+    assert (unit.detach().numpy() == steps.detach().numpy()).all()
+    pp.mse_loss(unit, x).backward()
+    gradient = w1.grad
+    w1.grad = None
+    pp.mse_loss(steps, x).backward()
+    assert (gradient.numpy() == w1.grad.numpy()).all()
+
+
 @pytest.mark.parametrize("make, error, text", [
+    (lambda: pp.residual_unit(pp.zeros((1, 1, 8)), pp.zeros((1, 1, 2)), None, pp.zeros((1, 1, 3)), None), pp.ShapeError, "even"),
     (lambda: pp.ConvTranspose1d(0, 1, 1), pp.ShapeError, "in_channels"),
     (lambda: pp.ConvTranspose1d(1, 1, 1, padding="both"), pp.ShapeError, "both"),
     (lambda: pp.ConvTranspose1d(1, 1, 1, padding=(1, 2, 3)), pp.ShapeError, "3 numbers"),
