@@ -39,6 +39,8 @@ class NetworkWork {
   void run();
   /// Has a Stream record its pushes; the next run() replays one. Throws Error if the network's pushes cannot be recorded.
   void record_stream();
+  [[nodiscard]] Network& net() { return *net_; }
+  [[nodiscard]] const Tensor& input() const { return input_; }
   [[nodiscard]] const Shape& input_shape() const { return input_.shape(); }
   /// Seconds of audio in the input, all samples of the batch together.
   [[nodiscard]] double seconds() const;

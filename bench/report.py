@@ -12,7 +12,8 @@
 `adopt` takes files that `collect` made elsewhere into docs/benchmarks, joins the parts of one run, and writes the tables. Checks that
 passed before a failed check was repaired and repeated may be of another commit, which their notes name; measurements may not.
 `tables` writes every table again from docs/benchmarks, between its markers; a table without records is unchanged.
-`pictures` draws with gnuplot docs/pictures/precision.png, time against error of shape A's forward in every precision, and goals.png.
+`pictures` draws with gnuplot docs/pictures/precision.png, time against error of shape A's forward in every precision, goals.png, and
+a picture of each docs/benchmarks/network_roofline_*.json.
 `goals` compares the goals of docs/benchmarks/goals.json with the measurements: reached, or missed by how much; PNG shows it.
 """
 
@@ -25,6 +26,7 @@ import subprocess
 
 import report_elementwise
 import report_goals
+import report_roofline
 import report_scaling
 
 DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
@@ -333,6 +335,8 @@ def goals(arguments):
     print(f"{table(GOAL_COLUMNS, report_goals.cells(rows), 2)}\n\n{report_goals.summary(rows)}")
     if arguments.picture:
         report_goals.draw(rows, arguments.picture, f"Goals on an {data.get('gpu', 'GPU')}, commit {data['commit']}")
+    for path in sorted((DOCS / "benchmarks").glob("network_roofline_*.json")):
+        report_roofline.draw(path, DOCS / "pictures" / f"{path.stem}.png")
 
 
 TABLES = {

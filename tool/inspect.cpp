@@ -66,7 +66,7 @@ class Passes {
   void add_all(layers::Modules modules, bool is_residual) {
     for (const layers::Pass& pass : layers::passes_of(modules, is_residual)) {
       if (pass.is_unit) {
-        for (const std::size_t i : {1, 3})
+        for (const std::size_t i : {std::size_t{1}, std::size_t{3}})
           fused_[modules[i].get()] = concat("reads ", short_name(*modules[i - 1]), i == 1 ? "" : ", adds the residual",
                                             "; one kernel for both where residual_unit() has one");
         continue;

@@ -17,6 +17,7 @@
 # FOLDER holds these files. They are updated after each result, so that a stopped run leaves its results:
 #   GPU.json       (h200.json on an H200) every check and every measurement; `bench/report.py adopt` takes it into docs/
 #   gpu_check.md   the table: check, result, seconds
+#   network_roofline_*.json  the parts of a network and what the machine allows (part networks); `bench/report.py pictures` draws them
 #   goals.md       on an H200 the library's goals, reached or missed by how much; goals.png if gnuplot is installed
 #   failures.log   the beginning and the end of what each failed check printed
 # The last line is `N passed, N failed, N skipped`. Exit code 1 if one failed; 2 on a bad argument or without a GPU.
@@ -372,6 +373,7 @@ time_networks() {
   else
     run "$part" "PyTorch, networks" $((budget + 120)) python3 bench/peers_torch_networks.py --golden "$golden" --time-budget "$budget" "$networks" || true
   fi
+  if [ "$part" = networks ]; then roofline_networks; fi
   if has_torch && grep -q '"hifigan_v1_gan_' "$networks"; then
     run "$part" "PyTorch, GAN step" 180 python3 bench/peers_torch_gan.py --time-budget 120 "$networks" || true
   fi

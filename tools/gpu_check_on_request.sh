@@ -37,3 +37,13 @@ part_scaling() {
     run scaling "PyTorch, GAN step" $((budget + 60)) env NCCL_NVLS_ENABLE=0 python3 bench/peers_torch_gan.py --time-budget $budget "${files[@]}" || true
   fi
 }
+
+# The parts of a network next to what the machine allows.
+roofline_networks() {
+  local precision name=hifigan_v1_16x861
+  [[ $name =~ $match ]] || return 0
+  for precision in fp32 f16; do
+    run networks "roofline, $name $precision" 120 $build/bench/network_roofline --device cuda:0 --match "^$name\$" --precision $precision \
+      --json "$out/network_roofline_${name}_$precision.json" || true
+  done
+}

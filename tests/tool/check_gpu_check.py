@@ -248,7 +248,7 @@ def check_goals(folder: Path) -> None:
 with tempfile.TemporaryDirectory() as temporary:
     scratch = Path(temporary)
     for name in ("tools/gpu_check.sh", "tools/gpu_check_sanitized.sh", "tools/gpu_check_on_request.sh", "tools/count_tests.py", "bench/report.py",
-                 "bench/report_elementwise.py", "bench/report_goals.py", "bench/report_scaling.py", "docs/benchmarks/goals.json"):
+                 "bench/report_elementwise.py", "bench/report_goals.py", "bench/report_roofline.py", "bench/report_scaling.py", "docs/benchmarks/goals.json"):
         (scratch / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, scratch / name)
     (scratch / "docs/benchmarks/h200_checks.md").write_text("<!-- table gpu_checks -->\nnot run yet\n<!-- end -->\n")

@@ -299,6 +299,23 @@ def check_cold_start(folder: Path) -> None:
     expect_error(["tpu"], 1, r'expected "cpu", "cuda" or "cuda:N", got "tpu"')
 
 
+def check_network_roofline(folder: Path) -> None:
+    table = folder / "roofline.json"
+    result = expect_output(["--match", "encodec_24k_1x1frames", "--threads", "1", "--json", str(table)], 0, r"^encodec_24k_1x1frames fp32 on cpu: copy ",
+                           r"^decoder\.model\.1\.lstm +Residual ", r"^all parts ", r"^the network in one call, eager ")
+    whole = json.loads(table.read_text())
+    parts = whole["parts"]
+    expect("parts with work, times and floors", len(parts) > 10 and sum(part["macs"] for part in parts) > 1e6 and
+           all(part["bytes"] > 0 and part["floor_us"] > 0 and part["us"] >= 0 for part in parts), result)
+    # The sum of three branches: the branches' parts, and their sum.
+    result = expect_output(["--match", "hifigan_v3_1x861", "--json", str(table)], 0, r"^conv_pre +Conv1d \+ LeakyReLU ", r" +MeanOfBranches of 3 ",
+                           r"^resblocks\.0\.convs\.0 +Residual ", r"^conv_post +Conv1d \+ Tanh ")
+    expect_error([], 2, r"--match: expected one case, got hifigan_v1_16x861 and hifigan_v1_1x861")
+    expect_error(["--match", "hifigan"], 2, r"--match: expected one case, got hifigan_v1_16x861 and hifigan_v1_1x861")
+    expect_error(["--match", "nothing"], 2, r"--match: no forward case of network_cases\.hpp matches 'nothing'")
+    expect_error(["--match", "mimi_decode_1x1f", "--precision", "fp16"], 2, r"expected fp32, tf32, ieee, f16, bf16 or f64, got fp16")
+
+
 def check_data_independence(folder: Path) -> None:
     table = folder / "data.json"
     result = expect_output(["--device", "cpu", "--json", str(table)], 0, r"^conv_tiny \| forward \| fp32 \| automatic \| half_1e-2 \| between \| ",

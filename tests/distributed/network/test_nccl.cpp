@@ -192,8 +192,8 @@ TEST_CASE("nccl: training of a rank" * doctest::skip(!is_rank())) {
 }
 
 TEST_CASE("nccl: a rank on the GPU of another" * doctest::skip(!is_rank())) {
-  CHECK_THROWS_WITH_AS((void)init({.device = Device::cuda(0)}),
-                       doctest::Contains("expected a GPU for each rank, rank 0 on "), DistributedError);
+  CHECK_THROWS_WITH_AS((void)init({.device = Device::cuda(0)}), doctest::Contains("expected a GPU for each rank, rank 0 on "),
+                       DistributedError);
 }
 
 TEST_CASE("nccl: two ranks with one GPU are refused" * doctest::skip(is_rank())) {
