@@ -16,7 +16,7 @@
 namespace polyphase::cpu {
 namespace {
 
-// A block of a (kBlockRows, kBlockK) and one of b (kBlockK, kBlockColumns) fit in L2 together, in f64 too.
+// A block of a (kBlockRows, kBlockK) fits in L2 with a panel of b, in f64 too.
 constexpr std::int64_t kBlockRows = 192;
 constexpr std::int64_t kBlockColumns = 256;
 constexpr std::int64_t kBlockK = 256;
@@ -57,19 +57,31 @@ void multiply_block(const MatmulTile<T>& tile, Strided<T> a, Strided<T> b, T* ou
   for (std::int64_t k = 0; k < K; k += kBlockK) {
     const std::int64_t depth = std::min(kBlockK, K - k);
     packed_a.resize(static_cast<std::size_t>(panels(rows, tile.rows) * tile.rows * depth));
-    packed_b.resize(static_cast<std::size_t>(panels(columns, tile.columns) * tile.columns * depth));
+    packed_b.resize(static_cast<std::size_t>(tile.columns * depth));
     pack(a.data + k * a.column, a.row, a.column, rows, depth, tile.rows, packed_a.data());
-    pack(b.data + k * b.row, b.column, b.row, columns, depth, tile.columns, packed_b.data());
-    for (std::int64_t c = 0; c < columns; c += tile.columns)
+    for (std::int64_t c = 0; c < columns; c += tile.columns) {
+      const std::int64_t valid = std::min(tile.columns, columns - c);
+      pack(b.data + k * b.row + c * b.column, b.column, b.row, valid, depth, tile.columns, packed_b.data());
       for (std::int64_t r = 0; r < rows; r += tile.rows)
-        tile.multiply(packed_a.data() + r * depth, packed_b.data() + c * depth, depth, out + r * out_stride + c, out_stride,
-                      std::min(tile.rows, rows - r), std::min(tile.columns, columns - c), k > 0);
+        tile.multiply(packed_a.data() + r * depth, packed_b.data(), depth, out + r * out_stride + c, out_stride,
+                      std::min(tile.rows, rows - r), valid, k > 0);
+    }
   }
 }
 
+// The lowest tile that has `rows` rows, else the highest.
 template <class T>
-void matmul_typed(const MatmulTile<T>& tile, const Tensor& out, const Tensor& a, const Tensor& b) {
+const MatmulTile<T>& tile_for(const MatmulTile<T> (&tiles)[kMatmulTiles], std::int64_t rows) {
+  const MatmulTile<T>* chosen = tiles;
+  for (const MatmulTile<T>& tile : tiles)
+    if (tile.rows >= rows) chosen = &tile;
+  return *chosen;
+}
+
+template <class T>
+void matmul_typed(const MatmulTile<T> (&tiles)[kMatmulTiles], const Tensor& out, const Tensor& a, const Tensor& b) {
   const std::int64_t M = out.shape()[1], N = out.shape()[2], K = a.shape()[2];
+  const MatmulTile<T>& tile = tile_for(tiles, M);
   const std::int64_t row_blocks = panels(M, kBlockRows), column_blocks = panels(N, kBlockColumns);
   const std::int64_t work = std::min(M, kBlockRows) * std::min(N, kBlockColumns) * K / 8 + 1;
   parallel_for(

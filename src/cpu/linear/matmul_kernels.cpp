@@ -8,13 +8,13 @@ namespace polyphase::cpu {
 namespace POLYPHASE_ISA {
 namespace {
 
-// Sums take kRows * kVectors registers, kVectors more hold b, one a. Fewer than there are with 32 registers: 16 sums hide the
-// latency of a multiply-add, and a product of few rows fills 8 better than 12. Both numbers of rows suit the blocks of a
+// Sums take kMostRows * kVectors registers, kVectors more hold b, one a. Fewer than there are with 32 registers: 16 sums hide
+// the latency of a multiply-add, and a product of few rows fills 8 better than 12. Both numbers of rows suit the blocks of a
 // transposition.
-constexpr int kRows = kVectorRegisters == 32 ? 8 : 4;
+constexpr int kMostRows = kVectorRegisters == 32 ? 8 : 4;
 constexpr int kVectors = kVectorRegisters == 32 ? 2 : 3;
 
-template <class T>
+template <class T, int kRows>
 void multiply(const T* a, const T* b, std::int64_t K, T* out, std::int64_t out_stride, std::int64_t valid_rows,
               std::int64_t valid_columns, bool accumulate) {
   constexpr int kStep = kLanes<T>;
@@ -42,8 +42,11 @@ void multiply(const T* a, const T* b, std::int64_t K, T* out, std::int64_t out_s
     }
 }
 
-constexpr MatmulKernels kKernels = {{kRows, kVectors* kLanes<float>, multiply<float>},
-                                    {kRows, kVectors* kLanes<double>, multiply<double>}};
+template <class T, int kRows>
+constexpr MatmulTile<T> kTile = {kRows, kVectors* kLanes<T>, multiply<T, kRows>};
+
+constexpr MatmulKernels kKernels = {{kTile<float, kMostRows>, kTile<float, 4>, kTile<float, 2>, kTile<float, 1>},
+                                    {kTile<double, kMostRows>, kTile<double, 4>, kTile<double, 2>, kTile<double, 1>}};
 
 }  // namespace
 }  // namespace POLYPHASE_ISA

@@ -17,9 +17,12 @@ struct MatmulTile {
                    std::int64_t valid_columns, bool accumulate);
 };
 
+inline constexpr int kMatmulTiles = 4;
+
+/// Tiles of falling numbers of rows: products of few rows take a lower one. The bits do not depend on the tile.
 struct MatmulKernels {
-  MatmulTile<float> f32;
-  MatmulTile<double> f64;
+  MatmulTile<float> f32[kMatmulTiles];
+  MatmulTile<double> f64[kMatmulTiles];
 };
 
 template <Isa isa>

@@ -81,6 +81,24 @@ TEST_CASE("random numbers, and threads do not change a bit") {
   set_num_threads(before);
 }
 
+TEST_CASE("a few rows have the bits that they have in a larger product") {
+  const Tensor a = random_f64({1, 20, 600}), b = random_f64({1, 600, 75}, 2);
+  for_each_isa([&] {
+    for (const DType dtype : {DType::f32, DType::f64})
+      for (const bool is_flipped : {false, true}) {
+        const Tensor x = a.to(dtype), plain = b.to(dtype);
+        const Tensor y = is_flipped ? plain.transpose(1, 2).contiguous().transpose(1, 2) : plain, whole = product(x, y);
+        for (const std::int64_t rows : {1, 2, 3, 4, 5, 8, 9}) {
+          CAPTURE(dtype);
+          CAPTURE(is_flipped);
+          CAPTURE(rows);
+          CHECK(product(x.narrow(1, 3, rows), y).to(DType::f64).to_vector<double>() ==
+                whole.narrow(1, 3, rows).to(DType::f64).to_vector<double>());
+        }
+      }
+  });
+}
+
 TEST_CASE("empty products, and integers") {
   CHECK(product(Tensor::zeros({2, 3, 0}), Tensor::zeros({2, 0, 2})).to_vector<float>() == std::vector<float>(12, 0));
   CHECK(product(Tensor::zeros({2, 0, 3}), Tensor::zeros({2, 3, 4})).numel() == 0);
