@@ -4,6 +4,7 @@
 #include "cpu/conv/conv_kernels.hpp"
 #include "cpu/conv/isa_element.hpp"
 #include "cpu/isa_target.hpp"
+#include "cpu/isa_transpose.hpp"
 
 namespace polyphase::cpu {
 namespace POLYPHASE_ISA {
@@ -63,8 +64,6 @@ void gather_row(const E* from, Index length, Index first, Index stride, Compute<
   for (; j < valid; ++j) out[j] = widen(origin[j * stride]);
 }
 
-typedef float Float8 __attribute__((vector_size(32)));
-
 template <class E>
 POLYPHASE_INLINE Float8 load_eight(const E* from) {
   float value[8];
@@ -74,33 +73,18 @@ POLYPHASE_INLINE Float8 load_eight(const E* from) {
   return v;
 }
 
-// Turns four rows a b c d into four vectors; vector h holds column h of the lower halves and column h + 4 of the upper ones.
-POLYPHASE_INLINE void transpose_four(const Float8* row, Float8* to) {
-  const Float8 ab_low = __builtin_shufflevector(row[0], row[1], 0, 8, 1, 9, 4, 12, 5, 13);
-  const Float8 ab_high = __builtin_shufflevector(row[0], row[1], 2, 10, 3, 11, 6, 14, 7, 15);
-  const Float8 cd_low = __builtin_shufflevector(row[2], row[3], 0, 8, 1, 9, 4, 12, 5, 13);
-  const Float8 cd_high = __builtin_shufflevector(row[2], row[3], 2, 10, 3, 11, 6, 14, 7, 15);
-  to[0] = __builtin_shufflevector(ab_low, cd_low, 0, 1, 8, 9, 4, 5, 12, 13);
-  to[1] = __builtin_shufflevector(ab_low, cd_low, 2, 3, 10, 11, 6, 7, 14, 15);
-  to[2] = __builtin_shufflevector(ab_high, cd_high, 0, 1, 8, 9, 4, 5, 12, 13);
-  to[3] = __builtin_shufflevector(ab_high, cd_high, 2, 3, 10, 11, 6, 7, 14, 15);
-}
-
 // Transposes an 8 x 8 block.
 template <class E>
 POLYPHASE_INLINE void transpose_block(const E* from, Index row_stride, const Index* where, Index column, float* to,
                                       Index pitch) {
-  Float8 row[8], half[8];
+  Float8 rows[8], columns[8];
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) row[i] = load_eight(from + i * row_stride);
-  transpose_four(row, half);
-  transpose_four(row + 4, half + 4);
+  for (int i = 0; i < 8; ++i) rows[i] = load_eight(from + i * row_stride);
+  transpose_eight(rows, columns);
 #pragma GCC unroll 8
   for (int j = 0; j < 8; ++j) {
     const Index at = where != nullptr ? where[column + j] : column + j;
-    const Float8 value = j < 4 ? __builtin_shufflevector(half[j % 4], half[4 + j % 4], 0, 1, 2, 3, 8, 9, 10, 11)
-                               : __builtin_shufflevector(half[j % 4], half[4 + j % 4], 4, 5, 6, 7, 12, 13, 14, 15);
-    if (at >= 0) std::memcpy(to + at * pitch, &value, sizeof value);
+    if (at >= 0) std::memcpy(to + at * pitch, &columns[j], sizeof columns[j]);
   }
 }
 

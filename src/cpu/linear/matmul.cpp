@@ -5,6 +5,7 @@
 #include "cpu/linear/matmul.hpp"
 
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "cpu/conv/conv_kernels.hpp"
@@ -56,6 +57,13 @@ void multiply_block(const MatmulTile<T>& tile, Strided<T> a, Strided<T> b, T* ou
                     std::int64_t columns, std::int64_t K, std::vector<T>& packed_a, std::vector<T>& packed_b) {
   for (std::int64_t k = 0; k < K; k += kBlockK) {
     const std::int64_t depth = std::min(kBlockK, K - k);
+    if constexpr (std::is_same_v<T, float>) {
+      if (rows <= kFewRows && a.column == 1 && b.row == 1) {
+        matmul_kernels().multiply_few[rows - 1](a.data + k, a.row, b.data + k, b.column, depth, columns, out, out_stride,
+                                                k > 0);
+        continue;
+      }
+    }
     packed_a.resize(static_cast<std::size_t>(panels(rows, tile.rows) * tile.rows * depth));
     packed_b.resize(static_cast<std::size_t>(tile.columns * depth));
     pack(a.data + k * a.column, a.row, a.column, rows, depth, tile.rows, packed_a.data());

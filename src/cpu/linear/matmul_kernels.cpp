@@ -3,6 +3,7 @@
 #include "cpu/linear/matmul_kernels.hpp"
 
 #include "cpu/isa_target.hpp"
+#include "cpu/isa_transpose.hpp"
 
 namespace polyphase::cpu {
 namespace POLYPHASE_ISA {
@@ -42,11 +43,50 @@ void multiply(const T* a, const T* b, std::int64_t K, T* out, std::int64_t out_s
     }
 }
 
+// 32 columns at a time: rows of b are read in runs, and four sums of each row are outstanding.
+template <int kRows>
+void multiply_few(const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride, std::int64_t K,
+                  std::int64_t columns, float* out, std::int64_t out_stride, bool accumulate) {
+  constexpr int kGroups = 4, kColumns = 8 * kGroups;
+  for (std::int64_t first = 0; first < columns; first += kColumns) {
+    const float* from[kColumns];
+    for (int i = 0; i < kColumns; ++i) from[i] = b + (first + i < columns ? first + i : columns - 1) * b_stride;
+    Float8 sums[kRows][kGroups]{};
+    std::int64_t k = 0;
+    for (; k + 8 <= K; k += 8) {
+#pragma GCC unroll 4
+      for (int g = 0; g < kGroups; ++g) {
+        Float8 rows[8], values[8];
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; ++i) std::memcpy(&rows[i], from[8 * g + i] + k, sizeof rows[i]);
+        transpose_eight(rows, values);
+#pragma GCC unroll 8
+        for (int j = 0; j < 8; ++j)
+#pragma GCC unroll 4
+          for (int r = 0; r < kRows; ++r) sums[r][g] = fma_eight(a[r * a_stride + k + j] - Float8{}, values[j], sums[r][g]);
+      }
+    }
+    for (; k < K; ++k)
+      for (int g = 0; g < kGroups; ++g) {
+        Float8 values;
+        for (int i = 0; i < 8; ++i) values[i] = from[8 * g + i][k];
+        for (int r = 0; r < kRows; ++r) sums[r][g] = fma_eight(a[r * a_stride + k] - Float8{}, values, sums[r][g]);
+      }
+    for (int r = 0; r < kRows; ++r) {
+      float row[kColumns];
+      std::memcpy(row, sums[r], sizeof row);
+      float* to = out + r * out_stride + first;
+      for (int i = 0; i < kColumns && first + i < columns; ++i) to[i] = accumulate ? to[i] + row[i] : row[i];
+    }
+  }
+}
+
 template <class T, int kRows>
 constexpr MatmulTile<T> kTile = {kRows, kVectors* kLanes<T>, multiply<T, kRows>};
 
 constexpr MatmulKernels kKernels = {{kTile<float, kMostRows>, kTile<float, 4>, kTile<float, 2>, kTile<float, 1>},
-                                    {kTile<double, kMostRows>, kTile<double, 4>, kTile<double, 2>, kTile<double, 1>}};
+                                    {kTile<double, kMostRows>, kTile<double, 4>, kTile<double, 2>, kTile<double, 1>},
+                                    {multiply_few<1>, multiply_few<2>, multiply_few<3>, multiply_few<4>}};
 
 }  // namespace
 }  // namespace POLYPHASE_ISA

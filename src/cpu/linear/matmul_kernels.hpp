@@ -18,11 +18,17 @@ struct MatmulTile {
 };
 
 inline constexpr int kMatmulTiles = 4;
+inline constexpr int kFewRows = 4;
 
 /// Tiles of falling numbers of rows: products of few rows take a lower one. The bits do not depend on the tile.
 struct MatmulKernels {
   MatmulTile<float> f32[kMatmulTiles];
   MatmulTile<double> f64[kMatmulTiles];
+  /// Up to kFewRows rows where b is transposed in memory, without packing: out[r * out_stride + c] (+)= sum over k of
+  /// a[r * a_stride + k] * b[c * b_stride + k] for c < columns, with the bits of the tiles. The number of rows is the index
+  /// + 1.
+  void (*multiply_few[kFewRows])(const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride, std::int64_t K,
+                                 std::int64_t columns, float* out, std::int64_t out_stride, bool accumulate);
 };
 
 template <Isa isa>
