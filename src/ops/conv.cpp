@@ -353,8 +353,10 @@ Conv1dOptions options_of(const char* name, const UnitConv1d& conv) {
   return {.padding = extent / 2, .dilation = conv.dilation};
 }
 
-// The unit in one kernel; undefined if it has to be computed in steps.
-Tensor in_one_kernel(const char* name, const Tensor& x, const std::array<UnitConv1d, 2>& convs, double scale) {
+// The unit in one kernel; undefined if it has to be computed in steps, as in f32 and f64 on every device.
+Tensor in_one_kernel(const Tensor& x, const std::array<UnitConv1d, 2>& convs, const std::array<Conv1dOptions, 2>& options,
+                     const std::array<ConvPrologue, 2>& prologues, double scale) {
+  if (size_of(x.dtype()) != 2) return {};
   const std::array inputs{x, convs[0].weight, convs[0].bias, convs[1].weight, convs[1].bias};
   if (x.rank() != 3 || x.numel() == 0 || autocast_dtype() || current_algorithm() != Algorithm::automatic ||
       autograd::should_record(inputs))
@@ -363,12 +365,11 @@ Tensor in_one_kernel(const char* name, const Tensor& x, const std::array<UnitCon
   std::array<Tensor, 2> weights, biases;
   double operations = 0;
   for (std::size_t i = 0; i < 2; ++i) {
-    const ConvPrologue prologue = prologue_of(name, convs[i].input);
     unit.K[i] = convs[i].weight.size(2), unit.D[i] = convs[i].dilation;
-    unit.slope[i] = prologue.is_needed() ? prologue.slope : 1;
+    unit.slope[i] = prologues[i].is_needed() ? prologues[i].slope : 1;
     weights[i] = convs[i].weight.detach().contiguous();
     if (convs[i].bias.defined()) biases[i] = convs[i].bias.detach().contiguous();
-    operations += ops::conv1d_problem(x, weights[i], biases[i], options_of(name, convs[i])).operations();
+    operations += ops::conv1d_problem(x, weights[i], biases[i], options[i]).operations();
   }
   const Tensor source = x.detach().contiguous(), out = Tensor::empty(x.shape(), {x.dtype(), x.device()});
   if (!backend_of(x.device()).residual_unit(unit, source, weights, biases, out)) return {};
@@ -420,14 +421,15 @@ Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
 Tensor residual_unit(const Tensor& x, const UnitConv1d& first, const UnitConv1d& second, double scale) {
   static constexpr const char* kName = "residual_unit";
   ops::require_defined(kName, "x", x);
-  const Conv1dOptions of_first = options_of(kName, first), of_second = options_of(kName, second);
+  const std::array options{options_of(kName, first), options_of(kName, second)};
+  const std::array prologues{prologue_of(kName, first.input), prologue_of(kName, second.input)};
   require<ShapeError>(first.weight.rank() == 3 && first.weight.size(0) == first.weight.size(1) &&
                           second.weight.shape() == Shape{first.weight.size(0), first.weight.size(0), second.weight.size(-1)},
                       kName, ": expected weights (C, C, K), got ", first.weight.shape(), " and ", second.weight.shape());
-  if (const Tensor y = in_one_kernel(kName, x, {first, second}, scale); y.defined()) return y;
-  const Tensor middle = conv1d(x, first.weight, first.bias, of_first,
+  if (const Tensor y = in_one_kernel(x, {first, second}, options, prologues, scale); y.defined()) return y;
+  const Tensor middle = conv1d(x, first.weight, first.bias, options[0],
                                {.activation = second.input.activation, .slope = second.input.slope}, first.input);
-  return conv1d(middle, second.weight, second.bias, of_second, {.residual = x, .scale = scale});
+  return conv1d(middle, second.weight, second.bias, options[1], {.residual = x, .scale = scale});
 }
 
 }  // namespace polyphase

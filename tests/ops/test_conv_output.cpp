@@ -176,6 +176,11 @@ TEST_CASE("a residual unit has the bits and gradients of its steps") {
   CHECK(error_of<Error>([&] {
           return residual_unit(x, {w, {}, 1, {Activation::tanh}}, {w});
         }) == "residual_unit: expected none, relu or leaky_relu as the input's activation, got tanh or snake");
+  Tensor recorded = random_f64({2, 2, 3});
+  recorded.set_requires_grad(true);
+  CHECK(error_of<Error>([&] {
+          return residual_unit(x, {w}, {recorded, {}, 1, {Activation::tanh}});
+        }) == "residual_unit: expected none, relu or leaky_relu as the input's activation, got tanh or snake");
 }
 
 TEST_CASE("options of the output that have no meaning are refused") {
