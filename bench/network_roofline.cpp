@@ -7,7 +7,6 @@
 // picture.
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -27,6 +26,7 @@
 #include "layers/containers/sum_of_branches.hpp"
 #include "layers/fused.hpp"
 #include "layers/streaming/module_stream.hpp"
+#include "network_timing.hpp"
 #include "network_work.hpp"
 #include "ops/linear.hpp"
 #include "ops/mac_counter.hpp"
@@ -37,7 +37,6 @@ namespace {
 
 namespace pp = polyphase;
 namespace bench = polyphase::bench;
-using Clock = std::chrono::steady_clock;
 
 struct Asked {
   pp::Device device = pp::Device::cpu();
@@ -50,23 +49,12 @@ struct Part {
   std::size_t launches = 0;
 };
 
-double us_of(int count, const std::function<void()>& run, pp::Device device) {
-  const auto wait = [&] {
-    if (device.is_cuda()) pp::cuda::synchronize(device.index);
-  };
-  wait();
-  const Clock::time_point start = Clock::now();
-  for (int i = 0; i < count; ++i) run();
-  wait();
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count() / count;
-}
-
 /// The median of five series of about 2 ms.
 double median_us(const std::function<void()>& run, pp::Device device) {
-  const double once = std::min(us_of(1, run, device), us_of(1, run, device));
+  const double once = std::min(bench::us_of(1, run, device), bench::us_of(1, run, device));
   const int count = static_cast<int>(std::clamp(2000 / once, 1.0, 100.0));
   std::vector<double> times;
-  for (int i = 0; i < 5; ++i) times.push_back(us_of(count, run, device));
+  for (int i = 0; i < 5; ++i) times.push_back(bench::us_of(count, run, device));
   std::sort(times.begin(), times.end());
   return times[2];
 }
@@ -123,11 +111,6 @@ class Names : public pp::Visitor {
   std::map<const pp::Module*, std::string> names_;
 };
 
-std::string type_of(const pp::Module& module) {
-  const std::string whole = pp::layers::type_name(module);
-  return whole.substr(whole.rfind(':') + 1);
-}
-
 class Parts {
  public:
   Parts(pp::Module& net, pp::Device device) : names_(net), device_(device) {}
@@ -162,7 +145,7 @@ class Parts {
     }
     part.bytes = bytes_of(x) + bytes_of(y);
     for (const auto& module : own) {
-      part.what += (part.what.empty() ? "" : " + ") + type_of(*module);
+      part.what += (part.what.empty() ? "" : " + ") + pp::layers::short_type_name(*module);
       for (const pp::Tensor& weight : module->parameters()) part.bytes += bytes_of(weight);
     }
     time(part, [&] { y = pp::layers::forward_all(own, x); });
@@ -174,7 +157,7 @@ class Parts {
   pp::Tensor run_branches(pp::layers::Modules own, pp::Module& main, pp::layers::Modules branches, const pp::Tensor& x) {
     const std::size_t first = parts_.size();
     for (std::size_t i = 0; i < branches.size(); ++i) (void)run(branches.subspan(i, 1), x);
-    Part part{names_.of(main), pp::concat(type_of(main), " of ", branches.size())};
+    Part part{names_.of(main), pp::concat(pp::layers::short_type_name(main), " of ", branches.size())};
     pp::Tensor y = pp::layers::forward_all(own, x);
     part.bytes = bytes_of(y) * static_cast<double>(branches.size() + 1);
     time(part, [&] { y = pp::layers::forward_all(own, x); });

@@ -21,6 +21,7 @@
 #include "cuda/cuda.hpp"
 #include "device/backend.hpp"
 #include "io/atomic_file.hpp"
+#include "network_timing.hpp"
 #include "network_work.hpp"
 #include "networks/registry.hpp"
 #include "program/options.hpp"
@@ -43,34 +44,22 @@ struct Times {
   double us_burst = 0, us_sustained = 0;
 };
 
-void wait(pp::Device device) {
-  if (device.is_cuda()) pp::cuda::synchronize(device.index);
-}
-
-double us_of(int count, const std::function<void()>& run, pp::Device device) {
-  wait(device);
-  const Clock::time_point start = Clock::now();
-  for (int i = 0; i < count; ++i) run();
-  wait(device);
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count() / count;
-}
-
 /// The first run is not counted; if it is fast, two more are not.
 Times time_runs(const std::function<void()>& run, pp::Device device) {
   constexpr double kBurst = 2e6, kSustained = 1e6, kLongestRest = 1e5;  // us
-  const double first = us_of(1, run, device);
-  if (first < kBurst) us_of(2, run, device);
+  const double first = bench::us_of(1, run, device);
+  if (first < kBurst) bench::us_of(2, run, device);
   const int runs = static_cast<int>(std::clamp(kBurst / first, 3.0, 15.0));
   std::vector<double> times;
   for (int i = 0; i < runs; ++i) {
-    times.push_back(us_of(1, run, device));
+    times.push_back(bench::us_of(1, run, device));
     const double rest = device.is_cuda() ? std::min(2 * times.back(), kLongestRest) : 0;
     std::this_thread::sleep_for(std::chrono::microseconds(static_cast<std::int64_t>(rest)));
   }
   std::sort(times.begin(), times.end());
   Times result{.us_burst = times[times.size() / 2]};
   const int count = static_cast<int>(std::clamp(kSustained / result.us_burst, 2.0, 300.0));
-  result.us_sustained = us_of(count, run, device);
+  result.us_sustained = bench::us_of(count, run, device);
   return result;
 }
 

@@ -335,8 +335,6 @@ def goals(arguments):
     print(f"{table(GOAL_COLUMNS, report_goals.cells(rows), 2)}\n\n{report_goals.summary(rows)}")
     if arguments.picture:
         report_goals.draw(rows, arguments.picture, f"Goals on an {data.get('gpu', 'GPU')}, commit {data['commit']}")
-    for path in sorted((DOCS / "benchmarks").glob("network_roofline_*.json")):
-        report_roofline.draw(path, DOCS / "pictures" / f"{path.stem}.png")
 
 
 TABLES = {
@@ -414,6 +412,8 @@ plot $points using 1:2 with points pointtype 7 pointsize 1.4, '' using 1:4:3 wit
 """
     subprocess.run(["gnuplot"], input=script, text=True, check=True, cwd=DOCS.parent)
     report_goals.draw(goals_of(data), DOCS / "pictures" / "goals.png", f"Goals on an {data.get('gpu', 'GPU')}, commit {data['commit']}")
+    for path in sorted((DOCS / "benchmarks").glob("network_roofline_*.json")):
+        report_roofline.draw(path, DOCS / "pictures" / f"{path.stem}.png")
 
 
 def main():

@@ -24,11 +24,6 @@
 namespace polyphase::tool {
 namespace {
 
-std::string short_name(const Module& module) {
-  const std::string whole = layers::type_name(module);
-  return whole.substr(whole.rfind(':') + 1);
-}
-
 template <class... Types>
 bool is_any_of(const Module& module) {
   return ((typeid(module) == typeid(Types)) || ...);
@@ -67,18 +62,19 @@ class Passes {
     for (const layers::Pass& pass : layers::passes_of(modules, is_residual)) {
       if (pass.is_unit) {
         for (const std::size_t i : {std::size_t{1}, std::size_t{3}})
-          fused_[modules[i].get()] = concat("reads ", short_name(*modules[i - 1]), i == 1 ? "" : ", adds the residual",
-                                            "; one kernel for both where residual_unit() has one");
+          fused_[modules[i].get()] =
+              concat("reads ", layers::short_type_name(*modules[i - 1]), i == 1 ? "" : ", adds the residual",
+                     "; one kernel for both where residual_unit() has one");
         continue;
       }
       const Module& main = *modules[pass.main];
-      std::string text = pass.main > pass.first ? "reads " + short_name(*modules[pass.first]) : "";
+      std::string text = pass.main > pass.first ? "reads " + layers::short_type_name(*modules[pass.first]) : "";
       if (pass.first + pass.length > pass.main + 1)
-        text += concat(text.empty() ? "" : ", ", "then ", short_name(*modules[pass.main + 1]));
+        text += concat(text.empty() ? "" : ", ", "then ", layers::short_type_name(*modules[pass.main + 1]));
       if (pass.adds_residual) text += concat(text.empty() ? "" : ", ", "adds the residual");
       if (!text.empty()) fused_[&main] = text;
       if (const std::string reason = pass.length == 1 ? why_alone(main) : ""; !reason.empty())
-        ++alone_[{short_name(main), reason}];
+        ++alone_[{layers::short_type_name(main), reason}];
     }
     for (const auto& module : modules) add(*module);
   }
@@ -103,7 +99,7 @@ class LayerPrinter : public Visitor {
     module.visit(inside);
     if (!inside.shapes_.empty()) {
       const std::string fused = passes_.fused_with(module);
-      std::printf("  %-44s %-18s %s%s%s\n", name.c_str(), short_name(module).c_str(), inside.shapes_.c_str(),
+      std::printf("  %-44s %-18s %s%s%s\n", name.c_str(), layers::short_type_name(module).c_str(), inside.shapes_.c_str(),
                   fused.empty() ? "" : "; ", fused.c_str());
     }
     for (const auto& [child, below] : inside.children_) print(*below, child);

@@ -7,23 +7,6 @@ namespace polyphase::cpu::POLYPHASE_ISA {
 
 typedef float Float8 __attribute__((vector_size(32)));
 
-/// a*b + c, rounded as by fma().
-POLYPHASE_INLINE Float8 fma_eight(Float8 a, Float8 b, Float8 c) {
-#if defined(__AVX2__)
-  return _mm256_fmadd_ps(a, b, c);
-#elif defined(__aarch64__)
-  float32x4_t x[2], y[2], z[2];
-  std::memcpy(x, &a, sizeof a);
-  std::memcpy(y, &b, sizeof b);
-  std::memcpy(z, &c, sizeof c);
-  for (int i = 0; i < 2; ++i) z[i] = vfmaq_f32(z[i], x[i], y[i]);
-  std::memcpy(&c, z, sizeof c);
-  return c;
-#else
-  return a * b + c;
-#endif
-}
-
 /// Turns four rows a b c d into four vectors; vector h holds column h of the lower halves and column h + 4 of the upper ones.
 POLYPHASE_INLINE void transpose_four(const Float8* row, Float8* to) {
   const Float8 ab_low = __builtin_shufflevector(row[0], row[1], 0, 8, 1, 9, 4, 12, 5, 13);

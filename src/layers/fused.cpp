@@ -55,6 +55,10 @@ bool is_read_by(const Module& module, const Module& next) {
   const bool is_active = exactly<ReLU>(module) != nullptr || exactly<LeakyReLU>(module) != nullptr;
   return is_active && is_convolution(next) && !grad_enabled();
 }
+/// How many modules of the pass from `first` on are before the convolution that reads through them: 0 or 1.
+std::size_t count_before(Modules modules, std::size_t first) {
+  return first + 1 < modules.size() && is_read_by(*modules[first], *modules[first + 1]) ? 1 : 0;
+}
 
 /// Whether a sum of branches applies the activation in its pass: its derivative follows from the result.
 bool is_fusable_with_sum(const Module& module) {
@@ -78,7 +82,7 @@ struct Ran {
 };
 /// The pass of `length` modules from `first` on. It adds to `residual` if that is defined and the pass can.
 Ran run_pass(Modules modules, std::size_t first, std::size_t length, Tensor x, const Tensor& residual, double scale) {
-  const std::size_t before = length > 1 && is_read_by(*modules[first], *modules[first + 1]) ? 1 : 0;
+  const std::size_t before = count_before(modules, first);
   Module& module = *modules[first + before];
   const bool adds = residual.defined() && is_convolution(module);
   if (length == 1 && !adds) return {forward_one(module, std::move(x))};
@@ -138,9 +142,8 @@ Tensor forward_added(Modules modules, Tensor x, const Tensor& residual, double s
 }  // namespace
 
 std::size_t pass_length(Modules modules, std::size_t first) {
-  const std::size_t left = modules.size() - first;
-  const std::size_t before = left > 1 && is_read_by(*modules[first], *modules[first + 1]) ? 1 : 0;
-  if (left < before + 2) return before + 1;
+  const std::size_t before = count_before(modules, first);
+  if (modules.size() - first < before + 2) return before + 1;
   const Module &module = *modules[first + before], &next = *modules[first + before + 1];
   const bool is_pair =
       (is_convolution(module) && is_fusable(next)) || (is_sum_of_branches(module) && is_fusable_with_sum(next));
@@ -153,7 +156,7 @@ std::vector<Pass> passes_of(Modules modules, bool is_residual) {
   std::vector<Pass> passes;
   for (std::size_t i = 0; i < modules.size(); i += passes.back().length) {
     const std::size_t length = pass_length(modules, i);
-    const std::size_t main = i + (length > 1 && is_read_by(*modules[i], *modules[i + 1]) ? 1 : 0);
+    const std::size_t main = i + count_before(modules, i);
     const bool adds = is_residual && i + length == modules.size() && is_convolution(*modules[main]);
     passes.push_back({.first = i, .length = length, .main = main, .adds_residual = adds});
   }

@@ -43,6 +43,23 @@ void multiply(const T* a, const T* b, std::int64_t K, T* out, std::int64_t out_s
     }
 }
 
+// a*b + c, rounded as by fma().
+POLYPHASE_INLINE Float8 fma_eight(Float8 a, Float8 b, Float8 c) {
+#if defined(__AVX2__)
+  return _mm256_fmadd_ps(a, b, c);
+#elif defined(__aarch64__)
+  float32x4_t x[2], y[2], z[2];
+  std::memcpy(x, &a, sizeof a);
+  std::memcpy(y, &b, sizeof b);
+  std::memcpy(z, &c, sizeof c);
+  for (int i = 0; i < 2; ++i) z[i] = vfmaq_f32(z[i], x[i], y[i]);
+  std::memcpy(&c, z, sizeof c);
+  return c;
+#else
+  return a * b + c;
+#endif
+}
+
 // 32 columns at a time: rows of b are read in runs, and four sums of each row are outstanding.
 template <int kRows>
 void multiply_few(const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride, std::int64_t K,

@@ -25,6 +25,11 @@ std::string type_name(const Module& module) {
   return name ? name.get() : typeid(module).name();
 }
 
+std::string short_type_name(const Module& module) {
+  const std::string whole = type_name(module);
+  return whole.substr(whole.rfind(':') + 1);
+}
+
 Layout joined(Layout place, const ModuleStream& stream, const Module& module) {
   const Layout layout = stream.layout();
   if (place == Layout::any || layout == Layout::any) return place == Layout::any ? layout : place;

@@ -54,6 +54,8 @@ namespace layers {
 
 /// The class name of a module in messages.
 [[nodiscard]] std::string type_name(const Module& module);
+/// The same without namespaces, such as "Conv1d".
+[[nodiscard]] std::string short_type_name(const Module& module);
 /// The layout of a module's place in a network; `place` is the layout before the module was considered. Throws NotImplemented
 /// naming the module if its layout is the other one.
 [[nodiscard]] ModuleStream::Layout joined(ModuleStream::Layout place, const ModuleStream& stream, const Module& module);

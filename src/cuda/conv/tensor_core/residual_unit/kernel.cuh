@@ -197,7 +197,8 @@ __device__ __forceinline__ void multiply_unit(const UnitLayout<Shape>& layout, s
 }
 
 /// Stores sums + bias as matrices of 8 positions and 8 channels: `store(words, block, vector)` gets those of positions 0 and 8
-/// of a warp's 16 and of two vectors of channels; `function(word, half)` is applied to the rounded numbers of a position.
+/// of a warp's 16 and of two vectors of channels; `function(word, block, half)` is applied to two rounded numbers of position 0
+/// or 8.
 template <class T, class Shape, class Function, class Store>
 __device__ __forceinline__ void store_unit(const float (&sums)[Shape::kBlocks][Shape::kChannels / 2], const float* biases,
                                            int lane, const Function& function, const Store& store) {
@@ -254,7 +255,7 @@ struct UnitOutputs {
       for (int i = 0; i < kRows; ++i) {
         const int vector = pass * 32 + lane, channel = warp + i * kWarps;
         if (vector >= count) continue;
-        const uint4 sum = *reinterpret_cast<const uint4*>(staged + channel * (Shape::kPositions + 8) * 2 + vector * 16);
+        const uint4 sum = *reinterpret_cast<const uint4*>(staged + channel * Shape::kStagedPitch * 2 + vector * 16);
         const uint4& x = added[pass][i];
         ptx::store_vector(out + channel * tiling.length + begin + 8 * vector,
                           make_uint4(add(x.x, sum.x), add(x.y, sum.y), add(x.z, sum.z), add(x.w, sum.w)));
@@ -350,7 +351,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
   multiply_unit<Operand, Shape>(layout, base + static_cast<std::uint32_t>(layout.middle + group_first * 16),
                                 tiling.middle_pitch, tiling.taps[1], tiling.step[1], lane, copies, weights, ring, sums);
   // Transposed: lane 8i + r addresses channel r of matrix i. The source is not read again.
-  constexpr int kStagedBytes = (Shape::kPositions + 8) * 2;  // of a channel
+  constexpr int kStagedBytes = Shape::kStagedPitch * 2;  // of a channel
   const std::uint32_t to_staged = base + static_cast<std::uint32_t>(layout.source + (lane / 16 * 8 + lane % 8) * kStagedBytes +
                                                                     (warp_first + lane / 8 % 2 * 8) * 2);
   store_unit<T, Shape>(

@@ -27,8 +27,8 @@ std::optional<UnitTiling> tiling_of(const ResidualUnit& unit, const DeviceProper
   tiling.before = rounded_up(first + second);
   tiling.offset = tiling.before - static_cast<int>(first + second);
   tiling.source_blocks = rounded_up(tiling.tile + 2 * (first + second) + tiling.offset) / 8;
-  // The outputs are staged where the source was, 8 positions more than a block has.
-  tiling.source_pitch = std::max(rounded_up(Shape::kPositions + 2 * first + tiling.offset), Shape::kPositions + 8) + 1;
+  // The outputs are staged where the source was.
+  tiling.source_pitch = std::max(rounded_up(Shape::kPositions + 2 * first + tiling.offset), Shape::kStagedPitch) + 1;
   tiling.middle_pitch = rounded_up(Shape::kPositions + 2 * second) + 1;
   for (std::size_t i = 0; i < 2; ++i) {
     tiling.taps[i] = static_cast<int>(unit.K[i]);

@@ -23,6 +23,7 @@ struct UnitShape {
   static constexpr int kParts = kChannels / (16 * kStageDepths);  ///< stages of a tap
   static constexpr int kStageBytes = kStageDepths * 16 * kChannels * 2;
   static constexpr int kStages = kChannels == 32 ? 8 : kChannels == 64 ? 4 : 3;
+  static constexpr int kStagedPitch = kPositions + 8;  ///< of a channel of staged outputs
   static constexpr int kBarrierBytes = 128, kBiasBytes = 2 * kChannels * 4;
 };
 
