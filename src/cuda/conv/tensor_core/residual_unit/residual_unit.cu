@@ -31,7 +31,8 @@ void launch(const ResidualUnit& unit, const UnitTiling& tiling, const void* x, c
   using T = typename Operand::Source;
   const auto first = packed_weights<T>(unit, 0, weights[0], device, stream);
   const auto second = packed_weights<T>(unit, 1, weights[1], device, stream);
-  auto* const kernel = residual_unit_kernel<Operand, Shape>;
+  auto* const kernel = tiling.kind == UnitKind::plain ? residual_unit_kernel<Operand, UnitKind::plain, Shape>
+                                                           : residual_unit_kernel<Operand, UnitKind::any, Shape>;
   allow_shared_memory(kernel, tiling.shared_bytes, 100);
   kernel<<<static_cast<unsigned>(tiling.blocks), Shape::kThreads, static_cast<std::size_t>(tiling.shared_bytes), stream>>>(
       tiling, static_cast<const T*>(x), first->template as<unsigned char>(), static_cast<const T*>(biases[0]),

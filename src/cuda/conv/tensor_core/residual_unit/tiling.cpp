@@ -1,6 +1,7 @@
 #include "cuda/conv/tensor_core/residual_unit/tiling.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace polyphase::cuda::tensor_core {
 namespace {
@@ -36,6 +37,9 @@ std::optional<UnitTiling> tiling_of(const ResidualUnit& unit, const DeviceProper
     tiling.slope[i] = static_cast<float>(unit.slope[i]);
   }
   tiling.scale = static_cast<float>(unit.scale);
+  if (std::all_of(std::begin(tiling.slope), std::end(tiling.slope), [](float slope) { return slope > 0 && slope <= 1; }) &&
+      tiling.scale == 1)
+    tiling.kind = UnitKind::plain;
   tiling.blocks = unit.N * tiling.tiles;
   tiling.resident = gpu.sm_count * Shape::kBlocksPerSm;
   tiling.shared_bytes = 128 + Shape::kBarrierBytes + Shape::kBiasBytes +

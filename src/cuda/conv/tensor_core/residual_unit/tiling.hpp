@@ -9,6 +9,9 @@
 
 namespace polyphase::cuda::tensor_core {
 
+/// Plain: both slopes are above 0 and at most 1, and the scale is 1.
+enum class UnitKind : int { plain, any };
+
 /// What follows from the number of channels, 32, 64 or 128.
 template <int kChannels_>
 struct UnitShape {
@@ -39,6 +42,7 @@ struct UnitTiling {
   int source_pitch = 0, middle_pitch = 0;  ///< positions; the vectors of a position are in different banks
   int taps[2] = {}, step[2] = {};
   float slope[2] = {};
+  UnitKind kind = UnitKind::any;
   float scale = 1;
   int shared_bytes = 0;
   int resident = 0;  ///< blocks that run at a time
